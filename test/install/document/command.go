@@ -27,10 +27,11 @@ func (c Command) String() string { return c.File + ": " + strings.Join(c.Words, 
 // knownPrograms lists the programs that the documentation uses, beside scripts. hack/targets.md says who runs their commands; tests check
 // the flags of all but the last ones, which tests cannot rely on.
 var knownPrograms = []string{
-	"gshare",      // cmd/gshare
-	"gshare-node", // cmd/gshare-node
-	"kubectl",     // test/install
-	"helm",        // test/helm
+	"gshare",       // cmd/gshare
+	"gshare-node",  // cmd/gshare-node
+	"gshare-model", // cmd/gshare-model
+	"kubectl",      // test/install
+	"helm",         // test/helm
 	"make", "go", "docker",
 	"kind", "nvidia-ctk", "curl",
 }

@@ -1,0 +1,105 @@
+package model
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/gshare-dev/gshare/vgpu/profile"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// Table describes a model: its name, the size of its weights, and how long batches take.
+type Table struct {
+	Name    string
+	Version string
+	Weights int           // bytes
+	Token   time.Duration // between the tokens of a generated text
+	Batches []Batch       // in ascending order of their sizes
+}
+
+// Batch says what the kernel of a batch does.
+type Batch struct {
+	Size int
+	Time time.Duration // alone on a GPU
+	SM   int           // that it keeps busy, in per mille of the GPU's
+}
+
+// Validate returns an error if a value is out of bounds.
+func (t Table) Validate() error {
+	switch {
+	case t.Name == "" || len(t.Name) > 253:
+		return fmt.Errorf("the name of a model has 1 to 253 bytes, not %d", len(t.Name))
+	case t.Weights < len(t.Name):
+		return fmt.Errorf("weights of %d bytes: they begin with the model's name and need at least %d", t.Weights, len(t.Name))
+	case t.Token < 0:
+		return fmt.Errorf("the time between tokens is negative: %v", t.Token)
+	case len(t.Batches) == 0:
+		return errors.New("no batch has a time")
+	}
+	for i, b := range t.Batches {
+		switch {
+		case b.Size < 1 || b.Size > profile.MaxBatch:
+			return fmt.Errorf("batch size %d is outside 1 to %d", b.Size, profile.MaxBatch)
+		case b.Time <= 0 || b.SM < 1 || b.SM > int(share.Whole):
+			return fmt.Errorf("batch of %d: %v on %d per mille of the SMs is no kernel", b.Size, b.Time, b.SM)
+		case i > 0 && b.Size <= t.Batches[i-1].Size:
+			return fmt.Errorf("batch size %d is given twice", b.Size)
+		}
+	}
+	return nil
+}
+
+// MaxBatch returns the size of the largest batch.
+func (t Table) MaxBatch() int { return t.Batches[len(t.Batches)-1].Size }
+
+// Batch returns the kernel of a batch of n requests, with 1 <= n <= MaxBatch. The time lies on the line between those of the next sizes
+// that the table has, and through the smallest one's for smaller batches.
+func (t Table) Batch(n int) Batch {
+	i, found := slices.BinarySearchFunc(t.Batches, n, func(b Batch, n int) int { return cmp.Compare(b.Size, n) })
+	if found || i == 0 {
+		return t.Batches[i]
+	}
+	below, above := t.Batches[i-1], t.Batches[i]
+	part := float64(n-below.Size) / float64(above.Size-below.Size)
+	return Batch{n, below.Time + time.Duration(part*float64(above.Time-below.Time)), above.SM}
+}
+
+// saturated is how much longer a batch may take on fewer SMs than on all of them for the fewer to be what it keeps busy.
+const saturated = 1.05
+
+// FromPoints returns the table of a measured model. A batch takes what it took on the most SMs that were measured, and keeps busy the fewest
+// on which it was about as fast. Only measurements of shares count, with the longest quota that there is.
+func FromPoints(points []profile.Point) (Table, error) {
+	points = slices.DeleteFunc(slices.Clone(points), func(p profile.Point) bool { return p.Resource.SM == 0 })
+	if len(points) == 0 {
+		return Table{}, errors.New("the table has no measurement on a share of a GPU")
+	}
+	quota := slices.MaxFunc(points, func(a, b profile.Point) int { return cmp.Compare(a.Resource.Quota, b.Resource.Quota) }).Resource.Quota
+	points = slices.DeleteFunc(points, func(p profile.Point) bool { return p.Resource.Quota != quota })
+	slices.SortFunc(points, func(a, b profile.Point) int {
+		return cmp.Or(cmp.Compare(a.Batch, b.Batch), cmp.Compare(b.Resource.SM, a.Resource.SM))
+	})
+	t := Table{Name: points[0].Model, Version: "1"}
+	for _, p := range points {
+		if err := p.Validate(); err != nil {
+			return Table{}, err
+		}
+		if p.Model != t.Name || p.Stage != 0 {
+			return Table{}, fmt.Errorf("the table has measurements of %s and of stage %d of %s", t.Name, p.Stage, p.Model)
+		}
+		if t.Weights == 0 || (p.Memory > 0 && int(p.Memory) < t.Weights) {
+			t.Weights = int(p.Memory)
+		}
+		last := len(t.Batches) - 1
+		switch {
+		case last < 0 || t.Batches[last].Size != p.Batch:
+			t.Batches = append(t.Batches, Batch{p.Batch, p.Mean, int(p.Resource.SM)})
+		case float64(p.Mean) <= saturated*float64(t.Batches[last].Time):
+			t.Batches[last].SM = int(p.Resource.SM)
+		}
+	}
+	return t, nil
+}

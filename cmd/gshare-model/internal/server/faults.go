@@ -1,0 +1,76 @@
+package server
+
+import (
+	"io"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// FaultHeader is the header by which a client asks for faults, such as "delay=50ms,error=500".
+const FaultHeader = "x-gshare-fault"
+
+// Faults are what a server does instead of its work, or before it, when a request asks for it. The values are called in the order in which
+// the request names them with what follows "=", and return whether the request goes on.
+type Faults map[string]func(w http.ResponseWriter, r *http.Request, value string) (goesOn bool)
+
+// AllFaults returns the faults of a real server: an error, a delay, no answer, a connection that breaks, and a process that exits.
+func AllFaults() Faults {
+	return Faults{
+		"error": func(w http.ResponseWriter, _ *http.Request, value string) bool {
+			status, err := strconv.Atoi(value)
+			if err != nil || status < 400 || status > 599 {
+				status = http.StatusBadRequest
+			}
+			writeError(w, errorf(status, "error on request"))
+			return false
+		},
+		"delay": func(w http.ResponseWriter, r *http.Request, value string) bool {
+			delay, err := time.ParseDuration(value)
+			if err != nil {
+				writeError(w, errorf(http.StatusBadRequest, "%s: %v", FaultHeader, err))
+				return false
+			}
+			timer := time.NewTimer(delay)
+			defer timer.Stop()
+			select {
+			case <-timer.C:
+				return true
+			case <-r.Context().Done():
+				return false
+			}
+		},
+		"hang": func(_ http.ResponseWriter, r *http.Request, _ string) bool {
+			_, _ = io.Copy(io.Discard, r.Body) // the server sees the end of a connection only behind the body
+			<-r.Context().Done()
+			return false
+		},
+		"drop": func(http.ResponseWriter, *http.Request, string) bool { panic(http.ErrAbortHandler) },
+		"exit": func(http.ResponseWriter, *http.Request, string) bool {
+			os.Exit(3)
+			return false
+		},
+	}
+}
+
+// handler applies the faults that requests ask for.
+func (f Faults) handler(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if f != nil && r.Header.Get(FaultHeader) != "" {
+			for one := range strings.SplitSeq(r.Header.Get(FaultHeader), ",") {
+				name, value, _ := strings.Cut(strings.TrimSpace(one), "=")
+				fault := f[name]
+				if fault == nil {
+					writeError(w, errorf(http.StatusBadRequest, "%s: unknown fault %q", FaultHeader, name))
+					return
+				}
+				if !fault(w, r, value) {
+					return
+				}
+			}
+		}
+		next.ServeHTTP(w, r)
+	})
+}

@@ -1,0 +1,175 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// defaultTokens is the length of an answer to a request that does not say it.
+const defaultTokens = 16
+
+// maxTokens is the length of the longest answer.
+const maxTokens = 1 << 16
+
+type chatRequest struct {
+	Model    string `json:"model"`
+	Messages []struct {
+		Role    string          `json:"role"`
+		Content json.RawMessage `json:"content"`
+	} `json:"messages"`
+	MaxTokens           int  `json:"max_tokens"`
+	MaxCompletionTokens int  `json:"max_completion_tokens"`
+	Stream              bool `json:"stream"`
+	StreamOptions       struct {
+		IncludeUsage bool `json:"include_usage"`
+	} `json:"stream_options"`
+}
+
+// prompt returns the text of all messages. Content that is not a string counts as its JSON.
+func (r *chatRequest) prompt() []byte {
+	var all []byte
+	for _, m := range r.Messages {
+		var text string
+		if json.Unmarshal(m.Content, &text) != nil {
+			text = string(m.Content)
+		}
+		all = append(all, text...)
+	}
+	return all
+}
+
+type chatMessage struct {
+	Role    string `json:"role,omitempty"`
+	Content string `json:"content"`
+}
+
+type chatChoice struct {
+	Index        int          `json:"index"`
+	Message      *chatMessage `json:"message,omitempty"`
+	Delta        *chatMessage `json:"delta,omitempty"`
+	FinishReason *string      `json:"finish_reason"`
+}
+
+type usage struct {
+	Prompt     int `json:"prompt_tokens"`
+	Completion int `json:"completion_tokens"`
+	Total      int `json:"total_tokens"`
+}
+
+type chatResponse struct {
+	ID      string       `json:"id"`
+	Object  string       `json:"object"`
+	Created int64        `json:"created"`
+	Model   string       `json:"model"`
+	Choices []chatChoice `json:"choices"`
+	Usage   *usage       `json:"usage,omitempty"`
+}
+
+// handleOpenAI registers the chat completions of OpenAI.
+func (s *Server) handleOpenAI(handle handlers) {
+	handle("GET /v1/models", func(w http.ResponseWriter, _ *http.Request) error {
+		one := map[string]any{"id": s.Engine.Table.Name, "object": "model", "created": 0, "owned_by": "gshare"}
+		writeJSON(w, http.StatusOK, map[string]any{"object": "list", "data": []any{one}})
+		return nil
+	})
+	handle("POST /v1/chat/completions", s.chat)
+}
+
+// chat answers a prompt with tokens, all at once or each when it is generated.
+func (s *Server) chat(w http.ResponseWriter, r *http.Request) error {
+	var request chatRequest
+	if err := decode(r, &request); err != nil {
+		return err
+	}
+	if request.Model != "" {
+		if err := s.known(request.Model, ""); err != nil {
+			return err
+		}
+	}
+	tokens := max(request.MaxTokens, request.MaxCompletionTokens)
+	if tokens <= 0 {
+		tokens = defaultTokens
+	}
+	if len(request.Messages) == 0 || tokens > maxTokens {
+		return errorf(http.StatusBadRequest, "a request has messages and asks for at most %d tokens", maxTokens)
+	}
+	prompt := request.prompt()
+	response := chatResponse{
+		ID: fmt.Sprintf("chatcmpl-%d", time.Now().UnixNano()), Object: "chat.completion", Created: time.Now().Unix(), Model: s.Engine.Table.Name,
+	}
+	count := &usage{len(strings.Fields(string(prompt))), tokens, len(strings.Fields(string(prompt))) + tokens}
+	if request.Stream {
+		response.Object = "chat.completion.chunk"
+		if !request.StreamOptions.IncludeUsage {
+			count = nil
+		}
+		return s.stream(r.Context(), w, response, prompt, tokens, count)
+	}
+	var text strings.Builder
+	if err := s.generate(r.Context(), prompt, tokens, func(token string) error {
+		text.WriteString(token + " ")
+		return nil
+	}); err != nil {
+		return err
+	}
+	length := "length"
+	response.Usage = count
+	response.Choices = []chatChoice{{Message: &chatMessage{"assistant", text.String()}, FinishReason: &length}}
+	writeJSON(w, http.StatusOK, response)
+	return nil
+}
+
+// generate generates tokens and counts them.
+func (s *Server) generate(ctx context.Context, prompt []byte, tokens int, emit func(string) error) error {
+	return s.Engine.Generate(ctx, prompt, tokens, func(token string) error {
+		s.metrics.tokens.Inc()
+		return emit(token)
+	})
+}
+
+// stream sends each token as an event when it is generated. An error before the first one is an ordinary answer; one behind it breaks the
+// connection, so that the client cannot take the text for complete.
+func (s *Server) stream(ctx context.Context, w http.ResponseWriter, response chatResponse, prompt []byte, tokens int, count *usage) error {
+	begun := false
+	send := func(choices ...chatChoice) error {
+		if !begun {
+			begun = true
+			w.Header().Set("Content-Type", "text/event-stream")
+			w.Header().Set("Cache-Control", "no-cache")
+		}
+		response.Choices = choices
+		text, err := json.Marshal(response)
+		if err != nil {
+			return err
+		}
+		if _, err := fmt.Fprintf(w, "data: %s\n\n", text); err != nil {
+			return err
+		}
+		return http.NewResponseController(w).Flush()
+	}
+	role := "assistant" // of the first token only
+	err := s.generate(ctx, prompt, tokens, func(token string) error {
+		err := send(chatChoice{Delta: &chatMessage{role, token + " "}})
+		role = ""
+		return err
+	})
+	if err == nil {
+		length := "length"
+		err = send(chatChoice{Delta: &chatMessage{}, FinishReason: &length})
+	}
+	if err == nil && count != nil {
+		response.Usage = count
+		err = send()
+	}
+	if err == nil {
+		_, err = fmt.Fprint(w, "data: [DONE]\n\n")
+	}
+	if err != nil && begun {
+		panic(http.ErrAbortHandler)
+	}
+	return err
+}

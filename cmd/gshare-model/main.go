@@ -1,0 +1,96 @@
+// Command gshare-model is a model server to try gshare with: it has the protocols of inference servers, weights that are bytes on the GPU, and
+// kernels that take the times of a table.
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gshare-dev/gshare/cmd/gshare-model/internal/cuda"
+	"github.com/gshare-dev/gshare/cmd/gshare-model/internal/model"
+	"github.com/gshare-dev/gshare/cmd/gshare-model/internal/server"
+	"github.com/gshare-dev/gshare/cmd/internal/cli"
+	"github.com/gshare-dev/gshare/cmd/internal/release"
+)
+
+func main() { cli.Main(command()) }
+
+func command() *cobra.Command {
+	var o options
+	cmd := cli.Root(&cobra.Command{
+		Use:   "gshare-model [flags]",
+		Short: "A model server to try gshare with",
+		Long: "gshare-model serves a model that is not there: its kernels take the times that you give and compute nothing, its weights are bytes of\n" +
+			"the size that you give, and its results are checksums of the inputs. It listens on $PORT and serves the Open Inference Protocol\n" +
+			"over REST, OpenAI's chat completions, and POST / with any body. It needs a GPU with its driver, or the simulated driver of hook/fake.",
+		Example: "  gshare-model --name resnet50 --weights 100Mi --batch 1=5ms --batch 8=22ms\n" +
+			"  gshare-model --points resnet50.json --faults\n" +
+			"  PORT=9000 gshare-model --name chat --weights 2Gi --batch 1=80ms --token 20ms",
+		Args:    cli.NoArgs,
+		Version: release.Version(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			table, err := o.table()
+			if err != nil {
+				return cli.Usage(err)
+			}
+			inputs, err := parseInputs(o.inputs)
+			if err != nil {
+				return cli.Usage(err)
+			}
+			return o.serve(cmd.Context(), table, inputs)
+		},
+	})
+	o.register(cmd.Flags())
+	return cmd
+}
+
+// serve opens the GPU, listens, loads the model and serves until the context ends and the requests that have begun are answered.
+func (o *options) serve(ctx context.Context, table model.Table, inputs []server.Tensor) error {
+	log := slog.New(slog.NewTextHandler(os.Stderr, nil)).With("model", table.Name)
+	device, err := cuda.Open()
+	if err != nil {
+		return err
+	}
+	engine, err := model.Open(table, o.concurrency, func() (model.Queue, error) { return device.NewQueue() })
+	if err != nil {
+		return err
+	}
+	config := server.Config{Engine: engine, Inputs: inputs, Version: release.Version()}
+	if o.faults {
+		config.Faults = server.AllFaults()
+	}
+	s := server.New(config)
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", o.address)
+	if err != nil {
+		return err
+	}
+	h := &http.Server{Handler: s, ReadHeaderTimeout: 10 * time.Second, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)}
+	ended := make(chan error, 1)
+	go func() { ended <- h.Serve(listener) }()
+	log.Info("listening", "address", listener.Addr().String())
+	start := time.Now()
+	if err := engine.Load(ctx); err != nil {
+		return errors.Join(err, h.Close())
+	}
+	log.Info("loaded the model", "bytes", table.Weights, "seconds", time.Since(start).Seconds())
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	log.Info("stopping", "grace", o.grace)
+	s.Stop()
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.grace)
+	defer cancel()
+	if err := h.Shutdown(grace); err != nil {
+		return errors.Join(errors.New("requests were still running when the grace period ended"), h.Close())
+	}
+	return nil
+}

@@ -1,0 +1,191 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/gshare-dev/gshare/cmd/gshare-model/internal/model"
+	fakegpu "github.com/gshare-dev/gshare/test/fake/gpu"
+)
+
+const asModel = "GSHARE_TEST_MAIN"
+
+// TestMain lets the test binary be gshare-model itself.
+func TestMain(m *testing.M) {
+	if os.Getenv(asModel) == "" {
+		os.Exit(m.Run())
+	}
+	os.Unsetenv(asModel)
+	main()
+}
+
+// process is a running gshare-model on the simulated driver.
+type process struct {
+	*exec.Cmd
+	url    string
+	stderr chan string // what it wrote, at its end
+}
+
+// driver builds the simulated driver and returns its folder.
+func driver(t *testing.T) string {
+	t.Helper()
+	if _, err := exec.LookPath("gcc"); err != nil {
+		t.Skip("gcc is not installed")
+	}
+	folder := t.TempDir()
+	if err := fakegpu.Build("../..", folder); err != nil {
+		t.Fatal(err)
+	}
+	return folder
+}
+
+// start starts gshare-model and waits until it is loaded. Environment and arguments are added to what it needs.
+func start(t *testing.T, folder string, env []string, arguments ...string) *process {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &process{Cmd: exec.Command(exe, append([]string{"--address", "127.0.0.1:0"}, arguments...)...), stderr: make(chan string, 1)}
+	p.Env = append(os.Environ(), append(env, asModel+"=1", "LD_LIBRARY_PATH="+folder)...)
+	output, err := p.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.Process.Kill() })
+	loaded := make(chan bool, 1)
+	go func() {
+		var all strings.Builder
+		for s := bufio.NewScanner(output); s.Scan(); fmt.Fprintln(&all, s.Text()) {
+			if m := regexp.MustCompile(`msg=listening .*address=(\S+)`).FindStringSubmatch(s.Text()); m != nil {
+				p.url = "http://" + m[1]
+			}
+			if strings.Contains(s.Text(), "loaded the model") {
+				loaded <- true
+			}
+		}
+		close(loaded)
+		p.stderr <- all.String()
+	}()
+	if !<-loaded {
+		t.Fatalf("it ended: %s", <-p.stderr)
+	}
+	return p
+}
+
+// post sends a body and returns the answer.
+func (p *process) post(t *testing.T, path, body string) (status int, answer string) {
+	t.Helper()
+	response, err := http.Post(p.url+path, "application/json", strings.NewReader(body))
+	if err != nil {
+		t.Error(err)
+		return 0, ""
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Error(err)
+	}
+	return response.StatusCode, string(text)
+}
+
+// TestOnSimulatedGPU runs gshare-model on the simulated driver, with the machine's clock: weights take the device's memory, batches take their
+// time, results are right, and SIGTERM lets the request in flight end.
+func TestOnSimulatedGPU(t *testing.T) {
+	folder := driver(t)
+	simulation, err := fakegpu.New(fakegpu.Config{Socket: filepath.Join(folder, "gpu")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = simulation.Close() })
+	p := start(t, folder, []string{"FAKE_CUDA_SOCKET=" + filepath.Join(folder, "gpu"), "FAKE_CUDA_MEMORY=67108864"},
+		"--name", "resnet50", "--weights", "40Mi", "--batch", "1=20ms", "--batch", "2=150ms")
+	begin := time.Now()
+	const request = `{"inputs":[{"name":"input","datatype":"FP32","shape":[2,1],"data":[1,2]}]}`
+	status, answer := p.post(t, "/v2/models/resnet50/infer", request)
+	took := time.Since(begin)
+	var response struct{ Outputs []struct{ Data []uint32 } }
+	if err := json.Unmarshal([]byte(answer), &response); err != nil || status != 200 || len(response.Outputs) != 1 {
+		t.Fatal(status, answer, err)
+	}
+	want := []uint32{model.Checksum("resnet50", []byte{0, 0, 0x80, 0x3f}), model.Checksum("resnet50", []byte{0, 0, 0, 0x40})}
+	if !slices.Equal(response.Outputs[0].Data, want) {
+		t.Errorf("%s, want %v", answer, want)
+	}
+	if took < 150*time.Millisecond { // no upper bound: the machine may be busy
+		t.Errorf("the batch took %v", took)
+	}
+	answered := make(chan string, 1)
+	go func() {
+		_, answer := p.post(t, "/v2/models/resnet50/infer", request)
+		answered <- answer
+	}()
+	p.await(t, "gshare_model_batches 1\n")
+	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if again := <-answered; again != answer {
+		t.Errorf("the request in flight got %q", again)
+	}
+	log := <-p.stderr
+	if err := p.Wait(); err != nil {
+		t.Errorf("%v: %s", err, log)
+	}
+	small := exec.Command(p.Path, "--address", "127.0.0.1:0", "--batch", "1=1ms", "--weights", "80Mi")
+	small.Env = p.Env
+	if out, err := small.CombinedOutput(); err == nil || !bytes.Contains(out, []byte("cuMemAlloc")) {
+		t.Errorf("weights that do not fit: %v: %s", err, out)
+	}
+}
+
+// await polls the metrics until they contain a line.
+func (p *process) await(t *testing.T, line string) {
+	t.Helper()
+	for {
+		response, err := http.Get(p.url + "/metrics")
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(response.Body)
+		response.Body.Close()
+		if err != nil || strings.Contains(string(text), line) {
+			return
+		}
+	}
+}
+
+// TestUsage checks the flags that are refused, without a driver.
+func TestUsage(t *testing.T) {
+	points := filepath.Join(t.TempDir(), "points.json")
+	if err := os.WriteFile(points, []byte(`[{"model":"m","resource":{"cpu":1000},"batch":1,"Mean":5}]`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, arguments := range [][]string{
+		{}, {"--batch", "8"}, {"--batch", "a=1ms"}, {"--batch", "8=1"}, {"--batch", "1=1ms", "--weights", "many"}, {"--batch", "1=1ms", "--sm", "0"},
+		{"--batch", "1=1ms", "--concurrency", "0"}, {"--batch", "1=1ms", "--input", "x"}, {"--batch", "1=1ms", "--input", "x:FP31:1"},
+		{"--batch", "1=1ms", "--input", "x:FP32:0"}, {"--batch", "1=1ms", "--input", "x:FP32:1", "--input", "x:FP32:1"}, {"--points", points},
+		{"--points", "none.json"},
+	} {
+		cmd := command()
+		cmd.SetArgs(arguments)
+		if err := cmd.ExecuteContext(t.Context()); err == nil || strings.Contains(err.Error(), "libcuda") {
+			t.Errorf("%q: %v", arguments, err)
+		}
+	}
+}
