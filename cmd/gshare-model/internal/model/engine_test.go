@@ -255,6 +255,8 @@ func TestGenerate(t *testing.T) {
 			t.Error(err)
 		}
 		time.Sleep(time.Second)
+		e.decoding.Lock()
+		defer e.decoding.Unlock()
 		if e.decoding.running || len(e.decoding.streams) > 0 {
 			t.Error("the decoder runs without a text")
 		}
