@@ -64,6 +64,9 @@ func checkData(t *testing.T, data string) {
 	}
 	values, want := rectangular([]byte(data))
 	body := fmt.Sprintf(`{"inputs":[{"name":"a","shape":[%d],"datatype":"FP32","data":%s}]}`, len(values), data)
+	if !json.Valid([]byte(data)) && json.Valid([]byte(body)) {
+		return // more than the data: a member behind them
+	}
 	_, err := oip.ParseRequest([]byte(body), len(body))
 	if (err == nil) != want {
 		t.Errorf("%s: error %v, encoding/json takes it: %t", data, err, want)
@@ -89,7 +92,7 @@ func TestAllShortData(t *testing.T) {
 }
 
 func FuzzData(f *testing.F) {
-	for _, seed := range []string{`[]`, `[1,-0.5,1e9]`, `[[1],[2]]`, `["a\u00e9","\"]["]`, `[true,false,null]`, "[ 1 ,\t2\n]", `[0.12345678901234567890,1]`, `[-1.5,0.25,-3.75,12]`} {
+	for _, seed := range []string{`[]`, `[1,-0.5,1e9]`, `[[1],[2]]`, `["a\u00e9","\"]["]`, `[true,false,null]`, "[ 1 ,\t2\n]", `[0.12345678901234567890,1]`, `[-1.5,0.25,-3.75,12]`, `[],"":0`} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, data string) { checkData(t, data) })
