@@ -1,0 +1,236 @@
+// Package gateway passes requests to the replicas of functions so that they are answered in time.
+//
+// A request names its function by the host. It has a deadline: what the client says, or the function's objective. A request that is
+// predicted to miss it is refused at once; the others wait, earliest deadline first, until a replica has a credit. Replicas have no queue of
+// their own: a replica gets as many requests at once as it has credits, so the order is decided here and as late as possible. Requests to a
+// function without replicas are held, up to a bound, until it has some.
+//
+// vgpu/batching has the rules of the queue. This package connects them with HTTP and a clock.
+package gateway
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/gshare-dev/gshare/vgpu/scaling"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// Config configures a Gateway.
+type Config struct {
+	// Upstream sends requests to replicas. If nil, it is an http.Transport that keeps connections open.
+	Upstream http.RoundTripper
+	Log      *slog.Logger // of accesses; none if nil
+	Metrics  prometheus.Registerer
+}
+
+// FunctionName identifies a function.
+type FunctionName struct{ Namespace, Name string }
+
+func (n FunctionName) String() string { return n.Namespace + "/" + n.Name }
+
+// Function is what the gateway knows of a function. Fields that are zero take their defaults.
+type Function struct {
+	FunctionName
+	// SLO is the time within which a request that says nothing else is to be answered. Without one, requests are served in the order in
+	// which they come, and are given up after Timeout.
+	SLO     time.Duration
+	Timeout time.Duration // after which a request is given up; default 10 min
+
+	MaxQueued int         // requests that wait; default 10,000
+	MaxBytes  share.Bytes // of the bodies of all requests of the function at once; default 256 MiB
+	MaxBody   share.Bytes // of one request; default 64 MiB
+	Hold      Hold
+}
+
+// Hold bounds the requests that wait for a function without replicas.
+type Hold struct {
+	Requests int           // default 100
+	For      time.Duration // default 60 s
+}
+
+func (f *Function) setDefaults() {
+	orDefault(&f.Timeout, 10*time.Minute)
+	orDefault(&f.MaxQueued, 10_000)
+	orDefault(&f.MaxBytes, 256*share.MiB)
+	orDefault(&f.MaxBody, 64*share.MiB)
+	orDefault(&f.Hold.Requests, 100)
+	orDefault(&f.Hold.For, time.Minute)
+}
+
+func orDefault[T comparable](value *T, standard T) {
+	var zero T
+	if *value == zero {
+		*value = standard
+	}
+}
+
+func (f *Function) validate() error {
+	for _, check := range []struct {
+		field string
+		ok    bool
+	}{
+		{"name", f.Name != "" && f.Namespace != ""},
+		{"slo", f.SLO >= 0}, {"timeout", f.Timeout > 0}, {"maxQueued", f.MaxQueued > 0}, {"maxBytes", f.MaxBytes > 0},
+		{"maxBody", f.MaxBody > 0 && f.MaxBody <= f.MaxBytes}, {"hold.requests", f.Hold.Requests > 0}, {"hold.for", f.Hold.For > 0},
+	} {
+		if !check.ok {
+			return share.Invalid(check.field, "of function %q is out of bounds", f.FunctionName)
+		}
+	}
+	return nil
+}
+
+// Replica is a server that answers the requests of a function.
+type Replica struct {
+	ID        string
+	Address   string // host:port
+	Residency scaling.Residency
+	Credits   int // requests that it may have at once; default 1
+	// Latency is the p99 of a request, by the profile. It is corrected by what is measured. If it is zero, it is learned from the first
+	// requests on.
+	Latency time.Duration
+}
+
+// Gateway is an http.Handler that passes requests to replicas. Its methods may be called concurrently.
+type Gateway struct {
+	upstream http.RoundTripper
+	log      *slog.Logger
+	metrics  *metrics
+	waiting  chan FunctionName
+
+	mu        sync.RWMutex // guards what follows
+	functions map[FunctionName]*function
+}
+
+// New returns a gateway without functions.
+func New(c Config) *Gateway {
+	g := &Gateway{
+		upstream: c.Upstream, log: c.Log, metrics: newMetrics(c.Metrics),
+		waiting: make(chan FunctionName, 1024), functions: map[FunctionName]*function{},
+	}
+	if g.upstream == nil {
+		g.upstream = newTransport()
+	}
+	if g.log == nil {
+		g.log = slog.New(slog.DiscardHandler)
+	}
+	return g
+}
+
+// SetFunction adds a function, or changes it. The requests that wait keep their deadlines. The error is a *share.FieldError.
+func (g *Gateway) SetFunction(f Function) error {
+	f.setDefaults()
+	if err := f.validate(); err != nil {
+		return err
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if old := g.functions[f.FunctionName]; old != nil {
+		old.configure(f)
+		return nil
+	}
+	g.functions[f.FunctionName] = newFunction(f, g)
+	return nil
+}
+
+// RemoveFunction removes a function. Requests that wait are refused; those that a replica has are answered.
+func (g *Gateway) RemoveFunction(name FunctionName) {
+	g.mu.Lock()
+	f := g.functions[name]
+	delete(g.functions, name)
+	g.mu.Unlock()
+	if f != nil {
+		f.refuseAll(refusal{http.StatusNotFound, reasonUnknown, "the function has been deleted"})
+		g.metrics.remove(name)
+	}
+}
+
+// Functions returns the names of all functions, sorted.
+func (g *Gateway) Functions() []FunctionName {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	var names []FunctionName
+	for name := range g.functions {
+		names = append(names, name)
+	}
+	slices.SortFunc(names, compareNames)
+	return names
+}
+
+func (g *Gateway) function(name FunctionName) *function {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	return g.functions[name]
+}
+
+// SetReplicas sets the replicas of a function that may get requests. Those that are not in the list any more get no new ones. It has no
+// effect if the function is not known. The error is a *share.FieldError.
+func (g *Gateway) SetReplicas(name FunctionName, replicas []Replica) error {
+	seen := map[string]bool{}
+	for _, r := range replicas {
+		if r.ID == "" || r.Address == "" || seen[r.ID] || r.Credits < 0 || r.Latency < 0 {
+			return share.Invalid("replicas", "%q at %q of function %s: want different IDs, an address, and no negative values", r.ID, r.Address, name)
+		}
+		seen[r.ID] = true
+	}
+	if f := g.function(name); f != nil {
+		f.setReplicas(replicas)
+	}
+	return nil
+}
+
+// Drain sends no new requests to a replica and returns when it has answered those that it has, or with the error of ctx. SetReplicas with the
+// replica in its list does not end the drain.
+func (g *Gateway) Drain(ctx context.Context, name FunctionName, replica string) error {
+	f := g.function(name)
+	if f == nil {
+		return nil
+	}
+	select {
+	case <-f.drain(replica):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Waiting returns a channel of the functions to which a request came while they had no replica.
+func (g *Gateway) Waiting() <-chan FunctionName { return g.waiting }
+
+func (g *Gateway) notifyWaiting(name FunctionName) {
+	select {
+	case g.waiting <- name:
+	default: // the reader is far behind, and will find the request in Load
+	}
+}
+
+// Load is what the gateway has counted of a function since it was added, and its present state.
+type Load struct {
+	Arrived  uint64 // requests
+	Answered uint64 // by a replica, whatever the status
+	InTime   uint64 // answered within their deadlines, without an error of the server
+	Refused  uint64 // at once or while they waited
+	Failed   uint64 // given up after a replica had them
+	Gone     uint64 // whose client left before the answer
+
+	Waiting  int // in the queue or held
+	InFlight int // at replicas
+	Replicas int
+
+	P50, P99 time.Duration // of the latency of requests in the last 30 to 60 s; 0 if there were none
+}
+
+// Load returns the load of a function, zero if it is not known.
+func (g *Gateway) Load(name FunctionName) Load {
+	if f := g.function(name); f != nil {
+		return f.load()
+	}
+	return Load{}
+}

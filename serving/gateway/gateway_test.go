@@ -1,0 +1,655 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/gshare-dev/gshare/vgpu/scaling"
+)
+
+const ms = time.Millisecond
+
+// network is a network of pipes between servers with names.
+type network struct {
+	mu      sync.Mutex
+	servers map[string]*listener
+}
+
+type listener struct {
+	connections chan net.Conn
+	closed      chan struct{}
+	once        sync.Once
+}
+
+func (l *listener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.connections:
+		return c, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+func (l *listener) Close() error   { l.once.Do(func() { close(l.closed) }); return nil }
+func (l *listener) Addr() net.Addr { return &net.TCPAddr{} }
+
+func (n *network) dial(ctx context.Context, _, address string) (net.Conn, error) {
+	n.mu.Lock()
+	l := n.servers[address]
+	n.mu.Unlock()
+	if l == nil {
+		return nil, errors.New("connection refused")
+	}
+	here, there := net.Pipe()
+	select {
+	case l.connections <- there:
+		return here, nil
+	case <-l.closed:
+		return nil, errors.New("connection refused")
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// serve starts a server under a name until the test ends or stop is called.
+func (n *network) serve(t *testing.T, name string, h http.Handler) (stop func()) {
+	l := &listener{connections: make(chan net.Conn), closed: make(chan struct{})}
+	n.mu.Lock()
+	n.servers[name] = l
+	n.mu.Unlock()
+	server := &http.Server{Handler: h}
+	go server.Serve(l)
+	stop = func() { server.Close() }
+	t.Cleanup(stop)
+	return stop
+}
+
+// world is a gateway with a function, on a network.
+type world struct {
+	*testing.T
+	network  *network
+	gateway  *Gateway
+	client   *http.Client
+	registry *prometheus.Registry
+}
+
+var resnet = FunctionName{"default", "resnet"}
+
+// start runs a test in a bubble of virtual time.
+func start(t *testing.T, f Function, test func(w *world)) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &network{servers: map[string]*listener{}}
+		upstream := &http.Transport{DialContext: n.dial, DisableCompression: true, MaxIdleConnsPerHost: 100}
+		w := &world{T: t, network: n, registry: prometheus.NewRegistry()}
+		w.gateway = New(Config{Upstream: upstream, Metrics: w.registry})
+		f.FunctionName = resnet
+		if err := w.gateway.SetFunction(f); err != nil {
+			t.Fatal(err)
+		}
+		n.serve(t, "gateway:80", w.gateway)
+		down := &http.Transport{DialContext: n.dial, DisableCompression: true, MaxIdleConnsPerHost: 10_000}
+		w.client = &http.Client{Transport: down}
+		test(w)
+		down.CloseIdleConnections()
+		upstream.CloseIdleConnections()
+	})
+}
+
+// replicas serves the handler under each of the names, and gives the function these replicas.
+func (w *world) replicas(h http.Handler, credits int, latency time.Duration, names ...string) {
+	w.Helper()
+	var list []Replica
+	for _, name := range names {
+		w.network.serve(w.T, name+":80", h)
+		list = append(list, Replica{ID: name, Address: name + ":80", Credits: credits, Latency: latency})
+	}
+	if err := w.gateway.SetReplicas(resnet, list); err != nil {
+		w.Fatal(err)
+	}
+}
+
+type answer struct {
+	status int
+	reason string
+	body   string
+	header http.Header
+	err    error
+	took   time.Duration
+}
+
+// ask sends a request and returns its answer. Headers are pairs of name and value.
+func (w *world) ask(ctx context.Context, body string, headers ...string) answer {
+	begin := time.Now()
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://gateway:80/v1/predict?x=1", strings.NewReader(body))
+	if err != nil {
+		return answer{err: err}
+	}
+	r.Host = "resnet"
+	for i := 0; i < len(headers); i += 2 {
+		if headers[i] == "Host" {
+			r.Host = headers[i+1]
+		}
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	response, err := w.client.Do(r)
+	if err != nil {
+		return answer{err: err, took: time.Since(begin)}
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	return answer{response.StatusCode, response.Header.Get("X-Gshare-Reason"), string(text), response.Header, err, time.Since(begin)}
+}
+
+// echo answers with the request's body after a time.
+func echo(after time.Duration) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		select {
+		case <-time.After(after):
+		case <-r.Context().Done():
+			return
+		}
+		w.Header().Set("X-Path", r.URL.String())
+		w.Write(body)
+	})
+}
+
+// TestPass checks that a request and its answer pass unchanged, and how a host names a function.
+func TestPass(t *testing.T) {
+	start(t, Function{}, func(w *world) {
+		w.replicas(echo(5*ms), 1, 0, "a")
+		for _, host := range []string{"resnet", "RESNET", "resnet:8080", "resnet.default", "resnet.default.svc", "resnet.default.svc.cluster.local.", "resnet.default.svc.example:80"} {
+			a := w.ask(w.Context(), "input", "Host", host)
+			if a.status != 200 || a.body != "input" || a.header.Get("X-Path") != "/v1/predict?x=1" || a.took != 5*ms || a.header.Get("X-Gshare-Cold-Start") != "warm" {
+				w.Errorf("host %q: %+v", host, a)
+			}
+		}
+		for _, host := range []string{"bert", "resnet.other", "resnet.example.com", "default.resnet", "resnet.default.pod"} {
+			if a := w.ask(w.Context(), "input", "Host", host); a.status != 404 || a.reason != reasonUnknown || !strings.Contains(a.body, `{"error":`) {
+				w.Errorf("host %q: %+v", host, a)
+			}
+		}
+		if l := w.gateway.Load(resnet); l.Arrived != 7 || l.Answered != 7 || l.InTime != 7 || l.P99 > 5*ms+5*ms/100 || l.Replicas != 1 || l.InFlight != 0 {
+			w.Errorf("%+v", l)
+		}
+	})
+}
+
+// TestEarliestDeadlineFirst checks that waiting requests are served by their deadlines, one for each credit.
+func TestEarliestDeadlineFirst(t *testing.T) {
+	start(t, Function{SLO: 10 * time.Second}, func(w *world) {
+		var mu sync.Mutex
+		var order []string
+		busy := atomic.Int32{}
+		w.replicas(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			if busy.Add(1) > 1 {
+				w.Error("two requests at once for one credit")
+			}
+			body, _ := io.ReadAll(r.Body)
+			mu.Lock()
+			order = append(order, string(body))
+			mu.Unlock()
+			time.Sleep(100 * ms)
+			busy.Add(-1)
+		}), 1, 0, "a")
+		var wait sync.WaitGroup
+		for i, timeout := range []string{"5000", "4000", "3000", "2000"} {
+			wait.Go(func() { w.ask(w.Context(), timeout, timeoutHeaders[i%2], timeout) })
+			synctest.Wait()
+		}
+		wait.Wait()
+		if got := strings.Join(order, " "); got != "5000 2000 3000 4000" {
+			w.Errorf("served %s", got)
+		}
+	})
+}
+
+// TestOverload sends twice what the replicas can serve. What is accepted is in time, and that is nearly all that can be served. The control is
+// a queue in the order of arrival: there nearly everything is late.
+func TestOverload(t *testing.T) {
+	start(t, Function{SLO: 200 * ms}, func(w *world) {
+		w.replicas(echo(20*ms), 1, 20*ms, "a", "b") // 100 a second
+		var wait sync.WaitGroup
+		var inTime, late, refused atomic.Int32
+		for range 2000 { // 200 a second
+			wait.Go(func() {
+				switch a := w.ask(w.Context(), "input"); {
+				case a.status == 200 && a.took <= 200*ms:
+					inTime.Add(1)
+				case a.status == 200:
+					late.Add(1)
+				default:
+					refused.Add(1)
+					if a.reason != reasonLate || a.status == 429 && a.header.Get("Retry-After") == "" {
+						w.Errorf("%+v", a)
+					}
+				}
+			})
+			time.Sleep(5 * ms)
+		}
+		wait.Wait()
+		if inTime.Load() < 950 || late.Load() > 0 || refused.Load() < 900 {
+			w.Errorf("%d in time, %d late, %d refused; want at least 95 %% of 1,000 that can be served", inTime.Load(), late.Load(), refused.Load())
+		}
+		if l := w.gateway.Load(resnet); l.InTime != uint64(inTime.Load()) || l.Refused != uint64(refused.Load()) || l.Waiting+l.InFlight > 0 {
+			w.Errorf("%+v", l)
+		}
+	})
+	start(t, Function{Timeout: time.Hour}, func(w *world) { // without an objective
+		w.replicas(echo(20*ms), 1, 20*ms, "a", "b")
+		var wait sync.WaitGroup
+		var inTime atomic.Int32
+		for range 2000 {
+			wait.Go(func() {
+				if a := w.ask(w.Context(), "input"); a.took <= 200*ms {
+					inTime.Add(1)
+				}
+			})
+			time.Sleep(5 * ms)
+		}
+		wait.Wait()
+		if inTime.Load() > 400 {
+			w.Errorf("the control: %d of 2,000 in time", inTime.Load())
+		}
+	})
+}
+
+// TestFromZero holds requests until a replica comes, and bounds how many and for how long.
+func TestFromZero(t *testing.T) {
+	start(t, Function{SLO: 50 * ms, Hold: Hold{Requests: 3, For: 10 * time.Second}}, func(w *world) {
+		var wait sync.WaitGroup
+		answers := make([]answer, 4)
+		for i := range answers {
+			wait.Go(func() { answers[i] = w.ask(w.Context(), "input") })
+			synctest.Wait()
+		}
+		if got := <-w.gateway.Waiting(); got != resnet {
+			w.Errorf("waiting: %v", got)
+		}
+		if l := w.gateway.Load(resnet); l.Waiting != 3 || l.Refused != 1 {
+			w.Errorf("%+v", l)
+		}
+		time.Sleep(4 * time.Second)
+		w.replicas(echo(30*ms), 1, 30*ms, "a")
+		wait.Wait()
+		for i, a := range answers[:3] {
+			if a.status != 200 || a.header.Get("X-Gshare-Cold-Start") != "cold" || a.took != 4*time.Second+time.Duration(i+1)*30*ms {
+				w.Errorf("request %d: %+v", i, a)
+			}
+		}
+		if a := answers[3]; a.status != 503 || a.reason != reasonHoldFull || a.header.Get("Retry-After") == "" {
+			w.Errorf("one too many: %+v", a)
+		}
+		if err := w.gateway.SetReplicas(resnet, nil); err != nil {
+			w.Error(err)
+		}
+		if a := w.ask(w.Context(), "input"); a.status != 503 || a.reason != reasonHoldExpired || a.took != 10*time.Second {
+			w.Errorf("no replica came: %+v", a)
+		}
+	})
+}
+
+// TestClientGone checks that requests whose client has gone leave the queue, and give their credit back at once.
+func TestClientGone(t *testing.T) {
+	start(t, Function{}, func(w *world) {
+		w.replicas(echo(time.Hour), 1, 0, "a")
+		ctx, cancel := context.WithCancel(w.Context())
+		var wait sync.WaitGroup
+		for range 3 {
+			wait.Go(func() { w.ask(ctx, "input") })
+			synctest.Wait()
+		}
+		if l := w.gateway.Load(resnet); l.Waiting != 2 || l.InFlight != 1 {
+			w.Errorf("%+v", l)
+		}
+		cancel()
+		wait.Wait()
+		synctest.Wait()
+		if l := w.gateway.Load(resnet); l.Waiting != 0 || l.InFlight != 0 || l.Gone != 3 || l.Failed != 0 {
+			w.Errorf("after they have gone: %+v", l)
+		}
+		wait.Go(func() { w.ask(w.Context(), "input", timeoutHeaders[0], "100") })
+		synctest.Wait()
+		if l := w.gateway.Load(resnet); l.InFlight != 1 {
+			w.Errorf("the credit did not come back: %+v", l)
+		}
+		wait.Wait()
+	})
+}
+
+// TestDeadlineOfClient checks that a client's deadline ends waiting and execution, and reaches the replica less the time that has passed.
+func TestDeadlineOfClient(t *testing.T) {
+	start(t, Function{}, func(w *world) {
+		var got atomic.Value
+		slow := echo(300 * ms)
+		w.replicas(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+			got.Store(r.Header.Get(timeoutHeaders[0]))
+			slow.ServeHTTP(rw, r)
+		}), 1, 0, "a")
+		var wait sync.WaitGroup
+		wait.Go(func() { w.ask(w.Context(), "first") })
+		synctest.Wait()
+		wait.Go(func() {
+			if a := w.ask(w.Context(), "second", timeoutHeaders[0], "400"); a.status != 504 || a.reason != reasonDeadline || a.took != 400*ms {
+				w.Errorf("in execution: %+v", a)
+			}
+		})
+		synctest.Wait()
+		time.Sleep(310 * ms)
+		if got.Load() != "100" {
+			w.Errorf("the replica was told %v ms, want the 100 that are left", got.Load())
+		}
+		wait.Wait()
+		for _, bad := range []string{"-1", "0", "x", "1e3", "99999999999"} {
+			if a := w.ask(w.Context(), "input", timeoutHeaders[1], bad); a.status != 400 || !strings.Contains(a.body, timeoutHeaders[1]) {
+				w.Errorf("%s ms: %+v", bad, a)
+			}
+		}
+	})
+}
+
+// TestReplicaDies checks that a request whose replica dies before it answers goes to another, and that an answer that breaks off does not
+// look whole.
+func TestReplicaDies(t *testing.T) {
+	start(t, Function{}, func(w *world) {
+		dies := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
+		w.network.serve(w.T, "a:80", dies)
+		w.network.serve(w.T, "b:80", echo(10*ms))
+		err := w.gateway.SetReplicas(resnet, []Replica{{ID: "a", Address: "a:80", Latency: ms}, {ID: "b", Address: "b:80", Latency: 10 * ms}})
+		if err != nil {
+			w.Fatal(err)
+		}
+		for range 5 {
+			if a := w.ask(w.Context(), "input"); a.status != 200 || a.body != "input" {
+				w.Errorf("%+v", a)
+			}
+		}
+		w.replicas(http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
+			rw.Header().Set("Content-Length", "100")
+			fmt.Fprint(rw, "half")
+			rw.(http.Flusher).Flush()
+			panic(http.ErrAbortHandler)
+		}), 1, 0, "c")
+		if a := w.ask(w.Context(), "input"); a.err == nil {
+			w.Errorf("half an answer looks whole: %+v", a)
+		}
+		w.replicas(dies, 1, 0, "d")
+		if a := w.ask(w.Context(), "input"); a.status != 502 || a.reason != reasonReplica {
+			w.Errorf("both attempts failed: %+v", a)
+		}
+		if l := w.gateway.Load(resnet); l.Failed != 2 || l.InFlight != 0 || l.Waiting != 0 {
+			w.Errorf("%+v", l)
+		}
+	})
+}
+
+// TestRetriesAreBounded checks that a function all of whose replicas fail does not double its requests.
+func TestRetriesAreBounded(t *testing.T) {
+	start(t, Function{}, func(w *world) {
+		var sent atomic.Int32
+		w.replicas(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { sent.Add(1); panic(http.ErrAbortHandler) }), 1, 0, "a", "b")
+		const requests = 2000
+		for range requests {
+			if a := w.ask(w.Context(), "input"); a.status != 502 {
+				w.Fatalf("%+v", a)
+			}
+		}
+		if n := sent.Load(); n > requests+requests/10+maxRetries {
+			w.Errorf("%d attempts for %d requests", n, requests)
+		}
+	})
+}
+
+// TestStream checks that what a replica streams reaches the client at once, and that its credit is taken until the end.
+func TestStream(t *testing.T) {
+	start(t, Function{}, func(w *world) {
+		w.replicas(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+			rw.Header().Set("Content-Type", "text/event-stream")
+			for i := range 5 {
+				fmt.Fprintf(rw, "data: %d\n\n", i)
+				rw.(http.Flusher).Flush()
+				select {
+				case <-time.After(100 * ms):
+				case <-r.Context().Done():
+					return
+				}
+			}
+		}), 1, 0, "a")
+		ctx, cancel := context.WithCancel(w.Context())
+		defer cancel()
+		r, _ := http.NewRequestWithContext(ctx, http.MethodPost, "http://gateway:80/", bytes.NewReader([]byte("x")))
+		r.Host = "resnet"
+		begin := time.Now()
+		response, err := w.client.Do(r)
+		if err != nil {
+			w.Fatal(err)
+		}
+		defer response.Body.Close()
+		buffer := make([]byte, 100)
+		for i := range 3 {
+			n, err := response.Body.Read(buffer)
+			if want := fmt.Sprintf("data: %d\n\n", i); err != nil || string(buffer[:n]) != want || time.Since(begin) != time.Duration(i)*100*ms {
+				w.Errorf("%v: %q after %v, want %q", err, buffer[:n], time.Since(begin), want)
+			}
+		}
+		if l := w.gateway.Load(resnet); l.InFlight != 1 {
+			w.Errorf("during the stream: %+v", l)
+		}
+		cancel()
+		synctest.Wait()
+		if l := w.gateway.Load(resnet); l.InFlight != 0 || l.Gone != 1 {
+			w.Errorf("the client has gone: %+v", l)
+		}
+	})
+}
+
+// TestDrain checks that a replica that is drained gets nothing new and loses nothing.
+func TestDrain(t *testing.T) {
+	start(t, Function{}, func(w *world) {
+		w.replicas(echo(100*ms), 2, 0, "a", "b")
+		var wait sync.WaitGroup
+		for range 40 {
+			wait.Go(func() {
+				if a := w.ask(w.Context(), "input"); a.status != 200 {
+					w.Errorf("%+v", a)
+				}
+			})
+			time.Sleep(10 * ms)
+		}
+		begin := time.Now()
+		if err := w.gateway.Drain(w.Context(), resnet, "a"); err != nil || time.Since(begin) > 100*ms {
+			w.Errorf("%v after %v", err, time.Since(begin))
+		}
+		if l := w.gateway.Load(resnet); l.Replicas != 1 || l.InFlight > 2 {
+			w.Errorf("%+v", l)
+		}
+		wait.Wait()
+		ctx, cancel := context.WithTimeout(w.Context(), 50*ms)
+		defer cancel()
+		wait.Go(func() { w.ask(w.Context(), "input") })
+		synctest.Wait()
+		if err := w.gateway.Drain(ctx, resnet, "b"); !errors.Is(err, context.DeadlineExceeded) {
+			w.Errorf("a drain that takes too long: %v", err)
+		}
+		wait.Wait()
+		if err := w.gateway.Drain(w.Context(), resnet, "absent"); err != nil {
+			w.Error(err)
+		}
+	})
+}
+
+// TestBodies checks the bounds of bodies: too large, short, and too slow.
+func TestBodies(t *testing.T) {
+	start(t, Function{MaxBody: 1024, MaxBytes: 2048}, func(w *world) {
+		w.replicas(echo(time.Second), 1, 0, "a")
+		if a := w.ask(w.Context(), strings.Repeat("x", 1025)); a.status != 413 || a.reason != reasonTooLarge {
+			w.Errorf("too large: %+v", a)
+		}
+		send := func(text string) answer {
+			c, err := w.network.dial(w.Context(), "", "gateway:80")
+			if err != nil {
+				return answer{err: err}
+			}
+			defer c.Close()
+			go io.WriteString(c, text)
+			begin := time.Now()
+			got, err := io.ReadAll(io.LimitReader(c, 12))
+			return answer{body: string(got), err: err, took: time.Since(begin)}
+		}
+		head := "POST / HTTP/1.1\r\nHost: resnet\r\n"
+		if a := send(head + "Transfer-Encoding: chunked\r\n\r\n401\r\n" + strings.Repeat("x", 1025) + "\r\n0\r\n\r\n"); a.body != "HTTP/1.1 413" {
+			w.Errorf("too large in chunks: %+v", a)
+		}
+		if a := send(head + "Content-Length: 100\r\n\r\nshort"); a.body != "HTTP/1.1 408" || a.took != bodyTimeout {
+			w.Errorf("too slow: %+v", a)
+		}
+		if a := send(head + "Transfer-Encoding: chunked\r\n\r\nzz\r\n"); a.body != "HTTP/1.1 400" {
+			w.Errorf("not chunked: %+v", a)
+		}
+		var wait sync.WaitGroup
+		var full atomic.Int32
+		for range 4 {
+			wait.Go(func() {
+				if a := w.ask(w.Context(), strings.Repeat("x", 1000)); a.reason == reasonQueueFull && a.status == 429 {
+					full.Add(1)
+				}
+			})
+		}
+		wait.Wait()
+		if full.Load() != 2 {
+			w.Errorf("%d of 4 bodies of 1,000 bytes were refused, want 2 beyond 2 KiB", full.Load())
+		}
+		if f := w.gateway.function(resnet); f.bytes != 0 {
+			w.Errorf("%d bytes are never released", f.bytes)
+		}
+	})
+}
+
+// TestSlowReplicaIsNoticed checks that a replica that is slower than its profile gets no more than it can answer in time.
+func TestSlowReplicaIsNoticed(t *testing.T) {
+	start(t, Function{SLO: 100 * ms}, func(w *world) {
+		w.replicas(echo(40*ms), 1, 20*ms, "a") // the profile says 50 a second, it does 25
+		var wait sync.WaitGroup
+		var inTime, late atomic.Int32
+		for range 1000 {
+			wait.Go(func() {
+				if a := w.ask(w.Context(), "input"); a.status == 200 && a.took <= 100*ms {
+					inTime.Add(1)
+				} else if a.status == 200 {
+					late.Add(1)
+				}
+			})
+			time.Sleep(20 * ms)
+		}
+		wait.Wait()
+		if inTime.Load() < 475 || late.Load() > 10 {
+			w.Errorf("%d in time, %d late of 500 that can be served", inTime.Load(), late.Load())
+		}
+	})
+}
+
+// TestLoneRequestIsServed checks that a request to an idle replica is served although it will be late, so that a measurement that was wrong
+// cannot close a function.
+func TestLoneRequestIsServed(t *testing.T) {
+	start(t, Function{SLO: 50 * ms}, func(w *world) {
+		slow := atomic.Bool{}
+		slow.Store(true)
+		w.replicas(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+			if slow.Load() {
+				time.Sleep(10 * time.Second)
+			}
+		}), 1, 0, "a")
+		for range 3 {
+			if a := w.ask(w.Context(), "input"); a.status != 200 {
+				w.Errorf("%+v", a)
+			}
+		}
+		slow.Store(false)
+		for range 300 {
+			if a := w.ask(w.Context(), "input"); a.status != 200 || a.took > ms {
+				w.Errorf("%+v", a)
+			}
+		}
+	})
+}
+
+// TestHotFirst checks that Hot replicas get requests before Shared ones, whatever their latency.
+func TestHotFirst(t *testing.T) {
+	start(t, Function{}, func(w *world) {
+		var hot, shared atomic.Int32
+		count := func(n *atomic.Int32) http.Handler {
+			return http.HandlerFunc(func(http.ResponseWriter, *http.Request) { n.Add(1); time.Sleep(10 * ms) })
+		}
+		w.network.serve(w.T, "hot:80", count(&hot))
+		w.network.serve(w.T, "shared:80", count(&shared))
+		err := w.gateway.SetReplicas(resnet, []Replica{
+			{ID: "shared", Address: "shared:80", Residency: scaling.Shared, Latency: ms}, {ID: "hot", Address: "hot:80", Latency: 10 * ms},
+		})
+		if err != nil {
+			w.Fatal(err)
+		}
+		for range 10 {
+			w.ask(w.Context(), "input")
+		}
+		if hot.Load() != 10 || shared.Load() != 0 {
+			w.Errorf("hot %d, shared %d", hot.Load(), shared.Load())
+		}
+		var wait sync.WaitGroup
+		for range 2 {
+			wait.Go(func() { w.ask(w.Context(), "input") })
+		}
+		wait.Wait()
+		if hot.Load() != 11 || shared.Load() != 1 {
+			w.Errorf("two at once: hot %d, shared %d", hot.Load(), shared.Load())
+		}
+	})
+}
+
+// TestRemoveFunction checks that its requests end, and that its metrics go.
+func TestRemoveFunction(t *testing.T) {
+	start(t, Function{}, func(w *world) {
+		var wait sync.WaitGroup
+		wait.Go(func() {
+			if a := w.ask(w.Context(), "input"); a.status != 404 {
+				w.Errorf("%+v", a)
+			}
+		})
+		synctest.Wait()
+		w.gateway.RemoveFunction(resnet)
+		wait.Wait()
+		if w.gateway.Functions() != nil || w.gateway.Load(resnet) != (Load{}) {
+			w.Error("the function is still there")
+		}
+	})
+}
+
+func TestConfigurationIsChecked(t *testing.T) {
+	g := New(Config{})
+	for field, f := range map[string]Function{
+		"name":    {},
+		"slo":     {FunctionName: resnet, SLO: -1},
+		"maxBody": {FunctionName: resnet, MaxBody: 2, MaxBytes: 1},
+		"hold":    {FunctionName: resnet, Hold: Hold{Requests: -1}},
+	} {
+		if err := g.SetFunction(f); err == nil || !strings.Contains(err.Error(), field) {
+			t.Errorf("%s: %v", field, err)
+		}
+	}
+	for _, list := range [][]Replica{{{Address: "a:1"}}, {{ID: "a"}}, {{ID: "a", Address: "a:1"}, {ID: "a", Address: "b:1"}}, {{ID: "a", Address: "a:1", Credits: -1}}} {
+		if err := g.SetReplicas(resnet, list); err == nil {
+			t.Errorf("%+v: taken", list)
+		}
+	}
+}

@@ -1,0 +1,88 @@
+package gateway
+
+import (
+	"math"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+)
+
+// statistics is what is counted and measured of the requests of a function.
+type statistics struct {
+	counts Load
+	rate   rateMeter // of arrivals
+	window latencyWindow
+}
+
+// rateMeter estimates the rate of arrivals: an average in which a second counts for a third.
+type rateMeter struct {
+	second time.Time // that is counted
+	count  float64
+	rate   float64 // until that second
+}
+
+const newestWeight = 0.3
+
+func (m *rateMeter) add(now time.Time) {
+	m.advance(now)
+	m.count++
+}
+
+func (m *rateMeter) advance(now time.Time) {
+	if m.second.IsZero() {
+		m.second = now
+		return
+	}
+	if seconds := int(now.Sub(m.second) / time.Second); seconds > 0 {
+		m.rate += newestWeight * (m.count - m.rate)
+		m.rate *= math.Pow(1-newestWeight, float64(seconds-1))
+		m.count = 0
+		m.second = m.second.Add(time.Duration(seconds) * time.Second)
+	}
+}
+
+// perSecond returns the rate. In the first second it is what has come so far.
+func (m *rateMeter) perSecond(now time.Time) float64 {
+	m.advance(now)
+	return max(m.rate, m.count)
+}
+
+// latencyWindow holds the latencies of the last one or two half minutes.
+type latencyWindow struct {
+	since        time.Time // of the newer half minute
+	newer, older *hdrhistogram.Histogram
+}
+
+const windowLength = 30 * time.Second
+
+// add counts a latency, of 10 us to an hour.
+func (w *latencyWindow) add(now time.Time, d time.Duration) {
+	w.advance(now)
+	if w.newer == nil {
+		w.newer = hdrhistogram.New(1, int64(time.Hour/latencyUnit), 2)
+	}
+	_ = w.newer.RecordValue(min(max(int64(d/latencyUnit), 1), int64(time.Hour/latencyUnit))) // never fails within the bounds
+}
+
+const latencyUnit = 10 * time.Microsecond
+
+func (w *latencyWindow) advance(now time.Time) {
+	switch age := now.Sub(w.since); {
+	case age >= 2*windowLength:
+		w.newer, w.older, w.since = nil, nil, now
+	case age >= windowLength:
+		w.newer, w.older, w.since = nil, w.newer, w.since.Add(windowLength)
+	}
+}
+
+// quantiles returns the median and the 99th percentile, or 0 if nothing was counted.
+func (w *latencyWindow) quantiles(now time.Time) (p50, p99 time.Duration) {
+	w.advance(now)
+	all := hdrhistogram.New(1, int64(time.Hour/latencyUnit), 2)
+	for _, h := range []*hdrhistogram.Histogram{w.newer, w.older} {
+		if h != nil {
+			all.Merge(h)
+		}
+	}
+	return time.Duration(all.ValueAtQuantile(50)) * latencyUnit, time.Duration(all.ValueAtQuantile(99)) * latencyUnit
+}

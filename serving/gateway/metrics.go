@@ -1,0 +1,55 @@
+package gateway
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metrics are those of all functions.
+type metrics struct {
+	requests  *prometheus.CounterVec
+	retries   *prometheus.CounterVec
+	durations *prometheus.HistogramVec
+	waits     *prometheus.HistogramVec
+}
+
+var functionLabels = []string{"namespace", "function"}
+
+// latencyBuckets are those of durations of requests, in seconds.
+var latencyBuckets = []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60}
+
+func newMetrics(r prometheus.Registerer) *metrics {
+	m := &metrics{
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "gshare_gateway_requests_total",
+			Help: "Requests by function and status of the answer; 499 for those whose client left."}, append(functionLabels, "code")),
+		retries: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "gshare_gateway_retries_total",
+			Help: "Requests that were sent to another replica because the first one failed."}, functionLabels),
+		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "gshare_gateway_request_duration_seconds", Buckets: latencyBuckets,
+			NativeHistogramBucketFactor: 1.1, Help: "Time from the arrival of a request to the end of its answer."}, functionLabels),
+		waits: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "gshare_gateway_queue_duration_seconds", Buckets: latencyBuckets,
+			NativeHistogramBucketFactor: 1.1, Help: "Time for which requests waited for a replica."}, functionLabels),
+	}
+	if r != nil {
+		r.MustRegister(m.requests, m.retries, m.durations, m.waits)
+	}
+	return m
+}
+
+func (m *metrics) observe(f FunctionName, status int, took, queued time.Duration) {
+	m.requests.WithLabelValues(f.Namespace, f.Name, strconv.Itoa(status)).Inc()
+	m.durations.WithLabelValues(f.Namespace, f.Name).Observe(took.Seconds())
+	m.waits.WithLabelValues(f.Namespace, f.Name).Observe(queued.Seconds())
+}
+
+func (m *metrics) retried(f FunctionName) { m.retries.WithLabelValues(f.Namespace, f.Name).Inc() }
+
+// remove ends the series of a function.
+func (m *metrics) remove(f FunctionName) {
+	labels := prometheus.Labels{"namespace": f.Namespace, "function": f.Name}
+	m.requests.DeletePartialMatch(labels)
+	m.retries.DeletePartialMatch(labels)
+	m.durations.DeletePartialMatch(labels)
+	m.waits.DeletePartialMatch(labels)
+}

@@ -1,0 +1,308 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// ServeHTTP passes a request to a replica of the function that its host names.
+func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	name := parseHost(r.Host)
+	f := g.function(name)
+	if f == nil {
+		refusal{http.StatusNotFound, reasonUnknown, fmt.Sprintf("no function %q: the host of a request is FUNCTION or FUNCTION.NAMESPACE", r.Host)}.write(w)
+		return
+	}
+	e := &exchange{gateway: g, function: f, writer: w, request: r, start: time.Now()}
+	defer e.report() // also where serve panics to break off an answer
+	e.serve()
+}
+
+// statusClientGone is what is logged and counted for a request whose client left before the answer.
+const statusClientGone = 499
+
+// exchange is one request and its answer.
+type exchange struct {
+	gateway  *Gateway
+	function *function
+	writer   http.ResponseWriter
+	request  *http.Request
+	body     []byte
+	start    time.Time
+
+	status  int // of the answer
+	reason  string
+	replica string
+	queued  time.Duration
+}
+
+// report counts and logs the exchange.
+func (e *exchange) report() {
+	took := time.Since(e.start)
+	e.gateway.metrics.observe(e.function.name, e.status, took, e.queued)
+	e.gateway.log.LogAttrs(e.request.Context(), slog.LevelInfo, "request", slog.String("function", e.function.name.String()), slog.Int("status", e.status),
+		slog.String("reason", e.reason), slog.String("replica", e.replica), slog.Duration("queued", e.queued), slog.Duration("took", took))
+}
+
+func (e *exchange) refuse(why refusal) {
+	e.status, e.reason = why.status, why.reason
+	why.write(e.writer)
+}
+
+func (e *exchange) serve() {
+	timeout, err := clientTimeout(e.request.Header)
+	if err != nil {
+		e.refuse(refusal{http.StatusBadRequest, reasonBadRequest, err.Error()})
+		return
+	}
+	it, refused := e.function.admit(timeout)
+	if refused.status != 0 {
+		e.refuse(refused)
+		return
+	}
+	reserved, refused := e.readBody()
+	defer e.function.release(reserved)
+	if refused.status != 0 {
+		e.refuse(refused)
+		return
+	}
+	ctx := e.request.Context()
+	if it.explicit {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, it.request.Deadline)
+		defer cancel()
+	}
+	e.function.enqueue(it)
+	for retried := false; ; retried = true {
+		got, ok := e.wait(ctx, it)
+		switch {
+		case !ok:
+			return
+		case got.refusal.status != 0:
+			e.refuse(got.refusal)
+			return
+		case e.forward(ctx, it, got, retried):
+			return
+		}
+	}
+}
+
+// wait waits for the turn of an item. It returns false if the client has gone, or its deadline has passed, which it answers.
+func (e *exchange) wait(ctx context.Context, it *item) (turn, bool) {
+	select {
+	case got := <-it.turn:
+		e.queued += time.Since(it.arrived)
+		return got, true
+	case <-ctx.Done():
+	}
+	if !e.function.cancel(it) { // its turn has come meanwhile
+		if got := <-it.turn; got.replica != nil {
+			e.function.failed(got.replica, got.began, true)
+		}
+	}
+	e.queued += time.Since(it.arrived)
+	e.giveUp()
+	return turn{}, false
+}
+
+// giveUp ends an exchange whose client has gone or whose client's deadline has passed.
+func (e *exchange) giveUp() {
+	if e.request.Context().Err() != nil {
+		e.status = statusClientGone
+		e.function.countGone()
+		return
+	}
+	e.function.countFailed()
+	e.refuse(refusal{http.StatusGatewayTimeout, reasonDeadline, "the deadline has passed"})
+}
+
+// Headers in which clients say how long they wait, in milliseconds, the first one that is there: that of Envoy, and that of inference
+// gateways for the first token of a streamed answer.
+var timeoutHeaders = []string{"X-Envoy-Expected-Rq-Timeout-Ms", "X-Slo-Ttft-Ms"}
+
+// clientTimeout returns how long the client will wait for the answer, or 0 if it does not say.
+func clientTimeout(h http.Header) (time.Duration, error) {
+	for _, name := range timeoutHeaders {
+		text := h.Get(name)
+		if text == "" {
+			continue
+		}
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || n < 1 || n > int64(24*time.Hour/time.Millisecond) {
+			return 0, fmt.Errorf("header %s: %.32q is no number of milliseconds from 1 to a day", name, text)
+		}
+		return time.Duration(n) * time.Millisecond, nil
+	}
+	return 0, nil
+}
+
+// bodyTimeout is how long a client may take to send the body of its request.
+const bodyTimeout = 30 * time.Second
+
+// readBody reads the body, within the bounds of the function. It returns the bytes that are to be released.
+func (e *exchange) readBody() (reserved share.Bytes, why refusal) {
+	length := e.request.ContentLength
+	if length == 0 {
+		return 0, refusal{}
+	}
+	e.function.mu.Lock()
+	most := e.function.config.MaxBody
+	e.function.mu.Unlock()
+	tooLarge := refusal{http.StatusRequestEntityTooLarge, reasonTooLarge, fmt.Sprintf("the body is larger than %d bytes", most)}
+	if length > int64(most) {
+		return 0, tooLarge
+	}
+	reserved = most
+	if length > 0 {
+		reserved = share.Bytes(length)
+	}
+	if !e.function.reserve(reserved) {
+		return 0, refusal{http.StatusTooManyRequests, reasonQueueFull, "the bodies of the requests that wait are too large"}
+	}
+	_ = http.NewResponseController(e.writer).SetReadDeadline(time.Now().Add(bodyTimeout)) // not supported by HTTP/2, whose server has its own
+	var body bytes.Buffer
+	if length > 0 {
+		body.Grow(int(length))
+	}
+	_, err := body.ReadFrom(http.MaxBytesReader(e.writer, e.request.Body, int64(most)))
+	if err == nil { // otherwise the server would wait without end for the rest before it answers
+		_ = http.NewResponseController(e.writer).SetReadDeadline(time.Time{})
+	}
+	var tooMany *http.MaxBytesError
+	var slow net.Error
+	switch {
+	case errors.As(err, &tooMany):
+		return reserved, tooLarge
+	case errors.As(err, &slow) && slow.Timeout():
+		return reserved, refusal{http.StatusRequestTimeout, reasonBadRequest, "the body did not arrive in time"}
+	case err != nil:
+		return reserved, refusal{http.StatusBadRequest, reasonBadRequest, "the body is shorter than its Content-Length, or is not valid"}
+	}
+	e.body = body.Bytes()
+	return reserved, refusal{}
+}
+
+// forward sends the request to a replica and passes its answer on. It returns false if the replica has failed and the request waits again.
+func (e *exchange) forward(ctx context.Context, it *item, t turn, retried bool) bool {
+	r, began := t.replica, t.began
+	e.replica = r.ID
+	response, err := e.gateway.upstream.RoundTrip(e.outgoing(ctx, it, r))
+	if err != nil {
+		gone := ctx.Err() != nil
+		e.function.failed(r, began, gone)
+		switch {
+		case gone:
+			e.giveUp()
+		case !retried && e.function.retry(it):
+			e.gateway.metrics.retried(e.function.name)
+			return false
+		default:
+			e.function.countFailed()
+			e.refuse(refusal{http.StatusBadGateway, reasonReplica, "the replica that had the request failed"})
+		}
+		return true
+	}
+	defer response.Body.Close()
+	header := e.writer.Header()
+	copyHeader(header, response.Header)
+	header.Set("Server-Timing", fmt.Sprintf("queue;dur=%.1f", float64(e.queued)/float64(time.Millisecond)))
+	header.Set("X-Gshare-Cold-Start", map[bool]string{true: "cold", false: "warm"}[it.cold])
+	e.writer.WriteHeader(response.StatusCode)
+	e.status = response.StatusCode
+	if err := e.copyBody(response); err != nil {
+		gone := e.request.Context().Err() != nil
+		e.function.failed(r, began, gone)
+		if gone {
+			e.status = statusClientGone
+			e.function.countGone()
+			return true
+		}
+		e.status, e.reason = http.StatusBadGateway, reasonReplica
+		e.function.countFailed()
+		panic(http.ErrAbortHandler) // closes the connection, so that the client does not take a part for the whole
+	}
+	e.function.done(it, r, began, response.StatusCode < 500)
+	return true
+}
+
+// outgoing returns the request to send to a replica.
+func (e *exchange) outgoing(ctx context.Context, it *item, r *replica) *http.Request {
+	in := e.request
+	out := (&http.Request{
+		Method: in.Method, URL: &url.URL{Scheme: "http", Host: r.Address, Path: in.URL.Path, RawPath: in.URL.RawPath, RawQuery: in.URL.RawQuery},
+		Host: in.Host, Header: make(http.Header, len(in.Header)+1), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		ContentLength: int64(len(e.body)), Body: http.NoBody,
+	}).WithContext(ctx)
+	copyHeader(out.Header, in.Header)
+	if len(e.body) > 0 {
+		out.Body = io.NopCloser(bytes.NewReader(e.body))
+		out.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(e.body)), nil }
+	}
+	if client, _, err := net.SplitHostPort(in.RemoteAddr); err == nil {
+		if earlier := out.Header["X-Forwarded-For"]; len(earlier) > 0 {
+			client = strings.Join(earlier, ", ") + ", " + client
+		}
+		out.Header.Set("X-Forwarded-For", client)
+	}
+	if it.explicit { // less the time that has passed
+		left := max(1, time.Until(it.request.Deadline).Milliseconds())
+		for _, name := range timeoutHeaders {
+			if out.Header.Get(name) != "" {
+				out.Header.Set(name, strconv.FormatInt(left, 10))
+			}
+		}
+	}
+	return out
+}
+
+// copyHeader copies the fields of a header but those that are for one connection only.
+func copyHeader(to, from http.Header) {
+	for name, values := range from {
+		to[name] = values
+	}
+	for _, list := range from["Connection"] {
+		for name := range strings.SplitSeq(list, ",") {
+			to.Del(strings.TrimSpace(name))
+		}
+	}
+	for _, name := range []string{"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade"} {
+		delete(to, name)
+	}
+}
+
+// copyBody passes the body of an answer on. What is streamed is flushed as it comes.
+func (e *exchange) copyBody(response *http.Response) error {
+	streamed := response.ContentLength < 0
+	buffer := buffers.Get().(*[]byte)
+	defer buffers.Put(buffer)
+	controller := http.NewResponseController(e.writer)
+	for {
+		n, err := response.Body.Read(*buffer)
+		if n > 0 {
+			if _, err := e.writer.Write((*buffer)[:n]); err != nil {
+				return err
+			}
+			if streamed {
+				_ = controller.Flush() // fails as the next write does
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
