@@ -51,7 +51,7 @@ func Parse(id string) (slice, slot int, err error) {
 	if err == nil {
 		slot, err = strconv.Atoi(right)
 	}
-	if err != nil || id != fmt.Sprintf("g%d-%d", slice, slot) {
+	if err != nil || slice < 0 || slot < 0 || id != fmt.Sprintf("g%d-%d", slice, slot) {
 		return 0, 0, fmt.Errorf("%.64q is not a ticket such as g0-3", id)
 	}
 	return slice, slot, nil

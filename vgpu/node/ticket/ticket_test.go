@@ -76,6 +76,8 @@ func TestPrefer(t *testing.T) {
 
 func FuzzParse(f *testing.F) {
 	f.Add("g0-3")
+	f.Add("g0--1")
+	f.Add("g-1-0")
 	f.Fuzz(func(t *testing.T, id string) {
 		slice, slot, err := Parse(id)
 		if err == nil && (slice < 0 || slot < 0) {
