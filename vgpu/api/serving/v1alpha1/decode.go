@@ -1,0 +1,76 @@
+package v1alpha1
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"regexp"
+
+	kjson "sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// MaxFile is the greatest size of a file of functions in bytes.
+const MaxFile = 1 << 20
+
+// separator matches the lines that separate YAML documents. What follows on the line belongs to the next document.
+var separator = regexp.MustCompile(`(?m)^(---|\.\.\.)([ \t]|$)`)
+
+// Decode parses a file of functions, one in each YAML document, fills in the defaults and validates them. It refuses unknown and repeated
+// fields, and functions with the same name and namespace. The error names the document and the field of each mistake.
+func Decode(text []byte) ([]*GPUFunction, error) {
+	text = bytes.ReplaceAll(text, []byte("\r\n"), []byte("\n"))
+	switch {
+	case len(text) > MaxFile:
+		return nil, fmt.Errorf("%d bytes are more than %d", len(text), MaxFile)
+	case bytes.ContainsAny(text, "\r\u0085\u2028\u2029"): // YAML would see lines, and documents, where separator does not
+		return nil, errors.New("lines must end with a newline, or with a carriage return and a newline")
+	}
+	var functions []*GPUFunction
+	var errs []error
+	seen := map[Metadata]bool{}
+	number := 0
+	for _, document := range separator.Split(string(text), -1) {
+		f, err := decodeOne(document)
+		if f == nil && err == nil {
+			continue
+		}
+		number++
+		if err == nil && seen[f.Metadata] {
+			err = share.Invalid("metadata.name", "%s/%s is the name of an earlier function, too", f.Metadata.Namespace, f.Metadata.Name)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("document %d: %w", number, err))
+			continue
+		}
+		seen[f.Metadata] = true
+		functions = append(functions, f)
+	}
+	if len(functions) == 0 && len(errs) == 0 {
+		errs = append(errs, errors.New("there is no function in it"))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return functions, nil
+}
+
+// decodeOne parses one document. It returns nil for one that is empty.
+func decodeOne(document string) (*GPUFunction, error) {
+	text, err := yaml.YAMLToJSONStrict([]byte(document))
+	if err != nil {
+		return nil, err
+	}
+	if string(text) == "null" {
+		return nil, nil
+	}
+	f := &GPUFunction{}
+	strict, err := kjson.UnmarshalStrict(text, f)
+	if err := errors.Join(append(strict, err)...); err != nil {
+		return nil, err
+	}
+	f.setDefaults()
+	return f, f.validate()
+}

@@ -1,0 +1,183 @@
+package v1alpha1
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// minimal is the shortest valid function.
+const minimal = `apiVersion: serving.gshare.dev/v1alpha1
+kind: GPUFunction
+metadata: {name: resnet50}
+spec:
+  slo: {latency: 69ms}
+  template: {spec: {containers: [{command: [serve]}]}}
+  resources: {share: {sm: 24, memory: 1525Mi}}
+  scaling: {requestsPerSecond: 40}
+`
+
+func TestDefaults(t *testing.T) {
+	functions, err := Decode([]byte("# models\n---\n" + minimal + "---\n"))
+	if err != nil || len(functions) != 1 {
+		t.Fatal(functions, err)
+	}
+	f := functions[0]
+	want := share.Share{SMRequest: 240, SMLimit: 240, QuotaRequest: 1000, QuotaLimit: 1000, Memory: 1525 * share.MiB}
+	s := f.Spec.Scaling
+	if f.Metadata.Namespace != "default" || f.Share() != want || f.Grace() != 30*time.Second || f.Container().Name != "server" ||
+		f.Spec.SLO.Latency.Value() != 69*time.Millisecond || s.MinReplicas != 0 || *s.MaxReplicas != 10 || *s.Concurrency != 1 ||
+		s.Window.Value() != 40*time.Second || s.KeepShared.Value() != 30*time.Second {
+		t.Errorf("%+v", f)
+	}
+}
+
+func TestSeveral(t *testing.T) {
+	other := strings.ReplaceAll(minimal, "resnet50", "bert")
+	full := `apiVersion: serving.gshare.dev/v1alpha1
+kind: GPUFunction
+metadata: {name: resnet50, namespace: vision}
+spec:
+  slo: {latency: 1s500ms}
+  template:
+    spec:
+      terminationGracePeriodSeconds: 0
+      containers:
+      - name: triton
+        command: [sh, -c]
+        args: [exec serve --port $PORT]
+        env: [{name: MODEL, value: resnet50}, {name: EMPTY}]
+        readinessProbe: {httpGet: {path: /v2/health/ready}}
+  resources: {share: {sm: 12, quota: 40, quotaLimit: 80, memory: "1610612736"}}
+  scaling: {minReplicas: 1, maxReplicas: 3, requestsPerSecond: 0.5, concurrency: 8, window: 2s, keepShared: 1s}
+`
+	for _, separator := range []string{"---\n", "--- # the next\n", "...\n", "---\r\n", "---\t\n"} {
+		functions, err := Decode([]byte(minimal + separator + other + separator + full))
+		if err != nil || len(functions) != 3 {
+			t.Fatalf("%q: %d functions, %v", separator, len(functions), err)
+		}
+		if f := functions[2]; f.Grace() != 0 || f.Share().QuotaLimit != 800 || f.Spec.Scaling.RequestsPerSecond != 0.5 || f.Container().Args[0] != "exec serve --port $PORT" {
+			t.Errorf("%+v", f)
+		}
+	}
+}
+
+// TestRefused checks that each mistake is named by its field and value, and that nothing is silently ignored.
+func TestRefused(t *testing.T) {
+	edit := func(old, text string) string {
+		if !strings.Contains(minimal, old) {
+			t.Fatalf("%q is not in the function", old)
+		}
+		return strings.Replace(minimal, old, text, 1)
+	}
+	container := func(text string) string { return edit("command: [serve]", "command: [serve], "+text) }
+	scaling := func(text string) string { return edit("requestsPerSecond: 40", "requestsPerSecond: 40, "+text) }
+	part := func(text string) string { return edit("sm: 24", text) }
+	for name, test := range map[string]struct{ text, want string }{
+		"nothing":           {"# nothing\n", "no function"},
+		"not YAML":          {"\t", "document 1"},
+		"a list":            {"[]", "document 1"},
+		"another kind":      {edit("GPUFunction", "Deployment"), `"Deployment"`},
+		"another version":   {edit("v1alpha1", "v1"), `"serving.gshare.dev/v1"`},
+		"unknown field":     {edit("latency: 69ms", "latency: 69ms, percentile: 95"), `unknown field "spec.slo.percentile"`},
+		"another case":      {edit("latency", "Latency"), `unknown field "spec.slo.Latency"`},
+		"what is not built": {edit("  scaling:", "  batching: {mode: Gateway}\n  scaling:"), `unknown field "spec.batching"`},
+		"image":             {container("image: x"), `unknown field "spec.template.spec.containers[0].image"`},
+		"repeated field":    {edit("metadata:", "metadata: {name: a}\nmetadata:"), `key "metadata" already set`},
+		"no name":           {edit("name: resnet50", ""), "metadata.name:"},
+		"bad name":          {edit("resnet50", "ResNet"), `metadata.name: "ResNet"`},
+		"long name":         {edit("resnet50", strings.Repeat("a", 51)), "metadata.name:"},
+		"bad namespace":     {edit("name: resnet50", "name: a, namespace: a.b"), `metadata.namespace: "a.b"`},
+		"no objective":      {edit("latency: 69ms", ""), "spec.slo.latency:"},
+		"unit":              {edit("69ms", "'69'"), `spec.slo.latency: "69"`},
+		"number":            {edit("69ms", "69"), "spec.slo.latency of type"},
+		"negative":          {edit("69ms", "-69ms"), `spec.slo.latency: "-69ms"`},
+		"no container":      {edit("{command: [serve]}", ""), "spec.template.spec.containers: there are 0"},
+		"two containers":    {edit("{command: [serve]}", "{command: [a]}, {command: [b]}"), "spec.template.spec.containers: there are 2"},
+		"no command":        {edit("[serve]", "[]"), "spec.template.spec.containers[0].command:"},
+		"zero byte":         {container(`args: ["\0"]`), "spec.template.spec.containers[0].command: argument 1"},
+		"probe":             {container("readinessProbe: {httpGet: {path: ready}}"), `spec.template.spec.containers[0].readinessProbe.httpGet.path: "ready"`},
+		"port":              {container("env: [{name: PORT, value: '1'}]"), `spec.template.spec.containers[0].env[0].name: "PORT"`},
+		"variable":          {container("env: [{name: 'A=B'}]"), `spec.template.spec.containers[0].env[0]: "A=B"`},
+		"grace":             {edit("{containers", "{terminationGracePeriodSeconds: 4000, containers"), "spec.template.spec.terminationGracePeriodSeconds: 4000"},
+		"no share":          {edit("sm: 24, memory: 1525Mi", ""), "spec.resources.share.sm: is required"},
+		"two GPUs":          {part("sm: 200"), "spec.resources.share.sm: 200"},
+		"quota":             {part("sm: 24, quota: 0"), "spec.resources.share.quota: 0"},
+		"low limit":         {part("sm: 24, quota: 50, quotaLimit: 40"), "spec.resources.share.quotaLimit: 40%"},
+		"no memory":         {edit("1525Mi", "''"), `spec.resources.share.memory: ""`},
+		"little memory":     {edit("1525Mi", "'1525'"), `spec.resources.share.memory: "1525"`},
+		"much memory":       {edit("1525Mi", "2Pi"), `spec.resources.share.memory: "2Pi"`},
+		"no rate":           {edit("requestsPerSecond: 40", ""), "spec.scaling.requestsPerSecond: 0"},
+		"no replicas":       {scaling("maxReplicas: 0"), "spec.scaling.maxReplicas: 0"},
+		"few replicas":      {scaling("maxReplicas: 1, minReplicas: 2"), "spec.scaling.maxReplicas: 1"},
+		"negative replicas": {scaling("minReplicas: -1"), "spec.scaling.minReplicas: -1"},
+		"concurrency":       {scaling("concurrency: 0"), "spec.scaling.concurrency: 0"},
+		"window":            {scaling("window: 1s"), `spec.scaling.window: "1s"`},
+		"keepShared":        {scaling("keepShared: 0s"), `spec.scaling.keepShared: "0s"`},
+		"same name":         {minimal + "---\n" + minimal, "document 2: metadata.name: default/resnet50"},
+		"hidden document":   {minimal + "\r--- \r{}", "newline"},
+		"large":             {minimal + "#" + strings.Repeat("x", MaxFile), "bytes"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			functions, err := Decode([]byte(test.text))
+			if err == nil || functions != nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("%v does not say %s", err, test.want)
+			}
+		})
+	}
+}
+
+// TestEveryMistake checks that all mistakes of a file are named at once.
+func TestEveryMistake(t *testing.T) {
+	bad := strings.NewReplacer("69ms", "never", "sm: 24", "sm: 0").Replace(minimal)
+	_, err := Decode([]byte(bad + "---\n" + strings.Replace(bad, "resnet50", "BERT", 1)))
+	if err == nil {
+		t.Fatal("no error")
+	}
+	for _, want := range []string{"document 1: spec.slo.latency", "spec.resources.share.sm: 0", "document 2: metadata.name"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%v does not say %s", err, want)
+		}
+	}
+	if invalid := (*share.FieldError)(nil); !errors.As(err, &invalid) || invalid.Field != "spec.slo.latency" {
+		t.Errorf("the first field is %+v", invalid)
+	}
+}
+
+// FuzzDecode checks that functions that are taken are valid, and the same after encoding and decoding them again.
+func FuzzDecode(f *testing.F) {
+	f.Add([]byte(minimal))
+	f.Add([]byte(minimal + "--- # next\n" + strings.ReplaceAll(minimal, "resnet50", "bert")))
+	f.Add([]byte("a: &a [*a, *a]\n---\n...\n"))
+	f.Add([]byte(strings.Replace(minimal, "40}", "4e1, minReplicas: 11}", 1)))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		functions, err := Decode(text)
+		if err != nil {
+			return
+		}
+		var encoded []byte
+		for _, function := range functions {
+			if err := function.validate(); err != nil {
+				t.Errorf("taken, but %v", err)
+			}
+			if err := function.Share().Validate(); err != nil {
+				t.Errorf("taken, but %v", err)
+			}
+			one, err := yaml.Marshal(function)
+			if err != nil {
+				t.Fatal(err)
+			}
+			encoded = append(append(encoded, one...), "---\n"...)
+		}
+		again, err := Decode(encoded)
+		if diff := cmp.Diff(functions, again); err != nil || diff != "" {
+			t.Errorf("%s: %v\n%s", encoded, err, diff)
+		}
+	})
+}

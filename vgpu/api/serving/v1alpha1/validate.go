@@ -1,0 +1,171 @@
+package v1alpha1
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+func (f *GPUFunction) setDefaults() {
+	setDefault(&f.Metadata.Namespace, "default")
+	pod := &f.Spec.Template.Spec
+	setPointer(&pod.TerminationGracePeriodSeconds, 30)
+	for i := range pod.Containers {
+		setDefault(&pod.Containers[i].Name, "server")
+	}
+	s := &f.Spec.Scaling
+	setPointer(&s.MaxReplicas, max(10, s.MinReplicas))
+	setPointer(&s.Concurrency, 1)
+	setDefault(&s.Window, "40s")
+	setDefault(&s.KeepShared, "30s")
+	setPointer(&f.Spec.Resources.Share.Quota, 100)
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+func setPointer[T any](field **T, value T) {
+	if *field == nil {
+		*field = &value
+	}
+}
+
+// Bounds of the fields.
+const (
+	maxName     = 50 // leaves room for the number of a replica in the name of a run
+	maxReplicas = 1000
+	maxRate     = 1e6
+	maxGrace    = time.Hour
+)
+
+// validate returns an error that names every field that is not valid: *share.FieldError, joined.
+func (f *GPUFunction) validate() error {
+	if f.APIVersion != APIVersion || f.Kind != Kind {
+		return fmt.Errorf("is %.64q of %.64q, want %s of %s", f.Kind, f.APIVersion, Kind, APIVersion)
+	}
+	return errors.Join(
+		checkName("metadata.name", f.Metadata.Name), checkName("metadata.namespace", f.Metadata.Namespace),
+		checkDuration("spec.slo.latency", f.Spec.SLO.Latency, time.Millisecond, time.Hour),
+		f.Spec.Template.Spec.validate("spec.template.spec"),
+		f.Spec.Resources.Share.validate("spec.resources.share"),
+		f.Spec.Scaling.validate("spec.scaling"),
+	)
+}
+
+func checkName(field, name string) error {
+	if problems := validation.IsDNS1123Label(name); len(problems) > 0 || len(name) > maxName {
+		return share.Invalid(field, "%.64q is not 1 to %d lower-case letters, digits and '-', with a letter or digit at both ends", name, maxName)
+	}
+	return nil
+}
+
+func checkDuration(field string, d Duration, low, high time.Duration) error {
+	if v := d.Value(); v < low || v > high {
+		return share.Invalid(field, "%.64q is no duration of %v to %v, such as 69ms", string(d), low, high)
+	}
+	return nil
+}
+
+func (s *PodSpec) validate(field string) error {
+	var errs []error
+	if len(s.Containers) != 1 {
+		return share.Invalid(field+".containers", "there are %d, want 1", len(s.Containers))
+	}
+	if grace := *s.TerminationGracePeriodSeconds; grace < 0 || grace > int64(maxGrace/time.Second) {
+		errs = append(errs, share.Invalid(field+".terminationGracePeriodSeconds", "%d is outside 0 to %d", grace, maxGrace/time.Second))
+	}
+	return errors.Join(append(errs, s.Containers[0].validate(field+".containers[0]"))...)
+}
+
+// Variables that are set for each replica.
+const (
+	PortVariable = "PORT" // on which the server is to listen
+	HostVariable = "HOST" // the address on which the server is to listen, where it is not all addresses
+)
+
+func (c *Container) validate(field string) error {
+	var errs []error
+	report := func(name, format string, args ...any) {
+		errs = append(errs, share.Invalid(field+name, format, args...))
+	}
+	if err := checkName(field+".name", c.Name); err != nil {
+		errs = append(errs, err)
+	}
+	if len(c.Command) == 0 || c.Command[0] == "" {
+		report(".command", "is the program to start, and cannot be empty")
+	}
+	for i, text := range slices.Concat(c.Command, c.Args) {
+		if strings.ContainsRune(text, 0) {
+			report(".command", "argument %d contains a zero byte", i)
+		}
+	}
+	seen := map[string]bool{PortVariable: true, HostVariable: true}
+	for i, v := range c.Env {
+		switch {
+		case v.Name == "" || strings.ContainsAny(v.Name, "=\x00") || strings.ContainsRune(v.Value, 0):
+			report(fmt.Sprintf(".env[%d]", i), "%.64q is no variable: its name is empty or contains '=', or there is a zero byte", v.Name)
+		case seen[v.Name]:
+			report(fmt.Sprintf(".env[%d].name", i), "%.64q is set already", v.Name)
+		}
+		seen[v.Name] = true
+	}
+	if p := c.ReadinessProbe; p != nil && (!strings.HasPrefix(p.HTTPGet.Path, "/") || strings.ContainsFunc(p.HTTPGet.Path, func(r rune) bool { return r <= ' ' || r >= 0x7f })) {
+		report(".readinessProbe.httpGet.path", "%.64q is no path such as /v2/health/ready", p.HTTPGet.Path)
+	}
+	return errors.Join(errs...)
+}
+
+// shareFields are the names of the parts of a share in a function.
+var shareFields = map[string]string{
+	share.FieldSM: ".sm", share.FieldQuota: ".quota", share.FieldQuotaLimit: ".quotaLimit", share.FieldMemory: ".memory",
+}
+
+func (s *Share) validate(field string) error {
+	_, err := s.share()
+	invalid := (*share.FieldError)(nil)
+	if errors.As(err, &invalid) {
+		return share.Invalid(field+shareFields[invalid.Field], "%s", invalid.Reason)
+	}
+	return err
+}
+
+// share validates the share by the rules of pods and returns it.
+func (s *Share) share() (share.Share, error) {
+	if s.SM == nil {
+		return share.Share{}, share.Invalid(share.FieldSM, "is required: percent of a GPU's SMs")
+	}
+	q, err := resource.ParseQuantity(string(s.Memory))
+	if err != nil || q.Cmp(*resource.NewQuantity(int64(share.MiB), resource.BinarySI)) < 0 || q.Cmp(*resource.NewQuantity(int64(share.MaxMemory), resource.BinarySI)) > 0 {
+		return share.Share{}, share.Invalid(share.FieldMemory, "%.64q is no quantity of 1Mi to 1Pi, such as 1525Mi", string(s.Memory))
+	}
+	mib := (q.Value()-1)/int64(share.MiB) + 1
+	c, err := share.NewContainer("server", share.RawContainer{SM: s.SM, Quota: s.Quota, Memory: &mib, VGPUs: new(int64(1))}, share.Limits{Quota: s.QuotaLimit})
+	return c.Share, err
+}
+
+func (s *Scaling) validate(field string) error {
+	var errs []error
+	check := func(name string, ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, share.Invalid(field+name, format, args...))
+		}
+	}
+	check(".minReplicas", s.MinReplicas >= 0 && s.MinReplicas <= maxReplicas, "%d is outside 0 to %d", s.MinReplicas, maxReplicas)
+	check(".maxReplicas", *s.MaxReplicas >= max(1, s.MinReplicas) && *s.MaxReplicas <= maxReplicas, "%d is outside %d to %d", *s.MaxReplicas, max(1, s.MinReplicas), maxReplicas)
+	check(".requestsPerSecond", s.RequestsPerSecond >= 0.001 && s.RequestsPerSecond <= maxRate,
+		"%v is outside 0.001 to %v: what one replica answers within the objective", s.RequestsPerSecond, float64(maxRate))
+	check(".concurrency", *s.Concurrency >= 1 && *s.Concurrency <= 10_000, "%d is outside 1 to 10000", *s.Concurrency)
+	return errors.Join(append(errs, checkDuration(field+".window", s.Window, 2*time.Second, time.Hour),
+		checkDuration(field+".keepShared", s.KeepShared, time.Millisecond, 24*time.Hour))...)
+}
