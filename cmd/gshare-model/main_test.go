@@ -17,7 +17,11 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
 	"github.com/gshare-dev/gshare/cmd/gshare-model/internal/model"
+	"github.com/gshare-dev/gshare/serving/oip/inference"
 	fakegpu "github.com/gshare-dev/gshare/test/fake/gpu"
 )
 
@@ -131,17 +135,21 @@ func TestOnSimulatedGPU(t *testing.T) {
 	if took < 150*time.Millisecond { // no upper bound: the machine may be busy
 		t.Errorf("the batch took %v", took)
 	}
-	answered := make(chan string, 1)
+	answered, overGRPC := make(chan string, 1), make(chan error, 1)
 	go func() {
 		_, answer := p.post(t, "/v2/models/resnet50/infer", request)
 		answered <- answer
 	}()
-	p.await(t, "gshare_model_batches 1\n")
+	go func() { overGRPC <- p.infer(t, 1, 2) }()
+	p.await(t, "gshare_model_batches 2\n")
 	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
 	if again := <-answered; again != answer {
 		t.Errorf("the request in flight got %q", again)
+	}
+	if err := <-overGRPC; err != nil {
+		t.Errorf("the request in flight over gRPC: %v", err)
 	}
 	log := <-p.stderr
 	if err := p.Wait(); err != nil {
@@ -152,6 +160,19 @@ func TestOnSimulatedGPU(t *testing.T) {
 	if out, err := small.CombinedOutput(); err == nil || !bytes.Contains(out, []byte("cuMemAlloc")) {
 		t.Errorf("weights that do not fit: %v: %s", err, out)
 	}
+}
+
+// infer sends a batch of values over gRPC.
+func (p *process) infer(t *testing.T, values ...float32) error {
+	connection, err := grpc.NewClient(strings.TrimPrefix(p.url, "http://"), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return err
+	}
+	defer connection.Close()
+	request := &inference.ModelInferRequest{ModelName: "resnet50", Inputs: []*inference.ModelInferRequest_InferInputTensor{{
+		Name: "input", Datatype: "FP32", Shape: []int64{int64(len(values)), 1}, Contents: &inference.InferTensorContents{Fp32Contents: values},
+	}}}
+	return connection.Invoke(t.Context(), "/"+inference.Service+"/ModelInfer", request, &inference.ModelInferResponse{})
 }
 
 // await polls the metrics until they contain a line.

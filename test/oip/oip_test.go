@@ -11,6 +11,7 @@ import (
 	"context"
 	"encoding/json"
 	"flag"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -34,6 +35,7 @@ import (
 	"google.golang.org/protobuf/types/dynamicpb"
 
 	"github.com/gshare-dev/gshare/serving/oip"
+	"github.com/gshare-dev/gshare/serving/oip/inference"
 )
 
 const (
@@ -111,6 +113,65 @@ func TestKServe(t *testing.T) {
 	if !bytes.Equal(stored, text) {
 		t.Errorf("%s differs from what is on the wire now; go test . -update writes it", recorded)
 	}
+}
+
+// TestDefinitions compares the messages of serving/oip/inference with KServe's. Those of the repository are Triton's, which differ.
+func TestDefinitions(t *testing.T) {
+	theirs := compile(t, definitions(t))
+	compared := 0
+	for _, ours := range messages(inference.File_serving_oip_inference_inference_proto.Messages()) {
+		other := find(theirs.Messages(), ours.FullName())
+		if other == nil || strings.HasPrefix(string(ours.Name()), "Repository") {
+			continue
+		}
+		compared++
+		for i := range ours.Fields().Len() {
+			f := ours.Fields().Get(i)
+			g := other.Fields().ByNumber(f.Number())
+			if g == nil && ours.Name() == "InferParameter" { // has two kinds of Triton's
+				continue
+			}
+			if g == nil || describe(g) != describe(f) {
+				t.Errorf("%s has %q, KServe's definition %v", ours.FullName(), describe(f), g)
+			}
+		}
+	}
+	if compared < 15 {
+		t.Errorf("only %d messages have the names of KServe's", compared)
+	}
+	methods := inference.File_serving_oip_inference_inference_proto.Services().Get(0).Methods()
+	for i := range methods.Len() {
+		m := methods.Get(i)
+		other := theirs.Services().ByName("GRPCInferenceService").Methods().ByName(m.Name())
+		if other != nil && (other.Input().FullName() != m.Input().FullName() || other.Output().FullName() != m.Output().FullName()) {
+			t.Errorf("method %s takes %s and returns %s", m.Name(), m.Input().FullName(), m.Output().FullName())
+		}
+	}
+}
+
+// messages returns messages with those within them.
+func messages(list protoreflect.MessageDescriptors) (all []protoreflect.MessageDescriptor) {
+	for i := range list.Len() {
+		all = append(append(all, list.Get(i)), messages(list.Get(i).Messages())...)
+	}
+	return all
+}
+
+func find(list protoreflect.MessageDescriptors, name protoreflect.FullName) protoreflect.MessageDescriptor {
+	at := slices.IndexFunc(messages(list), func(m protoreflect.MessageDescriptor) bool { return m.FullName() == name })
+	if at < 0 {
+		return nil
+	}
+	return messages(list)[at]
+}
+
+// describe returns what of a field is on the wire or in JSON.
+func describe(f protoreflect.FieldDescriptor) string {
+	kind := f.Kind().String()
+	if f.Message() != nil {
+		kind = string(f.Message().FullName())
+	}
+	return fmt.Sprintf("%v %s %s = %d", f.Cardinality(), kind, f.Name(), f.Number())
 }
 
 // gateway merges as many requests as it waits for, in the order of their ids, and gives each its part of the response.
@@ -226,13 +287,18 @@ func serve(t *testing.T, answer func(stream grpc.ServerStream) error) *grpc.Clie
 	return connection
 }
 
-func overGRPC(t *testing.T, folder string, requests []string) exchange {
+// compile reads KServe's definition for gRPC.
+func compile(t *testing.T, folder string) protoreflect.FileDescriptor {
 	compiler := protocompile.Compiler{Resolver: &protocompile.SourceResolver{ImportPaths: []string{folder}}}
 	files, err := compiler.Compile(t.Context(), "grpc_predict_v2.proto")
 	if err != nil {
 		t.Fatal(err)
 	}
-	method := files[0].Services().ByName("GRPCInferenceService").Methods().ByName("ModelInfer")
+	return files[0]
+}
+
+func overGRPC(t *testing.T, folder string, requests []string) exchange {
+	method := compile(t, folder).Services().ByName("GRPCInferenceService").Methods().ByName("ModelInfer")
 	// The model's outputs are its inputs.
 	answer := func(request *dynamicpb.Message) *dynamicpb.Message {
 		response := dynamicpb.NewMessage(method.Output())

@@ -81,4 +81,7 @@ func (r *statusRecorder) WriteHeader(status int) {
 	r.ResponseWriter.WriteHeader(status)
 }
 
+// Flush is there for gRPC, which asks for a http.Flusher.
+func (r *statusRecorder) Flush() { _ = http.NewResponseController(r.ResponseWriter).Flush() }
+
 func (r *statusRecorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }

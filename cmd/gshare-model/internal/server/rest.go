@@ -21,7 +21,7 @@ func (s *Server) handleREST(handle handlers) {
 	handle("GET /v2/health/live", func(w http.ResponseWriter, _ *http.Request) error { return nil })
 	handle("GET /v2/health/ready", func(w http.ResponseWriter, _ *http.Request) error { return s.checkReady() })
 	handle("GET /v2", func(w http.ResponseWriter, _ *http.Request) error {
-		writeJSON(w, http.StatusOK, map[string]any{"name": "gshare-model", "version": s.Version, "extensions": extensions})
+		writeJSON(w, http.StatusOK, map[string]any{"name": serverName, "version": s.Version, "extensions": extensions})
 		return nil
 	})
 	for _, path := range []string{"/v2/models/{model}", "/v2/models/{model}/versions/{version}"} {

@@ -1,5 +1,5 @@
-// Package server offers an engine by the protocols of inference servers: the Open Inference Protocol over REST with the binary tensor, model
-// repository and shared memory extensions, the chat completions of OpenAI, and plain HTTP.
+// Package server offers an engine by the protocols of inference servers: the Open Inference Protocol over REST and gRPC with the binary tensor,
+// model repository and shared memory extensions, the chat completions of OpenAI, and plain HTTP.
 package server
 
 import (
@@ -17,6 +17,9 @@ import (
 
 	"github.com/gshare-dev/gshare/cmd/gshare-model/internal/model"
 )
+
+// serverName is what the server calls itself.
+const serverName = "gshare-model"
 
 // outputName is the model's only output: a checksum of UINT32 for each row.
 const outputName = "checksum"
@@ -58,7 +61,7 @@ func New(c Config) *Server {
 	s.handleOpenAI(handle)
 	handle("POST /{$}", s.plain)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(s.metrics.registry, promhttp.HandlerOpts{}))
-	s.Handler = s.metrics.count(c.Faults.handler(mux))
+	s.Handler = s.metrics.count(c.Faults.handler(grpcService{s}.withGRPC(mux)))
 	return s
 }
 
