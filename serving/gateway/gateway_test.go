@@ -653,3 +653,27 @@ func TestConfigurationIsChecked(t *testing.T) {
 		}
 	}
 }
+
+// TestReplicasChangeInFlight changes the residency of a replica again and again while it has requests. The race detector looks on.
+func TestReplicasChangeInFlight(t *testing.T) {
+	start(t, Function{}, func(w *world) {
+		w.replicas(echo(5*ms), 4, 0, "a")
+		var wait sync.WaitGroup
+		for range 4 {
+			wait.Go(func() {
+				for range 20 {
+					if a := w.ask(w.Context(), "input"); a.status != 200 {
+						w.Errorf("%+v", a)
+					}
+				}
+			})
+		}
+		for i := range 100 {
+			if err := w.gateway.SetReplicas(resnet, []Replica{{ID: "a", Address: "a:80", Credits: 4, Residency: scaling.Residency(i % 2)}}); err != nil {
+				w.Fatal(err)
+			}
+			time.Sleep(ms)
+		}
+		wait.Wait()
+	})
+}

@@ -36,9 +36,9 @@ func (f *function) setReplicas(replicas []Replica) {
 		r.Credits = max(r.Credits, 1)
 		old := known[r.ID]
 		if old == nil || old.Address != r.Address {
-			old = &replica{}
+			old = &replica{Replica: r}
 		}
-		old.Replica = r
+		old.Residency, old.Credits, old.Latency = r.Residency, r.Credits, r.Latency // ID and Address are read without the lock
 		f.replicas = append(f.replicas, old)
 	}
 	for id := range f.draining {
