@@ -1,0 +1,252 @@
+// Package fleet runs as many replicas of functions as their load needs.
+//
+// Every second it takes the load of each function from the gateway, asks vgpu/scaling what to do, and has a Platform do it. A request to a
+// function without replicas is not left waiting for the next second. Replicas get requests from when they are ready until they are to
+// end; then those that they have are answered before they get SIGTERM. One that ends by itself is started again, at once the first time and
+// after growing pauses from then on.
+//
+// One goroutine, Run, takes all decisions, in the order of the events that it receives.
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/gshare-dev/gshare/serving/gateway"
+	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
+	"github.com/gshare-dev/gshare/vgpu/scaling"
+)
+
+// period is the time between two decisions about a function.
+const period = time.Second
+
+// Config configures a Fleet.
+type Config struct {
+	Gateway  *gateway.Gateway
+	Platform Platform
+	Log      *slog.Logger
+}
+
+// Fleet scales functions. Its methods may be called concurrently.
+type Fleet struct {
+	gateway   *gateway.Gateway
+	platform  Platform
+	log       *slog.Logger
+	drained   chan *instance // that have no requests any more, or too long
+	functions []*function
+
+	mu        sync.Mutex // guards what follows, and the fields of functions that change
+	ticks     int        // periods since Run began
+	instances map[string]*instance
+}
+
+// New returns a fleet of the functions, which have to be valid, and makes them known to the gateway.
+func New(c Config, functions []*api.GPUFunction) (*Fleet, error) {
+	f := &Fleet{gateway: c.Gateway, platform: c.Platform, log: c.Log, drained: make(chan *instance), instances: map[string]*instance{}}
+	for _, object := range functions {
+		fn, err := newFunction(object)
+		if err != nil {
+			return nil, fmt.Errorf("function %s/%s: %w", object.Metadata.Namespace, object.Metadata.Name, err)
+		}
+		if err := f.gateway.SetFunction(gateway.Function{FunctionName: fn.name, SLO: object.Spec.SLO.Latency.Value()}); err != nil {
+			return nil, err
+		}
+		f.functions = append(f.functions, fn)
+	}
+	return f, nil
+}
+
+// Run scales the functions until ctx ends, and then ends all replicas. It returns when nothing is left of them. Call it once.
+func (f *Fleet) Run(ctx context.Context) {
+	ticker := time.NewTicker(period)
+	defer ticker.Stop()
+	f.locked(f.scaleAll)
+	for stop, running := ctx.Done(), true; running || f.count() > 0; {
+		select {
+		case <-ticker.C:
+			if running {
+				f.locked(func() { f.ticks++; f.scaleAll() })
+			}
+		case name := <-f.gateway.Waiting():
+			if running {
+				f.locked(func() { f.wake(name) })
+			}
+		case e := <-f.platform.Events():
+			f.locked(func() { f.observe(e) })
+		case i := <-f.drained:
+			f.locked(func() { f.end(i) })
+		case <-stop:
+			stop, running = nil, false
+			f.locked(f.deleteAll)
+		}
+	}
+}
+
+func (f *Fleet) locked(do func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	do()
+}
+
+func (f *Fleet) count() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.instances)
+}
+
+// now returns the time since Run began in whole periods, so that a tick that comes a little early counts as a period.
+func (f *Fleet) now() time.Duration { return time.Duration(f.ticks) * period }
+
+func (f *Fleet) scaleAll() {
+	for _, fn := range f.functions {
+		load := f.gateway.Load(fn.name)
+		rate := fn.rate(load)
+		fn.addLoad(load)
+		f.scale(fn, rate)
+	}
+	for _, i := range f.instances {
+		if i.phase == backingOff && f.now() >= i.retry {
+			f.create(i)
+		}
+	}
+}
+
+// wake scales a function to which a request has come, if it has no replicas.
+func (f *Fleet) wake(name gateway.FunctionName) {
+	for _, fn := range f.functions {
+		if fn.name == name && len(fn.state.Instances) == 0 {
+			f.scale(fn, fn.rate(f.gateway.Load(name)))
+		}
+	}
+}
+
+// scale decides about a function and carries the decisions out.
+func (f *Fleet) scale(fn *function, rate scaling.Rate) {
+	decisions, state, err := fn.scaler.Decide(f.now(), rate, fn.state)
+	if err != nil {
+		f.log.Error("failed to scale", "function", fn.name.String(), "rate", float64(rate), "error", err)
+		return
+	}
+	fn.state = state
+	for _, d := range decisions {
+		name := nameOf(fn.object, d.Instance.ID)
+		f.log.Info(string(d.Action)+" replica", "replica", name, "residency", d.Instance.Residency.String(), "reason", string(d.Rule), "load", float64(rate))
+		switch i := f.instances[name]; {
+		case d.Action == scaling.Create:
+			i = &instance{Instance: Instance{Name: name, Function: fn.object, Share: d.Instance.Configuration.Share}, function: fn, id: d.Instance.ID}
+			f.instances[name] = i
+			f.create(i)
+		case d.Instance.Residency >= scaling.Warm: // no platform can keep weights without a share
+			fn.forget(d.Instance.ID)
+			f.delete(i)
+		}
+	}
+	if len(decisions) > 0 {
+		f.setReplicas(fn)
+	}
+}
+
+func (f *Fleet) create(i *instance) {
+	i.phase, i.created = starting, time.Now()
+	f.platform.Create(i.Instance)
+}
+
+// delete ends an instance, after its requests.
+func (f *Fleet) delete(i *instance) {
+	switch i.phase {
+	case backingOff: // nothing is left of it
+		f.remove(i)
+	case starting:
+		f.end(i)
+	case ready:
+		i.phase = draining
+		ctx, cancel := context.WithCancel(context.Background())
+		i.stopDrain = cancel
+		go f.drain(ctx, i)
+	}
+}
+
+// drain waits until an instance has answered its requests, for as long as it may then take to end. It gives up when ctx ends.
+func (f *Fleet) drain(ctx context.Context, i *instance) {
+	limited, cancel := context.WithTimeout(ctx, i.Function.Grace())
+	defer cancel()
+	if err := f.gateway.Drain(limited, i.function.name, i.Name); err != nil && ctx.Err() == nil {
+		f.log.Warn("replica did not answer its requests in time", "replica", i.Name)
+	}
+	select {
+	case f.drained <- i:
+	case <-ctx.Done():
+	}
+}
+
+// end has the platform end an instance.
+func (f *Fleet) end(i *instance) {
+	if i.phase != starting && i.phase != draining {
+		return
+	}
+	i.phase = stopping
+	f.platform.Delete(i.Name)
+	f.setReplicas(i.function)
+}
+
+func (f *Fleet) deleteAll() {
+	for _, i := range f.instances {
+		f.delete(i)
+	}
+}
+
+// observe notes what has happened to an instance. One that has failed is created again if it is wanted.
+func (f *Fleet) observe(e Event) {
+	i := f.instances[e.Instance]
+	if i == nil {
+		f.log.Error("event of an unknown replica", "replica", e.Instance, "event", string(e.Kind))
+		return
+	}
+	wanted := i.phase == starting || i.phase == ready
+	switch {
+	case e.Kind == Starting:
+		i.message = e.Message
+	case e.Kind == Ready && i.phase == starting:
+		i.phase, i.address, i.message, i.readySince = ready, e.Address, "", time.Now()
+		f.log.Info("replica is ready", "replica", i.Name, "address", i.address, "seconds", i.readySince.Sub(i.created).Seconds())
+		f.setReplicas(i.function)
+	case e.Kind == Failed && wanted:
+		pause := i.fail(e.Message)
+		i.retry = f.now() + pause
+		f.log.Warn("replica failed", "replica", i.Name, "reason", e.Message, "again in", pause)
+		f.setReplicas(i.function)
+		if pause == 0 {
+			f.create(i)
+		}
+	case e.Kind == Failed || e.Kind == Gone:
+		f.log.Info("replica has ended", "replica", i.Name, "reason", e.Message)
+		f.remove(i)
+	}
+}
+
+func (f *Fleet) remove(i *instance) {
+	if i.stopDrain != nil {
+		i.stopDrain()
+	}
+	delete(f.instances, i.Name)
+	f.setReplicas(i.function)
+}
+
+// setReplicas tells the gateway which instances of a function get requests. Those that are being drained are among them, as the gateway would
+// otherwise forget their requests.
+func (f *Fleet) setReplicas(fn *function) {
+	var replicas []gateway.Replica
+	for _, i := range f.instances {
+		if i.function == fn && (i.phase == ready || i.phase == draining) {
+			replicas = append(replicas, gateway.Replica{
+				ID: i.Name, Address: i.address, Residency: fn.residency(i.id), Credits: *fn.object.Spec.Scaling.Concurrency,
+			})
+		}
+	}
+	if err := f.gateway.SetReplicas(fn.name, replicas); err != nil {
+		f.log.Error("failed to set the replicas", "function", fn.name.String(), "error", err)
+	}
+}

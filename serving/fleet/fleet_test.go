@@ -1,0 +1,425 @@
+package fleet
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gshare-dev/gshare/serving/gateway"
+	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
+)
+
+// life is what an instance does.
+type life struct {
+	start time.Duration // until it is ready; negative: it never is
+	dies  time.Duration // after its start, by itself; 0: never
+	ends  time.Duration // after SIGTERM; longer than the grace period: it gets SIGKILL
+}
+
+// memory is a Platform whose instances are goroutines.
+type memory struct {
+	*testing.T
+	events chan Event
+	live   func(attempt int) life
+	begin  time.Time
+
+	mu      sync.Mutex // guards what follows
+	running map[string]chan struct{}
+	created []time.Duration // when
+	deleted []time.Duration
+	busy    map[string]int // requests by instance
+	broken  int            // requests of instances that were deleted
+	most    int            // instances at once
+}
+
+func (m *memory) Events() <-chan Event { return m.events }
+
+func (m *memory) Create(i Instance) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.running[i.Name] != nil {
+		m.Errorf("%s is created twice", i.Name)
+	}
+	l := m.live(len(m.created))
+	m.created = append(m.created, time.Since(m.begin))
+	end := make(chan struct{}, 1)
+	m.running[i.Name] = end
+	m.most = max(m.most, len(m.running))
+	go m.run(i, l, end)
+}
+
+func (m *memory) run(i Instance, l life, end chan struct{}) {
+	send := func(e Event) {
+		e.Instance = i.Name
+		if e.Kind == Failed || e.Kind == Gone {
+			m.mu.Lock()
+			delete(m.running, i.Name)
+			m.mu.Unlock()
+		}
+		m.events <- e
+	}
+	never := time.Duration(math.MaxInt64)
+	started, died := time.After(l.start), time.After(cmp.Or(l.dies, never))
+	if l.start < 0 {
+		started = nil
+		send(Event{Kind: Starting, Message: "no room"})
+	}
+	for {
+		select {
+		case <-started:
+			send(Event{Kind: Ready, Address: i.Name + ":80"})
+		case <-died:
+			send(Event{Kind: Failed, Message: "exited with code 7"})
+			return
+		case <-end:
+			time.Sleep(min(l.ends, i.Function.Grace()))
+			send(Event{Kind: Gone})
+			return
+		}
+	}
+}
+
+func (m *memory) Delete(name string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.deleted = append(m.deleted, time.Since(m.begin))
+	m.broken += m.busy[name]
+	if end := m.running[name]; end != nil {
+		end <- struct{}{}
+	}
+}
+
+// RoundTrip answers for the instance that the URL names, after the time that the header Work says.
+func (m *memory) RoundTrip(r *http.Request) (*http.Response, error) {
+	name := strings.TrimSuffix(r.URL.Host, ":80")
+	alive := func(change int) bool {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.busy[name] += change
+		return m.running[name] != nil
+	}
+	defer alive(-1)
+	work, err := time.ParseDuration(r.Header.Get("Work"))
+	if !alive(1) || err != nil {
+		return nil, errors.New("connection refused")
+	}
+	time.Sleep(work)
+	if !alive(0) {
+		return nil, errors.New("connection reset")
+	}
+	return &http.Response{StatusCode: 200, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(name))}, nil
+}
+
+// world is a fleet with one function on a platform in memory.
+type world struct {
+	*testing.T
+	*memory
+	gateway *gateway.Gateway
+	fleet   *Fleet
+	stop    func() // ends the fleet and waits until Run returns
+}
+
+const head = "apiVersion: serving.gshare.dev/v1alpha1\nkind: GPUFunction\nmetadata: {name: f}\nspec:\n  slo: {latency: 1s}\n" +
+	"  template: {spec: {terminationGracePeriodSeconds: 5, containers: [{command: [serve]}]}}\n  resources: {share: {sm: 20, memory: 1Gi}}\n"
+
+var name = gateway.FunctionName{Namespace: "default", Name: "f"}
+
+// start runs a test in virtual time. Afterwards nothing may be left.
+func start(t *testing.T, scaling string, live func(attempt int) life, test func(w *world)) {
+	synctest.Test(t, func(t *testing.T) {
+		functions, err := api.Decode([]byte(head + "  scaling: {" + scaling + "}\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := &memory{T: t, events: make(chan Event), live: live, begin: time.Now(), running: map[string]chan struct{}{}, busy: map[string]int{}}
+		w := &world{T: t, memory: m, gateway: gateway.New(gateway.Config{Upstream: m})}
+		if w.fleet, err = New(Config{Gateway: w.gateway, Platform: m, Log: slog.New(slog.DiscardHandler)}, functions); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); w.fleet.Run(ctx) }()
+		w.stop = func() { cancel(); <-done }
+		synctest.Wait()
+		test(w)
+		w.stop()
+		if len(m.running) > 0 || w.fleet.count() > 0 {
+			t.Errorf("%v is left", m.running)
+		}
+		if l := w.gateway.Load(name); l.Replicas > 0 || l.InFlight > 0 {
+			t.Errorf("the gateway still has %+v", l)
+		}
+	})
+}
+
+// ask sends a request that takes a replica the given time, and returns the status of the answer and the time that it took.
+func (w *world) ask(work time.Duration) (status int, took time.Duration) {
+	begin := time.Now()
+	r := httptest.NewRequest(http.MethodPost, "http://f/", nil)
+	r.Header.Set("Work", work.String())
+	answer := httptest.NewRecorder()
+	w.gateway.ServeHTTP(answer, r)
+	return answer.Code, time.Since(begin)
+}
+
+// load sends requests at a rate for a time, and counts those that are not answered with 200.
+func (w *world) load(rate float64, length time.Duration, work time.Duration) (failed int) {
+	var wait sync.WaitGroup
+	var mu sync.Mutex
+	for range int(rate * length.Seconds()) {
+		wait.Go(func() {
+			if status, _ := w.ask(work); status != 200 {
+				mu.Lock()
+				failed++
+				mu.Unlock()
+			}
+		})
+		time.Sleep(time.Duration(float64(time.Second) / rate))
+	}
+	wait.Wait()
+	return failed
+}
+
+func (w *world) status() Status { return w.fleet.Status()[0] }
+
+// replicas returns the number of instances that run.
+func (m *memory) replicas() int { m.mu.Lock(); defer m.mu.Unlock(); return len(m.running) }
+
+const (
+	ms     = time.Millisecond
+	second = time.Second
+)
+
+func steady(int) life { return life{start: 3 * second, ends: second} }
+
+func (m *memory) creations() []time.Duration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.created)
+}
+func (m *memory) deletions() []time.Duration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.deleted)
+}
+func (m *memory) mostAtOnce() int     { m.mu.Lock(); defer m.mu.Unlock(); return m.most }
+func (m *memory) brokenRequests() int { m.mu.Lock(); defer m.mu.Unlock(); return m.broken }
+
+// sleep waits until the time has passed and everybody else waits.
+func sleep(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// TestZeroToOneToZero: a request to a function at zero starts a replica at once and is answered by it; without further requests the replica
+// ends after the window and the time in reserve.
+func TestZeroToOneToZero(t *testing.T) {
+	start(t, "requestsPerSecond: 10, window: 4s, keepShared: 6s", steady, func(w *world) {
+		sleep(10*second + 300*ms)
+		if s := w.status(); s.Reason != "Idle" || !s.Ready || len(w.creations()) > 0 {
+			w.Errorf("before the first request: %+v, created at %v", s, w.creations())
+		}
+		if status, took := w.ask(20 * ms); status != 200 || took != 3*second+20*ms {
+			w.Errorf("status %d after %v, want 200 after the start and 20 ms", status, took)
+		}
+		if s := w.status(); s.Reason != "Serving" || s.Replicas["ready"] != 1 {
+			w.Errorf("after the answer: %+v", s)
+		}
+		sleep(5 * second) // reserve
+		if s := w.status(); w.replicas() != 1 || s.Rate == 0 || s.Hit != 0 {
+			w.Errorf("in reserve: %+v", s)
+		}
+		sleep(10 * second)
+		if s := w.status(); w.replicas() != 0 || s.Reason != "Idle" {
+			w.Errorf("at the end: %+v", s)
+		}
+		if status, took := w.ask(20 * ms); status != 200 || took != 3*second+20*ms {
+			w.Errorf("the second time: status %d after %v", status, took)
+		}
+	})
+}
+
+// TestReserve: a replica in reserve serves again without a start.
+func TestReserve(t *testing.T) {
+	start(t, "requestsPerSecond: 10, window: 4s, keepShared: 60s", steady, func(w *world) {
+		w.ask(20 * ms)
+		sleep(30 * second)
+		if status, took := w.ask(20 * ms); status != 200 || took != 20*ms || len(w.creations()) != 1 {
+			w.Errorf("status %d after %v, created at %v", status, took, w.creations())
+		}
+	})
+}
+
+// TestLoadDecides: there are as many replicas as the load needs, no request is lost when their number falls, and none is killed.
+func TestLoadDecides(t *testing.T) {
+	start(t, "requestsPerSecond: 10, maxReplicas: 4, window: 10s, keepShared: 5s", steady, func(w *world) {
+		failed := w.load(5, 20*second, 50*ms)
+		if w.replicas() != 1 || failed > 0 {
+			w.Errorf("%d replicas for half of what one can do, %d requests failed", w.replicas(), failed)
+		}
+		failed = w.load(25, 60*second, 90*ms)
+		if w.replicas() != 3 {
+			w.Errorf("%d replicas for 25/s", w.replicas())
+		}
+		if s := w.status(); s.Rate < 24 || s.Rate > 26 || s.Hit < 0.99 {
+			w.Errorf("%+v", s)
+		}
+		failed = w.load(5, 60*second, 90*ms)
+		if w.replicas() != 1 || failed > 0 || w.brokenRequests() > 0 {
+			w.Errorf("%d replicas after the load has fallen, %d requests failed, %d were with a replica that had to end", w.replicas(), failed, w.brokenRequests())
+		}
+		if w.load(60, 40*second, 90*ms); w.mostAtOnce() != 4 {
+			w.Errorf("%d replicas at most, want 4", w.mostAtOnce())
+		}
+	})
+}
+
+func TestMinimum(t *testing.T) {
+	start(t, "requestsPerSecond: 10, minReplicas: 2, window: 2s, keepShared: 1s", steady, func(w *world) {
+		sleep(time.Minute)
+		if w.replicas() != 2 || w.creations()[1] != 0 {
+			w.Errorf("%d replicas, created at %v", w.replicas(), w.creations())
+		}
+	})
+}
+
+// TestDrain: at the end of the fleet a replica answers what it has, within its grace period.
+func TestDrain(t *testing.T) {
+	for _, test := range []struct {
+		work, dies time.Duration
+		want       int           // status
+		deleted    time.Duration // 0: not at all
+	}{
+		{work: 14 * second, want: 200, deleted: 14 * second},
+		{work: 60 * second, want: 502, deleted: 15 * second},
+		{work: 60 * second, want: 502, dies: 12 * second},
+	} {
+		start(t, "requestsPerSecond: 10", func(int) life { return life{ends: second, dies: test.dies} }, func(w *world) {
+			status := make(chan int, 1)
+			go func() { s, _ := w.ask(test.work); status <- s }()
+			sleep(10 * second)
+			w.stop()
+			if got := <-status; got != test.want {
+				w.Errorf("a request of %v: status %d, deleted at %v", test.work, got, w.deletions())
+			}
+			if test.deleted == 0 && len(w.deletions()) > 0 || test.deleted > 0 && !slices.Equal(w.deletions(), []time.Duration{test.deleted}) {
+				w.Errorf("deleted at %v, want %v", w.deletions(), test.deleted)
+			}
+		})
+	}
+}
+
+// TestDrainAtScaleIn: a replica that the load does not need any more answers the request that it has.
+func TestDrainAtScaleIn(t *testing.T) {
+	start(t, "requestsPerSecond: 10, maxReplicas: 2, window: 2s, keepShared: 1s", func(int) life { return life{ends: second} }, func(w *world) {
+		w.load(20, 2*second, 10*ms)
+		begin := time.Since(w.begin)
+		var wait sync.WaitGroup
+		for range 2 { // one for each replica
+			wait.Go(func() {
+				if status, _ := w.ask(7 * second); status != 200 {
+					w.Errorf("status %d", status)
+				}
+			})
+		}
+		sleep(5 * second)
+		if s := w.status(); s.Replicas["draining"] != 1 || s.Replicas["ready"] != 1 {
+			w.Errorf("the test shows nothing: %+v", s)
+		}
+		wait.Wait()
+		sleep(ms)
+		if len(w.deletions()) != 1 || w.deletions()[0] < begin+7*second || w.brokenRequests() > 0 {
+			w.Errorf("deleted at %v, with %d requests", w.deletions(), w.brokenRequests())
+		}
+	})
+}
+
+// TestReplace: a replica that dies after it has served for long is replaced at once, and requests wait for the new one.
+func TestReplace(t *testing.T) {
+	start(t, "requestsPerSecond: 10, minReplicas: 1", func(int) life { return life{start: second, dies: 90 * second} }, func(w *world) {
+		sleep(270*second + ms)
+		if want := []time.Duration{0, 90 * second, 180 * second, 270 * second}; !slices.Equal(w.creations(), want) {
+			w.Fatalf("created at %v, want %v", w.creations(), want)
+		}
+		if status, took := w.ask(20 * ms); status != 200 || took < 900*ms || took > 1100*ms {
+			w.Errorf("status %d after %v", status, took)
+		}
+	})
+}
+
+// TestBackOff: one that dies again and again is started after growing pauses, and its owner learns why.
+func TestBackOff(t *testing.T) {
+	start(t, "requestsPerSecond: 10, minReplicas: 1", func(int) life { return life{start: second, dies: 200 * ms} }, func(w *world) {
+		sleep(5 * time.Minute)
+		var pauses []time.Duration
+		for i := range w.creations()[1:] {
+			pauses = append(pauses, (w.creations()[i+1] - w.creations()[i]).Round(second))
+		}
+		want := []time.Duration{0, second, 2 * second, 4 * second, 8 * second, 16 * second, 32 * second, 60 * second, 60 * second, 60 * second}
+		if !slices.Equal(pauses, want) {
+			w.Errorf("pauses %v, want %v", pauses, want)
+		}
+		if s := w.status(); s.Ready || s.Reason != "Failing" || s.Message != "f-1: exited with code 7" {
+			w.Errorf("%+v", s)
+		}
+	})
+}
+
+// TestNeverReady: the requests to a function whose replica does not get ready are given up, its owner learns why, and it ends without load.
+func TestNeverReady(t *testing.T) {
+	start(t, "requestsPerSecond: 10, window: 4s, keepShared: 5s", func(int) life { return life{start: -1, ends: second} }, func(w *world) {
+		go func() {
+			time.Sleep(30 * second)
+			if s := w.status(); s.Ready || s.Reason != "Starting" || s.Message != "f-1: no room" {
+				w.Errorf("%+v", s)
+			}
+		}()
+		if status, took := w.ask(20 * ms); status != 503 || took != time.Minute {
+			w.Errorf("status %d after %v", status, took)
+		}
+		sleep(20 * second)
+		if w.replicas() != 0 || len(w.creations()) != 1 {
+			w.Errorf("%d replicas, created at %v", w.replicas(), w.creations())
+		}
+	})
+}
+
+// TestSlowToDie: while an old replica ends, a new one can start.
+func TestSlowToDie(t *testing.T) {
+	start(t, "requestsPerSecond: 10, window: 2s, keepShared: 1s", func(int) life { return life{start: second, ends: time.Hour} }, func(w *world) {
+		w.ask(20 * ms)
+		for len(w.deletions()) == 0 {
+			sleep(100 * ms)
+		}
+		if status, took := w.ask(20 * ms); status != 200 || took != second+20*ms || w.mostAtOnce() != 2 {
+			w.Errorf("status %d after %v, %d replicas at once", status, took, w.mostAtOnce())
+		}
+	})
+}
+
+// TestStop: the end of a fleet ends what starts, what serves, what waits for its next try and what ends already.
+func TestStop(t *testing.T) {
+	lives := []life{{start: -1}, {start: 0, ends: time.Hour}, {start: second, dies: 10 * ms}, {start: second, dies: 10 * ms}}
+	start(t, "requestsPerSecond: 10, minReplicas: 3", func(attempt int) life { return lives[min(attempt, 3)] }, func(w *world) {
+		sleep(200 * ms)
+		if s := w.status(); s.Replicas["starting"] != 1 || s.Replicas["ready"] != 1 || s.Replicas["failed"] != 1 {
+			w.Errorf("the test shows nothing: %+v", s)
+		}
+		begin := time.Now()
+		w.stop()
+		if took := time.Since(begin); took != 5*second {
+			w.Errorf("the end took %v, want the grace period", took)
+		}
+	})
+}

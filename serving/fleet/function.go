@@ -1,0 +1,192 @@
+package fleet
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/gshare-dev/gshare/serving/gateway"
+	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
+	"github.com/gshare-dev/gshare/vgpu/scaling"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// function is a function with the state of its autoscaler.
+type function struct {
+	object *api.GPUFunction
+	name   gateway.FunctionName
+	scaler *scaling.Scaler
+	state  scaling.State
+	loads  []gateway.Load // at the last ticks, oldest first
+}
+
+// newFunction returns a function whose replicas all have the share and the rate that the user says.
+func newFunction(object *api.GPUFunction) (*function, error) {
+	s := object.Spec.Scaling
+	samples := int(s.Window.Value() / period)
+	scaler, err := scaling.New(scaling.Policy{
+		Window: s.Window.Value(), Period: period, Out: samples / 2, In: min(samples-1, samples*3/4),
+		Min: s.MinReplicas, Max: *s.MaxReplicas, SharedFor: s.KeepShared.Value(),
+	}, []scaling.Configuration{{Share: object.Share(), Batch: 1, Throughput: scaling.Rate(s.RequestsPerSecond)}})
+	if err != nil {
+		return nil, err
+	}
+	name := gateway.FunctionName{Namespace: object.Metadata.Namespace, Name: object.Metadata.Name}
+	return &function{object: object, name: name, scaler: scaler}, nil
+}
+
+// occupied is the rate of a function that has requests but gets no new ones: enough to keep a replica, and no more.
+const occupied scaling.Rate = 0.0001
+
+// rate returns the requests per second that have come since the last tick.
+func (fn *function) rate(l gateway.Load) scaling.Rate {
+	var before gateway.Load
+	if n := len(fn.loads); n > 0 {
+		before = fn.loads[n-1]
+	}
+	rate := scaling.Rate(float64(l.Arrived-before.Arrived) / period.Seconds())
+	if l.Waiting+l.InFlight > 0 {
+		rate = max(rate, occupied)
+	}
+	return rate
+}
+
+// recent is the number of ticks that Status covers.
+const recent = 10
+
+func (fn *function) addLoad(l gateway.Load) {
+	if len(fn.loads) > recent {
+		fn.loads = slices.Delete(fn.loads, 0, 1)
+	}
+	fn.loads = append(fn.loads, l)
+}
+
+// forget takes an instance out of the autoscaler's state.
+func (fn *function) forget(id scaling.ID) {
+	fn.state.Instances = slices.DeleteFunc(slices.Clone(fn.state.Instances), func(i scaling.Instance) bool { return i.ID == id })
+}
+
+// residency returns the residency that the autoscaler wants of an instance, Cold for one that it does not know.
+func (fn *function) residency(id scaling.ID) scaling.Residency {
+	for _, i := range fn.state.Instances {
+		if i.ID == id {
+			return i.Residency
+		}
+	}
+	return scaling.Cold
+}
+
+// instance is an instance of a function between its creation and its end.
+type instance struct {
+	Instance
+	function *function
+	id       scaling.ID
+
+	phase      phase
+	address    string
+	message    string    // why it is not ready
+	created    time.Time // the last time
+	readySince time.Time
+	failures   int           // in a row
+	retry      time.Duration // when it is created again, as Fleet.now
+	stopDrain  context.CancelFunc
+}
+
+// phase is what an instance does.
+type phase string
+
+const (
+	starting   phase = "starting"
+	ready      phase = "ready"
+	backingOff phase = "failed"   // has failed and will be created again
+	draining   phase = "draining" // gets no new requests
+	stopping   phase = "stopping"
+)
+
+// maxPause is the longest time until an instance that has failed is created again, and the time for which it has to be ready so that its
+// failures are forgotten.
+const maxPause = time.Minute
+
+// fail notes that the instance has ended by itself and returns the pause before it is created again: none after the first failure, then 1, 2,
+// 4 seconds and so on.
+func (i *instance) fail(reason string) time.Duration {
+	if i.phase == ready && time.Since(i.readySince) >= maxPause {
+		i.failures = 0
+	}
+	i.phase, i.message = backingOff, reason
+	i.failures++
+	if i.failures == 1 {
+		return 0
+	}
+	return min(period<<min(i.failures-2, 10), maxPause)
+}
+
+// Status is the state of a function as its owner sees it.
+type Status struct {
+	Name     gateway.FunctionName
+	SLO      time.Duration
+	P99      time.Duration  // of the last 30 to 60 s; 0 without requests
+	Hit      float64        // part of the requests that were answered in time, of those of the last 10 s; NaN without any
+	Rate     float64        // requests per second in the last 10 s
+	Replicas map[string]int // number in each phase
+	Share    share.Share
+	Ready    bool   // a replica is ready, or none is wanted
+	Reason   string // Serving, Idle, Starting or Failing
+	Message  string // about a replica that is not ready
+}
+
+// Status returns the states of all functions, in the order of New.
+func (f *Fleet) Status() []Status {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var all []Status
+	for _, fn := range f.functions {
+		all = append(all, f.statusOf(fn))
+	}
+	return all
+}
+
+func (f *Fleet) statusOf(fn *function) Status {
+	now := f.gateway.Load(fn.name)
+	s := Status{
+		Name: fn.name, SLO: fn.object.Spec.SLO.Latency.Value(), P99: now.P99, Hit: math.NaN(), Share: fn.object.Share(), Replicas: map[string]int{},
+	}
+	if n := len(fn.loads); n > 1 {
+		first, last := fn.loads[0], fn.loads[n-1]
+		s.Rate = float64(last.Arrived-first.Arrived) / (time.Duration(n-1) * period).Seconds()
+		if all := finished(last) - finished(first); all > 0 {
+			s.Hit = float64(last.InTime-first.InTime) / float64(all)
+		}
+	}
+	var instances []*instance
+	for _, i := range f.instances {
+		if i.function == fn {
+			s.Replicas[string(i.phase)]++
+			instances = append(instances, i)
+		}
+	}
+	slices.SortFunc(instances, func(a, b *instance) int { return cmp.Compare(b.id, a.id) })
+	for _, i := range instances { // the message of the oldest stays
+		if i.message != "" {
+			s.Message = i.Name + ": " + i.message
+		}
+	}
+	count := func(p phase) int { return s.Replicas[string(p)] }
+	s.Ready = count(ready) > 0 || count(starting)+count(backingOff) == 0
+	switch {
+	case count(backingOff) > 0:
+		s.Reason = "Failing"
+	case count(starting) > 0:
+		s.Reason = "Starting"
+	case count(ready) > 0:
+		s.Reason = "Serving"
+	default:
+		s.Reason = "Idle"
+	}
+	return s
+}
+
+// finished returns the number of requests of which it is known whether they were answered in time. Those whose clients left do not count.
+func finished(l gateway.Load) uint64 { return l.Answered + l.Refused + l.Failed }
