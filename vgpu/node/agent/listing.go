@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -63,8 +64,11 @@ func (l *processLister) setLibraries(processes []watchdog.Process) {
 		k := libraryKey{p.PID, p.StartTime, p.Session}
 		found := before[k]
 		if found.name == "" && found.reads == 0 {
-			mapped, _ := process.MappedLibraries(p.PID) // none of a process that has ended
+			mapped, err := process.MappedLibraries(p.PID) // none of a process that has ended
 			found = mappedLibrary{watchdog.LibraryWithoutHook(slices.Values(mapped), p.Session), libraryReads}
+			if errors.Is(err, process.ErrTooLong) {
+				found.name = cmp.Or(found.name, "some of more libraries than the agent reads")
+			}
 		}
 		found.reads = max(0, found.reads-1)
 		p.Library, l.libraries[k] = found.name, found

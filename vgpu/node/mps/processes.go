@@ -31,7 +31,7 @@ func (c control) findProcesses() (daemons, servers []int) {
 		}
 		switch process.Program(pid) {
 		case filepath.Base(c.program()):
-			if c.isProcessOfSlice(pid) && hasArguments(pid, "-d") && hasAgentUser(pid) { // without -d it is a client that sends commands
+			if hasAgentUser(pid) && c.isProcessOfSlice(pid) && hasArguments(pid, "-d") { // without -d it is a client that sends commands
 				daemons = append(daemons, pid)
 			}
 		case ServerProgram:
@@ -45,13 +45,16 @@ func (c control) findProcesses() (daemons, servers []int) {
 
 // isProcessOfSlice reports whether a process was started for the slice, by its environment, and not by a tenant.
 func (c control) isProcessOfSlice(pid int) bool {
-	environment, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
-	return err == nil && !isInOtherPod(pid) && bytes.Contains(append([]byte{0}, environment...), []byte("\x00"+pipeVariable+c.PipeDir(c.slice)+"\x00"))
+	if isInOtherPod(pid) {
+		return false // first: reading the memory of a tenant's process can take as long as the tenant likes
+	}
+	environment, err := process.ReadFile(pid, "environ")
+	return err == nil && bytes.Contains(append([]byte{0}, environment...), []byte("\x00"+pipeVariable+c.PipeDir(c.slice)+"\x00"))
 }
 
 // hasArguments reports whether the command line of a process contains the given arguments in a row.
 func hasArguments(pid int, arguments ...string) bool {
-	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	line, err := process.ReadFile(pid, "cmdline")
 	return err == nil && strings.Contains("\x00"+string(line), "\x00"+strings.Join(arguments, "\x00")+"\x00")
 }
 

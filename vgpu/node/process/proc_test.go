@@ -1,11 +1,13 @@
 package process
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 )
@@ -113,14 +115,67 @@ func TestUser(t *testing.T) {
 	}
 }
 
-// TestParseUser: a program may have any name, as far as the kernel writes it.
-func TestParseUser(t *testing.T) {
-	if got, err := parseUser("Name:\tUid: 0 0 0 0\nUmask:\t0022\nUid:\t4711\t0\t0\t0\n"); err != nil || got != 4711 {
+// TestParseUsers: a program may have any name, as far as the kernel writes it.
+func TestParseUsers(t *testing.T) {
+	want := []int{4711, 0, 1, 2}
+	if got, err := parseUsers("Name:\tUid: 0 0 0 0\nUmask:\t0022\nUid:\t4711\t0\t1\t2\n"); err != nil || !slices.Equal(got, want) {
 		t.Errorf("%d, %v", got, err)
 	}
 	for _, text := range []string{"", "Name:\ta\n", "Uid:\tx\t0\t0\t0\n"} {
-		if got, err := parseUser(text); err == nil {
+		if got, err := parseUsers(text); err == nil {
 			t.Errorf("%q: %d", text, got)
 		}
+	}
+}
+
+// TestPeerThatHasEnded checks that a process is not taken for a peer whose PID it has got, if another user runs it.
+func TestPeerThatHasEnded(t *testing.T) {
+	own := os.Getpid()
+	p, err := openPeer(own, uint32(os.Geteuid()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.PID != own || !p.Alive() {
+		t.Errorf("%+v is another process", p)
+	}
+	p.Close()
+	if p, err := openPeer(own, 4711); err == nil {
+		p.Close()
+		t.Error("a process of another user is taken for the peer")
+	}
+}
+
+// TestMapsAreBounded maps a file whose path is long as often as it takes to make the list of mappings longer than what is read of it.
+func TestMapsAreBounded(t *testing.T) {
+	dir := t.TempDir()
+	for len(dir) < 3500 {
+		dir = filepath.Join(dir, strings.Repeat("x", 200))
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.Create(filepath.Join(dir, "lib.so"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if err := file.Truncate(4096); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := MappedLibraries(os.Getpid()); err != nil {
+		t.Fatal("control: ", err)
+	}
+	for range 1500 {
+		page, err := syscall.Mmap(int(file.Fd()), 0, 4096, syscall.PROT_READ, syscall.MAP_SHARED)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = syscall.Munmap(page) }()
+	}
+	if libraries, err := MappedLibraries(os.Getpid()); !errors.Is(err, ErrTooLong) || !slices.Contains(libraries, "lib.so") {
+		t.Errorf("%d libraries, %v", len(libraries), err)
+	}
+	if text, _ := ReadFile(os.Getpid(), "maps"); len(text) != maxFile {
+		t.Errorf("read %d bytes", len(text))
 	}
 }

@@ -4,6 +4,7 @@ package process
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -59,13 +60,32 @@ func peerOf(socket int) (Process, error) {
 	p := Process{PID: int(credentials.Pid), UID: credentials.Uid}
 	fd, err := unix.GetsockoptInt(socket, unix.SOL_SOCKET, unix.SO_PEERPIDFD)
 	if errors.Is(err, unix.ENOPROTOOPT) { // before Linux 6.5
-		fd, err = unix.PidfdOpen(p.PID, 0)
+		return openPeer(p.PID, p.UID)
 	}
 	if err != nil {
 		return Process{}, fmt.Errorf("open process of peer: %w", err)
 	}
 	p.fd, err = pidfd(fd)
 	return p, err
+}
+
+// openPeer opens a peer by its PID. If the peer has ended, its PID may by now be that of another process, which others that hold the
+// connection could have waited for. So it returns an error for a process that does not run as the peer's user.
+func openPeer(pid int, uid uint32) (Process, error) {
+	p, err := Open(pid)
+	if err != nil {
+		return Process{}, err
+	}
+	p.UID = uid
+	users, err := readUsers(pid)
+	if err == nil && (!p.Alive() || !slices.Contains(users, int(uid))) {
+		err = fmt.Errorf("open process of peer: process %d of user %d has ended", pid, uid)
+	}
+	if err != nil {
+		p.Close()
+		return Process{}, err
+	}
+	return p, nil
 }
 
 // Open returns a handle of the process that has the PID now. The caller must close the handle.
@@ -139,7 +159,7 @@ func (p Process) Kill() error {
 
 // StartTime returns when a process started, in clock ticks since boot. PID and start time together identify a process until the next boot.
 func StartTime(pid int) (ticks uint64, err error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	text, err := ReadFile(pid, "stat")
 	if err != nil {
 		return 0, err
 	}
@@ -178,31 +198,60 @@ func Program(pid int) string {
 // User returns the real user ID of a process. It does not use the owner of the process's files in /proc, which is root for a process that
 // cannot be dumped.
 func User(pid int) (uid int, err error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	users, err := readUsers(pid)
 	if err != nil {
 		return 0, err
 	}
-	return parseUser(string(text))
+	return users[0], nil
 }
 
-// parseUser returns the real user ID in the content of /proc/PID/status.
-func parseUser(status string) (uid int, err error) {
-	for line := range strings.Lines(status) {
-		if fields := strings.Fields(line); len(fields) == 5 && fields[0] == "Uid:" {
-			_, err = fmt.Sscan(fields[1], &uid)
-			return uid, err
-		}
-	}
-	return 0, fmt.Errorf("parse status of a process: %.100q", status)
-}
-
-// MappedLibraries returns the base names of the shared libraries that a process has mapped, each once, in the order of their addresses.
-func MappedLibraries(pid int) ([]string, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
+// readUsers returns the user IDs of a process: the real, the effective, the saved one and that for files.
+func readUsers(pid int) ([]int, error) {
+	text, err := ReadFile(pid, "status")
 	if err != nil {
 		return nil, err
 	}
-	return parseMapped(string(text)), nil
+	return parseUsers(string(text))
+}
+
+// parseUsers returns the four user IDs in the content of /proc/PID/status.
+func parseUsers(status string) ([]int, error) {
+	for line := range strings.Lines(status) {
+		if fields := strings.Fields(line); len(fields) == 5 && fields[0] == "Uid:" {
+			users := make([]int, 4)
+			_, err := fmt.Sscan(strings.Join(fields[1:], " "), &users[0], &users[1], &users[2], &users[3])
+			return users, err
+		}
+	}
+	return nil, fmt.Errorf("parse status of a process: %.100q", status)
+}
+
+// maxFile is the number of bytes that are read of a file in /proc. A process chooses how long its maps, arguments and environment are, and can
+// make them longer than the memory of the machine.
+const maxFile = 4 << 20
+
+// ErrTooLong is returned for a file in /proc that a process has made longer than the agent reads.
+var ErrTooLong = errors.New("the file is too long")
+
+// ReadFile returns the content of a file in a process's directory in /proc, or its beginning and ErrTooLong.
+func ReadFile(pid int, name string) ([]byte, error) {
+	file, err := os.Open(fmt.Sprintf("/proc/%d/%s", pid, name))
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(file, maxFile+1))
+	if err == nil && len(text) > maxFile {
+		return text[:maxFile], fmt.Errorf("read %s of process %d: %w", name, pid, ErrTooLong)
+	}
+	return text, err
+}
+
+// MappedLibraries returns the base names of the shared libraries that a process has mapped, each once, in the order of their addresses. If
+// the process has more mappings than are read, it returns the first ones and ErrTooLong.
+func MappedLibraries(pid int) ([]string, error) {
+	text, err := ReadFile(pid, "maps")
+	return parseMapped(string(text)), err
 }
 
 // parseMapped returns the shared libraries in the content of /proc/PID/maps. A file's name, which may have spaces, follows five fields.

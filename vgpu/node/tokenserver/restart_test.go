@@ -2,12 +2,15 @@ package tokenserver_test
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/gshare-dev/gshare/test/tokenclient"
 	"github.com/gshare-dev/gshare/vgpu/api/tokenwire"
@@ -105,38 +108,91 @@ func bothRun(a, b *reconnectingClient) bool {
 	return pageA == againA && pageB == againB && generationA == changedA && generationB == changedB
 }
 
-// TestLockFileIsKept checks that a restarted server keeps the file on which processes hold locks, which only the owner can open.
+// TestLockFileIsKept checks that a restarted server keeps the file on which processes hold locks.
 func TestLockFileIsKept(t *testing.T) {
 	dir := tempDir(t)
-	owner := uint32(os.Getuid())
-	if owner == 0 {
-		owner = 1000
-	}
 	var before os.FileInfo
 	for range 2 {
 		r := newFixture(t, dir)
 		r.add(t, "a", half)
-		r.add(t, "owned", half, func(s *tokenserver.Spec) { s.Owner = &owner })
-		for name, mode := range map[string]os.FileMode{"a": 0o444, "owned": 0o400} {
-			info, err := os.Stat(filepath.Join(dir, name, "processes-1"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if info.Mode() != mode {
-				t.Errorf("%s: mode %v, want %v", name, info.Mode(), mode)
-			}
-			if name == "a" {
-				continue
-			}
-			if uid := info.Sys().(*syscall.Stat_t).Uid; uid != owner {
-				t.Errorf("the file belongs to user %d, want %d", uid, owner)
-			}
-			if before != nil && !os.SameFile(before, info) {
-				t.Error("the file was replaced")
-			}
-			before = info
+		info, err := os.Stat(filepath.Join(dir, "a", "processes-1"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Mode() != 0o444 {
+			t.Errorf("mode %v", info.Mode())
+		}
+		if before != nil && !os.SameFile(before, info) {
+			t.Error("the file was replaced")
+		}
+		before = info
+		r.Close()
+	}
+}
+
+// TestLockFileOfOwner checks that only the owner of a container can open its lock file, and nobody can write it or make it writable, also after
+// a server that gave the file to the owner.
+func TestLockFileOfOwner(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root can run a process as another user")
+	}
+	dir, owner := tempDir(t), uint32(4711)
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, "a", "processes-1")
+	can := func(uid uint32, script string) bool {
+		command := exec.Command("sh", "-c", script, file)
+		command.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
+		return command.Run() == nil
+	}
+	for range 2 {
+		r := newFixture(t, dir)
+		r.add(t, "a", half, func(s *tokenserver.Spec) { s.Owner = &owner })
+		if !can(owner, `exec 3<"$0"`) {
+			t.Error("the owner cannot open the file")
+		}
+		if can(4712, `exec 3<"$0"`) {
+			t.Error("another user can open the file")
+		}
+		if can(owner, `chmod 600 "$0"`) || can(owner, `echo x >"$0"`) {
+			t.Error("the owner can write the file, and so fill the agent's file system")
 		}
 		r.Close()
+		if err := os.Chown(file, int(owner), -1); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestLeaseOnLockFile checks that a server starts at once although a process of a container holds a lease on the lock file, as root in a
+// container can, and still serves that container.
+func TestLeaseOnLockFile(t *testing.T) {
+	dir := tempDir(t)
+	r := newFixture(t, dir)
+	r.add(t, "a", half)
+	r.Close()
+	file, err := os.Open(filepath.Join(dir, "a", "processes-1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if _, err := unix.FcntlInt(file.Fd(), unix.F_SETLEASE, unix.F_WRLCK); err != nil {
+		t.Fatal(err)
+	}
+	r = newFixture(t, dir)
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		r.add(t, "a", half)
+	}()
+	select {
+	case <-served:
+		r.dialAgain(t, "a")
+	case <-time.After(10 * time.Second): // the kernel ends the lease after 45
+		t.Error("the server waits for the lease")
+		file.Close()
+		<-served
 	}
 }
 

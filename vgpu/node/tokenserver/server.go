@@ -2,6 +2,8 @@ package tokenserver
 
 import (
 	"cmp"
+	"encoding/binary"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -184,27 +186,55 @@ func (c *Container) createDir() error {
 }
 
 // createLockFile creates the container's lock file, unless an earlier server has: the processes hold their locks on that one. It is readable
-// for all users, or only for the owner if the container has one, since whoever can open it can take the locks.
+// for all users, or only for the owner if the container has one, since whoever can open it can take the locks. It belongs to the agent's user,
+// or its owner could write it and so fill the file system.
 func (c *Container) createLockFile() error {
 	name, mode := filepath.Join(c.Dir, lockName), os.FileMode(0o444)
 	if c.Owner != nil {
 		mode = 0o400
 	}
-	file, err := os.OpenFile(name, os.O_CREATE|os.O_RDONLY, mode)
+	// Without blocking: root in the container can hold a lease on the file (F_SETLEASE), for which an open would wait 45 s.
+	file, err := os.OpenFile(name, os.O_CREATE|os.O_RDONLY|unix.O_NONBLOCK, mode)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		c.server.Log.Warn("failed to open lock file, processes without a session are not reported", "container", c.ID, "error", err)
+		return nil
+	}
 	if err != nil {
 		return err
 	}
 	c.locks = file
-	if c.Owner != nil && os.Geteuid() == 0 {
-		if err := file.Chown(int(*c.Owner), -1); err != nil {
-			return err
-		}
+	if err := errors.Join(file.Chown(os.Geteuid(), -1), file.Chmod(mode)); err != nil { // earlier versions gave the file to the owner
+		return err
 	}
-	return file.Chmod(mode)
+	if c.Owner == nil || int(*c.Owner) == os.Geteuid() {
+		return nil
+	}
+	if err := allowReading(name, *c.Owner); err != nil {
+		c.server.Log.Warn("failed to let user read lock file, processes get nothing while no server runs", "container", c.ID, "uid", *c.Owner, "error", err)
+	}
+	return nil
+}
+
+// allowReading lets one user read a file that belongs to another, by an access control list.
+func allowReading(name string, uid uint32) error {
+	const version, none, user, namedUser, group, mask, other, read = 2, 1<<32 - 1, 0x01, 0x02, 0x04, 0x10, 0x20, 4 // linux/posix_acl_xattr.h
+	list := binary.LittleEndian.AppendUint32(nil, version)
+	for _, entry := range []struct {
+		tag, permissions uint16
+		id               uint32
+	}{{user, read, none}, {namedUser, read, uid}, {group, 0, none}, {mask, read, none}, {other, 0, none}} {
+		list = binary.LittleEndian.AppendUint16(list, entry.tag)
+		list = binary.LittleEndian.AppendUint16(list, entry.permissions)
+		list = binary.LittleEndian.AppendUint32(list, entry.id)
+	}
+	return unix.Setxattr(name, "system.posix_acl_access", list, 0)
 }
 
 // hasUnserved reports whether a process of the container runs without a session. Processes without the hook do not count.
 func (c *Container) hasUnserved() bool {
+	if c.locks == nil {
+		return false
+	}
 	raw, err := c.locks.SyscallConn()
 	if err != nil {
 		return false
