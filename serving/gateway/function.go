@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/gshare-dev/gshare/vgpu/batching"
-	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
 // function is a function with its queue and its replicas.
@@ -25,7 +24,7 @@ type function struct {
 	replicas []*replica       // the preferred first
 	draining map[string]*replica
 	lastID   uint64
-	bytes    share.Bytes // of bodies
+	bodies   bodies
 	wake     *time.Timer
 	retries  float64 // that the budget allows
 	statistics
@@ -43,14 +42,18 @@ type item struct {
 	arrived  time.Time
 	explicit bool      // the deadline is the client's
 	cold     bool      // was held
-	turn     chan turn // gets one value
+	turn     chan turn // gets one value for each time that the item waits
 	held     *time.Timer
+	part     *part  // what may be sent with others; nil if it is sent as it came
+	batch    *batch // in which it is sent; guarded by the function's mutex, as gone
+	gone     bool   // the client does not wait any more
 }
 
-// turn is the end of a request's wait: a replica with a credit for it, or a refusal.
+// turn is the end of a request's wait: a replica with a credit for it, the answer to a batch, or a refusal.
 type turn struct {
 	replica *replica
-	began   time.Time
+	flight  *flight
+	answer  *answered
 	refusal refusal
 }
 
@@ -69,6 +72,12 @@ func (f *function) configure(config Function) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.config = config
+}
+
+func (f *function) settings() Function {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.config
 }
 
 // admit counts an arrival and returns an item for it, or refuses it if it is predicted to miss its deadline, or too many wait. timeout is the
@@ -108,24 +117,7 @@ func (f *function) check(it *item, now time.Time) refusal {
 // isIdle reports whether no request waits or is served. The next one is let in although predictions say that it will be late: it costs no
 // other its time, and it measures how long requests take now.
 func (f *function) isIdle() bool {
-	return len(f.items) == 0 && !slices.ContainsFunc(f.replicas, func(r *replica) bool { return len(r.ends) > 0 })
-}
-
-// reserve counts the bytes of a body, and reports whether they are within the function's bound.
-func (f *function) reserve(n share.Bytes) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.bytes+n > f.config.MaxBytes {
-		return false
-	}
-	f.bytes += n
-	return true
-}
-
-func (f *function) release(n share.Bytes) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.bytes -= n
+	return len(f.items) == 0 && !slices.ContainsFunc(f.replicas, func(r *replica) bool { return len(r.flights) > 0 })
 }
 
 // enqueue lets an item wait for its turn.
@@ -166,25 +158,51 @@ func (f *function) add(it *item) {
 	f.refuse(it, refusal{http.StatusTooManyRequests, reasonLate, "the request would miss its deadline"})
 }
 
-// retry lets an item whose replica has failed wait again, if the budget allows it.
-func (f *function) retry(it *item) bool {
+// retry lets items whose replica has failed wait again, if the budget allows it for all of them.
+func (f *function) retry(items ...*item) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.retries < 1 || len(f.replicas) == 0 {
+	items = stayed(items)
+	if f.retries < float64(len(items)) || len(f.replicas) == 0 {
 		return false
 	}
-	f.retries--
-	f.lastID++
-	it.request.ID = f.lastID
-	f.add(it)
-	f.dispatch()
+	f.retries -= float64(len(items))
+	f.gateway.metrics.retried(f.name, len(items))
+	f.again(items)
 	return true
 }
 
-// cancel gives up an item whose client has gone, and reports whether it still waited.
+// putBack lets items wait again that were left out of a batch.
+func (f *function) putBack(items []*item) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.again(stayed(items))
+}
+
+func (f *function) again(items []*item) {
+	for _, it := range items {
+		f.lastID++
+		it.request.ID, it.batch = f.lastID, nil
+		f.add(it)
+	}
+	f.dispatch()
+}
+
+// stayed returns the items whose clients still wait.
+func stayed(items []*item) []*item {
+	return slices.DeleteFunc(slices.Clone(items), func(it *item) bool { return it.gone })
+}
+
+// cancel gives up an item whose client has gone. It returns false if a replica has been chosen for it alone, whose credit the caller has to
+// return. A batch is given up when all its clients have gone.
 func (f *function) cancel(it *item) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if it.batch != nil {
+		it.gone = true
+		it.batch.leave()
+		return true
+	}
 	if at := slices.Index(f.held, it); at >= 0 {
 		f.held = slices.Delete(f.held, at, at+1)
 		it.held.Stop()
@@ -231,9 +249,28 @@ func (f *function) dispatch() {
 			f.wakeAt(now, d.Wake)
 			return
 		}
-		r := f.replicas[d.Replica]
-		r.begin(now)
-		f.take(d.Fire[0].ID).turn <- turn{replica: r, began: now}
+		items := make([]*item, len(d.Fire))
+		for i, r := range d.Fire {
+			items[i] = f.take(r.ID)
+		}
+		f.send(f.replicas[d.Replica], now, items)
+	}
+}
+
+// send gives a replica the first of the items and those that can be sent with it. The others go back into the queue.
+func (f *function) send(r *replica, now time.Time, items []*item) {
+	chosen, others := together(items, f.config.MaxBatch)
+	flown := r.begin(now, len(chosen))
+	if len(chosen) > 1 {
+		sendBatch(f, r, flown, chosen)
+	} else {
+		if f.config.MaxBatch > 1 {
+			f.gateway.metrics.batched(f.name, 1)
+		}
+		chosen[0].turn <- turn{replica: r, flight: flown}
+	}
+	for _, it := range others {
+		f.add(it)
 	}
 }
 
@@ -264,7 +301,7 @@ func (f *function) batchingLoad(now time.Time) batching.Load {
 	l := batching.Load{Rate: f.rate.perSecond(now), Replicas: make([]batching.Replica, 0, len(f.replicas))}
 	for i, r := range f.replicas {
 		for credit := range r.Credits {
-			b := batching.Replica{ID: i, Latency: r.latency}
+			b := batching.Replica{ID: i, MaxBatch: f.config.MaxBatch, Latency: r.latency}
 			switch {
 			case r.avoid.After(now):
 				b.Busy, b.FreeAt = true, r.avoid
@@ -277,37 +314,52 @@ func (f *function) batchingLoad(now time.Time) batching.Load {
 	return l
 }
 
-// done returns the credit of an item's replica after its answer. ok says that the server has answered without an error of its own.
-func (f *function) done(it *item, r *replica, began time.Time, ok bool) {
+// done returns the credit of a replica after its answer, and counts the answer to each item. ok says that the server has answered without an
+// error of its own; first is when the first byte came.
+func (f *function) done(r *replica, flown *flight, first time.Time, ok bool, items ...*item) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	now := time.Now()
-	r.end(began, now)
-	f.counts.Answered++
+	if f.config.Protocol != OpenAI {
+		first = now
+	}
 	if ok {
-		r.measured(now.Sub(began))
-		if !it.cold && !now.After(it.request.Deadline) {
+		r.measured(flown.size, first.Sub(flown.began))
+		if f.config.Protocol == OpenAI {
+			r.occupy(now.Sub(flown.began))
+		}
+	}
+	r.end(flown)
+	for _, it := range stayed(items) {
+		f.counts.Answered++
+		if !ok {
+			continue
+		}
+		if !it.cold && !first.After(it.request.Deadline) {
 			f.counts.InTime++
 		}
-		f.window.add(now, now.Sub(it.arrived))
+		f.window.add(now, first.Sub(it.arrived))
 	}
 	f.dispatch()
 }
 
-// failed returns the credit of an item's replica that gave no answer. The replica is avoided for a while, unless the client has gone.
-func (f *function) failed(r *replica, began time.Time, clientGone bool) {
+// failed returns the credit of a replica that gave no answer. The replica is avoided for a while, unless the client has gone.
+func (f *function) failed(r *replica, flown *flight, clientGone bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	now := time.Now()
-	r.end(began, now)
+	r.end(flown)
 	if !clientGone {
-		r.avoidFrom(now)
+		r.avoidFrom(time.Now())
 	}
 	f.dispatch()
 }
 
-func (f *function) countGone()   { f.mu.Lock(); f.counts.Gone++; f.mu.Unlock() }
-func (f *function) countFailed() { f.mu.Lock(); f.counts.Failed++; f.mu.Unlock() }
+// count adds one to a counter of the function.
+func (f *function) count(counter *uint64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	*counter++
+}
 
 func (f *function) load() Load {
 	f.mu.Lock()
@@ -315,10 +367,10 @@ func (f *function) load() Load {
 	l := f.counts
 	l.Waiting, l.Replicas = len(f.items)+len(f.held), len(f.replicas)
 	for _, r := range f.replicas {
-		l.InFlight += len(r.ends)
+		l.InFlight += len(r.flights)
 	}
 	for _, r := range f.draining {
-		l.InFlight += len(r.ends)
+		l.InFlight += len(r.flights)
 	}
 	l.P50, l.P99 = f.window.quantiles(time.Now())
 	return l

@@ -5,11 +5,12 @@
 // their own: a replica gets as many requests at once as it has credits, so the order is decided here and as late as possible. Requests to a
 // function without replicas are held, up to a bound, until it has some.
 //
-// vgpu/batching has the rules of the queue. This package connects them with HTTP and a clock.
+// vgpu/batching has the rules of the queue, serving/oip those of joining requests. This package connects them with HTTP and a clock.
 package gateway
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -43,10 +44,32 @@ type Function struct {
 	SLO     time.Duration
 	Timeout time.Duration // after which a request is given up; default 10 min
 
+	Protocol Protocol
+	MaxBatch int // requests that a replica may get as one; only with the protocol OIP; default 1
+
 	MaxQueued int         // requests that wait; default 10,000
 	MaxBytes  share.Bytes // of the bodies of all requests of the function at once; default 256 MiB
 	MaxBody   share.Bytes // of one request; default 64 MiB
 	Hold      Hold
+}
+
+// Protocol is what a gateway has to know of the requests of a function.
+type Protocol int
+
+const (
+	// HTTP is any: requests pass unchanged, one by one.
+	HTTP Protocol = iota
+	// OIP is the Open Inference Protocol: inference requests over REST that fit together are sent as one.
+	OIP
+	// OpenAI is that of chat completions: requests pass unchanged, and the first byte of the answer counts for deadlines.
+	OpenAI
+)
+
+func (p Protocol) String() string {
+	if p < HTTP || p > OpenAI {
+		return fmt.Sprintf("Protocol(%d)", int(p))
+	}
+	return [...]string{"HTTP", "OIP", "OpenAI"}[p]
 }
 
 // Hold bounds the requests that wait for a function without replicas.
@@ -57,6 +80,7 @@ type Hold struct {
 
 func (f *Function) setDefaults() {
 	orDefault(&f.Timeout, 10*time.Minute)
+	orDefault(&f.MaxBatch, 1)
 	orDefault(&f.MaxQueued, 10_000)
 	orDefault(&f.MaxBytes, 256*share.MiB)
 	orDefault(&f.MaxBody, 64*share.MiB)
@@ -71,12 +95,16 @@ func orDefault[T comparable](value *T, standard T) {
 	}
 }
 
+// maxMaxBatch bounds Function.MaxBatch.
+const maxMaxBatch = 4096
+
 func (f *Function) validate() error {
 	for _, check := range []struct {
 		field string
 		ok    bool
 	}{
 		{"name", f.Name != "" && f.Namespace != ""},
+		{"protocol", f.Protocol >= HTTP && f.Protocol <= OpenAI}, {"maxBatch", f.MaxBatch == 1 || f.MaxBatch > 1 && f.MaxBatch <= maxMaxBatch && f.Protocol == OIP},
 		{"slo", f.SLO >= 0}, {"timeout", f.Timeout > 0}, {"maxQueued", f.MaxQueued > 0}, {"maxBytes", f.MaxBytes > 0},
 		{"maxBody", f.MaxBody > 0 && f.MaxBody <= f.MaxBytes}, {"hold.requests", f.Hold.Requests > 0}, {"hold.for", f.Hold.For > 0},
 	} {
@@ -92,10 +120,13 @@ type Replica struct {
 	ID        string
 	Address   string // host:port
 	Residency scaling.Residency
-	Credits   int // requests that it may have at once; default 1
-	// Latency is the p99 of a request, by the profile. It is corrected by what is measured. If it is zero, it is learned from the first
-	// requests on.
+	Credits   int // batches that it may have at once, or requests where there are no batches; default 1
+	// Latency is the p99 of a request, by the profile; for the protocol OpenAI until the first byte of its answer. It is corrected by what
+	// is measured. If it is zero, it is learned from the first requests on.
 	Latency time.Duration
+	// BatchLatency is the p99 of a batch, by the profile, which must not fall with its size and is corrected like Latency, in whose place
+	// it stands. If it is nil, the latency of larger batches is learned.
+	BatchLatency func(batch int) time.Duration
 }
 
 // Gateway is an http.Handler that passes requests to replicas. Its methods may be called concurrently.

@@ -129,7 +129,7 @@ type answer struct {
 	took   time.Duration
 }
 
-// ask sends a request and returns its answer. Headers are pairs of name and value.
+// ask sends a request and returns its answer. Headers are pairs of name and value; Path and Query change the address.
 func (w *world) ask(ctx context.Context, body string, headers ...string) answer {
 	begin := time.Now()
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://gateway:80/v1/predict?x=1", strings.NewReader(body))
@@ -138,10 +138,16 @@ func (w *world) ask(ctx context.Context, body string, headers ...string) answer 
 	}
 	r.Host = "resnet"
 	for i := 0; i < len(headers); i += 2 {
-		if headers[i] == "Host" {
-			r.Host = headers[i+1]
+		switch value := headers[i+1]; headers[i] {
+		case "Host":
+			r.Host = value
+		case "Path":
+			r.URL.Path = value
+		case "Query":
+			r.URL.RawQuery = value
+		default:
+			r.Header.Set(headers[i], value)
 		}
-		r.Header.Set(headers[i], headers[i+1])
 	}
 	response, err := w.client.Do(r)
 	if err != nil {
@@ -531,8 +537,8 @@ func TestBodies(t *testing.T) {
 		if full.Load() != 2 {
 			w.Errorf("%d of 4 bodies of 1,000 bytes were refused, want 2 beyond 2 KiB", full.Load())
 		}
-		if f := w.gateway.function(resnet); f.bytes != 0 {
-			w.Errorf("%d bytes are never released", f.bytes)
+		if f := w.gateway.function(resnet); f.bodies.bytes != 0 {
+			w.Errorf("%d bytes are never released", f.bodies.bytes)
 		}
 	})
 }

@@ -2,9 +2,12 @@ package gateway
 
 import (
 	"math"
+	"sync"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
 // statistics is what is counted and measured of the requests of a function.
@@ -12,6 +15,29 @@ type statistics struct {
 	counts Load
 	rate   rateMeter // of arrivals
 	window latencyWindow
+}
+
+// bodies counts the bytes of the bodies that are in memory.
+type bodies struct {
+	mu    sync.Mutex
+	bytes share.Bytes
+}
+
+// reserve counts n bytes more, unless there would be more than the bound, and reports whether it has.
+func (b *bodies) reserve(n, most share.Bytes) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.bytes+n > most {
+		return false
+	}
+	b.bytes += n
+	return true
+}
+
+func (b *bodies) release(n share.Bytes) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.bytes -= n
 }
 
 // rateMeter estimates the rate of arrivals: an average in which a second counts for a third.

@@ -13,6 +13,7 @@ type metrics struct {
 	retries   *prometheus.CounterVec
 	durations *prometheus.HistogramVec
 	waits     *prometheus.HistogramVec
+	batches   *prometheus.HistogramVec
 }
 
 var functionLabels = []string{"namespace", "function"}
@@ -31,8 +32,10 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		waits: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "gshare_gateway_queue_duration_seconds", Buckets: latencyBuckets,
 			NativeHistogramBucketFactor: 1.1, Help: "Time for which requests waited for a replica."}, functionLabels),
 	}
+	m.batches = prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "gshare_gateway_batch_requests",
+		Buckets: prometheus.ExponentialBuckets(1, 2, 8), Help: "Requests of each batch of a function that has batches."}, functionLabels)
 	if r != nil {
-		r.MustRegister(m.requests, m.retries, m.durations, m.waits)
+		r.MustRegister(m.requests, m.retries, m.durations, m.waits, m.batches)
 	}
 	return m
 }
@@ -43,7 +46,13 @@ func (m *metrics) observe(f FunctionName, status int, took, queued time.Duration
 	m.waits.WithLabelValues(f.Namespace, f.Name).Observe(queued.Seconds())
 }
 
-func (m *metrics) retried(f FunctionName) { m.retries.WithLabelValues(f.Namespace, f.Name).Inc() }
+func (m *metrics) retried(f FunctionName, n int) {
+	m.retries.WithLabelValues(f.Namespace, f.Name).Add(float64(n))
+}
+
+func (m *metrics) batched(f FunctionName, n int) {
+	m.batches.WithLabelValues(f.Namespace, f.Name).Observe(float64(n))
+}
 
 // remove ends the series of a function.
 func (m *metrics) remove(f FunctionName) {
@@ -52,4 +61,5 @@ func (m *metrics) remove(f FunctionName) {
 	m.retries.DeletePartialMatch(labels)
 	m.durations.DeletePartialMatch(labels)
 	m.waits.DeletePartialMatch(labels)
+	m.batches.DeletePartialMatch(labels)
 }

@@ -9,13 +9,20 @@ import (
 // replica is a replica with the requests that it has.
 type replica struct {
 	Replica
-	began    []time.Time // of the requests that it has
-	ends     []time.Time // when they are expected to be answered, ascending
-	factor   float64     // measured over profiled latency; 0: not measured
-	learned  time.Duration
-	avoid    time.Time // gets no requests until then, since it has failed
-	failures int       // in a row
+	flights  []*flight     // what it has
+	ends     []time.Time   // when they are expected to be answered, ascending
+	factor   float64       // measured over profiled latency; 0: not measured
+	learned  batchLatency  // where there is no profile
+	occupied time.Duration // that a request keeps a credit, measured; for the protocol OpenAI
+	avoid    time.Time     // gets no requests until then, since it has failed
+	failures int           // in a row
 	drained  chan struct{}
+}
+
+// flight is a request or batch that a replica has.
+type flight struct {
+	began time.Time
+	size  int // requests
 }
 
 // setReplicas replaces the replicas. What is known of those that stay is kept.
@@ -38,7 +45,7 @@ func (f *function) setReplicas(replicas []Replica) {
 		if old == nil || old.Address != r.Address {
 			old = &replica{Replica: r}
 		}
-		old.Residency, old.Credits, old.Latency = r.Residency, r.Credits, r.Latency // ID and Address are read without the lock
+		old.Residency, old.Credits, old.Latency, old.BatchLatency = r.Residency, r.Credits, r.Latency, r.BatchLatency // ID and Address are read without the lock
 		f.replicas = append(f.replicas, old)
 	}
 	for id := range f.draining {
@@ -92,23 +99,29 @@ func (f *function) drain(id string) <-chan struct{} {
 	return r.drained
 }
 
-// begin counts a request that the replica gets.
-func (r *replica) begin(now time.Time) {
-	r.began = append(r.began, now)
-	r.ends = append(r.ends, now.Add(r.latency(1)))
+// begin counts a request or batch that the replica gets.
+func (r *replica) begin(now time.Time, size int) *flight {
+	flown := &flight{now, size}
+	r.flights = append(r.flights, flown)
+	r.predictEnds()
+	return flown
+}
+
+func (r *replica) predictEnds() {
+	r.ends = r.ends[:0]
+	for _, f := range r.flights {
+		r.ends = append(r.ends, f.began.Add(max(r.latency(f.size), r.occupied)))
+	}
 	slices.SortFunc(r.ends, time.Time.Compare)
 }
 
-// end counts the end of a request that began at a time.
-func (r *replica) end(began, now time.Time) {
-	if at := slices.IndexFunc(r.began, began.Equal); at >= 0 {
-		r.began = slices.Delete(r.began, at, at+1)
+// end counts the end of what the replica had.
+func (r *replica) end(flown *flight) {
+	if at := slices.Index(r.flights, flown); at >= 0 {
+		r.flights = slices.Delete(r.flights, at, at+1)
 	}
-	r.ends = r.ends[:0]
-	for _, b := range r.began {
-		r.ends = append(r.ends, b.Add(r.latency(1)))
-	}
-	if r.drained != nil && len(r.began) == 0 {
+	r.predictEnds()
+	if r.drained != nil && len(r.flights) == 0 {
 		select {
 		case <-r.drained:
 		default:
@@ -125,24 +138,78 @@ const (
 	fallWeight           = 0.03
 )
 
-// latency returns the latency to expect of a request.
-func (r *replica) latency(int) time.Duration {
-	if r.Latency == 0 {
-		return r.learned
+// latency returns the latency to expect of a batch.
+func (r *replica) latency(batch int) time.Duration {
+	profiled := r.profiled(batch)
+	if profiled == 0 {
+		return r.learned.of(batch)
 	}
-	return time.Duration(float64(r.Latency) * cmp.Or(r.factor, 1))
+	return time.Duration(float64(profiled) * cmp.Or(r.factor, 1))
 }
 
-// measured corrects the expected latency by that of one request.
-func (r *replica) measured(took time.Duration) {
+// profiled returns the latency of a batch by the profile, or 0 if it has none.
+func (r *replica) profiled(batch int) time.Duration {
+	switch {
+	case r.BatchLatency != nil:
+		return r.BatchLatency(batch)
+	case batch == 1:
+		return r.Latency
+	}
+	return 0
+}
+
+// measured corrects the expected latency by that of one batch.
+func (r *replica) measured(batch int, took time.Duration) {
 	r.failures = 0
-	if r.Latency == 0 {
-		r.learned += time.Duration(weight(took > r.learned) * float64(took-r.learned))
+	profiled := r.profiled(batch)
+	if profiled == 0 {
+		r.learned.add(batch, took)
 		return
 	}
 	factor := cmp.Or(r.factor, 1)
-	part := float64(took) / float64(r.Latency)
+	part := float64(took) / float64(profiled)
 	r.factor = min(max(factor+weight(part > factor)*(part-factor), minFactor), maxFactor)
+}
+
+// occupy corrects the time that a request keeps a credit.
+func (r *replica) occupy(took time.Duration) { r.occupied = average(r.occupied, took) }
+
+// average moves an average to a new value, quickly upwards and slowly downwards.
+func average(old, measured time.Duration) time.Duration {
+	return old + time.Duration(weight(measured > old)*float64(measured-old))
+}
+
+// batchLatency is the latency of batches of 1, 2, ... that was measured; 0 where none was.
+type batchLatency []time.Duration
+
+// of returns the latency of a batch: the longest that was measured of one that is not larger, or else the shortest of all. So it does not
+// fall with the size. It is 0 if nothing was measured.
+func (l batchLatency) of(batch int) time.Duration {
+	if longest := slices.Max(append([]time.Duration{0}, l[:min(batch, len(l))]...)); longest > 0 {
+		return longest
+	}
+	for _, d := range l[min(batch, len(l)):] {
+		if d > 0 {
+			return d
+		}
+	}
+	return 0
+}
+
+// forgetWeight is the part by which what was measured of a larger batch is forgotten whenever a smaller one is faster. Otherwise a size that
+// was slow once would never be tried again.
+const forgetWeight = 0.01
+
+func (l *batchLatency) add(batch int, took time.Duration) {
+	for len(*l) < batch {
+		*l = append(*l, 0)
+	}
+	(*l)[batch-1] = average((*l)[batch-1], took)
+	for i, larger := range (*l)[batch:] {
+		if larger > took {
+			(*l)[batch+i] = larger - time.Duration(forgetWeight*float64(larger-took))
+		}
+	}
 }
 
 func weight(rises bool) float64 {

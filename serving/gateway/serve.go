@@ -41,6 +41,7 @@ type exchange struct {
 	request  *http.Request
 	body     []byte
 	start    time.Time
+	deadline *time.Timer // of the client; nil if it has not said one
 
 	status  int // of the answer
 	reason  string
@@ -73,16 +74,21 @@ func (e *exchange) serve() {
 		return
 	}
 	reserved, refused := e.readBody()
-	defer e.function.release(reserved)
+	defer e.function.bodies.release(reserved)
+	if refused.status == 0 {
+		refused = e.locate(it)
+	}
 	if refused.status != 0 {
 		e.refuse(refused)
 		return
 	}
 	ctx := e.request.Context()
 	if it.explicit {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadline(ctx, it.request.Deadline)
-		defer cancel()
+		timed, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		e.deadline = time.AfterFunc(time.Until(it.request.Deadline), func() { cancel(context.DeadlineExceeded) })
+		defer e.deadline.Stop()
+		ctx = timed
 	}
 	e.function.enqueue(it)
 	for retried := false; ; retried = true {
@@ -92,6 +98,9 @@ func (e *exchange) serve() {
 			return
 		case got.refusal.status != 0:
 			e.refuse(got.refusal)
+			return
+		case got.answer != nil:
+			e.pass(it, got.answer)
 			return
 		case e.forward(ctx, it, got, retried):
 			return
@@ -109,7 +118,7 @@ func (e *exchange) wait(ctx context.Context, it *item) (turn, bool) {
 	}
 	if !e.function.cancel(it) { // its turn has come meanwhile
 		if got := <-it.turn; got.replica != nil {
-			e.function.failed(got.replica, got.began, true)
+			e.function.failed(got.replica, got.flight, true)
 		}
 	}
 	e.queued += time.Since(it.arrived)
@@ -121,10 +130,10 @@ func (e *exchange) wait(ctx context.Context, it *item) (turn, bool) {
 func (e *exchange) giveUp() {
 	if e.request.Context().Err() != nil {
 		e.status = statusClientGone
-		e.function.countGone()
+		e.function.count(&e.function.counts.Gone)
 		return
 	}
-	e.function.countFailed()
+	e.function.count(&e.function.counts.Failed)
 	e.refuse(refusal{http.StatusGatewayTimeout, reasonDeadline, "the deadline has passed"})
 }
 
@@ -157,9 +166,8 @@ func (e *exchange) readBody() (reserved share.Bytes, why refusal) {
 	if length == 0 {
 		return 0, refusal{}
 	}
-	e.function.mu.Lock()
-	most := e.function.config.MaxBody
-	e.function.mu.Unlock()
+	bounds := e.function.settings()
+	most := bounds.MaxBody
 	tooLarge := refusal{http.StatusRequestEntityTooLarge, reasonTooLarge, fmt.Sprintf("the body is larger than %d bytes", most)}
 	if length > int64(most) {
 		return 0, tooLarge
@@ -168,7 +176,7 @@ func (e *exchange) readBody() (reserved share.Bytes, why refusal) {
 	if length > 0 {
 		reserved = share.Bytes(length)
 	}
-	if !e.function.reserve(reserved) {
+	if !e.function.bodies.reserve(reserved, bounds.MaxBytes) {
 		return 0, refusal{http.StatusTooManyRequests, reasonQueueFull, "the bodies of the requests that wait are too large"}
 	}
 	_ = http.NewResponseController(e.writer).SetReadDeadline(time.Now().Add(bodyTimeout)) // not supported by HTTP/2, whose server has its own
@@ -196,45 +204,53 @@ func (e *exchange) readBody() (reserved share.Bytes, why refusal) {
 
 // forward sends the request to a replica and passes its answer on. It returns false if the replica has failed and the request waits again.
 func (e *exchange) forward(ctx context.Context, it *item, t turn, retried bool) bool {
-	r, began := t.replica, t.began
+	r := t.replica
 	e.replica = r.ID
 	response, err := e.gateway.upstream.RoundTrip(e.outgoing(ctx, it, r))
 	if err != nil {
 		gone := ctx.Err() != nil
-		e.function.failed(r, began, gone)
+		e.function.failed(r, t.flight, gone)
 		switch {
 		case gone:
 			e.giveUp()
 		case !retried && e.function.retry(it):
-			e.gateway.metrics.retried(e.function.name)
 			return false
 		default:
-			e.function.countFailed()
+			e.function.count(&e.function.counts.Failed)
 			e.refuse(refusal{http.StatusBadGateway, reasonReplica, "the replica that had the request failed"})
 		}
 		return true
 	}
 	defer response.Body.Close()
-	header := e.writer.Header()
-	copyHeader(header, response.Header)
-	header.Set("Server-Timing", fmt.Sprintf("queue;dur=%.1f", float64(e.queued)/float64(time.Millisecond)))
-	header.Set("X-Gshare-Cold-Start", map[bool]string{true: "cold", false: "warm"}[it.cold])
-	e.writer.WriteHeader(response.StatusCode)
-	e.status = response.StatusCode
+	first := time.Now()
+	if e.deadline != nil && e.function.settings().Protocol == OpenAI {
+		e.deadline.Stop() // it was for the first byte
+	}
+	e.writeHeader(it, response.StatusCode, response.Header)
 	if err := e.copyBody(response); err != nil {
 		gone := e.request.Context().Err() != nil
-		e.function.failed(r, began, gone)
+		e.function.failed(r, t.flight, gone)
 		if gone {
 			e.status = statusClientGone
-			e.function.countGone()
+			e.function.count(&e.function.counts.Gone)
 			return true
 		}
 		e.status, e.reason = http.StatusBadGateway, reasonReplica
-		e.function.countFailed()
+		e.function.count(&e.function.counts.Failed)
 		panic(http.ErrAbortHandler) // closes the connection, so that the client does not take a part for the whole
 	}
-	e.function.done(it, r, began, response.StatusCode < 500)
+	e.function.done(r, t.flight, first, response.StatusCode < 500, it)
 	return true
+}
+
+// writeHeader begins the answer.
+func (e *exchange) writeHeader(it *item, code int, from http.Header) {
+	header := e.writer.Header()
+	copyHeader(header, from)
+	header.Set("Server-Timing", fmt.Sprintf("queue;dur=%.1f", float64(e.queued)/float64(time.Millisecond)))
+	header.Set("X-Gshare-Cold-Start", map[bool]string{true: "cold", false: "warm"}[it.cold])
+	e.writer.WriteHeader(code)
+	e.status = code
 }
 
 // outgoing returns the request to send to a replica.

@@ -1,0 +1,251 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gshare-dev/gshare/serving/oip"
+)
+
+// part is an inference request that may be sent with others of the same group, as one request.
+type part struct {
+	request *oip.Request
+	group   string
+	url     *url.URL
+	header  http.Header // of the batch, where this part is the first
+	limit   int         // parts of a batch that has this one; 0: no limit
+}
+
+// batchHeaders are the headers of a request that are sent with its batch. All parts have the same.
+var batchHeaders = []string{"Accept", "Content-Type"}
+
+// aloneHeaders are headers with which a request is sent alone: it is not for every replica's eyes with others, or its body cannot be read.
+var aloneHeaders = []string{"Authorization", "Content-Encoding", "Cookie", "Expect"}
+
+// locate finds the tensors of an inference request that may be sent with others, and refuses one that is malformed. Others stay as they are.
+func (e *exchange) locate(it *item) refusal {
+	in := e.request
+	if e.function.settings().MaxBatch == 1 || in.Method != http.MethodPost || !strings.HasPrefix(in.URL.Path, "/v2/models/") || !strings.HasSuffix(in.URL.Path, "/infer") ||
+		slices.ContainsFunc(aloneHeaders, func(name string) bool { return len(in.Header[name]) > 0 }) {
+		return refusal{}
+	}
+	length, err := oip.JSONLength(in.Header, len(e.body))
+	if err != nil {
+		return refusal{http.StatusBadRequest, reasonBadRequest, err.Error()}
+	}
+	request, err := oip.ParseRequest(e.body, length)
+	if err != nil {
+		return refusal{http.StatusBadRequest, reasonBadRequest, err.Error()}
+	}
+	if !it.explicit && request.Timeout > 0 {
+		it.explicit = true
+		it.request.Deadline = it.arrived.Add(request.Timeout)
+	}
+	if request.Alone() != nil {
+		return refusal{}
+	}
+	p := &part{request: request, url: in.URL, header: http.Header{}}
+	group := []string{in.URL.EscapedPath(), in.URL.RawQuery, request.Signature()}
+	for _, name := range batchHeaders {
+		if values := in.Header[name]; len(values) > 0 {
+			p.header[name] = values
+		}
+		group = append(group, strings.Join(in.Header[name], "\n"))
+	}
+	p.group = fmt.Sprintf("%q", group)
+	it.part = p
+	return refusal{}
+}
+
+// together returns the items that can be sent with the first one, and the others. Rows count: a batch has at most maxBatch of them, unless its
+// only request has more.
+func together(items []*item, maxBatch int) (chosen, others []*item) {
+	first := items[0]
+	chosen = items[:1:1]
+	if first.part == nil {
+		return chosen, items[1:]
+	}
+	rows, limit := first.part.request.Rows, first.part.limit
+	for _, it := range items[1:] {
+		p := it.part
+		if p == nil || p.group != first.part.group || rows+p.request.Rows > int64(maxBatch) || limit > 0 && len(chosen) >= limit ||
+			p.limit > 0 && len(chosen) >= p.limit {
+			others = append(others, it)
+			continue
+		}
+		rows += p.request.Rows
+		chosen = append(chosen, it)
+		if p.limit > 0 && (limit == 0 || p.limit < limit) {
+			limit = p.limit
+		}
+	}
+	return chosen, others
+}
+
+// batch is several requests that are sent as one.
+type batch struct {
+	gateway  *Gateway
+	function *function
+	replica  *replica
+	flight   *flight
+	items    []*item
+	stop     context.CancelFunc
+	clients  int // that wait for the answer; guarded by the function's mutex
+}
+
+// leave notes that a client does not wait any more. The function's mutex is held.
+func (b *batch) leave() {
+	if b.clients--; b.clients == 0 {
+		b.stop()
+	}
+}
+
+// answered is a client's part of the answer to a batch.
+type answered struct {
+	replica string
+	status  int
+	header  http.Header
+	message *oip.Message
+}
+
+// sendBatch sends items of a function as one request. The function's mutex is held.
+func sendBatch(f *function, r *replica, flown *flight, items []*item) {
+	ctx, stop := context.WithTimeout(context.Background(), f.config.Timeout)
+	b := &batch{gateway: f.gateway, function: f, replica: r, flight: flown, items: items, stop: stop, clients: len(items)}
+	for _, it := range items {
+		it.batch = b
+	}
+	f.gateway.metrics.batched(f.name, len(items))
+	maxAnswer := int64(f.config.MaxBytes)
+	go func() {
+		defer stop()
+		b.run(ctx, maxAnswer)
+	}()
+}
+
+// run sends the batch, and gives each item its part of the answer.
+func (b *batch) run(ctx context.Context, maxAnswer int64) {
+	requests := make([]*oip.Request, len(b.items))
+	for i, it := range b.items {
+		requests[i] = it.part.request
+	}
+	merged, errs := oip.Merge(requests)
+	response, body, err := b.exchange(ctx, &merged.Message, maxAnswer)
+	switch {
+	case ctx.Err() != nil: // all clients have gone, or it has taken too long
+		b.function.failed(b.replica, b.flight, errors.Is(ctx.Err(), context.Canceled))
+		b.refuse(refusal{http.StatusGatewayTimeout, reasonDeadline, "the replica did not answer in time"})
+	case err != nil:
+		b.function.failed(b.replica, b.flight, false)
+		b.divide(len(b.items), refusal{http.StatusBadGateway, reasonReplica, "the replica that had the request failed"})
+	case response.StatusCode != http.StatusOK:
+		b.function.done(b.replica, b.flight, time.Now(), false)
+		size := (len(b.items) + 1) / 2
+		if response.StatusCode == http.StatusTooManyRequests || response.StatusCode == http.StatusServiceUnavailable {
+			size = len(b.items) // it is not the batch
+		}
+		b.divide(size, refusal{http.StatusBadGateway, reasonReplica, fmt.Sprintf("the replica answered a batch with status %d", response.StatusCode)})
+	default:
+		b.split(merged, errs, response, body)
+	}
+}
+
+// exchange sends a message and returns the answer with its body.
+func (b *batch) exchange(ctx context.Context, m *oip.Message, maxAnswer int64) (*http.Response, []byte, error) {
+	first := b.items[0].part
+	request := (&http.Request{
+		Method: http.MethodPost, URL: &url.URL{Scheme: "http", Host: b.replica.Address, Path: first.url.Path, RawPath: first.url.RawPath, RawQuery: first.url.RawQuery},
+		Host: b.function.name.Name + "." + b.function.name.Namespace, Header: first.header.Clone(), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		ContentLength: int64(m.Len()), Body: io.NopCloser(m.Reader()),
+		GetBody: func() (io.ReadCloser, error) { return io.NopCloser(m.Reader()), nil },
+	}).WithContext(ctx)
+	if m.JSONLength < m.Len() {
+		request.Header.Set(oip.HeaderName, strconv.Itoa(m.JSONLength))
+	}
+	response, err := b.gateway.upstream.RoundTrip(request)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
+	if err == nil && int64(len(body)) > maxAnswer {
+		err = fmt.Errorf("the answer has more than %d bytes", maxAnswer)
+	}
+	return response, body, err
+}
+
+// split cuts the answer. Requests that were left out of the batch wait again; so do all, one by one, if the answer cannot be cut.
+func (b *batch) split(merged *oip.Batch, errs []error, response *http.Response, body []byte) {
+	length, err := oip.JSONLength(response.Header, len(body))
+	var parts []*oip.Message
+	if err == nil {
+		parts, err = merged.Split(body, length)
+	}
+	if err != nil {
+		b.function.done(b.replica, b.flight, time.Now(), false)
+		b.divide(1, refusal{http.StatusBadGateway, reasonReplica, "the replica's answer to a batch: " + err.Error()})
+		return
+	}
+	var sent, leftOut []*item
+	for i, it := range b.items {
+		if errs != nil && errs[i] != nil {
+			leftOut = append(leftOut, it)
+			continue
+		}
+		sent = append(sent, it)
+	}
+	b.function.done(b.replica, b.flight, time.Now(), true, sent...)
+	for i, it := range b.items {
+		if parts[i] != nil {
+			it.turn <- turn{answer: &answered{b.replica.ID, response.StatusCode, response.Header, parts[i]}}
+		}
+	}
+	if len(leftOut) > 0 {
+		b.function.putBack(leftOut)
+	}
+}
+
+// divide lets the items wait again, for batches of at most size, or refuses them if the budget for that is used up.
+func (b *batch) divide(size int, otherwise refusal) {
+	for _, it := range b.items {
+		it.part.limit = size
+	}
+	if !b.function.retry(b.items...) {
+		b.refuse(otherwise)
+	}
+}
+
+// refuse ends the wait of all items whose clients still wait.
+func (b *batch) refuse(why refusal) {
+	f := b.function
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, it := range b.items {
+		if !it.gone {
+			f.counts.Failed++
+			it.turn <- turn{refusal: why}
+		}
+	}
+}
+
+// pass answers a client with its part of the answer to a batch.
+func (e *exchange) pass(it *item, a *answered) {
+	e.replica = a.replica
+	m := a.message
+	header := a.header.Clone()
+	header.Set("Content-Length", strconv.Itoa(m.Len()))
+	header.Del(oip.HeaderName)
+	if m.JSONLength < m.Len() {
+		header.Set(oip.HeaderName, strconv.Itoa(m.JSONLength))
+	}
+	e.writeHeader(it, a.status, header)
+	_, _ = m.WriteTo(e.writer) // the client has gone if it fails
+}
