@@ -2,8 +2,10 @@ package kube
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
@@ -160,4 +162,27 @@ func withPodLevel(pod *v1.Pod) *v1.Pod {
 func withOverhead(pod *v1.Pod) *v1.Pod {
 	pod.Spec.Overhead = v1.ResourceList{ResourceSM: quantity(1)}
 	return pod
+}
+
+// TestZeroWithExponent reads a zero that is written with a large exponent often enough that it would take hours to multiply it out.
+func TestZeroWithExponent(t *testing.T) {
+	read := make(chan error, 1)
+	go func() {
+		list := v1.ResourceList{ResourceSM: resource.MustParse("0e2000000000")}
+		for range 10_000 {
+			if n, err := readInteger(ResourceSM, list); err != nil || *n != 0 {
+				read <- fmt.Errorf("%v, %w", n, err)
+				return
+			}
+		}
+		read <- nil
+	}()
+	select {
+	case err := <-read:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(30 * time.Second):
+		t.Error("it takes longer than 30 s")
+	}
 }

@@ -70,6 +70,9 @@ func readInteger(name v1.ResourceName, list v1.ResourceList) (*int64, error) {
 	if !written {
 		return nil, nil
 	}
+	if q.IsZero() { // AsInt64 would multiply 0e2000000000 by ten as often as it says
+		return new(int64), nil
+	}
 	if value, ok := q.AsInt64(); ok {
 		return &value, nil
 	}
