@@ -87,7 +87,7 @@ def packing(m, seconds):
 
 
 def isolation(m, seconds):
-    """N-F9: a pod alone and beside six greedy ones, by time only and by SMs and time."""
+    """N-F9: a pod alone and beside three greedy ones, by time only and by SMs and time."""
     def beside(sm_percent, part):
         alone = serve(m, "convolution", seconds, sm=sm_percent, quota=part).result()
         crowd = [serve(m, "recurrent", 3 * seconds, sm=12, quota=part, mem="2Gi") for _ in range(3)]

@@ -31,6 +31,9 @@ var realPaths = []string{"test/cluster", "test/controlplane", "test/enforce", "t
 var (
 	capabilityNumber = regexp.MustCompile(`^(FG|DI|FF|PA)-\d+$`)
 
+	// figureNumber is the name of a figure of a paper, or of a range of them.
+	figureNumber = regexp.MustCompile(`^N-[DFP]\d+`)
+
 	// cited is a path of the repository with a symbol or a test in it.
 	cited = regexp.MustCompile("`([\\w./-]+)(?::(\\w+))?`")
 
@@ -91,13 +94,8 @@ func checkRow(tree fs.FS, r capabilityRow, tests map[string]bool) []string {
 	if !slices.Contains(statuses, r.status) {
 		report("%q is no status", r.status)
 	}
-	for _, m := range cited.FindAllStringSubmatch(r.where, -1) {
-		text, err := fs.ReadFile(tree, m[1])
-		if err != nil {
-			report("%s does not exist", m[1])
-		} else if m[2] != "" && !regexp.MustCompile(`\b`+m[2]+`\b`).Match(text) {
-			report("there is no %s in %s", m[2], m[1])
-		}
+	for _, missing := range missingCitations(tree, r.where) {
+		report("%s", missing)
 	}
 	isReal := false
 	for _, m := range cited.FindAllStringSubmatch(r.tests, -1) {
@@ -118,6 +116,38 @@ func checkRow(tree fs.FS, r capabilityRow, tests map[string]bool) []string {
 		report("is refused without much of a reason")
 	case r.status == "refused" && deferral.MatchString(r.note):
 		report("is put off rather than refused: %q", deferral.FindString(r.note))
+	}
+	return found
+}
+
+// missingCitations finds the files and symbols that a cell cites and that do not exist.
+func missingCitations(tree fs.FS, cell string) []string {
+	var found []string
+	for _, m := range cited.FindAllStringSubmatch(cell, -1) {
+		text, err := fs.ReadFile(tree, m[1])
+		if err != nil {
+			found = append(found, m[1]+" does not exist")
+		} else if m[2] != "" && !regexp.MustCompile(`\b`+m[2]+`\b`).Match(text) {
+			found = append(found, fmt.Sprintf("there is no %s in %s", m[2], m[1]))
+		}
+	}
+	return found
+}
+
+// checkFigures finds lines of the table of the papers' figures that cite nothing, or what does not exist.
+func checkFigures(tree fs.FS, text string) []string {
+	var found []string
+	for line := range strings.Lines(text) {
+		number, rest, _ := strings.Cut(strings.TrimLeft(line, "| "), " |")
+		if !figureNumber.MatchString(number) {
+			continue
+		}
+		if !cited.MatchString(rest) {
+			found = append(found, number+": cites no file")
+		}
+		for _, missing := range missingCitations(tree, rest) {
+			found = append(found, number+": "+missing)
+		}
 	}
 	return found
 }
@@ -187,6 +217,7 @@ func TestCoverage(t *testing.T) {
 		bad = append(bad, checkRow(tree, r, tests)...)
 	}
 	bad = append(bad, checkNumbers(rows)...)
+	bad = append(bad, checkFigures(tree, string(text))...)
 	for _, violation := range append(bad, checkCounts(rows, string(text))...) {
 		t.Error("docs/coverage.md: " + violation)
 	}
@@ -227,6 +258,20 @@ func TestBadCoverage(t *testing.T) {
 			}
 			expect(t, bad, test.want)
 		})
+	}
+}
+
+// TestBadFigures checks that a figure without a file, or with one that does not exist, is found.
+func TestBadFigures(t *testing.T) {
+	tree := fstest.MapFS{"vgpu/token/a_test.go": {Data: []byte("func TestA(t *testing.T) {}\n")}}
+	for name, test := range map[string]struct{ line, want string }{
+		"a file":         {"| N-P2 | x | `vgpu/token/a_test.go` |", ""},
+		"a symbol":       {"| N-P2 and N-P3 | x | `vgpu/token/a_test.go:TestA` |", ""},
+		"no file":        {"| N-P2 | x | |", "N-P2: cites no file"},
+		"no such file":   {"| N-D1 to N-D5 | x | `token/a_test.go` |", "token/a_test.go does not exist"},
+		"no such symbol": {"| N-F1 | x | `vgpu/token/a_test.go:TestB` |", "no TestB in vgpu/token/a_test.go"},
+	} {
+		t.Run(name, func(t *testing.T) { expect(t, checkFigures(tree, test.line+"\n"), test.want) })
 	}
 }
 
