@@ -25,7 +25,7 @@ func accepted(t *testing.T, name, mixName string, load float64) float64 {
 	return sum / 10
 }
 
-// The reference figures for a load of 1.1 (docs/packing.md) are reproduced to within 1.3 points; start-up and number of
+// The reference figures for a load of 1.1 (docs/packing.md names those of the gradient) are reproduced to within 1.3 points; start-up and number of
 // requests differ.
 func TestAcceptance(t *testing.T) {
 	if testing.Short() {
