@@ -79,6 +79,22 @@ static struct symbol *named(const char *name, size_t length)
 	return NULL;
 }
 
+static void (*at_return)(void);
+
+void fakecuda_at_return(void (*call)(void)) { __atomic_store_n(&at_return, call, __ATOMIC_RELAXED); }
+
+void fake_returning(const int *unused)
+{
+	(void)unused;
+	void (*call)(void) = __atomic_load_n(&at_return, __ATOMIC_RELAXED);
+	if (!call)
+		return;
+	fakecuda_at_return(NULL);
+	call();
+}
+
+void fake_unlock(pthread_mutex_t **lock) { pthread_mutex_unlock(*lock); }
+
 /* Lets `count` calls fail with `code`, beginning with the nth from now. Returns 0 if there is no such function. */
 int fakecuda_fail(const char *name, unsigned long nth, unsigned long count, CUresult code)
 {

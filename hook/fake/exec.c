@@ -50,6 +50,7 @@ FN(cuGraphInstantiate, _v2, 11000, CUgraphExec *e, CUgraph g, CUgraphNode *bad, 
 FN(cuGraphInstantiateWithFlags, , 11040, CUgraphExec *e, CUgraph g, unsigned long long flags)
 {
 	ENTER(cuGraphInstantiateWithFlags);
+	AT_RETURN();
 	(void)flags;
 	return instantiate(e, g);
 }

@@ -103,6 +103,14 @@ struct symbol {
 			return fake_mps_error;                                                                          \
 	} while (0)
 
+/* AT_RETURN makes a call invoke what fakecuda_at_return has set when it has stored its results. LOCKED makes it hold a lock until then. */
+void fake_returning(const int *unused);
+void fake_unlock(pthread_mutex_t **lock);
+#define AT_RETURN() __attribute__((cleanup(fake_returning), unused)) const int returning = 0
+#define LOCKED(mutex)                                                                                                   \
+	__attribute__((cleanup(fake_unlock), unused)) pthread_mutex_t *locked = &(mutex);                               \
+	pthread_mutex_lock(locked)
+
 #define THREAD_LOCAL __thread __attribute__((tls_model("initial-exec")))
 
 /* device.c, context.c */
@@ -273,6 +281,7 @@ void fake_spend(uint64_t ns); /* lets host time pass on the virtual clock */
 
 /* For tests, which find them with dlsym or declare them. fakecuda_fail returns 0 if there is no such function. */
 EXPORT int fakecuda_fail(const char *name, unsigned long nth, unsigned long count, CUresult code);
+EXPORT void fakecuda_at_return(void (*call)(void)); /* sets what the next of some calls does last, as another thread could at that moment */
 EXPORT CUresult fakecuda_retain_primary(CUcontext *context, CUdevice device); /* as a runtime does through cuGetExportTable */
 EXPORT unsigned long fakecuda_calls(const char *name);
 EXPORT uint64_t fakecuda_used(CUdevice device); /* bytes of the device that this process has taken */

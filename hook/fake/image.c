@@ -37,17 +37,35 @@ struct entry {
 	uint64_t size;
 };
 
+/* Reports whether an image begins with four bytes, none of which is 0. It may be a shorter text. */
+static int begins_with(const char *image, const char *magic) { return strncmp(image, magic, 4) == 0; }
+
+/* What nvcc registers. Version 2 has a list of the fat binaries that are linked if the first one has nothing for the device. */
+struct registered {
+	uint32_t magic, version;
+	const void *fat;
+	const void *const *linked;
+};
+
+static uint64_t of_registered(const struct registered *r)
+{
+	uint64_t sum = fake_image_globals(r->fat);
+	for (const void *const *part = r->version == 2 && !sum ? r->linked : NULL; part && *part; part++)
+		sum += fake_image_globals(*part);
+	return sum;
+}
+
 uint64_t fake_image_globals(const void *image)
 {
 	const unsigned char *bytes = image;
 	struct { uint32_t magic; uint16_t version, header; uint64_t size; } fat;
 	if (!image)
 		return 0;
-	if (memcmp(bytes, "\x7f" "ELF", 4) == 0)
+	if (begins_with(image, "\x7f" "ELF"))
 		return of_cubin(bytes);
-	if (memcmp(bytes, "\xb1\x43\x62\x46", 4) == 0) /* what nvcc registers: magic, version, address */
-		return fake_image_globals(*(void *const *)(bytes + 8));
-	if (memcmp(bytes, "\x50\xed\x55\xba", 4) != 0)
+	if (begins_with(image, "\xb1\x43\x62\x46"))
+		return of_registered(image);
+	if (!begins_with(image, "\x50\xed\x55\xba"))
 		return of_ptx((const char *)bytes);
 	memcpy(&fat, bytes, sizeof fat);
 	const struct entry *first = (const void *)(bytes + fat.header); /* the others are for other devices */

@@ -105,7 +105,12 @@ FN(cuModuleLoad, , 2000, CUmodule *module, const char *file)
 	return result;
 }
 
-FN(cuModuleLoadData, , 2000, CUmodule *module, const void *image) { ENTER(cuModuleLoadData); return load(module, image); }
+FN(cuModuleLoadData, , 2000, CUmodule *module, const void *image)
+{
+	ENTER(cuModuleLoadData);
+	AT_RETURN();
+	return load(module, image);
+}
 FN(cuModuleLoadFatBinary, , 2000, CUmodule *module, const void *image)
 {
 	ENTER(cuModuleLoadFatBinary);

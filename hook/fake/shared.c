@@ -88,12 +88,14 @@ static CUresult ipc_open(CUdeviceptr *address, struct peer_memory handle)
 FN(cuIpcOpenMemHandle, , 4010, CUdeviceptr *p, struct peer_memory h, unsigned flags)
 {
 	ENTER(cuIpcOpenMemHandle);
+	AT_RETURN();
 	(void)flags;
 	return ipc_open(p, h);
 }
 FN(cuIpcOpenMemHandle, _v2, 11000, CUdeviceptr *p, struct peer_memory h, unsigned flags)
 {
 	ENTER(cuIpcOpenMemHandle_v2);
+	AT_RETURN();
 	(void)flags;
 	return ipc_open(p, h);
 }

@@ -8,6 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+static pthread_mutex_t references = PTHREAD_MUTEX_INITIALIZER; /* held while the handles or mappings of a block change */
+
 /* CUmemAllocationProp */
 struct prop {
 	int type, handles, location_type, location_id;
@@ -72,6 +74,8 @@ static struct block *memory_of(struct block *handle) { return handle && handle->
 FN(cuMemRelease, , 10020, unsigned long long handle)
 {
 	ENTER(cuMemRelease);
+	AT_RETURN();
+	LOCKED(references);
 	struct block *block = block_find(handle), *memory = memory_of(block);
 	if (memory != block)
 		block_remove(block);
@@ -81,6 +85,8 @@ FN(cuMemRelease, , 10020, unsigned long long handle)
 FN(cuMemMap, , 10020, CUdeviceptr address, size_t size, size_t offset, unsigned long long handle, unsigned long long flags)
 {
 	ENTER(cuMemMap);
+	AT_RETURN();
+	LOCKED(references);
 	(void)flags;
 	struct block *block = memory_of(block_find(handle));
 	if (!block || block_find(address) || offset > block->length || size > block->length - offset)
@@ -97,6 +103,8 @@ FN(cuMemMap, , 10020, CUdeviceptr address, size_t size, size_t offset, unsigned 
 FN(cuMemUnmap, , 10020, CUdeviceptr address, size_t size)
 {
 	ENTER(cuMemUnmap);
+	AT_RETURN();
+	LOCKED(references);
 	struct block *mapping = block_find(address);
 	if (!mapping || !mapping->backs)
 		return CUDA_ERROR_INVALID_VALUE;
@@ -131,6 +139,8 @@ FN(cuMemSetAccess, , 10020, CUdeviceptr address, size_t size, const struct acces
 FN(cuMemRetainAllocationHandle, , 11000, unsigned long long *handle, void *address)
 {
 	ENTER(cuMemRetainAllocationHandle);
+	AT_RETURN();
+	LOCKED(references);
 	struct block *mapping = block_find((uint64_t)(uintptr_t)address);
 	if (!handle || !mapping || !mapping->backs)
 		return CUDA_ERROR_INVALID_VALUE;
@@ -158,6 +168,8 @@ struct exported {
 FN(cuMemExportToShareableHandle, , 10020, void *shared, unsigned long long handle, int type, unsigned long long flags)
 {
 	ENTER(cuMemExportToShareableHandle);
+	AT_RETURN();
+	LOCKED(references);
 	(void)type, (void)flags;
 	struct block *block = memory_of(block_find(handle));
 	if (!block || !shared)
@@ -177,6 +189,8 @@ FN(cuMemExportToShareableHandle, , 10020, void *shared, unsigned long long handl
 FN(cuMemImportFromShareableHandle, , 10020, unsigned long long *handle, void *shared, int type)
 {
 	ENTER(cuMemImportFromShareableHandle);
+	AT_RETURN();
+	LOCKED(references);
 	(void)type;
 	struct exported content;
 	struct stat status;
@@ -226,6 +240,7 @@ FN(cuMulticastBindMem, , 12010, unsigned long long multicast, size_t at, unsigne
    unsigned long long flags)
 {
 	ENTER(cuMulticastBindMem);
+	LOCKED(references);
 	(void)multicast, (void)at, (void)offset, (void)size, (void)flags;
 	return bind(memory_of(block_find(handle)));
 }
@@ -233,9 +248,14 @@ FN(cuMulticastBindMem, , 12010, unsigned long long multicast, size_t at, unsigne
 FN(cuMulticastBindAddr, , 12010, unsigned long long multicast, size_t at, CUdeviceptr address, size_t size, unsigned long long flags)
 {
 	ENTER(cuMulticastBindAddr);
-	(void)multicast, (void)at, (void)size, (void)flags;
+	LOCKED(references);
+	(void)multicast, (void)at, (void)flags;
 	struct block *mapping = block_find(address);
-	return bind(mapping ? mapping->backs : NULL);
+	CUresult result = bind(mapping ? mapping->backs : NULL);
+	for (CUdeviceptr next = address + CHUNK; result == CUDA_SUCCESS && next < address + size; next += CHUNK)
+		if ((mapping = block_find(next)) && mapping->backs)
+			bind(mapping->backs);
+	return result;
 }
 
 /* CUarrayMapInfo. */
@@ -252,6 +272,8 @@ struct map_info {
 FN(cuMemMapArrayAsync, , 11010, struct map_info *list, unsigned count, CUstream stream)
 {
 	ENTER(cuMemMapArrayAsync);
+	AT_RETURN();
+	LOCKED(references);
 	(void)stream;
 	for (unsigned i = 0; i < count; i++)
 		if (list[i].operation == 1 && bind(memory_of(block_find(list[i].handle))))

@@ -38,8 +38,11 @@ CHANGES_CONTEXT(cuCtxPopCurrent_v2, (CUcontext * c), (c))
 	GSH_EXPORT CUresult name parameters {                                                                           \
 		NEED(name);                                                                                             \
 		struct gsh_reservation h;                                                                               \
-		CUresult r = gsh_context_begin(&h, d);                                                                  \
-		if (r == CUDA_SUCCESS) r = gsh_context_commit(&h, real arguments, c);                                   \
+		CUcontext created = NULL, *to = c;                                                                      \
+		if (c) c = &created;                                                                                    \
+		CUresult r = gsh_context_begin(&h, d), begun = r;                                                       \
+		if (begun == CUDA_SUCCESS && (r = real arguments) == CUDA_SUCCESS) *to = created;                       \
+		if (begun == CUDA_SUCCESS) gsh_context_commit(&h, r, created);                                          \
 		context_changed();                                                                                      \
 		return r;                                                                                               \
 	}

@@ -121,37 +121,48 @@ static bool is_metered(void) {
 	return v && atomic_load(&v->server->unit) == GSHARE_UNIT_BLOCKS;
 }
 
-/* Enters a new executable graph in the table of costs and in the ledger, or destroys it if its memory is refused. Returns r. */
-static CUresult instantiated(CUresult r, CUgraphExec *e, CUgraph g) {
-	if (r != CUDA_SUCCESS || !e) return r;
+/*
+ * Enters a new executable graph in the table of costs and in the ledger and stores it for the caller, or destroys it if its memory is refused.
+ * Returns r.
+ */
+static CUresult instantiated(CUresult r, CUgraphExec e, CUgraphExec *to, CUgraph g) {
+	if (r != CUDA_SUCCESS) return r;
 	gsh_start();
-	struct contents c = {.device = -1, .nodes_of = is_metered() ? *e : NULL};
+	struct contents c = {.device = -1, .nodes_of = is_metered() ? e : NULL};
 	if (!inspect_graph(g, &c) && !c.bytes) c.bytes = 1; /* what it really takes is charged after its first launch */
-	if (c.refused) {
-		gsh_ledger_drop_owned(*e);
-		CALL(cuGraphExecDestroy, *e);
+	CUdevice d = c.device >= 0 ? c.device : gsh_current().device;
+	gsh_ledger_lock();
+	bool entered = !c.refused && gsh_item_put(&(struct gsh_item){EXEC, (uint64_t)e, NULL, NULL, c.bytes, (uint64_t)d, c.blocks, 0});
+	gsh_ledger_unlock();
+	if (!entered) {
+		gsh_ledger_drop_owned(e);
+		CALL(cuGraphExecDestroy, e);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
-	gsh_cost_add_graph(*e, c.blocks);
+	gsh_cost_add_graph(e, c.blocks);
 	if (c.bytes) atomic_store(&with_memory, true);
-	CUdevice d = c.device >= 0 ? c.device : gsh_current().device;
-	gsh_ledger_put(&(struct gsh_item){EXEC, (uint64_t)*e, NULL, NULL, c.bytes, (uint64_t)d, c.blocks, 0});
+	*to = e;
 	return r;
 }
 
 #define INSTANTIATE(name, parameters, arguments)                                                                        \
 	GSH_EXPORT CUresult name parameters {                                                                           \
 		NEED(name);                                                                                             \
-		return instantiated(real arguments, e, g);                                                              \
+		CUgraphExec created = NULL, *to = e;                                                                    \
+		if (e) e = &created;                                                                                    \
+		CUresult r = real arguments;                                                                            \
+		return instantiated(r, created, to, g);                                                                 \
 	}
 INSTANTIATE(cuGraphInstantiate, (CUgraphExec * e, CUgraph g, CUgraphNode *bad, char *log, size_t n), (e, g, bad, log, n))
 INSTANTIATE(cuGraphInstantiate_v2, (CUgraphExec * e, CUgraph g, CUgraphNode *bad, char *log, size_t n), (e, g, bad, log, n))
 INSTANTIATE(cuGraphInstantiateWithFlags, (CUgraphExec * e, CUgraph g, unsigned long long flags), (e, g, flags))
 
-/* The first fields of CUDA_GRAPH_INSTANTIATE_PARAMS. */
+/* CUDA_GRAPH_INSTANTIATE_PARAMS. */
 struct instantiate_params {
 	unsigned long long flags;
 	CUstream upload_stream;
+	CUgraphNode bad;
+	int result;
 };
 #define UPLOAD_FLAG 2ull
 
@@ -159,13 +170,18 @@ struct instantiate_params {
 #define INSTANTIATE_WITH_PARAMS(name, upload)                                                                           \
 	GSH_EXPORT CUresult name(CUgraphExec *e, CUgraph g, void *params) {                                             \
 		NEED(name);                                                                                             \
-		struct instantiate_params *p = params;                                                                  \
-		if (!p || !(p->flags & UPLOAD_FLAG)) return instantiated(real(e, g, params), e, g);                     \
-		p->flags &= ~UPLOAD_FLAG;                                                                               \
-		CUresult r = instantiated(real(e, g, params), e, g);                                                    \
-		p->flags |= UPLOAD_FLAG;                                                                                \
-		if (r != CUDA_SUCCESS || (r = upload(*e, p->upload_stream)) == CUDA_SUCCESS) return r;                  \
-		cuGraphExecDestroy(*e);                                                                                 \
+		struct instantiate_params *p = params, own;                                                             \
+		if (!p || !e) return real(e, g, params);                                                                \
+		own = *p;                                                                                               \
+		bool uploads = own.flags & UPLOAD_FLAG;                                                                 \
+		own.flags &= ~UPLOAD_FLAG;                                                                              \
+		CUgraphExec created = NULL;                                                                             \
+		CUresult r = real(&created, g, &own);                                                                   \
+		r = instantiated(r, created, e, g);                                                                     \
+		p->bad = own.bad;                                                                                       \
+		p->result = own.result;                                                                                 \
+		if (r != CUDA_SUCCESS || !uploads || (r = upload(created, own.upload_stream)) == CUDA_SUCCESS) return r; \
+		cuGraphExecDestroy(created);                                                                            \
 		return r;                                                                                               \
 	}
 INSTANTIATE_WITH_PARAMS(cuGraphInstantiateWithParams, cuGraphUpload)

@@ -166,9 +166,18 @@ static uint64_t fat_bytes(const unsigned char *image, unsigned major) {
 struct registered {
 	uint32_t magic, version;
 	const unsigned char *fat;
-	const void *more;
+	const unsigned char *const *more; /* LINKED: fat binaries that the driver links where it can select nothing of `fat`; NULL ends the list */
 };
 #define REGISTERED_MAGIC 0x466243b1u
+#define LINKED 2u /* a version */
+
+/* Returns the bytes of a fat binary, or of those that it is linked from, if these are more. */
+static uint64_t registered_bytes(const struct registered *r, unsigned major) {
+	uint64_t bytes = r->fat && begins_with(r->fat, FAT_MAGIC) ? fat_bytes(r->fat, major) : 0, sum = 0;
+	for (const unsigned char *const *part = r->version == LINKED ? r->more : NULL; part && *part; part++)
+		if (begins_with(*part, FAT_MAGIC) && __builtin_add_overflow(sum, fat_bytes(*part, major), &sum)) return UINT64_MAX;
+	return sum > bytes ? sum : bytes;
+}
 
 uint64_t gsh_image_bytes(const void *image, unsigned major) {
 	const unsigned char *bytes = image;
@@ -177,7 +186,7 @@ uint64_t gsh_image_bytes(const void *image, unsigned major) {
 	if (begins_with(bytes, REGISTERED_MAGIC)) {
 		struct registered r;
 		memcpy(&r, bytes, sizeof r);
-		return r.fat && begins_with(r.fat, FAT_MAGIC) ? fat_bytes(r.fat, major) : 0;
+		return registered_bytes(&r, major);
 	}
 	return begins_with(bytes, FAT_MAGIC) ? fat_bytes(bytes, major) : gsh_ptx_bytes(image, strlen(image));
 }

@@ -55,9 +55,14 @@ static bool change_openings(CUdeviceptr p, int by) {
 #define OPEN(name)                                                                                                      \
 	GSH_EXPORT CUresult name(CUdeviceptr *p, CUipcMemHandle handle, unsigned flags) {                               \
 		NEED(name);                                                                                             \
-		CUresult r = real(p, handle, flags);                                                                    \
-		if (r != CUDA_SUCCESS || change_openings(*p, 1) || charge_opened(*p, OPENED)) return r;                 \
-		CALL(cuIpcCloseMemHandle, *p);                                                                          \
+		CUdeviceptr at = 0;                                                                                     \
+		CUresult r = real(p ? &at : NULL, handle, flags);                                                       \
+		if (r != CUDA_SUCCESS) return r;                                                                        \
+		if (change_openings(at, 1) || charge_opened(at, OPENED)) {                                              \
+			*p = at;                                                                                        \
+			return r;                                                                                       \
+		}                                                                                                       \
+		CALL(cuIpcCloseMemHandle, at);                                                                          \
 		return CUDA_ERROR_OUT_OF_MEMORY;                                                                        \
 	}
 OPEN(cuIpcOpenMemHandle)
@@ -74,8 +79,13 @@ GSH_EXPORT CUresult cuIpcCloseMemHandle(CUdeviceptr p) {
 /* What was imported into a pool is freed like any other memory. */
 GSH_EXPORT CUresult cuMemPoolImportPointer(CUdeviceptr *p, CUmemoryPool pool, void *data) {
 	NEED(cuMemPoolImportPointer);
-	CUresult r = real(p, pool, data);
-	if (r != CUDA_SUCCESS || charge_opened(*p, POINTER)) return r;
-	CALL(cuMemFree_v2, *p);
+	CUdeviceptr at = 0;
+	CUresult r = real(p ? &at : NULL, pool, data);
+	if (r != CUDA_SUCCESS) return r;
+	if (charge_opened(at, POINTER)) {
+		*p = at;
+		return r;
+	}
+	CALL(cuMemFree_v2, at);
 	return CUDA_ERROR_OUT_OF_MEMORY;
 }

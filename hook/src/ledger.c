@@ -76,6 +76,13 @@ struct gsh_item *gsh_item_next(struct gsh_item *from) {
 	return NULL;
 }
 
+bool gsh_ledger_has_room(void) {
+	gsh_ledger_lock();
+	bool room = 2 * (count + 1) <= capacity || grow();
+	gsh_ledger_unlock();
+	return room;
+}
+
 void gsh_ledger_put(const struct gsh_item *item) {
 	gsh_ledger_lock();
 	gsh_item_put(item);

@@ -28,8 +28,11 @@ struct gsh_item {
 	unsigned flags;        /* OBJECT, POOL, EXEC: bits that vmm.c, pool.c and graph.c define */
 };
 
-/* Adds an item. Takes the lock. */
+/* Adds an item. Takes the lock. Without memory for it, its bytes stay charged to the end of the process. */
 void gsh_ledger_put(const struct gsh_item *item);
+
+/* Reports whether there is room for what the calls that are under way add; where the process may map no more memory there may be none. */
+bool gsh_ledger_has_room(void);
 
 /* Removes the item of this kind and key and stores it; false if there is none. Takes the lock. */
 bool gsh_ledger_take(enum gsh_item_kind kind, uint64_t key, struct gsh_item *item);

@@ -69,7 +69,7 @@ static bool begin_async(struct gsh_reservation *h, CUmemoryPool pool, uint64_t b
 	gsh_start();
 	struct gsh_vgpu *v = gsh_pool_vgpu(pool, &on_host);
 	if (on_host) return true;
-	gsh_pool_enter(pool, v, false);
+	if (!gsh_pool_enter(pool, v, false)) return false;
 	if (gsh_stream_is_capturing(s)) return true;
 	if (!gsh_reserve_vgpu(h, v, gsh_pool_growth(pool, bytes))) return false;
 	gsh_pool_add_pending(pool, (int64_t)bytes);
@@ -120,8 +120,11 @@ GSH_EXPORT CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *pr
 	CUmemoryPool created = NULL;
 	CUresult r = real(pool ? &created : NULL, &own);
 	if (r != CUDA_SUCCESS) return r;
+	if (!gsh_pool_enter(created, on_device ? gsh_vgpu_of_device(own.location.id) : gsh_current().vgpu, on_host)) {
+		CALL(cuMemPoolDestroy, created);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
 	*pool = created;
-	gsh_pool_enter(created, on_device ? gsh_vgpu_of_device(own.location.id) : gsh_current().vgpu, on_host);
 	return r;
 }
 

@@ -48,8 +48,11 @@ static uint64_t variable_bytes_of_file(const char *file) {
 		uint64_t bytes = bytes_of_image;                                                                        \
 		if (!bytes) return real arguments;                                                                      \
 		if (!gsh_reserve_current(&h, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;                                   \
+		CUmodule loaded = NULL, *to = m;                                                                        \
+		if (m) m = &loaded;                                                                                     \
 		CUresult r = real arguments;                                                                            \
-		return gsh_reserve_commit(&h, r, MODULE, r == CUDA_SUCCESS ? (uint64_t)*m : 0, bytes);                  \
+		if (r == CUDA_SUCCESS) *to = loaded;                                                                    \
+		return gsh_reserve_commit(&h, r, MODULE, (uint64_t)loaded, bytes);                                      \
 	}
 LOAD(cuModuleLoad, (CUmodule * m, const char *file), (m, file), variable_bytes_of_file(file))
 LOAD(cuModuleLoadData, (CUmodule * m, const void *image), (m, image), variable_bytes(image))
@@ -101,10 +104,10 @@ static int reserve_library(struct gsh_reservation held[GSHARE_VGPU_MAX], uint64_
 }
 
 /* Enters a library in the ledger, once for each vGPU, or releases the reservations if r is an error. Returns r. */
-static CUresult commit_library(struct gsh_reservation *held, int n, CUresult r, const CUlibrary *l, uint64_t bytes) {
+static CUresult commit_library(struct gsh_reservation *held, int n, CUresult r, CUlibrary l, uint64_t bytes) {
 	if (r != CUDA_SUCCESS) release(held, (uint32_t)n);
 	for (int i = 0; r == CUDA_SUCCESS && i < n; i++)
-		gsh_ledger_put(&(struct gsh_item){LIBRARY, (uint64_t)*l, held[i].on.vgpu, NULL, held[i].bytes, bytes, 0, 0});
+		gsh_ledger_put(&(struct gsh_item){LIBRARY, (uint64_t)l, held[i].on.vgpu, NULL, held[i].bytes, bytes, 0, 0});
 	return r;
 }
 
@@ -116,7 +119,10 @@ static CUresult commit_library(struct gsh_reservation *held, int n, CUresult r, 
 		if (!bytes) return real(l, code, jit, jit_values, jit_n, options, values, n);                           \
 		int vgpus = reserve_library(held, bytes);                                                               \
 		if (vgpus < 0) return CUDA_ERROR_OUT_OF_MEMORY;                                                         \
-		return commit_library(held, vgpus, real(l, code, jit, jit_values, jit_n, options, values, n), l, bytes); \
+		CUlibrary loaded = NULL;                                                                                \
+		CUresult r = real(l ? &loaded : NULL, code, jit, jit_values, jit_n, options, values, n);                \
+		if (r == CUDA_SUCCESS) *l = loaded;                                                                     \
+		return commit_library(held, vgpus, r, loaded, bytes);                                                   \
 	}
 LOAD_LIBRARY(cuLibraryLoadData, const void *code, variable_bytes(code))
 LOAD_LIBRARY(cuLibraryLoadFromFile, const char *code, variable_bytes_of_file(code))
@@ -151,7 +157,7 @@ CUresult gsh_context_begin(struct gsh_reservation *h, CUdevice d) {
 	return gsh_reserve_vgpu(h, v, bytes) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-CUresult gsh_context_commit(struct gsh_reservation *h, CUresult r, const CUcontext *c) {
-	h->on.context = r == CUDA_SUCCESS ? *c : NULL;
+CUresult gsh_context_commit(struct gsh_reservation *h, CUresult r, CUcontext c) {
+	h->on.context = c;
 	return gsh_reserve_commit(h, r, CONTEXT, (uint64_t)h->on.context, h->bytes);
 }

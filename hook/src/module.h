@@ -11,6 +11,6 @@
 CUresult gsh_context_begin(struct gsh_reservation *h, CUdevice d);
 
 /* Enters the new context in the ledger, or releases the reservation if r is an error. Returns r. */
-CUresult gsh_context_commit(struct gsh_reservation *h, CUresult r, const CUcontext *c);
+CUresult gsh_context_commit(struct gsh_reservation *h, CUresult r, CUcontext c);
 
 #endif

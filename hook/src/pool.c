@@ -30,11 +30,12 @@ void gsh_pool_refresh(CUmemoryPool pool) {
 	}
 }
 
-void gsh_pool_enter(CUmemoryPool pool, struct gsh_vgpu *v, bool on_host) {
+bool gsh_pool_enter(CUmemoryPool pool, struct gsh_vgpu *v, bool on_host) {
 	gsh_ledger_lock();
-	if (!gsh_item_find(POOL, (uint64_t)pool))
-		gsh_item_put(&(struct gsh_item){POOL, (uint64_t)pool, on_host ? NULL : v, NULL, 0, 0, 0, on_host ? ON_HOST : 0});
+	bool entered = gsh_item_find(POOL, (uint64_t)pool) ||
+	               gsh_item_put(&(struct gsh_item){POOL, (uint64_t)pool, on_host ? NULL : v, NULL, 0, 0, 0, on_host ? ON_HOST : 0});
 	gsh_ledger_unlock();
+	return entered;
 }
 
 /* Copies the item of a pool; false if the ledger has none. */

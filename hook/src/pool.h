@@ -16,8 +16,8 @@ struct gsh_vgpu *gsh_pool_vgpu(CUmemoryPool pool, bool *on_host);
 /* Returns by how many bytes a pool may grow for an allocation of this size and those under way. */
 uint64_t gsh_pool_growth(CUmemoryPool pool, uint64_t bytes);
 
-/* Enters a pool in the ledger, unless it is there already. */
-void gsh_pool_enter(CUmemoryPool pool, struct gsh_vgpu *v, bool on_host);
+/* Enters a pool in the ledger, unless it is there already. Returns false if there is no room: its memory could not be charged. */
+bool gsh_pool_enter(CUmemoryPool pool, struct gsh_vgpu *v, bool on_host);
 
 /* Adds bytes, negative ones too, to the allocations under way in a pool that is in the ledger. */
 void gsh_pool_add_pending(CUmemoryPool pool, int64_t bytes);

@@ -14,9 +14,10 @@ static bool reserve(struct gsh_reservation *h, uint64_t bytes) {
 	struct gsh_vgpu *v = h->on.vgpu;
 	h->bytes = bytes;
 	h->counted = true;
-	if (v && gsh_memory_reserve(v, bytes)) return true;
+	bool room = gsh_ledger_has_room();
+	if (v && room && gsh_memory_reserve(v, bytes)) return true;
 	gsh_pools_refresh(); /* a pool may have returned memory since */
-	if (v && gsh_memory_reserve(v, bytes)) return true;
+	if (v && room && gsh_memory_reserve(v, bytes)) return true;
 	if (v) atomic_fetch_add(&v->client->refused, 1);
 	return false;
 }

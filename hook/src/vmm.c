@@ -4,24 +4,33 @@
  * the charge, and handles and mappings refer to it.
  */
 #define _GNU_SOURCE
+#include <string.h>
+#include <sys/mman.h>
+
 #include "reserve.h"
 
-/*
- * Flags of an OBJECT: it counts a handle that is never released, since other processes or the driver's own objects may have it; it is
- * another process's memory, whose mappings are charged, since its size is not known.
- */
-enum { EXPORTED = 1, IMPORTED = 2 };
+/* A flag of an OBJECT: it is another process's memory, whose mappings are charged, since its size is not known. */
+enum { IMPORTED = 1 };
 
-/* Enters physical memory with one handle and returns its key; the ledger is locked. */
-static uint64_t new_object(struct gsh_vgpu *v, uint64_t bytes) {
-	static uint64_t objects; /* changed under the ledger's lock */
-	gsh_item_put(&(struct gsh_item){OBJECT, ++objects, v, NULL, bytes, 1, 0, 0});
-	return objects;
+/* Enters a handle of an object; the ledger is locked. Returns false if there is no room. */
+static bool put_handle(uint64_t handle, uint64_t object) {
+	return gsh_item_put(&(struct gsh_item){HANDLE, handle, NULL, NULL, 0, object, 0, 0});
 }
 
-/* Enters a handle of an object; the ledger is locked. */
-static void put_handle(uint64_t handle, uint64_t object) {
-	gsh_item_put(&(struct gsh_item){HANDLE, handle, NULL, NULL, 0, object, 0, 0});
+/* Enters physical memory with one handle; the ledger is locked. Returns false if there is no room. */
+static bool put_object(uint64_t handle, struct gsh_vgpu *v, uint64_t bytes, unsigned flags) {
+	static uint64_t objects; /* changed under the ledger's lock */
+	uint64_t object = ++objects;
+	if (!gsh_item_put(&(struct gsh_item){OBJECT, object, v, NULL, bytes, 1, 0, flags})) return false;
+	if (put_handle(handle, object)) return true;
+	gsh_item_remove(gsh_item_find(OBJECT, object));
+	return false;
+}
+
+/* Returns the object of a handle, or NULL; the ledger is locked. */
+static struct gsh_item *object_of(CUmemGenericAllocationHandle h) {
+	struct gsh_item *known = gsh_item_find(HANDLE, h);
+	return known ? gsh_item_find(OBJECT, known->other) : NULL;
 }
 
 /*
@@ -57,11 +66,16 @@ GSH_EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *h, size_t bytes, c
 		gsh_memory_release(hold.on.vgpu, bytes);
 		return r;
 	}
-	*h = created;
 	gsh_ledger_lock();
-	put_handle(created, new_object(hold.on.vgpu, bytes));
+	bool entered = put_object(created, hold.on.vgpu, bytes, 0);
 	gsh_ledger_unlock();
-	return r;
+	if (entered) {
+		*h = created;
+		return r;
+	}
+	CALL(cuMemRelease, created);
+	gsh_memory_release(hold.on.vgpu, bytes);
+	return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 /* A handle is in the ledger once however often it was retained; the object counts how often. */
@@ -69,10 +83,10 @@ GSH_EXPORT CUresult cuMemRelease(CUmemGenericAllocationHandle h) {
 	NEED(cuMemRelease);
 	struct gsh_item handle = {0}, object = {0}, removed = {0};
 	gsh_ledger_lock();
-	struct gsh_item *known = gsh_item_find(HANDLE, h);
-	if (known) {
+	struct gsh_item *known = gsh_item_find(HANDLE, h), *its = object_of(h);
+	if (known && its) {
 		handle = *known;
-		object = *gsh_item_find(OBJECT, handle.other);
+		object = *its;
 		if (--known->mappings == UINT64_MAX) gsh_item_remove(known); /* mappings of a HANDLE: how often it was retained */
 		add_refs(handle.other, -1, 0, &removed);
 	}
@@ -80,7 +94,7 @@ GSH_EXPORT CUresult cuMemRelease(CUmemGenericAllocationHandle h) {
 	CUresult r = real(h);
 	if (r == CUDA_SUCCESS) {
 		release_object(&removed);
-	} else if (known) { /* put back what was removed */
+	} else if (handle.kind) { /* put back what was removed */
 		gsh_ledger_lock();
 		struct gsh_item *now = gsh_item_find(HANDLE, h);
 		if (now) now->mappings++;
@@ -92,46 +106,65 @@ GSH_EXPORT CUresult cuMemRelease(CUmemGenericAllocationHandle h) {
 	return r;
 }
 
-/* Copies the object of a handle; false if the ledger has none. */
-static bool object_of(CUmemGenericAllocationHandle h, struct gsh_item *copy) {
+/* Changes an object's numbers of handles and mappings, and releases its memory when both are 0. Takes the lock. */
+static void count_refs(uint64_t object, int handles, int mappings) {
+	struct gsh_item removed = {0};
 	gsh_ledger_lock();
-	struct gsh_item *known = gsh_item_find(HANDLE, h);
-	struct gsh_item *object = known ? gsh_item_find(OBJECT, known->other) : NULL;
-	if (object) *copy = *object;
+	add_refs(object, handles, mappings, &removed);
 	gsh_ledger_unlock();
-	return object != NULL;
+	release_object(&removed);
 }
 
+/* Copies the object of a handle, after adding mappings to it; all zeros if the ledger has none. Takes the lock. */
+static struct gsh_item take_object(CUmemGenericAllocationHandle h, int mappings) {
+	gsh_ledger_lock();
+	struct gsh_item *object = object_of(h), copy = {0};
+	if (object) {
+		object->mappings += mappings;
+		copy = *object;
+	}
+	gsh_ledger_unlock();
+	return copy;
+}
+
+/*
+ * Enters a mapping that the driver has made of an object, which counts it already. Returns false if the handle is not the object's any more:
+ * another thread has released it, and the driver may have given its number to other memory.
+ */
+static bool enter_mapping(CUdeviceptr p, size_t bytes, CUmemGenericAllocationHandle h, const struct gsh_item *object, struct gsh_vgpu *charged) {
+	gsh_ledger_lock(); /* also memory without an object, such as the host's, since one call may unmap it together with what is behind it */
+	struct gsh_item *now = object_of(h);
+	bool same = (now ? now->key : 0) == object->key;
+	if (same) gsh_item_put(&(struct gsh_item){MAPPING, p, charged, NULL, bytes, object->key, 0, 0});
+	gsh_ledger_unlock();
+	return same;
+}
+
+/* The mapping is counted before it is made: its memory stays charged if another thread releases the last handle meanwhile. */
 GSH_EXPORT CUresult cuMemMap(CUdeviceptr p, size_t bytes, size_t offset, CUmemGenericAllocationHandle h,
 			     unsigned long long flags) {
 	NEED(cuMemMap);
-	struct gsh_item object = {0};
-	struct gsh_vgpu *charged = object_of(h, &object) && object.flags & IMPORTED ? object.vgpu : NULL;
+	struct gsh_item object = take_object(h, 1);
+	struct gsh_vgpu *charged = object.flags & IMPORTED ? object.vgpu : NULL;
 	struct gsh_reservation hold;
-	if (charged && !gsh_reserve_vgpu(&hold, charged, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
-	CUresult r = real(p, bytes, offset, h, flags);
-	if (r != CUDA_SUCCESS && charged) gsh_memory_release(charged, bytes);
-	if (r != CUDA_SUCCESS) return r;
-	gsh_ledger_lock(); /* also memory without an object, such as the host's, since one call may unmap it together with what is behind it */
-	gsh_item_put(&(struct gsh_item){MAPPING, p, charged, NULL, bytes, object.key, 0, 0});
-	add_refs(object.key, 0, 1, NULL);
-	gsh_ledger_unlock();
+	bool fits = !charged || gsh_reserve_vgpu(&hold, charged, bytes);
+	CUresult r = fits ? real(p, bytes, offset, h, flags) : CUDA_ERROR_OUT_OF_MEMORY;
+	if (r == CUDA_SUCCESS && enter_mapping(p, bytes, h, &object, charged)) return r;
+	if (r == CUDA_SUCCESS) {
+		CALL(cuMemUnmap, p, bytes);
+		r = CUDA_ERROR_INVALID_VALUE;
+	}
+	if (fits && charged) gsh_memory_release(charged, bytes);
+	count_refs(object.key, 0, -1);
 	return r;
 }
 
 /* Removes the mapping that begins at p from the ledger. Returns where the next one may begin. */
 static CUdeviceptr unmap_one(CUdeviceptr p, CUdeviceptr end) {
-	struct gsh_item removed = {0}, mapping = {0};
-	gsh_ledger_lock();
-	struct gsh_item *m = gsh_item_find(MAPPING, p);
-	if (m) {
-		mapping = *m;
-		gsh_item_remove(m);
-		add_refs(mapping.other, 0, -1, &removed);
-	}
-	gsh_ledger_unlock();
+	struct gsh_item mapping = {0};
+	if (!gsh_ledger_take(MAPPING, p, &mapping)) return end;
 	release_object(&mapping);
-	release_object(&removed);
+	count_refs(mapping.other, 0, -1);
 	return mapping.bytes ? p + mapping.bytes : end;
 }
 
@@ -143,14 +176,13 @@ GSH_EXPORT CUresult cuMemUnmap(CUdeviceptr p, size_t bytes) {
 	return r;
 }
 
-/* Counts one more handle of an object; the ledger is locked. */
-static void add_handle(uint64_t handle, uint64_t object) {
+/* Enters a handle of an object, which counts it already; the ledger is locked. */
+static void enter_handle(uint64_t handle, uint64_t object) {
 	struct gsh_item *known = gsh_item_find(HANDLE, handle);
 	if (known && known->other == object)
 		known->mappings++;
 	else if (!known)
 		put_handle(handle, object);
-	add_refs(object, 1, 0, NULL);
 }
 
 /* Returns the object that is mapped at an address, or 0; the ledger is locked. */
@@ -160,40 +192,47 @@ static uint64_t object_at(uint64_t address) {
 	return 0;
 }
 
+/* As a mapping, the handle is counted before it is made. */
 GSH_EXPORT CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *h, void *address) {
 	NEED(cuMemRetainAllocationHandle);
-	CUresult r = real(h, address);
-	if (r != CUDA_SUCCESS) return r;
 	gsh_ledger_lock();
 	uint64_t object = object_at((uint64_t)address);
-	if (object) add_handle(*h, object);
+	add_refs(object, 1, 0, NULL);
 	gsh_ledger_unlock();
-	return r;
-}
-
-/* Counts one more handle of an object to the end of the process; the ledger is locked. */
-static void keep_object(struct gsh_item *object) {
-	if (!object || object->flags & EXPORTED) return;
-	object->flags |= EXPORTED;
-	object->other++;
-}
-
-/* Does the same for the object of a handle. */
-static void keep_handle(CUmemGenericAllocationHandle h) {
+	CUmemGenericAllocationHandle retained = 0;
+	CUresult r = real(h ? &retained : NULL, address);
 	gsh_ledger_lock();
-	struct gsh_item *known = gsh_item_find(HANDLE, h);
-	if (known) keep_object(gsh_item_find(OBJECT, known->other));
+	bool same = r == CUDA_SUCCESS && object_at((uint64_t)address) == object;
+	if (same && object) enter_handle(retained, object);
 	gsh_ledger_unlock();
+	if (same) {
+		*h = retained;
+		return r;
+	}
+	if (r == CUDA_SUCCESS) CALL(cuMemRelease, retained);
+	count_refs(object, -1, 0);
+	return r == CUDA_SUCCESS ? CUDA_ERROR_INVALID_VALUE : r;
 }
 
 /*
- * An exported handle keeps the memory, also after the last handle and mapping of this process are gone, and nothing says when
- * whoever has it closes it. So it counts as one more handle, to the end of the process.
+ * Counts one more handle of a handle's object, to the end of the process: other processes or the driver's own objects may have the memory, and
+ * nothing says when they let go. It is counted before the driver's call, and returned for count_refs if that fails.
  */
+static uint64_t keep_handle(CUmemGenericAllocationHandle h) {
+	gsh_ledger_lock();
+	struct gsh_item *object = object_of(h);
+	if (object) object->other++;
+	uint64_t key = object ? object->key : 0;
+	gsh_ledger_unlock();
+	return key;
+}
+
+/* An exported handle keeps the memory, also after the last handle and mapping of this process are gone. */
 GSH_EXPORT CUresult cuMemExportToShareableHandle(void *os, CUmemGenericAllocationHandle h, int type, unsigned long long flags) {
 	NEED(cuMemExportToShareableHandle);
+	uint64_t object = keep_handle(h);
 	CUresult r = real(os, h, type, flags);
-	if (r == CUDA_SUCCESS) keep_handle(h);
+	if (r != CUDA_SUCCESS) count_refs(object, -1, 0);
 	return r;
 }
 
@@ -201,36 +240,45 @@ GSH_EXPORT CUresult cuMemExportToShareableHandle(void *os, CUmemGenericAllocatio
 GSH_EXPORT CUresult cuMulticastBindMem(CUmemGenericAllocationHandle multicast, size_t at, CUmemGenericAllocationHandle h, size_t offset,
 				       size_t bytes, unsigned long long flags) {
 	NEED(cuMulticastBindMem);
+	uint64_t object = keep_handle(h);
 	CUresult r = real(multicast, at, h, offset, bytes, flags);
-	if (r == CUDA_SUCCESS) keep_handle(h);
+	if (r != CUDA_SUCCESS) count_refs(object, -1, 0);
 	return r;
 }
 
+/* The addresses may be those of several mappings. If the call fails, their memory stays charged to the end of the process. */
 GSH_EXPORT CUresult cuMulticastBindAddr(CUmemGenericAllocationHandle multicast, size_t at, CUdeviceptr p, size_t bytes, unsigned long long flags) {
 	NEED(cuMulticastBindAddr);
-	CUresult r = real(multicast, at, p, bytes, flags);
-	if (r != CUDA_SUCCESS) return r;
 	gsh_ledger_lock();
-	keep_object(gsh_item_find(OBJECT, object_at(p)));
+	for (struct gsh_item *i = gsh_item_next(NULL); i; i = gsh_item_next(i))
+		if (i->kind == MAPPING && (p >= i->key ? p - i->key < i->bytes : i->key - p < bytes)) add_refs(i->other, 1, 0, NULL);
 	gsh_ledger_unlock();
-	return r;
+	return real(multicast, at, p, bytes, flags);
 }
 
-/* Another process's memory cannot be charged in an array, since its mappings there have no addresses. */
-static bool maps_imported(const CUarrayMapInfo *list, unsigned n) {
-	struct gsh_item object;
+/* Keeps the memory that is mapped into arrays. Returns false for another process's, whose mappings there have no addresses to be charged at. */
+static bool keep_mapped(const CUarrayMapInfo *list, unsigned n) {
 	for (unsigned i = 0; i < n; i++)
-		if (list[i].memOperationType == CU_MEM_OPERATION_TYPE_MAP && object_of(list[i].memHandle, &object) && object.flags & IMPORTED) return true;
-	return false;
+		if (list[i].memOperationType == CU_MEM_OPERATION_TYPE_MAP && take_object(list[i].memHandle, 0).flags & IMPORTED) return false;
+	for (unsigned i = 0; i < n; i++)
+		if (list[i].memOperationType == CU_MEM_OPERATION_TYPE_MAP) keep_handle(list[i].memHandle);
+	return true;
+}
+
+/* Returns a copy of a list in memory of its own, NULL if there is none. The driver gets what was looked at. */
+static CUarrayMapInfo *copy_of(const CUarrayMapInfo *list, size_t bytes) {
+	void *own = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	return own == MAP_FAILED ? NULL : memcpy(own, list, bytes);
 }
 
 #define MAP_ARRAY(name)                                                                                                 \
 	GSH_EXPORT CUresult name(CUarrayMapInfo *list, unsigned n, CUstream s) {                                        \
 		NEED(name);                                                                                             \
-		if (list && maps_imported(list, n)) return CUDA_ERROR_NOT_SUPPORTED;                                    \
-		CUresult r = real(list, n, s);                                                                          \
-		for (unsigned i = 0; r == CUDA_SUCCESS && i < n; i++)                                                   \
-			if (list[i].memOperationType == CU_MEM_OPERATION_TYPE_MAP) keep_handle(list[i].memHandle);      \
+		if (!list || !n) return real(list, n, s);                                                               \
+		CUarrayMapInfo *own = copy_of(list, n * sizeof *list);                                                  \
+		if (!own) return CUDA_ERROR_OUT_OF_MEMORY;                                                              \
+		CUresult r = keep_mapped(own, n) ? real(own, n, s) : CUDA_ERROR_NOT_SUPPORTED;                          \
+		munmap(own, n * sizeof *list);                                                                          \
 		return r;                                                                                               \
 	}
 MAP_ARRAY(cuMemMapArrayAsync)
@@ -252,23 +300,23 @@ static struct gsh_vgpu *vgpu_of(CUmemGenericAllocationHandle h, bool *refused) {
  */
 GSH_EXPORT CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *h, void *os, int type) {
 	NEED(cuMemImportFromShareableHandle);
-	CUresult r = real(h, os, type);
+	CUmemGenericAllocationHandle imported = 0;
+	CUresult r = real(h ? &imported : NULL, os, type);
 	if (r != CUDA_SUCCESS) return r;
 	bool refused;
-	struct gsh_vgpu *v = vgpu_of(*h, &refused);
-	if (refused) {
-		CALL(cuMemRelease, *h);
+	struct gsh_vgpu *v = vgpu_of(imported, &refused);
+	gsh_ledger_lock();
+	struct gsh_item *object = refused ? NULL : object_of(imported);
+	if (object) {
+		object->other++;
+		enter_handle(imported, object->key);
+	}
+	bool entered = object || (!refused && put_object(imported, v, 0, IMPORTED));
+	gsh_ledger_unlock();
+	if (!entered) {
+		CALL(cuMemRelease, imported);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
-	gsh_ledger_lock();
-	struct gsh_item *known = gsh_item_find(HANDLE, *h);
-	if (known) {
-		add_handle(*h, known->other);
-	} else {
-		uint64_t object = new_object(v, 0);
-		put_handle(*h, object);
-		gsh_item_find(OBJECT, object)->flags = IMPORTED;
-	}
-	gsh_ledger_unlock();
+	*h = imported;
 	return r;
 }

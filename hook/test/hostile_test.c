@@ -5,8 +5,10 @@
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -20,6 +22,7 @@
 #define PART (200 * MIB) /* of which the limit has room for two */
 
 uint64_t fakecuda_used_by_all(CUdevice d);
+void fakecuda_at_return(void (*call)(void));
 CUresult cuIpcGetMemHandle(CUipcMemHandle *h, CUdeviceptr p);
 CUresult cuMemPoolExportPointer(void *data, CUdeviceptr p);
 CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *pool, void *os, int type, unsigned long long flags);
@@ -127,6 +130,113 @@ static void allocate_rows(void) {
 /* Another thread changes what the driver has returned before the hook looks at it. */
 TEST(changed_pitch) { call_while_changing(&result.pitch, 0, 0, allocate_rows); }
 
+/* What another thread does when the driver has stored its results and the hook has not looked at them: writes another value. */
+static uint64_t *stored, driver_value, other_value;
+static void overwrite(void) {
+	driver_value = *stored;
+	*stored = other_value;
+}
+static void overwrite_result(void *at, uint64_t value) {
+	stored = at;
+	other_value = value;
+	fakecuda_at_return(overwrite);
+}
+
+/* Modules whose memory the hook takes for that of a module without variables, which is then unloaded. */
+TEST(changed_module) {
+	struct cubin big = cubin(PART);
+	CUmodule m, empty;
+	for (int i = 0; i < 8; i++) {
+		if (cuModuleLoadData(&empty, "")) return;
+		overwrite_result(&m, (uint64_t)empty);
+		if (cuModuleLoadData(&m, &big) == CUDA_SUCCESS) cuModuleUnload(empty);
+	}
+}
+
+/* An executable graph that the hook does not know. */
+TEST(changed_graph) {
+	for (int i = 0; i < 8; i++) {
+		CUgraph g;
+		CUgraphNode n;
+		CUgraphExec e = NULL;
+		CUDA_MEM_ALLOC_NODE_PARAMS node = {.poolProps = {.allocType = 1, .location = {1, 0}}, .bytesize = PART};
+		cuGraphCreate(&g, 0);
+		cuGraphAddMemAllocNode(&n, g, NULL, 0, &node);
+		overwrite_result(&e, 1);
+		if (cuGraphInstantiateWithFlags(&e, g, 0) == CUDA_SUCCESS) cuGraphLaunch(driver_value ? (CUgraphExec)driver_value : e, NULL);
+	}
+}
+
+static CUmemGenericAllocationHandle handle; /* of the memory that another thread releases */
+static CUdeviceptr address;                 /* of its mapping */
+static CUarrayMapInfo arrays;
+
+static void release(void) { cuMemRelease(handle); }
+static void unmap(void) { cuMemUnmap(address, PART); }
+static void change_list(void) { arrays.memHandle = 0; }
+
+/* Creates memory and an address for it, and maps it. Returns false if there is no more. */
+static bool create_mapped(bool map) {
+	CUmemAllocationProp device = on(1, 0);
+	return !cuMemCreate(&handle, PART, &device, 0) && !cuMemAddressReserve(&address, 2 * PART, 0, 0, 0) && (!map || !cuMemMap(address, PART, 0, handle, 0));
+}
+
+/* The last handle is released while the memory is mapped. */
+TEST(released_while_mapping) {
+	for (int i = 0; i < 8 && create_mapped(false); i++) {
+		fakecuda_at_return(release);
+		cuMemMap(address, PART, 0, handle, 0);
+	}
+}
+
+/* The mapping is removed while the memory gets another handle. */
+TEST(unmapped_while_retaining) {
+	CUmemGenericAllocationHandle again;
+	for (int i = 0; i < 8 && create_mapped(true); i++) {
+		release();
+		fakecuda_at_return(unmap);
+		cuMemRetainAllocationHandle(&again, (void *)address);
+	}
+}
+
+/* The last handle is released while it is exported, or mapped into an array. */
+TEST(released_while_exporting) {
+	int fd;
+	for (int i = 0; i < 8 && create_mapped(false); i++) {
+		fakecuda_at_return(release);
+		cuMemExportToShareableHandle(&fd, handle, 1, 0);
+	}
+}
+TEST(changed_list) {
+	for (int i = 0; i < 8 && create_mapped(false); i++) {
+		arrays = (CUarrayMapInfo){.memOperationType = 1, .memHandle = handle};
+		fakecuda_at_return(change_list);
+		cuMemMapArrayAsync(&arrays, 1, NULL);
+		release();
+	}
+}
+
+/*
+ * A process that can map no more memory, so that the hook has no room for what it should remember of pools and graphs. The driver has room, in
+ * what malloc has kept.
+ */
+TEST(no_room) {
+	CUdeviceptr p;
+	volatile char stack[1 << 18];
+	for (size_t i = 0; i < sizeof stack; i += 4096) stack[i] = 0; /* it cannot grow either */
+	mallopt(M_MMAP_THRESHOLD, 1 << 30);
+	mallopt(M_TRIM_THRESHOLD, 1 << 30);
+	void *volatile kept = malloc(64 << 20);
+	free(kept);
+	struct rlimit none = {0, RLIM_INFINITY};
+	setrlimit(RLIMIT_AS, &none);
+	for (int i = 0; i < 2000; i++) cuMemAlloc_v2(&p, 512);
+	for (int i = 0; i < 8; i++) {
+		CUmemoryPool pool = pool_on(1, 0);
+		if (pool) cuMemAllocFromPoolAsync(&p, PART, pool, NULL);
+	}
+}
+
 TEST(managed_and_prefetched) {
 	CUdeviceptr p;
 	for (int i = 0; i < 8; i++)
@@ -210,6 +320,24 @@ TEST(bound_and_released) {
 	}
 }
 
+/* One call binds the memory of several mappings. */
+TEST(bound_over_mappings) {
+	CUmemAllocationProp device = on(1, 0);
+	CUmemGenericAllocationHandle h, multicast = 0x3000000000;
+	CUdeviceptr at;
+	for (int i = 0; i < 8; i++) {
+		cuMemAddressReserve(&at, PART + 2 * MIB, 0, 0, 0);
+		if (cuMemCreate(&h, 2 * MIB, &device, 0)) continue;
+		cuMemMap(at, 2 * MIB, 0, h, 0);
+		cuMemRelease(h);
+		if (cuMemCreate(&h, PART, &device, 0)) continue;
+		cuMemMap(at + 2 * MIB, PART, 0, h, 0);
+		cuMemRelease(h);
+		cuMulticastBindAddr(multicast, 0, at, PART + 2 * MIB, 0);
+		cuMemUnmap(at, PART + 2 * MIB);
+	}
+}
+
 TEST(exported_and_imported) {
 	CUmemAllocationProp device = on(1, 0);
 	CUmemGenericAllocationHandle h, again;
@@ -247,9 +375,11 @@ static int exporter(const char *way, int to, int from) {
 	return read(from, &byte, 1) == 1 ? 2 : 0;
 }
 
+static CUdeviceptr tiny; /* memory of 512 bytes, for which what is opened is to be taken; 0: it is not */
+
 /* Opens what another process has exported. */
 static void import(const char *way, struct export *e) {
-	CUmemGenericAllocationHandle h;
+	CUmemGenericAllocationHandle h = 0;
 	CUmemoryPool pool;
 	CUdeviceptr p;
 	char path[64];
@@ -257,8 +387,12 @@ static void import(const char *way, struct export *e) {
 		snprintf(path, sizeof path, "/proc/%d/fd/%d", e->pid, e->fd);
 		int fd = open(path, O_RDWR);
 		cuMemAddressReserve(&p, PART, 0, 0, 0);
-		if (cuMemImportFromShareableHandle(&h, (void *)(intptr_t)fd, 1) == CUDA_SUCCESS && cuMemMap(p, PART, 0, h, 0)) cuMemRelease(h);
+		if (tiny) overwrite_result(&h, 0);
+		if (cuMemImportFromShareableHandle(&h, (void *)(intptr_t)fd, 1) != CUDA_SUCCESS) return;
+		if (tiny && driver_value) h = driver_value;
+		if (cuMemMap(p, PART, 0, h, 0)) cuMemRelease(h);
 	} else if (!strcmp(way, "ipc")) {
+		if (tiny) overwrite_result(&p, tiny);
 		cuIpcOpenMemHandle_v2(&p, e->ipc, 1);
 	} else {
 		cuMemPoolImportFromShareableHandle(&pool, NULL, 1, 0);
@@ -299,6 +433,14 @@ static void outlive(const char *way) {
 TEST(exporter_of_memory_ends) { outlive("fd"); }
 TEST(exporter_of_ipc_ends) { outlive("ipc"); }
 TEST(exporter_of_pool_ends) { outlive("pool"); }
+TEST(changed_import) {
+	cuMemAlloc_v2(&tiny, 512);
+	outlive("fd");
+}
+TEST(changed_opening) {
+	cuMemAlloc_v2(&tiny, 512);
+	outlive("ipc");
+}
 
 #define PTX(bytes) ".version 8.0\n.target sm_90\n.address_size 64\n.visible .global .align 4 .b8 a[" #bytes "];\n"
 
@@ -318,6 +460,15 @@ TEST(variables_of_fat_binaries) {
 	struct registered r = registered(&f);
 	CUmodule m;
 	for (int i = 0; i < 8; i++) i % 2 ? cuModuleLoadFatBinary(&m, &f) : cuModuleLoadData(&m, &r);
+}
+
+TEST(variables_of_linked_fat_binaries) {
+	struct fat part = fat(PART / 2);
+	const struct fat_header empty = {0xba55ed50, 1, 16, 0};
+	const void *parts[] = {&part, &part, NULL};
+	struct registered r = registered_parts(&empty, parts);
+	CUmodule m;
+	for (int i = 0; i < 8; i++) cuModuleLoadData(&m, &r);
 }
 
 TEST(variables_of_files) {
@@ -466,9 +617,11 @@ TEST(kernels_on_another_device) {
 int main(int argc, char **argv) {
 #define T(name) {#name, name}
 	static const struct check_test attempts[] = {
-		T(allocate), T(threads_race), T(sizes_overflow), T(changed_memory), T(changed_array), T(changed_pitch), T(managed_and_prefetched), T(freed_twice), T(freed_behind_a_kernel), T(pool_threshold), T(pool_destroyed),
-		T(virtual_memory), T(bound_and_released), T(exported_and_imported), T(exporter_of_memory_ends), T(exporter_of_ipc_ends), T(exporter_of_pool_ends),
-		T(variables_of_cubins), T(variables_of_ptx), T(variables_of_fat_binaries), T(variables_of_files), T(variables_of_libraries),
+		T(allocate), T(threads_race), T(sizes_overflow), T(changed_memory), T(changed_array), T(changed_pitch), T(changed_module), T(changed_graph),
+		T(released_while_mapping), T(unmapped_while_retaining), T(released_while_exporting), T(changed_list), T(no_room),
+		T(managed_and_prefetched), T(freed_twice), T(freed_behind_a_kernel), T(pool_threshold), T(pool_destroyed),
+		T(virtual_memory), T(bound_and_released), T(bound_over_mappings), T(exported_and_imported), T(exporter_of_memory_ends), T(exporter_of_ipc_ends), T(exporter_of_pool_ends), T(changed_import), T(changed_opening),
+		T(variables_of_cubins), T(variables_of_ptx), T(variables_of_fat_binaries), T(variables_of_linked_fat_binaries), T(variables_of_files), T(variables_of_libraries),
 		T(nodes_of_graphs), T(uploaded_graphs), T(heap_of_kernels), T(context_changed_unseen), T(forked), T(another_device), T(kernels_on_another_device), {0}};
 	if (!strcmp(argv[0], "exporter")) return exporter(argv[1], atoi(argv[2]), atoi(argv[3]));
 	if (argc < 2) {

@@ -58,4 +58,9 @@ struct registered {
 };
 static inline struct registered registered(const void *f) { return (struct registered){0x466243b1, 1, f, NULL}; }
 
+/* What nvcc registers for fat binaries that it has linked: an empty one, and a list of the others that NULL ends. */
+static inline struct registered registered_parts(const struct fat_header *empty, const void *const *parts) {
+	return (struct registered){0x466243b1, 2, empty, parts};
+}
+
 #endif
