@@ -21,7 +21,7 @@ uint64_t gsh_now(void) {
 	return (uint64_t)t.tv_sec * GSH_SECOND + (uint64_t)t.tv_nsec;
 }
 
-/* Converts nanoseconds. */
+/* Converts nanoseconds to a timespec. */
 static struct timespec timespec_of(uint64_t ns) {
 	return (struct timespec){(time_t)(ns / GSH_SECOND), (long)(ns % GSH_SECOND)};
 }

@@ -69,7 +69,7 @@ type Kernel struct {
 	blocks int
 }
 
-// Queue is a stream with pinned host memory for its copies. Only one goroutine may use it, which it ties to its thread.
+// Queue is a stream with pinned host memory for its copies. Only the goroutine that created it may use it.
 type Queue struct {
 	device  *Device
 	stream  unsafe.Pointer
@@ -83,7 +83,7 @@ type kernelKey struct {
 	sm   int
 }
 
-// NewQueue creates a stream and ties the calling goroutine to its thread.
+// NewQueue creates a stream and locks the calling goroutine to its OS thread.
 func (d *Device) NewQueue() (*Queue, error) {
 	runtime.LockOSThread()
 	if err := check("cuCtxSetCurrent", C.driver_enter()); err != nil {
@@ -155,7 +155,7 @@ func (q *Queue) Download(to []byte, from Address) error {
 	return nil
 }
 
-// Spin queues a kernel that takes the given time on that many per mille of a whole GPU's SMs, and longer where the process may use fewer.
+// Spin queues a kernel that runs for t on sm per mille of the GPU's SMs, and longer if the process may use fewer.
 func (q *Queue) Spin(t time.Duration, sm int) error {
 	key := kernelKey{t, sm}
 	kernel, loaded := q.kernels[key]
@@ -169,7 +169,7 @@ func (q *Queue) Spin(t time.Duration, sm int) error {
 	return check("cuLaunchKernel", C.driver_launch(kernel.handle, C.uint(kernel.blocks), threads, q.stream))
 }
 
-// Wait waits until the device has done all that was queued.
+// Wait blocks until the device has completed all queued work.
 func (q *Queue) Wait() error { return check("cuStreamSynchronize", C.driver_wait(q.stream)) }
 
 func (q *Queue) load(key kernelKey) (Kernel, error) {

@@ -20,11 +20,11 @@ type Table struct {
 	Batches []Batch       // in ascending order of their sizes
 }
 
-// Batch says what the kernel of a batch does.
+// Batch describes the kernel that stands for a batch.
 type Batch struct {
 	Size int
-	Time time.Duration // alone on a GPU
-	SM   int           // that it keeps busy, in per mille of the GPU's
+	Time time.Duration // on a GPU of its own
+	SM   int           // part of the GPU's SMs that it keeps busy, in per mille
 }
 
 // Validate returns an error if a value is out of bounds.
@@ -55,8 +55,8 @@ func (t Table) Validate() error {
 // MaxBatch returns the size of the largest batch.
 func (t Table) MaxBatch() int { return t.Batches[len(t.Batches)-1].Size }
 
-// Batch returns the kernel of a batch of n requests, with 1 <= n <= MaxBatch. The time lies on the line between those of the next sizes
-// that the table has, and through the smallest one's for smaller batches.
+// Batch returns the kernel of a batch of n requests, with 1 <= n <= MaxBatch. Times between two sizes of the table are interpolated
+// linearly; a batch below the smallest size takes as long as that one.
 func (t Table) Batch(n int) Batch {
 	i, found := slices.BinarySearchFunc(t.Batches, n, func(b Batch, n int) int { return cmp.Compare(b.Size, n) })
 	if found || i == 0 {
@@ -67,11 +67,11 @@ func (t Table) Batch(n int) Batch {
 	return Batch{n, below.Time + time.Duration(part*float64(above.Time-below.Time)), above.SM}
 }
 
-// saturated is how much longer a batch may take on fewer SMs than on all of them for the fewer to be what it keeps busy.
+// saturated is the factor by which a batch may take longer on fewer SMs, compared with the most, and still count as keeping only those busy.
 const saturated = 1.05
 
-// FromPoints returns the table of a measured model. A batch takes what it took on the most SMs that were measured, and keeps busy the fewest
-// on which it was about as fast. Only measurements of shares count, with the longest quota that there is.
+// FromPoints returns the table of a measured model. A batch has the time that was measured on the most SMs, and keeps busy the fewest SMs
+// on which it was about as fast. It reads only measurements on shares, and of those only the ones with the largest quota.
 func FromPoints(points []profile.Point) (Table, error) {
 	points = slices.DeleteFunc(slices.Clone(points), func(p profile.Point) bool { return p.Resource.SM == 0 })
 	if len(points) == 0 {

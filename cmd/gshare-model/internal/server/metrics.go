@@ -70,7 +70,7 @@ func (m *metrics) count(h http.Handler) http.Handler {
 	})
 }
 
-// statusRecorder remembers the status of an answer.
+// statusRecorder is a ResponseWriter that records the status code.
 type statusRecorder struct {
 	http.ResponseWriter
 	status int
