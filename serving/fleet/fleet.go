@@ -151,6 +151,7 @@ func (f *Fleet) scale(fn *function, rate scaling.Rate) {
 
 func (f *Fleet) create(i *instance) {
 	i.phase, i.created = starting, time.Now()
+	i.function.starts++
 	f.platform.Create(i.Instance)
 }
 
@@ -207,13 +208,14 @@ func (f *Fleet) observe(e Event) {
 	}
 	wanted := i.phase == starting || i.phase == ready
 	switch {
-	case e.Kind == Starting:
+	case e.Kind == Starting && i.phase == starting:
 		i.message = e.Message
 	case e.Kind == Ready && i.phase == starting:
 		i.phase, i.address, i.message, i.readySince = ready, e.Address, "", time.Now()
 		f.log.Info("replica is ready", "replica", i.Name, "address", i.address, "seconds", i.readySince.Sub(i.created).Seconds())
 		f.setReplicas(i.function)
 	case e.Kind == Failed && wanted:
+		i.function.failures++
 		pause := i.fail(e.Message)
 		i.retry = f.now() + pause
 		f.log.Warn("replica failed", "replica", i.Name, "reason", e.Message, "again in", pause)

@@ -370,7 +370,7 @@ func TestBackOff(t *testing.T) {
 		if !slices.Equal(pauses, want) {
 			w.Errorf("pauses %v, want %v", pauses, want)
 		}
-		if s := w.status(); s.Ready || s.Reason != "Failing" || s.Message != "f-1: exited with code 7" {
+		if s := w.status(); s.Ready || s.Reason != "Failing" || s.Message != "f-1: exited with code 7" || s.Starts != 11 || s.Failures != 11 {
 			w.Errorf("%+v", s)
 		}
 	})

@@ -20,6 +20,8 @@ type function struct {
 	scaler *scaling.Scaler
 	state  scaling.State
 	loads  []gateway.Load // at the last ticks, oldest first
+
+	starts, failures uint64 // of replicas
 }
 
 // newFunction returns a function whose replicas all have the share and the rate that the user says.
@@ -135,6 +137,9 @@ type Status struct {
 	Ready    bool   // a replica is ready, or none is wanted
 	Reason   string // Serving, Idle, Starting or Failing
 	Message  string // about a replica that is not ready
+
+	Starts, Failures  uint64 // of replicas, since New
+	Waiting, InFlight int    // requests now: without a replica, and at one
 }
 
 // Status returns the states of all functions, in the order of New.
@@ -152,6 +157,7 @@ func (f *Fleet) statusOf(fn *function) Status {
 	now := f.gateway.Load(fn.name)
 	s := Status{
 		Name: fn.name, SLO: fn.object.Spec.SLO.Latency.Value(), P99: now.P99, Hit: math.NaN(), Share: fn.object.Share(), Replicas: map[string]int{},
+		Starts: fn.starts, Failures: fn.failures, Waiting: now.Waiting, InFlight: now.InFlight,
 	}
 	if n := len(fn.loads); n > 1 {
 		first, last := fn.loads[0], fn.loads[n-1]

@@ -1,0 +1,82 @@
+package machine
+
+import (
+	"bytes"
+	"strings"
+	"sync"
+	"unicode"
+)
+
+// maxLine is the length at which a line is cut.
+const maxLine = 4096
+
+// lines is an io.Writer that calls a function with each line.
+type lines struct {
+	line func(text string, ready bool)
+
+	mu    sync.Mutex // guards what follows
+	rest  []byte     // of a line that has not ended
+	last  string
+	ready bool
+}
+
+// Write implements io.Writer. It never fails.
+func (l *lines) Write(text []byte) (int, error) {
+	n := len(text)
+	for len(text) > 0 {
+		at := bytes.IndexAny(text, "\n\r") // programs redraw progress bars with \r
+		if at < 0 {
+			l.add(text)
+			break
+		}
+		l.add(text[:at])
+		l.flush()
+		text = text[at+1:]
+	}
+	return n, nil
+}
+
+// add adds text to the line that has not ended.
+func (l *lines) add(text []byte) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.rest = append(l.rest, text[:min(len(text), maxLine-len(l.rest))]...)
+}
+
+// flush ends a line, unless it is empty.
+func (l *lines) flush() {
+	l.mu.Lock()
+	text, ready := strings.TrimSpace(strings.Map(printable, string(l.rest))), l.ready
+	l.rest = l.rest[:0]
+	if text != "" {
+		l.last = text
+	}
+	l.mu.Unlock()
+	if text != "" {
+		l.line(text, ready)
+	}
+}
+
+// printable drops what would move the cursor of a terminal.
+func printable(r rune) rune {
+	if unicode.IsPrint(r) || r == '\t' {
+		return r
+	}
+	return -1
+}
+
+func (l *lines) setReady() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ready = true
+}
+
+// explain adds the last line to how a process has ended.
+func (l *lines) explain(end string) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.last == "" {
+		return end
+	}
+	return end + ": " + l.last
+}

@@ -1,0 +1,289 @@
+// Package machine runs the instances of functions as processes of this machine, each on a share of a GPU that the machine's agent grants.
+package machine
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path"
+	"runtime"
+	"slices"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gshare-dev/gshare/serving/fleet"
+	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// Machine is a fleet.Platform. Each instance is a process group that ends with its first process, and with this process.
+type Machine struct {
+	run    []string
+	output func(instance, line string)
+	events chan fleet.Event
+
+	mu        sync.Mutex // guards what follows
+	processes map[string]*process
+	killed    bool
+}
+
+// New returns a Machine. run is gshare run with the flags that do not depend on the instance. output is called with each line that an
+// instance writes, from several goroutines at once.
+func New(run []string, output func(instance, line string)) *Machine {
+	return &Machine{run: run, output: output, events: make(chan fleet.Event), processes: map[string]*process{}}
+}
+
+// Events implements fleet.Platform.
+func (m *Machine) Events() <-chan fleet.Event { return m.events }
+
+// Create implements fleet.Platform.
+func (m *Machine) Create(i fleet.Instance) {
+	p := &process{machine: m, Instance: i, deleted: make(chan struct{}), exited: make(chan struct{})}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.processes[i.Name] = p
+	go p.live()
+}
+
+// Delete implements fleet.Platform.
+func (m *Machine) Delete(name string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if p := m.processes[name]; p != nil && !p.isDeleted() {
+		close(p.deleted)
+	}
+}
+
+// Kill ends all instances at once with SIGKILL, and those that are created later.
+func (m *Machine) Kill() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.killed = true
+	for _, p := range m.processes {
+		p.signal(syscall.SIGKILL)
+	}
+}
+
+// freePort returns a port of the loopback interface that nobody listens on, and reserves it for a process. A program outside could take it
+// before the process does; then the process fails, and is started again with another one.
+func (m *Machine) freePort(p *process) (int, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for {
+		listener, err := net.Listen("tcp", net.JoinHostPort(loopback, "0"))
+		if err != nil {
+			return 0, err
+		}
+		port := listener.Addr().(*net.TCPAddr).Port
+		listener.Close()
+		taken := false
+		for _, other := range m.processes {
+			taken = taken || other.port == port
+		}
+		if !taken {
+			p.port = port
+			return port, nil
+		}
+	}
+}
+
+const loopback = "127.0.0.1"
+
+// process is one run of an instance.
+type process struct {
+	fleet.Instance
+	machine *Machine
+	port    int           // set under the machine's lock, as is group
+	group   int           // ID of the process group, while it cannot be that of another one
+	deleted chan struct{} // closed by Delete
+	exited  chan struct{} // closed when the first process has exited
+	written lines
+}
+
+func (p *process) isDeleted() bool {
+	select {
+	case <-p.deleted:
+		return true
+	default:
+		return false
+	}
+}
+
+func (p *process) send(e fleet.Event) {
+	e.Instance = p.Name
+	p.machine.events <- e
+}
+
+// live starts the process, waits for its end, and reports it.
+func (p *process) live() {
+	failure := p.execute()
+	p.machine.mu.Lock()
+	delete(p.machine.processes, p.Name)
+	p.machine.mu.Unlock()
+	if p.isDeleted() {
+		p.send(fleet.Event{Kind: fleet.Gone, Message: failure})
+		return
+	}
+	p.send(fleet.Event{Kind: fleet.Failed, Message: failure})
+}
+
+// execute runs the process from its start to its end and returns how it ended.
+func (p *process) execute() string {
+	port, err := p.machine.freePort(p)
+	if err != nil {
+		return err.Error()
+	}
+	runtime.LockOSThread() // the kernel sends Pdeathsig when the thread that has started the process ends
+	defer runtime.UnlockOSThread()
+	cmd := p.command(port)
+	if err := cmd.Start(); err != nil {
+		return err.Error()
+	}
+	p.setGroup(cmd.Process.Pid)
+	ctx, cancel := context.WithCancel(context.Background())
+	var others sync.WaitGroup
+	others.Go(func() { p.probe(ctx, net.JoinHostPort(loopback, strconv.Itoa(port))) })
+	others.Go(p.terminate)
+	awaitExit(cmd.Process.Pid)
+	close(p.exited)
+	cancel()
+	others.Wait()
+	p.setGroup(0) // ends the rest of the group
+	err = cmd.Wait()
+	p.written.flush()
+	switch {
+	case err == nil:
+		return p.written.explain("exited with code 0")
+	case cmd.ProcessState.Exited():
+		return p.written.explain(fmt.Sprintf("exited with code %d", cmd.ProcessState.ExitCode()))
+	}
+	return p.written.explain(err.Error())
+}
+
+// setGroup sets the group and ends the one before.
+func (p *process) setGroup(id int) {
+	p.machine.mu.Lock()
+	defer p.machine.mu.Unlock()
+	p.signal(syscall.SIGKILL)
+	p.group = id
+	if p.machine.killed {
+		p.signal(syscall.SIGKILL)
+	}
+}
+
+// signal sends a signal to the process group, if there is one. The caller holds the machine's lock.
+func (p *process) signal(s syscall.Signal) {
+	if p.group != 0 {
+		_ = syscall.Kill(-p.group, s) // fails if the group has ended
+	}
+}
+
+// awaitExit blocks until a child has exited, and leaves it a zombie.
+func awaitExit(pid int) {
+	for unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR {
+	}
+}
+
+func (p *process) command(port int) *exec.Cmd {
+	c := p.Function.Container()
+	percent := func(part share.PerMille) string { return strconv.Itoa(int(part / 10)) }
+	arguments := slices.Concat(p.machine.run[1:], []string{
+		"--name", path.Base(p.Name), "--class", string(share.SLO), "--wait", "--sm", percent(p.Share.SMRequest), "--quota", percent(p.Share.QuotaRequest),
+		"--quota-limit", percent(p.Share.QuotaLimit), "--mem", fmt.Sprintf("%dMi", p.Share.Memory/share.MiB), "--",
+	}, c.Command, c.Args)
+	cmd := exec.Command(p.machine.run[0], arguments...)
+	cmd.Env = os.Environ()
+	for _, v := range c.Env {
+		cmd.Env = append(cmd.Env, v.Name+"="+v.Value)
+	}
+	cmd.Env = append(cmd.Env, api.PortVariable+"="+strconv.Itoa(port), api.HostVariable+"="+loopback)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	p.written.line = p.wrote
+	cmd.Stdout, cmd.Stderr = &p.written, &p.written
+	cmd.WaitDelay = time.Second // for a process that has left the group and keeps the output open
+	return cmd
+}
+
+// wrote passes on a line of the output.
+func (p *process) wrote(line string, ready bool) {
+	p.machine.output(p.Name, line)
+	if !ready {
+		p.send(fleet.Event{Kind: fleet.Starting, Message: line})
+	}
+}
+
+// terminate waits for Delete, and then ends the process group: with SIGTERM and, if the first process lives on, SIGKILL.
+func (p *process) terminate() {
+	select {
+	case <-p.deleted:
+	case <-p.exited:
+		return
+	}
+	p.lockedSignal(syscall.SIGTERM)
+	timer := time.NewTimer(p.Function.Grace())
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		p.lockedSignal(syscall.SIGKILL)
+	case <-p.exited:
+	}
+}
+
+func (p *process) lockedSignal(s syscall.Signal) {
+	p.machine.mu.Lock()
+	defer p.machine.mu.Unlock()
+	p.signal(s)
+}
+
+// Time between two probes, and the time that one may take.
+const (
+	probePeriod  = 50 * time.Millisecond
+	probeTimeout = time.Second
+)
+
+// probe waits until the process accepts requests, and reports it.
+func (p *process) probe(ctx context.Context, address string) {
+	ticker := time.NewTicker(probePeriod)
+	defer ticker.Stop()
+	for !p.accepts(ctx, address) {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+	p.written.setReady()
+	p.send(fleet.Event{Kind: fleet.Ready, Address: address})
+}
+
+// accepts reports whether the readiness probe succeeds or, without one, a connection.
+func (p *process) accepts(ctx context.Context, address string) bool {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	probe := p.Function.Container().ReadinessProbe
+	if probe == nil {
+		connection, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+		if err == nil {
+			connection.Close()
+		}
+		return err == nil
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+probe.HTTPGet.Path, nil)
+	if err != nil {
+		return false
+	}
+	transport := &http.Transport{DisableKeepAlives: true}
+	response, err := transport.RoundTrip(request) // follows no redirect
+	if err != nil {
+		return false
+	}
+	response.Body.Close()
+	return response.StatusCode >= 200 && response.StatusCode < 400
+}
