@@ -19,7 +19,7 @@ var build struct {
 	err    error
 }
 
-// built returns a folder with gshare, the hook, the fake driver and its programs, made once for all tests.
+// built returns a folder with gshare, gshare-model, the hook, the fake driver and its programs, made once for all tests.
 func built(t *testing.T) string {
 	t.Helper()
 	for _, tool := range []string{"gcc", "bash", "go"} {
@@ -49,6 +49,9 @@ func buildAll(root string) (folder string, err error) {
 	var builds errgroup.Group
 	builds.Go(func() error { return run("bash", "hack/hook.sh", "build", folder) })
 	builds.Go(func() error { return run("go", "build", "-o", filepath.Join(folder, "gshare"), "./cmd/gshare") })
+	builds.Go(func() error {
+		return run("go", "build", "-o", filepath.Join(folder, "gshare-model"), "./cmd/gshare-model")
+	})
 	builds.Go(func() error {
 		if err := fakegpu.Build(root, folder); err != nil {
 			return err

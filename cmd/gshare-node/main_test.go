@@ -76,7 +76,7 @@ func node(args ...string) *exec.Cmd {
 	return cmd
 }
 
-// instance is a running gshare-node.
+// instance is a running program, such as gshare-node.
 type instance struct {
 	*exec.Cmd
 	ready chan struct{}
@@ -89,7 +89,13 @@ type instance struct {
 // start starts an agent and waits until it serves.
 func (m *machine) start(t *testing.T) *instance {
 	t.Helper()
-	a := &instance{Cmd: node("--standalone", "--config", m.config), ready: make(chan struct{}), done: make(chan struct{})}
+	return startInstance(t, node("--standalone", "--config", m.config), "msg=ready")
+}
+
+// startInstance starts a program and waits until it has written a line with the text to its standard error.
+func startInstance(t *testing.T, cmd *exec.Cmd, text string) *instance {
+	t.Helper()
+	a := &instance{Cmd: cmd, ready: make(chan struct{}), done: make(chan struct{})}
 	stderr, err := a.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -97,7 +103,7 @@ func (m *machine) start(t *testing.T) *instance {
 	if err := a.Start(); err != nil {
 		t.Fatal(err)
 	}
-	go a.read(bufio.NewScanner(stderr))
+	go a.read(bufio.NewScanner(stderr), text)
 	t.Cleanup(func() { a.end(syscall.SIGKILL) })
 	select {
 	case <-a.ready:
@@ -109,13 +115,13 @@ func (m *machine) start(t *testing.T) *instance {
 	return a
 }
 
-func (a *instance) read(lines *bufio.Scanner) {
+func (a *instance) read(lines *bufio.Scanner, text string) {
 	defer close(a.done)
 	for ready := false; lines.Scan(); {
 		a.mu.Lock()
 		fmt.Fprintln(&a.log, lines.Text())
 		a.mu.Unlock()
-		if !ready && strings.Contains(lines.Text(), "msg=ready") {
+		if !ready && strings.Contains(lines.Text(), text) {
 			ready = true
 			close(a.ready)
 		}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 
@@ -13,6 +14,10 @@ import (
 )
 
 const hookName = "libgshare.so"
+
+// init keeps the main function on the main thread, for gshare run: the signal that a process gets when its parent ends (PR_SET_PDEATHSIG) belongs
+// to a thread, so a program that another thread executes would outlive its parent.
+func init() { runtime.LockOSThread() }
 
 // findHook returns the path of the library that is preloaded into the program: the given path, or else the library next to this executable.
 func findHook(name string) (string, error) {

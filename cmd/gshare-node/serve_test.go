@@ -1,0 +1,201 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// serving is a running gshare serve.
+type serving struct {
+	*instance
+	url string
+}
+
+// serve starts gshare serve with a function whose replicas are gshare-model, on the simulated driver.
+func (b *bench) serve(t *testing.T, scaling string) *serving {
+	t.Helper()
+	file := write(t, filepath.Join(b.dir, "functions.yaml"), fmt.Sprintf(`apiVersion: serving.gshare.dev/v1alpha1
+kind: GPUFunction
+metadata: {name: resnet50}
+spec:
+  slo: {latency: 60s}
+  template:
+    spec:
+      containers:
+      - name: server
+        command: [%s, --name, resnet50, --weights, 40Mi, --batch, 1=20ms, --faults]
+        readinessProbe: {httpGet: {path: /v2/health/ready}}
+  resources: {share: {sm: 40, quota: 50, quotaLimit: 100, memory: 1Gi}}
+  scaling: {requestsPerSecond: 40, %s}
+`, b.program("gshare-model"), scaling))
+	cmd := exec.Command(b.program("gshare"), "serve", file, "--socket", b.socket(), "--address", "127.0.0.1:0", "--metrics-address", "127.0.0.1:0")
+	cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+b.folder, "FAKE_CUDA_SOCKET="+filepath.Join(b.dir, "gpu"))
+	s := &serving{instance: startInstance(t, cmd, "msg=serving ")}
+	s.url = "http://" + s.find(t, `msg=serving address=(\S+)`)
+	return s
+}
+
+// find returns what the first group of the expression matches in the log.
+func (s *serving) find(t *testing.T, expression string) string {
+	t.Helper()
+	m := regexp.MustCompile(expression).FindStringSubmatch(s.text())
+	if m == nil {
+		t.Fatalf("no %s in %s", expression, s.text())
+	}
+	return m[1]
+}
+
+// ask sends a request, on a connection of its own, and returns the status and the body of the answer.
+func (s *serving) ask(fault string) (status int, body string, err error) {
+	r, err := http.NewRequest(http.MethodPost, s.url+"/", strings.NewReader("hello"))
+	if err != nil {
+		return 0, "", err
+	}
+	r.Host = "resnet50"
+	if fault != "" {
+		r.Header.Set("X-Gshare-Fault", fault)
+	}
+	response, err := (&http.Transport{DisableKeepAlives: true, DialContext: (&net.Dialer{}).DialContext}).RoundTrip(r)
+	if err != nil {
+		return 0, "", err
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	return response.StatusCode, string(text), err
+}
+
+func (s *serving) mustAnswer(t *testing.T) {
+	t.Helper()
+	if status, body, err := s.ask(""); status != 200 || !strings.Contains(body, "4248703782") || err != nil { // the CRC-32 of resnet50hello
+		t.Fatalf("status %d, %q, %v: %s", status, body, err, s.text())
+	}
+}
+
+// TestServe lets a function go from zero to one replica and back with real processes: gshare serve, agent, hook and a model server on the
+// simulated driver. A replica that is killed is replaced. At SIGTERM under load all requests that were accepted are answered.
+func TestServe(t *testing.T) {
+	b := newBench(t)
+	b.start(t)
+	s := b.serve(t, "maxReplicas: 1, window: 2s, keepShared: 1s")
+	if runs := b.mustStatus(t).Runs; len(runs) > 0 {
+		t.Fatalf("before the first request: %+v", runs)
+	}
+	s.mustAnswer(t)
+	runs := b.mustStatus(t).Runs
+	if len(runs) != 1 || runs[0].Name != "resnet50-1" || runs[0].Priority != string(share.SLO) {
+		t.Fatalf("%+v", runs)
+	}
+	if v := runs[0].VGPUs[0]; v.SM != 400 || v.Quota != 500 || v.QuotaLimit != 1000 || v.Memory != 1024*share.MiB || v.UsedMemory < 40*share.MiB {
+		t.Errorf("its share is %+v", v)
+	}
+	eventually(t, "no replica is left without load", func() bool { return len(b.mustStatus(t).Runs) == 0 })
+	if strings.Contains(s.text(), "replica failed") {
+		t.Errorf("it was not ended in order: %s", s.text())
+	}
+
+	s.mustAnswer(t)
+	killed := b.mustStatus(t).Runs[0].PID
+	if err := syscall.Kill(killed, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "another replica runs", func() bool {
+		runs := b.mustStatus(t).Runs
+		return len(runs) == 1 && runs[0].PID != killed
+	})
+	s.mustAnswer(t)
+	text := s.metrics(t)
+	for _, line := range []string{`gshare_fleet_starts_total{function="resnet50",namespace="default"} 3`, `gshare_fleet_failures_total{function="resnet50",namespace="default"} 1`,
+		`gshare_fleet_replicas{function="resnet50",namespace="default",phase="ready"} 1`, `gshare_gateway_requests_total{code="200",function="resnet50",namespace="default"} 3`} {
+		if !strings.Contains(text, line+"\n") {
+			t.Errorf("no %s in %s", line, text)
+		}
+	}
+	s.stopUnderLoad(t, 3)
+	eventually(t, "its share is back", func() bool { return len(b.mustStatus(t).Runs) == 0 })
+}
+
+// stopUnderLoad sends requests without pause, ends gshare serve by SIGTERM meanwhile, and holds that each request that it counted was answered
+// and that each answer has reached its client. answered requests were answered before.
+func (s *serving) stopUnderLoad(t *testing.T, answered uint64) {
+	t.Helper()
+	var got atomic.Uint64
+	got.Store(answered)
+	var clients sync.WaitGroup
+	for range 8 {
+		clients.Go(func() {
+			for {
+				status, body, err := s.ask("")
+				if err != nil { // not accepted, or lost: then the counts differ
+					return
+				}
+				if status != 200 {
+					t.Errorf("status %d, %q", status, body)
+				}
+				got.Add(1)
+			}
+		})
+	}
+	eventually(t, "requests are answered", func() bool { return got.Load() > answered+50 })
+	if code := s.end(syscall.SIGTERM); code != 0 {
+		t.Errorf("code %d: %s", code, s.text())
+	}
+	clients.Wait()
+	want := fmt.Sprintf("requests=%d answered=%d ", got.Load(), got.Load())
+	if !strings.Contains(s.text(), want) || !strings.Contains(s.text(), "refused=0 failed=0") {
+		t.Errorf("clients got %d answers: %s", got.Load(), s.text())
+	}
+}
+
+// TestServeEndsAtOnce ends gshare serve by a second signal and by SIGKILL, while a replica does not answer: nothing of it is left.
+func TestServeEndsAtOnce(t *testing.T) {
+	b := newBench(t)
+	b.start(t)
+	for _, again := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
+		s := b.serve(t, "minReplicas: 1")
+		s.mustAnswer(t)
+		hangs := make(chan int, 1)
+		go func() { status, _, _ := s.ask("hang"); hangs <- status }()
+		eventually(t, "the request hangs", func() bool {
+			return strings.Contains(s.metrics(t), `gshare_fleet_requests{function="resnet50",namespace="default",state="in_flight"} 1`)
+		})
+		if err := s.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "it stops", func() bool { return strings.Contains(s.text(), "interrupt again") })
+		if code := s.end(again); code != map[syscall.Signal]int{syscall.SIGTERM: 130, syscall.SIGKILL: -1}[again] {
+			t.Errorf("%v: code %d: %s", again, code, s.text())
+		}
+		if status := <-hangs; status == 200 {
+			t.Error("the request that hangs was answered")
+		}
+		eventually(t, "its share is back", func() bool { return len(b.mustStatus(t).Runs) == 0 })
+	}
+}
+
+// metrics returns the metrics of gshare serve.
+func (s *serving) metrics(t *testing.T) string {
+	t.Helper()
+	response, err := http.Get("http://" + s.find(t, `msg="serving metrics" address=(\S+)`) + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}

@@ -1,0 +1,225 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+	"syscall"
+	"text/tabwriter"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/spf13/cobra"
+
+	"github.com/gshare-dev/gshare/cmd/gshare/internal/agent"
+	"github.com/gshare-dev/gshare/cmd/internal/cli"
+	"github.com/gshare-dev/gshare/serving/fleet"
+	processes "github.com/gshare-dev/gshare/serving/fleet/machine"
+	"github.com/gshare-dev/gshare/serving/gateway"
+	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
+)
+
+const serveLong = `Serve functions on this machine: pass HTTP requests to as many replicas as the load needs, each on a share of a GPU, and to none without load.
+
+FILE has a GPUFunction in each YAML document. A request names its function by its host: FUNCTION or FUNCTION.NAMESPACE. The first request
+to a function without replicas starts one and waits for it. A replica is a process with the variable PORT in its environment, on which it
+is to listen; its share comes from the agent of this machine (gshare-node --standalone).
+
+On a terminal, the functions are shown in a table. SIGTERM or Ctrl-C ends gshare serve after the requests that it has accepted; a second one
+ends it and the replicas at once.`
+
+// serveRun holds the flags of gshare serve.
+type serveRun struct {
+	address, metrics string
+	hook, socket     string
+}
+
+func serveCommand() *cobra.Command {
+	s := &serveRun{}
+	cmd := &cobra.Command{
+		Use: "serve FILE", Short: "Serve functions on this machine, with as many replicas as the load needs", Long: serveLong, Args: cli.Exactly(1),
+		Example: "  gshare serve functions.yaml\n  gshare serve functions.yaml --address :80 --metrics-address 127.0.0.1:9480",
+		RunE:    func(cmd *cobra.Command, args []string) error { return s.run(cmd, args[0]) },
+	}
+	f := cmd.Flags()
+	f.StringVar(&s.address, "address", "127.0.0.1:8080", "address on which requests are accepted")
+	f.StringVar(&s.metrics, "metrics-address", "", "address on which /metrics is served, such as 127.0.0.1:9480 (default: none)")
+	f.StringVar(&s.hook, "hook", "", "path of libgshare.so (default: next to gshare)")
+	f.StringVar(&s.socket, "socket", "", "control socket of the agent (default: that of your own agent, else of the machine's)")
+	return cmd
+}
+
+// run reads the functions, serves them until the command's context ends, and then ends in order.
+func (s *serveRun) run(cmd *cobra.Command, file string) error {
+	functions, err := readFunctions(file)
+	if err != nil {
+		return cli.Usage(fmt.Errorf("%s: %w", file, err))
+	}
+	starter, err := s.starter(cmd.Context())
+	if err != nil {
+		return err
+	}
+	screen := newScreen(cmd.OutOrStdout(), cmd.ErrOrStderr())
+	defer screen.end()
+	log := slog.New(slog.NewTextHandler(screen, nil))
+	registry := prometheus.NewRegistry()
+	g := gateway.New(gateway.Config{Metrics: registry})
+	m := processes.New(starter, func(replica, line string) { fmt.Fprintf(screen, "%s | %s\n", replica, line) })
+	f, err := fleet.New(fleet.Config{Gateway: g, Platform: m, Log: log}, functions)
+	if err != nil {
+		return err
+	}
+	registry.MustRegister(f)
+	stopMetrics, err := s.serveMetrics(registry, log)
+	if err != nil {
+		return cli.Usagef("--metrics-address: %w", err)
+	}
+	defer stopMetrics()
+	listener, err := (&net.ListenConfig{}).Listen(cmd.Context(), "tcp", s.address)
+	if err != nil {
+		return cli.Usagef("--address: %w", err)
+	}
+	log.Info("serving", "address", listener.Addr().String(), "functions", len(functions))
+	server := &http.Server{Handler: g, ReadHeaderTimeout: 10 * time.Second, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)}
+	err = serveFleet(cmd.Context(), server, listener, f, m, screen)
+	for _, name := range g.Functions() {
+		l := g.Load(name)
+		log.Info("stopped", "function", name.String(), "requests", l.Arrived, "answered", l.Answered, "in time", l.InTime, "refused", l.Refused,
+			"failed", l.Failed, "clients gone", l.Gone)
+	}
+	return err
+}
+
+// serveFleet serves until ctx ends. Then it stops accepting requests, waits for those that were accepted, and ends the replicas. A signal
+// meanwhile ends all at once.
+func serveFleet(ctx context.Context, server *http.Server, listener net.Listener, f *fleet.Fleet, m *processes.Machine, screen *screen) error {
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	done, failed := make(chan struct{}), make(chan error, 1)
+	go func() { defer close(done); f.Run(running) }()
+	go func() { failed <- server.Serve(listener) }()
+	screen.show(func(width int) string { return functionTable(f.Status(), width) })
+	var err error
+	select {
+	case <-ctx.Done():
+	case err = <-failed:
+	}
+	again, release := signal.NotifyContext(context.WithoutCancel(ctx), os.Interrupt, syscall.SIGTERM)
+	defer release()
+	fmt.Fprintln(screen, "gshare: stopping; interrupt again to end all at once")
+	_ = server.Shutdown(again) // fails if again ends, which is seen below
+	stop()
+	select {
+	case <-done:
+		return err
+	case <-again.Done():
+	}
+	m.Kill()
+	<-done
+	_ = server.Close()
+	return cli.WithExitCode(130, errors.New("ended at once by a second signal"))
+}
+
+// readFunctions reads the functions of a file and checks that their programs are there.
+func readFunctions(file string) ([]*api.GPUFunction, error) {
+	opened, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer opened.Close()
+	text, err := io.ReadAll(io.LimitReader(opened, api.MaxFile+1))
+	if err != nil {
+		return nil, err
+	}
+	functions, err := api.Decode(text)
+	if err != nil {
+		return nil, err
+	}
+	var errs []error
+	for _, f := range functions {
+		if _, err := exec.LookPath(f.Container().Command[0]); err != nil {
+			errs = append(errs, fmt.Errorf("function %s: spec.template.spec.containers[0].command[0]: %w", f.Metadata.Name, err))
+		}
+	}
+	return functions, errors.Join(errs...)
+}
+
+// starter returns the command that starts a program on a share: gshare run. It fails if no agent answers.
+func (s *serveRun) starter(ctx context.Context) ([]string, error) {
+	gshare, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	hook, err := findHook(s.hook)
+	if err != nil {
+		return nil, err
+	}
+	client := agent.New(s.socket)
+	if _, err := client.Status(ctx); err != nil {
+		return nil, err
+	}
+	return []string{gshare, "run", "--hook", hook, "--socket", client.Socket}, nil
+}
+
+// serveMetrics serves /metrics until stop is called, if an address was given.
+func (s *serveRun) serveMetrics(registry *prometheus.Registry, log *slog.Logger) (stop func(), err error) {
+	if s.metrics == "" {
+		return func() {}, nil
+	}
+	listener, err := net.Listen("tcp", s.metrics)
+	if err != nil {
+		return nil, err
+	}
+	log.Info("serving metrics", "address", listener.Addr().String())
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	go server.Serve(listener)
+	return func() { _ = server.Close() }, nil
+}
+
+// functionTable returns the table of functions, in lines of at most the given width.
+func functionTable(functions []fleet.Status, width int) string {
+	var b strings.Builder
+	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "NAME\tSLO\tP99\tHIT\tRPS\tREPLICAS\tSHARE\tREADY\tREASON")
+	for _, s := range functions {
+		name := s.Name.Name
+		if s.Name.Namespace != "default" {
+			name = s.Name.String()
+		}
+		p99, hit, reason, all := "-", "-", s.Reason, 0
+		if s.P99 > 0 {
+			p99 = s.P99.Round(100 * time.Microsecond).String()
+		}
+		if !math.IsNaN(s.Hit) {
+			hit = fmt.Sprintf("%.1f%%", 100*s.Hit)
+		}
+		if s.Message != "" {
+			reason += ": " + s.Message
+		}
+		for _, n := range s.Replicas {
+			all += n
+		}
+		fmt.Fprintf(t, "%s\t%v\t%s\t%s\t%.3g\t%d/%d\t%s x %s\t%s\t%s\n", name, s.SLO, p99, hit, s.Rate, s.Replicas["ready"], all,
+			formatRange(s.Share.SMRequest, s.Share.SMLimit), formatRange(s.Share.QuotaRequest, s.Share.QuotaLimit),
+			map[bool]string{true: "True", false: "False"}[s.Ready], reason)
+	}
+	t.Flush()
+	var cut strings.Builder
+	for line := range strings.Lines(b.String()) {
+		text := []rune(strings.TrimRight(line, " \n"))
+		cut.WriteString(string(text[:min(len(text), width)]) + "\n")
+	}
+	return cut.String()
+}
