@@ -247,5 +247,8 @@ func (e *exchange) pass(it *item, a *answered) {
 		header.Set(oip.HeaderName, strconv.Itoa(m.JSONLength))
 	}
 	e.writeHeader(it, a.status, header)
-	_, _ = m.WriteTo(e.writer) // the client has gone if it fails
+	_ = e.writeBody(int64(m.Len()), func(w io.Writer) error { // the client has gone if it fails
+		_, err := m.WriteTo(w)
+		return err
+	})
 }

@@ -65,11 +65,14 @@ func (n *network) dial(ctx context.Context, _, address string) (net.Conn, error)
 
 // serve starts a server under a name until the test ends or stop is called.
 func (n *network) serve(t *testing.T, name string, h http.Handler) (stop func()) {
+	return n.run(t, name, &http.Server{Handler: h})
+}
+
+func (n *network) run(t *testing.T, name string, server *http.Server) (stop func()) {
 	l := &listener{connections: make(chan net.Conn), closed: make(chan struct{})}
 	n.mu.Lock()
 	n.servers[name] = l
 	n.mu.Unlock()
-	server := &http.Server{Handler: h}
 	go server.Serve(l)
 	stop = func() { server.Close() }
 	t.Cleanup(stop)
@@ -81,6 +84,7 @@ type world struct {
 	*testing.T
 	network  *network
 	gateway  *Gateway
+	server   *http.Server // of the gateway
 	client   *http.Client
 	registry *prometheus.Registry
 }
@@ -98,7 +102,8 @@ func start(t *testing.T, f Function, test func(w *world)) {
 		if err := w.gateway.SetFunction(f); err != nil {
 			t.Fatal(err)
 		}
-		n.serve(t, "gateway:80", w.gateway)
+		w.server = w.gateway.Server()
+		n.run(t, "gateway:80", w.server)
 		down := &http.Transport{DialContext: n.dial, DisableCompression: true, MaxIdleConnsPerHost: 10_000}
 		w.client = &http.Client{Transport: down}
 		test(w)
@@ -503,25 +508,14 @@ func TestBodies(t *testing.T) {
 		if a := w.ask(w.Context(), strings.Repeat("x", 1025)); a.status != 413 || a.reason != reasonTooLarge {
 			w.Errorf("too large: %+v", a)
 		}
-		send := func(text string) answer {
-			c, err := w.network.dial(w.Context(), "", "gateway:80")
-			if err != nil {
-				return answer{err: err}
-			}
-			defer c.Close()
-			go io.WriteString(c, text)
-			begin := time.Now()
-			got, err := io.ReadAll(io.LimitReader(c, 12))
-			return answer{body: string(got), err: err, took: time.Since(begin)}
-		}
 		head := "POST / HTTP/1.1\r\nHost: resnet\r\n"
-		if a := send(head + "Transfer-Encoding: chunked\r\n\r\n401\r\n" + strings.Repeat("x", 1025) + "\r\n0\r\n\r\n"); a.body != "HTTP/1.1 413" {
+		if a := w.raw(head+"Transfer-Encoding: chunked\r\n\r\n401\r\n"+strings.Repeat("x", 1025)+"\r\n0\r\n\r\n", 12); a.body != "HTTP/1.1 413" {
 			w.Errorf("too large in chunks: %+v", a)
 		}
-		if a := send(head + "Content-Length: 100\r\n\r\nshort"); a.body != "HTTP/1.1 408" || a.took != bodyTimeout {
+		if a := w.raw(head+"Content-Length: 100\r\n\r\nshort", 12); a.body != "HTTP/1.1 408" || a.took != bodyTimeout {
 			w.Errorf("too slow: %+v", a)
 		}
-		if a := send(head + "Transfer-Encoding: chunked\r\n\r\nzz\r\n"); a.body != "HTTP/1.1 400" {
+		if a := w.raw(head+"Transfer-Encoding: chunked\r\n\r\nzz\r\n", 12); a.body != "HTTP/1.1 400" {
 			w.Errorf("not chunked: %+v", a)
 		}
 		var wait sync.WaitGroup

@@ -300,25 +300,27 @@ func copyHeader(to, from http.Header) {
 
 // copyBody passes the body of an answer on. What is streamed is flushed as it comes.
 func (e *exchange) copyBody(response *http.Response) error {
-	streamed := response.ContentLength < 0
-	buffer := buffers.Get().(*[]byte)
-	defer buffers.Put(buffer)
-	controller := http.NewResponseController(e.writer)
-	for {
-		n, err := response.Body.Read(*buffer)
-		if n > 0 {
-			if _, err := e.writer.Write((*buffer)[:n]); err != nil {
+	return e.writeBody(response.ContentLength, func(w io.Writer) error {
+		streamed := response.ContentLength < 0
+		buffer := buffers.Get().(*[]byte)
+		defer buffers.Put(buffer)
+		controller := http.NewResponseController(e.writer)
+		for {
+			n, err := response.Body.Read(*buffer)
+			if n > 0 {
+				if _, err := w.Write((*buffer)[:n]); err != nil {
+					return err
+				}
+				if streamed {
+					_ = controller.Flush() // fails as the next write does
+				}
+			}
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			if err != nil {
 				return err
 			}
-			if streamed {
-				_ = controller.Flush() // fails as the next write does
-			}
 		}
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-	}
+	})
 }
