@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"hash/crc32"
 	"io"
 	"net"
 	"net/http"
@@ -9,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -32,11 +34,13 @@ kind: GPUFunction
 metadata: {name: resnet50}
 spec:
   slo: {latency: 60s}
+  protocol: OIP
+  batching: {maxBatch: 8}
   template:
     spec:
       containers:
       - name: server
-        command: [%s, --name, resnet50, --weights, 40Mi, --batch, 1=20ms, --faults]
+        command: [%s, --name, resnet50, --weights, 40Mi, --batch, 1=20ms, --batch, 8=40ms, --input, 'input:UINT8:1', --faults]
         readinessProbe: {httpGet: {path: /v2/health/ready}}
   resources: {share: {sm: 40, quota: 50, quotaLimit: 100, memory: 1Gi}}
   scaling: {requestsPerSecond: 40, %s}
@@ -85,7 +89,7 @@ func (s *serving) mustAnswer(t *testing.T) {
 }
 
 // TestServe lets a function go from zero to one replica and back with real processes: gshare serve, agent, hook and a model server on the
-// simulated driver. A replica that is killed is replaced. At SIGTERM under load all requests that were accepted are answered.
+// simulated driver. Requests are joined into batches. A replica that is killed is replaced. At SIGTERM under load all requests that were accepted are answered.
 func TestServe(t *testing.T) {
 	b := newBench(t)
 	b.start(t)
@@ -106,7 +110,7 @@ func TestServe(t *testing.T) {
 		t.Errorf("it was not ended in order: %s", s.text())
 	}
 
-	s.mustAnswer(t)
+	s.batches(t) // most of them wait for the replica
 	killed := b.mustStatus(t).Runs[0].PID
 	if err := syscall.Kill(killed, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
@@ -118,13 +122,50 @@ func TestServe(t *testing.T) {
 	s.mustAnswer(t)
 	text := s.metrics(t)
 	for _, line := range []string{`gshare_fleet_starts_total{function="resnet50",namespace="default"} 3`, `gshare_fleet_failures_total{function="resnet50",namespace="default"} 1`,
-		`gshare_fleet_replicas{function="resnet50",namespace="default",phase="ready"} 1`, `gshare_gateway_requests_total{code="200",function="resnet50",namespace="default"} 3`} {
+		`gshare_fleet_replicas{function="resnet50",namespace="default",phase="ready"} 1`, `gshare_gateway_requests_total{code="200",function="resnet50",namespace="default"} 18`} {
 		if !strings.Contains(text, line+"\n") {
 			t.Errorf("no %s in %s", line, text)
 		}
 	}
-	s.stopUnderLoad(t, 3)
+	s.stopUnderLoad(t, 18)
 	eventually(t, "its share is back", func() bool { return len(b.mustStatus(t).Runs) == 0 })
+}
+
+// batches sends 16 inference requests at once, and holds that some of them were joined and that each got its own result.
+func (s *serving) batches(t *testing.T) {
+	t.Helper()
+	var clients sync.WaitGroup
+	for i := range 16 {
+		clients.Go(func() {
+			// a byte each, whose result is the CRC-32 of the model's name and the byte
+			body := fmt.Sprintf(`{"inputs": [{"name": "input", "datatype": "UINT8", "shape": [1, 1], "data": [%d]}]}`, i)
+			r, err := http.NewRequest(http.MethodPost, s.url+"/v2/models/resnet50/infer", strings.NewReader(body))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			r.Host = "resnet50"
+			response, err := http.DefaultClient.Do(r)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer response.Body.Close()
+			text, err := io.ReadAll(response.Body)
+			want := fmt.Sprintf(`"data":[%d]`, crc32.ChecksumIEEE(append([]byte("resnet50"), byte(i))))
+			if err != nil || response.StatusCode != 200 || !strings.Contains(string(text), want) {
+				t.Errorf("status %d, %s, %v, want %s", response.StatusCode, text, err, want)
+			}
+		})
+	}
+	clients.Wait()
+	m := regexp.MustCompile(`gshare_gateway_batch_requests_count{.*} (\d+)`).FindStringSubmatch(s.metrics(t))
+	if m == nil {
+		t.Fatalf("no batches in %s", s.metrics(t))
+	}
+	if n, err := strconv.Atoi(m[1]); err != nil || n > 12 {
+		t.Errorf("16 requests in %d batches", n)
+	}
 }
 
 // stopUnderLoad sends requests without pause, ends gshare serve by SIGTERM meanwhile, and holds that each request that it counted was answered

@@ -51,13 +51,17 @@ func New(c Config, functions []*api.GPUFunction) (*Fleet, error) {
 		if err != nil {
 			return nil, fmt.Errorf("function %s/%s: %w", object.Metadata.Namespace, object.Metadata.Name, err)
 		}
-		if err := f.gateway.SetFunction(gateway.Function{FunctionName: fn.name, SLO: object.Spec.SLO.Latency.Value()}); err != nil {
+		if err := f.gateway.SetFunction(gateway.Function{
+			FunctionName: fn.name, SLO: object.Spec.SLO.Latency.Value(), Protocol: protocols[object.Spec.Protocol], MaxBatch: object.Spec.Batching.MaxBatch,
+		}); err != nil {
 			return nil, err
 		}
 		f.functions = append(f.functions, fn)
 	}
 	return f, nil
 }
+
+var protocols = map[api.Protocol]gateway.Protocol{api.HTTP: gateway.HTTP, api.OIP: gateway.OIP, api.OpenAI: gateway.OpenAI}
 
 // Run scales the functions until ctx ends, and then ends all replicas. It returns when nothing is left of them. Call it once.
 func (f *Fleet) Run(ctx context.Context) {

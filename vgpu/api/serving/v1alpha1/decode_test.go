@@ -31,7 +31,7 @@ func TestDefaults(t *testing.T) {
 	f := functions[0]
 	want := share.Share{SMRequest: 240, SMLimit: 240, QuotaRequest: 1000, QuotaLimit: 1000, Memory: 1525 * share.MiB}
 	s := f.Spec.Scaling
-	if f.Metadata.Namespace != "default" || f.Share() != want || f.Grace() != 30*time.Second || f.Container().Name != "server" ||
+	if f.Metadata.Namespace != "default" || f.Share() != want || f.Grace() != 30*time.Second || f.Container().Name != "server" || f.Spec.Protocol != HTTP || f.Spec.Batching.MaxBatch != 1 ||
 		f.Spec.SLO.Latency.Value() != 69*time.Millisecond || s.MinReplicas != 0 || *s.MaxReplicas != 10 || *s.Concurrency != 1 ||
 		s.Window.Value() != 40*time.Second || s.KeepShared.Value() != 30*time.Second {
 		t.Errorf("%+v", f)
@@ -45,6 +45,8 @@ kind: GPUFunction
 metadata: {name: resnet50, namespace: vision}
 spec:
   slo: {latency: 1s500ms}
+  protocol: OIP
+  batching: {maxBatch: 8}
   template:
     spec:
       terminationGracePeriodSeconds: 0
@@ -62,7 +64,7 @@ spec:
 		if err != nil || len(functions) != 3 {
 			t.Fatalf("%q: %d functions, %v", separator, len(functions), err)
 		}
-		if f := functions[2]; f.Grace() != 0 || f.Share().QuotaLimit != 800 || f.Spec.Scaling.RequestsPerSecond != 0.5 || f.Container().Args[0] != "exec serve --port $PORT" {
+		if f := functions[2]; f.Grace() != 0 || f.Share().QuotaLimit != 800 || f.Spec.Scaling.RequestsPerSecond != 0.5 || f.Spec.Protocol != OIP || f.Spec.Batching.MaxBatch != 8 || f.Container().Args[0] != "exec serve --port $PORT" {
 			t.Errorf("%+v", f)
 		}
 	}
@@ -87,7 +89,11 @@ func TestRefused(t *testing.T) {
 		"another version":   {edit("v1alpha1", "v1"), `"serving.gshare.dev/v1"`},
 		"unknown field":     {edit("latency: 69ms", "latency: 69ms, percentile: 95"), `unknown field "spec.slo.percentile"`},
 		"another case":      {edit("latency", "Latency"), `unknown field "spec.slo.Latency"`},
-		"what is not built": {edit("  scaling:", "  batching: {mode: Gateway}\n  scaling:"), `unknown field "spec.batching"`},
+		"what is not built": {edit("  scaling:", "  pipeline: {}\n  scaling:"), `unknown field "spec.pipeline"`},
+		"protocol":          {edit("  scaling:", "  protocol: gRPC\n  scaling:"), `spec.protocol: "gRPC"`},
+		"batches of HTTP":   {edit("  scaling:", "  batching: {maxBatch: 2}\n  scaling:"), "spec.batching.maxBatch: 2"},
+		"large batches":     {edit("  scaling:", "  protocol: OIP\n  batching: {maxBatch: 4097}\n  scaling:"), "spec.batching.maxBatch: 4097"},
+		"negative batches":  {edit("  scaling:", "  protocol: OIP\n  batching: {maxBatch: -1}\n  scaling:"), "spec.batching.maxBatch: -1"},
 		"image":             {container("image: x"), `unknown field "spec.template.spec.containers[0].image"`},
 		"repeated field":    {edit("metadata:", "metadata: {name: a}\nmetadata:"), `key "metadata" already set`},
 		"no name":           {edit("name: resnet50", ""), "metadata.name:"},

@@ -30,6 +30,8 @@ type Metadata struct {
 // Spec is what the user wants of a function.
 type Spec struct {
 	SLO       SLO       `json:"slo"`
+	Protocol  Protocol  `json:"protocol,omitempty"` // of the requests; default HTTP
+	Batching  Batching  `json:"batching,omitzero"`
 	Template  Template  `json:"template"`
 	Resources Resources `json:"resources"`
 	Scaling   Scaling   `json:"scaling"`
@@ -38,6 +40,22 @@ type Spec struct {
 // SLO is the latency objective of a function.
 type SLO struct {
 	Latency Duration `json:"latency"` // for 99 % of the requests
+}
+
+// Protocol is the protocol of a function's requests.
+type Protocol string
+
+// The protocols. HTTP is any. OIP is the Open Inference Protocol, whose requests can be joined; OpenAI is that of chat completions, where the
+// objective is that of the first byte of the answer.
+const (
+	HTTP   Protocol = "HTTP"
+	OIP    Protocol = "OIP"
+	OpenAI Protocol = "OpenAI"
+)
+
+// Batching says how requests are joined.
+type Batching struct {
+	MaxBatch int `json:"maxBatch,omitempty"` // inputs that a replica may get as one request; more than 1 only with OIP; default 1
 }
 
 // Template describes a replica, in the fields of a pod template.

@@ -15,6 +15,8 @@ import (
 
 func (f *GPUFunction) setDefaults() {
 	setDefault(&f.Metadata.Namespace, "default")
+	setDefault(&f.Spec.Protocol, HTTP)
+	setDefault(&f.Spec.Batching.MaxBatch, 1)
 	pod := &f.Spec.Template.Spec
 	setPointer(&pod.TerminationGracePeriodSeconds, 30)
 	for i := range pod.Containers {
@@ -47,6 +49,7 @@ const (
 	maxReplicas = 1000
 	maxRate     = 1e6
 	maxGrace    = time.Hour
+	maxBatch    = 4096
 )
 
 // validate returns an error that names every field that is not valid: *share.FieldError, joined.
@@ -57,6 +60,7 @@ func (f *GPUFunction) validate() error {
 	return errors.Join(
 		checkName("metadata.name", f.Metadata.Name), checkName("metadata.namespace", f.Metadata.Namespace),
 		checkDuration("spec.slo.latency", f.Spec.SLO.Latency, time.Millisecond, time.Hour),
+		f.Spec.validateProtocol("spec"),
 		f.Spec.Template.Spec.validate("spec.template.spec"),
 		f.Spec.Resources.Share.validate("spec.resources.share"),
 		f.Spec.Scaling.validate("spec.scaling"),
@@ -73,6 +77,21 @@ func checkName(field, name string) error {
 func checkDuration(field string, d Duration, low, high time.Duration) error {
 	if v := d.Value(); v < low || v > high {
 		return share.Invalid(field, "%.64q is no duration of %v to %v, such as 69ms", string(d), low, high)
+	}
+	return nil
+}
+
+func (s *Spec) validateProtocol(field string) error {
+	most := 1
+	switch s.Protocol {
+	case OIP:
+		most = maxBatch
+	case HTTP, OpenAI:
+	default:
+		return share.Invalid(field+".protocol", "%.64q is none of HTTP, OIP, OpenAI", string(s.Protocol))
+	}
+	if s.Batching.MaxBatch < 1 || s.Batching.MaxBatch > most {
+		return share.Invalid(field+".batching.maxBatch", "%d is outside 1 to %d, the bound for protocol %s", s.Batching.MaxBatch, most, s.Protocol)
 	}
 	return nil
 }
