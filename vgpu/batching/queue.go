@@ -43,6 +43,9 @@ func (c Config) validate() error {
 type Queue struct {
 	config Config
 	tree   tree
+	// waiting is how many requests waited for another one when Decide was called last, and since when.
+	waiting      int
+	waitingSince time.Time
 }
 
 // New returns an empty batching queue. Errors are *share.FieldError.
@@ -197,10 +200,13 @@ func (q *Queue) Decide(now time.Time, load Load) Decision {
 	for size > 1 && q.latestStart(latency(size)).Before(now) {
 		size--
 	}
-	if must := q.latestStart(latency(min(q.Len()+1, most))); size < most && now.Before(must) && q.isWorthWaiting(latency, load.Rate) {
-		d.Wake = must
-		return d
+	if must := q.latestStart(latency(min(q.Len()+1, most))); size < most && now.Before(must) {
+		if until := q.waitUntil(now, must, latency, load.Rate); now.Before(until) {
+			d.Wake = until
+			return d
+		}
 	}
+	q.waiting = 0
 	d.Replica = idle.ID
 	for range size {
 		d.Fire = append(d.Fire, q.tree.pop())
@@ -233,13 +239,23 @@ func (q *Queue) latestStart(takes time.Duration) time.Time {
 	return q.tree.first().Deadline.Add(-takes - q.config.Margin)
 }
 
-// isWorthWaiting reports whether waiting for one more request saves more GPU time, by not running that request in a batch of its own,
-// than it costs the queued requests in waiting time. Both are in request-seconds.
-func (q *Queue) isWorthWaiting(latency func(int) time.Duration, rate float64) bool {
-	n := q.Len()
+// waitUntil returns until when the queued requests wait for another one, at the latest until the time when the first must start; now or before if
+// they do not. They wait if that is expected to save more GPU time, by not running the other request in a batch of its own, than it costs
+// them in waiting time, both in request-seconds; and only until it has cost as much, because the rate may be that of requests that come no more.
+func (q *Queue) waitUntil(now, must time.Time, latency func(int) time.Duration, rate float64) time.Time {
 	if q.config.Fill {
-		return true
+		return must
 	}
+	n := q.Len()
 	saved := latency(n) + latency(1) - latency(n+1)
-	return rate > 0 && float64(n)/rate < saved.Seconds()
+	if rate <= 0 || float64(n)/rate >= saved.Seconds() {
+		return now
+	}
+	if q.waiting != n {
+		q.waiting, q.waitingSince = n, now
+	}
+	if until := q.waitingSince.Add(saved / time.Duration(n)); until.Before(must) {
+		return until
+	}
+	return must
 }

@@ -63,10 +63,11 @@ func TestDecide(t *testing.T) {
 		"smaller, to be in time":   {config: Config{MaxBatch: 4}, deadlines: []int{15, 90, 90}, load: idle, fire: []uint64{0, 1}}, // L(3) = 16
 		"late":                     {config: Config{MaxBatch: 4}, deadlines: []int{11, 90}, load: idle, refused: []uint64{0}, fire: []uint64{1}},
 		"busy":                     {config: Config{MaxBatch: 1}, deadlines: []int{100}, load: Load{Replicas: []Replica{{Busy: true}}}, wake: at(88).Add(1)},
-		"many to come: wait":       {config: Config{MaxBatch: 4}, deadlines: []int{100}, load: Load{Replicas: idleLoad(1).Replicas, Rate: 1000}, wake: at(86)},
+		"many to come: wait":       {config: Config{MaxBatch: 4}, deadlines: []int{100}, load: Load{Replicas: idleLoad(1).Replicas, Rate: 1000}, wake: at(10)},
 		"few to come: do not wait": {config: Config{MaxBatch: 4}, deadlines: []int{100}, load: Load{Replicas: idleLoad(1).Replicas, Rate: 90}, fire: []uint64{0}},
 		// Three requests wait 3/Rate together; a batch of four saves L(3) + L(1) - L(4) = 16 + 12 - 18 = 10 ms.
-		"three wait for a fourth":   {config: Config{MaxBatch: 8}, deadlines: []int{100, 100, 100}, load: Load{Replicas: idleLoad(1).Replicas, Rate: 310}, wake: at(82)},
+		"three wait for a fourth":   {config: Config{MaxBatch: 8}, deadlines: []int{100, 100, 100}, load: Load{Replicas: idleLoad(1).Replicas, Rate: 310}, wake: at(0).Add(10 * time.Millisecond / 3)},
+		"head must start before":    {config: Config{MaxBatch: 4}, deadlines: []int{20}, load: Load{Replicas: idleLoad(1).Replicas, Rate: 1000}, wake: at(6)},
 		"three do not wait":         {config: Config{MaxBatch: 8}, deadlines: []int{100, 100, 100}, load: Load{Replicas: idleLoad(1).Replicas, Rate: 290}, fire: []uint64{0, 1, 2}},
 		"same deadline: by ID":      {config: Config{MaxBatch: 2, Fill: true}, deadlines: []int{100, 100, 100}, load: idle, fire: []uint64{0, 1}},
 		"batch of one never waits":  {config: Config{MaxBatch: 1, Fill: true}, deadlines: []int{100}, load: idle, fire: []uint64{0}},
@@ -87,6 +88,32 @@ func TestDecide(t *testing.T) {
 				t.Errorf("%d wait, want %d", q.Len(), want)
 			}
 		})
+	}
+}
+
+// TestNobodyComes: requests that wait for another one because many came before do not wait much longer than it may save, 10 ms for one request.
+func TestNobodyComes(t *testing.T) {
+	q := queue(t, Config{MaxBatch: 4})
+	load := Load{Replicas: idleLoad(1).Replicas, Rate: 1000}
+	q.Add(Request{ID: 1, Deadline: at(100_000)}, at(0), load)
+	if d := q.Decide(at(0), load); len(d.Fire) > 0 || !d.Wake.Equal(at(10)) {
+		t.Errorf("alone: %+v", d)
+	}
+	q.Add(Request{ID: 2, Deadline: at(100_000)}, at(8), load)
+	d := q.Decide(at(8), load) // begins to wait again, for a third one
+	if len(d.Fire) > 0 || !d.Wake.Equal(at(13)) {
+		t.Errorf("two: %+v", d)
+	}
+	if d := q.Decide(at(12), load); len(d.Fire) > 0 || !d.Wake.Equal(at(13)) {
+		t.Errorf("nothing has happened: %+v", d)
+	}
+	if d := q.Decide(d.Wake, load); !slices.Equal(ids(d.Fire), []uint64{1, 2}) {
+		t.Errorf("nobody has come: %+v", d)
+	}
+	q.Add(Request{ID: 3, Deadline: at(100_000)}, at(20), load)
+	q.Add(Request{ID: 4, Deadline: at(100_000)}, at(20), load)
+	if d := q.Decide(at(20), load); !d.Wake.Equal(at(25)) {
+		t.Errorf("the next ones: %+v", d)
 	}
 }
 
