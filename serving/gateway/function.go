@@ -19,9 +19,10 @@ type function struct {
 	mu       sync.Mutex // guards what follows
 	config   Function
 	queue    *batching.Queue
-	items    map[uint64]*item // in the queue
-	held     []*item          // wait for the first replica, the oldest first
-	replicas []*replica       // the preferred first
+	items    map[uint64]*item   // in the queue
+	held     []*item            // wait for the first replica, the oldest first
+	replicas []*replica         // the preferred first
+	credits  []batching.Replica // memory for batchingLoad
 	draining map[string]*replica
 	lastID   uint64
 	bodies   bodies
@@ -106,7 +107,7 @@ func (f *function) check(it *item, now time.Time) refusal {
 		return refusal{http.StatusServiceUnavailable, reasonHoldFull, "no replica serves the function, and too many requests wait for one"}
 	case len(f.items) >= f.config.MaxQueued:
 		return refusal{http.StatusTooManyRequests, reasonQueueFull, "too many requests wait"}
-	case len(f.replicas) == 0 || f.isIdle():
+	case len(f.replicas) == 0 || f.isIdle() || len(f.items) == 0 && firstIdle(f.replicas, it, now) != nil:
 		return refusal{}
 	case f.queue.PredictFinish(it.request, now, f.batchingLoad(now)).After(it.request.Deadline):
 		return refusal{http.StatusTooManyRequests, reasonLate, "the request would miss its deadline"}
@@ -124,6 +125,13 @@ func (f *function) isIdle() bool {
 func (f *function) enqueue(it *item) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	now := time.Now()
+	if len(f.items) == 0 && f.config.MaxBatch == 1 {
+		if r := firstIdle(f.replicas, it, now); r != nil { // what the queue would decide
+			it.turn <- turn{replica: r, flight: r.begin(now, 1)}
+			return
+		}
+	}
 	if len(f.replicas) > 0 {
 		f.add(it)
 		f.dispatch()
@@ -140,6 +148,16 @@ func (f *function) enqueue(it *item) {
 		}
 	})
 	f.gateway.notifyWaiting(f.name)
+}
+
+// firstIdle returns the first replica with a credit that answers an item in time, or nil.
+func firstIdle(replicas []*replica, it *item, now time.Time) *replica {
+	for _, r := range replicas {
+		if len(r.flights) < r.Credits && !r.avoid.After(now) && !now.Add(r.latency(1)).After(it.request.Deadline) {
+			return r
+		}
+	}
+	return nil
 }
 
 // add puts an item into the queue. It was admitted already; what is too late now is refused when its turn comes.
@@ -239,7 +257,7 @@ func (f *function) refuseAll(why refusal) {
 
 // dispatch gives turns to items while there are credits.
 func (f *function) dispatch() {
-	for {
+	for len(f.items) > 0 {
 		now := time.Now()
 		d := f.queue.Decide(now, f.batchingLoad(now))
 		for _, r := range d.Refused {
@@ -296,12 +314,13 @@ func (f *function) wakeAt(now, at time.Time) {
 	}
 }
 
-// batchingLoad returns the replicas as the queue sees them: each credit is one that serves a request at a time.
+// batchingLoad returns the replicas as the queue sees them: each credit is one that serves a request at a time. The next call reuses the memory.
 func (f *function) batchingLoad(now time.Time) batching.Load {
-	l := batching.Load{Rate: f.rate.perSecond(now), Replicas: make([]batching.Replica, 0, len(f.replicas))}
+	l := batching.Load{Rate: f.rate.perSecond(now), Replicas: f.credits[:0]}
 	for i, r := range f.replicas {
+		latency := r.latency // allocates
 		for credit := range r.Credits {
-			b := batching.Replica{ID: i, MaxBatch: f.config.MaxBatch, Latency: r.latency}
+			b := batching.Replica{ID: i, MaxBatch: f.config.MaxBatch, Latency: latency}
 			switch {
 			case r.avoid.After(now):
 				b.Busy, b.FreeAt = true, r.avoid
@@ -311,6 +330,7 @@ func (f *function) batchingLoad(now time.Time) batching.Load {
 			l.Replicas = append(l.Replicas, b)
 		}
 	}
+	f.credits = l.Replicas
 	return l
 }
 

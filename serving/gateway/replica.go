@@ -182,18 +182,17 @@ func average(old, measured time.Duration) time.Duration {
 // batchLatency is the latency of batches of 1, 2, ... that was measured; 0 where none was.
 type batchLatency []time.Duration
 
-// of returns the latency of a batch: the longest that was measured of one that is not larger, or else the shortest of all. So it does not
-// fall with the size. It is 0 if nothing was measured.
+// of returns the latency of a batch: the longest that was measured of one that is not larger, or else that of the smallest that was measured.
+// So it does not fall with the size. It is 0 if nothing was measured.
 func (l batchLatency) of(batch int) time.Duration {
-	if longest := slices.Max(append([]time.Duration{0}, l[:min(batch, len(l))]...)); longest > 0 {
-		return longest
-	}
-	for _, d := range l[min(batch, len(l)):] {
-		if d > 0 {
-			return d
+	var longest time.Duration
+	for i, d := range l {
+		if i >= batch && longest > 0 {
+			break
 		}
+		longest = max(longest, d)
 	}
-	return 0
+	return longest
 }
 
 // forgetWeight is the part by which what was measured of a larger batch is forgotten whenever a smaller one is faster. Otherwise a size that

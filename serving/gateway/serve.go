@@ -53,6 +53,9 @@ type exchange struct {
 func (e *exchange) report() {
 	took := time.Since(e.start)
 	e.gateway.metrics.observe(e.function.name, e.status, took, e.queued)
+	if !e.gateway.log.Enabled(e.request.Context(), slog.LevelInfo) {
+		return
+	}
 	e.gateway.log.LogAttrs(e.request.Context(), slog.LevelInfo, "request", slog.String("function", e.function.name.String()), slog.Int("status", e.status),
 		slog.String("reason", e.reason), slog.String("replica", e.replica), slog.Duration("queued", e.queued), slog.Duration("took", took))
 }
