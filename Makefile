@@ -35,6 +35,10 @@ bench-perf: ## Run scheduler_perf with gshare's plugins (minutes).
 bench-rules: ## Run the Go benchmarks of the rule packages.
 	go test -run '^$$' -bench . -benchmem ./vgpu/...
 
+.PHONY: bench-gateway
+bench-gateway: ## Compare the gateway's processor time with httputil.ReverseProxy and nginx (minutes).
+	go run ./hack/benchgateway $(ARGS)
+
 .PHONY: results
 results: ## Regenerate the simulations' tables and figures (tens of minutes).
 	hack/results.sh $(ARGS)

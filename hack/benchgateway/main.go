@@ -1,0 +1,138 @@
+// Command benchgateway measures what serving/gateway costs beside other proxies: httputil.ReverseProxy, and nginx if it is installed. Each proxy is a
+// process of its own between the same clients and the same server; what counts is the processor time of that process alone, so that other work
+// on the machine disturbs little.
+//
+//	go run ./hack/benchgateway
+package main
+
+import (
+	"cmp"
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"text/tabwriter"
+	"time"
+)
+
+func main() {
+	if role := os.Getenv(roleVariable); role != "" {
+		if err := serve(role, os.Getenv(targetVariable)); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	o := options{}
+	flag.IntVar(&o.rounds, "rounds", 5, "measurements of each proxy, of which the median counts")
+	flag.IntVar(&o.connections, "connections", 64, "connections of clients")
+	flag.DurationVar(&o.time, "time", 4*time.Second, "time of each measurement")
+	flag.Parse()
+	if err := o.run(context.Background()); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+type options struct {
+	rounds, connections int
+	time                time.Duration
+}
+
+// workload is what clients send.
+type workload struct {
+	name    string
+	proxies []string // the first is the baseline
+	request func(proxy string) []byte
+}
+
+// figure is one measurement of a proxy.
+type figure struct {
+	perRequest time.Duration // of the processor
+	rate       float64       // requests a second
+	p50, p99   time.Duration
+}
+
+func (o *options) run(ctx context.Context) error {
+	proxies := []string{reverseProxy, throughGateway}
+	if _, err := exec.LookPath("nginx"); err == nil {
+		proxies = append(proxies, throughNginx)
+	} else {
+		fmt.Println("nginx is not installed: it is left out")
+	}
+	table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(table, "workload\tproxy\tprocessor us\tratio\trequests/s of a core\trequests/s\t")
+	for _, w := range []workload{
+		{"pass through", proxies, func(string) []byte { return plainRequest() }},
+		{"batches of 8", []string{reverseProxy, throughBatches}, func(string) []byte { return inferRequest() }},
+	} {
+		if err := o.compare(ctx, w, table); err != nil {
+			return err
+		}
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	return o.added(ctx)
+}
+
+// compare measures the proxies in turn, in every round from the other end, and prints the medians.
+func (o *options) compare(ctx context.Context, w workload, table *tabwriter.Writer) error {
+	figures := map[string][]figure{}
+	for round := range o.rounds {
+		order := slices.Clone(w.proxies)
+		if round%2 == 1 {
+			slices.Reverse(order)
+		}
+		for _, proxy := range order {
+			f, err := o.saturate(ctx, proxy, w.request(proxy))
+			if err != nil {
+				return fmt.Errorf("%s, %s: %w", w.name, proxy, err)
+			}
+			figures[proxy] = append(figures[proxy], f)
+		}
+	}
+	base := median(figures[w.proxies[0]], func(f figure) time.Duration { return f.perRequest })
+	for _, proxy := range w.proxies {
+		own := median(figures[proxy], func(f figure) time.Duration { return f.perRequest })
+		fmt.Fprintf(table, "%s\t%s\t%.1f\t%.2f\t%.0f\t%.0f\t\n", w.name, proxy, float64(own)/1e3, float64(own)/float64(base), 1e9/float64(own),
+			median(figures[proxy], func(f figure) float64 { return f.rate }))
+	}
+	return nil
+}
+
+// added prints the latency that the gateway adds at about half of its load.
+func (o *options) added(ctx context.Context) error {
+	f, err := o.saturate(ctx, throughGateway, plainRequest())
+	if err != nil {
+		return err
+	}
+	rate := f.rate / 2
+	var p50s, p99s []time.Duration
+	for range o.rounds {
+		direct, err := o.paced(ctx, direct, plainRequest(), rate)
+		if err != nil {
+			return err
+		}
+		through, err := o.paced(ctx, throughGateway, plainRequest(), rate)
+		if err != nil {
+			return err
+		}
+		p50s, p99s = append(p50s, through.p50-direct.p50), append(p99s, through.p99-direct.p99)
+	}
+	fmt.Printf("the gateway adds %v to the median and %v to the 99th percentile at %.0f requests a second\n",
+		median(p50s, func(d time.Duration) time.Duration { return d }).Round(time.Microsecond),
+		median(p99s, func(d time.Duration) time.Duration { return d }).Round(time.Microsecond), rate)
+	return nil
+}
+
+func median[T any, V cmp.Ordered](all []T, value func(T) V) V {
+	values := make([]V, len(all))
+	for i, one := range all {
+		values[i] = value(one)
+	}
+	slices.Sort(values)
+	return values[len(values)/2]
+}
