@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// datatype is one of the protocol's.
+// datatype describes a datatype of the protocol.
 type datatype struct {
 	bytes     int    // of an element in binary form; 0 for BYTES, whose elements have a length of their own
 	kinds     kind   // of JSON values that every server takes
@@ -50,7 +50,7 @@ const (
 	shared    encoding = "a region of shared memory"
 )
 
-// tensor is one whose data are located: an input of a request or an output of a response.
+// tensor describes an input of a request or an output of a response. Its data are a part of the message, not a copy.
 type tensor struct {
 	name       []byte
 	token      []byte // the name as in the message
@@ -85,7 +85,7 @@ func product(shape []int64) (int64, bool) {
 	return int64(n), true
 }
 
-// rows is the first dimension, 0 for a shape without dimensions.
+// rows returns the first dimension, or 0 for a shape without dimensions.
 func (t *tensor) rows() int64 {
 	if len(t.shape) == 0 {
 		return 0
@@ -128,6 +128,7 @@ func elementOfBytes(data []byte) int {
 	return int(n)
 }
 
+// cutBlob is cut for data in binary form. The rows may be any of the tensor's.
 func (t *tensor) cutBlob(data []byte, rows int64) (part, rest []byte) {
 	row := t.elements / t.rows()
 	length := 0
@@ -141,8 +142,7 @@ func (t *tensor) cutBlob(data []byte, rows int64) (part, rest []byte) {
 	return data[:length:length], data[length:]
 }
 
-// cut takes the first rows from the data, and returns these and what is left. It has been checked that the data are of the
-// shape.
+// cut splits the data behind the first rows. The data must have been checked against the shape.
 func (t *tensor) cut(rows int64) (part, rest []byte) {
 	switch t.encoding {
 	case nested:
@@ -155,7 +155,7 @@ func (t *tensor) cut(rows int64) (part, rest []byte) {
 	return t.cutBlob(t.data, rows)
 }
 
-// String describes datatype and shape.
+// String returns the datatype and the shape, for error messages.
 func (t *tensor) String() string { return t.datatype + " " + shapeText(t.shape) }
 
 func shapeText(shape []int64) string {
