@@ -90,7 +90,8 @@ func (s *serveRun) run(cmd *cobra.Command, file string) error {
 		return cli.Usagef("--address: %w", err)
 	}
 	log.Info("serving", "address", listener.Addr().String(), "functions", len(functions))
-	server := &http.Server{Handler: g, ReadHeaderTimeout: 10 * time.Second, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)}
+	server := g.Server()
+	server.ErrorLog = slog.NewLogLogger(log.Handler(), slog.LevelDebug)
 	err = serveFleet(cmd.Context(), server, listener, f, m, screen)
 	for _, name := range g.Functions() {
 		l := g.Load(name)

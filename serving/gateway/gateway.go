@@ -61,7 +61,8 @@ const (
 	HTTP Protocol = iota
 	// OIP is the Open Inference Protocol: inference requests over REST that fit together are sent as one.
 	OIP
-	// OpenAI is that of chat completions: requests pass unchanged, and the first byte of the answer counts for deadlines.
+	// OpenAI is that of chat completions: requests pass unchanged, and the first byte of the answer counts for deadlines. Where the host names
+	// no function, the model in the body does.
 	OpenAI
 )
 
@@ -135,16 +136,18 @@ type Gateway struct {
 	log      *slog.Logger
 	metrics  *metrics
 	waiting  chan FunctionName
+	bodies   bodies // that are read to find the model
 
 	mu        sync.RWMutex // guards what follows
 	functions map[FunctionName]*function
+	models    map[FunctionName]bool // functions with the protocol OpenAI
 }
 
 // New returns a gateway without functions.
 func New(c Config) *Gateway {
 	g := &Gateway{
 		upstream: c.Upstream, log: c.Log, metrics: newMetrics(c.Metrics),
-		waiting: make(chan FunctionName, 1024), functions: map[FunctionName]*function{},
+		waiting: make(chan FunctionName, 1024), functions: map[FunctionName]*function{}, models: map[FunctionName]bool{},
 	}
 	if g.upstream == nil {
 		g.upstream = newTransport()
@@ -163,6 +166,10 @@ func (g *Gateway) SetFunction(f Function) error {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	delete(g.models, f.FunctionName)
+	if f.Protocol == OpenAI {
+		g.models[f.FunctionName] = true
+	}
 	if old := g.functions[f.FunctionName]; old != nil {
 		old.configure(f)
 		return nil
@@ -176,6 +183,7 @@ func (g *Gateway) RemoveFunction(name FunctionName) {
 	g.mu.Lock()
 	f := g.functions[name]
 	delete(g.functions, name)
+	delete(g.models, name)
 	g.mu.Unlock()
 	if f != nil {
 		f.refuseAll(refusal{http.StatusNotFound, reasonUnknown, "the function has been deleted"})

@@ -54,6 +54,7 @@ func TestHostileRequests(t *testing.T) {
 			"deadline in the past":       {post + timeoutHeaders[0] + ": -5\r\nContent-Length: 1\r\n\r\nx", "HTTP/1.1 400", 0},
 			"deadline at once":           {post + timeoutHeaders[0] + ": 0\r\nContent-Length: 1\r\n\r\nx", "HTTP/1.1 400", 0},
 			"unknown function with body": {"POST / HTTP/1.1\r\nHost: other\r\nContent-Length: 9000000000\r\n\r\nx", "HTTP/1.1 404", 0},
+			"body that does not come":    {"POST / HTTP/1.1\r\nHost: other\r\nContent-Length: 9\r\n\r\nx", "HTTP/1.1 404", bodyTimeout},
 			"host of 60 KB":              {"GET / HTTP/1.1\r\nHost: " + strings.Repeat("a.", 30<<10) + "\r\n\r\n", "HTTP/1.1 404", 0},
 		} {
 			limit := int64(len(c.want))

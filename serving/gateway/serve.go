@@ -17,15 +17,18 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// ServeHTTP passes a request to a replica of the function that its host names.
+// ServeHTTP passes a request to a replica of the function that its host names, or else the model in its body.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	name := parseHost(r.Host)
-	f := g.function(name)
-	if f == nil {
-		refusal{http.StatusNotFound, reasonUnknown, fmt.Sprintf("no function %q: the host of a request is FUNCTION or FUNCTION.NAMESPACE", r.Host)}.write(w)
-		return
+	e := &exchange{gateway: g, function: g.function(parseHost(r.Host)), writer: w, request: r, start: time.Now()}
+	if r.ContentLength != 0 { // also for those that are refused: the server reads a body before it sends the answer
+		_ = http.NewResponseController(w).SetReadDeadline(e.start.Add(bodyTimeout)) // not supported by HTTP/2, whose server has its own
 	}
-	e := &exchange{gateway: g, function: f, writer: w, request: r, start: time.Now()}
+	if e.function == nil {
+		if why := e.findModel(); why.status != 0 {
+			why.write(w)
+			return
+		}
+	}
 	defer e.report() // also where serve panics to break off an answer
 	e.serve()
 }
@@ -76,7 +79,8 @@ func (e *exchange) serve() {
 		e.refuse(refused)
 		return
 	}
-	reserved, refused := e.readBody()
+	settings := e.function.settings()
+	reserved, refused := e.readBody(&e.function.bodies, settings.MaxBody, settings.MaxBytes)
 	defer e.function.bodies.release(reserved)
 	if refused.status == 0 {
 		refused = e.locate(it)
@@ -163,14 +167,16 @@ func clientTimeout(h http.Header) (time.Duration, error) {
 // bodyTimeout is how long a client may take to send the body of its request.
 const bodyTimeout = 30 * time.Second
 
-// readBody reads the body, within the bounds of the function. It returns the bytes that are to be released.
-func (e *exchange) readBody() (reserved share.Bytes, why refusal) {
+// readBody reads the body, unless it has been read already, of at most most bytes, and counts them among all bodies, which may have maxAll. It
+// returns the bytes that are to be released.
+func (e *exchange) readBody(all *bodies, most, maxAll share.Bytes) (reserved share.Bytes, why refusal) {
 	length := e.request.ContentLength
+	if e.body != nil {
+		length = int64(len(e.body))
+	}
 	if length == 0 {
 		return 0, refusal{}
 	}
-	bounds := e.function.settings()
-	most := bounds.MaxBody
 	tooLarge := refusal{http.StatusRequestEntityTooLarge, reasonTooLarge, fmt.Sprintf("the body is larger than %d bytes", most)}
 	if length > int64(most) {
 		return 0, tooLarge
@@ -179,10 +185,12 @@ func (e *exchange) readBody() (reserved share.Bytes, why refusal) {
 	if length > 0 {
 		reserved = share.Bytes(length)
 	}
-	if !e.function.bodies.reserve(reserved, bounds.MaxBytes) {
+	if !all.reserve(reserved, maxAll) {
 		return 0, refusal{http.StatusTooManyRequests, reasonQueueFull, "the bodies of the requests that wait are too large"}
 	}
-	_ = http.NewResponseController(e.writer).SetReadDeadline(time.Now().Add(bodyTimeout)) // not supported by HTTP/2, whose server has its own
+	if e.body != nil {
+		return reserved, refusal{}
+	}
 	var body bytes.Buffer
 	if length > 0 {
 		body.Grow(int(length))
