@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"sync"
 	"syscall"
 	"time"
 
@@ -30,6 +31,10 @@ type connection struct {
 
 // framesPerVGPU limits the frames per second of a connection. A correct hook sends far fewer: one NEED per turn and thread.
 const framesPerVGPU = 2000
+
+// framesPerContainer is the number of frames per second that the server handles of all connections of a container; further ones wait. A process
+// sends one for each turn, and there are at most some hundred turns in a second.
+const framesPerContainer = 4000
 
 // serveConnection handles the frames of one connection of a process until it is closed, and waits until its pages are unused.
 func (c *Container) serveConnection(conn *net.UnixConn, peer process.Process) {
@@ -101,11 +106,35 @@ func (k *connection) readFrame(handle func(tokenwire.Message) error) error {
 	if !k.server.allowEvent(k.limiter) {
 		return errTooFast
 	}
+	if err := k.awaitTurn(); err != nil {
+		return err
+	}
 	_, m, err := tokenwire.Decode(k.buffer[:n])
 	if err != nil {
 		return &refusal{Malformed, syscall.EPROTO, err.Error()}
 	}
 	return handle(m)
+}
+
+// awaitTurn blocks while the processes of the container together send more frames than framesPerContainer. Each of a thousand could otherwise
+// send as many as one connection may, and use up the node's CPU time in the agent.
+func (k *connection) awaitTurn() error {
+	now := k.server.Clock.Now()
+	at := time.Unix(0, int64(now))
+	delay := k.limits.frames.ReserveN(at, 1).DelayFrom(at)
+	if delay == 0 {
+		return nil
+	}
+	passed := make(chan struct{})
+	timer := k.server.Clock.NewTimer(sync.OnceFunc(func() { close(passed) }))
+	defer timer.Stop()
+	timer.Set(now + delay)
+	select {
+	case <-passed:
+		return nil
+	case <-k.closing:
+		return net.ErrClosed
+	}
 }
 
 func (k *connection) handle(m tokenwire.Message) error {

@@ -57,7 +57,12 @@ type Container struct {
 	stopped     bool
 	refusals    refusals
 
-	logLimiter *rate.Limiter
+	limits containerLimits
+}
+
+// containerLimits limits what the processes of a container cause together.
+type containerLimits struct {
+	logLines, frames *rate.Limiter
 }
 
 // AddContainer starts to serve a container. It combines Prepare and Listen.
@@ -79,7 +84,7 @@ func (s *Server) AddContainer(spec Spec) (*Container, error) {
 func (s *Server) Prepare(spec Spec) (*Container, error) {
 	c := &Container{
 		Spec: spec, server: s, since: s.Clock.Now(), closing: make(chan struct{}),
-		connections: map[*net.UnixConn]struct{}{}, logLimiter: newLimiter(logLinesPerSecond),
+		connections: map[*net.UnixConn]struct{}{}, limits: containerLimits{newLimiter(logLinesPerSecond), newLimiter(framesPerContainer)},
 	}
 	if err := c.createDir(); err != nil {
 		c.leave()
@@ -250,7 +255,7 @@ func (c *Container) refuse(conn *net.UnixConn, peer process.Process, why error) 
 		c.refusals.add(reason, c.server.Clock.Now())
 		c.mu.Unlock()
 	}
-	if !c.server.allowEvent(c.logLimiter) {
+	if !c.server.allowEvent(c.limits.logLines) {
 		return
 	}
 	if refused {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -163,6 +164,42 @@ func TestRateLimit(t *testing.T) {
 	}
 	if got := answer(t, c.Conn); got != syscall.EBUSY {
 		t.Errorf("got %v", got)
+	}
+}
+
+// countingClock is a stopped clock that counts the frames of clients.
+type countingClock struct {
+	stoppedClock
+	handled atomic.Int64
+}
+
+func (c *countingClock) FrameHandled() { c.handled.Add(1) }
+
+// TestFloodOfManyProcesses checks that the processes of a container cannot together send the server as many frames as each of them may, and that
+// those of another container are served meanwhile.
+func TestFloodOfManyProcesses(t *testing.T) {
+	clock := &countingClock{}
+	r := newFixture(t, tempDir(t), func(c *tokenserver.Config) { c.Clock = clock })
+	r.add(t, "a", half)
+	r.add(t, "b", half)
+	var clients []*tokenclient.Client
+	for range 8 {
+		clients = append(clients, r.dial(t, "a"))
+	}
+	for _, c := range clients {
+		go func() {
+			for range 3500 {
+				if c.Send(&tokenwire.Need{}) != nil {
+					return
+				}
+			}
+		}()
+	}
+	const burst = 8000 // of a container
+	eventually(t, "as many frames as a container may send at once are handled", func() bool { return clock.handled.Load() >= burst })
+	r.dial(t, "b")
+	if n := clock.handled.Load(); n > burst+10 {
+		t.Errorf("%d frames are handled at once", n)
 	}
 }
 
