@@ -208,7 +208,11 @@ func (f *function) again(items []*item) {
 
 // stayed returns the items whose clients still wait.
 func stayed(items []*item) []*item {
-	return slices.DeleteFunc(slices.Clone(items), func(it *item) bool { return it.gone })
+	gone := func(it *item) bool { return it.gone }
+	if !slices.ContainsFunc(items, gone) {
+		return items
+	}
+	return slices.DeleteFunc(slices.Clone(items), gone)
 }
 
 // cancel gives up an item whose client has gone. It returns false if a replica has been chosen for it alone, whose credit the caller has to

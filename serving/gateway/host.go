@@ -16,8 +16,10 @@ const defaultNamespace = "default"
 // parseHost returns the function that a host names: NAME, NAME.NAMESPACE, or NAME.NAMESPACE.svc and any domain after it, with or without a
 // port. Where an ExternalName Service leads to the gateway, the host is that of the Service.
 func parseHost(host string) FunctionName {
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		host = name
+	if strings.Contains(host, ":") {
+		if name, _, err := net.SplitHostPort(host); err == nil {
+			host = name
+		}
 	}
 	host = strings.ToLower(strings.TrimSuffix(host, "."))
 	name, rest, _ := strings.Cut(host, ".")

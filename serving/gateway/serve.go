@@ -177,9 +177,8 @@ func (e *exchange) readBody(all *bodies, most, maxAll share.Bytes) (reserved sha
 	if length == 0 {
 		return 0, refusal{}
 	}
-	tooLarge := refusal{http.StatusRequestEntityTooLarge, reasonTooLarge, fmt.Sprintf("the body is larger than %d bytes", most)}
 	if length > int64(most) {
-		return 0, tooLarge
+		return 0, bodyTooLarge(most)
 	}
 	reserved = most
 	if length > 0 {
@@ -191,26 +190,42 @@ func (e *exchange) readBody(all *bodies, most, maxAll share.Bytes) (reserved sha
 	if e.body != nil {
 		return reserved, refusal{}
 	}
-	var body bytes.Buffer
-	if length > 0 {
-		body.Grow(int(length))
-	}
-	_, err := body.ReadFrom(http.MaxBytesReader(e.writer, e.request.Body, int64(most)))
+	body, err := e.readAll(length, int64(most))
 	if err == nil { // otherwise the server would wait without end for the rest before it answers
 		_ = http.NewResponseController(e.writer).SetReadDeadline(time.Time{})
 	}
+	if err != nil {
+		return reserved, bodyRefusal(err, most)
+	}
+	e.body = body
+	return reserved, refusal{}
+}
+
+// readAll reads a body of a length, -1 if it is not known, of at most most bytes.
+func (e *exchange) readAll(length, most int64) ([]byte, error) {
+	if length < 0 {
+		return io.ReadAll(http.MaxBytesReader(e.writer, e.request.Body, most))
+	}
+	body := make([]byte, length)
+	_, err := io.ReadFull(e.request.Body, body)
+	return body, err
+}
+
+func bodyTooLarge(most share.Bytes) refusal {
+	return refusal{http.StatusRequestEntityTooLarge, reasonTooLarge, fmt.Sprintf("the body is larger than %d bytes", most)}
+}
+
+// bodyRefusal returns the refusal of a request whose body could not be read.
+func bodyRefusal(err error, most share.Bytes) refusal {
 	var tooMany *http.MaxBytesError
 	var slow net.Error
 	switch {
 	case errors.As(err, &tooMany):
-		return reserved, tooLarge
+		return bodyTooLarge(most)
 	case errors.As(err, &slow) && slow.Timeout():
-		return reserved, refusal{http.StatusRequestTimeout, reasonBadRequest, "the body did not arrive in time"}
-	case err != nil:
-		return reserved, refusal{http.StatusBadRequest, reasonBadRequest, "the body is shorter than its Content-Length, or is not valid"}
+		return refusal{http.StatusRequestTimeout, reasonBadRequest, "the body did not arrive in time"}
 	}
-	e.body = body.Bytes()
-	return reserved, refusal{}
+	return refusal{http.StatusBadRequest, reasonBadRequest, "the body is shorter than its Content-Length, or is not valid"}
 }
 
 // forward sends the request to a replica and passes its answer on. It returns false if the replica has failed and the request waits again.
