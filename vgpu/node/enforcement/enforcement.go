@@ -20,12 +20,13 @@ const (
 	MPSEnvironment = "a program that changes its environment loosens the limits of MPS"
 	Refused        = "a process is refused and may use nothing: " // before the reason
 	MPSDaemon      = "the MPS daemon "                            // the beginning of texts about limitations of a slice's MPS daemon
+	DriverCounts   = "the driver counts "                         // the beginning of what MemoryCounts returns
 	MemoryBypass   = "a program that avoids hook and MPS is not limited in memory"
 )
 
 // MemoryCounts compares what driver and hook count of the memory of a share's processes.
 func MemoryCounts(c watchdog.MemoryCounts) string {
-	return fmt.Sprintf("the driver counts %d MiB of its processes, the hook %d MiB, and the share has %d MiB",
+	return fmt.Sprintf(DriverCounts+"%d MiB of its processes, the hook %d MiB, and the share has %d MiB",
 		c.Driver/share.MiB, c.Ledger/share.MiB, c.Granted/share.MiB)
 }
 

@@ -145,7 +145,7 @@ func (e *examination) checkPods(s *cluster.Snapshot, n *examinedNode) {
 	if suspects := s.UntrustedPods(n.Node); len(suspects) > 0 {
 		e.addFinding(pods, n.Name, "placements", Failed, strings.Join(suspects, "; "), "delete these pods: until then no more pods are placed on the node")
 	}
-	count, reports, limitations := 0, []string{}, map[string]bool{}
+	count, reports, uncounted, limitations := 0, []string{}, []string{}, map[string]bool{}
 	for _, pod := range s.Pods {
 		if pod.Spec.NodeName != n.Name || !kube.RequestsShare(pod) || kube.Ended(pod) {
 			continue
@@ -154,8 +154,11 @@ func (e *examination) checkPods(s *cluster.Snapshot, n *examinedNode) {
 		if text := healthOf(pod); text != "" {
 			reports = append(reports, pod.Namespace+"/"+pod.Name+": "+text)
 		}
-		for _, text := range daemonLimitations(pod) {
+		for _, text := range missing(pod, enforcement.MPSDaemon) {
 			limitations[text] = true
+		}
+		for _, text := range missing(pod, enforcement.DriverCounts) {
+			uncounted = append(uncounted, pod.Namespace+"/"+pod.Name+": "+text)
 		}
 	}
 	for _, text := range slices.Sorted(maps.Keys(limitations)) {
@@ -163,14 +166,18 @@ func (e *examination) checkPods(s *cluster.Snapshot, n *examinedNode) {
 	}
 	e.addCheck(pods, n.Name, "enforcement", len(reports) == 0, Warning, strings.TrimSpace(countOf(count, "pod")+" with shares "+strings.Join(reports, "; ")),
 		"see the annotation gshare.dev/enforcement-status of the pod")
+	if len(uncounted) > 0 {
+		e.addFinding(pods, n.Name, "memory", Warning, strings.Join(uncounted, "; "),
+			"its processes have memory that the hook does not count, see SECURITY.md; kubernetes.strangers: end ends them")
+	}
 }
 
-// daemonLimitations returns what the MPS daemon of a pod's slice cannot do, as the node agent reports it.
-func daemonLimitations(pod *v1.Pod) (texts []string) {
+// missing returns what is not enforced for a pod, as the node agent reports it, of the texts with a beginning.
+func missing(pod *v1.Pod, beginning string) (texts []string) {
 	status, _, _ := kube.EnforcementStatusOf(pod)
 	for _, c := range status.Containers {
 		for _, text := range c.Missing {
-			if strings.HasPrefix(text, enforcement.MPSDaemon) {
+			if strings.HasPrefix(text, beginning) {
 				texts = append(texts, text)
 			}
 		}
