@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"slices"
 	"strconv"
@@ -37,7 +38,7 @@ func (o *options) register(f *pflag.FlagSet) {
 	f.DurationVar(&o.token, "token", 0, "time of each token of a text (default: that of a batch of one)")
 	f.StringArrayVar(&o.inputs, "input", []string{"input:FP32:-1"}, "name, datatype and dimensions of an input after the first, which is the batch; may be repeated")
 	f.IntVar(&o.concurrency, "concurrency", 1, "batches that run at once")
-	f.StringVar(&o.address, "address", ":"+cmp.Or(os.Getenv("PORT"), "8080"), "address to listen on")
+	f.StringVar(&o.address, "address", net.JoinHostPort(os.Getenv("HOST"), cmp.Or(os.Getenv("PORT"), "8080")), "address to listen on")
 	f.DurationVar(&o.grace, "grace", 30*time.Second, "how long requests may take to end after SIGTERM")
 	f.BoolVar(&o.faults, "faults", false, "let requests ask for faults by the header "+server.FaultHeader)
 }
