@@ -72,7 +72,11 @@ func (w *shareSimulation) newFunction(f *Function) (*sharedFunction, error) {
 	for i := range choices {
 		choices[i].Share = w.shareOf(choices[i].Share, f.Memory)
 	}
-	p := &sharedFunction{sim: w, function: f, surface: newSurface(f.Points), queue: &fifoQueue{}}
+	surface, err := profile.NewSurface(f.Points)
+	if err != nil {
+		return nil, err
+	}
+	p := &sharedFunction{sim: w, function: f, surface: surface, queue: &fifoQueue{}}
 	if p.scaler, err = scaling.New(w.policy.scaling, choices); err != nil {
 		return nil, err
 	}
@@ -101,7 +105,7 @@ func (w *shareSimulation) shareOf(s share.Share, memory share.Bytes) share.Share
 func (p *sharedFunction) newDeadlineQueue(limit share.PerMille) (queue, error) {
 	p.limit, p.available = limit, limit
 	q, err := batching.New(batching.Config{
-		MaxBatch: p.surface.largestBatch(limit, p.maxExecution()), Latency: func(batch int) time.Duration { return p.surface.latency(batch, p.available) },
+		MaxBatch: p.surface.LargestBatch(limit, p.maxExecution()), Latency: func(batch int) time.Duration { return p.surface.Latency(batch, p.available) },
 	})
 	return deadlineQueue{q}, err
 }

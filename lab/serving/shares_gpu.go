@@ -86,7 +86,7 @@ func (g *gpu) divideSMs() {
 	var grants, limits [64]share.PerMille
 	for n, i := range g.running {
 		grants[n] = i.reservedSMs()
-		limits[n] = max(grants[n], i.function.surface.fewestSMs(len(i.batch), i.configuration.Share.SMLimit, i.target))
+		limits[n] = max(grants[n], i.function.surface.FewestSMs(len(i.batch), i.configuration.Share.SMLimit, i.target))
 		left -= grants[n]
 		if grants[n] < limits[n] {
 			below++
@@ -125,7 +125,7 @@ func (i *instance) availableSMs(limit share.PerMille) share.PerMille {
 
 func (g *gpu) scheduleEnd(i *instance, sm share.PerMille) {
 	i.sm = sm
-	i.takes = i.function.surface.latency(len(i.batch), sm)
+	i.takes = i.function.surface.Latency(len(i.batch), sm)
 	i.planned++
 	plan := i.planned
 	g.clock.after(time.Duration((1-i.done)*float64(i.takes)), func() {

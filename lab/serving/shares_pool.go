@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/gshare-dev/gshare/vgpu/batching"
+	"github.com/gshare-dev/gshare/vgpu/profile"
 	"github.com/gshare-dev/gshare/vgpu/scaling"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
@@ -13,7 +14,7 @@ import (
 type sharedFunction struct {
 	sim              *shareSimulation
 	function         *Function
-	surface          *latencySurface
+	surface          *profile.Surface
 	queue            queue
 	scaler           *scaling.Scaler
 	state            scaling.State
@@ -165,7 +166,7 @@ func (p *sharedFunction) canWait() bool {
 		}
 		end := i.expectedEnd()
 		batch := len(p.waiting) + int(p.rate*(end-now).Seconds()) + 1
-		if batch <= i.most && end+p.surface.latency(batch, i.configuration.Share.SMRequest) <= p.sim.record.deadline(p.waiting[0]) {
+		if batch <= i.most && end+p.surface.Latency(batch, i.configuration.Share.SMRequest) <= p.sim.record.deadline(p.waiting[0]) {
 			return true
 		}
 	}

@@ -85,7 +85,7 @@ func (p *sharedFunction) placeInstance(id scaling.ID, c scaling.Configuration) *
 		return nil
 	}
 	i.at, i.gpu = at, w.gpus[at]
-	i.most = p.surface.largestBatch(c.Share.SMLimit, p.maxExecution())
+	i.most = p.surface.LargestBatch(c.Share.SMLimit, p.maxExecution())
 	i.gpu.add(i)
 	w.changed = true
 	p.instances = append(p.instances, i)

@@ -29,7 +29,7 @@ func TestFirstRequest(t *testing.T) {
 		t.Fatal(err)
 	}
 	added := scaling.LeastArea(1, choices) // for a request a second, the least share that keeps the SLO
-	takes := newSurface(in.Functions[0].Points).latency(1, added.Share.SMRequest)
+	takes := surface(in.Functions[0].Points).Latency(1, added.Share.SMRequest)
 	if want := 6*time.Second - 250*ms + takes; (r.P50 - want).Abs() > ms {
 		t.Errorf("answered after %v, want %v on %v (efficient: %v)", r.P50, want, added.Share, efficient.Share)
 	}
@@ -47,7 +47,7 @@ func TestFirstRequest(t *testing.T) {
 func bench(each ...share.Share) (*clock, *gpu, []*instance) {
 	f := vertical("f")
 	c := &clock{}
-	p := &sharedFunction{sim: &shareSimulation{clock: c, record: &record{}}, function: &f, surface: newSurface(f.Points), queue: &fifoQueue{}}
+	p := &sharedFunction{sim: &shareSimulation{clock: c, record: &record{}}, function: &f, surface: surface(f.Points), queue: &fifoQueue{}}
 	g := &gpu{clock: c, meter: &usageMeter{until: time.Hour}}
 	var all []*instance
 	for _, s := range each {

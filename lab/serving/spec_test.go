@@ -185,9 +185,8 @@ func FuzzTables(f *testing.F) {
 	f.Add(sharesTable)
 	f.Add(slicesTable)
 	f.Fuzz(func(t *testing.T, text string) {
-		if points, err := ReadShares(text, "m", "GPU"); err == nil && len(points) > 0 && points[0].Batch <= 1024 {
-			small := points[:1]
-			newSurface(small).latency(1, 500)
+		if points, err := ReadShares(text, "m", "GPU"); err == nil && len(points) > 0 {
+			surface(points[:1]).Latency(1, 500)
 		}
 		_, _ = ReadSlices(text)
 	})
