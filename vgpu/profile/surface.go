@@ -57,9 +57,13 @@ func NewSurface(points []Point) (*Surface, error) {
 	return s, nil
 }
 
-// interpolateSMs returns the latencies of one batch size for all SMs in steps of surfaceStep.
+// interpolateSMs returns the latencies of one batch size for all SMs in steps of surfaceStep. Of several measurements of the same SMs the slowest
+// counts.
 func interpolateSMs(points []Point) []time.Duration {
-	slices.SortFunc(points, func(a, b Point) int { return cmp.Compare(a.Resource.SM, b.Resource.SM) })
+	slices.SortFunc(points, func(a, b Point) int {
+		return cmp.Or(cmp.Compare(a.Resource.SM, b.Resource.SM), cmp.Compare(b.Mean, a.Mean))
+	})
+	points = slices.CompactFunc(points, func(a, b Point) bool { return a.Resource.SM == b.Resource.SM })
 	row := make([]time.Duration, share.Whole/surfaceStep+1)
 	for i := range row {
 		sm := max(share.PerMille(i)*surfaceStep, 1)

@@ -47,6 +47,9 @@ func TestSurface(t *testing.T) {
 			}
 		})
 	}
+	if got := surface(t, point(1, 500, 30*ms), point(1, 500, 50*ms), point(1, 500, 10*ms), point(1, 1000, 10*ms)).Latency(1, 750); got != 30*ms {
+		t.Errorf("between 10 ms and the slowest of three measurements: %v, want 30 ms", got)
+	}
 	if got := s.LargestBatch(600, 28*ms); got != 2 {
 		t.Errorf("the largest batch within 28 ms is %d, want 2", got)
 	}
