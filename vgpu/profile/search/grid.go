@@ -23,7 +23,8 @@ func FaSTGrid(device string, batch int) Grid {
 	}
 }
 
-// Next returns the next setting to measure, and false if there is none, iterating over batch sizes, quotas and then SM shares.
+// Next returns the next setting to measure, and false if there is none. SM shares change the slowest, then quotas: one process can be given
+// another quota and other batches, but keeps the SMs with which it began.
 func (g Grid) Next(history []Trial) (Setting, bool, error) {
 	tried, err := index(g, history)
 	if err != nil {
@@ -35,9 +36,9 @@ func (g Grid) Next(history []Trial) (Setting, bool, error) {
 
 func (g Grid) settings() []Setting {
 	var all []Setting
-	for _, batch := range g.Batches {
+	for _, sm := range g.SM {
 		for _, quota := range g.Quota {
-			for _, sm := range g.SM {
+			for _, batch := range g.Batches {
 				all = append(all, Setting{Resource: profile.Resource{SM: sm, Quota: quota, Device: g.Device}, Batch: batch})
 			}
 		}

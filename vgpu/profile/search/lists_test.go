@@ -15,8 +15,15 @@ import (
 func TestFaSTGrid(t *testing.T) {
 	history := bench{}.measure(t, FaSTGrid("V100", 4))
 	seen := map[Setting]bool{}
-	for _, trial := range history {
+	starts := 0 // of processes, which keep their SMs
+	for i, trial := range history {
 		seen[trial.setting()] = true
+		if i == 0 || trial.setting().Resource.SM != history[i-1].setting().Resource.SM {
+			starts++
+		}
+	}
+	if starts != 7 {
+		t.Errorf("%d processes are needed for 7 SM shares", starts)
 	}
 	for _, sm := range []share.PerMille{60, 120, 240, 500, 600, 800, 1000} {
 		for quota := share.PerMille(200); quota <= share.Whole; quota += 200 {
