@@ -322,14 +322,14 @@ func (f *function) wakeAt(now, at time.Time) {
 func (f *function) batchingLoad(now time.Time) batching.Load {
 	l := batching.Load{Rate: f.rate.perSecond(now), Replicas: f.credits[:0]}
 	for i, r := range f.replicas {
-		latency := r.latency // allocates
+		latency, ends := r.latency, r.predictEnds() // the method value allocates
 		for credit := range r.Credits {
 			b := batching.Replica{ID: i, MaxBatch: f.config.MaxBatch, Latency: latency}
 			switch {
 			case r.avoid.After(now):
 				b.Busy, b.FreeAt = true, r.avoid
-			case credit < len(r.ends):
-				b.Busy, b.FreeAt = true, r.ends[credit]
+			case credit < len(ends):
+				b.Busy, b.FreeAt = true, ends[credit]
 			}
 			l.Replicas = append(l.Replicas, b)
 		}

@@ -10,7 +10,7 @@ import (
 type replica struct {
 	Replica
 	flights  []*flight     // what it has
-	ends     []time.Time   // when they are expected to be answered, ascending
+	ends     []time.Time   // memory for predictEnds
 	factor   float64       // measured over profiled latency; 0: not measured
 	learned  batchLatency  // where there is no profile
 	occupied time.Duration // that a request keeps a credit, measured; for the protocol OpenAI
@@ -93,7 +93,7 @@ func (f *function) drain(id string) <-chan struct{} {
 	f.replicas = slices.Delete(slices.Clone(f.replicas), at, at+1)
 	f.draining[id] = r
 	r.drained = make(chan struct{})
-	if len(r.ends) == 0 {
+	if len(r.flights) == 0 {
 		close(r.drained)
 	}
 	return r.drained
@@ -103,16 +103,17 @@ func (f *function) drain(id string) <-chan struct{} {
 func (r *replica) begin(now time.Time, size int) *flight {
 	flown := &flight{now, size}
 	r.flights = append(r.flights, flown)
-	r.predictEnds()
 	return flown
 }
 
-func (r *replica) predictEnds() {
+// predictEnds returns when what the replica has is expected to be answered, ascending. The next call reuses the memory.
+func (r *replica) predictEnds() []time.Time {
 	r.ends = r.ends[:0]
 	for _, f := range r.flights {
 		r.ends = append(r.ends, f.began.Add(max(r.latency(f.size), r.occupied)))
 	}
 	slices.SortFunc(r.ends, time.Time.Compare)
+	return r.ends
 }
 
 // end counts the end of what the replica had.
@@ -120,7 +121,6 @@ func (r *replica) end(flown *flight) {
 	if at := slices.Index(r.flights, flown); at >= 0 {
 		r.flights = slices.Delete(r.flights, at, at+1)
 	}
-	r.predictEnds()
 	if r.drained != nil && len(r.flights) == 0 {
 		select {
 		case <-r.drained:
