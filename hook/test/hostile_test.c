@@ -216,14 +216,20 @@ TEST(changed_list) {
 	}
 }
 
+/* Makes the stack large enough for all later calls: its pages stay when this returns, and calls from the caller use them. */
+static __attribute__((noinline)) void grow_stack(void) {
+	volatile char pages[1 << 18];
+	for (size_t i = 0; i < sizeof pages; i += 1024) pages[i] = 0;
+}
+
 /*
  * A process that can map no more memory, so that the hook has no room for what it should remember of pools and graphs. The driver has room, in
  * what malloc has kept.
  */
 TEST(no_room) {
 	CUdeviceptr p;
-	volatile char stack[1 << 18];
-	for (size_t i = 0; i < sizeof stack; i += 4096) stack[i] = 0; /* it cannot grow either */
+	grow_stack();          /* not later: a stack that cannot grow is a SIGSEGV */
+	cuMemAlloc_v2(&p, 512); /* starts the hook, whose ledger has room then; the loop below fills it */
 	mallopt(M_MMAP_THRESHOLD, 1 << 30);
 	mallopt(M_TRIM_THRESHOLD, 1 << 30);
 	void *volatile kept = malloc(64 << 20);
