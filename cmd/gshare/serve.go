@@ -96,7 +96,7 @@ func (s *serveRun) run(cmd *cobra.Command, file string) error {
 	for _, name := range g.Functions() {
 		l := g.Load(name)
 		log.Info("stopped", "function", name.String(), "requests", l.Arrived, "answered", l.Answered, "in time", l.InTime, "refused", l.Refused,
-			"failed", l.Failed, "clients gone", l.Gone)
+			"failed", l.Failed, "clients gone", l.Gone, "invalid", l.Invalid)
 	}
 	return err
 }

@@ -42,13 +42,13 @@ func newFunction(object *api.GPUFunction) (*function, error) {
 // occupied is the rate of a function that has requests but gets no new ones: enough to keep a replica, and no more.
 const occupied scaling.Rate = 0.0001
 
-// rate returns the requests per second that have come since the last tick.
+// rate returns the requests per second that have come whole since the last tick. Others need no replica.
 func (fn *function) rate(l gateway.Load) scaling.Rate {
 	var before gateway.Load
 	if n := len(fn.loads); n > 0 {
 		before = fn.loads[n-1]
 	}
-	rate := scaling.Rate(float64(l.Arrived-before.Arrived) / period.Seconds())
+	rate := scaling.Rate(float64(l.Received-before.Received) / period.Seconds())
 	if l.Waiting+l.InFlight > 0 {
 		rate = max(rate, occupied)
 	}
@@ -131,7 +131,7 @@ type Status struct {
 	SLO      time.Duration
 	P99      time.Duration  // of the last 30 to 60 s; 0 without requests
 	Hit      float64        // part of the requests that were answered in time, of those of the last 10 s; NaN without any
-	Rate     float64        // requests per second in the last 10 s
+	Rate     float64        // requests per second in the last 10 s, of those that came whole
 	Replicas map[string]int // number in each phase
 	Share    share.Share
 	Ready    bool   // a replica is ready, or none is wanted
@@ -161,7 +161,7 @@ func (f *Fleet) statusOf(fn *function) Status {
 	}
 	if n := len(fn.loads); n > 1 {
 		first, last := fn.loads[0], fn.loads[n-1]
-		s.Rate = float64(last.Arrived-first.Arrived) / (time.Duration(n-1) * period).Seconds()
+		s.Rate = float64(last.Received-first.Received) / (time.Duration(n-1) * period).Seconds()
 		if all := finished(last) - finished(first); all > 0 {
 			s.Hit = float64(last.InTime-first.InTime) / float64(all)
 		}
@@ -194,5 +194,6 @@ func (f *Fleet) statusOf(fn *function) Status {
 	return s
 }
 
-// finished returns the number of requests of which it is known whether they were answered in time. Those whose clients left do not count.
-func finished(l gateway.Load) uint64 { return l.Answered + l.Refused + l.Failed }
+// finished returns the number of requests of which it is known whether they were answered in time. Those whose clients left do not count, nor
+// those that were not valid.
+func finished(l gateway.Load) uint64 { return l.Answered + l.Refused - l.Invalid + l.Failed }

@@ -31,28 +31,25 @@ var batchHeaders = []string{"Accept", "Content-Type"}
 var aloneHeaders = []string{"Authorization", "Content-Encoding", "Cookie", "Expect"}
 
 // locate finds the tensors of an inference request that may be sent with others, and refuses one that is malformed. Others stay as they are.
-func (e *exchange) locate(it *item) refusal {
+// It returns how long the client waits, 0 if the body does not say.
+func (e *exchange) locate(maxBatch int) (p *part, timeout time.Duration, why refusal) {
 	in := e.request
-	if e.function.settings().MaxBatch == 1 || in.Method != http.MethodPost || !strings.HasPrefix(in.URL.Path, "/v2/models/") || !strings.HasSuffix(in.URL.Path, "/infer") ||
+	if maxBatch == 1 || in.Method != http.MethodPost || !strings.HasPrefix(in.URL.Path, "/v2/models/") || !strings.HasSuffix(in.URL.Path, "/infer") ||
 		slices.ContainsFunc(aloneHeaders, func(name string) bool { return len(in.Header[name]) > 0 }) {
-		return refusal{}
+		return nil, 0, refusal{}
 	}
 	length, err := oip.JSONLength(in.Header, len(e.body))
 	if err != nil {
-		return refusal{http.StatusBadRequest, reasonBadRequest, err.Error()}
+		return nil, 0, refusal{http.StatusBadRequest, reasonBadRequest, err.Error()}
 	}
 	request, err := oip.ParseRequest(e.body, length)
 	if err != nil {
-		return refusal{http.StatusBadRequest, reasonBadRequest, err.Error()}
-	}
-	if !it.explicit && request.Timeout > 0 {
-		it.explicit = true
-		it.request.Deadline = it.arrived.Add(request.Timeout)
+		return nil, 0, refusal{http.StatusBadRequest, reasonBadRequest, err.Error()}
 	}
 	if request.Alone() != nil {
-		return refusal{}
+		return nil, request.Timeout, refusal{}
 	}
-	p := &part{request: request, url: in.URL, header: http.Header{}}
+	p = &part{request: request, url: in.URL, header: http.Header{}}
 	group := []string{in.URL.EscapedPath(), in.URL.RawQuery, request.Signature()}
 	for _, name := range batchHeaders {
 		if values := in.Header[name]; len(values) > 0 {
@@ -61,8 +58,7 @@ func (e *exchange) locate(it *item) refusal {
 		group = append(group, strings.Join(in.Header[name], "\n"))
 	}
 	p.group = fmt.Sprintf("%q", group)
-	it.part = p
-	return refusal{}
+	return p, request.Timeout, refusal{}
 }
 
 // together returns the items that can be sent with the first one, and the others. Rows count: a batch has at most maxBatch of them, unless its
@@ -230,6 +226,8 @@ func (b *batch) refuse(why refusal) {
 	defer f.mu.Unlock()
 	for _, it := range b.items {
 		if !it.gone {
+			it.batch = nil
+			f.counts.InFlight--
 			f.counts.Failed++
 			it.turn <- turn{refusal: why}
 		}

@@ -43,10 +43,10 @@ type item struct {
 	arrived  time.Time
 	explicit bool      // the deadline is the client's
 	cold     bool      // was held
-	turn     chan turn // gets one value for each time that the item waits
+	turn     chan turn // gets one value for each time that the item waits and is not cancelled
 	held     *time.Timer
 	part     *part  // what may be sent with others; nil if it is sent as it came
-	batch    *batch // in which it is sent; guarded by the function's mutex, as gone
+	batch    *batch // that a replica has with it; guarded by the function's mutex, as gone
 	gone     bool   // the client does not wait any more
 }
 
@@ -81,22 +81,51 @@ func (f *function) settings() Function {
 	return f.config
 }
 
-// admit counts an arrival and returns an item for it, or refuses it if it is predicted to miss its deadline, or too many wait. timeout is the
-// client's; 0 if it has none.
-func (f *function) admit(timeout time.Duration) (*item, refusal) {
+// reject counts a request that ends before it is received: it is no load. counter is that of its end.
+func (f *function) reject(counter *uint64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.counts.Arrived++
+	*counter++
+	if counter == &f.counts.Refused {
+		f.counts.Invalid++
+	}
+}
+
+// receive counts a request that has come whole.
+func (f *function) receive(now time.Time) {
+	f.counts.Arrived++
+	f.counts.Received++
+	f.rate.add(now)
+}
+
+// refuseReceived counts a request that has come whole and is refused at once.
+func (f *function) refuseReceived() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.receive(time.Now())
+	f.counts.Refused++
+}
+
+// admit counts a request that has come whole and lets it wait for its turn, or refuses it if it is predicted to miss its deadline, or too many
+// wait. deadline is the client's; zero if it has none.
+func (f *function) admit(p *part, deadline time.Time) (*item, refusal) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	now := time.Now()
-	f.counts.Arrived++
-	f.rate.add(now)
+	f.receive(now)
 	f.retries = min(f.retries+retryBudget, maxRetries)
 	f.lastID++
-	it := &item{arrived: now, explicit: timeout > 0, turn: make(chan turn, 1)}
-	it.request = batching.Request{ID: f.lastID, Deadline: now.Add(cmp.Or(timeout, f.config.SLO, f.config.Timeout))}
+	it := &item{arrived: now, explicit: !deadline.IsZero(), turn: make(chan turn, 1), part: p}
+	if !it.explicit {
+		deadline = now.Add(cmp.Or(f.config.SLO, f.config.Timeout))
+	}
+	it.request = batching.Request{ID: f.lastID, Deadline: deadline}
 	if refused := f.check(it, now); refused.status != 0 {
 		f.counts.Refused++
 		return nil, refused
 	}
+	f.enqueue(it, now)
 	return it, refusal{}
 }
 
@@ -122,12 +151,10 @@ func (f *function) isIdle() bool {
 }
 
 // enqueue lets an item wait for its turn.
-func (f *function) enqueue(it *item) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	now := time.Now()
+func (f *function) enqueue(it *item, now time.Time) {
 	if len(f.items) == 0 && f.config.MaxBatch == 1 {
 		if r := firstIdle(f.replicas, it, now); r != nil { // what the queue would decide
+			f.counts.InFlight++
 			it.turn <- turn{replica: r, flight: r.begin(now, 1)}
 			return
 		}
@@ -201,6 +228,7 @@ func (f *function) again(items []*item) {
 	for _, it := range items {
 		f.lastID++
 		it.request.ID, it.batch = f.lastID, nil
+		f.counts.InFlight--
 		f.add(it)
 	}
 	f.dispatch()
@@ -215,26 +243,26 @@ func stayed(items []*item) []*item {
 	return slices.DeleteFunc(slices.Clone(items), gone)
 }
 
-// cancel gives up an item whose client has gone. It returns false if a replica has been chosen for it alone, whose credit the caller has to
-// return. A batch is given up when all its clients have gone.
-func (f *function) cancel(it *item) bool {
+// cancel gives up an item whose client does not wait any more, and counts its end. It returns false if the item has got its turn, which is then
+// in its channel or about to be. A batch is given up when all its clients have gone.
+func (f *function) cancel(it *item, counter *uint64) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if it.batch != nil {
+	switch at := slices.Index(f.held, it); {
+	case it.batch != nil:
 		it.gone = true
 		it.batch.leave()
-		return true
-	}
-	if at := slices.Index(f.held, it); at >= 0 {
+		f.counts.InFlight--
+	case at >= 0:
 		f.held = slices.Delete(f.held, at, at+1)
 		it.held.Stop()
-		return true
-	}
-	if f.items[it.request.ID] != it {
+	case f.items[it.request.ID] == it:
+		f.queue.Remove(it.request)
+		delete(f.items, it.request.ID)
+	default:
 		return false
 	}
-	f.queue.Remove(it.request)
-	delete(f.items, it.request.ID)
+	*counter++
 	return true
 }
 
@@ -283,6 +311,7 @@ func (f *function) dispatch() {
 func (f *function) send(r *replica, now time.Time, items []*item) {
 	chosen, others := together(items, f.config.MaxBatch)
 	flown := r.begin(now, len(chosen))
+	f.counts.InFlight += len(chosen)
 	if len(chosen) > 1 {
 		sendBatch(f, r, flown, chosen)
 	} else {
@@ -355,6 +384,8 @@ func (f *function) done(r *replica, flown *flight, first time.Time, ok bool, ite
 	}
 	r.end(flown)
 	for _, it := range stayed(items) {
+		it.batch = nil
+		f.counts.InFlight--
 		f.counts.Answered++
 		if !ok {
 			continue
@@ -378,10 +409,11 @@ func (f *function) failed(r *replica, flown *flight, clientGone bool) {
 	f.dispatch()
 }
 
-// count adds one to a counter of the function.
-func (f *function) count(counter *uint64) {
+// finish counts the end of a request that a replica had and did not answer.
+func (f *function) finish(counter *uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.counts.InFlight--
 	*counter++
 }
 
@@ -390,12 +422,6 @@ func (f *function) load() Load {
 	defer f.mu.Unlock()
 	l := f.counts
 	l.Waiting, l.Replicas = len(f.items)+len(f.held), len(f.replicas)
-	for _, r := range f.replicas {
-		l.InFlight += len(r.flights)
-	}
-	for _, r := range f.draining {
-		l.InFlight += len(r.flights)
-	}
 	l.P50, l.P99 = f.window.quantiles(time.Now())
 	return l
 }

@@ -250,13 +250,19 @@ func (g *Gateway) notifyWaiting(name FunctionName) {
 	}
 }
 
-// Load is what the gateway has counted of a function since it was added, and its present state.
+// Load is what the gateway has counted of a function since it was added, and its present state. At every moment
+//
+//	Arrived = Answered + Refused + Failed + Gone + Waiting + InFlight
+//
+// A request whose body is still being read is in none of them.
 type Load struct {
-	Arrived  uint64 // requests
+	Arrived  uint64 // requests that came whole or were refused, or whose client left, before that
+	Received uint64 // of those, the valid ones that came whole: what the replicas have to answer
 	Answered uint64 // by a replica, whatever the status
 	InTime   uint64 // answered within their deadlines, without an error of the server
 	Refused  uint64 // at once or while they waited
-	Failed   uint64 // given up after a replica had them
+	Invalid  uint64 // of those, the ones that were never received: malformed, too large, or with a body that was late
+	Failed   uint64 // given up after a replica had them, or when the client's deadline passed
 	Gone     uint64 // whose client left before the answer
 
 	Waiting  int // in the queue or held

@@ -10,6 +10,7 @@ import (
 // metrics are those of all functions.
 type metrics struct {
 	requests  *prometheus.CounterVec
+	refusals  *prometheus.CounterVec
 	retries   *prometheus.CounterVec
 	durations *prometheus.HistogramVec
 	waits     *prometheus.HistogramVec
@@ -25,6 +26,8 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	m := &metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "gshare_gateway_requests_total",
 			Help: "Requests by function and status of the answer; 499 for those whose client left."}, append(functionLabels, "code")),
+		refusals: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "gshare_gateway_refusals_total",
+			Help: "Requests that the gateway refused or gave up, by function, empty if it is not known, and reason."}, append(functionLabels, "reason")),
 		retries: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "gshare_gateway_retries_total",
 			Help: "Requests that were sent to another replica because the first one failed."}, functionLabels),
 		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "gshare_gateway_request_duration_seconds", Buckets: latencyBuckets,
@@ -35,7 +38,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	m.batches = prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "gshare_gateway_batch_requests",
 		Buckets: prometheus.ExponentialBuckets(1, 2, 8), Help: "Requests of each batch of a function that has batches."}, functionLabels)
 	if r != nil {
-		r.MustRegister(m.requests, m.retries, m.durations, m.waits, m.batches)
+		r.MustRegister(m.requests, m.refusals, m.retries, m.durations, m.waits, m.batches)
 	}
 	return m
 }
@@ -44,6 +47,10 @@ func (m *metrics) observe(f FunctionName, status int, took, queued time.Duration
 	m.requests.WithLabelValues(f.Namespace, f.Name, strconv.Itoa(status)).Inc()
 	m.durations.WithLabelValues(f.Namespace, f.Name).Observe(took.Seconds())
 	m.waits.WithLabelValues(f.Namespace, f.Name).Observe(queued.Seconds())
+}
+
+func (m *metrics) refused(f FunctionName, reason string) {
+	m.refusals.WithLabelValues(f.Namespace, f.Name, reason).Inc()
 }
 
 func (m *metrics) retried(f FunctionName, n int) {
@@ -58,6 +65,7 @@ func (m *metrics) batched(f FunctionName, n int) {
 func (m *metrics) remove(f FunctionName) {
 	labels := prometheus.Labels{"namespace": f.Namespace, "function": f.Name}
 	m.requests.DeletePartialMatch(labels)
+	m.refusals.DeletePartialMatch(labels)
 	m.retries.DeletePartialMatch(labels)
 	m.durations.DeletePartialMatch(labels)
 	m.waits.DeletePartialMatch(labels)

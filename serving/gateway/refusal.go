@@ -19,6 +19,7 @@ type refusal struct {
 const (
 	reasonUnknown     = "unknown-function"
 	reasonBadRequest  = "bad-request"
+	reasonBrokenOff   = "client-gone"
 	reasonTooLarge    = "body-too-large"
 	reasonQueueFull   = "queue-full"
 	reasonLate        = "predicted-late"

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,6 +26,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if e.function == nil {
 		if why := e.findModel(); why.status != 0 {
+			g.metrics.refused(FunctionName{}, why.reason)
 			why.write(w)
 			return
 		}
@@ -65,26 +67,50 @@ func (e *exchange) report() {
 
 func (e *exchange) refuse(why refusal) {
 	e.status, e.reason = why.status, why.reason
+	e.gateway.metrics.refused(e.function.name, why.reason)
 	why.write(e.writer)
+}
+
+// reject refuses a request that has not come whole, or is not valid.
+func (e *exchange) reject(why refusal) {
+	if why.reason == reasonBrokenOff {
+		e.status, e.reason = statusClientGone, why.reason
+		e.function.reject(&e.function.counts.Gone)
+		why.write(e.writer) // for a client that has closed its side only
+		return
+	}
+	e.function.reject(&e.function.counts.Refused)
+	e.refuse(why)
 }
 
 func (e *exchange) serve() {
 	timeout, err := clientTimeout(e.request.Header)
 	if err != nil {
-		e.refuse(refusal{http.StatusBadRequest, reasonBadRequest, err.Error()})
-		return
-	}
-	it, refused := e.function.admit(timeout)
-	if refused.status != 0 {
-		e.refuse(refused)
+		e.reject(refusal{http.StatusBadRequest, reasonBadRequest, err.Error()})
 		return
 	}
 	settings := e.function.settings()
 	reserved, refused := e.readBody(&e.function.bodies, settings.MaxBody, settings.MaxBytes)
 	defer e.function.bodies.release(reserved)
-	if refused.status == 0 {
-		refused = e.locate(it)
+	if refused.reason == reasonQueueFull { // it has come whole, and there is no room for it
+		e.function.refuseReceived()
+		e.refuse(refused)
+		return
 	}
+	var p *part
+	var said time.Duration
+	if refused.status == 0 {
+		p, said, refused = e.locate(settings.MaxBatch)
+	}
+	if refused.status != 0 {
+		e.reject(refused)
+		return
+	}
+	var deadline time.Time
+	if timeout = cmp.Or(timeout, said); timeout > 0 {
+		deadline = e.start.Add(timeout)
+	}
+	it, refused := e.function.admit(p, deadline)
 	if refused.status != 0 {
 		e.refuse(refused)
 		return
@@ -97,7 +123,6 @@ func (e *exchange) serve() {
 		defer e.deadline.Stop()
 		ctx = timed
 	}
-	e.function.enqueue(it)
 	for retried := false; ; retried = true {
 		got, ok := e.wait(ctx, it)
 		switch {
@@ -123,24 +148,35 @@ func (e *exchange) wait(ctx context.Context, it *item) (turn, bool) {
 		return got, true
 	case <-ctx.Done():
 	}
-	if !e.function.cancel(it) { // its turn has come meanwhile
-		if got := <-it.turn; got.replica != nil {
-			e.function.failed(got.replica, got.flight, true)
+	counter := e.loss()
+	if !e.function.cancel(it, counter) { // its turn has come meanwhile
+		got := <-it.turn
+		if got.replica == nil { // its end is counted
+			e.queued += time.Since(it.arrived)
+			return got, true
 		}
+		e.function.finish(counter)
+		e.function.failed(got.replica, got.flight, true)
 	}
 	e.queued += time.Since(it.arrived)
-	e.giveUp()
+	e.giveUp(counter)
 	return turn{}, false
 }
 
-// giveUp ends an exchange whose client has gone or whose client's deadline has passed.
-func (e *exchange) giveUp() {
+// loss returns the counter of requests that end as this one does if it gets no answer now.
+func (e *exchange) loss() *uint64 {
 	if e.request.Context().Err() != nil {
+		return &e.function.counts.Gone
+	}
+	return &e.function.counts.Failed
+}
+
+// giveUp ends an exchange whose client has gone or whose client's deadline has passed, as the counter says.
+func (e *exchange) giveUp(counter *uint64) {
+	if counter == &e.function.counts.Gone {
 		e.status = statusClientGone
-		e.function.count(&e.function.counts.Gone)
 		return
 	}
-	e.function.count(&e.function.counts.Failed)
 	e.refuse(refusal{http.StatusGatewayTimeout, reasonDeadline, "the deadline has passed"})
 }
 
@@ -168,7 +204,7 @@ func clientTimeout(h http.Header) (time.Duration, error) {
 const bodyTimeout = 30 * time.Second
 
 // readBody reads the body, unless it has been read already, of at most most bytes, and counts them among all bodies, which may have maxAll. It
-// returns the bytes that are to be released.
+// returns the bytes that are to be released. A body for which there is no room is read too, so that it is known whether the request is one.
 func (e *exchange) readBody(all *bodies, most, maxAll share.Bytes) (reserved share.Bytes, why refusal) {
 	length := e.request.ContentLength
 	if e.body != nil {
@@ -184,13 +220,15 @@ func (e *exchange) readBody(all *bodies, most, maxAll share.Bytes) (reserved sha
 	if length > 0 {
 		reserved = share.Bytes(length)
 	}
-	if !all.reserve(reserved, maxAll) {
-		return 0, refusal{http.StatusTooManyRequests, reasonQueueFull, "the bodies of the requests that wait are too large"}
+	keep := all.reserve(reserved, maxAll)
+	if !keep {
+		reserved = 0
+		why = refusal{http.StatusTooManyRequests, reasonQueueFull, "the bodies of the requests that wait are too large"}
 	}
 	if e.body != nil {
-		return reserved, refusal{}
+		return reserved, why
 	}
-	body, err := e.readAll(length, int64(most))
+	body, err := e.readAll(length, int64(most), keep)
 	if err == nil { // otherwise the server would wait without end for the rest before it answers
 		_ = http.NewResponseController(e.writer).SetReadDeadline(time.Time{})
 	}
@@ -198,12 +236,16 @@ func (e *exchange) readBody(all *bodies, most, maxAll share.Bytes) (reserved sha
 		return reserved, bodyRefusal(err, most)
 	}
 	e.body = body
-	return reserved, refusal{}
+	return reserved, why
 }
 
-// readAll reads a body of a length, -1 if it is not known, of at most most bytes.
-func (e *exchange) readAll(length, most int64) ([]byte, error) {
-	if length < 0 {
+// readAll reads a body of a length, -1 if it is not known, of at most most bytes, and returns it if it is to be kept.
+func (e *exchange) readAll(length, most int64, keep bool) ([]byte, error) {
+	switch {
+	case !keep:
+		_, err := io.Copy(io.Discard, http.MaxBytesReader(e.writer, e.request.Body, most))
+		return nil, err
+	case length < 0:
 		return io.ReadAll(http.MaxBytesReader(e.writer, e.request.Body, most))
 	}
 	body := make([]byte, length)
@@ -218,14 +260,16 @@ func bodyTooLarge(most share.Bytes) refusal {
 // bodyRefusal returns the refusal of a request whose body could not be read.
 func bodyRefusal(err error, most share.Bytes) refusal {
 	var tooMany *http.MaxBytesError
-	var slow net.Error
+	var network net.Error
 	switch {
 	case errors.As(err, &tooMany):
 		return bodyTooLarge(most)
-	case errors.As(err, &slow) && slow.Timeout():
+	case errors.As(err, &network) && network.Timeout():
 		return refusal{http.StatusRequestTimeout, reasonBadRequest, "the body did not arrive in time"}
+	case errors.As(err, &network), errors.Is(err, io.ErrUnexpectedEOF):
+		return refusal{http.StatusBadRequest, reasonBrokenOff, "the body is shorter than its Content-Length"}
 	}
-	return refusal{http.StatusBadRequest, reasonBadRequest, "the body is shorter than its Content-Length, or is not valid"}
+	return refusal{http.StatusBadRequest, reasonBadRequest, "the body is not valid"}
 }
 
 // forward sends the request to a replica and passes its answer on. It returns false if the replica has failed and the request waits again.
@@ -234,17 +278,19 @@ func (e *exchange) forward(ctx context.Context, it *item, t turn, retried bool) 
 	e.replica = r.ID
 	response, err := e.gateway.upstream.RoundTrip(e.outgoing(ctx, it, r))
 	if err != nil {
-		gone := ctx.Err() != nil
-		e.function.failed(r, t.flight, gone)
-		switch {
-		case gone:
-			e.giveUp()
-		case !retried && e.function.retry(it):
-			return false
-		default:
-			e.function.count(&e.function.counts.Failed)
-			e.refuse(refusal{http.StatusBadGateway, reasonReplica, "the replica that had the request failed"})
+		if ctx.Err() != nil {
+			counter := e.loss()
+			e.function.finish(counter)
+			e.function.failed(r, t.flight, true)
+			e.giveUp(counter)
+			return true
 		}
+		e.function.failed(r, t.flight, false)
+		if !retried && e.function.retry(it) {
+			return false
+		}
+		e.function.finish(&e.function.counts.Failed)
+		e.refuse(refusal{http.StatusBadGateway, reasonReplica, "the replica that had the request failed"})
 		return true
 	}
 	defer response.Body.Close()
@@ -254,15 +300,15 @@ func (e *exchange) forward(ctx context.Context, it *item, t turn, retried bool) 
 	}
 	e.writeHeader(it, response.StatusCode, response.Header)
 	if err := e.copyBody(response); err != nil {
-		gone := e.request.Context().Err() != nil
+		counter := e.loss()
+		gone := counter == &e.function.counts.Gone
+		e.function.finish(counter)
 		e.function.failed(r, t.flight, gone)
 		if gone {
 			e.status = statusClientGone
-			e.function.count(&e.function.counts.Gone)
 			return true
 		}
 		e.status, e.reason = http.StatusBadGateway, reasonReplica
-		e.function.count(&e.function.counts.Failed)
 		panic(http.ErrAbortHandler) // closes the connection, so that the client does not take a part for the whole
 	}
 	e.function.done(r, t.flight, first, response.StatusCode < 500, it)
