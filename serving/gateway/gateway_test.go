@@ -400,7 +400,19 @@ func TestReplicaDies(t *testing.T) {
 		if a := w.ask(w.Context(), "input"); a.status != 502 || a.reason != reasonReplica {
 			w.Errorf("both attempts failed: %+v", a)
 		}
-		if l := w.gateway.Load(resnet); l.Failed != 2 || l.InFlight != 0 || l.Waiting != 0 {
+		w.replicas(http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
+			c, _, err := rw.(http.Hijacker).Hijack()
+			if err != nil {
+				w.Error(err)
+				return
+			}
+			_, _ = io.WriteString(c, "HTTP/1.1 099 None\r\nContent-Length: 0\r\n\r\n")
+			c.Close()
+		}), 1, 0, "e")
+		if a := w.ask(w.Context(), "input"); a.status != 502 || a.reason != reasonReplica {
+			w.Errorf("a status that is none: %+v", a)
+		}
+		if l := w.gateway.Load(resnet); l.Failed != 3 || l.InFlight != 0 || l.Waiting != 0 {
 			w.Errorf("%+v", l)
 		}
 	})

@@ -277,6 +277,10 @@ func (e *exchange) forward(ctx context.Context, it *item, t turn, retried bool) 
 	r := t.replica
 	e.replica = r.ID
 	response, err := e.gateway.upstream.RoundTrip(e.outgoing(ctx, it, r))
+	if err == nil && response.StatusCode < 100 { // net/http takes it, and cannot pass it on
+		response.Body.Close()
+		err = fmt.Errorf("status %d", response.StatusCode)
+	}
 	if err != nil {
 		if ctx.Err() != nil {
 			counter := e.loss()
