@@ -1,7 +1,10 @@
 package gateway
 
 import (
+	"context"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -111,4 +114,55 @@ func TestRefusalsWithoutFunction(t *testing.T) {
 			w.Errorf("another function has %+v", l)
 		}
 	})
+}
+
+// TestTurnComesAsClientLeaves checks that a request that ends in the moment in which its client leaves is counted once.
+func TestTurnComesAsClientLeaves(t *testing.T) {
+	for name, c := range map[string]struct {
+		end  func(w *world, f *function) // ends the wait of all that are held
+		want Load                        // of two requests
+	}{
+		"refused":  {func(_ *world, f *function) { f.refuseAll(refusal{status: 404}) }, Load{Arrived: 2, Received: 2, Refused: 2}},
+		"answered": {func(w *world, _ *function) { w.replicas(&model{}, 1, 0, "a") }, Load{Arrived: 2, Received: 2, Answered: 2}},
+		"failed": {func(w *world, f *function) {
+			f.retries = 0
+			w.replicas(&model{fails: func([]float64) int { return 500 }}, 1, 0, "a")
+		}, Load{Arrived: 2, Received: 2, Failed: 2}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for range 20 { // whether wait sees the turn or the client first is left to chance
+				start(t, batched, func(w *world) {
+					f := w.gateway.function(resnet)
+					var items []*item
+					for range 2 {
+						e := &exchange{function: f, request: httptest.NewRequest(http.MethodPost, "http://resnet"+inferPath, nil), body: []byte(input("", 1))}
+						p, _, why := e.locate(8)
+						if why.status != 0 {
+							w.Fatal(why)
+						}
+						it, why := f.admit(p, time.Time{})
+						if why.status != 0 {
+							w.Fatal(why)
+						}
+						items = append(items, it)
+					}
+					c.end(w, f)
+					synctest.Wait()
+					gone, cancel := context.WithCancel(w.Context())
+					cancel()
+					for _, it := range items {
+						e := &exchange{gateway: w.gateway, function: f, request: httptest.NewRequest(http.MethodPost, "http://resnet/", nil).WithContext(gone), writer: httptest.NewRecorder()}
+						if _, ok := e.wait(gone, it); !ok {
+							w.Error("its turn is lost")
+						}
+					}
+					got := f.load()
+					got.InTime, got.Replicas, got.P50, got.P99 = 0, 0, 0, 0
+					if got != c.want {
+						w.Errorf("%+v, want %+v", got, c.want)
+					}
+				})
+			}
+		})
+	}
 }

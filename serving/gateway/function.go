@@ -420,8 +420,14 @@ func (f *function) finish(counter *uint64) {
 func (f *function) load() Load {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	l := f.counted()
+	l.P50, l.P99 = f.window.quantiles(time.Now())
+	return l
+}
+
+// counted returns the load without its latencies.
+func (f *function) counted() Load {
 	l := f.counts
 	l.Waiting, l.Replicas = len(f.items)+len(f.held), len(f.replicas)
-	l.P50, l.P99 = f.window.quantiles(time.Now())
 	return l
 }
