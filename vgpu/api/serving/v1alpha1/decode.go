@@ -2,8 +2,10 @@ package v1alpha1
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"regexp"
 
 	kjson "sigs.k8s.io/json"
@@ -68,9 +70,27 @@ func decodeOne(document string) (*GPUFunction, error) {
 	}
 	f := &GPUFunction{}
 	strict, err := kjson.UnmarshalStrict(text, f)
+	if wrong := (*json.UnmarshalTypeError)(nil); errors.As(err, &wrong) {
+		err = share.Invalid(wrong.Field, "want %s, not %.64s", kindName(wrong.Type.Kind()), wrong.Value)
+	}
 	if err := errors.Join(append(strict, err)...); err != nil {
 		return nil, err
 	}
 	f.setDefaults()
 	return f, f.validate()
+}
+
+// kindName returns what users call the values of a kind.
+func kindName(k reflect.Kind) string {
+	switch k {
+	case reflect.String:
+		return "a string"
+	case reflect.Slice:
+		return "a list"
+	case reflect.Int, reflect.Int64:
+		return "a whole number"
+	case reflect.Float64:
+		return "a number"
+	}
+	return "fields"
 }

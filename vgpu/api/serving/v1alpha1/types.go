@@ -2,6 +2,7 @@
 package v1alpha1
 
 import (
+	"encoding/json"
 	"time"
 
 	"github.com/gshare-dev/gshare/vgpu/share"
@@ -127,6 +128,18 @@ type Scaling struct {
 
 // Duration is a duration as users write it, such as "69ms".
 type Duration string
+
+// UnmarshalJSON implements json.Unmarshaler. It takes every value: one that is no string is kept as it is written, so that validation names its
+// field.
+func (d *Duration) UnmarshalJSON(text []byte) error {
+	if string(text) == "null" {
+		return nil
+	}
+	if json.Unmarshal(text, (*string)(d)) != nil {
+		*d = Duration(text)
+	}
+	return nil
+}
 
 // Value returns the duration, or 0 if it is not valid.
 func (d Duration) Value() time.Duration {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -59,7 +60,7 @@ func (f *GPUFunction) validate() error {
 	}
 	return errors.Join(
 		checkName("metadata.name", f.Metadata.Name), checkName("metadata.namespace", f.Metadata.Namespace),
-		checkDuration("spec.slo.latency", f.Spec.SLO.Latency, time.Millisecond, time.Hour),
+		checkDuration("spec.slo.latency", f.Spec.SLO.Latency, time.Millisecond, time.Hour, "ms"),
 		f.Spec.validateProtocol("spec"),
 		f.Spec.Template.Spec.validate("spec.template.spec"),
 		f.Spec.Resources.Share.validate("spec.resources.share"),
@@ -74,11 +75,16 @@ func checkName(field, name string) error {
 	return nil
 }
 
-func checkDuration(field string, d Duration, low, high time.Duration) error {
-	if v := d.Value(); v < low || v > high {
-		return share.Invalid(field, "%.64q is no duration of %v to %v, such as 69ms", string(d), low, high)
+// checkDuration returns an error unless the duration is within the bounds. The unit is the one to suggest for a number without any.
+func checkDuration(field string, d Duration, low, high time.Duration, unit string) error {
+	v := d.Value()
+	if v >= low && v <= high {
+		return nil
 	}
-	return nil
+	if x, err := strconv.ParseFloat(string(d), 64); err == nil && x > 0 {
+		return share.Invalid(field, "%.64s has no unit, such as %.64[1]s%s", string(d), unit)
+	}
+	return share.Invalid(field, "%.64q is no duration of %v to %v, such as 69ms", string(d), low, high)
 }
 
 func (s *Spec) validateProtocol(field string) error {
@@ -185,6 +191,6 @@ func (s *Scaling) validate(field string) error {
 	check(".requestsPerSecond", s.RequestsPerSecond >= 0.001 && s.RequestsPerSecond <= maxRate,
 		"%v is outside 0.001 to %v: what one replica answers within the objective", s.RequestsPerSecond, float64(maxRate))
 	check(".concurrency", *s.Concurrency >= 1 && *s.Concurrency <= 10_000, "%d is outside 1 to 10000", *s.Concurrency)
-	return errors.Join(append(errs, checkDuration(field+".window", s.Window, 2*time.Second, time.Hour),
-		checkDuration(field+".keepShared", s.KeepShared, time.Millisecond, 24*time.Hour))...)
+	return errors.Join(append(errs, checkDuration(field+".window", s.Window, 2*time.Second, time.Hour, "s"),
+		checkDuration(field+".keepShared", s.KeepShared, time.Millisecond, 24*time.Hour, "s"))...)
 }
