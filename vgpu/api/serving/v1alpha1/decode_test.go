@@ -114,6 +114,7 @@ func TestRefused(t *testing.T) {
 		"no container":      {edit("{command: [serve]}", ""), "spec.template.spec.containers: there are 0"},
 		"two containers":    {edit("{command: [serve]}", "{command: [a]}, {command: [b]}"), "spec.template.spec.containers: there are 2"},
 		"no command":        {edit("[serve]", "[]"), "spec.template.spec.containers[0].command:"},
+		"only args":         {edit("command: [serve]", "args: [serve, -x]"), "spec.template.spec.containers[0].args: are added to a command, and there is none: name the program to start in spec.template.spec.containers[0].command"},
 		"zero byte":         {container(`args: ["\0"]`), "spec.template.spec.containers[0].command: argument 1"},
 		"probe":             {container("readinessProbe: {httpGet: {path: ready}}"), `spec.template.spec.containers[0].readinessProbe.httpGet.path: "ready"`},
 		"port":              {container("env: [{name: PORT, value: '1'}]"), `spec.template.spec.containers[0].env[0].name: "PORT"`},

@@ -127,7 +127,10 @@ func (c *Container) validate(field string) error {
 	if err := checkName(field+".name", c.Name); err != nil {
 		errs = append(errs, err)
 	}
-	if len(c.Command) == 0 || c.Command[0] == "" {
+	switch {
+	case len(c.Command) == 0 && len(c.Args) > 0:
+		report(".args", "are added to a command, and there is none: name the program to start in %s.command, as there is no image that has one", field)
+	case len(c.Command) == 0 || c.Command[0] == "":
 		report(".command", "is the program to start, and cannot be empty")
 	}
 	for i, text := range slices.Concat(c.Command, c.Args) {
