@@ -81,30 +81,11 @@ func (f *function) settings() Function {
 	return f.config
 }
 
-// reject counts a request that ends before it is received: it is no load. counter is that of its end.
-func (f *function) reject(counter *uint64) {
+// count changes the statistics.
+func (f *function) count(change func(*statistics)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.counts.Arrived++
-	*counter++
-	if counter == &f.counts.Refused {
-		f.counts.Invalid++
-	}
-}
-
-// receive counts a request that has come whole.
-func (f *function) receive(now time.Time) {
-	f.counts.Arrived++
-	f.counts.Received++
-	f.rate.add(now)
-}
-
-// refuseReceived counts a request that has come whole and is refused at once.
-func (f *function) refuseReceived() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.receive(time.Now())
-	f.counts.Refused++
+	change(&f.statistics)
 }
 
 // admit counts a request that has come whole and lets it wait for its turn, or refuses it if it is predicted to miss its deadline, or too many
@@ -266,11 +247,6 @@ func (f *function) cancel(it *item, counter *uint64) bool {
 	return true
 }
 
-func (f *function) refuse(it *item, why refusal) {
-	f.counts.Refused++
-	it.turn <- turn{refusal: why}
-}
-
 func (f *function) refuseAll(why refusal) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -407,14 +383,6 @@ func (f *function) failed(r *replica, flown *flight, clientGone bool) {
 		r.avoidFrom(time.Now())
 	}
 	f.dispatch()
-}
-
-// finish counts the end of a request that a replica had and did not answer.
-func (f *function) finish(counter *uint64) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.counts.InFlight--
-	*counter++
 }
 
 func (f *function) load() Load {

@@ -10,11 +10,39 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// statistics is what is counted and measured of the requests of a function.
+// statistics is what is counted and measured of the requests of a function. It is guarded by the function's mutex.
 type statistics struct {
 	counts Load
 	rate   rateMeter // of arrivals
 	window latencyWindow
+}
+
+// reject counts a request that ends before it is received: it is no load. counter is that of its end.
+func (s *statistics) reject(counter *uint64) {
+	s.counts.Arrived++
+	*counter++
+	if counter == &s.counts.Refused {
+		s.counts.Invalid++
+	}
+}
+
+// receive counts a request that has come whole.
+func (s *statistics) receive(now time.Time) {
+	s.counts.Arrived++
+	s.counts.Received++
+	s.rate.add(now)
+}
+
+// refuse ends the wait of a request.
+func (s *statistics) refuse(it *item, why refusal) {
+	s.counts.Refused++
+	it.turn <- turn{refusal: why}
+}
+
+// finish counts the end of a request that a replica had and did not answer.
+func (s *statistics) finish(counter *uint64) {
+	s.counts.InFlight--
+	*counter++
 }
 
 // bodies counts the bytes of the bodies that are in memory.

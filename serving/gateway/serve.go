@@ -75,11 +75,11 @@ func (e *exchange) refuse(why refusal) {
 func (e *exchange) reject(why refusal) {
 	if why.reason == reasonBrokenOff {
 		e.status, e.reason = statusClientGone, why.reason
-		e.function.reject(&e.function.counts.Gone)
+		e.function.count(func(s *statistics) { s.reject(&s.counts.Gone) })
 		why.write(e.writer) // for a client that has closed its side only
 		return
 	}
-	e.function.reject(&e.function.counts.Refused)
+	e.function.count(func(s *statistics) { s.reject(&s.counts.Refused) })
 	e.refuse(why)
 }
 
@@ -93,7 +93,10 @@ func (e *exchange) serve() {
 	reserved, refused := e.readBody(&e.function.bodies, settings.MaxBody, settings.MaxBytes)
 	defer e.function.bodies.release(reserved)
 	if refused.reason == reasonQueueFull { // it has come whole, and there is no room for it
-		e.function.refuseReceived()
+		e.function.count(func(s *statistics) {
+			s.receive(time.Now())
+			s.counts.Refused++
+		})
 		e.refuse(refused)
 		return
 	}
@@ -155,7 +158,7 @@ func (e *exchange) wait(ctx context.Context, it *item) (turn, bool) {
 			e.queued += time.Since(it.arrived)
 			return got, true
 		}
-		e.function.finish(counter)
+		e.function.count(func(s *statistics) { s.finish(counter) })
 		e.function.failed(got.replica, got.flight, true)
 	}
 	e.queued += time.Since(it.arrived)
@@ -284,7 +287,7 @@ func (e *exchange) forward(ctx context.Context, it *item, t turn, retried bool) 
 	if err != nil {
 		if ctx.Err() != nil {
 			counter := e.loss()
-			e.function.finish(counter)
+			e.function.count(func(s *statistics) { s.finish(counter) })
 			e.function.failed(r, t.flight, true)
 			e.giveUp(counter)
 			return true
@@ -293,7 +296,7 @@ func (e *exchange) forward(ctx context.Context, it *item, t turn, retried bool) 
 		if !retried && e.function.retry(it) {
 			return false
 		}
-		e.function.finish(&e.function.counts.Failed)
+		e.function.count(func(s *statistics) { s.finish(&s.counts.Failed) })
 		e.refuse(refusal{http.StatusBadGateway, reasonReplica, "the replica that had the request failed"})
 		return true
 	}
@@ -306,7 +309,7 @@ func (e *exchange) forward(ctx context.Context, it *item, t turn, retried bool) 
 	if err := e.copyBody(response); err != nil {
 		counter := e.loss()
 		gone := counter == &e.function.counts.Gone
-		e.function.finish(counter)
+		e.function.count(func(s *statistics) { s.finish(counter) })
 		e.function.failed(r, t.flight, gone)
 		if gone {
 			e.status = statusClientGone
