@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/gshare-dev/gshare/cmd/internal/chart"
 	"github.com/gshare-dev/gshare/cmd/internal/cli"
@@ -29,7 +30,13 @@ The rate is constant (--rate), rises or falls (--ramp 10:100), or that of a trac
 trace of Azure Functions 2019, 2021 or Azure LLM inference 2023. --speed plays a trace faster, --scale multiplies its requests.
 
 With --slo, the exit code is 1 if fewer than 99 % of the requests were answered within the objective (--objective changes the
-percentage). With --stream, the objective is that of the first token.`
+percentage). With --stream, the objective is that of the first token.
+
+With --file, load sends several loads at the same time, and prints a table with a row for each. The file is a YAML list. A load has the
+fields url, which may be the argument instead, function, which is the name that the requests have as their host, and those of the flags:
+
+  - {function: resnet50, rate: 40, slo: 69ms}
+  - {function: bert, ramp: "1:20", slo: 200ms, header: ["Content-Type:text/plain"], data: "hello"}`
 
 // loadRun holds the flags of gshare load.
 type loadRun struct {
@@ -57,17 +64,29 @@ type requestFlags struct {
 }
 
 func loadCommand() *cobra.Command {
-	l := &loadRun{}
+	l := &loadRun{
+		plan:      load.Plan{Length: 10 * time.Second, Timeout: 30 * time.Second, MaxInFlight: 10_000},
+		schedule:  scheduleFlags{rate: 10, series: -1, scale: 1, speed: 1, arrivals: "poisson", seed: 1},
+		objective: 99,
+	}
+	var file string
 	cmd := &cobra.Command{
-		Use: "load URL", Short: "Measure the latency of a server under load", Long: loadLong, Args: cli.Exactly(1),
-		Example: "  gshare load http://localhost:8080/ --rate 200 --duration 30s --slo 69ms --header Host:resnet50\n" +
-			"  gshare load http://localhost:8080/v2/models/resnet50/infer --data @request.json --ramp 10:200 --duration 2m --plot load.svg",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			h, err := l.request.build(args[0])
-			if err != nil {
-				return cli.Usage(err)
+		Use: "load URL", Short: "Measure the latency of a server under load", Long: loadLong,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if file != "" {
+				return cli.AtMost(1)(cmd, args)
 			}
-			if l.plan.Schedule, err = l.schedule.build(l.plan.Length); err != nil {
+			return cli.Exactly(1)(cmd, args)
+		},
+		Example: "  gshare load http://localhost:8080/ --rate 200 --duration 30s --slo 69ms --header Host:resnet50\n" +
+			"  gshare load http://localhost:8080/v2/models/resnet50/infer --data @request.json --ramp 10:200 --duration 2m --plot load.svg\n" +
+			"  gshare load http://localhost:8080/ --file loads.yaml --duration 1m",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if file != "" {
+				return l.runFile(cmd, file, strings.Join(args, ""))
+			}
+			h, err := l.prepare(args[0])
+			if err != nil {
 				return cli.Usage(err)
 			}
 			if l.plot != "" && !chart.Known(l.plot) {
@@ -80,28 +99,46 @@ func loadCommand() *cobra.Command {
 			return l.write(cmd.OutOrStdout(), args[0], result)
 		},
 	}
-	f := cmd.Flags()
 	l.format.AddTo(cmd)
-	f.Float64Var(&l.schedule.rate, "rate", 10, "requests a second")
-	f.StringVar(&l.schedule.ramp, "ramp", "", "first and last rate of a linear ramp over the duration, such as 10:100")
-	f.StringVar(&l.schedule.trace, "trace", "", "file of a trace that gives the rate")
-	f.IntVar(&l.schedule.series, "series", -1, "function of the trace, by descending rate from 0; -1: all together")
-	f.Float64Var(&l.schedule.scale, "scale", 1, "requests for each of the trace")
-	f.Float64Var(&l.schedule.speed, "speed", 1, "seconds of the trace that a second plays")
-	f.StringVar(&l.schedule.arrivals, "arrivals", "poisson", "gaps between requests: poisson, constant, or gamma:CV with their coefficient of variation")
-	f.Uint64Var(&l.schedule.seed, "seed", 1, "seed of the arrivals")
-	f.DurationVarP(&l.plan.Length, "duration", "d", 10*time.Second, "length of the run")
-	f.DurationVar(&l.plan.WarmUp, "warm-up", 0, "time at the start that is not measured")
-	f.DurationVar(&l.plan.Timeout, "timeout", 30*time.Second, "time after which a request has failed")
-	f.IntVar(&l.plan.MaxInFlight, "max-in-flight", 10_000, "requests at once; those due beyond them are not sent")
-	f.DurationVar(&l.plan.SLO, "slo", 0, "time within which a request is to be answered")
-	f.Float64Var(&l.objective, "objective", 99, "percentage of the requests that are to be answered within the SLO")
-	f.StringVarP(&l.request.method, "method", "X", "", "HTTP method (default POST with --data, else GET)")
-	f.StringArrayVarP(&l.request.headers, "header", "H", nil, "header of the requests, such as Host:resnet50; may be repeated")
-	f.StringVar(&l.request.data, "data", "", "body of the requests, or @FILE")
-	f.BoolVar(&l.request.stream, "stream", false, "read answers as server-sent events, each of them a token")
-	f.StringVar(&l.plot, "plot", "", "write latency over time to this .svg or .png file")
+	l.addTo(cmd.Flags())
+	cmd.Flags().StringVar(&l.plot, "plot", "", "write latency over time to this .svg or .png file")
+	cmd.Flags().StringVarP(&file, "file", "f", "", "file of loads to send at the same time; flags are for those that do not say otherwise")
 	return cmd
+}
+
+// addTo adds the flags that describe a load. The values that they have now are the defaults.
+func (l *loadRun) addTo(f *pflag.FlagSet) {
+	s, p, r := &l.schedule, &l.plan, &l.request
+	f.Float64Var(&s.rate, "rate", s.rate, "requests a second")
+	f.StringVar(&s.ramp, "ramp", s.ramp, "first and last rate of a linear ramp over the duration, such as 10:100")
+	f.StringVar(&s.trace, "trace", s.trace, "file of a trace that gives the rate")
+	f.IntVar(&s.series, "series", s.series, "function of the trace, by descending rate from 0; -1: all together")
+	f.Float64Var(&s.scale, "scale", s.scale, "requests for each of the trace")
+	f.Float64Var(&s.speed, "speed", s.speed, "seconds of the trace that a second plays")
+	f.StringVar(&s.arrivals, "arrivals", s.arrivals, "gaps between requests: poisson, constant, or gamma:CV with their coefficient of variation")
+	f.Uint64Var(&s.seed, "seed", s.seed, "seed of the arrivals")
+	f.DurationVarP(&p.Length, "duration", "d", p.Length, "length of the run")
+	f.DurationVar(&p.WarmUp, "warm-up", p.WarmUp, "time at the start that is not measured")
+	f.DurationVar(&p.Timeout, "timeout", p.Timeout, "time after which a request has failed")
+	f.IntVar(&p.MaxInFlight, "max-in-flight", p.MaxInFlight, "requests at once; those due beyond them are not sent")
+	f.DurationVar(&p.SLO, "slo", p.SLO, "time within which a request is to be answered")
+	f.Float64Var(&l.objective, "objective", l.objective, "percentage of the requests that are to be answered within the SLO")
+	f.StringVarP(&r.method, "method", "X", r.method, "HTTP method (default POST with --data, else GET)")
+	f.StringArrayVarP(&r.headers, "header", "H", r.headers, "header of the requests, such as Host:resnet50; may be repeated")
+	f.StringVar(&r.data, "data", r.data, "body of the requests, or @FILE")
+	f.BoolVar(&r.stream, "stream", r.stream, "read answers as server-sent events, each of them a token")
+}
+
+// prepare returns the request to send, and completes the plan.
+func (l *loadRun) prepare(url string) (*load.HTTP, error) {
+	h, err := l.request.build(url)
+	if err != nil {
+		return nil, err
+	}
+	if l.plan.Schedule, err = l.schedule.build(l.plan.Length); err != nil {
+		return nil, err
+	}
+	return h, l.plan.Validate()
 }
 
 // build returns the request that the flags describe.
@@ -229,8 +266,12 @@ func (l *loadRun) run(ctx context.Context, h *load.HTTP) (*load.Result, error) {
 	bar := cli.NewBar("load", int(l.plan.Length.Seconds()))
 	defer bar.End()
 	return load.Run(ctx, l.plan, h, func(p load.Progress) {
-		bar.Set(int(p.Elapsed.Seconds()), fmt.Sprintf("%d sent, %d failed, %d in flight", p.Sent, p.Failed, p.InFlight))
+		showProgress(bar, p)
 	})
+}
+
+func showProgress(bar *cli.Bar, p load.Progress) {
+	bar.Set(int(p.Elapsed.Seconds()), fmt.Sprintf("%d sent, %d failed, %d in flight", p.Sent, p.Failed, p.InFlight))
 }
 
 // write prints the result and returns an error if it misses the objective.
@@ -243,6 +284,11 @@ func (l *loadRun) write(w io.Writer, url string, r *load.Result) error {
 	if err := l.format.Write(w, r, func(w io.Writer) error { return printLoad(w, r) }); err != nil {
 		return err
 	}
+	return l.check(r)
+}
+
+// check returns an error if the run was interrupted, or misses the objective.
+func (l *loadRun) check(r *load.Result) error {
 	switch {
 	case r.Interrupted:
 		return cli.WithExitCode(130, fmt.Errorf("interrupted after %.0f s", r.Seconds))
@@ -261,13 +307,19 @@ func printLoad(w io.Writer, r *load.Result) error {
 	if s := r.SLO; s != nil {
 		p("slo       %.2f %% within %v ms, goodput %.1f/s", 100*s.Ratio, s.Milliseconds, s.Goodput)
 	}
+	printDoubts(w, "", r)
+	return nil
+}
+
+// printDoubts prints why requests failed, and whether the client was too slow. Each line names its subject.
+func printDoubts(w io.Writer, subject string, r *load.Result) {
 	for _, why := range r.Reasons() {
-		p("failed    %d: %s", r.Failures[why], why)
+		fmt.Fprintf(w, "failed    %s%d: %s\n", subject, r.Failures[why], why)
 	}
 	if r.ClientLate {
-		p("warning   this client was too slow: it sent requests up to %.3g ms late (p99 %.3g ms); the figures are not the server's alone", r.Lateness.Max, r.Lateness.P99)
+		fmt.Fprintf(w, "warning   %sthis client was too slow: it sent requests up to %.3g ms late (p99 %.3g ms); the figures are not the server's alone\n",
+			subject, r.Lateness.Max, r.Lateness.P99)
 	}
-	return nil
 }
 
 func printLatency(w io.Writer, name string, l *load.Latencies) {

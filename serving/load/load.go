@@ -32,7 +32,8 @@ func (p *Plan) setDefaults() {
 	p.MaxInFlight = cmp.Or(p.MaxInFlight, 10_000)
 }
 
-func (p *Plan) validate() error {
+// Validate returns a *share.FieldError for a plan that Run would refuse.
+func (p *Plan) Validate() error {
 	switch {
 	case p.Schedule == nil:
 		return share.Invalid("schedule", "is missing")
@@ -81,7 +82,7 @@ type Progress struct {
 // is cancelled no more requests are sent, those under way are given up, and Result.Interrupted is set. The error is a *share.FieldError.
 func Run(ctx context.Context, p Plan, s Sender, report func(Progress)) (*Result, error) {
 	p.setDefaults()
-	if err := p.validate(); err != nil {
+	if err := p.Validate(); err != nil {
 		return nil, err
 	}
 	r := &run{plan: p, sender: s, start: time.Now(), recorder: newRecorder(p)}
