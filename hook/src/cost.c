@@ -35,6 +35,10 @@ void gsh_cost_learn(const void *key, uint64_t least, uint64_t most, bool beside)
 	atomic_fetch_add(&c->measured, 1);
 }
 
+void gsh_costs_doubt(void) {
+	for (int i = 0; i < GSH_COSTS; i++) atomic_store(&gsh_costs[i].ns, GSH_COST_UNKNOWN);
+}
+
 void gsh_cost_add_graph(const void *key, uint64_t blocks) { atomic_store(&insert(key)->blocks, blocks); }
 
 void gsh_cost_set_blocks(const void *key, uint64_t blocks) {

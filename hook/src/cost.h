@@ -49,6 +49,9 @@ static inline uint64_t gsh_cost_of(const void *key) {
  */
 void gsh_cost_learn(const void *key, uint64_t least, uint64_t most, bool beside);
 
+/* Makes the time of every key unknown, so that each is measured before further launches follow it. Called by the thread that reaps. */
+void gsh_costs_doubt(void);
+
 /* Adds an entry for a graph, with its number of thread blocks and an unknown time. Called when a graph is instantiated. */
 void gsh_cost_add_graph(const void *key, uint64_t blocks);
 

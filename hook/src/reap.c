@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "blocks.h"
+#include "budget.h"
 #include "cancel.h"
 #include "cost.h"
 #include "interval.h"
@@ -12,6 +13,7 @@
 
 #define CONTEXTS 16
 #define CHAINS 256
+#define DOUBT_BOUNDS 8
 #define UNBOUND_AFTER (250 * GSH_MILLISECOND)
 #define PAUSE_MIN (50 * GSH_MICROSECOND)
 #define PAUSE_MAX GSH_MILLISECOND
@@ -33,6 +35,7 @@ static struct chain_end {
 	int64_t at; /* ns */
 } chain_ends[CHAINS];
 
+static uint64_t doubted_at; /* when all costs were last made unknown, ns */
 static struct gsh_union unions[GSHARE_VGPU_MAX]; /* the intervals for which each vGPU was charged */
 static double overlap[GSHARE_VGPU_MAX]; /* moving average over samples: the part of a stream's work beside other streams' */
 static _Thread_local CUcontext entered_context; /* of the helper thread, while it reaps */
@@ -137,6 +140,19 @@ static void learn(const struct gsh_batch *b, uint64_t took, uint64_t added) {
 }
 
 /*
+ * Makes all costs unknown if a batch took far longer than expected, that is by more than DOUBT_BOUNDS times the work that may be
+ * unfinished. One of its functions has become longer, it is not known which, and at the old estimates the stream would get as far
+ * ahead again after it has waited for its tokens. Or the batch waited for kernels of other processes; measuring anew then costs
+ * little beside that. A batch launched before the last doubt does not count: it had those estimates too.
+ */
+static void doubt_costs(const struct gsh_slot *slot, uint64_t took) {
+	const struct gsh_batch *b = &slot->batch;
+	if (took < b->work + DOUBT_BOUNDS * gsh_run_ahead_bound(b->vgpu) || slot->recorded_at < doubted_at) return;
+	doubted_at = gsh_now();
+	gsh_costs_doubt();
+}
+
+/*
  * Charges a batch whose event was completed at `end`. If the stream was never idle between its two events, all time between
  * them is charged. Otherwise the gap contains host time, and the estimate bounds what is charged. Where in the gap the work
  * was done is not known: the stream may have waited for SMs that others used, and the event may have been recorded long
@@ -151,7 +167,7 @@ static void charge_batch(struct gsh_slot *slot, int64_t end) {
 	if (b->sample && known)
 		learn(b, (uint64_t)(end - start), charge_interval(b->vgpu, start, end));
 	else if (b->launches && slot->busy && known)
-		charge_interval(b->vgpu, start, end);
+		charge_interval(b->vgpu, start, end), doubt_costs(slot, (uint64_t)(end - start));
 	else if (b->launches)
 		charge_within(b->vgpu, start, end, b->work);
 	chain->chain = b->chain;

@@ -134,6 +134,25 @@ static void hide_long_kernels(bool by_call) {
 TEST(long_kernels_are_not_hidden_by_short_ones) { hide_long_kernels(false); }
 TEST(long_kernels_behind_short_ones_are_measured) { hide_long_kernels(true); }
 
+/*
+ * A function that becomes long right after it was measured runs as far ahead as its estimate allows, once: its batch shows that
+ * the estimate is wrong, and the next launches wait until one of them was measured.
+ */
+TEST(a_late_batch_makes_estimates_doubtful) {
+	struct model_kernel k = {20 * GSH_MICROSECOND};
+	model_start(RUN_AHEAD);
+	for (int i = 0; i < 300; i++) model_launch(&k, 1);
+	k.duration = 50 * GSH_MILLISECOND;
+	for (int burst = 0; burst < 2; burst++) {
+		model_max_unfinished = 0;
+		for (int i = 0; i < 20; i++) model_launch(&k, 1);
+		if (burst == 0) CHECK(model_max_unfinished > 500 * GSH_MILLISECOND);
+		if (burst == 1) CHECK(model_max_unfinished < 101 * GSH_MILLISECOND);
+		cuStreamSynchronize(model_handle(1));
+	}
+	check_charged(0.01);
+}
+
 /* FG-73: the work that a synchronising call waits for is charged before it returns, without the helper. */
 TEST(sync_charges_completed_work) {
 	struct model_kernel k = {50 * GSH_MICROSECOND};
@@ -285,6 +304,7 @@ int main(int argc, char **argv) {
 						  T(streams_share_the_sms),
 						  T(parallel_bursts_are_counted_once),
 						  T(many_functions_are_measured), T(long_kernels_are_not_hidden_by_short_ones), T(long_kernels_behind_short_ones_are_measured),
+						  T(a_late_batch_makes_estimates_doubtful),
 						  T(sync_charges_completed_work),
 						  T(run_ahead_is_bounded),
 						  T(run_ahead_without_bound_is_larger),
