@@ -3,7 +3,6 @@ package agent
 import (
 	"sync/atomic"
 	"testing"
-	"time"
 
 	library "github.com/NVIDIA/go-nvml/pkg/nvml"
 	"github.com/NVIDIA/go-nvml/pkg/nvml/mock"
@@ -84,11 +83,7 @@ func TestHungDevices(t *testing.T) {
 	hang := make(chan struct{})
 	h.hang.Store(&hang)
 	r.wait("a call that hangs", func() bool { return h.waits.Load() > 0 })
-	began := time.Now()
-	r.mustCreate("a", r.pod("a", "GPU-0", 30, 50), "GPU-0")
-	if took := time.Since(began); took > retryFor {
-		t.Errorf("admission took %v", took)
-	}
+	r.mustCreate("a", r.pod("a", "GPU-0", 30, 50), "GPU-0") // the call hangs until the end of the test: admission does not wait for it
 	r.stop()
 	drained = "GPU-0"
 	r.start() // it goes by what was published
