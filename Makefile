@@ -2,6 +2,7 @@
 
 SHELL    := /bin/bash
 FUZZTIME ?= 10s
+FLAKES   ?= 20m
 ARGS     ?=
 LAB  := hack/lab.sh
 
@@ -66,6 +67,10 @@ test-race: ## Run the tests of the concurrent packages under the race detector.
 .PHONY: test-integration
 test-integration: ## Run the tests that start an API server (minutes).
 	hack/test.sh integration
+
+.PHONY: flakes
+flakes: ## Run CI's tests again and again beside busy processes for FLAKES (default 20m): make flakes ARGS="./hook ./vgpu/node/...".
+	FLAKES=$(FLAKES) hack/flakes.sh $(ARGS)
 
 .PHONY: e2e
 e2e: ## Run the long tests, and those on a real cluster: kubelets, containerd, runc; needs root (minutes).

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Runs the tests: hack/test.sh [all|quick|unit|race|integration|long|cluster|layers]. `all` is what CI runs; `quick` is for after each
 # change: what needs neither an API server nor the fake driver, without the race detector. It keeps results of what did not change.
+# hack/test.sh list prints what CI runs: a line for each package, with its flags of go test before it.
 #
 # Every run of `go test` goes through hack/testreport, which prints one line a package, the output of what failed, and
 # as the last line of all "N passed, N failed, N skipped". With CI=true a skip must be listed in hack/allowed-skips.txt.
@@ -80,12 +81,25 @@ together() {
   cat "$work/cluster.json"
 }
 
+# listed prints what run would run, a package a line.
+listed() {
+  local flags=()
+  while [[ $1 != "$module"/* ]]; do flags+=("$1") && shift; done
+  printf '%s\n' "${@/#/${flags[*]} }"
+}
+
+ci="layers unit race together"
 case $mode in
+list)
+  run() { listed "$@"; }
+  for stage in $ci; do "$stage"; done
+  exit
+  ;;
 all)
   hyperkube
   hack/lint.sh quick
   hack/cluster.sh build || true # where it cannot be built the tests of the cluster say why they are skipped
-  stages="layers unit race together"
+  stages=$ci
   ;;
 quick) stages="layers quick" ;;
 cluster)
@@ -98,7 +112,7 @@ integration)
   ;;
 layers | unit | race | long) stages=$mode ;;
 *)
-  echo "usage: hack/test.sh [all|quick|unit|race|integration|long|cluster|layers]" >&2
+  echo "usage: hack/test.sh [all|list|quick|unit|race|integration|long|cluster|layers]" >&2
   exit 2
   ;;
 esac

@@ -2,25 +2,15 @@ package main
 
 import (
 	"bufio"
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/gshare-dev/gshare/hack/testevent"
 )
 
 // modulePrefix is the part of the import paths that the report omits.
 const modulePrefix = "github.com/gshare-dev/gshare/"
-
-// testEvent is one line of the output of "go test -json" (go doc test2json).
-type testEvent struct {
-	Action      string
-	Package     string
-	ImportPath  string // of a build event, which has no Package
-	Test        string
-	Elapsed     float64
-	Output      string
-	FailedBuild string // of a package that failed: the ImportPath of the build that broke
-}
 
 // report prints the result of each package and counts passed, failed and skipped tests. A test with subtests counts only by its subtests,
 // unless it fails or is skipped itself.
@@ -48,27 +38,10 @@ func newReport(out io.Writer) *report {
 
 // readEvents processes the events of "go test -json" until the end of the input. It prints lines that are not events unchanged.
 func (r *report) readEvents(in io.Reader) error {
-	lines := bufio.NewReader(in)
-	for {
-		line, err := lines.ReadBytes('\n')
-		if len(line) > 0 {
-			var e testEvent
-			if json.Unmarshal(line, &e) != nil || e.Action == "" {
-				fmt.Fprint(r.out, string(line))
-			} else {
-				r.handle(e)
-			}
-		}
-		if err == io.EOF {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-	}
+	return testevent.Read(in, r.handle, func(line string) { fmt.Fprint(r.out, line) })
 }
 
-func (r *report) handle(e testEvent) {
+func (r *report) handle(e testevent.Event) {
 	if e.Action == "build-output" {
 		r.builds[e.ImportPath] += e.Output
 	}
@@ -82,7 +55,7 @@ func (r *report) handle(e testEvent) {
 	}
 	switch e.Action {
 	case "run":
-		for _, parent := range parentTests(e.Test) {
+		for _, parent := range testevent.Parents(e.Test) {
 			p.children[parent] = true
 		}
 	case "output":
@@ -99,7 +72,7 @@ func (r *report) handle(e testEvent) {
 	}
 }
 
-func (r *report) finishTest(p *packageRun, e testEvent) {
+func (r *report) finishTest(p *packageRun, e testevent.Event) {
 	name := trim(e.Package) + "." + e.Test
 	switch e.Action {
 	case "pass":
@@ -113,7 +86,7 @@ func (r *report) finishTest(p *packageRun, e testEvent) {
 		if !p.failedBelow[e.Test] {
 			p.failed++
 		}
-		for _, parent := range parentTests(e.Test) {
+		for _, parent := range testevent.Parents(e.Test) {
 			p.failedBelow[parent] = true
 		}
 		fmt.Fprintf(r.out, "--- %s\n%s", name, p.take(e.Test))
@@ -123,7 +96,7 @@ func (r *report) finishTest(p *packageRun, e testEvent) {
 
 // finishPackage prints the result of a package. A package that failed without a failed test, as it did not build or crashed, counts as one
 // failure, and its remaining output is printed.
-func (r *report) finishPackage(p *packageRun, e testEvent) {
+func (r *report) finishPackage(p *packageRun, e testevent.Event) {
 	delete(r.packages, e.Package)
 	name := trim(e.Package)
 	switch {
@@ -174,17 +147,6 @@ func (p *packageRun) take(test string) string {
 		return ""
 	}
 	return p.output[test].String()
-}
-
-// parentTests returns the tests that contain a subtest: of A/b/c, these are A and A/b.
-func parentTests(test string) []string {
-	var list []string
-	for i, c := range test {
-		if c == '/' {
-			list = append(list, test[:i])
-		}
-	}
-	return list
 }
 
 // skipReason returns the message of a skipped test from its output.
