@@ -34,6 +34,7 @@ func TestBadInput(t *testing.T) {
 		"wrong type":       {file(head + "maxShares: many\n"), []string{"node.yaml", "maxShares"}},
 		"bad window":       {file(head + "window: 30ms\n"), []string{"node.yaml", "window", "30ms"}},
 		"bad duration":     {file(head + "turn: 5\n"), []string{"node.yaml"}},
+		"no simulation":    {file(head + "simulatedKernels: true\n"), []string{"node.yaml", "simulatedKernels", "simulatedDevices"}},
 		"public metrics":   {file(head + "debugAddress: 0.0.0.0:80\n"), []string{"node.yaml", "debugAddress", "0.0.0.0:80"}},
 		"no devices file":  {file(head + "simulatedDevices: /nowhere.yaml\ndirectory: " + m.dir + "\n"), []string{"simulatedDevices", "/nowhere.yaml"}},
 		"bad devices file": {file(head + "simulatedDevices: " + m.config + "\ndirectory: " + m.dir + "\n"), []string{"simulatedDevices", m.config}},

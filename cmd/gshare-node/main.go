@@ -40,6 +40,9 @@ func command() *cobra.Command {
 			if err != nil {
 				return cli.Usage(err)
 			}
+			if !alone && c.SimulatedKernels {
+				return cli.Usage(errors.New("simulatedKernels: only with --standalone"))
+			}
 			if !alone {
 				return serveNode(cmd.Context(), c)
 			}
@@ -82,7 +85,12 @@ func serve(ctx context.Context, c config.Configuration) error {
 		return err
 	}
 	defer listener.Close()
-	node, err := newNode(c, log)
+	kernels, err := simulateKernels(c)
+	if err != nil {
+		return err
+	}
+	defer kernels.stop()
+	node, err := newNode(c, kernels, log)
 	if err != nil {
 		return err
 	}
@@ -104,7 +112,7 @@ func serve(ctx context.Context, c config.Configuration) error {
 	return nil
 }
 
-func newNode(c config.Configuration, log *slog.Logger) (*standalone.Node, error) {
+func newNode(c config.Configuration, kernels simulatedKernels, log *slog.Logger) (*standalone.Node, error) {
 	source := sourceOf(c)
 	devices, err := source.Devices()
 	if err != nil && c.SimulatedDevices != "" {
@@ -118,7 +126,8 @@ func newNode(c config.Configuration, log *slog.Logger) (*standalone.Node, error)
 		log.Warn("MPS is not available, devices are exclusive only", "error", err)
 	}
 	return standalone.New(standalone.Options{
-		Config: c, Devices: gpu.Usable(devices), MPS: daemons, Source: source, Groups: runCgroups(log), Memory: memoryLimiter(c), Log: log,
+		Config: c, Devices: gpu.Usable(devices), MPS: daemons, Source: source, Groups: runCgroups(log), Memory: memoryLimiter(c),
+		Environment: kernels.environment, Metrics: kernels.metrics, Log: log,
 	})
 }
 

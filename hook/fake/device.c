@@ -6,6 +6,7 @@
 #include <string.h>
 
 int fake_devices = 1;
+static int gpus[DEVICES_MAX]; /* by device: the GPU that the process sees as it */
 uint64_t fake_memory = 16ull << 30;
 
 /*
@@ -27,12 +28,37 @@ static uint64_t number(const char *name, uint64_t otherwise)
 	return text ? strtoull(text, NULL, 0) : otherwise;
 }
 
+#define UUID "GPU-00000000-0000-0000-0000-%012x" /* of a GPU, by its number */
+
+/*
+ * Restricts the devices to those in CUDA_VISIBLE_DEVICES, a list of UUIDs, up to the first that does not exist. Lists that do not
+ * begin with the UUID of a fake GPU are ignored: tests of other things have them.
+ */
+static void restrict_devices(const char *visible)
+{
+	int all = fake_devices, seen = 0;
+	unsigned gpu;
+	for (int i = 0; i < all; i++)
+		gpus[i] = i;
+	while (seen < all && sscanf(visible, UUID, &gpu) == 1 && gpu < (unsigned)all) {
+		gpus[seen++] = (int)gpu;
+		visible += strcspn(visible, ",");
+		visible += *visible == ',';
+	}
+	if (seen)
+		fake_devices = seen;
+}
+
+int fake_gpu(CUdevice device) { return device >= 0 && device < DEVICES_MAX ? gpus[device] : device; }
+
 /* Reads the environment when the library is loaded. */
 __attribute__((constructor)) static void configure(void)
 {
 	fake_devices = (int)number("FAKE_CUDA_DEVICES", 1);
 	if (fake_devices > DEVICES_MAX)
 		fake_devices = DEVICES_MAX;
+	const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+	restrict_devices(visible ? visible : "");
 	const char *model = getenv("FAKE_CUDA_MODEL");
 	for (size_t i = 0; model && i < sizeof models / sizeof *models; i++)
 		if (strcmp(models[i].name, model) == 0)
@@ -89,17 +115,17 @@ FN(cuDeviceGetName, , 2000, char *name, int length, CUdevice device)
 	ENTER(cuDeviceGetName);
 	NEED(name);
 	NEED_DEVICE(device);
-	snprintf(name, (size_t)length, "Fake GPU %d", device);
+	snprintf(name, (size_t)length, "Fake GPU %d", fake_gpu(device));
 	return CUDA_SUCCESS;
 }
 
-/* Stores the UUID: zeros and the ordinal. */
+/* Stores the UUID: zeros and the number of the GPU. */
 static CUresult uuid(void *to, CUdevice device)
 {
 	NEED(to);
 	NEED_DEVICE(device);
 	memset(to, 0, 16);
-	((unsigned char *)to)[15] = (unsigned char)device;
+	((unsigned char *)to)[15] = (unsigned char)fake_gpu(device);
 	return CUDA_SUCCESS;
 }
 
@@ -152,7 +178,7 @@ FN(cuDeviceGetPCIBusId, , 4010, char *id, int length, CUdevice device)
 	ENTER(cuDeviceGetPCIBusId);
 	NEED(id);
 	NEED_DEVICE(device);
-	snprintf(id, (size_t)length, "0000:%02X:00.0", device + 1);
+	snprintf(id, (size_t)length, "0000:%02X:00.0", fake_gpu(device) + 1);
 	return CUDA_SUCCESS;
 }
 

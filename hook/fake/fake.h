@@ -123,7 +123,8 @@ struct context {
 	uint64_t id;
 	uint64_t limits[3]; /* stack, printf, heap: bytes beyond the driver's default */
 };
-extern int fake_devices;     /* number of devices */
+extern int fake_devices;     /* number of devices that the process sees */
+int fake_gpu(CUdevice device); /* returns the number of the GPU that the process sees as this device */
 extern uint64_t fake_memory; /* bytes of each device */
 extern const struct model {
 	const char *name;

@@ -22,7 +22,7 @@ int fake_charge(CUdevice device, uint64_t size)
 		if (size > most || now > most - size)
 			return 0;
 	} while (!__atomic_compare_exchange_n(&used[device], &now, now + size, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
-	if (account_add(device, size, fake_memory))
+	if (account_add(fake_gpu(device), size, fake_memory))
 		return 1;
 	__atomic_sub_fetch(&used[device], size, __ATOMIC_RELAXED);
 	return 0;
@@ -31,10 +31,10 @@ int fake_charge(CUdevice device, uint64_t size)
 void fake_refund(CUdevice device, uint64_t size)
 {
 	__atomic_sub_fetch(&used[device], size, __ATOMIC_RELAXED);
-	account_subtract(device, size);
+	account_subtract(fake_gpu(device), size);
 }
 
-uint64_t fakecuda_used_by_all(CUdevice device) { return account_used(device, fake_used(device)); }
+uint64_t fakecuda_used_by_all(CUdevice device) { return account_used(fake_gpu(device), fake_used(device)); }
 uint64_t fake_used(CUdevice device) { return __atomic_load_n(&used[device], __ATOMIC_RELAXED); }
 
 /* Returns the list of blocks that may have this key. */
@@ -230,7 +230,7 @@ FN(cuMemGetInfo, _v2, 3020, size_t *left, size_t *total)
 	ENTER(cuMemGetInfo_v2);
 	NEED_CONTEXT();
 	if (left)
-		*left = fake_memory - account_used(fake_current->device, fake_used(fake_current->device));
+		*left = fake_memory - account_used(fake_gpu(fake_current->device), fake_used(fake_current->device));
 	if (total)
 		*total = fake_memory;
 	return CUDA_SUCCESS;

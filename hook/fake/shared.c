@@ -37,7 +37,7 @@ CUresult block_offer(struct block *block, struct peer_memory *memory)
 	if (file < 0 || fstat(file, &status) != 0)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	if (!block->shared)
-		block->shared = account_share(block->device, block->size);
+		block->shared = account_share(fake_gpu(block->device), block->size);
 	*memory = (struct peer_memory){block->shared, block->length, (uint64_t)block->device, (uint64_t)getpid(), (uint64_t)file, status.st_ino, {0}};
 	return CUDA_SUCCESS;
 }

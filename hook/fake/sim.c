@@ -28,10 +28,11 @@ static int is_virtual;        /* whether the simulation has a virtual clock */
 static pthread_key_t closing; /* closes the connection of a thread that ends */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-static pthread_mutex_t collecting = PTHREAD_MUTEX_INITIALIZER; /* guards the three below */
+static pthread_mutex_t collecting = PTHREAD_MUTEX_INITIALIZER; /* guards the four below */
 static struct fakesim_work works[SIM_WORKS_MAX];
 static uint32_t collected; /* entries of works */
 static uint64_t batches;   /* sent so far */
+static uint64_t simulation; /* number of the simulation that the process uses; 0: none yet */
 
 static THREAD_LOCAL int connection = -1;       /* the calling thread's */
 static THREAD_LOCAL struct fakesim_reply last; /* received on it */
@@ -60,6 +61,7 @@ static void after_fork(void)
 	leave(NULL);
 	collected = 0;
 	batches = 0;
+	simulation = 0;
 	spent = 0;
 }
 
@@ -87,12 +89,15 @@ static int connection_error(const char *what)
 }
 
 /*
- * Ends the process when the simulation has ended: programs that a killed test had started would run for ever. The socket is
- * closed with the simulation's process, in whatever way that ends.
+ * Ends the process when the simulation has ended, as the loss of a device ends programs: those that a killed test had started
+ * would run for ever. The socket is closed with the simulation's process, in whatever way that ends.
  */
 static void simulation_ended(const char *what)
 {
+	static const char message[] = "fake cuda: the simulation of the GPUs has ended\n";
 	connection_error(what);
+	if (write(STDERR_FILENO, message, sizeof message - 1) < 0)
+		errno = 0; /* there is nobody to tell */
 	_exit(1);
 }
 
@@ -115,7 +120,28 @@ static void exchange(struct fakesim_request *request, const struct fakesim_work 
 	spent = own > last.now ? own - last.now : 0; /* a reply without a wait leaves the thread ahead of the clock */
 }
 
-/* Connects the calling thread. Returns 0 on failure. */
+/*
+ * Greets the simulation. It has to be the one that the process uses: another one, on the same path, does not know the streams
+ * and events of the process.
+ */
+static void greet(void)
+{
+	struct fakesim_request hello = {.op = SIM_HELLO, .a = cap(), .b = (uint64_t)fake_mps_has_low_priority()};
+	last.now = spent = 0;
+	pthread_mutex_lock(&collecting);
+	hello.batch = batches;
+	pthread_mutex_unlock(&collecting);
+	exchange(&hello, NULL, 1);
+	is_virtual = (int)last.is_virtual;
+	pthread_mutex_lock(&collecting);
+	int other = simulation && simulation != last.value;
+	simulation = last.value;
+	pthread_mutex_unlock(&collecting);
+	if (other)
+		simulation_ended("greet");
+}
+
+/* Connects the calling thread. Returns 0 on failure; ends the process if an earlier thread was connected. */
 static int connect_thread(void)
 {
 	struct sockaddr_un to = {.sun_family = AF_UNIX};
@@ -123,12 +149,12 @@ static int connect_thread(void)
 		return 0;
 	strcpy(to.sun_path, path);
 	connection = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	if (connection < 0 || connect(connection, (struct sockaddr *)&to, sizeof to) != 0)
+	if (connection < 0 || connect(connection, (struct sockaddr *)&to, sizeof to) != 0) {
+		if (fake_simulated && connection >= 0)
+			simulation_ended("connect");
 		return connection_error("connect") == 0;
-	struct fakesim_request hello = {.op = SIM_HELLO, .a = cap(), .b = (uint64_t)fake_mps_has_low_priority()};
-	last.now = spent = 0;
-	exchange(&hello, NULL, 1);
-	is_virtual = (int)last.is_virtual;
+	}
+	greet();
 	return 1;
 }
 
@@ -197,7 +223,7 @@ void fake_sim_work(int kind, struct stream *stream, uint64_t duration, uint32_t 
 		call(SIM_FLUSH, 0, 0);
 		pthread_mutex_lock(&collecting);
 	}
-	works[collected++] = (struct fakesim_work){(uint32_t)kind, (uint32_t)stream->context->device, stream->id, at, duration,
+	works[collected++] = (struct fakesim_work){(uint32_t)kind, (uint32_t)fake_gpu(stream->context->device), stream->id, at, duration,
 						   event, width, waves};
 	pthread_mutex_unlock(&collecting);
 	/* On the real clock the device starts at once; on the virtual one work carries its time and may be sent later. */
@@ -206,7 +232,7 @@ void fake_sim_work(int kind, struct stream *stream, uint64_t duration, uint32_t 
 }
 
 int fake_sim_wait_stream(struct stream *stream) { return (int)call(SIM_WAIT_STREAM, stream->id, 0)->status; }
-int fake_sim_wait_device(CUdevice device) { return (int)call(SIM_WAIT_DEVICE, (uint64_t)device, 0)->status; }
+int fake_sim_wait_device(CUdevice device) { return (int)call(SIM_WAIT_DEVICE, (uint64_t)fake_gpu(device), 0)->status; }
 
 int fake_sim_query_stream(struct stream *stream)
 {

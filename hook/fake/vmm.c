@@ -175,7 +175,7 @@ FN(cuMemExportToShareableHandle, , 10020, void *shared, unsigned long long handl
 	if (!block || !shared)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (!block->shared)
-		block->shared = account_share(block->device, block->size);
+		block->shared = account_share(fake_gpu(block->device), block->size);
 	struct exported content = {(uint64_t)getpid(), block->key, block->shared, block->length, (uint64_t)block->device};
 	int file = block_file(block), fd = file < 0 ? -1 : fcntl(file, F_DUPFD_CLOEXEC, 0);
 	if (fd < 0 || pwrite(fd, &content, sizeof content, (off_t)block->length) != sizeof content)

@@ -1,6 +1,6 @@
 /*
  * The protocol between the fake driver and the device simulation: one SEQPACKET connection for each thread, one request at a
- * time. The Go half is test/fake/gpu/wire.go. Little endian, no padding.
+ * time. The Go half is vgpu/node/gpu/simulation/wire.go. Little endian, no padding.
  */
 #ifndef GSHARE_FAKE_WIRE_H
 #define GSHARE_FAKE_WIRE_H
@@ -9,7 +9,8 @@
 
 /* Requests; each also carries the work that was collected before. */
 enum fakesim_op {
-	SIM_HELLO = 1,       /* a: the process's limit, per-mille of the SMs; b: 1 if its MPS client priority is below normal */
+	SIM_HELLO = 1,       /* a: the process's limit, per-mille of the SMs; b: 1 if its MPS client priority is below normal;
+				reply: the simulation's number */
 	SIM_FLUSH = 2,       /* only submits work */
 	SIM_SLEEP = 3,       /* until time a */
 	SIM_WAIT_WORD = 4,   /* until time a, or until the number of wake-ups is not b */

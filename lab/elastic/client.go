@@ -3,7 +3,7 @@ package elastic
 import (
 	"time"
 
-	"github.com/gshare-dev/gshare/lab/device"
+	"github.com/gshare-dev/gshare/vgpu/device"
 )
 
 // maxQueuedWaves is the number of unfinished waves at which a host launches no further kernel.

@@ -3,7 +3,7 @@ package elastic
 import (
 	"time"
 
-	"github.com/gshare-dev/gshare/lab/device"
+	"github.com/gshare-dev/gshare/vgpu/device"
 	"github.com/gshare-dev/gshare/vgpu/share"
 	"github.com/gshare-dev/gshare/vgpu/token"
 	"github.com/gshare-dev/gshare/vgpu/token/rckm"

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/gshare-dev/gshare/lab/device"
+	"github.com/gshare-dev/gshare/vgpu/device"
 	"github.com/gshare-dev/gshare/vgpu/token"
 )
 

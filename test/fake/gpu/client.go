@@ -1,3 +1,5 @@
+// Package gpu lets tests run programs on simulated GPUs: it builds the fake driver of hook/fake and starts its clients beside the simulation of
+// vgpu/node/gpu/simulation.
 package gpu
 
 import (
@@ -7,8 +9,28 @@ import (
 	"os/exec"
 	"path/filepath"
 
+	"github.com/gshare-dev/gshare/vgpu/node/gpu/simulation"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
+
+// Config configures a simulation of GPUs.
+type Config = simulation.Config
+
+// Span holds the times of a kernel.
+type Span = simulation.Span
+
+// Simulation is a simulation of GPUs that records the kernels of its clients.
+type Simulation struct {
+	*simulation.Simulation
+	socket string
+}
+
+// New returns a simulation that serves fake drivers on the configured socket until Close.
+func New(config Config) (*Simulation, error) {
+	config.Record = true
+	s, err := simulation.New(config)
+	return &Simulation{s, config.Socket}, err
+}
 
 // Build compiles the fake driver and the test programs of hook/fake into a directory. It needs gcc. root is the root of the repository.
 func Build(root, folder string) error {
@@ -38,7 +60,7 @@ type Running struct {
 // Start starts a program that uses the simulated GPUs. The virtual clock waits for the program from its first driver call on.
 func (s *Simulation) Start(c Client) (*Running, error) {
 	cmd := exec.Command(filepath.Join(c.Folder, c.Arguments[0]), c.Arguments[1:]...)
-	cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+c.Folder, "FAKE_CUDA_SOCKET="+s.listener.Addr().String())
+	cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+c.Folder, "FAKE_CUDA_SOCKET="+s.socket)
 	if c.SMs > 0 {
 		cmd.Env = append(cmd.Env, fmt.Sprintf("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=%g", float64(c.SMs)/10))
 	}

@@ -145,6 +145,28 @@ func TestReal(t *testing.T) {
 	}
 }
 
+// TestVisible runs a program on the second of two GPUs, which is the only one that it sees.
+func TestVisible(t *testing.T) {
+	s, err := fakegpu.New(fakegpu.Config{Socket: filepath.Join(t.TempDir(), "gpu"), Devices: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	r, err := s.Start(fakegpu.Client{
+		Folder: driver(t), Arguments: []string{"spin", "spin_ns1000_sm500_blocks64", "count=1", "sync=1"},
+		Env: []string{"FAKE_CUDA_DEVICES=2", "CUDA_VISIBLE_DEVICES=GPU-00000000-0000-0000-0000-000000000001"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := r.Wait(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if spans, totals := s.Spans(r.PID), s.Totals(); len(spans) != 1 || spans[0].Device != 1 || totals[0].Kernels != 0 || totals[1].Kernels != 1 {
+		t.Errorf("kernels %v, totals %v", spans, totals)
+	}
+}
+
 // TestEmpty advances the clock without any client.
 func TestEmpty(t *testing.T) {
 	s := simulation(t, true)

@@ -72,11 +72,13 @@ func (n *Node) getStatus(w http.ResponseWriter, _ *http.Request) {
 	_ = json.NewEncoder(w).Encode(n.Status()) // as above
 }
 
-// NewDebugServer returns a server of /metrics: the metrics of the token server, of the Go runtime and of the agent's process.
+// NewDebugServer returns a server of /metrics: the metrics of the token server, of the Go runtime and of the agent's process,
+// and those of the options.
 func (n *Node) NewDebugServer() *http.Server {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(metrics.New(n.server.tokens), collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry.MustRegister(n.Metrics...)
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	return &http.Server{Handler: mux, ReadTimeout: n.timing.request, IdleTimeout: time.Minute}

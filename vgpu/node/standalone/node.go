@@ -6,6 +6,8 @@ import (
 	"os"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	config "github.com/gshare-dev/gshare/vgpu/api/config/node"
 	"github.com/gshare-dev/gshare/vgpu/node/dmem"
 	"github.com/gshare-dev/gshare/vgpu/node/gpu"
@@ -22,8 +24,11 @@ type Options struct {
 	Source  gpu.Source    // lists the processes on the devices; nil: not monitored
 	Groups  *Groups       // nil: processes are identified by their user only
 	Memory  *dmem.Limiter // sets the driver's memory limits for the cgroups of Groups; nil: not used
-	Log     *slog.Logger
-	timing  timing // zero: defaultTiming
+	// Environment is added to that of every grant, and Metrics to those of the debug server: simulated devices need them.
+	Environment []string
+	Metrics     []prometheus.Collector
+	Log         *slog.Logger
+	timing      timing // zero: defaultTiming
 }
 
 // timing is the set of timeouts and periods of a node, which tests shorten.

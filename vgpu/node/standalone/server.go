@@ -175,6 +175,7 @@ func (s *runServer) syncMPS(runs []*run) {
 func (s *runServer) grantOf(r *run) *control.Grant {
 	environment := []string{"GSHARE_DIR=" + s.dirOf(r.ID)}
 	environment = append(environment, "CUDA_VISIBLE_DEVICES="+strings.Join(r.Devices, ","))
+	environment = append(environment, s.Environment...)
 	if r.Class != share.Exclusive {
 		environment = append(environment, mps.ClientEnvironment(r.pipe, share.Share(r.Share))...)
 	}

@@ -35,6 +35,10 @@ type Configuration struct {
 	// SimulatedDevices is a file that lists devices to simulate instead of those of the machine.
 	SimulatedDevices string `json:"simulatedDevices,omitempty"`
 
+	// SimulatedKernels lets the kernels of programs on the simulated devices take their time: gshare-node --standalone runs the simulation
+	// that the simulated driver (hook/fake) uses. The programs end with the agent. Default: kernels take no time.
+	SimulatedKernels bool `json:"simulatedKernels,omitempty"`
+
 	// SimulatedMPS is a program that stands in for NVIDIA's MPS on simulated devices. Default: none.
 	SimulatedMPS string `json:"simulatedMPS,omitempty"`
 
@@ -140,6 +144,8 @@ func (c Configuration) Validate() error {
 		return fmt.Errorf("runAhead: %v is not between 100us and the window", c.RunAhead.Duration)
 	case c.SimulatedMPS != "" && c.SimulatedDevices == "":
 		return errors.New("simulatedMPS: without simulatedDevices the machine's own MPS is used")
+	case c.SimulatedKernels && c.SimulatedDevices == "":
+		return errors.New("simulatedKernels: without simulatedDevices the kernels of the machine's GPUs are real")
 	case c.MPSVersion != 2 && c.MPSVersion != 3:
 		return fmt.Errorf("mpsVersion: %d is neither 2 nor 3", c.MPSVersion)
 	case c.DebugAddress != "" && !isLoopback(c.DebugAddress):

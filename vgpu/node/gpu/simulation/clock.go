@@ -1,4 +1,4 @@
-package gpu
+package simulation
 
 import (
 	"sync/atomic"

@@ -1,31 +1,37 @@
-// Package gpu simulates the GPUs behind the fake driver of hook/fake, for several client processes at the same time.
+// Package simulation simulates the GPUs behind the fake driver of hook/fake, for several client processes at the same time. The kernels of a
+// process take their time by the model of vgpu/device.
 //
 // It runs on the machine's clock or on a virtual one. On the virtual clock time advances only while every thread of every client
 // waits in a call of the driver or of the hook, and no frame is on its way to a token server on the same clock. An experiment
 // therefore costs as much as its events, and its result does not depend on the speed of the machine.
-package gpu
+package simulation
 
 import (
+	"cmp"
 	"fmt"
-	"net"
+	"os"
 	"sync"
 	"time"
 
-	"github.com/gshare-dev/gshare/lab/device"
+	"github.com/gshare-dev/gshare/vgpu/device"
+	"github.com/gshare-dev/gshare/vgpu/node/unixsocket"
 )
 
 // Config configures a simulation of GPUs.
 type Config struct {
-	Socket  string // path that clients get as FAKE_CUDA_SOCKET
+	Socket  string      // path that clients get as FAKE_CUDA_SOCKET
+	Mode    os.FileMode // of the socket; 0: 0600
 	Devices int
 	Virtual bool // the clock is the simulation's
+	Record  bool // keep what processes have run, also after their end: Spans, Ran and Usage return it
 }
 
 // Simulation is a set of simulated GPUs, their clock, and the processes that use them. It has many fields and methods because one lock
 // guards all of it: any event may advance the clock, the GPUs and the waiting threads together.
 type Simulation struct {
-	listener *net.UnixListener
+	listener *unixsocket.Listener
 	virtual  bool
+	records  bool
 	start    time.Time
 	workers  sync.WaitGroup
 	kick     chan struct{} // look at the devices again
@@ -35,7 +41,9 @@ type Simulation struct {
 	now       time.Duration
 	until     time.Duration // virtual clock: it stands still from here on
 	devices   []*device.Device
-	processes []*process
+	totals    []Total // by device
+	processes map[device.Process]*process
+	created   device.Process // processes so far
 	threads   []*thread
 	timers    []*timer
 	inFlight  int // frames that were announced and not yet handled
@@ -47,15 +55,19 @@ type Simulation struct {
 
 // New returns a simulation that serves fake drivers on the configured socket until Close.
 func New(config Config) (*Simulation, error) {
-	listener, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: config.Socket, Net: "unixpacket"})
+	listener, err := unixsocket.Listen("unixpacket", config.Socket, cmp.Or(config.Mode, 0o600), unixsocket.NewLimiter())
 	if err != nil {
 		return nil, fmt.Errorf("listen for fake drivers: %w", err)
 	}
-	s := &Simulation{listener: listener, virtual: config.Virtual, start: time.Now(), kick: make(chan struct{}, 1)}
+	s := &Simulation{
+		listener: listener, virtual: config.Virtual, records: config.Record, start: time.Now(), kick: make(chan struct{}, 1),
+		processes: map[device.Process]*process{},
+	}
 	s.changed = sync.NewCond(&s.mu)
 	for range max(1, config.Devices) {
 		s.devices = append(s.devices, device.New())
 	}
+	s.totals = make([]Total, len(s.devices))
 	s.workers.Go(s.accept)
 	s.workers.Go(s.advanceLoop)
 	return s, nil

@@ -1,4 +1,4 @@
-package gpu
+package simulation
 
 import (
 	"fmt"
@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gshare-dev/gshare/lab/device"
+	"github.com/gshare-dev/gshare/vgpu/device"
 )
 
 // stallTimeout is how long, in real time, Run and Await wait without any progress before they fail.
@@ -88,8 +88,8 @@ func (s *Simulation) Ran(pid int) int {
 func (s *Simulation) Usage(pid int) (use device.Usage) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, p := range s.processes {
-		if p.pid == pid {
+	for id := range s.created { // the newest of that PID
+		if p := s.processes[id+1]; p != nil && p.pid == pid {
 			use = s.devices[0].Usage(p.id)
 		}
 	}
@@ -98,8 +98,8 @@ func (s *Simulation) Usage(pid int) (use device.Usage) {
 
 // spans returns the kernels that a process has run, in the order of their ends. The caller holds the lock.
 func (s *Simulation) spans(pid int) []Span {
-	for _, p := range s.processes {
-		if p.pid == pid {
+	for id := range s.created {
+		if p := s.processes[id+1]; p != nil && p.pid == pid {
 			return p.spans
 		}
 	}

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gshare-dev/gshare/lab/device"
+	"github.com/gshare-dev/gshare/vgpu/device"
 )
 
 // TestWaves checks that the next wave of a kernel runs before a kernel that was launched later, unless its process yields.

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gshare-dev/gshare/lab/device"
+	"github.com/gshare-dev/gshare/vgpu/device"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
@@ -108,5 +108,27 @@ func TestDetach(t *testing.T) {
 	}
 	if use := d.Usage(1); use != (device.Usage{Kernels: 1, Busy: 2 * ms, SMTime: 2000 * ms}) {
 		t.Errorf("use %+v", use)
+	}
+}
+
+// TestForget checks that nothing is kept of a process that is forgotten, once its running kernel has ended.
+func TestForget(t *testing.T) {
+	for name, runs := range map[string]bool{"idle": false, "with a running kernel": true} {
+		t.Run(name, func(t *testing.T) {
+			d := device.New()
+			d.Attach(1, share.Whole)
+			w := &device.Work{Stream: device.Stream{Process: 1}, Duration: 2 * ms, Width: share.Whole}
+			d.Submit(w)
+			if !runs {
+				d.Advance(2 * ms)
+			}
+			d.Advance(3 * ms / 2)
+			d.Detach(1)
+			d.Forget(1)
+			d.Advance(10 * ms)
+			if use := d.Usage(1); !w.Done || use != (device.Usage{}) {
+				t.Errorf("done %v, use %+v", w.Done, use)
+			}
+		})
 	}
 }

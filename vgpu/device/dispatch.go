@@ -92,8 +92,12 @@ func (d *Device) release(w *Work) {
 	p.held -= w.width
 	p.use.Kernels++
 	p.use.SMTime += time.Duration(w.width) * w.Duration
-	if p.kernels--; p.kernels == 0 {
-		p.use.Busy += d.now - p.since
+	if p.kernels--; p.kernels > 0 {
+		return
+	}
+	p.use.Busy += d.now - p.since
+	if p.forgotten {
+		delete(d.processes, w.Stream.Process)
 	}
 }
 

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gshare-dev/gshare/lab/device"
+	"github.com/gshare-dev/gshare/vgpu/device"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 

@@ -1,10 +1,10 @@
-package gpu
+package simulation
 
 import (
 	"slices"
 	"time"
 
-	"github.com/gshare-dev/gshare/lab/device"
+	"github.com/gshare-dev/gshare/vgpu/device"
 )
 
 // queueMax is the number of unfinished kernels beyond which a process's launches block, as with the full queue of a real driver.
@@ -35,6 +35,8 @@ func (s *Simulation) serveOne(t *thread) (progress bool) {
 // replyTo returns the reply to a thread's request, and whether it can be sent now.
 func (s *Simulation) replyTo(p *process, r *request) (answer reply, due bool) {
 	switch r.op {
+	case opHello:
+		return reply{value: uint64(s.start.UnixNano())}, true // by which a client knows the simulation again
 	case opSleep:
 		return reply{}, s.time() >= time.Duration(r.a)
 	case opWaitWord:

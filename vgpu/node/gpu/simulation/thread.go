@@ -1,4 +1,4 @@
-package gpu
+package simulation
 
 import (
 	"net"
@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gshare-dev/gshare/lab/device"
+	"github.com/gshare-dev/gshare/vgpu/device"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
@@ -71,7 +71,7 @@ func (s *Simulation) serve(conn *net.UnixConn) {
 func (s *Simulation) handleRequest(t *thread, r *request) {
 	s.progress++
 	if r.op == opHello {
-		s.addThread(t, share.PerMille(r.a), r.b != 0)
+		s.addThread(t, r)
 	}
 	if r.op == opAnnounce {
 		s.inFlight++
@@ -87,25 +87,36 @@ func (s *Simulation) handleRequest(t *thread, r *request) {
 	t.asked = r
 }
 
-// addThread adds a connected thread to its process, which it identifies by the credentials of the socket. limit and lowPriority are the SM
-// limit and the MPS client priority of a new process.
-func (s *Simulation) addThread(t *thread, limit share.PerMille, lowPriority bool) {
+// addThread adds a connected thread to its process, which it identifies by the credentials of the socket. The greeting has the SM limit and
+// the MPS client priority of a new process.
+func (s *Simulation) addThread(t *thread, greeting *request) {
 	pid := peer(t.conn)
-	i := slices.IndexFunc(s.processes, func(p *process) bool { return p.pid == pid && p.threads > 0 })
-	if i < 0 {
-		i = len(s.processes)
-		p := &process{pid: pid, id: device.Process(i + 1), events: map[uint64]*device.Work{}, firstWaves: map[*device.Work]*device.Work{}}
-		s.processes = append(s.processes, p)
-		for _, d := range s.devices {
-			d.Attach(p.id, limit)
-			if lowPriority {
-				d.LowerPriority(p.id)
-			}
+	for _, p := range s.processes {
+		if p.pid == pid && p.threads > 0 {
+			t.process = p
 		}
 	}
-	t.process = s.processes[i]
+	if t.process == nil {
+		t.process = s.addProcess(pid, greeting)
+	}
 	t.process.threads++
 	s.threads = append(s.threads, t)
+}
+
+// addProcess adds a process of which no thread is connected. It may have sent work before, by threads that have ended.
+func (s *Simulation) addProcess(pid int, greeting *request) *process {
+	s.created++
+	p := &process{
+		pid: pid, id: s.created, batches: greeting.batch, events: map[uint64]*device.Work{}, firstWaves: map[*device.Work]*device.Work{},
+	}
+	s.processes[p.id] = p
+	for _, d := range s.devices {
+		d.Attach(p.id, share.PerMille(greeting.a))
+		if greeting.b != 0 {
+			d.LowerPriority(p.id)
+		}
+	}
+	return p
 }
 
 func (s *Simulation) forget(t *thread) {
@@ -115,10 +126,17 @@ func (s *Simulation) forget(t *thread) {
 	}
 	s.progress++
 	s.threads = slices.Delete(s.threads, i, i+1)
-	if t.process.threads--; t.process.threads == 0 {
-		for _, d := range s.devices {
-			d.Detach(t.process.id)
+	if t.process.threads--; t.process.threads > 0 {
+		return
+	}
+	for _, d := range s.devices {
+		d.Detach(t.process.id)
+		if !s.records {
+			d.Forget(t.process.id)
 		}
+	}
+	if !s.records {
+		delete(s.processes, t.process.id)
 	}
 }
 

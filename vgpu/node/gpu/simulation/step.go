@@ -1,10 +1,10 @@
-package gpu
+package simulation
 
 import (
 	"slices"
 	"time"
 
-	"github.com/gshare-dev/gshare/lab/device"
+	"github.com/gshare-dev/gshare/vgpu/device"
 )
 
 // update advances the simulation after a request and wakes the goroutines that wait for a change. The caller holds the lock.
@@ -62,10 +62,17 @@ func (s *Simulation) advanceDevices() {
 
 // record records the end of a kernel, if the work is its last wave, or of a copy, which uses no SMs.
 func (s *Simulation) record(gpu int, w *device.Work) {
-	p := s.processes[w.Stream.Process-1]
+	p := s.processes[w.Stream.Process]
+	if p == nil {
+		return // it ended before its kernel
+	}
 	if first := p.firstWaves[w]; first != nil {
 		p.queued--
 		if w.Width > 0 {
+			s.totals[gpu].Kernels++
+			s.totals[gpu].Time += w.End - first.Start
+		}
+		if w.Width > 0 && s.records {
 			p.spans = append(p.spans, Span{first.At, first.Start, w.End, gpu})
 		}
 		delete(p.firstWaves, w)

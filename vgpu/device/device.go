@@ -32,6 +32,7 @@ type process struct {
 	kernels     int            // running
 	since       time.Duration  // valid while kernels > 0
 	use         Usage
+	forgotten   bool // its entry goes with its last kernel
 }
 
 // New returns an idle device without processes at time zero.
@@ -72,6 +73,15 @@ func (d *Device) Detach(p Process) {
 		} else {
 			delete(d.streams, s)
 		}
+	}
+}
+
+// Forget forgets a detached process and what it has used, once its running work has ended.
+func (d *Device) Forget(p Process) {
+	if who := d.processes[p]; who.kernels > 0 {
+		who.forgotten = true
+	} else {
+		delete(d.processes, p)
 	}
 }
 
