@@ -93,10 +93,10 @@ func (s *serveRun) run(cmd *cobra.Command, file string) error {
 	server := g.Server()
 	server.ErrorLog = slog.NewLogLogger(log.Handler(), slog.LevelDebug)
 	err = serveFleet(cmd.Context(), server, listener, f, m, screen)
-	for _, name := range g.Functions() {
-		l := g.Load(name)
-		log.Info("stopped", "function", name.String(), "requests", l.Arrived, "answered", l.Answered, "in time", l.InTime, "refused", l.Refused,
-			"failed", l.Failed, "clients gone", l.Gone, "invalid", l.Invalid)
+	for _, s := range f.Status() {
+		l := g.Load(s.Name)
+		log.Info("stopped", "function", s.Name.String(), "requests", l.Arrived, "answered", l.Answered, "in time", l.InTime, "refused", l.Refused,
+			"failed", l.Failed, "clients gone", l.Gone, "invalid", l.Invalid, "starts", s.Starts, "GPU seconds", math.Round(10*s.GPUTime.Seconds())/10)
 	}
 	return err
 }

@@ -211,6 +211,9 @@ func (f *Fleet) observe(e Event) {
 		return
 	}
 	wanted := i.phase == starting || i.phase == ready
+	if e.Kind == Failed || e.Kind == Gone {
+		i.function.gpuTime += i.gpuTime()
+	}
 	switch {
 	case e.Kind == Starting && i.phase == starting:
 		i.message = e.Message

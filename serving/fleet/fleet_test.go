@@ -395,6 +395,40 @@ func TestNeverReady(t *testing.T) {
 	})
 }
 
+// TestGPUTime: a replica costs its share from each start until nothing is left of it, and nothing while it waits for its next start.
+func TestGPUTime(t *testing.T) {
+	for name, test := range map[string]struct {
+		life  life
+		after time.Duration
+		want  time.Duration // of replicas with 20 % of the SMs
+	}{
+		"starts":            {life{start: 30 * second}, 10 * second, 10 * second / 5},
+		"serves":            {life{start: 3 * second}, 10 * second, 10 * second / 5},
+		"waits for a share": {life{start: -1}, 10 * second, 10 * second / 5},
+		"has failed twice":  {life{dies: 2 * second}, 4*second + 900*ms, 4 * second / 5}, // the third start is at 5 s
+		"fails again":       {life{dies: 2 * second}, 6 * second, (4 + 1) * second / 5},
+	} {
+		t.Run(name, func(t *testing.T) {
+			start(t, "requestsPerSecond: 10, minReplicas: 1", func(int) life { return test.life }, func(w *world) {
+				sleep(test.after)
+				if s := w.status(); s.GPUTime != test.want {
+					w.Errorf("%v, want %v", s.GPUTime, test.want)
+				}
+			})
+		})
+	}
+	t.Run("ends", func(t *testing.T) {
+		start(t, "requestsPerSecond: 10, minReplicas: 1", func(int) life { return life{ends: 2 * second} }, func(w *world) {
+			sleep(8 * second)
+			w.stop()
+			sleep(time.Minute)
+			if s := w.status(); s.GPUTime != 10*second/5 {
+				w.Errorf("%v, want %v", s.GPUTime, 10*second/5)
+			}
+		})
+	})
+}
+
 // TestSlowToDie: while an old replica ends, a new one can start.
 func TestSlowToDie(t *testing.T) {
 	start(t, "requestsPerSecond: 10, window: 2s, keepShared: 1s", func(int) life { return life{start: second, ends: time.Hour} }, func(w *world) {

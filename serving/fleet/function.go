@@ -21,7 +21,8 @@ type function struct {
 	state  scaling.State
 	loads  []gateway.Load // at the last ticks, oldest first
 
-	starts, failures uint64 // of replicas
+	starts, failures uint64        // of replicas
+	gpuTime          time.Duration // of replicas that have ended
 }
 
 // newFunction returns a function whose replicas all have the share and the rate that the user says.
@@ -96,6 +97,14 @@ type instance struct {
 	stopDrain  context.CancelFunc
 }
 
+// gpuTime returns how long a whole GPU would have been reserved by the instance since it was created the last time.
+func (i *instance) gpuTime() time.Duration {
+	if i.phase == backingOff {
+		return 0
+	}
+	return time.Duration(float64(time.Since(i.created)) * float64(i.Share.RequestArea()) / float64(share.WholeArea))
+}
+
 // phase is what an instance does.
 type phase string
 
@@ -138,6 +147,11 @@ type Status struct {
 	Reason   string // Serving, Idle, Starting or Failing
 	Message  string // about a replica that is not ready
 
+	// GPUTime is how long whole GPUs would have been reserved for the function since New: the sum over its replicas of SM request times quota
+	// request times the time from each start until nothing was left of the replica, the wait for its share included. What a replica
+	// uses of its share, and its limits above the requests, do not count.
+	GPUTime time.Duration
+
 	Starts, Failures  uint64 // of replicas, since New
 	Waiting, InFlight int    // requests now: without a replica, and at one
 }
@@ -157,7 +171,7 @@ func (f *Fleet) statusOf(fn *function) Status {
 	now := f.gateway.Load(fn.name)
 	s := Status{
 		Name: fn.name, SLO: fn.object.Spec.SLO.Latency.Value(), P99: now.P99, Hit: math.NaN(), Share: fn.object.Share(), Replicas: map[string]int{},
-		Starts: fn.starts, Failures: fn.failures, Waiting: now.Waiting, InFlight: now.InFlight,
+		GPUTime: fn.gpuTime, Starts: fn.starts, Failures: fn.failures, Waiting: now.Waiting, InFlight: now.InFlight,
 	}
 	if n := len(fn.loads); n > 1 {
 		first, last := fn.loads[0], fn.loads[n-1]
@@ -170,6 +184,7 @@ func (f *Fleet) statusOf(fn *function) Status {
 	for _, i := range f.instances {
 		if i.function == fn {
 			s.Replicas[string(i.phase)]++
+			s.GPUTime += i.gpuTime()
 			instances = append(instances, i)
 		}
 	}

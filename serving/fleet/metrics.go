@@ -8,6 +8,8 @@ var (
 		[]string{"namespace", "function", "phase"}, nil)
 	requestsDesc = prometheus.NewDesc("gshare_fleet_requests", "Requests to functions now: waiting for a replica, or in_flight at one.", []string{"namespace", "function", "state"}, nil)
 	startsDesc   = prometheus.NewDesc("gshare_fleet_starts_total", "Replicas of functions that were started, again or for the first time.", labels, nil)
+	gpuTimeDesc  = prometheus.NewDesc("gshare_fleet_gpu_seconds_total",
+		"SM request times quota request of the replicas of functions, over the time from their starts to their ends: 1 is a whole GPU for a second.", labels, nil)
 	failuresDesc = prometheus.NewDesc("gshare_fleet_failures_total", "Replicas of functions that ended by themselves.", labels, nil)
 )
 
@@ -24,5 +26,6 @@ func (f *Fleet) Collect(c chan<- prometheus.Metric) {
 		c <- prometheus.MustNewConstMetric(requestsDesc, prometheus.GaugeValue, float64(s.InFlight), s.Name.Namespace, s.Name.Name, "in_flight")
 		c <- prometheus.MustNewConstMetric(startsDesc, prometheus.CounterValue, float64(s.Starts), s.Name.Namespace, s.Name.Name)
 		c <- prometheus.MustNewConstMetric(failuresDesc, prometheus.CounterValue, float64(s.Failures), s.Name.Namespace, s.Name.Name)
+		c <- prometheus.MustNewConstMetric(gpuTimeDesc, prometheus.CounterValue, s.GPUTime.Seconds(), s.Name.Namespace, s.Name.Name)
 	}
 }
