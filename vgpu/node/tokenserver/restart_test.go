@@ -268,39 +268,51 @@ func TestLostClientKeepsItsSMs(t *testing.T) {
 	}
 }
 
+// runsWithinLease measures, in new directories, how long the other container waits for its first turn, and checks that it once is much less
+// than a lease. If it has to wait for a lease to end it never is, on an idle machine or on a busy one.
+func runsWithinLease(t *testing.T, measure func(t *testing.T, dir string) time.Duration) {
+	t.Helper()
+	var took []time.Duration
+	for range 5 {
+		took = append(took, measure(t, tempDir(t)))
+		if took[len(took)-1] < tokenserver.Lease/2 {
+			return
+		}
+	}
+	t.Errorf("the other container waits for %v", took)
+}
+
 // TestLostClientWithoutSession is the negative control of the test above: without the session file, the other container runs at
 // once.
 func TestLostClientWithoutSession(t *testing.T) {
-	dir := tempDir(t)
-	server := start(t, "server", dir)
-	lost := newReconnectingClient(t, filepath.Join(dir, "a"))
-	defer lost.c.Close()
-	_ = server.Process.Kill()
-	_ = server.Wait()
-	if err := os.RemoveAll(filepath.Join(dir, "a", "sessions")); err != nil {
-		t.Fatal(err)
-	}
-	start(t, "server", dir)
-	begin := time.Now()
-	firstRun(t, filepath.Join(dir, "b"))
-	if took := time.Since(begin); took > tokenserver.Lease/2 {
-		t.Errorf("the other container waits for %v", took)
-	}
+	runsWithinLease(t, func(t *testing.T, dir string) time.Duration {
+		server := start(t, "server", dir)
+		lost := newReconnectingClient(t, filepath.Join(dir, "a"))
+		defer lost.c.Close()
+		_ = server.Process.Kill()
+		_ = server.Wait()
+		if err := os.RemoveAll(filepath.Join(dir, "a", "sessions")); err != nil {
+			t.Fatal(err)
+		}
+		start(t, "server", dir)
+		begin := time.Now()
+		firstRun(t, filepath.Join(dir, "b"))
+		return time.Since(begin)
+	})
 }
 
 // TestReconnectEndsTheLease checks that others need not wait once the process has reconnected.
 func TestReconnectEndsTheLease(t *testing.T) {
-	dir := tempDir(t)
-	server := start(t, "server", dir)
-	lost := newReconnectingClient(t, filepath.Join(dir, "a"))
-	_ = server.Process.Kill()
-	_ = server.Wait()
-	start(t, "server", dir)
-	begin := time.Now()
-	lost.reconnect()
-	defer lost.c.Close()
-	firstRun(t, filepath.Join(dir, "b"))
-	if took := time.Since(begin); took > tokenserver.Lease/2 {
-		t.Errorf("the other container waits for %v for a process that is back", took)
-	}
+	runsWithinLease(t, func(t *testing.T, dir string) time.Duration {
+		server := start(t, "server", dir)
+		lost := newReconnectingClient(t, filepath.Join(dir, "a"))
+		_ = server.Process.Kill()
+		_ = server.Wait()
+		start(t, "server", dir)
+		begin := time.Now()
+		lost.reconnect()
+		defer lost.c.Close()
+		firstRun(t, filepath.Join(dir, "b"))
+		return time.Since(begin)
+	})
 }
