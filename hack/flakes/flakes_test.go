@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -211,26 +212,35 @@ func TestInterrupt(t *testing.T) {
 	r.runAll(ctx, ctx, suites, func(r result) { t.Errorf("result %v", r) })
 }
 
-// TestAlone runs suites at the same time, of which two may not meet, and none itself.
-func TestAlone(t *testing.T) {
-	suites := []*suite{{pkg: "a", alone: true}, {pkg: "b", alone: true}, {pkg: "c"}}
+// TestNext draws so often that each suite that may be next is drawn.
+func TestNext(t *testing.T) {
+	a, b, c, d := &suite{pkg: "a", alone: true}, &suite{pkg: "b", alone: true}, &suite{pkg: "c"}, &suite{pkg: "d"}
+	suites := []*suite{a, b, c, d}
 	for name, test := range map[string]struct {
+		runs    map[*suite]int
 		running []*suite
 		want    string
 	}{
-		"nothing runs":            {want: "[a b c]"},
-		"one that is to be alone": {running: suites[:1], want: "[c]"},
-		"one that is not":         {running: suites[2:], want: "[a b]"},
-		"both":                    {running: suites[1:], want: "[]"},
+		"at the start":             {want: "[a b c d]"},
+		"the fewest runs":          {runs: map[*suite]int{a: 2, b: 1, c: 2, d: 1}, want: "[b d]"},
+		"beside one that is alone": {running: []*suite{a}, want: "[c d]"},
+		"beside one that is not":   {running: []*suite{c}, want: "[a b d]"},
+		"of those that may":        {runs: map[*suite]int{c: 3, d: 2}, running: []*suite{a}, want: "[d]"},
+		"none":                     {running: []*suite{a, c, d}, want: "[]"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			running := map[*suite]bool{}
 			for _, s := range test.running {
 				running[s] = true
 			}
-			got := slices.DeleteFunc(slices.Clone(suites), func(s *suite) bool { return !mayStart(s, running) })
-			if fmt.Sprint(got) != test.want {
-				t.Errorf("%v may start, want %s", got, test.want)
+			drawn := map[string]bool{}
+			for range 200 {
+				if s := next(suites, test.runs, running); s != nil {
+					drawn[s.pkg] = true
+				}
+			}
+			if got := fmt.Sprint(slices.Sorted(maps.Keys(drawn))); got != test.want {
+				t.Errorf("%s, want %s", got, test.want)
 			}
 		})
 	}

@@ -1,5 +1,6 @@
 // Command flakes looks for tests that fail now and then. It compiles the test binaries of packages once and runs them again and again, in
-// random order of packages and of their tests, beside busy processes, until a time has passed. It prints how often each package ran and each
+// random order of packages and of their tests, beside busy processes, until a time has passed. The next package is one of those that ran
+// least often. It prints how often each package ran and each
 // test that failed at least once, with its first output and the seed of that run's order, and fails when there is one.
 //
 // The packages and their flags are read from the standard input as hack/test.sh list prints them, so that each runs as CI runs it.

@@ -66,24 +66,19 @@ func testName(test string) string {
 	return test
 }
 
-// runAll runs the suites in random order, then again in another order, until bounded ends, and calls done with each result. It returns when
-// the last run has ended. Runs that ctx interrupts have no result. No suite runs beside itself, nor any two that are to run alone.
+// runAll runs the suites until bounded ends, and calls done with each result. It returns when the last run has ended. Runs that ctx
+// interrupts have no result.
 func (r runner) runAll(ctx, bounded context.Context, suites []*suite, done func(result)) {
-	var queue []*suite
+	runs := map[*suite]int{}
 	running := map[*suite]bool{}
 	results := make(chan result)
 	for {
 		for len(running) < r.atOnce && bounded.Err() == nil {
-			if len(queue) == 0 {
-				queue = slices.Clone(suites)
-				rand.Shuffle(len(queue), func(i, j int) { queue[i], queue[j] = queue[j], queue[i] })
-			}
-			i := slices.IndexFunc(queue, func(s *suite) bool { return mayStart(s, running) })
-			if i < 0 {
+			s := next(suites, runs, running)
+			if s == nil {
 				break
 			}
-			s := queue[i]
-			queue = slices.Delete(queue, i, i+1)
+			runs[s]++
 			running[s] = true
 			go func() { results <- r.run(ctx, s) }()
 		}
@@ -98,7 +93,25 @@ func (r runner) runAll(ctx, bounded context.Context, suites []*suite, done func(
 	}
 }
 
-// mayStart reports whether the suite may start beside those that are running.
+// next returns a random suite of those with the fewest runs that may start beside the running ones: none runs beside itself, nor do any two
+// that are to run alone. It returns nil if there is none.
+func next(suites []*suite, runs map[*suite]int, running map[*suite]bool) *suite {
+	var fewest []*suite
+	for _, s := range suites {
+		if !mayStart(s, running) || len(fewest) > 0 && runs[s] > runs[fewest[0]] {
+			continue
+		}
+		if len(fewest) > 0 && runs[s] < runs[fewest[0]] {
+			fewest = nil
+		}
+		fewest = append(fewest, s)
+	}
+	if len(fewest) == 0 {
+		return nil
+	}
+	return fewest[rand.IntN(len(fewest))]
+}
+
 func mayStart(s *suite, running map[*suite]bool) bool {
 	for other := range running {
 		if other == s || other.alone && s.alone {
