@@ -3,8 +3,8 @@
 # change: what needs neither an API server nor the fake driver, without the race detector. It keeps results of what did not change.
 # hack/test.sh list prints what CI runs: a line for each package, with its flags of go test before it.
 #
-# Every run of `go test` goes through hack/testreport, which prints one line a package, the output of what failed, and
-# as the last line of all "N passed, N failed, N skipped". With CI=true a skip must be listed in hack/allowed-skips.txt.
+# Every run of `go test` goes through hack/testreport, which prints one line a package, the output of what failed, the slowest
+# packages, and as the last line of all "N passed, N failed, N skipped". With CI=true a skip must be listed in hack/allowed-skips.txt.
 # LOG=FILE keeps all that the tests say, as JSON.
 #
 # The race detector needs its own build of everything a package imports. So it is used where goroutines meet and
@@ -52,6 +52,10 @@ hyperkube() {
   export GSHARE_HYPERKUBE=$PWD/bin/cluster/hyperkube
 }
 
+# say tells the report which stage follows, and stage runs it.
+say() { echo "{\"Action\":\"stage\",\"Output\":\"$1\"}"; }
+stage() { say "$1" && "$1"; }
+
 layers() { run "$module/test/layers"; }
 quick() {
   local list
@@ -76,8 +80,9 @@ cluster() { packages "$cluster" | of -p 1 -timeout 120m "$@"; }
 # together runs the short tests of the cluster, which mostly wait for it, beside the integration tests.
 together() {
   cluster -short >"$work/cluster.json" &
-  integration
+  stage integration
   wait
+  say cluster
   cat "$work/cluster.json"
 }
 
@@ -92,7 +97,8 @@ ci="layers unit race together"
 case $mode in
 list)
   run() { listed "$@"; }
-  for stage in $ci; do "$stage"; done
+  say() { :; }
+  for stage in $ci; do stage "$stage"; done
   exit
   ;;
 all)
@@ -117,5 +123,5 @@ layers | unit | race | long) stages=$mode ;;
   ;;
 esac
 
-for stage in $stages; do "$stage"; done | tee "${LOG:-/dev/null}" | "$work/testreport" -allowed hack/allowed-skips.txt
+for stage in $stages; do stage "$stage"; done | tee "${LOG:-/dev/null}" | "$work/testreport" -allowed hack/allowed-skips.txt
 [ ! -e "$work/failed" ]

@@ -2,8 +2,10 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/gshare-dev/gshare/hack/testevent"
@@ -20,7 +22,18 @@ type report struct {
 	packages                map[string]*packageRun
 	builds                  map[string]string // what the compiler printed, by ImportPath
 	skips                   []skip
+	stage                   string
+	slowest                 []duration
 }
+
+// duration is how long the tests of a package took in a stage.
+type duration struct {
+	stage, name string
+	seconds     float64
+}
+
+// slowestShown is how many of the slowest packages the report shows.
+const slowestShown = 10
 
 // packageRun is the state of a package whose tests are running. The output of a test is dropped as soon as the test has passed.
 type packageRun struct {
@@ -42,6 +55,9 @@ func (r *report) readEvents(in io.Reader) error {
 }
 
 func (r *report) handle(e testevent.Event) {
+	if e.Action == "stage" { // of hack/test.sh
+		r.stage = e.Output
+	}
 	if e.Action == "build-output" {
 		r.builds[e.ImportPath] += e.Output
 	}
@@ -99,6 +115,7 @@ func (r *report) finishTest(p *packageRun, e testevent.Event) {
 func (r *report) finishPackage(p *packageRun, e testevent.Event) {
 	delete(r.packages, e.Package)
 	name := trim(e.Package)
+	r.slowest = append(r.slowest, duration{r.stage, name, e.Elapsed})
 	switch {
 	case e.Action == "fail":
 		if p.failed == 0 {
@@ -119,7 +136,7 @@ func (r *report) finishPackage(p *packageRun, e testevent.Event) {
 	r.skipped += p.skipped
 }
 
-// finish prints the skipped tests and the totals, and reports whether everything passed. If strict, tests that are skipped without being in
+// finish prints the skipped tests, the slowest packages and the totals, and reports whether everything passed. If strict, tests that are skipped without being in
 // the allow list are failures.
 func (r *report) finish(allowed allowList, strict bool) bool {
 	ok := true
@@ -134,12 +151,27 @@ func (r *report) finish(allowed allowList, strict bool) bool {
 		}
 		fmt.Fprintf(r.out, "%s: %s: %s\n", verdict, s.test, s.reason)
 	}
+	r.printSlowest()
 	if r.passed+r.failed+r.skipped == 0 {
 		fmt.Fprintln(r.out, "no test ran")
 		ok = false
 	}
 	fmt.Fprintf(r.out, "%d passed, %d failed, %d skipped\n", r.passed, r.failed, r.skipped)
 	return ok && r.failed == 0
+}
+
+// printSlowest prints the packages that took longest, if any took a second.
+func (r *report) printSlowest() {
+	slices.SortStableFunc(r.slowest, func(a, b duration) int { return cmp.Compare(b.seconds, a.seconds) })
+	for i, d := range r.slowest[:min(slowestShown, len(r.slowest))] {
+		if d.seconds < 1 {
+			return
+		}
+		if i == 0 {
+			fmt.Fprintln(r.out, "slowest:")
+		}
+		fmt.Fprintf(r.out, "%7.2fs  %-12s %s\n", d.seconds, d.stage, d.name)
+	}
 }
 
 func (p *packageRun) take(test string) string {

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -102,6 +104,57 @@ func TestReport(t *testing.T) {
 			}
 			if !strings.Contains(out.String(), test.wantLine) {
 				t.Errorf("no %q in:\n%s", test.wantLine, out.String())
+			}
+		})
+	}
+}
+
+func TestSlowest(t *testing.T) {
+	ended := func(name string, seconds float64) string {
+		return fmt.Sprintf(`{"Action":"pass","Package":"github.com/gshare-dev/gshare/%s","Elapsed":%v}`, name, seconds)
+	}
+	var many []string
+	for i := range 12 {
+		many = append(many, ended(fmt.Sprint("p", i), float64(i+1)))
+	}
+	for name, test := range map[string]struct {
+		events []string
+		want   []string // "seconds stage package" of each line, in order
+	}{
+		"none":           {},
+		"none that long": {events: []string{ended("a", 0.9)}},
+		"stages": {
+			events: []string{`{"Action":"stage","Output":"unit"}`, ended("a", 2), ended("b", 0.5), `{"Action":"stage","Output":"race"}`, ended("a", 3.25)},
+			want:   []string{"3.25s race a", "2.00s unit a"},
+		},
+		"a package that failed": {
+			events: []string{`{"Action":"stage","Output":"unit"}`, strings.Replace(ended("a", 4), "pass", "fail", 1)}, want: []string{"4.00s unit a"},
+		},
+		"no stage": {events: []string{ended("a", 2)}, want: []string{"2.00s a"}},
+		"ten of more": {
+			events: many,
+			want:   []string{"12.00s p11", "11.00s p10", "10.00s p9", "9.00s p8", "8.00s p7", "7.00s p6", "6.00s p5", "5.00s p4", "4.00s p3", "3.00s p2"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var out strings.Builder
+			r := newReport(&out)
+			if err := r.readEvents(strings.NewReader(strings.Join(test.events, "\n"))); err != nil {
+				t.Fatal(err)
+			}
+			r.finish(nil, true)
+			_, list, _ := strings.Cut(out.String(), "slowest:\n")
+			var got []string
+			for line := range strings.Lines(list) {
+				if strings.HasPrefix(line, " ") {
+					got = append(got, strings.Join(strings.Fields(line), " "))
+				}
+			}
+			if !slices.Equal(got, test.want) {
+				t.Errorf("%q, want %q, in:\n%s", got, test.want, out.String())
+			}
+			if !strings.HasSuffix(out.String(), " skipped\n") {
+				t.Errorf("the totals are not the last line of:\n%s", out.String())
 			}
 		})
 	}
