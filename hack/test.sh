@@ -59,7 +59,7 @@ stage() { say "$1" && "$1"; }
 layers() { run "$module/test/layers"; }
 quick() {
   local list
-  mapfile -t list < <(packages . "$alone" "$cluster" "$elsewhere" "^$module/(hook|test/enforce|test/fake|test/hostile|test/nvidia)(/|\$)")
+  mapfile -t list < <(packages . "$alone" "$cluster" "$elsewhere" "^$module/(cmd/gshare-model|hook|test/enforce|test/fake|test/hostile|test/nvidia)(/|\$)")
   go test -vet=off -json -short "${list[@]}" || echo 1 >"$work/failed" # go test keeps no results with -exec
 }
 unit() {
