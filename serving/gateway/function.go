@@ -174,7 +174,7 @@ func (f *function) add(it *item) {
 	if f.isIdle() {
 		finish := f.queue.PredictFinish(it.request, now, f.batchingLoad(now))
 		if finish.After(it.request.Deadline) {
-			it.request.Deadline = finish
+			it.request.Deadline = finish.Add(finish.Sub(now)) // later than predicted: the clock goes on until its turn is decided
 		}
 	}
 	if f.queue.Add(it.request, now, f.batchingLoad(now)) {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -595,6 +596,26 @@ func TestLoneRequestIsServed(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestLoneRequestIsServedInRealTime checks the same on a clock that goes on between two decisions about a request, which that of synctest
+// does not.
+func TestLoneRequestIsServedInRealTime(t *testing.T) {
+	g := New(Config{})
+	if err := g.SetFunction(Function{FunctionName: resnet, SLO: time.Microsecond}); err != nil {
+		t.Fatal(err)
+	}
+	replica := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { time.Sleep(time.Millisecond) }))
+	defer replica.Close()
+	if err := g.SetReplicas(resnet, []Replica{{ID: "a", Address: replica.Listener.Addr().String(), Credits: 1}}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 5 {
+		r, answer := httptest.NewRequest(http.MethodPost, "http://resnet/", nil), httptest.NewRecorder()
+		if g.ServeHTTP(answer, r); answer.Code != http.StatusOK {
+			t.Errorf("request %d: status %d", i, answer.Code)
+		}
+	}
 }
 
 // TestHotFirst checks that Hot replicas get requests before Shared ones, whatever their latency.
