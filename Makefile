@@ -20,6 +20,10 @@ build: ## Build every binary into bin/.
 demo: ## Place 3,000 fractional-GPU pods on a mixed cluster and draw the GPUs.
 	$(LAB) demo $(ARGS)
 
+.PHONY: serve-demo
+serve-demo: ## Serve functions on simulated GPUs, autoscaled, on whole GPUs and kept alive, and compare them (90 s).
+	hack/serve-demo.sh $(ARGS)
+
 .PHONY: replay
 replay: ## Replay a cluster trace: make replay ARGS="--nodes F --pods F".
 	$(LAB) replay $(ARGS)
