@@ -38,6 +38,37 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
+// TestStartupProbe holds that fields that are not given take the defaults of a pod.
+func TestStartupProbe(t *testing.T) {
+	for text, want := range map[string]StartupProbe{
+		"{}":                                    {PeriodSeconds: 10, FailureThreshold: 3, TimeoutSeconds: 1},
+		"{periodSeconds: 0}":                    {PeriodSeconds: 10, FailureThreshold: 3, TimeoutSeconds: 1},
+		"{httpGet: {path: /x}}":                 {HTTPGet: &HTTPGet{"/x"}, PeriodSeconds: 10, FailureThreshold: 3, TimeoutSeconds: 1},
+		"{periodSeconds: 1, timeoutSeconds: 2}": {PeriodSeconds: 1, FailureThreshold: 3, TimeoutSeconds: 2},
+		"{failureThreshold: 60}":                {PeriodSeconds: 10, FailureThreshold: 60, TimeoutSeconds: 1},
+		"{failureThreshold: 8640}":              {PeriodSeconds: 10, FailureThreshold: 8640, TimeoutSeconds: 1},
+		"{initialDelaySeconds: 5}":              {InitialDelaySeconds: 5, PeriodSeconds: 10, FailureThreshold: 3, TimeoutSeconds: 1},
+	} {
+		t.Run(text, func(t *testing.T) {
+			functions, err := Decode([]byte(strings.Replace(minimal, "command: [serve]", "command: [serve], startupProbe: "+text, 1)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			p := functions[0].Container().StartupProbe
+			if diff := cmp.Diff(want, *p); diff != "" {
+				t.Error(diff)
+			}
+			if limit := time.Duration(want.PeriodSeconds*want.FailureThreshold) * time.Second; p.Limit() != limit {
+				t.Errorf("limit %v, want %v", p.Limit(), limit)
+			}
+		})
+	}
+	functions, err := Decode([]byte(minimal))
+	if err != nil || functions[0].Container().StartupProbe != nil {
+		t.Errorf("without one: %+v, %v", functions, err)
+	}
+}
+
 func TestSeveral(t *testing.T) {
 	other := strings.ReplaceAll(minimal, "resnet50", "bert")
 	full := `apiVersion: serving.gshare.dev/v1alpha1
@@ -117,6 +148,16 @@ func TestRefused(t *testing.T) {
 		"only args":         {edit("command: [serve]", "args: [serve, -x]"), "spec.template.spec.containers[0].args: are added to a command, and there is none: name the program to start in spec.template.spec.containers[0].command"},
 		"zero byte":         {container(`args: ["\0"]`), "spec.template.spec.containers[0].command: argument 1"},
 		"probe":             {container("readinessProbe: {httpGet: {path: ready}}"), `spec.template.spec.containers[0].readinessProbe.httpGet.path: "ready"`},
+		"path of start":     {container("startupProbe: {httpGet: {path: ''}}"), `spec.template.spec.containers[0].startupProbe.httpGet.path: ""`},
+		"no period":         {container("startupProbe: {periodSeconds: -1}"), "spec.template.spec.containers[0].startupProbe.periodSeconds: -1 is outside 1 to 86400"},
+		"no timeout":        {container("startupProbe: {timeoutSeconds: -1}"), "spec.template.spec.containers[0].startupProbe.timeoutSeconds: -1"},
+		"no failures":       {container("startupProbe: {failureThreshold: -2}"), "spec.template.spec.containers[0].startupProbe.failureThreshold: -2"},
+		"negative delay":    {container("startupProbe: {initialDelaySeconds: -1}"), "spec.template.spec.containers[0].startupProbe.initialDelaySeconds: -1 is outside 0"},
+		"long start":        {container("startupProbe: {failureThreshold: 8641}"), "spec.template.spec.containers[0].startupProbe.failureThreshold: 8641 periods of 10 s"},
+		"overflow":          {container("startupProbe: {failureThreshold: 9223372036854775807}"), "spec.template.spec.containers[0].startupProbe.failureThreshold: 9223372036854775807 is outside"},
+		"successes":         {container("startupProbe: {successThreshold: 1}"), `unknown field "spec.template.spec.containers[0].startupProbe.successThreshold"`},
+		"another probe":     {container("startupProbe: {tcpSocket: {port: 80}}"), `unknown field "spec.template.spec.containers[0].startupProbe.tcpSocket"`},
+		"period of ready":   {container("readinessProbe: {httpGet: {path: /}, periodSeconds: 1}"), `unknown field "spec.template.spec.containers[0].readinessProbe.periodSeconds"`},
 		"port":              {container("env: [{name: PORT, value: '1'}]"), `spec.template.spec.containers[0].env[0].name: "PORT"`},
 		"variable":          {container("env: [{name: 'A=B'}]"), `spec.template.spec.containers[0].env[0]: "A=B"`},
 		"grace":             {edit("{containers", "{terminationGracePeriodSeconds: 4000, containers"), "spec.template.spec.terminationGracePeriodSeconds: 4000"},

@@ -73,13 +73,14 @@ type PodSpec struct {
 }
 
 // Container is the server. It listens on the port that the variable PORT of its environment says, and gets requests as soon as it accepts
-// connections, or its readiness probe succeeds.
+// connections, or its probes succeed: first the startup probe, then the readiness probe.
 type Container struct {
-	Name           string   `json:"name,omitempty"` // default "server"
-	Command        []string `json:"command"`
-	Args           []string `json:"args,omitempty"` // added to Command
-	Env            []EnvVar `json:"env,omitempty"`
-	ReadinessProbe *Probe   `json:"readinessProbe,omitempty"`
+	Name           string        `json:"name,omitempty"` // default "server"
+	Command        []string      `json:"command"`
+	Args           []string      `json:"args,omitempty"` // added to Command
+	Env            []EnvVar      `json:"env,omitempty"`
+	StartupProbe   *StartupProbe `json:"startupProbe,omitempty"`
+	ReadinessProbe *Probe        `json:"readinessProbe,omitempty"`
 }
 
 // EnvVar is a variable of the environment.
@@ -97,6 +98,29 @@ type Probe struct {
 type HTTPGet struct {
 	Path string `json:"path"`
 }
+
+// StartupProbe is how to find out that a replica has started, and how long it may take, counted from the start of its program. Fields that are
+// zero take the defaults of a pod.
+type StartupProbe struct {
+	HTTPGet             *HTTPGet `json:"httpGet,omitempty"`             // default: the port accepts a connection
+	InitialDelaySeconds int64    `json:"initialDelaySeconds,omitempty"` // before the first probe; default 0
+	PeriodSeconds       int64    `json:"periodSeconds,omitempty"`       // default 10
+	FailureThreshold    int64    `json:"failureThreshold,omitempty"`    // periods after which the replica has failed; default 3
+	TimeoutSeconds      int64    `json:"timeoutSeconds,omitempty"`      // of one probe; default 1
+}
+
+// InitialDelay returns how long the replica is left alone at first.
+func (p *StartupProbe) InitialDelay() time.Duration {
+	return time.Duration(p.InitialDelaySeconds) * time.Second
+}
+
+// Limit returns the time after InitialDelay within which the probe has to succeed.
+func (p *StartupProbe) Limit() time.Duration {
+	return time.Duration(p.PeriodSeconds*p.FailureThreshold) * time.Second
+}
+
+// Timeout returns the time after which a probe without an answer has failed.
+func (p *StartupProbe) Timeout() time.Duration { return time.Duration(p.TimeoutSeconds) * time.Second }
 
 // Resources is what each replica gets.
 type Resources struct {

@@ -22,6 +22,11 @@ func (f *GPUFunction) setDefaults() {
 	setPointer(&pod.TerminationGracePeriodSeconds, 30)
 	for i := range pod.Containers {
 		setDefault(&pod.Containers[i].Name, "server")
+		if p := pod.Containers[i].StartupProbe; p != nil {
+			setDefault(&p.PeriodSeconds, 10)
+			setDefault(&p.FailureThreshold, 3)
+			setDefault(&p.TimeoutSeconds, 1)
+		}
 	}
 	s := &f.Spec.Scaling
 	setPointer(&s.MaxReplicas, max(10, s.MinReplicas))
@@ -51,6 +56,7 @@ const (
 	maxRate     = 1e6
 	maxGrace    = time.Hour
 	maxBatch    = 4096
+	maxStartup  = 24 * time.Hour
 )
 
 // validate returns an error that names every field that is not valid: *share.FieldError, joined.
@@ -148,8 +154,38 @@ func (c *Container) validate(field string) error {
 		}
 		seen[v.Name] = true
 	}
-	if p := c.ReadinessProbe; p != nil && (!strings.HasPrefix(p.HTTPGet.Path, "/") || strings.ContainsFunc(p.HTTPGet.Path, func(r rune) bool { return r <= ' ' || r >= 0x7f })) {
-		report(".readinessProbe.httpGet.path", "%.64q is no path such as /v2/health/ready", p.HTTPGet.Path)
+	if p := c.ReadinessProbe; p != nil {
+		errs = append(errs, p.HTTPGet.validate(field+".readinessProbe.httpGet"))
+	}
+	if p := c.StartupProbe; p != nil {
+		errs = append(errs, p.validate(field+".startupProbe"))
+	}
+	return errors.Join(errs...)
+}
+
+func (g *HTTPGet) validate(field string) error {
+	if !strings.HasPrefix(g.Path, "/") || strings.ContainsFunc(g.Path, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
+		return share.Invalid(field+".path", "%.64q is no path such as /v2/health/ready", g.Path)
+	}
+	return nil
+}
+
+func (p *StartupProbe) validate(field string) error {
+	var errs []error
+	if p.HTTPGet != nil {
+		errs = append(errs, p.HTTPGet.validate(field+".httpGet"))
+	}
+	inBounds := true
+	for _, f := range []struct {
+		name       string
+		value, low int64
+	}{{".initialDelaySeconds", p.InitialDelaySeconds, 0}, {".periodSeconds", p.PeriodSeconds, 1}, {".failureThreshold", p.FailureThreshold, 1}, {".timeoutSeconds", p.TimeoutSeconds, 1}} {
+		if most := int64(maxStartup / time.Second); f.value < f.low || f.value > most {
+			errs, inBounds = append(errs, share.Invalid(field+f.name, "%d is outside %d to %d", f.value, f.low, most)), false
+		}
+	}
+	if inBounds && p.Limit() > maxStartup {
+		errs = append(errs, share.Invalid(field+".failureThreshold", "%d periods of %d s are more than %v", p.FailureThreshold, p.PeriodSeconds, maxStartup))
 	}
 	return errors.Join(errs...)
 }
