@@ -39,7 +39,7 @@ type Event struct {
 	Instance string
 	Kind     EventKind
 	Address  string // host:port, of one that is Ready
-	Message  string // what it waits for or has last written, or why it has failed
+	Message  string // what it waits for and has last written, or why it has failed
 }
 
 // EventKind is the kind of an Event.
@@ -49,6 +49,6 @@ type EventKind string
 const (
 	Starting EventKind = "Starting" // not ready yet; the message has changed
 	Ready    EventKind = "Ready"    // accepts requests
-	Failed   EventKind = "Failed"   // has ended by itself
+	Failed   EventKind = "Failed"   // has ended by itself, or was ended since it was not ready in time
 	Gone     EventKind = "Gone"     // has ended after Delete
 )

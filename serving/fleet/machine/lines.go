@@ -12,12 +12,10 @@ const maxLine = 4096
 
 // lines is an io.Writer that calls a function with each line.
 type lines struct {
-	line func(text string, ready bool)
+	line func(text string)
 
-	mu    sync.Mutex // guards what follows
-	rest  []byte     // of a line that has not ended
-	last  string
-	ready bool
+	mu   sync.Mutex // guards what follows
+	rest []byte     // of a line that has not ended
 }
 
 // Write implements io.Writer. It never fails.
@@ -46,14 +44,11 @@ func (l *lines) add(text []byte) {
 // flush ends a line, unless it is empty.
 func (l *lines) flush() {
 	l.mu.Lock()
-	text, ready := strings.TrimSpace(strings.Map(printable, string(l.rest))), l.ready
+	text := strings.TrimSpace(strings.Map(printable, string(l.rest)))
 	l.rest = l.rest[:0]
-	if text != "" {
-		l.last = text
-	}
 	l.mu.Unlock()
 	if text != "" {
-		l.line(text, ready)
+		l.line(text)
 	}
 }
 
@@ -63,20 +58,4 @@ func printable(r rune) rune {
 		return r
 	}
 	return -1
-}
-
-func (l *lines) setReady() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.ready = true
-}
-
-// explain adds the last line to how a process has ended.
-func (l *lines) explain(end string) string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.last == "" {
-		return end
-	}
-	return end + ": " + l.last
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"net/http"
 	"os"
 	"os/exec"
 	"path"
@@ -45,7 +44,12 @@ func (m *Machine) Events() <-chan fleet.Event { return m.events }
 
 // Create implements fleet.Platform.
 func (m *Machine) Create(i fleet.Instance) {
-	p := &process{machine: m, Instance: i, deleted: make(chan struct{}), exited: make(chan struct{})}
+	p := &process{machine: m, Instance: i, deleted: make(chan struct{}), exited: make(chan struct{}), late: make(chan struct{})}
+	p.progress.report = func(message string) { p.send(fleet.Event{Kind: fleet.Starting, Message: message}) }
+	p.written.line = func(line string) {
+		m.output(i.Name, line)
+		p.progress.wrote(line)
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.processes[i.Name] = p
@@ -104,7 +108,11 @@ type process struct {
 	group   int           // ID of the process group, while it cannot be that of another one
 	deleted chan struct{} // closed by Delete
 	exited  chan struct{} // closed when the first process has exited
-	written lines
+	late    chan struct{} // closed when it has not become ready in time
+	overdue string        // what it has waited for; set before late is closed
+
+	written  lines
+	progress progress
 }
 
 func (p *process) isDeleted() bool {
@@ -147,9 +155,10 @@ func (p *process) execute() string {
 		return err.Error()
 	}
 	p.setGroup(cmd.Process.Pid)
+	p.progress.wait("") // reports that it waits for its share
 	ctx, cancel := context.WithCancel(context.Background())
 	var others sync.WaitGroup
-	others.Go(func() { p.probe(ctx, net.JoinHostPort(loopback, strconv.Itoa(port))) })
+	others.Go(func() { p.start(ctx, cmd.Process.Pid, cmd.Args) })
 	others.Go(p.terminate)
 	awaitExit(cmd.Process.Pid)
 	close(p.exited)
@@ -159,12 +168,14 @@ func (p *process) execute() string {
 	err = cmd.Wait()
 	p.written.flush()
 	switch {
+	case p.overdue != "":
+		return p.progress.explainOverdue(p.overdue)
 	case err == nil:
-		return p.written.explain("exited with code 0")
+		return p.progress.explain("exited with code 0")
 	case cmd.ProcessState.Exited():
-		return p.written.explain(fmt.Sprintf("exited with code %d", cmd.ProcessState.ExitCode()))
+		return p.progress.explain(fmt.Sprintf("exited with code %d", cmd.ProcessState.ExitCode()))
 	}
-	return p.written.explain(err.Error())
+	return p.progress.explain(err.Error())
 }
 
 // setGroup sets the group and ends the one before.
@@ -205,24 +216,17 @@ func (p *process) command(port int) *exec.Cmd {
 	}
 	cmd.Env = append(cmd.Env, api.PortVariable+"="+strconv.Itoa(port), api.HostVariable+"="+loopback)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	p.written.line = p.wrote
 	cmd.Stdout, cmd.Stderr = &p.written, &p.written
 	cmd.WaitDelay = time.Second // for a process that has left the group and keeps the output open
 	return cmd
 }
 
-// wrote passes on a line of the output.
-func (p *process) wrote(line string, ready bool) {
-	p.machine.output(p.Name, line)
-	if !ready {
-		p.send(fleet.Event{Kind: fleet.Starting, Message: line})
-	}
-}
-
-// terminate waits for Delete, and then ends the process group: with SIGTERM and, if the first process lives on, SIGKILL.
+// terminate waits for Delete or for the end of the time to start, and then ends the process group: with SIGTERM and, if the first process lives
+// on, SIGKILL.
 func (p *process) terminate() {
 	select {
 	case <-p.deleted:
+	case <-p.late:
 	case <-p.exited:
 		return
 	}
@@ -240,50 +244,4 @@ func (p *process) lockedSignal(s syscall.Signal) {
 	p.machine.mu.Lock()
 	defer p.machine.mu.Unlock()
 	p.signal(s)
-}
-
-// Time between two probes, and the time that one may take.
-const (
-	probePeriod  = 50 * time.Millisecond
-	probeTimeout = time.Second
-)
-
-// probe waits until the process accepts requests, and reports it.
-func (p *process) probe(ctx context.Context, address string) {
-	ticker := time.NewTicker(probePeriod)
-	defer ticker.Stop()
-	for !p.accepts(ctx, address) {
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return
-		}
-	}
-	p.written.setReady()
-	p.send(fleet.Event{Kind: fleet.Ready, Address: address})
-}
-
-// accepts reports whether the readiness probe succeeds or, without one, a connection.
-func (p *process) accepts(ctx context.Context, address string) bool {
-	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
-	defer cancel()
-	probe := p.Function.Container().ReadinessProbe
-	if probe == nil {
-		connection, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
-		if err == nil {
-			connection.Close()
-		}
-		return err == nil
-	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+probe.HTTPGet.Path, nil)
-	if err != nil {
-		return false
-	}
-	transport := &http.Transport{DisableKeepAlives: true}
-	response, err := transport.RoundTrip(request) // follows no redirect
-	if err != nil {
-		return false
-	}
-	response.Body.Close()
-	return response.StatusCode >= 200 && response.StatusCode < 400
 }

@@ -100,6 +100,21 @@ func (w *world) next(kind fleet.EventKind) fleet.Event {
 	}
 }
 
+// written waits for the first line that an instance writes, and returns it.
+func (w *world) written() string {
+	w.t.Helper()
+	for {
+		w.next(fleet.Starting)
+		w.mu.Lock()
+		output := w.output
+		w.mu.Unlock()
+		if len(output) > 0 {
+			_, line, _ := strings.Cut(output[0], " | ")
+			return line
+		}
+	}
+}
+
 // TestServer starts a server, waits until its probe succeeds, and ends it with SIGTERM.
 func TestServer(t *testing.T) {
 	w := newWorld(t)
@@ -164,7 +179,7 @@ func TestShare(t *testing.T) {
 func TestStubborn(t *testing.T) {
 	w := newWorld(t)
 	w.create("f-1", `{command: [sh, -c, 'trap "" TERM; sleep 1000 & echo $!; while :; do sleep 1000; done']}`, 1)
-	child := w.next(fleet.Starting).Message
+	child := w.written()
 	begin := time.Now()
 	w.Delete("f-1")
 	if e := w.next(fleet.Gone); !strings.HasPrefix(e.Message, "signal: killed") || time.Since(begin) < time.Second {
@@ -177,7 +192,7 @@ func TestStubborn(t *testing.T) {
 func TestKill(t *testing.T) {
 	w := newWorld(t)
 	w.create("f-1", `{command: [sh, -c, 'trap "" TERM; echo started; while :; do sleep 1000; done']}`, 3600)
-	w.next(fleet.Starting)
+	w.written()
 	w.Delete("f-1")
 	w.Kill()
 	w.next(fleet.Gone)

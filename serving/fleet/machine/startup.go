@@ -1,0 +1,186 @@
+package machine
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/gshare-dev/gshare/serving/fleet"
+	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
+)
+
+// probePeriod is the time between two probes. Those of a pod are further apart; here requests wait for the first that succeeds.
+const probePeriod = 50 * time.Millisecond
+
+// Time for which a replica may start, and that one probe may take, where the function does not say.
+const (
+	startLimit   = 10 * time.Minute
+	probeTimeout = time.Second
+)
+
+// check is a probe that has to succeed once before a process gets requests.
+type check struct {
+	path    string        // of a GET request; empty: the port accepts a connection
+	delay   time.Duration // before the first try
+	limit   time.Duration // after the delay, within which it has to succeed
+	timeout time.Duration // of one try
+}
+
+// checksOf returns the checks of a container, in their order.
+func checksOf(c *api.Container) []check {
+	var checks []check
+	if p := c.StartupProbe; p != nil {
+		started := check{delay: p.InitialDelay(), limit: p.Limit(), timeout: p.Timeout()}
+		if p.HTTPGet != nil {
+			started.path = p.HTTPGet.Path
+		}
+		checks = append(checks, started)
+	}
+	switch p := c.ReadinessProbe; {
+	case p != nil:
+		checks = append(checks, check{path: p.HTTPGet.Path, limit: startLimit, timeout: probeTimeout})
+	case checks == nil:
+		checks = append(checks, check{limit: startLimit, timeout: probeTimeout})
+	}
+	return checks
+}
+
+// target returns what the check asks of a port.
+func (c check) target(port int) string {
+	if c.path == "" {
+		return "port " + strconv.Itoa(port)
+	}
+	return "GET " + c.path
+}
+
+// try returns nil if the check succeeds, or else the status or error to show. It follows no redirect.
+func (c check) try(ctx context.Context, port int) error {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	address := net.JoinHostPort(loopback, strconv.Itoa(port))
+	if c.path == "" {
+		connection, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+		if err != nil {
+			return c.simplify(err)
+		}
+		return connection.Close()
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+c.path, nil)
+	if err != nil {
+		return err
+	}
+	response, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(request)
+	if err != nil {
+		return c.simplify(err)
+	}
+	response.Body.Close()
+	if response.StatusCode < 200 || response.StatusCode >= 400 {
+		return errors.New(strconv.Itoa(response.StatusCode))
+	}
+	return nil
+}
+
+// simplify drops from an error what a reader knows already, such as the address.
+func (c check) simplify(err error) error {
+	if number := syscall.Errno(0); errors.As(err, &number) {
+		return number
+	}
+	if timeout := net.Error(nil); errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout() {
+		return fmt.Errorf("no answer within %v", c.timeout)
+	}
+	return err
+}
+
+// start waits until the process passes its checks, and reports what it waits for and that it is ready. The time that a process waits for its
+// share does not count. One that does not pass a check in time is ended.
+func (p *process) start(ctx context.Context, pid int, command []string) {
+	ticker := time.NewTicker(probePeriod)
+	defer ticker.Stop()
+	next := func() bool {
+		select {
+		case <-ticker.C:
+			return true
+		case <-ctx.Done():
+			return false
+		}
+	}
+	for !executes(pid, command) {
+		if !next() {
+			return
+		}
+	}
+	p.progress.forget(starterPrefix)
+	for _, c := range checksOf(p.Function.Container()) {
+		if !p.pass(ctx, c, next) {
+			return
+		}
+	}
+	p.progress.end()
+	p.send(fleet.Event{Kind: fleet.Ready, Address: net.JoinHostPort(loopback, strconv.Itoa(p.port))})
+}
+
+// starterPrefix begins the lines of gshare run. They say nothing about the program that follows it.
+const starterPrefix = "gshare: "
+
+// executes reports whether a process that was started with a command executes another program now, as gshare run does when it has the share.
+func executes(pid int, command []string) bool {
+	now, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	return err != nil || !bytes.Equal(now, []byte(strings.Join(command, "\x00")+"\x00"))
+}
+
+// pass tries a check until it succeeds. It returns false when the check's time is over, or next returns false.
+func (p *process) pass(ctx context.Context, c check, next func() bool) bool {
+	target := c.target(p.port)
+	begin := time.Now().Add(c.delay)
+	if c.delay > 0 {
+		p.progress.wait(fmt.Sprintf("waits for its initial delay of %v", c.delay))
+	}
+	for time.Now().Before(begin) {
+		if !next() {
+			return false
+		}
+	}
+	p.progress.wait("waits for " + target)
+	end := begin.Add(c.limit)
+	limited, cancel := context.WithDeadline(ctx, end)
+	defer cancel()
+	waited := target
+	for {
+		err := c.try(limited, p.port)
+		switch {
+		case err == nil:
+			return true
+		case ctx.Err() != nil:
+			return false
+		case !time.Now().Before(end): // the last try may have been cut off
+			p.overdue = fmt.Sprintf("not ready within %v, waited for %s", c.limit, waited)
+			p.progress.wait(p.overdue + "; is being ended")
+			close(p.late)
+			return false
+		case c.path != "" || !errors.Is(err, syscall.ECONNREFUSED): // a port on which nobody listens yet is what is waited for
+			waited = target + ": " + clean(err.Error())
+		default:
+			waited = target
+		}
+		p.progress.wait("waits for " + waited)
+		if !next() {
+			return false
+		}
+	}
+}
+
+// maxError is the length in bytes at which an error is cut.
+const maxError = 256
+
+// clean cuts a text and drops what would move the cursor of a terminal.
+func clean(text string) string {
+	return strings.Map(printable, text[:min(len(text), maxError)])
+}

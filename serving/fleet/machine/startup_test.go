@@ -1,0 +1,173 @@
+package machine
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gshare-dev/gshare/serving/fleet"
+	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
+)
+
+// await waits for a message of an instance that is not ready and matches the expression, and returns what its last group matches.
+func (w *world) await(expression string) string {
+	w.t.Helper()
+	for re := regexp.MustCompile(expression); ; {
+		if m := re.FindStringSubmatch(w.next(fleet.Starting).Message); m != nil {
+			return m[len(m)-1]
+		}
+	}
+}
+
+// TestNeverListens: an instance that does not listen says what it waits for, and fails when its time is over, with its last line. All that it
+// has started ends, too.
+func TestNeverListens(t *testing.T) {
+	w := newWorld(t)
+	w.create("f-1", `{command: [sh, -c, 'sleep 1000 & echo $!; wait'], startupProbe: {periodSeconds: 1, failureThreshold: 1}}`, 30)
+	child := w.await(`^waits for port \d+; last line: (\d+)$`)
+	e := w.next(fleet.Failed)
+	if !regexp.MustCompile(`^not ready within 1s, waited for port \d+; last line: ` + child + `$`).MatchString(e.Message) {
+		t.Errorf("%+v", e)
+	}
+	awaitEnd(t, child)
+}
+
+// TestStubbornStart: SIGKILL follows for an instance that was not ready in time and does not care about SIGTERM.
+func TestStubbornStart(t *testing.T) {
+	w := newWorld(t)
+	w.create("f-1", `{command: [sh, -c, 'trap "" TERM; while :; do sleep 1000; done'], startupProbe: {periodSeconds: 1, failureThreshold: 1}}`, 1)
+	w.await(`^not ready within 1s, waited for port \d+; is being ended$`)
+	if e := w.next(fleet.Failed); !strings.HasPrefix(e.Message, "not ready within 1s") {
+		t.Errorf("%+v", e)
+	}
+}
+
+// TestDeleteOfLate: an instance that is deleted while it is being ended is gone, not failed.
+func TestDeleteOfLate(t *testing.T) {
+	w := newWorld(t)
+	w.create("f-1", `{command: [sh, -c, 'trap "" TERM; while :; do sleep 1000; done'], startupProbe: {periodSeconds: 1, failureThreshold: 1}}`, 1)
+	w.await(`is being ended$`)
+	w.Delete("f-1")
+	w.next(fleet.Gone)
+}
+
+// TestProbes: first the startup probe has to succeed, and then the readiness probe. Each status that is waited for is told.
+func TestProbes(t *testing.T) {
+	w := newWorld(t)
+	w.create("f-1", `{command: ["`+os.Args[0]+`"], env: [{name: `+asServer+`, value: "1"}], startupProbe: {httpGet: {path: "/ready?x=1"}}, readinessProbe: {httpGet: {path: /live}}}`, 30)
+	w.await("^waits for GET /ready.x=1: 503")
+	w.await("^waits for GET /live: 503")
+	w.Delete("f-1")
+	w.next(fleet.Gone)
+}
+
+// TestWaitForShare: the time for which an instance waits for its share is not that of its start, and its reason is that of gshare run.
+func TestWaitForShare(t *testing.T) {
+	granted := t.TempDir() + "/granted"
+	w := newWorld(t, "/bin/sh", "-c", `while [ "$1" != -- ]; do shift; done; shift; echo "gshare: waiting: no room"; while ! [ -e `+granted+` ]; do sleep 0.01; done; exec "$@"`)
+	w.create("f-1", `{command: [sleep, "1000"], startupProbe: {periodSeconds: 1, failureThreshold: 1}}`, 30)
+	w.await("^waits for its share of a GPU$")
+	w.await("^gshare: waiting: no room$")
+	select {
+	case e := <-w.Events():
+		t.Fatalf("%+v", e)
+	case <-time.After(1500 * time.Millisecond): // more than the time to start
+	}
+	if err := os.WriteFile(granted, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.await(`^waits for port \d+$`)
+	if e := w.next(fleet.Failed); strings.Contains(e.Message, "no room") {
+		t.Errorf("%+v", e)
+	}
+}
+
+// TestInitialDelay: no probe comes before the delay has passed.
+func TestInitialDelay(t *testing.T) {
+	w := newWorld(t)
+	begin := time.Now()
+	w.create("f-1", `{command: ["`+os.Args[0]+`"], env: [{name: `+asServer+`, value: "1"}], startupProbe: {initialDelaySeconds: 1}}`, 30)
+	w.await("^waits for its initial delay of 1s")
+	w.next(fleet.Ready)
+	if took := time.Since(begin); took < time.Second {
+		t.Errorf("ready after %v", took)
+	}
+	w.Delete("f-1")
+	w.next(fleet.Gone)
+}
+
+// TestChecks: which probes a container has, and how long each may take.
+func TestChecks(t *testing.T) {
+	for container, want := range map[string][]check{
+		"": {{limit: startLimit, timeout: time.Second}},
+		"readinessProbe: {httpGet: {path: /ready}}": {{path: "/ready", limit: startLimit, timeout: time.Second}},
+		"startupProbe: {}":                          {{limit: 30 * time.Second, timeout: time.Second}},
+		"startupProbe: {httpGet: {path: /live}, failureThreshold: 60, initialDelaySeconds: 5, timeoutSeconds: 3}": {{"/live", 5 * time.Second, 10 * time.Minute, 3 * time.Second}},
+		"startupProbe: {periodSeconds: 1}, readinessProbe: {httpGet: {path: /ready}}":                             {{limit: 3 * time.Second, timeout: time.Second}, {path: "/ready", limit: startLimit, timeout: time.Second}},
+	} {
+		t.Run(container, func(t *testing.T) {
+			functions, err := api.Decode([]byte("apiVersion: serving.gshare.dev/v1alpha1\nkind: GPUFunction\nmetadata: {name: f}\nspec:\n  slo: {latency: 1s}\n" +
+				"  scaling: {requestsPerSecond: 1}\n  resources: {share: {sm: 24, memory: 1525Mi}}\n  template: {spec: {containers: [{command: [x], " + container + "}]}}\n"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := checksOf(functions[0].Container()); !slices.Equal(got, want) {
+				t.Errorf("%+v, want %+v", got, want)
+			}
+		})
+	}
+}
+
+// TestTry: what a probe reports of each kind of answer.
+func TestTry(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/hangs":
+			<-r.Context().Done()
+		case "/hostile":
+			c, _, _ := w.(http.Hijacker).Hijack()
+			fmt.Fprintf(c, "HTTP/1.1 \x1b[2J%s\r\n\r\n", strings.Repeat("x", 1000))
+			c.Close()
+		case "/away":
+			http.Redirect(w, r, "/missing", http.StatusFound)
+		case "/missing":
+			http.NotFound(w, r)
+		}
+	}))
+	defer server.Close()
+	open := server.Listener.Addr().(*net.TCPAddr).Port
+	listener, err := net.Listen("tcp", loopback+":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed := listener.Addr().(*net.TCPAddr).Port
+	listener.Close()
+	for name, test := range map[string]struct {
+		path string
+		port int
+		want string
+	}{
+		"a port": {"", open, "<nil>"}, "no port": {"", closed, "connection refused"}, "a page": {"/", open, "<nil>"}, "no page": {"/missing", open, "404"},
+		"a redirect": {"/away", open, "<nil>"}, "no server": {"/", closed, "connection refused"}, "no answer": {"/hangs", open, "no answer within 100ms"},
+		"no HTTP": {"/hostile", open, "malformed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := check{path: test.path, timeout: 100 * time.Millisecond}.try(t.Context(), test.port)
+			if got := fmt.Sprint(err); !strings.Contains(got, test.want) {
+				t.Errorf("%s, want %s", got, test.want)
+			}
+			if err != nil {
+				if text := clean(err.Error()); len(text) > maxError || strings.ContainsAny(text, "\x1b\n") {
+					t.Errorf("%q", text)
+				}
+			}
+		})
+	}
+}
