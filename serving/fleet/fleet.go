@@ -112,8 +112,12 @@ func (f *Fleet) scaleAll() {
 		f.scale(fn, rate)
 	}
 	for _, i := range f.instances {
-		if i.phase == backingOff && f.now() >= i.retry {
+		switch {
+		case i.phase == backingOff && f.now() >= i.retry:
 			f.create(i)
+		case i.phase == starting && !time.Now().Before(i.reminder):
+			f.log.Info("replica is still starting", "replica", i.Name, "seconds", int(time.Since(i.created).Seconds()), "reason", i.message)
+			i.reminder = i.reminder.Add(reminderPeriod)
 		}
 	}
 }
@@ -153,8 +157,16 @@ func (f *Fleet) scale(fn *function, rate scaling.Rate) {
 	}
 }
 
+// Times after which the log says what a replica waits for that has not started: a server without a model to load has started by the first, and
+// one line a minute does not hide what others write.
+const (
+	firstReminder  = 5 * time.Second
+	reminderPeriod = time.Minute
+)
+
 func (f *Fleet) create(i *instance) {
 	i.phase, i.created = starting, time.Now()
+	i.reminder = i.created.Add(firstReminder)
 	i.function.starts++
 	f.platform.Create(i.Instance)
 }

@@ -127,7 +127,33 @@ type world struct {
 	*memory
 	gateway *gateway.Gateway
 	fleet   *Fleet
+	log     *lockedBuffer
 	stop    func() // ends the fleet and waits until Run returns
+}
+
+// lockedBuffer keeps what is written to it.
+type lockedBuffer struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (b *lockedBuffer) Write(text []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(text)
+}
+
+// lines returns the lines that contain a text.
+func (b *lockedBuffer) lines(part string) []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var found []string
+	for line := range strings.Lines(b.text.String()) {
+		if strings.Contains(line, part) {
+			found = append(found, line)
+		}
+	}
+	return found
 }
 
 const head = "apiVersion: serving.gshare.dev/v1alpha1\nkind: GPUFunction\nmetadata: {name: f}\nspec:\n  slo: {latency: 1s}\n" +
@@ -143,8 +169,8 @@ func start(t *testing.T, scaling string, live func(attempt int) life, test func(
 			t.Fatal(err)
 		}
 		m := &memory{T: t, events: make(chan Event), live: live, begin: time.Now(), running: map[string]chan struct{}{}, busy: map[string]int{}}
-		w := &world{T: t, memory: m, gateway: gateway.New(gateway.Config{Upstream: m})}
-		if w.fleet, err = New(Config{Gateway: w.gateway, Platform: m, Log: slog.New(slog.DiscardHandler)}, functions); err != nil {
+		w := &world{T: t, memory: m, gateway: gateway.New(gateway.Config{Upstream: m}), log: &lockedBuffer{}}
+		if w.fleet, err = New(Config{Gateway: w.gateway, Platform: m, Log: slog.New(slog.NewTextHandler(w.log, nil))}, functions); err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())

@@ -91,6 +91,7 @@ type instance struct {
 	address    string
 	message    string    // why it is not ready
 	created    time.Time // the last time
+	reminder   time.Time // when the log says next that it still starts
 	readySince time.Time
 	failures   int           // in a row
 	retry      time.Duration // when it is created again, as Fleet.now
