@@ -58,7 +58,7 @@ func (s *sampler) sample(f *function) {
 	}
 }
 
-// TestAccount sends random requests, of which many are faulty or given up, to replicas that refuse, fail, hang, die, drain and go. It checks
+// TestAccount sends random requests, of which many are faulty or given up, to replicas that refuse, fail, hang, die, drain, go and back off. It checks
 // all the time that what has arrived is answered, refused, failed, gone, waiting or in flight, and at the end that the gateway has counted what
 // the clients have sent.
 func TestAccount(t *testing.T) {
@@ -114,6 +114,9 @@ func (a *account) run(requests int) {
 	}
 	if min(l.Answered, l.InTime, l.Refused-l.Invalid, l.Invalid, l.Failed, l.Arrived-l.Received-l.Invalid, l.Gone-(l.Arrived-l.Received-l.Invalid)) == 0 {
 		a.Error("some end did not occur")
+	}
+	if a.refusals(resnet, reasonBackOff) == 0 {
+		a.Error("no request was refused while all replicas backed off")
 	}
 	if n := histogram(a.T, a.registry, "gshare_gateway_request_duration_seconds"); n != l.Arrived {
 		a.Errorf("the metrics have %d requests", n)
@@ -225,10 +228,18 @@ func (a *account) disturb(ctx context.Context) {
 	for ctx.Err() == nil {
 		name := names[r.IntN(3)]
 		pause := time.Duration(r.IntN(20)) * ms
-		switch r.IntN(4) {
+		switch r.IntN(5) {
 		case 0:
 			set(nil)
 			time.Sleep(2 * pause)
+		case 4: // fails while requests are held or wait, and starts again while requests are refused
+			set(list[:r.IntN(2)])
+			time.Sleep(pause)
+			a.gateway.SetBackOff(resnet, time.Now().Add(pause), "a: exited with code 1")
+			set(nil)
+			a.gateway.SetBackOff(resnet, time.Now().Add(pause), "a: exited with code 1")
+			time.Sleep(pause)
+			a.gateway.SetBackOff(resnet, time.Time{}, "")
 		case 1:
 			set(list[:1+r.IntN(2)])
 			time.Sleep(pause)

@@ -40,11 +40,11 @@ func (e *exchange) locate(maxBatch int) (p *part, timeout time.Duration, why ref
 	}
 	length, err := oip.JSONLength(in.Header, len(e.body))
 	if err != nil {
-		return nil, 0, refusal{http.StatusBadRequest, reasonBadRequest, err.Error()}
+		return nil, 0, newRefusal(http.StatusBadRequest, reasonBadRequest, err.Error())
 	}
 	request, err := oip.ParseRequest(e.body, length)
 	if err != nil {
-		return nil, 0, refusal{http.StatusBadRequest, reasonBadRequest, err.Error()}
+		return nil, 0, newRefusal(http.StatusBadRequest, reasonBadRequest, err.Error())
 	}
 	if request.Alone() != nil {
 		return nil, request.Timeout, refusal{}
@@ -138,17 +138,17 @@ func (b *batch) run(ctx context.Context, maxAnswer int64) {
 	switch {
 	case ctx.Err() != nil: // all clients have gone, or it has taken too long
 		b.function.failed(b.replica, b.flight, errors.Is(ctx.Err(), context.Canceled))
-		b.refuse(refusal{http.StatusGatewayTimeout, reasonDeadline, "the replica did not answer in time"})
+		b.refuse(newRefusal(http.StatusGatewayTimeout, reasonDeadline, "the replica did not answer in time"))
 	case err != nil:
 		b.function.failed(b.replica, b.flight, false)
-		b.divide(len(b.items), refusal{http.StatusBadGateway, reasonReplica, "the replica that had the request failed"})
+		b.divide(len(b.items), newRefusal(http.StatusBadGateway, reasonReplica, "the replica that had the request failed"))
 	case response.StatusCode != http.StatusOK:
 		b.function.done(b.replica, b.flight, time.Now(), false)
 		size := (len(b.items) + 1) / 2
 		if response.StatusCode == http.StatusTooManyRequests || response.StatusCode == http.StatusServiceUnavailable {
 			size = len(b.items) // it is not the batch
 		}
-		b.divide(size, refusal{http.StatusBadGateway, reasonReplica, fmt.Sprintf("the replica answered a batch with status %d", response.StatusCode)})
+		b.divide(size, newRefusal(http.StatusBadGateway, reasonReplica, fmt.Sprintf("the replica answered a batch with status %d", response.StatusCode)))
 	default:
 		b.split(merged, errs, response, body)
 	}
@@ -187,7 +187,7 @@ func (b *batch) split(merged *oip.Batch, errs []error, response *http.Response, 
 	}
 	if err != nil {
 		b.function.done(b.replica, b.flight, time.Now(), false)
-		b.divide(1, refusal{http.StatusBadGateway, reasonReplica, "the replica's answer to a batch: " + err.Error()})
+		b.divide(1, newRefusal(http.StatusBadGateway, reasonReplica, "the replica's answer to a batch: "+err.Error()))
 		return
 	}
 	var sent, leftOut []*item

@@ -16,11 +16,11 @@ type function struct {
 	gateway *Gateway
 	name    FunctionName
 
-	mu       sync.Mutex // guards what follows
-	config   Function
-	queue    *batching.Queue
-	items    map[uint64]*item   // in the queue
-	held     []*item            // wait for the first replica, the oldest first
+	mu     sync.Mutex // guards what follows
+	config Function
+	queue  *batching.Queue
+	items  map[uint64]*item // in the queue
+	cold
 	replicas []*replica         // the preferred first
 	credits  []batching.Replica // memory for batchingLoad
 	draining map[string]*replica
@@ -29,6 +29,12 @@ type function struct {
 	wake     *time.Timer
 	retries  float64 // that the budget allows
 	statistics
+}
+
+// cold is the state of a function that has no replicas.
+type cold struct {
+	held    []*item  // wait for the first replica, the oldest first
+	backOff *backOff // while it starts no replica; else nil
 }
 
 // retryBudget is the part of the requests that may be sent again after a replica has failed, and maxRetries bounds how many may be at once.
@@ -113,14 +119,16 @@ func (f *function) admit(p *part, deadline time.Time) (*item, refusal) {
 // check returns the refusal of a request, or none.
 func (f *function) check(it *item, now time.Time) refusal {
 	switch {
+	case len(f.replicas) == 0 && f.backOff != nil:
+		return f.backOff.refusal()
 	case len(f.replicas) == 0 && len(f.held) >= f.config.Hold.Requests:
-		return refusal{http.StatusServiceUnavailable, reasonHoldFull, "no replica serves the function, and too many requests wait for one"}
+		return newRefusal(http.StatusServiceUnavailable, reasonHoldFull, "no replica serves the function, and too many requests wait for one")
 	case len(f.items) >= f.config.MaxQueued:
-		return refusal{http.StatusTooManyRequests, reasonQueueFull, "too many requests wait"}
+		return newRefusal(http.StatusTooManyRequests, reasonQueueFull, "too many requests wait")
 	case len(f.replicas) == 0 || f.isIdle() || len(f.items) == 0 && firstIdle(f.replicas, it, now) != nil:
 		return refusal{}
 	case f.queue.PredictFinish(it.request, now, f.batchingLoad(now)).After(it.request.Deadline):
-		return refusal{http.StatusTooManyRequests, reasonLate, "the request would miss its deadline"}
+		return newRefusal(http.StatusTooManyRequests, reasonLate, "the request would miss its deadline")
 	}
 	return refusal{}
 }
@@ -152,7 +160,7 @@ func (f *function) enqueue(it *item, now time.Time) {
 		defer f.mu.Unlock()
 		if at := slices.Index(f.held, it); at >= 0 {
 			f.held = slices.Delete(f.held, at, at+1)
-			f.refuse(it, refusal{http.StatusServiceUnavailable, reasonHoldExpired, "no replica started in time"})
+			f.refuse(it, newRefusal(http.StatusServiceUnavailable, reasonHoldExpired, "no replica started in time"))
 		}
 	})
 	f.gateway.notifyWaiting(f.name)
@@ -170,6 +178,10 @@ func firstIdle(replicas []*replica, it *item, now time.Time) *replica {
 
 // add puts an item into the queue. It was admitted already; what is too late now is refused when its turn comes.
 func (f *function) add(it *item) {
+	if len(f.replicas) == 0 && f.backOff != nil { // an item that waits again
+		f.refuse(it, f.backOff.refusal())
+		return
+	}
 	now := time.Now()
 	if f.isIdle() {
 		finish := f.queue.PredictFinish(it.request, now, f.batchingLoad(now))
@@ -181,7 +193,7 @@ func (f *function) add(it *item) {
 		f.items[it.request.ID] = it
 		return
 	}
-	f.refuse(it, refusal{http.StatusTooManyRequests, reasonLate, "the request would miss its deadline"})
+	f.refuse(it, newRefusal(http.StatusTooManyRequests, reasonLate, "the request would miss its deadline"))
 }
 
 // retry lets items whose replica has failed wait again, if the budget allows it for all of them.
@@ -247,9 +259,8 @@ func (f *function) cancel(it *item, counter *uint64) bool {
 	return true
 }
 
+// refuseAll ends the wait of all requests. The caller holds the mutex.
 func (f *function) refuseAll(why refusal) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
 	for _, it := range f.held {
 		it.held.Stop()
 		f.refuse(it, why)
@@ -269,7 +280,7 @@ func (f *function) dispatch() {
 		now := time.Now()
 		d := f.queue.Decide(now, f.batchingLoad(now))
 		for _, r := range d.Refused {
-			f.refuse(f.take(r.ID), refusal{http.StatusGatewayTimeout, reasonLate, "the request would have missed its deadline"})
+			f.refuse(f.take(r.ID), newRefusal(http.StatusGatewayTimeout, reasonLate, "the request would have missed its deadline"))
 		}
 		if len(d.Fire) == 0 {
 			f.wakeAt(now, d.Wake)

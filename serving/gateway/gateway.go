@@ -186,7 +186,9 @@ func (g *Gateway) RemoveFunction(name FunctionName) {
 	delete(g.models, name)
 	g.mu.Unlock()
 	if f != nil {
-		f.refuseAll(refusal{http.StatusNotFound, reasonUnknown, "the function has been deleted"})
+		f.mu.Lock()
+		f.refuseAll(newRefusal(http.StatusNotFound, reasonUnknown, "the function has been deleted"))
+		f.mu.Unlock()
 		g.metrics.remove(name)
 	}
 }
@@ -223,6 +225,26 @@ func (g *Gateway) SetReplicas(name FunctionName, replicas []Replica) error {
 		f.setReplicas(replicas)
 	}
 	return nil
+}
+
+// SetBackOff lets the requests to a function be refused while it has no replicas, in place of being held: those that wait now, and those that come.
+// They count as load. The answer has the reason, cut and escaped, and how long it is until the time at which a replica is started again. A
+// zero time lets requests wait for a replica again. It has no effect if the function is not known.
+func (g *Gateway) SetBackOff(name FunctionName, until time.Time, why string) {
+	f := g.function(name)
+	if f == nil {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if until.IsZero() {
+		f.backOff = nil
+		return
+	}
+	f.backOff = &backOff{until, why}
+	if len(f.replicas) == 0 {
+		f.refuseAll(f.backOff.refusal())
+	}
 }
 
 // Drain sends no new requests to a replica and returns when it has answered those that it has, or with the error of ctx. SetReplicas with the

@@ -19,7 +19,7 @@ const (
 // findModel sets the function of a request whose host names none: with the protocol OpenAI a body names its model, which is FUNCTION or
 // FUNCTION.NAMESPACE. The body is read for that before the request is admitted, and only if there is a function with this protocol.
 func (e *exchange) findModel() refusal {
-	unknown := refusal{http.StatusNotFound, reasonUnknown, fmt.Sprintf("no function %q: the host of a request is FUNCTION or FUNCTION.NAMESPACE", e.request.Host)}
+	unknown := newRefusal(http.StatusNotFound, reasonUnknown, fmt.Sprintf("no function %q: the host of a request is FUNCTION or FUNCTION.NAMESPACE", e.request.Host))
 	g := e.gateway
 	if e.request.Method != http.MethodPost || !strings.HasPrefix(e.request.URL.Path, "/v1/") || !g.hasModels() {
 		return unknown
@@ -31,12 +31,12 @@ func (e *exchange) findModel() refusal {
 	}
 	model, err := oip.ModelOf(e.body)
 	if err != nil {
-		return refusal{http.StatusBadRequest, reasonBadRequest, err.Error()}
+		return newRefusal(http.StatusBadRequest, reasonBadRequest, err.Error())
 	}
 	name, namespace, _ := strings.Cut(strings.ToLower(model), ".")
 	f := g.function(FunctionName{Namespace: cmp.Or(namespace, defaultNamespace), Name: name})
 	if f == nil || f.settings().Protocol != OpenAI {
-		return refusal{http.StatusNotFound, reasonUnknown, fmt.Sprintf("no model %.100q: the model of a request is FUNCTION or FUNCTION.NAMESPACE", model)}
+		return newRefusal(http.StatusNotFound, reasonUnknown, fmt.Sprintf("no model %.100q: the model of a request is FUNCTION or FUNCTION.NAMESPACE", model))
 	}
 	e.function = f
 	return refusal{}

@@ -2,8 +2,10 @@ package gateway
 
 import (
 	"encoding/json"
+	"math"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 )
@@ -13,6 +15,29 @@ type refusal struct {
 	status int
 	reason string // one of those below
 	text   string
+	again  time.Time // when the client may try again; zero: soon
+}
+
+func newRefusal(status int, reason, text string) refusal {
+	return refusal{status: status, reason: reason, text: text}
+}
+
+// backOff is a time for which a function has no replicas and starts none.
+type backOff struct {
+	until time.Time
+	why   string
+}
+
+// maxWhy is the number of characters at which the reason in an answer is cut: it may have a line of the replica's output.
+const maxWhy = 300
+
+// refusal returns the refusal of a request to the function.
+func (b *backOff) refusal() refusal {
+	why := []rune(strings.ToValidUTF8(b.why, "\uFFFD"))
+	if len(why) > maxWhy {
+		why = append(why[:maxWhy], '…')
+	}
+	return refusal{http.StatusServiceUnavailable, reasonBackOff, "no replica serves the function: " + string(why), b.until}
 }
 
 // Reasons of refusals, in the header X-Gshare-Reason.
@@ -26,6 +51,7 @@ const (
 	reasonDeadline    = "deadline-passed"
 	reasonHoldFull    = "hold-full"
 	reasonHoldExpired = "hold-expired"
+	reasonBackOff     = "backing-off"
 	reasonReplica     = "replica-failed"
 )
 
@@ -35,7 +61,7 @@ func (r refusal) write(w http.ResponseWriter) {
 	h.Set("Content-Type", "application/json")
 	h.Set("X-Gshare-Reason", r.reason)
 	if r.status == http.StatusTooManyRequests || r.status == http.StatusServiceUnavailable {
-		h.Set("Retry-After", "1")
+		h.Set("Retry-After", strconv.Itoa(max(1, int(math.Ceil(time.Until(r.again).Seconds())))))
 	}
 	text, _ := json.Marshal(map[string]string{"error": r.text}) // never fails for strings
 	h.Set("Content-Length", strconv.Itoa(len(text)))

@@ -86,7 +86,7 @@ func (e *exchange) reject(why refusal) {
 func (e *exchange) serve() {
 	timeout, err := clientTimeout(e.request.Header)
 	if err != nil {
-		e.reject(refusal{http.StatusBadRequest, reasonBadRequest, err.Error()})
+		e.reject(newRefusal(http.StatusBadRequest, reasonBadRequest, err.Error()))
 		return
 	}
 	settings := e.function.settings()
@@ -180,7 +180,7 @@ func (e *exchange) giveUp(counter *uint64) {
 		e.status = statusClientGone
 		return
 	}
-	e.refuse(refusal{http.StatusGatewayTimeout, reasonDeadline, "the deadline has passed"})
+	e.refuse(newRefusal(http.StatusGatewayTimeout, reasonDeadline, "the deadline has passed"))
 }
 
 // Headers in which clients say how long they wait, in milliseconds, the first one that is there: that of Envoy, and that of inference
@@ -226,7 +226,7 @@ func (e *exchange) readBody(all *bodies, most, maxAll share.Bytes) (reserved sha
 	keep := all.reserve(reserved, maxAll)
 	if !keep {
 		reserved = 0
-		why = refusal{http.StatusTooManyRequests, reasonQueueFull, "the bodies of the requests that wait are too large"}
+		why = newRefusal(http.StatusTooManyRequests, reasonQueueFull, "the bodies of the requests that wait are too large")
 	}
 	if e.body != nil {
 		return reserved, why
@@ -257,7 +257,7 @@ func (e *exchange) readAll(length, most int64, keep bool) ([]byte, error) {
 }
 
 func bodyTooLarge(most share.Bytes) refusal {
-	return refusal{http.StatusRequestEntityTooLarge, reasonTooLarge, fmt.Sprintf("the body is larger than %d bytes", most)}
+	return newRefusal(http.StatusRequestEntityTooLarge, reasonTooLarge, fmt.Sprintf("the body is larger than %d bytes", most))
 }
 
 // bodyRefusal returns the refusal of a request whose body could not be read.
@@ -268,11 +268,11 @@ func bodyRefusal(err error, most share.Bytes) refusal {
 	case errors.As(err, &tooMany):
 		return bodyTooLarge(most)
 	case errors.As(err, &network) && network.Timeout():
-		return refusal{http.StatusRequestTimeout, reasonBadRequest, "the body did not arrive in time"}
+		return newRefusal(http.StatusRequestTimeout, reasonBadRequest, "the body did not arrive in time")
 	case errors.As(err, &network), errors.Is(err, io.ErrUnexpectedEOF):
-		return refusal{http.StatusBadRequest, reasonBrokenOff, "the body is shorter than its Content-Length"}
+		return newRefusal(http.StatusBadRequest, reasonBrokenOff, "the body is shorter than its Content-Length")
 	}
-	return refusal{http.StatusBadRequest, reasonBadRequest, "the body is not valid"}
+	return newRefusal(http.StatusBadRequest, reasonBadRequest, "the body is not valid")
 }
 
 // forward sends the request to a replica and passes its answer on. It returns false if the replica has failed and the request waits again.
@@ -297,7 +297,7 @@ func (e *exchange) forward(ctx context.Context, it *item, t turn, retried bool) 
 			return false
 		}
 		e.function.count(func(s *statistics) { s.finish(&s.counts.Failed) })
-		e.refuse(refusal{http.StatusBadGateway, reasonReplica, "the replica that had the request failed"})
+		e.refuse(newRefusal(http.StatusBadGateway, reasonReplica, "the replica that had the request failed"))
 		return true
 	}
 	defer response.Body.Close()

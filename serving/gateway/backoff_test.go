@@ -1,0 +1,141 @@
+package gateway
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestBackOff: while a function without replicas starts none, its requests are refused at once, those that wait already among them, with the
+// reason and the rest of the time. They are load. Afterwards requests wait again.
+func TestBackOff(t *testing.T) {
+	start(t, Function{SLO: time.Second}, func(w *world) {
+		var wait sync.WaitGroup
+		held := make([]answer, 2)
+		for i := range held {
+			wait.Go(func() { held[i] = w.ask(w.Context(), "input") })
+		}
+		time.Sleep(2 * time.Second)
+		for len(w.gateway.Waiting()) > 0 {
+			<-w.gateway.Waiting()
+		}
+		w.gateway.SetBackOff(resnet, time.Now().Add(7500*ms), "f-1: exited with code 3")
+		check := func(name string, a answer, took time.Duration, retryAfter string) {
+			w.Helper()
+			if a.status != 503 || a.reason != reasonBackOff || a.took != took || a.header.Get("Retry-After") != retryAfter ||
+				a.body != `{"error":"no replica serves the function: f-1: exited with code 3"}` {
+				w.Errorf("%s: %+v", name, a)
+			}
+		}
+		wait.Wait()
+		check("held", held[0], 2*time.Second, "8")
+		check("held", held[1], 2*time.Second, "8")
+		check("new", w.ask(w.Context(), "input"), 0, "8")
+		time.Sleep(3 * time.Second)
+		check("later", w.ask(w.Context(), "input"), 0, "5")
+		time.Sleep(time.Minute)
+		check("overdue", w.ask(w.Context(), "input"), 0, "1")
+		if l := w.gateway.Load(resnet); l != (Load{Arrived: 5, Received: 5, Refused: 5}) || w.refusals(resnet, reasonBackOff) != 5 {
+			w.Errorf("%+v, %v refusals", l, w.refusals(resnet, reasonBackOff))
+		}
+		if len(w.gateway.Waiting()) > 0 {
+			w.Error("requests that are refused are said to wait")
+		}
+
+		w.gateway.SetBackOff(resnet, time.Time{}, "")
+		var a answer
+		wait.Go(func() { a = w.ask(w.Context(), "input") })
+		time.Sleep(4 * time.Second)
+		if len(w.gateway.Waiting()) != 1 {
+			w.Error("nobody is told of a request that waits")
+		}
+		w.replicas(echo(0), 1, 0, "a")
+		wait.Wait()
+		if a.status != 200 || a.took != 4*time.Second {
+			w.Errorf("after the back-off: %+v", a)
+		}
+		w.gateway.SetBackOff(resnet, time.Now().Add(time.Minute), "f-1: exited with code 3")
+		if a := w.ask(w.Context(), "input"); a.status != 200 {
+			w.Errorf("while there is a replica: %+v", a)
+		}
+		w.gateway.SetBackOff(FunctionName{"default", "unknown"}, time.Now(), "")
+	})
+}
+
+// TestBackOffWithQueue: requests that wait for the last replica are refused when it has gone.
+func TestBackOffWithQueue(t *testing.T) {
+	start(t, Function{}, func(w *world) {
+		w.replicas(echo(10*time.Second), 1, 0, "a")
+		answers := make([]answer, 2)
+		var wait sync.WaitGroup
+		for i := range answers {
+			wait.Go(func() { answers[i] = w.ask(w.Context(), "input") })
+			synctest.Wait()
+		}
+		if err := w.gateway.SetReplicas(resnet, nil); err != nil {
+			w.Fatal(err)
+		}
+		w.gateway.SetBackOff(resnet, time.Now().Add(time.Minute), "f-1: exited with code 3")
+		wait.Wait()
+		if answers[0].status != 200 || answers[1].status != 503 || answers[1].took != 0 || answers[1].header.Get("Retry-After") != "60" {
+			w.Errorf("%+v", answers)
+		}
+	})
+}
+
+// TestBackOffOfBatch: a request that was left out of a batch does not wait for a function that starts no replica.
+func TestBackOffOfBatch(t *testing.T) {
+	start(t, Function{}, func(w *world) {
+		w.replicas(echo(0), 1, 0, "a")
+		f := w.gateway.function(resnet)
+		it, why := f.admit(nil, time.Time{})
+		if why.status != 0 {
+			w.Fatal(why)
+		}
+		<-it.turn
+		if err := w.gateway.SetReplicas(resnet, nil); err != nil {
+			w.Fatal(err)
+		}
+		w.gateway.SetBackOff(resnet, time.Now().Add(time.Minute), "f-1: exited with code 3")
+		f.putBack([]*item{it})
+		select {
+		case got := <-it.turn:
+			if got.refusal.reason != reasonBackOff {
+				w.Errorf("%+v", got)
+			}
+		default:
+			w.Error("it waits")
+		}
+		if l := w.gateway.Load(resnet); l != (Load{Arrived: 1, Received: 1, Refused: 1}) {
+			w.Errorf("%+v", l)
+		}
+	})
+}
+
+// TestBackOffReason: what a replica has written reaches clients cut, and as text of a JSON string only.
+func TestBackOffReason(t *testing.T) {
+	for name, why := range map[string]string{
+		"long": strings.Repeat("é", 5000), "quotes": `"}, {"error": "\`, "control": "a\r\nX-Evil: 1\r\n\r\n\x1b[2J\x00", "markup": "<script>alert(1)</script>&", "bytes": "\xff\xfe",
+	} {
+		t.Run(name, func(t *testing.T) {
+			start(t, Function{}, func(w *world) {
+				w.gateway.SetBackOff(resnet, time.Now().Add(time.Minute), why)
+				a := w.ask(w.Context(), "input")
+				var body map[string]string
+				if err := json.Unmarshal([]byte(a.body), &body); err != nil || len(body) != 1 || a.header.Get("Content-Type") != "application/json" || a.status != http.StatusServiceUnavailable {
+					w.Errorf("%+v: %v", a, err)
+				}
+				if n := len([]rune(body["error"])); n > maxWhy+50 || len(a.body) > 8*maxWhy {
+					w.Errorf("%d characters, %d bytes", n, len(a.body))
+				}
+				if strings.ContainsAny(a.body, "<>\r\n\x1b\x00") || strings.Contains(a.body, "\xff") || len(a.header["X-Evil"]) > 0 {
+					w.Errorf("%q, %v", a.body, a.header)
+				}
+			})
+		})
+	}
+}
