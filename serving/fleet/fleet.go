@@ -115,6 +115,7 @@ func (f *Fleet) scaleAll() {
 		switch {
 		case i.phase == backingOff && f.now() >= i.retry:
 			f.create(i)
+			f.publish(i.function)
 		case i.phase == starting && !time.Now().Before(i.reminder):
 			f.log.Info("replica is still starting", "replica", i.Name, "seconds", int(time.Since(i.created).Seconds()), "reason", i.message)
 			i.reminder = i.reminder.Add(reminderPeriod)
@@ -153,7 +154,7 @@ func (f *Fleet) scale(fn *function, rate scaling.Rate) {
 		}
 	}
 	if len(decisions) > 0 {
-		f.setReplicas(fn)
+		f.publish(fn)
 	}
 }
 
@@ -206,7 +207,7 @@ func (f *Fleet) end(i *instance) {
 	}
 	i.phase = stopping
 	f.platform.Delete(i.Name)
-	f.setReplicas(i.function)
+	f.publish(i.function)
 }
 
 func (f *Fleet) deleteAll() {
@@ -232,16 +233,16 @@ func (f *Fleet) observe(e Event) {
 	case e.Kind == Ready && i.phase == starting:
 		i.phase, i.address, i.message, i.readySince = ready, e.Address, "", time.Now()
 		f.log.Info("replica is ready", "replica", i.Name, "address", i.address, "seconds", i.readySince.Sub(i.created).Seconds())
-		f.setReplicas(i.function)
+		f.publish(i.function)
 	case e.Kind == Failed && wanted:
 		i.function.failures++
 		pause := i.fail(e.Message)
 		i.retry = f.now() + pause
 		f.log.Warn("replica failed", "replica", i.Name, "reason", e.Message, "again in", pause)
-		f.setReplicas(i.function)
 		if pause == 0 {
 			f.create(i)
 		}
+		f.publish(i.function)
 	case e.Kind == Failed || e.Kind == Gone:
 		f.log.Info("replica has ended", "replica", i.Name, "reason", e.Message)
 		f.remove(i)
@@ -253,12 +254,12 @@ func (f *Fleet) remove(i *instance) {
 		i.stopDrain()
 	}
 	delete(f.instances, i.Name)
-	f.setReplicas(i.function)
+	f.publish(i.function)
 }
 
-// setReplicas tells the gateway which instances of a function get requests. Those that are being drained are among them, as the gateway would
-// otherwise forget their requests.
-func (f *Fleet) setReplicas(fn *function) {
+// publish tells the gateway which instances of a function get requests, and whether one is about to. Instances that are being drained are among
+// them, as the gateway would otherwise forget their requests. It is to be called after each change of a phase.
+func (f *Fleet) publish(fn *function) {
 	var replicas []gateway.Replica
 	for _, i := range f.instances {
 		if i.function == fn && (i.phase == ready || i.phase == draining) {
@@ -270,4 +271,34 @@ func (f *Fleet) setReplicas(fn *function) {
 	if err := f.gateway.SetReplicas(fn.name, replicas); err != nil {
 		f.log.Error("failed to set the replicas", "function", fn.name.String(), "error", err)
 	}
+	var until time.Time
+	next, why := f.backOff(fn)
+	if next != nil {
+		until = time.Now().Add(next.retry - f.now())
+	}
+	f.gateway.SetBackOff(fn.name, until, why)
+}
+
+// backOff returns the instance of a function that is created again next and why the oldest one has failed. It returns nil if one is ready or
+// starting, or none is wanted.
+func (f *Fleet) backOff(fn *function) (next *instance, why string) {
+	var oldest *instance
+	for _, i := range f.instances {
+		switch {
+		case i.function != fn || i.phase == draining || i.phase == stopping:
+			continue
+		case i.phase != backingOff:
+			return nil, ""
+		}
+		if next == nil || i.retry < next.retry {
+			next = i
+		}
+		if oldest == nil || i.id < oldest.id {
+			oldest = i
+		}
+	}
+	if next == nil {
+		return nil, ""
+	}
+	return next, oldest.explained()
 }

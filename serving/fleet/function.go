@@ -117,6 +117,9 @@ const (
 	stopping   phase = "stopping"
 )
 
+// explained returns the message with the name of the instance, as the table and the answers to refused requests have it.
+func (i *instance) explained() string { return i.Name + ": " + i.message }
+
 // maxPause is the longest time until an instance that has failed is created again, and the time for which it has to be ready so that its
 // failures are forgotten.
 const maxPause = time.Minute
@@ -192,7 +195,7 @@ func (f *Fleet) statusOf(fn *function) Status {
 	slices.SortFunc(instances, func(a, b *instance) int { return cmp.Compare(b.id, a.id) })
 	for _, i := range instances { // the message of the oldest stays
 		if i.message != "" {
-			s.Message = i.Name + ": " + i.message
+			s.Message = i.explained()
 		}
 	}
 	count := func(p phase) int { return s.Replicas[string(p)] }
