@@ -3,10 +3,15 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"math"
 	"net"
+	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -70,33 +75,79 @@ func TestServeBadInput(t *testing.T) {
 	}
 }
 
-// TestServeTellsOfFailures: whoever runs gshare serve learns what a replica has written and why it has ended.
-func TestServeTellsOfFailures(t *testing.T) {
-	m := newMachine(t)
-	cmd, _ := m.command(t, "serve", functionFile(t, `[sh, -c, 'echo no such model >&2; exit 3']`), "--hook", m.hook, "--address", "127.0.0.1:0")
+// startServe starts gshare serve with a function whose command is the given YAML list, and returns it and what it has written so far.
+func (m *machine) startServe(t *testing.T, command string) (*exec.Cmd, func() string) {
+	t.Helper()
+	cmd, _ := m.command(t, "serve", functionFile(t, command), "--hook", m.hook, "--address", "127.0.0.1:0")
 	log := filepath.Join(t.TempDir(), "log")
 	file, err := os.Create(log)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer file.Close()
+	t.Cleanup(func() { file.Close() })
 	cmd.Stdout, cmd.Stderr = file, file
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = cmd.Process.Kill() })
-	text := func() string { text, _ := os.ReadFile(log); return string(text) }
-	waitFor(t, func() bool { return strings.Contains(text(), "again in") })
+	return cmd, func() string { text, _ := os.ReadFile(log); return string(text) }
+}
+
+// stopServe ends gshare serve as Ctrl-C does.
+func stopServe(t *testing.T, cmd *exec.Cmd) {
+	t.Helper()
 	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
 	if code := codeOf(t, cmd.Wait()); code != 0 {
 		t.Errorf("code %d", code)
 	}
+}
+
+// TestServeTellsOfFailures: whoever runs gshare serve learns what a replica has written and why it has ended.
+func TestServeTellsOfFailures(t *testing.T) {
+	m := newMachine(t)
+	cmd, text := m.startServe(t, `[sh, -c, 'echo no such model >&2; exit 3']`)
+	waitFor(t, func() bool { return strings.Contains(text(), "again in") })
+	stopServe(t, cmd)
 	for _, want := range []string{"\nf-1 | no such model\n", `msg="replica failed" replica=f-1 reason="exited with code 3: no such model"`, "msg=stopped function=default/f requests=0"} {
 		if !strings.Contains(text(), want) {
 			t.Errorf("no %q in %s", want, text())
 		}
+	}
+}
+
+// TestServeNeverListens: a replica that never listens is ended when its time is over. A request that waits for it is refused with the reason then,
+// and so is one that comes afterwards; the log has it, too.
+func TestServeNeverListens(t *testing.T) {
+	m := newMachine(t)
+	cmd, text := m.startServe(t, `[sh, -c, 'echo loading; sleep 1000'], startupProbe: {periodSeconds: 1, failureThreshold: 1}`)
+	address := regexp.MustCompile(`msg=serving address=(\S+)`)
+	waitFor(t, func() bool { return address.MatchString(text()) })
+	reason := regexp.MustCompile(`^{"error":"no replica serves the function: f-1: not ready within 1s, waited for port \d+; last line: loading"}$`)
+	for range 2 {
+		r, err := http.NewRequest(http.MethodPost, "http://"+address.FindStringSubmatch(text())[1]+"/", strings.NewReader("hello"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Host = "f"
+		response, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(response.Body)
+		response.Body.Close()
+		if err != nil || response.StatusCode != 503 || response.Header.Get("X-Gshare-Reason") != "backing-off" || !reason.Match(body) {
+			t.Errorf("%d, %v, %s, %v", response.StatusCode, response.Header, body, err)
+		}
+		if after, err := strconv.Atoi(response.Header.Get("Retry-After")); err != nil || after < 1 || after > 60 {
+			t.Errorf("try again after %d, %v", after, err)
+		}
+	}
+	stopServe(t, cmd)
+	failed := regexp.MustCompile(`msg="replica failed" replica=f-1 reason="not ready within 1s, waited for port \d+; last line: loading" "again in"=1s`)
+	if !failed.MatchString(text()) || !strings.Contains(text(), "requests=2 answered=0 \"in time\"=0 refused=2 ") {
+		t.Errorf("%s", text())
 	}
 }
 

@@ -62,6 +62,21 @@ func TestOthersServe(t *testing.T) {
 	}
 }
 
+// TestRefusedBesideOneThatEnds: a replica that ends is no hope for requests.
+func TestRefusedBesideOneThatEnds(t *testing.T) {
+	lives := []life{{start: second, ends: time.Hour}, dying}
+	start(t, "requestsPerSecond: 10, window: 2s, keepShared: 1s", func(attempt int) life { return lives[min(attempt, 1)] }, func(w *world) {
+		w.ask(0)
+		for len(w.deletions()) == 0 {
+			sleep(100 * ms)
+		}
+		w.refused("beside it", 400*ms, "1")
+		if s := w.status(); s.Replicas["stopping"] != 1 {
+			w.Errorf("the test shows nothing: %+v", s)
+		}
+	})
+}
+
 // TestRefusedRequestsAreLoad: as long as requests come, a function tries to start a replica although all of them are refused. It gives up without
 // them, and the next request starts a replica and waits for it.
 func TestRefusedRequestsAreLoad(t *testing.T) {
