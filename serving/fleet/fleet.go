@@ -3,7 +3,7 @@
 // Every second it takes the load of each function from the gateway, asks vgpu/scaling what to do, and has a Platform do it. A request to a
 // function without replicas is not left waiting for the next second. Replicas get requests from when they are ready until they are to
 // end; then those that they have are answered before they get SIGTERM. One that ends by itself is started again, at once the first time and
-// after growing pauses from then on.
+// after growing pauses from then on. While a function has none but such replicas, its requests are refused.
 //
 // One goroutine, Run, takes all decisions, in the order of the events that it receives.
 package fleet

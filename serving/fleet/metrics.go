@@ -10,7 +10,7 @@ var (
 	startsDesc   = prometheus.NewDesc("gshare_fleet_starts_total", "Replicas of functions that were started, again or for the first time.", labels, nil)
 	gpuTimeDesc  = prometheus.NewDesc("gshare_fleet_gpu_seconds_total",
 		"SM request times quota request of the replicas of functions, over the time from their starts to their ends: 1 is a whole GPU for a second.", labels, nil)
-	failuresDesc = prometheus.NewDesc("gshare_fleet_failures_total", "Replicas of functions that ended by themselves.", labels, nil)
+	failuresDesc = prometheus.NewDesc("gshare_fleet_failures_total", "Replicas of functions that ended by themselves, or were not ready in time.", labels, nil)
 )
 
 // Describe implements prometheus.Collector.

@@ -3,7 +3,7 @@
 // A request names its function by the host. It has a deadline: what the client says, or the function's objective. A request that is
 // predicted to miss it is refused at once; the others wait, earliest deadline first, until a replica has a credit. Replicas have no queue of
 // their own: a replica gets as many requests at once as it has credits, so the order is decided here and as late as possible. Requests to a
-// function without replicas are held, up to a bound, until it has some.
+// function without replicas are held, up to a bound, until it has some, or refused while none is started.
 //
 // vgpu/batching has the rules of the queue, serving/oip those of joining requests. This package connects them with HTTP and a clock.
 package gateway
