@@ -151,11 +151,11 @@ func (p *process) execute() string {
 	runtime.LockOSThread() // the kernel sends Pdeathsig when the thread that has started the process ends
 	defer runtime.UnlockOSThread()
 	cmd := p.command(port)
+	p.progress.wait("") // reports that it waits for its share
 	if err := cmd.Start(); err != nil {
 		return err.Error()
 	}
 	p.setGroup(cmd.Process.Pid)
-	p.progress.wait("") // reports that it waits for its share
 	ctx, cancel := context.WithCancel(context.Background())
 	var others sync.WaitGroup
 	others.Go(func() { p.start(ctx, cmd.Process.Pid, cmd.Args) })

@@ -29,11 +29,12 @@ func (w *world) await(expression string) string {
 // TestNeverListens: an instance that does not listen says what it waits for, and fails when its time is over, with its last line. All that it
 // has started ends, too.
 func TestNeverListens(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
-	w.create("f-1", `{command: [sh, -c, 'sleep 1000 & echo $!; wait'], startupProbe: {periodSeconds: 1, failureThreshold: 1}}`, 30)
+	w.create("f-1", `{command: [sh, -c, 'sleep 1000 & echo $!; wait'], startupProbe: {periodSeconds: 1, failureThreshold: 2}}`, 30)
 	child := w.await(`^waits for port \d+; last line: (\d+)$`)
 	e := w.next(fleet.Failed)
-	if !regexp.MustCompile(`^not ready within 1s, waited for port \d+; last line: ` + child + `$`).MatchString(e.Message) {
+	if !regexp.MustCompile(`^not ready within 2s, waited for port \d+; last line: ` + child + `$`).MatchString(e.Message) {
 		t.Errorf("%+v", e)
 	}
 	awaitEnd(t, child)
@@ -41,6 +42,7 @@ func TestNeverListens(t *testing.T) {
 
 // TestStubbornStart: SIGKILL follows for an instance that was not ready in time and does not care about SIGTERM.
 func TestStubbornStart(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.create("f-1", `{command: [sh, -c, 'trap "" TERM; while :; do sleep 1000; done'], startupProbe: {periodSeconds: 1, failureThreshold: 1}}`, 1)
 	w.await(`^not ready within 1s, waited for port \d+; is being ended$`)
@@ -51,6 +53,7 @@ func TestStubbornStart(t *testing.T) {
 
 // TestDeleteOfLate: an instance that is deleted while it is being ended is gone, not failed.
 func TestDeleteOfLate(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.create("f-1", `{command: [sh, -c, 'trap "" TERM; while :; do sleep 1000; done'], startupProbe: {periodSeconds: 1, failureThreshold: 1}}`, 1)
 	w.await(`is being ended$`)
@@ -60,6 +63,7 @@ func TestDeleteOfLate(t *testing.T) {
 
 // TestProbes: first the startup probe has to succeed, and then the readiness probe. Each status that is waited for is told.
 func TestProbes(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.create("f-1", `{command: ["`+os.Args[0]+`"], env: [{name: `+asServer+`, value: "1"}], startupProbe: {httpGet: {path: "/ready?x=1"}}, readinessProbe: {httpGet: {path: /live}}}`, 30)
 	w.await("^waits for GET /ready.x=1: 503")
@@ -70,6 +74,7 @@ func TestProbes(t *testing.T) {
 
 // TestWaitForShare: the time for which an instance waits for its share is not that of its start, and its reason is that of gshare run.
 func TestWaitForShare(t *testing.T) {
+	t.Parallel()
 	granted := t.TempDir() + "/granted"
 	w := newWorld(t, "/bin/sh", "-c", `while [ "$1" != -- ]; do shift; done; shift; echo "gshare: waiting: no room"; while ! [ -e `+granted+` ]; do sleep 0.01; done; exec "$@"`)
 	w.create("f-1", `{command: [sleep, "1000"], startupProbe: {periodSeconds: 1, failureThreshold: 1}}`, 30)
@@ -91,6 +96,7 @@ func TestWaitForShare(t *testing.T) {
 
 // TestInitialDelay: no probe comes before the delay has passed.
 func TestInitialDelay(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	begin := time.Now()
 	w.create("f-1", `{command: ["`+os.Args[0]+`"], env: [{name: `+asServer+`, value: "1"}], startupProbe: {initialDelaySeconds: 1}}`, 30)
@@ -105,6 +111,7 @@ func TestInitialDelay(t *testing.T) {
 
 // TestChecks: which probes a container has, and how long each may take.
 func TestChecks(t *testing.T) {
+	t.Parallel()
 	for container, want := range map[string][]check{
 		"": {{limit: startLimit, timeout: time.Second}},
 		"readinessProbe: {httpGet: {path: /ready}}": {{path: "/ready", limit: startLimit, timeout: time.Second}},
@@ -127,6 +134,7 @@ func TestChecks(t *testing.T) {
 
 // TestTry: what a probe reports of each kind of answer.
 func TestTry(t *testing.T) {
+	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/hangs":
