@@ -360,10 +360,10 @@ func (f *function) done(r *replica, flown *flight, first time.Time, ok bool, ite
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	now := time.Now()
-	if f.config.Protocol != OpenAI {
+	if f.config.Protocol != OpenAI && !flown.stream {
 		first = now
 	}
-	if ok {
+	if ok && !flown.stream {
 		r.measured(flown.size, first.Sub(flown.began))
 		if f.config.Protocol == OpenAI {
 			r.occupy(now.Sub(flown.began))

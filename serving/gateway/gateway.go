@@ -27,8 +27,11 @@ import (
 type Config struct {
 	// Upstream sends requests to replicas. If nil, it is an http.Transport that keeps connections open.
 	Upstream http.RoundTripper
-	Log      *slog.Logger // of accesses; none if nil
-	Metrics  prometheus.Registerer
+	// UpstreamGRPC sends calls of gRPC to replicas. If nil, it is an http.Transport for HTTP/2 without TLS.
+	UpstreamGRPC http.RoundTripper
+
+	Log     *slog.Logger // of accesses; none if nil
+	Metrics prometheus.Registerer
 }
 
 // FunctionName identifies a function.
@@ -132,11 +135,12 @@ type Replica struct {
 
 // Gateway is an http.Handler that passes requests to replicas. Its methods may be called concurrently.
 type Gateway struct {
-	upstream http.RoundTripper
-	log      *slog.Logger
-	metrics  *metrics
-	waiting  chan FunctionName
-	bodies   bodies // that are read to find the model
+	upstream, upstreamGRPC http.RoundTripper
+
+	log     *slog.Logger
+	metrics *metrics
+	waiting chan FunctionName
+	bodies  bodies // that are read to find the model
 
 	mu        sync.RWMutex // guards what follows
 	functions map[FunctionName]*function
@@ -146,11 +150,14 @@ type Gateway struct {
 // New returns a gateway without functions.
 func New(c Config) *Gateway {
 	g := &Gateway{
-		upstream: c.Upstream, log: c.Log, metrics: newMetrics(c.Metrics),
+		upstream: c.Upstream, upstreamGRPC: c.UpstreamGRPC, log: c.Log, metrics: newMetrics(c.Metrics),
 		waiting: make(chan FunctionName, 1024), functions: map[FunctionName]*function{}, models: map[FunctionName]bool{},
 	}
 	if g.upstream == nil {
 		g.upstream = newTransport()
+	}
+	if g.upstreamGRPC == nil {
+		g.upstreamGRPC = newTransportGRPC()
 	}
 	if g.log == nil {
 		g.log = slog.New(slog.DiscardHandler)

@@ -98,7 +98,9 @@ func start(t *testing.T, f Function, test func(w *world)) {
 		n := &network{servers: map[string]*listener{}}
 		upstream := &http.Transport{DialContext: n.dial, DisableCompression: true, MaxIdleConnsPerHost: 100}
 		w := &world{T: t, network: n, registry: prometheus.NewRegistry()}
-		w.gateway = New(Config{Upstream: upstream, Metrics: w.registry})
+		upstreamGRPC := newTransportGRPC()
+		upstreamGRPC.DialContext = n.dial
+		w.gateway = New(Config{Upstream: upstream, UpstreamGRPC: upstreamGRPC, Metrics: w.registry})
 		f.FunctionName = resnet
 		if err := w.gateway.SetFunction(f); err != nil {
 			t.Fatal(err)
@@ -110,6 +112,7 @@ func start(t *testing.T, f Function, test func(w *world)) {
 		test(w)
 		down.CloseIdleConnections()
 		upstream.CloseIdleConnections()
+		upstreamGRPC.CloseIdleConnections()
 	})
 }
 

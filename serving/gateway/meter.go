@@ -12,9 +12,10 @@ import (
 
 // statistics is what is counted and measured of the requests of a function. It is guarded by the function's mutex.
 type statistics struct {
-	counts Load
-	rate   rateMeter // of arrivals
-	window latencyWindow
+	counts     Load
+	speaksGRPC bool      // a replica has answered a call
+	rate       rateMeter // of arrivals
+	window     latencyWindow
 }
 
 // reject counts a request that ends before it is received: it is no load. counter is that of its end.

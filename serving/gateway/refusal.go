@@ -53,6 +53,8 @@ const (
 	reasonHoldExpired = "hold-expired"
 	reasonBackOff     = "backing-off"
 	reasonReplica     = "replica-failed"
+	reasonIdle        = "stream-idle"
+	reasonNotGRPC     = "not-grpc"
 )
 
 // write answers with the refusal, in the form of the Open Inference Protocol: {"error": "..."}.
@@ -71,6 +73,15 @@ func (r refusal) write(w http.ResponseWriter) {
 
 // buffers holds buffers for the bodies of answers.
 var buffers = sync.Pool{New: func() any { b := make([]byte, 32<<10); return &b }}
+
+// newTransportGRPC returns a transport for HTTP/2 without TLS. It notices a replica that is there no more by pings.
+func newTransportGRPC() *http.Transport {
+	t := newTransport()
+	t.Protocols = new(http.Protocols)
+	t.Protocols.SetUnencryptedHTTP2(true)
+	t.HTTP2 = &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout}
+	return t
+}
 
 // newTransport returns a transport that keeps connections to replicas open.
 func newTransport() *http.Transport {

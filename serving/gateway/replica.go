@@ -21,8 +21,9 @@ type replica struct {
 
 // flight is a request or batch that a replica has.
 type flight struct {
-	began time.Time
-	size  int // requests
+	began  time.Time
+	size   int  // requests
+	stream bool // lasts as long as its client likes, which says nothing of the latency of requests
 }
 
 // setReplicas replaces the replicas. What is known of those that stay is kept.
@@ -101,7 +102,7 @@ func (f *function) drain(id string) <-chan struct{} {
 
 // begin counts a request or batch that the replica gets.
 func (r *replica) begin(now time.Time, size int) *flight {
-	flown := &flight{now, size}
+	flown := &flight{began: now, size: size}
 	r.flights = append(r.flights, flown)
 	return flown
 }

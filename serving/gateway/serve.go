@@ -22,12 +22,18 @@ import (
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	e := &exchange{gateway: g, function: g.function(parseHost(r.Host)), writer: w, request: r, start: time.Now()}
 	if r.ContentLength != 0 { // also for those that are refused: the server reads a body before it sends the answer
-		_ = http.NewResponseController(w).SetReadDeadline(e.start.Add(bodyTimeout)) // not supported by HTTP/2, whose server has its own
+		_ = http.NewResponseController(w).SetReadDeadline(e.start.Add(bodyTimeout))
+	}
+	if r.ProtoMajor == 2 {
+		e.grpc = isGRPC(r)
+		defer func() { // for what the server still has to send then
+			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout))
+		}()
 	}
 	if e.function == nil {
 		if why := e.findModel(); why.status != 0 {
 			g.metrics.refused(FunctionName{}, why.reason)
-			why.write(w)
+			e.write(why)
 			return
 		}
 	}
@@ -47,6 +53,8 @@ type exchange struct {
 	body     []byte
 	start    time.Time
 	deadline *time.Timer // of the client; nil if it has not said one
+	grpc     bool
+	rest     *restOfStream // of a call whose client sends more messages; nil for others
 
 	status  int // of the answer
 	reason  string
@@ -68,6 +76,15 @@ func (e *exchange) report() {
 func (e *exchange) refuse(why refusal) {
 	e.status, e.reason = why.status, why.reason
 	e.gateway.metrics.refused(e.function.name, why.reason)
+	e.write(why)
+}
+
+// write answers with a refusal in the form of the client's protocol.
+func (e *exchange) write(why refusal) {
+	if e.grpc {
+		why.writeGRPC(e.writer)
+		return
+	}
 	why.write(e.writer)
 }
 
@@ -76,7 +93,7 @@ func (e *exchange) reject(why refusal) {
 	if why.reason == reasonBrokenOff {
 		e.status, e.reason = statusClientGone, why.reason
 		e.function.count(func(s *statistics) { s.reject(&s.counts.Gone) })
-		why.write(e.writer) // for a client that has closed its side only
+		e.write(why) // for a client that has closed its side only
 		return
 	}
 	e.function.count(func(s *statistics) { s.reject(&s.counts.Refused) })
@@ -84,13 +101,21 @@ func (e *exchange) reject(why refusal) {
 }
 
 func (e *exchange) serve() {
-	timeout, err := clientTimeout(e.request.Header)
+	timeout, err := e.clientTimeout()
 	if err != nil {
 		e.reject(newRefusal(http.StatusBadRequest, reasonBadRequest, err.Error()))
 		return
 	}
 	settings := e.function.settings()
-	reserved, refused := e.readBody(&e.function.bodies, settings.MaxBody, settings.MaxBytes)
+	if e.grpc && settings.Protocol == OpenAI {
+		e.reject(refuseNotGRPC)
+		return
+	}
+	read := e.readBody
+	if e.grpc {
+		read = e.readMessages
+	}
+	reserved, refused := read(&e.function.bodies, settings.MaxBody, settings.MaxBytes)
 	defer e.function.bodies.release(reserved)
 	if refused.reason == reasonQueueFull { // it has come whole, and there is no room for it
 		e.function.count(func(s *statistics) {
@@ -188,7 +213,13 @@ func (e *exchange) giveUp(counter *uint64) {
 var timeoutHeaders = []string{"X-Envoy-Expected-Rq-Timeout-Ms", "X-Slo-Ttft-Ms"}
 
 // clientTimeout returns how long the client will wait for the answer, or 0 if it does not say.
-func clientTimeout(h http.Header) (time.Duration, error) {
+func (e *exchange) clientTimeout() (time.Duration, error) {
+	h := e.request.Header
+	if e.grpc {
+		if d, err := parseGRPCTimeout(h.Get(grpcTimeout)); d != 0 || err != nil {
+			return d, err
+		}
+	}
 	for _, name := range timeoutHeaders {
 		text := h.Get(name)
 		if text == "" {
@@ -236,7 +267,7 @@ func (e *exchange) readBody(all *bodies, most, maxAll share.Bytes) (reserved sha
 		_ = http.NewResponseController(e.writer).SetReadDeadline(time.Time{})
 	}
 	if err != nil {
-		return reserved, bodyRefusal(err, most)
+		return reserved, e.bodyRefusal(err, most)
 	}
 	e.body = body
 	return reserved, why
@@ -261,7 +292,7 @@ func bodyTooLarge(most share.Bytes) refusal {
 }
 
 // bodyRefusal returns the refusal of a request whose body could not be read.
-func bodyRefusal(err error, most share.Bytes) refusal {
+func (e *exchange) bodyRefusal(err error, most share.Bytes) refusal {
 	var tooMany *http.MaxBytesError
 	var network net.Error
 	switch {
@@ -269,8 +300,8 @@ func bodyRefusal(err error, most share.Bytes) refusal {
 		return bodyTooLarge(most)
 	case errors.As(err, &network) && network.Timeout():
 		return newRefusal(http.StatusRequestTimeout, reasonBadRequest, "the body did not arrive in time")
-	case errors.As(err, &network), errors.Is(err, io.ErrUnexpectedEOF):
-		return newRefusal(http.StatusBadRequest, reasonBrokenOff, "the body is shorter than its Content-Length")
+	case errors.As(err, &network), errors.Is(err, io.ErrUnexpectedEOF), e.request.ProtoMajor == 2: // whose errors have no types
+		return newRefusal(http.StatusBadRequest, reasonBrokenOff, "the body is shorter than it should be")
 	}
 	return newRefusal(http.StatusBadRequest, reasonBadRequest, "the body is not valid")
 }
@@ -279,7 +310,15 @@ func bodyRefusal(err error, most share.Bytes) refusal {
 func (e *exchange) forward(ctx context.Context, it *item, t turn, retried bool) bool {
 	r := t.replica
 	e.replica = r.ID
-	response, err := e.gateway.upstream.RoundTrip(e.outgoing(ctx, it, r))
+	upstream := e.gateway.upstream
+	if e.grpc {
+		upstream = e.gateway.upstreamGRPC
+	}
+	if e.rest != nil {
+		t.flight.stream = true
+		defer e.rest.Close()
+	}
+	response, err := upstream.RoundTrip(e.outgoing(ctx, it, r))
 	if err == nil && response.StatusCode < 100 { // net/http takes it, and cannot pass it on
 		response.Body.Close()
 		err = fmt.Errorf("status %d", response.StatusCode)
@@ -292,8 +331,10 @@ func (e *exchange) forward(ctx context.Context, it *item, t turn, retried bool) 
 			e.giveUp(counter)
 			return true
 		}
-		e.function.failed(r, t.flight, false)
-		if !retried && e.function.retry(it) {
+
+		unknown := e.grpc && !e.spoken()
+		e.function.failed(r, t.flight, unknown)
+		if !retried && !unknown && e.rest == nil && e.function.retry(it) {
 			return false
 		}
 		e.function.count(func(s *statistics) { s.finish(&s.counts.Failed) })
@@ -306,19 +347,32 @@ func (e *exchange) forward(ctx context.Context, it *item, t turn, retried bool) 
 		e.deadline.Stop() // it was for the first byte
 	}
 	e.writeHeader(it, response.StatusCode, response.Header)
+	if e.rest != nil {
+		_ = http.NewResponseController(e.writer).Flush() // its client may wait for it before it sends more
+	}
 	if err := e.copyBody(response); err != nil {
 		counter := e.loss()
 		gone := counter == &e.function.counts.Gone
 		e.function.count(func(s *statistics) { s.finish(counter) })
-		e.function.failed(r, t.flight, gone)
+		e.function.failed(r, t.flight, gone || e.grpc && (ctx.Err() != nil || e.rest.isIdle()))
 		if gone {
 			e.status = statusClientGone
+			return true
+		}
+		if e.grpc {
+			why := e.breakOff(ctx)
+			e.status, e.reason = why.status, why.reason
 			return true
 		}
 		e.status, e.reason = http.StatusBadGateway, reasonReplica
 		panic(http.ErrAbortHandler) // closes the connection, so that the client does not take a part for the whole
 	}
-	e.function.done(r, t.flight, first, response.StatusCode < 500, it)
+	if e.grpc {
+		e.function.count(func(s *statistics) { s.speaksGRPC = true })
+		copyTrailer(e.writer, response)
+		e.status = httpStatus(response)
+	}
+	e.function.done(r, t.flight, first, e.status < 500, it)
 	return true
 }
 
@@ -341,7 +395,15 @@ func (e *exchange) outgoing(ctx context.Context, it *item, r *replica) *http.Req
 		ContentLength: int64(len(e.body)), Body: http.NoBody,
 	}).WithContext(ctx)
 	copyHeader(out.Header, in.Header)
-	if len(e.body) > 0 {
+	if e.grpc {
+		out.Header.Set("Te", "trailers") // servers may insist on it
+	}
+	if e.rest != nil {
+		out.ContentLength, out.Body = -1, struct {
+			io.Reader
+			io.Closer
+		}{io.MultiReader(bytes.NewReader(e.body), e.rest), e.rest}
+	} else if len(e.body) > 0 {
 		out.Body = io.NopCloser(bytes.NewReader(e.body))
 		out.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(e.body)), nil }
 	}
@@ -353,6 +415,9 @@ func (e *exchange) outgoing(ctx context.Context, it *item, r *replica) *http.Req
 	}
 	if it.explicit { // less the time that has passed
 		left := max(1, time.Until(it.request.Deadline).Milliseconds())
+		if e.grpc {
+			out.Header.Set(grpcTimeout, strconv.FormatInt(left, 10)+"m")
+		}
 		for _, name := range timeoutHeaders {
 			if out.Header.Get(name) != "" {
 				out.Header.Set(name, strconv.FormatInt(left, 10))
@@ -389,6 +454,9 @@ func (e *exchange) copyBody(response *http.Response) error {
 			if n > 0 {
 				if _, err := w.Write((*buffer)[:n]); err != nil {
 					return err
+				}
+				if e.rest != nil {
+					e.rest.extend()
 				}
 				if streamed {
 					_ = controller.Flush() // fails as the next write does

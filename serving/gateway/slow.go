@@ -20,7 +20,7 @@ func (e *exchange) writeBody(length int64, write func(io.Writer) error) error {
 	if length >= 0 && length <= buffered {
 		return write(e.writer)
 	}
-	w := &boundedWriter{e.writer, http.NewResponseController(e.writer)}
+	w := &boundedWriter{e.writer, http.NewResponseController(e.writer), e.request.ProtoMajor == 2}
 	err := write(w)
 	if err == nil && length >= 0 {
 		err = w.controller.Flush() // while there is a deadline
@@ -33,6 +33,7 @@ func (e *exchange) writeBody(length int64, write func(io.Writer) error) error {
 type boundedWriter struct {
 	client     io.Writer
 	controller *http.ResponseController
+	http2      bool
 }
 
 func (w *boundedWriter) Write(b []byte) (n int, err error) {
@@ -41,6 +42,10 @@ func (w *boundedWriter) Write(b []byte) (n int, err error) {
 		var more int
 		more, err = w.client.Write(b[n:min(n+piece, len(b))])
 		n += more
+	}
+	if w.http2 && err == nil { // where a deadline ends the stream also when nothing is written
+		err = w.controller.Flush()
+		_ = w.controller.SetWriteDeadline(time.Time{})
 	}
 	return n, err
 }

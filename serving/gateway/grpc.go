@@ -1,0 +1,271 @@
+package gateway
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// Headers and trailers of gRPC, whose HTTP status is always 200.
+const (
+	grpcType    = "application/grpc"
+	grpcTimeout = "Grpc-Timeout"
+	grpcStatus  = "Grpc-Status"
+	grpcMessage = "Grpc-Message"
+)
+
+// grpcPrefix is the length of what stands before each message: whether it is compressed, and its length.
+const grpcPrefix = 5
+
+// streamMethod is the method of the Open Inference Protocol whose client may send messages while it receives answers. The messages of all other
+// calls are read before the call is admitted.
+const streamMethod = "/inference.GRPCInferenceService/ModelStreamInfer"
+
+// isGRPC reports whether a request is a call of gRPC.
+func isGRPC(r *http.Request) bool {
+	if r.ProtoMajor != 2 || r.Method != http.MethodPost {
+		return false
+	}
+	rest, ok := strings.CutPrefix(r.Header.Get("Content-Type"), grpcType)
+	return ok && (rest == "" || rest[0] == '+' || rest[0] == ';')
+}
+
+// grpcUnits are those of the header grpc-timeout.
+var grpcUnits = map[byte]time.Duration{
+	'H': time.Hour, 'M': time.Minute, 'S': time.Second, 'm': time.Millisecond, 'u': time.Microsecond, 'n': time.Nanosecond,
+}
+
+// maxTimeout bounds how long a client of gRPC waits: longer ones, of up to 11,000 years, mean no bound.
+const maxTimeout = 24 * time.Hour
+
+// parseGRPCTimeout returns how long the client of a call waits, at least 1 ns, or 0 if it does not say.
+func parseGRPCTimeout(text string) (time.Duration, error) {
+	if text == "" {
+		return 0, nil
+	}
+	unit := grpcUnits[text[len(text)-1]]
+	n, err := strconv.ParseUint(text[:len(text)-1], 10, 64)
+	if err != nil || unit == 0 || len(text) > 9 {
+		return 0, fmt.Errorf("header grpc-timeout: %.32q is not up to 8 digits and one of H, M, S, m, u, n", text)
+	}
+	if n > uint64(maxTimeout/unit) {
+		return maxTimeout, nil
+	}
+	return max(time.Duration(n)*unit, 1), nil
+}
+
+// grpcCodes are the codes that a client gets for refusals, by their reasons. Others are INVALID_ARGUMENT.
+var grpcCodes = map[string]codes.Code{
+	reasonUnknown: codes.NotFound, reasonBrokenOff: codes.Canceled, reasonTooLarge: codes.ResourceExhausted, reasonQueueFull: codes.ResourceExhausted,
+	reasonLate: codes.DeadlineExceeded, reasonDeadline: codes.DeadlineExceeded, reasonIdle: codes.DeadlineExceeded,
+	reasonHoldFull: codes.Unavailable, reasonHoldExpired: codes.Unavailable, reasonReplica: codes.Unavailable, reasonNotGRPC: codes.Unimplemented,
+}
+
+// code returns the code of gRPC for a refusal.
+func (r refusal) code() codes.Code {
+	code, ok := grpcCodes[r.reason]
+	switch {
+	case ok:
+		return code
+	case r.status == http.StatusRequestTimeout:
+		return codes.DeadlineExceeded
+	}
+	return codes.InvalidArgument
+}
+
+// httpStatuses are those that stand for the codes of gRPC in logs and metrics: google.rpc.Code names them. Others are 500.
+var httpStatuses = map[codes.Code]int{
+	codes.OK: 200, codes.Canceled: statusClientGone, codes.InvalidArgument: 400, codes.DeadlineExceeded: 504, codes.NotFound: 404, codes.AlreadyExists: 409,
+	codes.PermissionDenied: 403, codes.ResourceExhausted: 429, codes.FailedPrecondition: 400, codes.Aborted: 409, codes.OutOfRange: 400,
+	codes.Unimplemented: 501, codes.Unavailable: 503, codes.Unauthenticated: 401,
+}
+
+// httpStatus returns the HTTP status that stands for the answer to a call. Its grpc-status is in the trailer or, if it has no message, in the
+// header.
+func httpStatus(response *http.Response) int {
+	text := response.Trailer.Get(grpcStatus)
+	if text == "" {
+		text = response.Header.Get(grpcStatus)
+	}
+	if response.StatusCode != http.StatusOK {
+		return response.StatusCode
+	}
+	code, err := strconv.ParseUint(text, 10, 32)
+	if status, ok := httpStatuses[codes.Code(code)]; err == nil && ok {
+		return status
+	}
+	return http.StatusInternalServerError
+}
+
+// writeGRPC answers a call with the refusal, and no message.
+func (r refusal) writeGRPC(w http.ResponseWriter) {
+	h := w.Header()
+	h.Set("Content-Type", grpcType)
+	h.Set("X-Gshare-Reason", r.reason)
+	h.Set(grpcStatus, strconv.Itoa(int(r.code())))
+	h.Set(grpcMessage, escapeMessage(r.text))
+	w.WriteHeader(http.StatusOK)
+}
+
+// endGRPC ends an answer that has begun with the refusal.
+func (r refusal) endGRPC(w http.ResponseWriter) {
+	h := w.Header()
+	h.Set(http.TrailerPrefix+grpcStatus, strconv.Itoa(int(r.code())))
+	h.Set(http.TrailerPrefix+grpcMessage, escapeMessage(r.text))
+}
+
+// escapeMessage returns a text as it is written in the header grpc-message.
+func escapeMessage(text string) string {
+	var b strings.Builder
+	for _, c := range []byte(text) {
+		if c < ' ' || c > '~' || c == '%' {
+			fmt.Fprintf(&b, "%%%02X", c)
+			continue
+		}
+		b.WriteByte(c)
+	}
+	return b.String()
+}
+
+// copyTrailer passes the trailer of an answer on, after its body.
+func copyTrailer(w http.ResponseWriter, response *http.Response) {
+	for name, values := range response.Trailer {
+		w.Header()[http.TrailerPrefix+name] = values
+	}
+}
+
+// readMessages is readBody for a call of gRPC: each message says how long it is, so room is reserved for one after the other. Of a call of
+// streamMethod it reads the first message.
+func (e *exchange) readMessages(all *bodies, most, maxAll share.Bytes) (reserved share.Bytes, why refusal) {
+	stream := e.request.URL.Path == streamMethod
+	keep := true
+	for length := share.Bytes(0); ; {
+		var prefix [grpcPrefix]byte
+		if _, err := io.ReadFull(e.request.Body, prefix[:]); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			return reserved, e.bodyRefusal(err, most)
+		}
+		message := grpcPrefix + share.Bytes(binary.BigEndian.Uint32(prefix[1:]))
+		if length += message; length > most {
+			return reserved, bodyTooLarge(most)
+		}
+		if keep = keep && all.reserve(message, maxAll); !keep {
+			why = newRefusal(http.StatusTooManyRequests, reasonQueueFull, "the bodies of the requests that wait are too large")
+			if _, err := io.CopyN(io.Discard, e.request.Body, int64(message)-grpcPrefix); err != nil {
+				return reserved, e.bodyRefusal(unexpected(err), most)
+			}
+			continue
+		}
+		reserved += message
+		begin := len(e.body)
+		e.body = append(e.body, make([]byte, message)...)
+		copy(e.body[begin:], prefix[:])
+		if _, err := io.ReadFull(e.request.Body, e.body[begin+grpcPrefix:]); err != nil {
+			return reserved, e.bodyRefusal(unexpected(err), most)
+		}
+		if stream {
+			break
+		}
+	}
+	controller := http.NewResponseController(e.writer)
+	_ = controller.SetReadDeadline(time.Time{})
+	if stream {
+		e.rest = &restOfStream{from: e.request.Body, controller: controller}
+	}
+	return reserved, why
+}
+
+// unexpected returns the error for a body that ends within a message.
+func unexpected(err error) error {
+	if errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// restOfStream is what the client of a stream sends after its first message. A stream on which nothing comes, neither from its client nor from
+// its replica, ends after idleTimeout: it would keep a credit from others.
+type restOfStream struct {
+	from       io.Reader
+	controller *http.ResponseController
+
+	mu    sync.Mutex // guards what follows
+	ended bool       // the client has sent all, or the answer is complete: the controller must not be used any more
+	idle  bool       // ended because nothing came
+}
+
+// Read reads what the client sends. The transport calls it, which may go on when the answer is complete.
+func (s *restOfStream) Read(b []byte) (int, error) {
+	s.extend()
+	n, err := s.from.Read(b)
+	if err != nil {
+		s.mu.Lock()
+		s.idle = errors.Is(err, os.ErrDeadlineExceeded)
+		s.mu.Unlock()
+		s.Close()
+	}
+	return n, err
+}
+
+// extend notes that something has come.
+func (s *restOfStream) extend() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.ended {
+		_ = s.controller.SetReadDeadline(time.Now().Add(idleTimeout)) // every server of net/http supports it
+	}
+}
+
+// Close ends the use of the client's connection.
+func (s *restOfStream) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended = true
+	return nil
+}
+
+// isIdle reports whether the stream has ended because nothing came.
+func (s *restOfStream) isIdle() bool {
+	if s == nil {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.idle
+}
+
+// refuseNotGRPC is the answer to calls of a function with the protocol OpenAI.
+var refuseNotGRPC = newRefusal(http.StatusNotImplemented, reasonNotGRPC, "the function has the protocol OpenAI, which is not one of gRPC")
+
+// breakOff ends an answer to a call that the replica or the client has broken off, or whose deadline has passed, and returns what to log.
+func (e *exchange) breakOff(ctx context.Context) refusal {
+	why := newRefusal(http.StatusBadGateway, reasonReplica, "the replica that had the request failed")
+	switch {
+	case e.rest.isIdle():
+		why = newRefusal(http.StatusGatewayTimeout, reasonIdle, fmt.Sprintf("nothing was sent for %v", idleTimeout))
+	case ctx.Err() != nil:
+		why = newRefusal(http.StatusGatewayTimeout, reasonDeadline, "the deadline has passed")
+	}
+	why.endGRPC(e.writer)
+	return why
+}
+
+// spoken reports whether a replica of the function has answered a call. Before that, a replica that fails at one is not avoided: the function may
+// not have gRPC at all, and its other requests are not to suffer.
+func (e *exchange) spoken() (spoken bool) {
+	e.function.count(func(s *statistics) { spoken = s.speaksGRPC })
+	return spoken
+}

@@ -1,0 +1,324 @@
+package gateway
+
+import (
+	"bytes"
+	"encoding/binary"
+	"io"
+	"net"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// hostile is a client that writes frames of HTTP/2 as it likes.
+type hostile struct {
+	*world
+	net.Conn
+	*http2.Framer
+	headers bytes.Buffer
+	encoder *hpack.Encoder
+	stopped atomic.Pointer[chan struct{}] // it reads nothing until that is closed
+	ended   chan struct{}                 // closed when the server has closed the connection
+	after   time.Duration                 // from the dial to that
+
+	resets, refused, answers, goAways atomic.Int32 // frames of the server
+	status                            atomic.Value // of the last answer
+}
+
+// hostile opens a connection and reads what comes, unless it is a client that does not read.
+func (w *world) hostile(settings ...http2.Setting) *hostile {
+	w.Helper()
+	c, err := w.network.dial(w.Context(), "", "gateway:80")
+	if err != nil {
+		w.Fatal(err)
+	}
+	h := &hostile{world: w, Conn: c, Framer: http2.NewFramer(c, c), ended: make(chan struct{})}
+	h.encoder = hpack.NewEncoder(&h.headers)
+	h.Framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
+	begin := time.Now()
+	go func() {
+		defer close(h.ended)
+		for {
+			h.wait()
+			frame, err := h.ReadFrame()
+			if err != nil {
+				h.after = time.Since(begin)
+				return
+			}
+			switch f := frame.(type) {
+			case *http2.RSTStreamFrame:
+				h.resets.Add(1)
+				if f.ErrCode == http2.ErrCodeRefusedStream {
+					h.refused.Add(1)
+				}
+			case *http2.GoAwayFrame:
+				h.goAways.Add(1)
+			case *http2.MetaHeadersFrame:
+				for _, field := range f.Fields {
+					if field.Name == ":status" || field.Name == "grpc-status" {
+						h.status.Store(field.Value)
+					}
+				}
+				h.answers.Add(1)
+			}
+		}
+	}()
+	if _, err := io.WriteString(c, http2.ClientPreface); err != nil {
+		w.Fatal(err)
+	}
+	if err := h.WriteSettings(settings...); err != nil {
+		w.Fatal(err)
+	}
+	return h
+}
+
+// block returns the header of a call with further fields, which are pairs.
+func (h *hostile) block(fields ...string) []byte {
+	h.headers.Reset()
+	all := append([]string{":method", "POST", ":scheme", "http", ":authority", "resnet"}, fields...)
+	if !slices.Contains(fields, ":path") {
+		all = append(all[:6:6], append([]string{":path", inferMethod, "content-type", grpcType, "te", "trailers"}, fields...)...)
+	}
+	for i := 0; i < len(all); i += 2 {
+		_ = h.encoder.WriteField(hpack.HeaderField{Name: all[i], Value: all[i+1]}) // never fails in memory
+	}
+	return bytes.Clone(h.headers.Bytes())
+}
+
+// held returns the bytes of bodies that the gateway keeps.
+func (w *world) held() share.Bytes {
+	b := &w.gateway.function(resnet).bodies
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.bytes
+}
+
+func (h *hostile) wait() {
+	if c := h.stopped.Load(); c != nil {
+		<-*c
+	}
+}
+
+// open begins a call.
+func (h *hostile) open(stream uint32, fields ...string) error {
+	return h.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: h.block(fields...), EndHeaders: true})
+}
+
+// TestHostileHTTP2 does what no honest client of HTTP/2 does. Nothing of it reaches a replica or is kept, and others are served.
+func TestHostileHTTP2(t *testing.T) {
+	message := func(length uint32, body string) []byte {
+		return append(binary.BigEndian.AppendUint32([]byte{0}, length), body...)
+	}
+	for name, test := range map[string]struct {
+		do   func(h *hostile)
+		want func(h *hostile) bool
+	}{
+		"nothing": {func(*hostile) {}, func(h *hostile) bool { <-h.ended; return h.after <= idleTimeout+time.Second }},
+		"a header that does not end": {
+			func(h *hostile) {
+				_ = h.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: h.block()})
+			},
+			func(h *hostile) bool { <-h.ended; return h.after <= idleTimeout+time.Second },
+		},
+		"a flood of headers": {
+			func(h *hostile) {
+				_ = h.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: h.block()})
+				for range 10_000 {
+					if h.WriteContinuation(1, false, bytes.Repeat([]byte{0x40, 1, 'a', 1, 'b'}, 1000)) != nil {
+						return
+					}
+				}
+			},
+			func(h *hostile) bool { <-h.ended; return h.after <= 2*time.Second },
+		},
+		"a long header": {
+			func(h *hostile) { _ = h.open(1, "x-a", strings.Repeat("x", 100<<10)) },
+			func(h *hostile) bool { return h.resets.Load()+h.goAways.Load() > 0 || h.status.Load() == "431" },
+		},
+		"a frame that is too large": {
+			func(h *hostile) {
+				_ = h.open(1)
+				go h.WriteRawFrame(http2.FrameData, 0, 1, make([]byte, 2<<20))
+			},
+			func(h *hostile) bool { <-h.ended; return h.goAways.Load() > 0 },
+		},
+		"streams without bodies": {
+			func(h *hostile) {
+				for i := range uint32(maxStreams + 10) {
+					_ = h.open(2*i + 1)
+				}
+			},
+			func(h *hostile) bool {
+				refused := h.refused.Load()
+				time.Sleep(bodyTimeout)
+				synctest.Wait()
+				return refused == 10 && h.answers.Load() == maxStreams && h.status.Load() == "4"
+			},
+		},
+		"rapid resets": {
+			func(h *hostile) {
+				for i := range uint32(6 * maxStreams) {
+					if h.open(2*i+1) != nil || h.WriteRSTStream(2*i+1, http2.ErrCodeCancel) != nil {
+						return
+					}
+				}
+			},
+			func(*hostile) bool { return true },
+		},
+		"a message that does not come": {
+			func(h *hostile) {
+				_ = h.open(1)
+				_ = h.WriteData(1, false, message(500, "x"))
+			},
+			func(h *hostile) bool {
+				held := h.held()
+				time.Sleep(bodyTimeout)
+				synctest.Wait()
+				return held == 505 && h.status.Load() == "4"
+			},
+		},
+		"a message of 4 GiB": {
+			func(h *hostile) {
+				_ = h.open(1)
+				_ = h.WriteData(1, false, message(1<<32-1, ""))
+			},
+			func(h *hostile) bool { return h.status.Load() == "8" },
+		},
+		"many messages": {
+			func(h *hostile) {
+				_ = h.open(1)
+				for range 1000 {
+					_ = h.WriteData(1, false, message(0, ""))
+				}
+			},
+			func(h *hostile) bool { return h.status.Load() == "8" },
+		},
+		"a message that is broken off": {
+			func(h *hostile) {
+				_ = h.open(1)
+				_ = h.WriteData(1, false, message(500, "x"))
+				_ = h.WriteRSTStream(1, http2.ErrCodeCancel)
+			},
+			func(h *hostile) bool { l := h.gateway.Load(resnet); return l.Gone == 1 && l.Arrived == 1 },
+		},
+		"half a message": {
+			func(h *hostile) {
+				_ = h.open(1)
+				_ = h.WriteData(1, true, message(10, "x"))
+			},
+			func(h *hostile) bool { return h.status.Load() == "1" },
+		},
+		"more than the window": {
+			func(h *hostile) {
+				_ = h.open(1)
+				_ = h.WriteData(1, false, message(900, ""))
+				for range 100 {
+					if h.WriteData(1, false, make([]byte, 1<<14)) != nil {
+						return
+					}
+				}
+			},
+			func(h *hostile) bool { return true },
+		},
+		"a timeout that is none": {
+			func(h *hostile) { _ = h.open(1, "grpc-timeout", "-1S") },
+			func(h *hostile) bool { return h.status.Load() == "3" },
+		},
+		"a stream that ends in its first message": {
+			func(h *hostile) {
+				_ = h.open(1, "grpc-timeout", "1S")
+				_ = h.WriteRSTStream(1, http2.ErrCodeCancel)
+			},
+			func(h *hostile) bool { return true },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			start(t, Function{MaxBody: 1000, MaxBytes: 2000}, func(w *world) {
+				m := &grpcModel{}
+				w.grpcReplicas(m, 1, 0, "a")
+				h := w.hostile()
+				test.do(h)
+				synctest.Wait()
+				if !test.want(h) {
+					w.Errorf("%d resets, %d of them refusals, %d answers, the last with status %v, %d times go away, connection ended after %v",
+						h.resets.Load(), h.refused.Load(), h.answers.Load(), h.status.Load(), h.goAways.Load(), h.after)
+				}
+				if len(m.batches) > 0 {
+					w.Error("it has reached the replica")
+				}
+				if err := call(w.Context(), w.dial("resnet"), "honest", 1); err != nil {
+					w.Errorf("an honest call: %v", err)
+				}
+				h.Conn.Close()
+				synctest.Wait()
+				if l := w.gateway.Load(resnet); w.held() != 0 || l.Waiting+l.InFlight > 0 {
+					w.Errorf("%d bytes are never released; %+v", w.held(), l)
+				}
+				time.Sleep(2 * time.Second) // the server closes connections a little later
+			})
+		})
+	}
+}
+
+// TestHTTP2ClientThatDoesNotRead checks that a client that takes nothing of its answers gives back the credit after a while, and that the server
+// keeps nothing of it: one that does not open its window, and one that does not read at all.
+func TestHTTP2ClientThatDoesNotRead(t *testing.T) {
+	for name, c := range map[string]struct {
+		values int
+		fields []string
+		reads  bool
+	}{
+		"no window, large answer":   {3000, nil, true},
+		"no window, small answer":   {1, nil, true},
+		"no window, without gRPC":   {1, []string{":path", "/plain"}, true},
+		"reads nothing":             {3000, nil, false},
+		"reads nothing, other path": {1, []string{":path", "/plain"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			start(t, Function{}, func(w *world) {
+				w.grpcReplicas(&grpcModel{}, 1, 0, "a")
+				w.gateway.upstream = upstream{make([]byte, 100)}
+				h := w.hostile(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
+				synctest.Wait()
+				again := make(chan struct{})
+				if !c.reads {
+					h.stopped.Store(&again)
+				}
+				body := encode(w, inferRequest("1", make([]byte, c.values)...))
+				go func() { // of one that does not read, the server may not read either
+					_ = h.open(1, c.fields...)
+					_ = h.WriteData(1, true, body)
+				}()
+				synctest.Wait()
+				time.Sleep(2*writeTimeout + pingAfter + pingTimeout)
+				synctest.Wait()
+				if l := w.gateway.Load(resnet); l.Arrived != 1 || l.InFlight != 0 {
+					w.Errorf("%+v", l)
+				}
+				if c.reads && h.resets.Load() != 1 {
+					w.Errorf("%d streams were reset", h.resets.Load())
+				}
+				if _, err := h.Conn.Write(make([]byte, 1)); !c.reads && err == nil {
+					w.Error("the connection is open")
+				}
+				if err := call(w.Context(), w.dial("resnet"), "honest", 1); err != nil {
+					w.Errorf("an honest call: %v", err)
+				}
+				if !c.reads {
+					close(again)
+				}
+				h.Conn.Close()
+				<-h.ended
+				time.Sleep(2 * time.Second) // the server closes connections a little later
+			})
+		})
+	}
+}
