@@ -2,8 +2,11 @@ package gateway
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/gshare-dev/gshare/serving/oip"
@@ -47,4 +50,47 @@ func (g *Gateway) hasModels() bool {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
 	return len(g.models) > 0
+}
+
+// isModelList reports whether a request asks for the list of models.
+func isModelList(r *http.Request) bool {
+	return r.URL.Path == "/v1/models" && (r.Method == http.MethodGet || r.Method == http.MethodHead)
+}
+
+// listedModel is a model in the list of models of OpenAI.
+type listedModel struct {
+	ID      string `json:"id"` // as requests name it
+	Object  string `json:"object"`
+	Created int64  `json:"created"` // seconds; not known
+	OwnedBy string `json:"owned_by"`
+}
+
+// writeModels answers with the list of the functions with the protocol OpenAI. Every caller may use every function of a gateway.
+func (g *Gateway) writeModels(w http.ResponseWriter) {
+	list := struct {
+		Object string        `json:"object"`
+		Data   []listedModel `json:"data"`
+	}{"list", []listedModel{}}
+	for _, name := range g.modelNames() {
+		id := name.Name
+		if name.Namespace != defaultNamespace {
+			id += "." + name.Namespace
+		}
+		list.Data = append(list.Data, listedModel{ID: id, Object: "model", OwnedBy: name.Namespace})
+	}
+	text, _ := json.Marshal(list) // never fails for strings
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", strconv.Itoa(len(text)))
+	_, _ = w.Write(text) // the client has gone if it fails
+}
+
+// modelNames returns the names of the functions with the protocol OpenAI, sorted.
+func (g *Gateway) modelNames() (names []FunctionName) {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	for name := range g.models {
+		names = append(names, name)
+	}
+	slices.SortFunc(names, compareNames)
+	return names
 }

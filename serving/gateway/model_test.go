@@ -1,6 +1,8 @@
 package gateway
 
 import (
+	"io"
+	"net/http"
 	"strings"
 	"testing"
 )
@@ -60,6 +62,51 @@ func TestModelNamesFunction(t *testing.T) {
 		w.gateway.RemoveFunction(FunctionName{"team", "bert"})
 		if a := w.raw(post+"Content-Length: 100\r\n\r\nx", 12); a.body != "HTTP/1.1 404" || a.took != bodyTimeout {
 			w.Errorf("a body is read although no function has the protocol: %+v", a)
+		}
+	})
+}
+
+// TestListModels checks that a client whose host names no function gets the models that it may name.
+func TestListModels(t *testing.T) {
+	start(t, Function{Protocol: OpenAI}, func(w *world) {
+		w.replicas(echo(0), 1, 0, "a")
+		for _, f := range []Function{{FunctionName: FunctionName{"team", "bert"}, Protocol: OpenAI}, {FunctionName: FunctionName{"default", "plain"}}} {
+			if err := w.gateway.SetFunction(f); err != nil {
+				w.Fatal(err)
+			}
+		}
+		get := func(host, path string) (int, string) {
+			r, err := http.NewRequestWithContext(w.Context(), http.MethodGet, "http://gateway:80"+path, nil)
+			if err != nil {
+				w.Fatal(err)
+			}
+			r.Host = host
+			response, err := w.client.Do(r)
+			if err != nil {
+				w.Fatal(err)
+			}
+			defer response.Body.Close()
+			text, err := io.ReadAll(response.Body)
+			if err != nil {
+				w.Error(err)
+			}
+			return response.StatusCode, string(text)
+		}
+		const want = `{"object":"list","data":[{"id":"resnet","object":"model","created":0,"owned_by":"default"},` +
+			`{"id":"bert.team","object":"model","created":0,"owned_by":"team"}]}`
+		if status, text := get("gateway.example.com:8080", "/v1/models"); status != 200 || text != want {
+			w.Errorf("%d %s", status, text)
+		}
+		if status, text := get("resnet", "/v1/models"); status != 200 || text != "" {
+			w.Errorf("of a function, whose replica answers: %d %s", status, text)
+		}
+		if status, _ := get("gateway.example.com", "/v1/other"); status != 404 {
+			w.Errorf("another path: %d", status)
+		}
+		w.gateway.RemoveFunction(resnet)
+		w.gateway.RemoveFunction(FunctionName{"team", "bert"})
+		if status, text := get("gateway.example.com", "/v1/models"); status != 200 || text != `{"object":"list","data":[]}` {
+			w.Errorf("without models: %d %s", status, text)
 		}
 	})
 }

@@ -31,6 +31,10 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}()
 	}
 	if e.function == nil {
+		if isModelList(r) {
+			g.writeModels(w)
+			return
+		}
 		if why := e.findModel(); why.status != 0 {
 			g.metrics.refused(FunctionName{}, why.reason)
 			e.write(why)
