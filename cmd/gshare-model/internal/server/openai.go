@@ -24,9 +24,12 @@ type chatRequest struct {
 	MaxTokens           int  `json:"max_tokens"`
 	MaxCompletionTokens int  `json:"max_completion_tokens"`
 	Stream              bool `json:"stream"`
-	StreamOptions       struct {
-		IncludeUsage bool `json:"include_usage"`
-	} `json:"stream_options"`
+
+	StreamOptions streamOptions `json:"stream_options"`
+}
+
+type streamOptions struct {
+	IncludeUsage bool `json:"include_usage"`
 }
 
 // prompt returns the text of all messages. Content that is not a string counts as its JSON.
@@ -60,6 +63,13 @@ type usage struct {
 	Total      int `json:"total_tokens"`
 }
 
+// add counts a prompt, whose tokens are its words, and the tokens of its answer.
+func (u *usage) add(prompt string, tokens int) {
+	u.Prompt += len(strings.Fields(prompt))
+	u.Completion += tokens
+	u.Total = u.Prompt + u.Completion
+}
+
 type chatResponse struct {
 	ID      string       `json:"id"`
 	Object  string       `json:"object"`
@@ -69,7 +79,7 @@ type chatResponse struct {
 	Usage   *usage       `json:"usage,omitempty"`
 }
 
-// handleOpenAI registers the chat completions of OpenAI.
+// handleOpenAI registers the completions and embeddings of OpenAI.
 func (s *Server) handleOpenAI(handle handlers) {
 	handle("GET /v1/models", func(w http.ResponseWriter, _ *http.Request) error {
 		one := map[string]any{"id": s.Engine.Table.Name, "object": "model", "created": 0, "owned_by": "gshare"}
@@ -77,6 +87,16 @@ func (s *Server) handleOpenAI(handle handlers) {
 		return nil
 	})
 	handle("POST /v1/chat/completions", s.chat)
+	handle("POST /v1/completions", s.complete)
+	handle("POST /v1/embeddings", s.embed)
+}
+
+// knownIfNamed returns an error if a request names another model.
+func (s *Server) knownIfNamed(name string) error {
+	if name == "" {
+		return nil
+	}
+	return s.known(name, "")
 }
 
 // chat answers a prompt with tokens, all at once or each when it is generated.
@@ -85,10 +105,8 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) error {
 	if err := decode(r, &request); err != nil {
 		return err
 	}
-	if request.Model != "" {
-		if err := s.known(request.Model, ""); err != nil {
-			return err
-		}
+	if err := s.knownIfNamed(request.Model); err != nil {
+		return err
 	}
 	tokens := max(request.MaxTokens, request.MaxCompletionTokens)
 	if tokens <= 0 {
@@ -101,7 +119,8 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) error {
 	response := chatResponse{
 		ID: fmt.Sprintf("chatcmpl-%d", time.Now().UnixNano()), Object: "chat.completion", Created: time.Now().Unix(), Model: s.Engine.Table.Name,
 	}
-	count := &usage{len(strings.Fields(string(prompt))), tokens, len(strings.Fields(string(prompt))) + tokens}
+	count := &usage{}
+	count.add(string(prompt), tokens)
 	if request.Stream {
 		response.Object = "chat.completion.chunk"
 		if !request.StreamOptions.IncludeUsage {
@@ -131,25 +150,46 @@ func (s *Server) generate(ctx context.Context, prompt []byte, tokens int, emit f
 	})
 }
 
-// stream sends each token as an event when it is generated. An error before the first one is an ordinary answer; one behind it breaks the
-// connection, so that the client cannot take the text for complete.
+// events sends events to a client. An error before the first one is an ordinary answer; one behind it breaks the connection, so that the
+// client cannot take the text for complete.
+type events struct {
+	w     http.ResponseWriter
+	begun bool
+}
+
+func (e *events) send(content any) error {
+	if !e.begun {
+		e.begun = true
+		e.w.Header().Set("Content-Type", "text/event-stream")
+		e.w.Header().Set("Cache-Control", "no-cache")
+	}
+	text, err := json.Marshal(content)
+	if err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintf(e.w, "data: %s\n\n", text); err != nil {
+		return err
+	}
+	return http.NewResponseController(e.w).Flush()
+}
+
+// end ends the answer, with the error that has occurred if there is one.
+func (e *events) end(err error) error {
+	if err == nil {
+		_, err = fmt.Fprint(e.w, "data: [DONE]\n\n")
+	}
+	if err != nil && e.begun {
+		panic(http.ErrAbortHandler)
+	}
+	return err
+}
+
+// stream sends each token as an event when it is generated.
 func (s *Server) stream(ctx context.Context, w http.ResponseWriter, response chatResponse, prompt []byte, tokens int, count *usage) error {
-	begun := false
+	events := &events{w: w}
 	send := func(choices ...chatChoice) error {
-		if !begun {
-			begun = true
-			w.Header().Set("Content-Type", "text/event-stream")
-			w.Header().Set("Cache-Control", "no-cache")
-		}
 		response.Choices = choices
-		text, err := json.Marshal(response)
-		if err != nil {
-			return err
-		}
-		if _, err := fmt.Fprintf(w, "data: %s\n\n", text); err != nil {
-			return err
-		}
-		return http.NewResponseController(w).Flush()
+		return events.send(response)
 	}
 	role := "assistant" // of the first token only
 	err := s.generate(ctx, prompt, tokens, func(token string) error {
@@ -163,13 +203,7 @@ func (s *Server) stream(ctx context.Context, w http.ResponseWriter, response cha
 	}
 	if err == nil && count != nil {
 		response.Usage = count
-		err = send()
+		err = send([]chatChoice{}...)
 	}
-	if err == nil {
-		_, err = fmt.Fprint(w, "data: [DONE]\n\n")
-	}
-	if err != nil && begun {
-		panic(http.ErrAbortHandler)
-	}
-	return err
+	return events.end(err)
 }

@@ -1,5 +1,5 @@
 // Package server offers an engine by the protocols of inference servers: the Open Inference Protocol over REST and gRPC with the binary tensor,
-// model repository and shared memory extensions, the chat completions of OpenAI, and plain HTTP.
+// model repository and shared memory extensions, the completions and embeddings of OpenAI, and plain HTTP.
 package server
 
 import (

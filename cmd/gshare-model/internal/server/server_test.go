@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -70,7 +71,22 @@ func sum(row ...float32) uint32 {
 	return model.Checksum("m", data)
 }
 
-const infer = "/v2/models/m/infer"
+const (
+	infer       = "/v2/models/m/infer"
+	completions = "/v1/completions"
+	embeddings  = "/v1/embeddings"
+)
+
+// vector returns the embedding of a text as JSON.
+func vector(text string) string {
+	sum := model.Checksum("m", []byte(text))
+	all := []float32{}
+	for i := range 4 {
+		all = append(all, float32(sum>>(8*i)&255)/256)
+	}
+	encoded, _ := json.Marshal(all)
+	return string(encoded)
+}
 
 // TestAnswers checks requests in text and their answers.
 func TestAnswers(t *testing.T) {
@@ -110,6 +126,22 @@ func TestAnswers(t *testing.T) {
 		{"POST", "/v1/chat/completions", `{"messages":[{"role":"user","content":"hi"}],"max_tokens":1}`, 200, model.Token("m", []byte("hi"), 0)},
 		{"POST", "/v1/chat/completions", `{"model":"n","messages":[{"role":"user","content":"hi"}]}`, 404, "unknown model"},
 		{"POST", "/v1/chat/completions", `{}`, 400, "messages"},
+		{"POST", completions, `{"model":"m","prompt":"hi there","max_tokens":1}`, 200, `"choices":[{"index":0,"text":"` + model.Token("m", []byte("hi there"), 0) +
+			` ","logprobs":null,"finish_reason":"length"}],"usage":{"prompt_tokens":2,"completion_tokens":1,"total_tokens":3}}`},
+		{"POST", completions, `{"prompt":["a","b"],"max_tokens":1}`, 200, `{"index":1,"text":"` + model.Token("m", []byte("b"), 0)},
+		{"POST", completions, `{"prompt":[7,8],"max_tokens":1}`, 200, `"text":"` + model.Token("m", []byte("[7,8]"), 0)},
+		{"POST", completions, `{"model":"n","prompt":"hi"}`, 404, "unknown model"},
+		{"POST", completions, `{"prompt":[]}`, 400, "1 to 4 prompts"},
+		{"POST", completions, `{"prompt":["a","b","c","d","e"]}`, 400, "1 to 4 prompts"},
+		{"POST", completions, `{"prompt":["a","b"],"stream":true}`, 400, "one prompt"},
+		{"POST", completions, `{"prompt":"a","max_tokens":65537}`, 400, "at most 65536 tokens"},
+		{"POST", embeddings, `{"input":["a","b c"]}`, 200, `[{"object":"embedding","index":0,"embedding":` + vector("a") + `},{"object":"embedding","index":1,"embedding":` + vector("b c") +
+			`}],"model":"m","object":"list","usage":{"prompt_tokens":3,"total_tokens":3}}`},
+		{"POST", embeddings, `{"input":"a","encoding_format":"base64"}`, 200, `"embedding":"`},
+		{"POST", embeddings, `{"input":"a","encoding_format":"other"}`, 400, "neither float nor base64"},
+		{"POST", embeddings, `{"input":"a","model":"n"}`, 404, "unknown model"},
+		{"POST", embeddings, `{}`, 400, "an input"},
+		{"POST", embeddings, `{"input":["a","b","c","d","e"]}`, 400, "5"},
 		{"GET", "/v1/models", "", 200, `"id":"m"`},
 		{"POST", "/v2/repository/index", "", 200, `[{"name":"m","version":"1","state":"READY","reason":""}]`},
 		{"POST", "/v2/repository/models/n/unload", "", 404, "unknown model"},
@@ -219,6 +251,24 @@ func TestStream(t *testing.T) {
 	}
 	for i, event := range events[:3] {
 		if !strings.Contains(event, model.Token("m", []byte("hi"), i)) || strings.Contains(event, `"role"`) != (i == 0) {
+			t.Errorf("event %d: %s", i, event)
+		}
+	}
+	if !w.Flushed {
+		t.Error("the tokens are not flushed")
+	}
+}
+
+// TestStreamCompletion checks that the answer to a prompt comes token by token and that its end is marked.
+func TestStreamCompletion(t *testing.T) {
+	w := ask(server(t), "POST", completions, `{"prompt":"hi","max_tokens":3,"stream":true,"stream_options":{"include_usage":true}}`)
+	events := strings.Split(strings.TrimSpace(w.Body.String()), "\n\n")
+	if len(events) != 6 || events[5] != "data: [DONE]" || !strings.Contains(events[4], `"choices":[],"usage":{"prompt_tokens":1,"completion_tokens":3`) ||
+		!strings.Contains(events[3], `"length"`) {
+		t.Fatalf("%q", events)
+	}
+	for i, event := range events[:3] {
+		if !strings.Contains(event, `"text":"`+model.Token("m", []byte("hi"), i)+` "`) {
 			t.Errorf("event %d: %s", i, event)
 		}
 	}
