@@ -22,6 +22,7 @@ type part struct {
 	url     *url.URL
 	header  http.Header // of the batch, where this part is the first
 	limit   int         // parts of a batch that has this one; 0: no limit
+	grpc    bool
 }
 
 // batchHeaders are the headers of a request that are sent with its batch. All parts have the same.
@@ -34,6 +35,9 @@ var aloneHeaders = []string{"Authorization", "Content-Encoding", "Cookie", "Expe
 // It returns how long the client waits, 0 if the body does not say.
 func (e *exchange) locate(maxBatch int) (p *part, timeout time.Duration, why refusal) {
 	in := e.request
+	if e.grpc {
+		return e.locateCall(maxBatch)
+	}
 	if maxBatch == 1 || in.Method != http.MethodPost || !strings.HasPrefix(in.URL.Path, "/v2/models/") || !strings.HasSuffix(in.URL.Path, "/infer") ||
 		slices.ContainsFunc(aloneHeaders, func(name string) bool { return len(in.Header[name]) > 0 }) {
 		return nil, 0, refusal{}
@@ -46,10 +50,15 @@ func (e *exchange) locate(maxBatch int) (p *part, timeout time.Duration, why ref
 	if err != nil {
 		return nil, 0, newRefusal(http.StatusBadRequest, reasonBadRequest, err.Error())
 	}
+	return newPart(in, request)
+}
+
+// newPart returns the part of a request whose tensors are located, or nil if it has to be sent alone.
+func newPart(in *http.Request, request *oip.Request) (p *part, timeout time.Duration, why refusal) {
 	if request.Alone() != nil {
 		return nil, request.Timeout, refusal{}
 	}
-	p = &part{request: request, url: in.URL, header: http.Header{}}
+	p = &part{request: request, url: in.URL, header: http.Header{}, grpc: isGRPC(in)}
 	group := []string{in.URL.EscapedPath(), in.URL.RawQuery, request.Signature()}
 	for _, name := range batchHeaders {
 		if values := in.Header[name]; len(values) > 0 {
@@ -134,7 +143,11 @@ func (b *batch) run(ctx context.Context, maxAnswer int64) {
 		requests[i] = it.part.request
 	}
 	merged, errs := oip.Merge(requests)
-	response, body, err := b.exchange(ctx, &merged.Message, maxAnswer)
+	send := b.exchange
+	if b.items[0].part.grpc {
+		send = b.call
+	}
+	response, body, err := send(ctx, &merged.Message, maxAnswer)
 	switch {
 	case ctx.Err() != nil: // all clients have gone, or it has taken too long
 		b.function.failed(b.replica, b.flight, errors.Is(ctx.Err(), context.Canceled))
@@ -156,17 +169,27 @@ func (b *batch) run(ctx context.Context, maxAnswer int64) {
 
 // exchange sends a message and returns the answer with its body.
 func (b *batch) exchange(ctx context.Context, m *oip.Message, maxAnswer int64) (*http.Response, []byte, error) {
+	request := b.request(ctx, m)
+	if m.JSONLength < m.Len() {
+		request.Header.Set(oip.HeaderName, strconv.Itoa(m.JSONLength))
+	}
+	return roundTrip(b.gateway.upstream, request, maxAnswer)
+}
+
+// request returns the request that sends a message.
+func (b *batch) request(ctx context.Context, m *oip.Message) *http.Request {
 	first := b.items[0].part
-	request := (&http.Request{
+	return (&http.Request{
 		Method: http.MethodPost, URL: &url.URL{Scheme: "http", Host: b.replica.Address, Path: first.url.Path, RawPath: first.url.RawPath, RawQuery: first.url.RawQuery},
 		Host: b.function.name.Name + "." + b.function.name.Namespace, Header: first.header.Clone(), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		ContentLength: int64(m.Len()), Body: io.NopCloser(m.Reader()),
 		GetBody: func() (io.ReadCloser, error) { return io.NopCloser(m.Reader()), nil },
 	}).WithContext(ctx)
-	if m.JSONLength < m.Len() {
-		request.Header.Set(oip.HeaderName, strconv.Itoa(m.JSONLength))
-	}
-	response, err := b.gateway.upstream.RoundTrip(request)
+}
+
+// roundTrip sends a request and returns the answer with its body, of at most maxAnswer bytes.
+func roundTrip(upstream http.RoundTripper, request *http.Request, maxAnswer int64) (*http.Response, []byte, error) {
+	response, err := upstream.RoundTrip(request)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -180,7 +203,10 @@ func (b *batch) exchange(ctx context.Context, m *oip.Message, maxAnswer int64) (
 
 // split cuts the answer. Requests that were left out of the batch wait again; so do all, one by one, if the answer cannot be cut.
 func (b *batch) split(merged *oip.Batch, errs []error, response *http.Response, body []byte) {
-	length, err := oip.JSONLength(response.Header, len(body))
+	length, err := 0, error(nil)
+	if !b.items[0].part.grpc {
+		length, err = oip.JSONLength(response.Header, len(body))
+	}
 	var parts []*oip.Message
 	if err == nil {
 		parts, err = merged.Split(body, length)
@@ -237,6 +263,10 @@ func (b *batch) refuse(why refusal) {
 // pass answers a client with its part of the answer to a batch.
 func (e *exchange) pass(it *item, a *answered) {
 	e.replica = a.replica
+	if e.grpc {
+		e.passCall(it, a)
+		return
+	}
 	m := a.message
 	header := a.header.Clone()
 	header.Set("Content-Length", strconv.Itoa(m.Len()))

@@ -70,7 +70,8 @@ func parseGRPCTimeout(text string) (time.Duration, error) {
 var grpcCodes = map[string]codes.Code{
 	reasonUnknown: codes.NotFound, reasonBrokenOff: codes.Canceled, reasonTooLarge: codes.ResourceExhausted, reasonQueueFull: codes.ResourceExhausted,
 	reasonLate: codes.DeadlineExceeded, reasonDeadline: codes.DeadlineExceeded, reasonIdle: codes.DeadlineExceeded,
-	reasonHoldFull: codes.Unavailable, reasonHoldExpired: codes.Unavailable, reasonReplica: codes.Unavailable, reasonNotGRPC: codes.Unimplemented,
+	reasonHoldFull: codes.Unavailable, reasonBackOff: codes.Unavailable, reasonHoldExpired: codes.Unavailable, reasonReplica: codes.Unavailable,
+	reasonNotGRPC: codes.Unimplemented,
 }
 
 // code returns the code of gRPC for a refusal.
@@ -265,7 +266,7 @@ func (e *exchange) breakOff(ctx context.Context) refusal {
 
 // spoken reports whether a replica of the function has answered a call. Before that, a replica that fails at one is not avoided: the function may
 // not have gRPC at all, and its other requests are not to suffer.
-func (e *exchange) spoken() (spoken bool) {
-	e.function.count(func(s *statistics) { spoken = s.speaksGRPC })
+func spoken(f *function) (spoken bool) {
+	f.count(func(s *statistics) { spoken = s.speaksGRPC })
 	return spoken
 }

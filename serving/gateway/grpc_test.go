@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -24,8 +25,6 @@ import (
 
 	pb "github.com/gshare-dev/gshare/serving/oip/inference"
 )
-
-const inferMethod = "/" + pb.Service + "/ModelInfer"
 
 // grpcModel is a server of gRPC whose outputs are its inputs.
 type grpcModel struct {
@@ -261,6 +260,9 @@ func TestGRPCRefusals(t *testing.T) {
 		synctest.Wait()
 		refused(w, "hold full", call(w.Context(), c, "2", 1), codes.Unavailable, "no replica")
 		refused(w, "hold expired", <-held, codes.Unavailable, "no replica")
+		w.gateway.SetBackOff(resnet, time.Now().Add(time.Minute), "resnet-1: exited with code 3")
+		refused(w, "backing off", call(w.Context(), c, "2", 1), codes.Unavailable, "exited with code 3")
+		w.gateway.SetBackOff(resnet, time.Time{}, "")
 
 		m := &grpcModel{took: constant(time.Second)}
 		w.grpcReplicas(m, 1, time.Second, "a")
@@ -287,6 +289,7 @@ func TestGRPCRefusals(t *testing.T) {
 		bad := metadata.AppendToOutgoingContext(w.Context(), "x-slo-ttft-ms", "never")
 		refused(w, "deadline that is none", call(bad, c, "1", 1), codes.InvalidArgument, "X-Slo-Ttft-Ms")
 		wait.Wait()
+		m.took = constant(time.Minute)
 		passed := metadata.AppendToOutgoingContext(w.Context(), "x-envoy-expected-rq-timeout-ms", "500")
 		refused(w, "deadline passes", call(passed, c, "1", 1), codes.DeadlineExceeded, "deadline has passed")
 		if l := w.gateway.Load(resnet); l.Waiting+l.InFlight > 0 {
@@ -459,4 +462,66 @@ func TestGRPCTimeout(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestGRPCBatches checks that calls that wait while a replica is busy are sent as one, that each gets its own rows and id, and that a batch that
+// fails is divided until only the call that is to blame gets the error.
+func TestGRPCBatches(t *testing.T) {
+	start(t, batched, func(w *world) {
+		m := &grpcModel{took: constant(10 * ms)}
+		m.fails = func(r *pb.ModelInferRequest) error {
+			if bytes.Contains(bytes.Join(r.GetRawInputContents(), nil), []byte{13}) {
+				return status.Error(codes.InvalidArgument, "13")
+			}
+			return nil
+		}
+		w.grpcReplicas(m, 1, 0, "a")
+		c := w.dial("resnet")
+		var wait sync.WaitGroup
+		ask := func(ctx context.Context, i byte) {
+			wait.Go(func() {
+				err := call(ctx, c, fmt.Sprint("id", i), i, 2*i)
+				if i == 13 && status.Convert(err).Message() == "13" || i != 13 && err == nil {
+					return
+				}
+				w.Errorf("%d: %v", i, err)
+			})
+		}
+		ask(w.Context(), 0)
+		synctest.Wait()
+		for i := range byte(8) {
+			ask(w.Context(), 1+i)
+		}
+		wait.Wait()
+		if got := strings.Join(m.batches, " "); got != "2 8 8" {
+			w.Errorf("rows of the batches: %s", got)
+		}
+		m.batches = nil
+		ask(w.Context(), 0)
+		synctest.Wait()
+		for i := range byte(4) {
+			ask(w.Context(), 10+i)
+		}
+		wait.Wait()
+		if got := strings.Join(m.batches, " "); got != "2 8 4 4 2 2" {
+			w.Errorf("rows of the batches, one of which fails: %s", got)
+		}
+		m.batches = nil
+		ask(w.Context(), 0)
+		synctest.Wait()
+		for i := range byte(2) { // not for others' eyes
+			ask(metadata.AppendToOutgoingContext(w.Context(), "authorization", "secret"), 1+i)
+		}
+		wait.Wait()
+		if got := strings.Join(m.batches, " "); got != "2 2 2" {
+			w.Errorf("rows of calls with a secret: %s", got)
+		}
+		err := c.Invoke(w.Context(), inferMethod, &pb.ModelInferRequest{}, new(pb.ModelInferResponse))
+		if status.Code(err) != codes.InvalidArgument || !strings.Contains(status.Convert(err).Message(), "inputs is missing") {
+			w.Errorf("a message that is malformed: %v", err)
+		}
+		if l := w.gateway.Load(resnet); l.InFlight+l.Waiting != 0 || l.Invalid != 1 || l.Failed != 0 {
+			w.Errorf("%+v", l)
+		}
+	})
 }

@@ -336,7 +336,7 @@ func (e *exchange) forward(ctx context.Context, it *item, t turn, retried bool) 
 			return true
 		}
 
-		unknown := e.grpc && !e.spoken()
+		unknown := e.grpc && !spoken(e.function)
 		e.function.failed(r, t.flight, unknown)
 		if !retried && !unknown && e.rest == nil && e.function.retry(it) {
 			return false
