@@ -45,7 +45,13 @@ func TestModelNamesFunction(t *testing.T) {
 				w.Errorf("%s: %+v, want %d %s", name, a, c.status, c.reason)
 			}
 		}
-		if l := w.gateway.Load(resnet); l.Arrived != 3 || l.Answered != 2 {
+		if a := w.chat(`{"model":"other"}`); !strings.HasPrefix(a.body, `{"error":{"code":"unknown-function","message":"no model`) {
+			w.Errorf("an error that clients of OpenAI cannot read: %s", a.body)
+		}
+		if a := w.ask(w.Context(), "", "X-Slo-Ttft-Ms", "never"); !strings.HasPrefix(a.body, `{"error":{"code":"bad-request"`) {
+			w.Errorf("an error that clients of OpenAI cannot read: %s", a.body)
+		}
+		if l := w.gateway.Load(resnet); l.Arrived != 4 || l.Answered != 2 {
 			w.Errorf("%+v", l)
 		}
 		const post = "POST /v1/completions HTTP/1.1\r\nHost: other.example.com\r\n"

@@ -57,15 +57,20 @@ const (
 	reasonNotGRPC     = "not-grpc"
 )
 
-// write answers with the refusal, in the form of the Open Inference Protocol: {"error": "..."}.
-func (r refusal) write(w http.ResponseWriter) {
+// write answers with the refusal, in the form of the Open Inference Protocol: {"error": "..."}, or in that of OpenAI, whose clients cannot read
+// another one: {"error": {"message": "...", ...}}.
+func (r refusal) write(w http.ResponseWriter, openAI bool) {
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
 	h.Set("X-Gshare-Reason", r.reason)
 	if r.status == http.StatusTooManyRequests || r.status == http.StatusServiceUnavailable {
 		h.Set("Retry-After", strconv.Itoa(max(1, int(math.Ceil(time.Until(r.again).Seconds())))))
 	}
-	text, _ := json.Marshal(map[string]string{"error": r.text}) // never fails for strings
+	var content any = r.text
+	if openAI {
+		content = map[string]any{"message": r.text, "type": r.reason, "param": nil, "code": r.reason}
+	}
+	text, _ := json.Marshal(map[string]any{"error": content}) // never fails for strings
 	h.Set("Content-Length", strconv.Itoa(len(text)))
 	w.WriteHeader(r.status)
 	_, _ = w.Write(text) // the client has gone if it fails

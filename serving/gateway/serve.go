@@ -89,7 +89,11 @@ func (e *exchange) write(why refusal) {
 		why.writeGRPC(e.writer)
 		return
 	}
-	why.write(e.writer)
+	openAI := strings.HasPrefix(e.request.URL.Path, "/v1/")
+	if e.function != nil {
+		openAI = e.function.settings().Protocol == OpenAI
+	}
+	why.write(e.writer, openAI)
 }
 
 // reject refuses a request that has not come whole, or is not valid.

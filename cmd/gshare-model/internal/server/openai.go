@@ -99,6 +99,15 @@ func (s *Server) knownIfNamed(name string) error {
 	return s.known(name, "")
 }
 
+// writeOpenAIError answers with an error in the form that clients of OpenAI read.
+func writeOpenAIError(w http.ResponseWriter, err error) {
+	content := map[string]any{"message": err.Error(), "type": "invalid_request_error", "param": nil, "code": nil}
+	if statusOf(err) >= http.StatusInternalServerError {
+		content["type"] = "server_error"
+	}
+	writeJSON(w, statusOf(err), map[string]any{"error": content})
+}
+
 // chat answers a prompt with tokens, all at once or each when it is generated.
 func (s *Server) chat(w http.ResponseWriter, r *http.Request) error {
 	var request chatRequest

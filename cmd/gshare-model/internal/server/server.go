@@ -51,7 +51,10 @@ func New(c Config) *Server {
 	handle := func(pattern string, h func(http.ResponseWriter, *http.Request) error) {
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 			r.Body = http.MaxBytesReader(w, r.Body, maxBody)
-			if err := h(w, r); err != nil {
+			switch err := h(w, r); {
+			case err != nil && strings.HasPrefix(r.URL.Path, "/v1/"):
+				writeOpenAIError(w, err)
+			case err != nil:
 				writeError(w, err)
 			}
 		})

@@ -130,7 +130,7 @@ func TestAnswers(t *testing.T) {
 			` ","logprobs":null,"finish_reason":"length"}],"usage":{"prompt_tokens":2,"completion_tokens":1,"total_tokens":3}}`},
 		{"POST", completions, `{"prompt":["a","b"],"max_tokens":1}`, 200, `{"index":1,"text":"` + model.Token("m", []byte("b"), 0)},
 		{"POST", completions, `{"prompt":[7,8],"max_tokens":1}`, 200, `"text":"` + model.Token("m", []byte("[7,8]"), 0)},
-		{"POST", completions, `{"model":"n","prompt":"hi"}`, 404, "unknown model"},
+		{"POST", completions, `{"model":"n","prompt":"hi"}`, 404, `{"error":{"code":null,"message":"unknown model`},
 		{"POST", completions, `{"prompt":[]}`, 400, "1 to 4 prompts"},
 		{"POST", completions, `{"prompt":["a","b","c","d","e"]}`, 400, "1 to 4 prompts"},
 		{"POST", completions, `{"prompt":["a","b"],"stream":true}`, 400, "one prompt"},
