@@ -104,6 +104,10 @@ enforce: ## Run all experiments on the simulated GPU: accuracy, isolation, deliv
 test-gpu: ## Run the experiments on a real GPU with PyTorch; says SKIP without one; ARGS=--dry-run: on the fake driver.
 	go build -o bin/ ./cmd/gshare ./cmd/gshare-node && hack/hook.sh build && hook/fake/build.sh bin/fake && python3 test/gpu/lane.py $(ARGS)
 
+.PHONY: ecosystem
+ecosystem: ## Let published clients of OpenAI and of the Open Inference Protocol use gshare; needs the network the first time.
+	hack/ecosystem.sh
+
 .PHONY: nvidia
 nvidia: ## Fetch NVIDIA's user space from Debian and test against it, without a GPU (gigabytes the first time).
 	hack/nvidia.sh
