@@ -17,7 +17,7 @@ build: ## Build every binary into bin/.
 	hack/build.sh
 
 .PHONY: demo
-demo: ## Place 3,000 fractional-GPU pods on a mixed cluster and draw the GPUs.
+demo: ## Place 3,000 pods, many with a part of a GPU, on a mixed cluster and draw the GPUs.
 	$(LAB) demo $(ARGS)
 
 .PHONY: serve-demo
