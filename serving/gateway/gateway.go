@@ -48,7 +48,7 @@ type Function struct {
 	Timeout time.Duration // after which a request is given up; default 10 min
 
 	Protocol Protocol
-	MaxBatch int // requests that a replica may get as one; only with the protocol OIP; default 1
+	MaxBatch int // rows of the requests that a replica may get as one; only with the protocol OIP; default 1
 
 	MaxQueued int         // requests that wait; default 10,000
 	MaxBytes  share.Bytes // of the bodies of all requests of the function at once; default 256 MiB
@@ -62,7 +62,7 @@ type Protocol int
 const (
 	// HTTP is any: requests pass unchanged, one by one.
 	HTTP Protocol = iota
-	// OIP is the Open Inference Protocol: inference requests over REST that fit together are sent as one.
+	// OIP is the Open Inference Protocol: inference requests over REST or gRPC that fit together are sent as one.
 	OIP
 	// OpenAI is that of chat completions: requests pass unchanged, and the first byte of the answer counts for deadlines. Where the host names
 	// no function, the model in the body does.

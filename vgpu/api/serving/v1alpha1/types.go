@@ -56,7 +56,7 @@ const (
 
 // Batching says how requests are joined.
 type Batching struct {
-	MaxBatch int `json:"maxBatch,omitempty"` // inputs that a replica may get as one request; more than 1 only with OIP; default 1
+	MaxBatch int `json:"maxBatch,omitempty"` // rows that a replica may get as one request; more than 1 only with OIP; default 1
 }
 
 // Template describes a replica, in the fields of a pod template.
