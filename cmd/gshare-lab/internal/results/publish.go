@@ -16,7 +16,7 @@ func (o options) publish(t table, got cells) (int, error) {
 		return 0, err
 	}
 	verdicts, missed := t.checkTargets(got)
-	section := t.markdown(got, o.runs) + verdicts
+	section := t.markdown(got, o.runs, o.origin) + verdicts
 	page, err := replaceSection(string(text), t.name, section)
 	if err != nil {
 		return 0, fmt.Errorf("%s: %w", file, err)
@@ -37,9 +37,9 @@ func replaceSection(page, name, section string) (string, error) {
 	return head + begin + section + end + tail, nil
 }
 
-func (t table) markdown(got cells, runs int) string {
+func (t table) markdown(got cells, runs int, origin provenance) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "## %s\n\n%s\n\n`gshare-lab %s`, %d seeds from 1; %s.\n\n", t.title, t.text, strings.Join(t.command, " "), runs, currentProvenance())
+	fmt.Fprintf(&b, "## %s\n\n%s\n\n`gshare-lab %s`, %d seeds from 1; %s.\n\n", t.title, t.text, strings.Join(t.command, " "), runs, origin)
 	b.WriteString("| |")
 	for _, c := range t.columns {
 		fmt.Fprintf(&b, " %s |", c.head)

@@ -17,6 +17,8 @@ type options struct {
 	only  []string
 	runs  int
 	check bool
+
+	origin provenance // as of the start: what the command writes counts as a change of tracked files
 }
 
 // Command returns the command gshare-lab results, which regenerates or checks the tables of RESULTS.md.
@@ -41,6 +43,7 @@ func (o options) run(ctx context.Context) error {
 			return fmt.Errorf("--only: %q is none of %s", name, strings.Join(tableNames(), ", "))
 		}
 	}
+	o.origin = currentProvenance()
 	missed := 0
 	for _, t := range tables() {
 		if len(o.only) > 0 && !slices.Contains(o.only, t.name) {

@@ -44,7 +44,7 @@ func TestTargetsAreHeldAgainstEveryRow(t *testing.T) {
 
 func TestPublishReplacesItsSectionOnly(t *testing.T) {
 	lab, got := little()
-	o := options{dir: t.TempDir(), runs: 4}
+	o := options{dir: t.TempDir(), runs: 4, origin: provenance{Commit: "c0ffee"}}
 	page := "before\n<!-- begin little -->\nold\n<!-- end little -->\nafter\n"
 	file := filepath.Join(o.dir, "RESULTS.md")
 	if err := os.WriteFile(file, []byte(page), 0o644); err != nil {
@@ -57,7 +57,7 @@ func TestPublishReplacesItsSectionOnly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"before\n<!-- begin little -->\n## Little", "| a | 1.0 ±0.2 | 2.0 |", "<!-- end little -->\nafter\n"} {
+	for _, want := range []string{"before\n<!-- begin little -->\n## Little", "commit c0ffee.\n", "| a | 1.0 ±0.2 | 2.0 |", "<!-- end little -->\nafter\n"} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
@@ -72,9 +72,12 @@ func TestPublishReplacesItsSectionOnly(t *testing.T) {
 
 func TestCompareToleratesChanceOnly(t *testing.T) {
 	lab, got := little()
-	o := options{dir: t.TempDir()}
+	o := options{dir: t.TempDir(), origin: provenance{Commit: "c0ffee"}}
 	if err := o.store(lab, got); err != nil {
 		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(o.path(lab)); err != nil || !strings.Contains(string(text), `"commit": "c0ffee"`) {
+		t.Errorf("stored %s, %v", text, err)
 	}
 	if missed, err := o.compare(lab, got); err != nil || missed != 0 {
 		t.Errorf("the same figures: %d missed, %v", missed, err)

@@ -22,7 +22,7 @@ type storedTable struct {
 func (o options) path(t table) string { return filepath.Join(o.dir, "results", t.name+".json") }
 
 func (o options) store(t table, got cells) error {
-	text, err := json.MarshalIndent(storedTable{Provenance: currentProvenance(), Cells: got}, "", "  ")
+	text, err := json.MarshalIndent(storedTable{Provenance: o.origin, Cells: got}, "", "  ")
 	if err != nil {
 		return err
 	}
