@@ -10,6 +10,7 @@ import (
 	"time"
 
 	fakegpu "github.com/gshare-dev/gshare/test/fake/gpu"
+	"github.com/gshare-dev/gshare/test/native"
 	"github.com/gshare-dev/gshare/vgpu/node/tokenserver"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
@@ -36,7 +37,7 @@ func driver(t *testing.T) string {
 	}
 	build.once.Do(func() {
 		if build.folder, build.err = os.MkdirTemp("", "fakegpu"); build.err == nil {
-			build.err = fakegpu.Build("../../..", build.folder)
+			build.err = native.Build("../../..", build.folder, native.Driver)
 		}
 	})
 	if build.err != nil {

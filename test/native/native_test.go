@@ -1,0 +1,217 @@
+package native
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// checkout returns the root of a checkout whose scripts build a file "out" from hook/src/a.c, and add a line to a log. The user's cache is
+// empty.
+func checkout(t *testing.T) (root, log string) {
+	t.Helper()
+	root, log = t.TempDir(), filepath.Join(t.TempDir(), "log")
+	t.Setenv("XDG_CACHE_HOME", filepath.Join(t.TempDir(), "cache"))
+	script := func(source, out string) string {
+		return `set -e; for out; do :; done; mkdir -p "$out"; cp ` + source + ` "$out/` + out + `"; echo "$0" >>` + log
+	}
+	for name, text := range map[string]string{
+		"hook/fake/build.sh": script("hook/src/a.c", "out"),
+		"hack/hook.sh":       script("hook/src/a.c", "out"),
+		"hook/test/build.sh": script(`"$out/out"`, "test"),
+		"hook/src/a.c":       "a", "hook/hook_test.go": "", "hook/README.md": "", "other": "",
+	} {
+		write(t, filepath.Join(root, name), text)
+	}
+	return root, log
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func read(t *testing.T, path ...string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(path...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// built returns a folder with parts.
+func built(t *testing.T, root string, parts ...Part) string {
+	t.Helper()
+	folder := filepath.Join(t.TempDir(), "folder")
+	if err := Build(root, folder, parts...); err != nil {
+		t.Fatal(err)
+	}
+	return folder
+}
+
+// TestChanges: whatever a build is made of leads to another one when it changes, and nothing else does.
+func TestChanges(t *testing.T) {
+	for name, change := range map[string]func(t *testing.T, root string){
+		"a byte": func(t *testing.T, root string) { write(t, filepath.Join(root, "hook/src/a.c"), "b") },
+		"a script": func(t *testing.T, root string) {
+			write(t, filepath.Join(root, "hack/hook.sh"), read(t, root, "hack/hook.sh")+" #")
+		},
+		"a file": func(t *testing.T, root string) { write(t, filepath.Join(root, "hook/include/a.h"), "") },
+		"a name": func(t *testing.T, root string) {
+			write(t, filepath.Join(root, "hook/src/b.c"), "a")
+			write(t, filepath.Join(root, "hook/fake/build.sh"), strings.ReplaceAll(read(t, root, "hook/fake/build.sh"), "a.c", "b.c"))
+			if err := os.Remove(filepath.Join(root, "hook/src/a.c")); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"flags":    func(t *testing.T, _ string) { t.Setenv("CFLAGS", "-fsanitize=thread") },
+		"compiler": func(t *testing.T, _ string) { t.Setenv("CC", "no-such-compiler") },
+		"its version": func(t *testing.T, root string) {
+			compiler := filepath.Join(t.TempDir(), "gcc")
+			write(t, compiler, "#!/bin/sh\necho 99\n")
+			t.Setenv("PATH", filepath.Dir(compiler)+":"+os.Getenv("PATH"))
+		},
+		"same: a test":           func(t *testing.T, root string) { write(t, filepath.Join(root, "hook/hook_test.go"), "b") },
+		"same: a document":       func(t *testing.T, root string) { write(t, filepath.Join(root, "hook/README.md"), "b") },
+		"same: a file elsewhere": func(t *testing.T, root string) { write(t, filepath.Join(root, "other"), "b") },
+		"same: nothing":          func(t *testing.T, root string) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root, log := checkout(t)
+			built(t, root, Driver)
+			change(t, root)
+			folder := built(t, root, Driver)
+			want := 2
+			if strings.HasPrefix(name, "same") {
+				want = 1
+			}
+			if builds := strings.Count(read(t, log), "\n"); builds != want {
+				t.Errorf("%d builds, want %d", builds, want)
+			}
+			if name == "a byte" && read(t, folder, "out") != "b" {
+				t.Errorf("made of what was there before: %q", read(t, folder, "out"))
+			}
+		})
+	}
+}
+
+// TestOnce: of callers at the same time one builds; each has files of its own.
+func TestOnce(t *testing.T) {
+	root, log := checkout(t)
+	var callers sync.WaitGroup
+	for range 8 {
+		folder := t.TempDir()
+		callers.Go(func() {
+			if err := Build(root, folder, Hook, HookTests); err != nil {
+				t.Error(err)
+			}
+			for _, name := range []string{"out", "test"} {
+				if content, err := os.ReadFile(filepath.Join(folder, name)); err != nil || string(content) != "a" {
+					t.Errorf("%s has %q, %v", name, content, err)
+				}
+				if err := os.WriteFile(filepath.Join(folder, name), []byte("changed"), 0); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	callers.Wait()
+	if builds := strings.Count(read(t, log), "\n"); builds != len([]Part{Driver, Hook, HookTests}) {
+		t.Errorf("%d builds:\n%s", builds, read(t, log))
+	}
+}
+
+// TestSourcesOnly: what is not hashed is not there for the scripts.
+func TestSourcesOnly(t *testing.T) {
+	root, _ := checkout(t)
+	write(t, filepath.Join(root, "hook/fake/build.sh"), "cat other")
+	if err := Build(root, t.TempDir(), Driver); err == nil || !strings.Contains(err.Error(), "other: No such file") {
+		t.Error(err)
+	}
+}
+
+// TestFailure: what a failed or a killed build has left is not used.
+func TestFailure(t *testing.T) {
+	root, log := checkout(t)
+	good := read(t, root, "hook/fake/build.sh")
+	write(t, filepath.Join(root, "hook/fake/build.sh"), good+"; echo cannot >&2; exit 1")
+	for range 2 {
+		if err := Build(root, t.TempDir(), Driver); err == nil || !strings.Contains(err.Error(), "build the driver: exit status 1\ncannot") {
+			t.Error(err)
+		}
+	}
+	if builds := strings.Count(read(t, log), "\n"); builds != 2 {
+		t.Errorf("%d builds that fail, want 2", builds)
+	}
+	write(t, filepath.Join(root, "hook/fake/build.sh"), good)
+	work := filepath.Join(os.Getenv("XDG_CACHE_HOME"), "gshare/native/driver/new")
+	write(t, filepath.Join(work, "out/half"), "")
+	folder := built(t, root, Driver)
+	if _, err := os.Stat(filepath.Join(folder, "half")); read(t, folder, "out") != "a" || err == nil {
+		t.Error("the build has files of one that was killed")
+	}
+	if _, err := os.Stat(work); err == nil {
+		t.Error("the folder of the build has stayed")
+	}
+}
+
+// TestNoCache: where there is no cache, each call compiles in its folder.
+func TestNoCache(t *testing.T) {
+	for name, prepare := range map[string]func(t *testing.T){
+		"none":         func(t *testing.T) { t.Setenv("XDG_CACHE_HOME", ""); t.Setenv("HOME", "") },
+		"not a folder": func(t *testing.T) { write(t, os.Getenv("XDG_CACHE_HOME"), "") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			root, log := checkout(t)
+			prepare(t)
+			for range 2 {
+				if folder := built(t, root, HookTests); read(t, folder, "out") != "a" || read(t, folder, "test") != "a" {
+					t.Error("other files")
+				}
+			}
+			if builds := strings.Count(read(t, log), "\n"); builds != 4 {
+				t.Errorf("%d builds, want 4", builds)
+			}
+		})
+	}
+}
+
+// TestOld: the builds used last stay in the cache.
+func TestOld(t *testing.T) {
+	root, log := checkout(t)
+	source := func(n int) { write(t, filepath.Join(root, "hook/src/a.c"), strings.Repeat("a", n)) }
+	files, _ := sources(root)
+	first := filepath.Join(os.Getenv("XDG_CACHE_HOME"), "gshare/native/driver", key(files))
+	for n := range kept + 1 {
+		source(n + 1)
+		built(t, root, Driver)
+		if n == 0 { // long ago
+			if err := os.Chtimes(first, time.Time{}, time.Now().Add(-time.Hour)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n == kept-1 { // used again
+			source(1)
+			built(t, root, Driver)
+		}
+	}
+	entries, err := os.ReadDir(filepath.Dir(first))
+	if err != nil || len(entries) != kept+1 { // and the lock
+		t.Errorf("%v, %v", entries, err)
+	}
+	if _, err := os.Stat(first); err != nil {
+		t.Error("what was used is gone")
+	}
+	if builds := strings.Count(read(t, log), "\n"); builds != kept+1 {
+		t.Errorf("%d builds, want %d", builds, kept+1)
+	}
+}
