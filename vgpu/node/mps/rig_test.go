@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	fakegpu "github.com/gshare-dev/gshare/test/fake/gpu"
+	"github.com/gshare-dev/gshare/test/native"
 	"github.com/gshare-dev/gshare/vgpu/share"
 	"github.com/gshare-dev/gshare/vgpu/supervisor"
 )
@@ -40,7 +40,7 @@ func fakeDriver(t *testing.T) string {
 	}
 	programs.once.Do(func() {
 		if programs.folder, programs.err = os.MkdirTemp("", "gm"); programs.err == nil {
-			programs.err = fakegpu.Build("../../..", programs.folder)
+			programs.err = native.Build("../../..", programs.folder, native.Driver)
 		}
 	})
 	if programs.err != nil {

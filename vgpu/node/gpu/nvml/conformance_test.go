@@ -16,7 +16,7 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 	"github.com/google/go-cmp/cmp"
 
-	fakegpu "github.com/gshare-dev/gshare/test/fake/gpu"
+	"github.com/gshare-dev/gshare/test/native"
 	"github.com/gshare-dev/gshare/vgpu/node/gpu"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
@@ -46,7 +46,7 @@ func buildFake() {
 	} {
 		os.Setenv(name, value)
 	}
-	built.err = fakegpu.Build("../../../..", built.folder)
+	built.err = native.Build("../../../..", built.folder, native.Driver)
 }
 
 func TestMain(m *testing.M) {
