@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gshare-dev/gshare/test/native"
 	"github.com/gshare-dev/gshare/vgpu/api/tokenwire"
 	"github.com/gshare-dev/gshare/vgpu/node/tokenserver"
 	"github.com/gshare-dev/gshare/vgpu/share"
@@ -39,10 +40,11 @@ func built(t *testing.T) string {
 		if build.folder, build.err = os.MkdirTemp("", "hostile"); build.err != nil {
 			return
 		}
-		script := `hook/fake/build.sh "$0" && hack/hook.sh build "$0" &&
-			gcc -std=gnu11 -O1 -g -Wall -Wextra -Wno-missing-field-initializers -Werror -pthread -o "$0/memory" test/hostile/programs/memory.c -L"$0" -l:libcuda.so.1`
-		command := exec.Command("bash", "-c", script, build.folder)
-		command.Dir = "../.."
+		if build.err = native.Build("../..", build.folder, native.Driver, native.Hook); build.err != nil {
+			return
+		}
+		command := exec.Command("gcc", "-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Wno-missing-field-initializers", "-Werror", "-pthread",
+			"-o", filepath.Join(build.folder, "memory"), "programs/memory.c", "-L"+build.folder, "-l:libcuda.so.1")
 		build.log, build.err = command.CombinedOutput()
 	})
 	if build.err != nil {
