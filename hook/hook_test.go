@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/gshare-dev/gshare/test/native"
 )
 
 // needTools skips the test where gcc or bash is missing.
@@ -27,7 +29,6 @@ var build struct {
 	once sync.Once
 	dir  string
 	err  error
-	log  []byte
 }
 
 // built compiles the fake driver, the hook and the C tests on the first call and returns their folder.
@@ -38,13 +39,10 @@ func built(t *testing.T) string {
 		if build.dir, build.err = os.MkdirTemp("", "gshare-hook"); build.err != nil {
 			return
 		}
-		script := `hook/fake/build.sh "$0" && hack/hook.sh build "$0" && hook/test/build.sh "$0"`
-		command := exec.Command("bash", "-c", script, build.dir)
-		command.Dir = ".."
-		build.log, build.err = command.CombinedOutput()
+		build.err = native.Build("..", build.dir, native.Hook, native.HookTests)
 	})
 	if build.err != nil {
-		t.Fatalf("build: %v\n%s", build.err, build.log)
+		t.Fatal(build.err)
 	}
 	return build.dir
 }
