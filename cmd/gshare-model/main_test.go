@@ -23,6 +23,7 @@ import (
 	"github.com/gshare-dev/gshare/cmd/gshare-model/internal/model"
 	"github.com/gshare-dev/gshare/serving/oip/inference"
 	fakegpu "github.com/gshare-dev/gshare/test/fake/gpu"
+	"github.com/gshare-dev/gshare/test/native"
 )
 
 const asModel = "GSHARE_TEST_MAIN"
@@ -50,7 +51,7 @@ func driver(t *testing.T) string {
 		t.Skip("gcc is not installed")
 	}
 	folder := t.TempDir()
-	if err := fakegpu.Build("../..", folder); err != nil {
+	if err := native.Build("../..", folder, native.Driver); err != nil {
 		t.Fatal(err)
 	}
 	return folder

@@ -31,7 +31,7 @@ type Pod struct {
 
 // Experiment describes pods that share one simulated GPU, and how long they run.
 type Experiment struct {
-	Folder   string // of the built programs (Build)
+	Folder   string // with native.Driver
 	Unhooked bool   // the processes run without the hook
 	Tokens   token.Config
 	Elastic  bool          // class elastic: block tokens, and no use for Tokens
@@ -39,9 +39,6 @@ type Experiment struct {
 	Pods     []Pod
 	Length   time.Duration
 }
-
-// Build compiles the fake CUDA driver, the test programs and the hook into a directory. root is the root of the repository.
-func Build(root, folder string) error { return fakegpu.Build(root, folder) }
 
 // UUID is the UUID of the experiment's GPU.
 const UUID = "GPU-00000000-0000-0000-0000-000000000000"

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gshare-dev/gshare/test/enforce"
+	"github.com/gshare-dev/gshare/test/native"
 	"github.com/gshare-dev/gshare/vgpu/share"
 	"github.com/gshare-dev/gshare/vgpu/token"
 )
@@ -47,7 +48,7 @@ func built(t testing.TB) string {
 	}
 	build.once.Do(func() {
 		if build.folder, build.err = os.MkdirTemp("", "enforce"); build.err == nil {
-			build.err = enforce.Build("../..", build.folder)
+			build.err = native.Build("../..", build.folder, native.Driver)
 		}
 	})
 	if build.err != nil {
