@@ -12,7 +12,7 @@ import (
 
 	library "github.com/NVIDIA/go-nvml/pkg/nvml"
 
-	fakegpu "github.com/gshare-dev/gshare/test/fake/gpu"
+	"github.com/gshare-dev/gshare/test/native"
 	config "github.com/gshare-dev/gshare/vgpu/api/config/node"
 	"github.com/gshare-dev/gshare/vgpu/node/gpu"
 	"github.com/gshare-dev/gshare/vgpu/node/gpu/nvml"
@@ -145,13 +145,8 @@ func TestMemoryWithoutHook(t *testing.T) {
 	} {
 		os.Setenv(name, value) // of the fake NVML in this process, too
 	}
-	if err := fakegpu.Build("../../..", folder); err != nil {
+	if err := native.Build("../../..", folder, native.Driver, native.Hook); err != nil {
 		t.Fatal(err)
-	}
-	hook := exec.Command("bash", "hack/hook.sh", "build", folder)
-	hook.Dir = "../../.."
-	if out, err := hook.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
 	}
 	source := nvml.New(library.New(library.WithLibraryPath(filepath.Join(folder, "libnvidia-ml.so.1"))))
 	c := newProcessFixture(t, config.EndStrangers, func(o *Options) {

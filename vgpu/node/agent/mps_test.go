@@ -13,6 +13,7 @@ import (
 	"time"
 
 	fakemps "github.com/gshare-dev/gshare/test/fake/mps"
+	"github.com/gshare-dev/gshare/test/native"
 	config "github.com/gshare-dev/gshare/vgpu/api/config/node"
 	"github.com/gshare-dev/gshare/vgpu/node/injection"
 	"github.com/gshare-dev/gshare/vgpu/node/mps"
@@ -45,11 +46,11 @@ func becomeClient(pipe string) {
 	}
 }
 
-// namespaces is the compiler flag for a fake MPS with namespaces.
-const namespaces = "-DDRIVER=615"
+// namespaces is the branch of the fake driver whose MPS has them.
+const namespaces = "r615"
 
-// withMPS returns an option that makes the agent run the fake MPS.
-func withMPS(t *testing.T, flags ...string) func(*Options) {
+// withMPS returns an option that makes the agent run the fake MPS, that of the default branch or of another.
+func withMPS(t *testing.T, branch ...string) func(*Options) {
 	t.Helper()
 	if _, err := exec.LookPath("gcc"); err != nil {
 		t.Skip("gcc is not installed")
@@ -59,14 +60,10 @@ func withMPS(t *testing.T, flags ...string) func(*Options) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	control := filepath.Join(dir, "nvidia-cuda-mps-control")
-	flags = append(flags, "-o", control, "../../../hook/fake/programs/nvidia-cuda-mps-control.c")
-	if out, err := exec.Command("gcc", flags...).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	if err := os.Link(control, filepath.Join(dir, mps.ServerProgram)); err != nil {
+	if err := native.Build("../../..", dir, native.Driver); err != nil {
 		t.Fatal(err)
 	}
+	control := filepath.Join(dir, filepath.Join(branch...), "nvidia-cuda-mps-control")
 	return func(o *Options) {
 		o.MPS = mps.Daemons{Dir: filepath.Join(dir, "pipes"), Program: control, Simulated: true}
 	}

@@ -11,25 +11,22 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gshare-dev/gshare/test/native"
 	"github.com/gshare-dev/gshare/vgpu/node/gpu"
 	"github.com/gshare-dev/gshare/vgpu/node/mps"
 )
 
-// withMPS lets the node run the fake MPS.
-func withMPS(t *testing.T, flags ...string) func(*Options) {
+// withMPS lets the node run the fake MPS, that of the default branch or of another.
+func withMPS(t *testing.T, branch ...string) func(*Options) {
 	t.Helper()
 	if _, err := exec.LookPath("gcc"); err != nil {
 		t.Skip("gcc is not installed")
 	}
 	dir := tempDir(t)
-	control := filepath.Join(dir, "nvidia-cuda-mps-control")
-	flags = append(flags, "-o", control, "../../../hook/fake/programs/nvidia-cuda-mps-control.c")
-	if out, err := exec.Command("gcc", flags...).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	if err := os.Link(control, filepath.Join(dir, mps.ServerProgram)); err != nil {
+	if err := native.Build("../../..", dir, native.Driver); err != nil {
 		t.Fatal(err)
 	}
+	control := filepath.Join(dir, filepath.Join(branch...), "nvidia-cuda-mps-control")
 	return func(o *Options) {
 		o.MPS = mps.Daemons{Dir: filepath.Join(dir, "pipes"), Program: control, Simulated: true}
 	}
@@ -58,8 +55,8 @@ func TestMPS(t *testing.T) {
 	eventually(t, "the daemon ends", func() bool { return !n.served("GPU-1") })
 }
 
-// namespaces makes the fake MPS that of a driver which has them.
-const namespaces = "-DDRIVER=615"
+// namespaces is the branch of the fake driver whose MPS has them.
+const namespaces = "r615"
 
 // TestNamespaces: with a driver that has them, each run is told the pipes of its own; they go with it, and outlive the agent.
 func TestNamespaces(t *testing.T) {
