@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/gshare-dev/gshare/test/native"
 )
 
 // root is the repository, seen from this package.
@@ -33,7 +35,10 @@ func built(t *testing.T) string {
 		if build.dir, build.err = os.MkdirTemp("", "gshare-nvidia"); build.err != nil {
 			return
 		}
-		command := exec.Command("bash", "-c", `hook/fake/build.sh "$0" && hack/hook.sh build "$0" && go build -o "$0" ./cmd/gshare ./cmd/gshare-node`, build.dir)
+		if build.err = native.Build(root, build.dir, native.Driver, native.Hook); build.err != nil {
+			return
+		}
+		command := exec.Command("go", "build", "-o", build.dir, "./cmd/gshare", "./cmd/gshare-node")
 		command.Dir = root
 		build.log, build.err = command.CombinedOutput()
 	})
