@@ -16,6 +16,7 @@ import (
 
 	"github.com/gshare-dev/gshare/test/cluster"
 	fakegpu "github.com/gshare-dev/gshare/test/fake/gpu"
+	"github.com/gshare-dev/gshare/test/native"
 	"github.com/gshare-dev/gshare/vgpu/node/cgroup"
 )
 
@@ -32,7 +33,7 @@ func buildDriver(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := fakegpu.Build("../..", folder); err != nil {
+	if err := native.Build("../..", folder, native.Driver); err != nil {
 		t.Fatal(err)
 	}
 	return folder

@@ -23,6 +23,7 @@ import (
 	"github.com/gshare-dev/gshare/manifests"
 	"github.com/gshare-dev/gshare/test/cluster"
 	"github.com/gshare-dev/gshare/test/cluster/machine"
+	"github.com/gshare-dev/gshare/test/native"
 	"github.com/gshare-dev/gshare/vgpu/kube"
 )
 
@@ -114,8 +115,8 @@ func buildHookOf(t *testing.T, root, folder string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.Command(filepath.Join(root, "hack/hook.sh"), "build", dir).CombinedOutput(); err != nil {
-		t.Fatalf("build the hook: %v\n%s", err, out)
+	if err := native.Build(root, dir, native.Hook); err != nil {
+		t.Fatal(err)
 	}
 	return filepath.Join(dir, "libgshare.so")
 }
