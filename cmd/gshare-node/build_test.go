@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	fakegpu "github.com/gshare-dev/gshare/test/fake/gpu"
+	"github.com/gshare-dev/gshare/test/native"
 )
 
 var build struct {
@@ -47,13 +48,13 @@ func buildAll(root string) (folder string, err error) {
 		return nil
 	}
 	var builds errgroup.Group
-	builds.Go(func() error { return run("bash", "hack/hook.sh", "build", folder) })
+	builds.Go(func() error { return native.Build(root, folder, native.Hook) })
 	builds.Go(func() error { return run("go", "build", "-o", filepath.Join(folder, "gshare"), "./cmd/gshare") })
 	builds.Go(func() error {
 		return run("go", "build", "-o", filepath.Join(folder, "gshare-model"), "./cmd/gshare-model")
 	})
 	builds.Go(func() error {
-		if err := fakegpu.Build(root, folder); err != nil {
+		if err := native.Build(root, folder, native.Driver); err != nil {
 			return err
 		}
 		return run("gcc", "-o", filepath.Join(folder, "hold"), "cmd/gshare-node/testdata/hold.c", "-L"+folder, "-l:libcuda.so.1")

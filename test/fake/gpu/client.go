@@ -1,5 +1,5 @@
-// Package gpu lets tests run programs on simulated GPUs: it builds the fake driver of hook/fake and starts its clients beside the simulation of
-// vgpu/node/gpu/simulation.
+// Package gpu lets tests run programs on simulated GPUs: it starts clients of the fake driver of hook/fake, which test/native builds, beside the
+// simulation of vgpu/node/gpu/simulation.
 package gpu
 
 import (
@@ -32,18 +32,9 @@ func New(config Config) (*Simulation, error) {
 	return &Simulation{s, config.Socket}, err
 }
 
-// Build compiles the fake driver and the test programs of hook/fake into a directory. It needs gcc. root is the root of the repository.
-func Build(root, folder string) error {
-	out, err := exec.Command(filepath.Join(root, "hook", "fake", "build.sh"), folder).CombinedOutput()
-	if err != nil {
-		return fmt.Errorf("build the fake driver: %w\n%s", err, out)
-	}
-	return nil
-}
-
 // Client describes a program to run on the simulated GPUs.
 type Client struct {
-	Folder    string         // of the fake driver and of the program
+	Folder    string         // with native.Driver and the program
 	Arguments []string       // the program's name and what follows
 	SMs       share.PerMille // CUDA_MPS_ACTIVE_THREAD_PERCENTAGE; 0 for all
 	Preload   string         // library, or empty
