@@ -2,9 +2,11 @@ package native
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -15,6 +17,8 @@ func checkout(t *testing.T) (root, log string) {
 	t.Helper()
 	root, log = t.TempDir(), filepath.Join(t.TempDir(), "log")
 	t.Setenv("XDG_CACHE_HOME", filepath.Join(t.TempDir(), "cache"))
+	t.Setenv("CC", filepath.Join(t.TempDir(), "cc"))
+	write(t, os.Getenv("CC"), "#!/bin/sh\necho 1\n")
 	script := func(source, out string) string {
 		return `set -e; for out; do :; done; mkdir -p "$out"; cp ` + source + ` "$out/` + out + `"; echo "$0" >>` + log
 	}
@@ -22,7 +26,7 @@ func checkout(t *testing.T) (root, log string) {
 		"hook/fake/build.sh": script("hook/src/a.c", "out"),
 		"hack/hook.sh":       script("hook/src/a.c", "out"),
 		"hook/test/build.sh": script(`"$out/out"`, "test"),
-		"hook/src/a.c":       "a", "hook/hook_test.go": "", "hook/README.md": "", "other": "",
+		"hook/src/a.c":       "a", "hook/src/b.c": "", "hook/hook_test.go": "", "hook/README.md": "", "other": "",
 	} {
 		write(t, filepath.Join(root, name), text)
 	}
@@ -67,15 +71,14 @@ func TestChanges(t *testing.T) {
 		},
 		"a file": func(t *testing.T, root string) { write(t, filepath.Join(root, "hook/include/a.h"), "") },
 		"a name": func(t *testing.T, root string) {
-			write(t, filepath.Join(root, "hook/src/b.c"), "a")
-			write(t, filepath.Join(root, "hook/fake/build.sh"), strings.ReplaceAll(read(t, root, "hook/fake/build.sh"), "a.c", "b.c"))
-			if err := os.Remove(filepath.Join(root, "hook/src/a.c")); err != nil {
+			if err := os.Rename(filepath.Join(root, "hook/src/b.c"), filepath.Join(root, "hook/src/c.c")); err != nil {
 				t.Fatal(err)
 			}
 		},
-		"flags":    func(t *testing.T, _ string) { t.Setenv("CFLAGS", "-fsanitize=thread") },
-		"compiler": func(t *testing.T, _ string) { t.Setenv("CC", "no-such-compiler") },
-		"its version": func(t *testing.T, root string) {
+		"flags":       func(t *testing.T, _ string) { t.Setenv("CFLAGS", "-fsanitize=thread") },
+		"compiler":    func(t *testing.T, _ string) { t.Setenv("CC", "no-such-compiler") },
+		"its version": func(t *testing.T, _ string) { write(t, os.Getenv("CC"), "#!/bin/sh\necho 2\n") },
+		"version of gcc": func(t *testing.T, root string) {
 			compiler := filepath.Join(t.TempDir(), "gcc")
 			write(t, compiler, "#!/bin/sh\necho 99\n")
 			t.Setenv("PATH", filepath.Dir(compiler)+":"+os.Getenv("PATH"))
@@ -213,5 +216,44 @@ func TestOld(t *testing.T) {
 	}
 	if builds := strings.Count(read(t, log), "\n"); builds != kept+1 {
 		t.Errorf("%d builds, want %d", builds, kept+1)
+	}
+}
+
+// TestKilled: while the script of a killed test still runs, nobody else builds.
+func TestKilled(t *testing.T) {
+	const variable = "NATIVE_TEST_ROOT"
+	if root := os.Getenv(variable); root != "" { // the process that is killed
+		t.Fatal(Build(root, t.TempDir(), Driver))
+	}
+	root, _ := checkout(t)
+	begun, end := filepath.Join(t.TempDir(), "begun"), filepath.Join(t.TempDir(), "end")
+	for _, pipe := range []string{begun, end} {
+		if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	good := read(t, root, "hook/fake/build.sh")
+	write(t, filepath.Join(root, "hook/fake/build.sh"), "echo >"+begun+"; read line <"+end)
+	child := exec.Command(os.Args[0], "-test.run=^TestKilled$")
+	child.Env = append(os.Environ(), variable+"="+root)
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	read(t, begun)
+	_ = child.Process.Kill()
+	_ = child.Wait()
+	lock, err := os.Open(filepath.Join(os.Getenv("XDG_CACHE_HOME"), "gshare/native/driver/lock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	lock.Close()
+	if err != syscall.EWOULDBLOCK {
+		t.Errorf("lock while the script runs: %v", err)
+	}
+	write(t, end, "\n")
+	write(t, filepath.Join(root, "hook/fake/build.sh"), good)
+	if content := read(t, built(t, root, Driver), "out"); content != "a" {
+		t.Errorf("built %q", content)
 	}
 }
