@@ -44,7 +44,10 @@ func parent(folder string) string {
 
 // Packages with everything below them.
 var (
-	sharing     = []string{"vgpu/share", "vgpu/packing", "vgpu/token", "vgpu/mig", "vgpu/explain", "vgpu/supervisor", "vgpu/watchdog", "vgpu/whatif"}
+	sharing = []string{
+		"vgpu/share", "vgpu/packing", "vgpu/residency", "vgpu/token", "vgpu/mig", "vgpu/explain", "vgpu/supervisor", "vgpu/watchdog",
+		"vgpu/whatif",
+	}
 	serving     = []string{"vgpu/profile", "vgpu/scaling", "vgpu/pipeline", "vgpu/batching", "vgpu/planning"}
 	noRules     = []string{"C", "log", "net", "os", "syscall", "testing", "unsafe"}
 	noContracts = []string{"k8s.io/kubernetes", "k8s.io/client-go", "k8s.io/kube-scheduler"}

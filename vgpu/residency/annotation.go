@@ -1,0 +1,129 @@
+package residency
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// Wanted is the level that the controller wants of an instance. A pod without one is not an instance: it stays Hot, and nothing is reported
+// of it (Fixed).
+type Wanted struct {
+	Seq     int64 `json:"seq"` // grows by one with each change of the level
+	Level   Level `json:"level"`
+	Drained bool  `json:"drained,omitempty"` // for Warm and Cold: no gateway sends requests any more
+}
+
+// Fixed is the Wanted of a pod that has none.
+var Fixed = Wanted{Level: Hot}
+
+// Reached is the answer of the agent to a Wanted, and its record of the instance. The zero value is that of a pod that has not started.
+type Reached struct {
+	Seq     int64 `json:"seq"` // of the last Wanted that is answered
+	Level   Level `json:"level"`
+	Refused bool  `json:"refused,omitempty"` // the slice has no room for the wanted level
+}
+
+// Answers reports whether the agent has answered w: it has carried it out or refused it, and will not act on it again.
+func (r Reached) Answers(w Wanted) bool { return r.Seq == w.Seq }
+
+// formatVersion is the version of the text of Wanted and Reached.
+const formatVersion = 1
+
+const (
+	fieldLevel = "level"
+	fieldSeq   = "seq"
+)
+
+// maxText is the greatest length of a text that is decoded, in bytes. What is encoded is far shorter.
+const maxText = 256
+
+// Encode returns the text of an annotation. The error is a *share.FieldError for an invalid value.
+func (w Wanted) Encode() (string, error) { return encode(w, w.validate()) }
+
+// Encode returns the text of an annotation. The error is a *share.FieldError for an invalid value.
+func (r Reached) Encode() (string, error) { return encode(r, r.validate()) }
+
+// DecodeWanted parses the text of an annotation. It returns an error for unknown fields and for other versions.
+func DecodeWanted(text string) (Wanted, error) {
+	w, err := decode[Wanted](text)
+	if err == nil {
+		err = w.validate()
+	}
+	return w, wrap("wanted", err)
+}
+
+// DecodeReached parses the text of an annotation. It returns an error for unknown fields and for other versions.
+func DecodeReached(text string) (Reached, error) {
+	r, err := decode[Reached](text)
+	if err == nil {
+		err = r.validate()
+	}
+	return r, wrap("reached", err)
+}
+
+func (w Wanted) validate() error {
+	switch {
+	case w.Seq < 1:
+		return share.Invalid(fieldSeq, "%d is below 1", w.Seq)
+	case w.Drained && w.Level.Serves():
+		return share.Invalid(fieldLevel, "%s is not drained", w.Level)
+	}
+	return nil
+}
+
+func (r Reached) validate() error {
+	switch {
+	case r.Seq < 1:
+		return share.Invalid(fieldSeq, "%d is below 1", r.Seq)
+	case r.Refused && r.Level == Hot:
+		return share.Invalid(fieldLevel, "nothing above Hot can be refused")
+	}
+	return nil
+}
+
+// versionedText is the text of an annotation: a version, and the value beside it.
+type versionedText[T any] struct {
+	Version int `json:"v"`
+	Value   *T  `json:"residency"`
+}
+
+func encode[T any](value T, err error) (string, error) {
+	if err != nil {
+		return "", err
+	}
+	text, err := json.Marshal(versionedText[T]{formatVersion, &value})
+	return string(text), err
+}
+
+func decode[T any](text string) (none T, _ error) {
+	if len(text) > maxText {
+		return none, fmt.Errorf("%d bytes are more than %d", len(text), maxText)
+	}
+	var read versionedText[T]
+	d := json.NewDecoder(bytes.NewReader([]byte(text)))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&read); err != nil {
+		return none, err
+	}
+	switch _, err := d.Token(); {
+	case err != io.EOF:
+		return none, errors.New("text follows the value")
+	case read.Version != formatVersion:
+		return none, fmt.Errorf("version %d is not %d", read.Version, formatVersion)
+	case read.Value == nil:
+		return none, errors.New("no value")
+	}
+	return *read.Value, nil
+}
+
+func wrap(what string, err error) error {
+	if err != nil {
+		return fmt.Errorf("decode %s residency: %w", what, err)
+	}
+	return nil
+}

@@ -1,0 +1,63 @@
+package residency
+
+// Created returns the Wanted of a new instance, Hot or Shared.
+func Created(l Level) Wanted { return Wanted{Seq: 1, Level: max(l, Shared)} }
+
+// Change returns the Wanted that moves an instance to another level; false if there is nothing to change, or the agent has to answer
+// first: try again when it has. w and r are from one version of the pod, and the write must fail if the pod has changed since.
+//
+// An instance may be given up (Cold) at any time, and never comes back.
+func Change(w Wanted, r Reached, to Level) (Wanted, bool) {
+	switch {
+	case to == w.Level || w.Level == Cold:
+		return w, false
+	case to == Cold:
+	case to < w.Level && !r.Answers(w): // w may be a raise that the agent is about to carry out
+		return w, false
+	case w.Drained && !r.Answers(w): // the agent may be parking the instance, and gateways trust a raise
+		return w, false
+	}
+	return Wanted{Seq: w.Seq + 1, Level: to}, true
+}
+
+// Action is the kind of a Task.
+type Action int8
+
+// The actions. Write writes Task.Wanted under the resourceVersion of the version of the pod that was reviewed. Replace creates an instance
+// like the present one, under a name that follows from the pod's name and Wanted.Seq, so that it is created once. Delete deletes the pod.
+const (
+	Nothing Action = iota
+	Drain
+	Write
+	Replace
+	Delete
+)
+
+// Task is what the controller does about an instance. For Drain, it asks all gateways until each has stopped (HasStopped), and then calls
+// Review with drained.
+type Task struct {
+	Action Action
+	Wanted Wanted
+}
+
+// Review returns what the controller does next to bring an instance to the level that is wanted, or the level to what the instance has.
+//
+// replaced says that the replacement that Replace would create exists. drained says that every gateway has stopped sending requests to
+// the pod for this Wanted.Seq. Every gateway means those of a consistent list that was made after the controller had read this Seq.
+func Review(w Wanted, r Reached, replaced, drained bool) Task {
+	switch {
+	case w.Level == Cold && w.Drained:
+		return Task{Action: Delete}
+	case !w.Level.Serves() && !w.Drained && drained:
+		w.Drained = true
+		return Task{Write, w}
+	case w.Level == Cold, w.Level == Warm && !w.Drained && !r.Answers(w):
+		return Task{Action: Drain}
+	case !r.Refused || !r.Answers(w):
+		return Task{}
+	case !replaced:
+		return Task{Action: Replace}
+	}
+	to := r.Level // Cold if the start was refused
+	return Task{Write, Wanted{Seq: w.Seq + 1, Level: to}}
+}

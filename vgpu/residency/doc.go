@@ -1,0 +1,41 @@
+// Package residency is the protocol by which an instance of a function gives up its SM-time and gets it back while its pod runs.
+//
+// An instance is Hot, Shared, Warm or Cold (Level). Four participants share one pod object. Each can crash at any step, and sees the
+// writes of the others late, but in order. Writes carry the resourceVersion that was read, so one that misses another's write fails.
+//
+//	controller  writes Wanted on the pod         Created, Change, Review, Victims
+//	agent       writes Reached on the pod, and   Start, Next
+//	            its record (grant.json)
+//	scheduler   counts the pod on its slice      Counted, Level.Charge
+//	gateway     sends requests to the pod        MaySend, HasStopped
+//
+// Down. The controller writes a lower level. For Warm and Cold, the gateways stop first: the controller lists the gateways after that
+// write, asks each of them until it has stopped, and marks the level Drained. The agent takes the SM-time (or the memory) away, records,
+// reports. A Cold pod is deleted instead.
+//
+// Up. The controller writes a higher level, which the scheduler counts at once. If the agent finds room in its book, it records the
+// level, lifts the limit and reports. Otherwise it records the refusal and reports that; the controller creates a replacement, which the
+// scheduler places elsewhere, and then returns the instance to the level that it has.
+//
+// What holds at every step, whoever crashes:
+//
+//   - What is enforced is at most what is recorded, and what is recorded on a slice fits there. So the records are all that a restarted
+//     agent needs.
+//   - What is recorded is at most what the scheduler counts: the larger of wanted and reached. A pod that has not started, and one that
+//     is to be deleted, count as Hot.
+//   - No request is sent to an instance that is parked, has not started or is deleted.
+//   - Once nothing fails, every instance reaches the level that is wanted, or the level is changed to the one that it has.
+//
+// The rules that these rest on, each of which is necessary (TestMutants):
+//
+//   - A level has a sequence number, and the agent records the last one that it has answered, with or without success. It never acts on
+//     that or on an earlier one, which it may see again after a restart.
+//   - The controller lowers a level only after it was answered. If it lowered an unanswered raise, the agent could still carry out the
+//     raise, and the scheduler would count too little.
+//   - The controller does not raise a drained instance before the agent has parked it. The gateways could send on the word of the raise.
+//   - A gateway registers before it lists the pods, and its first list is consistent (not from a cache of the API server).
+//
+// A scheduler that has not seen a raise yet may bind a pod to the slice. Whichever of the two the agent sees first gets the room. A pod
+// that loses is retried by the kubelet; if it is an instance, the controller replaces it. For a raise the agent counts the pods that are
+// bound to its node and have not started, too, so pods seldom lose.
+package residency
