@@ -36,11 +36,14 @@ type Step struct {
 //
 // fits reports whether the pod fits at a level beside the records of all others on the slice.
 func Start(w Wanted, fits func(Level) bool) (_ Reached, ok bool) {
-	level := max(w.Level, Shared) // a process that has loaded nothing cannot be parked
-	if w.Level == Cold || !fits(level) {
+	have := Reached{Seq: w.Seq, Level: w.Level}
+	if w.Level == Warm { // a process that has loaded nothing cannot be parked: it starts as Shared, and Warm is answered later
+		have = Reached{Seq: w.Seq - 1, Level: Shared}
+	}
+	if w.Level == Cold || !fits(have.Level) {
 		return Reached{Seq: w.Seq, Refused: true}, false
 	}
-	return Reached{Seq: w.Seq, Level: level}, true
+	return have, true
 }
 
 // Next returns what the agent does next for a pod with a record. It is called again after each step, after each change of the pod, and

@@ -237,12 +237,18 @@ func (c *controller) restart() {
 }
 
 func (c *controller) act(p *pod) {
-	switch at := c.world.random.IntN(20); {
-	case at < 11:
-		c.review(p)
-	case at < 16:
-		c.scale(p, []Level{Cold, Warm, Shared, Shared, Hot, Hot, Hot}[c.world.random.IntN(7)])
-	case at < 18:
+	switch at := c.world.random.IntN(40); {
+	case at < 25:
+		for range 3 {
+			before := c.world.changes
+			if c.review(p); c.world.changes > before {
+				return
+			}
+			p = c.world.anyPod()
+		}
+	case at < 36:
+		c.scale(p, []Level{Cold, Warm, Warm, Shared, Shared, Hot, Hot, Hot}[c.world.random.IntN(8)])
+	case at < 39:
 		c.makeRoom(p)
 	case len(c.world.pods) < maxPods-4:
 		c.world.create(true, replacement{})

@@ -59,6 +59,7 @@ func TestStart(t *testing.T) {
 		"no instance":   {Fixed, Hot, Reached{Level: Hot}, true},
 		"hot":           {Wanted{Seq: 1, Level: Hot}, Hot, Reached{Seq: 1, Level: Hot}, true},
 		"shared":        {Wanted{Seq: 1, Level: Shared}, Shared, Reached{Seq: 1, Level: Shared}, true},
+		"to be parked":  {Wanted{Seq: 2, Level: Warm}, Shared, Reached{Seq: 1, Level: Shared}, true},
 		"no room":       {Wanted{Seq: 1, Level: Hot}, Shared, Reached{Seq: 1, Refused: true}, false},
 		"to be deleted": {Wanted{Seq: 2, Level: Cold}, Hot, Reached{Seq: 2, Refused: true}, false},
 	} {

@@ -120,6 +120,8 @@ func (v *view) advance(p *pod) {
 type world struct {
 	rules          rules
 	random         *rand.Rand
+	crashes        int // of 1000 steps
+	lag            int // the greatest number of pods that advance in a view in one step
 	pods           []*pod
 	nodes          [numNodes]*node
 	scheduler      scheduler
@@ -140,6 +142,7 @@ func newWorld(seed uint64, r rules) *world {
 		rules: r, random: rand.New(rand.NewPCG(seed, 0)), reverts: map[replacement]bool{}, events: map[string]int{},
 		trace: func(string, ...any) {},
 	}
+	w.crashes, w.lag = []int{0, 4, 15, 40}[w.random.IntN(4)], []int{1, 4, 12}[w.random.IntN(3)]
 	for n := range w.nodes {
 		w.nodes[n] = &node{world: w, index: n}
 	}
@@ -224,10 +227,14 @@ func (w *world) fail(format string, args ...any) {
 
 // step lets one participant do one thing, or one of them crash.
 func (w *world) step() {
-	switch at := w.random.IntN(100); {
+	if w.random.IntN(1000) < w.crashes {
+		w.crash()
+		return
+	}
+	switch at := w.random.IntN(96); {
 	case at < 30:
 		v := w.anyView()
-		for range 1 + w.random.IntN(6) {
+		for range 1 + w.random.IntN(w.lag) {
 			v.advance(w.anyPod())
 		}
 	case at < 35 && len(w.late) > 0:
@@ -253,10 +260,8 @@ func (w *world) step() {
 		w.control.act(w.anyPod())
 	case at < 94:
 		w.gateways[w.random.IntN(numGateways)].act(w.anyPod())
-	case at < 96:
-		w.user(w.anyPod())
 	default:
-		w.crash()
+		w.user(w.anyPod())
 	}
 }
 
@@ -282,9 +287,9 @@ func (w *world) anyView() *view {
 // user creates and deletes pods that are not instances.
 func (w *world) user(p *pod) {
 	switch {
-	case p.instance && len(w.pods) < maxPods-4:
+	case p.instance && len(w.pods) < maxPods-4 && w.random.IntN(4) == 0:
 		w.create(false, replacement{})
-	case !p.instance:
+	case !p.instance && w.random.IntN(4) == 0:
 		w.update(p, "user", func(v *version) { v.deleting = true })
 	}
 }

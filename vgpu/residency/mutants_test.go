@@ -1,0 +1,188 @@
+package residency
+
+import (
+	"strings"
+	"testing"
+)
+
+// mutants break one rule of the protocol each. found has the first words of the violations by which random interleavings may find it.
+var mutants = map[string]struct {
+	found  string
+	mutate func(*rules)
+}{
+	"scheduler counts only the wanted level": {"count lost", func(r *rules) {
+		r.counted = func(w Wanted, _ Reached) Level { return w.Level }
+	}},
+	"scheduler counts only the reached level": {"count lost", func(r *rules) {
+		r.counted = func(_ Wanted, reached Reached) Level { return reached.Level }
+	}},
+	"scheduler counts a pod that has not started at the wanted level": {"count lost", func(r *rules) {
+		r.counted = func(w Wanted, reached Reached) Level { return max(w.Level, reached.Level) }
+	}},
+	"scheduler counts a pod that is to be deleted at the reached level": {"count lost", func(r *rules) {
+		r.counted = func(w Wanted, reached Reached) Level {
+			if reached.Level == Cold {
+				return Hot
+			}
+			return max(w.Level, reached.Level)
+		}
+	}},
+	"agent does not check its book at a start": {"overcommitted", func(r *rules) {
+		r.start = func(w Wanted, _ func(Level) bool) (Reached, bool) { return Start(w, func(Level) bool { return true }) }
+	}},
+	"agent does not check its book for a raise": {"overcommitted", func(r *rules) {
+		r.next = func(i Instance, _ func(Level) bool) Step { return Next(i, func(Level) bool { return true }) }
+	}},
+	"agent starts without its records": {"overcommitted", func(r *rules) { r.emptyBook = true }},
+	"agent reports a reduction before it acts": {"count lost", func(r *rules) {
+		r.next = func(i Instance, fits func(Level) bool) Step {
+			answer := Reached{Seq: i.Wanted.Seq, Level: i.Wanted.Level}
+			if step := Next(i, fits); step.Effect != Enforce || step.Level != i.Wanted.Level || i.Reached == answer || i.Wanted.Seq <= i.Record.Seq {
+				return step
+			}
+			return Step{Effect: Report, Record: answer}
+		}
+	}},
+	"agent reports a raise before it acts": {"request", func(r *rules) {
+		r.next = func(i Instance, fits func(Level) bool) Step {
+			if step := Next(i, fits); step.Effect != Enforce || i.Enforced == Unknown || i.Reached == i.Record || i.Record.Seq == 0 {
+				return step
+			}
+			return Step{Effect: Report, Record: i.Record}
+		}
+	}},
+	"agent records a reduction before it acts": {"record", func(r *rules) {
+		r.next = func(i Instance, fits func(Level) bool) Step {
+			if step := Next(i, fits); step.Effect != Enforce || i.Wanted.Seq <= i.Record.Seq || i.Enforced == Unknown {
+				return step
+			}
+			return Step{Effect: Save, Record: Reached{Seq: i.Wanted.Seq, Level: i.Wanted.Level}}
+		}
+	}},
+	"agent lifts the limit before it records": {"record", func(r *rules) {
+		r.next = func(i Instance, fits func(Level) bool) Step {
+			step := Next(i, fits)
+			if step.Effect == Save && step.Record.Level > i.Record.Level && i.Enforced < step.Record.Level {
+				return Step{Effect: Enforce, Level: step.Record.Level}
+			}
+			return step
+		}
+	}},
+	"agent does not record a refusal": {"count lost", func(r *rules) {
+		r.next = func(i Instance, fits func(Level) bool) Step {
+			step := Next(i, fits)
+			if step.Effect == Save && step.Record.Refused {
+				step.Effect = Report
+			}
+			return step
+		}
+	}},
+	"agent acts on an old level": {"count lost request stuck", func(r *rules) {
+		r.next = func(i Instance, fits func(Level) bool) Step {
+			if i.Record.Seq > i.Wanted.Seq && i.Wanted.Seq > 0 {
+				i.Record.Seq = i.Wanted.Seq - 1
+			}
+			return Next(i, fits)
+		}
+	}},
+	"agent refuses without a record and a report": {"stuck", func(r *rules) {
+		r.next = func(i Instance, fits func(Level) bool) Step {
+			step := Next(i, fits)
+			if step.Effect == Save && step.Record.Refused {
+				return Step{}
+			}
+			return step
+		}
+	}},
+	"agent does not report after a restart": {"stuck", func(r *rules) {
+		r.next = func(i Instance, fits func(Level) bool) Step {
+			step := Next(i, fits)
+			if step.Effect == Report && i.Reached.Seq < i.Record.Seq && i.Record.Seq > 1 && i.Record.Level == Shared {
+				return Step{}
+			}
+			return step
+		}
+	}},
+	"agent parks before the gateways have stopped": {"request", func(r *rules) {
+		r.next = func(i Instance, fits func(Level) bool) Step {
+			i.Wanted.Drained = true
+			return Next(i, fits)
+		}
+	}},
+	"controller lowers a raise that is not answered": {"count lost", func(r *rules) {
+		r.change = func(w Wanted, reached Reached, to Level) (Wanted, bool) {
+			if to < w.Level && to > Cold && !w.Drained {
+				return Wanted{Seq: w.Seq + 1, Level: to}, true
+			}
+			return Change(w, reached, to)
+		}
+	}},
+	"controller raises a drained instance": {"request", func(r *rules) {
+		r.change = func(w Wanted, reached Reached, to Level) (Wanted, bool) {
+			if to > w.Level && w.Level > Cold {
+				return Wanted{Seq: w.Seq + 1, Level: to}, true
+			}
+			return Change(w, reached, to)
+		}
+	}},
+	"controller does not revert": {"stuck", func(r *rules) {
+		r.review = func(w Wanted, reached Reached, replaced, drained bool) Task {
+			if reached.Refused && reached.Level > Cold && reached.Answers(w) {
+				return Task{}
+			}
+			return Review(w, reached, replaced, drained)
+		}
+	}},
+	"controller reverts before it replaces": {"forgotten stuck", func(r *rules) {
+		r.review = func(w Wanted, reached Reached, _, drained bool) Task { return Review(w, reached, true, drained) }
+	}},
+	"controller writes without a resourceVersion": {"count lost request stuck", func(r *rules) { r.blindWrites = true }},
+	"controller does not ask the gateways": {"request", func(r *rules) {
+		r.review = func(w Wanted, reached Reached, replaced, _ bool) Task { return Review(w, reached, replaced, true) }
+	}},
+	"controller lists the gateways before it writes": {"request", func(r *rules) { r.oldGateways = true }},
+	"controller takes an answer to another level":    {"request", func(r *rules) { r.keepsAnswers = true }},
+	"controller deletes without asking the gateways": {"request", func(r *rules) {
+		r.review = func(w Wanted, reached Reached, replaced, drained bool) Task {
+			return Review(w, reached, replaced, drained || w.Level == Cold)
+		}
+	}},
+	"gateway sends before the level is reached": {"request", func(r *rules) {
+		r.maySend = func(w Wanted, _ Reached) bool { return w.Level.Serves() }
+	}},
+	"gateway sends until the instance is parked": {"request", func(r *rules) {
+		r.maySend = func(_ Wanted, reached Reached) bool { return reached.Level.Serves() }
+	}},
+	"gateway says it has stopped with requests in flight": {"request", func(r *rules) {
+		r.stopped = func(seen, asked Wanted, _ int) bool { return HasStopped(seen, asked, 0) }
+	}},
+	"gateway says it has stopped before it has seen why": {"request", func(r *rules) {
+		r.stopped = func(seen, asked Wanted, inFlight int) bool { return inFlight == 0 }
+	}},
+	"gateway lists the pods before it registers": {"request", func(r *rules) { r.listsFirst = true }},
+	"gateway lists the pods from a cache":        {"request", func(r *rules) { r.staleGateway = true }},
+}
+
+// TestMutants holds that each rule of the protocol is needed, and that the interleavings would find a participant that breaks it.
+func TestMutants(t *testing.T) {
+	t.Parallel()
+	const most = 20_000
+	for name, m := range mutants {
+		t.Run(name, func(t *testing.T) {
+			r := rulesOfPackage()
+			m.mutate(&r)
+			for at := uint64(1); at <= most; at++ {
+				violation, _ := play(at, r, nil)
+				if violation == "" {
+					continue
+				}
+				if kind, _, _ := strings.Cut(violation, ":"); !strings.Contains(m.found, kind) {
+					continue
+				}
+				t.Logf("seed %d: %s", at, violation)
+				return
+			}
+			t.Errorf("not found in %d interleavings", most)
+		})
+	}
+}
