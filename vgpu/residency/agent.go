@@ -15,7 +15,7 @@ type Instance struct {
 type Effect int8
 
 // The effects. Enforce changes the limits of the token server, or parks or wakes the process, and is complete when it returns. Save writes
-// grant.json. Report writes the annotation, under the resourceVersion of the agent's view.
+// grant.json. Report writes the annotation, if Wanted and Reached are as in the agent's view.
 const (
 	Idle Effect = iota
 	Enforce

@@ -4,7 +4,7 @@ package residency
 func Created(l Level) Wanted { return Wanted{Seq: 1, Level: max(l, Shared)} }
 
 // Change returns the Wanted that moves an instance to another level; false if there is nothing to change, or the agent has to answer
-// first: try again when it has. w and r are from one version of the pod, and the write must fail if the pod has changed since.
+// first: try again when it has. w and r are from one version of the pod, and the write must fail if either has changed since.
 //
 // An instance may be given up (Cold) at any time, and never comes back.
 func Change(w Wanted, r Reached, to Level) (Wanted, bool) {
@@ -23,8 +23,8 @@ func Change(w Wanted, r Reached, to Level) (Wanted, bool) {
 // Action is the kind of a Task.
 type Action int8
 
-// The actions. Write writes Task.Wanted under the resourceVersion of the version of the pod that was reviewed. Replace creates an instance
-// like the present one, under a name that follows from the pod's name and Wanted.Seq, so that it is created once. Delete deletes the pod.
+// The actions. Write writes Task.Wanted, if Wanted and Reached are still those that were reviewed. Replace creates an instance like the
+// present one, under a name that follows from the pod's name and Wanted.Seq, so that it is created once. Delete deletes the pod.
 const (
 	Nothing Action = iota
 	Drain

@@ -1,7 +1,14 @@
 // Package residency is the protocol by which an instance of a function gives up its SM-time and gets it back while its pod runs.
 //
-// An instance is Hot, Shared, Warm or Cold (Level). Four participants share one pod object. Each can crash at any step, and sees the
-// writes of the others late, but in order. Writes carry the resourceVersion that was read, so one that misses another's write fails.
+// The levels of an instance, and what its pod counts for on its slice:
+//
+//	Hot     serves with its own SM-time                 memory, SM x quota, limits
+//	Shared  serves in time that others leave            memory
+//	Warm    is parked, its data in host memory          the memory that stays on the device
+//	Cold    has not started, or is to be deleted        as Hot
+//
+// Four participants share the pod object. Each can crash at any step, and sees the writes of the others late, but in order. A write fails
+// if Wanted or Reached is not what its writer has read: it carries the resourceVersion, or is a patch that tests both.
 //
 //	controller  writes Wanted on the pod         Created, Change, Review, Victims
 //	agent       writes Reached on the pod, and   Start, Next
@@ -26,14 +33,15 @@
 //   - No request is sent to an instance that is parked, has not started or is deleted.
 //   - Once nothing fails, every instance reaches the level that is wanted, or the level is changed to the one that it has.
 //
-// The rules that these rest on, each of which is necessary (TestMutants):
+// TestInterleavings checks this. The rules that it rests on, each of which is necessary (TestMutants):
 //
 //   - A level has a sequence number, and the agent records the last one that it has answered, with or without success. It never acts on
 //     that or on an earlier one, which it may see again after a restart.
 //   - The controller lowers a level only after it was answered. If it lowered an unanswered raise, the agent could still carry out the
 //     raise, and the scheduler would count too little.
 //   - The controller does not raise a drained instance before the agent has parked it. The gateways could send on the word of the raise.
-//   - A gateway registers before it lists the pods, and its first list is consistent (not from a cache of the API server).
+//   - A gateway registers before it lists the pods, and its first list is consistent (not from a cache of the API server). The controller
+//     lists the gateways after it has read the level for which they have to stop.
 //
 // A scheduler that has not seen a raise yet may bind a pod to the slice. Whichever of the two the agent sees first gets the room. A pod
 // that loses is retried by the kubelet; if it is an instance, the controller replaces it. For a raise the agent counts the pods that are

@@ -5,36 +5,37 @@ import (
 	"testing"
 )
 
-// mutants break one rule of the protocol each. found has the first words of the violations by which random interleavings may find it.
+// mutants break one rule of the protocol each. found has the kinds of violation, of which random interleavings must find one.
 var mutants = map[string]struct {
 	found  string
 	mutate func(*rules)
+	rare   bool // does harm in few interleavings: TestMiscountsHarm tries it with -full only
 }{
-	"scheduler counts only the wanted level": {"count lost", func(r *rules) {
+	"scheduler counts only the wanted level": {"count", func(r *rules) {
 		r.counted = func(w Wanted, _ Reached) Level { return w.Level }
-	}},
-	"scheduler counts only the reached level": {"count lost", func(r *rules) {
+	}, false},
+	"scheduler counts only the reached level": {"count", func(r *rules) {
 		r.counted = func(_ Wanted, reached Reached) Level { return reached.Level }
-	}},
-	"scheduler counts a pod that has not started at the wanted level": {"count lost", func(r *rules) {
+	}, false},
+	"scheduler counts a pod that has not started at the wanted level": {"count", func(r *rules) {
 		r.counted = func(w Wanted, reached Reached) Level { return max(w.Level, reached.Level) }
-	}},
-	"scheduler counts a pod that is to be deleted at the reached level": {"count lost", func(r *rules) {
+	}, false},
+	"scheduler counts a pod that is to be deleted at the reached level": {"count", func(r *rules) {
 		r.counted = func(w Wanted, reached Reached) Level {
 			if reached.Level == Cold {
 				return Hot
 			}
 			return max(w.Level, reached.Level)
 		}
-	}},
+	}, true},
 	"agent does not check its book at a start": {"overcommitted", func(r *rules) {
 		r.start = func(w Wanted, _ func(Level) bool) (Reached, bool) { return Start(w, func(Level) bool { return true }) }
-	}},
+	}, false},
 	"agent does not check its book for a raise": {"overcommitted", func(r *rules) {
 		r.next = func(i Instance, _ func(Level) bool) Step { return Next(i, func(Level) bool { return true }) }
-	}},
-	"agent starts without its records": {"overcommitted", func(r *rules) { r.emptyBook = true }},
-	"agent reports a reduction before it acts": {"count lost", func(r *rules) {
+	}, false},
+	"agent starts without its records": {"overcommitted", func(r *rules) { r.emptyBook = true }, false},
+	"agent reports a reduction before it acts": {"count", func(r *rules) {
 		r.next = func(i Instance, fits func(Level) bool) Step {
 			answer := Reached{Seq: i.Wanted.Seq, Level: i.Wanted.Level}
 			if step := Next(i, fits); step.Effect != Enforce || step.Level != i.Wanted.Level || i.Reached == answer || i.Wanted.Seq <= i.Record.Seq {
@@ -42,7 +43,7 @@ var mutants = map[string]struct {
 			}
 			return Step{Effect: Report, Record: answer}
 		}
-	}},
+	}, false},
 	"agent reports a raise before it acts": {"request", func(r *rules) {
 		r.next = func(i Instance, fits func(Level) bool) Step {
 			if step := Next(i, fits); step.Effect != Enforce || i.Enforced == Unknown || i.Reached == i.Record || i.Record.Seq == 0 {
@@ -50,7 +51,7 @@ var mutants = map[string]struct {
 			}
 			return Step{Effect: Report, Record: i.Record}
 		}
-	}},
+	}, false},
 	"agent records a reduction before it acts": {"record", func(r *rules) {
 		r.next = func(i Instance, fits func(Level) bool) Step {
 			if step := Next(i, fits); step.Effect != Enforce || i.Wanted.Seq <= i.Record.Seq || i.Enforced == Unknown {
@@ -58,7 +59,7 @@ var mutants = map[string]struct {
 			}
 			return Step{Effect: Save, Record: Reached{Seq: i.Wanted.Seq, Level: i.Wanted.Level}}
 		}
-	}},
+	}, false},
 	"agent lifts the limit before it records": {"record", func(r *rules) {
 		r.next = func(i Instance, fits func(Level) bool) Step {
 			step := Next(i, fits)
@@ -67,8 +68,8 @@ var mutants = map[string]struct {
 			}
 			return step
 		}
-	}},
-	"agent does not record a refusal": {"count lost", func(r *rules) {
+	}, false},
+	"agent does not record a refusal": {"count", func(r *rules) {
 		r.next = func(i Instance, fits func(Level) bool) Step {
 			step := Next(i, fits)
 			if step.Effect == Save && step.Record.Refused {
@@ -76,15 +77,30 @@ var mutants = map[string]struct {
 			}
 			return step
 		}
-	}},
-	"agent acts on an old level": {"count lost request stuck", func(r *rules) {
+	}, false},
+	"agent takes it that the last agent did all it had recorded": {"stuck", func(r *rules) {
+		r.next = func(i Instance, fits func(Level) bool) Step {
+			if i.Enforced == Unknown {
+				i.Enforced = i.Record.Level
+			}
+			return Next(i, fits)
+		}
+	}, false},
+	"agent answers at a start that an instance is Warm": {"stuck", func(r *rules) {
+		r.start = func(w Wanted, fits func(Level) bool) (Reached, bool) {
+			have, ok := Start(w, fits)
+			have.Seq = w.Seq
+			return have, ok
+		}
+	}, false},
+	"agent acts on an old level": {"count request", func(r *rules) {
 		r.next = func(i Instance, fits func(Level) bool) Step {
 			if i.Record.Seq > i.Wanted.Seq && i.Wanted.Seq > 0 {
 				i.Record.Seq = i.Wanted.Seq - 1
 			}
 			return Next(i, fits)
 		}
-	}},
+	}, false},
 	"agent refuses without a record and a report": {"stuck", func(r *rules) {
 		r.next = func(i Instance, fits func(Level) bool) Step {
 			step := Next(i, fits)
@@ -93,7 +109,7 @@ var mutants = map[string]struct {
 			}
 			return step
 		}
-	}},
+	}, false},
 	"agent does not report after a restart": {"stuck", func(r *rules) {
 		r.next = func(i Instance, fits func(Level) bool) Step {
 			step := Next(i, fits)
@@ -102,21 +118,21 @@ var mutants = map[string]struct {
 			}
 			return step
 		}
-	}},
+	}, false},
 	"agent parks before the gateways have stopped": {"request", func(r *rules) {
 		r.next = func(i Instance, fits func(Level) bool) Step {
 			i.Wanted.Drained = true
 			return Next(i, fits)
 		}
-	}},
-	"controller lowers a raise that is not answered": {"count lost", func(r *rules) {
+	}, false},
+	"controller lowers a raise that is not answered": {"count", func(r *rules) {
 		r.change = func(w Wanted, reached Reached, to Level) (Wanted, bool) {
 			if to < w.Level && to > Cold && !w.Drained {
 				return Wanted{Seq: w.Seq + 1, Level: to}, true
 			}
 			return Change(w, reached, to)
 		}
-	}},
+	}, false},
 	"controller raises a drained instance": {"request", func(r *rules) {
 		r.change = func(w Wanted, reached Reached, to Level) (Wanted, bool) {
 			if to > w.Level && w.Level > Cold {
@@ -124,7 +140,7 @@ var mutants = map[string]struct {
 			}
 			return Change(w, reached, to)
 		}
-	}},
+	}, false},
 	"controller does not revert": {"stuck", func(r *rules) {
 		r.review = func(w Wanted, reached Reached, replaced, drained bool) Task {
 			if reached.Refused && reached.Level > Cold && reached.Answers(w) {
@@ -132,57 +148,80 @@ var mutants = map[string]struct {
 			}
 			return Review(w, reached, replaced, drained)
 		}
-	}},
+	}, false},
 	"controller reverts before it replaces": {"forgotten stuck", func(r *rules) {
 		r.review = func(w Wanted, reached Reached, _, drained bool) Task { return Review(w, reached, true, drained) }
-	}},
-	"controller writes without a resourceVersion": {"count lost request stuck", func(r *rules) { r.blindWrites = true }},
+	}, false},
+	"controller keeps Shared instances that are in the way": {"stuck", func(r *rules) { r.keepsShared = true }, false},
+	"controller writes without a resourceVersion":           {"count request", func(r *rules) { r.blindWrites = true }, false},
 	"controller does not ask the gateways": {"request", func(r *rules) {
 		r.review = func(w Wanted, reached Reached, replaced, _ bool) Task { return Review(w, reached, replaced, true) }
-	}},
-	"controller lists the gateways before it writes": {"request", func(r *rules) { r.oldGateways = true }},
-	"controller takes an answer to another level":    {"request", func(r *rules) { r.keepsAnswers = true }},
+	}, false},
+	"controller lists the gateways before it writes": {"request", func(r *rules) { r.oldGateways = true }, false},
+	"controller takes an answer to another level":    {"request", func(r *rules) { r.keepsAnswers = true }, false},
 	"controller deletes without asking the gateways": {"request", func(r *rules) {
 		r.review = func(w Wanted, reached Reached, replaced, drained bool) Task {
 			return Review(w, reached, replaced, drained || w.Level == Cold)
 		}
-	}},
+	}, false},
 	"gateway sends before the level is reached": {"request", func(r *rules) {
 		r.maySend = func(w Wanted, _ Reached) bool { return w.Level.Serves() }
-	}},
+	}, false},
 	"gateway sends until the instance is parked": {"request", func(r *rules) {
 		r.maySend = func(_ Wanted, reached Reached) bool { return reached.Level.Serves() }
-	}},
+	}, false},
 	"gateway says it has stopped with requests in flight": {"request", func(r *rules) {
 		r.stopped = func(seen, asked Wanted, _ int) bool { return HasStopped(seen, asked, 0) }
-	}},
+	}, false},
 	"gateway says it has stopped before it has seen why": {"request", func(r *rules) {
 		r.stopped = func(seen, asked Wanted, inFlight int) bool { return inFlight == 0 }
-	}},
-	"gateway lists the pods before it registers": {"request", func(r *rules) { r.listsFirst = true }},
-	"gateway lists the pods from a cache":        {"request", func(r *rules) { r.staleGateway = true }},
+	}, false},
+	"gateway lists the pods before it registers": {"request", func(r *rules) { r.listsFirst = true }, false},
+	"gateway lists the pods from a cache":        {"request", func(r *rules) { r.staleGateway = true }, false},
 }
+
+// mostRuns bounds the interleavings in which a mutant must be found.
+const mostRuns = 20_000
 
 // TestMutants holds that each rule of the protocol is needed, and that the interleavings would find a participant that breaks it.
 func TestMutants(t *testing.T) {
 	t.Parallel()
-	const most = 20_000
 	for name, m := range mutants {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			r := rulesOfPackage()
 			m.mutate(&r)
-			for at := uint64(1); at <= most; at++ {
-				violation, _ := play(at, r, nil)
-				if violation == "" {
-					continue
-				}
-				if kind, _, _ := strings.Cut(violation, ":"); !strings.Contains(m.found, kind) {
-					continue
-				}
-				t.Logf("seed %d: %s", at, violation)
-				return
-			}
-			t.Errorf("not found in %d interleavings", most)
+			find(t, r, m.found)
 		})
 	}
+}
+
+// TestMiscountsHarm holds that the mutants that make the scheduler count too little do harm: a pod is bound to a slice without room for it.
+func TestMiscountsHarm(t *testing.T) {
+	t.Parallel()
+	for name, m := range mutants {
+		if m.found != "count" || m.rare && !*full {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := rulesOfPackage()
+			m.mutate(&r)
+			r.unchecked = true
+			find(t, r, "lost")
+		})
+	}
+}
+
+// find runs interleavings until one has a violation of one of the kinds.
+func find(t *testing.T, r rules, kinds string) {
+	t.Helper()
+	for at := uint64(1); at <= mostRuns; at++ {
+		violation, _ := play(at, r, nil)
+		if kind, _, ok := strings.Cut(violation, ":"); ok && strings.Contains(kinds, kind) {
+			t.Logf("seed %d: %s", at, violation)
+			return
+		}
+	}
+	t.Errorf("not found in %d interleavings", mostRuns)
 }

@@ -20,6 +20,8 @@ type rules struct {
 	blindWrites   bool // the controller writes without a resourceVersion
 	keepsAnswers  bool // the controller takes the answers of gateways for another Seq
 	ignoresQueued bool // for a raise the agent does not count pods that have not started
+	unchecked     bool // check does not compare records with what the scheduler counts
+	keepsShared   bool // the controller gives up no Shared instance for a pod without room
 }
 
 func rulesOfPackage() rules {
@@ -390,7 +392,7 @@ func (c *controller) makeRoom(p *pod) {
 		l.add(p.kind, Hot)
 		return l.fits()
 	})
-	if len(victims) > 0 {
+	if len(victims) > 0 && !c.world.rules.keepsShared {
 		c.world.events["victim"]++
 		c.scaleVictim(c.world.pods[victims[0].ID[0]-'a'])
 	}

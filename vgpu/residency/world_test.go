@@ -120,8 +120,9 @@ func (v *view) advance(p *pod) {
 type world struct {
 	rules          rules
 	random         *rand.Rand
-	crashes        int // of 1000 steps
-	lag            int // the greatest number of pods that advance in a view in one step
+	crashes        int  // of 1000 steps
+	wholePods      bool // a write fails if the pod has changed at all
+	lag            int  // the greatest number of pods that advance in a view in one step
 	pods           []*pod
 	nodes          [numNodes]*node
 	scheduler      scheduler
@@ -142,6 +143,7 @@ func newWorld(seed uint64, r rules) *world {
 		rules: r, random: rand.New(rand.NewPCG(seed, 0)), reverts: map[replacement]bool{}, events: map[string]int{},
 		trace: func(string, ...any) {},
 	}
+	w.wholePods = w.random.IntN(2) == 0
 	w.crashes, w.lag = []int{0, 4, 15, 40}[w.random.IntN(4)], []int{1, 4, 12}[w.random.IntN(3)]
 	for n := range w.nodes {
 		w.nodes[n] = &node{world: w, index: n}
@@ -180,10 +182,11 @@ func (w *world) create(instance bool, of replacement) {
 	w.changed("pod %d of kind %d is created: %+v", p.id, p.kind, first.wanted)
 }
 
-// write changes a pod under a resourceVersion, now or later.
+// write changes a pod, now or later, if it is still as it was at a resourceVersion: in some worlds altogether, in others in its residency.
 func (w *world) write(p *pod, resourceVersion int, who string, change func(*version)) {
 	apply := func() {
-		if resourceVersion != len(p.history)-1 {
+		seen, now := p.history[resourceVersion], p.now()
+		if seen.wanted != now.wanted || seen.reached != now.reached || w.wholePods && resourceVersion != len(p.history)-1 {
 			w.events["conflict"]++
 			w.trace("%s: conflict on pod %d", who, p.id)
 			return
