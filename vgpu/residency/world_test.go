@@ -126,7 +126,7 @@ type world struct {
 	pods           []*pod
 	nodes          [numNodes]*node
 	scheduler      scheduler
-	control        controller
+	controls       [2]controller // the leader, and one that believes it still is
 	gateways       [numGateways]*gateway
 	late           []func()             // writes that are under way
 	reverts        map[replacement]bool // instances that the controller returned to the level that they had
@@ -149,7 +149,9 @@ func newWorld(seed uint64, r rules) *world {
 		w.nodes[n] = &node{world: w, index: n}
 	}
 	w.scheduler = scheduler{world: w}
-	w.control = controller{world: w}
+	for i := range w.controls {
+		w.controls[i] = controller{world: w}
+	}
 	for g := range w.gateways {
 		w.gateways[g] = &gateway{world: w, incarnation: g}
 	}
@@ -260,7 +262,7 @@ func (w *world) step() {
 	case at < 65:
 		w.scheduler.schedule(w.anyPod())
 	case at < 82:
-		w.control.act(w.anyPod())
+		w.controls[max(0, w.random.IntN(6)-4)].act(w.anyPod())
 	case at < 94:
 		w.gateways[w.random.IntN(numGateways)].act(w.anyPod())
 	default:
@@ -274,14 +276,16 @@ func (w *world) hasRecord(p *pod) bool {
 
 func (w *world) anyPod() *pod { return w.pods[w.random.IntN(len(w.pods))] }
 
-func (w *world) views() [4 + numGateways]*view {
-	return [...]*view{&w.scheduler.view, &w.control.view, &w.nodes[0].view, &w.nodes[1].view, &w.gateways[0].view, &w.gateways[1].view}
+func (w *world) views() [5 + numGateways]*view {
+	return [...]*view{
+		&w.scheduler.view, &w.controls[0].view, &w.controls[1].view, &w.nodes[0].view, &w.nodes[1].view, &w.gateways[0].view, &w.gateways[1].view,
+	}
 }
 
 func (w *world) anyView() *view {
 	views := w.views()
 	i := w.random.IntN(len(views))
-	if i >= 4 && !w.gateways[i-4].listed {
+	if first := len(views) - numGateways; i >= first && !w.gateways[i-first].listed {
 		return &w.scheduler.view
 	}
 	return views[i]
@@ -304,7 +308,7 @@ func (w *world) crash() {
 	case 2:
 		w.scheduler.restart()
 	case 3:
-		w.control.restart()
+		w.controls[w.random.IntN(2)].restart()
 	default:
 		w.gateways[i-4].restart()
 	}
@@ -350,7 +354,7 @@ func (w *world) round() {
 	w.late = nil
 	for _, do := range []func(*pod){
 		w.nodes[0].kubelet, w.nodes[0].agent, w.nodes[0].release, w.nodes[1].kubelet, w.nodes[1].agent, w.nodes[1].release,
-		w.gateways[0].finish, w.gateways[1].finish, w.control.review, w.control.makeRoom, w.scheduler.schedule,
+		w.gateways[0].finish, w.gateways[1].finish, w.controls[0].review, w.controls[0].makeRoom, w.scheduler.schedule,
 	} {
 		for _, p := range w.pods {
 			w.showAll()
