@@ -65,7 +65,7 @@ func withMPS(t *testing.T, branch ...string) func(*Options) {
 	}
 	control := filepath.Join(dir, filepath.Join(branch...), "nvidia-cuda-mps-control")
 	return func(o *Options) {
-		o.MPS = mps.Daemons{Dir: filepath.Join(dir, "pipes"), Program: control, Simulated: true}
+		o.MPS = mps.Daemons{Dir: filepath.Join(dir, "pipes"), Program: control, Simulated: true, CommandTimeout: time.Minute}
 	}
 }
 

@@ -68,7 +68,9 @@ func TestTerminationHungDaemon(t *testing.T) {
 	t.Parallel()
 	const pods = 15 // one waiting for the other, they take twelve seconds, until the daemon is killed
 	log := &logWatcher{text: "failed to end the CUDA work of a terminating pod"}
-	c := newProcessFixture(t, config.ReportStrangers, withMPS(t), func(o *Options) { o.Log = slog.New(slog.NewTextHandler(log, nil)) })
+	c := newProcessFixture(t, config.ReportStrangers, withMPS(t), func(o *Options) {
+		o.Log, o.MPS.CommandTimeout = slog.New(slog.NewTextHandler(log, nil)), 0 // the default
+	})
 	r := c.fixture
 	for n := range pods {
 		c.granted(fmt.Sprint("p", n), "GPU-0", 5, 5)

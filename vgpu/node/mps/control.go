@@ -16,10 +16,9 @@ import (
 	"time"
 )
 
-// commandTimeout is how long a daemon may take to answer a command.
-const commandTimeout = 2 * time.Second
+const defaultCommandTimeout = 2 * time.Second
 
-func (d Daemons) timeout() time.Duration { return cmp.Or(d.commandTimeout, commandTimeout) }
+func (d Daemons) timeout() time.Duration { return cmp.Or(d.CommandTimeout, defaultCommandTimeout) }
 
 // errTimeout means that a daemon has not answered a command in time.
 var errTimeout = errors.New("timed out")

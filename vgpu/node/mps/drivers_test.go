@@ -64,7 +64,7 @@ func driverRig(t *testing.T, programs string) *rig {
 	t.Helper()
 	r := newRig(t, "")
 	r.programs = programs
-	r.restart(Daemons{Guard: filepath.Join(r.folder, "libgshare-mps.so"), commandTimeout: time.Second})
+	r.restart(Daemons{Guard: filepath.Join(r.folder, "libgshare-mps.so"), CommandTimeout: time.Second})
 	return r
 }
 
@@ -157,7 +157,7 @@ func TestGuard(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				r := driverRig(t, programs)
 				if !guarded {
-					r.restart(Daemons{commandTimeout: time.Second})
+					r.restart(Daemons{CommandTimeout: time.Second})
 				}
 				r.share()
 				if reported := slices.Contains(r.knownLimitations(), Commandable); reported == guarded {
@@ -227,7 +227,7 @@ func TestPipeOfClients(t *testing.T) {
 func TestConcurrentCommands(t *testing.T) {
 	forDrivers(t, func(t *testing.T, branch, programs string) {
 		r := driverRig(t, programs)
-		r.restart(Daemons{commandTimeout: 20 * time.Second})
+		r.restart(Daemons{CommandTimeout: 20 * time.Second})
 		r.share()
 		results := make(chan error, 8)
 		for range cap(results) {

@@ -105,7 +105,7 @@ func TestServerDies(t *testing.T) {
 // TestHang: a daemon that does not answer is replaced.
 func TestHang(t *testing.T) {
 	forVersions(t, func(t *testing.T, r *rig) {
-		r.restart(Daemons{commandTimeout: 250 * time.Millisecond})
+		r.restart(Daemons{CommandTimeout: 250 * time.Millisecond})
 		r.share()
 		pid := r.daemon()
 		r.signal(pid, syscall.SIGSTOP)
@@ -235,7 +235,7 @@ func (r *rig) clientAs(uid uint32, environment ...string) *client {
 // TestBrokenProgram: a control program that fails keeps the slice closed, and is tried again.
 func TestBrokenProgram(t *testing.T) {
 	forVersions(t, func(t *testing.T, r *rig) {
-		m := r.newManager(Daemons{Dir: r.Dir})
+		m := r.newManager(Daemons{Dir: r.Dir, CommandTimeout: 100 * time.Millisecond})
 		m.Program = filepath.Join(t.TempDir(), "broken")
 		r.Manager = m
 		m.SetMembers(members)

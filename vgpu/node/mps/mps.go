@@ -41,7 +41,8 @@ type Daemons struct {
 	NoNamespaces    bool // starts daemons without namespaces, even where the driver supports them
 	Simulated       bool // the devices are simulated: without a Program no daemon runs, and clients get the same environment
 
-	commandTimeout time.Duration // 0: commandTimeout; tests of daemons that hang set less
+	// CommandTimeout is how long a daemon may take to answer a command before it counts as hung; 0: two seconds.
+	CommandTimeout time.Duration
 }
 
 // Enabled reports whether MPS daemons are started at all. They are not if devices are simulated and no Program is set.

@@ -25,7 +25,7 @@ func TestUnknownClients(t *testing.T) {
 					r.signal(first, signal)
 				}
 				d := r.manualDaemon()
-				d.commandTimeout = 100 * time.Millisecond // the daemon answers none of the commands
+				d.CommandTimeout = 100 * time.Millisecond // the daemon answers none of the commands
 				check := func(want int, when string) {
 					t.Helper()
 					if o := d.iterate(nil); o.Clients != want || o.Daemon == supervisor.Answers {

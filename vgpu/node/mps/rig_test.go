@@ -98,8 +98,10 @@ func newRig(t *testing.T, driver string) *rig {
 	return r
 }
 
-// newManager returns another manager, which the test closes.
+// newManager returns another manager, which the test closes. On a busy machine a daemon that is well may take long to answer: only tests of
+// daemons that hang set a short timeout.
 func (r *rig) newManager(d Daemons) *Manager {
+	d.CommandTimeout = cmp.Or(d.CommandTimeout, time.Minute)
 	d.Program, d.Simulated = filepath.Join(cmp.Or(r.programs, filepath.Join(r.folder, r.driver)), controlProgram), true
 	m := New(Config{
 		Daemons: d,
@@ -123,7 +125,7 @@ func (r *rig) restart(d Daemons, members ...Member) {
 
 func (r *rig) waitFor(what string, holds func() bool) {
 	r.t.Helper()
-	for end := time.Now().Add(time.Minute); !holds(); time.Sleep(2 * time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); !holds(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(end) {
 			r.t.Fatalf("timed out waiting for %s; closed: %v", what, r.ClosedReasons())
 		}
