@@ -61,7 +61,7 @@ func (w *world) checkSettled() {
 		switch {
 		case now.gone:
 		case now.deleting || now.wanted.Level == Cold && now.node >= 0:
-			w.fail("stuck: pod %d is not deleted: %+v", p.id, now)
+			w.fail("stuck: pod %d is not deleted: %v", p.id, now)
 		case now.node < 0:
 			w.checkPending(p)
 		case !w.nodes[now.node].running[p.id]:
@@ -103,7 +103,7 @@ func (w *world) checkPending(p *pod) {
 // checkNotStarted fails unless the pod is a user's and its slice has no room: nobody but its user may delete it.
 func (w *world) checkNotStarted(p *pod, n *node) {
 	if p.instance || n.fits(p, false)(Hot) {
-		w.fail("stuck: pod %d on node %d has not started: %+v", p.id, n.index, p.now())
+		w.fail("stuck: pod %d on node %d has not started: %v", p.id, n.index, p.now())
 	}
 }
 

@@ -109,10 +109,10 @@ var mutants = map[string]struct {
 			return step
 		}
 	}},
-	"agent does not report after a restart": {"stuck", func(r *rules) {
+	"agent does not report a reduction": {"stuck", func(r *rules) {
 		r.next = func(i Instance, fits func(Level) bool) Step {
 			step := Next(i, fits)
-			if step.Effect == Report && i.Reached.Seq < i.Record.Seq && i.Record.Seq > 1 && i.Record.Level == Shared {
+			if step.Effect == Report && step.Record.Level < i.Reached.Level {
 				return Step{}
 			}
 			return step

@@ -81,6 +81,17 @@ type replacement struct {
 	seq int64
 }
 
+func (v version) String() string {
+	state := ""
+	switch {
+	case v.gone:
+		state = ", gone"
+	case v.deleting:
+		state = ", deleting"
+	}
+	return fmt.Sprintf("on node %d, wanted %+v, reached %+v%s", v.node, v.wanted, v.reached, state)
+}
+
 type pod struct {
 	id, kind int
 	instance bool // of the controller, not a user's
@@ -215,7 +226,7 @@ func (w *world) update(p *pod, who string, change func(*version)) {
 		return
 	}
 	p.history = append(p.history, next)
-	w.changed("%s: pod %d is %+v", who, p.id, next)
+	w.changed("%s: pod %d is %v", who, p.id, next)
 }
 
 func (w *world) changed(format string, args ...any) {
