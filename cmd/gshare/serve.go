@@ -149,7 +149,7 @@ func readFunctions(file string) ([]*api.GPUFunction, error) {
 	var errs []error
 	for _, f := range functions {
 		if _, err := exec.LookPath(f.Container().Command[0]); err != nil {
-			errs = append(errs, fmt.Errorf("function %s: spec.template.spec.containers[0].command[0]: %w", f.Metadata.Name, err))
+			errs = append(errs, fmt.Errorf("function %s: spec.template.spec.containers[0].command[0]: %w", f.Name, err))
 		}
 	}
 	return functions, errors.Join(errs...)

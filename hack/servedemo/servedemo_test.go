@@ -19,7 +19,7 @@ func TestFunctions(t *testing.T) {
 				t.Fatalf("%d functions: %v", len(read), err)
 			}
 			for i, f := range read {
-				if f.Metadata.Name != functions[i].name || f.Spec.Scaling.MinReplicas != w.least || f.Share().IsWhole() != w.whole {
+				if f.Name != functions[i].name || f.Spec.Scaling.MinReplicas != w.least || f.Share().IsWhole() != w.whole {
 					t.Errorf("%+v", f)
 				}
 			}

@@ -49,7 +49,7 @@ func New(c Config, functions []*api.GPUFunction) (*Fleet, error) {
 	for _, object := range functions {
 		fn, err := newFunction(object)
 		if err != nil {
-			return nil, fmt.Errorf("function %s/%s: %w", object.Metadata.Namespace, object.Metadata.Name, err)
+			return nil, fmt.Errorf("function %s/%s: %w", object.Namespace, object.Name, err)
 		}
 		if err := f.gateway.SetFunction(gateway.Function{
 			FunctionName: fn.name, SLO: object.Spec.SLO.Latency.Value(), Protocol: protocols[object.Spec.Protocol], MaxBatch: object.Spec.Batching.MaxBatch,

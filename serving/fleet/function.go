@@ -36,7 +36,7 @@ func newFunction(object *api.GPUFunction) (*function, error) {
 	if err != nil {
 		return nil, err
 	}
-	name := gateway.FunctionName{Namespace: object.Metadata.Namespace, Name: object.Metadata.Name}
+	name := gateway.FunctionName{Namespace: object.Namespace, Name: object.Name}
 	return &function{object: object, name: name, scaler: scaler}, nil
 }
 

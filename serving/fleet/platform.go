@@ -28,10 +28,10 @@ type Instance struct {
 
 // nameOf returns the name of the instance of a function with an ID.
 func nameOf(f *api.GPUFunction, id scaling.ID) string {
-	if f.Metadata.Namespace == "default" {
-		return fmt.Sprintf("%s-%d", f.Metadata.Name, id)
+	if f.Namespace == "default" {
+		return fmt.Sprintf("%s-%d", f.Name, id)
 	}
-	return fmt.Sprintf("%s/%s-%d", f.Metadata.Namespace, f.Metadata.Name, id)
+	return fmt.Sprintf("%s/%s-%d", f.Namespace, f.Name, id)
 }
 
 // Event is something that has happened to an instance. It ends with Failed or Gone: then nothing is left of it.

@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+
 	"github.com/gshare-dev/gshare/serving/fleet"
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 )
@@ -35,10 +37,10 @@ type check struct {
 }
 
 // checksOf returns the checks of a container, in their order.
-func checksOf(c *api.Container) []check {
+func checksOf(c *v1.Container) []check {
 	var checks []check
 	if p := c.StartupProbe; p != nil {
-		started := check{delay: p.InitialDelay(), limit: p.Limit(), timeout: p.Timeout()}
+		started := check{delay: seconds(p.InitialDelaySeconds), limit: api.StartLimit(p), timeout: seconds(p.TimeoutSeconds)}
 		if p.HTTPGet != nil {
 			started.path = p.HTTPGet.Path
 		}
@@ -52,6 +54,8 @@ func checksOf(c *api.Container) []check {
 	}
 	return checks
 }
+
+func seconds(n int32) time.Duration { return time.Duration(n) * time.Second }
 
 // target returns what the check asks of a port.
 func (c check) target(port int) string {

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"reflect"
 	"regexp"
+	"strings"
 
+	"k8s.io/apimachinery/pkg/types"
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
@@ -20,8 +22,8 @@ const MaxFile = 1 << 20
 // separator matches the lines that separate YAML documents. What follows on the line belongs to the next document.
 var separator = regexp.MustCompile(`(?m)^(---|\.\.\.)([ \t]|$)`)
 
-// Decode parses a file of functions, one in each YAML document, fills in the defaults and validates them. It refuses unknown and repeated
-// fields, and functions with the same name and namespace. The error names the document and the field of each mistake.
+// Decode parses a file of functions for one machine, one in each YAML document, fills in the defaults and validates them. It refuses unknown and
+// repeated fields, those that only a cluster can heed included, and functions with the same name and namespace. The error names the document and the field of each mistake.
 func Decode(text []byte) ([]*GPUFunction, error) {
 	text = bytes.ReplaceAll(text, []byte("\r\n"), []byte("\n"))
 	switch {
@@ -32,7 +34,7 @@ func Decode(text []byte) ([]*GPUFunction, error) {
 	}
 	var functions []*GPUFunction
 	var errs []error
-	seen := map[Metadata]bool{}
+	seen := map[types.NamespacedName]bool{}
 	number := 0
 	for _, document := range separator.Split(string(text), -1) {
 		f, err := decodeOne(document)
@@ -40,14 +42,14 @@ func Decode(text []byte) ([]*GPUFunction, error) {
 			continue
 		}
 		number++
-		if err == nil && seen[f.Metadata] {
-			err = share.Invalid("metadata.name", "%s/%s is the name of an earlier function, too", f.Metadata.Namespace, f.Metadata.Name)
+		if err == nil && seen[f.name()] {
+			err = share.Invalid("metadata.name", "%s is the name of an earlier function, too", f.name())
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("document %d: %w", number, err))
 			continue
 		}
-		seen[f.Metadata] = true
+		seen[f.name()] = true
 		functions = append(functions, f)
 	}
 	if len(functions) == 0 && len(errs) == 0 {
@@ -68,16 +70,22 @@ func decodeOne(document string) (*GPUFunction, error) {
 	if string(text) == "null" {
 		return nil, nil
 	}
-	f := &GPUFunction{}
-	strict, err := kjson.UnmarshalStrict(text, f)
+	var content file
+	strict, err := kjson.UnmarshalStrict(text, &content)
 	if wrong := (*json.UnmarshalTypeError)(nil); errors.As(err, &wrong) {
-		err = share.Invalid(wrong.Field, "want %s, not %.64s", kindName(wrong.Type.Kind()), wrong.Value)
+		field := strings.Replace(wrong.Field, "spec.GPUFunctionSpec.", "spec.", 1) // the file has no such level
+		err = share.Invalid(field, "want %s, not %.64s", kindName(wrong.Type.Kind()), wrong.Value)
 	}
 	if err := errors.Join(append(strict, err)...); err != nil {
 		return nil, err
 	}
+	f := content.function()
 	f.setDefaults()
 	return f, f.validate()
+}
+
+func (f *GPUFunction) name() types.NamespacedName {
+	return types.NamespacedName{Namespace: f.Namespace, Name: f.Name}
 }
 
 // kindName returns what users call the values of a kind.
@@ -89,6 +97,8 @@ func kindName(k reflect.Kind) string {
 		return "a list"
 	case reflect.Int, reflect.Int64:
 		return "a whole number"
+	case reflect.Int32:
+		return "a whole number of 32 bits"
 	case reflect.Float64:
 		return "a number"
 	}

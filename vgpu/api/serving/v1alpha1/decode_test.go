@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/gshare-dev/gshare/vgpu/share"
@@ -31,7 +32,7 @@ func TestDefaults(t *testing.T) {
 	f := functions[0]
 	want := share.Share{SMRequest: 240, SMLimit: 240, QuotaRequest: 1000, QuotaLimit: 1000, Memory: 1525 * share.MiB}
 	s := f.Spec.Scaling
-	if f.Metadata.Namespace != "default" || f.Share() != want || f.Grace() != 30*time.Second || f.Container().Name != "server" || f.Spec.Protocol != HTTP || f.Spec.Batching.MaxBatch != 1 ||
+	if f.Namespace != "default" || f.Share() != want || f.Grace() != 30*time.Second || f.Container().Name != "server" || f.Spec.Protocol != HTTP || f.Spec.Batching.MaxBatch != 1 ||
 		f.Spec.SLO.Latency.Value() != 69*time.Millisecond || s.MinReplicas != 0 || *s.MaxReplicas != 10 || *s.Concurrency != 1 ||
 		s.Window.Value() != 40*time.Second || s.KeepShared.Value() != 30*time.Second {
 		t.Errorf("%+v", f)
@@ -40,10 +41,10 @@ func TestDefaults(t *testing.T) {
 
 // TestStartupProbe holds that fields that are not given take the defaults of a pod.
 func TestStartupProbe(t *testing.T) {
-	for text, want := range map[string]StartupProbe{
+	for text, want := range map[string]v1.Probe{
 		"{}":                                    {PeriodSeconds: 10, FailureThreshold: 3, TimeoutSeconds: 1},
 		"{periodSeconds: 0}":                    {PeriodSeconds: 10, FailureThreshold: 3, TimeoutSeconds: 1},
-		"{httpGet: {path: /x}}":                 {HTTPGet: &HTTPGet{"/x"}, PeriodSeconds: 10, FailureThreshold: 3, TimeoutSeconds: 1},
+		"{httpGet: {path: /x}}":                 {ProbeHandler: v1.ProbeHandler{HTTPGet: &v1.HTTPGetAction{Path: "/x"}}, PeriodSeconds: 10, FailureThreshold: 3, TimeoutSeconds: 1},
 		"{periodSeconds: 1, timeoutSeconds: 2}": {PeriodSeconds: 1, FailureThreshold: 3, TimeoutSeconds: 2},
 		"{failureThreshold: 60}":                {PeriodSeconds: 10, FailureThreshold: 60, TimeoutSeconds: 1},
 		"{failureThreshold: 8640}":              {PeriodSeconds: 10, FailureThreshold: 8640, TimeoutSeconds: 1},
@@ -58,8 +59,8 @@ func TestStartupProbe(t *testing.T) {
 			if diff := cmp.Diff(want, *p); diff != "" {
 				t.Error(diff)
 			}
-			if limit := time.Duration(want.PeriodSeconds*want.FailureThreshold) * time.Second; p.Limit() != limit {
-				t.Errorf("limit %v, want %v", p.Limit(), limit)
+			if limit := time.Duration(int64(want.PeriodSeconds)*int64(want.FailureThreshold)) * time.Second; StartLimit(p) != limit {
+				t.Errorf("limit %v, want %v", StartLimit(p), limit)
 			}
 		})
 	}
@@ -126,6 +127,10 @@ func TestRefused(t *testing.T) {
 		"large batches":     {edit("  scaling:", "  protocol: OIP\n  batching: {maxBatch: 4097}\n  scaling:"), "spec.batching.maxBatch: 4097"},
 		"negative batches":  {edit("  scaling:", "  protocol: OIP\n  batching: {maxBatch: -1}\n  scaling:"), "spec.batching.maxBatch: -1"},
 		"image":             {container("image: x"), `unknown field "spec.template.spec.containers[0].image"`},
+		"a port":            {container("ports: [{containerPort: 80}]"), `unknown field "spec.template.spec.containers[0].ports"`},
+		"labels":            {edit("{spec: {containers", "{metadata: {labels: {a: b}}, spec: {containers"), `unknown field "spec.template.metadata"`},
+		"annotations":       {edit("name: resnet50", "name: resnet50, annotations: {a: b}"), `unknown field "metadata.annotations"`},
+		"a status":          {minimal + "status: {}\n", `unknown field "status"`},
 		"repeated field":    {edit("metadata:", "metadata: {name: a}\nmetadata:"), `key "metadata" already set`},
 		"no name":           {edit("name: resnet50", ""), "metadata.name:"},
 		"bad name":          {edit("resnet50", "ResNet"), `metadata.name: "ResNet"`},
@@ -154,7 +159,7 @@ func TestRefused(t *testing.T) {
 		"no failures":       {container("startupProbe: {failureThreshold: -2}"), "spec.template.spec.containers[0].startupProbe.failureThreshold: -2"},
 		"negative delay":    {container("startupProbe: {initialDelaySeconds: -1}"), "spec.template.spec.containers[0].startupProbe.initialDelaySeconds: -1 is outside 0"},
 		"long start":        {container("startupProbe: {failureThreshold: 8641}"), "spec.template.spec.containers[0].startupProbe.failureThreshold: 8641 periods of 10 s"},
-		"overflow":          {container("startupProbe: {failureThreshold: 9223372036854775807}"), "spec.template.spec.containers[0].startupProbe.failureThreshold: 9223372036854775807 is outside"},
+		"overflow":          {container("startupProbe: {failureThreshold: 9223372036854775807}"), "startupProbe.failureThreshold: want a whole number of 32 bits, not number 9223372036854775807"},
 		"successes":         {container("startupProbe: {successThreshold: 1}"), `unknown field "spec.template.spec.containers[0].startupProbe.successThreshold"`},
 		"another probe":     {container("startupProbe: {tcpSocket: {port: 80}}"), `unknown field "spec.template.spec.containers[0].startupProbe.tcpSocket"`},
 		"period of ready":   {container("readinessProbe: {httpGet: {path: /}, periodSeconds: 1}"), `unknown field "spec.template.spec.containers[0].readinessProbe.periodSeconds"`},
@@ -162,6 +167,7 @@ func TestRefused(t *testing.T) {
 		"variable":          {container("env: [{name: 'A=B'}]"), `spec.template.spec.containers[0].env[0]: "A=B"`},
 		"grace":             {edit("{containers", "{terminationGracePeriodSeconds: 4000, containers"), "spec.template.spec.terminationGracePeriodSeconds: 4000"},
 		"no share":          {edit("sm: 24, memory: 1525Mi", ""), "spec.resources.share.sm: is required"},
+		"no resources":      {edit("  resources: {share: {sm: 24, memory: 1525Mi}}\n", ""), "spec.resources.share.sm: is required"},
 		"two GPUs":          {part("sm: 200"), "spec.resources.share.sm: 200"},
 		"quota":             {part("sm: 24, quota: 0"), "spec.resources.share.quota: 0"},
 		"low limit":         {part("sm: 24, quota: 50, quotaLimit: 40"), "spec.resources.share.quotaLimit: 40%"},
@@ -205,10 +211,33 @@ func TestEveryMistake(t *testing.T) {
 	}
 }
 
+// fileOf returns a file that has the function.
+func fileOf(f *GPUFunction) *file {
+	result := &file{APIVersion: f.APIVersion, Kind: f.Kind, Metadata: fileMeta{f.Name, f.Namespace}, Spec: fileSpec{GPUFunctionSpec: f.Spec}}
+	c := f.Container()
+	container := fileContainer{Name: c.Name, Command: c.Command, Args: c.Args}
+	for _, v := range c.Env {
+		container.Env = append(container.Env, fileVariable{v.Name, v.Value})
+	}
+	if c.ReadinessProbe != nil {
+		container.ReadinessProbe = &fileProbe{fileHTTPGet{c.ReadinessProbe.HTTPGet.Path}}
+	}
+	if p := c.StartupProbe; p != nil {
+		start := &fileStartupProbe{nil, p.InitialDelaySeconds, p.PeriodSeconds, p.FailureThreshold, p.TimeoutSeconds}
+		if p.HTTPGet != nil {
+			start.HTTPGet = &fileHTTPGet{p.HTTPGet.Path}
+		}
+		container.StartupProbe = start
+	}
+	result.Spec.Template.Spec = filePod{[]fileContainer{container}, f.Spec.Template.Spec.TerminationGracePeriodSeconds}
+	return result
+}
+
 // FuzzDecode checks that functions that are taken are valid, and the same after encoding and decoding them again.
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte(minimal))
 	f.Add([]byte(minimal + "--- # next\n" + strings.ReplaceAll(minimal, "resnet50", "bert")))
+	f.Add([]byte(strings.Replace(minimal, "[serve]", "[serve], env: [{name: A, value: b}], readinessProbe: {httpGet: {path: /}}, startupProbe: {httpGet: {path: /}}", 1)))
 	f.Add([]byte("a: &a [*a, *a]\n---\n...\n"))
 	f.Add([]byte(strings.Replace(minimal, "40}", "4e1, minReplicas: 11}", 1)))
 	f.Fuzz(func(t *testing.T, text []byte) {
@@ -224,7 +253,7 @@ func FuzzDecode(f *testing.F) {
 			if err := function.Share().Validate(); err != nil {
 				t.Errorf("taken, but %v", err)
 			}
-			one, err := yaml.Marshal(function)
+			one, err := yaml.Marshal(fileOf(function))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,9 +1,17 @@
-// Package v1alpha1 defines GPUFunction: a server of models that gshare scales, with its latency objective and its share of a GPU.
+// Package v1alpha1 defines the objects of serving: GPUFunction, a server of models that gshare scales, with its latency objective and its share
+// of a GPU, and FaSTPod, replicas that all have one share.
+//
+// The comments of types and fields are what kubectl explain prints. make crds writes manifests/serving from them.
+//
+// +groupName=serving.gshare.dev
 package v1alpha1
 
 import (
 	"encoding/json"
 	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
@@ -15,35 +23,89 @@ const (
 )
 
 // GPUFunction is a server of which there are as many replicas as the load needs, and none without load.
+//
+// +kubebuilder:resource:path=gpufunctions,singular=gpufunction,shortName=gfn,categories=gshare
+// +kubebuilder:subresource:status
+// +kubebuilder:printcolumn:name="SLO",type=string,JSONPath=`.spec.slo.latency`
+// +kubebuilder:printcolumn:name="P99",type=string,JSONPath=`.status.observed.p99`
+// +kubebuilder:printcolumn:name="Hit",type=string,JSONPath=`.status.observed.hit`
+// +kubebuilder:printcolumn:name="RPS",type=string,JSONPath=`.status.observed.requestsPerSecond`
+// +kubebuilder:printcolumn:name="Pods",type=string,JSONPath=`.status.pods`
+// +kubebuilder:printcolumn:name="Share",type=string,JSONPath=`.status.share`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 50 && self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="metadata.name: want 1 to 50 lower-case letters, digits and '-', with a letter or digit at both ends"
 type GPUFunction struct {
-	APIVersion string   `json:"apiVersion"`
-	Kind       string   `json:"kind"`
-	Metadata   Metadata `json:"metadata"`
-	Spec       Spec     `json:"spec"`
+	metav1.TypeMeta `json:",inline"`
+
+	// metadata names the function: requests name it by their host.
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitzero"`
+
+	// spec is what the user wants of the function.
+	// +required
+	Spec GPUFunctionSpec `json:"spec"`
+
+	// status is what the cluster observes of the function.
+	// +optional
+	Status GPUFunctionStatus `json:"status,omitzero"`
 }
 
-// Metadata names a function.
-type Metadata struct {
-	Name      string `json:"name"`
-	Namespace string `json:"namespace,omitempty"` // default "default"
+// GPUFunctionList is a list of functions.
+type GPUFunctionList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitzero"`
+	Items           []GPUFunction `json:"items"`
 }
 
-// Spec is what the user wants of a function.
-type Spec struct {
-	SLO       SLO       `json:"slo"`
-	Protocol  Protocol  `json:"protocol,omitempty"` // of the requests; default HTTP
-	Batching  Batching  `json:"batching,omitzero"`
-	Template  Template  `json:"template"`
-	Resources Resources `json:"resources"`
-	Scaling   Scaling   `json:"scaling"`
+// GPUFunctionSpec is what the user wants of a function.
+//
+// +kubebuilder:validation:XValidation:rule="self.batching.maxBatch <= 1 || self.protocol == 'OIP'",fieldPath=".batching.maxBatch",message="want 1: only requests of protocol OIP are joined"
+// +kubebuilder:validation:XValidation:rule="self.template.spec.containers.size() == 1",fieldPath=".template.spec.containers",message="want 1 container, the server; others can be initContainers with restartPolicy Always"
+type GPUFunctionSpec struct {
+	// slo is the latency objective.
+	// +required
+	SLO SLO `json:"slo"`
+
+	// protocol is that of the requests. HTTP is any. OIP is the Open Inference Protocol, whose requests can be joined. OpenAI is that of chat
+	// completions, where the objective is that of the first byte of the answer.
+	// +optional
+	// +kubebuilder:default=HTTP
+	Protocol Protocol `json:"protocol,omitempty"`
+
+	// batching says how requests are joined.
+	// +optional
+	// +kubebuilder:default={}
+	Batching Batching `json:"batching,omitzero"`
+
+	// template describes a replica. Its one container is the server: it listens on the port that the variable PORT of its environment says, and
+	// gets requests as soon as its readiness probe succeeds or, without one, it accepts connections. Its share of a GPU is that of resources.
+	// +required
+	Template v1.PodTemplateSpec `json:"template"`
+
+	// resources is what each replica gets.
+	// +optional
+	Resources Resources `json:"resources,omitzero"`
+
+	// scaling bounds the number of replicas and says what one can do.
+	// +optional
+	// +kubebuilder:default={}
+	Scaling Scaling `json:"scaling,omitzero"`
 }
 
 // SLO is the latency objective of a function.
 type SLO struct {
-	Latency Duration `json:"latency"` // for 99 % of the requests
+	// latency is the time within which 99 % of the requests are to be answered, such as 69ms: 1ms to 1h. A request that would be late is refused.
+	// +required
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]*)?(ns|us|µs|ms|s|m|h))+$') && duration(self) >= duration('1ms') && duration(self) <= duration('1h')",message="want a duration of 1ms to 1h, such as 69ms"
+	Latency Duration `json:"latency"`
 }
 
 // Protocol is the protocol of a function's requests.
+//
+// +kubebuilder:validation:Enum=HTTP;OIP;OpenAI
 type Protocol string
 
 // The protocols. HTTP is any. OIP is the Open Inference Protocol, whose requests can be joined; OpenAI is that of chat completions, where the
@@ -56,97 +118,97 @@ const (
 
 // Batching says how requests are joined.
 type Batching struct {
-	MaxBatch int `json:"maxBatch,omitempty"` // rows that a replica may get as one request; more than 1 only with OIP; default 1
+	// maxBatch is how many rows (inputs) a replica may get as one request. More than 1 needs protocol OIP.
+	// +optional
+	// +kubebuilder:default=1
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=4096
+	MaxBatch int `json:"maxBatch,omitempty"`
 }
-
-// Template describes a replica, in the fields of a pod template.
-type Template struct {
-	Spec PodSpec `json:"spec"`
-}
-
-// PodSpec describes the processes of a replica.
-type PodSpec struct {
-	Containers []Container `json:"containers"` // exactly one
-	// TerminationGracePeriodSeconds is how long a replica may take to end after SIGTERM. Before that, it gets as long to answer the requests
-	// that it has. Default 30.
-	TerminationGracePeriodSeconds *int64 `json:"terminationGracePeriodSeconds,omitempty"`
-}
-
-// Container is the server. It listens on the port that the variable PORT of its environment says, and gets requests as soon as it accepts
-// connections, or its probes succeed: first the startup probe, then the readiness probe.
-type Container struct {
-	Name           string        `json:"name,omitempty"` // default "server"
-	Command        []string      `json:"command"`
-	Args           []string      `json:"args,omitempty"` // added to Command
-	Env            []EnvVar      `json:"env,omitempty"`
-	StartupProbe   *StartupProbe `json:"startupProbe,omitempty"`
-	ReadinessProbe *Probe        `json:"readinessProbe,omitempty"`
-}
-
-// EnvVar is a variable of the environment.
-type EnvVar struct {
-	Name  string `json:"name"`
-	Value string `json:"value,omitempty"`
-}
-
-// Probe is how to find out that a replica is ready.
-type Probe struct {
-	HTTPGet HTTPGet `json:"httpGet"`
-}
-
-// HTTPGet is a GET request to the replica's port. It succeeds with a status of 200 to 399.
-type HTTPGet struct {
-	Path string `json:"path"`
-}
-
-// StartupProbe is how to find out that a replica has started, and how long it may take, counted from the start of its program. Fields that are
-// zero take the defaults of a pod.
-type StartupProbe struct {
-	HTTPGet             *HTTPGet `json:"httpGet,omitempty"`             // default: the port accepts a connection
-	InitialDelaySeconds int64    `json:"initialDelaySeconds,omitempty"` // before the first probe; default 0
-	PeriodSeconds       int64    `json:"periodSeconds,omitempty"`       // default 10
-	FailureThreshold    int64    `json:"failureThreshold,omitempty"`    // periods after which the replica has failed; default 3
-	TimeoutSeconds      int64    `json:"timeoutSeconds,omitempty"`      // of one probe; default 1
-}
-
-// InitialDelay returns how long the replica is left alone at first.
-func (p *StartupProbe) InitialDelay() time.Duration {
-	return time.Duration(p.InitialDelaySeconds) * time.Second
-}
-
-// Limit returns the time after InitialDelay within which the probe has to succeed.
-func (p *StartupProbe) Limit() time.Duration {
-	return time.Duration(p.PeriodSeconds*p.FailureThreshold) * time.Second
-}
-
-// Timeout returns the time after which a probe without an answer has failed.
-func (p *StartupProbe) Timeout() time.Duration { return time.Duration(p.TimeoutSeconds) * time.Second }
 
 // Resources is what each replica gets.
 type Resources struct {
-	Share Share `json:"share"`
+	// share is the share of a GPU. On one machine it is required. In a cluster, without it, gshare chooses one that meets the objective.
+	// +optional
+	Share *Share `json:"share,omitempty"`
 }
 
 // Share is a share of one GPU in the units of a pod.
+//
+// +kubebuilder:validation:XValidation:rule="self.?quotaLimit.orValue(100) >= self.?quota.orValue(100)",fieldPath=".quotaLimit",message="want at least the quota, which is 100 by default"
 type Share struct {
-	SM         *int64   `json:"sm"`                   // percent of the GPU's SMs
-	Quota      *int64   `json:"quota,omitempty"`      // guaranteed percent of the time; default 100
-	QuotaLimit *int64   `json:"quotaLimit,omitempty"` // greatest percent of the time, where others leave it unused; default Quota
-	Memory     Quantity `json:"memory"`               // of the device
+	// sm is the percentage of the GPU's SMs, as gshare/sm of a pod.
+	// +required
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100
+	SM *int64 `json:"sm"`
+
+	// quota is the guaranteed percentage of the time, as gshare/quota of a pod.
+	// +optional
+	// +kubebuilder:default=100
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100
+	Quota *int64 `json:"quota,omitempty"`
+
+	// quotaLimit is the greatest percentage of the time, which a replica gets where others leave it unused. Without it, it is the quota.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100
+	QuotaLimit *int64 `json:"quotaLimit,omitempty"`
+
+	// memory is that of the device, with a unit: 1Mi to 1Pi, such as 1525Mi. Parts of a MiB are rounded up.
+	// +required
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="isQuantity(self) && quantity(self).compareTo(quantity('1Mi')) >= 0 && quantity(self).compareTo(quantity('1Pi')) <= 0",message="want a quantity of 1Mi to 1Pi, such as 1525Mi"
+	Memory Quantity `json:"memory"`
 }
 
 // Scaling bounds the number of replicas and says what one can do.
+//
+// +kubebuilder:validation:XValidation:rule="self.?maxReplicas.orValue(10) >= self.?minReplicas.orValue(0)",fieldPath=".maxReplicas",message="want at least minReplicas; the default is 10"
 type Scaling struct {
-	MinReplicas int  `json:"minReplicas,omitempty"` // default 0: none without load
-	MaxReplicas *int `json:"maxReplicas,omitempty"` // default 10
+	// minReplicas is the number of replicas that are there without load.
+	// +optional
+	// +kubebuilder:default=0
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000
+	MinReplicas int `json:"minReplicas,omitempty"`
 
-	RequestsPerSecond float64 `json:"requestsPerSecond"`     // that one replica answers within the objective
-	Concurrency       *int    `json:"concurrency,omitempty"` // requests that a replica gets at once; default 1
+	// maxReplicas is the greatest number of replicas.
+	// +optional
+	// +kubebuilder:default=10
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000
+	MaxReplicas *int `json:"maxReplicas,omitempty"`
 
-	// Window is the span of the load samples, one a second, that decide. Replicas are added when the load of half of them is above what all
-	// replicas can do, and one is given up when three quarters are below what one fewer could do. Default 40s.
+	// requestsPerSecond is what one replica answers within the objective. On one machine it is required. In a cluster, without it, gshare
+	// measures it.
+	// +optional
+	// +kubebuilder:validation:Minimum=0.001
+	// +kubebuilder:validation:Maximum=1000000
+	RequestsPerSecond float64 `json:"requestsPerSecond,omitempty"`
+
+	// concurrency is how many requests a replica gets at once. The others wait in the gateway, earliest deadline first.
+	// +optional
+	// +kubebuilder:default=1
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=10000
+	Concurrency *int `json:"concurrency,omitempty"`
+
+	// window is the span of the load samples, one a second, that decide: 2s to 1h. Replicas are added when the load of half of them is above
+	// what all replicas can do, and one is given up when three quarters are below what one fewer could do.
+	// +optional
+	// +kubebuilder:default="40s"
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]*)?(ns|us|µs|ms|s|m|h))+$') && duration(self) >= duration('2s') && duration(self) <= duration('1h')",message="want a duration of 2s to 1h, such as 40s"
 	Window Duration `json:"window,omitempty"`
-	// KeepShared is how long a replica that was given up stays in reserve before it is stopped. Default 30s.
+
+	// keepShared is how long a replica that was given up stays in reserve before it is stopped: 1ms to 24h. It gets requests only when the
+	// others are busy, and serves again at once when the load rises.
+	// +optional
+	// +kubebuilder:default="30s"
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]*)?(ns|us|µs|ms|s|m|h))+$') && duration(self) >= duration('1ms') && duration(self) <= duration('24h')",message="want a duration of 1ms to 24h, such as 30s"
 	KeepShared Duration `json:"keepShared,omitempty"`
 }
 
@@ -174,15 +236,20 @@ func (d Duration) Value() time.Duration {
 // Quantity is a Kubernetes quantity of bytes, such as "1525Mi".
 type Quantity string
 
-// Grace returns the termination grace period.
+// StartLimit returns the time within which a startup probe has to succeed, after its initial delay. The probe must be one of Decode.
+func StartLimit(p *v1.Probe) time.Duration {
+	return time.Duration(p.PeriodSeconds) * time.Duration(p.FailureThreshold) * time.Second
+}
+
+// Grace returns the termination grace period. The function must be one of Decode.
 func (f *GPUFunction) Grace() time.Duration {
 	return time.Duration(*f.Spec.Template.Spec.TerminationGracePeriodSeconds) * time.Second
 }
 
-// Container returns the container of the function's replicas.
-func (f *GPUFunction) Container() *Container { return &f.Spec.Template.Spec.Containers[0] }
+// Container returns the container of the function's replicas. The function must be valid.
+func (f *GPUFunction) Container() *v1.Container { return &f.Spec.Template.Spec.Containers[0] }
 
-// Share returns the share of each replica. The function must be valid.
+// Share returns the share of each replica. The function must be one of Decode.
 func (f *GPUFunction) Share() share.Share {
 	s, _ := f.Spec.Resources.Share.share() // valid
 	return s

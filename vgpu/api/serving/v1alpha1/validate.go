@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -15,7 +16,7 @@ import (
 )
 
 func (f *GPUFunction) setDefaults() {
-	setDefault(&f.Metadata.Namespace, "default")
+	setDefault(&f.Namespace, "default")
 	setDefault(&f.Spec.Protocol, HTTP)
 	setDefault(&f.Spec.Batching.MaxBatch, 1)
 	pod := &f.Spec.Template.Spec
@@ -33,7 +34,9 @@ func (f *GPUFunction) setDefaults() {
 	setPointer(&s.Concurrency, 1)
 	setDefault(&s.Window, "40s")
 	setDefault(&s.KeepShared, "30s")
-	setPointer(&f.Spec.Resources.Share.Quota, 100)
+	if f.Spec.Resources.Share != nil {
+		setPointer(&f.Spec.Resources.Share.Quota, 100)
+	}
 }
 
 func setDefault[T comparable](field *T, value T) {
@@ -65,10 +68,10 @@ func (f *GPUFunction) validate() error {
 		return fmt.Errorf("is %.64q of %.64q, want %s of %s", f.Kind, f.APIVersion, Kind, APIVersion)
 	}
 	return errors.Join(
-		checkName("metadata.name", f.Metadata.Name), checkName("metadata.namespace", f.Metadata.Namespace),
+		checkName("metadata.name", f.Name), checkName("metadata.namespace", f.Namespace),
 		checkDuration("spec.slo.latency", f.Spec.SLO.Latency, time.Millisecond, time.Hour, "ms"),
 		f.Spec.validateProtocol("spec"),
-		f.Spec.Template.Spec.validate("spec.template.spec"),
+		validatePod("spec.template.spec", &f.Spec.Template.Spec),
 		f.Spec.Resources.Share.validate("spec.resources.share"),
 		f.Spec.Scaling.validate("spec.scaling"),
 	)
@@ -93,7 +96,7 @@ func checkDuration(field string, d Duration, low, high time.Duration, unit strin
 	return share.Invalid(field, "%.64q is no duration of %v to %v, such as 69ms", string(d), low, high)
 }
 
-func (s *Spec) validateProtocol(field string) error {
+func (s *GPUFunctionSpec) validateProtocol(field string) error {
 	most := 1
 	switch s.Protocol {
 	case OIP:
@@ -108,7 +111,7 @@ func (s *Spec) validateProtocol(field string) error {
 	return nil
 }
 
-func (s *PodSpec) validate(field string) error {
+func validatePod(field string, s *v1.PodSpec) error {
 	var errs []error
 	if len(s.Containers) != 1 {
 		return share.Invalid(field+".containers", "there are %d, want 1", len(s.Containers))
@@ -116,7 +119,7 @@ func (s *PodSpec) validate(field string) error {
 	if grace := *s.TerminationGracePeriodSeconds; grace < 0 || grace > int64(maxGrace/time.Second) {
 		errs = append(errs, share.Invalid(field+".terminationGracePeriodSeconds", "%d is outside 0 to %d", grace, maxGrace/time.Second))
 	}
-	return errors.Join(append(errs, s.Containers[0].validate(field+".containers[0]"))...)
+	return errors.Join(append(errs, validateContainer(field+".containers[0]", &s.Containers[0]))...)
 }
 
 // Variables that are set for each replica.
@@ -125,7 +128,7 @@ const (
 	HostVariable = "HOST" // the address on which the server is to listen, where it is not all addresses
 )
 
-func (c *Container) validate(field string) error {
+func validateContainer(field string, c *v1.Container) error {
 	var errs []error
 	report := func(name, format string, args ...any) {
 		errs = append(errs, share.Invalid(field+name, format, args...))
@@ -155,36 +158,36 @@ func (c *Container) validate(field string) error {
 		seen[v.Name] = true
 	}
 	if p := c.ReadinessProbe; p != nil {
-		errs = append(errs, p.HTTPGet.validate(field+".readinessProbe.httpGet"))
+		errs = append(errs, validateGet(field+".readinessProbe.httpGet", p.HTTPGet))
 	}
 	if p := c.StartupProbe; p != nil {
-		errs = append(errs, p.validate(field+".startupProbe"))
+		errs = append(errs, validateStart(field+".startupProbe", p))
 	}
 	return errors.Join(errs...)
 }
 
-func (g *HTTPGet) validate(field string) error {
+func validateGet(field string, g *v1.HTTPGetAction) error {
 	if !strings.HasPrefix(g.Path, "/") || strings.ContainsFunc(g.Path, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
 		return share.Invalid(field+".path", "%.64q is no path such as /v2/health/ready", g.Path)
 	}
 	return nil
 }
 
-func (p *StartupProbe) validate(field string) error {
+func validateStart(field string, p *v1.Probe) error {
 	var errs []error
 	if p.HTTPGet != nil {
-		errs = append(errs, p.HTTPGet.validate(field+".httpGet"))
+		errs = append(errs, validateGet(field+".httpGet", p.HTTPGet))
 	}
 	inBounds := true
 	for _, f := range []struct {
 		name       string
-		value, low int64
+		value, low int32
 	}{{".initialDelaySeconds", p.InitialDelaySeconds, 0}, {".periodSeconds", p.PeriodSeconds, 1}, {".failureThreshold", p.FailureThreshold, 1}, {".timeoutSeconds", p.TimeoutSeconds, 1}} {
-		if most := int64(maxStartup / time.Second); f.value < f.low || f.value > most {
+		if most := int32(maxStartup / time.Second); f.value < f.low || f.value > most {
 			errs, inBounds = append(errs, share.Invalid(field+f.name, "%d is outside %d to %d", f.value, f.low, most)), false
 		}
 	}
-	if inBounds && p.Limit() > maxStartup {
+	if inBounds && StartLimit(p) > maxStartup {
 		errs = append(errs, share.Invalid(field+".failureThreshold", "%d periods of %d s are more than %v", p.FailureThreshold, p.PeriodSeconds, maxStartup))
 	}
 	return errors.Join(errs...)
@@ -206,7 +209,7 @@ func (s *Share) validate(field string) error {
 
 // share validates the share by the rules of pods and returns it.
 func (s *Share) share() (share.Share, error) {
-	if s.SM == nil {
+	if s == nil || s.SM == nil {
 		return share.Share{}, share.Invalid(share.FieldSM, "is required: percent of a GPU's SMs")
 	}
 	q, err := resource.ParseQuantity(string(s.Memory))

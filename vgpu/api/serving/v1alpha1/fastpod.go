@@ -1,0 +1,113 @@
+package v1alpha1
+
+import (
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// FaSTPod is a number of equal pods, each with the same share of a GPU. A function has one for each share that its replicas have; others are
+// scaled by their user, or by an autoscaler through the scale subresource.
+//
+// +kubebuilder:resource:path=fastpods,singular=fastpod,shortName=fp,categories=gshare
+// +kubebuilder:subresource:status
+// +kubebuilder:subresource:scale:specpath=.spec.replicas,statuspath=.status.replicas,selectorpath=.status.selector
+// +kubebuilder:printcolumn:name="SM",type=integer,JSONPath=`.spec.share.sm`
+// +kubebuilder:printcolumn:name="Quota",type=integer,JSONPath=`.spec.share.quota`
+// +kubebuilder:printcolumn:name="Limit",type=integer,JSONPath=`.spec.share.quotaLimit`
+// +kubebuilder:printcolumn:name="Memory",type=string,JSONPath=`.spec.share.memory`
+// +kubebuilder:printcolumn:name="Desired",type=integer,JSONPath=`.spec.replicas`
+// +kubebuilder:printcolumn:name="Current",type=integer,JSONPath=`.status.replicas`
+// +kubebuilder:printcolumn:name="Ready",type=integer,JSONPath=`.status.readyReplicas`
+// +kubebuilder:printcolumn:name="Function",type=string,JSONPath=`.spec.functionRef.name`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 56 && self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="metadata.name: want 1 to 56 lower-case letters, digits and '-', with a letter or digit at both ends"
+type FaSTPod struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// metadata names the pods: each has this name and a number.
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitzero"`
+
+	// spec is what is wanted of the pods.
+	// +required
+	Spec FaSTPodSpec `json:"spec"`
+
+	// status is what the cluster observes of the pods.
+	// +optional
+	Status FaSTPodStatus `json:"status,omitzero"`
+}
+
+// FaSTPodList is a list of FaSTPods.
+type FaSTPodList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitzero"`
+	Items           []FaSTPod `json:"items"`
+}
+
+// FaSTPodSpec is what is wanted of the pods of a FaSTPod.
+//
+// +kubebuilder:validation:XValidation:rule="self.template.spec.containers.size() >= 1",fieldPath=".template.spec.containers",message="want at least 1 container"
+// +kubebuilder:validation:XValidation:rule="has(self.functionRef) == has(oldSelf.functionRef)",fieldPath=".functionRef",message="cannot be added or removed"
+type FaSTPodSpec struct {
+	// share is that of the first container of each pod.
+	// +required
+	Share Share `json:"share"`
+
+	// replicas is the number of pods.
+	// +optional
+	// +kubebuilder:default=1
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1000
+	Replicas *int32 `json:"replicas,omitempty"`
+
+	// template describes a pod. Its first container has the share.
+	// +required
+	Template v1.PodTemplateSpec `json:"template"`
+
+	// functionRef names the GPUFunction whose replicas the pods are, which then decides about the rest of the specification.
+	// +optional
+	FunctionRef *FunctionReference `json:"functionRef,omitempty"`
+}
+
+// FunctionReference names a GPUFunction of the same namespace.
+type FunctionReference struct {
+	// name is the metadata.name of the GPUFunction.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=50
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="cannot be changed"
+	Name string `json:"name"`
+}
+
+// FaSTPodStatus is what the cluster observes of the pods of a FaSTPod.
+type FaSTPodStatus struct {
+	// observedGeneration is the metadata.generation of the specification that the rest of the status is about.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// conditions are what holds of the pods now. Ready is True if as many as wanted accept requests; its reason says why.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=16
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
+	// replicas is the number of pods that are there.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Replicas int32 `json:"replicas,omitempty"`
+
+	// readyReplicas is the number of pods that accept requests.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	ReadyReplicas int32 `json:"readyReplicas,omitempty"`
+
+	// residency counts the pods by what they hold of a GPU.
+	// +optional
+	Residency ResidencyCounts `json:"residency,omitzero"`
+
+	// selector is the label selector of the pods as a text, for autoscalers that read their metrics.
+	// +optional
+	// +kubebuilder:validation:MaxLength=4096
+	Selector string `json:"selector,omitempty"`
+}
