@@ -148,6 +148,10 @@ verify: ## Check format, vet, go.mod and the words in the tree.
 chart: ## Write the Helm chart's templates from the kustomize bases.
 	go run ./hack/chart
 
+.PHONY: crds
+crds: ## Write the CustomResourceDefinitions of manifests/serving from their Go types.
+	hack/crds.sh
+
 .PHONY: fmt
 fmt: ## Format every Go file.
 	gofmt -w $$(hack/gofiles.sh)

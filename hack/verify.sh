@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks what a reviewer should not have to: format, vet, a tidy go.mod, and words that belong to one machine only.
+# Checks what a reviewer should not have to: format, vet, a tidy go.mod, generated manifests, and words that belong to one machine only.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 status=0
@@ -10,6 +10,8 @@ if ! go mod tidy -diff; then
   echo "go.mod is not tidy (make tidy mends it)"
   status=1
 fi
+
+hack/crds.sh check || status=1
 
 # The hook exports what its list says, and loads on old systems.
 if command -v gcc >/dev/null; then

@@ -5,8 +5,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// FaSTPod is a number of equal pods, each with the same share of a GPU. A function has one for each share that its replicas have; others are
-// scaled by their user, or by an autoscaler through the scale subresource.
+// FaSTPod is a number of equal pods, each with the same share of a GPU. A function has one for each share that its replicas have. Users may
+// scale others themselves, or by an autoscaler.
 //
 // +kubebuilder:resource:path=fastpods,singular=fastpod,shortName=fp,categories=gshare
 // +kubebuilder:subresource:status
@@ -48,6 +48,7 @@ type FaSTPodList struct {
 //
 // +kubebuilder:validation:XValidation:rule="self.template.spec.containers.size() >= 1",fieldPath=".template.spec.containers",message="want at least 1 container"
 // +kubebuilder:validation:XValidation:rule="has(self.functionRef) == has(oldSelf.functionRef)",fieldPath=".functionRef",message="cannot be added or removed"
+// +kubebuilder:validation:XValidation:rule="self.template.spec.containers.all(c, has(c.image) && c.image.size() > 0)",fieldPath=".template.spec.containers",message="want an image in each container"
 type FaSTPodSpec struct {
 	// share is that of the first container of each pod.
 	// +required

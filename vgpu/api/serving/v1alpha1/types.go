@@ -1,7 +1,7 @@
 // Package v1alpha1 defines the objects of serving: GPUFunction, a server of models that gshare scales, with its latency objective and its share
 // of a GPU, and FaSTPod, replicas that all have one share.
 //
-// The comments of types and fields are what kubectl explain prints. make crds writes manifests/serving from them.
+// The comments of types and fields are what kubectl explain prints, up to 200 characters of each. make crds writes manifests/serving from them.
 //
 // +groupName=serving.gshare.dev
 package v1alpha1
@@ -63,13 +63,14 @@ type GPUFunctionList struct {
 //
 // +kubebuilder:validation:XValidation:rule="self.batching.maxBatch <= 1 || self.protocol == 'OIP'",fieldPath=".batching.maxBatch",message="want 1: only requests of protocol OIP are joined"
 // +kubebuilder:validation:XValidation:rule="self.template.spec.containers.size() == 1",fieldPath=".template.spec.containers",message="want 1 container, the server; others can be initContainers with restartPolicy Always"
+// +kubebuilder:validation:XValidation:rule="self.template.spec.containers.all(c, has(c.image) && c.image.size() > 0)",fieldPath=".template.spec.containers",message="want an image in each container"
 type GPUFunctionSpec struct {
 	// slo is the latency objective.
 	// +required
 	SLO SLO `json:"slo"`
 
-	// protocol is that of the requests. HTTP is any. OIP is the Open Inference Protocol, whose requests can be joined. OpenAI is that of chat
-	// completions, where the objective is that of the first byte of the answer.
+	// protocol is that of the requests. HTTP: any. OIP: the Open Inference Protocol, whose requests can be joined. OpenAI: chat completions, with
+	// the objective for the first byte of an answer.
 	// +optional
 	// +kubebuilder:default=HTTP
 	Protocol Protocol `json:"protocol,omitempty"`
@@ -79,8 +80,8 @@ type GPUFunctionSpec struct {
 	// +kubebuilder:default={}
 	Batching Batching `json:"batching,omitzero"`
 
-	// template describes a replica. Its one container is the server: it listens on the port that the variable PORT of its environment says, and
-	// gets requests as soon as its readiness probe succeeds or, without one, it accepts connections. Its share of a GPU is that of resources.
+	// template describes a replica. Its one container listens on the port in the variable PORT, and gets requests once its readiness probe
+	// succeeds or, without one, it accepts connections.
 	// +required
 	Template v1.PodTemplateSpec `json:"template"`
 
@@ -184,9 +185,9 @@ type Scaling struct {
 	// requestsPerSecond is what one replica answers within the objective. On one machine it is required. In a cluster, without it, gshare
 	// measures it.
 	// +optional
-	// +kubebuilder:validation:Minimum=0.001
+	// +kubebuilder:validation:XValidation:rule="self >= 0.001",message="want at least 0.001"
 	// +kubebuilder:validation:Maximum=1000000
-	RequestsPerSecond float64 `json:"requestsPerSecond,omitempty"`
+	RequestsPerSecond float64 `json:"requestsPerSecond,omitempty"` // a rule and no minimum, of which the API server drops the fraction for 0
 
 	// concurrency is how many requests a replica gets at once. The others wait in the gateway, earliest deadline first.
 	// +optional
@@ -195,8 +196,8 @@ type Scaling struct {
 	// +kubebuilder:validation:Maximum=10000
 	Concurrency *int `json:"concurrency,omitempty"`
 
-	// window is the span of the load samples, one a second, that decide: 2s to 1h. Replicas are added when the load of half of them is above
-	// what all replicas can do, and one is given up when three quarters are below what one fewer could do.
+	// window is the span of the load samples, one a second, that decide: 2s to 1h. Half of them above what all replicas can do add
+	// replicas; three quarters below what one fewer could do give one up.
 	// +optional
 	// +kubebuilder:default="40s"
 	// +kubebuilder:validation:MaxLength=32
