@@ -1,0 +1,431 @@
+package install_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/yaml"
+
+	serving "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
+)
+
+// shortest is all that a user has to write of a function.
+const shortest = `apiVersion: serving.gshare.dev/v1alpha1
+kind: GPUFunction
+metadata: {name: resnet50}
+spec:
+  slo: {latency: 69ms}
+  template: {spec: {containers: [{name: server, image: registry.example/resnet50}]}}
+`
+
+// scaled is a FaSTPod.
+const scaled = `apiVersion: serving.gshare.dev/v1alpha1
+kind: FaSTPod
+metadata: {name: scaled}
+spec:
+  share: {sm: 12, quota: 40, quotaLimit: 80, memory: 1525Mi}
+  template: {spec: {containers: [{name: server, image: registry.example/resnet50}]}}
+`
+
+// onMachine makes of a function for a cluster one that a machine can run.
+func onMachine(o *unstructured.Unstructured) *unstructured.Unstructured {
+	o = o.DeepCopy()
+	containers, _, _ := unstructured.NestedSlice(o.Object, "spec", "template", "spec", "containers")
+	for _, c := range containers {
+		c := c.(map[string]any)
+		delete(c, "image")
+		c["command"] = []any{"serve"}
+	}
+	if len(containers) > 0 {
+		set(o, "spec.template.spec.containers", containers)
+	}
+	return o
+}
+
+// set changes a field, or deletes it if the value is nil.
+func set(o *unstructured.Unstructured, field string, value any) {
+	path := strings.Split(field, ".")
+	if value == nil {
+		unstructured.RemoveNestedField(o.Object, path...)
+	} else if err := unstructured.SetNestedField(o.Object, value, path...); err != nil {
+		panic(err)
+	}
+}
+
+func resource(plural string) dynamic.ResourceInterface {
+	kind := schema.GroupVersionResource{Group: "serving.gshare.dev", Version: "v1alpha1", Resource: plural}
+	return dynamic.NewForConfigOrDie(server).Resource(kind).Namespace("default")
+}
+
+// defineServing creates the kinds of serving and waits until the server has them.
+func defineServing(t *testing.T) {
+	t.Helper()
+	for _, o := range build(t, "manifests/serving") {
+		if err := create(t, o, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, plural := range []string{"gpufunctions", "fastpods"} {
+		var last error
+		err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+			_, last = resource(plural).List(ctx, metav1.ListOptions{})
+			return last == nil, nil
+		})
+		if err != nil {
+			t.Fatalf("%s: %v, %v", plural, err, last)
+		}
+	}
+}
+
+// keep creates an object until the end of the test.
+func keep(t *testing.T, plural string, o *unstructured.Unstructured) {
+	t.Helper()
+	if _, err := resource(plural).Create(t.Context(), o, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := resource(plural).Delete(context.Background(), o.GetName(), metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// stored returns what the server would store for an object. Unknown fields are errors.
+func stored(t *testing.T, plural string, o *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	t.Helper()
+	options := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict}
+	return resource(plural).Create(t.Context(), o, options)
+}
+
+// TestServingDefaults: the shortest function is complete, has the defaults that gshare serve has, and no field that the Go type has not.
+func TestServingDefaults(t *testing.T) {
+	defineServing(t)
+	o := objects(t, "", shortest)[0]
+	got, err := stored(t, "gpufunctions", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var f serving.GPUFunction
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(got.Object, &f, true); err != nil {
+		t.Fatal(err)
+	}
+	set(o, "spec.resources.share", map[string]any{"sm": int64(24), "memory": "1525Mi"})
+	set(o, "spec.scaling.requestsPerSecond", int64(40))
+	machine := serveFunction(t, onMachine(o))
+	f.Spec.Scaling.RequestsPerSecond = 40
+	if diff := cmp.Diff(machine.Spec.Scaling, f.Spec.Scaling); diff != "" {
+		t.Errorf("scaling (-gshare serve +cluster):\n%s", diff)
+	}
+	if f.Spec.Protocol != machine.Spec.Protocol || f.Spec.Batching != machine.Spec.Batching || f.Spec.SLO != machine.Spec.SLO || f.Spec.Resources.Share != nil {
+		t.Errorf("%+v, and on a machine %+v", f.Spec, machine.Spec)
+	}
+	withShare, err := stored(t, "gpufunctions", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if quota, _, _ := unstructured.NestedInt64(withShare.Object, "spec", "resources", "share", "quota"); quota != 100 {
+		t.Errorf("quota %d, want 100", quota)
+	}
+	if got, err = stored(t, "fastpods", objects(t, "", scaled)[0]); err != nil {
+		t.Fatal(err)
+	}
+	var p serving.FaSTPod
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(got.Object, &p, true); err != nil {
+		t.Fatal(err)
+	}
+	if *p.Spec.Replicas != 1 || *p.Spec.Share.QuotaLimit != 80 || p.Spec.FunctionRef != nil {
+		t.Errorf("%+v", p.Spec)
+	}
+}
+
+// serveFunction returns the function as gshare serve reads it.
+func serveFunction(t *testing.T, o *unstructured.Unstructured) *serving.GPUFunction {
+	t.Helper()
+	functions, err := decodeFile(t, o)
+	if err != nil || len(functions) != 1 {
+		t.Fatal(functions, err)
+	}
+	return functions[0]
+}
+
+func decodeFile(t *testing.T, o *unstructured.Unstructured) ([]*serving.GPUFunction, error) {
+	t.Helper()
+	text, err := yaml.Marshal(o.Object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return serving.Decode(text)
+}
+
+// edits are fields with the values that they get; nil deletes a field.
+type edits map[string]any
+
+// apply changes the fields of a copy, and those whose name is shorter first.
+func (e edits) apply(o *unstructured.Unstructured) *unstructured.Unstructured {
+	o = o.DeepCopy()
+	for _, field := range slices.Sorted(maps.Keys(e)) {
+		set(o, field, e[field])
+	}
+	return o
+}
+
+// container returns one with some fields.
+func container(fields ...string) map[string]any {
+	c := map[string]any{"name": "server", "image": "x"}
+	for i := 0; i < len(fields); i += 2 {
+		c[fields[i]] = fields[i+1]
+	}
+	return c
+}
+
+// badFunctions are refused by the API server and by gshare serve, both with the name of the field.
+var badFunctions = map[string]struct {
+	edits   edits
+	field   string // that both name
+	cluster string // what the API server says besides
+}{
+	"no objective":        {edits{"spec.slo.latency": nil}, "spec.slo.latency", "Required"},
+	"no unit":             {edits{"spec.slo.latency": "69"}, "spec.slo.latency", "want a duration of 1ms to 1h, such as 69ms"},
+	"a number":            {edits{"spec.slo.latency": int64(69)}, "spec.slo.latency", "must be of type string"},
+	"no duration":         {edits{"spec.slo.latency": "fast"}, "spec.slo.latency", "want a duration"},
+	"empty":               {edits{"spec.slo.latency": ""}, "spec.slo.latency", "want a duration"},
+	"objective 0":         {edits{"spec.slo.latency": "0s"}, "spec.slo.latency", "want a duration"},
+	"negative":            {edits{"spec.slo.latency": "-69ms"}, "spec.slo.latency", "want a duration"},
+	"2 hours":             {edits{"spec.slo.latency": "2h"}, "spec.slo.latency", "want a duration"},
+	"too long":            {edits{"spec.slo.latency": "99999999999999h"}, "spec.slo.latency", "duration"},
+	"unknown field":       {edits{"spec.slo.percentile": int64(95)}, `unknown field "spec.slo.percentile"`, ""},
+	"what is not there":   {edits{"spec.pipeline.stages": []any{}}, `unknown field "spec.pipeline"`, ""},
+	"misspelt":            {edits{"spec.template.spec.containers": []any{container("readynessProbe", "x")}}, `unknown field "spec.template.spec.containers[0].readynessProbe"`, ""},
+	"protocol":            {edits{"spec.protocol": "gRPC"}, "spec.protocol", `"HTTP", "OIP", "OpenAI"`},
+	"batches of HTTP":     {edits{"spec.batching.maxBatch": int64(2)}, "spec.batching.maxBatch", "only requests of protocol OIP"},
+	"large batches":       {edits{"spec.protocol": "OIP", "spec.batching.maxBatch": int64(4097)}, "spec.batching.maxBatch", "4096"},
+	"no template":         {edits{"spec.template": nil}, "spec.template", "Required"},
+	"no container":        {edits{"spec.template.spec.containers": []any{}}, "spec.template.spec.containers", "want 1 container"},
+	"two containers":      {edits{"spec.template.spec.containers": []any{container(), container("name", "other")}}, "spec.template.spec.containers", "want 1 container"},
+	"no sm":               {edits{"spec.resources.share.sm": nil}, "spec.resources.share.sm", "Required"},
+	"sm 0":                {edits{"spec.resources.share.sm": int64(0)}, "spec.resources.share.sm", "greater than or equal to 1"},
+	"sm 101":              {edits{"spec.resources.share.sm": int64(101)}, "spec.resources.share.sm", "less than or equal to 100"},
+	"part of a percent":   {edits{"spec.resources.share.sm": 24.5}, "spec.resources.share.sm", "must be of type integer"},
+	"quota 0":             {edits{"spec.resources.share.quota": int64(0)}, "spec.resources.share.quota", "greater than or equal to 1"},
+	"quota 101":           {edits{"spec.resources.share.quota": int64(101)}, "spec.resources.share.quota", "less than or equal to 100"},
+	"limit below":         {edits{"spec.resources.share.quota": int64(50), "spec.resources.share.quotaLimit": int64(40)}, "spec.resources.share.quotaLimit", "want at least the quota"},
+	"limit below default": {edits{"spec.resources.share.quotaLimit": int64(80)}, "spec.resources.share.quotaLimit", "want at least the quota"},
+	"limit 101":           {edits{"spec.resources.share.quotaLimit": int64(101)}, "spec.resources.share.quotaLimit", "less than or equal to 100"},
+	"no memory":           {edits{"spec.resources.share.memory": nil}, "spec.resources.share.memory", "Required"},
+	"memory 0":            {edits{"spec.resources.share.memory": "0"}, "spec.resources.share.memory", "want a quantity of 1Mi to 1Pi"},
+	"memory without unit": {edits{"spec.resources.share.memory": "1525"}, "spec.resources.share.memory", "want a quantity"},
+	"memory as a number":  {edits{"spec.resources.share.memory": int64(1525)}, "spec.resources.share.memory", "must be of type string"},
+	"much memory":         {edits{"spec.resources.share.memory": "2Pi"}, "spec.resources.share.memory", "want a quantity"},
+	"no quantity":         {edits{"spec.resources.share.memory": "1525MiB"}, "spec.resources.share.memory", "want a quantity"},
+	"replicas -1":         {edits{"spec.scaling.minReplicas": int64(-1)}, "spec.scaling.minReplicas", "greater than or equal to 0"},
+	"replicas 1001":       {edits{"spec.scaling.minReplicas": int64(1001), "spec.scaling.maxReplicas": int64(1001)}, "spec.scaling.minReplicas", "less than or equal to 1000"},
+	"no replicas":         {edits{"spec.scaling.maxReplicas": int64(0)}, "spec.scaling.maxReplicas", "greater than or equal to 1"},
+	"few replicas":        {edits{"spec.scaling.minReplicas": int64(2), "spec.scaling.maxReplicas": int64(1)}, "spec.scaling.maxReplicas", "want at least minReplicas"},
+	"no rate":             {edits{"spec.scaling.requestsPerSecond": int64(0)}, "spec.scaling.requestsPerSecond", "want at least 0.001"},
+	"great rate":          {edits{"spec.scaling.requestsPerSecond": 2e6}, "spec.scaling.requestsPerSecond", "less than or equal to 1000000"},
+	"concurrency 0":       {edits{"spec.scaling.concurrency": int64(0)}, "spec.scaling.concurrency", "greater than or equal to 1"},
+	"concurrency":         {edits{"spec.scaling.concurrency": int64(10001)}, "spec.scaling.concurrency", "less than or equal to 10000"},
+	"short window":        {edits{"spec.scaling.window": "1s"}, "spec.scaling.window", "want a duration of 2s to 1h"},
+	"long window":         {edits{"spec.scaling.window": "1h1s"}, "spec.scaling.window", "want a duration of 2s to 1h"},
+	"no reserve":          {edits{"spec.scaling.keepShared": "0s"}, "spec.scaling.keepShared", "want a duration of 1ms to 24h"},
+	"long reserve":        {edits{"spec.scaling.keepShared": "25h"}, "spec.scaling.keepShared", "want a duration of 1ms to 24h"},
+	"long name":           {edits{"metadata.name": strings.Repeat("a", 51)}, "metadata.name", "want 1 to 50"},
+	"a domain":            {edits{"metadata.name": "a.b"}, "metadata.name", "want 1 to 50"},
+	"capitals":            {edits{"metadata.name": "ResNet"}, "metadata.name", "RFC 1123"},
+}
+
+func TestServingRefuses(t *testing.T) {
+	defineServing(t)
+	good := edits{
+		"spec.resources.share": map[string]any{"sm": int64(24), "memory": "1525Mi"}, "spec.scaling": map[string]any{"requestsPerSecond": int64(40)},
+	}.apply(objects(t, "", shortest)[0])
+	if _, err := stored(t, "gpufunctions", good); err != nil {
+		t.Fatal(err)
+	}
+	serveFunction(t, onMachine(good))
+	for name, tc := range badFunctions {
+		t.Run(name, func(t *testing.T) {
+			bad := tc.edits.apply(good)
+			if _, err := stored(t, "gpufunctions", bad); err == nil || !strings.Contains(err.Error(), tc.field) || !strings.Contains(err.Error(), tc.cluster) {
+				t.Errorf("the API server: %v\nwant %s: %s", err, tc.field, tc.cluster)
+			}
+			if _, err := decodeFile(t, onMachine(bad)); err == nil || !strings.Contains(err.Error(), tc.field) {
+				t.Errorf("gshare serve: %v\nwant %s", err, tc.field)
+			}
+		})
+	}
+}
+
+// TestServingRefusesInCluster has what only the API server sees.
+func TestServingRefusesInCluster(t *testing.T) {
+	defineServing(t)
+	for name, tc := range map[string]struct {
+		plural, object string
+		edits          edits
+		field, why     string
+	}{
+		"no image":          {"gpufunctions", shortest, edits{"spec.template.spec.containers": []any{container("image", "")}}, "spec.template.spec.containers", "want an image"},
+		"command alone":     {"gpufunctions", shortest, edits{"spec.template.spec.containers": []any{map[string]any{"name": "server", "command": []any{"serve"}}}}, "spec.template.spec.containers", "want an image"},
+		"default maximum":   {"gpufunctions", shortest, edits{"spec.scaling.minReplicas": int64(11)}, "spec.scaling.maxReplicas", "the default is 10"},
+		"FaSTPod: no image": {"fastpods", scaled, edits{"spec.template.spec.containers": []any{container("image", "")}}, "spec.template.spec.containers", "want an image"},
+		"no pod":            {"fastpods", scaled, edits{"spec.template.spec.containers": []any{}}, "spec.template.spec.containers", "want at least 1"},
+		"no share":          {"fastpods", scaled, edits{"spec.share": nil}, "spec.share", "Required"},
+		"limit":             {"fastpods", scaled, edits{"spec.share.quotaLimit": int64(39)}, "spec.share.quotaLimit", "want at least the quota"},
+		"replicas -1":       {"fastpods", scaled, edits{"spec.replicas": int64(-1)}, "spec.replicas", "greater than or equal to 0"},
+		"replicas 1001":     {"fastpods", scaled, edits{"spec.replicas": int64(1001)}, "spec.replicas", "less than or equal to 1000"},
+		"no function":       {"fastpods", scaled, edits{"spec.functionRef.name": ""}, "spec.functionRef.name", "at least 1"},
+		"long name":         {"fastpods", scaled, edits{"metadata.name": strings.Repeat("a", 57)}, "metadata.name", "want 1 to 56"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := stored(t, tc.plural, tc.edits.apply(objects(t, "", tc.object)[0]))
+			if err == nil || !strings.Contains(err.Error(), tc.field) || !strings.Contains(err.Error(), tc.why) {
+				t.Errorf("%v\nwant %s: %s", err, tc.field, tc.why)
+			}
+		})
+	}
+}
+
+// TestFaSTPodScale: an autoscaler reads and sets the number of pods without knowing the kind, and the function of a FaSTPod stays the same.
+func TestFaSTPodScale(t *testing.T) {
+	defineServing(t)
+	pods := resource("fastpods")
+	o := objects(t, "", scaled)[0]
+	set(o, "spec.functionRef.name", "resnet50")
+	keep(t, "fastpods", o)
+	patch := func(text string, subresources ...string) (*unstructured.Unstructured, error) {
+		return pods.Patch(t.Context(), "scaled", types.MergePatchType, []byte(text), metav1.PatchOptions{}, subresources...)
+	}
+	if _, err := patch(`{"spec": {"replicas": 9}, "status": {"replicas": 1, "selector": "app=scaled"}}`, "status"); err != nil {
+		t.Fatal(err)
+	}
+	scale, err := patch(`{"spec": {"replicas": 3}}`, "scale")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]any{"spec": map[string]any{"replicas": int64(3)}, "status": map[string]any{"replicas": int64(1), "selector": "app=scaled"}}
+	got := map[string]any{"spec": scale.Object["spec"], "status": scale.Object["status"]}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("scale (-want +got):\n%s", diff)
+	}
+	o, err = pods.Get(t.Context(), "scaled", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, _, _ := unstructured.NestedInt64(o.Object, "spec", "replicas"); n != 3 || o.GetGeneration() != 2 {
+		t.Errorf("%d replicas, generation %d; want 3 and 2: the status is not part of the specification", n, o.GetGeneration())
+	}
+	for _, text := range []string{`{"spec": {"functionRef": {"name": "bert"}}}`, `{"spec": {"functionRef": null}}`} {
+		if _, err := patch(text); err == nil || !strings.Contains(err.Error(), "spec.functionRef") {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
+// TestServingColumns: kubectl get shows a function as gshare serve does.
+func TestServingColumns(t *testing.T) {
+	defineServing(t)
+	keep(t, "gpufunctions", objects(t, "", shortest)[0])
+	status := serving.GPUFunctionStatus{
+		ObservedGeneration: 1, Replicas: 4, ReadyReplicas: 4, Residency: serving.ResidencyCounts{Hot: 3, Shared: 1}, Pods: "3+1+0", Share: "12%-24%",
+		Observed:   serving.Observed{RequestsPerSecond: "212", P99: "61ms", Hit: "99.4%"},
+		Conditions: []metav1.Condition{{Type: "Ready", Status: metav1.ConditionTrue, Reason: "Serving", LastTransitionTime: metav1.Now()}},
+	}
+	text, err := json.Marshal(map[string]any{"status": status})
+	if err != nil {
+		t.Fatal(err)
+	}
+	options := metav1.PatchOptions{FieldValidation: metav1.FieldValidationStrict}
+	if _, err := resource("gpufunctions").Patch(t.Context(), "resnet50", types.MergePatchType, text, options, "status"); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{
+		"gpufunctions/resnet50": "Name SLO P99 Hit RPS Pods Share Ready Reason Age\nresnet50 69ms 61ms 99.4% 212 3+1+0 12%-24% True Serving",
+		"fastpods":              "Name SM Quota Limit Memory Desired Current Ready Function Age",
+	} {
+		t.Run(path, func(t *testing.T) {
+			if got := table(t, path); !strings.HasPrefix(got, want) {
+				t.Errorf("got  %s\nwant %s", got, want)
+			}
+		})
+	}
+}
+
+// table returns the columns and the cells that kubectl get prints.
+func table(t *testing.T, path string) string {
+	t.Helper()
+	var table metav1.Table
+	raw, err := kubernetes.NewForConfigOrDie(server).RESTClient().Get().AbsPath("/apis/serving.gshare.dev/v1alpha1/namespaces/default/"+path).
+		SetHeader("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io").DoRaw(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(raw, &table); err != nil {
+		t.Fatal(err)
+	}
+	var words []string
+	for _, c := range table.ColumnDefinitions {
+		words = append(words, c.Name)
+	}
+	text := strings.Join(words, " ")
+	for _, row := range table.Rows {
+		text += "\n" + strings.TrimSuffix(fmt.Sprintln(row.Cells...), "\n")
+	}
+	return text
+}
+
+// lastApplied is the greatest size of an object that kubectl apply can keep in its annotation.
+const lastApplied = 256 << 10
+
+// TestServingExplained: kubectl explain has a description of every field, and kubectl apply takes the definitions.
+func TestServingExplained(t *testing.T) {
+	for _, o := range build(t, "manifests/serving") {
+		t.Run(o.GetName(), func(t *testing.T) {
+			text, err := json.Marshal(o)
+			if err != nil || len(text) > lastApplied-1024 {
+				t.Errorf("%d bytes, %v: kubectl apply cannot keep them in an annotation", len(text), err)
+			}
+			versions, _, _ := unstructured.NestedSlice(o.Object, "spec", "versions")
+			root, _, _ := unstructured.NestedMap(versions[0].(map[string]any), "schema", "openAPIV3Schema")
+			if fields := explain(t, o.GetKind(), root); fields < 500 {
+				t.Errorf("only %d fields", fields)
+			}
+		})
+	}
+}
+
+// explain reports fields without description, and returns how many fields there are. Those of metadata are known to everybody: the server
+// describes that of the object, and controller-gen leaves out the descriptions in templates.
+func explain(t *testing.T, path string, node map[string]any) int {
+	t.Helper()
+	n := 0
+	properties, _ := node["properties"].(map[string]any)
+	for name, child := range properties {
+		child := child.(map[string]any)
+		n++
+		if child["description"] == nil && !strings.Contains(path+"."+name, ".metadata") {
+			t.Errorf("%s.%s has no description", path, name)
+		}
+		n += explain(t, path+"."+name, child)
+	}
+	for _, below := range []string{"items", "additionalProperties"} {
+		if child, ok := node[below].(map[string]any); ok {
+			n += explain(t, path, child)
+		}
+	}
+	return n
+}
