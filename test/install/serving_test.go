@@ -3,7 +3,6 @@ package install_test
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -18,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/yaml"
 
 	serving "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
@@ -75,10 +73,8 @@ func resource(plural string) dynamic.ResourceInterface {
 // defineServing creates the kinds of serving and waits until the server has them.
 func defineServing(t *testing.T) {
 	t.Helper()
-	for _, o := range build(t, "manifests/serving") {
-		if err := create(t, o, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+	if out, err := run([]string{"apply", "-k", root + "manifests/serving"}); err != nil {
+		t.Fatal(err, out)
 	}
 	for _, plural := range []string{"gpufunctions", "fastpods"} {
 		var last error
@@ -353,64 +349,64 @@ func TestServingColumns(t *testing.T) {
 	if _, err := resource("gpufunctions").Patch(t.Context(), "resnet50", types.MergePatchType, text, options, "status"); err != nil {
 		t.Fatal(err)
 	}
-	for path, want := range map[string]string{
-		"gpufunctions/resnet50": "Name SLO P99 Hit RPS Pods Share Ready Reason Age\nresnet50 69ms 61ms 99.4% 212 3+1+0 12%-24% True Serving",
-		"fastpods":              "Name SM Quota Limit Memory Desired Current Ready Function Age",
+	keep(t, "fastpods", objects(t, "", scaled)[0])
+	for words, want := range map[string]string{
+		"gfn resnet50": "NAME SLO P99 HIT RPS PODS SHARE READY REASON AGE resnet50 69ms 61ms 99.4% 212 3+1+0 12%-24% True Serving",
+		"fp scaled":    "NAME SM QUOTA LIMIT MEMORY DESIRED CURRENT READY FUNCTION AGE scaled 12 40 80 1525Mi 1",
+		"gshare":       "NAME SM QUOTA",
 	} {
-		t.Run(path, func(t *testing.T) {
-			if got := table(t, path); !strings.HasPrefix(got, want) {
-				t.Errorf("got  %s\nwant %s", got, want)
+		t.Run(words, func(t *testing.T) {
+			out, err := run(append([]string{"get"}, strings.Fields(words)...))
+			if got := strings.Join(strings.Fields(out), " "); err != nil || !strings.HasPrefix(got, want) {
+				t.Errorf("%v\ngot  %s\nwant %s", err, got, want)
 			}
 		})
 	}
 }
 
-// table returns the columns and the cells that kubectl get prints.
-func table(t *testing.T, path string) string {
-	t.Helper()
-	var table metav1.Table
-	raw, err := kubernetes.NewForConfigOrDie(server).RESTClient().Get().AbsPath("/apis/serving.gshare.dev/v1alpha1/namespaces/default/"+path).
-		SetHeader("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io").DoRaw(t.Context())
-	if err != nil {
-		t.Fatal(err)
+// TestServingExplain: kubectl explain prints the comments of the Go types, and knows the pod template.
+func TestServingExplain(t *testing.T) {
+	defineServing(t)
+	for field, want := range map[string]string{
+		"gpufunction.spec.slo.latency": "the time within which 99 % of the requests", "fastpods.spec.template.spec.containers.readinessProbe": "container service readiness",
+	} {
+		t.Run(field, func(t *testing.T) {
+			var out string
+			err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
+				var err error // the server publishes the schema a while after it has the kind
+				out, err = run([]string{"explain", field})
+				return err == nil && strings.Contains(strings.Join(strings.Fields(out), " "), want), nil
+			})
+			if err != nil {
+				t.Errorf("%v\n%s\nwant %s", err, out, want)
+			}
+		})
 	}
-	if err := json.Unmarshal(raw, &table); err != nil {
-		t.Fatal(err)
-	}
-	var words []string
-	for _, c := range table.ColumnDefinitions {
-		words = append(words, c.Name)
-	}
-	text := strings.Join(words, " ")
-	for _, row := range table.Rows {
-		text += "\n" + strings.TrimSuffix(fmt.Sprintln(row.Cells...), "\n")
-	}
-	return text
 }
 
 // lastApplied is the greatest size of an object that kubectl apply can keep in its annotation.
 const lastApplied = 256 << 10
 
-// TestServingExplained: kubectl explain has a description of every field, and kubectl apply takes the definitions.
-func TestServingExplained(t *testing.T) {
+// TestServingDescribed: every field has a description, and definitions leave room in the annotation of kubectl apply.
+func TestServingDescribed(t *testing.T) {
 	for _, o := range build(t, "manifests/serving") {
 		t.Run(o.GetName(), func(t *testing.T) {
 			text, err := json.Marshal(o)
 			if err != nil || len(text) > lastApplied-1024 {
-				t.Errorf("%d bytes, %v: kubectl apply cannot keep them in an annotation", len(text), err)
+				t.Errorf("%d bytes, %v: kubectl apply can hardly keep them in an annotation", len(text), err)
 			}
 			versions, _, _ := unstructured.NestedSlice(o.Object, "spec", "versions")
 			root, _, _ := unstructured.NestedMap(versions[0].(map[string]any), "schema", "openAPIV3Schema")
-			if fields := explain(t, o.GetKind(), root); fields < 500 {
+			if fields := described(t, o.GetKind(), root); fields < 500 {
 				t.Errorf("only %d fields", fields)
 			}
 		})
 	}
 }
 
-// explain reports fields without description, and returns how many fields there are. Those of metadata are known to everybody: the server
+// described reports fields without description, and returns how many fields there are. Those of metadata are known to everybody: the server
 // describes that of the object, and controller-gen leaves out the descriptions in templates.
-func explain(t *testing.T, path string, node map[string]any) int {
+func described(t *testing.T, path string, node map[string]any) int {
 	t.Helper()
 	n := 0
 	properties, _ := node["properties"].(map[string]any)
@@ -420,11 +416,11 @@ func explain(t *testing.T, path string, node map[string]any) int {
 		if child["description"] == nil && !strings.Contains(path+"."+name, ".metadata") {
 			t.Errorf("%s.%s has no description", path, name)
 		}
-		n += explain(t, path+"."+name, child)
+		n += described(t, path+"."+name, child)
 	}
 	for _, below := range []string{"items", "additionalProperties"} {
 		if child, ok := node[below].(map[string]any); ok {
-			n += explain(t, path, child)
+			n += described(t, path, child)
 		}
 	}
 	return n
