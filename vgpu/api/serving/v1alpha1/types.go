@@ -69,8 +69,8 @@ type GPUFunctionSpec struct {
 	// +required
 	SLO SLO `json:"slo"`
 
-	// protocol is that of the requests. HTTP: any. OIP: the Open Inference Protocol, whose requests can be joined. OpenAI: chat completions, with
-	// the objective for the first byte of an answer.
+	// protocol is that of the requests. HTTP: any. OIP: the Open Inference Protocol, whose requests can be joined. OpenAI: completions and
+	// embeddings, with the objective for the first byte.
 	// +optional
 	// +kubebuilder:default=HTTP
 	Protocol Protocol `json:"protocol,omitempty"`
@@ -80,8 +80,8 @@ type GPUFunctionSpec struct {
 	// +kubebuilder:default={}
 	Batching Batching `json:"batching,omitzero"`
 
-	// template describes a replica. Its one container listens on the port in the variable PORT, and gets requests once its readiness probe
-	// succeeds or, without one, it accepts connections.
+	// template describes a replica. Its one container listens on the port in the variable PORT, and gets requests once its startupProbe and
+	// readinessProbe succeed or, without any, it accepts connections.
 	// +required
 	Template v1.PodTemplateSpec `json:"template"`
 
