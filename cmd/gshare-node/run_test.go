@@ -34,9 +34,9 @@ func TestRun(t *testing.T) {
 			if code := codeOf(t, err); code != test.code || !strings.Contains(out, test.want) {
 				t.Errorf("code %d, want %d: %s", code, test.code, out)
 			}
+			eventually(t, "its share is back", func() bool { return len(b.mustStatus(t).Runs) == 0 })
 		})
 	}
-	eventually(t, "all shares are back", func() bool { return len(b.mustStatus(t).Runs) == 0 })
 }
 
 // TestSignalsPassThrough ends programs that are on the device.
