@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/gshare-dev/gshare/vgpu/node/process"
 	"github.com/gshare-dev/gshare/vgpu/supervisor"
@@ -67,7 +68,7 @@ func TestNoSlicePipeDir(t *testing.T) {
 	d.identifyProcess()
 	checkClosed("no daemon runs")
 	next := d.control
-	next.isVersion3 = true
+	next.isVersion3, d.CommandTimeout = true, time.Second // the daemon is asked in the words of the other version
 	if err := errors.Join(next.killAll(), startOnly(next)); err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/gshare-dev/gshare/vgpu/supervisor"
 )
@@ -16,7 +17,8 @@ func TestPipeRemoved(t *testing.T) {
 		r.share()
 		first := r.daemon()
 		d := r.manualDaemon()
-		r.signal(first, syscall.SIGSTOP) // it would end
+		d.CommandTimeout = 250 * time.Millisecond // it gets no answer
+		r.signal(first, syscall.SIGSTOP)          // it would end
 		t.Cleanup(func() { _ = syscall.Kill(first, syscall.SIGKILL) })
 		if err := os.Remove(filepath.Join(r.PipeDir(slice), "control")); err != nil {
 			t.Fatal(err)
