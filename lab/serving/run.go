@@ -119,7 +119,7 @@ func Policies() []Policy {
 	cut := append(whole, planning.Partitioned)
 	return []Policy{
 		{"gshare", byHardware(
-			onShares(sharePolicy{elastic: true, retains: true, urgent: true}),
+			onShares(sharePolicy{elastic: true, pool: retention, urgent: true}),
 			onMIG(migPolicy{pipelines: true, refuses: true, consolidates: true, candidates: 4}),
 			onPlan(cut, planWithinGPUTime))},
 		{"eager", onShares(sharePolicy{scaling: scaling.Policy{Window: 10 * time.Second, Out: 1, In: 9}})},

@@ -8,6 +8,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/packing"
 	"github.com/gshare-dev/gshare/vgpu/profile"
 	"github.com/gshare-dev/gshare/vgpu/scaling"
+	"github.com/gshare-dev/gshare/vgpu/scaling/pool"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
@@ -30,7 +31,7 @@ type shareSimulation struct {
 type sharePolicy struct {
 	scaling scaling.Policy
 	elastic bool // a limit of twice the request, otherwise a limit equal to it
-	retains bool // instances that are not needed are demoted step by step, otherwise deleted
+	pool    pool.Policy
 	urgent  bool // queue by deadline, with refusals and batches as large as the deadline allows
 }
 

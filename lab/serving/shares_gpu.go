@@ -7,6 +7,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/packing"
 	"github.com/gshare-dev/gshare/vgpu/pipeline/residency"
 	"github.com/gshare-dev/gshare/vgpu/scaling"
+	"github.com/gshare-dev/gshare/vgpu/scaling/pool"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
@@ -146,7 +147,6 @@ type instance struct {
 
 	ready     bool // loaded
 	leaving   bool // runs no more batches
-	deployed  bool // counted by the autoscaler
 	residency scaling.Residency
 	since     time.Duration // of the residency
 	lastUsed  time.Duration
@@ -226,18 +226,18 @@ func (w *shareSimulation) findGPU(s share.Share) (gpu int, ok bool) {
 // evictLeastRecentlyUsed moves the least recently used idle instance without reserved SMs to host memory. It reports whether there was
 // one.
 func (w *shareSimulation) evictLeastRecentlyUsed() bool {
-	var victim *instance
+	var all []*instance
+	var have []pool.Instance
 	for _, g := range w.gpus {
 		for _, i := range g.residents {
-			if i.residency == scaling.Shared && i.ready && i.batch == nil && (victim == nil || i.lastUsed < victim.lastUsed) {
-				victim = i
-			}
+			all, have = append(all, i), append(have, i.standing())
 		}
 	}
-	if victim == nil {
+	at, ok := pool.LeastRecentlyUsed(have)
+	if !ok {
 		return false
 	}
-	victim.function.moveToHost(victim)
+	all[at].function.moveToHost(all[at])
 	return true
 }
 

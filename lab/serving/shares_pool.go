@@ -7,6 +7,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/batching"
 	"github.com/gshare-dev/gshare/vgpu/profile"
 	"github.com/gshare-dev/gshare/vgpu/scaling"
+	"github.com/gshare-dev/gshare/vgpu/scaling/pool"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
@@ -18,12 +19,12 @@ type sharedFunction struct {
 	queue            queue
 	scaler           *scaling.Scaler
 	state            scaling.State
-	instances        []*instance // loading, serving or leaving
-	arrived          int         // in this second
-	warm             []warmInstance
-	limit, available share.PerMille // of the SMs, for predictions
-	waiting          []int32        // the requests in the queue, as they came: with one SLO, that is their order
-	rate             float64        // of requests a second, in the last one
+	instances        []*instance     // loading, serving or leaving
+	arrived          int             // in this second
+	warm             []pool.Instance // in host memory
+	limit, available share.PerMille  // of the SMs, for predictions
+	waiting          []int32         // the requests in the queue, as they came: with one SLO, that is their order
+	rate             float64         // of requests a second, in the last one
 	wake             time.Duration
 }
 
@@ -125,32 +126,23 @@ func (p *sharedFunction) gone(i *instance) {
 	p.sim.changed = true
 }
 
-func (p *sharedFunction) find(id scaling.ID) *instance {
-	for _, i := range p.instances {
-		if i.id == id && !i.leaving {
-			return i
-		}
-	}
-	return nil
-}
-
 // idleInstance returns the idle instance that should run the function's next batch, or nil. It prefers instances that reserve SMs, then
-// those that the autoscaler counts as deployed.
+// those that the autoscaler counts.
 func (p *sharedFunction) idleInstance() *instance {
 	var best *instance
 	for _, i := range p.instances {
-		if i.ready && !i.leaving && i.batch == nil && (best == nil || i.rank() < best.rank()) {
+		if i.ready && !i.leaving && i.batch == nil && (best == nil || p.rank(i) < p.rank(best)) {
 			best = i
 		}
 	}
 	return best
 }
 
-func (i *instance) rank() int {
+func (p *sharedFunction) rank(i *instance) int {
 	switch {
 	case i.residency == scaling.Hot:
 		return 0
-	case i.deployed:
+	case slices.ContainsFunc(p.state.Instances, func(counted scaling.Instance) bool { return counted.ID == i.id }):
 		return 1
 	}
 	return 2

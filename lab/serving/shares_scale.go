@@ -6,10 +6,11 @@ import (
 
 	"github.com/gshare-dev/gshare/vgpu/pipeline/residency"
 	"github.com/gshare-dev/gshare/vgpu/scaling"
+	"github.com/gshare-dev/gshare/vgpu/scaling/pool"
 )
 
-// scale runs the function's autoscaler and applies its decisions. The autoscaler sees only deployed instances: surplus ones are deleted
-// or, if the policy keeps them, retired (still loaded, but not deployed).
+// scale runs the function's autoscaler and applies its decisions by the rules of package pool. The autoscaler counts only the instances
+// that it wants hot: those that it demotes are surplus.
 func (p *sharedFunction) scale() error {
 	decisions, state, err := p.scaler.Decide(p.sim.clock.now, scaling.Rate(p.arrived), p.state)
 	if err != nil {
@@ -17,154 +18,152 @@ func (p *sharedFunction) scale() error {
 	}
 	p.rate, p.arrived, p.state = float64(p.arrived), 0, state
 	for _, d := range decisions {
-		switch d.Action {
-		case scaling.Create:
-			p.deploy(d.Instance)
-		case scaling.Demote:
-			p.undeploy(d.Instance.ID)
+		if d.Action == scaling.Demote {
+			p.state = p.state.Without(d.Instance.ID)
 		}
 	}
-	if p.sim.policy.retains {
-		p.updateResidency()
+	for {
+		have := p.standing()
+		step, more := p.sim.policy.pool.Next(p.state.Instances, have)
+		if !more {
+			break
+		}
+		p.apply(step, have)
+	}
+	if p.sim.policy.pool.Retain {
+		p.review()
 	}
 	p.dispatch()
 	return nil
 }
 
-// deploy starts an instance that the autoscaler requested: at once if a surplus one is still loaded, otherwise after loading from host
-// memory or storage. If no GPU has capacity it does nothing, and the autoscaler requests the instance again.
-func (p *sharedFunction) deploy(want scaling.Instance) {
-	if i := p.retiredInstance(); i != nil {
-		i.id, i.deployed = want.ID, true
-		p.recordConfiguration(i)
-		return
+// standing returns the function's instances as package pool sees them: those on GPUs, and then those in host memory.
+func (p *sharedFunction) standing() []pool.Instance {
+	var have []pool.Instance
+	for _, i := range p.instances {
+		have = append(have, i.standing())
 	}
-	took, takes := want.Configuration, p.function.LoadCold
-	warm := len(p.warm) > 0
-	if warm {
-		took, takes = p.warm[len(p.warm)-1].configuration, p.function.LoadWarm
+	return append(have, p.warm...)
+}
+
+// apply carries out a step for an instance in have. If there is no room for one that starts or comes back from host memory it does
+// nothing, and the autoscaler requests the instance again.
+func (p *sharedFunction) apply(step pool.Step, have []pool.Instance) {
+	switch step.Do {
+	case pool.Start:
+		if p.load(step.For, step, p.function.LoadCold) {
+			p.sim.record.result.ColdStarts++
+		}
+	case pool.Adopt:
+		p.state = p.state.Replace(step.For, have[step.At].ID, step.Configuration)
+	case pool.Promote:
+		id := have[step.At].ID
+		if p.load(id, step, p.function.LoadWarm) {
+			p.sim.record.result.WarmStarts++
+			p.warm = slices.DeleteFunc(p.warm, func(i pool.Instance) bool { return i.ID == id })
+		}
+	case pool.Demote, pool.Stop:
+		p.reside(p.instances[step.At], step.To)
 	}
-	i := p.placeInstance(want.ID, took)
+}
+
+// load places an instance on a GPU, where it is ready after the given time. If no GPU has capacity it returns false, and the autoscaler
+// does not count the instance.
+func (p *sharedFunction) load(id scaling.ID, step pool.Step, takes time.Duration) bool {
+	i := p.placeInstance(id, step)
 	if i == nil {
-		p.forget(want.ID)
-		return
+		p.state = p.state.Without(id)
+		return false
 	}
-	if warm {
-		p.warm = p.warm[:len(p.warm)-1]
-		p.sim.record.result.WarmStarts++
-	} else {
-		p.sim.record.result.ColdStarts++
-	}
-	p.recordConfiguration(i)
 	p.sim.clock.after(takes, func() {
 		i.ready = true
 		p.dispatch()
 	})
+	return true
 }
 
-// recordConfiguration writes the configuration of a deployed instance, which may differ from the requested one, to the autoscaler's
-// state.
-func (p *sharedFunction) recordConfiguration(i *instance) {
-	for at := range p.state.Instances {
-		if p.state.Instances[at].ID == i.id {
-			p.state.Instances[at].Configuration = i.configuration
-		}
-	}
-}
-
-// placeInstance places a new instance on a GPU, or returns nil if none has capacity. If the policy keeps surplus instances, one instance
-// of a function initially reserves no SMs.
-func (p *sharedFunction) placeInstance(id scaling.ID, c scaling.Configuration) *instance {
+// placeInstance places a new instance on a GPU, or returns nil if none has capacity.
+func (p *sharedFunction) placeInstance(id scaling.ID, step pool.Step) *instance {
 	w := p.sim
-	i := &instance{id: id, function: p, configuration: c, deployed: true, since: w.clock.now, lastUsed: w.clock.now}
-	if w.policy.retains && p.sharedInstance() == nil {
-		i.residency = scaling.Shared
-	}
+	i := &instance{id: id, function: p, configuration: step.Configuration, residency: step.To, since: w.clock.now, lastUsed: w.clock.now}
 	at, ok := w.findGPU(i.reservation())
 	if !ok {
 		return nil
 	}
 	i.at, i.gpu = at, w.gpus[at]
-	i.most = p.surface.LargestBatch(c.Share.SMLimit, p.maxExecution())
+	i.most = p.surface.LargestBatch(i.configuration.Share.SMLimit, p.maxExecution())
 	i.gpu.add(i)
 	w.changed = true
 	p.instances = append(p.instances, i)
 	return i
 }
 
-func (p *sharedFunction) forget(id scaling.ID) {
-	p.state.Instances = slices.DeleteFunc(p.state.Instances, func(i scaling.Instance) bool { return i.ID == id })
-}
-
-// undeploy removes an instance from those that the autoscaler counts. If the policy keeps surplus instances, one per function keeps its
-// memory and runs on SMs that are left over, and further ones move to host memory. Otherwise the instance is deleted.
-func (p *sharedFunction) undeploy(id scaling.ID) {
-	p.forget(id)
-	i := p.find(id)
-	switch {
-	case i == nil:
-		return
-	case !p.sim.policy.retains:
+// reside changes the residency of an instance on a GPU.
+func (p *sharedFunction) reside(i *instance, to scaling.Residency) {
+	switch to {
+	case scaling.Cold:
 		p.remove(i)
-		return
-	}
-	i.deployed = false
-	if other := p.sharedInstance(); other != nil && other != i {
+	case scaling.Warm:
 		p.moveToHost(i)
-		return
-	}
-	if i.residency == scaling.Hot {
-		i.reside(scaling.Shared)
+	default:
+		i.reside(to)
 	}
 }
 
-// warmInstance is an instance whose model data is kept in host memory.
-type warmInstance struct {
-	configuration scaling.Configuration
-	since         time.Duration
-}
-
-// moveToHost moves an instance's model data to host memory and removes the instance.
+// moveToHost moves an instance's model data to host memory and removes the instance. The autoscaler does not count it any more.
 func (p *sharedFunction) moveToHost(i *instance) {
-	p.warm = append(p.warm, warmInstance{i.configuration, p.sim.clock.now})
-	if i.deployed {
-		p.forget(i.id)
-	}
+	now := p.sim.clock.now
+	p.warm = append(p.warm, pool.Instance{
+		ID: i.id, Configuration: i.configuration, Phase: pool.Ready, Residency: scaling.Warm, Since: now, LastUsed: now,
+	})
+	p.state = p.state.Without(i.id)
 	p.remove(i)
 }
 
-// residencyPolicy decides when an instance on a shared GPU reserves its SMs and when an unused one is removed. FluidFaaS has these rules
-// for MIG slices.
+// residencyPolicy decides when an instance reserves its SMs and when an unused one is removed. FluidFaaS has these rules for MIG slices.
 var residencyPolicy = residency.Policy{Up: 600, Window: useWindow}
+
+// retention keeps the instances of a function that are not needed.
+var retention = pool.Policy{Retain: true, Residency: residencyPolicy}
 
 // useWindow is the time over which the utilisation of an instance is averaged.
 const useWindow = 30 * time.Second
 
-// updateResidency changes the residency of the function's instances according to their utilisation: whether they reserve SMs, and whether
-// they are removed. At most one instance is Shared.
-func (p *sharedFunction) updateResidency() {
-	now := p.sim.clock.now
-	for _, i := range slices.Clone(p.instances) {
-		if i.leaving || !i.ready {
-			continue
+// review changes the residency of the function's instances according to their utilisation: whether they reserve SMs, and whether they are
+// removed.
+func (p *sharedFunction) review() {
+	now, have, onGPU := p.sim.clock.now, p.standing(), slices.Clone(p.instances)
+	for at := range have {
+		if at < len(onGPU) {
+			have[at].Utilisation = onGPU[at].use.Utilisation(now, useWindow)
 		}
-		switch next := residencyPolicy.Next(now, i.standing()); {
-		case next == i.residency, next == scaling.Hot && (!i.deployed || !p.sim.canReserveSMs(i)), next == scaling.Cold && i.deployed:
-		case next == scaling.Cold:
-			p.remove(i)
-		case next == scaling.Hot, p.sharedInstance() == nil:
-			i.reside(next)
+		next := p.sim.policy.pool.Review(now, p.state.Instances, have, at)
+		switch {
+		case next == have[at].Residency, next == scaling.Hot && !p.sim.canReserveSMs(onGPU[at]):
+			continue
+		case at < len(onGPU):
+			p.reside(onGPU[at], next)
+		default:
+			p.warm = slices.DeleteFunc(p.warm, func(i pool.Instance) bool { return i.ID == have[at].ID })
+		}
+		have[at].Residency, have[at].Since = next, now
+		if next == scaling.Cold {
+			have[at].Phase = pool.Draining
 		}
 	}
-	p.warm = slices.DeleteFunc(p.warm, func(s warmInstance) bool {
-		return residencyPolicy.Next(now, residency.InstanceState{Residency: scaling.Warm, Since: s.since, LastRequest: s.since}) == scaling.Cold
-	})
 }
 
-func (i *instance) standing() residency.InstanceState {
-	return residency.InstanceState{
-		Residency: i.residency, Since: i.since, LastRequest: i.lastUsed, Busy: i.batch != nil,
-		Utilisation: i.use.Utilisation(i.gpu.clock.now, useWindow),
+// standing returns the instance as package pool sees it, without its utilisation.
+func (i *instance) standing() pool.Instance {
+	phase := pool.Ready
+	switch {
+	case i.leaving:
+		phase = pool.Draining
+	case !i.ready:
+		phase = pool.Starting
+	}
+	return pool.Instance{
+		ID: i.id, Configuration: i.configuration, Phase: phase, Residency: i.residency, Since: i.since, LastUsed: i.lastUsed, Busy: i.batch != nil,
 	}
 }
 
@@ -173,24 +172,4 @@ func (i *instance) reside(r scaling.Residency) {
 	i.residency, i.since = r, i.gpu.clock.now
 	i.function.sim.changed = true
 	i.gpu.divideSMs()
-}
-
-// sharedInstance returns the instance of the function that reserves no SMs, or nil.
-func (p *sharedFunction) sharedInstance() *instance {
-	for _, i := range p.instances {
-		if i.residency == scaling.Shared && !i.leaving {
-			return i
-		}
-	}
-	return nil
-}
-
-// retiredInstance returns a surplus instance, which is loaded but not counted as deployed by the autoscaler, or nil.
-func (p *sharedFunction) retiredInstance() *instance {
-	for _, i := range p.instances {
-		if !i.deployed && !i.leaving {
-			return i
-		}
-	}
-	return nil
 }

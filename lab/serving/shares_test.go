@@ -92,7 +92,7 @@ func TestDivision(t *testing.T) {
 func TestDivisionBounds(t *testing.T) {
 	in := onGPUs(2, 11, bursts(120, 3), bursts(120, 4), bursts(120, 6))
 	c, r := &clock{}, newRecord(in)
-	w, err := newShareSimulation(in, c, r, sharePolicy{elastic: true, retains: true, urgent: true, scaling: scaling.Policy{Max: 100}})
+	w, err := newShareSimulation(in, c, r, sharePolicy{elastic: true, pool: retention, urgent: true, scaling: scaling.Policy{Max: 100}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,14 +191,18 @@ func TestRetainedInstancesComeBack(t *testing.T) {
 }
 
 func TestResidencyByUse(t *testing.T) {
-	i := &instance{residency: scaling.Hot, gpu: &gpu{clock: &clock{now: time.Minute}}}
-	i.use = residency.Meter{}
-	if next := residencyPolicy.Next(time.Minute, i.standing()); next != scaling.Shared {
-		t.Errorf("an unused hot instance becomes %v", next)
-	}
+	w := &shareSimulation{clock: &clock{now: time.Minute}, policy: sharePolicy{pool: retention}}
+	g := &gpu{clock: w.clock, meter: &usageMeter{}}
+	i := &instance{id: 1, ready: true, residency: scaling.Hot, gpu: g}
+	p := &sharedFunction{sim: w, instances: []*instance{i}, state: scaling.State{Instances: []scaling.Instance{{ID: 1}}, LastID: 1}}
+	i.function = p
 	i.use.Add(40*time.Second, time.Minute)
-	if next := residencyPolicy.Next(time.Minute, i.standing()); next != scaling.Hot {
-		t.Errorf("one used for two thirds of the window becomes %v", next)
+	if p.review(); i.residency != scaling.Hot {
+		t.Errorf("one used for two thirds of the window becomes %v", i.residency)
+	}
+	i.use = residency.Meter{}
+	if p.review(); i.residency != scaling.Shared {
+		t.Errorf("an unused hot instance becomes %v", i.residency)
 	}
 }
 

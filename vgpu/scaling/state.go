@@ -45,11 +45,30 @@ type Instance struct {
 }
 
 // State is what the autoscaler remembers of a function between two decisions. The zero value is a function without instances. The caller
-// removes instances that fail.
+// removes instances that fail and are not started again.
 type State struct {
 	Samples   []Sample   // oldest first
 	Instances []Instance // by ID ascending
 	LastID    ID
+}
+
+// Without returns the state without an instance. It does not modify s.
+func (s State) Without(id ID) State {
+	s.Instances = slices.DeleteFunc(slices.Clone(s.Instances), func(i Instance) bool { return i.ID == id })
+	return s
+}
+
+// Replace returns the state in which the instance with an ID is another one: one that exists and that s does not contain, with the
+// configuration that it runs with. It does not modify s.
+func (s State) Replace(id, by ID, with Configuration) State {
+	s.Instances = slices.Clone(s.Instances)
+	for at := range s.Instances {
+		if i := &s.Instances[at]; i.ID == id {
+			i.ID, i.Configuration = by, with
+		}
+	}
+	slices.SortFunc(s.Instances, func(a, b Instance) int { return cmp.Compare(a.ID, b.ID) })
+	return s
 }
 
 func (s *State) validate(now time.Duration) error {

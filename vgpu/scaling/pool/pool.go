@@ -1,0 +1,272 @@
+// Package pool decides which instances of a function carry out what the autoscaler wants: which one starts, is promoted, demoted or
+// stopped, and in which order.
+//
+// Package scaling says how many instances a function has and with which configurations. It does not know whether an instance has failed,
+// still starts, or is used, nor of instances that are kept though it does not count them any more. Those are surplus: the first to be
+// counted again, and the first to make room.
+//
+// All functions are pure. A caller asks for the next step, carries it out, and asks again until there is none; what it asks with is what it
+// finds, so one that was restarted in between continues, and no step is done twice. A step that there is no room for is given up by
+// removing the instance from the autoscaler's state, which asks for it again.
+package pool
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/gshare-dev/gshare/vgpu/pipeline/residency"
+	"github.com/gshare-dev/gshare/vgpu/scaling"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// Phase is what an instance does.
+type Phase string
+
+// The phases. A failed instance is one that its platform has not given up: it starts again in its place. A draining one gets no more
+// requests and is stopped afterwards; for this package it has gone.
+const (
+	Starting Phase = "starting"
+	Ready    Phase = "ready"
+	Failed   Phase = "failed"
+	Draining Phase = "draining"
+)
+
+// Instance is an instance of a function as it is found. Times count from the same fixed time as those of package scaling.
+type Instance struct {
+	ID            scaling.ID // unique in the function; surplus instances keep theirs
+	Configuration scaling.Configuration
+	Phase         Phase
+	Residency     scaling.Residency // Hot, Shared or Warm
+	Since         time.Duration     // when the residency began
+	LastUsed      time.Duration     // when it last had a request
+	Busy          bool              // has requests now
+	Utilisation   share.PerMille    // of its share, for Review
+}
+
+// exists reports whether the instance is there to stay, unless a step changes it.
+func (i *Instance) exists() bool { return i.Phase != Draining }
+
+// loaded reports whether the instance serves, or will once it has started.
+func (i *Instance) loaded() bool { return i.exists() && i.Residency <= scaling.Shared }
+
+// Verb is the kind of a Step.
+type Verb string
+
+// The kinds of steps.
+const (
+	Start   Verb = "start"   // a new instance
+	Adopt   Verb = "adopt"   // count an existing instance instead of one in the autoscaler's state; nothing happens to it
+	Promote Verb = "promote" // to Hot or Shared
+	Demote  Verb = "demote"  // to Shared or Warm, as soon as it has started
+	Stop    Verb = "stop"
+)
+
+// Step is one change of a function's instances.
+type Step struct {
+	Do Verb
+	At int // index of the instance; -1 for Start
+
+	// For is the ID in the autoscaler's state that Start creates an instance for, 0 if none, and that Adopt replaces with the ID and the
+	// configuration of the instance (scaling.State.Replace).
+	For scaling.ID
+
+	Configuration scaling.Configuration // of the instance; for Start, the one to create it with
+	To            scaling.Residency     // after the step; one that starts is Hot, Shared or, once it is ready, Warm; Cold after Stop
+}
+
+// Policy is what becomes of the surplus instances of a function. The zero value stops them all.
+type Policy struct {
+	// Retain keeps surplus instances: one, which is Shared, on the device, and others Warm.
+	Retain bool
+
+	// Warm is the least number of instances of any residency, so that a function without load has as many that are Warm. They are created
+	// with the configuration WarmAs.
+	Warm   int
+	WarmAs scaling.Configuration
+
+	// Residency has the thresholds of Review.
+	Residency residency.Policy
+}
+
+// Next returns the next step, and false if there is none. want holds the instances that the autoscaler counts, and have those that exist
+// and those that are being drained, in any order. The step assumes that nothing else changes want or have.
+//
+// Missing instances come first: a surplus instance that is loaded is adopted, else the one that has been Warm for the shortest time, else a
+// new one starts. Then surplus instances are demoted or stopped. One is exchanged for a counted instance with the same configuration that
+// is a better victim: one that has failed, that still starts, that is Shared, or has been idle longer.
+func (p Policy) Next(want []scaling.Instance, have []Instance) (Step, bool) {
+	r := round{policy: p, want: want, have: have}
+	for _, rule := range []func() (Step, bool){r.restore, r.fill, r.shrink, r.keepWarm} {
+		if step, ok := rule(); ok {
+			return step, true
+		}
+	}
+	return Step{}, false
+}
+
+// round is one call of Policy.Next.
+type round struct {
+	policy Policy
+	want   []scaling.Instance
+	have   []Instance
+}
+
+// fill finds an instance for the first one in want that does not exist.
+func (r *round) fill() (Step, bool) {
+	for _, w := range r.want {
+		if slices.ContainsFunc(r.have, func(i Instance) bool { return i.exists() && i.ID == w.ID }) {
+			continue
+		}
+		if at := r.replacement(); at >= 0 {
+			return r.step(Adopt, at, r.have[at].Residency, w.ID), true
+		}
+		return Step{Do: Start, At: -1, For: w.ID, Configuration: w.Configuration, To: r.first(-1)}, true
+	}
+	return Step{}, false
+}
+
+// replacement returns the index of the surplus instance that takes the place of a missing one, or -1.
+func (r *round) replacement() int {
+	best := -1
+	for at := range r.have {
+		i := &r.have[at]
+		switch {
+		case !i.exists() || i.Phase == Failed || r.counted(i.ID):
+		case i.loaded():
+			return at
+		case best < 0 || i.Since >= r.have[best].Since:
+			best = at
+		}
+	}
+	return best
+}
+
+// restore promotes the first counted instance that is Warm.
+func (r *round) restore() (Step, bool) {
+	for at := range r.have {
+		if i := &r.have[at]; i.exists() && i.Residency == scaling.Warm && r.counted(i.ID) {
+			return r.step(Promote, at, r.first(at), 0), true
+		}
+	}
+	return Step{}, false
+}
+
+// first returns the residency in which an instance begins to serve. Where surplus instances are kept, a function has one that is Shared.
+func (r *round) first(at int) scaling.Residency {
+	if r.policy.Retain && !anotherShared(r.have, at) {
+		return scaling.Shared
+	}
+	return scaling.Hot
+}
+
+// shrink demotes or stops the best victim of the surplus instances.
+func (r *round) shrink() (Step, bool) {
+	for _, at := range r.surplus() {
+		step, ok := r.retire(at)
+		if !ok {
+			continue
+		}
+		if other := r.exchange(at); other >= 0 {
+			return r.step(Adopt, at, r.have[at].Residency, r.have[other].ID), true
+		}
+		return step, true
+	}
+	return Step{}, false
+}
+
+// surplus returns the indices of the loaded and the failed instances that are not counted, the best victim first.
+func (r *round) surplus() []int {
+	var found []int
+	for at := range r.have {
+		if i := &r.have[at]; i.exists() && !r.counted(i.ID) && (i.loaded() || i.Phase == Failed) {
+			found = append(found, at)
+		}
+	}
+	slices.SortFunc(found, func(a, b int) int { return compareVictims(&r.have[a], &r.have[b]) })
+	return found
+}
+
+// retire returns what becomes of a surplus instance, and false if it stays as it is.
+func (r *round) retire(at int) (Step, bool) {
+	i := &r.have[at]
+	switch keep := r.policy.Retain || r.size() <= r.policy.Warm; {
+	case i.Phase == Failed || !keep:
+		return r.step(Stop, at, scaling.Cold, 0), true
+	case !r.policy.Retain || anotherShared(r.have, at):
+		return r.step(Demote, at, scaling.Warm, 0), true
+	case i.Residency == scaling.Hot:
+		return r.step(Demote, at, scaling.Shared, 0), true
+	}
+	return Step{}, false
+}
+
+// exchange returns the index of the counted instance that is a better victim than the given one and has its configuration, or -1.
+func (r *round) exchange(at int) int {
+	best := at
+	for other := range r.have {
+		i := &r.have[other]
+		if i.loaded() && r.counted(i.ID) && i.Configuration == r.have[at].Configuration && compareVictims(i, &r.have[best]) < 0 {
+			best = other
+		}
+	}
+	if best == at {
+		return -1
+	}
+	return best
+}
+
+// keepWarm starts an instance if there are fewer than the warm minimum.
+func (r *round) keepWarm() (Step, bool) {
+	if r.size() >= r.policy.Warm {
+		return Step{}, false
+	}
+	return Step{Do: Start, At: -1, Configuration: r.policy.WarmAs, To: scaling.Warm}, true
+}
+
+// size returns the number of instances that exist, without those that have failed.
+func (r *round) size() int { return size(r.have) }
+
+func (r *round) counted(id scaling.ID) bool { return contains(r.want, id) }
+
+func (r *round) step(do Verb, at int, to scaling.Residency, id scaling.ID) Step {
+	return Step{Do: do, At: at, For: id, Configuration: r.have[at].Configuration, To: to}
+}
+
+func size(have []Instance) int {
+	n := 0
+	for at := range have {
+		if have[at].exists() && have[at].Phase != Failed {
+			n++
+		}
+	}
+	return n
+}
+
+func contains(want []scaling.Instance, id scaling.ID) bool {
+	return slices.ContainsFunc(want, func(w scaling.Instance) bool { return w.ID == id })
+}
+
+// anotherShared reports whether an instance other than the one at the index is Shared.
+func anotherShared(have []Instance, at int) bool {
+	for other := range have {
+		if other != at && have[other].exists() && have[other].Residency == scaling.Shared {
+			return true
+		}
+	}
+	return false
+}
+
+// compareVictims orders instances by how little is lost without them: failed ones first, then those that still start, Shared before Hot,
+// the least efficient, those that have been idle longest, and the youngest.
+func compareVictims(a, b *Instance) int {
+	return cmp.Or(
+		cmp.Compare(readiness(a), readiness(b)),
+		cmp.Compare(b.Residency, a.Residency),
+		cmp.Compare(a.Configuration.PerResource(), b.Configuration.PerResource()),
+		cmp.Compare(a.LastUsed, b.LastUsed),
+		cmp.Compare(b.ID, a.ID),
+	)
+}
+
+func readiness(i *Instance) int { return slices.Index([]Phase{Failed, Starting, Ready}, i.Phase) }

@@ -1,0 +1,45 @@
+package pool
+
+import (
+	"time"
+
+	"github.com/gshare-dev/gshare/vgpu/pipeline/residency"
+	"github.com/gshare-dev/gshare/vgpu/scaling"
+)
+
+// Review returns the residency that the instance at an index should have by its use, which may be the one that it has. Call it regularly
+// for every instance, with the changes that the calls before it led to. Cold means to stop it.
+//
+// A busy instance is promoted and an idle one demoted (residency.Policy.Next); at most one is Shared. The caller makes an instance Hot only
+// if there is room for its SM-time. Counted instances are not stopped, surplus ones not promoted. Warm ones are stopped down to the warm
+// minimum.
+func (p Policy) Review(now time.Duration, want []scaling.Instance, have []Instance, at int) scaling.Residency {
+	i := &have[at]
+	if i.Phase != Ready {
+		return i.Residency
+	}
+	next := p.Residency.Next(now, residency.InstanceState{
+		Residency: i.Residency, Since: i.Since, LastRequest: i.LastUsed, Busy: i.Busy, Utilisation: i.Utilisation,
+	})
+	counted := contains(want, i.ID)
+	switch {
+	case next == scaling.Hot && !counted,
+		next == scaling.Shared && anotherShared(have, at),
+		next == scaling.Cold && (counted || size(have) <= p.Warm):
+		return i.Residency
+	}
+	return next
+}
+
+// LeastRecentlyUsed returns the index of the instance to make Warm for another one that has no room: of those that are Shared, ready and
+// not busy, of all functions, the one that has been idle longest. It returns false if there is none.
+func LeastRecentlyUsed(have []Instance) (at int, ok bool) {
+	at = -1
+	for n := range have {
+		i := &have[n]
+		if i.Residency == scaling.Shared && i.Phase == Ready && !i.Busy && (at < 0 || i.LastUsed < have[at].LastUsed) {
+			at = n
+		}
+	}
+	return at, at >= 0
+}
