@@ -1,23 +1,27 @@
 // Package fleet runs as many replicas of functions as their load needs.
 //
-// Every second it takes the load of each function from the gateway, asks vgpu/scaling what to do, and has a Platform do it. A request to a
-// function without replicas is not left waiting for the next second. Replicas get requests from when they are ready until they are to
-// end; then those that they have are answered before they get SIGTERM. One that ends by itself is started again, at once the first time and
-// after growing pauses from then on. While a function has none but such replicas, its requests are refused.
+// Every second it takes the load of each function from the gateway, asks vgpu/scaling how many replicas it needs and vgpu/scaling/pool which
+// of them to start or end, and has a Platform do it. A request to a function without replicas is not left waiting for the next second.
+// Replicas get requests from when they are ready until they are to end; then those that they have are answered before they get SIGTERM. One
+// that ends by itself is started again, at once the first time and after growing pauses from then on. While a function has none but such
+// replicas, its requests are refused.
 //
 // One goroutine, Run, takes all decisions, in the order of the events that it receives.
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/gshare-dev/gshare/serving/gateway"
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 	"github.com/gshare-dev/gshare/vgpu/scaling"
+	"github.com/gshare-dev/gshare/vgpu/scaling/pool"
 )
 
 // period is the time between two decisions about a function.
@@ -143,19 +147,50 @@ func (f *Fleet) scale(fn *function, rate scaling.Rate) {
 	for _, d := range decisions {
 		name := nameOf(fn.object, d.Instance.ID)
 		f.log.Info(string(d.Action)+" replica", "replica", name, "residency", d.Instance.Residency.String(), "reason", string(d.Rule), "load", float64(rate))
-		switch i := f.instances[name]; {
-		case d.Action == scaling.Create:
-			i = &instance{Instance: Instance{Name: name, Function: fn.object, Share: d.Instance.Configuration.Share}, function: fn, id: d.Instance.ID}
-			f.instances[name] = i
-			f.create(i)
-		case d.Instance.Residency >= scaling.Warm: // no platform can keep weights without a share
-			fn.forget(d.Instance.ID)
-			f.delete(i)
+		if d.Instance.Residency >= scaling.Warm { // no platform can keep weights without a share
+			fn.state = fn.state.Without(d.Instance.ID)
 		}
 	}
-	if len(decisions) > 0 {
+	if f.carryOut(fn) || len(decisions) > 0 {
 		f.publish(fn)
 	}
+}
+
+// carryOut starts and ends instances until those of a function are what its autoscaler wants, and reports whether it did anything.
+func (f *Fleet) carryOut(fn *function) (changed bool) {
+	for {
+		instances := f.instancesOf(fn)
+		step, more := pool.Policy{}.Next(fn.state.Instances, fn.standing(instances))
+		if !more {
+			return changed
+		}
+		changed = true
+		switch step.Do {
+		case pool.Start:
+			name := nameOf(fn.object, step.For)
+			i := &instance{Instance: Instance{Name: name, Function: fn.object, Share: step.Configuration.Share}, function: fn, id: step.For}
+			f.instances[name] = i
+			f.create(i)
+		case pool.Adopt:
+			i := instances[step.At]
+			f.log.Info("keep replica", "replica", i.Name, "instead of", nameOf(fn.object, step.For))
+			fn.state = fn.state.Replace(step.For, i.id, step.Configuration)
+		default:
+			f.delete(instances[step.At])
+		}
+	}
+}
+
+// instancesOf returns the instances of a function, the oldest first.
+func (f *Fleet) instancesOf(fn *function) []*instance {
+	var all []*instance
+	for _, i := range f.instances {
+		if i.function == fn {
+			all = append(all, i)
+		}
+	}
+	slices.SortFunc(all, func(a, b *instance) int { return cmp.Compare(a.id, b.id) })
+	return all
 }
 
 // Times after which the log says what a replica waits for that has not started: a server without a model to load has started by the first, and

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"math"
@@ -18,6 +19,8 @@ import (
 
 	"github.com/gshare-dev/gshare/serving/gateway"
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
+	"github.com/gshare-dev/gshare/vgpu/scaling"
+	"github.com/gshare-dev/gshare/vgpu/scaling/pool"
 )
 
 // life is what an instance does.
@@ -402,6 +405,37 @@ func TestBackOff(t *testing.T) {
 	})
 }
 
+// TestScaleInTakesTheFailing: of two replicas the one that fails again and again ends when one suffices, and the one that serves stays,
+// though it is the younger one, which would end otherwise.
+func TestScaleInTakesTheFailing(t *testing.T) {
+	live := func(attempt int) life {
+		switch attempt {
+		case 0: // f-1
+			return life{dies: 20 * second}
+		case 1: // f-2
+			return life{}
+		}
+		return life{start: second, dies: 200 * ms}
+	}
+	start(t, "requestsPerSecond: 10, minReplicas: 1, maxReplicas: 2, window: 4s, keepShared: 2s", live, func(w *world) {
+		w.load(15, 30*second, 10*ms)
+		if s := w.status(); s.Replicas["ready"] != 1 || s.Reason != "Failing" {
+			w.Errorf("the test shows nothing: %+v", s)
+		}
+		sleep(20 * second)
+		if s := w.status(); s.Replicas["ready"] != 1 || len(s.Replicas) != 1 || s.Reason != "Serving" {
+			w.Errorf("%+v", s)
+		}
+		if lines := w.log.lines("keep replica"); len(lines) != 1 || !strings.Contains(lines[0], `replica=f-2 "instead of"=f-1`) {
+			w.Errorf("logged %q", lines)
+		}
+		creations := len(w.creations())
+		if status, took := w.ask(20 * ms); status != 200 || took != 20*ms || len(w.creations()) != creations {
+			w.Errorf("status %d after %v", status, took)
+		}
+	})
+}
+
 // TestNeverReady: the requests to a function whose replica does not get ready are given up, its owner learns why, and it ends without load.
 func TestNeverReady(t *testing.T) {
 	start(t, "requestsPerSecond: 10, window: 4s, keepShared: 5s", func(int) life { return life{start: -1, ends: second} }, func(w *world) {
@@ -482,4 +516,17 @@ func TestStop(t *testing.T) {
 			w.Errorf("the end took %v, want the grace period", took)
 		}
 	})
+}
+
+// TestChosenLeaves: of replicas that are ready the one ends that the autoscaler has chosen, whether it is the older or the younger one.
+func TestChosenLeaves(t *testing.T) {
+	for _, chosen := range []scaling.ID{1, 2} {
+		t.Run(fmt.Sprint(chosen), func(t *testing.T) {
+			fn := &function{state: scaling.State{LastID: 2, Instances: []scaling.Instance{{ID: 3 - chosen, Residency: scaling.Shared}}}}
+			have := fn.standing([]*instance{{id: 1, phase: ready}, {id: 2, phase: ready}})
+			if step, _ := (pool.Policy{}).Next(fn.state.Instances, have); step.Do != pool.Stop || have[step.At].ID != chosen {
+				t.Errorf("%+v", step)
+			}
+		})
+	}
 }

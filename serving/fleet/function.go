@@ -1,7 +1,6 @@
 package fleet
 
 import (
-	"cmp"
 	"context"
 	"math"
 	"slices"
@@ -10,6 +9,7 @@ import (
 	"github.com/gshare-dev/gshare/serving/gateway"
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 	"github.com/gshare-dev/gshare/vgpu/scaling"
+	"github.com/gshare-dev/gshare/vgpu/scaling/pool"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
@@ -21,23 +21,25 @@ type function struct {
 	state  scaling.State
 	loads  []gateway.Load // at the last ticks, oldest first
 
-	starts, failures uint64        // of replicas
-	gpuTime          time.Duration // of replicas that have ended
+	configuration    scaling.Configuration // of all replicas
+	starts, failures uint64                // of replicas
+	gpuTime          time.Duration         // of replicas that have ended
 }
 
 // newFunction returns a function whose replicas all have the share and the rate that the user says.
 func newFunction(object *api.GPUFunction) (*function, error) {
 	s := object.Spec.Scaling
 	samples := int(s.Window.Value() / period)
+	all := scaling.Configuration{Share: object.Share(), Batch: 1, Throughput: scaling.Rate(s.RequestsPerSecond)}
 	scaler, err := scaling.New(scaling.Policy{
 		Window: s.Window.Value(), Period: period, Out: samples / 2, In: min(samples-1, samples*3/4),
 		Min: s.MinReplicas, Max: *s.MaxReplicas, SharedFor: s.KeepShared.Value(),
-	}, []scaling.Configuration{{Share: object.Share(), Batch: 1, Throughput: scaling.Rate(s.RequestsPerSecond)}})
+	}, []scaling.Configuration{all})
 	if err != nil {
 		return nil, err
 	}
 	name := gateway.FunctionName{Namespace: object.Namespace, Name: object.Name}
-	return &function{object: object, name: name, scaler: scaler}, nil
+	return &function{object: object, name: name, scaler: scaler, configuration: all}, nil
 }
 
 // occupied is the rate of a function that has requests but gets no new ones: enough to keep a replica, and no more.
@@ -66,9 +68,22 @@ func (fn *function) addLoad(l gateway.Load) {
 	fn.loads = append(fn.loads, l)
 }
 
-// forget takes an instance out of the autoscaler's state.
-func (fn *function) forget(id scaling.ID) {
-	fn.state.Instances = slices.DeleteFunc(slices.Clone(fn.state.Instances), func(i scaling.Instance) bool { return i.ID == id })
+// standing returns instances of the function as package pool sees them. When a replica was last used is not known, so of replicas in the
+// same phase those leave that the autoscaler has chosen.
+func (fn *function) standing(instances []*instance) []pool.Instance {
+	var have []pool.Instance
+	for _, i := range instances {
+		s := pool.Instance{ID: i.id, Configuration: fn.configuration, Phase: poolPhases[i.phase], Residency: fn.residency(i.id)}
+		if s.Residency == scaling.Cold {
+			s.Residency, s.LastUsed = scaling.Shared, -1
+		}
+		have = append(have, s)
+	}
+	return have
+}
+
+var poolPhases = map[phase]pool.Phase{
+	starting: pool.Starting, ready: pool.Ready, backingOff: pool.Failed, draining: pool.Draining, stopping: pool.Draining,
 }
 
 // residency returns the residency that the autoscaler wants of an instance, Cold for one that it does not know.
@@ -184,17 +199,10 @@ func (f *Fleet) statusOf(fn *function) Status {
 			s.Hit = float64(last.InTime-first.InTime) / float64(all)
 		}
 	}
-	var instances []*instance
-	for _, i := range f.instances {
-		if i.function == fn {
-			s.Replicas[string(i.phase)]++
-			s.GPUTime += i.gpuTime()
-			instances = append(instances, i)
-		}
-	}
-	slices.SortFunc(instances, func(a, b *instance) int { return cmp.Compare(b.id, a.id) })
-	for _, i := range instances { // the message of the oldest stays
-		if i.message != "" {
+	for _, i := range f.instancesOf(fn) {
+		s.Replicas[string(i.phase)]++
+		s.GPUTime += i.gpuTime()
+		if i.message != "" && s.Message == "" { // that of the oldest
 			s.Message = i.explained()
 		}
 	}
