@@ -63,10 +63,10 @@ quick() {
   go test -vet=off -json -short "${list[@]}" || echo 1 >"$work/failed" # go test keeps no results with -exec
 }
 unit() {
-  packages . "$concurrent" "$alone" "$cluster" "$elsewhere" | of
+  packages . "$concurrent" "$alone" "$cluster" "$elsewhere" | of -timeout 20m
   run -run TestOpenbAllocation "$module/vgpu/packing" # the whole trace; under the race detector it takes a part of it
 }
-race() { packages "$concurrent" "$alone" | of -race; }
+race() { packages "$concurrent" "$alone" | of -race -timeout 20m; } # a busy machine is five times slower
 integration() { packages "$alone" | of -p 1 -timeout 20m; }
 # What takes long without a cluster: the GPU lane on the fake driver, the agent killed at every moment of a change of geometry, the
 # gateway's account of many random requests, and the chart, for which Helm is compiled.
