@@ -47,7 +47,8 @@ const (
 type item struct {
 	request  batching.Request
 	arrived  time.Time
-	explicit bool      // the deadline is the client's
+	due      time.Time // when it is to be answered; the queue may have a later deadline
+	explicit bool      // due is the client's
 	cold     bool      // was held
 	turn     chan turn // gets one value for each time that the item waits and is not cancelled
 	held     *time.Timer
@@ -107,7 +108,7 @@ func (f *function) admit(p *part, deadline time.Time) (*item, refusal) {
 	if !it.explicit {
 		deadline = now.Add(cmp.Or(f.config.SLO, f.config.Timeout))
 	}
-	it.request = batching.Request{ID: f.lastID, Deadline: deadline}
+	it.due, it.request = deadline, batching.Request{ID: f.lastID, Deadline: deadline}
 	if refused := f.check(it, now); refused.status != 0 {
 		f.counts.Refused++
 		return nil, refused
@@ -377,7 +378,7 @@ func (f *function) done(r *replica, flown *flight, first time.Time, ok bool, ite
 		if !ok {
 			continue
 		}
-		if !it.cold && !first.After(it.request.Deadline) {
+		if !it.cold && !first.After(it.due) {
 			f.counts.InTime++
 		}
 		f.window.add(now, first.Sub(it.arrived))

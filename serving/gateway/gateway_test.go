@@ -601,6 +601,28 @@ func TestLoneRequestIsServed(t *testing.T) {
 	})
 }
 
+// TestLoneRequestIsDueAsBefore checks that a client's deadline ends a request that an idle replica got although it would be late, and that it
+// does not count as in time.
+func TestLoneRequestIsDueAsBefore(t *testing.T) {
+	start(t, Function{SLO: 50 * ms}, func(w *world) {
+		var got atomic.Value
+		slow := echo(100 * ms)
+		w.replicas(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+			got.Store(r.Header.Get(timeoutHeaders[0]))
+			slow.ServeHTTP(rw, r)
+		}), 1, 100*ms, "a")
+		if a := w.ask(w.Context(), "input", timeoutHeaders[0], "50"); a.status != 504 || a.reason != reasonDeadline || a.took != 50*ms || got.Load() != "50" {
+			w.Errorf("the replica was told %v ms; %+v", got.Load(), a)
+		}
+		if a := w.ask(w.Context(), "input"); a.status != 200 {
+			w.Errorf("%+v", a)
+		}
+		if l := w.gateway.Load(resnet); l.Failed != 1 || l.Answered != 1 || l.InTime != 0 {
+			w.Errorf("%+v", l)
+		}
+	})
+}
+
 // TestLoneRequestIsServedInRealTime checks the same on a clock that goes on between two decisions about a request, which that of synctest
 // does not.
 func TestLoneRequestIsServedInRealTime(t *testing.T) {

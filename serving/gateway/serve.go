@@ -155,7 +155,7 @@ func (e *exchange) serve() {
 	if it.explicit {
 		timed, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
-		e.deadline = time.AfterFunc(time.Until(it.request.Deadline), func() { cancel(context.DeadlineExceeded) })
+		e.deadline = time.AfterFunc(time.Until(it.due), func() { cancel(context.DeadlineExceeded) })
 		defer e.deadline.Stop()
 		ctx = timed
 	}
@@ -422,7 +422,7 @@ func (e *exchange) outgoing(ctx context.Context, it *item, r *replica) *http.Req
 		out.Header.Set("X-Forwarded-For", client)
 	}
 	if it.explicit { // less the time that has passed
-		left := max(1, time.Until(it.request.Deadline).Milliseconds())
+		left := max(1, time.Until(it.due).Milliseconds())
 		if e.grpc {
 			out.Header.Set(grpcTimeout, strconv.FormatInt(left, 10)+"m")
 		}
