@@ -168,6 +168,9 @@ func (e *exchange) readMessages(all *bodies, most, maxAll share.Bytes) (reserved
 			if _, err := io.CopyN(io.Discard, e.request.Body, int64(message)-grpcPrefix); err != nil {
 				return reserved, e.bodyRefusal(unexpected(err), most)
 			}
+			if stream { // its client may wait for an answer before it sends more
+				break
+			}
 			continue
 		}
 		reserved += message

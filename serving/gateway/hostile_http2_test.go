@@ -14,6 +14,8 @@ import (
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
@@ -185,6 +187,33 @@ func TestHostileHTTP2(t *testing.T) {
 				return held == 505 && h.status.Load() == "4"
 			},
 		},
+		"a length of 0, and no end": {
+			func(h *hostile) { _ = h.open(1, "content-length", "0") },
+			func(h *hostile) bool {
+				time.Sleep(bodyTimeout)
+				synctest.Wait()
+				return h.status.Load() == "4"
+			},
+		},
+		"a length that is none, and no end": {
+			func(h *hostile) { _ = h.open(1, "content-length", "x") },
+			func(h *hostile) bool {
+				time.Sleep(bodyTimeout)
+				synctest.Wait()
+				return h.status.Load() == "4"
+			},
+		},
+		"a stream for whose first message is no room": {
+			func(h *hostile) {
+				h.gateway.function(resnet).bodies.reserve(1999, 2000)
+				_ = h.open(1, ":path", streamMethod, "content-type", grpcType)
+				_ = h.WriteData(1, false, message(1, "x"))
+			},
+			func(h *hostile) bool {
+				h.gateway.function(resnet).bodies.release(1999)
+				return h.status.Load() == "8"
+			},
+		},
 		"a message of 4 GiB": {
 			func(h *hostile) {
 				_ = h.open(1)
@@ -318,6 +347,50 @@ func TestHTTP2ClientThatDoesNotRead(t *testing.T) {
 				h.Conn.Close()
 				<-h.ended
 				time.Sleep(2 * time.Second) // the server closes connections a little later
+			})
+		})
+	}
+}
+
+// TestStatusThatIsNone checks that a replica that answers with a status that cannot be passed on has failed, and gives back its credit.
+func TestStatusThatIsNone(t *testing.T) {
+	for _, code := range []string{"12345", "1000", "99", "-1"} {
+		t.Run(code, func(t *testing.T) {
+			start(t, Function{}, func(w *world) {
+				l := &listener{connections: make(chan net.Conn), closed: make(chan struct{})}
+				defer l.Close()
+				w.network.servers["a:80"] = l
+				go func() {
+					c, err := l.Accept()
+					if err != nil {
+						return
+					}
+					defer c.Close()
+					_, _ = io.ReadFull(c, make([]byte, len(http2.ClientPreface)))
+					framer := http2.NewFramer(c, c)
+					go framer.WriteSettings()
+					for {
+						frame, err := framer.ReadFrame()
+						if err != nil {
+							return
+						}
+						if h, ok := frame.(*http2.HeadersFrame); ok {
+							var answer bytes.Buffer
+							_ = hpack.NewEncoder(&answer).WriteField(hpack.HeaderField{Name: ":status", Value: code})
+							block := http2.HeadersFrameParam{StreamID: h.StreamID, BlockFragment: answer.Bytes(), EndHeaders: true, EndStream: true}
+							go framer.WriteHeaders(block)
+						}
+					}
+				}()
+				if err := w.gateway.SetReplicas(resnet, []Replica{{ID: "a", Address: "a:80"}}); err != nil {
+					w.Fatal(err)
+				}
+				if err := call(w.Context(), w.dial("resnet"), "1", 1); status.Code(err) != codes.Unavailable {
+					w.Error(err)
+				}
+				if l := w.gateway.Load(resnet); l.Failed != 1 || l.InFlight != 0 || len(w.gateway.function(resnet).replicas[0].flights) != 0 {
+					w.Errorf("%+v", l)
+				}
 			})
 		})
 	}

@@ -21,7 +21,8 @@ import (
 // ServeHTTP passes a request to a replica of the function that its host names, or else the model in its body.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	e := &exchange{gateway: g, function: g.function(parseHost(r.Host)), writer: w, request: r, start: time.Now()}
-	if r.ContentLength != 0 { // also for those that are refused: the server reads a body before it sends the answer
+	// Also for requests that are refused: the server reads a body before it sends the answer. One of HTTP/2 may be open although it has no length.
+	if r.ContentLength != 0 || r.ProtoMajor == 2 {
 		_ = http.NewResponseController(w).SetReadDeadline(e.start.Add(bodyTimeout))
 	}
 	if r.ProtoMajor == 2 {
@@ -327,7 +328,7 @@ func (e *exchange) forward(ctx context.Context, it *item, t turn, retried bool) 
 		defer e.rest.Close()
 	}
 	response, err := upstream.RoundTrip(e.outgoing(ctx, it, r))
-	if err == nil && response.StatusCode < 100 { // net/http takes it, and cannot pass it on
+	if err == nil && (response.StatusCode < 200 || response.StatusCode > 999) { // net/http takes it, and cannot pass it on
 		response.Body.Close()
 		err = fmt.Errorf("status %d", response.StatusCode)
 	}
