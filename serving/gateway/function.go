@@ -386,12 +386,12 @@ func (f *function) done(r *replica, flown *flight, first time.Time, ok bool, ite
 	f.dispatch()
 }
 
-// failed returns the credit of a replica that gave no answer. The replica is avoided for a while, unless the client has gone.
-func (f *function) failed(r *replica, flown *flight, clientGone bool) {
+// failed returns the credit of a replica that gave no answer. The replica is avoided for a while, unless it is not to blame.
+func (f *function) failed(r *replica, flown *flight, blameless bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	r.end(flown)
-	if !clientGone {
+	if !blameless {
 		r.avoidFrom(time.Now())
 	}
 	f.dispatch()

@@ -375,6 +375,24 @@ func TestDeadlineOfClient(t *testing.T) {
 	})
 }
 
+// TestDeadlineInAnswer checks that a client's deadline breaks an answer off, and that the replica is not blamed.
+func TestDeadlineInAnswer(t *testing.T) {
+	start(t, Function{}, func(w *world) {
+		w.replicas(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+			_, _ = rw.Write([]byte("part"))
+			_ = http.NewResponseController(rw).Flush()
+			<-r.Context().Done()
+		}), 1, 0, "a")
+		if a := w.ask(w.Context(), "input", timeoutHeaders[0], "50"); a.err == nil || a.body != "part" || a.took != 50*ms {
+			w.Errorf("%+v", a)
+		}
+		w.count(map[string]float64{"504": 1})
+		if l := w.gateway.Load(resnet); w.avoided() > 0 || l.Failed != 1 || l.InFlight != 0 {
+			w.Errorf("%d replicas are avoided; %+v", w.avoided(), l)
+		}
+	})
+}
+
 // TestReplicaDies checks that a request whose replica dies before it answers goes to another, and that an answer that breaks off does not
 // look whole.
 func TestReplicaDies(t *testing.T) {

@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -208,7 +207,7 @@ type restOfStream struct {
 
 	mu    sync.Mutex // guards what follows
 	ended bool       // the client has sent all, or the answer is complete: the controller must not be used any more
-	idle  bool       // ended because nothing came
+	err   error      // that has ended it before
 }
 
 // Read reads what the client sends. The transport calls it, which may go on when the answer is complete.
@@ -217,9 +216,11 @@ func (s *restOfStream) Read(b []byte) (int, error) {
 	n, err := s.from.Read(b)
 	if err != nil {
 		s.mu.Lock()
-		s.idle = errors.Is(err, os.ErrDeadlineExceeded)
+		if !s.ended && !errors.Is(err, io.EOF) {
+			s.err = err
+		}
+		s.ended = true
 		s.mu.Unlock()
-		s.Close()
 	}
 	return n, err
 }
@@ -242,30 +243,22 @@ func (s *restOfStream) Close() error {
 }
 
 // isIdle reports whether the stream has ended because nothing came.
-func (s *restOfStream) isIdle() bool {
+func (s *restOfStream) isIdle() bool { return errors.Is(s.failure(), os.ErrDeadlineExceeded) }
+
+// isBroken reports whether the stream has ended because its client has broken it off, or has not sent what it said.
+func (s *restOfStream) isBroken() bool { return s.failure() != nil && !s.isIdle() }
+
+func (s *restOfStream) failure() error {
 	if s == nil {
-		return false
+		return nil
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.idle
+	return s.err
 }
 
 // refuseNotGRPC is the answer to calls of a function with the protocol OpenAI.
 var refuseNotGRPC = newRefusal(http.StatusNotImplemented, reasonNotGRPC, "the function has the protocol OpenAI, which is not one of gRPC")
-
-// breakOff ends an answer to a call that the replica or the client has broken off, or whose deadline has passed, and returns what to log.
-func (e *exchange) breakOff(ctx context.Context) refusal {
-	why := newRefusal(http.StatusBadGateway, reasonReplica, "the replica that had the request failed")
-	switch {
-	case e.rest.isIdle():
-		why = newRefusal(http.StatusGatewayTimeout, reasonIdle, fmt.Sprintf("nothing was sent for %v", idleTimeout))
-	case ctx.Err() != nil:
-		why = newRefusal(http.StatusGatewayTimeout, reasonDeadline, "the deadline has passed")
-	}
-	why.endGRPC(e.writer)
-	return why
-}
 
 // spoken reports whether a replica of the function has answered a call. Before that, a replica that fails at one is not avoided: the function may
 // not have gRPC at all, and its other requests are not to suffer.

@@ -28,8 +28,9 @@ import (
 
 // grpcModel is a server of gRPC whose outputs are its inputs.
 type grpcModel struct {
-	took  func(rows int) time.Duration
-	fails func(*pb.ModelInferRequest) error
+	took   func(rows int) time.Duration
+	fails  func(*pb.ModelInferRequest) error
+	silent bool // answers no request of a stream
 
 	mu      sync.Mutex
 	batches []string
@@ -76,6 +77,9 @@ func (m *grpcModel) stream(s grpc.ServerStream) error {
 			return nil
 		} else if err != nil {
 			return err
+		}
+		if m.silent {
+			continue
 		}
 		if r.GetId() == "fail" {
 			return status.Error(codes.DataLoss, "50 % lost: é")

@@ -14,9 +14,11 @@ import (
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	pb "github.com/gshare-dev/gshare/serving/oip/inference"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
@@ -394,4 +396,86 @@ func TestStatusThatIsNone(t *testing.T) {
 			})
 		})
 	}
+}
+
+// avoided returns how many replicas get no requests because they are held to have failed.
+func (w *world) avoided() (n int) {
+	f := w.gateway.function(resnet)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, r := range f.replicas {
+		if r.avoid.After(time.Now()) {
+			n++
+		}
+	}
+	return n
+}
+
+// TestReplicaIsNotBlamed checks that what a client does wrong in the middle of an exchange does not keep its replica from others.
+func TestReplicaIsNotBlamed(t *testing.T) {
+	for name, c := range map[string]struct {
+		fields []string
+		do     func(h *hostile)
+		want   string // status of gRPC
+	}{
+		"a stream that is shorter than its length": {
+			[]string{"content-length", "1000"}, func(h *hostile) { _ = h.WriteData(1, true, []byte{0}) }, "1",
+		},
+		"a stream that is longer than its length": {
+			[]string{"content-length", "50"}, func(h *hostile) { _ = h.WriteData(1, true, make([]byte, 100)) }, "",
+		},
+		"a stream that is reset": {
+			nil, func(h *hostile) { _ = h.WriteRSTStream(1, http2.ErrCodeCancel) }, "",
+		},
+		"a connection that ends": {nil, func(h *hostile) { h.Conn.Close() }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			start(t, Function{}, func(w *world) {
+				m := &grpcModel{silent: true}
+				w.grpcReplicas(m, 1, 0, "a")
+				if err := call(w.Context(), w.dial("resnet"), "honest", 1); err != nil {
+					w.Error(err)
+				}
+				h := w.hostile()
+				_ = h.open(1, append([]string{":path", streamMethod, "content-type", grpcType}, c.fields...)...)
+				_ = h.WriteData(1, false, encode(w, inferRequest("1", 1)))
+				synctest.Wait()
+				c.do(h)
+				synctest.Wait()
+				if got, _ := h.status.Load().(string); w.avoided() > 0 || got != c.want {
+					w.Errorf("%d replicas are avoided, status %q", w.avoided(), got)
+				}
+				if l := w.gateway.Load(resnet); l.Gone != 1 || l.Answered != 1 || l.InFlight != 0 {
+					w.Errorf("%+v", l)
+				}
+				h.Conn.Close()
+				synctest.Wait()
+				time.Sleep(2 * time.Second) // the server closes connections a little later
+			})
+		})
+	}
+}
+
+// TestIdleStreamWithoutAnswer checks that a stream on which nothing comes ends as idle also if its replica has not begun to answer.
+func TestIdleStreamWithoutAnswer(t *testing.T) {
+	start(t, Function{}, func(w *world) {
+		w.grpcReplicas(&grpcModel{silent: true}, 1, 0, "a")
+		c := w.dial("resnet")
+		if err := call(w.Context(), c, "honest", 1); err != nil {
+			w.Error(err)
+		}
+		s, err := c.NewStream(w.Context(), &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, streamMethod)
+		if err != nil {
+			w.Fatal(err)
+		}
+		if err := s.SendMsg(inferRequest("1", 1)); err != nil {
+			w.Error(err)
+		}
+		if err := s.RecvMsg(new(pb.ModelInferResponse)); status.Code(err) != codes.DeadlineExceeded || !strings.Contains(err.Error(), "nothing was sent") {
+			w.Error(err)
+		}
+		if l := w.gateway.Load(resnet); w.avoided() > 0 || l.Failed != 1 || l.InFlight != 0 {
+			w.Errorf("%d replicas are avoided; %+v", w.avoided(), l)
+		}
+	})
 }

@@ -185,7 +185,7 @@ func (e *exchange) wait(ctx context.Context, it *item) (turn, bool) {
 		return got, true
 	case <-ctx.Done():
 	}
-	counter := e.loss()
+	why, counter := e.loss(ctx)
 	if !e.function.cancel(it, counter) { // its turn has come meanwhile
 		got := <-it.turn
 		if got.replica == nil { // its end is counted
@@ -196,25 +196,34 @@ func (e *exchange) wait(ctx context.Context, it *item) (turn, bool) {
 		e.function.failed(got.replica, got.flight, true)
 	}
 	e.queued += time.Since(it.arrived)
-	e.giveUp(counter)
+	e.giveUp(why)
 	return turn{}, false
 }
 
-// loss returns the counter of requests that end as this one does if it gets no answer now.
-func (e *exchange) loss() *uint64 {
-	if e.request.Context().Err() != nil {
-		return &e.function.counts.Gone
+// loss returns why an exchange gets no whole answer now, and the counter of such ends.
+func (e *exchange) loss(ctx context.Context) (refusal, *uint64) {
+	counts := &e.function.counts
+	switch {
+	case e.rest.isIdle():
+		return newRefusal(http.StatusGatewayTimeout, reasonIdle, fmt.Sprintf("nothing was sent for %v", idleTimeout)), &counts.Failed
+	case e.request.Context().Err() != nil || e.rest.isBroken():
+		return newRefusal(statusClientGone, reasonBrokenOff, "the client has broken off the call"), &counts.Gone
+	case ctx.Err() != nil:
+		return newRefusal(http.StatusGatewayTimeout, reasonDeadline, "the deadline has passed"), &counts.Failed
 	}
-	return &e.function.counts.Failed
+	return newRefusal(http.StatusBadGateway, reasonReplica, "the replica that had the request failed"), &counts.Failed
 }
 
-// giveUp ends an exchange whose client has gone or whose client's deadline has passed, as the counter says.
-func (e *exchange) giveUp(counter *uint64) {
-	if counter == &e.function.counts.Gone {
-		e.status = statusClientGone
+// giveUp ends an exchange that has got no answer.
+func (e *exchange) giveUp(why refusal) {
+	if why.status != statusClientGone {
+		e.refuse(why)
 		return
 	}
-	e.refuse(newRefusal(http.StatusGatewayTimeout, reasonDeadline, "the deadline has passed"))
+	e.status, e.reason = why.status, why.reason
+	if e.rest.isBroken() { // by a client that may still read
+		e.write(why)
+	}
 }
 
 // Headers in which clients say how long they wait, in milliseconds, the first one that is there: that of Envoy, and that of inference
@@ -333,14 +342,12 @@ func (e *exchange) forward(ctx context.Context, it *item, t turn, retried bool) 
 		err = fmt.Errorf("status %d", response.StatusCode)
 	}
 	if err != nil {
-		if ctx.Err() != nil {
-			counter := e.loss()
+		if why, counter := e.loss(ctx); why.reason != reasonReplica {
 			e.function.count(func(s *statistics) { s.finish(counter) })
 			e.function.failed(r, t.flight, true)
-			e.giveUp(counter)
+			e.giveUp(why)
 			return true
 		}
-
 		unknown := e.grpc && !spoken(e.function)
 		e.function.failed(r, t.flight, unknown)
 		if !retried && !unknown && e.rest == nil && e.function.retry(it) {
@@ -360,20 +367,16 @@ func (e *exchange) forward(ctx context.Context, it *item, t turn, retried bool) 
 		_ = http.NewResponseController(e.writer).Flush() // its client may wait for it before it sends more
 	}
 	if err := e.copyBody(response); err != nil {
-		counter := e.loss()
-		gone := counter == &e.function.counts.Gone
+		why, counter := e.loss(ctx)
 		e.function.count(func(s *statistics) { s.finish(counter) })
-		e.function.failed(r, t.flight, gone || e.grpc && (ctx.Err() != nil || e.rest.isIdle()))
-		if gone {
-			e.status = statusClientGone
-			return true
-		}
+		e.function.failed(r, t.flight, why.reason != reasonReplica)
+		e.status, e.reason = why.status, why.reason
 		if e.grpc {
-			why := e.breakOff(ctx)
-			e.status, e.reason = why.status, why.reason
+			why.endGRPC(e.writer)
+		}
+		if e.grpc || e.status == statusClientGone {
 			return true
 		}
-		e.status, e.reason = http.StatusBadGateway, reasonReplica
 		panic(http.ErrAbortHandler) // closes the connection, so that the client does not take a part for the whole
 	}
 	if e.grpc {
