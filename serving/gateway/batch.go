@@ -153,8 +153,12 @@ func (b *batch) run(ctx context.Context, maxAnswer int64) {
 		b.function.failed(b.replica, b.flight, errors.Is(ctx.Err(), context.Canceled))
 		b.refuse(newRefusal(http.StatusGatewayTimeout, reasonDeadline, "the replica did not answer in time"))
 	case err != nil:
-		b.function.failed(b.replica, b.flight, false)
-		b.divide(len(b.items), newRefusal(http.StatusBadGateway, reasonReplica, "the replica that had the request failed"))
+		size := len(b.items)
+		if isHeaderTooLong(err) {
+			size = 1 // each is refused
+		}
+		b.function.failed(b.replica, b.flight, size == 1)
+		b.divide(size, newRefusal(http.StatusBadGateway, reasonReplica, "the replica that had the request failed"))
 	case response.StatusCode != http.StatusOK:
 		b.function.done(b.replica, b.flight, time.Now(), false)
 		size := (len(b.items) + 1) / 2

@@ -122,7 +122,7 @@ func (w *world) grpcReplicas(m *grpcModel, credits int, latency time.Duration, n
 	var list []Replica
 	for _, name := range names {
 		calls := m.server()
-		server := &http.Server{Protocols: new(http.Protocols), Handler: http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		server := &http.Server{Protocols: new(http.Protocols), MaxHeaderBytes: 4 << 10, Handler: http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 			if te := r.Header.Get("Te"); te != "trailers" {
 				w.Errorf("a call with Te %q, which servers may refuse", te)
 			}

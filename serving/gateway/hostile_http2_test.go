@@ -5,8 +5,10 @@ import (
 	"encoding/binary"
 	"io"
 	"net"
+	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -447,6 +449,54 @@ func TestReplicaIsNotBlamed(t *testing.T) {
 				}
 				if l := w.gateway.Load(resnet); l.Gone != 1 || l.Answered != 1 || l.InFlight != 0 {
 					w.Errorf("%+v", l)
+				}
+				h.Conn.Close()
+				synctest.Wait()
+				time.Sleep(2 * time.Second) // the server closes connections a little later
+			})
+		})
+	}
+}
+
+// TestInvalidHTTP2 checks that a request that HTTP/1 cannot express, or that a replica of gRPC would not get, is refused, and that no replica is
+// avoided for it.
+func TestInvalidHTTP2(t *testing.T) {
+	for name, c := range map[string]struct{ method, authority, path, contentType, value, status string }{
+		"method":           {"GET /x HTTP/1.1", "resnet", "/", "text/plain", "", "400"},
+		"authority":        {"GET", "resnet: x\"y", "/", "text/plain", "", "400"},
+		"authority, gRPC":  {"POST", "resnet: x\"y", inferMethod, grpcType, "", "3"},
+		"query":            {"GET", "resnet", "/a?b HTTP/1.0", "text/plain", "", "400"},
+		"header, of gRPC":  {"POST", "resnet", inferMethod, grpcType, strings.Repeat("x", 5000), "3"},
+		"honest, the path": {"GET", "resnet", "/a b?c=%20d", "text/plain", "", "200"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			start(t, Function{}, func(w *world) {
+				m := &grpcModel{took: constant(ms)}
+				w.replicas(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), 1, 0, "a", "b")
+				if c.contentType == grpcType {
+					w.grpcReplicas(m, 1, 0, "a", "b")
+					var wait sync.WaitGroup
+					for range 2 { // so that both have said how long a header may be
+						wait.Go(func() {
+							if err := call(w.Context(), w.dial("resnet"), "honest", 1); err != nil {
+								w.Error(err)
+							}
+						})
+					}
+					wait.Wait()
+				}
+				before := w.gateway.Load(resnet)
+				h := w.hostile()
+				h.headers.Reset()
+				fields := []string{":method", c.method, ":scheme", "http", ":authority", c.authority, ":path", c.path, "content-type", c.contentType, "x-a", c.value}
+				for i := 0; i < len(fields); i += 2 {
+					_ = h.encoder.WriteField(hpack.HeaderField{Name: fields[i], Value: fields[i+1]})
+				}
+				_ = h.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: h.headers.Bytes(), EndHeaders: true, EndStream: true})
+				synctest.Wait()
+				l := w.gateway.Load(resnet)
+				if h.status.Load() != c.status || w.avoided() > 0 || l.InFlight != 0 || c.status != "200" && l.Refused != before.Refused+1 {
+					w.Errorf("status %v, %d replicas are avoided; %+v", h.status.Load(), w.avoided(), l)
 				}
 				h.Conn.Close()
 				synctest.Wait()

@@ -15,6 +15,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/net/http/httpguts"
+
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
@@ -110,7 +112,11 @@ func (e *exchange) reject(why refusal) {
 }
 
 func (e *exchange) serve() {
-	timeout, err := e.clientTimeout()
+	err := validate(e.request)
+	var timeout time.Duration
+	if err == nil {
+		timeout, err = e.clientTimeout()
+	}
 	if err != nil {
 		e.reject(newRefusal(http.StatusBadRequest, reasonBadRequest, err.Error()))
 		return
@@ -175,6 +181,27 @@ func (e *exchange) serve() {
 			return
 		}
 	}
+}
+
+// validate refuses a request of HTTP/2 with what net/http refuses in one of HTTP/1, and would not send to a replica, or as another request.
+func validate(r *http.Request) error {
+	switch {
+	case r.ProtoMajor != 2:
+		return nil
+	case !httpguts.ValidHeaderFieldName(r.Method): // both are tokens
+		return fmt.Errorf("method %.32q is not valid", r.Method)
+	case !httpguts.ValidHostHeader(r.Host):
+		return fmt.Errorf("authority %.100q is not valid", r.Host)
+	case strings.Contains(r.URL.RawQuery, " "):
+		return errors.New("the query has a space")
+	}
+	return nil
+}
+
+// isHeaderTooLong reports whether a request was not sent because the replica has said that it takes no header of this length. net/http exports no
+// error for it.
+func isHeaderTooLong(err error) bool {
+	return strings.Contains(err.Error(), "request header list larger than peer's advertised limit")
 }
 
 // wait waits for the turn of an item. It returns false if the client has gone, or its deadline has passed, which it answers.
@@ -346,6 +373,12 @@ func (e *exchange) forward(ctx context.Context, it *item, t turn, retried bool) 
 			e.function.count(func(s *statistics) { s.finish(counter) })
 			e.function.failed(r, t.flight, true)
 			e.giveUp(why)
+			return true
+		}
+		if isHeaderTooLong(err) {
+			e.function.count(func(s *statistics) { s.finish(&s.counts.Refused) })
+			e.function.failed(r, t.flight, true)
+			e.refuse(newRefusal(http.StatusRequestHeaderFieldsTooLarge, reasonBadRequest, "the header is longer than the replica takes"))
 			return true
 		}
 		unknown := e.grpc && !spoken(e.function)
