@@ -116,6 +116,7 @@ func (b *batch) leave() {
 // answered is a client's part of the answer to a batch.
 type answered struct {
 	replica string
+	began   time.Time // when the batch was sent
 	status  int
 	header  http.Header
 	message *oip.Message
@@ -231,7 +232,7 @@ func (b *batch) split(merged *oip.Batch, errs []error, response *http.Response, 
 	b.function.done(b.replica, b.flight, time.Now(), true, sent...)
 	for i, it := range b.items {
 		if parts[i] != nil {
-			it.turn <- turn{answer: &answered{b.replica.ID, response.StatusCode, response.Header, parts[i]}}
+			it.turn <- turn{answer: &answered{b.replica.ID, b.flight.began, response.StatusCode, response.Header, parts[i]}}
 		}
 	}
 	if len(leftOut) > 0 {

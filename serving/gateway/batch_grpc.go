@@ -64,8 +64,10 @@ func (b *batch) call(ctx context.Context, m *oip.Message, maxAnswer int64) (*htt
 
 // passCall answers the client of a call with its part of the answer to a batch.
 func (e *exchange) passCall(it *item, a *answered) {
-	e.writeHeader(it, a.status, a.header)
 	m := prefixed(a.message)
+	header := a.header.Clone()
+	header.Del("Content-Length") // of the batch
+	e.writeHeader(it, a.status, header)
 	_ = e.writeBody(int64(m.Len()), func(w io.Writer) error { // the client has gone if it fails
 		_, err := m.WriteTo(w)
 		return err

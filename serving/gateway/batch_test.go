@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strconv"
 	"strings"
 	"sync"
@@ -489,5 +490,52 @@ func TestLearnedLatency(t *testing.T) {
 	}
 	if got := l.of(4); got > 50*ms {
 		t.Errorf("what was slow once is never tried again: %v", got)
+	}
+}
+
+// TestQueueTime checks that Server-Timing has the time for which a request waited for a replica, and not that of the replica, neither of one that
+// answered a batch nor of one that failed before.
+func TestQueueTime(t *testing.T) {
+	start(t, batched, func(w *world) {
+		w.replicas(&model{took: constant(100 * ms)}, 1, 0, "a")
+		var wait sync.WaitGroup
+		for i := range 3 { // one, and then two as a batch
+			wait.Go(func() {
+				a := w.ask(w.Context(), input(fmt.Sprint(i), 1), "Path", inferPath)
+				if want := fmt.Sprintf("queue;dur=%d.0", (a.took - 100*ms).Milliseconds()); a.status != 200 || a.header.Get("Server-Timing") != want {
+					w.Errorf("want %s: %+v", want, a)
+				}
+			})
+			synctest.Wait()
+		}
+		wait.Wait()
+	})
+	start(t, Function{}, func(w *world) {
+		dead := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+			time.Sleep(100 * ms)
+			panic(http.ErrAbortHandler)
+		})
+		w.network.serve(w.T, "a:80", dead)
+		w.network.serve(w.T, "b:80", echo(0))
+		if err := w.gateway.SetReplicas(resnet, []Replica{{ID: "a", Address: "a:80"}, {ID: "b", Address: "b:80"}}); err != nil {
+			w.Fatal(err)
+		}
+		if a := w.ask(w.Context(), "input"); a.status != 200 || a.took != 100*ms || a.header.Get("Server-Timing") != "queue;dur=0.0" {
+			w.Errorf("%+v", a)
+		}
+	})
+}
+
+// TestLengthOfBatchedCall checks that a client does not get the length of the answer to its batch.
+func TestLengthOfBatchedCall(t *testing.T) {
+	r := httptest.NewRecorder()
+	e := &exchange{writer: r, request: httptest.NewRequest(http.MethodPost, inferMethod, nil), grpc: true}
+	header := http.Header{"Content-Length": {"100"}, "X-Mine": {"1"}}
+	e.pass(&item{}, &answered{status: 200, header: header, message: &oip.Message{Segments: [][]byte{{1, 2}}}})
+	if got := r.Result(); got.Header.Get("Content-Length") != "" || got.Header.Get("X-Mine") != "1" || r.Body.Len() != grpcPrefix+2 {
+		t.Errorf("%v, %d bytes", got.Header, r.Body.Len())
+	}
+	if header.Get("Content-Length") == "" {
+		t.Error("the header of the other clients has changed")
 	}
 }

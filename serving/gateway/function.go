@@ -65,6 +65,14 @@ type turn struct {
 	refusal refusal
 }
 
+// began returns when the wait ended: for a batch that was answered, when it was sent.
+func (t turn) began() time.Time {
+	if t.answer != nil {
+		return t.answer.began
+	}
+	return time.Now()
+}
+
 func newFunction(config Function, g *Gateway) *function {
 	f := &function{gateway: g, name: config.FunctionName, config: config, items: map[uint64]*item{}, draining: map[string]*replica{}, retries: maxRetries}
 	f.queue, _ = batching.New(batching.Config{MaxBatch: 1, Latency: func(int) time.Duration { return 0 }}) // always valid

@@ -206,9 +206,10 @@ func isHeaderTooLong(err error) bool {
 
 // wait waits for the turn of an item. It returns false if the client has gone, or its deadline has passed, which it answers.
 func (e *exchange) wait(ctx context.Context, it *item) (turn, bool) {
+	begin := time.Now()
 	select {
 	case got := <-it.turn:
-		e.queued += time.Since(it.arrived)
+		e.queued += max(0, got.began().Sub(begin))
 		return got, true
 	case <-ctx.Done():
 	}
@@ -216,13 +217,13 @@ func (e *exchange) wait(ctx context.Context, it *item) (turn, bool) {
 	if !e.function.cancel(it, counter) { // its turn has come meanwhile
 		got := <-it.turn
 		if got.replica == nil { // its end is counted
-			e.queued += time.Since(it.arrived)
+			e.queued += max(0, got.began().Sub(begin))
 			return got, true
 		}
 		e.function.count(func(s *statistics) { s.finish(counter) })
 		e.function.failed(got.replica, got.flight, true)
 	}
-	e.queued += time.Since(it.arrived)
+	e.queued += time.Since(begin)
 	e.giveUp(why)
 	return turn{}, false
 }
