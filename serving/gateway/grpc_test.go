@@ -468,6 +468,22 @@ func TestGRPCTimeout(t *testing.T) {
 	}
 }
 
+// TestGRPCLongTimeout checks that a message whose timeout has more digits than the header grpc-timeout may have reaches the replica.
+func TestGRPCLongTimeout(t *testing.T) {
+	start(t, batched, func(w *world) {
+		m := &grpcModel{}
+		w.grpcReplicas(m, 1, 0, "a")
+		r := inferRequest("1", 1)
+		r.Parameters = map[string]*pb.InferParameter{"timeout": {ParameterChoice: &pb.InferParameter_Int64Param{Int64Param: 1e15}}}
+		if err := w.dial("resnet").Invoke(w.Context(), inferMethod, r, new(pb.ModelInferResponse)); err != nil {
+			w.Error(err)
+		}
+		if len(m.left) != 1 || m.left[0] != maxTimeout {
+			w.Errorf("left until the deadline: %v", m.left)
+		}
+	})
+}
+
 // TestGRPCBatches checks that calls that wait while a replica is busy are sent as one, that each gets its own rows and id, and that a batch that
 // fails is divided until only the call that is to blame gets the error.
 func TestGRPCBatches(t *testing.T) {

@@ -462,7 +462,7 @@ func (e *exchange) outgoing(ctx context.Context, it *item, r *replica) *http.Req
 	if it.explicit { // less the time that has passed
 		left := max(1, time.Until(it.due).Milliseconds())
 		if e.grpc {
-			out.Header.Set(grpcTimeout, strconv.FormatInt(left, 10)+"m")
+			out.Header.Set(grpcTimeout, strconv.FormatInt(min(left, maxTimeout.Milliseconds()), 10)+"m") // of up to 8 digits
 		}
 		for _, name := range timeoutHeaders {
 			if out.Header.Get(name) != "" {
