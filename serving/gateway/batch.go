@@ -209,7 +209,9 @@ func roundTrip(upstream http.RoundTripper, request *http.Request, maxAnswer int6
 // split cuts the answer. Requests that were left out of the batch wait again; so do all, one by one, if the answer cannot be cut.
 func (b *batch) split(merged *oip.Batch, errs []error, response *http.Response, body []byte) {
 	length, err := 0, error(nil)
-	if !b.items[0].part.grpc {
+	if b.items[0].part.grpc {
+		body, err = onlyMessage(body)
+	} else {
 		length, err = oip.JSONLength(response.Header, len(body))
 	}
 	var parts []*oip.Message

@@ -46,7 +46,7 @@ func prefixed(m *oip.Message) *oip.Message {
 	return &oip.Message{Segments: append([][]byte{prefix}, m.Segments...)}
 }
 
-// call sends a message as a call and returns the answer with its message. Its status is that of HTTP that stands for the one of gRPC.
+// call sends a message as a call and returns the answer with its body. Its status is that of HTTP that stands for the one of gRPC.
 func (b *batch) call(ctx context.Context, m *oip.Message, maxAnswer int64) (*http.Response, []byte, error) {
 	request := b.request(ctx, prefixed(m))
 	request.Header.Set("Te", "trailers")
@@ -55,11 +55,8 @@ func (b *batch) call(ctx context.Context, m *oip.Message, maxAnswer int64) (*htt
 		return nil, nil, err
 	}
 	b.function.count(func(s *statistics) { s.speaksGRPC = true })
-	if response.StatusCode = httpStatus(response); response.StatusCode != http.StatusOK {
-		return response, nil, nil
-	}
-	body, err = onlyMessage(body)
-	return response, body, err
+	response.StatusCode = httpStatus(response)
+	return response, body, nil
 }
 
 // passCall answers the client of a call with its part of the answer to a batch.

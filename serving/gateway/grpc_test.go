@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -544,4 +545,43 @@ func TestGRPCBatches(t *testing.T) {
 			w.Errorf("%+v", l)
 		}
 	})
+}
+
+// TestGRPCBatchGarbage checks that calls whose batch gets an answer that is not one message are sent alone, at once.
+func TestGRPCBatchGarbage(t *testing.T) {
+	for name, body := range map[string]string{"no message": "", "a compressed one": "\x01\x00\x00\x00\x01x", "half of one": "\x00\x00\x00\x01\x01x", "two": "\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"} {
+		t.Run(name, func(t *testing.T) {
+			start(t, batched, func(w *world) {
+				var calls atomic.Int32
+				server := &http.Server{Protocols: new(http.Protocols), Handler: http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+					_, _ = io.Copy(io.Discard, r.Body)
+					calls.Add(1)
+					time.Sleep(10 * ms)
+					rw.Header().Set("Content-Type", grpcType)
+					_, _ = io.WriteString(rw, body)
+					rw.Header().Set(http.TrailerPrefix+grpcStatus, "0")
+				})}
+				server.Protocols.SetUnencryptedHTTP2(true)
+				w.network.run(w.T, "a:80", server)
+				if err := w.gateway.SetReplicas(resnet, []Replica{{ID: "a", Address: "a:80"}}); err != nil {
+					w.Fatal(err)
+				}
+				c := w.dial("resnet")
+				begin := time.Now()
+				var wait sync.WaitGroup
+				for i := range 3 { // one alone, and a batch of two
+					wait.Go(func() {
+						if err := call(w.Context(), c, fmt.Sprint(i), 1); err == nil {
+							w.Error("garbage is taken for an answer")
+						}
+					})
+					synctest.Wait()
+				}
+				wait.Wait()
+				if took := time.Since(begin); took != 40*ms || calls.Load() != 4 || w.avoided() > 0 {
+					w.Errorf("%d calls in %v, %d replicas are avoided", calls.Load(), took, w.avoided())
+				}
+			})
+		})
+	}
 }
