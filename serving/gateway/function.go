@@ -134,7 +134,7 @@ func (f *function) check(it *item, now time.Time) refusal {
 		return newRefusal(http.StatusServiceUnavailable, reasonHoldFull, "no replica serves the function, and too many requests wait for one")
 	case len(f.items) >= f.config.MaxQueued:
 		return newRefusal(http.StatusTooManyRequests, reasonQueueFull, "too many requests wait")
-	case len(f.replicas) == 0 || f.isIdle() || len(f.items) == 0 && firstIdle(f.replicas, it, now) != nil:
+	case len(f.replicas) == 0 || f.isIdleFor(it, now) || len(f.items) == 0 && firstIdle(f.replicas, it, now) != nil:
 		return refusal{}
 	case f.queue.PredictFinish(it.request, now, f.batchingLoad(now)).After(it.request.Deadline):
 		return newRefusal(http.StatusTooManyRequests, reasonLate, "the request would miss its deadline")
@@ -142,10 +142,11 @@ func (f *function) check(it *item, now time.Time) refusal {
 	return refusal{}
 }
 
-// isIdle reports whether no request waits or is served. The next one is let in although predictions say that it will be late: it costs no
-// other its time, and it measures how long requests take now.
-func (f *function) isIdle() bool {
-	return len(f.items) == 0 && !slices.ContainsFunc(f.replicas, func(r *replica) bool { return len(r.flights) > 0 })
+// isIdleFor reports whether no request waits or is served. The next one is let in although predictions say that it will be late: it costs no
+// other its time, and it measures how long requests take now. After one that its client may have given up, no other one with a deadline of the
+// client is let in until the answer would have come: the replica may be busy with it until then, and nothing was measured.
+func (f *function) isIdleFor(it *item, now time.Time) bool {
+	return !(it.explicit && now.Before(f.hopeless)) && len(f.items) == 0 && !slices.ContainsFunc(f.replicas, func(r *replica) bool { return len(r.flights) > 0 })
 }
 
 // enqueue lets an item wait for its turn.
@@ -192,9 +193,12 @@ func (f *function) add(it *item) {
 		return
 	}
 	now := time.Now()
-	if f.isIdle() {
+	if f.isIdleFor(it, now) {
 		finish := f.queue.PredictFinish(it.request, now, f.batchingLoad(now))
 		if finish.After(it.request.Deadline) {
+			if it.explicit {
+				f.hopeless = finish
+			}
 			it.request.Deadline = finish.Add(finish.Sub(now)) // later than predicted: the clock goes on until its turn is decided
 		}
 	}
@@ -373,6 +377,7 @@ func (f *function) done(r *replica, flown *flight, first time.Time, ok bool, ite
 		first = now
 	}
 	if ok && !flown.stream {
+		f.hopeless = time.Time{}
 		r.measured(flown.size, first.Sub(flown.began))
 		if f.config.Protocol == OpenAI {
 			r.occupy(now.Sub(flown.began))

@@ -641,6 +641,35 @@ func TestLoneRequestIsDueAsBefore(t *testing.T) {
 	})
 }
 
+// TestHopelessRequests checks that a client that gives up each of its requests cannot fill an idle replica with them.
+func TestHopelessRequests(t *testing.T) {
+	start(t, Function{SLO: 200 * ms}, func(w *world) {
+		var served atomic.Int32
+		w.replicas(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+			served.Add(1)
+			time.Sleep(100 * ms) // whether the client is there or not
+		}), 1, 100*ms, "a")
+		for i := range 100 {
+			a := w.ask(w.Context(), "input", timeoutHeaders[0], "5")
+			if a.status != 504 && a.status != 429 {
+				w.Errorf("%+v", a)
+			}
+			if i == 50 {
+				if a := w.ask(w.Context(), "input"); a.status != 200 {
+					w.Errorf("an honest request: %+v", a)
+				}
+			}
+			time.Sleep(ms)
+		}
+		if n := served.Load(); n < 3 || n > 5 {
+			w.Errorf("the replica got %d requests", n)
+		}
+		if a := w.ask(w.Context(), "input", timeoutHeaders[0], "150"); a.status != 200 {
+			w.Errorf("a request that can be in time: %+v", a)
+		}
+	})
+}
+
 // TestLoneRequestIsServedInRealTime checks the same on a clock that goes on between two decisions about a request, which that of synctest
 // does not.
 func TestLoneRequestIsServedInRealTime(t *testing.T) {

@@ -372,7 +372,8 @@ func TestStatusThatIsNone(t *testing.T) {
 					defer c.Close()
 					_, _ = io.ReadFull(c, make([]byte, len(http2.ClientPreface)))
 					framer := http2.NewFramer(c, c)
-					go framer.WriteSettings()
+					settled := make(chan struct{})
+					go func() { defer close(settled); _ = framer.WriteSettings() }() // the client may not read yet
 					for {
 						frame, err := framer.ReadFrame()
 						if err != nil {
@@ -382,7 +383,7 @@ func TestStatusThatIsNone(t *testing.T) {
 							var answer bytes.Buffer
 							_ = hpack.NewEncoder(&answer).WriteField(hpack.HeaderField{Name: ":status", Value: code})
 							block := http2.HeadersFrameParam{StreamID: h.StreamID, BlockFragment: answer.Bytes(), EndHeaders: true, EndStream: true}
-							go framer.WriteHeaders(block)
+							go func() { <-settled; _ = framer.WriteHeaders(block) }()
 						}
 					}
 				}()
@@ -392,6 +393,7 @@ func TestStatusThatIsNone(t *testing.T) {
 				if err := call(w.Context(), w.dial("resnet"), "1", 1); status.Code(err) != codes.Unavailable {
 					w.Error(err)
 				}
+				synctest.Wait() // the connection is idle then
 				if l := w.gateway.Load(resnet); l.Failed != 1 || l.InFlight != 0 || len(w.gateway.function(resnet).replicas[0].flights) != 0 {
 					w.Errorf("%+v", l)
 				}

@@ -16,6 +16,7 @@ type statistics struct {
 	speaksGRPC bool      // a replica has answered a call
 	rate       rateMeter // of arrivals
 	window     latencyWindow
+	hopeless   time.Time // when the answer would have come to the last request that was let in alone although its client may not wait for it
 }
 
 // reject counts a request that ends before it is received: it is no load. counter is that of its end.
