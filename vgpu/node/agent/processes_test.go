@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/gshare-dev/gshare/test/executable"
 	"github.com/gshare-dev/gshare/test/tokenclient"
 	config "github.com/gshare-dev/gshare/vgpu/api/config/node"
 	"github.com/gshare-dev/gshare/vgpu/kube"
@@ -178,7 +179,6 @@ func (c *processFixture) start(pod, container, slice string) *program {
 func launch(t *testing.T, cmd *exec.Cmd) *program {
 	t.Helper()
 	cmd.Env = append(cmd.Environ(), tokensVariable+"=1")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	input, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -187,7 +187,7 @@ func launch(t *testing.T, cmd *exec.Cmd) *program {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
+	if err := executable.Start(cmd); err != nil {
 		t.Fatal(err)
 	}
 	p := &program{Cmd: cmd, t: t, input: input, lines: bufio.NewReader(output), ended: make(chan struct{})}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gshare-dev/gshare/test/executable"
 	"github.com/gshare-dev/gshare/vgpu/node/gpu"
 )
 
@@ -229,7 +230,7 @@ func TestDriver535(t *testing.T) {
 // clientAs starts a client as another user.
 func (r *rig) clientAs(uid uint32, environment ...string) *client {
 	r.t.Helper()
-	return r.startAs(&syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Credential: &syscall.Credential{Uid: uid, Gid: uid}}, environment...)
+	return r.startBy(executable.Start, &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}, environment...)
 }
 
 // TestBrokenProgram: a control program that fails keeps the slice closed, and is tried again.

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/gshare-dev/gshare/test/executable"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
@@ -25,7 +26,6 @@ func (r *rig) measureLimits(pipe string, environment ...string) (limits string, 
 	r.t.Helper()
 	cmd := exec.Command(filepath.Join(r.folder, "limits"))
 	cmd.Env = append(append(os.Environ(), "LD_LIBRARY_PATH="+r.folder, pipeVariable+pipe), environment...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	input, err := cmd.StdinPipe()
 	if err != nil {
 		r.t.Fatal(err)
@@ -34,7 +34,7 @@ func (r *rig) measureLimits(pipe string, environment ...string) (limits string, 
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
+	if err := executable.Start(cmd); err != nil {
 		r.t.Fatal(err)
 	}
 	limits, err = bufio.NewReader(output).ReadString('\n')

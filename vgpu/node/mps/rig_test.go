@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gshare-dev/gshare/test/executable"
 	"github.com/gshare-dev/gshare/test/native"
 	"github.com/gshare-dev/gshare/vgpu/share"
 	"github.com/gshare-dev/gshare/vgpu/supervisor"
@@ -217,16 +218,17 @@ type client struct {
 
 func (r *rig) startClient(environment ...string) *client {
 	r.t.Helper()
-	return r.startAs(&syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}, environment...)
+	return r.startBy(executable.Start, nil, environment...)
 }
 
-func (r *rig) startAs(attributes *syscall.SysProcAttr, environment ...string) *client {
+// startBy starts a client with attributes by a function.
+func (r *rig) startBy(start func(*exec.Cmd) error, attributes *syscall.SysProcAttr, environment ...string) *client {
 	r.t.Helper()
 	c := &client{exec.Command(filepath.Join(r.folder, "spin"), "spin_ns1000_sm100_blocks1", "sync=1", "pause=200000"), make(chan error, 1)}
 	c.Env = append(os.Environ(), "LD_LIBRARY_PATH="+r.folder)
 	c.Env = append(c.Env, environment...)
 	c.SysProcAttr = attributes
-	if err := c.Start(); err != nil {
+	if err := start(c.Cmd); err != nil {
 		r.t.Fatal(err)
 	}
 	go func() { c.ended <- c.Wait() }()

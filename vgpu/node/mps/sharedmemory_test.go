@@ -3,6 +3,7 @@ package mps
 import (
 	"errors"
 	"os"
+	"os/exec"
 	"syscall"
 	"testing"
 
@@ -36,7 +37,7 @@ func (r *rig) endpoint() (e Endpoint) {
 func (r *rig) startContained(memory string) (c *client) {
 	r.t.Helper()
 	if err := withSharedMemory(memory, func() error {
-		c = r.startAs(nil, r.environment()...) // no Pdeathsig: the thread that starts it ends
+		c = r.startBy((*exec.Cmd).Start, nil, r.environment()...) // by this thread, which has the directory, and ends
 		return nil
 	}); err != nil {
 		r.t.Fatal(err)
