@@ -29,7 +29,7 @@ import (
 	"google.golang.org/protobuf/types/dynamicpb"
 
 	"github.com/gshare-dev/gshare/serving/gateway"
-	fakegpu "github.com/gshare-dev/gshare/test/fake/gpu"
+	"github.com/gshare-dev/gshare/test/native"
 )
 
 const kserve = "github.com/kserve/kserve@v0.20.0"
@@ -38,7 +38,7 @@ const kserve = "github.com/kserve/kserve@v0.20.0"
 func startModel(t *testing.T) string {
 	t.Helper()
 	folder := t.TempDir()
-	if err := fakegpu.Build("../..", folder); err != nil {
+	if err := native.Build("../..", folder, native.Driver); err != nil {
 		t.Fatal(err)
 	}
 	program := filepath.Join(folder, "gshare-model")
