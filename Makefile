@@ -149,7 +149,7 @@ chart: ## Write the Helm chart's templates from the kustomize bases.
 	go run ./hack/chart
 
 .PHONY: crds
-crds: ## Write the CustomResourceDefinitions of manifests/serving from their Go types.
+crds: ## Write the CustomResourceDefinitions of manifests/serving, and the code that copies such objects, from their Go types.
 	hack/crds.sh
 
 .PHONY: fmt

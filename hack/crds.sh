@@ -1,20 +1,24 @@
 #!/usr/bin/env bash
-# Writes the CustomResourceDefinitions of manifests/serving from the types of vgpu/api/serving: hack/crds.sh [check]. check changes nothing, and
-# fails if they differ from what it would write.
+# Writes what follows from the types of vgpu/api/serving: the CustomResourceDefinitions of manifests/serving, and the methods that copy objects.
+# hack/crds.sh [check]: check changes nothing, and fails if they differ from what it would write.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-folder=manifests/serving
+types=vgpu/api/serving/v1alpha1
+copies=zz_generated.deepcopy.go
+definitions=manifests/serving code=$types
 if [ "${1:-}" = check ]; then
-  folder=$(mktemp -d)
-  trap 'rm -rf "$folder"' EXIT
+  definitions=$(mktemp -d) code=$(mktemp -d)
+  trap 'rm -rf "$definitions" "$code"' EXIT
 fi
 mkdir -p bin
 go build -C hack/crds -o ../../bin/ tool # a module of its own, with exact versions
 # kubectl apply keeps an object in one of its annotations, for which 256 KiB is the limit: hence the short descriptions. Rates are numbers
 # with fractions, which controller-gen calls dangerous, as not every language prints them alike.
-bin/controller-gen crd:maxDescLen=200,generateEmbeddedObjectMeta=true,allowDangerousTypes=true paths=./vgpu/api/serving/... output:crd:dir="$folder"
-if [ "${1:-}" = check ] && ! diff -r --exclude=kustomization.yaml manifests/serving "$folder"; then
-  echo "manifests/serving is not what vgpu/api/serving says (make crds writes it)"
+bin/controller-gen paths=./$types \
+  crd:maxDescLen=200,generateEmbeddedObjectMeta=true,allowDangerousTypes=true output:crd:dir="$definitions" \
+  object output:object:dir="$code"
+if [ "${1:-}" = check ] && ! { diff -r --exclude=kustomization.yaml manifests/serving "$definitions" && diff $types/$copies "$code/$copies"; }; then
+  echo "manifests/serving or $types/$copies is not what $types says (make crds writes it)"
   exit 1
 fi

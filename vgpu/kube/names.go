@@ -38,6 +38,9 @@ const (
 	AnnotationPlacement = "gshare.dev/placement"
 )
 
+// AnnotationResidency is what gshare-controller writes on the pods of functions: a residency.Wanted, how ready to serve the pod is to be.
+const AnnotationResidency = "gshare.dev/residency"
+
 // SchedulerName is the default gshare profile of the scheduler, for pods that request a share and name no other gshare profile.
 const SchedulerName = "gshare"
 

@@ -8,6 +8,7 @@ import (
 // FaSTPod is a number of equal pods, each with the same share of a GPU. A function has one for each share that its replicas have. Users may
 // scale others themselves, or by an autoscaler.
 //
+// +kubebuilder:object:root=true
 // +kubebuilder:resource:path=fastpods,singular=fastpod,shortName=fp,categories=gshare
 // +kubebuilder:subresource:status
 // +kubebuilder:subresource:scale:specpath=.spec.replicas,statuspath=.status.replicas,selectorpath=.status.selector
@@ -38,6 +39,8 @@ type FaSTPod struct {
 }
 
 // FaSTPodList is a list of FaSTPods.
+//
+// +kubebuilder:object:root=true
 type FaSTPodList struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata,omitzero"`

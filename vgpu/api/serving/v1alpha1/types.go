@@ -4,6 +4,7 @@
 // The comments of types and fields are what kubectl explain prints, up to 200 characters of each. make crds writes manifests/serving from them.
 //
 // +groupName=serving.gshare.dev
+// +kubebuilder:object:generate=true
 package v1alpha1
 
 import (
@@ -24,6 +25,7 @@ const (
 
 // GPUFunction is a server of which there are as many replicas as the load needs, and none without load.
 //
+// +kubebuilder:object:root=true
 // +kubebuilder:resource:path=gpufunctions,singular=gpufunction,shortName=gfn,categories=gshare
 // +kubebuilder:subresource:status
 // +kubebuilder:printcolumn:name="SLO",type=string,JSONPath=`.spec.slo.latency`
@@ -53,6 +55,8 @@ type GPUFunction struct {
 }
 
 // GPUFunctionList is a list of functions.
+//
+// +kubebuilder:object:root=true
 type GPUFunctionList struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata,omitzero"`
@@ -242,7 +246,7 @@ func StartLimit(p *v1.Probe) time.Duration {
 	return time.Duration(p.PeriodSeconds) * time.Duration(p.FailureThreshold) * time.Second
 }
 
-// Grace returns the termination grace period. The function must be one of Decode.
+// Grace returns the termination grace period. The function must be one of Decode or CompleteForCluster.
 func (f *GPUFunction) Grace() time.Duration {
 	return time.Duration(*f.Spec.Template.Spec.TerminationGracePeriodSeconds) * time.Second
 }
@@ -250,7 +254,7 @@ func (f *GPUFunction) Grace() time.Duration {
 // Container returns the container of the function's replicas. The function must be valid.
 func (f *GPUFunction) Container() *v1.Container { return &f.Spec.Template.Spec.Containers[0] }
 
-// Share returns the share of each replica. The function must be one of Decode.
+// Share returns the share of each replica. The function must be one of Decode or CompleteForCluster.
 func (f *GPUFunction) Share() share.Share {
 	s, _ := f.Spec.Resources.Share.share() // valid
 	return s

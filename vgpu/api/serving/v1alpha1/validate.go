@@ -112,14 +112,24 @@ func (s *GPUFunctionSpec) validateProtocol(field string) error {
 }
 
 func validatePod(field string, s *v1.PodSpec) error {
-	var errs []error
+	if err := validateContainers(field, s); err != nil {
+		return err
+	}
+	return errors.Join(validateGrace(field, s), validateContainer(field+".containers[0]", &s.Containers[0]))
+}
+
+func validateContainers(field string, s *v1.PodSpec) error {
 	if len(s.Containers) != 1 {
 		return share.Invalid(field+".containers", "there are %d, want 1", len(s.Containers))
 	}
+	return nil
+}
+
+func validateGrace(field string, s *v1.PodSpec) error {
 	if grace := *s.TerminationGracePeriodSeconds; grace < 0 || grace > int64(maxGrace/time.Second) {
-		errs = append(errs, share.Invalid(field+".terminationGracePeriodSeconds", "%d is outside 0 to %d", grace, maxGrace/time.Second))
+		return share.Invalid(field+".terminationGracePeriodSeconds", "%d is outside 0 to %d", grace, maxGrace/time.Second)
 	}
-	return errors.Join(append(errs, validateContainer(field+".containers[0]", &s.Containers[0]))...)
+	return nil
 }
 
 // Variables that are set for each replica.

@@ -1,0 +1,97 @@
+package v1alpha1_test
+
+import (
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+const gpuMemory = 40_960 * share.MiB
+
+// sixLines is a function as a user of a cluster writes it.
+func sixLines() *api.GPUFunction {
+	return &api.GPUFunction{
+		ObjectMeta: metav1.ObjectMeta{Name: "resnet50", Namespace: "ml"},
+		Spec: api.GPUFunctionSpec{
+			SLO:      api.SLO{Latency: "69ms"},
+			Template: v1.PodTemplateSpec{Spec: v1.PodSpec{Containers: []v1.Container{{Name: "server", Image: "resnet50"}}}},
+		},
+	}
+}
+
+func TestCompleteForCluster(t *testing.T) {
+	t.Run("without a share or a rate", func(t *testing.T) {
+		written := sixLines()
+		f, err := written.CompleteForCluster(gpuMemory)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := f.Share()
+		if s.SMRequest != share.Whole || s.QuotaRequest != share.Whole || s.Memory != gpuMemory || !written.Unprofiled() {
+			t.Errorf("share %v, want a whole GPU", s)
+		}
+		if *f.Spec.Scaling.MaxReplicas != 1 || f.Spec.Scaling.MinReplicas != 0 || f.Grace() == 0 {
+			t.Errorf("scaling %v, want one replica at most", f.Spec.Scaling)
+		}
+		if written.Spec.Resources.Share != nil || written.Spec.Template.Spec.TerminationGracePeriodSeconds != nil {
+			t.Error("the object itself has changed")
+		}
+	})
+	t.Run("with both", func(t *testing.T) {
+		written := sixLines()
+		written.Spec.Resources.Share = &api.Share{SM: new(int64(24)), Quota: new(int64(40)), Memory: "1525Mi"}
+		written.Spec.Scaling.RequestsPerSecond = 32
+		f, err := written.CompleteForCluster(0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s := f.Share(); s.SMRequest != 240 || s.QuotaRequest != 400 || s.Memory != 1525*share.MiB || *f.Spec.Scaling.MaxReplicas != 10 {
+			t.Errorf("%v, at most %d replicas", s, *f.Spec.Scaling.MaxReplicas)
+		}
+	})
+	for name, test := range map[string]struct {
+		change func(f *api.GPUFunction)
+		memory share.Bytes
+		want   string
+	}{
+		"no GPU":        {func(*api.GPUFunction) {}, 0, "no node with a GPU"},
+		"no objective":  {func(f *api.GPUFunction) { f.Spec.SLO.Latency = "" }, gpuMemory, "spec.slo.latency"},
+		"no container":  {func(f *api.GPUFunction) { f.Spec.Template.Spec.Containers = nil }, gpuMemory, "containers"},
+		"endless grace": {func(f *api.GPUFunction) { f.Spec.Template.Spec.TerminationGracePeriodSeconds = new(int64(1 << 40)) }, gpuMemory, "Grace"},
+		"long name":     {func(f *api.GPUFunction) { f.Name = strings.Repeat("a", 51) }, gpuMemory, "metadata.name"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := sixLines()
+			test.change(f)
+			if _, err := f.CompleteForCluster(test.memory); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("error %v, want one about %s", err, test.want)
+			}
+		})
+	}
+}
+
+func TestAddress(t *testing.T) {
+	ready := []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionTrue}}
+	for name, test := range map[string]struct {
+		pod     v1.Pod
+		address string
+		ready   bool
+	}{
+		"no IP":      {v1.Pod{Status: v1.PodStatus{Conditions: ready}}, "", false},
+		"not ready":  {v1.Pod{Status: v1.PodStatus{PodIP: "10.0.0.1"}}, "10.0.0.1:8080", false},
+		"ready":      {v1.Pod{Status: v1.PodStatus{PodIP: "10.0.0.1", Conditions: ready}}, "10.0.0.1:8080", true},
+		"IPv6":       {v1.Pod{Status: v1.PodStatus{PodIP: "fd00::1", Conditions: ready}}, "[fd00::1]:8080", true},
+		"other port": {v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{{Ports: []v1.ContainerPort{{ContainerPort: 1}, {Name: "serving", ContainerPort: 9000}}}}}, Status: v1.PodStatus{PodIP: "10.0.0.1", Conditions: ready}}, "10.0.0.1:9000", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if address, ready := api.Address(&test.pod); address != test.address || ready != test.ready {
+				t.Errorf("%q, %t; want %q, %t", address, ready, test.address, test.ready)
+			}
+		})
+	}
+}

@@ -1,0 +1,57 @@
+package v1alpha1
+
+import (
+	"net"
+	"strconv"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// Labels and annotations of the pods of a function, which gshare-controller makes and gateways read.
+const (
+	LabelFunction = "serving.gshare.dev/function" // name of the function, which is in the namespace of the pod
+	LabelInstance = "serving.gshare.dev/instance" // number of the instance: scaling.ID
+
+	// AnnotationDrain tells gateways to send no new requests to the pod. Its value is when the drain began (RFC 3339).
+	AnnotationDrain = "serving.gshare.dev/drain"
+)
+
+// The port on which a pod of a function is to listen: the one with this name of its first container, or else this number.
+const (
+	PortName    = "serving"
+	DefaultPort = 8080
+)
+
+// ContainerPort returns the port on which a pod of a function is to listen.
+func ContainerPort(s *v1.PodSpec) int32 {
+	if len(s.Containers) > 0 {
+		for _, p := range s.Containers[0].Ports {
+			if p.Name == PortName {
+				return p.ContainerPort
+			}
+		}
+	}
+	return DefaultPort
+}
+
+// Address returns the host:port to which requests for a pod of a function go, and whether it accepts any: it is Ready and has an IP.
+func Address(p *v1.Pod) (address string, ready bool) {
+	if p.Status.PodIP == "" {
+		return "", false
+	}
+	for _, c := range p.Status.Conditions {
+		if c.Type == v1.PodReady {
+			ready = c.Status == v1.ConditionTrue
+		}
+	}
+	return net.JoinHostPort(p.Status.PodIP, strconv.Itoa(int(ContainerPort(&p.Spec)))), ready
+}
+
+// Conditions of a GPUFunction and their reasons.
+const (
+	ConditionReady = "Ready" // requests are answered, by a replica that is there or one that starts for them
+
+	// ConditionBackingOff is True while each replica has failed and none is started for a while: gateways then refuse requests at once, with
+	// the message.
+	ConditionBackingOff = "BackingOff"
+)
