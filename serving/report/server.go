@@ -1,0 +1,261 @@
+// Package report reports the load on the functions of a gateway to controllers, over gRPC: vgpu/api/load has the messages.
+//
+// A Server samples the gateway each second, and at once what a controller must not learn late: that a request waits for the first replica of a
+// function, and that a replica has answered its last request. Watch and Decode are the other side.
+package report
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/gshare-dev/gshare/serving/gateway"
+	"github.com/gshare-dev/gshare/vgpu/api/load"
+)
+
+// period is the time between two reports.
+const period = time.Second
+
+// maxWatchers bounds the controllers that watch at once. There is one, and for a while those that it replaces.
+const maxWatchers = 16
+
+// Server reports the load on the functions of one gateway. Its methods may be called concurrently.
+//
+// Its memory does not grow with what controllers leave unread: of each one it keeps only the version of the state that it has sent last.
+type Server struct {
+	gateway     *gateway.Gateway
+	name        string
+	incarnation string
+	ended       chan struct{} // closed when the last report can be sent
+
+	mu        sync.Mutex // guards what follows
+	version   uint64     // of the state, higher after each change
+	functions map[gateway.FunctionName]*function
+	watchers  map[*watcher]bool
+}
+
+// function is the last sample of a function.
+type function struct {
+	load    *load.FunctionLoad // never changed, but replaced
+	version uint64             // in which it was replaced
+	seconds []uint64           // requests received in each of the last seconds, oldest first
+	last    uint64             // received at the end of the last one
+}
+
+// watcher is one controller.
+type watcher struct {
+	wake chan struct{} // of one element: there is something new
+	sent uint64        // version that was sent last
+}
+
+// New returns a server for a gateway with a name, that of its pod. Nobody else may read the gateway's Waiting.
+func New(g *gateway.Gateway, name string) *Server {
+	return &Server{
+		gateway: g, name: name, incarnation: rand.Text(), ended: make(chan struct{}),
+		functions: map[gateway.FunctionName]*function{}, watchers: map[*watcher]bool{},
+	}
+}
+
+// GRPC returns a gRPC server with the service. It closes connections whose client does not answer any more.
+func (s *Server) GRPC() *grpc.Server {
+	server := grpc.NewServer(
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}),
+		grpc.MaxConcurrentStreams(maxWatchers), grpc.MaxRecvMsgSize(1<<10),
+	)
+	server.RegisterService(&grpc.ServiceDesc{
+		ServiceName: load.Service, HandlerType: (*any)(nil),
+		Streams: []grpc.StreamDesc{{StreamName: load.Watch, ServerStreams: true, Handler: func(_ any, stream grpc.ServerStream) error { return s.watch(stream) }}},
+	}, s)
+	return server
+}
+
+// Run samples the gateway until ctx ends. Then each controller gets one more report, and its stream ends. Call it once.
+func (s *Server) Run(ctx context.Context) {
+	ticker := time.NewTicker(period)
+	defer ticker.Stop()
+	defer close(s.ended)
+	s.sampleAll(false)
+	for {
+		select {
+		case <-ticker.C:
+			s.sampleAll(true)
+		case name := <-s.gateway.Waiting():
+			s.noteWaiting(name)
+		case <-ctx.Done():
+			s.sampleAll(false)
+			return
+		}
+	}
+}
+
+// sampleAll takes the loads on all functions, at the end of a second or within one, and lets them be sent.
+func (s *Server) sampleAll(second bool) {
+	names := s.gateway.Functions()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := make(map[gateway.FunctionName]bool, len(names))
+	for _, name := range names {
+		known[name] = true
+		f := s.sample(name)
+		if second {
+			f.endSecond()
+		}
+	}
+	for name := range s.functions {
+		if !known[name] {
+			delete(s.functions, name)
+		}
+	}
+	s.wake()
+}
+
+// sample takes the load on a function. The caller holds the mutex.
+func (s *Server) sample(name gateway.FunctionName) *function {
+	l := encode(name, s.gateway.Load(name))
+	l.WaitsForReplica = l.Waiting > 0 && l.Replicas == 0
+	f := s.functions[name]
+	if f == nil {
+		f = &function{}
+		s.functions[name] = f
+	} else {
+		l.Drained = f.load.Drained
+	}
+	s.set(f, l)
+	return f
+}
+
+// set replaces the sample of a function if it differs. The caller holds the mutex.
+func (s *Server) set(f *function, l *load.FunctionLoad) {
+	if f.load != nil && proto.Equal(f.load, l) {
+		return
+	}
+	s.version++
+	f.load, f.version = l, s.version
+}
+
+// endSecond counts the requests of the second that has ended. The counter begins at 0 again when a function is deleted and created again.
+func (f *function) endSecond() {
+	came := f.load.Received
+	if came >= f.last {
+		came -= f.last
+	}
+	f.last = f.load.Received
+	if len(f.seconds) == load.Seconds {
+		f.seconds = slices.Delete(f.seconds, 0, 1)
+	}
+	f.seconds = append(f.seconds, came)
+}
+
+// noteWaiting lets be sent that a request waits for the first replica of a function. It does nothing if the last sample says so, so that clients
+// that come and leave cost one sample a second.
+func (s *Server) noteWaiting(name gateway.FunctionName) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if f := s.functions[name]; f != nil && f.load.WaitsForReplica {
+		return
+	}
+	f := s.sample(name)
+	l := proto.CloneOf(f.load) // where the request may have left already
+	l.WaitsForReplica = true
+	s.set(f, l)
+	s.wake()
+}
+
+// SetDrained sets the pods of a function that are to be drained and have no requests any more. They are reported at once.
+func (s *Server) SetDrained(name gateway.FunctionName, pods []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f := s.functions[name]
+	if f == nil {
+		if len(pods) == 0 {
+			return
+		}
+		f = s.sample(name)
+	}
+	l := proto.CloneOf(f.load)
+	l.Drained = slices.Sorted(slices.Values(pods))
+	s.set(f, l)
+	s.wake()
+}
+
+// wake lets all controllers be sent what is new. The caller holds the mutex.
+func (s *Server) wake() {
+	for w := range s.watchers {
+		select {
+		case w.wake <- struct{}{}:
+		default: // it has not yet been sent what came before, and will get all at once
+		}
+	}
+}
+
+// watch serves one controller until it leaves or the server ends.
+func (s *Server) watch(stream grpc.ServerStream) error {
+	if err := stream.RecvMsg(&load.WatchRequest{}); err != nil {
+		return err
+	}
+	w := &watcher{wake: make(chan struct{}, 1)}
+	if !s.add(w) {
+		return status.Errorf(codes.ResourceExhausted, "%d controllers watch already", maxWatchers)
+	}
+	defer s.remove(w)
+	for first := true; ; first = false {
+		if err := stream.SendMsg(s.next(w, first)); err != nil {
+			return err
+		}
+		select {
+		case <-w.wake:
+		case <-s.ended:
+			return stream.SendMsg(s.next(w, false))
+		case <-stream.Context().Done():
+			return stream.Context().Err()
+		}
+	}
+}
+
+func (s *Server) add(w *watcher) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.watchers) >= maxWatchers {
+		return false
+	}
+	s.watchers[w] = true
+	return true
+}
+
+func (s *Server) remove(w *watcher) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.watchers, w)
+}
+
+// next returns the next report for a controller: all that has changed since the last one.
+func (s *Server) next(w *watcher, first bool) *load.Report {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := &load.Report{Gateway: s.name, Incarnation: s.incarnation}
+	for _, f := range s.functions {
+		if !first && f.version <= w.sent {
+			continue
+		}
+		l := f.load
+		if first {
+			l = proto.CloneOf(l)
+			l.ReceivedOfSecond = slices.Clone(f.seconds)
+		}
+		r.Functions = append(r.Functions, l)
+	}
+	slices.SortFunc(r.Functions, func(a, b *load.FunctionLoad) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	w.sent = s.version
+	return r
+}
