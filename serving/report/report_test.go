@@ -248,6 +248,14 @@ func TestSeconds(t *testing.T) {
 		if f := b.watch().one(t); !slices.Equal(f.Seconds, []uint64{3, 0, 1, 1}) {
 			t.Errorf("after a deletion that no sample saw: %v, want 3, 0, 1, 1", f.Seconds)
 		}
+		b.RemoveFunction(chat)
+		time.Sleep(time.Second)
+		if all := b.watch().take(); len(all) != 1 || len(all[0].Functions) != 0 {
+			t.Errorf("after a deletion: %+v, want no function", all)
+		}
+		b.add(chat)
+		b.replicas("a")
+		second(3)
 		for range load.Seconds {
 			second(0)
 		}
@@ -307,8 +315,8 @@ func TestEnd(t *testing.T) {
 		if err := <-c.ended; err != nil {
 			t.Errorf("Watch returns %v, want nil", err)
 		}
-		if all := c.take(); len(all[0].Functions) != 1 || all[0].Functions[0].Load.Answered != 1 {
-			t.Errorf("got %+v, want the last answer", all)
+		if f := c.one(t); f.Load.Answered != 1 {
+			t.Errorf("the last report is %+v, want the last answer in it", f)
 		}
 	})
 }
@@ -316,9 +324,12 @@ func TestEnd(t *testing.T) {
 func TestTooManyControllers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
+		ctx, leave := context.WithCancel(t.Context())
 		for range 16 {
-			b.watch()
+			conn := b.connect()
+			go report.Watch(ctx, conn, func(report.Report) {})
 		}
+		synctest.Wait()
 		select {
 		case err := <-b.watch().ended:
 			if status.Code(err) != codes.ResourceExhausted {
@@ -326,6 +337,11 @@ func TestTooManyControllers(t *testing.T) {
 			}
 		default:
 			t.Error("the 17th controller is served")
+		}
+		leave()
+		synctest.Wait()
+		if all := b.watch().take(); len(all) != 1 {
+			t.Errorf("after others have left, a controller gets %v, want a report", all)
 		}
 	})
 }
@@ -335,6 +351,7 @@ func TestWatchEnds(t *testing.T) {
 	for name, test := range map[string]struct {
 		serve func(grpc.ServerStream) error
 		want  func(error) bool
+		after time.Duration
 	}{
 		"silent": {func(s grpc.ServerStream) error {
 			for range 10 {
@@ -343,11 +360,11 @@ func TestWatchEnds(t *testing.T) {
 			}
 			<-s.Context().Done()
 			return nil
-		}, func(err error) bool { return errors.Is(err, report.ErrSilent) }},
-		"silent from the beginning": {func(s grpc.ServerStream) error { <-s.Context().Done(); return nil }, func(err error) bool { return errors.Is(err, report.ErrSilent) }},
-		"invalid":                   {func(s grpc.ServerStream) error { return s.SendMsg(&load.Report{}) }, func(err error) bool { return err != nil && strings.Contains(err.Error(), "incarnation") }},
-		"failed":                    {func(grpc.ServerStream) error { return status.Error(codes.Internal, "x") }, func(err error) bool { return status.Code(err) == codes.Internal }},
-		"in order":                  {func(grpc.ServerStream) error { return nil }, func(err error) bool { return err == nil }},
+		}, func(err error) bool { return errors.Is(err, report.ErrSilent) }, 14 * time.Second},
+		"silent from the beginning": {func(s grpc.ServerStream) error { <-s.Context().Done(); return nil }, func(err error) bool { return errors.Is(err, report.ErrSilent) }, 5 * time.Second},
+		"invalid":                   {func(s grpc.ServerStream) error { return s.SendMsg(&load.Report{}) }, func(err error) bool { return err != nil && strings.Contains(err.Error(), "incarnation") }, 0},
+		"failed":                    {func(grpc.ServerStream) error { return status.Error(codes.Internal, "x") }, func(err error) bool { return status.Code(err) == codes.Internal }, 0},
+		"in order":                  {func(grpc.ServerStream) error { return nil }, func(err error) bool { return err == nil }, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -357,9 +374,10 @@ func TestWatchEnds(t *testing.T) {
 				}}}, nil)
 				go server.Serve(listener)
 				defer server.Stop()
+				begin := time.Now()
 				c := (&bench{T: t, listener: listener}).watch()
-				if err := <-c.ended; !test.want(err) {
-					t.Errorf("Watch returns %v", err)
+				if err := <-c.ended; !test.want(err) || time.Since(begin) != test.after {
+					t.Errorf("Watch returns %v after %v, want it after %v", err, time.Since(begin), test.after)
 				}
 			})
 		})

@@ -88,6 +88,7 @@ func (s *Server) Run(ctx context.Context) {
 		select {
 		case <-ticker.C:
 			s.sampleAll(true)
+			s.wakeAll()
 		case name := <-s.gateway.Waiting():
 			s.noteWaiting(name)
 		case <-ctx.Done():
@@ -97,7 +98,7 @@ func (s *Server) Run(ctx context.Context) {
 	}
 }
 
-// sampleAll takes the loads on all functions, at the end of a second or within one, and lets them be sent.
+// sampleAll takes the loads on all functions, at the end of a second or within one.
 func (s *Server) sampleAll(second bool) {
 	names := s.gateway.Functions()
 	s.mu.Lock()
@@ -115,7 +116,6 @@ func (s *Server) sampleAll(second bool) {
 			delete(s.functions, name)
 		}
 	}
-	s.wake()
 }
 
 // sample takes the load on a function. The caller holds the mutex.
@@ -187,6 +187,12 @@ func (s *Server) SetDrained(name gateway.FunctionName, pods []string) {
 	s.wake()
 }
 
+func (s *Server) wakeAll() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.wake()
+}
+
 // wake lets all controllers be sent what is new. The caller holds the mutex.
 func (s *Server) wake() {
 	for w := range s.watchers {
@@ -243,7 +249,7 @@ func (s *Server) next(w *watcher, first bool) *load.Report {
 	defer s.mu.Unlock()
 	r := &load.Report{Gateway: s.name, Incarnation: s.incarnation}
 	for _, f := range s.functions {
-		if !first && f.version <= w.sent {
+		if f.version <= w.sent { // never so at first
 			continue
 		}
 		l := f.load
