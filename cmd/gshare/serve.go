@@ -75,7 +75,7 @@ func (s *serveRun) run(cmd *cobra.Command, file string) error {
 	registry := prometheus.NewRegistry()
 	g := gateway.New(gateway.Config{Metrics: registry})
 	m := processes.New(starter, func(replica, line string) { fmt.Fprintf(screen, "%s | %s\n", replica, line) })
-	f, err := fleet.New(fleet.Config{Gateway: g, Platform: m, Log: log}, functions)
+	f, err := fleet.New(fleet.Config{Gateways: g, Platform: m, Log: log}, functions)
 	if err != nil {
 		return err
 	}

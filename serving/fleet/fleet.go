@@ -14,6 +14,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -29,45 +30,46 @@ const period = time.Second
 
 // Config configures a Fleet.
 type Config struct {
-	Gateway  *gateway.Gateway
+	Gateways Gateways
 	Platform Platform
 	Log      *slog.Logger
+	// KeepReplicas has Run leave all replicas as they are when it ends: another process goes on with them.
+	KeepReplicas bool
 }
 
 // Fleet scales functions. Its methods may be called concurrently.
 type Fleet struct {
-	gateway   *gateway.Gateway
-	platform  Platform
-	log       *slog.Logger
-	drained   chan *instance // that have no requests any more, or too long
-	functions []*function
+	gateways Gateways
+	platform Platform
+	log      *slog.Logger
+	keep     bool
+	drained  chan *instance // that have no requests any more, or too long
 
-	mu        sync.Mutex // guards what follows, and the fields of functions that change
+	mu        sync.Mutex // guards what follows, and the functions
 	ticks     int        // periods since Run began
+	functions []*function
+	byName    map[gateway.FunctionName]*function
 	instances map[string]*instance
 }
 
-// New returns a fleet of the functions, which have to be valid, and makes them known to the gateway.
+// New returns a fleet of the functions, which have to be valid, and makes them known to the gateways.
 func New(c Config, functions []*api.GPUFunction) (*Fleet, error) {
-	f := &Fleet{gateway: c.Gateway, platform: c.Platform, log: c.Log, drained: make(chan *instance), instances: map[string]*instance{}}
+	f := &Fleet{
+		gateways: c.Gateways, platform: c.Platform, log: c.Log, keep: c.KeepReplicas, drained: make(chan *instance),
+		byName: map[gateway.FunctionName]*function{}, instances: map[string]*instance{},
+	}
 	for _, object := range functions {
-		fn, err := newFunction(object)
-		if err != nil {
+		if err := f.Set(object); err != nil {
 			return nil, fmt.Errorf("function %s/%s: %w", object.Namespace, object.Name, err)
 		}
-		if err := f.gateway.SetFunction(gateway.Function{
-			FunctionName: fn.name, SLO: object.Spec.SLO.Latency.Value(), Protocol: protocols[object.Spec.Protocol], MaxBatch: object.Spec.Batching.MaxBatch,
-		}); err != nil {
-			return nil, err
-		}
-		f.functions = append(f.functions, fn)
 	}
 	return f, nil
 }
 
 var protocols = map[api.Protocol]gateway.Protocol{api.HTTP: gateway.HTTP, api.OIP: gateway.OIP, api.OpenAI: gateway.OpenAI}
 
-// Run scales the functions until ctx ends, and then ends all replicas. It returns when nothing is left of them. Call it once.
+// Run scales the functions until ctx ends, and then ends all replicas, unless they are to be kept. It returns when nothing is left of them. Call it
+// once.
 func (f *Fleet) Run(ctx context.Context) {
 	ticker := time.NewTicker(period)
 	defer ticker.Stop()
@@ -78,7 +80,7 @@ func (f *Fleet) Run(ctx context.Context) {
 			if running {
 				f.locked(func() { f.ticks++; f.scaleAll() })
 			}
-		case name := <-f.gateway.Waiting():
+		case name := <-f.gateways.Waiting():
 			if running {
 				f.locked(func() { f.wake(name) })
 			}
@@ -87,6 +89,9 @@ func (f *Fleet) Run(ctx context.Context) {
 		case i := <-f.drained:
 			f.locked(func() { f.end(i) })
 		case <-stop:
+			if f.keep {
+				return
+			}
 			stop, running = nil, false
 			f.locked(f.deleteAll)
 		}
@@ -110,7 +115,10 @@ func (f *Fleet) now() time.Duration { return time.Duration(f.ticks) * period }
 
 func (f *Fleet) scaleAll() {
 	for _, fn := range f.functions {
-		load := f.gateway.Load(fn.name)
+		if fn.removed {
+			continue
+		}
+		load := f.gateways.Load(fn.name)
 		rate := fn.rate(load)
 		fn.addLoad(load)
 		f.scale(fn, rate)
@@ -129,10 +137,8 @@ func (f *Fleet) scaleAll() {
 
 // wake scales a function to which a request has come, if it has no replicas.
 func (f *Fleet) wake(name gateway.FunctionName) {
-	for _, fn := range f.functions {
-		if fn.name == name && len(fn.state.Instances) == 0 {
-			f.scale(fn, fn.rate(f.gateway.Load(name)))
-		}
+	if fn := f.byName[name]; fn != nil && !fn.removed && len(fn.state.Instances) == 0 {
+		f.scale(fn, fn.rate(f.gateways.Load(name)))
 	}
 }
 
@@ -145,7 +151,7 @@ func (f *Fleet) scale(fn *function, rate scaling.Rate) {
 	}
 	fn.state = state
 	for _, d := range decisions {
-		name := nameOf(fn.object, d.Instance.ID)
+		name := InstanceName(fn.name, d.Instance.ID)
 		f.log.Info(string(d.Action)+" replica", "replica", name, "residency", d.Instance.Residency.String(), "reason", string(d.Rule), "load", float64(rate))
 		if d.Instance.Residency >= scaling.Warm { // no platform can keep weights without a share
 			fn.state = fn.state.Without(d.Instance.ID)
@@ -159,38 +165,42 @@ func (f *Fleet) scale(fn *function, rate scaling.Rate) {
 // carryOut starts and ends instances until those of a function are what its autoscaler wants, and reports whether it did anything.
 func (f *Fleet) carryOut(fn *function) (changed bool) {
 	for {
-		instances := f.instancesOf(fn)
+		instances := slices.DeleteFunc(fn.sorted(), func(i *instance) bool { return i.follower != 0 })
 		step, more := pool.Policy{}.Next(fn.state.Instances, fn.standing(instances))
 		if !more {
-			return changed
+			return f.replace(fn) || changed
 		}
 		changed = true
 		switch step.Do {
 		case pool.Start:
-			name := nameOf(fn.object, step.For)
-			i := &instance{Instance: Instance{Name: name, Function: fn.object, Share: step.Configuration.Share}, function: fn, id: step.For}
-			f.instances[name] = i
-			f.create(i)
+			f.start(fn, step.For, step.To)
 		case pool.Adopt:
 			i := instances[step.At]
-			f.log.Info("keep replica", "replica", i.Name, "instead of", nameOf(fn.object, step.For))
-			fn.state = fn.state.Replace(step.For, i.id, step.Configuration)
+			f.log.Info("keep replica", "replica", i.Name, "instead of", InstanceName(fn.name, step.For))
+			fn.state = fn.state.Replace(step.For, i.ID, step.Configuration)
 		default:
 			f.delete(instances[step.At])
 		}
 	}
 }
 
-// instancesOf returns the instances of a function, the oldest first.
-func (f *Fleet) instancesOf(fn *function) []*instance {
-	var all []*instance
-	for _, i := range f.instances {
-		if i.function == fn {
-			all = append(all, i)
-		}
+// start creates an instance with an ID.
+func (f *Fleet) start(fn *function, id scaling.ID, r scaling.Residency) {
+	i := &instance{
+		Instance: Instance{Name: InstanceName(fn.name, id), ID: id, Function: fn.object, Share: fn.object.Share(), Residency: r}, function: fn,
 	}
-	slices.SortFunc(all, func(a, b *instance) int { return cmp.Compare(a.id, b.id) })
-	return all
+	f.add(i)
+	f.create(i)
+}
+
+func (f *Fleet) add(i *instance) {
+	f.instances[i.Name] = i
+	i.function.instances[i.ID] = i
+}
+
+// sorted returns the instances of the function, the oldest first.
+func (fn *function) sorted() []*instance {
+	return slices.SortedFunc(maps.Values(fn.instances), func(a, b *instance) int { return cmp.Compare(a.ID, b.ID) })
 }
 
 // Times after which the log says what a replica waits for that has not started: a server without a model to load has started by the first, and
@@ -226,7 +236,7 @@ func (f *Fleet) delete(i *instance) {
 func (f *Fleet) drain(ctx context.Context, i *instance) {
 	limited, cancel := context.WithTimeout(ctx, i.Function.Grace())
 	defer cancel()
-	if err := f.gateway.Drain(limited, i.function.name, i.Name); err != nil && ctx.Err() == nil {
+	if err := f.gateways.Drain(limited, i.function.name, i.Name); err != nil && ctx.Err() == nil {
 		f.log.Warn("replica did not answer its requests in time", "replica", i.Name)
 	}
 	select {
@@ -265,9 +275,17 @@ func (f *Fleet) observe(e Event) {
 	switch {
 	case e.Kind == Starting && i.phase == starting:
 		i.message = e.Message
+	case e.Kind == Starting && i.phase == ready:
+		f.log.Warn("replica is not ready any more", "replica", i.Name, "reason", e.Message)
+		i.phase, i.message = starting, e.Message
+		f.publish(i.function)
 	case e.Kind == Ready && i.phase == starting:
 		i.phase, i.address, i.message, i.readySince = ready, e.Address, "", time.Now()
 		f.log.Info("replica is ready", "replica", i.Name, "address", i.address, "seconds", i.readySince.Sub(i.created).Seconds())
+		f.publish(i.function)
+		f.succeed(i)
+	case e.Kind == Ready && i.phase == ready:
+		i.address = e.Address
 		f.publish(i.function)
 	case e.Kind == Failed && wanted:
 		i.function.failures++
@@ -289,6 +307,11 @@ func (f *Fleet) remove(i *instance) {
 		i.stopDrain()
 	}
 	delete(f.instances, i.Name)
+	delete(i.function.instances, i.ID)
+	if i.function.removed && len(i.function.instances) == 0 {
+		f.forget(i.function)
+		return
+	}
 	f.publish(i.function)
 }
 
@@ -296,14 +319,17 @@ func (f *Fleet) remove(i *instance) {
 // them, as the gateway would otherwise forget their requests. It is to be called after each change of a phase.
 func (f *Fleet) publish(fn *function) {
 	var replicas []gateway.Replica
-	for _, i := range f.instances {
-		if i.function == fn && (i.phase == ready || i.phase == draining) {
-			replicas = append(replicas, gateway.Replica{
-				ID: i.Name, Address: i.address, Residency: fn.residency(i.id), Credits: *fn.object.Spec.Scaling.Concurrency,
-			})
+	for _, i := range fn.instances {
+		if i.phase != ready && i.phase != draining {
+			continue
 		}
+		r := gateway.Replica{ID: i.Name, Address: i.address, Residency: fn.residency(i.ID), Credits: *fn.object.Spec.Scaling.Concurrency}
+		if i.phase == ready && i.follower != 0 { // serves as before until the other one does
+			r.Residency = scaling.Hot
+		}
+		replicas = append(replicas, r)
 	}
-	if err := f.gateway.SetReplicas(fn.name, replicas); err != nil {
+	if err := f.gateways.SetReplicas(fn.name, replicas); err != nil {
 		f.log.Error("failed to set the replicas", "function", fn.name.String(), "error", err)
 	}
 	var until time.Time
@@ -311,16 +337,16 @@ func (f *Fleet) publish(fn *function) {
 	if next != nil {
 		until = time.Now().Add(next.retry - f.now())
 	}
-	f.gateway.SetBackOff(fn.name, until, why)
+	f.gateways.SetBackOff(fn.name, until, why)
 }
 
 // backOff returns the instance of a function that is created again next and why the oldest one has failed. It returns nil if one is ready or
 // starting, or none is wanted.
 func (f *Fleet) backOff(fn *function) (next *instance, why string) {
 	var oldest *instance
-	for _, i := range f.instances {
+	for _, i := range fn.instances {
 		switch {
-		case i.function != fn || i.phase == draining || i.phase == stopping:
+		case i.phase == draining || i.phase == stopping:
 			continue
 		case i.phase != backingOff:
 			return nil, ""
@@ -328,7 +354,7 @@ func (f *Fleet) backOff(fn *function) (next *instance, why string) {
 		if next == nil || i.retry < next.retry {
 			next = i
 		}
-		if oldest == nil || i.id < oldest.id {
+		if oldest == nil || i.ID < oldest.ID {
 			oldest = i
 		}
 	}

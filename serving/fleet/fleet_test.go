@@ -173,7 +173,7 @@ func start(t *testing.T, scaling string, live func(attempt int) life, test func(
 		}
 		m := &memory{T: t, events: make(chan Event), live: live, begin: time.Now(), running: map[string]chan struct{}{}, busy: map[string]int{}}
 		w := &world{T: t, memory: m, gateway: gateway.New(gateway.Config{Upstream: m}), log: &lockedBuffer{}}
-		if w.fleet, err = New(Config{Gateway: w.gateway, Platform: m, Log: slog.New(slog.NewTextHandler(w.log, nil))}, functions); err != nil {
+		if w.fleet, err = New(Config{Gateways: w.gateway, Platform: m, Log: slog.New(slog.NewTextHandler(w.log, nil))}, functions); err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -523,7 +523,7 @@ func TestChosenLeaves(t *testing.T) {
 	for _, chosen := range []scaling.ID{1, 2} {
 		t.Run(fmt.Sprint(chosen), func(t *testing.T) {
 			fn := &function{state: scaling.State{LastID: 2, Instances: []scaling.Instance{{ID: 3 - chosen, Residency: scaling.Shared}}}}
-			have := fn.standing([]*instance{{id: 1, phase: ready}, {id: 2, phase: ready}})
+			have := fn.standing([]*instance{{Instance: Instance{ID: 1}, phase: ready}, {Instance: Instance{ID: 2}, phase: ready}})
 			if step, _ := (pool.Policy{}).Next(fn.state.Instances, have); step.Do != pool.Stop || have[step.At].ID != chosen {
 				t.Errorf("%+v", step)
 			}

@@ -21,13 +21,22 @@ type function struct {
 	state  scaling.State
 	loads  []gateway.Load // at the last ticks, oldest first
 
+	instances map[scaling.ID]*instance // until nothing is left of them
+	removed   bool                     // its object is gone, and its instances are ending
+
 	configuration    scaling.Configuration // of all replicas
 	starts, failures uint64                // of replicas
 	gpuTime          time.Duration         // of replicas that have ended
 }
 
-// newFunction returns a function whose replicas all have the share and the rate that the user says.
+// newFunction returns a function without instances.
 func newFunction(object *api.GPUFunction) (*function, error) {
+	fn := &function{name: gateway.FunctionName{Namespace: object.Namespace, Name: object.Name}, instances: map[scaling.ID]*instance{}}
+	return fn, fn.configure(object)
+}
+
+// configure takes over an object: new replicas have the share and the rate that it says. After an error the function is unchanged.
+func (fn *function) configure(object *api.GPUFunction) error {
 	s := object.Spec.Scaling
 	samples := int(s.Window.Value() / period)
 	all := scaling.Configuration{Share: object.Share(), Batch: 1, Throughput: scaling.Rate(s.RequestsPerSecond)}
@@ -36,10 +45,15 @@ func newFunction(object *api.GPUFunction) (*function, error) {
 		Min: s.MinReplicas, Max: *s.MaxReplicas, SharedFor: s.KeepShared.Value(),
 	}, []scaling.Configuration{all})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	name := gateway.FunctionName{Namespace: object.Namespace, Name: object.Name}
-	return &function{object: object, name: name, scaler: scaler, configuration: all}, nil
+	fn.object, fn.scaler, fn.configuration = object, scaler, all
+	for at := range fn.state.Instances { // those of another share are replaced soon, and keep their rate until then
+		if i := &fn.state.Instances[at]; i.Configuration.Share == all.Share {
+			i.Configuration = all
+		}
+	}
+	return nil
 }
 
 // occupied is the rate of a function that has requests but gets no new ones: enough to keep a replica, and no more.
@@ -51,11 +65,19 @@ func (fn *function) rate(l gateway.Load) scaling.Rate {
 	if n := len(fn.loads); n > 0 {
 		before = fn.loads[n-1]
 	}
-	rate := scaling.Rate(float64(l.Received-before.Received) / period.Seconds())
+	rate := scaling.Rate(float64(since(l.Received, before.Received)) / period.Seconds())
 	if l.Waiting+l.InFlight > 0 {
 		rate = max(rate, occupied)
 	}
 	return rate
+}
+
+// since returns by how much a counter has grown. One that has started anew has grown by what it says.
+func since(now, before uint64) uint64 {
+	if now < before {
+		return now
+	}
+	return now - before
 }
 
 // recent is the number of ticks that Status covers.
@@ -73,7 +95,7 @@ func (fn *function) addLoad(l gateway.Load) {
 func (fn *function) standing(instances []*instance) []pool.Instance {
 	var have []pool.Instance
 	for _, i := range instances {
-		s := pool.Instance{ID: i.id, Configuration: fn.configuration, Phase: poolPhases[i.phase], Residency: fn.residency(i.id)}
+		s := pool.Instance{ID: i.ID, Configuration: fn.configuration, Phase: poolPhases[i.phase], Residency: fn.residency(i.ID)}
 		if s.Residency == scaling.Cold {
 			s.Residency, s.LastUsed = scaling.Shared, -1
 		}
@@ -100,7 +122,8 @@ func (fn *function) residency(id scaling.ID) scaling.Residency {
 type instance struct {
 	Instance
 	function *function
-	id       scaling.ID
+	foreign  bool       // created from another specification than Instance.Function, by an earlier process
+	follower scaling.ID // the instance that replaces this one, which goes once that is ready; 0 if none
 
 	phase      phase
 	address    string
@@ -161,6 +184,8 @@ type Status struct {
 	Hit      float64        // part of the requests that were answered in time, of those of the last 10 s; NaN without any
 	Rate     float64        // requests per second in the last 10 s, of those that came whole
 	Replicas map[string]int // number in each phase
+	Hot      int            // replicas that are wanted and have their whole share; those that are being replaced count
+	Shared   int            // replicas in reserve
 	Share    share.Share
 	Ready    bool   // a replica is ready, or none is wanted
 	Reason   string // Serving, Idle, Starting or Failing
@@ -175,7 +200,7 @@ type Status struct {
 	Waiting, InFlight int    // requests now: without a replica, and at one
 }
 
-// Status returns the states of all functions, in the order of New.
+// Status returns the states of all functions, in the order in which they were added.
 func (f *Fleet) Status() []Status {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -187,20 +212,23 @@ func (f *Fleet) Status() []Status {
 }
 
 func (f *Fleet) statusOf(fn *function) Status {
-	now := f.gateway.Load(fn.name)
+	now := f.gateways.Load(fn.name)
 	s := Status{
 		Name: fn.name, SLO: fn.object.Spec.SLO.Latency.Value(), P99: now.P99, Hit: math.NaN(), Share: fn.object.Share(), Replicas: map[string]int{},
 		GPUTime: fn.gpuTime, Starts: fn.starts, Failures: fn.failures, Waiting: now.Waiting, InFlight: now.InFlight,
 	}
 	if n := len(fn.loads); n > 1 {
 		first, last := fn.loads[0], fn.loads[n-1]
-		s.Rate = float64(last.Received-first.Received) / (time.Duration(n-1) * period).Seconds()
-		if all := finished(last) - finished(first); all > 0 {
-			s.Hit = float64(last.InTime-first.InTime) / float64(all)
+		s.Rate = float64(since(last.Received, first.Received)) / (time.Duration(n-1) * period).Seconds()
+		if all := since(finished(last), finished(first)); all > 0 {
+			s.Hit = min(1, float64(since(last.InTime, first.InTime))/float64(all))
 		}
 	}
-	for _, i := range f.instancesOf(fn) {
+	for _, i := range fn.sorted() {
 		s.Replicas[string(i.phase)]++
+		if i.phase != draining && i.phase != stopping {
+			s.count(fn.residency(i.ID))
+		}
 		s.GPUTime += i.gpuTime()
 		if i.message != "" && s.Message == "" { // that of the oldest
 			s.Message = i.explained()
@@ -219,6 +247,14 @@ func (f *Fleet) statusOf(fn *function) Status {
 		s.Reason = "Idle"
 	}
 	return s
+}
+
+func (s *Status) count(r scaling.Residency) {
+	if r == scaling.Shared {
+		s.Shared++
+	} else {
+		s.Hot++
+	}
 }
 
 // finished returns the number of requests of which it is known whether they were answered in time. Those whose clients left do not count, nor

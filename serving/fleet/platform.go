@@ -1,8 +1,11 @@
 package fleet
 
 import (
+	"context"
 	"fmt"
+	"time"
 
+	"github.com/gshare-dev/gshare/serving/gateway"
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 	"github.com/gshare-dev/gshare/vgpu/scaling"
 	"github.com/gshare-dev/gshare/vgpu/share"
@@ -21,17 +24,31 @@ type Platform interface {
 
 // Instance is a copy of a function's server.
 type Instance struct {
-	Name     string // unique, such as resnet50-3
-	Function *api.GPUFunction
-	Share    share.Share
+	Name      string // InstanceName
+	ID        scaling.ID
+	Function  *api.GPUFunction // as it is when the instance is created
+	Share     share.Share
+	Residency scaling.Residency // Hot or Shared
 }
 
-// nameOf returns the name of the instance of a function with an ID.
-func nameOf(f *api.GPUFunction, id scaling.ID) string {
+// InstanceName returns the name of the instance of a function with an ID, which no other instance has: resnet50-3 or, outside of the namespace
+// default, ml/resnet50-3.
+func InstanceName(f gateway.FunctionName, id scaling.ID) string {
 	if f.Namespace == "default" {
 		return fmt.Sprintf("%s-%d", f.Name, id)
 	}
 	return fmt.Sprintf("%s/%s-%d", f.Namespace, f.Name, id)
+}
+
+// Gateways are the gateways of the fleet's functions: a *gateway.Gateway, or what stands for gateways that are other processes.
+type Gateways interface {
+	SetFunction(gateway.Function) error
+	RemoveFunction(gateway.FunctionName)
+	Load(gateway.FunctionName) gateway.Load
+	Waiting() <-chan gateway.FunctionName
+	SetReplicas(gateway.FunctionName, []gateway.Replica) error
+	SetBackOff(name gateway.FunctionName, until time.Time, why string)
+	Drain(ctx context.Context, name gateway.FunctionName, replica string) error
 }
 
 // Event is something that has happened to an instance. It ends with Failed or Gone: then nothing is left of it.
@@ -47,8 +64,8 @@ type EventKind string
 
 // The kinds of events.
 const (
-	Starting EventKind = "Starting" // not ready yet; the message has changed
-	Ready    EventKind = "Ready"    // accepts requests
+	Starting EventKind = "Starting" // not ready, or not any more; also if the message has changed
+	Ready    EventKind = "Ready"    // accepts requests; also if the address has changed
 	Failed   EventKind = "Failed"   // has ended by itself, or was ended since it was not ready in time
 	Gone     EventKind = "Gone"     // has ended after Delete
 )
