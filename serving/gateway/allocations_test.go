@@ -55,7 +55,7 @@ func TestAllocations(t *testing.T) {
 	if c.bytes != 201*256 {
 		t.Fatalf("%d bytes of answers", c.bytes)
 	}
-	if own > 30 { // 26; more under the race detector, which empties pools
+	if own > 35 { // 31; more under the race detector, which empties pools
 		t.Errorf("%v allocations a request", own)
 	}
 }

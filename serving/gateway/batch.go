@@ -152,7 +152,7 @@ func (b *batch) run(ctx context.Context, maxAnswer int64) {
 	switch {
 	case ctx.Err() != nil: // all clients have gone, or it has taken too long
 		b.function.failed(b.replica, b.flight, errors.Is(ctx.Err(), context.Canceled))
-		b.refuse(newRefusal(http.StatusGatewayTimeout, reasonDeadline, "the replica did not answer in time"))
+		b.refuse(refuseHung)
 	case err != nil:
 		size := len(b.items)
 		if isHeaderTooLong(err) {

@@ -44,8 +44,10 @@ type Function struct {
 	FunctionName
 	// SLO is the time within which a request that says nothing else is to be answered. Without one, requests are served in the order in
 	// which they come, and are given up after Timeout.
-	SLO     time.Duration
-	Timeout time.Duration // after which a request is given up; default 10 min
+	SLO time.Duration
+	// Timeout is how long a request waits without an objective or a deadline of its client, and then how long a replica may take until the
+	// answer to it begins, unless the client has said a deadline; a batch is to be answered whole by then. The default is 10 min.
+	Timeout time.Duration
 
 	Protocol Protocol
 	MaxBatch int // rows of the requests that a replica may get as one; only with the protocol OIP; default 1

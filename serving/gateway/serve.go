@@ -59,7 +59,8 @@ type exchange struct {
 	request  *http.Request
 	body     []byte
 	start    time.Time
-	deadline *time.Timer // of the client; nil if it has not said one
+	deadline *time.Timer             // of the client; nil if it has not said one
+	cancel   context.CancelCauseFunc // ends what a replica has of it
 	grpc     bool
 	rest     *restOfStream // of a call whose client sends more messages; nil for others
 
@@ -158,13 +159,12 @@ func (e *exchange) serve() {
 		e.refuse(refused)
 		return
 	}
-	ctx := e.request.Context()
+	ctx, cancel := context.WithCancelCause(e.request.Context())
+	defer cancel(nil)
+	e.cancel = cancel
 	if it.explicit {
-		timed, cancel := context.WithCancelCause(ctx)
-		defer cancel(nil)
 		e.deadline = time.AfterFunc(time.Until(it.due), func() { cancel(context.DeadlineExceeded) })
 		defer e.deadline.Stop()
-		ctx = timed
 	}
 	for retried := false; ; retried = true {
 		got, ok := e.wait(ctx, it)
@@ -236,10 +236,34 @@ func (e *exchange) loss(ctx context.Context) (refusal, *uint64) {
 		return newRefusal(http.StatusGatewayTimeout, reasonIdle, fmt.Sprintf("nothing was sent for %v", idleTimeout)), &counts.Failed
 	case e.request.Context().Err() != nil || e.rest.isBroken():
 		return newRefusal(statusClientGone, reasonBrokenOff, "the client has broken off the call"), &counts.Gone
+	case errors.Is(context.Cause(ctx), errHung):
+		return refuseHung, &counts.Failed
 	case ctx.Err() != nil:
 		return newRefusal(http.StatusGatewayTimeout, reasonDeadline, "the deadline has passed"), &counts.Failed
 	}
 	return newRefusal(http.StatusBadGateway, reasonReplica, "the replica that had the request failed"), &counts.Failed
+}
+
+// errHung is why a request is taken from a replica that has not begun to answer it within Function.Timeout, and refuseHung what its client gets.
+var (
+	errHung    = errors.New("the replica did not answer in time")
+	refuseHung = newRefusal(http.StatusGatewayTimeout, reasonDeadline, errHung.Error())
+)
+
+// begin sends a request to a replica and returns when the answer begins. Where the client has said no deadline it waits no longer than
+// Function.Timeout.
+func (e *exchange) begin(upstream http.RoundTripper, request *http.Request) (*http.Response, error) {
+	var limit *time.Timer
+	if e.deadline == nil {
+		limit = time.AfterFunc(e.function.settings().Timeout, func() { e.cancel(errHung) })
+	}
+	response, err := upstream.RoundTrip(request)
+	if limit != nil && !limit.Stop() && err == nil { // too late, and its body cannot be read any more
+		response.Body.Close()
+		e.cancel(errHung) // if the timer has not done so yet
+		return nil, errHung
+	}
+	return response, err
 }
 
 // giveUp ends an exchange that has got no answer.
@@ -364,7 +388,7 @@ func (e *exchange) forward(ctx context.Context, it *item, t turn, retried bool) 
 		t.flight.stream = true
 		defer e.rest.Close()
 	}
-	response, err := upstream.RoundTrip(e.outgoing(ctx, it, r))
+	response, err := e.begin(upstream, e.outgoing(ctx, it, r))
 	if err == nil && (response.StatusCode < 200 || response.StatusCode > 999) { // net/http takes it, and cannot pass it on
 		response.Body.Close()
 		err = fmt.Errorf("status %d", response.StatusCode)
@@ -372,7 +396,8 @@ func (e *exchange) forward(ctx context.Context, it *item, t turn, retried bool) 
 	if err != nil {
 		if why, counter := e.loss(ctx); why.reason != reasonReplica {
 			e.function.count(func(s *statistics) { s.finish(counter) })
-			e.function.failed(r, t.flight, true)
+			// The replica may wait for the client of a stream, not the other way round.
+			e.function.failed(r, t.flight, why != refuseHung || e.rest != nil)
 			e.giveUp(why)
 			return true
 		}
