@@ -143,6 +143,7 @@ type Gateway struct {
 	metrics *metrics
 	waiting chan FunctionName
 	bodies  bodies // that are read to find the model
+	streams streams
 
 	mu        sync.RWMutex // guards what follows
 	functions map[FunctionName]*function

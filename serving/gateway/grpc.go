@@ -6,10 +6,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -69,7 +67,7 @@ func parseGRPCTimeout(text string) (time.Duration, error) {
 var grpcCodes = map[string]codes.Code{
 	reasonUnknown: codes.NotFound, reasonBrokenOff: codes.Canceled, reasonTooLarge: codes.ResourceExhausted, reasonQueueFull: codes.ResourceExhausted,
 	reasonLate: codes.DeadlineExceeded, reasonDeadline: codes.DeadlineExceeded, reasonIdle: codes.DeadlineExceeded,
-	reasonHoldFull: codes.Unavailable, reasonBackOff: codes.Unavailable, reasonHoldExpired: codes.Unavailable, reasonReplica: codes.Unavailable,
+	reasonStopping: codes.Unavailable, reasonHoldFull: codes.Unavailable, reasonBackOff: codes.Unavailable, reasonHoldExpired: codes.Unavailable, reasonReplica: codes.Unavailable,
 	reasonNotGRPC: codes.Unimplemented,
 }
 
@@ -186,7 +184,7 @@ func (e *exchange) readMessages(all *bodies, most, maxAll share.Bytes) (reserved
 	controller := http.NewResponseController(e.writer)
 	_ = controller.SetReadDeadline(time.Time{})
 	if stream {
-		e.rest = &restOfStream{from: e.request.Body, controller: controller}
+		e.rest = newRestOfStream(e.request.Body, controller)
 	}
 	return reserved, why
 }
@@ -197,64 +195,6 @@ func unexpected(err error) error {
 		return io.ErrUnexpectedEOF
 	}
 	return err
-}
-
-// restOfStream is what the client of a stream sends after its first message. A stream on which nothing comes, neither from its client nor from
-// its replica, ends after idleTimeout: it would keep a credit from others.
-type restOfStream struct {
-	from       io.Reader
-	controller *http.ResponseController
-
-	mu    sync.Mutex // guards what follows
-	ended bool       // the client has sent all, or the answer is complete: the controller must not be used any more
-	err   error      // that has ended it before
-}
-
-// Read reads what the client sends. The transport calls it, which may go on when the answer is complete.
-func (s *restOfStream) Read(b []byte) (int, error) {
-	s.extend()
-	n, err := s.from.Read(b)
-	if err != nil {
-		s.mu.Lock()
-		if !s.ended && !errors.Is(err, io.EOF) {
-			s.err = err
-		}
-		s.ended = true
-		s.mu.Unlock()
-	}
-	return n, err
-}
-
-// extend notes that something has come.
-func (s *restOfStream) extend() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.ended {
-		_ = s.controller.SetReadDeadline(time.Now().Add(idleTimeout)) // every server of net/http supports it
-	}
-}
-
-// Close ends the use of the client's connection.
-func (s *restOfStream) Close() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.ended = true
-	return nil
-}
-
-// isIdle reports whether the stream has ended because nothing came.
-func (s *restOfStream) isIdle() bool { return errors.Is(s.failure(), os.ErrDeadlineExceeded) }
-
-// isBroken reports whether the stream has ended because its client has broken it off, or has not sent what it said.
-func (s *restOfStream) isBroken() bool { return s.failure() != nil && !s.isIdle() }
-
-func (s *restOfStream) failure() error {
-	if s == nil {
-		return nil
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.err
 }
 
 // refuseNotGRPC is the answer to calls of a function with the protocol OpenAI.

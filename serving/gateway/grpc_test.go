@@ -31,10 +31,13 @@ import (
 type grpcModel struct {
 	took   func(rows int) time.Duration
 	fails  func(*pb.ModelInferRequest) error
-	silent bool // answers no request of a stream
+	silent bool          // answers no request of a stream
+	thinks time.Duration // before it answers one
+	stuck  bool          // does not end a stream whose client has sent all
 
 	mu      sync.Mutex
 	batches []string
+	ids     []string        // of the requests of streams
 	seen    metadata.MD     // of the last call
 	left    []time.Duration // until the deadline of each call
 }
@@ -75,10 +78,17 @@ func (m *grpcModel) stream(s grpc.ServerStream) error {
 	for {
 		r := new(pb.ModelInferRequest)
 		if err := s.RecvMsg(r); errors.Is(err, io.EOF) {
+			if m.stuck {
+				<-s.Context().Done()
+			}
 			return nil
 		} else if err != nil {
 			return err
 		}
+		m.mu.Lock()
+		m.ids = append(m.ids, r.GetId())
+		m.mu.Unlock()
+		time.Sleep(m.thinks)
 		if m.silent {
 			continue
 		}

@@ -55,6 +55,7 @@ const (
 	reasonReplica     = "replica-failed"
 	reasonIdle        = "stream-idle"
 	reasonNotGRPC     = "not-grpc"
+	reasonStopping    = "shutting-down"
 )
 
 // write answers with the refusal, in the form of the Open Inference Protocol: {"error": "..."}, or in that of OpenAI, whose clients cannot read

@@ -133,6 +133,10 @@ func (e *exchange) serve() {
 	}
 	reserved, refused := read(&e.function.bodies, settings.MaxBody, settings.MaxBytes)
 	defer e.function.bodies.release(reserved)
+	if e.rest != nil {
+		e.gateway.streams.add(e.rest)
+		defer e.gateway.streams.remove(e.rest)
+	}
 	if refused.reason == reasonQueueFull { // it has come whole, and there is no room for it
 		e.function.count(func(s *statistics) {
 			s.receive(time.Now())
@@ -236,6 +240,8 @@ func (e *exchange) loss(ctx context.Context) (refusal, *uint64) {
 		return newRefusal(http.StatusGatewayTimeout, reasonIdle, fmt.Sprintf("nothing was sent for %v", idleTimeout)), &counts.Failed
 	case e.request.Context().Err() != nil || e.rest.isBroken():
 		return newRefusal(statusClientGone, reasonBrokenOff, "the client has broken off the call"), &counts.Gone
+	case errors.Is(context.Cause(ctx), errStopping):
+		return refuseStopping, &counts.Failed
 	case errors.Is(context.Cause(ctx), errHung):
 		return refuseHung, &counts.Failed
 	case ctx.Err() != nil:
@@ -386,6 +392,7 @@ func (e *exchange) forward(ctx context.Context, it *item, t turn, retried bool) 
 	}
 	if e.rest != nil {
 		t.flight.stream = true
+		e.rest.start(e.cancel)
 		defer e.rest.Close()
 	}
 	response, err := e.begin(upstream, e.outgoing(ctx, it, r))
@@ -444,6 +451,10 @@ func (e *exchange) forward(ctx context.Context, it *item, t turn, retried bool) 
 		e.status = httpStatus(response)
 	}
 	e.function.done(r, t.flight, first, e.status < 500, it)
+	if e.rest.isCut() && e.status == http.StatusOK {
+		e.status, e.reason = refuseStopping.status, refuseStopping.reason
+		refuseStopping.endGRPC(e.writer)
+	}
 	return true
 }
 

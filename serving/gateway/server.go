@@ -20,14 +20,14 @@ const (
 )
 
 // Server returns a server of the gateway whose clients cannot keep a connection busy without end, or fill its memory with headers. Its Shutdown
-// waits for the answers to all requests that the gateway has accepted.
+// waits for the answers to all requests that the gateway has accepted, and ends streams of gRPC once their replicas have answered what they have.
 //
 // It speaks HTTP/1.1 and, for gRPC, HTTP/2 without TLS to clients that know that it does.
 func (g *Gateway) Server() *http.Server {
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)
 	protocols.SetUnencryptedHTTP2(true)
-	return &http.Server{
+	s := &http.Server{
 		Protocols: &protocols,
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams: maxStreams, SendPingTimeout: pingAfter, PingTimeout: pingTimeout, WriteByteTimeout: writeTimeout,
@@ -35,4 +35,6 @@ func (g *Gateway) Server() *http.Server {
 		Handler: g, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
 		ErrorLog: slog.NewLogLogger(g.log.Handler(), slog.LevelDebug),
 	}
+	s.RegisterOnShutdown(g.streams.stop)
+	return s
 }

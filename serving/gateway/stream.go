@@ -1,0 +1,250 @@
+package gateway
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+)
+
+// restOfStream is what the client of a stream sends after its first message. A stream on which nothing comes, neither from its client nor from
+// its replica, ends after idleTimeout: it would keep a credit from others.
+//
+// When the gateway shuts down, the replica gets what has come of whole messages and then the end, as if the client had sent all. So it answers
+// what it has, and ends the stream.
+type restOfStream struct {
+	from       io.Reader
+	controller *http.ResponseController
+	reader     *io.PipeReader // for the transport
+	writer     *io.PipeWriter
+
+	mu       sync.Mutex // guards what follows
+	messages messages
+	ended    bool                    // the client has sent all, or the answer is complete: the controller must not be used any more
+	err      error                   // that has ended it before
+	waiting  bool                    // for what the client sends: all that came before is sent
+	cancel   context.CancelCauseFunc // ends what the replica has; nil before it has something
+	stopping bool
+	cut      bool        // the replica got the end before the client had sent it
+	silence  *time.Timer // ends a stream whose replica answers no more while the gateway shuts down
+}
+
+func newRestOfStream(from io.Reader, controller *http.ResponseController) *restOfStream {
+	s := &restOfStream{from: from, controller: controller}
+	s.reader, s.writer = io.Pipe()
+	return s
+}
+
+// errStopping is why a stream ends that has not ended by itself since the gateway shuts down, and refuseStopping what its client gets. It gets the
+// same if the replica has ended the stream because the gateway shuts down: what it sent last may not have been answered.
+var (
+	errStopping    = errors.New("the gateway shuts down")
+	refuseStopping = newRefusal(http.StatusServiceUnavailable, reasonStopping, errStopping.Error())
+)
+
+// start begins to read what the client sends. cancel ends what the replica has.
+func (s *restOfStream) start(cancel context.CancelCauseFunc) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cancel = cancel
+	if s.stopping {
+		s.stopLocked()
+	}
+	go s.copy()
+}
+
+// copy passes on what the client sends until that ends. It is not the transport that reads from the client, since only what it reads from can end
+// without an error.
+func (s *restOfStream) copy() {
+	buffer := buffers.Get().(*[]byte)
+	defer buffers.Put(buffer)
+	for s.await() {
+		n, err := s.from.Read(*buffer)
+		n, last := s.received((*buffer)[:n], err)
+		if _, broken := s.writer.Write((*buffer)[:n]); broken != nil { // the answer is complete
+			return
+		}
+		if last != nil {
+			s.writer.CloseWithError(last)
+			return
+		}
+	}
+}
+
+// await notes that all has been sent that has come, and reports whether more is wanted.
+func (s *restOfStream) await() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.waiting = true
+	if s.stopping {
+		s.cutOff()
+	}
+	s.extendLocked()
+	return !s.cut
+}
+
+// received notes what has come. It returns how much of it is to be sent, and the error after which nothing more is, io.EOF at the end.
+func (s *restOfStream) received(b []byte, err error) (n int, last error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.waiting = false
+	if s.cut {
+		return 0, io.EOF
+	}
+	for n < len(b) && !(s.stopping && s.messages.isBetween()) {
+		n += s.messages.next(b[n:])
+	}
+	if n < len(b) {
+		s.cut = true
+		return n, io.EOF
+	}
+	if err != nil && !s.ended && !errors.Is(err, io.EOF) {
+		s.err = err
+	}
+	s.ended = s.ended || err != nil
+	return n, err
+}
+
+// stop ends the stream as soon as its replica has answered what it has.
+func (s *restOfStream) stop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stopping = true
+	if s.cancel != nil {
+		s.stopLocked()
+	}
+}
+
+func (s *restOfStream) stopLocked() {
+	cancel := s.cancel
+	s.silence = time.AfterFunc(idleTimeout, func() { cancel(errStopping) })
+	s.cutOff()
+}
+
+// cutOff sends the end to the replica, unless a message has begun.
+func (s *restOfStream) cutOff() {
+	if s.waiting && s.messages.isBetween() && !s.ended {
+		s.cut = true
+		s.writer.Close()
+	}
+}
+
+// extend notes that something has come from the replica.
+func (s *restOfStream) extend() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.extendLocked()
+	if s.silence != nil {
+		s.silence.Reset(idleTimeout)
+	}
+}
+
+func (s *restOfStream) extendLocked() {
+	if !s.ended && !s.cut {
+		_ = s.controller.SetReadDeadline(time.Now().Add(idleTimeout)) // every server of net/http supports it
+	}
+}
+
+// Read reads what the replica is to get.
+func (s *restOfStream) Read(b []byte) (int, error) { return s.reader.Read(b) }
+
+// Close ends the use of the client's connection.
+func (s *restOfStream) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended = true
+	if s.silence != nil {
+		s.silence.Stop()
+	}
+	return s.reader.Close()
+}
+
+// isIdle reports whether the stream has ended because nothing came.
+func (s *restOfStream) isIdle() bool { return errors.Is(s.failure(), os.ErrDeadlineExceeded) }
+
+// isBroken reports whether the stream has ended because its client has broken it off, or has not sent what it said.
+func (s *restOfStream) isBroken() bool { return s.failure() != nil && !s.isIdle() }
+
+func (s *restOfStream) failure() error {
+	if s == nil {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
+}
+
+// isCut reports whether the replica got the end before the client had sent it.
+func (s *restOfStream) isCut() bool {
+	if s == nil {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.cut
+}
+
+// messages follows the messages of a call of gRPC.
+type messages struct {
+	prefix []byte // what has come of that of the message that has begun
+	left   int64  // bytes of the message after its prefix
+}
+
+// isBetween reports whether no message has begun.
+func (m *messages) isBetween() bool { return len(m.prefix) == 0 }
+
+// next follows the message that has begun, or the next one, and returns how many bytes of b belong to it.
+func (m *messages) next(b []byte) (n int) {
+	if missing := grpcPrefix - len(m.prefix); missing > 0 {
+		n = min(missing, len(b))
+		m.prefix = append(m.prefix, b[:n]...)
+		if n < missing {
+			return n
+		}
+		m.left = int64(binary.BigEndian.Uint32(m.prefix[1:]))
+	}
+	more := min(m.left, int64(len(b)-n))
+	if m.left -= more; m.left == 0 {
+		m.prefix = m.prefix[:0]
+	}
+	return n + int(more)
+}
+
+// streams are those that the gateway has now.
+type streams struct {
+	mu       sync.Mutex
+	open     map[*restOfStream]bool
+	stopping bool
+}
+
+func (s *streams) add(rest *restOfStream) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopping {
+		rest.stop()
+	}
+	if s.open == nil {
+		s.open = map[*restOfStream]bool{}
+	}
+	s.open[rest] = true
+}
+
+func (s *streams) remove(rest *restOfStream) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.open, rest)
+}
+
+// stop ends all streams, also those that come later, as soon as their replicas have answered what they have.
+func (s *streams) stop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stopping = true
+	for rest := range s.open {
+		rest.stop()
+	}
+}
