@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -144,40 +145,25 @@ func copyTrailer(w http.ResponseWriter, response *http.Response) {
 	}
 }
 
-// readMessages is readBody for a call of gRPC: each message says how long it is, so room is reserved for one after the other. Of a call of
-// streamMethod it reads the first message.
+// readMessages is readBody for a call of gRPC, each of whose messages says how long it is. Of a call of streamMethod it reads the first one.
 func (e *exchange) readMessages(all *bodies, most, maxAll share.Bytes) (reserved share.Bytes, why refusal) {
 	stream := e.request.URL.Path == streamMethod
-	keep := true
+	body := arriving{all: all, most: int(most), mostOfAll: maxAll}
 	for length := share.Bytes(0); ; {
 		var prefix [grpcPrefix]byte
 		if _, err := io.ReadFull(e.request.Body, prefix[:]); errors.Is(err, io.EOF) {
 			break
 		} else if err != nil {
-			return reserved, e.bodyRefusal(err, most)
+			return body.reserved, e.bodyRefusal(err, most)
 		}
 		message := grpcPrefix + share.Bytes(binary.BigEndian.Uint32(prefix[1:]))
 		if length += message; length > most {
-			return reserved, bodyTooLarge(most)
+			return body.reserved, bodyTooLarge(most)
 		}
-		if keep = keep && all.reserve(message, maxAll); !keep {
-			why = newRefusal(http.StatusTooManyRequests, reasonQueueFull, "the bodies of the requests that wait are too large")
-			if _, err := io.CopyN(io.Discard, e.request.Body, int64(message)-grpcPrefix); err != nil {
-				return reserved, e.bodyRefusal(unexpected(err), most)
-			}
-			if stream { // its client may wait for an answer before it sends more
-				break
-			}
-			continue
+		if err := body.read(io.MultiReader(bytes.NewReader(prefix[:]), e.request.Body), int(message)); err != nil {
+			return body.reserved, e.bodyRefusal(err, most)
 		}
-		reserved += message
-		begin := len(e.body)
-		e.body = append(e.body, make([]byte, message)...)
-		copy(e.body[begin:], prefix[:])
-		if _, err := io.ReadFull(e.request.Body, e.body[begin+grpcPrefix:]); err != nil {
-			return reserved, e.bodyRefusal(unexpected(err), most)
-		}
-		if stream {
+		if stream { // its client may wait for an answer before it sends more
 			break
 		}
 	}
@@ -186,7 +172,11 @@ func (e *exchange) readMessages(all *bodies, most, maxAll share.Bytes) (reserved
 	if stream {
 		e.rest = newRestOfStream(e.request.Body, controller)
 	}
-	return reserved, why
+	if body.hasNoRoom {
+		return 0, refuseFull
+	}
+	e.body = body.bytes
+	return body.reserved, refusal{}
 }
 
 // unexpected returns the error for a body that ends within a message.

@@ -316,51 +316,40 @@ const bodyTimeout = 30 * time.Second
 // readBody reads the body, unless it has been read already, of at most most bytes, and counts them among all bodies, which may have maxAll. It
 // returns the bytes that are to be released. A body for which there is no room is read too, so that it is known whether the request is one.
 func (e *exchange) readBody(all *bodies, most, maxAll share.Bytes) (reserved share.Bytes, why refusal) {
-	length := e.request.ContentLength
-	if e.body != nil {
-		length = int64(len(e.body))
+	if e.body != nil { // to find the model
+		length := share.Bytes(len(e.body))
+		switch {
+		case length > most:
+			return 0, bodyTooLarge(most)
+		case !all.reserve(length, maxAll):
+			return 0, refuseFull
+		}
+		return length, refusal{}
 	}
+	length := e.request.ContentLength
 	if length == 0 {
 		return 0, refusal{}
 	}
 	if length > int64(most) {
 		return 0, bodyTooLarge(most)
 	}
-	reserved = most
-	if length > 0 {
-		reserved = share.Bytes(length)
-	}
-	keep := all.reserve(reserved, maxAll)
-	if !keep {
-		reserved = 0
-		why = newRefusal(http.StatusTooManyRequests, reasonQueueFull, "the bodies of the requests that wait are too large")
-	}
-	if e.body != nil {
-		return reserved, why
-	}
-	body, err := e.readAll(length, int64(most), keep)
-	if err == nil { // otherwise the server would wait without end for the rest before it answers
-		_ = http.NewResponseController(e.writer).SetReadDeadline(time.Time{})
+	body := arriving{all: all, most: int(most), mostOfAll: maxAll}
+	var err error
+	if length < 0 {
+		err = body.readAll(http.MaxBytesReader(e.writer, e.request.Body, int64(most)))
+	} else {
+		err = body.read(e.request.Body, int(length))
 	}
 	if err != nil {
-		return reserved, e.bodyRefusal(err, most)
+		return body.reserved, e.bodyRefusal(err, most)
 	}
-	e.body = body
-	return reserved, why
-}
-
-// readAll reads a body of a length, -1 if it is not known, of at most most bytes, and returns it if it is to be kept.
-func (e *exchange) readAll(length, most int64, keep bool) ([]byte, error) {
-	switch {
-	case !keep:
-		_, err := io.Copy(io.Discard, http.MaxBytesReader(e.writer, e.request.Body, most))
-		return nil, err
-	case length < 0:
-		return io.ReadAll(http.MaxBytesReader(e.writer, e.request.Body, most))
+	// Otherwise the server would wait without end for the rest before it answers.
+	_ = http.NewResponseController(e.writer).SetReadDeadline(time.Time{})
+	if body.hasNoRoom {
+		return 0, refuseFull
 	}
-	body := make([]byte, length)
-	_, err := io.ReadFull(e.request.Body, body)
-	return body, err
+	e.body = body.bytes
+	return body.reserved, refusal{}
 }
 
 func bodyTooLarge(most share.Bytes) refusal {
