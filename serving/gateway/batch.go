@@ -154,19 +154,22 @@ func (b *batch) run(ctx context.Context, maxAnswer int64) {
 		b.function.failed(b.replica, b.flight, errors.Is(ctx.Err(), context.Canceled))
 		b.refuse(refuseHung)
 	case err != nil:
-		size := len(b.items)
-		if isHeaderTooLong(err) {
-			size = 1 // each is refused
+		why := newRefusal(http.StatusBadGateway, reasonReplica, "the replica that had the request failed")
+		if isHeaderTooLong(err) { // each is refused
+			b.function.failed(b.replica, b.flight, true)
+			b.divide(1, why)
+			return
 		}
-		b.function.failed(b.replica, b.flight, size == 1)
-		b.divide(size, newRefusal(http.StatusBadGateway, reasonReplica, "the replica that had the request failed"))
+		b.function.failed(b.replica, b.flight, false)
+		b.repeat(why)
 	case response.StatusCode != http.StatusOK:
 		b.function.done(b.replica, b.flight, time.Now(), false)
-		size := (len(b.items) + 1) / 2
+		why := newRefusal(http.StatusBadGateway, reasonReplica, fmt.Sprintf("the replica answered a batch with status %d", response.StatusCode))
 		if response.StatusCode == http.StatusTooManyRequests || response.StatusCode == http.StatusServiceUnavailable {
-			size = len(b.items) // it is not the batch
+			b.repeat(why)
+			return
 		}
-		b.divide(size, newRefusal(http.StatusBadGateway, reasonReplica, fmt.Sprintf("the replica answered a batch with status %d", response.StatusCode)))
+		b.divide(b.half(), why)
 	default:
 		b.split(merged, errs, response, body)
 	}
@@ -242,12 +245,29 @@ func (b *batch) split(merged *oip.Batch, errs []error, response *http.Response, 
 	}
 }
 
-// divide lets the items wait again, for batches of at most size, or refuses them if the budget for that is used up.
-func (b *batch) divide(size int, otherwise refusal) {
+// half is the size of the batches that a batch is divided into.
+func (b *batch) half() int { return (len(b.items) + 1) / 2 }
+
+// repeat lets the items wait again after a failure that seems to be the replica's, or refuses them if the budget for that is used up. The first time they
+// may be sent as one again. If that fails, too, one of them may be the cause, and they are divided, so that it does not use up the budget of all.
+func (b *batch) repeat(otherwise refusal) {
+	size := len(b.items)
+	if slices.ContainsFunc(b.items, func(it *item) bool { return it.part.limit > 0 }) {
+		size = b.half()
+	}
+	b.again(size, 1, otherwise)
+}
+
+// divide lets the items wait again, for batches of at most size, after a failure that is that of one of them: the others are to be answered. It needs no
+// budget, since it ends: what is divided again and again is sent at most twice as often as if there were no batches.
+func (b *batch) divide(size int, otherwise refusal) { b.again(size, 0, otherwise) }
+
+// again lets the items wait for batches of at most size, or refuses them if the budget for retries is less than the cost of each.
+func (b *batch) again(size int, cost float64, otherwise refusal) {
 	for _, it := range b.items {
 		it.part.limit = size
 	}
-	if !b.function.retry(b.items...) {
+	if !b.function.retry(cost, b.items...) {
 		b.refuse(otherwise)
 	}
 }

@@ -276,7 +276,7 @@ func TestBatchWithoutBudget(t *testing.T) {
 			count += int(n.(*atomic.Int32).Load())
 			return true
 		})
-		if count != 41 || len(m.batches) > 30 {
+		if count != 41 || len(m.batches) > 40 {
 			w.Errorf("%d answers after %d batches", count, len(m.batches))
 		}
 		if l := w.gateway.Load(resnet); l.Waiting+l.InFlight > 0 {
@@ -537,5 +537,63 @@ func TestLengthOfBatchedCall(t *testing.T) {
 	}
 	if header.Get("Content-Length") == "" {
 		t.Error("the header of the other clients has changed")
+	}
+}
+
+// TestPoison checks that a request that always fails its batch does not cost the others their answers, however many such requests come. Where the failure
+// may be the replica's, so that the retries have a budget, it is one request of 320.
+func TestPoison(t *testing.T) {
+	const rounds, size, poison = 400, 8, -1
+	for name, c := range map[string]struct {
+		every  int // rounds
+		fails  func(w http.ResponseWriter)
+		status int // that the client of the poison gets
+	}{
+		"error":      {1, func(w http.ResponseWriter) { http.Error(w, "no", http.StatusInternalServerError) }, http.StatusInternalServerError},
+		"refusal":    {40, func(w http.ResponseWriter) { http.Error(w, "no", http.StatusServiceUnavailable) }, http.StatusServiceUnavailable},
+		"broken off": {40, func(http.ResponseWriter) { panic(http.ErrAbortHandler) }, http.StatusBadGateway},
+	} {
+		t.Run(name, func(t *testing.T) {
+			start(t, batched, func(w *world) {
+				m := &model{took: constant(ms)}
+				w.replicas(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+					body, _ := io.ReadAll(r.Body)
+					r.Body = io.NopCloser(bytes.NewReader(body))
+					if strings.Contains(string(body), fmt.Sprint(poison)) {
+						time.Sleep(ms)
+						c.fails(rw)
+						return
+					}
+					m.ServeHTTP(rw, r)
+				}), 1, 0, "a", "b")
+				var innocent int
+				var lost, wrong atomic.Int32
+				for round := range rounds {
+					var wait sync.WaitGroup
+					for i := range size {
+						if i == round%size && round%c.every == 0 {
+							wait.Go(func() {
+								if a := w.infer(w.Context(), input("", poison)); a.status != c.status {
+									wrong.Add(1)
+								}
+							})
+							continue
+						}
+						innocent++
+						wait.Go(func() {
+							if value := float64(size*round + i); !right(w.infer(w.Context(), input("", value)), "", value) {
+								lost.Add(1)
+							}
+						})
+					}
+					wait.Wait()
+					time.Sleep(100 * ms)
+				}
+				t.Logf("%d batches for %d rounds", len(m.batches), rounds)
+				if int(lost.Load())*1000 > innocent || wrong.Load() > 0 {
+					w.Errorf("%d of %d innocent requests were not answered; %d poisonous ones got another status", lost.Load(), innocent, wrong.Load())
+				}
+			})
+		})
 	}
 }

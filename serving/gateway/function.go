@@ -209,15 +209,16 @@ func (f *function) add(it *item) {
 	f.refuse(it, newRefusal(http.StatusTooManyRequests, reasonLate, "the request would miss its deadline"))
 }
 
-// retry lets items whose replica has failed wait again, if the budget allows it for all of them.
-func (f *function) retry(items ...*item) bool {
+// retry lets items whose replica has failed wait again, if the budget allows it for all of them. cost is the part of it that each takes, 0 or 1.
+func (f *function) retry(cost float64, items ...*item) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	items = stayed(items)
-	if f.retries < float64(len(items)) || len(f.replicas) == 0 {
+	cost *= float64(len(items))
+	if f.retries < cost || len(f.replicas) == 0 {
 		return false
 	}
-	f.retries -= float64(len(items))
+	f.retries -= cost
 	f.gateway.metrics.retried(f.name, len(items))
 	f.again(items)
 	return true

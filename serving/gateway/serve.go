@@ -405,7 +405,7 @@ func (e *exchange) forward(ctx context.Context, it *item, t turn, retried bool) 
 		}
 		unknown := e.grpc && !spoken(e.function)
 		e.function.failed(r, t.flight, unknown)
-		if !retried && !unknown && e.rest == nil && e.function.retry(it) {
+		if !retried && !unknown && e.rest == nil && e.function.retry(1, it) {
 			return false
 		}
 		e.function.count(func(s *statistics) { s.finish(&s.counts.Failed) })
