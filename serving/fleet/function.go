@@ -176,7 +176,7 @@ func (i *instance) fail(reason string) time.Duration {
 	return min(period<<min(i.failures-2, 10), maxPause)
 }
 
-// Status is the state of a function as its owner sees it.
+// Status is the state of a function as its owner sees it. It has many fields: one for each column of the table and each metric.
 type Status struct {
 	Name     gateway.FunctionName
 	SLO      time.Duration

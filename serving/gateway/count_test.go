@@ -126,7 +126,7 @@ func TestTurnComesAsClientLeaves(t *testing.T) {
 		"answered": {func(w *world, _ *function) { w.replicas(&model{}, 1, 0, "a") }, Load{Arrived: 2, Received: 2, Answered: 2}},
 		"failed": {func(w *world, f *function) {
 			f.retries = 0
-			w.replicas(&model{fails: func([]float64) int { return 500 }}, 1, 0, "a")
+			w.replicas(&model{fails: func([]float64) int { return 503 }}, 1, 0, "a") // of the replica, not of one of the requests
 		}, Load{Arrived: 2, Received: 2, Failed: 2}},
 	} {
 		t.Run(name, func(t *testing.T) {
