@@ -260,16 +260,24 @@ func (g *Gateway) SetBackOff(name FunctionName, until time.Time, why string) {
 // Drain sends no new requests to a replica and returns when it has answered those that it has, or with the error of ctx. SetReplicas with the
 // replica in its list does not end the drain.
 func (g *Gateway) Drain(ctx context.Context, name FunctionName, replica string) error {
-	f := g.function(name)
-	if f == nil {
-		return nil
-	}
 	select {
-	case <-f.drain(replica):
+	case <-g.StartDrain(name, replica):
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// StartDrain sends no new requests to a replica, as Drain does, and returns a channel that is closed when it has answered those that it has. That
+// is also so if SetReplicas has no such replica in its list later.
+func (g *Gateway) StartDrain(name FunctionName, replica string) <-chan struct{} {
+	f := g.function(name)
+	if f == nil {
+		done := make(chan struct{})
+		close(done)
+		return done
+	}
+	return f.drain(replica)
 }
 
 // Waiting returns a channel of the functions to which a request came while they had no replica.

@@ -535,6 +535,32 @@ func TestDrain(t *testing.T) {
 	})
 }
 
+// TestStartDrain drops the replica from the list while it has a request.
+func TestStartDrain(t *testing.T) {
+	start(t, Function{}, func(w *world) {
+		w.replicas(echo(100*ms), 1, 0, "a")
+		var wait sync.WaitGroup
+		wait.Go(func() {
+			if a := w.ask(w.Context(), "input"); a.status != 200 {
+				w.Errorf("%+v", a)
+			}
+		})
+		synctest.Wait()
+		begin := time.Now()
+		done := w.gateway.StartDrain(resnet, "a")
+		w.replicas(echo(0), 1, 0, "b")
+		if a := w.ask(w.Context(), "input"); a.status != 200 || a.took > 50*ms {
+			w.Errorf("while a is drained: %+v, want an answer of b", a)
+		}
+		if <-done; time.Since(begin) != 100*ms {
+			w.Errorf("drained after %v, want 100 ms", time.Since(begin))
+		}
+		wait.Wait()
+		<-w.gateway.StartDrain(resnet, "absent")
+		<-w.gateway.StartDrain(FunctionName{"default", "absent"}, "a")
+	})
+}
+
 // TestBodies checks the bounds of bodies: too large, short, and too slow.
 func TestBodies(t *testing.T) {
 	start(t, Function{MaxBody: 1024, MaxBytes: 2048}, func(w *world) {

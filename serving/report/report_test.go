@@ -211,6 +211,10 @@ func TestDrainedIsReportedAtOnce(t *testing.T) {
 		if f := c.one(t); !slices.Equal(f.Drained, []string{"a", "b"}) {
 			t.Errorf("got %+v, want both pods drained", f)
 		}
+		b.server.SetDrained(chat, []string{"a", "b"})
+		if all := c.take(); len(all) != 0 {
+			t.Errorf("got %+v, want no report without a change", all)
+		}
 		b.send(t.Context(), 0) // the list is in each report
 		if f := c.one(t); !slices.Equal(f.Drained, []string{"a", "b"}) {
 			t.Errorf("got %+v, want both pods drained still", f)

@@ -170,19 +170,20 @@ func (s *Server) noteWaiting(name gateway.FunctionName) {
 	s.wake()
 }
 
-// SetDrained sets the pods of a function that are to be drained and have no requests any more. They are reported at once.
+// SetDrained sets the pods of a function that are to be drained and have no requests any more. A change is reported at once.
 func (s *Server) SetDrained(name gateway.FunctionName, pods []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	pods = slices.Sorted(slices.Values(pods))
 	f := s.functions[name]
-	if f == nil {
-		if len(pods) == 0 {
-			return
-		}
+	switch {
+	case f == nil && len(pods) == 0, f != nil && slices.Equal(f.load.Drained, pods):
+		return
+	case f == nil:
 		f = s.sample(name)
 	}
 	l := proto.CloneOf(f.load)
-	l.Drained = slices.Sorted(slices.Values(pods))
+	l.Drained = pods
 	s.set(f, l)
 	s.wake()
 }

@@ -1,0 +1,14 @@
+package fleet
+
+import (
+	"github.com/gshare-dev/gshare/serving/gateway"
+	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
+)
+
+// GatewayFunction returns what a gateway has to know of a function, which has to be valid and complete.
+func GatewayFunction(object *api.GPUFunction) gateway.Function {
+	return gateway.Function{
+		FunctionName: gateway.FunctionName{Namespace: object.Namespace, Name: object.Name},
+		SLO:          object.Spec.SLO.Latency.Value(), Protocol: protocols[object.Spec.Protocol], MaxBatch: object.Spec.Batching.MaxBatch,
+	}
+}

@@ -1,0 +1,297 @@
+// Package kubernetes lets a gateway serve the GPUFunctions of a Kubernetes cluster: their pods, which gshare-controller makes, are the replicas.
+//
+// Functions says what objects mean for a gateway. Cache brings it the objects.
+package kubernetes
+
+import (
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/gshare-dev/gshare/serving/fleet"
+	"github.com/gshare-dev/gshare/serving/gateway"
+	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
+	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/residency"
+	"github.com/gshare-dev/gshare/vgpu/scaling"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// Gateway is what Functions needs of a *gateway.Gateway.
+type Gateway interface {
+	SetFunction(gateway.Function) error
+	RemoveFunction(gateway.FunctionName)
+	SetReplicas(gateway.FunctionName, []gateway.Replica) error
+	SetBackOff(name gateway.FunctionName, until time.Time, why string)
+	StartDrain(name gateway.FunctionName, replica string) <-chan struct{}
+}
+
+// Reports is what Functions needs of a *report.Server.
+type Reports interface {
+	SetDrained(name gateway.FunctionName, pods []string)
+}
+
+// Functions keeps a gateway at the state of the objects that it gets, in any order. Its methods may be called concurrently.
+type Functions struct {
+	gateway Gateway
+	reports Reports
+	log     *slog.Logger
+
+	mu        sync.Mutex // guards what follows
+	functions map[gateway.FunctionName]*function
+	owners    map[types.NamespacedName]gateway.FunctionName // of pods
+}
+
+// function is a function, or the pods of one whose object has not come yet.
+type function struct {
+	name       gateway.FunctionName
+	known      bool // to the gateway
+	credits    int  // of a replica
+	backingOff bool
+	why        string // it does
+	invalid    string // error of the last object, if it was not valid
+	pods       map[string]*pod
+}
+
+// pod is a pod and what the gateway does with it.
+type pod struct {
+	*v1.Pod
+	gets    bool // requests
+	leaving int  // drains that have not ended
+}
+
+// NewFunctions returns no functions.
+func NewFunctions(g Gateway, r Reports, log *slog.Logger) *Functions {
+	return &Functions{
+		gateway: g, reports: r, log: log,
+		functions: map[gateway.FunctionName]*function{}, owners: map[types.NamespacedName]gateway.FunctionName{},
+	}
+}
+
+// SetFunction adds or changes a function. If the object is not valid, what is known of the function stays, but for its back-off.
+func (f *Functions) SetFunction(object *api.GPUFunction) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	fn := f.function(gateway.FunctionName{Namespace: object.Namespace, Name: object.Name})
+	if err := f.configure(fn, object); err == nil {
+		fn.invalid = ""
+	} else if fn.invalid != err.Error() {
+		fn.invalid = err.Error()
+		f.log.Error("function is not valid", "function", fn.name.String(), "error", err)
+	}
+	c := meta.FindStatusCondition(object.Status.Conditions, api.ConditionBackingOff)
+	backingOff := c != nil && c.Status == "True"
+	if backingOff {
+		fn.why = c.Message
+	}
+	ended := fn.backingOff && !backingOff
+	fn.backingOff = backingOff
+	f.update(fn)
+	if ended && fn.known {
+		f.gateway.SetBackOff(fn.name, time.Time{}, "")
+	}
+}
+
+// configure makes a function known to the gateway, as its object describes it.
+func (f *Functions) configure(fn *function, object *api.GPUFunction) error {
+	// A function without a share gets a whole GPU, whose size is nothing to a gateway.
+	complete, err := object.CompleteForCluster(1024 * share.MiB)
+	if err != nil {
+		return err
+	}
+	if err := f.gateway.SetFunction(fleet.GatewayFunction(complete)); err != nil {
+		return err
+	}
+	if !fn.known {
+		f.log.Info("function is served", "function", fn.name.String())
+	}
+	fn.known, fn.credits = true, *complete.Spec.Scaling.Concurrency
+	return nil
+}
+
+// DeleteFunction removes a function.
+func (f *Functions) DeleteFunction(name gateway.FunctionName) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	fn := f.functions[name]
+	if fn == nil {
+		return
+	}
+	for _, p := range fn.pods {
+		if p.gets {
+			f.drain(fn, p)
+		}
+		p.gets = false
+	}
+	if fn.known {
+		f.log.Info("function is not served any more", "function", name.String())
+		f.reports.SetDrained(name, nil)
+		f.gateway.RemoveFunction(name)
+	}
+	fn.known, fn.backingOff, fn.invalid = false, false, ""
+	f.forget(fn)
+}
+
+// SetPod adds or changes a pod of a function.
+func (f *Functions) SetPod(object *v1.Pod) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	key := types.NamespacedName{Namespace: object.Namespace, Name: object.Name}
+	name := gateway.FunctionName{Namespace: object.Namespace, Name: object.Labels[api.LabelFunction]}
+	if owner, ok := f.owners[key]; ok && (owner != name || f.functions[owner].pods[object.Name].UID != object.UID) {
+		f.deletePod(key)
+	}
+	f.owners[key] = name
+	fn := f.function(name)
+	if p := fn.pods[object.Name]; p != nil {
+		p.Pod = object
+	} else {
+		fn.pods[object.Name] = &pod{Pod: object}
+	}
+	f.update(fn)
+}
+
+// DeletePod removes a pod.
+func (f *Functions) DeletePod(key types.NamespacedName) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.deletePod(key)
+}
+
+func (f *Functions) deletePod(key types.NamespacedName) {
+	fn := f.functions[f.owners[key]]
+	if fn == nil {
+		return
+	}
+	delete(f.owners, key)
+	delete(fn.pods, key.Name)
+	f.update(fn)
+	f.forget(fn)
+}
+
+// refreshPeriod is the time between two calls of Refresh, and backOff how long clients of a function that is backing off are told to wait. The
+// controller does not say when it starts a replica again, but it says when it does.
+const (
+	refreshPeriod = 5 * time.Second
+	backOff       = 10 * time.Second
+)
+
+// Refresh moves on the time after which clients of functions that are backing off may try again.
+func (f *Functions) Refresh() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, fn := range f.functions {
+		f.holdBack(fn)
+	}
+}
+
+func (f *Functions) function(name gateway.FunctionName) *function {
+	fn := f.functions[name]
+	if fn == nil {
+		fn = &function{name: name, pods: map[string]*pod{}}
+		f.functions[name] = fn
+	}
+	return fn
+}
+
+// forget removes a function of which nothing is left.
+func (f *Functions) forget(fn *function) {
+	if !fn.known && fn.invalid == "" && len(fn.pods) == 0 {
+		delete(f.functions, fn.name)
+	}
+}
+
+// update tells the gateway which pods of a function get requests.
+func (f *Functions) update(fn *function) {
+	if !fn.known {
+		return
+	}
+	var replicas []gateway.Replica
+	for _, name := range slices.Sorted(maps.Keys(fn.pods)) {
+		p := fn.pods[name]
+		address, ready := api.Address(p.Pod)
+		gets := ready && !p.isToDrain()
+		switch {
+		case gets:
+			replicas = append(replicas, gateway.Replica{ID: name, Address: address, Residency: p.residency(), Credits: fn.credits})
+		case p.gets:
+			f.drain(fn, p) // before SetReplicas, after which the gateway would not find it
+		}
+		if gets != p.gets {
+			f.log.Info(map[bool]string{true: "replica gets requests", false: "replica gets no new requests"}[gets], "function", fn.name.String(), "pod", name)
+		}
+		p.gets = gets
+	}
+	if err := f.gateway.SetReplicas(fn.name, replicas); err != nil {
+		f.log.Error("failed to set the replicas", "function", fn.name.String(), "error", err)
+	}
+	f.holdBack(fn)
+	f.reportDrained(fn)
+}
+
+// holdBack lets the gateway refuse requests to a function that is backing off.
+func (f *Functions) holdBack(fn *function) {
+	if fn.known && fn.backingOff {
+		f.gateway.SetBackOff(fn.name, time.Now().Add(backOff), fn.why)
+	}
+}
+
+// drain waits for the requests that a pod has which gets no new ones, whether it is to be drained or not yet: if it is later, it must not be
+// reported while it has some.
+func (f *Functions) drain(fn *function, p *pod) {
+	done := f.gateway.StartDrain(fn.name, p.Name)
+	select {
+	case <-done:
+		return
+	default:
+	}
+	p.leaving++
+	go func() {
+		<-done
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		p.leaving--
+		if f.functions[fn.name] == fn && fn.known {
+			f.reportDrained(fn)
+		}
+	}()
+}
+
+// reportDrained lets the controller know the pods that it may end.
+func (f *Functions) reportDrained(fn *function) {
+	var drained []string
+	for name, p := range fn.pods {
+		if p.isToDrain() && p.leaving == 0 {
+			drained = append(drained, name)
+		}
+	}
+	slices.Sort(drained)
+	f.reports.SetDrained(fn.name, drained)
+}
+
+// isToDrain reports whether the pod is to get no new requests although it may be Ready: it is to be drained, deleted or parked.
+func (p *pod) isToDrain() bool {
+	_, drain := p.Annotations[api.AnnotationDrain]
+	return drain || p.DeletionTimestamp != nil || !p.wanted().Level.Serves()
+}
+
+func (p *pod) residency() scaling.Residency {
+	if p.wanted().Level == residency.Shared {
+		return scaling.Shared
+	}
+	return scaling.Hot
+}
+
+// wanted returns the residency that the controller wants of the pod.
+func (p *pod) wanted() residency.Wanted {
+	if w, err := residency.DecodeWanted(p.Annotations[kube.AnnotationResidency]); err == nil {
+		return w
+	}
+	return residency.Fixed
+}

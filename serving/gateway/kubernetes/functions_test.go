@@ -1,0 +1,383 @@
+package kubernetes
+
+import (
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/gshare-dev/gshare/serving/gateway"
+	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
+	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/residency"
+)
+
+var chat = gateway.FunctionName{Namespace: "default", Name: "chat"}
+
+// state is what a gateway knows of a function.
+type state struct {
+	gateway.Function
+	replicas []gateway.Replica
+	until    time.Time // of its back-off
+	why      string
+}
+
+// fakeGateway is a gateway, and the server of its reports, that remembers what it knows.
+type fakeGateway struct {
+	functions map[gateway.FunctionName]*state
+	inFlight  map[string]chan struct{} // of replicas that have requests; closed when they are answered
+	drained   map[gateway.FunctionName][]string
+}
+
+func (g *fakeGateway) SetFunction(f gateway.Function) error {
+	if g.functions[f.FunctionName] == nil {
+		g.functions[f.FunctionName] = &state{}
+	}
+	g.functions[f.FunctionName].Function = f
+	return nil
+}
+
+func (g *fakeGateway) RemoveFunction(name gateway.FunctionName) { delete(g.functions, name) }
+
+func (g *fakeGateway) SetReplicas(name gateway.FunctionName, all []gateway.Replica) error {
+	if s := g.functions[name]; s != nil {
+		s.replicas = all
+	}
+	return nil
+}
+
+func (g *fakeGateway) SetBackOff(name gateway.FunctionName, until time.Time, why string) {
+	if s := g.functions[name]; s != nil {
+		s.until, s.why = until, why
+	}
+}
+
+// StartDrain finds only replicas that are listed, as a gateway does.
+func (g *fakeGateway) StartDrain(name gateway.FunctionName, replica string) <-chan struct{} {
+	if s := g.functions[name]; s != nil && slices.ContainsFunc(s.replicas, func(r gateway.Replica) bool { return r.ID == replica }) {
+		if requests := g.inFlight[replica]; requests != nil {
+			return requests
+		}
+	}
+	none := make(chan struct{})
+	close(none)
+	return none
+}
+
+func (g *fakeGateway) SetDrained(name gateway.FunctionName, pods []string) { g.drained[name] = pods }
+
+// text describes the state of all functions in a line.
+func (g *fakeGateway) text() string {
+	var lines []string
+	for name, s := range g.functions {
+		line := fmt.Sprintf("%s slo=%v %v batch=%d:", name.Name, s.SLO, s.Protocol, s.MaxBatch)
+		for _, r := range s.replicas {
+			line += fmt.Sprintf(" %s=%s/%v/%d", r.ID, r.Address, r.Residency, r.Credits)
+		}
+		if d := g.drained[name]; len(d) > 0 {
+			line += fmt.Sprintf(" drained %v", d)
+		}
+		if s.why != "" {
+			line += " backing off: " + s.why
+		}
+		lines = append(lines, line)
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "; ")
+}
+
+func newTest() (*fakeGateway, *Functions) {
+	g := &fakeGateway{functions: map[gateway.FunctionName]*state{}, inFlight: map[string]chan struct{}{}, drained: map[gateway.FunctionName][]string{}}
+	return g, NewFunctions(g, g, slog.New(slog.DiscardHandler))
+}
+
+// newFunction returns the object of a function as the API server has it, with changes.
+func newFunction(changes ...func(*api.GPUFunction)) *api.GPUFunction {
+	f := &api.GPUFunction{ObjectMeta: metav1.ObjectMeta{Namespace: chat.Namespace, Name: chat.Name, UID: "f"}}
+	f.Spec.SLO.Latency = "200ms"
+	f.Spec.Scaling.Concurrency = new(4)
+	f.Spec.Template.Spec.Containers = []v1.Container{{Name: "server", Image: "example.com/chat"}}
+	for _, change := range changes {
+		change(f)
+	}
+	return f
+}
+
+func backingOff(why string) func(*api.GPUFunction) {
+	return func(f *api.GPUFunction) {
+		f.Status.Conditions = []metav1.Condition{{Type: api.ConditionBackingOff, Status: metav1.ConditionTrue, Message: why}}
+	}
+}
+
+// newPod returns a pod of the function that is Ready, with changes.
+func newPod(name string, changes ...func(*v1.Pod)) *v1.Pod {
+	p := &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: chat.Namespace, Name: name, UID: types.UID(name), Labels: map[string]string{api.LabelFunction: chat.Name}, Annotations: map[string]string{},
+		},
+		Spec:   v1.PodSpec{Containers: []v1.Container{{Ports: []v1.ContainerPort{{Name: api.PortName, ContainerPort: 90}}}}},
+		Status: v1.PodStatus{PodIP: "10.0.0.1", Conditions: []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionTrue}}},
+	}
+	for _, change := range changes {
+		change(p)
+	}
+	return p
+}
+
+func notReady(p *v1.Pod)    { p.Status.Conditions[0].Status = v1.ConditionFalse }
+func terminating(p *v1.Pod) { p.DeletionTimestamp = new(metav1.Now()) }
+func drain(p *v1.Pod)       { p.Annotations[api.AnnotationDrain] = "2026-01-01T00:00:00Z" }
+
+func wanted(l residency.Level) func(*v1.Pod) {
+	return func(p *v1.Pod) {
+		text, err := residency.Wanted{Seq: 1, Level: l}.Encode()
+		if err != nil {
+			panic(err)
+		}
+		p.Annotations[kube.AnnotationResidency] = text
+	}
+}
+
+// TestStates gives the gateway a function and one pod in a state, in both orders, as the first state that is seen and after one in which it got
+// requests.
+func TestStates(t *testing.T) {
+	const hot, none = " a=10.0.0.1:90/Hot/4", ""
+	for name, test := range map[string]struct {
+		pod  *v1.Pod
+		want string
+	}{
+		"ready":                    {newPod("a"), hot},
+		"not ready":                {newPod("a", notReady), none},
+		"no condition":             {newPod("a", func(p *v1.Pod) { p.Status.Conditions = nil }), none},
+		"no IP":                    {newPod("a", func(p *v1.Pod) { p.Status.PodIP = "" }), none},
+		"IPv6":                     {newPod("a", func(p *v1.Pod) { p.Status.PodIP = "fd00::1" }), " a=[fd00::1]:90/Hot/4"},
+		"no port":                  {newPod("a", func(p *v1.Pod) { p.Spec.Containers[0].Ports = nil }), " a=10.0.0.1:8080/Hot/4"},
+		"drain":                    {newPod("a", drain), " drained [a]"},
+		"drain, not ready":         {newPod("a", drain, notReady), " drained [a]"},
+		"terminating":              {newPod("a", terminating), " drained [a]"},
+		"terminating, not ready":   {newPod("a", terminating, notReady), " drained [a]"},
+		"hot":                      {newPod("a", wanted(residency.Hot)), hot},
+		"shared":                   {newPod("a", wanted(residency.Shared)), " a=10.0.0.1:90/Shared/4"},
+		"to be parked":             {newPod("a", wanted(residency.Warm)), " drained [a]"},
+		"to be deleted":            {newPod("a", wanted(residency.Cold)), " drained [a]"},
+		"malformed residency":      {newPod("a", func(p *v1.Pod) { p.Annotations[kube.AnnotationResidency] = "hot" }), hot},
+		"another function's":       {newPod("a", func(p *v1.Pod) { p.Labels[api.LabelFunction] = "other" }), none},
+		"shared, but to be parked": {newPod("a", wanted(residency.Shared), drain), " drained [a]"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for order, events := range map[string]func(*Functions){
+				"function first":      func(f *Functions) { f.SetFunction(newFunction()); f.SetPod(test.pod) },
+				"pod first":           func(f *Functions) { f.SetPod(test.pod); f.SetFunction(newFunction()) },
+				"after it was ready":  func(f *Functions) { f.SetFunction(newFunction()); f.SetPod(newPod("a")); f.SetPod(test.pod) },
+				"between":             func(f *Functions) { f.SetPod(newPod("a")); f.SetFunction(newFunction()); f.SetPod(test.pod) },
+				"function comes late": func(f *Functions) { f.SetPod(newPod("a")); f.SetPod(test.pod); f.SetFunction(newFunction()) },
+				"function comes again": func(f *Functions) {
+					f.SetFunction(newFunction())
+					f.SetPod(test.pod)
+					f.DeleteFunction(chat)
+					f.SetFunction(newFunction())
+				},
+			} {
+				g, f := newTest()
+				events(f)
+				if got := g.text(); got != "chat slo=200ms HTTP batch=1:"+test.want {
+					t.Errorf("%s: %q, want %q", order, got, test.want)
+				}
+			}
+		})
+	}
+}
+
+// TestOrders tries all orders of the changes of objects in which the changes of each object keep their order: the end is the same.
+func TestOrders(t *testing.T) {
+	objects := [][]func(*Functions){
+		{
+			func(f *Functions) { f.SetFunction(newFunction(backingOff("a: exit status 1"))) },
+			func(f *Functions) {
+				f.SetFunction(newFunction(func(f *api.GPUFunction) { f.Spec.Scaling.Concurrency = new(2) }))
+			},
+		},
+		{
+			func(f *Functions) { f.SetPod(newPod("a")) },
+			func(f *Functions) { f.SetPod(newPod("a", drain)) },
+		},
+		{
+			func(f *Functions) { f.SetPod(newPod("b")) },
+			func(f *Functions) { f.SetPod(newPod("b", wanted(residency.Shared))) },
+		},
+		{
+			func(f *Functions) { f.SetPod(newPod("c")) },
+			func(f *Functions) { f.DeletePod(types.NamespacedName{Namespace: chat.Namespace, Name: "c"}) },
+		},
+	}
+	orders := 0
+	var run func(done []int, trace []int)
+	run = func(done, trace []int) {
+		whole := true
+		for o, changes := range objects {
+			if done[o] < len(changes) {
+				whole = false
+				next := slices.Clone(done)
+				next[o]++
+				run(next, append(slices.Clone(trace), o))
+			}
+		}
+		if !whole {
+			return
+		}
+		orders++
+		g, f := newTest()
+		at := make([]int, len(objects))
+		for _, o := range trace {
+			objects[o][at[o]](f)
+			at[o]++
+		}
+		if got, want := g.text(), "chat slo=200ms HTTP batch=1: b=10.0.0.1:90/Shared/2 drained [a]"; got != want {
+			t.Fatalf("order %v: %q, want %q", trace, got, want)
+		}
+	}
+	run(make([]int, len(objects)), nil)
+	if orders != 2520 { // 8! / (2! 2! 2! 2!)
+		t.Errorf("tried %d orders, want 2520", orders)
+	}
+}
+
+func TestNamespaces(t *testing.T) {
+	g, f := newTest()
+	f.SetFunction(newFunction())
+	f.SetPod(newPod("a"))
+	f.SetPod(newPod("a", func(p *v1.Pod) { p.Namespace, p.Status.PodIP = "other", "10.0.0.2" }))
+	f.DeletePod(types.NamespacedName{Namespace: "other", Name: "a"})
+	if got, want := g.text(), "chat slo=200ms HTTP batch=1: a=10.0.0.1:90/Hot/4"; got != want {
+		t.Errorf("with a pod of this name in another namespace: %q, want %q", got, want)
+	}
+}
+
+// TestRequestsInFlight has a pod with a request at each change.
+func TestRequestsInFlight(t *testing.T) {
+	key := types.NamespacedName{Namespace: chat.Namespace, Name: "a"}
+	for name, test := range map[string]struct {
+		changes []func(*Functions)
+		during  []string // drained pods before the request is answered, and after
+		after   []string
+	}{
+		"drain":                {[]func(*Functions){func(f *Functions) { f.SetPod(newPod("a", drain)) }}, nil, []string{"a"}},
+		"terminating":          {[]func(*Functions){func(f *Functions) { f.SetPod(newPod("a", terminating)) }}, nil, []string{"a"}},
+		"not ready":            {[]func(*Functions){func(f *Functions) { f.SetPod(newPod("a", notReady)) }}, nil, nil},
+		"not ready, drain":     {[]func(*Functions){func(f *Functions) { f.SetPod(newPod("a", notReady)) }, func(f *Functions) { f.SetPod(newPod("a", notReady, drain)) }}, nil, []string{"a"}},
+		"drain, not ready":     {[]func(*Functions){func(f *Functions) { f.SetPod(newPod("a", drain)) }, func(f *Functions) { f.SetPod(newPod("a", notReady, drain)) }}, nil, []string{"a"}},
+		"drain, terminating":   {[]func(*Functions){func(f *Functions) { f.SetPod(newPod("a", drain)) }, func(f *Functions) { f.SetPod(newPod("a", terminating)) }}, nil, []string{"a"}},
+		"drain, ready again":   {[]func(*Functions){func(f *Functions) { f.SetPod(newPod("a", drain)) }, func(f *Functions) { f.SetPod(newPod("a")) }}, nil, nil},
+		"drain twice":          {[]func(*Functions){func(f *Functions) { f.SetPod(newPod("a", drain)) }, func(f *Functions) { f.SetPod(newPod("a")) }, func(f *Functions) { f.SetPod(newPod("a", drain)) }}, nil, []string{"a"}},
+		"drain, deleted":       {[]func(*Functions){func(f *Functions) { f.SetPod(newPod("a", drain)) }, func(f *Functions) { f.DeletePod(key) }}, nil, nil},
+		"replaced":             {[]func(*Functions){func(f *Functions) { f.SetPod(newPod("a", drain)) }, func(f *Functions) { f.SetPod(newPod("a", drain, func(p *v1.Pod) { p.UID = "new" })) }}, []string{"a"}, []string{"a"}},
+		"function comes again": {[]func(*Functions){func(f *Functions) { f.DeleteFunction(chat); f.SetFunction(newFunction()) }, func(f *Functions) { f.SetPod(newPod("a", drain)) }}, nil, []string{"a"}},
+		"function deleted":     {[]func(*Functions){func(f *Functions) { f.SetPod(newPod("a", drain)) }, func(f *Functions) { f.DeleteFunction(chat) }}, nil, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g, f := newTest()
+				request := make(chan struct{})
+				g.inFlight["a"] = request
+				f.SetFunction(newFunction())
+				f.SetPod(newPod("a"))
+				for _, change := range test.changes {
+					change(f)
+				}
+				if got := g.drained[chat]; !slices.Equal(got, test.during) {
+					t.Errorf("before the answer: drained %v, want %v", got, test.during)
+				}
+				close(request)
+				synctest.Wait()
+				if got := g.drained[chat]; !slices.Equal(got, test.after) {
+					t.Errorf("after the answer: drained %v, want %v", got, test.after)
+				}
+			})
+		})
+	}
+}
+
+func TestBackOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, f := newTest()
+		want := func(why string, from time.Time) {
+			t.Helper()
+			until := time.Time{}
+			if why != "" {
+				until = from.Add(10 * time.Second)
+			}
+			if s := g.functions[chat]; s.why != why || !s.until.Equal(until) {
+				t.Errorf("backs off until %v, %q, want %v, %q", s.until, s.why, until, why)
+			}
+		}
+		f.SetFunction(newFunction(backingOff("a: exit status 1")))
+		want("a: exit status 1", time.Now())
+		time.Sleep(5 * time.Second)
+		f.Refresh()
+		want("a: exit status 1", time.Now())
+		f.SetFunction(newFunction(backingOff("b: exit status 2")))
+		want("b: exit status 2", time.Now())
+		f.SetFunction(newFunction(backingOff(""), func(f *api.GPUFunction) { f.Status.Conditions[0].Status = metav1.ConditionFalse }))
+		want("", time.Now())
+		f.Refresh()
+		want("", time.Now())
+		f.SetFunction(newFunction(backingOff("again")))
+		f.SetFunction(newFunction())
+		want("", time.Now())
+		f.SetFunction(newFunction(backingOff("again")))
+		f.DeleteFunction(chat)
+		f.SetFunction(newFunction())
+		f.Refresh()
+		want("", time.Now())
+	})
+}
+
+func TestInvalidFunction(t *testing.T) {
+	var log strings.Builder
+	g, _ := newTest()
+	f := NewFunctions(g, g, slog.New(slog.NewTextHandler(&log, nil)))
+	invalid := func(f *api.GPUFunction) { f.Spec.SLO.Latency = "soon" }
+	f.SetFunction(newFunction(invalid))
+	f.SetPod(newPod("a"))
+	if got := g.text(); got != "" {
+		t.Errorf("a function that was never valid: %q, want none", got)
+	}
+	f.SetFunction(newFunction())
+	want := g.text()
+	if !strings.Contains(want, "a=10.0.0.1:90") {
+		t.Errorf("a function that has become valid: %q, want its pod", want)
+	}
+	for range 3 {
+		f.SetFunction(newFunction(invalid))
+	}
+	if got := g.text(); got != want {
+		t.Errorf("a function that is not valid any more: %q, want it as it was, %q", got, want)
+	}
+	if n := strings.Count(log.String(), "function is not valid"); n != 2 {
+		t.Errorf("logged %d times, want once each time that it has become invalid:\n%s", n, log.String())
+	}
+}
+
+func TestNothingIsLeft(t *testing.T) {
+	_, f := newTest()
+	f.SetFunction(newFunction())
+	f.SetPod(newPod("a"))
+	f.SetPod(newPod("a", func(p *v1.Pod) { p.Labels[api.LabelFunction] = "other" }))
+	f.DeleteFunction(chat)
+	f.SetFunction(newFunction(func(f *api.GPUFunction) { f.Spec.SLO.Latency = "soon" }))
+	f.DeleteFunction(chat)
+	for range 2 { // the second time it is not known
+		f.DeletePod(types.NamespacedName{Namespace: chat.Namespace, Name: "a"})
+	}
+	if len(f.functions) > 0 || len(f.owners) > 0 {
+		t.Errorf("functions %v and pods %v are left", slices.Collect(maps.Keys(f.functions)), f.owners)
+	}
+}
