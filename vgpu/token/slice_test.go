@@ -2,8 +2,11 @@ package token
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
+
+	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
 func TestConfig(t *testing.T) {
@@ -102,6 +105,32 @@ func TestLongKernels(t *testing.T) {
 	ref.until(10 * time.Second)
 	if got := p.got(0, ref.now); ref.fault != nil || got > 414*ms || got < 380*ms {
 		t.Errorf("%v in 10 s, want 400 ms and at most one kernel more: %v", got, ref.fault)
+	}
+}
+
+// TestIdleTimeBesideLongKernels checks that a share gets idle time up to its limit, whatever its kernels overrun, also beside a share whose quota is the whole
+// window and that leaves enough SMs.
+func TestIdleTimeBesideLongKernels(t *testing.T) {
+	for _, limit := range []share.PerMille{400, 800} {
+		for _, kernel := range []time.Duration{0, 12500 * time.Microsecond} {
+			for _, busy := range []bool{false, true} {
+				t.Run(fmt.Sprintf("limit %v, kernels of %v, other busy %v", limit, kernel, busy), func(t *testing.T) {
+					ref, err := newReferee(Config{}, func() time.Duration { return kernel })
+					if err != nil {
+						t.Fatal(err)
+					}
+					ref.reports = true
+					p, other := ref.join(Member{1, 240, 400, limit}), ref.join(Member{2, 300, 1000, 1000})
+					ref.want(p, true)
+					ref.want(other, busy)
+					ref.until(10 * time.Second)
+					want := 10 * time.Duration(limit) * ms
+					if got := p.got(0, ref.now); ref.fault != nil || got < want || got > want+kernel+ms {
+						t.Errorf("%v in 10 s, want %v and at most one kernel more: %v", got, want, ref.fault)
+					}
+				})
+			}
+		}
 	}
 }
 
