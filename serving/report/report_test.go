@@ -149,6 +149,14 @@ func TestReports(t *testing.T) {
 		time.Sleep(time.Second + time.Millisecond) // not at the moment of a report
 		c := b.watch()
 		first := c.take()
+		b.add(gateway.FunctionName{Namespace: "other", Name: "new"})
+		if all := b.watch().take(); len(all) != 1 || len(all[0].Functions) != 3 {
+			t.Errorf("another controller gets %+v, want all three functions at once", all)
+		}
+		time.Sleep(time.Second)
+		if f := c.one(t); f.Name != "new" {
+			t.Errorf("after a second: %+v, want the new function", f)
+		}
 		if len(first) != 1 || first[0].Gateway != "gateway-1" || first[0].Incarnation == "" || len(first[0].Functions) != 2 {
 			t.Fatalf("at first: %+v, want all functions at once", first)
 		}

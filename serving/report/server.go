@@ -83,7 +83,6 @@ func (s *Server) Run(ctx context.Context) {
 	ticker := time.NewTicker(period)
 	defer ticker.Stop()
 	defer close(s.ended)
-	s.sampleAll(false)
 	for {
 		select {
 		case <-ticker.C:
@@ -100,11 +99,10 @@ func (s *Server) Run(ctx context.Context) {
 
 // sampleAll takes the loads on all functions, at the end of a second or within one.
 func (s *Server) sampleAll(second bool) {
-	names := s.gateway.Functions()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	known := make(map[gateway.FunctionName]bool, len(names))
-	for _, name := range names {
+	known := map[gateway.FunctionName]bool{}
+	for _, name := range s.gateway.Functions() {
 		known[name] = true
 		f := s.sample(name)
 		if second {
@@ -214,6 +212,7 @@ func (s *Server) watch(stream grpc.ServerStream) error {
 		return status.Errorf(codes.ResourceExhausted, "%d controllers watch already", maxWatchers)
 	}
 	defer s.remove(w)
+	s.sampleAll(false) // functions may be new since the last second
 	for first := true; ; first = false {
 		if err := stream.SendMsg(s.next(w, first)); err != nil {
 			return err

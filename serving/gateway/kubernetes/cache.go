@@ -28,7 +28,7 @@ import (
 type Cache struct {
 	cache     cache.Cache
 	functions *Functions
-	synced    []func() bool
+	synced    []toolscache.InformerSynced
 }
 
 // NewCache returns a cache that hands the objects of a cluster on to functions.
@@ -118,6 +118,11 @@ func (c *Cache) Run(ctx context.Context) error {
 		}
 	}()
 	return c.cache.Start(ctx)
+}
+
+// WaitForSync blocks until Synced, and reports false if ctx ends before.
+func (c *Cache) WaitForSync(ctx context.Context) bool {
+	return toolscache.WaitForCacheSync(ctx.Done(), c.synced...)
 }
 
 // Synced reports whether the gateway knows all functions and pods that there were when Run was called.

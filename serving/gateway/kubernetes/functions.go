@@ -134,7 +134,7 @@ func (f *Functions) DeleteFunction(name gateway.FunctionName) {
 		f.reports.SetDrained(name, nil)
 		f.gateway.RemoveFunction(name)
 	}
-	fn.known, fn.backingOff, fn.invalid = false, false, ""
+	fn.known, fn.invalid = false, ""
 	f.forget(fn)
 }
 

@@ -1,0 +1,135 @@
+// Command gshare-gateway passes requests to the replicas of the GPUFunctions of a Kubernetes cluster.
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/gshare-dev/gshare/cmd/internal/cli"
+	"github.com/gshare-dev/gshare/cmd/internal/release"
+	"github.com/gshare-dev/gshare/serving/gateway"
+	"github.com/gshare-dev/gshare/serving/gateway/kubernetes"
+	"github.com/gshare-dev/gshare/serving/report"
+)
+
+func main() { cli.Main(command()) }
+
+// options holds the flags.
+type options struct {
+	listen, report, metrics string
+	kubeconfig              string
+	grace                   time.Duration
+}
+
+func command() *cobra.Command {
+	var o options
+	cmd := cli.Root(&cobra.Command{
+		Use:   "gshare-gateway",
+		Short: "Pass requests to the replicas of the functions of a cluster",
+		Long: "gshare-gateway passes HTTP and gRPC requests to the replicas of the GPUFunctions of a cluster. A request names its function by its\n" +
+			"host: FUNCTION.NAMESPACE. It has to be answered within the objective of the function; requests to a function without replicas wait\n" +
+			"until gshare-controller has started one, to which the gateway reports the load.\n\n" +
+			"On SIGTERM it is not ready any more, but accepts requests for some seconds, until clients have learnt that. It ends when the\n" +
+			"requests that it has accepted are answered, or after --termination-grace.",
+		Args:    cli.NoArgs,
+		Version: release.Version(),
+		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
+	})
+	f := cmd.Flags()
+	f.StringVar(&o.listen, "listen", ":8080", "address on which requests are accepted: HTTP/1.1, and HTTP/2 without TLS")
+	f.StringVar(&o.report, "report", ":8081", "address on which the load is reported to gshare-controller")
+	f.StringVar(&o.metrics, "metrics", ":9090", "address on which /metrics, /healthz and /readyz are served")
+	f.StringVar(&o.kubeconfig, "kubeconfig", "", "file that names the API server (default: that of the cluster in which the gateway runs)")
+	f.DurationVar(&o.grace, "termination-grace", 30*time.Second, "time after SIGTERM until requests are broken off")
+	return cmd
+}
+
+// run connects the parts, and serves until ctx ends.
+func (o *options) run(ctx context.Context) error {
+	log := newLog()
+	config, err := o.config()
+	if err != nil {
+		return cli.Usage(err)
+	}
+	listeners, err := listen(ctx, "--listen", o.listen, "--report", o.report, "--metrics", o.metrics)
+	if err != nil {
+		return cli.Usage(err)
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	g := gateway.New(gateway.Config{Metrics: registry})
+	reports := report.New(g, podName())
+	cache, err := kubernetes.NewCache(config, kubernetes.NewFunctions(g, reports, log), log)
+	if err != nil {
+		return err
+	}
+	server := newServer(g.Server(), o.grace, log)
+
+	running, stop := context.WithCancel(context.WithoutCancel(ctx)) // until the last request is answered
+	defer stop()
+	defer serveMetrics(listeners[2], registry, func() bool { return cache.Synced() && !server.ending.Load() })()
+	defer serveReports(running, listeners[1], reports)()
+	go cache.Run(running) // fails if it is called twice
+	log.Info("waiting for the API server", "server", config.Host)
+	if !cache.WaitForSync(ctx) {
+		return nil
+	}
+	log.Info("serving", "address", listeners[0].Addr().String(), "functions", len(g.Functions()))
+	return server.serve(ctx, listeners[0])
+}
+
+// newLog returns the log of the gateway, to which the libraries write, too.
+func newLog() *slog.Logger {
+	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	klog.SetSlogLogger(log)
+	ctrl.SetLogger(logr.FromSlogHandler(log.Handler()))
+	return log
+}
+
+// config returns how to reach the API server.
+func (o *options) config() (*rest.Config, error) {
+	if o.kubeconfig == "" {
+		return rest.InClusterConfig()
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", o.kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("--kubeconfig: %w", err)
+	}
+	return config, nil
+}
+
+// listen listens on addresses, each after the flag that has it.
+func listen(ctx context.Context, flagsAndAddresses ...string) (all []net.Listener, err error) {
+	for i := 0; i < len(flagsAndAddresses); i += 2 {
+		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", flagsAndAddresses[i+1])
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", flagsAndAddresses[i], err)
+		}
+		all = append(all, l)
+	}
+	return all, nil
+}
+
+// podName returns the name of the pod of this program.
+func podName() string {
+	if name := os.Getenv("POD_NAME"); name != "" {
+		return name
+	}
+	if name, err := os.Hostname(); err == nil {
+		return name
+	}
+	return "gshare-gateway"
+}
