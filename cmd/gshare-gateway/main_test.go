@@ -135,7 +135,7 @@ func TestGateway(t *testing.T) {
 	requests, reports, metrics := freeAddress(t), freeAddress(t), freeAddress(t)
 	t.Setenv("POD_NAME", "gateway-1")
 	cmd := command()
-	cmd.SetArgs([]string{"--listen", requests, "--report", reports, "--metrics", metrics, "--kubeconfig", kubeconfig(t, cluster.URL), "--termination-grace=2s"})
+	cmd.SetArgs([]string{"--listen", requests, "--report", reports, "--metrics", metrics, "--kubeconfig", kubeconfig(t, cluster.URL), "--termination-grace=6s"})
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	ended := make(chan error, 1)
@@ -181,6 +181,13 @@ func TestGateway(t *testing.T) {
 	if status, _ := get(t, metrics, "", "/healthz"); status != 200 {
 		t.Errorf("not healthy while it ends, status %d", status)
 	}
+	until(t, "closed", func() bool {
+		conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", requests)
+		if err == nil {
+			conn.Close()
+		}
+		return err != nil
+	})
 	close(finish)
 	if text := <-slow; text != "answer" {
 		t.Errorf("the last request got %q", text)
