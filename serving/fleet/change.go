@@ -38,9 +38,7 @@ func (f *Fleet) Restore(object *api.GPUFunction, existing []Existing, received [
 	before := fn.object
 	err := fn.configure(object)
 	if err == nil {
-		err = f.gateways.SetFunction(gateway.Function{
-			FunctionName: name, SLO: object.Spec.SLO.Latency.Value(), Protocol: protocols[object.Spec.Protocol], MaxBatch: object.Spec.Batching.MaxBatch,
-		})
+		err = f.gateways.SetFunction(GatewayFunction(object))
 	}
 	if err != nil {
 		if before != nil {

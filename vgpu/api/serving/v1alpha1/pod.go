@@ -11,6 +11,8 @@ import (
 const (
 	LabelFunction = "serving.gshare.dev/function" // name of the function, which is in the namespace of the pod
 	LabelInstance = "serving.gshare.dev/instance" // number of the instance: scaling.ID
+	LabelFaSTPod  = "serving.gshare.dev/fastpod"  // name of the FaSTPod, also of pods without a function
+	LabelTemplate = "serving.gshare.dev/template" // changes with the share and the template of a FaSTPod without a function
 
 	// AnnotationDrain tells gateways to send no new requests to the pod. Its value is when the drain began (RFC 3339).
 	AnnotationDrain = "serving.gshare.dev/drain"

@@ -17,10 +17,11 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// APIVersion and kind of a function.
+// APIVersion and kinds of the objects.
 const (
-	APIVersion = "serving.gshare.dev/v1alpha1"
-	Kind       = "GPUFunction"
+	APIVersion  = "serving.gshare.dev/v1alpha1"
+	Kind        = "GPUFunction"
+	FaSTPodKind = "FaSTPod"
 )
 
 // GPUFunction is a server of which there are as many replicas as the load needs, and none without load.

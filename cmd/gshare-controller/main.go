@@ -1,0 +1,97 @@
+// Command gshare-controller makes GPUFunctions and FaSTPods of a cluster serve: it keeps as many pods as their load needs.
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/gshare-dev/gshare/cmd/internal/cli"
+	"github.com/gshare-dev/gshare/cmd/internal/release"
+	"github.com/gshare-dev/gshare/serving/controller"
+)
+
+func main() { cli.Main(command()) }
+
+// options are the flags.
+type options struct {
+	kubeconfig, namespace, service, metrics, health string
+	elect                                           bool
+}
+
+func command() *cobra.Command {
+	var o options
+	cmd := cli.Root(&cobra.Command{
+		Use:   "gshare-controller [--kubeconfig FILE]",
+		Short: "Run as many pods of each GPUFunction as its load needs",
+		Long: "gshare-controller makes the GPUFunctions and FaSTPods of a cluster serve. It reads the load of functions from the gateways, and creates\n" +
+			"and deletes pods. Of several controllers one leads; another takes over within 6 seconds of its end.",
+		Example: "  gshare-controller\n  gshare-controller --kubeconfig ~/.kube/config --leader-elect=false",
+		Args:    cli.NoArgs,
+		Version: release.Version(),
+		RunE:    func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), o) },
+	})
+	f := cmd.Flags()
+	f.StringVar(&o.kubeconfig, "kubeconfig", "", "how to reach the API server; by default as the pod that this is")
+	f.StringVar(&o.namespace, "namespace", "gshare-system", "namespace of the gateways' service and of the lease")
+	f.StringVar(&o.service, "gateways", "gshare-gateway-reports", "headless service of the gateways' ports of reports")
+	f.StringVar(&o.metrics, "metrics", ":9090", "address of the metrics (Prometheus), 0 for none")
+	f.StringVar(&o.health, "health", ":8081", "address of /healthz and /readyz, 0 for none")
+	f.BoolVar(&o.elect, "leader-elect", true, "act only as the leader")
+	return cmd
+}
+
+func run(ctx context.Context, o options) error {
+	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	ctrl.SetLogger(logr.FromSlogHandler(log.Handler()))
+	config, err := clientcmd.BuildConfigFromFlags("", o.kubeconfig)
+	if err != nil {
+		return cli.Usage(err)
+	}
+	config.QPS = -1 // what it writes is bounded where it decides; a limit here would delay creations
+	if clients, err := kubernetes.NewForConfig(config); err == nil {
+		go func() {
+			if err := release.Announce(ctx, clients); err != nil && !errors.Is(err, context.Canceled) {
+				log.Warn("failed to announce version", "error", err)
+			}
+		}()
+	}
+	service := client.ObjectKey{Namespace: o.namespace, Name: o.service}
+	scheme, err := controller.Scheme()
+	if err != nil {
+		return err
+	}
+	cached, err := controller.CacheOptions(service)
+	if err != nil {
+		return err
+	}
+	m, err := ctrl.NewManager(config, manager.Options{
+		Scheme: scheme, Cache: cached, Metrics: server.Options{BindAddress: o.metrics}, HealthProbeBindAddress: o.health,
+		LeaderElection: o.elect, LeaderElectionID: "gshare-controller", LeaderElectionNamespace: o.namespace, LeaderElectionReleaseOnCancel: true,
+		LeaseDuration: new(5 * time.Second), RenewDeadline: new(3 * time.Second), RetryPeriod: new(time.Second),
+	})
+	if err != nil {
+		return err
+	}
+	ready := func(*http.Request) error { return nil } // its caches are not asked: one that waits to lead is in order
+	if err := errors.Join(m.AddHealthzCheck("ping", healthz.Ping), m.AddReadyzCheck("started", ready)); err != nil {
+		return err
+	}
+	if err := controller.AddTo(m, controller.Options{Service: service, Log: log, Watch: watchReports}); err != nil {
+		return err
+	}
+	return m.Start(ctx)
+}

@@ -1,0 +1,99 @@
+// Package controller makes GPUFunctions and FaSTPods of a Kubernetes cluster serve: it keeps as many pods of each as their load, or their number
+// of replicas, needs.
+//
+// serving/fleet decides, as it does on one machine. Here its instances are pods (Pods), and its gateways are processes that report what they count
+// over a connection from here, and read everything else from objects (Gateways). Only the leader acts. What it must not forget is in the cluster:
+// instances are pods with labels, and the load of the last two minutes is with the gateways.
+package controller
+
+import (
+	"context"
+	"log/slog"
+
+	v1 "k8s.io/api/core/v1"
+	discovery "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/selection"
+	clientscheme "k8s.io/client-go/kubernetes/scheme"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	"github.com/gshare-dev/gshare/serving/fleet"
+	"github.com/gshare-dev/gshare/serving/gateway"
+	"github.com/gshare-dev/gshare/serving/report"
+	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
+)
+
+// Scheme returns the types that the controller reads and writes.
+func Scheme() (*runtime.Scheme, error) {
+	s := runtime.NewScheme()
+	if err := clientscheme.AddToScheme(s); err != nil {
+		return nil, err
+	}
+	return s, api.AddToScheme(s)
+}
+
+// CacheOptions returns what the controller's cache holds: of pods those of functions and FaSTPods, of endpoints those of the gateways' service.
+func CacheOptions(service client.ObjectKey) (cache.Options, error) {
+	ours, err := labels.NewRequirement(api.LabelFaSTPod, selection.Exists, nil)
+	if err != nil {
+		return cache.Options{}, err
+	}
+	return cache.Options{
+		DefaultTransform: cache.TransformStripManagedFields(),
+		ByObject: map[client.Object]cache.ByObject{
+			&v1.Pod{}: {Label: labels.NewSelector().Add(*ours)},
+			&discovery.EndpointSlice{}: {
+				Namespaces: map[string]cache.Config{service.Namespace: {LabelSelector: labels.SelectorFromSet(labels.Set{discovery.LabelServiceName: service.Name})}},
+			},
+		},
+	}, nil
+}
+
+// Options configures a controller.
+type Options struct {
+	Service client.ObjectKey // whose endpoints are the gateways' ports of reports
+	Log     *slog.Logger
+	// Watch receives the reports of the gateway at an address, until the connection ends.
+	Watch func(ctx context.Context, address string, receive func(report.Report)) error
+}
+
+// AddTo adds a controller to a manager, whose cache is that of CacheOptions.
+func AddTo(m manager.Manager, o Options) error {
+	pods := NewPods(m.GetClient(), m.GetAPIReader(), o.Log)
+	gateways := &Gateways{loads: newLoads(), client: m.GetClient(), pods: pods, backOffs: map[gateway.FunctionName]backOff{}}
+	f, err := fleet.New(fleet.Config{Gateways: gateways, Platform: pods, Log: o.Log, KeepReplicas: true}, nil)
+	if err != nil {
+		return err
+	}
+	link := &links{client: m.GetClient(), service: o.Service, loads: gateways.loads, log: o.Log}
+	link.watch = func(ctx context.Context, name, address string) error {
+		return o.Watch(ctx, address, func(r report.Report) { gateways.receive(name, r) })
+	}
+	known := &functions{
+		client: m.GetClient(), fleet: f, pods: pods, gateways: gateways, recorder: m.GetEventRecorder(name), known: map[gateway.FunctionName]known{},
+	}
+	status := &statusWriter{client: m.GetClient(), fleet: f, functions: known, gateways: gateways, log: o.Log}
+	for _, run := range []func(context.Context){f.Run, pods.Run, link.Run, status.Run} {
+		if err := m.Add(manager.RunnableFunc(func(ctx context.Context) error { run(ctx); return nil })); err != nil {
+			return err
+		}
+	}
+	if err := pods.watch(m.GetCache()); err != nil {
+		return err
+	}
+	if err := ctrl.NewControllerManagedBy(m).Named("gpufunction").
+		For(&api.GPUFunction{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).Complete(known); err != nil {
+		return err
+	}
+	return ctrl.NewControllerManagedBy(m).Named("fastpod").
+		For(&api.FaSTPod{}).Owns(&v1.Pod{}).Complete(&fastPods{client: m.GetClient(), recorder: m.GetEventRecorder(name)})
+}
+
+// name is the name of the controller in events.
+const name = "gshare-controller"

@@ -1,0 +1,234 @@
+package controller
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
+	"github.com/gshare-dev/gshare/vgpu/kube"
+)
+
+// stepPause is the time after which a FaSTPod is looked at again that has just got or lost a pod: what the cache has by then.
+const stepPause = 50 * time.Millisecond
+
+// fastPods keeps as many pods of a FaSTPod as its replicas say. Those of functions it only counts: their pods are the fleet's. It implements
+// reconcile.Reconciler.
+type fastPods struct {
+	client   client.Client
+	recorder events.EventRecorder
+}
+
+// Reconcile implements reconcile.Reconciler.
+func (r *fastPods) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	fp := &api.FaSTPod{}
+	if err := r.client.Get(ctx, request.NamespacedName, fp); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if fp.DeletionTimestamp != nil { // the garbage collector deletes its pods
+		return reconcile.Result{}, nil
+	}
+	pods, err := r.podsOf(ctx, fp)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if fp.Spec.FunctionRef != nil {
+		return reconcile.Result{}, r.count(ctx, fp, pods)
+	}
+	step, victim := nextStep(fp, pods)
+	switch step {
+	case createPod:
+		err = r.create(ctx, fp, pods)
+	case deletePod:
+		err = client.IgnoreNotFound(r.client.Delete(ctx, victim, client.Preconditions{UID: &victim.UID}))
+	}
+	if apierrors.IsAlreadyExists(err) || err == nil && step != keepPods { // one step after the other; the cache may lag
+		return reconcile.Result{RequeueAfter: stepPause}, nil
+	}
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{}, r.writeStatus(ctx, fp, pods)
+}
+
+// podsOf returns the pods that a FaSTPod controls.
+func (r *fastPods) podsOf(ctx context.Context, fp *api.FaSTPod) ([]*v1.Pod, error) {
+	list := &v1.PodList{}
+	if err := r.client.List(ctx, list, client.InNamespace(fp.Namespace), client.MatchingLabels{api.LabelFaSTPod: fp.Name}); err != nil {
+		return nil, err
+	}
+	var pods []*v1.Pod
+	for at := range list.Items {
+		if p := &list.Items[at]; metav1.IsControlledBy(p, fp) {
+			pods = append(pods, p)
+		}
+	}
+	return pods, nil
+}
+
+// count writes how many pods a FaSTPod of a function has, and deletes one that has none any more and whose function has another.
+func (r *fastPods) count(ctx context.Context, fp *api.FaSTPod, pods []*v1.Pod) error {
+	active := int32(len(activeOf(pods)))
+	if active == 0 {
+		if superseded, err := r.superseded(ctx, fp); err != nil || superseded {
+			// Pods changes an object before it uses it again.
+			return client.IgnoreNotFound(cmp.Or(err, r.client.Delete(ctx, fp, client.Preconditions{UID: &fp.UID, ResourceVersion: &fp.ResourceVersion})))
+		}
+	}
+	if active != *fp.Spec.Replicas {
+		changed := fp.DeepCopy()
+		changed.Spec.Replicas = &active
+		if err := r.client.Patch(ctx, changed, client.MergeFrom(fp)); err != nil {
+			return client.IgnoreNotFound(err)
+		}
+		fp = changed
+	}
+	return r.writeStatus(ctx, fp, pods)
+}
+
+// superseded reports whether the function of a FaSTPod has a younger one.
+func (r *fastPods) superseded(ctx context.Context, fp *api.FaSTPod) (bool, error) {
+	list := &api.FaSTPodList{}
+	if err := r.client.List(ctx, list, client.InNamespace(fp.Namespace), client.MatchingLabels{api.LabelFunction: fp.Spec.FunctionRef.Name}); err != nil {
+		return false, err
+	}
+	return slices.ContainsFunc(list.Items, func(other api.FaSTPod) bool {
+		return fp.CreationTimestamp.Before(&other.CreationTimestamp)
+	}), nil
+}
+
+// step is what is to be done next for the pods of a FaSTPod.
+type step int
+
+const (
+	keepPods step = iota
+	createPod
+	deletePod
+)
+
+// nextStep returns what to do next for as many pods as wanted, all of the present template: ended ones go, and there is one too many while pods of
+// an earlier template are replaced, so that none is missing.
+func nextStep(fp *api.FaSTPod, pods []*v1.Pod) (step, *v1.Pod) {
+	for _, p := range pods {
+		if p.DeletionTimestamp == nil && kube.Ended(p) {
+			return deletePod, p
+		}
+	}
+	active, wanted := activeOf(pods), int(*fp.Spec.Replicas)
+	hash := hashOf(&fp.Spec)
+	stale, ready := 0, 0
+	for _, p := range active {
+		if p.Labels[api.LabelTemplate] != hash {
+			stale++
+		} else if isReady(p) {
+			ready++
+		}
+	}
+	if stale > 0 && wanted > 0 {
+		wanted++ // one of the present template, beside
+	}
+	switch {
+	case len(active) < wanted && len(active)-stale < int(*fp.Spec.Replicas):
+		return createPod, nil
+	case len(active) > wanted || stale > 0 && (wanted == 0 || ready == len(active)-stale && ready > 0):
+		return deletePod, slices.MinFunc(active, compareVictims(hash))
+	}
+	return keepPods, nil
+}
+
+// activeOf returns the pods that neither have ended nor are being deleted.
+func activeOf(pods []*v1.Pod) []*v1.Pod {
+	return slices.DeleteFunc(slices.Clone(pods), func(p *v1.Pod) bool { return p.DeletionTimestamp != nil || kube.Ended(p) })
+}
+
+// deletionCost is the annotation by which a user says which pods of a set to delete first: those with the least.
+const deletionCost = "controller.kubernetes.io/pod-deletion-cost"
+
+// compareVictims orders pods by which is deleted first: those of another template, those that are not ready, the cheapest, the youngest.
+func compareVictims(hash string) func(a, b *v1.Pod) int {
+	rank := func(holds bool) int {
+		if holds {
+			return 1
+		}
+		return 0
+	}
+	cost := func(p *v1.Pod) int64 {
+		n, _ := strconv.ParseInt(p.Annotations[deletionCost], 10, 32) // 0 if it is none, as for a ReplicaSet
+		return n
+	}
+	return func(a, b *v1.Pod) int {
+		return cmp.Or(
+			cmp.Compare(rank(a.Labels[api.LabelTemplate] == hash), rank(b.Labels[api.LabelTemplate] == hash)),
+			cmp.Compare(rank(isReady(a)), rank(isReady(b))),
+			cmp.Compare(cost(a), cost(b)),
+			b.CreationTimestamp.Compare(a.CreationTimestamp.Time),
+			cmp.Compare(b.Name, a.Name),
+		)
+	}
+}
+
+// create creates the pod with the least number that is free.
+func (r *fastPods) create(ctx context.Context, fp *api.FaSTPod, pods []*v1.Pod) error {
+	number := 1
+	for slices.ContainsFunc(pods, func(p *v1.Pod) bool { return p.Name == fmt.Sprintf("%s-%d", fp.Name, number) }) {
+		number++
+	}
+	pod := standalonePod(fp, number)
+	if err := r.client.Create(ctx, pod); err != nil {
+		if !apierrors.IsAlreadyExists(err) {
+			r.recorder.Eventf(fp, nil, v1.EventTypeWarning, "FailedCreate", "Create", "Pod %s cannot be created: %v", pod.Name, err)
+		}
+		return err
+	}
+	r.recorder.Eventf(fp, pod, v1.EventTypeNormal, "SuccessfulCreate", "Create", "Created pod %s", pod.Name)
+	return nil
+}
+
+func (r *fastPods) writeStatus(ctx context.Context, fp *api.FaSTPod, pods []*v1.Pod) error {
+	changed := fp.DeepCopy()
+	changed.Status = fastPodStatus(fp, pods)
+	if equality.Semantic.DeepEqual(fp.Status, changed.Status) {
+		return nil
+	}
+	return client.IgnoreNotFound(r.client.Status().Patch(ctx, changed, client.MergeFrom(fp)))
+}
+
+func fastPodStatus(fp *api.FaSTPod, pods []*v1.Pod) api.FaSTPodStatus {
+	s := *fp.Status.DeepCopy()
+	s.ObservedGeneration = fp.Generation
+	s.Selector = api.LabelFaSTPod + "=" + fp.Name
+	s.Replicas, s.ReadyReplicas, s.Residency = 0, 0, api.ResidencyCounts{}
+	waiting := ""
+	for _, p := range activeOf(pods) {
+		s.Replicas++
+		if isReady(p) {
+			s.ReadyReplicas++
+		} else if waiting == "" {
+			waiting = fmt.Sprintf("pod %s: %s", p.Name, waitOf(p))
+		}
+		countResidency(&s.Residency, p)
+	}
+	ready := metav1.Condition{Type: api.ConditionReady, Status: metav1.ConditionTrue, Reason: "AllReady", ObservedGeneration: fp.Generation}
+	if s.ReadyReplicas < *fp.Spec.Replicas {
+		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, "NotReady", waiting
+	}
+	meta.SetStatusCondition(&s.Conditions, ready)
+	return s
+}
+
+func isReady(p *v1.Pod) bool {
+	_, ready := api.Address(p)
+	return ready
+}

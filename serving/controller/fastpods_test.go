@@ -1,0 +1,131 @@
+package controller
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
+)
+
+func fastPod(replicas int32, sm int64) *api.FaSTPod {
+	return &api.FaSTPod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: "bert"},
+		Spec: api.FaSTPodSpec{
+			Replicas: &replicas, Share: api.Share{SM: &sm, Memory: "1Gi"},
+			Template: v1.PodTemplateSpec{Spec: v1.PodSpec{Containers: []v1.Container{{Name: "server", Image: "bert"}}}},
+		},
+	}
+}
+
+// simulated is a pod with the time at which it was created.
+func simulated(fp *api.FaSTPod, number int, created int, ready bool) *v1.Pod {
+	p := standalonePod(fp, number)
+	p.CreationTimestamp = metav1.Unix(int64(created), 0)
+	if ready {
+		p.Status = v1.PodStatus{PodIP: "10.0.0.1", Conditions: []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionTrue}}}
+	}
+	return p
+}
+
+func TestNextStep(t *testing.T) {
+	now, before := fastPod(2, 24), fastPod(2, 12)
+	cheap := simulated(now, 1, 1, true)
+	cheap.Annotations = map[string]string{deletionCost: "-5"}
+	ended := simulated(now, 3, 3, false)
+	ended.Status.Phase = v1.PodFailed
+	going := simulated(now, 4, 4, true)
+	going.DeletionTimestamp = new(metav1.Now())
+	for name, test := range map[string]struct {
+		pods   []*v1.Pod
+		step   step
+		victim string
+	}{
+		"none":                      {nil, createPod, ""},
+		"one":                       {[]*v1.Pod{simulated(now, 1, 1, true)}, createPod, ""},
+		"all":                       {[]*v1.Pod{simulated(now, 1, 1, true), simulated(now, 2, 2, false)}, keepPods, ""},
+		"one being deleted is none": {[]*v1.Pod{simulated(now, 1, 1, true), going}, createPod, ""},
+		"one ended":                 {[]*v1.Pod{simulated(now, 1, 1, true), simulated(now, 2, 2, true), ended}, deletePod, "bert-3"},
+		"too many: the youngest":    {[]*v1.Pod{simulated(now, 1, 1, true), simulated(now, 2, 3, true), simulated(now, 3, 2, true)}, deletePod, "bert-2"},
+		"one that is not ready":     {[]*v1.Pod{simulated(now, 1, 1, false), simulated(now, 2, 3, true), simulated(now, 3, 2, true)}, deletePod, "bert-1"},
+		"the cheapest":              {[]*v1.Pod{cheap, simulated(now, 2, 3, true), simulated(now, 3, 2, true)}, deletePod, "bert-1"},
+		"another template: one of the new beside": {[]*v1.Pod{simulated(before, 1, 1, true), simulated(before, 2, 2, true)}, createPod, ""},
+		"waits until it is ready":                 {[]*v1.Pod{simulated(before, 1, 1, true), simulated(before, 2, 2, true), simulated(now, 3, 3, false)}, keepPods, ""},
+		"then an old one goes":                    {[]*v1.Pod{simulated(before, 1, 1, true), simulated(before, 2, 2, true), simulated(now, 3, 3, true)}, deletePod, "bert-2"},
+		"the last old one":                        {[]*v1.Pod{simulated(before, 1, 1, true), simulated(now, 2, 2, true), simulated(now, 3, 3, true)}, deletePod, "bert-1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			step, victim := nextStep(now, test.pods)
+			if step != test.step || victim != nil && victim.Name != test.victim || victim == nil && test.victim != "" {
+				t.Errorf("step %d of %v, want %d of %s", step, victim, test.step, test.victim)
+			}
+		})
+	}
+}
+
+// TestRollout replaces pods of random templates, with readiness at random times: there are never fewer ready ones than wanted, once there
+// are as many, never more than one too many, and all are of the present template in the end.
+func TestRollout(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 0))
+	for run := range 500 {
+		wanted := int32(random.IntN(4))
+		before, now := fastPod(wanted, 12), fastPod(wanted, 24)
+		var pods []*v1.Pod
+		for n := range wanted {
+			pods = append(pods, simulated(before, int(n)+1, 0, true))
+		}
+		for clock := 1; ; clock++ {
+			switch step, victim := nextStep(now, pods); step {
+			case createPod:
+				pods = append(pods, simulated(now, 100+clock, clock, false))
+			case deletePod:
+				pods = slices.DeleteFunc(pods, func(p *v1.Pod) bool { return p == victim })
+			case keepPods:
+				waiting := slices.IndexFunc(pods, func(p *v1.Pod) bool { return !isReady(p) })
+				if waiting < 0 {
+					clock = 1 << 30
+					break
+				}
+				pods[waiting] = simulated(now, clock, clock, true)
+			}
+			ready := 0
+			for _, p := range pods {
+				if isReady(p) {
+					ready++
+				}
+			}
+			if ready < int(wanted) || len(pods) > int(wanted)+1 || clock < 1<<30 && clock > 100 {
+				t.Fatalf("run %d: %d of %d pods are ready, want %d (step %d)", run, ready, len(pods), wanted, clock)
+			}
+			if clock >= 1<<30 {
+				break
+			}
+		}
+		for _, p := range pods {
+			if p.Labels[api.LabelTemplate] != hashOf(&now.Spec) {
+				t.Fatalf("run %d: an earlier template remains: %s", run, fmt.Sprint(p.Labels))
+			}
+		}
+	}
+}
+
+func TestFastPodStatus(t *testing.T) {
+	fp := fastPod(2, 24)
+	fp.Generation = 7
+	s := fastPodStatus(fp, []*v1.Pod{simulated(fp, 1, 1, true), simulated(fp, 2, 2, false)})
+	if s.Replicas != 2 || s.ReadyReplicas != 1 || s.Selector != "serving.gshare.dev/fastpod=bert" || s.ObservedGeneration != 7 || s.Residency.Hot != 2 {
+		t.Errorf("%+v", s)
+	}
+	c := s.Conditions[0]
+	if c.Status != metav1.ConditionFalse || c.Reason != "NotReady" || c.Message != "pod bert-2: waits for the scheduler" {
+		t.Errorf("%+v", c)
+	}
+	s = fastPodStatus(fp, []*v1.Pod{simulated(fp, 1, 1, true), simulated(fp, 2, 2, true)})
+	if c := s.Conditions[0]; c.Status != metav1.ConditionTrue || c.Reason != "AllReady" {
+		t.Errorf("%+v", c)
+	}
+}

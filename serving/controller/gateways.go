@@ -1,0 +1,151 @@
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/gshare-dev/gshare/serving/gateway"
+	"github.com/gshare-dev/gshare/serving/report"
+	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
+	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/residency"
+	"github.com/gshare-dev/gshare/vgpu/scaling"
+)
+
+// Gateways is fleet.Gateways for gateways that are processes of their own. What they report is in loads; what they are to know they read from
+// objects: functions, pods and their annotations.
+type Gateways struct {
+	*loads
+	client client.Client
+	pods   *Pods
+
+	mu       sync.Mutex
+	backOffs map[gateway.FunctionName]backOff
+}
+
+// receive notes what the gateway with a name reports.
+func (g *Gateways) receive(name string, r report.Report) {
+	for _, f := range r.Functions {
+		drained := map[string]bool{}
+		for _, pod := range f.Drained {
+			drained[pod] = true
+		}
+		g.report(name, r.Incarnation, f.FunctionName, reported{load: f.Load, recent: f.Seconds, drained: drained}, f.WaitsForReplica)
+	}
+}
+
+// Waiting implements fleet.Gateways.
+func (g *Gateways) Waiting() <-chan gateway.FunctionName { return g.waiting }
+
+// SetFunction implements fleet.Gateways: gateways read the object.
+func (g *Gateways) SetFunction(gateway.Function) error { return nil }
+
+// RemoveFunction implements fleet.Gateways.
+func (g *Gateways) RemoveFunction(name gateway.FunctionName) {
+	g.forget(name)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.backOffs, name)
+}
+
+// SetReplicas implements fleet.Gateways: the residency is an annotation of the pod, which gateways and the agent of its node read.
+func (g *Gateways) SetReplicas(_ gateway.FunctionName, replicas []gateway.Replica) error {
+	for _, r := range replicas {
+		if r.Residency < scaling.Cold { // one that is drained has none
+			g.pods.setResidency(r.ID, r.Residency)
+		}
+	}
+	return nil
+}
+
+// SetBackOff implements fleet.Gateways: it becomes a condition of the object.
+func (g *Gateways) SetBackOff(name gateway.FunctionName, _ time.Time, why string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.backOffs[name] = backOff{why}
+}
+
+func (g *Gateways) backOff(name gateway.FunctionName) backOff {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.backOffs[name]
+}
+
+// Drain implements fleet.Gateways.
+func (g *Gateways) Drain(ctx context.Context, name gateway.FunctionName, replica string) error {
+	key, found := g.pods.keyOf(replica)
+	if !found {
+		return nil
+	}
+	if err := g.annotate(ctx, key, map[string]string{api.AnnotationDrain: time.Now().UTC().Format(time.RFC3339)}); err != nil {
+		return err
+	}
+	return g.waitDrained(ctx, name, key.Name)
+}
+
+// annotate sets annotations of a pod, if it is still there. It tries until ctx ends.
+func (g *Gateways) annotate(ctx context.Context, pod client.ObjectKey, annotations map[string]string) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}})
+	if err != nil {
+		return err
+	}
+	for pause := redialMin; ; pause = min(2*pause, redialMax) {
+		err := g.client.Patch(ctx, &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}, client.RawPatch(types.MergePatchType, patch))
+		if err == nil || apierrors.IsNotFound(err) {
+			return nil
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+// setResidency writes how ready to serve a pod is to be.
+func setResidency(p *v1.Pod, r scaling.Residency, seq int64) error {
+	wanted := residency.Wanted{Seq: seq, Level: levels[r]}
+	text, err := wanted.Encode()
+	if err != nil {
+		return err
+	}
+	setAnnotation(&p.ObjectMeta, kube.AnnotationResidency, text)
+	return nil
+}
+
+var levels = map[scaling.Residency]residency.Level{
+	scaling.Hot: residency.Hot, scaling.Shared: residency.Shared, scaling.Warm: residency.Warm, scaling.Cold: residency.Cold,
+}
+
+// residencyOf returns how ready to serve a pod is to be: Hot if it does not say.
+func residencyOf(p *v1.Pod) (scaling.Residency, int64) {
+	wanted, err := residency.DecodeWanted(p.Annotations[kube.AnnotationResidency])
+	if err != nil {
+		return scaling.Hot, 0
+	}
+	for r, level := range levels {
+		if level == wanted.Level {
+			return r, wanted.Seq
+		}
+	}
+	return scaling.Hot, wanted.Seq
+}
+
+func countResidency(c *api.ResidencyCounts, p *v1.Pod) {
+	switch r, _ := residencyOf(p); r {
+	case scaling.Hot:
+		c.Hot++
+	case scaling.Shared:
+		c.Shared++
+	case scaling.Warm:
+		c.Warm++
+	}
+}

@@ -1,0 +1,173 @@
+package controller
+
+import (
+	"crypto/sha256"
+	"encoding/base32"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"strconv"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
+	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// fastPodOf returns the FaSTPod whose pods are the replicas of a function with its present share and template. One with another share or
+// template has another name, as the ReplicaSets of a Deployment have. The function must be complete.
+func fastPodOf(f *api.GPUFunction) *api.FaSTPod {
+	spec := api.FaSTPodSpec{
+		Share: *f.Spec.Resources.Share, Replicas: new(int32(0)), Template: *f.Spec.Template.DeepCopy(),
+		FunctionRef: &api.FunctionReference{Name: f.Name},
+	}
+	completeTemplate(&spec.Template, &spec.Share, f.Spec.Protocol)
+	setLabel(&spec.Template.ObjectMeta, api.LabelFunction, f.Name)
+	name := f.Name + "-" + hashOf(&spec)
+	return &api.FaSTPod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: f.Namespace, Name: name, Labels: map[string]string{api.LabelFunction: f.Name},
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(f, api.GroupVersion.WithKind(api.Kind))},
+		},
+		Spec: spec,
+	}
+}
+
+// hashOf returns a text of 8 characters that differs with the specification.
+func hashOf(s *api.FaSTPodSpec) string {
+	text, err := json.Marshal(struct {
+		Share    api.Share
+		Template v1.PodTemplateSpec
+	}{s.Share, s.Template})
+	if err != nil {
+		panic(err) // it came from JSON
+	}
+	sum := sha256.Sum256(text)
+	return strings.ToLower(base32.HexEncoding.EncodeToString(sum[:5]))
+}
+
+// functionPod returns a pod of the FaSTPod of a function: the instance with a number.
+func functionPod(fp *api.FaSTPod, name string, instance int) *v1.Pod {
+	p := podOf(fp, name)
+	setLabel(&p.ObjectMeta, api.LabelInstance, strconv.Itoa(instance))
+	return p
+}
+
+// standalonePod returns a pod of a FaSTPod that a user has made.
+func standalonePod(fp *api.FaSTPod, number int) *v1.Pod {
+	p := podOf(fp, fmt.Sprintf("%s-%d", fp.Name, number))
+	t := v1.PodTemplateSpec{ObjectMeta: p.ObjectMeta, Spec: p.Spec}
+	addShare(&t, &fp.Spec.Share)
+	p.ObjectMeta, p.Spec = t.ObjectMeta, t.Spec
+	setLabel(&p.ObjectMeta, api.LabelTemplate, hashOf(&fp.Spec))
+	return p
+}
+
+func podOf(fp *api.FaSTPod, name string) *v1.Pod {
+	p := &v1.Pod{ObjectMeta: *fp.Spec.Template.ObjectMeta.DeepCopy(), Spec: *fp.Spec.Template.Spec.DeepCopy()}
+	p.Namespace, p.Name = fp.Namespace, name
+	p.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(fp, api.GroupVersion.WithKind(api.FaSTPodKind))}
+	setLabel(&p.ObjectMeta, api.LabelFaSTPod, fp.Name)
+	return p
+}
+
+// completeTemplate adds to the template of a function what a replica needs: the port, a readiness probe if it has none, and its share.
+func completeTemplate(t *v1.PodTemplateSpec, s *api.Share, protocol api.Protocol) {
+	c := &t.Spec.Containers[0]
+	port := api.ContainerPort(&t.Spec)
+	if port == api.DefaultPort {
+		addPort(c)
+	}
+	setVariable(c, api.PortVariable, strconv.Itoa(int(port)))
+	if c.ReadinessProbe == nil {
+		c.ReadinessProbe = &v1.Probe{ProbeHandler: readiness(protocol, port), PeriodSeconds: 1, FailureThreshold: 3}
+	}
+	addShare(t, s)
+}
+
+// addShare gives the first container of a pod a share, as the admission policy completes it where it is installed.
+func addShare(t *v1.PodTemplateSpec, s *api.Share) {
+	c := &t.Spec.Containers[0]
+	if c.Resources.Limits == nil {
+		c.Resources.Limits = v1.ResourceList{}
+	} else {
+		c.Resources.Limits = maps.Clone(c.Resources.Limits)
+	}
+	memory := resource.MustParse(string(s.Memory)) // valid in a complete function
+	for name, value := range map[v1.ResourceName]int64{
+		kube.ResourceSM: *s.SM, kube.ResourceQuota: quotaOf(s), kube.ResourceMemory: (memory.Value()-1)/int64(share.MiB) + 1, kube.ResourceVGPU: 1,
+	} {
+		c.Resources.Limits[name] = *resource.NewQuantity(value, resource.DecimalSI)
+	}
+	if s.QuotaLimit != nil {
+		setAnnotation(&t.ObjectMeta, kube.AnnotationQuotaLimit, strconv.FormatInt(*s.QuotaLimit, 10))
+	}
+	p := &v1.Pod{ObjectMeta: t.ObjectMeta, Spec: t.Spec}
+	kube.Complete(p)
+	t.ObjectMeta, t.Spec = p.ObjectMeta, p.Spec
+}
+
+// addPort names the default port, unless the container has it already under a name of its own.
+func addPort(c *v1.Container) {
+	for _, p := range c.Ports {
+		if p.ContainerPort == api.DefaultPort || p.Name == api.PortName {
+			return
+		}
+	}
+	c.Ports = append(c.Ports, v1.ContainerPort{Name: api.PortName, ContainerPort: api.DefaultPort})
+}
+
+// readiness returns the probe of a server that says nothing of its own: OIP defines a path, of others it is known only whether they listen.
+func readiness(protocol api.Protocol, port int32) v1.ProbeHandler {
+	if protocol == api.OIP {
+		return v1.ProbeHandler{HTTPGet: &v1.HTTPGetAction{Path: "/v2/health/ready", Port: intstr.FromInt32(port)}}
+	}
+	return v1.ProbeHandler{TCPSocket: &v1.TCPSocketAction{Port: intstr.FromInt32(port)}}
+}
+
+func quotaOf(s *api.Share) int64 {
+	if s.Quota == nil {
+		return 100
+	}
+	return *s.Quota
+}
+
+// setVariable sets a variable of a container, unless the user has.
+func setVariable(c *v1.Container, name, value string) {
+	for _, v := range c.Env {
+		if v.Name == name {
+			return
+		}
+	}
+	c.Env = append(c.Env, v1.EnvVar{Name: name, Value: value})
+}
+
+func setLabel(m *metav1.ObjectMeta, name, value string) {
+	if m.Labels == nil {
+		m.Labels = map[string]string{}
+	}
+	m.Labels[name] = value
+}
+
+func setAnnotation(m *metav1.ObjectMeta, name, value string) {
+	if m.Annotations == nil {
+		m.Annotations = map[string]string{}
+	}
+	m.Annotations[name] = value
+}
+
+// instanceOf returns the function and the number of the instance that a pod is.
+func instanceOf(p *v1.Pod) (function string, instance int, err error) {
+	function = p.Labels[api.LabelFunction]
+	instance, err = strconv.Atoi(p.Labels[api.LabelInstance])
+	if err != nil || instance < 1 || function == "" {
+		return "", 0, fmt.Errorf("labels %s=%.64q, %s=%.64q are not those of an instance of a function",
+			api.LabelFunction, function, api.LabelInstance, p.Labels[api.LabelInstance])
+	}
+	return function, instance, nil
+}

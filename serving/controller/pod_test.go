@@ -1,0 +1,128 @@
+package controller
+
+import (
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
+	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// function returns a complete function with a share of 24 % x 40-80 % and 1.5 GiB and a bit.
+func function(t *testing.T, change func(f *api.GPUFunction)) *api.GPUFunction {
+	t.Helper()
+	f := &api.GPUFunction{
+		ObjectMeta: metav1.ObjectMeta{Name: "resnet50", Namespace: "ml", UID: "uid-1"},
+		Spec: api.GPUFunctionSpec{
+			SLO:       api.SLO{Latency: "69ms"},
+			Resources: api.Resources{Share: &api.Share{SM: new(int64(24)), Quota: new(int64(40)), QuotaLimit: new(int64(80)), Memory: "1537M"}},
+			Scaling:   api.Scaling{RequestsPerSecond: 32},
+			Template: v1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"team": "vision"}},
+				Spec:       v1.PodSpec{Containers: []v1.Container{{Name: "server", Image: "resnet50"}}},
+			},
+		},
+	}
+	if change != nil {
+		change(f)
+	}
+	complete, err := f.CompleteForCluster(0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return complete
+}
+
+func TestFunctionPod(t *testing.T) {
+	f := function(t, nil)
+	fp := fastPodOf(f)
+	p := functionPod(fp, fp.Name+"-3", 3)
+	request, asks, err := kube.RequestOf(p)
+	if err != nil || !asks {
+		t.Fatalf("asks for a share: %t, %v", asks, err)
+	}
+	want := f.Share()
+	if got := request.Containers[0].Share; got.SMRequest != want.SMRequest || got.QuotaRequest != want.QuotaRequest || got.QuotaLimit != want.QuotaLimit || got.Memory != want.Memory {
+		t.Errorf("asks for %v, want %v", got, want)
+	}
+	if want.Memory != 1466*share.MiB { // 1537 MB are 1465.8 MiB
+		t.Errorf("memory %v", want.Memory)
+	}
+	if p.Spec.SchedulerName != kube.SchedulerName || p.Namespace != "ml" || p.Labels["team"] != "vision" || p.Labels[api.LabelFaSTPod] != fp.Name {
+		t.Errorf("pod %s of scheduler %s, labels %v", p.Name, p.Spec.SchedulerName, p.Labels)
+	}
+	if !metav1.IsControlledBy(fp, f) || p.OwnerReferences[0].Kind != "FaSTPod" || p.OwnerReferences[0].Name != fp.Name {
+		t.Errorf("owners %v, %v", fp.OwnerReferences, p.OwnerReferences)
+	}
+	c := &p.Spec.Containers[0]
+	if c.Env[0].Name != "PORT" || c.Env[0].Value != "8080" || c.ReadinessProbe.TCPSocket == nil || c.ReadinessProbe.TCPSocket.Port.IntVal != 8080 {
+		t.Errorf("%v, readiness %v", c.Env, c.ReadinessProbe)
+	}
+	function, instance, err := instanceOf(p)
+	if function != "resnet50" || instance != 3 || err != nil {
+		t.Errorf("is %s %d, %v", function, instance, err)
+	}
+	if fp.Spec.Template.Labels[api.LabelInstance] != "" || f.Spec.Template.Labels[api.LabelFunction] != "" {
+		t.Error("the template has changed")
+	}
+}
+
+func TestTemplateOfUser(t *testing.T) {
+	f := function(t, func(f *api.GPUFunction) {
+		f.Spec.Protocol = api.OIP
+		c := &f.Spec.Template.Spec.Containers[0]
+		c.Ports = []v1.ContainerPort{{Name: "serving", ContainerPort: 9000}}
+		c.Resources.Limits = v1.ResourceList{v1.ResourceCPU: {}}
+	})
+	c := fastPodOf(f).Spec.Template.Spec.Containers[0]
+	if len(c.Ports) != 1 || c.Env[0].Value != "9000" || c.ReadinessProbe.HTTPGet.Path != "/v2/health/ready" || c.ReadinessProbe.HTTPGet.Port.IntVal != 9000 {
+		t.Errorf("ports %v, %v, readiness %v", c.Ports, c.Env, c.ReadinessProbe.HTTPGet)
+	}
+	if _, has := c.Resources.Limits[v1.ResourceCPU]; !has || len(f.Spec.Template.Spec.Containers[0].Resources.Limits) != 1 {
+		t.Errorf("limits %v; those of the object are %v", c.Resources.Limits, f.Spec.Template.Spec.Containers[0].Resources.Limits)
+	}
+	own := function(t, func(f *api.GPUFunction) {
+		c := &f.Spec.Template.Spec.Containers[0]
+		c.Env = []v1.EnvVar{{Name: "PORT", Value: "8080"}}
+		c.ReadinessProbe = &v1.Probe{ProbeHandler: v1.ProbeHandler{Exec: &v1.ExecAction{Command: []string{"true"}}}}
+	})
+	if c := fastPodOf(own).Spec.Template.Spec.Containers[0]; len(c.Env) != 1 || c.ReadinessProbe.Exec == nil {
+		t.Errorf("%v, readiness %v", c.Env, c.ReadinessProbe)
+	}
+}
+
+func TestNameOfFastPod(t *testing.T) {
+	name := fastPodOf(function(t, nil)).Name
+	if again := fastPodOf(function(t, nil)).Name; again != name {
+		t.Errorf("%s and %s of the same function", name, again)
+	}
+	for what, change := range map[string]func(f *api.GPUFunction){
+		"share": func(f *api.GPUFunction) { f.Spec.Resources.Share.Quota = new(int64(41)) },
+		"image": func(f *api.GPUFunction) { f.Spec.Template.Spec.Containers[0].Image = "resnet50:2" },
+	} {
+		if fastPodOf(function(t, change)).Name == name {
+			t.Errorf("the name is the same with another %s", what)
+		}
+	}
+	other := fastPodOf(function(t, func(f *api.GPUFunction) { f.Spec.SLO.Latency = "70ms"; f.Spec.Scaling.RequestsPerSecond = 30 })).Name
+	if other != name {
+		t.Error("another objective makes other pods")
+	}
+	if len(name) > 56 {
+		t.Errorf("%s is too long", name)
+	}
+}
+
+func TestInstanceOf(t *testing.T) {
+	for _, labels := range []map[string]string{
+		nil, {api.LabelFunction: "a"}, {api.LabelInstance: "1"}, {api.LabelFunction: "a", api.LabelInstance: "0"},
+		{api.LabelFunction: "a", api.LabelInstance: "x"}, {api.LabelFunction: "a", api.LabelInstance: "99999999999999999999"},
+	} {
+		if _, _, err := instanceOf(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: labels}}); err == nil {
+			t.Errorf("%v are those of an instance", labels)
+		}
+	}
+}

@@ -1,0 +1,363 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+	crcache "sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/gshare-dev/gshare/serving/fleet"
+	"github.com/gshare-dev/gshare/serving/gateway"
+	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
+	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/scaling"
+)
+
+// Pods is the fleet.Platform of a cluster: an instance is a pod. One that ends, or that somebody else deletes, has failed; a container that the
+// kubelet restarts has not.
+type Pods struct {
+	client client.Client // reads from the cache
+	live   client.Reader // reads from the API server
+	log    *slog.Logger
+	events chan fleet.Event
+	queue  workqueue.TypedRateLimitingInterface[string] // names of instances that may have changed
+
+	mu        sync.Mutex
+	instances map[string]*podInstance
+}
+
+// podInstance is an instance between its creation and its end. The lock of Pods guards its fields; only the goroutine of Run writes pod and uid.
+type podInstance struct {
+	fleet.Instance                  // with the residency that is wanted
+	pod            client.ObjectKey // empty until it has been created
+	uid            types.UID
+	deleted        bool        // by the fleet
+	reported       fleet.Event // the last one; of the goroutine of Run alone
+}
+
+// NewPods returns a platform without instances.
+func NewPods(c client.Client, live client.Reader, log *slog.Logger) *Pods {
+	return &Pods{
+		client: c, live: live, log: log, events: make(chan fleet.Event), instances: map[string]*podInstance{},
+		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](100*time.Millisecond, 30*time.Second)),
+	}
+}
+
+// Events implements fleet.Platform.
+func (p *Pods) Events() <-chan fleet.Event { return p.events }
+
+// Create implements fleet.Platform.
+func (p *Pods) Create(i fleet.Instance) {
+	p.add(&podInstance{Instance: i})
+}
+
+// Adopt makes an instance of a pod that is there already.
+func (p *Pods) Adopt(i fleet.Instance, pod *v1.Pod) {
+	p.add(&podInstance{Instance: i, pod: client.ObjectKeyFromObject(pod), uid: pod.UID})
+}
+
+func (p *Pods) add(i *podInstance) {
+	p.mu.Lock()
+	p.instances[i.Name] = i
+	p.mu.Unlock()
+	p.queue.Add(i.Name)
+}
+
+// Delete implements fleet.Platform.
+func (p *Pods) Delete(name string) {
+	p.mu.Lock()
+	if i := p.instances[name]; i != nil {
+		i.deleted = true
+	}
+	p.mu.Unlock()
+	p.queue.Add(name)
+}
+
+// setResidency has the pod of an instance say how ready to serve it is to be. It has no effect on one that is not there.
+func (p *Pods) setResidency(name string, r scaling.Residency) {
+	p.mu.Lock()
+	i := p.instances[name]
+	changed := i != nil && i.Residency != r
+	if changed {
+		i.Residency = r
+	}
+	p.mu.Unlock()
+	if changed {
+		p.queue.Add(name)
+	}
+}
+
+// keyOf returns the pod of an instance.
+func (p *Pods) keyOf(name string) (key client.ObjectKey, found bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if i := p.instances[name]; i != nil && i.uid != "" {
+		return i.pod, true
+	}
+	return client.ObjectKey{}, false
+}
+
+// watch has the pods in a cache looked at whenever they change.
+func (p *Pods) watch(c crcache.Cache) error {
+	informer, err := c.GetInformer(context.Background(), &v1.Pod{}, crcache.BlockUntilSynced(false))
+	if err != nil {
+		return err
+	}
+	_, err = informer.AddEventHandler(p.handler())
+	return err
+}
+
+// handler returns the handler of events of pods of functions.
+func (p *Pods) handler() cache.ResourceEventHandler {
+	changed := func(object any) {
+		if gone, ok := object.(cache.DeletedFinalStateUnknown); ok {
+			object = gone.Obj
+		}
+		if pod, ok := object.(*v1.Pod); ok {
+			if function, id, err := instanceOf(pod); err == nil { // else one of a FaSTPod without a function
+				p.queue.Add(fleet.InstanceName(gateway.FunctionName{Namespace: pod.Namespace, Name: function}, scaling.ID(id)))
+			}
+		}
+	}
+	return cache.ResourceEventHandlerFuncs{AddFunc: changed, UpdateFunc: func(_, now any) { changed(now) }, DeleteFunc: changed}
+}
+
+// Run carries out what the fleet wants, until ctx ends.
+func (p *Pods) Run(ctx context.Context) {
+	go func() {
+		<-ctx.Done()
+		p.queue.ShutDown()
+	}()
+	for {
+		name, stopped := p.queue.Get()
+		if stopped {
+			return
+		}
+		if err := p.reconcile(ctx, name); err != nil {
+			p.log.Warn("failed to reconcile replica", "replica", name, "error", err)
+			p.queue.AddRateLimited(name)
+		} else {
+			p.queue.Forget(name)
+		}
+		p.queue.Done(name)
+	}
+}
+
+func (p *Pods) reconcile(ctx context.Context, name string) error {
+	p.mu.Lock()
+	i := p.instances[name]
+	var deleted bool
+	var level scaling.Residency
+	if i != nil {
+		deleted, level = i.deleted, i.Residency
+	}
+	p.mu.Unlock()
+	switch {
+	case i == nil: // has ended, and its pod is being removed
+		return nil
+	case i.uid == "" && deleted:
+		return p.end(ctx, i, fleet.Gone, "was deleted before it had a pod")
+	case i.uid == "":
+		if err := p.create(ctx, i); err != nil {
+			p.report(ctx, i, fleet.Event{Kind: fleet.Starting, Message: fmt.Sprintf("its pod cannot be created: %v", err)})
+			return err
+		}
+	}
+	pod, err := p.podOf(ctx, i)
+	switch {
+	case err != nil:
+		return err
+	case pod == nil && deleted:
+		return p.end(ctx, i, fleet.Gone, "has ended")
+	case pod == nil:
+		return p.end(ctx, i, fleet.Failed, "its pod has been deleted")
+	case deleted && pod.DeletionTimestamp == nil:
+		return p.delete(ctx, pod)
+	case deleted: // its end is an event
+		return nil
+	case pod.DeletionTimestamp != nil:
+		return p.end(ctx, i, fleet.Failed, "its pod is being deleted by somebody else")
+	case kube.Ended(pod):
+		if err := p.delete(ctx, pod); err != nil {
+			return err
+		}
+		return p.end(ctx, i, fleet.Failed, endOf(pod))
+	}
+	if now, seq := residencyOf(pod); now != level {
+		changed := pod.DeepCopy()
+		if err := setResidency(changed, level, seq+1); err != nil {
+			return err
+		}
+		if err := p.client.Patch(ctx, changed, client.MergeFromWithOptions(pod, client.MergeFromWithOptimisticLock{})); err != nil {
+			return err
+		}
+	}
+	if address, ready := api.Address(pod); ready {
+		p.report(ctx, i, fleet.Event{Kind: fleet.Ready, Address: address})
+	} else {
+		p.report(ctx, i, fleet.Event{Kind: fleet.Starting, Message: waitOf(pod)})
+	}
+	return nil
+}
+
+// podOf returns the pod of an instance, nil if there is none any more. What the cache does not have, the API server may.
+func (p *Pods) podOf(ctx context.Context, i *podInstance) (*v1.Pod, error) {
+	for _, reader := range []client.Reader{p.client, p.live} {
+		pod := &v1.Pod{}
+		switch err := reader.Get(ctx, i.pod, pod); {
+		case apierrors.IsNotFound(err):
+		case err != nil:
+			return nil, err
+		case pod.UID == i.uid:
+			return pod, nil
+		}
+	}
+	return nil, nil
+}
+
+// create creates the pod of an instance, or finds the one that an earlier leader has created. The pod that a failed instance has had may still be
+// there: then the new one has a number after its name.
+func (p *Pods) create(ctx context.Context, i *podInstance) error {
+	fp, err := p.ensureFastPod(ctx, i.Function)
+	if err != nil {
+		return err
+	}
+	for attempt := 0; ; attempt++ {
+		name := fmt.Sprintf("%s-%d", fp.Name, i.ID)
+		if attempt > 0 {
+			name = fmt.Sprintf("%s-%d", name, attempt)
+		}
+		pod := functionPod(fp, name, int(i.ID))
+		if err := setResidency(pod, i.Residency, 1); err != nil {
+			return err
+		}
+		err := p.client.Create(ctx, pod)
+		if apierrors.IsAlreadyExists(err) {
+			if err := p.live.Get(ctx, client.ObjectKeyFromObject(pod), pod); apierrors.IsNotFound(err) {
+				attempt-- // it was just removed
+				continue
+			} else if err != nil {
+				return err
+			}
+			if pod.DeletionTimestamp != nil || kube.Ended(pod) || !metav1.IsControlledBy(pod, fp) {
+				continue
+			}
+		} else if err != nil {
+			return err
+		}
+		p.mu.Lock()
+		i.pod, i.uid = client.ObjectKeyFromObject(pod), pod.UID
+		p.mu.Unlock()
+		p.log.Info("created pod", "replica", i.Name, "pod", i.pod.String())
+		return nil
+	}
+}
+
+// ensureFastPod returns the FaSTPod of a function, which it creates if it is not there.
+func (p *Pods) ensureFastPod(ctx context.Context, f *api.GPUFunction) (*api.FaSTPod, error) {
+	wanted := fastPodOf(f)
+	key := client.ObjectKeyFromObject(wanted)
+	for _, reader := range []client.Reader{p.client, p.live} {
+		found := &api.FaSTPod{}
+		switch err := reader.Get(ctx, key, found); {
+		case err == nil && found.DeletionTimestamp == nil && *found.Spec.Replicas > 0:
+			return found, nil
+		case err == nil && found.DeletionTimestamp == nil: // keeps it from being deleted for having no pods
+			used := found.DeepCopy()
+			*used.Spec.Replicas = 1
+			return used, p.client.Patch(ctx, used, client.MergeFromWithOptions(found, client.MergeFromWithOptimisticLock{}))
+		case err == nil:
+			return nil, fmt.Errorf("FaSTPod %s is being deleted", key)
+		case !apierrors.IsNotFound(err):
+			return nil, err
+		}
+	}
+	*wanted.Spec.Replicas = 1
+	if err := p.client.Create(ctx, wanted); err != nil {
+		return nil, fmt.Errorf("create FaSTPod %s: %w", key, err)
+	}
+	return wanted, nil
+}
+
+// delete deletes a pod, and no other one of its name.
+func (p *Pods) delete(ctx context.Context, pod *v1.Pod) error {
+	return client.IgnoreNotFound(p.client.Delete(ctx, pod, client.Preconditions{UID: &pod.UID}))
+}
+
+// end reports that nothing serves for an instance any more, and forgets it.
+func (p *Pods) end(ctx context.Context, i *podInstance, kind fleet.EventKind, why string) error {
+	p.mu.Lock()
+	if p.instances[i.Name] == i {
+		delete(p.instances, i.Name)
+	}
+	p.mu.Unlock()
+	p.report(ctx, i, fleet.Event{Kind: kind, Message: why})
+	return nil
+}
+
+// report sends an event about an instance, unless it is the same as the last one.
+func (p *Pods) report(ctx context.Context, i *podInstance, e fleet.Event) {
+	e.Instance = i.Name
+	if e == i.reported {
+		return
+	}
+	i.reported = e
+	select {
+	case p.events <- e:
+	case <-ctx.Done():
+	}
+}
+
+// endOf returns why a pod has ended.
+func endOf(p *v1.Pod) string {
+	text := "its pod has ended: " + string(p.Status.Phase)
+	if p.Status.Reason != "" {
+		text += ", " + p.Status.Reason
+	}
+	if p.Status.Message != "" {
+		text += ": " + p.Status.Message
+	}
+	for _, c := range p.Status.ContainerStatuses {
+		if t := c.State.Terminated; t != nil {
+			text += fmt.Sprintf("; container %s exited with code %d (%s)", c.Name, t.ExitCode, t.Reason)
+		}
+	}
+	return text
+}
+
+// waitOf returns what a pod that is not Ready waits for.
+func waitOf(p *v1.Pod) string {
+	for _, c := range p.Status.Conditions {
+		if c.Type == v1.PodScheduled && c.Status == v1.ConditionFalse {
+			return "waits for a node: " + c.Message
+		}
+	}
+	for _, statuses := range [][]v1.ContainerStatus{p.Status.InitContainerStatuses, p.Status.ContainerStatuses} {
+		for _, c := range statuses {
+			if w := c.State.Waiting; w != nil && w.Reason != "" {
+				text := fmt.Sprintf("container %s waits: %s", c.Name, w.Reason)
+				if w.Message != "" {
+					text += ": " + w.Message
+				}
+				return text
+			}
+		}
+	}
+	switch {
+	case p.Spec.NodeName == "":
+		return "waits for the scheduler"
+	case p.Status.Phase == v1.PodRunning:
+		return "waits until its readiness probe succeeds"
+	}
+	return "waits for the kubelet of " + p.Spec.NodeName
+}
