@@ -277,7 +277,7 @@ func (f *Fleet) observe(e Event) {
 		i.message = e.Message
 	case e.Kind == Starting && i.phase == ready:
 		f.log.Warn("replica is not ready any more", "replica", i.Name, "reason", e.Message)
-		i.phase, i.message = starting, e.Message
+		i.phase, i.message, i.reminder = starting, e.Message, time.Now().Add(firstReminder)
 		f.publish(i.function)
 	case e.Kind == Ready && i.phase == starting:
 		i.phase, i.address, i.message, i.readySince = ready, e.Address, "", time.Now()

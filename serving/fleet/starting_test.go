@@ -29,3 +29,24 @@ func TestReminders(t *testing.T) {
 		}
 	})
 }
+
+// TestUnready: the log says what a replica waits for that is not ready any more, in its own time, not as often as it would have since the start.
+func TestUnready(t *testing.T) {
+	start(t, "requestsPerSecond: 10, minReplicas: 1", func(int) life { return life{start: second} }, func(w *world) {
+		sleep(time.Hour)
+		w.events <- Event{Instance: "f-1", Kind: Starting, Message: "probe fails"}
+		sleep(3 * second)
+		const line = `msg="replica is still starting" replica=f-1 `
+		if got := w.log.lines(line); len(got) != 0 || w.status().Ready {
+			w.Errorf("%q, %+v", got, w.status())
+		}
+		sleep(20 * second)
+		if got := w.log.lines(line); len(got) != 1 {
+			w.Errorf("%q", got)
+		}
+		w.events <- Event{Instance: "f-1", Kind: Ready, Address: "f-1:80"}
+		if status, _ := w.ask(ms); status != 200 {
+			w.Errorf("status %d when it is ready again", status)
+		}
+	})
+}
