@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/gshare-dev/gshare/serving/gateway"
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 	"github.com/gshare-dev/gshare/vgpu/scaling"
+	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
 // Existing is an instance that an earlier process has created.
@@ -18,6 +20,7 @@ type Existing struct {
 	Residency scaling.Residency // Hot or Shared
 	Address   string            // host:port if it is ready, else empty
 	Outdated  bool              // its share or template is not that of the function
+	Ending    bool              // it is to end, and gets no requests any more
 }
 
 // Set adds a function, which has to be valid, or changes it. What has been counted of its load goes on to count. Replicas of another share or
@@ -25,8 +28,16 @@ type Existing struct {
 func (f *Fleet) Set(object *api.GPUFunction) error { return f.Restore(object, nil, nil) }
 
 // Restore is Set for a function with instances that an earlier process has created, of which the platform reports events from now on, and with the
-// numbers of requests that were received in each of the last seconds, oldest first. It ignores both for a function that is known.
+// numbers of requests that were received in each of the last seconds, oldest first. It ignores both for a function that is known. No new instance
+// gets the ID of an existing one.
 func (f *Fleet) Restore(object *api.GPUFunction, existing []Existing, received []uint64) error {
+	existing = slices.SortedFunc(slices.Values(existing), func(a, b Existing) int { return cmp.Compare(a.ID, b.ID) })
+	for at, last := 0, scaling.ID(0); at < len(existing); at++ {
+		if id := existing[at].ID; id <= last {
+			return share.Invalid("existing", "ID %d follows %d: want different ones above 0", id, last)
+		}
+		last = existing[at].ID
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	name := gateway.FunctionName{Namespace: object.Namespace, Name: object.Name}
@@ -51,14 +62,21 @@ func (f *Fleet) Restore(object *api.GPUFunction, existing []Existing, received [
 		f.restore(fn, existing, received)
 		f.functions, f.byName[name] = append(f.functions, fn), fn
 	}
+	for _, i := range fn.instances {
+		i.outdated = i.foreign || i.differs()
+	}
+	fn.bound()
 	f.publish(fn)
 	return nil
 }
 
 // restore adds what an earlier process has left of a function.
 func (f *Fleet) restore(fn *function, existing []Existing, received []uint64) {
-	slices.SortFunc(existing, func(a, b Existing) int { return int(a.ID - b.ID) })
+	fn.addLoad(f.gateways.Load(fn.name)) // requests of before are no load of the next second
 	for _, e := range existing {
+		if e.Residency != scaling.Shared {
+			e.Residency = scaling.Hot
+		}
 		i := &instance{
 			Instance: Instance{Name: InstanceName(fn.name, e.ID), ID: e.ID, Function: fn.object, Share: fn.object.Share(), Residency: e.Residency},
 			function: fn, foreign: e.Outdated, phase: starting, created: time.Now(), reminder: time.Now().Add(firstReminder),
@@ -67,8 +85,12 @@ func (f *Fleet) restore(fn *function, existing []Existing, received []uint64) {
 			i.phase, i.address, i.readySince = ready, e.Address, time.Now()
 		}
 		f.add(i)
-		fn.state.Instances = append(fn.state.Instances, scaling.Instance{ID: e.ID, Configuration: fn.configuration, Residency: e.Residency, Since: f.now()})
 		fn.state.LastID = e.ID
+		if e.Ending {
+			f.delete(i)
+			continue
+		}
+		fn.state.Instances = append(fn.state.Instances, scaling.Instance{ID: e.ID, Configuration: fn.configuration, Residency: e.Residency, Since: f.now()})
 	}
 	for n, count := range received {
 		at := f.now() - time.Duration(len(received)-n)*period
@@ -108,36 +130,75 @@ func (f *Fleet) forget(fn *function) {
 	f.functions = slices.DeleteFunc(f.functions, func(other *function) bool { return other == fn })
 }
 
+// bound has the autoscaler count no more instances than the function may have: those in reserve go first, then the youngest.
+func (fn *function) bound() {
+	for len(fn.state.Instances) > *fn.object.Spec.Scaling.MaxReplicas {
+		last := slices.MaxFunc(fn.state.Instances, func(a, b scaling.Instance) int {
+			return cmp.Or(cmp.Compare(a.Residency, b.Residency), cmp.Compare(a.ID, b.ID))
+		})
+		fn.state = fn.state.Without(last.ID)
+	}
+}
+
 // replace starts an instance in place of one of another share or template, and reports whether it did anything. There is one replacement at a time,
 // until nothing is left of what it replaces: so a specification that does not work costs no replica, and there is room for one more at most.
 // Instances that are not ready are replaced at once.
 func (f *Fleet) replace(fn *function) (changed bool) {
-	for _, i := range fn.sorted() {
-		if i.follower == 0 {
-			continue
+	all, goesOn := fn.sorted(), false
+	for _, i := range all {
+		if i.follower != 0 {
+			goesOn, changed = true, f.follow(i) || changed
 		}
-		if fn.instances[i.follower] == nil { // was not needed any more
-			f.delete(i)
-		}
-		return false
 	}
-	for _, i := range fn.sorted() {
-		if !i.outdated() || i.follower != 0 || i.phase == draining || i.phase == stopping || fn.residency(i.ID) == scaling.Cold {
+	if goesOn {
+		return changed
+	}
+	for _, i := range all {
+		if !i.outdated || i.phase == draining || i.phase == stopping || fn.residency(i.ID) == scaling.Cold {
 			continue
 		}
-		fn.state.LastID++
-		id, r := fn.state.LastID, fn.residency(i.ID)
-		fn.state = fn.state.Replace(i.ID, id, fn.configuration)
-		i.follower = id
-		f.log.Info("replace replica", "replica", i.Name, "by", InstanceName(fn.name, id))
-		f.start(fn, id, r)
-		if i.phase == ready {
+		wasReady := i.phase == ready
+		f.startInPlace(i, i.ID)
+		if wasReady {
 			return true
 		}
 		f.delete(i)
 		changed = true
 	}
 	return changed
+}
+
+// follow looks after an instance that is being replaced, and reports whether it did anything. Where the function has changed again, another
+// instance takes the place of the one that was to follow, or the first one stays.
+func (f *Fleet) follow(i *instance) (changed bool) {
+	fn := i.function
+	next := fn.instances[i.follower]
+	switch {
+	case next == nil: // was not needed any more
+		f.delete(i)
+		return false
+	case !next.outdated || next.phase != starting && next.phase != backingOff:
+		return false
+	case i.outdated || i.phase == draining || i.phase == stopping:
+		f.startInPlace(i, next.ID)
+	default:
+		f.log.Info("keep replica", "replica", i.Name, "instead of", next.Name)
+		fn.state = fn.state.Replace(next.ID, i.ID, fn.configuration)
+		i.follower = 0
+	}
+	f.delete(next)
+	return true
+}
+
+// startInPlace starts an instance that is to follow another one, and that the autoscaler counts in place of the one with an ID.
+func (f *Fleet) startInPlace(i *instance, counted scaling.ID) {
+	fn := i.function
+	fn.state.LastID++
+	id := fn.state.LastID
+	fn.state = fn.state.Replace(counted, id, fn.configuration)
+	i.follower = id
+	f.log.Info("replace replica", "replica", i.Name, "by", InstanceName(fn.name, id))
+	f.start(fn, id)
 }
 
 // succeed ends the instances in whose place another one is ready now.
@@ -149,8 +210,18 @@ func (f *Fleet) succeed(by *instance) {
 	}
 }
 
-// outdated reports whether the instance has another share or template than its function wants.
-func (i *instance) outdated() bool {
+// differs reports whether the instance was made with another share or template than its function wants now.
+func (i *instance) differs() bool {
 	now := i.function.object
-	return i.foreign || i.Share != now.Share() || i.Function != now && !equality.Semantic.DeepEqual(i.Function.Spec.Template, now.Spec.Template)
+	return i.Share != now.Share() || i.Function != now && !equality.Semantic.DeepEqual(i.Function.Spec.Template, now.Spec.Template)
+}
+
+// wanted returns the residency that the autoscaler wants of the instance. One that is being replaced serves as the other one shall, and one
+// that is not counted keeps what it has.
+func (i *instance) wanted() scaling.Residency {
+	r := i.function.residency(cmp.Or(i.follower, i.ID))
+	if r == scaling.Cold {
+		return i.Residency
+	}
+	return r
 }

@@ -113,6 +113,97 @@ func TestChangedToFailing(t *testing.T) {
 	})
 }
 
+// TestChangedAgain: while the replacement of a replica fails, the function changes once more, to something that works or back. What failed is given
+// up, and no request meets nobody.
+func TestChangedAgain(t *testing.T) {
+	const one = "minReplicas: 1, requestsPerSecond: 10"
+	works := func(f *api.GPUFunction) { f.Spec.Resources.Share.SM = new(int64(40)) }
+	for name, test := range map[string]struct {
+		change func(f *api.GPUFunction)
+		want   []string
+	}{"fixed": {works, []string{"f-3"}}, "back": {nil, []string{"f-1"}}} {
+		for when, bad := range map[string]life{"failing": {start: -1, dies: second}, "starting": {start: -1}} {
+			t.Run(name+" while "+when, func(t *testing.T) {
+				var w *world
+				start(t, one, func(attempt int) life {
+					if attempt > 0 && w.as[attempt].Share.SMRequest == 300 {
+						return bad
+					}
+					return life{start: second}
+				}, func(started *world) {
+					w = started
+					sleep(5 * second)
+					failed := make(chan int)
+					go func() { failed <- w.load(2, 60*second, 50*ms) }()
+					for _, change := range []func(*api.GPUFunction){otherShare, test.change} {
+						if err := w.fleet.Set(decode(t, one, change)); err != nil {
+							t.Fatal(err)
+						}
+						sleep(20 * second)
+					}
+					if got := w.names(); !slices.Equal(got, test.want) {
+						t.Errorf("%v run, want %v", got, test.want)
+					}
+					creations := len(w.creations())
+					if n := <-failed; n != 0 || len(w.creations()) != creations {
+						t.Errorf("%d requests failed, created at %v", n, w.creations())
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestChangedInReserve: the replacement of a replica in reserve is in reserve, and so is the replica meanwhile.
+func TestChangedInReserve(t *testing.T) {
+	const rare = "requestsPerSecond: 10, window: 2s, keepShared: 60s"
+	start(t, rare, steady, func(w *world) {
+		w.ask(0)
+		sleep(10 * second)
+		if s := w.status(); s.Shared != 1 {
+			t.Fatalf("the test shows nothing: %+v", s)
+		}
+		if err := w.fleet.Set(decode(t, rare, otherShare)); err != nil {
+			t.Fatal(err)
+		}
+		sleep(1500 * ms)
+		if i := w.fleet.instances["f-1"]; i.phase != ready || i.Residency != scaling.Shared || len(w.as) != 2 || w.as[1].Residency != scaling.Shared {
+			t.Errorf("%v is %v, created were %v", i.Name, i.Residency, w.as)
+		}
+	})
+}
+
+// TestResidencyOfNextStart: a replica in reserve that fails is created again as one in reserve.
+func TestResidencyOfNextStart(t *testing.T) {
+	start(t, "requestsPerSecond: 10, window: 2s, keepShared: 60s", func(int) life { return life{start: second, dies: 20 * second} }, func(w *world) {
+		w.ask(0)
+		sleep(30 * second)
+		if len(w.as) != 2 || w.as[0].Residency != scaling.Hot || w.as[1].Residency != scaling.Shared {
+			t.Errorf("created were %v", w.as)
+		}
+	})
+}
+
+// TestLowerMaximum: a lower bound ends replicas although the load needs them, and none of their requests is lost.
+func TestLowerMaximum(t *testing.T) {
+	start(t, "minReplicas: 4, requestsPerSecond: 10", steady, func(w *world) {
+		sleep(5 * second)
+		failed := make(chan int)
+		go func() { failed <- w.load(30, 60*second, 50*ms) }()
+		sleep(second)
+		if err := w.fleet.Set(decode(t, "maxReplicas: 2, requestsPerSecond: 10", nil)); err != nil {
+			t.Fatal(err)
+		}
+		sleep(10 * second)
+		if s := w.status(); s.Replicas["ready"] != 2 || len(s.Replicas) != 1 {
+			t.Errorf("%v", s.Replicas)
+		}
+		if n := <-failed; n != 0 || w.replicas() != 2 || w.brokenRequests() != 0 {
+			t.Errorf("%d requests failed, %d were with a replica that ended, %v run", n, w.brokenRequests(), w.names())
+		}
+	})
+}
+
 func TestChangedScaling(t *testing.T) {
 	start(t, "minReplicas: 1, requestsPerSecond: 10", func(int) life { return life{start: second} }, func(w *world) {
 		time.Sleep(5 * second)

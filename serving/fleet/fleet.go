@@ -90,6 +90,7 @@ func (f *Fleet) Run(ctx context.Context) {
 			f.locked(func() { f.end(i) })
 		case <-stop:
 			if f.keep {
+				f.locked(f.stopDrains)
 				return
 			}
 			stop, running = nil, false
@@ -173,7 +174,7 @@ func (f *Fleet) carryOut(fn *function) (changed bool) {
 		changed = true
 		switch step.Do {
 		case pool.Start:
-			f.start(fn, step.For, step.To)
+			f.start(fn, step.For)
 		case pool.Adopt:
 			i := instances[step.At]
 			f.log.Info("keep replica", "replica", i.Name, "instead of", InstanceName(fn.name, step.For))
@@ -185,10 +186,8 @@ func (f *Fleet) carryOut(fn *function) (changed bool) {
 }
 
 // start creates an instance with an ID.
-func (f *Fleet) start(fn *function, id scaling.ID, r scaling.Residency) {
-	i := &instance{
-		Instance: Instance{Name: InstanceName(fn.name, id), ID: id, Function: fn.object, Share: fn.object.Share(), Residency: r}, function: fn,
-	}
+func (f *Fleet) start(fn *function, id scaling.ID) {
+	i := &instance{Instance: Instance{Name: InstanceName(fn.name, id), ID: id, Function: fn.object, Share: fn.object.Share()}, function: fn}
 	f.add(i)
 	f.create(i)
 }
@@ -212,6 +211,8 @@ const (
 
 func (f *Fleet) create(i *instance) {
 	i.phase, i.created = starting, time.Now()
+	i.Residency, i.foreign = i.wanted(), false
+	i.outdated = i.differs()
 	i.reminder = i.created.Add(firstReminder)
 	i.function.starts++
 	f.platform.Create(i.Instance)
@@ -253,6 +254,15 @@ func (f *Fleet) end(i *instance) {
 	i.phase = stopping
 	f.platform.Delete(i.Name)
 	f.publish(i.function)
+}
+
+// stopDrains has nobody wait any more for instances to answer their requests. They are not ended.
+func (f *Fleet) stopDrains() {
+	for _, i := range f.instances {
+		if i.stopDrain != nil {
+			i.stopDrain()
+		}
+	}
 }
 
 func (f *Fleet) deleteAll() {
@@ -320,12 +330,14 @@ func (f *Fleet) remove(i *instance) {
 func (f *Fleet) publish(fn *function) {
 	var replicas []gateway.Replica
 	for _, i := range fn.instances {
-		if i.phase != ready && i.phase != draining {
+		r := gateway.Replica{ID: i.Name, Address: i.address, Residency: scaling.Cold, Credits: *fn.object.Spec.Scaling.Concurrency}
+		switch i.phase {
+		case ready:
+			i.Residency = i.wanted()
+			r.Residency = i.Residency
+		case draining:
+		default:
 			continue
-		}
-		r := gateway.Replica{ID: i.Name, Address: i.address, Residency: fn.residency(i.ID), Credits: *fn.object.Spec.Scaling.Concurrency}
-		if i.phase == ready && i.follower != 0 { // serves as before until the other one does
-			r.Residency = scaling.Hot
 		}
 		replicas = append(replicas, r)
 	}

@@ -40,6 +40,7 @@ type memory struct {
 	mu      sync.Mutex // guards what follows
 	running map[string]chan struct{}
 	created []time.Duration // when
+	as      []Instance      // what was created then
 	deleted []time.Duration
 	busy    map[string]int // requests by instance
 	broken  int            // requests of instances that were deleted
@@ -54,6 +55,7 @@ func (m *memory) Create(i Instance) {
 	if m.running[i.Name] != nil {
 		m.Errorf("%s is created twice", i.Name)
 	}
+	m.as = append(m.as, i)
 	l := m.live(len(m.created))
 	m.created = append(m.created, time.Since(m.begin))
 	end := make(chan struct{}, 1)

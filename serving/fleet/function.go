@@ -72,10 +72,11 @@ func (fn *function) rate(l gateway.Load) scaling.Rate {
 	return rate
 }
 
-// since returns by how much a counter has grown. One that has started anew has grown by what it says.
+// since returns by how much a counter has grown, 0 if it has fallen: it is the sum of what several gateways have counted, of which one is gone, and
+// what the others had counted before is no load of now.
 func since(now, before uint64) uint64 {
 	if now < before {
-		return now
+		return 0
 	}
 	return now - before
 }
@@ -83,7 +84,11 @@ func since(now, before uint64) uint64 {
 // recent is the number of ticks that Status covers.
 const recent = 10
 
+// addLoad adds the load at a tick. When counters have fallen, those of before say nothing about the time since.
 func (fn *function) addLoad(l gateway.Load) {
+	if n := len(fn.loads); n > 0 && (l.Received < fn.loads[n-1].Received || l.InTime < fn.loads[n-1].InTime || finished(l) < finished(fn.loads[n-1])) {
+		fn.loads = nil
+	}
 	if len(fn.loads) > recent {
 		fn.loads = slices.Delete(fn.loads, 0, 1)
 	}
@@ -123,6 +128,7 @@ type instance struct {
 	Instance
 	function *function
 	foreign  bool       // created from another specification than Instance.Function, by an earlier process
+	outdated bool       // has another share or template than its function wants
 	follower scaling.ID // the instance that replaces this one, which goes once that is ready; 0 if none
 
 	phase      phase

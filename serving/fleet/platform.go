@@ -40,7 +40,8 @@ func InstanceName(f gateway.FunctionName, id scaling.ID) string {
 	return fmt.Sprintf("%s/%s-%d", f.Namespace, f.Name, id)
 }
 
-// Gateways are the gateways of the fleet's functions: a *gateway.Gateway, or what stands for gateways that are other processes.
+// Gateways are the gateways of the fleet's functions: a *gateway.Gateway, or what stands for gateways that are other processes. The counters of a
+// Load are those since any time before the function was set. They may fall, for instance when a gateway is lost, but not rise by requests of before.
 type Gateways interface {
 	SetFunction(gateway.Function) error
 	RemoveFunction(gateway.FunctionName)
