@@ -14,7 +14,7 @@ import (
 )
 
 // decode returns the function of the other tests with other fields of scaling, and a change.
-func decode(t *testing.T, scaling string, change func(f *api.GPUFunction)) *api.GPUFunction {
+func decode(t testing.TB, scaling string, change func(f *api.GPUFunction)) *api.GPUFunction {
 	t.Helper()
 	functions, err := api.Decode([]byte(head + "  scaling: {" + scaling + "}\n"))
 	if err != nil {
