@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"sync"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -28,6 +29,7 @@ type functions struct {
 	recorder events.EventRecorder
 
 	mu    sync.Mutex
+	begun time.Time // the first time that a function was looked at
 	known map[gateway.FunctionName]known
 }
 
@@ -53,6 +55,9 @@ func (r *functions) Reconcile(ctx context.Context, request reconcile.Request) (r
 		r.fleet.Remove(name)
 		return reconcile.Result{}, nil
 	}
+	if !r.settled() {
+		return reconcile.Result{RequeueAfter: settlePause}, nil
+	}
 	memory, err := r.gpuMemory(ctx)
 	if err != nil {
 		return reconcile.Result{}, err
@@ -70,6 +75,22 @@ func (r *functions) Reconcile(ctx context.Context, request reconcile.Request) (r
 	r.known[name] = state
 	r.mu.Unlock()
 	return reconcile.Result{}, nil
+}
+
+// Times for which a new leader waits for the loads of before.
+const (
+	settlePause = 50 * time.Millisecond
+	settleLimit = 2 * time.Second
+)
+
+// settled reports whether the gateways have said what the load was before, or have had enough time for it.
+func (r *functions) settled() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.begun.IsZero() {
+		r.begun = time.Now()
+	}
+	return r.gateways.settled() || time.Since(r.begun) > settleLimit
 }
 
 // set gives a function to the fleet: the first time with the pods that an earlier leader has left.
@@ -97,8 +118,11 @@ func (r *functions) set(ctx context.Context, name gateway.FunctionName, f *api.G
 		if address, ready := api.Address(pod); ready {
 			e.Address = address
 		}
+		_, e.Ending = pod.Annotations[api.AnnotationDrain]
 		existing = append(existing, e)
-		r.pods.Adopt(fleet.Instance{Name: fleet.InstanceName(name, id), ID: id, Function: f, Share: f.Share(), Residency: e.Residency}, pod)
+		i := fleet.Instance{Name: fleet.InstanceName(name, id), ID: id, Function: f, Share: f.Share(), Residency: e.Residency}
+		r.pods.Adopt(i, pod)
+		defer r.pods.Report(i.Name) // once the fleet knows it
 	}
 	return r.fleet.Restore(f, existing, r.gateways.Recent(name))
 }

@@ -33,13 +33,15 @@ type Gateways struct {
 
 // receive notes what the gateway with a name reports.
 func (g *Gateways) receive(name string, r report.Report) {
+	var functions []functionReport
 	for _, f := range r.Functions {
 		drained := map[string]bool{}
 		for _, pod := range f.Drained {
 			drained[pod] = true
 		}
-		g.report(name, r.Incarnation, f.FunctionName, reported{load: f.Load, recent: f.Seconds, drained: drained}, f.WaitsForReplica)
+		functions = append(functions, functionReport{f.FunctionName, reported{load: f.Load, recent: f.Seconds, drained: drained}, f.WaitsForReplica})
 	}
+	g.report(name, r.Incarnation, functions)
 }
 
 // Waiting implements fleet.Gateways.

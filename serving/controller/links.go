@@ -41,6 +41,11 @@ func (l *links) Run(ctx context.Context) {
 		if found, err := l.endpoints(ctx); err != nil {
 			l.log.Warn("failed to list gateways", "service", l.service.String(), "error", err)
 		} else {
+			var names []string
+			for _, e := range found {
+				names = append(names, e.name)
+			}
+			l.loads.expect(names)
 			l.adjust(ctx, open, found)
 		}
 		select {

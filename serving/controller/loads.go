@@ -15,12 +15,14 @@ type loads struct {
 	changed  chan struct{}                         // closed, and replaced, with each change
 	gateways map[string]*reporter                  // by name
 	past     map[gateway.FunctionName]gateway.Load // counted by runs that have ended
+	expected map[string]bool                       // gateways that are there, and whether they have reported or could not be reached; nil until it is known
 }
 
 // reporter is one run of a gateway.
 type reporter struct {
 	incarnation string
 	connected   bool
+	base        map[gateway.FunctionName]gateway.Load // counters of its first report: of requests before
 	functions   map[gateway.FunctionName]reported
 }
 
@@ -38,28 +40,77 @@ func newLoads() *loads {
 	}
 }
 
-// report notes what a gateway has reported of a function. waits is whether a request waits there for a first replica.
-func (l *loads) report(name, incarnation string, function gateway.FunctionName, now reported, waits bool) {
+// functionReport is what a gateway reports of a function.
+type functionReport struct {
+	name gateway.FunctionName
+	reported
+	waits bool // for a first replica
+}
+
+// report notes what a gateway has reported. What it has counted before its first report does not count: the fleet would take it for requests of
+// the present second.
+func (l *loads) report(name, incarnation string, functions []functionReport) {
 	l.mu.Lock()
 	r := l.gateways[name]
 	if r == nil || r.incarnation != incarnation {
 		l.end(name)
-		r = &reporter{incarnation: incarnation, functions: map[gateway.FunctionName]reported{}}
+		r = &reporter{incarnation: incarnation, functions: map[gateway.FunctionName]reported{}, base: map[gateway.FunctionName]gateway.Load{}}
 		l.gateways[name] = r
+		for _, f := range functions {
+			r.base[f.name] = f.load
+		}
 	}
 	r.connected = true
-	if now.recent == nil {
-		now.recent = r.functions[function].recent
+	for _, f := range functions {
+		now := f.reported
+		if now.recent == nil {
+			now.recent = r.functions[f.name].recent
+		}
+		now.load = subtract(now.load, r.base[f.name])
+		r.functions[f.name] = now
 	}
-	r.functions[function] = now
+	l.attempted(name)
 	l.announce()
 	l.mu.Unlock()
-	if waits {
+	for _, f := range functions {
+		if !f.waits {
+			continue
+		}
 		select {
-		case l.waiting <- function:
+		case l.waiting <- f.name:
 		default: // the fleet is far behind, and will find the request in Load
 		}
 	}
+}
+
+// expect notes which gateways there are.
+func (l *loads) expect(names []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	before := l.expected
+	l.expected = map[string]bool{}
+	for _, name := range names {
+		l.expected[name] = before[name]
+	}
+}
+
+// attempted notes that a gateway has reported or could not be reached. The lock must be held.
+func (l *loads) attempted(name string) {
+	if _, expected := l.expected[name]; expected {
+		l.expected[name] = true
+	}
+}
+
+// settled reports whether each gateway has reported or could not be reached.
+func (l *loads) settled() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, attempted := range l.expected {
+		if !attempted {
+			return false
+		}
+	}
+	return l.expected != nil
 }
 
 // disconnect notes that a gateway is out of reach: what it has counted remains, and nobody waits for its requests.
@@ -69,6 +120,7 @@ func (l *loads) disconnect(name string) {
 	if r := l.gateways[name]; r != nil {
 		r.connected = false
 	}
+	l.attempted(name)
 	l.announce()
 }
 
@@ -163,6 +215,17 @@ func (l *loads) forget(function gateway.FunctionName) {
 func counted(l gateway.Load) gateway.Load {
 	l.Waiting, l.InFlight, l.Replicas, l.P50, l.P99 = 0, 0, 0, 0, 0
 	return l
+}
+
+// subtract returns a load whose counters have grown from those of before. Those that are less have started anew: the function was deleted and made
+// again.
+func subtract(now, before gateway.Load) gateway.Load {
+	if now.Arrived < before.Arrived {
+		return now
+	}
+	now.Arrived, now.Received, now.Answered, now.InTime = now.Arrived-before.Arrived, now.Received-before.Received, now.Answered-before.Answered, now.InTime-before.InTime
+	now.Refused, now.Invalid, now.Failed, now.Gone = now.Refused-before.Refused, now.Invalid-before.Invalid, now.Failed-before.Failed, now.Gone-before.Gone
+	return now
 }
 
 // add returns the sum of the loads of two gateways, and the greater of their percentiles: that of both together is no greater.

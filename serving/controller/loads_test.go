@@ -11,45 +11,71 @@ import (
 	"github.com/gshare-dev/gshare/serving/gateway"
 )
 
+// one reports on one function.
+func one(l *loads, gateway, incarnation string, now reported, waits bool) {
+	l.report(gateway, incarnation, []functionReport{{resnet, now, waits}})
+}
+
 var resnet = gateway.FunctionName{Namespace: "ml", Name: "resnet50"}
 
 func TestLoads(t *testing.T) {
 	load := func(received uint64, waiting int) reported {
 		return reported{load: gateway.Load{Received: received, Arrived: received, Waiting: waiting}}
 	}
+	// connected is the first report of a gateway, which has counted two requests before.
+	connected := func(l *loads, gateway string) { one(l, gateway, "1", load(2, 0), false) }
 	for name, test := range map[string]struct {
 		do   func(l *loads)
 		want gateway.Load
 	}{
 		"none": {func(*loads) {}, gateway.Load{}},
+		"what a gateway has counted before does not count": {func(l *loads) { one(l, "a", "1", load(2, 1), false) }, gateway.Load{Waiting: 1}},
 		"two add up": {func(l *loads) {
-			l.report("a", "1", resnet, load(3, 1), false)
-			l.report("b", "1", resnet, load(4, 2), false)
+			connected(l, "a")
+			connected(l, "b")
+			one(l, "a", "1", load(5, 1), false)
+			one(l, "b", "1", load(6, 2), false)
 		}, gateway.Load{Received: 7, Arrived: 7, Waiting: 3}},
 		"the last report counts": {func(l *loads) {
-			l.report("a", "1", resnet, load(3, 1), false)
-			l.report("a", "1", resnet, load(5, 0), false)
+			connected(l, "a")
+			one(l, "a", "1", load(5, 1), false)
+			one(l, "a", "1", load(7, 0), false)
 		}, gateway.Load{Received: 5, Arrived: 5}},
-		"one that starts anew counts from zero": {func(l *loads) {
-			l.report("a", "1", resnet, load(3, 1), false)
-			l.report("a", "2", resnet, load(1, 0), false)
-		}, gateway.Load{Received: 4, Arrived: 4}},
+		"a function that is new to a gateway counts from zero": {func(l *loads) {
+			l.report("a", "1", nil)
+			one(l, "a", "1", load(5, 1), false)
+		}, gateway.Load{Received: 5, Arrived: 5, Waiting: 1}},
+		"a function that was made again counts from zero": {func(l *loads) {
+			connected(l, "a")
+			one(l, "a", "1", load(1, 0), false)
+		}, gateway.Load{Received: 1, Arrived: 1}},
+		"one that starts anew goes on from its first report": {func(l *loads) {
+			connected(l, "a")
+			one(l, "a", "1", load(5, 1), false)
+			one(l, "a", "2", load(1, 0), false)
+			one(l, "a", "2", load(3, 0), false)
+		}, gateway.Load{Received: 5, Arrived: 5}},
 		"one out of reach has no requests": {func(l *loads) {
-			l.report("a", "1", resnet, load(3, 1), false)
+			connected(l, "a")
+			one(l, "a", "1", load(5, 1), false)
 			l.disconnect("a")
 		}, gateway.Load{Received: 3, Arrived: 3}},
 		"and counts once when it is back": {func(l *loads) {
-			l.report("a", "1", resnet, load(3, 1), false)
+			connected(l, "a")
+			one(l, "a", "1", load(5, 1), false)
 			l.disconnect("a")
-			l.report("a", "1", resnet, load(4, 1), false)
+			one(l, "a", "1", load(6, 1), false)
 		}, gateway.Load{Received: 4, Arrived: 4, Waiting: 1}},
 		"what a removed one counted remains": {func(l *loads) {
-			l.report("a", "1", resnet, load(3, 1), false)
+			connected(l, "a")
+			one(l, "a", "1", load(5, 1), false)
 			l.remove("a")
-			l.report("b", "1", resnet, load(1, 0), false)
+			connected(l, "b")
+			one(l, "b", "1", load(3, 0), false)
 		}, gateway.Load{Received: 4, Arrived: 4}},
 		"a forgotten function has none": {func(l *loads) {
-			l.report("a", "1", resnet, load(3, 1), false)
+			connected(l, "a")
+			one(l, "a", "1", load(5, 1), false)
 			l.disconnect("a")
 			l.forget(resnet)
 		}, gateway.Load{}},
@@ -66,23 +92,46 @@ func TestLoads(t *testing.T) {
 
 func TestRecent(t *testing.T) {
 	l := newLoads()
-	l.report("a", "1", resnet, reported{recent: []uint64{1, 2, 3}}, false)
-	l.report("b", "1", resnet, reported{recent: []uint64{10}}, false)
-	l.report("a", "1", resnet, reported{load: gateway.Load{Received: 1}}, false) // later reports have none
+	one(l, "a", "1", reported{recent: []uint64{1, 2, 3}}, false)
+	one(l, "b", "1", reported{recent: []uint64{10}}, false)
+	one(l, "a", "1", reported{load: gateway.Load{Received: 1}}, false) // later reports have none
 	if got, want := l.Recent(resnet), []uint64{1, 2, 13}; !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
 }
 
+func TestSettled(t *testing.T) {
+	l := newLoads()
+	for _, step := range []struct {
+		what string
+		do   func()
+		want bool
+	}{
+		{"nothing is known", func() {}, false},
+		{"there are two", func() { l.expect([]string{"a", "b"}) }, false},
+		{"one has reported", func() { l.report("a", "1", nil) }, false},
+		{"one that nobody expects", func() { l.report("c", "1", nil) }, false},
+		{"and one cannot be reached", func() { l.disconnect("b") }, true},
+		{"which does not change", func() { l.expect([]string{"b", "a"}) }, true},
+		{"there is a third", func() { l.expect([]string{"a", "b", "c"}) }, false},
+		{"there is none", func() { l.expect(nil) }, true},
+	} {
+		step.do()
+		if l.settled() != step.want {
+			t.Errorf("%s: settled %t, want %t", step.what, !step.want, step.want)
+		}
+	}
+}
+
 func TestWaiting(t *testing.T) {
 	l := newLoads()
-	l.report("a", "1", resnet, reported{}, false)
-	l.report("a", "1", resnet, reported{}, true)
+	one(l, "a", "1", reported{}, false)
+	one(l, "a", "1", reported{}, true)
 	if got := <-l.waiting; got != resnet {
 		t.Errorf("%v waits", got)
 	}
 	for range 10_000 { // nobody receives
-		l.report("a", "1", resnet, reported{}, true)
+		one(l, "a", "1", reported{}, true)
 	}
 }
 
@@ -92,20 +141,20 @@ func TestWaitDrained(t *testing.T) {
 		then func(l *loads) // after the wait has begun
 		done bool
 	}{
-		"both":                      {func(l *loads) { l.report("a", "1", resnet, drained, false); l.report("b", "1", resnet, drained, false) }, true},
-		"one":                       {func(l *loads) { l.report("a", "1", resnet, drained, false) }, false},
-		"one, and one out of reach": {func(l *loads) { l.report("a", "1", resnet, drained, false); l.disconnect("b") }, true},
-		"one, and one removed":      {func(l *loads) { l.report("a", "1", resnet, drained, false); l.remove("b") }, true},
+		"both":                      {func(l *loads) { one(l, "a", "1", drained, false); one(l, "b", "1", drained, false) }, true},
+		"one":                       {func(l *loads) { one(l, "a", "1", drained, false) }, false},
+		"one, and one out of reach": {func(l *loads) { one(l, "a", "1", drained, false); l.disconnect("b") }, true},
+		"one, and one removed":      {func(l *loads) { one(l, "a", "1", drained, false); l.remove("b") }, true},
 		"one started anew": {func(l *loads) {
-			l.report("a", "1", resnet, drained, false)
-			l.report("b", "2", resnet, reported{}, false)
+			one(l, "a", "1", drained, false)
+			one(l, "b", "2", reported{}, false)
 		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := newLoads()
-				l.report("a", "1", resnet, reported{}, false)
-				l.report("b", "1", resnet, reported{}, false)
+				one(l, "a", "1", reported{}, false)
+				one(l, "b", "1", reported{}, false)
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
 				result := make(chan error, 1)

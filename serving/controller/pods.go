@@ -42,6 +42,7 @@ type podInstance struct {
 	pod            client.ObjectKey // empty until it has been created
 	uid            types.UID
 	deleted        bool        // by the fleet
+	silent         bool        // nothing may be reported yet
 	reported       fleet.Event // the last one; of the goroutine of Run alone
 }
 
@@ -61,9 +62,19 @@ func (p *Pods) Create(i fleet.Instance) {
 	p.add(&podInstance{Instance: i})
 }
 
-// Adopt makes an instance of a pod that is there already.
+// Adopt makes an instance of a pod that is there already. Nothing is reported of it before Report.
 func (p *Pods) Adopt(i fleet.Instance, pod *v1.Pod) {
-	p.add(&podInstance{Instance: i, pod: client.ObjectKeyFromObject(pod), uid: pod.UID})
+	p.add(&podInstance{Instance: i, pod: client.ObjectKeyFromObject(pod), uid: pod.UID, silent: true})
+}
+
+// Report lets events of an instance of Adopt be sent.
+func (p *Pods) Report(name string) {
+	p.mu.Lock()
+	if i := p.instances[name]; i != nil {
+		i.silent = false
+	}
+	p.mu.Unlock()
+	p.queue.Add(name)
 }
 
 func (p *Pods) add(i *podInstance) {
@@ -161,9 +172,10 @@ func (p *Pods) reconcile(ctx context.Context, name string) error {
 	if i != nil {
 		deleted, level = i.deleted, i.Residency
 	}
+	ignore := i == nil || i.silent // it has ended, and its pod is being removed, or the fleet does not know it yet
 	p.mu.Unlock()
 	switch {
-	case i == nil: // has ended, and its pod is being removed
+	case ignore:
 		return nil
 	case i.uid == "" && deleted:
 		return p.end(ctx, i, fleet.Gone, "was deleted before it had a pod")

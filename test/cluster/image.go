@@ -28,8 +28,10 @@ const (
 type Image struct {
 	Name  string            // such as docker.io/local/workload:1
 	Files map[string]string // path in the image: path here, links followed
-	// Command is the default command; a shell if empty.
+	// Command is the default command; a shell if empty. Arguments of a container take its place.
 	Command string
+	// Entrypoint is the program that gets the arguments of a container; none if empty.
+	Entrypoint string
 	// Bare leaves out busybox and its commands.
 	Bare bool
 }
@@ -105,9 +107,13 @@ func (i Image) writeArchive(ctx context.Context, to io.Writer) error {
 	if err != nil {
 		return err
 	}
+	run := map[string]any{"Env": []string{"PATH=/bin"}, "Cmd": []string{cmp.Or(i.Command, "/bin/sh")}}
+	if i.Entrypoint != "" {
+		run["Entrypoint"], run["Cmd"] = []string{i.Entrypoint}, nil
+	}
 	config, err := json.Marshal(map[string]any{
 		"architecture": runtime.GOARCH, "os": "linux",
-		"config": map[string]any{"Env": []string{"PATH=/bin"}, "Cmd": []string{cmp.Or(i.Command, "/bin/sh")}},
+		"config": run,
 		"rootfs": map[string]any{"type": "layers", "diff_ids": []string{fmt.Sprintf("sha256:%x", sha256.Sum256(layer))}},
 	})
 	if err != nil {

@@ -1,0 +1,380 @@
+package cluster_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/gshare-dev/gshare/serving/controller"
+	"github.com/gshare-dev/gshare/test/cluster"
+	"github.com/gshare-dev/gshare/test/controlplane/access"
+	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
+	"github.com/gshare-dev/gshare/vgpu/kube"
+)
+
+const modelImage = "docker.io/local/model:1"
+
+// sixLines is all that a user has to write.
+const sixLines = `apiVersion: serving.gshare.dev/v1alpha1
+kind: GPUFunction
+metadata: {name: resnet50}
+spec:
+  slo: {latency: 5s}
+  template: {spec: {containers: [{name: server, image: "` + modelImage + `", args: [--batch, 1=10ms]}]}}
+`
+
+// served is a cluster of two nodes with controllers and gateways in pods.
+type served struct {
+	*agents
+	ctx     context.Context
+	objects client.Client
+	http    http.Client // of a node, where pods have addresses
+}
+
+// TestServing writes a function of six lines, sends requests to it, and takes away what serves them.
+func TestServing(t *testing.T) {
+	s := startServing(t)
+	s.write(t, sixLines)
+	for _, part := range []struct {
+		name string
+		run  func(*testing.T)
+	}{
+		{"answers from zero", s.answersFromZero}, {"status", s.hasStatus}, {"another leader", s.anotherLeader}, {"lost pod", s.lostPod},
+		{"fastpod", s.scalesFastPod}, {"deleted", s.deleted},
+	} {
+		if !t.Run(part.name, part.run) {
+			return // what follows would fail, too
+		}
+	}
+}
+
+// startServing starts a cluster, in which the manifests of serving are applied.
+func startServing(t *testing.T) *served {
+	t.Helper()
+	driver := buildDriver(t)
+	images := []cluster.Image{servingImage(t, "gshare-controller"), servingImage(t, "gshare-gateway"), modelImageOf(t, driver)}
+	s := &served{agents: startWithAgents(t, cluster.Options{Images: images}, twoGPUs)}
+	var stop context.CancelFunc
+	s.ctx, stop = context.WithTimeout(t.Context(), 10*time.Minute)
+	t.Cleanup(stop)
+	s.http.Transport = &http.Transport{DialContext: s.Nodes[0].Machine.Dial}
+	s.gpus = startGPUs(t, s.agents, driver, "GPU-0", "GPU-1")
+	scheme, err := controller.Scheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.objects, err = client.New(s.Config(access.Admin), client.Options{Scheme: scheme}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.explain(t) })
+	s.kubectl(t, "apply", "-k", s.overlay(t))
+	for _, name := range []string{"gshare-controller", "gshare-gateway"} {
+		s.kubectl(t, "-n", "gshare-system", "rollout", "status", "deployment/"+name, "--timeout=180s")
+	}
+	return s
+}
+
+func servingImage(t *testing.T, name string) cluster.Image {
+	t.Helper()
+	return cluster.Image{Name: "docker.io/library/" + name + ":dev", Files: withLibraries(t, "/bin/"+name, buildOf(t, "../..", name, "./cmd/"+name)), Bare: true}
+}
+
+// modelImageOf returns the image of a model server whose driver is the fake one.
+func modelImageOf(t *testing.T, driver string) cluster.Image {
+	t.Helper()
+	files := withLibraries(t, "/bin/gshare-model", buildOf(t, "../..", "gshare-model", "./cmd/gshare-model"))
+	maps.Copy(files, workloadImage(t, driver).Files)
+	return cluster.Image{Name: modelImage, Files: files, Entrypoint: "/bin/gshare-model"}
+}
+
+// overlay returns manifests/serving, changed for a cluster without kube-proxy, in which the address of the service kubernetes is not served, and
+// without the default scheduler.
+func (s *served) overlay(t *testing.T) string {
+	t.Helper()
+	folder := filepath.Join(s.Dir, "serving")
+	here, err := filepath.Abs("../../manifests/serving")
+	if err != nil {
+		t.Fatal(err)
+	}
+	base, err := filepath.Rel(folder, here)
+	if err != nil {
+		t.Fatal(err)
+	}
+	host, port, _ := strings.Cut(strings.TrimPrefix(s.Config(access.Admin).Host, "https://"), ":")
+	text := fmt.Sprintf("resources: [%s]\npatches:\n", base)
+	for _, name := range []string{"controller", "gateway"} {
+		text += fmt.Sprintf(`- patch: |
+    apiVersion: apps/v1
+    kind: Deployment
+    metadata: {name: gshare-%s, namespace: gshare-system}
+    spec: {template: {spec: {schedulerName: gshare, containers: [{name: %[1]s, env: [{name: KUBERNETES_SERVICE_HOST, value: "%s"}, {name: KUBERNETES_SERVICE_PORT, value: "%s"}]}]}}}
+`, name, host, port)
+	}
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(folder, "kustomization.yaml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return folder
+}
+
+// run runs kubectl.
+func (s *served) run(ctx context.Context, t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	file := filepath.Join(s.Dir, "serving.kubeconfig")
+	content, err := s.Kubeconfig(s.Token(access.Admin))
+	if err == nil {
+		err = os.WriteFile(file, content, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := s.Nodes[0].Machine.Run(ctx, hyperkube(t), append([]string{"kubectl", "--kubeconfig", file, "--cache-dir", filepath.Join(s.Dir, "cache")}, args...)...)
+	return string(out), err
+}
+
+func (s *served) kubectl(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := s.run(s.ctx, t, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func (s *served) explain(t *testing.T) {
+	if !t.Failed() {
+		return
+	}
+	for _, args := range [][]string{
+		{"get", "pods,gpufunctions,fastpods,events", "-A", "-o", "wide"}, {"-n", "gshare-system", "logs", "-l", "app=gshare-controller", "--tail=60", "--prefix"},
+		{"-n", "gshare-system", "logs", "-l", "app=gshare-gateway", "--tail=30", "--prefix"}, {"get", "gpufunctions", "-o", "yaml"},
+		{"logs", "-l", api.LabelFaSTPod, "--tail=20", "--prefix"},
+	} {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		out, err := s.run(ctx, t, args...)
+		cancel()
+		t.Logf("%v: %v\n%s", args, err, out)
+	}
+}
+
+// write creates an object from its text, or changes it.
+func (s *served) write(t *testing.T, text string) {
+	t.Helper()
+	file := filepath.Join(s.Dir, "object.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.kubectl(t, "apply", "-f", file)
+}
+
+// pods returns the pods with a label that do not end.
+func (s *served) pods(t *testing.T, namespace, label, value string) []v1.Pod {
+	t.Helper()
+	list := &v1.PodList{}
+	if err := s.objects.List(s.ctx, list, client.InNamespace(namespace), client.MatchingLabels{label: value}); err != nil {
+		t.Fatal(err)
+	}
+	var found []v1.Pod
+	for _, p := range list.Items {
+		if p.DeletionTimestamp == nil && !kube.Ended(&p) {
+			found = append(found, p)
+		}
+	}
+	return found
+}
+
+// ask sends a request for a function to a gateway, from a node, and returns an error unless the answer is 200.
+func (s *served) ask(t *testing.T, function string) error {
+	t.Helper()
+	gateways := s.pods(t, "gshare-system", "app", "gshare-gateway")
+	request, err := http.NewRequestWithContext(s.ctx, http.MethodGet, "http://"+gateways[0].Status.PodIP+":8080/v2/health/ready", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Host = function + ".default"
+	response, err := s.http.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: %s (%v)", response.Status, body, err)
+	}
+	return err
+}
+
+// wait waits until something holds of the cluster.
+func (s *served) wait(t *testing.T, what string, holds func() bool) time.Duration {
+	t.Helper()
+	began := time.Now()
+	if err := wait.PollUntilContextTimeout(s.ctx, 100*time.Millisecond, 3*time.Minute, true, func(context.Context) (bool, error) { return holds(), nil }); err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+	return time.Since(began)
+}
+
+func (s *served) function(t *testing.T) *api.GPUFunction {
+	t.Helper()
+	f := &api.GPUFunction{}
+	if err := s.objects.Get(s.ctx, client.ObjectKey{Namespace: "default", Name: "resnet50"}, f); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// answersFromZero: the first request of a function without pods is answered by the pod that is created for it, on a whole GPU.
+func (s *served) answersFromZero(t *testing.T) {
+	s.wait(t, "known to the controller", func() bool { return s.function(t).Status.ObservedGeneration > 0 })
+	if pods := s.pods(t, "default", api.LabelFunction, "resnet50"); len(pods) != 0 {
+		t.Fatalf("%d pods without a request", len(pods))
+	}
+	began := time.Now()
+	if err := s.ask(t, "resnet50"); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("first answer after %.1f s", time.Since(began).Seconds())
+	pods := s.pods(t, "default", api.LabelFunction, "resnet50")
+	if len(pods) != 1 {
+		t.Fatalf("%d pods", len(pods))
+	}
+	placement, present, err := kube.PlacementOf(&pods[0])
+	if err != nil || !present || placement.Containers[0].VGPUs[0].Share.SMRequest != 1000 {
+		t.Errorf("placed as %+v, %v: want a whole GPU", placement, err)
+	}
+}
+
+func (s *served) hasStatus(t *testing.T) {
+	s.wait(t, "Ready", func() bool { return s.function(t).Status.ReadyReplicas == 1 })
+	t.Log("\n" + s.kubectl(t, "get", "gpufunctions,fastpods"))
+	status := s.function(t).Status
+	if c := status.Conditions[0]; c.Type != "Ready" || c.Status != metav1.ConditionTrue || c.Reason != "Unprofiled" {
+		t.Errorf("%+v", c)
+	}
+	if status.Pods != "1+0+0" || status.Share != "100% x 100%" {
+		t.Errorf("%+v", status)
+	}
+}
+
+// kill ends the processes of a pod with SIGKILL.
+func (s *served) kill(t *testing.T, pod *v1.Pod) {
+	t.Helper()
+	pids := pidsOf(t, pod)
+	if len(pids) == 0 {
+		t.Fatalf("%s has no processes", pod.Name)
+	}
+	for _, pid := range pids {
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// ready returns how many pods of the function accept requests.
+func (s *served) ready(t *testing.T) (n int) {
+	t.Helper()
+	for _, p := range s.pods(t, "default", api.LabelFunction, "resnet50") {
+		if _, ready := api.Address(&p); ready {
+			n++
+		}
+	}
+	return n
+}
+
+// anotherLeader: after the leader's end the next one goes on with the same pods.
+func (s *served) anotherLeader(t *testing.T) {
+	before := s.pods(t, "default", api.LabelFunction, "resnet50")
+	lease, err := s.Client().CoordinationV1().Leases("gshare-system").Get(s.ctx, "gshare-controller", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	holder, _, _ := strings.Cut(*lease.Spec.HolderIdentity, "_")
+	for _, p := range s.pods(t, "gshare-system", "app", "gshare-controller") {
+		if p.Name == holder {
+			s.kill(t, &p)
+		}
+	}
+	took := s.wait(t, "another leader", func() bool {
+		now, err := s.Client().CoordinationV1().Leases("gshare-system").Get(s.ctx, "gshare-controller", metav1.GetOptions{})
+		return err == nil && *now.Spec.HolderIdentity != *lease.Spec.HolderIdentity
+	})
+	t.Logf("another leader after %.1f s", took.Seconds())
+	if err := s.ask(t, "resnet50"); err != nil {
+		t.Error(err)
+	}
+	s.write(t, strings.Replace(sixLines, "spec:\n", "spec:\n  scaling: {minReplicas: 2}\n", 1))
+	s.wait(t, "two pods", func() bool { return s.ready(t) == 2 })
+	pods := s.pods(t, "default", api.LabelFunction, "resnet50")
+	if len(pods) != 2 || pods[0].UID != before[0].UID && pods[1].UID != before[0].UID {
+		t.Errorf("%d pods, that of before is not among them", len(pods))
+	}
+}
+
+// lostPod: a pod that somebody deletes is replaced, and requests go to the others meanwhile.
+func (s *served) lostPod(t *testing.T) {
+	victim := s.pods(t, "default", api.LabelFunction, "resnet50")[0]
+	s.kubectl(t, "delete", "pod", victim.Name, "--wait=false")
+	for range 5 {
+		if err := s.ask(t, "resnet50"); err != nil {
+			t.Error(err)
+		}
+	}
+	s.wait(t, "two pods again", func() bool {
+		pods := s.pods(t, "default", api.LabelFunction, "resnet50")
+		return len(pods) == 2 && pods[0].UID != victim.UID && pods[1].UID != victim.UID && s.ready(t) == 2
+	})
+}
+
+// scalesFastPod: a FaSTPod without a function has as many pods as kubectl scale says.
+func (s *served) scalesFastPod(t *testing.T) {
+	s.write(t, `apiVersion: serving.gshare.dev/v1alpha1
+kind: FaSTPod
+metadata: {name: bert}
+spec:
+  share: {sm: 12, quota: 40, memory: 1Gi}
+  template: {spec: {containers: [{name: server, image: "`+modelImage+`", args: [--batch, 1=10ms], readinessProbe: {tcpSocket: {port: 8080}}}]}}
+`)
+	ready := func(n int32) func() bool {
+		return func() bool {
+			fp := &api.FaSTPod{}
+			err := s.objects.Get(s.ctx, client.ObjectKey{Namespace: "default", Name: "bert"}, fp)
+			return err == nil && fp.Status.ReadyReplicas == n && fp.Status.Replicas == n
+		}
+	}
+	s.wait(t, "one pod", ready(1))
+	s.kubectl(t, "scale", "fastpod", "bert", "--replicas=3")
+	s.wait(t, "three pods", ready(3))
+	s.kubectl(t, "scale", "fastpod", "bert", "--replicas=1")
+	s.wait(t, "one pod again", ready(1))
+	if pods := s.pods(t, "default", api.LabelFaSTPod, "bert"); len(pods) != 1 {
+		t.Errorf("%d pods", len(pods))
+	}
+}
+
+// deleted: nothing is left of objects that are deleted.
+func (s *served) deleted(t *testing.T) {
+	s.kubectl(t, "delete", "gpufunction", "resnet50")
+	s.kubectl(t, "delete", "fastpod", "bert")
+	s.wait(t, "no pods", func() bool {
+		list := &v1.PodList{}
+		return s.objects.List(s.ctx, list, client.InNamespace("default")) == nil && len(list.Items) == 0
+	})
+	if err := s.ask(t, "resnet50"); err == nil {
+		t.Error("a deleted function answers")
+	}
+}
