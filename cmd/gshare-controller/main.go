@@ -29,8 +29,8 @@ func main() { cli.Main(command()) }
 
 // options are the flags.
 type options struct {
-	kubeconfig, namespace, service, metrics, health string
-	elect                                           bool
+	kubeconfig, namespace, service, domain, metrics, health string
+	elect                                                   bool
 }
 
 func command() *cobra.Command {
@@ -47,8 +47,9 @@ func command() *cobra.Command {
 	})
 	f := cmd.Flags()
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "how to reach the API server; by default as the pod that this is")
-	f.StringVar(&o.namespace, "namespace", "gshare-system", "namespace of the gateways' service and of the lease")
+	f.StringVar(&o.namespace, "namespace", "gshare-system", "namespace of the gateways' services and of the lease")
 	f.StringVar(&o.service, "gateways", "gshare-gateway-reports", "headless service of the gateways' ports of reports")
+	f.StringVar(&o.domain, "cluster-domain", "cluster.local", "domain of the cluster's DNS")
 	f.StringVar(&o.metrics, "metrics", ":9090", "address of the metrics (Prometheus), 0 for none")
 	f.StringVar(&o.health, "health", ":8081", "address of /healthz and /readyz, 0 for none")
 	f.BoolVar(&o.elect, "leader-elect", true, "act only as the leader")
@@ -62,6 +63,13 @@ func configOf(kubeconfig string) (*rest.Config, error) {
 	}
 	return clientcmd.BuildConfigFromFlags("", kubeconfig)
 }
+
+// Times of the lease. Another controller looks at it each retryPeriod and up to a fifth of that later, sees a last renewal that late, and leads as late
+// after the end of the lease: at the most 5.2 s after the renewal.
+const (
+	leaseDuration = 4 * time.Second
+	retryPeriod   = 500 * time.Millisecond
+)
 
 func run(ctx context.Context, o options) error {
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
@@ -90,7 +98,7 @@ func run(ctx context.Context, o options) error {
 	m, err := ctrl.NewManager(config, manager.Options{
 		Scheme: scheme, Cache: cached, Metrics: server.Options{BindAddress: o.metrics}, HealthProbeBindAddress: o.health,
 		LeaderElection: o.elect, LeaderElectionID: "gshare-controller", LeaderElectionNamespace: o.namespace, LeaderElectionReleaseOnCancel: true,
-		LeaseDuration: new(5 * time.Second), RenewDeadline: new(3 * time.Second), RetryPeriod: new(time.Second),
+		LeaseDuration: new(leaseDuration), RenewDeadline: new(3 * time.Second), RetryPeriod: new(retryPeriod),
 	})
 	if err != nil {
 		return err
@@ -99,7 +107,9 @@ func run(ctx context.Context, o options) error {
 	if err := errors.Join(m.AddHealthzCheck("ping", healthz.Ping), m.AddReadyzCheck("started", ready)); err != nil {
 		return err
 	}
-	if err := controller.AddTo(m, controller.Options{Service: service, Log: log, Watch: watchReports}); err != nil {
+	if err := controller.AddTo(m, controller.Options{
+		Service: service, Gateway: "gshare-gateway." + o.namespace + ".svc." + o.domain, Log: log, Watch: watchReports,
+	}); err != nil {
 		return err
 	}
 	return m.Start(ctx)

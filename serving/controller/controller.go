@@ -38,16 +38,22 @@ func Scheme() (*runtime.Scheme, error) {
 	return s, api.AddToScheme(s)
 }
 
-// CacheOptions returns what the controller's cache holds: of pods those of functions and FaSTPods, of endpoints those of the gateways' service.
+// CacheOptions returns what the controller's cache holds: of pods and Services those of functions and FaSTPods, of endpoints those of the gateways'
+// Service for reports.
 func CacheOptions(service client.ObjectKey) (cache.Options, error) {
 	ours, err := labels.NewRequirement(api.LabelFaSTPod, selection.Exists, nil)
+	if err != nil {
+		return cache.Options{}, err
+	}
+	ofFunctions, err := labels.NewRequirement(api.LabelFunction, selection.Exists, nil)
 	if err != nil {
 		return cache.Options{}, err
 	}
 	return cache.Options{
 		DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
-			&v1.Pod{}: {Label: labels.NewSelector().Add(*ours)},
+			&v1.Pod{}:     {Label: labels.NewSelector().Add(*ours)},
+			&v1.Service{}: {Label: labels.NewSelector().Add(*ofFunctions)},
 			&discovery.EndpointSlice{}: {
 				Namespaces: map[string]cache.Config{service.Namespace: {LabelSelector: labels.SelectorFromSet(labels.Set{discovery.LabelServiceName: service.Name})}},
 			},
@@ -58,6 +64,8 @@ func CacheOptions(service client.ObjectKey) (cache.Options, error) {
 // Options configures a controller.
 type Options struct {
 	Service client.ObjectKey // whose endpoints are the gateways' ports of reports
+	// Gateway is the host name of the gateways' Service for requests: the Services of functions are other names of it.
+	Gateway string
 	Log     *slog.Logger
 	// Watch receives the reports of the gateway at an address, until the connection ends.
 	Watch func(ctx context.Context, address string, receive func(report.Report)) error
@@ -76,7 +84,8 @@ func AddTo(m manager.Manager, o Options) error {
 		return o.Watch(ctx, address, func(r report.Report) { gateways.receive(name, r) })
 	}
 	known := &functions{
-		client: m.GetClient(), fleet: f, pods: pods, gateways: gateways, recorder: m.GetEventRecorder(name), known: map[gateway.FunctionName]known{},
+		client: m.GetClient(), fleet: f, pods: pods, gateways: gateways,
+		services: &services{client: m.GetClient(), live: m.GetAPIReader(), gateway: o.Gateway}, recorder: m.GetEventRecorder(name), known: map[gateway.FunctionName]known{},
 	}
 	status := &statusWriter{client: m.GetClient(), fleet: f, functions: known, gateways: gateways, log: o.Log}
 	for _, run := range []func(context.Context){f.Run, pods.Run, link.Run, status.Run} {
@@ -88,7 +97,7 @@ func AddTo(m manager.Manager, o Options) error {
 		return err
 	}
 	if err := ctrl.NewControllerManagedBy(m).Named("gpufunction").
-		For(&api.GPUFunction{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).Complete(known); err != nil {
+		For(&api.GPUFunction{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).Owns(&v1.Service{}).Complete(known); err != nil {
 		return err
 	}
 	return ctrl.NewControllerManagedBy(m).Named("fastpod").

@@ -216,7 +216,7 @@ func fastPodStatus(fp *api.FaSTPod, pods []*v1.Pod) api.FaSTPodStatus {
 		if isReady(p) {
 			s.ReadyReplicas++
 		} else if waiting == "" {
-			waiting = fmt.Sprintf("pod %s: %s", p.Name, waitOf(p))
+			waiting = fmt.Sprintf("pod %s: %s", p.Name, cmp.Or(failureOf(p), waitOf(p)))
 		}
 		countResidency(&s.Residency, p)
 	}

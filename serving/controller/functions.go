@@ -26,6 +26,7 @@ type functions struct {
 	fleet    *fleet.Fleet
 	pods     *Pods
 	gateways *Gateways
+	services *services
 	recorder events.EventRecorder
 
 	mu    sync.Mutex
@@ -65,6 +66,9 @@ func (r *functions) Reconcile(ctx context.Context, request reconcile.Request) (r
 	complete, err := object.CompleteForCluster(memory)
 	if err == nil {
 		err = r.set(ctx, name, complete)
+	}
+	if problem := r.services.ensure(ctx, object); problem != nil { // its requests can still name it by their host
+		r.recorder.Eventf(object, nil, v1.EventTypeWarning, "NoService", "Create", "%v", problem)
 	}
 	state := known{generation: object.Generation, unprofiled: object.Unprofiled()}
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -181,7 +182,7 @@ func (p *Pods) reconcile(ctx context.Context, name string) error {
 		return p.end(ctx, i, fleet.Gone, "was deleted before it had a pod")
 	case i.uid == "":
 		if err := p.create(ctx, i); err != nil {
-			p.report(ctx, i, fleet.Event{Kind: fleet.Starting, Message: fmt.Sprintf("its pod cannot be created: %v", err)})
+			p.report(ctx, i, fleet.Event{Kind: fleet.Restarting, Message: fmt.Sprintf("its pod cannot be created: %v", err)})
 			return err
 		}
 	}
@@ -216,6 +217,8 @@ func (p *Pods) reconcile(ctx context.Context, name string) error {
 	}
 	if address, ready := api.Address(pod); ready {
 		p.report(ctx, i, fleet.Event{Kind: fleet.Ready, Address: address})
+	} else if why := failureOf(pod); why != "" {
+		p.report(ctx, i, fleet.Event{Kind: fleet.Restarting, Message: why})
 	} else {
 		p.report(ctx, i, fleet.Event{Kind: fleet.Starting, Message: waitOf(pod)})
 	}
@@ -347,22 +350,34 @@ func endOf(p *v1.Pod) string {
 	return text
 }
 
+// failureOf returns why a container of a pod that is not Ready cannot run until the kubelet tries again: it has exited, or there is no image or no
+// volume for it. It returns an empty text if there is none.
+func failureOf(p *v1.Pod) string {
+	for _, c := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
+		w, t := c.State.Waiting, c.State.Terminated
+		switch {
+		case t != nil && t.ExitCode != 0:
+			return fmt.Sprintf("container %s exited with code %d (%s)", c.Name, t.ExitCode, t.Reason)
+		case w == nil || w.Reason == "" || w.Reason == "ContainerCreating" || w.Reason == "PodInitializing":
+			continue
+		}
+		text := fmt.Sprintf("container %s: %s", c.Name, w.Reason)
+		if w.Message != "" {
+			text += ": " + w.Message
+		}
+		if last := c.LastTerminationState.Terminated; last != nil {
+			text += fmt.Sprintf(" (last exit code %d)", last.ExitCode)
+		}
+		return text
+	}
+	return ""
+}
+
 // waitOf returns what a pod that is not Ready waits for.
 func waitOf(p *v1.Pod) string {
 	for _, c := range p.Status.Conditions {
 		if c.Type == v1.PodScheduled && c.Status == v1.ConditionFalse {
 			return "waits for a node: " + c.Message
-		}
-	}
-	for _, statuses := range [][]v1.ContainerStatus{p.Status.InitContainerStatuses, p.Status.ContainerStatuses} {
-		for _, c := range statuses {
-			if w := c.State.Waiting; w != nil && w.Reason != "" {
-				text := fmt.Sprintf("container %s waits: %s", c.Name, w.Reason)
-				if w.Message != "" {
-					text += ": " + w.Message
-				}
-				return text
-			}
 		}
 	}
 	switch {

@@ -177,7 +177,7 @@ func (f *Fleet) follow(i *instance) (changed bool) {
 	case next == nil: // was not needed any more
 		f.delete(i)
 		return false
-	case !next.outdated || next.phase != starting && next.phase != backingOff:
+	case !next.outdated || next.phase == ready:
 		return false
 	case i.outdated || i.phase == draining || i.phase == stopping:
 		f.startInPlace(i, next.ID)

@@ -129,7 +129,7 @@ func (f *Fleet) scaleAll() {
 		case i.phase == backingOff && f.now() >= i.retry:
 			f.create(i)
 			f.publish(i.function)
-		case i.phase == starting && !time.Now().Before(i.reminder):
+		case (i.phase == starting || i.phase == restarting) && !time.Now().Before(i.reminder):
 			f.log.Info("replica is still starting", "replica", i.Name, "seconds", int(time.Since(i.created).Seconds()), "reason", i.message)
 			i.reminder = i.reminder.Add(reminderPeriod)
 		}
@@ -223,7 +223,7 @@ func (f *Fleet) delete(i *instance) {
 	switch i.phase {
 	case backingOff: // nothing is left of it
 		f.remove(i)
-	case starting:
+	case starting, restarting:
 		f.end(i)
 	case ready:
 		i.phase = draining
@@ -248,7 +248,7 @@ func (f *Fleet) drain(ctx context.Context, i *instance) {
 
 // end has the platform end an instance.
 func (f *Fleet) end(i *instance) {
-	if i.phase != starting && i.phase != draining {
+	if i.phase != starting && i.phase != restarting && i.phase != draining {
 		return
 	}
 	i.phase = stopping
@@ -271,6 +271,9 @@ func (f *Fleet) deleteAll() {
 	}
 }
 
+// restartPause is when a replica that the platform starts again is expected to start, from now on: the platform does not say.
+const restartPause = 10 * time.Second
+
 // observe notes what has happened to an instance. One that has failed is created again if it is wanted.
 func (f *Fleet) observe(e Event) {
 	i := f.instances[e.Instance]
@@ -278,25 +281,21 @@ func (f *Fleet) observe(e Event) {
 		f.log.Error("event of an unknown replica", "replica", e.Instance, "event", string(e.Kind))
 		return
 	}
-	wanted := i.phase == starting || i.phase == ready
+	wanted := i.phase == starting || i.phase == restarting || i.phase == ready
 	if e.Kind == Failed || e.Kind == Gone {
 		i.function.gpuTime += i.gpuTime()
 	}
 	switch {
-	case e.Kind == Starting && i.phase == starting:
-		i.message = e.Message
-	case e.Kind == Starting && i.phase == ready:
-		f.log.Warn("replica is not ready any more", "replica", i.Name, "reason", e.Message)
-		i.phase, i.message, i.reminder = starting, e.Message, time.Now().Add(firstReminder)
+	case (e.Kind == Starting || e.Kind == Restarting) && wanted:
+		f.unready(i, e)
+	case e.Kind == Ready && i.phase == ready:
+		i.address = e.Address
 		f.publish(i.function)
-	case e.Kind == Ready && i.phase == starting:
+	case e.Kind == Ready && wanted:
 		i.phase, i.address, i.message, i.readySince = ready, e.Address, "", time.Now()
 		f.log.Info("replica is ready", "replica", i.Name, "address", i.address, "seconds", i.readySince.Sub(i.created).Seconds())
 		f.publish(i.function)
 		f.succeed(i)
-	case e.Kind == Ready && i.phase == ready:
-		i.address = e.Address
-		f.publish(i.function)
 	case e.Kind == Failed && wanted:
 		i.function.failures++
 		pause := i.fail(e.Message)
@@ -310,6 +309,27 @@ func (f *Fleet) observe(e Event) {
 		f.log.Info("replica has ended", "replica", i.Name, "reason", e.Message)
 		f.remove(i)
 	}
+}
+
+// unready notes that an instance accepts no requests: not yet, or not any more.
+func (f *Fleet) unready(i *instance, e Event) {
+	before := i.phase
+	i.phase, i.message = starting, e.Message
+	if e.Kind == Restarting {
+		i.phase, i.retry = restarting, f.now()+restartPause
+	}
+	if i.phase == before {
+		return
+	}
+	i.reminder = time.Now().Add(firstReminder)
+	switch {
+	case i.phase == restarting:
+		i.function.failures++
+		f.log.Warn("replica failed", "replica", i.Name, "reason", e.Message)
+	case before == ready:
+		f.log.Warn("replica is not ready any more", "replica", i.Name, "reason", e.Message)
+	}
+	f.publish(i.function)
 }
 
 func (f *Fleet) remove(i *instance) {
@@ -360,7 +380,7 @@ func (f *Fleet) backOff(fn *function) (next *instance, why string) {
 		switch {
 		case i.phase == draining || i.phase == stopping:
 			continue
-		case i.phase != backingOff:
+		case i.phase != backingOff && i.phase != restarting:
 			return nil, ""
 		}
 		if next == nil || i.retry < next.retry {

@@ -110,7 +110,7 @@ func (fn *function) standing(instances []*instance) []pool.Instance {
 }
 
 var poolPhases = map[phase]pool.Phase{
-	starting: pool.Starting, ready: pool.Ready, backingOff: pool.Failed, draining: pool.Draining, stopping: pool.Draining,
+	starting: pool.Starting, ready: pool.Ready, backingOff: pool.Failed, restarting: pool.Failed, draining: pool.Draining, stopping: pool.Draining,
 }
 
 // residency returns the residency that the autoscaler wants of an instance, Cold for one that it does not know.
@@ -156,8 +156,9 @@ type phase string
 const (
 	starting   phase = "starting"
 	ready      phase = "ready"
-	backingOff phase = "failed"   // has failed and will be created again
-	draining   phase = "draining" // gets no new requests
+	backingOff phase = "failed"     // has failed and will be created again
+	restarting phase = "restarting" // has failed, and the platform will start it again
+	draining   phase = "draining"   // gets no new requests
 	stopping   phase = "stopping"
 )
 
@@ -241,9 +242,10 @@ func (f *Fleet) statusOf(fn *function) Status {
 		}
 	}
 	count := func(p phase) int { return s.Replicas[string(p)] }
-	s.Ready = count(ready) > 0 || count(starting)+count(backingOff) == 0
+	failed := count(backingOff) + count(restarting)
+	s.Ready = count(ready) > 0 || count(starting)+failed == 0
 	switch {
-	case count(backingOff) > 0:
+	case failed > 0:
 		s.Reason = "Failing"
 	case count(starting) > 0:
 		s.Reason = "Starting"

@@ -4,7 +4,7 @@ import "github.com/prometheus/client_golang/prometheus"
 
 var (
 	labels       = []string{"namespace", "function"}
-	replicasDesc = prometheus.NewDesc("gshare_fleet_replicas", "Replicas of functions by what they do: starting, ready, failed (to be started again), draining, stopping.",
+	replicasDesc = prometheus.NewDesc("gshare_fleet_replicas", "Replicas of functions by what they do: starting, ready, failed (to be started again), restarting (the same, by the platform), draining, stopping.",
 		[]string{"namespace", "function", "phase"}, nil)
 	requestsDesc = prometheus.NewDesc("gshare_fleet_requests", "Requests to functions now: waiting for a replica, or in_flight at one.", []string{"namespace", "function", "state"}, nil)
 	startsDesc   = prometheus.NewDesc("gshare_fleet_starts_total", "Replicas of functions that were started, again or for the first time.", labels, nil)
@@ -19,7 +19,7 @@ func (f *Fleet) Describe(c chan<- *prometheus.Desc) { prometheus.DescribeByColle
 // Collect implements prometheus.Collector.
 func (f *Fleet) Collect(c chan<- prometheus.Metric) {
 	for _, s := range f.Status() {
-		for _, p := range []phase{starting, ready, backingOff, draining, stopping} {
+		for _, p := range []phase{starting, ready, backingOff, restarting, draining, stopping} {
 			c <- prometheus.MustNewConstMetric(replicasDesc, prometheus.GaugeValue, float64(s.Replicas[string(p)]), s.Name.Namespace, s.Name.Name, string(p))
 		}
 		c <- prometheus.MustNewConstMetric(requestsDesc, prometheus.GaugeValue, float64(s.Waiting), s.Name.Namespace, s.Name.Name, "waiting")

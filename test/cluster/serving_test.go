@@ -53,7 +53,7 @@ func TestServing(t *testing.T) {
 		run  func(*testing.T)
 	}{
 		{"answers from zero", s.answersFromZero}, {"status", s.hasStatus}, {"another leader", s.anotherLeader}, {"lost pod", s.lostPod},
-		{"fastpod", s.scalesFastPod}, {"deleted", s.deleted},
+		{"fastpod", s.scalesFastPod}, {"failing", s.failsClearly}, {"deleted", s.deleted},
 	} {
 		if !t.Run(part.name, part.run) {
 			return // what follows would fail, too
@@ -266,6 +266,9 @@ func (s *served) hasStatus(t *testing.T) {
 	if c := status.Conditions[0]; c.Type != "Ready" || c.Status != metav1.ConditionTrue || c.Reason != "Unprofiled" {
 		t.Errorf("%+v", c)
 	}
+	if host := s.kubectl(t, "get", "service", "resnet50", "-o", "jsonpath={.spec.externalName}"); host != "gshare-gateway.gshare-system.svc.cluster.local" {
+		t.Errorf("the name of the function leads to %q", host)
+	}
 	if status.Pods != "1+0+0" || status.Share != "100% x 100%" {
 		t.Errorf("%+v", status)
 	}
@@ -366,13 +369,30 @@ spec:
 	}
 }
 
+// failsClearly: while the only replica of a function fails, its requests are refused at once, with the reason that the status has.
+func (s *served) failsClearly(t *testing.T) {
+	s.write(t, strings.NewReplacer("name: resnet50", "name: broken", "1=10ms", "nonsense").Replace(sixLines))
+	refused := func() bool {
+		err := s.ask(t, "broken")
+		return err != nil && strings.HasPrefix(err.Error(), "503") && strings.Contains(err.Error(), "container server")
+	}
+	s.wait(t, "refused with the reason", refused)
+	status := s.kubectl(t, "get", "gpufunction", "broken", "-o", "jsonpath={.status.conditions[*].message}")
+	if !strings.Contains(status, "broken-") || !strings.Contains(status, "container server") {
+		t.Errorf("status %q", status)
+	}
+	s.kubectl(t, "delete", "gpufunction", "broken")
+}
+
 // deleted: nothing is left of objects that are deleted.
 func (s *served) deleted(t *testing.T) {
 	s.kubectl(t, "delete", "gpufunction", "resnet50")
 	s.kubectl(t, "delete", "fastpod", "bert")
 	s.wait(t, "no pods", func() bool {
 		list := &v1.PodList{}
-		return s.objects.List(s.ctx, list, client.InNamespace("default")) == nil && len(list.Items) == 0
+		services := &v1.ServiceList{}
+		return s.objects.List(s.ctx, list, client.InNamespace("default")) == nil && len(list.Items) == 0 &&
+			s.objects.List(s.ctx, services, client.InNamespace("default"), client.HasLabels{api.LabelFunction}) == nil && len(services.Items) == 0
 	})
 	if err := s.ask(t, "resnet50"); err == nil {
 		t.Error("a deleted function answers")
