@@ -299,9 +299,9 @@ func (s *served) ready(t *testing.T) (n int) {
 	return n
 }
 
-// anotherLeader: after the leader's end the next one goes on with the same pods.
-func (s *served) anotherLeader(t *testing.T) {
-	before := s.pods(t, "default", api.LabelFunction, "resnet50")
+// leader returns the pod of the controller that leads.
+func (s *served) leader(t *testing.T) v1.Pod {
+	t.Helper()
 	lease, err := s.Client().CoordinationV1().Leases("gshare-system").Get(s.ctx, "gshare-controller", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -309,13 +309,18 @@ func (s *served) anotherLeader(t *testing.T) {
 	holder, _, _ := strings.Cut(*lease.Spec.HolderIdentity, "_")
 	for _, p := range s.pods(t, "gshare-system", "app", "gshare-controller") {
 		if p.Name == holder {
-			s.kill(t, &p)
+			return p
 		}
 	}
-	took := s.wait(t, "another leader", func() bool {
-		now, err := s.Client().CoordinationV1().Leases("gshare-system").Get(s.ctx, "gshare-controller", metav1.GetOptions{})
-		return err == nil && *now.Spec.HolderIdentity != *lease.Spec.HolderIdentity
-	})
+	return v1.Pod{}
+}
+
+// anotherLeader: after the leader's end the next one goes on with the same pods.
+func (s *served) anotherLeader(t *testing.T) {
+	before := s.pods(t, "default", api.LabelFunction, "resnet50")
+	leader := s.leader(t)
+	s.kill(t, &leader)
+	took := s.wait(t, "another leader", func() bool { return s.leader(t).Name != leader.Name })
 	t.Logf("another leader after %.1f s", took.Seconds())
 	if err := s.ask(t, "resnet50"); err != nil {
 		t.Error(err)

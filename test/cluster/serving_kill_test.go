@@ -1,0 +1,260 @@
+package cluster_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
+)
+
+// sharedFunction has two replicas of a quarter of a GPU, and gets a third one for a rate above 100 a second.
+const sharedFunction = `apiVersion: serving.gshare.dev/v1alpha1
+kind: GPUFunction
+metadata: {name: resnet50}
+spec:
+  slo: {latency: 2s}
+  resources: {share: {sm: 24, quota: 40, memory: 1Gi}}
+  scaling: {minReplicas: 2, maxReplicas: 4, requestsPerSecond: 50, window: 2s, keepShared: 1s}
+  template: {spec: {containers: [{name: server, image: "` + modelImage + `", args: [--batch, 1=2ms]}]}}
+`
+
+// loads are what clients do while a part of serving is killed with SIGKILL.
+var servingLoads = []struct {
+	name  string
+	rate  int // requests a second
+	burst int // at once, as it is killed
+}{{"idle", 0, 0}, {"load", 40, 0}, {"burst", 20, 60}}
+
+// TestServingKills kills each part of serving and of the cluster under it, in three states of load. Requests are lost only with the gateway that has
+// them, no pod is created twice, no share is given twice, and each part goes on afterwards.
+func TestServingKills(t *testing.T) {
+	long(t)
+	s := startServing(t)
+	s.write(t, sharedFunction)
+	s.wait(t, "two pods", func() bool { return s.ready(t) == 2 })
+	node := s.Nodes[0]
+	process := func(kill func(), restart func(context.Context) error) func(*testing.T) func() {
+		return func(t *testing.T) func() {
+			kill()
+			return func() {
+				if err := restart(s.ctx); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	for _, victim := range []struct {
+		name string
+		kill func(*testing.T) (restart func())
+		lost bool // requests that it has are lost with it
+	}{
+		{"gateway", s.killOneOf("gshare-gateway"), true},
+		{"controller", s.killLeader, false},
+		{"agent", process(s.of[node.Name].Kill, s.of[node.Name].Restart), false},
+		{"kubelet", process(node.Kubelet.Kill, node.Kubelet.Restart), false},
+		{"scheduler", process(s.Scheduler.Kill, s.Scheduler.Restart), false},
+		{"API server", process(s.APIServer.Kill, s.APIServer.Restart), false},
+	} {
+		for _, load := range servingLoads {
+			t.Run(victim.name+"/"+load.name, func(t *testing.T) {
+				before := s.uids(t)
+				c := s.newClients(t)
+				time.Sleep(time.Second)
+				go c.send(load.rate, 6*time.Second)
+				time.Sleep(2 * time.Second)
+				restart := victim.kill(t)
+				c.burst(load.burst)
+				time.Sleep(2 * time.Second)
+				restart()
+				time.Sleep(3 * time.Second)
+				sent, failed := c.wait()
+				t.Logf("%d requests, %d failed: %v", sent, len(failed), firstOf(failed))
+				if most := load.burst + 4; len(failed) > 0 && (!victim.lost || len(failed) > most) {
+					t.Errorf("%d of %d requests failed, such as %v", len(failed), sent, failed[0])
+				}
+				if err := s.ask(t, "resnet50"); err != nil {
+					t.Errorf("afterwards: %v", err)
+				}
+				if load.rate == 0 && !slices.Equal(before, s.uids(t)) {
+					t.Errorf("other pods than before: %v, %v", before, s.uids(t))
+				}
+				s.checkInstances(t)
+				for _, n := range s.Nodes {
+					s.waitBooks(s.ctx, t, n)
+				}
+			})
+		}
+	}
+	t.Run("scales afterwards", func(t *testing.T) {
+		c := s.newClients(t)
+		go c.send(120, 10*time.Second)
+		s.wait(t, "a third pod", func() bool { return s.ready(t) > 2 })
+		sent, failed := c.wait() // until there are enough pods some are refused
+		t.Logf("%d requests, %d refused: %v", sent, len(failed), firstOf(failed))
+		s.wait(t, "two pods", func() bool { return len(s.uids(t)) == 2 })
+	})
+}
+
+func firstOf(errs []error) error {
+	if len(errs) == 0 {
+		return nil
+	}
+	return errs[0]
+}
+
+// uids returns the UIDs of the function's pods, sorted.
+func (s *served) uids(t *testing.T) (all []string) {
+	t.Helper()
+	for _, p := range s.pods(t, "default", api.LabelFunction, "resnet50") {
+		all = append(all, string(p.UID))
+	}
+	slices.Sort(all)
+	return all
+}
+
+// checkInstances: no two pods are the same instance.
+func (s *served) checkInstances(t *testing.T) {
+	t.Helper()
+	seen := map[string]string{}
+	for _, p := range s.pods(t, "default", api.LabelFunction, "resnet50") {
+		id := p.Labels[api.LabelInstance]
+		if seen[id] != "" {
+			t.Errorf("pods %s and %s are both instance %s", seen[id], p.Name, id)
+		}
+		seen[id] = p.Name
+	}
+}
+
+// killOneOf kills the processes of a pod of a Deployment, which the kubelet restarts.
+func (s *served) killOneOf(app string) func(*testing.T) func() {
+	return func(t *testing.T) func() {
+		pod := s.pods(t, "gshare-system", "app", app)[0]
+		s.kill(t, &pod)
+		return func() { s.wait(t, app+" is ready again", func() bool { return s.readyOf(t, app) == 2 }) }
+	}
+}
+
+func (s *served) killLeader(t *testing.T) func() {
+	leader := s.leader(t)
+	s.kill(t, &leader)
+	return func() {
+		s.wait(t, "another leader", func() bool { return s.leader(t).Name != leader.Name })
+		s.wait(t, "controllers are ready", func() bool { return s.readyOf(t, "gshare-controller") == 2 })
+	}
+}
+
+func (s *served) readyOf(t *testing.T, app string) (n int) {
+	t.Helper()
+	for _, p := range s.pods(t, "gshare-system", "app", app) {
+		if _, ready := api.Address(&p); ready {
+			n++
+		}
+	}
+	return n
+}
+
+// clients send requests to all gateways in turn, and to another one where a connection is refused, as a Service with readiness has them do.
+type clients struct {
+	s         *served
+	addresses []string
+	http      http.Client
+	running   sync.WaitGroup
+
+	mu     sync.Mutex
+	next   int
+	sent   int
+	failed []error
+}
+
+func (s *served) newClients(t *testing.T) *clients {
+	t.Helper()
+	c := &clients{s: s}
+	for _, p := range s.pods(t, "gshare-system", "app", "gshare-gateway") {
+		c.addresses = append(c.addresses, net.JoinHostPort(p.Status.PodIP, "8080"))
+	}
+	if len(c.addresses) != 2 {
+		t.Fatalf("gateways %v", c.addresses)
+	}
+	c.http.Transport = &http.Transport{DialContext: c.dial, MaxIdleConnsPerHost: 100}
+	c.running.Add(1) // until wait
+	return c
+}
+
+// dial connects to a gateway, or the other one.
+func (c *clients) dial(ctx context.Context, network, _ string) (net.Conn, error) {
+	c.mu.Lock()
+	c.next++
+	first := c.next
+	c.mu.Unlock()
+	var err error
+	for n := range c.addresses {
+		var connection net.Conn
+		if connection, err = c.s.Nodes[0].Machine.Dial(ctx, network, c.addresses[(first+n)%len(c.addresses)]); err == nil {
+			return connection, nil
+		}
+	}
+	return nil, err
+}
+
+// send sends requests at a rate for a time.
+func (c *clients) send(rate int, length time.Duration) {
+	if rate == 0 {
+		return
+	}
+	ticker := time.NewTicker(time.Second / time.Duration(rate))
+	defer ticker.Stop()
+	for began := time.Now(); time.Since(began) < length; <-ticker.C {
+		c.burst(1)
+	}
+}
+
+// burst sends requests at once.
+func (c *clients) burst(n int) {
+	for range n {
+		c.running.Go(c.one)
+	}
+}
+
+func (c *clients) one() {
+	err := c.request()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sent++
+	if err != nil {
+		c.failed = append(c.failed, err)
+	}
+}
+
+func (c *clients) request() error {
+	request, err := http.NewRequestWithContext(c.s.ctx, http.MethodPost, "http://gateway/", nil)
+	if err != nil {
+		return err
+	}
+	request.Host = "resnet50.default"
+	response, err := c.http.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: %s", response.Status, body)
+	}
+	return err
+}
+
+// wait returns what has become of all requests.
+func (c *clients) wait() (sent int, failed []error) {
+	c.running.Done()
+	c.running.Wait()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.sent, c.failed
+}
