@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -41,13 +42,38 @@ func newLab(t *testing.T) *lab {
 	return l
 }
 
-// clean removes what an earlier test left.
+// clean removes what an earlier test left, and returns when the scheduler that runs knows that it is gone.
 func (l *lab) clean() {
 	l.t.Helper()
 	at := metav1.DeleteOptions{GracePeriodSeconds: new(int64)}
 	l.must(l.client.CoreV1().Pods(metav1.NamespaceDefault).DeleteCollection(l.ctx, at, metav1.ListOptions{}))
 	l.must(l.client.CoreV1().Nodes().DeleteCollection(l.ctx, at, metav1.ListOptions{}))
 	l.must(l.board.wait(l.ctx, func(p pods) bool { return len(p) == 0 }))
+	for common.scheduler != nil && !l.schedulerHasNoNode() {
+	}
+}
+
+// schedulerHasNoNode asks the scheduler with a pod whether it knows no node. One that still knows a node of an earlier test would bind
+// pods of this test to it, or to what a node of the same name had.
+func (l *lab) schedulerHasNoNode() bool {
+	l.t.Helper()
+	l.addPods(rawPod("probe"))
+	answer := ""
+	l.must(l.board.wait(l.ctx, func(p pods) bool {
+		probe := p["default/probe"]
+		if probe == nil {
+			return false
+		}
+		for _, c := range probe.Status.Conditions {
+			if c.Type == v1.PodScheduled {
+				answer = c.Message
+			}
+		}
+		return refused(probe) || probe.Spec.NodeName != ""
+	}))
+	l.deletePod("probe")
+	l.must(l.board.wait(l.ctx, func(p pods) bool { return p["default/probe"] == nil }))
+	return strings.Contains(answer, "no nodes available")
 }
 
 func (l *lab) must(err error) {
