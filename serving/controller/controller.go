@@ -73,7 +73,7 @@ type Options struct {
 
 // AddTo adds a controller to a manager, whose cache is that of CacheOptions.
 func AddTo(m manager.Manager, o Options) error {
-	pods := NewPods(m.GetClient(), m.GetAPIReader(), o.Log)
+	pods := NewPods(m.GetClient(), m.GetAPIReader(), m.GetEventRecorder(name), o.Log)
 	gateways := &Gateways{loads: newLoads(), client: m.GetClient(), pods: pods, backOffs: map[gateway.FunctionName]backOff{}}
 	f, err := fleet.New(fleet.Config{Gateways: gateways, Platform: pods, Log: o.Log, KeepReplicas: true}, nil)
 	if err != nil {

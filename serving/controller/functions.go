@@ -8,6 +8,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -36,6 +38,7 @@ type functions struct {
 
 // known is what is known of a function whose object is there.
 type known struct {
+	uid        types.UID
 	generation int64
 	unprofiled bool
 	invalid    string // why the object cannot be obeyed
@@ -56,6 +59,12 @@ func (r *functions) Reconcile(ctx context.Context, request reconcile.Request) (r
 		r.fleet.Remove(name)
 		return reconcile.Result{}, nil
 	}
+	r.mu.Lock()
+	before, seen := r.known[name]
+	r.mu.Unlock()
+	if seen && before.uid != object.UID { // it was deleted and made again: replicas of the earlier one go with it
+		r.fleet.Remove(name)
+	}
 	if !r.settled() {
 		return reconcile.Result{RequeueAfter: settlePause}, nil
 	}
@@ -63,23 +72,35 @@ func (r *functions) Reconcile(ctx context.Context, request reconcile.Request) (r
 	if err != nil {
 		return reconcile.Result{}, err
 	}
+	var result reconcile.Result
+	state := known{uid: object.UID, generation: object.Generation, unprofiled: object.Unprofiled()}
 	complete, err := object.CompleteForCluster(memory)
 	if err == nil {
-		err = r.set(ctx, name, complete)
+		var left []*v1.Pod
+		if left, err = r.left(ctx, name, complete); err != nil {
+			return reconcile.Result{}, err
+		}
+		err = r.set(name, complete, left)
+	} else if memory == 0 && object.Spec.Resources.Share == nil {
+		result.RequeueAfter = gpuPause
 	}
 	if problem := r.services.ensure(ctx, object); problem != nil { // its requests can still name it by their host
-		r.recorder.Eventf(object, nil, v1.EventTypeWarning, "NoService", "Create", "%v", problem)
+		r.recorder.Eventf(object, nil, v1.EventTypeWarning, "NoService", "Create", "%s", shortened(problem.Error(), maxNote))
 	}
-	state := known{generation: object.Generation, unprofiled: object.Unprofiled()}
 	if err != nil {
 		state.invalid = err.Error()
-		r.recorder.Eventf(object, nil, v1.EventTypeWarning, "Invalid", "Configure", "%s", state.invalid)
+		if state != before {
+			r.recorder.Eventf(object, nil, v1.EventTypeWarning, "Invalid", "Configure", "%s", shortened(state.invalid, maxNote))
+		}
 	}
 	r.mu.Lock()
 	r.known[name] = state
 	r.mu.Unlock()
-	return reconcile.Result{}, nil
+	return result, nil
 }
+
+// gpuPause is the time after which a function that needs a node with a GPU, while there is none, is looked at again.
+const gpuPause = 5 * time.Second
 
 // Times for which a new leader waits for the loads of before.
 const (
@@ -97,34 +118,74 @@ func (r *functions) settled() bool {
 	return r.gateways.settled() || time.Since(r.begun) > settleLimit
 }
 
-// set gives a function to the fleet: the first time with the pods that an earlier leader has left.
-func (r *functions) set(ctx context.Context, name gateway.FunctionName, f *api.GPUFunction) error {
+// left returns the pods that an earlier leader has left of a function, of each instance one, and deletes others that are of no use. Of a function that
+// the fleet knows there are none.
+func (r *functions) left(ctx context.Context, name gateway.FunctionName, f *api.GPUFunction) ([]*v1.Pod, error) {
+	if r.fleet.Has(name) {
+		return nil, nil
+	}
+	list := &v1.PodList{}
+	if err := r.client.List(ctx, list, client.InNamespace(f.Namespace), client.MatchingLabels{api.LabelFunction: f.Name}); err != nil {
+		return nil, err
+	}
+	found := map[int]bool{}
+	var left []*v1.Pod
+	for at := range list.Items {
+		pod := &list.Items[at]
+		_, id, err := instanceOf(pod)
+		if err != nil || pod.DeletionTimestamp != nil {
+			continue
+		}
+		if of, err := r.isOf(ctx, pod, f); err != nil {
+			return nil, err
+		} else if !of {
+			continue // somebody else's, whatever its labels say
+		}
+		if found[id] || kube.Ended(pod) {
+			if err := r.pods.delete(ctx, pod); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		found[id] = true
+		left = append(left, pod)
+	}
+	return left, nil
+}
+
+// isOf reports whether a pod is controlled by a FaSTPod that a function controls.
+func (r *functions) isOf(ctx context.Context, pod *v1.Pod, f *api.GPUFunction) (bool, error) {
+	owner := metav1.GetControllerOf(pod)
+	if owner == nil || owner.Kind != api.FaSTPodKind {
+		return false, nil
+	}
+	fp := &api.FaSTPod{}
+	if err := r.client.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: owner.Name}, fp); err != nil {
+		return false, client.IgnoreNotFound(err)
+	}
+	return fp.UID == owner.UID && metav1.IsControlledBy(fp, f), nil
+}
+
+// set gives a function to the fleet, with the pods that an earlier leader has left.
+func (r *functions) set(name gateway.FunctionName, f *api.GPUFunction, left []*v1.Pod) error {
 	if r.fleet.Has(name) {
 		return r.fleet.Set(f)
 	}
-	pods := &v1.PodList{}
-	if err := r.client.List(ctx, pods, client.InNamespace(f.Namespace), client.MatchingLabels{api.LabelFunction: f.Name}); err != nil {
-		return err
-	}
 	current := fastPodOf(f).Name
-	found := map[scaling.ID]bool{}
 	var existing []fleet.Existing
-	for at := range pods.Items {
-		pod := &pods.Items[at]
+	for _, pod := range left {
 		_, number, err := instanceOf(pod)
-		id := scaling.ID(number)
-		if err != nil || found[id] || pod.DeletionTimestamp != nil || kube.Ended(pod) {
-			continue // the pods are then nobody's, and their FaSTPod's end is theirs
+		if err != nil {
+			return err
 		}
-		found[id] = true
-		e := fleet.Existing{ID: id, Outdated: pod.Labels[api.LabelFaSTPod] != current}
+		e := fleet.Existing{ID: scaling.ID(number), Outdated: pod.Labels[api.LabelFaSTPod] != current}
 		e.Residency, _ = residencyOf(pod)
 		if address, ready := api.Address(pod); ready {
 			e.Address = address
 		}
 		_, e.Ending = pod.Annotations[api.AnnotationDrain]
 		existing = append(existing, e)
-		i := fleet.Instance{Name: fleet.InstanceName(name, id), ID: id, Function: f, Share: f.Share(), Residency: e.Residency}
+		i := fleet.Instance{Name: fleet.InstanceName(name, e.ID), ID: e.ID, Function: f, Share: f.Share(), Residency: e.Residency}
 		r.pods.Adopt(i, pod)
 		defer r.pods.Report(i.Name) // once the fleet knows it
 	}

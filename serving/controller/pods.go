@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	crcache "sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -27,30 +29,33 @@ import (
 // Pods is the fleet.Platform of a cluster: an instance is a pod. One that ends, or that somebody else deletes, has failed; a container that the
 // kubelet restarts has not.
 type Pods struct {
-	client client.Client // reads from the cache
-	live   client.Reader // reads from the API server
-	log    *slog.Logger
-	events chan fleet.Event
-	queue  workqueue.TypedRateLimitingInterface[string] // names of instances that may have changed
+	client   client.Client // reads from the cache
+	live     client.Reader // reads from the API server
+	recorder events.EventRecorder
+	log      *slog.Logger
+	events   chan fleet.Event
+	queue    workqueue.TypedRateLimitingInterface[string] // names of instances that may have changed
 
 	mu        sync.Mutex
 	instances map[string]*podInstance
 }
 
-// podInstance is an instance between its creation and its end. The lock of Pods guards its fields; only the goroutine of Run writes pod and uid.
+// podInstance is an instance between its creation and its end. The lock of Pods guards its fields; only reconcile writes pod and uid, and it runs
+// once at a time for each name.
 type podInstance struct {
 	fleet.Instance                  // with the residency that is wanted
 	pod            client.ObjectKey // empty until it has been created
 	uid            types.UID
-	deleted        bool        // by the fleet
-	silent         bool        // nothing may be reported yet
-	reported       fleet.Event // the last one; of the goroutine of Run alone
+	deleted        bool             // by the fleet
+	silent         bool             // nothing may be reported yet
+	reported       fleet.Event      // the last one; of reconcile alone
+	attempted      client.ObjectKey // the pod that was last to be created, which may be there although no answer came; of reconcile alone
 }
 
 // NewPods returns a platform without instances.
-func NewPods(c client.Client, live client.Reader, log *slog.Logger) *Pods {
+func NewPods(c client.Client, live client.Reader, recorder events.EventRecorder, log *slog.Logger) *Pods {
 	return &Pods{
-		client: c, live: live, log: log, events: make(chan fleet.Event), instances: map[string]*podInstance{},
+		client: c, live: live, recorder: recorder, log: log, events: make(chan fleet.Event), instances: map[string]*podInstance{},
 		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](100*time.Millisecond, 30*time.Second)),
 	}
 }
@@ -129,7 +134,8 @@ func (p *Pods) watch(c crcache.Cache) error {
 	return err
 }
 
-// handler returns the handler of events of pods of functions.
+// handler returns the handler of events of pods of functions. A pod that has lost the labels of an instance is looked at once more. Of what is not an
+// instance nothing is queued: one that waits to lead takes nothing from the queue.
 func (p *Pods) handler() cache.ResourceEventHandler {
 	changed := func(object any) {
 		if gone, ok := object.(cache.DeletedFinalStateUnknown); ok {
@@ -137,19 +143,38 @@ func (p *Pods) handler() cache.ResourceEventHandler {
 		}
 		if pod, ok := object.(*v1.Pod); ok {
 			if function, id, err := instanceOf(pod); err == nil { // else one of a FaSTPod without a function
-				p.queue.Add(fleet.InstanceName(gateway.FunctionName{Namespace: pod.Namespace, Name: function}, scaling.ID(id)))
+				p.look(fleet.InstanceName(gateway.FunctionName{Namespace: pod.Namespace, Name: function}, scaling.ID(id)))
 			}
 		}
 	}
-	return cache.ResourceEventHandlerFuncs{AddFunc: changed, UpdateFunc: func(_, now any) { changed(now) }, DeleteFunc: changed}
+	return cache.ResourceEventHandlerFuncs{AddFunc: changed, UpdateFunc: func(before, now any) { changed(before); changed(now) }, DeleteFunc: changed}
 }
+
+// look has an instance looked at, if it is one.
+func (p *Pods) look(name string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.instances[name] != nil {
+		p.queue.Add(name)
+	}
+}
+
+// workers is the number of instances that are looked at at the same time: a request to the API server that takes long, for instance since a webhook
+// is asked, does not hold up the instances of other functions.
+const workers = 8
 
 // Run carries out what the fleet wants, until ctx ends.
 func (p *Pods) Run(ctx context.Context) {
-	go func() {
-		<-ctx.Done()
-		p.queue.ShutDown()
-	}()
+	var all sync.WaitGroup
+	for range workers {
+		all.Go(func() { p.work(ctx) })
+	}
+	<-ctx.Done()
+	p.queue.ShutDown()
+	all.Wait()
+}
+
+func (p *Pods) work(ctx context.Context) {
 	for {
 		name, stopped := p.queue.Get()
 		if stopped {
@@ -179,9 +204,16 @@ func (p *Pods) reconcile(ctx context.Context, name string) error {
 	case ignore:
 		return nil
 	case i.uid == "" && deleted:
+		if err := p.deleteAttempted(ctx, i); err != nil {
+			return err
+		}
 		return p.end(ctx, i, fleet.Gone, "was deleted before it had a pod")
 	case i.uid == "":
-		if err := p.create(ctx, i); err != nil {
+		if err := p.create(ctx, i); isRefused(err) {
+			why := fmt.Sprintf("its pod cannot be created: %v", err)
+			p.recorder.Eventf(i.Function, nil, v1.EventTypeWarning, "FailedCreate", "Create", "%s", shortened(fmt.Sprintf("Replica %s: %s", name, why), maxNote))
+			return p.end(ctx, i, fleet.Failed, why)
+		} else if err != nil {
 			p.report(ctx, i, fleet.Event{Kind: fleet.Restarting, Message: fmt.Sprintf("its pod cannot be created: %v", err)})
 			return err
 		}
@@ -194,6 +226,10 @@ func (p *Pods) reconcile(ctx context.Context, name string) error {
 		return p.end(ctx, i, fleet.Gone, "has ended")
 	case pod == nil:
 		return p.end(ctx, i, fleet.Failed, "its pod has been deleted")
+	case deleted && !isInstance(pod, i):
+		return p.end(ctx, i, fleet.Gone, "somebody has taken its labels from its pod, which is left alone")
+	case !isInstance(pod, i):
+		return p.end(ctx, i, fleet.Failed, "somebody has taken its labels from its pod, which is left alone")
 	case deleted && pod.DeletionTimestamp == nil:
 		return p.delete(ctx, pod)
 	case deleted: // its end is an event
@@ -206,15 +242,6 @@ func (p *Pods) reconcile(ctx context.Context, name string) error {
 		}
 		return p.end(ctx, i, fleet.Failed, endOf(pod))
 	}
-	if now, seq := residencyOf(pod); now != level {
-		changed := pod.DeepCopy()
-		if err := setResidency(changed, level, seq+1); err != nil {
-			return err
-		}
-		if err := p.client.Patch(ctx, changed, client.MergeFromWithOptions(pod, client.MergeFromWithOptimisticLock{})); err != nil {
-			return err
-		}
-	}
 	if address, ready := api.Address(pod); ready {
 		p.report(ctx, i, fleet.Event{Kind: fleet.Ready, Address: address})
 	} else if why := failureOf(pod); why != "" {
@@ -222,7 +249,46 @@ func (p *Pods) reconcile(ctx context.Context, name string) error {
 	} else {
 		p.report(ctx, i, fleet.Event{Kind: fleet.Starting, Message: waitOf(pod)})
 	}
-	return nil
+	return p.writeResidency(ctx, pod, level)
+}
+
+// writeResidency has a pod say how ready to serve it is to be.
+func (p *Pods) writeResidency(ctx context.Context, pod *v1.Pod, level scaling.Residency) error {
+	now, seq := residencyOf(pod)
+	if now == level {
+		return nil
+	}
+	changed := pod.DeepCopy()
+	if err := setResidency(changed, level, seq+1); err != nil {
+		return err
+	}
+	return p.client.Patch(ctx, changed, client.MergeFromWithOptions(pod, client.MergeFromWithOptimisticLock{}))
+}
+
+// isInstance reports whether a pod has the labels of an instance.
+func isInstance(pod *v1.Pod, i *podInstance) bool {
+	function, id, err := instanceOf(pod)
+	return err == nil && pod.Namespace == i.Function.Namespace && function == i.Function.Name && scaling.ID(id) == i.ID
+}
+
+// isRefused reports whether the API server will not create an object, however often it is asked: before somebody changes something.
+func isRefused(err error) bool {
+	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsForbidden(err)
+}
+
+// deleteAttempted deletes the pod of an instance that was created although the API server did not say so.
+func (p *Pods) deleteAttempted(ctx context.Context, i *podInstance) error {
+	if i.attempted.Name == "" {
+		return nil
+	}
+	pod := &v1.Pod{}
+	if err := p.live.Get(ctx, i.attempted, pod); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	if owner := metav1.GetControllerOf(pod); owner == nil || owner.Kind != api.FaSTPodKind || !isInstance(pod, i) {
+		return nil
+	}
+	return p.delete(ctx, pod)
 }
 
 // podOf returns the pod of an instance, nil if there is none any more. What the cache does not have, the API server may.
@@ -256,6 +322,7 @@ func (p *Pods) create(ctx context.Context, i *podInstance) error {
 		if err := setResidency(pod, i.Residency, 1); err != nil {
 			return err
 		}
+		i.attempted = client.ObjectKeyFromObject(pod)
 		err := p.client.Create(ctx, pod)
 		if apierrors.IsAlreadyExists(err) {
 			if err := p.live.Get(ctx, client.ObjectKeyFromObject(pod), pod); apierrors.IsNotFound(err) {
@@ -264,7 +331,7 @@ func (p *Pods) create(ctx context.Context, i *podInstance) error {
 			} else if err != nil {
 				return err
 			}
-			if pod.DeletionTimestamp != nil || kube.Ended(pod) || !metav1.IsControlledBy(pod, fp) {
+			if pod.DeletionTimestamp != nil || kube.Ended(pod) || !metav1.IsControlledBy(pod, fp) || !isInstance(pod, i) {
 				continue
 			}
 		} else if err != nil {
@@ -282,26 +349,41 @@ func (p *Pods) create(ctx context.Context, i *podInstance) error {
 func (p *Pods) ensureFastPod(ctx context.Context, f *api.GPUFunction) (*api.FaSTPod, error) {
 	wanted := fastPodOf(f)
 	key := client.ObjectKeyFromObject(wanted)
-	for _, reader := range []client.Reader{p.client, p.live} {
+	for at, reader := range []client.Reader{p.client, p.live} {
 		found := &api.FaSTPod{}
-		switch err := reader.Get(ctx, key, found); {
-		case err == nil && found.DeletionTimestamp == nil && *found.Spec.Replicas > 0:
-			return found, nil
-		case err == nil && found.DeletionTimestamp == nil: // keeps it from being deleted for having no pods
-			used := found.DeepCopy()
-			*used.Spec.Replicas = 1
-			return used, p.client.Patch(ctx, used, client.MergeFromWithOptions(found, client.MergeFromWithOptimisticLock{}))
-		case err == nil:
-			return nil, fmt.Errorf("FaSTPod %s is being deleted", key)
-		case !apierrors.IsNotFound(err):
+		if err := reader.Get(ctx, key, found); apierrors.IsNotFound(err) {
+			continue
+		} else if err != nil {
 			return nil, err
 		}
+		if err := p.keepFastPod(ctx, f, found); err != nil && at == 0 {
+			continue // the cache may lag
+		} else if err != nil {
+			return nil, err
+		}
+		return found, nil
 	}
 	*wanted.Spec.Replicas = 1
 	if err := p.client.Create(ctx, wanted); err != nil {
 		return nil, fmt.Errorf("create FaSTPod %s: %w", key, err)
 	}
 	return wanted, nil
+}
+
+// keepFastPod keeps the FaSTPod of a function from being deleted for having no pods. One that the function does not control is of somebody else, or
+// of an earlier function of this name, with which the garbage collector deletes it.
+func (p *Pods) keepFastPod(ctx context.Context, f *api.GPUFunction, fp *api.FaSTPod) error {
+	switch {
+	case !metav1.IsControlledBy(fp, f):
+		return fmt.Errorf("FaSTPod %s/%s is there already, and is not of this function", fp.Namespace, fp.Name)
+	case fp.DeletionTimestamp != nil:
+		return fmt.Errorf("FaSTPod %s/%s is being deleted", fp.Namespace, fp.Name)
+	case fp.Spec.Replicas != nil && *fp.Spec.Replicas > 0:
+		return nil
+	}
+	before := fp.DeepCopy()
+	fp.Spec.Replicas = new(int32(1))
+	return p.client.Patch(ctx, fp, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 }
 
 // delete deletes a pod, and no other one of its name.
@@ -387,4 +469,19 @@ func waitOf(p *v1.Pod) string {
 		return "waits until its readiness probe succeeds"
 	}
 	return "waits for the kubelet of " + p.Spec.NodeName
+}
+
+// maxNote is the greatest length of the text of an event, and maxMessage one for conditions of which none is near what the API server takes.
+const (
+	maxNote    = 1024
+	maxMessage = 4096
+)
+
+// shortened returns the beginning of a text that is longer than a number of bytes. The API server repeats in its errors what users have written, of
+// any length.
+func shortened(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	return strings.ToValidUTF8(text[:limit-len("…")], "") + "…"
 }

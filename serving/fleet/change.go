@@ -98,12 +98,11 @@ func (f *Fleet) restore(fn *function, existing []Existing, received []uint64) {
 	}
 }
 
-// Has reports whether the fleet has a function that is not being removed.
+// Has reports whether the fleet has a function. It has one that is being removed until nothing is left of it.
 func (f *Fleet) Has(name gateway.FunctionName) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	fn := f.byName[name]
-	return fn != nil && !fn.removed
+	return f.byName[name] != nil
 }
 
 // Remove ends the replicas of a function, after their requests, and forgets it.

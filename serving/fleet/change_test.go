@@ -233,14 +233,14 @@ func TestRemove(t *testing.T) {
 		go func() { status, _ := w.ask(2 * second); answered <- status }()
 		time.Sleep(ms)
 		w.fleet.Remove(name)
-		if w.fleet.Has(name) {
-			t.Error("the fleet still has it")
+		if !w.fleet.Has(name) {
+			t.Error("the fleet has it no more, while a replica ends")
 		}
 		if status := <-answered; status != 200 {
 			t.Errorf("a request that a replica had got status %d", status)
 		}
 		time.Sleep(5 * second)
-		if status, _ := w.ask(ms); status != 404 || len(w.names()) != 0 || len(w.fleet.Status()) != 0 {
+		if status, _ := w.ask(ms); status != 404 || len(w.names()) != 0 || len(w.fleet.Status()) != 0 || w.fleet.Has(name) {
 			t.Errorf("status %d, %v run", status, w.names())
 		}
 		if err := w.fleet.Set(decode(t, "minReplicas: 1, requestsPerSecond: 10", nil)); err != nil {
