@@ -24,10 +24,15 @@ import (
 // stepPause is the time after which a FaSTPod is looked at again that has just got or lost a pod: what the cache has by then.
 const stepPause = 50 * time.Millisecond
 
+// endedPause is the least time from the creation of a pod until it is replaced when it ends: what ends at once, on a node that refuses it for instance,
+// would be created again and again without a pause.
+const endedPause = 10 * time.Second
+
 // fastPods keeps as many pods of a FaSTPod as its replicas say. Those of functions it only counts: their pods are the fleet's. It implements
 // reconcile.Reconciler.
 type fastPods struct {
 	client   client.Client
+	live     client.Reader // reads from the API server
 	recorder events.EventRecorder
 }
 
@@ -52,6 +57,9 @@ func (r *fastPods) Reconcile(ctx context.Context, request reconcile.Request) (re
 	case createPod:
 		err = r.create(ctx, fp, pods)
 	case deletePod:
+		if pause := endedPause - time.Since(victim.CreationTimestamp.Time); kube.Ended(victim) && pause > 0 {
+			return reconcile.Result{RequeueAfter: min(pause, endedPause)}, r.writeStatus(ctx, fp, pods)
+		}
 		err = client.IgnoreNotFound(r.client.Delete(ctx, victim, client.Preconditions{UID: &victim.UID}))
 	}
 	if apierrors.IsAlreadyExists(err) || err == nil && step != keepPods { // one step after the other; the cache may lag
@@ -181,19 +189,27 @@ func compareVictims(hash string) func(a, b *v1.Pod) int {
 
 // create creates the pod with the least number that is free.
 func (r *fastPods) create(ctx context.Context, fp *api.FaSTPod, pods []*v1.Pod) error {
-	number := 1
-	for slices.ContainsFunc(pods, func(p *v1.Pod) bool { return p.Name == fmt.Sprintf("%s-%d", fp.Name, number) }) {
-		number++
-	}
-	pod := standalonePod(fp, number)
-	if err := r.client.Create(ctx, pod); err != nil {
-		if !apierrors.IsAlreadyExists(err) {
-			r.recorder.Eventf(fp, nil, v1.EventTypeWarning, "FailedCreate", "Create", "Pod %s cannot be created: %v", pod.Name, err)
+	for number := 1; ; number++ {
+		pod := standalonePod(fp, number)
+		if slices.ContainsFunc(pods, func(p *v1.Pod) bool { return p.Name == pod.Name }) {
+			continue
 		}
-		return err
+		err := r.client.Create(ctx, pod)
+		if apierrors.IsAlreadyExists(err) {
+			existing := &v1.Pod{}
+			if e := r.live.Get(ctx, client.ObjectKeyFromObject(pod), existing); e == nil && !metav1.IsControlledBy(existing, fp) {
+				continue // somebody else has the name
+			}
+			return err // the cache does not have it yet
+		}
+		if err != nil {
+			text := shortened(fmt.Sprintf("Pod %s cannot be created: %v", pod.Name, err), maxNote)
+			r.recorder.Eventf(fp, nil, v1.EventTypeWarning, "FailedCreate", "Create", "%s", text)
+			return err
+		}
+		r.recorder.Eventf(fp, pod, v1.EventTypeNormal, "SuccessfulCreate", "Create", "Created pod %s", pod.Name)
+		return nil
 	}
-	r.recorder.Eventf(fp, pod, v1.EventTypeNormal, "SuccessfulCreate", "Create", "Created pod %s", pod.Name)
-	return nil
 }
 
 func (r *fastPods) writeStatus(ctx context.Context, fp *api.FaSTPod, pods []*v1.Pod) error {
@@ -216,7 +232,7 @@ func fastPodStatus(fp *api.FaSTPod, pods []*v1.Pod) api.FaSTPodStatus {
 		if isReady(p) {
 			s.ReadyReplicas++
 		} else if waiting == "" {
-			waiting = fmt.Sprintf("pod %s: %s", p.Name, cmp.Or(failureOf(p), waitOf(p)))
+			waiting = shortened(fmt.Sprintf("pod %s: %s", p.Name, cmp.Or(failureOf(p), waitOf(p))), maxMessage)
 		}
 		countResidency(&s.Residency, p)
 	}

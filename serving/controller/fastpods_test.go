@@ -5,9 +5,13 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 )
@@ -127,5 +131,59 @@ func TestFastPodStatus(t *testing.T) {
 	s = fastPodStatus(fp, []*v1.Pod{simulated(fp, 1, 1, true), simulated(fp, 2, 2, true)})
 	if c := s.Conditions[0]; c.Status != metav1.ConditionTrue || c.Reason != "AllReady" {
 		t.Errorf("%+v", c)
+	}
+}
+
+// reconcileFastPod has the controller take steps for a FaSTPod, and returns what it wants then.
+func reconcileFastPod(c *cluster, fp *api.FaSTPod, steps int) (result reconcile.Result) {
+	c.Helper()
+	r := &fastPods{client: c.client, live: c.client, recorder: c.recorder}
+	for range steps {
+		var err error
+		if result, err = r.Reconcile(c.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(fp)}); err != nil {
+			c.Fatal(err)
+		}
+	}
+	return result
+}
+
+func TestNameOfSomebodyElsesPod(t *testing.T) {
+	fp := fastPod(2, 24)
+	fp.UID = "fp-1"
+	c := newCluster(t, fp, &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: "bert-1"}})
+	defer c.pods.queue.ShutDown()
+	reconcileFastPod(c, fp, 5)
+	var names []string
+	for _, p := range c.all() {
+		names = append(names, p.Name)
+	}
+	if want := []string{"bert-1", "bert-2", "bert-3"}; !slices.Equal(names, want) {
+		t.Errorf("pods %v, want %v", names, want)
+	}
+}
+
+func TestPodsThatEndAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fp := fastPod(1, 24)
+		fp.UID = "fp-1"
+		ended := simulated(fp, 1, 0, false)
+		ended.CreationTimestamp, ended.Status.Phase = metav1.Now(), v1.PodFailed
+		c := newCluster(t, fp, ended)
+		defer c.pods.queue.ShutDown()
+		if r := reconcileFastPod(c, fp, 1); r.RequeueAfter != endedPause || len(c.all()) != 1 {
+			t.Errorf("looks again after %v, %d pods: want that the pod stays for a while", r.RequeueAfter, len(c.all()))
+		}
+		time.Sleep(endedPause)
+		if reconcileFastPod(c, fp, 1); len(c.all()) != 0 {
+			t.Error("the pod that has ended is not replaced")
+		}
+	})
+}
+
+func TestStandalonePodIsNoReplica(t *testing.T) {
+	fp := fastPod(1, 24)
+	fp.Spec.Template.Labels = map[string]string{api.LabelFunction: "chat", api.LabelInstance: "1", "team": "vision"}
+	if p := standalonePod(fp, 1); p.Labels[api.LabelFunction] != "" || p.Labels[api.LabelInstance] != "" || p.Labels["team"] != "vision" {
+		t.Errorf("labels %v", p.Labels)
 	}
 }

@@ -34,7 +34,7 @@ type endpoint struct{ name, address string }
 
 // Run keeps the connections until ctx ends.
 func (l *links) Run(ctx context.Context) {
-	open := map[endpoint]context.CancelFunc{}
+	open := map[endpoint]*link{}
 	ticker := time.NewTicker(lookPeriod)
 	defer ticker.Stop()
 	for {
@@ -56,11 +56,19 @@ func (l *links) Run(ctx context.Context) {
 	}
 }
 
-// adjust opens and closes connections so that there is one to each endpoint.
-func (l *links) adjust(ctx context.Context, open map[endpoint]context.CancelFunc, found []endpoint) {
-	for e, closeLink := range open {
+// link is a connection that is kept.
+type link struct {
+	stop  context.CancelFunc
+	ended chan struct{}
+}
+
+// adjust opens and closes connections so that there is one to each endpoint. A gateway that has got another address is gone first: else the end of its
+// old connection would take away what it reports over the new one.
+func (l *links) adjust(ctx context.Context, open map[endpoint]*link, found []endpoint) {
+	for e, old := range open {
 		if !slices.Contains(found, e) {
-			closeLink()
+			old.stop()
+			<-old.ended
 			delete(open, e)
 			l.log.Info("gateway is gone", "gateway", e.name, "address", e.address)
 		}
@@ -69,9 +77,13 @@ func (l *links) adjust(ctx context.Context, open map[endpoint]context.CancelFunc
 		if open[e] != nil {
 			continue
 		}
-		linked, closeLink := context.WithCancel(ctx)
-		open[e] = closeLink
-		go l.keep(linked, e)
+		linked, stop := context.WithCancel(ctx)
+		now := &link{stop, make(chan struct{})}
+		open[e] = now
+		go func() {
+			defer close(now.ended)
+			l.keep(linked, e)
+		}()
 	}
 }
 

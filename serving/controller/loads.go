@@ -66,6 +66,9 @@ func (l *loads) report(name, incarnation string, functions []functionReport) {
 		if now.recent == nil {
 			now.recent = r.functions[f.name].recent
 		}
+		if now.load.Arrived < r.base[f.name].Arrived { // it was deleted and made again, and counts from zero
+			delete(r.base, f.name)
+		}
 		now.load = subtract(now.load, r.base[f.name])
 		r.functions[f.name] = now
 	}
@@ -208,6 +211,7 @@ func (l *loads) forget(function gateway.FunctionName) {
 	delete(l.past, function)
 	for _, r := range l.gateways {
 		delete(r.functions, function)
+		delete(r.base, function)
 	}
 }
 
@@ -217,12 +221,8 @@ func counted(l gateway.Load) gateway.Load {
 	return l
 }
 
-// subtract returns a load whose counters have grown from those of before. Those that are less have started anew: the function was deleted and made
-// again.
+// subtract returns a load whose counters have grown from those of before.
 func subtract(now, before gateway.Load) gateway.Load {
-	if now.Arrived < before.Arrived {
-		return now
-	}
 	now.Arrived, now.Received, now.Answered, now.InTime = now.Arrived-before.Arrived, now.Received-before.Received, now.Answered-before.Answered, now.InTime-before.InTime
 	now.Refused, now.Invalid, now.Failed, now.Gone = now.Refused-before.Refused, now.Invalid-before.Invalid, now.Failed-before.Failed, now.Gone-before.Gone
 	return now

@@ -49,6 +49,11 @@ func TestLoads(t *testing.T) {
 			connected(l, "a")
 			one(l, "a", "1", load(1, 0), false)
 		}, gateway.Load{Received: 1, Arrived: 1}},
+		"and does not fall when it has as many as before": {func(l *loads) {
+			one(l, "a", "1", load(5, 0), false)
+			one(l, "a", "1", load(4, 0), false)
+			one(l, "a", "1", load(5, 0), false)
+		}, gateway.Load{Received: 5, Arrived: 5}},
 		"one that starts anew goes on from its first report": {func(l *loads) {
 			connected(l, "a")
 			one(l, "a", "1", load(5, 1), false)
@@ -87,6 +92,15 @@ func TestLoads(t *testing.T) {
 				t.Errorf("%+v, want %+v", got, test.want)
 			}
 		})
+	}
+}
+
+func TestForgetLeavesNothing(t *testing.T) {
+	l := newLoads()
+	one(l, "a", "1", reported{load: gateway.Load{Arrived: 1}}, false)
+	l.forget(resnet)
+	if r := l.gateways["a"]; len(r.base)+len(r.functions)+len(l.past) != 0 {
+		t.Errorf("%v, %v, %v are left", r.base, r.functions, l.past)
 	}
 }
 

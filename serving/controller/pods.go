@@ -214,7 +214,7 @@ func (p *Pods) reconcile(ctx context.Context, name string) error {
 			p.recorder.Eventf(i.Function, nil, v1.EventTypeWarning, "FailedCreate", "Create", "%s", shortened(fmt.Sprintf("Replica %s: %s", name, why), maxNote))
 			return p.end(ctx, i, fleet.Failed, why)
 		} else if err != nil {
-			p.report(ctx, i, fleet.Event{Kind: fleet.Restarting, Message: fmt.Sprintf("its pod cannot be created: %v", err)})
+			p.report(ctx, i, fleet.Event{Kind: fleet.Starting, Message: fmt.Sprintf("its pod cannot be created: %v", err)})
 			return err
 		}
 	}

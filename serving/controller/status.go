@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math"
 	"strconv"
 	"time"
@@ -48,6 +49,7 @@ func statusOf(before api.GPUFunctionStatus, k known, s *fleet.Status, b backOff)
 			ready.Message = "has at most one replica more than its minimum, as its share or scaling.requestsPerSecond is not set"
 		}
 	}
+	ready.Message = shortened(ready.Message, maxMessage)
 	meta.SetStatusCondition(&status.Conditions, ready)
 	setBackOff(&status.Conditions, k.generation, b)
 	if s == nil {
@@ -70,7 +72,7 @@ func setBackOff(conditions *[]metav1.Condition, generation int64, b backOff) {
 		return
 	}
 	meta.SetStatusCondition(conditions, metav1.Condition{
-		Type: api.ConditionBackingOff, Status: metav1.ConditionTrue, Reason: "ReplicasFail", Message: b.why, ObservedGeneration: generation,
+		Type: api.ConditionBackingOff, Status: metav1.ConditionTrue, Reason: "ReplicasFail", Message: shortened(b.why, maxMessage), ObservedGeneration: generation,
 	})
 }
 
@@ -110,14 +112,29 @@ func percent(part float64) string {
 // observedPeriod is the least time between two writes of an object for changes of what requests saw alone.
 const observedPeriod = 30 * time.Second
 
-// due reports whether a status has to be written: at once if anything but Observed has changed, and for that after a while.
-func due(before, now *api.GPUFunctionStatus, sinceWritten time.Duration) bool {
+// urgency says when a status has to be written.
+type urgency int
+
+const (
+	never urgency = iota
+	later         // only what requests saw has changed, and it was not written for a while
+	atOnce
+)
+
+// due returns when a status has to be written.
+func due(before, now *api.GPUFunctionStatus, sinceWritten time.Duration) urgency {
 	if equality.Semantic.DeepEqual(before, now) {
-		return false
+		return never
 	}
 	same := *now.DeepCopy()
 	same.Observed = before.Observed
-	return sinceWritten >= observedPeriod || !equality.Semantic.DeepEqual(before, &same)
+	switch {
+	case !equality.Semantic.DeepEqual(before, &same):
+		return atOnce
+	case sinceWritten >= observedPeriod:
+		return later
+	}
+	return never
 }
 
 // statusPeriod is the time between two looks at all functions.
@@ -151,38 +168,40 @@ func (w *statusWriter) Run(ctx context.Context) {
 	}
 }
 
+// statusWrite is the status that an object is to have.
+type statusWrite struct {
+	name   gateway.FunctionName
+	object *api.GPUFunction
+	status api.GPUFunctionStatus
+}
+
+// writeAll writes the most urgent of what has changed. The rest follows in the next periods.
 func (w *statusWriter) writeAll(ctx context.Context) {
 	states := map[gateway.FunctionName]*fleet.Status{}
 	for _, s := range w.fleet.Status() {
 		states[s.Name] = &s
 	}
-	left := maxWrites
-	for name, k := range w.functions.all() {
-		if left == 0 {
-			return // the others in the next period
+	all := w.functions.all()
+	maps.DeleteFunc(w.written, func(name gateway.FunctionName, _ time.Time) bool { _, there := all[name]; return !there })
+	writes := map[urgency][]statusWrite{}
+	for name, k := range all {
+		object := &api.GPUFunction{}
+		if err := w.client.Get(ctx, client.ObjectKey{Namespace: name.Namespace, Name: name.Name}, object); err != nil {
+			continue // it is gone, or the cache ends
 		}
-		wrote, err := w.write(ctx, name, k, states[name])
-		if err != nil && ctx.Err() == nil {
-			w.log.Warn("failed to write status", "function", name.String(), "error", err)
-		}
-		if wrote {
-			left--
+		now := statusOf(object.Status, k, states[name], w.gateways.backOff(name))
+		if u := due(&object.Status, &now, time.Since(w.written[name])); u != never && len(writes[u]) < maxWrites {
+			writes[u] = append(writes[u], statusWrite{name, object, now})
 		}
 	}
-}
-
-// write writes the status of a function if it is due.
-func (w *statusWriter) write(ctx context.Context, name gateway.FunctionName, k known, s *fleet.Status) (wrote bool, err error) {
-	object := &api.GPUFunction{}
-	if err := w.client.Get(ctx, client.ObjectKey{Namespace: name.Namespace, Name: name.Name}, object); err != nil {
-		return false, client.IgnoreNotFound(err)
+	urgent := append(writes[atOnce], writes[later]...)
+	for _, one := range urgent[:min(maxWrites, len(urgent))] {
+		w.written[one.name] = time.Now()
+		changed := one.object.DeepCopy()
+		changed.Status = one.status
+		err := w.client.Status().Patch(ctx, changed, client.MergeFrom(one.object))
+		if client.IgnoreNotFound(err) != nil && ctx.Err() == nil {
+			w.log.Warn("failed to write status", "function", one.name.String(), "error", err)
+		}
 	}
-	now := statusOf(object.Status, k, s, w.gateways.backOff(name))
-	if !due(&object.Status, &now, time.Since(w.written[name])) {
-		return false, nil
-	}
-	w.written[name] = time.Now()
-	changed := object.DeepCopy()
-	changed.Status = now
-	return true, client.IgnoreNotFound(w.client.Status().Patch(ctx, changed, client.MergeFrom(object)))
 }
