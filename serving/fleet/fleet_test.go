@@ -168,16 +168,20 @@ var name = gateway.FunctionName{Namespace: "default", Name: "f"}
 
 // start runs a test in virtual time. Afterwards nothing may be left.
 func start(t *testing.T, scaling string, live func(attempt int) life, test func(w *world)) {
+	startObject(t, decode(t, scaling, nil), live, func(*Fleet) {}, test)
+}
+
+// startObject is start with any function, of name f, and a change of the fleet before it runs.
+func startObject(t *testing.T, object *api.GPUFunction, live func(attempt int) life, prepare func(*Fleet), test func(w *world)) {
 	synctest.Test(t, func(t *testing.T) {
-		functions, err := api.Decode([]byte(head + "  scaling: {" + scaling + "}\n"))
-		if err != nil {
-			t.Fatal(err)
-		}
 		m := &memory{T: t, events: make(chan Event), live: live, begin: time.Now(), running: map[string]chan struct{}{}, busy: map[string]int{}}
 		w := &world{T: t, memory: m, gateway: gateway.New(gateway.Config{Upstream: m}), log: &lockedBuffer{}}
-		if w.fleet, err = New(Config{Gateways: w.gateway, Platform: m, Log: slog.New(slog.NewTextHandler(w.log, nil))}, functions); err != nil {
+		var err error
+		config := Config{Gateways: w.gateway, Platform: m, Log: slog.New(slog.NewTextHandler(w.log, nil))}
+		if w.fleet, err = New(config, []*api.GPUFunction{object}); err != nil {
 			t.Fatal(err)
 		}
+		prepare(w.fleet)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() { defer close(done); w.fleet.Run(ctx) }()

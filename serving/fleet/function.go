@@ -37,13 +37,8 @@ func newFunction(object *api.GPUFunction) (*function, error) {
 
 // configure takes over an object: new replicas have the share and the rate that it says. After an error the function is unchanged.
 func (fn *function) configure(object *api.GPUFunction) error {
-	s := object.Spec.Scaling
-	samples := int(s.Window.Value() / period)
-	all := scaling.Configuration{Share: object.Share(), Batch: 1, Throughput: scaling.Rate(s.RequestsPerSecond)}
-	scaler, err := scaling.New(scaling.Policy{
-		Window: s.Window.Value(), Period: period, Out: samples / 2, In: min(samples-1, samples*3/4),
-		Min: s.MinReplicas, Max: *s.MaxReplicas, SharedFor: s.KeepShared.Value(),
-	}, []scaling.Configuration{all})
+	all := scaling.Configuration{Share: object.Share(), Batch: 1, Throughput: scaling.Rate(object.Spec.Scaling.RequestsPerSecond)}
+	scaler, err := scaling.New(policy(object), []scaling.Configuration{all})
 	if err != nil {
 		return err
 	}
@@ -54,6 +49,16 @@ func (fn *function) configure(object *api.GPUFunction) error {
 		}
 	}
 	return nil
+}
+
+// policy returns how an object wants its function to scale.
+func policy(object *api.GPUFunction) scaling.Policy {
+	s := object.Spec.Scaling
+	samples := int(s.Window.Value() / period)
+	return scaling.Policy{
+		Window: s.Window.Value(), Period: period, Out: samples / 2, In: min(samples-1, samples*3/4),
+		Min: s.MinReplicas, Max: *s.MaxReplicas, SharedFor: s.KeepShared.Value(),
+	}
 }
 
 // occupied is the rate of a function that has requests but gets no new ones: enough to keep a replica, and no more.
