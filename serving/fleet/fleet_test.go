@@ -303,7 +303,7 @@ func TestLoadDecides(t *testing.T) {
 		if w.replicas() != 1 || failed > 0 {
 			w.Errorf("%d replicas for half of what one can do, %d requests failed", w.replicas(), failed)
 		}
-		failed = w.load(25, 60*second, 90*ms)
+		w.load(25, 60*second, 90*ms)
 		if w.replicas() != 3 {
 			w.Errorf("%d replicas for 25/s", w.replicas())
 		}

@@ -29,12 +29,6 @@ type function struct {
 	gpuTime          time.Duration         // of replicas that have ended
 }
 
-// newFunction returns a function without instances.
-func newFunction(object *api.GPUFunction) (*function, error) {
-	fn := &function{name: gateway.FunctionName{Namespace: object.Namespace, Name: object.Name}, instances: map[scaling.ID]*instance{}}
-	return fn, fn.configure(object)
-}
-
 // configure takes over an object: new replicas have the share and the rate that it says. After an error the function is unchanged.
 func (fn *function) configure(object *api.GPUFunction) error {
 	all := scaling.Configuration{Share: object.Share(), Batch: 1, Throughput: scaling.Rate(object.Spec.Scaling.RequestsPerSecond)}
