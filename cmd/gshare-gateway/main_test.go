@@ -206,10 +206,11 @@ func apiServer(port int) http.HandlerFunc {
 	f.Spec.SLO.Latency = "1m"
 	f.Spec.Template.Spec.Containers = []v1.Container{{Name: "server", Image: "example.com/chat"}}
 	objects := map[string]any{"gpufunctions": f, "pods": &v1.Pod{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: "models", Name: "chat-1", Labels: map[string]string{api.LabelFunction: "chat"}},
-		Spec:       v1.PodSpec{Containers: []v1.Container{{Ports: []v1.ContainerPort{{Name: api.PortName, ContainerPort: int32(port)}}}}},
-		Status:     v1.PodStatus{PodIP: "127.0.0.1", Conditions: []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionTrue}}},
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "models", Name: "chat-1", Labels: map[string]string{api.LabelFunction: "chat"},
+			OwnerReferences: []metav1.OwnerReference{{Kind: api.FaSTPodKind, Name: "chat", Controller: new(true)}}},
+		Spec:   v1.PodSpec{Containers: []v1.Container{{Ports: []v1.ContainerPort{{Name: api.PortName, ContainerPort: int32(port)}}}}},
+		Status: v1.PodStatus{PodIP: "127.0.0.1", Conditions: []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionTrue}}},
 	}}
 	return func(w http.ResponseWriter, r *http.Request) {
 		object := objects[r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:]]

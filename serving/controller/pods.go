@@ -227,9 +227,9 @@ func (p *Pods) reconcile(ctx context.Context, name string) error {
 	case pod == nil:
 		return p.end(ctx, i, fleet.Failed, "its pod has been deleted")
 	case deleted && !isInstance(pod, i):
-		return p.end(ctx, i, fleet.Gone, "somebody has taken its labels from its pod, which is left alone")
+		return p.end(ctx, i, fleet.Gone, takenAway)
 	case !isInstance(pod, i):
-		return p.end(ctx, i, fleet.Failed, "somebody has taken its labels from its pod, which is left alone")
+		return p.end(ctx, i, fleet.Failed, takenAway)
 	case deleted && pod.DeletionTimestamp == nil:
 		return p.delete(ctx, pod)
 	case deleted: // its end is an event
@@ -265,11 +265,15 @@ func (p *Pods) writeResidency(ctx context.Context, pod *v1.Pod, level scaling.Re
 	return p.client.Patch(ctx, changed, client.MergeFromWithOptions(pod, client.MergeFromWithOptimisticLock{}))
 }
 
-// isInstance reports whether a pod has the labels of an instance.
+// isInstance reports whether a pod has the labels of an instance and is controlled by a FaSTPod. To gateways others are no replicas.
 func isInstance(pod *v1.Pod, i *podInstance) bool {
 	function, id, err := instanceOf(pod)
-	return err == nil && pod.Namespace == i.Function.Namespace && function == i.Function.Name && scaling.ID(id) == i.ID
+	owner := metav1.GetControllerOf(pod)
+	return err == nil && owner != nil && owner.Kind == api.FaSTPodKind && pod.Namespace == i.Function.Namespace && function == i.Function.Name && scaling.ID(id) == i.ID
 }
+
+// takenAway is why an instance has ended whose pod is none any more.
+const takenAway = "somebody has taken its labels or its controller from its pod, which is left alone"
 
 // isRefused reports whether the API server will not create an object, however often it is asked: before somebody changes something.
 func isRefused(err error) bool {
@@ -285,7 +289,7 @@ func (p *Pods) deleteAttempted(ctx context.Context, i *podInstance) error {
 	if err := p.live.Get(ctx, i.attempted, pod); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	if owner := metav1.GetControllerOf(pod); owner == nil || owner.Kind != api.FaSTPodKind || !isInstance(pod, i) {
+	if !isInstance(pod, i) {
 		return nil
 	}
 	return p.delete(ctx, pod)

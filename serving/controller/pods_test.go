@@ -161,27 +161,34 @@ func TestReadyThoughPodCannotBeChanged(t *testing.T) {
 	})
 }
 
-func TestPodWithoutItsLabels(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t)
-		c.run(false)
-		f := function(t, nil)
-		c.pods.Create(instanceOfFunction(f, 1))
-		c.event()
-		c.update(c.one(), makeReady)
-		c.event()
-		c.update(c.one(), func(p *v1.Pod) { delete(p.Labels, api.LabelFunction) })
-		if e := c.event(); e.Kind != fleet.Failed || !strings.Contains(e.Message, "labels") {
-			t.Errorf("got %+v, want that it has failed: gateways send it no requests any more", e)
-		}
-		c.pods.Create(instanceOfFunction(f, 1))
-		if e := c.event(); e.Kind != fleet.Starting {
-			t.Errorf("got %+v, want a new pod", e)
-		}
-		if all := c.all(); len(all) != 2 {
-			t.Errorf("%d pods, want the old one left alone and a new one", len(all))
-		}
-	})
+func TestPodTakenAway(t *testing.T) {
+	for what, take := range map[string]func(p *v1.Pod){
+		"its labels":     func(p *v1.Pod) { delete(p.Labels, api.LabelFunction) },
+		"its controller": func(p *v1.Pod) { p.OwnerReferences = nil },
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster(t)
+				c.run(false)
+				f := function(t, nil)
+				c.pods.Create(instanceOfFunction(f, 1))
+				c.event()
+				c.update(c.one(), makeReady)
+				c.event()
+				c.update(c.one(), take)
+				if e := c.event(); e.Kind != fleet.Failed || !strings.Contains(e.Message, "labels") {
+					t.Errorf("got %+v, want that it has failed: gateways send it no requests any more", e)
+				}
+				c.pods.Create(instanceOfFunction(f, 1))
+				if e := c.event(); e.Kind != fleet.Starting {
+					t.Errorf("got %+v, want a new pod", e)
+				}
+				if all := c.all(); len(all) != 2 {
+					t.Errorf("%d pods, want the old one left alone and a new one", len(all))
+				}
+			})
+		})
+	}
 }
 
 func TestPodCreatedWithoutAnAnswer(t *testing.T) {

@@ -209,10 +209,11 @@ func (f *Fleet) succeed(by *instance) {
 	}
 }
 
-// differs reports whether the instance was made with another share or template than its function wants now.
+// differs reports whether the instance was made with another share, template or protocol, which is in the readiness probe of a pod, than its
+// function wants now.
 func (i *instance) differs() bool {
 	now := i.function.object
-	return i.Share != now.Share() || i.Function != now && !equality.Semantic.DeepEqual(i.Function.Spec.Template, now.Spec.Template)
+	return i.Share != now.Share() || i.Function.Spec.Protocol != now.Spec.Protocol || i.Function != now && !equality.Semantic.DeepEqual(i.Function.Spec.Template, now.Spec.Template)
 }
 
 // wanted returns the residency that the autoscaler wants of the instance. One that is being replaced serves as the other one shall, and one

@@ -68,6 +68,20 @@ func TestChangedShare(t *testing.T) {
 	})
 }
 
+func TestChangedProtocol(t *testing.T) {
+	const one = "minReplicas: 1, requestsPerSecond: 10"
+	start(t, one, func(int) life { return life{start: second} }, func(w *world) {
+		time.Sleep(5 * second)
+		if err := w.fleet.Set(decode(t, one, func(f *api.GPUFunction) { f.Spec.Protocol = api.OIP })); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(30 * second)
+		if got := w.names(); !slices.Equal(got, []string{"f-2"}) {
+			t.Errorf("%v run, want one of the new protocol", got)
+		}
+	})
+}
+
 func TestChangedBeforeReady(t *testing.T) {
 	const one = "minReplicas: 1, requestsPerSecond: 10"
 	start(t, one, func(n int) life { return life{start: []time.Duration{time.Hour, 3 * second}[min(n, 1)]} }, func(w *world) {

@@ -153,7 +153,8 @@ func slimPod(object any) (any, error) {
 		TypeMeta: p.TypeMeta,
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: p.Namespace, Name: p.Name, UID: p.UID, ResourceVersion: p.ResourceVersion, DeletionTimestamp: p.DeletionTimestamp,
-			Labels: pick(p.Labels, api.LabelFunction), Annotations: pick(p.Annotations, api.AnnotationDrain, kube.AnnotationResidency),
+			OwnerReferences: p.OwnerReferences,
+			Labels:          pick(p.Labels, api.LabelFunction), Annotations: pick(p.Annotations, api.AnnotationDrain, kube.AnnotationResidency),
 		},
 		Status: v1.PodStatus{PodIP: p.Status.PodIP},
 	}

@@ -12,6 +12,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gshare-dev/gshare/serving/fleet"
@@ -138,11 +139,15 @@ func (f *Functions) DeleteFunction(name gateway.FunctionName) {
 	f.forget(fn)
 }
 
-// SetPod adds or changes a pod of a function.
+// SetPod adds or changes a pod of a function. One with its label that no FaSTPod controls is somebody else's, and gets no requests.
 func (f *Functions) SetPod(object *v1.Pod) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	key := types.NamespacedName{Namespace: object.Namespace, Name: object.Name}
+	if owner := metav1.GetControllerOf(object); owner == nil || owner.Kind != api.FaSTPodKind {
+		f.deletePod(key)
+		return
+	}
 	name := gateway.FunctionName{Namespace: object.Namespace, Name: object.Labels[api.LabelFunction]}
 	if owner, ok := f.owners[key]; ok && (owner != name || f.functions[owner].pods[object.Name].UID != object.UID) {
 		f.deletePod(key)

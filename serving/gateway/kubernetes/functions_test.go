@@ -117,11 +117,14 @@ func backingOff(why string) func(*api.GPUFunction) {
 	}
 }
 
+var controls = true
+
 // newPod returns a pod of the function that is Ready, with changes.
 func newPod(name string, changes ...func(*v1.Pod)) *v1.Pod {
 	p := &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: chat.Namespace, Name: name, UID: types.UID(name), Labels: map[string]string{api.LabelFunction: chat.Name}, Annotations: map[string]string{},
+			OwnerReferences: []metav1.OwnerReference{{Kind: api.FaSTPodKind, Name: "chat-1", Controller: &controls}},
 		},
 		Spec:   v1.PodSpec{Containers: []v1.Container{{Ports: []v1.ContainerPort{{Name: api.PortName, ContainerPort: 90}}}}},
 		Status: v1.PodStatus{PodIP: "10.0.0.1", Conditions: []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionTrue}}},
@@ -170,6 +173,8 @@ func TestStates(t *testing.T) {
 		"to be deleted":            {newPod("a", wanted(residency.Cold)), " drained [a]"},
 		"malformed residency":      {newPod("a", func(p *v1.Pod) { p.Annotations[kube.AnnotationResidency] = "hot" }), hot},
 		"another function's":       {newPod("a", func(p *v1.Pod) { p.Labels[api.LabelFunction] = "other" }), none},
+		"controlled by nothing":    {newPod("a", func(p *v1.Pod) { p.OwnerReferences = nil }), none},
+		"of a Deployment":          {newPod("a", func(p *v1.Pod) { p.OwnerReferences[0].Kind = "ReplicaSet" }), none},
 		"shared, but to be parked": {newPod("a", wanted(residency.Shared), drain), " drained [a]"},
 	} {
 		t.Run(name, func(t *testing.T) {
