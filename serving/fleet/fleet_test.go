@@ -10,6 +10,7 @@ import (
 	"math"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -201,7 +202,7 @@ func startObject(t *testing.T, object *api.GPUFunction, live func(attempt int) l
 // ask sends a request that takes a replica the given time, and returns the status of the answer and the time that it took.
 func (w *world) ask(work time.Duration) (status int, took time.Duration) {
 	begin := time.Now()
-	r := httptest.NewRequest(http.MethodPost, "http://f/", nil)
+	r := &http.Request{Method: http.MethodPost, Host: "f", URL: &url.URL{Path: "/"}, RequestURI: "/", Header: http.Header{}, Body: http.NoBody}
 	r.Header.Set("Work", work.String())
 	answer := httptest.NewRecorder()
 	w.gateway.ServeHTTP(answer, r)

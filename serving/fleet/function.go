@@ -52,6 +52,7 @@ func policy(object *api.GPUFunction) scaling.Policy {
 	return scaling.Policy{
 		Window: s.Window.Value(), Period: period, Out: samples / 2, In: min(samples-1, samples*3/4),
 		Min: s.MinReplicas, Max: *s.MaxReplicas, SharedFor: s.KeepShared.Value(),
+		Predict: scaling.Kalman, // a trend adds replicas that find nothing to do (docs/adr/0025)
 	}
 }
 

@@ -31,7 +31,7 @@ const (
 
 // setting is one row of the table of TestTraces.
 type setting struct {
-	window, keepShared string
+	window, keepShared string // the defaults if they are empty
 	min                int
 	start              time.Duration // of a replica
 	variant            string        // what is changed beyond that, for the table
@@ -107,6 +107,14 @@ func bursts(length time.Duration) trace {
 	return trace{"bursts", s, length}
 }
 
+// ramp returns a load that rises from 10 requests per second to 250 and falls again.
+func ramp(length time.Duration) trace {
+	seconds := int(length / 2 / time.Second)
+	s := arrival.Ramp(10, 250, seconds)
+	s.Counts = append(s.Counts, arrival.Ramp(250, 10, seconds).Counts...)
+	return trace{"ramp", s, length}
+}
+
 // level returns a load that stays just below what one replica does: only the noise of single seconds is above.
 func level(length time.Duration) trace {
 	return trace{"level, 65/s", arrival.Series{Step: time.Second, Counts: []float64{65}}, length}
@@ -141,7 +149,7 @@ func (f *foresight) Load(name gateway.FunctionName) gateway.Load {
 
 // measure plays a trace to the gateway of a function with a setting.
 func (tr *trace) measure(t *testing.T, s setting) (o outcome) {
-	object := decode(t, fmt.Sprintf("requestsPerSecond: %d, window: %s, keepShared: %s, minReplicas: %d", traceRate, s.window, s.keepShared, s.min),
+	object := decode(t, fmt.Sprintf("requestsPerSecond: %d, window: %q, keepShared: %q, minReplicas: %d", traceRate, s.window, s.keepShared, s.min),
 		func(f *api.GPUFunction) {
 			f.Spec.SLO.Latency = api.Duration(traceSLO.String())
 			f.Spec.Resources.Share.SM = new(int64(100))
@@ -228,7 +236,7 @@ func settings() []setting {
 			all = append(all, base(func(s *setting) { s.window, s.start = window, starts }))
 		}
 	}
-	for _, window := range []string{"5s", "10s", "40s"} {
+	for _, window := range []string{"10s", "20s", "40s"} {
 		for _, keep := range []string{"1ms", "5m"} {
 			all = append(all, base(func(s *setting) { s.window, s.keepShared = window, keep }))
 		}
@@ -236,14 +244,14 @@ func settings() []setting {
 			all = append(all, base(func(s *setting) { s.window, s.min = window, least }))
 		}
 	}
-	for _, window := range []string{"5s", "10s", "20s", "40s"} {
+	for _, window := range []string{"10s", "20s", "40s"} {
 		all = append(all, base(func(s *setting) {
-			s.window, s.variant, s.policy = window, "predict the mean", func(p *scaling.Policy) { p.Predict = mean }
+			s.window, s.variant, s.policy = window, "predict mean or trend", trend
 		}))
 	}
 	return append(all,
 		base(func(s *setting) {
-			s.variant, s.policy = "predict by Kalman", func(p *scaling.Policy) { p.Predict = scaling.Kalman }
+			s.window, s.variant, s.policy = "20s", "predict the mean", func(p *scaling.Policy) { p.Predict = mean }
 		}),
 		base(func(s *setting) { s.variant, s.foreseen = "load known 2 s ahead", 2*second }),
 		base(func(s *setting) { s.variant, s.foreseen = "load known 7 s ahead", 7*second }),
@@ -253,6 +261,9 @@ func settings() []setting {
 
 // early has two samples add replicas, however long the window is.
 func early(p *scaling.Policy) { p.Out = 2 }
+
+// trend predicts as package scaling does by default.
+func trend(p *scaling.Policy) { p.Predict = scaling.MeanOrTrend }
 
 // mean is a predictor that sees no trend.
 func mean(samples []scaling.Rate) scaling.Rate {
@@ -264,7 +275,7 @@ func mean(samples []scaling.Rate) scaling.Rate {
 }
 
 // TestTraces plays loads that rise and fall to a gateway and a fleet in virtual time, and prints what windows, reserves, minima and predictors
-// give and take. With -full it measures all of them.
+// give and take. With -full it measures all of them: docs/adr/0025 has the figures.
 func TestTraces(t *testing.T) {
 	traces := []trace{periodic(13*second, 7)}
 	rows := []setting{
@@ -273,7 +284,7 @@ func TestTraces(t *testing.T) {
 		{window: "10s", keepShared: "30s", start: 2 * second, foreseen: 7 * second, variant: "load known 7 s ahead"},
 	}
 	if *full {
-		traces = append(traces, periodic(130*second, 4), bursts(240*second), conversations(t, 240*second, 20), level(200*second))
+		traces = append(traces, periodic(130*second, 3), bursts(200*second), conversations(t, 200*second, 20), ramp(120*second), level(120*second))
 		rows = settings()
 	}
 	outcomes := make([][]outcome, len(traces))
@@ -301,6 +312,18 @@ func TestTraces(t *testing.T) {
 	}
 }
 
+// TestDefaultScaling holds that the default window and predictor answer more in time than a window of 40 s with a trend does, at its GPU time.
+func TestDefaultScaling(t *testing.T) {
+	for _, tr := range []trace{periodic(130*second, 2), bursts(200 * second)} {
+		t.Run(tr.name, func(t *testing.T) {
+			got, long := tr.measure(t, setting{start: 2 * second}), tr.measure(t, setting{window: "40s", start: 2 * second, policy: trend})
+			if got.percent(got.inTime) < long.percent(long.inTime)+1 || got.gpuByNeed() > 1.03*long.gpuByNeed() {
+				t.Errorf("%+v, with 40 s and a trend %+v", got, long)
+			}
+		})
+	}
+}
+
 // checkOrder checks what the few rows of TestTraces have to show, in their order.
 func checkOrder(t *testing.T, o []outcome) {
 	t.Helper()
@@ -323,7 +346,7 @@ func checkOrder(t *testing.T, o []outcome) {
 func table(tr trace, rows []setting, outcomes []outcome) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %d requests in %v\n\n", tr.name, outcomes[0].requests, tr.length)
-	b.WriteString("| window | start-up | reserve | minimum | also | in time, % | missed: window, % | missed: start-up, % | missed: else, % | starts | GPU time by need | replicas at most |\n")
+	b.WriteString("| window | start-up | reserve | minimum | also | in time, % | missed: window, % | start-up, % | else, % | starts | GPU time by need | replicas at most |\n")
 	b.WriteString("|---|---|---|---|---|---|---|---|---|---|---|---|\n")
 	for row, s := range rows {
 		o := outcomes[row]

@@ -204,9 +204,9 @@ type Scaling struct {
 	// window is the span of the load samples, one a second, that decide: 2s to 1h. Half of them above what all replicas can do add
 	// replicas; three quarters below what one fewer could do give one up.
 	// +optional
-	// +kubebuilder:default="40s"
+	// +kubebuilder:default="20s"
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]*)?(ns|us|µs|ms|s|m|h))+$') && duration(self) >= duration('2s') && duration(self) <= duration('1h')",message="want a duration of 2s to 1h, such as 40s"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]*)?(ns|us|µs|ms|s|m|h))+$') && duration(self) >= duration('2s') && duration(self) <= duration('1h')",message="want a duration of 2s to 1h, such as 20s"
 	Window Duration `json:"window,omitempty"`
 
 	// keepShared is how long a replica that was given up stays in reserve before it is stopped: 1ms to 24h. It gets requests only when the

@@ -32,7 +32,7 @@ func (f *GPUFunction) setDefaults() {
 	s := &f.Spec.Scaling
 	setPointer(&s.MaxReplicas, max(10, s.MinReplicas))
 	setPointer(&s.Concurrency, 1)
-	setDefault(&s.Window, "40s")
+	setDefault(&s.Window, "20s")
 	setDefault(&s.KeepShared, "30s")
 	if f.Spec.Resources.Share != nil {
 		setPointer(&f.Spec.Resources.Share.Quota, 100)
