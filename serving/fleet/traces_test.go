@@ -346,7 +346,8 @@ func checkOrder(t *testing.T, o []outcome) {
 func table(tr trace, rows []setting, outcomes []outcome) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %d requests in %v\n\n", tr.name, outcomes[0].requests, tr.length)
-	b.WriteString("| window | start-up | reserve | minimum | also | in time, % | missed: window, % | start-up, % | else, % | starts | GPU time by need | replicas at most |\n")
+	b.WriteString("| window | start-up | reserve | minimum | also | in time, % | missed: window, % | start-up, % | else, % " +
+		"| starts | GPU time by need | replicas at most |\n")
 	b.WriteString("|---|---|---|---|---|---|---|---|---|---|---|---|\n")
 	for row, s := range rows {
 		o := outcomes[row]
