@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/gshare-dev/gshare/cmd/internal/cli"
@@ -108,7 +109,7 @@ func run(ctx context.Context, o options) error {
 		return err
 	}
 	if err := controller.AddTo(m, controller.Options{
-		Service: service, Gateway: "gshare-gateway." + o.namespace + ".svc." + o.domain, Log: log, Watch: watchReports,
+		Service: service, Gateway: "gshare-gateway." + o.namespace + ".svc." + o.domain, Log: log, Metrics: metrics.Registry, Watch: watchReports,
 	}); err != nil {
 		return err
 	}

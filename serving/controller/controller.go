@@ -10,6 +10,7 @@ import (
 	"context"
 	"log/slog"
 
+	"github.com/prometheus/client_golang/prometheus"
 	v1 "k8s.io/api/core/v1"
 	discovery "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -67,6 +68,7 @@ type Options struct {
 	// Gateway is the host name of the gateways' Service for requests: the Services of functions are other names of it.
 	Gateway string
 	Log     *slog.Logger
+	Metrics prometheus.Registerer // gets the metrics of the fleet, gshare_fleet_
 	// Watch receives the reports of the gateway at an address, until the connection ends.
 	Watch func(ctx context.Context, address string, receive func(report.Report)) error
 }
@@ -77,6 +79,9 @@ func AddTo(m manager.Manager, o Options) error {
 	gateways := &Gateways{loads: newLoads(), client: m.GetClient(), pods: pods, backOffs: map[gateway.FunctionName]backOff{}}
 	f, err := fleet.New(fleet.Config{Gateways: gateways, Platform: pods, Log: o.Log, KeepReplicas: true}, nil)
 	if err != nil {
+		return err
+	}
+	if err := o.Metrics.Register(f); err != nil {
 		return err
 	}
 	link := &links{client: m.GetClient(), service: o.Service, loads: gateways.loads, log: o.Log}

@@ -219,6 +219,21 @@ func (s *served) ask(t *testing.T, function string) error {
 	return err
 }
 
+// get returns the page at a URL.
+func (s *served) get(t *testing.T, url string) string {
+	t.Helper()
+	response, err := s.http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
 // wait waits until something holds of the cluster.
 func (s *served) wait(t *testing.T, what string, holds func() bool) time.Duration {
 	t.Helper()
@@ -268,6 +283,10 @@ func (s *served) hasStatus(t *testing.T) {
 	}
 	if host := s.kubectl(t, "get", "service", "resnet50", "-o", "jsonpath={.spec.externalName}"); host != "gshare-gateway.gshare-system.svc.cluster.local" {
 		t.Errorf("the name of the function leads to %q", host)
+	}
+	leader := s.leader(t)
+	if text := s.get(t, "http://"+leader.Status.PodIP+":9090/metrics"); !strings.Contains(text, `gshare_fleet_replicas{function="resnet50",namespace="default",phase="ready"} 1`) {
+		t.Errorf("the leader's metrics lack the replica:\n%s", text)
 	}
 	if status.Pods != "1+0+0" || status.Share != "100% x 100%" {
 		t.Errorf("%+v", status)

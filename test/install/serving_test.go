@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -88,6 +89,7 @@ func defineServing(t *testing.T) {
 			t.Fatalf("%s: %v, %v", plural, err, last)
 		}
 	}
+	meta.MaybeResetRESTMapper(mapper())
 }
 
 // keep creates an object until the end of the test.
