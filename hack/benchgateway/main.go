@@ -29,7 +29,11 @@ func main() {
 	flag.IntVar(&o.rounds, "rounds", 5, "measurements of each proxy, of which the median counts")
 	flag.IntVar(&o.connections, "connections", 64, "connections of clients")
 	flag.DurationVar(&o.time, "time", 4*time.Second, "time of each measurement")
+	profiles := flag.String("profile", "", "folder for a processor profile of each proxy that is written in Go, of its last measurement (go tool pprof -top FILE)")
 	flag.Parse()
+	if *profiles != "" {
+		os.Setenv(profileVariable, *profiles) // for the children
+	}
 	if err := o.run(context.Background()); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)

@@ -13,7 +13,9 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
+	"runtime/pprof"
 	"strconv"
 	"strings"
 	"time"
@@ -24,8 +26,9 @@ import (
 
 // What a child of this program is, and the address of the server that it passes requests to.
 const (
-	roleVariable   = "GSHARE_BENCH_ROLE"
-	targetVariable = "GSHARE_BENCH_TARGET"
+	roleVariable    = "GSHARE_BENCH_ROLE"
+	targetVariable  = "GSHARE_BENCH_TARGET"
+	profileVariable = "GSHARE_BENCH_PROFILE" // folder of profiles; none if empty
 )
 
 // Proxies, and the server behind them.
@@ -189,8 +192,41 @@ func serve(role, target string) error {
 	if err != nil {
 		return err
 	}
+	stop, err := profile(role)
+	if err != nil {
+		return err
+	}
+	defer stop()
 	fmt.Println(l.Addr())
-	return http.Serve(l, handler)
+	failed := make(chan error, 1)
+	go func() { failed <- http.Serve(l, handler) }()
+	interrupt := make(chan os.Signal, 1)
+	signal.Notify(interrupt, os.Interrupt)
+	select {
+	case err := <-failed:
+		return err
+	case <-interrupt:
+		return nil
+	}
+}
+
+// profile begins a processor profile of this process, which stop ends, if one is wanted.
+func profile(role string) (stop func(), err error) {
+	folder := os.Getenv(profileVariable)
+	if folder == "" {
+		return func() {}, nil
+	}
+	file, err := os.Create(filepath.Join(folder, strings.ReplaceAll(role, ", ", "-")+".pprof"))
+	if err != nil {
+		return nil, err
+	}
+	if err := pprof.StartCPUProfile(file); err != nil {
+		return nil, err
+	}
+	return func() {
+		pprof.StopCPUProfile()
+		_ = file.Close()
+	}, nil
 }
 
 func handlerOf(role, target string) (http.Handler, error) {
