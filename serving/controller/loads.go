@@ -215,7 +215,7 @@ func (l *loads) forget(function gateway.FunctionName) {
 	}
 }
 
-// counted returns the counters of a load without what is there now.
+// counted returns a load with its counters alone: no requests in the queue or at replicas, and no latencies.
 func counted(l gateway.Load) gateway.Load {
 	l.Waiting, l.InFlight, l.Replicas, l.P50, l.P99 = 0, 0, 0, 0, 0
 	return l

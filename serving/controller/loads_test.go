@@ -54,7 +54,7 @@ func TestLoads(t *testing.T) {
 			one(l, "a", "1", load(4, 0), false)
 			one(l, "a", "1", load(5, 0), false)
 		}, gateway.Load{Received: 5, Arrived: 5}},
-		"one that starts anew goes on from its first report": {func(l *loads) {
+		"a gateway that restarts continues from its first report": {func(l *loads) {
 			connected(l, "a")
 			one(l, "a", "1", load(5, 1), false)
 			one(l, "a", "2", load(1, 0), false)
@@ -159,7 +159,7 @@ func TestWaitDrained(t *testing.T) {
 		"one":                       {func(l *loads) { one(l, "a", "1", drained, false) }, false},
 		"one, and one out of reach": {func(l *loads) { one(l, "a", "1", drained, false); l.disconnect("b") }, true},
 		"one, and one removed":      {func(l *loads) { one(l, "a", "1", drained, false); l.remove("b") }, true},
-		"one started anew": {func(l *loads) {
+		"one has restarted": {func(l *loads) {
 			one(l, "a", "1", drained, false)
 			one(l, "b", "2", reported{}, false)
 		}, false},
