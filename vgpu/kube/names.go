@@ -38,8 +38,12 @@ const (
 	AnnotationPlacement = "gshare.dev/placement"
 )
 
-// AnnotationResidency is what gshare-controller writes on the pods of functions: a residency.Wanted, how ready to serve the pod is to be.
-const AnnotationResidency = "gshare.dev/residency"
+// The annotations of the residency protocol (package residency) on the pods of functions: gshare-controller writes a residency.Wanted, how
+// ready to serve the pod is to be, and the agent of its node a residency.Reached, how ready it is. ResidencyOf reads both.
+const (
+	AnnotationResidency        = "gshare.dev/residency"
+	AnnotationResidencyReached = "gshare.dev/residency-reached"
+)
 
 // SchedulerName is the default gshare profile of the scheduler, for pods that request a share and name no other gshare profile.
 const SchedulerName = "gshare"
