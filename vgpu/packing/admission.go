@@ -127,21 +127,24 @@ func (r Rules) gammaArea() int64 { return r.Gamma * int64(share.WholeArea) / 100
 func (r Rules) schedulable(s *Slice, l *Load, sh share.Share) bool {
 	var scratch [64]slot.Item
 	items := append(scratch[:0], l.items...)
-	if !r.solver.Fits(append(items, itemOf(sh)), s.Reserve) {
+	if requestsSMTime(sh) {
+		items = append(items, itemOf(sh))
+	}
+	if !r.solver.Fits(items, s.Reserve) {
 		return false
 	}
 	if r.Model == Slots {
 		return true
 	}
-	_, ok := rectangle.Arrange(append(boxes(l), rectangle.BoxOf(sh)))
+	_, ok := rectangle.Arrange(boxes(items))
 	return ok
 }
 
-// boxes returns the requests of the shares on a slice as rectangles, with capacity for one more.
-func boxes(l *Load) []rectangle.Box {
-	out := make([]rectangle.Box, 0, len(l.residents)+1)
-	for i := range l.residents {
-		out = append(out, rectangle.BoxOf(l.residents[i].Share))
+// boxes returns the requests of shares as rectangles.
+func boxes(items []slot.Item) []rectangle.Box {
+	out := make([]rectangle.Box, len(items))
+	for i, x := range items {
+		out[i] = rectangle.Box{W: x.Quota, H: x.SM}
 	}
 	return out
 }

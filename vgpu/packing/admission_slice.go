@@ -89,19 +89,20 @@ type MilliGPU int64
 // WholeGPU is the SM-time of one whole slice.
 const WholeGPU MilliGPU = 1000
 
-// Resident is one share that runs on a slice, with the properties that further shares must be compatible with.
+// Resident is one share that runs on a slice, with the properties that further shares must be compatible with. A share that requests no
+// SM-time, of an instance that runs in idle time (residency.Shared), keeps its memory, its place among MaxShares and these properties.
 type Resident struct {
 	Tenant string // namespace of the pod
 	Model  Model
 	Class  share.Isolation
-	Share  share.Share
-	Use    Use // what is known of its load; only rankers read it
+	Share  share.Share // as it counts on the slice
+	Use    Use         // what is known of its load; only rankers read it
 }
 
 // Load is the set of shares on one slice and their sums. The zero value is the load of an empty slice.
 type Load struct {
 	residents []Resident
-	items     []slot.Item
+	items     []slot.Item // of the shares that request SM-time
 	memory    share.Bytes
 	requested share.Area
 	limits    share.Area
@@ -122,7 +123,9 @@ func (l *Load) Requested() share.Area { return l.requested }
 // Add adds a share without checking whether it fits.
 func (l *Load) Add(r Resident) {
 	l.residents = append(l.residents, r)
-	l.items = append(l.items, itemOf(r.Share))
+	if requestsSMTime(r.Share) {
+		l.items = append(l.items, itemOf(r.Share))
+	}
 	l.memory += r.Share.Memory
 	l.requested += r.Share.RequestArea()
 	l.limits += r.Share.LimitArea()
@@ -143,6 +146,9 @@ func (l *Load) freeSMTime() MilliGPU { return max(0, WholeGPU-milliGPUOf(l.reque
 func milliGPUOf(a share.Area) MilliGPU {
 	return MilliGPU((a + share.Area(share.Whole) - 1) / share.Area(share.Whole))
 }
+
+// requestsSMTime reports whether the share needs turns or a rectangle. A share that requests no SM-time runs in what others leave.
+func requestsSMTime(s share.Share) bool { return s.SMRequest != 0 || s.QuotaRequest != 0 }
 
 // itemOf returns the request of a share as the slot package's item.
 func itemOf(s share.Share) slot.Item { return slot.Item{SM: s.SMRequest, Quota: s.QuotaRequest} }

@@ -62,7 +62,7 @@ func wasteOn(l *Load, sh share.Share) (tier int64, w rectangle.Waste) {
 	if l.Empty() {
 		return fitsUnused, rectangle.Waste{Area: share.WholeArea - sh.RequestArea()}
 	}
-	if rects, ok := rectangle.Arrange(boxes(l)); ok {
+	if rects, ok := rectangle.Arrange(boxes(l.items)); ok {
 		if w, ok := rectangle.ListOf(rects).Fit(box); ok {
 			return fitsFree, w
 		}

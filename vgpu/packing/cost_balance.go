@@ -39,7 +39,7 @@ func (b Balance) Rank(n *Node, pod *Pod, picks []Choice) Rank {
 func (d *Demand) strandingChange(changed []sliceChange) ppmMilli {
 	var sum ppmMilli
 	for i := range changed {
-		sum += d.stranded[changed[i].after.time] - d.stranded[changed[i].before.time]
+		sum += d.stranded[changed[i].after.largest] - d.stranded[changed[i].before.largest]
 	}
 	return sum
 }

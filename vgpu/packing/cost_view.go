@@ -18,6 +18,7 @@ type nodeView struct {
 // freeSlice holds the free SM-time and memory of a slice, and the typical shapes (resource requests) that could use them.
 type freeSlice struct {
 	time      MilliGPU
+	largest   MilliGPU // that one pod can request
 	memory    share.Bytes
 	accepting shapeSet
 	fitting   shapeSet
@@ -34,13 +35,13 @@ type usableSlices struct {
 func (d *Demand) fillView(n *Node, v *nodeView, scratch []freeSlice) {
 	*v = nodeView{slices: scratch[:0], cpu: n.CPU, ram: n.RAM}
 	for i := range n.Slices {
-		f := freeSlice{time: n.freeSMTime(i), memory: n.Slices[i].Memory - n.Loads[i].Memory()}
+		f := freeSlice{time: n.freeSMTime(i), largest: n.largestRequest(i), memory: n.Slices[i].Memory - n.Loads[i].Memory()}
 		if i > 0 && n.Slices[i].Model == n.Slices[i-1].Model && n.Slices[i].Profile == n.Slices[i-1].Profile {
 			f.accepting, f.scarcity = v.slices[i-1].accepting, v.slices[i-1].scarcity
 		} else {
 			f.accepting, f.scarcity = d.shapesAccepting(&n.Slices[i]), d.scarcity[n.Slices[i].Model]
 		}
-		f.fitting = d.shapesFitting(f.time, f.memory, f.accepting)
+		f.fitting = d.shapesFitting(f.largest, f.memory, f.accepting)
 		v.slices = append(v.slices, f)
 		v.total += f.time
 		for shape := range f.fitting.all {
@@ -66,8 +67,9 @@ func (d *Demand) sliceChanges(v *nodeView, pod *Pod, picks []Choice, found []sli
 		}
 		sh, s := &pod.Request.Containers[p.Container].Share, &found[at].after
 		s.time = max(0, s.time-milliGPUOf(sh.RequestArea()))
+		s.largest = min(s.time, WholeGPU-1)
 		s.memory -= sh.Memory
-		s.fitting = d.shapesFitting(s.time, s.memory, s.accepting)
+		s.fitting = d.shapesFitting(s.largest, s.memory, s.accepting)
 	}
 	return found
 }

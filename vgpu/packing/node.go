@@ -78,6 +78,15 @@ func (n *Node) freeSMTime(i int) MilliGPU {
 	return n.Loads[i].freeSMTime()
 }
 
+// largestRequest returns the largest SM-time that a pod can still request of a slice: what is free, but not all of a slice with shares on it,
+// which may request none, as pods that request a whole slice get it alone.
+func (n *Node) largestRequest(i int) MilliGPU {
+	if n.Loads[i].Empty() {
+		return n.freeSMTime(i)
+	}
+	return min(n.freeSMTime(i), WholeGPU-1)
+}
+
 // mostFree returns the largest free SM-time of any slice of the node.
 func (n *Node) mostFree() share.Area {
 	var most share.Area

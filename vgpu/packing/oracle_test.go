@@ -2,6 +2,7 @@ package packing
 
 import (
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -31,10 +32,23 @@ func randomNode(random *rand.Rand, m Model) *Node {
 			pod.Tenant = "b"
 		}
 		if plan, _, refusal := packer.Place(n, pod); refusal == Admitted {
+			if random.IntN(3) == 0 {
+				pod = idlePod(pod)
+			}
 			n.Take(m, pod, plan)
 		}
 	}
 	return n
+}
+
+// idlePod is the pod once it has given up its SM-time.
+func idlePod(pod *Pod) *Pod {
+	out := *pod
+	out.Request.Containers = slices.Clone(pod.Request.Containers)
+	for i := range out.Request.Containers {
+		out.Request.Containers[i].Share = idle(out.Request.Containers[i].Share)
+	}
+	return &out
 }
 
 // randomPod has one to three containers of one or two vGPUs.

@@ -46,7 +46,7 @@ func (r *reference) fragmentation(n *Node) float64 {
 			accepted := s.Models == "" || strings.Contains(s.Models, n.Slices[i].Model)
 			kind := s.Kind == "mig" == (n.Slices[i].Profile != "")
 			room := n.Slices[i].Memory - n.Loads[i].Memory()
-			if accepted && kind && room >= s.Memory && referenceFree(n, i) >= float64(s.Milli) {
+			if accepted && kind && room >= s.Memory && referenceLargest(n, i) >= float64(s.Milli) {
 				usable += referenceFree(n, i)
 				able++
 			}
@@ -70,6 +70,14 @@ func referenceFree(n *Node, i int) float64 {
 	return 1000 - float64(n.Loads[i].Requested())/1000
 }
 
+// referenceLargest is what one pod could get of a slice: a pod that asks for all of it gets it alone.
+func referenceLargest(n *Node, i int) float64 {
+	if n.Loads[i].Empty() {
+		return referenceFree(n, i)
+	}
+	return min(referenceFree(n, i), 999)
+}
+
 func referenceTotal(n *Node) (sum float64) {
 	for i := range n.Slices {
 		sum += referenceFree(n, i)
@@ -84,7 +92,7 @@ func (r *reference) cost(before *Node, pod *Pod, plan Plan) float64 {
 	after.RAM -= pod.RAM
 	cost := r.fragmentation(after) - r.fragmentation(before) + r.shortage(after) - r.shortage(before)
 	for i := range before.Slices {
-		cost += (r.stranded(int(referenceFree(after, i))) - r.stranded(int(referenceFree(before, i)))) / 2
+		cost += (r.stranded(int(referenceLargest(after, i))) - r.stranded(int(referenceLargest(before, i)))) / 2
 	}
 	for c, picks := range plan {
 		for _, p := range picks {

@@ -56,7 +56,7 @@ func (p *Packer) options(n *Node, pod *Pod, container int, costs *nodeCosts, fou
 			refusal = NoSMTime
 		}
 		if worst = max(worst, refusal); refusal == Admitted {
-			found = append(found, option{Pick: Pick{Slice: i, Class: class}, left: n.freeSMTime(i) - milliGPUOf(area)})
+			found = append(found, option{Pick: Pick{Slice: i, Class: class}, left: n.largestRequest(i) - milliGPUOf(area)})
 		}
 	}
 	if len(found) == 0 {
