@@ -20,8 +20,8 @@ func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, 
 	return []fwk.ClusterEventWithHint{
 		// A pod that held a share is gone or has ended.
 		{Event: fwk.ClusterEvent{Resource: fwk.AssignedPod, ActionType: fwk.Delete}, QueueingHintFn: p.hintPodDeleted},
-		// A malformed placement was fixed, or a valid one changed.
-		{Event: fwk.ClusterEvent{Resource: fwk.AssignedPod, ActionType: fwk.Update}, QueueingHintFn: p.hintPlacementChanged},
+		// A malformed placement was fixed, a valid one changed, or an instance of a function gave up SM-time.
+		{Event: fwk.ClusterEvent{Resource: fwk.AssignedPod, ActionType: fwk.Update}, QueueingHintFn: p.hintPodUpdated},
 		// A node was added, or its inventory changed: more slices, or slices that are healthy again.
 		{Event: fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add | fwk.UpdateNodeAnnotation}, QueueingHintFn: p.hintInventoryChanged},
 		// The pod itself was corrected: its annotations, for one.
@@ -37,15 +37,25 @@ func (p *Plugin) hintPodDeleted(_ klog.Logger, _ *v1.Pod, oldObj, _ any) (fwk.Qu
 	return fwk.Queue, nil
 }
 
-// hintPlacementChanged is the queueing hint for an updated pod: it queues the waiting pod if the updated one's placement annotation
-// changed.
-func (p *Plugin) hintPlacementChanged(_ klog.Logger, _ *v1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
+// hintPodUpdated is the queueing hint for an updated pod: it queues the waiting pod if the updated one's placement annotation changed, or if
+// it counts at a lower level than before.
+func (p *Plugin) hintPodUpdated(_ klog.Logger, _ *v1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
 	before, wasPod := oldObj.(*v1.Pod)
 	after, isPod := newObj.(*v1.Pod)
-	if wasPod && isPod && before.Annotations[kube.AnnotationPlacement] == after.Annotations[kube.AnnotationPlacement] {
+	if wasPod && isPod && before.Annotations[kube.AnnotationPlacement] == after.Annotations[kube.AnnotationPlacement] && !isLowered(before, after) {
 		return fwk.QueueSkip, nil
 	}
 	return fwk.Queue, nil
+}
+
+// isLowered reports whether a pod counts at a lower level after an update. It decodes only pods whose residency changed, since it is called
+// for each waiting pod at each update of a pod.
+func isLowered(before, after *v1.Pod) bool {
+	equal := func(key string) bool { return before.Annotations[key] == after.Annotations[key] }
+	if equal(kube.AnnotationResidency) && equal(kube.AnnotationResidencyReached) {
+		return false
+	}
+	return nodeview.LevelOf(after) < nodeview.LevelOf(before)
 }
 
 // hintInventoryChanged is the queueing hint for nodes: it queues the waiting pod if a node is new or its inventory annotation changed.

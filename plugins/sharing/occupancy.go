@@ -3,12 +3,14 @@ package sharing
 import (
 	"slices"
 
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/gshare-dev/gshare/plugins/ledger"
 	"github.com/gshare-dev/gshare/vgpu/kube/nodeview"
 	"github.com/gshare-dev/gshare/vgpu/packing"
+	"github.com/gshare-dev/gshare/vgpu/residency"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
@@ -40,11 +42,22 @@ func (p *Plugin) addPods(d *nodeview.OccupancyBuilder, info fwk.NodeInfo, except
 			continue
 		}
 		if assumed, ok := p.ledger.Get(pod.UID); ok && assumed.Node == info.Node().Name {
-			d.AddPlacement(nodeview.Occupant{Pod: pod, Tenant: pod.Namespace, Workload: assumed.Workload, Placement: assumed.Placement})
+			d.AddPlacement(nodeview.Occupant{
+				Pod: pod, Tenant: pod.Namespace, Workload: assumed.Workload, Placement: assumed.Placement, Level: p.levelOf(pod),
+			})
 			continue
 		}
 		d.AddPod(pod)
 	}
+}
+
+// levelOf returns the level at which a pod with an assumed placement counts: Hot until the API server shows the placement, as its agent
+// reports nothing of it before.
+func (p *Plugin) levelOf(pod *v1.Pod) residency.Level {
+	if said := p.podInfos.get(pod); said.Placed {
+		return said.Level
+	}
+	return residency.Hot
 }
 
 // addExtra adds assumed placements of pods that the NodeInfo does not show yet, such as pods of the same group, except that of the given
@@ -53,7 +66,7 @@ func addExtra(d *nodeview.OccupancyBuilder, extra []ledger.Assumed, except types
 	for _, p := range extra {
 		known := slices.ContainsFunc(d.Occupants(), func(o nodeview.Occupant) bool { return o.Placement.UID == p.UID })
 		if !known && p.UID != except {
-			d.AddPlacement(nodeview.Occupant{Tenant: p.Tenant, Workload: p.Workload, Placement: p.Placement})
+			d.AddPlacement(nodeview.Occupant{Tenant: p.Tenant, Workload: p.Workload, Placement: p.Placement, Level: residency.Hot})
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/packing"
+	"github.com/gshare-dev/gshare/vgpu/residency"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
@@ -66,7 +67,7 @@ func hardTaint(t *v1.Taint) bool {
 	return t.Effect == v1.TaintEffectNoSchedule || t.Effect == v1.TaintEffectNoExecute
 }
 
-// PodRequest holds the decoded share request and placement of one version of a pod.
+// PodRequest holds the decoded share request, placement and residency of one version of a pod.
 type PodRequest struct {
 	Pod          packing.Pod
 	Asks         bool  // the pod requests a resource of gshare, even if RequestErr is set
@@ -74,6 +75,7 @@ type PodRequest struct {
 	Placement    kube.Placement
 	Placed       bool // the pod has a placement, even if PlacementErr is set
 	PlacementErr error
+	Level        residency.Level // at which the pod counts on the slices of its placement
 }
 
 // PodRequestOf decodes the share request and the placement of a pod. Errors are returned in the fields of the result.
@@ -92,7 +94,14 @@ func PodRequestOf(pod *v1.Pod) *PodRequest {
 	requests := resource.PodRequests(pod, resource.PodResourcesOptions{})
 	s.Pod.CPU = packing.MilliCPU(requests.Cpu().MilliValue())
 	s.Pod.RAM = share.Bytes(requests.Memory().Value())
+	s.Level = LevelOf(pod)
 	return s
+}
+
+// LevelOf returns the level at which a placed pod counts on its slices. A pod whose residency is malformed counts as Hot.
+func LevelOf(pod *v1.Pod) residency.Level {
+	w, r, _ := kube.ResidencyOf(pod) // after an error both are those of a pod that is not an instance
+	return residency.Counted(w, r)
 }
 
 // ErrRules is the error for a node whose agent would not run all shares that a scheduler profile admits; the profile does not use the node.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/packing"
+	"github.com/gshare-dev/gshare/vgpu/residency"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
@@ -23,12 +24,23 @@ var (
 	ErrNominated  = errors.New("GPUs are kept for a nominated pod")
 )
 
-// Occupant is a placement that occupies slices of a node, with the namespace (Tenant) and workload of its pod.
+// Occupant is a placement that occupies slices of a node, with the namespace (Tenant) and workload of its pod, and the level at which it
+// counts there.
 type Occupant struct {
 	Pod       *v1.Pod // nil for an assumed placement whose pod is not on the node yet
 	Tenant    string
 	Workload  string
 	Placement kube.Placement
+	Level     residency.Level // the zero value, Cold, counts as Hot
+}
+
+// Charge returns what a vGPU of the placement counts on its slice: its share, or what the level of its pod leaves of it. How much memory a
+// parked pod keeps on the device is not known here, so it counts with all of it.
+func (o Occupant) Charge(v kube.PlacedVGPU) share.Share {
+	if o.Level == residency.Cold {
+		return v.Share
+	}
+	return o.Level.Charge(v.Share, v.Share.Memory)
 }
 
 // OccupancyBuilder computes which shares are on the slices of one node. Call AddPod or AddPlacement for each pod, then Build.
@@ -55,7 +67,7 @@ func (d *OccupancyBuilder) AddPod(pod *v1.Pod) {
 	switch {
 	case !said.Asks:
 	case bound && said.Placed && said.PlacementErr == nil && said.Placement.Node == d.Node.Name:
-		d.AddPlacement(Occupant{pod, pod.Namespace, said.Pod.Request.Workload, said.Placement})
+		d.AddPlacement(Occupant{pod, pod.Namespace, said.Pod.Request.Workload, said.Placement, said.Level})
 	case bound && said.Placed:
 		d.err = ErrPlacement
 	case said.RequestErr != nil:
@@ -149,6 +161,7 @@ func addShares(n *packing.Node, o Occupant) {
 	for _, c := range o.Placement.Containers {
 		for _, v := range c.VGPUs {
 			if i, ok := n.SliceIndex(packing.SliceID(v.Slice)); ok {
+				v.Share = o.Charge(v)
 				n.Loads[i].Add(ResidentOf(o.Tenant, o.Workload, o.Placement.Model, v))
 			}
 		}
