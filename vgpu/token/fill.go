@@ -54,7 +54,7 @@ func (s *Slice) minTokenLength(m *member, l *account) time.Duration {
 // candidateFor returns a share as a candidate for a token that ends by until, and false if its account cannot pay for the token now.
 func (s *Slice) candidateFor(m *member, l *account, until time.Duration) (candidate, bool) {
 	c := candidate{m, l, s.minTokenLength(m, l), until}
-	return c, l.budget > 0 && !m.overruns && until-s.now >= c.minLength && m.earliestStart(l, c.minLength) <= s.now
+	return c, l.budget > 0 && !m.overruns && !m.waitsForDebt() && until-s.now >= c.minLength && m.earliestStart(l, c.minLength) <= s.now
 }
 
 // timeWhenFree returns the time at which enough tokens have ended for the given SMs to be free, or Never. Some are free now.

@@ -41,6 +41,10 @@ func (m *member) isWaiting() bool { return m.hasWork && !m.live }
 // owed returns the share's debt that is known: device time used beyond its tokens.
 func (m *member) owed() time.Duration { return max(0, m.debt) }
 
+// waitsForDebt reports whether a share gets no token because it owes time and has no own time from which it could repay that: it waits for
+// as long as it overran its tokens.
+func (m *member) waitsForDebt() bool { return !m.hasRequest() && m.owed() > 0 }
+
 // repayableDebt returns the part of a share's debt (device time used beyond its tokens) that its next token repays: as much as still leaves
 // the token its minimum length.
 func (m *member) repayableDebt(l *account, shortest time.Duration) time.Duration {

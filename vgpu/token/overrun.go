@@ -104,6 +104,9 @@ func (s *Slice) elapse(now time.Duration) {
 				m.longEnd = now
 			}
 		}
+		if m.waitsForDebt() && !m.live && !m.overruns {
+			m.debt -= min(m.debt, d)
+		}
 		if !blocked {
 			m.addReportable(d, s.config.Window, m.live || contended && m.open != NoWork)
 			continue

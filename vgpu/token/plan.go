@@ -21,10 +21,15 @@ type turnOwner struct {
 	end   time.Duration // end of its own time, since the window's start; the same for all turns of one series
 }
 
-// planTurns solves the shares' slot table and returns its turns, or false if no table fits into the window.
-func planTurns(c Config, members []*member) ([]windowTurn, bool) {
-	if len(members) == 0 {
+// planTurns solves the slot table of the shares that have a quota request and returns its turns, or false if no table fits into the window.
+// Without such a share, the window is one turn that has no owner.
+func planTurns(c Config, all []*member) ([]windowTurn, bool) {
+	if len(all) == 0 {
 		return nil, true // the last one has left
+	}
+	members := slices.DeleteFunc(slices.Clone(all), func(m *member) bool { return !m.hasRequest() })
+	if len(members) == 0 {
+		return []windowTurn{{end: c.Window}}, true
 	}
 	table, ok := slot.Solve(itemsOf(members), c.Window, c.Reserve)
 	if !ok {

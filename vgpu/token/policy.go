@@ -39,6 +39,8 @@ func ParsePolicy(name string) (Policy, error) {
 type tokenIssuer interface {
 	// plan prepares for a new list of shares, or returns false if they do not fit together.
 	plan(members []*member) bool
+	// disown takes its turns away from a share that has no quota request any more, also before the next plan takes effect.
+	disown(m *member)
 	// budgets returns what a share may use in any window: of its own time, and of time borrowed from others.
 	budgets(m Member) (own, borrowed time.Duration)
 	// maxCredit returns how much unused own time a share may make up for later.
@@ -81,6 +83,7 @@ type queueIssuer struct {
 }
 
 func (q queueIssuer) plan([]*member) bool { return true }
+func (q queueIssuer) disown(*member)      {}
 
 func (q queueIssuer) budgets(m Member) (own, borrowed time.Duration) {
 	return q.config.windowFraction(m.QuotaLimit), 0
@@ -103,7 +106,7 @@ func (q queueIssuer) issue(s *Slice) {
 	s.grantInOrder(waitingToMakeUp(s, until), q.Barrier)
 	var ready []candidate
 	for _, m := range s.members {
-		if m.debt >= m.own.budget {
+		if m.hasRequest() && m.debt >= m.own.budget {
 			m.repay(s.now)
 			continue
 		}
@@ -116,9 +119,17 @@ func (q queueIssuer) issue(s *Slice) {
 }
 
 // sortByBacklog sorts candidates in place, with a function that compares how much of their quota requests they have not received, and
-// returns them.
+// returns them. Those without a request come last.
 func (s *Slice) sortByBacklog(list []candidate, compare func(a, b Backlog) int) []candidate {
-	slices.SortStableFunc(list, func(a, b candidate) int { return compare(s.backlog(a.member), s.backlog(b.member)) })
+	slices.SortStableFunc(list, func(a, b candidate) int {
+		switch {
+		case a.hasRequest() && !b.hasRequest():
+			return -1
+		case !a.hasRequest() && b.hasRequest():
+			return 1
+		}
+		return compare(s.backlog(a.member), s.backlog(b.member))
+	})
 	return list
 }
 

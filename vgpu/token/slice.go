@@ -86,6 +86,39 @@ func (s *Slice) Leave(now time.Duration, id ID) error {
 	})
 }
 
+// Reshape changes the quota request and limit of a share. Its token ends, it owes nothing and nothing is owed to it. With policy Table it
+// returns ErrDoesNotFit if no slot table holds all shares; otherwise a share that had no request has turns from the next window on, and one
+// that has none any more loses its turns at once.
+func (s *Slice) Reshape(now time.Duration, id ID, request, limit share.PerMille) error {
+	s.advanceTo(now)
+	at, known := s.members.find(id)
+	if !known {
+		return fmt.Errorf("share %d: %w", id, ErrUnknown)
+	}
+	m := s.members[at]
+	before := m.Member
+	m.QuotaRequest, m.QuotaLimit = request, limit
+	switch {
+	case !m.valid():
+		m.Member = before
+		return fmt.Errorf("share %d: invalid request of %v to %v of the window", id, request, limit)
+	case !s.issuer.plan(s.members) && m.hasRequest():
+		m.Member = before
+		return fmt.Errorf("share %d: %w", id, ErrDoesNotFit)
+	}
+	s.endToken(m)
+	m.own.budget, m.borrowed.budget = s.issuer.budgets(m.Member)
+	if m.account = &m.own; m.own.budget == 0 {
+		m.account = &m.borrowed
+	}
+	m.debt, m.credit = 0, 0
+	m.makeUp.clear()
+	if !m.hasRequest() {
+		s.issuer.disown(m)
+	}
+	return nil
+}
+
 // RequestToken records that a share has work for the device, so that it waits for a token.
 func (s *Slice) RequestToken(now time.Duration, id ID) error {
 	return s.update(now, id, func(m *member) { m.hasWork = true })
@@ -192,6 +225,8 @@ func (s *Slice) nextAdvance() time.Duration {
 		switch {
 		case m.live:
 			next = min(next, m.token.Deadline)
+		case m.hasWork && m.waitsForDebt():
+			next = min(next, s.now+m.debt)
 		case m.hasWork:
 			next = min(next, s.earliestToken(m))
 		}

@@ -48,7 +48,8 @@ func TestMembers(t *testing.T) {
 	for name, m := range map[string]Member{
 		"no SMs":              {1, 0, 500, 500},
 		"too many SMs":        {1, 1001, 500, 500},
-		"no quota":            {1, 500, 0, 500},
+		"negative quota":      {1, 500, -1, 500},
+		"no limit":            {1, 500, 0, 0},
 		"limit below request": {1, 500, 500, 400},
 		"limit above all":     {1, 500, 500, 1001},
 	} {

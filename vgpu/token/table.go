@@ -32,7 +32,19 @@ func (t *tableIssuer) plan(members []*member) bool {
 	return ok
 }
 
+func (t *tableIssuer) disown(m *member) {
+	m.owner = false
+	for _, turns := range [][]windowTurn{t.turns, t.next} {
+		for k := range turns {
+			turns[k].owners = slices.DeleteFunc(turns[k].owners, func(o turnOwner) bool { return o.member == m })
+		}
+	}
+}
+
 func (t *tableIssuer) budgets(m Member) (own, borrowed time.Duration) {
+	if !m.hasRequest() {
+		return 0, t.config.windowFraction(m.QuotaLimit)
+	}
 	return t.config.windowFraction(m.QuotaRequest) + roundingTolerance, t.config.windowFraction(m.QuotaLimit - m.QuotaRequest)
 }
 
@@ -88,10 +100,13 @@ func (t *tableIssuer) waitingBorrowers(s *Slice) []candidate {
 }
 
 // lendableUntil returns a function that computes until when a share may use idle SMs of the present turn. An overrun has to end within the
-// turn, too.
+// turn, too. A share without a request may run beside one whose turn is the whole window, so it has them for Config.Turn at a time.
 func (t *tableIssuer) lendableUntil(s *Slice) func(*member) time.Duration {
 	start, claimed := t.claimedSMs(s)
 	return func(m *member) time.Duration {
+		if !m.hasRequest() {
+			return min(s.now+t.config.Turn, t.turnEnd, start)
+		}
 		if m.SM > s.free-claimed {
 			return min(t.turnEnd-m.owed(), start)
 		}

@@ -11,7 +11,8 @@ import (
 // ID identifies a share on a Slice.
 type ID int
 
-// Member describes a share that takes part in the time sharing of a slice.
+// Member describes a share that takes part in the time sharing of a slice. A share without a quota request gets only the time that all
+// others leave, up to its limit.
 type Member struct {
 	ID                       ID
 	SM                       share.PerMille // SMs of the slice, while it holds a token
@@ -19,8 +20,10 @@ type Member struct {
 }
 
 func (m Member) valid() bool {
-	return within(m.SM, share.Whole) && within(m.QuotaLimit, share.Whole) && within(m.QuotaRequest, m.QuotaLimit)
+	return within(m.SM, share.Whole) && within(m.QuotaLimit, share.Whole) && (!m.hasRequest() || within(m.QuotaRequest, m.QuotaLimit))
 }
+
+func (m Member) hasRequest() bool { return m.QuotaRequest != 0 }
 
 func within(p, most share.PerMille) bool { return 1 <= p && p <= most }
 

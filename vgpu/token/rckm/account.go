@@ -70,8 +70,9 @@ func (a *timeAccount) addTicks(l Launches, passed time.Duration) {
 
 // timeAccounts are the time accounts of the shares of a slice.
 type timeAccounts struct {
-	members []*member
-	tick    time.Duration
+	members   []*member
+	tick      time.Duration
+	emergency bool // the slice is in EMERGENCY
 }
 
 // addTicks adds ticks to the accounts of all shares, and decides which shares are stopped.
@@ -154,8 +155,11 @@ func (s timeAccounts) mostOwed(m *member) deviceTime { return owedTicks * s.requ
 
 // deviceTimeGot returns the device time that a share got in the latest ticks, at most what it wanted at its cap. Beside shares that may be
 // stopped for it, that is the estimate for its launches. Otherwise nothing can be done about what others take, so it counts as getting its
-// part in proportion to the requests; also if it wanted nothing, since it could have had that.
+// part in proportion to the requests; also if it wanted nothing, since it could have had that. Of a share without a request nothing counts.
 func (s timeAccounts) deviceTimeGot(m *member, passed time.Duration) deviceTime {
+	if m.Request == 0 {
+		return 0
+	}
 	caps, requests, disturbed := m.cap, m.Request, false
 	for _, other := range s.members {
 		if other != m && other.time.active {
@@ -179,15 +183,20 @@ func (s timeAccounts) deviceTimeGot(m *member, passed time.Duration) deviceTime 
 	return max(part, deviceTimeOf(a.wanted, m.Request))
 }
 
-// mayStop reports whether a share may be stopped to give another one what it is owed: best effort for an SLO share, and any share that got
-// more than its request.
-func mayStop(m, neighbour *member) bool {
-	return neighbour.Priority == share.SLO && m.Priority != share.SLO || m.time.owed < 0
+// mayStop reports whether a share may be stopped to give another one what it is owed: one that yields to it, and any share that got more
+// than its request.
+func mayStop(m, neighbour *member) bool { return m.yieldsTo(neighbour) || m.time.owed < 0 }
+
+// yieldsTo reports whether a share comes behind another one: best effort behind an SLO share, and a share without a request behind any that
+// has one.
+func (m *member) yieldsTo(neighbour *member) bool {
+	return neighbour.Priority == share.SLO && m.Priority != share.SLO || neighbour.Request > 0 && m.Request == 0
 }
 
-// isStopped reports whether a share gets no tokens because another one is owed device time and their caps do not fit together.
+// isStopped reports whether a share gets no tokens because another one is owed device time and their caps do not fit together. A share
+// without a request gets none as soon as one that has a request is active, also beside a cap that fits if the slice is in EMERGENCY.
 func (s timeAccounts) isStopped(m *member) bool {
-	caps, owed := m.cap, false
+	caps, owed, fits := m.cap, false, m.Request > 0 || !s.emergency
 	for _, other := range s.members {
 		if other == m {
 			continue
@@ -195,14 +204,17 @@ func (s timeAccounts) isStopped(m *member) bool {
 		if other.time.active {
 			caps += other.cap
 		}
-		owed = owed || s.isOwed(other) && mayStop(m, other) || s.needsMeasuring(other) && m.Priority != share.SLO
+		owed = owed || m.Request == 0 && other.Request > 0 && other.time.active
+		owed = owed || s.isOwed(other) && mayStop(m, other) || s.needsMeasuring(other) && m.yieldsTo(other)
 	}
-	return owed && caps > share.Whole
+	return owed && (caps > share.Whole || !fits)
 }
 
-// needsMeasuring reports whether best-effort shares are stopped so that it can be measured how long blocks of an SLO share take.
+// needsMeasuring reports whether the shares that yield to a share are stopped so that it can be measured how long its blocks take. Only best
+// effort beside best effort is not measured.
 func (s timeAccounts) needsMeasuring(m *member) bool {
-	return m.Priority == share.SLO && (m.time.busy || !m.isQuiet()) && m.time.tries < owedTicks && !m.time.isMeasured(s.tick)
+	measures := m.Priority == share.SLO || slices.ContainsFunc(s.members, func(other *member) bool { return other.yieldsTo(m) })
+	return measures && (m.time.busy || !m.isQuiet()) && m.time.tries < owedTicks && !m.time.isMeasured(s.tick)
 }
 
 // isOwed reports whether a share is owed so much device time that others are stopped for it.

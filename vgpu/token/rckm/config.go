@@ -9,7 +9,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/token"
 )
 
-// Member describes a share of an elastic slice.
+// Member describes a share of an elastic slice. A share without a request is of best effort and gets its limit, but only while those that
+// have one leave the SMs of its cap idle, and in an EMERGENCY only while they do nothing.
 type Member struct {
 	ID             token.ID
 	Priority       share.Priority
@@ -21,8 +22,8 @@ type Member struct {
 }
 
 func (m Member) valid() bool {
-	return m.Priority.Valid() && 1 <= m.Request && m.Request <= m.Limit && m.Limit <= share.Whole &&
-		0 <= m.MaxTokens && m.MaxTokens <= maxBlocks
+	return m.Priority.Valid() && 0 <= m.Request && m.Request <= m.Limit && 1 <= m.Limit && m.Limit <= share.Whole &&
+		(m.Request > 0 || m.Priority == share.BestEffort) && 0 <= m.MaxTokens && m.MaxTokens <= maxBlocks
 }
 
 // Config configures the sharing of one elastic slice.

@@ -76,8 +76,8 @@ func TestMayStop(t *testing.T) {
 		{share.SLO, share.BestEffort, 0, false},
 		{share.SLO, share.BestEffort, -1, true},
 	} {
-		m := &member{Member: Member{Priority: c.own}, time: timeAccount{owed: c.owed}}
-		if got := mayStop(m, &member{Member: Member{Priority: c.neighbour}}); got != c.want {
+		m := &member{Member: Member{Priority: c.own, Request: 100}, time: timeAccount{owed: c.owed}}
+		if got := mayStop(m, &member{Member: Member{Priority: c.neighbour, Request: 100}}); got != c.want {
 			t.Errorf("%+v: %v", c, got)
 		}
 	}

@@ -69,6 +69,23 @@ func (s *Slice) Resize(now time.Duration, id token.ID, limit share.PerMille) err
 	})
 }
 
+// Reshape changes the priority and the request of a share. Like a share that has just joined, it has the tokens of its request, is owed
+// nothing and is not in EMERGENCY. The new request applies from the next tick on.
+func (s *Slice) Reshape(now time.Duration, id token.ID, priority share.Priority, request share.PerMille) error {
+	return s.update(now, id, func(m *member) error {
+		next := m.Member
+		next.Priority, next.Request = priority, request
+		if !next.valid() {
+			return fmt.Errorf("share %d: invalid request of %v to %v of the SMs with priority %q", id, request, m.Limit, priority)
+		}
+		m.Member = next
+		m.last, m.beforeCut = m.blocksOf(request), 0
+		m.state, m.since, m.ratio = Recovery, s.now, 0
+		m.time.owed, m.time.launched, m.time.stopped = 0, 0, false
+		return nil
+	})
+}
+
 // Report records what a share launched since its last report.
 func (s *Slice) Report(now time.Duration, id token.ID, l Launches) error {
 	return s.update(now, id, func(m *member) error {
@@ -128,7 +145,7 @@ func (s *Slice) Advance(now time.Duration) (changes []token.Change, next time.Du
 func (s *Slice) endTicks(n int64) {
 	s.ticks += n
 	if s.config.Algorithm == nil {
-		timeAccounts{s.members, s.config.Tick}.addTicks(n)
+		timeAccounts{s.members, s.config.Tick, s.pressure.State == Emergency}.addTicks(n)
 	}
 	for _, m := range s.members {
 		m.endTick(s.now, n, s.pressure.State == Emergency || s.othersAreSilent(m), s.config.Tick)
@@ -194,7 +211,10 @@ func (s *Slice) isIdle() bool {
 
 // tokensFor returns the number of block tokens of a share for the next tick, by Dilu's Algorithm 2.
 func (s *Slice) tokensFor(m *member) int64 {
-	if m.Priority == share.SLO {
+	switch {
+	case m.Request == 0:
+		return m.maxTokens()
+	case m.Priority == share.SLO:
 		return s.sloTokens(m)
 	}
 	return s.bestEffortTokens(m)
