@@ -2,6 +2,7 @@ package tokenserver
 
 import (
 	"cmp"
+	"fmt"
 	"time"
 
 	"github.com/gshare-dev/gshare/vgpu/api/tokenwire"
@@ -26,18 +27,34 @@ type blockState struct {
 
 func (p *blockPolicy) join(v *vgpu, now time.Duration) error {
 	v.limit, v.lastRead = v.SMLimit, now
-	priority := cmp.Or(v.Priority, share.BestEffort)
-	return p.Join(now, rckm.Member{ID: v.id, Priority: priority, Request: v.SMRequest, Limit: v.SMLimit})
+	priority, request := v.guarantee(v.idle)
+	return p.Join(now, rckm.Member{ID: v.id, Priority: priority, Request: request, Limit: v.SMLimit})
+}
+
+// guarantee returns the priority of an elastic vGPU and its request for SMs: its own, or none.
+func (v *vgpu) guarantee(idleOnly bool) (share.Priority, share.PerMille) {
+	if idleOnly {
+		return share.BestEffort, 0
+	}
+	return cmp.Or(v.Priority, share.BestEffort), v.SMRequest
 }
 
 func (p *blockPolicy) leave(v *vgpu, now time.Duration) { _ = p.Leave(now, v.id) } // fails only for one that has not joined
 
 func (p *blockPolicy) resize(v *vgpu, limit share.PerMille, now time.Duration) error {
+	if limit < v.SMRequest { // also while it gets only what others leave
+		return fmt.Errorf("a limit of %v is not between %v and %v", limit, v.SMRequest, v.SMLimit)
+	}
 	if err := p.Resize(now, v.id, limit); err != nil {
 		return err
 	}
 	v.limit = limit
 	return nil
+}
+
+func (p *blockPolicy) reshape(v *vgpu, idleOnly bool, now time.Duration) error {
+	priority, request := v.guarantee(idleOnly)
+	return p.Reshape(now, v.id, priority, request)
 }
 
 // attach writes the credit of a vGPU to the page of a new process. The process stays in state Run, so that it waits only when the credit is

@@ -55,7 +55,6 @@ func newClientState(v VGPU, pid int, now time.Duration) (_ *clientState, err err
 	config := &v.Slice.server.Config
 	c.server.at.Window.Store(uint64(config.Window))
 	c.server.at.RunAhead.Store(uint64(config.RunAhead))
-	c.server.at.Guaranteed.Store(uint32(v.guaranteedFraction()))
 	c.server.at.MemoryLimit.Store(uint64(v.Memory))
 	c.setState(tokenwire.Pause, now)
 	return c, nil

@@ -28,6 +28,8 @@ type Spec struct {
 	ID    string
 	Dir   string // created if it does not exist; an earlier server may have left it
 	VGPUs []VGPU
+	// IdleOnly says that the container begins with only the time that others leave, see Reshape.
+	IdleOnly bool
 
 	// Owner is the only user, besides root, whose processes share the limits while no server runs; nil: all users.
 	Owner *uint32
@@ -126,7 +128,7 @@ func (c *Container) join() error {
 		return err
 	}
 	for _, spec := range c.VGPUs {
-		v := &vgpu{VGPU: spec, leased: newLeasedSessions(sessions, c.server.Clock.Now()+Lease)}
+		v := &vgpu{VGPU: spec, idle: c.IdleOnly, leased: newLeasedSessions(sessions, c.server.Clock.Now()+Lease)}
 		if v.page, err = newPage[tokenwire.ContainerPage]("gshare-container", fixedSizeSeals); err != nil {
 			return err
 		}
@@ -190,6 +192,21 @@ func (c *Container) Resize(limit share.PerMille) error {
 		}
 	}
 	return nil
+}
+
+// Reshape takes a container's guaranteed time and SMs away (idleOnly), or gives them back, while its processes run. Without them, it gets
+// the time and SMs that the other containers of the slice leave, up to its MPS cap; while no server runs, it gets none. Its memory limit
+// stays. It returns an error that wraps token.ErrDoesNotFit, and changes nothing, if the slot table has no room for what is to be given back.
+func (c *Container) Reshape(idleOnly bool) error {
+	for i, v := range c.vgpus {
+		if err := v.Slice.reshape(v, idleOnly); err != nil {
+			for _, v := range c.vgpus[:i] {
+				_ = v.Slice.reshape(v, !idleOnly) // it has held that until now
+			}
+			return err
+		}
+	}
+	return c.writePolicy(idleOnly)
 }
 
 // InUse reports whether there are open connections, or processes that may still have memory although theirs has ended.

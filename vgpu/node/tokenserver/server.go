@@ -182,7 +182,11 @@ func (c *Container) createDir() error {
 	if err := c.createLockFile(); err != nil {
 		return err
 	}
-	return atomicfile.WriteFile(filepath.Join(c.Dir, PolicyName), []byte(policyText(c.VGPUs)), 0o644)
+	return c.writePolicy(c.IdleOnly)
+}
+
+func (c *Container) writePolicy(idleOnly bool) error {
+	return atomicfile.WriteFile(filepath.Join(c.Dir, PolicyName), []byte(policyText(c.VGPUs, idleOnly)), 0o644)
 }
 
 // createLockFile creates the container's lock file, unless an earlier server has: the processes hold their locks on that one. It is readable
@@ -245,11 +249,11 @@ func (c *Container) hasUnserved() bool {
 }
 
 // policyText returns the content of the policy file: the limits by which the hook paces itself while the server is unreachable.
-func policyText(vgpus []VGPU) string {
+func policyText(vgpus []VGPU, idleOnly bool) string {
 	var b strings.Builder
 	b.WriteString("version 1\n")
 	for _, v := range vgpus {
-		fmt.Fprintf(&b, "vgpu %d %s memory %d quota %d sm %d\n", v.Index, v.UUID, v.Memory, v.guaranteedFraction(), v.SMRequest)
+		fmt.Fprintf(&b, "vgpu %d %s memory %d quota %d sm %d\n", v.Index, v.UUID, v.Memory, v.guaranteedFraction(idleOnly), v.SMRequest)
 	}
 	return b.String()
 }

@@ -23,6 +23,9 @@ type tokenPolicy interface {
 	leave(v *vgpu, now time.Duration)
 	// resize changes the SM limit of a vGPU, or returns ErrFixed.
 	resize(v *vgpu, limit share.PerMille, now time.Duration) error
+	// reshape makes the policy treat a vGPU as one that gets only the time that others leave, or as one with its own share, or returns an
+	// error if that does not fit.
+	reshape(v *vgpu, idleOnly bool, now time.Duration) error
 	// attach prepares the pages of a process that was added to a vGPU.
 	attach(v *vgpu, c *clientState, now time.Duration)
 	// step reads the clients' pages, advances package token or rckm and writes the decisions. It returns when it must be called again, or
@@ -100,6 +103,26 @@ func (s *Slice) resize(v *vgpu, limit share.PerMille) error {
 	defer s.mu.Unlock()
 	if err := s.policy.resize(v, limit, s.server.Clock.Now()); err != nil {
 		return err
+	}
+	s.step()
+	return nil
+}
+
+// reshape changes whether a vGPU gets only the time that others leave.
+func (s *Slice) reshape(v *vgpu, idleOnly bool) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if v.idle == idleOnly {
+		return nil
+	}
+	if err := s.policy.reshape(v, idleOnly, s.server.Clock.Now()); err != nil {
+		return err
+	}
+	v.idle = idleOnly
+	for _, c := range v.clients {
+		if !c.detached {
+			c.server.at.Guaranteed.Store(uint32(v.guaranteedFraction(idleOnly)))
+		}
 	}
 	s.step()
 	return nil

@@ -31,6 +31,7 @@ type VGPUStatus struct {
 	Overruns       token.Overruns // of its tokens and of those of others; none in class elastic
 	LeasedSessions int            // sessions of an earlier server that may still run
 	Used           share.Bytes    // device memory in use
+	IdleOnly       bool           // it gets only the time that others leave, see Container.Reshape
 	CurrentSMLimit share.PerMille // below SMLimit after a Resize
 	CurrentSMs     share.PerMille // SMs that its latest token is worth
 	Blocks         int64          // blocks of its latest token, in class elastic
@@ -76,7 +77,7 @@ func (c *Container) Status() Status {
 func (v *vgpu) status() VGPUStatus {
 	v.Slice.mu.Lock()
 	defer v.Slice.mu.Unlock()
-	status := VGPUStatus{Share: v.Share, UUID: v.UUID, Index: v.Index, Running: v.running != nil}
+	status := VGPUStatus{Share: v.Share, UUID: v.UUID, Index: v.Index, IdleOnly: v.idle, Running: v.running != nil}
 	if v.page.at == nil {
 		return status // the container was closed meanwhile
 	}

@@ -30,12 +30,26 @@ type timeState struct {
 }
 
 func (p *timePolicy) join(v *vgpu, now time.Duration) error {
-	return p.Join(now, token.Member{ID: v.id, SM: v.SMRequest, QuotaRequest: v.QuotaRequest, QuotaLimit: v.QuotaLimit})
+	request, limit := v.quota(v.idle)
+	return p.Join(now, token.Member{ID: v.id, SM: v.SMRequest, QuotaRequest: request, QuotaLimit: limit})
+}
+
+// quota returns the request and the limit of a vGPU for its part of the window: its own, or all that others leave.
+func (v *vgpu) quota(idleOnly bool) (request, limit share.PerMille) {
+	if idleOnly {
+		return 0, share.Whole
+	}
+	return v.QuotaRequest, v.QuotaLimit
 }
 
 func (p *timePolicy) leave(v *vgpu, now time.Duration) { _ = p.Leave(now, v.id) } // fails only for one that has not joined
 
 func (p *timePolicy) resize(*vgpu, share.PerMille, time.Duration) error { return ErrFixed }
+
+func (p *timePolicy) reshape(v *vgpu, idleOnly bool, now time.Duration) error {
+	request, limit := v.quota(idleOnly)
+	return p.Reshape(now, v.id, request, limit)
+}
 
 func (p *timePolicy) attach(*vgpu, *clientState, time.Duration) {}
 
@@ -92,9 +106,10 @@ func (p *timePolicy) reportUse(v *vgpu, now time.Duration) {
 	v.wanting = hasWork
 }
 
-// isContended reports whether a process waits while its vGPU has no token, so that other shares must not exceed their tokens.
+// isContended reports whether a process waits while its vGPU has no token, so that other shares must not exceed their tokens. One that gets
+// only the time that others leave does not count.
 func (s *Slice) isContended() bool {
-	return slices.ContainsFunc(s.vgpus, func(v *vgpu) bool { return v.granted == nil && v.hasWaiting() })
+	return slices.ContainsFunc(s.vgpus, func(v *vgpu) bool { return !v.idle && v.granted == nil && v.hasWaiting() })
 }
 
 // applyDecisions pauses and starts processes as decided. It pauses before it starts, so that SMs are never granted twice. vGPUs with
@@ -172,7 +187,8 @@ func (v *vgpu) measuringTime() time.Duration { return v.Slice.server.RunAhead / 
 // mustEndInTime reports whether the share's work must end with its token, because later work would exceed the share's limit or use the time
 // of shares that wait. A share that has the whole window continues with its next token instead.
 func (v *vgpu) mustEndInTime(contended bool) bool {
-	return v.QuotaLimit < share.Whole || contended && v.QuotaRequest < share.Whole
+	request, limit := v.quota(v.idle)
+	return limit < share.Whole || contended && request < share.Whole
 }
 
 // nextDeadlineCheck returns when launchDeadline must be compared with the time again: the earliest time at which the unfinished work could

@@ -22,9 +22,13 @@ type VGPU struct {
 }
 
 // guaranteedFraction returns the fraction of each window in which a process may run while the server is unreachable. A process of an
-// elastic share then uses all SMs of its limit, so the fraction is its SM request divided by its SM limit.
-func (v VGPU) guaranteedFraction() share.PerMille {
-	if !v.Elastic {
+// elastic share then uses all SMs of its limit, so the fraction is its SM request divided by its SM limit. Without a server nobody knows
+// which time is idle.
+func (v VGPU) guaranteedFraction(idleOnly bool) share.PerMille {
+	switch {
+	case idleOnly:
+		return 0
+	case !v.Elastic:
 		return v.QuotaRequest
 	}
 	return max(1, v.SMRequest*share.Whole/v.SMLimit)
@@ -34,6 +38,7 @@ func (v VGPU) guaranteedFraction() share.PerMille {
 type vgpu struct {
 	VGPU
 	id      token.ID
+	idle    bool // it gets only the time that others leave, see Container.Reshape
 	page    page[tokenwire.ContainerPage]
 	usage   usage
 	leased  leasedSessions
