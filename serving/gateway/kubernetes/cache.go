@@ -154,7 +154,8 @@ func slimPod(object any) (any, error) {
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: p.Namespace, Name: p.Name, UID: p.UID, ResourceVersion: p.ResourceVersion, DeletionTimestamp: p.DeletionTimestamp,
 			OwnerReferences: p.OwnerReferences,
-			Labels:          pick(p.Labels, api.LabelFunction), Annotations: pick(p.Annotations, api.AnnotationDrain, kube.AnnotationResidency),
+			Labels:          pick(p.Labels, api.LabelFunction),
+			Annotations:     pick(p.Annotations, api.AnnotationDrain, kube.AnnotationResidency, kube.AnnotationResidencyReached),
 		},
 		Status: v1.PodStatus{PodIP: p.Status.PodIP},
 	}

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
+	"github.com/gshare-dev/gshare/vgpu/residency"
 )
 
 // apiServer answers lists and watches of functions and pods. Its objects do not go; changes are sent to the watches.
@@ -180,7 +181,7 @@ func expectQueries(t *testing.T, s *apiServer, want int) {
 }
 
 func TestSlimObjects(t *testing.T) {
-	full := ofAPIServer(newPod("a", drain, wanted(3), terminating, func(p *v1.Pod) {
+	full := ofAPIServer(newPod("a", drain, wanted(residency.Hot), reached(residency.Shared), terminating, func(p *v1.Pod) {
 		p.Labels["app"], p.Annotations["note"] = "chat", "long"
 		p.Spec.NodeName = "node"
 		p.Status.Conditions = append(p.Status.Conditions, v1.PodCondition{Type: v1.PodScheduled, Status: v1.ConditionTrue})
@@ -189,7 +190,7 @@ func TestSlimObjects(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := newPod("a", drain, wanted(3))
+	want := newPod("a", drain, wanted(residency.Hot), reached(residency.Shared))
 	want.DeletionTimestamp, want.ResourceVersion, want.TypeMeta = full.DeletionTimestamp, "7", full.TypeMeta
 	if got, want := fmt.Sprint(object), fmt.Sprint(want); got != want {
 		t.Errorf("kept %s, want %s", got, want)

@@ -221,7 +221,7 @@ func (f *Functions) update(fn *function) {
 	for _, name := range slices.Sorted(maps.Keys(fn.pods)) {
 		p := fn.pods[name]
 		address, ready := api.Address(p.Pod)
-		gets := ready && !p.isToDrain()
+		gets := ready && !p.isToDrain() && p.maySend()
 		switch {
 		case gets:
 			replicas = append(replicas, gateway.Replica{ID: name, Address: address, Residency: p.residency(), Credits: fn.credits})
@@ -283,20 +283,30 @@ func (f *Functions) reportDrained(fn *function) {
 // isToDrain reports whether the pod is to get no new requests although it may be Ready: it is to be drained, deleted or parked.
 func (p *pod) isToDrain() bool {
 	_, drain := p.Annotations[api.AnnotationDrain]
-	return drain || p.DeletionTimestamp != nil || !p.wanted().Level.Serves()
+	w, _ := p.levels()
+	return drain || p.DeletionTimestamp != nil || !w.Level.Serves()
 }
 
+// residency returns when the pod gets requests: a Shared one, or one that is becoming Shared or Hot, when those that are Hot have no credit.
 func (p *pod) residency() scaling.Residency {
-	if p.wanted().Level == residency.Shared {
-		return scaling.Shared
+	if w, r := p.levels(); min(w.Level, r.Level) >= residency.Hot {
+		return scaling.Hot
 	}
-	return scaling.Hot
+	return scaling.Shared
 }
 
-// wanted returns the residency that the controller wants of the pod.
-func (p *pod) wanted() residency.Wanted {
-	if w, err := residency.DecodeWanted(p.Annotations[kube.AnnotationResidency]); err == nil {
-		return w
+// maySend reports whether the pod may get requests at the levels that are wanted of it and that it has reached.
+func (p *pod) maySend() bool {
+	w, r := p.levels()
+	return residency.MaySend(w, r)
+}
+
+// levels returns what the controller wants of the pod and what the agent of its node says. An agent that says nothing of a pod that is Ready is
+// older than the levels: it leaves the pod Hot.
+func (p *pod) levels() (residency.Wanted, residency.Reached) {
+	w, r, _ := kube.ResidencyOf(p.Pod) // malformed annotations are as none
+	if r == (residency.Reached{}) {
+		r.Level = residency.Hot
 	}
-	return residency.Fixed
+	return w, r
 }

@@ -149,6 +149,16 @@ func wanted(l residency.Level) func(*v1.Pod) {
 	}
 }
 
+func reached(l residency.Level) func(*v1.Pod) {
+	return func(p *v1.Pod) {
+		text, err := residency.Reached{Seq: 1, Level: l}.Encode()
+		if err != nil {
+			panic(err)
+		}
+		p.Annotations[kube.AnnotationResidencyReached] = text
+	}
+}
+
 // TestStates gives the gateway a function and one pod in a state, in both orders, as the first state that is seen and after one in which it got
 // requests.
 func TestStates(t *testing.T) {
@@ -171,6 +181,11 @@ func TestStates(t *testing.T) {
 		"shared":                   {newPod("a", wanted(residency.Shared)), " a=10.0.0.1:90/Shared/4"},
 		"to be parked":             {newPod("a", wanted(residency.Warm)), " drained [a]"},
 		"to be deleted":            {newPod("a", wanted(residency.Cold)), " drained [a]"},
+		"hot, reached":             {newPod("a", wanted(residency.Hot), reached(residency.Hot)), hot},
+		"being lowered":            {newPod("a", wanted(residency.Shared), reached(residency.Hot)), " a=10.0.0.1:90/Shared/4"},
+		"being raised":             {newPod("a", wanted(residency.Hot), reached(residency.Shared)), " a=10.0.0.1:90/Shared/4"},
+		"being woken":              {newPod("a", wanted(residency.Hot), reached(residency.Warm)), none},
+		"malformed reached":        {newPod("a", wanted(residency.Shared), func(p *v1.Pod) { p.Annotations[kube.AnnotationResidencyReached] = "hot" }), hot},
 		"malformed residency":      {newPod("a", func(p *v1.Pod) { p.Annotations[kube.AnnotationResidency] = "hot" }), hot},
 		"another function's":       {newPod("a", func(p *v1.Pod) { p.Labels[api.LabelFunction] = "other" }), none},
 		"controlled by nothing":    {newPod("a", func(p *v1.Pod) { p.OwnerReferences = nil }), none},
