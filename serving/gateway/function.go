@@ -21,13 +21,11 @@ type function struct {
 	queue  *batching.Queue
 	items  map[uint64]*item // in the queue
 	cold
-	replicas []*replica         // the preferred first
-	credits  []batching.Replica // memory for batchingLoad
-	draining map[string]*replica
-	lastID   uint64
-	bodies   bodies
-	wake     *time.Timer
-	retries  float64 // that the budget allows
+	servers
+	lastID  uint64
+	bodies  bodies
+	wake    *time.Timer
+	retries float64 // that the budget allows
 	statistics
 }
 
@@ -74,7 +72,8 @@ func (t turn) began() time.Time {
 }
 
 func newFunction(config Function, g *Gateway) *function {
-	f := &function{gateway: g, name: config.FunctionName, config: config, items: map[uint64]*item{}, draining: map[string]*replica{}, retries: maxRetries}
+	f := &function{gateway: g, name: config.FunctionName, config: config, items: map[uint64]*item{}, retries: maxRetries}
+	f.draining = map[string]*replica{}
 	f.queue, _ = batching.New(batching.Config{MaxBatch: 1, Latency: func(int) time.Duration { return 0 }}) // always valid
 	f.wake = time.AfterFunc(math.MaxInt64, func() {
 		f.mu.Lock()

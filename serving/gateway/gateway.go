@@ -19,6 +19,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/gshare-dev/gshare/serving/gateway/peers"
 	"github.com/gshare-dev/gshare/vgpu/scaling"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
@@ -29,6 +30,12 @@ type Config struct {
 	Upstream http.RoundTripper
 	// UpstreamGRPC sends calls of gRPC to replicas. If nil, it is an http.Transport for HTTP/2 without TLS.
 	UpstreamGRPC http.RoundTripper
+
+	// Peers are the other gateways that serve the same functions: one of them owns each, and the others forward its requests. If nil, there are
+	// none. RunPeers and PeerServer are to be run, too.
+	Peers *peers.Peers
+	// ToPeers and ToPeersGRPC send requests to other gateways. If nil, they are like Upstream and UpstreamGRPC.
+	ToPeers, ToPeersGRPC http.RoundTripper
 
 	Log     *slog.Logger // of accesses; none if nil
 	Metrics prometheus.Registerer
@@ -138,11 +145,14 @@ type Replica struct {
 // Gateway is an http.Handler that passes requests to replicas. Its methods may be called concurrently.
 type Gateway struct {
 	upstream, upstreamGRPC http.RoundTripper
+	toPeers, toPeersGRPC   http.RoundTripper
+	peers                  *peers.Peers // nil if there are none
 
 	log     *slog.Logger
 	metrics *metrics
 	waiting chan FunctionName
 	bodies  bodies // that are read to find the model
+	kept    bodies // that other gateways have got
 	streams streams
 
 	mu        sync.RWMutex // guards what follows
@@ -153,14 +163,21 @@ type Gateway struct {
 // New returns a gateway without functions.
 func New(c Config) *Gateway {
 	g := &Gateway{
-		upstream: c.Upstream, upstreamGRPC: c.UpstreamGRPC, log: c.Log, metrics: newMetrics(c.Metrics),
+		upstream: c.Upstream, upstreamGRPC: c.UpstreamGRPC, toPeers: c.ToPeers, toPeersGRPC: c.ToPeersGRPC, peers: c.Peers, log: c.Log, metrics: newMetrics(c.Metrics),
 		waiting: make(chan FunctionName, 1024), functions: map[FunctionName]*function{}, models: map[FunctionName]bool{},
 	}
-	if g.upstream == nil {
-		g.upstream = newTransport()
+	for _, transport := range []*http.RoundTripper{&g.upstream, &g.toPeers} {
+		if *transport == nil {
+			*transport = newTransport()
+		}
 	}
-	if g.upstreamGRPC == nil {
-		g.upstreamGRPC = newTransportGRPC()
+	for _, transport := range []*http.RoundTripper{&g.upstreamGRPC, &g.toPeersGRPC} {
+		if *transport == nil {
+			*transport = newTransportGRPC()
+		}
+	}
+	if g.peers != nil {
+		g.peers.OnChange(g.reroute)
 	}
 	if g.log == nil {
 		g.log = slog.New(slog.DiscardHandler)

@@ -69,6 +69,7 @@ var grpcCodes = map[string]codes.Code{
 	reasonUnknown: codes.NotFound, reasonBrokenOff: codes.Canceled, reasonTooLarge: codes.ResourceExhausted, reasonQueueFull: codes.ResourceExhausted,
 	reasonLate: codes.DeadlineExceeded, reasonDeadline: codes.DeadlineExceeded, reasonIdle: codes.DeadlineExceeded,
 	reasonStopping: codes.Unavailable, reasonHoldFull: codes.Unavailable, reasonBackOff: codes.Unavailable, reasonHoldExpired: codes.Unavailable, reasonReplica: codes.Unavailable,
+	reasonGateway: codes.Unavailable,
 	reasonNotGRPC: codes.Unimplemented,
 }
 

@@ -12,6 +12,7 @@ type metrics struct {
 	requests  *prometheus.CounterVec
 	refusals  *prometheus.CounterVec
 	retries   *prometheus.CounterVec
+	forwarded *prometheus.CounterVec
 	durations *prometheus.HistogramVec
 	waits     *prometheus.HistogramVec
 	batches   *prometheus.HistogramVec
@@ -30,6 +31,8 @@ func newMetrics(r prometheus.Registerer) *metrics {
 			Help: "Requests that the gateway refused or gave up, by function, empty if it is not known, and reason."}, append(functionLabels, "reason")),
 		retries: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "gshare_gateway_retries_total",
 			Help: "Requests that were sent to another replica because the first one failed."}, functionLabels),
+		forwarded: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "gshare_gateway_forwarded_total",
+			Help: "Requests that another gateway answered, which owns the function and counts them among its requests."}, functionLabels),
 		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "gshare_gateway_request_duration_seconds", Buckets: latencyBuckets,
 			NativeHistogramBucketFactor: 1.1, Help: "Time from the arrival of a request to the end of its answer."}, functionLabels),
 		waits: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "gshare_gateway_queue_duration_seconds", Buckets: latencyBuckets,
@@ -38,7 +41,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	m.batches = prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "gshare_gateway_batch_requests",
 		Buckets: prometheus.ExponentialBuckets(1, 2, 8), Help: "Requests of each batch of a function that has batches."}, functionLabels)
 	if r != nil {
-		r.MustRegister(m.requests, m.refusals, m.retries, m.durations, m.waits, m.batches)
+		r.MustRegister(m.requests, m.refusals, m.retries, m.forwarded, m.durations, m.waits, m.batches)
 	}
 	return m
 }
@@ -67,6 +70,7 @@ func (m *metrics) remove(f FunctionName) {
 	m.requests.DeletePartialMatch(labels)
 	m.refusals.DeletePartialMatch(labels)
 	m.retries.DeletePartialMatch(labels)
+	m.forwarded.DeletePartialMatch(labels)
 	m.durations.DeletePartialMatch(labels)
 	m.waits.DeletePartialMatch(labels)
 	m.batches.DeletePartialMatch(labels)

@@ -53,6 +53,7 @@ const (
 	reasonHoldExpired = "hold-expired"
 	reasonBackOff     = "backing-off"
 	reasonReplica     = "replica-failed"
+	reasonGateway     = "gateway-failed"
 	reasonIdle        = "stream-idle"
 	reasonNotGRPC     = "not-grpc"
 	reasonStopping    = "shutting-down"

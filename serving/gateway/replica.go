@@ -3,7 +3,10 @@ package gateway
 import (
 	"cmp"
 	"slices"
+	"sync/atomic"
 	"time"
+
+	"github.com/gshare-dev/gshare/vgpu/batching"
 )
 
 // replica is a replica with the requests that it has.
@@ -16,6 +19,7 @@ type replica struct {
 	occupied time.Duration // that a request keeps a credit, measured; for the protocol OpenAI
 	avoid    time.Time     // gets no requests until then, since it has failed
 	failures int           // in a row
+	others   bool          // another gateway sends it requests
 	drained  chan struct{}
 }
 
@@ -26,15 +30,24 @@ type flight struct {
 	stream bool // lasts as long as its client likes, which says nothing of the latency of requests
 }
 
+// servers are the replicas of a function.
+type servers struct {
+	all      []*replica         // that are not draining, the preferred first
+	replicas []*replica         // those of them that get requests from this gateway
+	credits  []batching.Replica // memory for batchingLoad
+	draining map[string]*replica
+	routing  atomic.Pointer[routing] // written with the function's mutex; nil while there are no other gateways
+}
+
 // setReplicas replaces the replicas. What is known of those that stay is kept.
 func (f *function) setReplicas(replicas []Replica) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	known := map[string]*replica{}
-	for _, r := range f.replicas {
+	for _, r := range f.all {
 		known[r.ID] = r
 	}
-	f.replicas = nil
+	f.all = nil
 	listed := map[string]bool{}
 	for _, r := range replicas {
 		listed[r.ID] = true
@@ -47,16 +60,17 @@ func (f *function) setReplicas(replicas []Replica) {
 			old = &replica{Replica: r}
 		}
 		old.Residency, old.Credits, old.Latency, old.BatchLatency = r.Residency, r.Credits, r.Latency, r.BatchLatency // ID and Address are read without the lock
-		f.replicas = append(f.replicas, old)
+		f.all = append(f.all, old)
 	}
 	for id := range f.draining {
 		if !listed[id] {
 			delete(f.draining, id)
 		}
 	}
-	slices.SortStableFunc(f.replicas, func(a, b *replica) int {
+	slices.SortStableFunc(f.all, func(a, b *replica) int {
 		return cmp.Or(cmp.Compare(a.Residency, b.Residency), cmp.Compare(a.Latency, b.Latency), cmp.Compare(a.ID, b.ID))
 	})
+	f.share(f.name.String(), f.gateway.view())
 	if len(f.replicas) > 0 {
 		f.releaseHeld()
 	}
@@ -84,14 +98,16 @@ func (f *function) drain(id string) <-chan struct{} {
 	if r := f.draining[id]; r != nil {
 		return r.drained
 	}
-	at := slices.IndexFunc(f.replicas, func(r *replica) bool { return r.ID == id })
+	hasID := func(r *replica) bool { return r.ID == id }
+	at := slices.IndexFunc(f.all, hasID)
 	if at < 0 {
 		done := make(chan struct{})
 		close(done)
 		return done
 	}
-	r := f.replicas[at]
-	f.replicas = slices.Delete(slices.Clone(f.replicas), at, at+1)
+	r := f.all[at]
+	f.all = slices.DeleteFunc(slices.Clone(f.all), hasID)
+	f.replicas = slices.DeleteFunc(slices.Clone(f.replicas), hasID)
 	f.draining[id] = r
 	r.drained = make(chan struct{})
 	if len(r.flights) == 0 {

@@ -21,11 +21,18 @@ import (
 )
 
 // ServeHTTP passes a request to a replica of the function that its host names, or else the model in its body.
-func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) { g.serve(w, r, "") }
+
+// serve is ServeHTTP. elapsed is what another gateway says from which the request comes; empty if it comes from a client.
+func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, elapsed string) {
 	e := &exchange{gateway: g, function: g.function(parseHost(r.Host)), writer: w, request: r, start: time.Now()}
+	if elapsed != "" {
+		e.fromPeer, e.start = true, e.start.Add(-parseElapsed(elapsed))
+		r.Header.Del(elapsedHeader)
+	}
 	// Also for requests that are refused: the server reads a body before it sends the answer. One of HTTP/2 may be open although it has no length.
 	if r.ContentLength != 0 || r.ProtoMajor == 2 {
-		_ = http.NewResponseController(w).SetReadDeadline(e.start.Add(bodyTimeout))
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout))
 	}
 	if r.ProtoMajor == 2 {
 		e.grpc = isGRPC(r)
@@ -43,6 +50,9 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			e.write(why)
 			return
 		}
+	}
+	if e.relayed() {
+		return
 	}
 	defer e.report() // also where serve panics to break off an answer
 	e.serve()
@@ -62,6 +72,7 @@ type exchange struct {
 	deadline *time.Timer             // of the client; nil if it has not said one
 	cancel   context.CancelCauseFunc // ends what a replica has of it
 	grpc     bool
+	fromPeer bool          // it comes from another gateway
 	rest     *restOfStream // of a call whose client sends more messages; nil for others
 
 	status  int // of the answer
@@ -478,11 +489,8 @@ func (e *exchange) outgoing(ctx context.Context, it *item, r *replica) *http.Req
 		out.Body = io.NopCloser(bytes.NewReader(e.body))
 		out.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(e.body)), nil }
 	}
-	if client, _, err := net.SplitHostPort(in.RemoteAddr); err == nil {
-		if earlier := out.Header["X-Forwarded-For"]; len(earlier) > 0 {
-			client = strings.Join(earlier, ", ") + ", " + client
-		}
-		out.Header.Set("X-Forwarded-For", client)
+	if !e.fromPeer { // which has done so
+		addForwardedFor(out.Header, in)
 	}
 	if it.explicit { // less the time that has passed
 		left := max(1, time.Until(it.due).Milliseconds())

@@ -1,0 +1,149 @@
+package gateway
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/gshare-dev/gshare/serving/gateway/peers"
+	"github.com/gshare-dev/gshare/vgpu/ownership"
+)
+
+// routing says which gateways serve a function. It is that of one view of them, and never changes.
+type routing struct {
+	view   *peers.View
+	ranked []string // all gateways, the owner first
+	of     []string // if there are several owners, the one of each replica: each gets requests for as many replicas as it has
+}
+
+// choose returns the gateway that is to serve a request, but none that has failed at it; nil for this one.
+func (r *routing) choose(failed []string) *peers.Peer {
+	if len(r.of) > 0 {
+		if name := r.of[rand.IntN(len(r.of))]; !slices.Contains(failed, name) {
+			return r.view.Peer(name)
+		}
+	}
+	for _, name := range r.ranked {
+		if !slices.Contains(failed, name) {
+			return r.view.Peer(name)
+		}
+	}
+	return nil
+}
+
+// view returns the present view of the gateways, or nil if there is one only.
+func (g *Gateway) view() *peers.View {
+	if g.peers == nil {
+		return nil
+	}
+	return g.peers.View()
+}
+
+// route returns where requests to a function go now. There are other gateways.
+func (g *Gateway) route(f *function) *routing {
+	view := g.view()
+	if r := f.routing.Load(); r != nil && r.view == view {
+		return r
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.share(f.name.String(), view)
+	f.dispatch()
+	return f.routing.Load()
+}
+
+// share divides the replicas of a function among its owners. A gateway that is not one of them may use all replicas: it gets requests only from
+// those that do not know that yet. One that is leaving goes on with those that it has. The caller holds the function's mutex.
+func (s *servers) share(function string, view *peers.View) {
+	if view == nil {
+		s.replicas = s.all
+		return
+	}
+	r := &routing{view: view, ranked: view.Rank(function)}
+	var of map[string]string
+	if owners := min(view.Count(function), len(r.ranked)); owners > 1 {
+		ids := make([]string, len(s.all))
+		for i, replica := range s.all {
+			ids[i] = replica.ID
+		}
+		of = ownership.Divide(r.ranked[:owners], ids)
+		for _, id := range ids {
+			r.of = append(r.of, of[id])
+		}
+	}
+	s.routing.Store(r)
+	owns := slices.Contains(r.of, view.Self)
+	s.replicas = nil
+	for _, replica := range s.all {
+		if !view.Leaving {
+			replica.others = owns && of[replica.ID] != view.Self
+		}
+		if !replica.others {
+			s.replicas = append(s.replicas, replica)
+		}
+	}
+	if len(s.replicas) == 0 {
+		s.replicas = s.all
+	}
+}
+
+// maxRate is the number of requests in a second above which a function gets a further owner. A gateway passes on more than that, but it has other
+// functions, too, and its peers' requests to forward.
+const maxRate = 15_000
+
+// RunPeers takes part in the ownership of functions until ctx ends, if Config.Peers says that there may be other gateways. Call it once.
+func (g *Gateway) RunPeers(ctx context.Context) {
+	if g.peers == nil {
+		return
+	}
+	go g.peers.Run(ctx)
+	ticker := time.NewTicker(time.Second)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			g.countOwners(time.Now())
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// all returns all functions.
+func (g *Gateway) all() []*function {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	all := make([]*function, 0, len(g.functions))
+	for _, f := range g.functions {
+		all = append(all, f)
+	}
+	return all
+}
+
+// reroute lets the functions that have several owners, or had, obey a new view at once. For the others it is early enough when a request comes.
+func (g *Gateway) reroute() {
+	view := g.view()
+	for _, f := range g.all() {
+		if r := f.routing.Load(); view.Count(f.name.String()) > 1 || r != nil && r.of != nil {
+			g.route(f)
+		}
+	}
+}
+
+// countOwners lets the functions of which this gateway is the first owner have as many owners as their rates need.
+func (g *Gateway) countOwners(now time.Time) {
+	view := g.view()
+	for _, f := range g.all() {
+		f.mu.Lock()
+		rate, all, own := f.rate.perSecond(now), len(f.all), len(f.replicas)
+		f.mu.Unlock()
+		owners := view.Count(f.name.String())
+		if own > 0 && owners > 1 {
+			rate *= float64(all) / float64(own) // what the others get, too
+		}
+		if owners > 1 || rate > maxRate {
+			g.peers.SetCount(f.name.String(), ownership.Count(owners, rate, maxRate))
+		}
+	}
+}
