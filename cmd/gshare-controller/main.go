@@ -24,14 +24,15 @@ import (
 	"github.com/gshare-dev/gshare/cmd/internal/cli"
 	"github.com/gshare-dev/gshare/cmd/internal/release"
 	"github.com/gshare-dev/gshare/serving/controller"
+	"github.com/gshare-dev/gshare/serving/identity"
 )
 
 func main() { cli.Main(command()) }
 
 // options are the flags.
 type options struct {
-	kubeconfig, namespace, service, domain, metrics, health string
-	elect                                                   bool
+	kubeconfig, namespace, service, token, domain, metrics, health string
+	elect                                                          bool
 }
 
 func command() *cobra.Command {
@@ -48,8 +49,9 @@ func command() *cobra.Command {
 	})
 	f := cmd.Flags()
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "how to reach the API server; by default as the pod that this is")
-	f.StringVar(&o.namespace, "namespace", "gshare-system", "namespace of the gateways' services and of the lease")
+	f.StringVar(&o.namespace, "namespace", "gshare-system", "namespace of the gateways' services, of the lease and of the Secrets with certificates")
 	f.StringVar(&o.service, "gateways", "gshare-gateway-reports", "headless service of the gateways' ports of reports")
+	f.StringVar(&o.token, "token", "/var/run/secrets/gshare/token", "file of the token with which the gateways' reports are read; it may change")
 	f.StringVar(&o.domain, "cluster-domain", "cluster.local", "domain of the cluster's DNS")
 	f.StringVar(&o.metrics, "metrics", ":9090", "address of the metrics (Prometheus), 0 for none")
 	f.StringVar(&o.health, "health", ":8081", "address of /healthz and /readyz, 0 for none")
@@ -108,8 +110,14 @@ func run(ctx context.Context, o options) error {
 	if err := errors.Join(m.AddHealthzCheck("ping", healthz.Ping), m.AddReadyzCheck("started", ready)); err != nil {
 		return err
 	}
+	reports := &reader{token: identity.TokenFile(o.token), keeper: &identity.Keeper{
+		Reader: m.GetAPIReader(), Writer: m.GetClient(), Namespace: o.namespace, Name: o.service + "." + o.namespace + ".svc", Log: log,
+	}}
+	if err := m.Add(manager.RunnableFunc(func(ctx context.Context) error { reports.keeper.Run(ctx); return nil })); err != nil {
+		return err
+	}
 	if err := controller.AddTo(m, controller.Options{
-		Service: service, Gateway: "gshare-gateway." + o.namespace + ".svc." + o.domain, Log: log, Metrics: metrics.Registry, Watch: watchReports,
+		Service: service, Gateway: "gshare-gateway." + o.namespace + ".svc." + o.domain, Log: log, Metrics: metrics.Registry, Watch: reports.watch,
 	}); err != nil {
 		return err
 	}

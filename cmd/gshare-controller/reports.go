@@ -4,14 +4,26 @@ import (
 	"context"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/credentials"
 
+	"github.com/gshare-dev/gshare/serving/identity"
 	"github.com/gshare-dev/gshare/serving/report"
 )
 
-// watchReports receives the reports of the gateway at an address until the connection ends.
-func watchReports(ctx context.Context, address string, receive func(report.Report)) error {
-	connection, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+// reader reads the reports of gateways.
+type reader struct {
+	keeper *identity.Keeper // of the authority of their certificates
+	token  identity.TokenFile
+}
+
+// watch receives the reports of the gateway at an address until the connection ends.
+func (r *reader) watch(ctx context.Context, address string, receive func(report.Report)) error {
+	config, err := r.keeper.TLS()
+	if err != nil {
+		return err
+	}
+	connection, err := grpc.NewClient("passthrough:///"+address,
+		grpc.WithTransportCredentials(credentials.NewTLS(config)), grpc.WithPerRPCCredentials(r.token))
 	if err != nil {
 		return err
 	}

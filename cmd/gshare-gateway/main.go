@@ -30,6 +30,7 @@ func main() { cli.Main(command()) }
 // options holds the flags.
 type options struct {
 	listen, report, metrics string
+	tls, controller         string
 	kubeconfig              string
 	grace                   time.Duration
 }
@@ -51,6 +52,8 @@ func command() *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&o.listen, "listen", ":8080", "address on which requests are accepted: HTTP/1.1, and HTTP/2 without TLS")
 	f.StringVar(&o.report, "report", ":8081", "address on which the load is reported to gshare-controller")
+	f.StringVar(&o.tls, "tls", "/etc/gshare/tls", "folder of tls.crt and tls.key, with which the load is reported; they may change")
+	f.StringVar(&o.controller, "controller", "gshare-system/gshare-controller", "NAMESPACE/NAME of the service account that may read the load")
 	f.StringVar(&o.metrics, "metrics", ":9090", "address on which /metrics, /healthz and /readyz are served")
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "file that names the API server (default: that of the cluster in which the gateway runs)")
 	f.DurationVar(&o.grace, "termination-grace", 30*time.Second, "time after SIGTERM until requests are broken off")
@@ -68,6 +71,10 @@ func (o *options) run(ctx context.Context) error {
 	if err != nil {
 		return cli.Usage(err)
 	}
+	onlyController, err := o.onlyController(config)
+	if err != nil {
+		return cli.Usage(err)
+	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	g := gateway.New(gateway.Config{Metrics: registry})
@@ -81,7 +88,7 @@ func (o *options) run(ctx context.Context) error {
 	running, stop := context.WithCancel(context.WithoutCancel(ctx)) // until the last request is answered
 	defer stop()
 	defer serveMetrics(listeners[2], registry, func() bool { return cache.Synced() && !server.ending.Load() })()
-	defer serveReports(running, listeners[1], reports)()
+	defer serveReports(running, listeners[1], reports, onlyController...)()
 	go cache.Run(running) // fails if it is called twice
 	log.Info("waiting for the API server", "server", config.Host)
 	if !cache.WaitForSync(ctx) {

@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -19,12 +21,17 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
+	authentication "k8s.io/api/authentication/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gshare-dev/gshare/cmd/internal/cli"
+	"github.com/gshare-dev/gshare/serving/identity"
 	"github.com/gshare-dev/gshare/serving/report"
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 )
@@ -135,7 +142,8 @@ func TestGateway(t *testing.T) {
 	requests, reports, metrics := freeAddress(t), freeAddress(t), freeAddress(t)
 	t.Setenv("POD_NAME", "gateway-1")
 	cmd := command()
-	cmd.SetArgs([]string{"--listen", requests, "--report", reports, "--metrics", metrics, "--kubeconfig", kubeconfig(t, cluster.URL), "--termination-grace=6s"})
+	tlsFiles, connect := newTLS(t)
+	cmd.SetArgs([]string{"--listen", requests, "--report", reports, "--tls", tlsFiles, "--metrics", metrics, "--kubeconfig", kubeconfig(t, cluster.URL), "--termination-grace=6s"})
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	ended := make(chan error, 1)
@@ -151,11 +159,17 @@ func TestGateway(t *testing.T) {
 	if _, text := get(t, metrics, "", "/metrics"); !strings.Contains(text, `gshare_gateway_requests_total{code="200",function="chat",namespace="models"} 1`) {
 		t.Errorf("metrics do not count the request:\n%s", text)
 	}
-	conn, err := grpc.NewClient(reports, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
+	if err := report.Watch(t.Context(), connect(reports, "a-pod"), func(report.Report) {}); status.Code(err) != codes.PermissionDenied {
+		t.Errorf("somebody else reads the load: %v", err)
 	}
-	defer conn.Close()
+	if conn, err := grpc.NewClient(reports, grpc.WithTransportCredentials(insecure.NewCredentials())); err != nil {
+		t.Fatal(err)
+	} else if err := report.Watch(t.Context(), conn, func(report.Report) {}); status.Code(err) != codes.Unavailable {
+		t.Errorf("the load is reported without TLS: %v", err)
+	} else {
+		conn.Close()
+	}
+	conn := connect(reports, "gshare-controller")
 	var last report.Function
 	first, watched := make(chan report.Report, 1), make(chan error, 1)
 	go func() {
@@ -213,6 +227,10 @@ func apiServer(port int) http.HandlerFunc {
 		Status: v1.PodStatus{PodIP: "127.0.0.1", Conditions: []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionTrue}}},
 	}}
 	return func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/tokenreviews") {
+			reviewToken(w, r)
+			return
+		}
 		object := objects[r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:]]
 		w.Header().Set("Content-Type", "application/json")
 		encoder := json.NewEncoder(w)
@@ -228,6 +246,60 @@ func apiServer(port int) http.HandlerFunc {
 		}
 		_ = http.NewResponseController(w).Flush()
 		<-r.Context().Done()
+	}
+}
+
+// reviewToken answers that a token is of the service account that its last part names.
+func reviewToken(w http.ResponseWriter, r *http.Request) {
+	review := &authentication.TokenReview{}
+	if err := json.NewDecoder(r.Body).Decode(review); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	name := review.Spec.Token[strings.LastIndex(review.Spec.Token, ".")+1:]
+	review.Status = authentication.TokenReviewStatus{
+		Authenticated: true, User: authentication.UserInfo{Username: "system:serviceaccount:gshare-system:" + name}, Audiences: review.Spec.Audiences,
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(review)
+}
+
+// tokenOf returns a token that reviewToken takes for one of an account.
+func tokenOf(account, audience string) string {
+	payload := fmt.Sprintf(`{"aud": %q, "exp": %d}`, audience, time.Now().Add(time.Hour).Unix())
+	return "e30." + base64.RawURLEncoding.EncodeToString([]byte(payload)) + "." + account
+}
+
+// newTLS returns a folder with the certificate of a gateway, and a function that connects to the gateway as a service account.
+func newTLS(t *testing.T) (folder string, connect func(address, account string) *grpc.ClientConn) {
+	t.Helper()
+	authorities, err := identity.Authorities{}.Renew(time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := authorities.Issue("gateway", time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder = t.TempDir()
+	write := func(name string, text []byte) string {
+		file := filepath.Join(folder, name)
+		if err := os.WriteFile(file, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	write("tls.crt", c.Chain)
+	write("tls.key", c.Key)
+	return folder, func(address, account string) *grpc.ClientConn {
+		token := write(account, []byte(tokenOf(account, identity.AudienceReports)))
+		conn, err := grpc.NewClient(address, grpc.WithPerRPCCredentials(identity.TokenFile(token)),
+			grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{RootCAs: authorities.Pool(), ServerName: "gateway", MinVersion: tls.VersionTLS13})))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { conn.Close() })
+		return conn
 	}
 }
 

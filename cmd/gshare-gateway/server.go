@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"google.golang.org/grpc"
 
 	"github.com/gshare-dev/gshare/serving/report"
 )
@@ -99,10 +100,10 @@ func serveMetrics(l net.Listener, registry *prometheus.Registry, ready func() bo
 const lastReports = 2 * time.Second
 
 // serveReports reports the load until stop is called, which sends the last reports.
-func serveReports(ctx context.Context, l net.Listener, reports *report.Server) (stop func()) {
+func serveReports(ctx context.Context, l net.Listener, reports *report.Server, options ...grpc.ServerOption) (stop func()) {
 	running, end := context.WithCancel(ctx)
 	go reports.Run(running)
-	s := reports.GRPC()
+	s := reports.GRPC(options...)
 	go s.Serve(l)
 	return func() {
 		end()

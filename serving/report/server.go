@@ -65,12 +65,12 @@ func New(g *gateway.Gateway, name string) *Server {
 	}
 }
 
-// GRPC returns a gRPC server with the service. It closes connections whose client does not answer any more.
-func (s *Server) GRPC() *grpc.Server {
-	server := grpc.NewServer(
+// GRPC returns a gRPC server with the service, to which options add who may read it. It closes connections whose client does not answer any more.
+func (s *Server) GRPC(options ...grpc.ServerOption) *grpc.Server {
+	server := grpc.NewServer(append([]grpc.ServerOption{
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}),
-		grpc.MaxConcurrentStreams(maxWatchers), grpc.MaxRecvMsgSize(1<<10),
-	)
+		grpc.MaxConcurrentStreams(maxWatchers), grpc.MaxRecvMsgSize(1 << 10),
+	}, options...)...)
 	server.RegisterService(&grpc.ServiceDesc{
 		ServiceName: load.Service, HandlerType: (*any)(nil),
 		Streams: []grpc.StreamDesc{{StreamName: load.Watch, ServerStreams: true, Handler: func(_ any, stream grpc.ServerStream) error { return s.watch(stream) }}},

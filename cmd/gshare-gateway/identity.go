@@ -1,0 +1,39 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	authentication "k8s.io/client-go/kubernetes/typed/authentication/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/gshare-dev/gshare/serving/identity"
+)
+
+// onlyController returns the options of a server that speaks TLS, and only to the controller.
+func (o *options) onlyController(config *rest.Config) ([]grpc.ServerOption, error) {
+	namespace, name, _ := strings.Cut(o.controller, "/")
+	if namespace == "" || name == "" {
+		return nil, fmt.Errorf("--controller: %q is no NAMESPACE/NAME", o.controller)
+	}
+	review, err := reviewBy(config)
+	if err != nil {
+		return nil, err
+	}
+	tokens := identity.NewTokens(identity.AudienceReports, review)
+	return []grpc.ServerOption{
+		grpc.Creds(credentials.NewTLS(identity.NewFiles(o.tls).TLS())),
+		grpc.StreamInterceptor(tokens.Only(identity.Account{Namespace: namespace, Name: name})),
+	}, nil
+}
+
+// reviewBy returns how to have tokens reviewed by the API server.
+func reviewBy(config *rest.Config) (identity.Review, error) {
+	client, err := authentication.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	return identity.ReviewBy(client.TokenReviews()), nil
+}

@@ -1,0 +1,77 @@
+package identity
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/credentials"
+)
+
+// readPeriod is the time after which files are read again: the kubelet changes them when the Secret changes.
+const readPeriod = 10 * time.Second
+
+// Files is the certificate of a server, in the files tls.crt and tls.key of a folder.
+type Files struct {
+	folder string
+
+	mu   sync.Mutex
+	read time.Time
+	pair *tls.Certificate
+}
+
+// NewFiles returns the certificate in a folder.
+func NewFiles(folder string) *Files { return &Files{folder: folder} }
+
+// TLS returns the configuration of a server that follows changes of the files.
+func (f *Files) TLS() *tls.Config {
+	return &tls.Config{
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return f.certificate(time.Now()) },
+		MinVersion:     tls.VersionTLS13, SessionTicketsDisabled: true,
+	}
+}
+
+// certificate returns the certificate. One file may be older than the other while the kubelet replaces both; then the pair of before holds.
+func (f *Files) certificate(now time.Time) (*tls.Certificate, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.pair != nil && now.Sub(f.read) < readPeriod {
+		return f.pair, nil
+	}
+	pair, err := tls.LoadX509KeyPair(filepath.Join(f.folder, chainKey), filepath.Join(f.folder, privateKey))
+	if err != nil {
+		if f.pair != nil {
+			return f.pair, nil
+		}
+		return nil, err
+	}
+	f.pair, f.read = &pair, now
+	return f.pair, nil
+}
+
+// TokenFile is the token of a service account in a file, which the kubelet replaces before it expires, as credentials of calls over gRPC. It is sent
+// over TLS only.
+type TokenFile string
+
+var _ credentials.PerRPCCredentials = TokenFile("")
+
+// GetRequestMetadata implements credentials.PerRPCCredentials.
+func (f TokenFile) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
+	text, err := os.ReadFile(string(f))
+	if err != nil {
+		return nil, err
+	}
+	token := strings.TrimSpace(string(text))
+	if token == "" {
+		return nil, errors.New(string(f) + " is empty")
+	}
+	return map[string]string{"authorization": "Bearer " + token}, nil
+}
+
+// RequireTransportSecurity implements credentials.PerRPCCredentials.
+func (TokenFile) RequireTransportSecurity() bool { return true }

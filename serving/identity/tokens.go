@@ -1,0 +1,230 @@
+package identity
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// Audiences of tokens. One for the first is no good for the second.
+const (
+	AudienceFunctions = "serving.gshare.dev"         // of callers of functions
+	AudienceReports   = "reports.serving.gshare.dev" // of who reads the load reports of gateways
+)
+
+// Times of what is known of a token.
+const (
+	refreshAfter = 30 * time.Second // it is reviewed again, while the last answer still holds
+	knownFor     = time.Minute      // after which a review has to end before it holds
+	knownWhile   = 10 * time.Minute // instead, while no review succeeds
+	refusedFor   = 10 * time.Second // one that was refused
+	reviewLimit  = 5 * time.Second  // of a review, and the time until the next one if it fails
+)
+
+// Bounds of what strangers can cause.
+const (
+	maxTokens        = 10_000 // known at once
+	maxTokenLength   = 16 << 10
+	reviewsPerSecond = 50 // of tokens that are not known
+	reviewsAtOnce    = 100
+)
+
+// Errors of Tokens.
+var (
+	ErrRefused     = errors.New("the token is not valid")
+	ErrUnavailable = errors.New("the token cannot be reviewed now")
+
+	errMany = errors.New("too many others are reviewed")
+)
+
+// Account is a service account.
+type Account struct{ Namespace, Name string }
+
+// Review asks who sends a token for an audience. The error is ErrRefused, wrapped, if the token is not one; others say that it could not ask.
+type Review func(ctx context.Context, token, audience string) (Account, error)
+
+// Tokens finds the service accounts of tokens. What it has found holds for a minute; while no review succeeds, ten minutes and no longer than the
+// token. Its methods may be called concurrently.
+type Tokens struct {
+	audience string
+	review   Review
+	limit    *rate.Limiter
+
+	mu    sync.Mutex
+	known map[[sha256.Size]byte]*token
+}
+
+// token is what is known of a token.
+type token struct {
+	expires  time.Time
+	reviewed time.Time // when a review succeeded last
+	account  Account
+	err      error // of that review: ErrRefused
+	failed   error // of the last review, if it did not succeed
+	again    time.Time
+	pending  chan struct{} // closed when the present review ends; nil without one
+}
+
+// NewTokens returns one that knows no token.
+func NewTokens(audience string, review Review) *Tokens {
+	return &Tokens{audience: audience, review: review, limit: rate.NewLimiter(reviewsPerSecond, reviewsAtOnce), known: map[[sha256.Size]byte]*token{}}
+}
+
+// Find returns the token in the value of a header Authorization, "" if there is none for the audience. It does not say whether the token is valid.
+func (t *Tokens) Find(authorization string) string {
+	text, isBearer := cutBearer(authorization)
+	if !isBearer || len(text) > maxTokenLength {
+		return ""
+	}
+	if c, err := parseClaims(text); err != nil || !slices.Contains(c.Audiences, t.audience) {
+		return ""
+	}
+	return text
+}
+
+func cutBearer(authorization string) (string, bool) {
+	scheme, text, _ := strings.Cut(authorization, " ")
+	return strings.TrimSpace(text), strings.EqualFold(scheme, "Bearer")
+}
+
+// Account returns the service account of a token of Find. The error is ErrRefused or ErrUnavailable, wrapped, or that of ctx.
+func (t *Tokens) Account(ctx context.Context, text string) (Account, error) {
+	c, err := parseClaims(text)
+	if err != nil || !slices.Contains(c.Audiences, t.audience) {
+		return Account{}, fmt.Errorf("%w: it is none of a service account for the audience %s", ErrRefused, t.audience)
+	}
+	key := sha256.Sum256([]byte(text))
+	for {
+		if !time.Now().Before(c.expires()) {
+			return Account{}, fmt.Errorf("%w: it has expired", ErrRefused)
+		}
+		e, wait, err := t.look(key, text, c.expires())
+		if wait == nil {
+			return e, err
+		}
+		select {
+		case <-wait:
+		case <-ctx.Done():
+			return Account{}, ctx.Err()
+		}
+	}
+}
+
+// look returns what is known of a token or, if that is too little, a channel that is closed when more is.
+func (t *Tokens) look(key [sha256.Size]byte, text string, expires time.Time) (Account, <-chan struct{}, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := time.Now()
+	e := t.known[key]
+	if e == nil {
+		e = &token{expires: expires}
+	}
+	age, isKnown := now.Sub(e.reviewed), !e.reviewed.IsZero()
+	switch {
+	case isKnown && e.err != nil && age < refusedFor:
+		return Account{}, nil, e.err
+	case isKnown && e.err == nil && age < refreshAfter:
+		return e.account, nil, nil
+	case isKnown && e.err == nil && (age < knownFor || e.failed != nil && age < knownWhile):
+		t.start(e, text, now)
+		return e.account, nil, nil
+	case !t.start(e, text, now):
+		e.failed = cmp.Or(e.failed, errMany)
+		return Account{}, nil, fmt.Errorf("%w: %w", ErrUnavailable, e.failed)
+	}
+	return Account{}, e.pending, nil
+}
+
+// start begins a review if none is under way. It returns false if it is too early after one that failed, or strangers send many tokens. The caller holds the mutex.
+func (t *Tokens) start(e *token, text string, now time.Time) bool {
+	if e.pending != nil {
+		return true
+	}
+	isGood := !e.reviewed.IsZero() && e.err == nil
+	if now.Before(e.again) || !isGood && !t.limit.AllowN(now, 1) {
+		return false
+	}
+	if key := sha256.Sum256([]byte(text)); t.known[key] == nil {
+		t.makeRoom(now)
+		t.known[key] = e
+	}
+	e.pending = make(chan struct{})
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), reviewLimit) // for all who wait, of whom the first may leave
+		defer cancel()
+		account, err := t.review(ctx, text, t.audience)
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if err == nil || errors.Is(err, ErrRefused) {
+			e.account, e.err, e.reviewed, e.failed = account, err, time.Now(), nil
+		} else {
+			e.failed, e.again = err, time.Now().Add(reviewLimit)
+		}
+		close(e.pending)
+		e.pending = nil
+	}()
+	return true
+}
+
+// makeRoom forgets tokens that are of no use any more, and any others if that is not enough. The caller holds the mutex.
+func (t *Tokens) makeRoom(now time.Time) {
+	if len(t.known) < maxTokens {
+		return
+	}
+	for key, e := range t.known {
+		if e.pending == nil && (e.err != nil || e.reviewed.IsZero() || !now.Before(e.expires) || now.Sub(e.reviewed) > knownWhile) {
+			delete(t.known, key)
+		}
+	}
+	for key := range t.known {
+		if len(t.known) < maxTokens {
+			return
+		}
+		delete(t.known, key)
+	}
+}
+
+// claims are those of a token that say whether it is worth a review.
+type claims struct {
+	Audiences audiences `json:"aud"`
+	Expires   int64     `json:"exp"`
+}
+
+func (c claims) expires() time.Time { return time.Unix(c.Expires, 0) }
+
+// audiences are one string or a list.
+type audiences []string
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (a *audiences) UnmarshalJSON(text []byte) error {
+	var one string
+	if json.Unmarshal(text, &one) == nil {
+		*a = audiences{one}
+		return nil
+	}
+	return json.Unmarshal(text, (*[]string)(a))
+}
+
+// parseClaims returns the claims of a JSON Web Token, whose signature it does not check.
+func parseClaims(text string) (claims, error) {
+	var c claims
+	parts := strings.Split(text, ".")
+	if len(parts) != 3 {
+		return c, errors.New("is no JSON Web Token")
+	}
+	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
+	if err != nil {
+		return c, err
+	}
+	return c, json.Unmarshal(payload, &c)
+}
