@@ -77,7 +77,9 @@ type Options struct {
 func AddTo(m manager.Manager, o Options) error {
 	pods := NewPods(m.GetClient(), m.GetAPIReader(), m.GetEventRecorder(name), o.Log)
 	gateways := &Gateways{loads: newLoads(), client: m.GetClient(), pods: pods, backOffs: map[gateway.FunctionName]backOff{}}
-	f, err := fleet.New(fleet.Config{Gateways: gateways, Platform: pods, Log: o.Log, KeepReplicas: true}, nil)
+	f, err := fleet.New(fleet.Config{
+		Gateways: gateways, Platform: pods, Log: o.Log, KeepReplicas: true, Decided: recordDecisions(m.GetEventRecorder(name)),
+	}, nil)
 	if err != nil {
 		return err
 	}

@@ -232,7 +232,7 @@ func fastPodStatus(fp *api.FaSTPod, pods []*v1.Pod) api.FaSTPodStatus {
 		if isReady(p) {
 			s.ReadyReplicas++
 		} else if waiting == "" {
-			waiting = shortened(fmt.Sprintf("pod %s: %s", p.Name, cmp.Or(failureOf(p), waitOf(p))), maxMessage)
+			waiting = shortened(fmt.Sprintf("pod %s: %s", p.Name, cmp.Or(api.Failure(p), api.WaitsFor(p))), maxMessage)
 		}
 		countResidency(&s.Residency, p)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -244,10 +243,10 @@ func (p *Pods) reconcile(ctx context.Context, name string) error {
 	}
 	if address, ready := api.Address(pod); ready {
 		p.report(ctx, i, fleet.Event{Kind: fleet.Ready, Address: address})
-	} else if why := failureOf(pod); why != "" {
+	} else if why := api.Failure(pod); why != "" {
 		p.report(ctx, i, fleet.Event{Kind: fleet.Restarting, Message: why})
 	} else {
-		p.report(ctx, i, fleet.Event{Kind: fleet.Starting, Message: waitOf(pod)})
+		p.report(ctx, i, fleet.Event{Kind: fleet.Starting, Message: api.WaitsFor(pod)})
 	}
 	return p.writeResidency(ctx, pod, level)
 }
@@ -434,45 +433,6 @@ func endOf(p *v1.Pod) string {
 		}
 	}
 	return text
-}
-
-// failureOf returns why a container of a pod that is not Ready cannot run until the kubelet tries again: it has exited, or there is no image or no
-// volume for it. It returns an empty text if there is none.
-func failureOf(p *v1.Pod) string {
-	for _, c := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
-		w, t := c.State.Waiting, c.State.Terminated
-		switch {
-		case t != nil && t.ExitCode != 0:
-			return fmt.Sprintf("container %s exited with code %d (%s)", c.Name, t.ExitCode, t.Reason)
-		case w == nil || w.Reason == "" || w.Reason == "ContainerCreating" || w.Reason == "PodInitializing":
-			continue
-		}
-		text := fmt.Sprintf("container %s: %s", c.Name, w.Reason)
-		if w.Message != "" {
-			text += ": " + w.Message
-		}
-		if last := c.LastTerminationState.Terminated; last != nil {
-			text += fmt.Sprintf(" (last exit code %d)", last.ExitCode)
-		}
-		return text
-	}
-	return ""
-}
-
-// waitOf returns what a pod that is not Ready waits for.
-func waitOf(p *v1.Pod) string {
-	for _, c := range p.Status.Conditions {
-		if c.Type == v1.PodScheduled && c.Status == v1.ConditionFalse {
-			return "waits for a node: " + c.Message
-		}
-	}
-	switch {
-	case p.Spec.NodeName == "":
-		return "waits for the scheduler"
-	case p.Status.Phase == v1.PodRunning:
-		return "waits until its readiness probe succeeds"
-	}
-	return "waits for the kubelet of " + p.Spec.NodeName
 }
 
 // maxNote is the greatest length of the text of an event, and maxMessage one for conditions of which none is near what the API server takes.

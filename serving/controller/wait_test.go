@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+
+	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 )
 
 // TestWaits: what a pod that is not Ready waits for, or why it cannot run, as users read it.
@@ -31,10 +33,10 @@ func TestWaits(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := &v1.Pod{Spec: v1.PodSpec{NodeName: test.node}, Status: test.status}
-			if got := failureOf(p); got != test.failure {
+			if got := api.Failure(p); got != test.failure {
 				t.Errorf("fails with %q, want %q", got, test.failure)
 			}
-			if got := waitOf(p); test.waitOf != "" && got != test.waitOf {
+			if got := api.WaitsFor(p); test.waitOf != "" && got != test.waitOf {
 				t.Errorf("%q, want %q", got, test.waitOf)
 			}
 		})

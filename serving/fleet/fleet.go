@@ -35,6 +35,8 @@ type Config struct {
 	Log      *slog.Logger
 	// KeepReplicas has Run leave all replicas as they are when it ends: another process goes on with them.
 	KeepReplicas bool
+	// Decided, if it is set, gets each decision of an autoscaler and the load at that time. It must not block or call the fleet.
+	Decided func(*api.GPUFunction, scaling.Decision, scaling.Rate)
 }
 
 // Fleet scales functions. Its methods may be called concurrently.
@@ -43,7 +45,8 @@ type Fleet struct {
 	platform Platform
 	log      *slog.Logger
 	keep     bool
-	drained  chan *instance // that have no requests any more, or too long
+	decided  func(*api.GPUFunction, scaling.Decision, scaling.Rate) // may be nil
+	drained  chan *instance                                         // that have no requests any more, or too long
 
 	mu        sync.Mutex // guards what follows, and the functions
 	ticks     int        // periods since Run began
@@ -55,7 +58,7 @@ type Fleet struct {
 // New returns a fleet of the functions, which have to be valid, and makes them known to the gateways.
 func New(c Config, functions []*api.GPUFunction) (*Fleet, error) {
 	f := &Fleet{
-		gateways: c.Gateways, platform: c.Platform, log: c.Log, keep: c.KeepReplicas, drained: make(chan *instance),
+		gateways: c.Gateways, platform: c.Platform, log: c.Log, keep: c.KeepReplicas, decided: c.Decided, drained: make(chan *instance),
 		byName: map[gateway.FunctionName]*function{}, instances: map[string]*instance{},
 	}
 	for _, object := range functions {
@@ -156,6 +159,10 @@ func (f *Fleet) scale(fn *function, rate scaling.Rate) {
 		f.log.Info(string(d.Action)+" replica", "replica", name, "residency", d.Instance.Residency.String(), "reason", string(d.Rule), "load", float64(rate))
 		if d.Instance.Residency >= scaling.Warm { // no platform can keep weights without a share
 			fn.state = fn.state.Without(d.Instance.ID)
+			d.Action = scaling.Delete
+		}
+		if f.decided != nil {
+			f.decided(fn.object, d, rate)
 		}
 	}
 	if f.carryOut(fn) || len(decisions) > 0 {

@@ -321,6 +321,27 @@ func TestLoadDecides(t *testing.T) {
 	})
 }
 
+// TestDecided: whoever wants to know gets each decision with the load, the first of which is a cold start.
+func TestDecided(t *testing.T) {
+	var got []string
+	object := decode(t, "requestsPerSecond: 10, window: 4s, keepShared: 1s", nil)
+	startObject(t, object, steady, func(f *Fleet) {
+		f.decided = func(of *api.GPUFunction, d scaling.Decision, load scaling.Rate) {
+			if of != object || load < 0 {
+				t.Errorf("%v, load %v", of, load)
+			}
+			got = append(got, string(d.Action)+": "+string(d.Rule))
+		}
+	}, func(w *world) {
+		w.ask(50 * ms)
+		sleep(20 * time.Second)
+	})
+	want := []string{"create: load without an instance", "demote: window below the throughput of one less", "delete: without need for long"}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
 func TestMinimum(t *testing.T) {
 	start(t, "requestsPerSecond: 10, minReplicas: 2, window: 2s, keepShared: 1s", steady, func(w *world) {
 		sleep(time.Minute)

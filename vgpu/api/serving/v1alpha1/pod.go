@@ -49,6 +49,13 @@ func Address(p *v1.Pod) (address string, ready bool) {
 	return net.JoinHostPort(p.Status.PodIP, strconv.Itoa(int(ContainerPort(&p.Spec)))), ready
 }
 
+// EventScaled is the reason of the events of a GPUFunction that say what its autoscaler has decided. Their action is Create, Promote, Demote or Delete,
+// their related object the pod. EventScaledFromZero is that of the first replica of a function without any: a cold start.
+const (
+	EventScaled         = "Scaled"
+	EventScaledFromZero = "ScaledFromZero"
+)
+
 // Conditions of a GPUFunction and their reasons.
 const (
 	ConditionReady = "Ready" // requests are answered, by a replica that is there or one that starts for them

@@ -1,0 +1,48 @@
+package controller
+
+import (
+	"cmp"
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/events"
+
+	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
+	"github.com/gshare-dev/gshare/vgpu/scaling"
+)
+
+// recordDecisions returns a function that records decisions of autoscalers as events of the function's object. The same decision about the same pod
+// within some minutes is a series, of which the text is that of the first.
+func recordDecisions(r events.EventRecorder) func(*api.GPUFunction, scaling.Decision, scaling.Rate) {
+	return func(f *api.GPUFunction, d scaling.Decision, rate scaling.Rate) {
+		reason := api.EventScaled
+		if d.Rule == scaling.FromZero {
+			reason = api.EventScaledFromZero
+		}
+		// In the key of a series; the pod may get a longer name, if this one is taken.
+		pod := &v1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: f.Namespace, Name: fmt.Sprintf("%s-%d", fastPodOf(f).Name, d.Instance.ID)}
+		r.Eventf(f, pod, v1.EventTypeNormal, reason, actions[d.Action], "%s", decisionText(d, rate))
+	}
+}
+
+// actions are what is done in events, which have a capital letter there.
+var actions = map[scaling.Action]string{scaling.Create: "Create", scaling.Promote: "Promote", scaling.Demote: "Demote", scaling.Delete: "Delete"}
+
+// decisionText returns a decision as users read it.
+func decisionText(d scaling.Decision, rate scaling.Rate) string {
+	done := map[scaling.Action]string{
+		scaling.Create: "Create replica %d", scaling.Promote: "Take replica %d out of reserve", scaling.Demote: "Keep replica %d in reserve", scaling.Delete: "Delete replica %d",
+	}[d.Action]
+	return fmt.Sprintf(done, d.Instance.ID) + ": " + cmp.Or(rules[d.Rule], string(d.Rule)) + fmt.Sprintf(" (load %s/s)", rounded(float64(rate)))
+}
+
+// rules are why, in the words of docs/serving.md.
+var rules = map[scaling.Rule]string{
+	scaling.FromZero:  "requests came, and there was none",
+	scaling.Overflow:  "the load is above what the others can do",
+	scaling.ScaleOut:  "for half of the window the load was above what all can do",
+	scaling.ScaleIn:   "for three quarters of the window the load was below what one fewer can do",
+	scaling.Displaced: "one is in reserve at a time",
+	scaling.Unneeded:  "it was not needed for as long as keepShared says",
+	scaling.Bounds:    "fewer than minReplicas",
+}
