@@ -31,8 +31,8 @@ func main() { cli.Main(command()) }
 
 // options are the flags.
 type options struct {
-	kubeconfig, namespace, service, token, domain, metrics, health string
-	elect                                                          bool
+	kubeconfig, namespace, service, token, domain, metrics, health, keda string
+	elect                                                                bool
 }
 
 func command() *cobra.Command {
@@ -55,6 +55,7 @@ func command() *cobra.Command {
 	f.StringVar(&o.domain, "cluster-domain", "cluster.local", "domain of the cluster's DNS")
 	f.StringVar(&o.metrics, "metrics", ":9090", "address of the metrics (Prometheus), 0 for none")
 	f.StringVar(&o.health, "health", ":8081", "address of /healthz and /readyz, 0 for none")
+	f.StringVar(&o.keda, "keda", ":9091", "address for KEDA's triggers of type external-push (gRPC, without TLS), while it leads; 0 for none")
 	f.BoolVar(&o.elect, "leader-elect", true, "act only as the leader")
 	return cmd
 }
@@ -82,13 +83,15 @@ func run(ctx context.Context, o options) error {
 		return cli.Usage(err)
 	}
 	config.QPS = -1 // what it writes is bounded where it decides; a limit here would delay creations
-	if clients, err := kubernetes.NewForConfig(config); err == nil {
-		go func() {
-			if err := release.Announce(ctx, clients); err != nil && !errors.Is(err, context.Canceled) {
-				log.Warn("failed to announce version", "error", err)
-			}
-		}()
+	clients, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return err
 	}
+	go func() {
+		if err := release.Announce(ctx, clients); err != nil && !errors.Is(err, context.Canceled) {
+			log.Warn("failed to announce version", "error", err)
+		}
+	}()
 	service := client.ObjectKey{Namespace: o.namespace, Name: o.service}
 	scheme, err := controller.Scheme()
 	if err != nil {
@@ -116,8 +119,10 @@ func run(ctx context.Context, o options) error {
 	if err := m.Add(manager.RunnableFunc(func(ctx context.Context) error { reports.keeper.Run(ctx); return nil })); err != nil {
 		return err
 	}
+	advise := adviser{address: o.keda, clients: clients, namespace: os.Getenv("POD_NAMESPACE"), name: os.Getenv("POD_NAME"), log: log}
 	if err := controller.AddTo(m, controller.Options{
 		Service: service, Gateway: "gshare-gateway." + o.namespace + ".svc." + o.domain, Log: log, Metrics: metrics.Registry, Watch: reports.watch,
+		Advise: advise.run,
 	}); err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -71,19 +72,24 @@ type Options struct {
 	Metrics prometheus.Registerer // gets the metrics of the fleet, gshare_fleet_
 	// Watch receives the reports of the gateway at an address, until the connection ends.
 	Watch func(ctx context.Context, address string, receive func(report.Report)) error
+	// Advise lets other autoscalers know how many replicas the functions need that they scale, while this process leads, until ctx ends. Its error
+	// ends the manager. Nil for nothing.
+	Advise func(ctx context.Context, a *fleet.Advisor) error
 }
 
 // AddTo adds a controller to a manager, whose cache is that of CacheOptions.
 func AddTo(m manager.Manager, o Options) error {
 	pods := NewPods(m.GetClient(), m.GetAPIReader(), m.GetEventRecorder(name), o.Log)
-	gateways := &Gateways{loads: newLoads(), client: m.GetClient(), pods: pods, backOffs: map[gateway.FunctionName]backOff{}}
+	loads := newLoads()
+	advisor := fleet.NewAdvisor(loads.Load, o.Log)
+	gateways := &Gateways{loads: loads, client: m.GetClient(), pods: pods, advisor: advisor, backOffs: map[gateway.FunctionName]backOff{}}
 	f, err := fleet.New(fleet.Config{
 		Gateways: gateways, Platform: pods, Log: o.Log, KeepReplicas: true, Decided: recordDecisions(m.GetEventRecorder(name)),
 	}, nil)
 	if err != nil {
 		return err
 	}
-	if err := o.Metrics.Register(f); err != nil {
+	if err := errors.Join(o.Metrics.Register(f), o.Metrics.Register(advisor)); err != nil {
 		return err
 	}
 	link := &links{client: m.GetClient(), service: o.Service, loads: gateways.loads, log: o.Log}
@@ -91,11 +97,16 @@ func AddTo(m manager.Manager, o Options) error {
 		return o.Watch(ctx, address, func(r report.Report) { gateways.receive(name, r) })
 	}
 	known := &functions{
-		client: m.GetClient(), fleet: f, pods: pods, gateways: gateways,
+		client: m.GetClient(), fleet: f, advisor: advisor, pods: pods, gateways: gateways,
 		services: &services{client: m.GetClient(), live: m.GetAPIReader(), gateway: o.Gateway}, recorder: m.GetEventRecorder(name), known: map[gateway.FunctionName]known{},
 	}
-	status := &statusWriter{client: m.GetClient(), fleet: f, functions: known, gateways: gateways, log: o.Log}
-	for _, run := range []func(context.Context){f.Run, pods.Run, link.Run, status.Run} {
+	status := &statusWriter{client: m.GetClient(), fleet: f, advisor: advisor, functions: known, gateways: gateways, log: o.Log}
+	if o.Advise != nil {
+		if err := m.Add(manager.RunnableFunc(func(ctx context.Context) error { return o.Advise(ctx, advisor) })); err != nil {
+			return err
+		}
+	}
+	for _, run := range []func(context.Context){f.Run, advisor.Run, pods.Run, link.Run, status.Run} {
 		if err := m.Add(manager.RunnableFunc(func(ctx context.Context) error { run(ctx); return nil })); err != nil {
 			return err
 		}

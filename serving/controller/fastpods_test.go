@@ -180,10 +180,11 @@ func TestPodsThatEndAtOnce(t *testing.T) {
 	})
 }
 
-func TestStandalonePodIsNoReplica(t *testing.T) {
+// TestStandalonePodIsNoInstance: with the label of a function it is a replica of one that another autoscaler scales, and never the fleet's.
+func TestStandalonePodIsNoInstance(t *testing.T) {
 	fp := fastPod(1, 24)
 	fp.Spec.Template.Labels = map[string]string{api.LabelFunction: "chat", api.LabelInstance: "1", "team": "vision"}
-	if p := standalonePod(fp, 1); p.Labels[api.LabelFunction] != "" || p.Labels[api.LabelInstance] != "" || p.Labels["team"] != "vision" {
+	if p := standalonePod(fp, 1); p.Labels[api.LabelFunction] != "chat" || p.Labels[api.LabelInstance] != "" || p.Labels["team"] != "vision" {
 		t.Errorf("labels %v", p.Labels)
 	}
 }

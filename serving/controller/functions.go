@@ -26,6 +26,7 @@ import (
 type functions struct {
 	client   client.Client
 	fleet    *fleet.Fleet
+	advisor  *fleet.Advisor // of functions that another autoscaler scales
 	pods     *Pods
 	gateways *Gateways
 	services *services
@@ -49,21 +50,21 @@ func (r *functions) Reconcile(ctx context.Context, request reconcile.Request) (r
 	name := gateway.FunctionName{Namespace: request.Namespace, Name: request.Name}
 	object := &api.GPUFunction{}
 	if err := r.client.Get(ctx, request.NamespacedName, object); apierrors.IsNotFound(err) {
-		r.fleet.Remove(name)
+		r.remove(name)
 		r.forget(name)
 		return reconcile.Result{}, nil
 	} else if err != nil {
 		return reconcile.Result{}, err
 	}
 	if object.DeletionTimestamp != nil {
-		r.fleet.Remove(name)
+		r.remove(name)
 		return reconcile.Result{}, nil
 	}
 	r.mu.Lock()
 	before, seen := r.known[name]
 	r.mu.Unlock()
 	if seen && before.uid != object.UID { // it was deleted and made again: replicas of the earlier one go with it
-		r.fleet.Remove(name)
+		r.remove(name)
 	}
 	if !r.settled() {
 		return reconcile.Result{RequeueAfter: settlePause}, nil
@@ -75,13 +76,19 @@ func (r *functions) Reconcile(ctx context.Context, request reconcile.Request) (r
 	var result reconcile.Result
 	state := known{uid: object.UID, generation: object.Generation, unprofiled: object.Unprofiled()}
 	complete, err := object.CompleteForCluster(memory)
-	if err == nil {
+	switch {
+	case err == nil && complete.External():
+		if err = r.advisor.Set(complete, r.gateways.Recent(name)); err == nil {
+			r.fleet.Remove(name) // after Set, so that the load is kept
+		}
+	case err == nil:
+		r.advisor.Remove(name)
 		var left []*v1.Pod
 		if left, err = r.left(ctx, name, complete); err != nil {
 			return reconcile.Result{}, err
 		}
 		err = r.set(name, complete, left)
-	} else if memory == 0 && object.Spec.Resources.Share == nil {
+	case memory == 0 && object.Spec.Resources.Share == nil && !object.External():
 		result.RequeueAfter = gpuPause
 	}
 	if problem := r.services.ensure(ctx, object); problem != nil { // its requests can still name it by their host
@@ -97,6 +104,15 @@ func (r *functions) Reconcile(ctx context.Context, request reconcile.Request) (r
 	r.known[name] = state
 	r.mu.Unlock()
 	return result, nil
+}
+
+// remove ends what there is of a function for now, and all that the gateways have counted for it.
+func (r *functions) remove(name gateway.FunctionName) {
+	r.advisor.Remove(name)
+	r.fleet.Remove(name)
+	if !r.fleet.Has(name) {
+		r.gateways.RemoveFunction(name)
+	}
 }
 
 // gpuPause is the time after which a function that needs a node with a GPU, while there is none, is looked at again.

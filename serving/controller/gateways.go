@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/gshare-dev/gshare/serving/fleet"
 	"github.com/gshare-dev/gshare/serving/gateway"
 	"github.com/gshare-dev/gshare/serving/report"
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
@@ -24,8 +25,9 @@ import (
 // objects: functions, pods and their annotations.
 type Gateways struct {
 	*loads
-	client client.Client
-	pods   *Pods
+	client  client.Client
+	pods    *Pods
+	advisor *fleet.Advisor // of the functions that the fleet does not have
 
 	mu       sync.Mutex
 	backOffs map[gateway.FunctionName]backOff
@@ -42,6 +44,11 @@ func (g *Gateways) receive(name string, r report.Report) {
 		functions = append(functions, functionReport{f.FunctionName, reported{load: f.Load, recent: f.Seconds, drained: drained}, f.WaitsForReplica})
 	}
 	g.report(name, r.Incarnation, functions)
+	for _, f := range functions {
+		if f.waits {
+			g.advisor.Wake(f.name)
+		}
+	}
 }
 
 // Waiting implements fleet.Gateways.
@@ -50,9 +57,12 @@ func (g *Gateways) Waiting() <-chan gateway.FunctionName { return g.waiting }
 // SetFunction implements fleet.Gateways: gateways read the object.
 func (g *Gateways) SetFunction(gateway.Function) error { return nil }
 
-// RemoveFunction implements fleet.Gateways.
+// RemoveFunction implements fleet.Gateways. The load of a function that another autoscaler scales from now on is not forgotten: counted again from
+// zero, it would look like requests of one second.
 func (g *Gateways) RemoveFunction(name gateway.FunctionName) {
-	g.forget(name)
+	if _, advised, _ := g.advisor.Wanted(name); !advised {
+		g.forget(name)
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	delete(g.backOffs, name)

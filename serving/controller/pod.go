@@ -61,8 +61,7 @@ func functionPod(fp *api.FaSTPod, name string, instance int) *v1.Pod {
 // standalonePod returns a pod of a FaSTPod that a user has made.
 func standalonePod(fp *api.FaSTPod, number int) *v1.Pod {
 	p := podOf(fp, fmt.Sprintf("%s-%d", fp.Name, number))
-	delete(p.Labels, api.LabelFunction) // it is no replica, whatever the template says
-	delete(p.Labels, api.LabelInstance)
+	delete(p.Labels, api.LabelInstance) // with the label of a function, it is a replica if another autoscaler scales the function
 	t := v1.PodTemplateSpec{ObjectMeta: p.ObjectMeta, Spec: p.Spec}
 	addShare(&t, &fp.Spec.Share)
 	p.ObjectMeta, p.Spec = t.ObjectMeta, t.Spec

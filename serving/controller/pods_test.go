@@ -64,13 +64,14 @@ func newCluster(t *testing.T, objects ...client.Object) *cluster {
 	})
 	log := slog.New(slog.DiscardHandler)
 	c.pods = NewPods(c.client, c.client, c.recorder, log)
-	gateways := &Gateways{loads: newLoads(), client: c.client, pods: c.pods, backOffs: map[gateway.FunctionName]backOff{}}
+	loads := newLoads()
+	gateways := &Gateways{loads: loads, client: c.client, pods: c.pods, advisor: fleet.NewAdvisor(loads.Load, log), backOffs: map[gateway.FunctionName]backOff{}}
 	gateways.expect(nil)
 	f, err := fleet.New(fleet.Config{Gateways: gateways, Platform: c.pods, Log: log, KeepReplicas: true}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.known = &functions{client: c.client, fleet: f, pods: c.pods, gateways: gateways,
+	c.known = &functions{client: c.client, fleet: f, advisor: gateways.advisor, pods: c.pods, gateways: gateways,
 		services: &services{client: c.client, live: c.client, gateway: "gateway.example"}, recorder: c.recorder, known: map[gateway.FunctionName]known{}}
 	return c
 }

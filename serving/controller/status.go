@@ -18,6 +18,7 @@ import (
 	"github.com/gshare-dev/gshare/serving/fleet"
 	"github.com/gshare-dev/gshare/serving/gateway"
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
+	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
 // Reasons of the condition Ready beside those of fleet.Status.
@@ -76,8 +77,11 @@ func setBackOff(conditions *[]metav1.Condition, generation int64, b backOff) {
 	})
 }
 
-// shareText returns a share as kubectl get prints it: 24% x 40%-80%.
+// shareText returns a share as kubectl get prints it: 24% x 40%-80%. It is empty for a function whose pods are somebody else's.
 func shareText(s *fleet.Status) string {
+	if s.Share == (share.Share{}) {
+		return ""
+	}
 	text := fmt.Sprintf("%s x %s", s.Share.SMRequest.Percent(), s.Share.QuotaRequest.Percent())
 	if s.Share.QuotaLimit > s.Share.QuotaRequest {
 		text += "-" + s.Share.QuotaLimit.Percent()
@@ -147,6 +151,7 @@ const maxWrites = 100
 type statusWriter struct {
 	client    client.Client
 	fleet     *fleet.Fleet
+	advisor   *fleet.Advisor
 	functions *functions
 	gateways  *Gateways
 	log       *slog.Logger
@@ -178,7 +183,7 @@ type statusWrite struct {
 // writeAll writes the most urgent of what has changed. The rest follows in the next periods.
 func (w *statusWriter) writeAll(ctx context.Context) {
 	states := map[gateway.FunctionName]*fleet.Status{}
-	for _, s := range w.fleet.Status() {
+	for _, s := range append(w.fleet.Status(), w.advisor.Status()...) {
 		states[s.Name] = &s
 	}
 	all := w.functions.all()

@@ -58,7 +58,7 @@ func TestUrgentFirst(t *testing.T) {
 		}
 	}
 	w := &statusWriter{
-		client: c.client, fleet: c.known.fleet, functions: c.known, gateways: c.known.gateways, log: slog.New(slog.DiscardHandler),
+		client: c.client, fleet: c.known.fleet, advisor: c.known.advisor, functions: c.known, gateways: c.known.gateways, log: slog.New(slog.DiscardHandler),
 		written: map[gateway.FunctionName]time.Time{{Namespace: "ml", Name: "gone"}: time.Now()},
 	}
 	w.writeAll(t.Context())

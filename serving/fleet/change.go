@@ -92,10 +92,17 @@ func (f *Fleet) restore(fn *function, existing []Existing, received []uint64) {
 		}
 		fn.state.Instances = append(fn.state.Instances, scaling.Instance{ID: e.ID, Configuration: fn.configuration, Residency: e.Residency, Since: f.now()})
 	}
+	fn.state.Samples = samplesOf(received, f.now())
+}
+
+// samplesOf returns the samples of the seconds before a time, oldest first.
+func samplesOf(received []uint64, now time.Duration) []scaling.Sample {
+	var samples []scaling.Sample
 	for n, count := range received {
-		at := f.now() - time.Duration(len(received)-n)*period
-		fn.state.Samples = append(fn.state.Samples, scaling.Sample{At: at, Load: scaling.Rate(float64(count) / period.Seconds())})
+		at := now - time.Duration(len(received)-n)*period
+		samples = append(samples, scaling.Sample{At: at, Load: scaling.Rate(float64(count) / period.Seconds())})
 	}
+	return samples
 }
 
 // Has reports whether the fleet has a function. It has one that is being removed until nothing is left of it.

@@ -224,13 +224,7 @@ func (f *Fleet) statusOf(fn *function) Status {
 		Name: fn.name, SLO: fn.object.Spec.SLO.Latency.Value(), P99: now.P99, Hit: math.NaN(), Share: fn.object.Share(), Replicas: map[string]int{},
 		GPUTime: fn.gpuTime, Starts: fn.starts, Failures: fn.failures, Waiting: now.Waiting, InFlight: now.InFlight,
 	}
-	if n := len(fn.loads); n > 1 {
-		first, last := fn.loads[0], fn.loads[n-1]
-		s.Rate = float64(since(last.Received, first.Received)) / (time.Duration(n-1) * period).Seconds()
-		if all := since(finished(last), finished(first)); all > 0 {
-			s.Hit = min(1, float64(since(last.InTime, first.InTime))/float64(all))
-		}
-	}
+	fn.observe(&s)
 	for _, i := range fn.sorted() {
 		s.Replicas[string(i.phase)]++
 		if i.phase != draining && i.phase != stopping {
@@ -255,6 +249,17 @@ func (f *Fleet) statusOf(fn *function) Status {
 		s.Reason = "Idle"
 	}
 	return s
+}
+
+// observe sets what the requests of the last ticks say.
+func (fn *function) observe(s *Status) {
+	if n := len(fn.loads); n > 1 {
+		first, last := fn.loads[0], fn.loads[n-1]
+		s.Rate = float64(since(last.Received, first.Received)) / (time.Duration(n-1) * period).Seconds()
+		if all := since(finished(last), finished(first)); all > 0 {
+			s.Hit = min(1, float64(since(last.InTime, first.InTime))/float64(all))
+		}
+	}
 }
 
 func (s *Status) count(r scaling.Residency) {

@@ -54,6 +54,7 @@ type function struct {
 	name       gateway.FunctionName
 	known      bool // to the gateway
 	credits    int  // of a replica
+	external   bool // another autoscaler scales it: its replicas are all pods with its label
 	backingOff bool
 	why        string // it does
 	invalid    string // error of the last object, if it was not valid
@@ -112,7 +113,7 @@ func (f *Functions) configure(fn *function, object *api.GPUFunction) error {
 	if !fn.known {
 		f.log.Info("function is served", "function", fn.name.String())
 	}
-	fn.known, fn.credits = true, *complete.Spec.Scaling.Concurrency
+	fn.known, fn.credits, fn.external = true, *complete.Spec.Scaling.Concurrency, complete.External()
 	return nil
 }
 
@@ -139,15 +140,11 @@ func (f *Functions) DeleteFunction(name gateway.FunctionName) {
 	f.forget(fn)
 }
 
-// SetPod adds or changes a pod of a function. One with its label that no FaSTPod controls is somebody else's, and gets no requests.
+// SetPod adds or changes a pod with the label of a function.
 func (f *Functions) SetPod(object *v1.Pod) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	key := types.NamespacedName{Namespace: object.Namespace, Name: object.Name}
-	if owner := metav1.GetControllerOf(object); owner == nil || owner.Kind != api.FaSTPodKind {
-		f.deletePod(key)
-		return
-	}
 	name := gateway.FunctionName{Namespace: object.Namespace, Name: object.Labels[api.LabelFunction]}
 	if owner, ok := f.owners[key]; ok && (owner != name || f.functions[owner].pods[object.Name].UID != object.UID) {
 		f.deletePod(key)
@@ -221,7 +218,7 @@ func (f *Functions) update(fn *function) {
 	for _, name := range slices.Sorted(maps.Keys(fn.pods)) {
 		p := fn.pods[name]
 		address, ready := api.Address(p.Pod)
-		gets := ready && !p.isToDrain() && p.maySend()
+		gets := ready && !p.isToDrain() && p.maySend() && fn.has(p)
 		switch {
 		case gets:
 			replicas = append(replicas, gateway.Replica{ID: name, Address: address, Residency: p.residency(), Credits: fn.credits})
@@ -238,6 +235,13 @@ func (f *Functions) update(fn *function) {
 	}
 	f.holdBack(fn)
 	f.reportDrained(fn)
+}
+
+// has reports whether a pod with the label of the function is a replica of it: an instance of the controller, or any if another autoscaler scales the
+// function. Others are somebody else's, and get no requests.
+func (fn *function) has(p *pod) bool {
+	owner := metav1.GetControllerOf(p)
+	return fn.external || owner != nil && owner.Kind == api.FaSTPodKind && p.Labels[api.LabelInstance] != ""
 }
 
 // holdBack lets the gateway refuse requests to a function that is backing off.

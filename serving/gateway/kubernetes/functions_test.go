@@ -123,7 +123,7 @@ var controls = true
 func newPod(name string, changes ...func(*v1.Pod)) *v1.Pod {
 	p := &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: chat.Namespace, Name: name, UID: types.UID(name), Labels: map[string]string{api.LabelFunction: chat.Name}, Annotations: map[string]string{},
+			Namespace: chat.Namespace, Name: name, UID: types.UID(name), Labels: map[string]string{api.LabelFunction: chat.Name, api.LabelInstance: "1"}, Annotations: map[string]string{},
 			OwnerReferences: []metav1.OwnerReference{{Kind: api.FaSTPodKind, Name: "chat-1", Controller: &controls}},
 		},
 		Spec:   v1.PodSpec{Containers: []v1.Container{{Ports: []v1.ContainerPort{{Name: api.PortName, ContainerPort: 90}}}}},
@@ -135,6 +135,7 @@ func newPod(name string, changes ...func(*v1.Pod)) *v1.Pod {
 	return p
 }
 
+func noInstance(p *v1.Pod)  { delete(p.Labels, api.LabelInstance) }
 func notReady(p *v1.Pod)    { p.Status.Conditions[0].Status = v1.ConditionFalse }
 func terminating(p *v1.Pod) { p.DeletionTimestamp = new(metav1.Now()) }
 func drain(p *v1.Pod)       { p.Annotations[api.AnnotationDrain] = "2026-01-01T00:00:00Z" }
@@ -189,6 +190,7 @@ func TestStates(t *testing.T) {
 		"malformed residency":      {newPod("a", func(p *v1.Pod) { p.Annotations[kube.AnnotationResidency] = "hot" }), hot},
 		"another function's":       {newPod("a", func(p *v1.Pod) { p.Labels[api.LabelFunction] = "other" }), none},
 		"controlled by nothing":    {newPod("a", func(p *v1.Pod) { p.OwnerReferences = nil }), none},
+		"of a user's FaSTPod":      {newPod("a", noInstance), none},
 		"of a Deployment":          {newPod("a", func(p *v1.Pod) { p.OwnerReferences[0].Kind = "ReplicaSet" }), none},
 		"shared, but to be parked": {newPod("a", wanted(residency.Shared), drain), " drained [a]"},
 	} {
@@ -213,6 +215,34 @@ func TestStates(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestExternal: the replicas of a function that another autoscaler scales are the pods with its label, whoever made them.
+func TestExternal(t *testing.T) {
+	external := func(f *api.GPUFunction) {
+		f.Spec.Scaling.Autoscaler, f.Spec.Scaling.RequestsPerSecond, f.Spec.Template = api.External, 10, v1.PodTemplateSpec{}
+	}
+	deployed := newPod("a", noInstance, func(p *v1.Pod) { p.OwnerReferences[0].Kind = "ReplicaSet" })
+	const nobody, one = "chat slo=200ms HTTP batch=1:", "chat slo=200ms HTTP batch=1: a=10.0.0.1:90/Hot/4"
+	g, f := newTest()
+	f.SetPod(deployed)
+	for _, step := range []struct {
+		when string
+		do   func()
+		want string
+	}{
+		{"a function that gshare scales", func() { f.SetFunction(newFunction()) }, nobody},
+		{"one that somebody else scales from now on", func() { f.SetFunction(newFunction(external)) }, one},
+		{"with a pod of a user's FaSTPod", func() { f.SetPod(newPod("b", noInstance)) }, one + " b=10.0.0.1:90/Hot/4"},
+		{"with a pod that ends", func() { f.SetPod(newPod("b", noInstance, terminating)) }, one + " drained [b]"},
+		{"without that pod", func() { f.DeletePod(types.NamespacedName{Namespace: chat.Namespace, Name: "b"}) }, one},
+		{"and one that gshare scales again", func() { f.SetFunction(newFunction()) }, nobody},
+	} {
+		step.do()
+		if got := g.text(); got != step.want {
+			t.Errorf("%s: %q, want %q", step.when, got, step.want)
+		}
 	}
 }
 

@@ -8,15 +8,20 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Unprofiled reports whether the share of the function, or the rate that one replica answers, is not known. Then it has one replica.
+// External reports whether another autoscaler scales the function.
+func (f *GPUFunction) External() bool { return f.Spec.Scaling.Autoscaler == External }
+
+// Unprofiled reports whether the share of the function, or the rate that one replica answers, is not known. Then it has one replica. The share of
+// one that is External is known to others.
 func (f *GPUFunction) Unprofiled() bool {
-	return f.Spec.Resources.Share == nil || f.Spec.Scaling.RequestsPerSecond == 0
+	return f.Spec.Resources.Share == nil && !f.External() || f.Spec.Scaling.RequestsPerSecond == 0
 }
 
 // CompleteForCluster returns a copy of an object of a cluster in which every field is set that the methods of a GPUFunction, and who runs it,
 // rely on. A function without a share gets a whole GPU, of which memory is the memory, and one that is Unprofiled as many replicas as it has at
-// least, and one at the least. The API server has checked the object by its CustomResourceDefinition; the error, *share.FieldError joined, is for
-// what an object of an older definition, or no GPU at all, leaves wrong.
+// least, and one at the least. One that is External is given a share that no pod has: to the rules its replicas are all alike. The API server has
+// checked the object by its CustomResourceDefinition; the error, *share.FieldError joined, is for what an object of an older definition, or no GPU
+// at all, leaves wrong.
 func (f *GPUFunction) CompleteForCluster(memory share.Bytes) (*GPUFunction, error) {
 	f = f.DeepCopy()
 	f.APIVersion, f.Kind = APIVersion, Kind // clients leave them out
@@ -26,20 +31,26 @@ func (f *GPUFunction) CompleteForCluster(memory share.Bytes) (*GPUFunction, erro
 		s.MaxReplicas = new(max(1, s.MinReplicas))
 		setDefault(&s.RequestsPerSecond, 1) // whatever it is, it changes nothing with as few replicas
 	}
-	if f.Spec.Resources.Share == nil {
+	whole := int64(100)
+	switch {
+	case f.External():
+		f.Spec.Resources.Share = &Share{SM: &whole, Memory: "1Mi"}
+	case f.Spec.Resources.Share == nil:
 		if memory < share.MiB {
 			return nil, share.Invalid("spec.resources.share", "is not set, and there is no node with a GPU, whose memory would be that of a replica")
 		}
-		whole := int64(100)
 		f.Spec.Resources.Share = &Share{SM: &whole, Memory: Quantity(fmt.Sprintf("%dMi", memory/share.MiB))}
 	}
 	f.setDefaults()
+	var template error
+	if !f.External() {
+		template = errors.Join(validateContainers("spec.template.spec", &f.Spec.Template.Spec), validateGrace("spec.template.spec", &f.Spec.Template.Spec))
+	}
 	return f, errors.Join(
 		checkName("metadata.name", f.Name),
 		checkDuration("spec.slo.latency", f.Spec.SLO.Latency, time.Millisecond, time.Hour, "ms"),
 		f.Spec.validateProtocol("spec"),
-		validateContainers("spec.template.spec", &f.Spec.Template.Spec),
-		validateGrace("spec.template.spec", &f.Spec.Template.Spec),
+		template,
 		f.Spec.Resources.Share.validate("spec.resources.share"),
 		s.validate("spec.scaling"),
 	)

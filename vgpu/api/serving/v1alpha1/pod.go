@@ -9,7 +9,7 @@ import (
 
 // Labels and annotations of the pods of a function, which gshare-controller makes and gateways read.
 const (
-	LabelFunction = "serving.gshare.dev/function" // name of the function, which is in the namespace of the pod
+	LabelFunction = "serving.gshare.dev/function" // name of the function, which is in the namespace of the pod; also of pods that users make
 	LabelInstance = "serving.gshare.dev/instance" // number of the instance: scaling.ID
 	LabelFaSTPod  = "serving.gshare.dev/fastpod"  // name of the FaSTPod, also of pods without a function
 	LabelTemplate = "serving.gshare.dev/template" // changes with the share and the template of a FaSTPod without a function

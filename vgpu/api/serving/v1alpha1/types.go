@@ -67,8 +67,11 @@ type GPUFunctionList struct {
 // GPUFunctionSpec is what the user wants of a function.
 //
 // +kubebuilder:validation:XValidation:rule="self.batching.maxBatch <= 1 || self.protocol == 'OIP'",fieldPath=".batching.maxBatch",message="want 1: only requests of protocol OIP are joined"
-// +kubebuilder:validation:XValidation:rule="self.template.spec.containers.size() == 1",fieldPath=".template.spec.containers",message="want 1 container, the server; others can be initContainers with restartPolicy Always"
-// +kubebuilder:validation:XValidation:rule="self.template.spec.containers.all(c, has(c.image) && c.image.size() > 0)",fieldPath=".template.spec.containers",message="want an image in each container"
+// +kubebuilder:validation:XValidation:rule="self.scaling.autoscaler == 'External' || has(self.template)",fieldPath=".template",message="want a template, unless scaling.autoscaler is External"
+// +kubebuilder:validation:XValidation:rule="self.scaling.autoscaler != 'External' || !has(self.template) && !has(self.resources)",fieldPath=".scaling.autoscaler",message="External: want neither template nor resources, which are those of the pods that another autoscaler scales"
+// +kubebuilder:validation:XValidation:rule="self.scaling.autoscaler != 'External' || has(self.scaling.requestsPerSecond)",fieldPath=".scaling.requestsPerSecond",message="want what one replica answers, as scaling.autoscaler is External"
+// +kubebuilder:validation:XValidation:rule="!has(self.template) || self.template.spec.containers.size() == 1",fieldPath=".template.spec.containers",message="want 1 container, the server; others can be initContainers with restartPolicy Always"
+// +kubebuilder:validation:XValidation:rule="!has(self.template) || self.template.spec.containers.all(c, has(c.image) && c.image.size() > 0)",fieldPath=".template.spec.containers",message="want an image in each container"
 type GPUFunctionSpec struct {
 	// slo is the latency objective.
 	// +required
@@ -87,8 +90,8 @@ type GPUFunctionSpec struct {
 
 	// template describes a replica. Its one container listens on the port in the variable PORT, and gets requests once its startupProbe and
 	// readinessProbe succeed or, without any, it accepts connections.
-	// +required
-	Template v1.PodTemplateSpec `json:"template"`
+	// +optional
+	Template v1.PodTemplateSpec `json:"template,omitzero"`
 
 	// resources is what each replica gets.
 	// +optional
@@ -169,10 +172,28 @@ type Share struct {
 	Memory Quantity `json:"memory"`
 }
 
+// Autoscaler is who decides how many replicas a function has.
+//
+// +kubebuilder:validation:Enum=Native;External
+type Autoscaler string
+
+// The autoscalers. Native is gshare, which makes the pods. External is another one, such as KEDA or a HorizontalPodAutoscaler: gshare says how many
+// replicas the function needs, and sends its requests to the pods with its label, whoever makes them.
+const (
+	Native   Autoscaler = "Native"
+	External Autoscaler = "External"
+)
+
 // Scaling bounds the number of replicas and says what one can do.
 //
 // +kubebuilder:validation:XValidation:rule="self.?maxReplicas.orValue(10) >= self.?minReplicas.orValue(0)",fieldPath=".maxReplicas",message="want at least minReplicas; the default is 10"
 type Scaling struct {
+	// autoscaler decides how many replicas there are. Native: gshare. External: another one, of pods that are not gshare's: all those in the
+	// namespace with the label serving.gshare.dev/function.
+	// +optional
+	// +kubebuilder:default=Native
+	Autoscaler Autoscaler `json:"autoscaler,omitempty"`
+
 	// minReplicas is the number of replicas that are there without load.
 	// +optional
 	// +kubebuilder:default=0
@@ -252,7 +273,7 @@ func (f *GPUFunction) Grace() time.Duration {
 	return time.Duration(*f.Spec.Template.Spec.TerminationGracePeriodSeconds) * time.Second
 }
 
-// Container returns the container of the function's replicas. The function must be valid.
+// Container returns the container of the function's replicas. The function must be valid and not External.
 func (f *GPUFunction) Container() *v1.Container { return &f.Spec.Template.Spec.Containers[0] }
 
 // Share returns the share of each replica. The function must be one of Decode or CompleteForCluster.

@@ -30,6 +30,7 @@ func (f *GPUFunction) setDefaults() {
 		}
 	}
 	s := &f.Spec.Scaling
+	setDefault(&s.Autoscaler, Native)
 	setPointer(&s.MaxReplicas, max(10, s.MinReplicas))
 	setPointer(&s.Concurrency, 1)
 	setDefault(&s.Window, "20s")
@@ -74,6 +75,7 @@ func (f *GPUFunction) validate() error {
 		validatePod("spec.template.spec", &f.Spec.Template.Spec),
 		f.Spec.Resources.Share.validate("spec.resources.share"),
 		f.Spec.Scaling.validate("spec.scaling"),
+		f.Spec.Scaling.validateOnMachine("spec.scaling"),
 	)
 }
 
@@ -229,6 +231,14 @@ func (s *Share) share() (share.Share, error) {
 	mib := (q.Value()-1)/int64(share.MiB) + 1
 	c, err := share.NewContainer("server", share.RawContainer{SM: s.SM, Quota: s.Quota, Memory: &mib, VGPUs: new(int64(1))}, share.Limits{Quota: s.QuotaLimit})
 	return c.Share, err
+}
+
+// validateOnMachine returns an error for what only a cluster has.
+func (s *Scaling) validateOnMachine(field string) error {
+	if s.Autoscaler != Native {
+		return share.Invalid(field+".autoscaler", "%.64q: want %s, on one machine there is no other", string(s.Autoscaler), Native)
+	}
+	return nil
 }
 
 func (s *Scaling) validate(field string) error {

@@ -1,0 +1,110 @@
+package controller
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/gshare-dev/gshare/serving/fleet"
+	"github.com/gshare-dev/gshare/serving/gateway"
+	"github.com/gshare-dev/gshare/serving/report"
+	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
+	"github.com/gshare-dev/gshare/vgpu/scaling"
+)
+
+// TestExternal gives a function to another autoscaler and takes it back: one of the two decides about its pods at any time.
+func TestExternal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := function(t, func(f *api.GPUFunction) { f.Spec.Scaling.MinReplicas = 1 })
+		name, key := gateway.FunctionName{Namespace: f.Namespace, Name: f.Name}, client.ObjectKeyFromObject(f)
+		c := newCluster(t, f.DeepCopy())
+		c.run(true)
+		load := gateway.Load{}
+		received := func(requests int, waits bool) {
+			load.Arrived, load.Received, load.Answered = load.Arrived+uint64(requests), load.Received+uint64(requests), load.Answered+uint64(requests)
+			c.known.gateways.receive("g", report.Report{Gateway: "g", Incarnation: "1", Functions: []report.Function{{FunctionName: name, Load: load, WaitsForReplica: waits}}})
+		}
+		reconciled := func(change func(*api.GPUFunction)) {
+			t.Helper()
+			object := &api.GPUFunction{}
+			if err := c.client.Get(t.Context(), key, object); err != nil {
+				t.Fatal(err)
+			}
+			change(object)
+			if err := c.client.Update(t.Context(), object); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := c.known.Reconcile(t.Context(), reconcile.Request{NamespacedName: key}); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(3 * time.Second)
+			synctest.Wait()
+			for id := range scaling.ID(4) { // as a watch would
+				c.pods.look(fleet.InstanceName(name, id))
+			}
+			synctest.Wait()
+		}
+		check := func(when string, pods int, known bool) {
+			t.Helper()
+			if _, is, _ := c.known.advisor.Wanted(name); is != known || c.known.fleet.Has(name) == known {
+				t.Errorf("%s: the advisor has the function: %v, the fleet: %v", when, is, c.known.fleet.Has(name))
+			}
+			if got := len(c.all()); got != pods {
+				t.Errorf("%s: %d pods, want %d", when, got, pods)
+			}
+		}
+		received(1_000_000, false)
+		reconciled(func(*api.GPUFunction) {})
+		check("scaled by gshare", 1, false)
+
+		reconciled(func(f *api.GPUFunction) {
+			f.Spec.Template, f.Spec.Resources, f.Spec.Scaling.Autoscaler, f.Spec.Scaling.MinReplicas = v1.PodTemplateSpec{}, api.Resources{}, api.External, 0
+		})
+		for _, p := range c.all() { // there is no kubelet that ends it
+			if p.DeletionTimestamp == nil {
+				t.Error("the pod of gshare's is not deleted")
+			}
+		}
+		check("scaled by another", 0, true)
+		received(0, false)
+		time.Sleep(2 * time.Second)
+		if n, _, _ := c.known.advisor.Wanted(name); n != 0 {
+			t.Errorf("%d replicas for requests of long ago", n)
+		}
+		received(1, true)
+		if n, _, _ := c.known.advisor.Wanted(name); n != 1 {
+			t.Errorf("%d replicas at the first request", n)
+		}
+		status := statusOf(api.GPUFunctionStatus{}, known{}, &c.known.advisor.Status()[0], backOff{})
+		if status.Share != "" || status.Pods != "0+0+0" || status.Conditions[0].Reason != "WaitsForAutoscaler" {
+			t.Errorf("status %+v", status)
+		}
+		check("scaled by another, with load", 0, true)
+
+		reconciled(func(f *api.GPUFunction) {
+			whole := function(t, nil)
+			f.Spec.Template, f.Spec.Resources, f.Spec.Scaling.Autoscaler, f.Spec.Scaling.MinReplicas = whole.Spec.Template, whole.Spec.Resources, api.Native, 2
+		})
+		check("scaled by gshare again", 2, false)
+
+		reconciled(func(f *api.GPUFunction) {
+			f.Spec.Template, f.Spec.Resources, f.Spec.Scaling.Autoscaler, f.Spec.Scaling.MinReplicas = v1.PodTemplateSpec{}, api.Resources{}, api.External, 0
+		})
+		if err := c.client.Delete(t.Context(), f); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.known.Reconcile(t.Context(), reconcile.Request{NamespacedName: key}); err != nil {
+			t.Fatal(err)
+		}
+		if _, is, _ := c.known.advisor.Wanted(name); is {
+			t.Error("a function is known whose object is gone")
+		}
+		if got := c.known.gateways.Load(name); got.Received != 0 {
+			t.Errorf("load %+v of a function whose object is gone", got)
+		}
+	})
+}
