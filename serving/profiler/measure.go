@@ -1,0 +1,155 @@
+package profiler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/gshare-dev/gshare/serving/load"
+)
+
+// Load says how a setting is measured.
+type Load struct {
+	SLO         time.Duration // within which a request is to be answered
+	Objective   float64       // part of the requests that are to be answered within SLO
+	Bound       time.Duration // mean time of a batch above which the rate within SLO is not looked for
+	Concurrency int           // requests that the server gets at once
+	Seed        uint64        // of the arrivals
+}
+
+// Times of a trial. A closed loop ends early when the mean is known well enough, an open loop when enough requests are late.
+const (
+	closedLength = 3 * time.Second
+	openLength   = 4 * time.Second // at least, and long enough for openRequests
+	openLongest  = time.Minute
+	openRequests = 30
+	openWarmUp   = 500 * time.Millisecond
+	maxSteps     = 5
+)
+
+// precision is the confidence of the mean time of a batch, and the width of the last interval of rates, at which measuring ends.
+const precision = 0.05
+
+// measure measures a batch size on a server: first the time of a batch, with the server always busy, then the highest rate within the
+// objective. The error is a *FailedError if the server answers with errors.
+func (l *Load) measure(ctx context.Context, s Server, batch int) (Trial, error) {
+	closed, err := l.closedLoop(ctx, s, batch)
+	if err != nil {
+		return Trial{}, err
+	}
+	var t Trial
+	t.Plateau, t.Confidence = closed.rate*float64(batch), closed.confidence()
+	t.Point.Mean, t.Point.P95, t.Point.P99 = closed.mean(), closed.quantile(0.95), closed.quantile(0.99)
+	if t.Point.Memory, t.Point.Utilisation, err = s.Usage(ctx); err != nil {
+		return Trial{}, err
+	}
+	if t.Point.Mean > l.Bound {
+		return t, nil
+	}
+	err = l.bisect(ctx, s, batch, &t)
+	if _, _, alone := s.Usage(ctx); alone != nil {
+		err = errors.Join(err, alone)
+	}
+	return t, err
+}
+
+// bisect finds the highest rate within the objective, which is below that of the closed loop. Its first step is at three quarters: most
+// servers do that.
+func (l *Load) bisect(ctx context.Context, s Server, batch int, t *Trial) error {
+	low, high := 0.0, t.Plateau
+	rate := high * 3 / 4
+	for n := 0; n < maxSteps && high-low > precision*high; n++ {
+		step, result, err := l.openLoop(ctx, s, batch, rate, n)
+		if err == nil && !step.Met && step.ClientLate { // a rate that is met is met, whoever was late
+			step, result, err = l.openLoop(ctx, s, batch, rate, n+maxSteps)
+		}
+		if err != nil {
+			return err
+		}
+		t.Steps = append(t.Steps, step)
+		if step.Met {
+			low = rate
+			t.Point.Throughput, t.P50, t.P99 = rate, result.Latency.P50, result.Latency.P99
+		} else {
+			high = rate
+			t.ClientLate = t.ClientLate || step.ClientLate
+		}
+		rate = (low + high) / 2
+	}
+	return nil
+}
+
+// openLoop sends rows at random times at a rate, joined into batches as they wait, and returns how many were in time. It ends early when so
+// many are late that the rest cannot make up for them.
+func (l *Load) openLoop(ctx context.Context, s Server, batch int, rate float64, n int) (Step, *load.Result, error) {
+	if a := s.Infer(ctx, 1); !a.OK && ctx.Err() == nil { // the step before may have left a batch in the server
+		return Step{}, nil, &FailedError{"answers " + a.Status}
+	}
+	length := min(max(openLength, time.Duration(openRequests/rate*float64(time.Second))), openLongest)
+	due := l.arrivals(rate, length, n)
+	running, cancel := context.WithCancel(ctx)
+	defer cancel()
+	b := newBatcher(running, s, batch, l.Concurrency)
+	defer b.wait()
+	defer cancel()
+	counter := &lateCounter{sender: b, due: due, slo: l.SLO, start: time.Now(), end: cancel}
+	measured := len(due)
+	if at, _ := slices.BinarySearch(due, openWarmUp); at < measured {
+		measured -= at
+	}
+	counter.most = int64((1 - l.Objective) * float64(measured))
+	result, err := load.Run(running, load.Plan{
+		Schedule: slices.Values(due), WarmUp: openWarmUp, Length: length, SLO: l.SLO, Timeout: 10*l.SLO + time.Second,
+	}, counter, nil)
+	switch {
+	case err != nil:
+		return Step{}, nil, err
+	case ctx.Err() != nil:
+		return Step{}, nil, ctx.Err()
+	}
+	step := Step{Rate: rate, InTime: result.SLO.Ratio, P99: result.Latency.P99, ClientLate: result.ClientLate}
+	step.Met = !result.Interrupted && result.SLO.Ratio >= l.Objective && result.Scheduled > 0
+	return step, result, nil
+}
+
+// arrivals returns the times of a Poisson process within a length. They are the same each time for a step.
+func (l *Load) arrivals(rate float64, length time.Duration, n int) []time.Duration {
+	random := rand.New(rand.NewPCG(l.Seed, uint64(n)))
+	var due []time.Duration
+	for at := 0.0; ; {
+		at += random.ExpFloat64() / rate
+		if at >= length.Seconds() {
+			return due
+		}
+		due = append(due, time.Duration(at*float64(time.Second)))
+	}
+}
+
+// lateCounter passes on requests and ends the step once more than the most that may be late were.
+type lateCounter struct {
+	sender load.Sender
+	due    []time.Duration
+	slo    time.Duration
+	start  time.Time
+	most   int64
+	late   atomic.Int64
+	end    context.CancelFunc
+}
+
+// Send implements load.Sender.
+func (c *lateCounter) Send(ctx context.Context, n int) load.Answer {
+	a := c.sender.Send(ctx, n)
+	if n < len(c.due) && c.due[n] >= openWarmUp && (!a.OK || time.Since(c.start)-c.due[n] > c.slo) && c.late.Add(1) > c.most {
+		c.end()
+	}
+	return a
+}
+
+// answersError returns a *FailedError for answers of which more failed than the objective allows.
+func answersError(failed, all int, status string) error {
+	return &FailedError{fmt.Sprintf("%d of %d requests failed: %s", failed, all, status)}
+}

@@ -1,0 +1,199 @@
+// Package profiler measures what a model's server does on shares of a GPU: it starts the server on the shares that a search strategy asks for,
+// sends it requests, and records for each share the highest rate of requests that are answered within their objective.
+//
+// The record is saved after each trial, and strategies are functions of the trials so far. So a profiler that was killed goes on with the
+// record of the one before: no trial is lost, and at most the one that was under way is repeated.
+package profiler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/gshare-dev/gshare/serving/load"
+	"github.com/gshare-dev/gshare/vgpu/profile"
+	"github.com/gshare-dev/gshare/vgpu/profile/search"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// Target starts the server that is profiled.
+type Target interface {
+	// Start starts the server on SMs and a quota, with nobody else on the device, and waits until it is ready. The error is a *FailedError
+	// if the server does not run there.
+	Start(ctx context.Context, sm, quota share.PerMille) (Server, error)
+}
+
+// Server is a running server.
+type Server interface {
+	// Infer sends one request with a number of rows and returns what became of it. It is called concurrently.
+	Infer(ctx context.Context, rows int) load.Answer
+	// Usage returns the device memory that the server has used, and the part of the last second in which a kernel of it ran. The error says
+	// that the figures cannot be trusted, for instance since another program is on the device.
+	Usage(ctx context.Context) (memory share.Bytes, utilisation share.PerMille, err error)
+	// Ended returns a channel that is closed when the server has ended, by itself or after Close.
+	Ended() <-chan struct{}
+	// Close ends the server and waits until nothing of it is left.
+	Close()
+}
+
+// FailedError says that a server does not run in a setting. That is a result: the setting is no choice.
+type FailedError struct{ Reason string }
+
+func (e *FailedError) Error() string { return e.Reason }
+
+// Config is what a Profiler needs.
+type Config struct {
+	Strategy search.Strategy
+	Target   Target
+	Load     Load
+
+	// MaxTrials and MaxTime bound the trials of the record and the time of Run; 0: no bound. No trial begins beyond them.
+	MaxTrials int
+	MaxTime   time.Duration
+
+	// Save saves the record, so that a later profiler can go on with it. It is called before and after each trial.
+	Save func(*Record) error
+	// Begin, unless nil, is called before a trial, and Report after it.
+	Begin  func(search.Setting)
+	Report func(Trial)
+}
+
+// ErrBudget is the error of Run if MaxTrials or MaxTime ended it before the strategy. The record is valid and can be continued.
+var ErrBudget = errors.New("the budget is used up")
+
+// Run measures what the strategy asks for, beyond the trials that the record has, and adds each trial to the record. It returns nil when the
+// strategy has ended, ErrBudget, or the error for which it could not go on, among them that of ctx. The record may be continued by another
+// Run in all of these cases.
+func Run(ctx context.Context, c Config, r *Record) error {
+	p := &profiler{Config: c, record: r, begin: time.Now()}
+	defer p.closeServer()
+	for {
+		setting, more, err := c.Strategy.Next(r.history())
+		switch {
+		case err != nil:
+			return err
+		case !more:
+			r.Complete, r.Attempt = true, nil
+			return c.Save(r)
+		case c.MaxTrials > 0 && len(r.Trials) >= c.MaxTrials, c.MaxTime > 0 && time.Since(p.begin) >= c.MaxTime:
+			return ErrBudget
+		}
+		if err := p.try(ctx, setting); err != nil {
+			return err
+		}
+	}
+}
+
+// profiler is one call of Run.
+type profiler struct {
+	Config
+	record *Record
+	begin  time.Time
+
+	server Server // the running one, or nil
+	on     profile.Resource
+	since  time.Time // from which the device is used for the trial
+}
+
+// maxAttempts is how often a trial is begun in which the profiler or the server ends.
+const maxAttempts = 2
+
+// try measures a setting and adds it to the record. The attempt is saved before, so that a setting that kills the profiler is not tried
+// without end.
+func (p *profiler) try(ctx context.Context, s search.Setting) error {
+	if p.Begin != nil {
+		p.Begin(s)
+	}
+	attempt := p.record.Attempt
+	if attempt == nil || attempt.Resource != s.Resource || attempt.Batch != s.Batch {
+		attempt = &Attempt{Resource: s.Resource, Batch: s.Batch}
+	}
+	if attempt.Count >= maxAttempts {
+		return p.add(p.failed(s, fmt.Sprintf("the profiler has ended %d times during this trial", attempt.Count)))
+	}
+	attempt.Count++
+	p.record.Attempt, p.record.Complete = attempt, false
+	if err := p.Save(p.record); err != nil {
+		return err
+	}
+	p.since = time.Now()
+	trial, err := p.measureTwice(ctx, s)
+	if err == nil {
+		trial.GPUSeconds = time.Since(p.since).Seconds()
+		return p.add(trial)
+	}
+	p.record.Attempt = nil // an end in order is no crash
+	p.record.GPUSeconds += time.Since(p.since).Seconds()
+	return errors.Join(err, p.Save(p.record))
+}
+
+// add adds a trial to the record.
+func (p *profiler) add(t Trial) error {
+	p.record.Trials = append(p.record.Trials, t)
+	p.record.GPUSeconds += t.GPUSeconds
+	p.record.Attempt = nil
+	if err := p.Save(p.record); err != nil {
+		return err
+	}
+	if p.Report != nil {
+		p.Report(t)
+	}
+	return nil
+}
+
+// measureTwice measures a setting, and once more if the server ends meanwhile.
+func (p *profiler) measureTwice(ctx context.Context, s search.Setting) (Trial, error) {
+	var failed *FailedError
+	for range maxAttempts {
+		trial, err := p.measure(ctx, s)
+		if err == nil || !errors.As(err, &failed) {
+			return trial, err
+		}
+		p.closeServer()
+	}
+	return p.failed(s, failed.Reason), nil
+}
+
+func (p *profiler) failed(s search.Setting, reason string) Trial {
+	return Trial{Point: profile.Point{Model: p.record.Model, Resource: s.Resource, Batch: s.Batch}, Failed: reason}
+}
+
+// measure measures a setting on a server that runs in it. A server is kept for further batch sizes on the same share.
+func (p *profiler) measure(ctx context.Context, s search.Setting) (Trial, error) {
+	if p.server == nil || p.on != s.Resource {
+		p.closeServer()
+		server, err := p.Target.Start(ctx, s.Resource.SM, s.Resource.Quota)
+		if err != nil {
+			return Trial{}, err
+		}
+		p.server, p.on = server, s.Resource
+	}
+	measuring, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		select {
+		case <-p.server.Ended():
+			cancel()
+		case <-measuring.Done():
+		}
+	}()
+	trial, err := p.Load.measure(measuring, p.server, s.Batch)
+	switch {
+	case ctx.Err() != nil:
+		return Trial{}, ctx.Err()
+	case measuring.Err() != nil:
+		return Trial{}, &FailedError{"the server ended during the trial"}
+	case err != nil:
+		return Trial{}, err
+	}
+	trial.Point.Model, trial.Point.Resource, trial.Point.Batch = p.record.Model, s.Resource, s.Batch
+	return trial, nil
+}
+
+func (p *profiler) closeServer() {
+	if p.server != nil {
+		p.server.Close()
+		p.server = nil
+	}
+}
