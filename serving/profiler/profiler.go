@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/gshare-dev/gshare/serving/load"
@@ -54,32 +55,37 @@ type Config struct {
 
 	// Save saves the record, so that a later profiler can go on with it. It is called before and after each trial.
 	Save func(*Record) error
-	// Begin, unless nil, is called before a trial, and Report after it.
-	Begin  func(search.Setting)
+	// Begin, unless nil, is called before a trial, and Report after it. again says that the best trial is measured once more.
+	Begin  func(s search.Setting, again bool)
 	Report func(Trial)
 }
 
 // ErrBudget is the error of Run if MaxTrials or MaxTime ended it before the strategy. The record is valid and can be continued.
 var ErrBudget = errors.New("the budget is used up")
 
-// Run measures what the strategy asks for, beyond the trials that the record has, and adds each trial to the record. It returns nil when the
-// strategy has ended, ErrBudget, or the error for which it could not go on, among them that of ctx. The record may be continued by another
-// Run in all of these cases.
+// Run measures what the strategy asks for, beyond the trials that the record has, and adds each trial to the record. Then it measures the best
+// one again, for longer, until one stays the best. It returns nil when that is done, ErrBudget, or the error for which it could not go on,
+// among them that of ctx. The record may be continued by another Run in all of these cases.
 func Run(ctx context.Context, c Config, r *Record) error {
 	p := &profiler{Config: c, record: r, begin: time.Now()}
 	defer p.closeServer()
 	for {
 		setting, more, err := c.Strategy.Next(r.history())
-		switch {
-		case err != nil:
+		if err != nil {
 			return err
-		case !more:
-			r.Complete, r.Attempt = true, nil
-			return c.Save(r)
-		case c.MaxTrials > 0 && len(r.Trials) >= c.MaxTrials, c.MaxTime > 0 && time.Since(p.begin) >= c.MaxTime:
+		}
+		confirmed := (*Trial)(nil)
+		if !more {
+			if confirmed = r.best(); confirmed == nil || confirmed.Confirmed {
+				r.Complete, r.Attempt = true, nil
+				return c.Save(r)
+			}
+			setting = search.Setting{Resource: confirmed.Point.Resource, Batch: confirmed.Point.Batch}
+		}
+		if c.MaxTrials > 0 && len(r.Trials) >= c.MaxTrials && more || c.MaxTime > 0 && time.Since(p.begin) >= c.MaxTime {
 			return ErrBudget
 		}
-		if err := p.try(ctx, setting); err != nil {
+		if err := p.try(ctx, setting, confirmed); err != nil {
 			return err
 		}
 	}
@@ -99,18 +105,18 @@ type profiler struct {
 // maxAttempts is how often a trial is begun in which the profiler or the server ends.
 const maxAttempts = 2
 
-// try measures a setting and adds it to the record. The attempt is saved before, so that a setting that kills the profiler is not tried
+// try measures a setting and adds it to the record, or measures one of the record's again and replaces it. The attempt is saved before, so that a setting that kills the profiler is not tried
 // without end.
-func (p *profiler) try(ctx context.Context, s search.Setting) error {
+func (p *profiler) try(ctx context.Context, s search.Setting, old *Trial) error {
 	if p.Begin != nil {
-		p.Begin(s)
+		p.Begin(s, old != nil)
 	}
 	attempt := p.record.Attempt
 	if attempt == nil || attempt.Resource != s.Resource || attempt.Batch != s.Batch {
 		attempt = &Attempt{Resource: s.Resource, Batch: s.Batch}
 	}
 	if attempt.Count >= maxAttempts {
-		return p.add(p.failed(s, fmt.Sprintf("the profiler has ended %d times during this trial", attempt.Count)))
+		return p.add(old, p.failed(s, fmt.Sprintf("the profiler has ended %d times during this trial", attempt.Count)))
 	}
 	attempt.Count++
 	p.record.Attempt, p.record.Complete = attempt, false
@@ -118,20 +124,25 @@ func (p *profiler) try(ctx context.Context, s search.Setting) error {
 		return err
 	}
 	p.since = time.Now()
-	trial, err := p.measureTwice(ctx, s)
+	trial, err := p.measureTwice(ctx, s, old)
 	if err == nil {
-		trial.GPUSeconds = time.Since(p.since).Seconds()
-		return p.add(trial)
+		trial.GPUSeconds += time.Since(p.since).Seconds()
+		return p.add(old, trial)
 	}
 	p.record.Attempt = nil // an end in order is no crash
 	p.record.GPUSeconds += time.Since(p.since).Seconds()
 	return errors.Join(err, p.Save(p.record))
 }
 
-// add adds a trial to the record.
-func (p *profiler) add(t Trial) error {
-	p.record.Trials = append(p.record.Trials, t)
+// add adds a trial to the record, or replaces an old one.
+func (p *profiler) add(old *Trial, t Trial) error {
 	p.record.GPUSeconds += t.GPUSeconds
+	if old != nil {
+		p.record.GPUSeconds -= old.GPUSeconds
+		*old = t
+	} else {
+		p.record.Trials = append(p.record.Trials, t)
+	}
 	p.record.Attempt = nil
 	if err := p.Save(p.record); err != nil {
 		return err
@@ -143,10 +154,10 @@ func (p *profiler) add(t Trial) error {
 }
 
 // measureTwice measures a setting, and once more if the server ends meanwhile.
-func (p *profiler) measureTwice(ctx context.Context, s search.Setting) (Trial, error) {
+func (p *profiler) measureTwice(ctx context.Context, s search.Setting, old *Trial) (Trial, error) {
 	var failed *FailedError
 	for range maxAttempts {
-		trial, err := p.measure(ctx, s)
+		trial, err := p.measure(ctx, s, old)
 		if err == nil || !errors.As(err, &failed) {
 			return trial, err
 		}
@@ -160,7 +171,7 @@ func (p *profiler) failed(s search.Setting, reason string) Trial {
 }
 
 // measure measures a setting on a server that runs in it. A server is kept for further batch sizes on the same share.
-func (p *profiler) measure(ctx context.Context, s search.Setting) (Trial, error) {
+func (p *profiler) measure(ctx context.Context, s search.Setting, old *Trial) (trial Trial, err error) {
 	if p.server == nil || p.on != s.Resource {
 		p.closeServer()
 		server, err := p.Target.Start(ctx, s.Resource.SM, s.Resource.Quota)
@@ -178,7 +189,13 @@ func (p *profiler) measure(ctx context.Context, s search.Setting) (Trial, error)
 		case <-measuring.Done():
 		}
 	}()
-	trial, err := p.Load.measure(measuring, p.server, s.Batch)
+	if old != nil {
+		trial = *old
+		trial.Steps = slices.Clone(old.Steps)
+		err = p.Load.confirm(measuring, p.server, &trial)
+	} else {
+		trial, err = p.Load.measure(measuring, p.server, s.Batch)
+	}
 	switch {
 	case ctx.Err() != nil:
 		return Trial{}, ctx.Err()

@@ -98,7 +98,8 @@ func loadOf(slo time.Duration) Load {
 }
 
 // TestKnownSurface recovers known surfaces by hybrid growth, in at most 11 trials: each time of a batch, the most efficient share of
-// the whole grid, and the rate that a server on the recommended share answers within the objective, as a simulation of 200,000 requests has it.
+// the whole grid, and, within 10 %, the rate that a server on the recommended share answers within the objective, as a simulation of 200,000
+// requests has it.
 func TestKnownSurface(t *testing.T) {
 	for name, c := range map[string]struct {
 		kernel kernel
@@ -134,7 +135,7 @@ func TestKnownSurface(t *testing.T) {
 				}
 				p := chosen.Point
 				truth := capacity(c.kernel, p.Batch, p.Resource.SM, c.slo)
-				within(t, "rate within the objective", p.Throughput, truth, 0.05)
+				within(t, "rate within the objective", p.Throughput, truth, 0.1)
 				t.Logf("%d trials on %d servers in %v; recommended batch %d on %d per mille with %.1f/s, truly %.1f/s; growth has batch %d on %d", len(record.Trials),
 					len(m.starts), time.Since(begin).Round(time.Second), p.Batch, p.Resource.SM, p.Throughput, truth, best.Point.Batch, best.Point.Resource.SM)
 			})
@@ -200,7 +201,7 @@ var errKilled = errors.New("killed")
 // TestKilledAtEveryStep kills the profiler at each step of a grid and starts another one: it measures what the first would have measured,
 // and repeats at most the trial that was under way.
 func TestKilledAtEveryStep(t *testing.T) {
-	grid := search.Grid{SM: []share.PerMille{200, 500, 1000}, Quota: []share.PerMille{1000}, Batches: []int{1, 4}, Device: "GPU"}
+	grid := search.Grid{SM: []share.PerMille{500, 1000}, Quota: []share.PerMille{1000}, Batches: []int{1, 4}, Device: "GPU"}
 	synctest.Test(t, func(t *testing.T) {
 		folder := t.TempDir()
 		tried := map[string]int{}
@@ -214,7 +215,7 @@ func TestKilledAtEveryStep(t *testing.T) {
 				return nil, err
 			}
 			m := &model{time: func(rows int, sm, _ share.PerMille) time.Duration {
-				return time.Duration(rows) * 20 * time.Millisecond * time.Duration(share.Whole/sm)
+				return time.Duration(rows) * 50 * time.Millisecond * time.Duration(share.Whole/sm)
 			}, event: func(string) { step() }}
 			return record, Run(t.Context(), Config{
 				Strategy: grid, Target: m, Load: loadOf(time.Second),
@@ -226,12 +227,12 @@ func TestKilledAtEveryStep(t *testing.T) {
 					step()
 					return nil
 				},
-				Begin: func(s search.Setting) { step(); tried[fmt.Sprint(s)]++ },
+				Begin: func(s search.Setting, again bool) { step(); tried[fmt.Sprint(s, again)]++ },
 			}, record)
 		}
 		steps := 0
 		want, err := run(filepath.Join(folder, "whole"), func() { steps++ })
-		if err != nil || len(want.Trials) != 6 || steps < 30 {
+		if err != nil || len(want.Trials) != 4 || steps < 25 {
 			t.Fatalf("%v, %d steps: %+v", err, steps, want)
 		}
 		for last := 1; last <= steps; last++ {
@@ -263,6 +264,74 @@ func TestKilledAtEveryStep(t *testing.T) {
 			if repeated > 1 {
 				t.Errorf("killed at step %d: %d trials were repeated: %v", last, repeated, tried)
 			}
+		}
+	})
+}
+
+// TestEnds lets servers and requests fail in the ways that end a trial, but not the profile.
+func TestEnds(t *testing.T) {
+	grid := search.Grid{SM: []share.PerMille{500, 1000}, Quota: []share.PerMille{1000}, Batches: []int{1}, Device: "GPU"}
+	for name, c := range map[string]struct {
+		fail   func(start int) error
+		time   time.Duration
+		budget int
+		err    error
+		failed []string // of each trial
+		starts int
+	}{
+		"fails once":      {fail: failTimes(1), failed: []string{"", ""}, starts: 3},
+		"fails twice":     {fail: failTimes(2), failed: []string{"exited with code 1", ""}, starts: 3},
+		"the agent ended": {fail: func(int) error { return errKilled }, err: errKilled, starts: 1},
+		"budget":          {budget: 1, err: ErrBudget, failed: []string{""}, starts: 1},
+		"too slow":        {time: time.Hour, failed: []string{"0 of 0 requests failed: too slow to measure: fewer than 3 answers in a minute", ""}, starts: 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := &model{fail: c.fail, time: func(_ int, sm, _ share.PerMille) time.Duration {
+					if sm < share.Whole && c.time > 0 {
+						return c.time
+					}
+					return 100 * time.Millisecond * time.Duration(share.Whole/sm)
+				}}
+				r := &Record{Model: "m"}
+				err := Run(t.Context(), Config{Strategy: grid, Target: m, Load: loadOf(time.Second), MaxTrials: c.budget, Save: func(*Record) error { return nil }}, r)
+				var failed []string
+				for _, trial := range r.Trials {
+					failed = append(failed, trial.Failed)
+				}
+				if diff := cmp.Diff(c.failed, failed); !errors.Is(err, c.err) || diff != "" || len(m.starts) != c.starts {
+					t.Errorf("%v, %d starts: %s", err, len(m.starts), diff)
+				}
+				if r.Complete != (c.err == nil) || r.Attempt != nil {
+					t.Errorf("complete %v, attempt %+v", r.Complete, r.Attempt)
+				}
+			})
+		})
+	}
+}
+
+func failTimes(n int) func(start int) error {
+	return func(start int) error {
+		if start <= n {
+			return &FailedError{"exited with code 1"}
+		}
+		return nil
+	}
+}
+
+// TestKilledTwice: a setting in which the profiler was killed twice is not tried a third time.
+func TestKilledTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		resource := profile.Resource{SM: 1000, Quota: 1000, Device: "GPU"}
+		r := &Record{Model: "m", Attempt: &Attempt{Resource: resource, Batch: 1, Count: 2}}
+		m := &model{time: func(int, share.PerMille, share.PerMille) time.Duration { return time.Millisecond }}
+		grid := search.Grid{SM: []share.PerMille{1000}, Quota: []share.PerMille{1000}, Batches: []int{1}, Device: "GPU"}
+		err := Run(t.Context(), Config{Strategy: grid, Target: m, Load: loadOf(time.Second), Save: func(*Record) error { return nil }}, r)
+		if err != nil || len(r.Trials) != 1 || r.Trials[0].Failed != "the profiler has ended 2 times during this trial" || len(m.starts) > 0 {
+			t.Errorf("%v: %+v", err, r)
+		}
+		if _, err := r.Best(); !errors.Is(err, search.ErrNoSetting) {
+			t.Errorf("best: %v", err)
 		}
 	})
 }

@@ -69,6 +69,7 @@ type Trial struct {
 	P50        float64 `json:"p50Ms,omitempty"`      // latency at the rate Point.Throughput, in milliseconds since a request was due
 	P99        float64 `json:"p99Ms,omitempty"`      // likewise
 	ClientLate bool    `json:"clientLate,omitempty"` // the rate may be higher: the client was too slow to tell
+	Confirmed  bool    `json:"confirmed,omitempty"`  // the rate was measured again for longer
 	Steps      []Step  `json:"steps,omitempty"`
 	GPUSeconds float64 `json:"gpuSeconds"`
 }
@@ -115,17 +116,20 @@ func (t *Trial) SMTime() float64 {
 // Best returns the trial whose share costs the least SM-time for each request within the objective, the smaller share where two cost the
 // same. The error is search.ErrNoSetting if no trial meets the objective.
 func (r *Record) Best() (Trial, error) {
-	var best *Trial
+	if best := r.best(); best != nil {
+		return *best, nil
+	}
+	return Trial{}, search.ErrNoSetting
+}
+
+func (r *Record) best() (best *Trial) {
 	for i := range r.Trials {
 		t := &r.Trials[i]
 		if t.SMTime() > 0 && (best == nil || cmp.Or(cmp.Compare(t.SMTime(), best.SMTime()), cmp.Compare(t.Point.Resource.SM, best.Point.Resource.SM)) < 0) {
 			best = t
 		}
 	}
-	if best == nil {
-		return Trial{}, search.ErrNoSetting
-	}
-	return *best, nil
+	return best
 }
 
 // Load reads the record of a file, or returns one without trials if there is no such file. The error says so if the file is of another
