@@ -22,10 +22,10 @@ func root() *cobra.Command {
 	cmd := cli.Root(&cobra.Command{
 		Use:   "gshare",
 		Short: "Share GPUs between programs and pods",
-		Long: "gshare shares GPUs.\n\nOn a machine with gshare-node: run, serve, set, ps, top.\nIn a cluster with gshare: explain, map, tree, top, doctor, version, web.\n" +
+		Long: "gshare shares GPUs.\n\nOn a machine with gshare-node: run, serve, profile, set, ps, top.\nIn a cluster with gshare: explain, map, tree, top, doctor, version, web.\n" +
 			"Before you share: whatif, plan. For servers: load.\n\nInstalled as kubectl-gshare, it is the plugin kubectl gshare.",
 	})
-	cmd.AddCommand(planCommand(), whatifCommand(), loadCommand(), runCommand(), serveCommand(), setCommand(), psCommand(), topCommand(),
+	cmd.AddCommand(planCommand(), whatifCommand(), loadCommand(), runCommand(), serveCommand(), profileCommand(), setCommand(), psCommand(), topCommand(),
 		explainCommand(), mapCommand(), treeCommand(), doctorCommand(), versionCommand(), webCommand())
 	return cmd
 }

@@ -133,12 +133,7 @@ func serveFleet(ctx context.Context, server *http.Server, listener net.Listener,
 
 // readFunctions reads the functions of a file and checks that their programs are there.
 func readFunctions(file string) ([]*api.GPUFunction, error) {
-	opened, err := os.Open(file)
-	if err != nil {
-		return nil, err
-	}
-	defer opened.Close()
-	text, err := io.ReadAll(io.LimitReader(opened, api.MaxFile+1))
+	text, err := readSource(file)
 	if err != nil {
 		return nil, err
 	}
@@ -148,11 +143,27 @@ func readFunctions(file string) ([]*api.GPUFunction, error) {
 	}
 	var errs []error
 	for _, f := range functions {
-		if _, err := exec.LookPath(f.Container().Command[0]); err != nil {
-			errs = append(errs, fmt.Errorf("function %s: spec.template.spec.containers[0].command[0]: %w", f.Name, err))
-		}
+		errs = append(errs, findProgram(f))
 	}
 	return functions, errors.Join(errs...)
+}
+
+// readSource reads a file of functions, and of one that is too long as much as tells that.
+func readSource(file string) ([]byte, error) {
+	opened, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer opened.Close()
+	return io.ReadAll(io.LimitReader(opened, api.MaxFile+1))
+}
+
+// findProgram returns an error if the program of a function is missing.
+func findProgram(f *api.GPUFunction) error {
+	if _, err := exec.LookPath(f.Container().Command[0]); err != nil {
+		return fmt.Errorf("function %s: spec.template.spec.containers[0].command[0]: %w", f.Name, err)
+	}
+	return nil
 }
 
 // starter returns the command that starts a program on a share: gshare run. It fails if no agent answers.

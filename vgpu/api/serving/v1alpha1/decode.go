@@ -24,7 +24,21 @@ var separator = regexp.MustCompile(`(?m)^(---|\.\.\.)([ \t]|$)`)
 
 // Decode parses a file of functions for one machine, one in each YAML document, fills in the defaults and validates them. It refuses unknown and
 // repeated fields, those that only a cluster can heed included, and functions with the same name and namespace. The error names the document and the field of each mistake.
-func Decode(text []byte) ([]*GPUFunction, error) {
+func Decode(text []byte) ([]*GPUFunction, error) { return decode(text, func(*GPUFunction) {}) }
+
+// DecodeUnmeasured is Decode for functions that are to be measured: what nobody can know before may be missing. A share is then the whole GPU
+// with the given memory, and requestsPerSecond the least that is valid.
+func DecodeUnmeasured(text []byte, memory Quantity) ([]*GPUFunction, error) {
+	return decode(text, func(f *GPUFunction) {
+		setPointer(&f.Spec.Resources.Share, Share{})
+		setPointer(&f.Spec.Resources.Share.SM, 100)
+		setDefault(&f.Spec.Resources.Share.Memory, memory)
+		setDefault(&f.Spec.Scaling.RequestsPerSecond, minRate)
+	})
+}
+
+// decode calls complete for each function before its defaults are filled in.
+func decode(text []byte, complete func(*GPUFunction)) ([]*GPUFunction, error) {
 	text = bytes.ReplaceAll(text, []byte("\r\n"), []byte("\n"))
 	switch {
 	case len(text) > MaxFile:
@@ -37,7 +51,7 @@ func Decode(text []byte) ([]*GPUFunction, error) {
 	seen := map[types.NamespacedName]bool{}
 	number := 0
 	for _, document := range separator.Split(string(text), -1) {
-		f, err := decodeOne(document)
+		f, err := decodeOne(document, complete)
 		if f == nil && err == nil {
 			continue
 		}
@@ -62,7 +76,7 @@ func Decode(text []byte) ([]*GPUFunction, error) {
 }
 
 // decodeOne parses one document. It returns nil for one that is empty.
-func decodeOne(document string) (*GPUFunction, error) {
+func decodeOne(document string, complete func(*GPUFunction)) (*GPUFunction, error) {
 	text, err := yaml.YAMLToJSONStrict([]byte(document))
 	if err != nil {
 		return nil, err
@@ -80,6 +94,7 @@ func decodeOne(document string) (*GPUFunction, error) {
 		return nil, err
 	}
 	f := content.function()
+	complete(f)
 	f.setDefaults()
 	return f, f.validate()
 }

@@ -57,6 +57,7 @@ func setPointer[T any](field **T, value T) {
 const (
 	maxName     = 50 // leaves room for the number of a replica in the name of a run
 	maxReplicas = 1000
+	minRate     = 0.001
 	maxRate     = 1e6
 	maxGrace    = time.Hour
 	maxBatch    = 4096
@@ -250,8 +251,8 @@ func (s *Scaling) validate(field string) error {
 	}
 	check(".minReplicas", s.MinReplicas >= 0 && s.MinReplicas <= maxReplicas, "%d is outside 0 to %d", s.MinReplicas, maxReplicas)
 	check(".maxReplicas", *s.MaxReplicas >= max(1, s.MinReplicas) && *s.MaxReplicas <= maxReplicas, "%d is outside %d to %d", *s.MaxReplicas, max(1, s.MinReplicas), maxReplicas)
-	check(".requestsPerSecond", s.RequestsPerSecond >= 0.001 && s.RequestsPerSecond <= maxRate,
-		"%v is outside 0.001 to %v: what one replica answers within the objective", s.RequestsPerSecond, float64(maxRate))
+	check(".requestsPerSecond", s.RequestsPerSecond >= minRate && s.RequestsPerSecond <= maxRate,
+		"%v is outside %v to %v: what one replica answers within the objective", s.RequestsPerSecond, minRate, float64(maxRate))
 	check(".concurrency", *s.Concurrency >= 1 && *s.Concurrency <= 10_000, "%d is outside 1 to 10000", *s.Concurrency)
 	return errors.Join(append(errs, checkDuration(field+".window", s.Window, 2*time.Second, time.Hour, "s"),
 		checkDuration(field+".keepShared", s.KeepShared, time.Millisecond, 24*time.Hour, "s"))...)

@@ -1,0 +1,195 @@
+package profiler
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gshare-dev/gshare/serving/load"
+	"github.com/gshare-dev/gshare/serving/oip"
+)
+
+// Request is what a server is asked in a profile, again and again.
+type Request struct {
+	Method, Path string
+	Header       http.Header
+	Body         []byte
+	Stream       bool // the answer is a stream of tokens, whose first counts
+
+	// OIP says that the body is one of the Open Inference Protocol, which is repeated for requests of several rows. Without a body, one of zeros
+	// is made from the metadata of the model.
+	OIP bool
+}
+
+// Client sends a Request to one server.
+type Client struct {
+	request Request
+	url     string
+	client  *http.Client
+
+	mu     sync.Mutex // guards what follows
+	bodies map[int]*load.HTTP
+}
+
+// infer is the end of the paths of the Open Inference Protocol that ask for results.
+const infer = "/infer"
+
+// NewClient returns a client for the server at an address. It asks the server for the metadata of its model if the request needs them. Close ends it.
+func NewClient(ctx context.Context, r Request, address string) (*Client, error) {
+	c := &Client{request: r, url: "http://" + address, client: load.NewHTTPClient(), bodies: map[int]*load.HTTP{}}
+	if r.OIP && len(r.Body) == 0 {
+		var err error
+		if c.request.Body, err = c.zeros(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if r.OIP {
+		one, err := c.parse()
+		if err == nil && one.Alone() != nil {
+			err = one.Alone()
+		}
+		if err == nil && one.Rows != 1 {
+			err = fmt.Errorf("has %d rows", one.Rows)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("the request is to be one row of the Open Inference Protocol: %w", err)
+		}
+	}
+	return c, nil
+}
+
+// Close closes the connections.
+func (c *Client) Close() { c.client.CloseIdleConnections() }
+
+// Infer sends the request with a number of rows. Only one of the Open Inference Protocol can have more than one.
+func (c *Client) Infer(ctx context.Context, rows int) load.Answer {
+	h, err := c.build(rows)
+	if err != nil {
+		return load.Answer{Status: err.Error()}
+	}
+	return h.Send(ctx, 0)
+}
+
+// build returns the request with a number of rows. It is joined once.
+func (c *Client) build(rows int) (*load.HTTP, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if h := c.bodies[rows]; h != nil {
+		return h, nil
+	}
+	h := &load.HTTP{Method: c.request.Method, URL: c.url + c.request.Path, Header: maps.Clone(c.request.Header), Body: c.request.Body,
+		Stream: c.request.Stream, Client: c.client}
+	if rows > 1 {
+		one, err := c.parse()
+		if err != nil {
+			return nil, err
+		}
+		var all []*oip.Request
+		for range rows {
+			all = append(all, one)
+		}
+		batch, _ := oip.Merge(all)
+		if batch.Rows != int64(rows) {
+			return nil, fmt.Errorf("a batch of %d is longer than a message may be", rows)
+		}
+		if h.Body, err = io.ReadAll(batch.Reader()); err != nil {
+			return nil, err
+		}
+		if batch.JSONLength < batch.Len() {
+			h.Header.Set(oip.HeaderName, strconv.Itoa(batch.JSONLength))
+		}
+	}
+	c.bodies[rows] = h
+	return h, nil
+}
+
+func (c *Client) parse() (*oip.Request, error) {
+	length, err := oip.JSONLength(c.request.Header, len(c.request.Body))
+	if err != nil {
+		return nil, err
+	}
+	return oip.ParseRequest(c.request.Body, length)
+}
+
+// maxMetadata bounds the answer that describes a model.
+const maxMetadata = 1 << 20
+
+// zeros returns a request of one row of zeros, by the metadata of the model.
+func (c *Client) zeros(ctx context.Context) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	path := strings.TrimSuffix(c.request.Path, infer)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.url+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	response, err := c.client.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(response.Body, maxMetadata))
+	if err != nil {
+		return nil, err
+	}
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("GET %s: %s: %.200s", path, response.Status, bytes.TrimSpace(text))
+	}
+	return zeros(text)
+}
+
+// tensor is an input of a model, in its metadata and in a request.
+type tensor struct {
+	Name     string `json:"name"`
+	Datatype string `json:"datatype"`
+	Shape    []int  `json:"shape"`
+	Data     []any  `json:"data,omitempty"`
+}
+
+// maxElements bounds the elements of a tensor that is made from metadata.
+const maxElements = 1 << 24
+
+// zeros returns a request of one row of zeros for a model with the given metadata. Dimensions that the model leaves open are 1.
+func zeros(metadata []byte) ([]byte, error) {
+	var model struct {
+		Inputs []tensor `json:"inputs"`
+	}
+	if err := json.Unmarshal(metadata, &model); err != nil {
+		return nil, fmt.Errorf("metadata of the model: %w", err)
+	}
+	if len(model.Inputs) == 0 {
+		return nil, fmt.Errorf("the metadata of the model name no inputs")
+	}
+	for i := range model.Inputs {
+		t := &model.Inputs[i]
+		elements := 1
+		for d := range t.Shape {
+			if d == 0 || t.Shape[d] < 1 {
+				t.Shape[d] = 1
+			}
+			if elements *= t.Shape[d]; elements > maxElements {
+				return nil, fmt.Errorf("input %.64q of the model has too many elements to make up", t.Name)
+			}
+		}
+		zero := any(0)
+		switch t.Datatype {
+		case "BOOL":
+			zero = false
+		case "BYTES":
+			zero = ""
+		}
+		t.Data = make([]any, elements)
+		for n := range t.Data {
+			t.Data[n] = zero
+		}
+	}
+	return json.Marshal(map[string]any{"inputs": model.Inputs})
+}
