@@ -8,6 +8,7 @@ import (
 
 	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/packing"
+	"github.com/gshare-dev/gshare/vgpu/residency"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
@@ -20,6 +21,10 @@ func TestAgreesWithPacker(t *testing.T) {
 		for i := 0; i < len(f.cluster.pods); i += 2 { // room for others
 			f.cluster.pods[i].Status.Phase = v1.PodFailed
 		}
+		for i := 1; i < len(f.cluster.pods); i += 4 { // which take memory and a place, and leave their SM-time
+			lower(&f.cluster.pods[i])
+		}
+		f.advertise()
 		r := f.check()
 		for range 30 {
 			pod := randomPod(f)
@@ -32,6 +37,28 @@ func TestAgreesWithPacker(t *testing.T) {
 		}
 	}
 	t.Logf("%d of %d questions were answered with yes", admitted, asked)
+}
+
+// lower makes a bound pod an instance of a function that has given up its SM-time.
+func lower(pod *v1.Pod) {
+	const shared = `{"v":1,"residency":{"seq":2,"level":"Shared"}}`
+	pod.Annotations[kube.AnnotationResidency], pod.Annotations[kube.AnnotationResidencyReached] = shared, shared
+}
+
+// advertise sets the resources of the nodes as their agents would.
+func (f *filler) advertise() {
+	for i := range f.nodes {
+		inventory, _, _ := kube.InventoryOf(&f.nodes[i])
+		var here []*v1.Pod
+		for k := range f.cluster.pods {
+			if pod := &f.cluster.pods[k]; pod.Spec.NodeName == f.nodes[i].Name {
+				here = append(here, pod)
+			}
+		}
+		for name, quantity := range kube.NodeResources(inventory, here...) {
+			f.nodes[i].Status.Allocatable[name] = quantity
+		}
+	}
 }
 
 func randomPod(f *filler) v1.Pod {
@@ -99,7 +126,9 @@ func (f *filler) packerNode(object *v1.Node) *packing.Node {
 		}
 		v := firstVGPU(&p)
 		at, _ := n.SliceIndex(packing.SliceID(v.Slice))
-		n.Loads[at].Add(packing.Resident{Tenant: pod.Namespace, Model: packing.Model(p.Model), Class: v.Class, Share: v.Share})
+		w, r, _ := kube.ResidencyOf(pod)
+		counted := residency.Counted(w, r).Charge(v.Share, v.Share.Memory)
+		n.Loads[at].Add(packing.Resident{Tenant: pod.Namespace, Model: packing.Model(p.Model), Class: v.Class, Share: counted})
 	}
 	return n
 }

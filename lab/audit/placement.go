@@ -6,6 +6,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/residency"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
@@ -141,8 +142,18 @@ func (k *boundPod) addToSlices() {
 func (k *boundPod) heldShareOf(container string, vgpu int, v kube.PlacedVGPU) heldShare {
 	return heldShare{
 		pod: nameOf(k.pod), tenant: k.pod.Namespace, container: container, vgpu: vgpu,
-		packing: k.placement.Model, class: v.Class, share: v.Share,
+		packing: k.placement.Model, class: v.Class, share: k.counted(v.Share),
 	}
+}
+
+// counted returns what a placed share counts on its slice: only its memory once its pod has given up the SM-time and is not to have it back.
+func (k *boundPod) counted(s share.Share) share.Share {
+	wanted, reached, err := kube.ResidencyOf(k.pod)
+	started, stays := reached.Level != residency.Cold, wanted.Level != residency.Cold
+	if err == nil && started && stays && wanted.Level < residency.Hot && reached.Level < residency.Hot {
+		return share.Share{Memory: s.Memory}
+	}
+	return s
 }
 
 // checkSlice checks that a slice has the kind and GPU model that the pod accepts and can enforce the isolation class. It does not check

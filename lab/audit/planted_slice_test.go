@@ -40,6 +40,15 @@ func TestPlantedOnSlice(t *testing.T) {
 		{"slots above the whole", NoTable, "b2", "", fill(2, spec{sm: 51})},
 		{"rectangles in time but not in place", NoPacking, "b2", "", fill(3, spec{sm: 50, quota: 60, packing: kube.Rectangles})},
 		{"rectangles without reserve", NoTable, "b2", "", fill(2, spec{sm: 60, quota: 48, packing: kube.Rectangles})},
+		{"a raised one above the whole", NoTable, "b2", "", func(c *cluster) {
+			fill(2, spec{sm: 60})(c)
+			lower(&c.pods[len(c.pods)-1])
+			c.pods[len(c.pods)-1].Annotations[kube.AnnotationResidency] = `{"v":1,"residency":{"seq":3,"level":"Hot"}}`
+		}},
+		{"memory of Shared ones", Memory, "b2", "", func(c *cluster) {
+			fill(3, spec{sm: 10, memory: 13654})(c)
+			lower(&c.pods[len(c.pods)-1])
+		}},
 		{"rectangles above the whole", NoTable, "b2", "", fill(2, spec{sm: 51, packing: kube.Rectangles})},
 	})
 }
@@ -51,6 +60,9 @@ func TestAllowedOnSlice(t *testing.T) {
 		"as many shares as may be":  fill(16, spec{sm: 5}),
 		"slots to the reserve":      fill(2, spec{sm: 60, quota: 47}),
 		"rectangles to the reserve": fill(2, spec{sm: 60, quota: 47, packing: kube.Rectangles}),
+		"slots beside Shared":       func(c *cluster) { fill(2, spec{sm: 60})(c); lower(&c.pods[len(c.pods)-1]) },
+		"rectangles beside Shared":  func(c *cluster) { fill(2, spec{sm: 60, packing: kube.Rectangles})(c); lower(&c.pods[len(c.pods)-2]) },
+		"only Shared":               func(c *cluster) { fill(1, spec{sm: 60})(c); lower(&c.pods[len(c.pods)-1]) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := clean(t)

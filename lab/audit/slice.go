@@ -30,12 +30,17 @@ type heldShare struct {
 	vgpu      int
 	packing   kube.FitModel
 	class     share.Isolation
-	share     share.Share
+	share     share.Share // as it counts: without SM-time if its pod is Shared
 }
+
+// requestsSMTime reports whether a share has to be in the slot table or the packing of its slice.
+func requestsSMTime(s share.Share) bool { return s.RequestArea() > 0 }
 
 func (l *load) add(h heldShare) {
 	l.held = append(l.held[:len(l.held):len(l.held)], h) // copies that were made before keep their list
-	l.items = append(l.items[:len(l.items):len(l.items)], itemOf(h.share))
+	if requestsSMTime(h.share) {
+		l.items = append(l.items[:len(l.items):len(l.items)], itemOf(h.share))
+	}
 	l.requested += h.share.RequestArea()
 	l.limits += h.share.LimitArea()
 	l.memory += h.share.Memory
@@ -44,11 +49,13 @@ func (l *load) add(h heldShare) {
 
 func (s *slice) capacity() share.Bytes { return share.Bytes(s.MemoryMiB) * share.MiB }
 
-// shares returns the shares on the slice, followed by the given ones.
+// shares returns the shares on the slice that request SM-time, followed by the given ones.
 func (l *load) shares(more ...share.Share) []share.Share {
 	out := make([]share.Share, 0, len(l.held)+len(more))
 	for i := range l.held {
-		out = append(out, l.held[i].share)
+		if requestsSMTime(l.held[i].share) {
+			out = append(out, l.held[i].share)
+		}
 	}
 	return append(out, more...)
 }

@@ -55,7 +55,7 @@ func isLowered(before, after *v1.Pod) bool {
 	if equal(kube.AnnotationResidency) && equal(kube.AnnotationResidencyReached) {
 		return false
 	}
-	return nodeview.LevelOf(after) < nodeview.LevelOf(before)
+	return kube.LevelOf(after) < kube.LevelOf(before)
 }
 
 // hintInventoryChanged is the queueing hint for nodes: it queues the waiting pod if a node is new or its inventory annotation changed.

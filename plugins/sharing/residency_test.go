@@ -9,7 +9,6 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/gshare-dev/gshare/vgpu/kube"
-	"github.com/gshare-dev/gshare/vgpu/kube/nodeview"
 	"github.com/gshare-dev/gshare/vgpu/residency"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
@@ -197,7 +196,7 @@ func TestLoweredPodWakesWaitingOnes(t *testing.T) {
 			}
 		})
 	}
-	if nodeview.LevelOf(version(pod, "3", shared)) != residency.Shared {
+	if kube.LevelOf(version(pod, "3", shared)) != residency.Shared {
 		t.Error("the test's instance is not Shared")
 	}
 }

@@ -3,6 +3,9 @@ package kube
 import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	helper "k8s.io/component-helpers/resource"
+
+	"github.com/gshare-dev/gshare/vgpu/residency"
 )
 
 // wholeSMTime is the gshare/sm-time of one slice: 100 percent of its SMs for 100 percent of every window.
@@ -14,7 +17,10 @@ const wholeSMTime = 100 * 100
 // mem and sm-time are true capacity; a GPU whose MIG instances are made on demand counts with the least that it can offer. sm and quota of
 // shares do not add up, so each ticket (device ID of gshare/vgpu) adds its maximum of 100 to sm and quota, and neither limits the number of
 // pods. The device plugin registers vgpu; the agent patches the others into the node's status.
-func NodeResources(inv Inventory) v1.ResourceList {
+//
+// The SM-time that the given pods of the node request but have given up, as they are below Hot, is added to sm-time: kube-scheduler's
+// NodeResourcesFit and the kubelet add up the requests of all pods, and would otherwise refuse the pods that it is for.
+func NodeResources(inv Inventory, pods ...*v1.Pod) v1.ResourceList {
 	var tickets, memory, slices int64
 	for _, n := range Tickets(inv) {
 		tickets += int64(n)
@@ -26,10 +32,22 @@ func NodeResources(inv Inventory) v1.ResourceList {
 	return v1.ResourceList{
 		ResourceVGPU:   quantity(tickets),
 		ResourceMemory: quantity(memory),
-		ResourceSMTime: quantity(slices * wholeSMTime),
+		ResourceSMTime: quantity(slices*wholeSMTime + givenUpSMTime(pods)),
 		ResourceSM:     quantity(100 * tickets),
 		ResourceQuota:  quantity(100 * tickets),
 	}
+}
+
+// givenUpSMTime returns the gshare/sm-time that bound pods request and do not count for on their slices.
+func givenUpSMTime(pods []*v1.Pod) (sum int64) {
+	for _, pod := range pods {
+		if pod.Spec.NodeName == "" || Ended(pod) || LevelOf(pod) == residency.Hot {
+			continue
+		}
+		requests := helper.PodRequests(pod, helper.PodResourcesOptions{})
+		sum += requests.Name(ResourceSMTime, resource.DecimalSI).Value()
+	}
+	return sum
 }
 
 func quantity(n int64) resource.Quantity { return *resource.NewQuantity(n, resource.DecimalSI) }

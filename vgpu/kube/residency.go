@@ -23,3 +23,9 @@ func ResidencyOf(pod *v1.Pod) (w residency.Wanted, r residency.Reached, err erro
 	}
 	return w, r, nil
 }
+
+// LevelOf returns the level at which a placed pod counts on its slices (residency.Counted). A pod whose residency is malformed counts as Hot.
+func LevelOf(pod *v1.Pod) residency.Level {
+	w, r, _ := ResidencyOf(pod) // after an error both are those of a pod without annotations
+	return residency.Counted(w, r)
+}

@@ -3,11 +3,52 @@ package kube_test
 import (
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/residency"
 )
+
+// What instances gave up can be requested by other pods, though kube-scheduler and the kubelet add up the requests of all.
+func TestNodeResourcesHaveWhatIsGivenUp(t *testing.T) {
+	const (
+		lower   = `{"v":1,"residency":{"seq":2,"level":"Shared"}}`
+		reached = `{"v":1,"residency":{"seq":2,"level":"Shared"}}`
+		raise   = `{"v":1,"residency":{"seq":3,"level":"Hot"}}`
+	)
+	instance := func(wanted, reached string, change ...func(*v1.Pod)) *v1.Pod {
+		pod := &v1.Pod{Spec: v1.PodSpec{NodeName: "n", Containers: []v1.Container{{Resources: v1.ResourceRequirements{
+			Requests: v1.ResourceList{kube.ResourceSMTime: resource.MustParse("4000")},
+		}}}}}
+		pod.Annotations = map[string]string{kube.AnnotationResidency: wanted, kube.AnnotationResidencyReached: reached}
+		for _, c := range change {
+			c(pod)
+		}
+		return pod
+	}
+	inventory := kube.Inventory{Slices: []kube.Slice{{ID: "a", Device: "a", MemoryMiB: 100}}}
+	for _, c := range []struct {
+		name string
+		pod  *v1.Pod
+		want int64
+	}{
+		{"Shared", instance(lower, reached), 14000},
+		{"raised", instance(raise, reached), 10000},
+		{"not an instance", instance("", "", func(pod *v1.Pod) { pod.Annotations = nil }), 10000},
+		{"not bound", instance(lower, reached, func(pod *v1.Pod) { pod.Spec.NodeName = "" }), 10000},
+		{"ended", instance(lower, reached, func(pod *v1.Pod) { pod.Status.Phase = v1.PodFailed }), 10000},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			want := kube.NodeResources(inventory)
+			want[kube.ResourceSMTime] = *resource.NewQuantity(c.want, resource.DecimalSI)
+			if diff := cmp.Diff(want, kube.NodeResources(inventory, c.pod)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
 
 func TestResidencyOf(t *testing.T) {
 	const (

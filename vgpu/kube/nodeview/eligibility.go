@@ -94,14 +94,8 @@ func PodRequestOf(pod *v1.Pod) *PodRequest {
 	requests := resource.PodRequests(pod, resource.PodResourcesOptions{})
 	s.Pod.CPU = packing.MilliCPU(requests.Cpu().MilliValue())
 	s.Pod.RAM = share.Bytes(requests.Memory().Value())
-	s.Level = LevelOf(pod)
+	s.Level = kube.LevelOf(pod)
 	return s
-}
-
-// LevelOf returns the level at which a placed pod counts on its slices. A pod whose residency is malformed counts as Hot.
-func LevelOf(pod *v1.Pod) residency.Level {
-	w, r, _ := kube.ResidencyOf(pod) // after an error both are those of a pod that is not an instance
-	return residency.Counted(w, r)
 }
 
 // ErrRules is the error for a node whose agent would not run all shares that a scheduler profile admits; the profile does not use the node.

@@ -17,7 +17,7 @@ import (
 )
 
 // checkGPUs checks the node's inventory annotation and whether the node's resources match it.
-func (e *examination) checkGPUs(n *examinedNode, profiles []cluster.Profile) {
+func (e *examination) checkGPUs(s *cluster.Snapshot, n *examinedNode) {
 	inventory, present, err := kube.InventoryOf(n.Object)
 	switch {
 	case !present:
@@ -34,10 +34,10 @@ func (e *examination) checkGPUs(n *examinedNode, profiles []cluster.Profile) {
 	if len(n.agents) == 0 {
 		e.addFinding(gpus, n.Name, "owner", Warning, "an inventory without a node agent", "start the node agent: the inventory may be out of date and pods may fail to start")
 	}
-	e.rules(n, inventory, profiles)
+	e.rules(n, inventory, s.Profiles)
 	e.checkHealth(n)
 	e.checkSharing(n)
-	e.checkCapacities(n, inventory)
+	e.checkCapacities(n, kube.NodeResources(inventory, s.PodsOn(n.Name)...))
 	e.checkTickets(n)
 }
 
@@ -109,9 +109,8 @@ func canShare(s packing.Slice) bool {
 	return slices.Contains(s.Classes, share.MPS) || slices.Contains(s.Classes, share.Elastic)
 }
 
-// checkCapacities compares the allocatable resources of the node with its inventory.
-func (e *examination) checkCapacities(n *examinedNode, inventory kube.Inventory) {
-	want := kube.NodeResources(inventory)
+// checkCapacities compares the allocatable resources of the node with those that its agent should advertise.
+func (e *examination) checkCapacities(n *examinedNode, want v1.ResourceList) {
 	for _, name := range slices.Sorted(maps.Keys(want)) {
 		wanted, has := want[name], n.Object.Status.Allocatable[name]
 		message := fmt.Sprintf("%s %s, inventory has %s", name, has.String(), wanted.String())

@@ -38,7 +38,7 @@ func (e *examination) checkNodes() {
 			e.checkKubelet(n)
 			e.checkRuntime(n)
 			e.checkAgent(n, expected)
-			e.checkGPUs(n, s.Profiles)
+			e.checkGPUs(s, n)
 			e.checkPods(s, n)
 		}
 	}
