@@ -181,7 +181,7 @@ func writeNode(t io.Writer, n verdict.Node) {
 		}
 	}
 	for _, s := range n.Slices {
-		fmt.Fprintf(t, "\t  %s %s\t%s%s\n", shortDevice(s.ID), s.Model, strings.Join(s.Says, "; ")+closedFor(s.Closed), heldBy(s.Holders))
+		fmt.Fprintf(t, "\t  %s %s\t%s%s\n", shortDevice(s.ID), s.Model, strings.Join(s.Says, "; ")+closedFor(s.Closed), heldBy(s.Holders, s.Shared))
 	}
 	for _, c := range n.Changes {
 		fmt.Fprintf(t, "\t  would fit with\t%s\n", changeText(c))
@@ -198,9 +198,13 @@ func closedFor(reason string) string {
 	return ": " + reason
 }
 
-func heldBy(holders []string) string {
+func heldBy(holders []string, shared string) string {
 	if len(holders) == 0 {
 		return ""
 	}
-	return "; held by " + strings.Join(holders, ", ")
+	text := "; held by " + strings.Join(holders, ", ")
+	if shared != "" {
+		text += "; " + shared
+	}
+	return text
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -185,10 +186,16 @@ func sliceViews(list []mapping.Slice) (out []sliceView) {
 	return out
 }
 
+// withSMTime returns the shares that request SM-time. The others have no turn and no rectangle of their own.
+func withSMTime(shares []gpumap.Share) []gpumap.Share {
+	return slices.DeleteFunc(slices.Clone(shares), func(s gpumap.Share) bool { return s.Share.RequestArea() == 0 })
+}
+
 // addTurns computes the slot table of the slice's shares and adds its turns.
 func (m *sliceView) addTurns(d mapping.Slice) {
 	var items []slot.Item
-	for _, s := range d.Shares {
+	shares := withSMTime(d.Shares)
+	for _, s := range shares {
 		items = append(items, slot.Item{SM: s.Share.SMRequest, Quota: s.Share.QuotaRequest})
 	}
 	table, ok := slot.Solve(items, d.Window, d.Reserve)
@@ -196,7 +203,7 @@ func (m *sliceView) addTurns(d mapping.Slice) {
 	for _, t := range table.Turns {
 		out := turn{Microseconds: t.Duration.Microseconds()}
 		for _, i := range t.Members {
-			out.Containers = append(out.Containers, d.Shares[i].Pod)
+			out.Containers = append(out.Containers, shares[i].Pod)
 		}
 		m.Turns = append(m.Turns, out)
 	}
@@ -205,12 +212,13 @@ func (m *sliceView) addTurns(d mapping.Slice) {
 // addBoxes packs the slice's shares as rectangles and adds these.
 func (m *sliceView) addBoxes(d mapping.Slice) {
 	var boxes []rectangle.Box
-	for _, s := range d.Shares {
+	shares := withSMTime(d.Shares)
+	for _, s := range shares {
 		boxes = append(boxes, rectangle.BoxOf(s.Share))
 	}
 	rects, ok := rectangle.Arrange(boxes)
 	m.Fits = ok
 	for i, r := range rects {
-		m.Boxes = append(m.Boxes, box{d.Shares[i].Pod, int64(r.X), int64(r.Y), int64(r.W), int64(r.H)})
+		m.Boxes = append(m.Boxes, box{shares[i].Pod, int64(r.X), int64(r.Y), int64(r.W), int64(r.H)})
 	}
 }

@@ -16,6 +16,7 @@ type boxes struct {
 
 // arrange returns the rectangles of the shares, or none and false if they do not fit.
 func arrange(shares []Share, window time.Duration) (boxes, bool) {
+	shares = withSMTime(shares)
 	list := make([]rectangle.Box, len(shares))
 	for at, x := range shares {
 		list[at] = rectangle.BoxOf(x.Share)

@@ -50,6 +50,15 @@ func sortedShares(shares []Share) []Share {
 	return list
 }
 
+// withSMTime returns the shares that request SM-time, which are the first of sorted ones. The others run in time that these leave, and are in
+// the legend only.
+func withSMTime(sorted []Share) []Share {
+	if at := slices.IndexFunc(sorted, func(x Share) bool { return x.Share.SMRequest == 0 && x.Share.QuotaRequest == 0 }); at >= 0 {
+		return sorted[:at]
+	}
+	return sorted
+}
+
 // plan returns how the shares of the slice divide its window, as a slot table or as rectangles, and whether they can be admitted so. Nodes
 // execute slot tables, so rectangles need one as well, with the reserve. The plan is empty where none was found.
 func (s Slice) plan() (plan, bool) {

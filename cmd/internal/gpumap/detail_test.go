@@ -61,6 +61,18 @@ func checkBlocks(t *testing.T, p picture) {
 }
 
 // TestRectanglesNeedTheReserve: what is drawn as rectangles fits if it can be admitted, and the reserve that takes is named.
+// A share without SM-time has neither turn nor rectangle, and stands in the legend. The others are drawn as without it.
+func TestShareWithoutSMTime(t *testing.T) {
+	for _, rectangles := range []bool{false, true} {
+		s := gpu(of("p/idle", 0, 0, 8), of("p/a", 60, 40, 8), of("p/b", 60, 40, 8))
+		s.Rectangles = rectangles
+		got := detail(s, Options{Width: 100})
+		if strings.Contains(got, "do not fit") || !strings.Contains(got, "p/idle") || !strings.Contains(got, "3 shares") {
+			t.Errorf("rectangles: %t\n%s", rectangles, got)
+		}
+	}
+}
+
 func TestRectanglesNeedTheReserve(t *testing.T) {
 	const doNot, kept = "these shares do not fit together", "5% of the window kept for switching turns"
 	for name, c := range map[string]struct {

@@ -17,6 +17,7 @@ type turns struct {
 
 // solve returns the slot table of the shares, or an empty one and false if there is none.
 func solve(shares []Share, window time.Duration, reserve share.PerMille) (turns, bool) {
+	shares = withSMTime(shares)
 	items := make([]slot.Item, len(shares))
 	for at, x := range shares {
 		items[at] = slot.Item{SM: x.Share.SMRequest, Quota: x.Share.QuotaRequest}

@@ -21,8 +21,8 @@ type Slice struct {
 	ID string
 }
 
-// Of returns the slices of a node, for drawing, with the shares of the pods bound to it that have not terminated. Pods without a placement
-// are left out. A node without a valid inventory annotation has no slices.
+// Of returns the slices of a node, for drawing, with what the shares of the pods bound to it that have not terminated count there. Pods
+// without a placement are left out. A node without a valid inventory annotation has no slices.
 func Of(node *v1.Node, pods []*v1.Pod) (list []Slice) {
 	inventory, _, err := kube.InventoryOf(node)
 	if err != nil {
@@ -48,7 +48,7 @@ func drawn(d *nodeview.OccupancyBuilder, i int, window time.Duration) Slice {
 			for _, v := range c.VGPUs {
 				if v.Slice == out.ID {
 					out.Rectangles = o.Placement.Model == kube.Rectangles
-					out.Shares = append(out.Shares, gpumap.Share{Pod: o.Pod.Namespace + "/" + o.Pod.Name + "/" + c.Name, Share: v.Share})
+					out.Shares = append(out.Shares, gpumap.Share{Pod: o.Pod.Namespace + "/" + o.Pod.Name + "/" + c.Name, Share: o.Charge(v)})
 				}
 			}
 		}

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/residency"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
@@ -33,6 +34,8 @@ type Holder struct {
 	Class     share.Isolation
 	Priority  share.Priority
 	Share     share.Share
+	Level     residency.Level // at which the pod counts on the slice
+	Counted   share.Share     // what of the share counts there
 }
 
 // Name returns the container's name in the form namespace/pod/container.
@@ -44,7 +47,7 @@ func (n *Node) Holders(slice string) (list []Holder) {
 		for _, c := range o.Placement.Containers {
 			for i, v := range c.VGPUs {
 				if v.Slice == slice {
-					list = append(list, Holder{o.Pod, c.Name, i, o.Placement.Model, v.Class, v.Priority, v.Share})
+					list = append(list, Holder{o.Pod, c.Name, i, o.Placement.Model, v.Class, v.Priority, v.Share, o.Level, o.Charge(v)})
 				}
 			}
 		}

@@ -78,3 +78,27 @@ func TestLeave(t *testing.T) {
 		t.Errorf("held by %v", got)
 	}
 }
+
+// An instance that has given up its SM-time still holds memory, and explain says how much.
+func TestSharedInstancesHoldMemory(t *testing.T) {
+	const lowered = `{"v":1,"residency":{"seq":2,"level":"Shared"}}`
+	w := newWorld()
+	for name, mem := range map[string]int64{"first": 20000, "second": 12000} {
+		pod := w.beside(t, name, share.MPS, 600, 1000, mem)
+		pod.Annotations[kube.AnnotationResidency], pod.Annotations[kube.AnnotationResidencyReached] = lowered, lowered
+	}
+	r := w.report(t)
+	if got := r.Nodes[0]; got.Obstacles[0].Reason != "insufficient GPU memory" || got.Slices[0].Shared != "2 Shared instances hold 32000 MiB" || len(got.Leave) != 2 {
+		t.Errorf("%+v", got)
+	}
+	w.others = w.others[:1] // there is memory now, and all of the SM-time
+	if r := w.report(t); r.Reason != Fits {
+		t.Errorf("%s: %s", r.Reason, r.Summary)
+	}
+	asked := w.pod
+	w.pod = w.beside(t, "bound", share.MPS, 500, 1000, 1024)
+	w.others = append(w.others[:1], asked)
+	if got := w.report(t).Places[0].Beside; len(got) != 1 || !strings.HasPrefix(got[0].Share, "Shared, without SM-time, ") {
+		t.Errorf("beside %+v", got)
+	}
+}

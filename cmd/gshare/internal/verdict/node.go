@@ -15,6 +15,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/kube/nodeview"
 	"github.com/gshare-dev/gshare/vgpu/packing"
+	"github.com/gshare-dev/gshare/vgpu/residency"
+	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
 // Node reports whether the pod fits on one node and, if not, the obstacles.
@@ -44,6 +46,7 @@ type Slice struct {
 	Says    []string `json:"says"`
 	Closed  string   `json:"closed,omitempty"` // why it takes no new pods, in a word, if that is in the way
 	Holders []string `json:"holders,omitempty"`
+	Shared  string   `json:"shared,omitempty"` // what instances hold there that have given up their SM-time
 }
 
 func (n *Node) fix() string {
@@ -127,6 +130,7 @@ func (v *nodeExplainer) addSlices(out *Node) {
 		for _, h := range n.Holders(string(s.ID)) {
 			line.Holders = append(line.Holders, h.Name())
 		}
+		line.Shared = heldByShared(n.Holders(string(s.ID)))
 		out.Slices = append(out.Slices, line)
 	}
 	if out.refusal == packing.Unhealthy {
@@ -137,6 +141,24 @@ func (v *nodeExplainer) addSlices(out *Node) {
 	if !out.refusal.NeverFits() {
 		out.Leave = v.blockingPods(n)
 	}
+}
+
+// heldByShared returns what the instances among the holders of a slice hold that have given up their SM-time, or "" if there are none.
+func heldByShared(holders []cluster.Holder) string {
+	count, memory := 0, share.Bytes(0)
+	for _, h := range holders {
+		if h.Level < residency.Hot {
+			count++
+			memory += h.Counted.Memory
+		}
+	}
+	switch count {
+	case 0:
+		return ""
+	case 1:
+		return fmt.Sprintf("1 Shared instance holds %d MiB", memory/share.MiB)
+	}
+	return fmt.Sprintf("%d Shared instances hold %d MiB", count, memory/share.MiB)
 }
 
 // blockingPods returns the pods of the node of which any single one, if it ended, would leave enough space for the pod.

@@ -76,7 +76,7 @@ func (w *world) report(t *testing.T) *Report {
 			t.Fatal(err)
 		}
 		node.Annotations = map[string]string{kube.AnnotationInventory: text}
-		for name, q := range kube.NodeResources(inventory) {
+		for name, q := range kube.NodeResources(inventory, w.others...) {
 			node.Status.Allocatable[name] = q
 		}
 	}

@@ -10,6 +10,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/kube/nodeview"
 	"github.com/gshare-dev/gshare/vgpu/packing"
+	"github.com/gshare-dev/gshare/vgpu/residency"
+	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
 // Place is the slice on which one vGPU of a container is placed, with the share that it holds there.
@@ -71,12 +73,20 @@ func (r *Report) addPlaces(n *cluster.Node, pod *v1.Pod, placement kube.Placemen
 			}
 			for _, h := range n.Holders(v.Slice) {
 				if h.Pod.UID != pod.UID || h.Container != c.Name {
-					p.Beside = append(p.Beside, Neighbor{h.Name(), ShareText(h.Share)})
+					p.Beside = append(p.Beside, Neighbor{h.Name(), heldText(h)})
 				}
 			}
 			r.Places = append(r.Places, p)
 		}
 	}
+}
+
+// heldText returns what a container holds on its slice.
+func heldText(h cluster.Holder) string {
+	if h.Level < residency.Hot {
+		return fmt.Sprintf("%s, without SM-time, %d MiB", h.Level, h.Counted.Memory/share.MiB)
+	}
+	return ShareText(h.Share)
 }
 
 // placementSummary returns a sentence that names the pod's node and the number of other nodes on which the pod would fit now.
