@@ -195,7 +195,7 @@ func (r *functions) set(name gateway.FunctionName, f *api.GPUFunction, left []*v
 			return err
 		}
 		e := fleet.Existing{ID: scaling.ID(number), Outdated: pod.Labels[api.LabelFaSTPod] != current}
-		e.Residency, _ = residencyOf(pod)
+		e.Residency = residencyOf(pod)
 		if address, ready := api.Address(pod); ready {
 			e.Address = address
 		}

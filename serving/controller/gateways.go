@@ -16,8 +16,6 @@ import (
 	"github.com/gshare-dev/gshare/serving/gateway"
 	"github.com/gshare-dev/gshare/serving/report"
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
-	"github.com/gshare-dev/gshare/vgpu/kube"
-	"github.com/gshare-dev/gshare/vgpu/residency"
 	"github.com/gshare-dev/gshare/vgpu/scaling"
 )
 
@@ -119,45 +117,5 @@ func (g *Gateways) annotate(ctx context.Context, pod client.ObjectKey, annotatio
 		case <-ctx.Done():
 			return err
 		}
-	}
-}
-
-// setResidency writes how ready to serve a pod is to be.
-func setResidency(p *v1.Pod, r scaling.Residency, seq int64) error {
-	wanted := residency.Wanted{Seq: seq, Level: levels[r]}
-	text, err := wanted.Encode()
-	if err != nil {
-		return err
-	}
-	setAnnotation(&p.ObjectMeta, kube.AnnotationResidency, text)
-	return nil
-}
-
-var levels = map[scaling.Residency]residency.Level{
-	scaling.Hot: residency.Hot, scaling.Shared: residency.Shared, scaling.Warm: residency.Warm, scaling.Cold: residency.Cold,
-}
-
-// residencyOf returns how ready to serve a pod is to be: Hot if it does not say.
-func residencyOf(p *v1.Pod) (scaling.Residency, int64) {
-	wanted, err := residency.DecodeWanted(p.Annotations[kube.AnnotationResidency])
-	if err != nil {
-		return scaling.Hot, 0
-	}
-	for r, level := range levels {
-		if level == wanted.Level {
-			return r, wanted.Seq
-		}
-	}
-	return scaling.Hot, wanted.Seq
-}
-
-func countResidency(c *api.ResidencyCounts, p *v1.Pod) {
-	switch r, _ := residencyOf(p); r {
-	case scaling.Hot:
-		c.Hot++
-	case scaling.Shared:
-		c.Shared++
-	case scaling.Warm:
-		c.Warm++
 	}
 }

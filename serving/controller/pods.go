@@ -22,6 +22,7 @@ import (
 	"github.com/gshare-dev/gshare/serving/gateway"
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/residency"
 	"github.com/gshare-dev/gshare/vgpu/scaling"
 )
 
@@ -48,6 +49,7 @@ type podInstance struct {
 	deleted        bool             // by the fleet
 	silent         bool             // nothing may be reported yet
 	reported       fleet.Event      // the last one; of reconcile alone
+	refused        int64            // residency.Wanted.Seq of the last raise of which the fleet knows that it was refused; of reconcile alone
 	attempted      client.ObjectKey // the pod that was last to be created, which may be there although no answer came; of reconcile alone
 }
 
@@ -240,6 +242,11 @@ func (p *Pods) reconcile(ctx context.Context, name string) error {
 			return err
 		}
 		return p.end(ctx, i, fleet.Failed, endOf(pod))
+	case startRefused(pod):
+		if err := p.delete(ctx, pod); err != nil {
+			return err
+		}
+		return p.end(ctx, i, fleet.Failed, "there was no room left for it on node "+pod.Spec.NodeName)
 	}
 	if address, ready := api.Address(pod); ready {
 		p.report(ctx, i, fleet.Event{Kind: fleet.Ready, Address: address})
@@ -248,20 +255,7 @@ func (p *Pods) reconcile(ctx context.Context, name string) error {
 	} else {
 		p.report(ctx, i, fleet.Event{Kind: fleet.Starting, Message: api.WaitsFor(pod)})
 	}
-	return p.writeResidency(ctx, pod, level)
-}
-
-// writeResidency has a pod say how ready to serve it is to be.
-func (p *Pods) writeResidency(ctx context.Context, pod *v1.Pod, level scaling.Residency) error {
-	now, seq := residencyOf(pod)
-	if now == level {
-		return nil
-	}
-	changed := pod.DeepCopy()
-	if err := setResidency(changed, level, seq+1); err != nil {
-		return err
-	}
-	return p.client.Patch(ctx, changed, client.MergeFromWithOptions(pod, client.MergeFromWithOptimisticLock{}))
+	return p.writeResidency(ctx, i, pod, level)
 }
 
 // isInstance reports whether a pod has the labels of an instance and is controlled by a FaSTPod. To gateways others are no replicas.
@@ -322,7 +316,7 @@ func (p *Pods) create(ctx context.Context, i *podInstance) error {
 			name = fmt.Sprintf("%s-%d", name, attempt)
 		}
 		pod := functionPod(fp, name, int(i.ID))
-		if err := setResidency(pod, i.Residency, 1); err != nil {
+		if err := setWanted(pod, residency.Created(residency.Hot)); err != nil { // it is placed with its whole share, and lowered later
 			return err
 		}
 		i.attempted = client.ObjectKeyFromObject(pod)
@@ -412,6 +406,10 @@ func (p *Pods) report(ctx context.Context, i *podInstance, e fleet.Event) {
 		return
 	}
 	i.reported = e
+	p.send(ctx, e)
+}
+
+func (p *Pods) send(ctx context.Context, e fleet.Event) {
 	select {
 	case p.events <- e:
 	case <-ctx.Done():

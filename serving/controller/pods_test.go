@@ -24,6 +24,7 @@ import (
 	"github.com/gshare-dev/gshare/serving/fleet"
 	"github.com/gshare-dev/gshare/serving/gateway"
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
+	"github.com/gshare-dev/gshare/vgpu/residency"
 	"github.com/gshare-dev/gshare/vgpu/scaling"
 )
 
@@ -60,6 +61,12 @@ func newCluster(t *testing.T, objects ...client.Object) *cluster {
 				return c.calls.Patch(ctx, w, o, p, options...)
 			}
 			return w.Patch(ctx, o, p, options...)
+		},
+		Delete: func(ctx context.Context, w client.WithWatch, o client.Object, options ...client.DeleteOption) error {
+			if c.calls.Delete != nil {
+				return c.calls.Delete(ctx, w, o, options...)
+			}
+			return w.Delete(ctx, o, options...)
 		},
 	})
 	log := slog.New(slog.DiscardHandler)
@@ -155,7 +162,7 @@ func TestReadyThoughPodCannotBeChanged(t *testing.T) {
 		c.pods.Create(instanceOfFunction(function(t, nil), 1))
 		c.event()
 		c.pods.setResidency("ml/resnet50-1", scaling.Shared)
-		c.update(c.one(), makeReady)
+		c.update(c.one(), func(p *v1.Pod) { makeReady(p); setReached(p, residency.Reached{Seq: 1, Level: residency.Hot}) })
 		if e := c.event(); e.Kind != fleet.Ready || e.Address != "10.0.0.1:8080" {
 			t.Errorf("got %+v, want that it is ready", e)
 		}

@@ -190,7 +190,7 @@ func (f *Fleet) follow(i *instance) (changed bool) {
 	default:
 		f.log.Info("keep replica", "replica", i.Name, "instead of", next.Name)
 		fn.state = fn.state.Replace(next.ID, i.ID, fn.configuration)
-		i.follower = 0
+		i.follower, i.noRoom = 0, false
 	}
 	f.delete(next)
 	return true
@@ -205,6 +205,20 @@ func (f *Fleet) startInPlace(i *instance, counted scaling.ID) {
 	i.follower = id
 	f.log.Info("replace replica", "replica", i.Name, "by", InstanceName(fn.name, id))
 	f.start(fn, id)
+}
+
+// refuse notes that an instance stays Shared. If the autoscaler wants it to be Hot, another one starts in its place, where there is room for it.
+// Until that is ready this one goes on to serve, as well as a Shared one can.
+func (f *Fleet) refuse(i *instance) {
+	i.Residency = scaling.Shared
+	switch {
+	case i.follower != 0:
+		i.noRoom = true
+	case i.function.residency(i.ID) == scaling.Hot:
+		i.noRoom = true
+		f.startInPlace(i, i.ID)
+	}
+	f.publish(i.function)
 }
 
 // succeed ends the instances in whose place another one is ready now.
@@ -223,9 +237,12 @@ func (i *instance) differs() bool {
 	return i.Share != now.Share() || i.Function.Spec.Protocol != now.Spec.Protocol || i.Function != now && !equality.Semantic.DeepEqual(i.Function.Spec.Template, now.Spec.Template)
 }
 
-// wanted returns the residency that the autoscaler wants of the instance. One that is being replaced serves as the other one shall, and one
-// that is not counted keeps what it has.
+// wanted returns the residency that the autoscaler wants of the instance. One that is being replaced serves as the other one shall, if there is
+// room for that, and one that is not counted keeps what it has.
 func (i *instance) wanted() scaling.Residency {
+	if i.noRoom {
+		return scaling.Shared
+	}
 	r := i.function.residency(cmp.Or(i.follower, i.ID))
 	if r == scaling.Cold {
 		return i.Residency

@@ -217,7 +217,7 @@ const (
 )
 
 func (f *Fleet) create(i *instance) {
-	i.phase, i.created = starting, time.Now()
+	i.phase, i.created, i.noRoom = starting, time.Now(), false
 	i.Residency, i.foreign = i.wanted(), false
 	i.outdated = i.differs()
 	i.reminder = i.created.Add(firstReminder)
@@ -303,6 +303,9 @@ func (f *Fleet) observe(e Event) {
 		f.log.Info("replica is ready", "replica", i.Name, "address", i.address, "seconds", i.readySince.Sub(i.created).Seconds())
 		f.publish(i.function)
 		f.succeed(i)
+	case e.Kind == NoRoom && wanted:
+		f.log.Info("replica stays Shared", "replica", i.Name, "reason", e.Message)
+		f.refuse(i)
 	case e.Kind == Failed && wanted:
 		i.function.failures++
 		pause := i.fail(e.Message)

@@ -130,6 +130,7 @@ type instance struct {
 	foreign  bool       // created from another specification than Instance.Function, by an earlier process
 	outdated bool       // has another share or template than its function wants
 	follower scaling.ID // the instance that replaces this one, which goes once that is ready; 0 if none
+	noRoom   bool       // is being replaced, and is Shared until then
 
 	phase      phase
 	address    string
@@ -192,7 +193,7 @@ type Status struct {
 	Rate     float64        // requests per second in the last 10 s, of those that came whole
 	Replicas map[string]int // number in each phase
 	Hot      int            // replicas that are wanted and have their whole share; those that are being replaced count
-	Shared   int            // replicas in reserve
+	Shared   int            // replicas in reserve, and those that are being replaced since they could not be made Hot
 	Share    share.Share
 	Ready    bool   // a replica is ready, or none is wanted
 	Reason   string // Serving, Idle, Starting or Failing
@@ -228,7 +229,7 @@ func (f *Fleet) statusOf(fn *function) Status {
 	for _, i := range fn.sorted() {
 		s.Replicas[string(i.phase)]++
 		if i.phase != draining && i.phase != stopping {
-			s.count(fn.residency(i.ID))
+			s.count(i.wanted())
 		}
 		s.GPUTime += i.gpuTime()
 		if i.message != "" && s.Message == "" { // that of the oldest

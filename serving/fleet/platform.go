@@ -68,6 +68,7 @@ const (
 	Starting   EventKind = "Starting"   // not ready, or not any more; also if the message has changed
 	Restarting EventKind = "Restarting" // has failed, and the platform starts it again after a pause
 	Ready      EventKind = "Ready"      // accepts requests; also if the address has changed
+	NoRoom     EventKind = "NoRoom"     // stays Shared: where it runs, there is no room to make it Hot
 	Failed     EventKind = "Failed"     // has ended by itself, or was ended since it was not ready in time
 	Gone       EventKind = "Gone"       // has ended after Delete
 )

@@ -1,0 +1,101 @@
+package controller
+
+import (
+	"context"
+
+	v1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/gshare-dev/gshare/serving/fleet"
+	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
+	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/residency"
+	"github.com/gshare-dev/gshare/vgpu/scaling"
+)
+
+// writeResidency takes a pod one step nearer to the residency that the fleet wants of it, as package residency has it. The next step follows when the
+// agent of its node has answered, which is a change of the pod.
+//
+// The replacement for one that cannot be made Hot is up to the fleet. It is told once for each raise; a new leader, which does not know what the fleet
+// was told, takes the pod for Shared (residencyOf), so that its fleet starts another replacement only if the load needs one more.
+func (p *Pods) writeResidency(ctx context.Context, i *podInstance, pod *v1.Pod, level scaling.Residency) error {
+	w, r, err := kube.ResidencyOf(pod)
+	if err != nil { // somebody has changed it: it counts as Hot everywhere, and the agent does not answer
+		p.log.Warn("residency of a pod is malformed", "replica", i.Name, "error", err)
+		return nil
+	}
+	task := residency.Review(w, r, i.refused == w.Seq, false)
+	if task.Action == residency.Replace {
+		p.refuse(ctx, i, pod)
+		i.refused = w.Seq
+		task = residency.Review(w, r, true, false)
+	}
+	if task.Action == residency.Write {
+		return p.write(ctx, pod, task.Wanted)
+	}
+	if next, ok := residency.Change(w, r, levels[level]); ok {
+		return p.write(ctx, pod, next)
+	}
+	return nil
+}
+
+// refuse lets the fleet and the owner of a function know that an instance stays Shared.
+func (p *Pods) refuse(ctx context.Context, i *podInstance, pod *v1.Pod) {
+	why := "its slice on node " + pod.Spec.NodeName + " has no room for its SM-time"
+	p.recorder.Eventf(i.Function, nil, v1.EventTypeNormal, "StaysShared", "Replace", "Replica %s stays Shared, and another one starts in its place: %s", i.Name, why)
+	p.send(ctx, fleet.Event{Instance: i.Name, Kind: fleet.NoRoom, Message: why})
+}
+
+// write has a pod say what is wanted of it, if it has not changed since it was read.
+func (p *Pods) write(ctx context.Context, pod *v1.Pod, w residency.Wanted) error {
+	changed := pod.DeepCopy()
+	if err := setWanted(changed, w); err != nil {
+		return err
+	}
+	return p.client.Patch(ctx, changed, client.MergeFromWithOptions(pod, client.MergeFromWithOptimisticLock{}))
+}
+
+func setWanted(p *v1.Pod, w residency.Wanted) error {
+	text, err := w.Encode()
+	if err != nil {
+		return err
+	}
+	setAnnotation(&p.ObjectMeta, kube.AnnotationResidency, text)
+	return nil
+}
+
+// startRefused reports whether a pod was placed where there is no room for it any more: it has not started.
+func startRefused(p *v1.Pod) bool {
+	w, r, _ := kube.ResidencyOf(p)
+	return r.Refused && r.Answers(w) && r.Level == residency.Cold
+}
+
+var levels = map[scaling.Residency]residency.Level{
+	scaling.Hot: residency.Hot, scaling.Shared: residency.Shared, scaling.Warm: residency.Warm, scaling.Cold: residency.Cold,
+}
+
+// residencyOf returns how ready to serve a pod is to be, or how it stays if there is no room for that.
+func residencyOf(p *v1.Pod) scaling.Residency {
+	w, r, _ := kube.ResidencyOf(p) // one that is malformed counts as Hot
+	level := w.Level
+	if r.Refused && r.Answers(w) {
+		level = r.Level
+	}
+	for known, l := range levels {
+		if l == level {
+			return known
+		}
+	}
+	return scaling.Hot
+}
+
+func countResidency(c *api.ResidencyCounts, p *v1.Pod) {
+	switch residencyOf(p) {
+	case scaling.Hot:
+		c.Hot++
+	case scaling.Shared:
+		c.Shared++
+	case scaling.Warm:
+		c.Warm++
+	}
+}

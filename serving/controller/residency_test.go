@@ -1,0 +1,342 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/gshare-dev/gshare/serving/fleet"
+	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
+	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/residency"
+	"github.com/gshare-dev/gshare/vgpu/scaling"
+)
+
+func setReached(p *v1.Pod, r residency.Reached) {
+	text, err := r.Encode()
+	if err != nil {
+		panic(err)
+	}
+	setAnnotation(&p.ObjectMeta, kube.AnnotationResidencyReached, text)
+}
+
+func wantedOf(p *v1.Pod) residency.Wanted {
+	w, _, err := kube.ResidencyOf(p)
+	if err != nil {
+		panic(err)
+	}
+	return w
+}
+
+// TestWriteResidency goes through what the fleet wants of a pod and what the agent answers, and looks at what is written and reported.
+func TestWriteResidency(t *testing.T) {
+	const hot, shared = residency.Hot, residency.Shared
+	wants := func(r scaling.Residency) func(c *cluster) {
+		return func(c *cluster) { c.pods.setResidency("ml/resnet50-1", r) }
+	}
+	answers := func(seq int64, l residency.Level, refused bool) func(c *cluster) {
+		return func(c *cluster) {
+			c.update(c.one(), func(p *v1.Pod) { setReached(p, residency.Reached{Seq: seq, Level: l, Refused: refused}) })
+		}
+	}
+	// conflicts has somebody else change the pod just before the next write.
+	conflicts := func(c *cluster) {
+		var once sync.Once
+		c.calls.Patch = func(ctx context.Context, w client.WithWatch, o client.Object, p client.Patch, options ...client.PatchOption) error {
+			first := false
+			once.Do(func() {
+				first = true
+				pod := c.all()[0]
+				setLabel(&pod.ObjectMeta, "changed", "true")
+				if err := w.Update(ctx, &pod); err != nil {
+					c.Error(err)
+				}
+			})
+			err := w.Patch(ctx, o, p, options...)
+			if first && !apierrors.IsConflict(err) {
+				c.Errorf("the pod was written although it has changed since it was read; error %v", err)
+			}
+			return err
+		}
+	}
+	started := answers(1, hot, false)
+	for name, c := range map[string]struct {
+		steps  []func(*cluster)
+		want   residency.Wanted
+		events string
+		told   int // events of the function
+	}{
+		"created":               {want: residency.Wanted{Seq: 1, Level: hot}},
+		"agent has not started": {steps: []func(*cluster){wants(scaling.Shared)}, want: residency.Wanted{Seq: 1, Level: hot}},
+		"agent starts late":     {steps: []func(*cluster){wants(scaling.Shared), started}, want: residency.Wanted{Seq: 2, Level: shared}},
+		"started first":         {steps: []func(*cluster){started, wants(scaling.Shared)}, want: residency.Wanted{Seq: 2, Level: shared}},
+		"raised before the answer": {
+			steps: []func(*cluster){started, wants(scaling.Shared), wants(scaling.Hot)}, want: residency.Wanted{Seq: 3, Level: hot},
+		},
+		"lowered before the answer": {
+			steps: []func(*cluster){started, wants(scaling.Shared), wants(scaling.Hot), wants(scaling.Shared)}, want: residency.Wanted{Seq: 3, Level: hot},
+		},
+		"answered before it is lowered": {
+			steps: []func(*cluster){started, wants(scaling.Shared), wants(scaling.Hot), wants(scaling.Shared), answers(3, hot, false)},
+			want:  residency.Wanted{Seq: 4, Level: shared},
+		},
+		"old answer": {
+			steps: []func(*cluster){started, wants(scaling.Shared), wants(scaling.Hot), wants(scaling.Shared), answers(2, shared, false)},
+			want:  residency.Wanted{Seq: 3, Level: hot},
+		},
+		"refused": {
+			steps: []func(*cluster){started, wants(scaling.Shared), answers(2, shared, false), wants(scaling.Hot), answers(3, shared, true), wants(scaling.Shared)},
+			want:  residency.Wanted{Seq: 4, Level: shared}, events: "NoRoom", told: 1,
+		},
+		"refused, conflict": {
+			steps: []func(*cluster){
+				started, wants(scaling.Shared), answers(2, shared, false), wants(scaling.Hot), conflicts, answers(3, shared, true), wants(scaling.Shared),
+			},
+			want: residency.Wanted{Seq: 4, Level: shared}, events: "NoRoom", told: 1,
+		},
+		"refused, still wanted": {
+			steps: []func(*cluster){started, wants(scaling.Shared), answers(2, shared, false), wants(scaling.Hot), answers(3, shared, true), answers(3, shared, true)},
+			want:  residency.Wanted{Seq: 5, Level: hot}, events: "NoRoom", told: 1,
+		},
+		"refused twice": {
+			steps: []func(*cluster){
+				started, wants(scaling.Shared), answers(2, shared, false), wants(scaling.Hot), answers(3, shared, true), wants(scaling.Shared),
+				wants(scaling.Hot), answers(5, shared, true), wants(scaling.Shared),
+			},
+			want: residency.Wanted{Seq: 6, Level: shared}, events: "NoRoom NoRoom", told: 2,
+		},
+		"lowering, conflict": {steps: []func(*cluster){started, conflicts, wants(scaling.Shared)}, want: residency.Wanted{Seq: 2, Level: shared}},
+		"malformed": {
+			steps: []func(*cluster){
+				func(c *cluster) {
+					c.update(c.one(), func(p *v1.Pod) { p.Annotations[kube.AnnotationResidencyReached] = "Hot" })
+				}, wants(scaling.Shared),
+			},
+			want: residency.Wanted{Seq: 1, Level: hot},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				k := newCluster(t)
+				k.run(false)
+				var kinds []string
+				go func() {
+					for {
+						select {
+						case e := <-k.pods.Events():
+							if e.Kind != fleet.Starting {
+								kinds = append(kinds, string(e.Kind))
+							}
+						case <-t.Context().Done():
+							return
+						}
+					}
+				}()
+				k.pods.Create(instanceOfFunction(function(t, nil), 1))
+				for _, step := range c.steps {
+					synctest.Wait()
+					step(k)
+					time.Sleep(time.Second)
+				}
+				p := k.one()
+				text := p.Annotations[kube.AnnotationResidency]
+				if got, err := residency.DecodeWanted(text); err != nil || got != c.want {
+					t.Errorf("wants %s, %v; want %+v", text, err, c.want)
+				}
+				if got := strings.Join(kinds, " "); got != c.events {
+					t.Errorf("reports %q, want %q", got, c.events)
+				}
+				if n := len(k.recorder.Events); n != c.told {
+					t.Errorf("%d events of the function, want %d", n, c.told)
+				}
+			})
+		})
+	}
+}
+
+func TestStartRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		c.run(false)
+		c.pods.Create(instanceOfFunction(function(t, nil), 1))
+		c.event()
+		c.update(c.one(), func(p *v1.Pod) { setReached(p, residency.Reached{Seq: 1, Refused: true}) })
+		if e := c.event(); e.Kind != fleet.Failed || !strings.Contains(e.Message, "no room") {
+			t.Errorf("got %+v, want that it has failed", e)
+		}
+		if all := c.all(); len(all) != 0 {
+			t.Errorf("%d pods are left", len(all))
+		}
+	})
+}
+
+// agent answers for all nodes what is wanted of pods, each time after a while, until ctx ends. A pod for which full returns true cannot be raised. It
+// returns the largest number of pods that were there at once.
+func (c *cluster) agent(ctx context.Context, late time.Duration, full func(p *v1.Pod) bool) (most int) {
+	before := map[types.UID]v1.Pod{}
+	for ctx.Err() == nil {
+		time.Sleep(late)
+		now := map[types.UID]v1.Pod{}
+		for _, p := range c.all() {
+			now[p.UID] = p
+			w, r, err := kube.ResidencyOf(&p)
+			if err != nil {
+				c.Error(err)
+			}
+			if r.Seq < w.Seq {
+				answer := residency.Reached{Seq: w.Seq, Level: w.Level}
+				if r.Seq > 0 && w.Level > r.Level && full(&p) {
+					answer = residency.Reached{Seq: w.Seq, Level: r.Level, Refused: true}
+				}
+				setReached(&p, answer)
+				if err := c.client.Update(ctx, &p); client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
+					c.Error(err)
+				}
+				makeReady(&p)
+				if err := c.client.Status().Update(ctx, &p); client.IgnoreNotFound(err) != nil && !apierrors.IsConflict(err) {
+					c.Error(err)
+				}
+			}
+			c.pods.handler().OnUpdate(&p, &p)
+		}
+		for uid, p := range before {
+			if _, there := now[uid]; !there {
+				c.pods.handler().OnDelete(&p)
+			}
+		}
+		before, most = now, max(most, len(now))
+	}
+	return most
+}
+
+// TestRestartWhileReplacing: a function needs its Shared replica, which cannot be made Hot, and the controller ends after each of its writes in turn.
+// Another one goes on. There are never more than two replicas, and at last one which is Hot.
+func TestRestartWhileReplacing(t *testing.T) {
+	for after, complete := 1, false; !complete; after++ {
+		t.Run(fmt.Sprintf("after write %d", after), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := running(t)
+				fp := fastPodOf(f)
+				fp.UID = "fp-1"
+				full := functionPod(fp, "full", 1)
+				full.UID = "full"
+				makeReady(full)
+				if err := setWanted(full, residency.Wanted{Seq: 2, Level: residency.Shared}); err != nil {
+					t.Fatal(err)
+				}
+				setReached(full, residency.Reached{Seq: 2, Level: residency.Shared})
+				first := newCluster(t, f, fp, full)
+				ended := first.serveUntil(f, after, 20*time.Second)
+				complete = ended < after
+				second := newCluster(t, first.objects()...)
+				second.uids = first.uids
+				second.serveUntil(f, 0, 80*time.Second)
+				p := second.one()
+				if w := wantedOf(p); p.Labels[api.LabelInstance] == "1" || w.Level != residency.Hot {
+					t.Errorf("instance %s is to be %+v, want another one that is Hot", p.Labels[api.LabelInstance], w)
+				}
+			})
+		})
+		if after > 20 {
+			t.Fatal("the controller goes on to write")
+		}
+	}
+}
+
+// TestRestartAfterReplacement: the controller has ended when the replacement was there, and the refused one still to be Hot.
+func TestRestartAfterReplacement(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := running(t)
+		fp := fastPodOf(f)
+		fp.UID = "fp-1"
+		full, other := functionPod(fp, "full", 1), functionPod(fp, "other", 2)
+		full.UID, other.UID = "full", "other"
+		makeReady(full)
+		setReached(full, residency.Reached{Seq: 3, Level: residency.Shared, Refused: true})
+		if err := errors.Join(setWanted(full, residency.Wanted{Seq: 3, Level: residency.Hot}), setWanted(other, residency.Created(residency.Hot))); err != nil {
+			t.Fatal(err)
+		}
+		c := newCluster(t, f, fp, full, other)
+		c.serveUntil(f, 0, 80*time.Second)
+		if p := c.one(); p.Name != "other" {
+			t.Errorf("%s is left", p.Name)
+		}
+	})
+}
+
+// objects returns all that is on the API server.
+func (c *cluster) objects() (all []client.Object) {
+	c.Helper()
+	functions, fps := &api.GPUFunctionList{}, &api.FaSTPodList{}
+	if err := errors.Join(c.client.List(c.Context(), functions), c.client.List(c.Context(), fps)); err != nil {
+		c.Fatal(err)
+	}
+	for at := range functions.Items {
+		all = append(all, &functions.Items[at])
+	}
+	for at := range fps.Items {
+		all = append(all, &fps.Items[at])
+	}
+	for _, p := range c.all() {
+		all = append(all, &p)
+	}
+	return all
+}
+
+// serveUntil runs the controller and an agent until the controller has written a number of times, if it is not 0, and a time has passed. It returns how
+// often the controller has written. The pod with the name full cannot be raised.
+func (c *cluster) serveUntil(f *api.GPUFunction, writes int, length time.Duration) int {
+	c.Helper()
+	ctx, cancel := context.WithCancel(c.Context())
+	var mu sync.Mutex
+	count := 0
+	write := func(do func() error) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		err := do()
+		if count++; count == writes {
+			cancel()
+		}
+		return err
+	}
+	c.calls.Create = func(ctx context.Context, w client.WithWatch, o client.Object, options ...client.CreateOption) error {
+		return write(func() error { return w.Create(ctx, o, options...) })
+	}
+	c.calls.Patch = func(ctx context.Context, w client.WithWatch, o client.Object, p client.Patch, options ...client.PatchOption) error {
+		return write(func() error { return w.Patch(ctx, o, p, options...) })
+	}
+	c.calls.Delete = func(ctx context.Context, w client.WithWatch, o client.Object, options ...client.DeleteOption) error {
+		return write(func() error { return w.Delete(ctx, o, options...) })
+	}
+	var controller, agent sync.WaitGroup
+	controller.Go(func() { c.pods.Run(ctx) })
+	controller.Go(func() { c.known.fleet.Run(ctx) })
+	agents, stop := context.WithCancel(c.Context())
+	most := 0
+	agent.Go(func() {
+		most = c.agent(agents, time.Second, func(p *v1.Pod) bool { return p.Name == "full" })
+	})
+	c.reconcile(f)
+	time.Sleep(length)
+	cancel()
+	controller.Wait()
+	stop()
+	agent.Wait()
+	if most > 2 {
+		c.Errorf("%d replicas at once", most)
+	}
+	return count
+}
