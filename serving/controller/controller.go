@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	v1 "k8s.io/api/core/v1"
 	discovery "k8s.io/api/discovery/v1"
+	networking "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/selection"
@@ -40,7 +41,7 @@ func Scheme() (*runtime.Scheme, error) {
 	return s, api.AddToScheme(s)
 }
 
-// CacheOptions returns what the controller's cache holds: of pods and Services those of functions and FaSTPods, of endpoints those of the gateways'
+// CacheOptions returns what the controller's cache holds: of pods, Services and NetworkPolicies those of functions and FaSTPods, of endpoints those of the gateways'
 // Service for reports.
 func CacheOptions(service client.ObjectKey) (cache.Options, error) {
 	ours, err := labels.NewRequirement(api.LabelFaSTPod, selection.Exists, nil)
@@ -54,8 +55,9 @@ func CacheOptions(service client.ObjectKey) (cache.Options, error) {
 	return cache.Options{
 		DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
-			&v1.Pod{}:     {Label: labels.NewSelector().Add(*ours)},
-			&v1.Service{}: {Label: labels.NewSelector().Add(*ofFunctions)},
+			&v1.Pod{}:                   {Label: labels.NewSelector().Add(*ours)},
+			&v1.Service{}:               {Label: labels.NewSelector().Add(*ofFunctions)},
+			&networking.NetworkPolicy{}: {Label: labels.NewSelector().Add(*ofFunctions)},
 			&discovery.EndpointSlice{}: {
 				Namespaces: map[string]cache.Config{service.Namespace: {LabelSelector: labels.SelectorFromSet(labels.Set{discovery.LabelServiceName: service.Name})}},
 			},
@@ -98,7 +100,8 @@ func AddTo(m manager.Manager, o Options) error {
 	}
 	known := &functions{
 		client: m.GetClient(), fleet: f, advisor: advisor, pods: pods, gateways: gateways,
-		services: &services{client: m.GetClient(), live: m.GetAPIReader(), gateway: o.Gateway}, recorder: m.GetEventRecorder(name), known: map[gateway.FunctionName]known{},
+		services: &services{client: m.GetClient(), live: m.GetAPIReader(), gateway: o.Gateway},
+		networks: &networkPolicies{client: m.GetClient(), live: m.GetAPIReader(), gateways: o.Service.Namespace}, recorder: m.GetEventRecorder(name), known: map[gateway.FunctionName]known{},
 	}
 	status := &statusWriter{client: m.GetClient(), fleet: f, advisor: advisor, functions: known, gateways: gateways, log: o.Log}
 	if o.Advise != nil {
@@ -115,7 +118,7 @@ func AddTo(m manager.Manager, o Options) error {
 		return err
 	}
 	if err := ctrl.NewControllerManagedBy(m).Named("gpufunction").
-		For(&api.GPUFunction{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).Owns(&v1.Service{}).Complete(known); err != nil {
+		For(&api.GPUFunction{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).Owns(&v1.Service{}).Owns(&networking.NetworkPolicy{}).Complete(known); err != nil {
 		return err
 	}
 	return ctrl.NewControllerManagedBy(m).Named("fastpod").

@@ -30,6 +30,7 @@ type functions struct {
 	pods     *Pods
 	gateways *Gateways
 	services *services
+	networks *networkPolicies
 	recorder events.EventRecorder
 
 	mu    sync.Mutex
@@ -93,6 +94,9 @@ func (r *functions) Reconcile(ctx context.Context, request reconcile.Request) (r
 	}
 	if problem := r.services.ensure(ctx, object); problem != nil { // its requests can still name it by their host
 		r.recorder.Eventf(object, nil, v1.EventTypeWarning, "NoService", "Create", "%s", shortened(problem.Error(), maxNote))
+	}
+	if problem := r.networks.ensure(ctx, object); problem != nil {
+		r.recorder.Eventf(object, nil, v1.EventTypeWarning, "NoNetworkPolicy", "Create", "%s", shortened(problem.Error(), maxNote))
 	}
 	if err != nil {
 		state.invalid = err.Error()

@@ -79,7 +79,8 @@ func newCluster(t *testing.T, objects ...client.Object) *cluster {
 		t.Fatal(err)
 	}
 	c.known = &functions{client: c.client, fleet: f, advisor: gateways.advisor, pods: c.pods, gateways: gateways,
-		services: &services{client: c.client, live: c.client, gateway: "gateway.example"}, recorder: c.recorder, known: map[gateway.FunctionName]known{}}
+		services: &services{client: c.client, live: c.client, gateway: "gateway.example"},
+		networks: &networkPolicies{client: c.client, live: c.client, gateways: "gshare-system"}, recorder: c.recorder, known: map[gateway.FunctionName]known{}}
 	return c
 }
 
