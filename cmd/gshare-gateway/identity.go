@@ -7,8 +7,10 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	authentication "k8s.io/client-go/kubernetes/typed/authentication/v1"
+	core "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/gshare-dev/gshare/serving/gateway/kubernetes"
 	"github.com/gshare-dev/gshare/serving/identity"
 )
 
@@ -36,4 +38,22 @@ func reviewBy(config *rest.Config) (identity.Review, error) {
 		return nil, err
 	}
 	return identity.ReviewBy(client.TokenReviews()), nil
+}
+
+// callers are those of functions, and the pods by which they are found.
+type callers struct {
+	kubernetes.Callers
+	pods *core.CoreV1Client
+}
+
+func newCallers(config *rest.Config) (*callers, error) {
+	review, err := reviewBy(config)
+	if err != nil {
+		return nil, err
+	}
+	pods, err := core.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	return &callers{kubernetes.Callers{Addresses: kubernetes.NewAddresses(), Tokens: identity.NewTokens(identity.AudienceFunctions, review)}, pods}, nil
 }

@@ -77,7 +77,11 @@ func (o *options) run(ctx context.Context) error {
 	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	g := gateway.New(gateway.Config{Metrics: registry})
+	callers, err := newCallers(config)
+	if err != nil {
+		return err
+	}
+	g := gateway.New(gateway.Config{Metrics: registry, Callers: callers})
 	reports := report.New(g, podName())
 	cache, err := kubernetes.NewCache(config, kubernetes.NewFunctions(g, reports, log), log)
 	if err != nil {
@@ -87,11 +91,12 @@ func (o *options) run(ctx context.Context) error {
 
 	running, stop := context.WithCancel(context.WithoutCancel(ctx)) // until the last request is answered
 	defer stop()
-	defer serveMetrics(listeners[2], registry, func() bool { return cache.Synced() && !server.ending.Load() })()
+	defer serveMetrics(listeners[2], registry, func() bool { return cache.Synced() && callers.Addresses.Synced() && !server.ending.Load() })()
 	defer serveReports(running, listeners[1], reports, onlyController...)()
 	go cache.Run(running) // fails if it is called twice
 	log.Info("waiting for the API server", "server", config.Host)
-	if !cache.WaitForSync(ctx) {
+	go callers.Addresses.Run(running, callers.pods, log)
+	if !cache.WaitForSync(ctx) || !callers.Addresses.WaitForSync(ctx) {
 		return nil
 	}
 	log.Info("serving", "address", listeners[0].Addr().String(), "functions", len(g.Functions()))

@@ -29,8 +29,11 @@ import (
 	authentication "k8s.io/api/authentication/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/gshare-dev/gshare/cmd/internal/cli"
+	"k8s.io/client-go/kubernetes/scheme"
+
 	"github.com/gshare-dev/gshare/serving/identity"
 	"github.com/gshare-dev/gshare/serving/report"
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
@@ -132,6 +135,9 @@ func TestGateway(t *testing.T) {
 			began <- struct{}{}
 			<-finish
 		}
+		if r.Header.Get("Authorization") != "" {
+			t.Error("a replica gets the token of a caller")
+		}
 		fmt.Fprint(w, "answer")
 	}))
 	defer replica.Close()
@@ -183,7 +189,13 @@ func TestGateway(t *testing.T) {
 			}
 		})
 	}()
-	if r := <-first; r.Gateway != "gateway-1" || len(r.Functions) != 1 || r.Functions[0].Load.Replicas != 1 {
+	var r report.Report
+	select {
+	case r = <-first:
+	case err := <-watched:
+		t.Fatalf("no report: %v", err)
+	}
+	if r.Gateway != "gateway-1" || len(r.Functions) != 1 || r.Functions[0].Load.Replicas != 1 {
 		t.Errorf("the first report is %+v", r)
 	}
 
@@ -218,6 +230,7 @@ func TestGateway(t *testing.T) {
 func apiServer(port int) http.HandlerFunc {
 	f := &api.GPUFunction{TypeMeta: metav1.TypeMeta{APIVersion: api.APIVersion, Kind: api.Kind}, ObjectMeta: metav1.ObjectMeta{Namespace: "models", Name: "chat"}}
 	f.Spec.SLO.Latency = "1m"
+	f.Spec.Access.Namespaces = []string{"clients"}
 	f.Spec.Template.Spec.Containers = []v1.Container{{Name: "server", Image: "example.com/chat"}}
 	objects := map[string]any{"gpufunctions": f, "pods": &v1.Pod{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
@@ -235,7 +248,8 @@ func apiServer(port int) http.HandlerFunc {
 		w.Header().Set("Content-Type", "application/json")
 		encoder := json.NewEncoder(w)
 		if r.URL.Query().Get("watch") == "" {
-			_ = encoder.Encode(map[string]any{"metadata": metav1.ListMeta{ResourceVersion: "1"}, "items": []any{object}})
+			kind := object.(runtime.Object).GetObjectKind().GroupVersionKind()
+			_ = encoder.Encode(map[string]any{"apiVersion": kind.GroupVersion().String(), "kind": kind.Kind + "List", "metadata": metav1.ListMeta{ResourceVersion: "1"}, "items": []any{object}})
 			return
 		}
 		if r.URL.Query().Get("sendInitialEvents") == "true" {
@@ -251,14 +265,22 @@ func apiServer(port int) http.HandlerFunc {
 
 // reviewToken answers that a token is of the service account that its last part names.
 func reviewToken(w http.ResponseWriter, r *http.Request) {
-	review := &authentication.TokenReview{}
-	if err := json.NewDecoder(r.Body).Decode(review); err != nil {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
+	object, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil) // protobuf
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	review := object.(*authentication.TokenReview)
+	review.TypeMeta = metav1.TypeMeta{APIVersion: "authentication.k8s.io/v1", Kind: "TokenReview"}
 	name := review.Spec.Token[strings.LastIndex(review.Spec.Token, ".")+1:]
+	namespace := map[bool]string{true: "clients", false: "gshare-system"}[name == "caller"]
 	review.Status = authentication.TokenReviewStatus{
-		Authenticated: true, User: authentication.UserInfo{Username: "system:serviceaccount:gshare-system:" + name}, Audiences: review.Spec.Audiences,
+		Authenticated: true, User: authentication.UserInfo{Username: "system:serviceaccount:" + namespace + ":" + name}, Audiences: review.Spec.Audiences,
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(review)
@@ -333,6 +355,9 @@ func get(t *testing.T, address, host, path string) (int, string) {
 		return 0, ""
 	}
 	r.Host = host
+	if host != "" {
+		r.Header.Set("Authorization", "Bearer "+tokenOf("caller", identity.AudienceFunctions))
+	}
 	answer, err := http.DefaultClient.Do(r)
 	if err != nil {
 		return 0, err.Error()

@@ -10,5 +10,6 @@ func GatewayFunction(object *api.GPUFunction) gateway.Function {
 	return gateway.Function{
 		FunctionName: gateway.FunctionName{Namespace: object.Namespace, Name: object.Name},
 		SLO:          object.Spec.SLO.Latency.Value(), Protocol: protocols[object.Spec.Protocol], MaxBatch: object.Spec.Batching.MaxBatch,
+		Callers: object.Spec.Access.Namespaces,
 	}
 }

@@ -37,6 +37,7 @@ type Config struct {
 	// ToPeers and ToPeersGRPC send requests to other gateways. If nil, they are like Upstream and UpstreamGRPC.
 	ToPeers, ToPeersGRPC http.RoundTripper
 
+	Callers Callers      // finds out who calls; if nil, everybody may call every function
 	Log     *slog.Logger // of accesses; none if nil
 	Metrics prometheus.Registerer
 }
@@ -63,6 +64,9 @@ type Function struct {
 	MaxBytes  share.Bytes // of the bodies of all requests of the function at once; default 256 MiB
 	MaxBody   share.Bytes // of one request; default 64 MiB
 	Hold      Hold
+
+	// Callers are the namespaces whose callers may call the function, beside its own, or Everybody.
+	Callers []string
 }
 
 // Protocol is what a gateway has to know of the requests of a function.
@@ -148,6 +152,7 @@ type Gateway struct {
 	toPeers, toPeersGRPC   http.RoundTripper
 	peers                  *peers.Peers // nil if there are none
 
+	callers Callers // nil: everybody may call
 	log     *slog.Logger
 	metrics *metrics
 	waiting chan FunctionName
@@ -163,7 +168,8 @@ type Gateway struct {
 // New returns a gateway without functions.
 func New(c Config) *Gateway {
 	g := &Gateway{
-		upstream: c.Upstream, upstreamGRPC: c.UpstreamGRPC, toPeers: c.ToPeers, toPeersGRPC: c.ToPeersGRPC, peers: c.Peers, log: c.Log, metrics: newMetrics(c.Metrics),
+		upstream: c.Upstream, upstreamGRPC: c.UpstreamGRPC, toPeers: c.ToPeers, toPeersGRPC: c.ToPeersGRPC, peers: c.Peers, callers: c.Callers,
+		log: c.Log, metrics: newMetrics(c.Metrics),
 		waiting: make(chan FunctionName, 1024), functions: map[FunctionName]*function{}, models: map[FunctionName]bool{},
 	}
 	for _, transport := range []*http.RoundTripper{&g.upstream, &g.toPeers} {

@@ -69,8 +69,7 @@ var grpcCodes = map[string]codes.Code{
 	reasonUnknown: codes.NotFound, reasonBrokenOff: codes.Canceled, reasonTooLarge: codes.ResourceExhausted, reasonQueueFull: codes.ResourceExhausted,
 	reasonLate: codes.DeadlineExceeded, reasonDeadline: codes.DeadlineExceeded, reasonIdle: codes.DeadlineExceeded,
 	reasonStopping: codes.Unavailable, reasonHoldFull: codes.Unavailable, reasonBackOff: codes.Unavailable, reasonHoldExpired: codes.Unavailable, reasonReplica: codes.Unavailable,
-	reasonGateway: codes.Unavailable,
-	reasonNotGRPC: codes.Unimplemented,
+	reasonGateway: codes.Unavailable, reasonNotGRPC: codes.Unimplemented, reasonCaller: codes.PermissionDenied, reasonCallerUnknown: codes.Unavailable,
 }
 
 // code returns the code of gRPC for a refusal.

@@ -65,13 +65,16 @@ type listedModel struct {
 	OwnedBy string `json:"owned_by"`
 }
 
-// writeModels answers with the list of the functions with the protocol OpenAI. Every caller may use every function of a gateway.
-func (g *Gateway) writeModels(w http.ResponseWriter) {
+// writeModels answers with the list of those functions with the protocol OpenAI that the caller may call.
+func (g *Gateway) writeModels(w http.ResponseWriter, may func(FunctionName) bool) {
 	list := struct {
 		Object string        `json:"object"`
 		Data   []listedModel `json:"data"`
 	}{"list", []listedModel{}}
 	for _, name := range g.modelNames() {
+		if !may(name) {
+			continue
+		}
 		id := name.Name
 		if name.Namespace != defaultNamespace {
 			id += "." + name.Namespace

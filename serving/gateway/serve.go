@@ -25,7 +25,8 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) { g.serve(w,
 
 // serve is ServeHTTP. elapsed is what another gateway says from which the request comes; empty if it comes from a client.
 func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, elapsed string) {
-	e := &exchange{gateway: g, function: g.function(parseHost(r.Host)), writer: w, request: r, start: time.Now()}
+	r, token := g.takeToken(r)
+	e := &exchange{gateway: g, function: g.function(parseHost(r.Host)), writer: w, request: r, token: token, start: time.Now()}
 	if elapsed != "" {
 		e.fromPeer, e.start = true, e.start.Add(-parseElapsed(elapsed))
 		r.Header.Del(elapsedHeader)
@@ -42,7 +43,7 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, elapsed string) 
 	}
 	if e.function == nil {
 		if isModelList(r) {
-			g.writeModels(w)
+			g.writeModels(w, g.mayList(r, token))
 			return
 		}
 		if why := e.findModel(); why.status != 0 {
@@ -50,6 +51,11 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, elapsed string) 
 			e.write(why)
 			return
 		}
+	}
+	if why := e.checkCaller(); why.status != 0 {
+		defer e.report()
+		e.reject(why)
+		return
 	}
 	if e.relayed() {
 		return
@@ -67,6 +73,7 @@ type exchange struct {
 	function *function
 	writer   http.ResponseWriter
 	request  *http.Request
+	token    string // of the caller, for the gateway
 	body     []byte
 	start    time.Time
 	deadline *time.Timer             // of the client; nil if it has not said one

@@ -27,12 +27,13 @@ import (
 
 const modelImage = "docker.io/local/model:1"
 
-// sixLines is all that a user has to write.
+// sixLines is all that a user has to write, but for access: the tests send requests from nodes.
 const sixLines = `apiVersion: serving.gshare.dev/v1alpha1
 kind: GPUFunction
 metadata: {name: resnet50}
 spec:
   slo: {latency: 5s}
+  access: {namespaces: ["*"]}
   template: {spec: {containers: [{name: server, image: "` + modelImage + `", args: [--batch, 1=10ms]}]}}
 `
 

@@ -53,5 +53,6 @@ func (f *GPUFunction) CompleteForCluster(memory share.Bytes) (*GPUFunction, erro
 		template,
 		f.Spec.Resources.Share.validate("spec.resources.share"),
 		s.validate("spec.scaling"),
+		f.Spec.Access.validate("spec.access"),
 	)
 }

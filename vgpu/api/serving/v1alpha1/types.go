@@ -101,6 +101,21 @@ type GPUFunctionSpec struct {
 	// +optional
 	// +kubebuilder:default={}
 	Scaling Scaling `json:"scaling,omitzero"`
+
+	// access says who may call the function: by default the pods of its namespace.
+	// +optional
+	Access Access `json:"access,omitzero"`
+}
+
+// Access says who may call a function. On one machine everybody may who reaches the gateway.
+type Access struct {
+	// namespaces are those whose pods and service accounts may call the function, beside its own. '*' lets everybody who reaches the gateway.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self.all(n, n == '*' || n.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$'))",message="want names of namespaces, or '*' for everybody"
+	Namespaces []string `json:"namespaces,omitempty"`
 }
 
 // SLO is the latency objective of a function.

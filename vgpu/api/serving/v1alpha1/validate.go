@@ -77,6 +77,7 @@ func (f *GPUFunction) validate() error {
 		f.Spec.Resources.Share.validate("spec.resources.share"),
 		f.Spec.Scaling.validate("spec.scaling"),
 		f.Spec.Scaling.validateOnMachine("spec.scaling"),
+		f.Spec.Access.validate("spec.access"),
 	)
 }
 
@@ -204,6 +205,24 @@ func validateStart(field string, p *v1.Probe) error {
 		errs = append(errs, share.Invalid(field+".failureThreshold", "%d periods of %d s are more than %v", p.FailureThreshold, p.PeriodSeconds, maxStartup))
 	}
 	return errors.Join(errs...)
+}
+
+const maxAccess = 64
+
+func (a *Access) validate(field string) error {
+	field += ".namespaces"
+	if len(a.Namespaces) > maxAccess {
+		return share.Invalid(field, "has %d names, more than %d", len(a.Namespaces), maxAccess)
+	}
+	for i, name := range a.Namespaces {
+		if name != "*" && len(validation.IsDNS1123Label(name)) > 0 {
+			return share.Invalid(field, "%.64q is no name of a namespace, nor '*' for everybody", name)
+		}
+		if slices.Contains(a.Namespaces[:i], name) {
+			return share.Invalid(field, "%.64q is there twice", name)
+		}
+	}
+	return nil
 }
 
 // shareFields are the names of the parts of a share in a function.
