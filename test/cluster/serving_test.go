@@ -53,7 +53,7 @@ func TestServing(t *testing.T) {
 		name string
 		run  func(*testing.T)
 	}{
-		{"answers from zero", s.answersFromZero}, {"status", s.hasStatus}, {"another leader", s.anotherLeader}, {"lost pod", s.lostPod},
+		{"answers from zero", s.answersFromZero}, {"status", s.hasStatus}, {"callers", s.refusesCallers}, {"another leader", s.anotherLeader}, {"lost pod", s.lostPod},
 		{"fastpod", s.scalesFastPod}, {"failing", s.failsClearly}, {"deleted", s.deleted},
 	} {
 		if !t.Run(part.name, part.run) {

@@ -25,7 +25,7 @@ const (
 	maxAddressWaiters = 256
 )
 
-// Addresses knows of all pods of a cluster the namespaces and the addresses, and nothing else: some 300 bytes of each. Pods in the network of
+// Addresses knows of all pods of a cluster the namespaces and the addresses, and nothing else: some 430 bytes of each. Pods in the network of
 // their node have no address of their own, and those that have ended none any more.
 type Addresses struct {
 	mu      sync.Mutex
