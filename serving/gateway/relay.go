@@ -200,7 +200,7 @@ func (r *relay) pass(ctx context.Context, peer *peers.Peer, response *http.Respo
 	copyHeader(e.writer.Header(), response.Header)
 	e.writer.WriteHeader(response.StatusCode)
 	e.status = response.StatusCode
-	if r.stream != nil {
+	if r.stream != nil && response.Header.Get(grpcStatus) == "" { // else it is all: a flush would make a trailer missing
 		_ = http.NewResponseController(e.writer).Flush() // its client may wait for it before it sends more
 	}
 	if err := e.copyBody(response); err != nil {
@@ -252,6 +252,8 @@ func (r *relay) outgoing(ctx context.Context, peer *peers.Peer) *http.Request {
 	case r.body == nil:
 		r.stream = &streamStart{rest: r.rest, cancel: r.cancel}
 		out.ContentLength, out.Body = -1, r.stream
+	case r.grpc: // whatever length it says: what comes counts
+		out.ContentLength, out.Body = -1, r.body.reader()
 	case in.ContentLength != 0:
 		out.Body = r.body.reader()
 	}

@@ -633,6 +633,12 @@ func TestRelayedGRPC(t *testing.T) {
 		if l := c.members[0].Load(resnet); l.Answered != 4 || l.InFlight != 1 || c.members[1].Load(resnet).Arrived != 0 {
 			c.Errorf("%+v", l)
 		}
+		refused := metadata.AppendToOutgoingContext(c.Context(), "x-slo-ttft-ms", "never")
+		if s, err := conn.NewStream(refused, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, streamMethod); err != nil {
+			c.Error(err)
+		} else if err := s.RecvMsg(new(pb.ModelInferResponse)); status.Code(err) != codes.InvalidArgument {
+			c.Errorf("a stream that the owner refuses: %v", err)
+		}
 		c.members[0].die()
 		if err := broken.RecvMsg(new(pb.ModelInferResponse)); status.Code(err) != codes.Unavailable {
 			c.Errorf("the end of a stream whose gateway dies: %v", err)
