@@ -145,11 +145,12 @@ func TestGateway(t *testing.T) {
 	defer cluster.Close()
 	defer cluster.CloseClientConnections()
 
-	requests, reports, metrics := freeAddress(t), freeAddress(t), freeAddress(t)
+	requests, reports, metrics, others := freeAddress(t), freeAddress(t), freeAddress(t), freeAddress(t)
 	t.Setenv("POD_NAME", "gateway-1")
+	t.Setenv("POD_NAMESPACE", "models")
 	cmd := command()
 	tlsFiles, connect := newTLS(t)
-	cmd.SetArgs([]string{"--listen", requests, "--report", reports, "--tls", tlsFiles, "--metrics", metrics, "--kubeconfig", kubeconfig(t, cluster.URL), "--termination-grace=6s"})
+	cmd.SetArgs([]string{"--listen", requests, "--report", reports, "--tls", tlsFiles, "--metrics", metrics, "--peers", others, "--kubeconfig", kubeconfig(t, cluster.URL), "--termination-grace=6s"})
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	ended := make(chan error, 1)
@@ -164,6 +165,9 @@ func TestGateway(t *testing.T) {
 	}
 	if _, text := get(t, metrics, "", "/metrics"); !strings.Contains(text, `gshare_gateway_requests_total{code="200",function="chat",namespace="models"} 1`) {
 		t.Errorf("metrics do not count the request:\n%s", text)
+	}
+	if status, text := get(t, others, "", "/ping"); status != 200 || text != `{"gateway":"gateway-1","leaving":false}`+"\n" {
+		t.Errorf("a ping got status %d, %q", status, text)
 	}
 	if err := report.Watch(t.Context(), connect(reports, "a-pod"), func(report.Report) {}); status.Code(err) != codes.PermissionDenied {
 		t.Errorf("somebody else reads the load: %v", err)
@@ -204,6 +208,7 @@ func TestGateway(t *testing.T) {
 	<-began
 	stop()
 	until(t, "not ready", func() bool { status, _ := get(t, metrics, "", "/readyz"); return status == 503 })
+	until(t, "leaving", func() bool { _, text := get(t, others, "", "/ping"); return strings.Contains(text, `"leaving":true`) })
 	if status, _ := get(t, metrics, "", "/healthz"); status != 200 {
 		t.Errorf("not healthy while it ends, status %d", status)
 	}
@@ -234,7 +239,7 @@ func apiServer(port int) http.HandlerFunc {
 	f.Spec.Template.Spec.Containers = []v1.Container{{Name: "server", Image: "example.com/chat"}}
 	objects := map[string]any{"gpufunctions": f, "pods": &v1.Pod{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: "models", Name: "chat-1", Labels: map[string]string{api.LabelFunction: "chat"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "models", Name: "chat-1", Labels: map[string]string{api.LabelFunction: "chat", api.LabelInstance: "1"},
 			OwnerReferences: []metav1.OwnerReference{{Kind: api.FaSTPodKind, Name: "chat", Controller: new(true)}}},
 		Spec:   v1.PodSpec{Containers: []v1.Container{{Ports: []v1.ContainerPort{{Name: api.PortName, ContainerPort: int32(port)}}}}},
 		Status: v1.PodStatus{PodIP: "127.0.0.1", Conditions: []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionTrue}}},

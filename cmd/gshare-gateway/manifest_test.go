@@ -11,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	policy "k8s.io/api/policy/v1"
 	rbac "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/yaml"
 )
 
@@ -50,7 +51,7 @@ func TestManifest(t *testing.T) {
 		t.Errorf("the pod is killed after %d s, want it after the termination grace of %v", *pod.TerminationGracePeriodSeconds, grace)
 	}
 	ports := map[string]int32{}
-	for flag, name := range map[string]string{"listen": "http", "report": "report", "metrics": "metrics"} {
+	for flag, name := range map[string]string{"listen": "http", "report": "report", "metrics": "metrics", "peers": "peers"} {
 		for _, p := range container.Ports {
 			ports[p.Name] = p.ContainerPort
 			if address := cmd.Flags().Lookup(flag).Value.String(); p.Name == name && address != fmt.Sprint(":", p.ContainerPort) {
@@ -58,8 +59,19 @@ func TestManifest(t *testing.T) {
 			}
 		}
 	}
-	if len(ports) != 3 {
-		t.Errorf("ports %v, want three", ports)
+	if len(ports) != 4 {
+		t.Errorf("ports %v, want four", ports)
+	}
+	selector, err := labels.Parse(cmd.Flags().Lookup("peer-selector").Value.String())
+	if err != nil || !selector.Matches(labels.Set(deployment.Spec.Template.Labels)) {
+		t.Errorf("gateways look for pods with %v, which have %v: %v", selector, deployment.Spec.Template.Labels, err)
+	}
+	environment := map[string]string{}
+	for _, e := range container.Env {
+		environment[e.Name] = e.ValueFrom.FieldRef.FieldPath
+	}
+	if environment["POD_NAME"] != "metadata.name" || environment["POD_NAMESPACE"] != "metadata.namespace" {
+		t.Errorf("environment %v", environment)
 	}
 	for name, s := range services {
 		if _, ok := ports[s.Spec.Ports[0].TargetPort.StrVal]; !ok || s.Spec.Selector["app"] != deployment.Spec.Template.Labels["app"] {
