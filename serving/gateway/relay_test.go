@@ -339,6 +339,31 @@ func TestRelayedRequests(t *testing.T) {
 	})
 }
 
+// TestElapsed checks that a deadline counts from when the first gateway got the request, and that clients cannot say so.
+func TestElapsed(t *testing.T) {
+	startCluster(t, Function{}, 2, true, func(c *cluster) {
+		c.replicas(func(string) http.Handler { return echo(time.Second) }, "a")
+		for port, want := range map[string]time.Duration{":82": 10 * ms, ":80": 50 * ms} {
+			r, err := http.NewRequestWithContext(c.Context(), http.MethodGet, "http://"+c.members[0].name+port+"/", nil)
+			if err != nil {
+				c.Fatal(err)
+			}
+			r.Host = "resnet"
+			r.Header.Set("X-Slo-Ttft-Ms", "50")
+			r.Header.Set(elapsedHeader, "40000")
+			begin := time.Now()
+			response, err := c.client.Do(r)
+			if err != nil {
+				c.Fatal(err)
+			}
+			response.Body.Close()
+			if took := time.Since(begin); response.StatusCode != 504 || took != want {
+				c.Errorf("port %s: status %d after %v, want 504 after %v", port, response.StatusCode, took, want)
+			}
+		}
+	})
+}
+
 // TestWakeUp checks that a request to a function without replicas waits at the owner, which reports it.
 func TestWakeUp(t *testing.T) {
 	startCluster(t, Function{}, 2, true, func(c *cluster) {
