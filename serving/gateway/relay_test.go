@@ -362,6 +362,16 @@ func TestElapsed(t *testing.T) {
 			}
 		}
 	})
+	startCluster(t, Function{}, 3, true, func(c *cluster) {
+		c.replicas(func(string) http.Handler { return echo(time.Minute) }, "a")
+		close(c.members[0].frozen) // so that the request comes to the next owner when some of the time has passed
+		if a := c.ask(c.Context(), c.members[2], strings.NewReader("input"), "X-Slo-Ttft-Ms", "1000"); a.status != 504 || a.took != time.Second {
+			c.Errorf("%+v after %v, want 504 after a second", a, a.took)
+		}
+		if l := c.members[1].Load(resnet); l.Arrived != 1 || l.Failed != 1 {
+			c.Errorf("the next owner has counted %+v", l)
+		}
+	})
 }
 
 // TestWakeUp checks that a request to a function without replicas waits at the owner, which reports it.
