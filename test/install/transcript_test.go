@@ -58,7 +58,7 @@ func TestTranscript(t *testing.T) {
 	}
 }
 
-// stage makes what the documents take for granted: a node, a namespace, and the first pod.
+// stage makes what the documents take for granted: a node, a namespace, the service account that controllers create, and the first pod.
 func stage(t *testing.T) {
 	t.Helper()
 	core := kubernetes.NewForConfigOrDie(server).CoreV1()
@@ -67,6 +67,10 @@ func stage(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = core.Namespaces().Create(t.Context(), &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		t.Fatal(err)
+	}
+	_, err = core.ServiceAccounts("default").Create(t.Context(), &v1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		t.Fatal(err)
 	}
