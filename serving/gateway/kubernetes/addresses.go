@@ -51,6 +51,16 @@ var errNoPod = errors.New("is not that of one pod of the cluster")
 
 // Namespace returns the namespace of the pod with an address. If there is none yet, it waits for it, for a while.
 func (a *Addresses) Namespace(ctx context.Context, address netip.Addr) (string, error) {
+	a.mu.Lock()
+	namespace := a.find(address)
+	a.mu.Unlock()
+	if namespace != "" { // without the cost of a timer, as almost always
+		return namespace, nil
+	}
+	return a.wait(ctx, address)
+}
+
+func (a *Addresses) wait(ctx context.Context, address netip.Addr) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, addressWait)
 	defer cancel()
 	refusal := fmt.Errorf("the address %s %w", address, errNoPod)
