@@ -23,3 +23,12 @@ var (
 //
 //go:embed admission
 var Admission embed.FS
+
+//go:embed serving/serving.gshare.dev_gpufunctions.yaml
+var functionDefinition []byte
+
+//go:embed serving/serving.gshare.dev_fastpods.yaml
+var fastPodDefinition []byte
+
+// ServingDefinitions returns the CustomResourceDefinitions of serving, each as YAML.
+func ServingDefinitions() [][]byte { return [][]byte{functionDefinition, fastPodDefinition} }

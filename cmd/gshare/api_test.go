@@ -10,10 +10,14 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/streaming/pkg/httpstream"
 	"k8s.io/streaming/pkg/httpstream/spdy"
+
+	serving "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 )
 
 // apiServer answers reads as an API server does, and forwards ports of pods to a handler. Whatever else is asked is forbidden.
@@ -21,6 +25,9 @@ type apiServer struct {
 	nodes   []v1.Node
 	pods    []v1.Pod
 	metrics http.Handler // behind every port of every pod
+
+	functions []serving.GPUFunction // nil: serving is not installed
+	events    []v1.Event
 }
 
 // kubeconfig starts the server and gives a kubeconfig for it.
@@ -44,6 +51,11 @@ func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer = v1.NodeList{Items: a.nodes}
 	case strings.HasSuffix(path, "/pods"):
 		answer = v1.PodList{Items: a.podsIn(strings.TrimSuffix(strings.TrimPrefix(path, "/api/v1/namespaces/"), "/pods"), r.URL.Query().Get("labelSelector"))}
+	case strings.HasSuffix(path, "/events"):
+		answer = v1.EventList{Items: a.events}
+	case strings.HasPrefix(path, "/apis/serving.gshare.dev/"):
+		a.serveFunctions(w, r)
+		return
 	case strings.HasSuffix(path, "/configmaps"):
 		answer = v1.ConfigMapList{}
 	default:
@@ -54,6 +66,33 @@ func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(answer)
+}
+
+// serveFunctions answers with the functions of a namespace or of all, or with one.
+func (a *apiServer) serveFunctions(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	namespace, name, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/apis/serving.gshare.dev/v1alpha1/namespaces/"), "/gpufunctions")
+	list := serving.GPUFunctionList{TypeMeta: metav1.TypeMeta{APIVersion: serving.APIVersion, Kind: serving.Kind + "List"}, Items: []serving.GPUFunction{}}
+	for _, f := range a.functions {
+		f.TypeMeta = metav1.TypeMeta{APIVersion: serving.APIVersion, Kind: serving.Kind}
+		if name == "/"+f.Name && namespace == f.Namespace {
+			_ = json.NewEncoder(w).Encode(f)
+			return
+		}
+		if namespace == f.Namespace || strings.HasPrefix(namespace, "/") {
+			list.Items = append(list.Items, f)
+		}
+	}
+	if a.functions != nil && name == "" {
+		_ = json.NewEncoder(w).Encode(list)
+		return
+	}
+	status := apierrors.NewNotFound(schema.GroupResource{Group: "serving.gshare.dev", Resource: "gpufunctions"}, strings.TrimPrefix(name, "/")).Status()
+	if a.functions == nil {
+		status.Message, status.Details = "the server could not find the requested resource", &metav1.StatusDetails{}
+	}
+	w.WriteHeader(http.StatusNotFound)
+	_ = json.NewEncoder(w).Encode(status)
 }
 
 // podsIn lists those of a namespace, or of all, with a label.

@@ -18,8 +18,8 @@ import (
 const doctorLong = `Check the prerequisites and the state of gshare in a cluster, and show how to fix what fails.
 
 The checks cover the API server, the admission policies, the scheduler with its lease and profile, and on each node the kubelet, the
-container runtime, the node agent, the inventory, the node's capacities, the tickets, MPS, and the placements of its pods. doctor only
-reads from the API server, with your permissions; checks that need other permissions are reported as unknown. The exit code is 1 if
+container runtime, the node agent, the inventory, the node's capacities, the tickets, MPS, and the placements of its pods. If serving is
+installed, they cover its kinds, controller and gateways, and functions and replicas that do not get to serve. doctor only reads from the API server, with your permissions; checks that need other permissions are reported as unknown. The exit code is 1 if
 a check failed.`
 
 func doctorCommand() *cobra.Command {
@@ -34,7 +34,7 @@ func doctorCommand() *cobra.Command {
 			if err != nil {
 				return cli.Usage(err)
 			}
-			found := doctor.Examine(cmd.Context(), c.Client, time.Now())
+			found := doctor.Examine(cmd.Context(), c.Client, c.Objects, time.Now())
 			err = format.Write(cmd.OutOrStdout(), found, func(w io.Writer) error { return writeFindings(w, found, all) })
 			if err == nil && doctor.Broken(found) {
 				err = fmt.Errorf("%d of %d checks failed", count(found, doctor.Failed), len(found))

@@ -22,11 +22,11 @@ func root() *cobra.Command {
 	cmd := cli.Root(&cobra.Command{
 		Use:   "gshare",
 		Short: "Share GPUs between programs and pods",
-		Long: "gshare shares GPUs.\n\nOn a machine with gshare-node: run, serve, profile, set, ps, top.\nIn a cluster with gshare: explain, map, tree, top, doctor, version, web.\n" +
+		Long: "gshare shares GPUs.\n\nOn a machine with gshare-node: run, serve, profile, set, ps, top.\nIn a cluster with gshare: explain, map, tree, top, doctor, version, web.\nWith serving in it: function, slo.\n" +
 			"Before you share: whatif, plan. For servers: load.\n\nInstalled as kubectl-gshare, it is the plugin kubectl gshare.",
 	})
 	cmd.AddCommand(planCommand(), whatifCommand(), loadCommand(), runCommand(), serveCommand(), profileCommand(), setCommand(), psCommand(), topCommand(),
-		explainCommand(), mapCommand(), treeCommand(), doctorCommand(), versionCommand(), webCommand())
+		functionCommand(), sloCommand(), explainCommand(), mapCommand(), treeCommand(), doctorCommand(), versionCommand(), webCommand())
 	return cmd
 }
 

@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -32,7 +33,8 @@ func (f *Flags) AddTo(cmd *cobra.Command) {
 type Connection struct {
 	Config    *rest.Config
 	Client    kubernetes.Interface
-	Namespace string // of the context
+	Objects   dynamic.Interface // for kinds that Client does not have
+	Namespace string            // of the context
 }
 
 // Connect loads the client configuration as kubectl does, or the in-cluster one in a pod without a kubeconfig. It sends no request.
@@ -54,7 +56,11 @@ func (f *Flags) Connect() (*Connection, error) {
 	}
 	config.QPS, config.Burst = 50, 100 // one person asks, and then no more
 	client, err := kubernetes.NewForConfig(config)
-	return &Connection{config, client, namespace}, err
+	if err != nil {
+		return nil, err
+	}
+	objects, err := dynamic.NewForConfig(config)
+	return &Connection{config, client, objects, namespace}, err
 }
 
 // Nodes returns all nodes of the cluster.

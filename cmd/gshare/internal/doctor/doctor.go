@@ -1,5 +1,5 @@
-// Package doctor checks the installation of gshare in a cluster: the API server and the admission policies, the scheduler, and on each
-// node the kubelet, the container runtime, the node agent and its inventory. It only reads from the API server, with the user's
+// Package doctor checks the installation of gshare in a cluster: the API server and the admission policies, the scheduler, what serves
+// functions, and on each node the kubelet, the container runtime, the node agent and its inventory. It only reads from the API server, with the user's
 // permissions; checks that these do not allow end as unknown.
 package doctor
 
@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 )
 
@@ -43,17 +44,19 @@ const (
 	containers = "runtime"
 	gpus       = "gpus"
 	pods       = "pods"
+	serving    = "serving"
 )
 
 // Examine runs all checks on a cluster and returns their findings sorted by node and component. now is compared with timestamps of the
 // cluster, such as lease renewals.
-func Examine(ctx context.Context, client kubernetes.Interface, now time.Time) []Finding {
-	e := &examination{ctx: ctx, client: client, now: now}
+func Examine(ctx context.Context, client kubernetes.Interface, objects dynamic.Interface, now time.Time) []Finding {
+	e := &examination{ctx: ctx, client: client, objects: objects, now: now}
 	e.checkAPIServer()
 	e.checkAdmission()
 	e.checkScheduler()
+	servingExamination{e}.check()
 	e.checkNodes()
-	order := []string{apiServer, admission, scheduler, agent, kubelet, containers, gpus, pods}
+	order := []string{apiServer, admission, scheduler, serving, agent, kubelet, containers, gpus, pods}
 	slices.SortStableFunc(e.found, func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(slices.Index(order, a.Component), slices.Index(order, b.Component)))
 	})
@@ -69,6 +72,7 @@ func Broken(found []Finding) bool {
 type examination struct {
 	ctx     context.Context
 	client  kubernetes.Interface
+	objects dynamic.Interface // for kinds that client does not have
 	now     time.Time
 	release *release // of the API server; nil if unknown
 	found   []Finding

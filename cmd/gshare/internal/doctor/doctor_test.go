@@ -17,11 +17,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/discovery/fake"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
 	clients "k8s.io/client-go/kubernetes/fake"
 	core "k8s.io/client-go/testing"
 
 	"github.com/gshare-dev/gshare/cmd/gshare/internal/cluster"
 	"github.com/gshare-dev/gshare/manifests"
+	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/node/enforcement"
 	"github.com/gshare-dev/gshare/vgpu/share"
@@ -43,6 +45,9 @@ type installation struct {
 	without   string // policy that is not installed
 	forbidden string // resource that may not be read
 	pods      []*v1.Pod
+	leases    []*coordination.Lease
+	serves    bool             // the API server has the kinds of serving
+	served    []runtime.Object // its definitions and functions
 }
 
 func ownPod(name, app, node, image string) *v1.Pod {
@@ -83,7 +88,16 @@ func newInstallation() *installation {
 func (i *installation) examine(t *testing.T) []Finding {
 	t.Helper()
 	client := i.client(t)
-	return Examine(t.Context(), client, now)
+	scheme := runtime.NewScheme()
+	lists := map[schema.GroupVersionResource]string{definitionsResource: "CustomResourceDefinitionList", functionsResource: "GPUFunctionList"}
+	objects := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(scheme, lists, i.served...)
+	objects.PrependReactor("*", i.forbidden, func(core.Action) (bool, runtime.Object, error) {
+		return i.forbidden != "", nil, apierrors.NewForbidden(schema.GroupResource{Resource: i.forbidden}, "", nil)
+	})
+	if i.serves {
+		client.Discovery().(*fake.FakeDiscovery).Resources = []*metav1.APIResourceList{{GroupVersion: api.APIVersion, APIResources: []metav1.APIResource{{Name: "gpufunctions"}}}}
+	}
+	return Examine(t.Context(), client, objects, now)
 }
 
 func (i *installation) client(t *testing.T) *clients.Clientset {
@@ -103,6 +117,9 @@ func (i *installation) client(t *testing.T) *clients.Clientset {
 	}
 	for _, pod := range i.pods {
 		objects = append(objects, pod)
+	}
+	for _, lease := range i.leases {
+		objects = append(objects, lease)
 	}
 	client := clients.NewClientset(append(objects, i.policies(t)...)...)
 	client.Discovery().(*fake.FakeDiscovery).FakedServerVersion = &version.Info{GitVersion: i.server}

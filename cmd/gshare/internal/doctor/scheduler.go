@@ -40,24 +40,23 @@ func (e *examination) checkScheduler() {
 	}
 	e.addCheck(scheduler, "", "running", ready > 0, Failed, fmt.Sprintf("%d of %d pods ready", ready, len(list.Items)),
 		"kubectl apply -k manifests; kubectl logs -n "+cluster.Namespace+" -l "+SchedulerPods)
-	e.checkLease()
+	e.checkLeaseOf(scheduler, schedulerLease, maxLeaseAge, "check the scheduler's log: none is active")
 	e.checkProfile()
 }
 
-// checkLease checks that a scheduler holds the leader lease and renews it.
-func (e *examination) checkLease() {
-	lease, err := e.client.CoordinationV1().Leases(cluster.Namespace).Get(e.ctx, schedulerLease, metav1.GetOptions{})
+// checkLeaseOf checks that somebody holds the leader lease of a component and renews it. help says what follows if nobody does, and what to do.
+func (e *examination) checkLeaseOf(component, name string, maxAge time.Duration, help string) {
+	lease, err := e.client.CoordinationV1().Leases(cluster.Namespace).Get(e.ctx, name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		e.addFinding(scheduler, "", "leader", Failed, "no lease "+schedulerLease, "check the scheduler's log: it has never been active")
+		e.addFinding(component, "", "leader", Failed, "no lease "+name, help)
 	case err != nil:
-		e.addFinding(scheduler, "", "leader", Unknown, err.Error(), "run doctor with permission to get leases in "+cluster.Namespace)
-	case lease.Spec.HolderIdentity == nil || lease.Spec.RenewTime == nil:
-		e.addFinding(scheduler, "", "leader", Failed, "no scheduler holds the lease", "check the scheduler's log")
+		e.addFinding(component, "", "leader", Unknown, err.Error(), "run doctor with permission to get leases in "+cluster.Namespace)
+	case lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == "" || lease.Spec.RenewTime == nil:
+		e.addFinding(component, "", "leader", Failed, "nobody holds the lease "+name, help)
 	default:
 		age := e.now.Sub(lease.Spec.RenewTime.Time).Truncate(time.Second)
-		e.addCheck(scheduler, "", "leader", age < maxLeaseAge, Failed, fmt.Sprintf("%s, renewed %v ago", *lease.Spec.HolderIdentity, max(age, 0)),
-			"check the scheduler's log: none is active")
+		e.addCheck(component, "", "leader", age < maxAge, Failed, fmt.Sprintf("%s, renewed %v ago", *lease.Spec.HolderIdentity, max(age, 0)), help)
 	}
 }
 

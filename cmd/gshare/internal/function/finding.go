@@ -1,0 +1,366 @@
+package function
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Finding is one thing that makes the requests of a function late or keeps its number of replicas as it is, and what would help.
+type Finding struct {
+	Kind   Kind   `json:"kind"`
+	Detail string `json:"detail"`
+	Help   string `json:"help,omitempty"`
+}
+
+// Kind is a finding as one word, for programs.
+type Kind string
+
+// The findings, in the order in which they are reported: what refuses everything comes first.
+const (
+	Invalid       Kind = "Invalid"       // the object cannot be obeyed
+	BackingOff    Kind = "BackingOff"    // every replica has failed, and requests are refused
+	Failing       Kind = "Failing"       // a replica fails
+	NoRoom        Kind = "NoRoom"        // the scheduler finds no room for a replica
+	Starting      Kind = "Starting"      // a replica is not ready yet
+	Unprofiled    Kind = "Unprofiled"    // share or throughput are not set, so it is not scaled
+	AtLimit       Kind = "AtLimit"       // maxReplicas are there, and requests are late
+	ShareTooSmall Kind = "ShareTooSmall" // requests are late that do not wait
+	AllRefused    Kind = "AllRefused"    // the gateway predicts that every request is late
+	TooOptimistic Kind = "TooOptimistic" // requestsPerSecond is more than a replica answers in time
+	ColdStarts    Kind = "ColdStarts"    // requests waited for a first replica
+	Flapping      Kind = "Flapping"      // replicas come and go
+	Refused       Kind = "Refused"       // the gateway refuses some requests
+	NothingFound  Kind = "NothingFound"
+)
+
+// Facts is what is known of a function, as of one moment. It has many fields: one for each thing that a finding depends on.
+type Facts struct {
+	Name, Namespace string
+
+	SLO        time.Duration
+	P99        time.Duration // 0 if there were no requests
+	Hit        float64       // part of the requests of late that were answered in time; NaN without any
+	Rate       float64       // requests per second of late
+	Unprofiled bool          // the share or RequestsPerSecond is not set
+	Reason     string        // of the condition Ready
+	Message    string        // of the condition Ready
+	BackOff    string        // message of the condition BackingOff; empty if it is not True
+
+	MinReplicas, MaxReplicas int
+	Hot                      int     // replicas that have their whole share
+	RequestsPerSecond        float64 // that one replica is said to answer
+	Concurrency              int
+	KeepShared               string
+	Replicas                 []Replica
+	Decisions                []Decision // of the last hour, the latest first
+	Traffic                  *Traffic   // nil if it is not known
+}
+
+// Replica is a pod of a function.
+type Replica struct {
+	Pod       string `json:"pod"`
+	Phase     Phase  `json:"phase"`
+	Residency string `json:"residency"`
+	Node      string `json:"node,omitempty"`
+	Slice     string `json:"slice,omitempty"`
+	Share     string `json:"share,omitempty"`
+	Waits     string `json:"waits,omitempty"` // for what, or why it fails; empty if it is ready
+
+	Age time.Duration `json:"-"` // since its creation
+}
+
+// Phase is what a replica does.
+type Phase string
+
+// The phases of a replica.
+const (
+	PhasePending  Phase = "Pending" // has no node
+	PhaseStarting Phase = "Starting"
+	PhaseReady    Phase = "Ready"
+	PhaseFailing  Phase = "Failing"  // a container has failed, and the kubelet starts it again
+	PhaseDraining Phase = "Draining" // answers the requests that it has
+	PhaseEnding   Phase = "Ending"
+)
+
+// Decision is what the autoscaler has decided, from an event.
+type Decision struct {
+	Time      time.Time `json:"time"`
+	Text      string    `json:"text"`
+	Scaled    bool      `json:"scaled"` // else it is a warning
+	Up        bool      `json:"up"`     // a replica more
+	ColdStart bool      `json:"coldStart,omitempty"`
+	Count     int       `json:"count"` // how often it was decided
+
+	Ago time.Duration `json:"-"`
+}
+
+// Traffic is what the gateways have counted of a function during a time.
+type Traffic struct {
+	During   time.Duration  // for how long they were watched
+	Requests int            // that have ended
+	Refusals map[string]int // of these, by reason
+	Took     time.Duration  // of a request, on the average
+	Queued   time.Duration  // of that, waiting for a replica
+}
+
+// missed reports whether too many requests are late: fewer than 99 % are in time.
+func (f *Facts) missed() bool { return f.Hit < 0.99 } // false for NaN
+
+// Diagnose returns what the facts say about late requests, the gravest first. There is at least one finding.
+func Diagnose(f *Facts) []Finding {
+	var found []Finding
+	for _, rule := range []func(*Facts) *Finding{
+		invalid, backingOff, failing, noRoom, starting, unprofiled, atLimit, allRefused, shareTooSmall, tooOptimistic, coldStarts, flapping, refused,
+	} {
+		if one := rule(f); one != nil {
+			found = append(found, *one)
+		}
+	}
+	if len(found) == 0 {
+		found = append(found, nothing(f))
+	}
+	return found
+}
+
+func invalid(f *Facts) *Finding {
+	if f.Reason != string(Invalid) {
+		return nil
+	}
+	return &Finding{Invalid, "the object cannot be obeyed: " + f.Message, "correct the field that the message names"}
+}
+
+func backingOff(f *Facts) *Finding {
+	if f.BackOff == "" {
+		return nil
+	}
+	return &Finding{BackingOff, "all replicas fail, and requests are refused until one starts: " + f.BackOff, f.logsHelp()}
+}
+
+// logsHelp returns how to see why replicas fail.
+func (f *Facts) logsHelp() string {
+	for _, r := range f.Replicas {
+		if r.Phase == PhaseFailing {
+			return "kubectl logs -n " + f.Namespace + " " + r.Pod + " --previous"
+		}
+	}
+	return "kubectl describe gpufunction -n " + f.Namespace + " " + f.Name
+}
+
+func failing(f *Facts) *Finding {
+	if f.BackOff != "" {
+		return nil
+	}
+	if r := f.first(PhaseFailing); r != nil {
+		return &Finding{Failing, "replica " + r.Pod + " fails: " + r.Waits, f.logsHelp()}
+	}
+	if f.Reason == string(Failing) {
+		return &Finding{Failing, "a replica fails: " + f.Message, f.logsHelp()}
+	}
+	return nil
+}
+
+// first returns the first replica in a phase, nil if there is none.
+func (f *Facts) first(p Phase) *Replica {
+	if at := slices.IndexFunc(f.Replicas, func(r Replica) bool { return r.Phase == p }); at >= 0 {
+		return &f.Replicas[at]
+	}
+	return nil
+}
+
+func (f *Facts) count(p Phase) (n int) {
+	for _, r := range f.Replicas {
+		if r.Phase == p {
+			n++
+		}
+	}
+	return n
+}
+
+func noRoom(f *Facts) *Finding {
+	r := f.first(PhasePending)
+	if r == nil {
+		return nil
+	}
+	return &Finding{NoRoom, fmt.Sprintf("%s no node, the first since %s: %s", countOf(f.count(PhasePending), "replica has", "replicas have"), short(r.Age), r.Waits),
+		"gshare explain -n " + f.Namespace + " " + r.Pod + " shows what would make it fit"}
+}
+
+func starting(f *Facts) *Finding {
+	r := f.first(PhaseStarting)
+	if r == nil {
+		return nil
+	}
+	help := "scaling.minReplicas: 1 keeps one ready"
+	if f.MinReplicas > 0 || f.count(PhaseReady) > 0 {
+		help = "a greater scaling.minReplicas starts it before the load comes"
+	}
+	return &Finding{Starting, fmt.Sprintf("%s, the first for %s: %s", countOf(f.count(PhaseStarting), "replica starts", "replicas start"), short(r.Age), r.Waits), help}
+}
+
+func unprofiled(f *Facts) *Finding {
+	if !f.Unprofiled {
+		return nil
+	}
+	return &Finding{Unprofiled, fmt.Sprintf("it is not scaled, and has at most %s: the share or what a replica answers is not set", countOf(max(1, f.MinReplicas), "replica", "replicas")),
+		"set resources.share and scaling.requestsPerSecond; gshare load measures what a replica answers"}
+}
+
+func atLimit(f *Facts) *Finding {
+	if f.Unprofiled || f.Hot < f.MaxReplicas || !f.missed() && f.Rate <= float64(f.MaxReplicas)*f.RequestsPerSecond {
+		return nil
+	}
+	return &Finding{AtLimit, fmt.Sprintf("the limit is reached: scaling.maxReplicas is %d, and the load is %.3g/s where each is said to answer %.3g/s", f.MaxReplicas, f.Rate, f.RequestsPerSecond),
+		"a greater scaling.maxReplicas, or a larger share with a greater requestsPerSecond"}
+}
+
+// late are the reasons for which the gateway refuses requests that would be, or are, late.
+var late = []string{"predicted-late", "deadline-passed"}
+
+func (t *Traffic) late() (n int) {
+	for _, reason := range late {
+		n += t.Refusals[reason]
+	}
+	return n
+}
+
+// fewRequests is the number of requests below which their averages say nothing.
+const fewRequests = 10
+
+func allRefused(f *Facts) *Finding {
+	t := f.Traffic
+	if t == nil || t.Requests < fewRequests || float64(t.late()) < 0.9*float64(t.Requests) {
+		return nil
+	}
+	return &Finding{AllRefused, fmt.Sprintf("%d of %d requests of the last %s were refused as too late: the objective of %s is below what a replica takes", t.late(), t.Requests, short(t.During), f.SLO),
+		"a longer slo.latency, or a larger resources.share"}
+}
+
+func shareTooSmall(f *Facts) *Finding {
+	t := f.Traffic
+	if t == nil || t.Requests-t.refused() < fewRequests {
+		return nil
+	}
+	at := t.atReplica()
+	if at <= f.SLO {
+		return nil
+	}
+	help := "a larger resources.share, or a longer slo.latency"
+	if f.Concurrency > 1 {
+		help += fmt.Sprintf("; scaling.concurrency is %d, and fewer requests at once are faster each", f.Concurrency)
+	}
+	return &Finding{ShareTooSmall, fmt.Sprintf("a request takes %s at a replica, without the wait before: more than the objective of %s", milliseconds(at), f.SLO), help}
+}
+
+// refused returns the number of requests that were refused.
+func (t *Traffic) refused() (n int) {
+	for _, one := range t.Refusals {
+		n += one
+	}
+	return n
+}
+
+// atReplica returns how long a request that was not refused was at a replica, on the average. Those that were refused were at none.
+func (t *Traffic) atReplica() time.Duration {
+	return time.Duration(float64(t.Took-t.Queued) * float64(t.Requests) / float64(t.Requests-t.refused()))
+}
+
+func tooOptimistic(f *Facts) *Finding {
+	ready := f.count(PhaseReady)
+	if f.Unprofiled || !f.missed() || ready == 0 || f.Hot >= f.MaxReplicas || f.Rate == 0 || f.Rate > float64(f.Hot)*f.RequestsPerSecond ||
+		f.first(PhasePending) != nil || f.first(PhaseStarting) != nil || f.first(PhaseFailing) != nil {
+		return nil
+	}
+	detail := fmt.Sprintf("%s are in time though each replica gets %.3g/s and is said to answer %.3g/s", percent(f.Hit), f.Rate/float64(max(1, f.Hot)), f.RequestsPerSecond)
+	if t := f.Traffic; t != nil && t.Requests >= fewRequests {
+		detail += fmt.Sprintf("; a request waits %s for a replica", milliseconds(t.Queued))
+	}
+	return &Finding{TooOptimistic, detail, "a smaller scaling.requestsPerSecond adds replicas earlier; for bursts a shorter scaling.window"}
+}
+
+func coldStarts(f *Facts) *Finding {
+	n := 0
+	for _, d := range f.Decisions {
+		if d.ColdStart {
+			n += d.Count
+		}
+	}
+	if n == 0 {
+		return nil
+	}
+	return &Finding{ColdStarts, fmt.Sprintf("%s in the last hour, for which the first requests waited", countOf(n, "cold start", "cold starts")),
+		fmt.Sprintf("scaling.keepShared longer than %s keeps the last replica over longer gaps, scaling.minReplicas: 1 always", f.KeepShared)}
+}
+
+// oftenScaled is how often replicas are added, and given up, in an hour before it is called flapping.
+const oftenScaled = 4
+
+func flapping(f *Facts) *Finding {
+	up, down := 0, 0
+	for _, d := range f.Decisions {
+		switch {
+		case d.ColdStart || !d.Scaled:
+		case d.Up:
+			up += d.Count
+		default:
+			down += d.Count
+		}
+	}
+	if up < oftenScaled || down < oftenScaled {
+		return nil
+	}
+	return &Finding{Flapping, fmt.Sprintf("replicas come and go: %d times one more and %d times one less in the last hour", up, down),
+		"a greater scaling.minReplicas, or a longer scaling.window"}
+}
+
+func refused(f *Facts) *Finding {
+	t := f.Traffic
+	if t == nil || t.refused() == 0 {
+		return nil
+	}
+	var parts []string
+	for reason, n := range t.Refusals {
+		if n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, reason))
+		}
+	}
+	slices.Sort(parts)
+	return &Finding{Refused, fmt.Sprintf("%d of %d requests of the last %s were refused: %s", t.refused(), t.Requests, short(t.During), strings.Join(parts, ", ")), ""}
+}
+
+func nothing(f *Facts) Finding {
+	switch {
+	case math.IsNaN(f.Hit):
+		return Finding{NothingFound, "there were no requests of late", ""}
+	case f.missed():
+		return Finding{NothingFound, percent(f.Hit) + " are in time, and nothing here says why not more are", "gshare slo with more load, or a longer --during"}
+	}
+	return Finding{NothingFound, fmt.Sprintf("%s are in time", percent(f.Hit)), ""}
+}
+
+func countOf(n int, one, more string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, more)
+}
+
+func percent(part float64) string {
+	return fmt.Sprintf("%.1f%% of the requests", math.Floor(part*1000)/10)
+}
+
+func milliseconds(d time.Duration) string {
+	if d >= 100*time.Millisecond {
+		return d.Round(time.Millisecond).String()
+	}
+	return d.Round(10 * time.Microsecond).String()
+}
+
+func short(d time.Duration) string { return d.Round(time.Second).String() }
+
+// Scalings returns the decisions of the autoscaler, the latest first.
+func (f *Facts) Scalings() []Decision {
+	return slices.DeleteFunc(slices.Clone(f.Decisions), func(d Decision) bool { return !d.Scaled })
+}

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gshare-dev/gshare/cmd/gshare/internal/function"
+	"github.com/gshare-dev/gshare/cmd/internal/cli"
+)
+
+const sloLong = `Explain why requests to a function are late, why it was scaled, and what would help.
+
+It looks at the function's status, its pods and its events of the last hour, and for some seconds at what the gateways count, which takes
+the permission to create pods/portforward in gshare-system; without it, it says what the rest shows. It changes nothing.`
+
+// sloReport is what gshare slo shows of a function.
+type sloReport struct {
+	Function  string              `json:"function"`
+	SLO       string              `json:"slo"`
+	P99       string              `json:"p99,omitempty"`
+	Hit       string              `json:"hit,omitempty"`
+	Findings  []function.Finding  `json:"findings"`
+	Decisions []function.Decision `json:"decisions"` // of the autoscaler, the latest first
+	Notes     []string            `json:"notes,omitempty"`
+}
+
+func sloCommand() *cobra.Command {
+	var flags functionFlags
+	during := 10 * time.Second
+	cmd := &cobra.Command{
+		Use: "slo NAME", Short: "Explain why requests to a function are late, and what would help", Long: sloLong,
+		Example: "  gshare slo resnet50\n  gshare slo resnet50 -n ml --during 1m",
+		Args:    cli.Exactly(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := flags.cluster.Connect()
+			if err != nil {
+				return cli.Usage(err)
+			}
+			id := parsePodName(args[0], effectiveNamespace(flags.namespace, c))
+			var notes []string
+			if _, err := function.Get(cmd.Context(), c, id.Namespace, id.Name); err != nil {
+				return err
+			}
+			traffic, err := function.Watch(cmd.Context(), c, id.Namespace, id.Name, during)
+			if err != nil {
+				notes = append(notes, "what the gateways count is not known: "+err.Error())
+			}
+			f, err := function.Get(cmd.Context(), c, id.Namespace, id.Name) // again: the status is as late as the counters
+			if err != nil {
+				return err
+			}
+			facts, err := function.Read(cmd.Context(), c, f, time.Now())
+			if err != nil {
+				return err
+			}
+			facts.Traffic = traffic
+			report := sloReport{
+				Function: f.Namespace + "/" + f.Name, SLO: string(f.Spec.SLO.Latency), P99: string(f.Status.Observed.P99), Hit: f.Status.Observed.Hit,
+				Findings: function.Diagnose(facts), Notes: notes, Decisions: facts.Scalings(),
+			}
+			return flags.format.Write(cmd.OutOrStdout(), report, func(w io.Writer) error { return writeSLO(w, &report) })
+		},
+	}
+	flags.addTo(cmd)
+	cmd.Flags().DurationVar(&during, "during", during, "how long the counters of the gateways are watched")
+	return cmd
+}
+
+// maxScalings is the number of decisions that are shown.
+const maxScalings = 3
+
+func writeSLO(w io.Writer, r *sloReport) error {
+	fmt.Fprintf(w, "%s  objective %s: p99 %s, %s in time\n\n", r.Function, r.SLO, orDash(r.P99), orDash(r.Hit))
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, f := range r.Findings {
+		fmt.Fprintf(t, "%s\t%s\n", f.Kind, f.Detail)
+		if f.Help != "" {
+			fmt.Fprintf(t, "\thelp: %s\n", f.Help)
+		}
+	}
+	for at, d := range r.Decisions[:min(len(r.Decisions), maxScalings)] {
+		title := ""
+		if at == 0 {
+			title = "Scaled"
+		}
+		fmt.Fprintf(t, "%s\t%s ago: %s%s\n", title, age(d.Ago), d.Text, times(d.Count))
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for _, note := range r.Notes {
+		fmt.Fprintln(w, "*", note)
+	}
+	return nil
+}
