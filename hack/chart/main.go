@@ -44,9 +44,17 @@ const chartDir = "manifests/chart"
 // into the template "namespace".
 var requiredBases = []string{"admission", "scheduler", "node"}
 
-// optionalBases are the kustomize directories outside manifests/base. The chart renders each of them only if the Helm value of the same
-// name is true.
-var optionalBases = []string{"monitoring", "web"}
+// optionalBases are the kustomize directories outside manifests/base. The chart renders each of them only if the Helm value of
+// valueOf is true.
+var optionalBases = []string{"monitoring", "serving", "web"}
+
+// valueOf returns the Helm value that renders an optional base.
+func valueOf(base string) string {
+	if base == "serving" { // it may get other values
+		return "serving.enabled"
+	}
+	return base
+}
 
 // templates returns the contents of the chart's generated files by their paths in the chart.
 func templates(root string) (map[string][]byte, error) {
@@ -88,7 +96,7 @@ func files(root string, texts map[string][]string) (map[string][]byte, error) {
 	for part, objects := range texts {
 		var b bytes.Buffer
 		b.WriteString("# Written by hack/chart from manifests/" + source(part) + "; make chart.\n")
-		b.WriteString(renderedIf(slices.Contains(optionalBases, part), part, strings.Join(objects, "---\n")))
+		b.WriteString(renderedIf(slices.Contains(optionalBases, part), valueOf(part), strings.Join(objects, "---\n")))
 		out["templates/"+part+".yaml"] = b.Bytes()
 	}
 	return out, err
@@ -141,6 +149,8 @@ var substitutions = []substitution{
 	{`gshare-system`, `{{ .Values.namespace }}`, 0},
 	{`gshare-node:dev`, `{{ .Values.images.node }}`, 3},
 	{`gshare-scheduler:dev`, `{{ .Values.images.scheduler }}`, 1},
+	{`gshare-controller:dev`, `{{ .Values.images.controller }}`, 1},
+	{`gshare-gateway:dev`, `{{ .Values.images.gateway }}`, 1},
 	{`(?m)^( +)nodeSelector:\n +gshare\.dev/gpus: "true"$`, "${1}nodeSelector: {{ toJson .Values.nodeSelector }}\n" +
 		"$1{{- with .Values.runtimeClassName }}\n${1}runtimeClassName: {{ . }}\n$1{{- end }}", 1},
 	{`(?m)^data:\n  node\.yaml: \|\n(?:    .*\n)+`, "data: {{ toJson " + agentConfig + " }}\n", 1},

@@ -40,6 +40,7 @@ var overlays = map[string]struct{ folders, values []string }{
 		"--set", "runtimeClassName=nvidia", "--set-file", `config.node\.yaml=manifests/overlays/example/node.yaml`,
 	}},
 	"with the page":   {[]string{"test/install/testdata/web"}, []string{"--set", "web=true"}},
+	"with serving":    {[]string{"manifests/overlays/serving"}, []string{"--set", "serving.enabled=true"}},
 	"with monitoring": {[]string{"manifests", "manifests/monitoring"}, []string{"--set", "monitoring=true"}},
 }
 
@@ -121,7 +122,7 @@ func TestValues(t *testing.T) {
 			t.Errorf("the agents' nodes: %v %s", err, diff)
 		}
 	}
-	for _, wrong := range []string{"image.node=x", "policies.slo=perhaps", "namespace=a/b", "config.node=1", "nodeSelektor.a=b"} {
+	for _, wrong := range []string{"image.node=x", "policies.slo=perhaps", "namespace=a/b", "config.node=1", "nodeSelektor.a=b", "serving.on=true", "images.gateways=x"} {
 		if _, err := helm(t, "", "template", "gshare", chart, "--kube-version", "v1.37.1", "--set", wrong); err == nil {
 			t.Errorf("%s is taken", wrong)
 		}

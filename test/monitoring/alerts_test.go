@@ -2,6 +2,7 @@ package monitoring
 
 import (
 	"fmt"
+	"regexp"
 	"testing"
 
 	"github.com/gshare-dev/gshare/test/install/document"
@@ -27,6 +28,31 @@ var alerts = map[string]struct{ before, fires, silent string }{
 	"GShareStartsRefused":   {starts(0, 0), starts(0, 9), starts(100, 1)},
 	"GShareBindsInDoubt": {`gshare_scheduler_binds_total{result="ambiguous"} 0` + "\n", `gshare_scheduler_binds_total{result="ambiguous"} 50` + "\n",
 		`gshare_scheduler_binds_total{result="ambiguous"} 1` + "\n"},
+
+	"GShareControllerDown": {"", `up{job="gshare-controller"} 0` + "\n", `up{job="gshare-controller",pod="a"} 0` + "\n" + `up{job="gshare-controller",pod="b"} 1` + "\n"},
+	"GShareControllerLeaderless": {"", `up{job="gshare-controller"} 1` + "\n" + leads(0, 0),
+		`up{job="gshare-controller"} 1` + "\n" + leads(0, 1)},
+	"GShareGatewayDown":             {"", `up{job="gshare-gateway"} 0` + "\n", `up{job="gshare-gateway"} 1` + "\n"},
+	"GShareFunctionFails":           {answers(0, 0), answers(100, 10), answers(100, 4)},
+	"GShareReplicasFail":            {`gshare_fleet_failures_total{function="f"} 0` + "\n", `gshare_fleet_failures_total{function="f"} 9` + "\n", `gshare_fleet_failures_total{function="f"} 1` + "\n"},
+	"GShareFunctionWithoutReplicas": {"", waiting(3, 0), waiting(3, 1)},
+	"GShareReplicasStartSlowly":     {"", `gshare_fleet_replicas{function="f",phase="starting"} 1` + "\n", `gshare_fleet_replicas{function="f",phase="starting"} 0` + "\n" + `gshare_fleet_replicas{function="f",phase="ready"} 1` + "\n"},
+}
+
+// quiet is where serving is not installed, or nothing comes: no alert of serving fires.
+var quiet = []string{"", "other 1\n", answers(2, 1), waiting(0, 0)}
+
+// answers are those of a function that began with the scrape before.
+func answers(all, failed int) string {
+	return fmt.Sprintf("gshare_gateway_requests_total{namespace=\"ml\",function=\"f\",code=\"200\"} %d\ngshare_gateway_requests_total{namespace=\"ml\",function=\"f\",code=\"429\"} %d\n", all-failed, failed)
+}
+
+func leads(a, b int) string {
+	return fmt.Sprintf("leader_election_master_status{name=\"gshare-controller\",pod=\"a\"} %d\nleader_election_master_status{name=\"gshare-controller\",pod=\"b\"} %d\n", a, b)
+}
+
+func waiting(requests, ready int) string {
+	return fmt.Sprintf("gshare_fleet_requests{namespace=\"ml\",function=\"f\",state=\"waiting\"} %d\ngshare_fleet_replicas{namespace=\"ml\",function=\"f\",phase=\"ready\"} %d\n", requests, ready)
 }
 
 func share(busy, stalls int) string {
@@ -66,6 +92,27 @@ func TestAlerts(t *testing.T) {
 				t.Errorf("%s fires %v, want %v, for:\n%s", a.Name, got, want, text)
 			}
 		}
+	}
+}
+
+// TestServingAlertsAreQuiet: no alert of serving fires where it is not installed, or nothing comes.
+func TestServingAlertsAreQuiet(t *testing.T) {
+	long(t)
+	judge, tried := build(t), 0
+	for _, a := range load(t, Alerts) {
+		if !regexp.MustCompile("Controller|Gateway|Function|Replicas").MatchString(a.Name) {
+			continue
+		}
+		tried++
+		for _, text := range quiet {
+			answers, err := judge.Evaluate([]Scrape{{Time: 0, Text: text}, {Time: 320, Text: text}, {Time: 600, Text: text}}, 600, a)
+			if err != nil || answers[0].Error != "" || len(answers[0].Results) > 0 {
+				t.Errorf("%s fires (%v) for %q: %+v", a.Name, err, text, answers)
+			}
+		}
+	}
+	if tried != 7 {
+		t.Errorf("%d alerts of serving", tried)
 	}
 }
 

@@ -24,7 +24,7 @@ type podMonitor struct {
 // container declares, by name or by number: what is not declared is not scraped, and no alert fires.
 func TestMonitors(t *testing.T) {
 	declared := map[string][]string{}
-	for _, o := range objects(t, "manifests/base") {
+	for _, o := range append(objects(t, "manifests/base"), objects(t, "manifests/serving")...) {
 		if kind := o.GetKind(); kind != "DaemonSet" && kind != "Deployment" {
 			continue
 		}
@@ -35,6 +35,9 @@ func TestMonitors(t *testing.T) {
 		app := workload.Spec.Template.Labels["app"]
 		for _, c := range workload.Spec.Template.Spec.Containers {
 			for _, p := range c.Ports {
+				if slices.Contains(notMetrics, p.Name) {
+					continue
+				}
 				declared[app] = append(declared[app], fmt.Sprint(c.Name, " ", p.Name, " ", p.ContainerPort))
 			}
 		}
@@ -42,6 +45,9 @@ func TestMonitors(t *testing.T) {
 	want := map[string][]string{
 		"gshare-node":      {"agent metrics 9477", "front front-metrics 9478"},
 		"gshare-scheduler": {"scheduler https 10259"},
+
+		"gshare-controller": {"controller metrics 9090"},
+		"gshare-gateway":    {"gateway metrics 9090"},
 	}
 	ports := map[string][]string{}
 	for _, o := range objects(t, "manifests/monitoring") {
@@ -73,6 +79,9 @@ func TestMonitors(t *testing.T) {
 		}
 	}
 }
+
+// notMetrics are ports of requests, of reports to the controller and of probes.
+var notMetrics = []string{"http", "report", "health"}
 
 func objects(t *testing.T, folder string) []*unstructured.Unstructured {
 	t.Helper()
