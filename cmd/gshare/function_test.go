@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"os"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -152,5 +154,27 @@ func TestFunctionWithoutServing(t *testing.T) {
 		if _, err := ask(t, kubeconfig, args...); err == nil || !strings.Contains(err.Error(), "serving is not installed in this cluster") {
 			t.Errorf("%v: %v", args, err)
 		}
+	}
+}
+
+// seconds are those of an age, which depend on when the command looks.
+var seconds = regexp.MustCompile(`15m3\ds`)
+
+// TestDocumentedFunction: docs/serving.md shows what the commands print of servingCluster.
+func TestDocumentedFunction(t *testing.T) {
+	kubeconfig := servingCluster(t).kubeconfig(t)
+	text, err := os.ReadFile("../../docs/serving.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, args := range map[string][]string{"function": {"function", "resnet50"}, "slo": {"slo", "resnet50", "--during", "10ms"}} {
+		t.Run(name, func(t *testing.T) {
+			_, shown, _ := strings.Cut(string(text), "$ kubectl gshare "+name+" resnet50\n")
+			shown, _, found := strings.Cut(shown, "```")
+			out, err := ask(t, kubeconfig, args...)
+			if err != nil || !found || seconds.ReplaceAllString(out, "15m30s") != shown {
+				t.Errorf("%v: got\n%s\nwant\n%s", err, out, shown)
+			}
+		})
 	}
 }
