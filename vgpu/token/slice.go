@@ -59,7 +59,7 @@ func (s *Slice) Join(now time.Duration, m Member) error {
 	case known:
 		return fmt.Errorf("share %d: %w", m.ID, ErrKnown)
 	}
-	members := slices.Insert(slices.Clone(s.members), at, s.newMember(m))
+	members := slices.Insert(slices.Clone(s.members), at, newMember(s, m))
 	if !s.issuer.plan(members) {
 		return fmt.Errorf("share %d: %w", m.ID, ErrDoesNotFit)
 	}
@@ -67,7 +67,7 @@ func (s *Slice) Join(now time.Duration, m Member) error {
 	return nil
 }
 
-func (s *Slice) newMember(m Member) *member {
+func newMember(s *Slice, m Member) *member {
 	n := &member{Member: m, overrunState: overrunState{makeUp: newMakeUpAccount(), lastWanted: s.now - contentionMemory}}
 	n.account = &n.own
 	n.own.window, n.borrowed.window = s.config.Window, s.config.Window

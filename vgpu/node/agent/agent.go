@@ -160,9 +160,9 @@ func (a *Agent) serve(ctx context.Context, listener net.Listener) {
 	serving, stop := a.publisher.servingContext(ctx)
 	defer stop()
 	terminations := &terminations{Options: a.Options, slices: a.slices, grants: a.granter.grants}
-	sweeper := &sweeper{Options: a.Options, granter: a.granter, devices: a.devices}
+	sweeper := &sweeper{Options: a.Options, granter: a.granter, devices: a.devices, residency: newResidencyKeeper(a.granter)}
 	for _, loop := range []func(context.Context){
-		sweeper.watchLoop, sweeper.loop, a.devices.loop, terminations.loop, a.memory.loop, a.slices.logFeatures,
+		sweeper.watchLoop, sweeper.loop, sweeper.residency.loop, a.devices.loop, terminations.loop, a.memory.loop, a.slices.logFeatures,
 	} {
 		loops.Go(func() { loop(serving) })
 	}

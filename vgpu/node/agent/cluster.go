@@ -31,6 +31,8 @@ type Cluster interface {
 	WatchNode(ctx context.Context, changed func())
 	// WriteEnforcement writes the enforcement status of a pod.
 	WriteEnforcement(ctx context.Context, pod types.NamespacedName, uid types.UID, text string) error
+	// WriteResidency writes the level that a pod has reached, if the pod is still of this version.
+	WriteResidency(ctx context.Context, pod *v1.Pod, text string) error
 	// Evict evicts a pod, as its disruption budget allows.
 	Evict(ctx context.Context, pod types.NamespacedName, uid types.UID) error
 	// Warn and Notify write an event of type Warning or Normal on a pod.
@@ -128,6 +130,19 @@ func (s *APIServer) WriteEnforcement(ctx context.Context, pod types.NamespacedNa
 	patch := kube.AnnotationPatchForUID(string(uid), kube.AnnotationEnforcementStatus, text)
 	_, err := s.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 	return ignoreGone(err)
+}
+
+// WriteResidency writes the annotation with the level that a pod has reached. The error is a conflict if the pod has changed since it was
+// read; it is nil if the pod no longer exists.
+func (s *APIServer) WriteResidency(ctx context.Context, pod *v1.Pod, text string) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	patch := kube.AnnotationPatchForVersion(string(pod.UID), pod.ResourceVersion, kube.AnnotationResidencyReached, text)
+	_, err := s.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
 }
 
 // ignoreGone returns nil for the API errors that mean that a pod no longer exists, and every other error unchanged.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -35,6 +36,8 @@ type cluster struct {
 	enforced  map[types.UID]string
 	events    []string
 	evicted   []string
+	reached   map[types.UID]string // the residency that was written last
+	conflicts int                  // writes of the residency that fail before one succeeds
 	away      bool
 }
 
@@ -73,6 +76,23 @@ func (c *cluster) WriteEnforcement(_ context.Context, _ types.NamespacedName, ui
 	defer c.mu.Unlock()
 	c.enforced[uid] = text
 	return c.fail()
+}
+
+func (c *cluster) WriteResidency(_ context.Context, pod *v1.Pod, text string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.conflicts > 0 {
+		c.conflicts--
+		return apierrors.NewConflict(v1.Resource("pods"), pod.Name, errors.New("it has changed"))
+	}
+	if err := c.fail(); err != nil {
+		return err
+	}
+	if c.reached == nil {
+		c.reached = map[types.UID]string{}
+	}
+	c.reached[pod.UID] = text
+	return nil
 }
 
 func (c *cluster) Evict(_ context.Context, pod types.NamespacedName, _ types.UID) error {

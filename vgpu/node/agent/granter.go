@@ -14,6 +14,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/process"
 	"github.com/gshare-dev/gshare/vgpu/node/ticket"
 	"github.com/gshare-dev/gshare/vgpu/node/tokenserver"
+	"github.com/gshare-dev/gshare/vgpu/residency"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
@@ -70,6 +71,9 @@ func (g *granter) admit(claim grant.Claim) error {
 		return grant.Ambiguous("the kubelet has given tickets %v away", granted.Tickets)
 	}
 	g.publish()
+	if granted.Residency != (residency.Reached{}) {
+		signal(g.wake) // its level is reported
+	}
 	return nil
 }
 
@@ -148,11 +152,12 @@ func (g *granter) startService(granted *grant.Grant) error {
 func (g *granter) prepareService(granted *grant.Grant) (*tokenserver.Container, error) {
 	c, err := g.slices.reserve(granted, tokenserver.Spec{
 		ID: granted.ID(), Dir: g.containerDir(granted.ID()), Admit: g.processCheck(granted.Owner), Empty: func() { signal(g.wake) },
+		IdleOnly: granted.Level() < residency.Hot,
 	})
 	if err != nil {
 		return nil, err
 	}
-	g.grants.addService(granted.ID(), c)
+	g.grants.addService(granted.ID(), c, granted.Level())
 	return c, nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/grant"
 	"github.com/gshare-dev/gshare/vgpu/node/tokenserver"
 	"github.com/gshare-dev/gshare/vgpu/packing"
+	"github.com/gshare-dev/gshare/vgpu/residency"
 	"github.com/gshare-dev/gshare/vgpu/share"
 	"github.com/gshare-dev/gshare/vgpu/watchdog"
 )
@@ -18,15 +19,16 @@ import (
 type grantStore struct {
 	mu       sync.Mutex // guards the following
 	book     *grant.Book
-	pending  map[string]bool     // grants, by ID, that are being set up for the first time
-	services map[string]*service // by grant ID; containers of class exclusive have none
-	freed    chan struct{}       // closed and replaced when a grant is released
+	pending  map[string]bool            // grants, by ID, that are being set up for the first time
+	services map[string]*service        // by grant ID; containers of class exclusive have none
+	enforced map[string]residency.Level // by grant ID: what the token server was last told; none: Unknown
+	freed    chan struct{}              // closed and replaced when a grant is released
 }
 
 func newGrantStore(c config.Configuration) *grantStore {
 	return &grantStore{
 		book:    grant.NewBook(grant.Config{Node: c.Kubernetes.NodeName, Rules: c.Rules()}),
-		pending: map[string]bool{}, services: map[string]*service{}, freed: make(chan struct{}),
+		pending: map[string]bool{}, services: map[string]*service{}, enforced: map[string]residency.Level{}, freed: make(chan struct{}),
 	}
 }
 
@@ -184,6 +186,7 @@ func (s *grantStore) remove(id string) {
 	defer s.mu.Unlock()
 	s.book.Release(id)
 	delete(s.pending, id)
+	delete(s.enforced, id)
 }
 
 // notifyFreed wakes the container starts that wait until another container's grant is released.
@@ -193,11 +196,45 @@ func (s *grantStore) notifyFreed() {
 	broadcast(&s.freed)
 }
 
-// addService stores the token server's container of a grant.
-func (s *grantStore) addService(id string, c *tokenserver.Container) {
+// addService stores the token server's container of a grant, and at which level it is served.
+func (s *grantStore) addService(id string, c *tokenserver.Container, level residency.Level) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.services[id] = &service{container: c}
+	s.services[id], s.enforced[id] = &service{container: c}, level
+}
+
+func (s *grantStore) setEnforced(id string, level residency.Level) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.enforced[id] = level
+}
+
+// nextStep returns what package residency wants done next for a container, with its grant as it is; false if it has no grant that is set up.
+// A raise is in the book when it returns, so that no other container can be granted the same SM-time. waiting are the grants of containers
+// that are bound to the node; those that have started are skipped.
+func (s *grantStore) nextStep(id string, w residency.Wanted, r residency.Reached, waiting []grant.Grant) (grant.Grant, residency.Step, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	granted, ok := s.book.Get(id)
+	if !ok || s.pending[id] {
+		return granted, residency.Step{}, false
+	}
+	enforced, known := s.enforced[id]
+	if !known {
+		enforced = residency.Unknown
+	}
+	step := residency.Next(residency.Instance{Wanted: w, Reached: r, Record: granted.Record(), Enforced: enforced},
+		func(l residency.Level) bool { return s.book.FitsAt(id, l, waiting) })
+	if step.Effect == residency.Save && step.Record.Level > granted.Level() {
+		s.book.SetResidency(id, step.Record)
+	}
+	return granted, step, true
+}
+
+func (s *grantStore) setResidency(id string, r residency.Reached) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.book.SetResidency(id, r)
 }
 
 // removeService removes and returns the token server's container of a grant; nil if there is none.
@@ -209,5 +246,6 @@ func (s *grantStore) removeService(id string) *tokenserver.Container {
 		return nil
 	}
 	delete(s.services, id)
+	delete(s.enforced, id)
 	return running.container
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/grant"
 	"github.com/gshare-dev/gshare/vgpu/node/kubelet"
 	"github.com/gshare-dev/gshare/vgpu/node/ticket"
+	"github.com/gshare-dev/gshare/vgpu/residency"
 )
 
 // The start of a container waits for what may pass soon: its predecessor's end, the kubelet's record of its tickets. The kubelet
@@ -83,6 +84,23 @@ func (g *granter) reportRefusal(claim grant.Claim, tickets []string, err error) 
 	var refusal *grant.Refusal
 	if claim.Pod != nil && errors.As(err, &refusal) {
 		g.Cluster.Warn(claim.Pod, string(refusal.Reason), refusal.Text)
+		g.reportRefusedStart(claim.Pod, refusal)
+	}
+}
+
+// reportRefusedStart writes on an instance of a function that its slice has no room for it, so that gshare-controller replaces it.
+func (g *granter) reportRefusedStart(pod *v1.Pod, refusal *grant.Refusal) {
+	wanted, reached, err := kube.ResidencyOf(pod)
+	refused := residency.Reached{Seq: wanted.Seq, Refused: true}
+	if err != nil || wanted == residency.Fixed || refusal.Reason != grant.DoesNotFit || reached == refused {
+		return
+	}
+	text, err := refused.Encode()
+	if err == nil {
+		err = g.Cluster.WriteResidency(context.Background(), pod, text)
+	}
+	if err != nil { // the kubelet repeats the start
+		g.Log.Warn("failed to report residency", "pod", pod.Namespace+"/"+pod.Name, "error", err)
 	}
 }
 

@@ -26,8 +26,9 @@ const (
 // sweeper releases the grants of ended pods, and applies changed SM limits of running pods.
 type sweeper struct {
 	*Options
-	granter *granter
-	devices *deviceMonitor
+	granter   *granter
+	devices   *deviceMonitor
+	residency *residencyKeeper
 }
 
 // loop sweeps whenever it is woken, and every 10 seconds, until the context ends. While processes of ended pods remain it sweeps
@@ -70,6 +71,7 @@ func (s *sweeper) sweep(ctx context.Context) (processesLeft bool) {
 	}
 	s.devices.setPodsBound(slices.ContainsFunc(pods, func(p *v1.Pod) bool { return kube.RequestsShare(p) && !kube.Ended(p) }))
 	s.applySMLimits(pods)
+	s.residency.observe(pods)
 	ended := slices.DeleteFunc(grants, func(granted grant.Grant) bool { return isActive(pods, granted.UID) })
 	if len(ended) == 0 {
 		return false

@@ -6,9 +6,12 @@ import (
 	"slices"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+
 	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/kube/nodeview"
 	"github.com/gshare-dev/gshare/vgpu/packing"
+	"github.com/gshare-dev/gshare/vgpu/residency"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
@@ -76,7 +79,7 @@ func (b *Book) Admit(c Claim, now time.Time) (g Grant, changed bool, _ *Refusal)
 		return held, refusal != nil || !slices.Equal(g.VGPUs, held.VGPUs), nil
 	}
 	if refusal == nil {
-		refusal = b.checkFit(g)
+		refusal = b.start(&g, c.Pod)
 	}
 	if refusal != nil {
 		return Grant{}, false, refusal
@@ -84,6 +87,65 @@ func (b *Book) Admit(c Claim, now time.Time) (g Grant, changed bool, _ *Refusal)
 	g.Since = now
 	b.grants[g.ID()] = g
 	return g, false, nil
+}
+
+// start sets the residency with which a container starts, or returns why it cannot start.
+func (b *Book) start(g *Grant, pod *v1.Pod) (refusal *Refusal) {
+	wanted, _, err := kube.ResidencyOf(pod)
+	if err != nil {
+		wanted = residency.Fixed // the agent does not act on what it cannot read
+	}
+	reached, ok := residency.Start(wanted, func(l residency.Level) bool {
+		refusal = b.checkFit(*g, l)
+		return refusal == nil
+	})
+	switch {
+	case refusal != nil:
+		return refusal
+	case !ok:
+		return refuse(Unwanted, "the instance is to be deleted")
+	case wanted != residency.Fixed:
+		g.Residency = reached
+	}
+	return nil
+}
+
+// SetResidency changes the residency of the grant with this ID, if there is one.
+func (b *Book) SetResidency(id string, r residency.Reached) {
+	if g, ok := b.grants[id]; ok {
+		g.Residency = r
+		b.grants[id] = g
+	}
+}
+
+// FitsAt reports whether the grant with this ID would fit at a level beside all others and beside containers that are bound to the node and
+// have no grant yet. Those count as Hot.
+func (b *Book) FitsAt(id string, l residency.Level, waiting []Grant) bool {
+	g, ok := b.grants[id]
+	others := *b
+	others.grants = maps.Clone(b.grants)
+	delete(others.grants, id)
+	for _, w := range waiting {
+		if _, started := b.grants[w.ID()]; !started {
+			others.grants[w.ID()] = w
+		}
+	}
+	return ok && others.checkFit(g, l) == nil
+}
+
+// Placed returns what the containers of a pod are to be granted, by the pod's placement on the named node; nothing if it has none that can
+// be read.
+func Placed(pod *v1.Pod, node string) (all []Grant) {
+	placement, present, err := kube.PlacementOf(pod)
+	if !present || err != nil || placement.Node != node || !kube.RequestsShare(pod) {
+		return nil
+	}
+	for _, c := range placement.Containers {
+		all = append(all, Grant{
+			Owner: Owner{pod.UID, pod.Namespace, pod.Name, c.Name}, Model: placement.Model, VGPUs: c.VGPUs,
+		})
+	}
+	return all
 }
 
 // otherHolder returns the grant of a container other than owner that holds one of the tickets; false if there is none.
@@ -96,8 +158,9 @@ func (b *Book) otherHolder(tickets []string, owner Owner) (Grant, bool) {
 	return Grant{}, false
 }
 
-// checkFit returns a refusal unless each vGPU of the grant fits on its slice beside the present grants, by the rules of the scheduler.
-func (b *Book) checkFit(g Grant) *Refusal {
+// checkFit returns a refusal unless each vGPU of the grant fits at a level on its slice beside the present grants, by the rules of the
+// scheduler.
+func (b *Book) checkFit(g Grant, l residency.Level) *Refusal {
 	enforcement := share.Strict
 	if g.BestEffort {
 		enforcement = share.BestEffortEnforcement
@@ -119,7 +182,7 @@ func (b *Book) checkFit(g Grant) *Refusal {
 		if other := b.overlappingSlice(s); other != "" {
 			return refuse(DoesNotFit, "slice %s cannot be made beside %s, which is granted", v.Slice, other)
 		}
-		ask := packing.ShareRequest{Tenant: g.Namespace, Share: v.Share, Terms: share.Terms{
+		ask := packing.ShareRequest{Tenant: g.Namespace, Share: l.Charge(v.Share, 0), Terms: share.Terms{
 			Isolation: v.Class, Slice: cmp.Or(s.Profile, share.WholeGPU), Enforcement: enforcement,
 		}}
 		if _, refusal := b.rules[packing.Model(g.Model)].Admit(s, b.loadOf(v.Slice), ask); refusal != packing.Admitted {
@@ -146,6 +209,7 @@ func (b *Book) loadOf(slice string) *packing.Load {
 	for _, g := range b.grants {
 		for _, v := range g.VGPUs {
 			if v.Slice == slice {
+				v.Share = g.Level().Charge(v.Share, 0)
 				load.Add(nodeview.ResidentOf(g.Namespace, "", g.Model, v))
 			}
 		}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/node/versioned"
+	"github.com/gshare-dev/gshare/vgpu/residency"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
@@ -37,8 +38,8 @@ func (o Owner) ID() string {
 // String returns namespace/pod/container, for logs.
 func (o Owner) String() string { return o.Namespace + "/" + o.Name + "/" + o.Container }
 
-// Grant is the share of the node's GPUs that the agent has given to a container. It never changes: later changes of the pod's annotations
-// have no effect.
+// Grant is the share of the node's GPUs that the agent has given to a container. Only its residency changes: other changes of the pod's
+// annotations have no effect.
 type Grant struct {
 	Owner
 	Tickets []string // sorted
@@ -47,6 +48,24 @@ type Grant struct {
 	Since   time.Time
 	// BestEffort is true if the pod accepts that its share is not enforced. Its enforcement status lists what is not.
 	BestEffort bool
+	// Residency is how ready to serve the container is, and the last level wanted of it that is answered. The zero value is that of a
+	// container that is always Hot.
+	Residency residency.Reached
+}
+
+// Level returns the level of the container, which is never Cold.
+func (g *Grant) Level() residency.Level {
+	if g.Residency.Level == residency.Cold {
+		return residency.Hot
+	}
+	return g.Residency.Level
+}
+
+// Record returns Residency for package residency, in which no record of a started container is Cold.
+func (g *Grant) Record() residency.Reached {
+	r := g.Residency
+	r.Level = g.Level()
+	return r
 }
 
 // Class returns the isolation class of the grant, which is the same on all of its slices.
@@ -98,9 +117,15 @@ func (c Claim) grantOf(node string) (Grant, *Refusal) {
 
 // recordVersion is the version of the grant records on disk. If an agent finds another version, it makes the grant again from the kubelet's
 // record and the pod's placement.
-const recordVersion = 1
+//
+// Version 1 has no residency: the container is Hot. An agent that knows no other version still reads the grants of all pods that are not
+// instances of functions.
+const (
+	recordVersion          = 1
+	residencyRecordVersion = 2
+)
 
-// record is the content of the file grant.json. Its format is a contract with later agents: see testdata/grant.json.
+// record is the content of the file grant.json. Its format is a contract with later agents: see testdata.
 type record struct {
 	Version    int             `json:"version"`
 	UID        types.UID       `json:"uid"`
@@ -110,6 +135,8 @@ type record struct {
 	Since      time.Time       `json:"since"`
 	BestEffort bool            `json:"bestEffort,omitempty"`
 	Placement  json.RawMessage `json:"placement"` // of the container alone, as in the pod's annotation
+
+	Residency *residency.Reached `json:"residency,omitempty"` // in version 2
 }
 
 // Encode returns the record of a grant on the named node, as Decode parses it.
@@ -120,13 +147,22 @@ func Encode(g Grant, node string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode grant of %s: %w", g.Owner, err)
 	}
-	return json.Marshal(record{recordVersion, g.UID, g.Namespace, g.Name, g.Tickets, g.Since, g.BestEffort, json.RawMessage(placement)})
+	r := record{recordVersion, g.UID, g.Namespace, g.Name, g.Tickets, g.Since, g.BestEffort, json.RawMessage(placement), nil}
+	if g.Residency != (residency.Reached{}) {
+		r.Version, r.Residency = residencyRecordVersion, &g.Residency
+	}
+	return json.Marshal(r)
 }
 
 // Decode parses a record that Encode returned. It returns an error for records of other versions.
 func Decode(text []byte) (Grant, error) {
 	var r record
-	if err := versioned.Decode(text, recordVersion, &r); err != nil {
+	err := versioned.Decode(text, residencyRecordVersion, &r)
+	if unsupported, other := errors.AsType[*versioned.UnsupportedError](err); other && unsupported.Version == recordVersion {
+		r = record{}
+		err = versioned.Decode(text, recordVersion, &r)
+	}
+	if err != nil {
 		return Grant{}, fmt.Errorf("decode grant: %w", err)
 	}
 	p, err := kube.DecodePlacement(string(r.Placement))
@@ -135,11 +171,17 @@ func Decode(text []byte) (Grant, error) {
 		return Grant{}, fmt.Errorf("decode grant: %w", err)
 	case p.UID != r.UID || len(p.Containers) != 1 || len(p.Containers[0].VGPUs) != len(r.Tickets):
 		return Grant{}, errors.New("decode grant: the placement is not that of the grant")
+	case (r.Version == recordVersion) != (r.Residency == nil), r.Residency != nil && r.Residency.Level == residency.Cold:
+		return Grant{}, errors.New("decode grant: no valid residency")
 	}
-	return Grant{
+	g := Grant{
 		Owner: Owner{r.UID, r.Namespace, r.Name, p.Containers[0].Name}, Tickets: r.Tickets, Model: p.Model,
 		VGPUs: p.Containers[0].VGPUs, Since: r.Since, BestEffort: r.BestEffort,
-	}, nil
+	}
+	if r.Residency != nil {
+		g.Residency = *r.Residency
+	}
+	return g, nil
 }
 
 // Reason is the machine-readable reason of a Refusal, used for the Kubernetes event on the pod. The kubelet retries the container start
@@ -157,6 +199,7 @@ const (
 	AmbiguousTickets Reason = "GPUTicketsAmbiguous"    // the kubelet's records do not name one owner
 	Closed           Reason = "GPUSliceClosed"         // for now: MPS does not serve it
 	NotServed        Reason = "GPUShareNotServed"      // the node could not set the share up
+	Unwanted         Reason = "GPUInstanceUnwanted"    // the pod is an instance of a function that is to be deleted
 	Changed          Reason = "GPUPlacementOverridden" // the placement changed, the grant remains
 )
 

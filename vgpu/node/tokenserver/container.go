@@ -206,7 +206,7 @@ func (c *Container) Reshape(idleOnly bool) error {
 			return err
 		}
 	}
-	return c.writePolicy(idleOnly)
+	return writePolicy(c.Spec, idleOnly)
 }
 
 // InUse reports whether there are open connections, or processes that may still have memory although theirs has ended.

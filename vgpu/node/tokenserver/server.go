@@ -182,11 +182,11 @@ func (c *Container) createDir() error {
 	if err := c.createLockFile(); err != nil {
 		return err
 	}
-	return c.writePolicy(c.IdleOnly)
+	return writePolicy(c.Spec, c.IdleOnly)
 }
 
-func (c *Container) writePolicy(idleOnly bool) error {
-	return atomicfile.WriteFile(filepath.Join(c.Dir, PolicyName), []byte(policyText(c.VGPUs, idleOnly)), 0o644)
+func writePolicy(s Spec, idleOnly bool) error {
+	return atomicfile.WriteFile(filepath.Join(s.Dir, PolicyName), []byte(policyText(s.VGPUs, idleOnly)), 0o644)
 }
 
 // createLockFile creates the container's lock file, unless an earlier server has: the processes hold their locks on that one. It is readable

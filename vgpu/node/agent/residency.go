@@ -1,0 +1,170 @@
+package agent
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/node/grant"
+	"github.com/gshare-dev/gshare/vgpu/residency"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// reportRetry is the pause before a report is repeated that the API server did not take: the kubelet may see the pod later than it.
+const reportRetry = time.Second
+
+// residencyKeeper is the agent of package residency: it gives running instances of functions the level that gshare-controller wants of them,
+// as far as there is room, and reports it.
+type residencyKeeper struct {
+	*granter
+	listed chan []*v1.Pod       // the latest list of the node's pods, with room for one
+	logged map[types.UID]string // what was logged of pods that it cannot act on
+}
+
+func newResidencyKeeper(g *granter) *residencyKeeper {
+	return &residencyKeeper{granter: g, listed: make(chan []*v1.Pod, 1), logged: map[types.UID]string{}}
+}
+
+// observe passes the present pods of the node to the loop. It never blocks; only one goroutine may call it.
+func (k *residencyKeeper) observe(pods []*v1.Pod) {
+	select {
+	case <-k.listed:
+	default:
+	}
+	k.listed <- pods
+}
+
+// loop acts on each list of pods until the context ends.
+func (k *residencyKeeper) loop(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case pods := <-k.listed:
+			k.settle(ctx, pods)
+		}
+	}
+}
+
+// settle does for each instance what package residency wants done, until nothing is left to do.
+func (k *residencyKeeper) settle(ctx context.Context, pods []*v1.Pod) {
+	var waiting []grant.Grant
+	for _, pod := range pods {
+		if !kube.Ended(pod) && pod.DeletionTimestamp == nil {
+			waiting = append(waiting, grant.Placed(pod, k.Config.Kubernetes.NodeName)...)
+		}
+	}
+	for _, pod := range pods {
+		granted := slices.DeleteFunc(k.grants.all(), func(g grant.Grant) bool { return g.UID != pod.UID })
+		wanted, reached, err := kube.ResidencyOf(pod)
+		switch {
+		case err != nil:
+			k.logOnce(pod, "residency annotation is malformed", err.Error())
+		case wanted == residency.Fixed || len(granted) == 0:
+		case len(granted) > 1:
+			k.logOnce(pod, "residency of a pod with several shares cannot change", "")
+		default:
+			if wanted.Level == residency.Warm { // there is no way to park a process: it is not answered
+				k.logOnce(pod, "residency Warm is not supported", "")
+				wanted.Drained = false
+			}
+			k.advance(ctx, granted[0].ID(), pod, wanted, reached, waiting)
+		}
+	}
+}
+
+// logOnce logs an event of a pod unless it was the last one logged of it.
+func (k *residencyKeeper) logOnce(pod *v1.Pod, event, why string) {
+	if text := event + why; k.logged[pod.UID] != text {
+		k.logged[pod.UID] = text
+		k.Log.Warn(event, "pod", pod.Namespace+"/"+pod.Name, "error", why)
+	}
+}
+
+// advance takes the steps of one instance until one fails, which the next list repeats, or none is left.
+func (k *residencyKeeper) advance(ctx context.Context, id string, pod *v1.Pod, w residency.Wanted, r residency.Reached, waiting []grant.Grant) {
+	defer k.operations.lock(id)()
+	for {
+		granted, step, ok := k.grants.nextStep(id, w, r, waiting)
+		if !ok {
+			return
+		}
+		switch step.Effect {
+		case residency.Idle:
+			return
+		case residency.Report:
+			k.report(ctx, pod, step.Record)
+			return
+		case residency.Enforce:
+			ok = k.enforce(&granted, step.Level)
+		case residency.Save:
+			ok = k.save(granted, step.Record)
+		}
+		if !ok {
+			return
+		}
+	}
+}
+
+// enforce makes the token server serve a container at a level. A container that has its slice alone stays as it is.
+func (k *residencyKeeper) enforce(granted *grant.Grant, level residency.Level) (done bool) {
+	id := granted.ID()
+	running, served := k.grants.serviceOf(id)
+	if !served && granted.Class() != share.Exclusive {
+		return false // it is served, at the level of its record, once its MIG instance is known
+	}
+	if served {
+		if err := running.container.Reshape(level < residency.Hot); err != nil {
+			k.Log.Error("failed to change residency", "container", granted.String(), "level", level, "error", err)
+			return false
+		}
+	}
+	k.grants.setEnforced(id, level)
+	killPoint("enforced")
+	k.Log.Info("changed residency", "container", granted.String(), "level", level)
+	k.publish()
+	return true
+}
+
+// save records an answer on disk and then in the book, where nextStep has put a raise before.
+func (k *residencyKeeper) save(granted grant.Grant, record residency.Reached) (done bool) {
+	before, level := granted.Residency, granted.Level()
+	granted.Residency = record
+	if err := k.writeRecord(&granted); err != nil {
+		k.Log.Error("failed to record residency", "container", granted.String(), "error", err)
+		k.grants.setResidency(granted.ID(), before)
+		return false
+	}
+	killPoint("residency")
+	k.grants.setResidency(granted.ID(), record)
+	k.Log.Info("recorded residency", "container", granted.String(), "level", record.Level, "seq", record.Seq, "refused", record.Refused)
+	switch {
+	case record.Refused:
+		k.Cluster.Warn(podOf(granted), "GPUResidencyRefused", "the slice has no room for the SM-time of container "+granted.Container+", which stays "+
+			record.Level.String())
+	case record.Level < level:
+		k.grants.notifyFreed()
+	}
+	return true
+}
+
+// report writes the level that a pod has reached, and wakes the sweeper for another attempt if that fails.
+func (k *residencyKeeper) report(ctx context.Context, pod *v1.Pod, record residency.Reached) {
+	text, err := record.Encode()
+	if err == nil {
+		err = k.Cluster.WriteResidency(ctx, pod, text)
+	}
+	if err == nil {
+		k.Log.Info("reported residency", "pod", pod.Namespace+"/"+pod.Name, "level", record.Level, "seq", record.Seq, "refused", record.Refused)
+		return
+	}
+	if !apierrors.IsConflict(err) {
+		k.Log.Warn("failed to report residency", "pod", pod.Namespace+"/"+pod.Name, "error", err)
+	}
+	time.AfterFunc(reportRetry, func() { signal(k.wake) })
+}

@@ -1,0 +1,284 @@
+package agent
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/node/grant"
+	"github.com/gshare-dev/gshare/vgpu/residency"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// wants sets the level that is wanted of a pod, with what it has reported last.
+func (r *fixture) wants(pod *v1.Pod, seq int64, l residency.Level) {
+	r.t.Helper()
+	text, err := residency.Wanted{Seq: seq, Level: l, Drained: !l.Serves()}.Encode()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	pod.Annotations[kube.AnnotationResidency] = text
+	r.cluster.mu.Lock()
+	if reached := r.cluster.reached[pod.UID]; reached != "" {
+		pod.Annotations[kube.AnnotationResidencyReached] = reached
+	}
+	r.cluster.mu.Unlock()
+	r.kubelet.AddPod(pod)
+}
+
+// instance adds a pod that is an instance of a function, with 60 % of the SMs for 90 % of the time, and starts it as Hot.
+func (r *fixture) instance(uid string) *v1.Pod {
+	r.t.Helper()
+	pod := placed(uid, "GPU-0", 60, 90)
+	r.wants(pod, 1, residency.Hot)
+	r.mustCreate(uid, r.admitted(uid), "GPU-0")
+	return pod
+}
+
+func (r *fixture) reached(uid string) residency.Reached {
+	r.cluster.mu.Lock()
+	defer r.cluster.mu.Unlock()
+	reached, err := residency.DecodeReached(r.cluster.reached[types.UID(uid)])
+	if err != nil {
+		return residency.Reached{}
+	}
+	return reached
+}
+
+// awaitReached blocks until a level is reported of a pod, and checks that the record on disk is the same and the token server serves it so.
+func (r *fixture) awaitReached(uid string, want residency.Reached) {
+	r.t.Helper()
+	r.wait("report of pod "+uid, func() bool { return r.reached(uid) == want })
+	record := r.record(uid)
+	if record.Residency != want {
+		r.t.Errorf("pod %s: the record is %+v, reported %+v", uid, record.Residency, want)
+	}
+	service, served := r.granter.grants.serviceOf(record.ID())
+	if !served || service.container.Status().VGPUs[0].IdleOnly != (want.Level < residency.Hot) {
+		r.t.Errorf("pod %s: served %t, not as %v", uid, served, want.Level)
+	}
+}
+
+// record returns the grant of a pod's container main on disk.
+func (r *fixture) record(uid string) grant.Grant {
+	r.t.Helper()
+	id := grant.Owner{UID: types.UID(uid), Container: "main"}.ID()
+	text, err := os.ReadFile(filepath.Join(r.dir, "grants", id, recordName))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	granted, err := grant.Decode(text)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return granted
+}
+
+// TestResidency: an instance gives its SM-time up and gets it back; another container starts with it meanwhile, and the instance is refused
+// it until that has ended.
+func TestResidency(t *testing.T) {
+	t.Parallel()
+	r := newFixture(t)
+	pod := r.instance("a")
+	r.awaitReached("a", residency.Reached{Seq: 1, Level: residency.Hot})
+	r.wants(pod, 2, residency.Shared)
+	r.awaitReached("a", residency.Reached{Seq: 2, Level: residency.Shared})
+	r.wants(pod, 3, residency.Hot)
+	r.awaitReached("a", residency.Reached{Seq: 3, Level: residency.Hot})
+	r.wants(pod, 4, residency.Shared)
+	r.awaitReached("a", residency.Reached{Seq: 4, Level: residency.Shared})
+
+	r.mustCreate("b", r.pod("b", "GPU-0", 60, 90), "GPU-0")
+	if r.record("b").Residency != (residency.Reached{}) || r.reached("b") != (residency.Reached{}) {
+		t.Errorf("of a pod that is no instance a level is recorded: %+v", r.record("b").Residency)
+	}
+	r.wants(pod, 5, residency.Hot)
+	r.awaitReached("a", residency.Reached{Seq: 5, Level: residency.Shared, Refused: true})
+	r.wait("event", func() bool { return r.cluster.hasEvent("pod-a GPUResidencyRefused") })
+
+	r.stop()
+	r.start() // the next agent serves it as recorded, beside the other one
+	r.wait("restored service", func() bool { _, ok := r.granter.grants.serviceOf(r.record("a").ID()); return ok })
+	r.awaitReached("a", residency.Reached{Seq: 5, Level: residency.Shared, Refused: true})
+
+	r.kubelet.RemovePod("b")
+	r.wait("release", func() bool { return len(r.grants()) == 1 })
+	r.wants(pod, 6, residency.Hot)
+	r.awaitReached("a", residency.Reached{Seq: 6, Level: residency.Hot})
+}
+
+// TestResidencyWaiting: a container that is bound to the node and has not started keeps its room from a raise.
+func TestResidencyWaiting(t *testing.T) {
+	t.Parallel()
+	r := newFixture(t)
+	pod := r.instance("a")
+	r.wants(pod, 2, residency.Shared)
+	r.awaitReached("a", residency.Reached{Seq: 2, Level: residency.Shared})
+	r.kubelet.AddPod(placed("b", "GPU-0", 60, 90))
+	r.wants(pod, 3, residency.Hot)
+	r.awaitReached("a", residency.Reached{Seq: 3, Level: residency.Shared, Refused: true})
+}
+
+// TestResidencyUnanswered: Warm, and what cannot be read, leave an instance as it is without an answer.
+func TestResidencyUnanswered(t *testing.T) {
+	t.Parallel()
+	r := newFixture(t)
+	pod := r.instance("a")
+	r.awaitReached("a", residency.Reached{Seq: 1, Level: residency.Hot})
+	r.wants(pod, 2, residency.Warm)
+	pod.Annotations[kube.AnnotationResidency] = "Shared"
+	r.kubelet.AddPod(pod)
+	r.wants(pod, 3, residency.Shared) // a later answer shows that the agent has seen the pod
+	r.awaitReached("a", residency.Reached{Seq: 3, Level: residency.Shared})
+	r.wants(pod, 4, residency.Warm)
+	keeper := newResidencyKeeper(r.granter)
+	keeper.settle(r.ctx, []*v1.Pod{pod})
+	pod.Annotations[kube.AnnotationResidency] = "Hot"
+	keeper.settle(r.ctx, []*v1.Pod{pod})
+	if len(keeper.logged) != 1 {
+		t.Errorf("logged: %q", keeper.logged)
+	}
+	r.awaitReached("a", residency.Reached{Seq: 3, Level: residency.Shared})
+}
+
+// TestResidencyConflict: a report is repeated until the API server takes it.
+func TestResidencyConflict(t *testing.T) {
+	t.Parallel()
+	r := newFixture(t)
+	r.cluster.mu.Lock()
+	r.cluster.conflicts = 2
+	r.cluster.mu.Unlock()
+	r.instance("a")
+	r.awaitReached("a", residency.Reached{Seq: 1, Level: residency.Hot})
+}
+
+// TestRefusedStart: an instance for which the slice has no room is reported as refused, and has no grant.
+func TestRefusedStart(t *testing.T) {
+	t.Parallel()
+	r := newFixture(t)
+	r.mustCreate("b", r.pod("b", "GPU-0", 60, 90), "GPU-0")
+	pod := placed("a", "GPU-0", 60, 90)
+	r.wants(pod, 1, residency.Hot)
+	if spec, err := r.create("a", r.admitted("a")); err == nil {
+		t.Fatalf("started: %s", spec)
+	}
+	r.wait("report", func() bool { return r.reached("a") == residency.Reached{Seq: 1, Refused: true} })
+	if got := strings.Join(r.grants(), " "); got != "pod-b" {
+		t.Errorf("grants of %s", got)
+	}
+}
+
+var errKilled = errors.New("killed")
+
+// TestResidencyKilled: an agent that ends between two steps of a change leaves what the next one completes, with no more enforced than
+// recorded and no more recorded than fits.
+func TestResidencyKilled(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		to     residency.Level
+		at     string // the kill point; empty: before the first step
+		before residency.Level
+		record residency.Level // that the killed agent leaves
+	}{
+		{"lowered, nothing done", residency.Shared, "", residency.Hot, residency.Hot},
+		{"lowered, enforced", residency.Shared, "enforced", residency.Hot, residency.Hot},
+		{"lowered, recorded", residency.Shared, "residency", residency.Hot, residency.Shared},
+		{"raised, nothing done", residency.Hot, "", residency.Shared, residency.Shared},
+		{"raised, recorded", residency.Hot, "residency", residency.Shared, residency.Hot},
+		{"raised, enforced", residency.Hot, "enforced", residency.Shared, residency.Hot},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newFixture(t)
+			pod := r.instance("a")
+			seq := int64(1)
+			if c.before == residency.Shared {
+				seq++
+				r.wants(pod, seq, residency.Shared)
+			}
+			r.awaitReached("a", residency.Reached{Seq: seq, Level: c.before})
+			r.stop()
+			r.killed(func() { r.changeOffline(pod, seq+1, c.to) }, c.at)
+			if got := r.record("a"); got.Level() != c.record {
+				t.Errorf("the record is %v, want %v", got.Level(), c.record)
+			}
+			if service, _ := r.granter.grants.serviceOf(r.record("a").ID()); c.at != "" {
+				if hot := !service.container.Status().VGPUs[0].IdleOnly; hot && c.record == residency.Shared {
+					t.Error("more is enforced than recorded")
+				}
+			}
+			r.granter.slices.close()
+			r.start()
+			r.wants(pod, seq+1, c.to)
+			r.awaitReached("a", residency.Reached{Seq: seq + 1, Level: c.to})
+		})
+	}
+}
+
+// changeOffline restores the node's grants in an agent that serves nothing else, and changes the level of an instance.
+func (r *fixture) changeOffline(pod *v1.Pod, seq int64, to residency.Level) {
+	if err := r.granter.restore(); err != nil {
+		r.t.Fatal(err)
+	}
+	if err := r.devices.firstRefresh(r.ctx); err != nil {
+		r.t.Fatal(err)
+	}
+	text, err := residency.Wanted{Seq: seq, Level: to}.Encode()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	pod = pod.DeepCopy()
+	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, kube.AnnotationResidency, text)
+	newResidencyKeeper(r.granter).settle(r.ctx, []*v1.Pod{pod})
+	r.t.Error("it was not killed")
+}
+
+// killed runs a new agent's operation until it reaches a kill point; empty: it is not begun.
+func (r *fixture) killed(run func(), at string) {
+	r.t.Helper()
+	if at == "" {
+		return
+	}
+	o := *r.Options
+	agent, err := New(o)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.Agent = agent
+	before := killPoint
+	killPoint = func(point string) {
+		if point == at {
+			panic(errKilled)
+		}
+	}
+	defer func() { killPoint = before }()
+	defer func() {
+		if err := recover(); err != errKilled {
+			r.t.Errorf("killed by %v", err)
+		}
+	}()
+	run()
+}
+
+// TestExclusiveResidency: an instance that has its slice alone changes its level without a token server.
+func TestExclusiveResidency(t *testing.T) {
+	t.Parallel()
+	r := newFixture(t)
+	pod := placed("a", "GPU-0", 100, 100)
+	r.wants(pod, 1, residency.Hot)
+	r.mustCreate("a", r.admitted("a"), "GPU-0")
+	for seq, l := range []residency.Level{residency.Shared, residency.Hot} {
+		want := residency.Reached{Seq: int64(seq) + 2, Level: l}
+		r.wants(pod, want.Seq, l)
+		r.wait("report", func() bool { return r.reached("a") == want })
+		if got := r.record("a"); got.Residency != want || got.Class() != share.Exclusive {
+			t.Errorf("the record is %+v, class %s", got.Residency, got.Class())
+		}
+	}
+}
