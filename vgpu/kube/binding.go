@@ -155,14 +155,6 @@ func AnnotationPatchForUID(uid, name, value string) []byte {
 	return patch(map[string]any{"metadata": map[string]any{"uid": uid, "annotations": map[string]any{name: value}}})
 }
 
-// AnnotationPatchForVersion returns the merge patch that sets one annotation, and that the API server refuses if the object no longer has this
-// UID, or has changed since this resourceVersion.
-func AnnotationPatchForVersion(uid, version, name, value string) []byte {
-	return patch(map[string]any{"metadata": map[string]any{
-		"uid": uid, "resourceVersion": version, "annotations": map[string]any{name: value},
-	}})
-}
-
 func patch(value any) []byte {
 	text, err := json.Marshal(value)
 	if err != nil {

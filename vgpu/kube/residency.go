@@ -1,6 +1,8 @@
 package kube
 
 import (
+	"strings"
+
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/gshare-dev/gshare/vgpu/residency"
@@ -28,4 +30,27 @@ func ResidencyOf(pod *v1.Pod) (w residency.Wanted, r residency.Reached, err erro
 func LevelOf(pod *v1.Pod) residency.Level {
 	w, r, _ := ResidencyOf(pod) // after an error both are those of a pod without annotations
 	return residency.Counted(w, r)
+}
+
+// ResidencyReachedPatch returns the JSON patch that writes the level that a pod has reached. The API server refuses it if either annotation is
+// not as in this version of the pod, or the pod is another one. It does not test the resourceVersion, which the kubelet does not keep current.
+func ResidencyReachedPatch(pod *v1.Pod, reached string) []byte {
+	type operation struct {
+		Op    string  `json:"op"`
+		Path  string  `json:"path"`
+		Value *string `json:"value"` // null for a test: there is none
+	}
+	annotation := func(name string) (path string, value *string) {
+		path = "/metadata/annotations/" + strings.ReplaceAll(name, "/", "~1")
+		if text, ok := pod.Annotations[name]; ok {
+			value = &text
+		}
+		return path, value
+	}
+	wantedPath, wanted := annotation(AnnotationResidency)
+	reachedPath, before := annotation(AnnotationResidencyReached)
+	uid := string(pod.UID)
+	return patch([]operation{
+		{"test", "/metadata/uid", &uid}, {"test", wantedPath, wanted}, {"test", reachedPath, before}, {"add", reachedPath, &reached},
+	})
 }

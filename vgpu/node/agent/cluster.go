@@ -31,7 +31,7 @@ type Cluster interface {
 	WatchNode(ctx context.Context, changed func())
 	// WriteEnforcement writes the enforcement status of a pod.
 	WriteEnforcement(ctx context.Context, pod types.NamespacedName, uid types.UID, text string) error
-	// WriteResidency writes the level that a pod has reached, if the pod is still of this version.
+	// WriteResidency writes the level that a pod has reached, if both annotations of its residency are still those of this version.
 	WriteResidency(ctx context.Context, pod *v1.Pod, text string) error
 	// Evict evicts a pod, as its disruption budget allows.
 	Evict(ctx context.Context, pod types.NamespacedName, uid types.UID) error
@@ -132,13 +132,13 @@ func (s *APIServer) WriteEnforcement(ctx context.Context, pod types.NamespacedNa
 	return ignoreGone(err)
 }
 
-// WriteResidency writes the annotation with the level that a pod has reached. The error is a conflict if the pod has changed since it was
-// read; it is nil if the pod no longer exists.
+// WriteResidency writes the annotation with the level that a pod has reached. The error is of reason Invalid if the wanted or
+// the reached level is not that of this version of the pod; it is nil if the pod no longer exists.
 func (s *APIServer) WriteResidency(ctx context.Context, pod *v1.Pod, text string) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	patch := kube.AnnotationPatchForVersion(string(pod.UID), pod.ResourceVersion, kube.AnnotationResidencyReached, text)
-	_, err := s.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	patch := kube.ResidencyReachedPatch(pod, text)
+	_, err := s.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.JSONPatchType, patch, metav1.PatchOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil
 	}

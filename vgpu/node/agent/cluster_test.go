@@ -92,3 +92,42 @@ func TestPodGone(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestWriteResidency: the level that is reached is written only on the pod as it was seen, and without the resourceVersion, which is older in
+// the kubelet.
+func TestWriteResidency(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		seen, now map[string]string // annotations; nil: the pod is gone
+		uid       types.UID
+		fails     bool
+	}{
+		"first":           {map[string]string{kube.AnnotationResidency: "w"}, map[string]string{kube.AnnotationResidency: "w", "a": "b"}, "u", false},
+		"next":            {map[string]string{kube.AnnotationResidency: "w", kube.AnnotationResidencyReached: "r"}, map[string]string{kube.AnnotationResidency: "w", kube.AnnotationResidencyReached: "r"}, "u", false},
+		"wanted changed":  {map[string]string{kube.AnnotationResidency: "w"}, map[string]string{kube.AnnotationResidency: "x"}, "u", true},
+		"reached exists":  {map[string]string{kube.AnnotationResidency: "w"}, map[string]string{kube.AnnotationResidency: "w", kube.AnnotationResidencyReached: "r"}, "u", true},
+		"reached removed": {map[string]string{kube.AnnotationResidency: "w", kube.AnnotationResidencyReached: "r"}, map[string]string{kube.AnnotationResidency: "w"}, "u", true},
+		"another pod":     {map[string]string{kube.AnnotationResidency: "w"}, map[string]string{kube.AnnotationResidency: "w"}, "v", true},
+		"gone":            {map[string]string{kube.AnnotationResidency: "w"}, nil, "u", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, client, ctx := apiServer(t)
+			pods := client.CoreV1().Pods("ns")
+			pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: c.uid, ResourceVersion: "1", Annotations: c.now}}
+			_, err := pods.Update(ctx, pod, metav1.UpdateOptions{})
+			if c.now == nil {
+				err = pods.Delete(ctx, "p", metav1.DeleteOptions{})
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			seen := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u", ResourceVersion: "0", Annotations: c.seen}}
+			if err := s.WriteResidency(ctx, seen, "new"); (err != nil) != c.fails {
+				t.Fatalf("%v, want an error: %t", err, c.fails)
+			}
+			if now, err := pods.Get(ctx, "p", metav1.GetOptions{}); err == nil && (now.Annotations[kube.AnnotationResidencyReached] == "new") == c.fails {
+				t.Errorf("annotations are %v", now.Annotations)
+			}
+		})
+	}
+}

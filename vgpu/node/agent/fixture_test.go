@@ -83,7 +83,7 @@ func (c *cluster) WriteResidency(_ context.Context, pod *v1.Pod, text string) er
 	defer c.mu.Unlock()
 	if c.conflicts > 0 {
 		c.conflicts--
-		return apierrors.NewConflict(v1.Resource("pods"), pod.Name, errors.New("it has changed"))
+		return apierrors.NewInvalid(v1.SchemeGroupVersion.WithKind("Pod").GroupKind(), pod.Name, nil)
 	}
 	if err := c.fail(); err != nil {
 		return err

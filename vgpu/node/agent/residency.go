@@ -163,7 +163,7 @@ func (k *residencyKeeper) report(ctx context.Context, pod *v1.Pod, record reside
 		k.Log.Info("reported residency", "pod", pod.Namespace+"/"+pod.Name, "level", record.Level, "seq", record.Seq, "refused", record.Refused)
 		return
 	}
-	if !apierrors.IsConflict(err) {
+	if !apierrors.IsInvalid(err) {
 		k.Log.Warn("failed to report residency", "pod", pod.Namespace+"/"+pod.Name, "error", err)
 	}
 	time.AfterFunc(reportRetry, func() { signal(k.wake) })
