@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
+	typedv1 "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/gshare-dev/gshare/test/cluster"
 	"github.com/gshare-dev/gshare/vgpu/kube"
@@ -32,6 +33,18 @@ func testPolicies(ctx context.Context, t *testing.T, a *agents) {
 		t.Fatal(err)
 	}
 	other := a.Nodes[1].Name
+	elsewhere := a.Nodes[0]
+	if elsewhere.Name == victim.Spec.NodeName {
+		elsewhere = a.Nodes[1]
+	}
+	stranger, err := kubernetes.NewForConfig(a.ConfigFor(agentToken(ctx, t, a.Cluster, elsewhere)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	annotate := func(pods typedv1.PodInterface, name, text string) error {
+		_, err := pods.Patch(ctx, "victim", types.MergePatchType, kube.AnnotationPatch(name, text), metav1.PatchOptions{})
+		return err
+	}
 	for name, try := range map[string]func() error{
 		"edit": func() error {
 			_, err := pods.Patch(ctx, "victim", types.MergePatchType, forged, metav1.PatchOptions{})
@@ -63,6 +76,23 @@ func testPolicies(ctx context.Context, t *testing.T, a *agents) {
 		"agent, a version of a user's pod": func() error {
 			_, err := agent.CoreV1().Pods("default").Patch(ctx, "victim", types.MergePatchType, kube.AnnotationPatch("gshare.dev/version", "v1.0.0"), metav1.PatchOptions{})
 			return err
+		},
+		"residency": func() error {
+			return annotate(pods, kube.AnnotationResidency, `{"v":1,"residency":{"seq":1,"level":"Shared"}}`)
+		},
+		"residency, empty":  func() error { return annotate(pods, kube.AnnotationResidency, "") },
+		"residency reached": func() error { return annotate(pods, kube.AnnotationResidencyReached, "") },
+		"create with a residency": func() error {
+			pod := cluster.Pod("shared", "sleep", "inf")
+			pod.Annotations = map[string]string{kube.AnnotationResidency: `{"v":1,"residency":{"seq":1,"level":"Shared"}}`}
+			_, err := pods.Create(ctx, pod, metav1.CreateOptions{})
+			return err
+		},
+		"agent, residency that is wanted": func() error {
+			return annotate(agent.CoreV1().Pods("default"), kube.AnnotationResidency, "")
+		},
+		"agent of another node, residency reached": func() error {
+			return annotate(stranger.CoreV1().Pods("default"), kube.AnnotationResidencyReached, "")
 		},
 		"agent, status of another node": func() error {
 			_, err := agent.CoreV1().Nodes().Patch(ctx, other, types.MergePatchType, []byte(`{"status":{"capacity":{"gshare/mem":"1"}}}`), metav1.PatchOptions{}, "status")

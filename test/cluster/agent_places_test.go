@@ -28,7 +28,7 @@ func TestAgent(t *testing.T) {
 		run  func(context.Context, *testing.T, *agents)
 	}{
 		{"mixed", testMixed}, {"rectangles", testRectangles}, {"several containers", testContainers}, {"whole GPUs", testWhole}, {"twins", testTwins}, {"bypass", testBypass}, {"unsafe", testUnsafe}, {"restart of a container", testContainerRestart},
-		{"given back", testGivenBack}, {"health", testHealth}, {"zeroed capacity", testZeroed}, {"policies", testPolicies}, {"forged", testForged},
+		{"given back", testGivenBack}, {"health", testHealth}, {"zeroed capacity", testZeroed}, {"residency", testResidency}, {"policies", testPolicies}, {"forged", testForged},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			ctx := testContext(t)
