@@ -12,6 +12,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/node/enforcement"
 	"github.com/gshare-dev/gshare/vgpu/node/grant"
+	"github.com/gshare-dev/gshare/vgpu/residency"
 	"github.com/gshare-dev/gshare/vgpu/share"
 	"github.com/gshare-dev/gshare/vgpu/token"
 	"github.com/gshare-dev/gshare/vgpu/watchdog"
@@ -53,6 +54,9 @@ func (e *enforcementReporter) statusOf(g *grant.Grant) kube.ContainerEnforcement
 		t.Memory, t.SMs, t.Time, t.Identity = "alone on its devices"+inMIG, "alone on its devices", "alone on its devices", "devices"
 	} else {
 		t.Time, t.Identity = enforcement.HookAndTokens, "cgroup of the pod, socket of the container"
+		if g.Level() < residency.Hot {
+			t.Time += enforcement.IdleOnly
+		}
 		t.Memory = enforcement.Memory(mps, service.memoryLimit.memory) + inMIG
 		t.Missing = append([]string{"a program that avoids the hook is not limited in time"}, e.mpsBypasses(g, service.memoryLimit)...)
 	}

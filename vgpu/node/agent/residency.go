@@ -3,7 +3,6 @@ package agent
 import (
 	"context"
 	"slices"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,9 +13,6 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/residency"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
-
-// reportRetry is the pause before a report is repeated that the API server did not take: the kubelet may see the pod later than it.
-const reportRetry = time.Second
 
 // residencyKeeper is the agent of package residency: it gives running instances of functions the level that gshare-controller wants of them,
 // as far as there is room, and reports it.
@@ -153,7 +149,7 @@ func (k *residencyKeeper) save(granted grant.Grant, record residency.Reached) (d
 	return true
 }
 
-// report writes the level that a pod has reached, and wakes the sweeper for another attempt if that fails.
+// report writes the level that a pod has reached. The next list repeats it if the API server does not take it: the kubelet may see a pod later.
 func (k *residencyKeeper) report(ctx context.Context, pod *v1.Pod, record residency.Reached) {
 	text, err := record.Encode()
 	if err == nil {
@@ -166,5 +162,4 @@ func (k *residencyKeeper) report(ctx context.Context, pod *v1.Pod, record reside
 	if !apierrors.IsInvalid(err) {
 		k.Log.Warn("failed to report residency", "pod", pod.Namespace+"/"+pod.Name, "error", err)
 	}
-	time.AfterFunc(reportRetry, func() { signal(k.wake) })
 }

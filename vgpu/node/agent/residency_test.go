@@ -90,8 +90,10 @@ func TestResidency(t *testing.T) {
 	r.awaitReached("a", residency.Reached{Seq: 1, Level: residency.Hot})
 	r.wants(pod, 2, residency.Shared)
 	r.awaitReached("a", residency.Reached{Seq: 2, Level: residency.Shared})
+	r.wait("enforcement status", func() bool { return r.enforced("a", "in time that others leave") })
 	r.wants(pod, 3, residency.Hot)
 	r.awaitReached("a", residency.Reached{Seq: 3, Level: residency.Hot})
+	r.wait("enforcement status", func() bool { return !r.enforced("a", "in time that others leave") })
 	r.wants(pod, 4, residency.Shared)
 	r.awaitReached("a", residency.Reached{Seq: 4, Level: residency.Shared})
 

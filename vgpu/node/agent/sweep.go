@@ -16,11 +16,13 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Sweeps compare the grants with the pods: soon after a change, and now and then without one.
+// Sweeps compare the grants with the pods: soon after a change, and now and then without one. The kubelet's watch does not report a change of
+// annotations alone, so sweeps are frequent while the node has instances of functions, whose level may change.
 const (
-	sweepPause  = 200 * time.Millisecond // changes within it share a sweep
-	sweepPeriod = 10 * time.Second
-	sweepRepeat = 50 // sweeps in a row while processes of ended pods live
+	sweepPause     = 200 * time.Millisecond // changes within it share a sweep
+	sweepPeriod    = 10 * time.Second
+	instancePeriod = 250 * time.Millisecond // with sweepPause, how late a level is noticed
+	sweepRepeat    = 50                     // sweeps in a row while processes of ended pods live
 )
 
 // sweeper releases the grants of ended pods, and applies changed SM limits of running pods.
@@ -29,9 +31,10 @@ type sweeper struct {
 	granter   *granter
 	devices   *deviceMonitor
 	residency *residencyKeeper
+	period    time.Duration // until the next sweep without a change
 }
 
-// loop sweeps whenever it is woken, and every 10 seconds, until the context ends. While processes of ended pods remain it sweeps
+// loop sweeps whenever it is woken, and periodically, until the context ends. While processes of ended pods remain it sweeps
 // repeatedly.
 func (s *sweeper) loop(ctx context.Context) {
 	for repeated := 0; ctx.Err() == nil; {
@@ -43,7 +46,7 @@ func (s *sweeper) loop(ctx context.Context) {
 			select {
 			case <-ctx.Done():
 			case <-s.granter.wake:
-			case <-time.After(sweepPeriod):
+			case <-time.After(s.period):
 			}
 		}
 		sleep(ctx, sweepPause)
@@ -66,6 +69,10 @@ func (s *sweeper) sweep(ctx context.Context) (processesLeft bool) {
 	ctx, cancel := context.WithTimeout(ctx, sweepPeriod)
 	defer cancel()
 	pods, err := s.Pods.List(ctx)
+	s.period = sweepPeriod
+	if slices.ContainsFunc(pods, func(p *v1.Pod) bool { return p.Annotations[kube.AnnotationResidency] != "" && !kube.Ended(p) }) {
+		s.period = instancePeriod
+	}
 	if err != nil {
 		return false // without the kubelet no pod is known to have ended
 	}

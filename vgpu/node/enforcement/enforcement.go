@@ -14,6 +14,7 @@ import (
 // Texts of enforcement statuses: by what a share is limited, and what is not enforced.
 const (
 	HookAndTokens  = "hook and token server"
+	IdleOnly       = ", only in time that others leave"              // after HookAndTokens, of an instance of a function that is Shared
 	BelowLimit     = " at the limit, hook and token server below it" // after the MPS feature that limits the SMs
 	Simulated      = "the devices are simulated"
 	NonMPSProcess  = "a process runs without MPS, and its SMs are not limited"

@@ -135,14 +135,14 @@ func (p *Pods) Get(ctx context.Context, uid types.UID) (*v1.Pod, error) {
 	return pod, pod.Unmarshal(answer.Pod)
 }
 
-// Watch calls changed when a pod may have ended, or an annotation has changed that the agent acts on: its SM limit, or its residency. It returns when the context ends or the connection
+// Watch calls changed when a pod may have ended or its SM limit annotation has changed. It returns when the context ends or the connection
 // to the kubelet breaks. It may miss events, so callers must also poll.
 func (p *Pods) Watch(ctx context.Context, changed func()) error {
 	stream, err := p.client.WatchPods(ctx, &podsapi.WatchPodsRequest{})
 	if err != nil {
 		return err
 	}
-	seen := map[types.UID][3]string{}
+	limits := map[types.UID]string{}
 	for {
 		event, err := stream.Recv()
 		if err != nil {
@@ -150,14 +150,13 @@ func (p *Pods) Watch(ctx context.Context, changed func()) error {
 		}
 		pod := &v1.Pod{}
 		if pod.Unmarshal(event.Pod) != nil || event.Type == podsapi.EventType_DELETED || kube.Ended(pod) {
-			delete(seen, pod.UID)
+			delete(limits, pod.UID)
 			changed()
 			continue
 		}
-		before, known := seen[pod.UID]
-		a := pod.Annotations
-		seen[pod.UID] = [...]string{a[kube.AnnotationSMLimit], a[kube.AnnotationResidency], a[kube.AnnotationResidencyReached]}
-		if known && before != seen[pod.UID] {
+		limit, known := limits[pod.UID]
+		limits[pod.UID] = pod.Annotations[kube.AnnotationSMLimit]
+		if known && limit != limits[pod.UID] {
 			changed()
 		}
 	}
