@@ -284,3 +284,26 @@ func TestExclusiveResidency(t *testing.T) {
 		}
 	}
 }
+
+// TestRaiseIsBooked: a raise counts in the book before it is recorded, so that nothing else is granted its SM-time; a reduction only after.
+func TestRaiseIsBooked(t *testing.T) {
+	t.Parallel()
+	r := newFixture(t)
+	pod := r.instance("a")
+	r.awaitReached("a", residency.Reached{Seq: 1, Level: residency.Hot})
+	r.kubelet.RemovePod(pod.UID)
+	r.wait("release", func() bool { return len(r.grants()) == 0 })
+	r.stop()
+	id := grant.Owner{UID: pod.UID, Container: "main"}.ID()
+	placed := grant.Placed(pod, "n")[0]
+	for _, to := range []residency.Level{residency.Hot, residency.Shared} {
+		from := residency.Hot + residency.Shared - to
+		placed.Residency = residency.Reached{Seq: 1, Level: from}
+		r.granter.grants.restore(placed)
+		r.granter.grants.setEnforced(id, min(from, to))
+		_, step, ok := r.granter.grants.nextStep(id, residency.Wanted{Seq: 2, Level: to}, residency.Reached{}, nil)
+		if booked, _ := r.granter.grants.book.Get(id); !ok || step.Effect != residency.Save || booked.Level() != residency.Hot {
+			t.Errorf("to %v: %+v, %t; the book has %v", to, step, ok, booked.Level())
+		}
+	}
+}
