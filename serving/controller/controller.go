@@ -104,12 +104,13 @@ func AddTo(m manager.Manager, o Options) error {
 		networks: &networkPolicies{client: m.GetClient(), live: m.GetAPIReader(), gateways: o.Service.Namespace}, recorder: m.GetEventRecorder(name), known: map[gateway.FunctionName]known{},
 	}
 	status := &statusWriter{client: m.GetClient(), fleet: f, advisor: advisor, functions: known, gateways: gateways, log: o.Log}
+	making := &room{client: m.GetClient(), live: m.GetAPIReader(), fleet: f, pods: pods, recorder: m.GetEventRecorder(name), log: o.Log}
 	if o.Advise != nil {
 		if err := m.Add(manager.RunnableFunc(func(ctx context.Context) error { return o.Advise(ctx, advisor) })); err != nil {
 			return err
 		}
 	}
-	for _, run := range []func(context.Context){f.Run, advisor.Run, pods.Run, link.Run, status.Run} {
+	for _, run := range []func(context.Context){f.Run, advisor.Run, pods.Run, link.Run, status.Run, making.Run} {
 		if err := m.Add(manager.RunnableFunc(func(ctx context.Context) error { run(ctx); return nil })); err != nil {
 			return err
 		}

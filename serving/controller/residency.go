@@ -31,10 +31,10 @@ func (p *Pods) writeResidency(ctx context.Context, i *podInstance, pod *v1.Pod, 
 		task = residency.Review(w, r, true, false)
 	}
 	if task.Action == residency.Write {
-		return p.write(ctx, pod, task.Wanted)
+		return writeWanted(ctx, p.client, pod, task.Wanted)
 	}
 	if next, ok := residency.Change(w, r, levels[level]); ok {
-		return p.write(ctx, pod, next)
+		return writeWanted(ctx, p.client, pod, next)
 	}
 	return nil
 }
@@ -46,13 +46,13 @@ func (p *Pods) refuse(ctx context.Context, i *podInstance, pod *v1.Pod) {
 	p.send(ctx, fleet.Event{Instance: i.Name, Kind: fleet.NoRoom, Message: why})
 }
 
-// write has a pod say what is wanted of it, if it has not changed since it was read.
-func (p *Pods) write(ctx context.Context, pod *v1.Pod, w residency.Wanted) error {
+// writeWanted has a pod say what is wanted of it, if it has not changed since it was read.
+func writeWanted(ctx context.Context, c client.Client, pod *v1.Pod, w residency.Wanted) error {
 	changed := pod.DeepCopy()
 	if err := setWanted(changed, w); err != nil {
 		return err
 	}
-	return p.client.Patch(ctx, changed, client.MergeFromWithOptions(pod, client.MergeFromWithOptimisticLock{}))
+	return c.Patch(ctx, changed, client.MergeFromWithOptions(pod, client.MergeFromWithOptimisticLock{}))
 }
 
 func setWanted(p *v1.Pod, w residency.Wanted) error {

@@ -1,0 +1,176 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/gshare-dev/gshare/serving/fleet"
+	"github.com/gshare-dev/gshare/serving/gateway"
+	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
+	"github.com/gshare-dev/gshare/vgpu/scaling"
+)
+
+// room gives up replicas in reserve of any function for pods of functions that the scheduler cannot place.
+type room struct {
+	client   client.Client // reads from the cache
+	live     client.Reader // reads from the API server: the cache has no pods of others
+	fleet    *fleet.Fleet
+	pods     *Pods
+	recorder events.EventRecorder
+	log      *slog.Logger
+
+	looked map[types.UID]time.Time // when a search for a pod was made last
+	given  map[types.UID]string    // nodes of the pods that were given up and that the cache has still
+}
+
+// Times after which room is made for a pod that is unschedulable, and after which it is tried again: what was given up may take its grace period, and
+// the pods of nodes are read from the API server.
+const (
+	roomPause = 2 * time.Second
+	roomAgain = 5 * time.Second
+)
+
+// Run looks for pods without room each second until ctx ends.
+func (r *room) Run(ctx context.Context) {
+	r.looked, r.given = map[types.UID]time.Time{}, map[types.UID]string{}
+	ticker := time.NewTicker(time.Second)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			if err := r.look(ctx); err != nil && ctx.Err() == nil {
+				r.log.Warn("failed to make room", "error", err)
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// look makes room for one of the pods that have none, the one that has waited longest since the last time.
+func (r *room) look(ctx context.Context) error {
+	list := &v1.PodList{}
+	if err := r.client.List(ctx, list, client.HasLabels{api.LabelFunction}); err != nil {
+		return err
+	}
+	there := map[types.UID]*v1.Pod{}
+	leaving := map[types.UID]string{}
+	var next *v1.Pod
+	for at := range list.Items {
+		pod := &list.Items[at]
+		there[pod.UID] = pod
+		if isLeaving(pod) {
+			leaving[pod.UID] = pod.Spec.NodeName
+		} else if nameOf(r.pods, pod) != "" && waitsForRoom(pod) && time.Since(r.looked[pod.UID]) >= roomAgain && (next == nil || r.looked[pod.UID].Before(r.looked[next.UID])) {
+			next = pod
+		}
+	}
+	maps.DeleteFunc(r.looked, func(uid types.UID, _ time.Time) bool { return there[uid] == nil })
+	maps.DeleteFunc(r.given, func(uid types.UID, _ string) bool { return there[uid] == nil })
+	maps.Copy(leaving, r.given)
+	if next == nil {
+		return nil
+	}
+	r.looked[next.UID] = time.Now()
+	return r.make(ctx, next, there, leaving)
+}
+
+// waitsForRoom reports whether the scheduler has found no node for a pod for a while.
+func waitsForRoom(p *v1.Pod) bool {
+	i := slices.IndexFunc(p.Status.Conditions, func(c v1.PodCondition) bool { return c.Type == v1.PodScheduled })
+	if i < 0 || p.Spec.NodeName != "" {
+		return false
+	}
+	c := p.Status.Conditions[i]
+	return c.Status == v1.ConditionFalse && c.Reason == v1.PodReasonUnschedulable && time.Since(c.LastTransitionTime.Time) >= roomPause
+}
+
+// make gives up what is in the way of a pod.
+func (r *room) make(ctx context.Context, pod *v1.Pod, there map[types.UID]*v1.Pod, leaving map[types.UID]string) error {
+	var spares []spare
+	byName := map[string]*v1.Pod{}
+	for _, p := range there {
+		byName[nameOf(r.pods, p)] = p
+	}
+	for _, s := range r.fleet.Spares() {
+		if p := byName[s.Instance]; p != nil {
+			spares = append(spares, spare{s.Instance, p, s.Since})
+		}
+	}
+	if len(spares) == 0 {
+		return nil
+	}
+	nodes := &v1.NodeList{}
+	if err := r.client.List(ctx, nodes); err != nil {
+		return err
+	}
+	s := &search{pod: pod, leaving: leaving, podsOn: r.podsOn(ctx)}
+	for at := range nodes.Items {
+		s.nodes = append(s.nodes, &nodes.Items[at])
+	}
+	victims := s.victims(spares)
+	if s.err != nil {
+		return s.err
+	}
+	for _, v := range victims {
+		if r.fleet.GiveUp(v.instance, "makes room for pod "+client.ObjectKeyFromObject(pod).String()) {
+			r.given[v.pod.UID] = v.pod.Spec.NodeName
+			r.tell(ctx, pod, v)
+		}
+	}
+	return nil
+}
+
+// podsOn returns a function that lists the pods of a node, once for each.
+func (r *room) podsOn(ctx context.Context) func(node string) ([]*v1.Pod, error) {
+	known := map[string][]*v1.Pod{}
+	return func(node string) ([]*v1.Pod, error) {
+		if pods, ok := known[node]; ok {
+			return pods, nil
+		}
+		list := &v1.PodList{}
+		if err := r.live.List(ctx, list, client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("spec.nodeName", node)}); err != nil {
+			return nil, err
+		}
+		pods := []*v1.Pod{}
+		for at := range list.Items {
+			pods = append(pods, &list.Items[at])
+		}
+		known[node] = pods
+		return pods, nil
+	}
+}
+
+// tell lets the owners of both functions know who made room for whom.
+func (r *room) tell(ctx context.Context, pod *v1.Pod, v spare) {
+	note := fmt.Sprintf("Replica %s, which was in reserve, ends to make room for replica %s", v.instance, nameOf(r.pods, pod))
+	for _, p := range []*v1.Pod{v.pod, pod} {
+		f := &api.GPUFunction{}
+		if err := r.client.Get(ctx, client.ObjectKey{Namespace: p.Namespace, Name: p.Labels[api.LabelFunction]}, f); err == nil {
+			r.recorder.Eventf(f, nil, v1.EventTypeNormal, "MadeRoom", "GiveUp", "%s", note)
+		}
+	}
+}
+
+// nameOf returns the name of the instance that a pod is, and an empty text if it is none.
+func nameOf(pods *Pods, pod *v1.Pod) string {
+	function, id, err := instanceOf(pod)
+	if err != nil {
+		return ""
+	}
+	name := fleet.InstanceName(gateway.FunctionName{Namespace: pod.Namespace, Name: function}, scaling.ID(id))
+	if key, found := pods.keyOf(name); !found || key != client.ObjectKeyFromObject(pod) {
+		return ""
+	}
+	return name
+}

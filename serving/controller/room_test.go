@@ -1,0 +1,214 @@
+package controller
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
+	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/residency"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// gpuNode returns a node with a GPU of 10 GiB.
+func gpuNode(t *testing.T, name string, changes ...func(*v1.Node)) *v1.Node {
+	t.Helper()
+	text, err := kube.EncodeInventory(kube.Inventory{
+		Rules: &kube.Rules{GammaPercent: 150, Window: metav1.Duration{Duration: kube.DefaultWindow}},
+		Slices: []kube.Slice{{
+			ID: sliceOf(name), Device: sliceOf(name), Model: "H200", SMs: 132, MemoryMiB: 10 << 10, Classes: []share.Isolation{share.MPS}, Healthy: true, MaxShares: 16,
+		}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{kube.AnnotationInventory: text}}}
+	n.Status.Allocatable = v1.ResourceList{v1.ResourceCPU: resource.MustParse("4"), v1.ResourceMemory: resource.MustParse("8Gi")}
+	for _, change := range changes {
+		change(n)
+	}
+	return n
+}
+
+func sliceOf(node string) string {
+	return "GPU-5b2e3c1a-0000-4d2f-9a7e-1f6c8e0d4a0" + node[len(node)-1:]
+}
+
+// small is a function whose replicas are limited by their memory.
+func small(t *testing.T, namespace, name, memory string) *api.GPUFunction {
+	return function(t, func(f *api.GPUFunction) {
+		f.Namespace, f.Name, f.UID = namespace, name, types.UID(namespace+"-"+name)
+		f.Spec.Resources.Share = &api.Share{SM: new(int64(5)), Quota: new(int64(20)), Memory: api.Quantity(memory)}
+	})
+}
+
+// place puts a pod on the GPU of a node.
+func place(t *testing.T, p *v1.Pod, node string) *v1.Pod {
+	t.Helper()
+	request, asks, err := kube.RequestOf(p)
+	if err != nil || !asks {
+		t.Fatal(asks, err)
+	}
+	text, err := kube.EncodePlacement(kube.Placement{Node: node, UID: p.UID, Model: kube.Slots, Containers: []kube.PlacedContainer{{
+		Name: p.Spec.Containers[0].Name, VGPUs: []kube.PlacedVGPU{{Slice: sliceOf(node), Class: share.MPS, Priority: request.Priority, Share: request.Containers[0].Share}},
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	setAnnotation(&p.ObjectMeta, kube.AnnotationPlacement, text)
+	p.Spec.NodeName = node
+	return p
+}
+
+func TestVictims(t *testing.T) {
+	drained := func(p *v1.Pod) { setAnnotation(&p.ObjectMeta, api.AnnotationDrain, "2026-01-01T00:00:00Z") }
+	type placed struct {
+		name   string // of the pod; those of spares begin with s
+		node   string
+		since  int
+		change func(*v1.Pod)
+	}
+	for name, c := range map[string]struct {
+		memory string // of the pod; of all others 4 GiB
+		pods   []placed
+		change func(*v1.Pod)
+		node   func(*v1.Node)
+		given  string // UID and node of a pod that was given up before
+		want   string
+	}{
+		"one is enough":          {memory: "4Gi", pods: []placed{{"s1", "n1", 7, nil}, {"s2", "n1", 3, nil}}, want: "s2"},
+		"both are needed":        {memory: "8Gi", pods: []placed{{"s1", "n1", 7, nil}, {"s2", "n1", 3, nil}}, want: "s2 s1"},
+		"all are not enough":     {memory: "12Gi", pods: []placed{{"s1", "n1", 7, nil}, {"s2", "n1", 3, nil}}},
+		"others are in the way":  {memory: "8Gi", pods: []placed{{"s1", "n1", 7, nil}, {"a", "n1", 3, nil}}},
+		"has room":               {memory: "2Gi", pods: []placed{{"s1", "n1", 7, nil}, {"s2", "n1", 3, nil}}},
+		"one GPU, not two":       {memory: "8Gi", pods: []placed{{"s1", "n1", 7, nil}, {"a", "n1", 0, nil}, {"s2", "n2", 3, nil}, {"s3", "n2", 9, nil}}, want: "s2 s3"},
+		"idle longest":           {memory: "4Gi", pods: []placed{{"s1", "n1", 7, nil}, {"a", "n1", 0, nil}, {"s2", "n2", 9, nil}, {"b", "n2", 0, nil}}, want: "s1"},
+		"another is to end":      {memory: "4Gi", pods: []placed{{"s1", "n1", 7, nil}, {"a", "n1", 0, drained}}},
+		"was given up":           {memory: "4Gi", pods: []placed{{"s1", "n1", 7, nil}, {"a", "n1", 0, nil}}, given: "a n1"},
+		"was given up elsewhere": {memory: "4Gi", pods: []placed{{"s1", "n1", 7, nil}, {"b", "n1", 0, nil}, {"a", "n2", 0, nil}, {"c", "n2", 0, nil}}, given: "a n2"},
+		"given up, not enough":   {memory: "8Gi", pods: []placed{{"s1", "n1", 7, nil}, {"a", "n1", 0, nil}}, given: "a n1", want: "s1"},
+		"ended":                  {memory: "4Gi", pods: []placed{{"s1", "n1", 7, nil}, {"a", "n1", 0, func(p *v1.Pod) { p.Status.Phase = v1.PodSucceeded }}}},
+		"cordoned":               {memory: "4Gi", pods: []placed{{"s1", "n1", 7, nil}, {"s2", "n1", 3, nil}}, node: func(n *v1.Node) { n.Spec.Unschedulable = true }},
+		"no inventory":           {memory: "4Gi", pods: []placed{{"s1", "n1", 7, nil}, {"s2", "n1", 3, nil}}, node: func(n *v1.Node) { n.Annotations = nil }},
+		"another tenant":         {memory: "4Gi", pods: []placed{{"s1", "n1", 7, nil}, {"s2", "n1", 3, nil}}, change: func(p *v1.Pod) { p.Namespace = "other" }, want: "s2 s1"},
+		"another scheduler":      {memory: "4Gi", pods: []placed{{"s1", "n1", 7, nil}, {"s2", "n1", 3, nil}}, change: func(p *v1.Pod) { p.Spec.SchedulerName = "rectangles" }},
+		"waits for processors": {memory: "4Gi", pods: []placed{{"s1", "n1", 7, nil}, {"s2", "n1", 3, nil}}, change: func(p *v1.Pod) {
+			p.Spec.Containers[0].Resources.Requests = v1.ResourceList{v1.ResourceCPU: resource.MustParse("5")}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := functionPod(fastPodOf(small(t, "ml", "waits", c.memory)), "waits", 1)
+			pod.UID = "waits"
+			if c.change != nil {
+				c.change(pod)
+			}
+			on := map[string][]*v1.Pod{}
+			var spares []spare
+			for _, one := range c.pods {
+				p := functionPod(fastPodOf(small(t, "ml", "f", "4Gi")), one.name, 1)
+				p.UID = types.UID(one.name)
+				place(t, p, one.node)
+				if one.change != nil {
+					one.change(p)
+				}
+				on[one.node] = append(on[one.node], p)
+				if one.name[0] == 's' {
+					spares = append(spares, spare{one.name, p, time.Duration(one.since)})
+				}
+			}
+			s := search{pod: pod, leaving: map[types.UID]string{}, podsOn: func(node string) ([]*v1.Pod, error) { return on[node], nil }}
+			for _, node := range []string{"n1", "n2"} {
+				if on[node] != nil {
+					s.nodes = append(s.nodes, gpuNode(t, node))
+				}
+			}
+			if c.node != nil {
+				c.node(s.nodes[0])
+			}
+			if uid, node, ok := strings.Cut(c.given, " "); ok {
+				s.leaving[types.UID(uid)] = node
+			}
+			var got []string
+			for _, v := range s.victims(spares) {
+				got = append(got, v.instance)
+			}
+			if strings.Join(got, " ") != c.want {
+				t.Errorf("victims %v, want %s", got, c.want)
+			}
+		})
+	}
+}
+
+// TestMakeRoom: the replica of a function that is needed has no room, as those of two others in reserve hold the memory.
+func TestMakeRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		needed := small(t, "ml", "needed", "4Gi")
+		needed.Spec.Scaling.MinReplicas = 1
+		others := []*api.GPUFunction{small(t, "ml", "a", "4Gi"), small(t, "ml", "b", "4Gi")}
+		k := newCluster(t, gpuNode(t, "n1"), needed, others[0], others[1])
+		for _, f := range others {
+			fp := fastPodOf(f)
+			if err := k.client.Create(t.Context(), fp); err != nil {
+				t.Fatal(err)
+			}
+			p := functionPod(fp, f.Name, 1)
+			if err := setWanted(p, residency.Wanted{Seq: 2, Level: residency.Shared}); err != nil {
+				t.Fatal(err)
+			}
+			setReached(p, residency.Reached{Seq: 2, Level: residency.Shared})
+			makeReady(p)
+			if err := k.client.Create(t.Context(), p); err != nil {
+				t.Fatal(err)
+			}
+			place(t, p, "n1")
+			if err := k.client.Update(t.Context(), p); err != nil {
+				t.Fatal(err)
+			}
+		}
+		k.run(true)
+		r := &room{client: k.client, live: k.client, fleet: k.known.fleet, pods: k.pods, recorder: k.recorder, log: k.pods.log}
+		go r.Run(t.Context())
+		k.reconcile(others[0])
+		time.Sleep(5 * time.Second) // the other one is in reserve for less time
+		k.reconcile(others[1])
+		k.reconcile(needed)
+		time.Sleep(1100 * time.Millisecond)
+		names := func() (all []string) {
+			synctest.Wait()
+			for _, p := range k.all() {
+				all = append(all, p.Labels[api.LabelFunction])
+			}
+			slices.Sort(all)
+			return all
+		}
+		for _, p := range k.all() {
+			if p.Labels[api.LabelFunction] == "needed" {
+				k.update(&p, func(p *v1.Pod) {
+					p.Status.Conditions = []v1.PodCondition{{
+						Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: v1.PodReasonUnschedulable, LastTransitionTime: metav1.Now(),
+					}}
+				})
+			}
+		}
+		time.Sleep(time.Second)
+		if got := fmt.Sprint(names()); got != "[a b needed]" {
+			t.Errorf("after a second %s are there", got)
+		}
+		time.Sleep(10 * time.Second)
+		if got := fmt.Sprint(names()); got != "[b needed]" {
+			t.Errorf("%s are there, want a to have made room", got)
+		}
+		if n := len(k.recorder.Events); n != 2 {
+			t.Errorf("%d events, want one of each function", n)
+		}
+	})
+}

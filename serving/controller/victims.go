@@ -1,0 +1,132 @@
+package controller
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
+	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/kube/nodeview"
+	"github.com/gshare-dev/gshare/vgpu/packing"
+	"github.com/gshare-dev/gshare/vgpu/residency"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// spare is the pod of a replica in reserve.
+type spare struct {
+	instance string
+	pod      *v1.Pod
+	since    time.Duration // since when it is in reserve: the last time that it was needed
+}
+
+// search finds the replicas in reserve that have to be given up so that a pod has room.
+type search struct {
+	pod     *v1.Pod
+	nodes   []*v1.Node
+	podsOn  func(node string) ([]*v1.Pod, error) // that are bound to a node
+	leaving map[types.UID]string                 // nodes of the pods that are to end, beside those whose objects say so
+	err     error                                // the first one of podsOn
+}
+
+// victims returns the replicas to give up, those first that have been in reserve longest. There are none if no set of them is enough, or if the pod
+// has room without: when the pods that are to end have ended, or as soon as the scheduler tries again.
+func (s *search) victims(spares []spare) []spare {
+	byName := map[string]spare{}
+	var candidates []residency.Candidate
+	models := map[string]kube.FitModel{} // of slices
+	nodes := map[string]*v1.Node{}       // by slice
+	for _, one := range spares {
+		placement, placed, err := kube.PlacementOf(one.pod)
+		node := s.node(one.pod.Spec.NodeName)
+		if err != nil || !placed || node == nil || one.pod.Spec.SchedulerName != s.pod.Spec.SchedulerName {
+			continue // shares of one packing model only fit beside each other
+		}
+		slice := node.Name + "/" + placement.Containers[0].VGPUs[0].Slice
+		byName[one.instance], models[slice], nodes[slice] = one, placement.Model, node
+		candidates = append(candidates, residency.Candidate{ID: one.instance, Slice: slice, LastUsed: one.since})
+	}
+	for _, name := range s.leaving {
+		if node := s.node(name); node != nil && slices.ContainsFunc(slices.Collect(maps.Values(models)), func(m kube.FitModel) bool { return s.fits(node, m, nil) }) {
+			return nil
+		}
+	}
+	var found []spare
+	for _, c := range residency.Victims(candidates, func(slice string, without []residency.Candidate) bool {
+		gone := map[types.UID]bool{}
+		for _, c := range without {
+			gone[byName[c.ID].pod.UID] = true
+		}
+		return s.fits(nodes[slice], models[slice], gone)
+	}) {
+		found = append(found, byName[c.ID])
+	}
+	return found
+}
+
+func (s *search) node(name string) *v1.Node {
+	if i := slices.IndexFunc(s.nodes, func(n *v1.Node) bool { return n.Name == name }); i >= 0 {
+		return s.nodes[i]
+	}
+	return nil
+}
+
+// fits reports whether the scheduler would place the pod on a node, as far as that depends on the node and its pods, without some of them and without
+// those that are to end.
+func (s *search) fits(node *v1.Node, model kube.FitModel, without map[types.UID]bool) bool {
+	inventory, present, err := kube.InventoryOf(node)
+	if err != nil || !present {
+		return false
+	}
+	if eligible, _ := nodeview.NewEligibilityCheck(s.pod).Check(node); eligible != nodeview.Eligible {
+		return false
+	}
+	pods, err := s.podsOn(node.Name)
+	if err != nil {
+		if s.err == nil {
+			s.err = err
+		}
+		return false
+	}
+	packer := packing.Packer{Rules: packing.NewRules(packing.Model(model)), Ranker: unranked{}}
+	if inventory.Rules != nil {
+		packer.Rules = nodeview.Rules(packing.Model(model), *inventory.Rules)
+	}
+	free := node.Status.Allocatable
+	cpu, ram := packing.MilliCPU(free.Cpu().MilliValue()), share.Bytes(free.Memory().Value())
+	state := nodeview.OccupancyBuilder{
+		Node: packing.NewNode(node.Name, nodeview.Slices(inventory), 0, 0), Packer: packer, PodRequest: nodeview.PodRequestOf,
+	}
+	for _, pod := range pods {
+		if _, leaves := s.leaving[pod.UID]; leaves || without[pod.UID] || isLeaving(pod) || kube.Ended(pod) {
+			continue
+		}
+		state.AddPod(pod)
+		request := nodeview.PodRequestOf(pod).Pod
+		cpu, ram = cpu-request.CPU, ram-request.RAM
+	}
+	if state.Build() != nil {
+		return false
+	}
+	request := nodeview.PodRequestOf(s.pod)
+	if request.RequestErr != nil || request.Pod.CPU > cpu || request.Pod.RAM > ram {
+		return false
+	}
+	_, _, refusal := packer.Place(state.Node, &request.Pod)
+	return refusal == packing.Admitted
+}
+
+// isLeaving reports whether a pod is to end.
+func isLeaving(p *v1.Pod) bool {
+	_, drain := p.Annotations[api.AnnotationDrain]
+	return drain || p.DeletionTimestamp != nil
+}
+
+// unranked is a packing.Ranker for which all placements are alike: what counts is whether there is one.
+type unranked struct{}
+
+// Rank implements packing.Ranker.
+func (unranked) Rank(*packing.Node, *packing.Pod, []packing.Choice) packing.Rank { return 0 }
