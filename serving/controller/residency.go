@@ -42,7 +42,8 @@ func (p *Pods) writeResidency(ctx context.Context, i *podInstance, pod *v1.Pod, 
 // refuse lets the fleet and the owner of a function know that an instance stays Shared.
 func (p *Pods) refuse(ctx context.Context, i *podInstance, pod *v1.Pod) {
 	why := "its slice on node " + pod.Spec.NodeName + " has no room for its SM-time"
-	p.recorder.Eventf(i.Function, nil, v1.EventTypeNormal, "StaysShared", "Replace", "Replica %s stays Shared, and another one starts in its place: %s", i.Name, why)
+	p.recorder.Eventf(i.Function, nil, v1.EventTypeNormal, "StaysShared", "Replace",
+		"Replica %s stays Shared, and another one starts in its place: %s", i.Name, why)
 	p.send(ctx, fleet.Event{Instance: i.Name, Kind: fleet.NoRoom, Message: why})
 }
 

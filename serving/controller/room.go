@@ -69,9 +69,12 @@ func (r *room) look(ctx context.Context) error {
 	for at := range list.Items {
 		pod := &list.Items[at]
 		there[pod.UID] = pod
-		if isLeaving(pod) {
+		looked := r.looked[pod.UID]
+		switch {
+		case isLeaving(pod):
 			leaving[pod.UID] = pod.Spec.NodeName
-		} else if nameOf(r.pods, pod) != "" && waitsForRoom(pod) && time.Since(r.looked[pod.UID]) >= roomAgain && (next == nil || r.looked[pod.UID].Before(r.looked[next.UID])) {
+		case nameOf(r.pods, pod) == "" || !waitsForRoom(pod) || time.Since(looked) < roomAgain:
+		case next == nil || looked.Before(r.looked[next.UID]):
 			next = pod
 		}
 	}
