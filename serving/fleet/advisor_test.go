@@ -116,6 +116,9 @@ func TestAdvisorTakesOver(t *testing.T) {
 		if err := a.Set(f, received); err != nil {
 			t.Fatal(err)
 		}
+		if got, _, _ := a.Wanted(name); got != 4 {
+			t.Fatalf("%d replicas before the first second has passed, want the 4 that are there", got)
+		}
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
 		go a.Run(ctx)

@@ -56,8 +56,8 @@ func TestExamples(t *testing.T) {
 			continue
 		}
 		for _, o := range objects(t, b.File, whole(b.Text)) {
-			if strings.HasPrefix(o.GetAPIVersion(), "kueue.") {
-				continue // Kueue is not here
+			if foreign(o.GetAPIVersion()) {
+				continue
 			}
 			tried++
 			if err := dryRun(t, podFor(t, o)); err != nil {
@@ -68,6 +68,16 @@ func TestExamples(t *testing.T) {
 	if tried < 9 {
 		t.Errorf("only %d examples", tried)
 	}
+}
+
+// foreign reports whether an object is one of Kueue, KEDA or KServe, whose definitions are not here.
+func foreign(apiVersion string) bool {
+	for _, group := range []string{"kueue.", "keda.sh/", "serving.kserve.io/"} {
+		if strings.HasPrefix(apiVersion, group) {
+			return true
+		}
+	}
+	return false
 }
 
 // whole makes a pod of an example that shows a specification alone.

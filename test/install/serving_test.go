@@ -32,6 +32,15 @@ spec:
   template: {spec: {containers: [{name: server, image: registry.example/resnet50}]}}
 `
 
+// external is a function that another autoscaler scales.
+const external = `apiVersion: serving.gshare.dev/v1alpha1
+kind: GPUFunction
+metadata: {name: resnet50}
+spec:
+  slo: {latency: 69ms}
+  scaling: {autoscaler: External, requestsPerSecond: 32}
+`
+
 // scaled is a FaSTPod.
 const scaled = `apiVersion: serving.gshare.dev/v1alpha1
 kind: FaSTPod
@@ -214,7 +223,7 @@ var badFunctions = map[string]struct {
 	"protocol":            {edits{"spec.protocol": "gRPC"}, "spec.protocol", `"HTTP", "OIP", "OpenAI"`},
 	"batches of HTTP":     {edits{"spec.batching.maxBatch": int64(2)}, "spec.batching.maxBatch", "only requests of protocol OIP"},
 	"large batches":       {edits{"spec.protocol": "OIP", "spec.batching.maxBatch": int64(4097)}, "spec.batching.maxBatch", "4096"},
-	"no template":         {edits{"spec.template": nil}, "spec.template", "Required"},
+	"no template":         {edits{"spec.template": nil}, "spec.template", "want a template"},
 	"no container":        {edits{"spec.template.spec.containers": []any{}}, "spec.template.spec.containers", "want 1 container"},
 	"two containers":      {edits{"spec.template.spec.containers": []any{container(), container("name", "other")}}, "spec.template.spec.containers", "want 1 container"},
 	"no sm":               {edits{"spec.resources.share.sm": nil}, "spec.resources.share.sm", "Required"},
@@ -294,6 +303,13 @@ func TestServingRefusesInCluster(t *testing.T) {
 		"replicas 1001":     {"fastpods", scaled, edits{"spec.replicas": int64(1001)}, "spec.replicas", "less than or equal to 1000"},
 		"no function":       {"fastpods", scaled, edits{"spec.functionRef.name": ""}, "spec.functionRef.name", "at least 1"},
 		"long name":         {"fastpods", scaled, edits{"metadata.name": strings.Repeat("a", 57)}, "metadata.name", "want 1 to 56"},
+
+		"no template":               {"gpufunctions", shortest, edits{"spec.template": nil}, "spec.template", "want a template, unless"},
+		"another autoscaler":        {"gpufunctions", shortest, edits{"spec.scaling.autoscaler": "KEDA"}, "spec.scaling.autoscaler", "Unsupported value"},
+		"External with a template":  {"gpufunctions", shortest, edits{"spec.scaling.autoscaler": "External", "spec.scaling.requestsPerSecond": int64(1)}, "spec.scaling.autoscaler", "neither template nor resources"},
+		"External with a share":     {"gpufunctions", external, edits{"spec.resources.share.sm": int64(1), "spec.resources.share.memory": "1Gi"}, "spec.scaling.autoscaler", "neither template nor resources"},
+		"External without a rate":   {"gpufunctions", external, edits{"spec.scaling.requestsPerSecond": nil}, "spec.scaling.requestsPerSecond", "what one replica answers"},
+		"Native without a template": {"gpufunctions", external, edits{"spec.scaling.autoscaler": nil}, "spec.template", "want a template, unless"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := stored(t, tc.plural, tc.edits.apply(objects(t, "", tc.object)[0]))
