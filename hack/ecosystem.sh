@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Lets published programs and clients use gshare: the tests in modules of their own, whose dependencies are not gshare's. They need the network
-# the first time, and KEDA's first build takes minutes.
+# the first time, and the first builds of KEDA and KServe take minutes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 for module in test/*/go.mod; do
