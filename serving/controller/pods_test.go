@@ -36,7 +36,7 @@ type cluster struct {
 	known    *functions
 	recorder *events.FakeRecorder
 	calls    interceptor.Funcs // of the API server; replaceable
-	uids     int
+	uids     atomic.Int32
 }
 
 // newCluster must be called within synctest.Test.
@@ -50,8 +50,7 @@ func newCluster(t *testing.T, objects ...client.Object) *cluster {
 		WithIndex(&v1.Pod{}, "spec.nodeName", func(o client.Object) []string { return []string{o.(*v1.Pod).Spec.NodeName} }).Build()
 	c.client = interceptor.NewClient(server, interceptor.Funcs{
 		Create: func(ctx context.Context, w client.WithWatch, o client.Object, options ...client.CreateOption) error {
-			c.uids++
-			o.SetUID(types.UID(strings.Repeat("u", c.uids)))
+			o.SetUID(types.UID(strings.Repeat("u", int(c.uids.Add(1)))))
 			if c.calls.Create != nil {
 				return c.calls.Create(ctx, w, o, options...)
 			}

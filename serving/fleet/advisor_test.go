@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,6 +14,26 @@ import (
 	"github.com/gshare-dev/gshare/serving/gateway"
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 )
+
+// counter is a load that a test changes.
+type counter struct {
+	mu   sync.Mutex
+	load gateway.Load
+}
+
+func (c *counter) get(gateway.FunctionName) gateway.Load {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.load
+}
+
+// add lets requests come, of which some still wait.
+func (c *counter) add(requests uint64, waiting int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.load.Arrived, c.load.Received, c.load.Waiting = c.load.Arrived+requests, c.load.Received+requests, waiting
+	c.load.Answered = c.load.Received - uint64(waiting)
+}
 
 // external returns a function that somebody else scales, whose replicas answer 10 requests per second each.
 func external(t *testing.T) *api.GPUFunction {
@@ -33,15 +54,15 @@ func TestAdvisor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := external(t)
 		name := gateway.FunctionName{Namespace: f.Namespace, Name: f.Name}
-		var load gateway.Load
-		a := NewAdvisor(func(gateway.FunctionName) gateway.Load { return load }, slog.New(slog.DiscardHandler))
+		load := &counter{}
+		a := NewAdvisor(load.get, slog.New(slog.DiscardHandler))
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
 		go a.Run(ctx)
 		// pass lets seconds pass, with a number of requests in each, which are answered at once.
-		pass := func(seconds, requests int) {
+		pass := func(seconds int, requests uint64) {
 			for range seconds {
-				load.Arrived, load.Received, load.Answered = load.Arrived+uint64(requests), load.Received+uint64(requests), load.Answered+uint64(requests)
+				load.add(requests, 0)
 				time.Sleep(time.Second)
 				synctest.Wait()
 			}
@@ -61,7 +82,7 @@ func TestAdvisor(t *testing.T) {
 		}
 		expect("without load", 0)
 		_, _, changed := a.Wanted(name)
-		load.Arrived, load.Received, load.Waiting = 1, 1, 1
+		load.add(1, 1)
 		a.Wake(name)
 		expect("at the first request", 1)
 		select {
@@ -69,7 +90,6 @@ func TestAdvisor(t *testing.T) {
 		default:
 			t.Error("nobody was told of the first request")
 		}
-		load.Waiting, load.Answered = 0, 1
 		pass(20, 35)
 		expect("at 35 requests per second", 4)
 		pass(20, 1)
@@ -107,8 +127,8 @@ func TestAdvisorTakesOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := external(t)
 		name := gateway.FunctionName{Namespace: f.Namespace, Name: f.Name}
-		load := gateway.Load{Replicas: 4, Received: 1000, Answered: 1000}
-		a := NewAdvisor(func(gateway.FunctionName) gateway.Load { return load }, slog.New(slog.DiscardHandler))
+		load := &counter{load: gateway.Load{Replicas: 4, Arrived: 1000, Received: 1000, Answered: 1000}}
+		a := NewAdvisor(load.get, slog.New(slog.DiscardHandler))
 		received := make([]uint64, 30)
 		for i := range received {
 			received[i] = 35
@@ -123,7 +143,7 @@ func TestAdvisorTakesOver(t *testing.T) {
 		defer stop()
 		go a.Run(ctx)
 		for range 5 {
-			load.Received, load.Answered = load.Received+35, load.Answered+35
+			load.add(35, 0)
 			time.Sleep(time.Second)
 			synctest.Wait()
 			if got, _, _ := a.Wanted(name); got != 4 {
