@@ -210,7 +210,7 @@ func (p *profileRun) plan(f *api.GPUFunction, m *profiledMachine) (*profilePlan,
 }
 
 func (p *profileRun) buildRequest(f *api.GPUFunction) (profiler.Request, error) {
-	h, err := p.request.build("")
+	h, err := p.request.build("http://server/") // the address is known once the server has started
 	if err != nil {
 		return profiler.Request{}, err
 	}

@@ -39,6 +39,32 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
+// TestUnmeasured holds that a function may lack what is to be measured, and keeps what it says.
+func TestUnmeasured(t *testing.T) {
+	for name, c := range map[string]struct {
+		cut  string
+		want share.Share
+		rate float64
+	}{
+		"nothing missing": {"", share.Share{SMRequest: 240, SMLimit: 240, QuotaRequest: 1000, QuotaLimit: 1000, Memory: 1525 * share.MiB}, 40},
+		"no share": {"  resources: {share: {sm: 24, memory: 1525Mi}}\n", share.Share{SMRequest: 1000, SMLimit: 1000, QuotaRequest: 1000, QuotaLimit: 1000,
+			Memory: 2048 * share.MiB}, 40},
+		"no memory": {", memory: 1525Mi", share.Share{SMRequest: 240, SMLimit: 240, QuotaRequest: 1000, QuotaLimit: 1000, Memory: 2048 * share.MiB}, 40},
+		"no rate":   {"  scaling: {requestsPerSecond: 40}\n", share.Share{SMRequest: 240, SMLimit: 240, QuotaRequest: 1000, QuotaLimit: 1000, Memory: 1525 * share.MiB}, 0.001},
+	} {
+		t.Run(name, func(t *testing.T) {
+			text := strings.Replace(minimal, c.cut, "", 1)
+			functions, err := DecodeUnmeasured([]byte(text), "2Gi")
+			if err != nil || functions[0].Share() != c.want || functions[0].Spec.Scaling.RequestsPerSecond != c.rate {
+				t.Errorf("%v, %+v", err, functions)
+			}
+			if _, err := Decode([]byte(text)); (err != nil) != (c.cut != "") {
+				t.Errorf("to be served: %v", err)
+			}
+		})
+	}
+}
+
 // TestStartupProbe holds that fields that are not given take the defaults of a pod.
 func TestStartupProbe(t *testing.T) {
 	for text, want := range map[string]v1.Probe{
