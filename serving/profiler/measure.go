@@ -87,25 +87,31 @@ func (l *Load) bisect(ctx context.Context, s Server, batch int, t *Trial) error 
 }
 
 // confirm measures the rate of a trial again, for longer: a few hundred requests in time may be luck, above all where the highest of several
-// rates was chosen. The rate falls by 5 % until enough requests are in time; after confirmSteps there is none.
+// rates was chosen. The rate falls by 5 % until enough requests are in time; after confirmSteps there is none. Where the client was too slow
+// to tell, the rate of before stays, with ClientLate.
 func (l *Load) confirm(ctx context.Context, s Server, t *Trial) error {
 	if _, err := l.closedLoop(ctx, s, t.Point.Batch); err != nil { // warm again, if the server is a new one
 		return err
 	}
-	rate := t.Point.Throughput
-	t.Confirmed, t.Point.Throughput, t.P50, t.P99 = true, 0, 0, 0
-	for n := range confirmSteps {
+	rate, late, met := t.Point.Throughput, 0, false
+	for n := 0; n < confirmSteps && late < 2 && !met; n++ {
 		step, result, err := l.openLoop(ctx, s, t.Point.Batch, rate, confirmLength, 2*maxSteps+n)
 		if err != nil {
 			return err
 		}
 		t.Steps = append(t.Steps, step)
-		if step.Met {
+		switch met = step.Met; {
+		case met:
 			t.Point.Throughput, t.P50, t.P99 = rate, result.Latency.P50, result.Latency.P99
-			break
+		case step.ClientLate:
+			late++
+		default:
+			rate *= 1 - precision
 		}
-		t.ClientLate = t.ClientLate || step.ClientLate
-		rate *= 1 - precision
+	}
+	t.Confirmed, t.ClientLate = true, !met && late > 0
+	if !met && late == 0 {
+		t.Point.Throughput, t.P50, t.P99 = 0, 0, 0
 	}
 	_, _, err := s.Usage(ctx)
 	return err

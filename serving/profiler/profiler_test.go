@@ -7,6 +7,7 @@ import (
 	"math"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -334,4 +335,79 @@ func TestKilledTwice(t *testing.T) {
 			t.Errorf("best: %v", err)
 		}
 	})
+}
+
+// TestBest: the cheapest share for a request is the best, and once enough trials were measured again, only these count.
+func TestBest(t *testing.T) {
+	trial := func(sm share.PerMille, rate float64, confirmed bool) Trial {
+		return Trial{Point: profile.Point{Resource: profile.Resource{SM: sm, Quota: 1000}, Throughput: rate}, Confirmed: confirmed}
+	}
+	for name, c := range map[string]struct {
+		trials []Trial
+		want   share.PerMille
+	}{
+		"none in the objective":     {[]Trial{trial(100, 0, false)}, 0},
+		"the cheapest":              {[]Trial{trial(100, 10, false), trial(200, 30, false), trial(300, 40, true)}, 200},
+		"the smaller of equals":     {[]Trial{trial(200, 20, false), trial(100, 10, false)}, 100},
+		"enough are measured again": {[]Trial{trial(100, 99, false), trial(200, 10, true), trial(300, 30, true), trial(400, 10, true)}, 300},
+	} {
+		t.Run(name, func(t *testing.T) {
+			best, err := (&Record{Trials: c.trials}).Best()
+			if best.Point.Resource.SM != c.want || (c.want == 0) != errors.Is(err, search.ErrNoSetting) {
+				t.Errorf("%+v, %v", best, err)
+			}
+		})
+	}
+}
+
+// TestOthersOnTheDevice: what is measured beside another program does not count.
+func TestOthersOnTheDevice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &model{time: func(int, share.PerMille, share.PerMille) time.Duration { return 10 * time.Millisecond }}
+		s := &server{model: m, sm: 1000, quota: 1000, ended: make(chan struct{}), usage: errKilled}
+		l := loadOf(time.Second)
+		if _, err := l.measure(t.Context(), s, 1); !errors.Is(err, errKilled) {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+// TestRecord: a record is read again as it was, and one of anything else is refused.
+func TestRecord(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "m.json")
+	own := Record{Model: "m", Fingerprint: Fingerprint{"p", "d", "r", "v"}, Plan: Plan{SLO: 1, Strategy: "growth", MaxBatch: 8}}
+	r, err := own.Load(file)
+	if err != nil || len(r.Trials) > 0 {
+		t.Fatal(r, err)
+	}
+	r.Trials = append(r.Trials, Trial{Point: profile.Point{Model: "m", Batch: 1, Mean: 1, Resource: profile.Resource{SM: 100, Quota: 1000}}, Steps: []Step{{Rate: 3}}})
+	r.Attempt = &Attempt{Batch: 2, Count: 1, Resource: profile.Resource{SM: 200, Quota: 1000}}
+	if err := r.Save(file); err != nil {
+		t.Fatal(err)
+	}
+	again, err := own.Load(file)
+	if diff := cmp.Diff(r, again); err != nil || diff != "" {
+		t.Errorf("%v %s", err, diff)
+	}
+	for want, change := range map[string]func(*Record){
+		"function":  func(r *Record) { r.Model = "other" },
+		"command":   func(r *Record) { r.Fingerprint.Program = "other" },
+		"device":    func(r *Record) { r.Fingerprint.Device = "other" },
+		"driver":    func(r *Record) { r.Fingerprint.Driver = "other" },
+		"version":   func(r *Record) { r.Fingerprint.Gshare = "other" },
+		"objective": func(r *Record) { r.Plan.SLO = 2 },
+	} {
+		other := own
+		change(&other)
+		if _, err := other.Load(file); err == nil || !strings.Contains(err.Error(), "measured with another "+want) {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+	r.Trials[0].Point.Mean = -1
+	if err := r.Save(file); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := own.Load(file); err == nil || !strings.Contains(err.Error(), "trials[0]: ") {
+		t.Errorf("a negative time: %v", err)
+	}
 }

@@ -114,7 +114,7 @@ func (t *Trial) SMTime() float64 {
 }
 
 // Best returns the trial whose share costs the least SM-time for each request within the objective, the smaller share where two cost the
-// same. The error is search.ErrNoSetting if no trial meets the objective.
+// same. Once several trials were measured again, it is one of these. The error is search.ErrNoSetting if no trial meets the objective.
 func (r *Record) Best() (Trial, error) {
 	if best := r.best(); best != nil {
 		return *best, nil
@@ -122,10 +122,22 @@ func (r *Record) Best() (Trial, error) {
 	return Trial{}, search.ErrNoSetting
 }
 
+// maxConfirmed is how many trials are measured again, as the best of those that were not may be the best by luck again.
+const maxConfirmed = 3
+
 func (r *Record) best() (best *Trial) {
+	confirmed := 0
+	for _, t := range r.Trials {
+		if t.Confirmed && t.SMTime() > 0 {
+			confirmed++
+		}
+	}
 	for i := range r.Trials {
 		t := &r.Trials[i]
-		if t.SMTime() > 0 && (best == nil || cmp.Or(cmp.Compare(t.SMTime(), best.SMTime()), cmp.Compare(t.Point.Resource.SM, best.Point.Resource.SM)) < 0) {
+		if t.SMTime() == 0 || confirmed >= maxConfirmed && !t.Confirmed {
+			continue
+		}
+		if best == nil || cmp.Or(cmp.Compare(t.SMTime(), best.SMTime()), cmp.Compare(t.Point.Resource.SM, best.Point.Resource.SM)) < 0 {
 			best = t
 		}
 	}
