@@ -358,6 +358,8 @@ func writeProfile(w io.Writer, f *api.GPUFunction, r *profileResult) error {
 		}
 		note := trial.Failed
 		switch {
+		case trial.SMTime() > 0 && trial.ClientLate && p.Resource == best.Point.Resource && p.Batch == best.Point.Batch:
+			note = "recommended, client late"
 		case trial.SMTime() > 0 && p.Resource == best.Point.Resource && p.Batch == best.Point.Batch:
 			note = "recommended"
 		case trial.ClientLate:
@@ -369,9 +371,12 @@ func writeProfile(w io.Writer, f *api.GPUFunction, r *profileResult) error {
 		return err
 	}
 	fmt.Fprintf(w, "\n%d trials have used a GPU for %.0f s.\n", len(r.Trials), r.GPUSeconds)
+	if best.ClientLate {
+		fmt.Fprintln(w, "warning: this machine was too busy to tell how much the best share does; its rate is a guess. Measure again when it is quiet.")
+	}
 	if c := r.Recommended; c != nil {
-		fmt.Fprintf(w, "For %s, %v of %v, write under spec:\n\n  resources: {share: {sm: %d, quota: %d, memory: %s}}\n  scaling: {requestsPerSecond: %v}\n",
-			f.Name, "99 % within", f.Spec.SLO.Latency.Value(), c.SM, c.Quota, c.Memory, c.RequestsPerSecond)
+		fmt.Fprintf(w, "Write under spec of %s, for 99 %% within %v:\n\n  resources: {share: {sm: %d, quota: %d, memory: %s}}\n  scaling: {requestsPerSecond: %v}\n",
+			f.Name, f.Spec.SLO.Latency.Value(), c.SM, c.Quota, c.Memory, c.RequestsPerSecond)
 		if f.Spec.Protocol == api.OIP {
 			fmt.Fprintf(w, "  batching: {maxBatch: %d}\n", c.MaxBatch)
 		}
