@@ -1,0 +1,55 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/gshare-dev/gshare/serving/profiler"
+	"github.com/gshare-dev/gshare/vgpu/profile"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// TestProfileBadInput checks that mistakes end gshare profile before it starts a program, with the place of the mistake.
+func TestProfileBadInput(t *testing.T) {
+	m := newMachine(t)
+	good := functionFile(t, `[sleep, "1000"]`)
+	for name, test := range map[string]struct {
+		args []string
+		code int
+		want string
+	}{
+		"nothing":            {nil, 2, "accepts 1 file, or a program after --"},
+		"missing file":       {[]string{"/nowhere.yaml"}, 2, "/nowhere.yaml"},
+		"no objective":       {[]string{"--", "sleep", "1000"}, 2, "--slo is required"},
+		"file and objective": {[]string{good, "--slo", "1s"}, 2, "--slo describes a program after --"},
+		"file and program":   {[]string{good, "--", "sleep"}, 2, "one program after --, and no file"},
+		"plot":               {[]string{good, "--plot", "x.gif"}, 2, "--plot x.gif"},
+		"no agent":           {[]string{good, "--hook", m.hook, "--socket", "/nowhere/control.sock"}, 1, "is gshare-node --standalone running?"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cmd, out := m.command(t, append([]string{"profile"}, test.args...)...)
+			if code := codeOf(t, cmd.Run()); code != test.code || !strings.Contains(out.String(), test.want) {
+				t.Errorf("code %d, want %d with %q: %s", code, test.code, test.want, out)
+			}
+		})
+	}
+}
+
+// TestRecommend: the rate is rounded down, the memory up, and within what the server may use.
+func TestRecommend(t *testing.T) {
+	r := &profiler.Record{Plan: profiler.Plan{Memory: 200 * share.MiB}, Trials: []profiler.Trial{
+		{Point: profile.Point{Batch: 4, Throughput: 34.99, Memory: 100 * share.MiB, Resource: profile.Resource{SM: 200, Quota: 1000}}},
+		{Point: profile.Point{Batch: 8, Memory: 101 * share.MiB, Resource: profile.Resource{SM: 100, Quota: 1000}}},
+	}}
+	if got, want := recommend(r), (recommendation{20, 100, "128Mi", 4, 34.9}); got == nil || *got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	r.Trials[1].Point.Memory = 190 * share.MiB
+	if got := recommend(r); got.Memory != "200Mi" {
+		t.Errorf("%s of 200Mi", got.Memory)
+	}
+	r.Trials[0].Point.Throughput = 0
+	if got := recommend(r); got != nil {
+		t.Errorf("%+v although no share meets the objective", got)
+	}
+}
