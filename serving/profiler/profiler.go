@@ -182,9 +182,10 @@ func (p *profiler) measure(ctx context.Context, s search.Setting, old *Trial) (t
 	}
 	measuring, cancel := context.WithCancel(ctx)
 	defer cancel()
+	ended := p.server.Ended()
 	go func() {
 		select {
-		case <-p.server.Ended():
+		case <-ended:
 			cancel()
 		case <-measuring.Done():
 		}
