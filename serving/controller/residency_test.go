@@ -239,7 +239,7 @@ func TestRestartWhileReplacing(t *testing.T) {
 				ended := first.serveUntil(f, after, 20*time.Second)
 				complete = ended < after
 				second := newCluster(t, first.objects()...)
-				second.uids = first.uids
+				second.uids.Store(first.uids.Load())
 				second.serveUntil(f, 0, 80*time.Second)
 				p := second.one()
 				if w := wantedOf(p); p.Labels[api.LabelInstance] == "1" || w.Level != residency.Hot {

@@ -81,7 +81,11 @@ type exchange struct {
 	grpc     bool
 	fromPeer bool          // it comes from another gateway
 	rest     *restOfStream // of a call whose client sends more messages; nil for others
+	outcome
+}
 
+// outcome is what is logged and counted of an exchange.
+type outcome struct {
 	status  int // of the answer
 	reason  string
 	replica string

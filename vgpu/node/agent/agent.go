@@ -108,7 +108,7 @@ func New(o Options) (*Agent, error) {
 	a.enforcement = &enforcementReporter{Options: &o, slices: a.slices, grants: a.granter.grants, devices: a.devices, guard: a.guard}
 	a.publisher = &publisher{
 		Options: &o, metrics: a.metrics, devices: a.devices, grants: a.granter.grants, enforcement: a.enforcement,
-		requests: requests, closed: make(chan struct{}, 1),
+		lowered: &a.granter.lowered, requests: requests, closed: make(chan struct{}, 1),
 	}
 	a.fronts = a.frontServer()
 	return a, nil

@@ -26,6 +26,7 @@ type granter struct {
 	slices     *sliceRuntime
 	grants     *grantStore
 	publish    func() // requests publication
+	lowered    loweredPods
 	files      cdi.Directory
 	wake       chan struct{} // requests a sweep
 	operations operationLocks

@@ -32,6 +32,7 @@ type publisher struct {
 	devices     *deviceMonitor
 	grants      *grantStore
 	enforcement *enforcementReporter
+	lowered     *loweredPods
 	requests    chan struct{} // for publication
 	closed      chan struct{} // receives once the API server has stored that the node is closed
 }
@@ -124,7 +125,7 @@ func (p *publisher) publishInventory(ctx context.Context, reason kube.Reason) er
 			return err
 		}
 	}
-	return p.Cluster.Publish(ctx, text, kube.NodeResources(published), p.devices.isBound())
+	return p.Cluster.Publish(ctx, text, kube.NodeResources(published, p.lowered.get()...), p.devices.isBound())
 }
 
 // inBurst reports whether to postpone enforcement statuses, because a share was granted within the last second and no pod has waited for a

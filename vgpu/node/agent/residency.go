@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"slices"
+	"sync/atomic"
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -13,6 +14,29 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/residency"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
+
+// loweredPods holds the pods of the node that have given up SM-time: the node advertises it in addition (kube.NodeResources).
+type loweredPods struct{ pods atomic.Pointer[[]*v1.Pod] }
+
+func (l *loweredPods) get() []*v1.Pod {
+	if pods := l.pods.Load(); pods != nil {
+		return *pods
+	}
+	return nil
+}
+
+// set takes them from a list of all pods of the node, and reports whether they are others than before. Only one goroutine may call it.
+func (l *loweredPods) set(all []*v1.Pod) (changed bool) {
+	var lowered []*v1.Pod
+	for _, pod := range all {
+		if !kube.Ended(pod) && kube.LevelOf(pod) < residency.Hot {
+			lowered = append(lowered, pod)
+		}
+	}
+	same := slices.EqualFunc(l.get(), lowered, func(a, b *v1.Pod) bool { return a.UID == b.UID })
+	l.pods.Store(&lowered)
+	return !same
+}
 
 // residencyKeeper is the agent of package residency: it gives running instances of functions the level that gshare-controller wants of them,
 // as far as there is room, and reports it.
@@ -71,6 +95,9 @@ func (k *residencyKeeper) settle(ctx context.Context, pods []*v1.Pod) {
 			}
 			k.advance(ctx, granted[0].ID(), pod, wanted, reached, waiting)
 		}
+	}
+	if k.lowered.set(pods) {
+		k.publish()
 	}
 }
 

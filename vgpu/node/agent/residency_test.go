@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -126,6 +127,29 @@ func TestResidencyWaiting(t *testing.T) {
 	r.kubelet.AddPod(placed("b", "GPU-0", 60, 90))
 	r.wants(pod, 3, residency.Hot)
 	r.awaitReached("a", residency.Reached{Seq: 3, Level: residency.Shared, Refused: true})
+}
+
+// TestResidencyCapacity: what an instance gives up is advertised in addition, for kube-scheduler and kubelet add up the requests of all pods.
+func TestResidencyCapacity(t *testing.T) {
+	t.Parallel()
+	r := newFixture(t)
+	pod := r.instance("a")
+	resources := &pod.Spec.Containers[0].Resources
+	resources.Requests = resources.Limits // as the API server does
+	smTime := func() int64 {
+		r.cluster.mu.Lock()
+		defer r.cluster.mu.Unlock()
+		return r.cluster.has.Name(kube.ResourceSMTime, resource.DecimalSI).Value()
+	}
+	r.awaitReached("a", residency.Reached{Seq: 1, Level: residency.Hot})
+	r.wants(pod, 1, residency.Hot)
+	whole := smTime()
+	r.wants(pod, 2, residency.Shared)
+	r.awaitReached("a", residency.Reached{Seq: 2, Level: residency.Shared})
+	r.wants(pod, 2, residency.Shared) // with the report, which the scheduler counts by
+	r.wait("capacity with what is given up", func() bool { return smTime() == whole+60*90 })
+	r.wants(pod, 3, residency.Hot)
+	r.wait("capacity without it", func() bool { return smTime() == whole })
 }
 
 // TestResidencyUnanswered: Warm, and what cannot be read, leave an instance as it is without an answer.
