@@ -39,8 +39,12 @@ func (p *Pods) writeResidency(ctx context.Context, i *podInstance, pod *v1.Pod, 
 	return nil
 }
 
-// refuse lets the fleet and the owner of a function know that an instance stays Shared.
+// refuse lets the fleet and the owner of a function know that an instance stays Shared. It is wanted so until the fleet says something else: the
+// raise would otherwise be tried again before the fleet has heard of this one.
 func (p *Pods) refuse(ctx context.Context, i *podInstance, pod *v1.Pod) {
+	p.mu.Lock()
+	i.Residency = scaling.Shared
+	p.mu.Unlock()
 	why := "its slice on node " + pod.Spec.NodeName + " has no room for its SM-time"
 	p.recorder.Eventf(i.Function, nil, v1.EventTypeNormal, "StaysShared", "Replace",
 		"Replica %s stays Shared, and another one starts in its place: %s", i.Name, why)

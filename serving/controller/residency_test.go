@@ -104,8 +104,12 @@ func TestWriteResidency(t *testing.T) {
 			},
 			want: residency.Wanted{Seq: 4, Level: shared}, events: "NoRoom", told: 1,
 		},
-		"refused, still wanted": {
+		"refused, another change of the pod": {
 			steps: []func(*cluster){started, wants(scaling.Shared), answers(2, shared, false), wants(scaling.Hot), answers(3, shared, true), answers(3, shared, true)},
+			want:  residency.Wanted{Seq: 4, Level: shared}, events: "NoRoom", told: 1,
+		},
+		"refused, wanted again": {
+			steps: []func(*cluster){started, wants(scaling.Shared), answers(2, shared, false), wants(scaling.Hot), answers(3, shared, true), wants(scaling.Hot)},
 			want:  residency.Wanted{Seq: 5, Level: hot}, events: "NoRoom", told: 1,
 		},
 		"refused twice": {
