@@ -80,8 +80,8 @@ func TestMonitors(t *testing.T) {
 	}
 }
 
-// notMetrics are ports of requests, of reports to the controller and of probes.
-var notMetrics = []string{"http", "report", "health"}
+// notMetrics are ports of requests, of other gateways, of reports to the controller, of KEDA's questions and of probes.
+var notMetrics = []string{"http", "peers", "report", "keda", "health"}
 
 func objects(t *testing.T, folder string) []*unstructured.Unstructured {
 	t.Helper()
