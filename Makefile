@@ -144,6 +144,10 @@ test-hook: ## Test the hook on a fake driver: plain, sanitizers, valgrind (minut
 verify: ## Check format, vet, go.mod and the words in the tree.
 	hack/verify.sh
 
+.PHONY: release
+release: ## Make images, manifests, chart and archives of a release: make release VERSION=v0.1.0 (minutes the first time).
+	VERSION=$(VERSION) REGISTRY=$(REGISTRY) hack/release.sh
+
 .PHONY: chart
 chart: ## Write the Helm chart's templates from the kustomize bases.
 	go run ./hack/chart

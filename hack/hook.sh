@@ -3,6 +3,7 @@
 # bin/hook) gets libgshare.so, and libgshare-mps.so for MPS daemons.
 #
 # build: this machine's library, and the aarch64 one if its cross compiler is installed
+# cross: with CC as the third argument, the libraries for the machine that it compiles for
 # check: exports, imports and versions of the libraries, no constructors, and no cycle of more than two source files
 # test:  the C tests plain, under AddressSanitizer and UBSan, ThreadSanitizer, valgrind and on aarch64, where these are installed
 # bench: overhead of a launch, and its system calls
@@ -16,7 +17,7 @@ mkdir -p "$out"
 out=$(cd "$out" && pwd)
 
 warnings="-Wall -Wextra -Wshadow -Wstrict-prototypes -Wno-missing-field-initializers -Werror"
-flags="-std=gnu11 -O2 -g -fPIC -fvisibility=hidden -fno-semantic-interposition -fno-strict-aliasing -ftls-model=initial-exec $warnings"
+flags="-std=gnu11 -O2 -g -ffile-prefix-map=$PWD=gshare -fPIC -fvisibility=hidden -fno-semantic-interposition -fno-strict-aliasing -ftls-model=initial-exec $warnings"
 link="-shared -Wl,-Bsymbolic -Wl,-z,relro -Wl,-soname,libgshare.so"
 
 # Prints the linker's list of exports, from symbols.def. dlsym has both of its versions.
@@ -53,6 +54,12 @@ library() {
 
 # shellcheck disable=SC2086
 guard() { "$1" $flags -shared -Wl,-z,relro -Wl,-soname,libgshare-mps.so -o "$2" hook/mps/guard.c; }
+
+# cross CC: builds the libraries for the machine that a compiler compiles for.
+cross() {
+  library "$1" "$out/libgshare.so"
+  guard "$1" "$out/libgshare-mps.so"
+}
 
 build() {
   library gcc "$out/libgshare.so"
@@ -106,6 +113,7 @@ check_one() {
 case ${1:-build} in
 build) build ;;
 sanitized) sanitized "$3" ;;
+cross) cross "$3" ;;
 check) check ;;
 names) names ;;
 test | bench | fuzz) out=$out hack/hook-test.sh "$1" "$seconds" ;;

@@ -26,7 +26,7 @@ func TestKubectl(t *testing.T) {
 			t.Errorf("%v: %v", c, err)
 		}
 		for i, word := range c.Words[:len(c.Words)-1] {
-			if slices.Contains([]string{"-k", "-f", "--patch-file"}, word) {
+			if slices.Contains([]string{"-k", "-f", "--patch-file"}, word) && elsewhere[c.Words[i+1]] == "" {
 				named++
 				if _, err := os.Stat(root + c.Words[i+1]); err != nil {
 					t.Errorf("%v: %v", c, err)

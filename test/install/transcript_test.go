@@ -24,6 +24,7 @@ import (
 var elsewhere = map[string]string{
 	"rollout":      "controllers and kubelets: test/cluster waits for the same pods",
 	"port-forward": "a kubelet",
+	"gshare.yaml":  "a file that make release writes: test/cluster applies it",
 	"delete":       "the controller that ends namespaces: test/cluster deletes the same objects",
 }
 
