@@ -23,7 +23,6 @@ import (
 	"github.com/gshare-dev/gshare/cmd/internal/release"
 	"github.com/gshare-dev/gshare/serving/gateway"
 	"github.com/gshare-dev/gshare/serving/gateway/kubernetes"
-	"github.com/gshare-dev/gshare/serving/gateway/peers"
 	"github.com/gshare-dev/gshare/serving/report"
 )
 
@@ -47,8 +46,8 @@ func command() *cobra.Command {
 			"host: FUNCTION.NAMESPACE. It has to be answered within the objective of the function; requests to a function without replicas wait\n" +
 			"until gshare-controller has started one, to which the gateway reports the load.\n\n" +
 			"Where there are several gateways, one of them owns a function and has its queue; the others forward its requests to that one. The pods\n" +
-			"with --peer-selector in the namespace $POD_NAMESPACE are the gateways; without the variable, there is only this one. What reaches\n" +
-			"the port --peers is served as if it came from a gateway: nobody else should.\n\n" +
+			"with --peer-selector in the namespace $POD_NAMESPACE are the gateways; without the variable, there is only this one. They\n" +
+			"prove to each other by the certificate in --tls that they are gateways; without one, a gateway serves alone.\n\n" +
 			"On SIGTERM it is not ready any more, but accepts requests for some seconds, until clients have learnt that. It ends when the\n" +
 			"requests that it has accepted are answered, or after --termination-grace.",
 		Args:    cli.NoArgs,
@@ -58,10 +57,10 @@ func command() *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&o.listen, "listen", ":8080", "address on which requests are accepted: HTTP/1.1, and HTTP/2 without TLS")
 	f.StringVar(&o.report, "report", ":8081", "address on which the load is reported to gshare-controller")
-	f.StringVar(&o.tls, "tls", "/etc/gshare/tls", "folder of tls.crt and tls.key, with which the load is reported; they may change")
+	f.StringVar(&o.tls, "tls", "/etc/gshare/tls", "folder of tls.crt, tls.key and ca.crt, for the ports --report and --peers; they may change")
 	f.StringVar(&o.controller, "controller", "gshare-system/gshare-controller", "NAMESPACE/NAME of the service account that may read the load")
 	f.StringVar(&o.metrics, "metrics", ":9090", "address on which /metrics, /healthz and /readyz are served")
-	f.StringVar(&o.peers, "peers", ":8082", "address on which other gateways forward requests and ping, with the same port at all of them")
+	f.StringVar(&o.peers, "peers", ":8082", "address on which other gateways forward requests and ping, with the same port at all of them; none if --tls is empty")
 	f.StringVar(&o.peerSelector, "peer-selector", "app=gshare-gateway", "labels of the pods of gateways")
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "file that names the API server (default: that of the cluster in which the gateway runs)")
 	f.DurationVar(&o.grace, "termination-grace", 30*time.Second, "time after SIGTERM until requests are broken off")
@@ -75,9 +74,13 @@ func (o *options) run(ctx context.Context) error {
 	if err != nil {
 		return cli.Usage(err)
 	}
-	listeners, err := listen(ctx, "--listen", o.listen, "--report", o.report, "--metrics", o.metrics, "--peers", o.peers)
+	listeners, err := listen(ctx, "--listen", o.listen, "--report", o.report, "--metrics", o.metrics)
 	if err != nil {
 		return cli.Usage(err)
+	}
+	gateways, err := o.newGateways(ctx, config, log)
+	if err != nil {
+		return err
 	}
 	onlyController, err := o.onlyController(config)
 	if err != nil {
@@ -89,14 +92,9 @@ func (o *options) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	others := peers.New(podName(), nil, log)
-	g := gateway.New(gateway.Config{Metrics: registry, Callers: callers, Peers: others})
+	g := gateway.New(gateway.Config{Metrics: registry, Callers: callers, Peers: gateways.peers, PeerTLS: gateways.tls()})
 	reports := report.New(g, podName())
 	cache, err := kubernetes.NewCache(config, kubernetes.NewFunctions(g, reports, log), log)
-	if err != nil {
-		return err
-	}
-	gateways, err := o.watchGateways(config, listeners[3], others, log)
 	if err != nil {
 		return err
 	}
@@ -107,44 +105,20 @@ func (o *options) run(ctx context.Context) error {
 	defer serveMetrics(listeners[2], registry, func() bool { return cache.Synced() && callers.Addresses.Synced() && !server.ending.Load() })()
 	defer serveReports(running, listeners[1], reports, onlyController...)()
 	go cache.Run(running) // fails if it is called twice
-	go gateways.Run(running)
+	go gateways.watch.Run(running)
 	log.Info("waiting for the API server", "server", config.Host)
 	go callers.Addresses.Run(running, callers.pods, log)
-	if !cache.WaitForSync(ctx) || !callers.Addresses.WaitForSync(ctx) || !gateways.WaitForSync(ctx) {
+	if !cache.WaitForSync(ctx) || !callers.Addresses.WaitForSync(ctx) || !gateways.watch.WaitForSync(ctx) {
 		return nil
 	}
 	go g.RunPeers(running)
-	defer context.AfterFunc(ctx, others.Leave)()
+	defer context.AfterFunc(ctx, gateways.leave)()
 	log.Info("serving", "address", listeners[0].Addr().String(), "functions", len(g.Functions()))
 	var both errgroup.Group
 	both.Go(func() error { return server.serve(ctx, listeners[0]) })
-	both.Go(func() error {
-		return newServer(g.PeerServer(), o.grace, log.With("port", "peers")).serve(ctx, listeners[3])
-	})
+	both.Go(func() error { return gateways.serve(ctx, g, o.grace, log.With("port", "peers")) })
 	return both.Wait()
 }
-
-// watch is a watch of objects.
-type watch interface {
-	Run(ctx context.Context) error
-	WaitForSync(ctx context.Context) bool
-}
-
-// watchGateways returns the watch of the other gateways, which listen on the port of l.
-func (o *options) watchGateways(config *rest.Config, l net.Listener, others *peers.Peers, log *slog.Logger) (watch, error) {
-	namespace := os.Getenv("POD_NAMESPACE")
-	if namespace == "" {
-		return noWatch{}, nil
-	}
-	port := l.Addr().(*net.TCPAddr).Port
-	return kubernetes.NewGateways(config, namespace, o.peerSelector, port, others.Set, log)
-}
-
-// noWatch is the watch of a gateway that has no others.
-type noWatch struct{}
-
-func (noWatch) Run(context.Context) error        { return nil }
-func (noWatch) WaitForSync(context.Context) bool { return true }
 
 // newLog returns the log of the gateway, to which the libraries write, too.
 func newLog() *slog.Logger {

@@ -30,10 +30,10 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 
 	"github.com/gshare-dev/gshare/cmd/internal/cli"
-	"k8s.io/client-go/kubernetes/scheme"
-
 	"github.com/gshare-dev/gshare/serving/identity"
 	"github.com/gshare-dev/gshare/serving/report"
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
@@ -150,6 +150,7 @@ func TestGateway(t *testing.T) {
 	t.Setenv("POD_NAMESPACE", "models")
 	cmd := command()
 	tlsFiles, connect := newTLS(t)
+	files := identity.NewFiles(tlsFiles)
 	cmd.SetArgs([]string{"--listen", requests, "--report", reports, "--tls", tlsFiles, "--metrics", metrics, "--peers", others, "--kubeconfig", kubeconfig(t, cluster.URL), "--termination-grace=6s"})
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
@@ -166,8 +167,11 @@ func TestGateway(t *testing.T) {
 	if _, text := get(t, metrics, "", "/metrics"); !strings.Contains(text, `gshare_gateway_requests_total{code="200",function="chat",namespace="models"} 1`) {
 		t.Errorf("metrics do not count the request:\n%s", text)
 	}
-	if status, text := get(t, others, "", "/ping"); status != 200 || text != `{"gateway":"gateway-1","leaving":false}`+"\n" {
+	if status, text := ping(t, others, files.ToPeers()); status != 200 || text != `{"gateway":"gateway-1","leaving":false}`+"\n" {
 		t.Errorf("a ping got status %d, %q", status, text)
+	}
+	if status, text := ping(t, others, &tls.Config{InsecureSkipVerify: true}); status != 0 || !strings.Contains(text, "certificate") {
+		t.Errorf("a ping of a stranger got status %d, %q", status, text)
 	}
 	if err := report.Watch(t.Context(), connect(reports, "a-pod"), func(report.Report) {}); status.Code(err) != codes.PermissionDenied {
 		t.Errorf("somebody else reads the load: %v", err)
@@ -208,7 +212,7 @@ func TestGateway(t *testing.T) {
 	<-began
 	stop()
 	until(t, "not ready", func() bool { status, _ := get(t, metrics, "", "/readyz"); return status == 503 })
-	until(t, "leaving", func() bool { _, text := get(t, others, "", "/ping"); return strings.Contains(text, `"leaving":true`) })
+	until(t, "leaving", func() bool { _, text := ping(t, others, files.ToPeers()); return strings.Contains(text, `"leaving":true`) })
 	if status, _ := get(t, metrics, "", "/healthz"); status != 200 {
 		t.Errorf("not healthy while it ends, status %d", status)
 	}
@@ -318,6 +322,7 @@ func newTLS(t *testing.T) (folder string, connect func(address, account string) 
 	}
 	write("tls.crt", c.Chain)
 	write("tls.key", c.Key)
+	write("ca.crt", authorities.Certificates())
 	return folder, func(address, account string) *grpc.ClientConn {
 		token := write(account, []byte(tokenOf(account, identity.AudienceReports)))
 		conn, err := grpc.NewClient(address, grpc.WithPerRPCCredentials(identity.TokenFile(token)),
@@ -327,6 +332,40 @@ func newTLS(t *testing.T) (folder string, connect func(address, account string) 
 		}
 		t.Cleanup(func() { conn.Close() })
 		return conn
+	}
+}
+
+// ping returns the status and the body of the answer to a ping over TLS, or status 0 and the error.
+func ping(t *testing.T, address string, config *tls.Config) (int, string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+address+"/ping", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport := &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}
+	answer, err := transport.RoundTrip(r)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		return 0, err.Error()
+	}
+	return answer.StatusCode, string(text)
+}
+
+// TestAlone: without --tls there is no port for other gateways, whatever the flags say.
+func TestAlone(t *testing.T) {
+	t.Setenv("POD_NAMESPACE", "models")
+	o := options{peers: "127.0.0.1:0", peerSelector: "app=gshare-gateway"}
+	g, err := o.newGateways(t.Context(), &rest.Config{}, slog.New(slog.DiscardHandler))
+	if err != nil || g.peers != nil || g.listener != nil || g.watch != (noWatch{}) {
+		t.Errorf("%+v, error %v", g, err)
+	}
+	g.leave()
+	if err := g.serve(t.Context(), nil, 0, nil); err != nil {
+		t.Error(err)
 	}
 }
 

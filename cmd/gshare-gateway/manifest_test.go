@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -13,6 +14,8 @@ import (
 	rbac "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/yaml"
+
+	"github.com/gshare-dev/gshare/serving/identity"
 )
 
 // TestManifest reads manifests/serving/gateway.yaml as the API server does, and compares it with the flags.
@@ -49,6 +52,13 @@ func TestManifest(t *testing.T) {
 	grace, err := cmd.Flags().GetDuration("termination-grace")
 	if err != nil || time.Duration(*pod.TerminationGracePeriodSeconds)*time.Second < grace+lastReports {
 		t.Errorf("the pod is killed after %d s, want it after the termination grace of %v", *pod.TerminationGracePeriodSeconds, grace)
+	}
+	var files []string
+	for _, item := range pod.Volumes[0].Secret.Items {
+		files = append(files, item.Path)
+	}
+	if want := []string{"tls.crt", "tls.key", "ca.crt"}; pod.Volumes[0].Secret.SecretName != identity.GatewaySecret || !slices.Equal(files, want) {
+		t.Errorf("the files %v are mounted, want %v", files, want)
 	}
 	ports := map[string]int32{}
 	for flag, name := range map[string]string{"listen": "http", "report": "report", "metrics": "metrics", "peers": "peers"} {

@@ -53,8 +53,17 @@ func (w lastAnswer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // serve accepts requests until ctx ends and some seconds longer, and returns when all are answered, or broken off after the grace.
 func (s *server) serve(ctx context.Context, l net.Listener) error {
+	return s.until(ctx, func() error { return s.http.Serve(l) })
+}
+
+// serveTLS is serve over TLS, as the server is configured for it.
+func (s *server) serveTLS(ctx context.Context, l net.Listener) error {
+	return s.until(ctx, func() error { return s.http.ServeTLS(l, "", "") })
+}
+
+func (s *server) until(ctx context.Context, accept func() error) error {
 	failed := make(chan error, 1)
-	go func() { failed <- s.http.Serve(l) }()
+	go func() { failed <- accept() }()
 	select {
 	case err := <-failed:
 		return err

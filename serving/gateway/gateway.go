@@ -10,6 +10,7 @@ package gateway
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -34,7 +35,9 @@ type Config struct {
 	// Peers are the other gateways that serve the same functions: one of them owns each, and the others forward its requests. If nil, there are
 	// none. RunPeers and PeerServer are to be run, too.
 	Peers *peers.Peers
-	// ToPeers and ToPeersGRPC send requests to other gateways. If nil, they are like Upstream and UpstreamGRPC.
+	// PeerTLS is for connections to other gateways: with anybody else it lets the handshake fail. If nil, all fail.
+	PeerTLS *tls.Config
+	// ToPeers and ToPeersGRPC send requests to other gateways, whose scheme is https. If nil, they are http.Transports with PeerTLS.
 	ToPeers, ToPeersGRPC http.RoundTripper
 
 	Callers Callers      // finds out who calls; if nil, everybody may call every function
@@ -172,16 +175,10 @@ func New(c Config) *Gateway {
 		log: c.Log, metrics: newMetrics(c.Metrics),
 		waiting: make(chan FunctionName, 1024), functions: map[FunctionName]*function{}, models: map[FunctionName]bool{},
 	}
-	for _, transport := range []*http.RoundTripper{&g.upstream, &g.toPeers} {
-		if *transport == nil {
-			*transport = newTransport()
-		}
-	}
-	for _, transport := range []*http.RoundTripper{&g.upstreamGRPC, &g.toPeersGRPC} {
-		if *transport == nil {
-			*transport = newTransportGRPC()
-		}
-	}
+	setTransport(&g.upstream, newTransport())
+	setTransport(&g.upstreamGRPC, newTransportGRPC())
+	setTransport(&g.toPeers, newPeerTransport(c.PeerTLS, false))
+	setTransport(&g.toPeersGRPC, newPeerTransport(c.PeerTLS, true))
 	if g.peers != nil {
 		g.peers.OnChange(g.reroute)
 	}
@@ -189,6 +186,12 @@ func New(c Config) *Gateway {
 		g.log = slog.New(slog.DiscardHandler)
 	}
 	return g
+}
+
+func setTransport(transport *http.RoundTripper, standard *http.Transport) {
+	if *transport == nil {
+		*transport = standard
+	}
 }
 
 // SetFunction adds a function, or changes it. The requests that wait keep their deadlines. The error is a *share.FieldError.

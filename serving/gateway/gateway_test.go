@@ -74,7 +74,11 @@ func (n *network) run(t *testing.T, name string, server *http.Server) (stop func
 	n.mu.Lock()
 	n.servers[name] = l
 	n.mu.Unlock()
-	go server.Serve(l)
+	if server.TLSConfig == nil {
+		go server.Serve(l)
+	} else {
+		go server.ServeTLS(l, "", "")
+	}
 	stop = func() { server.Close() }
 	t.Cleanup(stop)
 	return stop

@@ -1,6 +1,8 @@
 package gateway
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"math"
 	"net/http"
@@ -87,6 +89,24 @@ func newTransportGRPC() *http.Transport {
 	t.Protocols = new(http.Protocols)
 	t.Protocols.SetUnencryptedHTTP2(true)
 	t.HTTP2 = &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout}
+	return t
+}
+
+// newPeerTransport returns a transport to other gateways: for HTTP/1.1, or for HTTP/2 if it is for gRPC. config may be nil: then no certificate of
+// theirs is trusted.
+func newPeerTransport(config *tls.Config, grpc bool) *http.Transport {
+	t := newTransport()
+	if grpc {
+		t = newTransportGRPC()
+	}
+	t.Protocols = new(http.Protocols)
+	t.Protocols.SetHTTP1(!grpc)
+	t.Protocols.SetHTTP2(grpc)
+	t.TLSHandshakeTimeout = headerTimeout
+	t.TLSClientConfig = &tls.Config{RootCAs: x509.NewCertPool()}
+	if config != nil {
+		t.TLSClientConfig = config.Clone() // the transport adds its protocols
+	}
 	return t
 }
 

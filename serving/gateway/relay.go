@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -22,13 +23,19 @@ import (
 const elapsedHeader = "X-Gshare-Elapsed-Us"
 
 // PeerServer returns the server for other gateways: what they forward is served here, whoever owns the function, and pings are answered. Its
-// Shutdown is that of Server. Nobody else is to reach it.
-func (g *Gateway) PeerServer() *http.Server {
+// Shutdown is that of Server. It does not check callers, which the other gateway has done: config is to let the handshake fail with all others. Serve
+// it with ServeTLS; in plain text it refuses everything.
+func (g *Gateway) PeerServer(config *tls.Config) *http.Server {
 	s := g.Server()
+	s.Protocols.SetUnencryptedHTTP2(false)
+	s.Protocols.SetHTTP2(true)
+	s.TLSConfig = config
 	s.MaxHeaderBytes += 4 << 10 // for what the other gateway adds
 	s.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		elapsed := r.Header.Get(elapsedHeader)
 		switch {
+		case r.TLS == nil: // served in plain text by mistake: anybody could have sent it
+			http.Error(w, "gateways connect over TLS", http.StatusForbidden)
 		case elapsed != "":
 			g.serve(w, r, elapsed)
 		case g.peers != nil && r.URL.Path == "/ping":
@@ -238,7 +245,7 @@ func (r *relay) pass(ctx context.Context, peer *peers.Peer, response *http.Respo
 func (r *relay) outgoing(ctx context.Context, peer *peers.Peer) *http.Request {
 	in := r.request
 	out := (&http.Request{
-		Method: in.Method, URL: &url.URL{Scheme: "http", Host: peer.Address, Path: in.URL.Path, RawPath: in.URL.RawPath, RawQuery: in.URL.RawQuery},
+		Method: in.Method, URL: &url.URL{Scheme: "https", Host: peer.Address, Path: in.URL.Path, RawPath: in.URL.RawPath, RawQuery: in.URL.RawQuery},
 		Host: in.Host, Header: make(http.Header, len(in.Header)+2), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		ContentLength: in.ContentLength, Body: http.NoBody,
 	}).WithContext(ctx)

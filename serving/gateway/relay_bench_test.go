@@ -28,24 +28,29 @@ func BenchmarkRelay(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		go s.Serve(l)
+		if s.TLSConfig == nil {
+			go s.Serve(l)
+		} else {
+			go s.ServeTLS(l, "", "")
+		}
 		b.Cleanup(func() { _ = s.Close() })
 		return l.Addr().String()
 	}
 	ctx, cancel := context.WithCancel(b.Context())
 	defer cancel()
 	public, forPeers := map[string]string{}, map[string]string{}
+	secure := newFiles(b, newAuthorities(b), "gateway")
 	var all []*peers.Peers
 	for _, name := range []string{"g0", "g1"} {
-		p := peers.New(name, nil, slog.New(slog.DiscardHandler))
-		g := New(Config{Peers: p})
+		p := peers.New(name, peers.NewTransport(secure.ToPeers()), slog.New(slog.DiscardHandler))
+		g := New(Config{Peers: p, PeerTLS: secure.ToPeers()})
 		if err := g.SetFunction(Function{FunctionName: resnet}); err != nil {
 			b.Fatal(err)
 		}
 		if err := g.SetReplicas(resnet, []Replica{{ID: "a", Address: replica.Listener.Addr().String(), Credits: 100}}); err != nil {
 			b.Fatal(err)
 		}
-		public[name], forPeers[name] = serve(g.Server()), serve(g.PeerServer())
+		public[name], forPeers[name] = serve(g.Server()), serve(g.PeerServer(secure.FromPeers()))
 		all = append(all, p)
 		go g.RunPeers(ctx)
 	}

@@ -23,6 +23,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/gshare-dev/gshare/serving/gateway/peers"
+	"github.com/gshare-dev/gshare/serving/identity"
 	pb "github.com/gshare-dev/gshare/serving/oip/inference"
 )
 
@@ -43,6 +44,8 @@ type cluster struct {
 	client  *http.Client
 	members []*member // the owner first
 	kill    map[string]*member
+
+	authorities identity.Authorities // of the certificate of the gateways
 }
 
 // frozenConn is a connection to a gateway, which may freeze: it takes what comes, as its kernel does, and answers nothing.
@@ -68,6 +71,9 @@ func startCluster(t *testing.T, f Function, count int, pings bool, test func(c *
 	synctest.Test(t, func(t *testing.T) {
 		c := &cluster{T: t, network: &network{servers: map[string]*listener{}}, kill: map[string]*member{}}
 		down := &http.Transport{DialContext: c.dial, DisableCompression: true, MaxIdleConnsPerHost: 10_000}
+		c.authorities = newAuthorities(t)
+		secure := newFiles(t, c.authorities, "gateway")
+		down.TLSClientConfig = secure.ToPeers()
 		c.client = &http.Client{Transport: down}
 		f.FunctionName = resnet
 		addresses := map[string]string{}
@@ -75,24 +81,22 @@ func startCluster(t *testing.T, f Function, count int, pings bool, test func(c *
 		ctx, end := context.WithCancel(t.Context())
 		for i := range count {
 			m := &member{name: fmt.Sprintf("g%d", i), registry: prometheus.NewRegistry(), frozen: make(chan struct{})}
-			transport := func(grpc bool, list *[]*http.Transport) *http.Transport {
-				t := newTransport()
-				if grpc {
-					t = newTransportGRPC()
-				}
+			transport := func(t *http.Transport, list *[]*http.Transport) *http.Transport {
 				t.DialContext = c.dial
 				*list = append(*list, t)
 				return t
 			}
-			p := peers.New(m.name, transport(false, &m.toPeers), slog.New(slog.DiscardHandler))
+			p := peers.New(m.name, transport(peers.NewTransport(secure.ToPeers()), &m.toPeers), slog.New(slog.DiscardHandler))
 			m.Gateway = New(Config{
-				Upstream: transport(false, &m.toReplicas), UpstreamGRPC: transport(true, &m.toReplicas), Metrics: m.registry, Peers: p,
-				ToPeers: transport(false, &m.toPeers), ToPeersGRPC: transport(true, &m.toPeers),
+				Upstream: transport(newTransport(), &m.toReplicas), UpstreamGRPC: transport(newTransportGRPC(), &m.toReplicas), Metrics: m.registry,
+				Peers: p, PeerTLS: secure.ToPeers(),
+				ToPeers:     transport(newPeerTransport(secure.ToPeers(), false), &m.toPeers),
+				ToPeersGRPC: transport(newPeerTransport(secure.ToPeers(), true), &m.toPeers),
 			})
 			if err := m.SetFunction(f); err != nil {
 				t.Fatal(err)
 			}
-			m.server, m.peerServer = m.Server(), m.PeerServer()
+			m.server, m.peerServer = m.Server(), m.PeerServer(secure.FromPeers())
 			c.network.run(t, m.name+":80", m.server)
 			c.network.run(t, m.name+":82", m.peerServer)
 			c.kill[m.name+":80"], c.kill[m.name+":82"] = m, m
@@ -344,7 +348,8 @@ func TestElapsed(t *testing.T) {
 	startCluster(t, Function{}, 2, true, func(c *cluster) {
 		c.replicas(func(string) http.Handler { return echo(time.Second) }, "a")
 		for port, want := range map[string]time.Duration{":82": 10 * ms, ":80": 50 * ms} {
-			r, err := http.NewRequestWithContext(c.Context(), http.MethodGet, "http://"+c.members[0].name+port+"/", nil)
+			scheme := map[string]string{":82": "https://", ":80": "http://"}[port]
+			r, err := http.NewRequestWithContext(c.Context(), http.MethodGet, scheme+c.members[0].name+port+"/", nil)
 			if err != nil {
 				c.Fatal(err)
 			}
@@ -414,7 +419,7 @@ func (c *cluster) load(r *loadResult, wait *sync.WaitGroup, to *member, until ti
 		for ; time.Now().Before(until); time.Sleep(20 * ms) {
 			wait.Go(func() {
 				r.sent.Add(1)
-				ctx, cancel := context.WithTimeout(c.Context(), 30*time.Second)
+				ctx, cancel := context.WithTimeout(c.Context(), 5*time.Second) // less than a connection may take until it is secured
 				defer cancel()
 				if a := c.ask(ctx, to, strings.NewReader("input")); a.status != 200 || a.err != nil || a.body != "input" {
 					r.lost.Add(1)

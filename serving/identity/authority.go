@@ -1,7 +1,8 @@
 // Package identity proves who is at the ends of a connection between parts of gshare, and who calls a function.
 //
 // Servers have a certificate of an authority of gshare's own, which gshare-controller keeps in a Secret (Keeper): no other controller and no webhook
-// is needed. Clients send the token of their service account, for an audience of ours, which the API server reviews (Tokens).
+// is needed. Clients send the token of their service account, for an audience of ours, which the API server reviews (Tokens). Servers that share a
+// certificate prove with it to each other that they do (Files.FromPeers, Files.ToPeers).
 package identity
 
 import (
@@ -91,7 +92,7 @@ func newAuthority(now time.Time) (Authority, error) {
 // Certificate is a certificate of a server with its key, both in PEM.
 type Certificate struct{ Chain, Key []byte }
 
-// Issue returns a certificate for the server with a DNS name.
+// Issue returns a certificate for the server with a DNS name, with which it may also connect to others as a client.
 func (a Authorities) Issue(name string, now time.Time) (Certificate, error) {
 	if len(a) == 0 || a[a.signer(now)].key == nil {
 		return Certificate{}, errors.New("no authority has a key")
@@ -107,7 +108,7 @@ func (a Authorities) Issue(name string, now time.Time) (Certificate, error) {
 	}
 	template := &x509.Certificate{
 		Subject: pkix.Name{CommonName: name}, DNSNames: []string{name}, NotBefore: now.Add(-skew), NotAfter: end,
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, signer.certificate, key.Public(), signer.key)
 	if err != nil {
@@ -117,10 +118,13 @@ func (a Authorities) Issue(name string, now time.Time) (Certificate, error) {
 	return Certificate{encodeCertificate(der), private}, err
 }
 
-// IsCurrent reports whether a certificate is one for the name, of the authority that signs now, and need not be renewed yet.
+// IsCurrent reports whether a certificate is one for the name, as Issue makes them, of the authority that signs now, and need not be renewed yet.
 func (a Authorities) IsCurrent(c Certificate, name string, now time.Time) bool {
 	pair, err := tls.X509KeyPair(c.Chain, c.Key)
 	if err != nil || len(a) == 0 || pair.Leaf.VerifyHostname(name) != nil || needsRenewal(pair.Leaf, now) {
+		return false
+	}
+	if !slices.Contains(pair.Leaf.ExtKeyUsage, x509.ExtKeyUsageClientAuth) { // an earlier controller has made it
 		return false
 	}
 	return pair.Leaf.CheckSignatureFrom(a[a.signer(now)].certificate) == nil

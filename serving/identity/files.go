@@ -3,6 +3,7 @@ package identity
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"os"
 	"path/filepath"
@@ -16,13 +17,15 @@ import (
 // readPeriod is the time after which files are read again: the kubelet changes them when the Secret changes.
 const readPeriod = 10 * time.Second
 
-// Files is the certificate of a server, in the files tls.crt and tls.key of a folder.
+// Files is the certificate of a server, in the files tls.crt and tls.key of a folder, and ca.crt, which has the authorities that it trusts.
 type Files struct {
 	folder string
 
-	mu   sync.Mutex
-	read time.Time
-	pair *tls.Certificate
+	mu          sync.Mutex
+	read        time.Time // of the pair
+	pair        *tls.Certificate
+	readTrusted time.Time
+	trusted     *x509.CertPool
 }
 
 // NewFiles returns the certificate in a folder.

@@ -6,6 +6,7 @@ package peers
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -58,11 +59,13 @@ type Peer struct {
 	Serving context.Context // ends when it does not answer pings any more; not if it ends in good order
 }
 
-// New returns a gateway with a name and without others. transport sends pings; if it is nil, it is an http.Transport of its own.
+// NewTransport returns a transport for pings, over TLS with a configuration that connects to gateways only.
+func NewTransport(config *tls.Config) *http.Transport {
+	return &http.Transport{MaxIdleConnsPerHost: 1, TLSClientConfig: config.Clone(), TLSHandshakeTimeout: Silence}
+}
+
+// New returns a gateway with a name and without others. transport sends pings, whose scheme is https.
 func New(name string, transport http.RoundTripper, log *slog.Logger) *Peers {
-	if transport == nil {
-		transport = &http.Transport{MaxIdleConnsPerHost: 1}
-	}
 	p := &Peers{name: name, transport: transport, log: log, others: map[string]*other{}, counts: map[string]int{}, changed: func() {}}
 	p.update()
 	return p
@@ -178,7 +181,7 @@ func (p *Peers) ping(ctx context.Context, o *other, now time.Time) {
 func (p *Peers) ask(ctx context.Context, o *other) (s state, err error) {
 	ctx, cancel := context.WithTimeout(ctx, Silence)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+o.address+"/ping", nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+o.address+"/ping", nil)
 	if err != nil {
 		return s, err
 	}
