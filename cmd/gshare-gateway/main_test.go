@@ -212,7 +212,10 @@ func TestGateway(t *testing.T) {
 	<-began
 	stop()
 	until(t, "not ready", func() bool { status, _ := get(t, metrics, "", "/readyz"); return status == 503 })
-	until(t, "leaving", func() bool { _, text := ping(t, others, files.ToPeers()); return strings.Contains(text, `"leaving":true`) })
+	until(t, "leaving", func() bool {
+		_, text := ping(t, others, files.ToPeers())
+		return strings.Contains(text, `"leaving":true`)
+	})
 	if status, _ := get(t, metrics, "", "/healthz"); status != 200 {
 		t.Errorf("not healthy while it ends, status %d", status)
 	}
