@@ -94,9 +94,11 @@ func (r *functions) Reconcile(ctx context.Context, request reconcile.Request) (r
 	}
 	if problem := r.services.ensure(ctx, object); problem != nil { // its requests can still name it by their host
 		r.recorder.Eventf(object, nil, v1.EventTypeWarning, "NoService", "Create", "%s", shortened(problem.Error(), maxNote))
+		result.RequeueAfter = objectPause
 	}
 	if problem := r.networks.ensure(ctx, object); problem != nil {
 		r.recorder.Eventf(object, nil, v1.EventTypeWarning, "NoNetworkPolicy", "Create", "%s", shortened(problem.Error(), maxNote))
+		result.RequeueAfter = objectPause
 	}
 	if err != nil {
 		state.invalid = err.Error()
@@ -121,6 +123,10 @@ func (r *functions) remove(name gateway.FunctionName) {
 
 // gpuPause is the time after which a function that needs a node with a GPU, while there is none, is looked at again.
 const gpuPause = 5 * time.Second
+
+// objectPause is the time after which the Service and the NetworkPolicy of a function are tried again: the API server may have been away, or somebody
+// else's object, of which no change is watched, has had the name.
+const objectPause = 10 * time.Second
 
 // Times for which a new leader waits for the loads of before.
 const (

@@ -1,13 +1,20 @@
 package controller
 
 import (
+	"context"
+	"errors"
+	"reflect"
 	"strings"
 	"testing"
+	"testing/synctest"
 
+	v1 "k8s.io/api/core/v1"
 	networking "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
 func TestNetworkPolicyOfFunction(t *testing.T) {
@@ -55,6 +62,34 @@ func TestNetworkPolicyOfFunction(t *testing.T) {
 			if test.err == "" && (!metav1.IsControlledBy(got, f) || len(got.Spec.PolicyTypes) != 1 || got.Spec.PodSelector.MatchLabels["serving.gshare.dev/function"] != "resnet50") {
 				t.Errorf("%+v", got)
 			}
+		})
+	}
+}
+
+// TestObjectsOfFunctionLater: what the API server did not take at first is made later, without a change of the function.
+func TestObjectsOfFunctionLater(t *testing.T) {
+	for name, kind := range map[string]client.Object{"NetworkPolicy": &networking.NetworkPolicy{}, "Service": &v1.Service{}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := function(t, nil)
+				c := newCluster(t, f.DeepCopy())
+				c.run(true)
+				away := true
+				c.calls.Create = func(ctx context.Context, w client.WithWatch, o client.Object, options ...client.CreateOption) error {
+					if away && reflect.TypeOf(o) == reflect.TypeOf(kind) {
+						return apierrors.NewInternalError(errors.New("a webhook does not answer"))
+					}
+					return w.Create(ctx, o, options...)
+				}
+				request := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(f)}
+				if result, err := c.known.Reconcile(t.Context(), request); err != nil || result.RequeueAfter == 0 {
+					t.Errorf("not tried again: %+v, %v", result, err)
+				}
+				away = false
+				if result, err := c.known.Reconcile(t.Context(), request); err != nil || result.RequeueAfter != 0 {
+					t.Errorf("tried again although it is there: %+v, %v", result, err)
+				}
+			})
 		})
 	}
 }
