@@ -8,6 +8,7 @@ import (
 
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/residency"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
@@ -123,6 +124,24 @@ func TestInstanceOf(t *testing.T) {
 	} {
 		if _, _, err := instanceOf(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: labels}}); err == nil {
 			t.Errorf("%v are those of an instance", labels)
+		}
+	}
+}
+
+// TestResidencyOfTemplate: a template cannot say how ready to serve its pods are, which the API server lets only gshare write.
+func TestResidencyOfTemplate(t *testing.T) {
+	f := function(t, func(f *api.GPUFunction) {
+		f.Spec.Template.Annotations = map[string]string{
+			kube.AnnotationResidency:        `{"v":1,"residency":{"seq":1,"level":"Shared"}}`,
+			kube.AnnotationResidencyReached: `{"v":1,"residency":{"seq":1,"level":"Shared"}}`,
+			"team":                          "vision",
+		}
+	})
+	fp := fastPodOf(f)
+	for name, p := range map[string]*v1.Pod{"of a function": functionPod(fp, "x", 1), "without a function": standalonePod(fp, 1)} {
+		w, r, err := kube.ResidencyOf(p)
+		if w != residency.Fixed || r != (residency.Reached{}) || err != nil || p.Annotations["team"] != "vision" {
+			t.Errorf("%s: %+v, %+v, %v, annotations %v", name, w, r, err, p.Annotations)
 		}
 	}
 }
