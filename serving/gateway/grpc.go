@@ -112,7 +112,7 @@ func httpStatus(response *http.Response) int {
 func (r refusal) writeGRPC(w http.ResponseWriter) {
 	h := w.Header()
 	h.Set("Content-Type", grpcType)
-	h.Set("X-Gshare-Reason", r.reason)
+	h.Set(reasonHeader, r.reason)
 	h.Set(grpcStatus, strconv.Itoa(int(r.code())))
 	h.Set(grpcMessage, escapeMessage(r.text))
 	w.WriteHeader(http.StatusOK)

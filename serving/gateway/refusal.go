@@ -42,7 +42,10 @@ func (b *backOff) refusal() refusal {
 	return refusal{http.StatusServiceUnavailable, reasonBackOff, "no replica serves the function: " + string(why), b.until}
 }
 
-// Reasons of refusals, in the header X-Gshare-Reason.
+// reasonHeader is the header of all answers that are refusals of a gateway, and of no others.
+const reasonHeader = "X-Gshare-Reason"
+
+// Reasons of refusals, in reasonHeader.
 const (
 	reasonUnknown     = "unknown-function"
 	reasonBadRequest  = "bad-request"
@@ -66,7 +69,7 @@ const (
 func (r refusal) write(w http.ResponseWriter, openAI bool) {
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
-	h.Set("X-Gshare-Reason", r.reason)
+	h.Set(reasonHeader, r.reason)
 	if r.status == http.StatusTooManyRequests || r.status == http.StatusServiceUnavailable {
 		h.Set("Retry-After", strconv.Itoa(max(1, int(math.Ceil(time.Until(r.again).Seconds())))))
 	}

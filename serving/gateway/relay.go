@@ -140,7 +140,7 @@ func (r *relay) try(peer *peers.Peer) bool {
 		response.Body.Close()
 		err = errPeer
 	}
-	if err == nil && response.StatusCode >= 200 && response.Header.Get("X-Gshare-Reason") == reasonUnknown && r.mayRepeat() {
+	if err == nil && response.StatusCode >= 200 && response.Header.Get(reasonHeader) == reasonUnknown && r.mayRepeat() {
 		response.Body.Close() // it has not learnt of the function yet
 		return false
 	}

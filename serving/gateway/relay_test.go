@@ -258,6 +258,27 @@ func TestOwner(t *testing.T) {
 	}
 }
 
+// TestRelayedRefusalOfReplica: a replica that asks another function passes on what its gateway said. That is the answer, and no reason for a
+// gateway to send the request again.
+func TestRelayedRefusalOfReplica(t *testing.T) {
+	startCluster(t, Function{}, 3, true, func(c *cluster) {
+		var got atomic.Int64
+		c.replicas(func(string) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				got.Add(1)
+				w.Header().Set("X-Gshare-Reason", reasonUnknown)
+				w.WriteHeader(http.StatusNotFound)
+			})
+		}, "a")
+		for i, m := range c.members {
+			got.Store(0)
+			if a := c.ask(c.Context(), m, strings.NewReader("input")); a.status != 404 || a.reason != "" || got.Load() != 1 {
+				c.Errorf("gateway %d: the replica got the request %d times; answer %+v", i, got.Load(), a)
+			}
+		}
+	})
+}
+
 // TestRelayedRequests checks what passes through two gateways, and who counts it.
 func TestRelayedRequests(t *testing.T) {
 	startCluster(t, Function{MaxBody: 4 << 20}, 2, true, func(c *cluster) {

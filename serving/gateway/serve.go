@@ -473,6 +473,7 @@ func (e *exchange) forward(ctx context.Context, it *item, t turn, retried bool) 
 func (e *exchange) writeHeader(it *item, code int, from http.Header) {
 	header := e.writer.Header()
 	copyHeader(header, from)
+	header.Del(reasonHeader) // of another gateway that the server asked, not of this one: it has not refused the request
 	header.Set("Server-Timing", fmt.Sprintf("queue;dur=%.1f", float64(e.queued)/float64(time.Millisecond)))
 	header.Set("X-Gshare-Cold-Start", map[bool]string{true: "cold", false: "warm"}[it.cold])
 	e.writer.WriteHeader(code)
