@@ -70,6 +70,20 @@ func (b *bodies) release(n share.Bytes) {
 	b.bytes -= n
 }
 
+// reservation is a part of what bodies counts. The zero value is none.
+type reservation struct {
+	of    *bodies
+	bytes share.Bytes
+}
+
+// release ends it, if it has not ended yet.
+func (r *reservation) release() {
+	if r.of != nil {
+		r.of.release(r.bytes)
+	}
+	*r = reservation{}
+}
+
 // rateMeter estimates the rate of arrivals: an average in which a second counts for a third.
 type rateMeter struct {
 	second time.Time // that is counted

@@ -28,7 +28,7 @@ func (e *exchange) findModel() refusal {
 		return unknown
 	}
 	reserved, why := e.readBody(&g.bodies, maxModelBody, maxModelBodies)
-	defer g.bodies.release(reserved) // it is the function's from then on
+	e.modelBody = reservation{&g.bodies, reserved}
 	if why.status != 0 {
 		return why
 	}

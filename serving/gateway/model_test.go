@@ -1,10 +1,16 @@
 package gateway
 
 import (
+	"context"
 	"io"
 	"net/http"
+	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"testing"
+	"testing/synctest"
+
+	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
 // chat sends a request of the protocol OpenAI to a host that names no function.
@@ -114,5 +120,69 @@ func TestListModels(t *testing.T) {
 		if status, text := get("gateway.example.com", "/v1/models"); status != 200 || text != `{"object":"list","data":[]}` {
 			w.Errorf("without models: %d %s", status, text)
 		}
+	})
+}
+
+// counting is who finds no caller, and the upstream: each notes how many bytes of bodies count among those of which the model was looked for.
+type counting struct {
+	gateway *Gateway
+	bytes   share.Bytes
+}
+
+func (c *counting) FindToken(string) string                         { return "" }
+func (c *counting) OfToken(context.Context, string) (string, error) { return "", nil }
+func (c *counting) OfAddress(context.Context, netip.Addr) (string, error) {
+	c.bytes = c.gateway.bodies.bytes
+	return "team", nil
+}
+
+func (c *counting) RoundTrip(*http.Request) (*http.Response, error) {
+	c.bytes = c.gateway.bodies.bytes
+	return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
+}
+
+// TestModelBodyCounts: a body counts as long as it is in memory: while it is not known who calls, and while another gateway has the request.
+func TestModelBodyCounts(t *testing.T) {
+	body := `{"model":"resnet","prompt":"` + strings.Repeat("x", 100_000) + `"}`
+	t.Run("caller", func(t *testing.T) {
+		asked, sent := &counting{}, &counting{}
+		g := New(Config{Callers: asked, Upstream: sent})
+		asked.gateway, sent.gateway = g, g
+		for _, callers := range [][]string{nil, {"team"}} {
+			if err := g.SetFunction(Function{FunctionName: resnet, Protocol: OpenAI, Callers: callers}); err != nil {
+				t.Fatal(err)
+			}
+			if err := g.SetReplicas(resnet, []Replica{{ID: "a", Address: "a:80"}}); err != nil {
+				t.Fatal(err)
+			}
+			r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://gateway.example.org/v1/completions", strings.NewReader(body))
+			r.RemoteAddr = "10.0.0.1:1000"
+			w := httptest.NewRecorder()
+			g.ServeHTTP(w, r)
+			if want := map[bool]int{true: 403, false: 200}[callers == nil]; w.Code != want {
+				t.Errorf("status %d, want %d", w.Code, want)
+			}
+			if asked.bytes < share.Bytes(len(body)) || sent.bytes != 0 || g.bodies.bytes != 0 || g.function(resnet).bodies.bytes != 0 {
+				t.Errorf("%d bytes count while the caller is looked for, %d at the replica, %d at the end", asked.bytes, sent.bytes, g.bodies.bytes)
+			}
+		}
+	})
+	t.Run("relayed", func(t *testing.T) {
+		startCluster(t, Function{Protocol: OpenAI}, 2, true, func(c *cluster) {
+			other := c.members[1]
+			count := share.Bytes(0)
+			c.replicas(func(string) http.Handler {
+				return http.HandlerFunc(func(http.ResponseWriter, *http.Request) { count = other.bodies.bytes })
+			}, "a")
+			response, err := c.client.Post("http://"+other.name+":80/v1/completions", "application/json", strings.NewReader(body))
+			if err != nil {
+				c.Fatal(err)
+			}
+			response.Body.Close()
+			synctest.Wait()
+			if response.StatusCode != 200 || count < share.Bytes(len(body)) || other.bodies.bytes != 0 {
+				c.Errorf("status %d; %d bytes count while another gateway has the request, %d at the end", response.StatusCode, count, other.bodies.bytes)
+			}
+		})
 	})
 }

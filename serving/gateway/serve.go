@@ -46,6 +46,7 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, elapsed string) 
 			g.writeModels(w, g.mayList(r, token))
 			return
 		}
+		defer e.modelBody.release()
 		if why := e.findModel(); why.status != 0 {
 			g.metrics.refused(FunctionName{}, why.reason)
 			e.write(why)
@@ -79,8 +80,11 @@ type exchange struct {
 	deadline *time.Timer             // of the client; nil if it has not said one
 	cancel   context.CancelCauseFunc // ends what a replica has of it
 	grpc     bool
-	fromPeer bool          // it comes from another gateway
-	rest     *restOfStream // of a call whose client sends more messages; nil for others
+	fromPeer bool // it comes from another gateway
+	// modelBody counts body, after findModel, until the function does or it is not in memory any more. Before, its caller may have to be found out, or
+	// another gateway may have the request.
+	modelBody reservation
+	rest      *restOfStream // of a call whose client sends more messages; nil for others
 	outcome
 }
 
@@ -346,6 +350,7 @@ func (e *exchange) readBody(all *bodies, most, maxAll share.Bytes) (reserved sha
 		case !all.reserve(length, maxAll):
 			return 0, refuseFull
 		}
+		e.modelBody.release() // the function counts it
 		return length, refusal{}
 	}
 	length := e.request.ContentLength
