@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync/atomic"
@@ -33,6 +34,7 @@ func (l *loweredPods) set(all []*v1.Pod) (changed bool) {
 			lowered = append(lowered, pod)
 		}
 	}
+	slices.SortFunc(lowered, func(a, b *v1.Pod) int { return cmp.Compare(a.UID, b.UID) }) // the kubelet lists pods in any order
 	same := slices.EqualFunc(l.get(), lowered, func(a, b *v1.Pod) bool { return a.UID == b.UID })
 	l.pods.Store(&lowered)
 	return !same

@@ -152,6 +152,27 @@ func TestResidencyCapacity(t *testing.T) {
 	r.wait("capacity without it", func() bool { return smTime() == whole })
 }
 
+// TestLoweredPodsInAnyOrder: the node is not published anew each time that the kubelet lists the same pods in another order.
+func TestLoweredPodsInAnyOrder(t *testing.T) {
+	t.Parallel()
+	lowered := func(uid string) *v1.Pod {
+		pod := placed(uid, "GPU-0", 10, 10)
+		pod.Annotations[kube.AnnotationResidency] = `{"v":1,"residency":{"seq":2,"level":"Shared"}}`
+		pod.Annotations[kube.AnnotationResidencyReached] = pod.Annotations[kube.AnnotationResidency]
+		return pod
+	}
+	a, b, c := lowered("a"), lowered("b"), lowered("c")
+	var l loweredPods
+	for _, step := range []struct {
+		pods    []*v1.Pod
+		changed bool
+	}{{[]*v1.Pod{a, b}, true}, {[]*v1.Pod{b, a}, false}, {[]*v1.Pod{c, a}, true}, {[]*v1.Pod{a}, true}} {
+		if changed := l.set(step.pods); changed != step.changed || len(l.get()) != len(step.pods) {
+			t.Errorf("%d pods: changed %t, want %t", len(l.get()), changed, step.changed)
+		}
+	}
+}
+
 // TestResidencyUnanswered: Warm, and what cannot be read, leave an instance as it is without an answer.
 func TestResidencyUnanswered(t *testing.T) {
 	t.Parallel()
