@@ -108,3 +108,27 @@ func TestExternal(t *testing.T) {
 		}
 	})
 }
+
+// TestExternalLeft: a controller that takes over after a function was given to another autoscaler ends the pods that gshare's had, and no others.
+func TestExternalLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		native := function(t, nil)
+		fp := fastPodOf(native)
+		fp.UID = "uid-2"
+		ours, theirs := functionPod(fp, "ours", 3), functionPod(fp, "theirs", 1)
+		ours.UID, theirs.UID = "uid-3", "uid-4"
+		theirs.OwnerReferences[0].Kind, theirs.OwnerReferences[0].Name = "ReplicaSet", "theirs"
+		f := native.DeepCopy()
+		f.Spec.Template, f.Spec.Resources, f.Spec.Scaling.Autoscaler = v1.PodTemplateSpec{}, api.Resources{}, api.External
+		c := newCluster(t, f, fp, ours, theirs)
+		c.run(true)
+		for range 2 {
+			if _, err := c.known.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(f)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if all := c.all(); len(all) != 1 || all[0].Name != "theirs" {
+			t.Errorf("%d pods are left, want that of the other autoscaler only", len(all))
+		}
+	})
+}

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"sync"
 	"time"
@@ -81,6 +82,9 @@ func (r *functions) Reconcile(ctx context.Context, request reconcile.Request) (r
 	case err == nil && complete.External():
 		if err = r.advisor.Set(complete, r.gateways.Recent(name)); err == nil {
 			r.fleet.Remove(name) // after Set, so that the load is kept
+			if err := r.deleteLeft(ctx, name, complete); err != nil {
+				return reconcile.Result{}, err
+			}
 		}
 	case err == nil:
 		r.advisor.Remove(name)
@@ -177,6 +181,15 @@ func (r *functions) left(ctx context.Context, name gateway.FunctionName, f *api.
 		left = append(left, pod)
 	}
 	return left, nil
+}
+
+// deleteLeft deletes the pods that an earlier leader has left of a function that another autoscaler scales by now: nobody else would.
+func (r *functions) deleteLeft(ctx context.Context, name gateway.FunctionName, f *api.GPUFunction) error {
+	left, err := r.left(ctx, name, f)
+	for _, pod := range left {
+		err = errors.Join(err, r.pods.delete(ctx, pod))
+	}
+	return err
 }
 
 // isOf reports whether a pod is controlled by a FaSTPod that a function controls.
