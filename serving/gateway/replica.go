@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gshare-dev/gshare/vgpu/batching"
+	"github.com/gshare-dev/gshare/vgpu/pipeline/routing"
 )
 
 // replica is a replica with the requests that it has.
@@ -36,7 +37,7 @@ type servers struct {
 	replicas []*replica         // those of them that get requests from this gateway
 	credits  []batching.Replica // memory for batchingLoad
 	draining map[string]*replica
-	routing  atomic.Pointer[routing] // written with the function's mutex; nil while there are no other gateways
+	owners   atomic.Pointer[owners] // written with the function's mutex; nil while there are no other gateways
 }
 
 // setReplicas replaces the replicas. What is known of those that stay is kept.
@@ -68,7 +69,7 @@ func (f *function) setReplicas(replicas []Replica) {
 		}
 	}
 	slices.SortStableFunc(f.all, func(a, b *replica) int {
-		return cmp.Or(cmp.Compare(a.Residency, b.Residency), cmp.Compare(a.Latency, b.Latency), cmp.Compare(a.ID, b.ID))
+		return cmp.Or(routing.Rank{Residency: a.Residency, Latency: a.Latency}.Compare(routing.Rank{Residency: b.Residency, Latency: b.Latency}), cmp.Compare(a.ID, b.ID))
 	})
 	f.share(f.name.String(), f.gateway.view())
 	if len(f.replicas) > 0 {

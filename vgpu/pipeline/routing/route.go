@@ -45,9 +45,20 @@ func (i *Instance) accepts() bool {
 	return true
 }
 
-// compareInstances orders instances by residency, then latency, then ID.
+// compareInstances orders instances by rank, then ID.
 func compareInstances(a, b *Instance) int {
-	return cmp.Or(cmp.Compare(a.Residency, b.Residency), cmp.Compare(a.Latency, b.Latency), cmp.Compare(a.ID, b.ID))
+	return cmp.Or(Rank{a.Residency, a.Latency}.Compare(Rank{b.Residency, b.Latency}), cmp.Compare(a.ID, b.ID))
+}
+
+// Rank says which of two instances that can take a request gets it: a hot one before a shared one, and among equals the faster one.
+type Rank struct {
+	Residency scaling.Residency
+	Latency   time.Duration // of one request
+}
+
+// Compare is negative if an instance of rank r gets requests before one of rank other.
+func (r Rank) Compare(other Rank) int {
+	return cmp.Or(cmp.Compare(r.Residency, other.Residency), cmp.Compare(r.Latency, other.Latency))
 }
 
 // Route selects an instance for each waiting request, the most urgent first. It returns the index of the instance for each request, or -1

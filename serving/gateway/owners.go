@@ -10,15 +10,15 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/ownership"
 )
 
-// routing says which gateways serve a function. It is that of one view of them, and never changes.
-type routing struct {
+// owners says which gateways serve a function. It is that of one view of them, and never changes.
+type owners struct {
 	view   *peers.View
 	ranked []string // all gateways, the owner first
 	of     []string // if there are several owners, the one of each replica: each gets requests for as many replicas as it has
 }
 
 // choose returns the gateway that is to serve a request, but none that has failed at it; nil for this one.
-func (r *routing) choose(failed []string) *peers.Peer {
+func (r *owners) choose(failed []string) *peers.Peer {
 	if len(r.of) > 0 {
 		if name := r.of[rand.IntN(len(r.of))]; !slices.Contains(failed, name) {
 			return r.view.Peer(name)
@@ -41,16 +41,16 @@ func (g *Gateway) view() *peers.View {
 }
 
 // route returns where requests to a function go now. There are other gateways.
-func (g *Gateway) route(f *function) *routing {
+func (g *Gateway) route(f *function) *owners {
 	view := g.view()
-	if r := f.routing.Load(); r != nil && r.view == view {
+	if r := f.owners.Load(); r != nil && r.view == view {
 		return r
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.share(f.name.String(), view)
 	f.dispatch()
-	return f.routing.Load()
+	return f.owners.Load()
 }
 
 // share divides the replicas of a function among its owners. A gateway that is not one of them may use all replicas: it gets requests only from
@@ -60,19 +60,19 @@ func (s *servers) share(function string, view *peers.View) {
 		s.replicas = s.all
 		return
 	}
-	r := &routing{view: view, ranked: view.Rank(function)}
+	r := &owners{view: view, ranked: view.Rank(function)}
 	var of map[string]string
-	if owners := min(view.Count(function), len(r.ranked)); owners > 1 {
+	if n := min(view.Count(function), len(r.ranked)); n > 1 {
 		ids := make([]string, len(s.all))
 		for i, replica := range s.all {
 			ids[i] = replica.ID
 		}
-		of = ownership.Divide(r.ranked[:owners], ids)
+		of = ownership.Divide(r.ranked[:n], ids)
 		for _, id := range ids {
 			r.of = append(r.of, of[id])
 		}
 	}
-	s.routing.Store(r)
+	s.owners.Store(r)
 	owns := slices.Contains(r.of, view.Self)
 	s.replicas = nil
 	for _, replica := range s.all {
@@ -125,7 +125,7 @@ func (g *Gateway) all() []*function {
 func (g *Gateway) reroute() {
 	view := g.view()
 	for _, f := range g.all() {
-		if r := f.routing.Load(); view.Count(f.name.String()) > 1 || r != nil && r.of != nil {
+		if r := f.owners.Load(); view.Count(f.name.String()) > 1 || r != nil && r.of != nil {
 			g.route(f)
 		}
 	}
@@ -138,12 +138,12 @@ func (g *Gateway) countOwners(now time.Time) {
 		f.mu.Lock()
 		rate, all, own := f.rate.perSecond(now), len(f.all), len(f.replicas)
 		f.mu.Unlock()
-		owners := view.Count(f.name.String())
-		if own > 0 && owners > 1 {
+		n := view.Count(f.name.String())
+		if own > 0 && n > 1 {
 			rate *= float64(all) / float64(own) // what the others get, too
 		}
-		if owners > 1 || rate > maxRate {
-			g.peers.SetCount(f.name.String(), ownership.Count(owners, rate, maxRate))
+		if n > 1 || rate > maxRate {
+			g.peers.SetCount(f.name.String(), ownership.Count(n, rate, maxRate))
 		}
 	}
 }
