@@ -66,9 +66,11 @@ func TestServingKills(t *testing.T) {
 		for _, load := range servingLoads {
 			t.Run(victim.name+"/"+load.name, func(t *testing.T) {
 				before := s.uids(t)
-				c := s.newClients(t)
+				c := s.newClients(t, "resnet50")
 				time.Sleep(time.Second)
-				go c.send(load.rate, 6*time.Second)
+				ctx, stop := context.WithTimeout(s.ctx, 6*time.Second)
+				defer stop()
+				c.running.Go(func() { c.send(ctx, load.rate) })
 				time.Sleep(2 * time.Second)
 				restart := victim.kill(t)
 				c.burst(load.burst)
@@ -94,8 +96,10 @@ func TestServingKills(t *testing.T) {
 		}
 	}
 	t.Run("scales afterwards", func(t *testing.T) {
-		c := s.newClients(t)
-		go c.send(120, 10*time.Second)
+		c := s.newClients(t, "resnet50")
+		ctx, stop := context.WithTimeout(s.ctx, 10*time.Second)
+		defer stop()
+		c.running.Go(func() { c.send(ctx, 120) })
 		s.wait(t, "a third pod", func() bool { return s.ready(t) > 2 })
 		sent, failed := c.wait() // until there are enough pods some are refused
 		t.Logf("%d requests, %d refused: %v", sent, len(failed), firstOf(failed))
@@ -164,6 +168,7 @@ func (s *served) readyOf(t *testing.T, app string) (n int) {
 // clients send requests to all gateways in turn, and to another one where a connection is refused, as a Service with readiness has them do.
 type clients struct {
 	s         *served
+	function  string // in the namespace default
 	addresses []string
 	http      http.Client
 	running   sync.WaitGroup
@@ -174,9 +179,9 @@ type clients struct {
 	failed []error
 }
 
-func (s *served) newClients(t *testing.T) *clients {
+func (s *served) newClients(t *testing.T, function string) *clients {
 	t.Helper()
-	c := &clients{s: s}
+	c := &clients{s: s, function: function}
 	for _, p := range s.pods(t, "gshare-system", "app", "gshare-gateway") {
 		c.addresses = append(c.addresses, net.JoinHostPort(p.Status.PodIP, "8080"))
 	}
@@ -184,7 +189,6 @@ func (s *served) newClients(t *testing.T) *clients {
 		t.Fatalf("gateways %v", c.addresses)
 	}
 	c.http.Transport = &http.Transport{DialContext: c.dial, MaxIdleConnsPerHost: 100}
-	c.running.Add(1) // until wait
 	return c
 }
 
@@ -204,15 +208,20 @@ func (c *clients) dial(ctx context.Context, network, _ string) (net.Conn, error)
 	return nil, err
 }
 
-// send sends requests at a rate for a time.
-func (c *clients) send(rate int, length time.Duration) {
+// send sends requests at a rate, in requests a second, until ctx ends.
+func (c *clients) send(ctx context.Context, rate int) {
 	if rate == 0 {
 		return
 	}
 	ticker := time.NewTicker(time.Second / time.Duration(rate))
 	defer ticker.Stop()
-	for began := time.Now(); time.Since(began) < length; <-ticker.C {
+	for {
 		c.burst(1)
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
 	}
 }
 
@@ -238,7 +247,7 @@ func (c *clients) request() error {
 	if err != nil {
 		return err
 	}
-	request.Host = "resnet50.default"
+	request.Host = c.function + ".default"
 	response, err := c.http.Do(request)
 	if err != nil {
 		return err
@@ -251,9 +260,8 @@ func (c *clients) request() error {
 	return err
 }
 
-// wait returns what has become of all requests.
+// wait returns what has become of all requests, when no more are sent and all have their answers.
 func (c *clients) wait() (sent int, failed []error) {
-	c.running.Done()
 	c.running.Wait()
 	c.mu.Lock()
 	defer c.mu.Unlock()

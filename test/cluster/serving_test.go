@@ -45,7 +45,7 @@ type served struct {
 	http    http.Client // of a node, where pods have addresses
 }
 
-// TestServing writes a function of six lines, sends requests to it, and takes away what serves them.
+// TestServing writes a function of six lines, sends requests to it, and takes away what serves them. Then it does so with one that keeps a reserve.
 func TestServing(t *testing.T) {
 	s := startServing(t)
 	s.write(t, sixLines)
@@ -55,6 +55,8 @@ func TestServing(t *testing.T) {
 	}{
 		{"answers from zero", s.answersFromZero}, {"status", s.hasStatus}, {"callers", s.refusesCallers}, {"another leader", s.anotherLeader}, {"lost pod", s.lostPod},
 		{"fastpod", s.scalesFastPod}, {"failing", s.failsClearly}, {"deleted", s.deleted},
+		{"reserve", s.keepsReserve}, {"reserve is Hot again", s.raisesReserve}, {"time of the reserve", s.givesTimeOfReserve},
+		{"reserve without room", s.replacesReserve}, {"room of the reserve", s.endsReserve}, {"reserve deleted", s.deletesReserve},
 	} {
 		if !t.Run(part.name, part.run) {
 			return // what follows would fail, too

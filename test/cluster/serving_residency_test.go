@@ -1,0 +1,209 @@
+package cluster_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
+	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/residency"
+)
+
+// pairFunction has up to two replicas, of which no GPU has the SM-time of two, and keeps one in reserve for longer than the test takes.
+const pairFunction = `apiVersion: serving.gshare.dev/v1alpha1
+kind: GPUFunction
+metadata: {name: pair}
+spec:
+  slo: {latency: 2s}
+  access: {namespaces: ["*"]}
+  resources: {share: {sm: 60, quota: 100, memory: 1Gi}}
+  scaling: {maxReplicas: 2, requestsPerSecond: 10, window: 2s, keepShared: 10m}
+  template: {spec: {containers: [{name: server, image: "` + modelImage + `", args: [--batch, 1=2ms]}]}}
+`
+
+// besideFastPod asks for the SM-time that three of the cluster's four GPUs have left beside one replica of pairFunction.
+const besideFastPod = `apiVersion: serving.gshare.dev/v1alpha1
+kind: FaSTPod
+metadata: {name: beside}
+spec:
+  replicas: 3
+  share: {sm: 60, quota: 100, memory: 1Gi}
+  template: {spec: {containers: [{name: server, image: "` + modelImage + `", args: [--batch, 1=2ms], readinessProbe: {tcpSocket: {port: 8080}}}]}}
+`
+
+// wholeFunction has three replicas of a whole GPU each.
+const wholeFunction = `apiVersion: serving.gshare.dev/v1alpha1
+kind: GPUFunction
+metadata: {name: whole}
+spec:
+  slo: {latency: 2s}
+  scaling: {minReplicas: 3}
+  template: {spec: {containers: [{name: server, image: "` + modelImage + `", args: [--batch, 1=2ms]}]}}
+`
+
+// Rates at which pairFunction needs both replicas, and one, in requests a second.
+const (
+	rateOfTwo = 16
+	rateOfOne = 4
+)
+
+// The parts of TestServing below take a replica into reserve and back with all programs that have to agree about it: a controller writes what is
+// wanted, the agent of the node frees the SM-time and says so, the scheduler gives it to another pod, and gateways send requests where they are
+// answered.
+
+// under waits until something holds of the cluster while clients send requests to a function, none of which may fail.
+func (s *served) under(t *testing.T, rate int, what string, holds func() bool) {
+	t.Helper()
+	c := s.newClients(t, "pair")
+	ctx, stop := context.WithCancel(s.ctx)
+	defer stop()
+	c.running.Go(func() { c.send(ctx, rate) })
+	took := s.wait(t, what, holds)
+	stop()
+	sent, failed := c.wait()
+	t.Logf("%s after %.1f s, %d requests", what, took.Seconds(), sent)
+	if len(failed) > 0 {
+		t.Errorf("%s: %d of %d requests failed, such as %v", what, len(failed), sent, failed[0])
+	}
+}
+
+// replicas returns the pods of the function that are ready and have reached a level, sorted by UID.
+func (s *served) replicas(t *testing.T, level residency.Level) (found []types.UID) {
+	t.Helper()
+	for _, p := range s.pods(t, "default", api.LabelFunction, "pair") {
+		_, reached, err := kube.ResidencyOf(&p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, ready := api.Address(&p); ready && reached.Level == level {
+			found = append(found, p.UID)
+		}
+	}
+	slices.Sort(found)
+	return found
+}
+
+// are returns a condition: the function has so many pods at each level, and no others.
+func (s *served) are(t *testing.T, hot, shared int) func() bool {
+	return func() bool {
+		return len(s.replicas(t, residency.Hot)) == hot && len(s.replicas(t, residency.Shared)) == shared &&
+			len(s.pods(t, "default", api.LabelFunction, "pair")) == hot+shared
+	}
+}
+
+// readyReplicas returns how many pods of a FaSTPod or a function are ready.
+func (s *served) readyReplicas(t *testing.T, label, name string) (n int) {
+	t.Helper()
+	for _, p := range s.pods(t, "default", label, name) {
+		if slices.ContainsFunc(p.Status.Conditions, func(c v1.PodCondition) bool { return c.Type == v1.PodReady && c.Status == v1.ConditionTrue }) {
+			n++
+		}
+	}
+	return n
+}
+
+// hasEvent reports whether a function has an event with a reason.
+func (s *served) hasEvent(t *testing.T, function, reason string) bool {
+	t.Helper()
+	out := s.kubectl(t, "get", "events", "--field-selector", "involvedObject.name="+function+",reason="+reason, "-o", "name")
+	return strings.TrimSpace(out) != ""
+}
+
+// keepsReserve: of two replicas one stays when the load needs one only.
+func (s *served) keepsReserve(t *testing.T) {
+	s.write(t, pairFunction)
+	s.under(t, rateOfTwo, "two replicas", s.are(t, 2, 0))
+	s.under(t, rateOfOne, "one in reserve", s.are(t, 1, 1))
+}
+
+// raisesReserve: more load has the same pods serve again, and no other is started.
+func (s *served) raisesReserve(t *testing.T) {
+	before := append(s.replicas(t, residency.Hot), s.replicas(t, residency.Shared)...)
+	slices.Sort(before)
+	s.under(t, rateOfTwo, "both are Hot", s.are(t, 2, 0))
+	if now := s.replicas(t, residency.Hot); !slices.Equal(now, before) {
+		t.Errorf("the pods are %v, were %v", now, before)
+	}
+}
+
+// givesTimeOfReserve: a pod for which two Hot replicas leave no SM-time is placed beside the one that goes into reserve, which stays.
+func (s *served) givesTimeOfReserve(t *testing.T) {
+	s.write(t, besideFastPod)
+	s.under(t, rateOfTwo, "a third pod finds no node", func() bool {
+		return s.readyReplicas(t, api.LabelFaSTPod, "beside") == 2 && slices.ContainsFunc(s.pods(t, "default", api.LabelFaSTPod, "beside"), isUnschedulable)
+	})
+	if !s.are(t, 2, 0)() {
+		t.Error("the function has not two Hot replicas meanwhile")
+	}
+	s.under(t, rateOfOne, "it runs beside the reserve", func() bool { return s.readyReplicas(t, api.LabelFaSTPod, "beside") == 3 })
+	if !s.are(t, 1, 1)() {
+		t.Error("the function has not one replica in reserve")
+	}
+	onSlice := map[string]int{}
+	pods := append(s.pods(t, "default", api.LabelFaSTPod, "beside"), s.pods(t, "default", api.LabelFunction, "pair")...)
+	for _, p := range pods {
+		placement, present, err := kube.PlacementOf(&p)
+		if err != nil || !present {
+			t.Fatalf("pod %s: placement %v, %v", p.Name, present, err)
+		}
+		onSlice[p.Spec.NodeName+"/"+placement.Containers[0].VGPUs[0].Slice]++
+	}
+	if len(onSlice) != 4 {
+		t.Errorf("five pods on the slices %v: want four, with two on the one of the reserve", onSlice)
+	}
+	for _, n := range s.Nodes {
+		s.waitBooks(s.ctx, t, n)
+	}
+}
+
+func isUnschedulable(p v1.Pod) bool {
+	return slices.ContainsFunc(p.Status.Conditions, func(c v1.PodCondition) bool {
+		return c.Type == v1.PodScheduled && c.Reason == v1.PodReasonUnschedulable
+	})
+}
+
+// replacesReserve: a replica whose SM-time another pod has by now stays Shared, and the one that is created in its place waits for a node. It is
+// Hot as soon as there is room, and then the function has two replicas again.
+func (s *served) replacesReserve(t *testing.T) {
+	s.under(t, rateOfTwo, "a replacement waits for a node", func() bool {
+		return s.hasEvent(t, "pair", "StaysShared") && slices.ContainsFunc(s.pods(t, "default", api.LabelFunction, "pair"), isUnschedulable)
+	})
+	if hot, shared := len(s.replicas(t, residency.Hot)), len(s.replicas(t, residency.Shared)); hot != 1 || shared != 1 {
+		t.Errorf("%d Hot and %d Shared: want 1 and 1", hot, shared)
+	}
+	s.kubectl(t, "delete", "fastpod", "beside")
+	s.under(t, rateOfTwo, "two are Hot", s.are(t, 2, 0))
+}
+
+// endsReserve: a replica in reserve goes when another function needs its GPU, and both functions say so.
+func (s *served) endsReserve(t *testing.T) {
+	s.under(t, rateOfOne, "one in reserve", s.are(t, 1, 1))
+	s.write(t, wholeFunction)
+	s.under(t, rateOfOne, "three whole GPUs", func() bool { return s.readyReplicas(t, api.LabelFunction, "whole") == 3 })
+	if !s.are(t, 1, 0)() {
+		t.Error("the function has not only its Hot replica")
+	}
+	for _, function := range []string{"pair", "whole"} {
+		if !s.hasEvent(t, function, "MadeRoom") {
+			t.Errorf("function %s has no event MadeRoom", function)
+		}
+	}
+}
+
+// deletesReserve: nothing is left of the functions, on no node.
+func (s *served) deletesReserve(t *testing.T) {
+	s.kubectl(t, "delete", "gpufunction", "pair", "whole")
+	s.wait(t, "no pods", func() bool {
+		list := &v1.PodList{}
+		return s.objects.List(s.ctx, list, client.InNamespace("default")) == nil && len(list.Items) == 0
+	})
+	for _, n := range s.Nodes {
+		s.waitBooks(s.ctx, t, n)
+	}
+}
