@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -404,6 +405,32 @@ func TestGRPCStream(t *testing.T) {
 		}
 		if err := end(s); !errors.Is(err, io.EOF) {
 			w.Errorf("at the end: %v", err)
+		}
+	})
+}
+
+// TestGRPCStreamThatIsRefused checks that a client gets the status of a replica that answers a stream with a header only.
+func TestGRPCStreamThatIsRefused(t *testing.T) {
+	start(t, Function{Protocol: OIP}, func(w *world) {
+		server := &http.Server{Protocols: new(http.Protocols), Handler: http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
+			rw.Header().Set("Content-Type", grpcType)
+			rw.Header().Set(grpcStatus, strconv.Itoa(int(codes.ResourceExhausted)))
+			rw.Header().Set(grpcMessage, "no memory")
+		})}
+		server.Protocols.SetUnencryptedHTTP2(true)
+		w.network.run(w.T, "a:80", server)
+		if err := w.gateway.SetReplicas(resnet, []Replica{{ID: "a", Address: "a:80"}}); err != nil {
+			w.Fatal(err)
+		}
+		s, err := w.dial("resnet").NewStream(w.Context(), &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, streamMethod)
+		if err != nil {
+			w.Fatal(err)
+		}
+		if err := s.SendMsg(inferRequest("1", 1)); err != nil {
+			w.Error(err)
+		}
+		if err := s.RecvMsg(new(pb.ModelInferResponse)); status.Code(err) != codes.ResourceExhausted || status.Convert(err).Message() != "no memory" {
+			w.Errorf("the status of the replica: %v", err)
 		}
 	})
 }

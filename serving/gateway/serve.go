@@ -445,7 +445,7 @@ func (e *exchange) forward(ctx context.Context, it *item, t turn, retried bool) 
 		e.deadline.Stop() // it was for the first byte
 	}
 	e.writeHeader(it, response.StatusCode, response.Header)
-	if e.rest != nil {
+	if e.rest != nil && response.Header.Get(grpcStatus) == "" { // else it is all: a flush would make a trailer missing
 		_ = http.NewResponseController(e.writer).Flush() // its client may wait for it before it sends more
 	}
 	if err := e.copyBody(response); err != nil {
