@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -38,6 +39,15 @@ func (f *Function) mayCall(namespace string) bool {
 
 func (f *Function) isOpen() bool { return slices.Contains(f.Callers, Everybody) }
 
+// sender is who sends a request, as far as it is known.
+type sender struct {
+	token     string // that it has sent for the gateway, "" without one
+	asked     bool   // what follows is known
+	namespace string
+	err       error
+	hidden    *function // that the request names, and the sender may not call
+}
+
 // takeToken removes the gateway's token from a request, so that no replica gets it, and returns it.
 func (g *Gateway) takeToken(r *http.Request) (*http.Request, string) {
 	if g.callers == nil {
@@ -53,50 +63,96 @@ func (g *Gateway) takeToken(r *http.Request) (*http.Request, string) {
 	return &clean, token
 }
 
-// callerOf returns the namespace of who sends a request: that of its token or else that of its pod, whose address is that of the connection. What
+// caller returns the namespace of who sends the request: that of its token or else that of its pod, whose address is that of the connection. What
 // headers say of addresses is the client's to choose.
-func (g *Gateway) callerOf(r *http.Request, token string) (string, error) {
-	if token != "" {
-		return g.callers.OfToken(r.Context(), token)
+func (e *exchange) caller() (string, error) {
+	s := &e.sender
+	if s.asked {
+		return s.namespace, s.err
 	}
-	address, err := netip.ParseAddrPort(r.RemoteAddr)
+	s.asked = true
+	callers, ctx := e.gateway.callers, e.request.Context()
+	if s.token != "" {
+		s.namespace, s.err = callers.OfToken(ctx, s.token)
+		return s.namespace, s.err
+	}
+	address, err := netip.ParseAddrPort(e.request.RemoteAddr)
 	if err != nil {
+		s.err = err
 		return "", err
 	}
-	return g.callers.OfAddress(r.Context(), address.Addr().Unmap().WithZone(""))
+	s.namespace, s.err = callers.OfAddress(ctx, address.Addr().Unmap().WithZone(""))
+	return s.namespace, s.err
 }
 
-// checkCaller returns the refusal of a request whose sender may not call the function, or else a zero one.
-func (e *exchange) checkCaller() refusal {
-	if e.gateway.callers == nil || e.fromPeer { // the other gateway has checked
-		return refusal{}
+// checksCallers reports whether this gateway is to find out who sends the request: another gateway has checked what it forwards.
+func (e *exchange) checksCallers() bool { return e.gateway.callers != nil && !e.fromPeer }
+
+// callable returns a function if the sender may call it. Otherwise it is as if there were none: which functions a namespace has is not for others.
+func (e *exchange) callable(name FunctionName) *function {
+	f := e.gateway.function(name)
+	if f == nil || !e.checksCallers() {
+		return f
 	}
-	f := e.function.settings()
-	if f.isOpen() {
-		return refusal{}
+	settings := f.settings()
+	if settings.isOpen() {
+		return f
 	}
-	namespace, err := e.gateway.callerOf(e.request, e.token)
+	if namespace, err := e.caller(); err == nil && settings.mayCall(namespace) {
+		return f
+	}
+	e.sender.hidden = f
+	return nil
+}
+
+// unknown returns the refusal of a request that names no function which its sender may call, in its host or as its model. It does not depend on
+// whether there is such a function, and the caller is found out also if there is none: how long that takes would tell, too.
+func (e *exchange) unknown(kind, asked, where string, name FunctionName) refusal {
+	form := fmt.Sprintf("the %s of a request is FUNCTION or FUNCTION.NAMESPACE", where)
+	if !e.checksCallers() || name.Namespace == "" { // there is never one without
+		return newRefusal(http.StatusNotFound, reasonUnknown, fmt.Sprintf("no %s %.100q: %s", kind, asked, form))
+	}
+	namespace, err := e.caller()
 	switch {
 	case errors.Is(err, ErrCallersUnavailable):
 		return newRefusal(http.StatusServiceUnavailable, reasonCallerUnknown, err.Error())
 	case err != nil:
-		return newRefusal(http.StatusForbidden, reasonCaller, fmt.Sprintf("%s: call the function from a pod of namespace %s, or with a token: %s",
-			err, e.function.name.Namespace, "kubectl create token ACCOUNT --namespace "+e.function.name.Namespace+" --audience serving.gshare.dev"))
-	case !f.mayCall(namespace):
-		return newRefusal(http.StatusForbidden, reasonCaller, fmt.Sprintf("callers of namespace %s may not call function %s of namespace %s: "+
-			"its spec.access.namespaces has to name %[1]s", namespace, e.function.name.Name, e.function.name.Namespace))
+		return newRefusal(http.StatusForbidden, reasonCaller, fmt.Sprintf("%s: call the function from a pod of namespace %.100s, or with a token: %s",
+			err, name.Namespace, fmt.Sprintf("kubectl create token ACCOUNT --namespace %.100s --audience serving.gshare.dev", name.Namespace)))
 	}
-	return refusal{}
+	return newRefusal(http.StatusNotFound, reasonUnknown, fmt.Sprintf("no %s %.100q that callers of namespace %s may call: %s", kind, asked, namespace, form))
 }
 
-// mayList returns which functions the sender of a request may know of: those that it may call.
-func (g *Gateway) mayList(r *http.Request, token string) func(FunctionName) bool {
-	if g.callers == nil {
+// refuseUnnamed answers a request that names no function which its sender may call. Its answer does not say whether there is one; the metrics and the
+// log do.
+func (e *exchange) refuseUnnamed(why refusal) {
+	hidden := e.sender.hidden
+	e.write(why) // in the form for no function, whatever the hidden one has
+	if hidden == nil {
+		e.gateway.metrics.refused(FunctionName{}, why.reason)
+		return
+	}
+	e.function, e.status, e.reason = hidden, why.status, why.reason
+	if why.reason == reasonUnknown {
+		e.reason = reasonCaller
+	}
+	hidden.count(func(s *statistics) { s.reject(&s.counts.Refused) })
+	e.gateway.metrics.refused(hidden.name, e.reason)
+	e.report()
+	if ctx := e.request.Context(); e.gateway.log.Enabled(ctx, slog.LevelInfo) {
+		e.gateway.log.LogAttrs(ctx, slog.LevelInfo, "the caller may not call the function", slog.String("function", hidden.name.String()),
+			slog.String("namespace", e.sender.namespace), slog.Any("error", e.sender.err), slog.String("address", e.request.RemoteAddr))
+	}
+}
+
+// mayList returns which functions the sender of the request may know of: those that it may call.
+func (e *exchange) mayList() func(FunctionName) bool {
+	if e.gateway.callers == nil {
 		return func(FunctionName) bool { return true }
 	}
-	namespace, err := g.callerOf(r, token)
+	namespace, err := e.caller()
 	return func(name FunctionName) bool {
-		f := g.function(name)
+		f := e.gateway.function(name)
 		if f == nil {
 			return false
 		}

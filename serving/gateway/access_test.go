@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -73,15 +76,15 @@ func TestCallers(t *testing.T) {
 		"same namespace":         {callers{}, nil, ours, "", "", 200, "", "got "},
 		"mapped address":         {callers{}, nil, "[::ffff:10.0.0.1]:1000", "", "", 200, "", "got "},
 		"its own authorization":  {callers{}, nil, ours, "Bearer sk-1", "", 200, "", "got Bearer sk-1"},
-		"other namespace":        {callers{}, nil, theirs, "", "", 403, "caller-not-allowed", "spec.access.namespaces has to name others"},
+		"other namespace":        {callers{}, nil, theirs, "", "", 404, "unknown-function", "that callers of namespace others may call"},
 		"allowed":                {callers{}, []string{"x", "others"}, theirs, "", "", 200, "", "got "},
-		"forwarded for a friend": {callers{}, nil, theirs, "", "10.0.0.1", 403, "caller-not-allowed", "others"},
+		"forwarded for a friend": {callers{}, nil, theirs, "", "10.0.0.1", 404, "unknown-function", "that callers of namespace others may call"},
 		"outside":                {callers{}, nil, outside, "", "", 403, "caller-not-allowed", "kubectl create token ACCOUNT --namespace models"},
 		"no address":             {callers{}, nil, "@", "", "", 403, "caller-not-allowed", "kubectl create token"},
 		"everybody":              {callers{}, []string{"*"}, outside, "", "", 200, "", "got "},
 		"token":                  {callers{}, nil, outside, "Bearer ours-models", "", 200, "", "got "},
 		"token, everybody":       {callers{}, []string{"*"}, outside, "Bearer ours-bad", "", 200, "", "got "},
-		"token of others":        {callers{}, nil, ours, "Bearer ours-others", "", 403, "caller-not-allowed", "others"},
+		"token of others":        {callers{}, nil, ours, "Bearer ours-others", "", 404, "unknown-function", "that callers of namespace others may call"},
 		"token, allowed":         {callers{}, []string{"others"}, outside, "Bearer ours-others", "", 200, "", "got "},
 		"token, not valid":       {callers{}, nil, ours, "Bearer ours-bad", "", 403, "caller-not-allowed", "the token is not valid"},
 		"API server away":        {callers{}, nil, outside, "Bearer ours-away", "", 503, "caller-unknown", "connection refused"},
@@ -126,7 +129,7 @@ func TestCallers(t *testing.T) {
 			if err := g.SetFunction(gateway.Function{FunctionName: fn, Callers: test.allowed}); err != nil {
 				t.Fatal(err)
 			}
-			want := map[int]string{403: "7", 503: "14"}[test.status]
+			want := map[int]string{403: "7", 404: "5", 503: "14"}[test.status]
 			r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://chat.models/a.B/C", strings.NewReader("\x00\x00\x00\x00\x00"))
 			r.ProtoMajor, r.RemoteAddr = 2, test.from
 			r.Header.Set("Content-Type", "application/grpc")
@@ -146,4 +149,99 @@ func TestCallers(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestHiddenFunctions: a sender who may not call a function gets the answer that it would get if there were none, and is looked for as long.
+func TestHiddenFunctions(t *testing.T) {
+	type request struct{ method, host, path, body, contentType string }
+	answerTo := func(q request, from, authorization string, exists bool) (*httptest.ResponseRecorder, int, string) {
+		counted := &countedCallers{}
+		registry := prometheus.NewRegistry()
+		var log strings.Builder
+		g := gateway.New(gateway.Config{Upstream: echo{}, UpstreamGRPC: echo{}, Callers: counted, Metrics: registry, Log: slog.New(slog.NewTextHandler(&log, nil))})
+		functions := []gateway.Function{{FunctionName: gateway.FunctionName{Namespace: "open", Name: "open"}, Protocol: gateway.OpenAI, Callers: []string{"*"}}}
+		if exists {
+			functions = append(functions, gateway.Function{FunctionName: gateway.FunctionName{Namespace: "models", Name: "chat"}, Protocol: gateway.OpenAI},
+				gateway.Function{FunctionName: gateway.FunctionName{Namespace: "models", Name: "plain"}})
+		}
+		for _, f := range functions {
+			if err := g.SetFunction(f); err != nil {
+				t.Fatal(err)
+			}
+			if err := g.SetReplicas(f.FunctionName, []gateway.Replica{{ID: "a", Address: "a:80"}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r := httptest.NewRequestWithContext(t.Context(), q.method, "http://"+q.host+q.path, strings.NewReader(q.body))
+		r.RemoteAddr = from
+		if q.contentType != "" {
+			r.ProtoMajor = 2
+			r.Header.Set("Content-Type", q.contentType)
+		}
+		if authorization != "" {
+			r.Header.Set("Authorization", authorization)
+		}
+		w := httptest.NewRecorder()
+		g.ServeHTTP(w, r)
+		metrics, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return w, counted.asked, fmt.Sprint(metrics, log.String())
+	}
+	chat := `{"model": "chat.models"}`
+	for name, q := range map[string]request{
+		"host":                        {http.MethodGet, "chat.models", "/", "", ""},
+		"another protocol":            {http.MethodGet, "plain.models", "/", "", ""},
+		"host, path of models":        {http.MethodPost, "plain.models", "/v1/completions", chat, ""},
+		"host, list":                  {http.MethodGet, "chat.models", "/v1/models", "", ""},
+		"host, open model":            {http.MethodPost, "chat.models", "/v1/completions", `{"model": "open.open"}`, ""},
+		"host, no model":              {http.MethodPost, "chat.models", "/v1/completions", "{", ""},
+		"model":                       {http.MethodPost, "gateway.example.org", "/v1/completions", chat, ""},
+		"model of a further function": {http.MethodPost, "gateway.example.org", "/v1/completions", `{"model": "plain.models"}`, ""},
+		"gRPC":                        {http.MethodPost, "plain.models", "/a.B/C", "\x00\x00\x00\x00\x00", "application/grpc"},
+	} {
+		for sender, is := range map[string]struct{ from, authorization string }{
+			"pod": {"10.0.0.2:1", ""}, "token": {"192.0.2.1:1", "Bearer ours-others"}, "outside": {"192.0.2.1:1", ""},
+			"bad token": {"10.0.0.1:1", "Bearer ours-bad"}, "API server away": {"192.0.2.1:1", "Bearer ours-away"},
+		} {
+			t.Run(name+", "+sender, func(t *testing.T) {
+				with, asked, seen := answerTo(q, is.from, is.authorization, true)
+				without, askedWithout, _ := answerTo(q, is.from, is.authorization, false)
+				if with.Code != without.Code || with.Body.String() != without.Body.String() || !headersEqual(with.Header(), without.Header()) {
+					t.Errorf("%d %v %s\nwithout the function: %d %v %s", with.Code, with.Header(), with.Body, without.Code, without.Header(), without.Body)
+				}
+				// Where the request names an open model, too, nobody has to be looked for if there is no function of the host's name.
+				if asked != askedWithout && name != "host, open model" {
+					t.Errorf("%d questions who calls, %d without the function", asked, askedWithout)
+				}
+				if name == "host" && (!strings.Contains(seen, "caller-") || !strings.Contains(seen, "function=models/chat")) {
+					t.Errorf("the metrics and the log do not say that a caller was refused: %s", seen)
+				}
+			})
+		}
+	}
+}
+
+func headersEqual(a, b http.Header) bool {
+	a, b = a.Clone(), b.Clone()
+	a.Del("Server-Timing")
+	b.Del("Server-Timing")
+	return maps.EqualFunc(a, b, slices.Equal)
+}
+
+// countedCallers is callers, and counts the questions.
+type countedCallers struct {
+	callers
+	asked int
+}
+
+func (c *countedCallers) OfToken(ctx context.Context, token string) (string, error) {
+	c.asked++
+	return c.callers.OfToken(ctx, token)
+}
+
+func (c *countedCallers) OfAddress(ctx context.Context, address netip.Addr) (string, error) {
+	c.asked++
+	return c.callers.OfAddress(ctx, address)
 }

@@ -3,7 +3,6 @@ package gateway
 import (
 	"cmp"
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
@@ -19,30 +18,45 @@ const (
 	maxModelBodies = 256 * share.MiB
 )
 
-// findModel sets the function of a request whose host names none: with the protocol OpenAI a body names its model, which is FUNCTION or
-// FUNCTION.NAMESPACE. The body is read for that before the request is admitted, and only if there is a function with this protocol.
-func (e *exchange) findModel() refusal {
-	unknown := newRefusal(http.StatusNotFound, reasonUnknown, fmt.Sprintf("no function %q: the host of a request is FUNCTION or FUNCTION.NAMESPACE", e.request.Host))
+// findModel sets the function of a request whose host, as it was parsed, names none that its sender may call: with the protocol OpenAI a body names
+// its model, which is FUNCTION or FUNCTION.NAMESPACE. The body is read for that before the request is admitted, and only if there is a function with
+// this protocol.
+func (e *exchange) findModel(host FunctionName) refusal {
 	g := e.gateway
 	if e.request.Method != http.MethodPost || !strings.HasPrefix(e.request.URL.Path, "/v1/") || !g.hasModels() {
-		return unknown
+		return e.unknown("function", e.request.Host, "host", host)
 	}
 	reserved, why := e.readBody(&g.bodies, maxModelBody, maxModelBodies)
 	e.modelBody = reservation{&g.bodies, reserved}
+	var model string
+	if why.status == 0 {
+		var err error
+		if model, err = oip.ModelOf(e.body); err != nil {
+			why = newRefusal(http.StatusBadRequest, reasonBadRequest, err.Error())
+		}
+	}
 	if why.status != 0 {
+		if e.checksCallers() && host.Namespace != "" {
+			_, _ = e.caller() // takes as long as for a host that names a function of others
+		}
 		return why
 	}
-	model, err := oip.ModelOf(e.body)
-	if err != nil {
-		return newRefusal(http.StatusBadRequest, reasonBadRequest, err.Error())
-	}
 	name, namespace, _ := strings.Cut(strings.ToLower(model), ".")
-	f := g.function(FunctionName{Namespace: cmp.Or(namespace, defaultNamespace), Name: name})
-	if f == nil || f.settings().Protocol != OpenAI {
-		return newRefusal(http.StatusNotFound, reasonUnknown, fmt.Sprintf("no model %.100q: the model of a request is FUNCTION or FUNCTION.NAMESPACE", model))
+	named := FunctionName{Namespace: cmp.Or(namespace, defaultNamespace), Name: name}
+	if !g.isModel(named) {
+		return e.unknown("model", model, "model", named)
 	}
-	e.function = f
+	if e.function = e.callable(named); e.function == nil {
+		return e.unknown("model", model, "model", named)
+	}
 	return refusal{}
+}
+
+// isModel reports whether there is a function of this name with the protocol OpenAI.
+func (g *Gateway) isModel(name FunctionName) bool {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	return g.models[name]
 }
 
 // hasModels reports whether there is a function with the protocol OpenAI.

@@ -159,7 +159,7 @@ func TestModelBodyCounts(t *testing.T) {
 			r.RemoteAddr = "10.0.0.1:1000"
 			w := httptest.NewRecorder()
 			g.ServeHTTP(w, r)
-			if want := map[bool]int{true: 403, false: 200}[callers == nil]; w.Code != want {
+			if want := map[bool]int{true: 404, false: 200}[callers == nil]; w.Code != want {
 				t.Errorf("status %d, want %d", w.Code, want)
 			}
 			if asked.bytes < share.Bytes(len(body)) || sent.bytes != 0 || g.bodies.bytes != 0 || g.function(resnet).bodies.bytes != 0 {

@@ -26,7 +26,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) { g.serve(w,
 // serve is ServeHTTP. elapsed is what another gateway says from which the request comes; empty if it comes from a client.
 func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, elapsed string) {
 	r, token := g.takeToken(r)
-	e := &exchange{gateway: g, function: g.function(parseHost(r.Host)), writer: w, request: r, token: token, start: time.Now()}
+	e := &exchange{gateway: g, writer: w, request: r, sender: sender{token: token}, start: time.Now()}
 	if elapsed != "" {
 		e.fromPeer, e.start = true, e.start.Add(-parseElapsed(elapsed))
 		r.Header.Del(elapsedHeader)
@@ -41,22 +41,17 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, elapsed string) 
 			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout))
 		}()
 	}
-	if e.function == nil {
+	host := parseHost(r.Host)
+	if e.function = e.callable(host); e.function == nil {
 		if isModelList(r) {
-			g.writeModels(w, g.mayList(r, token))
+			g.writeModels(w, e.mayList())
 			return
 		}
 		defer e.modelBody.release()
-		if why := e.findModel(); why.status != 0 {
-			g.metrics.refused(FunctionName{}, why.reason)
-			e.write(why)
+		if why := e.findModel(host); why.status != 0 {
+			e.refuseUnnamed(why)
 			return
 		}
-	}
-	if why := e.checkCaller(); why.status != 0 {
-		defer e.report()
-		e.reject(why)
-		return
 	}
 	if e.relayed() {
 		return
@@ -74,7 +69,7 @@ type exchange struct {
 	function *function
 	writer   http.ResponseWriter
 	request  *http.Request
-	token    string // of the caller, for the gateway
+	sender   sender
 	body     []byte
 	start    time.Time
 	deadline *time.Timer             // of the client; nil if it has not said one

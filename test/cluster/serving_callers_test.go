@@ -41,9 +41,9 @@ func (s *served) refusesCallers(t *testing.T) {
 	}{
 		"node":                     {node, "", 403, "kubectl create token ACCOUNT --namespace default --audience serving.gshare.dev"},
 		"pod of its namespace":     {inPod("default", api.LabelFunction, "resnet50"), "", 200, ""},
-		"pod of another namespace": {other, "", 403, "has to name gshare-system"},
+		"pod of another namespace": {other, "", 404, "that callers of namespace gshare-system may call"},
 		"token":                    {node, s.tokenFor(t, "default", identity.AudienceFunctions), 200, ""},
-		"token of another account": {node, s.tokenFor(t, "kube-system", identity.AudienceFunctions), 403, "has to name kube-system"},
+		"token of another account": {node, s.tokenFor(t, "kube-system", identity.AudienceFunctions), 404, "that callers of namespace kube-system may call"},
 		"token for other use":      {node, s.tokenFor(t, "default", identity.AudienceReports), 403, "kubectl create token"},
 	} {
 		t.Run(name, func(t *testing.T) {
