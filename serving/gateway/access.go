@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
+	"strings"
 )
 
 // Everybody, among the namespaces of Function.Callers, lets everybody call the function who reaches the gateway.
@@ -48,19 +49,40 @@ type sender struct {
 	hidden    *function // that the request names, and the sender may not call
 }
 
+// refuseTokens is the answer to requests with several values of the header Authorization, of which there may be one. Servers differ in which one they
+// take: a replica could get the gateway's token, or the gateway overlook it.
+var refuseTokens = newRefusal(http.StatusBadRequest, reasonBadRequest, "the request has several values of the header Authorization")
+
 // takeToken removes the gateway's token from a request, so that no replica gets it, and returns it.
-func (g *Gateway) takeToken(r *http.Request) (*http.Request, string) {
+func (g *Gateway) takeToken(r *http.Request) (*http.Request, string, refusal) {
 	if g.callers == nil {
-		return r, ""
+		return r, "", refusal{}
+	}
+	values := r.Header["Authorization"]
+	if len(values) > 1 || len(values) == 1 && g.isAmongOthers(values[0]) {
+		return r, "", refuseTokens
 	}
 	token := g.callers.FindToken(r.Header.Get("Authorization"))
 	if token == "" {
-		return r, ""
+		return r, "", refusal{}
 	}
 	clean := *r
 	clean.Header = r.Header.Clone()
 	clean.Header.Del("Authorization")
-	return &clean, token
+	return &clean, token, refusal{}
+}
+
+// isAmongOthers reports whether the gateway's token is one of several values that a proxy has joined, which other schemes do with parameters.
+func (g *Gateway) isAmongOthers(authorization string) bool {
+	if !strings.Contains(authorization, ",") {
+		return false
+	}
+	for value := range strings.SplitSeq(authorization, ",") {
+		if g.callers.FindToken(strings.TrimSpace(value)) != "" {
+			return true
+		}
+	}
+	return false
 }
 
 // caller returns the namespace of who sends the request: that of its token or else that of its pod, whose address is that of the connection. What

@@ -245,3 +245,39 @@ func (c *countedCallers) OfAddress(ctx context.Context, address netip.Addr) (str
 	c.asked++
 	return c.callers.OfAddress(ctx, address)
 }
+
+// TestSeveralAuthorizations: no replica gets the gateway's token beside another value.
+func TestSeveralAuthorizations(t *testing.T) {
+	g := gateway.New(gateway.Config{Upstream: echo{}, Callers: callers{}})
+	fn := gateway.FunctionName{Namespace: "models", Name: "chat"}
+	if err := g.SetFunction(gateway.Function{FunctionName: fn, Callers: []string{gateway.Everybody}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.SetReplicas(fn, []gateway.Replica{{ID: "a", Address: "a:80"}}); err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		values []string
+		status int
+		answer string
+	}{
+		"token first":       {[]string{"Bearer ours-models", "Bearer sk-1"}, 400, "several values"},
+		"token last":        {[]string{"Bearer sk-1", "Bearer ours-models"}, 400, "several values"},
+		"token twice":       {[]string{"Bearer ours-models", "Bearer ours-models"}, 400, "several values"},
+		"joined":            {[]string{"Bearer sk-1, Bearer ours-models"}, 400, "several values"},
+		"joined by a comma": {[]string{"Bearer ours-models,Basic x"}, 400, "several values"},
+		"parameters":        {[]string{`Digest username="a", realm="b"`}, 200, `got Digest username="a", realm="b"`},
+		"token alone":       {[]string{"Bearer ours-models"}, 200, "got "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://chat.models/", nil)
+			r.RemoteAddr = "10.0.0.1:1000"
+			r.Header["Authorization"] = test.values
+			w := httptest.NewRecorder()
+			g.ServeHTTP(w, r)
+			if w.Code != test.status || !strings.Contains(w.Body.String(), test.answer) || test.status == 200 && w.Body.String() != test.answer {
+				t.Errorf("%d %s, want %d %s", w.Code, w.Body, test.status, test.answer)
+			}
+		})
+	}
+}

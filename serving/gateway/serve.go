@@ -25,7 +25,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) { g.serve(w,
 
 // serve is ServeHTTP. elapsed is what another gateway says from which the request comes; empty if it comes from a client.
 func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, elapsed string) {
-	r, token := g.takeToken(r)
+	r, token, refused := g.takeToken(r)
 	e := &exchange{gateway: g, writer: w, request: r, sender: sender{token: token}, start: time.Now()}
 	if elapsed != "" {
 		e.fromPeer, e.start = true, e.start.Add(-parseElapsed(elapsed))
@@ -40,6 +40,10 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, elapsed string) 
 		defer func() { // for what the server still has to send then
 			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout))
 		}()
+	}
+	if refused.status != 0 {
+		e.refuseUnnamed(refused)
+		return
 	}
 	host := parseHost(r.Host)
 	if e.function = e.callable(host); e.function == nil {
