@@ -90,7 +90,7 @@ func (r *fastPods) podsOf(ctx context.Context, fp *api.FaSTPod) ([]*v1.Pod, erro
 func (r *fastPods) count(ctx context.Context, fp *api.FaSTPod, pods []*v1.Pod) error {
 	active := int32(len(activeOf(pods)))
 	if active == 0 {
-		if superseded, err := r.superseded(ctx, fp); err != nil || superseded {
+		if superseded, err := isSuperseded(ctx, r.client, fp); err != nil || superseded {
 			// Pods changes an object before it uses it again.
 			return client.IgnoreNotFound(cmp.Or(err, r.client.Delete(ctx, fp, client.Preconditions{UID: &fp.UID, ResourceVersion: &fp.ResourceVersion})))
 		}
@@ -104,17 +104,6 @@ func (r *fastPods) count(ctx context.Context, fp *api.FaSTPod, pods []*v1.Pod) e
 		fp = changed
 	}
 	return r.writeStatus(ctx, fp, pods)
-}
-
-// superseded reports whether the function of a FaSTPod has a younger one.
-func (r *fastPods) superseded(ctx context.Context, fp *api.FaSTPod) (bool, error) {
-	list := &api.FaSTPodList{}
-	if err := r.client.List(ctx, list, client.InNamespace(fp.Namespace), client.MatchingLabels{api.LabelFunction: fp.Spec.FunctionRef.Name}); err != nil {
-		return false, err
-	}
-	return slices.ContainsFunc(list.Items, func(other api.FaSTPod) bool {
-		return fp.CreationTimestamp.Before(&other.CreationTimestamp)
-	}), nil
 }
 
 // step is what is to be done next for the pods of a FaSTPod.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -360,6 +361,11 @@ func (p *Pods) ensureFastPod(ctx context.Context, f *api.GPUFunction) (*api.FaST
 		}
 		return found, nil
 	}
+	others, err := othersOf(ctx, p.client, wanted)
+	if err != nil {
+		return nil, err
+	}
+	setLatest(wanted, others)
 	*wanted.Spec.Replicas = 1
 	if err := p.client.Create(ctx, wanted); err != nil {
 		return nil, fmt.Errorf("create FaSTPod %s: %w", key, err)
@@ -367,7 +373,7 @@ func (p *Pods) ensureFastPod(ctx context.Context, f *api.GPUFunction) (*api.FaST
 	return wanted, nil
 }
 
-// keepFastPod keeps the FaSTPod of a function from being deleted for having no pods. One that the function does not control is of somebody else, or
+// keepFastPod keeps the FaSTPod of a function from being deleted for having no pods: also one that it used before, and uses again. One that the function does not control is of somebody else, or
 // of an earlier function of this name, with which the garbage collector deletes it.
 func (p *Pods) keepFastPod(ctx context.Context, f *api.GPUFunction, fp *api.FaSTPod) error {
 	switch {
@@ -375,11 +381,19 @@ func (p *Pods) keepFastPod(ctx context.Context, f *api.GPUFunction, fp *api.FaST
 		return fmt.Errorf("FaSTPod %s/%s is there already, and is not of this function", fp.Namespace, fp.Name)
 	case fp.DeletionTimestamp != nil:
 		return fmt.Errorf("FaSTPod %s/%s is being deleted", fp.Namespace, fp.Name)
-	case fp.Spec.Replicas != nil && *fp.Spec.Replicas > 0:
-		return nil
+	}
+	others, err := othersOf(ctx, p.client, fp)
+	if err != nil {
+		return err
 	}
 	before := fp.DeepCopy()
-	fp.Spec.Replicas = new(int32(1))
+	setLatest(fp, others)
+	if fp.Spec.Replicas == nil || *fp.Spec.Replicas < 1 {
+		fp.Spec.Replicas = new(int32(1))
+	}
+	if equality.Semantic.DeepEqual(before, fp) {
+		return nil
+	}
 	return p.client.Patch(ctx, fp, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 }
 

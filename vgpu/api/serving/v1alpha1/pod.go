@@ -16,6 +16,10 @@ const (
 
 	// AnnotationDrain tells gateways to send no new requests to the pod. Its value is when the drain began (RFC 3339).
 	AnnotationDrain = "serving.gshare.dev/drain"
+
+	// AnnotationRevision of a FaSTPod of a function says by a number, from 1 on, in which order its function has come to use its FaSTPods. The
+	// greatest is that of the present one.
+	AnnotationRevision = "serving.gshare.dev/revision"
 )
 
 // The port on which a pod of a function is to listen: the one with this name of its first container, or else this number.

@@ -1,0 +1,69 @@
+package controller
+
+import (
+	"cmp"
+	"context"
+	"strconv"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
+)
+
+// revisionOf returns the revision of a FaSTPod of a function, 0 if it has none: an earlier version has made it.
+func revisionOf(fp *api.FaSTPod) int64 {
+	n, err := strconv.ParseInt(fp.Annotations[api.AnnotationRevision], 10, 64)
+	if err != nil {
+		return 0
+	}
+	return max(n, 0)
+}
+
+// compareRevisions orders the FaSTPods of a function by when it has come to use them. No two are equal: several may have been made in the same second,
+// or with the same revision while the cache lagged.
+func compareRevisions(a, b *api.FaSTPod) int {
+	return cmp.Or(
+		cmp.Compare(revisionOf(a), revisionOf(b)),
+		a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
+		cmp.Compare(a.Name, b.Name),
+	)
+}
+
+// othersOf returns the other FaSTPods of the function of one.
+func othersOf(ctx context.Context, reader client.Reader, fp *api.FaSTPod) ([]*api.FaSTPod, error) {
+	list := &api.FaSTPodList{}
+	if err := reader.List(ctx, list, client.InNamespace(fp.Namespace), client.MatchingLabels{api.LabelFunction: fp.Spec.FunctionRef.Name}); err != nil {
+		return nil, err
+	}
+	var others []*api.FaSTPod
+	for at := range list.Items {
+		other := &list.Items[at]
+		if ref := other.Spec.FunctionRef; other.Name != fp.Name && ref != nil && ref.Name == fp.Spec.FunctionRef.Name && other.DeletionTimestamp == nil {
+			others = append(others, other)
+		}
+	}
+	return others, nil
+}
+
+// isSuperseded reports whether the function of a FaSTPod uses a later one.
+func isSuperseded(ctx context.Context, reader client.Reader, fp *api.FaSTPod) (bool, error) {
+	others, err := othersOf(ctx, reader, fp)
+	for _, other := range others {
+		if compareRevisions(fp, other) < 0 {
+			return true, err
+		}
+	}
+	return false, err
+}
+
+// setLatest gives a FaSTPod a revision above those of the others of its function, unless it is the latest already.
+func setLatest(fp *api.FaSTPod, others []*api.FaSTPod) {
+	latest, last := revisionOf(fp) > 0, int64(0)
+	for _, other := range others {
+		latest = latest && compareRevisions(fp, other) > 0
+		last = max(last, revisionOf(other))
+	}
+	if !latest {
+		setAnnotation(&fp.ObjectMeta, api.AnnotationRevision, strconv.FormatInt(last+1, 10))
+	}
+}
