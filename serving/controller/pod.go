@@ -38,12 +38,13 @@ func fastPodOf(f *api.GPUFunction) *api.FaSTPod {
 	}
 }
 
-// hashOf returns a text of 8 characters that differs with the specification.
+// hashOf returns a text of 8 characters that differs with what the specification means.
 func hashOf(s *api.FaSTPodSpec) string {
+	share, template := canonical(s)
 	text, err := json.Marshal(struct {
 		Share    api.Share
 		Template v1.PodTemplateSpec
-	}{s.Share, s.Template})
+	}{share, template})
 	if err != nil {
 		panic(err) // it came from JSON
 	}

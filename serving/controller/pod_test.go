@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
@@ -111,6 +112,24 @@ func TestNameOfFastPod(t *testing.T) {
 	other := fastPodOf(function(t, func(f *api.GPUFunction) { f.Spec.SLO.Latency = "70ms"; f.Spec.Scaling.RequestsPerSecond = 30 })).Name
 	if other != name {
 		t.Error("another objective makes other pods")
+	}
+	notation := func(memory api.Quantity, limit, cpu, scratch, devices string) func(*api.GPUFunction) {
+		return func(f *api.GPUFunction) {
+			f.Spec.Resources.Share.Memory = memory
+			pod := &f.Spec.Template.Spec
+			pod.Containers[0].Resources.Limits = v1.ResourceList{
+				v1.ResourceMemory: resource.MustParse(limit), v1.ResourceCPU: resource.MustParse(cpu), "example.com/nic": resource.MustParse(devices),
+			}
+			size := resource.MustParse(scratch)
+			pod.Volumes = []v1.Volume{{Name: "scratch", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{SizeLimit: &size}}}}
+		}
+	}
+	one := fastPodOf(function(t, notation("1Gi", "2Gi", "1500m", "1G", "2048"))).Name
+	if same := fastPodOf(function(t, notation("1024Mi", "2147483648", "1.5", "1000M", "2Ki"))).Name; same != one {
+		t.Error("the same quantities in other words make other pods")
+	}
+	if other := fastPodOf(function(t, notation("1Gi", "2G", "1500m", "1G", "2048"))).Name; other == one {
+		t.Error("the name is the same with another limit")
 	}
 	if len(name) > 56 {
 		t.Errorf("%s is too long", name)
