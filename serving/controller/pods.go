@@ -249,7 +249,13 @@ func (p *Pods) reconcile(ctx context.Context, name string) error {
 		}
 		return p.end(ctx, i, fleet.Failed, "there was no room left for it on node "+pod.Spec.NodeName)
 	}
-	if address, ready := api.Address(pod); ready {
+	address, ready := api.Address(pod)
+	if !ready {
+		if ended, err := p.endOverdue(ctx, i, pod); err != nil || ended {
+			return err
+		}
+	}
+	if ready {
 		p.report(ctx, i, fleet.Event{Kind: fleet.Ready, Address: address})
 	} else if why := api.Failure(pod); why != "" {
 		p.report(ctx, i, fleet.Event{Kind: fleet.Restarting, Message: why})

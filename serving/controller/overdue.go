@@ -1,0 +1,78 @@
+package controller
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/gshare-dev/gshare/serving/fleet"
+	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
+)
+
+// Times for which a pod of a function that has a node may go without being Ready, beside what the startupProbe of its container allows. Images of
+// servers are large, and the kubelet tries again what has failed.
+const (
+	startLimit = 10 * time.Minute // after its container has started
+	nodeLimit  = time.Hour        // since it has the node
+)
+
+// overdueAt returns when a pod that is not Ready is to be given up, and the limit that it has passed then. It is zero for one without a node, for which
+// there may be room later.
+func overdueAt(p *v1.Pod) (at time.Time, limit time.Duration) {
+	var bound, unready time.Time
+	for _, c := range p.Status.Conditions {
+		switch {
+		case c.Type == v1.PodScheduled && c.Status == v1.ConditionTrue:
+			bound = c.LastTransitionTime.Time
+		case c.Type == v1.PodReady:
+			unready = c.LastTransitionTime.Time
+		}
+	}
+	if bound.IsZero() || p.Spec.NodeName == "" || len(p.Spec.Containers) == 0 {
+		return time.Time{}, 0
+	}
+	server := &p.Spec.Containers[0]
+	var allowed time.Duration
+	if probe := server.StartupProbe; probe != nil {
+		allowed = time.Duration(probe.InitialDelaySeconds)*time.Second + api.StartLimit(probe)
+	}
+	at, limit = latest(bound, unready).Add(nodeLimit+allowed), nodeLimit+allowed
+	for _, c := range p.Status.ContainerStatuses {
+		if c.Name != server.Name || c.State.Running == nil {
+			continue
+		}
+		if started := latest(c.State.Running.StartedAt.Time, unready).Add(startLimit + allowed); started.Before(at) {
+			at, limit = started, startLimit+allowed
+		}
+	}
+	return at, limit
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// endOverdue ends the pod of an instance if it has not become Ready in time, so that the fleet tries again elsewhere, after a pause. Otherwise it has
+// the pod looked at when the time is over.
+func (p *Pods) endOverdue(ctx context.Context, i *podInstance, pod *v1.Pod) (ended bool, err error) {
+	at, limit := overdueAt(pod)
+	if at.IsZero() {
+		return false, nil
+	}
+	if left := time.Until(at); left > 0 {
+		p.queue.AddAfter(i.Name, left)
+		return false, nil
+	}
+	if err := p.delete(ctx, pod); err != nil {
+		return false, err
+	}
+	why := fmt.Sprintf("was not ready within %v: %s", limit, cmp.Or(api.Failure(pod), api.WaitsFor(pod)))
+	p.recorder.Eventf(i.Function, pod, v1.EventTypeWarning, "NotReadyInTime", "Delete", "%s", shortened(fmt.Sprintf("Pod %s %s", pod.Name, why), maxNote))
+	return true, p.end(ctx, i, fleet.Failed, why)
+}
