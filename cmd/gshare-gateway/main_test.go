@@ -240,14 +240,16 @@ func TestGateway(t *testing.T) {
 
 // apiServer answers lists and watches with a function and its pod, which listens on a port of this machine.
 func apiServer(port int) http.HandlerFunc {
-	f := &api.GPUFunction{TypeMeta: metav1.TypeMeta{APIVersion: api.APIVersion, Kind: api.Kind}, ObjectMeta: metav1.ObjectMeta{Namespace: "models", Name: "chat"}}
+	f := &api.GPUFunction{TypeMeta: metav1.TypeMeta{APIVersion: api.APIVersion, Kind: api.Kind}, ObjectMeta: metav1.ObjectMeta{Namespace: "models", Name: "chat", UID: "function"}}
 	f.Spec.SLO.Latency = "1m"
 	f.Spec.Access.Namespaces = []string{"clients"}
 	f.Spec.Template.Spec.Containers = []v1.Container{{Name: "server", Image: "example.com/chat"}}
-	objects := map[string]any{"gpufunctions": f, "pods": &v1.Pod{
+	fp := &api.FaSTPod{TypeMeta: metav1.TypeMeta{APIVersion: api.APIVersion, Kind: api.FaSTPodKind}, ObjectMeta: metav1.ObjectMeta{Namespace: "models", Name: "chat-1",
+		UID: "fastpod", OwnerReferences: []metav1.OwnerReference{{Kind: api.Kind, Name: "chat", UID: "function", Controller: new(true)}}}}
+	objects := map[string]any{"gpufunctions": f, "fastpods": fp, "pods": &v1.Pod{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: "models", Name: "chat-1", Labels: map[string]string{api.LabelFunction: "chat", api.LabelInstance: "1"},
-			OwnerReferences: []metav1.OwnerReference{{Kind: api.FaSTPodKind, Name: "chat", Controller: new(true)}}},
+			OwnerReferences: []metav1.OwnerReference{{Kind: api.FaSTPodKind, Name: "chat-1", UID: "fastpod", Controller: new(true)}}},
 		Spec:   v1.PodSpec{Containers: []v1.Container{{Ports: []v1.ContainerPort{{Name: api.PortName, ContainerPort: int32(port)}}}}},
 		Status: v1.PodStatus{PodIP: "127.0.0.1", Conditions: []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionTrue}}},
 	}}

@@ -40,10 +40,11 @@ func NewCache(config *rest.Config, functions *Functions, log *slog.Logger) (*Cac
 	if err := api.AddToScheme(scheme); err != nil {
 		return nil, err
 	}
-	// A mapper that knows the two kinds, so that the gateway can start before the API server answers.
+	// A mapper that knows the kinds, so that the gateway can start before the API server answers.
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(v1.SchemeGroupVersion.WithKind("Pod"), meta.RESTScopeNamespace)
 	mapper.Add(api.GroupVersion.WithKind(api.Kind), meta.RESTScopeNamespace)
+	mapper.Add(api.GroupVersion.WithKind(api.FaSTPodKind), meta.RESTScopeNamespace)
 	ofFunctions, err := labels.NewRequirement(api.LabelFunction, selection.Exists, nil)
 	if err != nil {
 		return nil, err
@@ -53,6 +54,7 @@ func NewCache(config *rest.Config, functions *Functions, log *slog.Logger) (*Cac
 		ByObject: map[client.Object]cache.ByObject{
 			&v1.Pod{}:          {Label: labels.NewSelector().Add(*ofFunctions), Transform: slimPod},
 			&api.GPUFunction{}: {Transform: slimFunction},
+			&api.FaSTPod{}:     {Transform: slimFastPod}, // of all: without a label that somebody has removed, its pods would get no requests
 		},
 		DefaultWatchErrorHandler: func(ctx context.Context, _ *toolscache.Reflector, err error) {
 			if ctx.Err() == nil {
@@ -74,6 +76,11 @@ func (c *Cache) handle() error {
 			AddFunc:    func(o any) { c.functions.SetPod(o.(*v1.Pod)) },
 			UpdateFunc: func(_, o any) { c.functions.SetPod(o.(*v1.Pod)) },
 			DeleteFunc: func(o any) { c.functions.DeletePod(keyOf(o)) },
+		},
+		&api.FaSTPod{}: {
+			AddFunc:    func(o any) { c.functions.SetFastPod(o.(*api.FaSTPod)) },
+			UpdateFunc: func(_, o any) { c.functions.SetFastPod(o.(*api.FaSTPod)) },
+			DeleteFunc: func(o any) { c.functions.DeleteFastPod(keyOf(o)) },
 		},
 		&api.GPUFunction{}: {
 			AddFunc:    func(o any) { c.functions.SetFunction(o.(*api.GPUFunction)) },
@@ -139,6 +146,16 @@ func (c *Cache) Synced() bool {
 func slimFunction(object any) (any, error) {
 	if f, ok := object.(*api.GPUFunction); ok {
 		f.ManagedFields, f.Annotations = nil, nil
+	}
+	return object, nil
+}
+
+// slimFastPod keeps of a FaSTPod what says whose it is.
+func slimFastPod(object any) (any, error) {
+	if fp, ok := object.(*api.FaSTPod); ok {
+		return &api.FaSTPod{TypeMeta: fp.TypeMeta, ObjectMeta: metav1.ObjectMeta{
+			Namespace: fp.Namespace, Name: fp.Name, UID: fp.UID, ResourceVersion: fp.ResourceVersion, OwnerReferences: fp.OwnerReferences,
+		}}, nil
 	}
 	return object, nil
 }

@@ -15,6 +15,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
@@ -83,6 +84,8 @@ func ofAPIServer[O interface {
 	switch o := any(object).(type) {
 	case *v1.Pod:
 		o.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
+	case *api.FaSTPod:
+		o.TypeMeta = metav1.TypeMeta{APIVersion: api.APIVersion, Kind: api.FaSTPodKind}
 	case *api.GPUFunction:
 		o.TypeMeta = metav1.TypeMeta{APIVersion: api.APIVersion, Kind: api.Kind}
 	}
@@ -101,12 +104,13 @@ func lockedText(f *Functions, g *fakeGateway) string {
 // TestCache watches an API server that then goes away.
 func TestCache(t *testing.T) {
 	s := &apiServer{
-		t: t, changes: map[string]chan metav1.WatchEvent{"pods": make(chan metav1.WatchEvent), "gpufunctions": make(chan metav1.WatchEvent)},
-		objects: map[string][]runtime.Object{"pods": {ofAPIServer(newPod("a"), "1")}, "gpufunctions": {ofAPIServer(newFunction(), "1")}},
+		t: t, changes: map[string]chan metav1.WatchEvent{"pods": make(chan metav1.WatchEvent), "gpufunctions": make(chan metav1.WatchEvent), "fastpods": make(chan metav1.WatchEvent)},
+		objects: map[string][]runtime.Object{"pods": {ofAPIServer(newPod("a"), "1")}, "gpufunctions": {ofAPIServer(newFunction(), "1")}, "fastpods": {ofAPIServer(newFastPod(), "1")}},
 	}
 	server := httptest.NewServer(s)
 	defer server.Close()
 	g, f := newTest()
+	f.DeleteFastPod(types.NamespacedName{Namespace: chat.Namespace, Name: "chat-1"}) // to get it from the API server
 	c, err := NewCache(&rest.Config{Host: server.URL}, f, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
@@ -146,7 +150,8 @@ func TestCache(t *testing.T) {
 
 	s.mu.Lock()
 	for _, q := range s.queries {
-		if q != "/api/v1/pods?labelSelector=serving.gshare.dev/function" && q != "/apis/serving.gshare.dev/v1alpha1/gpufunctions?labelSelector=" {
+		if q != "/api/v1/pods?labelSelector=serving.gshare.dev/function" && q != "/apis/serving.gshare.dev/v1alpha1/gpufunctions?labelSelector=" &&
+			q != "/apis/serving.gshare.dev/v1alpha1/fastpods?labelSelector=" {
 			t.Errorf("the API server was asked for %s", q)
 		}
 	}
@@ -154,12 +159,12 @@ func TestCache(t *testing.T) {
 	clear(s.objects) // it answers nothing but errors from now on
 	s.mu.Unlock()
 	server.CloseClientConnections()
-	expectQueries(t, s, 2)
+	expectQueries(t, s, 3)
 	expect("without an API server", "chat slo=1s HTTP batch=1:"+a)
 
 	s.mu.Lock()
 	s.objects["pods"] = []runtime.Object{ofAPIServer(newPod("c"), "9")}
-	s.objects["gpufunctions"] = nil
+	s.objects["gpufunctions"], s.objects["fastpods"] = nil, nil
 	s.mu.Unlock()
 	expect("when all but a pod has been deleted meanwhile", "")
 }
@@ -198,6 +203,10 @@ func TestSlimObjects(t *testing.T) {
 	again, err := slimPod(object) // informers may do so
 	if err != nil || fmt.Sprint(again) != fmt.Sprint(object) {
 		t.Errorf("the second time %v, error %v", again, err)
+	}
+	owned, err := slimFastPod(ofAPIServer(newFastPod(func(fp *api.FaSTPod) { fp.Spec.Share.Memory = "1Gi" }), "7"))
+	if fp := owned.(*api.FaSTPod); err != nil || fp.Spec.Share.Memory != "" || fp.UID != "fp" || len(fp.OwnerReferences) != 1 {
+		t.Errorf("kept %v, error %v", owned, err)
 	}
 	function, err := slimFunction(ofAPIServer(newFunction(), "7"))
 	if err != nil || function.(*api.GPUFunction).ManagedFields != nil || function.(*api.GPUFunction).Spec.SLO.Latency != "200ms" {

@@ -47,14 +47,23 @@ type Functions struct {
 	mu        sync.Mutex // guards what follows
 	functions map[gateway.FunctionName]*function
 	owners    map[types.NamespacedName]gateway.FunctionName // of pods
+	fastPods  map[types.NamespacedName]fastPod
+}
+
+// fastPod is a FaSTPod of a function.
+type fastPod struct {
+	uid      types.UID
+	function gateway.FunctionName
+	owner    types.UID // of the function's object
 }
 
 // function is a function, or the pods of one whose object has not come yet.
 type function struct {
 	name       gateway.FunctionName
-	known      bool // to the gateway
-	credits    int  // of a replica
-	external   bool // another autoscaler scales it: its replicas are all pods with its label
+	uid        types.UID // of its object
+	known      bool      // to the gateway
+	credits    int       // of a replica
+	external   bool      // another autoscaler scales it: its replicas are all pods with its label
 	backingOff bool
 	why        string // it does
 	invalid    string // error of the last object, if it was not valid
@@ -73,6 +82,7 @@ func NewFunctions(g Gateway, r Reports, log *slog.Logger) *Functions {
 	return &Functions{
 		gateway: g, reports: r, log: log,
 		functions: map[gateway.FunctionName]*function{}, owners: map[types.NamespacedName]gateway.FunctionName{},
+		fastPods: map[types.NamespacedName]fastPod{},
 	}
 }
 
@@ -81,6 +91,7 @@ func (f *Functions) SetFunction(object *api.GPUFunction) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	fn := f.function(gateway.FunctionName{Namespace: object.Namespace, Name: object.Name})
+	fn.uid = object.UID
 	if err := f.configure(fn, object); err == nil {
 		fn.invalid = ""
 	} else if fn.invalid != err.Error() {
@@ -136,7 +147,7 @@ func (f *Functions) DeleteFunction(name gateway.FunctionName) {
 		f.reports.SetDrained(name, nil)
 		f.gateway.RemoveFunction(name)
 	}
-	fn.known, fn.invalid = false, ""
+	fn.known, fn.invalid, fn.uid = false, "", ""
 	f.forget(fn)
 }
 
@@ -175,6 +186,40 @@ func (f *Functions) deletePod(key types.NamespacedName) {
 	delete(fn.pods, key.Name)
 	f.update(fn)
 	f.forget(fn)
+}
+
+// SetFastPod adds or changes a FaSTPod, whose pods are replicas of the function that controls it.
+func (f *Functions) SetFastPod(object *api.FaSTPod) {
+	now := fastPod{uid: object.UID}
+	if owner := metav1.GetControllerOf(object); owner != nil && owner.Kind == api.Kind {
+		now.function, now.owner = gateway.FunctionName{Namespace: object.Namespace, Name: owner.Name}, owner.UID
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	key := types.NamespacedName{Namespace: object.Namespace, Name: object.Name}
+	before := f.fastPods[key]
+	if f.fastPods[key] = now; before == now {
+		return
+	}
+	f.updateOwned(before.function, now.function)
+}
+
+// DeleteFastPod removes a FaSTPod.
+func (f *Functions) DeleteFastPod(key types.NamespacedName) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	before := f.fastPods[key]
+	delete(f.fastPods, key)
+	f.updateOwned(before.function)
+}
+
+// updateOwned tells the gateway which pods of functions get requests whose FaSTPods have changed. The caller holds the mutex.
+func (f *Functions) updateOwned(names ...gateway.FunctionName) {
+	for _, name := range slices.Compact(names) {
+		if fn := f.functions[name]; fn != nil {
+			f.update(fn)
+		}
+	}
 }
 
 // refreshPeriod is the time between two calls of Refresh, and backOff how long clients of a function that is backing off are told to wait. The
@@ -218,7 +263,7 @@ func (f *Functions) update(fn *function) {
 	for _, name := range slices.Sorted(maps.Keys(fn.pods)) {
 		p := fn.pods[name]
 		address, ready := api.Address(p.Pod)
-		gets := ready && !p.isToDrain() && p.maySend() && fn.has(p)
+		gets := ready && !p.isToDrain() && p.maySend() && f.has(fn, p)
 		switch {
 		case gets:
 			replicas = append(replicas, gateway.Replica{ID: name, Address: address, Residency: p.residency(), Credits: fn.credits})
@@ -238,10 +283,18 @@ func (f *Functions) update(fn *function) {
 }
 
 // has reports whether a pod with the label of the function is a replica of it: an instance of the controller, or any if another autoscaler scales the
-// function. Others are somebody else's, and get no requests.
-func (fn *function) has(p *pod) bool {
+// function. Others are somebody else's, and get no requests, whatever the names in their labels and owner references are: an instance is controlled by a
+// FaSTPod that is there, which the function controls that is there.
+func (f *Functions) has(fn *function, p *pod) bool {
+	if fn.external {
+		return true
+	}
 	owner := metav1.GetControllerOf(p)
-	return fn.external || owner != nil && owner.Kind == api.FaSTPodKind && p.Labels[api.LabelInstance] != ""
+	if owner == nil || owner.Kind != api.FaSTPodKind || p.Labels[api.LabelInstance] == "" {
+		return false
+	}
+	of, ok := f.fastPods[types.NamespacedName{Namespace: p.Namespace, Name: owner.Name}]
+	return ok && of.uid == owner.UID && of.function == fn.name && of.owner == fn.uid
 }
 
 // holdBack lets the gateway refuse requests to a function that is backing off.

@@ -96,7 +96,21 @@ func (g *fakeGateway) text() string {
 
 func newTest() (*fakeGateway, *Functions) {
 	g := &fakeGateway{functions: map[gateway.FunctionName]*state{}, inFlight: map[string]chan struct{}{}, drained: map[gateway.FunctionName][]string{}}
-	return g, NewFunctions(g, g, slog.New(slog.DiscardHandler))
+	f := NewFunctions(g, g, slog.New(slog.DiscardHandler))
+	f.SetFastPod(newFastPod())
+	return g, f
+}
+
+// newFastPod returns the FaSTPod of the pods, with changes.
+func newFastPod(changes ...func(*api.FaSTPod)) *api.FaSTPod {
+	fp := &api.FaSTPod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: chat.Namespace, Name: "chat-1", UID: "fp",
+		OwnerReferences: []metav1.OwnerReference{{Kind: api.Kind, Name: chat.Name, UID: "f", Controller: &controls}},
+	}}
+	for _, change := range changes {
+		change(fp)
+	}
+	return fp
 }
 
 // newFunction returns the object of a function as the API server has it, with changes.
@@ -124,7 +138,7 @@ func newPod(name string, changes ...func(*v1.Pod)) *v1.Pod {
 	p := &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: chat.Namespace, Name: name, UID: types.UID(name), Labels: map[string]string{api.LabelFunction: chat.Name, api.LabelInstance: "1"}, Annotations: map[string]string{},
-			OwnerReferences: []metav1.OwnerReference{{Kind: api.FaSTPodKind, Name: "chat-1", Controller: &controls}},
+			OwnerReferences: []metav1.OwnerReference{{Kind: api.FaSTPodKind, Name: "chat-1", UID: "fp", Controller: &controls}},
 		},
 		Spec:   v1.PodSpec{Containers: []v1.Container{{Ports: []v1.ContainerPort{{Name: api.PortName, ContainerPort: 90}}}}},
 		Status: v1.PodStatus{PodIP: "10.0.0.1", Conditions: []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionTrue}}},
@@ -191,6 +205,8 @@ func TestStates(t *testing.T) {
 		"another function's":       {newPod("a", func(p *v1.Pod) { p.Labels[api.LabelFunction] = "other" }), none},
 		"controlled by nothing":    {newPod("a", func(p *v1.Pod) { p.OwnerReferences = nil }), none},
 		"of a user's FaSTPod":      {newPod("a", noInstance), none},
+		"of no FaSTPod":            {newPod("a", func(p *v1.Pod) { p.OwnerReferences[0].Name = "chat-2" }), none},
+		"of an earlier FaSTPod":    {newPod("a", func(p *v1.Pod) { p.OwnerReferences[0].UID = "before" }), none},
 		"of a Deployment":          {newPod("a", func(p *v1.Pod) { p.OwnerReferences[0].Kind = "ReplicaSet" }), none},
 		"shared, but to be parked": {newPod("a", wanted(residency.Shared), drain), " drained [a]"},
 	} {
@@ -215,6 +231,38 @@ func TestStates(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestOwners: the pods of a function are those of the FaSTPods that it controls, as long as all three are there.
+func TestOwners(t *testing.T) {
+	const nobody, one = "chat slo=200ms HTTP batch=1:", "chat slo=200ms HTTP batch=1: a=10.0.0.1:90/Hot/4"
+	g, f := newTest()
+	key := types.NamespacedName{Namespace: chat.Namespace, Name: "chat-1"}
+	f.DeleteFastPod(key)
+	f.SetPod(newPod("a"))
+	for _, step := range []struct {
+		when string
+		do   func()
+		want string
+	}{
+		{"a pod of an unknown FaSTPod", func() { f.SetFunction(newFunction()) }, nobody},
+		{"that comes", func() { f.SetFastPod(newFastPod()) }, one},
+		{"and is seen again", func() { f.SetFastPod(newFastPod()) }, one},
+		{"a function of this name that was made again", func() { f.SetFunction(newFunction(func(f *api.GPUFunction) { f.UID = "g" })) }, nobody},
+		{"the earlier one", func() { f.SetFunction(newFunction()) }, one},
+		{"a FaSTPod of another function", func() { f.SetFastPod(newFastPod(func(fp *api.FaSTPod) { fp.OwnerReferences[0].Name = "other" })) }, nobody},
+		{"its own again", func() { f.SetFastPod(newFastPod()) }, one},
+		{"a FaSTPod of nobody", func() { f.SetFastPod(newFastPod(func(fp *api.FaSTPod) { fp.OwnerReferences = nil })) }, nobody},
+		{"its own once more", func() { f.SetFastPod(newFastPod()) }, one},
+		{"a FaSTPod of this name that was made again", func() { f.SetFastPod(newFastPod(func(fp *api.FaSTPod) { fp.UID = "later" })) }, nobody},
+		{"the first one", func() { f.SetFastPod(newFastPod()) }, one},
+		{"no FaSTPod any more", func() { f.DeleteFastPod(key) }, nobody},
+	} {
+		step.do()
+		if got := g.text(); got != step.want {
+			t.Errorf("%s: %q, want %q", step.when, got, step.want)
+		}
 	}
 }
 
@@ -394,6 +442,7 @@ func TestInvalidFunction(t *testing.T) {
 	var log strings.Builder
 	g, _ := newTest()
 	f := NewFunctions(g, g, slog.New(slog.NewTextHandler(&log, nil)))
+	f.SetFastPod(newFastPod())
 	invalid := func(f *api.GPUFunction) { f.Spec.SLO.Latency = "soon" }
 	f.SetFunction(newFunction(invalid))
 	f.SetPod(newPod("a"))
@@ -427,7 +476,8 @@ func TestNothingIsLeft(t *testing.T) {
 	for range 2 { // the second time it is not known
 		f.DeletePod(types.NamespacedName{Namespace: chat.Namespace, Name: "a"})
 	}
-	if len(f.functions) > 0 || len(f.owners) > 0 {
-		t.Errorf("functions %v and pods %v are left", slices.Collect(maps.Keys(f.functions)), f.owners)
+	f.DeleteFastPod(types.NamespacedName{Namespace: chat.Namespace, Name: "chat-1"})
+	if len(f.functions) > 0 || len(f.owners) > 0 || len(f.fastPods) > 0 {
+		t.Errorf("functions %v, pods %v and FaSTPods %v are left", slices.Collect(maps.Keys(f.functions)), f.owners, f.fastPods)
 	}
 }
