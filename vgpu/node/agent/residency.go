@@ -3,6 +3,8 @@ package agent
 import (
 	"cmp"
 	"context"
+	"fmt"
+	"maps"
 	"slices"
 	"sync/atomic"
 
@@ -45,7 +47,7 @@ func (l *loweredPods) set(all []*v1.Pod) (changed bool) {
 type residencyKeeper struct {
 	*granter
 	listed chan []*v1.Pod       // the latest list of the node's pods, with room for one
-	logged map[types.UID]string // what was logged of pods that it cannot act on
+	logged map[types.UID]string // what was logged last of the listed pods that it cannot act on
 }
 
 func newResidencyKeeper(g *granter) *residencyKeeper {
@@ -98,17 +100,23 @@ func (k *residencyKeeper) settle(ctx context.Context, pods []*v1.Pod) {
 			k.advance(ctx, granted[0].ID(), pod, wanted, reached, waiting)
 		}
 	}
+	maps.DeleteFunc(k.logged, func(uid types.UID, _ string) bool {
+		return !slices.ContainsFunc(pods, func(p *v1.Pod) bool { return p.UID == uid })
+	})
 	if k.lowered.set(pods) {
 		k.publish()
 	}
 }
 
-// logOnce logs an event of a pod unless it was the last one logged of it.
-func (k *residencyKeeper) logOnce(pod *v1.Pod, event, why string) {
-	if text := event + why; k.logged[pod.UID] != text {
-		k.logged[pod.UID] = text
-		k.Log.Warn(event, "pod", pod.Namespace+"/"+pod.Name, "error", why)
+// logOnce logs an event of a pod unless it was the last one logged of it, and reports whether it did.
+func (k *residencyKeeper) logOnce(pod *v1.Pod, event, why string) bool {
+	text := event + why
+	if k.logged[pod.UID] == text {
+		return false
 	}
+	k.logged[pod.UID] = text
+	k.Log.Warn(event, "pod", pod.Namespace+"/"+pod.Name, "error", why)
+	return true
 }
 
 // advance takes the steps of one instance until one fails, which the next list repeats, or none is left.
@@ -126,7 +134,7 @@ func (k *residencyKeeper) advance(ctx context.Context, id string, pod *v1.Pod, w
 			k.report(ctx, pod, step.Record)
 			return
 		case residency.Enforce:
-			ok = k.enforce(&granted, step.Level)
+			ok = k.enforce(pod, &granted, step.Level)
 		case residency.Save:
 			ok = k.save(granted, step.Record)
 		}
@@ -136,8 +144,9 @@ func (k *residencyKeeper) advance(ctx context.Context, id string, pod *v1.Pod, w
 	}
 }
 
-// enforce makes the token server serve a container at a level. A container that has its slice alone stays as it is.
-func (k *residencyKeeper) enforce(granted *grant.Grant, level residency.Level) (done bool) {
+// enforce makes the token server serve a container at a level. A container that has its slice alone stays as it is. What the token server refuses is
+// tried again with each list, and the pod gets one event for it.
+func (k *residencyKeeper) enforce(pod *v1.Pod, granted *grant.Grant, level residency.Level) (done bool) {
 	id := granted.ID()
 	running, served := k.grants.serviceOf(id)
 	if !served && granted.Class() != share.Exclusive {
@@ -145,10 +154,14 @@ func (k *residencyKeeper) enforce(granted *grant.Grant, level residency.Level) (
 	}
 	if served {
 		if err := running.container.Reshape(level < residency.Hot); err != nil {
-			k.Log.Error("failed to change residency", "container", granted.String(), "level", level, "error", err)
+			if k.logOnce(pod, "the residency is not enforced", fmt.Sprintf("container %s, level %v: %v", granted.Container, level, err)) {
+				k.Cluster.Warn(podOf(*granted), "GPUResidencyNotEnforced", fmt.Sprintf("container %s cannot become %v, and this is tried again: %v",
+					granted.Container, level, err))
+			}
 			return false
 		}
 	}
+	delete(k.logged, pod.UID)
 	k.grants.setEnforced(id, level)
 	killPoint("enforced")
 	k.Log.Info("changed residency", "container", granted.String(), "level", level)

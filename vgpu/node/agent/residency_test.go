@@ -14,6 +14,7 @@ import (
 
 	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/node/grant"
+	"github.com/gshare-dev/gshare/vgpu/node/tokenserver"
 	"github.com/gshare-dev/gshare/vgpu/residency"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
@@ -192,6 +193,30 @@ func TestResidencyUnanswered(t *testing.T) {
 	if len(keeper.logged) != 1 {
 		t.Errorf("logged: %q", keeper.logged)
 	}
+	keeper.settle(r.ctx, nil)
+	if len(keeper.logged) != 0 {
+		t.Errorf("of a pod that is not there any more it is known what was logged: %q", keeper.logged)
+	}
+	r.awaitReached("a", residency.Reached{Seq: 3, Level: residency.Shared})
+}
+
+// TestResidencyNotEnforced: a change that the token server cannot make is an event of the pod, and is made when it can.
+func TestResidencyNotEnforced(t *testing.T) {
+	t.Parallel()
+	r := newFixture(t)
+	pod := r.instance("a")
+	r.awaitReached("a", residency.Reached{Seq: 1, Level: residency.Hot})
+	service, _ := r.granter.grants.serviceOf(r.record("a").ID())
+	policy := filepath.Join(service.container.Dir, tokenserver.PolicyName)
+	if err := errors.Join(os.Remove(policy), os.MkdirAll(filepath.Join(policy, "in the way"), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	r.wants(pod, 2, residency.Shared)
+	r.wait("event", func() bool { return r.cluster.hasEvent("pod-a GPUResidencyNotEnforced") })
+	if err := os.RemoveAll(policy); err != nil {
+		t.Fatal(err)
+	}
+	r.wants(pod, 3, residency.Shared)
 	r.awaitReached("a", residency.Reached{Seq: 3, Level: residency.Shared})
 }
 
