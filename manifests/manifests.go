@@ -30,5 +30,8 @@ var functionDefinition []byte
 //go:embed serving/serving.gshare.dev_fastpods.yaml
 var fastPodDefinition []byte
 
+//go:embed serving/serving.gshare.dev_sharepolicies.yaml
+var policyDefinition []byte
+
 // ServingDefinitions returns the CustomResourceDefinitions of serving, each as YAML.
-func ServingDefinitions() [][]byte { return [][]byte{functionDefinition, fastPodDefinition} }
+func ServingDefinitions() [][]byte { return [][]byte{functionDefinition, fastPodDefinition, policyDefinition} }

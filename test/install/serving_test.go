@@ -50,6 +50,25 @@ spec:
   template: {spec: {containers: [{name: server, image: registry.example/resnet50}]}}
 `
 
+// limits is a policy for two namespaces.
+const limits = `apiVersion: serving.gshare.dev/v1alpha1
+kind: SharePolicy
+metadata: {name: teams}
+spec:
+  tenants:
+  - {namespace: vision, maxSMPercent: 250, maxMemory: 320Gi}
+  - {namespace: "*", maxReplicas: 0}
+`
+
+// tenant returns one of a policy with some fields.
+func tenant(fields ...any) []any {
+	t := map[string]any{"namespace": "vision"}
+	for i := 0; i < len(fields); i += 2 {
+		t[fields[i].(string)] = fields[i+1]
+	}
+	return []any{t}
+}
+
 // onMachine makes of a function for a cluster one that a machine can run.
 func onMachine(o *unstructured.Unstructured) *unstructured.Unstructured {
 	o = o.DeepCopy()
@@ -76,8 +95,11 @@ func set(o *unstructured.Unstructured, field string, value any) {
 }
 
 func resource(plural string) dynamic.ResourceInterface {
-	kind := schema.GroupVersionResource{Group: "serving.gshare.dev", Version: "v1alpha1", Resource: plural}
-	return dynamic.NewForConfigOrDie(server).Resource(kind).Namespace("default")
+	kind := dynamic.NewForConfigOrDie(server).Resource(schema.GroupVersionResource{Group: "serving.gshare.dev", Version: "v1alpha1", Resource: plural})
+	if plural == "sharepolicies" { // of the cluster
+		return kind
+	}
+	return kind.Namespace("default")
 }
 
 // defineServing creates the kinds of serving and waits until the server has them.
@@ -88,7 +110,7 @@ func defineServing(t *testing.T) {
 			t.Fatal(err, out)
 		}
 	}
-	for _, plural := range []string{"gpufunctions", "fastpods"} {
+	for _, plural := range []string{"gpufunctions", "fastpods", "sharepolicies"} {
 		var last error
 		err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
 			_, last = resource(plural).List(ctx, metav1.ListOptions{})
@@ -159,6 +181,16 @@ func TestServingDefaults(t *testing.T) {
 	}
 	if *p.Spec.Replicas != 1 || *p.Spec.Share.QuotaLimit != 80 || p.Spec.FunctionRef != nil {
 		t.Errorf("%+v", p.Spec)
+	}
+	if got, err = stored(t, "sharepolicies", objects(t, "", limits)[0]); err != nil {
+		t.Fatal(err)
+	}
+	var policy serving.SharePolicy
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(got.Object, &policy, true); err != nil {
+		t.Fatal(err)
+	}
+	if limit, limited := policy.LimitOf("chat"); !limited || limit.Replicas == nil || *limit.Replicas != 0 {
+		t.Errorf("%+v", policy.Spec)
 	}
 }
 
@@ -304,6 +336,18 @@ func TestServingRefusesInCluster(t *testing.T) {
 		"no function":       {"fastpods", scaled, edits{"spec.functionRef.name": ""}, "spec.functionRef.name", "at least 1"},
 		"long name":         {"fastpods", scaled, edits{"metadata.name": strings.Repeat("a", 57)}, "metadata.name", "want 1 to 56"},
 
+		"no tenant":            {"sharepolicies", limits, edits{"spec.tenants": []any{}}, "spec.tenants", "at least 1"},
+		"a tenant twice":       {"sharepolicies", limits, edits{"spec.tenants": append(tenant("maxReplicas", int64(1)), tenant("maxReplicas", int64(1))...)}, "spec.tenants[1]", "Duplicate"},
+		"no limit":             {"sharepolicies", limits, edits{"spec.tenants": tenant()}, "spec.tenants[0]", "want at least one of maxSMPercent"},
+		"no namespace":         {"sharepolicies", limits, edits{"spec.tenants": tenant("namespace", "", "maxReplicas", int64(1))}, "spec.tenants[0].namespace", "at least 1"},
+		"no name of any":       {"sharepolicies", limits, edits{"spec.tenants": tenant("namespace", "Team A", "maxReplicas", int64(1))}, "spec.tenants[0].namespace", "want the name of a namespace"},
+		"replicas below 0":     {"sharepolicies", limits, edits{"spec.tenants": tenant("maxReplicas", int64(-1))}, "spec.tenants[0].maxReplicas", "greater than or equal to 0"},
+		"SM below 0":           {"sharepolicies", limits, edits{"spec.tenants": tenant("maxSMPercent", int64(-1))}, "spec.tenants[0].maxSMPercent", "greater than or equal to 0"},
+		"memory below 0":       {"sharepolicies", limits, edits{"spec.tenants": tenant("maxMemory", "-1Gi")}, "spec.tenants[0].maxMemory", "want a quantity of 0 to 1Ei"},
+		"memory of a disk":     {"sharepolicies", limits, edits{"spec.tenants": tenant("maxMemory", "2Ei")}, "spec.tenants[0].maxMemory", "want a quantity of 0 to 1Ei"},
+		"memory is no amount":  {"sharepolicies", limits, edits{"spec.tenants": tenant("maxMemory", "much")}, "spec.tenants[0].maxMemory", "want a quantity of 0 to 1Ei"},
+		"priority above bound": {"sharepolicies", limits, edits{"spec.tenants": tenant("priority", int64(1001))}, "spec.tenants[0].priority", "less than or equal to 1000"},
+
 		"no template":               {"gpufunctions", shortest, edits{"spec.template": nil}, "spec.template", "want a template, unless"},
 		"another autoscaler":        {"gpufunctions", shortest, edits{"spec.scaling.autoscaler": "KEDA"}, "spec.scaling.autoscaler", "Unsupported value"},
 		"External with a template":  {"gpufunctions", shortest, edits{"spec.scaling.autoscaler": "External", "spec.scaling.requestsPerSecond": int64(1)}, "spec.scaling.autoscaler", "neither template nor resources"},
@@ -356,6 +400,19 @@ func TestFaSTPodScale(t *testing.T) {
 	}
 }
 
+// writeStatus writes the status of an object, all of whose fields the server must know.
+func writeStatus(t *testing.T, plural, name string, status any) {
+	t.Helper()
+	text, err := json.Marshal(map[string]any{"status": status})
+	if err != nil {
+		t.Fatal(err)
+	}
+	options := metav1.PatchOptions{FieldValidation: metav1.FieldValidationStrict}
+	if _, err := resource(plural).Patch(t.Context(), name, types.MergePatchType, text, options, "status"); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestServingColumns: kubectl get shows a function as gshare serve does.
 func TestServingColumns(t *testing.T) {
 	defineServing(t)
@@ -365,18 +422,17 @@ func TestServingColumns(t *testing.T) {
 		Observed:   serving.Observed{RequestsPerSecond: "212", P99: "61ms", Hit: "99.4%"},
 		Conditions: []metav1.Condition{{Type: "Ready", Status: metav1.ConditionTrue, Reason: "Serving", LastTransitionTime: metav1.Now()}},
 	}
-	text, err := json.Marshal(map[string]any{"status": status})
-	if err != nil {
-		t.Fatal(err)
-	}
-	options := metav1.PatchOptions{FieldValidation: metav1.FieldValidationStrict}
-	if _, err := resource("gpufunctions").Patch(t.Context(), "resnet50", types.MergePatchType, text, options, "status"); err != nil {
-		t.Fatal(err)
-	}
+	writeStatus(t, "gpufunctions", "resnet50", status)
 	keep(t, "fastpods", objects(t, "", scaled)[0])
+	keep(t, "sharepolicies", objects(t, "", limits)[0])
+	writeStatus(t, "sharepolicies", "teams", serving.SharePolicyStatus{
+		ObservedGeneration: 1, Namespaces: 2, Replicas: 9, SMPercent: 240, Memory: "12200Mi",
+		Conditions: []metav1.Condition{{Type: "Exceeded", Status: metav1.ConditionFalse, Reason: "WithinLimits", LastTransitionTime: metav1.Now()}},
+	})
 	for words, want := range map[string]string{
 		"gfn resnet50": "NAME SLO P99 HIT RPS PODS SHARE READY REASON AGE resnet50 69ms 61ms 99.4% 212 3+1+0 12%-24% True Serving",
 		"fp scaled":    "NAME SM QUOTA LIMIT MEMORY DESIRED CURRENT READY FUNCTION AGE scaled 12 40 80 1525Mi 1",
+		"gsp teams":    "NAME NAMESPACES REPLICAS SM MEMORY EXCEEDED AGE teams 2 9 240 12200Mi False",
 		"gshare":       "NAME SM QUOTA",
 	} {
 		t.Run(words, func(t *testing.T) {
@@ -401,7 +457,7 @@ func TestServingColumns(t *testing.T) {
 func TestServingExplain(t *testing.T) {
 	defineServing(t)
 	for field, want := range map[string]string{
-		"gpufunction.spec.slo.latency": "the time within which 99 % of the requests", "fastpods.spec.template.spec.containers.readinessProbe": "container service readiness",
+		"gpufunction.spec.slo.latency": "the time within which 99 % of the requests", "sharepolicies.spec.tenants.maxSMPercent": "in percent of a GPU", "fastpods.spec.template.spec.containers.readinessProbe": "container service readiness",
 	} {
 		t.Run(field, func(t *testing.T) {
 			var out string

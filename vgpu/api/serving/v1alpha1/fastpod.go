@@ -89,7 +89,8 @@ type FaSTPodStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// conditions are what holds of the pods now. Ready is True if as many as wanted accept requests; its reason says why.
+	// conditions are what holds of the pods now. Ready is True if as many as wanted accept requests; its reason says why. QuotaExceeded is True
+	// while a SharePolicy keeps one from being started.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -67,4 +67,12 @@ const (
 	// ConditionBackingOff is True while each replica has failed and none is started for a while: gateways then refuse requests at once, with
 	// the message.
 	ConditionBackingOff = "BackingOff"
+
+	// ConditionQuotaExceeded is True while a SharePolicy keeps a replica, or a pod of a FaSTPod, from being started. The message says which one, and
+	// how much would be too much.
+	ConditionQuotaExceeded = "QuotaExceeded"
+
+	// ConditionScalingConflict is True while another autoscaler is told to scale a function that gshare scales, with reason ForeignScaler. What it
+	// wants has no effect: gshare goes on.
+	ConditionScalingConflict = "ScalingConflict"
 )
