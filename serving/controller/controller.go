@@ -12,6 +12,7 @@ import (
 	"log/slog"
 
 	"github.com/prometheus/client_golang/prometheus"
+	autoscaling "k8s.io/api/autoscaling/v2"
 	v1 "k8s.io/api/core/v1"
 	discovery "k8s.io/api/discovery/v1"
 	networking "k8s.io/api/networking/v1"
@@ -23,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
@@ -110,20 +112,27 @@ func AddTo(m manager.Manager, o Options) error {
 			return err
 		}
 	}
-	for _, run := range []func(context.Context){f.Run, advisor.Run, pods.Run, link.Run, status.Run, making.Run} {
+	for _, run := range []func(context.Context){f.Run, advisor.Run, pods.Run, pods.quotas.Run, link.Run, status.Run, making.Run} {
 		if err := m.Add(manager.RunnableFunc(func(ctx context.Context) error { run(ctx); return nil })); err != nil {
 			return err
 		}
 	}
-	if err := pods.watch(m.GetCache()); err != nil {
+	if err := errors.Join(pods.quotas.watch(m.GetCache()), pods.watch(m.GetCache())); err != nil {
 		return err
 	}
 	if err := ctrl.NewControllerManagedBy(m).Named("gpufunction").
-		For(&api.GPUFunction{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).Owns(&v1.Service{}).Owns(&networking.NetworkPolicy{}).Complete(known); err != nil {
+		For(&api.GPUFunction{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).Owns(&v1.Service{}).Owns(&networking.NetworkPolicy{}).
+		Owns(&api.FaSTPod{}, builder.WithPredicates(comeAndGone)). // one that an autoscaler was told to scale before it was there
+		Watches(&autoscaling.HorizontalPodAutoscaler{}, handler.EnqueueRequestsFromMapFunc(known.scaledBy), builder.WithPredicates(targetChanged)).
+		Complete(known); err != nil {
+		return err
+	}
+	if err := ctrl.NewControllerManagedBy(m).Named("sharepolicy").
+		For(&api.SharePolicy{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).Complete(&policies{client: m.GetClient(), quotas: pods.quotas}); err != nil {
 		return err
 	}
 	return ctrl.NewControllerManagedBy(m).Named("fastpod").
-		For(&api.FaSTPod{}).Owns(&v1.Pod{}).Complete(&fastPods{client: m.GetClient(), live: m.GetAPIReader(), recorder: m.GetEventRecorder(name)})
+		For(&api.FaSTPod{}).Owns(&v1.Pod{}).Complete(&fastPods{client: m.GetClient(), live: m.GetAPIReader(), quotas: pods.quotas, recorder: m.GetEventRecorder(name)})
 }
 
 // name is the name of the controller in events.

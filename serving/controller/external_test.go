@@ -79,7 +79,7 @@ func TestExternal(t *testing.T) {
 		if n, _, _ := c.known.advisor.Wanted(name); n != 1 {
 			t.Errorf("%d replicas at the first request", n)
 		}
-		status := statusOf(api.GPUFunctionStatus{}, known{}, &c.known.advisor.Status()[0], backOff{})
+		status := statusOf(api.GPUFunctionStatus{}, known{}, &c.known.advisor.Status()[0], backOff{}, "")
 		if status.Share != "" || status.Pods != "0+0+0" || status.Conditions[0].Reason != "WaitsForAutoscaler" {
 			t.Errorf("status %+v", status)
 		}

@@ -33,6 +33,7 @@ const endedPause = 10 * time.Second
 type fastPods struct {
 	client   client.Client
 	live     client.Reader // reads from the API server
+	quotas   *quotas
 	recorder events.EventRecorder
 }
 
@@ -58,9 +59,12 @@ func (r *fastPods) Reconcile(ctx context.Context, request reconcile.Request) (re
 		err = r.create(ctx, fp, pods)
 	case deletePod:
 		if pause := endedPause - time.Since(victim.CreationTimestamp.Time); kube.Ended(victim) && pause > 0 {
-			return reconcile.Result{RequeueAfter: min(pause, endedPause)}, r.writeStatus(ctx, fp, pods)
+			return reconcile.Result{RequeueAfter: min(pause, endedPause)}, r.writeStatus(ctx, fp, pods, "")
 		}
 		err = client.IgnoreNotFound(r.client.Delete(ctx, victim, client.Preconditions{UID: &victim.UID}))
+	}
+	if why := overQuota(err); why != "" {
+		return reconcile.Result{RequeueAfter: quotaPause}, r.writeStatus(ctx, fp, pods, why)
 	}
 	if apierrors.IsAlreadyExists(err) || err == nil && step != keepPods { // one step after the other; the cache may lag
 		return reconcile.Result{RequeueAfter: stepPause}, nil
@@ -68,7 +72,7 @@ func (r *fastPods) Reconcile(ctx context.Context, request reconcile.Request) (re
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	return reconcile.Result{}, r.writeStatus(ctx, fp, pods)
+	return reconcile.Result{}, r.writeStatus(ctx, fp, pods, "")
 }
 
 // podsOf returns the pods that a FaSTPod controls.
@@ -103,7 +107,7 @@ func (r *fastPods) count(ctx context.Context, fp *api.FaSTPod, pods []*v1.Pod) e
 		}
 		fp = changed
 	}
-	return r.writeStatus(ctx, fp, pods)
+	return r.writeStatus(ctx, fp, pods, "") // a policy keeps the function from growing
 }
 
 // step is what is to be done next for the pods of a FaSTPod.
@@ -183,13 +187,23 @@ func (r *fastPods) create(ctx context.Context, fp *api.FaSTPod, pods []*v1.Pod) 
 		if slices.ContainsFunc(pods, func(p *v1.Pod) bool { return p.Name == pod.Name }) {
 			continue
 		}
-		err := r.client.Create(ctx, pod)
+		err := r.quotas.create(ctx, pod)
 		if apierrors.IsAlreadyExists(err) {
 			existing := &v1.Pod{}
-			if e := r.live.Get(ctx, client.ObjectKeyFromObject(pod), existing); e == nil && !metav1.IsControlledBy(existing, fp) {
-				continue // somebody else has the name
+			if e := r.live.Get(ctx, client.ObjectKeyFromObject(pod), existing); e == nil {
+				r.quotas.found(existing)
+				if !metav1.IsControlledBy(existing, fp) {
+					continue // somebody else has the name
+				}
 			}
 			return err // the cache does not have it yet
+		}
+		if why := overQuota(err); why != "" {
+			if !meta.IsStatusConditionTrue(fp.Status.Conditions, api.ConditionQuotaExceeded) {
+				text := shortened(fmt.Sprintf("Pod %s is not created: %s", pod.Name, why), maxNote)
+				r.recorder.Eventf(fp, nil, v1.EventTypeWarning, api.ConditionQuotaExceeded, "Create", "%s", text)
+			}
+			return err
 		}
 		if err != nil {
 			text := shortened(fmt.Sprintf("Pod %s cannot be created: %v", pod.Name, err), maxNote)
@@ -201,9 +215,11 @@ func (r *fastPods) create(ctx context.Context, fp *api.FaSTPod, pods []*v1.Pod) 
 	}
 }
 
-func (r *fastPods) writeStatus(ctx context.Context, fp *api.FaSTPod, pods []*v1.Pod) error {
+// writeStatus writes what is observed of the pods of a FaSTPod, and what a policy has against another one.
+func (r *fastPods) writeStatus(ctx context.Context, fp *api.FaSTPod, pods []*v1.Pod, overQuota string) error {
 	changed := fp.DeepCopy()
 	changed.Status = fastPodStatus(fp, pods)
+	setTrue(&changed.Status.Conditions, metav1.Condition{Type: api.ConditionQuotaExceeded, Reason: reasonSharePolicy, Message: overQuota, ObservedGeneration: fp.Generation})
 	if equality.Semantic.DeepEqual(fp.Status, changed.Status) {
 		return nil
 	}

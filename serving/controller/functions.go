@@ -45,6 +45,7 @@ type known struct {
 	generation int64
 	unprofiled bool
 	invalid    string // why the object cannot be obeyed
+	conflict   string // which other autoscalers are told to scale it
 }
 
 // Reconcile implements reconcile.Reconciler.
@@ -104,6 +105,8 @@ func (r *functions) Reconcile(ctx context.Context, request reconcile.Request) (r
 		r.recorder.Eventf(object, nil, v1.EventTypeWarning, "NoNetworkPolicy", "Create", "%s", shortened(problem.Error(), maxNote))
 		result.RequeueAfter = objectPause
 	}
+	var unread error
+	state.conflict, unread = r.reviewConflict(ctx, object, before.conflict)
 	if err != nil {
 		state.invalid = err.Error()
 		if state != before {
@@ -113,7 +116,7 @@ func (r *functions) Reconcile(ctx context.Context, request reconcile.Request) (r
 	r.mu.Lock()
 	r.known[name] = state
 	r.mu.Unlock()
-	return result, nil
+	return result, unread
 }
 
 // remove ends what there is of a function for now, and all that the gateways have counted for it.

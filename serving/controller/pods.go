@@ -36,6 +36,7 @@ type Pods struct {
 	log      *slog.Logger
 	events   chan fleet.Event
 	queue    workqueue.TypedRateLimitingInterface[string] // names of instances that may have changed
+	quotas   *quotas
 
 	mu        sync.Mutex
 	instances map[string]*podInstance
@@ -52,13 +53,15 @@ type podInstance struct {
 	reported       fleet.Event      // the last one; of reconcile alone
 	refused        int64            // residency.Wanted.Seq of the last raise of which the fleet knows that it was refused; of reconcile alone
 	attempted      client.ObjectKey // the pod that was last to be created, which may be there although no answer came; of reconcile alone
+	overQuota      overQuotaSince   // why a policy does not let it have a pod
 }
 
 // NewPods returns a platform without instances.
 func NewPods(c client.Client, live client.Reader, recorder events.EventRecorder, log *slog.Logger) *Pods {
 	return &Pods{
 		client: c, live: live, recorder: recorder, log: log, events: make(chan fleet.Event), instances: map[string]*podInstance{},
-		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](100*time.Millisecond, 30*time.Second)),
+		quotas: newQuotas(c, live),
+		queue:  workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](100*time.Millisecond, 30*time.Second)),
 	}
 }
 
@@ -211,7 +214,10 @@ func (p *Pods) reconcile(ctx context.Context, name string) error {
 		}
 		return p.end(ctx, i, fleet.Gone, "was deleted before it had a pod")
 	case i.uid == "":
-		if err := p.create(ctx, i); isRefused(err) {
+		if err := p.create(ctx, i); overQuota(err) != "" {
+			p.waitForQuota(ctx, i, overQuota(err))
+			return nil
+		} else if isRefused(err) {
 			why := fmt.Sprintf("its pod cannot be created: %v", err)
 			p.recorder.Eventf(i.Function, nil, v1.EventTypeWarning, "FailedCreate", "Create", "%s", shortened(fmt.Sprintf("Replica %s: %s", name, why), maxNote))
 			return p.end(ctx, i, fleet.Failed, why)
@@ -313,6 +319,10 @@ func (p *Pods) podOf(ctx context.Context, i *podInstance) (*v1.Pod, error) {
 // create creates the pod of an instance, or finds the one that an earlier leader has created. The pod that a failed instance has had may still be
 // there: then the new one has a number after its name.
 func (p *Pods) create(ctx context.Context, i *podInstance) error {
+	wanted := fastPodOf(i.Function)
+	if err := p.quotas.check(ctx, functionPod(wanted, fmt.Sprintf("%s-%d", wanted.Name, i.ID), int(i.ID))); err != nil {
+		return err // before the FaSTPod is kept for it
+	}
 	fp, err := p.ensureFastPod(ctx, i.Function)
 	if err != nil {
 		return err
@@ -327,7 +337,7 @@ func (p *Pods) create(ctx context.Context, i *podInstance) error {
 			return err
 		}
 		i.attempted = client.ObjectKeyFromObject(pod)
-		err := p.client.Create(ctx, pod)
+		err := p.quotas.create(ctx, pod)
 		if apierrors.IsAlreadyExists(err) {
 			if err := p.live.Get(ctx, client.ObjectKeyFromObject(pod), pod); apierrors.IsNotFound(err) {
 				attempt-- // it was just removed
@@ -335,6 +345,7 @@ func (p *Pods) create(ctx context.Context, i *podInstance) error {
 			} else if err != nil {
 				return err
 			}
+			p.quotas.found(pod)
 			if pod.DeletionTimestamp != nil || kube.Ended(pod) || !metav1.IsControlledBy(pod, fp) || !isInstance(pod, i) {
 				continue
 			}
@@ -342,7 +353,7 @@ func (p *Pods) create(ctx context.Context, i *podInstance) error {
 			return err
 		}
 		p.mu.Lock()
-		i.pod, i.uid = client.ObjectKeyFromObject(pod), pod.UID
+		i.pod, i.uid, i.overQuota = client.ObjectKeyFromObject(pod), pod.UID, overQuotaSince{}
 		p.mu.Unlock()
 		p.log.Info("created pod", "replica", i.Name, "pod", i.pod.String())
 		return nil

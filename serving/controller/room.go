@@ -105,8 +105,12 @@ func (r *room) make(ctx context.Context, pod *v1.Pod, there map[types.UID]*v1.Po
 	for _, p := range there {
 		byName[nameOf(r.pods, p)] = p
 	}
+	priority, err := r.pods.quotas.priorities(ctx)
+	if err != nil {
+		return err
+	}
 	for _, s := range r.fleet.Spares() {
-		if p := byName[s.Instance]; p != nil {
+		if p := byName[s.Instance]; p != nil && priority(p.Namespace) <= priority(pod.Namespace) {
 			spares = append(spares, spare{s.Instance, p, s.Since})
 		}
 	}

@@ -148,13 +148,29 @@ func TestVictims(t *testing.T) {
 	}
 }
 
-// TestMakeRoom: the replica of a function that is needed has no room, as those of two others in reserve hold the memory.
+// TestMakeRoom: the replica of a function that is needed has no room, as those of two others in reserve hold the memory, a for longer than b.
 func TestMakeRoom(t *testing.T) {
+	for name, test := range map[string]struct {
+		namespace string // of a and b; no GPU has pods of two
+		priority  int32
+		want      string
+	}{
+		"the longest in reserve":   {"ml", 0, "[b needed]"},
+		"of another namespace":     {"team", 0, "[needed]"},
+		"of one of less priority":  {"team", -1, "[needed]"},
+		"not one of more priority": {"team", 1, "[a b needed]"},
+	} {
+		t.Run(name, func(t *testing.T) { makesRoom(t, test.namespace, test.priority, test.want) })
+	}
+}
+
+func makesRoom(t *testing.T, namespace string, priority int32, want string) {
 	synctest.Test(t, func(t *testing.T) {
 		needed := small(t, "ml", "needed", "4Gi")
 		needed.Spec.Scaling.MinReplicas = 1
-		others := []*api.GPUFunction{small(t, "ml", "a", "4Gi"), small(t, "ml", "b", "4Gi")}
-		k := newCluster(t, gpuNode(t, "n1"), needed, others[0], others[1])
+		others := []*api.GPUFunction{small(t, namespace, "a", "4Gi"), small(t, namespace, "b", "4Gi")}
+		p := &api.SharePolicy{ObjectMeta: metav1.ObjectMeta{Name: "teams"}, Spec: api.SharePolicySpec{Tenants: []api.Tenant{{Namespace: namespace, Priority: priority}}}}
+		k := newCluster(t, gpuNode(t, "n1"), needed, others[0], others[1], p)
 		for _, f := range others {
 			fp := fastPodOf(f)
 			if err := k.client.Create(t.Context(), fp); err != nil {
@@ -204,11 +220,11 @@ func TestMakeRoom(t *testing.T) {
 			t.Errorf("after a second %s are there", got)
 		}
 		time.Sleep(10 * time.Second)
-		if got := fmt.Sprint(names()); got != "[b needed]" {
-			t.Errorf("%s are there, want a to have made room", got)
+		if got := fmt.Sprint(names()); got != want {
+			t.Errorf("%s are there, want %s", got, want)
 		}
-		if n := len(k.recorder.Events); n != 2 {
-			t.Errorf("%d events, want one of each function", n)
+		if n, gone := len(k.recorder.Events), 3-len(names()); n != 2*gone {
+			t.Errorf("%d events, want one of both functions for each of %d", n, gone)
 		}
 	})
 }

@@ -27,11 +27,18 @@ const (
 	reasonUnprofiled = "Unprofiled"
 )
 
+// Reasons of other conditions.
+const (
+	reasonReplicasFail  = "ReplicasFail"
+	reasonSharePolicy   = "SharePolicy"
+	reasonForeignScaler = "ForeignScaler"
+)
+
 // backOff is why no replica of a function is started now; nothing if the text is empty.
 type backOff struct{ why string }
 
-// statusOf returns the status of an object, which before is that it has now.
-func statusOf(before api.GPUFunctionStatus, k known, s *fleet.Status, b backOff) api.GPUFunctionStatus {
+// statusOf returns the status of an object, which before is that it has now. The last argument is why a policy keeps it from growing, if one does.
+func statusOf(before api.GPUFunctionStatus, k known, s *fleet.Status, b backOff, overQuota string) api.GPUFunctionStatus {
 	status := *before.DeepCopy()
 	status.ObservedGeneration = k.generation
 	ready := metav1.Condition{Type: api.ConditionReady, ObservedGeneration: k.generation, Status: metav1.ConditionFalse}
@@ -52,7 +59,14 @@ func statusOf(before api.GPUFunctionStatus, k known, s *fleet.Status, b backOff)
 	}
 	ready.Message = shortened(ready.Message, maxMessage)
 	meta.SetStatusCondition(&status.Conditions, ready)
-	setBackOff(&status.Conditions, k.generation, b)
+	for _, c := range []metav1.Condition{
+		{Type: api.ConditionBackingOff, Reason: reasonReplicasFail, Message: b.why},
+		{Type: api.ConditionQuotaExceeded, Reason: reasonSharePolicy, Message: overQuota},
+		{Type: api.ConditionScalingConflict, Reason: reasonForeignScaler, Message: k.conflict},
+	} {
+		c.ObservedGeneration = k.generation
+		setTrue(&status.Conditions, c)
+	}
 	if s == nil {
 		return status
 	}
@@ -67,14 +81,14 @@ func statusOf(before api.GPUFunctionStatus, k known, s *fleet.Status, b backOff)
 	return status
 }
 
-func setBackOff(conditions *[]metav1.Condition, generation int64, b backOff) {
-	if b.why == "" {
-		meta.RemoveStatusCondition(conditions, api.ConditionBackingOff)
+// setTrue sets a condition that is there only while it is True: while it has a message.
+func setTrue(conditions *[]metav1.Condition, c metav1.Condition) {
+	if c.Message == "" {
+		meta.RemoveStatusCondition(conditions, c.Type)
 		return
 	}
-	meta.SetStatusCondition(conditions, metav1.Condition{
-		Type: api.ConditionBackingOff, Status: metav1.ConditionTrue, Reason: "ReplicasFail", Message: shortened(b.why, maxMessage), ObservedGeneration: generation,
-	})
+	c.Status, c.Message = metav1.ConditionTrue, shortened(c.Message, maxMessage)
+	meta.SetStatusCondition(conditions, c)
 }
 
 // shareText returns a share as kubectl get prints it: 24% x 40%-80%. It is empty for a function whose pods are somebody else's.
@@ -188,13 +202,14 @@ func (w *statusWriter) writeAll(ctx context.Context) {
 	}
 	all := w.functions.all()
 	maps.DeleteFunc(w.written, func(name gateway.FunctionName, _ time.Time) bool { _, there := all[name]; return !there })
+	overQuota := w.functions.pods.overQuota()
 	writes := map[urgency][]statusWrite{}
 	for name, k := range all {
 		object := &api.GPUFunction{}
 		if err := w.client.Get(ctx, client.ObjectKey{Namespace: name.Namespace, Name: name.Name}, object); err != nil {
 			continue // it is gone, or the cache ends
 		}
-		now := statusOf(object.Status, k, states[name], w.gateways.backOff(name))
+		now := statusOf(object.Status, k, states[name], w.gateways.backOff(name), overQuota[name])
 		if u := due(&object.Status, &now, time.Since(w.written[name])); u != never && len(writes[u]) < maxWrites {
 			writes[u] = append(writes[u], statusWrite{name, object, now})
 		}

@@ -18,7 +18,7 @@ import (
 // TestLongMessages has what users wrote, and the API server repeats in its errors, not keep a status from being written: its definition allows 32768.
 func TestLongMessages(t *testing.T) {
 	long := strings.Repeat("é", 40_000)
-	s := statusOf(api.GPUFunctionStatus{}, known{}, &fleet.Status{Reason: "Failing", Message: long}, backOff{long})
+	s := statusOf(api.GPUFunctionStatus{}, known{}, &fleet.Status{Reason: "Failing", Message: long}, backOff{long}, "")
 	for _, c := range s.Conditions {
 		if len(c.Message) > 32768 || !strings.HasPrefix(c.Message, "éé") || !strings.HasSuffix(c.Message, "é…") {
 			t.Errorf("%s has a message of %d bytes, which ends with %q", c.Type, len(c.Message), c.Message[len(c.Message)-10:])
@@ -51,7 +51,7 @@ func TestUrgentFirst(t *testing.T) {
 			continue // has no status yet
 		}
 		f := objects[n].(*api.GPUFunction)
-		f.Status = statusOf(f.Status, known{}, &state, backOff{})
+		f.Status = statusOf(f.Status, known{}, &state, backOff{}, "")
 		f.Status.Observed.P99 = "1ms"
 		if err := c.client.Status().Update(t.Context(), f); err != nil {
 			t.Fatal(err)

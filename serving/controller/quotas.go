@@ -1,0 +1,223 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+	crcache "sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
+	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/tenancy"
+)
+
+// quotas creates pods, unless a SharePolicy does not let their namespace have them. What a pod takes is accounted for before it is created, so of two
+// that are created at the same time the second one sees the first.
+type quotas struct {
+	client client.Client // reads from the cache
+	live   client.Reader // reads from the API server
+	synced func() bool   // whether the account has the pods that were there when this process began
+
+	mu      sync.Mutex
+	account *tenancy.Account
+}
+
+func newQuotas(c client.Client, live client.Reader) *quotas {
+	return &quotas{client: c, live: live, synced: func() bool { return true }, account: tenancy.NewAccount()}
+}
+
+// watch accounts for the pods of a cache from now on.
+func (q *quotas) watch(c crcache.Cache) error {
+	informer, err := c.GetInformer(context.Background(), &v1.Pod{}, crcache.BlockUntilSynced(false))
+	if err != nil {
+		return err
+	}
+	registration, err := informer.AddEventHandler(q.handler())
+	if err != nil {
+		return err
+	}
+	q.synced = registration.HasSynced
+	return nil
+}
+
+// handler returns the handler of events of pods.
+func (q *quotas) handler() cache.ResourceEventHandler {
+	seen := func(object any) {
+		if p, ok := object.(*v1.Pod); ok {
+			q.see(p)
+		}
+	}
+	gone := func(object any) {
+		if unseen, ok := object.(cache.DeletedFinalStateUnknown); ok {
+			object = unseen.Obj
+		}
+		if p, ok := object.(*v1.Pod); ok {
+			q.locked(func(a *tenancy.Account) { a.Gone(tenantOf(p), string(p.UID)) })
+		}
+	}
+	return cache.ResourceEventHandlerFuncs{AddFunc: seen, DeleteFunc: gone, UpdateFunc: func(before, now any) {
+		if b, n := before.(*v1.Pod), now.(*v1.Pod); b.UID != n.UID {
+			gone(b)
+		}
+		seen(now)
+	}}
+}
+
+func (q *quotas) see(p *v1.Pod) {
+	q.locked(func(a *tenancy.Account) {
+		if counts(p) {
+			a.Seen(tenantOf(p), string(p.UID), amountOf(p))
+		} else {
+			a.Gone(tenantOf(p), string(p.UID))
+		}
+	})
+}
+
+// counts reports whether a pod counts against its namespace: a FaSTPod controls it.
+func counts(p *v1.Pod) bool {
+	owner := metav1.GetControllerOf(p)
+	return owner != nil && owner.Kind == api.FaSTPodKind && !kube.Ended(p)
+}
+
+func tenantOf(p *v1.Pod) tenancy.Pod { return tenancy.Pod{Namespace: p.Namespace, Name: p.Name} }
+
+// amountOf returns what a pod holds of the GPUs. Annotations do not count: users may change them. A pod whose specification is no request of shares is
+// placed nowhere.
+func amountOf(p *v1.Pod) tenancy.Amount {
+	request, _, err := kube.RequestOf(&v1.Pod{Spec: p.Spec})
+	if err != nil {
+		return tenancy.Amount{Replicas: 1}
+	}
+	return tenancy.AmountOf(request)
+}
+
+// check returns a quotaError if a pod would not be created now. It takes nothing.
+func (q *quotas) check(ctx context.Context, p *v1.Pod) error {
+	limits, err := q.limits(ctx, p.Namespace)
+	if err != nil || len(limits) == 0 {
+		return err
+	}
+	var excess []tenancy.Excess
+	q.locked(func(a *tenancy.Account) { excess = a.Check(tenantOf(p), amountOf(p), limits) })
+	if len(excess) > 0 {
+		return &quotaError{excess}
+	}
+	return nil
+}
+
+// create creates a pod. The error is a quotaError if a policy does not allow it.
+func (q *quotas) create(ctx context.Context, p *v1.Pod) error {
+	if !q.synced() {
+		return errors.New("the pods that there are are not known yet")
+	}
+	limits, err := q.limits(ctx, p.Namespace)
+	if err != nil {
+		return err
+	}
+	var excess []tenancy.Excess
+	q.locked(func(a *tenancy.Account) { excess = a.Reserve(tenantOf(p), amountOf(p), limits, time.Now()) })
+	if len(excess) > 0 {
+		return &quotaError{excess}
+	}
+	switch err = q.client.Create(ctx, p); {
+	case err == nil:
+		q.found(p)
+	case isRefused(err):
+		q.locked(func(a *tenancy.Account) { a.Release(tenantOf(p)) })
+	}
+	return err // without an answer, the pod may be there
+}
+
+// found notes that the API server has a pod of the name of one that was to be created.
+func (q *quotas) found(p *v1.Pod) {
+	q.locked(func(a *tenancy.Account) {
+		if counts(p) {
+			a.Created(tenantOf(p), string(p.UID))
+		} else {
+			a.Forget(tenantOf(p))
+		}
+	})
+}
+
+// limits returns what the policies let a namespace hold.
+func (q *quotas) limits(ctx context.Context, namespace string) ([]tenancy.Limit, error) {
+	list := &api.SharePolicyList{}
+	if err := q.client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, err
+	}
+	var found []tenancy.Limit
+	for at := range list.Items {
+		if limit, ok := list.Items[at].LimitOf(namespace); ok {
+			found = append(found, limit)
+		}
+	}
+	return found, nil
+}
+
+// priorities returns a function that gives the priority of a namespace.
+func (q *quotas) priorities(ctx context.Context) (func(namespace string) int32, error) {
+	list := &api.SharePolicyList{}
+	if err := q.client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, err
+	}
+	return func(namespace string) int32 {
+		var least *int32
+		for at := range list.Items {
+			if t := list.Items[at].Tenant(namespace); t != nil && (least == nil || t.Priority < *least) {
+				least = &t.Priority
+			}
+		}
+		if least == nil {
+			return 0
+		}
+		return *least
+	}, nil
+}
+
+// confirmPeriod is the time between two looks at what was reserved for pods that have not been seen, and confirmPause the least time from when it was
+// reserved: a request to create a pod takes no longer.
+const (
+	confirmPeriod = 10 * time.Second
+	confirmPause  = 2 * time.Minute
+)
+
+// Run gives back what was reserved for pods that are not there, until ctx ends.
+func (q *quotas) Run(ctx context.Context) {
+	ticker := time.NewTicker(confirmPeriod)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			q.confirm(ctx)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (q *quotas) confirm(ctx context.Context) {
+	var unconfirmed []tenancy.Pod
+	q.locked(func(a *tenancy.Account) { unconfirmed = a.Unconfirmed(time.Now().Add(-confirmPause)) })
+	for _, one := range unconfirmed {
+		p := &v1.Pod{}
+		switch err := q.live.Get(ctx, client.ObjectKey{Namespace: one.Namespace, Name: one.Name}, p); {
+		case apierrors.IsNotFound(err):
+			q.locked(func(a *tenancy.Account) { a.Forget(one) })
+		case err == nil:
+			q.found(p)
+		}
+	}
+}
+
+func (q *quotas) locked(do func(*tenancy.Account)) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	do(q.account)
+}

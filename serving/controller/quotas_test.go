@@ -1,0 +1,283 @@
+package controller
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/gshare-dev/gshare/serving/fleet"
+	"github.com/gshare-dev/gshare/serving/gateway"
+	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
+	"github.com/gshare-dev/gshare/vgpu/tenancy"
+)
+
+// policy allows the pods of a namespace a number of replicas.
+func policy(name, namespace string, replicas int32) *api.SharePolicy {
+	return &api.SharePolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: api.SharePolicySpec{Tenants: []api.Tenant{{Namespace: namespace, MaxReplicas: &replicas}}},
+	}
+}
+
+func named(t *testing.T, name string) *api.GPUFunction {
+	return function(t, func(f *api.GPUFunction) { f.Name = name })
+}
+
+// recorded returns the next event of an object.
+func (c *cluster) recorded() string {
+	c.Helper()
+	select {
+	case e := <-c.recorder.Events:
+		return e
+	default:
+		return "no event"
+	}
+}
+
+// TestQuotaAtTheSameTime has two functions grow while the API server has answered neither: the policy allows one of them, and the other one when the
+// first has gone.
+func TestQuotaAtTheSameTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, policy("gold", "ml", 1))
+		answer := make(chan struct{})
+		c.calls.Create = func(ctx context.Context, w client.WithWatch, o client.Object, options ...client.CreateOption) error {
+			if _, ok := o.(*v1.Pod); ok {
+				<-answer
+			}
+			return w.Create(ctx, o, options...)
+		}
+		c.run(false)
+		c.pods.Create(instanceOfFunction(named(t, "a"), 1))
+		c.pods.Create(instanceOfFunction(named(t, "b"), 1))
+		refused := c.event() // the other one has no answer
+		const why = "SharePolicy gold allows 1 replicas, of which 1 are held, and 1 more would be 1 too much"
+		if refused.Kind != fleet.Starting || refused.Message != why {
+			t.Fatalf("got %+v, want %s", refused, why)
+		}
+		if got, want := c.recorded(), "Warning QuotaExceeded Replica "+refused.Instance+" is not started: "+why; got != want {
+			t.Errorf("%s\nwant %s", got, want)
+		}
+		close(answer)
+		c.event()
+		first := c.one()
+		for range 3 {
+			time.Sleep(quotaPause)
+			synctest.Wait()
+			c.one()
+		}
+		if got := c.recorded(); got != "no event" {
+			t.Errorf("another event: %s", got)
+		}
+		name := gateway.FunctionName{Namespace: "ml", Name: strings.TrimSuffix(strings.TrimPrefix(refused.Instance, "ml/"), "-1")}
+		if over := c.pods.overQuota(); len(over) != 1 || over[name] != "replica "+refused.Instance+": "+why {
+			t.Errorf("over their quota: %v, want %s", over, name)
+		}
+		c.pods.quotas.handler().OnAdd(first, false)
+		if err := c.client.Delete(t.Context(), first); err != nil {
+			t.Fatal(err)
+		}
+		c.pods.quotas.handler().OnDelete(first)
+		time.Sleep(quotaPause)
+		if second := c.one(); second.Labels[api.LabelFunction] != name.Name {
+			t.Errorf("pod of function %s, want %s", second.Labels[api.LabelFunction], name.Name)
+		}
+		if over := c.pods.overQuota(); len(over) != 0 {
+			t.Errorf("over their quota: %v", over)
+		}
+	})
+}
+
+// TestQuotaLeavesNothing: a replica that a policy does not allow has no FaSTPod kept for it, and can be deleted.
+func TestQuotaLeavesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, policy("gold", "*", 0), policy("silver", "other", 9))
+		c.run(false)
+		c.pods.Create(instanceOfFunction(named(t, "a"), 1))
+		c.event()
+		list := &api.FaSTPodList{}
+		if err := c.client.List(t.Context(), list); err != nil || len(list.Items) > 0 {
+			t.Errorf("%d FaSTPods, %v", len(list.Items), err)
+		}
+		c.pods.Delete("ml/a-1")
+		if e := c.event(); e.Kind != fleet.Gone {
+			t.Errorf("got %+v, want that it is gone", e)
+		}
+		if over := c.pods.overQuota(); len(over) != 0 {
+			t.Errorf("over their quota: %v", over)
+		}
+	})
+}
+
+// TestQuotaAnswers: what the API server refuses is given back at once, and what it does not answer when it turns out not to be there.
+func TestQuotaAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fp := fastPod(9, 24)
+		fp.UID = "fp-1"
+		c := newCluster(t, policy("gold", "ml", 1))
+		defer c.pods.queue.ShutDown()
+		q := c.pods.quotas
+		var answer error
+		c.calls.Create = func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error { return answer }
+		create := func(number int) error { return q.create(t.Context(), standalonePod(fp, number)) }
+		answer = apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "bert-1", nil)
+		for range 2 {
+			if err := create(1); !apierrors.IsForbidden(err) {
+				t.Fatal(err)
+			}
+		}
+		answer = apierrors.NewTimeoutError("no answer", 1)
+		if err := create(1); !apierrors.IsTimeout(err) {
+			t.Fatal(err)
+		}
+		if err := create(2); overQuota(err) == "" {
+			t.Errorf("%v, want that the first one may be there", err)
+		}
+		if err := create(1); overQuota(err) != "" {
+			t.Errorf("tried again, it is in its own way: %v", err)
+		}
+		q.confirm(t.Context())
+		if err := create(2); overQuota(err) == "" {
+			t.Errorf("%v, want that the request may still be on its way", err)
+		}
+		time.Sleep(confirmPause + time.Second)
+		q.confirm(t.Context())
+		if answer = nil; create(2) != nil {
+			t.Error("what is not there is in the way")
+		}
+	})
+}
+
+// TestQuotaCounts: pods count that a FaSTPod controls, with what their specification says, and not with what their annotations do.
+func TestQuotaCounts(t *testing.T) {
+	fp := fastPod(1, 24)
+	fp.UID = "fp-1"
+	counted := standalonePod(fp, 1)
+	counted.UID = "1"
+	lying := counted.DeepCopy()
+	lying.Annotations = map[string]string{"gshare.dev/quota-limit": "nonsense"}
+	free := counted.DeepCopy()
+	free.OwnerReferences = nil
+	ended := counted.DeepCopy()
+	ended.Status.Phase = v1.PodSucceeded
+	all := tenancy.Amount{Replicas: 1, Area: 240 * 1000, Memory: 1024}
+	for name, test := range map[string]struct {
+		then *v1.Pod
+		want tenancy.Amount
+	}{
+		"as it is": {counted, all}, "with an annotation": {lying, all}, "of nobody": {free, tenancy.Amount{}}, "ended": {ended, tenancy.Amount{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			q := newQuotas(nil, nil)
+			q.handler().OnAdd(counted, true)
+			q.handler().OnUpdate(counted, test.then)
+			if got := q.account.Held("ml"); got != test.want {
+				t.Errorf("held %+v, want %+v", got, test.want)
+			}
+			again := test.then.DeepCopy()
+			again.UID = "2"
+			q.handler().OnUpdate(test.then, again)
+			if got := q.account.Held("ml"); got != test.want {
+				t.Errorf("made again, held %+v, want %+v", got, test.want)
+			}
+			q.handler().OnDelete(again)
+			if got := q.account.Held("ml"); got != (tenancy.Amount{}) {
+				t.Errorf("held %+v in the end", got)
+			}
+		})
+	}
+}
+
+func TestQuotaOfUnknownPods(t *testing.T) {
+	c := newCluster(t)
+	defer c.pods.queue.ShutDown()
+	c.pods.quotas.synced = func() bool { return false }
+	if err := c.pods.quotas.create(t.Context(), standalonePod(fastPod(1, 24), 1)); err == nil || len(c.all()) > 0 {
+		t.Errorf("%v, and %d pods: want none before those that there are are known", err, len(c.all()))
+	}
+}
+
+// TestQuotaOfFastPods: a FaSTPod of a user gets as many pods as the policy allows, and says why not more.
+func TestQuotaOfFastPods(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fp := fastPod(3, 24)
+		fp.UID = "fp-1"
+		c := newCluster(t, fp, policy("gold", "ml", 2))
+		defer c.pods.queue.ShutDown()
+		if r := reconcileFastPod(c, fp, 6); r.RequeueAfter != quotaPause || len(c.all()) != 2 {
+			t.Errorf("%d pods, and looks again after %v", len(c.all()), r.RequeueAfter)
+		}
+		status := func() *metav1.Condition {
+			now := &api.FaSTPod{}
+			if err := c.client.Get(t.Context(), client.ObjectKeyFromObject(fp), now); err != nil {
+				t.Fatal(err)
+			}
+			return meta.FindStatusCondition(now.Status.Conditions, api.ConditionQuotaExceeded)
+		}
+		const why = "SharePolicy gold allows 2 replicas, of which 2 are held, and 1 more would be 1 too much"
+		if over := status(); over == nil || over.Status != metav1.ConditionTrue || over.Message != why {
+			t.Errorf("%+v, want %s", over, why)
+		}
+		var said []string
+		for len(c.recorder.Events) > 0 {
+			if e := <-c.recorder.Events; strings.Contains(e, "QuotaExceeded") {
+				said = append(said, e)
+			}
+		}
+		if want := "Warning QuotaExceeded Pod bert-3 is not created: " + why; len(said) != 1 || said[0] != want {
+			t.Errorf("events %q, want one: %s", said, want)
+		}
+		if err := c.client.Delete(t.Context(), policy("gold", "ml", 2)); err != nil {
+			t.Fatal(err)
+		}
+		if reconcileFastPod(c, fp, 2); len(c.all()) != 3 || status() != nil {
+			t.Errorf("%d pods without the policy, %+v", len(c.all()), status())
+		}
+	})
+}
+
+func TestPolicyStatus(t *testing.T) {
+	p := policy("gold", "ml", 2)
+	p.Generation = 3
+	c := newCluster(t, p)
+	defer c.pods.queue.ShutDown()
+	fp := fastPod(3, 24)
+	fp.UID = "fp-1"
+	reconciled := func() api.SharePolicyStatus {
+		t.Helper()
+		r, err := (&policies{client: c.client, quotas: c.pods.quotas}).Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKey{Name: "gold"}})
+		if err != nil || r.RequeueAfter != policyPeriod {
+			t.Fatal(r, err)
+		}
+		now := &api.SharePolicy{}
+		if err := c.client.Get(t.Context(), client.ObjectKey{Name: "gold"}, now); err != nil {
+			t.Fatal(err)
+		}
+		return now.Status
+	}
+	if s := reconciled(); s.ObservedGeneration != 3 || s.Namespaces != 0 || s.Memory != "0Mi" || meta.IsStatusConditionTrue(s.Conditions, api.ConditionExceeded) {
+		t.Errorf("without pods: %+v", s)
+	}
+	for number := range 3 { // before there was the policy
+		pod := standalonePod(fp, number)
+		pod.UID = types.UID(pod.Name)
+		c.pods.quotas.handler().OnAdd(pod, false)
+	}
+	s := reconciled()
+	if s.Namespaces != 1 || s.Replicas != 3 || s.SMPercent != 72 || s.Memory != "3072Mi" {
+		t.Errorf("%+v, want 3 replicas with 72%% and 3072Mi", s)
+	}
+	const why = "namespace ml: SharePolicy gold allows 2 replicas, and 3 are held: 1 too much"
+	if over := meta.FindStatusCondition(s.Conditions, api.ConditionExceeded); over == nil || over.Status != metav1.ConditionTrue || over.Message != why || over.ObservedGeneration != 3 {
+		t.Errorf("%+v, want %s", over, why)
+	}
+}
