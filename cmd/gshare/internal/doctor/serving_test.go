@@ -43,7 +43,7 @@ func newServing(t *testing.T) *installation {
 // condition has the function have a condition.
 func condition(kind, reason, message string) func(*installation) {
 	return func(i *installation) {
-		i.served[2].(*unstructured.Unstructured).Object["status"] = map[string]any{"conditions": []any{map[string]any{
+		i.served[len(i.served)-1].(*unstructured.Unstructured).Object["status"] = map[string]any{"conditions": []any{map[string]any{
 			"type": kind, "status": "True", "reason": reason, "message": message,
 		}}}
 	}

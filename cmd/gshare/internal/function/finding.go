@@ -23,6 +23,7 @@ const (
 	Invalid       Kind = "Invalid"       // the object cannot be obeyed
 	BackingOff    Kind = "BackingOff"    // every replica has failed, and requests are refused
 	Failing       Kind = "Failing"       // a replica fails
+	QuotaExceeded Kind = "QuotaExceeded" // a policy does not let a replica start
 	NoRoom        Kind = "NoRoom"        // the scheduler finds no room for a replica
 	Starting      Kind = "Starting"      // a replica is not ready yet
 	Unprofiled    Kind = "Unprofiled"    // share or throughput are not set, so it is not scaled
@@ -32,6 +33,7 @@ const (
 	TooOptimistic Kind = "TooOptimistic" // requestsPerSecond is more than a replica answers in time
 	ColdStarts    Kind = "ColdStarts"    // requests waited for a first replica
 	Flapping      Kind = "Flapping"      // replicas come and go
+	Conflict      Kind = "Conflict"      // another autoscaler is told to scale it
 	Refused       Kind = "Refused"       // the gateway refuses some requests
 	NothingFound  Kind = "NothingFound"
 )
@@ -48,6 +50,8 @@ type Facts struct {
 	Reason     string        // of the condition Ready
 	Message    string        // of the condition Ready
 	BackOff    string        // message of the condition BackingOff; empty if it is not True
+	OverQuota  string        // of the condition QuotaExceeded, likewise
+	Conflict   string        // of the condition ScalingConflict, likewise
 
 	MinReplicas, MaxReplicas int
 	Hot                      int     // replicas that have their whole share
@@ -113,7 +117,8 @@ func (f *Facts) missed() bool { return f.Hit < 0.99 } // false for NaN
 func Diagnose(f *Facts) []Finding {
 	var found []Finding
 	for _, rule := range []func(*Facts) *Finding{
-		invalid, backingOff, failing, noRoom, starting, unprofiled, atLimit, allRefused, shareTooSmall, tooOptimistic, coldStarts, flapping, refused,
+		invalid, backingOff, failing, quotaExceeded, noRoom, starting, unprofiled, atLimit, allRefused, shareTooSmall, tooOptimistic, coldStarts, flapping,
+		conflict, refused,
 	} {
 		if one := rule(f); one != nil {
 			found = append(found, *one)
@@ -177,6 +182,21 @@ func (f *Facts) count(p Phase) (n int) {
 		}
 	}
 	return n
+}
+
+func quotaExceeded(f *Facts) *Finding {
+	if f.OverQuota == "" {
+		return nil
+	}
+	return &Finding{QuotaExceeded, "a policy keeps it from growing: " + f.OverQuota, "fewer replicas of other functions of the namespace, or a greater limit in the SharePolicy, which administrators write"}
+}
+
+func conflict(f *Facts) *Finding {
+	if f.Conflict == "" {
+		return nil
+	}
+	what, help, _ := strings.Cut(f.Conflict, ". ")
+	return &Finding{Conflict, what, help}
 }
 
 func noRoom(f *Facts) *Finding {

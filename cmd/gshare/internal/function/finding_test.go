@@ -64,6 +64,12 @@ func TestFindings(t *testing.T) {
 			func(f *Facts) { f.BackOff = "" }},
 		"backing off without pods": {func(f *Facts) { f.BackOff = "its pod cannot be created"; f.Replicas = nil }, BackingOff, "cannot be created", "kubectl describe gpufunction -n ml resnet50",
 			func(f *Facts) { f.BackOff = "" }},
+		"over its quota": {func(f *Facts) { f.OverQuota = "replica ml/resnet50-2: SharePolicy gold allows 1 replicas" }, QuotaExceeded, "keeps it from growing: replica ml/resnet50-2: SharePolicy gold",
+			"greater limit in the SharePolicy", func(f *Facts) { f.OverQuota = "" }},
+		"conflict": {func(f *Facts) {
+			f.Conflict = "HorizontalPodAutoscaler cpu is told to scale FaSTPod x. It has no effect: delete it"
+		}, Conflict, "HorizontalPodAutoscaler cpu is told to scale FaSTPod x",
+			"It has no effect: delete it", func(f *Facts) { f.Conflict = "" }},
 		"failing":        {phase(PhaseFailing, "container server: CrashLoopBackOff"), Failing, "resnet50-x-2 fails: container server: CrashLoopBackOff", "kubectl logs", phase(PhaseReady, "")},
 		"failed earlier": {func(f *Facts) { f.Reason, f.Message = "Failing", "ml/resnet50-2: was evicted" }, Failing, "was evicted", "kubectl describe", func(f *Facts) { f.Reason = "Serving" }},
 		"no room": {phase(PhasePending, "waits for a node: 0/3 nodes are available"), NoRoom, "1 replica has no node, the first since 1m0s: waits for a node: 0/3",

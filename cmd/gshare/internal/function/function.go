@@ -117,8 +117,12 @@ func factsOf(f *api.GPUFunction) *Facts {
 	if ready := meta.FindStatusCondition(status.Conditions, api.ConditionReady); ready != nil {
 		facts.Reason, facts.Message = ready.Reason, ready.Message
 	}
-	if back := meta.FindStatusCondition(status.Conditions, api.ConditionBackingOff); back != nil && back.Status == metav1.ConditionTrue {
-		facts.BackOff = cmp.Or(back.Message, back.Reason)
+	for kind, text := range map[string]*string{
+		api.ConditionBackingOff: &facts.BackOff, api.ConditionQuotaExceeded: &facts.OverQuota, api.ConditionScalingConflict: &facts.Conflict,
+	} {
+		if c := meta.FindStatusCondition(status.Conditions, kind); c != nil && c.Status == metav1.ConditionTrue {
+			*text = cmp.Or(c.Message, c.Reason)
+		}
 	}
 	return facts
 }
