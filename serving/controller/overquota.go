@@ -1,14 +1,13 @@
 package controller
 
 import (
-	"context"
 	"errors"
 	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/events"
 
-	"github.com/gshare-dev/gshare/serving/fleet"
 	"github.com/gshare-dev/gshare/serving/gateway"
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 	"github.com/gshare-dev/gshare/vgpu/tenancy"
@@ -37,40 +36,45 @@ func overQuota(err error) string {
 	return ""
 }
 
-// overQuotaSince is what a policy has against a pod, if the text is not empty, and since when it is that.
-type overQuotaSince struct {
-	text  string
-	since time.Time
+// refused is a replica that a policy does not let start.
+type refused struct {
+	function gateway.FunctionName
+	why      string
+	since    time.Time // since when that is why
 }
 
-// overQuotaPeriod is the least time between two changes of what is said about one policy: what others hold changes often.
-const overQuotaPeriod = 30 * time.Second
+// refusedPeriod is the least time between two changes of what is said about a replica: what others hold changes often.
+const refusedPeriod = 30 * time.Second
 
-// waitForQuota has an instance tried again later that a policy does not let have a pod, and lets the owner of the function know.
-func (p *Pods) waitForQuota(ctx context.Context, i *podInstance, why string) {
-	p.mu.Lock()
-	first := i.overQuota.text == ""
-	if first || time.Since(i.overQuota.since) >= overQuotaPeriod {
-		i.overQuota = overQuotaSince{why, time.Now()}
+// refuse notes that a policy does not let a replica start, lets the owner of the function know, and returns why.
+func (q *quotas) refuse(recorder events.EventRecorder, i *podInstance, why string) string {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	before, again := q.refused[i.Name]
+	if !again {
+		recorder.Eventf(i.Function, nil, v1.EventTypeWarning, api.ConditionQuotaExceeded, "Create", "%s", shortened("Replica "+i.Name+" is not started: "+why, maxNote))
+	} else if time.Since(before.since) < refusedPeriod {
+		return before.why
 	}
-	why = i.overQuota.text
-	p.mu.Unlock()
-	if first {
-		p.recorder.Eventf(i.Function, nil, v1.EventTypeWarning, api.ConditionQuotaExceeded, "Create", "%s", shortened("Replica "+i.Name+" is not started: "+why, maxNote))
-	}
-	p.report(ctx, i, fleet.Event{Kind: fleet.Starting, Message: why})
-	p.queue.AddAfter(i.Name, quotaPause)
+	q.refused[i.Name] = refused{gateway.FunctionName{Namespace: i.Function.Namespace, Name: i.Function.Name}, why, time.Now()}
+	return why
+}
+
+// settle notes that a replica has started, or is not wanted any more.
+func (q *quotas) settle(instance string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	delete(q.refused, instance)
 }
 
 // overQuota returns the functions that a policy keeps from starting a replica, and why.
-func (p *Pods) overQuota() map[gateway.FunctionName]string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+func (q *quotas) overQuota() map[gateway.FunctionName]string {
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	found := map[gateway.FunctionName]string{}
-	for name, i := range p.instances {
-		f := gateway.FunctionName{Namespace: i.Function.Namespace, Name: i.Function.Name}
-		if text := i.overQuota.text; text != "" && !i.deleted && (found[f] == "" || "replica "+name+": "+text < found[f]) {
-			found[f] = "replica " + name + ": " + text // of several always the same
+	for name, r := range q.refused {
+		if text := "replica " + name + ": " + r.why; found[r.function] == "" || text < found[r.function] {
+			found[r.function] = text // of several always the same
 		}
 	}
 	return found

@@ -53,7 +53,6 @@ type podInstance struct {
 	reported       fleet.Event      // the last one; of reconcile alone
 	refused        int64            // residency.Wanted.Seq of the last raise of which the fleet knows that it was refused; of reconcile alone
 	attempted      client.ObjectKey // the pod that was last to be created, which may be there although no answer came; of reconcile alone
-	overQuota      overQuotaSince   // why a policy does not let it have a pod
 }
 
 // NewPods returns a platform without instances.
@@ -215,7 +214,8 @@ func (p *Pods) reconcile(ctx context.Context, name string) error {
 		return p.end(ctx, i, fleet.Gone, "was deleted before it had a pod")
 	case i.uid == "":
 		if err := p.create(ctx, i); overQuota(err) != "" {
-			p.waitForQuota(ctx, i, overQuota(err))
+			p.report(ctx, i, fleet.Event{Kind: fleet.Starting, Message: p.quotas.refuse(p.recorder, i, overQuota(err))})
+			p.queue.AddAfter(name, quotaPause)
 			return nil
 		} else if isRefused(err) {
 			why := fmt.Sprintf("its pod cannot be created: %v", err)
@@ -353,8 +353,9 @@ func (p *Pods) create(ctx context.Context, i *podInstance) error {
 			return err
 		}
 		p.mu.Lock()
-		i.pod, i.uid, i.overQuota = client.ObjectKeyFromObject(pod), pod.UID, overQuotaSince{}
+		i.pod, i.uid = client.ObjectKeyFromObject(pod), pod.UID
 		p.mu.Unlock()
+		p.quotas.settle(i.Name)
 		p.log.Info("created pod", "replica", i.Name, "pod", i.pod.String())
 		return nil
 	}
@@ -426,6 +427,7 @@ func (p *Pods) end(ctx context.Context, i *podInstance, kind fleet.EventKind, wh
 		delete(p.instances, i.Name)
 	}
 	p.mu.Unlock()
+	p.quotas.settle(i.Name)
 	p.report(ctx, i, fleet.Event{Kind: kind, Message: why})
 	return nil
 }

@@ -27,10 +27,11 @@ type quotas struct {
 
 	mu      sync.Mutex
 	account *tenancy.Account
+	refused map[string]refused // by the name of the instance
 }
 
 func newQuotas(c client.Client, live client.Reader) *quotas {
-	return &quotas{client: c, live: live, synced: func() bool { return true }, account: tenancy.NewAccount()}
+	return &quotas{client: c, live: live, synced: func() bool { return true }, account: tenancy.NewAccount(), refused: map[string]refused{}}
 }
 
 // watch accounts for the pods of a cache from now on.

@@ -79,7 +79,7 @@ func TestQuotaAtTheSameTime(t *testing.T) {
 			t.Errorf("another event: %s", got)
 		}
 		name := gateway.FunctionName{Namespace: "ml", Name: strings.TrimSuffix(strings.TrimPrefix(refused.Instance, "ml/"), "-1")}
-		if over := c.pods.overQuota(); len(over) != 1 || over[name] != "replica "+refused.Instance+": "+why {
+		if over := c.pods.quotas.overQuota(); len(over) != 1 || over[name] != "replica "+refused.Instance+": "+why {
 			t.Errorf("over their quota: %v, want %s", over, name)
 		}
 		c.pods.quotas.handler().OnAdd(first, false)
@@ -91,7 +91,7 @@ func TestQuotaAtTheSameTime(t *testing.T) {
 		if second := c.one(); second.Labels[api.LabelFunction] != name.Name {
 			t.Errorf("pod of function %s, want %s", second.Labels[api.LabelFunction], name.Name)
 		}
-		if over := c.pods.overQuota(); len(over) != 0 {
+		if over := c.pods.quotas.overQuota(); len(over) != 0 {
 			t.Errorf("over their quota: %v", over)
 		}
 	})
@@ -112,7 +112,7 @@ func TestQuotaLeavesNothing(t *testing.T) {
 		if e := c.event(); e.Kind != fleet.Gone {
 			t.Errorf("got %+v, want that it is gone", e)
 		}
-		if over := c.pods.overQuota(); len(over) != 0 {
+		if over := c.pods.quotas.overQuota(); len(over) != 0 {
 			t.Errorf("over their quota: %v", over)
 		}
 	})

@@ -202,7 +202,7 @@ func (w *statusWriter) writeAll(ctx context.Context) {
 	}
 	all := w.functions.all()
 	maps.DeleteFunc(w.written, func(name gateway.FunctionName, _ time.Time) bool { _, there := all[name]; return !there })
-	overQuota := w.functions.pods.overQuota()
+	overQuota := w.functions.pods.quotas.overQuota()
 	writes := map[urgency][]statusWrite{}
 	for name, k := range all {
 		object := &api.GPUFunction{}
