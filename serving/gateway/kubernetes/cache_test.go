@@ -22,14 +22,25 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/residency"
 )
 
-// apiServer answers lists and watches of functions and pods. Its objects do not go; changes are sent to the watches.
+// apiServer answers lists and watches of functions and pods. A watch gets all changes, also those of before it began: a client that begins another
+// one misses none.
 type apiServer struct {
-	t       *testing.T
-	changes map[string]chan metav1.WatchEvent // by resource
+	t *testing.T
 
 	mu      sync.Mutex
-	objects map[string][]runtime.Object
+	objects map[string][]runtime.Object // as they were before the changes, by resource
+	changes map[string][]metav1.WatchEvent
+	changed chan struct{} // closed at the next change
 	queries []string
+}
+
+// change has the watches of a resource see a change.
+func (s *apiServer) change(resource string, e metav1.WatchEvent) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.changes[resource] = append(s.changes[resource], e)
+	close(s.changed)
+	s.changed = make(chan struct{})
 }
 
 func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -55,11 +66,16 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			ResourceVersion: "1", Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"},
 		}}))
 	}
-	for {
+	for sent := 0; ; {
+		s.mu.Lock()
+		changes, changed := s.changes[resource], s.changed
+		s.mu.Unlock()
+		for ; sent < len(changes); sent++ {
+			s.write(w, changes[sent])
+		}
 		_ = http.NewResponseController(w).Flush()
 		select {
-		case e := <-s.changes[resource]:
-			s.write(w, e)
+		case <-changed:
 		case <-r.Context().Done():
 			return
 		}
@@ -104,7 +120,7 @@ func lockedText(f *Functions, g *fakeGateway) string {
 // TestCache watches an API server that then goes away.
 func TestCache(t *testing.T) {
 	s := &apiServer{
-		t: t, changes: map[string]chan metav1.WatchEvent{"pods": make(chan metav1.WatchEvent), "gpufunctions": make(chan metav1.WatchEvent), "fastpods": make(chan metav1.WatchEvent)},
+		t: t, changes: map[string][]metav1.WatchEvent{}, changed: make(chan struct{}),
 		objects: map[string][]runtime.Object{"pods": {ofAPIServer(newPod("a"), "1")}, "gpufunctions": {ofAPIServer(newFunction(), "1")}, "fastpods": {ofAPIServer(newFastPod(), "1")}},
 	}
 	server := httptest.NewServer(s)
@@ -139,13 +155,13 @@ func TestCache(t *testing.T) {
 	}
 	const a, b = " a=10.0.0.1:90/Hot/4", " b=10.0.0.1:90/Hot/4"
 	expect("at first", "chat slo=200ms HTTP batch=1:"+a)
-	s.changes["pods"] <- event("ADDED", ofAPIServer(newPod("b"), "2"))
+	s.change("pods", event("ADDED", ofAPIServer(newPod("b"), "2")))
 	expect("with another pod", "chat slo=200ms HTTP batch=1:"+a+b)
-	s.changes["pods"] <- event("MODIFIED", ofAPIServer(newPod("b", drain), "3"))
+	s.change("pods", event("MODIFIED", ofAPIServer(newPod("b", drain), "3")))
 	expect("with a pod to be drained", "chat slo=200ms HTTP batch=1:"+a+" drained [b]")
-	s.changes["pods"] <- event("DELETED", ofAPIServer(newPod("b", drain), "4"))
+	s.change("pods", event("DELETED", ofAPIServer(newPod("b", drain), "4")))
 	expect("without the other pod", "chat slo=200ms HTTP batch=1:"+a)
-	s.changes["gpufunctions"] <- event("MODIFIED", ofAPIServer(newFunction(func(f *api.GPUFunction) { f.Spec.SLO.Latency = "1s" }), "5"))
+	s.change("gpufunctions", event("MODIFIED", ofAPIServer(newFunction(func(f *api.GPUFunction) { f.Spec.SLO.Latency = "1s" }), "5")))
 	expect("with another objective", "chat slo=1s HTTP batch=1:"+a)
 
 	s.mu.Lock()
@@ -157,6 +173,7 @@ func TestCache(t *testing.T) {
 	}
 	s.queries = nil
 	clear(s.objects) // it answers nothing but errors from now on
+	clear(s.changes)
 	s.mu.Unlock()
 	server.CloseClientConnections()
 	expectQueries(t, s, 3)
