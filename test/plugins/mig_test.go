@@ -85,7 +85,7 @@ func (b *bulletin) WriteEnforcement(context.Context, types.NamespacedName, types
 	return nil
 }
 
-func (b *bulletin) Publish(_ context.Context, inventory string, _ v1.ResourceList, _ bool) error {
+func (b *bulletin) Publish(_ context.Context, inventory string, _, _ v1.ResourceList) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.text = inventory

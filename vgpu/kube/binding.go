@@ -101,17 +101,25 @@ func sameRequests(a, b share.Share) bool {
 	return a.SMRequest == b.SMRequest && a.QuotaRequest == b.QuotaRequest && a.Memory == b.Memory
 }
 
-// CapacityPatch returns the merge patch that sets a node's capacity and allocatable resources, or nil if they are right already. If keep is
-// set, a larger capacity is left: the kubelet admits its pods again when it restarts, and fails those that no longer fit. gshare/vgpu is
+// CapacityPatch returns the merge patch that sets a node's capacity and allocatable resources, or nil if they are right already. gshare/vgpu is
 // left out, as the kubelet writes it.
-func CapacityPatch(node *v1.Node, has v1.ResourceList, keep bool) []byte {
+//
+// If keep is not nil, pods are bound to the node: the kubelet admits its pods again when it restarts, and fails those that no longer fit. Then a
+// larger capacity is left, but for the resources in keep: they may fall to what keep says that all pods request.
+func CapacityPatch(node *v1.Node, has, keep v1.ResourceList) []byte {
 	want := v1.ResourceList{}
 	for name, q := range has {
 		if name == ResourceVGPU {
 			continue
 		}
-		if old := node.Status.Capacity[name]; keep && old.Cmp(q) > 0 {
-			q = old
+		if old := node.Status.Capacity[name]; keep != nil && old.Cmp(q) > 0 {
+			requested, known := keep[name]
+			switch {
+			case !known || requested.Cmp(old) > 0:
+				q = old
+			case requested.Cmp(q) > 0:
+				q = requested
+			}
 		}
 		if capacity, allocatable := node.Status.Capacity[name], node.Status.Allocatable[name]; capacity.Cmp(q) != 0 || allocatable.Cmp(q) != 0 {
 			want[name] = q

@@ -50,6 +50,18 @@ func givenUpSMTime(pods []*v1.Pod) (sum int64) {
 	return sum
 }
 
+// RequestedSMTime returns the gshare/sm-time that pods of a node request, as kube-scheduler and the kubelet add it up, whatever their levels.
+func RequestedSMTime(pods []*v1.Pod) resource.Quantity {
+	sum := int64(0)
+	for _, pod := range pods {
+		if !Ended(pod) {
+			requests := helper.PodRequests(pod, helper.PodResourcesOptions{})
+			sum += requests.Name(ResourceSMTime, resource.DecimalSI).Value()
+		}
+	}
+	return quantity(sum)
+}
+
 func quantity(n int64) resource.Quantity { return *resource.NewQuantity(n, resource.DecimalSI) }
 
 // capacity is a number of slices and their total memory in MiB.

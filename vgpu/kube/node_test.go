@@ -60,19 +60,24 @@ func TestCapacityPatch(t *testing.T) {
 	node := func(capacity, allocatable v1.ResourceList) *v1.Node {
 		return &v1.Node{Status: v1.NodeStatus{Capacity: capacity, Allocatable: allocatable}}
 	}
+	bound := v1.ResourceList{} // it is not known what they request
+	requesting := func(time string) v1.ResourceList { return v1.ResourceList{ResourceSMTime: resource.MustParse(time)} }
 	for name, test := range map[string]struct {
 		node *v1.Node
-		keep bool
+		keep v1.ResourceList
 		want map[string]string // of capacity; nil: no patch
 	}{
-		"says so already": {node(has("100", "10000"), has("100", "10000")), true, nil},
-		"says nothing":    {node(nil, nil), true, map[string]string{"gshare/mem": "100", "gshare/sm-time": "10k"}},
-		"zeroed":          {node(has("0", "10000"), has("0", "10000")), true, map[string]string{"gshare/mem": "100"}},
-		"half zeroed":     {node(has("100", "10000"), has("0", "10000")), true, map[string]string{"gshare/mem": "100"}},
-		"kept":            {node(has("200", "10000"), has("200", "10000")), true, nil},
-		"kept, restored":  {node(has("200", "10000"), has("0", "10000")), true, map[string]string{"gshare/mem": "200"}},
-		"may shrink":      {node(has("200", "10000"), has("200", "10000")), false, map[string]string{"gshare/mem": "100"}},
-		"of the kubelet":  {node(has("100", "10000"), has("100", "10000")), false, nil},
+		"says so already":        {node(has("100", "10000"), has("100", "10000")), bound, nil},
+		"says nothing":           {node(nil, nil), bound, map[string]string{"gshare/mem": "100", "gshare/sm-time": "10k"}},
+		"zeroed":                 {node(has("0", "10000"), has("0", "10000")), bound, map[string]string{"gshare/mem": "100"}},
+		"half zeroed":            {node(has("100", "10000"), has("0", "10000")), bound, map[string]string{"gshare/mem": "100"}},
+		"kept":                   {node(has("200", "20000"), has("200", "20000")), bound, nil},
+		"kept, restored":         {node(has("200", "10000"), has("0", "10000")), bound, map[string]string{"gshare/mem": "200"}},
+		"may shrink":             {node(has("200", "10000"), has("200", "10000")), nil, map[string]string{"gshare/mem": "100"}},
+		"of the kubelet":         {node(has("100", "10000"), has("100", "10000")), nil, nil},
+		"falls":                  {node(has("200", "15400"), has("200", "15400")), requesting("9000"), map[string]string{"gshare/sm-time": "10k"}},
+		"falls to what they ask": {node(has("200", "15400"), has("200", "15400")), requesting("12000"), map[string]string{"gshare/sm-time": "12k"}},
+		"they ask for more":      {node(has("200", "15400"), has("200", "15400")), requesting("16000"), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			patch := CapacityPatch(test.node, has("100", "10000"), test.keep)

@@ -25,8 +25,8 @@ import (
 type Cluster interface {
 	// Published returns the inventory that the node has published.
 	Published(context.Context) (kube.Inventory, error)
-	// Publish writes the node's inventory, and its resources. With keep none of the resources shrinks.
-	Publish(ctx context.Context, inventory string, resources v1.ResourceList, keep bool) error
+	// Publish writes the node's inventory, and its resources. They shrink as kube.CapacityPatch says of keep.
+	Publish(ctx context.Context, inventory string, resources, keep v1.ResourceList) error
 	// WatchNode calls changed whenever the node object may have changed, until the context ends. It does not block.
 	WatchNode(ctx context.Context, changed func())
 	// WriteEnforcement writes the enforcement status of a pod.
@@ -84,9 +84,8 @@ func (s *APIServer) get(ctx context.Context) (*v1.Node, error) {
 	return s.client.CoreV1().Nodes().Get(ctx, s.node, metav1.GetOptions{})
 }
 
-// Publish writes the inventory annotation and the extended resources of the Node object, where they differ. If keep is true, no resource
-// shrinks.
-func (s *APIServer) Publish(ctx context.Context, inventory string, resources v1.ResourceList, keep bool) error {
+// Publish writes the inventory annotation and the extended resources of the Node object, where they differ. keep is that of kube.CapacityPatch.
+func (s *APIServer) Publish(ctx context.Context, inventory string, resources, keep v1.ResourceList) error {
 	node, err := s.get(ctx)
 	if err != nil {
 		return err

@@ -39,7 +39,7 @@ func TestPublish(t *testing.T) {
 	}
 	publish := func(inventory string, want int) {
 		t.Helper()
-		if err := s.Publish(ctx, inventory, has, true); err != nil {
+		if err := s.Publish(ctx, inventory, has, v1.ResourceList{}); err != nil {
 			t.Fatal(err)
 		}
 		if got := patches(); got != want {

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"os"
@@ -59,13 +60,22 @@ func (c *cluster) Published(context.Context) (kube.Inventory, error) {
 	return kube.DecodeInventory(c.inventory)
 }
 
-func (c *cluster) Publish(_ context.Context, inventory string, has v1.ResourceList, _ bool) error {
+func (c *cluster) Publish(_ context.Context, inventory string, has, keep v1.ResourceList) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := c.fail(); err != nil {
 		return err
 	}
-	c.inventory, c.has = inventory, has
+	c.inventory = inventory
+	node := &v1.Node{Status: v1.NodeStatus{Capacity: c.has, Allocatable: c.has}}
+	patch := kube.CapacityPatch(node, has, keep)
+	if patch == nil {
+		return nil
+	}
+	if err := json.Unmarshal(patch, node); err != nil {
+		return err
+	}
+	c.has = node.Status.Capacity
 	return nil
 }
 

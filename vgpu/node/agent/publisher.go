@@ -6,6 +6,7 @@ import (
 	"maps"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gshare-dev/gshare/vgpu/kube"
@@ -125,7 +126,11 @@ func (p *publisher) publishInventory(ctx context.Context, reason kube.Reason) er
 			return err
 		}
 	}
-	return p.Cluster.Publish(ctx, text, kube.NodeResources(published, p.lowered.get()...), p.devices.isBound())
+	var keep v1.ResourceList
+	if p.devices.isBound() {
+		keep = p.lowered.requested()
+	}
+	return p.Cluster.Publish(ctx, text, kube.NodeResources(published, p.lowered.get()...), keep)
 }
 
 // inBurst reports whether to postpone enforcement statuses, because a share was granted within the last second and no pod has waited for a

@@ -18,8 +18,20 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// loweredPods holds the pods of the node that have given up SM-time: the node advertises it in addition (kube.NodeResources).
-type loweredPods struct{ pods atomic.Pointer[[]*v1.Pod] }
+// loweredPods holds the pods of the node that have given up SM-time: the node advertises it in addition (kube.NodeResources). What it advertises may
+// fall again to what all pods request.
+type loweredPods struct {
+	pods     atomic.Pointer[[]*v1.Pod]
+	requests atomic.Pointer[v1.ResourceList]
+}
+
+// requested returns what all pods of the node request of the resources that may fall, nothing before the pods are known.
+func (l *loweredPods) requested() v1.ResourceList {
+	if requests := l.requests.Load(); requests != nil {
+		return *requests
+	}
+	return v1.ResourceList{}
+}
 
 func (l *loweredPods) get() []*v1.Pod {
 	if pods := l.pods.Load(); pods != nil {
@@ -38,6 +50,7 @@ func (l *loweredPods) set(all []*v1.Pod) (changed bool) {
 	}
 	slices.SortFunc(lowered, func(a, b *v1.Pod) int { return cmp.Compare(a.UID, b.UID) }) // the kubelet lists pods in any order
 	same := slices.EqualFunc(l.get(), lowered, func(a, b *v1.Pod) bool { return a.UID == b.UID })
+	l.requests.Store(&v1.ResourceList{kube.ResourceSMTime: kube.RequestedSMTime(all)})
 	l.pods.Store(&lowered)
 	return !same
 }
