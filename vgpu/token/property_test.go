@@ -43,11 +43,15 @@ func kernels(r *rand.Rand, longest time.Duration) func() time.Duration {
 func TestRandomLives(t *testing.T) {
 	for _, policy := range policies {
 		t.Run(policy.String(), func(t *testing.T) {
-			for seed := range uint64(40) {
+			for seed := range uint64(80) {
 				r := seeded(seed)
 				longest := []time.Duration{0, ms / 2, 4 * ms}[seed%3]
 				referee := randomLife(t, r, Config{Policy: policy, Reserve: share.PerMille(r.IntN(100))}, longest)
-				if err := referee.verdict(longest); err != nil {
+				beyond := longest
+				if longest > 0 && policy == Table { // what a share lost to a kernel of another it may use in the next window, as in that of seed 73
+					beyond += referee.slice.config.Floor
+				}
+				if err := referee.verdict(beyond); err != nil {
 					t.Fatalf("seed %d: %v", seed, err)
 				}
 			}
@@ -91,11 +95,11 @@ func (r *referee) randomEvent(random *rand.Rand, id ID) {
 	}
 }
 
-// verdict returns the first violation: of the rules that the referee checks, or of a limit.
-func (r *referee) verdict(longest time.Duration) error {
+// verdict returns the first violation: of the rules that the referee checks, or of a limit, which no window may exceed by more than a time.
+func (r *referee) verdict(beyond time.Duration) error {
 	for _, p := range r.pods {
 		window := r.slice.config.Window
-		allowed := r.slice.config.windowFraction(p.QuotaLimit) + longest + 2*roundingTolerance
+		allowed := r.slice.config.windowFraction(p.QuotaLimit) + beyond + 2*roundingTolerance
 		if most := p.most(window, 0, r.now); most > allowed {
 			r.fail("%+v used %v of a window, %v allowed", p.Member, most, allowed)
 		}
