@@ -1,7 +1,10 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
+	"net"
 	"strings"
 
 	"google.golang.org/grpc"
@@ -12,7 +15,39 @@ import (
 
 	"github.com/gshare-dev/gshare/serving/gateway/kubernetes"
 	"github.com/gshare-dev/gshare/serving/identity"
+	"github.com/gshare-dev/gshare/serving/report"
 )
+
+// reporting is the port on which the load is reported.
+type reporting struct {
+	listener net.Listener // nil if it is not
+	options  []grpc.ServerOption
+}
+
+// newReporting listens on the port for the controller. Without --tls it does not: the controller could not tell who reports.
+func (o *options) newReporting(ctx context.Context, config *rest.Config, log *slog.Logger) (*reporting, error) {
+	options, err := o.onlyController(config)
+	if err != nil {
+		return nil, err
+	}
+	if o.tls == "" {
+		log.Warn("report the load to nobody, since --tls is empty")
+		return &reporting{}, nil
+	}
+	listeners, err := listen(ctx, "--report", o.report)
+	if err != nil {
+		return nil, err
+	}
+	return &reporting{listeners[0], options}, nil
+}
+
+// serve serves reports until stop is called.
+func (r *reporting) serve(ctx context.Context, reports *report.Server) (stop func()) {
+	if r.listener == nil {
+		return func() {}
+	}
+	return serveReports(ctx, r.listener, reports, r.options...)
+}
 
 // onlyController returns the options of a server that speaks TLS, and only to the controller.
 func (o *options) onlyController(config *rest.Config) ([]grpc.ServerOption, error) {

@@ -56,7 +56,7 @@ func command() *cobra.Command {
 	})
 	f := cmd.Flags()
 	f.StringVar(&o.listen, "listen", ":8080", "address on which requests are accepted: HTTP/1.1, and HTTP/2 without TLS")
-	f.StringVar(&o.report, "report", ":8081", "address on which the load is reported to gshare-controller")
+	f.StringVar(&o.report, "report", ":8081", "address on which the load is reported to gshare-controller; none if --tls is empty")
 	f.StringVar(&o.tls, "tls", "/etc/gshare/tls", "folder of tls.crt, tls.key and ca.crt, for the ports --report and --peers; they may change")
 	f.StringVar(&o.controller, "controller", "gshare-system/gshare-controller", "NAMESPACE/NAME of the service account that may read the load")
 	f.StringVar(&o.metrics, "metrics", ":9090", "address on which /metrics, /healthz and /readyz are served")
@@ -74,7 +74,7 @@ func (o *options) run(ctx context.Context) error {
 	if err != nil {
 		return cli.Usage(err)
 	}
-	listeners, err := listen(ctx, "--listen", o.listen, "--report", o.report, "--metrics", o.metrics)
+	listeners, err := listen(ctx, "--listen", o.listen, "--metrics", o.metrics)
 	if err != nil {
 		return cli.Usage(err)
 	}
@@ -82,7 +82,7 @@ func (o *options) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	onlyController, err := o.onlyController(config)
+	reporting, err := o.newReporting(ctx, config, log)
 	if err != nil {
 		return cli.Usage(err)
 	}
@@ -102,8 +102,8 @@ func (o *options) run(ctx context.Context) error {
 
 	running, stop := context.WithCancel(context.WithoutCancel(ctx)) // until the last request is answered
 	defer stop()
-	defer serveMetrics(listeners[2], registry, func() bool { return cache.Synced() && callers.Addresses.Synced() && !server.ending.Load() })()
-	defer serveReports(running, listeners[1], reports, onlyController...)()
+	defer serveMetrics(listeners[1], registry, func() bool { return cache.Synced() && callers.Addresses.Synced() && !server.ending.Load() })()
+	defer reporting.serve(running, reports)()
 	go cache.Run(running) // fails if it is called twice
 	go gateways.watch.Run(running)
 	log.Info("waiting for the API server", "server", config.Host)

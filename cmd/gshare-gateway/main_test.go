@@ -34,6 +34,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/gshare-dev/gshare/cmd/internal/cli"
+	"github.com/gshare-dev/gshare/serving/gateway"
 	"github.com/gshare-dev/gshare/serving/identity"
 	"github.com/gshare-dev/gshare/serving/report"
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
@@ -55,6 +56,21 @@ func TestUsage(t *testing.T) {
 				t.Errorf("error %v, want a usage error", err)
 			}
 		})
+	}
+}
+
+// TestNoCertificates: without a folder of certificates no port is opened that would need one, and none is looked for in the working directory.
+func TestNoCertificates(t *testing.T) {
+	for tls, listens := range map[string]bool{"": false, t.TempDir(): true} {
+		o := options{tls: tls, report: "127.0.0.1:0", controller: "gshare-system/gshare-controller"}
+		r, err := o.newReporting(t.Context(), &rest.Config{Host: "http://127.0.0.1:1"}, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if (r.listener != nil) != listens {
+			t.Errorf("with --tls=%q it listens: %t, want %t", tls, r.listener != nil, listens)
+		}
+		r.serve(t.Context(), report.New(gateway.New(gateway.Config{}), "a"))()
 	}
 }
 
