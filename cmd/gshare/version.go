@@ -22,8 +22,8 @@ func versionCommand() *cobra.Command {
 	var client bool
 	cmd := &cobra.Command{
 		Use: "version", Short: "Print the versions of gshare and of the cluster",
-		Long: "Print the versions of this program, the API server, and gshare's schedulers and node agents. A pod without the annotation\n" +
-			"gshare.dev/version is listed with the tag of its image.\n\nSupported versions: " + doctor.SkewPolicy + ".\n" +
+		Long: "Print the versions of this program, the API server, and gshare's schedulers, node agents, controllers and gateways. A pod without\n" +
+			"the annotation gshare.dev/version is listed with the tag of its image.\n\nSupported versions: " + doctor.SkewPolicy + ".\n" +
 			"The exit code is 1 if the versions differ by more.",
 		Example: "  gshare version\n  gshare version --client\n  gshare version -o json", Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -289,6 +289,15 @@ func TestVersions(t *testing.T) {
 			}
 		})
 	}
+	serving := newInstallation()
+	serving.pods = []*v1.Pod{ownPod("c", "gshare-controller", "", "gshare-controller:v0.9.0"), ownPod("g", "gshare-gateway", "", "gshare-gateway:v1.1.0"), ownPod("h", "gshare-gateway", "", "gshare-gateway:v1.1.0")}
+	for _, want := range []Version{
+		{Component: "gshare-controller", Version: "v0.9.0", Count: 1, Image: true, Skewed: true}, {Component: "gshare-gateway", Version: "v1.1.0", Count: 2, Image: true, Skewed: true},
+	} {
+		if found := Versions(t.Context(), serving.client(t), "v1.0.0"); !slices.Contains(found, want) {
+			t.Errorf("%+v is not in %+v", want, found)
+		}
+	}
 	if Skewed("v0.0.0-20260101000000-0123456789ab", "v0.9.0") {
 		t.Error("a commit without a tag is skewed")
 	}

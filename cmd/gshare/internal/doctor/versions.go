@@ -29,8 +29,8 @@ type Version struct {
 // componentPrefix is the common prefix of the names of gshare's components.
 const componentPrefix = "gshare"
 
-// Versions returns the versions of this client, the API server, the schedulers and the node agents. Schedulers and agents publish theirs as
-// an annotation of their pods.
+// Versions returns the versions of this client, the API server, the schedulers, the node agents, and of the controllers and gateways if there are any.
+// They publish theirs as an annotation of their pods.
 func Versions(ctx context.Context, api kubernetes.Interface, client string) []Version {
 	found := []Version{{Component: componentPrefix, Version: client, Count: 1}}
 	info, err := api.Discovery().ServerVersion()
@@ -40,9 +40,19 @@ func Versions(ctx context.Context, api kubernetes.Interface, client string) []Ve
 	found = append(found, Version{Component: "kube-apiserver", Version: info.GitVersion, Count: 1})
 	found = append(found, podVersions(ctx, api, componentPrefix+"-scheduler", SchedulerPods)...)
 	found = append(found, podVersions(ctx, api, componentPrefix+"-node", AgentPods)...)
+	for _, serving := range []struct{ component, selector string }{{"-controller", ControllerPods}, {"-gateway", GatewayPods}} {
+		for _, v := range podVersions(ctx, api, componentPrefix+serving.component, serving.selector) {
+			if v.Error != noPods { // clusters that serve no functions have none
+				found = append(found, v)
+			}
+		}
+	}
 	markSkewed(found)
 	return found
 }
+
+// noPods is the error of a component that is not installed.
+const noPods = "no pods in " + cluster.Namespace
 
 // markSkewed marks the components of gshare whose combination of versions is unsupported.
 func markSkewed(found []Version) {
@@ -72,7 +82,7 @@ func podVersions(ctx context.Context, client kubernetes.Interface, component, se
 		}
 	}
 	if len(count) == 0 {
-		return []Version{{Component: component, Error: "no pods in " + cluster.Namespace}}
+		return []Version{{Component: component, Error: noPods}}
 	}
 	for version, n := range count {
 		version.Count = n
@@ -109,7 +119,7 @@ var (
 )
 
 // SkewPolicy is a sentence that names the supported combinations of component versions.
-const SkewPolicy = "scheduler and agents within one minor version of each other, gshare within one minor version of both, " +
+const SkewPolicy = "scheduler, agents, controller and gateways within one minor version of each other, gshare within one minor version of all, " +
 	"Kubernetes API server 1.36 or later, kubelets 1.37 or later"
 
 // Skewed reports whether two versions of gshare are more than one minor version apart. It returns false for a text that is not a version,
