@@ -8,7 +8,9 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/gshare-dev/gshare/cmd/gshare/internal/usage"
+	"github.com/gshare-dev/gshare/vgpu/packing"
 	"github.com/gshare-dev/gshare/vgpu/share"
+	"github.com/gshare-dev/gshare/vgpu/whatif"
 )
 
 // What a pod holds today, and what it would ask of gshare.
@@ -73,6 +75,25 @@ func TestAnnotationsAreObeyed(t *testing.T) {
 	}
 	if !slices.ContainsFunc(c.Notes, func(n string) bool { return strings.Contains(n, "ml/bad") && strings.Contains(n, "sm-limit") }) {
 		t.Errorf("no note says why: %q", c.Notes)
+	}
+}
+
+// TestSharedInstances: instances that have given up their SM-time need memory alone, and fit beside another one that has the whole.
+func TestSharedInstances(t *testing.T) {
+	limits := []string{"gshare/sm", "100", "gshare/quota", "60", "gshare/mem", "8192", "gshare/vgpu", "1"}
+	pods := []*v1.Pod{pod(t, "a", "n", limits...), pod(t, "b", "n", limits...), pod(t, "c", "n", limits...)}
+	for _, p := range pods[:2] {
+		const shared = `{"v":1,"residency":{"seq":2,"level":"Shared"}}`
+		p.Annotations = map[string]string{"gshare.dev/residency": shared, "gshare.dev/residency-reached": shared}
+	}
+	c := mustRead(t, Options{}, gshareNode(t, "n"), pods[0], pods[1], pods[2])
+	for at, want := range []share.PerMille{0, 0, 1000} {
+		if s := c.Pods[at].Request.Containers[0].Share; s.SMRequest != want || s.Memory != 8192*share.MiB {
+			t.Errorf("%s counts with %s", c.Pods[at].Name, s)
+		}
+	}
+	if rows := whatif.Compare(c.Nodes, c.Pods, packing.NewRules(packing.Slots)); len(rows) != 1 || rows[0].NeededGPUs != 1 || len(rows[0].Unplaced) > 0 {
+		t.Errorf("%+v", rows)
 	}
 }
 
