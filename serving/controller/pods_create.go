@@ -1,0 +1,135 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
+	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/residency"
+)
+
+// isRefused reports whether the API server will not create an object, however often it is asked: before somebody changes something.
+func isRefused(err error) bool {
+	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsForbidden(err)
+}
+
+// deleteAttempted deletes the pod of an instance that was created although the API server did not say so.
+func (p *Pods) deleteAttempted(ctx context.Context, i *podInstance) error {
+	if i.attempted.Name == "" {
+		return nil
+	}
+	pod := &v1.Pod{}
+	if err := p.live.Get(ctx, i.attempted, pod); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	if !isInstance(pod, i) {
+		return nil
+	}
+	return p.delete(ctx, pod)
+}
+
+// create creates the pod of an instance, or finds the one that an earlier leader has created. The pod that a failed instance has had may still be
+// there: then the new one has a number after its name.
+func (p *Pods) create(ctx context.Context, i *podInstance) error {
+	wanted := fastPodOf(i.Function)
+	if err := p.quotas.check(ctx, functionPod(wanted, fmt.Sprintf("%s-%d", wanted.Name, i.ID), int(i.ID))); err != nil {
+		return err // before the FaSTPod is kept for it
+	}
+	fp, err := p.ensureFastPod(ctx, i.Function)
+	if err != nil {
+		return err
+	}
+	for attempt := 0; ; attempt++ {
+		name := fmt.Sprintf("%s-%d", fp.Name, i.ID)
+		if attempt > 0 {
+			name = fmt.Sprintf("%s-%d", name, attempt)
+		}
+		pod := functionPod(fp, name, int(i.ID))
+		if err := setWanted(pod, residency.Created(residency.Hot)); err != nil { // it is placed with its whole share, and lowered later
+			return err
+		}
+		i.attempted = client.ObjectKeyFromObject(pod)
+		err := p.quotas.create(ctx, pod)
+		if apierrors.IsAlreadyExists(err) {
+			if err := p.live.Get(ctx, client.ObjectKeyFromObject(pod), pod); apierrors.IsNotFound(err) {
+				attempt-- // it was just removed
+				continue
+			} else if err != nil {
+				return err
+			}
+			p.quotas.found(pod)
+			if pod.DeletionTimestamp != nil || kube.Ended(pod) || !metav1.IsControlledBy(pod, fp) || !isInstance(pod, i) {
+				continue
+			}
+		} else if err != nil {
+			return err
+		}
+		p.mu.Lock()
+		i.pod, i.uid = client.ObjectKeyFromObject(pod), pod.UID
+		p.mu.Unlock()
+		p.quotas.settle(i.Name)
+		p.log.Info("created pod", "replica", i.Name, "pod", i.pod.String())
+		return nil
+	}
+}
+
+// ensureFastPod returns the FaSTPod of a function, which it creates if it is not there.
+func (p *Pods) ensureFastPod(ctx context.Context, f *api.GPUFunction) (*api.FaSTPod, error) {
+	wanted := fastPodOf(f)
+	key := client.ObjectKeyFromObject(wanted)
+	for at, reader := range []client.Reader{p.client, p.live} {
+		found := &api.FaSTPod{}
+		if err := reader.Get(ctx, key, found); apierrors.IsNotFound(err) {
+			continue
+		} else if err != nil {
+			return nil, err
+		}
+		if err := p.keepFastPod(ctx, f, found); err != nil && at == 0 {
+			continue // the cache may lag
+		} else if err != nil {
+			return nil, err
+		}
+		return found, nil
+	}
+	others, err := othersOf(ctx, p.client, wanted)
+	if err != nil {
+		return nil, err
+	}
+	setLatest(wanted, others)
+	*wanted.Spec.Replicas = 1
+	if err := p.client.Create(ctx, wanted); err != nil {
+		return nil, fmt.Errorf("create FaSTPod %s: %w", key, err)
+	}
+	return wanted, nil
+}
+
+// keepFastPod keeps the FaSTPod of a function from being deleted for having no pods: also one that it used before, and uses again. One that the function does not control is of somebody else, or
+// of an earlier function of this name, with which the garbage collector deletes it.
+func (p *Pods) keepFastPod(ctx context.Context, f *api.GPUFunction, fp *api.FaSTPod) error {
+	switch {
+	case !metav1.IsControlledBy(fp, f):
+		return fmt.Errorf("FaSTPod %s/%s is there already, and is not of this function", fp.Namespace, fp.Name)
+	case fp.DeletionTimestamp != nil:
+		return fmt.Errorf("FaSTPod %s/%s is being deleted", fp.Namespace, fp.Name)
+	}
+	others, err := othersOf(ctx, p.client, fp)
+	if err != nil {
+		return err
+	}
+	before := fp.DeepCopy()
+	setLatest(fp, others)
+	if fp.Spec.Replicas == nil || *fp.Spec.Replicas < 1 {
+		fp.Spec.Replicas = new(int32(1))
+	}
+	if equality.Semantic.DeepEqual(before, fp) {
+		return nil
+	}
+	return p.client.Patch(ctx, fp, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+}

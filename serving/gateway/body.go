@@ -1,0 +1,74 @@
+package gateway
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// bodyTimeout is how long a client may take to send the body of its request.
+const bodyTimeout = 30 * time.Second
+
+// readBody reads the body, unless it has been read already, of at most most bytes, and counts them among all bodies, which may have maxAll. It
+// returns the bytes that are to be released. A body for which there is no room is read too, so that it is known whether the request is one.
+func (e *exchange) readBody(all *bodies, most, maxAll share.Bytes) (reserved share.Bytes, why refusal) {
+	if e.body != nil { // to find the model
+		length := share.Bytes(len(e.body))
+		switch {
+		case length > most:
+			return 0, bodyTooLarge(most)
+		case !all.reserve(length, maxAll):
+			return 0, refuseFull
+		}
+		e.modelBody.release() // the function counts it
+		return length, refusal{}
+	}
+	length := e.request.ContentLength
+	if length == 0 {
+		return 0, refusal{}
+	}
+	if length > int64(most) {
+		return 0, bodyTooLarge(most)
+	}
+	body := arriving{all: all, most: int(most), mostOfAll: maxAll}
+	var err error
+	if length < 0 {
+		err = body.readAll(http.MaxBytesReader(e.writer, e.request.Body, int64(most)))
+	} else {
+		err = body.read(e.request.Body, int(length))
+	}
+	if err != nil {
+		return body.reserved, e.bodyRefusal(err, most)
+	}
+	// Otherwise the server would wait without end for the rest before it answers.
+	_ = http.NewResponseController(e.writer).SetReadDeadline(time.Time{})
+	if body.hasNoRoom {
+		return 0, refuseFull
+	}
+	e.body = body.bytes
+	return body.reserved, refusal{}
+}
+
+func bodyTooLarge(most share.Bytes) refusal {
+	return newRefusal(http.StatusRequestEntityTooLarge, reasonTooLarge, fmt.Sprintf("the body is larger than %d bytes", most))
+}
+
+// bodyRefusal returns the refusal of a request whose body could not be read.
+func (e *exchange) bodyRefusal(err error, most share.Bytes) refusal {
+	var tooMany *http.MaxBytesError
+	var network net.Error
+	switch {
+	case errors.As(err, &tooMany):
+		return bodyTooLarge(most)
+	case errors.As(err, &network) && network.Timeout():
+		return newRefusal(http.StatusRequestTimeout, reasonBadRequest, "the body did not arrive in time")
+	case errors.As(err, &network), errors.Is(err, io.ErrUnexpectedEOF), e.request.ProtoMajor == 2: // whose errors have no types
+		return newRefusal(http.StatusBadRequest, reasonBrokenOff, "the body is shorter than it should be")
+	}
+	return newRefusal(http.StatusBadRequest, reasonBadRequest, "the body is not valid")
+}

@@ -1,0 +1,120 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// statusClientGone is what is logged and counted for a request whose client left before the answer.
+const statusClientGone = 499
+
+// exchange is one request and its answer.
+type exchange struct {
+	gateway  *Gateway
+	function *function
+	writer   http.ResponseWriter
+	request  *http.Request
+	sender   sender
+	body     []byte
+	start    time.Time
+	deadline *time.Timer             // of the client; nil if it has not said one
+	cancel   context.CancelCauseFunc // ends what a replica has of it
+	grpc     bool
+	fromPeer bool // it comes from another gateway
+	// modelBody counts body, after findModel, until the function does or it is not in memory any more. Before, its caller may have to be found out, or
+	// another gateway may have the request.
+	modelBody reservation
+	rest      *restOfStream // of a call whose client sends more messages; nil for others
+	outcome
+}
+
+// outcome is what is logged and counted of an exchange.
+type outcome struct {
+	status  int // of the answer
+	reason  string
+	replica string
+	queued  time.Duration
+}
+
+// report counts and logs the exchange.
+func (e *exchange) report() {
+	took := time.Since(e.start)
+	e.gateway.metrics.observe(e.function.name, e.status, took, e.queued)
+	if !e.gateway.log.Enabled(e.request.Context(), slog.LevelInfo) {
+		return
+	}
+	e.gateway.log.LogAttrs(e.request.Context(), slog.LevelInfo, "request", slog.String("function", e.function.name.String()), slog.Int("status", e.status),
+		slog.String("reason", e.reason), slog.String("replica", e.replica), slog.Duration("queued", e.queued), slog.Duration("took", took))
+}
+
+func (e *exchange) refuse(why refusal) {
+	e.status, e.reason = why.status, why.reason
+	e.gateway.metrics.refused(e.function.name, why.reason)
+	e.write(why)
+}
+
+// write answers with a refusal in the form of the client's protocol.
+func (e *exchange) write(why refusal) {
+	if e.grpc {
+		why.writeGRPC(e.writer)
+		return
+	}
+	openAI := strings.HasPrefix(e.request.URL.Path, "/v1/")
+	if e.function != nil {
+		openAI = e.function.settings().Protocol == OpenAI
+	}
+	why.write(e.writer, openAI)
+}
+
+// reject refuses a request that has not come whole, or is not valid.
+func (e *exchange) reject(why refusal) {
+	if why.reason == reasonBrokenOff {
+		e.status, e.reason = statusClientGone, why.reason
+		e.function.count(func(s *statistics) { s.reject(&s.counts.Gone) })
+		e.write(why) // for a client that has closed its side only
+		return
+	}
+	e.function.count(func(s *statistics) { s.reject(&s.counts.Refused) })
+	e.refuse(why)
+}
+
+// loss returns why an exchange gets no whole answer now, and the counter of such ends.
+func (e *exchange) loss(ctx context.Context) (refusal, *uint64) {
+	counts := &e.function.counts
+	switch {
+	case e.rest.isIdle():
+		return newRefusal(http.StatusGatewayTimeout, reasonIdle, fmt.Sprintf("nothing was sent for %v", idleTimeout)), &counts.Failed
+	case e.request.Context().Err() != nil || e.rest.isBroken():
+		return newRefusal(statusClientGone, reasonBrokenOff, "the client has broken off the call"), &counts.Gone
+	case errors.Is(context.Cause(ctx), errStopping):
+		return refuseStopping, &counts.Failed
+	case errors.Is(context.Cause(ctx), errHung):
+		return refuseHung, &counts.Failed
+	case ctx.Err() != nil:
+		return newRefusal(http.StatusGatewayTimeout, reasonDeadline, "the deadline has passed"), &counts.Failed
+	}
+	return newRefusal(http.StatusBadGateway, reasonReplica, "the replica that had the request failed"), &counts.Failed
+}
+
+// errHung is why a request is taken from a replica that has not begun to answer it within Function.Timeout, and refuseHung what its client gets.
+var (
+	errHung    = errors.New("the replica did not answer in time")
+	refuseHung = newRefusal(http.StatusGatewayTimeout, reasonDeadline, errHung.Error())
+)
+
+// giveUp ends an exchange that has got no answer.
+func (e *exchange) giveUp(why refusal) {
+	if why.status != statusClientGone {
+		e.refuse(why)
+		return
+	}
+	e.status, e.reason = why.status, why.reason
+	if e.rest.isBroken() { // by a client that may still read
+		e.write(why)
+	}
+}

@@ -1,0 +1,206 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// isHeaderTooLong reports whether a request was not sent because the replica has said that it takes no header of this length. net/http exports no
+// error for it.
+func isHeaderTooLong(err error) bool {
+	return strings.Contains(err.Error(), "request header list larger than peer's advertised limit")
+}
+
+// begin sends a request to a replica and returns when the answer begins. Where the client has said no deadline it waits no longer than
+// Function.Timeout.
+func (e *exchange) begin(upstream http.RoundTripper, request *http.Request) (*http.Response, error) {
+	var limit *time.Timer
+	if e.deadline == nil {
+		limit = time.AfterFunc(e.function.settings().Timeout, func() { e.cancel(errHung) })
+	}
+	response, err := upstream.RoundTrip(request)
+	if limit != nil && !limit.Stop() && err == nil { // too late, and its body cannot be read any more
+		response.Body.Close()
+		e.cancel(errHung) // if the timer has not done so yet
+		return nil, errHung
+	}
+	return response, err
+}
+
+// forward sends the request to a replica and passes its answer on. It returns false if the replica has failed and the request waits again.
+func (e *exchange) forward(ctx context.Context, it *item, t turn, retried bool) bool {
+	r := t.replica
+	e.replica = r.ID
+	upstream := e.gateway.upstream
+	if e.grpc {
+		upstream = e.gateway.upstreamGRPC
+	}
+	if e.rest != nil {
+		t.flight.stream = true
+		e.rest.start(e.cancel)
+		defer e.rest.Close()
+	}
+	response, err := e.begin(upstream, e.outgoing(ctx, it, r))
+	if err == nil && (response.StatusCode < 200 || response.StatusCode > 999) { // net/http takes it, and cannot pass it on
+		response.Body.Close()
+		err = fmt.Errorf("status %d", response.StatusCode)
+	}
+	if err != nil {
+		if why, counter := e.loss(ctx); why.reason != reasonReplica {
+			e.function.count(func(s *statistics) { s.finish(counter) })
+			// The replica may wait for the client of a stream, not the other way round.
+			e.function.failed(r, t.flight, why != refuseHung || e.rest != nil)
+			e.giveUp(why)
+			return true
+		}
+		if isHeaderTooLong(err) {
+			e.function.count(func(s *statistics) { s.finish(&s.counts.Refused) })
+			e.function.failed(r, t.flight, true)
+			e.refuse(newRefusal(http.StatusRequestHeaderFieldsTooLarge, reasonBadRequest, "the header is longer than the replica takes"))
+			return true
+		}
+		unknown := e.grpc && !spoken(e.function)
+		e.function.failed(r, t.flight, unknown)
+		if !retried && !unknown && e.rest == nil && e.function.retry(1, it) {
+			return false
+		}
+		e.function.count(func(s *statistics) { s.finish(&s.counts.Failed) })
+		e.refuse(newRefusal(http.StatusBadGateway, reasonReplica, "the replica that had the request failed"))
+		return true
+	}
+	defer response.Body.Close()
+	first := time.Now()
+	if e.deadline != nil && e.function.settings().Protocol == OpenAI {
+		e.deadline.Stop() // it was for the first byte
+	}
+	e.writeHeader(it, response.StatusCode, response.Header)
+	if e.rest != nil && response.Header.Get(grpcStatus) == "" { // else it is all: a flush would make a trailer missing
+		_ = http.NewResponseController(e.writer).Flush() // its client may wait for it before it sends more
+	}
+	if err := e.copyBody(response); err != nil {
+		why, counter := e.loss(ctx)
+		e.function.count(func(s *statistics) { s.finish(counter) })
+		e.function.failed(r, t.flight, why.reason != reasonReplica)
+		e.status, e.reason = why.status, why.reason
+		if e.grpc {
+			why.endGRPC(e.writer)
+		}
+		if e.grpc || e.status == statusClientGone {
+			return true
+		}
+		panic(http.ErrAbortHandler) // closes the connection, so that the client does not take a part for the whole
+	}
+	if e.grpc {
+		e.function.count(func(s *statistics) { s.speaksGRPC = true })
+		copyTrailer(e.writer, response)
+		e.status = httpStatus(response)
+	}
+	e.function.done(r, t.flight, first, e.status < 500, it)
+	if e.rest.isCut() && e.status == http.StatusOK {
+		e.status, e.reason = refuseStopping.status, refuseStopping.reason
+		refuseStopping.endGRPC(e.writer)
+	}
+	return true
+}
+
+// writeHeader begins the answer.
+func (e *exchange) writeHeader(it *item, code int, from http.Header) {
+	header := e.writer.Header()
+	copyHeader(header, from)
+	header.Del(reasonHeader) // of another gateway that the server asked, not of this one: it has not refused the request
+	header.Set("Server-Timing", fmt.Sprintf("queue;dur=%.1f", float64(e.queued)/float64(time.Millisecond)))
+	header.Set("X-Gshare-Cold-Start", map[bool]string{true: "cold", false: "warm"}[it.cold])
+	e.writer.WriteHeader(code)
+	e.status = code
+}
+
+// outgoing returns the request to send to a replica.
+func (e *exchange) outgoing(ctx context.Context, it *item, r *replica) *http.Request {
+	in := e.request
+	out := (&http.Request{
+		Method: in.Method, URL: &url.URL{Scheme: "http", Host: r.Address, Path: in.URL.Path, RawPath: in.URL.RawPath, RawQuery: in.URL.RawQuery},
+		Host: in.Host, Header: make(http.Header, len(in.Header)+1), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		ContentLength: int64(len(e.body)), Body: http.NoBody,
+	}).WithContext(ctx)
+	copyHeader(out.Header, in.Header)
+	if e.grpc {
+		out.Header.Set("Te", "trailers") // servers may insist on it
+	}
+	if e.rest != nil {
+		out.ContentLength, out.Body = -1, struct {
+			io.Reader
+			io.Closer
+		}{io.MultiReader(bytes.NewReader(e.body), e.rest), e.rest}
+	} else if len(e.body) > 0 {
+		out.Body = io.NopCloser(bytes.NewReader(e.body))
+		out.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(e.body)), nil }
+	}
+	if !e.fromPeer { // which has done so
+		addForwardedFor(out.Header, in)
+	}
+	if it.explicit { // less the time that has passed
+		left := max(1, time.Until(it.due).Milliseconds())
+		if e.grpc {
+			out.Header.Set(grpcTimeout, strconv.FormatInt(min(left, maxTimeout.Milliseconds()), 10)+"m") // of up to 8 digits
+		}
+		for _, name := range timeoutHeaders {
+			if out.Header.Get(name) != "" {
+				out.Header.Set(name, strconv.FormatInt(left, 10))
+			}
+		}
+	}
+	return out
+}
+
+// copyHeader copies the fields of a header but those that are for one connection only.
+func copyHeader(to, from http.Header) {
+	for name, values := range from {
+		to[name] = values
+	}
+	for _, list := range from["Connection"] {
+		for name := range strings.SplitSeq(list, ",") {
+			to.Del(strings.TrimSpace(name))
+		}
+	}
+	for _, name := range []string{"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade"} {
+		delete(to, name)
+	}
+}
+
+// copyBody passes the body of an answer on. What is streamed is flushed as it comes.
+func (e *exchange) copyBody(response *http.Response) error {
+	return e.writeBody(response.ContentLength, func(w io.Writer) error {
+		streamed := response.ContentLength < 0
+		buffer := buffers.Get().(*[]byte)
+		defer buffers.Put(buffer)
+		controller := http.NewResponseController(e.writer)
+		for {
+			n, err := response.Body.Read(*buffer)
+			if n > 0 {
+				if _, err := w.Write((*buffer)[:n]); err != nil {
+					return err
+				}
+				if e.rest != nil {
+					e.rest.extend()
+				}
+				if streamed {
+					_ = controller.Flush() // fails as the next write does
+				}
+			}
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+		}
+	})
+}
