@@ -60,7 +60,7 @@ func latest(a, b time.Time) time.Time {
 
 // endOverdue ends the pod of an instance if it has not become Ready in time, so that the fleet tries again elsewhere, after a pause. Otherwise it has
 // the pod looked at when the time is over.
-func (p *Pods) endOverdue(ctx context.Context, i *podInstance, pod *v1.Pod) (ended bool, err error) {
+func endOverdue(ctx context.Context, p *Pods, i *podInstance, pod *v1.Pod) (ended bool, err error) {
 	at, limit := overdueAt(pod)
 	if at.IsZero() {
 		return false, nil

@@ -254,7 +254,7 @@ func (p *Pods) reconcile(ctx context.Context, name string) error {
 	}
 	address, ready := api.Address(pod)
 	if !ready {
-		if ended, err := p.endOverdue(ctx, i, pod); err != nil || ended {
+		if ended, err := endOverdue(ctx, p, i, pod); err != nil || ended {
 			return err
 		}
 	}

@@ -42,6 +42,9 @@ func (f *Function) isOpen() bool { return slices.Contains(f.Callers, Everybody) 
 
 // sender is who sends a request, as far as it is known.
 type sender struct {
+	gateway   *Gateway
+	request   *http.Request
+	unchecked bool   // it may call everything: another gateway, which has found out who calls, or nobody is to be found out
 	token     string // that it has sent for the gateway, "" without one
 	asked     bool   // what follows is known
 	namespace string
@@ -87,18 +90,17 @@ func (g *Gateway) isAmongOthers(authorization string) bool {
 
 // caller returns the namespace of who sends the request: that of its token or else that of its pod, whose address is that of the connection. What
 // headers say of addresses is the client's to choose.
-func (e *exchange) caller() (string, error) {
-	s := &e.sender
+func (s *sender) caller() (string, error) {
 	if s.asked {
 		return s.namespace, s.err
 	}
 	s.asked = true
-	callers, ctx := e.gateway.callers, e.request.Context()
+	callers, ctx := s.gateway.callers, s.request.Context()
 	if s.token != "" {
 		s.namespace, s.err = callers.OfToken(ctx, s.token)
 		return s.namespace, s.err
 	}
-	address, err := netip.ParseAddrPort(e.request.RemoteAddr)
+	address, err := netip.ParseAddrPort(s.request.RemoteAddr)
 	if err != nil {
 		s.err = err
 		return "", err
@@ -107,34 +109,31 @@ func (e *exchange) caller() (string, error) {
 	return s.namespace, s.err
 }
 
-// checksCallers reports whether this gateway is to find out who sends the request: another gateway has checked what it forwards.
-func (e *exchange) checksCallers() bool { return e.gateway.callers != nil && !e.fromPeer }
-
 // callable returns a function if the sender may call it. Otherwise it is as if there were none: which functions a namespace has is not for others.
-func (e *exchange) callable(name FunctionName) *function {
-	f := e.gateway.function(name)
-	if f == nil || !e.checksCallers() {
+func (s *sender) callable(name FunctionName) *function {
+	f := s.gateway.function(name)
+	if f == nil || s.unchecked {
 		return f
 	}
 	settings := f.settings()
 	if settings.isOpen() {
 		return f
 	}
-	if namespace, err := e.caller(); err == nil && settings.mayCall(namespace) {
+	if namespace, err := s.caller(); err == nil && settings.mayCall(namespace) {
 		return f
 	}
-	e.sender.hidden = f
+	s.hidden = f
 	return nil
 }
 
 // unknown returns the refusal of a request that names no function which its sender may call, in its host or as its model. It does not depend on
 // whether there is such a function, and the caller is found out also if there is none: how long that takes would tell, too.
-func (e *exchange) unknown(kind, asked, where string, name FunctionName) refusal {
+func (s *sender) unknown(kind, asked, where string, name FunctionName) refusal {
 	form := fmt.Sprintf("the %s of a request is FUNCTION or FUNCTION.NAMESPACE", where)
-	if !e.checksCallers() || name.Namespace == "" { // there is never one without
+	if s.unchecked || name.Namespace == "" { // there is never one without
 		return newRefusal(http.StatusNotFound, reasonUnknown, fmt.Sprintf("no %s %.100q: %s", kind, asked, form))
 	}
-	namespace, err := e.caller()
+	namespace, err := s.caller()
 	switch {
 	case errors.Is(err, ErrCallersUnavailable):
 		return newRefusal(http.StatusServiceUnavailable, reasonCallerUnknown, err.Error())
@@ -168,17 +167,17 @@ func (e *exchange) refuseUnnamed(why refusal) {
 }
 
 // mayList returns which functions the sender of the request may know of: those that it may call.
-func (e *exchange) mayList() func(FunctionName) bool {
-	if e.gateway.callers == nil {
+func (s *sender) mayList() func(FunctionName) bool {
+	if s.unchecked {
 		return func(FunctionName) bool { return true }
 	}
-	namespace, err := e.caller()
+	namespace, err := s.caller()
 	return func(name FunctionName) bool {
-		f := e.gateway.function(name)
+		f := s.gateway.function(name)
 		if f == nil {
 			return false
 		}
-		s := f.settings()
-		return s.isOpen() || err == nil && s.mayCall(namespace)
+		settings := f.settings()
+		return settings.isOpen() || err == nil && settings.mayCall(namespace)
 	}
 }

@@ -24,7 +24,7 @@ const (
 func (e *exchange) findModel(host FunctionName) refusal {
 	g := e.gateway
 	if e.request.Method != http.MethodPost || !strings.HasPrefix(e.request.URL.Path, "/v1/") || !g.hasModels() {
-		return e.unknown("function", e.request.Host, "host", host)
+		return e.sender.unknown("function", e.request.Host, "host", host)
 	}
 	reserved, why := e.readBody(&g.bodies, maxModelBody, maxModelBodies)
 	e.modelBody = reservation{&g.bodies, reserved}
@@ -36,18 +36,18 @@ func (e *exchange) findModel(host FunctionName) refusal {
 		}
 	}
 	if why.status != 0 {
-		if e.checksCallers() && host.Namespace != "" {
-			_, _ = e.caller() // takes as long as for a host that names a function of others
+		if !e.sender.unchecked && host.Namespace != "" {
+			_, _ = e.sender.caller() // takes as long as for a host that names a function of others
 		}
 		return why
 	}
 	name, namespace, _ := strings.Cut(strings.ToLower(model), ".")
 	named := FunctionName{Namespace: cmp.Or(namespace, defaultNamespace), Name: name}
 	if !g.isModel(named) {
-		return e.unknown("model", model, "model", named)
+		return e.sender.unknown("model", model, "model", named)
 	}
-	if e.function = e.callable(named); e.function == nil {
-		return e.unknown("model", model, "model", named)
+	if e.function = e.sender.callable(named); e.function == nil {
+		return e.sender.unknown("model", model, "model", named)
 	}
 	return refusal{}
 }

@@ -19,9 +19,9 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) { g.serve(w,
 // serve is ServeHTTP. elapsed is what another gateway says from which the request comes; empty if it comes from a client.
 func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, elapsed string) {
 	r, token, refused := g.takeToken(r)
-	e := &exchange{gateway: g, writer: w, request: r, sender: sender{token: token}, start: time.Now()}
+	e := &exchange{gateway: g, writer: w, request: r, sender: sender{gateway: g, request: r, unchecked: g.callers == nil, token: token}, start: time.Now()}
 	if elapsed != "" {
-		e.fromPeer, e.start = true, e.start.Add(-parseElapsed(elapsed))
+		e.fromPeer, e.sender.unchecked, e.start = true, true, e.start.Add(-parseElapsed(elapsed))
 		r.Header.Del(elapsedHeader)
 	}
 	// Also for requests that are refused: the server reads a body before it sends the answer. One of HTTP/2 may be open although it has no length.
@@ -39,9 +39,9 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, elapsed string) 
 		return
 	}
 	host := parseHost(r.Host)
-	if e.function = e.callable(host); e.function == nil {
-		if isModelList(r) {
-			g.writeModels(w, e.mayList())
+	if e.function = e.sender.callable(host); e.function == nil {
+		if isModelList(r) && !e.fromPeer { // which forwards requests to functions alone: this gateway has not learnt of one yet
+			g.writeModels(w, e.sender.mayList())
 			return
 		}
 		defer e.modelBody.release()
