@@ -32,6 +32,7 @@ var elsewhere = map[string]string{
 // sentence mentions may be incomplete, and is not run.
 func TestTranscript(t *testing.T) {
 	enforce(t)
+	defineServing(t)
 	stage(t)
 	all := commands(t, "kubectl")
 	t.Chdir(root)
