@@ -54,7 +54,8 @@ func TestServing(t *testing.T) {
 		run  func(*testing.T)
 	}{
 		{"answers from zero", s.answersFromZero}, {"status", s.hasStatus}, {"callers", s.refusesCallers}, {"another leader", s.anotherLeader}, {"lost pod", s.lostPod},
-		{"fastpod", s.scalesFastPod}, {"failing", s.failsClearly}, {"deleted", s.deleted},
+		{"fastpod", s.scalesFastPod}, {"policy", s.obeysPolicy}, {"another autoscaler", s.namesOtherAutoscaler}, {"failing", s.failsClearly},
+		{"deleted", s.deleted},
 		{"reserve", s.keepsReserve}, {"reserve is Hot again", s.raisesReserve}, {"time of the reserve", s.givesTimeOfReserve},
 		{"reserve without room", s.replacesReserve}, {"room of the reserve", s.endsReserve}, {"reserve deleted", s.deletesReserve},
 	} {
