@@ -41,7 +41,8 @@ type planFlags struct {
 	plot, model                    string
 	format                         output.Format
 
-	input planning.Input
+	input  planning.Input
+	joined []planning.Joined // how models of the profiles are partitioned
 }
 
 // planners holds the planning functions by the value of --policy that selects them.
@@ -175,7 +176,13 @@ func (p *planFlags) writeTable(out io.Writer, plans []policyPlan) error {
 		}
 		fmt.Fprintf(t, "%s\tall\t\t\t\t\t\t\t%.4f\t\n", plan.Policy, perHour(plan.Cost))
 	}
-	return t.Flush()
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for _, j := range p.joined {
+		fmt.Fprintln(out, j)
+	}
+	return nil
 }
 
 // perHour converts a cost in billionths of the price unit per second to price units per hour.

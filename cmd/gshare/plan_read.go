@@ -9,27 +9,17 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/gshare-dev/gshare/vgpu/planning"
-	"github.com/gshare-dev/gshare/vgpu/profile"
 )
 
-// The files that gshare plan reads. JSON is YAML, too.
-type (
-	applicationsFile struct {
-		Applications []planning.Application `json:"applications"`
-	}
-	profilesFile struct {
-		Models []profile.Model `json:"models"`
-	}
-	pricesFile struct {
-		Prices   planning.PriceList `json:"prices"`
-		Platform planning.Platform  `json:"platform"` // fields that are left out have their usual values
-	}
-)
+// applicationsFile is the file of applications that gshare plan reads. The others are planning.Catalogue and planning.PriceBook. JSON is YAML, too.
+type applicationsFile struct {
+	Applications []planning.Application `json:"applications"`
+}
 
 func (p *planFlags) read() error {
 	var applications applicationsFile
-	var profiles profilesFile
-	prices := pricesFile{Platform: planning.DefaultPlatform()}
+	var profiles planning.Catalogue
+	prices := planning.NewPriceBook()
 	err := errors.Join(
 		readPlanFile("--applications", p.applications, &applications),
 		readPlanFile("--profiles", p.profiles, &profiles),
@@ -38,8 +28,13 @@ func (p *planFlags) read() error {
 	if err != nil {
 		return err
 	}
+	models, joined, err := planning.JoinTemplates(profiles, prices.Prices, prices.Platform)
+	if err != nil {
+		return fmt.Errorf("--profiles %s: %w", p.profiles, err)
+	}
+	p.joined = joined
 	p.input = planning.Input{
-		Applications: applications.Applications, Models: profiles.Models, Modes: planning.Modes(),
+		Applications: applications.Applications, Models: models, Modes: planning.Modes(),
 		Prices: prices.Prices, Platform: prices.Platform,
 	}
 	if p.modes != "all" {

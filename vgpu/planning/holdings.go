@@ -39,19 +39,24 @@ func reservedOptions(m *profile.Share, in *Input) ([]reservedOption, []Config) {
 				}
 				config := int32(len(configs))
 				configs = append(configs, Config{Mode: Share, Batch: batch, SM: curve.SM, Quota: q, Memory: memory})
-				cost := in.Prices.Slice.rate(curve.SM, q) + in.Prices.SliceMemory.rate(memory)
-				l := m.Latency(batch, i, q)
-				for _, n := range roundLimits {
-					serves, capped := reservedCapacity(batch, n, l.Mean, in.Platform.MaxBusy)
-					all = append(all, reservedOption{config, l, profile.Seconds(n) * l.P99, serves, cost, cost / Cost(serves)})
-					if capped {
-						break // more rounds gain nothing
-					}
-				}
+				all = appendRounds(all, config, &configs[config], m.Latency(batch, i, q), in)
 			}
 		}
 	}
 	return paretoReserved(all), configs
+}
+
+// appendRounds appends the options of one configuration, whose index is at: one for each round limit.
+func appendRounds(all []reservedOption, at int32, c *Config, l profile.Latency, in *Input) []reservedOption {
+	cost := in.Prices.ofShare(c.SM, c.Quota, c.Memory)
+	for _, n := range roundLimits {
+		serves, capped := reservedCapacity(c.Batch, n, l.Mean, in.Platform.MaxBusy)
+		all = append(all, reservedOption{at, l, profile.Seconds(n) * l.P99, serves, cost, cost / Cost(serves)})
+		if capped {
+			break // more rounds gain nothing
+		}
+	}
+	return all
 }
 
 // reservedCapacity returns the highest request rate at which a reserved share answers requests within n batches. A request waits for the

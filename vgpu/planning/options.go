@@ -92,13 +92,17 @@ func cpuOptions(m *profile.CPU, in *Input) []option {
 			if !ok {
 				continue
 			}
-			l := m.Latency(batch, c)
-			rate := in.Prices.VCPU.rate(c) + in.Prices.Memory.rate(memory)
-			cost := Cost(in.Prices.Call) + rate*Cost(in.objective.billedTime(in.Prices.Quantum.CPU, l))
-			all = append(all, option{&Config{Mode: CPU, Batch: batch, CPU: c, Memory: memory}, l, cost})
+			all = append(all, cpuOption(m, batch, c, memory, in))
 		}
 	}
 	return all
+}
+
+func cpuOption(m *profile.CPU, batch int, c profile.MilliCPU, memory share.Bytes, in *Input) option {
+	l := m.Latency(batch, c)
+	rate := in.Prices.VCPU.rate(c) + in.Prices.Memory.rate(memory)
+	cost := Cost(in.Prices.Call) + rate*Cost(in.objective.billedTime(in.Prices.Quantum.CPU, l))
+	return option{&Config{Mode: CPU, Batch: batch, CPU: c, Memory: memory}, l, cost}
 }
 
 // gpuOptions returns the configurations on a fraction of a GPU for all batch sizes and all GPU memory sizes that hold the model.
@@ -107,15 +111,19 @@ func gpuOptions(m *profile.GPU, in *Input) []option {
 	for batch := 1; batch <= m.MaxBatch; batch++ {
 		least := max(1, int((m.Memory.Memory(batch)+gb-1)/gb)) // P20
 		for g := least; g <= m.CardGB; g++ {
-			c := profile.MilliCPU(g) * in.Platform.MilliCPUPerGB
-			memory := m.HostMemory.Memory(batch)
-			l := m.Latency(batch, g)
-			rate := in.Prices.VCPU.rate(c) + in.Prices.Memory.rate(memory) + in.Prices.GPUMemory.rate(g)
-			cost := Cost(in.Prices.Call) + rate*Cost(in.objective.billedTime(in.Prices.Quantum.GPU, l)) + in.objective.gpuTimeValue(l, g, m.CardGB)
-			all = append(all, option{&Config{Mode: GPU, Batch: batch, GPUGB: g, CPU: c, Memory: memory}, l, cost})
+			all = append(all, gpuOption(m, batch, g, in))
 		}
 	}
 	return all
+}
+
+func gpuOption(m *profile.GPU, batch, g int, in *Input) option {
+	c := profile.MilliCPU(g) * in.Platform.MilliCPUPerGB
+	memory := m.HostMemory.Memory(batch)
+	l := m.Latency(batch, g)
+	rate := in.Prices.VCPU.rate(c) + in.Prices.Memory.rate(memory) + in.Prices.GPUMemory.rate(g)
+	cost := Cost(in.Prices.Call) + rate*Cost(in.objective.billedTime(in.Prices.Quantum.GPU, l)) + in.objective.gpuTimeValue(l, g, m.CardGB)
+	return option{&Config{Mode: GPU, Batch: batch, GPUGB: g, CPU: c, Memory: memory}, l, cost}
 }
 
 // Mode is an execution mode of a model: on what resources it runs, and how they are billed.

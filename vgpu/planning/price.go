@@ -46,6 +46,15 @@ type PriceList struct {
 	Quantum BillingUnits `json:"quantumMs"`
 }
 
+// OfShare returns the cost per second of a share that is reserved.
+func (b *PriceList) OfShare(s share.Share) Cost {
+	return b.ofShare(s.SMRequest, s.QuotaRequest, s.Memory)
+}
+
+func (b *PriceList) ofShare(sm, quota share.PerMille, memory share.Bytes) Cost {
+	return b.Slice.rate(sm, quota) + b.SliceMemory.rate(memory)
+}
+
 // BillingUnits are the units, in milliseconds, to which billed time is rounded up in each execution mode. Zero means no rounding.
 type BillingUnits struct {
 	CPU         Milliseconds `json:"cpu"`
