@@ -33,5 +33,8 @@ var fastPodDefinition []byte
 //go:embed serving/serving.gshare.dev_sharepolicies.yaml
 var policyDefinition []byte
 
+//go:embed serving/serving.gshare.dev_inferenceplans.yaml
+var planDefinition []byte
+
 // ServingDefinitions returns the CustomResourceDefinitions of serving, each as YAML.
-func ServingDefinitions() [][]byte { return [][]byte{functionDefinition, fastPodDefinition, policyDefinition} }
+func ServingDefinitions() [][]byte { return [][]byte{functionDefinition, fastPodDefinition, policyDefinition, planDefinition} }

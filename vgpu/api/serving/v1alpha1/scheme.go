@@ -11,7 +11,8 @@ var GroupVersion = schema.GroupVersion{Group: "serving.gshare.dev", Version: "v1
 
 // AddToScheme makes the types known to a scheme, so that clients of an API server can read and write them.
 func AddToScheme(s *runtime.Scheme) error {
-	s.AddKnownTypes(GroupVersion, &GPUFunction{}, &GPUFunctionList{}, &FaSTPod{}, &FaSTPodList{}, &SharePolicy{}, &SharePolicyList{})
+	s.AddKnownTypes(GroupVersion, &GPUFunction{}, &GPUFunctionList{}, &FaSTPod{}, &FaSTPodList{}, &SharePolicy{}, &SharePolicyList{},
+		&InferencePlan{}, &InferencePlanList{})
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil
 }
