@@ -1,0 +1,147 @@
+package planner
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
+	"github.com/gshare-dev/gshare/vgpu/planning"
+	"github.com/gshare-dev/gshare/vgpu/profile"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// problem is why there is no plan.
+type problem struct{ reason, message string }
+
+func (p *problem) Error() string { return p.message }
+
+// problemf returns a problem with a reason of the condition Planned.
+func problemf(reason, format string, args ...any) *problem {
+	return &problem{reason, fmt.Sprintf(format, args...)}
+}
+
+// data is what a plan is made of beside its functions.
+type data struct {
+	models []profile.Model // the plan's one
+	prices planning.PriceList
+	terms  planning.Platform
+	notes  []string
+	hash   string // of all of it as it was read, of the modes, and of the rates that the specification sets
+}
+
+// readData reads the profiles and prices of a plan. Its errors are those of the API server, and *problem.
+func readData(ctx context.Context, c client.Reader, plan *api.InferencePlan) (data, error) {
+	profiles, err := text(ctx, c, plan.Namespace, "spec.profiles", plan.Spec.Profiles)
+	if err != nil {
+		return data{}, err
+	}
+	prices, err := text(ctx, c, plan.Namespace, "spec.prices", plan.Spec.Prices)
+	if err != nil {
+		return data{}, err
+	}
+	d, err := decode(plan.Spec.Model, profiles, prices)
+	if err != nil {
+		return data{}, err
+	}
+	parts := []string{plan.Spec.Model, profiles, prices, fmt.Sprint(plan.Spec.Modes)}
+	for _, f := range plan.Spec.Functions {
+		if f.RequestsPerSecond > 0 {
+			parts = append(parts, f.Name, fmt.Sprint(f.RequestsPerSecond))
+		}
+	}
+	d.hash = hashOf(parts...)
+	return d, nil
+}
+
+// text returns the data to which a reference leads.
+func text(ctx context.Context, c client.Reader, namespace, field string, ref api.DataReference) (string, error) {
+	m := &v1.ConfigMap{}
+	err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: ref.ConfigMap}, m)
+	if _, labelled := m.Labels[api.LabelPlanData]; apierrors.IsNotFound(err) || err == nil && !labelled {
+		// One without the label is not there for gshare, so that a plan reveals nothing of data that is not meant for it.
+		return "", problemf(api.ReasonNoData, "%s: there is no ConfigMap %s with the label %s", field, ref.ConfigMap, api.LabelPlanData)
+	} else if err != nil {
+		return "", err
+	}
+	if ref.Key == "" {
+		if len(m.Data) != 1 {
+			return "", problemf(api.ReasonNoData, "%s.key: is not set, and ConfigMap %s has %d keys", field, ref.ConfigMap, len(m.Data))
+		}
+		return m.Data[slices.Collect(maps.Keys(m.Data))[0]], nil
+	}
+	value, ok := m.Data[ref.Key]
+	if !ok {
+		return "", problemf(api.ReasonNoData, "%s.key: ConfigMap %s has no %s", field, ref.ConfigMap, ref.Key)
+	}
+	return value, nil
+}
+
+// decode decodes profiles and prices and joins the templates of the model to its measured partitions. Its errors are *problem.
+func decode(model, profiles, prices string) (data, error) {
+	var all planning.Catalogue
+	if err := yaml.UnmarshalStrict([]byte(profiles), &all); err != nil {
+		return data{}, problemf(api.ReasonInvalidData, "spec.profiles: %v", err)
+	}
+	book := planning.NewPriceBook()
+	if err := yaml.UnmarshalStrict([]byte(prices), &book); err != nil {
+		return data{}, problemf(api.ReasonInvalidData, "spec.prices: %v", err)
+	}
+	own := planning.Catalogue{
+		Models: slices.DeleteFunc(all.Models, func(m profile.Model) bool { return m.Name != model }),
+		Chains: slices.DeleteFunc(all.Chains, func(c planning.MeasuredChain) bool { return c.Model != model }),
+	}
+	if len(own.Models) != 1 {
+		return data{}, problemf(api.ReasonInvalidData, "spec.model: there are %d profiles of %s, want 1", len(own.Models), model)
+	}
+	if err := wholePercent(own.Models[0].Share, book.Platform); err != nil {
+		return data{}, err
+	}
+	models, joined, err := planning.JoinTemplates(own, book.Prices, book.Platform)
+	if err != nil {
+		return data{}, problemf(api.ReasonInvalidData, "spec.profiles: %v", err)
+	}
+	d := data{models: models, prices: book.Prices, terms: book.Platform}
+	for _, j := range joined {
+		d.notes = append(d.notes, j.String())
+	}
+	return d, nil
+}
+
+// wholePercent returns a problem unless pods can have the shares of a profile: their SMs and quotas are in percent.
+func wholePercent(m *profile.Share, p planning.Platform) error {
+	if p.QuotaStep%percent != 0 {
+		return problemf(api.ReasonInvalidData, "spec.prices: platform.quotaStep: %d is no whole percent, as the quota of a pod is", p.QuotaStep)
+	}
+	if m == nil {
+		return nil
+	}
+	for i, c := range m.Curves {
+		if c.SM%percent != 0 {
+			return problemf(api.ReasonInvalidData, "spec.profiles: share.curves[%d].sm: %d is no whole percent, as the SMs of a pod are", i, c.SM)
+		}
+	}
+	return nil
+}
+
+// percent is one, in the unit of shares.
+const percent = share.Whole / 100
+
+func hashOf(parts ...string) string {
+	h := sha256.New()
+	for _, part := range parts {
+		fmt.Fprintf(h, "%d:", len(part))
+		_, _ = io.Copy(h, strings.NewReader(part)) // a hash has no errors
+	}
+	return hex.EncodeToString(h.Sum(nil)[:8])
+}

@@ -1,0 +1,247 @@
+// Package planner keeps the plans of InferencePlans: the cheapest groups of functions, and the shares and batches for each, that keep the
+// functions' objectives at the rates which the gateways count. vgpu/planning decides; this package reads objects and writes their status.
+//
+// A status is also the planner's memory: what a plan was made of is in it, so that a new leader goes on where the last one ended. It waits
+// only until it has seen the rates for long enough.
+package planner
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
+	"github.com/gshare-dev/gshare/vgpu/planning"
+	"github.com/gshare-dev/gshare/vgpu/profile"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// Running is what there is of a function now.
+type Running struct {
+	Received uint64      // valid requests so far
+	Hot      int         // replicas with their whole share
+	Shared   int         // replicas in reserve, with memory alone
+	Share    share.Share // of each; zero if the pods are another autoscaler's
+}
+
+// Planner plans: reconcile.Reconciler. Its methods must not be called concurrently.
+type Planner struct {
+	client   client.Client
+	running  func(types.NamespacedName) Running
+	recorder events.EventRecorder
+	plans    map[types.NamespacedName]*memory
+}
+
+// memory is what is known of a plan beside its object.
+type memory struct {
+	uid     types.UID
+	drift   planning.Drift
+	meters  map[string]*meter // by name of the function
+	written time.Time         // when only numbers of the present were written last
+}
+
+// New returns a planner. The client has to read InferencePlans, GPUFunctions and ConfigMaps; running returns what there is of a function.
+func New(c client.Client, running func(types.NamespacedName) Running, recorder events.EventRecorder) *Planner {
+	return &Planner{client: c, running: running, recorder: recorder, plans: map[types.NamespacedName]*memory{}}
+}
+
+// Times after which an object is looked at again, and the least time between two writes of what changes all the time.
+const (
+	period       = 5 * time.Second
+	writesPeriod = 30 * time.Second
+)
+
+// Reconcile implements reconcile.Reconciler.
+func (p *Planner) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	object := &api.InferencePlan{}
+	if err := p.client.Get(ctx, request.NamespacedName, object); apierrors.IsNotFound(err) {
+		delete(p.plans, request.NamespacedName)
+		return reconcile.Result{}, nil
+	} else if err != nil {
+		return reconcile.Result{}, err
+	}
+	m := p.plans[request.NamespacedName]
+	if m == nil || m.uid != object.UID {
+		m = &memory{uid: object.UID, meters: map[string]*meter{}}
+		p.plans[request.NamespacedName] = m
+	}
+	status, err := p.plan(ctx, object, m, time.Now())
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if err := p.write(ctx, object, m, status); err != nil {
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{RequeueAfter: period}, nil
+}
+
+// plan returns the status that an object is to have.
+func (p *Planner) plan(ctx context.Context, object *api.InferencePlan, m *memory, now time.Time) (api.InferencePlanStatus, error) {
+	status := *object.Status.DeepCopy()
+	o, err := p.observe(ctx, object, m, now)
+	if err != nil {
+		return status, err
+	}
+	d, err := readData(ctx, p.client, object)
+	if err == nil {
+		o.basis.Data = d.hash
+		if o.measuring != "" && !status.PlannedAt.IsZero() {
+			return status, nil // a new leader: what the last one has planned holds until the rates are known
+		}
+		err = p.replan(object, &status, m, o, d, now)
+		if !status.PlannedAt.IsZero() {
+			setCost(&status, o, d)
+		}
+	}
+	status.ObservedGeneration = object.Generation
+	condition := metav1.Condition{
+		Type: api.ConditionPlanned, Status: metav1.ConditionTrue, Reason: api.ReasonPlanned, Message: status.Because, ObservedGeneration: object.Generation,
+	}
+	if why := (*problem)(nil); errors.As(err, &why) {
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, why.reason, shortened(why.message)
+	} else if err != nil {
+		return status, err
+	}
+	meta.SetStatusCondition(&status.Conditions, condition)
+	return status, nil
+}
+
+// replan plans again if it is time. A *problem says why there is no plan for all functions with requests.
+func (p *Planner) replan(object *api.InferencePlan, status *api.InferencePlanStatus, m *memory, o observation, d data, now time.Time) error {
+	rule := ruleOf(object.Spec.Replan)
+	if o.measuring != "" {
+		return problemf(api.ReasonMeasuring, "the rate of %s is not known for %v yet", o.measuring, rule.After)
+	}
+	why := "first plan"
+	if !status.PlannedAt.IsZero() {
+		why = m.drift.Due(rule, basisOf(status), o.basis, now)
+	}
+	if why != "" {
+		before := len(status.Groups) > 0
+		changed, err := newPlan(object, status, o, d, rule.Saving)
+		if err != nil {
+			return err
+		}
+		status.PlannedAt, status.DataHash, status.Because = metav1.NewTime(now).Rfc3339Copy(), d.hash, shortened(why)
+		if changed && before {
+			p.recorder.Eventf(object, nil, v1.EventTypeNormal, "Planned", "Plan", "%s", shortened("other groups or sizes: "+why))
+		}
+	}
+	return complete(status)
+}
+
+// complete returns a problem if there is no plan, or a function with requests is not part of it.
+func complete(status *api.InferencePlanStatus) error {
+	for _, f := range status.Unplanned {
+		if number(f.RequestsPerSecond) > 0 {
+			return problemf(api.ReasonNotFeasible, "%s: %s", f.Name, f.Reason)
+		}
+	}
+	for _, f := range status.Unplanned {
+		if f.SLO == "" {
+			return problemf(api.ReasonNoFunction, "%s: %s", f.Name, f.Reason)
+		}
+	}
+	if len(status.Groups) == 0 {
+		return problemf(api.ReasonNoRequests, "no function gets requests")
+	}
+	return nil
+}
+
+// newPlan plans, and writes the groups into the status. It reports whether they have changed.
+func newPlan(object *api.InferencePlan, status *api.InferencePlanStatus, o observation, d data, least float64) (bool, error) {
+	in := planning.Input{Models: d.models, Prices: d.prices, Platform: d.terms}
+	for _, mode := range object.Spec.Modes {
+		in.Modes = append(in.Modes, modes[mode])
+	}
+	var unplanned []api.Unplanned
+	for _, f := range object.Spec.Functions {
+		x := o.basis.Applications[f.Name]
+		if x.Rate > 0 && x.SLO > 0 {
+			in.Applications = append(in.Applications, planning.Application{Name: f.Name, Model: object.Spec.Model, SLO: x.SLO, Rate: max(x.Rate, planning.MinRate)})
+			continue
+		}
+		out := api.Unplanned{Name: f.Name, Reason: "there is no valid GPUFunction of this name"}
+		if x.SLO > 0 {
+			out.SLO, out.RequestsPerSecond, out.Reason = api.Duration(timeOf(x.SLO).String()), "0", "it gets no requests"
+		}
+		unplanned = append(unplanned, out)
+	}
+	var r planning.Replanned
+	var separate planning.Plan
+	if len(in.Applications) > 0 {
+		var err error
+		if r, err = planning.Replan(in, presentGroups(status.Groups, object.Spec.Model), least); err == nil {
+			separate, err = planning.Separate(in)
+		}
+		if err != nil {
+			return false, problemf(api.ReasonInvalidData, "%v", err)
+		}
+	}
+	for _, x := range r.Plan.Infeasible {
+		unplanned = append(unplanned, api.Unplanned{
+			Name: x.Application.Name, SLO: api.Duration(timeOf(x.Application.SLO).String()), RequestsPerSecond: digits(x.Application.Rate, 3), Reason: shortened(x.Reason),
+		})
+	}
+	status.Unplanned = unplanned
+	model := &d.models[0]
+	status.Groups, status.GroupCount = statusGroups(r.Plan.Groups, model), int32(len(r.Plan.Groups))
+	status.Cost = api.PlanCost{Planned: perHour(r.Plan.Cost), Separate: perHour(separate.Cost)}
+	status.Misses = part(misses(r.Plan.Groups, model))
+	return r.Changed, nil
+}
+
+// misses returns the part of all requests that is predicted to be late.
+func misses(groups []planning.Group, m *profile.Model) float64 {
+	late, all := 0.0, 0.0
+	for i := range groups {
+		late += groups[i].Misses(m) * groups[i].Rate()
+		all += groups[i].Rate()
+	}
+	return late / max(all, planning.MinRate)
+}
+
+// setCost sets what the functions cost now, and what else is known beside the plan.
+func setCost(status *api.InferencePlanStatus, o observation, d data) {
+	now := o.now(d.prices)
+	status.Cost.Currency, status.Cost.Now = d.prices.Currency, perHour(now)
+	status.Cost.Saving = saving(now, planning.Cost(number(status.Cost.Planned)*1e9/3600))
+	status.Notes = nil
+	for _, note := range append(o.notes(), d.notes...) {
+		if len(status.Notes) < maxNotes {
+			status.Notes = append(status.Notes, shortened(note))
+		}
+	}
+}
+
+// maxNotes bounds the notes of a status, as its definition does.
+const maxNotes = 16
+
+// write writes a status that has changed. What functions cost now changes all the time, and is written now and then.
+func (p *Planner) write(ctx context.Context, object *api.InferencePlan, m *memory, status api.InferencePlanStatus) error {
+	if equality.Semantic.DeepEqual(object.Status, status) {
+		return nil
+	}
+	same := *status.DeepCopy()
+	same.Cost.Now, same.Cost.Saving = object.Status.Cost.Now, object.Status.Cost.Saving
+	if equality.Semantic.DeepEqual(object.Status, same) && time.Since(m.written) < writesPeriod {
+		return nil
+	}
+	changed := object.DeepCopy()
+	changed.Status = status
+	if err := p.client.Status().Patch(ctx, changed, client.MergeFrom(object)); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	m.written = time.Now()
+	return nil
+}
