@@ -37,4 +37,6 @@ var policyDefinition []byte
 var planDefinition []byte
 
 // ServingDefinitions returns the CustomResourceDefinitions of serving, each as YAML.
-func ServingDefinitions() [][]byte { return [][]byte{functionDefinition, fastPodDefinition, policyDefinition, planDefinition} }
+func ServingDefinitions() [][]byte {
+	return [][]byte{functionDefinition, fastPodDefinition, policyDefinition, planDefinition}
+}

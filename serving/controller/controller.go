@@ -1,5 +1,5 @@
 // Package controller makes GPUFunctions and FaSTPods of a Kubernetes cluster serve: it keeps as many pods of each as their load, or their number
-// of replicas, needs.
+// of replicas, needs. It also runs serving/planner, which plans how functions of one model could be served together.
 //
 // serving/fleet decides, as it does on one machine. Here its instances are pods (Pods), and its gateways are processes that report what they count
 // over a connection from here, and read everything else from objects (Gateways). Only the leader acts. What it must not forget is in the cluster:
@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/apimachinery/pkg/types"
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -30,6 +31,7 @@ import (
 
 	"github.com/gshare-dev/gshare/serving/fleet"
 	"github.com/gshare-dev/gshare/serving/gateway"
+	"github.com/gshare-dev/gshare/serving/planner"
 	"github.com/gshare-dev/gshare/serving/report"
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 )
@@ -44,7 +46,7 @@ func Scheme() (*runtime.Scheme, error) {
 }
 
 // CacheOptions returns what the controller's cache holds: of pods, Services and NetworkPolicies those of functions and FaSTPods, of endpoints those of the gateways'
-// Service for reports.
+// Service for reports, of ConfigMaps the data of InferencePlans.
 func CacheOptions(service client.ObjectKey) (cache.Options, error) {
 	ours, err := labels.NewRequirement(api.LabelFaSTPod, selection.Exists, nil)
 	if err != nil {
@@ -54,12 +56,17 @@ func CacheOptions(service client.ObjectKey) (cache.Options, error) {
 	if err != nil {
 		return cache.Options{}, err
 	}
+	ofPlans, err := labels.NewRequirement(api.LabelPlanData, selection.Exists, nil)
+	if err != nil {
+		return cache.Options{}, err
+	}
 	return cache.Options{
 		DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
 			&v1.Pod{}:                   {Label: labels.NewSelector().Add(*ours)},
 			&v1.Service{}:               {Label: labels.NewSelector().Add(*ofFunctions)},
 			&networking.NetworkPolicy{}: {Label: labels.NewSelector().Add(*ofFunctions)},
+			&v1.ConfigMap{}:             {Label: labels.NewSelector().Add(*ofPlans)},
 			&discovery.EndpointSlice{}: {
 				Namespaces: map[string]cache.Config{service.Namespace: {LabelSelector: labels.SelectorFromSet(labels.Set{discovery.LabelServiceName: service.Name})}},
 			},
@@ -129,6 +136,11 @@ func AddTo(m manager.Manager, o Options) error {
 	}
 	if err := ctrl.NewControllerManagedBy(m).Named("sharepolicy").
 		For(&api.SharePolicy{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).Complete(&policies{client: m.GetClient(), quotas: pods.quotas}); err != nil {
+		return err
+	}
+	plans := planner.New(m.GetClient(), func(of types.NamespacedName) planner.Running { return observedOf(f, loads, of) }, m.GetEventRecorder(name))
+	if err := ctrl.NewControllerManagedBy(m).Named("inferenceplan").
+		For(&api.InferencePlan{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).Complete(plans); err != nil {
 		return err
 	}
 	return ctrl.NewControllerManagedBy(m).Named("fastpod").

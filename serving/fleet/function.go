@@ -219,6 +219,17 @@ func (f *Fleet) Status() []Status {
 	return all
 }
 
+// StatusOf returns the state of a function, and false if the fleet does not have it.
+func (f *Fleet) StatusOf(name gateway.FunctionName) (Status, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	fn := f.byName[name]
+	if fn == nil {
+		return Status{}, false
+	}
+	return f.statusOf(fn), true
+}
+
 func (f *Fleet) statusOf(fn *function) Status {
 	now := f.gateways.Load(fn.name)
 	s := Status{
