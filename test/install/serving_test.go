@@ -69,6 +69,17 @@ func tenant(fields ...any) []any {
 	return []any{t}
 }
 
+// planned is all that a user has to write of a plan.
+const planned = `apiVersion: serving.gshare.dev/v1alpha1
+kind: InferencePlan
+metadata: {name: vision}
+spec:
+  model: vision
+  functions: [{name: checkout}, {name: search}]
+  profiles: {configMap: profiles}
+  prices: {configMap: prices}
+`
+
 // onMachine makes of a function for a cluster one that a machine can run.
 func onMachine(o *unstructured.Unstructured) *unstructured.Unstructured {
 	o = o.DeepCopy()
@@ -110,7 +121,7 @@ func defineServing(t *testing.T) {
 			t.Fatal(err, out)
 		}
 	}
-	for _, plural := range []string{"gpufunctions", "fastpods", "sharepolicies"} {
+	for _, plural := range []string{"gpufunctions", "fastpods", "sharepolicies", "inferenceplans"} {
 		var last error
 		err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
 			_, last = resource(plural).List(ctx, metav1.ListOptions{})
@@ -191,6 +202,17 @@ func TestServingDefaults(t *testing.T) {
 	}
 	if limit, limited := policy.LimitOf("chat"); !limited || limit.Replicas == nil || *limit.Replicas != 0 {
 		t.Errorf("%+v", policy.Spec)
+	}
+	if got, err = stored(t, "inferenceplans", objects(t, "", planned)[0]); err != nil {
+		t.Fatal(err)
+	}
+	var plan serving.InferencePlan
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(got.Object, &plan, true); err != nil {
+		t.Fatal(err)
+	}
+	if s := plan.Spec; s.Mode != serving.Recommend || !slices.Equal(s.Modes, []serving.ExecutionMode{serving.ModeShare}) ||
+		*s.Replan.DriftPercent != 20 || s.Replan.After != "60s" || *s.Replan.MinSavingPercent != 5 {
+		t.Errorf("%+v", s)
 	}
 }
 
@@ -348,6 +370,15 @@ func TestServingRefusesInCluster(t *testing.T) {
 		"memory is no amount":  {"sharepolicies", limits, edits{"spec.tenants": tenant("maxMemory", "much")}, "spec.tenants[0].maxMemory", "want a quantity of 0 to 1Ei"},
 		"priority above bound": {"sharepolicies", limits, edits{"spec.tenants": tenant("priority", int64(1001))}, "spec.tenants[0].priority", "less than or equal to 1000"},
 
+		"plan: Apply":               {"inferenceplans", planned, edits{"spec.mode": "Apply"}, "spec.mode", "Unsupported value"},
+		"plan: no functions":        {"inferenceplans", planned, edits{"spec.functions": []any{}}, "spec.functions", "at least 1"},
+		"plan: a function twice":    {"inferenceplans", planned, edits{"spec.functions": []any{map[string]any{"name": "a"}, map[string]any{"name": "a"}}}, "spec.functions", "Duplicate value"},
+		"plan: a rate of 0":         {"inferenceplans", planned, edits{"spec.functions": []any{map[string]any{"name": "a", "requestsPerSecond": float64(0)}}}, "spec.functions[0].requestsPerSecond", "at least 0.001"},
+		"plan: unknown mode":        {"inferenceplans", planned, edits{"spec.modes": []any{"TPU"}}, "spec.modes[0]", "Unsupported value"},
+		"plan: no modes":            {"inferenceplans", planned, edits{"spec.modes": []any{}}, "spec.modes", "at least 1"},
+		"plan: no prices":           {"inferenceplans", planned, edits{"spec.prices": nil}, "spec.prices", "Required"},
+		"plan: after 500ms":         {"inferenceplans", planned, edits{"spec.replan.after": "500ms"}, "spec.replan.after", "want a duration of 1s to 24h"},
+		"plan: drift 0":             {"inferenceplans", planned, edits{"spec.replan.driftPercent": int64(0)}, "spec.replan.driftPercent", "greater than or equal to 1"},
 		"no template":               {"gpufunctions", shortest, edits{"spec.template": nil}, "spec.template", "want a template, unless"},
 		"another autoscaler":        {"gpufunctions", shortest, edits{"spec.scaling.autoscaler": "KEDA"}, "spec.scaling.autoscaler", "Unsupported value"},
 		"External with a template":  {"gpufunctions", shortest, edits{"spec.scaling.autoscaler": "External", "spec.scaling.requestsPerSecond": int64(1)}, "spec.scaling.autoscaler", "neither template nor resources"},

@@ -1,0 +1,301 @@
+// Package plans_test runs the planner of gshare-controller against a real API server, with the permissions that the manifests give it.
+package plans_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	v1 "k8s.io/api/core/v1"
+	rbac "k8s.io/api/rbac/v1"
+	extensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metrics "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/yaml"
+
+	"github.com/gshare-dev/gshare/manifests"
+	"github.com/gshare-dev/gshare/serving/controller"
+	"github.com/gshare-dev/gshare/serving/report"
+	"github.com/gshare-dev/gshare/test/controlplane"
+	"github.com/gshare-dev/gshare/test/controlplane/access"
+	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
+)
+
+// server is an administrator's client configuration for the API server of all tests.
+var server *rest.Config
+
+func TestMain(m *testing.M) {
+	os.Exit(controlplane.RunWith(func(plane *controlplane.ControlPlane) int {
+		server = plane.Config(access.Admin)
+		ctrl.SetLogger(logr.FromSlogHandler(slog.DiscardHandler)) // which else asks for one, with a stack
+		return m.Run()
+	}))
+}
+
+const root = "../../../"
+
+// data has the latencies of a model in all modes, and its layers, whose best partition was not measured.
+const data = `models:
+- name: vision
+  cpu:
+    mean: [{alpha: 2.6, beta: 0.45, gamma: 0.21}]
+    p99: [{alpha: 3.1, beta: 0.45, gamma: 0.27}]
+    memoryMiB: {slope: 40, intercept: 700}
+  gpu:
+    exclusive: {slope: 0.0018, intercept: 0.0025}
+    tail: {slope: 1.2, intercept: 0}
+    cardGB: 24
+    timeSlice: 0.002
+    memoryMiB: {slope: 30, intercept: 600}
+    hostMemoryMiB: {slope: 0, intercept: 512}
+    maxBatch: 32
+  share:
+    curves: [{sm: 120, exclusive: {slope: 0.0060, intercept: 0.0030}}, {sm: 240, exclusive: {slope: 0.0033, intercept: 0.0027}}]
+    tail: {slope: 1.1, intercept: 0}
+    window: 0.1
+    memoryMiB: {slope: 30, intercept: 1500}
+    maxBatch: 16
+`
+
+// stages has the measurements of a model that is cut into stages.
+const stages = `  partitioned:
+    stages:
+    - workers: [{mean: [{alpha: 0.6, beta: 0.4, gamma: 0.05}], p99: [{alpha: 0.7, beta: 0.4, gamma: 0.06}], memoryMiB: {slope: 30, intercept: 150}}]
+    - workers: [{mean: [{alpha: 0.9, beta: 0.4, gamma: 0.07}], p99: [{alpha: 1.1, beta: 0.4, gamma: 0.09}], memoryMiB: {slope: 20, intercept: 400}}]
+    transfer: {slope: 0.004, intercept: 0.012}
+    master: {milliCPU: 100, memoryMiB: 128}
+`
+
+// chain has the model's layers.
+const chain = `chains:
+- model: vision
+  input: 600000
+  layers:
+  - {name: stem, work: 2, weights: 400000000, output: 800000}
+  - {name: head, work: 2, weights: 400000000, output: 4000}
+`
+
+const prices = `prices: {currency: USD, nanoPerVCPUSecond: 16000, nanoPerGBSecond: 2400, nanoPerGPUGBSecond: 34000, nanoPerCall: 120, nanoPerSliceSecond: 500000, nanoPerSliceGBSecond: 1500}
+`
+
+// TestPlans: plans of each mode are in the status of their objects, with the permissions of the manifests, and in what kubectl get prints; a price
+// that changes is planned for; and what cannot be planned says why.
+func TestPlans(t *testing.T) {
+	admin := install(t)
+	startController(t)
+	ctx := t.Context()
+	create(t, admin, &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "data", Labels: map[string]string{api.LabelPlanData: ""}},
+		Data: map[string]string{"whole": data + stages, "layers": data + chain, "prices": prices}})
+	create(t, admin, &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "private"}, Data: map[string]string{"whole": data}})
+	for name, slo := range map[string]api.Duration{"checkout": "700ms", "archive": "4s"} {
+		create(t, admin, &api.GPUFunction{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: api.GPUFunctionSpec{
+			SLO: api.SLO{Latency: slo}, Scaling: api.Scaling{Autoscaler: api.External, RequestsPerSecond: 5},
+		}})
+	}
+	plan := func(name string, mode api.ExecutionMode, profiles, key string) {
+		create(t, admin, &api.InferencePlan{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: api.InferencePlanSpec{
+			Model: "vision", Functions: []api.PlannedFunction{{Name: "checkout", RequestsPerSecond: 3}, {Name: "archive", RequestsPerSecond: 0.5}},
+			Modes: []api.ExecutionMode{mode}, Profiles: api.DataReference{ConfigMap: profiles, Key: key}, Prices: api.DataReference{ConfigMap: "data", Key: "prices"},
+		}})
+	}
+	modes := []api.ExecutionMode{api.ModeShare, api.ModeCPU, api.ModeGPU, api.ModePartitioned}
+	for _, mode := range modes {
+		plan(strings.ToLower(string(mode)), mode, "data", "whole")
+	}
+	plan("layers", api.ModeShare, "data", "layers")
+	plan("private", api.ModeShare, "private", "whole")
+	for _, mode := range modes {
+		got := await(ctx, t, admin, strings.ToLower(string(mode)), "True Planned first plan")
+		if len(got.Status.Groups) == 0 || got.Status.Groups[0].Mode != mode || got.Status.Cost.Planned == "" || got.Status.Misses == "" {
+			t.Errorf("%s: %+v", mode, got.Status)
+		}
+	}
+	await(ctx, t, admin, "private", "False NoData spec.profiles: there is no ConfigMap private with the label")
+	if got := await(ctx, t, admin, "layers", "True Planned"); len(got.Status.Notes) != 1 || !strings.Contains(got.Status.Notes[0], "measure stages up to layers") {
+		t.Errorf("notes %q", got.Status.Notes)
+	}
+	first := printed(t, "share")
+	for column, want := range map[string]string{"Mode": "Recommend", "Saving": "", "Planned": "True", "Reason": "Planned"} {
+		if value, ok := first[column]; !ok || want != "" && value != want {
+			t.Errorf("column %s: %v of %v, want %s", column, value, first, want)
+		}
+	}
+	prices := &v1.ConfigMap{}
+	if err := admin.Get(ctx, client.ObjectKey{Namespace: "default", Name: "data"}, prices); err != nil {
+		t.Fatal(err)
+	}
+	prices.Data["prices"] = strings.ReplaceAll(prices.Data["prices"], "500000", "1000000")
+	if err := admin.Update(ctx, prices); err != nil {
+		t.Fatal(err)
+	}
+	await(ctx, t, admin, "share", "True Planned the modes, profiles, prices or given rates have changed")
+	if then := printed(t, "share"); then["Planned/h"] == first["Planned/h"] {
+		t.Errorf("costs %v as before the price rose", then["Planned/h"])
+	}
+}
+
+func create(t *testing.T, c client.Client, o client.Object) {
+	t.Helper()
+	if err := c.Create(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// await waits until the condition of a plan begins as wanted: its status, reason and message.
+func await(ctx context.Context, t *testing.T, c client.Client, name, want string) *api.InferencePlan {
+	t.Helper()
+	plan, now := &api.InferencePlan{}, ""
+	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		if err := c.Get(ctx, client.ObjectKey{Namespace: "default", Name: name}, plan); err != nil {
+			return false, err
+		}
+		if is := meta.FindStatusCondition(plan.Status.Conditions, api.ConditionPlanned); is != nil {
+			now = string(is.Status) + " " + is.Reason + " " + is.Message
+		}
+		return strings.HasPrefix(now, want), nil
+	})
+	if err != nil {
+		t.Fatalf("%s: %q, want %q: %v", name, now, want, err)
+	}
+	return plan
+}
+
+// printed returns what kubectl get prints of a plan, by column.
+func printed(t *testing.T, name string) map[string]any {
+	t.Helper()
+	text, err := kubernetes.NewForConfigOrDie(server).RESTClient().Get().AbsPath("/apis/serving.gshare.dev/v1alpha1/namespaces/default/inferenceplans/"+name).
+		SetHeader("Accept", "application/json;as=Table;g=meta.k8s.io;v=v1").DoRaw(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var table metav1.Table
+	if err := json.Unmarshal(text, &table); err != nil || len(table.Rows) != 1 {
+		t.Fatal(err, string(text))
+	}
+	cells := map[string]any{}
+	for i, c := range table.ColumnDefinitions {
+		cells[c.Name] = table.Rows[0].Cells[i]
+	}
+	return cells
+}
+
+// install creates the kinds of serving and the permissions of the controller, and returns an administrator's client.
+func install(t *testing.T) client.Client {
+	t.Helper()
+	scheme, err := controller.Scheme()
+	if err == nil {
+		err = extensions.AddToScheme(scheme)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	admin, err := client.New(server, client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range manifests.ServingDefinitions() {
+		kind := &extensions.CustomResourceDefinition{}
+		if err := yaml.Unmarshal(text, kind); err != nil {
+			t.Fatal(err)
+		}
+		create(t, admin, kind)
+	}
+	create(t, admin, &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "gshare-system"}})
+	text, err := os.ReadFile(root + "manifests/serving/controller.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	permissions := 0
+	for documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text))); ; {
+		document, err := documents.Read()
+		if errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		var is metav1.TypeMeta
+		if err := yaml.Unmarshal(document, &is); err != nil {
+			t.Fatal(err)
+		}
+		o, ok := map[string]client.Object{
+			"ClusterRole": &rbac.ClusterRole{}, "ClusterRoleBinding": &rbac.ClusterRoleBinding{}, "Role": &rbac.Role{}, "RoleBinding": &rbac.RoleBinding{},
+		}[is.Kind]
+		if !ok {
+			continue
+		}
+		if err := yaml.Unmarshal(document, o); err != nil {
+			t.Fatal(err)
+		}
+		create(t, admin, o)
+		permissions++
+	}
+	if permissions < 2 {
+		t.Fatalf("%d objects with permissions", permissions)
+	}
+	err = wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		for _, list := range []client.ObjectList{&api.GPUFunctionList{}, &api.FaSTPodList{}, &api.InferencePlanList{}} {
+			if admin.List(ctx, list) != nil {
+				return false, nil
+			}
+		}
+		return true, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return admin
+}
+
+// startController runs the controller, with the permissions of its service account, until the end of the test.
+func startController(t *testing.T) {
+	t.Helper()
+	config := rest.CopyConfig(server)
+	config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:gshare-system:gshare-controller"}
+	service := client.ObjectKey{Namespace: "gshare-system", Name: "gshare-gateway-reports"}
+	scheme, err := controller.Scheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cached, err := controller.CacheOptions(service)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := ctrl.NewManager(config, manager.Options{Scheme: scheme, Cache: cached, Metrics: metrics.Options{BindAddress: "0"}, HealthProbeBindAddress: "0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = controller.AddTo(m, controller.Options{
+		Service: service, Gateway: "gateway.example", Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Metrics: prometheus.NewRegistry(),
+		Watch: func(context.Context, string, func(report.Report)) error { return errors.New("there are no gateways") },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- m.Start(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
