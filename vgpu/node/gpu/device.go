@@ -21,11 +21,19 @@ type Device struct {
 	Model  string // as pods name it: A100
 	SMs    int
 	Memory share.Bytes // that programs may use
+	Properties
 
 	Fault      string     // why it cannot be used now; empty if it can
 	Instances  []Instance // in MIG mode only
 	MIG        bool       // in MIG mode: its instances are used, never the whole device
 	Incomplete string     // why some of its instances could not be listed; empty if all are
+}
+
+// Properties are what a user may want of a GPU besides its model and size. What is not known is empty.
+type Properties struct {
+	DriverVersion     string // such as 580.65.06
+	ComputeCapability string // of CUDA, such as 9.0
+	NUMANode          *int   // of the CPUs and the memory that are next to it
 }
 
 // Instance holds the properties and the present state of one MIG instance.

@@ -16,6 +16,7 @@ import (
 //	- {uuid: GPU-0, model: A100, sms: 108, memoryMiB: 81920}
 //	- {uuid: GPU-1, model: A100, sms: 108, memoryMiB: 81920, fault: "Xid 79"}
 //	- {uuid: GPU-2, model: A100, sms: 108, memoryMiB: 81920, mig: [{uuid: MIG-0, profile: 1g.10gb, sms: 14, memoryMiB: 9728}]}
+//	- {uuid: GPU-3, model: H200, sms: 132, memoryMiB: 143771, driverVersion: 580.65.06, computeCapability: "9.0", numaNode: 1}
 //	processes:
 //	- {pid: 4711, slice: GPU-0, memoryMiB: 512}
 //	- {pid: 4712, slice: GPU-0, graphics: true}
@@ -26,6 +27,10 @@ type deviceFile struct {
 		simulatedSlice `json:",inline"`
 		Model          string            `json:"model"`
 		MIG            *[]simulatedSlice `json:"mig"`
+
+		DriverVersion     string `json:"driverVersion"`
+		ComputeCapability string `json:"computeCapability"`
+		NUMANode          *int   `json:"numaNode"`
 	} `json:"devices"`
 	Processes []struct {
 		PID       int    `json:"pid"`
@@ -100,6 +105,7 @@ func (file *deviceFile) devices() (devices []Device, err error) {
 			return nil, fmt.Errorf("device %s: only instances, in the list mig, have a profile", d.UUID)
 		}
 		device := Device{UUID: d.UUID, Index: n, Model: d.Model, SMs: d.SMs, Memory: d.memory(), Fault: d.Fault, MIG: d.MIG != nil}
+		device.Properties = Properties{DriverVersion: d.DriverVersion, ComputeCapability: d.ComputeCapability, NUMANode: d.NUMANode}
 		if device.MIG {
 			for _, i := range *d.MIG {
 				device.Instances = append(device.Instances, Instance{UUID: i.UUID, Profile: i.Profile, SMs: i.SMs, Memory: i.memory(), Fault: i.Fault})

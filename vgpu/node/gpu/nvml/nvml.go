@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -39,6 +40,9 @@ func (s *Source) Devices() (devices []gpu.Device, err error) {
 			s.session.health.setFaults(handle, &device)
 		}
 		device.Index = index
+		if version, r := s.library.SystemGetDriverVersion(); r == nvml.SUCCESS {
+			device.DriverVersion = version
+		}
 		devices = append(devices, device)
 		return err
 	})
@@ -87,6 +91,7 @@ func readDevice(handle nvml.Device) (d gpu.Device, err error) {
 	if r != nvml.SUCCESS {
 		return d, callError("read compute capability", r)
 	}
+	d.ComputeCapability = fmt.Sprintf("%d.%d", major, minor)
 	d.Model, d.SMs, d.Memory = modelOf(name), cores/coresPerSM(major, minor), share.Bytes(memory.Total-memory.Reserved)
 	if _, _, _, failure, r := handle.GetRemappedRows(); r == nvml.SUCCESS && failure {
 		return d, errors.New("memory rows could not be remapped: replace the device")
@@ -94,6 +99,7 @@ func readDevice(handle nvml.Device) (d gpu.Device, err error) {
 	if d.Minor, r = handle.GetMinorNumber(); r != nvml.SUCCESS {
 		return d, callError("read minor number", r) // 0 would be another device's
 	}
+	d.NUMANode = numaNodeOf(os.DirFS("/"), d.Minor)
 	if d.MIG, err = isMIG(handle); err != nil {
 		d.MIG = true // so that it is not offered whole
 		return d, err

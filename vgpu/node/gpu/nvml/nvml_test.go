@@ -16,10 +16,11 @@ import (
 // library returns a mock of the library with devices, of which nil ones are lost.
 func library(devices ...*mock.Device) *mock.Interface {
 	return &mock.Interface{
-		InitFunc:           func() nvml.Return { return nvml.SUCCESS },
-		ShutdownFunc:       func() nvml.Return { return nvml.SUCCESS },
-		EventSetCreateFunc: func() (nvml.EventSet, nvml.Return) { return nil, nvml.ERROR_NOT_SUPPORTED },
-		DeviceGetCountFunc: func() (int, nvml.Return) { return len(devices), nvml.SUCCESS },
+		InitFunc:                   func() nvml.Return { return nvml.SUCCESS },
+		ShutdownFunc:               func() nvml.Return { return nvml.SUCCESS },
+		EventSetCreateFunc:         func() (nvml.EventSet, nvml.Return) { return nil, nvml.ERROR_NOT_SUPPORTED },
+		SystemGetDriverVersionFunc: func() (string, nvml.Return) { return "580.65.06", nvml.SUCCESS },
+		DeviceGetCountFunc:         func() (int, nvml.Return) { return len(devices), nvml.SUCCESS },
 		DeviceGetHandleByIndexFunc: func(i int) (nvml.Device, nvml.Return) {
 			if devices[i] == nil {
 				return nil, nvml.ERROR_GPU_IS_LOST
@@ -59,7 +60,10 @@ func instance(uuid, name string) *mock.Device {
 }
 
 func TestDevices(t *testing.T) {
-	healthy := gpu.Device{UUID: "GPU-a", Minor: 3, Model: "A100", SMs: 108, Memory: 79 << 30}
+	healthy := gpu.Device{
+		UUID: "GPU-a", Minor: 3, Model: "A100", SMs: 108, Memory: 79 << 30,
+		Properties: gpu.Properties{DriverVersion: "580.65.06", ComputeCapability: "8.0"},
+	}
 	remapped, broken, partitioned := device("GPU-b"), device("GPU-c"), device("GPU-d")
 	remapped.GetRemappedRowsFunc = func() (int, int, bool, bool, nvml.Return) { return 0, 9, false, true, nvml.SUCCESS }
 	broken.GetMemoryInfo_v2Func = func() (nvml.Memory_v2, nvml.Return) { return nvml.Memory_v2{}, nvml.ERROR_GPU_IS_LOST }
