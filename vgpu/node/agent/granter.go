@@ -67,7 +67,7 @@ func (g *granter) admit(claim grant.Claim) error {
 	}
 	g.grants.markSetUp(granted.ID())
 	g.retainSlices()
-	if !g.Records.StillHeld(claim) {
+	if claim.ResourceClaim.UID == "" && !g.Records.StillHeld(claim) {
 		_ = g.files.Remove(ticket.Key(granted.Tickets)) // the kubelet has just allocated them to another container, and Allocate removed it too
 		return grant.Ambiguous("the kubelet has given tickets %v away", granted.Tickets)
 	}

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -8,8 +9,8 @@ import (
 
 	config "github.com/gshare-dev/gshare/vgpu/api/config/node"
 	"github.com/gshare-dev/gshare/vgpu/node/grant"
+	"github.com/gshare-dev/gshare/vgpu/node/inventory"
 	"github.com/gshare-dev/gshare/vgpu/node/tokenserver"
-	"github.com/gshare-dev/gshare/vgpu/packing"
 	"github.com/gshare-dev/gshare/vgpu/residency"
 	"github.com/gshare-dev/gshare/vgpu/share"
 	"github.com/gshare-dev/gshare/vgpu/watchdog"
@@ -85,21 +86,49 @@ func (s *grantStore) serviceOf(id string) (service, bool) {
 	return service{}, false
 }
 
-// updateSlices replaces the slices on which shares can be granted by those that change returns, together with the users of slices that have
-// no share. It calls change with the lock held: no grant is made between the computation and the replacement.
-func (s *grantStore) updateSlices(change func(granted bool) (slices []packing.Slice, used map[string]string)) {
+// updateSlices replaces the slices on which shares can be granted by those that change returns. It calls change, with those who have grants,
+// while the lock is held: no grant is made between the computation and the replacement.
+func (s *grantStore) updateSlices(change func(inventory.Holders) grant.Slices) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.book.SetSlices(change(s.hasAnyLocked()))
+	var h inventory.Holders
+	for _, granted := range s.book.All() {
+		h.Bound = true
+		if !granted.ByClaim() {
+			h.Placed = true
+			continue
+		}
+		for _, v := range granted.VGPUs {
+			h.Claims = append(h.Claims, v.Slice)
+		}
+	}
+	s.book.SetSlices(change(h))
 }
 
 func (s *grantStore) hasAny() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.hasAnyLocked()
+	return len(s.book.All()) > 0
 }
 
-func (s *grantStore) hasAnyLocked() bool { return len(s.book.All()) > 0 }
+// hasClaims reports whether resource claims have grants.
+func (s *grantStore) hasClaims() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.ContainsFunc(s.book.All(), func(g grant.Grant) bool { return g.ByClaim() })
+}
+
+// ofClaim returns the grant of a resource claim, also while it is being set up; false if it has none.
+func (s *grantStore) ofClaim(claim types.UID) (grant.Grant, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, granted := range s.book.All() {
+		if granted.ResourceClaim.UID == claim {
+			return granted, true
+		}
+	}
+	return grant.Grant{}, false
+}
 
 // admit adds a grant for a container unless it has one. held reports that the container had the grant before, changed that its placement
 // differs from what was granted. The refusal is not nil if the share cannot be granted.

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -18,7 +19,6 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/grant"
 	"github.com/gshare-dev/gshare/vgpu/node/inventory"
 	"github.com/gshare-dev/gshare/vgpu/node/ticket"
-	"github.com/gshare-dev/gshare/vgpu/packing"
 )
 
 // deviceMonitor keeps the inventory of the node: its slices (whole GPUs or MIG instances), their health, and their users without a share.
@@ -35,19 +35,21 @@ type deviceMonitor struct {
 	podsBound      bool              // pods with shares are bound to the node
 	used           map[string]string // slices that are used without a share, by ID: by whom
 	ticketsChanged chan struct{}     // closed and replaced when they change
+	offersChanged  chan struct{}     // closed and replaced when the slices of resource claims change
 }
 
 func newDeviceMonitor(o *Options, r *sliceRuntime, s *grantStore, publish func()) *deviceMonitor {
 	return &deviceMonitor{
 		Options: o, slices: r, grants: s, publish: publish, list: asyncCall[[]gpu.Device]{call: o.Source.Devices},
-		appeared: make(chan struct{}, 1), podsBound: true, ticketsChanged: make(chan struct{}), // until the pods are known
+		appeared: make(chan struct{}, 1), podsBound: true, // until the pods are known
+		ticketsChanged: make(chan struct{}), offersChanged: make(chan struct{}),
 	}
 }
 
 func (m *deviceMonitor) inventoryConfig() inventory.Config {
 	c := m.Config
 	return inventory.Config{
-		Owned: c.Devices, Cordoned: slices.Concat(c.Kubernetes.Cordon, c.Kubernetes.Drain, m.slices.withdrawnPlacements()),
+		Owned: c.Devices, Claimed: c.Kubernetes.ResourceClaims, Cordoned: slices.Concat(c.Kubernetes.Cordon, c.Kubernetes.Drain, m.slices.withdrawnPlacements()),
 		Classes: m.slices.classes(), Reserve: *c.ReservePerMille, MaxShares: c.MaxShares,
 	}
 }
@@ -80,25 +82,42 @@ func (m *deviceMonitor) tickets() ([]string, <-chan struct{}) {
 	return ticket.All(m.inventory.Tickets()), m.ticketsChanged
 }
 
-// sliceIndexes returns the positions of slices in the inventory, or -1 for a slice that is not in it.
+// offered returns the slices of which resource claims get shares, and a channel that is closed when they change.
+func (m *deviceMonitor) offered() ([]inventory.Slice, <-chan struct{}) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.inventory.OfClaims(), m.offersChanged
+}
+
+// sliceIndexes returns the positions of slices in the published inventory, by which tickets are numbered, or -1 for a slice that is not in it.
 func (m *deviceMonitor) sliceIndexes(ids []string) (indexes []int) {
-	all := m.currentInventory().Slices()
+	all := m.currentInventory().Published().Slices
 	for _, id := range ids {
-		indexes = append(indexes, slices.IndexFunc(all, func(s inventory.Slice) bool { return s.ID == id }))
+		indexes = append(indexes, slices.IndexFunc(all, func(s kube.Slice) bool { return s.ID == id }))
 	}
 	return indexes
 }
 
-// updateInventory replaces the inventory by the result of change and returns both. bound tells change that pods are bound or granted, whose
-// slices must not disappear. The new inventory also decides which shares can be granted.
-func (m *deviceMonitor) updateInventory(change func(inv inventory.Inventory, bound bool) inventory.Inventory) (before, after inventory.Inventory) {
+// updateInventory replaces the inventory by the result of change and returns both. The holders are those whose slices must not disappear. The
+// new inventory also decides which shares can be granted.
+func (m *deviceMonitor) updateInventory(
+	change func(inventory.Inventory, inventory.Holders) inventory.Inventory,
+) (before, after inventory.Inventory) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	before = m.inventory
-	m.grants.updateSlices(func(granted bool) ([]packing.Slice, map[string]string) {
-		m.inventory = change(before, m.podsBound || granted).WithUsed(m.used)
-		return m.inventory.Packing(), m.used
+	m.grants.updateSlices(func(h inventory.Holders) grant.Slices {
+		h.Bound, h.Placed = h.Bound || m.podsBound, h.Placed || m.podsBound
+		m.inventory = change(before, h).WithUsed(m.used)
+		claims := map[string]bool{}
+		for _, s := range m.inventory.OfClaims() {
+			claims[s.ID] = true
+		}
+		return grant.Slices{All: m.inventory.Packing(), Used: m.used, Claims: claims}
 	})
+	if !reflect.DeepEqual(before.OfClaims(), m.inventory.OfClaims()) {
+		broadcast(&m.offersChanged)
+	}
 	if !slices.Equal(before.Tickets(), m.inventory.Tickets()) {
 		broadcast(&m.ticketsChanged)
 	}
@@ -114,8 +133,8 @@ func (m *deviceMonitor) refresh(ctx context.Context, timeout time.Duration) erro
 	}
 	m.slices.setDevices(devices)
 	config := m.inventoryConfig()
-	before, after := m.updateInventory(func(inv inventory.Inventory, bound bool) inventory.Inventory {
-		return inv.Update(config, devices, bound)
+	before, after := m.updateInventory(func(inv inventory.Inventory, h inventory.Holders) inventory.Inventory {
+		return inv.Update(config, devices, h)
 	})
 	m.reportFaults(before.Slices(), after.Slices())
 	m.publish()
@@ -158,7 +177,7 @@ func (m *deviceMonitor) firstRefresh(ctx context.Context) error {
 
 // usePublished makes the inventory that was published last the one by which shares are granted. It returns false if that has no slices.
 func (m *deviceMonitor) usePublished() bool {
-	_, inv := m.updateInventory(func(inv inventory.Inventory, _ bool) inventory.Inventory { return inv })
+	_, inv := m.updateInventory(func(inv inventory.Inventory, _ inventory.Holders) inventory.Inventory { return inv })
 	return len(inv.Slices()) > 0
 }
 
@@ -227,7 +246,7 @@ func (m *deviceMonitor) setUsed(used map[string]string) {
 		return
 	}
 	m.Log.Warn("use of slices without a share has changed", "before", before, "now", used)
-	m.updateInventory(func(inv inventory.Inventory, _ bool) inventory.Inventory { return inv })
+	m.updateInventory(func(inv inventory.Inventory, _ inventory.Holders) inventory.Inventory { return inv })
 	m.publish()
 }
 

@@ -26,9 +26,15 @@ type Config struct {
 type Book struct {
 	config Config
 	rules  map[packing.Model]packing.Rules
-	slices []packing.Slice
-	used   map[string]string // slices that processes without a share use, by ID: the user
-	grants map[string]Grant  // by ID
+	slices Slices
+	grants map[string]Grant // by ID
+}
+
+// Slices are the slices of a node on which shares can be granted.
+type Slices struct {
+	All    []packing.Slice
+	Used   map[string]string // those that are used without a share, by ID: a description of the user; nothing is granted there
+	Claims map[string]bool   // those that resource claims get shares of, by ID; the others are for the device plugin
 }
 
 // NewBook returns a Book without slices and grants.
@@ -40,9 +46,8 @@ func NewBook(c Config) *Book {
 	return b
 }
 
-// SetSlices replaces the slices of the node. used maps the IDs of slices that are used without a share to a description of the user;
-// nothing is granted there. Grants on slices that are gone or used remain until they are released.
-func (b *Book) SetSlices(s []packing.Slice, used map[string]string) { b.slices, b.used = s, used }
+// SetSlices replaces the slices of the node. Grants on slices that are gone, used or of the other interface remain until they are released.
+func (b *Book) SetSlices(s Slices) { b.slices = s }
 
 // Restore adds a grant of an earlier agent without checking that it fits, since its container may be running.
 func (b *Book) Restore(g Grant) { b.grants[g.ID()] = g }
@@ -67,6 +72,10 @@ func (b *Book) All() []Grant {
 // repeatedly. changed reports that the pod's placement differs from what was granted.
 func (b *Book) Admit(c Claim, now time.Time) (g Grant, changed bool, _ *Refusal) {
 	held, has := b.grants[c.Owner().ID()]
+	if has && held.ResourceClaim.UID != c.ResourceClaim.UID {
+		return Grant{}, false, refuse(UnsafePod, "container %s already has a share, and can have one: request all its devices in one claim",
+			c.Container)
+	}
 	if has && !held.Holds(c.Tickets) {
 		return Grant{}, false, Ambiguous("the kubelet gives tickets %v to a container that holds %v", c.Tickets, held.Tickets)
 	}
@@ -92,7 +101,7 @@ func (b *Book) Admit(c Claim, now time.Time) (g Grant, changed bool, _ *Refusal)
 // start sets the residency with which a container starts, or returns why it cannot start.
 func (b *Book) start(g *Grant, pod *v1.Pod) (refusal *Refusal) {
 	wanted, _, err := kube.ResidencyOf(pod)
-	if err != nil {
+	if err != nil || g.ByClaim() { // instances of functions get their shares by the device plugin
 		wanted = residency.Fixed // the agent does not act on what it cannot read
 	}
 	reached, ok := residency.Start(wanted, func(l residency.Level) bool {
@@ -170,15 +179,19 @@ func (b *Book) checkFit(g Grant, l residency.Level) *Refusal {
 			"client of one: delete the pod, and create it again with all SMs of each or with gshare.dev/isolation: exclusive", len(g.VGPUs))
 	}
 	for _, v := range g.VGPUs {
-		i := slices.IndexFunc(b.slices, func(s packing.Slice) bool { return string(s.ID) == v.Slice })
+		i := slices.IndexFunc(b.slices.All, func(s packing.Slice) bool { return string(s.ID) == v.Slice })
 		if i < 0 {
 			return refuse(UnknownSlice, "this node has no slice %s: delete the pod and create it again", v.Slice)
 		}
-		if by := b.used[v.Slice]; by != "" {
+		if by := b.slices.Used[v.Slice]; by != "" {
 			return refuse(InUse, "slice %s is used by %s: end that, or take the device out of the devices of the agent's configuration; "+
 				"the container starts once the slice is free", v.Slice, by)
 		}
-		s := &b.slices[i]
+		if b.slices.Claims[v.Slice] != g.ByClaim() {
+			return refuse(OtherInterface, "the agent's configuration gives slice %s to %s: delete the pod and create it again", v.Slice,
+				map[bool]string{true: "resource claims", false: "the device plugin"}[b.slices.Claims[v.Slice]])
+		}
+		s := &b.slices.All[i]
 		if other := b.overlappingSlice(s); other != "" {
 			return refuse(DoesNotFit, "slice %s cannot be made beside %s, which is granted", v.Slice, other)
 		}
@@ -194,8 +207,8 @@ func (b *Book) checkFit(g Grant, l residency.Level) *Refusal {
 
 // overlappingSlice returns the ID of a slice that has grants and shares memory slices with the MIG placement s; empty if there is none.
 func (b *Book) overlappingSlice(s *packing.Slice) string {
-	for i := range b.slices {
-		o := &b.slices[i]
+	for i := range b.slices.All {
+		o := &b.slices.All[i]
 		if o.ID != s.ID && o.Device == s.Device && o.MemorySlices&s.MemorySlices != 0 && !b.loadOf(string(o.ID)).Empty() {
 			return string(o.ID)
 		}

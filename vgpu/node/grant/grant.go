@@ -43,15 +43,27 @@ func (o Owner) String() string { return o.Namespace + "/" + o.Name + "/" + o.Con
 type Grant struct {
 	Owner
 	Tickets []string // sorted
-	Model   kube.FitModel
-	VGPUs   []kube.PlacedVGPU
-	Since   time.Time
+	// ResourceClaim is the claim by which the container has the share. Its UID is empty for a share that gshare-scheduler placed.
+	ResourceClaim ResourceClaim
+	Model         kube.FitModel
+	VGPUs         []kube.PlacedVGPU
+	Since         time.Time
 	// BestEffort is true if the pod accepts that its share is not enforced. Its enforcement status lists what is not.
 	BestEffort bool
 	// Residency is how ready to serve the container is, and the last level wanted of it that is answered. The zero value is that of a
 	// container that is always Hot.
 	Residency residency.Reached
 }
+
+// ResourceClaim identifies a resource claim and what is allocated to it.
+type ResourceClaim struct {
+	UID      types.UID   `json:"uid"`
+	Name     string      `json:"name"`     // in the namespace of its pod
+	ShareIDs []types.UID `json:"shareIDs"` // of each vGPU
+}
+
+// ByClaim reports whether the container has its share by a resource claim.
+func (g *Grant) ByClaim() bool { return g.ResourceClaim.UID != "" }
 
 // Level returns the level of the container, which is never Cold.
 func (g *Grant) Level() residency.Level {
@@ -76,19 +88,39 @@ func (g *Grant) Holds(tickets []string) bool {
 	return slices.Equal(g.Tickets, slices.Sorted(slices.Values(tickets)))
 }
 
-// Claim is a container that is about to start, with the tickets (device IDs) that the kubelet has recorded for it.
+// Claim is a container that is about to start, with the tickets (device IDs) that the kubelet has recorded for it. For a container with a
+// resource claim, it has what the claim's allocation is, and tickets of its own.
 type Claim struct {
 	Pod       *v1.Pod
 	Container string
 	Tickets   []string
+
+	ResourceClaim ResourceClaim     // without UID: what gshare-scheduler has placed counts
+	Allocated     []kube.PlacedVGPU // to the resource claim
+}
+
+// byResourceClaim reports whether the container is to have its share by a resource claim.
+func (c Claim) byResourceClaim() bool { return c.ResourceClaim.UID != "" }
+
+// ClaimTickets returns the names that stand for n vGPUs of a resource claim as tickets do for others. No other claim ever has them.
+func ClaimTickets(claim types.UID, n int) (tickets []string) {
+	for i := range n {
+		tickets = append(tickets, fmt.Sprintf("claim-%s-%d", claim, i))
+	}
+	return tickets
 }
 
 // Owner returns the identity of the claim's container.
 func (c Claim) Owner() Owner { return Owner{c.Pod.UID, c.Pod.Namespace, c.Pod.Name, c.Container} }
 
-// grantOf returns the grant that follows from the pod's placement, or a refusal if the placement is for another pod or node, or differs
+// grantOf returns the grant that follows from the claim's allocation or the pod's placement, or a refusal if the placement is for another pod or node, or differs
 // from what the containers request. It does not check whether the grant fits beside others.
 func (c Claim) grantOf(node string) (Grant, *Refusal) {
+	if c.byResourceClaim() {
+		return Grant{
+			Owner: c.Owner(), Tickets: slices.Sorted(slices.Values(c.Tickets)), ResourceClaim: c.ResourceClaim, Model: kube.Slots, VGPUs: c.Allocated,
+		}, nil
+	}
 	request, _, err := kube.RequestOf(c.Pod)
 	if err != nil {
 		return Grant{}, refuse(Forged, "the pod's request cannot be read: %v", err)
@@ -119,10 +151,12 @@ func (c Claim) grantOf(node string) (Grant, *Refusal) {
 // record and the pod's placement.
 //
 // Version 1 has no residency: the container is Hot. An agent that knows no other version still reads the grants of all pods that are not
-// instances of functions.
+// instances of functions. Version 3 is of a resource claim. An agent that does not know it removes the record, and the kubelet asks to
+// prepare the claim again.
 const (
 	recordVersion          = 1
 	residencyRecordVersion = 2
+	claimRecordVersion     = 3
 )
 
 // record is the content of the file grant.json. Its format is a contract with later agents: see testdata.
@@ -136,7 +170,8 @@ type record struct {
 	BestEffort bool            `json:"bestEffort,omitempty"`
 	Placement  json.RawMessage `json:"placement"` // of the container alone, as in the pod's annotation
 
-	Residency *residency.Reached `json:"residency,omitempty"` // in version 2
+	Residency     *residency.Reached `json:"residency,omitempty"`     // in version 2
+	ResourceClaim *ResourceClaim     `json:"resourceClaim,omitempty"` // in version 3
 }
 
 // Encode returns the record of a grant on the named node, as Decode parses it.
@@ -147,8 +182,14 @@ func Encode(g Grant, node string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode grant of %s: %w", g.Owner, err)
 	}
-	r := record{recordVersion, g.UID, g.Namespace, g.Name, g.Tickets, g.Since, g.BestEffort, json.RawMessage(placement), nil}
-	if g.Residency != (residency.Reached{}) {
+	r := record{
+		Version: recordVersion, UID: g.UID, Namespace: g.Namespace, Name: g.Name, Tickets: g.Tickets, Since: g.Since, BestEffort: g.BestEffort,
+		Placement: json.RawMessage(placement),
+	}
+	switch {
+	case g.ByClaim():
+		r.Version, r.ResourceClaim = claimRecordVersion, &g.ResourceClaim
+	case g.Residency != (residency.Reached{}):
 		r.Version, r.Residency = residencyRecordVersion, &g.Residency
 	}
 	return json.Marshal(r)
@@ -157,10 +198,13 @@ func Encode(g Grant, node string) ([]byte, error) {
 // Decode parses a record that Encode returned. It returns an error for records of other versions.
 func Decode(text []byte) (Grant, error) {
 	var r record
-	err := versioned.Decode(text, residencyRecordVersion, &r)
-	if unsupported, other := errors.AsType[*versioned.UnsupportedError](err); other && unsupported.Version == recordVersion {
+	var err error
+	for _, version := range []int{recordVersion, residencyRecordVersion, claimRecordVersion} {
 		r = record{}
-		err = versioned.Decode(text, recordVersion, &r)
+		err = versioned.Decode(text, version, &r)
+		if _, other := errors.AsType[*versioned.UnsupportedError](err); !other {
+			break
+		}
 	}
 	if err != nil {
 		return Grant{}, fmt.Errorf("decode grant: %w", err)
@@ -171,12 +215,18 @@ func Decode(text []byte) (Grant, error) {
 		return Grant{}, fmt.Errorf("decode grant: %w", err)
 	case p.UID != r.UID || len(p.Containers) != 1 || len(p.Containers[0].VGPUs) != len(r.Tickets):
 		return Grant{}, errors.New("decode grant: the placement is not that of the grant")
-	case (r.Version == recordVersion) != (r.Residency == nil), r.Residency != nil && r.Residency.Level == residency.Cold:
+	case (r.Version == claimRecordVersion) != (r.ResourceClaim != nil),
+		r.ResourceClaim != nil && (r.ResourceClaim.UID == "" || len(r.ResourceClaim.ShareIDs) != len(r.Tickets)):
+		return Grant{}, errors.New("decode grant: no valid resource claim")
+	case (r.Version == residencyRecordVersion) != (r.Residency != nil), r.Residency != nil && r.Residency.Level == residency.Cold:
 		return Grant{}, errors.New("decode grant: no valid residency")
 	}
 	g := Grant{
 		Owner: Owner{r.UID, r.Namespace, r.Name, p.Containers[0].Name}, Tickets: r.Tickets, Model: p.Model,
 		VGPUs: p.Containers[0].VGPUs, Since: r.Since, BestEffort: r.BestEffort,
+	}
+	if r.ResourceClaim != nil {
+		g.ResourceClaim = *r.ResourceClaim
 	}
 	if r.Residency != nil {
 		g.Residency = *r.Residency
@@ -194,6 +244,7 @@ const (
 	Forged           Reason = "GPUPlacementForged"     // the placement was not made for this pod, node or request
 	UnsafePod        Reason = "GPUShareUnsafe"         // the pod's own fields could bypass the share
 	UnknownSlice     Reason = "GPUSliceUnknown"        // the placement names a slice that the node does not have
+	OtherInterface   Reason = "GPUOtherInterface"      // the slice is for resource claims, or for the device plugin
 	InUse            Reason = "GPUSliceInUse"          // by a process without a share
 	DoesNotFit       Reason = "GPUShareDoesNotFit"     // beside the grants on the slice
 	AmbiguousTickets Reason = "GPUTicketsAmbiguous"    // the kubelet's records do not name one owner

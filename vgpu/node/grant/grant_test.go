@@ -30,7 +30,7 @@ func newBook(slices ...string) *Book {
 			Classes: []share.Isolation{share.Exclusive, share.MPS}, Healthy: true, Reserve: 50, MaxShares: 16,
 		})
 	}
-	b.SetSlices(list, nil)
+	b.SetSlices(Slices{All: list})
 	return b
 }
 
@@ -72,7 +72,7 @@ func TestInUse(t *testing.T) {
 		t.Fatal(refusal)
 	}
 	free := b.slices
-	b.SetSlices(free, map[string]string{"A": "pod x/y"})
+	b.SetSlices(Slices{All: free.All, Used: map[string]string{"A": "pod x/y"}})
 	if _, _, refusal := b.Admit(claim(podOf("old", "A", 20, 20), "g0-0"), start); refusal != nil {
 		t.Errorf("started again: %v", refusal)
 	}
@@ -83,13 +83,15 @@ func TestInUse(t *testing.T) {
 	if _, _, refusal := b.Admit(claim(podOf("beside", "B", 20, 20), "g0-2"), start); refusal != nil {
 		t.Errorf("on another slice: %v", refusal)
 	}
-	b.SetSlices(free, nil)
+	b.SetSlices(free)
 	if _, _, refusal := b.Admit(claim(podOf("new", "A", 20, 20), "g0-1"), start); refusal != nil {
 		t.Errorf("once it is free: %v", refusal)
 	}
 }
 
-func claim(pod *v1.Pod, tickets ...string) Claim { return Claim{pod, "main", tickets} }
+func claim(pod *v1.Pod, tickets ...string) Claim {
+	return Claim{Pod: pod, Container: "main", Tickets: tickets}
+}
 
 func TestAdmit(t *testing.T) {
 	foreign := podOf("p", "A", 50, 50)
@@ -121,13 +123,13 @@ func TestAdmit(t *testing.T) {
 		"room on another":      {claim(podOf("p", "B", 60, 90), "g0-1"), ""},
 		"ticket of another":    {claim(podOf("p", "B", 10, 10), "g0-0"), AmbiguousTickets},
 		"tickets of two pods":  {claim(podOf("p", "B", 10, 10), "g0-0", "g0-9"), AmbiguousTickets},
-		"another container":    {Claim{podOf("p", "A", 50, 50), "side", []string{"g0-1"}}, Forged},
+		"another container":    {Claim{Pod: podOf("p", "A", 50, 50), Container: "side", Tickets: []string{"g0-1"}}, Forged},
 		"sick":                 {claim(podOf("p", "sick", 50, 50), "g0-1"), DoesNotFit},
 		"whole GPU, not empty": {claim(podOf("p", "A", 100, 100), "g0-1"), DoesNotFit},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBook("A", "B", "sick")
-			b.slices[2].Healthy = false
+			b.slices.All[2].Healthy = false
 			if _, _, refusal := b.Admit(claim(podOf("resident", "A", 50, 50), "g0-0"), start); refusal != nil {
 				t.Fatal(refusal)
 			}
@@ -190,7 +192,7 @@ func TestClasses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBook("A")
-			b.slices[0].Classes = append(b.slices[0].Classes, share.Elastic)
+			b.slices.All[0].Classes = append(b.slices.All[0].Classes, share.Elastic)
 			g, _, refusal := b.Admit(claim(test.there, "g0-0"), start)
 			if refusal != nil {
 				t.Fatal(name, refusal)
@@ -253,7 +255,7 @@ func TestFrozen(t *testing.T) {
 	if _, _, refusal := b.Admit(claim(pod, "g0-7"), start); refusal == nil || refusal.Reason != AmbiguousTickets {
 		t.Errorf("with other tickets: %v", refusal)
 	}
-	b.SetSlices(nil, nil) // the device is gone: who has it keeps it
+	b.SetSlices(Slices{}) // the device is gone: who has it keeps it
 	if _, _, refusal := b.Admit(claim(pod, "g0-1"), start); refusal != nil {
 		t.Errorf("with the slice gone: %v", refusal)
 	}
@@ -334,8 +336,8 @@ func check(t *testing.T, b *Book, seed uint64) {
 	t.Helper()
 	tickets := map[string]bool{}
 	rules := packing.NewRules(packing.Slots)
-	for i := range b.slices {
-		s := &b.slices[i]
+	for i := range b.slices.All {
+		s := &b.slices.All[i]
 		load := &packing.Load{}
 		for _, g := range slices.Backward(b.On(string(s.ID))) {
 			ask := packing.ShareRequest{Tenant: g.Namespace, Share: g.VGPUs[0].Share, Terms: share.Terms{Isolation: share.MPS, Slice: share.WholeGPU}}
@@ -379,10 +381,10 @@ func TestOverlappingInstances(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBook()
-			b.SetSlices([]packing.Slice{
+			b.SetSlices(Slices{All: []packing.Slice{
 				instance("low", "A", 0b0000_1111), instance("middle", "A", 0b0011_1100), instance("high", "A", 0b1111_0000),
 				instance("other", "B", 0b0000_1111),
-			}, nil)
+			}})
 			if _, _, refusal := b.Admit(claim(placed("first", c.first), "g0-0"), start); refusal != nil {
 				t.Fatal(refusal)
 			}

@@ -19,11 +19,15 @@ import (
 // Config holds the administrator's settings for a node's GPUs.
 type Config struct {
 	Owned     []string          // UUIDs or indices of the devices that gshare serves; empty: all
+	Claimed   []string          // UUIDs or indices of the devices that pods get by resource claims; AllDevices: all
 	Cordoned  []string          // UUIDs of devices and slices that take no new pods
 	Classes   []share.Isolation // what this node can enforce
 	Reserve   share.PerMille
 	MaxShares int
 }
+
+// AllDevices stands for all devices in Config.Claimed.
+const AllDevices = "all"
 
 // Inventory holds the slices of a node (whole GPUs or MIG instances), in an order that does not change.
 type Inventory struct {
@@ -37,6 +41,15 @@ type Slice struct {
 	Cordoned   bool   // takes no new pods, except those bound before
 	Used       string // the user without a share, if there is one: takes no new pods, also none bound before
 	Index      int    // of the device, in the driver's order
+	Claims     bool   // pods get shares of it by resource claims; otherwise by the device plugin and gshare-scheduler
+	gpu.Properties
+}
+
+// Holders says who has shares of the node at the time of an Update.
+type Holders struct {
+	Bound  bool     // pods with shares may be bound to the node, by either interface
+	Placed bool     // such pods that gshare-scheduler has placed, which get their shares by the device plugin
+	Claims []string // IDs of the slices of which resource claims have shares
 }
 
 func (c Config) owns(d gpu.Device) bool {
@@ -66,10 +79,34 @@ func (c Config) slice(d gpu.Device, i gpu.Instance) Slice {
 			ID: i.UUID, Device: d.UUID, Model: d.Model, Profile: i.Profile, Room: i.MemorySlices, SMs: i.SMs, MemoryMiB: int64(i.Memory / share.MiB),
 			Classes: c.Classes, Reserve: c.Reserve, MaxShares: c.MaxShares,
 		},
-		Index: d.Index, Fault: cmp.Or(d.Fault, i.Fault), Cordoned: c.cordons(d.UUID, i.UUID),
+		Index: d.Index, Fault: cmp.Or(d.Fault, i.Fault), Cordoned: c.cordons(d.UUID, i.UUID), Claims: c.claims(d, i), Properties: d.Properties,
 	}
 	s.updateHealth()
 	return s
+}
+
+// claims reports whether the configuration offers a slice to resource claims. Those that are made on demand are not offered yet, as their
+// devices would have to exclude each other.
+func (c Config) claims(d gpu.Device, i gpu.Instance) bool {
+	return i.MemorySlices == 0 && slices.ContainsFunc(c.Claimed, func(name string) bool {
+		return name == AllDevices || name == d.UUID || name == strconv.Itoa(d.Index)
+	})
+}
+
+// keepInterface leaves a slice to the interface by which pods may have shares of it, device plugin or resource claims, until they are
+// gone. Until then a slice that is to change takes no new pods.
+func (s *Slice) keepInterface(old *Slice, h Holders) {
+	wanted := s.Claims
+	switch {
+	case slices.Contains(h.Claims, s.ID):
+		s.Claims = true
+	case old != nil && !old.Claims && h.Placed:
+		s.Claims = false
+	}
+	if s.Claims != wanted {
+		s.Cordoned = true
+		s.updateHealth()
+	}
 }
 
 func (c Config) cordons(device, slice string) bool {
@@ -98,9 +135,17 @@ const (
 )
 
 // Update returns the inventory for the GPUs that are found now. Slices keep their positions, by which tickets are numbered. A slice that is
-// gone stays in it as unhealthy while pods are bound, or while its GPU does not list all MIG instances.
-func (inv Inventory) Update(c Config, devices []gpu.Device, bound bool) Inventory {
-	found := c.slicesOf(devices)
+// gone stays in it as unhealthy while pods are bound, or while its GPU does not list all MIG instances. A slice that the configuration gives
+// to the other interface changes once nobody has shares of it.
+func (inv Inventory) Update(c Config, devices []gpu.Device, holders Holders) Inventory {
+	found, bound := c.slicesOf(devices), holders.Bound
+	for i := range found {
+		var old *Slice
+		if n := slices.IndexFunc(inv.slices, func(s Slice) bool { return s.ID == found[i].ID }); n >= 0 {
+			old = &inv.slices[n]
+		}
+		found[i].keepInterface(old, holders)
+	}
 	var next []Slice
 	for _, old := range inv.slices {
 		i := slices.IndexFunc(found, func(s Slice) bool { return s.ID == old.ID })
@@ -176,11 +221,26 @@ func Restore(c Config, published kube.Inventory) Inventory {
 // Slices returns the slices (whole GPUs or MIG instances) in the inventory's order.
 func (inv Inventory) Slices() []Slice { return inv.slices }
 
-// Published returns the inventory in the form of the Node annotation.
-func (inv Inventory) Published() kube.Inventory {
-	var out kube.Inventory
+// OfClaims returns the slices of which pods get shares by resource claims.
+func (inv Inventory) OfClaims() (all []Slice) {
 	for _, s := range inv.slices {
-		out.Slices = append(out.Slices, s.Slice)
+		if s.Claims {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// Published returns, in the form of the Node annotation, the slices of which pods get shares by the device plugin.
+func (inv Inventory) Published() kube.Inventory {
+	return inv.inForm(func(s Slice) bool { return !s.Claims })
+}
+
+func (inv Inventory) inForm(include func(Slice) bool) (out kube.Inventory) {
+	for _, s := range inv.slices {
+		if include(s) {
+			out.Slices = append(out.Slices, s.Slice)
+		}
 	}
 	return out
 }
@@ -200,7 +260,7 @@ func (inv Inventory) AllUnhealthy(why kube.Reason) kube.Inventory {
 // Packing returns the slices as the agent uses them to admit bound pods. Cordoned slices count as healthy, since they still take pods that
 // were bound before.
 func (inv Inventory) Packing() []packing.Slice {
-	out := nodeview.Slices(inv.Published())
+	out := nodeview.Slices(inv.inForm(func(Slice) bool { return true }))
 	for i, s := range inv.slices {
 		out[i].Healthy = s.Fault == ""
 	}

@@ -70,9 +70,9 @@ func TestUpdate(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := config
-			inv := Inventory{}.Update(c, test.before, false)
+			inv := Inventory{}.Update(c, test.before, Holders{Bound: false})
 			c.Cordoned = test.closed
-			inv = inv.Update(c, test.now, test.bound)
+			inv = inv.Update(c, test.now, Holders{Bound: test.bound})
 			if diff := cmp.Diff(test.want, ids(inv)); diff != "" {
 				t.Error(diff)
 			}
@@ -87,7 +87,7 @@ func TestUpdate(t *testing.T) {
 func TestPlaceIsGone(t *testing.T) {
 	d := mig("a", "x", "y")
 	d.Instances[0].MemorySlices = 1
-	inv := Inventory{}.Update(config, []gpu.Device{d}, true).Update(config, []gpu.Device{mig("a")}, true)
+	inv := Inventory{}.Update(config, []gpu.Device{d}, Holders{Bound: true}).Update(config, []gpu.Device{mig("a")}, Holders{Bound: true})
 	if s := inv.Slices(); s[0].Fault != withdrawn || s[1].Fault != gone {
 		t.Errorf("%+v", s)
 	}
@@ -96,7 +96,7 @@ func TestPlaceIsGone(t *testing.T) {
 func TestOwned(t *testing.T) {
 	c := config
 	c.Owned = []string{"b"}
-	if diff := cmp.Diff([]string{"b"}, ids(Inventory{}.Update(c, []gpu.Device{whole("a"), whole("b")}, false))); diff != "" {
+	if diff := cmp.Diff([]string{"b"}, ids(Inventory{}.Update(c, []gpu.Device{whole("a"), whole("b")}, Holders{Bound: false}))); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -105,7 +105,7 @@ func TestOwned(t *testing.T) {
 func TestClosed(t *testing.T) {
 	c := config
 	c.Cordoned = []string{"a"}
-	inv := Inventory{}.Update(c, []gpu.Device{whole("a")}, true)
+	inv := Inventory{}.Update(c, []gpu.Device{whole("a")}, Holders{Bound: true})
 	if inv.Published().Slices[0].Healthy || !inv.Packing()[0].Healthy {
 		t.Errorf("published %v, own %v; want closed to others only", inv.Published().Slices[0].Healthy, inv.Packing()[0].Healthy)
 	}
@@ -118,7 +118,7 @@ func TestFrom(t *testing.T) {
 	sick.Fault = "Xid 79"
 	c := config
 	c.Cordoned = []string{"c"}
-	inv := Inventory{}.Update(c, []gpu.Device{whole("a"), sick, whole("c"), whole("d")}, true)
+	inv := Inventory{}.Update(c, []gpu.Device{whole("a"), sick, whole("c"), whole("d")}, Holders{Bound: true})
 	c.Cordoned = []string{"d"}
 	if diff := cmp.Diff([]string{"a", "b fault", "c", "d cordoned"}, ids(Restore(c, inv.AllUnhealthy(kube.ReasonClosing)))); diff != "" {
 		t.Error(diff)
@@ -133,7 +133,7 @@ func TestFrom(t *testing.T) {
 func TestShut(t *testing.T) {
 	sick := whole("b")
 	sick.Fault = "Xid 79"
-	inv := Inventory{}.Update(config, []gpu.Device{whole("a"), sick}, true)
+	inv := Inventory{}.Update(config, []gpu.Device{whole("a"), sick}, Holders{Bound: true})
 	shut := inv.AllUnhealthy(kube.ReasonClosing)
 	if a, b := shut.Slices[0], shut.Slices[1]; a.Healthy || a.Reason != kube.ReasonClosing || b.Healthy || b.Reason != kube.ReasonFault {
 		t.Errorf("shut: %+v", shut)
@@ -163,7 +163,7 @@ func TestNeverShrinks(t *testing.T) {
 				}
 			}
 			c.MaxShares = 1 + random.IntN(20)
-			next := inv.Update(c, devices, true)
+			next := inv.Update(c, devices, Holders{Bound: true})
 			has := map[string]bool{}
 			for _, id := range ticket.All(next.Tickets()) {
 				has[id] = true
@@ -194,8 +194,54 @@ func TestLargestMessage(t *testing.T) {
 		}
 		devices = append(devices, mig(string(rune('a'+d)), instances...))
 	}
-	ids := ticket.All(Inventory{}.Update(config, devices, false).Tickets())
+	ids := ticket.All(Inventory{}.Update(config, devices, Holders{Bound: false}).Tickets())
 	if len(ids) != 16*7*16 {
 		t.Fatalf("%d tickets", len(ids))
+	}
+}
+
+// TestInterfaces: a slice is offered by the device plugin or to claims, and changes once nobody has shares of it.
+func TestInterfaces(t *testing.T) {
+	claimed := config
+	claimed.Claimed = []string{"a", "1"}
+	all := config
+	all.Claimed = []string{AllDevices}
+	devices := []gpu.Device{whole("a"), whole("b"), whole("c")}
+	devices[1].Index, devices[2].Index = 1, 2
+	place := mig("d", "x")
+	place.Instances[0].MemorySlices = 1
+	before := Inventory{}.Update(config, devices, Holders{})
+	for name, test := range map[string]struct {
+		inv             Inventory
+		config          Config
+		holders         Holders
+		claims, plugins string // the IDs, with the reason if they take no new pods
+	}{
+		"nothing configured":     {Inventory{}, config, Holders{}, "", "a, b, c"},
+		"by UUID and index":      {Inventory{}, claimed, Holders{Bound: true, Placed: true}, "a, b", "c"},
+		"all":                    {Inventory{}, all, Holders{}, "a, b, c", ""},
+		"change, nobody":         {before, claimed, Holders{}, "a, b", "c"},
+		"change, pods are there": {before, claimed, Holders{Bound: true, Placed: true}, "", "a cordoned, b cordoned, c"},
+		"change, only claims":    {before, claimed, Holders{Bound: true, Claims: []string{"c"}}, "a, b, c cordoned", ""},
+		"change back, nobody":    {before.Update(claimed, devices, Holders{}), config, Holders{Bound: true, Placed: true}, "", "a, b, c"},
+		"change back, a claim":   {before.Update(claimed, devices, Holders{}), config, Holders{Bound: true, Claims: []string{"a"}}, "a cordoned", "b, c"},
+		"restart, a claim":       {Inventory{}, config, Holders{Bound: true, Claims: []string{"a"}}, "a cordoned", "b, c"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inv := test.inv.Update(test.config, devices, test.holders)
+			var plugins []string
+			for _, s := range inv.Published().Slices {
+				plugins = append(plugins, strings.TrimSpace(s.ID+" "+string(s.Reason)))
+			}
+			if got := strings.Join(ids(Inventory{inv.OfClaims()}), ", "); got != test.claims || strings.Join(plugins, ", ") != test.plugins {
+				t.Errorf("claims %q, device plugin %q; want %q and %q", got, plugins, test.claims, test.plugins)
+			}
+			if len(inv.Packing()) != len(devices) || len(inv.Tickets()) != len(plugins) {
+				t.Errorf("%d slices are admitted by, %d have tickets", len(inv.Packing()), len(inv.Tickets()))
+			}
+		})
+	}
+	if of := (Inventory{}).Update(all, []gpu.Device{place}, Holders{}).OfClaims(); len(of) != 0 {
+		t.Errorf("a place for an instance on demand is offered to claims: %v", of)
 	}
 }

@@ -27,7 +27,7 @@ func TestOwnedBy(t *testing.T) {
 		t.Run(fmt.Sprint(test.owned), func(t *testing.T) {
 			c := config
 			c.Owned = test.owned
-			if diff := cmp.Diff(test.want, ids(Inventory{}.Update(c, devices, false))); diff != "" {
+			if diff := cmp.Diff(test.want, ids(Inventory{}.Update(c, devices, Holders{Bound: false}))); diff != "" {
 				t.Errorf("owns %v\n%s", test.owned, diff)
 			}
 		})
@@ -40,7 +40,7 @@ func TestMark(t *testing.T) {
 	sick.Fault = "Xid 79"
 	c := config
 	c.Cordoned = []string{"c"}
-	inv := Inventory{}.Update(c, []gpu.Device{whole("a"), sick, whole("c"), whole("d")}, false)
+	inv := Inventory{}.Update(c, []gpu.Device{whole("a"), sick, whole("c"), whole("d")}, Holders{Bound: false})
 	marked := inv.WithUsed(map[string]string{"a": "a pod", "b": "another", "gone": "a third"})
 	if diff := cmp.Diff([]string{"a used", "b fault", "c cordoned", "d"}, ids(marked)); diff != "" {
 		t.Error(diff)
@@ -65,7 +65,7 @@ func TestBlocked(t *testing.T) {
 		}
 		return d
 	}
-	inv := Inventory{}.Update(config, []gpu.Device{places("a"), places("b"), whole("c")}, false)
+	inv := Inventory{}.Update(config, []gpu.Device{places("a"), places("b"), whole("c")}, Holders{Bound: false})
 	for name, test := range map[string]struct{ used, want map[string]string }{
 		"nobody":  {map[string]string{}, map[string]string{}},
 		"a place": {map[string]string{"a.1": "x"}, map[string]string{"a.1": "x", "a.01": "x", "a.all": "x"}},
@@ -81,7 +81,7 @@ func TestBlocked(t *testing.T) {
 }
 
 func TestLent(t *testing.T) {
-	inv := Inventory{}.Update(config, numbered(whole("GPU-a"), mig("GPU-b", "MIG-x", "MIG-y"), whole("GPU-c")), false)
+	inv := Inventory{}.Update(config, numbered(whole("GPU-a"), mig("GPU-b", "MIG-x", "MIG-y"), whole("GPU-c")), Holders{Bound: false})
 	for _, test := range []struct {
 		resource, device string
 		want             []string

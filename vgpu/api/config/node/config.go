@@ -142,6 +142,8 @@ func (c Configuration) Validate() error {
 		return fmt.Errorf("turn: %v is not between a millisecond and the window", c.Turn.Duration)
 	case c.RunAhead.Duration < 100*time.Microsecond || c.RunAhead.Duration > c.Window.Duration:
 		return fmt.Errorf("runAhead: %v is not between 100us and the window", c.RunAhead.Duration)
+	case len(c.Kubernetes.ResourceClaims) > 0 && c.Tenancy != "mixed":
+		return errors.New("kubernetes.resourceClaims: needs tenancy: mixed, as the scheduler lets claims of all namespaces share a device")
 	case c.SimulatedMPS != "" && c.SimulatedDevices == "":
 		return errors.New("simulatedMPS: without simulatedDevices the machine's own MPS is used")
 	case c.SimulatedKernels && c.SimulatedDevices == "":

@@ -27,6 +27,14 @@ type Kubernetes struct {
 	PodResources  string `json:"podResources,omitempty"`
 	Pods          string `json:"pods,omitempty"`
 
+	// ResourceClaims lists the GPUs, by UUID or index, of which pods get shares by resource claims, as devices of driver gshare.dev, instead
+	// of by gshare-scheduler and the device plugin; "all" stands for all of them. It needs tenancy: mixed. A GPU changes once no pod has
+	// a share of it, and takes no new pods until then. Default: none. Plugins and PluginRegistry are the directories in which the
+	// kubelet finds such drivers. Defaults are those of a kubelet with root /var/lib/kubelet.
+	ResourceClaims []string `json:"resourceClaims,omitempty"`
+	Plugins        string   `json:"plugins,omitempty"`
+	PluginRegistry string   `json:"pluginRegistry,omitempty"`
+
 	// CDI is a directory in which the container runtime looks for CDI files. Default /var/run/cdi.
 	CDI string `json:"cdi,omitempty"`
 
@@ -83,6 +91,8 @@ func (k *Kubernetes) setDefaults() {
 	setDefault(&k.DevicePlugins, "/var/lib/kubelet/device-plugins")
 	setDefault(&k.PodResources, "/var/lib/kubelet/pod-resources/kubelet.sock")
 	setDefault(&k.Pods, "/var/lib/kubelet/pods-api/pods-api.sock")
+	setDefault(&k.Plugins, "/var/lib/kubelet/plugins")
+	setDefault(&k.PluginRegistry, "/var/lib/kubelet/plugins_registry")
 	setDefault(&k.CDI, "/var/run/cdi")
 	setDefault(&k.Listen, "127.0.0.1:9477")
 	setDefault(&k.FrontListen, "127.0.0.1:9478")
@@ -95,6 +105,7 @@ func (k *Kubernetes) setDefaults() {
 func (k *Kubernetes) validate() error {
 	for field, value := range map[string]string{
 		"devicePlugins": k.DevicePlugins, "podResources": k.PodResources, "pods": k.Pods, "cdi": k.CDI, "driver": k.Driver, "hook": k.Hook,
+		"plugins": k.Plugins, "pluginRegistry": k.PluginRegistry,
 	} {
 		if value != "" && !path.IsAbs(value) {
 			return fmt.Errorf("kubernetes.%s: %q is not an absolute path", field, value)

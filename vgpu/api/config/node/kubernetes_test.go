@@ -14,6 +14,7 @@ func TestKubernetes(t *testing.T) {
 	want := Kubernetes{
 		NodeName: "a", Hook: "/h.so", Cordon: []string{"GPU-0"}, HealthPeriod: metav1.Duration{Duration: time.Second},
 		DevicePlugins: "/var/lib/kubelet/device-plugins", PodResources: "/var/lib/kubelet/pod-resources/kubelet.sock",
+		Plugins: "/var/lib/kubelet/plugins", PluginRegistry: "/var/lib/kubelet/plugins_registry",
 		Pods: "/var/lib/kubelet/pods-api/pods-api.sock", CDI: "/var/run/cdi", Listen: "127.0.0.1:9477", FrontListen: "127.0.0.1:9478",
 		Strangers: ReportStrangers, WatchPeriod: metav1.Duration{Duration: 2 * time.Second}, HookGrace: metav1.Duration{Duration: 10 * time.Second},
 	}
@@ -39,12 +40,18 @@ func TestKubernetesRefuses(t *testing.T) {
 		"watchPeriod: 1ms":        "kubernetes.watchPeriod",
 		"watchPeriod: 2m":         "kubernetes.watchPeriod",
 		"hookGrace: 100ms":        "kubernetes.hookGrace",
+		"resourceClaims: [all]":   "kubernetes.resourceClaims: needs tenancy: mixed",
+		"plugins: plugins":        "kubernetes.plugins",
+		"pluginRegistry: x":       "kubernetes.pluginRegistry",
 	} {
 		t.Run(text, func(t *testing.T) {
 			if _, err := Decode([]byte(head + "kubernetes:\n  " + text + "\n")); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%v; want an error with %q", err, want)
 			}
 		})
+	}
+	if c, err := Decode([]byte(head + "tenancy: mixed\nkubernetes: {resourceClaims: [all]}\n")); err != nil || len(c.Kubernetes.ResourceClaims) != 1 {
+		t.Errorf("resource claims of all namespaces: %+v, %v", c, err)
 	}
 	if _, err := Decode([]byte(head + "kubernetes: {listen: 'off'}\n")); err != nil {
 		t.Errorf("listen off: %v", err)
