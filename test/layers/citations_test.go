@@ -144,7 +144,7 @@ func TestCitations(t *testing.T) {
 }
 
 // inPage is a path of the repository between backquotes.
-var inPage = regexp.MustCompile("`((?:cmd|deviceplugin|docs|hack|hook|lab|manifests|plugins|test|vgpu)/[\\w./-]+)`")
+var inPage = regexp.MustCompile("`((?:cmd|deviceplugin|draplugin|docs|hack|hook|lab|manifests|plugins|test|vgpu)/[\\w./-]+)`")
 
 // checkPaths finds paths that a page names and that do not exist.
 func checkPaths(tree fs.FS, name, text string) []string {

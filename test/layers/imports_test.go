@@ -22,7 +22,7 @@ func (r ring) String() string { return [...]string{"rule", "contract", "adapter"
 var rings = map[string]ring{
 	"vgpu": rules, "lab": rules, "lab/audit": adapters, "lab/dataset": adapters, "lab/trace": adapters,
 	"vgpu/api": contracts, "vgpu/kube": contracts, "manifests": contracts, "kind": contracts, "hook": contracts,
-	"plugins": adapters, "deviceplugin": adapters, "serving": adapters, "vgpu/node": adapters,
+	"plugins": adapters, "deviceplugin": adapters, "draplugin": adapters, "serving": adapters, "vgpu/node": adapters,
 	"cmd": wiring, "hack": wiring, "test": wiring,
 }
 
