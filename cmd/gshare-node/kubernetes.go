@@ -57,7 +57,7 @@ func serveNode(ctx context.Context, c config.Configuration) error {
 	defer stopReporting()
 	a, err := agent.New(agent.Options{
 		Config: c, Source: source, OnDemand: onDemand, Log: log, Pods: node.pods, Records: records,
-		MPS: clusterDaemonsOf(c), Memory: memoryLimiter(c),
+		MPS: clusterDaemonsOf(c), Memory: memoryLimiter(c), Client: node.client,
 		Cluster: agent.NewAPIServer(reporting, node.client, node.name),
 		Linger:  func(ctx context.Context) { pause(ctx, bindTime) },
 	})

@@ -17,8 +17,11 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/gshare-dev/gshare/deviceplugin"
+	"github.com/gshare-dev/gshare/draplugin"
 	config "github.com/gshare-dev/gshare/vgpu/api/config/node"
 	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/node/cdi"
@@ -43,6 +46,7 @@ type Options struct {
 	Pods     *kubelet.Pods
 	Records  *kubelet.Records
 	Cluster  Cluster
+	Client   kubernetes.Interface // for resource claims; nil: none are served
 	Log      *slog.Logger
 
 	// ContainerOf returns the container of a process. The default reads the kernel's cgroups; tests assign processes themselves.
@@ -108,6 +112,7 @@ func New(o Options) (*Agent, error) {
 	a.enforcement = &enforcementReporter{Options: &o, slices: a.slices, grants: a.granter.grants, devices: a.devices, guard: a.guard}
 	a.publisher = &publisher{
 		Options: &o, metrics: a.metrics, devices: a.devices, grants: a.granter.grants, enforcement: a.enforcement,
+		claims:  &claimReporter{Options: &o, grants: a.granter.grants, enforcement: a.enforcement, written: map[types.UID]string{}},
 		lowered: &a.granter.lowered, requests: requests, closed: make(chan struct{}, 1),
 	}
 	a.fronts = a.frontServer()
@@ -172,6 +177,9 @@ func (a *Agent) serve(ctx context.Context, listener net.Listener) {
 		a.guard.loop(serving) // not before: it would report containers whose grants are not known yet
 	})
 	loops.Go(func() { a.fronts.Serve(serving, listener) })
+	if a.servesClaims() {
+		loops.Go(func() { a.claimPlugin().Run(serving) })
+	}
 	plugin := a.plugin()
 	if err := plugin.Sweep(); err != nil {
 		a.Log.Warn("failed to remove sockets of earlier device plugins", "error", err)
@@ -196,6 +204,18 @@ func (a *Agent) plugin() *deviceplugin.Plugin {
 		Directory: a.Config.Kubernetes.DevicePlugins, Resource: string(kube.ResourceVGPU), Node: besideFront{a}, Log: a.Log,
 		Registered: func(yes bool) { a.watched(&a.metrics.registered, yes) }, Await: a.fronts.WaitAbsent,
 	}
+}
+
+// servesClaims reports whether the configuration offers GPUs to resource claims, or an earlier one did and containers have shares since, which
+// the kubelet can only give back to the driver.
+func (a *Agent) servesClaims() bool {
+	return a.Client != nil && (len(a.Config.Kubernetes.ResourceClaims) > 0 || a.granter.grants.hasClaims())
+}
+
+// claimPlugin returns the driver for resource claims. It needs no front: while there is no agent, the kubelet waits with pods that have claims.
+func (a *Agent) claimPlugin() *draplugin.Plugin {
+	k := a.Config.Kubernetes
+	return &draplugin.Plugin{Client: a.Client, NodeName: k.NodeName, Plugins: k.Plugins, Registry: k.PluginRegistry, Node: a, Log: a.Log}
 }
 
 // besideFront answers the kubelet's own calls of the agent, which may come while a front is still connected that has just died.

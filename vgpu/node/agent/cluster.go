@@ -7,6 +7,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	policy "k8s.io/api/policy/v1"
+	resourceapi "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -18,6 +19,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 
+	"github.com/gshare-dev/gshare/draplugin"
 	"github.com/gshare-dev/gshare/vgpu/kube"
 )
 
@@ -31,6 +33,8 @@ type Cluster interface {
 	WatchNode(ctx context.Context, changed func())
 	// WriteEnforcement writes the enforcement status of a pod.
 	WriteEnforcement(ctx context.Context, pod types.NamespacedName, uid types.UID, text string) error
+	// WriteClaimStatus writes the status of a resource claim's devices of driver gshare.dev.
+	WriteClaimStatus(ctx context.Context, claim types.NamespacedName, uid types.UID, devices []resourceapi.AllocatedDeviceStatus) error
 	// WriteResidency writes the level that a pod has reached, if both annotations of its residency are still those of this version.
 	WriteResidency(ctx context.Context, pod *v1.Pod, text string) error
 	// Evict evicts a pod, as its disruption budget allows.
@@ -128,6 +132,21 @@ func (s *APIServer) WriteEnforcement(ctx context.Context, pod types.NamespacedNa
 	defer cancel()
 	patch := kube.AnnotationPatchForUID(string(uid), kube.AnnotationEnforcementStatus, text)
 	_, err := s.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	return ignoreGone(err)
+}
+
+// WriteClaimStatus writes the status of a resource claim's devices of driver gshare.dev. The error is nil if the claim no longer exists.
+func (s *APIServer) WriteClaimStatus(
+	ctx context.Context, claim types.NamespacedName, uid types.UID, devices []resourceapi.AllocatedDeviceStatus,
+) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	patch, err := draplugin.StatusPatch(claim, uid, devices)
+	if err != nil {
+		return err
+	}
+	options := metav1.PatchOptions{FieldManager: "gshare-node", Force: new(true)}
+	_, err = s.client.ResourceV1().ResourceClaims(claim.Namespace).Patch(ctx, claim.Name, types.ApplyPatchType, patch, options, "status")
 	return ignoreGone(err)
 }
 

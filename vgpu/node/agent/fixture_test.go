@@ -14,6 +14,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -40,6 +41,7 @@ type cluster struct {
 	reached   map[types.UID]string // the residency that was written last
 	conflicts int                  // writes of the residency that fail before one succeeds
 	away      bool
+	claims    map[string][]resourceapi.AllocatedDeviceStatus // by namespace and name
 }
 
 var errAway = errors.New("the API server is away")
@@ -86,6 +88,23 @@ func (c *cluster) WriteEnforcement(_ context.Context, _ types.NamespacedName, ui
 	defer c.mu.Unlock()
 	c.enforced[uid] = text
 	return c.fail()
+}
+
+func (c *cluster) WriteClaimStatus(_ context.Context, claim types.NamespacedName, _ types.UID, devices []resourceapi.AllocatedDeviceStatus) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.claims == nil {
+		c.claims = map[string][]resourceapi.AllocatedDeviceStatus{}
+	}
+	c.claims[claim.String()] = devices
+	return c.fail()
+}
+
+// claimDevices returns the status of a claim's devices that was written last.
+func (c *cluster) claimDevices(claim string) []resourceapi.AllocatedDeviceStatus {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.claims[claim]
 }
 
 func (c *cluster) WriteResidency(_ context.Context, pod *v1.Pod, text string) error {

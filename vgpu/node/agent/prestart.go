@@ -28,13 +28,17 @@ const (
 // grantTickets grants the container that holds the tickets (device IDs of gshare/vgpu) the share that the scheduler placed for it. For a
 // few seconds it retries what may pass soon. It returns an error if the owner of the tickets is ambiguous.
 func (g *granter) grantTickets(ctx context.Context, tickets []string) error {
+	var first *grant.Owner
+	return g.grantSoon(ctx, tickets, func(ctx context.Context) (grant.Claim, error) { return g.tryGrant(ctx, tickets, &first) })
+}
+
+// grantSoon calls try until a share is granted. For a few seconds it retries what may pass soon.
+func (g *granter) grantSoon(ctx context.Context, tickets []string, try func(context.Context) (grant.Claim, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
-	began := time.Now()
-	var first *grant.Owner
-	for {
+	for began := time.Now(); ; {
 		freed := g.grants.freedChannel()
-		claim, err := g.tryGrant(ctx, tickets, &first)
+		claim, err := try(ctx)
 		if err == nil || !isTransient(err) || ctx.Err() != nil || time.Since(began) > retryFor {
 			g.metrics.countStart(err, time.Since(began))
 			g.reportRefusal(claim, tickets, err)

@@ -33,6 +33,7 @@ type publisher struct {
 	devices     *deviceMonitor
 	grants      *grantStore
 	enforcement *enforcementReporter
+	claims      *claimReporter
 	lowered     *loweredPods
 	requests    chan struct{} // for publication
 	closed      chan struct{} // receives once the API server has stored that the node is closed
@@ -162,5 +163,5 @@ func (p *publisher) publishEnforcement(ctx context.Context, written map[types.UI
 		written[uid] = text
 	}
 	maps.DeleteFunc(written, func(uid types.UID, _ string) bool { _, ok := statuses[uid]; return !ok })
-	return all
+	return errors.Join(all, p.claims.publish(ctx))
 }

@@ -64,6 +64,23 @@ func checkMounts(c *v1.Container) *grant.Refusal {
 	return nil
 }
 
+// CheckPod returns a refusal for a pod with a resource claim that could bypass its share by its own fields or those of any of its containers.
+// An admission policy refuses such pods if they request a share by gshare's resources, but does not see what device a claim is for.
+func CheckPod(pod *v1.Pod, directory string) *grant.Refusal {
+	switch {
+	case pod.Spec.HostPID:
+		return grant.Unsafe("remove hostPID: a pod with a share may not see the processes of others")
+	case pod.Spec.HostIPC:
+		return grant.Unsafe("remove hostIPC: a pod with a share may not see the shared memory of others")
+	}
+	for _, c := range slices.Concat(pod.Spec.Containers, pod.Spec.InitContainers) {
+		if refusal := Check(pod, c.Name, directory); refusal != nil {
+			return refusal
+		}
+	}
+	return nil
+}
+
 func checkPrivileges(c *v1.Container) *grant.Refusal {
 	s := c.SecurityContext
 	switch {

@@ -1,0 +1,59 @@
+package draplugin
+
+import (
+	"encoding/json"
+
+	resourceapi "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Types of the conditions in the status of a claim's devices.
+const (
+	ConditionReady    = "Ready"    // the share is granted
+	ConditionEnforced = "Enforced" // all of it is enforced; otherwise the message says what is not
+)
+
+// maxData is the maximum length of the data of a device's status.
+const maxData = 10 << 10
+
+// Share says how a claim's part of a device is enforced.
+type Share struct {
+	Slice       string // ID
+	ShareID     types.UID
+	Since       metav1.Time // when it was granted
+	Changed     metav1.Time // when what is missing has changed last
+	Missing     string      // what is not enforced; empty if all is
+	Enforcement string      // the enforcement status, in JSON
+}
+
+// DeviceStatus returns the status of a claim's device in the pool of the node.
+func DeviceStatus(node string, s Share) resourceapi.AllocatedDeviceStatus {
+	enforced := metav1.Condition{
+		Type: ConditionEnforced, Status: metav1.ConditionTrue, Reason: "AllLimitsHold", LastTransitionTime: s.Changed,
+	}
+	if s.Missing != "" {
+		enforced.Status, enforced.Reason, enforced.Message = metav1.ConditionFalse, "LimitsMissing", s.Missing
+	}
+	status := resourceapi.AllocatedDeviceStatus{
+		Driver: Driver, Pool: node, Device: DeviceName(s.Slice), ShareID: new(string(s.ShareID)),
+		Conditions: []metav1.Condition{
+			{Type: ConditionReady, Status: metav1.ConditionTrue, Reason: "ShareGranted", LastTransitionTime: s.Since}, enforced,
+		},
+	}
+	if len(s.Enforcement) <= maxData {
+		status.Data = &runtime.RawExtension{Raw: []byte(s.Enforcement)}
+	}
+	return status
+}
+
+// StatusPatch returns the server-side apply patch by which the status of a claim has these devices of this driver. It leaves the devices of
+// other drivers alone, and conflicts with a claim of another UID.
+func StatusPatch(claim types.NamespacedName, uid types.UID, devices []resourceapi.AllocatedDeviceStatus) ([]byte, error) {
+	return json.Marshal(map[string]any{
+		"apiVersion": resourceapi.SchemeGroupVersion.String(), "kind": "ResourceClaim",
+		"metadata": map[string]any{"namespace": claim.Namespace, "name": claim.Name, "uid": uid},
+		"status":   map[string]any{"devices": devices},
+	})
+}

@@ -1,0 +1,148 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/gshare-dev/gshare/draplugin"
+	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/node/cdi"
+	"github.com/gshare-dev/gshare/vgpu/node/grant"
+	"github.com/gshare-dev/gshare/vgpu/node/injection"
+	"github.com/gshare-dev/gshare/vgpu/node/inventory"
+	"github.com/gshare-dev/gshare/vgpu/node/kubelet"
+	"github.com/gshare-dev/gshare/vgpu/node/ticket"
+)
+
+// OfferedToClaims returns the slices of which resource claims get shares, and a channel that is closed when they change.
+func (a *Agent) OfferedToClaims() ([]inventory.Slice, <-chan struct{}) { return a.devices.offered() }
+
+// PrepareClaim grants the share that the scheduler has allocated to a resource claim to the container that uses the claim. It returns the
+// CDI device of the container. It may be called again. After an error the kubelet does not start the pod, and calls again.
+func (a *Agent) PrepareClaim(ctx context.Context, claim *resourceapi.ResourceClaim, parts []draplugin.Part) (cdiDevice string, err error) {
+	tickets := grant.ClaimTickets(claim.UID, len(parts))
+	err = a.granter.grantSoon(ctx, tickets, func(ctx context.Context) (grant.Claim, error) {
+		c, err := a.containerOfClaim(ctx, claim)
+		if err != nil {
+			return c, err
+		}
+		c.Tickets, c.ResourceClaim = tickets, grant.ResourceClaim{UID: claim.UID, Name: claim.Name}
+		for _, part := range parts {
+			c.ResourceClaim.ShareIDs = append(c.ResourceClaim.ShareIDs, part.ShareID)
+		}
+		if c.Allocated, err = a.allocated(claim.UID, parts); err != nil {
+			return c, err
+		}
+		return c, a.granter.admit(c)
+	})
+	return cdi.Name(ticket.Key(tickets)), err
+}
+
+// allocated returns the vGPUs of a claim. Those that are granted already stay as they are, even if their slices are not offered any more.
+func (a *Agent) allocated(claim types.UID, parts []draplugin.Part) ([]kube.PlacedVGPU, error) {
+	if granted, ok := a.granter.grants.ofClaim(claim); ok {
+		return granted.VGPUs, nil
+	}
+	offered, _ := a.devices.offered()
+	return draplugin.Placed(parts, offered)
+}
+
+// containerOfClaim returns the one container that may use a claim, with its pod.
+func (a *Agent) containerOfClaim(ctx context.Context, claim *resourceapi.ResourceClaim) (c grant.Claim, _ error) {
+	users := claim.Status.ReservedFor
+	if len(users) != 1 || users[0].APIGroup != "" || users[0].Resource != "pods" {
+		return c, fmt.Errorf("the claim is reserved for %d users, and a share is of one pod: use a ResourceClaimTemplate", len(users))
+	}
+	pod, err := a.Pods.Get(ctx, users[0].UID)
+	if errors.Is(err, kubelet.ErrNoPod) || err == nil && kube.Ended(pod) {
+		return c, fmt.Errorf("pod %s, for which the claim is reserved, does not run on this node", users[0].Name)
+	}
+	if err != nil {
+		return c, err
+	}
+	c.Pod = pod
+	if refusal := injection.CheckPod(pod, a.Config.Directory); refusal != nil {
+		return c, refusal
+	}
+	names := claimNames(pod, claim)
+	if len(names) == 0 {
+		return c, grant.Unsafe("the pod does not list the claim in its resourceClaims")
+	}
+	containers, err := usersOf(pod, names)
+	if err != nil {
+		return c, err
+	}
+	if len(containers) != 1 {
+		return c, grant.Unsafe("containers %v use one claim, and a share is of one container: give each a claim of its own", containers)
+	}
+	c.Container = containers[0]
+	return c, nil
+}
+
+// podClaimAnnotation names, on a claim that was made from a template, the entry of the pod's resourceClaims.
+const podClaimAnnotation = "resource.kubernetes.io/pod-claim-name"
+
+// claimNames returns the names under which a pod refers to a claim: one that it names, or one that was made for it from a template.
+func claimNames(pod *v1.Pod, claim *resourceapi.ResourceClaim) (names []string) {
+	owned := slices.ContainsFunc(claim.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == pod.UID })
+	for _, c := range pod.Spec.ResourceClaims {
+		named := c.ResourceClaimName != nil && *c.ResourceClaimName == claim.Name
+		made := c.ResourceClaimTemplateName != nil && owned && claim.Annotations[podClaimAnnotation] == c.Name
+		if claim.Namespace == pod.Namespace && (named || made) {
+			names = append(names, c.Name)
+		}
+	}
+	return names
+}
+
+// usersOf returns the containers of a pod that use one of its resource claims. It returns a refusal for an init container that ends before
+// the others start, as its share would have to be another one's then.
+func usersOf(pod *v1.Pod, claims []string) (containers []string, _ error) {
+	uses := func(c *v1.Container) bool {
+		return slices.ContainsFunc(c.Resources.Claims, func(r v1.ResourceClaim) bool { return slices.Contains(claims, r.Name) })
+	}
+	for i := range pod.Spec.InitContainers {
+		c := &pod.Spec.InitContainers[i]
+		if !uses(c) {
+			continue
+		}
+		if c.RestartPolicy == nil || *c.RestartPolicy != v1.ContainerRestartPolicyAlways {
+			return nil, grant.Unsafe("init container %s uses a claim: only containers that run as long as the pod can have a share", c.Name)
+		}
+		containers = append(containers, c.Name)
+	}
+	for i := range pod.Spec.Containers {
+		if c := &pod.Spec.Containers[i]; uses(c) {
+			containers = append(containers, c.Name)
+		}
+	}
+	return containers, nil
+}
+
+// UnprepareClaim frees the share of a resource claim. It does nothing if the claim has none. It returns an error while processes of its pod
+// live; the kubelet calls again.
+func (a *Agent) UnprepareClaim(_ context.Context, claim types.UID) error {
+	granted, ok := a.granter.grants.ofClaim(claim)
+	if !ok {
+		return nil
+	}
+	running, err := podsWithProcesses()
+	if err != nil {
+		return fmt.Errorf("list processes: %w", err)
+	}
+	if running[granted.UID] {
+		return fmt.Errorf("processes of pod %s still run", granted.Name)
+	}
+	a.granter.release(granted)
+	if _, left := a.granter.grants.ofClaim(claim); left {
+		return fmt.Errorf("the share of pod %s could not be released; the agent's log says why", granted.Name)
+	}
+	return nil
+}
