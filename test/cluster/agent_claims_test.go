@@ -29,7 +29,10 @@ profiles: [{schedulerName: default-scheduler}]
 // TestAgentClaims: under the stock scheduler, pods with resource claims share a GPU of a real kubelet, each with its share enforced. A killed
 // agent finds them again, and a deleted pod frees its share.
 func TestAgentClaims(t *testing.T) {
-	a := startWithAgents(t, cluster.Options{Nodes: 1, SchedulerConfig: []byte(stock)}, twoGPUs)
+	// After a failed Prepare or Unprepare, as while the agent is away, the kubelet looks at the pod again with its next synchronization,
+	// after a minute or more by default.
+	kubelet := map[string]any{"syncFrequency": "2s"}
+	a := startWithAgents(t, cluster.Options{Nodes: 1, SchedulerConfig: []byte(stock), KubeletConfig: kubelet}, twoGPUs)
 	ctx := testContext(t)
 	node := a.Nodes[0]
 	a.of[node.Name].offerToClaims(ctx, t, "GPU-1")
@@ -61,7 +64,7 @@ func TestAgentClaims(t *testing.T) {
 	a.waitNoClaims(ctx, t)
 	t.Run("killed between steps", func(t *testing.T) {
 		long(t)
-		a.killedBetweenSteps(ctx, t, node)
+		a.killedBetweenSteps(testContext(t), t, node)
 	})
 }
 

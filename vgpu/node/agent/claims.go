@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
@@ -24,11 +25,15 @@ import (
 // OfferedToClaims returns the slices of which resource claims get shares, and a channel that is closed when they change.
 func (a *Agent) OfferedToClaims() ([]inventory.Slice, <-chan struct{}) { return a.devices.offered() }
 
+// claimPatience is how long the preparation of a claim retries what may pass soon, such as a predecessor that has not ended: the kubelet
+// allows it 45 s, and looks at the pod again after an error only a minute or more later.
+const claimPatience = 20 * time.Second
+
 // PrepareClaim grants the share that the scheduler has allocated to a resource claim to the container that uses the claim. It returns the
 // CDI device of the container. It may be called again. After an error the kubelet does not start the pod, and calls again.
 func (a *Agent) PrepareClaim(ctx context.Context, claim *resourceapi.ResourceClaim, parts []draplugin.Part) (cdiDevice string, err error) {
 	tickets := grant.ClaimTickets(claim.UID, len(parts))
-	err = a.granter.grantSoon(ctx, tickets, func(ctx context.Context) (grant.Claim, error) {
+	err = a.granter.grantSoon(ctx, claimPatience, tickets, func(ctx context.Context) (grant.Claim, error) {
 		c, err := a.containerOfClaim(ctx, claim)
 		if err != nil {
 			return c, err

@@ -1,11 +1,13 @@
 package agent
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
@@ -75,7 +77,11 @@ func TestClaims(t *testing.T) {
 	if _, again, err := r.prepare("a", "GPU-1", 240, 16<<30); err != nil || again != device {
 		t.Errorf("prepared again: %s, %v; want %s", again, err, device)
 	}
-	if _, _, err := r.prepare("b", "GPU-1", 770, 1<<30); err == nil || !strings.Contains(err.Error(), "not possible beside") {
+	short, cancel := context.WithTimeout(r.ctx, time.Second) // it would wait for the end of the first
+	defer cancel()
+	pod, large := podWithClaim("b", "main")
+	r.kubelet.AddPod(pod)
+	if _, err := r.PrepareClaim(short, large, partOf("GPU-1", 770, 1<<30)); err == nil || !strings.Contains(err.Error(), "not possible beside") {
 		t.Errorf("24 %% and 77 %% of the SMs: %v", err)
 	}
 	b, _, err := r.prepare("b", "GPU-1", 760, 64<<30)

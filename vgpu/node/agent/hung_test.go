@@ -21,10 +21,11 @@ type hangingNVML struct {
 func (h *hangingNVML) library() library.Interface {
 	devices := []library.Device{h.device("GPU-0"), h.device("GPU-1")}
 	return &mock.Interface{
-		InitFunc:           func() library.Return { return library.SUCCESS },
-		ShutdownFunc:       func() library.Return { return library.SUCCESS },
-		EventSetCreateFunc: func() (library.EventSet, library.Return) { return nil, library.ERROR_NOT_SUPPORTED },
-		DeviceGetCountFunc: func() (int, library.Return) { return len(devices), library.SUCCESS },
+		InitFunc:                   func() library.Return { return library.SUCCESS },
+		ShutdownFunc:               func() library.Return { return library.SUCCESS },
+		EventSetCreateFunc:         func() (library.EventSet, library.Return) { return nil, library.ERROR_NOT_SUPPORTED },
+		SystemGetDriverVersionFunc: func() (string, library.Return) { return "580.65.06", library.SUCCESS },
+		DeviceGetCountFunc:         func() (int, library.Return) { return len(devices), library.SUCCESS },
 		DeviceGetHandleByIndexFunc: func(i int) (library.Device, library.Return) {
 			return devices[i], library.SUCCESS
 		},

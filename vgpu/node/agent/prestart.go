@@ -29,21 +29,28 @@ const (
 // few seconds it retries what may pass soon. It returns an error if the owner of the tickets is ambiguous.
 func (g *granter) grantTickets(ctx context.Context, tickets []string) error {
 	var first *grant.Owner
-	return g.grantSoon(ctx, tickets, func(ctx context.Context) (grant.Claim, error) { return g.tryGrant(ctx, tickets, &first) })
+	return g.grantSoon(ctx, retryFor, tickets, func(ctx context.Context) (grant.Claim, error) { return g.tryGrant(ctx, tickets, &first) })
 }
 
-// grantSoon calls try until a share is granted. For a few seconds it retries what may pass soon.
-func (g *granter) grantSoon(ctx context.Context, tickets []string, try func(context.Context) (grant.Claim, error)) error {
+// grantSoon calls try until a share is granted. It retries what may pass soon, for the given time.
+func (g *granter) grantSoon(
+	ctx context.Context, patience time.Duration, tickets []string, try func(context.Context) (grant.Claim, error),
+) error {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
+	var last error
 	for began := time.Now(); ; {
 		freed := g.grants.freedChannel()
 		claim, err := try(ctx)
-		if err == nil || !isTransient(err) || ctx.Err() != nil || time.Since(began) > retryFor {
+		if ctx.Err() != nil && last != nil {
+			err = last // it says more than that the time is over
+		}
+		if err == nil || !isTransient(err) || ctx.Err() != nil || time.Since(began) > patience {
 			g.metrics.countStart(err, time.Since(began))
 			g.reportRefusal(claim, tickets, err)
 			return err
 		}
+		last = err
 		signal(g.wake)
 		select {
 		case <-freed:
