@@ -98,6 +98,7 @@ var fields = []ends{
 var words = []ends{
 	{"sm-limit", []string{"24", "48", "100"}, []string{"", "0", "1", "12", "23", "99", "101", "048", "+48", "-5", "48%", " 48", "48\n", "1e1"}},
 	{"quota-limit", []string{"80", "100"}, []string{"", "0", "40", "39", "101", "080", "x", "100 "}},
+	{"mem", []string{"1Gi", "4Mi", "8Gi"}, []string{"", "16", "1.5Gi", "16GB", "0Gi", "01Gi", "1024Ti", "1025Ti", "9999999999Ti", "10000000000Mi", "8Gi\n", " 8Gi", "\u0661Gi"}},
 	{"class", []string{"slo", "best-effort"}, []string{"", "gold", "SLO", "best-effort "}},
 	{"isolation", []string{"mps", "elastic", "exclusive"}, []string{"", "swap", "MPS", "mps "}},
 	{"enforcement", []string{"strict", "best-effort"}, []string{"", "none", "strict\n"}},

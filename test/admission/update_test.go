@@ -20,6 +20,8 @@ func (c *cluster) testUpdate(t *testing.T) {
 	for word, wantErr := range map[string]string{
 		`"gshare.dev/isolation": "swap"`: "gshare.dev/isolation: write",
 		`"gshare.dev/sm-limit": "23"`:    "gshare.dev/sm-limit: it is below",
+		`"gshare.dev/mem": "16Gi"`:       "gshare.dev/mem: no container",
+		`"gshare.dev/mem": "8Gi"`:        "",
 		`"gshare.dev/class": "slo"`:      "gshare.dev/class: slo needs the label",
 		`"gshare.dev/workload": "bert"`:  "",
 		`"example.com/note": "x"`:        "",

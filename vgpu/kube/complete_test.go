@@ -39,6 +39,31 @@ func TestComplete(t *testing.T) {
 	}
 }
 
+func TestCompleteFillsInTheMemory(t *testing.T) {
+	cases := map[string]struct {
+		says string
+		want []int64 // MiB of each container; 0: none
+	}{
+		"a size":       {"16Gi", []int64{16384, 4, 16384, 0}},
+		"no size":      {"", []int64{0, 4, 0, 0}},
+		"not a size":   {"16G", []int64{0, 4, 0, 0}},
+		"out of range": {"1025Ti", []int64{0, 4, 0, 0}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			pod := podOf(map[string]string{AnnotationMemory: tc.says},
+				container("least", "sm=24"), container("own", "sm=24", "mem=4"), container("two", "sm=200"), container("plain"))
+			Complete(pod)
+			for i, want := range tc.want {
+				limits, requests := pod.Spec.Containers[i].Resources.Limits[ResourceMemory], pod.Spec.Containers[i].Resources.Requests[ResourceMemory]
+				if limits.Value() != want || requests.Value() != want {
+					t.Errorf("container %d has limit %s and request %s, want %d", i, &limits, &requests, want)
+				}
+			}
+		})
+	}
+}
+
 func TestCompleteMakesAValidPod(t *testing.T) {
 	pod := withInit(podOf(nil, container("m", "sm=300", "mem=3")), sidecar(container("s", "sm=1", "mem=1")))
 	pod.Spec.SchedulerName = "gshare-rectangle"

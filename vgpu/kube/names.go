@@ -22,6 +22,7 @@ const (
 
 // The annotations that a user may write on a pod.
 const (
+	AnnotationMemory      = share.FieldMemorySize // of each container that asks and leaves gshare/mem out
 	AnnotationSMLimit     = share.FieldSMLimit
 	AnnotationQuotaLimit  = share.FieldQuotaLimit
 	AnnotationClass       = share.FieldClass

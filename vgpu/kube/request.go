@@ -49,6 +49,9 @@ func read(pod *v1.Pod) (share.Request, error) {
 	if err != nil {
 		return share.Request{}, err
 	}
+	if err := checkMemorySize(pod.Annotations, asked); err != nil {
+		return share.Request{}, err
+	}
 	req := share.Request{Terms: terms, Containers: asked}
 	if err := req.Validate(); err != nil {
 		return share.Request{}, err
@@ -132,6 +135,21 @@ func readLimits(annotations map[string]string) (share.Limits, error) {
 	return share.Limits{SM: sm, Quota: quota}, err
 }
 
+// checkMemorySize returns an error if the memory in the pod's annotation is that of no container. Then gshare/mem contradicts the annotation,
+// or nobody has filled it in.
+func checkMemorySize(annotations map[string]string, asked []share.Container) error {
+	mib, err := share.ParseMemorySize(annotations[AnnotationMemory])
+	if err != nil || mib == nil {
+		return err
+	}
+	for _, c := range asked {
+		if c.Share.Memory*share.Bytes(c.VGPUs) == share.Bytes(*mib)*share.MiB {
+			return nil
+		}
+	}
+	return share.Invalid(AnnotationMemory, "no container has %d MiB of gshare/mem", *mib)
+}
+
 // ContainersWithVGPUs returns the names of the containers that request gshare/vgpu. The kubelet allocates device IDs to each of them once
 // it has admitted the pod.
 func ContainersWithVGPUs(pod *v1.Pod) (names []string) {
@@ -143,8 +161,9 @@ func ContainersWithVGPUs(pod *v1.Pod) (names []string) {
 	return names
 }
 
-// Complete fills in, in place, the fields of a pod that the admission policies fill in: quota 100, vgpu ceil(sm/100), sm-time, the requests
-// that equal the limits, and the scheduler's name. It is for pods that pass no admission policy, in the sandbox and in tests.
+// Complete fills in, in place, the fields of a pod that the admission policies fill in: quota 100, vgpu ceil(sm/100), mem from the annotation
+// gshare.dev/mem, sm-time, the requests that equal the limits, and the scheduler's name. It is for pods that pass no admission policy, in the
+// sandbox and in tests.
 //
 // It completes sidecars and app containers that name gshare/sm, never overwrites a value, and leaves what it cannot parse for RequestOf to
 // refuse. Containers made from one template must not share their resource maps.
@@ -152,9 +171,13 @@ func Complete(pod *v1.Pod) {
 	if !RequestsShare(pod) {
 		return
 	}
+	memory, err := share.ParseMemorySize(pod.Annotations[AnnotationMemory])
+	if err != nil {
+		memory = nil
+	}
 	for c, lasts := range eachContainer(pod) {
 		if lasts {
-			completeResources(&c.Resources)
+			completeResources(&c.Resources, memory)
 		}
 	}
 	if name := pod.Spec.SchedulerName; name == "" || name == v1.DefaultSchedulerName {
@@ -162,13 +185,17 @@ func Complete(pod *v1.Pod) {
 	}
 }
 
-func completeResources(r *v1.ResourceRequirements) {
+// completeResources completes the resources of one container. memory is the pod's in MiB, nil if it says none.
+func completeResources(r *v1.ResourceRequirements, memory *int64) {
 	sm, err := readInteger(ResourceSM, r.Limits)
 	if err != nil || sm == nil || *sm < 1 || *sm > 100*share.MaxVGPUs {
 		return
 	}
 	setDefault(r.Limits, ResourceVGPU, (*sm+99)/100)
 	setDefault(r.Limits, ResourceQuota, 100)
+	if memory != nil {
+		setDefault(r.Limits, ResourceMemory, *memory)
+	}
 	if quota, err := readInteger(ResourceQuota, r.Limits); err == nil && *quota > 0 && *quota <= 100 {
 		setDefault(r.Limits, ResourceSMTime, smTime(*sm, quota))
 	}

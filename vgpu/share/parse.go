@@ -75,7 +75,7 @@ func (raw RawContainer) check() error {
 	case raw.VGPUs == nil:
 		return Invalid(FieldVGPU, "a share needs gshare/vgpu, which the admission policy fills in; is it installed?")
 	case raw.Memory == nil:
-		return Invalid(FieldMemory, "a share needs it: at least 1 MiB of device memory for each vGPU")
+		return Invalid(FieldMemory, "a share needs it, or the annotation gshare.dev/mem: at least 1 MiB of device memory for each vGPU")
 	}
 	return cmp.Or(
 		inRange(FieldVGPU, *raw.VGPUs, 1, MaxVGPUs, "vGPUs"),
@@ -127,6 +127,7 @@ const (
 	FieldVGPU   = "gshare/vgpu"
 	FieldSMTime = "gshare/sm-time"
 
+	FieldMemorySize  = "gshare.dev/mem"
 	FieldSMLimit     = "gshare.dev/sm-limit"
 	FieldQuotaLimit  = "gshare.dev/quota-limit"
 	FieldClass       = "gshare.dev/class"

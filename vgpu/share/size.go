@@ -1,0 +1,25 @@
+package share
+
+import "strconv"
+
+// sizeUnits are the suffixes of a size and what they stand for, in MiB.
+var sizeUnits = map[string]int64{"Mi": 1, "Gi": 1 << 10, "Ti": 1 << 20}
+
+// maxSizeDigits is the number of digits of MaxMemory in MiB, the longest number that a size can have.
+const maxSizeDigits = 10
+
+// ParseMemorySize parses an amount of device memory in the annotation gshare.dev/mem, such as "16Gi", and returns it in MiB; nil for an empty
+// text. A size is a whole number without leading zeros, followed by Mi, Gi or Ti. The error is a *FieldError.
+func ParseMemorySize(text string) (*int64, error) {
+	if text == "" {
+		return nil, nil
+	}
+	number, unit := text[:max(0, len(text)-2)], text[max(0, len(text)-2):]
+	value, err := strconv.ParseInt(number, 10, 64)
+	scale, known := sizeUnits[unit]
+	if err != nil || !known || len(number) > maxSizeDigits || strconv.FormatInt(value, 10) != number {
+		return nil, Invalid(FieldMemorySize, "%.64q is not a whole number of Mi, Gi or Ti, such as 16Gi", text)
+	}
+	mib := value * scale // below 2^54, by the number of digits
+	return &mib, inRange(FieldMemorySize, mib, 1, int64(MaxMemory/MiB), "MiB")
+}
