@@ -82,8 +82,8 @@ func attributesOf(s inventory.Slice) map[resourceapi.QualifiedName]resourceapi.D
 			all[name] = resourceapi.DeviceAttribute{VersionValue: &v}
 		}
 	}
-	if s.NUMANode != nil {
-		all["numaNode"] = number(*s.NUMANode)
+	if s.NUMA != nil {
+		all["numaNode"] = number(*s.NUMA)
 	}
 	return all
 }

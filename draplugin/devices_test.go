@@ -53,9 +53,9 @@ func text(d resourceapi.Device) map[string]string {
 }
 
 func TestDevices(t *testing.T) {
-	properties := gpu.Properties{DriverVersion: "580.65.06", ComputeCapability: "9.0", NUMANode: new(1)}
+	properties := gpu.Properties{DriverVersion: "580.65.06", ComputeCapability: "9.0"}
 	known := sliceOf("GPU-0a", 132, 143771, shared...)
-	known.Properties = properties
+	known.Properties, known.NUMA = properties, new(1)
 	part := sliceOf("MIG-1b", 14, 9728, shared...)
 	part.Device, part.Profile = "GPU-9", "1g.10gb"
 	failed, cordoned := sliceOf("GPU-0a", 132, 1, shared...), sliceOf("GPU-0a", 1, 2, shared...)

@@ -275,6 +275,25 @@ EXPORT int nvmlDeviceGetMigMode(nvmlDevice_t device, unsigned *now, unsigned *ne
 	return NVML_ERROR_NOT_SUPPORTED;
 }
 
+/* The fake has no NUMA nodes and no NVLink. */
+EXPORT int nvmlDeviceGetMemoryAffinity(nvmlDevice_t device, unsigned words, unsigned long *nodes, unsigned scope)
+{
+	(void)words;
+	(void)nodes;
+	(void)scope;
+	ON(device);
+	return NVML_ERROR_NOT_SUPPORTED;
+}
+
+EXPORT int nvmlDeviceGetP2PStatus(nvmlDevice_t device, nvmlDevice_t other, int caps, int *status)
+{
+	(void)other;
+	(void)caps;
+	ON(device);
+	*status = 5; /* NVML_P2P_STATUS_NOT_SUPPORTED */
+	return NVML_SUCCESS;
+}
+
 EXPORT int nvmlEventSetCreate(nvmlEventSet_t *set)
 {
 	ENTER(0);

@@ -79,9 +79,9 @@ func (c *cluster) wait(done func() string) {
 func slice(id string, sms int, memoryMiB int64, classes ...share.Isolation) inventory.Slice {
 	return inventory.Slice{
 		Slice: kube.Slice{
-			ID: id, Device: id, Model: "H200", SMs: sms, MemoryMiB: memoryMiB, Classes: classes, Healthy: true, MaxShares: 16,
+			ID: id, Device: id, Model: "H200", SMs: sms, MemoryMiB: memoryMiB, Classes: classes, Healthy: true, MaxShares: 16, NUMA: new(0),
 		},
-		Claims: true, Properties: gpu.Properties{DriverVersion: "580.65.06", ComputeCapability: "9.0", NUMANode: new(0)},
+		Claims: true, Properties: gpu.Properties{DriverVersion: "580.65.06", ComputeCapability: "9.0"},
 	}
 }
 

@@ -61,6 +61,8 @@ type Slice struct {
 	Reason    Reason            `json:"reason,omitempty"`   // why it accepts none; may be empty
 	Reserve   share.PerMille    `json:"reserve,omitzero"`   // part of the window lost to switching; 0 is DefaultReserve
 	MaxShares int               `json:"maxShares,omitzero"` // tickets; 0 is DefaultMaxShares
+	NUMA      *int              `json:"numa,omitempty"`     // NUMA node of a whole GPU, as the kernel numbers it; nil: not known
+	NVLink    int               `json:"nvlink,omitzero"`    // set of whole GPUs of the node, every two of them joined by NVLink; 0: none, or not known
 }
 
 // Reason is a word for why a slice accepts no new pods. Schedulers decide by Healthy alone; an unknown word is only displayed.

@@ -64,6 +64,20 @@ func TestInventoryOfEarlierAgent(t *testing.T) {
 	}
 }
 
+// TestInventoryLocality: NUMA node 0 is not the same as one that is not known.
+func TestInventoryLocality(t *testing.T) {
+	want := testInventory()
+	want.Slices[0].NUMA, want.Slices[0].NVLink = new(0), 3
+	text, err := EncodeInventory(want)
+	if err != nil || !strings.Contains(text, `"numa":0,"nvlink":3`) || strings.Count(text, "numa") != 1 {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	got, err := DecodeInventory(text)
+	if diff := cmp.Diff(want, got); err != nil || diff != "" {
+		t.Errorf("%v, inventory (-want +got):\n%s", err, diff)
+	}
+}
+
 func TestInventoryDefaults(t *testing.T) {
 	text, err := EncodeInventory(Inventory{Slices: []Slice{{ID: gpu0, Device: gpu0, Model: "H200", SMs: 132, MemoryMiB: 1, Classes: []share.Isolation{}}}})
 	if err != nil {
@@ -149,6 +163,12 @@ func TestInventoryRefusesValues(t *testing.T) {
 		"negative reserve":      func(i *Inventory) { i.Slices[0].Reserve = -1 },
 		"more than MPS clients": func(i *Inventory) { i.Slices[0].MaxShares = 61 },
 		"negative shares":       func(i *Inventory) { i.Slices[0].MaxShares = -1 },
+		"NUMA of an instance":   func(i *Inventory) { i.Slices[1].NUMA = new(0) },
+		"NVLink of an instance": func(i *Inventory) { i.Slices[1].NVLink = 1 },
+		"negative NUMA":         func(i *Inventory) { i.Slices[0].NUMA = new(-1) },
+		"NUMA too large":        func(i *Inventory) { i.Slices[0].NUMA = new(maxLocality + 1) },
+		"negative NVLink":       func(i *Inventory) { i.Slices[0].NVLink = -1 },
+		"NVLink too large":      func(i *Inventory) { i.Slices[0].NVLink = maxLocality + 1 },
 		"low gamma":             func(i *Inventory) { i.Rules.GammaPercent = 99 },
 		"gamma in per mille":    func(i *Inventory) { i.Rules.GammaPercent = 1500 },
 		"no window":             func(i *Inventory) { i.Rules.Window.Duration = 0 },
@@ -216,7 +236,7 @@ func manySlices(n int) Inventory {
 		id := fmt.Sprintf("%0*d", maxIDLength, i)
 		inv.Slices = append(inv.Slices, Slice{ID: id, Device: id, Model: strings.Repeat("m", 63), SMs: maxSMs, MemoryMiB: 1 << 30,
 			Classes: []share.Isolation{share.Exclusive, share.MPS, share.Elastic},
-			Reason:  Reason(strings.Repeat("r", maxReason)), Reserve: 1000, MaxShares: 60})
+			Reason:  Reason(strings.Repeat("r", maxReason)), Reserve: 1000, MaxShares: 60, NUMA: new(maxLocality), NVLink: maxLocality})
 	}
 	return inv
 }

@@ -15,6 +15,7 @@ const (
 	maxShares   = 60 // MPS clients of one device
 	maxIDLength = 44 // UUIDs of NVIDIA have 40
 	maxReason   = 16
+	maxLocality = 1023 // Linux has up to 1024 NUMA nodes
 )
 
 const maxGammaPercent = 1000
@@ -79,6 +80,12 @@ func (s *Slice) check() error {
 		return fmt.Errorf("%.64q is not a MIG profile", s.Profile)
 	case !share.ValidModel(s.Model):
 		return fmt.Errorf("%.64q is not a device model", s.Model)
+	case s.Profile != "" && (s.NUMA != nil || s.NVLink != 0):
+		return errors.New("only a whole GPU has a NUMA node and NVLink")
+	case s.NUMA != nil && (*s.NUMA < 0 || *s.NUMA > maxLocality):
+		return fmt.Errorf("NUMA node %d is outside 0 to %d", *s.NUMA, maxLocality)
+	case s.NVLink < 0 || s.NVLink > maxLocality:
+		return fmt.Errorf("NVLink set %d is outside 0 to %d", s.NVLink, maxLocality)
 	case s.Reason != "" && (s.Healthy || !isPlainName(string(s.Reason), maxReason)):
 		return fmt.Errorf("%.64q is not the reason of a slice that takes no pods", string(s.Reason))
 	}

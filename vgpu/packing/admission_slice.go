@@ -23,6 +23,7 @@ type Slice struct {
 	Healthy      bool
 	Reserve      share.PerMille // part of the window kept back for switching between sets
 	MaxShares    int
+	Locality     Locality // of a whole GPU
 }
 
 // checkTerms returns which of the pod's terms the slice does not meet (kind of slice, GPU model, health), or Admitted.

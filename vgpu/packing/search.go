@@ -114,5 +114,5 @@ func (n *Node) repeatsPrevious(i int) bool {
 // equalsExceptID reports whether two slices differ in their ID and device only.
 func (s *Slice) equalsExceptID(o *Slice) bool {
 	return s.Model == o.Model && s.Profile == o.Profile && s.Memory == o.Memory && s.Healthy == o.Healthy &&
-		s.Reserve == o.Reserve && s.MaxShares == o.MaxShares && slices.Equal(s.Classes, o.Classes)
+		s.Reserve == o.Reserve && s.MaxShares == o.MaxShares && s.Locality == o.Locality && slices.Equal(s.Classes, o.Classes)
 }

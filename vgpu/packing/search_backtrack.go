@@ -45,7 +45,8 @@ func (s *search) placeVGPU(c, v int, options []option) bool {
 	return false
 }
 
-// sortedOptions returns every slice that admits one share of container c, the best first, including slices equal to others.
+// sortedOptions returns every slice that admits one share of container c, the best first, including slices equal to others; of equally good
+// ones, those that are close to each other first.
 func (s *search) sortedOptions(c int, costs *nodeCosts) []option {
 	n := s.node
 	options, _ := s.packer.options(n, s.pod, c, costs, nil)
@@ -59,6 +60,7 @@ func (s *search) sortedOptions(c int, costs *nodeCosts) []option {
 		}
 	}
 	slices.SortFunc(options, compareOptions)
+	s.preferNear(c, options)
 	return options
 }
 

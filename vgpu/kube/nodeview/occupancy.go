@@ -149,10 +149,19 @@ func Slices(inv kube.Inventory) []packing.Slice {
 		out[i] = packing.Slice{
 			ID: packing.SliceID(s.ID), Device: s.Device, Model: s.Model, Profile: s.Profile, MemorySlices: s.Room, SMs: s.SMs,
 			Memory: share.Bytes(s.MemoryMiB) * share.MiB, Classes: s.Classes, Healthy: s.Healthy,
-			Reserve: s.Reserve, MaxShares: s.MaxShares,
+			Reserve: s.Reserve, MaxShares: s.MaxShares, Locality: LocalityOf(s.NUMA, s.NVLink),
 		}
 	}
 	return out
+}
+
+// LocalityOf returns where a GPU is, given its NUMA node, nil if that is not known, and its NVLink set. The packer numbers NUMA nodes from 1.
+func LocalityOf(numa *int, nvlink int) packing.Locality {
+	at := packing.Locality{NVLink: nvlink}
+	if numa != nil {
+		at.NUMA = *numa + 1
+	}
+	return at
 }
 
 // addShares adds the shares of a placed pod to the node's slices. Shares on slices that the inventory no longer lists are skipped; they

@@ -17,6 +17,15 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
+func TestSlicesSayWhereGPUsAre(t *testing.T) {
+	got := Slices(kube.Inventory{Slices: []kube.Slice{{ID: "a", NUMA: new(0), NVLink: 2}, {ID: "b", NUMA: new(1)}, {ID: "c"}}})
+	for i, want := range []packing.Locality{{NVLink: 2, NUMA: 1}, {NUMA: 2}, {}} {
+		if got[i].Locality != want {
+			t.Errorf("%s is at %+v, want %+v", got[i].ID, got[i].Locality, want)
+		}
+	}
+}
+
 // occupied derives a node of one GPU that holds the pods.
 func occupied(t *testing.T, pods []*v1.Pod) *packing.Node {
 	t.Helper()

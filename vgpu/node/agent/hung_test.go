@@ -49,8 +49,12 @@ func (h *hangingNVML) device(uuid string) library.Device {
 		GetRemappedRowsFunc: func() (int, int, bool, bool, library.Return) {
 			return 0, 0, false, h.faulty.Load() && uuid == "GPU-1", library.SUCCESS
 		},
-		GetMinorNumberFunc:                func() (int, library.Return) { return 0, library.SUCCESS },
-		GetMigModeFunc:                    func() (int, int, library.Return) { return 0, 0, library.ERROR_NOT_SUPPORTED },
+		GetMinorNumberFunc:    func() (int, library.Return) { return 0, library.SUCCESS },
+		GetMigModeFunc:        func() (int, int, library.Return) { return 0, 0, library.ERROR_NOT_SUPPORTED },
+		GetMemoryAffinityFunc: func(int, library.AffinityScope) ([]uint, library.Return) { return nil, library.ERROR_NOT_SUPPORTED },
+		GetP2PStatusFunc: func(library.Device, library.GpuP2PCapsIndex) (library.GpuP2PStatus, library.Return) {
+			return library.P2P_STATUS_NOT_SUPPORTED, library.SUCCESS
+		},
 		GetComputeRunningProcessesFunc:    none,
 		GetMPSComputeRunningProcessesFunc: none,
 		GetGraphicsRunningProcessesFunc:   none,

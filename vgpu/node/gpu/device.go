@@ -23,6 +23,9 @@ type Device struct {
 	Memory share.Bytes // that programs may use
 	Properties
 
+	NUMA   *int // node of the machine to which it is attached; nil: not known
+	NVLink int  // set of GPUs of the machine, every two of them joined by NVLink, from 1 on; 0: none, or not known
+
 	Fault      string     // why it cannot be used now; empty if it can
 	Instances  []Instance // in MIG mode only
 	MIG        bool       // in MIG mode: its instances are used, never the whole device
@@ -33,7 +36,6 @@ type Device struct {
 type Properties struct {
 	DriverVersion     string // such as 580.65.06
 	ComputeCapability string // of CUDA, such as 9.0
-	NUMANode          *int   // of the CPUs and the memory that are next to it
 }
 
 // Instance holds the properties and the present state of one MIG instance.
@@ -69,6 +71,9 @@ type Source interface {
 	Processes() ([]Process, error)
 }
 
+// maxLocality bounds the numbers of NUMA nodes, of which Linux has up to 1024, and of NVLink sets.
+const maxLocality = 1023
+
 // Validate returns an error if a property of the GPU or of one of its instances is missing or out of range.
 func (d Device) Validate() error {
 	switch {
@@ -80,6 +85,10 @@ func (d Device) Validate() error {
 		return fmt.Errorf("device %s: %d SMs", d.UUID, d.SMs)
 	case d.Memory < share.MiB || d.Memory > share.MaxMemory:
 		return fmt.Errorf("device %s: %d bytes of memory", d.UUID, d.Memory)
+	case d.NUMA != nil && (*d.NUMA < 0 || *d.NUMA > maxLocality):
+		return fmt.Errorf("device %s: NUMA node %d", d.UUID, *d.NUMA)
+	case d.NVLink < 0 || d.NVLink > maxLocality:
+		return fmt.Errorf("device %s: NVLink set %d", d.UUID, d.NVLink)
 	case len(d.Instances) > 0 && !d.MIG:
 		return fmt.Errorf("device %s: instances without MIG mode", d.UUID)
 	}

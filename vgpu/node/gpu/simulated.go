@@ -13,10 +13,10 @@ import (
 // recover, and processes start and end, while an agent runs:
 //
 //	devices:
-//	- {uuid: GPU-0, model: A100, sms: 108, memoryMiB: 81920}
+//	- {uuid: GPU-0, model: A100, sms: 108, memoryMiB: 81920, numa: 0, nvlink: 1}
 //	- {uuid: GPU-1, model: A100, sms: 108, memoryMiB: 81920, fault: "Xid 79"}
 //	- {uuid: GPU-2, model: A100, sms: 108, memoryMiB: 81920, mig: [{uuid: MIG-0, profile: 1g.10gb, sms: 14, memoryMiB: 9728}]}
-//	- {uuid: GPU-3, model: H200, sms: 132, memoryMiB: 143771, driverVersion: 580.65.06, computeCapability: "9.0", numaNode: 1}
+//	- {uuid: GPU-3, model: H200, sms: 132, memoryMiB: 143771, driverVersion: 580.65.06, computeCapability: "9.0"}
 //	processes:
 //	- {pid: 4711, slice: GPU-0, memoryMiB: 512}
 //	- {pid: 4712, slice: GPU-0, graphics: true}
@@ -30,7 +30,8 @@ type deviceFile struct {
 
 		DriverVersion     string `json:"driverVersion"`
 		ComputeCapability string `json:"computeCapability"`
-		NUMANode          *int   `json:"numaNode"`
+		NUMA              *int   `json:"numa"`
+		NVLink            int    `json:"nvlink"`
 	} `json:"devices"`
 	Processes []struct {
 		PID       int    `json:"pid"`
@@ -104,8 +105,8 @@ func (file *deviceFile) devices() (devices []Device, err error) {
 		if d.Profile != "" {
 			return nil, fmt.Errorf("device %s: only instances, in the list mig, have a profile", d.UUID)
 		}
-		device := Device{UUID: d.UUID, Index: n, Model: d.Model, SMs: d.SMs, Memory: d.memory(), Fault: d.Fault, MIG: d.MIG != nil}
-		device.Properties = Properties{DriverVersion: d.DriverVersion, ComputeCapability: d.ComputeCapability, NUMANode: d.NUMANode}
+		device := Device{UUID: d.UUID, Index: n, Model: d.Model, SMs: d.SMs, Memory: d.memory(), Fault: d.Fault, MIG: d.MIG != nil, NUMA: d.NUMA, NVLink: d.NVLink}
+		device.Properties = Properties{DriverVersion: d.DriverVersion, ComputeCapability: d.ComputeCapability}
 		if device.MIG {
 			for _, i := range *d.MIG {
 				device.Instances = append(device.Instances, Instance{UUID: i.UUID, Profile: i.Profile, SMs: i.SMs, Memory: i.memory(), Fault: i.Fault})

@@ -12,7 +12,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-const line = "- {uuid: GPU-0, model: A100, sms: 108, memoryMiB: 81920}\n"
+const line = "- {uuid: GPU-0, model: A100, sms: 108, memoryMiB: 81920, numa: 0, nvlink: 1}\n"
 
 func TestSimulated(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "devices.yaml")
@@ -20,7 +20,7 @@ func TestSimulated(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, err := Simulated{name}.Devices()
-	if diff := cmp.Diff([]Device{{UUID: "GPU-0", Model: "A100", SMs: 108, Memory: 81920 * share.MiB}}, got); err != nil || diff != "" {
+	if diff := cmp.Diff([]Device{{UUID: "GPU-0", Model: "A100", SMs: 108, Memory: 81920 * share.MiB, NUMA: new(0), NVLink: 1}}, got); err != nil || diff != "" {
 		t.Errorf("%v\n%s", err, diff)
 	}
 	processes, err := Simulated{name}.Processes()
@@ -42,6 +42,8 @@ func TestParseRefuses(t *testing.T) {
 		"no memory":     {"devices:\n- {uuid: a, model: A100, sms: 1}\n", "memory"},
 		"overflow":      {"devices:\n- {uuid: a, model: A100, sms: 1, memoryMiB: 9223372036854775807}\n", "memory"},
 		"twice":         {"devices:\n" + line + line, "twice"},
+		"NUMA node":     {"devices:\n- {uuid: a, model: A100, sms: 1, memoryMiB: 1, numa: -1}\n", "NUMA"},
+		"NVLink set":    {"devices:\n- {uuid: a, model: A100, sms: 1, memoryMiB: 1, nvlink: 1024}\n", "NVLink"},
 		"profile":       {"devices:\n- {uuid: a, model: A100, sms: 1, memoryMiB: 1, profile: 1g.5gb}\n", "mig"},
 		"bad profile":   {"devices:\n- {uuid: a, model: A100, sms: 1, memoryMiB: 1, mig: [{uuid: b, profile: 1c, sms: 1, memoryMiB: 1}]}\n", "profile"},
 		"no PID":        {"devices:\n" + line + "processes: [{slice: GPU-0}]\n", "PID"},

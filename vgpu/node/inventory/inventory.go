@@ -81,6 +81,9 @@ func (c Config) slice(d gpu.Device, i gpu.Instance) Slice {
 		},
 		Index: d.Index, Fault: cmp.Or(d.Fault, i.Fault), Cordoned: c.cordons(d.UUID, i.UUID), Claims: c.claims(d, i), Properties: d.Properties,
 	}
+	if i.Profile == "" { // instances cannot reach other GPUs
+		s.NUMA, s.NVLink = d.NUMA, d.NVLink
+	}
 	s.updateHealth()
 	return s
 }

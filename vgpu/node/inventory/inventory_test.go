@@ -93,6 +93,20 @@ func TestPlaceIsGone(t *testing.T) {
 	}
 }
 
+// TestLocality: a whole GPU is published with where it is, instances are not.
+func TestLocality(t *testing.T) {
+	here, parts := whole("a"), mig("b", "x")
+	here.NUMA, here.NVLink = new(1), 2
+	parts.NUMA, parts.NVLink = new(1), 2
+	published := Inventory{}.Update(config, []gpu.Device{here, parts}, true).Published()
+	if err := published.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	if a, x := published.Slices[0], published.Slices[1]; a.NUMA == nil || *a.NUMA != 1 || a.NVLink != 2 || x.NUMA != nil || x.NVLink != 0 {
+		t.Errorf("published %+v and %+v", a, x)
+	}
+}
+
 func TestOwned(t *testing.T) {
 	c := config
 	c.Owned = []string{"b"}

@@ -62,8 +62,12 @@ func (d *deviceSet) sliceOf(device gpu.Device, i gpu.Instance) packing.Slice {
 	if d.MPS.Available() == nil {
 		classes = append(classes, share.MPS, share.Elastic)
 	}
+	var where packing.Locality
+	if i.Profile == "" { // instances cannot reach other GPUs
+		where = nodeview.LocalityOf(device.NUMA, device.NVLink)
+	}
 	return packing.Slice{
-		ID: packing.SliceID(i.UUID), Device: device.UUID, Model: device.Model, Profile: i.Profile, SMs: i.SMs, Memory: i.Memory, Classes: classes,
+		Locality: where, ID: packing.SliceID(i.UUID), Device: device.UUID, Model: device.Model, Profile: i.Profile, SMs: i.SMs, Memory: i.Memory, Classes: classes,
 		Healthy: true, Reserve: *d.Config.ReservePerMille, MaxShares: d.Config.MaxShares,
 	}
 }

@@ -212,6 +212,7 @@ var effects = map[string]effect{
 	"nvmlInit_v2": listFails, "nvmlDeviceGetCount_v2": listFails, "nvmlDeviceGetHandleByIndex_v2": deviceMissing, "nvmlDeviceGetUUID": deviceMissing,
 	"nvmlDeviceGetName": deviceFaulty, "nvmlDeviceGetMemoryInfo_v2": deviceFaulty, "nvmlDeviceGetNumGpuCores": deviceFaulty, "nvmlDeviceGetMinorNumber": deviceFaulty,
 	"nvmlDeviceGetCudaComputeCapability": deviceFaulty, "nvmlDeviceGetMigMode": deviceFaulty, "nvmlDeviceGetRemappedRows": noEffect,
+	"nvmlDeviceGetMemoryAffinity": noEffect, "nvmlDeviceGetP2PStatus": noEffect,
 }
 
 var codes = []nvml.Return{nvml.ERROR_GPU_IS_LOST, nvml.ERROR_TIMEOUT, nvml.ERROR_IN_USE, nvml.ERROR_UNKNOWN}

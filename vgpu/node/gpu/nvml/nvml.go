@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -29,7 +28,7 @@ func New(library nvml.Interface) *Source { return &Source{library: library} }
 
 // Devices returns the machine's GPUs. A GPU whose UUID is known but that cannot be read is returned with a fault.
 func (s *Source) Devices() (devices []gpu.Device, err error) {
-	err = s.eachDevice(func(index int, handle nvml.Device) error {
+	err = s.eachDevice(func(index int, handle nvml.Device, where locality) error {
 		device, err := readDevice(handle)
 		if device.UUID == "" {
 			return err
@@ -39,6 +38,7 @@ func (s *Source) Devices() (devices []gpu.Device, err error) {
 		} else {
 			s.session.health.setFaults(handle, &device)
 		}
+		where.set(&device)
 		device.Index = index
 		if version, r := s.library.SystemGetDriverVersion(); r == nvml.SUCCESS {
 			device.DriverVersion = version
@@ -53,15 +53,15 @@ func (s *Source) Devices() (devices []gpu.Device, err error) {
 }
 
 // eachDevice calls visit for each GPU whose handle is known. After an error of the driver, the next caller initializes NVML again.
-func (s *Source) eachDevice(visit func(index int, handle nvml.Device) error) error {
-	handles, err := s.session.acquire(s.library)
+func (s *Source) eachDevice(visit func(index int, handle nvml.Device, where locality) error) error {
+	handles, where, err := s.session.acquire(s.library)
 	if err != nil {
 		return err
 	}
 	ok := true
 	defer func() { s.session.release(s.library, ok) }()
 	for i, handle := range handles {
-		if handle != nil && errors.Is(visit(i, handle), errDriver) {
+		if handle != nil && errors.Is(visit(i, handle, where[i]), errDriver) {
 			ok = false
 		}
 	}
@@ -99,7 +99,6 @@ func readDevice(handle nvml.Device) (d gpu.Device, err error) {
 	if d.Minor, r = handle.GetMinorNumber(); r != nvml.SUCCESS {
 		return d, callError("read minor number", r) // 0 would be another device's
 	}
-	d.NUMANode = numaNodeOf(os.DirFS("/"), d.Minor)
 	if d.MIG, err = isMIG(handle); err != nil {
 		d.MIG = true // so that it is not offered whole
 		return d, err
@@ -154,7 +153,7 @@ func coresPerSM(major, minor int) int {
 
 // Processes returns the processes that use the GPUs. In MIG mode it lists them by instance. If it returns an error, some may be missing.
 func (s *Source) Processes() (found []gpu.Process, all error) {
-	err := s.eachDevice(func(_ int, handle nvml.Device) error {
+	err := s.eachDevice(func(_ int, handle nvml.Device, _ locality) error {
 		list := func(handle nvml.Device) error {
 			processes, err := listProcesses(handle)
 			found = append(found, processes...)

@@ -43,6 +43,10 @@ func device(uuid string) *mock.Device {
 		GetRemappedRowsFunc:          func() (int, int, bool, bool, nvml.Return) { return 0, 0, false, false, nvml.SUCCESS },
 		GetMinorNumberFunc:           func() (int, nvml.Return) { return 3, nvml.SUCCESS },
 		GetMigModeFunc:               func() (int, int, nvml.Return) { return 0, 0, nvml.ERROR_NOT_SUPPORTED },
+		GetMemoryAffinityFunc:        func(int, nvml.AffinityScope) ([]uint, nvml.Return) { return nil, nvml.ERROR_NOT_SUPPORTED },
+		GetP2PStatusFunc: func(nvml.Device, nvml.GpuP2PCapsIndex) (nvml.GpuP2PStatus, nvml.Return) {
+			return nvml.P2P_STATUS_NOT_SUPPORTED, nvml.SUCCESS
+		},
 	}
 }
 

@@ -14,23 +14,24 @@ import (
 type session struct {
 	mu      sync.Mutex    // guards the following; held over the driver's search for handles
 	handles []nvml.Device // nil: there is no session; a nil element is a lost device
+	where   []locality    // of the GPUs with these handles; it does not change while the machine runs
 	users   int           // callers that use the handles
 	stale   bool          // it ends with its last user
 
 	health health // outlives the sessions
 }
 
-// acquire returns the GPU handles, and initializes NVML if no session is open. The caller must call release afterwards.
-func (s *session) acquire(library nvml.Interface) ([]nvml.Device, error) {
+// acquire returns the GPU handles with their localities, and initializes NVML if no session is open. The caller must call release afterwards.
+func (s *session) acquire(library nvml.Interface) ([]nvml.Device, []locality, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.handles == nil {
 		if err := s.open(library); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	s.users++
-	return s.handles, nil
+	return s.handles, s.where, nil
 }
 
 // open initializes NVML and looks up the GPU handles. The caller holds the lock.
@@ -52,6 +53,7 @@ func (s *session) open(library nvml.Interface) error {
 		}
 		s.handles[i] = handle
 	}
+	s.where = localitiesOf(s.handles)
 	s.watchEvents(library)
 	return nil
 }
