@@ -27,7 +27,7 @@ func TestAgent(t *testing.T) {
 		name string
 		run  func(context.Context, *testing.T, *agents)
 	}{
-		{"mixed", testMixed}, {"rectangles", testRectangles}, {"several containers", testContainers}, {"whole GPUs", testWhole}, {"twins", testTwins}, {"bypass", testBypass}, {"unsafe", testUnsafe}, {"restart of a container", testContainerRestart},
+		{"mixed", testMixed}, {"rectangles", testRectangles}, {"several containers", testContainers}, {"two GPUs in parts", testTwoGPUsInParts}, {"whole GPUs", testWhole}, {"twins", testTwins}, {"bypass", testBypass}, {"unsafe", testUnsafe}, {"restart of a container", testContainerRestart},
 		{"given back", testGivenBack}, {"health", testHealth}, {"zeroed capacity", testZeroed}, {"residency", testResidency}, {"policies", testPolicies}, {"forged", testForged},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -117,6 +117,29 @@ func testContainers(ctx context.Context, t *testing.T, a *agents) {
 	out, err := a.node(running.Spec.NodeName).Exec(ctx, running, "plain", "sh", "-c", "ls /run/gshare /etc/ld.so.preload 2>/dev/null; echo none $CUDA_VISIBLE_DEVICES")
 	if err != nil || string(out) != "none\n" {
 		t.Errorf("a container without a share has %q (%v)", out, err)
+	}
+	for _, node := range a.Nodes {
+		a.waitBooks(ctx, t, node)
+	}
+}
+
+// testTwoGPUsInParts checks that containers of one pod that do not fit on one GPU get parts of two, each with the device, the MPS daemon and the
+// limits of its own slice.
+func testTwoGPUsInParts(ctx context.Context, t *testing.T, a *agents) {
+	pod := cluster.Pod("stages", "sleep", "inf")
+	second := pod.Spec.Containers[0]
+	second.Name = "second"
+	pod.Spec.Containers = append(pod.Spec.Containers, second)
+	pod.Spec.Containers[0].Resources.Limits = limits(70, 100, 2048)
+	pod.Spec.Containers[1].Resources.Limits = limits(60, 100, 1024)
+	kube.Complete(pod)
+	a.create(ctx, t, pod)
+	placed, _, err := kube.PlacementOf(a.runsAsPlaced(ctx, t, "stages"))
+	if err != nil || len(placed.Containers) != 2 {
+		t.Fatalf("placement %+v, %v", placed, err)
+	}
+	if one, two := placed.Containers[0].VGPUs[0].Slice, placed.Containers[1].VGPUs[0].Slice; one == two {
+		t.Errorf("both containers are on %s", one)
 	}
 	for _, node := range a.Nodes {
 		a.waitBooks(ctx, t, node)
