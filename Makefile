@@ -152,6 +152,10 @@ release: ## Make images, manifests, chart and archives of a release: make releas
 chart: ## Write the Helm chart's templates from the kustomize bases.
 	go run ./hack/chart
 
+.PHONY: reference
+reference: ## Write docs/metrics.md and docs/configuration.md from the source.
+	go run ./hack/reference
+
 .PHONY: crds
 crds: ## Write the CustomResourceDefinitions of manifests/serving, and the code that copies such objects, from their Go types.
 	hack/crds.sh

@@ -1,0 +1,51 @@
+// Command reference writes the reference pages of docs from the source, so that they cannot lag behind it: make reference.
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+func main() {
+	if err := write("."); err != nil {
+		fmt.Fprintln(os.Stderr, "reference:", err)
+		os.Exit(1)
+	}
+}
+
+// write writes the reference pages into a checkout of the repository.
+func write(root string) error {
+	all, err := pages(root)
+	if err != nil {
+		return err
+	}
+	for name, text := range all {
+		if err := os.WriteFile(filepath.Join(root, name), []byte(text), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pages returns the texts of the reference pages by their paths in the repository.
+func pages(root string) (map[string]string, error) {
+	metrics, err := metricsPage(root)
+	if err != nil {
+		return nil, fmt.Errorf("metrics: %w", err)
+	}
+	configuration, err := configurationPage(root)
+	if err != nil {
+		return nil, fmt.Errorf("configuration: %w", err)
+	}
+	return map[string]string{"docs/metrics.md": metrics, "docs/configuration.md": configuration}, nil
+}
+
+// row returns a row of a Markdown table.
+func row(cells ...string) string {
+	for i, c := range cells {
+		cells[i] = strings.ReplaceAll(strings.Join(strings.Fields(c), " "), "|", `\|`)
+	}
+	return "| " + strings.Join(cells, " | ") + " |\n"
+}
