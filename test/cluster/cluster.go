@@ -36,6 +36,7 @@ type Options struct {
 	APIServerArgs   []string       // more flags of kube-apiserver
 	KubeletConfig   map[string]any // fields of the KubeletConfiguration that replace the cluster's own
 	Images          []Image        // besides BusyboxImage
+	Runtime         string         // folder of the runc to use; that of PATH if empty
 }
 
 // Cluster is a running Kubernetes cluster for a test, with the processes of its control plane and its nodes. Its many methods

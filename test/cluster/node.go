@@ -144,7 +144,7 @@ func (n *Node) startContainerd(ctx context.Context) error {
 	var err error
 	n.Containerd, err = n.Machine.Start(ctx, machine.Program{
 		Name: "containerd", Path: n.cluster.program("containerd"), Args: []string{"--config=" + config},
-		Env:   []string{"PATH=" + n.cluster.programs + ":" + os.Getenv("PATH")}, // for the shim
+		Env:   []string{"PATH=" + n.cluster.programs + ":" + n.cluster.options.Runtime + ":" + os.Getenv("PATH")}, // for the shim
 		Ready: func(ctx context.Context) error { return n.dial(ctx, ContainerdSocket) },
 	})
 	if err != nil {

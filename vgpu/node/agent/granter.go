@@ -52,6 +52,10 @@ func (g *granter) admit(claim grant.Claim) error {
 	if refusal != nil {
 		return refusal
 	}
+	if refusal := g.slices.checkUsers(claim.Pod, &granted); refusal != nil {
+		g.rollBack(&granted, held)
+		return refusal
+	}
 	endpoint, refusal := g.slices.provision(&granted)
 	if refusal != nil {
 		g.rollBack(&granted, held)

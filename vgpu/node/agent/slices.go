@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"sync"
 
+	v1 "k8s.io/api/core/v1"
+
 	"github.com/gshare-dev/gshare/vgpu/node/cdi"
 	"github.com/gshare-dev/gshare/vgpu/node/gpu"
 	"github.com/gshare-dev/gshare/vgpu/node/grant"
@@ -63,6 +65,14 @@ func (r *sliceRuntime) classes() []share.Isolation {
 		return []share.Isolation{share.Exclusive}
 	}
 	return []share.Isolation{share.Exclusive, share.MPS, share.Elastic}
+}
+
+// checkUsers returns a refusal if the container needs the hook and could not load it.
+func (r *sliceRuntime) checkUsers(pod *v1.Pod, granted *grant.Grant) *grant.Refusal {
+	if granted.Class() == share.Exclusive {
+		return nil
+	}
+	return r.host.CheckUsers(pod)
 }
 
 // uuidOf returns the UUID by which CUDA and the driver know a slice. It differs from the slice ID only for MIG instances created on demand,

@@ -1,0 +1,82 @@
+package cluster_test
+
+import (
+	"context"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/gshare-dev/gshare/test/cluster"
+	"github.com/gshare-dev/gshare/vgpu/node/grant"
+	"github.com/gshare-dev/gshare/vgpu/node/injection"
+)
+
+// TestUserNamespaces: pods with a user namespace of their own (hostUsers: false) get their shares as others do. Where the agent's folder is
+// mounted noexec, as /run is in many distributions, others can load the hook, and they are refused.
+func TestUserNamespaces(t *testing.T) {
+	long(t)
+	a := startWithAgents(t, cluster.Options{Nodes: 1, Runtime: buildRunc(t)}, oneGPU)
+	ctx := testContext(t)
+	node := a.Nodes[0]
+	run := func(command string) {
+		t.Helper()
+		if out, err := node.Machine.Run(ctx, "sh", "-c", command); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	// A user namespace may mount /proc only beside one that nothing is mounted over, and the machine's has sysctls mounted over it.
+	run("mkdir /run/proc && mount -t proc proc /run/proc")
+	a.loadsHook(ctx, t, "host-users", true)
+	a.loadsHook(ctx, t, "own-users", false)
+	a.of[node.Name].Stop()
+	run("mount -t tmpfs -o nosuid,nodev,noexec tmpfs /run/gshare/hook")
+	if err := a.of[node.Name].Restart(ctx); err != nil {
+		t.Fatal(err)
+	}
+	a.loadsHook(ctx, t, "noexec-host-users", true)
+	a.create(ctx, t, withUsers("noexec-own-users", false))
+	a.waitEvent(ctx, t, "noexec-own-users", string(grant.UnsafePod))
+}
+
+// buildRunc returns a folder with a runc that can do what Debian's is too old for, and skips the test where it cannot be compiled.
+func buildRunc(t *testing.T) string {
+	t.Helper()
+	if err := exec.Command("pkg-config", "--exists", "libseccomp").Run(); err != nil {
+		t.Skip("compiling runc needs pkg-config and libseccomp-dev")
+	}
+	folder, err := filepath.Abs("../../bin/cluster/runc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("go", "build", "-C", "runc", "-buildvcs=false", "-tags=seccomp", "-o", folder+"/", "tool")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("build runc: %v\n%s", err, out)
+	}
+	return folder
+}
+
+func withUsers(name string, hostUsers bool) *v1.Pod {
+	pod := ask(cluster.Pod(name, "sleep", "inf"), 20, 20, 1024)
+	pod.Spec.HostUsers = &hostUsers
+	return pod
+}
+
+// loadsHook checks that a pod runs with its share, in the user namespace that it asks for, and may execute the hook's file.
+func (a *agents) loadsHook(ctx context.Context, t *testing.T, name string, hostUsers bool) {
+	t.Helper()
+	a.create(ctx, t, withUsers(name, hostUsers))
+	out, err := a.Nodes[0].Exec(ctx, a.runsAsPlaced(ctx, t, name), "main", "sh", "-c", "cat /proc/self/uid_map; grep "+injection.Library+" /proc/self/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	users, mount, _ := strings.Cut(string(out), "\n")
+	if fields := strings.Fields(users); len(fields) != 3 || (fields[1] == "0") != hostUsers {
+		t.Errorf("%s: users are mapped as %q", name, users)
+	}
+	if mount == "" || strings.Contains(mount, "noexec") {
+		t.Errorf("%s cannot load the hook: %s", name, mount)
+	}
+}
