@@ -98,7 +98,7 @@ func TestLocality(t *testing.T) {
 	here, parts := whole("a"), mig("b", "x")
 	here.NUMA, here.NVLink = new(1), 2
 	parts.NUMA, parts.NVLink = new(1), 2
-	published := Inventory{}.Update(config, []gpu.Device{here, parts}, true).Published()
+	published := Inventory{}.Update(config, []gpu.Device{here, parts}, Holders{Bound: true}).Published()
 	if err := published.Validate(); err != nil {
 		t.Fatal(err)
 	}
