@@ -44,6 +44,10 @@ bench-rules: ## Run the Go benchmarks of the rule packages.
 bench-gateway: ## Compare the gateway's processor time with httputil.ReverseProxy and nginx (minutes).
 	go run ./hack/benchgateway $(ARGS)
 
+.PHONY: soak
+soak: ## Measure gshare-controller with 10,000 functions and 30,000 hollow pods for an hour: ARGS="-for 10m" for less.
+	nice go test -count=1 -v -timeout 4h ./test/soak -functions 10000 -for 1h $(ARGS)
+
 .PHONY: results
 results: ## Regenerate the simulations' tables and figures (tens of minutes).
 	hack/results.sh $(ARGS)

@@ -16,7 +16,7 @@ mode=${1:-all}
 module=$(go list -m)
 concurrent="^$module/(plugins|serving|vgpu/packing|vgpu/kube|vgpu/token|deviceplugin|vgpu/node/(agent|grant|kubelet|mps|process|standalone|tokenserver))(/|\$)"
 # Tests with a Kubernetes API server or scheduler, and those of whole programs that measure time: one package at a time.
-alone="^$module/(cmd/gshare/internal/(verdict/scheduled|web)|cmd/gshare-(lab/internal/trial|node|scheduler)|test/(admission|claims|controlplane|install|plugins))(/|\$)"
+alone="^$module/(cmd/gshare/internal/(verdict/scheduled|web)|cmd/gshare-(lab/internal/trial|node|scheduler)|test/(admission|claims|controlplane|install|plugins|soak))(/|\$)"
 cluster="^$module/test/(cluster|monitoring)(/|\$)"
 elsewhere="^$module/test/(bench|helm|layers)(/|\$)" # benchmarks; long; a stage of its own
 

@@ -31,8 +31,8 @@ func main() { cli.Main(command()) }
 
 // options are the flags.
 type options struct {
-	kubeconfig, namespace, service, token, domain, metrics, health, keda string
-	elect                                                                bool
+	kubeconfig, namespace, service, token, domain, metrics, health, keda, pprof string
+	elect                                                                       bool
 }
 
 func command() *cobra.Command {
@@ -56,6 +56,7 @@ func command() *cobra.Command {
 	f.StringVar(&o.metrics, "metrics", ":9090", "address of the metrics (Prometheus), 0 for none")
 	f.StringVar(&o.health, "health", ":8081", "address of /healthz and /readyz, 0 for none")
 	f.StringVar(&o.keda, "keda", ":9091", "address for KEDA's triggers of type external-push (gRPC, without TLS), while it leads; 0 for none")
+	f.StringVar(&o.pprof, "pprof", "0", "address of /debug/pprof, which shows to everybody who reaches it what the process does; 0 for none")
 	f.BoolVar(&o.elect, "leader-elect", true, "act only as the leader")
 	return cmd
 }
@@ -102,7 +103,7 @@ func run(ctx context.Context, o options) error {
 		return err
 	}
 	m, err := ctrl.NewManager(config, manager.Options{
-		Scheme: scheme, Cache: cached, Metrics: server.Options{BindAddress: o.metrics}, HealthProbeBindAddress: o.health,
+		Scheme: scheme, Cache: cached, Metrics: server.Options{BindAddress: o.metrics}, HealthProbeBindAddress: o.health, PprofBindAddress: o.pprof,
 		LeaderElection: o.elect, LeaderElectionID: "gshare-controller", LeaderElectionNamespace: o.namespace, LeaderElectionReleaseOnCancel: true,
 		LeaseDuration: new(leaseDuration), RenewDeadline: new(3 * time.Second), RetryPeriod: new(retryPeriod),
 	})

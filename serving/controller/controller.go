@@ -100,7 +100,8 @@ func AddTo(m manager.Manager, o Options) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(o.Metrics.Register(f), o.Metrics.Register(advisor)); err != nil {
+	times := newLoopTimes()
+	if err := errors.Join(o.Metrics.Register(f), o.Metrics.Register(advisor), o.Metrics.Register(times)); err != nil {
 		return err
 	}
 	link := &links{client: m.GetClient(), service: o.Service, loads: gateways.loads, log: o.Log}
@@ -112,8 +113,8 @@ func AddTo(m manager.Manager, o Options) error {
 		services: &services{client: m.GetClient(), live: m.GetAPIReader(), gateway: o.Gateway},
 		networks: &networkPolicies{client: m.GetClient(), live: m.GetAPIReader(), gateways: o.Service.Namespace}, recorder: m.GetEventRecorder(name), known: map[gateway.FunctionName]known{},
 	}
-	status := &statusWriter{client: m.GetClient(), fleet: f, advisor: advisor, functions: known, gateways: gateways, log: o.Log}
-	making := &room{client: m.GetClient(), live: m.GetAPIReader(), fleet: f, pods: pods, recorder: m.GetEventRecorder(name), log: o.Log}
+	status := &statusWriter{client: m.GetClient(), fleet: f, advisor: advisor, functions: known, gateways: gateways, log: o.Log, time: times.WithLabelValues("status")}
+	making := &room{client: m.GetClient(), live: m.GetAPIReader(), fleet: f, pods: pods, recorder: m.GetEventRecorder(name), log: o.Log, time: times.WithLabelValues("room")}
 	if o.Advise != nil {
 		if err := m.Add(manager.RunnableFunc(func(ctx context.Context) error { return o.Advise(ctx, advisor) })); err != nil {
 			return err

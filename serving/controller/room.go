@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
@@ -28,6 +29,7 @@ type room struct {
 	pods     *Pods
 	recorder events.EventRecorder
 	log      *slog.Logger
+	time     prometheus.Observer // of the looks for pods without room; may be nil
 
 	looked map[types.UID]time.Time // when a search for a pod was made last
 	given  map[types.UID]string    // nodes of the pods that were given up and that the cache has still
@@ -59,13 +61,22 @@ func (r *room) Run(ctx context.Context) {
 
 // look makes room for one of the pods that have none, the one that has waited longest since the last time.
 func (r *room) look(ctx context.Context) error {
-	list := &v1.PodList{}
-	if err := r.client.List(ctx, list, client.HasLabels{api.LabelFunction}); err != nil {
+	next, there, leaving, err := r.next(ctx)
+	if err != nil || next == nil {
 		return err
 	}
-	there := map[types.UID]*v1.Pod{}
-	leaving := map[types.UID]string{}
-	var next *v1.Pod
+	r.looked[next.UID] = time.Now()
+	return r.make(ctx, next, there, leaving)
+}
+
+// next returns the pod to make room for, nil if there is none, and all pods of functions, with the nodes of those that are to end.
+func (r *room) next(ctx context.Context) (next *v1.Pod, there map[types.UID]*v1.Pod, leaving map[types.UID]string, err error) {
+	defer observe(r.time, time.Now())
+	list := &v1.PodList{}
+	if err := r.client.List(ctx, list, client.HasLabels{api.LabelFunction}); err != nil {
+		return nil, nil, nil, err
+	}
+	there, leaving = map[types.UID]*v1.Pod{}, map[types.UID]string{}
 	for at := range list.Items {
 		pod := &list.Items[at]
 		there[pod.UID] = pod
@@ -81,11 +92,7 @@ func (r *room) look(ctx context.Context) error {
 	maps.DeleteFunc(r.looked, func(uid types.UID, _ time.Time) bool { return there[uid] == nil })
 	maps.DeleteFunc(r.given, func(uid types.UID, _ string) bool { return there[uid] == nil })
 	maps.Copy(leaving, r.given)
-	if next == nil {
-		return nil
-	}
-	r.looked[next.UID] = time.Now()
-	return r.make(ctx, next, there, leaving)
+	return next, there, leaving, nil
 }
 
 // waitsForRoom reports whether the scheduler has found no node for a pod for a while.

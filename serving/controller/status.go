@@ -9,10 +9,10 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gshare-dev/gshare/serving/fleet"
@@ -169,6 +169,7 @@ type statusWriter struct {
 	functions *functions
 	gateways  *Gateways
 	log       *slog.Logger
+	time      prometheus.Observer // of the looks, without the writes; may be nil
 	written   map[gateway.FunctionName]time.Time
 }
 
@@ -196,6 +197,20 @@ type statusWrite struct {
 
 // writeAll writes the most urgent of what has changed. The rest follows in the next periods.
 func (w *statusWriter) writeAll(ctx context.Context) {
+	for _, one := range w.look(ctx) {
+		w.written[one.name] = time.Now()
+		changed := one.object.DeepCopy()
+		changed.Status = one.status
+		err := w.client.Status().Patch(ctx, changed, client.MergeFrom(one.object))
+		if client.IgnoreNotFound(err) != nil && ctx.Err() == nil {
+			w.log.Warn("failed to write status", "function", one.name.String(), "error", err)
+		}
+	}
+}
+
+// look returns what to write in this period, the most urgent first.
+func (w *statusWriter) look(ctx context.Context) []statusWrite {
+	defer observe(w.time, time.Now())
 	states := map[gateway.FunctionName]*fleet.Status{}
 	for _, s := range append(w.fleet.Status(), w.advisor.Status()...) {
 		states[s.Name] = &s
@@ -215,13 +230,5 @@ func (w *statusWriter) writeAll(ctx context.Context) {
 		}
 	}
 	urgent := append(writes[atOnce], writes[later]...)
-	for _, one := range urgent[:min(maxWrites, len(urgent))] {
-		w.written[one.name] = time.Now()
-		changed := one.object.DeepCopy()
-		changed.Status = one.status
-		err := w.client.Status().Patch(ctx, changed, client.MergeFrom(one.object))
-		if client.IgnoreNotFound(err) != nil && ctx.Err() == nil {
-			w.log.Warn("failed to write status", "function", one.name.String(), "error", err)
-		}
-	}
+	return urgent[:min(maxWrites, len(urgent))]
 }

@@ -19,6 +19,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/gshare-dev/gshare/serving/gateway"
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 	"github.com/gshare-dev/gshare/vgpu/scaling"
@@ -47,6 +49,7 @@ type Fleet struct {
 	keep     bool
 	decided  func(*api.GPUFunction, scaling.Decision, scaling.Rate) // may be nil
 	drained  chan *instance                                         // that have no requests any more, or too long
+	loop     prometheus.Histogram                                   // seconds that decisions about all functions take
 
 	mu        sync.Mutex // guards what follows, and the functions
 	ticks     int        // periods since Run began
@@ -59,7 +62,7 @@ type Fleet struct {
 func New(c Config, functions []*api.GPUFunction) (*Fleet, error) {
 	f := &Fleet{
 		gateways: c.Gateways, platform: c.Platform, log: c.Log, keep: c.KeepReplicas, decided: c.Decided, drained: make(chan *instance),
-		byName: map[gateway.FunctionName]*function{}, instances: map[string]*instance{},
+		byName: map[gateway.FunctionName]*function{}, instances: map[string]*instance{}, loop: newLoopTimes(),
 	}
 	for _, object := range functions {
 		if err := f.Set(object); err != nil {
@@ -118,6 +121,8 @@ func (f *Fleet) count() int {
 func (f *Fleet) now() time.Duration { return time.Duration(f.ticks) * period }
 
 func (f *Fleet) scaleAll() {
+	began := time.Now()
+	defer func() { f.loop.Observe(time.Since(began).Seconds()) }()
 	for _, fn := range f.functions {
 		if fn.removed {
 			continue

@@ -13,11 +13,20 @@ var (
 	failuresDesc = prometheus.NewDesc("gshare_fleet_failures_total", "Replicas of functions that ended by themselves, or were not ready in time.", labels, nil)
 )
 
+// newLoopTimes returns the histogram of the times of the loop that decides about all functions.
+func newLoopTimes() prometheus.Histogram {
+	return prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name: "gshare_fleet_loop_seconds", Help: "Time that the decisions about all functions took, once a second.",
+		Buckets: []float64{0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5},
+	})
+}
+
 // Describe implements prometheus.Collector.
 func (f *Fleet) Describe(c chan<- *prometheus.Desc) { prometheus.DescribeByCollect(f, c) }
 
 // Collect implements prometheus.Collector.
 func (f *Fleet) Collect(c chan<- prometheus.Metric) {
+	f.loop.Collect(c)
 	for _, s := range f.Status() {
 		for _, p := range []phase{starting, ready, backingOff, restarting, draining, stopping} {
 			c <- prometheus.MustNewConstMetric(replicasDesc, prometheus.GaugeValue, float64(s.Replicas[string(p)]), s.Name.Namespace, s.Name.Name, string(p))

@@ -1,0 +1,23 @@
+package controller
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// newLoopTimes returns the histograms of the times of the loops beside the fleet's that look at all functions.
+func newLoopTimes() *prometheus.HistogramVec {
+	return prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name:    "gshare_controller_loop_seconds",
+		Help:    "Time that a look at all functions took, once a second: status compares their objects with what is known, room looks for pods that have no room.",
+		Buckets: []float64{0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5},
+	}, []string{"loop"})
+}
+
+// observe adds the time since a loop began. There need be no histogram.
+func observe(o prometheus.Observer, began time.Time) {
+	if o != nil {
+		o.Observe(time.Since(began).Seconds())
+	}
+}
