@@ -125,6 +125,9 @@ func AddTo(m manager.Manager, o Options) error {
 			return err
 		}
 	}
+	if err := addIndexes(m.GetFieldIndexer()); err != nil {
+		return err
+	}
 	if err := errors.Join(pods.quotas.watch(m.GetCache()), pods.watch(m.GetCache())); err != nil {
 		return err
 	}

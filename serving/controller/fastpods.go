@@ -78,7 +78,7 @@ func (r *fastPods) Reconcile(ctx context.Context, request reconcile.Request) (re
 // podsOf returns the pods that a FaSTPod controls.
 func (r *fastPods) podsOf(ctx context.Context, fp *api.FaSTPod) ([]*v1.Pod, error) {
 	list := &v1.PodList{}
-	if err := r.client.List(ctx, list, client.InNamespace(fp.Namespace), client.MatchingLabels{api.LabelFaSTPod: fp.Name}); err != nil {
+	if err := r.client.List(ctx, list, client.InNamespace(fp.Namespace), client.MatchingFields{byFaSTPod: fp.Name}); err != nil {
 		return nil, err
 	}
 	var pods []*v1.Pod

@@ -158,7 +158,7 @@ func (r *functions) left(ctx context.Context, name gateway.FunctionName, f *api.
 		return nil, nil
 	}
 	list := &v1.PodList{}
-	if err := r.client.List(ctx, list, client.InNamespace(f.Namespace), client.MatchingLabels{api.LabelFunction: f.Name}); err != nil {
+	if err := r.client.List(ctx, list, client.InNamespace(f.Namespace), client.MatchingFields{byFunction: f.Name}); err != nil {
 		return nil, err
 	}
 	found := map[int]bool{}

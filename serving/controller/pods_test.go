@@ -46,8 +46,12 @@ func newCluster(t *testing.T, objects ...client.Object) *cluster {
 		t.Fatal(err)
 	}
 	c := &cluster{T: t, recorder: events.NewFakeRecorder(100)}
-	server := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&api.GPUFunction{}, &api.FaSTPod{}, &api.SharePolicy{}).
-		WithIndex(&v1.Pod{}, "spec.nodeName", func(o client.Object) []string { return []string{o.(*v1.Pod).Spec.NodeName} }).Build()
+	builder := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&api.GPUFunction{}, &api.FaSTPod{}, &api.SharePolicy{}).
+		WithIndex(&v1.Pod{}, "spec.nodeName", func(o client.Object) []string { return []string{o.(*v1.Pod).Spec.NodeName} })
+	for _, i := range indexes {
+		builder = builder.WithIndex(i.object, i.field, i.values)
+	}
+	server := builder.Build()
 	c.client = interceptor.NewClient(server, interceptor.Funcs{
 		Create: func(ctx context.Context, w client.WithWatch, o client.Object, options ...client.CreateOption) error {
 			o.SetUID(types.UID(strings.Repeat("u", int(c.uids.Add(1)))))

@@ -32,7 +32,7 @@ func compareRevisions(a, b *api.FaSTPod) int {
 // othersOf returns the other FaSTPods of the function of one.
 func othersOf(ctx context.Context, reader client.Reader, fp *api.FaSTPod) ([]*api.FaSTPod, error) {
 	list := &api.FaSTPodList{}
-	if err := reader.List(ctx, list, client.InNamespace(fp.Namespace), client.MatchingLabels{api.LabelFunction: fp.Spec.FunctionRef.Name}); err != nil {
+	if err := reader.List(ctx, list, client.InNamespace(fp.Namespace), client.MatchingFields{byFunction: fp.Spec.FunctionRef.Name}); err != nil {
 		return nil, err
 	}
 	var others []*api.FaSTPod

@@ -1,0 +1,50 @@
+package controller
+
+import (
+	"context"
+	"errors"
+
+	v1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
+)
+
+// Fields by which the cache finds objects. By a label, it would compare all objects of the namespace, for each change of a pod.
+const (
+	byFunction = "function" // pods and FaSTPods of a function, by its name
+	byFaSTPod  = "fastpod"  // pods of a FaSTPod, by its name
+)
+
+// index is a field of the objects of one type.
+type index struct {
+	object client.Object
+	field  string
+	values client.IndexerFunc
+}
+
+// indexes are all that the controller needs of its cache.
+var indexes = []index{
+	{&v1.Pod{}, byFunction, labelled(api.LabelFunction)},
+	{&v1.Pod{}, byFaSTPod, labelled(api.LabelFaSTPod)},
+	{&api.FaSTPod{}, byFunction, labelled(api.LabelFunction)},
+}
+
+// labelled returns the value of a label.
+func labelled(name string) client.IndexerFunc {
+	return func(o client.Object) []string {
+		if value := o.GetLabels()[name]; value != "" {
+			return []string{value}
+		}
+		return nil
+	}
+}
+
+// addIndexes has a cache keep the indexes.
+func addIndexes(indexer client.FieldIndexer) error {
+	var err error
+	for _, i := range indexes {
+		err = errors.Join(err, indexer.IndexField(context.Background(), i.object, i.field, i.values))
+	}
+	return err
+}
