@@ -14,6 +14,7 @@ import (
 const (
 	byFunction = "function" // pods and FaSTPods of a function, by its name
 	byFaSTPod  = "fastpod"  // pods of a FaSTPod, by its name
+	byRoom     = "room"     // pods of functions that are to end (leaving), and those that the scheduler finds no node for (waiting)
 )
 
 // index is a field of the objects of one type.
@@ -27,6 +28,7 @@ type index struct {
 var indexes = []index{
 	{&v1.Pod{}, byFunction, labelled(api.LabelFunction)},
 	{&v1.Pod{}, byFaSTPod, labelled(api.LabelFaSTPod)},
+	{&v1.Pod{}, byRoom, roomOf},
 	{&api.FaSTPod{}, byFunction, labelled(api.LabelFunction)},
 }
 
@@ -38,6 +40,26 @@ func labelled(name string) client.IndexerFunc {
 		}
 		return nil
 	}
+}
+
+// Values of byRoom.
+const (
+	leaving = "leaving"
+	waiting = "waiting"
+)
+
+// roomOf returns the value of byRoom of a pod.
+func roomOf(o client.Object) []string {
+	p, ok := o.(*v1.Pod)
+	switch {
+	case !ok || p.Labels[api.LabelFunction] == "":
+		return nil
+	case isLeaving(p):
+		return []string{leaving}
+	case unschedulable(p) != nil:
+		return []string{waiting}
+	}
+	return nil
 }
 
 // addIndexes has a cache keep the indexes.

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -32,7 +33,13 @@ type room struct {
 	time     prometheus.Observer // of the looks for pods without room; may be nil
 
 	looked map[types.UID]time.Time // when a search for a pod was made last
-	given  map[types.UID]string    // nodes of the pods that were given up and that the cache has still
+	given  map[types.UID]given     // pods that were given up and that the cache has still
+}
+
+// given is a pod that was given up.
+type given struct {
+	key  client.ObjectKey
+	node string
 }
 
 // Times after which room is made for a pod that is unschedulable, and after which it is tried again: what was given up may take its grace period, and
@@ -44,7 +51,7 @@ const (
 
 // Run looks for pods without room each second until ctx ends.
 func (r *room) Run(ctx context.Context) {
-	r.looked, r.given = map[types.UID]time.Time{}, map[types.UID]string{}
+	r.looked, r.given = map[types.UID]time.Time{}, map[types.UID]given{}
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
 	for {
@@ -61,64 +68,86 @@ func (r *room) Run(ctx context.Context) {
 
 // look makes room for one of the pods that have none, the one that has waited longest since the last time.
 func (r *room) look(ctx context.Context) error {
-	next, there, leaving, err := r.next(ctx)
+	next, ending, err := r.next(ctx)
 	if err != nil || next == nil {
 		return err
 	}
 	r.looked[next.UID] = time.Now()
-	return r.make(ctx, next, there, leaving)
+	return r.make(ctx, next, ending)
 }
 
-// next returns the pod to make room for, nil if there is none, and all pods of functions, with the nodes of those that are to end.
-func (r *room) next(ctx context.Context) (next *v1.Pod, there map[types.UID]*v1.Pod, leaving map[types.UID]string, err error) {
+// next returns the pod to make room for, nil if there is none, and the nodes of those pods that are to end.
+func (r *room) next(ctx context.Context) (next *v1.Pod, ending map[types.UID]string, err error) {
 	defer observe(r.time, time.Now())
-	list := &v1.PodList{}
-	if err := r.client.List(ctx, list, client.HasLabels{api.LabelFunction}); err != nil {
-		return nil, nil, nil, err
+	without, leave := &v1.PodList{}, &v1.PodList{}
+	if err := errors.Join(r.client.List(ctx, without, client.MatchingFields{byRoom: waiting}), r.client.List(ctx, leave, client.MatchingFields{byRoom: leaving})); err != nil {
+		return nil, nil, err
 	}
-	there, leaving = map[types.UID]*v1.Pod{}, map[types.UID]string{}
-	for at := range list.Items {
-		pod := &list.Items[at]
-		there[pod.UID] = pod
+	waits := map[types.UID]bool{}
+	for at := range without.Items {
+		pod := &without.Items[at]
+		waits[pod.UID] = true
 		looked := r.looked[pod.UID]
 		switch {
-		case isLeaving(pod):
-			leaving[pod.UID] = pod.Spec.NodeName
 		case nameOf(r.pods, pod) == "" || !waitsForRoom(pod) || time.Since(looked) < roomAgain:
 		case next == nil || looked.Before(r.looked[next.UID]):
 			next = pod
 		}
 	}
-	maps.DeleteFunc(r.looked, func(uid types.UID, _ time.Time) bool { return there[uid] == nil })
-	maps.DeleteFunc(r.given, func(uid types.UID, _ string) bool { return there[uid] == nil })
-	maps.Copy(leaving, r.given)
-	return next, there, leaving, nil
+	maps.DeleteFunc(r.looked, func(uid types.UID, _ time.Time) bool { return !waits[uid] })
+	ending = map[types.UID]string{}
+	for at := range leave.Items {
+		ending[leave.Items[at].UID] = leave.Items[at].Spec.NodeName
+	}
+	for uid, given := range r.given {
+		if r.podOf(ctx, given.key, uid) == nil {
+			delete(r.given, uid)
+		} else {
+			ending[uid] = given.node
+		}
+	}
+	return next, ending, nil
+}
+
+// podOf returns a pod that the cache has, nil if it has none of this name with the UID. Without a UID, it is any.
+func (r *room) podOf(ctx context.Context, key client.ObjectKey, uid types.UID) *v1.Pod {
+	pod := &v1.Pod{}
+	if err := r.client.Get(ctx, key, pod); err != nil || uid != "" && pod.UID != uid {
+		return nil
+	}
+	return pod
+}
+
+// unschedulable returns the condition that says that the scheduler has found no node for a pod, nil if there is none.
+func unschedulable(p *v1.Pod) *v1.PodCondition {
+	i := slices.IndexFunc(p.Status.Conditions, func(c v1.PodCondition) bool { return c.Type == v1.PodScheduled })
+	if i < 0 || p.Spec.NodeName != "" {
+		return nil
+	}
+	if c := &p.Status.Conditions[i]; c.Status == v1.ConditionFalse && c.Reason == v1.PodReasonUnschedulable {
+		return c
+	}
+	return nil
 }
 
 // waitsForRoom reports whether the scheduler has found no node for a pod for a while.
 func waitsForRoom(p *v1.Pod) bool {
-	i := slices.IndexFunc(p.Status.Conditions, func(c v1.PodCondition) bool { return c.Type == v1.PodScheduled })
-	if i < 0 || p.Spec.NodeName != "" {
-		return false
-	}
-	c := p.Status.Conditions[i]
-	return c.Status == v1.ConditionFalse && c.Reason == v1.PodReasonUnschedulable && time.Since(c.LastTransitionTime.Time) >= roomPause
+	c := unschedulable(p)
+	return c != nil && time.Since(c.LastTransitionTime.Time) >= roomPause
 }
 
 // make gives up what is in the way of a pod.
-func (r *room) make(ctx context.Context, pod *v1.Pod, there map[types.UID]*v1.Pod, leaving map[types.UID]string) error {
+func (r *room) make(ctx context.Context, pod *v1.Pod, ending map[types.UID]string) error {
 	var spares []spare
-	byName := map[string]*v1.Pod{}
-	for _, p := range there {
-		byName[nameOf(r.pods, p)] = p
-	}
 	priority, err := r.pods.quotas.priorities(ctx)
 	if err != nil {
 		return err
 	}
 	for _, s := range r.fleet.Spares() {
-		if p := byName[s.Instance]; p != nil && priority(p.Namespace) <= priority(pod.Namespace) {
-			spares = append(spares, spare{s.Instance, p, s.Since})
+		if key, found := r.pods.keyOf(s.Instance); found {
+			if p := r.podOf(ctx, key, ""); p != nil && nameOf(r.pods, p) == s.Instance && priority(p.Namespace) <= priority(pod.Namespace) {
+				spares = append(spares, spare{s.Instance, p, s.Since})
+			}
 		}
 	}
 	if len(spares) == 0 {
@@ -128,7 +157,7 @@ func (r *room) make(ctx context.Context, pod *v1.Pod, there map[types.UID]*v1.Po
 	if err := r.client.List(ctx, nodes); err != nil {
 		return err
 	}
-	s := &search{pod: pod, leaving: leaving, podsOn: r.podsOn(ctx)}
+	s := &search{pod: pod, leaving: ending, podsOn: r.podsOn(ctx)}
 	for at := range nodes.Items {
 		s.nodes = append(s.nodes, &nodes.Items[at])
 	}
@@ -138,7 +167,7 @@ func (r *room) make(ctx context.Context, pod *v1.Pod, there map[types.UID]*v1.Po
 	}
 	for _, v := range victims {
 		if r.fleet.GiveUp(v.instance, "makes room for pod "+client.ObjectKeyFromObject(pod).String()) {
-			r.given[v.pod.UID] = v.pod.Spec.NodeName
+			r.given[v.pod.UID] = given{client.ObjectKeyFromObject(v.pod), v.pod.Spec.NodeName}
 			r.tell(ctx, pod, v)
 		}
 	}
