@@ -1,22 +1,16 @@
 package controller
 
 import (
-	"context"
 	"fmt"
-	"log/slog"
-	"maps"
 	"math"
 	"strconv"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gshare-dev/gshare/serving/fleet"
-	"github.com/gshare-dev/gshare/serving/gateway"
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
@@ -135,100 +129,19 @@ type urgency int
 
 const (
 	never urgency = iota
-	later         // only what requests saw has changed, and it was not written for a while
+	later         // only what requests saw has changed
 	atOnce
 )
 
 // due returns when a status has to be written.
-func due(before, now *api.GPUFunctionStatus, sinceWritten time.Duration) urgency {
+func due(before, now *api.GPUFunctionStatus) urgency {
 	if equality.Semantic.DeepEqual(before, now) {
 		return never
 	}
 	same := *now.DeepCopy()
 	same.Observed = before.Observed
-	switch {
-	case !equality.Semantic.DeepEqual(before, &same):
-		return atOnce
-	case sinceWritten >= observedPeriod:
+	if equality.Semantic.DeepEqual(before, &same) {
 		return later
 	}
-	return never
-}
-
-// statusPeriod is the time between two looks at all functions.
-const statusPeriod = time.Second
-
-// maxWrites bounds the writes of a period.
-const maxWrites = 100
-
-// statusWriter writes the status of the objects of functions.
-type statusWriter struct {
-	client    client.Client
-	fleet     *fleet.Fleet
-	advisor   *fleet.Advisor
-	functions *functions
-	gateways  *Gateways
-	log       *slog.Logger
-	time      prometheus.Observer // of the looks, without the writes; may be nil
-	written   map[gateway.FunctionName]time.Time
-}
-
-// Run writes what has changed, each second until ctx ends.
-func (w *statusWriter) Run(ctx context.Context) {
-	w.written = map[gateway.FunctionName]time.Time{}
-	ticker := time.NewTicker(statusPeriod)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ticker.C:
-			w.writeAll(ctx)
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
-// statusWrite is the status that an object is to have.
-type statusWrite struct {
-	name   gateway.FunctionName
-	object *api.GPUFunction
-	status api.GPUFunctionStatus
-}
-
-// writeAll writes the most urgent of what has changed. The rest follows in the next periods.
-func (w *statusWriter) writeAll(ctx context.Context) {
-	for _, one := range w.look(ctx) {
-		w.written[one.name] = time.Now()
-		changed := one.object.DeepCopy()
-		changed.Status = one.status
-		err := w.client.Status().Patch(ctx, changed, client.MergeFrom(one.object))
-		if client.IgnoreNotFound(err) != nil && ctx.Err() == nil {
-			w.log.Warn("failed to write status", "function", one.name.String(), "error", err)
-		}
-	}
-}
-
-// look returns what to write in this period, the most urgent first.
-func (w *statusWriter) look(ctx context.Context) []statusWrite {
-	defer observe(w.time, time.Now())
-	states := map[gateway.FunctionName]*fleet.Status{}
-	for _, s := range append(w.fleet.Status(), w.advisor.Status()...) {
-		states[s.Name] = &s
-	}
-	all := w.functions.all()
-	maps.DeleteFunc(w.written, func(name gateway.FunctionName, _ time.Time) bool { _, there := all[name]; return !there })
-	overQuota := w.functions.pods.quotas.overQuota()
-	writes := map[urgency][]statusWrite{}
-	for name, k := range all {
-		object := &api.GPUFunction{}
-		if err := w.client.Get(ctx, client.ObjectKey{Namespace: name.Namespace, Name: name.Name}, object); err != nil {
-			continue // it is gone, or the cache ends
-		}
-		now := statusOf(object.Status, k, states[name], w.gateways.backOff(name), overQuota[name])
-		if u := due(&object.Status, &now, time.Since(w.written[name])); u != never && len(writes[u]) < maxWrites {
-			writes[u] = append(writes[u], statusWrite{name, object, now})
-		}
-	}
-	urgent := append(writes[atOnce], writes[later]...)
-	return urgent[:min(maxWrites, len(urgent))]
+	return atOnce
 }

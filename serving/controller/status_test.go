@@ -3,6 +3,7 @@ package controller
 import (
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -26,18 +27,19 @@ func TestLongMessages(t *testing.T) {
 	}
 }
 
-// TestUrgentFirst has far more objects to write for what requests saw than one period allows, and few that are urgent.
-func TestUrgentFirst(t *testing.T) {
+// writing returns a statusWriter of a cluster with functions f0, f1 and so on, of which all but some have the status that they are to have, but for what
+// requests saw.
+func writing(t *testing.T, functions, without int) (*cluster, *statusWriter) {
+	t.Helper()
 	var objects []client.Object
 	all := map[gateway.FunctionName]known{}
-	for n := range 3 * maxWrites {
+	for n := range functions {
 		f := function(t, func(f *api.GPUFunction) { f.Name = fmt.Sprintf("f%d", n) })
-		name := gateway.FunctionName{Namespace: f.Namespace, Name: f.Name}
-		all[name] = known{}
+		all[gateway.FunctionName{Namespace: f.Namespace, Name: f.Name}] = known{}
 		objects = append(objects, f)
 	}
 	c := newCluster(t, objects...)
-	defer c.pods.queue.ShutDown()
+	t.Cleanup(c.pods.queue.ShutDown)
 	c.known.known = all
 	for _, o := range objects {
 		f := o.(*api.GPUFunction)
@@ -47,8 +49,8 @@ func TestUrgentFirst(t *testing.T) {
 		}
 	}
 	for n, state := range c.known.fleet.Status() {
-		if n < 3 {
-			continue // has no status yet
+		if n < without {
+			continue
 		}
 		f := objects[n].(*api.GPUFunction)
 		f.Status = statusOf(f.Status, known{}, &state, backOff{}, "")
@@ -57,10 +59,17 @@ func TestUrgentFirst(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	w := &statusWriter{
+	return c, &statusWriter{
 		client: c.client, fleet: c.known.fleet, advisor: c.known.advisor, functions: c.known, gateways: c.known.gateways, log: slog.New(slog.DiscardHandler),
-		written: map[gateway.FunctionName]time.Time{{Namespace: "ml", Name: "gone"}: time.Now()},
+		written: map[gateway.FunctionName]time.Time{}, settled: map[gateway.FunctionName]statusInputs{},
 	}
+}
+
+// TestUrgentFirst has far more objects to write for what requests saw than one period allows, and few that are urgent.
+func TestUrgentFirst(t *testing.T) {
+	c, w := writing(t, 3*maxObserved, 3)
+	gone := gateway.FunctionName{Namespace: "ml", Name: "gone"}
+	w.written[gone], w.settled[gone], w.turn = time.Now(), statusInputs{}, []gateway.FunctionName{gone}
 	w.writeAll(t.Context())
 	for n := range 3 {
 		f := &api.GPUFunction{}
@@ -71,7 +80,54 @@ func TestUrgentFirst(t *testing.T) {
 			t.Errorf("%s waits behind what is not urgent", f.Name)
 		}
 	}
-	if _, left := w.written[gateway.FunctionName{Namespace: "ml", Name: "gone"}]; left || len(w.written) != maxWrites {
-		t.Errorf("%d functions were written, want %d, and none that is gone", len(w.written), maxWrites)
+	if _, left := w.written[gone]; left || len(w.written) != 3+maxObserved {
+		t.Errorf("%d functions were written, want the urgent ones and %d, and none that is gone", len(w.written), maxObserved)
+	}
+	if len(w.turn) != 3*maxObserved || slices.Contains(w.turn, gone) {
+		t.Errorf("%d functions take turns, want each once, and none that is gone", len(w.turn))
+	}
+}
+
+// TestStatusesInTurn: what requests saw of more functions than a period has room for is written of each once before it is of one twice, and only then is
+// there nothing left. What is urgent is never more than a period has room for, and none of it is lost.
+func TestStatusesInTurn(t *testing.T) {
+	for name, test := range map[string]struct{ without, each int }{"observed": {0, maxObserved}, "urgent": {3*maxWrites + 1, maxWrites}} {
+		t.Run(name, func(t *testing.T) {
+			functions := 3*test.each + 1
+			_, w := writing(t, functions, test.without)
+			for period := range 3 {
+				w.writeAll(t.Context())
+				if len(w.written) != (period+1)*test.each {
+					t.Fatalf("after %d periods %d functions were written, want %d more in each", period+1, len(w.written), test.each)
+				}
+			}
+			w.writeAll(t.Context())
+			if len(w.written) != functions {
+				t.Errorf("%d of %d functions were written", len(w.written), functions)
+			}
+			if left := w.look(t.Context()); len(left) != 0 {
+				t.Errorf("%d are to be written again, though nothing has changed", len(left))
+			}
+		})
+	}
+}
+
+// TestStatusChangedByOthers: a status is written again that somebody else has changed.
+func TestStatusChangedByOthers(t *testing.T) {
+	c, w := writing(t, 1, 0)
+	w.writeAll(t.Context())
+	if left := w.look(t.Context()); len(left) != 0 {
+		t.Fatalf("%d statuses are to be written, though nothing has changed", len(left))
+	}
+	f := &api.GPUFunction{}
+	if err := c.client.Get(t.Context(), client.ObjectKey{Namespace: "ml", Name: "f0"}, f); err != nil {
+		t.Fatal(err)
+	}
+	f.Status.Replicas = 7
+	if err := c.client.Status().Update(t.Context(), f); err != nil {
+		t.Fatal(err)
+	}
+	if left := w.look(t.Context()); len(left) != 1 || left[0].status.Replicas != 0 {
+		t.Errorf("%d statuses are to be written, want that of the function without replicas", len(left))
 	}
 }

@@ -1,0 +1,190 @@
+package controller
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/gshare-dev/gshare/serving/fleet"
+	"github.com/gshare-dev/gshare/serving/gateway"
+	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// statusPeriod is the time between two looks at all functions.
+const statusPeriod = time.Second
+
+// Bounds of a period, so that many functions leave the API server to others. What requests saw differs a little each second for each function that
+// has any: of those that wait to be written, the others follow in turn.
+const (
+	maxWrites   = 50  // of objects
+	maxObserved = 20  // of those, for changes of what requests saw alone
+	maxCompared = 500 // functions of which it is looked at what requests saw
+)
+
+// statusWriter writes the status of the objects of functions.
+type statusWriter struct {
+	client    client.Client
+	fleet     *fleet.Fleet
+	advisor   *fleet.Advisor
+	functions *functions
+	gateways  *Gateways
+	log       *slog.Logger
+	time      prometheus.Observer // of the looks, without the writes; may be nil
+
+	written map[gateway.FunctionName]time.Time
+	settled map[gateway.FunctionName]statusInputs // of those of which there was nothing to write at once
+	turn    []gateway.FunctionName                // whose turn it is to be looked at for what requests saw, first to last
+}
+
+// statusInputs are what a status follows from, but for what requests saw. It has one field for each.
+type statusInputs struct {
+	version  string // of the object
+	known    known
+	why      backOff
+	running  bool // the fleet or the advisor has the function
+	ready    bool
+	reason   string
+	message  string
+	hot      int
+	shared   int
+	replicas int // that are ready
+	share    share.Share
+	quota    string // why a policy keeps it from growing
+}
+
+// period is what is known of all functions in one period.
+type period struct {
+	known     map[gateway.FunctionName]known
+	states    map[gateway.FunctionName]*fleet.Status
+	overQuota map[gateway.FunctionName]string // why a policy keeps a function from growing
+}
+
+func (p *period) inputsOf(name gateway.FunctionName, object *api.GPUFunction, b backOff) statusInputs {
+	i := statusInputs{version: object.ResourceVersion, known: p.known[name], why: b, quota: p.overQuota[name]}
+	if s := p.states[name]; s != nil {
+		i.running, i.ready, i.reason, i.message = true, s.Ready, s.Reason, s.Message
+		i.hot, i.shared, i.replicas, i.share = s.Hot, s.Shared, s.Replicas["ready"], s.Share
+	}
+	return i
+}
+
+func (p *period) statusOf(name gateway.FunctionName, object *api.GPUFunction, b backOff) api.GPUFunctionStatus {
+	return statusOf(object.Status, p.known[name], p.states[name], b, p.overQuota[name])
+}
+
+// Run writes what has changed, each second until ctx ends.
+func (w *statusWriter) Run(ctx context.Context) {
+	w.written, w.settled = map[gateway.FunctionName]time.Time{}, map[gateway.FunctionName]statusInputs{}
+	ticker := time.NewTicker(statusPeriod)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			w.writeAll(ctx)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// statusWrite is the status that an object is to have.
+type statusWrite struct {
+	name   gateway.FunctionName
+	object *api.GPUFunction
+	status api.GPUFunctionStatus
+}
+
+// writeAll writes the most urgent of what has changed. The rest follows in the next periods.
+func (w *statusWriter) writeAll(ctx context.Context) {
+	for _, one := range w.look(ctx) {
+		w.written[one.name] = time.Now()
+		changed := one.object.DeepCopy()
+		changed.Status = one.status
+		err := w.client.Status().Patch(ctx, changed, client.MergeFrom(one.object))
+		if client.IgnoreNotFound(err) != nil && ctx.Err() == nil {
+			w.log.Warn("failed to write status", "function", one.name.String(), "error", err)
+		}
+	}
+}
+
+// look returns what to write in this period, the most urgent first.
+func (w *statusWriter) look(ctx context.Context) []statusWrite {
+	defer observe(w.time, time.Now())
+	p := &period{known: w.functions.all(), states: map[gateway.FunctionName]*fleet.Status{}, overQuota: w.functions.pods.quotas.overQuota()}
+	for _, s := range append(w.fleet.Status(), w.advisor.Status()...) {
+		p.states[s.Name] = &s
+	}
+	w.forget(p.known)
+	list := &api.GPUFunctionList{}
+	if err := w.client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil { // nothing here changes them
+		return nil // the cache ends
+	}
+	objects := map[gateway.FunctionName]*api.GPUFunction{}
+	var writes []statusWrite
+	for at := range list.Items {
+		object := &list.Items[at]
+		name := gateway.FunctionName{Namespace: object.Namespace, Name: object.Name}
+		if _, found := p.known[name]; !found {
+			continue
+		}
+		objects[name] = object
+		b := w.gateways.backOff(name)
+		before, seen := w.settled[name]
+		inputs := p.inputsOf(name, object, b)
+		if !seen {
+			w.turn, w.settled[name] = append(w.turn, name), statusInputs{}
+		}
+		if inputs == before || len(writes) >= maxWrites {
+			continue
+		}
+		now := p.statusOf(name, object, b)
+		if due(&object.Status, &now) == atOnce {
+			writes = append(writes, statusWrite{name, object, now})
+			w.settled[name] = statusInputs{} // until the cache has it
+		} else {
+			w.settled[name] = inputs
+		}
+	}
+	return w.observed(writes, objects, p)
+}
+
+// observed adds writes for what requests saw to those that are urgent, as far as there is room for them.
+func (w *statusWriter) observed(writes []statusWrite, objects map[gateway.FunctionName]*api.GPUFunction, p *period) []statusWrite {
+	room := min(maxObserved, maxWrites-len(writes))
+	urgent := map[gateway.FunctionName]bool{}
+	for _, one := range writes {
+		urgent[one.name] = true
+	}
+	for looks := min(maxCompared, len(w.turn)); looks > 0 && room > 0; looks-- {
+		name := w.turn[0]
+		w.turn = w.turn[1:]
+		object := objects[name]
+		w.turn = append(w.turn, name)
+		if object == nil || urgent[name] || time.Since(w.written[name]) < observedPeriod {
+			continue
+		}
+		now := p.statusOf(name, object, w.gateways.backOff(name))
+		if due(&object.Status, &now) == later {
+			writes = append(writes, statusWrite{name, object, now})
+			room--
+		}
+	}
+	return writes
+}
+
+// forget forgets the functions that are gone.
+func (w *statusWriter) forget(all map[gateway.FunctionName]known) {
+	gone := func(name gateway.FunctionName) bool { _, there := all[name]; return !there }
+	maps.DeleteFunc(w.written, func(name gateway.FunctionName, _ time.Time) bool { return gone(name) })
+	before := len(w.settled)
+	maps.DeleteFunc(w.settled, func(name gateway.FunctionName, _ statusInputs) bool { return gone(name) })
+	if len(w.settled) < before {
+		w.turn = slices.DeleteFunc(w.turn, gone)
+	}
+}
