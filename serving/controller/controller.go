@@ -148,7 +148,7 @@ func AddTo(m manager.Manager, o Options) error {
 		return err
 	}
 	return ctrl.NewControllerManagedBy(m).Named("fastpod").
-		For(&api.FaSTPod{}).Owns(&v1.Pod{}).Complete(&fastPods{client: m.GetClient(), live: m.GetAPIReader(), quotas: pods.quotas, recorder: m.GetEventRecorder(name)})
+		For(&api.FaSTPod{}).Watches(&v1.Pod{}, podChanges{}).Complete(&fastPods{client: m.GetClient(), live: m.GetAPIReader(), quotas: pods.quotas, recorder: m.GetEventRecorder(name)})
 }
 
 // name is the name of the controller in events.
