@@ -72,9 +72,12 @@ func (r *functions) Reconcile(ctx context.Context, request reconcile.Request) (r
 	if !r.settled() {
 		return reconcile.Result{RequeueAfter: settlePause}, nil
 	}
-	memory, err := r.gpuMemory(ctx)
-	if err != nil {
-		return reconcile.Result{}, err
+	var memory share.Bytes
+	if object.Spec.Resources.Share == nil && !object.External() {
+		var err error
+		if memory, err = r.gpuMemory(ctx); err != nil {
+			return reconcile.Result{}, err
+		}
 	}
 	var result reconcile.Result
 	state := known{uid: object.UID, generation: object.Generation, unprofiled: object.Unprofiled()}
