@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -129,19 +130,62 @@ type urgency int
 
 const (
 	never urgency = iota
-	later         // only what requests saw has changed
+	later         // only what requests saw has changed, and by as much as is worth a write
 	atOnce
 )
 
 // due returns when a status has to be written.
 func due(before, now *api.GPUFunctionStatus) urgency {
-	if equality.Semantic.DeepEqual(before, now) {
-		return never
-	}
-	same := *now.DeepCopy()
+	same := *now
 	same.Observed = before.Observed
-	if equality.Semantic.DeepEqual(before, &same) {
+	switch {
+	case !equality.Semantic.DeepEqual(before, &same):
+		return atOnce
+	case differs(before.Observed, now.Observed):
 		return later
 	}
-	return atOnce
+	return never
+}
+
+// Changes of what requests saw that are worth a write: a part of a number, and points of the percentage.
+const (
+	leastChange = 0.1
+	leastPoints = 0.5
+)
+
+// differs reports whether what requests saw has changed by as much as is worth a write. The load of a steady function varies by less.
+func differs(before, now api.Observed) bool {
+	from, to := pointsOf(before.Hit), pointsOf(now.Hit)
+	return farApart(numberOf(before.RequestsPerSecond), numberOf(now.RequestsPerSecond)) || farApart(secondsOf(before.P99), secondsOf(now.P99)) ||
+		(before.Hit == "") != (now.Hit == "") || !(math.Abs(from-to) < leastPoints)
+}
+
+// farApart reports whether one of two numbers is above the other by leastChange, or is none.
+func farApart(a, b float64) bool {
+	return a != b && !(math.Abs(a-b) < leastChange*max(math.Abs(a), math.Abs(b)))
+}
+
+// numberOf returns the number that a text of a status is: 0 if it is empty, and NaN if somebody has made something else of it.
+func numberOf(text string) float64 {
+	if text == "" {
+		return 0
+	}
+	n, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		return math.NaN()
+	}
+	return n
+}
+
+func pointsOf(text string) float64 { return numberOf(strings.TrimSuffix(text, "%")) }
+
+func secondsOf(text api.Duration) float64 {
+	if text == "" {
+		return 0
+	}
+	d, err := time.ParseDuration(string(text))
+	if err != nil {
+		return math.NaN()
+	}
+	return d.Seconds()
 }

@@ -131,3 +131,36 @@ func TestStatusChangedByOthers(t *testing.T) {
 		t.Errorf("%d statuses are to be written, want that of the function without replicas", len(left))
 	}
 }
+
+func TestDiffers(t *testing.T) {
+	before := api.Observed{RequestsPerSecond: "250", P99: "61ms", Hit: "99.4%"}
+	for name, test := range map[string]struct {
+		change func(*api.Observed)
+		want   bool
+	}{
+		"nothing":            {func(*api.Observed) {}, false},
+		"a little of all":    {func(o *api.Observed) { *o = api.Observed{RequestsPerSecond: "260", P99: "58ms", Hit: "99.1%"} }, false},
+		"rate":               {func(o *api.Observed) { o.RequestsPerSecond = "280" }, true},
+		"no requests":        {func(o *api.Observed) { o.RequestsPerSecond = "0" }, true},
+		"latency":            {func(o *api.Observed) { o.P99 = "54ms" }, true},
+		"another unit":       {func(o *api.Observed) { o.P99 = "61000us" }, false},
+		"no latency":         {func(o *api.Observed) { o.P99 = "" }, true},
+		"half a point":       {func(o *api.Observed) { o.Hit = "98.9%" }, true},
+		"none in time":       {func(o *api.Observed) { o.Hit = "0%" }, true},
+		"none to be in time": {func(o *api.Observed) { o.Hit = "" }, true},
+		"no number":          {func(o *api.Observed) { o.RequestsPerSecond = "many" }, true},
+		"no duration":        {func(o *api.Observed) { o.P99 = "long" }, true},
+		"no percentage":      {func(o *api.Observed) { o.Hit = "NaN" }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			now := before
+			test.change(&now)
+			if differs(before, now) != test.want || differs(now, before) != test.want {
+				t.Errorf("%v and %v differ: want %t", before, now, test.want)
+			}
+		})
+	}
+	if differs(api.Observed{}, api.Observed{RequestsPerSecond: "0"}) {
+		t.Error("no requests differ from none")
+	}
+}

@@ -185,7 +185,7 @@ func (g *gateways) second() {
 		came := uint64(max(0, math.Round(d.rate+math.Sqrt(d.rate)*max(-2, min(2, g.random.NormFloat64())))))
 		d.replace(func(l *load.FunctionLoad) {
 			l.Arrived, l.Received, l.Answered, l.InTime = l.Arrived+came, l.Received+came, l.Answered+came, l.InTime+came-came/200
-			l.P99Nanos = int64(50*time.Millisecond) + g.random.Int64N(int64(20*time.Millisecond))
+			l.P99Nanos += (int64(60*time.Millisecond)-l.P99Nanos)/30 + g.random.Int64N(int64(2*time.Millisecond)) - int64(time.Millisecond)
 		})
 		d.recent = append(d.recent, came)
 		if len(d.recent) > load.Seconds {
