@@ -80,7 +80,8 @@ func (p *Pods) create(ctx context.Context, i *podInstance) error {
 	}
 }
 
-// ensureFastPod returns the FaSTPod of a function, which it creates if it is not there.
+// ensureFastPod returns the FaSTPod of a function, which it creates if it is not there. Several replicas of a function that start together want the same
+// one: it is there for all but the first.
 func (p *Pods) ensureFastPod(ctx context.Context, f *api.GPUFunction) (*api.FaSTPod, error) {
 	wanted := fastPodOf(f)
 	key := client.ObjectKeyFromObject(wanted)
@@ -104,14 +105,21 @@ func (p *Pods) ensureFastPod(ctx context.Context, f *api.GPUFunction) (*api.FaST
 	}
 	setLatest(wanted, others)
 	*wanted.Spec.Replicas = 1
-	if err := p.client.Create(ctx, wanted); err != nil {
+	err = p.client.Create(ctx, wanted)
+	if apierrors.IsAlreadyExists(err) {
+		found := &api.FaSTPod{}
+		if err = p.live.Get(ctx, key, found); err == nil {
+			return found, p.keepFastPod(ctx, f, found)
+		}
+	}
+	if err != nil {
 		return nil, fmt.Errorf("create FaSTPod %s: %w", key, err)
 	}
 	return wanted, nil
 }
 
-// keepFastPod keeps the FaSTPod of a function from being deleted for having no pods: also one that it used before, and uses again. One that the function does not control is of somebody else, or
-// of an earlier function of this name, with which the garbage collector deletes it.
+// keepFastPod keeps the FaSTPod of a function from being deleted for having no pods: also one that it used before, and uses again. One that the function
+// does not control is of somebody else, or of an earlier function of this name, with which the garbage collector deletes it.
 func (p *Pods) keepFastPod(ctx context.Context, f *api.GPUFunction, fp *api.FaSTPod) error {
 	switch {
 	case !metav1.IsControlledBy(fp, f):

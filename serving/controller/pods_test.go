@@ -425,3 +425,32 @@ func TestFastPodOfSomebodyElse(t *testing.T) {
 		}
 	})
 }
+
+// TestReplicasThatStartTogether: several replicas of a function create its FaSTPod at the same time. Each has its pod at once, without a pause after a failure.
+func TestReplicasThatStartTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		wait := make(chan struct{})
+		c.calls.Create = func(ctx context.Context, w client.WithWatch, o client.Object, options ...client.CreateOption) error {
+			if _, ok := o.(*api.FaSTPod); ok {
+				<-wait // none sees that of another
+			}
+			return w.Create(ctx, o, options...)
+		}
+		c.run(false)
+		for id := range 4 {
+			c.pods.Create(instanceOfFunction(running(t), scaling.ID(id+1)))
+		}
+		synctest.Wait()
+		began := time.Now()
+		close(wait)
+		for range 4 {
+			if e := c.event(); e.Kind != fleet.Starting || !strings.Contains(e.Message, "waits for the scheduler") {
+				t.Errorf("%+v, want a pod that waits for the scheduler", e)
+			}
+		}
+		if pods := c.all(); len(pods) != 4 || time.Since(began) != 0 {
+			t.Errorf("%d pods after %v, want all at once", len(pods), time.Since(began))
+		}
+	})
+}
