@@ -14,6 +14,8 @@ const (
 	LabelFaSTPod  = "serving.gshare.dev/fastpod"  // name of the FaSTPod, also of pods without a function
 	LabelTemplate = "serving.gshare.dev/template" // changes with the share and the template of a FaSTPod without a function
 
+	LabelProfile = "serving.gshare.dev/profile" // name of the GPUProfile whose trial the pod is part of
+
 	// AnnotationDrain tells gateways to send no new requests to the pod. Its value is when the drain began (RFC 3339).
 	AnnotationDrain = "serving.gshare.dev/drain"
 

@@ -12,7 +12,7 @@ var GroupVersion = schema.GroupVersion{Group: "serving.gshare.dev", Version: "v1
 // AddToScheme makes the types known to a scheme, so that clients of an API server can read and write them.
 func AddToScheme(s *runtime.Scheme) error {
 	s.AddKnownTypes(GroupVersion, &GPUFunction{}, &GPUFunctionList{}, &FaSTPod{}, &FaSTPodList{}, &SharePolicy{}, &SharePolicyList{},
-		&InferencePlan{}, &InferencePlanList{})
+		&InferencePlan{}, &InferencePlanList{}, &GPUProfile{}, &GPUProfileList{})
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil
 }
