@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
-	"net/http"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -215,16 +213,11 @@ func (p *profileRun) buildRequest(f *api.GPUFunction) (profiler.Request, error) 
 		return profiler.Request{}, err
 	}
 	r := profiler.Request{Method: h.Method, Path: p.path, Header: h.Header, Body: h.Body, Stream: h.Stream, OIP: f.Spec.Protocol == api.OIP}
-	if r.OIP && p.request.method == "" {
-		r.Method = http.MethodPost
+	if p.request.method == "" {
+		r.Method = "" // as the protocol has it
 	}
-	switch {
-	case r.Path == "" && r.OIP:
-		r.Path = "/v2/models/" + f.Name + "/infer"
-	case r.Path == "":
-		r.Path = "/"
-	case !strings.HasPrefix(r.Path, "/"):
-		return r, fmt.Errorf("--path %q: want one that begins with /", r.Path)
+	if err := r.SetDefaults(f.Name); err != nil {
+		return r, fmt.Errorf("--%w", err)
 	}
 	return r, nil
 }
@@ -305,23 +298,15 @@ type recommendation struct {
 	RequestsPerSecond float64 `json:"requestsPerSecond"`
 }
 
-// recommend returns the recommendation of a record, or nil. The memory is the most that the server has used, and a tenth more.
+// recommend returns the recommendation of a record, or nil.
 func recommend(r *profiler.Record) *recommendation {
-	best, err := r.Best()
+	best, err := r.Recommend()
 	if err != nil {
 		return nil
 	}
-	most := share.Bytes(0)
-	for _, t := range r.Trials {
-		most = max(most, t.Point.Memory)
-	}
-	const unit = 64 * share.MiB
-	memory := min((most+most/10+unit-1)/unit*unit, max(r.Plan.Memory, unit))
-	rate := best.Point.Throughput
-	digits := math.Pow10(2 - int(math.Floor(math.Log10(rate)))) // three of them, rounded down
 	return &recommendation{
-		SM: int(best.Point.Resource.SM / 10), Quota: int(best.Point.Resource.Quota / 10), Memory: fmt.Sprintf("%dMi", memory/share.MiB),
-		MaxBatch: best.Point.Batch, RequestsPerSecond: math.Floor(rate*digits) / digits,
+		SM: int(best.Resource.SM / 10), Quota: int(best.Resource.Quota / 10), Memory: fmt.Sprintf("%dMi", best.Memory/share.MiB),
+		MaxBatch: best.Batch, RequestsPerSecond: best.Rate,
 	}
 }
 

@@ -14,11 +14,11 @@ import (
 
 // Load says how a setting is measured.
 type Load struct {
-	SLO         time.Duration // within which a request is to be answered
-	Objective   float64       // part of the requests that are to be answered within SLO
-	Bound       time.Duration // mean time of a batch above which the rate within SLO is not looked for
-	Concurrency int           // requests that the server gets at once
-	Seed        uint64        // of the arrivals
+	SLO         time.Duration `json:"slo"`         // within which a request is to be answered
+	Objective   float64       `json:"objective"`   // part of the requests that are to be answered within SLO
+	Bound       time.Duration `json:"bound"`       // mean time of a batch above which the rate within SLO is not looked for
+	Concurrency int           `json:"concurrency"` // requests that the server gets at once
+	Seed        uint64        `json:"seed"`        // of the arrivals
 }
 
 // Times of a trial. A closed loop ends early when the mean is known well enough, an open loop when enough requests are late.
@@ -37,9 +37,9 @@ const (
 // precision is the confidence of the mean time of a batch, and the width of the last interval of rates, at which measuring ends.
 const precision = 0.05
 
-// measure measures a batch size on a server: first the time of a batch, with the server always busy, then the highest rate within the
+// Measure measures a batch size on a server: first the time of a batch, with the server always busy, then the highest rate within the
 // objective. The error is a *FailedError if the server answers with errors.
-func (l *Load) measure(ctx context.Context, s Server, batch int) (Trial, error) {
+func (l *Load) Measure(ctx context.Context, s Server, batch int) (Trial, error) {
 	closed, err := l.closedLoop(ctx, s, batch)
 	if err != nil {
 		return Trial{}, err
@@ -86,10 +86,10 @@ func (l *Load) bisect(ctx context.Context, s Server, batch int, t *Trial) error 
 	return nil
 }
 
-// confirm measures the rate of a trial again, for longer: a few hundred requests in time may be luck, above all where the highest of several
+// Confirm measures the rate of a trial again, for longer: a few hundred requests in time may be luck, above all where the highest of several
 // rates was chosen. The rate falls by 5 % until enough requests are in time; after confirmSteps there is none. Where the client was too slow
 // to tell, the rate of before stays, with ClientLate.
-func (l *Load) confirm(ctx context.Context, s Server, t *Trial) error {
+func (l *Load) Confirm(ctx context.Context, s Server, t *Trial) error {
 	if _, err := l.closedLoop(ctx, s, t.Point.Batch); err != nil { // warm again, if the server is a new one
 		return err
 	}

@@ -70,22 +70,18 @@ func Run(ctx context.Context, c Config, r *Record) error {
 	p := &profiler{Config: c, record: r, begin: time.Now()}
 	defer p.closeServer()
 	for {
-		setting, more, err := c.Strategy.Next(r.history())
+		task, err := r.Next(c.Strategy)
 		if err != nil {
 			return err
 		}
-		confirmed := (*Trial)(nil)
-		if !more {
-			if confirmed = r.best(); confirmed == nil || confirmed.Confirmed {
-				r.Complete, r.Attempt = true, nil
-				return c.Save(r)
-			}
-			setting = search.Setting{Resource: confirmed.Point.Resource, Batch: confirmed.Point.Batch}
+		if task == nil {
+			r.Complete, r.Attempt = true, nil
+			return c.Save(r)
 		}
-		if c.MaxTrials > 0 && len(r.Trials) >= c.MaxTrials && more || c.MaxTime > 0 && time.Since(p.begin) >= c.MaxTime {
+		if c.MaxTrials > 0 && len(r.Trials) >= c.MaxTrials && !task.Confirm || c.MaxTime > 0 && time.Since(p.begin) >= c.MaxTime {
 			return ErrBudget
 		}
-		if err := p.try(ctx, setting, confirmed); err != nil {
+		if err := p.try(ctx, task.Setting, r.confirmed(task)); err != nil {
 			return err
 		}
 	}
@@ -193,9 +189,9 @@ func (p *profiler) measure(ctx context.Context, s search.Setting, old *Trial) (t
 	if old != nil {
 		trial = *old
 		trial.Steps = slices.Clone(old.Steps)
-		err = p.Load.confirm(measuring, p.server, &trial)
+		err = p.Load.Confirm(measuring, p.server, &trial)
 	} else {
-		trial, err = p.Load.measure(measuring, p.server, s.Batch)
+		trial, err = p.Load.Measure(measuring, p.server, s.Batch)
 	}
 	switch {
 	case ctx.Err() != nil:

@@ -366,7 +366,7 @@ func TestOthersOnTheDevice(t *testing.T) {
 		m := &model{time: func(int, share.PerMille, share.PerMille) time.Duration { return 10 * time.Millisecond }}
 		s := &server{model: m, sm: 1000, quota: 1000, ended: make(chan struct{}), usage: errKilled}
 		l := loadOf(time.Second)
-		if _, err := l.measure(t.Context(), s, 1); !errors.Is(err, errKilled) {
+		if _, err := l.Measure(t.Context(), s, 1); !errors.Is(err, errKilled) {
 			t.Errorf("%v", err)
 		}
 	})

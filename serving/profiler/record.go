@@ -83,6 +83,43 @@ type Step struct {
 	ClientLate bool    `json:"clientLate,omitempty"`
 }
 
+// Task is what a profiler does next.
+type Task struct {
+	search.Setting
+	Confirm bool // the trial of the setting is the best, and is measured again for longer
+}
+
+// Next returns what is to be measured next: what the strategy asks for, and in the end the best trial again, until one stays the best. It is nil if
+// the record is complete. Like strategies it depends on the record alone, so that whoever is killed is followed by one who does the same.
+func (r *Record) Next(s search.Strategy) (*Task, error) {
+	setting, more, err := s.Next(r.history())
+	if err != nil {
+		return nil, err
+	}
+	if more {
+		return &Task{Setting: setting}, nil
+	}
+	return r.NextConfirmation(), nil
+}
+
+// NextConfirmation returns the best trial as a task, or nil if there is none or it was measured again. It is what Next returns once the strategy has
+// ended, and what is left to do for one that is not to go on.
+func (r *Record) NextConfirmation() *Task {
+	best := r.best()
+	if best == nil || best.Confirmed {
+		return nil
+	}
+	return &Task{Setting: search.Setting{Resource: best.Point.Resource, Batch: best.Point.Batch}, Confirm: true}
+}
+
+// confirmed returns the trial that a task measures again, or nil.
+func (r *Record) confirmed(t *Task) *Trial {
+	if !t.Confirm {
+		return nil
+	}
+	return r.best()
+}
+
 // history returns the trials as strategies read them.
 func (r *Record) history() []search.Trial {
 	var all []search.Trial

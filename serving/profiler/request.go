@@ -2,6 +2,7 @@ package profiler
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -15,18 +16,37 @@ import (
 
 	"github.com/gshare-dev/gshare/serving/load"
 	"github.com/gshare-dev/gshare/serving/oip"
+	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
 // Request is what a server is asked in a profile, again and again.
 type Request struct {
-	Method, Path string
-	Header       http.Header
-	Body         []byte
-	Stream       bool // the answer is a stream of tokens, whose first counts
+	Method string      `json:"method"`
+	Path   string      `json:"path"`
+	Header http.Header `json:"header,omitempty"`
+	Body   []byte      `json:"body,omitempty"`
+	Stream bool        `json:"stream,omitempty"` // the answer is a stream of tokens, whose first counts
 
 	// OIP says that the body is one of the Open Inference Protocol, which is repeated for requests of several rows. Without a body, one of zeros
 	// is made from the metadata of the model.
-	OIP bool
+	OIP bool `json:"oip,omitempty"`
+}
+
+// SetDefaults sets the method and the path where they are empty: with the Open Inference Protocol those of the model of a name, else GET, or POST
+// with a body, and /. It returns an error for a path that does not begin with /.
+func (r *Request) SetDefaults(model string) error {
+	method, path := http.MethodGet, "/"
+	switch {
+	case r.OIP:
+		method, path = http.MethodPost, "/v2/models/"+model+infer
+	case len(r.Body) > 0:
+		method = http.MethodPost
+	}
+	r.Method, r.Path = cmp.Or(r.Method, method), cmp.Or(r.Path, path)
+	if !strings.HasPrefix(r.Path, "/") {
+		return share.Invalid("path", "%.64q does not begin with /", r.Path)
+	}
+	return nil
 }
 
 // Client sends a Request to one server.

@@ -1,0 +1,165 @@
+package profiler
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/gshare-dev/gshare/vgpu/node/versioned"
+	"github.com/gshare-dev/gshare/vgpu/profile"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// JobVersion is the version of the JSON forms of Job and Outcome. It rises when a field changes its meaning or goes.
+const JobVersion = 1
+
+// Job is one measurement of a server that somebody else has started: what a process is told that has nothing but the server's address.
+type Job struct {
+	Version int     `json:"version"`
+	Address string  `json:"address"` // host:port of the server
+	Request Request `json:"request"`
+	Load    Load    `json:"load"`
+	Batch   int     `json:"batch"`
+	// Confirm is the rate, in rows a second, from which a trial is measured again; 0 for a first measurement.
+	Confirm float64 `json:"confirm,omitempty"`
+}
+
+// Outcome is what became of a Job: a Trial, or one of the errors.
+type Outcome struct {
+	Version int    `json:"version"`
+	Trial   *Trial `json:"trial,omitempty"` // without steps, and without what a process cannot know that is not on the server's node
+	// Failed is why the server does not do it: a result, like that of a FailedError.
+	Failed string `json:"failed,omitempty"`
+	// Error is why nothing could be measured, such as a request that the server does not have.
+	Error string `json:"error,omitempty"`
+}
+
+// MaxOutcome is the greatest length of an encoded Outcome in bytes: that of the termination message of a container, by which it is passed on.
+const MaxOutcome = 4096
+
+// maxReason bounds the texts of an Outcome.
+const maxReason = 512
+
+// Run measures what a job says. Only an end of ctx makes it return an error.
+func (j *Job) Run(ctx context.Context) (Outcome, error) {
+	trial, err := j.measure(ctx)
+	if ctx.Err() != nil {
+		return Outcome{}, ctx.Err()
+	}
+	o := Outcome{Version: JobVersion}
+	var failed *FailedError
+	switch {
+	case errors.As(err, &failed):
+		o.Failed = shortened(failed.Reason)
+	case err != nil:
+		o.Error = shortened(err.Error())
+	default:
+		trial.Steps = nil // which may be many
+		trial.Point.Batch = j.Batch
+		o.Trial = &trial
+	}
+	return o, nil
+}
+
+func (j *Job) measure(ctx context.Context) (Trial, error) {
+	c, err := NewClient(ctx, j.Request, j.Address)
+	if err != nil {
+		return Trial{}, err
+	}
+	defer c.Close()
+	server := remote{c}
+	if j.Confirm == 0 {
+		return j.Load.Measure(ctx, server, j.Batch)
+	}
+	t := Trial{Point: profile.Point{Batch: j.Batch, Throughput: j.Confirm}}
+	err = j.Load.Confirm(ctx, server, &t)
+	return t, err
+}
+
+// remote is a Server on another machine, of which nothing is known but its answers.
+type remote struct{ *Client }
+
+// Usage implements Server. Who has started the server knows better.
+func (remote) Usage(context.Context) (share.Bytes, share.PerMille, error) { return 0, 0, nil }
+
+// Ended implements Server: it is never known.
+func (remote) Ended() <-chan struct{} { return nil }
+
+// Close implements Server. The server is not this process's.
+func (remote) Close() {}
+
+// shortened bounds a reason, so that an Outcome is never too long. Each of its bytes takes at most 6 in JSON.
+func shortened(reason string) string {
+	if len(reason) > maxReason {
+		reason = reason[:maxReason-3] + "..."
+	}
+	return reason
+}
+
+// Encode returns the JSON form of an outcome, at most MaxOutcome bytes.
+func (o *Outcome) Encode() ([]byte, error) { return json.Marshal(o) }
+
+// DecodeJob reads the JSON form of a job, of at most maxJob bytes.
+func DecodeJob(text []byte) (*Job, error) {
+	var j Job
+	if err := decodeJob(text, maxJob, &j); err != nil {
+		return nil, fmt.Errorf("job: %w", err)
+	}
+	switch {
+	case j.Batch < 1 || j.Batch > profile.MaxBatch:
+		return nil, share.Invalid("batch", "%d is outside 1 to %d", j.Batch, profile.MaxBatch)
+	case j.Load.Concurrency < 1 || j.Load.SLO <= 0:
+		return nil, share.Invalid("load", "%d requests at once, each within %v, measure nothing", j.Load.Concurrency, j.Load.SLO)
+	case !(j.Confirm >= 0 && j.Confirm <= maxRate):
+		return nil, share.Invalid("confirm", "%v is not a rate", j.Confirm)
+	}
+	return &j, nil
+}
+
+// maxJob bounds the JSON form of a job, whose request is the longest part: an environment variable may have 128 KiB.
+const maxJob = 100 << 10
+
+// maxRate is a number of rows a second that no server answers.
+const maxRate = 1e9
+
+// DecodeOutcome reads what another process has left. It may be anything: the error says so unless it is an outcome of a job with a batch, whose
+// numbers can be relied on as far as they are numbers of a measurement.
+func DecodeOutcome(text string, j *Job) (*Outcome, error) {
+	var o Outcome
+	if err := decodeJob([]byte(text), MaxOutcome, &o); err != nil {
+		return nil, fmt.Errorf("outcome: %w", err)
+	}
+	o.Failed, o.Error = shortened(o.Failed), shortened(o.Error)
+	if o.Trial == nil {
+		if o.Failed == "" && o.Error == "" {
+			return nil, errors.New("outcome: has neither a trial nor an error")
+		}
+		return &o, nil
+	}
+	t := o.Trial
+	t.Steps, t.Failed, t.GPUSeconds = nil, "", 0
+	p := t.Point
+	p.Model, p.Resource = "model", profile.Resource{SM: share.Whole, Quota: share.Whole} // which the other process does not know
+	if j.Confirm > 0 {
+		p.Mean = max(p.Mean, 1) // measured before
+	}
+	switch err := p.Validate(); {
+	case err != nil:
+		return nil, fmt.Errorf("outcome: %w", err)
+	case p.Batch != j.Batch || t.Confirmed != (j.Confirm > 0):
+		return nil, errors.New("outcome: is that of another job")
+	case !isRate(p.Throughput) || !isRate(t.Plateau) || !isRate(t.P50) || !isRate(t.P99) || j.Confirm > 0 && p.Throughput > j.Confirm:
+		return nil, errors.New("outcome: a rate or a latency is not one")
+	}
+	return &o, nil
+}
+
+func isRate(x float64) bool { return x >= 0 && x <= maxRate } // not NaN
+
+func decodeJob(text []byte, most int, into any) error {
+	if len(text) > most {
+		return fmt.Errorf("%d bytes are more than %d", len(text), most)
+	}
+	return versioned.Decode(text, JobVersion, into)
+}
