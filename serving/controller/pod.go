@@ -26,7 +26,7 @@ func fastPodOf(f *api.GPUFunction) *api.FaSTPod {
 		Share: *f.Spec.Resources.Share, Replicas: new(int32(0)), Template: *f.Spec.Template.DeepCopy(),
 		FunctionRef: &api.FunctionReference{Name: f.Name},
 	}
-	completeTemplate(&spec.Template, &spec.Share, f.Spec.Protocol)
+	CompleteTemplate(&spec.Template, &spec.Share, f.Spec.Protocol)
 	setLabel(&spec.Template.ObjectMeta, api.LabelFunction, f.Name)
 	name := f.Name + "-" + hashOf(&spec)
 	return &api.FaSTPod{
@@ -81,8 +81,8 @@ func podOf(fp *api.FaSTPod, name string) *v1.Pod {
 	return p
 }
 
-// completeTemplate adds to the template of a function what a replica needs: the port, a readiness probe if it has none, and its share.
-func completeTemplate(t *v1.PodTemplateSpec, s *api.Share, protocol api.Protocol) {
+// CompleteTemplate adds to the template of a function what a replica needs: the port, a readiness probe if it has none, and its share.
+func CompleteTemplate(t *v1.PodTemplateSpec, s *api.Share, protocol api.Protocol) {
 	c := &t.Spec.Containers[0]
 	port := api.ContainerPort(&t.Spec)
 	if port == api.DefaultPort {

@@ -1,0 +1,386 @@
+package profiles
+
+import (
+	"cmp"
+	"errors"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gshare-dev/gshare/serving/profiler"
+	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
+	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/profile/search"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// state is all that a decision depends on. All of it is in the cluster, so that a controller that was killed is followed by one that decides the same.
+type state struct {
+	profile *api.GPUProfile
+	plan    *plan
+	pods    []*v1.Pod // that the profile controls
+	nodes   []v1.Node
+	version string      // of gshare
+	image   string      // of the client
+	served  string      // image of the function's replicas, with its digest; empty if there are none
+	memory  share.Bytes // that the server has used; 0 if it is not known
+	now     time.Time
+}
+
+// decision is the next write to the cluster. There is one at most, so that a crash is always between two of them.
+type decision struct {
+	status *api.GPUProfileStatus
+	create *v1.Pod
+	remove *v1.Pod
+	after  time.Duration // to decide again though nothing has changed; 0: not needed
+}
+
+// Bounds of a trial, and times to look again.
+const (
+	maxAttempts = 2 // in which the server ends or fails; that is a result then
+	maxClients  = 5 // that end without a result, or lose the server to the cluster; then something is wrong with the cluster
+	clientPause = 10 * time.Second
+	gpuPause    = 30 * time.Second
+	stalePause  = 10 * time.Minute
+)
+
+// decide returns the next write.
+//
+// What is to be done is written to the status before it is done: first the attempt, then its pods, whose names follow from it. So each pod is created
+// once, whoever creates it, and the trial is found again or, if one of its pods is lost, begun again.
+func (s *state) decide() decision {
+	status := s.profile.Status.DeepCopy()
+	if status.Plan != s.plan.hash {
+		return s.write(s.restart(status))
+	}
+	target, client := s.find(targetPodName(s.profile, status)), s.find(clientPodName(s.profile, status))
+	for _, p := range s.pods {
+		if p != target && p != client && p.DeletionTimestamp == nil {
+			return decision{remove: p}
+		}
+	}
+	switch {
+	case s.halted(status):
+		return s.review(status)
+	case status.Attempt == nil:
+		return s.begin(status, target)
+	case client != nil && kube.Ended(client):
+		return s.take(status, target, client)
+	case target == nil && client == nil:
+		return s.start(status)
+	case target == nil || target.DeletionTimestamp != nil || kube.Ended(target) && disrupted(target):
+		return s.lose(status, "the server's pod is gone", true)
+	case kube.Ended(target):
+		return s.fail(status, "the server ended: "+cmp.Or(api.Failure(target), target.Status.Reason, "its pod is "+string(target.Status.Phase)))
+	case client != nil && client.DeletionTimestamp != nil:
+		return s.lose(status, "the client's pod is gone", false)
+	}
+	return s.measure(status, target, client)
+}
+
+// find returns the pod with a name, or nil.
+func (s *state) find(name string) *v1.Pod {
+	for _, p := range s.pods {
+		if p.Name == name {
+			return p
+		}
+	}
+	return nil
+}
+
+// disrupted reports whether a pod was ended by the cluster, and not by its server.
+func disrupted(p *v1.Pod) bool {
+	for _, c := range p.Status.Conditions {
+		if c.Type == v1.DisruptionTarget && c.Status == v1.ConditionTrue {
+			return true
+		}
+	}
+	for _, c := range p.Status.ContainerStatuses {
+		if c.State.Terminated != nil {
+			return false
+		}
+	}
+	return true // it was refused by the kubelet
+}
+
+// restart returns the status of a profile of which nothing was measured yet.
+func (s *state) restart(old *api.GPUProfileStatus) *api.GPUProfileStatus {
+	status := &api.GPUProfileStatus{Plan: s.plan.hash, Targets: old.Targets, Conditions: old.Conditions}
+	meta.RemoveStatusCondition(&status.Conditions, api.ConditionStale)
+	s.set(status, metav1.ConditionFalse, api.ReasonStarting, "")
+	return status
+}
+
+// halted reports whether nothing is to be done until the specification changes.
+func (s *state) halted(status *api.GPUProfileStatus) bool {
+	c := meta.FindStatusCondition(status.Conditions, api.ConditionComplete)
+	return c != nil && c.ObservedGeneration == s.profile.Generation && (c.Status == metav1.ConditionTrue || c.Reason == api.ReasonClientFailed)
+}
+
+// device returns the kind of GPU on which is measured.
+func (s *state) device(status *api.GPUProfileStatus) (device, bool) {
+	model := s.profile.Spec.Accelerator
+	if status.Fingerprint != nil {
+		model = cmp.Or(model, status.Fingerprint.Model)
+	}
+	return deviceOf(s.nodes, model)
+}
+
+// begin begins the next trial, or ends the profile if there is none.
+func (s *state) begin(status *api.GPUProfileStatus, target *v1.Pod) decision {
+	d, found := s.device(status)
+	if !found {
+		s.set(status, metav1.ConditionFalse, api.ReasonNoGPU, "no node has a whole GPU"+of(s.profile.Spec.Accelerator))
+		made := s.write(status)
+		made.after = gpuPause
+		return made
+	}
+	record := recordOf(s.profile.Name, status, d)
+	task, err := record.Next(s.plan.strategy(d.model))
+	reason := api.ReasonMeasured
+	if err == nil && task != nil && !task.Confirm && len(status.Points) >= s.plan.maxTrials {
+		task, reason = record.NextConfirmation(), api.ReasonBudgetUsed
+	}
+	switch {
+	case err != nil:
+		s.set(status, metav1.ConditionFalse, api.ReasonInvalid, err.Error())
+		return s.write(status)
+	case task == nil:
+		return s.complete(status, record, d, reason)
+	}
+	sm, quota := percent(task.Resource.SM), percent(task.Resource.Quota)
+	t := status.Target
+	if t == nil || t.SM != sm || t.Quota != quota || target == nil || target.DeletionTimestamp != nil || kube.Ended(target) {
+		status.Targets++
+		status.Target = &api.ProfileTarget{Number: status.Targets, SM: sm, Quota: quota}
+	}
+	status.Completed = nil
+	status.Attempt = &api.ProfileAttempt{Batch: task.Batch, Confirm: task.Confirm, Count: 1, Clients: 1, Since: metav1.NewTime(s.now)}
+	status.Current = settingText(sm, quota, task.Batch)
+	s.set(status, metav1.ConditionFalse, api.ReasonStarting, "")
+	return s.write(status)
+}
+
+func of(model string) string {
+	if model == "" {
+		return ""
+	}
+	return " of the model " + model
+}
+
+// start creates the pod with the server.
+func (s *state) start(status *api.GPUProfileStatus) decision {
+	d, found := s.device(status)
+	if !found {
+		s.set(status, metav1.ConditionFalse, api.ReasonNoGPU, "no node has a whole GPU"+of(s.profile.Spec.Accelerator))
+		made := s.write(status)
+		made.after = gpuPause
+		return made
+	}
+	return decision{create: targetPod(s.profile, s.plan, d)}
+}
+
+// measure creates the client once the server is ready, and waits until it ends.
+func (s *state) measure(status *api.GPUProfileStatus, target, client *v1.Pod) decision {
+	address, ready := api.Address(target)
+	switch {
+	case client == nil && !ready:
+		return s.waitForServer(status, target)
+	case client == nil:
+		if wait := status.Attempt.Since.Add(time.Duration(status.Attempt.Clients-1) * clientPause).Sub(s.now); wait > 0 {
+			return decision{after: wait}
+		}
+		return decision{create: clientPod(s.profile, s.plan, target, address, s.image)}
+	case client.Status.Phase == v1.PodRunning:
+		s.set(status, metav1.ConditionFalse, api.ReasonMeasuring, "")
+		return s.write(status)
+	}
+	s.set(status, metav1.ConditionFalse, api.ReasonStarting, "client: "+cmp.Or(api.Failure(client), api.WaitsFor(client)))
+	return s.write(status)
+}
+
+// waitForServer waits until the server is ready. One that needs too long does not run on its share.
+func (s *state) waitForServer(status *api.GPUProfileStatus, target *v1.Pod) decision {
+	var left time.Duration
+	if c := target.Status.ContainerStatuses; len(c) > 0 && c[0].State.Running != nil {
+		limit := s.plan.startLimit()
+		if left = c[0].State.Running.StartedAt.Add(limit).Sub(s.now); left <= 0 {
+			return s.fail(status, "the server was not ready within "+limit.String())
+		}
+	}
+	s.set(status, metav1.ConditionFalse, api.ReasonStarting, "server: "+cmp.Or(api.Failure(target), api.WaitsFor(target)))
+	made := s.write(status)
+	made.after = left
+	return made
+}
+
+// take takes what a client has left.
+func (s *state) take(status *api.GPUProfileStatus, target, client *v1.Pod) decision {
+	o, err := outcomeOf(client, jobOf(s.profile, s.plan, ""))
+	switch {
+	case err != nil && (target == nil || target.DeletionTimestamp != nil):
+		return s.lose(status, err.Error(), true)
+	case err != nil:
+		return s.lose(status, err.Error(), false)
+	case o.Error != "":
+		return s.halt(status, o.Error)
+	case o.Failed != "" && (target == nil || target.DeletionTimestamp != nil || kube.Ended(target) && disrupted(target)):
+		return s.lose(status, "the server's pod is gone", true)
+	case o.Failed != "":
+		return s.fail(status, o.Failed)
+	}
+	return s.keep(status, target, o.Trial, client)
+}
+
+// keep records a trial.
+func (s *state) keep(status *api.GPUProfileStatus, target *v1.Pod, trial *profiler.Trial, client *v1.Pod) decision {
+	now := fingerprintOf(target, s.nodes, s.version)
+	if now != nil && now.MemoryMiB > memoryOf(target) {
+		return s.lose(status, "the GPU has more memory than the server, so that it was not alone on it", true)
+	}
+	t, a := status.Target, status.Attempt
+	point := measured(t.SM, t.Quota, a.Batch, trial)
+	at := indexOf(status, t.SM, t.Quota, a.Batch)
+	confirms := a.Confirm && at >= 0
+	if confirms {
+		point = status.Points[at]
+		setRate(&point, trial)
+	}
+	point.MemoryMiB = max(point.MemoryMiB, int64((s.memory+share.MiB-1)/share.MiB))
+	s.charge(status, &point, target, client)
+	if was := status.Fingerprint; was != nil && now != nil && *was != *now { // trials of another server, or of another GPU, cannot be compared
+		status.Points = nil
+	}
+	if now != nil {
+		status.Fingerprint = now
+	}
+	if !confirms || len(status.Points) > 0 { // the first measurement of a trial that is confirmed has gone with the others
+		setPoint(status, point)
+	}
+	status.Attempt, status.Current = nil, ""
+	return s.write(status)
+}
+
+// charge adds the time for which the GPU was reserved.
+func (s *state) charge(status *api.GPUProfileStatus, point *api.ProfilePoint, target, client *v1.Pod) {
+	begin, end := status.Attempt.Since.Time, s.now
+	if target != nil {
+		for _, c := range target.Status.Conditions {
+			if c.Type == v1.PodScheduled && c.Status == v1.ConditionTrue && c.LastTransitionTime.After(begin) {
+				begin = c.LastTransitionTime.Time
+			}
+		}
+	}
+	for _, c := range client.Status.ContainerStatuses {
+		if c.State.Terminated != nil && c.State.Terminated.FinishedAt.After(begin) {
+			end = c.State.Terminated.FinishedAt.Time
+		}
+	}
+	seconds := max(0, int64(end.Sub(begin).Seconds()+0.5))
+	point.GPUSeconds += seconds
+	status.GPUSeconds += seconds
+}
+
+// fail begins a trial again whose server has ended or failed. The last time, that is the result.
+func (s *state) fail(status *api.GPUProfileStatus, reason string) decision {
+	a, t := status.Attempt, status.Target
+	if a.Count < maxAttempts {
+		status.Targets++
+		t.Number = status.Targets
+		a.Count, a.Clients, a.Since = a.Count+1, 1, metav1.NewTime(s.now)
+		s.set(status, metav1.ConditionFalse, api.ReasonStarting, "again: "+reason)
+		return s.write(status)
+	}
+	setPoint(status, api.ProfilePoint{SM: t.SM, Quota: t.Quota, Batch: a.Batch, Failed: bounded(reason, 512)})
+	status.Attempt, status.Target, status.Current = nil, nil, ""
+	return s.write(status)
+}
+
+// lose begins a trial again whose client has ended without a result or whose server was taken away, which says nothing about the server.
+func (s *state) lose(status *api.GPUProfileStatus, reason string, server bool) decision {
+	a := status.Attempt
+	if a.Clients >= maxClients {
+		return s.halt(status, reason)
+	}
+	if server {
+		status.Targets++
+		status.Target.Number = status.Targets
+	}
+	a.Clients, a.Since = a.Clients+1, metav1.NewTime(s.now)
+	s.set(status, metav1.ConditionFalse, api.ReasonStarting, "again: "+reason)
+	return s.write(status)
+}
+
+// halt ends the measurements until the specification changes.
+func (s *state) halt(status *api.GPUProfileStatus, reason string) decision {
+	status.Attempt, status.Target, status.Current = nil, nil, ""
+	s.set(status, metav1.ConditionFalse, api.ReasonClientFailed, reason)
+	return s.write(status)
+}
+
+// complete ends the profile.
+func (s *state) complete(status *api.GPUProfileStatus, record *profiler.Record, d device, reason string) decision {
+	status.Attempt, status.Target, status.Current, status.Recommended = nil, nil, "", nil
+	if status.Completed == nil {
+		status.Completed = new(metav1.NewTime(s.now))
+	}
+	best, err := record.Recommend()
+	switch {
+	case errors.Is(err, search.ErrNoSetting):
+		s.set(status, metav1.ConditionTrue, api.ReasonNoShare, "no share answers requests within the objective")
+	case err != nil:
+		s.set(status, metav1.ConditionFalse, api.ReasonInvalid, err.Error())
+	default:
+		status.Recommended = recommendationOf(best, s.profile.Spec.Memory, d)
+		message := ""
+		if best.Memory == 0 && s.profile.Spec.Memory == "" {
+			message = "the memory was not measured: recommended is all of the GPU's; spec.memory sets another"
+		}
+		s.set(status, metav1.ConditionTrue, reason, message)
+	}
+	return s.write(status)
+}
+
+// review looks whether a profile is stale.
+func (s *state) review(status *api.GPUProfileStatus) decision {
+	if status.Completed == nil {
+		return decision{}
+	}
+	c := metav1.Condition{Type: api.ConditionStale, Status: metav1.ConditionFalse, Reason: "UpToDate", ObservedGeneration: s.profile.Generation}
+	limit := s.profile.Spec.StaleAfter.Value()
+	if why := stale(status.Fingerprint, s.nodes, s.version, s.served); why != "" {
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, "Changed", bounded(why, maxMessage)
+	} else if limit > 0 && s.now.Sub(status.Completed.Time) >= limit {
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, "Old", "it was measured more than "+limit.String()+" ago"
+	}
+	meta.SetStatusCondition(&status.Conditions, c)
+	made := s.write(status)
+	made.after = stalePause
+	return made
+}
+
+// maxMessage bounds the messages of conditions.
+const maxMessage = 1024
+
+// set sets the condition Complete.
+func (s *state) set(status *api.GPUProfileStatus, value metav1.ConditionStatus, reason, message string) {
+	setComplete(status, s.profile.Generation, value, reason, message)
+}
+
+func setComplete(status *api.GPUProfileStatus, generation int64, value metav1.ConditionStatus, reason, message string) {
+	meta.SetStatusCondition(&status.Conditions, metav1.Condition{
+		Type: api.ConditionComplete, Status: value, Reason: reason, Message: bounded(message, maxMessage), ObservedGeneration: generation,
+	})
+}
+
+// write returns the write of a status, unless it is that of before.
+func (s *state) write(status *api.GPUProfileStatus) decision {
+	status.ObservedGeneration, status.Trials = s.profile.Generation, int32(len(status.Points))
+	if equality.Semantic.DeepEqual(&s.profile.Status, status) {
+		return decision{}
+	}
+	return decision{status: status}
+}

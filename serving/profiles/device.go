@@ -1,0 +1,124 @@
+package profiles
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+
+	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
+	"github.com/gshare-dev/gshare/vgpu/kube"
+)
+
+// device is a kind of whole GPU. A share with all of its memory is alone on one, as no other has so much.
+type device struct {
+	model     string
+	sms       int
+	memoryMiB int64
+}
+
+// deviceOf returns the GPU of a model with the most memory among those of nodes. Without a model, it is that of the model of which there are the most.
+func deviceOf(nodes []v1.Node, model string) (device, bool) {
+	count := map[string]int{}
+	largest := map[string]device{}
+	for at := range nodes {
+		for _, s := range slicesOf(&nodes[at]) {
+			if s.Profile != "" {
+				continue
+			}
+			count[s.Model]++
+			if s.MemoryMiB > largest[s.Model].memoryMiB {
+				largest[s.Model] = device{s.Model, s.SMs, s.MemoryMiB}
+			}
+		}
+	}
+	if model == "" {
+		for m, n := range count {
+			if model == "" || cmp.Or(cmp.Compare(n, count[model]), cmp.Compare(model, m)) > 0 {
+				model = m
+			}
+		}
+	}
+	d, known := largest[model]
+	return d, known
+}
+
+// slicesOf returns the slices of a node, none if its inventory cannot be read: the scheduler reports that.
+func slicesOf(n *v1.Node) []kube.Slice {
+	inventory, present, err := kube.InventoryOf(n)
+	if err != nil || !present {
+		return nil
+	}
+	return inventory.Slices
+}
+
+// labelDriver is the label of a node with the version of its GPU driver, by NVIDIA's GPU feature discovery.
+const labelDriver = "nvidia.com/cuda.driver-version.full"
+
+// fingerprintOf returns what a running target is, and on what it runs. It is nil while that is not known.
+func fingerprintOf(target *v1.Pod, nodes []v1.Node, version string) *api.ProfileFingerprint {
+	if target == nil || len(target.Status.ContainerStatuses) == 0 {
+		return nil
+	}
+	placement, err := kube.DecodePlacement(target.Annotations[kube.AnnotationPlacement])
+	if err != nil || len(placement.Containers) == 0 || placement.UID != target.UID {
+		return nil
+	}
+	name := target.Spec.Containers[0].Name
+	image := slices.IndexFunc(target.Status.ContainerStatuses, func(c v1.ContainerStatus) bool { return c.Name == name })
+	node := slices.IndexFunc(nodes, func(n v1.Node) bool { return n.Name == target.Spec.NodeName })
+	if image < 0 || node < 0 {
+		return nil
+	}
+	for _, s := range slicesOf(&nodes[node]) {
+		if s.ID == placement.Containers[0].VGPUs[0].Slice {
+			return &api.ProfileFingerprint{
+				Image: bounded(target.Status.ContainerStatuses[image].ImageID, 1024), Model: bounded(s.Model, 64), SMs: int32(s.SMs), MemoryMiB: s.MemoryMiB,
+				Driver: bounded(nodes[node].Labels[labelDriver], 64), Gshare: bounded(version, 128),
+			}
+		}
+	}
+	return nil
+}
+
+// memoryOf returns the device memory that a pod may use, in MiB.
+func memoryOf(p *v1.Pod) int64 {
+	memory := p.Spec.Containers[0].Resources.Limits[kube.ResourceMemory]
+	return memory.Value()
+}
+
+// bounded returns a text of at most so many bytes, which others may have written.
+func bounded(text string, most int) string {
+	if text = strings.ToValidUTF8(text, "?"); len(text) > most {
+		text = strings.ToValidUTF8(text[:most-3], "") + "..."
+	}
+	return text
+}
+
+// stale returns what has changed since a profile was measured, or an empty text. image is that of the function's present replicas; empty if unknown.
+func stale(was *api.ProfileFingerprint, nodes []v1.Node, version, image string) string {
+	if was == nil {
+		return ""
+	}
+	found, driver := false, false
+	for at := range nodes {
+		for _, s := range slicesOf(&nodes[at]) {
+			if s.Profile == "" && s.Model == was.Model && int32(s.SMs) == was.SMs && s.MemoryMiB == was.MemoryMiB {
+				found = true
+				driver = driver || nodes[at].Labels[labelDriver] == was.Driver
+			}
+		}
+	}
+	switch {
+	case bounded(version, 128) != was.Gshare:
+		return "it was measured with gshare " + was.Gshare + ", which is " + version + " now"
+	case !found:
+		return "no node has a GPU like the one on which it was measured"
+	case !driver:
+		return "no node with such a GPU has the driver " + was.Driver + " any more"
+	case image != "" && bounded(image, 1024) != was.Image:
+		return "the replicas run the image " + image + ", measured was " + was.Image
+	}
+	return ""
+}

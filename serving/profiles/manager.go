@@ -1,0 +1,77 @@
+package profiles
+
+import (
+	"context"
+	"log/slog"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// Options configures AddTo. Its fields are those of Reconciler.
+type Options struct {
+	Log     *slog.Logger
+	Version string
+	Image   func(ctx context.Context) (string, error)
+	Memory  func(ctx context.Context, p *v1.Pod) (share.Bytes, error)
+}
+
+// AddTo adds a Reconciler to a manager, which runs it while it leads. The pods of trials get a cache of their own: the manager's has only those of
+// functions, and no label selector matches both.
+func AddTo(m manager.Manager, o Options) error {
+	ours, err := labels.NewRequirement(api.LabelProfile, selection.Exists, nil)
+	if err != nil {
+		return err
+	}
+	pods, err := cache.New(m.GetConfig(), cache.Options{
+		Scheme: m.GetScheme(), Mapper: m.GetRESTMapper(), HTTPClient: m.GetHTTPClient(), DefaultTransform: cache.TransformStripManagedFields(),
+		ByObject: map[client.Object]cache.ByObject{&v1.Pod{}: {Label: labels.NewSelector().Add(*ours)}},
+	})
+	if err != nil {
+		return err
+	}
+	if err := m.Add(pods); err != nil {
+		return err
+	}
+	r := &Reconciler{
+		Client: m.GetClient(), Pods: pods, Live: m.GetAPIReader(), Events: m.GetEventRecorder(name), Log: o.Log,
+		Version: o.Version, Image: o.Image, Memory: o.Memory,
+	}
+	ofProfile := handler.TypedEnqueueRequestForOwner[*v1.Pod](m.GetScheme(), m.GetRESTMapper(), &api.GPUProfile{}, handler.OnlyControllerOwner())
+	return ctrl.NewControllerManagedBy(m).Named("gpuprofile").For(&api.GPUProfile{}).
+		WatchesRawSource(source.Kind(pods, &v1.Pod{}, ofProfile)).
+		Watches(&api.GPUFunction{}, handler.EnqueueRequestsFromMapFunc(r.profilesOf), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Complete(r)
+}
+
+// name is the name of the controller in events.
+const name = "gshare-controller"
+
+// profilesOf returns the profiles that name a function.
+func (r *Reconciler) profilesOf(ctx context.Context, f client.Object) []reconcile.Request {
+	list := &api.GPUProfileList{}
+	if err := r.Client.List(ctx, list, client.InNamespace(f.GetNamespace())); err != nil {
+		r.Log.Warn("failed to list profiles", "error", err)
+		return nil
+	}
+	var found []reconcile.Request
+	for at := range list.Items {
+		if p := &list.Items[at]; p.Spec.FunctionRef != nil && p.Spec.FunctionRef.Name == f.GetName() {
+			found = append(found, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(p)})
+		}
+	}
+	return found
+}

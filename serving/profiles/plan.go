@@ -1,0 +1,161 @@
+package profiles
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/base32"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gshare-dev/gshare/serving/profiler"
+	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
+	"github.com/gshare-dev/gshare/vgpu/profile/search"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// plan is what a profile asks for, with all that the profile itself leaves open.
+type plan struct {
+	hash      string // of what decides whether trials can be compared
+	template  v1.PodTemplateSpec
+	protocol  api.Protocol
+	request   profiler.Request
+	load      profiler.Load
+	search    api.ProfileSearch
+	maxTrials int
+}
+
+// Defaults of a search, and what gshare serve counts as the objective.
+const (
+	defaultStep      = 10
+	defaultOIPBatch  = 32
+	defaultMaxTrials = 60
+	objective        = 0.99
+)
+
+// planOf returns the plan of a profile, of whose function f is the object; nil if the profile has a template. The error, *share.FieldError, is for a
+// profile that asks for nothing that can be measured.
+func planOf(p *api.GPUProfile, f *api.GPUFunction) (*plan, error) {
+	if f == nil {
+		f = &api.GPUFunction{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name}, Spec: api.GPUFunctionSpec{
+			SLO: p.Spec.SLO, Protocol: p.Spec.Protocol, Template: p.Spec.Template, Scaling: api.Scaling{Concurrency: p.Spec.Concurrency},
+		}}
+	} else if f.External() {
+		return nil, share.Invalid("spec.functionRef", "the pods of %s are those of another autoscaler: write a template instead", f.Name)
+	}
+	f = f.DeepCopy()
+	f.Spec.Resources.Share = nil // the trials have others
+	f, err := f.CompleteForCluster(share.MiB)
+	if err != nil {
+		return nil, err
+	}
+	made := &plan{template: f.Spec.Template, protocol: f.Spec.Protocol, search: p.Spec.Search}
+	made.maxTrials = cmp.Or(made.search.MaxTrials, defaultMaxTrials)
+	made.search.MaxTrials = 0 // more of them go on with the trials that there are
+	made.search.Strategy = cmp.Or(made.search.Strategy, api.HybridGrowth)
+	if made.search.MaxBatch, err = batchOf(made.search, f); err != nil {
+		return nil, err
+	}
+	if made.request, err = requestOf(&p.Spec.Request, f); err != nil {
+		return nil, err
+	}
+	slo := f.Spec.SLO.Latency.Value()
+	made.load = profiler.Load{SLO: slo, Objective: objective, Bound: slo, Concurrency: *f.Spec.Scaling.Concurrency, Seed: 1}
+	if made.search.Strategy == api.HybridGrowth {
+		made.search.Step = cmp.Or(made.search.Step, defaultStep)
+		made.load.Bound = slo / 2
+	}
+	if _, _, err := made.strategy("").Next(nil); err != nil {
+		return nil, err
+	}
+	made.hash = hashOf(16, struct {
+		Template    v1.PodTemplateSpec
+		Protocol    api.Protocol
+		Request     profiler.Request
+		Load        profiler.Load
+		Search      api.ProfileSearch
+		Accelerator string
+	}{made.template, made.protocol, made.request, made.load, made.search, p.Spec.Accelerator})
+	return made, nil
+}
+
+// batchOf returns the largest batch to try.
+func batchOf(s api.ProfileSearch, f *api.GPUFunction) (int, error) {
+	oip := f.Spec.Protocol == api.OIP
+	switch {
+	case s.MaxBatch > 1 && !oip:
+		return 0, share.Invalid("spec.search.maxBatch", "more than 1 needs protocol OIP")
+	case s.MaxBatch > 0:
+		return s.MaxBatch, nil
+	case oip && f.Spec.Batching.MaxBatch == 1 && s.Strategy == api.HybridGrowth:
+		return defaultOIPBatch, nil
+	}
+	return f.Spec.Batching.MaxBatch, nil
+}
+
+func requestOf(r *api.ProfileRequest, f *api.GPUFunction) (profiler.Request, error) {
+	made := profiler.Request{Method: r.Method, Path: r.Path, Header: http.Header{}, Body: []byte(r.Body), Stream: r.Stream, OIP: f.Spec.Protocol == api.OIP}
+	if r.Body != "" || made.OIP {
+		made.Header.Set("Content-Type", cmp.Or(r.ContentType, "application/json"))
+	}
+	if err := made.SetDefaults(f.Name); err != nil {
+		return made, err
+	}
+	return made, nil
+}
+
+// strategy returns the search on a model of GPU.
+func (p *plan) strategy(model string) search.Strategy {
+	if p.search.Strategy == api.HybridGrowth {
+		return search.Growth{SLO: p.load.SLO, Step: perMille(p.search.Step), MaxBatch: p.search.MaxBatch, Device: model}
+	}
+	grid := search.FaSTGrid(model, p.search.MaxBatch)
+	if len(p.search.SM) > 0 {
+		grid.SM = perMilles(p.search.SM)
+	}
+	if len(p.search.Quota) > 0 {
+		grid.Quota = perMilles(p.search.Quota)
+	}
+	return grid
+}
+
+// startLimit is the time within which a server has to be ready after the start of its container.
+func (p *plan) startLimit() time.Duration {
+	limit := 10 * time.Minute
+	if probe := p.template.Spec.Containers[0].StartupProbe; probe != nil {
+		limit += time.Duration(probe.InitialDelaySeconds)*time.Second + api.StartLimit(probe)
+	}
+	return limit
+}
+
+func perMille(percent int64) share.PerMille { return share.PerMille(10 * percent) }
+
+func percent(p share.PerMille) int64 { return int64(p) / 10 }
+
+func perMilles(percents []int64) []share.PerMille {
+	var all []share.PerMille
+	for _, p := range percents {
+		all = append(all, perMille(p))
+	}
+	return all
+}
+
+// hashOf returns a text of a number of characters, at most 51, that differs with a value, which can be written as JSON. It can be part of a name.
+func hashOf(length int, value any) string {
+	text, err := json.Marshal(value)
+	if err != nil {
+		panic(err) // it came from JSON
+	}
+	sum := sha256.Sum256(text)
+	return strings.ToLower(base32.HexEncoding.EncodeToString(sum[:])[:length])
+}
+
+// settingText names a setting as users read it.
+func settingText(sm, quota int64, batch int) string {
+	return fmt.Sprintf("sm %d%%, quota %d%%, batch %d", sm, quota, batch)
+}

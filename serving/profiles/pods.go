@@ -1,0 +1,141 @@
+package profiles
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gshare-dev/gshare/serving/controller"
+	"github.com/gshare-dev/gshare/serving/profiler"
+	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
+	"github.com/gshare-dev/gshare/vgpu/kube"
+)
+
+// JobVariable is the environment variable of a client with its profiler.Job as JSON. Its termination message is the profiler.Outcome.
+const JobVariable = "GSHARE_JOB"
+
+// clientName is the name of the container that sends the requests.
+const clientName = "client"
+
+// clientCommand is what the image of the controller runs to send the requests of a job.
+var clientCommand = []string{"gshare-controller", "measure"}
+
+// clientDeadline bounds the time of a client: that of all steps of a trial, which end after a minute each, and of its image.
+const clientDeadline = 1800
+
+// targetPodName returns the name of the pod with the server, which differs with all that decides what it does: who creates it twice creates one.
+func targetPodName(p *api.GPUProfile, s *api.GPUProfileStatus) string {
+	if s.Target == nil {
+		return ""
+	}
+	return p.Name + "-" + hashOf(8, []string{"target", string(p.UID), s.Plan, strconv.Itoa(int(s.Target.Number))})
+}
+
+// clientPodName returns the name of the pod with the client of the present attempt.
+func clientPodName(p *api.GPUProfile, s *api.GPUProfileStatus) string {
+	if s.Target == nil || s.Attempt == nil {
+		return ""
+	}
+	a := s.Attempt
+	return p.Name + "-" + hashOf(8, []string{
+		"client", string(p.UID), s.Plan, fmt.Sprint(s.Target.Number, a.Batch, a.Confirm, a.Count, a.Clients),
+	})
+}
+
+// targetPod returns the pod with the server, on its share with all of the memory of the GPU. It is no replica: it gets none of the function's
+// requests.
+func targetPod(p *api.GPUProfile, plan *plan, d device) *v1.Pod {
+	t := plan.template.DeepCopy()
+	if t.Annotations == nil {
+		t.Annotations = map[string]string{}
+	}
+	for _, a := range []string{
+		kube.AnnotationResidency, kube.AnnotationResidencyReached, kube.AnnotationSMLimit, kube.AnnotationQuotaLimit, kube.AnnotationSlice, api.AnnotationDrain,
+	} {
+		delete(t.Annotations, a)
+	}
+	t.Annotations[kube.AnnotationModel] = d.model
+	controller.CompleteTemplate(t, &api.Share{
+		SM: &p.Status.Target.SM, Quota: &p.Status.Target.Quota, Memory: api.Quantity(fmt.Sprintf("%dMi", d.memoryMiB)),
+	}, plan.protocol)
+	pod := &v1.Pod{ObjectMeta: t.ObjectMeta, Spec: t.Spec}
+	own(pod, p, targetPodName(p, &p.Status))
+	pod.Spec.RestartPolicy = v1.RestartPolicyNever // an end is a result
+	return pod
+}
+
+// clientPod returns the pod that sends the requests of the present attempt to a server at an address. It runs the controller's own image, so that both know the
+// same jobs, without any right.
+func clientPod(p *api.GPUProfile, plan *plan, target *v1.Pod, address, image string) *v1.Pod {
+	text, err := json.Marshal(jobOf(p, plan, address))
+	if err != nil {
+		panic(err) // no channels or functions in it
+	}
+	pod := &v1.Pod{Spec: v1.PodSpec{
+		RestartPolicy:                v1.RestartPolicyNever,
+		SchedulerName:                target.Spec.SchedulerName, // which is there
+		ActiveDeadlineSeconds:        new(int64(clientDeadline)),
+		AutomountServiceAccountToken: new(false),
+		EnableServiceLinks:           new(false),
+		ImagePullSecrets:             plan.template.Spec.ImagePullSecrets,
+		SecurityContext: &v1.PodSecurityContext{
+			RunAsNonRoot: new(true), RunAsUser: new(int64(65532)), RunAsGroup: new(int64(65532)),
+			SeccompProfile: &v1.SeccompProfile{Type: v1.SeccompProfileTypeRuntimeDefault},
+		},
+		Containers: []v1.Container{{
+			Name: clientName, Image: image, Command: clientCommand, Env: []v1.EnvVar{{Name: JobVariable, Value: strings.ReplaceAll(string(text), "$", "$$")}}, // the kubelet would expand $(NAME)
+			Resources: v1.ResourceRequirements{ // no CPU limit: a throttled client is late
+				Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse("500m"), v1.ResourceMemory: resource.MustParse("128Mi")},
+				Limits:   v1.ResourceList{v1.ResourceMemory: resource.MustParse("1Gi")},
+			},
+			SecurityContext: &v1.SecurityContext{
+				AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true), Capabilities: &v1.Capabilities{Drop: []v1.Capability{"ALL"}},
+			},
+		}},
+	}}
+	own(pod, p, clientPodName(p, &p.Status))
+	return pod
+}
+
+// jobOf returns what the client of the present attempt does.
+func jobOf(p *api.GPUProfile, plan *plan, address string) *profiler.Job {
+	a, t := p.Status.Attempt, p.Status.Target
+	j := &profiler.Job{Version: profiler.JobVersion, Address: address, Request: plan.request, Load: plan.load, Batch: a.Batch}
+	if at := indexOf(&p.Status, t.SM, t.Quota, a.Batch); a.Confirm && at >= 0 {
+		j.Confirm = p.Status.Points[at].RequestsPerSecond
+	}
+	return j
+}
+
+// own makes a pod one of a profile.
+func own(pod *v1.Pod, p *api.GPUProfile, name string) {
+	pod.Namespace, pod.Name, pod.GenerateName = p.Namespace, name, ""
+	pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(p, api.GroupVersion.WithKind(api.ProfileKind))}
+	if pod.Labels == nil {
+		pod.Labels = map[string]string{}
+	}
+	for _, l := range []string{api.LabelFunction, api.LabelInstance, api.LabelFaSTPod, api.LabelTemplate} {
+		delete(pod.Labels, l)
+	}
+	pod.Labels[api.LabelProfile] = p.Name
+}
+
+// outcomeOf returns what the client of an attempt has left. The error says why that is nothing.
+func outcomeOf(client *v1.Pod, j *profiler.Job) (*profiler.Outcome, error) {
+	at := slices.IndexFunc(client.Status.ContainerStatuses, func(c v1.ContainerStatus) bool { return c.Name == clientName && c.State.Terminated != nil })
+	if at < 0 {
+		return nil, fmt.Errorf("the client did not run: %s %s", client.Status.Reason, client.Status.Message)
+	}
+	ended := client.Status.ContainerStatuses[at].State.Terminated
+	o, err := profiler.DecodeOutcome(ended.Message, j)
+	if err != nil {
+		return nil, fmt.Errorf("the client ended with code %d (%s): %w", ended.ExitCode, ended.Reason, err)
+	}
+	return o, nil
+}

@@ -1,0 +1,222 @@
+// Package profiles keeps the GPUProfiles of a Kubernetes cluster: it measures servers on shares of a GPU, one trial after the other.
+//
+// A trial is two pods of the profile's namespace. One is the server, alone on its share of a GPU, since it asks for all of the memory. The other
+// sends it requests, and leaves what it has measured as the termination message of its container. What is measured next, package profiler says, by
+// the trials that the status of the profile has.
+//
+// The status and the pods are all that is known: there is one write at a time, which follows from them (state), so that a crash of the controller, of
+// the client or of the server at any time loses no trial, and repeats at most the one that was under way.
+package profiles
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// Reconciler measures what GPUProfiles ask for. It implements reconcile.Reconciler.
+type Reconciler struct {
+	Client client.Client
+	Pods   client.Reader // of the pods with api.LabelProfile
+	Live   client.Reader // reads from the API server
+	Events events.EventRecorder
+	Log    *slog.Logger
+
+	Version string // of gshare
+	// Image returns the image of this process, which the clients run.
+	Image func(ctx context.Context) (string, error)
+	// Memory returns the most device memory that a running pod has used, and 0 if that cannot be known. It may be nil.
+	Memory func(ctx context.Context, p *v1.Pod) (share.Bytes, error)
+}
+
+// writePause is the time after which a profile is looked at again that was just written: the cache has it by then.
+const writePause = 100 * time.Millisecond
+
+// Reconcile implements reconcile.Reconciler.
+func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	p := &api.GPUProfile{}
+	if err := r.Client.Get(ctx, request.NamespacedName, p); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if p.DeletionTimestamp != nil { // the garbage collector deletes its pods
+		return reconcile.Result{}, nil
+	}
+	pods, err := r.podsOf(ctx, p)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	f, err := r.functionOf(ctx, p)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	d := decision{}
+	if plan, problem := r.planOf(p, f); problem != nil {
+		d = refuse(p, pods, problem)
+	} else if d, err = r.decide(ctx, p, f, plan, pods); err != nil {
+		return reconcile.Result{}, err
+	}
+	return r.apply(ctx, p, d)
+}
+
+// podsOf returns the pods that a profile controls.
+func (r *Reconciler) podsOf(ctx context.Context, p *api.GPUProfile) ([]*v1.Pod, error) {
+	list := &v1.PodList{}
+	if err := r.Pods.List(ctx, list, client.InNamespace(p.Namespace), client.MatchingLabels{api.LabelProfile: p.Name}); err != nil {
+		return nil, err
+	}
+	var pods []*v1.Pod
+	for at := range list.Items {
+		if pod := &list.Items[at]; metav1.IsControlledBy(pod, p) {
+			pods = append(pods, pod)
+		}
+	}
+	return pods, nil
+}
+
+// functionOf returns the function of a profile, nil if there is none.
+func (r *Reconciler) functionOf(ctx context.Context, p *api.GPUProfile) (*api.GPUFunction, error) {
+	if p.Spec.FunctionRef == nil {
+		return nil, nil
+	}
+	f := &api.GPUFunction{}
+	err := r.Client.Get(ctx, client.ObjectKey{Namespace: p.Namespace, Name: p.Spec.FunctionRef.Name}, f)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	return f, err
+}
+
+func (r *Reconciler) planOf(p *api.GPUProfile, f *api.GPUFunction) (*plan, error) {
+	if p.Spec.FunctionRef != nil && f == nil {
+		return nil, share.Invalid("spec.functionRef.name", "there is no GPUFunction %s", p.Spec.FunctionRef.Name)
+	}
+	return planOf(p, f)
+}
+
+// refuse ends what there is of a profile that asks for nothing that can be measured. Its trials stay: they count again if it asks for the same as before.
+func refuse(p *api.GPUProfile, pods []*v1.Pod, problem error) decision {
+	for _, pod := range pods {
+		if pod.DeletionTimestamp == nil {
+			return decision{remove: pod}
+		}
+	}
+	status := p.Status.DeepCopy()
+	status.Attempt, status.Target, status.Current = nil, nil, ""
+	setComplete(status, p.Generation, metav1.ConditionFalse, api.ReasonInvalid, problem.Error())
+	return (&state{profile: p}).write(status)
+}
+
+func (r *Reconciler) decide(ctx context.Context, p *api.GPUProfile, f *api.GPUFunction, plan *plan, pods []*v1.Pod) (decision, error) {
+	nodes := &v1.NodeList{}
+	if err := r.Client.List(ctx, nodes); err != nil {
+		return decision{}, err
+	}
+	image, err := r.Image(ctx)
+	if err != nil {
+		return decision{}, fmt.Errorf("image of the client: %w", err)
+	}
+	s := &state{profile: p, plan: plan, pods: pods, nodes: nodes.Items, version: r.Version, image: image, now: time.Now()}
+	if f != nil && p.Status.Completed != nil {
+		if s.served, err = r.served(ctx, f); err != nil {
+			return decision{}, err
+		}
+	}
+	if target := s.find(targetPodName(p, &p.Status)); r.Memory != nil && target != nil && s.find(clientPodName(p, &p.Status)) != nil {
+		if s.memory, err = r.Memory(ctx, target); err != nil {
+			r.Log.Warn("failed to read the memory of a server", "profile", client.ObjectKeyFromObject(p).String(), "error", err)
+		}
+	}
+	return s.decide(), nil
+}
+
+// served returns the image of the youngest replica of a function that is ready, with its digest.
+func (r *Reconciler) served(ctx context.Context, f *api.GPUFunction) (string, error) {
+	list := &v1.PodList{}
+	if err := r.Client.List(ctx, list, client.InNamespace(f.Namespace), client.MatchingLabels{api.LabelFunction: f.Name}); err != nil {
+		return "", err
+	}
+	image, youngest := "", metav1.Time{}
+	for _, pod := range list.Items {
+		if _, ready := api.Address(&pod); !ready || pod.CreationTimestamp.Before(&youngest) {
+			continue
+		}
+		for _, c := range pod.Status.ContainerStatuses {
+			if c.Name == pod.Spec.Containers[0].Name && c.ImageID != "" {
+				image, youngest = c.ImageID, pod.CreationTimestamp
+			}
+		}
+	}
+	return image, nil
+}
+
+// apply does what was decided.
+func (r *Reconciler) apply(ctx context.Context, p *api.GPUProfile, d decision) (reconcile.Result, error) {
+	var err error
+	switch {
+	case d.status != nil:
+		changed := p.DeepCopy()
+		changed.Status = *d.status
+		// Not over what somebody else, an earlier leader for instance, has written since this one was read.
+		err = r.Client.Status().Patch(ctx, changed, client.MergeFromWithOptions(p, client.MergeFromWithOptimisticLock{}))
+		if err == nil {
+			r.report(p, d.status)
+		}
+	case d.remove != nil:
+		err = r.Client.Delete(ctx, d.remove, client.Preconditions{UID: &d.remove.UID}, client.GracePeriodSeconds(endGrace))
+	case d.create != nil:
+		err = r.create(ctx, p, d.create)
+	default:
+		return reconcile.Result{RequeueAfter: d.after}, nil
+	}
+	if apierrors.IsConflict(err) || client.IgnoreNotFound(err) == nil {
+		return reconcile.Result{RequeueAfter: max(writePause, d.after)}, nil
+	}
+	return reconcile.Result{}, err
+}
+
+// endGrace is how long a pod of a trial has to end, in seconds: nobody waits for its answers.
+const endGrace = 5
+
+// create creates a pod, unless it is there.
+func (r *Reconciler) create(ctx context.Context, p *api.GPUProfile, pod *v1.Pod) error {
+	err := r.Client.Create(ctx, pod)
+	if apierrors.IsAlreadyExists(err) { // the cache does not have it yet
+		existing := &v1.Pod{}
+		if err := r.Live.Get(ctx, client.ObjectKeyFromObject(pod), existing); err != nil || metav1.IsControlledBy(existing, p) {
+			return client.IgnoreNotFound(err)
+		}
+		err = fmt.Errorf("pod %s is somebody else's", pod.Name)
+	}
+	if err != nil {
+		r.Events.Eventf(p, nil, v1.EventTypeWarning, "FailedCreate", "Create", "%s", bounded(fmt.Sprintf("Pod %s cannot be created: %v", pod.Name, err), maxMessage))
+	}
+	return err
+}
+
+// report tells the owner of a profile how it has ended.
+func (r *Reconciler) report(p *api.GPUProfile, now *api.GPUProfileStatus) {
+	was, is := meta.FindStatusCondition(p.Status.Conditions, api.ConditionComplete), meta.FindStatusCondition(now.Conditions, api.ConditionComplete)
+	if is == nil || was != nil && was.Reason == is.Reason {
+		return
+	}
+	switch is.Reason {
+	case api.ReasonMeasured, api.ReasonBudgetUsed:
+		b := now.Recommended
+		r.Events.Eventf(p, nil, v1.EventTypeNormal, is.Reason, "Measure", "%s answers %.4g requests/s within the objective, after %d trials",
+			settingText(b.SM, b.Quota, b.MaxBatch), b.RequestsPerSecond, now.Trials)
+	case api.ReasonNoShare, api.ReasonClientFailed, api.ReasonInvalid:
+		r.Events.Eventf(p, nil, v1.EventTypeWarning, is.Reason, "Measure", "%s", bounded(is.Message, maxMessage))
+	}
+}

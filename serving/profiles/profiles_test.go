@@ -1,0 +1,319 @@
+package profiles
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
+	"github.com/gshare-dev/gshare/vgpu/kube"
+)
+
+// TestProfile measures a server whose best share is known, and finds it.
+func TestProfile(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, someProfile())
+		var alone []string
+		w.kill = func(_ int, p *v1.Pod) bool { // kills none, but sees all
+			if p.Spec.Containers[0].Name == "server" {
+				if m := memoryOf(p); m != 40960 {
+					alone = append(alone, fmt.Sprint(m))
+				}
+				if p.Annotations[kube.AnnotationModel] != "H200" || p.Spec.RestartPolicy != v1.RestartPolicyNever || p.Labels[api.LabelFunction] != "" {
+					t.Errorf("server's pod: %v", p)
+				}
+			} else if *p.Spec.AutomountServiceAccountToken || p.Spec.Containers[0].Image != "gshare-controller:v1" {
+				t.Errorf("client's pod: %v", p)
+			}
+			return false
+		}
+		p := w.run()
+		result(w, p)
+		s := p.Status
+		if len(alone) > 0 {
+			t.Errorf("servers with %v MiB of memory are not alone on a GPU of 40960", alone)
+		}
+		best := s.Points[0]
+		for _, point := range s.Points { // by brute force over what was measured
+			if point.RequestsPerSecond/float64(point.SM) > best.RequestsPerSecond/float64(best.SM) {
+				best = point
+			}
+		}
+		if r := s.Recommended; r == nil || r.SM != best.SM || r.MaxBatch != best.Batch || r.Quota != 100 || r.RequestsPerSecond > best.RequestsPerSecond {
+			t.Errorf("recommended %+v, best is %+v", r, best)
+		}
+		if s.Recommended.Memory != "1152Mi" { // 1000 and a tenth, in units of 64
+			t.Errorf("memory %s", s.Recommended.Memory)
+		}
+		want := api.ProfileFingerprint{Image: "bert@sha256:1", Model: "H200", SMs: 132, MemoryMiB: 40960, Driver: "580.95.05", Gshare: "v1"}
+		if s.Fingerprint == nil || *s.Fingerprint != want || s.Trials != int32(len(s.Points)) || s.GPUSeconds <= 0 || s.ObservedGeneration != 1 {
+			t.Errorf("status %+v of %+v", s, s.Fingerprint)
+		}
+		for what, times := range w.ran {
+			if times != 1 {
+				t.Errorf("%s was measured %d times", what, times)
+			}
+		}
+		if shares := map[int64]bool{}; true {
+			for _, point := range s.Points {
+				shares[point.SM] = true
+			}
+			if w.servers > len(shares)+2 { // a server has all batches of its share; the best may have ended before it is confirmed
+				t.Errorf("%d servers for %d shares", w.servers, len(shares))
+			}
+		}
+	})
+}
+
+// TestGrid tries the shares that it is given, with one server for each.
+func TestGrid(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, someProfile(func(p *api.GPUProfile) {
+			p.Spec.Search = api.ProfileSearch{Strategy: api.Grid, SM: []int64{20, 40}, Quota: []int64{50, 100}}
+		}))
+		p := w.run()
+		result(w, p)
+		if len(p.Status.Points) != 4 {
+			t.Errorf("%d points, want 4", len(p.Status.Points))
+		}
+	})
+}
+
+// TestServerFails: a server that does not run on a share is a result of this share, after a second try.
+func TestServerFails(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, someProfile())
+		tries := 0
+		w.kill = func(_ int, p *v1.Pod) bool {
+			sm := p.Spec.Containers[0].Resources.Limits[kube.ResourceSM]
+			if p.Spec.Containers[0].Name == clientName || sm.Value() != 20 {
+				return false
+			}
+			tries++
+			return true
+		}
+		p := w.run()
+		result(w, p)
+		at := indexOf(&p.Status, 20, 100, 1)
+		if at < 0 || !strings.Contains(p.Status.Points[at].Failed, "137") || tries != maxAttempts {
+			t.Errorf("after %d tries: %+v", tries, p.Status.Points)
+		}
+		if r := p.Status.Recommended; r == nil || r.SM <= 20 {
+			t.Errorf("recommended %+v", r)
+		}
+	})
+}
+
+// complete returns the condition Complete once nothing changes any more.
+func complete(w *world) *metav1.Condition {
+	w.Helper()
+	c := meta.FindStatusCondition(w.run().Status.Conditions, api.ConditionComplete)
+	if c == nil {
+		w.Fatal("no condition")
+	}
+	return c
+}
+
+// TestEnds: profiles that end in another way than with a share, and say why.
+func TestEnds(t *testing.T) {
+	for name, test := range map[string]struct {
+		change  func(*api.GPUProfile)
+		cluster func(*world)
+		status  metav1.ConditionStatus
+		reason  string
+		message string
+		points  int // at most
+	}{
+		"client ends without a result": {
+			cluster: func(w *world) {
+				w.kill = func(_ int, p *v1.Pod) bool { return p.Spec.Containers[0].Name == clientName }
+			},
+			status: metav1.ConditionFalse, reason: api.ReasonClientFailed, message: "code 137",
+		},
+		"budget": {
+			change: func(p *api.GPUProfile) { p.Spec.Search.MaxTrials = 3 }, status: metav1.ConditionTrue, reason: api.ReasonBudgetUsed, points: 3,
+		},
+		"no share is enough": {
+			cluster: func(w *world) { w.batch = func(int, int64, int64) time.Duration { return time.Second } },
+			status:  metav1.ConditionTrue, reason: api.ReasonNoShare, points: 10,
+		},
+		"no such function": {
+			change: func(p *api.GPUProfile) {
+				p.Spec = api.GPUProfileSpec{FunctionRef: &api.FunctionReference{Name: "gone"}}
+			}, status: metav1.ConditionFalse, reason: api.ReasonInvalid, message: "no GPUFunction gone",
+		},
+		"batches of HTTP": {
+			change: func(p *api.GPUProfile) { p.Spec.Protocol, p.Spec.Search.MaxBatch = api.HTTP, 8 },
+			status: metav1.ConditionFalse, reason: api.ReasonInvalid, message: "spec.search.maxBatch",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				p := someProfile()
+				if test.change != nil {
+					test.change(p)
+				}
+				w := newWorld(t, p)
+				if test.cluster != nil {
+					test.cluster(w)
+				}
+				c := complete(w)
+				if c.Status != test.status || c.Reason != test.reason || !strings.Contains(c.Message, test.message) {
+					t.Errorf("%+v", c)
+				}
+				if got := w.profile().Status; len(got.Points) > test.points || got.Attempt != nil || len(w.pods()) > 0 {
+					t.Errorf("%d points, %d pods: %+v", len(got.Points), len(w.pods()), got.Attempt)
+				}
+			})
+		})
+	}
+}
+
+// TestMoreTrials: a greater budget goes on with the trials that there are; another search begins anew.
+func TestMoreTrials(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, someProfile(func(p *api.GPUProfile) { p.Spec.Search.MaxTrials = 3 }))
+		w.run()
+		edit := func(change func(*api.GPUProfile)) {
+			p := w.profile()
+			p.Generation++
+			change(p)
+			if err := w.server.Update(t.Context(), p); err != nil {
+				t.Fatal(err)
+			}
+		}
+		edit(func(p *api.GPUProfile) { p.Spec.Search.MaxTrials = 60 })
+		p := w.run()
+		if c := meta.FindStatusCondition(p.Status.Conditions, api.ConditionComplete); c.Reason != api.ReasonMeasured || len(p.Status.Points) <= 3 {
+			t.Errorf("%+v with %d points", c, len(p.Status.Points))
+		}
+		for what, times := range w.ran {
+			if times != 1 {
+				t.Errorf("%s was measured %d times", what, times)
+			}
+		}
+		edit(func(p *api.GPUProfile) { p.Spec.SLO.Latency = "30ms" })
+		again := w.run()
+		result(w, again)
+		if w.ran["10 x 100, 1, again false"] != 2 {
+			t.Errorf("nothing was measured anew: %v", w.ran)
+		}
+	})
+}
+
+// TestAnotherImage: trials of another image are dropped when the first of a new one is there.
+func TestAnotherImage(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, someProfile())
+		w.kill = func(int, *v1.Pod) bool {
+			if w.servers == 2 {
+				w.image = "bert@sha256:2" // the tag has moved
+			}
+			return false
+		}
+		p := w.run()
+		result(w, p)
+		if p.Status.Fingerprint.Image != "bert@sha256:2" || w.ran["10 x 100, 1, again false"] != 2 {
+			t.Errorf("%+v: %v", p.Status.Fingerprint, w.ran)
+		}
+	})
+}
+
+// TestStale: what makes a complete profile stale.
+func TestStale(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(w *world)
+		want   metav1.ConditionStatus
+	}{
+		"nothing": {func(*world) {}, metav1.ConditionFalse},
+		"age":     {func(*world) { time.Sleep(721 * time.Hour) }, metav1.ConditionTrue},
+		"gshare":  {func(w *world) { w.version = "v2" }, metav1.ConditionTrue},
+		"GPU": {func(w *world) {
+			n := gpuNode(w.T, "node1", "H100", 81920)
+			if err := w.server.Update(w.Context(), n); err != nil {
+				w.Fatal(err)
+			}
+		}, metav1.ConditionTrue},
+		"driver": {func(w *world) {
+			n := gpuNode(w.T, "node1", "H200", 40960)
+			n.Labels[labelDriver] = "590.1"
+			if err := w.server.Update(w.Context(), n); err != nil {
+				w.Fatal(err)
+			}
+		}, metav1.ConditionTrue},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				w := newWorld(t, someProfile())
+				w.run()
+				test.change(w)
+				p := w.run()
+				if c := meta.FindStatusCondition(p.Status.Conditions, api.ConditionStale); c == nil || c.Status != test.want {
+					t.Errorf("%+v", c)
+				}
+				result(w, p) // it stays as it was measured
+			})
+		})
+	}
+}
+
+// TestSomebodyElsesPod: a pod that has the name of a trial's is neither used nor ended.
+func TestSomebodyElsesPod(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		p := someProfile()
+		w := newWorld(t, p)
+		for range 2 {
+			if _, err := w.reconcile(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		now := w.profile()
+		other := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: targetPodName(now, &now.Status), Labels: map[string]string{api.LabelProfile: "bert"}}}
+		if err := w.server.Create(t.Context(), other); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.reconcile(); err == nil || !strings.Contains(err.Error(), "somebody else's") {
+			t.Errorf("error %v", err)
+		}
+		if len(w.pods()) != 1 {
+			t.Errorf("%d pods", len(w.pods()))
+		}
+	})
+}
+
+// TestLaterProfile: a profile of the same name does not take over the pods of one that was deleted.
+func TestLaterProfile(t *testing.T) {
+	a, b := someProfile(), someProfile(func(p *api.GPUProfile) { p.UID = types.UID("2") })
+	for _, p := range []*api.GPUProfile{a, b} {
+		p.Status.Target, p.Status.Attempt = &api.ProfileTarget{Number: 1, SM: 10, Quota: 100}, &api.ProfileAttempt{Batch: 1, Count: 1, Clients: 1}
+	}
+	if targetPodName(a, &a.Status) == targetPodName(b, &b.Status) || clientPodName(a, &a.Status) == clientPodName(b, &b.Status) {
+		t.Error("their pods have the same names")
+	}
+}
+
+// TestDeviceOf: which GPU is used for measurements.
+func TestDeviceOf(t *testing.T) {
+	mig := func(s *kube.Slice) { s.Profile, s.ID = "1g.10gb", "MIG-5b2e3c1a-0000-4d2f-9a7e-1f6c8e0d4a01" }
+	nodes := []v1.Node{
+		*gpuNode(t, "a", "H100", 81920), *gpuNode(t, "b", "H100", 96000), *gpuNode(t, "c", "T4", 15360), *gpuNode(t, "d", "A100", 10240, mig),
+	}
+	for _, test := range []struct {
+		model  string
+		want   string
+		memory int64
+	}{{"", "H100", 96000}, {"T4", "T4", 15360}, {"A100", "", 0}, {"H200", "", 0}} {
+		if d, found := deviceOf(nodes, test.model); d.model != test.want || d.memoryMiB != test.memory || found != (test.want != "") {
+			t.Errorf("%q: %+v, %t", test.model, d, found)
+		}
+	}
+	if _, found := deviceOf(nil, ""); found {
+		t.Error("a GPU without any node")
+	}
+}

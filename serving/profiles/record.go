@@ -1,0 +1,77 @@
+package profiles
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/gshare-dev/gshare/serving/profiler"
+	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
+	"github.com/gshare-dev/gshare/vgpu/profile"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// recordOf returns the trials of a status as the profiler knows them.
+func recordOf(name string, s *api.GPUProfileStatus, d device) *profiler.Record {
+	r := &profiler.Record{Version: profiler.RecordVersion, Model: name, Plan: profiler.Plan{Memory: share.Bytes(d.memoryMiB) * share.MiB}}
+	for _, p := range s.Points {
+		r.Trials = append(r.Trials, profiler.Trial{
+			Point: profile.Point{
+				Model: name, Resource: profile.Resource{SM: perMille(p.SM), Quota: perMille(p.Quota), Device: d.model}, Batch: p.Batch,
+				Mean: time.Duration(p.MeanMicroseconds) * time.Microsecond, P95: time.Duration(p.P95Microseconds) * time.Microsecond,
+				P99: time.Duration(p.P99Microseconds) * time.Microsecond, Throughput: p.RequestsPerSecond, Memory: share.Bytes(p.MemoryMiB) * share.MiB,
+			},
+			Failed: p.Failed, Plateau: p.Plateau, P50: float64(p.LatencyP50Microseconds) / 1000, P99: float64(p.LatencyP99Microseconds) / 1000,
+			ClientLate: p.ClientLate, Confirmed: p.Confirmed, GPUSeconds: float64(p.GPUSeconds),
+		})
+	}
+	return r
+}
+
+// measured returns a point with what a trial has found.
+func measured(sm, quota int64, batch int, t *profiler.Trial) api.ProfilePoint {
+	p := api.ProfilePoint{
+		SM: sm, Quota: quota, Batch: batch,
+		MeanMicroseconds: max(1, t.Point.Mean.Microseconds()), P95Microseconds: t.Point.P95.Microseconds(), P99Microseconds: t.Point.P99.Microseconds(),
+		Plateau: t.Plateau,
+	}
+	setRate(&p, t)
+	return p
+}
+
+// setRate sets the rate within the objective.
+func setRate(p *api.ProfilePoint, t *profiler.Trial) {
+	p.RequestsPerSecond, p.ClientLate, p.Confirmed = t.Point.Throughput, t.ClientLate, t.Confirmed
+	p.LatencyP50Microseconds, p.LatencyP99Microseconds = microseconds(t.P50), microseconds(t.P99)
+}
+
+func microseconds(milliseconds float64) int64 { return int64(math.Round(1000 * milliseconds)) }
+
+// setPoint adds a point to those of a status, or replaces the one of the same setting.
+func setPoint(s *api.GPUProfileStatus, p api.ProfilePoint) {
+	if at := indexOf(s, p.SM, p.Quota, p.Batch); at >= 0 {
+		s.Points[at] = p
+		return
+	}
+	s.Points = append(s.Points, p)
+}
+
+func indexOf(s *api.GPUProfileStatus, sm, quota int64, batch int) int {
+	return slices.IndexFunc(s.Points, func(p api.ProfilePoint) bool { return p.SM == sm && p.Quota == quota && p.Batch == batch })
+}
+
+// recommendationOf returns what a function should get: with the memory that a user has set or else what was measured or, where it was not, all.
+func recommendationOf(best profiler.Recommendation, memory api.Quantity, d device) *api.ProfileRecommendation {
+	r := &api.ProfileRecommendation{
+		SM: percent(best.Resource.SM), Quota: percent(best.Resource.Quota), Memory: memory, MaxBatch: best.Batch, RequestsPerSecond: best.Rate,
+	}
+	switch {
+	case memory != "":
+	case best.Memory > 0:
+		r.Memory = api.Quantity(fmt.Sprintf("%dMi", best.Memory/share.MiB))
+	default:
+		r.Memory = api.Quantity(fmt.Sprintf("%dMi", d.memoryMiB))
+	}
+	return r
+}
