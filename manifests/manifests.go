@@ -30,6 +30,9 @@ var functionDefinition []byte
 //go:embed serving/serving.gshare.dev_fastpods.yaml
 var fastPodDefinition []byte
 
+//go:embed serving/serving.gshare.dev_gpuprofiles.yaml
+var profileDefinition []byte
+
 //go:embed serving/serving.gshare.dev_sharepolicies.yaml
 var policyDefinition []byte
 
@@ -38,5 +41,5 @@ var planDefinition []byte
 
 // ServingDefinitions returns the CustomResourceDefinitions of serving, each as YAML.
 func ServingDefinitions() [][]byte {
-	return [][]byte{functionDefinition, fastPodDefinition, policyDefinition, planDefinition}
+	return [][]byte{functionDefinition, fastPodDefinition, profileDefinition, policyDefinition, planDefinition}
 }

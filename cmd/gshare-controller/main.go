@@ -1,4 +1,4 @@
-// Command gshare-controller makes GPUFunctions and FaSTPods of a cluster serve: it keeps as many pods as their load needs.
+// Command gshare-controller makes GPUFunctions and FaSTPods of a cluster serve: it keeps as many pods as their load needs, and measures GPUProfiles.
 package main
 
 import (
@@ -25,14 +25,15 @@ import (
 	"github.com/gshare-dev/gshare/cmd/internal/release"
 	"github.com/gshare-dev/gshare/serving/controller"
 	"github.com/gshare-dev/gshare/serving/identity"
+	"github.com/gshare-dev/gshare/serving/profiles"
 )
 
 func main() { cli.Main(command()) }
 
 // options are the flags.
 type options struct {
-	kubeconfig, namespace, service, token, domain, metrics, health, keda, pprof string
-	elect                                                                       bool
+	kubeconfig, namespace, service, token, domain, metrics, health, keda, pprof, profileImage string
+	elect                                                                                     bool
 }
 
 func command() *cobra.Command {
@@ -41,7 +42,7 @@ func command() *cobra.Command {
 		Use:   "gshare-controller [--kubeconfig FILE]",
 		Short: "Run as many pods of each GPUFunction as its load needs",
 		Long: "gshare-controller makes the GPUFunctions and FaSTPods of a cluster serve. It reads the load of functions from the gateways, and creates\n" +
-			"and deletes pods. Of several controllers one leads; another takes over within 6 seconds of its end.",
+			"and deletes pods. It also measures what GPUProfiles ask for. Of several controllers one leads; another takes over within 6 seconds of its end.",
 		Example: "  gshare-controller\n  gshare-controller --kubeconfig ~/.kube/config --leader-elect=false",
 		Args:    cli.NoArgs,
 		Version: release.Version(),
@@ -57,7 +58,9 @@ func command() *cobra.Command {
 	f.StringVar(&o.health, "health", ":8081", "address of /healthz and /readyz, 0 for none")
 	f.StringVar(&o.keda, "keda", ":9091", "address for KEDA's triggers of type external-push (gRPC, without TLS), while it leads; 0 for none")
 	f.StringVar(&o.pprof, "pprof", "0", "address of /debug/pprof, which shows to everybody who reaches it what the process does; 0 for none")
+	f.StringVar(&o.profileImage, "profile-image", "", "image with gshare-controller for the pods that send the requests of GPUProfiles; by default its own")
 	f.BoolVar(&o.elect, "leader-elect", true, "act only as the leader")
+	cmd.AddCommand(measureCommand())
 	return cmd
 }
 
@@ -125,6 +128,10 @@ func run(ctx context.Context, o options) error {
 		Service: service, Gateway: "gshare-gateway." + o.namespace + ".svc." + o.domain, Log: log, Metrics: metrics.Registry, Watch: reports.watch,
 		Advise: advise.run,
 	}); err != nil {
+		return err
+	}
+	image := &ownImage{clients: clients, namespace: os.Getenv("POD_NAMESPACE"), name: os.Getenv("POD_NAME"), known: o.profileImage}
+	if err := profiles.AddTo(m, profiles.Options{Log: log, Version: release.Version(), Image: image.get}); err != nil {
 		return err
 	}
 	return m.Start(ctx)

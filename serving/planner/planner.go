@@ -120,7 +120,7 @@ func (p *Planner) plan(ctx context.Context, object *api.InferencePlan, m *memory
 func (p *Planner) replan(object *api.InferencePlan, status *api.InferencePlanStatus, m *memory, o observation, d data, now time.Time) error {
 	rule := ruleOf(object.Spec.Replan)
 	if o.measuring != "" {
-		return problemf(api.ReasonMeasuring, "the rate of %s is not known for %v yet", o.measuring, rule.After)
+		return problemf(api.ReasonRateUnknown, "the rate of %s is not known for %v yet", o.measuring, rule.After)
 	}
 	why := "first plan"
 	if !status.PlannedAt.IsZero() {

@@ -208,7 +208,7 @@ func TestRecommend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := start(t, nil)
 		c.running["checkout"] = &Running{Hot: 2, Shared: 1, Share: share.Share{SMRequest: 1000, QuotaRequest: 1000, Memory: 2 << 30}}
-		if got := c.pass(t, 55*time.Second, usual); !strings.Contains(reason(got), "False Measuring: the rate of checkout is not known for 1m0s yet") || len(got.Status.Groups) > 0 {
+		if got := c.pass(t, 55*time.Second, usual); !strings.Contains(reason(got), "False RateUnknown: the rate of checkout is not known for 1m0s yet") || len(got.Status.Groups) > 0 {
 			t.Errorf("%s, groups %v", reason(got), got.Status.Groups)
 		}
 		got := c.pass(t, 15*time.Second, usual)

@@ -80,6 +80,25 @@ spec:
   prices: {configMap: prices}
 `
 
+// measured is a profile of a function, and measuredTemplate one of a server that is no function.
+const measured = `apiVersion: serving.gshare.dev/v1alpha1
+kind: GPUProfile
+metadata: {name: measured}
+spec:
+  functionRef: {name: resnet50}
+`
+
+const measuredTemplate = `apiVersion: serving.gshare.dev/v1alpha1
+kind: GPUProfile
+metadata: {name: measured}
+spec:
+  slo: {latency: 69ms}
+  protocol: OIP
+  accelerator: H200
+  search: {strategy: Grid, sm: [12, 24], quota: [50, 100]}
+  template: {spec: {containers: [{name: server, image: registry.example/resnet50}]}}
+`
+
 // onMachine makes of a function for a cluster one that a machine can run.
 func onMachine(o *unstructured.Unstructured) *unstructured.Unstructured {
 	o = o.DeepCopy()
@@ -121,7 +140,7 @@ func defineServing(t *testing.T) {
 			t.Fatal(err, out)
 		}
 	}
-	for _, plural := range []string{"gpufunctions", "fastpods", "sharepolicies", "inferenceplans"} {
+	for _, plural := range []string{"gpufunctions", "fastpods", "sharepolicies", "inferenceplans", "gpuprofiles"} {
 		var last error
 		err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
 			_, last = resource(plural).List(ctx, metav1.ListOptions{})
@@ -213,6 +232,24 @@ func TestServingDefaults(t *testing.T) {
 	if s := plan.Spec; s.Mode != serving.Recommend || !slices.Equal(s.Modes, []serving.ExecutionMode{serving.ModeShare}) ||
 		*s.Replan.DriftPercent != 20 || s.Replan.After != "60s" || *s.Replan.MinSavingPercent != 5 {
 		t.Errorf("%+v", s)
+	}
+}
+
+// TestProfileDefaults: the shortest profile has the defaults that the controller takes without them, and no field that the Go type has not.
+func TestProfileDefaults(t *testing.T) {
+	defineServing(t)
+	for _, text := range []string{measured, measuredTemplate} {
+		got, err := stored(t, "gpuprofiles", objects(t, "", text)[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		var p serving.GPUProfile
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(got.Object, &p, true); err != nil {
+			t.Fatal(err)
+		}
+		if p.Spec.Search.MaxTrials != 60 || p.Spec.StaleAfter != "720h" || p.Spec.FunctionRef != nil && p.Spec.Search.Strategy != serving.HybridGrowth {
+			t.Errorf("%+v", p.Spec)
+		}
 	}
 }
 
@@ -370,20 +407,37 @@ func TestServingRefusesInCluster(t *testing.T) {
 		"memory is no amount":  {"sharepolicies", limits, edits{"spec.tenants": tenant("maxMemory", "much")}, "spec.tenants[0].maxMemory", "want a quantity of 0 to 1Ei"},
 		"priority above bound": {"sharepolicies", limits, edits{"spec.tenants": tenant("priority", int64(1001))}, "spec.tenants[0].priority", "less than or equal to 1000"},
 
-		"plan: Apply":               {"inferenceplans", planned, edits{"spec.mode": "Apply"}, "spec.mode", "Unsupported value"},
-		"plan: no functions":        {"inferenceplans", planned, edits{"spec.functions": []any{}}, "spec.functions", "at least 1"},
-		"plan: a function twice":    {"inferenceplans", planned, edits{"spec.functions": []any{map[string]any{"name": "a"}, map[string]any{"name": "a"}}}, "spec.functions", "Duplicate value"},
-		"plan: a rate of 0":         {"inferenceplans", planned, edits{"spec.functions": []any{map[string]any{"name": "a", "requestsPerSecond": float64(0)}}}, "spec.functions[0].requestsPerSecond", "at least 0.001"},
-		"plan: unknown mode":        {"inferenceplans", planned, edits{"spec.modes": []any{"TPU"}}, "spec.modes[0]", "Unsupported value"},
-		"plan: no modes":            {"inferenceplans", planned, edits{"spec.modes": []any{}}, "spec.modes", "at least 1"},
-		"plan: no prices":           {"inferenceplans", planned, edits{"spec.prices": nil}, "spec.prices", "Required"},
-		"plan: after 500ms":         {"inferenceplans", planned, edits{"spec.replan.after": "500ms"}, "spec.replan.after", "want a duration of 1s to 24h"},
-		"plan: drift 0":             {"inferenceplans", planned, edits{"spec.replan.driftPercent": int64(0)}, "spec.replan.driftPercent", "greater than or equal to 1"},
-		"no template":               {"gpufunctions", shortest, edits{"spec.template": nil}, "spec.template", "want a template, unless"},
-		"another autoscaler":        {"gpufunctions", shortest, edits{"spec.scaling.autoscaler": "KEDA"}, "spec.scaling.autoscaler", "Unsupported value"},
-		"External with a template":  {"gpufunctions", shortest, edits{"spec.scaling.autoscaler": "External", "spec.scaling.requestsPerSecond": int64(1)}, "spec.scaling.autoscaler", "neither template nor resources"},
-		"External with a share":     {"gpufunctions", external, edits{"spec.resources.share.sm": int64(1), "spec.resources.share.memory": "1Gi"}, "spec.scaling.autoscaler", "neither template nor resources"},
-		"External without a rate":   {"gpufunctions", external, edits{"spec.scaling.requestsPerSecond": nil}, "spec.scaling.requestsPerSecond", "what one replica answers"},
+		"plan: Apply":                  {"inferenceplans", planned, edits{"spec.mode": "Apply"}, "spec.mode", "Unsupported value"},
+		"plan: no functions":           {"inferenceplans", planned, edits{"spec.functions": []any{}}, "spec.functions", "at least 1"},
+		"plan: a function twice":       {"inferenceplans", planned, edits{"spec.functions": []any{map[string]any{"name": "a"}, map[string]any{"name": "a"}}}, "spec.functions", "Duplicate value"},
+		"plan: a rate of 0":            {"inferenceplans", planned, edits{"spec.functions": []any{map[string]any{"name": "a", "requestsPerSecond": float64(0)}}}, "spec.functions[0].requestsPerSecond", "at least 0.001"},
+		"plan: unknown mode":           {"inferenceplans", planned, edits{"spec.modes": []any{"TPU"}}, "spec.modes[0]", "Unsupported value"},
+		"plan: no modes":               {"inferenceplans", planned, edits{"spec.modes": []any{}}, "spec.modes", "at least 1"},
+		"plan: no prices":              {"inferenceplans", planned, edits{"spec.prices": nil}, "spec.prices", "Required"},
+		"plan: after 500ms":            {"inferenceplans", planned, edits{"spec.replan.after": "500ms"}, "spec.replan.after", "want a duration of 1s to 24h"},
+		"plan: drift 0":                {"inferenceplans", planned, edits{"spec.replan.driftPercent": int64(0)}, "spec.replan.driftPercent", "greater than or equal to 1"},
+		"no template":                  {"gpufunctions", shortest, edits{"spec.template": nil}, "spec.template", "want a template, unless"},
+		"another autoscaler":           {"gpufunctions", shortest, edits{"spec.scaling.autoscaler": "KEDA"}, "spec.scaling.autoscaler", "Unsupported value"},
+		"External with a template":     {"gpufunctions", shortest, edits{"spec.scaling.autoscaler": "External", "spec.scaling.requestsPerSecond": int64(1)}, "spec.scaling.autoscaler", "neither template nor resources"},
+		"External with a share":        {"gpufunctions", external, edits{"spec.resources.share.sm": int64(1), "spec.resources.share.memory": "1Gi"}, "spec.scaling.autoscaler", "neither template nor resources"},
+		"External without a rate":      {"gpufunctions", external, edits{"spec.scaling.requestsPerSecond": nil}, "spec.scaling.requestsPerSecond", "what one replica answers"},
+		"profile of nothing":           {"gpuprofiles", measured, edits{"spec.functionRef": nil}, "spec", "exactly one of functionRef and template"},
+		"profile of both":              {"gpuprofiles", measuredTemplate, edits{"spec.functionRef.name": "x"}, "spec", "exactly one of functionRef and template"},
+		"profile without an objective": {"gpuprofiles", measuredTemplate, edits{"spec.slo": nil}, "spec.slo", "want it with a template"},
+		"profile with two objectives":  {"gpuprofiles", measured, edits{"spec.slo.latency": "1s"}, "spec.slo", "want it with a template"},
+		"profile with two protocols":   {"gpuprofiles", measured, edits{"spec.protocol": "OIP"}, "spec.protocol", "with a template only"},
+		"profile of two containers":    {"gpuprofiles", measuredTemplate, edits{"spec.template.spec.containers": []any{container(), container("name", "other")}}, "spec.template.spec.containers", "want 1 container"},
+		"profile: no image":            {"gpuprofiles", measuredTemplate, edits{"spec.template.spec.containers": []any{container("image", "")}}, "spec.template.spec.containers", "want an image"},
+		"profile: long name":           {"gpuprofiles", measured, edits{"metadata.name": strings.Repeat("a", 51)}, "metadata.name", "want 1 to 50"},
+		"profile: path":                {"gpuprofiles", measured, edits{"spec.request.path": "x"}, "spec.request.path", "begins with /"},
+		"profile: memory":              {"gpuprofiles", measured, edits{"spec.memory": "1525"}, "spec.memory", "want a quantity"},
+		"profile: GPU":                 {"gpuprofiles", measured, edits{"spec.accelerator": "H200,H100"}, "spec.accelerator", "model of a GPU"},
+		"profile: sm of HybridGrowth":  {"gpuprofiles", measuredTemplate, edits{"spec.search.strategy": nil}, "spec.search.strategy", "with Grid only"},
+		"profile: step of Grid":        {"gpuprofiles", measuredTemplate, edits{"spec.search.step": int64(5)}, "spec.search.step", "with HybridGrowth only"},
+		"profile: strategy":            {"gpuprofiles", measured, edits{"spec.search.strategy": "Binary"}, "spec.search.strategy", "Unsupported value"},
+		"profile: trials":              {"gpuprofiles", measured, edits{"spec.search.maxTrials": int64(201)}, "spec.search.maxTrials", "less than or equal to 200"},
+		"profile: stale at once":       {"gpuprofiles", measured, edits{"spec.staleAfter": "1m"}, "spec.staleAfter", "want a duration of 1h"},
+
 		"Native without a template": {"gpufunctions", external, edits{"spec.scaling.autoscaler": nil}, "spec.template", "want a template, unless"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -172,7 +172,7 @@ const (
 
 	ReasonPlanned     = "Planned"     // all functions with requests are in a group
 	ReasonNotFeasible = "NotFeasible" // some function's objective cannot be kept by any planned mode: see status.unplanned
-	ReasonMeasuring   = "Measuring"   // rates are not known for long enough
+	ReasonRateUnknown = "RateUnknown" // rates are not known for long enough
 	ReasonNoRequests  = "NoRequests"  // no function gets requests
 	ReasonNoData      = "NoData"      // a ConfigMap or its key is not there
 	ReasonInvalidData = "InvalidData" // profiles or prices are not valid
