@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -135,6 +136,9 @@ func AddTo(m manager.Manager, o Options) error {
 		For(&api.GPUFunction{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).Owns(&v1.Service{}).Owns(&networking.NetworkPolicy{}).
 		Owns(&api.FaSTPod{}, builder.WithPredicates(comeAndGone)). // one that an autoscaler was told to scale before it was there
 		Watches(&autoscaling.HorizontalPodAutoscaler{}, handler.EnqueueRequestsFromMapFunc(known.scaledBy), builder.WithPredicates(targetChanged)).
+		Watches(&api.GPUProfile{}, handler.EnqueueRequestsFromMapFunc(known.functionsOf), builder.WithPredicates(predicate.Funcs{
+			UpdateFunc: func(e event.UpdateEvent) bool { return recommends(e.ObjectOld, e.ObjectNew) },
+		})).
 		Complete(known); err != nil {
 		return err
 	}

@@ -44,8 +44,10 @@ type known struct {
 	uid        types.UID
 	generation int64
 	unprofiled bool
-	invalid    string // why the object cannot be obeyed
-	conflict   string // which other autoscalers are told to scale it
+	invalid    string                    // why the object cannot be obeyed
+	conflict   string                    // which other autoscalers are told to scale it
+	profile    string                    // name of its GPUProfile; empty if it names none
+	profiled   api.ProfileRecommendation // zero if there is none
 }
 
 // Reconcile implements reconcile.Reconciler.
@@ -79,8 +81,18 @@ func (r *functions) Reconcile(ctx context.Context, request reconcile.Request) (r
 			return reconcile.Result{}, err
 		}
 	}
+	object, err := r.takeProfile(ctx, object)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
 	var result reconcile.Result
 	state := known{uid: object.UID, generation: object.Generation, unprofiled: object.Unprofiled()}
+	if object.Spec.ProfileRef != nil {
+		state.profile = object.Spec.ProfileRef.Name
+	}
+	if object.Status.Profiled != nil {
+		state.profiled = *object.Status.Profiled
+	}
 	complete, err := object.CompleteForCluster(memory)
 	switch {
 	case err == nil && complete.External():
@@ -97,7 +109,7 @@ func (r *functions) Reconcile(ctx context.Context, request reconcile.Request) (r
 			return reconcile.Result{}, err
 		}
 		err = r.set(name, complete, left)
-	case memory == 0 && object.Spec.Resources.Share == nil && !object.External():
+	case memory == 0 && object.Spec.Resources.Share == nil && object.Status.Profiled == nil && !object.External():
 		result.RequeueAfter = gpuPause
 	}
 	if problem := r.services.ensure(ctx, object); problem != nil { // its requests can still name it by their host

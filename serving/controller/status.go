@@ -35,7 +35,10 @@ type backOff struct{ why string }
 // statusOf returns the status of an object, which before is that it has now. The last argument is why a policy keeps it from growing, if one does.
 func statusOf(before api.GPUFunctionStatus, k known, s *fleet.Status, b backOff, overQuota string) api.GPUFunctionStatus {
 	status := *before.DeepCopy()
-	status.ObservedGeneration = k.generation
+	status.ObservedGeneration, status.Profiled = k.generation, nil
+	if k.profiled != (api.ProfileRecommendation{}) {
+		status.Profiled = new(k.profiled)
+	}
 	ready := metav1.Condition{Type: api.ConditionReady, ObservedGeneration: k.generation, Status: metav1.ConditionFalse}
 	switch {
 	case k.invalid != "":
@@ -50,6 +53,9 @@ func statusOf(before api.GPUFunctionStatus, k known, s *fleet.Status, b backOff,
 		if k.unprofiled && s.Ready {
 			ready.Reason = reasonUnprofiled
 			ready.Message = "has at most one replica more than its minimum, as its share or scaling.requestsPerSecond is not set"
+			if k.profile != "" {
+				ready.Message = "has at most one replica more than its minimum, until the profile " + k.profile + " recommends a share"
+			}
 		}
 	}
 	ready.Message = shortened(ready.Message, maxMessage)

@@ -109,6 +109,7 @@ func disrupted(p *v1.Pod) bool {
 // restart returns the status of a profile of which nothing was measured yet.
 func (s *state) restart(old *api.GPUProfileStatus) *api.GPUProfileStatus {
 	status := &api.GPUProfileStatus{Plan: s.plan.hash, Targets: old.Targets, Conditions: old.Conditions}
+	status.Recommended = old.Recommended // until there is another: functions have it
 	meta.RemoveStatusCondition(&status.Conditions, api.ConditionStale)
 	s.set(status, metav1.ConditionFalse, api.ReasonStarting, "")
 	return status

@@ -14,16 +14,34 @@ func (f *GPUFunction) External() bool { return f.Spec.Scaling.Autoscaler == Exte
 // Unprofiled reports whether the share of the function, or the rate that one replica answers, is not known. Then it has one replica. The share of
 // one that is External is known to others.
 func (f *GPUFunction) Unprofiled() bool {
+	f = f.withProfile()
 	return f.Spec.Resources.Share == nil && !f.External() || f.Spec.Scaling.RequestsPerSecond == 0
 }
 
+// withProfile returns the function with what its profile recommends: a copy, or the function itself if there is nothing.
+func (f *GPUFunction) withProfile() *GPUFunction {
+	r := f.Status.Profiled
+	if f.Spec.ProfileRef == nil || r == nil || f.External() {
+		return f
+	}
+	f = f.DeepCopy()
+	if f.Spec.Resources.Share == nil {
+		f.Spec.Resources.Share = &Share{SM: new(r.SM), Quota: new(r.Quota), Memory: r.Memory}
+	}
+	setDefault(&f.Spec.Scaling.RequestsPerSecond, r.RequestsPerSecond)
+	if f.Spec.Protocol == OIP {
+		f.Spec.Batching.MaxBatch = r.MaxBatch
+	}
+	return f
+}
+
 // CompleteForCluster returns a copy of an object of a cluster in which every field is set that the methods of a GPUFunction, and who runs it,
-// rely on. A function without a share gets a whole GPU, of which memory is the memory, and one that is Unprofiled as many replicas as it has at
+// rely on. One with a profile has what its status says that the profile recommends. A function without a share gets a whole GPU, of which memory is the memory, and one that is Unprofiled as many replicas as it has at
 // least, and one at the least. One that is External is given a share that no pod has: to the rules its replicas are all alike. The API server has
 // checked the object by its CustomResourceDefinition; the error, *share.FieldError joined, is for what an object of an older definition, or no GPU
 // at all, leaves wrong.
 func (f *GPUFunction) CompleteForCluster(memory share.Bytes) (*GPUFunction, error) {
-	f = f.DeepCopy()
+	f = f.withProfile().DeepCopy()
 	f.APIVersion, f.Kind = APIVersion, Kind // clients leave them out
 	unprofiled := f.Unprofiled()
 	s := &f.Spec.Scaling

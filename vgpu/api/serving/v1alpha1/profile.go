@@ -109,6 +109,16 @@ type GPUProfileSpec struct {
 	StaleAfter Duration `json:"staleAfter,omitempty"`
 }
 
+// ProfileReference names a GPUProfile of the same namespace.
+type ProfileReference struct {
+	// name is the metadata.name of the GPUProfile.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=50
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="want lower-case letters, digits and '-', with a letter or digit at both ends"
+	Name string `json:"name"`
+}
+
 // ProfileRequest is a request that a server is asked again and again.
 type ProfileRequest struct {
 	// method is that of HTTP: without it POST with protocol OIP or with a body, else GET.

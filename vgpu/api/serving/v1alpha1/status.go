@@ -40,6 +40,10 @@ type GPUFunctionStatus struct {
 	// +kubebuilder:validation:MaxLength=64
 	Share string `json:"share,omitempty"`
 
+	// profiled is what the profile of spec.profileRef recommends, or did the last time: what the function has.
+	// +optional
+	Profiled *ProfileRecommendation `json:"profiled,omitempty"`
+
 	// observed is what requests saw of late, rounded.
 	// +optional
 	Observed Observed `json:"observed,omitzero"`

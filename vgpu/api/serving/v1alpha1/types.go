@@ -74,6 +74,7 @@ type GPUFunctionList struct {
 // +kubebuilder:validation:XValidation:rule="self.scaling.autoscaler != 'External' || has(self.scaling.requestsPerSecond)",fieldPath=".scaling.requestsPerSecond",message="want what one replica answers, as scaling.autoscaler is External"
 // +kubebuilder:validation:XValidation:rule="!has(self.template) || self.template.spec.containers.size() == 1",fieldPath=".template.spec.containers",message="want 1 container, the server; others can be initContainers with restartPolicy Always"
 // +kubebuilder:validation:XValidation:rule="!has(self.template) || self.template.spec.containers.all(c, has(c.image) && c.image.size() > 0)",fieldPath=".template.spec.containers",message="want an image in each container"
+// +kubebuilder:validation:XValidation:rule="!has(self.profileRef) || self.scaling.autoscaler != 'External' && !(has(self.resources) && has(self.resources.share)) && !has(self.scaling.requestsPerSecond)",fieldPath=".profileRef",message="want neither resources.share nor scaling.requestsPerSecond, which are those of the profile, and no other autoscaler"
 type GPUFunctionSpec struct {
 	// slo is the latency objective.
 	// +required
@@ -98,6 +99,11 @@ type GPUFunctionSpec struct {
 	// resources is what each replica gets.
 	// +optional
 	Resources Resources `json:"resources,omitzero"`
+
+	// profileRef names the GPUProfile whose share, rate and batch the function has, once it is complete. If there is no such profile, one of this
+	// function is made. Only in a cluster.
+	// +optional
+	ProfileRef *ProfileReference `json:"profileRef,omitempty"`
 
 	// scaling bounds the number of replicas and says what one can do.
 	// +optional

@@ -77,6 +77,7 @@ func (f *GPUFunction) validate() error {
 		f.Spec.Resources.Share.validate("spec.resources.share"),
 		f.Spec.Scaling.validate("spec.scaling"),
 		f.Spec.Scaling.validateOnMachine("spec.scaling"),
+		f.Spec.validateProfile("spec"),
 		f.Spec.Access.validate("spec.access"),
 	)
 }
@@ -111,6 +112,14 @@ func (s *GPUFunctionSpec) validateProtocol(field string) error {
 	}
 	if s.Batching.MaxBatch < 1 || s.Batching.MaxBatch > most {
 		return share.Invalid(field+".batching.maxBatch", "%d is outside 1 to %d, the bound for protocol %s", s.Batching.MaxBatch, most, s.Protocol)
+	}
+	return nil
+}
+
+// validateProfile returns an error for a reference to a profile, of which one machine has none.
+func (s *GPUFunctionSpec) validateProfile(field string) error {
+	if s.ProfileRef != nil {
+		return share.Invalid(field+".profileRef", "only a cluster has profiles; measure with gshare profile")
 	}
 	return nil
 }

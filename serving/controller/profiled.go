@@ -1,0 +1,75 @@
+package controller
+
+import (
+	"context"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
+)
+
+// takeProfile returns a function with what its profile recommends in its status, and makes the profile if there is none. While a profile is measured
+// anew, or is made again, the function keeps what it had. A function that names no profile has nothing of one.
+func (r *functions) takeProfile(ctx context.Context, f *api.GPUFunction) (*api.GPUFunction, error) {
+	f = f.DeepCopy()
+	if f.Spec.ProfileRef == nil {
+		f.Status.Profiled = nil
+		return f, nil
+	}
+	p := &api.GPUProfile{}
+	err := r.client.Get(ctx, client.ObjectKey{Namespace: f.Namespace, Name: f.Spec.ProfileRef.Name}, p)
+	if apierrors.IsNotFound(err) {
+		return f, r.createProfile(ctx, f)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if p.Status.Recommended != nil {
+		f.Status.Profiled = p.Status.Recommended.DeepCopy()
+	}
+	return f, nil
+}
+
+// createProfile makes the profile of a function, which goes with it.
+func (r *functions) createProfile(ctx context.Context, f *api.GPUFunction) error {
+	p := &api.GPUProfile{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: f.Namespace, Name: f.Spec.ProfileRef.Name,
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(f, api.GroupVersion.WithKind(api.Kind))},
+		},
+		Spec: api.GPUProfileSpec{FunctionRef: &api.FunctionReference{Name: f.Name}},
+	}
+	err := r.client.Create(ctx, p)
+	if apierrors.IsAlreadyExists(err) { // the cache does not have it yet
+		return nil
+	}
+	if err == nil {
+		r.recorder.Eventf(f, p, v1.EventTypeNormal, "Profiling", "Create", "Created GPUProfile %s, which measures what a replica needs", p.Name)
+	}
+	return err
+}
+
+// functionsOf returns the functions that name a profile.
+func (r *functions) functionsOf(ctx context.Context, p client.Object) []reconcile.Request {
+	list := &api.GPUFunctionList{}
+	if err := r.client.List(ctx, list, client.InNamespace(p.GetNamespace())); err != nil {
+		return nil // the cache ends
+	}
+	var found []reconcile.Request
+	for at := range list.Items {
+		if f := &list.Items[at]; f.Spec.ProfileRef != nil && f.Spec.ProfileRef.Name == p.GetName() {
+			found = append(found, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(f)})
+		}
+	}
+	return found
+}
+
+// recommends lets through the changes of profiles that a function has to know of: of what they recommend, and that they are gone.
+func recommends(before, now client.Object) bool {
+	a, b := before.(*api.GPUProfile).Status.Recommended, now.(*api.GPUProfile).Status.Recommended
+	return b != nil && (a == nil || *a != *b)
+}

@@ -1,0 +1,106 @@
+package controller
+
+import (
+	"testing"
+	"testing/synctest"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/gshare-dev/gshare/serving/gateway"
+	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
+)
+
+// TestTakeProfile: a function that names a profile gets one, is Unprofiled until it recommends something, and has that from then on, also while it is
+// measured anew or is gone.
+func TestTakeProfile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := function(t, nil)
+		f.Spec.Resources.Share, f.Spec.Scaling = nil, api.Scaling{MaxReplicas: new(4)}
+		f.Spec.Protocol, f.Spec.ProfileRef = api.OIP, &api.ProfileReference{Name: "measured"}
+		c := newCluster(t, f, gpuNode(t, "node1"))
+		c.run(true)
+		key := client.ObjectKeyFromObject(f)
+		name := gateway.FunctionName{Namespace: f.Namespace, Name: f.Name}
+		look := func() known {
+			t.Helper()
+			synctest.Wait()
+			if _, err := c.known.Reconcile(t.Context(), reconcile.Request{NamespacedName: key}); err != nil {
+				t.Fatal(err)
+			}
+			return c.known.all()[name]
+		}
+		if k := look(); !k.unprofiled || k.profile != "measured" || k.profiled != (api.ProfileRecommendation{}) || k.invalid != "" {
+			t.Errorf("%+v", k)
+		}
+		p := &api.GPUProfile{}
+		at := client.ObjectKey{Namespace: f.Namespace, Name: "measured"}
+		if err := c.client.Get(t.Context(), at, p); err != nil {
+			t.Fatal(err)
+		}
+		if !metav1.IsControlledBy(p, f) || p.Spec.FunctionRef.Name != f.Name {
+			t.Errorf("%+v", p)
+		}
+		want := api.ProfileRecommendation{SM: 20, Quota: 100, Memory: "1152Mi", MaxBatch: 8, RequestsPerSecond: 34.9}
+		p.Status.Recommended = &want
+		if err := c.client.Update(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+		k := look()
+		if k.unprofiled || k.profiled != want {
+			t.Errorf("%+v", k)
+		}
+		var state *api.GPUFunctionStatus
+		for _, s := range c.known.fleet.Status() {
+			now := statusOf(f.Status, k, &s, backOff{})
+			state = &now
+		}
+		if state == nil || state.Share != "20% x 100%" || state.Profiled == nil || *state.Profiled != want {
+			t.Errorf("status %+v", state)
+		}
+		object := &api.GPUFunction{}
+		if err := c.client.Get(t.Context(), key, object); err != nil {
+			t.Fatal(err)
+		}
+		object.Status = *state
+		if err := c.client.Status().Update(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.client.Delete(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+		if k := look(); k.unprofiled || k.profiled != want {
+			t.Errorf("without the profile: %+v", k)
+		}
+		if err := c.client.Get(t.Context(), at, p); err != nil {
+			t.Errorf("the profile was not made again: %v", err)
+		}
+		complete, err := object.CompleteForCluster(0) // as gateways do
+		if err != nil || complete.Spec.Batching.MaxBatch != 8 || *complete.Spec.Scaling.MaxReplicas != 4 {
+			t.Errorf("%+v, %v", complete, err)
+		}
+		object.Spec.ProfileRef = nil
+		if err := c.client.Update(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+		if k := look(); !k.unprofiled || k.profiled != (api.ProfileRecommendation{}) {
+			t.Errorf("without the reference: %+v", k)
+		}
+	})
+}
+
+// TestRecommends: a function is looked at for the changes of its profile that matter to it.
+func TestRecommends(t *testing.T) {
+	none, one, other := &api.GPUProfile{}, &api.GPUProfile{}, &api.GPUProfile{}
+	one.Status.Recommended = &api.ProfileRecommendation{SM: 10}
+	other.Status.Recommended = &api.ProfileRecommendation{SM: 20}
+	for _, test := range []struct {
+		before, now *api.GPUProfile
+		want        bool
+	}{{none, one, true}, {one, other, true}, {one, one.DeepCopy(), false}, {none, none, false}, {one, none, false}} {
+		if got := recommends(test.before, test.now); got != test.want {
+			t.Errorf("%+v, then %+v: %t", test.before.Status.Recommended, test.now.Status.Recommended, got)
+		}
+	}
+}
