@@ -81,7 +81,7 @@ type world struct {
 	version string
 }
 
-// surface is one on which 30 % of the SMs and a batch of 4 are the best.
+// surface is one on which more than half of the SMs helps nobody.
 func surface(rows int, sm, _ int64) time.Duration {
 	return time.Duration(float64(1000+500*rows) * 100 / float64(min(sm, 50)) * float64(time.Microsecond))
 }

@@ -247,8 +247,7 @@ func (s *state) keep(status *api.GPUProfileStatus, target *v1.Pod, trial *profil
 	at := indexOf(status, t.SM, t.Quota, a.Batch)
 	confirms := a.Confirm && at >= 0
 	if confirms {
-		point = status.Points[at]
-		setRate(&point, trial)
+		point = confirmed(status.Points[at], trial)
 	}
 	point.MemoryMiB = max(point.MemoryMiB, int64((s.memory+share.MiB-1)/share.MiB))
 	s.charge(status, &point, target, client)

@@ -11,8 +11,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/gshare-dev/gshare/serving/profiler"
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/profile"
 )
 
 // TestProfile measures a server whose best share is known, and finds it.
@@ -295,6 +297,23 @@ func TestLaterProfile(t *testing.T) {
 	}
 	if targetPodName(a, &a.Status) == targetPodName(b, &b.Status) || clientPodName(a, &a.Status) == clientPodName(b, &b.Status) {
 		t.Error("their pods have the same names")
+	}
+}
+
+// TestConfirmed: a second measurement replaces the rate, and keeps the latencies of the first only if it has none.
+func TestConfirmed(t *testing.T) {
+	before := api.ProfilePoint{SM: 10, RequestsPerSecond: 20, LatencyP50Microseconds: 5000, LatencyP99Microseconds: 9000, MeanMicroseconds: 100}
+	slower := confirmed(before, &profiler.Trial{Point: profile.Point{Throughput: 19}, P50: 6, P99: 8, Confirmed: true})
+	late := confirmed(before, &profiler.Trial{Point: profile.Point{Throughput: 20}, Confirmed: true, ClientLate: true})
+	none := confirmed(before, &profiler.Trial{Confirmed: true})
+	if slower.RequestsPerSecond != 19 || slower.LatencyP99Microseconds != 8000 || slower.MeanMicroseconds != 100 || !slower.Confirmed {
+		t.Errorf("%+v", slower)
+	}
+	if late.RequestsPerSecond != 20 || late.LatencyP50Microseconds != 5000 || late.LatencyP99Microseconds != 9000 || !late.ClientLate {
+		t.Errorf("%+v", late)
+	}
+	if none.RequestsPerSecond != 0 || none.LatencyP99Microseconds != 0 {
+		t.Errorf("%+v", none)
 	}
 }
 

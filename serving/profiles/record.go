@@ -40,6 +40,16 @@ func measured(sm, quota int64, batch int, t *profiler.Trial) api.ProfilePoint {
 	return p
 }
 
+// confirmed returns a point with what a second, longer measurement of its rate has found. Where the client was too slow to tell, the latencies stay.
+func confirmed(p api.ProfilePoint, t *profiler.Trial) api.ProfilePoint {
+	p50, p99 := p.LatencyP50Microseconds, p.LatencyP99Microseconds
+	setRate(&p, t)
+	if t.ClientLate && t.P99 == 0 {
+		p.LatencyP50Microseconds, p.LatencyP99Microseconds = p50, p99
+	}
+	return p
+}
+
 // setRate sets the rate within the objective.
 func setRate(p *api.ProfilePoint, t *profiler.Trial) {
 	p.RequestsPerSecond, p.ClientLate, p.Confirmed = t.Point.Throughput, t.ClientLate, t.Confirmed
