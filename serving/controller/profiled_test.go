@@ -53,7 +53,7 @@ func TestTakeProfile(t *testing.T) {
 		}
 		var state *api.GPUFunctionStatus
 		for _, s := range c.known.fleet.Status() {
-			now := statusOf(f.Status, k, &s, backOff{})
+			now := statusOf(f.Status, k, &s, backOff{}, "")
 			state = &now
 		}
 		if state == nil || state.Share != "20% x 100%" || state.Profiled == nil || *state.Profiled != want {
