@@ -151,17 +151,28 @@ func (l *loads) announce() {
 	l.changed = make(chan struct{})
 }
 
-// Load returns the sum over all gateways, those that have ended included.
+// Load returns the sum over all gateways, those that have ended included. Its LastSecond is known if each gateway of the function that is connected
+// reports it.
 func (l *loads) Load(function gateway.FunctionName) gateway.Load {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	sum := l.past[function]
+	second := gateway.LastSecond{}
+	unknown := false // of a gateway
 	for _, r := range l.gateways {
-		last := r.functions[function].load
+		reported, found := r.functions[function]
+		last := reported.load
 		if !r.connected {
 			last = counted(last)
+		} else if found {
+			second.Received += last.LastSecond.Received
+			second.Known = true
+			unknown = unknown || !last.LastSecond.Known
 		}
 		sum = add(sum, last)
+	}
+	if second.Known && !unknown {
+		sum.LastSecond = second
 	}
 	return sum
 }
@@ -215,9 +226,9 @@ func (l *loads) forget(function gateway.FunctionName) {
 	}
 }
 
-// counted returns a load with its counters alone: no requests in the queue or at replicas, and no latencies.
+// counted returns a load with its counters alone: no requests in the queue or at replicas, no latencies, and no rate.
 func counted(l gateway.Load) gateway.Load {
-	l.Waiting, l.InFlight, l.Replicas, l.P50, l.P99 = 0, 0, 0, 0, 0
+	l.Waiting, l.InFlight, l.Replicas, l.P50, l.P99, l.LastSecond = 0, 0, 0, 0, 0, gateway.LastSecond{}
 	return l
 }
 

@@ -22,6 +22,9 @@ func TestLoads(t *testing.T) {
 	load := func(received uint64, waiting int) reported {
 		return reported{load: gateway.Load{Received: received, Arrived: received, Waiting: waiting}}
 	}
+	inSecond := func(received uint64) reported {
+		return reported{load: gateway.Load{LastSecond: gateway.LastSecond{Received: received, Known: true}}}
+	}
 	// connected is the first report of a gateway, which has counted two requests before.
 	connected := func(l *loads, gateway string) { one(l, gateway, "1", load(2, 0), false) }
 	for name, test := range map[string]struct {
@@ -78,6 +81,27 @@ func TestLoads(t *testing.T) {
 			connected(l, "b")
 			one(l, "b", "1", load(3, 0), false)
 		}, gateway.Load{Received: 4, Arrived: 4}},
+		"seconds add up": {func(l *loads) {
+			one(l, "a", "1", inSecond(5), false)
+			one(l, "b", "1", inSecond(3), false)
+		}, gateway.Load{LastSecond: gateway.LastSecond{Received: 8, Known: true}}},
+		"not those of a gateway out of reach": {func(l *loads) {
+			one(l, "a", "1", inSecond(5), false)
+			one(l, "b", "1", inSecond(3), false)
+			l.disconnect("a")
+		}, gateway.Load{LastSecond: gateway.LastSecond{Received: 3, Known: true}}},
+		"nor of one that has ended": {func(l *loads) {
+			one(l, "a", "1", inSecond(5), false)
+			l.remove("a")
+		}, gateway.Load{}},
+		"not known while a gateway does not count them": {func(l *loads) {
+			one(l, "a", "1", inSecond(5), false)
+			one(l, "b", "1", load(2, 0), false)
+		}, gateway.Load{}},
+		"known beside a gateway that does not have the function": {func(l *loads) {
+			one(l, "a", "1", inSecond(5), false)
+			l.report("b", "1", nil)
+		}, gateway.Load{LastSecond: gateway.LastSecond{Received: 5, Known: true}}},
 		"a forgotten function has none": {func(l *loads) {
 			connected(l, "a")
 			one(l, "a", "1", load(5, 1), false)

@@ -59,13 +59,17 @@ func policy(object *api.GPUFunction) scaling.Policy {
 // occupied is the rate of a function that has requests but gets no new ones: enough to keep a replica, and no more.
 const occupied scaling.Rate = 0.0001
 
-// rate returns the requests per second that have come whole since the last tick. Others need no replica.
+// rate returns the requests per second that have come whole in the last second, or since the last tick if the load does not say. Others need no replica.
 func (fn *function) rate(l gateway.Load) scaling.Rate {
 	var before gateway.Load
 	if n := len(fn.loads); n > 0 {
 		before = fn.loads[n-1]
 	}
-	rate := scaling.Rate(float64(since(l.Received, before.Received)) / period.Seconds())
+	came := since(l.Received, before.Received)
+	if l.LastSecond.Known {
+		came = l.LastSecond.Received
+	}
+	rate := scaling.Rate(float64(came) / period.Seconds())
 	if l.Waiting+l.InFlight > 0 {
 		rate = max(rate, occupied)
 	}

@@ -336,6 +336,15 @@ type Load struct {
 	Replicas int
 
 	P50, P99 time.Duration // of the latency of requests in the last 30 to 60 s; 0 if there were none
+
+	LastSecond LastSecond // of a load that is reported each second
+}
+
+// LastSecond is how many valid requests came whole in a gateway's last whole second, if that is known. Who takes the difference of two Received that
+// were counted at other times than they are read finds no second's requests in it at one time, and two seconds' at the next.
+type LastSecond struct {
+	Received uint64
+	Known    bool
 }
 
 // Load returns the load of a function, zero if it is not known.

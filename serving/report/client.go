@@ -97,6 +97,9 @@ func decode(l *load.FunctionLoad) (Function, error) {
 		},
 		WaitsForReplica: l.WaitsForReplica, Seconds: l.ReceivedOfSecond, Drained: l.Drained,
 	}
+	if l.ReceivedInLastSecond != nil {
+		f.Load.LastSecond = gateway.LastSecond{Received: *l.ReceivedInLastSecond, Known: true}
+	}
 	switch {
 	case f.Namespace == "" || f.Name == "":
 		return f, errors.New("has no name or no namespace")

@@ -171,7 +171,7 @@ func TestReports(t *testing.T) {
 		b.send(t.Context(), time.Minute)
 		time.Sleep(time.Second)
 		f := c.one(t)
-		want := gateway.Load{Arrived: 2, Received: 2, Answered: 1, InTime: 1, InFlight: 1, Replicas: 1, P99: f.Load.P99}
+		want := gateway.Load{Arrived: 2, Received: 2, Answered: 1, InTime: 1, InFlight: 1, Replicas: 1, P99: f.Load.P99, LastSecond: gateway.LastSecond{Received: 2, Known: true}}
 		if f.FunctionName != chat || f.Load != want || f.Load.P99 < 10*time.Millisecond || f.WaitsForReplica || f.Seconds != nil {
 			t.Errorf("after requests: %+v, want chat with load %+v", f, want)
 		}
@@ -250,15 +250,30 @@ func TestSeconds(t *testing.T) {
 		second(3)
 		second(0)
 		second(1)
-		if f := b.watch().one(t); !slices.Equal(f.Seconds, []uint64{3, 0, 1}) {
-			t.Errorf("after three seconds: %v, want 3, 0, 1", f.Seconds)
+		c := b.watch()
+		if f := c.one(t); !slices.Equal(f.Seconds, []uint64{3, 0, 1}) || f.Load.LastSecond != (gateway.LastSecond{Received: 1, Known: true}) {
+			t.Errorf("after three seconds: %v and %+v, want 3, 0, 1", f.Seconds, f.Load.LastSecond)
+		}
+		second(2)
+		c.take()
+		b.send(t.Context(), 0) // in the present second
+		b.server.SetDrained(chat, []string{"a"})
+		if f := c.one(t); f.Load.LastSecond != (gateway.LastSecond{Received: 2, Known: true}) {
+			t.Errorf("within the fifth second: %+v, want 2", f.Load.LastSecond)
+		}
+		b.server.SetDrained(chat, nil)
+		second(0)
+		c.take()
+		second(0)
+		if f := c.one(t); f.Load.LastSecond != (gateway.LastSecond{Known: true}) {
+			t.Errorf("after a second without requests: %+v, want 0", f.Load.LastSecond)
 		}
 		b.RemoveFunction(chat)
 		b.add(chat)
 		b.replicas("a")
 		second(1)
-		if f := b.watch().one(t); !slices.Equal(f.Seconds, []uint64{3, 0, 1, 1}) {
-			t.Errorf("after a deletion that no sample saw: %v, want 3, 0, 1, 1", f.Seconds)
+		if f := b.watch().one(t); !slices.Equal(f.Seconds, []uint64{3, 0, 1, 2, 1, 0, 1}) {
+			t.Errorf("after a deletion that no sample saw: %v, want 3, 0, 1, 2, 1, 0, 1", f.Seconds)
 		}
 		b.RemoveFunction(chat)
 		time.Sleep(time.Second)

@@ -104,10 +104,7 @@ func (s *Server) sampleAll(second bool) {
 	known := map[gateway.FunctionName]bool{}
 	for _, name := range s.gateway.Functions() {
 		known[name] = true
-		f := s.sample(name)
-		if second {
-			f.endSecond()
-		}
+		s.sample(name, second)
 	}
 	for name := range s.functions {
 		if !known[name] {
@@ -116,8 +113,8 @@ func (s *Server) sampleAll(second bool) {
 	}
 }
 
-// sample takes the load on a function. The caller holds the mutex.
-func (s *Server) sample(name gateway.FunctionName) *function {
+// sample takes the load on a function, at the end of a second or within one. The caller holds the mutex.
+func (s *Server) sample(name gateway.FunctionName, second bool) *function {
 	l := encode(name, s.gateway.Load(name))
 	l.WaitsForReplica = l.Waiting > 0 && l.Replicas == 0
 	f := s.functions[name]
@@ -125,7 +122,10 @@ func (s *Server) sample(name gateway.FunctionName) *function {
 		f = &function{}
 		s.functions[name] = f
 	} else {
-		l.Drained = f.load.Drained
+		l.Drained, l.ReceivedInLastSecond = f.load.Drained, f.load.ReceivedInLastSecond
+	}
+	if second {
+		l.ReceivedInLastSecond = new(f.endSecond(l.Received))
 	}
 	s.set(f, l)
 	return f
@@ -140,17 +140,19 @@ func (s *Server) set(f *function, l *load.FunctionLoad) {
 	f.load, f.version = l, s.version
 }
 
-// endSecond counts the requests of the second that has ended. The counter begins at 0 again when a function is deleted and created again.
-func (f *function) endSecond() {
-	came := f.load.Received
+// endSecond returns the number of requests of the second that has ended, of all that were received. The counter begins at 0 again when a function is
+// deleted and created again.
+func (f *function) endSecond(received uint64) uint64 {
+	came := received
 	if came >= f.last {
 		came -= f.last
 	}
-	f.last = f.load.Received
+	f.last = received
 	if len(f.seconds) == load.Seconds {
 		f.seconds = slices.Delete(f.seconds, 0, 1)
 	}
 	f.seconds = append(f.seconds, came)
+	return came
 }
 
 // noteWaiting lets be sent that a request waits for the first replica of a function. It does nothing if the last sample says so, so that clients
@@ -161,7 +163,7 @@ func (s *Server) noteWaiting(name gateway.FunctionName) {
 	if f := s.functions[name]; f != nil && f.load.WaitsForReplica {
 		return
 	}
-	f := s.sample(name)
+	f := s.sample(name, false)
 	l := proto.CloneOf(f.load) // where the request may have left already
 	l.WaitsForReplica = true
 	s.set(f, l)
@@ -178,7 +180,7 @@ func (s *Server) SetDrained(name gateway.FunctionName, pods []string) {
 	case f == nil && len(pods) == 0, f != nil && slices.Equal(f.load.Drained, pods):
 		return
 	case f == nil:
-		f = s.sample(name)
+		f = s.sample(name, false)
 	}
 	l := proto.CloneOf(f.load)
 	l.Drained = pods

@@ -146,6 +146,10 @@ type FunctionLoad struct {
 	// Valid requests received in each of the last seconds, oldest first, up to 120: a controller that has started again needs no new window of
 	// measurements. Only in the first report, and shorter if the function is younger.
 	ReceivedOfSecond []uint64 `protobuf:"varint,11,rep,packed,name=received_of_second,json=receivedOfSecond,proto3" json:"received_of_second,omitempty"`
+	// Valid requests received in the last whole second of the gateway: the rate. A controller that took the difference of two counts of received would
+	// see no second's requests at one time and two seconds' at the next whenever reports come at about the time at which it reads them. Not set by
+	// earlier versions, and before the function's first second has ended.
+	ReceivedInLastSecond *uint64 `protobuf:"varint,18,opt,name=received_in_last_second,json=receivedInLastSecond,proto3,oneof" json:"received_in_last_second,omitempty"`
 	// Names of the pods that are to be drained and have no requests from this gateway any more. The list is whole, not a change.
 	Drained       []string `protobuf:"bytes,12,rep,name=drained,proto3" json:"drained,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -294,6 +298,13 @@ func (x *FunctionLoad) GetReceivedOfSecond() []uint64 {
 	return nil
 }
 
+func (x *FunctionLoad) GetReceivedInLastSecond() uint64 {
+	if x != nil && x.ReceivedInLastSecond != nil {
+		return *x.ReceivedInLastSecond
+	}
+	return 0
+}
+
 func (x *FunctionLoad) GetDrained() []string {
 	if x != nil {
 		return x.Drained
@@ -310,7 +321,7 @@ const file_vgpu_api_load_load_proto_rawDesc = "" +
 	"\x06Report\x12\x18\n" +
 	"\agateway\x18\x01 \x01(\tR\agateway\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\tR\vincarnation\x12:\n" +
-	"\tfunctions\x18\x03 \x03(\v2\x1c.gshare.load.v1.FunctionLoadR\tfunctions\"\xef\x03\n" +
+	"\tfunctions\x18\x03 \x03(\v2\x1c.gshare.load.v1.FunctionLoadR\tfunctions\"\xc7\x04\n" +
 	"\fFunctionLoad\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
@@ -328,8 +339,10 @@ const file_vgpu_api_load_load_proto_rawDesc = "" +
 	"\tp99_nanos\x18\x11 \x01(\x03R\bp99Nanos\x12*\n" +
 	"\x11waits_for_replica\x18\n" +
 	" \x01(\bR\x0fwaitsForReplica\x12,\n" +
-	"\x12received_of_second\x18\v \x03(\x04R\x10receivedOfSecond\x12\x18\n" +
-	"\adrained\x18\f \x03(\tR\adrained2G\n" +
+	"\x12received_of_second\x18\v \x03(\x04R\x10receivedOfSecond\x12:\n" +
+	"\x17received_in_last_second\x18\x12 \x01(\x04H\x00R\x14receivedInLastSecond\x88\x01\x01\x12\x18\n" +
+	"\adrained\x18\f \x03(\tR\adrainedB\x1a\n" +
+	"\x18_received_in_last_second2G\n" +
 	"\x04Load\x12?\n" +
 	"\x05Watch\x12\x1c.gshare.load.v1.WatchRequest\x1a\x16.gshare.load.v1.Report0\x01B,Z*github.com/gshare-dev/gshare/vgpu/api/loadb\x06proto3"
 
@@ -367,6 +380,7 @@ func file_vgpu_api_load_load_proto_init() {
 	if File_vgpu_api_load_load_proto != nil {
 		return
 	}
+	file_vgpu_api_load_load_proto_msgTypes[2].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{

@@ -1,0 +1,35 @@
+package fleet
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/gshare-dev/gshare/serving/gateway"
+	"github.com/gshare-dev/gshare/vgpu/scaling"
+)
+
+// TestRateBesideReports has every other report of a gateway come just after the tick of its second, as happens for hours when the two clocks of a second
+// have about the same phase: the rate is that of the requests if the gateway counts them by seconds. The difference of two counts is not.
+func TestRateBesideReports(t *testing.T) {
+	const perSecond = 50
+	for name, test := range map[string]struct {
+		bySeconds bool
+		want      []scaling.Rate
+	}{
+		"by seconds": {true, []scaling.Rate{50, 50, 50, 50, 50, 50}},
+		"counters":   {false, []scaling.Rate{100, 0, 100, 0, 100, 0}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fn := &function{}
+			var rates []scaling.Rate
+			for _, seconds := range []uint64{2, 2, 4, 4, 6, 6} { // that have been reported at each tick
+				l := gateway.Load{Received: perSecond * seconds, LastSecond: gateway.LastSecond{Received: perSecond, Known: test.bySeconds}}
+				rates = append(rates, fn.rate(l))
+				fn.addLoad(l)
+			}
+			if !slices.Equal(rates, test.want) {
+				t.Errorf("rates %v, want %v", rates, test.want)
+			}
+		})
+	}
+}
