@@ -21,7 +21,7 @@ func recordDecisions(r events.EventRecorder) func(*api.GPUFunction, scaling.Deci
 		}
 		// In the key of a series; the pod may get a longer name, if this one is taken.
 		pod := &v1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: f.Namespace, Name: fmt.Sprintf("%s-%d", fastPodOf(f).Name, d.Instance.ID)}
-		r.Eventf(f, pod, v1.EventTypeNormal, reason, actions[d.Action], "%s", decisionText(d, rate))
+		r.Eventf(f, pod, v1.EventTypeNormal, reason, actions[d.Action], "%s", decisionText(&f.Spec.Scaling, d, rate))
 	}
 }
 
@@ -29,11 +29,23 @@ func recordDecisions(r events.EventRecorder) func(*api.GPUFunction, scaling.Deci
 var actions = map[scaling.Action]string{scaling.Create: "Create", scaling.Promote: "Promote", scaling.Demote: "Demote", scaling.Delete: "Delete"}
 
 // decisionText returns a decision as users read it.
-func decisionText(d scaling.Decision, rate scaling.Rate) string {
+func decisionText(s *api.Scaling, d scaling.Decision, rate scaling.Rate) string {
 	done := map[scaling.Action]string{
 		scaling.Create: "Create replica %d", scaling.Promote: "Take replica %d out of reserve", scaling.Demote: "Keep replica %d in reserve", scaling.Delete: "Delete replica %d",
 	}[d.Action]
-	return fmt.Sprintf(done, d.Instance.ID) + ": " + cmp.Or(rules[d.Rule], string(d.Rule)) + fmt.Sprintf(" (load %s/s)", rounded(float64(rate)))
+	return fmt.Sprintf(done, d.Instance.ID) + ": " + why(s, d.Rule) + fmt.Sprintf(" (load %s/s)", rounded(float64(rate)))
+}
+
+// why returns the reason of a decision.
+func why(s *api.Scaling, r scaling.Rule) string {
+	out, in := s.Votes()
+	switch {
+	case r == scaling.ScaleOut && s.ScaleOutVotes != nil:
+		return fmt.Sprintf("in %d of the %d s of the window the load was above what all can do", out, s.Samples())
+	case r == scaling.ScaleIn && s.ScaleInVotes != nil:
+		return fmt.Sprintf("in more than %d of the %d s of the window the load was below what one fewer can do", in, s.Samples())
+	}
+	return cmp.Or(rules[r], string(r))
 }
 
 // rules are why, in the words of docs/serving.md.

@@ -48,9 +48,9 @@ func (fn *function) configure(object *api.GPUFunction) error {
 // policy returns how an object wants its function to scale.
 func policy(object *api.GPUFunction) scaling.Policy {
 	s := object.Spec.Scaling
-	samples := int(s.Window.Value() / period)
+	out, in := s.Votes()
 	return scaling.Policy{
-		Window: s.Window.Value(), Period: period, Out: samples / 2, In: min(samples-1, samples*3/4),
+		Window: s.Window.Value(), Period: period, Out: out, In: in,
 		Min: s.MinReplicas, Max: *s.MaxReplicas, SharedFor: s.KeepShared.Value(),
 		Predict: scaling.Kalman, // a trend adds replicas that find nothing to do (docs/adr/0025)
 	}

@@ -23,6 +23,9 @@ type Policy struct {
 	Residual Residual  // default LeastArea
 }
 
+// Votes returns the Out and the In that a GPUFunction has by default, for a window of so many samples: half of them, and three quarters.
+func Votes(samples int) (out, in int) { return samples / 2, min(samples-1, samples*3/4) }
+
 func (p Policy) withDefaults() Policy {
 	orDefault(&p.Window, 40*time.Second)
 	orDefault(&p.Period, time.Second)

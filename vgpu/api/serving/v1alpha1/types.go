@@ -15,6 +15,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/gshare-dev/gshare/vgpu/scaling"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
@@ -210,6 +211,8 @@ const (
 // Scaling bounds the number of replicas and says what one can do.
 //
 // +kubebuilder:validation:XValidation:rule="self.?maxReplicas.orValue(10) >= self.?minReplicas.orValue(0)",fieldPath=".maxReplicas",message="want at least minReplicas; the default is 10"
+// +kubebuilder:validation:XValidation:rule="!has(self.scaleOutVotes) || self.scaleOutVotes <= duration(self.window).getSeconds()",fieldPath=".scaleOutVotes",message="want at most the seconds of the window"
+// +kubebuilder:validation:XValidation:rule="!has(self.scaleInVotes) || self.scaleInVotes < duration(self.window).getSeconds()",fieldPath=".scaleInVotes",message="want less than the seconds of the window"
 type Scaling struct {
 	// autoscaler decides how many replicas there are. Native: gshare. External: another one, of pods that are not gshare's: all those in the
 	// namespace with the label serving.gshare.dev/function.
@@ -245,13 +248,26 @@ type Scaling struct {
 	// +kubebuilder:validation:Maximum=10000
 	Concurrency *int `json:"concurrency,omitempty"`
 
-	// window is the span of the load samples, one a second, that decide: 2s to 1h. Half of them above what all replicas can do add
-	// replicas; three quarters below what one fewer could do give one up.
+	// window is the span of the load samples, one a second, that decide: 2s to 1h. Half of them (scaleOutVotes) above what all replicas can
+	// do add replicas; three quarters (scaleInVotes) below what one fewer could do give one up.
 	// +optional
 	// +kubebuilder:default="20s"
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]*)?(ns|us|µs|ms|s|m|h))+$') && duration(self) >= duration('2s') && duration(self) <= duration('1h')",message="want a duration of 2s to 1h, such as 20s"
 	Window Duration `json:"window,omitempty"`
+
+	// scaleOutVotes is the number of samples of the window that add replicas: 1 for a rise at once. Without it, half of the window.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=3600
+	ScaleOutVotes *int `json:"scaleOutVotes,omitempty"`
+
+	// scaleInVotes is the number of samples of the window than which more give replicas up. One less than the window keeps replicas for as
+	// long as the window after they were needed. Without it, three quarters of the window.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=3599
+	ScaleInVotes *int `json:"scaleInVotes,omitempty"`
 
 	// keepShared is how long a replica that was given up stays in reserve before it is stopped: 1ms to 24h. It gets requests only when the
 	// others are busy, and serves again at once when the load rises.
@@ -260,6 +276,21 @@ type Scaling struct {
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]*)?(ns|us|µs|ms|s|m|h))+$') && duration(self) >= duration('1ms') && duration(self) <= duration('24h')",message="want a duration of 1ms to 24h, such as 30s"
 	KeepShared Duration `json:"keepShared,omitempty"`
+}
+
+// Samples returns the number of load samples of a window, one a second.
+func (s *Scaling) Samples() int { return int(s.Window.Value() / time.Second) }
+
+// Votes returns how many samples of the window add replicas, and the number than which more give replicas up.
+func (s *Scaling) Votes() (out, in int) {
+	out, in = scaling.Votes(s.Samples())
+	if s.ScaleOutVotes != nil {
+		out = *s.ScaleOutVotes
+	}
+	if s.ScaleInVotes != nil {
+		in = *s.ScaleInVotes
+	}
+	return out, in
 }
 
 // Duration is a duration as users write it, such as "69ms".

@@ -282,6 +282,11 @@ func (s *Scaling) validate(field string) error {
 	check(".requestsPerSecond", s.RequestsPerSecond >= minRate && s.RequestsPerSecond <= maxRate,
 		"%v is outside %v to %v: what one replica answers within the objective", s.RequestsPerSecond, minRate, float64(maxRate))
 	check(".concurrency", *s.Concurrency >= 1 && *s.Concurrency <= 10_000, "%d is outside 1 to 10000", *s.Concurrency)
+	out, in := s.Votes()
+	if n := s.Samples(); n >= 2 { // of a window that is valid
+		check(".scaleOutVotes", out >= 1 && out <= n, "%d is outside 1 to %d, the seconds of the window", out, n)
+		check(".scaleInVotes", in >= 1 && in < n, "%d is outside 1 to %d, less than the seconds of the window", in, n-1)
+	}
 	return errors.Join(append(errs, checkDuration(field+".window", s.Window, 2*time.Second, time.Hour, "s"),
 		checkDuration(field+".keepShared", s.KeepShared, time.Millisecond, 24*time.Hour, "s"))...)
 }
