@@ -38,6 +38,8 @@ type Function struct {
 	Points []profile.Point    // of the whole model on shares
 	Graph  *pipeline.Function // of its components on MIG instances
 	Model  string             // of Input.Models, for plans
+
+	Replicas *Replicas // on a cluster
 }
 
 // Maximum values in an Input.

@@ -46,6 +46,26 @@ type FunctionSpec struct {
 	Shares string     `json:"shares"` // a table of ReadShares
 	Model  string     `json:"model"`  // of Models
 	Nodes  []NodeSpec `json:"nodes"`  // components on MIG instances
+
+	Replicas *ReplicasSpec `json:"replicas"` // on a cluster
+}
+
+// ReplicasSpec is how a function is served on a cluster. The fields that a GPUFunction has, too, have the same meaning and defaults, but times are
+// in seconds.
+type ReplicasSpec struct {
+	SM                int64   `json:"sm"`    // percent
+	Quota             int64   `json:"quota"` // percent
+	Takes             float64 `json:"takes"` // of a request
+	Ends              float64 `json:"ends"`  // from a replica's last request until its share is free
+	QuotaLimit        int64   `json:"quotaLimit"`
+	QuotaWindow       float64 `json:"quotaWindow"` // of the nodes
+	RequestsPerSecond float64 `json:"requestsPerSecond"`
+	MinReplicas       int     `json:"minReplicas"`
+	MaxReplicas       int     `json:"maxReplicas"`
+	Window            int     `json:"window"`
+	ScaleOutVotes     int     `json:"scaleOutVotes"`
+	ScaleInVotes      int     `json:"scaleInVotes"`
+	KeepShared        float64 `json:"keepShared"`
 }
 
 // NodeSpec describes one component of a function that runs on MIG instances, with the table of its execution times.

@@ -1,6 +1,7 @@
 package serving
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/mig"
 	"github.com/gshare-dev/gshare/vgpu/pipeline"
 	"github.com/gshare-dev/gshare/vgpu/profile"
+	"github.com/gshare-dev/gshare/vgpu/scaling"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
@@ -128,6 +130,13 @@ func (s *Spec) function(f *FunctionSpec, l Replay, open func(string) (string, er
 	if err := s.readGraph(f, &out, open); err != nil {
 		return out, arrival.Source{}, err
 	}
+	if f.Replicas != nil {
+		r, err := f.Replicas.build(out.Memory)
+		if err != nil {
+			return out, arrival.Source{}, profile.WithinField("replicas", err)
+		}
+		out.Replicas = r
+	}
 	source, err := f.source(l)
 	return out, source, err
 }
@@ -223,4 +232,30 @@ func (s *Spec) readNode(f *FunctionSpec, at int, open func(string) (string, erro
 // Profiles with media engines never match.
 func (n *NodeSpec) matches(row SliceTime, p *mig.Profile) bool {
 	return row.Batch == n.Batch && row.Compute == p.Compute && !p.Media && !slices.Contains(n.NotOn, p.Name)
+}
+
+// build returns the replicas that the specification describes. What makes no policy is found by the simulation.
+func (r *ReplicasSpec) build(memory share.Bytes) (*Replicas, error) {
+	window, keep := cmp.Or(r.Window, 20), cmp.Or(r.KeepShared, 30)
+	for name, t := range map[string]float64{"takes": r.Takes, "ends": r.Ends, "keepShared": keep, "quotaWindow": r.QuotaWindow} {
+		if !(t >= 0 && t <= 24*3600) {
+			return nil, share.Invalid(name, "%v s is outside 0 to 86400", t)
+		}
+	}
+	mib := int64(max(memory, share.MiB) / share.MiB)
+	quota := cmp.Or(r.Quota, 100)
+	limit := cmp.Or(r.QuotaLimit, quota)
+	c, err := share.NewContainer("server", share.RawContainer{SM: &r.SM, Quota: &quota, Memory: &mib, VGPUs: new(int64(1))}, share.Limits{Quota: &limit})
+	if err != nil {
+		return nil, err
+	}
+	out, in := scaling.Votes(window)
+	return &Replicas{
+		Share: c.Share, Rate: scaling.Rate(r.RequestsPerSecond), Takes: time.Duration(r.Takes * 1e9), Ends: time.Duration(r.Ends * 1e9),
+		Window: time.Duration(r.QuotaWindow * 1e9),
+		Policy: scaling.Policy{
+			Window: time.Duration(window) * time.Second, Out: cmp.Or(r.ScaleOutVotes, out), In: cmp.Or(r.ScaleInVotes, in),
+			Min: r.MinReplicas, Max: cmp.Or(r.MaxReplicas, max(10, r.MinReplicas)), SharedFor: time.Duration(keep * 1e9), Predict: scaling.Kalman,
+		},
+	}, nil
 }

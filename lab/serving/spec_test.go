@@ -5,11 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"testing"
 	"time"
 
 	"github.com/gshare-dev/gshare/vgpu/arrival"
 	"github.com/gshare-dev/gshare/vgpu/planning"
+	"github.com/gshare-dev/gshare/vgpu/scaling"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
@@ -71,6 +73,24 @@ func TestSLOScale(t *testing.T) {
 	}
 }
 
+// TestReplicasSpec: what a specification leaves out is as in a GPUFunction.
+func TestReplicasSpec(t *testing.T) {
+	in, err := build(replaced(`"slo": 0.2`, `"slo": 0.2, "replicas": {"sm": 12, "quota": 40, "takes": 0.01, "requestsPerSecond": 35}`), steady(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Replicas{
+		Share: share.Share{SMRequest: 120, SMLimit: 120, QuotaRequest: 400, QuotaLimit: 400, Memory: 2000 * share.MiB}, Rate: 35, Takes: 10 * ms,
+		Policy: scaling.Policy{Window: 20 * time.Second, Out: 10, In: 15, Max: 10, SharedFor: 30 * time.Second},
+	}
+	got := *in.Functions[0].Replicas
+	got.Policy.Predict = nil
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	run(t, in, "replicas")
+}
+
 func replaced(old, new string) string {
 	for i := range smallWorld {
 		if len(smallWorld) >= i+len(old) && smallWorld[i:i+len(old)] == old {
@@ -82,21 +102,23 @@ func replaced(old, new string) string {
 
 func TestBuildRefuses(t *testing.T) {
 	for field, c := range map[string][2]string{
-		"gpuMemoryMiB":                    {`"gpuMemoryMiB": 16384`, `"gpuMemoryMiB": -1`},
-		"gpus":                            {`"gpus": 2`, `"gpus": 1000000`},
-		"mig.geometries.g[0].count":       {`"count": 1`, `"count": 0`},
-		"functions[0].slo":                {`"slo": 0.2`, `"slo": -1`},
-		"functions[0].sloScale":           {`"slo": 0.2`, `"slo": 0.2, "sloScale": 2`},
-		"functions[0].loadWarm":           {`"loadWarm": 0.5`, `"loadWarm": 9`},
-		"functions[0].memoryMiB":          {`"memoryMiB": 2000`, `"memoryMiB": 9000000000000`},
-		"functions[0].series, shift":      {`"slo": 0.2`, `"slo": 0.2, "shift": 1`},
-		"functions[0].scale":              {`"slo": 0.2`, `"slo": 0.2, "scale": -3`},
-		"functions[0].shares.csv":         {`"shares": "shares"`, `"shares": "slices"`},
-		"functions[0].nodes[0].memoryMiB": {`8000},`, `0},`},
-		"functions[0].nodes[0].batch":     {`"batch": 4, "memoryMiB": 8000},`, `"batch": 3, "memoryMiB": 8000},`},
-		"functions[0].nodes[0].mig.model": {`"model": "A100-80GB"`, `"model": "T4"`},
-		"functions[0].nodes":              {`"name": "a",`, `"name": "a", "after": ["b"],`},
-		"functions[0].transfer":           {`"transfer": 0.01`, `"transfer": -2`},
+		"gpuMemoryMiB":                     {`"gpuMemoryMiB": 16384`, `"gpuMemoryMiB": -1`},
+		"gpus":                             {`"gpus": 2`, `"gpus": 1000000`},
+		"mig.geometries.g[0].count":        {`"count": 1`, `"count": 0`},
+		"functions[0].slo":                 {`"slo": 0.2`, `"slo": -1`},
+		"functions[0].sloScale":            {`"slo": 0.2`, `"slo": 0.2, "sloScale": 2`},
+		"functions[0].loadWarm":            {`"loadWarm": 0.5`, `"loadWarm": 9`},
+		"functions[0].memoryMiB":           {`"memoryMiB": 2000`, `"memoryMiB": 9000000000000`},
+		"functions[0].series, shift":       {`"slo": 0.2`, `"slo": 0.2, "shift": 1`},
+		"functions[0].scale":               {`"slo": 0.2`, `"slo": 0.2, "scale": -3`},
+		"functions[0].shares.csv":          {`"shares": "shares"`, `"shares": "slices"`},
+		"functions[0].nodes[0].memoryMiB":  {`8000},`, `0},`},
+		"functions[0].nodes[0].batch":      {`"batch": 4, "memoryMiB": 8000},`, `"batch": 3, "memoryMiB": 8000},`},
+		"functions[0].nodes[0].mig.model":  {`"model": "A100-80GB"`, `"model": "T4"`},
+		"functions[0].nodes":               {`"name": "a",`, `"name": "a", "after": ["b"],`},
+		"functions[0].replicas.takes":      {`"slo": 0.2`, `"slo": 0.2, "replicas": {"sm": 12, "takes": -1}`},
+		"functions[0].replicas.keepShared": {`"slo": 0.2`, `"slo": 0.2, "replicas": {"sm": 12, "keepShared": -1}`},
+		"functions[0].transfer":            {`"transfer": 0.01`, `"transfer": -2`},
 	} {
 		t.Run(field, func(t *testing.T) {
 			_, err := build(replaced(c[0], c[1]), steady(1))

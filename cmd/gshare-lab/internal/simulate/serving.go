@@ -34,7 +34,9 @@ On GPUs with MIG instances (mig, nodes of each function):
 With a provider's functions, billed by call (models, model of each function):
   harmonybatch  whole functions, in the groups and batches of HarmonyBatch
   pamba         as planned by PAMBA, including partitioned functions
-On any of them:
+On a cluster with room for all (replicas of each function):
+  replicas      GPUFunctions: replicas of one share that scale as spec.scaling says
+On any of the first three:
   gshare        all of these; uses the first of the three kinds in the profiles file
 
 Figures of each run:

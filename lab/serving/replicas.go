@@ -1,0 +1,326 @@
+package serving
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/gshare-dev/gshare/vgpu/batching"
+	"github.com/gshare-dev/gshare/vgpu/profile"
+	"github.com/gshare-dev/gshare/vgpu/scaling"
+	"github.com/gshare-dev/gshare/vgpu/scaling/pool"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// Replicas is how a function is served on a cluster, as its GPUFunction says: by replicas of one share, each with one request at a time.
+type Replicas struct {
+	Share  share.Share    // of each
+	Rate   scaling.Rate   // requests a second that one answers within the SLO
+	Takes  time.Duration  // of a request at a replica that may use the GPU all the time
+	Window time.Duration  // of the quota on the nodes: of each, a replica uses the GPU for at most its limit; default 100 ms
+	Ends   time.Duration  // from a replica's last request until its share is free
+	Policy scaling.Policy // whose period is a second
+}
+
+func (r *Replicas) validate() error {
+	switch {
+	case r.Takes <= 0 || r.Takes > time.Hour:
+		return share.Invalid("takes", "%v is not above 0 and at most 1h", r.Takes)
+	case r.Window < 0 || r.Window > time.Minute:
+		return share.Invalid("quotaWindow", "%v is outside 0 to 1m", r.Window)
+	case r.Ends < 0 || r.Ends > time.Hour:
+		return share.Invalid("ends", "%v is outside 0 to 1h", r.Ends)
+	}
+	return nil
+}
+
+// replicaSimulation simulates functions as serving/fleet and serving/gateway serve them on a cluster with room for all replicas. Requests wait for
+// the first replica as long as it takes to start; others that would be late are refused. A replica in reserve reserves no SM-time, but is as fast
+// as the others: the time that it needs is left by somebody.
+type replicaSimulation struct {
+	clock     *clock
+	record    *record
+	functions []*replicated
+	gpu       float64 // seconds of whole GPUs that were reserved
+}
+
+// replicated is one function with its queue, its replicas and its autoscaler.
+type replicated struct {
+	sim      *replicaSimulation
+	function *Function
+	scaler   *scaling.Scaler
+	all      scaling.Configuration
+	state    scaling.State
+	replicas []*replica // by ID, until nothing is left of them
+	queue    deadlineQueue
+	held     []int32 // requests that wait for the first replica
+	arrived  int     // since the last decision
+	flying   int
+}
+
+// replica is one replica of a function.
+type replica struct {
+	id        scaling.ID
+	phase     pool.Phase
+	residency scaling.Residency
+	since     time.Duration // from which its share was not counted yet
+	busy      bool
+	freeAt    time.Duration
+	used      []span // when it used the GPU, in the last window of the quota
+}
+
+// span is a period in which a replica used the GPU.
+type span struct{ from, to time.Duration }
+
+func newReplicaSimulation(in *Input, c *clock, r *record) (simulation, error) {
+	w := &replicaSimulation{clock: c, record: r}
+	for i := range in.Functions {
+		f, err := w.newFunction(&in.Functions[i])
+		if err != nil {
+			return nil, profile.WithinField(fmt.Sprintf("functions[%d].replicas", i), err)
+		}
+		w.functions = append(w.functions, f)
+	}
+	for _, f := range w.functions { // the minimum is there before the trace begins
+		if err := f.scale(0); err != nil {
+			return nil, err
+		}
+		for _, i := range f.replicas {
+			i.phase = pool.Ready
+			r.result.ColdStarts--
+		}
+	}
+	return w, nil
+}
+
+func (w *replicaSimulation) newFunction(f *Function) (*replicated, error) {
+	if f.Replicas == nil {
+		return nil, share.Invalid("share", "is missing: the policy needs to know what serves the function")
+	}
+	if err := f.Replicas.validate(); err != nil {
+		return nil, err
+	}
+	p := &replicated{sim: w, function: f, all: scaling.Configuration{Share: f.Replicas.Share, Batch: 1, Throughput: f.Replicas.Rate}}
+	var err error
+	if p.scaler, err = scaling.New(f.Replicas.Policy, []scaling.Configuration{p.all}); err != nil {
+		return nil, err
+	}
+	p.queue.Queue, err = batching.New(batching.Config{MaxBatch: 1, Latency: func(int) time.Duration { return f.Replicas.Takes }})
+	return p, err
+}
+
+func (w *replicaSimulation) arrive(request int32) {
+	p := w.functions[w.record.arrivals[request].Function]
+	p.arrived++
+	load := p.load()
+	switch {
+	case len(load.Replicas) == 0:
+		p.held = append(p.held, request)
+		if len(p.state.Instances) == 0 {
+			_ = p.scale(w.clock.now.Truncate(time.Second)) // as in everySecond, where an error would be found
+		}
+	case p.queue.add(request, w.record.deadline(request), w.clock.now, load):
+		p.dispatch()
+	default:
+		w.record.refuse(request)
+	}
+}
+
+// everySecond runs the autoscaler of every function with the number of requests since the last time.
+func (w *replicaSimulation) everySecond() error {
+	for _, p := range w.functions {
+		if err := p.scale(w.clock.now); err != nil {
+			return err
+		}
+		p.arrived = 0
+	}
+	return nil
+}
+
+// occupied is the rate of a function that has requests but gets no new ones.
+const occupied scaling.Rate = 0.0001
+
+// scale decides how many replicas the function has, and carries it out.
+func (p *replicated) scale(now time.Duration) error {
+	rate := scaling.Rate(p.arrived)
+	if p.flying+len(p.held)+p.queue.len() > 0 {
+		rate = max(rate, occupied)
+	}
+	decisions, state, err := p.scaler.Decide(now, rate, p.state)
+	if err != nil {
+		return err
+	}
+	p.state = state
+	for _, d := range decisions {
+		if d.Instance.Residency >= scaling.Warm { // nothing keeps a model without a share
+			p.state = p.state.Without(d.Instance.ID)
+		}
+	}
+	for {
+		step, more := pool.Policy{}.Next(p.state.Instances, p.standing())
+		if !more {
+			break
+		}
+		switch step.Do {
+		case pool.Start:
+			p.start(step.For)
+		case pool.Adopt:
+			p.state = p.state.Replace(step.For, p.replicas[step.At].id, p.all)
+		default:
+			p.stop(p.replicas[step.At])
+		}
+	}
+	for _, i := range p.replicas {
+		p.reside(i)
+	}
+	p.dispatch()
+	return nil
+}
+
+// standing returns the replicas as package pool sees them.
+func (p *replicated) standing() []pool.Instance {
+	var have []pool.Instance
+	for _, i := range p.replicas {
+		s := pool.Instance{ID: i.id, Configuration: p.all, Phase: i.phase, Residency: p.wanted(i)}
+		if s.Residency == scaling.Cold {
+			s.Residency, s.LastUsed = scaling.Shared, -1
+		}
+		have = append(have, s)
+	}
+	return have
+}
+
+// wanted returns the residency that the autoscaler wants of a replica, Cold for one that it does not count.
+func (p *replicated) wanted(i *replica) scaling.Residency {
+	for _, counted := range p.state.Instances {
+		if counted.ID == i.id {
+			return counted.Residency
+		}
+	}
+	return scaling.Cold
+}
+
+func (p *replicated) start(id scaling.ID) {
+	i := &replica{id: id, phase: pool.Starting, since: p.sim.clock.now}
+	p.replicas = append(p.replicas, i)
+	p.sim.record.result.ColdStarts++
+	p.sim.clock.after(p.function.LoadCold, func() {
+		if i.phase == pool.Starting {
+			i.phase = pool.Ready
+			p.dispatch()
+		}
+	})
+}
+
+// stop ends a replica, after its request.
+func (p *replicated) stop(i *replica) {
+	i.phase = pool.Draining
+	if !i.busy {
+		p.end(i)
+	}
+}
+
+func (p *replicated) end(i *replica) {
+	p.sim.clock.after(p.function.Replicas.Ends, func() {
+		p.count(i)
+		p.replicas = slices.DeleteFunc(p.replicas, func(other *replica) bool { return other == i })
+	})
+}
+
+// reside has a replica reserve its share, or not, as the autoscaler wants.
+func (p *replicated) reside(i *replica) {
+	if want := p.wanted(i); want != i.residency && want != scaling.Cold {
+		p.count(i)
+		i.residency = want
+	}
+}
+
+// count adds the time for which a replica has reserved its share to that of all.
+func (p *replicated) count(i *replica) {
+	now := p.sim.clock.now
+	if to := min(now, p.sim.record.until); i.residency == scaling.Hot && to > i.since {
+		p.sim.gpu += (to - i.since).Seconds() * float64(p.all.Share.RequestArea()) / float64(share.WholeArea)
+	}
+	i.since = now
+}
+
+// load returns the replicas that accept requests as the queue sees them, those in reserve last.
+func (p *replicated) load() batching.Load {
+	var l batching.Load
+	for _, r := range []scaling.Residency{scaling.Hot, scaling.Shared} {
+		for _, i := range p.replicas {
+			if i.phase == pool.Ready && i.residency == r {
+				l.Replicas = append(l.Replicas, batching.Replica{ID: int(i.id), Busy: i.busy, FreeAt: instant(i.freeAt)})
+			}
+		}
+	}
+	return l
+}
+
+// dispatch sends requests to idle replicas. Once there is one, requests that were held wait after those that can still be in time.
+func (p *replicated) dispatch() {
+	w := p.sim
+	for load := p.load(); len(load.Replicas) > 0; load = p.load() {
+		for _, r := range p.held {
+			p.queue.add(r, w.clock.now+drainTime, w.clock.now, load)
+		}
+		p.held = nil
+		d := p.queue.Decide(instant(w.clock.now), load)
+		for _, r := range requests(d.Refused) {
+			w.record.refuse(r)
+		}
+		if len(d.Fire) == 0 {
+			return // others wait until a replica is free: one that is too late then is refused then
+		}
+		at := slices.IndexFunc(p.replicas, func(i *replica) bool { return int(i.id) == d.Replica })
+		p.serve(p.replicas[at], requests(d.Fire)[0])
+	}
+}
+
+func (p *replicated) serve(i *replica, request int32) {
+	w := p.sim
+	r := p.function.Replicas
+	from := i.mayStart(w.clock.now, cmp.Or(r.Window, 100*time.Millisecond), r.Share.QuotaLimit)
+	i.busy, i.freeAt = true, from+r.Takes
+	i.used = append(i.used, span{from, i.freeAt})
+	p.flying++
+	w.clock.schedule(i.freeAt, func() {
+		w.record.answer(request, w.clock.now)
+		i.busy = false
+		p.flying--
+		if i.phase == pool.Draining {
+			p.end(i)
+		}
+		p.dispatch()
+	})
+}
+
+// mayStart returns the earliest time from now on at which the replica has used less than its limit of the window before. What it starts then goes on
+// until its end, as kernels do.
+func (i *replica) mayStart(now, window time.Duration, limit share.PerMille) time.Duration {
+	budget := window * time.Duration(limit) / time.Duration(share.Whole)
+	i.used = slices.DeleteFunc(i.used, func(s span) bool { return s.to <= now-window })
+	at := now
+	for _, s := range i.used { // the oldest leave the window first
+		excess := -budget
+		for _, other := range i.used {
+			excess += max(0, min(other.to, at)-max(other.from, at-window))
+		}
+		if excess < 0 {
+			return at
+		}
+		at = max(at, s.from+window)
+		at += min(excess+1, max(0, s.to-(at-window)))
+	}
+	return at
+}
+
+func (w *replicaSimulation) finish(_ *priceList, r *Result) {
+	for _, p := range w.functions {
+		for _, i := range p.replicas {
+			p.count(i)
+		}
+	}
+	r.GPUSeconds = w.gpu
+}
