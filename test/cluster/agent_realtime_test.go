@@ -12,21 +12,31 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// realTime sets the scheduling class of the devices, the agent and the pods' programs. In the normal class each wake-up may be delayed by
+// realTime sets the scheduling class of the devices, the agents and the pods' programs. In the normal class each wake-up may be delayed by
 // about 3 ms on a busy machine, which is long compared to a kernel.
 func (a *agents) realTime(t *testing.T, pods []*v1.Pod, class uint32) {
 	t.Helper()
-	pids := []int{os.Getpid(), a.of[a.Nodes[0].Name].PID()}
+	pids := []int{os.Getpid()}
+	for _, agent := range a.of {
+		pids = append(pids, agent.PID())
+	}
 	for _, pod := range pods {
 		pids = append(pids, pidsOf(t, pod)...)
 	}
+	if err := setClasses(pids, class); errors.Is(err, unix.EPERM) {
+		t.Skipf("the real-time class is not allowed here: %v", err)
+	} else if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func setClasses(pids []int, class uint32) error {
 	for _, pid := range pids {
-		if err := setClass(pid, class); errors.Is(err, unix.EPERM) {
-			t.Skipf("the real-time class is not allowed here: %v", err)
-		} else if err != nil {
-			t.Fatal(err)
+		if err := setClass(pid, class); err != nil {
+			return err
 		}
 	}
+	return nil
 }
 
 // realTimeGroups exists if each cgroup has its own real-time budget; then all of it belongs to the root cgroup.

@@ -1,0 +1,295 @@
+package cluster_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	"golang.org/x/sys/unix"
+	v1 "k8s.io/api/core/v1"
+
+	simulator "github.com/gshare-dev/gshare/lab/serving"
+	client "github.com/gshare-dev/gshare/serving/load"
+	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
+	traffic "github.com/gshare-dev/gshare/vgpu/arrival"
+	"github.com/gshare-dev/gshare/vgpu/scaling"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// FaST-GShare's profile of ResNet on a V100, at 12 % of the SMs: 35.1 requests a second with 40 % of the time. So a request needs 11.4 ms of a whole
+// quota; gshare-model, whose kernels are all that takes time, is given that. The objective is that of the paper's auto-scaling.
+const (
+	resnetSM, resnetQuota = 12, 40
+	resnetRate            = 35.1
+	resnetSLO             = 69 * time.Millisecond
+	resnetWork            = 11400 * time.Microsecond
+)
+
+// scaled is how a function scales. All have the same model and the same share, up to its limit.
+type scaled struct {
+	name             string
+	quotaLimit       int64 // percent of the time
+	window, out, in  int   // seconds and votes
+	keepShared       time.Duration
+	minimum, maximum int
+}
+
+// tracePlay is a load to play to functions, all at the same time.
+type tracePlay struct {
+	name     string
+	series   traffic.Series
+	scale    float64 // requests for each of the series
+	dilation int     // how many times longer than in the profile requests take and may take
+	ways     []scaled
+}
+
+func (p *tracePlay) work() time.Duration { return time.Duration(p.dilation) * resnetWork }
+func (p *tracePlay) slo() time.Duration  { return time.Duration(p.dilation) * resnetSLO }
+func (p *tracePlay) rate() float64       { return resnetRate / float64(p.dilation) }
+
+// function returns the object of a function that scales in a way.
+func (p *tracePlay) function(w scaled) string {
+	return fmt.Sprintf(`apiVersion: serving.gshare.dev/v1alpha1
+kind: GPUFunction
+metadata: {name: %s}
+spec:
+  slo: {latency: %s}
+  access: {namespaces: ["*"]}
+  resources: {share: {sm: %d, quota: %d, quotaLimit: %d, memory: 10Gi}}
+  scaling: {requestsPerSecond: %g, minReplicas: %d, maxReplicas: %d, window: %ds, scaleOutVotes: %d, scaleInVotes: %d, keepShared: %s}
+  template:
+    spec:
+      terminationGracePeriodSeconds: 5
+      containers:
+      - name: server
+        image: %q
+        args: [--batch, 1=%s, --sm, "%d"]
+        readinessProbe: {periodSeconds: 1, httpGet: {path: /v2/health/ready, port: 8080}}
+        resources: {requests: {cpu: 100m}} # without, whatever else runs on this machine comes first
+`, w.name, p.slo(), resnetSM, resnetQuota, w.quotaLimit, p.rate(), w.minimum, w.maximum, w.window, w.out, w.in, w.keepShared, modelImage, p.work(), resnetSM)
+}
+
+// replicas returns the same for the simulator.
+func (p *tracePlay) replicas(w scaled, ends time.Duration) *simulator.Replicas {
+	return &simulator.Replicas{
+		Share: share.Share{SMRequest: 10 * resnetSM, SMLimit: 10 * resnetSM, QuotaRequest: 10 * resnetQuota, QuotaLimit: share.PerMille(10 * w.quotaLimit),
+			Memory: 10 << 30},
+		Rate: scaling.Rate(p.rate()), Takes: p.work(), Ends: ends, Window: 500 * time.Millisecond, // as in the agents' configuration
+		Policy: scaling.Policy{
+			Window: time.Duration(w.window) * time.Second, Out: w.out, In: w.in, Min: w.minimum, Max: w.maximum, SharedFor: w.keepShared, Predict: scaling.Kalman,
+		},
+	}
+}
+
+// played is what a way to scale gave, on the cluster and in the simulator.
+type played struct {
+	scaled
+	requests            int
+	missed, simMissed   float64 // percent
+	cold, simCold       int
+	gpu, simGPU         float64 // seconds
+	result              *client.Result
+	watched             *watched
+	startTime, endsTime time.Duration
+}
+
+// TestServingTraces plays published loads to functions on the cluster, and the same requests in the simulator of lab/serving, with the times that
+// replicas took to start and to end on this cluster. Requests are dilated: they take, and may take, several times as long as the profile says, and
+// come as many times less often, so that processors have time for them. Seconds of the loads are seconds.
+func TestServingTraces(t *testing.T) {
+	long(t)
+	s := startServing(t)
+	var stop context.CancelFunc
+	s.ctx, stop = context.WithTimeout(t.Context(), time.Hour)
+	defer stop()
+	var pods []*v1.Pod
+	for _, app := range []string{"gshare-gateway", "gshare-controller"} {
+		for _, p := range s.pods(t, "gshare-system", "app", app) {
+			pods = append(pods, &p)
+		}
+	}
+	s.realTime(t, pods, unix.SCHED_RR)
+	defer s.realTime(t, nil, unix.SCHED_NORMAL)
+	t.Run("ramp", s.playsRamp)
+}
+
+// fastRamp is the load of FaST-GShare's figure 12, in requests a second, and a quiet end.
+func fastRamp() traffic.Series {
+	s := traffic.Series{Name: "ramp", Step: time.Second}
+	for _, step := range []struct {
+		seconds int
+		rate    float64
+	}{{5, 0}, {10, 30}, {10, 40}, {10, 50}, {15, 60}, {15, 70}, {15, 80}, {15, 90}, {15, 100}, {15, 110}, {10, 100}, {10, 90}, {15, 70}, {40, 50}, {50, 20}} {
+		for range step.seconds {
+			s.Counts = append(s.Counts, step.rate)
+		}
+	}
+	return s
+}
+
+// playsRamp: at most 1 % of the requests of the ramp are late or refused, with as many replicas as the paper has.
+func (s *served) playsRamp(t *testing.T) {
+	p := &tracePlay{name: "FaST ramp", series: fastRamp(), scale: 0.25, dilation: 4, ways: []scaled{
+		{name: "ramp", quotaLimit: 80, window: 40, out: 6, in: 37, keepShared: 30 * time.Second, minimum: 1, maximum: 4},
+	}}
+	all := s.play(t, p)
+	t.Log(p.table(all))
+	r := all[0]
+	t.Logf("replicas: %s", r.watched.times())
+	if r.missed > 1 {
+		t.Errorf("%.2f %% missed, want at most 1 %%", r.missed)
+	}
+	if got, want := r.watched.sequence(), "1-2-3-4-3-2-1"; got != want {
+		t.Errorf("replicas %s, want %s", got, want)
+	}
+}
+
+// play plays a load to functions on the cluster, and in the simulator.
+func (s *served) play(t *testing.T, p *tracePlay) (all []played) {
+	t.Helper()
+	var names []string
+	for _, w := range p.ways {
+		s.write(t, p.function(w))
+		names = append(names, w.name)
+	}
+	for _, w := range p.ways {
+		s.wait(t, "ready: "+w.name, func() bool { return s.readyFor(t, w.name) >= w.minimum })
+		if err := s.ask(t, w.name); err != nil { // opens the connections on the way
+			t.Fatal(err)
+		}
+	}
+	length := p.series.Length()
+	arrivals := traffic.Draw([]traffic.Source{{Series: &p.series, Scale: p.scale}}, length, 1)
+	t.Logf("%s: %d requests in %v to each function, dilated by %d: %v each, objective %v", p.name, len(arrivals), length, p.dilation, p.work(), p.slo())
+	results := make([]*client.Result, len(p.ways))
+	stop := s.watch(t, names...)
+	var wait sync.WaitGroup
+	for n, w := range p.ways {
+		sender := s.sender(t, w.name)
+		wait.Go(func() {
+			plan := client.Plan{Length: length, SLO: p.slo(), Schedule: func(yield func(time.Duration) bool) {
+				for _, a := range arrivals {
+					if !yield(a.At) {
+						return
+					}
+				}
+			}}
+			var err error
+			if results[n], err = client.Run(s.ctx, plan, sender, nil); err != nil {
+				t.Errorf("%s: %v", w.name, err)
+			}
+		})
+	}
+	time.Sleep(length)
+	seen := stop()
+	wait.Wait()
+	if t.Failed() {
+		t.FailNow()
+	}
+	for _, name := range names {
+		s.kubectl(t, "delete", "gpufunction", name)
+	}
+	var starts, ends []time.Duration
+	for _, w := range seen {
+		starts, ends = append(starts, w.starts...), append(ends, w.ends...)
+	}
+	for n, w := range p.ways {
+		r := played{scaled: w, requests: len(arrivals), result: results[n], watched: seen[w.name], startTime: mean(starts), endsTime: mean(ends)}
+		r.cold, r.gpu = r.watched.cold, r.watched.reserved
+		r.missed = 100 * (1 - r.result.SLO.Ratio)
+		s.simulate(t, p, arrivals, &r)
+		t.Logf("%s: failures %v, p50 %.0f ms, p99 %.0f ms, lateness of the client p99 %.1f ms; replicas %s; starts %v, ends %v", w.name, r.result.Failures,
+			r.result.Latency.P50, r.result.Latency.P99, r.result.Lateness.P99, r.watched.times(), r.watched.starts, r.watched.ends)
+		all = append(all, r)
+	}
+	return all
+}
+
+func mean(times []time.Duration) (m time.Duration) {
+	for _, d := range times {
+		m += d / time.Duration(len(times))
+	}
+	return m
+}
+
+// readyFor returns how many pods of a function accept requests.
+func (s *served) readyFor(t *testing.T, function string) (n int) {
+	t.Helper()
+	for _, p := range s.pods(t, "default", api.LabelFunction, function) {
+		if _, ready := api.Address(&p); ready {
+			n++
+		}
+	}
+	return n
+}
+
+// sender sends requests for a function to both gateways.
+func (s *served) sender(t *testing.T, function string) client.Sender {
+	t.Helper()
+	c := s.newClients(t)
+	return &client.HTTP{
+		Method: http.MethodPost, URL: "http://gateway/", Header: http.Header{"Host": {function + ".default"}},
+		Client: &http.Client{Transport: &http.Transport{DialContext: c.dial, MaxIdleConnsPerHost: 1000}},
+	}
+}
+
+// simulate plays the same requests in the simulator.
+func (s *served) simulate(t *testing.T, p *tracePlay, arrivals []traffic.Arrival, r *played) {
+	t.Helper()
+	in := &simulator.Input{
+		Functions: []simulator.Function{{Name: r.name, SLO: p.slo(), LoadCold: r.startTime, Replicas: p.replicas(r.scaled, r.endsTime)}},
+		Arrivals:  arrivals, Until: p.series.Length(),
+	}
+	got, err := simulator.Run(s.ctx, in, "replicas")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.simMissed, r.simCold, r.simGPU = got.ViolationPercent(), got.ColdStarts, got.GPUSeconds
+}
+
+// Differences of the simulator from the cluster up to which both agree.
+const (
+	agreeMissed = 1.5  // points
+	agreeGPU    = 0.05 // of the cluster's
+	agreeCold   = 1
+)
+
+// agrees returns what of a result differs too much between cluster and simulator, or an empty text.
+func (r *played) agrees() string {
+	var found []string
+	if d := r.simMissed - r.missed; max(d, -d) > agreeMissed {
+		found = append(found, fmt.Sprintf("missed %+.2f points", d))
+	}
+	if d := r.simGPU - r.gpu; max(d, -d) > agreeGPU*r.gpu {
+		found = append(found, fmt.Sprintf("GPU time %+.1f %%", 100*d/r.gpu))
+	}
+	if d := r.simCold - r.cold; max(d, -d) > agreeCold {
+		found = append(found, fmt.Sprintf("cold starts %+d", d))
+	}
+	return strings.Join(found, ", ")
+}
+
+// table returns the results, of cluster and simulator beside each other.
+func (p *tracePlay) table(all []played) string {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(w, "\n%s\tREQUESTS\tMISSED %%\tsimulated\tCOLD STARTS\tsimulated\tGPU SECONDS\tsimulated\tREPLICAS\tTHE SIMULATOR\n", strings.ToUpper(p.name))
+	for _, r := range all {
+		verdict := "agrees"
+		if why := r.agrees(); why != "" {
+			verdict = "differs: " + why
+		}
+		fmt.Fprintf(w, "%s\t%d\t%.2f\t%.2f\t%d\t%d\t%.1f\t%.1f\t%s\t%s\n", r.name, r.requests, r.missed, r.simMissed, r.cold, r.simCold, r.gpu, r.simGPU,
+			r.watched.sequence(), verdict)
+	}
+	if err := w.Flush(); err != nil {
+		panic(err) // a strings.Builder does not fail
+	}
+	fmt.Fprintf(&b, "A start took %.2f s, an end %.2f s.", all[0].startTime.Seconds(), all[0].endsTime.Seconds())
+	return b.String()
+}

@@ -1,0 +1,172 @@
+package cluster_test
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
+	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/kube/nodeview"
+	"github.com/gshare-dev/gshare/vgpu/residency"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// watchPeriod is how often pods are looked at, and so the resolution of all that is seen of them.
+const watchPeriod = 200 * time.Millisecond
+
+// watched is what the pods of a function did while somebody watched.
+type watched struct {
+	known    map[types.UID]*watchedPod
+	reserved float64 // seconds of whole GPUs: what the scheduler counts of the pods, over time
+	cold     int     // pods that were created
+	starts   []time.Duration
+	ends     []time.Duration // from when a pod is to end until it is gone
+	hot      []replicaChange
+}
+
+type watchedPod struct {
+	seen, ready, ending time.Time
+	known               bool // before somebody watched
+}
+
+// replicaChange is a number of replicas that the function had from a time on: pods that do not end and are wanted Hot.
+type replicaChange struct {
+	at time.Duration
+	n  int
+}
+
+// sequence returns the numbers of replicas, without their times.
+func (w *watched) sequence() string {
+	var all []string
+	for _, h := range w.hot {
+		all = append(all, fmt.Sprint(h.n))
+	}
+	return strings.Join(all, "-")
+}
+
+func (w *watched) times() string {
+	var all []string
+	for _, h := range w.hot {
+		all = append(all, fmt.Sprintf("%.0f s: %d", h.at.Seconds(), h.n))
+	}
+	return strings.Join(all, ", ")
+}
+
+// watch looks at the pods of functions until the returned function is called, which returns what they did, by function.
+func (s *served) watch(t *testing.T, functions ...string) (stop func() map[string]*watched) {
+	t.Helper()
+	all := map[string]*watched{}
+	for _, name := range functions {
+		all[name] = &watched{known: map[types.UID]*watchedPod{}}
+	}
+	began, done := time.Now(), make(chan struct{})
+	last := began
+	look := func(first bool) error {
+		list := &v1.PodList{}
+		if err := s.objects.List(s.ctx, list, client.InNamespace("default"), client.HasLabels{api.LabelFunction}); err != nil {
+			return err
+		}
+		now := time.Now()
+		passed := now.Sub(last)
+		last = now
+		for _, name := range functions {
+			for _, pod := range all[name].look(list.Items, name, now, now.Sub(began), passed, first) {
+				if err := setClasses(pidsOf(t, pod), unix.SCHED_RR); err != nil { // as play does with those before
+					return err
+				}
+			}
+		}
+		return nil
+	}
+	if err := look(true); err != nil {
+		t.Fatal(err)
+	}
+	var wait sync.WaitGroup
+	wait.Go(func() {
+		ticker := time.NewTicker(watchPeriod)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ticker.C:
+				if err := look(false); err != nil {
+					t.Errorf("list pods: %v", err)
+				}
+			case <-done:
+				return
+			}
+		}
+	})
+	return func() map[string]*watched {
+		close(done)
+		wait.Wait()
+		return all
+	}
+}
+
+// look notes what the pods of a function do now, and what they have reserved since the last time. It returns those that have become ready.
+func (w *watched) look(pods []v1.Pod, function string, now time.Time, at, passed time.Duration, first bool) (ready []*v1.Pod) {
+	hot, there := 0, map[types.UID]bool{}
+	for n := range pods {
+		pod := &pods[n]
+		if pod.Labels[api.LabelFunction] != function {
+			continue
+		}
+		there[pod.UID] = true
+		p := w.known[pod.UID]
+		if p == nil {
+			p = &watchedPod{seen: now, known: first}
+			w.known[pod.UID] = p
+			if !first {
+				w.cold++
+			}
+		}
+		if _, isReady := api.Address(pod); isReady && p.ready.IsZero() {
+			ready = append(ready, pod)
+			if p.ready = now; !p.known {
+				w.starts = append(w.starts, now.Sub(p.seen))
+			}
+		}
+		if pod.DeletionTimestamp != nil && p.ending.IsZero() {
+			p.ending = now
+		}
+		if wanted, _, _ := kube.ResidencyOf(pod); pod.DeletionTimestamp == nil && wanted.Level == residency.Hot {
+			hot++
+		}
+		w.reserved += passed.Seconds() * reserved(pod)
+	}
+	for uid, p := range w.known {
+		if !there[uid] {
+			delete(w.known, uid)
+			if !p.ending.IsZero() {
+				w.ends = append(w.ends, now.Sub(p.ending))
+			}
+		}
+	}
+	if len(w.hot) == 0 || w.hot[len(w.hot)-1].n != hot {
+		w.hot = append(w.hot, replicaChange{at, hot})
+	}
+	return ready
+}
+
+// reserved returns the part of a GPU's SM-time that a pod keeps from others, as the scheduler counts it.
+func reserved(pod *v1.Pod) (part float64) {
+	placement, present, err := kube.PlacementOf(pod)
+	if err != nil || !present || kube.Ended(pod) {
+		return 0
+	}
+	o := nodeview.Occupant{Level: kube.LevelOf(pod)}
+	for _, c := range placement.Containers {
+		for _, v := range c.VGPUs {
+			part += float64(o.Charge(v).RequestArea()) / float64(share.WholeArea)
+		}
+	}
+	return part
+}
