@@ -36,7 +36,7 @@ func (r *Replicas) validate() error {
 }
 
 // replicaSimulation simulates functions as serving/fleet and serving/gateway serve them on a cluster with room for all replicas. Requests wait for
-// the first replica as long as it takes to start; others that would be late are refused. A replica in reserve reserves no SM-time, but is as fast
+// the first replica as long as it takes to start; others that are predicted to be late are refused. A replica in reserve reserves no SM-time, but is as fast
 // as the others: the time that it needs is left by somebody.
 type replicaSimulation struct {
 	clock     *clock
@@ -66,8 +66,9 @@ type replica struct {
 	residency scaling.Residency
 	since     time.Duration // from which its share was not counted yet
 	busy      bool
-	freeAt    time.Duration
-	used      []span // when it used the GPU, in the last window of the quota
+	began     time.Duration // of its request
+	latency   time.Duration // to expect of a request, as the gateway has measured
+	used      []span        // when it used the GPU, in the last window of the quota
 }
 
 // span is a period in which a replica used the GPU.
@@ -120,6 +121,8 @@ func (w *replicaSimulation) arrive(request int32) {
 		if len(p.state.Instances) == 0 {
 			_ = p.scale(w.clock.now.Truncate(time.Second)) // as in everySecond, where an error would be found
 		}
+	case p.flying == 0 && p.queue.len() == 0: // costs no other its time, and measures how long requests take now
+		p.serve(p.replicas[p.at(load.Replicas[0].ID)], request)
 	case p.queue.add(request, w.record.deadline(request), w.clock.now, load):
 		p.dispatch()
 	default:
@@ -251,7 +254,9 @@ func (p *replicated) load() batching.Load {
 	for _, r := range []scaling.Residency{scaling.Hot, scaling.Shared} {
 		for _, i := range p.replicas {
 			if i.phase == pool.Ready && i.residency == r {
-				l.Replicas = append(l.Replicas, batching.Replica{ID: int(i.id), Busy: i.busy, FreeAt: instant(i.freeAt)})
+				l.Replicas = append(l.Replicas, batching.Replica{
+					ID: int(i.id), Busy: i.busy, FreeAt: instant(i.began + i.latency), Latency: func(int) time.Duration { return i.latency },
+				})
 			}
 		}
 	}
@@ -273,20 +278,40 @@ func (p *replicated) dispatch() {
 		if len(d.Fire) == 0 {
 			return // others wait until a replica is free: one that is too late then is refused then
 		}
-		at := slices.IndexFunc(p.replicas, func(i *replica) bool { return int(i.id) == d.Replica })
-		p.serve(p.replicas[at], requests(d.Fire)[0])
+		p.serve(p.replicas[p.at(d.Replica)], requests(d.Fire)[0])
 	}
+}
+
+// at returns the index of the replica with an ID.
+func (p *replicated) at(id int) int {
+	return slices.IndexFunc(p.replicas, func(i *replica) bool { return int(i.id) == id })
+}
+
+// Weights of a measured latency in the gateway's average, above and below it.
+const (
+	riseWeight = 0.3
+	fallWeight = 0.03
+)
+
+// measured corrects the expected latency by that of one request.
+func (i *replica) measured(took time.Duration) {
+	weight := fallWeight
+	if took > i.latency {
+		weight = riseWeight
+	}
+	i.latency += time.Duration(weight * float64(took-i.latency))
 }
 
 func (p *replicated) serve(i *replica, request int32) {
 	w := p.sim
 	r := p.function.Replicas
 	from := i.mayStart(w.clock.now, cmp.Or(r.Window, 100*time.Millisecond), r.Share.QuotaLimit)
-	i.busy, i.freeAt = true, from+r.Takes
-	i.used = append(i.used, span{from, i.freeAt})
+	i.busy, i.began = true, w.clock.now
+	i.used = append(i.used, span{from, from + r.Takes})
 	p.flying++
-	w.clock.schedule(i.freeAt, func() {
+	w.clock.schedule(from+r.Takes, func() {
 		w.record.answer(request, w.clock.now)
+		i.measured(w.clock.now - i.began)
 		i.busy = false
 		p.flying--
 		if i.phase == pool.Draining {

@@ -66,7 +66,7 @@ func TestReplicas(t *testing.T) {
 func TestReplicasScale(t *testing.T) {
 	var at []time.Duration
 	for n := range 200 {
-		at = append(at, time.Duration(n)*50*ms)
+		at = append(at, time.Duration(n)*49*ms)
 	}
 	r := run(t, replicas(60*time.Second, one, at...), "replicas")
 	if r.ColdStarts != 2 || r.Violations == 0 || r.Violations > 60 {
