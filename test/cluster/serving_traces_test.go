@@ -263,7 +263,7 @@ func (s *served) readyFor(t *testing.T, function string) (n int) {
 // sender sends requests for a function to both gateways.
 func (s *served) sender(t *testing.T, function string) client.Sender {
 	t.Helper()
-	c := s.newClients(t)
+	c := s.newClients(t, function)
 	return &client.HTTP{
 		Method: http.MethodPost, URL: "http://gateway/", Header: http.Header{"Host": {function + ".default"}},
 		Client: &http.Client{Transport: &http.Transport{DialContext: c.dial, MaxIdleConnsPerHost: 1000}},
