@@ -20,7 +20,7 @@ const pairFunction = `apiVersion: serving.gshare.dev/v1alpha1
 kind: GPUFunction
 metadata: {name: pair}
 spec:
-  slo: {latency: 2s}
+  slo: {latency: 10s}
   access: {namespaces: ["*"]}
   resources: {share: {sm: 60, quota: 100, memory: 1Gi}}
   scaling: {maxReplicas: 2, requestsPerSecond: 10, window: 2s, keepShared: 10m}
