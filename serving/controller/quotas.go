@@ -15,6 +15,7 @@ import (
 
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/share"
 	"github.com/gshare-dev/gshare/vgpu/tenancy"
 )
 
@@ -89,12 +90,15 @@ func counts(p *v1.Pod) bool {
 
 func tenantOf(p *v1.Pod) tenancy.Pod { return tenancy.Pod{Namespace: p.Namespace, Name: p.Name} }
 
-// amountOf returns what a pod holds of the GPUs. Annotations do not count: users may change them. A pod whose specification is no request of shares is
-// placed nowhere.
+// amountOf returns what a pod holds of the GPUs. Annotations do not make it less: users may change them. One can make it more, as it gives the pod a
+// GPU of its own. A pod whose specification is no request of shares is placed nowhere.
 func amountOf(p *v1.Pod) tenancy.Amount {
 	request, _, err := kube.RequestOf(&v1.Pod{Spec: p.Spec})
 	if err != nil {
 		return tenancy.Amount{Replicas: 1}
+	}
+	if p.Annotations[kube.AnnotationIsolation] == string(share.Exclusive) {
+		request.Isolation = share.Exclusive
 	}
 	return tenancy.AmountOf(request)
 }

@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -19,6 +20,7 @@ import (
 	"github.com/gshare-dev/gshare/serving/fleet"
 	"github.com/gshare-dev/gshare/serving/gateway"
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
+	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/tenancy"
 )
 
@@ -192,6 +194,50 @@ func TestQuotaCounts(t *testing.T) {
 			q.handler().OnDelete(again)
 			if got := q.account.Held("ml"); got != (tenancy.Amount{}) {
 				t.Errorf("held %+v in the end", got)
+			}
+		})
+	}
+}
+
+// TestQuotaOfSidecars: what a template asks for beside the share counts, whatever its annotations let the scheduler make of it.
+func TestQuotaOfSidecars(t *testing.T) {
+	sidecar := func(limits v1.ResourceList) func(*v1.PodTemplateSpec) {
+		return func(template *v1.PodTemplateSpec) {
+			template.Spec.InitContainers = []v1.Container{{
+				Name: "greedy", Image: "greedy", RestartPolicy: new(v1.ContainerRestartPolicyAlways), Resources: v1.ResourceRequirements{Limits: limits},
+			}}
+		}
+	}
+	annotated := func(name, value string, change func(*v1.PodTemplateSpec)) func(*v1.PodTemplateSpec) {
+		return func(template *v1.PodTemplateSpec) {
+			change(template)
+			setAnnotation(&template.ObjectMeta, name, value)
+		}
+	}
+	number := func(n int64) resource.Quantity { return *resource.NewQuantity(n, resource.DecimalSI) }
+	half := sidecar(v1.ResourceList{kube.ResourceSM: number(100), kube.ResourceVGPU: number(2), kube.ResourceMemory: number(2000)})
+	const whole, share = 1000 * 1000, 240 * 1000
+	for name, test := range map[string]struct {
+		change func(*v1.PodTemplateSpec)
+		want   tenancy.Amount
+	}{
+		"nothing beside":       {func(*v1.PodTemplateSpec) {}, tenancy.Amount{Replicas: 1, Area: share, Memory: 1024}},
+		"two halves":           {half, tenancy.Amount{Replicas: 1, Area: share + whole, Memory: 3024}},
+		"two exclusive halves": {annotated(kube.AnnotationIsolation, "exclusive", half), tenancy.Amount{Replicas: 1, Area: 3 * whole, Memory: 3024}},
+		"alone on a GPU": {
+			annotated(kube.AnnotationIsolation, "exclusive", func(*v1.PodTemplateSpec) {}), tenancy.Amount{Replicas: 1, Area: whole, Memory: 1024},
+		},
+		"memory by an annotation": {
+			annotated(kube.AnnotationMemory, "80Gi", sidecar(v1.ResourceList{kube.ResourceSM: number(100)})),
+			tenancy.Amount{Replicas: 1, Area: share + whole, Memory: 1024 + 80*1024},
+		},
+		"what no node has": {sidecar(v1.ResourceList{kube.ResourceSM: number(-1)}), tenancy.Amount{Replicas: 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fp := fastPod(1, 24)
+			test.change(&fp.Spec.Template)
+			if got := amountOf(standalonePod(fp, 1)); got != test.want {
+				t.Errorf("got %+v, want %+v", got, test.want)
 			}
 		})
 	}

@@ -19,10 +19,17 @@ type Amount struct {
 	Memory   MiB
 }
 
-// AmountOf returns what a pod with a request holds, and whatever its residency: it may be raised to its whole share at any time.
+// AmountOf returns what a pod with a request holds, and whatever its residency: it may be raised to its whole share at any time. One with isolation
+// exclusive holds all SM-time of its devices, as nobody else gets any of it; how much memory they have is not known.
 func AmountOf(r share.Request) Amount {
 	a := Amount{Replicas: 1, Area: r.Area()}
+	if r.Isolation == share.Exclusive {
+		a.Area = 0
+	}
 	for _, c := range r.Containers {
+		if r.Isolation == share.Exclusive {
+			a.Area += share.Area(c.VGPUs) * share.WholeArea
+		}
 		a.Memory += MiB(c.VGPUs) * MiB((c.Share.Memory+share.MiB-1)/share.MiB)
 	}
 	return a
