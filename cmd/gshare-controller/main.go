@@ -124,14 +124,15 @@ func run(ctx context.Context, o options) error {
 		return err
 	}
 	advise := adviser{address: o.keda, clients: clients, namespace: os.Getenv("POD_NAMESPACE"), name: os.Getenv("POD_NAME"), log: log}
+	quotas := controller.NewQuotas(m.GetClient(), m.GetAPIReader())
 	if err := controller.AddTo(m, controller.Options{
-		Service: service, Gateway: "gshare-gateway." + o.namespace + ".svc." + o.domain, Log: log, Metrics: metrics.Registry, Watch: reports.watch,
+		Service: service, Quotas: quotas, Gateway: "gshare-gateway." + o.namespace + ".svc." + o.domain, Log: log, Metrics: metrics.Registry, Watch: reports.watch,
 		Advise: advise.run,
 	}); err != nil {
 		return err
 	}
 	image := &ownImage{clients: clients, namespace: os.Getenv("POD_NAMESPACE"), name: os.Getenv("POD_NAME"), known: o.profileImage}
-	if err := profiles.AddTo(m, profiles.Options{Log: log, Version: release.Version(), Image: image.get}); err != nil {
+	if err := profiles.AddTo(m, profiles.Options{Log: log, Quotas: quotas, Version: release.Version(), Image: image.get}); err != nil {
 		return err
 	}
 	return m.Start(ctx)

@@ -7,6 +7,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -82,6 +83,8 @@ type Options struct {
 	Gateway string
 	Log     *slog.Logger
 	Metrics prometheus.Registerer // gets the metrics of the fleet, gshare_fleet_
+	// Quotas is the account of the pods that the process makes. Nil if nobody else makes any.
+	Quotas *Quotas
 	// Watch receives the reports of the gateway at an address, until the connection ends.
 	Watch func(ctx context.Context, address string, receive func(report.Report)) error
 	// Advise lets other autoscalers know how many replicas the functions need that they scale, while this process leads, until ctx ends. Its error
@@ -92,6 +95,7 @@ type Options struct {
 // AddTo adds a controller to a manager, whose cache is that of CacheOptions.
 func AddTo(m manager.Manager, o Options) error {
 	pods := NewPods(m.GetClient(), m.GetAPIReader(), m.GetEventRecorder(name), o.Log)
+	pods.quotas = cmp.Or(o.Quotas, pods.quotas)
 	loads := newLoads()
 	advisor := fleet.NewAdvisor(loads.Load, o.Log)
 	gateways := &Gateways{loads: loads, client: m.GetClient(), pods: pods, advisor: advisor, backOffs: map[gateway.FunctionName]backOff{}}
@@ -129,7 +133,7 @@ func AddTo(m manager.Manager, o Options) error {
 	if err := addIndexes(m.GetFieldIndexer()); err != nil {
 		return err
 	}
-	if err := errors.Join(pods.quotas.watch(m.GetCache()), pods.watch(m.GetCache())); err != nil {
+	if err := errors.Join(pods.quotas.Watch(m.GetCache(), api.FaSTPodKind), pods.watch(m.GetCache())); err != nil {
 		return err
 	}
 	if err := ctrl.NewControllerManagedBy(m).Named("gpufunction").

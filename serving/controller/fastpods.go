@@ -33,7 +33,7 @@ const endedPause = 10 * time.Second
 type fastPods struct {
 	client   client.Client
 	live     client.Reader // reads from the API server
-	quotas   *quotas
+	quotas   *Quotas
 	recorder events.EventRecorder
 }
 
@@ -63,7 +63,7 @@ func (r *fastPods) Reconcile(ctx context.Context, request reconcile.Request) (re
 		}
 		err = client.IgnoreNotFound(r.client.Delete(ctx, victim, client.Preconditions{UID: &victim.UID}))
 	}
-	if why := overQuota(err); why != "" {
+	if why := OverQuota(err); why != "" {
 		return reconcile.Result{RequeueAfter: quotaPause}, r.writeStatus(ctx, fp, pods, why)
 	}
 	if apierrors.IsAlreadyExists(err) || err == nil && step != keepPods { // one step after the other; the cache may lag
@@ -187,18 +187,18 @@ func (r *fastPods) create(ctx context.Context, fp *api.FaSTPod, pods []*v1.Pod) 
 		if slices.ContainsFunc(pods, func(p *v1.Pod) bool { return p.Name == pod.Name }) {
 			continue
 		}
-		err := r.quotas.create(ctx, pod)
+		err := r.quotas.Create(ctx, pod)
 		if apierrors.IsAlreadyExists(err) {
 			existing := &v1.Pod{}
 			if e := r.live.Get(ctx, client.ObjectKeyFromObject(pod), existing); e == nil {
-				r.quotas.found(existing)
+				r.quotas.Found(existing)
 				if !metav1.IsControlledBy(existing, fp) {
 					continue // somebody else has the name
 				}
 			}
 			return err // the cache does not have it yet
 		}
-		if why := overQuota(err); why != "" {
+		if why := OverQuota(err); why != "" {
 			if !meta.IsStatusConditionTrue(fp.Status.Conditions, api.ConditionQuotaExceeded) {
 				text := shortened(fmt.Sprintf("Pod %s is not created: %s", pod.Name, why), maxNote)
 				r.recorder.Eventf(fp, nil, v1.EventTypeWarning, api.ConditionQuotaExceeded, "Create", "%s", text)

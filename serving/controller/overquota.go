@@ -28,8 +28,8 @@ func (e *quotaError) Error() string {
 	return strings.Join(texts, "; ")
 }
 
-// overQuota returns what a policy has against a pod, and nothing if the error is another one.
-func overQuota(err error) string {
+// OverQuota returns what a policy has against a pod, and nothing if the error is another one.
+func OverQuota(err error) string {
 	if refused := (*quotaError)(nil); errors.As(err, &refused) {
 		return refused.Error()
 	}
@@ -47,7 +47,7 @@ type refused struct {
 const refusedPeriod = 30 * time.Second
 
 // refuse notes that a policy does not let a replica start, lets the owner of the function know, and returns why.
-func (q *quotas) refuse(recorder events.EventRecorder, i *podInstance, why string) string {
+func (q *Quotas) refuse(recorder events.EventRecorder, i *podInstance, why string) string {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	before, again := q.refused[i.Name]
@@ -61,14 +61,14 @@ func (q *quotas) refuse(recorder events.EventRecorder, i *podInstance, why strin
 }
 
 // settle notes that a replica has started, or is not wanted any more.
-func (q *quotas) settle(instance string) {
+func (q *Quotas) settle(instance string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	delete(q.refused, instance)
 }
 
 // overQuota returns the functions that a policy keeps from starting a replica, and why.
-func (q *quotas) overQuota() map[gateway.FunctionName]string {
+func (q *Quotas) overQuota() map[gateway.FunctionName]string {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	found := map[gateway.FunctionName]string{}

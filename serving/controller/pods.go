@@ -33,7 +33,7 @@ type Pods struct {
 	log      *slog.Logger
 	events   chan fleet.Event
 	queue    workqueue.TypedRateLimitingInterface[string] // names of instances that may have changed
-	quotas   *quotas
+	quotas   *Quotas
 
 	mu        sync.Mutex
 	instances map[string]*podInstance
@@ -56,7 +56,7 @@ type podInstance struct {
 func NewPods(c client.Client, live client.Reader, recorder events.EventRecorder, log *slog.Logger) *Pods {
 	return &Pods{
 		client: c, live: live, recorder: recorder, log: log, events: make(chan fleet.Event), instances: map[string]*podInstance{},
-		quotas: newQuotas(c, live),
+		quotas: NewQuotas(c, live),
 		queue:  workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](100*time.Millisecond, 30*time.Second)),
 	}
 }
@@ -210,8 +210,8 @@ func (p *Pods) reconcile(ctx context.Context, name string) error {
 		}
 		return p.end(ctx, i, fleet.Gone, "was deleted before it had a pod")
 	case i.uid == "":
-		if err := p.create(ctx, i); overQuota(err) != "" {
-			p.report(ctx, i, fleet.Event{Kind: fleet.Starting, Message: p.quotas.refuse(p.recorder, i, overQuota(err))})
+		if err := p.create(ctx, i); OverQuota(err) != "" {
+			p.report(ctx, i, fleet.Event{Kind: fleet.Starting, Message: p.quotas.refuse(p.recorder, i, OverQuota(err))})
 			p.queue.AddAfter(name, quotaPause)
 			return nil
 		} else if isRefused(err) {

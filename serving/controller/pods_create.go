@@ -56,7 +56,7 @@ func (p *Pods) create(ctx context.Context, i *podInstance) error {
 			return err
 		}
 		i.attempted = client.ObjectKeyFromObject(pod)
-		err := p.quotas.create(ctx, pod)
+		err := p.quotas.Create(ctx, pod)
 		if apierrors.IsAlreadyExists(err) {
 			if err := p.live.Get(ctx, client.ObjectKeyFromObject(pod), pod); apierrors.IsNotFound(err) {
 				attempt-- // it was just removed
@@ -64,7 +64,7 @@ func (p *Pods) create(ctx context.Context, i *podInstance) error {
 			} else if err != nil {
 				return err
 			}
-			p.quotas.found(pod)
+			p.quotas.Found(pod)
 			if pod.DeletionTimestamp != nil || kube.Ended(pod) || !metav1.IsControlledBy(pod, fp) || !isInstance(pod, i) {
 				continue
 			}

@@ -23,7 +23,7 @@ const policyPeriod = 10 * time.Second
 // policies writes the status of SharePolicies: reconcile.Reconciler. They are enforced where pods are created.
 type policies struct {
 	client client.Client
-	quotas *quotas
+	quotas *Quotas
 }
 
 // Reconcile implements reconcile.Reconciler.

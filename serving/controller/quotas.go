@@ -3,6 +3,7 @@ package controller
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -19,40 +20,41 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/tenancy"
 )
 
-// quotas creates pods, unless a SharePolicy does not let their namespace have them. What a pod takes is accounted for before it is created, so of two
-// that are created at the same time the second one sees the first.
-type quotas struct {
+// Quotas creates pods, unless a SharePolicy does not let their namespace have them. What a pod takes is accounted for before it is created, so of two
+// that are created at the same time the second one sees the first. Each process has one account, for all pods that it makes.
+type Quotas struct {
 	client client.Client // reads from the cache
 	live   client.Reader // reads from the API server
-	synced func() bool   // whether the account has the pods that were there when this process began
+	synced []func() bool // whether the account has the pods that were there when this process began, of each cache
 
 	mu      sync.Mutex
 	account *tenancy.Account
 	refused map[string]refused // by the name of the instance
 }
 
-func newQuotas(c client.Client, live client.Reader) *quotas {
-	return &quotas{client: c, live: live, synced: func() bool { return true }, account: tenancy.NewAccount(), refused: map[string]refused{}}
+// NewQuotas returns an account without pods.
+func NewQuotas(c client.Client, live client.Reader) *Quotas {
+	return &Quotas{client: c, live: live, account: tenancy.NewAccount(), refused: map[string]refused{}}
 }
 
-// watch accounts for the pods of a cache from now on.
-func (q *quotas) watch(c crcache.Cache) error {
+// Watch accounts for the pods of a cache from now on: for those that an object of a kind controls. It is to be called before any cache starts.
+func (q *Quotas) Watch(c crcache.Cache, kind string) error {
 	informer, err := c.GetInformer(context.Background(), &v1.Pod{}, crcache.BlockUntilSynced(false))
 	if err != nil {
 		return err
 	}
-	registration, err := informer.AddEventHandler(q.handler())
+	registration, err := informer.AddEventHandler(q.handler(kind))
 	if err != nil {
 		return err
 	}
-	q.synced = registration.HasSynced
+	q.synced = append(q.synced, registration.HasSynced)
 	return nil
 }
 
-// handler returns the handler of events of pods.
-func (q *quotas) handler() cache.ResourceEventHandler {
+// handler returns the handler of events of pods that an object of a kind may control.
+func (q *Quotas) handler(kind string) cache.ResourceEventHandler {
 	seen := func(object any) {
-		if p, ok := object.(*v1.Pod); ok {
+		if p, ok := object.(*v1.Pod); ok && !isOthers(p, kind) {
 			q.see(p)
 		}
 	}
@@ -60,7 +62,7 @@ func (q *quotas) handler() cache.ResourceEventHandler {
 		if unseen, ok := object.(cache.DeletedFinalStateUnknown); ok {
 			object = unseen.Obj
 		}
-		if p, ok := object.(*v1.Pod); ok {
+		if p, ok := object.(*v1.Pod); ok && !isOthers(p, kind) {
 			q.locked(func(a *tenancy.Account) { a.Gone(tenantOf(p), string(p.UID)) })
 		}
 	}
@@ -72,7 +74,12 @@ func (q *quotas) handler() cache.ResourceEventHandler {
 	}}
 }
 
-func (q *quotas) see(p *v1.Pod) {
+// isOthers reports whether a pod that counts is that of an object of another kind: labels of templates can bring it into the cache of this one.
+func isOthers(p *v1.Pod, kind string) bool {
+	return counts(p) && metav1.GetControllerOf(p).Kind != kind
+}
+
+func (q *Quotas) see(p *v1.Pod) {
 	q.locked(func(a *tenancy.Account) {
 		if counts(p) {
 			a.Seen(tenantOf(p), string(p.UID), amountOf(p))
@@ -82,10 +89,13 @@ func (q *quotas) see(p *v1.Pod) {
 	})
 }
 
-// counts reports whether a pod counts against its namespace: a FaSTPod controls it.
+// counts reports whether a pod counts against its namespace: a FaSTPod controls it, or a GPUProfile one with a share.
 func counts(p *v1.Pod) bool {
 	owner := metav1.GetControllerOf(p)
-	return owner != nil && owner.Kind == api.FaSTPodKind && !kube.Ended(p)
+	if owner == nil || kube.Ended(p) {
+		return false
+	}
+	return owner.Kind == api.FaSTPodKind || owner.Kind == api.ProfileKind && kube.RequestsShare(p)
 }
 
 func tenantOf(p *v1.Pod) tenancy.Pod { return tenancy.Pod{Namespace: p.Namespace, Name: p.Name} }
@@ -104,7 +114,7 @@ func amountOf(p *v1.Pod) tenancy.Amount {
 }
 
 // check returns a quotaError if a pod would not be created now. It takes nothing.
-func (q *quotas) check(ctx context.Context, p *v1.Pod) error {
+func (q *Quotas) check(ctx context.Context, p *v1.Pod) error {
 	limits, err := q.limits(ctx, p.Namespace)
 	if err != nil || len(limits) == 0 {
 		return err
@@ -117,9 +127,9 @@ func (q *quotas) check(ctx context.Context, p *v1.Pod) error {
 	return nil
 }
 
-// create creates a pod. The error is a quotaError if a policy does not allow it.
-func (q *quotas) create(ctx context.Context, p *v1.Pod) error {
-	if !q.synced() {
+// Create creates a pod that counts. The error is one of OverQuota if a policy does not allow it.
+func (q *Quotas) Create(ctx context.Context, p *v1.Pod) error {
+	if slices.ContainsFunc(q.synced, func(synced func() bool) bool { return !synced() }) {
 		return errors.New("the pods that there are are not known yet")
 	}
 	limits, err := q.limits(ctx, p.Namespace)
@@ -133,15 +143,15 @@ func (q *quotas) create(ctx context.Context, p *v1.Pod) error {
 	}
 	switch err = q.client.Create(ctx, p); {
 	case err == nil:
-		q.found(p)
+		q.Found(p)
 	case isRefused(err):
 		q.locked(func(a *tenancy.Account) { a.Release(tenantOf(p)) })
 	}
 	return err // without an answer, the pod may be there
 }
 
-// found notes that the API server has a pod of the name of one that was to be created.
-func (q *quotas) found(p *v1.Pod) {
+// Found notes that the API server has a pod of the name of one that was to be created.
+func (q *Quotas) Found(p *v1.Pod) {
 	q.locked(func(a *tenancy.Account) {
 		if counts(p) {
 			a.Created(tenantOf(p), string(p.UID))
@@ -152,7 +162,7 @@ func (q *quotas) found(p *v1.Pod) {
 }
 
 // limits returns what the policies let a namespace hold.
-func (q *quotas) limits(ctx context.Context, namespace string) ([]tenancy.Limit, error) {
+func (q *Quotas) limits(ctx context.Context, namespace string) ([]tenancy.Limit, error) {
 	list := &api.SharePolicyList{}
 	if err := q.client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, err
@@ -167,7 +177,7 @@ func (q *quotas) limits(ctx context.Context, namespace string) ([]tenancy.Limit,
 }
 
 // priorities returns a function that gives the priority of a namespace.
-func (q *quotas) priorities(ctx context.Context) (func(namespace string) int32, error) {
+func (q *Quotas) priorities(ctx context.Context) (func(namespace string) int32, error) {
 	list := &api.SharePolicyList{}
 	if err := q.client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, err
@@ -194,7 +204,7 @@ const (
 )
 
 // Run gives back what was reserved for pods that are not there, until ctx ends.
-func (q *quotas) Run(ctx context.Context) {
+func (q *Quotas) Run(ctx context.Context) {
 	ticker := time.NewTicker(confirmPeriod)
 	defer ticker.Stop()
 	for {
@@ -207,7 +217,7 @@ func (q *quotas) Run(ctx context.Context) {
 	}
 }
 
-func (q *quotas) confirm(ctx context.Context) {
+func (q *Quotas) confirm(ctx context.Context) {
 	var unconfirmed []tenancy.Pod
 	q.locked(func(a *tenancy.Account) { unconfirmed = a.Unconfirmed(time.Now().Add(-confirmPause)) })
 	for _, one := range unconfirmed {
@@ -216,12 +226,12 @@ func (q *quotas) confirm(ctx context.Context) {
 		case apierrors.IsNotFound(err):
 			q.locked(func(a *tenancy.Account) { a.Forget(one) })
 		case err == nil:
-			q.found(p)
+			q.Found(p)
 		}
 	}
 }
 
-func (q *quotas) locked(do func(*tenancy.Account)) {
+func (q *Quotas) locked(do func(*tenancy.Account)) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	do(q.account)

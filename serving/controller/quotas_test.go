@@ -84,11 +84,11 @@ func TestQuotaAtTheSameTime(t *testing.T) {
 		if over := c.pods.quotas.overQuota(); len(over) != 1 || over[name] != "replica "+refused.Instance+": "+why {
 			t.Errorf("over their quota: %v, want %s", over, name)
 		}
-		c.pods.quotas.handler().OnAdd(first, false)
+		c.pods.quotas.handler(api.FaSTPodKind).OnAdd(first, false)
 		if err := c.client.Delete(t.Context(), first); err != nil {
 			t.Fatal(err)
 		}
-		c.pods.quotas.handler().OnDelete(first)
+		c.pods.quotas.handler(api.FaSTPodKind).OnDelete(first)
 		time.Sleep(quotaPause)
 		if second := c.one(); second.Labels[api.LabelFunction] != name.Name {
 			t.Errorf("pod of function %s, want %s", second.Labels[api.LabelFunction], name.Name)
@@ -130,7 +130,7 @@ func TestQuotaAnswers(t *testing.T) {
 		q := c.pods.quotas
 		var answer error
 		c.calls.Create = func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error { return answer }
-		create := func(number int) error { return q.create(t.Context(), standalonePod(fp, number)) }
+		create := func(number int) error { return q.Create(t.Context(), standalonePod(fp, number)) }
 		answer = apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "bert-1", nil)
 		for range 2 {
 			if err := create(1); !apierrors.IsForbidden(err) {
@@ -141,14 +141,14 @@ func TestQuotaAnswers(t *testing.T) {
 		if err := create(1); !apierrors.IsTimeout(err) {
 			t.Fatal(err)
 		}
-		if err := create(2); overQuota(err) == "" {
+		if err := create(2); OverQuota(err) == "" {
 			t.Errorf("%v, want that the first one may be there", err)
 		}
-		if err := create(1); overQuota(err) != "" {
+		if err := create(1); OverQuota(err) != "" {
 			t.Errorf("tried again, it is in its own way: %v", err)
 		}
 		q.confirm(t.Context())
-		if err := create(2); overQuota(err) == "" {
+		if err := create(2); OverQuota(err) == "" {
 			t.Errorf("%v, want that the request may still be on its way", err)
 		}
 		time.Sleep(confirmPause + time.Second)
@@ -179,23 +179,48 @@ func TestQuotaCounts(t *testing.T) {
 		"as it is": {counted, all}, "with an annotation": {lying, all}, "of nobody": {free, tenancy.Amount{}}, "ended": {ended, tenancy.Amount{}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			q := newQuotas(nil, nil)
-			q.handler().OnAdd(counted, true)
-			q.handler().OnUpdate(counted, test.then)
+			q := NewQuotas(nil, nil)
+			q.handler(api.FaSTPodKind).OnAdd(counted, true)
+			q.handler(api.FaSTPodKind).OnUpdate(counted, test.then)
 			if got := q.account.Held("ml"); got != test.want {
 				t.Errorf("held %+v, want %+v", got, test.want)
 			}
 			again := test.then.DeepCopy()
 			again.UID = "2"
-			q.handler().OnUpdate(test.then, again)
+			q.handler(api.FaSTPodKind).OnUpdate(test.then, again)
 			if got := q.account.Held("ml"); got != test.want {
 				t.Errorf("made again, held %+v, want %+v", got, test.want)
 			}
-			q.handler().OnDelete(again)
+			q.handler(api.FaSTPodKind).OnDelete(again)
 			if got := q.account.Held("ml"); got != (tenancy.Amount{}) {
 				t.Errorf("held %+v in the end", got)
 			}
 		})
+	}
+}
+
+// TestQuotaOfTrials: of the pods of a GPUProfile the server counts, and the client does not.
+func TestQuotaOfTrials(t *testing.T) {
+	profile := &api.GPUProfile{ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: "bert", UID: "profile"}}
+	server := standalonePod(fastPod(1, 24), 1)
+	server.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(profile, api.GroupVersion.WithKind(api.ProfileKind))}
+	server.UID = "server"
+	sends := server.DeepCopy()
+	sends.Name, sends.UID, sends.Spec = "sends", "sends", v1.PodSpec{Containers: []v1.Container{{Name: "client"}}}
+	q := NewQuotas(nil, nil)
+	trials, functions := q.handler(api.ProfileKind), q.handler(api.FaSTPodKind)
+	trials.OnAdd(server, true)
+	trials.OnAdd(sends, true)
+	functions.OnAdd(server, true) // with the labels of both in its template
+	functions.OnDelete(server)
+	if got, want := q.account.Held("ml"), (tenancy.Amount{Replicas: 1, Area: 240 * 1000, Memory: 1024}); got != want {
+		t.Errorf("held %+v, want %+v", got, want)
+	}
+	ended := server.DeepCopy()
+	ended.Status.Phase = v1.PodFailed
+	trials.OnUpdate(server, ended)
+	if got := q.account.Held("ml"); got != (tenancy.Amount{}) {
+		t.Errorf("held %+v in the end", got)
 	}
 }
 
@@ -246,8 +271,8 @@ func TestQuotaOfSidecars(t *testing.T) {
 func TestQuotaOfUnknownPods(t *testing.T) {
 	c := newCluster(t)
 	defer c.pods.queue.ShutDown()
-	c.pods.quotas.synced = func() bool { return false }
-	if err := c.pods.quotas.create(t.Context(), standalonePod(fastPod(1, 24), 1)); err == nil || len(c.all()) > 0 {
+	c.pods.quotas.synced = append(c.pods.quotas.synced, func() bool { return false })
+	if err := c.pods.quotas.Create(t.Context(), standalonePod(fastPod(1, 24), 1)); err == nil || len(c.all()) > 0 {
 		t.Errorf("%v, and %d pods: want none before those that there are are known", err, len(c.all()))
 	}
 }
@@ -316,7 +341,7 @@ func TestPolicyStatus(t *testing.T) {
 	for number := range 3 { // before there was the policy
 		pod := standalonePod(fp, number)
 		pod.UID = types.UID(pod.Name)
-		c.pods.quotas.handler().OnAdd(pod, false)
+		c.pods.quotas.handler(api.FaSTPodKind).OnAdd(pod, false)
 	}
 	s := reconciled()
 	if s.Namespaces != 1 || s.Replicas != 3 || s.SMPercent != 72 || s.Memory != "3072Mi" {

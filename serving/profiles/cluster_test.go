@@ -134,7 +134,7 @@ var errCrash = errors.New("the controller was killed")
 // reconcile lets a new controller, which knows nothing, look once.
 func (w *world) reconcile() (reconcile.Result, error) {
 	r := &Reconciler{
-		Client: w.client, Pods: w.client, Live: w.client, Events: w.recorder, Log: slog.New(slog.DiscardHandler), Version: w.version,
+		Client: w.client, Pods: w.client, Live: w.client, Quotas: controller.NewQuotas(w.client, w.client), Events: w.recorder, Log: slog.New(slog.DiscardHandler), Version: w.version,
 		Image:  func(context.Context) (string, error) { return "gshare-controller:v1", nil },
 		Memory: func(context.Context, *v1.Pod) (share.Bytes, error) { return 1000 * share.MiB, nil },
 	}

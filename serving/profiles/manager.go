@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/gshare-dev/gshare/serving/controller"
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
@@ -24,6 +25,7 @@ import (
 // Options configures AddTo. Its fields are those of Reconciler.
 type Options struct {
 	Log     *slog.Logger
+	Quotas  *controller.Quotas // of the manager; not yet started
 	Version string
 	Image   func(ctx context.Context) (string, error)
 	Memory  func(ctx context.Context, p *v1.Pod) (share.Bytes, error)
@@ -46,8 +48,11 @@ func AddTo(m manager.Manager, o Options) error {
 	if err := m.Add(pods); err != nil {
 		return err
 	}
+	if err := o.Quotas.Watch(pods, api.ProfileKind); err != nil {
+		return err
+	}
 	r := &Reconciler{
-		Client: m.GetClient(), Pods: pods, Live: m.GetAPIReader(), Events: m.GetEventRecorder(name), Log: o.Log,
+		Client: m.GetClient(), Pods: pods, Live: m.GetAPIReader(), Quotas: o.Quotas, Events: m.GetEventRecorder(name), Log: o.Log,
 		Version: o.Version, Image: o.Image, Memory: o.Memory,
 	}
 	ofProfile := handler.TypedEnqueueRequestForOwner[*v1.Pod](m.GetScheme(), m.GetRESTMapper(), &api.GPUProfile{}, handler.OnlyControllerOwner())

@@ -22,7 +22,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/gshare-dev/gshare/serving/controller"
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
+	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
@@ -31,6 +33,7 @@ type Reconciler struct {
 	Client client.Client
 	Pods   client.Reader // of the pods with api.LabelProfile
 	Live   client.Reader // reads from the API server
+	Quotas *controller.Quotas
 	Events events.EventRecorder
 	Log    *slog.Logger
 
@@ -176,7 +179,9 @@ func (r *Reconciler) apply(ctx context.Context, p *api.GPUProfile, d decision) (
 	case d.remove != nil:
 		err = r.Client.Delete(ctx, d.remove, client.Preconditions{UID: &d.remove.UID}, client.GracePeriodSeconds(endGrace))
 	case d.create != nil:
-		err = r.create(ctx, p, d.create)
+		if err = r.create(ctx, p, d.create); controller.OverQuota(err) != "" {
+			return r.wait(ctx, p, controller.OverQuota(err))
+		}
 	default:
 		return reconcile.Result{RequeueAfter: d.after}, nil
 	}
@@ -186,16 +191,39 @@ func (r *Reconciler) apply(ctx context.Context, p *api.GPUProfile, d decision) (
 	return reconcile.Result{}, err
 }
 
+// quotaPause is the time after which a server is tried again that a policy did not allow.
+const quotaPause = 10 * time.Second
+
+// wait says that a policy does not let the namespace of a profile have the server.
+func (r *Reconciler) wait(ctx context.Context, p *api.GPUProfile, why string) (reconcile.Result, error) {
+	status := p.Status.DeepCopy()
+	setComplete(status, p.Generation, metav1.ConditionFalse, api.ReasonOverQuota, why)
+	result, err := r.apply(ctx, p, (&state{profile: p}).write(status))
+	result.RequeueAfter = quotaPause
+	return result, err
+}
+
 // endGrace is how long a pod of a trial has to end, in seconds: nobody waits for its answers.
 const endGrace = 5
 
 // create creates a pod, unless it is there.
 func (r *Reconciler) create(ctx context.Context, p *api.GPUProfile, pod *v1.Pod) error {
-	err := r.Client.Create(ctx, pod)
+	var err error
+	if kube.RequestsShare(pod) {
+		err = r.Quotas.Create(ctx, pod)
+	} else {
+		err = r.Client.Create(ctx, pod)
+	}
+	if controller.OverQuota(err) != "" {
+		return err
+	}
 	if apierrors.IsAlreadyExists(err) { // the cache does not have it yet
 		existing := &v1.Pod{}
-		if err := r.Live.Get(ctx, client.ObjectKeyFromObject(pod), existing); err != nil || metav1.IsControlledBy(existing, p) {
+		if err := r.Live.Get(ctx, client.ObjectKeyFromObject(pod), existing); err != nil {
 			return client.IgnoreNotFound(err)
+		}
+		if r.Quotas.Found(existing); metav1.IsControlledBy(existing, p) {
+			return nil
 		}
 		err = fmt.Errorf("pod %s is somebody else's", pod.Name)
 	}
@@ -216,7 +244,7 @@ func (r *Reconciler) report(p *api.GPUProfile, now *api.GPUProfileStatus) {
 		b := now.Recommended
 		r.Events.Eventf(p, nil, v1.EventTypeNormal, is.Reason, "Measure", "%s answers %.4g requests/s within the objective, after %d trials",
 			settingText(b.SM, b.Quota, b.MaxBatch), b.RequestsPerSecond, now.Trials)
-	case api.ReasonNoShare, api.ReasonClientFailed, api.ReasonInvalid:
+	case api.ReasonNoShare, api.ReasonClientFailed, api.ReasonInvalid, api.ReasonOverQuota:
 		r.Events.Eventf(p, nil, v1.EventTypeWarning, is.Reason, "Measure", "%s", bounded(is.Message, maxMessage))
 	}
 }

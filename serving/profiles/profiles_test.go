@@ -4,12 +4,14 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/gshare-dev/gshare/serving/profiler"
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
@@ -335,4 +337,35 @@ func TestDeviceOf(t *testing.T) {
 	if _, found := deviceOf(nil, ""); found {
 		t.Error("a GPU without any node")
 	}
+}
+
+// TestQuota: a trial takes of what a SharePolicy lets the namespace hold, and waits until it may have it.
+func TestQuota(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		policy := &api.SharePolicy{
+			ObjectMeta: metav1.ObjectMeta{Name: "gold"}, Spec: api.SharePolicySpec{Tenants: []api.Tenant{{Namespace: "ml", MaxMemory: new(api.Quantity("20Gi"))}}},
+		}
+		w := newWorld(t, someProfile(), gpuNode(t, "node1", "H200", 40960), policy)
+		var result reconcile.Result
+		for range 5 {
+			var err error
+			if result, err = w.reconcile(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		const why = "SharePolicy gold allows 20480Mi of device memory, of which 0Mi are held, and 40960Mi more would be 20480Mi too much"
+		if c := meta.FindStatusCondition(w.profile().Status.Conditions, api.ConditionComplete); len(w.pods()) > 0 || c == nil || c.Reason != api.ReasonOverQuota || c.Message != why || result.RequeueAfter != quotaPause {
+			t.Fatalf("%d pods, %+v, looks again after %v; want none: %s", len(w.pods()), c, result.RequeueAfter, why)
+		}
+		before := w.writes
+		if _, err := w.reconcile(); err != nil || w.writes > before {
+			t.Errorf("%d more writes, %v", w.writes-before, err)
+		}
+		if err := w.server.Delete(t.Context(), policy); err != nil {
+			t.Fatal(err)
+		}
+		if c := complete(w); c.Reason != api.ReasonMeasured {
+			t.Errorf("without the policy: %+v", c)
+		}
+	})
 }

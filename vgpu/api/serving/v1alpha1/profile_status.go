@@ -267,11 +267,12 @@ const (
 // Reasons of the condition Complete of a GPUProfile. The first three are those of True.
 const (
 	ReasonMeasured     = "Measured"
-	ReasonBudgetUsed   = "BudgetUsed"   // search.maxTrials ended the search
-	ReasonNoShare      = "NoShare"      // no share meets the objective
-	ReasonMeasuring    = "Measuring"    // a client sends requests
-	ReasonStarting     = "Starting"     // the server or the client does not run yet
-	ReasonNoGPU        = "NoGPU"        // no node has a GPU of the model
-	ReasonInvalid      = "Invalid"      // there is no such function, or the specification asks for nothing that can be measured
-	ReasonClientFailed = "ClientFailed" // the client ends without a result, or cannot make requests
+	ReasonBudgetUsed   = "BudgetUsed"    // search.maxTrials ended the search
+	ReasonNoShare      = "NoShare"       // no share meets the objective
+	ReasonMeasuring    = "Measuring"     // a client sends requests
+	ReasonStarting     = "Starting"      // the server or the client does not run yet
+	ReasonNoGPU        = "NoGPU"         // no node has a GPU of the model
+	ReasonOverQuota    = "QuotaExceeded" // a SharePolicy does not let the namespace have the server
+	ReasonInvalid      = "Invalid"       // there is no such function, or the specification asks for nothing that can be measured
+	ReasonClientFailed = "ClientFailed"  // the client ends without a result, or cannot make requests
 )
