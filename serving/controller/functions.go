@@ -81,10 +81,7 @@ func (r *functions) Reconcile(ctx context.Context, request reconcile.Request) (r
 			return reconcile.Result{}, err
 		}
 	}
-	object, err := r.takeProfile(ctx, object)
-	if err != nil {
-		return reconcile.Result{}, err
-	}
+	object, unmade := r.takeProfile(ctx, object)
 	var result reconcile.Result
 	state := known{uid: object.UID, generation: object.Generation, unprofiled: object.Unprofiled()}
 	if object.Spec.ProfileRef != nil {
@@ -111,6 +108,10 @@ func (r *functions) Reconcile(ctx context.Context, request reconcile.Request) (r
 		err = r.set(name, complete, left)
 	case memory == 0 && object.Spec.Resources.Share == nil && object.Status.Profiled == nil && !object.External():
 		result.RequeueAfter = gpuPause
+	}
+	if unmade != nil { // it serves without, or with what the profile has recommended before
+		r.recorder.Eventf(object, nil, v1.EventTypeWarning, "NoProfile", "Create", "%s", shortened(unmade.Error(), maxNote))
+		result.RequeueAfter = objectPause
 	}
 	if problem := r.services.ensure(ctx, object); problem != nil { // its requests can still name it by their host
 		r.recorder.Eventf(object, nil, v1.EventTypeWarning, "NoService", "Create", "%s", shortened(problem.Error(), maxNote))

@@ -13,7 +13,8 @@ import (
 )
 
 // takeProfile returns a function with what its profile recommends in its status, and makes the profile if there is none. While a profile is measured
-// anew, or is made again, the function keeps what it had. A function that names no profile has nothing of one.
+// anew, or is made again, the function keeps what it had. A function that names no profile has nothing of one. The error says why there is no profile; the
+// function is there then, too.
 func (r *functions) takeProfile(ctx context.Context, f *api.GPUFunction) (*api.GPUFunction, error) {
 	f = f.DeepCopy()
 	if f.Spec.ProfileRef == nil {
@@ -25,13 +26,10 @@ func (r *functions) takeProfile(ctx context.Context, f *api.GPUFunction) (*api.G
 	if apierrors.IsNotFound(err) {
 		return f, r.createProfile(ctx, f)
 	}
-	if err != nil {
-		return nil, err
-	}
-	if p.Status.Recommended != nil {
+	if err == nil && p.Status.Recommended != nil {
 		f.Status.Profiled = p.Status.Recommended.DeepCopy()
 	}
-	return f, nil
+	return f, err
 }
 
 // createProfile makes the profile of a function, which goes with it.

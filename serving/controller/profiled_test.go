@@ -1,10 +1,15 @@
 package controller
 
 import (
+	"context"
+	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -86,6 +91,32 @@ func TestTakeProfile(t *testing.T) {
 		}
 		if k := look(); !k.unprofiled || k.profiled != (api.ProfileRecommendation{}) {
 			t.Errorf("without the reference: %+v", k)
+		}
+	})
+}
+
+// TestProfileRefused: a function whose profile the API server refuses, for a ResourceQuota for instance, is served all the same, and the profile is
+// tried again.
+func TestProfileRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := function(t, func(f *api.GPUFunction) { f.Spec.ProfileRef = &api.ProfileReference{Name: "measured"} })
+		c := newCluster(t, f, gpuNode(t, "node1"))
+		c.calls.Create = func(ctx context.Context, w client.WithWatch, o client.Object, options ...client.CreateOption) error {
+			if _, ok := o.(*api.GPUProfile); ok {
+				return apierrors.NewForbidden(schema.GroupResource{Resource: "gpuprofiles"}, "measured", errors.New("exceeded quota"))
+			}
+			return w.Create(ctx, o, options...)
+		}
+		c.run(true)
+		result, err := c.known.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(f)})
+		if err != nil || result.RequeueAfter != objectPause {
+			t.Errorf("looks again after %v, %v", result.RequeueAfter, err)
+		}
+		if name := (gateway.FunctionName{Namespace: f.Namespace, Name: f.Name}); !c.known.fleet.Has(name) || c.known.all()[name].profile != "measured" {
+			t.Errorf("not served: %+v", c.known.all())
+		}
+		if got := c.recorded(); !strings.HasPrefix(got, "Warning NoProfile ") {
+			t.Errorf("event %q", got)
 		}
 	})
 }
