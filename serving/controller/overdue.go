@@ -19,9 +19,9 @@ const (
 	nodeLimit  = time.Hour        // since it has the node
 )
 
-// overdueAt returns when a pod that is not Ready is to be given up, and the limit that it has passed then. It is zero for one without a node, for which
+// OverdueAt returns when a pod that is not Ready is to be given up, and the limit that it has passed then. It is zero for one without a node, for which
 // there may be room later.
-func overdueAt(p *v1.Pod) (at time.Time, limit time.Duration) {
+func OverdueAt(p *v1.Pod) (at time.Time, limit time.Duration) {
 	var bound, unready time.Time
 	for _, c := range p.Status.Conditions {
 		switch {
@@ -61,7 +61,7 @@ func latest(a, b time.Time) time.Time {
 // endOverdue ends the pod of an instance if it has not become Ready in time, so that the fleet tries again elsewhere, after a pause. Otherwise it has
 // the pod looked at when the time is over.
 func endOverdue(ctx context.Context, p *Pods, i *podInstance, pod *v1.Pod) (ended bool, err error) {
-	at, limit := overdueAt(pod)
+	at, limit := OverdueAt(pod)
 	if at.IsZero() {
 		return false, nil
 	}

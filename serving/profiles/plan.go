@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -122,15 +121,6 @@ func (p *plan) strategy(model string) search.Strategy {
 		grid.Quota = perMilles(p.search.Quota)
 	}
 	return grid
-}
-
-// startLimit is the time within which a server has to be ready after the start of its container.
-func (p *plan) startLimit() time.Duration {
-	limit := 10 * time.Minute
-	if probe := p.template.Spec.Containers[0].StartupProbe; probe != nil {
-		limit += time.Duration(probe.InitialDelaySeconds)*time.Second + api.StartLimit(probe)
-	}
-	return limit
 }
 
 func perMille(percent int64) share.PerMille { return share.PerMille(10 * percent) }

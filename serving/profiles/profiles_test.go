@@ -114,6 +114,44 @@ func TestServerFails(t *testing.T) {
 	})
 }
 
+// TestServerDoesNotStart: a server whose container does not start, for want of its image for instance, gives the GPU back after an hour.
+func TestServerDoesNotStart(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, someProfile())
+		look := func() {
+			t.Helper()
+			for range 6 {
+				if _, err := w.reconcile(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		look()
+		pod := w.pods()[0]
+		pod.Spec.NodeName = "node1"
+		if err := w.server.Update(t.Context(), &pod); err != nil {
+			t.Fatal(err)
+		}
+		pod.Status = v1.PodStatus{
+			Phase: v1.PodPending, Conditions: []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionTrue, LastTransitionTime: metav1.Now()}},
+			ContainerStatuses: []v1.ContainerStatus{{Name: "server", State: v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: "ImagePullBackOff"}}}},
+		}
+		if err := w.server.Status().Update(t.Context(), &pod); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(59 * time.Minute)
+		if look(); len(w.pods()) != 1 || w.pods()[0].UID != pod.UID {
+			t.Errorf("%d pods after 59 minutes, want that it has an hour", len(w.pods()))
+		}
+		time.Sleep(2 * time.Minute)
+		look()
+		c := meta.FindStatusCondition(w.profile().Status.Conditions, api.ConditionComplete)
+		if len(w.pods()) != 0 || c.Reason != api.ReasonClientFailed || !strings.Contains(c.Message, "not started within 1h0m0s") || !strings.Contains(c.Message, "ImagePullBackOff") {
+			t.Errorf("%d pods, %+v", len(w.pods()), c)
+		}
+	})
+}
+
 // complete returns the condition Complete once nothing changes any more.
 func complete(w *world) *metav1.Condition {
 	w.Helper()

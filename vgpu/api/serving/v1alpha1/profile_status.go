@@ -274,5 +274,5 @@ const (
 	ReasonNoGPU        = "NoGPU"         // no node has a GPU of the model
 	ReasonOverQuota    = "QuotaExceeded" // a SharePolicy does not let the namespace have the server
 	ReasonInvalid      = "Invalid"       // there is no such function, or the specification asks for nothing that can be measured
-	ReasonClientFailed = "ClientFailed"  // the client ends without a result, or cannot make requests
+	ReasonClientFailed = "ClientFailed"  // the client ends without a result, or cannot make requests, or the server does not start at all
 )
