@@ -19,6 +19,7 @@ import (
 	config "github.com/gshare-dev/gshare/vgpu/api/config/node"
 	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/node/cdi"
+	"github.com/gshare-dev/gshare/vgpu/node/grant"
 	"github.com/gshare-dev/gshare/vgpu/node/mps"
 	"github.com/gshare-dev/gshare/vgpu/node/partition"
 )
@@ -49,11 +50,30 @@ func (n Node) Step(ctx context.Context) error {
 		if kube.RequestsShare(p) && !kube.Ended(p) {
 			return fmt.Errorf("%w: pod %s/%s has a share: delete it first", ErrLeft, p.Namespace, p.Name)
 		}
+		if n.hasGrant(p.UID) && !kube.Ended(p) {
+			return fmt.Errorf("%w: pod %s/%s has a share by a resource claim, which the kubelet gives back to a running agent only: undo the "+
+				"uninstallation, delete the pod, and uninstall then", ErrLeft, p.Namespace, p.Name)
+		}
 	}
 	if err := n.removeFiles(ctx); err != nil {
 		return err
 	}
 	return n.cleanNodeObject(ctx)
+}
+
+// hasGrant reports whether an agent has left a grant of a container of the pod. The specification of a pod with a resource claim does not tell.
+func (n Node) hasGrant(pod types.UID) bool {
+	records, _ := filepath.Glob(filepath.Join(n.Config.Directory, "grants", "*", "grant.json")) // fails for a malformed pattern only
+	for _, name := range records {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			continue
+		}
+		if g, err := grant.Decode(text); err == nil && g.UID == pod { // agents serve no other records
+			return true
+		}
+	}
+	return false
 }
 
 // removeFiles removes sockets, CDI files, MPS daemons and the content of the agent's directory. It keeps the directory itself, which may be

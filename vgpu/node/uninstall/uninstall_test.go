@@ -15,6 +15,7 @@ import (
 
 	config "github.com/gshare-dev/gshare/vgpu/api/config/node"
 	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/node/grant"
 	"github.com/gshare-dev/gshare/vgpu/node/mps"
 	"github.com/gshare-dev/gshare/vgpu/node/partition"
 )
@@ -131,6 +132,35 @@ func TestPodsComeFirst(t *testing.T) {
 		t.Errorf("%d of %d files are left", got, before)
 	}
 	podsErr, pod.Status.Phase = nil, v1.PodSucceeded
+	if err := n.Step(t.Context()); err != nil {
+		t.Errorf("a pod that has ended is in the way: %v", err)
+	}
+}
+
+// TestClaimsComeFirst: the specification of a pod with a resource claim names no resource of gshare, but its containers use what the agents left.
+func TestClaimsComeFirst(t *testing.T) {
+	n, dir := used(t, "0")
+	record, err := os.ReadFile("../grant/testdata/grant-claim.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := grant.Decode(record)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "run/grants/x/grant.json"), record, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	before := len(files(t, dir))
+	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "p", UID: g.UID}}
+	n.Pods = func(context.Context) ([]*v1.Pod, error) { return []*v1.Pod{pod}, nil }
+	if err := n.Step(t.Context()); !errors.Is(err, ErrLeft) || !strings.Contains(err.Error(), "shop/p") {
+		t.Error(err)
+	}
+	if got := len(files(t, dir)); got != before {
+		t.Errorf("%d of %d files are left", got, before)
+	}
+	pod.Status.Phase = v1.PodSucceeded
 	if err := n.Step(t.Context()); err != nil {
 		t.Errorf("a pod that has ended is in the way: %v", err)
 	}
