@@ -10,6 +10,7 @@ import (
 	apps "k8s.io/api/apps/v1"
 	coordination "k8s.io/api/coordination/v1"
 	v1 "k8s.io/api/core/v1"
+	resourceapi "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -46,8 +47,9 @@ type installation struct {
 	forbidden string // resource that may not be read
 	pods      []*v1.Pod
 	leases    []*coordination.Lease
-	serves    bool             // the API server has the kinds of serving
-	served    []runtime.Object // its definitions and functions
+	offered   *resourceapi.ResourceSlice // to claims
+	serves    bool                       // the API server has the kinds of serving
+	served    []runtime.Object           // its definitions and functions
 }
 
 func ownPod(name, app, node, image string) *v1.Pod {
@@ -117,6 +119,9 @@ func (i *installation) client(t *testing.T) *clients.Clientset {
 	}
 	for _, pod := range i.pods {
 		objects = append(objects, pod)
+	}
+	if i.offered != nil {
+		objects = append(objects, i.offered)
 	}
 	for _, lease := range i.leases {
 		objects = append(objects, lease)
@@ -311,6 +316,33 @@ func TestVersions(t *testing.T) {
 		t.Run(image, func(t *testing.T) {
 			if got := Tag(image); got != want {
 				t.Errorf("got %s, want %s", got, want)
+			}
+		})
+	}
+}
+
+// TestGPUsOfClaims: a node whose GPUs are all for resource claims has none in its inventory, and is well; one that offers none to them is not.
+func TestGPUsOfClaims(t *testing.T) {
+	for name, test := range map[string]struct {
+		driver, node string
+		want         Status
+	}{
+		"its own":        {"gshare.dev", "n1", OK},
+		"another node's": {"gshare.dev", "n2", Failed},
+		"another driver": {"gpu.nvidia.com", "n1", Failed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			i := newInstallation()
+			i.inventory.Slices = nil
+			i.node.Annotations = map[string]string{kube.AnnotationInventory: `{"v":1,"slices":[]}`}
+			i.node.Status.Allocatable = nil
+			i.offered = &resourceapi.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: "s"}, Spec: resourceapi.ResourceSliceSpec{
+				Driver: test.driver, NodeName: &test.node, Devices: []resourceapi.Device{{Name: "gpu-1"}},
+			}}
+			found := i.examine(t)
+			n := slices.IndexFunc(found, func(f Finding) bool { return f.Component == gpus && f.Check == "inventory" })
+			if n < 0 || found[n].Status != test.want {
+				t.Errorf("got %+v, want an inventory that is %s", found, test.want)
 			}
 		})
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gshare-dev/gshare/cmd/gshare/internal/cluster"
 	"github.com/gshare-dev/gshare/vgpu/api/config/v1alpha1"
@@ -26,6 +27,9 @@ func (e *examination) checkGPUs(s *cluster.Snapshot, n *examinedNode) {
 	case err != nil:
 		e.addFinding(gpus, n.Name, "inventory", Failed, err.Error(), "check the agent's log; an agent of another version may have written it")
 		return
+	case len(inventory.Slices) == 0 && e.offeredToClaims(n.Name) > 0:
+		e.addFinding(gpus, n.Name, "inventory", OK, fmt.Sprintf("none for gshare-scheduler; %d for resource claims", e.offeredToClaims(n.Name)), "")
+		return
 	case len(inventory.Slices) == 0:
 		e.addFinding(gpus, n.Name, "inventory", Failed, "no slices", "check that the NVIDIA driver is loaded (nvidia-smi) and that the devices in the agent's configuration exist")
 		return
@@ -39,6 +43,23 @@ func (e *examination) checkGPUs(s *cluster.Snapshot, n *examinedNode) {
 	e.checkSharing(n)
 	e.checkCapacities(n, kube.NodeResources(inventory, s.PodsOn(n.Name)...))
 	e.checkTickets(n)
+}
+
+// claimDriver is the name of the driver for resource claims.
+const claimDriver = "gshare.dev"
+
+// offeredToClaims returns how many GPUs and MIG instances the node offers to resource claims; 0 also if that cannot be read.
+func (e *examination) offeredToClaims(node string) (count int) {
+	list, err := e.client.ResourceV1().ResourceSlices().List(e.ctx, metav1.ListOptions{})
+	if err != nil {
+		return 0
+	}
+	for i := range list.Items {
+		if s := &list.Items[i].Spec; s.Driver == claimDriver && s.NodeName != nil && *s.NodeName == node {
+			count += len(s.Devices)
+		}
+	}
+	return count
 }
 
 // sliceCounts returns a text with the number of slices of each GPU model and MIG profile.
