@@ -42,7 +42,7 @@ func (a *Agent) PrepareClaim(ctx context.Context, claim *resourceapi.ResourceCla
 		for _, part := range parts {
 			c.ResourceClaim.ShareIDs = append(c.ResourceClaim.ShareIDs, part.ShareID)
 		}
-		if c.Allocated, err = a.allocated(claim.UID, parts); err != nil {
+		if c.Allocated, err = a.allocated(c, parts); err != nil {
 			return c, err
 		}
 		return c, a.granter.admit(c)
@@ -50,9 +50,11 @@ func (a *Agent) PrepareClaim(ctx context.Context, claim *resourceapi.ResourceCla
 	return cdi.Name(ticket.Key(tickets)), err
 }
 
-// allocated returns the vGPUs of a claim. Those that are granted already stay as they are, even if their slices are not offered any more.
-func (a *Agent) allocated(claim types.UID, parts []draplugin.Part) ([]kube.PlacedVGPU, error) {
-	if granted, ok := a.granter.grants.ofClaim(claim); ok {
+// allocated returns the vGPUs of a container's resource claim. Those that the container is granted already stay as they are, even if their
+// slices are not offered any more. What an earlier pod was granted by the claim is of an earlier allocation.
+func (a *Agent) allocated(c grant.Claim, parts []draplugin.Part) ([]kube.PlacedVGPU, error) {
+	granted, ok := a.granter.grants.ofClaim(c.ResourceClaim.UID)
+	if ok && granted.Owner == c.Owner() && slices.Equal(granted.ResourceClaim.ShareIDs, c.ResourceClaim.ShareIDs) {
 		return granted.VGPUs, nil
 	}
 	offered, _ := a.devices.offered()

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gshare-dev/gshare/draplugin"
+	"github.com/gshare-dev/gshare/vgpu/node/grant"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
@@ -148,6 +149,22 @@ func TestClaimStatus(t *testing.T) {
 	}
 	if !strings.Contains(string(d.Data.Raw), "MPS") {
 		t.Errorf("the enforcement status is %s", d.Data.Raw)
+	}
+}
+
+// TestClaimOfNextPod: a pod that uses a claim after another one gets what the claim is allocated now, whenever the share of the other is released.
+func TestClaimOfNextPod(t *testing.T) {
+	r := newFixture(t, claimed)
+	claim, _, err := r.prepare("a", "GPU-1", 240, 16<<30)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next, _ := podWithClaim("b", "main")
+	c := grant.Claim{Pod: next, Container: "main", ResourceClaim: grant.ResourceClaim{UID: claim.UID, ShareIDs: []types.UID{"t"}}}
+	parts := partOf("GPU-1", 120, 8<<30)
+	parts[0].ShareID = "t"
+	if got, err := r.allocated(c, parts); err != nil || len(got) != 1 || got[0].Share.SMLimit != 120 {
+		t.Errorf("got %+v, %v; want 12 %% of the SMs", got, err)
 	}
 }
 
