@@ -16,6 +16,7 @@ import (
 
 	"github.com/gshare-dev/gshare/draplugin"
 	"github.com/gshare-dev/gshare/vgpu/node/grant"
+	"github.com/gshare-dev/gshare/vgpu/node/inventory"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
@@ -166,6 +167,21 @@ func TestClaimOfNextPod(t *testing.T) {
 	if got, err := r.allocated(c, parts); err != nil || len(got) != 1 || got[0].Share.SMLimit != 120 {
 		t.Errorf("got %+v, %v; want 12 %% of the SMs", got, err)
 	}
+}
+
+// TestClaimsKeepNoCapacity: pods with claims take nothing of what the node advertises to others, so that shrinks with the GPUs for them.
+func TestClaimsKeepNoCapacity(t *testing.T) {
+	all := []string{"GPU-1"}
+	r := newFixture(t, func(o *Options) { o.Config.Tenancy, o.Config.Kubernetes.ResourceClaims = "mixed", all })
+	if _, _, err := r.prepare("a", "GPU-1", 240, 16<<30); err != nil {
+		t.Fatal(err)
+	}
+	r.wait("the memory of GPU-0", func() bool { return r.cluster.memory() == 81920 })
+	r.stop()
+	all = []string{inventory.AllDevices}
+	r.start()
+	r.wait("the change", func() bool { return len(r.devices.currentInventory().OfClaims()) == 2 })
+	r.wait("the end of what the node advertises", func() bool { return r.cluster.memory() == 0 })
 }
 
 // TestOneInterface: the device plugin's pods get nothing of a GPU for claims, and claims nothing of the others.

@@ -81,6 +81,14 @@ func (c *cluster) Publish(_ context.Context, inventory string, has, keep v1.Reso
 	return nil
 }
 
+// memory returns the gshare/mem of the node.
+func (c *cluster) memory() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	q := c.has[kube.ResourceMemory]
+	return q.Value()
+}
+
 func (c *cluster) WatchNode(context.Context, func()) {}
 
 func (c *cluster) WriteEnforcement(_ context.Context, _ types.NamespacedName, uid types.UID, text string) error {

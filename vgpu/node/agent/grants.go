@@ -111,6 +111,13 @@ func (s *grantStore) hasAny() bool {
 	return len(s.book.All()) > 0
 }
 
+// hasPlaced reports whether containers have grants that gshare-scheduler placed.
+func (s *grantStore) hasPlaced() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.ContainsFunc(s.book.All(), func(g grant.Grant) bool { return !g.ByClaim() })
+}
+
 // hasClaims reports whether resource claims have grants.
 func (s *grantStore) hasClaims() bool {
 	s.mu.Lock()

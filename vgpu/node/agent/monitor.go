@@ -228,11 +228,11 @@ func (m *deviceMonitor) setPodsBound(bound bool) {
 	}
 }
 
-// isBound reports whether pods with shares may be bound to the node, because they are listed or have grants.
+// isBound reports whether pods that request gshare's resources may be bound to the node, because they are listed or have grants.
 func (m *deviceMonitor) isBound() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.podsBound || m.grants.hasAny()
+	return m.podsBound || m.grants.hasPlaced()
 }
 
 // setUsed stores the users of slices that have no share there, by slice ID. The node does not offer such slices or start containers on them
