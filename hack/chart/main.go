@@ -46,7 +46,7 @@ var requiredBases = []string{"admission", "scheduler", "node"}
 
 // optionalBases are the kustomize directories outside manifests/base. The chart renders each of them only if the Helm value of
 // valueOf is true.
-var optionalBases = []string{"monitoring", "serving", "web"}
+var optionalBases = []string{"claims", "monitoring", "serving", "web"}
 
 // valueOf returns the Helm value that renders an optional base.
 func valueOf(base string) string {

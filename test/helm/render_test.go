@@ -41,6 +41,7 @@ var overlays = map[string]struct{ folders, values []string }{
 	}},
 	"with the page":   {[]string{"test/install/testdata/web"}, []string{"--set", "web=true"}},
 	"with serving":    {[]string{"manifests/overlays/serving"}, []string{"--set", "serving.enabled=true"}},
+	"with claims":     {[]string{"manifests", "manifests/claims"}, []string{"--set", "claims=true"}},
 	"with monitoring": {[]string{"manifests", "manifests/monitoring"}, []string{"--set", "monitoring=true"}},
 }
 
