@@ -206,10 +206,14 @@ func (a *Agent) plugin() *deviceplugin.Plugin {
 	}
 }
 
-// servesClaims reports whether the configuration offers GPUs to resource claims, or an earlier one did and containers have shares since, which
-// the kubelet can only give back to the driver.
+// servesClaims reports whether the configuration offers GPUs to resource claims, or this or an earlier agent of the node has served claims: the
+// kubelet can only give claims back to the driver, also those that were refused, and does not let their pods end until it has.
 func (a *Agent) servesClaims() bool {
-	return a.Client != nil && (len(a.Config.Kubernetes.ResourceClaims) > 0 || a.granter.grants.hasClaims())
+	if a.Client == nil {
+		return false
+	}
+	_, err := os.Stat(filepath.Join(a.Config.Kubernetes.Plugins, draplugin.Driver))
+	return err == nil || len(a.Config.Kubernetes.ResourceClaims) > 0
 }
 
 // claimPlugin returns the driver for resource claims. It needs no front: while there is no agent, the kubelet waits with pods that have claims.

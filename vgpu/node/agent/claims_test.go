@@ -13,6 +13,7 @@ import (
 	resourceapi "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/gshare-dev/gshare/draplugin"
 	"github.com/gshare-dev/gshare/vgpu/node/grant"
@@ -182,6 +183,36 @@ func TestClaimsKeepNoCapacity(t *testing.T) {
 	r.start()
 	r.wait("the change", func() bool { return len(r.devices.currentInventory().OfClaims()) == 2 })
 	r.wait("the end of what the node advertises", func() bool { return r.cluster.memory() == 0 })
+}
+
+// TestServesClaims: an agent whose configuration has no GPUs for claims any more takes back those of an earlier one, also those that were refused,
+// which have no grant.
+func TestServesClaims(t *testing.T) {
+	for name, test := range map[string]struct{ client, configured, before, want bool }{
+		"never":             {client: true},
+		"configured":        {client: true, configured: true, want: true},
+		"before":            {client: true, before: true, want: true},
+		"without a cluster": {configured: true, before: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := Options{}
+			o.Config.Kubernetes.Plugins = t.TempDir()
+			if test.client {
+				o.Client = fake.NewClientset()
+			}
+			if test.configured {
+				o.Config.Kubernetes.ResourceClaims = []string{"GPU-1"}
+			}
+			if test.before {
+				if err := os.Mkdir(filepath.Join(o.Config.Kubernetes.Plugins, draplugin.Driver), 0o750); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got := (&Agent{Options: &o}).servesClaims(); got != test.want {
+				t.Errorf("got %v, want %v", got, test.want)
+			}
+		})
+	}
 }
 
 // TestOneInterface: the device plugin's pods get nothing of a GPU for claims, and claims nothing of the others.

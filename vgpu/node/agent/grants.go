@@ -118,13 +118,6 @@ func (s *grantStore) hasPlaced() bool {
 	return slices.ContainsFunc(s.book.All(), func(g grant.Grant) bool { return !g.ByClaim() })
 }
 
-// hasClaims reports whether resource claims have grants.
-func (s *grantStore) hasClaims() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.ContainsFunc(s.book.All(), func(g grant.Grant) bool { return g.ByClaim() })
-}
-
 // ofClaim returns the grant of a resource claim, also while it is being set up; false if it has none.
 func (s *grantStore) ofClaim(claim types.UID) (grant.Grant, bool) {
 	s.mu.Lock()
