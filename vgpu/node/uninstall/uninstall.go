@@ -27,6 +27,9 @@ import (
 // ErrLeft is wrapped by errors of Step that a later call may resolve, for example once a pod has ended.
 var ErrLeft = errors.New("left")
 
+// claimDriver is the name of the driver for resource claims.
+const claimDriver = "gshare.dev"
+
 // Node is a node from which gshare is to be removed. Its agent has ended.
 type Node struct {
 	Config config.Configuration
@@ -81,6 +84,9 @@ func (n Node) hasGrant(pod types.UID) bool {
 func (n Node) removeFiles(ctx context.Context) error {
 	plugin := deviceplugin.Plugin{Directory: n.Config.Kubernetes.DevicePlugins}
 	err := errors.Join(plugin.Sweep(), cdi.Directory(n.Config.Kubernetes.CDI).Clear(), n.MPS.Stop(ctx))
+	sockets := n.Config.Kubernetes // of the driver for claims; the kubelet then removes its ResourceSlices
+	err = errors.Join(err, os.RemoveAll(filepath.Join(sockets.Plugins, claimDriver)),
+		os.RemoveAll(filepath.Join(sockets.PluginRegistry, claimDriver+"-reg.sock")))
 	entries, readErr := os.ReadDir(n.Config.Directory)
 	for _, e := range entries {
 		err = errors.Join(err, n.removeEntry(e.Name()))

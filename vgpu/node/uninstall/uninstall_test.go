@@ -27,6 +27,7 @@ func used(t *testing.T, tickets string) (n Node, dir string) {
 	for _, name := range []string{
 		"run/agent.lock", "run/hook/libgshare-0.so", "run/grants/x/grant.json", "run/mig-GPU-a.json",
 		"cdi/gshare.dev-grant-a.json", "cdi/gshare.dev-grant-b.json.next", "cdi/nvidia.yaml", "plugins/gshare-a.sock", "plugins/kubelet.sock",
+		"drivers/gshare.dev/dra.sock", "drivers/other/dra.sock", "registry/gshare.dev-reg.sock", "registry/other-reg.sock",
 	} {
 		file := filepath.Join(dir, name)
 		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, nil, 0o600)); err != nil {
@@ -40,6 +41,7 @@ func used(t *testing.T, tickets string) (n Node, dir string) {
 	}
 	c := config.Configuration{}
 	c.Directory, c.Kubernetes.CDI, c.Kubernetes.DevicePlugins = filepath.Join(dir, "run"), filepath.Join(dir, "cdi"), filepath.Join(dir, "plugins")
+	c.Kubernetes.Plugins, c.Kubernetes.PluginRegistry = filepath.Join(dir, "drivers"), filepath.Join(dir, "registry")
 	return Node{
 		Config: c, Name: "a", Client: fake.NewClientset(node), MPS: mps.Daemons{Dir: filepath.Join(dir, "run/mps"), Simulated: true},
 		Clear: func(string) error { return nil },
@@ -49,7 +51,7 @@ func used(t *testing.T, tickets string) (n Node, dir string) {
 
 func files(t *testing.T, dir string) (found []string) {
 	t.Helper()
-	for _, folder := range []string{"run", "cdi", "plugins"} {
+	for _, folder := range []string{"run", "cdi", "plugins", "drivers", "registry"} {
 		entries, err := os.ReadDir(filepath.Join(dir, folder))
 		if err != nil {
 			t.Fatal(err)
@@ -66,7 +68,7 @@ func TestStep(t *testing.T) {
 	if err := n.Step(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got := strings.Join(files(t, dir), " "); got != "cdi/nvidia.yaml plugins/kubelet.sock" {
+	if got := strings.Join(files(t, dir), " "); got != "cdi/nvidia.yaml plugins/kubelet.sock drivers/other registry/other-reg.sock" {
 		t.Errorf("left: %s", got)
 	}
 	node, err := n.Client.CoreV1().Nodes().Get(t.Context(), "a", metav1.GetOptions{})
@@ -90,7 +92,7 @@ func TestInstancesInUse(t *testing.T) {
 	if err := n.Step(t.Context()); !errors.Is(err, ErrLeft) || !errors.Is(err, inUse) || asked != "GPU-a" {
 		t.Errorf("%q: %v", asked, err)
 	}
-	if got := strings.Join(files(t, dir), " "); got != "run/mig-GPU-a.json cdi/nvidia.yaml plugins/kubelet.sock" {
+	if got := strings.Join(files(t, dir), " "); got != "run/mig-GPU-a.json cdi/nvidia.yaml plugins/kubelet.sock drivers/other registry/other-reg.sock" {
 		t.Errorf("left: %s", got)
 	}
 	inUse = nil
