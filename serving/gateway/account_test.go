@@ -49,10 +49,9 @@ func (s *sampler) run() {
 }
 
 func (s *sampler) sample(f *function) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	var l Load
+	f.count(func(now *statistics) { l = now.counts })
 	s.samples++
-	l := f.counted()
 	if l.Arrived != l.Answered+l.Refused+l.Failed+l.Gone+uint64(l.Waiting)+uint64(l.InFlight) || l.InFlight < 0 || l.Received+l.Invalid > l.Arrived {
 		s.unequal = &l
 	}

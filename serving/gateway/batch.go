@@ -98,7 +98,7 @@ func together(items []*item, maxBatch int) (chosen, others []*item) {
 // batch is several requests that are sent as one.
 type batch struct {
 	gateway  *Gateway
-	function *function
+	function *function // whose queue they were in
 	replica  *replica
 	flight   *flight
 	items    []*item
@@ -124,7 +124,11 @@ type answered struct {
 
 // sendBatch sends items of a function as one request. The function's mutex is held.
 func sendBatch(f *function, r *replica, flown *flight, items []*item) {
-	ctx, stop := context.WithTimeout(context.Background(), f.config.Timeout)
+	timeout := items[0].timeout
+	for _, it := range items { // of several functions: the shorter ones must not end what others wait for
+		timeout = max(timeout, it.timeout)
+	}
+	ctx, stop := context.WithTimeout(context.Background(), timeout)
 	b := &batch{gateway: f.gateway, function: f, replica: r, flight: flown, items: items, stop: stop, clients: len(items)}
 	for _, it := range items {
 		it.batch = b
@@ -280,8 +284,7 @@ func (b *batch) refuse(why refusal) {
 	for _, it := range b.items {
 		if !it.gone {
 			it.batch = nil
-			f.counts.InFlight--
-			f.counts.Failed++
+			it.of.count(func(s *statistics) { s.finish(&s.counts.Failed) })
 			it.turn <- turn{refusal: why}
 		}
 	}

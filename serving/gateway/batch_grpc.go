@@ -54,7 +54,7 @@ func (b *batch) call(ctx context.Context, m *oip.Message, maxAnswer int64) (*htt
 	if err != nil {
 		return nil, nil, err
 	}
-	b.function.count(func(s *statistics) { s.speaksGRPC = true })
+	b.function.speak()
 	response.StatusCode = httpStatus(response)
 	return response, body, nil
 }

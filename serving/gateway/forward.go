@@ -38,6 +38,7 @@ func (e *exchange) begin(upstream http.RoundTripper, request *http.Request) (*ht
 // forward sends the request to a replica and passes its answer on. It returns false if the replica has failed and the request waits again.
 func (e *exchange) forward(ctx context.Context, it *item, t turn, retried bool) bool {
 	r := t.replica
+	queue := it.queue.Load() // it does not change while a replica has the request
 	e.replica = r.ID
 	upstream := e.gateway.upstream
 	if e.grpc {
@@ -57,19 +58,19 @@ func (e *exchange) forward(ctx context.Context, it *item, t turn, retried bool) 
 		if why, counter := e.loss(ctx); why.reason != reasonReplica {
 			e.function.count(func(s *statistics) { s.finish(counter) })
 			// The replica may wait for the client of a stream, not the other way round.
-			e.function.failed(r, t.flight, why != refuseHung || e.rest != nil)
+			queue.failed(r, t.flight, why != refuseHung || e.rest != nil)
 			e.giveUp(why)
 			return true
 		}
 		if isHeaderTooLong(err) {
 			e.function.count(func(s *statistics) { s.finish(&s.counts.Refused) })
-			e.function.failed(r, t.flight, true)
+			queue.failed(r, t.flight, true)
 			e.refuse(newRefusal(http.StatusRequestHeaderFieldsTooLarge, reasonBadRequest, "the header is longer than the replica takes"))
 			return true
 		}
-		unknown := e.grpc && !spoken(e.function)
-		e.function.failed(r, t.flight, unknown)
-		if !retried && !unknown && e.rest == nil && e.function.retry(1, it) {
+		unknown := e.grpc && !spoken(queue)
+		queue.failed(r, t.flight, unknown)
+		if !retried && !unknown && e.rest == nil && queue.retry(1, it) {
 			return false
 		}
 		e.function.count(func(s *statistics) { s.finish(&s.counts.Failed) })
@@ -88,7 +89,7 @@ func (e *exchange) forward(ctx context.Context, it *item, t turn, retried bool) 
 	if err := e.copyBody(response); err != nil {
 		why, counter := e.loss(ctx)
 		e.function.count(func(s *statistics) { s.finish(counter) })
-		e.function.failed(r, t.flight, why.reason != reasonReplica)
+		queue.failed(r, t.flight, why.reason != reasonReplica)
 		e.status, e.reason = why.status, why.reason
 		if e.grpc {
 			why.endGRPC(e.writer)
@@ -99,11 +100,11 @@ func (e *exchange) forward(ctx context.Context, it *item, t turn, retried bool) 
 		panic(http.ErrAbortHandler) // closes the connection, so that the client does not take a part for the whole
 	}
 	if e.grpc {
-		e.function.count(func(s *statistics) { s.speaksGRPC = true })
+		queue.speak()
 		copyTrailer(e.writer, response)
 		e.status = httpStatus(response)
 	}
-	e.function.done(r, t.flight, first, e.status < 500, it)
+	queue.done(r, t.flight, first, e.status < 500, it)
 	if e.rest.isCut() && e.status == http.StatusOK {
 		e.status, e.reason = refuseStopping.status, refuseStopping.reason
 		refuseStopping.endGRPC(e.writer)

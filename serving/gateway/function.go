@@ -26,7 +26,10 @@ type function struct {
 	bodies  bodies
 	wake    *time.Timer
 	retries float64 // that the budget allows
-	statistics
+	observed
+
+	statistics // with a mutex of its own
+	place      place
 }
 
 // cold is the state of a function that has no replicas.
@@ -41,38 +44,9 @@ const (
 	maxRetries  = 100
 )
 
-// item is one request on its way through the gateway.
-type item struct {
-	request  batching.Request
-	arrived  time.Time
-	due      time.Time // when it is to be answered; the queue may have a later deadline
-	explicit bool      // due is the client's
-	cold     bool      // was held
-	turn     chan turn // gets one value for each time that the item waits and is not cancelled
-	held     *time.Timer
-	part     *part  // what may be sent with others; nil if it is sent as it came
-	batch    *batch // that a replica has with it; guarded by the function's mutex, as gone
-	gone     bool   // the client does not wait any more
-}
-
-// turn is the end of a request's wait: a replica with a credit for it, the answer to a batch, or a refusal.
-type turn struct {
-	replica *replica
-	flight  *flight
-	answer  *answered
-	refusal refusal
-}
-
-// began returns when the wait ended: for a batch that was answered, when it was sent.
-func (t turn) began() time.Time {
-	if t.answer != nil {
-		return t.answer.began
-	}
-	return time.Now()
-}
-
 func newFunction(config Function, g *Gateway) *function {
 	f := &function{gateway: g, name: config.FunctionName, config: config, items: map[uint64]*item{}, retries: maxRetries}
+	f.place.of = f
 	f.draining = map[string]*replica{}
 	f.queue, _ = batching.New(batching.Config{MaxBatch: 1, Latency: func(int) time.Duration { return 0 }}) // always valid
 	f.wake = time.AfterFunc(math.MaxInt64, func() {
@@ -95,43 +69,52 @@ func (f *function) settings() Function {
 	return f.config
 }
 
-// count changes the statistics.
-func (f *function) count(change func(*statistics)) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	change(&f.statistics)
+// admit counts a request that has come whole and lets it wait for its turn, or refuses it if it is predicted to miss its deadline, or too many
+// of the function wait. deadline is the client's; zero if it has none.
+func (f *function) admit(p *part, deadline time.Time) (*item, refusal) {
+	queue, settings := f.place.lock()
+	defer queue.mu.Unlock()
+	return queue.let(f, &settings, p, deadline)
 }
 
-// admit counts a request that has come whole and lets it wait for its turn, or refuses it if it is predicted to miss its deadline, or too many
-// wait. deadline is the client's; zero if it has none.
-func (f *function) admit(p *part, deadline time.Time) (*item, refusal) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+// let is admit for the queue of a request of a function with these settings. The caller holds the mutex.
+func (f *function) let(of *function, settings *Function, p *part, deadline time.Time) (*item, refusal) {
 	now := time.Now()
-	f.receive(now)
+	f.rate.add(now)
 	f.retries = min(f.retries+retryBudget, maxRetries)
 	f.lastID++
-	it := &item{arrived: now, explicit: !deadline.IsZero(), turn: make(chan turn, 1), part: p}
+	it := &item{of: of, timeout: settings.Timeout, holdFor: settings.Hold.For, arrived: now, explicit: !deadline.IsZero(), turn: make(chan turn, 1), part: p}
+	it.queue.Store(f)
 	if !it.explicit {
-		deadline = now.Add(cmp.Or(f.config.SLO, f.config.Timeout))
+		deadline = now.Add(cmp.Or(settings.SLO, settings.Timeout))
 	}
 	it.due, it.request = deadline, batching.Request{ID: f.lastID, Deadline: deadline}
-	if refused := f.check(it, now); refused.status != 0 {
-		f.counts.Refused++
+	refused := f.check(it, settings, now)
+	of.count(func(s *statistics) {
+		s.receive()
+		if refused.status != 0 {
+			s.counts.Refused++
+		} else {
+			s.counts.Waiting++
+		}
+	})
+	if refused.status != 0 {
 		return nil, refused
 	}
 	f.enqueue(it, now)
 	return it, refusal{}
 }
 
-// check returns the refusal of a request, or none.
-func (f *function) check(it *item, now time.Time) refusal {
+// check returns the refusal of a request of a function with these settings, or none.
+func (f *function) check(it *item, settings *Function, now time.Time) refusal {
+	var waiting int // of the function, so that none fills the queue for others
+	it.of.count(func(s *statistics) { waiting = s.counts.Waiting })
 	switch {
 	case len(f.replicas) == 0 && f.backOff != nil:
 		return f.backOff.refusal()
-	case len(f.replicas) == 0 && len(f.held) >= f.config.Hold.Requests:
+	case len(f.replicas) == 0 && waiting >= settings.Hold.Requests:
 		return newRefusal(http.StatusServiceUnavailable, reasonHoldFull, "no replica serves the function, and too many requests wait for one")
-	case len(f.items) >= f.config.MaxQueued:
+	case waiting >= settings.MaxQueued:
 		return newRefusal(http.StatusTooManyRequests, reasonQueueFull, "too many requests wait")
 	case len(f.replicas) == 0 || f.isIdleFor(it, now) || len(f.items) == 0 && firstIdle(f.replicas, it, now) != nil:
 		return refusal{}
@@ -152,7 +135,7 @@ func (f *function) isIdleFor(it *item, now time.Time) bool {
 func (f *function) enqueue(it *item, now time.Time) {
 	if len(f.items) == 0 && f.config.MaxBatch == 1 {
 		if r := firstIdle(f.replicas, it, now); r != nil { // what the queue would decide
-			f.counts.InFlight++
+			it.of.count((*statistics).fly)
 			it.turn <- turn{replica: r, flight: r.begin(now, 1)}
 			return
 		}
@@ -162,14 +145,19 @@ func (f *function) enqueue(it *item, now time.Time) {
 		f.dispatch()
 		return
 	}
+	f.hold(it)
+}
+
+// hold lets an item wait for the first replica.
+func (f *function) hold(it *item) {
 	it.cold = true
 	f.held = append(f.held, it)
-	it.held = time.AfterFunc(f.config.Hold.For, func() {
+	it.held = time.AfterFunc(it.holdFor, func() {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		if at := slices.Index(f.held, it); at >= 0 {
 			f.held = slices.Delete(f.held, at, at+1)
-			f.refuse(it, newRefusal(http.StatusServiceUnavailable, reasonHoldExpired, "no replica started in time"))
+			it.refuse(newRefusal(http.StatusServiceUnavailable, reasonHoldExpired, "no replica started in time"))
 		}
 	})
 	f.gateway.notifyWaiting(f.name)
@@ -188,7 +176,7 @@ func firstIdle(replicas []*replica, it *item, now time.Time) *replica {
 // add puts an item into the queue. It was admitted already; what is too late now is refused when its turn comes.
 func (f *function) add(it *item) {
 	if len(f.replicas) == 0 && f.backOff != nil { // an item that waits again
-		f.refuse(it, f.backOff.refusal())
+		it.refuse(f.backOff.refusal())
 		return
 	}
 	now := time.Now()
@@ -205,7 +193,7 @@ func (f *function) add(it *item) {
 		f.items[it.request.ID] = it
 		return
 	}
-	f.refuse(it, newRefusal(http.StatusTooManyRequests, reasonLate, "the request would miss its deadline"))
+	it.refuse(newRefusal(http.StatusTooManyRequests, reasonLate, "the request would miss its deadline"))
 }
 
 // retry lets items whose replica has failed wait again, if the budget allows it for all of them. cost is the part of it that each takes, 0 or 1.
@@ -218,7 +206,9 @@ func (f *function) retry(cost float64, items ...*item) bool {
 		return false
 	}
 	f.retries -= cost
-	f.gateway.metrics.retried(f.name, len(items))
+	for _, it := range items {
+		f.gateway.metrics.retried(it.of.name)
+	}
 	f.again(items)
 	return true
 }
@@ -234,53 +224,21 @@ func (f *function) again(items []*item) {
 	for _, it := range items {
 		f.lastID++
 		it.request.ID, it.batch = f.lastID, nil
-		f.counts.InFlight--
+		it.of.count((*statistics).land)
 		f.add(it)
 	}
 	f.dispatch()
-}
-
-// stayed returns the items whose clients still wait.
-func stayed(items []*item) []*item {
-	gone := func(it *item) bool { return it.gone }
-	if !slices.ContainsFunc(items, gone) {
-		return items
-	}
-	return slices.DeleteFunc(slices.Clone(items), gone)
-}
-
-// cancel gives up an item whose client does not wait any more, and counts its end. It returns false if the item has got its turn, which is then
-// in its channel or about to be. A batch is given up when all its clients have gone.
-func (f *function) cancel(it *item, counter *uint64) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	switch at := slices.Index(f.held, it); {
-	case it.batch != nil:
-		it.gone = true
-		it.batch.leave()
-		f.counts.InFlight--
-	case at >= 0:
-		f.held = slices.Delete(f.held, at, at+1)
-		it.held.Stop()
-	case f.items[it.request.ID] == it:
-		f.queue.Remove(it.request)
-		delete(f.items, it.request.ID)
-	default:
-		return false
-	}
-	*counter++
-	return true
 }
 
 // refuseAll ends the wait of all requests. The caller holds the mutex.
 func (f *function) refuseAll(why refusal) {
 	for _, it := range f.held {
 		it.held.Stop()
-		f.refuse(it, why)
+		it.refuse(why)
 	}
 	for _, it := range f.items {
 		f.queue.Remove(it.request)
-		f.refuse(it, why)
+		it.refuse(why)
 	}
 	f.held = nil
 	clear(f.items)
@@ -293,7 +251,7 @@ func (f *function) dispatch() {
 		now := time.Now()
 		d := f.queue.Decide(now, f.batchingLoad(now))
 		for _, r := range d.Refused {
-			f.refuse(f.take(r.ID), newRefusal(http.StatusGatewayTimeout, reasonLate, "the request would have missed its deadline"))
+			f.take(r.ID).refuse(newRefusal(http.StatusGatewayTimeout, reasonLate, "the request would have missed its deadline"))
 		}
 		if len(d.Fire) == 0 {
 			f.wakeAt(now, d.Wake)
@@ -311,7 +269,9 @@ func (f *function) dispatch() {
 func (f *function) send(r *replica, now time.Time, items []*item) {
 	chosen, others := together(items, f.config.MaxBatch)
 	flown := r.begin(now, len(chosen))
-	f.counts.InFlight += len(chosen)
+	for _, it := range chosen {
+		it.of.count((*statistics).fly)
+	}
 	if len(chosen) > 1 {
 		sendBatch(f, r, flown, chosen)
 	} else {
@@ -386,15 +346,17 @@ func (f *function) done(r *replica, flown *flight, first time.Time, ok bool, ite
 	r.end(flown)
 	for _, it := range stayed(items) {
 		it.batch = nil
-		f.counts.InFlight--
-		f.counts.Answered++
-		if !ok {
-			continue
-		}
-		if !it.cold && !first.After(it.due) {
-			f.counts.InTime++
-		}
-		f.window.add(now, first.Sub(it.arrived))
+		it.of.count(func(s *statistics) {
+			s.counts.InFlight--
+			s.counts.Answered++
+			if !ok {
+				return
+			}
+			if !it.cold && !first.After(it.due) {
+				s.counts.InTime++
+			}
+			s.window.add(now, first.Sub(it.arrived))
+		})
 	}
 	f.dispatch()
 }
@@ -410,17 +372,14 @@ func (f *function) failed(r *replica, flown *flight, blameless bool) {
 	f.dispatch()
 }
 
-func (f *function) load() Load {
+func (f *function) load() (l Load) {
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	l := f.counted()
-	l.P50, l.P99 = f.window.quantiles(time.Now())
-	return l
-}
-
-// counted returns the load without its latencies.
-func (f *function) counted() Load {
-	l := f.counts
-	l.Waiting, l.Replicas = len(f.items)+len(f.held), len(f.replicas)
+	replicas := len(f.replicas)
+	f.mu.Unlock()
+	f.count(func(s *statistics) {
+		l = s.counts
+		l.P50, l.P99 = s.window.quantiles(time.Now())
+	})
+	l.Replicas = replicas
 	return l
 }

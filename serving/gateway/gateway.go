@@ -163,9 +163,15 @@ type Gateway struct {
 	kept    bodies // that other gateways have got
 	streams streams
 
-	mu        sync.RWMutex // guards what follows
+	mu sync.RWMutex // guards what follows
+	known
+}
+
+// known are the functions of a gateway.
+type known struct {
 	functions map[FunctionName]*function
-	models    map[FunctionName]bool // functions with the protocol OpenAI
+	models    map[FunctionName]bool        // functions with the protocol OpenAI
+	guests    map[FunctionName][]*function // of hosts: the functions whose hosting names them
 }
 
 // New returns a gateway without functions.
@@ -173,7 +179,8 @@ func New(c Config) *Gateway {
 	g := &Gateway{
 		upstream: c.Upstream, upstreamGRPC: c.UpstreamGRPC, toPeers: c.ToPeers, toPeersGRPC: c.ToPeersGRPC, peers: c.Peers, callers: c.Callers,
 		log: c.Log, metrics: newMetrics(c.Metrics),
-		waiting: make(chan FunctionName, 1024), functions: map[FunctionName]*function{}, models: map[FunctionName]bool{},
+		waiting: make(chan FunctionName, 1024),
+		known:   known{functions: map[FunctionName]*function{}, models: map[FunctionName]bool{}, guests: map[FunctionName][]*function{}},
 	}
 	setTransport(&g.upstream, newTransport())
 	setTransport(&g.upstreamGRPC, newTransportGRPC())
@@ -214,19 +221,41 @@ func (g *Gateway) SetFunction(f Function) error {
 	return nil
 }
 
-// RemoveFunction removes a function. Requests that wait are refused; those that a replica has are answered.
+// RemoveFunction removes a function. Requests that wait are refused; those that a replica has are answered. If it is the host of others, their
+// requests that wait with it do so with their own functions from now on.
 func (g *Gateway) RemoveFunction(name FunctionName) {
 	g.mu.Lock()
 	f := g.functions[name]
 	delete(g.functions, name)
 	delete(g.models, name)
-	g.mu.Unlock()
-	if f != nil {
-		f.mu.Lock()
-		f.refuseAll(newRefusal(http.StatusNotFound, reasonUnknown, "the function has been deleted"))
-		f.mu.Unlock()
-		g.metrics.remove(name)
+	guests := g.guests[name]
+	delete(g.guests, name)
+	for _, guest := range guests {
+		guest.place.host.Store(nil)
 	}
+	var host *function
+	if f != nil {
+		host = g.leaveHost(f)
+	}
+	g.mu.Unlock()
+	if f == nil {
+		return
+	}
+	for _, guest := range guests {
+		move(guest, f, guest)
+	}
+	why := newRefusal(http.StatusNotFound, reasonUnknown, "the function has been deleted")
+	f.mu.Lock()
+	f.refuseAll(why)
+	f.mu.Unlock()
+	if host != nil {
+		host.mu.Lock()
+		for _, it := range takeOf(host, f) {
+			it.refuse(why)
+		}
+		host.mu.Unlock()
+	}
+	g.metrics.remove(name)
 }
 
 // Functions returns the names of all functions, sorted.
@@ -259,6 +288,7 @@ func (g *Gateway) SetReplicas(name FunctionName, replicas []Replica) error {
 	}
 	if f := g.function(name); f != nil {
 		f.setReplicas(replicas)
+		g.settle(f)
 	}
 	return nil
 }
@@ -303,6 +333,7 @@ func (g *Gateway) StartDrain(name FunctionName, replica string) <-chan struct{} 
 		close(done)
 		return done
 	}
+	defer g.settle(f)
 	return f.drain(replica)
 }
 

@@ -192,7 +192,15 @@ var refuseNotGRPC = newRefusal(http.StatusNotImplemented, reasonNotGRPC, "the fu
 
 // spoken reports whether a replica of the function has answered a call. Before that, a replica that fails at one is not avoided: the function may
 // not have gRPC at all, and its other requests are not to suffer.
-func spoken(f *function) (spoken bool) {
-	f.count(func(s *statistics) { spoken = s.speaksGRPC })
-	return spoken
+func spoken(f *function) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.speaksGRPC
+}
+
+// speak notes that a replica of the function has answered a call.
+func (f *function) speak() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.speaksGRPC = true
 }

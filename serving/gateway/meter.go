@@ -10,12 +10,25 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// statistics is what is counted and measured of the requests of a function. It is guarded by the function's mutex.
+// statistics is what is counted and measured of the requests of a function, whatever function's queue they wait in. It has its own mutex, which is
+// locked after those of functions.
 type statistics struct {
-	counts     Load
+	mu     sync.Mutex
+	counts Load // without Replicas and latencies
+	window latencyWindow
+}
+
+// count changes the statistics.
+func (s *statistics) count(change func(*statistics)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change(s)
+}
+
+// observed is what is known of the requests that come to a queue and of its replicas. It is guarded by the function's mutex.
+type observed struct {
 	speaksGRPC bool      // a replica has answered a call
 	rate       rateMeter // of arrivals
-	window     latencyWindow
 	hopeless   time.Time // when the answer would have come to the last request that was let in alone although its client may not wait for it
 }
 
@@ -29,16 +42,21 @@ func (s *statistics) reject(counter *uint64) {
 }
 
 // receive counts a request that has come whole.
-func (s *statistics) receive(now time.Time) {
+func (s *statistics) receive() {
 	s.counts.Arrived++
 	s.counts.Received++
-	s.rate.add(now)
 }
 
-// refuse ends the wait of a request.
-func (s *statistics) refuse(it *item, why refusal) {
-	s.counts.Refused++
-	it.turn <- turn{refusal: why}
+// fly counts a request that has waited and that a replica gets.
+func (s *statistics) fly() {
+	s.counts.Waiting--
+	s.counts.InFlight++
+}
+
+// land counts a request that a replica had and that waits again.
+func (s *statistics) land() {
+	s.counts.InFlight--
+	s.counts.Waiting++
 }
 
 // finish counts the end of a request that a replica had and did not answer.

@@ -56,8 +56,8 @@ func (m *metrics) refused(f FunctionName, reason string) {
 	m.refusals.WithLabelValues(f.Namespace, f.Name, reason).Inc()
 }
 
-func (m *metrics) retried(f FunctionName, n int) {
-	m.retries.WithLabelValues(f.Namespace, f.Name).Add(float64(n))
+func (m *metrics) retried(f FunctionName) {
+	m.retries.WithLabelValues(f.Namespace, f.Name).Inc()
 }
 
 func (m *metrics) batched(f FunctionName, n int) {

@@ -56,6 +56,7 @@ func (g *Gateway) route(f *function) *owners {
 // share divides the replicas of a function among its owners. A gateway that is not one of them may use all replicas: it gets requests only from
 // those that do not know that yet. One that is leaving goes on with those that it has. The caller holds the function's mutex.
 func (s *servers) share(function string, view *peers.View) {
+	defer func() { s.ready.Store(len(s.replicas) > 0) }()
 	if view == nil {
 		s.replicas = s.all
 		return

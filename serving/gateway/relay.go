@@ -78,7 +78,7 @@ func (e *exchange) relayed() bool {
 	if e.gateway.peers == nil || e.fromPeer {
 		return false
 	}
-	peer := e.gateway.route(e.function).choose(nil)
+	peer := e.gateway.route(e.function.place.queue()).choose(nil)
 	// What is not valid is refused here.
 	if peer == nil || validate(e.request) != nil || e.request.ContentLength > int64(e.function.settings().MaxBody) {
 		return false
@@ -104,7 +104,7 @@ func (e *exchange) relayed() bool {
 			return true
 		}
 		r.tried = append(r.tried, peer.Name)
-		peer = e.gateway.route(e.function).choose(r.tried)
+		peer = e.gateway.route(e.function.place.queue()).choose(r.tried)
 	}
 	// What has been read of the body is given to this gateway: it is in the memory until the request has been answered.
 	e.rest, e.status = nil, 0

@@ -610,7 +610,9 @@ func TestRate(t *testing.T) {
 		f := owner.function(resnet)
 		for range 20 {
 			for range (maxRate + maxRate/10) / owner.view().Count(resnet.String()) {
-				f.count(func(s *statistics) { s.rate.add(time.Now()) })
+				f.mu.Lock()
+				f.rate.add(time.Now())
+				f.mu.Unlock()
 			}
 			time.Sleep(time.Second)
 		}

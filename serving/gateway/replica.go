@@ -37,6 +37,7 @@ type servers struct {
 	replicas []*replica         // those of them that get requests from this gateway
 	credits  []batching.Replica // memory for batchingLoad
 	draining map[string]*replica
+	ready    atomic.Bool            // some are in replicas; written with the function's mutex
 	owners   atomic.Pointer[owners] // written with the function's mutex; nil while there are no other gateways
 }
 
@@ -85,7 +86,7 @@ func (f *function) releaseHeld() {
 	for _, it := range f.held {
 		it.held.Stop()
 		if !it.explicit {
-			it.request.Deadline = now.Add(f.config.Timeout)
+			it.request.Deadline = now.Add(it.timeout)
 		}
 		f.add(it)
 	}
@@ -109,6 +110,7 @@ func (f *function) drain(id string) <-chan struct{} {
 	r := f.all[at]
 	f.all = slices.DeleteFunc(slices.Clone(f.all), hasID)
 	f.replicas = slices.DeleteFunc(slices.Clone(f.replicas), hasID)
+	f.ready.Store(len(f.replicas) > 0)
 	f.draining[id] = r
 	r.drained = make(chan struct{})
 	if len(r.flights) == 0 {

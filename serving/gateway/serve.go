@@ -83,17 +83,14 @@ func (e *exchange) serve() {
 		defer e.gateway.streams.remove(e.rest)
 	}
 	if refused.reason == reasonQueueFull { // it has come whole, and there is no room for it
-		e.function.count(func(s *statistics) {
-			s.receive(time.Now())
-			s.counts.Refused++
-		})
+		e.function.place.refuseReceived()
 		e.refuse(refused)
 		return
 	}
 	var p *part
 	var said time.Duration
 	if refused.status == 0 {
-		p, said, refused = e.locate(settings.MaxBatch)
+		p, said, refused = e.locate(e.function.place.maxBatch(settings.MaxBatch))
 	}
 	if refused.status != 0 {
 		e.reject(refused)
@@ -157,14 +154,14 @@ func (e *exchange) wait(ctx context.Context, it *item) (turn, bool) {
 	case <-ctx.Done():
 	}
 	why, counter := e.loss(ctx)
-	if !e.function.cancel(it, counter) { // its turn has come meanwhile
+	if !it.cancel(counter) { // its turn has come meanwhile
 		got := <-it.turn
 		if got.replica == nil { // its end is counted
 			e.queued += max(0, got.began().Sub(begin))
 			return got, true
 		}
 		e.function.count(func(s *statistics) { s.finish(counter) })
-		e.function.failed(got.replica, got.flight, true)
+		it.queue.Load().failed(got.replica, got.flight, true)
 	}
 	e.queued += time.Since(begin)
 	e.giveUp(why)

@@ -1,0 +1,221 @@
+package gateway
+
+import (
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// hosting says that the replicas of another function, the host, serve the requests of a function, its guest: they wait in the host's queue, and may
+// be in one batch with the host's. They keep their function's deadlines, callers, bounds and counters.
+//
+// A function without replicas answers nothing. So whatever is wanted, requests go to the one of the two that has some: to the guest's own until the
+// host has any, and to the host's until the guest has its own again.
+type hosting struct {
+	host  *function
+	phase hostingPhase
+}
+
+// place says where the requests of a function wait.
+type place struct {
+	of   *function
+	host atomic.Pointer[hosting] // nil without a host
+}
+
+type hostingPhase int
+
+const (
+	hostServes hostingPhase = iota // as long as it has replicas
+	hostEnds                       // the guest is to serve by itself, once it has replicas
+	hostLeft                       // the guest does so; requests that still wait with the host come to it should the host lose its replicas
+)
+
+// queue returns the function in whose queue requests wait that come now.
+func (p *place) queue() *function {
+	f, h := p.of, p.host.Load()
+	switch {
+	case h == nil || h.phase == hostLeft:
+		return f
+	case h.phase == hostServes && (h.host.ready.Load() || !f.ready.Load()):
+		return h.host
+	case h.phase == hostEnds && h.host.ready.Load() && !f.ready.Load():
+		return h.host
+	}
+	return f
+}
+
+// lock returns what queue does, with its mutex held, and the settings of the function.
+func (p *place) lock() (*function, Function) {
+	f := p.of
+	for {
+		queue := p.queue()
+		if queue == f {
+			f.mu.Lock()
+			if p.queue() == f {
+				return f, f.config
+			}
+			f.mu.Unlock()
+			continue
+		}
+		settings := f.settings()
+		queue.mu.Lock()
+		if p.queue() == queue { // else what waits there may have been moved already
+			return queue, settings
+		}
+		queue.mu.Unlock()
+	}
+}
+
+// maxBatch returns that of the function or of its host, whichever is larger. own is the function's.
+func (p *place) maxBatch(own int) int {
+	if queue := p.queue(); queue != p.of {
+		return max(own, queue.settings().MaxBatch)
+	}
+	return own
+}
+
+// SetHost lets the replicas of another function of the same namespace, the host, serve the requests of a function. Without a host it is to serve them
+// by itself again. Neither loses a request: the function's own replicas serve while the host has none, and the host's until the function has its own.
+// The objective, the bounds, the callers and the load of the function stay its own. It has no effect if the function is not known. The error is
+// a *share.FieldError if the host cannot serve its requests.
+func (g *Gateway) SetHost(name, host FunctionName) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	f := g.functions[name]
+	if f == nil {
+		return nil
+	}
+	now := f.place.host.Load()
+	if host == (FunctionName{}) {
+		if now != nil && now.phase == hostServes {
+			f.place.host.Store(&hosting{now.host, hostEnds})
+			f.place.settle()
+		}
+		return nil
+	}
+	h := g.functions[host]
+	switch {
+	case h == nil || h == f || host.Namespace != name.Namespace:
+		return share.Invalid("host", "%q of function %q: want another function of its namespace", host, name)
+	case h.settings().Protocol != f.settings().Protocol:
+		return share.Invalid("host", "%q of function %q: want the same protocol", host, name)
+	case now != nil && now.host == h && now.phase == hostServes:
+		return nil
+	}
+	before := g.leaveHost(f)
+	g.guests[host] = append(g.guests[host], f)
+	f.place.host.Store(&hosting{h, hostServes})
+	if before != nil && before != h && !before.ready.Load() {
+		move(f, before, f.place.queue())
+	}
+	f.place.settle()
+	return nil
+}
+
+// leaveHost ends the hosting of a function and returns the host; nil if there is none. The caller holds the gateway's mutex.
+func (g *Gateway) leaveHost(f *function) *function {
+	h := f.place.host.Swap(nil)
+	if h == nil {
+		return nil
+	}
+	name := h.host.name
+	if g.guests[name] = slices.DeleteFunc(g.guests[name], func(guest *function) bool { return guest == f }); len(g.guests[name]) == 0 {
+		delete(g.guests, name)
+	}
+	return h.host
+}
+
+// settle lets requests wait where there are replicas, after those of a function have changed.
+func (g *Gateway) settle(f *function) {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	f.place.settle()
+	for _, guest := range g.guests[f.name] {
+		guest.place.settle()
+	}
+}
+
+// settle moves the function's requests from a queue without replicas, its own or the host's, to the other one if that has some. What waits for
+// replicas that are there stays: it was admitted by what they can do. The gateway's mutex is held.
+func (p *place) settle() {
+	f, h := p.of, p.host.Load()
+	if h == nil {
+		return
+	}
+	if h.phase == hostEnds && f.ready.Load() && p.host.CompareAndSwap(h, &hosting{h.host, hostLeft}) {
+		h = p.host.Load()
+	}
+	switch here, there := f.ready.Load(), h.host.ready.Load(); {
+	case !there && (here || h.phase != hostServes):
+		move(f, h.host, f)
+	case !here && there && h.phase != hostLeft:
+		move(f, f, h.host)
+	}
+}
+
+// move lets the requests of a function that wait in one queue wait in another one.
+func move(of, from, to *function) {
+	if from == to {
+		return
+	}
+	first, second := from, to
+	if compareNames(first.name, second.name) > 0 { // always in the same order, so that no two moves wait for each other
+		first, second = second, first
+	}
+	first.mu.Lock()
+	defer first.mu.Unlock()
+	second.mu.Lock()
+	defer second.mu.Unlock()
+	now := time.Now()
+	for _, it := range takeOf(from, of) {
+		it.queue.Store(to)
+		to.lastID++
+		it.request.ID = to.lastID
+		switch {
+		case len(to.replicas) > 0:
+			if !it.explicit { // as what was held
+				it.request.Deadline = now.Add(it.timeout)
+			}
+			to.add(it)
+		case to.backOff != nil:
+			it.refuse(to.backOff.refusal())
+		default:
+			to.hold(it)
+		}
+	}
+	to.dispatch()
+}
+
+// takeOf removes what waits of a function from the queue of f and returns them, the oldest first. The caller holds the mutex.
+func takeOf(f, of *function) (taken []*item) {
+	f.held = slices.DeleteFunc(f.held, func(it *item) bool {
+		if it.of != of {
+			return false
+		}
+		it.held.Stop()
+		taken = append(taken, it)
+		return true
+	})
+	for id, it := range f.items {
+		if it.of == of {
+			f.queue.Remove(it.request)
+			delete(f.items, id)
+			taken = append(taken, it)
+		}
+	}
+	slices.SortStableFunc(taken, func(a, b *item) int { return a.arrived.Compare(b.arrived) })
+	return taken
+}
+
+// refuseReceived counts a request that has come whole and for whose body there is no room.
+func (p *place) refuseReceived() {
+	queue, _ := p.lock()
+	queue.rate.add(time.Now())
+	queue.mu.Unlock()
+	p.of.count(func(s *statistics) {
+		s.receive()
+		s.counts.Refused++
+	})
+}

@@ -1,0 +1,493 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+var search = FunctionName{"default", "search"}
+
+// guest adds a function and lets resnet be its host.
+func (w *world) guest(f Function) {
+	w.Helper()
+	f.FunctionName = search
+	if err := w.gateway.SetFunction(f); err != nil {
+		w.Fatal(err)
+	}
+	w.host(resnet)
+}
+
+// host sets the host of search.
+func (w *world) host(name FunctionName) {
+	w.Helper()
+	if err := w.gateway.SetHost(search, name); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// setReplicas gives a function replicas of these names, which are served already.
+func (w *world) setReplicas(name FunctionName, replicas ...string) {
+	w.Helper()
+	var list []Replica
+	for _, r := range replicas {
+		list = append(list, Replica{ID: r, Address: r + ":80"})
+	}
+	if err := w.gateway.SetReplicas(name, list); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// counts returns the counters of a function, without what depends on when they are read.
+func (w *world) counts(name FunctionName) Load {
+	l := w.gateway.Load(name)
+	l.P50, l.P99, l.Replicas = 0, 0, 0
+	return l
+}
+
+// TestMixedBatch checks that requests of a host and its guest are sent as one, that each gets its own rows, and that each function counts its own.
+func TestMixedBatch(t *testing.T) {
+	for name, own := range map[string]Function{
+		"both have batches": batched,
+		"only the host has": {Protocol: OIP, SLO: 10 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			start(t, batched, func(w *world) {
+				m := &model{took: constant(10 * ms)}
+				w.replicas(m, 1, 0, "a")
+				w.guest(own)
+				var wait sync.WaitGroup
+				for i := range 9 {
+					wait.Go(func() {
+						time.Sleep(time.Duration(min(i, 1)) * ms) // the first one alone, while the others come
+						id, value := fmt.Sprint("id", i), float64(i)
+						if a := w.infer(w.Context(), input(id, value), "Host", []string{"resnet", "search"}[i%2]); !right(a, id, value) {
+							w.Errorf("request %d: %+v", i, a)
+						}
+					})
+				}
+				wait.Wait()
+				if got := m.sizes(); got != "1 8" {
+					w.Errorf("batches %s, want one of all that waited", got)
+				}
+				if got, want := w.counts(resnet), (Load{Arrived: 5, Received: 5, Answered: 5, InTime: 5}); got != want {
+					w.Errorf("host %+v, want %+v", got, want)
+				}
+				if got, want := w.counts(search), (Load{Arrived: 4, Received: 4, Answered: 4, InTime: 4}); got != want {
+					w.Errorf("guest %+v, want %+v", got, want)
+				}
+				if l := w.gateway.Load(search); l.P50 < 15*ms || l.Replicas != 0 {
+					w.Errorf("guest %+v, want latencies of its own, and no replica", l)
+				}
+				if got := w.answers(search); got != 4 {
+					w.Errorf("metrics have %v requests of the guest, want 4", got)
+				}
+			})
+		})
+	}
+}
+
+// answers returns how many answers with 200 of a function the metrics have.
+func (w *world) answers(f FunctionName) (n float64) {
+	w.Helper()
+	families, err := w.registry.Gather()
+	if err != nil {
+		w.Fatal(err)
+	}
+	for _, family := range families {
+		for _, m := range family.Metric {
+			if family.GetName() == "gshare_gateway_requests_total" && label(m, "function") == f.Name && label(m, "code") == "200" {
+				n += m.Counter.GetValue()
+			}
+		}
+	}
+	return n
+}
+
+// TestGuestDeadline checks that a guest's requests go by its own objective, among those of the host and in answers.
+func TestGuestDeadline(t *testing.T) {
+	for name, c := range map[string]struct {
+		guest  time.Duration // its objective
+		order  string        // of the requests at the replica
+		late   bool          // the guest's is refused
+		inTime uint64        // of the guest
+	}{
+		"tighter":         {50 * ms, "h0 g h1 h2", false, 1},
+		"looser":          {10 * time.Second, "h0 h1 h2 g", false, 1},
+		"cannot be kept":  {15 * ms, "h0 h1 h2", true, 0},
+		"that of none":    {0, "h0 h1 h2 g", false, 1},
+		"just the second": {25 * ms, "h0 g h1 h2", false, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			start(t, Function{SLO: time.Second}, func(w *world) {
+				var mu sync.Mutex
+				var order []string
+				w.replicas(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+					mu.Lock()
+					order = append(order, r.Header.Get("Name"))
+					mu.Unlock()
+					time.Sleep(10 * ms)
+				}), 1, 10*ms, "a")
+				w.guest(Function{SLO: c.guest})
+				var wait sync.WaitGroup
+				for i := range 3 {
+					wait.Go(func() {
+						time.Sleep(time.Duration(i) * ms)
+						w.ask(w.Context(), "", "Name", fmt.Sprint("h", i))
+					})
+				}
+				wait.Go(func() {
+					time.Sleep(3 * ms)
+					if a := w.ask(w.Context(), "", "Name", "g", "Host", "search"); (a.reason == reasonLate) != c.late {
+						w.Errorf("%+v", a)
+					}
+				})
+				wait.Wait()
+				if got := strings.Join(order, " "); got != c.order {
+					w.Errorf("order %s, want %s", got, c.order)
+				}
+				want := Load{Arrived: 1, Received: 1, Answered: 1, InTime: c.inTime}
+				if c.late {
+					want = Load{Arrived: 1, Received: 1, Refused: 1}
+				}
+				if got := w.counts(search); got != want {
+					w.Errorf("guest %+v, want %+v", got, want)
+				}
+				if got, want := w.counts(resnet), (Load{Arrived: 3, Received: 3, Answered: 3, InTime: 3}); got != want {
+					w.Errorf("host %+v, want %+v", got, want)
+				}
+			})
+		})
+	}
+}
+
+// TestGuestBounds checks that neither a host nor its guest can take the other's places in the queue.
+func TestGuestBounds(t *testing.T) {
+	for _, flood := range []string{"resnet", "search"} {
+		t.Run("of "+flood, func(t *testing.T) {
+			start(t, Function{MaxQueued: 5}, func(w *world) {
+				w.replicas(echo(10*ms), 1, 0, "a")
+				w.guest(Function{MaxQueued: 5})
+				var wait sync.WaitGroup
+				refused := map[string]int{}
+				var mu sync.Mutex
+				ask := func(host string) {
+					if a := w.ask(w.Context(), "", "Host", host); a.status != 200 {
+						mu.Lock()
+						refused[host+" "+a.reason]++
+						mu.Unlock()
+					}
+				}
+				for range 20 {
+					wait.Go(func() { ask(flood) })
+				}
+				time.Sleep(ms)
+				for _, other := range []string{"resnet", "search"} {
+					for range 5 {
+						if other != flood {
+							wait.Go(func() { ask(other) })
+						}
+					}
+				}
+				wait.Wait()
+				if want := map[string]int{flood + " " + reasonQueueFull: 14}; fmt.Sprint(refused) != fmt.Sprint(want) {
+					w.Errorf("refused %v, want %v", refused, want)
+				}
+			})
+		})
+	}
+}
+
+// namespaces are callers whose address is 10.0.0.1 in namespace default, and any other in namespace others.
+type namespaces struct{}
+
+func (namespaces) FindToken(string) string                         { return "" }
+func (namespaces) OfToken(context.Context, string) (string, error) { return "", ErrCallersUnavailable }
+func (namespaces) OfAddress(_ context.Context, a netip.Addr) (string, error) {
+	if a == netip.MustParseAddr("10.0.0.1") {
+		return "default", nil
+	}
+	return "others", nil
+}
+
+// TestGuestAccess checks that who may call a host may not call its guest for that, nor the other way round.
+func TestGuestAccess(t *testing.T) {
+	for name, c := range map[string]struct{ host, guest []string }{
+		"host":    {[]string{"others"}, nil},
+		"guest":   {nil, []string{"others"}},
+		"both":    {[]string{"others"}, []string{"others"}},
+		"neither": {nil, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := New(Config{Callers: namespaces{}, Upstream: upstream{nil}})
+			for name, callers := range map[FunctionName][]string{resnet: c.host, search: c.guest} {
+				if err := g.SetFunction(Function{FunctionName: name, Callers: callers}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			w := &world{T: t, gateway: g}
+			w.setReplicas(resnet, "a")
+			w.host(resnet)
+			for host, callers := range map[string][]string{"resnet": c.host, "search": c.guest} {
+				for address, allowed := range map[string]bool{"10.0.0.1:1": true, "10.0.0.2:1": slices.Contains(callers, "others")} {
+					if got := statusOf(g, host, address); (got == http.StatusOK) != allowed {
+						t.Errorf("%s from %s: status %d", host, address, got)
+					}
+				}
+			}
+		})
+	}
+}
+
+// statusOf returns that of the answer to a request from an address.
+func statusOf(g *Gateway, host, from string) int {
+	r, _ := http.NewRequest(http.MethodGet, "http://"+host+"/", http.NoBody) // a valid address
+	r.RemoteAddr = from
+	c := &statusClient{client: client{header: http.Header{}}}
+	g.ServeHTTP(c, r)
+	return c.status
+}
+
+type statusClient struct {
+	client
+	status int
+}
+
+func (c *statusClient) WriteHeader(status int) { c.status = status }
+
+// TestHostTakesOver checks where the requests of a guest go while replicas of it and its host come and go, and that all are answered.
+func TestHostTakesOver(t *testing.T) {
+	start(t, Function{}, func(w *world) {
+		var mu sync.Mutex
+		at := map[string]int{}
+		for _, name := range []string{"host", "own"} {
+			w.network.serve(w.T, name+":80", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+				mu.Lock()
+				at[name]++
+				mu.Unlock()
+				time.Sleep(2 * ms)
+			}))
+		}
+		if err := w.gateway.SetFunction(Function{FunctionName: search}); err != nil {
+			w.Fatal(err)
+		}
+		var wait sync.WaitGroup
+		lost := 0
+		ask := func(n int) {
+			for range n {
+				wait.Go(func() {
+					if a := w.ask(w.Context(), "", "Host", "search"); a.status != 200 {
+						mu.Lock()
+						lost++
+						mu.Unlock()
+						w.Errorf("%+v", a)
+					}
+				})
+			}
+		}
+		step := func(name string, change func(), want string) {
+			w.Helper()
+			ask(5) // wait as it changes
+			synctest.Wait()
+			change()
+			synctest.Wait()
+			time.Sleep(100 * ms)
+			mu.Lock()
+			clear(at)
+			mu.Unlock()
+			ask(3)
+			time.Sleep(100 * ms)
+			mu.Lock()
+			defer mu.Unlock()
+			if got := fmt.Sprint(at); got != "map["+want+"]" {
+				w.Errorf("%s: %s, want %s", name, got, want)
+			}
+			if l := w.gateway.Load(search); l.Waiting+l.InFlight > 0 {
+				w.Errorf("%s: %d still wait, %d are with replicas", name, l.Waiting, l.InFlight)
+			}
+		}
+		w.setReplicas(search, "own")
+		step("no host", func() {}, "own:3")
+		step("a host without replicas", func() { w.host(resnet) }, "own:3")
+		step("it gets some", func() { w.setReplicas(resnet, "host") }, "host:3")
+		step("its own go", func() { <-w.gateway.StartDrain(search, "own"); w.setReplicas(search) }, "host:3")
+		step("none has any, then it gets some", func() { w.setReplicas(resnet); ask(2); synctest.Wait(); w.setReplicas(search, "own") }, "own:3")
+		step("and the host again", func() { w.setReplicas(resnet, "host"); w.setReplicas(search) }, "host:3")
+		step("no host any more, before it has its own", func() { w.host(FunctionName{}) }, "host:3")
+		step("it has its own", func() { w.setReplicas(search, "own") }, "own:3")
+		step("from then on", func() { w.setReplicas(resnet) }, "own:3")
+		w.setReplicas(resnet, "host")
+		w.setReplicas(search)
+		ask(1)
+		time.Sleep(100 * ms)
+		if l := w.gateway.Load(search); l.Waiting != 1 {
+			w.Errorf("%+v, want one that waits for a replica of its own", l)
+		}
+		w.host(resnet)
+		step("the host again", func() {}, "host:3")
+		step("the host is deleted", func() {
+			w.setReplicas(resnet)
+			ask(2)
+			synctest.Wait()
+			w.gateway.RemoveFunction(resnet)
+			w.setReplicas(search, "own")
+		}, "own:3")
+		wait.Wait()
+		if l := w.counts(search); lost != 0 || l.Arrived != l.Answered || l.Waiting+l.InFlight != 0 {
+			w.Errorf("%d lost; %+v", lost, l)
+		}
+	})
+}
+
+// TestGuestDeleted checks that what a deleted guest has in its host's queue is refused, and only that.
+func TestGuestDeleted(t *testing.T) {
+	start(t, Function{}, func(w *world) {
+		w.guest(Function{})
+		var wait sync.WaitGroup
+		for host, want := range map[string]int{"resnet": 200, "search": 404} {
+			wait.Go(func() {
+				if a := w.ask(w.Context(), "", "Host", host); a.status != want {
+					w.Errorf("%s: %+v", host, a)
+				}
+			})
+		}
+		synctest.Wait()
+		w.gateway.RemoveFunction(search)
+		w.replicas(echo(ms), 1, 0, "a")
+		wait.Wait()
+		if len(w.gateway.guests) != 0 {
+			w.Errorf("%d hosts are remembered", len(w.gateway.guests))
+		}
+	})
+}
+
+// TestNoHost checks which functions cannot be hosts.
+func TestNoHost(t *testing.T) {
+	g := New(Config{})
+	other, batches := FunctionName{"others", "resnet"}, FunctionName{"default", "batches"}
+	for _, f := range []Function{{FunctionName: resnet}, {FunctionName: search}, {FunctionName: other}, {FunctionName: batches, Protocol: OIP}} {
+		if err := g.SetFunction(f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, c := range map[string]struct {
+		of, host FunctionName
+		ok       bool
+	}{
+		"another":          {search, resnet, true},
+		"again":            {search, resnet, true},
+		"unknown guest":    {FunctionName{"default", "x"}, resnet, true},
+		"itself":           {resnet, resnet, false},
+		"unknown":          {resnet, FunctionName{"default", "x"}, false},
+		"other namespace":  {resnet, other, false},
+		"another protocol": {resnet, batches, false},
+	} {
+		if err := g.SetHost(c.of, c.host); (err == nil) != c.ok {
+			t.Errorf("%s: error %v", name, err)
+		}
+	}
+}
+
+// TestHostingAccount lets hosts and replicas change at random under requests that are given up at random. It checks all the time that what has arrived
+// of each function is answered, refused, failed, gone, waiting or in flight, and that nothing waits at the end.
+func TestHostingAccount(t *testing.T) {
+	for seed := range uint64(4) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			start(t, Function{Protocol: OIP, MaxBatch: 4, Hold: Hold{For: 50 * ms}}, func(w *world) {
+				random := rand.New(rand.NewPCG(seed, 0))
+				m := &model{took: constant(3 * ms)}
+				w.replicas(m, 1, 0, "a", "b")
+				w.guest(Function{Protocol: OIP, Hold: Hold{For: 50 * ms}})
+				var wait sync.WaitGroup
+				for range 400 {
+					host, patience := []string{"resnet", "search"}[random.IntN(2)], time.Duration(1+random.IntN(40))*ms
+					wait.Go(func() {
+						ctx, leave := context.WithTimeout(w.Context(), patience)
+						defer leave()
+						w.infer(ctx, input("", 1), "Host", host)
+					})
+					switch random.IntN(12) {
+					case 0:
+						w.host(resnet)
+					case 1:
+						w.host(FunctionName{})
+					case 2:
+						w.setReplicas(resnet, []string{"a", "b"}[:random.IntN(3)]...)
+					case 3:
+						w.setReplicas(search, []string{"a", "b"}[:random.IntN(3)]...)
+					}
+					time.Sleep(time.Duration(random.IntN(3)) * ms)
+					for _, name := range []FunctionName{resnet, search} {
+						if l := w.gateway.Load(name); l.Arrived != l.Answered+l.Refused+l.Failed+l.Gone+uint64(l.Waiting)+uint64(l.InFlight) || l.Waiting < 0 || l.InFlight < 0 {
+							w.Fatalf("%s: %+v", name, l)
+						}
+					}
+				}
+				wait.Wait()
+				time.Sleep(time.Minute)
+				for _, name := range []FunctionName{resnet, search} {
+					f := w.gateway.function(name)
+					if l := f.load(); l.Waiting+l.InFlight != 0 || len(f.items)+len(f.held) != 0 || l.Answered == 0 {
+						w.Errorf("%s: %+v, %d items", name, l, len(f.items)+len(f.held))
+					}
+				}
+			})
+		})
+	}
+}
+
+// TestGuestOwner checks that one gateway has the requests of a host and its guests, so that they can be in one batch, and that without a host the
+// guest's own gateway has them.
+func TestGuestOwner(t *testing.T) {
+	startCluster(t, Function{}, 2, false, func(c *cluster) {
+		c.replicas(func(string) http.Handler { return echo(0) }, "a")
+		guest := FunctionName{"default", "guest"}
+		for i := 0; c.members[0].view().Rank(guest.String())[0] == c.members[0].name; i++ {
+			guest.Name = fmt.Sprint("guest-", i)
+		}
+		for _, m := range c.members {
+			if err := m.SetFunction(Function{FunctionName: guest}); err != nil {
+				c.Fatal(err)
+			}
+		}
+		for _, step := range []struct {
+			host   FunctionName
+			served [2]uint64 // by the owner of the host, and that of the guest, in all
+		}{{resnet, [2]uint64{2, 0}}, {FunctionName{}, [2]uint64{2, 2}}} {
+			for _, m := range c.members {
+				if err := m.SetHost(guest, step.host); err != nil {
+					c.Fatal(err)
+				}
+				if step.host == (FunctionName{}) {
+					if err := m.SetReplicas(guest, []Replica{{ID: "a", Address: "a:80"}}); err != nil {
+						c.Fatal(err)
+					}
+				}
+			}
+			for _, m := range c.members {
+				r, err := http.NewRequestWithContext(c.Context(), http.MethodGet, "http://"+m.name+":80/", http.NoBody)
+				if err != nil {
+					c.Fatal(err)
+				}
+				r.Host = guest.Name
+				response, err := c.client.Do(r)
+				if err != nil || response.StatusCode != http.StatusOK {
+					c.Fatal(response, err)
+				}
+				response.Body.Close()
+			}
+			synctest.Wait()
+			if got := [2]uint64{c.members[0].Load(guest).Answered, c.members[1].Load(guest).Answered}; got != step.served {
+				c.Errorf("host %q: the owners have answered %v, want %v", step.host.Name, got, step.served)
+			}
+		}
+	})
+}
