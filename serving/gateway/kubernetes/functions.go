@@ -30,6 +30,7 @@ type Gateway interface {
 	RemoveFunction(gateway.FunctionName)
 	SetReplicas(gateway.FunctionName, []gateway.Replica) error
 	SetBackOff(name gateway.FunctionName, until time.Time, why string)
+	SetHost(name, host gateway.FunctionName) error
 	StartDrain(name gateway.FunctionName, replica string) <-chan struct{}
 }
 
@@ -65,8 +66,10 @@ type function struct {
 	credits    int       // of a replica
 	external   bool      // another autoscaler scales it: its replicas are all pods with its label
 	backingOff bool
-	why        string // it does
-	invalid    string // error of the last object, if it was not valid
+	why        string               // it does
+	invalid    string               // error of the last object, if it was not valid
+	object     *api.GPUFunction     // the last valid one
+	host       gateway.FunctionName // whose replicas serve the requests, too
 	pods       map[string]*pod
 }
 
@@ -106,6 +109,7 @@ func (f *Functions) SetFunction(object *api.GPUFunction) {
 	ended := fn.backingOff && !backingOff
 	fn.backingOff = backingOff
 	f.update(fn)
+	f.setHosts(fn)
 	if ended && fn.known {
 		f.gateway.SetBackOff(fn.name, time.Time{}, "")
 	}
@@ -124,7 +128,7 @@ func (f *Functions) configure(fn *function, object *api.GPUFunction) error {
 	if !fn.known {
 		f.log.Info("function is served", "function", fn.name.String())
 	}
-	fn.known, fn.credits, fn.external = true, *complete.Spec.Scaling.Concurrency, complete.External()
+	fn.known, fn.credits, fn.external, fn.object = true, *complete.Spec.Scaling.Concurrency, complete.External(), object
 	return nil
 }
 
@@ -147,7 +151,8 @@ func (f *Functions) DeleteFunction(name gateway.FunctionName) {
 		f.reports.SetDrained(name, nil)
 		f.gateway.RemoveFunction(name)
 	}
-	fn.known, fn.invalid, fn.uid = false, "", ""
+	fn.known, fn.invalid, fn.uid, fn.object, fn.host = false, "", "", nil, gateway.FunctionName{}
+	f.setHosts(fn)
 	f.forget(fn)
 }
 

@@ -28,6 +28,7 @@ type state struct {
 	replicas []gateway.Replica
 	until    time.Time // of its back-off
 	why      string
+	host     gateway.FunctionName
 }
 
 // fakeGateway is a gateway, and the server of its reports, that remembers what it knows.
@@ -58,6 +59,13 @@ func (g *fakeGateway) SetBackOff(name gateway.FunctionName, until time.Time, why
 	if s := g.functions[name]; s != nil {
 		s.until, s.why = until, why
 	}
+}
+
+func (g *fakeGateway) SetHost(name, host gateway.FunctionName) error {
+	if s := g.functions[name]; s != nil {
+		s.host = host
+	}
+	return nil
 }
 
 // StartDrain finds only replicas that are listed, as a gateway does.

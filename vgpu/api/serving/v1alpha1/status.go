@@ -44,6 +44,12 @@ type GPUFunctionStatus struct {
 	// +optional
 	Profiled *ProfileRecommendation `json:"profiled,omitempty"`
 
+	// servedBy is the GPUFunction of the namespace whose replicas serve the requests of this one, by an InferencePlan. Its template and protocol must be
+	// the same, and its own servedBy not set: else it has no effect.
+	// +optional
+	// +kubebuilder:validation:MaxLength=50
+	ServedBy string `json:"servedBy,omitempty"`
+
 	// observed is what requests saw of late, rounded.
 	// +optional
 	Observed Observed `json:"observed,omitzero"`
