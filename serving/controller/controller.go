@@ -137,7 +137,7 @@ func AddTo(m manager.Manager, o Options) error {
 		return err
 	}
 	if err := ctrl.NewControllerManagedBy(m).Named("gpufunction").
-		For(&api.GPUFunction{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).Owns(&v1.Service{}).Owns(&networking.NetworkPolicy{}).
+		For(&api.GPUFunction{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, hostChanged))).Owns(&v1.Service{}).Owns(&networking.NetworkPolicy{}).
 		Owns(&api.FaSTPod{}, builder.WithPredicates(comeAndGone)). // one that an autoscaler was told to scale before it was there
 		Watches(&autoscaling.HorizontalPodAutoscaler{}, handler.EnqueueRequestsFromMapFunc(known.scaledBy), builder.WithPredicates(targetChanged)).
 		Watches(&api.GPUProfile{}, handler.EnqueueRequestsFromMapFunc(known.functionsOf), builder.WithPredicates(predicate.Funcs{

@@ -105,7 +105,9 @@ func (r *functions) Reconcile(ctx context.Context, request reconcile.Request) (r
 		if left, err = r.left(ctx, name, complete); err != nil {
 			return reconcile.Result{}, err
 		}
-		err = r.set(name, complete, left)
+		if err = r.set(name, complete, left); err == nil {
+			r.fleet.SetHost(name, hostOf(object))
+		}
 	case memory == 0 && object.Spec.Resources.Share == nil && object.Status.Profiled == nil && !object.External():
 		result.RequeueAfter = gpuPause
 	}

@@ -128,9 +128,18 @@ func (f *Fleet) scaleAll() {
 			continue
 		}
 		load := f.gateways.Load(fn.name)
-		rate := fn.rate(load)
+		fn.own, fn.guests = fn.rate(load), 0
 		fn.addLoad(load)
-		f.scale(fn, rate)
+	}
+	for _, fn := range f.functions {
+		if !fn.removed {
+			f.addGuest(fn)
+		}
+	}
+	for _, fn := range f.functions {
+		if !fn.removed {
+			f.scale(fn)
+		}
 	}
 	for _, i := range f.instances {
 		switch {
@@ -147,13 +156,21 @@ func (f *Fleet) scaleAll() {
 // wake scales a function to which a request has come, if it has no replicas.
 func (f *Fleet) wake(name gateway.FunctionName) {
 	if fn := f.byName[name]; fn != nil && !fn.removed && len(fn.state.Instances) == 0 {
-		f.scale(fn, fn.rate(f.gateways.Load(name)))
+		fn.own, fn.guests = fn.rate(f.gateways.Load(name)), 0
+		for _, guest := range f.functions {
+			if f.hostOf(guest) == fn {
+				guest.own = guest.rate(f.gateways.Load(guest.name))
+				f.addGuest(guest)
+			}
+		}
+		f.scale(fn)
 	}
 }
 
 // scale decides about a function and carries the decisions out.
-func (f *Fleet) scale(fn *function, rate scaling.Rate) {
-	decisions, state, err := fn.scaler.Decide(f.now(), rate, fn.state)
+func (f *Fleet) scale(fn *function) {
+	rate, scaler := f.demand(fn)
+	decisions, state, err := scaler.Decide(f.now(), rate, fn.state)
 	if err != nil {
 		f.log.Error("failed to scale", "function", fn.name.String(), "rate", float64(rate), "error", err)
 		return

@@ -27,6 +27,8 @@ type function struct {
 	configuration    scaling.Configuration // of all replicas
 	starts, failures uint64                // of replicas
 	gpuTime          time.Duration         // of replicas that have ended
+
+	hosting
 }
 
 // configure takes over an object: new replicas have the share and the rate that it says. After an error the function is unchanged.
@@ -36,7 +38,13 @@ func (fn *function) configure(object *api.GPUFunction) error {
 	if err != nil {
 		return err
 	}
-	fn.object, fn.scaler, fn.configuration = object, scaler, all
+	without := policy(object)
+	without.Min = 0
+	alone, err := scaling.New(without, []scaling.Configuration{all})
+	if err != nil {
+		return err
+	}
+	fn.object, fn.scaler, fn.alone, fn.configuration = object, scaler, alone, all
 	for at := range fn.state.Instances { // those of another share are replaced soon, and keep their rate until then
 		if i := &fn.state.Instances[at]; i.Configuration.Share == all.Share {
 			i.Configuration = all

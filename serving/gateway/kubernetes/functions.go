@@ -128,7 +128,7 @@ func (f *Functions) configure(fn *function, object *api.GPUFunction) error {
 	if !fn.known {
 		f.log.Info("function is served", "function", fn.name.String())
 	}
-	fn.known, fn.credits, fn.external, fn.object = true, *complete.Spec.Scaling.Concurrency, complete.External(), object
+	fn.known, fn.credits, fn.external, fn.object = true, *complete.Spec.Scaling.Concurrency, complete.External(), complete
 	return nil
 }
 
