@@ -114,6 +114,18 @@ func (g *Gateway) SetHost(name, host FunctionName) error {
 	return nil
 }
 
+// DropHost lets no replica of its host, or of one before, serve the requests of a function any more, but for those that one has: it may not, for
+// instance as it has another model by now. The others wait for the function's own. It has no effect if the function is not known.
+func (g *Gateway) DropHost(name FunctionName) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if f := g.functions[name]; f != nil {
+		if host := g.leaveHost(f); host != nil {
+			move(f, host, f)
+		}
+	}
+}
+
 // leaveHost ends the hosting of a function and returns the host; nil if there is none. The caller holds the gateway's mutex.
 func (g *Gateway) leaveHost(f *function) *function {
 	h := f.place.host.Swap(nil)

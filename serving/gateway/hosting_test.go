@@ -369,6 +369,35 @@ func TestGuestDeleted(t *testing.T) {
 	})
 }
 
+// TestDropHost checks that a host that is dropped gets no requests of the guest any more, and that those that wait for it wait for the guest's replicas.
+func TestDropHost(t *testing.T) {
+	start(t, Function{}, func(w *world) {
+		w.guest(Function{})
+		var wait sync.WaitGroup
+		ask := func() {
+			wait.Go(func() {
+				if a := w.ask(w.Context(), "", "Host", "search"); a.status != 200 || a.header.Get("X-Own") == "" {
+					w.Errorf("%+v", a)
+				}
+			})
+			synctest.Wait()
+		}
+		ask()
+		w.gateway.DropHost(search)
+		ask()
+		w.replicas(echo(0), 1, 0, "host")
+		synctest.Wait()
+		if l := w.gateway.Load(search); l.Waiting != 2 {
+			w.Errorf("%+v, want two that wait", l)
+		}
+		w.network.serve(w.T, "own:80", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("X-Own", "1") }))
+		w.setReplicas(search, "own")
+		wait.Wait()
+		w.gateway.DropHost(search) // without one
+		w.gateway.DropHost(FunctionName{"default", "unknown"})
+	})
+}
+
 // TestNoHost checks which functions cannot be hosts.
 func TestNoHost(t *testing.T) {
 	g := New(Config{})

@@ -31,6 +31,7 @@ type Gateway interface {
 	SetReplicas(gateway.FunctionName, []gateway.Replica) error
 	SetBackOff(name gateway.FunctionName, until time.Time, why string)
 	SetHost(name, host gateway.FunctionName) error
+	DropHost(name gateway.FunctionName)
 	StartDrain(name gateway.FunctionName, replica string) <-chan struct{}
 }
 
@@ -70,6 +71,7 @@ type function struct {
 	invalid    string               // error of the last object, if it was not valid
 	object     *api.GPUFunction     // the last valid one
 	host       gateway.FunctionName // whose replicas serve the requests, too
+	last       gateway.FunctionName // host that the gateway may still use, until the function has its own replicas
 	pods       map[string]*pod
 }
 
@@ -151,7 +153,7 @@ func (f *Functions) DeleteFunction(name gateway.FunctionName) {
 		f.reports.SetDrained(name, nil)
 		f.gateway.RemoveFunction(name)
 	}
-	fn.known, fn.invalid, fn.uid, fn.object, fn.host = false, "", "", nil, gateway.FunctionName{}
+	fn.known, fn.invalid, fn.uid, fn.object, fn.host, fn.last = false, "", "", nil, gateway.FunctionName{}, gateway.FunctionName{}
 	f.setHosts(fn)
 	f.forget(fn)
 }

@@ -29,6 +29,8 @@ type state struct {
 	until    time.Time // of its back-off
 	why      string
 	host     gateway.FunctionName
+	ends     int // of hosts that may go on until the function has its own replicas
+	drops    int
 }
 
 // fakeGateway is a gateway, and the server of its reports, that remembers what it knows.
@@ -64,8 +66,18 @@ func (g *fakeGateway) SetBackOff(name gateway.FunctionName, until time.Time, why
 func (g *fakeGateway) SetHost(name, host gateway.FunctionName) error {
 	if s := g.functions[name]; s != nil {
 		s.host = host
+		if host == (gateway.FunctionName{}) {
+			s.ends++
+		}
 	}
 	return nil
+}
+
+func (g *fakeGateway) DropHost(name gateway.FunctionName) {
+	if s := g.functions[name]; s != nil {
+		s.host = gateway.FunctionName{}
+		s.drops++
+	}
 }
 
 // StartDrain finds only replicas that are listed, as a gateway does.

@@ -9,7 +9,8 @@ import (
 func (f *Functions) setHosts(changed *function) {
 	f.setHost(changed)
 	for _, fn := range f.functions {
-		if fn != changed && fn.object != nil && fn.name.Namespace == changed.name.Namespace && fn.object.Status.ServedBy == changed.name.Name {
+		named := fn.object != nil && fn.name.Namespace == changed.name.Namespace && fn.object.Status.ServedBy == changed.name.Name
+		if fn != changed && (named || fn.last == changed.name) {
 			f.setHost(fn)
 		}
 	}
@@ -20,6 +21,11 @@ func (f *Functions) setHost(fn *function) {
 	if !fn.known {
 		return
 	}
+	none := gateway.FunctionName{}
+	if fn.last != none && !f.mayServe(fn.last, fn) { // at once: it may have another model by now
+		f.gateway.DropHost(fn.name)
+		fn.host, fn.last = none, none
+	}
 	host := f.hostOf(fn)
 	if host == fn.host {
 		return
@@ -28,7 +34,9 @@ func (f *Functions) setHost(fn *function) {
 		f.log.Error("failed to set the host", "function", fn.name.String(), "error", err)
 		return
 	}
-	fn.host = host
+	if fn.host = host; host != none {
+		fn.last = host
+	}
 	f.log.Info("host of function has changed", "function", fn.name.String(), "host", host.Name)
 }
 
@@ -36,9 +44,14 @@ func (f *Functions) setHost(fn *function) {
 // the specifications, or somebody else's: requests go to no other model.
 func (f *Functions) hostOf(fn *function) (none gateway.FunctionName) {
 	name := gateway.FunctionName{Namespace: fn.name.Namespace, Name: fn.object.Status.ServedBy}
-	host := f.functions[name]
-	if name.Name == "" || host == nil || !host.known || !host.object.MayServe(fn.object) {
+	if name.Name == "" || !f.mayServe(name, fn) {
 		return none
 	}
 	return name
+}
+
+// mayServe reports whether a function may serve the requests of another one by the objects of both.
+func (f *Functions) mayServe(host gateway.FunctionName, fn *function) bool {
+	h := f.functions[host]
+	return h != nil && h.known && h.object.MayServe(fn.object)
 }

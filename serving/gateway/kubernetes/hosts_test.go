@@ -76,3 +76,35 @@ func TestHosts(t *testing.T) {
 		})
 	}
 }
+
+// TestHostEnds checks that a host goes on for a function without replicas when the status names none any more, but not once it has another template.
+func TestHostEnds(t *testing.T) {
+	other := newFunction(func(f *api.GPUFunction) { f.Spec.Template.Spec.Containers[0].Image = "example.com/other" })
+	served := newFunction(func(f *api.GPUFunction) { f.Name, f.UID, f.Status.ServedBy = guest.Name, "g", chat.Name })
+	alone := served.DeepCopy()
+	alone.Status.ServedBy = ""
+	for name, test := range map[string]struct {
+		then        func(f *Functions)
+		ends, drops int
+	}{
+		"not named any more":              {func(f *Functions) { f.SetFunction(alone) }, 1, 0},
+		"another template":                {func(f *Functions) { f.SetFunction(other) }, 0, 1},
+		"not named, then another one":     {func(f *Functions) { f.SetFunction(alone); f.SetFunction(other) }, 1, 1},
+		"another one, then not named":     {func(f *Functions) { f.SetFunction(other); f.SetFunction(alone) }, 0, 1},
+		"another one, twice":              {func(f *Functions) { f.SetFunction(other); f.SetFunction(other) }, 0, 1},
+		"deleted":                         {func(f *Functions) { f.DeleteFunction(chat) }, 0, 1},
+		"other changes of both":           {func(f *Functions) { f.SetFunction(newFunction()); f.SetFunction(served) }, 0, 0},
+		"not named, then deleted":         {func(f *Functions) { f.SetFunction(alone); f.DeleteFunction(chat) }, 1, 1},
+		"not named, then named once more": {func(f *Functions) { f.SetFunction(alone); f.SetFunction(served) }, 1, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fake, f := newTest()
+			f.SetFunction(newFunction())
+			f.SetFunction(served)
+			test.then(f)
+			if s := fake.functions[guest]; s.ends != test.ends || s.drops != test.drops {
+				t.Errorf("%d ends and %d drops, want %d and %d", s.ends, s.drops, test.ends, test.drops)
+			}
+		})
+	}
+}
