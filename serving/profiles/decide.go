@@ -201,8 +201,23 @@ func (s *state) measure(status *api.GPUProfileStatus, target, client *v1.Pod) de
 		s.set(status, metav1.ConditionFalse, api.ReasonMeasuring, "")
 		return s.write(status)
 	}
-	s.set(status, metav1.ConditionFalse, api.ReasonStarting, "client: "+cmp.Or(api.Failure(client), api.WaitsFor(client)))
-	return s.write(status)
+	return s.waitForClient(status, client)
+}
+
+// clientLimit is the time within which a client has to start. Its own deadline only begins on a node, and the server holds a GPU meanwhile.
+const clientLimit = time.Hour
+
+// waitForClient waits until the client runs.
+func (s *state) waitForClient(status *api.GPUProfileStatus, client *v1.Pod) decision {
+	why := cmp.Or(api.Failure(client), api.WaitsFor(client))
+	left := client.CreationTimestamp.Add(clientLimit).Sub(s.now)
+	if left <= 0 {
+		return s.halt(status, "the client has not started within "+clientLimit.String()+": "+why)
+	}
+	s.set(status, metav1.ConditionFalse, api.ReasonStarting, "client: "+why)
+	made := s.write(status)
+	made.after = left
+	return made
 }
 
 // waitForServer waits until the server is ready. One that needs too long does not run on its share. One that does not even start on its node, for want of

@@ -152,6 +152,37 @@ func TestServerDoesNotStart(t *testing.T) {
 	})
 }
 
+// TestClientHasNoNode: a client for which there is no node does not keep the server on its GPU for longer than an hour.
+func TestClientHasNoNode(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, someProfile())
+		look := func() {
+			t.Helper()
+			for range 6 {
+				if _, err := w.reconcile(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		look()
+		w.kubelet() // of the server alone
+		look()
+		if len(w.pods()) != 2 {
+			t.Fatalf("%d pods, want server and client", len(w.pods()))
+		}
+		time.Sleep(59 * time.Minute)
+		if look(); len(w.pods()) != 2 {
+			t.Errorf("%d pods after 59 minutes, want that the client has an hour", len(w.pods()))
+		}
+		time.Sleep(2 * time.Minute)
+		look()
+		c := meta.FindStatusCondition(w.profile().Status.Conditions, api.ConditionComplete)
+		if len(w.pods()) != 0 || c.Reason != api.ReasonClientFailed || !strings.Contains(c.Message, "not started within 1h0m0s") {
+			t.Errorf("%d pods, %+v", len(w.pods()), c)
+		}
+	})
+}
+
 // complete returns the condition Complete once nothing changes any more.
 func complete(w *world) *metav1.Condition {
 	w.Helper()
