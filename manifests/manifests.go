@@ -8,13 +8,15 @@ import "embed"
 //go:embed scheduler/config.yaml
 var SchedulerConfig []byte
 
-// Namespace is the namespace of gshare's own pods. NodeAccess is the service account and the roles of the node agent. NodePolicies are
-// the admission policies that restrict who may write gshare's annotations.
+// Namespace is the namespace of gshare's own pods. NodeAccess is the service account and the roles of the node agent, NodePods what it may
+// besides where kubelets have no PodsAPI. NodePolicies are the admission policies that restrict who may write gshare's annotations.
 var (
 	//go:embed base/namespace.yaml
 	Namespace []byte
 	//go:embed node/access.yaml
 	NodeAccess []byte
+	//go:embed older/access.yaml
+	NodePods []byte
 	//go:embed node/policies.yaml
 	NodePolicies []byte
 )

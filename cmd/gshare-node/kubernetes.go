@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
@@ -35,7 +36,7 @@ const bindTime = 2 * time.Second
 // serveNode runs the agent of a Kubernetes node until the context is cancelled, and returns when the agent has shut down.
 func serveNode(ctx context.Context, c config.Configuration) error {
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
-	node, err := connect(&c)
+	node, err := connect(&c, log)
 	if err != nil {
 		return err
 	}
@@ -88,11 +89,11 @@ func pause(ctx context.Context, d time.Duration) {
 type connection struct {
 	name   string
 	client kubernetes.Interface // of the API server
-	pods   *kubelet.Pods
+	pods   kubelet.Pods
 }
 
 // connect determines the name of this node and connects to its API server and kubelet.
-func connect(c *config.Configuration) (p connection, err error) {
+func connect(c *config.Configuration, log *slog.Logger) (p connection, err error) {
 	if c.Kubernetes.NodeName == "" {
 		c.Kubernetes.NodeName = os.Getenv("NODE_NAME")
 	}
@@ -102,8 +103,18 @@ func connect(c *config.Configuration) (p connection, err error) {
 	if p.client, err = clientFor(c.Kubernetes.Kubeconfig); err != nil {
 		return p, cli.Usage(fmt.Errorf("kubernetes.kubeconfig: %w", err))
 	}
-	p.pods, err = kubelet.DialPods(c.Kubernetes.Pods)
+	p.pods, err = podsOf(c.Kubernetes, p.client, log)
 	return p, err
+}
+
+// podsOf returns the node's pods as the kubelet has them, or as the API server does if the kubelet does not serve PodsAPI: then its socket
+// is not there. The kubelet makes the socket before it starts pods, such as the agent's.
+func podsOf(c config.Kubernetes, client kubernetes.Interface, log *slog.Logger) (kubelet.Pods, error) {
+	if _, err := os.Stat(c.Pods); errors.Is(err, fs.ErrNotExist) {
+		log.Info("the kubelet has no PodsAPI: pods are read from the API server", "socket", c.Pods)
+		return kubelet.WatchBound(client, c.NodeName), nil
+	}
+	return kubelet.DialPods(c.Pods)
 }
 
 func sourceOf(c config.Configuration) gpu.Source {

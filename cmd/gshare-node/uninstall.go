@@ -43,7 +43,7 @@ func uninstallCommand() *cobra.Command {
 
 func serveUninstall(ctx context.Context, c config.Configuration) error {
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
-	at, err := connect(&c)
+	at, err := connect(&c, log)
 	if err != nil {
 		return err
 	}

@@ -60,6 +60,7 @@ func startWithAgents(t *testing.T, o cluster.Options, devices string) *agents {
 	apply(t, c, manifests.Namespace)
 	apply(t, c, manifests.NodeAccess)
 	apply(t, c, manifests.NodePolicies)
+	apply(t, c, manifests.NodePods) // of use where the kubelet has no PodsAPI
 	all := &agents{Cluster: c, of: map[string]*agent{}}
 	for _, node := range c.Nodes {
 		all.of[node.Name] = startAgent(ctx, t, c, node, program, hook, devices)

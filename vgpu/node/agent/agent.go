@@ -43,7 +43,7 @@ type Options struct {
 	OnDemand *ondemand.Source // the Source, where it creates MIG instances on demand; nil: none are created
 	MPS      mps.Daemons
 	Memory   *dmem.Limiter // sets the driver's memory limits; nil: they are not used
-	Pods     *kubelet.Pods
+	Pods     kubelet.Pods
 	Records  *kubelet.Records
 	Cluster  Cluster
 	Client   kubernetes.Interface // for resource claims; nil: none are served

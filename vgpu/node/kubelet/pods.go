@@ -1,5 +1,5 @@
 // Package kubelet reads the pods of this node (PodsAPI) and which container holds which tickets (podresources) from the kubelet.
-// Both work while the API server is away, and both limit the rate of calls.
+// Both work while the API server is away, and both limit the rate of calls. Where a kubelet has no PodsAPI, the API server is read instead.
 package kubelet
 
 import (
@@ -61,8 +61,27 @@ func retryWhileBusy(ctx context.Context, limit *rate.Limiter, call func(context.
 	}
 }
 
-// Pods is a client of the kubelet's PodsAPI, which returns the pods of this node with their current status.
-type Pods struct {
+// Pods are the pods of this node with their current status. Their methods may be called from any goroutine.
+type Pods interface {
+	// List returns all pods of the node, including those that the kubelet has not admitted yet. It retries while it gets no answer.
+	List(context.Context) ([]*v1.Pod, error)
+
+	// TryList lists the pods once without waiting. It may refuse, to leave the kubelet to more important calls.
+	TryList(context.Context) ([]*v1.Pod, error)
+
+	// Get returns the pod with this UID, or ErrNoPod.
+	Get(context.Context, types.UID) (*v1.Pod, error)
+
+	// Watch calls changed when a pod may have ended or its SM limit annotation has changed. It returns when the context ends or the
+	// connection breaks. It may miss events, so callers must also poll.
+	Watch(ctx context.Context, changed func()) error
+
+	// Close ends the connection.
+	Close()
+}
+
+// PodsAPI is a client of the kubelet's PodsAPI.
+type PodsAPI struct {
 	conn   *grpc.ClientConn
 	client podsapi.PodsClient
 	limit  *rate.Limiter
@@ -70,19 +89,19 @@ type Pods struct {
 }
 
 // DialPods returns a client of the kubelet's PodsAPI at the given socket path.
-func DialPods(socket string) (*Pods, error) {
+func DialPods(socket string) (*PodsAPI, error) {
 	conn, err := dial(socket)
 	if err != nil {
 		return nil, err
 	}
-	return &Pods{conn, podsapi.NewPodsClient(conn), rate.NewLimiter(callsPerSecond, callsAtOnce), rate.NewLimiter(2, 1)}, nil
+	return &PodsAPI{conn, podsapi.NewPodsClient(conn), rate.NewLimiter(callsPerSecond, callsAtOnce), rate.NewLimiter(2, 1)}, nil
 }
 
 // Close closes the connection to the kubelet.
-func (p *Pods) Close() { p.conn.Close() }
+func (p *PodsAPI) Close() { p.conn.Close() }
 
 // List returns all pods of the node, including those that the kubelet has not admitted yet. It retries while the kubelet is busy.
-func (p *Pods) List(ctx context.Context) ([]*v1.Pod, error) {
+func (p *PodsAPI) List(ctx context.Context) ([]*v1.Pod, error) {
 	var answer *podsapi.ListPodsResponse
 	err := retryWhileBusy(ctx, p.limit, func(ctx context.Context) (err error) {
 		answer, err = p.client.ListPods(ctx, &podsapi.ListPodsRequest{})
@@ -107,7 +126,7 @@ func decode(answer *podsapi.ListPodsResponse) (pods []*v1.Pod, err error) {
 
 // TryList lists the pods once without retrying. It returns an error if it was called less than half a second ago, to leave the kubelet's
 // rate limit to more important calls.
-func (p *Pods) TryList(ctx context.Context) ([]*v1.Pod, error) {
+func (p *PodsAPI) TryList(ctx context.Context) ([]*v1.Pod, error) {
 	if !p.tries.Allow() {
 		return nil, errBusy
 	}
@@ -119,7 +138,7 @@ func (p *Pods) TryList(ctx context.Context) ([]*v1.Pod, error) {
 }
 
 // Get returns the pod with this UID, or ErrNoPod if the kubelet does not have it.
-func (p *Pods) Get(ctx context.Context, uid types.UID) (*v1.Pod, error) {
+func (p *PodsAPI) Get(ctx context.Context, uid types.UID) (*v1.Pod, error) {
 	var answer *podsapi.GetPodResponse
 	err := retryWhileBusy(ctx, p.limit, func(ctx context.Context) (err error) {
 		answer, err = p.client.GetPod(ctx, &podsapi.GetPodRequest{PodUID: string(uid)})
@@ -137,7 +156,7 @@ func (p *Pods) Get(ctx context.Context, uid types.UID) (*v1.Pod, error) {
 
 // Watch calls changed when a pod may have ended or its SM limit annotation has changed. It returns when the context ends or the connection
 // to the kubelet breaks. It may miss events, so callers must also poll.
-func (p *Pods) Watch(ctx context.Context, changed func()) error {
+func (p *PodsAPI) Watch(ctx context.Context, changed func()) error {
 	stream, err := p.client.WatchPods(ctx, &podsapi.WatchPodsRequest{})
 	if err != nil {
 		return err
@@ -160,4 +179,9 @@ func (p *Pods) Watch(ctx context.Context, changed func()) error {
 			changed()
 		}
 	}
+}
+
+// matters reports whether a change of a pod is one that Watch reports.
+func matters(before, after *v1.Pod) bool {
+	return kube.Ended(after) || before.Annotations[kube.AnnotationSMLimit] != after.Annotations[kube.AnnotationSMLimit]
 }

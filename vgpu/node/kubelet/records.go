@@ -31,7 +31,7 @@ var (
 // Records finds out which container holds which tickets (device IDs of gshare/vgpu) from the kubelet's podresources API. It reads each pod
 // only once, so that the number of calls depends on the pods that start.
 type Records struct {
-	pods   *Pods
+	pods   Pods
 	conn   *grpc.ClientConn
 	client resources.PodResourcesListerClient
 	limit  *rate.Limiter
@@ -51,7 +51,7 @@ type owned struct {
 }
 
 // DialRecords returns a client of the kubelet's podresources API at the given socket path.
-func DialRecords(socket string, pods *Pods) (*Records, error) {
+func DialRecords(socket string, pods Pods) (*Records, error) {
 	conn, err := dial(socket)
 	if err != nil {
 		return nil, err
@@ -120,6 +120,9 @@ func (r *Records) Claim(ctx context.Context, tickets []string) (grant.Claim, err
 				break
 			}
 		}
+	}
+	if _, late := r.pods.(*Bound); late && !known { // a record may be that of a pod which another of the same name has replaced
+		r.ForgetAll()
 	}
 	if !known {
 		return grant.Claim{}, ErrNoOwner

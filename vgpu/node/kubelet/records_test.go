@@ -19,7 +19,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/kubelet"
 )
 
-func start(t *testing.T) (*fakekubelet.Kubelet, *kubelet.Pods, *kubelet.Records) {
+func start(t *testing.T) (*fakekubelet.Kubelet, *kubelet.PodsAPI, *kubelet.Records) {
 	t.Helper()
 	k := fakekubelet.New(t.TempDir(), string(kube.ResourceVGPU))
 	if err := k.Start(); err != nil {

@@ -199,9 +199,14 @@ func TestFindings(t *testing.T) {
 		status           Status
 		message, fix     string
 	}{
-		"old API server":         {func(i *installation) { i.server = "v1.35.2"; i.node.Status.NodeInfo.KubeletVersion = "v1.37.0" }, apiServer, "version", Failed, "v1.35.2", "1.36"},
-		"newer kubelet":          {func(i *installation) { i.server = "v1.36.0" }, kubelet, "skew", Failed, "v1.37.1", "newer"},
-		"old kubelet":            {func(i *installation) { i.node.Status.NodeInfo.KubeletVersion = "v1.36.3" }, kubelet, "version", Failed, "v1.36.3", "PodsAPI"},
+		"old API server": {func(i *installation) { i.server = "v1.35.2"; i.node.Status.NodeInfo.KubeletVersion = "v1.37.0" }, apiServer, "version", Failed, "v1.35.2", "1.36"},
+		"newer kubelet":  {func(i *installation) { i.server = "v1.36.0" }, kubelet, "skew", Failed, "v1.37.1", "newer"},
+		"old kubelet":    {func(i *installation) { i.node.Status.NodeInfo.KubeletVersion = "v1.35.4" }, kubelet, "version", Failed, "v1.35.4", "1.36"},
+		"kubelet without PodsAPI": {func(i *installation) {
+			i.node.Status.NodeInfo.KubeletVersion = "v1.36.3"
+			i.agent.Status.Conditions[0].Status = v1.ConditionFalse
+		}, kubelet, "version", Failed, "no PodsAPI", "manifests/older"},
+		"kubelet of 1.36":        {func(i *installation) { i.node.Status.NodeInfo.KubeletVersion = "v1.36.3" }, kubelet, "version", OK, "v1.36.3", ""},
 		"node is not ready":      {func(i *installation) { i.node.Status.Conditions[0].Status = v1.ConditionFalse }, kubelet, "ready", Failed, "KubeletReady", "describe node n1"},
 		"policy is missing":      {func(i *installation) { i.without = "gshare-share" }, admission, "ValidatingAdmissionPolicy", Failed, "gshare-share", "kubectl apply"},
 		"slo policy is left out": {func(i *installation) { i.without = "gshare-slo" }, admission, "ValidatingAdmissionPolicy", Warning, "gshare-slo", "unless this is intended"},

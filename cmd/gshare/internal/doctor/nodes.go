@@ -81,8 +81,7 @@ func (e *examination) checkKubelet(n *examinedNode) {
 	if err != nil {
 		e.addFinding(kubelet, n.Name, "version", Unknown, info.KubeletVersion, "")
 	} else {
-		e.addCheck(kubelet, n.Name, "version", r.atLeast(minKubelet), Failed, info.KubeletVersion,
-			"upgrade to "+minKubelet.String()+": the node agent needs the kubelet's PodsAPI")
+		e.checkKubeletVersion(n, *r)
 		if e.release != nil {
 			e.addCheck(kubelet, n.Name, "skew", e.release.atLeast(*r), Failed, info.KubeletVersion+", API server "+e.release.String(),
 				"upgrade the API server: a kubelet must not be newer")
@@ -90,6 +89,19 @@ func (e *examination) checkKubelet(n *examinedNode) {
 	}
 	ready, message := conditionOf(n.Object, v1.NodeReady)
 	e.addCheck(kubelet, n.Name, "ready", ready == v1.ConditionTrue, Failed, message, "kubectl describe node "+n.Name)
+}
+
+// checkKubeletVersion checks that the version of the node's kubelet is supported. Where it may have no PodsAPI, a node agent that is ready
+// has another way to read pods.
+func (e *examination) checkKubeletVersion(n *examinedNode, r release) {
+	version := n.Object.Status.NodeInfo.KubeletVersion
+	if !r.atLeast(minKubelet) || r.atLeast(hasPodsAPI) {
+		e.addCheck(kubelet, n.Name, "version", r.atLeast(minKubelet), Failed, version, "upgrade to "+minKubelet.String()+", the oldest tested version")
+		return
+	}
+	works := len(n.agents) > 0 && isReady(n.agents[0])
+	e.addCheck(kubelet, n.Name, "version", works, Failed, version+", which has no PodsAPI by default",
+		"kubectl apply -k manifests/older, or turn on the kubelet's feature gate PodsAPI")
 }
 
 // conditionOf returns the status and the message of a node's condition, such as Ready.
