@@ -112,6 +112,10 @@ test-gpu: ## Run the experiments on a real GPU with PyTorch; says SKIP without o
 ecosystem: ## Let published clients of OpenAI and of the Open Inference Protocol use gshare; needs the network the first time.
 	hack/ecosystem.sh
 
+.PHONY: compat
+compat: ## Install, load, upgrade and remove gshare on real clusters of each supported Kubernetes: ARGS=1.36 for one; needs root (an hour).
+	hack/compat.sh $(ARGS)
+
 .PHONY: nvidia
 nvidia: ## Fetch NVIDIA's user space from Debian and test against it, without a GPU (gigabytes the first time).
 	hack/nvidia.sh

@@ -32,7 +32,7 @@ const startTimeout = 5 * time.Minute
 // Options configures a cluster. The zero value selects the defaults.
 type Options struct {
 	Nodes           int            // 2 if zero; their names are node-0, node-1 and so on
-	SchedulerConfig []byte         // a KubeSchedulerConfiguration; manifests/scheduler if nil
+	SchedulerConfig []byte         // a KubeSchedulerConfiguration without gshare's plugins; gshare's own, manifests/scheduler, if nil
 	APIServerArgs   []string       // more flags of kube-apiserver
 	KubeletConfig   map[string]any // fields of the KubeletConfiguration that replace the cluster's own
 	Images          []Image        // besides BusyboxImage

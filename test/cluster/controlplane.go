@@ -46,7 +46,7 @@ func (c *Cluster) startControlPlane(ctx context.Context) (err error) {
 // startComponent starts a program of the control plane and waits until its health endpoint returns 200.
 func (c *Cluster) startComponent(ctx context.Context, name, health string, args []string) (*machine.Process, error) {
 	return c.control.Start(ctx, machine.Program{
-		Name: name, Path: c.program("hyperkube"), Args: append([]string{name}, args...),
+		Name: name, Path: c.kubernetes(name), Args: append([]string{name}, args...),
 		Ready: func(ctx context.Context) error { return c.checkHealth(ctx, c.control, health) },
 	})
 }

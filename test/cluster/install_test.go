@@ -238,6 +238,13 @@ func (i *installed) overlay(t *testing.T, v edition) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if os.Getenv(cluster.Program) != "" { // an older version
+		older, err := filepath.Rel(folder, i.repository(t, "manifests/older"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		base += ", " + older
+	}
 	host, port, _ := strings.Cut(strings.TrimPrefix(i.Config(access.Admin).Host, "https://"), ":")
 	text := fmt.Sprintf("resources: [%s]\nimages: [{name: gshare-node, newTag: %s}, {name: gshare-scheduler, newTag: %[2]s}]\n"+
 		"configMapGenerator: [{name: gshare-node-config, namespace: gshare-system, behavior: replace, files: [node.yaml]}]\npatches:\n", base, v.tag)

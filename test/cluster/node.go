@@ -167,7 +167,7 @@ func (n *Node) startKubelet(ctx context.Context) error {
 		return err
 	}
 	n.Kubelet, err = n.Machine.Start(ctx, machine.Program{
-		Name: "kubelet", Path: c.program("hyperkube"),
+		Name: "kubelet", Path: c.kubernetes("kubelet"),
 		Args: []string{"kubelet", "--config=" + path, "--kubeconfig=" + kubeconfig, "--node-ip=" + n.Address, "--v=2"},
 		Ready: func(ctx context.Context) error {
 			return c.checkHealth(ctx, n.Machine, "http://127.0.0.1:10248/healthz")
@@ -190,6 +190,7 @@ func (n *Node) kubeletConfig() map[string]any {
 		"cgroupDriver":                "cgroupfs",
 		"cgroupRoot":                  n.Cgroup(),
 		"failCgroupV1":                false,
+		"featureGates":                kubeletFeatures(),
 		"failSwapOn":                  false,
 		"containerRuntimeEndpoint":    "unix://" + ContainerdSocket,
 		"evictionHard":                map[string]any{"memory.available": "50Mi", "nodefs.available": "0%", "nodefs.inodesFree": "0%", "imagefs.available": "0%", "imagefs.inodesFree": "0%"},

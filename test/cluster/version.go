@@ -1,0 +1,34 @@
+package cluster
+
+import (
+	"os"
+	"strings"
+)
+
+// Another version of Kubernetes than the one that gshare is built with. Program names the program of test/controlplane/compat, which holds its
+// kube-apiserver, kube-controller-manager, kube-scheduler and kubelet; etcd, kubectl and gshare's scheduler remain hyperkube's. Features
+// lists feature gates, separated by commas, that are turned on in its kubelets.
+const (
+	Program  = "GSHARE_KUBERNETES"
+	Features = "GSHARE_KUBELET_FEATURES"
+)
+
+// kubernetes returns the path of the program with this component of Kubernetes.
+func (c *Cluster) kubernetes(component string) string {
+	ofGshare := component == "etcd" || component == "kube-scheduler" && c.options.SchedulerConfig == nil
+	if path := os.Getenv(Program); path != "" && !ofGshare {
+		return path
+	}
+	return c.program("hyperkube")
+}
+
+// kubeletFeatures returns the feature gates that are turned on in kubelets.
+func kubeletFeatures() map[string]any {
+	on := map[string]any{}
+	for name := range strings.SplitSeq(os.Getenv(Features), ",") {
+		if name != "" {
+			on[name] = true
+		}
+	}
+	return on
+}
