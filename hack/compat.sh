@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs gshare in real clusters of each version of Kubernetes that it supports, and there runs the first pod, a burst, the agent's death,
-# an upgrade and the removal: hack/compat.sh [VERSION...], such as 1.36. Needs root. hack/compat.sh build VERSION... compiles only, which takes
-# a quarter of an hour a version on 2 cores. It says of each version and part whether it passed, and fails if one did not.
+# an upgrade and the removal: hack/compat.sh [VERSION...], such as 1.36. It says of each version and part whether it passed, and fails if one
+# did not. Needs root. hack/compat.sh build VERSION... compiles only, which takes a quarter of an hour a version and more on 2 cores.
+# GSHARE_KUBELET_FEATURES=PodsAPI turns on that feature gate of kubelets.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 source hack/compile-env.sh
@@ -38,11 +39,7 @@ run() {
   local version=$1 status=0
   build "$version" || { results+=("$version  build: FAILED") && return 1; }
   settings=()
-  case $version in
-  1.37) ;;
-  1.36) settings=(GSHARE_KUBERNETES="$logs/$version/kubernetes" GSHARE_KUBELET_FEATURES=PodsAPI) ;; # alpha there, off by default
-  *) settings=(GSHARE_KUBERNETES="$logs/$version/kubernetes") ;;
-  esac
+  [ "$version" = 1.37 ] || settings=(GSHARE_KUBERNETES="$logs/$version/kubernetes")
   part "$version" "install, first pod, upgrade, uninstall" '^TestInstall$' || status=1
   part "$version" "burst" '^TestAgentHundred$' || status=1
   part "$version" "agent killed" '^TestAgentRestarts$/^agent$' || status=1
