@@ -96,7 +96,7 @@ func (e *examination) checkKubelet(n *examinedNode) {
 func (e *examination) checkKubeletVersion(n *examinedNode, r release) {
 	version := n.Object.Status.NodeInfo.KubeletVersion
 	if !r.atLeast(minKubelet) || r.atLeast(hasPodsAPI) {
-		e.addCheck(kubelet, n.Name, "version", r.atLeast(minKubelet), Failed, version, "upgrade to "+minKubelet.String()+", the oldest tested version")
+		e.addCheck(kubelet, n.Name, "version", r.atLeast(minKubelet), Failed, version, "upgrade to "+minKubelet.String()+", the oldest supported version")
 		return
 	}
 	works := len(n.agents) > 0 && isReady(n.agents[0])
