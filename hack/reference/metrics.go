@@ -33,6 +33,7 @@ var exporters = []exporter{
 	{"gshare-node: simulated devices", "Only with `simulatedKernels`.", []string{"vgpu/node/gpu/simulation"}},
 	{"gshare-gateway", "At `/metrics` of the gateway.", []string{"serving/gateway"}},
 	{"gshare-controller and gshare serve", "At `/metrics` of the program.", []string{"serving/fleet"}},
+	{"gshare-controller", "At `/metrics` of the controller, beside those of the table above.", []string{"serving/controller"}},
 	{"gshare-model", "At `/metrics` of the server.", []string{"cmd/gshare-model/internal/server"}},
 }
 
