@@ -29,6 +29,7 @@ profiles: [{schedulerName: default-scheduler}]
 // TestAgentClaims: under the stock scheduler, pods with resource claims share a GPU of a real kubelet, each with its share enforced. A killed
 // agent finds them again, and a deleted pod frees its share.
 func TestAgentClaims(t *testing.T) {
+	long(t)
 	// After a failed Prepare or Unprepare, as while the agent is away, the kubelet looks at the pod again with its next synchronization,
 	// after a minute or more by default.
 	kubelet := map[string]any{"syncFrequency": "2s"}
@@ -62,10 +63,7 @@ func TestAgentClaims(t *testing.T) {
 		t.Errorf("CDI files are left: %v, %v", files, err)
 	}
 	a.waitNoClaims(ctx, t)
-	t.Run("killed between steps", func(t *testing.T) {
-		long(t)
-		a.killedBetweenSteps(testContext(t), t, node)
-	})
+	t.Run("killed between steps", func(t *testing.T) { a.killedBetweenSteps(testContext(t), t, node) })
 }
 
 // killedBetweenSteps ends the agent by SIGKILL between any two steps of Prepare and of Unprepare: the next one goes on.
