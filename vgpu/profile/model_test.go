@@ -14,6 +14,16 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
+// TestLinearMemory: a line in MiB gives bytes, of whole MiB.
+func TestLinearMemory(t *testing.T) {
+	line := Linear{Slope: 10.25, Intercept: 500}
+	for batch, want := range map[int]share.Bytes{0: 500 * share.MiB, 1: 511 * share.MiB, 4: 541 * share.MiB} {
+		if got := line.Memory(batch); got != want {
+			t.Errorf("batch %d: %d bytes, want %d", batch, got, want)
+		}
+	}
+}
+
 // TestWorstCase is the hand-checked case: 10 ms, 6 of 24 GB, slices of 2 ms: ceil(10/12)*18*2 + 10 = 46 ms.
 func TestWorstCase(t *testing.T) {
 	g := GPU{Exclusive: Linear{Intercept: 0.010}, Tail: Linear{Slope: 1}, CardGB: 24, TimeSlice: 0.002}

@@ -3,6 +3,7 @@ package scaling
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -172,6 +173,9 @@ func TestChoicesRefuses(t *testing.T) {
 				field = "latency"
 			}
 			wantField(t, field, err)
+			if field == "headroom" && !strings.Contains(err.Error(), "0 to 999") {
+				t.Errorf("%v, want the range", err)
+			}
 		})
 	}
 }

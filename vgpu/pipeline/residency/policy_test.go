@@ -114,6 +114,9 @@ func TestNodeRefuses(t *testing.T) {
 	wantField(t, "slice", n.Finish(0, "s"))
 	wantField(t, "function", n.Enqueue(0, Request{Function: "b"}))
 	wantField(t, "deadline", n.Enqueue(0, Request{Function: "a", Deadline: math.MaxInt64}))
+	const century = 100 * 365 * 24 * time.Hour
+	wantField(t, "deadline", n.Enqueue(0, Request{Function: "a", Deadline: century + 1}))
+	wantField(t, "deadline", n.Enqueue(0, Request{Function: "a", Deadline: -century - 1}))
 	if n.RemovePromoted(0, "b") != nil || n.Residency("b") != scaling.Cold || n.Waiting("b") != 0 {
 		t.Error("a function that nobody registered is somewhere")
 	}
