@@ -22,6 +22,10 @@ func TestJob(t *testing.T) {
 		"answers":     {answer: func(w http.ResponseWriter, _ *http.Request) { time.Sleep(time.Millisecond) }},
 		"refuses":     {answer: func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }, failed: "418"},
 		"no metadata": {answer: func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) }, oip: true, err: "404"},
+		// A server that ends while it is asked for them says nothing about the request.
+		"ends before the metadata":     {answer: func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, oip: true, failed: "EOF"},
+		"ends in the metadata":         {answer: breakOff, oip: true, failed: "unexpected EOF"},
+		"ends before the model's load": {answer: func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) }, oip: true, failed: "503"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := httptest.NewServer(test.answer)
@@ -61,6 +65,13 @@ func TestJob(t *testing.T) {
 			}
 		})
 	}
+}
+
+// breakOff is a server that ends in the middle of its answer.
+func breakOff(w http.ResponseWriter, _ *http.Request) {
+	w.Write([]byte(`{"inputs": [`))
+	w.(http.Flusher).Flush()
+	panic(http.ErrAbortHandler)
 }
 
 // TestDecodeOutcome: what a client that is not ours may leave.

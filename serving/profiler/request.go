@@ -62,7 +62,8 @@ type Client struct {
 // infer is the end of the paths of the Open Inference Protocol that ask for results.
 const infer = "/infer"
 
-// NewClient returns a client for the server at an address. It asks the server for the metadata of its model if the request needs them. Close ends it.
+// NewClient returns a client for the server at an address. It asks the server for the metadata of its model if the request needs them: the error is
+// a *FailedError if the server does not answer, or answers with an error of its own, since it may be ending. Close ends the client.
 func NewClient(ctx context.Context, r Request, address string) (*Client, error) {
 	c := &Client{request: r, url: "http://" + address, client: load.NewHTTPClient(), bodies: map[int]*load.HTTP{}}
 	if r.OIP && len(r.Body) == 0 {
@@ -153,17 +154,21 @@ func (c *Client) zeros(ctx context.Context) ([]byte, error) {
 	}
 	response, err := c.client.Do(request)
 	if err != nil {
-		return nil, err
+		return nil, &FailedError{err.Error()}
 	}
 	defer response.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(response.Body, maxMetadata))
 	if err != nil {
-		return nil, err
+		return nil, &FailedError{fmt.Sprintf("GET %s: %v", path, err)}
 	}
-	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("GET %s: %s: %.200s", path, response.Status, bytes.TrimSpace(text))
+	if response.StatusCode == http.StatusOK {
+		return zeros(text)
 	}
-	return zeros(text)
+	err = fmt.Errorf("GET %s: %s: %.200s", path, response.Status, bytes.TrimSpace(text))
+	if response.StatusCode >= http.StatusInternalServerError {
+		err = &FailedError{err.Error()}
+	}
+	return nil, err
 }
 
 // tensor is an input of a model, in its metadata and in a request.
