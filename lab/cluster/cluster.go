@@ -9,6 +9,7 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"iter"
 	"math/rand/v2"
 
 	"github.com/gshare-dev/gshare/vgpu/packing"
@@ -117,8 +118,7 @@ func (s *Simulation) populate(c Config) error {
 func (s *Simulation) Run(ctx context.Context) (Result, error) {
 	var r Result
 	var arrived packing.MilliGPU
-	end := packing.MilliGPU(s.load * float64(s.capacity))
-	for next := s.nextPod(0); arrived+next.pod.gpu() <= end; next = s.nextPod(r.Decisions) {
+	for next := range s.arrivals() {
 		if r.Decisions%1024 == 0 && ctx.Err() != nil {
 			return Result{}, ctx.Err()
 		}
@@ -127,10 +127,40 @@ func (s *Simulation) Run(ctx context.Context) (Result, error) {
 		s.decide(next)
 		r.Decisions++
 	}
-	s.recordCurve(&r, end+1)
+	s.recordCurve(&r, s.end()+1)
 	r.AllocatedEnd = s.percent(s.used)
 	r.Fragmentation = s.percent(packing.MilliGPU(s.fragmentation()))
 	return r, nil
+}
+
+// end returns what has been asked for at the end, at most.
+func (s *Simulation) end() packing.MilliGPU { return packing.MilliGPU(s.load * float64(s.capacity)) }
+
+// arrivals yields the pods in the order of arrival, up to the first that would ask for more than the end.
+func (s *Simulation) arrivals() iter.Seq[*shape] {
+	return func(yield func(*shape) bool) {
+		arrived := packing.MilliGPU(0)
+		for i := 0; ; i++ {
+			next := s.nextPod(i)
+			if arrived += next.pod.gpu(); arrived > s.end() || !yield(next) {
+				return
+			}
+		}
+	}
+}
+
+// Arrivals returns the pods that arrive in a simulation with this configuration, in their order. A policy that draws random numbers
+// changes which pods of the list come a second time.
+func Arrivals(c Config) ([]Pod, error) {
+	s, err := New(c)
+	if err != nil {
+		return nil, err
+	}
+	var pods []Pod
+	for next := range s.arrivals() {
+		pods = append(pods, *next.pod)
+	}
+	return pods, nil
 }
 
 // nextPod returns the i-th pod to arrive: from the list, or a random pod of the list once all have arrived.

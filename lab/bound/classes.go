@@ -1,0 +1,59 @@
+package bound
+
+import (
+	"fmt"
+	"math/bits"
+)
+
+// class is a set of shapes that the linear program takes for one: equal parts of a GPU on the same node types, and similar CPU. It keeps
+// the program small. Limit looks at the shapes themselves, so that this costs tightness only.
+type class struct {
+	gpus, milli int64
+	size        int     // of milli in Problem.sizes
+	cpu, memory float64 // means, in cores and GiB
+	demand      float64
+	fits        []bool
+	value       float64 // in GPUs, with the reward of a shape that must be accepted
+	must        bool
+	shapes      []int
+}
+
+// classesOf groups the shapes. With fine, shapes whose CPU differs by a factor of two are apart.
+func (p *Problem) classesOf(must func(*shape) bool, fine bool) []class {
+	known := map[string]int{}
+	var out []class
+	for i := range p.shapes {
+		s := &p.shapes[i]
+		forced := must != nil && must(s)
+		if s.gpus == 0 && !forced {
+			continue // brings nothing
+		}
+		width := 0
+		if fine {
+			width = bits.Len64(uint64(s.cpu / 1000))
+		}
+		key := fmt.Sprint(s.gpus, s.milli, s.fits, forced, width)
+		at, ok := known[key]
+		if !ok {
+			at = len(out)
+			known[key] = at
+			out = append(out, class{gpus: s.gpus, milli: s.milli, size: p.sizeIndex(s.milli), fits: s.fits, must: forced})
+		}
+		out[at].add(i, s)
+	}
+	for i := range out {
+		out[i].value = float64(out[i].gpus*out[i].milli) / float64(whole)
+		if out[i].must {
+			out[i].value += 1 + out[i].cpu // more than its CPU is worth to any other pod
+		}
+	}
+	return out
+}
+
+func (k *class) add(i int, s *shape) {
+	d := float64(s.demand)
+	k.cpu = (k.cpu*k.demand + float64(s.cpu)/1000*d) / (k.demand + d)
+	k.memory = (k.memory*k.demand + float64(s.memory)/1024*d) / (k.demand + d)
+	k.demand += d
+	k.shapes = append(k.shapes, i)
+}

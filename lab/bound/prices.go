@@ -1,0 +1,127 @@
+package bound
+
+import "math"
+
+// Solution is the outcome of the program: the best prices found, and how the program uses the devices.
+type Solution struct {
+	problem *Problem
+	classes []class
+	columns []column
+	Prices  *Prices
+	Milli   int64   // the limit that the prices prove, in thousandths of a GPU
+	Value   float64 // of the program, in GPUs, without proof; with rewards if there were any
+}
+
+const (
+	maxRounds  = 80
+	maxClasses = 130 // above it the program takes shapes of different CPU for one
+)
+
+// Solve finds prices that prove a low limit. Of shapes for which must is true every pod is accepted; it may be nil.
+func (p *Problem) Solve(must func(*shape) bool) Solution {
+	classes := p.classesOf(must, true)
+	if len(classes) > maxClasses {
+		classes = p.classesOf(must, false)
+	}
+	m := newProgram(p, classes)
+	best := Solution{problem: p, classes: classes, Milli: math.MaxInt64}
+	for range maxRounds {
+		m.solve()
+		prices := m.prices()
+		if limit := p.Limit(prices, must); limit < best.Milli {
+			best.Milli, best.Prices = limit, prices
+		}
+		if !m.addCombinations() {
+			break
+		}
+	}
+	best.columns, best.Value = m.columns, m.value
+	return best
+}
+
+// prices rounds the dual variables to integers. The price of a part of a device is the most that any class gains by it.
+func (m *program) prices() *Prices {
+	out := &Prices{}
+	for t := range m.types {
+		out.cpu = append(out.cpu, rounded(m.dual[m.cpuRow(t)]))
+		out.memory = append(out.memory, rounded(m.dual[m.memoryRow(t)]*1000/1024))
+		row := make([]int64, len(m.sizes))
+		for i, g := range m.gains(t) {
+			row[i] = rounded(g.worth * 1000)
+		}
+		out.slot = append(out.slot, row)
+	}
+	return out
+}
+
+// rounded converts a price in GPUs for a thousandth of what it buys.
+func rounded(price float64) int64 { return int64(math.Round(max(0, min(price, 1e6)) * unit)) }
+
+// gain is the class that gains most by a part of a device, and by how much.
+type gain struct {
+	class int
+	worth float64
+}
+
+// gains returns, for each size, the class that gains most by such a part of a device of node type t at the present dual variables.
+func (m *program) gains(t int) []gain {
+	out := make([]gain, len(m.sizes))
+	for k := range m.classes {
+		c := &m.classes[k]
+		if !c.fits[t] || c.gpus == 0 {
+			continue
+		}
+		worth := c.value - c.cpu*m.price(m.cpuRow(t)) - c.memory*m.price(m.memoryRow(t)) - m.price(k)
+		if worth /= float64(c.gpus); worth > out[c.size].worth {
+			out[c.size] = gain{k, worth}
+		}
+	}
+	return out
+}
+
+func (m *program) price(row int) float64 { return max(0, m.dual[row]) }
+
+// addCombinations adds, for each node type, the combination of pods on one device that gains most, if it gains more than the device costs. It
+// reports whether there was any.
+func (m *program) addCombinations() bool {
+	found := false
+	for t := range m.types {
+		gains := m.gains(t)
+		for i := range gains {
+			if m.classes[gains[i].class].gpus > 1 {
+				gains[i].worth = 0 // has its column
+			}
+		}
+		worth, pods := m.combine(gains)
+		if worth > m.price(m.deviceRow(t))+1e-7 {
+			m.columns = append(m.columns, column{node: t, gpus: 1, pods: pods})
+			found = true
+		}
+	}
+	return found
+}
+
+// combine returns the combination of pods that fits a device and gains most.
+func (m *program) combine(gains []gain) (float64, map[int]int) {
+	var best [whole + 1]float64
+	var last [whole + 1]int // 1 + the size that was added last, 0 if none
+	for room := int64(1); room <= whole; room++ {
+		best[room] = best[room-1]
+		for i, size := range m.sizes {
+			if size <= room && best[room-size]+gains[i].worth > best[room]+1e-12 {
+				best[room], last[room] = best[room-size]+gains[i].worth, 1+i
+			}
+		}
+	}
+	pods := map[int]int{}
+	for room := whole; room > 0; {
+		if last[room] == 0 {
+			room--
+			continue
+		}
+		i := last[room] - 1
+		pods[gains[i].class]++
+		room -= m.sizes[i]
+	}
+	return best[whole], pods
+}
