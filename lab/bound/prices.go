@@ -102,7 +102,7 @@ func (m *program) addCombinations() bool {
 }
 
 // combine returns the combination of pods that fits a device and gains most.
-func (m *program) combine(gains []gain) (float64, map[int]int) {
+func (m *program) combine(gains []gain) (float64, []counted) {
 	var best [whole + 1]float64
 	var last [whole + 1]int // 1 + the size that was added last, 0 if none
 	for room := int64(1); room <= whole; room++ {
@@ -113,14 +113,18 @@ func (m *program) combine(gains []gain) (float64, map[int]int) {
 			}
 		}
 	}
-	pods := map[int]int{}
+	var pods []counted
 	for room := whole; room > 0; {
 		if last[room] == 0 {
 			room--
 			continue
 		}
 		i := last[room] - 1
-		pods[gains[i].class]++
+		if n := len(pods); n > 0 && pods[n-1].class == gains[i].class {
+			pods[n-1].count++
+		} else {
+			pods = append(pods, counted{gains[i].class, 1})
+		}
 		room -= m.sizes[i]
 	}
 	return best[whole], pods

@@ -10,10 +10,13 @@ import (
 // column is a variable of the program: a way to use devices of a node type, and how often it is used.
 type column struct {
 	node  int
-	gpus  int64       // devices that it takes
-	pods  map[int]int // by class
-	times float64     // of the last solution
+	gpus  int64 // devices that it takes
+	pods  []counted
+	times float64 // of the last solution
 }
+
+// counted is a number of pods of one class.
+type counted struct{ class, count int }
 
 // program is the linear program with those combinations of requests on a device that have been found worthwhile so far. Its rows are the
 // demand of each class, and then the CPU, the memory and the devices of each node type.
@@ -66,7 +69,7 @@ func (m *program) addSingles(k int) {
 	}
 	for t, fits := range c.fits {
 		if fits {
-			m.columns = append(m.columns, column{node: t, gpus: c.gpus, pods: map[int]int{k: copies}})
+			m.columns = append(m.columns, column{node: t, gpus: c.gpus, pods: []counted{{k, copies}}})
 		}
 	}
 }
@@ -88,12 +91,12 @@ func (m *program) solve() {
 	for j, c := range m.columns {
 		at := rows + j
 		a.Set(m.deviceRow(c.node), at, float64(c.gpus))
-		for k, n := range c.pods {
-			pod := &m.classes[k]
-			a.Set(k, at, float64(n))
-			a.Set(m.cpuRow(c.node), at, a.At(m.cpuRow(c.node), at)+float64(n)*pod.cpu)
-			a.Set(m.memoryRow(c.node), at, a.At(m.memoryRow(c.node), at)+float64(n)*pod.memory)
-			cost[at] -= float64(n) * pod.value
+		for _, x := range c.pods {
+			pod, n := &m.classes[x.class], float64(x.count)
+			a.Set(x.class, at, n)
+			a.Set(m.cpuRow(c.node), at, a.At(m.cpuRow(c.node), at)+n*pod.cpu)
+			a.Set(m.memoryRow(c.node), at, a.At(m.memoryRow(c.node), at)+n*pod.memory)
+			cost[at] -= n * pod.value
 		}
 	}
 	start := m.basis
