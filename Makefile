@@ -161,7 +161,7 @@ chart: ## Write the Helm chart's templates from the kustomize bases.
 	go run ./hack/chart
 
 .PHONY: reference
-reference: ## Write docs/metrics.md and docs/configuration.md from the source.
+reference: ## Write the reference pages of docs from the source.
 	go run ./hack/reference
 
 .PHONY: crds

@@ -11,8 +11,21 @@ import (
 
 // Types of the conditions in the status of a claim's devices.
 const (
-	ConditionReady    = "Ready"    // the share is granted
-	ConditionEnforced = "Enforced" // all of it is enforced; otherwise the message says what is not
+	// ConditionReady is True once the share is granted.
+	//
+	//	kind: condition
+	//	object: device in the status of a ResourceClaim
+	//	written by: node agent
+	//	values: True
+	ConditionReady = "Ready"
+
+	// ConditionEnforced is True while all of the share is enforced; otherwise the message says what is not.
+	//
+	//	kind: condition
+	//	object: device in the status of a ResourceClaim
+	//	written by: node agent
+	//	values: True, False
+	ConditionEnforced = "Enforced"
 )
 
 // maxData is the maximum length of the data of a device's status.

@@ -42,7 +42,14 @@ func (a adviser) run(ctx context.Context, advisor *fleet.Advisor) error {
 	return server.Serve(listener)
 }
 
-// leader is the label of the pod that leads. Another pod may still have it, whose node is out of reach.
+// leader is the label of the pod of gshare-controller that acts. Another pod may still have it, whose node is out of reach.
+//
+//	kind: label
+//	object: pod of gshare-controller
+//	written by: gshare-controller
+//	values: "true"
+//	default: none
+//	example: serving.gshare.dev/leader: "true"
 const leader = "serving.gshare.dev/leader"
 
 // announceRetry is the time after which announce tries again.

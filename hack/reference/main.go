@@ -29,17 +29,24 @@ func write(root string) error {
 	return nil
 }
 
+// references are the pages, by their paths in the repository.
+var references = map[string]func(root string) (string, error){
+	"docs/metrics.md":       metricsPage,
+	"docs/configuration.md": configurationPage,
+	"docs/annotations.md":   namesPage,
+}
+
 // pages returns the texts of the reference pages by their paths in the repository.
 func pages(root string) (map[string]string, error) {
-	metrics, err := metricsPage(root)
-	if err != nil {
-		return nil, fmt.Errorf("metrics: %w", err)
+	all := map[string]string{}
+	for name, page := range references {
+		text, err := page(root)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		all[name] = text
 	}
-	configuration, err := configurationPage(root)
-	if err != nil {
-		return nil, fmt.Errorf("configuration: %w", err)
-	}
-	return map[string]string{"docs/metrics.md": metrics, "docs/configuration.md": configuration}, nil
+	return all, nil
 }
 
 // row returns a row of a Markdown table.

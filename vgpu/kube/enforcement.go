@@ -7,8 +7,15 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// AnnotationEnforcementStatus is the annotation in which the node agent reports, on the pods of its node, which mechanisms hold each
-// container to its share.
+// AnnotationEnforcementStatus is the node agent's report on which mechanisms hold each container of a pod to its share, and what they leave open.
+// It is for people: nothing is decided from it.
+//
+//	kind: annotation
+//	object: pod
+//	written by: node agent
+//	values: JSON with memory, sms, time, identity, health and missing of each container
+//	default: none, the share is not granted yet
+//	example: kubectl get pod POD -o jsonpath='{.metadata.annotations.gshare\.dev/enforcement-status}'
 const AnnotationEnforcementStatus = "gshare.dev/enforcement-status"
 
 // EnforcementStatus is the node agent's report on the mechanisms that hold the containers of a pod to their shares. It is for people;

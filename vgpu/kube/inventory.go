@@ -70,11 +70,50 @@ type Reason string
 
 // The reasons.
 const (
-	ReasonFault     Reason = "fault"     // the device has failed, or the driver does not find it any more
-	ReasonUsed      Reason = "used"      // processes without a share use it
-	ReasonCordoned  Reason = "cordoned"  // the agent's configuration cordons or drains it
-	ReasonClosing   Reason = "closing"   // the agent is shutting down
-	ReasonUnwatched Reason = "unwatched" // the kubelet is not connected to the agent's device plugin, as one of them is down or starting
+	// ReasonFault means that the device has failed, or that the driver does not find it any more.
+	//
+	//	kind: taint
+	//	name: gshare.dev/fault
+	//	object: device of a ResourceSlice
+	//	written by: node agent
+	//	values: effect NoSchedule
+	ReasonFault Reason = "fault"
+
+	// ReasonUsed means that processes without a share use the device.
+	//
+	//	kind: taint
+	//	name: gshare.dev/used
+	//	object: device of a ResourceSlice
+	//	written by: node agent
+	//	values: effect NoSchedule
+	ReasonUsed Reason = "used"
+
+	// ReasonCordoned means that the agent's configuration cordons or drains the device.
+	//
+	//	kind: taint
+	//	name: gshare.dev/cordoned
+	//	object: device of a ResourceSlice
+	//	written by: node agent
+	//	values: effect NoSchedule
+	ReasonCordoned Reason = "cordoned"
+
+	// ReasonClosing means that the agent is shutting down.
+	//
+	//	kind: taint
+	//	name: gshare.dev/closing
+	//	object: device of a ResourceSlice
+	//	written by: node agent
+	//	values: effect NoSchedule
+	ReasonClosing Reason = "closing"
+
+	// ReasonUnwatched means that the kubelet is not connected to the agent's device plugin, as one of them is down or starting.
+	//
+	//	kind: taint
+	//	name: gshare.dev/unwatched
+	//	object: device of a ResourceSlice
+	//	written by: node agent
+	//	values: effect NoSchedule
+	ReasonUnwatched Reason = "unwatched"
 )
 
 type inventoryText struct {

@@ -35,14 +35,51 @@ const (
 
 // The annotations that gshare writes: the node agent on its node, the scheduler on a pod through its Binding.
 const (
+	// AnnotationInventory lists the slices (GPUs and MIG instances) that a node offers, with their SMs, memory, isolation classes and health. The scheduler
+	// places pods by it.
+	//
+	//	kind: annotation
+	//	object: node
+	//	written by: node agent
+	//	values: JSON, which `kubectl gshare map` shows as a drawing
+	//	default: none, nothing is placed on a node without one
+	//	example: gshare.dev/inventory: '{"v":1,"slices":[{"id":"GPU-0a","device":"GPU-0a","model":"A100","sms":108,"memoryMiB":81920,"healthy":true}]}'
 	AnnotationInventory = "gshare.dev/inventory"
+
+	// AnnotationPlacement names the slice and the share of each vGPU of a pod. It is written when the pod is bound to its node; the agent checks it before
+	// it grants the share.
+	//
+	//	kind: annotation
+	//	object: pod
+	//	written by: scheduler
+	//	values: JSON, which `kubectl gshare explain` shows as text
+	//	default: none, the pod has no place yet
+	//	example: kubectl get pod POD -o jsonpath='{.metadata.annotations.gshare\.dev/placement}'
 	AnnotationPlacement = "gshare.dev/placement"
 )
 
 // The annotations of the residency protocol (package residency) on the pods of functions: gshare-controller writes a residency.Wanted, how
 // ready to serve the pod is to be, and the agent of its node a residency.Reached, how ready it is. ResidencyOf reads both.
 const (
-	AnnotationResidency        = "gshare.dev/residency"
+	// AnnotationResidency is how ready to serve the pod of a function is to be: `Hot` serves with its own SM-time, `Shared` in idle time only, `Warm` is parked with its
+	// data in host memory, `Cold` is to end.
+	//
+	//	kind: annotation
+	//	object: pod of a function
+	//	written by: gshare-controller
+	//	values: JSON with a sequence number, a level, and whether no gateway sends requests any more
+	//	default: none, the pod stays `Hot`
+	//	example: gshare.dev/residency: '{"v":1,"residency":{"seq":3,"level":"Shared"}}'
+	AnnotationResidency = "gshare.dev/residency"
+
+	// AnnotationResidencyReached is how ready to serve the pod of a function is: the answer to `gshare.dev/residency`.
+	//
+	//	kind: annotation
+	//	object: pod of a function
+	//	written by: node agent
+	//	values: JSON with the sequence number that is answered, the level, and whether the wanted one was refused
+	//	default: none, the pod has not started
+	//	example: gshare.dev/residency-reached: '{"v":1,"residency":{"seq":3,"level":"Shared"}}'
 	AnnotationResidencyReached = "gshare.dev/residency-reached"
 )
 

@@ -121,20 +121,151 @@ func inContainer(name string, err error) error { return fmt.Errorf("container %.
 // The names under which users write the parts of a share. They stand here because a refusal has to name them;
 // package kube reads and writes them.
 const (
-	FieldSM     = "gshare/sm"
-	FieldQuota  = "gshare/quota"
+	// FieldSM is the share of streaming multiprocessors (SMs), in percentage points of a GPU and in total for the container: 200 with two
+	// vGPUs is two whole GPUs. Limit and request are equal.
+	//
+	//	kind: resource
+	//	object: container
+	//	written by: user
+	//	values: 1 to 100 for each vGPU
+	//	default: none, a share needs it
+	//	example: gshare/sm: 24
+	FieldSM = "gshare/sm"
+
+	// FieldQuota is the time that is guaranteed, in percent of every window (100 ms unless the node's configuration says otherwise). Below
+	// 100 only with one vGPU.
+	//
+	//	kind: resource
+	//	object: container
+	//	written by: user
+	//	values: 1 to 100
+	//	default: 100
+	//	example: gshare/quota: 40
+	FieldQuota = "gshare/quota"
+
+	// FieldMemory is the device memory in MiB, in total for the container, as a plain number: `4Gi` would be read as four thousand million MiB.
+	//
+	//	kind: resource
+	//	object: container
+	//	written by: user
+	//	values: 1 or more for each vGPU
+	//	default: what the annotation `gshare.dev/mem` says; one of the two is needed
+	//	example: gshare/mem: 4096
 	FieldMemory = "gshare/mem"
-	FieldVGPU   = "gshare/vgpu"
+
+	// FieldVGPU is the number of GPUs of one node among which `gshare/sm` and `gshare/mem` are divided evenly. Several GPUs of one container
+	// have to be whole (100 of `gshare/sm` for each) or of isolation class `exclusive`.
+	//
+	//	kind: resource
+	//	object: container
+	//	written by: user
+	//	values: 1 to 64
+	//	default: gshare/sm / 100, rounded up
+	//	example: gshare/vgpu: 2
+	FieldVGPU = "gshare/vgpu"
+
+	// FieldSMTime is `gshare/sm` times `gshare/quota`: 10000 is the whole time of a whole GPU. It is for the quotas of namespaces.
+	//
+	//	kind: resource
+	//	object: container
+	//	written by: admission policy
+	//	values: gshare/sm x gshare/quota
+	//	default: filled in
+	//	example: requests.gshare/sm-time: "40000" in a ResourceQuota
 	FieldSMTime = "gshare/sm-time"
 
-	FieldMemorySize  = "gshare.dev/mem"
-	FieldSMLimit     = "gshare.dev/sm-limit"
-	FieldQuotaLimit  = "gshare.dev/quota-limit"
-	FieldClass       = "gshare.dev/class"
-	FieldIsolation   = "gshare.dev/isolation"
-	FieldModel       = "gshare.dev/model"
-	FieldWorkload    = "gshare.dev/workload"
-	FieldSlice       = "gshare.dev/slice"
+	// FieldMemorySize is `gshare/mem` of each container that has `gshare/sm` and leaves `gshare/mem` out, as a size.
+	//
+	//	kind: annotation
+	//	object: pod
+	//	written by: user
+	//	values: whole numbers of Mi, Gi or Ti
+	//	default: none
+	//	example: gshare.dev/mem: 16Gi
+	FieldMemorySize = "gshare.dev/mem"
+
+	// FieldSMLimit is how many SMs a vGPU may use while others leave them unused, in percent of the GPU. It may be changed while the pod runs, up to
+	// its first value, and only on slices of class `elastic`.
+	//
+	//	kind: annotation
+	//	object: pod
+	//	written by: user
+	//	values: from gshare/sm of one vGPU to 100
+	//	default: gshare/sm, which is no limit above the request
+	//	example: gshare.dev/sm-limit: "48"
+	FieldSMLimit = "gshare.dev/sm-limit"
+
+	// FieldQuotaLimit is the part of each window that a vGPU may use while others leave it unused, in percent. Not together with an SM limit above
+	// the request.
+	//
+	//	kind: annotation
+	//	object: pod
+	//	written by: user
+	//	values: from gshare/quota to 100
+	//	default: gshare/quota
+	//	example: gshare.dev/quota-limit: "80"
+	FieldQuotaLimit = "gshare.dev/quota-limit"
+
+	// FieldClass is the priority on an elastic slice: `slo` (service level objective) gets its SMs back first. An administrator may require the
+	// label `gshare.dev/slo` of the namespace.
+	//
+	//	kind: annotation
+	//	object: pod
+	//	written by: user
+	//	values: slo, best-effort
+	//	default: best-effort
+	//	example: gshare.dev/class: slo
+	FieldClass = "gshare.dev/class"
+
+	// FieldIsolation is how the SMs of pods on one GPU are kept apart: `exclusive` leaves the GPU to one pod at a time, `mps` gives each pod a fixed part
+	// of the SMs, `elastic` a part that may grow up to its limit.
+	//
+	//	kind: annotation
+	//	object: pod
+	//	written by: user
+	//	values: exclusive, mps, elastic
+	//	default: any that the share allows
+	//	example: gshare.dev/isolation: mps
+	FieldIsolation = "gshare.dev/isolation"
+
+	// FieldModel is a list of GPU models, of which the pod gets one, separated by commas. `kubectl gshare map` shows those of the cluster.
+	//
+	//	kind: annotation
+	//	object: pod
+	//	written by: user
+	//	values: up to 16 names
+	//	default: any model
+	//	example: gshare.dev/model: "A100,H200"
+	FieldModel = "gshare.dev/model"
+
+	// FieldWorkload is a name for what the pod does. The scheduler profile `gshare-complementary` prefers GPUs that have pods with the same name.
+	//
+	//	kind: annotation
+	//	object: pod
+	//	written by: user
+	//	values: up to 63 letters, digits, '-', '_' and '.'
+	//	default: none
+	//	example: gshare.dev/workload: resnet50
+	FieldWorkload = "gshare.dev/workload"
+
+	// FieldSlice is what the percentages of the share refer to: a whole GPU, or a MIG instance of any or of one profile.
+	//
+	//	kind: annotation
+	//	object: pod
+	//	written by: user
+	//	values: gpu, mig, or a MIG profile
+	//	default: gpu
+	//	example: gshare.dev/slice: 1g.18gb
+	FieldSlice = "gshare.dev/slice"
+
+	// FieldEnforcement is whether the pod may run where the node cannot hold it, or its neighbours, to their shares.
+	//
+	//	kind: annotation
+	//	object: pod
+	//	written by: user
+	//	values: strict, best-effort
+	//	default: strict
+	//	example: gshare.dev/enforcement: best-effort
 	FieldEnforcement = "gshare.dev/enforcement"
 )
 

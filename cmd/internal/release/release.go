@@ -32,7 +32,14 @@ func Version() string {
 	return cmp.Or(version, info.Main.Version, "(devel)")
 }
 
-// annotation is the annotation on pods of gshare's own components that holds the version of their program.
+// annotation holds the version of the program in a pod of gshare's own components. `kubectl gshare version` lists them.
+//
+//	kind: annotation
+//	object: pod of gshare
+//	written by: node agent, scheduler, gshare-controller
+//	values: a version
+//	default: the tag of the image is shown instead
+//	example: gshare.dev/version: v0.1.0
 const annotation = "gshare.dev/version"
 
 // Of returns the version that a component has published on its pod, or an empty string if it has published none.

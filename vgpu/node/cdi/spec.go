@@ -18,8 +18,23 @@ import (
 
 const (
 	version = "0.6.0" // the first with annotations; containerd has read it since 1.7.2
-	kind    = "gshare.dev/grant"
 	prefix  = "gshare.dev-grant-"
+
+	// kind is the kind of the CDI device that stands for the share of a container. The runtime adds to the container what the file says.
+	//
+	//	kind: CDI
+	//	object: kind of a CDI file
+	//	written by: node agent
+	//	values: gshare.dev/grant=KEY names a device
+	kind = "gshare.dev/grant"
+
+	// annotationOwner is an annotation of such a device: to which container's grant it belongs, so that nothing removes the file of another.
+	//
+	//	kind: CDI
+	//	object: annotation of a CDI device
+	//	written by: node agent
+	//	values: a hash
+	annotationOwner = "gshare.dev/owner"
 )
 
 // Name returns the fully qualified CDI device name for a ticket key (ticket.Key), as the kubelet passes it to the container runtime.
@@ -33,7 +48,7 @@ type Directory string
 func (d Directory) Write(key, owner string, edits specs.ContainerEdits) error {
 	text, err := json.Marshal(specs.Spec{
 		Version: version, Kind: kind,
-		Devices: []specs.Device{{Name: key, Annotations: map[string]string{"gshare.dev/owner": owner}, ContainerEdits: edits}},
+		Devices: []specs.Device{{Name: key, Annotations: map[string]string{annotationOwner: owner}, ContainerEdits: edits}},
 	})
 	if err != nil {
 		return err
@@ -80,7 +95,7 @@ func (d Directory) OwnerOf(key string) (string, error) {
 		return "", fmt.Errorf("decode %s: version %.16q, kind %.64q with %d devices is not %s, %s with one device",
 			d.file(key), spec.Version, spec.Kind, len(spec.Devices), version, kind)
 	}
-	return spec.Devices[0].Annotations["gshare.dev/owner"], nil
+	return spec.Devices[0].Annotations[annotationOwner], nil
 }
 
 // Clear deletes all of gshare's CDI files, including temporary ones.

@@ -12,7 +12,14 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/kube"
 )
 
-// labelGPUs is the node label by which the DaemonSet selects nodes for the agent.
+// labelGPUs selects the nodes whose GPUs are to be shared: the DaemonSet runs the agent there.
+//
+//	kind: label
+//	object: node
+//	written by: administrator
+//	values: "true"
+//	default: none, the node has no agent
+//	example: gshare.dev/gpus: "true"
 const labelGPUs = "gshare.dev/gpus"
 
 // examinedNode is a node with GPUs managed by gshare, and the agent pods on it.

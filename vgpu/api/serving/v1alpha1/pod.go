@@ -9,18 +9,75 @@ import (
 
 // Labels and annotations of the pods of a function, which gshare-controller makes and gateways read.
 const (
-	LabelFunction = "serving.gshare.dev/function" // name of the function, which is in the namespace of the pod; also of pods that users make
-	LabelInstance = "serving.gshare.dev/instance" // number of the instance: scaling.ID
-	LabelFaSTPod  = "serving.gshare.dev/fastpod"  // name of the FaSTPod, also of pods without a function
-	LabelTemplate = "serving.gshare.dev/template" // changes with the share and the template of a FaSTPod without a function
+	// LabelFunction is the name of the function whose requests the pod answers, which is in the pod's namespace. Users write it on pods that they make
+	// themselves.
+	//
+	//	kind: label
+	//	object: pod
+	//	written by: gshare-controller, or user
+	//	values: metadata.name of a GPUFunction
+	//	default: none, no requests go to the pod
+	//	example: serving.gshare.dev/function: resnet50
+	LabelFunction = "serving.gshare.dev/function"
 
-	LabelProfile = "serving.gshare.dev/profile" // name of the GPUProfile whose trial the pod is part of
+	// LabelInstance is the number of the replica that the pod is, as events and `kubectl gshare function` name it.
+	//
+	//	kind: label
+	//	object: pod of a function
+	//	written by: gshare-controller
+	//	values: a whole number
+	//	default: none
+	//	example: serving.gshare.dev/instance: "3"
+	LabelInstance = "serving.gshare.dev/instance" // scaling.ID
 
-	// AnnotationDrain tells gateways to send no new requests to the pod. Its value is when the drain began (RFC 3339).
+	// LabelFaSTPod is the name of the FaSTPod that the pod belongs to.
+	//
+	//	kind: label
+	//	object: pod
+	//	written by: gshare-controller
+	//	values: metadata.name of a FaSTPod
+	//	default: none
+	//	example: serving.gshare.dev/fastpod: resnet50-r616371r
+	LabelFaSTPod = "serving.gshare.dev/fastpod"
+
+	// LabelTemplate changes with the share and the template of a FaSTPod without a function, so that pods of earlier ones are replaced.
+	//
+	//	kind: label
+	//	object: pod of a FaSTPod
+	//	written by: gshare-controller
+	//	values: a hash
+	//	default: none
+	//	example: serving.gshare.dev/template: 7d4c9b2f
+	LabelTemplate = "serving.gshare.dev/template"
+
+	// LabelProfile is the name of the GPUProfile for which the pod is a server or a client of a trial.
+	//
+	//	kind: label
+	//	object: pod
+	//	written by: gshare-controller
+	//	values: metadata.name of a GPUProfile
+	//	default: none
+	//	example: serving.gshare.dev/profile: resnet50
+	LabelProfile = "serving.gshare.dev/profile"
+
+	// AnnotationDrain tells gateways to send no new requests to the pod, which is about to end. Its value is when the drain began.
+	//
+	//	kind: annotation
+	//	object: pod of a function
+	//	written by: gshare-controller
+	//	values: time in RFC 3339
+	//	default: none
+	//	example: serving.gshare.dev/drain: "2026-01-02T15:04:05Z"
 	AnnotationDrain = "serving.gshare.dev/drain"
 
-	// AnnotationRevision of a FaSTPod of a function says by a number, from 1 on, in which order its function has come to use its FaSTPods. The
-	// greatest is that of the present one.
+	// AnnotationRevision says in which order a function has come to use its FaSTPods. The greatest number is that of the present one.
+	//
+	//	kind: annotation
+	//	object: FaSTPod of a function
+	//	written by: gshare-controller
+	//	values: a whole number from 1 on
+	//	default: none
+	//	example: serving.gshare.dev/revision: "2"
 	AnnotationRevision = "serving.gshare.dev/revision"
 )
 
@@ -64,17 +121,39 @@ const (
 
 // Conditions of a GPUFunction and their reasons.
 const (
-	ConditionReady = "Ready" // requests are answered, by a replica that is there or one that starts for them
+	// ConditionReady is True while requests are answered, by a replica that is there or by one that starts for them; of a
+	// FaSTPod, while all of its pods are Ready.
+	//
+	//	kind: condition
+	//	object: GPUFunction, FaSTPod
+	//	written by: gshare-controller
+	//	values: True, False
+	ConditionReady = "Ready"
 
 	// ConditionBackingOff is True while each replica has failed and none is started for a while: gateways then refuse requests at once, with
 	// the message.
+	//
+	//	kind: condition
+	//	object: GPUFunction
+	//	written by: gshare-controller
+	//	values: True, or no such condition
 	ConditionBackingOff = "BackingOff"
 
 	// ConditionQuotaExceeded is True while a SharePolicy keeps a replica, or a pod of a FaSTPod, from being started. The message says which one, and
 	// how much would be too much.
+	//
+	//	kind: condition
+	//	object: GPUFunction, FaSTPod
+	//	written by: gshare-controller
+	//	values: True, or no such condition
 	ConditionQuotaExceeded = "QuotaExceeded"
 
 	// ConditionScalingConflict is True while another autoscaler is told to scale a function that gshare scales, with reason ForeignScaler. What it
 	// wants has no effect: gshare goes on.
+	//
+	//	kind: condition
+	//	object: GPUFunction
+	//	written by: gshare-controller
+	//	values: True, or no such condition
 	ConditionScalingConflict = "ScalingConflict"
 )

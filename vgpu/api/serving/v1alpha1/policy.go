@@ -134,6 +134,11 @@ type SharePolicyStatus struct {
 }
 
 // ConditionExceeded is True while a namespace holds more than a SharePolicy allows: it did before there was this limit.
+//
+//	kind: condition
+//	object: SharePolicy
+//	written by: gshare-controller
+//	values: True, False
 const ConditionExceeded = "Exceeded"
 
 // Tenant returns what the policy says of a namespace, and nil if that is nothing.

@@ -260,8 +260,21 @@ type ProfileRecommendation struct {
 
 // Conditions of a GPUProfile.
 const (
-	ConditionComplete = "Complete" // nothing is left to measure
-	ConditionStale    = "Stale"    // something has changed since it was measured
+	// ConditionComplete is True once nothing is left to measure. Otherwise the reason says what is being done, or what keeps it from going on.
+	//
+	//	kind: condition
+	//	object: GPUProfile
+	//	written by: gshare-controller
+	//	values: True, False
+	ConditionComplete = "Complete"
+
+	// ConditionStale is True while something has changed since the profile was measured. The message says what.
+	//
+	//	kind: condition
+	//	object: GPUProfile
+	//	written by: gshare-controller
+	//	values: True, False
+	ConditionStale = "Stale"
 )
 
 // Reasons of the condition Complete of a GPUProfile. The first three are those of True.
