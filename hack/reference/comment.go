@@ -76,6 +76,9 @@ func readComment(comment string) (text string, fields map[string]string) {
 type sourceText struct {
 	constants []entry
 	literals  []entry // texts outside of constants
+
+	recorded     []recordedEvent
+	eventReasons []string // names of the constants that are values of a variable of this name
 }
 
 // readSource reads the constants of all packages below the folders of sources, but not of their tests.
@@ -104,6 +107,12 @@ func readSource(root string) (sourceText, error) {
 func (s *sourceText) read(file *ast.File, where string) {
 	ast.Inspect(file, func(n ast.Node) bool {
 		switch n := n.(type) {
+		case *ast.CallExpr:
+			if e, ok := recordedBy(n, where); ok {
+				s.recorded = append(s.recorded, e)
+			}
+		case *ast.ValueSpec:
+			s.readEventReasons(n)
 		case *ast.GenDecl:
 			if n.Tok == token.CONST {
 				s.readConstants(n, where)
@@ -118,6 +127,15 @@ func (s *sourceText) read(file *ast.File, where string) {
 		}
 		return true
 	})
+}
+
+func (s *sourceText) readEventReasons(v *ast.ValueSpec) {
+	if v.Names[0].Name != "eventReasons" || len(v.Values) != 1 {
+		return
+	}
+	for _, e := range v.Values[0].(*ast.CompositeLit).Elts {
+		s.eventReasons = append(s.eventReasons, typeName(e.(*ast.KeyValueExpr).Value))
+	}
 }
 
 func (s *sourceText) readConstants(d *ast.GenDecl, where string) {

@@ -34,6 +34,7 @@ var references = map[string]func(root string) (string, error){
 	"docs/metrics.md":       metricsPage,
 	"docs/configuration.md": configurationPage,
 	"docs/annotations.md":   namesPage,
+	"docs/events.md":        eventsPage,
 }
 
 // pages returns the texts of the reference pages by their paths in the repository.

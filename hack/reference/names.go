@@ -112,7 +112,9 @@ func withoutSubject(n entry) string {
 	if !found {
 		return n.text
 	}
-	rest = strings.TrimPrefix(rest, "is ")
+	for _, verb := range []string{"is ", "says that "} {
+		rest = strings.TrimPrefix(rest, verb)
+	}
 	return strings.ToUpper(rest[:1]) + rest[1:]
 }
 

@@ -74,9 +74,9 @@ type reportedErrors struct{ byNode sync.Map }
 // reportInventory records a Warning event on the node with the error of its inventory, once for each version of the inventory. It returns
 // why the node is untrusted.
 func (p *Plugin) reportInventory(node *v1.Node, err error) error {
-	reason, untrusted := "MalformedInventory", nodeview.ErrInventory
+	reason, untrusted := eventMalformed, nodeview.ErrInventory
 	if errors.Is(err, nodeview.ErrRules) {
-		reason, untrusted = "RulesDiffer", err
+		reason, untrusted = eventRulesDiffer, err
 	}
 	now := sha256.Sum256([]byte(string(node.UID) + "/" + node.Annotations[kube.AnnotationInventory]))
 	if before, told := p.reportedErrors.byNode.Swap(node.Name, now); !told || before != now {

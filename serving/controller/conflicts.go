@@ -41,7 +41,7 @@ func (r *functions) reviewConflict(ctx context.Context, f *api.GPUFunction, befo
 	for _, s := range found {
 		texts = append(texts, s.String())
 		if !slices.Contains(known, s.String()) {
-			r.recorder.Eventf(f, &s.object, v1.EventTypeWarning, reasonForeignScaler, "Scale", "%s", shortened(s.String()+". "+conflictHelp, maxNote))
+			r.recorder.Eventf(f, &s.object, v1.EventTypeWarning, eventForeignScaler, "Scale", "%s", shortened(s.String()+". "+conflictHelp, maxNote))
 		}
 	}
 	return strings.Join(texts, "; ") + ". " + conflictHelp, nil

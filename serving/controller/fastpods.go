@@ -201,16 +201,16 @@ func (r *fastPods) create(ctx context.Context, fp *api.FaSTPod, pods []*v1.Pod) 
 		if why := OverQuota(err); why != "" {
 			if !meta.IsStatusConditionTrue(fp.Status.Conditions, api.ConditionQuotaExceeded) {
 				text := shortened(fmt.Sprintf("Pod %s is not created: %s", pod.Name, why), maxNote)
-				r.recorder.Eventf(fp, nil, v1.EventTypeWarning, api.ConditionQuotaExceeded, "Create", "%s", text)
+				r.recorder.Eventf(fp, nil, v1.EventTypeWarning, eventQuotaExceeded, "Create", "%s", text)
 			}
 			return err
 		}
 		if err != nil {
 			text := shortened(fmt.Sprintf("Pod %s cannot be created: %v", pod.Name, err), maxNote)
-			r.recorder.Eventf(fp, nil, v1.EventTypeWarning, "FailedCreate", "Create", "%s", text)
+			r.recorder.Eventf(fp, nil, v1.EventTypeWarning, eventFailedCreate, "Create", "%s", text)
 			return err
 		}
-		r.recorder.Eventf(fp, pod, v1.EventTypeNormal, "SuccessfulCreate", "Create", "Created pod %s", pod.Name)
+		r.recorder.Eventf(fp, pod, v1.EventTypeNormal, eventCreated, "Create", "Created pod %s", pod.Name)
 		return nil
 	}
 }

@@ -112,15 +112,15 @@ func (r *functions) Reconcile(ctx context.Context, request reconcile.Request) (r
 		result.RequeueAfter = gpuPause
 	}
 	if unmade != nil { // it serves without, or with what the profile has recommended before
-		r.recorder.Eventf(object, nil, v1.EventTypeWarning, "NoProfile", "Create", "%s", shortened(unmade.Error(), maxNote))
+		r.recorder.Eventf(object, nil, v1.EventTypeWarning, eventNoProfile, "Create", "%s", shortened(unmade.Error(), maxNote))
 		result.RequeueAfter = objectPause
 	}
 	if problem := r.services.ensure(ctx, object); problem != nil { // its requests can still name it by their host
-		r.recorder.Eventf(object, nil, v1.EventTypeWarning, "NoService", "Create", "%s", shortened(problem.Error(), maxNote))
+		r.recorder.Eventf(object, nil, v1.EventTypeWarning, eventNoService, "Create", "%s", shortened(problem.Error(), maxNote))
 		result.RequeueAfter = objectPause
 	}
 	if problem := r.networks.ensure(ctx, object); problem != nil {
-		r.recorder.Eventf(object, nil, v1.EventTypeWarning, "NoNetworkPolicy", "Create", "%s", shortened(problem.Error(), maxNote))
+		r.recorder.Eventf(object, nil, v1.EventTypeWarning, eventNoNetworkPolicy, "Create", "%s", shortened(problem.Error(), maxNote))
 		result.RequeueAfter = objectPause
 	}
 	var unread error
@@ -128,7 +128,7 @@ func (r *functions) Reconcile(ctx context.Context, request reconcile.Request) (r
 	if err != nil {
 		state.invalid = err.Error()
 		if state != before {
-			r.recorder.Eventf(object, nil, v1.EventTypeWarning, "Invalid", "Configure", "%s", shortened(state.invalid, maxNote))
+			r.recorder.Eventf(object, nil, v1.EventTypeWarning, eventInvalid, "Configure", "%s", shortened(state.invalid, maxNote))
 		}
 	}
 	r.mu.Lock()

@@ -73,6 +73,6 @@ func endOverdue(ctx context.Context, p *Pods, i *podInstance, pod *v1.Pod) (ende
 		return false, err
 	}
 	why := fmt.Sprintf("was not ready within %v: %s", limit, cmp.Or(api.Failure(pod), api.WaitsFor(pod)))
-	p.recorder.Eventf(i.Function, pod, v1.EventTypeWarning, "NotReadyInTime", "Delete", "%s", shortened(fmt.Sprintf("Pod %s %s", pod.Name, why), maxNote))
+	p.recorder.Eventf(i.Function, pod, v1.EventTypeWarning, eventNotReadyInTime, "Delete", "%s", shortened(fmt.Sprintf("Pod %s %s", pod.Name, why), maxNote))
 	return true, p.end(ctx, i, fleet.Failed, why)
 }

@@ -9,7 +9,6 @@ import (
 	"k8s.io/client-go/tools/events"
 
 	"github.com/gshare-dev/gshare/serving/gateway"
-	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 	"github.com/gshare-dev/gshare/vgpu/tenancy"
 )
 
@@ -52,7 +51,7 @@ func (q *Quotas) refuse(recorder events.EventRecorder, i *podInstance, why strin
 	defer q.mu.Unlock()
 	before, again := q.refused[i.Name]
 	if !again {
-		recorder.Eventf(i.Function, nil, v1.EventTypeWarning, api.ConditionQuotaExceeded, "Create", "%s", shortened("Replica "+i.Name+" is not started: "+why, maxNote))
+		recorder.Eventf(i.Function, nil, v1.EventTypeWarning, eventQuotaExceeded, "Create", "%s", shortened("Replica "+i.Name+" is not started: "+why, maxNote))
 	} else if time.Since(before.since) < refusedPeriod {
 		return before.why
 	}

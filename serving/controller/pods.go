@@ -216,7 +216,7 @@ func (p *Pods) reconcile(ctx context.Context, name string) error {
 			return nil
 		} else if isRefused(err) {
 			why := fmt.Sprintf("its pod cannot be created: %v", err)
-			p.recorder.Eventf(i.Function, nil, v1.EventTypeWarning, "FailedCreate", "Create", "%s", shortened(fmt.Sprintf("Replica %s: %s", name, why), maxNote))
+			p.recorder.Eventf(i.Function, nil, v1.EventTypeWarning, eventFailedCreate, "Create", "%s", shortened(fmt.Sprintf("Replica %s: %s", name, why), maxNote))
 			return p.end(ctx, i, fleet.Failed, why)
 		} else if err != nil {
 			p.report(ctx, i, fleet.Event{Kind: fleet.Starting, Message: fmt.Sprintf("its pod cannot be created: %v", err)})

@@ -46,7 +46,7 @@ func (r *functions) createProfile(ctx context.Context, f *api.GPUFunction) error
 		return nil
 	}
 	if err == nil {
-		r.recorder.Eventf(f, p, v1.EventTypeNormal, "Profiling", "Create", "Created GPUProfile %s, which measures what a replica needs", p.Name)
+		r.recorder.Eventf(f, p, v1.EventTypeNormal, eventProfiling, "Create", "Created GPUProfile %s, which measures what a replica needs", p.Name)
 	}
 	return err
 }

@@ -46,7 +46,7 @@ func (p *Pods) refuse(ctx context.Context, i *podInstance, pod *v1.Pod) {
 	i.Residency = scaling.Shared
 	p.mu.Unlock()
 	why := "its slice on node " + pod.Spec.NodeName + " has no room for its SM-time"
-	p.recorder.Eventf(i.Function, nil, v1.EventTypeNormal, "StaysShared", "Replace",
+	p.recorder.Eventf(i.Function, nil, v1.EventTypeNormal, eventStaysShared, "Replace",
 		"Replica %s stays Shared, and another one starts in its place: %s", i.Name, why)
 	p.send(ctx, fleet.Event{Instance: i.Name, Kind: fleet.NoRoom, Message: why})
 }

@@ -200,7 +200,7 @@ func (r *room) tell(ctx context.Context, pod *v1.Pod, v spare) {
 	for _, p := range []*v1.Pod{v.pod, pod} {
 		f := &api.GPUFunction{}
 		if err := r.client.Get(ctx, client.ObjectKey{Namespace: p.Namespace, Name: p.Labels[api.LabelFunction]}, f); err == nil {
-			r.recorder.Eventf(f, nil, v1.EventTypeNormal, "MadeRoom", "GiveUp", "%s", note)
+			r.recorder.Eventf(f, nil, v1.EventTypeNormal, eventMadeRoom, "GiveUp", "%s", note)
 		}
 	}
 }

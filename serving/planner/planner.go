@@ -134,11 +134,20 @@ func (p *Planner) replan(object *api.InferencePlan, status *api.InferencePlanSta
 		}
 		status.PlannedAt, status.DataHash, status.Because = metav1.NewTime(now).Rfc3339Copy(), d.hash, shortened(why)
 		if changed && before {
-			p.recorder.Eventf(object, nil, v1.EventTypeNormal, "Planned", "Plan", "%s", shortened("other groups or sizes: "+why))
+			p.recorder.Eventf(object, nil, v1.EventTypeNormal, eventPlanned, "Plan", "%s", shortened("other groups or sizes: "+why))
 		}
 	}
 	return complete(status)
 }
+
+// eventPlanned says that the plan has other groups or sizes than before. The message says why.
+//
+//	kind: event
+//	object: InferencePlan
+//	type: Normal
+//	written by: gshare-controller
+//	to do: nothing; `status.groups` has the new ones
+const eventPlanned = "Planned"
 
 // complete returns a problem if there is no plan, or a function with requests is not part of it.
 func complete(status *api.InferencePlanStatus) error {

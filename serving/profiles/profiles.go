@@ -228,10 +228,19 @@ func (r *Reconciler) create(ctx context.Context, p *api.GPUProfile, pod *v1.Pod)
 		err = fmt.Errorf("pod %s is somebody else's", pod.Name)
 	}
 	if err != nil {
-		r.Events.Eventf(p, nil, v1.EventTypeWarning, "FailedCreate", "Create", "%s", bounded(fmt.Sprintf("Pod %s cannot be created: %v", pod.Name, err), maxMessage))
+		r.Events.Eventf(p, nil, v1.EventTypeWarning, eventFailedCreate, "Create", "%s", bounded(fmt.Sprintf("Pod %s cannot be created: %v", pod.Name, err), maxMessage))
 	}
 	return err
 }
+
+// eventFailedCreate says that the server or the client of a trial cannot be created.
+//
+//	kind: event
+//	object: GPUProfile
+//	type: Warning
+//	written by: gshare-controller
+//	to do: correct what the message names in the template of the profile or of its function
+const eventFailedCreate = "FailedCreate"
 
 // report tells the owner of a profile how it has ended.
 func (r *Reconciler) report(p *api.GPUProfile, now *api.GPUProfileStatus) {

@@ -151,9 +151,9 @@ func (m *deviceMonitor) reportFaults(before, after []inventory.Slice) {
 		m.Log.Warn("health of a slice has changed", "slice", now.ID, "fault", now.Fault)
 		for _, g := range m.grants.onSlice(now.ID) {
 			if now.Fault != "" {
-				m.Cluster.Warn(podOf(g), "GPUFault", "slice "+now.ID+": "+now.Fault)
+				m.Cluster.Warn(podOf(g), eventFault, "slice "+now.ID+": "+now.Fault)
 			} else {
-				m.Cluster.Notify(podOf(g), "GPURecovered", "slice "+now.ID+" works again")
+				m.Cluster.Notify(podOf(g), eventRecovered, "slice "+now.ID+" works again")
 			}
 		}
 	}

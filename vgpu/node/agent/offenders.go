@@ -61,8 +61,8 @@ func (g *guard) kill(ctx context.Context, p watchdog.Process) error {
 
 // eventReasons maps kinds of watchdog findings to the reasons of their Kubernetes events.
 var eventReasons = map[watchdog.Kind]string{
-	watchdog.Stranger: "GPUStranger", watchdog.Trespasser: "GPUTrespasser", watchdog.Unhooked: "GPUUnhooked",
-	watchdog.Beside: "GPUWithoutHook", watchdog.Uncounted: "GPUMemoryUncounted", watchdog.Overdrawn: "GPUMemoryExceeded",
+	watchdog.Stranger: eventStranger, watchdog.Trespasser: eventTrespasser, watchdog.Unhooked: eventUnhooked,
+	watchdog.Beside: eventBeside, watchdog.Uncounted: eventUncounted, watchdog.Overdrawn: eventOverdrawn,
 }
 
 // reportFinding logs a violation and writes an event on the pod of its process. A process outside of pods appears only in the log, in

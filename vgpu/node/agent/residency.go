@@ -168,7 +168,7 @@ func (k *residencyKeeper) enforce(pod *v1.Pod, granted *grant.Grant, level resid
 	if served {
 		if err := running.container.Reshape(level < residency.Hot); err != nil {
 			if k.logOnce(pod, "the residency is not enforced", fmt.Sprintf("container %s, level %v: %v", granted.Container, level, err)) {
-				k.Cluster.Warn(podOf(*granted), "GPUResidencyNotEnforced", fmt.Sprintf("container %s cannot become %v, and this is tried again: %v",
+				k.Cluster.Warn(podOf(*granted), eventResidencyNotEnforced, fmt.Sprintf("container %s cannot become %v, and this is tried again: %v",
 					granted.Container, level, err))
 			}
 			return false
@@ -196,7 +196,7 @@ func (k *residencyKeeper) save(granted grant.Grant, record residency.Reached) (d
 	k.Log.Info("recorded residency", "container", granted.String(), "level", record.Level, "seq", record.Seq, "refused", record.Refused)
 	switch {
 	case record.Refused:
-		k.Cluster.Warn(podOf(granted), "GPUResidencyRefused", "the slice has no room for the SM-time of container "+granted.Container+", which stays "+
+		k.Cluster.Warn(podOf(granted), eventResidencyRefused, "the slice has no room for the SM-time of container "+granted.Container+", which stays "+
 			record.Level.String())
 	case record.Level < level:
 		k.grants.notifyFreed()

@@ -161,8 +161,8 @@ func (s *sweeper) applySMLimit(granted *grant.Grant, pod *v1.Pod) {
 	s.granter.grants.setLimitNote(granted.ID(), note)
 	s.granter.publish()
 	if err != nil {
-		s.Cluster.Warn(podOf(*granted), "GPULimitRefused", err.Error())
+		s.Cluster.Warn(podOf(*granted), eventLimitRefused, err.Error())
 	} else {
-		s.Cluster.Notify(podOf(*granted), "GPULimitMoved", "the SM limit of container "+granted.Container+" is "+limit.Percent())
+		s.Cluster.Notify(podOf(*granted), eventLimitMoved, "the SM limit of container "+granted.Container+" is "+limit.Percent())
 	}
 }

@@ -240,18 +240,115 @@ type Reason string
 
 // The reasons of refusals.
 const (
-	NotPlaced        Reason = "GPUShareNotPlaced"      // gshare-scheduler did not place the pod
-	Forged           Reason = "GPUPlacementForged"     // the placement was not made for this pod, node or request
-	UnsafePod        Reason = "GPUShareUnsafe"         // the pod's own fields could bypass the share
-	UnknownSlice     Reason = "GPUSliceUnknown"        // the placement names a slice that the node does not have
-	OtherInterface   Reason = "GPUOtherInterface"      // the slice is for resource claims, or for the device plugin
-	InUse            Reason = "GPUSliceInUse"          // by a process without a share
-	DoesNotFit       Reason = "GPUShareDoesNotFit"     // beside the grants on the slice
-	AmbiguousTickets Reason = "GPUTicketsAmbiguous"    // the kubelet's records do not name one owner
-	Closed           Reason = "GPUSliceClosed"         // for now: MPS does not serve it
-	NotServed        Reason = "GPUShareNotServed"      // the node could not set the share up
-	Unwanted         Reason = "GPUInstanceUnwanted"    // the pod is an instance of a function that is to be deleted
-	Changed          Reason = "GPUPlacementOverridden" // the placement changed, the grant remains
+	// NotPlaced says that the pod has no placement: another scheduler, or nobody, has placed it.
+	//
+	//	kind: event
+	//	object: pod
+	//	type: Warning
+	//	written by: node agent
+	//	to do: delete the pod, and create it again with the scheduler `gshare` in `spec.schedulerName` and without `spec.nodeName`
+	NotPlaced Reason = "GPUShareNotPlaced"
+
+	// Forged says that the placement was not made for this pod, node or request.
+	//
+	//	kind: event
+	//	object: pod
+	//	type: Warning
+	//	written by: node agent
+	//	to do: delete the pod, so that it is created and placed again. Only the scheduler may write `gshare.dev/placement`: find out who
+	//	  else did
+	Forged Reason = "GPUPlacementForged"
+
+	// UnsafePod says that fields of the pod, such as host namespaces or mounts, would let it bypass its share.
+	//
+	//	kind: event
+	//	object: pod
+	//	type: Warning
+	//	written by: node agent
+	//	to do: remove what the message names
+	UnsafePod Reason = "GPUShareUnsafe"
+
+	// UnknownSlice says that the node does not have the GPU or MIG instance of the placement any more.
+	//
+	//	kind: event
+	//	object: pod
+	//	type: Warning
+	//	written by: node agent
+	//	to do: delete the pod, so that it is created and placed again
+	UnknownSlice Reason = "GPUSliceUnknown"
+
+	// OtherInterface says that the GPU is offered by resource claims and the pod asks by `gshare/*`, or the other way round.
+	//
+	//	kind: event
+	//	object: pod
+	//	type: Warning
+	//	written by: node agent
+	//	to do: delete the pod, so that it is created and placed again
+	OtherInterface Reason = "GPUOtherInterface"
+
+	// InUse says that a process without a share uses the GPU.
+	//
+	//	kind: event
+	//	object: pod
+	//	type: Warning
+	//	written by: node agent
+	//	to do: end the process that the message names, or take the GPU out of `devices` of the agent's configuration
+	InUse Reason = "GPUSliceInUse"
+
+	// DoesNotFit says that the share does not fit beside those that are granted on the GPU: often that of a pod that has ended and whose processes
+	// still run.
+	//
+	//	kind: event
+	//	object: pod
+	//	type: Warning
+	//	written by: node agent
+	//	to do: wait, the kubelet tries again; the message says what is missing
+	DoesNotFit Reason = "GPUShareDoesNotFit"
+
+	// AmbiguousTickets says that the kubelet's records do not name one container to which the share belongs.
+	//
+	//	kind: event
+	//	object: pod
+	//	type: Warning
+	//	written by: node agent
+	//	to do: wait, the kubelet tries again; if it goes on, delete the pod
+	AmbiguousTickets Reason = "GPUTicketsAmbiguous"
+
+	// Closed says that the GPU takes no new containers for now, since its MPS daemon does not serve.
+	//
+	//	kind: event
+	//	object: pod
+	//	type: Warning
+	//	written by: node agent
+	//	to do: wait, the kubelet tries again; if it goes on, see the agent's log
+	Closed Reason = "GPUSliceClosed"
+
+	// NotServed says that the node could not set the share up.
+	//
+	//	kind: event
+	//	object: pod
+	//	type: Warning
+	//	written by: node agent
+	//	to do: see the message and [trouble.md](trouble.md); the kubelet tries again
+	NotServed Reason = "GPUShareNotServed"
+
+	// Unwanted says that the pod is a replica of a function that is about to be deleted.
+	//
+	//	kind: event
+	//	object: pod of a function
+	//	type: Warning
+	//	written by: node agent
+	//	to do: nothing
+	Unwanted Reason = "GPUInstanceUnwanted"
+
+	// Changed says that somebody has changed the placement after the share was granted. The pod keeps what was granted.
+	//
+	//	kind: event
+	//	object: pod
+	//	type: Warning
+	//	written by: node agent
+	//	to do: find out who writes `gshare.dev/placement`; delete the pod if it is to get another share
+	Changed Reason = "GPUPlacementOverridden"
 )
 
 // Refusal is the error for a container that gets no grant. Its text says what is wrong and how to correct it.

@@ -112,10 +112,25 @@ func Address(p *v1.Pod) (address string, ready bool) {
 	return net.JoinHostPort(p.Status.PodIP, strconv.Itoa(int(ContainerPort(&p.Spec)))), ready
 }
 
-// EventScaled is the reason of the events of a GPUFunction that say what its autoscaler has decided. Their action is Create, Promote, Demote or Delete,
-// their related object the pod. EventScaledFromZero is that of the first replica of a function without any: a cold start.
+// The reasons of events that say what the autoscaler of a GPUFunction has decided. Their action is Create, Promote, Demote or Delete, their related object
+// the pod.
 const (
-	EventScaled         = "Scaled"
+	// EventScaled says that the autoscaler has started or ended a replica, or put it in reserve or taken it out, and why.
+	//
+	//	kind: event
+	//	object: GPUFunction
+	//	type: Normal
+	//	written by: gshare-controller
+	//	to do: nothing; `kubectl gshare function` shows them in their order
+	EventScaled = "Scaled"
+
+	// EventScaledFromZero says that a request has started the first replica: a cold start.
+	//
+	//	kind: event
+	//	object: GPUFunction
+	//	type: Normal
+	//	written by: gshare-controller
+	//	to do: nothing; `scaling.minReplicas: 1` avoids cold starts
 	EventScaledFromZero = "ScaledFromZero"
 )
 

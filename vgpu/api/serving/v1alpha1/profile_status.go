@@ -279,13 +279,61 @@ const (
 
 // Reasons of the condition Complete of a GPUProfile. The first three are those of True.
 const (
-	ReasonMeasured     = "Measured"
-	ReasonBudgetUsed   = "BudgetUsed"    // search.maxTrials ended the search
-	ReasonNoShare      = "NoShare"       // no share meets the objective
-	ReasonMeasuring    = "Measuring"     // a client sends requests
-	ReasonStarting     = "Starting"      // the server or the client does not run yet
-	ReasonNoGPU        = "NoGPU"         // no node has a GPU of the model
-	ReasonOverQuota    = "QuotaExceeded" // a SharePolicy does not let the namespace have the server
-	ReasonInvalid      = "Invalid"       // there is no such function, or the specification asks for nothing that can be measured
-	ReasonClientFailed = "ClientFailed"  // the client ends without a result, or cannot make requests, or the server does not start at all
+	// ReasonMeasured says that the share that the objective needs is known.
+	//
+	//	kind: event
+	//	object: GPUProfile
+	//	type: Normal
+	//	written by: gshare-controller
+	//	to do: nothing; `status.recommended` has it
+	ReasonMeasured = "Measured"
+
+	// ReasonBudgetUsed says that `search.maxTrials` ended the search. What is recommended may be more than the objective needs.
+	//
+	//	kind: event
+	//	object: GPUProfile
+	//	type: Normal
+	//	written by: gshare-controller
+	//	to do: raise `search.maxTrials` for a closer result
+	ReasonBudgetUsed = "BudgetUsed"
+
+	// ReasonNoShare says that no share meets the objective.
+	//
+	//	kind: event
+	//	object: GPUProfile
+	//	type: Warning
+	//	written by: gshare-controller
+	//	to do: relax the objective, or let the server have a whole GPU
+	ReasonNoShare = "NoShare"
+
+	ReasonMeasuring = "Measuring" // a client sends requests
+	ReasonStarting  = "Starting"  // the server or the client does not run yet
+	ReasonNoGPU     = "NoGPU"     // no node has a GPU of the model
+
+	// ReasonOverQuota says that a SharePolicy does not let the namespace have the server of a trial.
+	//
+	//	kind: event
+	//	object: GPUProfile
+	//	type: Warning
+	//	written by: gshare-controller
+	//	to do: end others of the namespace, or ask an administrator for more
+	ReasonOverQuota = "QuotaExceeded"
+
+	// ReasonInvalid says that there is no such function, or the specification asks for nothing that can be measured.
+	//
+	//	kind: event
+	//	object: GPUProfile
+	//	type: Warning
+	//	written by: gshare-controller
+	//	to do: correct what the message names
+	ReasonInvalid = "Invalid"
+
+	// ReasonClientFailed says that the client of a trial ends without a result or cannot make requests, or the server does not start at all.
+	//
+	//	kind: event
+	//	object: GPUProfile
+	//	type: Warning
+	//	written by: gshare-controller
+	//	to do: see the logs of the pod that the message names
+	ReasonClientFailed = "ClientFailed"
 )
