@@ -1,0 +1,266 @@
+// Package store decides about the model store of a slice: which weights it has, who may write and read them, and which are dropped when
+// memory is needed. A store belongs to one namespace. Its clients are connections, and a connection is a lease: what it uses is not dropped
+// before it has ended.
+//
+// Weights are written once. The first client that asks for absent weights becomes their writer; when it commits, their digest is verified, and
+// from then on they are only read. A writer that ends before it has committed leaves nothing.
+package store
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// Granularity is the unit of physical device memory that can be exported; sizes are rounded up to it.
+const Granularity = 2 * share.MiB
+
+// Digest is the SHA-256 of the weights as they are in device memory.
+type Digest [32]byte
+
+// Key names weights within the store's namespace.
+type Key struct {
+	Digest Digest
+	Layout string // how they lie in memory: what else a reader must agree on, such as a part of a model for several GPUs; may be empty
+}
+
+func (k Key) String() string {
+	if k.Layout == "" {
+		return fmt.Sprintf("sha256:%x", k.Digest)
+	}
+	return fmt.Sprintf("sha256:%x (%s)", k.Digest, k.Layout)
+}
+
+// Client is a connection. Numbers are not used twice.
+type Client int64
+
+// ID is an entry of the store. Numbers are not used twice: the same weights get another one when they are stored again.
+type ID int64
+
+// State is how far an entry is.
+type State int
+
+// The states, in their order.
+const (
+	Writing   State = iota // one client may write it, and none reads it
+	Verifying              // its digest is being computed
+	Committed              // it may be read, and nobody may write it
+)
+
+func (s State) String() string { return [...]string{"writing", "verifying", "committed"}[s] }
+
+// Entry is what the store has.
+type Entry struct {
+	ID    ID
+	Key   Key
+	State State
+	Bytes share.Bytes // of the weights
+	Size  share.Bytes // of the device memory: Bytes, rounded up
+	Users int         // clients that have a lease of it
+}
+
+type entry struct {
+	Entry
+	writer Client // while it is writing
+	users  map[Client]bool
+	used   int64 // when a client last began or ended to use it, in the order of the store's events
+}
+
+// The reasons for which a store refuses.
+var (
+	ErrNamespace = errors.New("the store belongs to another namespace")
+	ErrClient    = errors.New("the connection has not been opened")
+	ErrAbsent    = errors.New("the store does not have these weights")
+	ErrBusy      = errors.New("another client is storing these weights")
+	ErrPresent   = errors.New("the store has these weights already")
+	ErrSize      = errors.New("the size is not positive, or more than the store may have")
+	ErrFull      = errors.New("the weights in use leave no room for these")
+	ErrWriter    = errors.New("only the client that stores the weights may commit them, and once")
+	ErrDigest    = errors.New("the weights have another digest than they were stored under")
+)
+
+// Store is the state of a store. It is not safe for concurrent use.
+type Store struct {
+	namespace string
+	capacity  share.Bytes
+	used      share.Bytes
+	clients   map[Client]bool
+	entries   map[Key]*entry
+	next      ID
+	events    int64
+}
+
+// New returns an empty store of a namespace that may take so much device memory.
+func New(namespace string, capacity share.Bytes) *Store {
+	return &Store{namespace: namespace, capacity: capacity, clients: map[Client]bool{}, entries: map[Key]*entry{}}
+}
+
+// Open admits a client, whose namespace the kernel and the agent have established. The error is ErrNamespace.
+func (s *Store) Open(c Client, namespace string) error {
+	if namespace == "" || namespace != s.namespace {
+		return ErrNamespace
+	}
+	s.clients[c] = true
+	return nil
+}
+
+// Get gives a client a lease of weights. Errors are ErrClient, ErrAbsent, and ErrBusy while they are not committed.
+func (s *Store) Get(c Client, k Key) (Entry, error) {
+	e := s.entries[k]
+	switch {
+	case !s.clients[c]:
+		return Entry{}, ErrClient
+	case e == nil:
+		return Entry{}, ErrAbsent
+	case e.State != Committed:
+		return Entry{}, ErrBusy
+	}
+	s.touch(e)
+	e.users[c] = true
+	return e.view(), nil
+}
+
+// Put makes a client the writer of absent weights. It returns the entries that have been dropped to make room, whose memory must be released
+// before the new entry's is created. Errors are ErrClient, ErrPresent, ErrBusy, ErrSize and ErrFull; nothing is dropped then.
+func (s *Store) Put(c Client, k Key, bytes share.Bytes) (_ Entry, dropped []Entry, _ error) {
+	e := s.entries[k]
+	switch {
+	case !s.clients[c]:
+		return Entry{}, nil, ErrClient
+	case e != nil && e.State == Committed:
+		return Entry{}, nil, ErrPresent
+	case e != nil:
+		return Entry{}, nil, ErrBusy
+	case bytes <= 0 || bytes > s.capacity:
+		return Entry{}, nil, ErrSize
+	}
+	size := (bytes + Granularity - 1) / Granularity * Granularity
+	if size > s.capacity {
+		return Entry{}, nil, ErrSize
+	}
+	if s.used-s.Evictable() > s.capacity-size {
+		return Entry{}, nil, ErrFull
+	}
+	dropped = s.Evict(s.used - (s.capacity - size))
+	s.next++
+	e = &entry{Entry: Entry{ID: s.next, Key: k, Bytes: bytes, Size: size}, writer: c, users: map[Client]bool{c: true}}
+	s.entries[k] = e
+	s.used += size
+	s.touch(e)
+	return e.view(), dropped, nil
+}
+
+// Commit ends the writing of an entry. The caller verifies its digest, and then calls Verified. Errors are ErrAbsent and ErrWriter.
+func (s *Store) Commit(c Client, k Key) (Entry, error) {
+	e := s.entries[k]
+	switch {
+	case e == nil:
+		return Entry{}, ErrAbsent
+	case e.State != Writing || e.writer != c:
+		return Entry{}, ErrWriter
+	}
+	e.State, e.writer = Verifying, 0
+	return e.view(), nil
+}
+
+// Verified says which digest an entry in the state Verifying was found to have. If it is that of its key, the entry is committed; if not, it is
+// dropped, and the error is ErrDigest. The caller releases the memory then. ErrAbsent: no such entry is being verified.
+func (s *Store) Verified(id ID, found Digest) (Entry, error) {
+	for _, e := range s.entries {
+		if e.ID != id || e.State != Verifying {
+			continue
+		}
+		if found != e.Key.Digest {
+			s.drop(e)
+			return e.view(), ErrDigest
+		}
+		e.State = Committed
+		s.touch(e)
+		return e.view(), nil
+	}
+	return Entry{}, ErrAbsent
+}
+
+// Close ends a client and its leases. It returns the entry that it was writing, which has been dropped, if there is one.
+func (s *Store) Close(c Client) (dropped []Entry) {
+	delete(s.clients, c)
+	for _, e := range s.sorted() {
+		switch {
+		case e.State == Writing && e.writer == c:
+			s.drop(e)
+			dropped = append(dropped, e.view())
+		case e.users[c]:
+			delete(e.users, c)
+			s.touch(e)
+		}
+	}
+	return dropped
+}
+
+// Evict drops committed entries without users, those first that have been unused longest, until so much memory is free or none is left. It
+// returns what has been dropped. It drops nothing if bytes is not positive.
+func (s *Store) Evict(bytes share.Bytes) (dropped []Entry) {
+	for _, e := range s.sorted() {
+		if bytes <= 0 {
+			break
+		}
+		if !e.evictable() {
+			continue
+		}
+		s.drop(e)
+		bytes -= e.Size
+		dropped = append(dropped, e.view())
+	}
+	return dropped
+}
+
+// Used returns the device memory of all entries.
+func (s *Store) Used() share.Bytes { return s.used }
+
+// Evictable returns the device memory of the entries that Evict may drop.
+func (s *Store) Evictable() (sum share.Bytes) {
+	for _, e := range s.entries {
+		if e.evictable() {
+			sum += e.Size
+		}
+	}
+	return sum
+}
+
+// Entries returns all entries, those first that have been unused longest.
+func (s *Store) Entries() (all []Entry) {
+	for _, e := range s.sorted() {
+		all = append(all, e.view())
+	}
+	return all
+}
+
+func (e *entry) evictable() bool { return e.State == Committed && len(e.users) == 0 }
+
+func (e *entry) view() Entry {
+	v := e.Entry
+	v.Users = len(e.users)
+	return v
+}
+
+func (s *Store) touch(e *entry) {
+	s.events++
+	e.used = s.events
+}
+
+func (s *Store) drop(e *entry) {
+	s.used -= e.Size
+	delete(s.entries, e.Key)
+}
+
+// sorted returns the entries in the order in which they were last used.
+func (s *Store) sorted() (all []*entry) {
+	for _, e := range s.entries {
+		all = append(all, e)
+	}
+	slices.SortFunc(all, func(a, b *entry) int { return cmp.Or(cmp.Compare(a.used, b.used), cmp.Compare(a.ID, b.ID)) })
+	return all
+}
