@@ -14,7 +14,7 @@ driver=(account.c array.c capture.c contents.c context.c copy.c device.c entry.c
 for program in programs/*.c; do
 	name=$(basename "$program" .c)
 	link=(-L"$out" -l:libcuda.so.1)
-	[[ $name == hold || $name == linked || $name == limits || $name == spin || $name == requests || $name == peers ]] || link=()
+	[[ $name == hold || $name == linked || $name == limits || $name == spin || $name == requests || $name == peers || $name == imports ]] || link=()
 	"$cc" $flags -o "$out/$name" "$program" "${link[@]}" -ldl -lm
 done
 for driver in 535 550 615; do # MPS of drivers without the server for several users, and of one that has version 3

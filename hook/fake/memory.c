@@ -229,6 +229,7 @@ FN(cuMemGetInfo, _v2, 3020, size_t *left, size_t *total)
 {
 	ENTER(cuMemGetInfo_v2);
 	NEED_CONTEXT();
+	fake_drop_closed();
 	if (left)
 		*left = fake_memory - account_used(fake_gpu(fake_current->device), fake_used(fake_current->device));
 	if (total)

@@ -31,6 +31,8 @@ struct block {
 	int file;             /* that has the contents, if other processes may have them; -1: none */
 	uint64_t managed; /* bytes of managed memory, which is on the host until it is prefetched */
 	int references;
+	int exported;                /* whether one of the references is that of exported descriptors */
+	struct block *next_exported; /* of the list of such blocks in vmm.c */
 };
 
 struct block *block_add(uint64_t key, uint64_t size, CUdevice device); /* enters a block with one reference */
@@ -57,6 +59,7 @@ struct peer_memory {
 CUresult block_offer(struct block *block, struct peer_memory *memory); /* names the memory of a block */
 struct block *block_take(const struct peer_memory *memory); /* enters such memory at a new address; NULL if its process has ended */
 
+void fake_drop_closed(void); /* frees exported memory whose descriptors have been closed everywhere */
 CUresult cuMemFree_v2(CUdeviceptr address);
 void pool_release(struct pool *pool, uint64_t size);
 

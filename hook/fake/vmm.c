@@ -4,11 +4,13 @@
 #include "memory.h"
 
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 static pthread_mutex_t references = PTHREAD_MUTEX_INITIALIZER; /* held while the handles or mappings of a block change */
+static struct block *exported; /* list of the blocks whose exported descriptors count as one reference; guarded by references */
 
 /* CUmemAllocationProp */
 struct prop {
@@ -50,11 +52,36 @@ FN(cuMemCreate, , 10020, unsigned long long *handle, size_t size, const struct p
 	if (!handle || !prop || !size || size % CHUNK || prop->location_id < 0 || prop->location_id >= fake_devices)
 		return CUDA_ERROR_INVALID_VALUE;
 	uint64_t charged = prop->location_type < 2 ? size : 0;
+	fake_drop_closed();
 	if (!fake_charge(prop->location_id, charged))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	*handle = 0x1000000000 + fake_next_id();
 	block_add(*handle, charged, prop->location_id)->length = size;
 	return CUDA_SUCCESS;
+}
+
+/*
+ * An exported descriptor has the memory until its last copy is closed, in whatever process. Each is an open file of its own that keeps a
+ * lock, which ends with it: as long as one is open somewhere, the lock of the whole file is refused.
+ */
+static int descriptors_open(const struct block *block)
+{
+	struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 0, .l_len = 1};
+	return fcntl(block->file, F_OFD_GETLK, &l) != 0 || l.l_type != F_UNLCK;
+}
+
+/* Opens the memory's file once more, for an export with the lock. Returns -1 if it cannot. */
+static int open_again(int file, int with_lock)
+{
+	char name[32];
+	struct flock l = {.l_type = F_RDLCK, .l_whence = SEEK_SET, .l_start = 0, .l_len = 1};
+	snprintf(name, sizeof name, "/proc/self/fd/%d", file);
+	int opened = open(name, O_RDWR | O_CLOEXEC);
+	if (opened >= 0 && with_lock && fcntl(opened, F_OFD_SETLK, &l) != 0) {
+		close(opened);
+		return -1;
+	}
+	return opened;
 }
 
 /* Removes a reference; the last one frees the memory. */
@@ -68,6 +95,26 @@ static CUresult drop(struct block *block)
 	return CUDA_SUCCESS;
 }
 
+/* Removes the references of exported descriptors that have been closed since. The caller holds references. */
+static void drop_closed(void)
+{
+	for (struct block **at = &exported, *block; (block = *at);) {
+		if (descriptors_open(block)) {
+			at = &block->next_exported;
+			continue;
+		}
+		*at = block->next_exported;
+		block->exported = 0;
+		drop(block);
+	}
+}
+
+void fake_drop_closed(void)
+{
+	LOCKED(references);
+	drop_closed();
+}
+
 /* Returns the memory behind a handle, which an imported one shares with that of the export. */
 static struct block *memory_of(struct block *handle) { return handle && handle->backs ? handle->backs : handle; }
 
@@ -79,7 +126,9 @@ FN(cuMemRelease, , 10020, unsigned long long handle)
 	struct block *block = block_find(handle), *memory = memory_of(block);
 	if (memory != block)
 		block_remove(block);
-	return drop(memory);
+	CUresult result = drop(memory);
+	drop_closed();
+	return result;
 }
 
 FN(cuMemMap, , 10020, CUdeviceptr address, size_t size, size_t offset, unsigned long long handle, unsigned long long flags)
@@ -115,6 +164,7 @@ FN(cuMemUnmap, , 10020, CUdeviceptr address, size_t size)
 		block_remove(mapping);
 		drop(block);
 	}
+	drop_closed();
 	return CUDA_SUCCESS;
 }
 
@@ -164,7 +214,10 @@ struct exported {
 	uint64_t pid, handle, shared, size, device;
 };
 
-/* An exported handle keeps the memory until the process ends: nobody sees its closing. */
+/*
+ * An exported descriptor keeps the memory until it is closed everywhere, which this process notices at its next call of cuMemCreate, Release,
+ * Unmap or GetInfo. Not modelled: one that outlives the process which exported it and is imported nowhere.
+ */
 FN(cuMemExportToShareableHandle, , 10020, void *shared, unsigned long long handle, int type, unsigned long long flags)
 {
 	ENTER(cuMemExportToShareableHandle);
@@ -177,15 +230,22 @@ FN(cuMemExportToShareableHandle, , 10020, void *shared, unsigned long long handl
 	if (!block->shared)
 		block->shared = account_share(fake_gpu(block->device), block->size);
 	struct exported content = {(uint64_t)getpid(), block->key, block->shared, block->length, (uint64_t)block->device};
-	int file = block_file(block), fd = file < 0 ? -1 : fcntl(file, F_DUPFD_CLOEXEC, 0);
-	if (fd < 0 || pwrite(fd, &content, sizeof content, (off_t)block->length) != sizeof content)
+	int file = block_file(block), fd = file < 0 ? -1 : open_again(file, 1);
+	if (fd < 0 || pwrite(fd, &content, sizeof content, (off_t)block->length) != sizeof content) {
+		close(fd);
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	__atomic_add_fetch(&block->references, 1, __ATOMIC_RELAXED);
+	}
+	if (!block->exported) {
+		__atomic_add_fetch(&block->references, 1, __ATOMIC_RELAXED);
+		block->exported = 1;
+		block->next_exported = exported;
+		exported = block;
+	}
 	memcpy(shared, &fd, sizeof fd);
 	return CUDA_SUCCESS;
 }
 
-/* Returns another handle of the memory, which may be another process's. */
+/* Returns another handle of the memory, which may be another process's. The caller keeps the descriptor and may close it. */
 FN(cuMemImportFromShareableHandle, , 10020, unsigned long long *handle, void *shared, int type)
 {
 	ENTER(cuMemImportFromShareableHandle);
@@ -202,7 +262,7 @@ FN(cuMemImportFromShareableHandle, , 10020, unsigned long long *handle, void *sh
 	if (!block) {
 		block = block_share(*handle, content.shared, (CUdevice)content.device);
 		block->length = content.size;
-		block->file = fcntl(file, F_DUPFD_CLOEXEC, 0);
+		block->file = open_again(file, 0);
 		return block->file < 0 ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 	}
 	block_add(*handle, 0, block->device)->backs = block;

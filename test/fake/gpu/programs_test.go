@@ -30,6 +30,7 @@ func TestPrograms(t *testing.T) {
 	}{
 		"self test":             {[]string{"selftest"}, "ok\n"},
 		"shared memory":         {[]string{"peers"}, "ok\n"},
+		"read-only imports":     {[]string{"env", "FAKE_CUDA_SHARED=" + filepath.Join(t.TempDir(), "account"), filepath.Join(folder, "imports")}, "ok\n"},
 		"linked":                {[]string{"linked"}, left},
 		"dlsym":                 {[]string{"opened", "dlsym"}, left},
 		"cuGetProcAddress":      {[]string{"opened", "v1"}, left},
