@@ -11,6 +11,7 @@
 
 static pthread_mutex_t references = PTHREAD_MUTEX_INITIALIZER; /* held while the handles or mappings of a block change */
 static struct block *exported; /* list of the blocks whose exported descriptors count as one reference; guarded by references */
+static int watching;           /* whether a thread looks for closed descriptors; guarded by references */
 
 /* CUmemAllocationProp */
 struct prop {
@@ -115,6 +116,28 @@ void fake_drop_closed(void)
 	drop_closed();
 }
 
+/* Looks for closed descriptors as long as there are exported ones. */
+static void *watch(void *unused)
+{
+	(void)unused;
+	for (int more = 1; more;) {
+		usleep(5000);
+		LOCKED(references);
+		drop_closed();
+		more = exported != NULL;
+		watching = more;
+	}
+	return NULL;
+}
+
+/* Starts the thread of watch, unless it runs. Without it, closed descriptors are seen at the next call. The caller holds references. */
+static void start_watch(void)
+{
+	pthread_t thread;
+	if (!watching && pthread_create(&thread, NULL, watch, NULL) == 0)
+		watching = pthread_detach(thread) == 0;
+}
+
 /* Returns the memory behind a handle, which an imported one shares with that of the export. */
 static struct block *memory_of(struct block *handle) { return handle && handle->backs ? handle->backs : handle; }
 
@@ -215,8 +238,8 @@ struct exported {
 };
 
 /*
- * An exported descriptor keeps the memory until it is closed everywhere, which this process notices at its next call of cuMemCreate, Release,
- * Unmap or GetInfo. Not modelled: one that outlives the process which exported it and is imported nowhere.
+ * An exported descriptor keeps the memory until it is closed everywhere, which a thread of this process notices within some milliseconds, or its
+ * next call of cuMemCreate, Release, Unmap or GetInfo. Not modelled: one that outlives the process which exported it and is imported nowhere.
  */
 FN(cuMemExportToShareableHandle, , 10020, void *shared, unsigned long long handle, int type, unsigned long long flags)
 {
@@ -241,6 +264,7 @@ FN(cuMemExportToShareableHandle, , 10020, void *shared, unsigned long long handl
 		block->next_exported = exported;
 		exported = block;
 	}
+	start_watch();
 	memcpy(shared, &fd, sizeof fd);
 	return CUDA_SUCCESS;
 }

@@ -184,6 +184,17 @@ func (s *Store) Verified(id ID, found Digest) (Entry, error) {
 	return Entry{}, ErrAbsent
 }
 
+// Discard drops an entry that is not committed, after its memory could not be created or its digest not be computed. The error is ErrAbsent.
+func (s *Store) Discard(id ID) (Entry, error) {
+	for _, e := range s.entries {
+		if e.ID == id && e.State != Committed {
+			s.drop(e)
+			return e.view(), nil
+		}
+	}
+	return Entry{}, ErrAbsent
+}
+
 // Close ends a client and its leases. It returns the entry that it was writing, which has been dropped, if there is one.
 func (s *Store) Close(c Client) (dropped []Entry) {
 	delete(s.clients, c)

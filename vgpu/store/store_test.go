@@ -102,6 +102,25 @@ func TestWrongDigest(t *testing.T) {
 	}
 }
 
+// TestDiscard checks that what is not committed can be dropped, and nothing else.
+func TestDiscard(t *testing.T) {
+	s := opened(t)
+	written, _, err := s.Put(1, key(1), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e, err := s.Discard(written.ID); err != nil || e.Key != key(1) || s.Used() != 0 {
+		t.Errorf("%+v, %v, %d used", e, err, s.Used())
+	}
+	if _, err := s.Discard(written.ID); !errors.Is(err, ErrAbsent) {
+		t.Errorf("again: %v", err)
+	}
+	put(t, s, 1, key(1), 1)
+	if _, err := s.Discard(s.Entries()[0].ID); !errors.Is(err, ErrAbsent) || s.Used() != 2*share.MiB {
+		t.Errorf("committed: %v, %d used", err, s.Used())
+	}
+}
+
 // TestEviction checks that only weights without users are dropped, in the order in which they were last used, and no more than is needed.
 func TestEviction(t *testing.T) {
 	s := opened(t)

@@ -1,0 +1,208 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gshare-dev/gshare/vgpu/api/storewire"
+	"github.com/gshare-dev/gshare/vgpu/node/killpoint"
+	"github.com/gshare-dev/gshare/vgpu/node/process"
+	"github.com/gshare-dev/gshare/vgpu/share"
+	rules "github.com/gshare-dev/gshare/vgpu/store"
+)
+
+// answer is a response, with the descriptor of memory that the receiver of the answer closes, or nil.
+type answer struct {
+	storewire.Response
+	memory *os.File
+}
+
+// refusal is the answer for an error.
+func refusal(status storewire.Status) answer {
+	return answer{Response: storewire.Response{Version: storewire.Version, Status: status}}
+}
+
+// granted is the answer for an entry.
+func granted(e rules.Entry, memory *os.File) answer {
+	return answer{storewire.Response{Version: storewire.Version, Bytes: e.Bytes, Size: e.Size}, memory}
+}
+
+// serve answers the requests of a connection until it ends, and with it its leases.
+func (s *Server) serve(ctx context.Context, conn *net.UnixConn) {
+	c, err := s.open(conn)
+	if err != nil {
+		s.Log.Warn("refused a connection", "error", err)
+		_ = conn.SetReadDeadline(time.Now().Add(patience))
+		if _, err := conn.Read(make([]byte, storewire.RequestSize)); err == nil {
+			_ = send(conn, refusal(storewire.Namespace))
+		}
+		return
+	}
+	defer s.close(c)
+	frame := make([]byte, storewire.RequestSize+1)
+	for {
+		n, err := conn.Read(frame) // discards descriptors that come with it
+		if err != nil || n == 0 {
+			return
+		}
+		a := s.answer(ctx, c, frame[:n])
+		if err := send(conn, a); err != nil || a.Status == storewire.Malformed || a.Status == storewire.UnknownVersion {
+			return
+		}
+	}
+}
+
+// open admits the process that has connected.
+func (s *Server) open(conn *net.UnixConn) (rules.Client, error) {
+	p, err := process.Peer(conn)
+	if err != nil {
+		return 0, err
+	}
+	defer p.Close()
+	namespace, err := s.Identify(p)
+	if err != nil {
+		return 0, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.next++
+	return s.next, s.store.Open(s.next, namespace)
+}
+
+func (s *Server) close(c rules.Client) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.release(s.store.Close(c))
+}
+
+// send sends an answer and closes its descriptor.
+func send(conn *net.UnixConn, a answer) error {
+	var rights []byte
+	if a.memory != nil {
+		defer a.memory.Close()
+		rights = unix.UnixRights(int(a.memory.Fd()))
+	}
+	if err := conn.SetWriteDeadline(time.Now().Add(patience)); err != nil {
+		return err
+	}
+	_, _, err := conn.WriteMsgUnix(a.Encode(), rights, nil)
+	return err
+}
+
+func (s *Server) answer(ctx context.Context, c rules.Client, frame []byte) answer {
+	r, err := storewire.DecodeRequest(frame)
+	if _, other := errors.AsType[*storewire.VersionError](err); other {
+		return refusal(storewire.UnknownVersion)
+	}
+	if err != nil {
+		return refusal(storewire.Malformed)
+	}
+	switch r.Operation {
+	case storewire.Get:
+		return s.get(c, r.Key)
+	case storewire.Put:
+		return s.put(c, r.Key, r.Bytes)
+	default:
+		return s.commit(ctx, c, r.Key)
+	}
+}
+
+func (s *Server) get(c rules.Client, k rules.Key) answer {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e, err := s.store.Get(c, k)
+	if err != nil {
+		return refusal(storewire.StatusOf(err))
+	}
+	return s.export(e)
+}
+
+// export answers with the memory of an entry; s.mu is locked.
+func (s *Server) export(e rules.Entry) answer {
+	memory, err := s.Memory.Export(s.memory[e.ID])
+	if err != nil {
+		s.Log.Error("failed to export memory", "weights", e.Key.String(), "error", err)
+		return refusal(storewire.Failed)
+	}
+	killpoint.At("store-exported")
+	return granted(e, memory)
+}
+
+func (s *Server) put(c rules.Client, k rules.Key, bytes share.Bytes) answer {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e, dropped, err := s.store.Put(c, k, bytes)
+	if err != nil {
+		return refusal(storewire.StatusOf(err))
+	}
+	s.release(dropped)
+	h, err := s.Memory.Create(e.Size)
+	if err != nil {
+		s.Log.Error("failed to create memory", "weights", k.String(), "bytes", e.Size, "error", err)
+		_, _ = s.store.Discard(e.ID) // it is there: the lock has been held since
+		return refusal(storewire.Failed)
+	}
+	s.memory[e.ID] = h
+	killpoint.At("store-created")
+	a := s.export(e)
+	if a.Status != storewire.OK {
+		s.discard(e.ID)
+	}
+	return a
+}
+
+// discard drops an entry that is not committed, with its memory; s.mu is locked.
+func (s *Server) discard(id rules.ID) {
+	if e, err := s.store.Discard(id); err == nil {
+		s.release([]rules.Entry{e})
+	}
+}
+
+func (s *Server) commit(ctx context.Context, c rules.Client, k rules.Key) answer {
+	e, memory, err := s.beginCommit(c, k)
+	if err != nil {
+		return refusal(storewire.StatusOf(err))
+	}
+	killpoint.At("store-committing")
+	s.verifying.Lock()
+	found, failed := s.Digest(ctx, memory, e.Size, e.Bytes)
+	s.verifying.Unlock()
+	memory.Close()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if failed != nil {
+		s.Log.Error("failed to compute a digest", "weights", k.String(), "error", failed)
+		s.discard(e.ID)
+		return refusal(storewire.Failed)
+	}
+	e, err = s.store.Verified(e.ID, found)
+	if err != nil {
+		s.Log.Warn("refused weights", "weights", k.String(), "error", err)
+		s.release([]rules.Entry{e})
+		return refusal(storewire.StatusOf(err))
+	}
+	killpoint.At("store-committed")
+	s.Log.Info("stored weights", "weights", k.String(), "bytes", e.Size)
+	return granted(e, nil)
+}
+
+// beginCommit ends the writing of an entry, and returns a descriptor of its memory.
+func (s *Server) beginCommit(c rules.Client, k rules.Key) (rules.Entry, *os.File, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e, err := s.store.Commit(c, k)
+	if err != nil {
+		return e, nil, err
+	}
+	memory, err := s.Memory.Export(s.memory[e.ID])
+	if err != nil {
+		s.Log.Error("failed to export memory", "weights", k.String(), "error", err)
+		s.discard(e.ID)
+	}
+	return e, memory, err
+}

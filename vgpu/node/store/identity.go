@@ -1,0 +1,66 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/gshare-dev/gshare/vgpu/node/cgroup"
+	"github.com/gshare-dev/gshare/vgpu/node/grant"
+	"github.com/gshare-dev/gshare/vgpu/node/process"
+)
+
+// ErrNoGrant is the error of Grants for a process of a pod that has no share of the slice.
+var ErrNoGrant = errors.New("the pod of the process has no share of the slice")
+
+// Grants returns a function that identifies a process: the kernel tells its pod, and the agent's records in a directory tell the pod's namespace
+// and that it has a share of the slice. The records are there while the agent is away.
+func Grants(directory, slice string) func(process.Process) (string, error) {
+	return func(p process.Process) (string, error) {
+		m, err := cgroup.Of(p.PID)
+		if err != nil {
+			return "", err
+		}
+		if !p.Alive() {
+			return "", fmt.Errorf("process %d has ended", p.PID) // what was read may be of another one
+		}
+		c, err := m.Container()
+		if err != nil {
+			return "", fmt.Errorf("process %d: %w", p.PID, err)
+		}
+		namespace, err := namespaceOf(directory, slice, c.PodUID)
+		if err != nil {
+			return "", fmt.Errorf("process %d of pod %s: %w", p.PID, c.PodUID, err)
+		}
+		return namespace, nil
+	}
+}
+
+// namespaceOf returns the namespace of a pod that has a share of the slice.
+func namespaceOf(directory, slice, pod string) (string, error) {
+	records, err := filepath.Glob(filepath.Join(directory, "*", "grant.json"))
+	if err != nil {
+		return "", err
+	}
+	for _, name := range records {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			continue // it has been released meanwhile
+		}
+		g, err := grant.Decode(text)
+		if err != nil || string(g.UID) != pod {
+			continue
+		}
+		for _, v := range g.VGPUs {
+			if v.Slice == slice {
+				return g.Namespace, nil
+			}
+		}
+	}
+	return "", ErrNoGrant
+}
+
+// Users identifies a process by its user, on a machine without Kubernetes: the namespace is the number of the user.
+func Users(p process.Process) (string, error) { return strconv.FormatUint(uint64(p.UID), 10), nil }

@@ -1,0 +1,158 @@
+// Package store serves the model store of a slice: weights in device memory that the programs of one namespace have once. vgpu/store decides,
+// this package knows the programs behind its connections, and creates and releases the memory. It maps none of it, so it needs no context on
+// the device.
+//
+// A program gets the memory's file descriptor. What it maps lives until it unmaps it or ends, also when the store ends before.
+package store
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/gshare-dev/gshare/vgpu/node/process"
+	"github.com/gshare-dev/gshare/vgpu/node/store/cuda"
+	"github.com/gshare-dev/gshare/vgpu/node/unixsocket"
+	"github.com/gshare-dev/gshare/vgpu/share"
+	rules "github.com/gshare-dev/gshare/vgpu/store"
+)
+
+// maxConnections bounds the connections at one time. A program needs one.
+const maxConnections = 1024
+
+// patience limits how long the store waits for a client to take a response, and one that is refused to ask at all.
+const patience = 2 * time.Second
+
+// Memory is the device's.
+type Memory interface {
+	Create(size share.Bytes) (cuda.Handle, error)
+	Export(h cuda.Handle) (*os.File, error)
+	Release(h cuda.Handle) error
+}
+
+// Options configure a Server.
+type Options struct {
+	Namespace string
+	Capacity  share.Bytes // of device memory, for all weights
+	// Identify returns the namespace of a process, from what the kernel and the agent say.
+	Identify func(p process.Process) (namespace string, err error)
+	Memory   Memory
+	// Digest computes the digest of memory. It is called once at a time.
+	Digest func(ctx context.Context, memory *os.File, size, bytes share.Bytes) (rules.Digest, error)
+	Log    *slog.Logger
+}
+
+// Server serves a store.
+type Server struct {
+	Options
+	verifying sync.Mutex // held while a digest is computed
+
+	mu     sync.Mutex
+	store  *rules.Store
+	next   rules.Client
+	memory map[rules.ID]cuda.Handle
+	conns  map[*net.UnixConn]bool
+}
+
+// New returns a server without weights.
+func New(o Options) *Server {
+	return &Server{Options: o, store: rules.New(o.Namespace, o.Capacity), memory: map[rules.ID]cuda.Handle{}, conns: map[*net.UnixConn]bool{}}
+}
+
+// Serve accepts connections until the context ends. Then it ends all leases and releases the memory.
+func (s *Server) Serve(ctx context.Context, listener *unixsocket.Listener) error {
+	var running sync.WaitGroup
+	defer s.releaseAll()
+	defer running.Wait()
+	stop := context.AfterFunc(ctx, func() {
+		listener.Close()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for conn := range s.conns {
+			conn.Close()
+		}
+	})
+	defer stop()
+	for {
+		conn, err := listener.AcceptUnix()
+		if ctx.Err() != nil {
+			return errors.Join(closed(conn))
+		}
+		if err != nil {
+			return err
+		}
+		if !s.enter(conn) {
+			conn.Close()
+			continue
+		}
+		running.Go(func() {
+			defer s.leave(conn)
+			s.serve(ctx, conn)
+		})
+	}
+}
+
+func closed(conn *net.UnixConn) error {
+	if conn == nil {
+		return nil
+	}
+	return conn.Close()
+}
+
+func (s *Server) enter(conn *net.UnixConn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.conns) >= maxConnections {
+		return false
+	}
+	s.conns[conn] = true
+	return true
+}
+
+func (s *Server) leave(conn *net.UnixConn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.conns, conn)
+	conn.Close()
+}
+
+// Entries returns what the store has.
+func (s *Server) Entries() []rules.Entry {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.store.Entries()
+}
+
+// Evict drops weights without users until so much memory is free or none is left, and returns what it has dropped.
+func (s *Server) Evict(bytes share.Bytes) []rules.Entry {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	dropped := s.store.Evict(bytes)
+	s.release(dropped)
+	return dropped
+}
+
+// release gives the memory of entries back; s.mu is locked.
+func (s *Server) release(dropped []rules.Entry) {
+	for _, e := range dropped {
+		h, ok := s.memory[e.ID]
+		if !ok {
+			continue // its memory could not be created
+		}
+		delete(s.memory, e.ID)
+		if err := s.Memory.Release(h); err != nil {
+			s.Log.Error("failed to release memory", "weights", e.Key.String(), "bytes", e.Size, "error", err)
+		}
+		s.Log.Info("dropped weights", "weights", e.Key.String(), "bytes", e.Size, "state", e.State.String())
+	}
+}
+
+func (s *Server) releaseAll() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.release(s.store.Entries())
+}
