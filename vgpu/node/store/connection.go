@@ -10,7 +10,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gshare-dev/gshare/vgpu/api/storewire"
-	"github.com/gshare-dev/gshare/vgpu/node/killpoint"
 	"github.com/gshare-dev/gshare/vgpu/node/process"
 	"github.com/gshare-dev/gshare/vgpu/share"
 	rules "github.com/gshare-dev/gshare/vgpu/store"
@@ -129,7 +128,6 @@ func (s *Server) export(e rules.Entry) answer {
 		s.Log.Error("failed to export memory", "weights", e.Key.String(), "error", err)
 		return refusal(storewire.Failed)
 	}
-	killpoint.At("store-exported")
 	return granted(e, memory)
 }
 
@@ -148,7 +146,6 @@ func (s *Server) put(c rules.Client, k rules.Key, bytes share.Bytes) answer {
 		return refusal(storewire.Failed)
 	}
 	s.memory[e.ID] = h
-	killpoint.At("store-created")
 	a := s.export(e)
 	if a.Status != storewire.OK {
 		s.discard(e.ID)
@@ -168,7 +165,6 @@ func (s *Server) commit(ctx context.Context, c rules.Client, k rules.Key) answer
 	if err != nil {
 		return refusal(storewire.StatusOf(err))
 	}
-	killpoint.At("store-committing")
 	s.verifying.Lock()
 	found, failed := s.Digest(ctx, memory, e.Size, e.Bytes)
 	s.verifying.Unlock()
@@ -186,7 +182,6 @@ func (s *Server) commit(ctx context.Context, c rules.Client, k rules.Key) answer
 		s.release([]rules.Entry{e})
 		return refusal(storewire.StatusOf(err))
 	}
-	killpoint.At("store-committed")
 	s.Log.Info("stored weights", "weights", k.String(), "bytes", e.Size)
 	return granted(e, nil)
 }

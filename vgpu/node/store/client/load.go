@@ -1,0 +1,61 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/gshare-dev/gshare/vgpu/node/store/cuda"
+	"github.com/gshare-dev/gshare/vgpu/share"
+	"github.com/gshare-dev/gshare/vgpu/store"
+)
+
+// pause is how long Load waits for another client that stores the same weights, between two questions.
+const pause = 10 * time.Millisecond
+
+// Write copies a part of the weights to the device.
+type Write func(offset share.Bytes, from []byte) error
+
+// Load maps weights read-only, and stores them before if the store does not have them: fill is called then, and writes all of them. It waits
+// while another client stores them, and takes its place if that one ends without. stored reports whether fill's are those that are mapped. The
+// lease lasts until the client is closed, which is to be done after the mapping is removed.
+func (c *Client) Load(ctx context.Context, d cuda.Device, k store.Key, bytes share.Bytes, fill func(Write) error) (m cuda.Mapping, stored bool, _ error) {
+	for {
+		w, err := c.Get(k)
+		if err == nil {
+			m, err = d.Map(w.Memory, w.Size, false)
+			return m, stored, errors.Join(err, w.Memory.Close())
+		}
+		if errors.Is(err, store.ErrAbsent) {
+			if err = c.store(d, k, bytes, fill); err == nil {
+				stored = true
+				continue
+			}
+		}
+		if !errors.Is(err, store.ErrBusy) && !errors.Is(err, store.ErrPresent) {
+			return m, false, err
+		}
+		select {
+		case <-ctx.Done():
+			return m, false, ctx.Err()
+		case <-time.After(pause):
+		}
+	}
+}
+
+// store stores weights.
+func (c *Client) store(d cuda.Device, k store.Key, bytes share.Bytes, fill func(Write) error) error {
+	w, err := c.Put(k, bytes)
+	if err != nil {
+		return err
+	}
+	m, err := d.Map(w.Memory, w.Size, true)
+	if err := errors.Join(err, w.Memory.Close()); err != nil {
+		return err
+	}
+	err = fill(func(offset share.Bytes, from []byte) error { return d.Write(m, offset, from) })
+	if err := errors.Join(err, d.Unmap(m)); err != nil {
+		return err
+	}
+	return c.Commit(k)
+}
