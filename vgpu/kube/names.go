@@ -31,6 +31,7 @@ const (
 	AnnotationWorkload    = share.FieldWorkload
 	AnnotationSlice       = share.FieldSlice
 	AnnotationEnforcement = share.FieldEnforcement
+	AnnotationWeights     = share.FieldWeights // that each slice of the pod is to hold, once for all pods of the namespace
 )
 
 // The annotations that gshare writes: the node agent on its node, the scheduler on a pod through its Binding.

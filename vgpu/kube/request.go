@@ -108,6 +108,7 @@ func rawTerms(annotations map[string]string) share.RawTerms {
 		Workload:    annotations[AnnotationWorkload],
 		Slice:       annotations[AnnotationSlice],
 		Enforcement: annotations[AnnotationEnforcement],
+		Weights:     annotations[AnnotationWeights],
 	}
 }
 

@@ -46,6 +46,12 @@ func TestRequestOf(t *testing.T) {
 				{Name: "main", VGPUs: 2, Share: shareOf(500, 600, 1000, 1000, 5)},
 			},
 		},
+		"weights": {
+			pod: podOf(map[string]string{AnnotationWeights: weightsB + "=2Gi," + weightsA + "=3Mi"}, container("main", "sm=24", "mem=8192", "vgpu=1")),
+			wantTerms: share.Terms{Priority: share.BestEffort, Slice: share.WholeGPU, Enforcement: share.Strict,
+				Weights: []share.Weights{{Digest: weightsA, Memory: 3 * share.MiB}, {Digest: weightsB, Memory: 2048 * share.MiB}}},
+			want: []share.Container{{Name: "main", VGPUs: 1, Share: shareOf(240, 240, 1000, 1000, 8192)}},
+		},
 		"whole numbers in other spelling": {
 			pod:       podOf(nil, container("main", "sm=1000m", "mem=8Ki", "vgpu=1.0")),
 			wantTerms: defaultTerms,
@@ -127,6 +133,7 @@ func TestRequestOfRefuses(t *testing.T) {
 		"size":                 {podOf(map[string]string{AnnotationMemory: "8GB"}, container("m", good...)), `gshare.dev/mem: "8GB" is not a whole number of Mi`},
 		"size of no container": {podOf(map[string]string{AnnotationMemory: "16Gi"}, container("m", good...)), "gshare.dev/mem: no container has 16384 MiB"},
 		"size not filled in":   {podOf(map[string]string{AnnotationMemory: "16Gi"}, container("m", "sm=24", "vgpu=1")), `container "m": gshare/mem: a share needs it`},
+		"weights":              {podOf(map[string]string{AnnotationWeights: weightsA}, container("m", good...)), `gshare.dev/weights: "" is not a whole number of Mi`},
 		"sm-limit":             {podOf(map[string]string{AnnotationSMLimit: "48%"}, container("m", good...)), `gshare.dev/sm-limit: "48%" is not a whole number`},
 		"sm-limit low":         {podOf(map[string]string{AnnotationSMLimit: "23"}, container("m", good...)), `container "m": gshare.dev/sm-limit: 23% is below`},
 		"quota-limit":          {podOf(map[string]string{AnnotationQuotaLimit: "x"}, container("m", good...)), "gshare.dev/quota-limit: "},
@@ -189,3 +196,9 @@ func TestZeroWithExponent(t *testing.T) {
 		t.Error("it takes longer than 30 s")
 	}
 }
+
+// Digests of weights.
+const (
+	weightsA = "sha256:00000000000000000000000000000000000000000000000000000000000000aa"
+	weightsB = "sha256:00000000000000000000000000000000000000000000000000000000000000bb"
+)

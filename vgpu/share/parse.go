@@ -267,6 +267,7 @@ const (
 	//	default: strict
 	//	example: gshare.dev/enforcement: best-effort
 	FieldEnforcement = "gshare.dev/enforcement"
+	FieldWeights     = "gshare.dev/weights"
 )
 
 // FieldError is the error for an invalid field of a user's request. Its text is one sentence for an event on the pod.

@@ -103,7 +103,7 @@ const (
 )
 
 // Terms holds the conditions of a pod for the slices of all its containers: isolation class, priority, GPU models, workload, kind of slice,
-// and enforcement.
+// enforcement, and the weights that each of the slices is to hold.
 type Terms struct {
 	Isolation   Isolation
 	Priority    Priority
@@ -111,6 +111,7 @@ type Terms struct {
 	Workload    string   // affinity key (Dilu principle 1)
 	Slice       string   // WholeGPU, AnyMIG or a MIG profile
 	Enforcement Enforcement
+	Weights     []Weights // sorted by digest; beside the memory of the shares, which is private
 }
 
 // Container is the GPU request of one container: equal shares on different devices, one for each of its vGPUs.

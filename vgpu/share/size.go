@@ -14,12 +14,21 @@ func ParseMemorySize(text string) (*int64, error) {
 	if text == "" {
 		return nil, nil
 	}
+	mib, err := parseSize(FieldMemorySize, text)
+	if err != nil {
+		return nil, err
+	}
+	return &mib, nil
+}
+
+// parseSize parses a size in an annotation, and returns it in MiB. The error is a *FieldError for the field.
+func parseSize(field, text string) (mib int64, err error) {
 	number, unit := text[:max(0, len(text)-2)], text[max(0, len(text)-2):]
 	value, err := strconv.ParseInt(number, 10, 64)
 	scale, known := sizeUnits[unit]
 	if err != nil || !known || len(number) > maxSizeDigits || strconv.FormatInt(value, 10) != number {
-		return nil, Invalid(FieldMemorySize, "%.64q is not a whole number of Mi, Gi or Ti, such as 16Gi", text)
+		return 0, Invalid(field, "%.64q is not a whole number of Mi, Gi or Ti, such as 16Gi", text)
 	}
-	mib := value * scale // below 2^54, by the number of digits
-	return &mib, inRange(FieldMemorySize, mib, 1, int64(MaxMemory/MiB), "MiB")
+	mib = value * scale // below 2^54, by the number of digits
+	return mib, inRange(field, mib, 1, int64(MaxMemory/MiB), "MiB")
 }

@@ -18,10 +18,15 @@ type RawTerms struct {
 	Workload    string
 	Slice       string // default gpu
 	Enforcement string // default strict
+	Weights     string // default none
 }
 
 // NewTerms validates the conditions that a user wrote in a pod's annotations, and sets the defaults. Errors are *FieldError.
 func NewTerms(raw RawTerms) (Terms, error) {
+	weights, err := ParseWeights(raw.Weights)
+	if err != nil {
+		return Terms{}, err
+	}
 	t := Terms{
 		Isolation:   Isolation(raw.Isolation),
 		Priority:    cmp.Or(Priority(raw.Class), BestEffort),
@@ -29,6 +34,7 @@ func NewTerms(raw RawTerms) (Terms, error) {
 		Workload:    raw.Workload,
 		Slice:       cmp.Or(raw.Slice, WholeGPU),
 		Enforcement: cmp.Or(Enforcement(raw.Enforcement), Strict),
+		Weights:     weights,
 	}
 	if err := t.Validate(); err != nil {
 		return Terms{}, err
@@ -36,7 +42,7 @@ func NewTerms(raw RawTerms) (Terms, error) {
 	return t, nil
 }
 
-// Validate returns an error for unknown values, and for GPU models that are not sorted and distinct. Errors are *FieldError.
+// Validate returns an error for unknown values, and for GPU models or weights that are not sorted and distinct. Errors are *FieldError.
 func (t Terms) Validate() error {
 	switch {
 	case t.Isolation == Swap:
@@ -52,7 +58,7 @@ func (t Terms) Validate() error {
 	case t.Workload != "" && !workloadPattern.MatchString(t.Workload):
 		return Invalid(FieldWorkload, "%.64q is not a label value of at most 63 letters, digits, '-', '_' and '.'", t.Workload)
 	}
-	return validateModels(t.Models)
+	return cmp.Or(validateModels(t.Models), ValidateWeights(t.Weights))
 }
 
 // Schedulable reports whether gshare can place shares on slices of this isolation class.
