@@ -59,6 +59,7 @@ var advice = [...]string{
 	packing.WrongModel:        "name a model of the node in gshare.dev/model, or name none",
 	packing.Unhealthy:         "the node agent takes no new pods on these slices: they have failed, are cordoned or used by others, or the agent is being replaced; explain and doctor say which",
 	packing.NotEnforceable:    "leave out gshare.dev/isolation, or let the node's agent offer the class (MPS has to work there for mps and elastic)",
+	packing.NoStore:           "leave out gshare.dev/weights and ask for them in gshare/mem, or let an administrator switch on the node's model store",
 	packing.TooLarge:          "ask for less than one slice has, or for more vGPUs",
 	packing.TooFewDevices:     "ask for no more vGPUs than the node has GPUs: they are all on one node",
 	packing.OtherClass:        "a slice has one isolation class at a time: wait until one is empty, or ask for the class that it has",

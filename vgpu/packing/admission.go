@@ -39,7 +39,7 @@ func NewRules(m Model) Rules {
 }
 
 // ShareRequest is one share to be admitted, with the namespace of its pod and the pod's terms: the accepted models, slices, isolation and
-// enforcement.
+// enforcement, and the weights that it uses.
 type ShareRequest struct {
 	Tenant string
 	Terms  share.Terms
@@ -49,7 +49,7 @@ type ShareRequest struct {
 // Admit returns the isolation class under which slice s, which holds the shares of l, can also take the requested share; or the reason for
 // refusing it.
 //
-// Memory and limits must fit by their sums, and requests by the packing model. The result depends on the set of shares only, never on the
+// Memory and limits must fit by their sums, where weights count once for all shares of a namespace, and requests by the packing model. The result depends on the set of shares only, never on the
 // order in which they were added.
 func (r Rules) Admit(s *Slice, l *Load, a ShareRequest) (share.Isolation, Refusal) {
 	class, refusal := r.admitEmpty(s, a)
@@ -69,7 +69,9 @@ func (r Rules) admitEmpty(s *Slice, a ShareRequest) (share.Isolation, Refusal) {
 	switch {
 	case !enforceable:
 		return "", NotEnforceable
-	case a.Share.Memory > s.Memory, int64(a.Share.LimitArea()) > r.gammaArea():
+	case len(a.Terms.Weights) > 0 && !s.Store:
+		return "", NoStore
+	case a.Share.Memory+share.MemoryOf(a.Terms.Weights) > s.Memory, int64(a.Share.LimitArea()) > r.gammaArea():
 		return "", TooLarge
 	}
 	return class, Admitted
@@ -107,9 +109,10 @@ func (r Rules) conflict(n *Resident, a ShareRequest, class share.Isolation) Refu
 }
 
 // checkCapacity returns why memory, limits or requests of the share do not fit together with those of the shares on the slice, or Admitted.
-func (r Rules) checkCapacity(s *Slice, l *Load, sh share.Share) Refusal {
+func (r Rules) checkCapacity(s *Slice, l *Load, a ShareRequest) Refusal {
+	sh := a.Share
 	switch {
-	case l.memory+sh.Memory > s.Memory:
+	case l.memory+sh.Memory+l.MissingWeights(a.Tenant, a.Terms.Weights) > s.Memory:
 		return NoMemory
 	case int64(l.limits+sh.LimitArea()) > r.gammaArea():
 		return OverLimits
@@ -161,6 +164,7 @@ const (
 	WrongModel
 	Unhealthy
 	NotEnforceable
+	NoStore
 	TooLarge
 	TooFewDevices
 	OtherClass
@@ -184,6 +188,7 @@ var refusalText = [...]string{
 	WrongModel:        "no GPU of an accepted model",
 	Unhealthy:         "matching GPUs are unhealthy",
 	NotEnforceable:    "isolation class cannot be enforced",
+	NoStore:           "no model store for weights",
 	TooLarge:          "share larger than a slice",
 	TooFewDevices:     "fewer GPUs than requested vGPUs",
 	OtherClass:        "GPUs serve another isolation class",

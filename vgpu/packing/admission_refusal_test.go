@@ -4,7 +4,7 @@ import "testing"
 
 func TestRefusals(t *testing.T) {
 	never := map[Refusal]bool{
-		NoSlices: true, WrongKind: true, WrongModel: true, Unhealthy: true, NotEnforceable: true, TooLarge: true, TooFewDevices: true,
+		NoSlices: true, WrongKind: true, WrongModel: true, Unhealthy: true, NotEnforceable: true, NoStore: true, TooLarge: true, TooFewDevices: true,
 	}
 	seen := map[string]bool{}
 	for r := Admitted; r <= NoJointPlacement; r++ {

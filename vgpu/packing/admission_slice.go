@@ -24,6 +24,7 @@ type Slice struct {
 	Reserve      share.PerMille // part of the window kept back for switching between sets
 	MaxShares    int
 	Locality     Locality // of a whole GPU
+	Store        bool     // shares can use weights of the node's model store here
 }
 
 // checkTerms returns which of the pod's terms the slice does not meet (kind of slice, GPU model, health), or Admitted.
@@ -98,12 +99,15 @@ type Resident struct {
 	Class  share.Isolation
 	Share  share.Share // as it counts on the slice
 	Use    Use         // what is known of its load; only rankers read it
+
+	Weights []share.Weights // that it uses beside its memory, one copy for all shares of the tenant
 }
 
 // Load is the set of shares on one slice and their sums. The zero value is the load of an empty slice.
 type Load struct {
 	residents []Resident
 	items     []slot.Item // of the shares that request SM-time
+	weights   []heldWeights
 	memory    share.Bytes
 	requested share.Area
 	limits    share.Area
@@ -115,7 +119,7 @@ func (l *Load) Residents() []Resident { return l.residents }
 // Empty reports whether the slice holds no share.
 func (l *Load) Empty() bool { return len(l.residents) == 0 }
 
-// Memory returns the sum of the device memory of the shares.
+// Memory returns the sum of the device memory of the shares and of the weights that they use, each counted once for a tenant.
 func (l *Load) Memory() share.Bytes { return l.memory }
 
 // Requested returns the sum of the SM-time (SM request x quota request) of the shares.
@@ -130,6 +134,7 @@ func (l *Load) Add(r Resident) {
 	l.memory += r.Share.Memory
 	l.requested += r.Share.RequestArea()
 	l.limits += r.Share.LimitArea()
+	l.addWeights(r.Tenant, r.Weights)
 }
 
 // clone returns a copy. Adding shares to it does not change the original.
@@ -137,6 +142,7 @@ func (l *Load) clone() Load {
 	c := *l
 	c.residents = slices.Clip(l.residents)
 	c.items = slices.Clip(l.items)
+	c.weights = slices.Clip(l.weights)
 	return c
 }
 

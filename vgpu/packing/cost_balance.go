@@ -109,10 +109,10 @@ func (s *nodeCosts) compute(b Balance, n *Node) {
 	s.cost = s.costAfter(nil, 0, 0)
 }
 
-// Rank returns the rank of a placement on the node whose costs these are. It ignores its Node argument.
-func (s *nodeCosts) Rank(_ *Node, pod *Pod, picks []Choice) Rank {
+// Rank returns the rank of a placement on n, the node whose costs these are.
+func (s *nodeCosts) Rank(n *Node, pod *Pod, picks []Choice) Rank {
 	var space [1]sliceChange // of most pods
-	changed := s.Demand.sliceChanges(&s.before, pod, picks, space[:0])
+	changed := s.Demand.sliceChanges(&s.before, n, pod, picks, space[:0])
 	cost := s.costAfter(changed, pod.CPU, pod.RAM) - s.cost
 	if s.Terms.Stranding {
 		cost += s.Demand.strandingChange(changed) / 2

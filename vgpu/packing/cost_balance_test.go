@@ -74,6 +74,7 @@ func TestFragmentationOfSeveralPicks(t *testing.T) {
 	d, _ := smallWorld()
 	for _, picks := range [][]int{{0, 0}, {1, 1}, {0, 1}, {1, 0, 1}, {0, 0, 0}} {
 		n, pod := used(64000, 0, 25), podOf(fixed(25, 100))
+		pod.Request.Weights = weights(0, 20)
 		var chosen []Choice
 		for i, slice := range picks {
 			c := pod.Request.Containers[0]
@@ -84,9 +85,9 @@ func TestFragmentationOfSeveralPicks(t *testing.T) {
 		}
 		var before, after nodeView
 		d.fillView(n, &before, nil)
-		changes := d.sliceChanges(&before, pod, chosen, nil)
+		changes := d.sliceChanges(&before, n, pod, chosen, nil)
 		for i, slice := range picks {
-			n.Loads[slice].Add(Resident{Tenant: pod.Tenant, Class: share.MPS, Share: pod.Request.Containers[i].Share})
+			n.Loads[slice].Add(Resident{Tenant: pod.Tenant, Class: share.MPS, Share: pod.Request.Containers[i].Share, Weights: pod.Request.Weights})
 		}
 		d.fillView(n, &after, nil)
 		if got, want := d.fragmentationAfter(&before, changes, 0, 0), d.fragmentationAfter(&after, nil, 0, 0); got != want {

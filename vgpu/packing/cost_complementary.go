@@ -49,12 +49,10 @@ func affinityCost(l *Load, use Use, chosen bool) int64 {
 // unusedAfter returns the weighted part of SM-time and memory that stays free on the last picked slice once all picks are placed.
 func (c Complementary) unusedAfter(n *Node, pod *Pod, picks []Choice) ppm {
 	at := picks[len(picks)-1].Slice
-	area, memory := n.Loads[at].Requested(), n.Loads[at].Memory()
+	area, memory := n.Loads[at].Requested(), n.Loads[at].Memory()+memoryOn(n, pod, picks, at)
 	for _, p := range picks {
 		if p.Slice == at {
-			sh := pod.Request.Containers[p.Container].Share
-			area += sh.RequestArea()
-			memory += sh.Memory
+			area += pod.Request.Containers[p.Container].Share.RequestArea()
 		}
 	}
 	sm := int64(c.Alpha) * int64(share.WholeArea-area) // an area is a millionth of a slice

@@ -58,12 +58,15 @@ type sliceChange struct {
 }
 
 // sliceChanges appends to found what the picks change, one entry for each picked slice.
-func (d *Demand) sliceChanges(v *nodeView, pod *Pod, picks []Choice, found []sliceChange) []sliceChange {
+func (d *Demand) sliceChanges(v *nodeView, n *Node, pod *Pod, picks []Choice, found []sliceChange) []sliceChange {
 	for _, p := range picks {
 		at := indexOfChange(found, p.Slice)
 		if at < 0 {
 			at = len(found)
 			found = append(found, sliceChange{slice: p.Slice, before: v.slices[p.Slice], after: v.slices[p.Slice]})
+			if len(pod.Request.Weights) > 0 {
+				found[at].after.memory -= n.Loads[p.Slice].MissingWeights(pod.Tenant, pod.Request.Weights)
+			}
 		}
 		sh, s := &pod.Request.Containers[p.Container].Share, &found[at].after
 		s.time = max(0, s.time-milliGPUOf(sh.RequestArea()))

@@ -93,7 +93,7 @@ func exists(rules Rules, n *Node, pod *Pod, c, v int, used map[string]bool) bool
 			continue
 		}
 		next := n.Clone()
-		next.Loads[i].Add(Resident{Tenant: pod.Tenant, Model: rules.Model, Class: class, Share: container.Share})
+		next.Loads[i].Add(Resident{Tenant: pod.Tenant, Model: rules.Model, Class: class, Share: container.Share, Weights: pod.Request.Weights})
 		used[device] = true
 		found := exists(rules, next, pod, c, v+1, used)
 		delete(used, device)

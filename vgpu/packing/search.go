@@ -55,12 +55,14 @@ func (p *Packer) place(n *Node, pod *Pod, costs *nodeCosts, found []Choice) ([]C
 	return s.chosen, p.rank(n, pod, s.chosen, costs), Admitted
 }
 
-// rank returns the rank of the choices: from the costs of the node, or from the ranker if costs is nil.
+// rank returns the rank of the choices: from the costs of the node, or from the ranker if costs is nil; but the weights to be loaded come
+// first.
 func (p *Packer) rank(n *Node, pod *Pod, choices []Choice, costs *nodeCosts) Rank {
+	cost := loadingCost(n, pod, choices)
 	if costs != nil {
-		return costs.Rank(n, pod, choices)
+		return costs.Rank(n, pod, choices).plus(cost)
 	}
-	return p.Ranker.Rank(n, pod, choices)
+	return p.Ranker.Rank(n, pod, choices).plus(cost)
 }
 
 // Admits reports whether the node in its present state admits a plan that was made for an earlier state.
@@ -73,7 +75,7 @@ func (p Packer) Admits(n *Node, pod *Pod, plan Plan) bool {
 			if refusal != Admitted || class != pick.Class || n.isBlocked(pick.Slice) {
 				return false
 			}
-			n.Loads[pick.Slice].Add(Resident{Tenant: pod.Tenant, Model: p.Rules.Model, Class: class, Share: ask.Share})
+			n.Loads[pick.Slice].Add(Resident{Tenant: pod.Tenant, Model: p.Rules.Model, Class: class, Share: ask.Share, Weights: ask.Terms.Weights})
 		}
 	}
 	return true
@@ -114,5 +116,5 @@ func (n *Node) repeatsPrevious(i int) bool {
 // equalsExceptID reports whether two slices differ in their ID and device only.
 func (s *Slice) equalsExceptID(o *Slice) bool {
 	return s.Model == o.Model && s.Profile == o.Profile && s.Memory == o.Memory && s.Healthy == o.Healthy &&
-		s.Reserve == o.Reserve && s.MaxShares == o.MaxShares && s.Locality == o.Locality && slices.Equal(s.Classes, o.Classes)
+		s.Reserve == o.Reserve && s.MaxShares == o.MaxShares && s.Locality == o.Locality && s.Store == o.Store && slices.Equal(s.Classes, o.Classes)
 }

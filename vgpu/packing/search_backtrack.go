@@ -77,6 +77,7 @@ func (s *search) choose(c int, o option) (undo func()) {
 	before := *load
 	load.Add(Resident{
 		Tenant: s.pod.Tenant, Model: s.packer.Rules.Model, Class: o.Class, Share: s.pod.Request.Containers[c].Share,
+		Weights: s.pod.Request.Weights,
 	})
 	s.chosen = append(s.chosen, Choice{Pick: o.Pick, Container: c})
 	return func() {

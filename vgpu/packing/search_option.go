@@ -72,7 +72,7 @@ func (r Rules) admitBeside(s *Slice, l *Load, a ShareRequest, class share.Isolat
 	if refusal := r.checkNeighbours(s, l, a, class); refusal != Admitted {
 		return refusal
 	}
-	return r.checkCapacity(s, l, a.Share)
+	return r.checkCapacity(s, l, a)
 }
 
 // refusalOfFull returns the most informative refusal of the slices without enough free SM-time, which is at most NoSMTime.
@@ -91,7 +91,7 @@ func (p *Packer) rankAll(n *Node, pod *Pod, container int, costs *nodeCosts, opt
 	b, ok := p.Ranker.(Balance)
 	if !ok {
 		for i := range options {
-			options[i].rank = p.Ranker.Rank(n, pod, []Choice{{Pick: options[i].Pick, Container: container}})
+			options[i].rank = p.rank(n, pod, []Choice{{Pick: options[i].Pick, Container: container}}, nil)
 		}
 		return
 	}
@@ -101,7 +101,7 @@ func (p *Packer) rankAll(n *Node, pod *Pod, container int, costs *nodeCosts, opt
 	}
 	for i := range options {
 		choice := [1]Choice{{Pick: options[i].Pick, Container: container}} // stays on the stack: this is the busiest line of all
-		options[i].rank = costs.Rank(n, pod, choice[:])
+		options[i].rank = costs.Rank(n, pod, choice[:]).plus(loadingCost(n, pod, choice[:]))
 	}
 }
 

@@ -57,7 +57,7 @@ func totals(n *Node) string {
 	var out string
 	for i := range n.Loads {
 		l := &n.Loads[i]
-		out += fmt.Sprintln(l.memory, l.requested, l.limits, l.items, l.residents)
+		out += fmt.Sprintln(l.memory, l.requested, l.limits, l.items, l.weights, l.residents)
 	}
 	return out
 }

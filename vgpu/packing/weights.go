@@ -1,0 +1,86 @@
+package packing
+
+import "github.com/gshare-dev/gshare/vgpu/share"
+
+// heldWeights are weights that shares of one namespace use on a slice, and the memory that they count there.
+type heldWeights struct {
+	tenant string
+	digest share.Digest
+	memory share.Bytes
+}
+
+// weightsOf returns what the weights of a namespace count on the slice: the largest size that a share there declares, 0 if none does. The
+// copy may be larger than a share declares; the node charges that share what it maps beyond its own declaration.
+func (l *Load) weightsOf(tenant string, digest share.Digest) share.Bytes {
+	for i := len(l.weights) - 1; i >= 0; i-- { // a later entry has the larger size
+		if w := &l.weights[i]; w.digest == digest && w.tenant == tenant {
+			return w.memory
+		}
+	}
+	return 0
+}
+
+// MissingWeights returns the memory that the weights of a pod in a namespace would count on the slice beyond what they count there already.
+func (l *Load) MissingWeights(tenant string, weights []share.Weights) share.Bytes {
+	var missing share.Bytes
+	for _, w := range weights {
+		missing += max(0, w.Memory-l.weightsOf(tenant, w.Digest))
+	}
+	return missing
+}
+
+// addWeights counts the weights of a share. It only appends, so that a copy of the load made before still holds what it did (search.choose).
+func (l *Load) addWeights(tenant string, weights []share.Weights) {
+	for _, w := range weights {
+		if held := l.weightsOf(tenant, w.Digest); w.Memory > held {
+			l.weights = append(l.weights, heldWeights{tenant, w.Digest, w.Memory})
+			l.memory += w.Memory - held
+		}
+	}
+}
+
+// Placements that differ in the weights that they have to load cost apart more than those of equal weights ever do: a step is more than
+// policy D makes of all SM-time of 64 slices.
+const (
+	loadingSteps = 64
+	costOfStep   = 1 << 36
+)
+
+// loadingCost returns the cost of the weights that are not on the chosen slices yet, by their part of all weights of the pod. A pod goes
+// where most of its weights are, whatever else speaks for another slice or node.
+func loadingCost(n *Node, pod *Pod, picks []Choice) int64 {
+	all := share.MemoryOf(pod.Request.Weights)
+	if all == 0 || len(picks) == 0 {
+		return 0
+	}
+	var missing, whole int64 // MiB
+	for i, p := range picks {
+		if !hasPickOn(picks[:i], p.Slice) {
+			missing += mebibytes(n.Loads[p.Slice].MissingWeights(pod.Tenant, pod.Request.Weights))
+			whole += mebibytes(all)
+		}
+	}
+	return (missing*loadingSteps + whole - 1) / whole * costOfStep
+}
+
+// mebibytes rounds up, so that no part of weights counts as none.
+func mebibytes(b share.Bytes) int64 { return int64((b + share.MiB - 1) / share.MiB) }
+
+// plus returns the rank of a placement that costs that much more.
+func (r Rank) plus(cost int64) Rank {
+	if cost == 0 {
+		return r
+	}
+	return rankOf(int64(r)>>tieBits+cost, int64(r)&tieMax)
+}
+
+// memoryOn returns the memory that the pod's shares picked on a slice add to it, with the weights that are not there yet.
+func memoryOn(n *Node, pod *Pod, picks []Choice, slice int) share.Bytes {
+	memory := n.Loads[slice].MissingWeights(pod.Tenant, pod.Request.Weights)
+	for _, p := range picks {
+		if p.Slice == slice {
+			memory += pod.Request.Containers[p.Container].Share.Memory
+		}
+	}
+	return memory
+}
