@@ -155,6 +155,13 @@ func AddTo(m manager.Manager, o Options) error {
 		For(&api.InferencePlan{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).Complete(plans); err != nil {
 		return err
 	}
+	releaser := planner.NewReleaser(m.GetClient(), m.GetEventRecorder(name))
+	if err := ctrl.NewControllerManagedBy(m).Named("servedby").
+		For(&api.GPUFunction{}, builder.WithPredicates(hostChanged)).
+		Watches(&api.InferencePlan{}, handler.EnqueueRequestsFromMapFunc(releaser.Of), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Complete(releaser); err != nil {
+		return err
+	}
 	return ctrl.NewControllerManagedBy(m).Named("fastpod").
 		For(&api.FaSTPod{}).Watches(&v1.Pod{}, podChanges{}).Complete(&fastPods{client: m.GetClient(), live: m.GetAPIReader(), quotas: pods.quotas, recorder: m.GetEventRecorder(name)})
 }

@@ -1,5 +1,6 @@
 // Package planner keeps the plans of InferencePlans: the cheapest groups of functions, and the shares and batches for each, that keep the
-// functions' objectives at the rates which the gateways count. vgpu/planning decides; this package reads objects and writes their status.
+// functions' objectives at the rates which the gateways count. vgpu/planning decides; this package reads objects and writes their status. In
+// mode Apply it also says, in the status of functions, which one serves the others of its group: gateways and the fleet obey that.
 //
 // A status is also the planner's memory: what a plan was made of is in it, so that a new leader goes on where the last one ended. It waits
 // only until it has seen the rates for long enough.
@@ -75,32 +76,50 @@ func (p *Planner) Reconcile(ctx context.Context, request reconcile.Request) (rec
 		m = &memory{uid: object.UID, meters: map[string]*meter{}}
 		p.plans[request.NamespacedName] = m
 	}
-	status, err := p.plan(ctx, object, m, time.Now())
+	made, err := p.plan(ctx, object, m, time.Now())
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	if err := p.write(ctx, object, m, status); err != nil {
+	changes, err := p.apply(ctx, object, &made)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	// The plan before what follows from it: were it the other way round, a planner that ends in between would leave what the next one undoes.
+	if err := p.write(ctx, object, m, made.status); err != nil {
+		return reconcile.Result{}, err
+	}
+	if err := p.change(ctx, object, changes, made.status.Because); err != nil {
 		return reconcile.Result{}, err
 	}
 	return reconcile.Result{RequeueAfter: period}, nil
 }
 
-// plan returns the status that an object is to have.
-func (p *Planner) plan(ctx context.Context, object *api.InferencePlan, m *memory, now time.Time) (api.InferencePlanStatus, error) {
-	status := *object.Status.DeepCopy()
+// made is what an object is to have.
+type made struct {
+	status  api.InferencePlanStatus
+	data    data
+	current bool // the groups are planned for the present specification and data
+}
+
+// plan returns the plan that an object is to have.
+func (p *Planner) plan(ctx context.Context, object *api.InferencePlan, m *memory, now time.Time) (made, error) {
+	made := made{status: *object.Status.DeepCopy()}
+	status := &made.status
 	o, err := p.observe(ctx, object, m, now)
 	if err != nil {
-		return status, err
+		return made, err
 	}
-	d, err := readData(ctx, p.client, object)
+	made.data, err = readData(ctx, p.client, object)
 	if err == nil {
-		o.basis.Data = d.hash
+		o.basis.Data = made.data.hash
 		if o.measuring != "" && !status.PlannedAt.IsZero() {
-			return status, nil // a new leader: what the last one has planned holds until the rates are known
+			return made, nil // a new leader: what the last one has planned holds until the rates are known
 		}
-		err = p.replan(object, &status, m, o, d, now)
+		if err = p.replan(object, status, m, o, made.data, now); err == nil {
+			made.current, err = true, complete(status)
+		}
 		if !status.PlannedAt.IsZero() {
-			setCost(&status, o, d)
+			setCost(status, o, made.data)
 		}
 	}
 	status.ObservedGeneration = object.Generation
@@ -110,13 +129,13 @@ func (p *Planner) plan(ctx context.Context, object *api.InferencePlan, m *memory
 	if why := (*problem)(nil); errors.As(err, &why) {
 		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, why.reason, shortened(why.message)
 	} else if err != nil {
-		return status, err
+		return made, err
 	}
 	meta.SetStatusCondition(&status.Conditions, condition)
-	return status, nil
+	return made, nil
 }
 
-// replan plans again if it is time. A *problem says why there is no plan for all functions with requests.
+// replan plans again if it is time. A *problem says why the groups are not those of the present specification.
 func (p *Planner) replan(object *api.InferencePlan, status *api.InferencePlanStatus, m *memory, o observation, d data, now time.Time) error {
 	rule := ruleOf(object.Spec.Replan)
 	if o.measuring != "" {
@@ -137,7 +156,7 @@ func (p *Planner) replan(object *api.InferencePlan, status *api.InferencePlanSta
 			p.recorder.Eventf(object, nil, v1.EventTypeNormal, eventPlanned, "Plan", "%s", shortened("other groups or sizes: "+why))
 		}
 	}
-	return complete(status)
+	return nil
 }
 
 // eventPlanned says that the plan has other groups or sizes than before. The message says why.

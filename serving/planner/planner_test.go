@@ -2,6 +2,7 @@ package planner
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -78,11 +79,13 @@ const otherPrices = "  nanoPerGPUGBSecond: 34000\n"
 
 // cluster is what the planner sees and writes.
 type cluster struct {
-	client  client.Client
-	planner *Planner
-	events  *events.FakeRecorder
-	running map[string]*Running
-	writes  int
+	client   client.Client
+	planner  *Planner
+	releaser *Releaser
+	events   *events.FakeRecorder
+	running  map[string]*Running
+	writes   int
+	ends     int // the write after which the planner ends, which does not learn of it
 }
 
 // start returns a cluster with a plan for the functions checkout and search, which have objectives of 250 ms and 1 s.
@@ -110,7 +113,7 @@ func start(t *testing.T, change func(p *api.InferencePlan, data map[string]strin
 	function := func(name string, slo api.Duration) *api.GPUFunction {
 		return &api.GPUFunction{ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: name}, Spec: api.GPUFunctionSpec{SLO: api.SLO{Latency: slo}}}
 	}
-	c.client = fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(plan).
+	c.client = fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(plan, &api.GPUFunction{}).
 		WithObjects(plan, function("checkout", "250ms"), function("search", "1s"),
 			&v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: "data", Labels: map[string]string{api.LabelPlanData: ""}}, Data: data},
 			&v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: "private"}, Data: map[string]string{"secret": "hush: hush"}}).Build()
@@ -118,7 +121,10 @@ func start(t *testing.T, change func(p *api.InferencePlan, data map[string]strin
 	return c
 }
 
-// restart starts a planner, as the next leader does. It may write the status of plans alone.
+// errEnds is what a planner gets that ends.
+var errEnds = errors.New("the process ends")
+
+// restart starts a planner, as the next leader does. It may write the status of objects alone.
 func (c *cluster) restart() {
 	none := func(what string) error { return fmt.Errorf("the planner must not %s", what) }
 	only := interceptor.NewClient(c.client.(client.WithWatch), interceptor.Funcs{
@@ -135,10 +141,14 @@ func (c *cluster) restart() {
 			return none("patch")
 		},
 		SubResourcePatch: func(ctx context.Context, inner client.Client, _ string, o client.Object, p client.Patch, options ...client.SubResourcePatchOption) error {
-			c.writes++
-			return inner.Status().Patch(ctx, o, p, options...)
+			err := inner.Status().Patch(ctx, o, p, options...)
+			if c.writes++; c.writes == c.ends {
+				return errEnds
+			}
+			return err
 		},
 	})
+	c.releaser = NewReleaser(only, c.events)
 	c.planner = New(only, func(of types.NamespacedName) Running {
 		if r := c.running[of.Name]; r != nil && of.Namespace == "ml" {
 			return *r

@@ -17,6 +17,7 @@ import (
 // +kubebuilder:printcolumn:name="Misses",type=string,JSONPath=`.status.misses`
 // +kubebuilder:printcolumn:name="Planned",type=string,JSONPath=`.status.conditions[?(@.type=="Planned")].status`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Planned")].reason`
+// +kubebuilder:printcolumn:name="Applied",type=string,JSONPath=`.status.conditions[?(@.type=="Applied")].reason`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type InferencePlan struct {
 	metav1.TypeMeta `json:",inline"`
@@ -68,7 +69,8 @@ type InferencePlanSpec struct {
 	// +kubebuilder:validation:MaxItems=4
 	Modes []ExecutionMode `json:"modes,omitempty"`
 
-	// mode says what becomes of the plan. Recommend: it is in status, and nothing else changes.
+	// mode says what becomes of the plan. Recommend: it is in status, and nothing else changes. Apply: one function of each group serves the
+	// requests of the others, which have no replicas.
 	// +optional
 	// +kubebuilder:default=Recommend
 	Mode PlanMode `json:"mode,omitempty"`
@@ -117,11 +119,15 @@ const (
 
 // PlanMode says what becomes of a plan.
 //
-// +kubebuilder:validation:Enum=Recommend
+// +kubebuilder:validation:Enum=Recommend;Apply
 type PlanMode string
 
-// Recommend leaves a plan in its status.
-const Recommend PlanMode = "Recommend"
+// Recommend leaves a plan in its status. Apply also lets one function of each group serve the others: it sets their status.servedBy, and changes no
+// specification.
+const (
+	Recommend PlanMode = "Recommend"
+	Apply     PlanMode = "Apply"
+)
 
 // DataReference names data in a ConfigMap of the plan's namespace, which must have the label serving.gshare.dev/plan-data.
 type DataReference struct {
@@ -169,7 +175,8 @@ type InferencePlanStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// conditions are what holds of the plan now. Planned is True if each function with requests is in a group.
+	// conditions are what holds of the plan now. Planned is True if each function with requests is in a group. Applied, in mode Apply, is True if
+	// one function of each group serves the others.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -234,6 +241,16 @@ type PlanGroup struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
 	Functions []GroupMember `json:"functions"`
+
+	// host is the function of the group that is to serve the others, in mode Apply. It is not set if none can, and for a function by itself.
+	// +optional
+	// +kubebuilder:validation:MaxLength=50
+	Host string `json:"host,omitempty"`
+
+	// applied is how the host serves the group, and what that saves, or why no function does.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Applied string `json:"applied,omitempty"`
 
 	// mode is how the model runs.
 	// +required

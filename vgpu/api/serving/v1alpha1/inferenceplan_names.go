@@ -27,4 +27,39 @@ const (
 	ReasonNoData      = "NoData"      // a ConfigMap or its key is not there
 	ReasonInvalidData = "InvalidData" // profiles or prices are not valid
 	ReasonNoFunction  = "NoFunction"  // a GPUFunction is not there
+
+	// ConditionApplied is there in mode Apply. It is True if each group of the plan is served by the replicas of one of its functions. Otherwise the
+	// reason says why not.
+	//
+	//	kind: condition
+	//	object: InferencePlan
+	//	written by: gshare-controller
+	//	values: True, False
+	ConditionApplied = "Applied"
+
+	ReasonApplied    = "Applied"    // what the plan says is so
+	ReasonApplying   = "Applying"   // some of it is not written yet, such as while a function that is to serve others is still served itself
+	ReasonNotApplied = "NotApplied" // some group cannot be served by one function: see status.groups
+	ReasonNotPlanned = "NotPlanned" // there is no plan yet: see the condition Planned
+)
+
+// Reasons of the events of a GPUFunction that tell who serves its requests.
+const (
+	// EventServedBy says that the replicas of another function serve the requests of this one, by an InferencePlan in mode Apply.
+	//
+	//	kind: event
+	//	object: GPUFunction
+	//	type: Normal
+	//	written by: gshare-controller
+	//	to do: nothing; the InferencePlan in mode Recommend leaves each function its own replicas
+	EventServedBy = "ServedBy"
+
+	// EventServedByOwn says that the replicas of the function serve its requests again.
+	//
+	//	kind: event
+	//	object: GPUFunction
+	//	type: Normal
+	//	written by: gshare-controller
+	//	to do: nothing
+	EventServedByOwn = "ServedByOwn"
 )

@@ -1,0 +1,164 @@
+package planner
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
+	"github.com/gshare-dev/gshare/vgpu/planning"
+)
+
+// hosted is how one function serves a group, by the profile and the prices.
+type hosted struct {
+	host  string
+	group planning.Group // on the host's share
+	apart planning.Cost  // a second, if each function served itself
+}
+
+// hostFor returns the function that is to serve a group of several in mode Share, or an error that says why there is none. objects are the functions of the namespace,
+// least is the part of the cost that a host has to save to become one.
+//
+// It is one with the tightest objective of the group: what a replica of it answers in time is in time for the others, with whose load it scales. Its
+// specification is the user's: its share, batch and bounds have to suffice as they are, and else the error says what to write.
+func hostFor(status *api.PlanGroup, model string, objects map[string]*api.GPUFunction, d *data, least float64) (hosted, error) {
+	group := presentGroups([]api.PlanGroup{*status}, model)[0]
+	var candidates []*api.GPUFunction
+	serves := map[string]bool{}
+	for _, a := range group.Applications {
+		f := objects[a.Name]
+		if f == nil {
+			return hosted{}, fmt.Errorf("there is no GPUFunction %s", a.Name)
+		}
+		serves[f.Status.ServedBy] = true
+		if a.SLO <= group.Applications[0].SLO { // the first one has the tightest
+			candidates = append(candidates, f)
+		}
+	}
+	slices.SortStableFunc(candidates, func(a, b *api.GPUFunction) int { return rank(serves[a.Name]) - rank(serves[b.Name]) })
+	var first error
+	for _, host := range candidates {
+		atLeast := least
+		if serves[host.Name] {
+			atLeast = 0 // it goes on as long as it saves anything
+		}
+		h, err := serveWith(host, status, &group, objects, d, atLeast)
+		if err == nil {
+			return h, nil
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	return hosted{}, first
+}
+
+// rank orders functions: one that serves others goes on.
+func rank(serves bool) int {
+	if serves {
+		return 0
+	}
+	return 1
+}
+
+// serveWith returns how a host serves a group, or an error that says why it does not.
+func serveWith(host *api.GPUFunction, status *api.PlanGroup, group *planning.Group, objects map[string]*api.GPUFunction, d *data, least float64) (hosted, error) {
+	for _, a := range group.Applications {
+		if a.Name != host.Name {
+			if err := mayServe(host, objects[a.Name]); err != nil {
+				return hosted{}, err
+			}
+		}
+	}
+	config, f, err := configOf(host, group.Config.Batch)
+	if err != nil {
+		return hosted{}, err
+	}
+	kept, ok := keep(d, config, group.Applications)
+	if !ok {
+		config.Instances = 1
+		return hosted{}, fmt.Errorf("%s has %s, in batches of up to %d, which does not keep the group's objectives by the profile: want resources.share {sm: %d, quota: %d, memory: %s} and batching.maxBatch %d, as the plan",
+			host.Name, config, config.Batch, *status.Share.SM, *status.Share.Quota, status.Share.Memory, status.Batch)
+	}
+	needs := kept.Config.Instances
+	if rate := f.Spec.Scaling.RequestsPerSecond; rate > 0 {
+		needs = max(needs, int(math.Ceil(min(group.Rate()/rate, maxReplicas))))
+	}
+	if limit := *f.Spec.Scaling.MaxReplicas; needs > limit {
+		return hosted{}, fmt.Errorf("%s needs %d replicas for the group: want scaling.maxReplicas of at least that, it is %d", host.Name, needs, limit)
+	}
+	apart := planning.Cost(0)
+	for _, a := range group.Applications {
+		one, ok := keepAlone(objects[a.Name], a, config, d)
+		if !ok {
+			return hosted{}, fmt.Errorf("%s by itself does not keep its objective by the profile, so that what %s would save is not known", a.Name, host.Name)
+		}
+		apart += one.Cost
+	}
+	if saved := 1 - float64(kept.Cost/apart); saved < least || saved <= 0 {
+		return hosted{}, fmt.Errorf("%s on its %s would save %s of what the functions of the group cost apart on theirs: want more than 0%%, and %.0f%% at first", host.Name, kept.Config, saving(apart, kept.Cost), 100*least)
+	}
+	return hosted{host.Name, kept, apart}, nil
+}
+
+// maxReplicas bounds numbers of replicas, far above what a function may have.
+const maxReplicas = 1e6
+
+// mayServe returns why a function may not serve another one.
+func mayServe(host, guest *api.GPUFunction) error {
+	alone := *host
+	alone.Status.ServedBy = "" // that is to come
+	switch {
+	case alone.MayServe(guest):
+	case host.DeletionTimestamp != nil:
+		return fmt.Errorf("%s is being deleted", host.Name)
+	case host.External() || guest.External():
+		return fmt.Errorf("%s and %s: want scaling.autoscaler Native of both", host.Name, guest.Name)
+	case host.Spec.Protocol != guest.Spec.Protocol:
+		return fmt.Errorf("%s and %s have the protocols %s and %s", host.Name, guest.Name, host.Spec.Protocol, guest.Spec.Protocol)
+	case !equality.Semantic.DeepEqual(host.Spec.Template, guest.Spec.Template):
+		return fmt.Errorf("%s and %s have different templates", host.Name, guest.Name)
+	default:
+		return fmt.Errorf("%s may not serve %s", host.Name, guest.Name)
+	}
+	if c := meta.FindStatusCondition(host.Status.Conditions, api.ConditionQuotaExceeded); c != nil && c.Status == "True" && guest.Status.ServedBy != host.Name {
+		return fmt.Errorf("%s may have no more replicas: %s", host.Name, c.Message)
+	}
+	return nil
+}
+
+// configOf returns what the replicas of a function have, with batches of up to batch, and the function with what its specification leaves out.
+func configOf(f *api.GPUFunction, batch int) (planning.Config, *api.GPUFunction, error) {
+	if f.Unprofiled() {
+		return planning.Config{}, nil, fmt.Errorf("%s has a whole GPU for each replica: want resources.share, or a profile that is complete", f.Name)
+	}
+	complete, err := f.CompleteForCluster(0)
+	if err != nil {
+		return planning.Config{}, nil, fmt.Errorf("%s is not valid: %w", f.Name, err)
+	}
+	s := complete.Share()
+	return planning.Config{Mode: planning.Share, Batch: min(batch, complete.Spec.Batching.MaxBatch), SM: s.SMRequest, Quota: s.QuotaRequest, Memory: s.Memory}, complete, nil
+}
+
+// keepAlone returns what a function costs by itself: on its own share, or if the profile does not know that, on another one.
+func keepAlone(f *api.GPUFunction, a planning.Application, other planning.Config, d *data) (planning.Group, bool) {
+	if own, _, err := configOf(f, other.Batch); err == nil {
+		if g, ok := keep(d, own, []planning.Application{a}); ok {
+			return g, true
+		}
+	}
+	return keep(d, other, []planning.Application{a})
+}
+
+// keep returns a group on a share, with as many instances as it needs, and false if the profile does not have it or some objective is not kept.
+func keep(d *data, config planning.Config, of []planning.Application) (planning.Group, bool) {
+	in := planning.Input{Applications: of, Models: d.models, Prices: d.prices, Platform: d.terms, Modes: []planning.Mode{planning.Share}}
+	plan, ok, err := planning.Keep(in, []planning.Group{{Config: config, Applications: of}})
+	if err != nil || !ok {
+		return planning.Group{}, false
+	}
+	return plan.Groups[0], true
+}
