@@ -267,7 +267,16 @@ const (
 	//	default: strict
 	//	example: gshare.dev/enforcement: best-effort
 	FieldEnforcement = "gshare.dev/enforcement"
-	FieldWeights     = "gshare.dev/weights"
+
+	// FieldWeights names weights that the pod shares with others of its namespace that name the same ones: on a slice they count once.
+	//
+	//	kind: annotation
+	//	object: pod
+	//	written by: user
+	//	values: sha256:DIGEST=SIZE of each, separated by commas
+	//	default: none, all memory is the pod's own
+	//	example: gshare.dev/weights: sha256:2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae=2634Mi
+	FieldWeights = "gshare.dev/weights"
 )
 
 // FieldError is the error for an invalid field of a user's request. Its text is one sentence for an event on the pod.
