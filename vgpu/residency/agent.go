@@ -1,5 +1,7 @@
 package residency
 
+import "github.com/gshare-dev/gshare/vgpu/share"
+
 // Instance is what the agent knows of one started pod. Wanted and Reached are from its view of the pod, which may be late, and after a
 // restart older than before.
 type Instance struct {
@@ -9,13 +11,18 @@ type Instance struct {
 	Record Reached
 	// Enforced is what the token server or the parked process was last told; Cold before the container starts, Unknown after a restart.
 	Enforced Level
+	// Kept is what the parked process keeps of each device, once Warm is enforced.
+	Kept share.Bytes
+	// CannotPark says that Warm, as Wanted has it, was tried and could not be enforced.
+	CannotPark bool
 }
 
 // Effect is the kind of a Step.
 type Effect int8
 
-// The effects. Enforce changes the limits of the token server, or parks or wakes the process, and is complete when it returns. Save writes
-// grant.json. Report writes the annotation, if Wanted and Reached are as in the agent's view.
+// The effects. Enforce changes the limits of the token server, or parks or wakes the process, and is complete when it returns: a parked
+// process has given its memory back by then, and can allocate no more than it keeps. If it cannot be parked, what is enforced is Unknown.
+// Save writes grant.json. Report writes the annotation, if Wanted and Reached are as in the agent's view.
 const (
 	Idle Effect = iota
 	Enforce
@@ -74,11 +81,21 @@ func waits(w Wanted, have Reached) bool { return w.Level == Warm && have.Level >
 // answer returns the next step for a Wanted that is not answered.
 func answer(i Instance, fits func(Level) bool) Step {
 	w, have := i.Wanted, i.Record
+	refused := Reached{Seq: w.Seq, Level: have.Level, Refused: true, Memory: have.Memory}
 	switch {
+	case w.Level < have.Level && w.Level == Warm && i.CannotPark:
+		return Step{Effect: Save, Record: refused}
 	case w.Level < have.Level && i.Enforced > w.Level:
 		return Step{Effect: Enforce, Level: w.Level}
 	case w.Level > have.Level && !fits(w.Level):
-		return Step{Effect: Save, Record: Reached{w.Seq, have.Level, true}}
+		return Step{Effect: Save, Record: refused}
 	}
-	return Step{Effect: Save, Record: Reached{w.Seq, w.Level, false}}
+	next := Reached{Seq: w.Seq, Level: w.Level}
+	switch {
+	case w.Level == have.Level:
+		next.Memory = have.Memory
+	case w.Level == Warm:
+		next.Memory = i.Kept
+	}
+	return Step{Effect: Save, Record: next}
 }

@@ -25,18 +25,24 @@ var Fixed = Wanted{Level: Hot}
 type Reached struct {
 	Seq     int64 `json:"seq"` // of the last Wanted that is answered
 	Level   Level `json:"level"`
-	Refused bool  `json:"refused,omitempty"` // the slice has no room for the wanted level
+	Refused bool  `json:"refused,omitempty"` // the slice has no room for the wanted level, or the instance cannot be parked: see CannotPark
+	// Memory is what a Warm instance keeps of each of its devices: so much it may still allocate there, and so much it counts for.
+	Memory share.Bytes `json:"memory,omitempty"`
 }
 
 // Answers reports whether the agent has answered w: it has carried it out or refused it, and will not act on it again.
 func (r Reached) Answers(w Wanted) bool { return r.Seq == w.Seq }
 
+// CannotPark reports whether r says that the instance cannot be parked, as w wants it: it goes on as before.
+func (r Reached) CannotPark(w Wanted) bool { return r.Refused && r.Answers(w) && w.Level < r.Level }
+
 // formatVersion is the version of the text of Wanted and Reached.
 const formatVersion = 1
 
 const (
-	fieldLevel = "level"
-	fieldSeq   = "seq"
+	fieldLevel  = "level"
+	fieldMemory = "memory"
+	fieldSeq    = "seq"
 )
 
 // maxText is the greatest length of a text that is decoded, in bytes. What is encoded is far shorter.
@@ -80,8 +86,8 @@ func (r Reached) validate() error {
 	switch {
 	case r.Seq < 1:
 		return share.Invalid(fieldSeq, "%d is below 1", r.Seq)
-	case r.Refused && r.Level == Hot:
-		return share.Invalid(fieldLevel, "nothing above Hot can be refused")
+	case r.Memory < 0 || r.Memory > 0 && r.Level != Warm:
+		return share.Invalid(fieldMemory, "%d bytes at level %s", r.Memory, r.Level)
 	}
 	return nil
 }

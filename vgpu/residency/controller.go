@@ -55,6 +55,8 @@ func Review(w Wanted, r Reached, replaced, drained bool) Task {
 		return Task{Action: Drain}
 	case !r.Refused || !r.Answers(w):
 		return Task{}
+	case r.CannotPark(w):
+		return Task{Write, Wanted{Seq: w.Seq + 1, Level: r.Level}}
 	case !replaced:
 		return Task{Action: Replace}
 	}

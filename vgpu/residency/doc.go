@@ -4,7 +4,7 @@
 //
 //	Hot     serves with its own SM-time                 memory, SM x quota, limits
 //	Shared  serves in time that others leave            memory
-//	Warm    is parked, its data in host memory          the memory that stays on the device
+//	Warm    is parked, its data in host memory          the memory that stays on the device (Reached.Memory)
 //	Cold    has not started, or is to be deleted        as Hot
 //
 // Four participants share the pod object. Each can crash at any step, and sees the writes of the others late, but in order. A write fails
@@ -18,7 +18,7 @@
 //
 // Down. The controller writes a lower level. For Warm and Cold, the gateways stop first: the controller lists the gateways after that
 // write, asks each of them until it has stopped, and marks the level Drained. The agent takes the SM-time (or the memory) away, records,
-// reports. A Cold pod is deleted instead.
+// reports. A Cold pod is deleted instead. The agent refuses Warm of an instance that cannot be parked, once it is again what it was.
 //
 // Up. The controller writes a higher level, which the scheduler counts at once. If the agent finds room in its book, it records the
 // level, lifts the limit and reports. Otherwise it records the refusal and reports that; the controller creates a replacement, which the

@@ -10,12 +10,17 @@ func (w *world) check() {
 		var enforced, recorded load
 		for _, p := range w.pods {
 			have, record, now := n.enforced[p.id], n.file[p.id], p.now()
-			enforced.add(p.kind, have)
-			recorded.add(p.kind, record.Level)
+			enforced.add(p.kind, have, n.parked[p.id])
+			recorded.add(p.kind, record.Level, record.Memory)
 			if have > record.Level {
 				w.fail("record: pod %d runs at %v, above its record %+v", p.id, have, record)
 			}
-			if counted := w.rules.counted(now.wanted, now.reached); !now.gone && record.Level > counted && !w.rules.unchecked {
+			if have == Warm && record.Level == Warm && n.parked[p.id] > record.Memory {
+				w.fail("record: pod %d keeps %d bytes, more than its record %+v", p.id, n.parked[p.id], record)
+			}
+			counted := w.rules.counted(now.wanted, now.reached)
+			more := record.Level > counted || counted == Warm && record.Level == Warm && record.Memory > w.rules.kept(now.reached)
+			if !now.gone && more && !w.rules.unchecked {
 				w.fail("count: pod %d counts as %v, below its record %+v: wanted %+v, reached %+v", p.id, counted, record, now.wanted, now.reached)
 			}
 			for _, g := range w.gateways {
@@ -93,7 +98,7 @@ func (w *world) checkPending(p *pod) {
 		l := countedLoad(w, &now, n, func(other *pod, v version) bool {
 			return other.instance && v.wanted.Level == Shared && v.reached.Level == Shared
 		})
-		l.add(p.kind, Hot)
+		l.add(p.kind, Hot, 0)
 		if l.fits() && p.now().wanted.Level != Cold {
 			w.fail("stuck: pod %d is not bound, though node %d has room or could have", p.id, n)
 		}
@@ -110,6 +115,9 @@ func (w *world) checkNotStarted(p *pod, n *node) {
 func (w *world) checkReached(p *pod, n *node) {
 	now, record := p.now(), n.file[p.id]
 	want := Reached{Seq: now.wanted.Seq, Level: now.wanted.Level}
+	if want.Level == Warm {
+		want.Memory = n.parked[p.id]
+	}
 	if now.reached != want || record != want || n.enforced[p.id] != want.Level {
 		w.fail("stuck: pod %d wants %+v, reached %+v, has the record %+v and is %v", p.id, now.wanted, now.reached, record, n.enforced[p.id])
 	}

@@ -3,6 +3,8 @@ package residency
 import (
 	"strings"
 	"testing"
+
+	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
 // mutants break one rule of the protocol each. found has the kinds of violation, of which random interleavings must find one.
@@ -12,6 +14,23 @@ var mutants = map[string]struct {
 }{
 	"scheduler counts only the wanted level": {"count", func(r *rules) {
 		r.counted = func(w Wanted, _ Reached) Level { return w.Level }
+	}},
+	"scheduler counts nothing of a parked instance": {"count", func(r *rules) {
+		r.kept = func(Reached) share.Bytes { return 0 }
+	}},
+	"agent does not record what a parked process keeps": {"record", func(r *rules) {
+		r.next = func(i Instance, fits func(Level) bool) Step {
+			i.Kept = 0
+			return Next(i, fits)
+		}
+	}},
+	"agent refuses to park before it has woken the process": {"request stuck", func(r *rules) {
+		r.next = func(i Instance, fits func(Level) bool) Step {
+			if i.CannotPark && i.Enforced == Unknown {
+				i.Enforced = i.Record.Level
+			}
+			return Next(i, fits)
+		}
 	}},
 	"scheduler counts only the reached level": {"count", func(r *rules) {
 		r.counted = func(_ Wanted, reached Reached) Level { return reached.Level }
@@ -37,6 +56,9 @@ var mutants = map[string]struct {
 	"agent reports a reduction before it acts": {"count", func(r *rules) {
 		r.next = func(i Instance, fits func(Level) bool) Step {
 			answer := Reached{Seq: i.Wanted.Seq, Level: i.Wanted.Level}
+			if answer.Level == Warm {
+				answer.Memory = i.Kept
+			}
 			if step := Next(i, fits); step.Effect != Enforce || step.Level != i.Wanted.Level || i.Reached == answer || i.Wanted.Seq <= i.Record.Seq {
 				return step
 			}

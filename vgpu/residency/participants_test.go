@@ -1,10 +1,15 @@
 package residency
 
-import "time"
+import (
+	"time"
+
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
 
 // rules are what the participants call; a mutant replaces some of them.
 type rules struct {
 	counted func(Wanted, Reached) Level
+	kept    func(Reached) share.Bytes
 	start   func(Wanted, func(Level) bool) (Reached, bool)
 	next    func(Instance, func(Level) bool) Step
 	change  func(Wanted, Reached, Level) (Wanted, bool)
@@ -25,7 +30,7 @@ type rules struct {
 }
 
 func rulesOfPackage() rules {
-	return rules{counted: Counted, start: Start, next: Next, change: Change, review: Review, maySend: MaySend, stopped: HasStopped}
+	return rules{counted: Counted, kept: func(r Reached) share.Bytes { return r.Memory }, start: Start, next: Next, change: Change, review: Review, maySend: MaySend, stopped: HasStopped}
 }
 
 // grants are records by pod; Level Cold: none.
@@ -39,19 +44,22 @@ type node struct {
 	// What survives the agent.
 	file     grants // grant.json
 	enforced [maxPods]Level
+	parked   [maxPods]share.Bytes // what is left to those that are Warm
 	running  [maxPods]bool
 	ended    [maxPods]bool // the container has ended and will not start again
 
 	// What does not.
 	view  view
 	book  grants
-	known [maxPods]Level // what the agent enforces, as far as it knows
+	known [maxPods]Level       // what the agent enforces, as far as it knows
+	kept  [maxPods]share.Bytes // what it has left to those that it has parked
+	fails [maxPods]int64       // Seq of the Warm that could not be enforced
 }
 
 func (n *node) restart() {
 	n.world.events["agent restarts"]++
 	n.world.changed("agent %d restarts", n.index)
-	n.view, n.book = n.world.staleList(), n.file
+	n.view, n.book, n.fails = n.world.staleList(), n.file, [maxPods]int64{}
 	for i := range n.known {
 		n.known[i] = Cold
 		if n.file[i].Level > Cold {
@@ -67,15 +75,15 @@ func (n *node) restart() {
 func (n *node) fits(p *pod, queued bool) func(Level) bool {
 	return func(at Level) bool {
 		var l load
-		l.add(p.kind, at)
+		l.add(p.kind, at, 0)
 		for _, other := range n.world.pods {
 			v, _ := n.view.of(other)
 			switch {
 			case other == p:
 			case n.book[other.id].Level > Cold:
-				l.add(other.kind, n.book[other.id].Level)
+				l.add(other.kind, n.book[other.id].Level, n.book[other.id].Memory)
 			case queued && v.node == n.index && !v.deleting && !v.gone:
-				l.add(other.kind, Hot)
+				l.add(other.kind, Hot, 0)
 			}
 		}
 		return l.fits()
@@ -142,15 +150,13 @@ func (n *node) act(p *pod) (done Effect) {
 		return Idle
 	}
 	seen, known := n.view.of(p)
-	step := n.world.rules.next(Instance{seen.wanted, seen.reached, n.book[p.id], n.known[p.id]}, n.fits(p, !n.world.rules.ignoresQueued))
+	step := n.world.rules.next(Instance{
+		Wanted: seen.wanted, Reached: seen.reached, Record: n.book[p.id], Enforced: n.known[p.id], Kept: n.kept[p.id],
+		CannotPark: n.fails[p.id] > 0 && n.fails[p.id] == seen.wanted.Seq,
+	}, n.fits(p, !n.world.rules.ignoresQueued))
 	switch step.Effect {
 	case Enforce:
-		n.known[p.id] = step.Level
-		if !n.ended[p.id] {
-			n.enforced[p.id] = step.Level
-		}
-		n.world.changed("agent %d: pod %d is made %v", n.index, p.id, step.Level)
-		n.world.events["made "+step.Level.String()]++
+		n.enforce(p, seen, step.Level)
 	case Save:
 		n.save(p, step.Record)
 	case Report:
@@ -159,6 +165,25 @@ func (n *node) act(p *pod) (done Effect) {
 		}
 	}
 	return step.Effect
+}
+
+// enforce makes a pod what it is to be. A process that is to be parked may not be able to: it keeps its memory then, and does not serve.
+func (n *node) enforce(p *pod, seen version, level Level) {
+	parks := level == Warm && n.book[p.id].Level > Warm
+	switch {
+	case parks && n.world.random.IntN(6) == 0:
+		n.known[p.id], n.fails[p.id], n.kept[p.id] = Unknown, seen.wanted.Seq, kinds[p.kind].Memory
+		n.world.events["cannot be parked"]++
+	case parks:
+		n.known[p.id], n.kept[p.id] = Warm, share.Bytes(n.world.random.Int64N(int64(kinds[p.kind].Memory)))
+	default:
+		n.known[p.id], n.kept[p.id] = level, n.book[p.id].Memory
+	}
+	if !n.ended[p.id] {
+		n.enforced[p.id], n.parked[p.id] = level, n.kept[p.id]
+	}
+	n.world.changed("agent %d: pod %d is made %v, keeps %d", n.index, p.id, level, n.kept[p.id])
+	n.world.events["made "+level.String()]++
 }
 
 // release removes the record of a pod that the kubelet no longer has.
@@ -197,10 +222,10 @@ func (s *scheduler) schedule(p *pod) {
 // load returns what counts on a node together with a pod that is to be bound.
 func (s *scheduler) load(node int, p *pod) *load {
 	l := countedLoad(s.world, &s.view, node, nil)
-	l.add(p.kind, Hot)
+	l.add(p.kind, Hot, 0)
 	for _, other := range s.world.pods {
 		if seen, _ := s.view.of(other); s.assumed[other.id] == node+1 && seen.node < 0 && !seen.gone {
-			l.add(other.kind, Hot)
+			l.add(other.kind, Hot, 0)
 		}
 	}
 	return l
@@ -211,7 +236,7 @@ func countedLoad(w *world, v *view, node int, skip func(*pod, version) bool) *lo
 	l := &load{}
 	for _, p := range w.pods {
 		if seen, _ := v.of(p); seen.node == node && !seen.gone && (skip == nil || !skip(p, seen)) {
-			l.add(p.kind, w.rules.counted(seen.wanted, seen.reached))
+			l.add(p.kind, w.rules.counted(seen.wanted, seen.reached), w.rules.kept(seen.reached))
 		}
 	}
 	return l
@@ -292,7 +317,7 @@ func (c *controller) review(p *pod) {
 	case Drain:
 		c.drain(p, seen)
 	case Write:
-		if task.Wanted.Seq > seen.wanted.Seq && task.Wanted.Level > Cold {
+		if task.Wanted.Seq > seen.wanted.Seq && task.Wanted.Level > Cold && !seen.reached.CannotPark(seen.wanted) {
 			c.world.reverts[replacement{p.id, seen.wanted.Seq}] = true
 		}
 		c.write(p, task.Wanted)
@@ -389,7 +414,7 @@ func (c *controller) makeRoom(p *pod) {
 			}
 			return v.wanted.Level == Cold || v.deleting // gone soon
 		})
-		l.add(p.kind, Hot)
+		l.add(p.kind, Hot, 0)
 		return l.fits()
 	})
 	if len(victims) > 0 && !c.world.rules.keepsShared {

@@ -79,7 +79,7 @@ func TestInterleavings(t *testing.T) {
 	}
 	t.Logf("%d interleavings: %v", runs, events)
 	for _, event := range []string{
-		"agent restarts", "conflict", "controller restarts", "late write", "made Hot", "made Shared", "made Warm", "raise refused", "replaced",
+		"agent restarts", "cannot be parked", "conflict", "controller restarts", "late write", "made Hot", "made Shared", "made Warm", "raise refused", "replaced",
 		"request", "start lost to a raise", "start refused", "victim",
 	} {
 		if events[event] < int(runs)/100 && failures.Load() == 0 {

@@ -74,25 +74,30 @@ func TestStart(t *testing.T) {
 
 // TestNext runs one instance until the agent is idle, and compares what it did.
 func TestNext(t *testing.T) {
-	hot, shared := Reached{Seq: 1, Level: Hot}, Reached{Seq: 2, Level: Shared}
+	hot, shared, parked := Reached{Seq: 1, Level: Hot}, Reached{Seq: 2, Level: Shared}, Reached{Seq: 3, Level: Warm, Memory: 5}
 	for name, test := range map[string]struct {
 		i    Instance
 		room Level
 		want string
 	}{
-		"settled":                   {Instance{Wanted{1, Hot, false}, hot, hot, Hot}, Hot, ""},
-		"no instance":               {Instance{Fixed, Reached{}, Reached{Level: Hot}, Hot}, Hot, ""},
-		"down":                      {Instance{Wanted{2, Shared, false}, hot, hot, Hot}, Cold, "enforce Shared, save 2 Shared, report"},
-		"up":                        {Instance{Wanted{3, Hot, false}, shared, shared, Shared}, Hot, "save 3 Hot, enforce Hot, report"},
-		"up refused":                {Instance{Wanted{3, Hot, false}, shared, shared, Shared}, Cold, "save 3 Shared refused, report"},
-		"back before it was down":   {Instance{Wanted{3, Hot, false}, hot, hot, Hot}, Cold, "save 3 Hot, report"},
-		"back, half-way down":       {Instance{Wanted{3, Hot, false}, hot, hot, Shared}, Cold, "save 3 Hot, enforce Hot, report"},
-		"park, gateways may send":   {Instance{Wanted{2, Warm, false}, hot, hot, Hot}, Hot, ""},
-		"park":                      {Instance{Wanted{2, Warm, true}, hot, hot, Hot}, Hot, "enforce Warm, save 2 Warm, report"},
-		"to be deleted":             {Instance{Wanted{2, Cold, true}, hot, hot, Hot}, Hot, ""},
-		"restarted":                 {Instance{Wanted{1, Hot, false}, hot, hot, Unknown}, Hot, "enforce Hot"},
-		"restarted, not reported":   {Instance{Wanted{2, Shared, false}, hot, shared, Unknown}, Hot, "enforce Shared, report"},
-		"restarted, sees old state": {Instance{Wanted{1, Hot, false}, hot, shared, Unknown}, Hot, "enforce Shared, report"},
+		"settled":                   {Instance{Wanted{1, Hot, false}, hot, hot, Hot, 0, false}, Hot, ""},
+		"no instance":               {Instance{Fixed, Reached{}, Reached{Level: Hot}, Hot, 0, false}, Hot, ""},
+		"down":                      {Instance{Wanted{2, Shared, false}, hot, hot, Hot, 0, false}, Cold, "enforce Shared, save 2 Shared, report"},
+		"up":                        {Instance{Wanted{3, Hot, false}, shared, shared, Shared, 0, false}, Hot, "save 3 Hot, enforce Hot, report"},
+		"up refused":                {Instance{Wanted{3, Hot, false}, shared, shared, Shared, 0, false}, Cold, "save 3 Shared refused, report"},
+		"back before it was down":   {Instance{Wanted{3, Hot, false}, hot, hot, Hot, 0, false}, Cold, "save 3 Hot, report"},
+		"back, half-way down":       {Instance{Wanted{3, Hot, false}, hot, hot, Shared, 0, false}, Cold, "save 3 Hot, enforce Hot, report"},
+		"park, gateways may send":   {Instance{Wanted{2, Warm, false}, hot, hot, Hot, 0, false}, Hot, ""},
+		"park":                      {Instance{Wanted{2, Warm, true}, hot, hot, Hot, 0, false}, Hot, "enforce Warm, save 2 Warm, report"},
+		"cannot be parked":          {Instance{Wanted{2, Warm, true}, hot, hot, Unknown, 0, true}, Hot, "enforce Hot, save 2 Hot refused, report"},
+		"parked with what it keeps": {Instance{Wanted{3, Warm, true}, shared, shared, Warm, 5, false}, Hot, "save 3 Warm keeps 5, report"},
+		"parked, up refused":        {Instance{Wanted{4, Hot, false}, parked, parked, Warm, 0, false}, Warm, "save 4 Warm refused keeps 5, report"},
+		"parked, wanted so again":   {Instance{Wanted{4, Warm, false}, parked, parked, Warm, 0, false}, Warm, "save 4 Warm keeps 5, report"},
+		"parked, up":                {Instance{Wanted{4, Shared, false}, parked, parked, Warm, 0, false}, Hot, "save 4 Shared, enforce Shared, report"},
+		"to be deleted":             {Instance{Wanted{2, Cold, true}, hot, hot, Hot, 0, false}, Hot, ""},
+		"restarted":                 {Instance{Wanted{1, Hot, false}, hot, hot, Unknown, 0, false}, Hot, "enforce Hot"},
+		"restarted, not reported":   {Instance{Wanted{2, Shared, false}, hot, shared, Unknown, 0, false}, Hot, "enforce Shared, report"},
+		"restarted, sees old state": {Instance{Wanted{1, Hot, false}, hot, shared, Unknown, 0, false}, Hot, "enforce Shared, report"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := runNext(test.i, test.room); got != test.want {
@@ -127,6 +132,9 @@ func describe(r Reached) string {
 	text := string('0'+rune(r.Seq)) + " " + r.Level.String()
 	if r.Refused {
 		text += " refused"
+	}
+	if r.Memory > 0 {
+		text += " keeps " + string('0'+rune(r.Memory))
 	}
 	return text
 }
@@ -172,6 +180,7 @@ func TestReview(t *testing.T) {
 		"replaced":              {w: Wanted{3, Hot, false}, r: refused, replaced: true, want: Task{Write, Wanted{4, Shared, false}}},
 		"reverted":              {w: Wanted{4, Shared, false}, r: refused, replaced: true},
 		"start refused":         {w: Wanted{1, Hot, false}, r: lost, replaced: true, want: Task{Write, Wanted{2, Cold, false}}},
+		"cannot be parked":      {w: Wanted{3, Warm, true}, r: refused, want: Task{Write, Wanted{4, Shared, false}}},
 		"to be parked":          {w: Wanted{2, Warm, false}, r: Reached{Seq: 1, Level: Hot}, want: Task{Action: Drain}},
 		"drained":               {w: Wanted{2, Warm, false}, r: hot, drained: true, want: Task{Write, Wanted{2, Warm, true}}},
 		"to be deleted":         {w: Wanted{2, Cold, false}, r: Reached{Seq: 1, Level: Hot}, want: Task{Action: Drain}},
@@ -288,7 +297,8 @@ func TestBadText(t *testing.T) {
 		"no seq":        `{"v":1,"residency":{"level":"Hot"}}`,
 		"text follows":  `{"v":1,"residency":{"seq":1,"level":"Hot"}}}`,
 		"hot, drained":  `{"v":1,"residency":{"seq":1,"level":"Hot","drained":true}}`,
-		"hot, refused":  `{"v":1,"residency":{"seq":1,"level":"Hot","refused":true}}`,
+		"hot, parked":   `{"v":1,"residency":{"seq":1,"level":"Hot","memory":1}}`,
+		"below nothing": `{"v":1,"residency":{"seq":1,"level":"Warm","memory":-1}}`,
 		"long":          strings.Repeat(" ", 300) + `{"v":1,"residency":{"seq":1,"level":"Hot"}}`,
 	} {
 		t.Run(name, func(t *testing.T) {

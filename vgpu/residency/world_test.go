@@ -24,17 +24,15 @@ var kinds = []share.Share{
 	{SMRequest: 700, SMLimit: 700, QuotaRequest: 400, QuotaLimit: 400, Memory: 2},
 }
 
-// parkedMemory is what a parked process of any pod keeps on the device.
-const parkedMemory = 1
-
 // load is a set of pods on a slice: how many of each kind request SM-time, and the memory of all.
 type load struct {
 	requests [3]int
 	memory   share.Bytes
 }
 
-func (l *load) add(kind int, at Level) {
-	charge := at.Charge(kinds[kind], parkedMemory)
+// add adds a pod at a level; parked is what it keeps if it is Warm.
+func (l *load) add(kind int, at Level, parked share.Bytes) {
+	charge := at.Charge(kinds[kind], parked)
 	if charge.SMRequest > 0 {
 		l.requests[kind]++
 	}
