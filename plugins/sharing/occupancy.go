@@ -42,8 +42,9 @@ func (p *Plugin) addPods(d *nodeview.OccupancyBuilder, info fwk.NodeInfo, except
 			continue
 		}
 		if assumed, ok := p.ledger.Get(pod.UID); ok && assumed.Node == info.Node().Name {
+			level, kept := p.levelOf(pod)
 			d.AddPlacement(nodeview.Occupant{
-				Pod: pod, Tenant: pod.Namespace, Workload: assumed.Workload, Placement: assumed.Placement, Level: p.levelOf(pod),
+				Pod: pod, Tenant: pod.Namespace, Workload: assumed.Workload, Placement: assumed.Placement, Level: level, Kept: kept,
 			})
 			continue
 		}
@@ -51,13 +52,13 @@ func (p *Plugin) addPods(d *nodeview.OccupancyBuilder, info fwk.NodeInfo, except
 	}
 }
 
-// levelOf returns the level at which a pod with an assumed placement counts: Hot until the API server shows the placement, as its agent
-// reports nothing of it before.
-func (p *Plugin) levelOf(pod *v1.Pod) residency.Level {
+// levelOf returns the level at which a pod with an assumed placement counts, and what it keeps if that is Warm: Hot until the API server shows
+// the placement, as its agent reports nothing of it before.
+func (p *Plugin) levelOf(pod *v1.Pod) (level residency.Level, kept share.Bytes) {
 	if said := p.podInfos.get(pod); said.Placed {
-		return said.Level
+		return said.Level, said.Kept
 	}
-	return residency.Hot
+	return residency.Hot, 0
 }
 
 // addExtra adds assumed placements of pods that the NodeInfo does not show yet, such as pods of the same group, except that of the given

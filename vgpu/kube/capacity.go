@@ -6,6 +6,7 @@ import (
 	helper "k8s.io/component-helpers/resource"
 
 	"github.com/gshare-dev/gshare/vgpu/residency"
+	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
 // wholeSMTime is the gshare/sm-time of one slice: 100 percent of its SMs for 100 percent of every window.
@@ -18,8 +19,8 @@ const wholeSMTime = 100 * 100
 // shares do not add up, so each ticket (device ID of gshare/vgpu) adds its maximum of 100 to sm and quota, and neither limits the number of
 // pods. The device plugin registers vgpu; the agent patches the others into the node's status.
 //
-// The SM-time that the given pods of the node request but have given up, as they are below Hot, is added to sm-time: kube-scheduler's
-// NodeResourcesFit and the kubelet add up the requests of all pods, and would otherwise refuse the pods that it is for.
+// What the given pods of the node request but have given up is added, to sm-time of those below Hot and to mem of those that are parked:
+// kube-scheduler's NodeResourcesFit and the kubelet add up the requests of all pods, and would otherwise refuse the pods that it is for.
 func NodeResources(inv Inventory, pods ...*v1.Pod) v1.ResourceList {
 	var tickets, memory, slices int64
 	for _, n := range Tickets(inv) {
@@ -31,7 +32,7 @@ func NodeResources(inv Inventory, pods ...*v1.Pod) v1.ResourceList {
 	}
 	return v1.ResourceList{
 		ResourceVGPU:   quantity(tickets),
-		ResourceMemory: quantity(memory),
+		ResourceMemory: quantity(memory + givenUpMemory(pods)),
 		ResourceSMTime: quantity(slices*wholeSMTime + givenUpSMTime(pods)),
 		ResourceSM:     quantity(100 * tickets),
 		ResourceQuota:  quantity(100 * tickets),
@@ -50,13 +51,28 @@ func givenUpSMTime(pods []*v1.Pod) (sum int64) {
 	return sum
 }
 
-// RequestedSMTime returns the gshare/sm-time that pods of a node request, as kube-scheduler and the kubelet add it up, whatever their levels.
-func RequestedSMTime(pods []*v1.Pod) resource.Quantity {
+// givenUpMemory returns the gshare/mem, in MiB, that bound pods request and do not count for on their slices, as they are parked.
+func givenUpMemory(pods []*v1.Pod) (sum int64) {
+	for _, pod := range pods {
+		if pod.Spec.NodeName == "" || Ended(pod) || LevelOf(pod) != residency.Warm {
+			continue
+		}
+		requests := helper.PodRequests(pod, helper.PodResourcesOptions{})
+		vgpus := requests.Name(ResourceVGPU, resource.DecimalSI).Value()
+		kept := (KeptOf(pod) + share.MiB - 1) / share.MiB
+		sum += max(0, requests.Name(ResourceMemory, resource.DecimalSI).Value()-int64(kept)*vgpus)
+	}
+	return sum
+}
+
+// RequestedResource returns how much of an extended resource the pods of a node request, as kube-scheduler and the kubelet add it up, whatever
+// their levels.
+func RequestedResource(name v1.ResourceName, pods []*v1.Pod) resource.Quantity {
 	sum := int64(0)
 	for _, pod := range pods {
 		if !Ended(pod) {
 			requests := helper.PodRequests(pod, helper.PodResourcesOptions{})
-			sum += requests.Name(ResourceSMTime, resource.DecimalSI).Value()
+			sum += requests.Name(name, resource.DecimalSI).Value()
 		}
 	}
 	return quantity(sum)

@@ -6,6 +6,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/gshare-dev/gshare/vgpu/residency"
+	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
 // ResidencyOf returns how ready to serve a pod is to be, by gshare-controller, and is, by the agent of its node. A pod without the first
@@ -30,6 +31,12 @@ func ResidencyOf(pod *v1.Pod) (w residency.Wanted, r residency.Reached, err erro
 func LevelOf(pod *v1.Pod) residency.Level {
 	w, r, _ := ResidencyOf(pod) // after an error both are those of a pod without annotations
 	return residency.Counted(w, r)
+}
+
+// KeptOf returns what a placed pod keeps of the device memory of each of its vGPUs while it counts as Warm (residency.Reached.Memory).
+func KeptOf(pod *v1.Pod) share.Bytes {
+	_, r, _ := ResidencyOf(pod)
+	return r.Memory
 }
 
 // ResidencyReachedPatch returns the JSON patch that writes the level that a pod has reached. The API server refuses it if either annotation is

@@ -17,10 +17,14 @@ func TestNodeResourcesHaveWhatIsGivenUp(t *testing.T) {
 		lower   = `{"v":1,"residency":{"seq":2,"level":"Shared"}}`
 		reached = `{"v":1,"residency":{"seq":2,"level":"Shared"}}`
 		raise   = `{"v":1,"residency":{"seq":3,"level":"Hot"}}`
+		park    = `{"v":1,"residency":{"seq":3,"level":"Warm","drained":true}}`
+		parked  = `{"v":1,"residency":{"seq":3,"level":"Warm","memory":1048577}}`
 	)
 	instance := func(wanted, reached string, change ...func(*v1.Pod)) *v1.Pod {
 		pod := &v1.Pod{Spec: v1.PodSpec{NodeName: "n", Containers: []v1.Container{{Resources: v1.ResourceRequirements{
-			Requests: v1.ResourceList{kube.ResourceSMTime: resource.MustParse("4000")},
+			Requests: v1.ResourceList{
+				kube.ResourceSMTime: resource.MustParse("4000"), kube.ResourceMemory: resource.MustParse("60"), kube.ResourceVGPU: resource.MustParse("1"),
+			},
 		}}}}}
 		pod.Annotations = map[string]string{kube.AnnotationResidency: wanted, kube.AnnotationResidencyReached: reached}
 		for _, c := range change {
@@ -30,19 +34,24 @@ func TestNodeResourcesHaveWhatIsGivenUp(t *testing.T) {
 	}
 	inventory := kube.Inventory{Slices: []kube.Slice{{ID: "a", Device: "a", MemoryMiB: 100}}}
 	for _, c := range []struct {
-		name string
-		pod  *v1.Pod
-		want int64
+		name   string
+		pod    *v1.Pod
+		want   int64
+		memory int64
 	}{
-		{"Shared", instance(lower, reached), 14000},
-		{"raised", instance(raise, reached), 10000},
-		{"not an instance", instance("", "", func(pod *v1.Pod) { pod.Annotations = nil }), 10000},
-		{"not bound", instance(lower, reached, func(pod *v1.Pod) { pod.Spec.NodeName = "" }), 10000},
-		{"ended", instance(lower, reached, func(pod *v1.Pod) { pod.Status.Phase = v1.PodFailed }), 10000},
+		{"Shared", instance(lower, reached), 14000, 100},
+		{"raised", instance(raise, reached), 10000, 100},
+		{"to be parked", instance(park, reached), 14000, 100},
+		{"parked", instance(park, parked), 14000, 158},
+		{"parked, raised", instance(raise, parked), 10000, 100},
+		{"not an instance", instance("", "", func(pod *v1.Pod) { pod.Annotations = nil }), 10000, 100},
+		{"not bound", instance(lower, reached, func(pod *v1.Pod) { pod.Spec.NodeName = "" }), 10000, 100},
+		{"ended", instance(lower, reached, func(pod *v1.Pod) { pod.Status.Phase = v1.PodFailed }), 10000, 100},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			want := kube.NodeResources(inventory)
 			want[kube.ResourceSMTime] = *resource.NewQuantity(c.want, resource.DecimalSI)
+			want[kube.ResourceMemory] = *resource.NewQuantity(c.memory, resource.DecimalSI)
 			if diff := cmp.Diff(want, kube.NodeResources(inventory, c.pod)); diff != "" {
 				t.Error(diff)
 			}

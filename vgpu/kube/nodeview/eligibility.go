@@ -76,6 +76,7 @@ type PodRequest struct {
 	Placed       bool // the pod has a placement, even if PlacementErr is set
 	PlacementErr error
 	Level        residency.Level // at which the pod counts on the slices of its placement
+	Kept         share.Bytes     // what counts there of each vGPU's memory at level Warm
 }
 
 // PodRequestOf decodes the share request and the placement of a pod. Errors are returned in the fields of the result.
@@ -94,7 +95,7 @@ func PodRequestOf(pod *v1.Pod) *PodRequest {
 	requests := resource.PodRequests(pod, resource.PodResourcesOptions{})
 	s.Pod.CPU = packing.MilliCPU(requests.Cpu().MilliValue())
 	s.Pod.RAM = share.Bytes(requests.Memory().Value())
-	s.Level = kube.LevelOf(pod)
+	s.Level, s.Kept = kube.LevelOf(pod), kube.KeptOf(pod)
 	return s
 }
 

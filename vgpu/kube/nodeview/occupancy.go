@@ -32,15 +32,15 @@ type Occupant struct {
 	Workload  string
 	Placement kube.Placement
 	Level     residency.Level // the zero value, Cold, counts as Hot
+	Kept      share.Bytes     // of the memory of each vGPU, at level Warm
 }
 
-// Charge returns what a vGPU of the placement counts on its slice: its share, or what the level of its pod leaves of it. How much memory a
-// parked pod keeps on the device is not known here, so it counts with all of it.
+// Charge returns what a vGPU of the placement counts on its slice: its share, or what the level of its pod leaves of it.
 func (o Occupant) Charge(v kube.PlacedVGPU) share.Share {
 	if o.Level == residency.Cold {
 		return v.Share
 	}
-	return o.Level.Charge(v.Share, v.Share.Memory)
+	return o.Level.Charge(v.Share, o.Kept)
 }
 
 // OccupancyBuilder computes which shares are on the slices of one node. Call AddPod or AddPlacement for each pod, then Build.
@@ -67,7 +67,7 @@ func (d *OccupancyBuilder) AddPod(pod *v1.Pod) {
 	switch {
 	case !said.Asks:
 	case bound && said.Placed && said.PlacementErr == nil && said.Placement.Node == d.Node.Name:
-		d.AddPlacement(Occupant{pod, pod.Namespace, said.Pod.Request.Workload, said.Placement, said.Level})
+		d.AddPlacement(Occupant{pod, pod.Namespace, said.Pod.Request.Workload, said.Placement, said.Level, said.Kept})
 	case bound && said.Placed:
 		d.err = ErrPlacement
 	case said.RequestErr != nil:

@@ -18,8 +18,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// loweredPods holds the pods of the node that have given up SM-time: the node advertises it in addition (kube.NodeResources). What it advertises may
-// fall again to what all pods request.
+// loweredPods holds the pods of the node that have given up SM-time or memory: the node advertises it in addition (kube.NodeResources). What it
+// advertises may fall again to what all pods request.
 type loweredPods struct {
 	pods     atomic.Pointer[[]*v1.Pod]
 	requests atomic.Pointer[v1.ResourceList]
@@ -49,8 +49,14 @@ func (l *loweredPods) set(all []*v1.Pod) (changed bool) {
 		}
 	}
 	slices.SortFunc(lowered, func(a, b *v1.Pod) int { return cmp.Compare(a.UID, b.UID) }) // the kubelet lists pods in any order
-	same := slices.EqualFunc(l.get(), lowered, func(a, b *v1.Pod) bool { return a.UID == b.UID })
-	l.requests.Store(&v1.ResourceList{kube.ResourceSMTime: kube.RequestedSMTime(all)})
+	same := slices.EqualFunc(l.get(), lowered, func(a, b *v1.Pod) bool {
+		return a.UID == b.UID && kube.LevelOf(a) == kube.LevelOf(b) && kube.KeptOf(a) == kube.KeptOf(b)
+	})
+	requests := v1.ResourceList{kube.ResourceSMTime: kube.RequestedResource(kube.ResourceSMTime, all)}
+	if slices.ContainsFunc(all, func(p *v1.Pod) bool { return p.Annotations[kube.AnnotationResidency] != "" }) { // one may have been parked
+		requests[kube.ResourceMemory] = kube.RequestedResource(kube.ResourceMemory, all)
+	}
+	l.requests.Store(&requests)
 	l.pods.Store(&lowered)
 	return !same
 }

@@ -195,7 +195,7 @@ func (b *Book) checkFit(g Grant, l residency.Level) *Refusal {
 		if other := b.overlappingSlice(s); other != "" {
 			return refuse(DoesNotFit, "slice %s cannot be made beside %s, which is granted", v.Slice, other)
 		}
-		ask := packing.ShareRequest{Tenant: g.Namespace, Share: l.Charge(v.Share, 0), Terms: share.Terms{
+		ask := packing.ShareRequest{Tenant: g.Namespace, Share: l.Charge(v.Share, g.Residency.Memory), Terms: share.Terms{
 			Isolation: v.Class, Slice: cmp.Or(s.Profile, share.WholeGPU), Enforcement: enforcement,
 		}}
 		if _, refusal := b.rules[packing.Model(g.Model)].Admit(s, b.loadOf(v.Slice), ask); refusal != packing.Admitted {
@@ -222,7 +222,7 @@ func (b *Book) loadOf(slice string) *packing.Load {
 	for _, g := range b.grants {
 		for _, v := range g.VGPUs {
 			if v.Slice == slice {
-				v.Share = g.Level().Charge(v.Share, 0)
+				v.Share = g.Level().Charge(v.Share, g.Residency.Memory)
 				load.Add(nodeview.ResidentOf(g.Namespace, "", g.Model, v))
 			}
 		}

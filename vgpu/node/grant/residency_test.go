@@ -89,6 +89,11 @@ func TestBookCountsLevels(t *testing.T) {
 	if _, refusal := admit(wanting(podOf("last", "A", 1, 1), 5, residency.Cold), "g0-3"); refusal == nil || refusal.Reason != Unwanted {
 		t.Errorf("one that is to be deleted: %v", refusal)
 	}
+	b.SetResidency(first.ID(), residency.Reached{Seq: 3, Level: residency.Warm, Memory: 1 << 20})
+	if got := b.GrantedMemory("A"); got != 2<<30+1<<20 {
+		t.Errorf("memory of %d bytes is granted beside a parked one", got)
+	}
+	b.SetResidency(first.ID(), residency.Reached{Seq: 4, Level: residency.Shared})
 	malformed := podOf("malformed", "A", 60, 90)
 	malformed.Annotations[kube.AnnotationResidency] = "Shared"
 	if _, refusal := admit(malformed, "g0-4"); refusal == nil {

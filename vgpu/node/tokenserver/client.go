@@ -151,11 +151,11 @@ func (c *clientState) close() {
 	c.client.close()
 }
 
-// subtractBounded subtracts part from an atomic sum, but no more than the sum. Clients can write both numbers, so neither can be trusted.
-func subtractBounded(sum *atomic.Uint64, part uint64) {
+// subtractBounded subtracts part from an atomic sum, but leaves the least. Clients can write both numbers, so neither can be trusted.
+func subtractBounded(sum *atomic.Uint64, part, least uint64) {
 	for {
 		old := sum.Load()
-		if sum.CompareAndSwap(old, old-min(old, part)) {
+		if sum.CompareAndSwap(old, max(old-min(old, part), least)) {
 			return
 		}
 	}

@@ -30,6 +30,9 @@ type Spec struct {
 	VGPUs []VGPU
 	// IdleOnly says that the container begins with only the time that others leave, see Reshape.
 	IdleOnly bool
+	// Parked says that the container begins without its device memory but for Kept of each vGPU, see Park.
+	Parked bool
+	Kept   share.Bytes
 
 	// Owner is the only user, besides root, whose processes share the limits while no server runs; nil: all users.
 	Owner *uint32
@@ -132,6 +135,9 @@ func (c *Container) join() error {
 		if v.page, err = newPage[tokenwire.ContainerPage]("gshare-container", fixedSizeSeals); err != nil {
 			return err
 		}
+		if c.Parked {
+			v.hold(c.Kept)
+		}
 		if err := spec.Slice.join(v); err != nil {
 			v.page.close()
 			return err
@@ -206,7 +212,7 @@ func (c *Container) Reshape(idleOnly bool) error {
 			return err
 		}
 	}
-	return writePolicy(c.Spec, idleOnly)
+	return c.writePolicy(idleOnly, c.limited())
 }
 
 // InUse reports whether there are open connections, or processes that may still have memory although theirs has ended.

@@ -182,11 +182,12 @@ func (c *Container) createDir() error {
 	if err := c.createLockFile(); err != nil {
 		return err
 	}
-	return writePolicy(c.Spec, c.IdleOnly)
+	return c.writePolicy(c.IdleOnly, c.limited())
 }
 
-func writePolicy(s Spec, idleOnly bool) error {
-	return atomicfile.WriteFile(filepath.Join(s.Dir, PolicyName), []byte(policyText(s.VGPUs, idleOnly)), 0o644)
+// writePolicy writes the limits for the time without a server; those of the memory are in the vGPUs.
+func (c *Container) writePolicy(idleOnly bool, vgpus []VGPU) error {
+	return atomicfile.WriteFile(filepath.Join(c.Dir, PolicyName), []byte(policyText(vgpus, idleOnly)), 0o644)
 }
 
 // createLockFile creates the container's lock file, unless an earlier server has: the processes hold their locks on that one. It is readable

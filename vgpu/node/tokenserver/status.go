@@ -32,6 +32,8 @@ type VGPUStatus struct {
 	LeasedSessions int            // sessions of an earlier server that may still run
 	Used           share.Bytes    // device memory in use
 	IdleOnly       bool           // it gets only the time that others leave, see Container.Reshape
+	Parked         bool           // its memory is taken back but for Kept, see Container.Park
+	Kept           share.Bytes    // device memory that its processes may hold now: all of its share unless it is parked
 	CurrentSMLimit share.PerMille // below SMLimit after a Resize
 	CurrentSMs     share.PerMille // SMs that its latest token is worth
 	Blocks         int64          // blocks of its latest token, in class elastic
@@ -85,7 +87,8 @@ func (v *vgpu) status() VGPUStatus {
 	status.Total, status.Tokens, status.Waits = v.usage.busy, v.usage.tokens, v.usage.waits
 	status.Overruns = v.Slice.time.Overruns(v.id)
 	status.LeasedSessions = len(v.leased.sessions)
-	status.Used = loadBytes(&v.page.at.Memory)
+	status.Used = v.used()
+	status.Parked, status.Kept = v.parked, v.Memory-v.withheld
 	status.CurrentSMLimit, status.CurrentSMs = v.SMLimit, v.SMRequest
 	if v.Elastic {
 		status.CurrentSMLimit, status.CurrentSMs, status.Blocks = v.limit, v.sms, v.token.Amount

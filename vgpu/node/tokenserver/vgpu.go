@@ -37,12 +37,14 @@ func (v VGPU) guaranteedFraction(idleOnly bool) share.PerMille {
 // vgpu is the state of one vGPU of a container, that is of its share of one slice.
 type vgpu struct {
 	VGPU
-	id      token.ID
-	idle    bool // it gets only the time that others leave, see Container.Reshape
-	page    page[tokenwire.ContainerPage]
-	usage   usage
-	leased  leasedSessions
-	clients []*clientState // in the order of their turns
+	id       token.ID
+	idle     bool // it gets only the time that others leave, see Container.Reshape
+	parked   bool
+	withheld share.Bytes // of its memory that is taken back while it is parked, see Container.Park; in the sum on the page
+	page     page[tokenwire.ContainerPage]
+	usage    usage
+	leased   leasedSessions
+	clients  []*clientState // in the order of their turns
 	blockState
 	timeState
 }
@@ -68,10 +70,10 @@ func (v *vgpu) detachClient(c *clientState, now time.Duration) {
 func (v *vgpu) removeClient(c *clientState, ended bool) {
 	v.clients = without(v.clients, c)
 	if ended {
-		subtractBounded(&v.page.at.Memory, c.client.at.Memory.Load())
+		subtractBounded(&v.page.at.Memory, c.client.at.Memory.Load(), uint64(v.withheld))
 	}
 	if ended && len(v.clients) == 0 {
-		v.page.at.Memory.Store(0)
+		v.page.at.Memory.Store(uint64(v.withheld))
 	}
 	c.close()
 }

@@ -1,0 +1,39 @@
+package parking
+
+import "context"
+
+// Checkpoint would park any process by cuCheckpointProcessCheckpoint of the driver. It supports none yet: the driver must have it, for a process
+// on a whole GPU that is not served by MPS, which shares are.
+type Checkpoint struct{}
+
+// Name implements Method.
+func (Checkpoint) Name() string { return "Checkpoint" }
+
+// Probe implements Method.
+func (c Checkpoint) Probe(context.Context, Server) error {
+	return &UnsupportedError{c.Name(), "CUDA cannot take a checkpoint of the client of an MPS daemon"}
+}
+
+// Park implements Method.
+func (c Checkpoint) Park(ctx context.Context, s Server) error { return c.Probe(ctx, s) }
+
+// Wake implements Method.
+func (c Checkpoint) Wake(ctx context.Context, s Server) error { return c.Probe(ctx, s) }
+
+// Restart is what is left for a server without another method: it is ended, and another one is started when it is needed. So it supports none: its
+// process would not go on.
+type Restart struct{}
+
+// Name implements Method.
+func (Restart) Name() string { return "Restart" }
+
+// Probe implements Method.
+func (r Restart) Probe(context.Context, Server) error {
+	return &UnsupportedError{r.Name(), "the server is ended instead, and another one starts when it is needed"}
+}
+
+// Park implements Method.
+func (r Restart) Park(ctx context.Context, s Server) error { return r.Probe(ctx, s) }
+
+// Wake implements Method.
+func (r Restart) Wake(ctx context.Context, s Server) error { return r.Probe(ctx, s) }
