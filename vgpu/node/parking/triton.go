@@ -33,7 +33,9 @@ type tritonModel struct {
 	Reason string `json:"reason"`
 }
 
-func (m tritonModel) isParked() bool { return m.State == stateUnavailable && m.Reason == reasonUnloaded }
+func (m tritonModel) isParked() bool {
+	return m.State == stateUnavailable && m.Reason == reasonUnloaded
+}
 
 // Name implements Method.
 func (Triton) Name() string { return "Triton" }

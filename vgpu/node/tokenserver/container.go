@@ -44,7 +44,8 @@ type Spec struct {
 	Empty func()
 }
 
-// Container is a container that the server serves, with its listener, connections and vGPUs.
+// Container is a container that the server serves, with its listener, connections and vGPUs. It has many methods because these begin and end
+// together; callers use ten of them.
 type Container struct {
 	Spec
 	server   *Server
