@@ -54,7 +54,21 @@ hyperkube() {
 
 # say tells the report which stage follows, and stage runs it.
 say() { echo "{\"Action\":\"stage\",\"Output\":\"$1\"}"; }
-stage() { say "$1" && "$1"; }
+stage() { say "$1" && spend "$1" "$1"; }
+
+# spend NAME COMMAND... runs a command and keeps for the report what it took: seconds, and seconds of processors. `times` has the latter, in
+# its second line, of what this shell has waited for.
+spend() {
+  local name=$1 began=$SECONDS
+  shift
+  times >"$work/before-$name"
+  "$@"
+  times >"$work/after-$name"
+  awk -v name="$name" -v took=$((SECONDS - began)) -F'[ms ]' '
+    FNR == 2 { used = 60 * $1 + $2 + 60 * $4 + $5 - used }
+    END { printf "{\"Action\":\"spent\",\"Output\":\"%7d s  %-12s %d s of processors\"}\n", took, name, used }
+  ' "$work/before-$name" "$work/after-$name" >>"$work/spent"
+}
 
 layers() { run "$module/test/layers"; }
 quick() {
@@ -99,13 +113,14 @@ case $mode in
 list)
   run() { listed "$@"; }
   say() { :; }
+  spend() { "${@:2}"; }
   for stage in $ci; do stage "$stage"; done
   exit
   ;;
 all)
-  hyperkube
-  hack/lint.sh quick
-  hack/cluster.sh build || true # where it cannot be built the tests of the cluster say why they are skipped
+  spend hyperkube hyperkube
+  spend lint hack/lint.sh quick
+  spend programs hack/cluster.sh build || true # where it cannot be built the tests of the cluster say why they are skipped
   stages=$ci
   ;;
 quick) stages="layers quick" ;;
@@ -124,5 +139,8 @@ layers | unit | race | long) stages=$mode ;;
   ;;
 esac
 
-for stage in $stages; do stage "$stage"; done | tee "${LOG:-/dev/null}" | "$work/testreport" -allowed hack/allowed-skips.txt
+{
+  for stage in $stages; do stage "$stage"; done
+  cat "$work/spent"
+} | tee "${LOG:-/dev/null}" | "$work/testreport" -allowed hack/allowed-skips.txt
 [ ! -e "$work/failed" ]

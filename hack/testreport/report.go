@@ -24,6 +24,7 @@ type report struct {
 	skips                   []skip
 	stage                   string
 	slowest                 []duration
+	stages                  []string // what each took, in the words of hack/test.sh
 }
 
 // duration is how long the tests of a package took in a stage.
@@ -55,8 +56,11 @@ func (r *report) readEvents(in io.Reader) error {
 }
 
 func (r *report) handle(e testevent.Event) {
-	if e.Action == "stage" { // of hack/test.sh
+	switch e.Action { // of hack/test.sh
+	case "stage":
 		r.stage = e.Output
+	case "spent":
+		r.stages = append(r.stages, e.Output)
 	}
 	if e.Action == "build-output" {
 		r.builds[e.ImportPath] += e.Output
@@ -136,7 +140,7 @@ func (r *report) finishPackage(p *packageRun, e testevent.Event) {
 	r.skipped += p.skipped
 }
 
-// finish prints the skipped tests, the slowest packages and the totals, and reports whether everything passed. If strict, tests that are skipped without being in
+// finish prints the skipped tests, what the stages took, the slowest packages and the totals, and reports whether everything passed. If strict, tests that are skipped without being in
 // the allow list are failures.
 func (r *report) finish(allowed allowList, strict bool) bool {
 	ok := true
@@ -150,6 +154,12 @@ func (r *report) finish(allowed allowList, strict bool) bool {
 			verdict, ok = "skipped, not allowed", false
 		}
 		fmt.Fprintf(r.out, "%s: %s: %s\n", verdict, s.test, s.reason)
+	}
+	if len(r.stages) > 0 {
+		fmt.Fprintln(r.out, "stages:")
+		for _, s := range r.stages {
+			fmt.Fprintln(r.out, s)
+		}
 	}
 	r.printSlowest()
 	if r.passed+r.failed+r.skipped == 0 {

@@ -82,6 +82,10 @@ func TestReport(t *testing.T) {
 			events: []string{`{"Action":"skip",` + p + `}`},
 			want:   "0 passed, 0 failed, 0 skipped", wantLine: "no test ran",
 		},
+		"what stages took": {
+			events: append([]string{`{"Action":"spent","Output":"      3 s  lint         4 s of processors"}`}, skipped("x")...), lenient: true,
+			want: "1 passed, 0 failed, 1 skipped", wantLine: "stages:\n      3 s  lint         4 s of processors\n", wantOK: true,
+		},
 		"nothing at all": {want: "0 passed, 0 failed, 0 skipped", wantLine: "no test ran"},
 		"what is no event is kept": {
 			events: append([]string{"go: something odd"}, skipped("x")...), lenient: true,
