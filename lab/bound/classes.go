@@ -19,32 +19,31 @@ type class struct {
 }
 
 // classesOf groups the shapes. With fine, shapes whose CPU differs by a factor of two are apart.
-func (p *Problem) classesOf(must func(*shape) bool, fine bool) []class {
+func (p *Problem) classesOf(fine bool) []class {
 	known := map[string]int{}
 	var out []class
 	for i := range p.shapes {
 		s := &p.shapes[i]
-		forced := must != nil && must(s)
-		if s.gpus == 0 && !forced {
+		if s.gpus == 0 && !s.must {
 			continue // brings nothing
 		}
 		width := 0
 		if fine {
 			width = bits.Len64(uint64(s.cpu / 1000))
 		}
-		key := fmt.Sprint(s.gpus, s.milli, s.fits, forced, width)
+		key := fmt.Sprint(s.gpus, s.milli, s.fits, s.must, width)
 		at, ok := known[key]
 		if !ok {
 			at = len(out)
 			known[key] = at
-			out = append(out, class{gpus: s.gpus, milli: s.milli, size: p.sizeIndex(s.milli), fits: s.fits, must: forced})
+			out = append(out, class{gpus: s.gpus, milli: s.milli, size: p.sizeIndex(s.milli), fits: s.fits, must: s.must})
 		}
 		out[at].add(i, s)
 	}
 	for i := range out {
 		out[i].value = float64(out[i].gpus*out[i].milli) / float64(whole)
 		if out[i].must {
-			out[i].value += 1 + out[i].cpu // more than its CPU is worth to any other pod
+			out[i].value += 0.4*float64(out[i].gpus) + out[i].cpu/16 // about what they take from others
 		}
 	}
 	return out

@@ -11,15 +11,15 @@ type Prices struct {
 	slot        [][]int64 // by node type and size, as in Problem.sizes: of that part of a device
 }
 
-// Limit returns, in thousandths of a GPU, what no selection and placement of the pods exceeds; of shapes for which must is true every
-// pod is in the selection, and the limit may be negative if no placement has them all. It holds for any prices that are not negative:
+// Limit returns, in thousandths of a GPU, what no selection and placement of the pods exceeds. Every pod that must be accepted is in the
+// selection; the limit may be negative if no placement has them all. It holds for any prices that are not negative:
 //
 // Take an admissible placement. A pod of shape s on a node of type t brings its GPU time g(s), and uses CPU, memory and parts of
 // devices worth w(s,t) at the prices of t. So the sum of g is at most the worth of all that is used, plus, for each pod, the surplus
 // g(s) - w(s,t). CPU and memory that are used are worth no more than all there are; the parts used of a device no more than the
 // best combination of sizes that fills one. The surplus of a pod is at most its best over all types that can hold it, and zero if it may
 // be left out.
-func (p *Problem) Limit(prices *Prices, must func(*shape) bool) int64 {
+func (p *Problem) Limit(prices *Prices) int64 {
 	total := int64(0)
 	for t, n := range p.types {
 		total += n.count * (n.cpu*prices.cpu[t] + n.memory*prices.memory[t] + n.gpus*p.bestDevice(prices.slot[t]))
@@ -27,7 +27,7 @@ func (p *Problem) Limit(prices *Prices, must func(*shape) bool) int64 {
 	for i := range p.shapes {
 		s := &p.shapes[i]
 		surplus := p.surplus(s, prices)
-		if must == nil || !must(s) || surplus == math.MinInt64 {
+		if !s.must || surplus == math.MinInt64 {
 			surplus = max(surplus, 0)
 		}
 		total += s.demand * surplus

@@ -44,7 +44,7 @@ func TestLimitByHand(t *testing.T) {
 		{"a node is too small", append(eight, node(4, 8, 2, "T4")), repeat(10, pod(8, 8, 1, 1000)), 8000},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got := NewProblem(c.nodes, c.pods).Solve(nil).Milli; got != c.want {
+			if got := NewProblem(c.nodes, c.pods).Solve().Milli; got != c.want {
 				t.Errorf("limit of %d, want %d", got, c.want)
 			}
 		})
@@ -56,12 +56,20 @@ func TestLimitWithPodsThatMustRun(t *testing.T) {
 	nodes := []cluster.Node{node(16, 64, 2, "G2")}
 	pods := append(repeat(2, pod(8, 1, 1, 1000)), pod(8, 1, 0, 0))
 	p := NewProblem(nodes, pods)
-	if got := p.Solve(nil).Milli; got != 2000 {
+	if got := p.Solve().Milli; got != 2000 {
 		t.Errorf("limit of %d where the pod without GPUs may wait, want 2000", got)
 	}
-	if got := p.Solve(func(s *shape) bool { return s.gpus == 0 }).Milli; got != 1000 {
+	if got := mustRun(p).Solve().Milli; got != 1000 {
 		t.Errorf("limit of %d where it must run, want 1000", got)
 	}
+}
+
+// mustRun marks the pods without GPUs.
+func mustRun(p *Problem) *Problem {
+	for i := range p.shapes {
+		p.shapes[i].must = p.shapes[i].gpus == 0
+	}
+	return p
 }
 
 // tiny returns a random cluster and pods that exhaustive search can place.
@@ -93,11 +101,12 @@ type search struct {
 	free              [][]packing.MilliGPU
 	pods              []cluster.Pod
 	must              func(*cluster.Pod) bool
+	accepts           bool  // a pod that fits somewhere is placed
 	best, bestWithAll int64 // bestWithAll is negative if nothing holds all that must run
 }
 
-func exhaust(nodes []cluster.Node, pods []cluster.Pod, must func(*cluster.Pod) bool) (best, withAll int64) {
-	s := &search{nodes: append([]cluster.Node{}, nodes...), pods: pods, must: must, bestWithAll: -1}
+func newSearch(nodes []cluster.Node, pods []cluster.Pod) *search {
+	s := &search{nodes: append([]cluster.Node{}, nodes...), pods: pods, must: func(*cluster.Pod) bool { return false }, bestWithAll: -1}
 	for _, n := range nodes {
 		row := make([]packing.MilliGPU, n.GPUs)
 		for g := range row {
@@ -105,6 +114,12 @@ func exhaust(nodes []cluster.Node, pods []cluster.Pod, must func(*cluster.Pod) b
 		}
 		s.free = append(s.free, row)
 	}
+	return s
+}
+
+func exhaust(nodes []cluster.Node, pods []cluster.Pod, must func(*cluster.Pod) bool) (best, withAll int64) {
+	s := newSearch(nodes, pods)
+	s.must = must
 	s.place(0, 0, true)
 	return s.best, s.bestWithAll
 }
@@ -118,16 +133,38 @@ func (s *search) place(i int, used int64, all bool) {
 		return
 	}
 	p := &s.pods[i]
-	s.place(i+1, used, all && !s.must(p))
+	if !s.accepts || !s.fitsSomewhere(p) {
+		s.place(i+1, used, all && !s.must(p))
+	}
 	for n := range s.nodes {
 		node := &s.nodes[n]
-		if p.CPU > node.CPU || p.RAM > node.RAM || p.GPUs > 0 && len(p.Models) > 0 && p.Models[0] != node.Model {
+		if !allows(node, p) {
 			continue
 		}
 		node.CPU, node.RAM = node.CPU-p.CPU, node.RAM-p.RAM
 		s.devices(i, n, 0, p.GPUs, used, all)
 		node.CPU, node.RAM = node.CPU+p.CPU, node.RAM+p.RAM
 	}
+}
+
+// allows reports whether the node has the CPU, the memory and the model that the pod asks for.
+func allows(n *cluster.Node, p *cluster.Pod) bool {
+	return p.CPU <= n.CPU && p.RAM <= n.RAM && (p.GPUs == 0 || len(p.Models) == 0 || p.Models[0] == n.Model)
+}
+
+func (s *search) fitsSomewhere(p *cluster.Pod) bool {
+	for n := range s.nodes {
+		enough := 0
+		for _, free := range s.free[n] {
+			if free >= p.Milli {
+				enough++
+			}
+		}
+		if allows(&s.nodes[n], p) && enough >= p.GPUs {
+			return true
+		}
+	}
+	return false
 }
 
 // devices takes the pod's remaining devices from the node's, beginning at the given one, in every way.
@@ -154,15 +191,15 @@ func TestLimitHoldsAgainstEveryPlacement(t *testing.T) {
 		nodes, pods := tiny(r)
 		best, withAll := exhaust(nodes, pods, func(p *cluster.Pod) bool { return p.GPUs == 0 })
 		p := NewProblem(nodes, pods)
-		must := func(s *shape) bool { return s.gpus == 0 }
-		limit := p.Solve(nil).Milli
+		limit := p.Solve().Milli
 		if limit < best {
 			t.Fatalf("%d: limit of %d, but %d can be allocated: %+v %+v", i, limit, best, nodes, pods)
 		}
-		if got := p.Solve(must).Milli; withAll >= 0 && got < withAll {
+		mustRun(p)
+		if got := p.Solve().Milli; withAll >= 0 && got < withAll {
 			t.Fatalf("%d: limit of %d, but %d can be allocated with all pods without GPUs: %+v %+v", i, got, withAll, nodes, pods)
 		}
-		if got := p.Limit(randomPrices(p, r), must); withAll >= 0 && got < withAll {
+		if got := p.Limit(randomPrices(p, r)); withAll >= 0 && got < withAll {
 			t.Fatalf("%d: random prices: limit of %d, but %d can be allocated: %+v %+v", i, got, withAll, nodes, pods)
 		}
 		if limit == best {
@@ -196,7 +233,7 @@ func randomPrices(p *Problem, r *rand.Rand) *Prices {
 func TestLimitOfFreeGoods(t *testing.T) {
 	p := NewProblem([]cluster.Node{node(8, 8, 2, "G2")}, repeat(5, pod(1, 1, 1, 300)))
 	free := &Prices{cpu: []int64{0}, memory: []int64{0}, slot: [][]int64{{0}}}
-	if got := p.Limit(free, nil); got != 1500 {
+	if got := p.Limit(free); got != 1500 {
 		t.Errorf("limit of %d at prices of zero, want all that is asked for, 1500", got)
 	}
 }

@@ -47,7 +47,7 @@ func TestPackIsAdmissible(t *testing.T) {
 	for i := range 100 {
 		nodes, pods := tiny(r)
 		best, _ := exhaust(nodes, pods, func(*cluster.Pod) bool { return false })
-		solution := NewProblem(nodes, pods).Solve(nil)
+		solution := NewProblem(nodes, pods).Solve()
 		p := solution.pack(50)
 		got := p.allocated()
 		if counted := recount(t, p); counted != got || got > best || got != solution.Pack(50) {
@@ -65,7 +65,7 @@ func TestPackIsAdmissible(t *testing.T) {
 // The limit is tight: a packing of the default list at 100 % load comes within half a point of it, and a longer search closer still.
 func TestPackComesNearTheLimit(t *testing.T) {
 	p := openb(t, "default", 1)
-	solution := p.Solve(nil)
+	solution := p.Solve()
 	packing := solution.pack(8000)
 	recount(t, packing)
 	limit, got := p.Percent(solution.Milli), p.Percent(packing.allocated())

@@ -13,22 +13,23 @@ type Solution struct {
 }
 
 const (
-	maxRounds  = 80
-	maxClasses = 130 // above it the program takes shapes of different CPU for one
+	maxRounds   = 200
+	maxVariants = 4   // combinations of a round for each node type
+	maxClasses  = 130 // above it the program takes shapes of different CPU for one
 )
 
-// Solve finds prices that prove a low limit. Of shapes for which must is true every pod is accepted; it may be nil.
-func (p *Problem) Solve(must func(*shape) bool) Solution {
-	classes := p.classesOf(must, true)
+// Solve finds prices that prove a low limit.
+func (p *Problem) Solve() Solution {
+	classes := p.classesOf(true)
 	if len(classes) > maxClasses {
-		classes = p.classesOf(must, false)
+		classes = p.classesOf(false)
 	}
 	m := newProgram(p, classes)
 	best := Solution{problem: p, classes: classes, Milli: math.MaxInt64}
 	for range maxRounds {
 		m.solve()
 		prices := m.prices()
-		if limit := p.Limit(prices, must); limit < best.Milli {
+		if limit := p.Limit(prices); limit < best.Milli {
 			best.Milli, best.Prices = limit, prices
 		}
 		if !m.addCombinations() {
@@ -43,19 +44,20 @@ func (p *Problem) Solve(must func(*shape) bool) Solution {
 func (m *program) prices() *Prices {
 	out := &Prices{}
 	for t := range m.types {
-		out.cpu = append(out.cpu, rounded(m.dual[m.cpuRow(t)]))
-		out.memory = append(out.memory, rounded(m.dual[m.memoryRow(t)]*1000/1024))
+		out.cpu = append(out.cpu, rounded(m.dual[m.cpuRow(t)], 10))
+		out.memory = append(out.memory, rounded(m.dual[m.memoryRow(t)]*1000/1024, 10))
 		row := make([]int64, len(m.sizes))
 		for i, g := range m.gains(t) {
-			row[i] = rounded(g.worth * 1000)
+			row[i] = rounded(g.worth*1000, 100*float64(whole))
 		}
 		out.slot = append(out.slot, row)
 	}
 	return out
 }
 
-// rounded converts a price in GPUs for a thousandth of what it buys.
-func rounded(price float64) int64 { return int64(math.Round(max(0, min(price, 1e6)) * unit)) }
+// rounded converts a price in thousandths of a GPU. One above what any good is worth is cut, so that no sum over the pods or the nodes of a
+// hundred openb clusters overflows.
+func rounded(price, most float64) int64 { return int64(math.Round(max(0, min(price, most)) * unit)) }
 
 // gain is the class that gains most by a part of a device, and by how much.
 type gain struct {
@@ -81,8 +83,8 @@ func (m *program) gains(t int) []gain {
 
 func (m *program) price(row int) float64 { return max(0, m.dual[row]) }
 
-// addCombinations adds, for each node type, the combination of pods on one device that gains most, if it gains more than the device costs. It
-// reports whether there was any.
+// addCombinations adds, for each node type, the combination of pods on one device that gains most, if it gains more than the device costs,
+// and then the best without that one's largest pod, and so on. It reports whether there was any.
 func (m *program) addCombinations() bool {
 	found := false
 	for t := range m.types {
@@ -92,10 +94,14 @@ func (m *program) addCombinations() bool {
 				gains[i].worth = 0 // has its column
 			}
 		}
-		worth, pods := m.combine(gains)
-		if worth > m.price(m.deviceRow(t))+1e-7 {
+		for range maxVariants {
+			worth, pods := m.combine(gains)
+			if worth <= m.price(m.deviceRow(t))+1e-7 {
+				break
+			}
 			m.columns = append(m.columns, column{node: t, gpus: 1, pods: pods})
 			found = true
+			gains[m.classes[pods[0].class].size].worth = 0
 		}
 	}
 	return found

@@ -25,6 +25,7 @@ type Problem struct {
 	shapes   []shape
 	sizes    []int64 // distinct requests of a device, in thousandths, ascending
 	capacity int64   // in thousandths of a GPU
+	arrivals []int   // the shape of each pod, in the order of arrival
 }
 
 // nodeType is a kind of node and the number of such nodes.
@@ -42,11 +43,12 @@ type shape struct {
 	models      string
 	demand      int64
 	fits        []bool // by node type: an empty node holds it
+	must        bool   // every pod of it is accepted
 }
 
 func (s *shape) gpu() int64 { return s.gpus * s.milli }
 
-// NewProblem returns the problem of the given nodes and pods. Memory counts in MiB, rounded in favour of a higher limit.
+// NewProblem returns the problem of the given nodes and pods, which are in the order of arrival. Any of them may be refused. Memory counts in MiB, rounded in favour of a higher limit.
 func NewProblem(nodes []cluster.Node, pods []cluster.Pod) *Problem {
 	p := &Problem{}
 	p.addNodes(nodes)
@@ -88,6 +90,7 @@ func (p *Problem) addPods(pods []cluster.Pod) {
 			p.shapes = append(p.shapes, p.shapeOf(pod))
 		}
 		p.shapes[at].demand++
+		p.arrivals = append(p.arrivals, at)
 	}
 }
 

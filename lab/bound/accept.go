@@ -1,0 +1,161 @@
+package bound
+
+import (
+	"slices"
+	"sort"
+)
+
+// Accepting returns the problem of a policy that accepts what fits: a pod is refused only when no node has room for it. Such a policy
+// chooses nodes and devices, but not pods, and it may know all of them beforehand.
+//
+// Nothing ends in this problem, so that room only shrinks. A pod can be refused only once every node that could hold it has been closed to
+// it: by CPU, by memory or by its devices. That takes pods, and those that have arrived early on are not enough. So the first pods of each
+// shape must be accepted: those that arrive before enough has come to close all these nodes.
+func (p *Problem) Accepting() *Problem {
+	out := &Problem{types: p.types, sizes: p.sizes, capacity: p.capacity}
+	counts := p.countArrivals()
+	for i := range p.shapes {
+		first := p.acceptedFirst(i, counts)
+		free, forced := p.shapes[i], p.shapes[i]
+		forced.must, forced.demand = true, first
+		free.demand -= first
+		for _, s := range []shape{free, forced} {
+			if s.demand > 0 {
+				out.shapes = append(out.shapes, s)
+			}
+		}
+	}
+	return out
+}
+
+// checkpoints is the number of times at which it is asked whether nodes can have been closed.
+const checkpoints = 64
+
+// countArrivals returns at each checkpoint how many pods of each shape have arrived.
+func (p *Problem) countArrivals() [][]int64 {
+	steps := min(checkpoints, len(p.arrivals))
+	out := make([][]int64, 0, steps+1)
+	now := make([]int64, len(p.shapes))
+	arrived := 0
+	for step := range steps + 1 {
+		for ; arrived < p.checkpoint(step); arrived++ {
+			now[p.arrivals[arrived]]++
+		}
+		out = append(out, slices.Clone(now))
+	}
+	return out
+}
+
+// checkpoint returns how many pods have arrived at a checkpoint.
+func (p *Problem) checkpoint(step int) int {
+	return step * len(p.arrivals) / min(checkpoints, len(p.arrivals))
+}
+
+// acceptedFirst returns how many of the shape's pods are accepted for certain: those that arrive by the last checkpoint at which some
+// node must still have been open, and the pod that arrives next.
+func (p *Problem) acceptedFirst(i int, counts [][]int64) int64 {
+	if !slices.Contains(p.shapes[i].fits, true) {
+		return 0
+	}
+	c := p.closingOf(&p.shapes[i])
+	closed := sort.Search(len(counts), func(step int) bool { return !c.someOpen(counts[step]) })
+	if closed == 0 {
+		return 0 // never: without pods all is open
+	}
+	accepted := counts[closed-1][i]
+	if next := p.checkpoint(closed - 1); next < len(p.arrivals) && p.arrivals[next] == i {
+		accepted++
+	}
+	return accepted
+}
+
+// closing says how much pods contribute to closing nodes to one shape.
+type closing struct {
+	nodes   []int64   // of each type that can hold the shape, zero for others
+	part    [][]int64 // by shape and node type: the part of a node that one pod closes, over unit, rounded up
+	weights []int64   // by node type
+}
+
+// closingOf returns what it takes to close nodes to the shape k. A node is closed by one of three reasons: less CPU or memory is left than k
+// asks for, or fewer devices than k asks for have enough left. Whatever the reason, the parts that the pods on the node contribute to it
+// add up to one at least. Which reason closes a node is open, so a pod counts with its greatest part.
+func (p *Problem) closingOf(k *shape) *closing {
+	c := &closing{}
+	for t, n := range p.types {
+		if !k.fits[t] {
+			n.count = 0
+		}
+		c.nodes = append(c.nodes, n.count)
+		c.weights = append(c.weights, 256*max(1, n.gpus))
+	}
+	for i := range p.shapes {
+		row := make([]int64, len(p.types))
+		for t := range p.types {
+			if c.nodes[t] > 0 && p.shapes[i].fits[t] {
+				row[t] = partOf(&p.shapes[i], k, &p.types[t])
+			}
+		}
+		c.part = append(c.part, row)
+	}
+	return c
+}
+
+// partOf returns the part of a node that a pod of shape s closes to k. Memory was rounded to whole MiB, which counts against it here.
+func partOf(s, k *shape, n *nodeType) int64 {
+	part := max(ratio(s.cpu, n.cpu-k.cpu+1), ratio(s.memory+1, n.memory-k.memory-2))
+	if k.gpus > 0 && s.gpus > 0 {
+		device := ratio(s.milli, whole-k.milli+1)
+		part = max(part, ratio(s.gpus*device, (n.gpus-k.gpus+1)*unit))
+	}
+	return part
+}
+
+// ratio returns a/b over unit, rounded up and no more than one.
+func ratio(a, b int64) int64 {
+	if a >= b {
+		return unit
+	}
+	return (a*unit + b - 1) / b
+}
+
+// someOpen reports whether some node is open to the shape for certain when the given numbers of pods have arrived, whichever were accepted and
+// wherever they are. It looks for weights of node types at which all nodes weigh more than what the pods can close.
+func (c *closing) someOpen(arrived []int64) bool {
+	weights := slices.Clone(c.weights)
+	all, closed := c.weigh(weights, arrived)
+	improved := true
+	for pass := 0; improved && all <= closed && pass < 4; pass++ {
+		improved = false
+		for t := range weights {
+			for _, step := range [...][2]int64{{0, 1}, {1, 2}, {7, 8}, {9, 8}, {2, 1}} {
+				old := weights[t]
+				weights[t] = min(old*step[0]/step[1], 1<<16)
+				nowAll, nowClosed := c.weigh(weights, arrived)
+				if nowAll > 0 && float64(nowAll)*float64(closed) > float64(all)*float64(nowClosed)*(1+1e-6) {
+					all, closed, improved = nowAll, nowClosed, true
+				} else {
+					weights[t] = old
+				}
+			}
+		}
+	}
+	return all > closed
+}
+
+// weigh returns the weight of all nodes, and the most of it that the pods can close.
+func (c *closing) weigh(weights, arrived []int64) (all, closed int64) {
+	for t, n := range c.nodes {
+		all += n * weights[t] * unit
+	}
+	for i, row := range c.part {
+		if arrived[i] == 0 {
+			continue
+		}
+		most := int64(0)
+		for t, part := range row {
+			most = max(most, part*weights[t])
+		}
+		closed += arrived[i] * most
+	}
+	return all, closed
+}
