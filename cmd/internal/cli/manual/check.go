@@ -1,0 +1,59 @@
+package manual
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+)
+
+// WriteVariable is the environment variable with which Check writes the section instead of comparing it: make reference sets it.
+const WriteVariable = "GSHARE_WRITE_REFERENCE"
+
+// page is docs/cli.md, as the packages of programs reach it.
+const page = "../../docs/cli.md"
+
+// Check is a test that docs/cli.md has the section of a program as its flags and commands are.
+func Check(t *testing.T, program *cobra.Command) {
+	t.Helper()
+	want, err := Section(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed, err := Replace(string(text), program.Name(), want)
+	switch {
+	case err != nil:
+		t.Fatal(err)
+	case changed == string(text):
+	case os.Getenv(WriteVariable) == "":
+		t.Errorf("docs/cli.md does not have this section of %s (run make reference):\n%s", program.Name(), want)
+	default:
+		if err := os.WriteFile(page, []byte(changed), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Replace returns a page with another section of a program. It returns an error if the page has no such section.
+func Replace(page, program, section string) (string, error) {
+	const heading = "\n## "
+	before, rest, found := strings.Cut(page, heading+program+"\n")
+	if !found {
+		return "", fmt.Errorf("docs/cli.md has no line %q", strings.TrimSpace(heading)+" "+program)
+	}
+	if !strings.HasPrefix(section, strings.TrimPrefix(heading, "\n")+program+"\n") {
+		return "", errors.New("the section is another program's")
+	}
+	_, after, found := strings.Cut(rest, heading)
+	if found {
+		after = heading + after
+	}
+	return before + "\n" + strings.TrimSpace(section) + "\n" + after, nil
+}
