@@ -51,7 +51,7 @@ func command() *cobra.Command {
 	})
 	cmd.Flags().BoolVar(&alone, "standalone", false, "run on a machine without Kubernetes")
 	cmd.Flags().StringVar(&file, "config", "", "configuration file (kind NodeConfiguration)")
-	cmd.AddCommand(uninstallCommand(), frontCommand())
+	cmd.AddCommand(uninstallCommand(), frontCommand(), storeCommand())
 	return cmd
 }
 

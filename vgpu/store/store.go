@@ -8,9 +8,11 @@ package store
 
 import (
 	"cmp"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
@@ -29,9 +31,9 @@ type Key struct {
 
 func (k Key) String() string {
 	if k.Layout == "" {
-		return fmt.Sprintf("sha256:%x", k.Digest)
+		return k.Digest.String()
 	}
-	return fmt.Sprintf("sha256:%x (%s)", k.Digest, k.Layout)
+	return k.Digest.String() + " (" + k.Layout + ")"
 }
 
 // Client is a connection. Numbers are not used twice.
@@ -275,3 +277,18 @@ func (s *Store) sorted() (all []*entry) {
 	slices.SortFunc(all, func(a, b *entry) int { return cmp.Or(cmp.Compare(a.used, b.used), cmp.Compare(a.ID, b.ID)) })
 	return all
 }
+
+// ParseDigest parses a digest with its algorithm, sha256: and 64 hexadecimal digits in lower case.
+func ParseDigest(text string) (d Digest, _ error) {
+	digits, ok := strings.CutPrefix(text, "sha256:")
+	if !ok || len(digits) != 2*len(d) || strings.ToLower(digits) != digits {
+		return d, fmt.Errorf("digest %.100q: want sha256: and 64 hexadecimal digits in lower case", text)
+	}
+	if _, err := hex.Decode(d[:], []byte(digits)); err != nil {
+		return d, fmt.Errorf("digest %.100q: %w", text, err)
+	}
+	return d, nil
+}
+
+// String returns what ParseDigest parses.
+func (d Digest) String() string { return "sha256:" + hex.EncodeToString(d[:]) }

@@ -3,6 +3,7 @@ package store
 import (
 	"errors"
 	"math"
+	"strings"
 	"testing"
 
 	"github.com/gshare-dev/gshare/vgpu/share"
@@ -176,5 +177,21 @@ func TestWriterEnds(t *testing.T) {
 	}
 	if e, err := s.Get(3, key(1)); err != nil || e.Users != 1 {
 		t.Errorf("%+v, %v", e, err)
+	}
+}
+
+func TestParseDigest(t *testing.T) {
+	want := Digest{0xab, 31: 1}
+	if d, err := ParseDigest(want.String()); err != nil || d != want {
+		t.Errorf("%v, %v", d, err)
+	}
+	digits := strings.Repeat("0f", 32)
+	for name, text := range map[string]string{
+		"none": "", "no algorithm": digits, "another one": "sha512:" + digits, "short": "sha256:" + digits[1:], "long": "sha256:" + digits + "0",
+		"upper case": "sha256:" + strings.ToUpper(digits), "not hexadecimal": "sha256:" + digits[:63] + "g",
+	} {
+		if d, err := ParseDigest(text); err == nil {
+			t.Errorf("%s: %v", name, d)
+		}
 	}
 }

@@ -123,7 +123,9 @@ func runStore(s *steps, arguments []string) error {
 		return err
 	}
 	fmt.Println("ready")
+	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
+		defer cancel() // the test has ended
 		for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
 			if lines.Text() == "evict" {
 				server.Evict(64 * share.MiB)
@@ -140,9 +142,8 @@ func runStore(s *steps, arguments []string) error {
 			}
 			fmt.Println(int64(sum))
 		}
-		listener.Close() // the test has ended
 	}()
-	return server.Serve(context.Background(), listener)
+	return server.Serve(ctx, listener)
 }
 
 // runLoad loads the weights from the store at a socket, and says so. It reads them again whenever it is sent a line.

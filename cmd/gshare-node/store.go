@@ -1,0 +1,143 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/gshare-dev/gshare/cmd/internal/cli"
+	"github.com/gshare-dev/gshare/vgpu/node/store"
+	"github.com/gshare-dev/gshare/vgpu/node/store/client"
+	"github.com/gshare-dev/gshare/vgpu/node/store/cuda"
+	"github.com/gshare-dev/gshare/vgpu/node/unixsocket"
+	"github.com/gshare-dev/gshare/vgpu/share"
+	rules "github.com/gshare-dev/gshare/vgpu/store"
+)
+
+// storeOptions are the flags of gshare-node store.
+type storeOptions struct{ socket, namespace, capacity, slice, grants string }
+
+func storeCommand() *cobra.Command {
+	var o storeOptions
+	cmd := &cobra.Command{
+		Use:   "store --socket FILE --namespace NAME --capacity BYTES [--slice ID --grants DIRECTORY]",
+		Short: "Keep weights on a slice once, for all pods of a namespace",
+		Long: "gshare-node store keeps weights in the memory of the first GPU that it sees. Programs of one namespace store them once by their digest,\n" +
+			"and map them read-only. It does not depend on the agent while it runs, and what programs have mapped outlives it.\n\n" +
+			"With --slice and --grants programs are identified by their pod, which must have a share of the slice by the agent's records. Without\n" +
+			"them they are identified by their user, and the namespace is the number of that user.",
+		Args: cli.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return serveStore(cmd.Context(), o) },
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.socket, "socket", "", "the socket on which programs ask for weights")
+	f.StringVar(&o.namespace, "namespace", "", "the namespace whose programs may ask")
+	f.StringVar(&o.capacity, "capacity", "", "the device memory for all weights, such as 8Gi")
+	f.StringVar(&o.slice, "slice", "", "the slice whose memory it is")
+	f.StringVar(&o.grants, "grants", "", "the directory of the agent's records, such as /run/gshare/grants")
+	cmd.AddCommand(verifyCommand(), digestCommand())
+	return cmd
+}
+
+func serveStore(ctx context.Context, o storeOptions) error {
+	if o.socket == "" || o.namespace == "" {
+		return cli.Usage(errors.New("--socket and --namespace are needed"))
+	}
+	if (o.slice == "") != (o.grants == "") {
+		return cli.Usage(errors.New("--slice and --grants belong together"))
+	}
+	capacity, err := resource.ParseQuantity(o.capacity)
+	if err != nil || capacity.Value() <= 0 {
+		return cli.Usage(fmt.Errorf("--capacity %q: want a positive number of bytes, such as 8Gi", o.capacity))
+	}
+	identify := store.Users
+	if o.slice != "" {
+		identify = store.Grants(o.grants, o.slice)
+	}
+	device, err := cuda.Open()
+	if err != nil {
+		return err
+	}
+	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	server := store.New(store.Options{
+		Namespace: o.namespace, Capacity: share.Bytes(capacity.Value()), Identify: identify, Memory: device,
+		Digest: store.Helper("/proc/self/exe", "store", "digest"), Log: log,
+	})
+	listener, err := unixsocket.Listen("unixpacket", o.socket, 0o666, unixsocket.NewLimiter()) // who connects is identified
+	if err != nil {
+		return err
+	}
+	defer listener.Close()
+	log.Info("ready", "socket", o.socket, "namespace", o.namespace)
+	return server.Serve(ctx, listener)
+}
+
+// digestCommand is what the store starts to verify weights.
+func digestCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:    "digest MEMORY-BYTES WEIGHTS-BYTES",
+		Short:  "Print the digest of the memory that the store has passed on",
+		Hidden: true,
+		Args:   cli.Exactly(2),
+		RunE: func(cmd *cobra.Command, arguments []string) error {
+			digest, err := store.RunHelper(arguments)
+			if err == nil {
+				_, err = fmt.Fprintln(cmd.OutOrStdout(), digest)
+			}
+			return err
+		},
+	}
+}
+
+func verifyCommand() *cobra.Command {
+	var socket, digest, layout string
+	cmd := &cobra.Command{
+		Use:   "verify --socket FILE --weights sha256:DIGEST [--layout NAME]",
+		Short: "Check that the store's weights are unchanged, and that they cannot be written",
+		Long: "gshare-node store verify reads weights as a program of the namespace does. It fails if they have another digest than they were\n" +
+			"stored under, or if it could write them: then so can any program of the namespace, by mapping them for writing.",
+		Args: cli.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			d, err := rules.ParseDigest(digest)
+			if err != nil {
+				return cli.Usage(fmt.Errorf("--weights: %w", err))
+			}
+			r, err := verify(cmd.Context(), socket, rules.Key{Digest: d, Layout: layout})
+			if err != nil {
+				return err
+			}
+			if r.Found != d {
+				return fmt.Errorf("the weights have been changed: their digest is %v", r.Found)
+			}
+			if _, err := fmt.Fprintf(cmd.OutOrStdout(), "%d bytes are unchanged\n", r.Bytes); err != nil {
+				return err
+			}
+			if r.Writable {
+				return errors.New("this program could write the weights, and so can others of the namespace")
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&socket, "socket", "", "the store's socket")
+	cmd.Flags().StringVar(&digest, "weights", "", "the digest of the weights")
+	cmd.Flags().StringVar(&layout, "layout", "", "the name of their layout, if they were stored with one")
+	return cmd
+}
+
+func verify(ctx context.Context, socket string, k rules.Key) (client.Report, error) {
+	device, err := cuda.Open()
+	if err != nil {
+		return client.Report{}, err
+	}
+	c, err := client.Dial(ctx, socket)
+	if err != nil {
+		return client.Report{}, err
+	}
+	defer c.Close()
+	return c.Verify(device, k)
+}
