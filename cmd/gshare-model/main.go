@@ -18,6 +18,7 @@ import (
 	"github.com/gshare-dev/gshare/cmd/gshare-model/internal/server"
 	"github.com/gshare-dev/gshare/cmd/internal/cli"
 	"github.com/gshare-dev/gshare/cmd/internal/release"
+	store "github.com/gshare-dev/gshare/vgpu/node/store/cuda"
 )
 
 func main() { cli.Main(command()) }
@@ -61,6 +62,13 @@ func (o *options) serve(ctx context.Context, table model.Table, inputs []server.
 	engine, err := model.Open(table, o.concurrency, func() (model.Queue, error) { return device.NewQueue() })
 	if err != nil {
 		return err
+	}
+	if o.store != "" {
+		device, err := store.Open()
+		if err != nil {
+			return err
+		}
+		engine.Store = &sharedWeights{device: device, socket: o.store, log: log}
 	}
 	config := server.Config{Engine: engine, Inputs: inputs, Version: release.Version()}
 	if o.faults {

@@ -30,6 +30,13 @@ const asModel = "GSHARE_TEST_MAIN"
 
 // TestMain lets the test binary be gshare-model itself.
 func TestMain(m *testing.M) {
+	if socket := os.Getenv(asStore); socket != "" {
+		if err := serveStore(socket); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	if os.Getenv(asModel) == "" {
 		os.Exit(m.Run())
 	}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -30,6 +29,7 @@ var ErrNotLoaded = errors.New("the model is not loaded")
 // Engine serves one model.
 type Engine struct {
 	Table Table
+	Store Store // where the weights are shared with other servers, before the first Load; nil: the engine has its own
 
 	jobs chan job
 
@@ -144,38 +144,6 @@ func (e *Engine) change(ctx context.Context, loaded bool, f func(*worker) error)
 	e.changing = false
 	e.changed.Broadcast()
 	return err
-}
-
-// piece is how many bytes of the weights are copied at once.
-const piece = 4 << 20
-
-// Load puts the weights on the device, unless they are there. They begin with the model's name, which results depend on.
-func (e *Engine) Load(ctx context.Context) error {
-	return e.change(ctx, true, func(w *worker) error {
-		address, err := w.Allocate(e.Table.Weights)
-		if err != nil {
-			return err
-		}
-		random := rand.NewChaCha8([32]byte([]byte(fmt.Sprintf("%-32.32s", e.Table.Name))))
-		content := make([]byte, min(piece, e.Table.Weights))
-		for at := 0; at < e.Table.Weights; at += piece {
-			content = content[:min(piece, e.Table.Weights-at)]
-			random.Read(content)
-			if at == 0 {
-				copy(content, e.Table.Name)
-			}
-			if err := w.Upload(address+cuda.Address(at), content); err != nil {
-				return errors.Join(err, w.Free(address))
-			}
-		}
-		e.weights = address
-		return nil
-	})
-}
-
-// Unload frees the weights after all requests that have begun.
-func (e *Engine) Unload(ctx context.Context) error {
-	return e.change(ctx, false, func(w *worker) error { return w.Free(e.weights) })
 }
 
 // Loaded reports whether the model can serve.

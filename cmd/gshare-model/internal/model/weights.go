@@ -1,0 +1,78 @@
+package model
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+
+	"github.com/gshare-dev/gshare/cmd/gshare-model/internal/cuda"
+)
+
+// Store shares weights between the servers of a device.
+type Store interface {
+	// Load maps the weights with a digest read-only, after fill has written them if the store does not have them.
+	Load(ctx context.Context, digest [sha256.Size]byte, bytes int, fill func(write func(at int, from []byte) error) error) (cuda.Address, error)
+	// Unload removes the mapping.
+	Unload() error
+}
+
+// piece is how many bytes of the weights are copied at once.
+const piece = 4 << 20
+
+// content calls a function with each piece of the weights, which begin with the model's name. Results depend on it.
+func (t Table) content(each func(at int, piece []byte) error) error {
+	random := rand.NewChaCha8([32]byte([]byte(fmt.Sprintf("%-32.32s", t.Name))))
+	content := make([]byte, min(piece, t.Weights))
+	for at := 0; at < t.Weights; at += piece {
+		content = content[:min(piece, t.Weights-at)]
+		random.Read(content)
+		if at == 0 {
+			copy(content, t.Name)
+		}
+		if err := each(at, content); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Digest returns the SHA-256 of the weights.
+func (t Table) Digest() [sha256.Size]byte {
+	hash := sha256.New()
+	_ = t.content(func(_ int, piece []byte) error {
+		hash.Write(piece)
+		return nil
+	})
+	return [sha256.Size]byte(hash.Sum(nil))
+}
+
+// Load puts the weights on the device, unless they are there.
+func (e *Engine) Load(ctx context.Context) error {
+	return e.change(ctx, true, func(w *worker) (err error) {
+		if e.Store != nil {
+			e.weights, err = e.Store.Load(ctx, e.Table.Digest(), e.Table.Weights, e.Table.content)
+			return err
+		}
+		address, err := w.Allocate(e.Table.Weights)
+		if err != nil {
+			return err
+		}
+		if err := e.Table.content(func(at int, piece []byte) error { return w.Upload(address+cuda.Address(at), piece) }); err != nil {
+			return errors.Join(err, w.Free(address))
+		}
+		e.weights = address
+		return nil
+	})
+}
+
+// Unload frees the weights after all requests that have begun. Those of a store stay there.
+func (e *Engine) Unload(ctx context.Context) error {
+	return e.change(ctx, false, func(w *worker) error {
+		if e.Store != nil {
+			return e.Store.Unload()
+		}
+		return w.Free(e.weights)
+	})
+}

@@ -1,0 +1,45 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+
+	gpu "github.com/gshare-dev/gshare/cmd/gshare-model/internal/cuda"
+	"github.com/gshare-dev/gshare/vgpu/node/store/client"
+	"github.com/gshare-dev/gshare/vgpu/node/store/cuda"
+	"github.com/gshare-dev/gshare/vgpu/share"
+	"github.com/gshare-dev/gshare/vgpu/store"
+)
+
+// sharedWeights has the weights in the model store of the slice.
+type sharedWeights struct {
+	device cuda.Device
+	socket string
+	log    *slog.Logger
+
+	lease   *client.Client // while the weights are loaded
+	mapping cuda.Mapping
+}
+
+// Load maps the weights; see model.Store.
+func (s *sharedWeights) Load(ctx context.Context, digest [32]byte, bytes int, fill func(func(int, []byte) error) error) (gpu.Address, error) {
+	lease, err := client.Dial(ctx, s.socket)
+	if err != nil {
+		return 0, err
+	}
+	m, stored, err := lease.Load(ctx, s.device, store.Key{Digest: digest}, share.Bytes(bytes), func(write client.Write) error {
+		return fill(func(at int, from []byte) error { return write(share.Bytes(at), from) })
+	})
+	if err != nil {
+		return 0, errors.Join(err, lease.Close())
+	}
+	s.log.Info("mapped the weights of the store", "weights", store.Digest(digest).String(), "stored", stored)
+	s.lease, s.mapping = lease, m
+	return gpu.Address(m.Address), nil
+}
+
+// Unload removes the mapping and ends the lease; the store keeps the weights.
+func (s *sharedWeights) Unload() error {
+	return errors.Join(s.device.Unmap(s.mapping), s.lease.Close())
+}
