@@ -11,10 +11,12 @@ flags="-std=gnu11 -O2 -g -fPIC -fvisibility=hidden -Wall -Wextra -Werror -pthrea
 driver=(account.c array.c capture.c contents.c context.c copy.c device.c entry.c event.c exec.c graph.c image.c launch.c memory.c missing.c module.c mps.c pool.c shared.c sim.c stream.c vmm.c)
 "$cc" $flags -shared -Wl,-soname,libcuda.so.1 -o "$out/libcuda.so.1" "${driver[@]}"
 "$cc" $flags -shared -Wl,-soname,libnvidia-ml.so.1 -o "$out/libnvidia-ml.so.1" nvml.c account.c -ldl
+"$cc" $flags -shared -Wl,-soname,libgshare_store.so -o "$out/libgshare_store.so" ../store/store.c ../store/map.c -ldl # before what uses it
 for program in programs/*.c; do
 	name=$(basename "$program" .c)
 	link=(-L"$out" -l:libcuda.so.1)
 	[[ $name == hold || $name == linked || $name == limits || $name == spin || $name == requests || $name == peers || $name == imports ]] || link=()
+	[[ $name != weights ]] || link+=(-L"$out" -l:libcuda.so.1 -l:libgshare_store.so)
 	"$cc" $flags -o "$out/$name" "$program" "${link[@]}" -ldl -lm
 done
 for driver in 535 550 615; do # MPS of drivers without the server for several users, and of one that has version 3

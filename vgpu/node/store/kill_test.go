@@ -404,3 +404,29 @@ func TestClientKilled(t *testing.T) {
 		t.Errorf("of %d clients that were killed, %d had stored the weights", killed, kept)
 	}
 }
+
+// TestLibrary lets a C program store weights and another one read them, by libgshare_store.so.
+func TestLibrary(t *testing.T) {
+	m := newMachine(t)
+	store, ready := m.start(t, "store", 0)
+	if !ready {
+		t.Fatal(store.errors)
+	}
+	const text = "a text of weights"
+	digest := fmt.Sprintf("%x", sha256.Sum256([]byte(text)))
+	for _, test := range []struct{ name, socket, text, want string }{
+		{"no store", m.socket + "x", text, "open: No such file or directory\n"},
+		{"another text", m.socket, "no such text", "commit: the weights have another digest than they were stored under\n"},
+		{"absent", m.socket, text, "stored " + text + "\n"},
+		{"present", m.socket, "not used", "read " + text + "\n"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			cmd := exec.Command(filepath.Join(m.folder, "weights"), test.socket, digest, test.text)
+			cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+m.folder, "FAKE_CUDA_SHARED="+m.account)
+			if out, err := cmd.CombinedOutput(); string(out) != test.want {
+				t.Errorf("%q, %v, want %q", out, err, test.want)
+			}
+		})
+	}
+	m.awaitUsed(t, 2*share.MiB, "stored")
+}
