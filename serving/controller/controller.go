@@ -1,5 +1,5 @@
 // Package controller makes GPUFunctions and FaSTPods of a Kubernetes cluster serve: it keeps as many pods of each as their load, or their number
-// of replicas, needs. It also runs serving/planner, which plans how functions of one model could be served together.
+// of replicas, needs. It also runs serving/planner, which plans how functions of one model are served together.
 //
 // serving/fleet decides, as it does on one machine. Here its instances are pods (Pods), and its gateways are processes that report what they count
 // over a connection from here, and read everything else from objects (Gateways). Only the leader acts. What it must not forget is in the cluster:

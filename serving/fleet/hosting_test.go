@@ -28,12 +28,17 @@ func (m *memory) of(function string) (n int) {
 }
 
 // loadGuest is load of the guest.
-func (w *world) loadGuest(rate float64, length time.Duration) (failed int) {
+func (w *world) loadGuest(rate float64, length time.Duration) int {
+	return w.loadOf(guest.Name, rate, length)
+}
+
+// loadOf is load of a function. It returns the number of requests that are lost.
+func (w *world) loadOf(function string, rate float64, length time.Duration) (failed int) {
 	var wait sync.WaitGroup
 	var mu sync.Mutex
 	for range int(rate * length.Seconds()) {
 		wait.Go(func() {
-			r := &http.Request{Method: http.MethodPost, Host: "g", URL: &url.URL{Path: "/"}, RequestURI: "/", Header: http.Header{"Work": {"10ms"}}, Body: http.NoBody}
+			r := &http.Request{Method: http.MethodPost, Host: function, URL: &url.URL{Path: "/"}, RequestURI: "/", Header: http.Header{"Work": {"10ms"}}, Body: http.NoBody}
 			answer := httptest.NewRecorder()
 			w.gateway.ServeHTTP(answer, r)
 			if answer.Code != http.StatusOK {
@@ -130,6 +135,49 @@ func TestGuestWakesHost(t *testing.T) {
 			w.Errorf("started after %v, want it at once", at)
 		}
 	})
+}
+
+// TestHostAndGuestSwap checks that no request of either is lost when the guest becomes the host and the host its guest, by way of the guest by itself, however
+// soon the one follows the other.
+func TestHostAndGuestSwap(t *testing.T) {
+	for name, between := range map[string]time.Duration{"at once": 0, "before it is ready": second, "a period of the planner": 5 * second, "later": 2 * time.Minute} {
+		t.Run(name, func(t *testing.T) {
+			withGuest(t, "minReplicas: 1, requestsPerSecond: 10, keepShared: 10s", func(*api.GPUFunction) {}, func(w *world) {
+				serve := func(function, host gateway.FunctionName) {
+					w.Helper()
+					if err := w.gateway.SetHost(function, host); err != nil {
+						w.Fatal(err)
+					}
+					w.fleet.SetHost(function, host)
+				}
+				first := gateway.FunctionName{Namespace: "default", Name: "f"}
+				sleep(10 * second)
+				lost := make(chan int)
+				for _, function := range []string{"f", "g"} {
+					go func() { lost <- w.loadOf(function, 12, 8*time.Minute) }()
+				}
+				sleep(2 * time.Minute)
+				serve(guest, first)
+				sleep(2 * time.Minute)
+				if f, g := w.of("f"), w.of("g"); f != 3 || g != 0 {
+					w.Errorf("%d replicas of the host and %d of the guest, want 3 and 0", f, g)
+				}
+				serve(guest, gateway.FunctionName{})
+				sleep(between)
+				serve(first, guest)
+				sleep(2 * time.Minute)
+				if f, g := w.of("f"), w.of("g"); f != 0 || g != 3 {
+					w.Errorf("swapped: %d replicas of the guest and %d of the host, want 0 and 3", f, g)
+				}
+				if n := <-lost + <-lost; n != 0 {
+					w.Errorf("%d requests are lost", n)
+				}
+				if n := w.brokenRequests(); n != 0 {
+					w.Errorf("%d requests had a replica that was ended", n)
+				}
+			})
+		})
+	}
 }
 
 // TestUnlikeGuest checks that the fleet does not take the replicas of a function that its host may not serve.

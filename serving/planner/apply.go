@@ -191,6 +191,14 @@ func setApplied(object *api.InferencePlan, status *api.InferencePlanStatus, is m
 	})
 }
 
+// announce writes an event when some group cannot be applied any more. Those of functions tell what is.
+func (p *Planner) announce(object *api.InferencePlan, status *api.InferencePlanStatus) {
+	before, now := meta.FindStatusCondition(object.Status.Conditions, api.ConditionApplied), meta.FindStatusCondition(status.Conditions, api.ConditionApplied)
+	if now != nil && now.Reason == api.ReasonNotApplied && (before == nil || before.Reason != now.Reason) {
+		p.recorder.Eventf(object, nil, v1.EventTypeWarning, api.ReasonNotApplied, "Apply", "%s", now.Message)
+	}
+}
+
 // change makes changes, whose reason is because.
 func (p *Planner) change(ctx context.Context, object *api.InferencePlan, all []change, because string) error {
 	for _, c := range all {

@@ -175,13 +175,40 @@ func TestApplyEnds(t *testing.T) {
 						t.Errorf("%s still serves %v", g.Host, g.Functions)
 					}
 				}
-				all := slices.DeleteFunc(c.recorded(), func(e string) bool { return strings.HasPrefix(e, "Normal Planned") })
+				all := slices.DeleteFunc(c.recorded(), func(e string) bool {
+					return strings.HasPrefix(e, "Normal Planned") || strings.HasPrefix(e, "Warning NotApplied")
+				})
 				if len(all) != 1 || !strings.HasPrefix(all[0], "Normal ServedByOwn Its own replicas serve its requests again, and no more those of checkout. ") {
 					t.Errorf("events %q", all)
 				}
 			})
 		})
 	}
+}
+
+// TestApplyTies: of the functions with the tightest objective the first one that can is the host, and the one that is it already before the others. What it may do
+// no more, such as grow, does not end what it does.
+func TestApplyTies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := startApplied(t, nil)
+		edit(t, c, "search", &api.GPUFunction{}, func(f *api.GPUFunction) { f.Spec.SLO.Latency = "250ms" })
+		edit(t, c, "checkout", &api.GPUFunction{}, func(f *api.GPUFunction) { f.Spec.Scaling.MaxReplicas, f.Spec.Scaling.RequestsPerSecond = new(1), 10 })
+		rates := map[string]float64{"checkout": 6, "search": 6}
+		if got := c.pass(t, 2*time.Minute, rates); c.hosts(t) != "checkout<search" {
+			t.Errorf("hosts %q, %s", c.hosts(t), applied(got))
+		}
+		edit(t, c, "checkout", &api.GPUFunction{}, func(f *api.GPUFunction) { f.Spec.Scaling.MaxReplicas = new(5) })
+		c.status(t, "search", func(s *api.GPUFunctionStatus) {
+			meta.SetStatusCondition(&s.Conditions, metav1.Condition{Type: api.ConditionQuotaExceeded, Status: metav1.ConditionTrue, Reason: "SharePolicy"})
+		})
+		if got := c.pass(t, 2*time.Minute, rates); c.hosts(t) != "checkout<search" || !strings.HasPrefix(applied(got), "True Applied") {
+			t.Errorf("hosts %q, %s", c.hosts(t), applied(got))
+		}
+		edit(t, c, "search", &api.GPUFunction{}, func(f *api.GPUFunction) { f.Spec.Resources.Share.Quota = new(int64(10)) })
+		if got := c.pass(t, time.Minute, rates); c.hosts(t) != "search<checkout" {
+			t.Errorf("hosts %q, %s", c.hosts(t), applied(got))
+		}
+	})
 }
 
 // TestReleaser: a function whose plan is gone serves itself again, whoever has seen the plan last.
@@ -271,10 +298,9 @@ func TestNotApplied(t *testing.T) {
 				if g := got.Status.Groups[0]; g.Host != "" || !strings.HasPrefix(g.Applied, "no: "+test.want) {
 					t.Errorf("%s: %s", g.Host, g.Applied)
 				}
-				for _, e := range c.recorded() {
-					if strings.Contains(e, "ServedBy") {
-						t.Error(e)
-					}
+				all := slices.DeleteFunc(c.recorded(), func(e string) bool { return strings.HasPrefix(e, "Normal Planned") })
+				if len(all) != 1 || !strings.HasPrefix(all[0], "Warning NotApplied "+test.want) {
+					t.Errorf("events %q", all)
 				}
 			})
 		})

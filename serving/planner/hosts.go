@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 	"github.com/gshare-dev/gshare/vgpu/planning"
@@ -19,8 +20,8 @@ type hosted struct {
 	apart planning.Cost  // a second, if each function served itself
 }
 
-// hostFor returns the function that is to serve a group of several in mode Share, or an error that says why there is none. objects are the functions of the namespace,
-// least is the part of the cost that a host has to save to become one.
+// hostFor returns the function that is to serve a group of several in mode Share, or an error that says why there is none. objects are the functions
+// of the namespace, least is the part of the cost that a host has to save to become one.
 //
 // It is one with the tightest objective of the group: what a replica of it answers in time is in time for the others, with whose load it scales. Its
 // specification is the user's: its share, batch and bounds have to suffice as they are, and else the error says what to write.
@@ -38,14 +39,25 @@ func hostFor(status *api.PlanGroup, model string, objects map[string]*api.GPUFun
 			candidates = append(candidates, f)
 		}
 	}
-	slices.SortStableFunc(candidates, func(a, b *api.GPUFunction) int { return rank(serves[a.Name]) - rank(serves[b.Name]) })
+	slices.SortStableFunc(candidates, func(a, b *api.GPUFunction) int {
+		switch {
+		case serves[a.Name] == serves[b.Name]:
+			return 0
+		case serves[a.Name]: // it goes on, if it can
+			return -1
+		}
+		return 1
+	})
 	var first error
 	for _, host := range candidates {
-		atLeast := least
+		err, saves := mayGrow(host), least
 		if serves[host.Name] {
-			atLeast = 0 // it goes on as long as it saves anything
+			err, saves = nil, 0 // as long as it saves anything
 		}
-		h, err := serveWith(host, status, &group, objects, d, atLeast)
+		var h hosted
+		if err == nil {
+			h, err = serveWith(host, status, &group, objects, d, saves)
+		}
 		if err == nil {
 			return h, nil
 		}
@@ -54,14 +66,6 @@ func hostFor(status *api.PlanGroup, model string, objects map[string]*api.GPUFun
 		}
 	}
 	return hosted{}, first
-}
-
-// rank orders functions: one that serves others goes on.
-func rank(serves bool) int {
-	if serves {
-		return 0
-	}
-	return 1
 }
 
 // serveWith returns how a host serves a group, or an error that says why it does not.
@@ -113,6 +117,7 @@ func mayServe(host, guest *api.GPUFunction) error {
 	alone.Status.ServedBy = "" // that is to come
 	switch {
 	case alone.MayServe(guest):
+		return nil
 	case host.DeletionTimestamp != nil:
 		return fmt.Errorf("%s is being deleted", host.Name)
 	case host.External() || guest.External():
@@ -121,11 +126,14 @@ func mayServe(host, guest *api.GPUFunction) error {
 		return fmt.Errorf("%s and %s have the protocols %s and %s", host.Name, guest.Name, host.Spec.Protocol, guest.Spec.Protocol)
 	case !equality.Semantic.DeepEqual(host.Spec.Template, guest.Spec.Template):
 		return fmt.Errorf("%s and %s have different templates", host.Name, guest.Name)
-	default:
-		return fmt.Errorf("%s may not serve %s", host.Name, guest.Name)
 	}
-	if c := meta.FindStatusCondition(host.Status.Conditions, api.ConditionQuotaExceeded); c != nil && c.Status == "True" && guest.Status.ServedBy != host.Name {
-		return fmt.Errorf("%s may have no more replicas: %s", host.Name, c.Message)
+	return fmt.Errorf("%s may not serve %s", host.Name, guest.Name)
+}
+
+// mayGrow returns why a function cannot have more replicas now.
+func mayGrow(f *api.GPUFunction) error {
+	if c := meta.FindStatusCondition(f.Status.Conditions, api.ConditionQuotaExceeded); c != nil && c.Status == metav1.ConditionTrue {
+		return fmt.Errorf("%s may have no more replicas: %s", f.Name, c.Message)
 	}
 	return nil
 }

@@ -88,6 +88,7 @@ func (p *Planner) Reconcile(ctx context.Context, request reconcile.Request) (rec
 	if err := p.write(ctx, object, m, made.status); err != nil {
 		return reconcile.Result{}, err
 	}
+	p.announce(object, &made.status)
 	if err := p.change(ctx, object, changes, made.status.Because); err != nil {
 		return reconcile.Result{}, err
 	}

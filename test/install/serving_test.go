@@ -411,7 +411,7 @@ func TestServingRefusesInCluster(t *testing.T) {
 		"memory is no amount":  {"sharepolicies", limits, edits{"spec.tenants": tenant("maxMemory", "much")}, "spec.tenants[0].maxMemory", "want a quantity of 0 to 1Ei"},
 		"priority above bound": {"sharepolicies", limits, edits{"spec.tenants": tenant("priority", int64(1001))}, "spec.tenants[0].priority", "less than or equal to 1000"},
 
-		"plan: Apply":                   {"inferenceplans", planned, edits{"spec.mode": "Apply"}, "spec.mode", "Unsupported value"},
+		"plan: unknown use":             {"inferenceplans", planned, edits{"spec.mode": "Enforce"}, "spec.mode", "Unsupported value"},
 		"plan: no functions":            {"inferenceplans", planned, edits{"spec.functions": []any{}}, "spec.functions", "at least 1"},
 		"plan: a function twice":        {"inferenceplans", planned, edits{"spec.functions": []any{map[string]any{"name": "a"}, map[string]any{"name": "a"}}}, "spec.functions", "Duplicate value"},
 		"plan: a rate of 0":             {"inferenceplans", planned, edits{"spec.functions": []any{map[string]any{"name": "a", "requestsPerSecond": float64(0)}}}, "spec.functions[0].requestsPerSecond", "at least 0.001"},

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -27,6 +28,7 @@ import (
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metrics "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/yaml"
@@ -159,15 +161,20 @@ func create(t *testing.T, c client.Client, o client.Object) {
 	}
 }
 
-// await waits until the condition of a plan begins as wanted: its status, reason and message.
+// await waits until the condition Planned of a plan begins as wanted: its status, reason and message.
 func await(ctx context.Context, t *testing.T, c client.Client, name, want string) *api.InferencePlan {
+	t.Helper()
+	return awaitCondition(ctx, t, c, name, api.ConditionPlanned, want)
+}
+
+func awaitCondition(ctx context.Context, t *testing.T, c client.Client, name, condition, want string) *api.InferencePlan {
 	t.Helper()
 	plan, now := &api.InferencePlan{}, ""
 	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
 		if err := c.Get(ctx, client.ObjectKey{Namespace: "default", Name: name}, plan); err != nil {
 			return false, err
 		}
-		if is := meta.FindStatusCondition(plan.Status.Conditions, api.ConditionPlanned); is != nil {
+		if is := meta.FindStatusCondition(plan.Status.Conditions, condition); is != nil {
 			now = string(is.Status) + " " + is.Reason + " " + is.Message
 		}
 		return strings.HasPrefix(now, want), nil
@@ -211,14 +218,20 @@ func install(t *testing.T) client.Client {
 	if err != nil {
 		t.Fatal(err)
 	}
+	ensure := func(o client.Object) { // another test may have
+		t.Helper()
+		if err := admin.Create(t.Context(), o); client.IgnoreAlreadyExists(err) != nil {
+			t.Fatal(err)
+		}
+	}
 	for _, text := range manifests.ServingDefinitions() {
 		kind := &extensions.CustomResourceDefinition{}
 		if err := yaml.Unmarshal(text, kind); err != nil {
 			t.Fatal(err)
 		}
-		create(t, admin, kind)
+		ensure(kind)
 	}
-	create(t, admin, &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "gshare-system"}})
+	ensure(&v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "gshare-system"}})
 	text, err := os.ReadFile(root + "manifests/serving/controller.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -244,7 +257,7 @@ func install(t *testing.T) client.Client {
 		if err := yaml.Unmarshal(document, o); err != nil {
 			t.Fatal(err)
 		}
-		create(t, admin, o)
+		ensure(o)
 		permissions++
 	}
 	if permissions < 2 {
@@ -264,11 +277,11 @@ func install(t *testing.T) client.Client {
 	return admin
 }
 
-// startController runs the controller, with the permissions of its service account, until the end of the test.
-func startController(t *testing.T) {
+// startController runs the controller, with the permissions of its service account, until it is stopped or the test ends.
+func startController(t *testing.T) (stop func()) {
 	t.Helper()
-	config := rest.CopyConfig(server)
-	config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:gshare-system:gshare-controller"}
+	as := rest.CopyConfig(server)
+	as.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:gshare-system:gshare-controller"}
 	service := client.ObjectKey{Namespace: "gshare-system", Name: "gshare-gateway-reports"}
 	scheme, err := controller.Scheme()
 	if err != nil {
@@ -278,7 +291,8 @@ func startController(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := ctrl.NewManager(config, manager.Options{Scheme: scheme, Cache: cached, Metrics: metrics.Options{BindAddress: "0"}, HealthProbeBindAddress: "0"})
+	m, err := ctrl.NewManager(as, manager.Options{Scheme: scheme, Cache: cached, Metrics: metrics.Options{BindAddress: "0"}, HealthProbeBindAddress: "0",
+		Controller: config.Controller{SkipNameValidation: new(true)}}) // as there are some, one after the other
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -289,13 +303,15 @@ func startController(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, stop := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- m.Start(ctx) }()
-	t.Cleanup(func() {
-		stop()
+	stop = sync.OnceFunc(func() {
+		cancel()
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
 	})
+	t.Cleanup(stop)
+	return stop
 }

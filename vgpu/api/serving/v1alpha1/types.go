@@ -1,6 +1,6 @@
 // Package v1alpha1 defines the objects of serving: GPUFunction, a server of models that gshare scales, with its latency objective and its share
 // of a GPU; FaSTPod, replicas that all have one share; GPUProfile, the measurement of how large a share a server needs; SharePolicy, which limits what
-// the pods of a namespace hold; and InferencePlan, a plan of how functions of one model could be served together.
+// the pods of a namespace hold; and InferencePlan, a plan of how functions of one model are served together.
 //
 // The comments of types and fields are what kubectl explain prints, up to 200 characters of each. make crds writes manifests/serving from them.
 //
