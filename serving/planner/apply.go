@@ -195,7 +195,7 @@ func setApplied(object *api.InferencePlan, status *api.InferencePlanStatus, is m
 func (p *Planner) announce(object *api.InferencePlan, status *api.InferencePlanStatus) {
 	before, now := meta.FindStatusCondition(object.Status.Conditions, api.ConditionApplied), meta.FindStatusCondition(status.Conditions, api.ConditionApplied)
 	if now != nil && now.Reason == api.ReasonNotApplied && (before == nil || before.Reason != now.Reason) {
-		p.recorder.Eventf(object, nil, v1.EventTypeWarning, api.ReasonNotApplied, "Apply", "%s", now.Message)
+		p.recorder.Eventf(object, nil, v1.EventTypeWarning, eventNotApplied, "Apply", "%s", now.Message)
 	}
 }
 

@@ -169,6 +169,15 @@ func (p *Planner) replan(object *api.InferencePlan, status *api.InferencePlanSta
 //	to do: nothing; `status.groups` has the new ones
 const eventPlanned = "Planned"
 
+// eventNotApplied says that a group of the plan cannot be served by the replicas of one of its functions.
+//
+//	kind: event
+//	object: InferencePlan
+//	type: Warning
+//	written by: gshare-controller
+//	to do: write what the message names to the function that is to serve the others, or nothing: each function has its own replicas until then
+const eventNotApplied = "NotApplied"
+
 // complete returns a problem if there is no plan, or a function with requests is not part of it.
 func complete(status *api.InferencePlanStatus) error {
 	for _, f := range status.Unplanned {
