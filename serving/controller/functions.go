@@ -106,7 +106,7 @@ func (r *functions) Reconcile(ctx context.Context, request reconcile.Request) (r
 			return reconcile.Result{}, err
 		}
 		if err = r.set(name, complete, left); err == nil {
-			r.fleet.SetHost(name, hostOf(object))
+			r.fleet.SetHost(name, functionOf(object, object.Status.ServedBy), functionOf(object, object.Status.Host))
 		}
 	case memory == 0 && object.Spec.Resources.Share == nil && object.Status.Profiled == nil && !object.External():
 		result.RequeueAfter = gpuPause

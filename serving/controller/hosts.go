@@ -8,13 +8,13 @@ import (
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 )
 
-// hostOf returns the function whose replicas are to serve a function, by its status: no name if it serves itself. Whether it may is for the fleet to
+// functionOf returns the function that has a name in the namespace of another one, no name without one. Whether it may serve the other is for the fleet to
 // see, which knows the specifications of both.
-func hostOf(f *api.GPUFunction) (host gateway.FunctionName) {
-	if f.Status.ServedBy != "" {
-		host = gateway.FunctionName{Namespace: f.Namespace, Name: f.Status.ServedBy}
+func functionOf(f *api.GPUFunction, name string) (other gateway.FunctionName) {
+	if name != "" {
+		other = gateway.FunctionName{Namespace: f.Namespace, Name: name}
 	}
-	return host
+	return other
 }
 
 // hostChanged lets through the functions that are to be served by another one than before: no other change of a status is to be obeyed.

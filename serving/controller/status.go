@@ -74,7 +74,7 @@ func statusOf(before api.GPUFunctionStatus, k known, s *fleet.Status, b backOff,
 	status.Residency = api.ResidencyCounts{Hot: int32(s.Hot), Shared: int32(s.Shared)}
 	status.Replicas, status.ReadyReplicas = int32(s.Hot+s.Shared), int32(s.Replicas["ready"])
 	status.Pods = fmt.Sprintf("%d+%d+%d", status.Residency.Hot, status.Residency.Shared, status.Residency.Warm)
-	status.Share = shareText(s)
+	status.Share, status.Host = shareText(s), s.Host.Name
 	status.Observed = api.Observed{RequestsPerSecond: rounded(s.Rate), Hit: percent(s.Hit)}
 	if s.P99 > 0 {
 		status.Observed.P99 = api.Duration(roundedDuration(s.P99).String())

@@ -27,6 +27,33 @@ func TestLongMessages(t *testing.T) {
 	}
 }
 
+// TestStatusHost: the status names the function to which the fleet lets requests go, at once, and keeps the planner's field.
+func TestStatusHost(t *testing.T) {
+	host := gateway.FunctionName{Namespace: "default", Name: "host"}
+	for name, test := range map[string]struct {
+		before string
+		state  *fleet.Status
+		want   string
+	}{
+		"begins":            {"", &fleet.Status{Host: host}, "host"},
+		"ends":              {"host", &fleet.Status{}, ""},
+		"goes on":           {"host", &fleet.Status{Host: host}, "host"},
+		"no state is known": {"host", nil, "host"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := api.GPUFunctionStatus{ServedBy: "wanted", Host: test.before}
+			now := statusOf(before, known{}, test.state, backOff{}, "")
+			if now.Host != test.want || now.ServedBy != "wanted" || (test.before != test.want) && due(&before, &now) != atOnce {
+				t.Errorf("host %q, served by %q, due %v", now.Host, now.ServedBy, due(&before, &now))
+			}
+		})
+	}
+	a, b := (&period{states: map[gateway.FunctionName]*fleet.Status{host: {Host: host}}}), (&period{states: map[gateway.FunctionName]*fleet.Status{host: {}}})
+	if o := (&api.GPUFunction{}); a.inputsOf(host, o, backOff{}) == b.inputsOf(host, o, backOff{}) {
+		t.Error("another host is not seen")
+	}
+}
+
 // writing returns a statusWriter of a cluster with functions f0, f1 and so on, of which all but some have the status that they are to have, but for what
 // requests saw.
 func writing(t *testing.T, functions, without int) (*cluster, *statusWriter) {

@@ -55,6 +55,7 @@ type statusInputs struct {
 	shared   int
 	replicas int // that are ready
 	share    share.Share
+	host     string
 	quota    string // why a policy keeps it from growing
 }
 
@@ -70,6 +71,7 @@ func (p *period) inputsOf(name gateway.FunctionName, object *api.GPUFunction, b 
 	if s := p.states[name]; s != nil {
 		i.running, i.ready, i.reason, i.message = true, s.Ready, s.Reason, s.Message
 		i.hot, i.shared, i.replicas, i.share = s.Hot, s.Shared, s.Replicas["ready"], s.Share
+		i.host = s.Host.Name
 	}
 	return i
 }

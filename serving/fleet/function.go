@@ -211,6 +211,9 @@ type Status struct {
 	Reason   string // Serving, Idle, Starting or Failing
 	Message  string // about a replica that is not ready
 
+	// Host is the function to whose replicas requests go, as gateways are to be told; no name without one.
+	Host gateway.FunctionName
+
 	// GPUTime is how long whole GPUs would have been reserved for the function since New: the sum over its replicas of SM request times quota
 	// request times the time from each start until nothing was left of the replica, the wait for its share included. What a replica
 	// uses of its share, and its limits above the requests, do not count.
@@ -247,6 +250,9 @@ func (f *Fleet) statusOf(fn *function) Status {
 	s := Status{
 		Name: fn.name, SLO: fn.object.Spec.SLO.Latency.Value(), P99: now.P99, Hit: math.NaN(), Share: fn.object.Share(), Replicas: map[string]int{},
 		GPUTime: fn.gpuTime, Starts: fn.starts, Failures: fn.failures, Waiting: now.Waiting, InFlight: now.InFlight,
+	}
+	if fn.hosted {
+		s.Host = fn.host
 	}
 	fn.observe(&s)
 	for _, i := range fn.sorted() {

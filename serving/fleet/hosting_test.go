@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -29,16 +30,16 @@ func (m *memory) of(function string) (n int) {
 
 // loadGuest is load of the guest.
 func (w *world) loadGuest(rate float64, length time.Duration) int {
-	return w.loadOf(guest.Name, rate, length)
+	return w.loadOf(guest.Name, "10ms", rate, length)
 }
 
-// loadOf is load of a function. It returns the number of requests that are lost.
-func (w *world) loadOf(function string, rate float64, length time.Duration) (failed int) {
+// loadOf is load of a function, of requests that take some time. It returns the number of those that are lost.
+func (w *world) loadOf(function, work string, rate float64, length time.Duration) (failed int) {
 	var wait sync.WaitGroup
 	var mu sync.Mutex
 	for range int(rate * length.Seconds()) {
 		wait.Go(func() {
-			r := &http.Request{Method: http.MethodPost, Host: function, URL: &url.URL{Path: "/"}, RequestURI: "/", Header: http.Header{"Work": {"10ms"}}, Body: http.NoBody}
+			r := &http.Request{Method: http.MethodPost, Host: function, URL: &url.URL{Path: "/"}, RequestURI: "/", Header: http.Header{"Work": {work}}, Body: http.NoBody}
 			answer := httptest.NewRecorder()
 			w.gateway.ServeHTTP(answer, r)
 			if answer.Code != http.StatusOK {
@@ -57,15 +58,34 @@ func (w *world) loadOf(function string, rate float64, length time.Duration) (fai
 func (w *world) setHost(host gateway.FunctionName, fleetFirst bool) {
 	w.Helper()
 	if fleetFirst {
-		w.fleet.SetHost(guest, host)
+		w.fleet.SetHost(guest, host, gateway.FunctionName{})
 		sleep(3 * second) // ticks
 	}
 	if err := w.gateway.SetHost(guest, host); err != nil {
 		w.Fatal(err)
 	}
 	if !fleetFirst {
-		w.fleet.SetHost(guest, host)
+		w.fleet.SetHost(guest, host, gateway.FunctionName{})
 	}
+}
+
+// follow tells the gateway each second to which hosts the fleet lets requests go, as the status of objects does.
+func (w *world) follow() {
+	ctx, stop := context.WithCancel(w.Context())
+	w.Cleanup(stop)
+	go func() {
+		for ctx.Err() == nil {
+			for _, s := range w.fleet.Status() {
+				if err := w.gateway.SetHost(s.Name, s.Host); err != nil {
+					w.Error(err)
+				}
+			}
+			select {
+			case <-time.After(second):
+			case <-ctx.Done():
+			}
+		}
+	}()
 }
 
 // withGuest runs a test with a function and one of the same template, which is to be its guest.
@@ -137,24 +157,126 @@ func TestGuestWakesHost(t *testing.T) {
 	})
 }
 
+// TestHeavyGuest checks that a guest with much more load than its host keeps its replicas until the host has enough for both, and comes back likewise: as what
+// one replica can do is less than the load, requests would be lost else.
+func TestHeavyGuest(t *testing.T) {
+	withGuest(t, "minReplicas: 1, requestsPerSecond: 10, keepShared: 10s", func(*api.GPUFunction) {}, func(w *world) {
+		w.follow()
+		sleep(10 * second)
+		var loads sync.WaitGroup
+		for function, rate := range map[string]float64{"f": 4, "g": 50} {
+			loads.Go(func() { w.loadOf(function, "80ms", rate, 8*time.Minute) })
+		}
+		lost := func() (n uint64) {
+			for _, function := range []gateway.FunctionName{name, guest} {
+				l := w.gateway.Load(function)
+				n += l.Refused + l.Failed + l.Gone
+			}
+			return n
+		}
+		is := func(when string, host gateway.FunctionName, f, g int) {
+			w.Helper()
+			if s, _ := w.fleet.StatusOf(guest); s.Host != host || min(w.of("f"), 6) != f || min(w.of("g"), 5) != g { // a trend adds one
+				w.Errorf("%s: host %q, %d replicas of f and %d of g, want %q, %d and %d", when, s.Host.Name, w.of("f"), w.of("g"), host.Name, f, g)
+			}
+		}
+		none := gateway.FunctionName{}
+		sleep(time.Minute) // in which some are lost, until there are enough replicas
+		before := lost()
+		w.fleet.SetHost(guest, name, none)
+		sleep(14 * second)
+		is("at first", none, 6, 5)
+		sleep(2 * time.Minute)
+		is("hosted", name, 6, 0)
+		w.fleet.SetHost(guest, none, none)
+		sleep(14 * second)
+		is("at the end", name, 6, 5)
+		sleep(2 * time.Minute)
+		is("by itself", none, 1, 5)
+		loads.Wait()
+		if n := lost() - before; n != 0 || before == 0 {
+			w.Errorf("%d requests are lost, and %d at first, when one replica got them all", n, before)
+		}
+	})
+}
+
+// TestHostWithoutRoom checks that a guest goes to a host that gets no more replicas, after some time: it may have to go to make room for them.
+func TestHostWithoutRoom(t *testing.T) {
+	object := decode(t, "minReplicas: 1, requestsPerSecond: 10, keepShared: 10s", nil)
+	full := func(attempt int) life {
+		if attempt < 2 {
+			return life{start: 3 * second, ends: second}
+		}
+		return life{start: -1, ends: second}
+	}
+	startObject(t, object, full, func(f *Fleet) {
+		other := object.DeepCopy()
+		other.Name = guest.Name
+		if err := f.Set(other); err != nil {
+			t.Fatal(err)
+		}
+	}, func(w *world) {
+		w.follow()
+		sleep(10 * second)
+		var loads sync.WaitGroup
+		loads.Go(func() { w.loadOf("f", "10ms", 7, 5*time.Minute) })
+		loads.Go(func() { w.loadGuest(8, 5*time.Minute) })
+		w.fleet.SetHost(guest, name, gateway.FunctionName{})
+		for _, look := range []struct {
+			after time.Duration
+			host  gateway.FunctionName
+			own   int
+		}{{patience - 5*second, gateway.FunctionName{}, 1}, {2 * time.Minute, name, 0}} {
+			sleep(look.after)
+			if s, _ := w.fleet.StatusOf(guest); s.Host != look.host || w.of("g") != look.own {
+				w.Errorf("after %v more: host %q, %d replicas, want %q and %d", look.after, s.Host.Name, w.of("g"), look.host.Name, look.own)
+			}
+		}
+		loads.Wait()
+	})
+}
+
+// TestHostOfEarlierFleet checks that a fleet that begins goes on with the host that gateways know, whether it is to stay or to end.
+func TestHostOfEarlierFleet(t *testing.T) {
+	none := gateway.FunctionName{}
+	for name, test := range map[string]struct{ host, before, at, later gateway.FunctionName }{
+		"stays":       {name, name, name, name},
+		"ends":        {none, name, name, none},
+		"begins":      {name, none, none, name},
+		"none":        {none, none, none, none},
+		"another one": {name, gateway.FunctionName{Namespace: "default", Name: "x"}, none, name},
+		"one is gone": {none, gateway.FunctionName{Namespace: "default", Name: "x"}, none, none},
+	} {
+		t.Run(name, func(t *testing.T) {
+			withGuest(t, "minReplicas: 1, requestsPerSecond: 10", func(*api.GPUFunction) {}, func(w *world) {
+				sleep(10 * second)
+				w.fleet.SetHost(guest, test.host, test.before)
+				sleep(2 * second)
+				if s, _ := w.fleet.StatusOf(guest); s.Host != test.at {
+					w.Errorf("at first: host %q, want %q", s.Host.Name, test.at.Name)
+				}
+				sleep(5 * time.Minute)
+				if s, _ := w.fleet.StatusOf(guest); s.Host != test.later {
+					w.Errorf("later: host %q, want %q", s.Host.Name, test.later.Name)
+				}
+			})
+		})
+	}
+}
+
 // TestHostAndGuestSwap checks that no request of either is lost when the guest becomes the host and the host its guest, by way of the guest by itself, however
 // soon the one follows the other.
 func TestHostAndGuestSwap(t *testing.T) {
 	for name, between := range map[string]time.Duration{"at once": 0, "before it is ready": second, "a period of the planner": 5 * second, "later": 2 * time.Minute} {
 		t.Run(name, func(t *testing.T) {
 			withGuest(t, "minReplicas: 1, requestsPerSecond: 10, keepShared: 10s", func(*api.GPUFunction) {}, func(w *world) {
-				serve := func(function, host gateway.FunctionName) {
-					w.Helper()
-					if err := w.gateway.SetHost(function, host); err != nil {
-						w.Fatal(err)
-					}
-					w.fleet.SetHost(function, host)
-				}
+				w.follow()
+				serve := func(function, host gateway.FunctionName) { w.fleet.SetHost(function, host, gateway.FunctionName{}) }
 				first := gateway.FunctionName{Namespace: "default", Name: "f"}
 				sleep(10 * second)
 				lost := make(chan int)
 				for _, function := range []string{"f", "g"} {
-					go func() { lost <- w.loadOf(function, 12, 8*time.Minute) }()
+					go func() { lost <- w.loadOf(function, "10ms", 12, 8*time.Minute) }()
 				}
 				sleep(2 * time.Minute)
 				serve(guest, first)
@@ -184,7 +306,7 @@ func TestHostAndGuestSwap(t *testing.T) {
 func TestUnlikeGuest(t *testing.T) {
 	other := func(f *api.GPUFunction) { f.Spec.Template.Spec.Containers[0].Image = "example.com/other" }
 	withGuest(t, "minReplicas: 1, requestsPerSecond: 10", other, func(w *world) {
-		w.fleet.SetHost(guest, name)
+		w.fleet.SetHost(guest, name, gateway.FunctionName{})
 		sleep(30 * time.Minute)
 		if w.of("f") != 1 || w.of("g") != 1 {
 			w.Errorf("%d replicas of the host, %d of the guest, want one of each", w.of("f"), w.of("g"))

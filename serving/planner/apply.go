@@ -59,6 +59,11 @@ func (p *Planner) apply(ctx context.Context, object *api.InferencePlan, made *ma
 	}
 	told := settle(object, made, objects, plans, wanted)
 	next, waits := steps(now, wanted, ready)
+	for name, host := range wanted {
+		if host != "" && now[name] == host && objects[name].Status.Host != host {
+			waits[name] = name + " has its own replicas until " + host + " has those for both"
+		}
+	}
 	told.conclude(object, status, next, waits)
 	var changes []change
 	for _, s := range next {

@@ -322,6 +322,14 @@ func TestApplyWaits(t *testing.T) {
 			t.Errorf("%s, hosts %q", applied(got), c.hosts(t))
 		}
 		c.pass(t, period, usual)
+		key := reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "ml", Name: "vision"}}
+		if _, err := c.planner.Reconcile(t.Context(), key); err != nil {
+			t.Fatal(err)
+		}
+		plan := &api.InferencePlan{}
+		if err := c.client.Get(t.Context(), key.NamespacedName, plan); err != nil || applied(plan) != "False Applying: search has its own replicas until checkout has those for both" {
+			t.Errorf("%s, %v", applied(plan), err)
+		}
 		if got := c.pass(t, period, usual); !strings.HasPrefix(applied(got), "True Applied") || c.hosts(t) != "search<checkout" {
 			t.Errorf("%s, hosts %q", applied(got), c.hosts(t))
 		}
@@ -365,6 +373,7 @@ func TestApplyCrashes(t *testing.T) {
 						}
 						c.running[name].Received += uint64(rate * period.Seconds())
 					}
+					c.follow(t)
 					_, err := c.planner.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "ml", Name: "vision"}})
 					if errors.Is(err, errEnds) {
 						c.restart()

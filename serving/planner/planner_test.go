@@ -169,6 +169,7 @@ func (c *cluster) pass(t *testing.T, d time.Duration, rates map[string]float64) 
 			}
 			c.running[name].Received += uint64(rate * period.Seconds())
 		}
+		c.follow(t)
 		if result, err := c.planner.Reconcile(t.Context(), reconcile.Request{NamespacedName: key}); err != nil || result.RequeueAfter != period {
 			t.Fatal(result, err)
 		}
@@ -178,6 +179,23 @@ func (c *cluster) pass(t *testing.T, d time.Duration, rates map[string]float64) 
 		t.Fatal(err)
 	}
 	return got
+}
+
+// follow lets hosts serve, as the fleet does.
+func (c *cluster) follow(t *testing.T) {
+	t.Helper()
+	list := &api.GPUFunctionList{}
+	if err := c.client.List(t.Context(), list); err != nil {
+		t.Fatal(err)
+	}
+	for i := range list.Items {
+		if f := &list.Items[i]; f.Status.Host != f.Status.ServedBy {
+			f.Status.Host = f.Status.ServedBy
+			if err := c.client.Status().Update(t.Context(), f); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
 }
 
 // edit changes an object.

@@ -9,7 +9,7 @@ import (
 func (f *Functions) setHosts(changed *function) {
 	f.setHost(changed)
 	for _, fn := range f.functions {
-		named := fn.object != nil && fn.name.Namespace == changed.name.Namespace && fn.object.Status.ServedBy == changed.name.Name
+		named := fn.object != nil && fn.name.Namespace == changed.name.Namespace && fn.object.Status.Host == changed.name.Name
 		if fn != changed && (named || fn.last == changed.name) {
 			f.setHost(fn)
 		}
@@ -43,7 +43,7 @@ func (f *Functions) setHost(fn *function) {
 // hostOf returns the function that serves the requests of another one, no name if there is none. What the status says is checked, as it may be older than
 // the specifications, or somebody else's: requests go to no other model.
 func (f *Functions) hostOf(fn *function) (none gateway.FunctionName) {
-	name := gateway.FunctionName{Namespace: fn.name.Namespace, Name: fn.object.Status.ServedBy}
+	name := gateway.FunctionName{Namespace: fn.name.Namespace, Name: fn.object.Status.Host}
 	if name.Name == "" || !f.mayServe(name, fn) {
 		return none
 	}

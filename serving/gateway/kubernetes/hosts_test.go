@@ -20,9 +20,9 @@ func TestHosts(t *testing.T) {
 	}{
 		"same template":           {func(_, _ *api.GPUFunction) {}, true},
 		"objectives of their own": {func(g, _ *api.GPUFunction) { g.Spec.SLO.Latency = "2s" }, true},
-		"no host":                 {func(g, _ *api.GPUFunction) { g.Status.ServedBy = "" }, false},
-		"unknown host":            {func(g, _ *api.GPUFunction) { g.Status.ServedBy = "other" }, false},
-		"itself":                  {func(g, _ *api.GPUFunction) { g.Status.ServedBy = guest.Name }, false},
+		"no host":                 {func(g, _ *api.GPUFunction) { g.Status.Host = "" }, false},
+		"unknown host":            {func(g, _ *api.GPUFunction) { g.Status.Host = "other" }, false},
+		"itself":                  {func(g, _ *api.GPUFunction) { g.Status.Host = guest.Name }, false},
 		"other namespace":         {func(_, h *api.GPUFunction) { h.Namespace = "others" }, false},
 		"another image":           {func(_, h *api.GPUFunction) { h.Spec.Template.Spec.Containers[0].Image = "example.com/other" }, false},
 		"another command":         {func(g, _ *api.GPUFunction) { g.Spec.Template.Spec.Containers[0].Command = []string{"x"} }, false},
@@ -39,7 +39,7 @@ func TestHosts(t *testing.T) {
 			}
 			objects := func(change change) (g, h *api.GPUFunction) {
 				g, h = newFunction(), newFunction()
-				g.Name, g.UID, g.Status.ServedBy = guest.Name, "g", chat.Name
+				g.Name, g.UID, g.Status.Host = guest.Name, "g", chat.Name
 				change(g, h)
 				return g, h
 			}
@@ -80,9 +80,9 @@ func TestHosts(t *testing.T) {
 // TestHostEnds checks that a host goes on for a function without replicas when the status names none any more, but not once it has another template.
 func TestHostEnds(t *testing.T) {
 	other := newFunction(func(f *api.GPUFunction) { f.Spec.Template.Spec.Containers[0].Image = "example.com/other" })
-	served := newFunction(func(f *api.GPUFunction) { f.Name, f.UID, f.Status.ServedBy = guest.Name, "g", chat.Name })
+	served := newFunction(func(f *api.GPUFunction) { f.Name, f.UID, f.Status.Host = guest.Name, "g", chat.Name })
 	alone := served.DeepCopy()
-	alone.Status.ServedBy = ""
+	alone.Status.Host = ""
 	for name, test := range map[string]struct {
 		then        func(f *Functions)
 		ends, drops int

@@ -105,9 +105,9 @@ func awaitServed(t *testing.T, c client.Client, name, host string, pods int) {
 		if err := c.Get(ctx, client.ObjectKey{Namespace: "default", Name: name}, f); err != nil {
 			return false, err
 		}
-		return own == pods && f.Status.ServedBy == host, nil
+		return own == pods && f.Status.ServedBy == host && f.Status.Host == host, nil
 	})
 	if err != nil {
-		t.Fatalf("%s has %d pods and host %q, want %d and %q: %v", name, own, f.Status.ServedBy, pods, host, err)
+		t.Fatalf("%s has %d pods, is to be served by %q and is by %q, want %d and %q: %v", name, own, f.Status.ServedBy, f.Status.Host, pods, host, err)
 	}
 }

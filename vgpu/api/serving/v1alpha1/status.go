@@ -44,11 +44,17 @@ type GPUFunctionStatus struct {
 	// +optional
 	Profiled *ProfileRecommendation `json:"profiled,omitempty"`
 
-	// servedBy is the GPUFunction of the namespace whose replicas serve the requests of this one, by an InferencePlan. Its template and protocol must be
-	// the same, and its own servedBy not set: else it has no effect.
+	// servedBy is the GPUFunction of the namespace whose replicas are to serve the requests of this one, by an InferencePlan. Its template and protocol
+	// must be the same, and its own servedBy not set: else it has no effect.
 	// +optional
 	// +kubebuilder:validation:MaxLength=50
 	ServedBy string `json:"servedBy,omitempty"`
+
+	// host is the GPUFunction to whose replicas gateways send the requests now: servedBy once it has replicas for them, and until this function has
+	// its own again.
+	// +optional
+	// +kubebuilder:validation:MaxLength=50
+	Host string `json:"host,omitempty"`
 
 	// observed is what requests saw of late, rounded.
 	// +optional
