@@ -155,6 +155,9 @@ func writeDescription(w io.Writer, f *api.GPUFunction, facts *function.Facts) er
 	fmt.Fprintf(t, "SLO\t%s: p99 %s, %s in time, %s requests/s\n", f.Spec.SLO.Latency, orDash(string(o.P99)), orDash(o.Hit), orDash(o.RequestsPerSecond))
 	fmt.Fprintf(t, "SHARE\t%s\n", orDash(f.Status.Share))
 	fmt.Fprintf(t, "REPLICAS\t%s (hot+shared+warm), %d to %d, %s\n", orDash(f.Status.Pods), facts.MinReplicas, limitOf(facts), rateText(facts))
+	if text := hostText(&f.Status); text != "" {
+		fmt.Fprintf(t, "SERVED BY\t%s\n", text)
+	}
 	if err := t.Flush(); err != nil {
 		return err
 	}
@@ -162,6 +165,19 @@ func writeDescription(w io.Writer, f *api.GPUFunction, facts *function.Facts) er
 		return err
 	}
 	return writeDecisions(w, facts.Decisions)
+}
+
+// hostText returns whose replicas serve a function by an InferencePlan; nothing if its own do, and are to.
+func hostText(s *api.GPUFunctionStatus) string {
+	switch {
+	case s.ServedBy == "" && s.Host == "":
+		return ""
+	case s.ServedBy == "":
+		return s.Host + ", until it has its own replicas again"
+	case s.ServedBy != s.Host:
+		return "itself, until " + s.ServedBy + " has the replicas for both"
+	}
+	return s.Host
 }
 
 // limitOf returns the greatest number of replicas that a function gets.
