@@ -139,7 +139,7 @@ func (f *finalState) enoughDevices(on []*slice, a *pendingPod, c int) bool {
 // admits reports whether the slice can take one more share, that of container c of the pod, and returns its isolation class.
 func (f *finalState) admits(s *slice, a *pendingPod, c int) (share.Isolation, bool) {
 	sh := a.request.Containers[c].Share
-	if !s.Healthy || !s.ofKind(a.request.Slice) || !s.ofModel(a.request.Models) || !f.sumsAllow(s, sh) {
+	if !s.Healthy || !s.ofKind(a.request.Slice) || !s.ofModel(a.request.Models) || !f.sumsAllow(s, a, sh) {
 		return "", false
 	}
 	for _, class := range a.classes[c] {
@@ -150,9 +150,10 @@ func (f *finalState) admits(s *slice, a *pendingPod, c int) (share.Isolation, bo
 	return "", false
 }
 
-func (f *finalState) sumsAllow(s *slice, sh share.Share) bool {
+func (f *finalState) sumsAllow(s *slice, a *pendingPod, sh share.Share) bool {
 	return len(s.held) < s.MaxShares &&
-		s.memory+sh.Memory <= s.capacity() &&
+		(len(a.request.Weights) == 0 || s.Store) &&
+		s.memoryWith(heldShare{tenant: a.pod.Namespace, share: sh, weights: a.request.Weights}) <= s.capacity() &&
 		s.limits+sh.LimitArea() <= f.options.limitBound() &&
 		s.requested+sh.RequestArea() <= share.WholeArea
 }

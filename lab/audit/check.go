@@ -105,7 +105,7 @@ func (c *checker) addToReport(n *node) {
 func stateOf(n *node, s *slice, index int) SliceState {
 	state := SliceState{
 		Node: n.object.Name, Index: index, ID: s.ID, Device: s.Device, Model: s.Model, Profile: s.Profile,
-		Healthy: s.Healthy, Requested: s.requested, Memory: s.memory, Capacity: s.capacity(),
+		Healthy: s.Healthy, Requested: s.requested, Memory: s.memoryWith(heldShare{}), Capacity: s.capacity(),
 	}
 	for i, h := range s.held {
 		if i == 0 {

@@ -142,7 +142,7 @@ func (k *boundPod) addToSlices() {
 func (k *boundPod) heldShareOf(container string, vgpu int, v kube.PlacedVGPU) heldShare {
 	return heldShare{
 		pod: nameOf(k.pod), tenant: k.pod.Namespace, container: container, vgpu: vgpu,
-		packing: k.placement.Model, class: v.Class, share: k.counted(v.Share),
+		packing: k.placement.Model, class: v.Class, share: k.counted(v.Share), weights: k.placement.Weights,
 	}
 }
 
@@ -165,6 +165,9 @@ func (k *boundPod) checkSlice(s *slice, container string, class share.Isolation)
 	if !s.ofKind(k.request.Slice) || !s.ofModel(k.request.Models) {
 		k.violate(WrongDevice, s.ID, "container %s: the slice is %s %s, the pod accepts %s of %v",
 			container, s.Model, s.Profile, k.request.Slice, k.request.Models)
+	}
+	if len(k.placement.Weights) > 0 && !s.Store {
+		k.violate(WrongDevice, s.ID, "container %s: the pod declares weights, and the slice has no model store", container)
 	}
 	if !s.enforces(class, k.request.Enforcement) {
 		k.violate(NotEnforceable, s.ID, "container %s: the node offers %v here, not %s", container, s.Classes, class)

@@ -1,6 +1,8 @@
 package audit
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/gshare-dev/gshare/vgpu/kube"
@@ -23,12 +25,30 @@ func two(first, second spec) func(*cluster) {
 	}
 }
 
+// heavy fills a slice of 40 GiB with a model store with two shares, one of which declares weights of so many GiB, and the other the same weights
+// or, if the sizes differ, others.
+func heavy(first, second int, s spec) func(*cluster) {
+	return func(c *cluster) {
+		for i := range c.nodes {
+			c.nodes[i].Annotations[kube.AnnotationInventory] = strings.ReplaceAll(c.nodes[i].Annotations[kube.AnnotationInventory],
+				`"healthy":true`, `"healthy":true,"store":true`)
+		}
+		for i, gib := range []int{first, second} {
+			s.name, s.node, s.slices = fmt.Sprint("heavy", i), "b", []string{"b2"}
+			s.annotations = map[string]string{kube.AnnotationWeights: fmt.Sprintf("sha256:%064x=%dGi", gib, gib)}
+			c.add(s)
+		}
+	}
+}
+
 func TestPlantedOnSlice(t *testing.T) {
 	elastic := map[string]string{kube.AnnotationSMLimit: "40"}
 	alone := map[string]string{kube.AnnotationIsolation: string(share.Exclusive)}
 	greedy := map[string]string{kube.AnnotationQuotaLimit: "100"}
 	testPlanted(t, []planted{
 		{"memory", Memory, "b2", "", fill(3, spec{sm: 10, memory: 13654})},
+		{"weights of two", Memory, "b2", "", heavy(13, 26, spec{sm: 10, memory: 2048})},
+		{"one's own weights", Memory, "b2", "", heavy(13, 13, spec{sm: 10, memory: 14336})},
 		{"limits", Limits, "b2", "", fill(6, spec{sm: 30, quota: 10, annotations: greedy})},
 		{"too many shares", TooMany, "b2", "", fill(17, spec{sm: 5})},
 		{"tenants", MixedTenants, "b2", "", two(spec{sm: 20}, spec{sm: 20, tenant: "other"})},
@@ -56,6 +76,7 @@ func TestPlantedOnSlice(t *testing.T) {
 func TestAllowedOnSlice(t *testing.T) {
 	for name, plant := range map[string]func(*cluster){
 		"memory to the last MiB":    fill(2, spec{sm: 10, memory: 20480}),
+		"weights once":              heavy(13, 13, spec{sm: 10, memory: 13824}),
 		"limits to the bound":       fill(5, spec{sm: 30, quota: 10, annotations: map[string]string{kube.AnnotationQuotaLimit: "100"}}),
 		"as many shares as may be":  fill(16, spec{sm: 5}),
 		"slots to the reserve":      fill(2, spec{sm: 60, quota: 47}),

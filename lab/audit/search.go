@@ -73,7 +73,8 @@ func (s *search) placeOn(c int, taken []string, i int) bool {
 		return false
 	}
 	before := on.load
-	on.add(heldShare{tenant: s.pod.pod.Namespace, packing: s.pod.packing, class: class, share: s.pod.request.Containers[c].Share})
+	on.add(heldShare{tenant: s.pod.pod.Namespace, packing: s.pod.packing, class: class, share: s.pod.request.Containers[c].Share,
+		weights: s.pod.request.Weights})
 	if s.choose(c, append(taken[:len(taken):len(taken)], on.Device), i+1) {
 		return true
 	}
@@ -96,13 +97,13 @@ func (s *search) stateKey(c int) string {
 func (s *slice) key() string {
 	shares := make([]string, len(s.held))
 	for i, h := range s.held {
-		shares[i] = fmt.Sprint(h.tenant, h.packing, h.class, h.share)
+		shares[i] = fmt.Sprint(h.tenant, h.packing, h.class, h.share, h.weights)
 	}
 	slices.Sort(shares)
 	device := ""
 	if s.Profile != "" {
 		device = s.Device
 	}
-	return fmt.Sprintf("%q %q %q %d %d %d %v %v %s", s.Model, s.Profile, device, s.MemoryMiB, s.Reserve, s.MaxShares,
-		s.Healthy, s.Classes, strings.Join(shares, ";"))
+	return fmt.Sprintf("%q %q %q %d %d %d %v %v %v %s", s.Model, s.Profile, device, s.MemoryMiB, s.Reserve, s.MaxShares,
+		s.Healthy, s.Store, s.Classes, strings.Join(shares, ";"))
 }

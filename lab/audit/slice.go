@@ -18,8 +18,9 @@ type load struct {
 	items     []slot.Item // of the shares
 	requested share.Area
 	limits    share.Area
-	memory    share.Bytes
-	cached    *fitCache // about one more share on just this load
+	memory    share.Bytes // of the shares, without weights
+	weighted  bool        // whether a share declares weights
+	cached    *fitCache   // about one more share on just this load
 }
 
 // heldShare is one share on a slice and the vGPU that it belongs to.
@@ -31,6 +32,7 @@ type heldShare struct {
 	packing   kube.FitModel
 	class     share.Isolation
 	share     share.Share // as it counts: without SM-time if its pod is Shared
+	weights   []share.Weights
 }
 
 // requestsSMTime reports whether a share has to be in the slot table or the packing of its slice.
@@ -44,7 +46,36 @@ func (l *load) add(h heldShare) {
 	l.requested += h.share.RequestArea()
 	l.limits += h.share.LimitArea()
 	l.memory += h.share.Memory
+	l.weighted = l.weighted || len(h.weights) > 0
 	l.cached = nil
+}
+
+// memoryWith returns the memory that the shares on the slice and one more take, with each of the weights counted once for a namespace, by the
+// largest declaration.
+func (l *load) memoryWith(more heldShare) share.Bytes {
+	sum := l.memory + more.share.Memory
+	if !l.weighted && len(more.weights) == 0 {
+		return sum
+	}
+	type key struct {
+		tenant string
+		digest share.Digest
+	}
+	weights := map[key]share.Bytes{}
+	for i := range len(l.held) + 1 {
+		h := &more
+		if i < len(l.held) {
+			h = &l.held[i]
+		}
+		for _, w := range h.weights {
+			k := key{h.tenant, w.Digest}
+			weights[k] = max(weights[k], w.Memory)
+		}
+	}
+	for _, memory := range weights {
+		sum += memory
+	}
+	return sum
 }
 
 func (s *slice) capacity() share.Bytes { return share.Bytes(s.MemoryMiB) * share.MiB }

@@ -17,9 +17,9 @@ func (c *checker) checkSlice(n *node, s *slice) {
 
 func (c *checker) checkSums(n *node, s *slice) {
 	at := Violation{Node: n.object.Name, Slice: s.ID}
-	if s.memory > s.capacity() {
+	if memory := s.memoryWith(heldShare{}); memory > s.capacity() {
 		at.Kind = Memory
-		c.violate(at, "%d MiB are promised, the slice has %d", s.memory/share.MiB, s.MemoryMiB)
+		c.violate(at, "%d MiB are promised, the slice has %d", memory/share.MiB, s.MemoryMiB)
 	}
 	if bound := c.options.limitBound(); s.limits > bound {
 		at.Kind = Limits

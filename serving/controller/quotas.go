@@ -101,7 +101,7 @@ func counts(p *v1.Pod) bool {
 func tenantOf(p *v1.Pod) tenancy.Pod { return tenancy.Pod{Namespace: p.Namespace, Name: p.Name} }
 
 // amountOf returns what a pod holds of the GPUs. Annotations do not make it less: users may change them. One can make it more, as it gives the pod a
-// GPU of its own. A pod whose specification is no request of shares is placed nowhere.
+// GPU of its own, and another adds weights, until the placement says which the pod has. A pod whose specification is no request of shares is placed nowhere.
 func amountOf(p *v1.Pod) tenancy.Amount {
 	request, _, err := kube.RequestOf(&v1.Pod{Spec: p.Spec})
 	if err != nil {
@@ -109,6 +109,11 @@ func amountOf(p *v1.Pod) tenancy.Amount {
 	}
 	if p.Annotations[kube.AnnotationIsolation] == string(share.Exclusive) {
 		request.Isolation = share.Exclusive
+	}
+	if placed, is, err := kube.PlacementOf(p); is && err == nil {
+		request.Weights = placed.Weights
+	} else if weights, err := share.ParseWeights(p.Annotations[kube.AnnotationWeights]); err == nil {
+		request.Weights = weights
 	}
 	return tenancy.AmountOf(request)
 }

@@ -172,11 +172,21 @@ func TestQuotaCounts(t *testing.T) {
 	ended := counted.DeepCopy()
 	ended.Status.Phase = v1.PodSucceeded
 	all := tenancy.Amount{Replicas: 1, Area: 240 * 1000, Memory: 1024}
+	digest := "sha256:" + strings.Repeat("a", 64)
+	declaring := counted.DeepCopy()
+	declaring.Annotations = map[string]string{kube.AnnotationWeights: digest + "=100Mi"}
+	loaded := all
+	loaded.Memory += 100
+	placed := declaring.DeepCopy() // and then its user takes the declaration back
+	placed.Annotations = map[string]string{kube.AnnotationPlacement: `{"v":1,"node":"n","uid":"1","model":"slots","containers":[{"name":"` +
+		placed.Spec.Containers[0].Name + `","vgpus":[{"slice":"g","class":"mps","priority":"slo","sm":240,"quota":1000,"memory":1073741824}]}],` +
+		`"weights":[{"digest":"` + digest + `","memory":104857600}]}`}
 	for name, test := range map[string]struct {
 		then *v1.Pod
 		want tenancy.Amount
 	}{
-		"as it is": {counted, all}, "with an annotation": {lying, all}, "of nobody": {free, tenancy.Amount{}}, "ended": {ended, tenancy.Amount{}},
+		"as it is": {counted, all}, "with an annotation": {lying, all},
+		"with weights": {declaring, loaded}, "placed with weights": {placed, loaded}, "of nobody": {free, tenancy.Amount{}}, "ended": {ended, tenancy.Amount{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := NewQuotas(nil, nil)

@@ -34,7 +34,8 @@ func (q *Search) memoryReductions(r share.Request, c int) (a variants) {
 func (q *Search) memoryLeft(below share.Bytes) (list []share.Bytes) {
 	for _, n := range q.Nodes {
 		for i := range n.Slices {
-			left := (n.Slices[i].Memory - n.Loads[i].Memory()) / share.MiB * share.MiB
+			left := n.Slices[i].Memory - n.Loads[i].Memory() - n.Loads[i].MissingWeights(q.Pod.Tenant, q.Pod.Request.Weights)
+			left = left / share.MiB * share.MiB
 			if left > 0 && left < below {
 				list = append(list, left)
 			}

@@ -89,7 +89,7 @@ func BoundAs(pod *v1.Pod, b *v1.Binding) bool {
 }
 
 // Satisfies reports whether the placement covers the request: the same containers with the same numbers of vGPUs, each with the requested
-// SMs, quota and memory. Limits are not compared: they come from annotations, which may change after the share was frozen.
+// SMs, quota and memory. Limits and weights are not compared: they come from annotations, which may change after the share was frozen.
 func Satisfies(p Placement, r share.Request) bool {
 	return slices.EqualFunc(p.Containers, r.Containers, func(placed PlacedContainer, asked share.Container) bool {
 		return placed.Name == asked.Name && len(placed.VGPUs) == asked.VGPUs &&

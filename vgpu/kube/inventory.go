@@ -63,6 +63,7 @@ type Slice struct {
 	MaxShares int               `json:"maxShares,omitzero"` // tickets; 0 is DefaultMaxShares
 	NUMA      *int              `json:"numa,omitempty"`     // NUMA node of a whole GPU, as the kernel numbers it; nil: not known
 	NVLink    int               `json:"nvlink,omitzero"`    // set of whole GPUs of the node, every two of them joined by NVLink; 0: none, or not known
+	Store     bool              `json:"store,omitzero"`     // pods of a namespace can share weights here, in the node's model store
 }
 
 // Reason is a word for why a slice accepts no new pods. Schedulers decide by Healthy alone; an unknown word is only displayed.

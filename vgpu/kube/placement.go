@@ -10,7 +10,7 @@ import (
 )
 
 // MaxPlacementBytes is the maximum length of a placement annotation. The API server does not limit the annotations of a Binding.
-const MaxPlacementBytes = 16 << 10
+const MaxPlacementBytes = 20 << 10
 
 // FitModel is the name of the packing model, slots or rectangles, under which a placement was made.
 type FitModel string
@@ -27,6 +27,7 @@ type Placement struct {
 	UID        types.UID // of the pod
 	Model      FitModel
 	Containers []PlacedContainer // only those that request a share
+	Weights    []share.Weights   // that each of the slices is to hold, sorted by digest
 }
 
 // PlacedContainer holds the placed vGPUs of one container; the index in VGPUs is the number of the vGPU inside the container.
@@ -83,6 +84,12 @@ type placementText struct {
 	UID        types.UID       `json:"uid"`
 	Model      FitModel        `json:"model"`
 	Containers []containerText `json:"containers"`
+	Weights    []weightsText   `json:"weights,omitempty"`
+}
+
+type weightsText struct {
+	Digest share.Digest `json:"digest"`
+	Memory share.Bytes  `json:"memory"`
 }
 
 type containerText struct {
@@ -110,6 +117,9 @@ func (t placementText) placement() Placement {
 			p.Containers[i].VGPUs[j] = v.vgpu()
 		}
 	}
+	for _, w := range t.Weights {
+		p.Weights = append(p.Weights, share.Weights(w))
+	}
 	return p
 }
 
@@ -130,6 +140,9 @@ func textOf(p Placement) placementText {
 		for j, v := range c.VGPUs {
 			t.Containers[i].VGPUs[j] = textOfVGPU(v)
 		}
+	}
+	for _, w := range p.Weights {
+		t.Weights = append(t.Weights, weightsText(w))
 	}
 	return t
 }

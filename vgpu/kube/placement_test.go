@@ -35,6 +35,18 @@ func TestPlacementGolden(t *testing.T) {
 	}
 }
 
+func TestPlacementWithWeightsGolden(t *testing.T) {
+	placed := testPlacement()
+	placed.Weights = []share.Weights{{Digest: weightsA, Memory: 2634 * share.MiB}, {Digest: weightsB, Memory: share.MiB}}
+	want := golden(t, "placement-weights.json")
+	if got, err := EncodePlacement(placed); err != nil || got != want {
+		t.Errorf("EncodePlacement = %v\n%s\nwant\n%s", err, got, want)
+	}
+	if p, err := DecodePlacement(want); err != nil || cmp.Diff(placed, p) != "" {
+		t.Errorf("%v, placement (-want +got):\n%s", err, cmp.Diff(placed, p))
+	}
+}
+
 func TestDecodePlacementRefusesText(t *testing.T) {
 	good := golden(t, "placement.json")
 	edit := func(old, new string) string { return strings.Replace(good, old, new, 1) }
@@ -93,7 +105,12 @@ func TestPlacementRefusesValues(t *testing.T) {
 		"quota on two": func(p *Placement) {
 			p.Containers[1].VGPUs[0].Share, p.Containers[1].VGPUs[1].Share = p.Containers[0].VGPUs[0].Share, p.Containers[0].VGPUs[0].Share
 		},
-		"many vGPUs": func(p *Placement) { *p = manyVGPUs(share.MaxVGPUs + 1) },
+		"weights twice": func(p *Placement) {
+			p.Weights = []share.Weights{{Digest: weightsA, Memory: 1}, {Digest: weightsA, Memory: 1}}
+		},
+		"weights of nothing": func(p *Placement) { p.Weights = []share.Weights{{Digest: weightsA}} },
+		"weights, no digest": func(p *Placement) { p.Weights = []share.Weights{{Digest: "sha256:", Memory: 1}} },
+		"many vGPUs":         func(p *Placement) { *p = manyVGPUs(share.MaxVGPUs + 1) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := testPlacement()
@@ -106,7 +123,11 @@ func TestPlacementRefusesValues(t *testing.T) {
 
 // Every valid placement can be written: the bound on bytes is above all others together.
 func TestLargestPlacement(t *testing.T) {
-	text, err := EncodePlacement(manyVGPUs(share.MaxVGPUs))
+	most := manyVGPUs(share.MaxVGPUs)
+	for i := range share.MaxWeights {
+		most.Weights = append(most.Weights, share.Weights{Digest: share.Digest(fmt.Sprintf("sha256:%064x", i)), Memory: share.MaxMemory})
+	}
+	text, err := EncodePlacement(most)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,8 @@ type Amount struct {
 }
 
 // AmountOf returns what a pod with a request holds, and whatever its residency: it may be raised to its whole share at any time. One with isolation
-// exclusive holds all SM-time of its devices, as nobody else gets any of it; how much memory they have is not known.
+// exclusive holds all SM-time of its devices, as nobody else gets any of it; how much memory they have is not known. It holds its weights on each
+// device as if it shared them with nobody: which pods share them is not known before they are placed.
 func AmountOf(r share.Request) Amount {
 	a := Amount{Replicas: 1, Area: r.Area()}
 	if r.Isolation == share.Exclusive {
@@ -30,7 +31,7 @@ func AmountOf(r share.Request) Amount {
 		if r.Isolation == share.Exclusive {
 			a.Area += share.Area(c.VGPUs) * share.WholeArea
 		}
-		a.Memory += MiB(c.VGPUs) * MiB((c.Share.Memory+share.MiB-1)/share.MiB)
+		a.Memory += MiB(c.VGPUs) * MiB((c.Share.Memory+share.MemoryOf(r.Weights)+share.MiB-1)/share.MiB)
 	}
 	return a
 }

@@ -18,6 +18,11 @@ func TestAmountOf(t *testing.T) {
 	if got, want := AmountOf(r), (Amount{Replicas: 1, Area: 2*240*400 + 500*1000, Memory: 3051}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
+	r.Weights = []share.Weights{{Memory: 100 * share.MiB}, {Memory: 1}}
+	if got, want := AmountOf(r), (Amount{Replicas: 1, Area: 2*240*400 + 500*1000, Memory: 3051 + 3*100 + 2}); got != want {
+		t.Errorf("with weights: %+v, want %+v", got, want)
+	}
+	r.Weights = nil
 	r.Isolation = share.Exclusive
 	if got, want := AmountOf(r), (Amount{Replicas: 1, Area: percent(300), Memory: 3051}); got != want {
 		t.Errorf("exclusive: %+v, want %+v", got, want)

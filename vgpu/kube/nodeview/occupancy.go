@@ -149,7 +149,7 @@ func Slices(inv kube.Inventory) []packing.Slice {
 		out[i] = packing.Slice{
 			ID: packing.SliceID(s.ID), Device: s.Device, Model: s.Model, Profile: s.Profile, MemorySlices: s.Room, SMs: s.SMs,
 			Memory: share.Bytes(s.MemoryMiB) * share.MiB, Classes: s.Classes, Healthy: s.Healthy,
-			Reserve: s.Reserve, MaxShares: s.MaxShares, Locality: LocalityOf(s.NUMA, s.NVLink),
+			Reserve: s.Reserve, MaxShares: s.MaxShares, Locality: LocalityOf(s.NUMA, s.NVLink), Store: s.Store,
 		}
 	}
 	return out
@@ -171,15 +171,16 @@ func addShares(n *packing.Node, o Occupant) {
 		for _, v := range c.VGPUs {
 			if i, ok := n.SliceIndex(packing.SliceID(v.Slice)); ok {
 				v.Share = o.Charge(v)
-				n.Loads[i].Add(ResidentOf(o.Tenant, o.Workload, o.Placement.Model, v))
+				n.Loads[i].Add(ResidentOf(o.Tenant, o.Workload, o.Placement.Model, v, o.Placement.Weights))
 			}
 		}
 	}
 }
 
-// ResidentOf converts a placed vGPU of a pod, with the pod's namespace and workload, into what the packer counts on its slice.
-func ResidentOf(namespace, workload string, m kube.FitModel, v kube.PlacedVGPU) packing.Resident {
+// ResidentOf converts a placed vGPU of a pod, with the pod's namespace, workload and weights, into what the packer counts on its slice.
+func ResidentOf(namespace, workload string, m kube.FitModel, v kube.PlacedVGPU, weights []share.Weights) packing.Resident {
 	return packing.Resident{
 		Tenant: namespace, Model: packing.Model(m), Class: v.Class, Share: v.Share, Use: packing.Use{Workload: workload},
+		Weights: weights,
 	}
 }

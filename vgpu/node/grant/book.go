@@ -85,7 +85,7 @@ func (b *Book) Admit(c Claim, now time.Time) (g Grant, changed bool, _ *Refusal)
 	}
 	g, refusal := c.grantOf(b.config.Node)
 	if has {
-		return held, refusal != nil || !slices.Equal(g.VGPUs, held.VGPUs), nil
+		return held, refusal != nil || !slices.Equal(g.VGPUs, held.VGPUs) || !slices.Equal(g.Weights, held.Weights), nil
 	}
 	if refusal == nil {
 		refusal = b.start(&g, c.Pod)
@@ -151,7 +151,7 @@ func Placed(pod *v1.Pod, node string) (all []Grant) {
 	}
 	for _, c := range placement.Containers {
 		all = append(all, Grant{
-			Owner: Owner{pod.UID, pod.Namespace, pod.Name, c.Name}, Model: placement.Model, VGPUs: c.VGPUs,
+			Owner: Owner{pod.UID, pod.Namespace, pod.Name, c.Name}, Model: placement.Model, VGPUs: c.VGPUs, Weights: placement.Weights,
 		})
 	}
 	return all
@@ -196,7 +196,7 @@ func (b *Book) checkFit(g Grant, l residency.Level) *Refusal {
 			return refuse(DoesNotFit, "slice %s cannot be made beside %s, which is granted", v.Slice, other)
 		}
 		ask := packing.ShareRequest{Tenant: g.Namespace, Share: l.Charge(v.Share, g.Residency.Memory), Terms: share.Terms{
-			Isolation: v.Class, Slice: cmp.Or(s.Profile, share.WholeGPU), Enforcement: enforcement,
+			Isolation: v.Class, Slice: cmp.Or(s.Profile, share.WholeGPU), Enforcement: enforcement, Weights: g.Weights,
 		}}
 		if _, refusal := b.rules[packing.Model(g.Model)].Admit(s, b.loadOf(v.Slice), ask); refusal != packing.Admitted {
 			return refuse(DoesNotFit, "the placement on slice %s is not possible beside what is granted there: %v", v.Slice, refusal)
@@ -223,7 +223,7 @@ func (b *Book) loadOf(slice string) *packing.Load {
 		for _, v := range g.VGPUs {
 			if v.Slice == slice {
 				v.Share = g.Level().Charge(v.Share, g.Residency.Memory)
-				load.Add(nodeview.ResidentOf(g.Namespace, "", g.Model, v))
+				load.Add(nodeview.ResidentOf(g.Namespace, "", g.Model, v, g.Weights))
 			}
 		}
 	}
@@ -240,5 +240,5 @@ func (b *Book) On(slice string) (on []Grant) {
 	return on
 }
 
-// GrantedMemory returns the sum of the device memory of all grants on a slice.
+// GrantedMemory returns the sum of the device memory of all grants on a slice and of their weights, each counted once for a namespace.
 func (b *Book) GrantedMemory(slice string) share.Bytes { return b.loadOf(slice).Memory() }

@@ -103,14 +103,15 @@ func (g *gpuNode) readMemory(n *v1.Node, otherwise int64) {
 	}
 }
 
-// wholeGPUs returns n slices, each a whole GPU, with the node's model and memory.
+// wholeGPUs returns n slices, each a whole GPU, with the node's model and memory. Weights that pods declare count once on each, as with gshare's
+// model store.
 func (g *gpuNode) wholeGPUs(n int64) (out []packing.Slice) {
 	for i := range n {
 		id := fmt.Sprintf("%s/%d", g.Name, i)
 		out = append(out, packing.Slice{
 			ID: packing.SliceID(id), Device: id, Model: g.Model, Memory: share.Bytes(g.memory) * share.MiB, Healthy: true,
 			Classes: []share.Isolation{share.Exclusive, share.MPS, share.Elastic},
-			Reserve: kube.DefaultReserve, MaxShares: kube.DefaultMaxShares,
+			Reserve: kube.DefaultReserve, MaxShares: kube.DefaultMaxShares, Store: true,
 		})
 	}
 	return out
