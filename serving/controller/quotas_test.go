@@ -197,6 +197,9 @@ func TestQuotaCounts(t *testing.T) {
 			}
 			again := test.then.DeepCopy()
 			again.UID = "2"
+			if text, is := again.Annotations[kube.AnnotationPlacement]; is {
+				again.Annotations[kube.AnnotationPlacement] = strings.Replace(text, `"uid":"1"`, `"uid":"2"`, 1)
+			}
 			q.handler(api.FaSTPodKind).OnUpdate(test.then, again)
 			if got := q.account.Held("ml"); got != test.want {
 				t.Errorf("made again, held %+v, want %+v", got, test.want)

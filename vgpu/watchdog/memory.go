@@ -15,6 +15,7 @@ type MemoryUse struct {
 	Granted               share.Bytes
 	Ledger                share.Bytes // that the hook counts for all its processes; they can forge it
 	BestEffort            bool        // no process is killed
+	Weights               share.Bytes // of the model store, which the container may map: no process is charged for them
 	Processes             []ProcessMemory
 }
 
@@ -34,17 +35,18 @@ func (u MemoryUse) DriverTotal() (sum share.Bytes) {
 	return sum
 }
 
-// beyondContexts returns the memory that the driver counts for these processes beyond an allowance for the contexts of each.
-func beyondContexts(processes []ProcessMemory, context share.Bytes) (sum share.Bytes) {
+// beyondAllowance returns the memory that the driver counts for these processes beyond what each may have for its contexts, and for the weights,
+// which the driver may count for each process that maps them.
+func (u MemoryUse) beyondAllowance(processes []ProcessMemory, context share.Bytes) (sum share.Bytes) {
 	for _, p := range processes {
-		sum += max(0, p.Driver-context)
+		sum += max(0, p.Driver-context-u.Weights)
 	}
 	return sum
 }
 
 // Uncounted returns how much memory the driver counts beyond the ledger and an allowance for the contexts of each process.
 func (u MemoryUse) Uncounted(context share.Bytes) share.Bytes {
-	return max(0, beyondContexts(u.Processes, context)-u.Ledger)
+	return max(0, u.beyondAllowance(u.Processes, context)-u.Ledger)
 }
 
 // excess is how far the driver's count of a container's memory exceeds what it may be.
@@ -61,7 +63,7 @@ var excessKinds = map[excess]Kind{beyondLedger: Uncounted, beyondShare: Overdraw
 
 // excess compares the driver's count with the share and with the ledger. It does not rely on the ledger to find that a share is exceeded.
 func (u MemoryUse) excess(context share.Bytes) excess {
-	switch beyond := beyondContexts(u.Processes, context); {
+	switch beyond := u.beyondAllowance(u.Processes, context); {
 	case beyond > u.Granted:
 		return beyondShare
 	case beyond > u.Ledger:
@@ -143,7 +145,7 @@ func (w *MemoryWatch) finding(now time.Time, u MemoryUse, s *memoryState) Findin
 		_, killed := s.killed[processKey{p.PID, p.StartTime, u.Slice}]
 		return killed
 	})
-	kill := w.config.Kill && !u.BestEffort && s.confirmed == beyondShare && beyondContexts(left, w.context) > u.Granted
+	kill := w.config.Kill && !u.BestEffort && s.confirmed == beyondShare && u.beyondAllowance(left, w.context) > u.Granted
 	if !kill {
 		left = u.Processes
 	}

@@ -43,6 +43,26 @@ func TestExcess(t *testing.T) {
 	}
 }
 
+func TestExcessBesideWeights(t *testing.T) {
+	const inShare = 2*gib + context + gib // with weights of 1 GiB
+	for name, test := range map[string]struct {
+		processes []ProcessMemory
+		want      excess
+	}{
+		"mapped, or not counted":    {[]ProcessMemory{{Driver: inShare}}, noExcess},
+		"beyond the declaration":    {[]ProcessMemory{{Driver: inShare + 1}}, beyondShare},
+		"mapped by two processes":   {[]ProcessMemory{{Driver: 2*gib + context}, {Driver: 2*gib + context}}, noExcess},
+		"a byte more of the second": {[]ProcessMemory{{Driver: inShare}, {Driver: gib + context + 1}}, beyondShare},
+	} {
+		t.Run(name, func(t *testing.T) {
+			u := MemoryUse{Granted: 2 * gib, Ledger: 2 * gib, Weights: gib, Processes: test.processes}
+			if got := u.excess(context); got != test.want {
+				t.Errorf("got %d, want %d", got, test.want)
+			}
+		})
+	}
+}
+
 // TestMemoryObserve observes one container repeatedly, every two seconds.
 func TestMemoryObserve(t *testing.T) {
 	const inShare, above = 2*gib + context, 3*gib + context

@@ -55,6 +55,7 @@ func (a *memoryAudit) observe(now time.Time, before map[string]tokenserver.Statu
 			}
 			uses = append(uses, watchdog.MemoryUse{
 				Pod: string(g.UID), Container: g.Container, Slice: v.Slice, Granted: v.Share.Memory, Ledger: ledger.Used, BestEffort: g.BestEffort,
+				Weights:   share.MemoryOf(g.Weights),
 				Processes: memoryOf(processes, string(g.UID), g.Container, v.Slice, ledger),
 			})
 		}

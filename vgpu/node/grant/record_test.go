@@ -36,6 +36,21 @@ func TestRecordGolden(t *testing.T) {
 	}
 }
 
+func TestRecordWithWeightsGolden(t *testing.T) {
+	golden, err := os.ReadFile("testdata/grant-weights.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := Decode(golden)
+	if diff := cmp.Diff(weights, g.Weights); err != nil || diff != "" {
+		t.Errorf("decoded: %v\n%s", err, diff)
+	}
+	text, err := Encode(g, "n1")
+	if diff := cmp.Diff(string(golden), string(text)+"\n"); err != nil || diff != "" {
+		t.Errorf("encoded again: %v\n%s", err, diff)
+	}
+}
+
 func TestDecodeRefuses(t *testing.T) {
 	golden, err := os.ReadFile("testdata/grant.json")
 	if err != nil {

@@ -24,6 +24,7 @@ type Config struct {
 	Classes   []share.Isolation // what this node can enforce
 	Reserve   share.PerMille
 	MaxShares int
+	Store     bool // pods can share weights in the node's model store
 }
 
 // AllDevices stands for all devices in Config.Claimed.
@@ -77,7 +78,7 @@ func (c Config) slice(d gpu.Device, i gpu.Instance) Slice {
 	s := Slice{
 		Slice: kube.Slice{
 			ID: i.UUID, Device: d.UUID, Model: d.Model, Profile: i.Profile, Room: i.MemorySlices, SMs: i.SMs, MemoryMiB: int64(i.Memory / share.MiB),
-			Classes: c.Classes, Reserve: c.Reserve, MaxShares: c.MaxShares,
+			Classes: c.Classes, Reserve: c.Reserve, MaxShares: c.MaxShares, Store: c.Store,
 		},
 		Index: d.Index, Fault: cmp.Or(d.Fault, i.Fault), Cordoned: c.cordons(d.UUID, i.UUID), Claims: c.claims(d, i), Properties: d.Properties,
 	}

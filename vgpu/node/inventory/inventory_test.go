@@ -38,6 +38,18 @@ func ids(inv Inventory) (ids []string) {
 	return ids
 }
 
+func TestPublishedStore(t *testing.T) {
+	for _, store := range []bool{false, true} {
+		c := config
+		c.Store = store
+		for _, s := range (Inventory{}).Update(c, []gpu.Device{whole("a"), mig("b", "x")}, Holders{}).Published().Slices {
+			if s.Store != store {
+				t.Errorf("slice %s has a store: %t, want %t", s.ID, s.Store, store)
+			}
+		}
+	}
+}
+
 func TestUpdate(t *testing.T) {
 	sick := whole("a")
 	sick.Fault = "Xid 79"
