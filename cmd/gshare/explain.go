@@ -132,6 +132,9 @@ func writePlaces(w io.Writer, places []verdict.Place, s *cluster.Snapshot) {
 	drawn := map[string]bool{}
 	for _, p := range places {
 		fmt.Fprintf(w, "\n%s vGPU %d: slice %s of %s (%s), %s: %s\n", p.Container, p.VGPU, p.Slice, p.Node, p.Model, p.Class, p.Share)
+		if p.Weights != "" {
+			fmt.Fprintf(w, "  and %s\n", p.Weights)
+		}
 		if p.Missing {
 			fmt.Fprintln(w, "  the node's inventory no longer lists this slice")
 		}

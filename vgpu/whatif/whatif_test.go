@@ -54,6 +54,35 @@ func sevenths(node string) (pods []Pod) {
 	return pods
 }
 
+// TestWeightsCountOnce: pods of which each has its own weights of 30 GiB need a GPU for two, and seven that share them need one.
+func TestWeightsCountOnce(t *testing.T) {
+	for name, tc := range map[string]struct {
+		own, shared share.Bytes
+		want        int
+	}{
+		"in each": {37 * gib, 0, 4}, "once": {7 * gib, 30 * gib, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			node := testNode("p", "n", 8)
+			var pods []Pod
+			for i := range 7 {
+				p := testPod("n", fmt.Sprint("p", i), 1, 120, 1000, tc.own)
+				if tc.shared > 0 {
+					p.Request.Weights = []share.Weights{{Digest: "sha256:a", Memory: tc.shared}}
+				}
+				pods = append(pods, p)
+			}
+			for i := range node.Slices {
+				node.Slices[i].Store = true
+			}
+			row := Compare([]Node{node}, pods, rules())[0]
+			if row.HeldGPUs != 7 || row.NeededGPUs != tc.want || len(row.Unplaced) > 0 {
+				t.Errorf("%+v, want %d GPUs", row, tc.want)
+			}
+		})
+	}
+}
+
 func rules() packing.Rules { return packing.NewRules(packing.Slots) }
 
 func TestCompare(t *testing.T) {

@@ -1,6 +1,7 @@
 package verdict
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -100,5 +101,24 @@ func TestSharedInstancesHoldMemory(t *testing.T) {
 	w.others = append(w.others[:1], asked)
 	if got := w.report(t).Places[0].Beside; len(got) != 1 || !strings.HasPrefix(got[0].Share, "Shared, without SM-time, ") {
 		t.Errorf("beside %+v", got)
+	}
+}
+
+// TestPlaceSaysWeights: a placed pod's report names the weights beside its share, and the pod of which they leave no memory is told to wait for it.
+func TestPlaceSaysWeights(t *testing.T) {
+	w := newWorld()
+	holder := w.beside(t, "holder", share.MPS, 100, 1000, 1024)
+	placed := holder.Annotations[kube.AnnotationPlacement]
+	loaded := func(mib int64) string {
+		return strings.TrimSuffix(placed, "}") + fmt.Sprintf(`,"weights":[{"digest":"sha256:%064x","memory":%d}]}`, 1, mib<<20)
+	}
+	holder.Annotations[kube.AnnotationPlacement] = loaded(w.slices[0].MemoryMiB - 1024)
+	if got := w.report(t).Nodes[0]; got.Obstacles[0].Reason != "insufficient GPU memory" || len(got.Leave) != 1 {
+		t.Errorf("%+v", got)
+	}
+	holder.Annotations[kube.AnnotationPlacement] = loaded(2634)
+	w.pod, w.others = holder, nil
+	if got := w.report(t).Places; len(got) != 1 || !strings.HasPrefix(got[0].Weights, "2634 MiB of weights") {
+		t.Errorf("placed: %+v", got)
 	}
 }

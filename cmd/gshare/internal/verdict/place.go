@@ -23,7 +23,8 @@ type Place struct {
 	Model     string     `json:"model,omitempty"`
 	Class     string     `json:"class"`
 	Share     string     `json:"share"`
-	Beside    []Neighbor `json:"beside,omitempty"` // the other containers on the slice
+	Weights   string     `json:"weights,omitempty"` // that the slice holds for the pod beside its share
+	Beside    []Neighbor `json:"beside,omitempty"`  // the other containers on the slice
 	Missing   bool       `json:"missing,omitempty"`
 }
 
@@ -67,7 +68,8 @@ func (r *Report) addPlaces(n *cluster.Node, pod *v1.Pod, placement kube.Placemen
 	for _, c := range placement.Containers {
 		for i, v := range c.VGPUs {
 			at, there := n.SliceIndex(packing.SliceID(v.Slice))
-			p := Place{Container: c.Name, VGPU: i, Node: n.Name, Slice: v.Slice, Class: string(v.Class), Share: ShareText(v.Share), Missing: !there}
+			p := Place{Container: c.Name, VGPU: i, Node: n.Name, Slice: v.Slice, Class: string(v.Class), Share: ShareText(v.Share),
+				Weights: weightsText(placement.Weights), Missing: !there}
 			if there {
 				p.Model = n.Slices[at].Model
 			}
@@ -79,6 +81,14 @@ func (r *Report) addPlaces(n *cluster.Node, pod *v1.Pod, placement kube.Placemen
 			r.Places = append(r.Places, p)
 		}
 	}
+}
+
+// weightsText returns the size of weights, or "" if there are none.
+func weightsText(list []share.Weights) string {
+	if len(list) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d MiB of weights, one copy for the pods of the namespace that declare them", share.MemoryOf(list)/share.MiB)
 }
 
 // heldText returns what a container holds on its slice.

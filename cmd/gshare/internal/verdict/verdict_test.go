@@ -102,6 +102,9 @@ var failures = map[string]failure{
 	"class cannot be enforced": {
 		func(_ *testing.T, w *world) { w.slices[0].Classes = []share.Isolation{share.Exclusive} },
 		NoNode, "1 isolation class cannot be enforced", "MPS has to work", share.FieldIsolation, func(w *world) { w.pod.Annotations[kube.AnnotationIsolation] = "exclusive" }},
+	"no model store": {
+		annotate(kube.AnnotationWeights, "sha256:"+strings.Repeat("a", 64)+"=1Mi"),
+		NoNode, "1 no model store for weights", "switch on the node's model store", "", func(w *world) { delete(w.pod.Annotations, kube.AnnotationWeights) }},
 	"slice of another class": {
 		func(t *testing.T, w *world) {
 			w.beside(t, "a", share.MPS, 100, 1000, 1024)
