@@ -1,6 +1,7 @@
 package admission_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -8,6 +9,18 @@ import (
 	v1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// digest names weights, and nine declares one too many.
+var (
+	digest = "sha256:" + strings.Repeat("0a", 32)
+	nine   = func() string {
+		var list []string
+		for i := range 9 {
+			list = append(list, fmt.Sprintf("sha256:%064x=1Mi", i))
+		}
+		return strings.Join(list, ",")
+	}()
 )
 
 // badPods break one rule each. The refusal starts with the field, and says the fix.
@@ -61,6 +74,12 @@ var badPods = map[string]struct {
 	"slice":              {pod(says("slice", "1c.2g.10gb")), "gshare.dev/slice", "write gpu, mig or"},
 	"workload":           {pod(says("workload", "a b")), "gshare.dev/workload", "at most 63 letters"},
 	"model":              {pod(says("model", "A100,,H200")), "gshare.dev/model", "such as A100,H200"},
+	"weights, no size":   {pod(says("weights", digest)), "gshare.dev/weights", "with the size on the device"},
+	"weights in bytes":   {pod(says("weights", digest+"=2634MB")), "gshare.dev/weights", "with the size on the device"},
+	"weights too large":  {pod(says("weights", digest+"=1025Ti")), "gshare.dev/weights", "at most 1024Ti"},
+	"weights by name":    {pod(says("weights", "resnext=2634Mi")), "gshare.dev/weights", "sha256:"},
+	"weights twice":      {pod(says("weights", digest+"=1Gi,"+digest+"=2Gi")), "gshare.dev/weights", "each once"},
+	"9 weights":          {pod(says("weights", nine)), "gshare.dev/weights", "at most 8"},
 	"17 models":          {pod(says("model", "a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p,q")), "gshare.dev/model", "at most 16"},
 
 	"hostPID":                {pod(hostPID), "spec.hostPID", "leave it out"},

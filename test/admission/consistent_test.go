@@ -3,6 +3,7 @@ package admission_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -104,9 +105,15 @@ var words = []ends{
 	{"enforcement", []string{"strict", "best-effort"}, []string{"", "none", "strict\n"}},
 	{"slice", []string{"gpu", "mig", "1g.18gb"}, []string{"", "GPU", "8g.1gb", "0g.1gb", "1g.01gb", "1g.12345gb", "1g.10gb+me.all", "1g.10gb+gfx", "1g.24gb-me", "1g.24gb-gfx", "mig\n", "1gx18gb"}},
 	{"workload", []string{"resnet"}, []string{"", "a", "-a", "a-", "a.b_c-d", "a/b", "ä", "a\n", name63, name63 + "x"}},
+	{"weights", []string{digest + "=2634Mi", digest + "=1Gi, sha256:" + zeros + "=1Ti"}, []string{"", ",", digest, digest + "=", digest + "=0Mi", digest + "=01Mi",
+		digest + "=1024Ti", digest + "=1025Ti", digest + "=9999999999Mi", digest + "=1Mi,", digest + "=1Mi\n", "\u00a0" + digest + "=1Mi\u2003", digest + " =1Mi",
+		digest + "=1Mi," + digest + "=1Mi", "sha256:" + zeros[1:] + "=1Mi", "sha256:" + zeros + "0=1Mi", "sha512:" + zeros + "=1Mi", "sha256:A" + zeros[1:] + "=1Mi", nine,
+		digest + "=1Mi=2Mi"}},
 	{"model", []string{"A100", "A100,H200"}, []string{"", ",", "A100,", "A100, A100", " A100\t", "NVIDIA H100 80GB HBM3", "A100/B", "-A", "a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p",
 		"a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p,p", "a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p,q", name63, name63 + "x", "\u00a0A100\u2003", "A\u00a0100", repeated(63), repeated(64), repeated(65)}},
 }
+
+var zeros = strings.Repeat("0", 64)
 
 const name63 = "abcdefghijklmnopqrstuvwxyz0123456789abcdefghijklmnopqrstuvwxyz0"
 

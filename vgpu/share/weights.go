@@ -31,7 +31,7 @@ func ParseWeights(text string) ([]Weights, error) {
 	}
 	list := make([]Weights, len(entries))
 	for i, entry := range entries {
-		digest, size, _ := strings.Cut(strings.Trim(entry, " "), "=")
+		digest, size, _ := strings.Cut(strings.TrimSpace(entry), "=")
 		mib, err := parseSize(FieldWeights, size)
 		if err != nil {
 			return nil, err

@@ -19,7 +19,7 @@ func TestParseWeights(t *testing.T) {
 		"none":          {"", nil},
 		"one":           {string(a) + "=2634Mi", []Weights{{a, 2634 * MiB}}},
 		"sorted":        {string(a) + "=2Gi," + string(b) + "=1Mi", []Weights{{b, MiB}, {a, 2048 * MiB}}},
-		"outer spaces":  {" " + string(a) + "=1Ti ,  " + string(b) + "=3Mi", []Weights{{b, 3 * MiB}, {a, 1 << 40}}},
+		"outer space":   {" " + string(a) + "=1Ti ,\u2003\n" + string(b) + "=3Mi", []Weights{{b, 3 * MiB}, {a, 1 << 40}}},
 		"the most each": {string(a) + "=1024Ti", []Weights{{a, MaxMemory}}},
 	} {
 		t.Run(name, func(t *testing.T) {

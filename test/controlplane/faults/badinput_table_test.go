@@ -80,6 +80,8 @@ var nonsense = []struct {
 	{"model-absent", []option{good, annotated(kube.AnnotationModel, "H200")}, "no GPU of an accepted model"},
 	{"workload", []option{good, annotated(kube.AnnotationWorkload, "a b")},
 		`gshare.dev/workload: "a b" is not a label value`},
+	{"weights", []option{good, annotated(kube.AnnotationWeights, "resnext=1Gi")},
+		`gshare.dev/weights: "resnext" is not sha256: and 64 lower-case hexadecimal digits`},
 	{"slice", []option{good, annotated(kube.AnnotationSlice, "1g")},
 		`gshare.dev/slice: "1g" is neither gpu, mig nor a MIG profile`},
 	{"slice-absent", []option{good, annotated(kube.AnnotationSlice, "mig")}, "no slice of the requested kind"},
