@@ -1,7 +1,9 @@
 package audit
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -15,7 +17,7 @@ import (
 // TestAgreesWithPacker compares Admissible with the scheduler's own rules on random clusters. Two programs that were
 // written apart must give one answer.
 func TestAgreesWithPacker(t *testing.T) {
-	asked, admitted := 0, 0
+	asked, admitted, withWeights := 0, 0, 0
 	for seed := range uint64(60) {
 		f := fillRandomly(t, seed)
 		for i := 0; i < len(f.cluster.pods); i += 2 { // room for others
@@ -24,6 +26,7 @@ func TestAgreesWithPacker(t *testing.T) {
 		for i := 1; i < len(f.cluster.pods); i += 4 { // which take memory and a place, and leave their SM-time
 			lower(&f.cluster.pods[i])
 		}
+		f.loadWeights()
 		f.advertise()
 		r := f.check()
 		for range 30 {
@@ -34,9 +37,41 @@ func TestAgreesWithPacker(t *testing.T) {
 			}
 			asked += len(f.nodes)
 			admitted += len(mine)
+			if pod.Annotations[kube.AnnotationWeights] != "" {
+				withWeights += len(mine)
+			}
 		}
 	}
-	t.Logf("%d of %d questions were answered with yes", admitted, asked)
+	t.Logf("%d of %d questions were answered with yes, %d of them about pods with weights", admitted, asked, withWeights)
+	if withWeights < 100 {
+		t.Errorf("%d nodes take pods with weights: the test is of little use", withWeights)
+	}
+}
+
+// loadWeights gives most nodes a model store, and lets most of the pods there use some of two weights, which fit every slice.
+func (f *filler) loadWeights() {
+	store := map[string]bool{}
+	for i := range f.nodes {
+		if node := &f.nodes[i]; f.random.IntN(4) > 0 {
+			node.Annotations[kube.AnnotationInventory] = strings.ReplaceAll(node.Annotations[kube.AnnotationInventory], `"sms":`, `"store":true,"sms":`)
+			store[node.Name] = true
+		}
+	}
+	for i := range f.cluster.pods {
+		if pod := &f.cluster.pods[i]; store[pod.Spec.NodeName] {
+			f.edit(pod, func(p *kube.Placement) { p.Weights = f.someWeights(1500, 2000) })
+		}
+	}
+}
+
+// someWeights returns some of the weights with these sizes in MiB, which are also their names.
+func (f *filler) someWeights(mib ...share.Bytes) (list []share.Weights) {
+	for _, size := range mib {
+		if f.random.IntN(2) == 0 {
+			list = append(list, share.Weights{Digest: share.Digest(fmt.Sprintf("sha256:%064d", size)), Memory: size * share.MiB})
+		}
+	}
+	return list
 }
 
 // lower makes a bound pod an instance of a function that has given up its SM-time.
@@ -69,6 +104,7 @@ func randomPod(f *filler) v1.Pod {
 		if vgpus == 1 {
 			s.quota = 1 + f.random.Int64N(70)
 		}
+		s.memory = []int64{1, 1, 1000, 36000, 37500, 39000}[f.random.IntN(6)]
 		specs = append(specs, s)
 	}
 	if f.random.IntN(8) == 0 {
@@ -78,6 +114,11 @@ func randomPod(f *filler) v1.Pod {
 	if f.random.IntN(2) == 0 {
 		pod.Spec.SchedulerName = rectangleScheduler
 	}
+	var weights []string
+	for _, w := range f.someWeights(1500, 2000, 3000) {
+		weights = append(weights, fmt.Sprintf("%s=%dMi", w.Digest, w.Memory/share.MiB))
+	}
+	pod.Annotations[kube.AnnotationWeights] = strings.Join(weights, ",")
 	for i := range pod.Spec.Containers {
 		delete(pod.Spec.Containers[i].Resources.Requests, v1.ResourceCPU)
 	}
@@ -115,6 +156,7 @@ func (f *filler) packerNode(object *v1.Node) *packing.Node {
 		on = append(on, packing.Slice{
 			ID: packing.SliceID(s.ID), Device: s.Device, Model: s.Model, Profile: s.Profile, SMs: s.SMs,
 			Memory: share.Bytes(s.MemoryMiB) * share.MiB, Classes: s.Classes, Healthy: s.Healthy, Reserve: s.Reserve, MaxShares: s.MaxShares,
+			Store: s.Store,
 		})
 	}
 	n := packing.NewNode(object.Name, on, 1<<40, 1<<50)
@@ -128,7 +170,7 @@ func (f *filler) packerNode(object *v1.Node) *packing.Node {
 		at, _ := n.SliceIndex(packing.SliceID(v.Slice))
 		w, r, _ := kube.ResidencyOf(pod)
 		counted := residency.Counted(w, r).Charge(v.Share, v.Share.Memory)
-		n.Loads[at].Add(packing.Resident{Tenant: pod.Namespace, Model: packing.Model(p.Model), Class: v.Class, Share: counted})
+		n.Loads[at].Add(packing.Resident{Tenant: pod.Namespace, Model: packing.Model(p.Model), Class: v.Class, Share: counted, Weights: p.Weights})
 	}
 	return n
 }

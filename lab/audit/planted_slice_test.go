@@ -48,6 +48,9 @@ func TestPlantedOnSlice(t *testing.T) {
 	testPlanted(t, []planted{
 		{"memory", Memory, "b2", "", fill(3, spec{sm: 10, memory: 13654})},
 		{"weights of two", Memory, "b2", "", heavy(13, 26, spec{sm: 10, memory: 2048})},
+		{"weights without a store", WrongDevice, "b2", "team/x", func(c *cluster) {
+			c.add(spec{name: "x", node: "b", slices: []string{"b2"}, sm: 10, annotations: note(kube.AnnotationWeights, fmt.Sprintf("sha256:%064x=1Gi", 1))})
+		}},
 		{"one's own weights", Memory, "b2", "", heavy(13, 13, spec{sm: 10, memory: 14336})},
 		{"limits", Limits, "b2", "", fill(6, spec{sm: 30, quota: 10, annotations: greedy})},
 		{"too many shares", TooMany, "b2", "", fill(17, spec{sm: 5})},
