@@ -99,6 +99,20 @@ func TestSignatureDoesNotRound(t *testing.T) {
 	}
 }
 
+func TestSignatureHasWeights(t *testing.T) {
+	keys := map[string]string{}
+	for _, list := range []string{"", "sha256:%064d=1Mi", "sha256:%064d=2Mi", "sha256:1%063d=1Mi"} {
+		if list != "" {
+			list = fmt.Sprintf(list, 0)
+		}
+		key := decodePod(gpuPod("a", 50, 50, annotation(kube.AnnotationWeights, list))).key
+		if other, there := keys[key]; there {
+			t.Errorf("%q and %q make no difference", list, other)
+		}
+		keys[key] = list
+	}
+}
+
 func TestEpochChangesTheSignature(t *testing.T) {
 	h := newHandle()
 	p := newPlugin(t, h, 0)
