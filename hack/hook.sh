@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds and checks the hook: hack/hook.sh build|check|test|bench [OUT], hack/hook.sh fuzz [SECONDS [OUT]]. OUT (default
-# bin/hook) gets libgshare.so, and libgshare-mps.so for MPS daemons.
+# bin/hook) gets libgshare.so, libgshare-mps.so for MPS daemons, and libgshare_store.so for programs that share weights.
 #
 # build: this machine's library, and the aarch64 one if its cross compiler is installed
 # cross: with CC as the third argument, the libraries for the machine that it compiles for
@@ -55,15 +55,20 @@ library() {
 # shellcheck disable=SC2086
 guard() { "$1" $flags -shared -Wl,-z,relro -Wl,-soname,libgshare-mps.so -o "$2" hook/mps/guard.c; }
 
+# shellcheck disable=SC2086
+store() { "$1" $flags -shared -Wl,-z,relro -Wl,-soname,libgshare_store.so -o "$2" hook/store/store.c hook/store/map.c -ldl; }
+
 # cross CC: builds the libraries for the machine that a compiler compiles for.
 cross() {
   library "$1" "$out/libgshare.so"
   guard "$1" "$out/libgshare-mps.so"
+  store "$1" "$out/libgshare_store.so"
 }
 
 build() {
   library gcc "$out/libgshare.so"
   guard gcc "$out/libgshare-mps.so"
+  store gcc "$out/libgshare_store.so"
   if command -v aarch64-linux-gnu-gcc >/dev/null; then library aarch64-linux-gnu-gcc "$out/libgshare-aarch64.so"; fi
 }
 
