@@ -430,3 +430,25 @@ func TestLibrary(t *testing.T) {
 	}
 	m.awaitUsed(t, 2*share.MiB, "stored")
 }
+
+// TestPython lets a Python program store weights and another one read them, by gshare_store.py.
+func TestPython(t *testing.T) {
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		t.Skip("python3 is not installed")
+	}
+	m := newMachine(t)
+	store, ready := m.start(t, "store", 0)
+	if !ready {
+		t.Fatal(store.errors)
+	}
+	for _, verb := range []string{"stored", "read"} {
+		cmd := exec.Command(python, "../../../hook/fake/programs/weights.py", m.socket, "a text of weights, as Python has them")
+		cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+m.folder, "FAKE_CUDA_SHARED="+m.account)
+		out, err := cmd.CombinedOutput()
+		if want := verb + " a text of weights, as Python has them 4 (2, 2) <f4\n"; string(out) != want {
+			t.Errorf("%q, %v, want %q", out, err, want)
+		}
+	}
+	m.awaitUsed(t, 2*share.MiB, "stored")
+}

@@ -18,7 +18,7 @@ type Write func(offset share.Bytes, from []byte) error
 
 // Load maps weights read-only, and stores them before if the store does not have them: fill is called then, and writes all of them. It waits
 // while another client stores them, and takes its place if that one ends without. stored reports whether fill's are those that are mapped. The
-// lease lasts until the client is closed, which is to be done after the mapping is removed.
+// lease lasts until the client is closed, which is to be done after the mapping is removed, and after an error.
 func (c *Client) Load(ctx context.Context, d cuda.Device, k store.Key, bytes share.Bytes, fill func(Write) error) (m cuda.Mapping, stored bool, _ error) {
 	for {
 		w, err := c.Get(k)
