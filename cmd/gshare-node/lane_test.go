@@ -88,12 +88,30 @@ func checkLane(t *testing.T, out string, lane *exec.Cmd) {
 				Allocated int `json:"allocated_mib"`
 			}
 			Crash struct{ Pods, Ended int }
+			Store map[string]struct {
+				One   int                      `json:"with_first_mib"`
+				Two   int                      `json:"with_second_mib"`
+				Left  int                      `json:"left_mib"`
+				Alone struct{ Unchanged bool } `json:"without_store"`
+				Write struct {
+					Code   int
+					Beside struct{ Unchanged bool }
+				}
+			}
 		}
 	}
 	readResults(t, out, &results)
 	e := results.Experiments
 	if e.Coverage.CUPTI == 0 || e.Coverage.Hook != e.Coverage.CUPTI {
 		t.Errorf("the hook counts %d of %d launches", e.Coverage.Hook, e.Coverage.CUPTI)
+	}
+	for how, s := range e.Store {
+		if s.One != 256 || s.Two != 256 || s.Left != 0 || !s.Alone.Unchanged || s.Write.Code == 0 || !s.Write.Beside.Unchanged {
+			t.Errorf("the model store, %s: %+v", how, s)
+		}
+	}
+	if len(e.Store) != 2 {
+		t.Errorf("the model store: %+v", e.Store)
 	}
 	if e.Memory.Allocated != 2048 || e.Crash.Pods != 3 || e.Crash.Ended != 0 {
 		t.Errorf("%+v", e)

@@ -4,7 +4,12 @@ Names such as N-F1 are those of the headline numbers of the papers. Every compar
 paper compares, and as many pods with equal rights that race, without which most of a gain is that of any concurrency.
 """
 
+import os
+import subprocess
+import sys
 import time
+
+import machine
 
 INFERENCE = ("convolution", "recurrent", "transformer")  # N-F1, N-F2, N-F3
 
@@ -164,4 +169,76 @@ def graphs(m, seconds):
     return {"whole": whole, "half": half, "part": half["rate"] / whole["rate"]}
 
 
-ALL = (coverage, overhead, quota, sm, graphs, packing, isolation, memory, pairs, crash)
+def store(m, _):
+    """FG-138 and what docs/store.md does not know: whether programs can import weights, without MPS and as its clients, what a write to a
+    read-only mapping does to them and to others, and the memory that the store and each program take."""
+    found = {}
+    for name, percent in (("plain", None), ("mps", 100)):
+        found[name] = loaded(m, m.folder / f"{name}.sock", percent)
+        found[name]["write"] = written(m, m.folder / f"{name}-write.sock", percent)
+        m.stop_plain_mps()
+    return found
+
+
+def weights(m, percent, mode, socket=""):
+    """A program that takes weights from a store."""
+    library = m.arguments.fake.resolve() if m.arguments.dry_run else m.arguments.hook.parent
+    return m.plain([sys.executable, machine.HERE / "weights.py", mode, socket, library / "libgshare_store.so"], percent, True, m.counted)
+
+
+def start_store(m, socket, percent):
+    command = [m.arguments.bin / "gshare-node", "store", "--socket", socket, "--namespace", os.getuid(), "--capacity", "1Gi"]
+    server = m.plain(command, percent, False, m.counted)
+    until = time.monotonic() + 60
+    while not socket.exists():
+        if not server.alive() or time.monotonic() > until:
+            server.kill()
+            raise machine.Failed("the store is not ready")
+        time.sleep(0.02)
+    return server
+
+
+def loaded(m, socket, percent):
+    """Two programs load weights. Then store and first program are killed. The memory is the device's, in MiB above what it was before."""
+    before = weights(m, percent, "free").result()["free"]
+
+    def taken():
+        return (before - weights(m, percent, "free").result()["free"]) / 2**20
+
+    running = [start_store(m, socket, percent)]
+    try:
+        found = {"store_mib": taken()}
+        for place in ("first", "second"):
+            running.append(weights(m, percent, "load", socket))
+            found[place] = running[-1].line()
+            found[f"with_{place}_mib"] = taken()
+        server, first, second = running
+        verify = [m.arguments.bin / "gshare-node", "store", "verify", "--socket", socket, "--weights", "sha256:" + found["first"]["digest"]]
+        found["verify"] = subprocess.run([str(c) for c in verify], env=m.environment, capture_output=True, text=True, check=False).stderr.strip()
+        server.kill()
+        found["without_store"], found["without_store_mib"] = first.ask(), taken()
+        first.kill()
+        found["without_first"] = second.ask()
+        second.kill()
+        found["left_mib"] = taken()
+    finally:
+        for p in running:
+            p.kill()
+    return found
+
+
+def written(m, socket, percent):
+    """One program writes to its read-only weights, beside another that has them."""
+    running = [start_store(m, socket, percent)]
+    try:
+        beside = weights(m, percent, "load", socket)
+        running.append(beside)
+        beside.line()
+        code = weights(m, percent, "fault", socket).result()["code"]
+        return {"code": code, "beside": beside.ask()}
+    finally:
+        for p in running:
+            p.kill()
+
+
+ALL = (coverage, overhead, quota, sm, graphs, packing, isolation, memory, pairs, crash, store)

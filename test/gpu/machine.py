@@ -59,6 +59,12 @@ class Program:
             raise Failed(f"{self.process.args}: it ended with {self.process.returncode}")
         return found
 
+    def ask(self):
+        """Sends a line and returns the answer."""
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+        return self.line()
+
     def alive(self):
         return self.process.poll() is None
 
@@ -81,6 +87,8 @@ class Machine:
             devices = self.folder / "devices.yaml"
             devices.write_text("devices:\n- {uuid: GPU-0, model: A100, sms: 108, memoryMiB: 40960}\n")
             config += f"simulatedDevices: {devices}\nsimulatedMPS: {self.mps}\n"
+        # where the fake driver counts the memory of all programs; it does so for nothing else, and the real one always
+        self.counted = {"FAKE_CUDA_SHARED": str(self.folder / "account")}
         (self.folder / "node.yaml").write_text(config)
         self.log = open(self.folder / "agent.log", "a", encoding="utf-8")
         self.plain_pipe = self.folder / "mps"
@@ -125,9 +133,9 @@ class Machine:
                "--sm", sm, "--quota", quota, "--mem", mem, *more, "--"]
         return Program([*run, *command], self.environment, keep_input)
 
-    def plain(self, command, percent=None, keep_input=False):
-        """Runs a command without gshare; with a percentage as a client of MPS, as others share a GPU."""
-        environment = dict(self.environment)
+    def plain(self, command, percent=None, keep_input=False, more=None):
+        """Runs a command without gshare, with more of an environment; with a percentage as a client of MPS, as others share a GPU."""
+        environment = self.environment | (more or {})
         if percent is not None and self.start_plain_mps():
             environment |= {"CUDA_MPS_PIPE_DIRECTORY": str(self.plain_pipe), "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": str(percent)}
         return Program(command, environment, keep_input)
