@@ -89,9 +89,9 @@ func checkLane(t *testing.T, out string, lane *exec.Cmd) {
 			}
 			Crash struct{ Pods, Ended int }
 			Store map[string]struct {
-				One   int                      `json:"with_first_mib"`
-				Two   int                      `json:"with_second_mib"`
-				Left  int                      `json:"left_mib"`
+				One   float64                  `json:"with_first_mib"`
+				Two   float64                  `json:"with_second_mib"`
+				Left  float64                  `json:"left_mib"`
 				Alone struct{ Unchanged bool } `json:"without_store"`
 				Write struct {
 					Code   int
