@@ -85,7 +85,7 @@ func (s *Server) Serve(ctx context.Context, listener *unixsocket.Listener) error
 		if err != nil {
 			return err
 		}
-		if !s.enter(conn) {
+		if !s.enter(ctx, conn) {
 			conn.Close()
 			continue
 		}
@@ -103,10 +103,11 @@ func closed(conn *net.UnixConn) error {
 	return conn.Close()
 }
 
-func (s *Server) enter(conn *net.UnixConn) bool {
+// enter keeps a connection, which is closed when the context ends. It refuses one that would miss that.
+func (s *Server) enter(ctx context.Context, conn *net.UnixConn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.conns) >= maxConnections {
+	if ctx.Err() != nil || len(s.conns) >= maxConnections {
 		return false
 	}
 	s.conns[conn] = true
