@@ -52,6 +52,7 @@ type Result struct {
 	AllocatedFull float64 // percent of the GPUs in use when as much had arrived as the cluster has
 	AllocatedEnd  float64 // percent of the GPUs in use at the end
 	Fragmentation float64 // percent of the GPUs that are idle at the end and no use to a random typical pod (FGD's F)
+	Idle          Idle    // why GPUs are idle at the end
 	Curve         []Point // one for each percent of load
 }
 
@@ -69,6 +70,7 @@ type Simulation struct {
 	typical  []typicalPod
 	capacity packing.MilliGPU
 	used     packing.MilliGPU
+	refused  map[*shape]bool // requests of which a pod was dropped
 }
 
 // policy chooses a machine for each pod, and is informed of every placed pod.
@@ -79,7 +81,7 @@ type policy interface {
 
 // New returns a simulation of an empty cluster. Equal configurations have equal results.
 func New(c Config) (*Simulation, error) {
-	s := &Simulation{load: c.Load, random: rand.New(rand.NewPCG(c.Seed, 1))}
+	s := &Simulation{load: c.Load, random: rand.New(rand.NewPCG(c.Seed, 1)), refused: map[*shape]bool{}}
 	if err := s.populate(c); err != nil {
 		return nil, err
 	}
@@ -129,6 +131,7 @@ func (s *Simulation) Run(ctx context.Context) (Result, error) {
 	}
 	s.recordCurve(&r, s.end()+1)
 	r.AllocatedEnd = s.percent(s.used)
+	r.Idle = s.idle()
 	r.Fragmentation = s.percent(packing.MilliGPU(s.fragmentation()))
 	return r, nil
 }
@@ -184,6 +187,7 @@ func (s *Simulation) recordCurve(r *Result, arrived packing.MilliGPU) {
 func (s *Simulation) decide(next *shape) {
 	at, gpus, ok := s.policy.choose(next)
 	if !ok {
+		s.refused[next] = true
 		return
 	}
 	s.machines[at].place(next, gpus)
