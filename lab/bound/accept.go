@@ -1,6 +1,7 @@
 package bound
 
 import (
+	"fmt"
 	"slices"
 	"sort"
 )
@@ -72,7 +73,8 @@ func (p *Problem) acceptedFirst(i int, counts [][]int64) int64 {
 // closing says how much pods contribute to closing nodes to one shape.
 type closing struct {
 	nodes   []int64   // of each type that can hold the shape, zero for others
-	part    [][]int64 // by shape and node type: the part of a node that one pod closes, over unit, rounded up
+	part    [][]int64 // distinct ones, by node type: the part of a node that one pod closes, over unit, rounded up
+	row     []int     // of part, by shape
 	weights []int64   // by node type
 }
 
@@ -88,6 +90,7 @@ func (p *Problem) closingOf(k *shape) *closing {
 		c.nodes = append(c.nodes, n.count)
 		c.weights = append(c.weights, 256*max(1, n.gpus))
 	}
+	known := map[string]int{}
 	for i := range p.shapes {
 		row := make([]int64, len(p.types))
 		for t := range p.types {
@@ -95,7 +98,12 @@ func (p *Problem) closingOf(k *shape) *closing {
 				row[t] = partOf(&p.shapes[i], k, &p.types[t])
 			}
 		}
-		c.part = append(c.part, row)
+		key := fmt.Sprint(row)
+		if _, ok := known[key]; !ok {
+			known[key] = len(c.part)
+			c.part = append(c.part, row)
+		}
+		c.row = append(c.row, known[key])
 	}
 	return c
 }
@@ -121,8 +129,12 @@ func ratio(a, b int64) int64 {
 // someOpen reports whether some node is open to the shape for certain when the given numbers of pods have arrived, whichever were accepted and
 // wherever they are. It looks for weights of node types at which all nodes weigh more than what the pods can close.
 func (c *closing) someOpen(arrived []int64) bool {
+	pods := make([]int64, len(c.part))
+	for i, n := range arrived {
+		pods[c.row[i]] += n
+	}
 	weights := slices.Clone(c.weights)
-	all, closed := c.weigh(weights, arrived)
+	all, closed := c.weigh(weights, pods)
 	improved := true
 	for pass := 0; improved && all <= closed && pass < 4; pass++ {
 		improved = false
@@ -130,7 +142,7 @@ func (c *closing) someOpen(arrived []int64) bool {
 			for _, step := range [...][2]int64{{0, 1}, {1, 2}, {7, 8}, {9, 8}, {2, 1}} {
 				old := weights[t]
 				weights[t] = min(old*step[0]/step[1], 1<<16)
-				nowAll, nowClosed := c.weigh(weights, arrived)
+				nowAll, nowClosed := c.weigh(weights, pods)
 				if nowAll > 0 && float64(nowAll)*float64(closed) > float64(all)*float64(nowClosed)*(1+1e-6) {
 					all, closed, improved = nowAll, nowClosed, true
 				} else {
@@ -142,20 +154,17 @@ func (c *closing) someOpen(arrived []int64) bool {
 	return all > closed
 }
 
-// weigh returns the weight of all nodes, and the most of it that the pods can close.
-func (c *closing) weigh(weights, arrived []int64) (all, closed int64) {
+// weigh returns the weight of all nodes, and the most of it that the pods, counted by their row of parts, can close.
+func (c *closing) weigh(weights, pods []int64) (all, closed int64) {
 	for t, n := range c.nodes {
 		all += n * weights[t] * unit
 	}
 	for i, row := range c.part {
-		if arrived[i] == 0 {
-			continue
-		}
 		most := int64(0)
 		for t, part := range row {
 			most = max(most, part*weights[t])
 		}
-		closed += arrived[i] * most
+		closed += pods[i] * most
 	}
 	return all, closed
 }

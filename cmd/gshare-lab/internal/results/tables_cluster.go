@@ -34,7 +34,7 @@ func openb() table {
 		figures: []chartFile{{file: "openb.svg", caption: "Allocation over arrived load, default list",
 			args: append(append(append([]string{}, cluster...), podList("default")...), "--policy", "all")}},
 	}
-	for _, list := range []string{"default", "cpu250", "gpushare100", "gpuspec10", "gpuspec33", "multigpu30", "multigpu50"} {
+	for _, list := range openbLists {
 		t.rows = append(t.rows, row{name: list, args: podList(list)})
 		t.targets = append(t.targets, targetsNear(list, "fgd "+at130, publishedAllocation[list])...)
 	}
@@ -48,6 +48,46 @@ func targetsNear(row, column string, value float64) []target {
 		{rows: []string{row}, column: column, bound: value + 0.2},
 	}
 }
+
+// openbBound says how far the policies of openb are from what any policy could reach.
+func openbBound() table {
+	t := table{
+		name: "bound", title: "How far from the optimum on openb",
+		text: "The same pods as above. `clairvoyant` is an upper limit for a policy that knows all pods beforehand and may refuse any,\n" +
+			"`accepting` for one that knows them too but refuses a pod only if no node has room for it. `packed` is a selection that was in\n" +
+			"fact packed: no limit for clairvoyant policies can be lower. The other columns say why GPUs are idle under `gshare`: what is left\n" +
+			"of devices is too small for all that was refused, nothing refused accepts the model, or the node's CPU or memory does not\n" +
+			"suffice. Percent of all GPUs.",
+		command: []string{"simulate", "bound", "--nodes", "dataset:openb/openb_node_list_gpu_node.csv"},
+		columns: append(columnsOf("allocation_percent", "", 2, clairvoyant, accepting, "packed", "gshare", "fgd"),
+			column{policy: "gshare", figure: "idle_fragment", head: "fragments", digits: 2},
+			column{policy: "gshare", figure: "idle_model", head: "model", digits: 2},
+			column{policy: "gshare", figure: "idle_cpu", head: "CPU", digits: 2},
+			column{policy: "gshare", figure: "idle_memory", head: "memory", digits: 2}),
+		targets: []target{
+			{column: "packed allocation_percent", other: clairvoyant + " allocation_percent"},
+			{column: "packed allocation_percent", least: true, other: clairvoyant + " allocation_percent", plus: -1},
+			{column: "gshare allocation_percent", other: accepting + " allocation_percent"},
+			{column: "fgd allocation_percent", other: accepting + " allocation_percent"},
+		},
+		figures: []chartFile{{file: "bound.svg", caption: "Limits and allocation over arrived load, default list",
+			args: []string{"simulate", "bound", "--policy", "clairvoyant,accepting,packed,gshare,fgd"}}},
+	}
+	for _, list := range openbLists {
+		for _, load := range []struct{ name, value string }{{"100", "1"}, {"130", "1.3"}} {
+			t.rows = append(t.rows, row{name: list + ", " + load.name + " %", args: append(podList(list), "--load", load.value)})
+		}
+	}
+	return t
+}
+
+// Limits of gshare-lab simulate bound.
+const (
+	clairvoyant = "clairvoyant"
+	accepting   = "accepting"
+)
+
+var openbLists = []string{"default", "cpu250", "gpushare100", "gpuspec10", "gpuspec33", "multigpu30", "multigpu50"}
 
 func orders() table {
 	return table{
