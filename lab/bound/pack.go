@@ -64,12 +64,12 @@ func (s Solution) newPacker() *packer {
 }
 
 // placeColumns places what the program's columns hold, those that take most devices and then most CPU of a device first: the largest are
-// hardest to place. What of a fraction comes first is placed once more than its whole number.
+// hardest to place. A column that the program uses a fraction of a time more than a whole number is then tried once more, the largest
+// fractions first.
 func (p *packer) placeColumns() {
 	var list []column
 	for _, c := range p.columns {
-		whole := int(c.times + 1e-6)
-		for range whole {
+		for range int(c.times + 1e-6) {
 			list = append(list, c)
 		}
 	}
