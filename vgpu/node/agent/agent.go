@@ -31,6 +31,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/killpoint"
 	"github.com/gshare-dev/gshare/vgpu/node/kubelet"
 	"github.com/gshare-dev/gshare/vgpu/node/mps"
+	"github.com/gshare-dev/gshare/vgpu/node/parking"
 	"github.com/gshare-dev/gshare/vgpu/node/partition/ondemand"
 	"github.com/gshare-dev/gshare/vgpu/node/ticket"
 )
@@ -58,6 +59,9 @@ type Options struct {
 	// Capabilities is the driver's list of the device nodes of MIG instances. The default is the real driver's; tests have their own.
 	Capabilities cdi.Capabilities
 
+	// Parking has servers of functions give their memory back and take it again. The default tries what package parking knows.
+	Parking Parking
+
 	// Linger blocks until the pods that were bound before the node was closed have had time to start. The default returns at once.
 	Linger func(context.Context)
 }
@@ -65,7 +69,16 @@ type Options struct {
 // killPoint marks a point between two steps at which a crash must lose nothing. Tests replace it to kill the agent there.
 var killPoint = killpoint.At
 
+// Parking parks the servers in containers.
+type Parking interface {
+	Park(context.Context, parking.Server) error
+	Wake(context.Context, parking.Server) error
+}
+
 func (o *Options) setDefaults() {
+	if o.Parking == nil {
+		o.Parking = parking.Methods
+	}
 	if o.Linger == nil {
 		o.Linger = func(context.Context) {}
 	}

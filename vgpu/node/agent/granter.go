@@ -157,7 +157,7 @@ func (g *granter) startService(granted *grant.Grant) error {
 func (g *granter) prepareService(granted *grant.Grant) (*tokenserver.Container, error) {
 	c, err := g.slices.reserve(granted, tokenserver.Spec{
 		ID: granted.ID(), Dir: g.containerDir(granted.ID()), Admit: g.processCheck(granted.Owner), Empty: func() { signal(g.wake) },
-		IdleOnly: granted.Level() < residency.Hot,
+		IdleOnly: granted.Level() < residency.Hot, Parked: granted.Level() == residency.Warm, Kept: granted.Residency.Memory,
 	})
 	if err != nil {
 		return nil, err

@@ -22,15 +22,24 @@ type grantStore struct {
 	book     *grant.Book
 	pending  map[string]bool            // grants, by ID, that are being set up for the first time
 	services map[string]*service        // by grant ID; containers of class exclusive have none
-	enforced map[string]residency.Level // by grant ID: what the token server was last told; none: Unknown
+	enforced map[string]residency.Level // by grant ID: what the token server, and the server in the container, were last told; none: Unknown
+	parked   map[string]parkedState     // by grant ID
+	restored map[string]bool            // grants, by ID, of which it is not known whether all was done that is recorded
 	freed    chan struct{}              // closed and replaced when a grant is released
 }
 
 func newGrantStore(c config.Configuration) *grantStore {
 	return &grantStore{
 		book:    grant.NewBook(grant.Config{Node: c.Kubernetes.NodeName, Rules: c.Rules()}),
-		pending: map[string]bool{}, services: map[string]*service{}, enforced: map[string]residency.Level{}, freed: make(chan struct{}),
+		pending: map[string]bool{}, services: map[string]*service{}, enforced: map[string]residency.Level{},
+		parked: map[string]parkedState{}, restored: map[string]bool{}, freed: make(chan struct{}),
 	}
+}
+
+// parkedState is what came of parking a container.
+type parkedState struct {
+	kept   share.Bytes // memory that it keeps
+	failed int64       // residency.Wanted.Seq of the Warm that could not be enforced
 }
 
 // service is the state of a container at the token server and of its limits. Containers that have their slices alone have none.
@@ -208,6 +217,7 @@ func (s *grantStore) restore(granted grant.Grant) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.book.Restore(granted)
+	s.restored[granted.ID()] = granted.Residency != residency.Reached{}
 }
 
 func (s *grantStore) remove(id string) {
@@ -216,6 +226,8 @@ func (s *grantStore) remove(id string) {
 	s.book.Release(id)
 	delete(s.pending, id)
 	delete(s.enforced, id)
+	delete(s.parked, id)
+	delete(s.restored, id)
 }
 
 // notifyFreed wakes the container starts that wait until another container's grant is released.
@@ -236,6 +248,37 @@ func (s *grantStore) setEnforced(id string, level residency.Level) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.enforced[id] = level
+	delete(s.restored, id)
+}
+
+// setParked stores what a container keeps that is parked.
+func (s *grantStore) setParked(id string, kept share.Bytes) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.parked[id] = parkedState{kept: kept}
+}
+
+// hasFailed reports whether a container could not be parked as the Wanted with a number has it.
+func (s *grantStore) hasFailed(id string, seq int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return seq > 0 && s.parked[id].failed == seq
+}
+
+// mayBeParked reports whether the server in a container may be parked: it was, or what was done last is not known.
+func (s *grantStore) mayBeParked(id string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	enforced, known := s.enforced[id]
+	return !known || s.restored[id] || enforced <= residency.Warm
+}
+
+// setUnparkable stores that a container could not be parked as the Wanted with a number has it: what is enforced is not known.
+func (s *grantStore) setUnparkable(id string, seq int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.parked[id] = parkedState{failed: seq}
+	s.enforced[id] = residency.Unknown
 }
 
 // nextStep returns what package residency wants done next for a container, with its grant as it is; false if it has no grant that is set up.
@@ -248,11 +291,17 @@ func (s *grantStore) nextStep(id string, w residency.Wanted, r residency.Reached
 	if !ok || s.pending[id] {
 		return granted, residency.Step{}, false
 	}
+	if r == granted.Residency { // a report comes last
+		delete(s.restored, id)
+	}
 	enforced, known := s.enforced[id]
-	if !known {
+	if !known || s.restored[id] {
 		enforced = residency.Unknown
 	}
-	step := residency.Next(residency.Instance{Wanted: w, Reached: r, Record: granted.Record(), Enforced: enforced},
+	parked := s.parked[id]
+	step := residency.Next(residency.Instance{
+		Wanted: w, Reached: r, Record: granted.Record(), Enforced: enforced, Kept: parked.kept, CannotPark: parked.failed > 0 && parked.failed == w.Seq,
+	},
 		func(l residency.Level) bool { return s.book.FitsAt(id, l, waiting) })
 	if step.Effect == residency.Save && step.Record.Level > granted.Level() {
 		s.book.SetResidency(id, step.Record)

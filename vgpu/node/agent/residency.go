@@ -66,11 +66,12 @@ func (l *loweredPods) set(all []*v1.Pod) (changed bool) {
 type residencyKeeper struct {
 	*granter
 	listed chan []*v1.Pod       // the latest list of the node's pods, with room for one
+	moves  map[string]*move     // by grant ID: servers that are being parked or woken
 	logged map[types.UID]string // what was logged last of the listed pods that it cannot act on
 }
 
 func newResidencyKeeper(g *granter) *residencyKeeper {
-	return &residencyKeeper{granter: g, listed: make(chan []*v1.Pod, 1), logged: map[types.UID]string{}}
+	return &residencyKeeper{granter: g, listed: make(chan []*v1.Pod, 1), moves: map[string]*move{}, logged: map[types.UID]string{}}
 }
 
 // observe passes the present pods of the node to the loop. It never blocks; only one goroutine may call it.
@@ -112,16 +113,13 @@ func (k *residencyKeeper) settle(ctx context.Context, pods []*v1.Pod) {
 		case len(granted) > 1:
 			k.logOnce(pod, "residency of a pod with several shares cannot change", "")
 		default:
-			if wanted.Level == residency.Warm { // there is no way to park a process: it is not answered
-				k.logOnce(pod, "residency Warm is not supported", "")
-				wanted.Drained = false
-			}
 			k.advance(ctx, granted[0].ID(), pod, wanted, reached, waiting)
 		}
 	}
 	maps.DeleteFunc(k.logged, func(uid types.UID, _ string) bool {
 		return !slices.ContainsFunc(pods, func(p *v1.Pod) bool { return p.UID == uid })
 	})
+	k.forgetMoves()
 	if k.lowered.set(pods) {
 		k.publish()
 	}
@@ -153,7 +151,7 @@ func (k *residencyKeeper) advance(ctx context.Context, id string, pod *v1.Pod, w
 			k.report(ctx, pod, step.Record)
 			return
 		case residency.Enforce:
-			ok = k.enforce(pod, &granted, step.Level)
+			ok = k.enforce(ctx, pod, &granted, w.Seq, step.Level)
 		case residency.Save:
 			ok = k.save(granted, step.Record)
 		}
@@ -163,9 +161,9 @@ func (k *residencyKeeper) advance(ctx context.Context, id string, pod *v1.Pod, w
 	}
 }
 
-// enforce makes the token server serve a container at a level. A container that has its slice alone stays as it is. What the token server refuses is
-// tried again with each list, and the pod gets one event for it.
-func (k *residencyKeeper) enforce(pod *v1.Pod, granted *grant.Grant, level residency.Level) (done bool) {
+// enforce makes the token server serve a container at a level, and parks or wakes the server in it. A container that has its slice alone stays as it
+// is. What the token server refuses is tried again with each list, and the pod gets one event for it.
+func (k *residencyKeeper) enforce(ctx context.Context, pod *v1.Pod, granted *grant.Grant, seq int64, level residency.Level) (done bool) {
 	id := granted.ID()
 	running, served := k.grants.serviceOf(id)
 	if !served && granted.Class() != share.Exclusive {
@@ -179,6 +177,13 @@ func (k *residencyKeeper) enforce(pod *v1.Pod, granted *grant.Grant, level resid
 			}
 			return false
 		}
+	}
+	if level == residency.Warm && granted.Level() > residency.Warm {
+		if !k.park(ctx, pod, granted, seq) {
+			return false
+		}
+	} else if level > residency.Warm && !k.wake(ctx, pod, granted) {
+		return false
 	}
 	delete(k.logged, pod.UID)
 	k.grants.setEnforced(id, level)
@@ -202,8 +207,11 @@ func (k *residencyKeeper) save(granted grant.Grant, record residency.Reached) (d
 	k.Log.Info("recorded residency", "container", granted.String(), "level", record.Level, "seq", record.Seq, "refused", record.Refused)
 	switch {
 	case record.Refused:
-		k.Cluster.Warn(podOf(granted), eventResidencyRefused, "the slice has no room for the SM-time of container "+granted.Container+", which stays "+
-			record.Level.String())
+		if k.grants.hasFailed(granted.ID(), record.Seq) {
+			break // the event of that says why
+		}
+		k.Cluster.Warn(podOf(granted), eventResidencyRefused, "the slice has no room for the SM-time or the memory of container "+granted.Container+
+			", which stays "+record.Level.String())
 	case record.Level < level:
 		k.grants.notifyFreed()
 	}

@@ -2,8 +2,8 @@ package parking
 
 import "context"
 
-// Checkpoint would park any process by cuCheckpointProcessCheckpoint of the driver. It supports none yet: the driver must have it, for a process
-// on a whole GPU that is not served by MPS, which shares are.
+// Checkpoint would park any process by cuCheckpointProcessCheckpoint of the driver. It supports none: shares are served by MPS or are MIG instances,
+// for which NVIDIA documents no checkpoint.
 type Checkpoint struct{}
 
 // Name implements Method.
@@ -11,7 +11,7 @@ func (Checkpoint) Name() string { return "Checkpoint" }
 
 // Probe implements Method.
 func (c Checkpoint) Probe(context.Context, Server) error {
-	return &UnsupportedError{c.Name(), "CUDA cannot take a checkpoint of the client of an MPS daemon"}
+	return &UnsupportedError{c.Name(), "no driver is known that takes checkpoints of clients of MPS or on MIG instances"}
 }
 
 // Park implements Method.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -38,6 +39,14 @@ func (e *statusError) Error() string {
 		return fmt.Sprintf("status %d", e.status)
 	}
 	return fmt.Sprintf("status %d: %s", e.status, e.text)
+}
+
+var errNotJSON = errors.New("the answer is not the JSON that was expected")
+
+// isForeign reports whether an error of call says that the server has not what was asked for, or something else there.
+func isForeign(err error) bool {
+	status, ok := errors.AsType[*statusError](err)
+	return ok && status.status < http.StatusInternalServerError || errors.Is(err, errNotJSON)
 }
 
 // call sends a request with a body, unless that is nil, and decodes the answer as JSON if it is to go somewhere. The error is a *statusError
@@ -75,7 +84,7 @@ func (s Server) call(ctx context.Context, method, path string, body, answer any)
 		return nil
 	}
 	if err := json.Unmarshal(text, answer); err != nil {
-		return fmt.Errorf("%s answers no valid JSON: %w", path, err)
+		return fmt.Errorf("%s: %w: %v", path, errNotJSON, err)
 	}
 	return nil
 }

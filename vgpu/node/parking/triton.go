@@ -46,7 +46,7 @@ func (t Triton) Probe(ctx context.Context, s Server) error {
 		Extensions []string `json:"extensions"`
 	}
 	err := s.call(ctx, http.MethodGet, "/v2", nil, &about)
-	if status, ok := errors.AsType[*statusError](err); ok && status.status < http.StatusInternalServerError {
+	if isForeign(err) {
 		return &UnsupportedError{t.Name(), "the server does not speak the Open Inference Protocol"}
 	} else if err != nil {
 		return err

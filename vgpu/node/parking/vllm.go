@@ -2,7 +2,6 @@ package parking
 
 import (
 	"context"
-	"errors"
 	"net/http"
 )
 
@@ -16,7 +15,7 @@ func (VLLM) Name() string { return "vLLM" }
 // Probe implements Method.
 func (v VLLM) Probe(ctx context.Context, s Server) error {
 	_, err := v.isSleeping(ctx, s)
-	if status, ok := errors.AsType[*statusError](err); ok && status.status < http.StatusInternalServerError {
+	if isForeign(err) {
 		return &UnsupportedError{v.Name(), "the server has no /is_sleeping, which vLLM has with --enable-sleep-mode and VLLM_SERVER_DEV_MODE=1"}
 	}
 	return err
@@ -55,7 +54,7 @@ func (VLLM) isSleeping(ctx context.Context, s Server) (bool, error) {
 		return false, err
 	}
 	if answer.IsSleeping == nil {
-		return false, errors.New("/is_sleeping does not say whether the server sleeps")
+		return false, errNotJSON
 	}
 	return *answer.IsSleeping, nil
 }

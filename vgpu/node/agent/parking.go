@@ -1,0 +1,181 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"strconv"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
+	"github.com/gshare-dev/gshare/vgpu/node/grant"
+	"github.com/gshare-dev/gshare/vgpu/node/parking"
+	"github.com/gshare-dev/gshare/vgpu/node/tokenserver"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// Times of parking. A server that has not given its memory back by then cannot be parked; a load is waited for as long as it takes within the limit,
+// and tried again.
+const (
+	parkLimit   = 30 * time.Second
+	wakeLimit   = 5 * time.Minute
+	wakePause   = 2 * time.Second // between two tries
+	settlePause = 200 * time.Millisecond
+	settleLimit = 3 * time.Second
+)
+
+// move is what a server is being told, without the locks of the keeper: it may take long, or not answer at all.
+type move struct {
+	parks bool
+	done  chan struct{} // closed when err is set
+	err   error
+	ended time.Time
+}
+
+// begin starts a move of a container's server, unless one of the same kind is known, and returns the one that is; nil while the other kind goes on.
+func (k *residencyKeeper) begin(ctx context.Context, id string, parks bool, limit time.Duration, do func(context.Context) error) *move {
+	if m := k.moves[id]; m != nil {
+		if m.parks != parks && !m.isDone() {
+			return nil
+		}
+		if m.parks == parks {
+			return m
+		}
+	}
+	m := &move{parks: parks, done: make(chan struct{})}
+	k.moves[id] = m
+	go func() {
+		ctx, cancel := context.WithTimeout(ctx, limit)
+		defer cancel()
+		m.err = do(ctx)
+		m.ended = time.Now()
+		close(m.done)
+		signal(k.granter.wake)
+	}()
+	return m
+}
+
+func (m *move) isDone() bool {
+	select {
+	case <-m.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// forgetMoves forgets those of containers that are gone.
+func (k *residencyKeeper) forgetMoves() {
+	maps.DeleteFunc(k.moves, func(id string, m *move) bool {
+		return m.isDone() && !slices.ContainsFunc(k.grants.all(), func(g grant.Grant) bool { return g.ID() == id })
+	})
+}
+
+// park has the server in a container give its memory back, and takes that away from its processes. It is called with each list of pods until it is done,
+// or has failed, which is stored.
+func (k *residencyKeeper) park(ctx context.Context, pod *v1.Pod, granted *grant.Grant, seq int64) (done bool) {
+	id := granted.ID()
+	running, served := k.grants.serviceOf(id)
+	server, err := serverOf(pod)
+	if err == nil && (!served || granted.BestEffort) {
+		err = errors.New("the memory of the container is not limited, so what it gives back could not be granted to others")
+	}
+	if err == nil {
+		m := k.begin(ctx, id, true, parkLimit, func(ctx context.Context) error {
+			if err := k.Parking.Park(ctx, server); err != nil {
+				return err
+			}
+			settle(ctx, running.container)
+			return nil
+		})
+		if m == nil || !m.isDone() {
+			return false
+		}
+		delete(k.moves, id)
+		err = m.err
+	}
+	var kept share.Bytes
+	if err == nil {
+		kept, err = running.container.Park()
+	}
+	if ctx.Err() != nil {
+		return false // the agent ends
+	}
+	if err != nil {
+		k.grants.setUnparkable(id, seq)
+		k.Log.Warn("cannot park container", "container", granted.String(), "error", err)
+		k.Cluster.Warn(podOf(*granted), "GPUCannotPark", fmt.Sprintf("container %s cannot be parked: %v", granted.Container, err))
+		return false
+	}
+	k.grants.setParked(id, kept)
+	k.Log.Info("parked container", "container", granted.String(), "kept", int64(kept))
+	killPoint("parked")
+	return true
+}
+
+// wake gives the memory of a container back to its processes, and has its server take it. It is called with each list of pods until it is done.
+func (k *residencyKeeper) wake(ctx context.Context, pod *v1.Pod, granted *grant.Grant) (done bool) {
+	id := granted.ID()
+	running, served := k.grants.serviceOf(id)
+	if !served || granted.BestEffort || !k.grants.mayBeParked(id) {
+		return true // it never was
+	}
+	server, err := serverOf(pod)
+	if err != nil {
+		return true // no container runs, or not where it could be reached: it was not parked
+	}
+	if err := running.container.Unpark(); err != nil {
+		k.logOnce(pod, "the memory of a parked container is not given back", err.Error())
+		return false
+	}
+	m := k.moves[id]
+	if m != nil && !m.parks && m.isDone() && m.err != nil && time.Since(m.ended) > wakePause {
+		delete(k.moves, id)
+	}
+	m = k.begin(ctx, id, false, wakeLimit, func(ctx context.Context) error { return k.Parking.Wake(ctx, server) })
+	switch {
+	case m == nil || !m.isDone():
+		return false
+	case m.err != nil:
+		if ctx.Err() == nil && k.logOnce(pod, "cannot wake container", m.err.Error()) {
+			k.Cluster.Warn(podOf(*granted), "GPUCannotWake", fmt.Sprintf("container %s is parked and cannot be woken, which is tried again: %v", granted.Container, m.err))
+		}
+		return false
+	}
+	delete(k.moves, id)
+	return true
+}
+
+// settle waits until a container holds no less memory than a moment before: a server may say that it has given memory back before the driver has it.
+func settle(ctx context.Context, c *tokenserver.Container) {
+	used := func() (sum share.Bytes) {
+		for _, v := range c.Status().VGPUs {
+			sum += v.Used
+		}
+		return sum
+	}
+	for before, began := used(), time.Now(); time.Since(began) < settleLimit && ctx.Err() == nil; {
+		sleep(ctx, settlePause)
+		now := used()
+		if now >= before {
+			return
+		}
+		before = now
+	}
+}
+
+// serverOf returns the server in a pod of a function.
+func serverOf(pod *v1.Pod) (parking.Server, error) {
+	switch {
+	case pod.Spec.HostNetwork:
+		return parking.Server{}, errors.New("the pod has the network of the node, where others may listen")
+	case pod.Status.PodIP == "":
+		return parking.Server{}, errors.New("the pod has no address")
+	}
+	return parking.Server{Address: net.JoinHostPort(pod.Status.PodIP, strconv.Itoa(int(api.ContainerPort(&pod.Spec))))}, nil
+}
