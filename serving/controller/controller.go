@@ -97,6 +97,7 @@ func AddTo(m manager.Manager, o Options) error {
 	pods := NewPods(m.GetClient(), m.GetAPIReader(), m.GetEventRecorder(name), o.Log)
 	pods.quotas = cmp.Or(o.Quotas, pods.quotas)
 	loads := newLoads()
+	pods.waitStopped = loads.waitStopped
 	advisor := fleet.NewAdvisor(loads.Load, o.Log)
 	gateways := &Gateways{loads: loads, client: m.GetClient(), pods: pods, advisor: advisor, backOffs: map[gateway.FunctionName]backOff{}}
 	f, err := fleet.New(fleet.Config{

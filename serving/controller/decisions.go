@@ -33,6 +33,9 @@ func decisionText(s *api.Scaling, d scaling.Decision, rate scaling.Rate) string 
 	done := map[scaling.Action]string{
 		scaling.Create: "Create replica %d", scaling.Promote: "Take replica %d out of reserve", scaling.Demote: "Keep replica %d in reserve", scaling.Delete: "Delete replica %d",
 	}[d.Action]
+	if d.Action == scaling.Demote && d.Instance.Residency == scaling.Warm {
+		done = "Park replica %d"
+	}
 	return fmt.Sprintf(done, d.Instance.ID) + ": " + why(s, d.Rule) + fmt.Sprintf(" (load %s/s)", rounded(float64(rate)))
 }
 

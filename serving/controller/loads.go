@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/gshare-dev/gshare/serving/gateway"
+	"github.com/gshare-dev/gshare/serving/report"
 )
 
 // loads adds up what the gateways report. Its methods may be called concurrently.
@@ -94,6 +95,9 @@ func (l *loads) expect(names []string) {
 	l.expected = map[string]bool{}
 	for _, name := range names {
 		l.expected[name] = before[name]
+	}
+	if len(before) != len(l.expected) {
+		l.announce()
 	}
 }
 
@@ -202,6 +206,33 @@ func (l *loads) waitDrained(ctx context.Context, function gateway.FunctionName, 
 		all := true
 		for _, r := range l.gateways {
 			all = all && (!r.connected || r.functions[function].drained[pod])
+		}
+		l.mu.Unlock()
+		if all {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// waitStopped returns when each gateway that is there has reported that it has stopped sending requests to a pod, as the residency.Wanted with a
+// number has it, or with the error of ctx. One that cannot be reached may still send some.
+func (l *loads) waitStopped(ctx context.Context, function gateway.FunctionName, pod string, seq int64) error {
+	stopped := report.Stopped(pod, seq)
+	for {
+		l.mu.Lock()
+		changed := l.changed
+		all := l.expected != nil
+		for name := range l.expected {
+			r := l.gateways[name]
+			all = all && r != nil && r.connected && r.functions[function].drained[stopped]
+		}
+		for _, r := range l.gateways {
+			all = all && (!r.connected || r.functions[function].drained[stopped])
 		}
 		l.mu.Unlock()
 		if all {

@@ -10,6 +10,8 @@ import (
 
 	"github.com/gshare-dev/gshare/serving/fleet"
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
+	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/residency"
 )
 
 // Times for which a pod of a function that has a node may go without being Ready, beside what the startupProbe of its container allows. Images of
@@ -62,8 +64,11 @@ func latest(a, b time.Time) time.Time {
 // the pod looked at when the time is over.
 func endOverdue(ctx context.Context, p *Pods, i *podInstance, pod *v1.Pod) (ended bool, err error) {
 	at, limit := OverdueAt(pod)
-	if at.IsZero() {
+	if w, _, _ := kube.ResidencyOf(pod); at.IsZero() || w.Level == residency.Warm { // what is parked is not Ready
 		return false, nil
+	}
+	if woken := i.parked.Add(startLimit); woken.After(at) {
+		at, limit = woken, startLimit
 	}
 	if left := time.Until(at); left > 0 {
 		p.queue.AddAfter(i.Name, left)

@@ -34,6 +34,8 @@ type Pods struct {
 	events   chan fleet.Event
 	queue    workqueue.TypedRateLimitingInterface[string] // names of instances that may have changed
 	quotas   *Quotas
+	// waitStopped returns when each gateway has stopped sending requests to a pod, as the residency.Wanted with a number has it, or ctx ends.
+	waitStopped func(ctx context.Context, function gateway.FunctionName, pod string, seq int64) error
 
 	mu        sync.Mutex
 	instances map[string]*podInstance
@@ -48,7 +50,10 @@ type podInstance struct {
 	deleted        bool             // by the fleet
 	silent         bool             // nothing may be reported yet
 	reported       fleet.Event      // the last one; of reconcile alone
-	refused        int64            // residency.Wanted.Seq of the last raise of which the fleet knows that it was refused; of reconcile alone
+	refused        int64            // residency.Wanted.Seq of the last change of which the fleet knows that it was refused; of reconcile alone
+	asked          int64            // Seq for which the gateways were asked to stop; of reconcile alone
+	stopped        int64            // Seq for which they have
+	parked         time.Time        // when it was parked last, or might have been; of reconcile alone
 	attempted      client.ObjectKey // the pod that was last to be created, which may be there although no answer came; of reconcile alone
 }
 
@@ -56,8 +61,11 @@ type podInstance struct {
 func NewPods(c client.Client, live client.Reader, recorder events.EventRecorder, log *slog.Logger) *Pods {
 	return &Pods{
 		client: c, live: live, recorder: recorder, log: log, events: make(chan fleet.Event), instances: map[string]*podInstance{},
-		quotas: NewQuotas(c, live),
-		queue:  workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](100*time.Millisecond, 30*time.Second)),
+		quotas: NewQuotas(c, live), waitStopped: func(ctx context.Context, _ gateway.FunctionName, _ string, _ int64) error {
+			<-ctx.Done() // nobody knows the gateways
+			return ctx.Err()
+		},
+		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](100*time.Millisecond, 30*time.Second)),
 	}
 }
 
@@ -71,7 +79,7 @@ func (p *Pods) Create(i fleet.Instance) {
 
 // Adopt makes an instance of a pod that is there already. Nothing is reported of it before Report.
 func (p *Pods) Adopt(i fleet.Instance, pod *v1.Pod) {
-	p.add(&podInstance{Instance: i, pod: client.ObjectKeyFromObject(pod), uid: pod.UID, silent: true})
+	p.add(&podInstance{Instance: i, pod: client.ObjectKeyFromObject(pod), uid: pod.UID, silent: true, parked: time.Now()})
 }
 
 // Report lets events of an instance of Adopt be sent.

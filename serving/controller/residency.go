@@ -2,11 +2,13 @@ package controller
 
 import (
 	"context"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gshare-dev/gshare/serving/fleet"
+	"github.com/gshare-dev/gshare/serving/gateway"
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/residency"
@@ -24,7 +26,18 @@ func (p *Pods) writeResidency(ctx context.Context, i *podInstance, pod *v1.Pod, 
 		p.log.Warn("residency of a pod is malformed", "replica", i.Name, "error", err)
 		return nil
 	}
-	task := residency.Review(w, r, i.refused == w.Seq, false)
+	if w.Level == residency.Warm {
+		i.parked = time.Now()
+	}
+	if r.CannotPark(w) && i.refused != w.Seq {
+		p.cannotPark(ctx, i)
+		i.refused = w.Seq
+	}
+	task := residency.Review(w, r, i.refused == w.Seq, p.hasStopped(i, w.Seq))
+	if task.Action == residency.Drain && level == scaling.Warm {
+		p.awaitStopped(ctx, i, w.Seq)
+		return nil
+	}
 	if task.Action == residency.Replace {
 		p.refuse(ctx, i, pod)
 		i.refused = w.Seq
@@ -37,6 +50,42 @@ func (p *Pods) writeResidency(ctx context.Context, i *podInstance, pod *v1.Pod, 
 		return writeWanted(ctx, p.client, pod, next)
 	}
 	return nil
+}
+
+// cannotPark lets the fleet and the owner of a function know that the server of an instance does not give its memory back.
+func (p *Pods) cannotPark(ctx context.Context, i *podInstance) {
+	p.mu.Lock()
+	i.Residency = scaling.Shared
+	p.mu.Unlock()
+	why := "cannot be parked, as the events of its pod " + i.pod.Name + " say"
+	p.recorder.Eventf(i.Function, nil, v1.EventTypeWarning, "CannotPark", "Demote", "Replica %s %s: replicas are stopped instead", i.Name, why)
+	p.send(ctx, fleet.Event{Instance: i.Name, Kind: fleet.CannotPark, Message: why})
+}
+
+// hasStopped reports whether no gateway sends requests to an instance any more, as the level with a number has it.
+func (p *Pods) hasStopped(i *podInstance, seq int64) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return i.stopped == seq
+}
+
+// awaitStopped has an instance looked at again when no gateway sends requests to it any more, as the level with a number has it. The gateways
+// are those that are known after that level was written.
+func (p *Pods) awaitStopped(ctx context.Context, i *podInstance, seq int64) {
+	if i.asked == seq {
+		return
+	}
+	i.asked = seq
+	function := gateway.FunctionName{Namespace: i.Function.Namespace, Name: i.Function.Name}
+	go func() {
+		if p.waitStopped(ctx, function, i.pod.Name, seq) != nil {
+			return // this process ends
+		}
+		p.mu.Lock()
+		i.stopped = seq
+		p.mu.Unlock()
+		p.queue.Add(i.Name)
+	}()
 }
 
 // refuse lets the fleet and the owner of a function know that an instance stays Shared. It is wanted so until the fleet says something else: the

@@ -19,6 +19,8 @@ import (
 	"github.com/gshare-dev/gshare/serving/fleet"
 	"github.com/gshare-dev/gshare/serving/gateway"
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
+	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/residency"
 	"github.com/gshare-dev/gshare/vgpu/scaling"
 )
 
@@ -40,6 +42,7 @@ type room struct {
 type given struct {
 	key  client.ObjectKey
 	node string
+	by   time.Time // when it is parked, or will not be; zero if it ends
 }
 
 // Times after which room is made for a pod that is unschedulable, and after which it is tried again: what was given up may take its grace period, and
@@ -48,6 +51,15 @@ const (
 	roomPause = 2 * time.Second
 	roomAgain = 5 * time.Second
 )
+
+// parkingLimit is the time after which a replica that was to be parked is not expected to be any more.
+const parkingLimit = time.Minute
+
+// isSettled reports whether the pod of a replica that was to be parked is: how it counts says what it has left.
+func isSettled(p *v1.Pod) bool {
+	_, r, _ := kube.ResidencyOf(p)
+	return r.Level == residency.Warm
+}
 
 // Run looks for pods without room each second until ctx ends.
 func (r *room) Run(ctx context.Context) {
@@ -100,7 +112,7 @@ func (r *room) next(ctx context.Context) (next *v1.Pod, ending map[types.UID]str
 		ending[leave.Items[at].UID] = leave.Items[at].Spec.NodeName
 	}
 	for uid, given := range r.given {
-		if r.podOf(ctx, given.key, uid) == nil {
+		if pod := r.podOf(ctx, given.key, uid); pod == nil || !given.by.IsZero() && (isSettled(pod) || time.Now().After(given.by)) {
 			delete(r.given, uid)
 		} else {
 			ending[uid] = given.node
@@ -166,10 +178,16 @@ func (r *room) make(ctx context.Context, pod *v1.Pod, ending map[types.UID]strin
 		return s.err
 	}
 	for _, v := range victims {
-		if r.fleet.GiveUp(v.instance, "makes room for pod "+client.ObjectKeyFromObject(pod).String()) {
-			r.given[v.pod.UID] = given{client.ObjectKeyFromObject(v.pod), v.pod.Spec.NodeName}
-			r.tell(ctx, pod, v)
+		does := "ends"
+		given := given{key: client.ObjectKeyFromObject(v.pod), node: v.pod.Spec.NodeName}
+		switch r.fleet.GiveUp(v.instance, "makes room for pod "+client.ObjectKeyFromObject(pod).String()) {
+		case fleet.Nothing:
+			continue
+		case fleet.Memory:
+			does, given.by = "is parked", time.Now().Add(parkingLimit)
 		}
+		r.given[v.pod.UID] = given
+		r.tell(ctx, pod, v, does)
 	}
 	return nil
 }
@@ -195,8 +213,8 @@ func (r *room) podsOn(ctx context.Context) func(node string) ([]*v1.Pod, error) 
 }
 
 // tell lets the owners of both functions know who made room for whom.
-func (r *room) tell(ctx context.Context, pod *v1.Pod, v spare) {
-	note := fmt.Sprintf("Replica %s, which was in reserve, ends to make room for replica %s", v.instance, nameOf(r.pods, pod))
+func (r *room) tell(ctx context.Context, pod *v1.Pod, v spare, does string) {
+	note := fmt.Sprintf("Replica %s, which was in reserve, %s to make room for replica %s", v.instance, does, nameOf(r.pods, pod))
 	for _, p := range []*v1.Pod{v.pod, pod} {
 		f := &api.GPUFunction{}
 		if err := r.client.Get(ctx, client.ObjectKey{Namespace: p.Namespace, Name: p.Labels[api.LabelFunction]}, f); err == nil {

@@ -27,6 +27,8 @@ const (
 	reasonReplicasFail  = "ReplicasFail"
 	reasonSharePolicy   = "SharePolicy"
 	reasonForeignScaler = "ForeignScaler"
+
+	reasonServerKeepsMemory = "ServerKeepsMemory"
 )
 
 // backOff is why no replica of a function is started now; nothing if the text is empty.
@@ -60,7 +62,12 @@ func statusOf(before api.GPUFunctionStatus, k known, s *fleet.Status, b backOff,
 	}
 	ready.Message = shortened(ready.Message, maxMessage)
 	meta.SetStatusCondition(&status.Conditions, ready)
+	cannotPark := ""
+	if s != nil {
+		cannotPark = s.CannotPark
+	}
 	for _, c := range []metav1.Condition{
+		{Type: api.ConditionCannotPark, Reason: reasonServerKeepsMemory, Message: cannotPark},
 		{Type: api.ConditionBackingOff, Reason: reasonReplicasFail, Message: b.why},
 		{Type: api.ConditionQuotaExceeded, Reason: reasonSharePolicy, Message: overQuota},
 		{Type: api.ConditionScalingConflict, Reason: reasonForeignScaler, Message: k.conflict},
@@ -71,8 +78,8 @@ func statusOf(before api.GPUFunctionStatus, k known, s *fleet.Status, b backOff,
 	if s == nil {
 		return status
 	}
-	status.Residency = api.ResidencyCounts{Hot: int32(s.Hot), Shared: int32(s.Shared)}
-	status.Replicas, status.ReadyReplicas = int32(s.Hot+s.Shared), int32(s.Replicas["ready"])
+	status.Residency = api.ResidencyCounts{Hot: int32(s.Hot), Shared: int32(s.Shared), Warm: int32(s.Warm)}
+	status.Replicas, status.ReadyReplicas = int32(s.Hot+s.Shared+s.Warm), int32(s.Replicas["ready"])
 	status.Pods = fmt.Sprintf("%d+%d+%d", status.Residency.Hot, status.Residency.Shared, status.Residency.Warm)
 	status.Share, status.Host = shareText(s), s.Host.Name
 	status.Observed = api.Observed{RequestsPerSecond: rounded(s.Rate), Hit: percent(s.Hit)}

@@ -17,7 +17,7 @@ import (
 // Existing is an instance that an earlier process has created.
 type Existing struct {
 	ID        scaling.ID
-	Residency scaling.Residency // Hot or Shared
+	Residency scaling.Residency // Hot, Shared or Warm
 	Address   string            // host:port if it is ready, else empty
 	Outdated  bool              // its share or template is not that of the function
 	Ending    bool              // it is to end, and gets no requests any more
@@ -74,14 +74,14 @@ func (f *Fleet) Restore(object *api.GPUFunction, existing []Existing, received [
 func (f *Fleet) restore(fn *function, existing []Existing, received []uint64) {
 	fn.addLoad(f.gateways.Load(fn.name)) // requests of before are no load of the next second
 	for _, e := range existing {
-		if e.Residency != scaling.Shared {
+		if e.Residency != scaling.Shared && e.Residency != scaling.Warm {
 			e.Residency = scaling.Hot
 		}
 		i := &instance{
 			Instance: Instance{Name: InstanceName(fn.name, e.ID), ID: e.ID, Function: fn.object, Share: fn.object.Share(), Residency: e.Residency},
 			function: fn, foreign: e.Outdated, phase: starting, created: time.Now(), reminder: time.Now().Add(firstReminder),
 		}
-		if e.Address != "" {
+		if e.Address != "" || e.Residency == scaling.Warm {
 			i.phase, i.address, i.readySince = ready, e.Address, time.Now()
 		}
 		f.add(i)
@@ -161,6 +161,12 @@ func (f *Fleet) replace(fn *function) (changed bool) {
 	}
 	for _, i := range all {
 		if !i.outdated || i.phase == draining || i.phase == stopping || fn.residency(i.ID) == scaling.Cold {
+			continue
+		}
+		if i.isParked() { // it would start in order to be parked
+			fn.state = fn.state.Without(i.ID)
+			f.delete(i)
+			changed = true
 			continue
 		}
 		wasReady := i.phase == ready

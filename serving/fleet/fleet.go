@@ -153,9 +153,9 @@ func (f *Fleet) scaleAll() {
 	}
 }
 
-// wake scales a function to which a request has come, if it has no replicas.
+// wake scales a function to which a request has come, if it has no replicas but parked ones.
 func (f *Fleet) wake(name gateway.FunctionName) {
-	if fn := f.byName[name]; fn != nil && !fn.removed && len(fn.state.Instances) == 0 {
+	if fn := f.byName[name]; fn != nil && !fn.removed && !fn.serves() {
 		fn.own, fn.guests = fn.rate(f.gateways.Load(name)), 0
 		for _, guest := range f.functions {
 			if f.hostOf(guest) == fn {
@@ -179,7 +179,7 @@ func (f *Fleet) scale(fn *function) {
 	for _, d := range decisions {
 		name := InstanceName(fn.name, d.Instance.ID)
 		f.log.Info(string(d.Action)+" replica", "replica", name, "residency", d.Instance.Residency.String(), "reason", string(d.Rule), "load", float64(rate))
-		if d.Instance.Residency >= scaling.Warm { // no platform can keep weights without a share
+		if d.Instance.Residency >= scaling.Warm && !(d.Instance.Residency == scaling.Warm && fn.parks(d.Instance.ID)) {
 			fn.state = fn.state.Without(d.Instance.ID)
 			d.Action = scaling.Delete
 		}
@@ -315,6 +315,11 @@ func (f *Fleet) observe(e Event) {
 		i.function.gpuTime += i.gpuTime()
 	}
 	switch {
+	case e.Kind == CannotPark && wanted:
+		f.keepUnparked(i, e)
+	case e.Kind == Starting && i.isParked(): // its server has nothing to answer requests with
+	case (e.Kind == Failed || e.Kind == Restarting) && i.isParked():
+		f.lose(i, e)
 	case (e.Kind == Starting || e.Kind == Restarting) && wanted:
 		f.unready(i, e)
 	case e.Kind == Ready && i.phase == ready:

@@ -24,6 +24,8 @@ type function struct {
 	instances map[scaling.ID]*instance // until nothing is left of them
 	removed   bool                     // its object is gone, and its instances are ending
 
+	cannotPark string // which replica could not be parked; then none is any more
+
 	configuration    scaling.Configuration // of all replicas
 	starts, failures uint64                // of replicas
 	gpuTime          time.Duration         // of replicas that have ended
@@ -44,7 +46,7 @@ func (fn *function) configure(object *api.GPUFunction) error {
 	if err != nil {
 		return err
 	}
-	fn.object, fn.scaler, fn.alone, fn.configuration = object, scaler, alone, all
+	fn.object, fn.scaler, fn.alone, fn.configuration, fn.cannotPark = object, scaler, alone, all, ""
 	for at := range fn.state.Instances { // those of another share are replaced soon, and keep their rate until then
 		if i := &fn.state.Instances[at]; i.Configuration.Share == all.Share {
 			i.Configuration = all
@@ -59,7 +61,7 @@ func policy(object *api.GPUFunction) scaling.Policy {
 	out, in := s.Votes()
 	return scaling.Policy{
 		Window: s.Window.Value(), Period: period, Out: out, In: in,
-		Min: s.MinReplicas, Max: *s.MaxReplicas, SharedFor: s.KeepShared.Value(),
+		Min: s.MinReplicas, Max: *s.MaxReplicas, SharedFor: s.KeepShared.Value(), WarmFor: s.KeepWarm.Value(),
 		Predict: scaling.Kalman, // a trend adds replicas that find nothing to do (docs/adr/0025)
 	}
 }
@@ -115,6 +117,9 @@ func (fn *function) standing(instances []*instance) []pool.Instance {
 		s := pool.Instance{ID: i.ID, Configuration: fn.configuration, Phase: poolPhases[i.phase], Residency: fn.residency(i.ID)}
 		if s.Residency == scaling.Cold {
 			s.Residency, s.LastUsed = scaling.Shared, -1
+		}
+		if s.Residency == scaling.Warm { // it is there: how it comes back is up to the autoscaler
+			s.Residency = scaling.Shared
 		}
 		have = append(have, s)
 	}
@@ -206,10 +211,13 @@ type Status struct {
 	Replicas map[string]int // number in each phase
 	Hot      int            // replicas that are wanted and have their whole share; those that are being replaced count
 	Shared   int            // replicas in reserve, and those that are being replaced since they could not be made Hot
-	Share    share.Share
-	Ready    bool   // a replica is ready, or none is wanted
-	Reason   string // Serving, Idle, Starting or Failing
-	Message  string // about a replica that is not ready
+	Warm     int            // replicas that are parked; of no phase
+
+	CannotPark string // which replica could not be parked, so that none is any more; empty if they can
+	Share      share.Share
+	Ready      bool   // a replica is ready, or none is wanted
+	Reason     string // Serving, Idle, Starting or Failing
+	Message    string // about a replica that is not ready
 
 	// Host is the function to whose replicas requests go, as gateways are to be told; no name without one.
 	Host gateway.FunctionName
@@ -255,7 +263,12 @@ func (f *Fleet) statusOf(fn *function) Status {
 		s.Host = fn.host
 	}
 	fn.observe(&s)
+	s.CannotPark = fn.cannotPark
 	for _, i := range fn.sorted() {
+		if i.isParked() {
+			s.Warm++
+			continue
+		}
 		s.Replicas[string(i.phase)]++
 		if i.phase != draining && i.phase != stopping {
 			s.count(i.wanted())

@@ -28,7 +28,7 @@ type Instance struct {
 	ID        scaling.ID
 	Function  *api.GPUFunction // as it is when the instance is created
 	Share     share.Share
-	Residency scaling.Residency // Hot or Shared
+	Residency scaling.Residency // Hot, Shared or Warm
 }
 
 // InstanceName returns the name of the instance of a function with an ID, which no other instance has: resnet50-3 or, outside of the namespace
@@ -68,6 +68,7 @@ const (
 	Starting   EventKind = "Starting"   // not ready, or not any more; also if the message has changed
 	Restarting EventKind = "Restarting" // has failed, and the platform starts it again after a pause
 	Ready      EventKind = "Ready"      // accepts requests; also if the address has changed
+	CannotPark EventKind = "CannotPark" // goes on as it was: its server does not give its memory back
 	NoRoom     EventKind = "NoRoom"     // stays Shared: where it runs, there is no room to make it Hot
 	Failed     EventKind = "Failed"     // has ended by itself, or was ended since it was not ready in time
 	Gone       EventKind = "Gone"       // has ended after Delete

@@ -7,7 +7,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/scaling"
 )
 
-// Spare is a replica in reserve that is ready.
+// Spare is a replica in reserve that is ready, or one that is parked.
 type Spare struct {
 	Instance string
 	Function gateway.FunctionName
@@ -28,22 +28,39 @@ func (f *Fleet) Spares() (all []Spare) {
 	return all
 }
 
-// GiveUp ends a replica in reserve, after its requests, and reports whether it was one still. The function gets another one when its load needs it.
-func (f *Fleet) GiveUp(name, why string) bool {
+// Gift is what becomes of a replica that is given up.
+type Gift int
+
+// The gifts: nothing, as it is not in reserve any more; its GPU memory, as it is parked; or all that it has, as it is ended.
+const (
+	Nothing Gift = iota
+	Memory
+	All
+)
+
+// GiveUp parks a replica in reserve or, if it cannot be or is already, ends it, after its requests. It says which. The function gets another one when its
+// load needs it.
+func (f *Fleet) GiveUp(name, why string) Gift {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	i := f.instances[name]
 	if i == nil || !i.isSpare() {
-		return false
+		return Nothing
 	}
 	f.log.Info("give up replica", "replica", name, "reason", why)
+	if !i.isParked() && i.function.parks(i.ID) {
+		i.function.park(i.ID, f.now())
+		f.publish(i.function)
+		return Memory
+	}
 	i.function.state = i.function.state.Without(i.ID)
 	f.delete(i)
 	f.publish(i.function)
-	return true
+	return All
 }
 
-// isSpare reports whether the autoscaler counts the instance as Shared, and it is ready and not being replaced.
+// isSpare reports whether the autoscaler counts the instance as Shared or Warm, and it is ready and not being replaced.
 func (i *instance) isSpare() bool {
-	return i.phase == ready && i.follower == 0 && i.function.residency(i.ID) == scaling.Shared
+	r := i.function.residency(i.ID)
+	return i.phase == ready && i.follower == 0 && (r == scaling.Shared || r == scaling.Warm)
 }

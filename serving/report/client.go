@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"strconv"
 	"time"
 
 	"google.golang.org/grpc"
@@ -28,8 +29,12 @@ type Function struct {
 
 	WaitsForReplica bool     // a request waits until there is a replica, or one has come in the present second while there was none
 	Seconds         []uint64 // requests received in each of the last seconds, oldest first; only in the first report
-	Drained         []string // all pods that are to be drained and have no requests from this gateway any more
+	Drained         []string // all pods that are to be drained and have no requests from this gateway any more; see Stopped
 }
+
+// Stopped returns what a gateway adds to Function.Drained for a pod that is to be parked, beside its name: that it has seen the
+// residency.Wanted with a number, and has no requests there.
+func Stopped(pod string, seq int64) string { return pod + "/" + strconv.FormatInt(seq, 10) }
 
 // silence is the time without a report after which a gateway counts as gone.
 const silence = 5 * period

@@ -45,7 +45,8 @@ type served struct {
 	http    http.Client // of a node, where pods have addresses
 }
 
-// TestServing writes a function of six lines, sends requests to it, and takes away what serves them. Then it does so with one that keeps a reserve.
+// TestServing writes a function of six lines, sends requests to it, and takes away what serves them. Then it does so with one that keeps a reserve, and parks
+// one.
 func TestServing(t *testing.T) {
 	s := startServing(t)
 	s.write(t, sixLines)
@@ -58,6 +59,7 @@ func TestServing(t *testing.T) {
 		{"deleted", s.deleted},
 		{"reserve", s.keepsReserve}, {"reserve is Hot again", s.raisesReserve}, {"time of the reserve", s.givesTimeOfReserve},
 		{"reserve without room", s.replacesReserve}, {"room of the reserve", s.endsReserve}, {"reserve deleted", s.deletesReserve},
+		{"parked", s.parks}, {"memory of the parked", s.givesMemoryOfParked}, {"woken", s.wakesParked},
 	} {
 		if !t.Run(part.name, part.run) {
 			return // what follows would fail, too

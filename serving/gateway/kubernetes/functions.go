@@ -17,6 +17,7 @@ import (
 
 	"github.com/gshare-dev/gshare/serving/fleet"
 	"github.com/gshare-dev/gshare/serving/gateway"
+	"github.com/gshare-dev/gshare/serving/report"
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/residency"
@@ -338,6 +339,9 @@ func (f *Functions) reportDrained(fn *function) {
 	for name, p := range fn.pods {
 		if p.isToDrain() && p.leaving == 0 {
 			drained = append(drained, name)
+			if w, _ := p.levels(); w.Level == residency.Warm {
+				drained = append(drained, report.Stopped(name, w.Seq))
+			}
 		}
 	}
 	slices.Sort(drained)

@@ -214,7 +214,7 @@ func TestStates(t *testing.T) {
 		"terminating, not ready":   {newPod("a", terminating, notReady), " drained [a]"},
 		"hot":                      {newPod("a", wanted(residency.Hot)), hot},
 		"shared":                   {newPod("a", wanted(residency.Shared)), " a=10.0.0.1:90/Shared/4"},
-		"to be parked":             {newPod("a", wanted(residency.Warm)), " drained [a]"},
+		"to be parked":             {newPod("a", wanted(residency.Warm)), " drained [a a/1]"},
 		"to be deleted":            {newPod("a", wanted(residency.Cold)), " drained [a]"},
 		"hot, reached":             {newPod("a", wanted(residency.Hot), reached(residency.Hot)), hot},
 		"being lowered":            {newPod("a", wanted(residency.Shared), reached(residency.Hot)), " a=10.0.0.1:90/Shared/4"},

@@ -163,6 +163,10 @@ const (
 	//	values: True, or no such condition
 	ConditionQuotaExceeded = "QuotaExceeded"
 
+	// ConditionCannotPark is True while replicas are stopped instead of parked (scaling.keepWarm), since one could not be. The message says which one;
+	// the events of its pod said why. It is tried again after a change of the function.
+	ConditionCannotPark = "CannotPark"
+
 	// ConditionScalingConflict is True while another autoscaler is told to scale a function that gshare scales, with reason ForeignScaler. What it
 	// wants has no effect: gshare goes on.
 	//

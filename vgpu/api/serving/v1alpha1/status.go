@@ -9,7 +9,7 @@ type GPUFunctionStatus struct {
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
 	// conditions are what holds of the function now. Ready is True if requests are answered, by a replica that is there or one that starts for
-	// them; its reason says why, such as Serving, Idle or Unprofiled. BackingOff, QuotaExceeded and ScalingConflict are there while True.
+	// them; its reason says why, such as Serving, Idle or Unprofiled. BackingOff, QuotaExceeded, CannotPark and ScalingConflict are there while True.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

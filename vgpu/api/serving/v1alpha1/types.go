@@ -276,6 +276,13 @@ type Scaling struct {
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]*)?(ns|us|µs|ms|s|m|h))+$') && duration(self) >= duration('1ms') && duration(self) <= duration('24h')",message="want a duration of 1ms to 24h, such as 30s"
 	KeepShared Duration `json:"keepShared,omitempty"`
+
+	// keepWarm is how long a replica stays parked after its time in reserve: 1s to 168h. Its server gives the memory of the GPU back
+	// and keeps its process. Without it none is parked. Only in a cluster, for servers that can: Triton and vLLM.
+	// +optional
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]*)?(ns|us|µs|ms|s|m|h))+$') && duration(self) >= duration('1s') && duration(self) <= duration('168h')",message="want a duration of 1s to 168h, such as 10m"
+	KeepWarm Duration `json:"keepWarm,omitempty"`
 }
 
 // Samples returns the number of load samples of a window, one a second.

@@ -116,12 +116,23 @@ func (s *GPUFunctionSpec) validateProtocol(field string) error {
 	return nil
 }
 
-// validateProfile returns an error for a reference to a profile, of which one machine has none.
+// validateProfile returns an error for what one machine does not have: profiles, and an agent that parks.
 func (s *GPUFunctionSpec) validateProfile(field string) error {
 	if s.ProfileRef != nil {
 		return share.Invalid(field+".profileRef", "only a cluster has profiles; measure with gshare profile")
 	}
+	if s.Scaling.KeepWarm != "" {
+		return share.Invalid(field+".scaling.keepWarm", "only in a cluster replicas can be parked")
+	}
 	return nil
+}
+
+// validateKeepWarm returns an error for a time that replicas cannot be parked for. Without one they are not.
+func (s *Scaling) validateKeepWarm(field string) error {
+	if s.KeepWarm == "" {
+		return nil
+	}
+	return checkDuration(field, s.KeepWarm, time.Second, 168*time.Hour, "m")
 }
 
 func validatePod(field string, s *v1.PodSpec) error {
@@ -288,5 +299,5 @@ func (s *Scaling) validate(field string) error {
 		check(".scaleInVotes", in >= 1 && in < n, "%d is outside 1 to %d, less than the seconds of the window", in, n-1)
 	}
 	return errors.Join(append(errs, checkDuration(field+".window", s.Window, 2*time.Second, time.Hour, "s"),
-		checkDuration(field+".keepShared", s.KeepShared, time.Millisecond, 24*time.Hour, "s"))...)
+		checkDuration(field+".keepShared", s.KeepShared, time.Millisecond, 24*time.Hour, "s"), s.validateKeepWarm(field+".keepWarm"))...)
 }
