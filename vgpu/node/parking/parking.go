@@ -50,10 +50,11 @@ func (a Auto) Find(ctx context.Context, s Server) (Method, error) {
 		}
 		why = append(why, err)
 	}
+	all := errors.Join(why...).Error() // a text: one method that is unsupported does not make all so
 	if supported {
-		return nil, errors.Join(why...)
+		return nil, errors.New(all)
 	}
-	return nil, &UnsupportedError{a.Name(), errors.Join(why...).Error()}
+	return nil, &UnsupportedError{a.Name(), all}
 }
 
 // Probe implements Method.
