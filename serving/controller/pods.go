@@ -47,11 +47,12 @@ type podInstance struct {
 	fleet.Instance                  // with the residency that is wanted
 	pod            client.ObjectKey // empty until it has been created
 	uid            types.UID
-	deleted        bool             // by the fleet
-	silent         bool             // nothing may be reported yet
-	reported       fleet.Event      // the last one; of reconcile alone
-	refused        int64            // residency.Wanted.Seq of the last change of which the fleet knows that it was refused; of reconcile alone
-	asked          int64            // Seq for which the gateways were asked to stop; of reconcile alone
+	deleted        bool        // by the fleet
+	silent         bool        // nothing may be reported yet
+	reported       fleet.Event // the last one; of reconcile alone
+	refused        int64       // residency.Wanted.Seq of the last change of which the fleet knows that it was refused; of reconcile alone
+	asked          int64       // Seq for which the gateways were asked to stop; of reconcile alone
+	stopAsk        context.CancelFunc
 	stopped        int64            // Seq for which they have
 	parked         time.Time        // when it was parked last, or might have been; of reconcile alone
 	attempted      client.ObjectKey // the pod that was last to be created, which may be there although no answer came; of reconcile alone

@@ -46,6 +46,9 @@ func (p *Pods) writeResidency(ctx context.Context, i *podInstance, pod *v1.Pod, 
 	if task.Action == residency.Write {
 		return writeWanted(ctx, p.client, pod, task.Wanted)
 	}
+	if task.Action != residency.Drain || level != scaling.Warm {
+		i.stopAsking()
+	}
 	if next, ok := residency.Change(w, r, levels[level]); ok {
 		return writeWanted(ctx, p.client, pod, next)
 	}
@@ -75,17 +78,27 @@ func (p *Pods) awaitStopped(ctx context.Context, i *podInstance, seq int64) {
 	if i.asked == seq {
 		return
 	}
+	i.stopAsking()
 	i.asked = seq
+	ctx, i.stopAsk = context.WithCancel(ctx)
 	function := gateway.FunctionName{Namespace: i.Function.Namespace, Name: i.Function.Name}
 	go func() {
 		if p.waitStopped(ctx, function, i.pod.Name, seq) != nil {
-			return // this process ends
+			return // it is wanted otherwise by now, or this process ends
 		}
 		p.mu.Lock()
 		i.stopped = seq
 		p.mu.Unlock()
 		p.queue.Add(i.Name)
 	}()
+}
+
+// stopAsking ends what awaitStopped has begun.
+func (i *podInstance) stopAsking() {
+	if i.stopAsk != nil {
+		i.stopAsk()
+	}
+	i.stopAsk, i.asked = nil, 0
 }
 
 // refuse lets the fleet and the owner of a function know that an instance stays Shared. It is wanted so until the fleet says something else: the

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gshare-dev/gshare/vgpu/batching"
 	"github.com/gshare-dev/gshare/vgpu/pipeline/routing"
+	"github.com/gshare-dev/gshare/vgpu/scaling"
 )
 
 // replica is a replica with the requests that it has.
@@ -53,7 +54,7 @@ func (f *function) setReplicas(replicas []Replica) {
 	listed := map[string]bool{}
 	for _, r := range replicas {
 		listed[r.ID] = true
-		if f.draining[r.ID] != nil {
+		if f.draining[r.ID] != nil || r.Residency == scaling.Warm { // one that is parked gets no requests
 			continue
 		}
 		r.Credits = max(r.Credits, 1)
