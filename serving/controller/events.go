@@ -103,6 +103,16 @@ const (
 	//	to do: nothing
 	eventStaysShared = "StaysShared"
 
+	// eventStaysWarm says that a parked replica cannot be woken where it is, since its GPU has no room for its SM-time or its memory. Another one starts in
+	// its place.
+	//
+	//	kind: event
+	//	object: GPUFunction
+	//	type: Normal
+	//	written by: gshare-controller
+	//	to do: nothing
+	eventStaysWarm = "StaysWarm"
+
 	// eventMadeRoom says that a replica in reserve was ended to make room for a replica of another function. Both functions get the event.
 	//
 	//	kind: event

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gshare-dev/gshare/serving/gateway"
+	"github.com/gshare-dev/gshare/serving/report"
 )
 
 // one reports on one function.
@@ -170,6 +171,55 @@ func TestWaiting(t *testing.T) {
 	}
 	for range 10_000 { // nobody receives
 		one(l, "a", "1", reported{}, true)
+	}
+}
+
+// TestWaitStopped: a pod is parked only when each gateway that is there says that it has seen that this is wanted now, and has no requests there.
+func TestWaitStopped(t *testing.T) {
+	saw := func(seq int64) reported {
+		return reported{drained: map[string]bool{"pod-1": true, report.Stopped("pod-1", seq): true}}
+	}
+	for name, test := range map[string]struct {
+		then func(l *loads) // after the wait has begun
+		done bool
+	}{
+		"both":                      {func(l *loads) { one(l, "a", "1", saw(3), false); one(l, "b", "1", saw(3), false) }, true},
+		"one has seen an older one": {func(l *loads) { one(l, "a", "1", saw(3), false); one(l, "b", "1", saw(2), false) }, false},
+		"one says no number": {func(l *loads) {
+			one(l, "a", "1", saw(3), false)
+			one(l, "b", "1", reported{drained: map[string]bool{"pod-1": true}}, false)
+		}, false},
+		"one, and one out of reach": {func(l *loads) { one(l, "a", "1", saw(3), false); l.disconnect("b") }, false},
+		"one, and one gone":         {func(l *loads) { one(l, "a", "1", saw(3), false); l.remove("b"); l.expect([]string{"a"}) }, true},
+		"a third one comes": {func(l *loads) {
+			one(l, "a", "1", saw(3), false)
+			l.expect([]string{"a", "b", "c"})
+			one(l, "b", "1", saw(3), false)
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := newLoads()
+				l.expect([]string{"a", "b"})
+				one(l, "a", "1", reported{}, false)
+				one(l, "b", "1", reported{}, false)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				result := make(chan error, 1)
+				go func() { result <- l.waitStopped(ctx, resnet, "pod-1", 3) }()
+				synctest.Wait()
+				test.then(l)
+				if err := <-result; (err == nil) != test.done || err != nil && !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("error %v, stopped %t expected", err, test.done)
+				}
+			})
+		})
+	}
+	l := newLoads()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := l.waitStopped(ctx, resnet, "pod-1", 3); err == nil {
+		t.Error("it is not known which gateways there are")
 	}
 }
 

@@ -78,6 +78,7 @@ func newCluster(t *testing.T, objects ...client.Object) *cluster {
 	loads := newLoads()
 	gateways := &Gateways{loads: loads, client: c.client, pods: c.pods, advisor: fleet.NewAdvisor(loads.Load, log), backOffs: map[gateway.FunctionName]backOff{}}
 	gateways.expect(nil)
+	c.pods.waitStopped = loads.waitStopped
 	f, err := fleet.New(fleet.Config{Gateways: gateways, Platform: c.pods, Log: log, KeepReplicas: true}, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -39,7 +39,7 @@ func (p *Pods) writeResidency(ctx context.Context, i *podInstance, pod *v1.Pod, 
 		return nil
 	}
 	if task.Action == residency.Replace {
-		p.refuse(ctx, i, pod)
+		p.refuse(ctx, i, pod, r.Level)
 		i.refused = w.Seq
 		task = residency.Review(w, r, true, false)
 	}
@@ -101,16 +101,20 @@ func (i *podInstance) stopAsking() {
 	i.stopAsk, i.asked = nil, 0
 }
 
-// refuse lets the fleet and the owner of a function know that an instance stays Shared. It is wanted so until the fleet says something else: the
-// raise would otherwise be tried again before the fleet has heard of this one.
-func (p *Pods) refuse(ctx context.Context, i *podInstance, pod *v1.Pod) {
+// refuse lets the fleet and the owner of a function know that an instance stays Shared or Warm. It is wanted so until the fleet says something else:
+// the raise would otherwise be tried again before the fleet has heard of this one.
+func (p *Pods) refuse(ctx context.Context, i *podInstance, pod *v1.Pod, has residency.Level) {
+	stays, reason, lacks := scaling.Shared, eventStaysShared, "SM-time"
+	if has == residency.Warm {
+		stays, reason, lacks = scaling.Warm, eventStaysWarm, "SM-time or its memory"
+	}
 	p.mu.Lock()
-	i.Residency = scaling.Shared
+	i.Residency = stays
 	p.mu.Unlock()
-	why := "its slice on node " + pod.Spec.NodeName + " has no room for its SM-time"
-	p.recorder.Eventf(i.Function, nil, v1.EventTypeNormal, eventStaysShared, "Replace",
-		"Replica %s stays Shared, and another one starts in its place: %s", i.Name, why)
-	p.send(ctx, fleet.Event{Instance: i.Name, Kind: fleet.NoRoom, Message: why})
+	why := "its slice on node " + pod.Spec.NodeName + " has no room for its " + lacks
+	p.recorder.Eventf(i.Function, nil, v1.EventTypeNormal, reason, "Replace",
+		"Replica %s stays %v, and another one starts in its place: %s", i.Name, stays, why)
+	p.send(ctx, fleet.Event{Instance: i.Name, Kind: fleet.NoRoom, Residency: stays, Message: why})
 }
 
 // writeWanted has a pod say what is wanted of it, if it has not changed since it was read.

@@ -40,7 +40,7 @@ func wantedOf(p *v1.Pod) residency.Wanted {
 
 // TestWriteResidency goes through what the fleet wants of a pod and what the agent answers, and looks at what is written and reported.
 func TestWriteResidency(t *testing.T) {
-	const hot, shared = residency.Hot, residency.Shared
+	const hot, shared, warm = residency.Hot, residency.Shared, residency.Warm
 	wants := func(r scaling.Residency) func(c *cluster) {
 		return func(c *cluster) { c.pods.setResidency("ml/resnet50-1", r) }
 	}
@@ -70,6 +70,8 @@ func TestWriteResidency(t *testing.T) {
 		}
 	}
 	started := answers(1, hot, false)
+	look := func(c *cluster) { c.update(c.one(), func(*v1.Pod) {}) }               // as after each change
+	unheard := func(c *cluster) { c.known.gateways.expect([]string{"gateway-1"}) } // a gateway that says nothing
 	for name, c := range map[string]struct {
 		steps  []func(*cluster)
 		want   residency.Wanted
@@ -118,6 +120,28 @@ func TestWriteResidency(t *testing.T) {
 				wants(scaling.Hot), answers(5, shared, true), wants(scaling.Shared),
 			},
 			want: residency.Wanted{Seq: 6, Level: shared}, events: "NoRoom NoRoom", told: 2,
+		},
+		"to be parked":      {steps: []func(*cluster){started, wants(scaling.Warm), look}, want: residency.Wanted{Seq: 2, Level: warm, Drained: true}},
+		"to be parked late": {steps: []func(*cluster){wants(scaling.Warm), started, look}, want: residency.Wanted{Seq: 2, Level: warm, Drained: true}},
+		"gateways send": {
+			steps: []func(*cluster){started, unheard, wants(scaling.Warm), look}, want: residency.Wanted{Seq: 2, Level: warm},
+		},
+		"wanted before the gateways have stopped": {
+			steps: []func(*cluster){started, unheard, wants(scaling.Warm), look, wants(scaling.Shared)}, want: residency.Wanted{Seq: 3, Level: shared},
+		},
+		"wanted before it is parked": {
+			steps: []func(*cluster){started, wants(scaling.Warm), look, wants(scaling.Hot), look}, want: residency.Wanted{Seq: 2, Level: warm, Drained: true},
+		},
+		"woken": {
+			steps: []func(*cluster){started, wants(scaling.Warm), look, wants(scaling.Hot), answers(2, warm, false)}, want: residency.Wanted{Seq: 3, Level: hot},
+		},
+		"cannot be parked": {
+			steps: []func(*cluster){started, wants(scaling.Warm), look, answers(2, hot, true)},
+			want:  residency.Wanted{Seq: 3, Level: hot}, events: "CannotPark", told: 1,
+		},
+		"woken without room": {
+			steps: []func(*cluster){started, wants(scaling.Warm), look, answers(2, warm, false), wants(scaling.Hot), answers(3, warm, true), look, look},
+			want:  residency.Wanted{Seq: 4, Level: warm, Drained: true}, events: "NoRoom", told: 1,
 		},
 		"lowering, conflict": {steps: []func(*cluster){started, conflicts, wants(scaling.Shared)}, want: residency.Wanted{Seq: 2, Level: shared}},
 		"malformed": {

@@ -213,10 +213,10 @@ func (f *Fleet) startInPlace(i *instance, counted scaling.ID) {
 	f.start(fn, id)
 }
 
-// refuse notes that an instance stays Shared. If the autoscaler wants it to be Hot, another one starts in its place, where there is room for it.
-// Until that is ready this one goes on to serve, as well as a Shared one can.
-func (f *Fleet) refuse(i *instance) {
-	i.Residency = scaling.Shared
+// refuse notes that an instance stays Shared, or Warm. If the autoscaler wants it to be Hot, another one starts in its place, where there is room for
+// it. Until that is ready this one goes on to serve, as well as a Shared one can; a Warm one does not.
+func (f *Fleet) refuse(i *instance, stays scaling.Residency) {
+	i.Residency, i.stays = stays, stays
 	switch {
 	case i.follower != 0:
 		i.noRoom = true
@@ -247,7 +247,7 @@ func (i *instance) differs() bool {
 // room for that, and one that is not counted keeps what it has.
 func (i *instance) wanted() scaling.Residency {
 	if i.noRoom {
-		return scaling.Shared
+		return i.stays
 	}
 	r := i.function.residency(cmp.Or(i.follower, i.ID))
 	if r == scaling.Cold {

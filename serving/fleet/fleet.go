@@ -331,8 +331,8 @@ func (f *Fleet) observe(e Event) {
 		f.publish(i.function)
 		f.succeed(i)
 	case e.Kind == NoRoom && wanted:
-		f.log.Info("replica stays Shared", "replica", i.Name, "reason", e.Message)
-		f.refuse(i)
+		f.log.Info("replica stays "+max(scaling.Shared, e.Residency).String(), "replica", i.Name, "reason", e.Message)
+		f.refuse(i, max(scaling.Shared, e.Residency))
 	case e.Kind == Failed && wanted:
 		i.function.failures++
 		pause := i.fail(e.Message)

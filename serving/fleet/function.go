@@ -147,7 +147,8 @@ type instance struct {
 	foreign  bool       // created from another specification than Instance.Function, by an earlier process
 	outdated bool       // has another share or template than its function wants
 	follower scaling.ID // the instance that replaces this one, which goes once that is ready; 0 if none
-	noRoom   bool       // is being replaced, and is Shared until then
+	noRoom   bool       // is being replaced, and stays what it is until then
+	stays    scaling.Residency
 
 	phase      phase
 	address    string
@@ -266,7 +267,7 @@ func (f *Fleet) statusOf(fn *function) Status {
 	s.CannotPark = fn.cannotPark
 	for _, i := range fn.sorted() {
 		if i.isParked() {
-			s.Warm++
+			s.count(scaling.Warm)
 			continue
 		}
 		s.Replicas[string(i.phase)]++
@@ -306,9 +307,12 @@ func (fn *function) observe(s *Status) {
 }
 
 func (s *Status) count(r scaling.Residency) {
-	if r == scaling.Shared {
+	switch r {
+	case scaling.Shared:
 		s.Shared++
-	} else {
+	case scaling.Warm:
+		s.Warm++
+	default:
 		s.Hot++
 	}
 }

@@ -30,7 +30,7 @@ func (fn *function) park(id scaling.ID, now time.Duration) {
 
 // isParked reports whether the instance is parked, or is to be.
 func (i *instance) isParked() bool {
-	return i.phase == ready && i.follower == 0 && i.function.residency(i.ID) == scaling.Warm
+	return i.phase == ready && i.wanted() == scaling.Warm
 }
 
 // keepUnparked notes that an instance cannot be parked: it is ended, as those after it will be.

@@ -54,10 +54,11 @@ type Gateways interface {
 
 // Event is something that has happened to an instance. It ends with Failed or Gone: then nothing is left of it.
 type Event struct {
-	Instance string
-	Kind     EventKind
-	Address  string // host:port, of one that is Ready
-	Message  string // what it waits for and has last written, or why it has failed
+	Instance  string
+	Kind      EventKind
+	Address   string            // host:port, of one that is Ready
+	Residency scaling.Residency // of NoRoom: what it stays, at least Shared
+	Message   string            // what it waits for and has last written, or why it has failed
 }
 
 // EventKind is the kind of an Event.
@@ -69,7 +70,7 @@ const (
 	Restarting EventKind = "Restarting" // has failed, and the platform starts it again after a pause
 	Ready      EventKind = "Ready"      // accepts requests; also if the address has changed
 	CannotPark EventKind = "CannotPark" // goes on as it was: its server does not give its memory back
-	NoRoom     EventKind = "NoRoom"     // stays Shared: where it runs, there is no room to make it Hot
+	NoRoom     EventKind = "NoRoom"     // stays Shared or Warm: where it runs, there is no room for what is wanted
 	Failed     EventKind = "Failed"     // has ended by itself, or was ended since it was not ready in time
 	Gone       EventKind = "Gone"       // has ended after Delete
 )
