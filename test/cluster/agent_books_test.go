@@ -79,7 +79,7 @@ func (a *agents) checkBooks(ctx context.Context, node *cluster.Node) error {
 					pod.Name, c.Name, g.VGPUs, g.Tickets, c.VGPUs, tickets[pod.Name+"/"+c.Name])
 			}
 			for _, v := range c.VGPUs {
-				memory[v.Slice] += v.Share.Memory
+				memory[v.Slice] += grants[i].Level().Charge(v.Share, grants[i].Residency.Memory).Memory
 			}
 			for _, ticket := range grants[i].Tickets {
 				if other := holders[ticket]; other != "" {
