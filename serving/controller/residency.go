@@ -30,12 +30,12 @@ func (p *Pods) writeResidency(ctx context.Context, i *podInstance, pod *v1.Pod, 
 		i.parked = time.Now()
 	}
 	if r.CannotPark(w) && i.refused != w.Seq {
-		p.cannotPark(ctx, i)
+		cannotPark(ctx, p, i)
 		i.refused = w.Seq
 	}
-	task := residency.Review(w, r, i.refused == w.Seq, p.hasStopped(i, w.Seq))
+	task := residency.Review(w, r, i.refused == w.Seq, hasStopped(p, i, w.Seq))
 	if task.Action == residency.Drain && level == scaling.Warm {
-		p.awaitStopped(ctx, i, w.Seq)
+		awaitStopped(ctx, p, i, w.Seq)
 		return nil
 	}
 	if task.Action == residency.Replace {
@@ -56,7 +56,7 @@ func (p *Pods) writeResidency(ctx context.Context, i *podInstance, pod *v1.Pod, 
 }
 
 // cannotPark lets the fleet and the owner of a function know that the server of an instance does not give its memory back.
-func (p *Pods) cannotPark(ctx context.Context, i *podInstance) {
+func cannotPark(ctx context.Context, p *Pods, i *podInstance) {
 	p.mu.Lock()
 	i.Residency = scaling.Shared
 	p.mu.Unlock()
@@ -66,7 +66,7 @@ func (p *Pods) cannotPark(ctx context.Context, i *podInstance) {
 }
 
 // hasStopped reports whether no gateway sends requests to an instance any more, as the level with a number has it.
-func (p *Pods) hasStopped(i *podInstance, seq int64) bool {
+func hasStopped(p *Pods, i *podInstance, seq int64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return i.stopped == seq
@@ -74,7 +74,7 @@ func (p *Pods) hasStopped(i *podInstance, seq int64) bool {
 
 // awaitStopped has an instance looked at again when no gateway sends requests to it any more, as the level with a number has it. The gateways
 // are those that are known after that level was written.
-func (p *Pods) awaitStopped(ctx context.Context, i *podInstance, seq int64) {
+func awaitStopped(ctx context.Context, p *Pods, i *podInstance, seq int64) {
 	if i.asked == seq {
 		return
 	}

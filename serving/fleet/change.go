@@ -196,7 +196,7 @@ func (f *Fleet) follow(i *instance) (changed bool) {
 	default:
 		f.log.Info("keep replica", "replica", i.Name, "instead of", next.Name)
 		fn.state = fn.state.Replace(next.ID, i.ID, fn.configuration)
-		i.follower, i.noRoom = 0, false
+		i.follower, i.stays = 0, scaling.Hot
 	}
 	f.delete(next)
 	return true
@@ -216,12 +216,12 @@ func (f *Fleet) startInPlace(i *instance, counted scaling.ID) {
 // refuse notes that an instance stays Shared, or Warm. If the autoscaler wants it to be Hot, another one starts in its place, where there is room for
 // it. Until that is ready this one goes on to serve, as well as a Shared one can; a Warm one does not.
 func (f *Fleet) refuse(i *instance, stays scaling.Residency) {
-	i.Residency, i.stays = stays, stays
+	i.Residency = stays
 	switch {
 	case i.follower != 0:
-		i.noRoom = true
+		i.stays = stays
 	case i.function.residency(i.ID) == scaling.Hot:
-		i.noRoom = true
+		i.stays = stays
 		f.startInPlace(i, i.ID)
 	}
 	f.publish(i.function)
@@ -246,7 +246,7 @@ func (i *instance) differs() bool {
 // wanted returns the residency that the autoscaler wants of the instance. One that is being replaced serves as the other one shall, if there is
 // room for that, and one that is not counted keeps what it has.
 func (i *instance) wanted() scaling.Residency {
-	if i.noRoom {
+	if i.stays > scaling.Hot {
 		return i.stays
 	}
 	r := i.function.residency(cmp.Or(i.follower, i.ID))

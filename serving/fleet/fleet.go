@@ -239,7 +239,7 @@ const (
 )
 
 func (f *Fleet) create(i *instance) {
-	i.phase, i.created, i.noRoom = starting, time.Now(), false
+	i.phase, i.created, i.stays = starting, time.Now(), scaling.Hot
 	i.Residency, i.foreign = i.wanted(), false
 	i.outdated = i.differs()
 	i.reminder = i.created.Add(firstReminder)

@@ -144,11 +144,10 @@ func (fn *function) residency(id scaling.ID) scaling.Residency {
 type instance struct {
 	Instance
 	function *function
-	foreign  bool       // created from another specification than Instance.Function, by an earlier process
-	outdated bool       // has another share or template than its function wants
-	follower scaling.ID // the instance that replaces this one, which goes once that is ready; 0 if none
-	noRoom   bool       // is being replaced, and stays what it is until then
-	stays    scaling.Residency
+	foreign  bool              // created from another specification than Instance.Function, by an earlier process
+	outdated bool              // has another share or template than its function wants
+	follower scaling.ID        // the instance that replaces this one, which goes once that is ready; 0 if none
+	stays    scaling.Residency // Shared or Warm: there is no room for more, and it stays so until it is replaced; Hot if there is
 
 	phase      phase
 	address    string

@@ -244,41 +244,20 @@ func (s *grantStore) addService(id string, c *tokenserver.Container, level resid
 	s.services[id], s.enforced[id] = &service{container: c}, level
 }
 
-func (s *grantStore) setEnforced(id string, level residency.Level) {
+// setEnforced stores at which level a container is served, and what came of parking it. Unknown is that of one that could not be parked.
+func (s *grantStore) setEnforced(id string, level residency.Level, parked parkedState) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.enforced[id] = level
+	s.enforced[id], s.parked[id] = level, parked
 	delete(s.restored, id)
 }
 
-// setParked stores what a container keeps that is parked.
-func (s *grantStore) setParked(id string, kept share.Bytes) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.parked[id] = parkedState{kept: kept}
-}
-
-// hasFailed reports whether a container could not be parked as the Wanted with a number has it.
-func (s *grantStore) hasFailed(id string, seq int64) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return seq > 0 && s.parked[id].failed == seq
-}
-
-// mayBeParked reports whether the server in a container may be parked: it was, or what was done last is not known.
-func (s *grantStore) mayBeParked(id string) bool {
+// parkingOf returns what came of parking a container, and whether its server may be parked: it was, or what was done last is not known.
+func (s *grantStore) parkingOf(id string) (state parkedState, maybe bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	enforced, known := s.enforced[id]
-	return !known || s.restored[id] || enforced <= residency.Warm
-}
-
-// setUnparkable stores that a container could not be parked as the Wanted with a number has it: what is enforced is not known.
-func (s *grantStore) setUnparkable(id string, seq int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.parked[id] = parkedState{failed: seq}
-	s.enforced[id] = residency.Unknown
+	return s.parked[id], !known || s.restored[id] || enforced <= residency.Warm
 }
 
 // nextStep returns what package residency wants done next for a container, with its grant as it is; false if it has no grant that is set up.

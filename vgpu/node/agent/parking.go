@@ -16,6 +16,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/grant"
 	"github.com/gshare-dev/gshare/vgpu/node/parking"
 	"github.com/gshare-dev/gshare/vgpu/node/tokenserver"
+	"github.com/gshare-dev/gshare/vgpu/residency"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
@@ -76,9 +77,9 @@ func (k *residencyKeeper) forgetMoves() {
 	})
 }
 
-// park has the server in a container give its memory back, and takes that away from its processes. It is called with each list of pods until it is done,
-// or has failed, which is stored.
-func (k *residencyKeeper) park(ctx context.Context, pod *v1.Pod, granted *grant.Grant, seq int64) (done bool) {
+// park has the server in a container give its memory back, takes that away from its processes, and returns what they keep. It is called with each list of
+// pods until it is done, or has failed, which is stored.
+func (k *residencyKeeper) park(ctx context.Context, pod *v1.Pod, granted *grant.Grant, seq int64) (kept share.Bytes, done bool) {
 	id := granted.ID()
 	running, served := k.grants.serviceOf(id)
 	server, err := serverOf(pod)
@@ -94,35 +95,33 @@ func (k *residencyKeeper) park(ctx context.Context, pod *v1.Pod, granted *grant.
 			return nil
 		})
 		if m == nil || !m.isDone() {
-			return false
+			return 0, false
 		}
 		delete(k.moves, id)
 		err = m.err
 	}
-	var kept share.Bytes
 	if err == nil {
 		kept, err = running.container.Park()
 	}
 	if ctx.Err() != nil {
-		return false // the agent ends
+		return 0, false // the agent ends
 	}
 	if err != nil {
-		k.grants.setUnparkable(id, seq)
+		k.grants.setEnforced(id, residency.Unknown, parkedState{failed: seq})
 		k.Log.Warn("cannot park container", "container", granted.String(), "error", err)
 		k.Cluster.Warn(podOf(*granted), "GPUCannotPark", fmt.Sprintf("container %s cannot be parked: %v", granted.Container, err))
-		return false
+		return 0, false
 	}
-	k.grants.setParked(id, kept)
 	k.Log.Info("parked container", "container", granted.String(), "kept", int64(kept))
 	killPoint("parked")
-	return true
+	return kept, true
 }
 
 // wake gives the memory of a container back to its processes, and has its server take it. It is called with each list of pods until it is done.
 func (k *residencyKeeper) wake(ctx context.Context, pod *v1.Pod, granted *grant.Grant) (done bool) {
 	id := granted.ID()
 	running, served := k.grants.serviceOf(id)
-	if !served || granted.BestEffort || !k.grants.mayBeParked(id) {
+	if _, maybe := k.grants.parkingOf(id); !served || granted.BestEffort || !maybe {
 		return true // it never was
 	}
 	server, err := serverOf(pod)

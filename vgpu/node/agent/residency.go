@@ -178,15 +178,17 @@ func (k *residencyKeeper) enforce(ctx context.Context, pod *v1.Pod, granted *gra
 			return false
 		}
 	}
+	parked, _ := k.grants.parkingOf(id)
 	if level == residency.Warm && granted.Level() > residency.Warm {
-		if !k.park(ctx, pod, granted, seq) {
+		var ok bool
+		if parked.kept, ok = k.park(ctx, pod, granted, seq); !ok {
 			return false
 		}
 	} else if level > residency.Warm && !k.wake(ctx, pod, granted) {
 		return false
 	}
 	delete(k.logged, pod.UID)
-	k.grants.setEnforced(id, level)
+	k.grants.setEnforced(id, level, parked)
 	killPoint("enforced")
 	k.Log.Info("changed residency", "container", granted.String(), "level", level)
 	k.publish()
@@ -207,7 +209,7 @@ func (k *residencyKeeper) save(granted grant.Grant, record residency.Reached) (d
 	k.Log.Info("recorded residency", "container", granted.String(), "level", record.Level, "seq", record.Seq, "refused", record.Refused)
 	switch {
 	case record.Refused:
-		if k.grants.hasFailed(granted.ID(), record.Seq) {
+		if parked, _ := k.grants.parkingOf(granted.ID()); parked.failed == record.Seq {
 			break // the event of that says why
 		}
 		k.Cluster.Warn(podOf(granted), eventResidencyRefused, "the slice has no room for the SM-time or the memory of container "+granted.Container+

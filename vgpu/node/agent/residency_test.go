@@ -373,7 +373,7 @@ func TestRaiseIsBooked(t *testing.T) {
 		from := residency.Hot + residency.Shared - to
 		placed.Residency = residency.Reached{Seq: 1, Level: from}
 		r.granter.grants.restore(placed)
-		r.granter.grants.setEnforced(id, min(from, to))
+		r.granter.grants.setEnforced(id, min(from, to), parkedState{})
 		_, step, ok := r.granter.grants.nextStep(id, residency.Wanted{Seq: 2, Level: to}, residency.Reached{}, nil)
 		if booked, _ := r.granter.grants.book.Get(id); !ok || step.Effect != residency.Save || booked.Level() != residency.Hot {
 			t.Errorf("to %v: %+v, %t; the book has %v", to, step, ok, booked.Level())

@@ -44,8 +44,8 @@ type Spec struct {
 	Empty func()
 }
 
-// Container is a container that the server serves, with its listener, connections and vGPUs. It has many methods because these begin and end
-// together; callers use ten of them.
+// Container is a container that the server serves, with its listener, connections and vGPUs. It has many methods: those of its connections, and those by
+// which its owner changes what it gets while it runs.
 type Container struct {
 	Spec
 	server   *Server
