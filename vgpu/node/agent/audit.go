@@ -53,9 +53,9 @@ func (a *memoryAudit) observe(now time.Time, before map[string]tokenserver.Statu
 			if ledger.LeasedSessions > 0 { // which add their memory when they connect again
 				ledger.Used = max(ledger.Used, v.Share.Memory)
 			}
-			uses = append(uses, watchdog.MemoryUse{
-				Pod: string(g.UID), Container: g.Container, Slice: v.Slice, Granted: v.Share.Memory, Ledger: ledger.Used, BestEffort: g.BestEffort,
-				Weights:   share.MemoryOf(g.Weights),
+			uses = append(uses, watchdog.MemoryUse{ // what a parked container has given back may be another's
+				Pod: string(g.UID), Container: g.Container, Slice: v.Slice, Granted: g.Level().Charge(v.Share, g.Residency.Memory).Memory, Ledger: ledger.Used,
+				BestEffort: g.BestEffort, Weights: share.MemoryOf(g.Weights),
 				Processes: memoryOf(processes, string(g.UID), g.Container, v.Slice, ledger),
 			})
 		}

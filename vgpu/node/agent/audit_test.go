@@ -11,11 +11,14 @@ import (
 	"time"
 
 	library "github.com/NVIDIA/go-nvml/pkg/nvml"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gshare-dev/gshare/test/native"
 	config "github.com/gshare-dev/gshare/vgpu/api/config/node"
 	"github.com/gshare-dev/gshare/vgpu/node/gpu"
 	"github.com/gshare-dev/gshare/vgpu/node/gpu/nvml"
+	"github.com/gshare-dev/gshare/vgpu/node/grant"
+	"github.com/gshare-dev/gshare/vgpu/residency"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
@@ -80,6 +83,26 @@ func TestMemoryAudit(t *testing.T) {
 				c.enforced("b", "the driver counts", false)
 			}
 		})
+	}
+}
+
+// TestMemoryAuditParked: a server that says that it has given its memory back, and has not, exceeds what it keeps.
+func TestMemoryAuditParked(t *testing.T) {
+	t.Parallel()
+	c := newProcessFixture(t, config.EndStrangers)
+	for _, uid := range []string{"a", "b"} {
+		c.granted(uid, "GPU-0", 20, 30)
+	}
+	honest, liar := c.session("a", "GPU-0"), c.session("b", "GPU-0")
+	c.hold(honest, 400*share.MiB)
+	c.hold(liar, gib)
+	for _, uid := range []types.UID{"a", "b"} {
+		id := grant.Owner{UID: uid, Container: "main"}.ID()
+		c.fixture.granter.grants.setResidency(id, residency.Reached{Seq: 2, Level: residency.Warm, Memory: 10 * share.MiB})
+	}
+	liar.waitKilled()
+	if !honest.alive() || !c.fixture.cluster.hasEvent("pod-b GPUMemoryExceeded") || c.fixture.cluster.hasEvent("pod-a GPUMemoryExceeded") {
+		t.Errorf("events %v", c.fixture.cluster.events)
 	}
 }
 
