@@ -11,8 +11,8 @@ type Instance struct {
 	Record Reached
 	// Enforced is what the token server or the parked process was last told; Cold before the container starts, Unknown after a restart.
 	Enforced Level
-	// Kept is what the parked process keeps of each device, once Warm is enforced.
-	Kept share.Bytes
+	// Kept is what the parked process keeps of each device, and Host what it has in the memory of the host instead, once Warm is enforced.
+	Kept, Host share.Bytes
 	// CannotPark says that Warm, as Wanted has it, was tried and could not be enforced.
 	CannotPark bool
 }
@@ -81,7 +81,7 @@ func waits(w Wanted, have Reached) bool { return w.Level == Warm && have.Level >
 // answer returns the next step for a Wanted that is not answered.
 func answer(i Instance, fits func(Level) bool) Step {
 	w, have := i.Wanted, i.Record
-	refused := Reached{Seq: w.Seq, Level: have.Level, Refused: true, Memory: have.Memory}
+	refused := Reached{Seq: w.Seq, Level: have.Level, Refused: true, Memory: have.Memory, Host: have.Host}
 	switch {
 	case w.Level < have.Level && w.Level == Warm && i.CannotPark:
 		return Step{Effect: Save, Record: refused}
@@ -93,9 +93,9 @@ func answer(i Instance, fits func(Level) bool) Step {
 	next := Reached{Seq: w.Seq, Level: w.Level}
 	switch {
 	case w.Level == have.Level:
-		next.Memory = have.Memory
+		next.Memory, next.Host = have.Memory, have.Host
 	case w.Level == Warm:
-		next.Memory = i.Kept
+		next.Memory, next.Host = i.Kept, i.Host
 	}
 	return Step{Effect: Save, Record: next}
 }

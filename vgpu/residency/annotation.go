@@ -28,6 +28,8 @@ type Reached struct {
 	Refused bool  `json:"refused,omitempty"` // the slice has no room for the wanted level, or the instance cannot be parked: see CannotPark
 	// Memory is what a Warm instance keeps of each of its devices: so much it may still allocate there, and so much it counts for.
 	Memory share.Bytes `json:"memory,omitempty"`
+	// Host is the memory of the host that a Warm instance has for what it has given back: at most, as its agent counts it.
+	Host share.Bytes `json:"host,omitempty"`
 }
 
 // Answers reports whether the agent has answered w: it has carried it out or refused it, and will not act on it again.
@@ -40,6 +42,7 @@ func (r Reached) CannotPark(w Wanted) bool { return r.Refused && r.Answers(w) &&
 const formatVersion = 1
 
 const (
+	fieldHost   = "host"
 	fieldLevel  = "level"
 	fieldMemory = "memory"
 	fieldSeq    = "seq"
@@ -88,6 +91,8 @@ func (r Reached) validate() error {
 		return share.Invalid(fieldSeq, "%d is below 1", r.Seq)
 	case r.Memory < 0 || r.Memory > 0 && r.Level != Warm:
 		return share.Invalid(fieldMemory, "%d bytes at level %s", r.Memory, r.Level)
+	case r.Host < 0 || r.Host > 0 && r.Level != Warm:
+		return share.Invalid(fieldHost, "%d bytes at level %s", r.Host, r.Level)
 	}
 	return nil
 }

@@ -80,24 +80,25 @@ func TestNext(t *testing.T) {
 		room Level
 		want string
 	}{
-		"settled":                   {Instance{Wanted{1, Hot, false}, hot, hot, Hot, 0, false}, Hot, ""},
-		"no instance":               {Instance{Fixed, Reached{}, Reached{Level: Hot}, Hot, 0, false}, Hot, ""},
-		"down":                      {Instance{Wanted{2, Shared, false}, hot, hot, Hot, 0, false}, Cold, "enforce Shared, save 2 Shared, report"},
-		"up":                        {Instance{Wanted{3, Hot, false}, shared, shared, Shared, 0, false}, Hot, "save 3 Hot, enforce Hot, report"},
-		"up refused":                {Instance{Wanted{3, Hot, false}, shared, shared, Shared, 0, false}, Cold, "save 3 Shared refused, report"},
-		"back before it was down":   {Instance{Wanted{3, Hot, false}, hot, hot, Hot, 0, false}, Cold, "save 3 Hot, report"},
-		"back, half-way down":       {Instance{Wanted{3, Hot, false}, hot, hot, Shared, 0, false}, Cold, "save 3 Hot, enforce Hot, report"},
-		"park, gateways may send":   {Instance{Wanted{2, Warm, false}, hot, hot, Hot, 0, false}, Hot, ""},
-		"park":                      {Instance{Wanted{2, Warm, true}, hot, hot, Hot, 0, false}, Hot, "enforce Warm, save 2 Warm, report"},
-		"cannot be parked":          {Instance{Wanted{2, Warm, true}, hot, hot, Unknown, 0, true}, Hot, "enforce Hot, save 2 Hot refused, report"},
-		"parked with what it keeps": {Instance{Wanted{3, Warm, true}, shared, shared, Warm, 5, false}, Hot, "save 3 Warm keeps 5, report"},
-		"parked, up refused":        {Instance{Wanted{4, Hot, false}, parked, parked, Warm, 0, false}, Warm, "save 4 Warm refused keeps 5, report"},
-		"parked, wanted so again":   {Instance{Wanted{4, Warm, false}, parked, parked, Warm, 0, false}, Warm, "save 4 Warm keeps 5, report"},
-		"parked, up":                {Instance{Wanted{4, Shared, false}, parked, parked, Warm, 0, false}, Hot, "save 4 Shared, enforce Shared, report"},
-		"to be deleted":             {Instance{Wanted{2, Cold, true}, hot, hot, Hot, 0, false}, Hot, ""},
-		"restarted":                 {Instance{Wanted{1, Hot, false}, hot, hot, Unknown, 0, false}, Hot, "enforce Hot"},
-		"restarted, not reported":   {Instance{Wanted{2, Shared, false}, hot, shared, Unknown, 0, false}, Hot, "enforce Shared, report"},
-		"restarted, sees old state": {Instance{Wanted{1, Hot, false}, hot, shared, Unknown, 0, false}, Hot, "enforce Shared, report"},
+		"settled":                   {Instance{Wanted{1, Hot, false}, hot, hot, Hot, 0, 0, false}, Hot, ""},
+		"no instance":               {Instance{Fixed, Reached{}, Reached{Level: Hot}, Hot, 0, 0, false}, Hot, ""},
+		"down":                      {Instance{Wanted{2, Shared, false}, hot, hot, Hot, 0, 0, false}, Cold, "enforce Shared, save 2 Shared, report"},
+		"up":                        {Instance{Wanted{3, Hot, false}, shared, shared, Shared, 0, 0, false}, Hot, "save 3 Hot, enforce Hot, report"},
+		"up refused":                {Instance{Wanted{3, Hot, false}, shared, shared, Shared, 0, 0, false}, Cold, "save 3 Shared refused, report"},
+		"back before it was down":   {Instance{Wanted{3, Hot, false}, hot, hot, Hot, 0, 0, false}, Cold, "save 3 Hot, report"},
+		"back, half-way down":       {Instance{Wanted{3, Hot, false}, hot, hot, Shared, 0, 0, false}, Cold, "save 3 Hot, enforce Hot, report"},
+		"park, gateways may send":   {Instance{Wanted{2, Warm, false}, hot, hot, Hot, 0, 0, false}, Hot, ""},
+		"park":                      {Instance{Wanted{2, Warm, true}, hot, hot, Hot, 0, 0, false}, Hot, "enforce Warm, save 2 Warm, report"},
+		"cannot be parked":          {Instance{Wanted{2, Warm, true}, hot, hot, Unknown, 0, 0, true}, Hot, "enforce Hot, save 2 Hot refused, report"},
+		"parked with what it keeps": {Instance{Wanted{3, Warm, true}, shared, shared, Warm, 5, 0, false}, Hot, "save 3 Warm keeps 5, report"},
+		"parked, in host memory":    {Instance{Wanted{3, Warm, true}, shared, shared, Warm, 5, 7, false}, Hot, "save 3 Warm keeps 5 host 7, report"},
+		"parked, up refused":        {Instance{Wanted{4, Hot, false}, parked, parked, Warm, 0, 0, false}, Warm, "save 4 Warm refused keeps 5, report"},
+		"parked, wanted so again":   {Instance{Wanted{4, Warm, false}, parked, parked, Warm, 0, 0, false}, Warm, "save 4 Warm keeps 5, report"},
+		"parked, up":                {Instance{Wanted{4, Shared, false}, parked, parked, Warm, 0, 0, false}, Hot, "save 4 Shared, enforce Shared, report"},
+		"to be deleted":             {Instance{Wanted{2, Cold, true}, hot, hot, Hot, 0, 0, false}, Hot, ""},
+		"restarted":                 {Instance{Wanted{1, Hot, false}, hot, hot, Unknown, 0, 0, false}, Hot, "enforce Hot"},
+		"restarted, not reported":   {Instance{Wanted{2, Shared, false}, hot, shared, Unknown, 0, 0, false}, Hot, "enforce Shared, report"},
+		"restarted, sees old state": {Instance{Wanted{1, Hot, false}, hot, shared, Unknown, 0, 0, false}, Hot, "enforce Shared, report"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := runNext(test.i, test.room); got != test.want {
@@ -135,6 +136,9 @@ func describe(r Reached) string {
 	}
 	if r.Memory > 0 {
 		text += " keeps " + string('0'+rune(r.Memory))
+	}
+	if r.Host > 0 {
+		text += " host " + string('0'+rune(r.Host))
 	}
 	return text
 }
@@ -298,6 +302,7 @@ func TestBadText(t *testing.T) {
 		"text follows":  `{"v":1,"residency":{"seq":1,"level":"Hot"}}}`,
 		"hot, drained":  `{"v":1,"residency":{"seq":1,"level":"Hot","drained":true}}`,
 		"hot, parked":   `{"v":1,"residency":{"seq":1,"level":"Hot","memory":1}}`,
+		"hot, in host":  `{"v":1,"residency":{"seq":1,"level":"Hot","host":1}}`,
 		"below nothing": `{"v":1,"residency":{"seq":1,"level":"Warm","memory":-1}}`,
 		"long":          strings.Repeat(" ", 300) + `{"v":1,"residency":{"seq":1,"level":"Hot"}}`,
 	} {

@@ -71,7 +71,7 @@ var killPoint = killpoint.At
 
 // Parking parks the servers in containers.
 type Parking interface {
-	Park(context.Context, parking.Server) error
+	Find(context.Context, parking.Server) (parking.Method, error)
 	Wake(context.Context, parking.Server) error
 }
 

@@ -39,6 +39,7 @@ func newGrantStore(c config.Configuration) *grantStore {
 // parkedState is what came of parking a container.
 type parkedState struct {
 	kept   share.Bytes // memory that it keeps
+	host   share.Bytes // memory of the host that it has instead
 	failed int64       // residency.Wanted.Seq of the Warm that could not be enforced
 }
 
@@ -279,7 +280,7 @@ func (s *grantStore) nextStep(id string, w residency.Wanted, r residency.Reached
 	}
 	parked := s.parked[id]
 	step := residency.Next(residency.Instance{
-		Wanted: w, Reached: r, Record: granted.Record(), Enforced: enforced, Kept: parked.kept, CannotPark: parked.failed > 0 && parked.failed == w.Seq,
+		Wanted: w, Reached: r, Record: granted.Record(), Enforced: enforced, Kept: parked.kept, Host: parked.host, CannotPark: parked.failed > 0 && parked.failed == w.Seq,
 	},
 		func(l residency.Level) bool { return s.book.FitsAt(id, l, waiting) })
 	if step.Effect == residency.Save && step.Record.Level > granted.Level() {

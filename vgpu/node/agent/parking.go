@@ -8,6 +8,7 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -79,7 +80,7 @@ func (k *residencyKeeper) forgetMoves() {
 
 // park has the server in a container give its memory back, takes that away from its processes, and returns what they keep. It is called with each list of
 // pods until it is done, or has failed, which is stored.
-func (k *residencyKeeper) park(ctx context.Context, pod *v1.Pod, granted *grant.Grant, seq int64) (kept share.Bytes, done bool) {
+func (k *residencyKeeper) park(ctx context.Context, pod *v1.Pod, granted *grant.Grant, seq int64) (parked parkedState, done bool) {
 	id := granted.ID()
 	running, served := k.grants.serviceOf(id)
 	server, err := serverOf(pod)
@@ -88,33 +89,31 @@ func (k *residencyKeeper) park(ctx context.Context, pod *v1.Pod, granted *grant.
 	}
 	if err == nil {
 		m := k.begin(ctx, id, true, parkLimit, func(ctx context.Context) error {
-			if err := k.Parking.Park(ctx, server); err != nil {
-				return err
-			}
-			settle(ctx, running.container)
-			return nil
+			return k.tellToPark(ctx, id, server, running.container)
 		})
 		if m == nil || !m.isDone() {
-			return 0, false
+			return parkedState{}, false
 		}
 		delete(k.moves, id)
 		err = m.err
 	}
 	if err == nil {
-		kept, err = running.container.Park()
+		parked.kept, err = running.container.Park()
 	}
 	if ctx.Err() != nil {
-		return 0, false // the agent ends
+		return parkedState{}, false // the agent ends
 	}
 	if err != nil {
+		k.host.release(id)
 		k.grants.setEnforced(id, residency.Unknown, parkedState{failed: seq})
 		k.Log.Warn("cannot park container", "container", granted.String(), "error", err)
 		k.Cluster.Warn(podOf(*granted), "GPUCannotPark", fmt.Sprintf("container %s cannot be parked: %v", granted.Container, err))
-		return 0, false
+		return parkedState{}, false
 	}
-	k.Log.Info("parked container", "container", granted.String(), "kept", int64(kept))
+	parked.host = max(0, k.host.of(id)-parked.kept)
+	k.Log.Info("parked container", "container", granted.String(), "kept", int64(parked.kept), "host", int64(parked.host))
 	killPoint("parked")
-	return kept, true
+	return parked, true
 }
 
 // wake gives the memory of a container back to its processes, and has its server take it. It is called with each list of pods until it is done.
@@ -147,20 +146,80 @@ func (k *residencyKeeper) wake(ctx context.Context, pod *v1.Pod, granted *grant.
 		return false
 	}
 	delete(k.moves, id)
+	k.host.release(id)
 	return true
+}
+
+// tellToPark has a server give its memory back, if the host has room for what it then keeps there.
+func (k *residencyKeeper) tellToPark(ctx context.Context, id string, server parking.Server, c *tokenserver.Container) error {
+	method, err := k.Parking.Find(ctx, server)
+	if err != nil {
+		return err
+	}
+	if method.CopiesToHost() {
+		if err := k.host.reserve(id, usedBy(c), k.grants.all(), share.Bytes(k.Config.Kubernetes.ParkedHostMemoryMiB)*share.MiB); err != nil {
+			return err
+		}
+	}
+	if err := method.Park(ctx, server); err != nil {
+		return fmt.Errorf("%s: %w", method.Name(), err)
+	}
+	settle(ctx, c)
+	return nil
+}
+
+// hostAccount is the memory of the host that is reserved for containers that are being parked, or were by this agent. What the others have is in
+// their records.
+type hostAccount struct {
+	mu       sync.Mutex // guards the following
+	reserved residency.HostMemory
+}
+
+// reserve counts a container with bytes, unless that would exceed a limit beside the grants. A limit of 0 is none.
+func (h *hostAccount) reserve(id string, bytes share.Bytes, grants []grant.Grant, limit share.Bytes) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	held := residency.HostMemory{}
+	for _, g := range grants {
+		held[g.ID()] = max(g.Residency.Host, h.reserved[g.ID()]) // reserved for one that is gone does not count
+	}
+	if !held.Fits(id, bytes, limit) {
+		delete(held, id)
+		return fmt.Errorf("it may keep %d MiB in the memory of the host, of which parked containers of the node have %d of %d MiB (kubernetes.parkedHostMemoryMiB)",
+			bytes/share.MiB, held.Sum()/share.MiB, limit/share.MiB)
+	}
+	if h.reserved == nil {
+		h.reserved = residency.HostMemory{}
+	}
+	h.reserved[id] = bytes
+	return nil
+}
+
+func (h *hostAccount) of(id string) share.Bytes {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.reserved[id]
+}
+
+func (h *hostAccount) release(id string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.reserved, id)
+}
+
+// usedBy returns the device memory that the processes of a container hold.
+func usedBy(c *tokenserver.Container) (sum share.Bytes) {
+	for _, v := range c.Status().VGPUs {
+		sum += v.Used
+	}
+	return sum
 }
 
 // settle waits until a container holds no less memory than a moment before: a server may say that it has given memory back before the driver has it.
 func settle(ctx context.Context, c *tokenserver.Container) {
-	used := func() (sum share.Bytes) {
-		for _, v := range c.Status().VGPUs {
-			sum += v.Used
-		}
-		return sum
-	}
-	for before, began := used(), time.Now(); time.Since(began) < settleLimit && ctx.Err() == nil; {
+	for before, began := usedBy(c), time.Now(); time.Since(began) < settleLimit && ctx.Err() == nil; {
 		sleep(ctx, settlePause)
-		now := used()
+		now := usedBy(c)
 		if now >= before {
 			return
 		}

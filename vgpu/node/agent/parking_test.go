@@ -23,11 +23,17 @@ const gib = 1024 * share.MiB
 // servers is a Parking of servers that do as they are told, or not.
 type servers struct {
 	mu     sync.Mutex // guards the following
+	copies bool
 	parks  func() error
 	wakes  func() error
 	parked []string // addresses, in the order in which they were parked
 	woken  []string
 }
+
+func (s *servers) Find(context.Context, parking.Server) (parking.Method, error) { return s, nil }
+func (s *servers) Name() string                                                 { return "test" }
+func (s *servers) Probe(context.Context, parking.Server) error                  { return nil }
+func (s *servers) CopiesToHost() bool                                           { return s.copies }
 
 func (s *servers) Park(_ context.Context, server parking.Server) error {
 	s.mu.Lock()

@@ -65,8 +65,9 @@ func (l *loweredPods) set(all []*v1.Pod) (changed bool) {
 // as far as there is room, and reports it.
 type residencyKeeper struct {
 	*granter
-	listed chan []*v1.Pod       // the latest list of the node's pods, with room for one
-	moves  map[string]*move     // by grant ID: servers that are being parked or woken
+	listed chan []*v1.Pod   // the latest list of the node's pods, with room for one
+	moves  map[string]*move // by grant ID: servers that are being parked or woken
+	host   hostAccount
 	logged map[types.UID]string // what was logged last of the listed pods that it cannot act on
 }
 
@@ -181,7 +182,7 @@ func (k *residencyKeeper) enforce(ctx context.Context, pod *v1.Pod, granted *gra
 	parked, _ := k.grants.parkingOf(id)
 	if level == residency.Warm && granted.Level() > residency.Warm {
 		var ok bool
-		if parked.kept, ok = k.park(ctx, pod, granted, seq); !ok {
+		if parked, ok = k.park(ctx, pod, granted, seq); !ok {
 			return false
 		}
 	} else if level > residency.Warm && !k.wake(ctx, pod, granted) {

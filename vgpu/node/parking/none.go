@@ -9,6 +9,9 @@ type Checkpoint struct{}
 // Name implements Method.
 func (Checkpoint) Name() string { return "Checkpoint" }
 
+// CopiesToHost implements Method.
+func (Checkpoint) CopiesToHost() bool { return true }
+
 // Probe implements Method.
 func (c Checkpoint) Probe(context.Context, Server) error {
 	return &UnsupportedError{c.Name(), "no driver is known that takes checkpoints of clients of MPS or on MIG instances"}
@@ -26,6 +29,9 @@ type Restart struct{}
 
 // Name implements Method.
 func (Restart) Name() string { return "Restart" }
+
+// CopiesToHost implements Method.
+func (Restart) CopiesToHost() bool { return false }
 
 // Probe implements Method.
 func (r Restart) Probe(context.Context, Server) error {

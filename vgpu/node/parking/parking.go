@@ -16,6 +16,8 @@ type Method interface {
 	Name() string
 	// Probe returns nil if the server can be parked this way, an *UnsupportedError if it cannot, and another error if it does not say.
 	Probe(context.Context, Server) error
+	// CopiesToHost reports whether the server keeps in the memory of the host what it has on the device.
+	CopiesToHost() bool
 	// Park has the server give its device memory back. It returns when the server says that it has.
 	Park(context.Context, Server) error
 	// Wake has the server take its memory again. It returns when the server says that it can answer requests.
@@ -35,6 +37,9 @@ var Methods = Auto{Triton{}, VLLM{}, Checkpoint{}, Restart{}}
 
 // Name implements Method.
 func (Auto) Name() string { return "Auto" }
+
+// CopiesToHost implements Method: it is not known of which server.
+func (Auto) CopiesToHost() bool { return true }
 
 // Find returns the method of a server. The error is an *UnsupportedError if it has none.
 func (a Auto) Find(ctx context.Context, s Server) (Method, error) {

@@ -40,6 +40,9 @@ func (m tritonModel) isParked() bool {
 // Name implements Method.
 func (Triton) Name() string { return "Triton" }
 
+// CopiesToHost implements Method: the models are read from their files again.
+func (Triton) CopiesToHost() bool { return false }
+
 // Probe implements Method.
 func (t Triton) Probe(ctx context.Context, s Server) error {
 	var about struct {

@@ -12,6 +12,9 @@ type VLLM struct{}
 // Name implements Method.
 func (VLLM) Name() string { return "vLLM" }
 
+// CopiesToHost implements Method.
+func (VLLM) CopiesToHost() bool { return true }
+
 // Probe implements Method.
 func (v VLLM) Probe(ctx context.Context, s Server) error {
 	_, err := v.isSleeping(ctx, s)

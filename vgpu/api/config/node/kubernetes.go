@@ -82,6 +82,10 @@ type Kubernetes struct {
 	// long a process may use a shared device before it must be connected to the token server (default 10s).
 	WatchPeriod metav1.Duration `json:"watchPeriod,omitzero"`
 	HookGrace   metav1.Duration `json:"hookGrace,omitzero"`
+
+	// ParkedHostMemoryMiB limits the host memory that parked replicas of functions keep together for what they have given back, as far as the
+	// servers copy it there. One that would exceed it is not parked. Default 0: only the memory limit of each pod counts.
+	ParkedHostMemoryMiB int64 `json:"parkedHostMemoryMiB,omitempty"`
 }
 
 // The values of Strangers.
@@ -119,6 +123,9 @@ func (k *Kubernetes) validate() error {
 		if _, _, err := net.SplitHostPort(value); err != nil && value != "off" {
 			return fmt.Errorf("kubernetes.%s: %q is neither an address nor off", field, value)
 		}
+	}
+	if k.ParkedHostMemoryMiB < 0 || k.ParkedHostMemoryMiB > 1<<30 {
+		return fmt.Errorf("kubernetes.parkedHostMemoryMiB: %d is outside 0 to %d", k.ParkedHostMemoryMiB, 1<<30)
 	}
 	if p := k.HealthPeriod.Duration; p < 100*time.Millisecond || p > time.Hour {
 		return fmt.Errorf("kubernetes.healthPeriod: %v is not between 100ms and an hour", p)
