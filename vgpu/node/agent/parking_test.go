@@ -5,6 +5,7 @@ import (
 	"errors"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -33,7 +34,11 @@ type servers struct {
 func (s *servers) Find(context.Context, parking.Server) (parking.Method, error) { return s, nil }
 func (s *servers) Name() string                                                 { return "test" }
 func (s *servers) Probe(context.Context, parking.Server) error                  { return nil }
-func (s *servers) CopiesToHost() bool                                           { return s.copies }
+func (s *servers) CopiesToHost() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.copies
+}
 
 func (s *servers) Park(_ context.Context, server parking.Server) error {
 	s.mu.Lock()
@@ -193,6 +198,65 @@ func TestCannotPark(t *testing.T) {
 				t.Errorf("the book counts %d bytes", r.memory("GPU-0"))
 			}
 		})
+	}
+}
+
+// TestParkedHostMemory: what a server keeps in the memory of the host is counted, also by the next agent, and another one that would exceed the limit is
+// not parked; a server that reads its files again has nothing there.
+func TestParkedHostMemory(t *testing.T) {
+	t.Parallel()
+	servers := &servers{copies: true}
+	owner := atomic.Value{} // of the process that connects
+	r := newFixture(t, func(o *Options) {
+		o.Parking, o.Config.Kubernetes.ParkedHostMemoryMiB = servers, 100
+		o.ContainerOf = func(int) (cgroup.Container, error) { return cgroup.Container{PodUID: owner.Load().(string)}, nil }
+	})
+	owner.Store("a")
+	first := r.addressed("a")
+	r.awaitReached("a", residency.Reached{Seq: 1, Level: residency.Hot})
+	connect := func(uid string) *atomic.Uint64 {
+		t.Helper()
+		owner.Store(uid)
+		process, err := tokenclient.Dial(filepath.Join(r.dir, "grants", r.record(uid).ID()), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { process.Close() })
+		return &process.VGPUs[0].Container.Memory
+	}
+	sum := connect("a")
+	sum.Store(uint64(60 * share.MiB))
+	servers.set(func() error { sum.Store(uint64(5 * share.MiB)); return nil }, nil)
+	r.wants(first, 2, residency.Warm)
+	r.awaitReached("a", residency.Reached{Seq: 2, Level: residency.Warm, Memory: 5 * share.MiB, Host: 55 * share.MiB})
+
+	second := placed("b", "GPU-1", 60, 90)
+	second.Status.PodIP = "192.0.2.2"
+	r.wants(second, 1, residency.Hot)
+	r.mustCreate("b", r.admitted("b"), "GPU-1")
+	r.awaitReached("b", residency.Reached{Seq: 1, Level: residency.Hot})
+	other := connect("b")
+	other.Store(uint64(50 * share.MiB))
+	r.wants(second, 2, residency.Warm)
+	r.awaitReached("b", residency.Reached{Seq: 2, Level: residency.Hot, Refused: true})
+	if !r.cluster.hasEvent("it may keep 50 MiB in the memory of the host, of which parked containers of the node have 60 of 100 MiB") {
+		t.Errorf("events %q", r.cluster.events)
+	}
+	servers.mu.Lock()
+	servers.copies = false
+	servers.mu.Unlock()
+	servers.set(func() error { other.Store(0); return nil }, nil)
+	r.wants(second, 3, residency.Hot)
+	r.awaitReached("b", residency.Reached{Seq: 3, Level: residency.Hot})
+	r.wants(second, 4, residency.Warm)
+	r.awaitReached("b", residency.Reached{Seq: 4, Level: residency.Warm})
+
+	next := &hostAccount{} // of the next agent, which knows the records
+	if err := next.reserve("c", 46*share.MiB, r.granter.grants.all(), 100*share.MiB); err == nil {
+		t.Error("what is recorded does not count")
+	}
+	if err := next.reserve("c", 45*share.MiB, r.granter.grants.all(), 100*share.MiB); err != nil {
+		t.Error(err)
 	}
 }
 
