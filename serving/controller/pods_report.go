@@ -12,6 +12,7 @@ import (
 
 // end reports that nothing serves for an instance any more, and forgets it.
 func (p *Pods) end(ctx context.Context, i *podInstance, kind fleet.EventKind, why string) error {
+	i.stopAsking()
 	p.mu.Lock()
 	if p.instances[i.Name] == i {
 		delete(p.instances, i.Name)

@@ -81,9 +81,9 @@ func awaitStopped(ctx context.Context, p *Pods, i *podInstance, seq int64) {
 	i.stopAsking()
 	i.asked = seq
 	ctx, i.stopAsk = context.WithCancel(ctx)
-	function := gateway.FunctionName{Namespace: i.Function.Namespace, Name: i.Function.Name}
+	function, pod := gateway.FunctionName{Namespace: i.Function.Namespace, Name: i.Function.Name}, i.pod.Name
 	go func() {
-		if p.waitStopped(ctx, function, i.pod.Name, seq) != nil {
+		if p.waitStopped(ctx, function, pod, seq) != nil {
 			return // it is wanted otherwise by now, or this process ends
 		}
 		p.mu.Lock()

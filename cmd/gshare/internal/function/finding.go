@@ -33,6 +33,7 @@ const (
 	TooOptimistic Kind = "TooOptimistic" // requestsPerSecond is more than a replica answers in time
 	ColdStarts    Kind = "ColdStarts"    // requests waited for a first replica
 	Flapping      Kind = "Flapping"      // replicas come and go
+	CannotPark    Kind = "CannotPark"    // replicas are stopped instead of parked
 	Conflict      Kind = "Conflict"      // another autoscaler is told to scale it
 	Refused       Kind = "Refused"       // the gateway refuses some requests
 	NothingFound  Kind = "NothingFound"
@@ -51,6 +52,7 @@ type Facts struct {
 	Message    string        // of the condition Ready
 	BackOff    string        // message of the condition BackingOff; empty if it is not True
 	OverQuota  string        // of the condition QuotaExceeded, likewise
+	CannotPark string        // of the condition CannotPark, likewise
 	Conflict   string        // of the condition ScalingConflict, likewise
 
 	MinReplicas, MaxReplicas int
@@ -118,7 +120,7 @@ func Diagnose(f *Facts) []Finding {
 	var found []Finding
 	for _, rule := range []func(*Facts) *Finding{
 		invalid, backingOff, failing, quotaExceeded, noRoom, starting, unprofiled, atLimit, allRefused, shareTooSmall, tooOptimistic, coldStarts, flapping,
-		conflict, refused,
+		conflict, cannotPark, refused,
 	} {
 		if one := rule(f); one != nil {
 			found = append(found, *one)
@@ -197,6 +199,14 @@ func conflict(f *Facts) *Finding {
 	}
 	what, help, _ := strings.Cut(f.Conflict, ". ")
 	return &Finding{Conflict, what, help}
+}
+
+func cannotPark(f *Facts) *Finding {
+	if f.CannotPark == "" {
+		return nil
+	}
+	return &Finding{CannotPark, "replicas are stopped instead of parked: " + f.CannotPark,
+		"a server with Triton's model repository or vLLM's sleep mode can be parked; a change of the function has it tried again"}
 }
 
 func noRoom(f *Facts) *Finding {

@@ -66,6 +66,8 @@ func TestFindings(t *testing.T) {
 			func(f *Facts) { f.BackOff = "" }},
 		"over its quota": {func(f *Facts) { f.OverQuota = "replica ml/resnet50-2: SharePolicy gold allows 1 replicas" }, QuotaExceeded, "keeps it from growing: replica ml/resnet50-2: SharePolicy gold",
 			"greater limit in the SharePolicy", func(f *Facts) { f.OverQuota = "" }},
+		"cannot be parked": {func(f *Facts) { f.CannotPark = "replica resnet50-1 cannot be parked" }, CannotPark, "stopped instead of parked: replica resnet50-1",
+			"vLLM's sleep mode can be parked", func(f *Facts) { f.CannotPark = "" }},
 		"conflict": {func(f *Facts) {
 			f.Conflict = "HorizontalPodAutoscaler cpu is told to scale FaSTPod x. It has no effect: delete it"
 		}, Conflict, "HorizontalPodAutoscaler cpu is told to scale FaSTPod x",

@@ -119,6 +119,7 @@ func factsOf(f *api.GPUFunction) *Facts {
 	}
 	for kind, text := range map[string]*string{
 		api.ConditionBackingOff: &facts.BackOff, api.ConditionQuotaExceeded: &facts.OverQuota, api.ConditionScalingConflict: &facts.Conflict,
+		api.ConditionCannotPark: &facts.CannotPark,
 	} {
 		if c := meta.FindStatusCondition(status.Conditions, kind); c != nil && c.Status == metav1.ConditionTrue {
 			*text = cmp.Or(c.Message, c.Reason)
