@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"reflect"
 	"sync"
 	"time"
 
@@ -44,10 +45,10 @@ type known struct {
 	uid        types.UID
 	generation int64
 	unprofiled bool
-	invalid    string                    // why the object cannot be obeyed
-	conflict   string                    // which other autoscalers are told to scale it
-	profile    string                    // name of its GPUProfile; empty if it names none
-	profiled   api.ProfileRecommendation // zero if there is none
+	invalid    string                     // why the object cannot be obeyed
+	conflict   string                     // which other autoscalers are told to scale it
+	profile    string                     // name of its GPUProfile; empty if it names none
+	profiled   *api.ProfileRecommendation // nil if there is none
 }
 
 // Reconcile implements reconcile.Reconciler.
@@ -87,9 +88,7 @@ func (r *functions) Reconcile(ctx context.Context, request reconcile.Request) (r
 	if object.Spec.ProfileRef != nil {
 		state.profile = object.Spec.ProfileRef.Name
 	}
-	if object.Status.Profiled != nil {
-		state.profiled = *object.Status.Profiled
-	}
+	state.profiled = object.Status.Profiled
 	complete, err := object.CompleteForCluster(memory)
 	switch {
 	case err == nil && complete.External():
@@ -127,7 +126,7 @@ func (r *functions) Reconcile(ctx context.Context, request reconcile.Request) (r
 	state.conflict, unread = r.reviewConflict(ctx, object, before.conflict)
 	if err != nil {
 		state.invalid = err.Error()
-		if state != before {
+		if !reflect.DeepEqual(state, before) {
 			r.recorder.Eventf(object, nil, v1.EventTypeWarning, eventInvalid, "Configure", "%s", shortened(state.invalid, maxNote))
 		}
 	}
@@ -231,21 +230,28 @@ func (r *functions) set(name gateway.FunctionName, f *api.GPUFunction, left []*v
 	if r.fleet.Has(name) {
 		return r.fleet.Set(f)
 	}
-	current := fastPodOf(f).Name
+	current := map[string]*api.GPUFunction{} // by the name of the FaSTPod
+	for _, v := range f.Variants() {
+		current[fastPodOf(v).Name] = v
+	}
 	var existing []fleet.Existing
 	for _, pod := range left {
 		_, number, err := instanceOf(pod)
 		if err != nil {
 			return err
 		}
-		e := fleet.Existing{ID: scaling.ID(number), Outdated: pod.Labels[api.LabelFaSTPod] != current}
+		of, known := current[pod.Labels[api.LabelFaSTPod]]
+		if !known {
+			of = f
+		}
+		e := fleet.Existing{ID: scaling.ID(number), Share: of.Share(), Outdated: !known}
 		e.Residency = residencyOf(pod)
 		if address, ready := api.Address(pod); ready {
 			e.Address = address
 		}
 		_, e.Ending = pod.Annotations[api.AnnotationDrain]
 		existing = append(existing, e)
-		i := fleet.Instance{Name: fleet.InstanceName(name, e.ID), ID: e.ID, Function: f, Share: f.Share(), Residency: e.Residency}
+		i := fleet.Instance{Name: fleet.InstanceName(name, e.ID), ID: e.ID, Function: of, Share: e.Share, Residency: e.Residency}
 		r.pods.Adopt(i, pod)
 		defer r.pods.Report(i.Name) // once the fleet knows it
 	}

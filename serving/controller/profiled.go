@@ -4,6 +4,7 @@ import (
 	"context"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -69,5 +70,5 @@ func (r *functions) functionsOf(ctx context.Context, p client.Object) []reconcil
 // recommends lets through the changes of profiles that a function has to know of: of what they recommend, and that they are gone.
 func recommends(before, now client.Object) bool {
 	a, b := before.(*api.GPUProfile).Status.Recommended, now.(*api.GPUProfile).Status.Recommended
-	return b != nil && (a == nil || *a != *b)
+	return b != nil && !equality.Semantic.DeepEqual(a, b)
 }

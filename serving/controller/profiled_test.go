@@ -7,6 +7,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -36,7 +37,7 @@ func TestTakeProfile(t *testing.T) {
 			}
 			return c.known.all()[name]
 		}
-		if k := look(); !k.unprofiled || k.profile != "measured" || k.profiled != (api.ProfileRecommendation{}) || k.invalid != "" {
+		if k := look(); !k.unprofiled || k.profile != "measured" || k.profiled != nil || k.invalid != "" {
 			t.Errorf("%+v", k)
 		}
 		p := &api.GPUProfile{}
@@ -53,7 +54,7 @@ func TestTakeProfile(t *testing.T) {
 			t.Fatal(err)
 		}
 		k := look()
-		if k.unprofiled || k.profiled != want {
+		if k.unprofiled || !cmp.Equal(k.profiled, &want) {
 			t.Errorf("%+v", k)
 		}
 		var state *api.GPUFunctionStatus
@@ -61,7 +62,7 @@ func TestTakeProfile(t *testing.T) {
 			now := statusOf(f.Status, k, &s, backOff{}, "")
 			state = &now
 		}
-		if state == nil || state.Share != "20% x 100%" || state.Profiled == nil || *state.Profiled != want {
+		if state == nil || state.Share != "20% x 100%" || state.Profiled == nil || !cmp.Equal(*state.Profiled, want) {
 			t.Errorf("status %+v", state)
 		}
 		object := &api.GPUFunction{}
@@ -75,7 +76,7 @@ func TestTakeProfile(t *testing.T) {
 		if err := c.client.Delete(t.Context(), p); err != nil {
 			t.Fatal(err)
 		}
-		if k := look(); k.unprofiled || k.profiled != want {
+		if k := look(); k.unprofiled || !cmp.Equal(k.profiled, &want) {
 			t.Errorf("without the profile: %+v", k)
 		}
 		if err := c.client.Get(t.Context(), at, p); err != nil {
@@ -89,7 +90,7 @@ func TestTakeProfile(t *testing.T) {
 		if err := c.client.Update(t.Context(), object); err != nil {
 			t.Fatal(err)
 		}
-		if k := look(); !k.unprofiled || k.profiled != (api.ProfileRecommendation{}) {
+		if k := look(); !k.unprofiled || k.profiled != nil {
 			t.Errorf("without the reference: %+v", k)
 		}
 	})

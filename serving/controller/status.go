@@ -37,10 +37,7 @@ type backOff struct{ why string }
 // statusOf returns the status of an object, which before is that it has now. The last argument is why a policy keeps it from growing, if one does.
 func statusOf(before api.GPUFunctionStatus, k known, s *fleet.Status, b backOff, overQuota string) api.GPUFunctionStatus {
 	status := *before.DeepCopy()
-	status.ObservedGeneration, status.Profiled = k.generation, nil
-	if k.profiled != (api.ProfileRecommendation{}) {
-		status.Profiled = new(k.profiled)
-	}
+	status.ObservedGeneration, status.Profiled = k.generation, k.profiled.DeepCopy()
 	ready := metav1.Condition{Type: api.ConditionReady, ObservedGeneration: k.generation, Status: metav1.ConditionFalse}
 	switch {
 	case k.invalid != "":

@@ -112,7 +112,7 @@ func (a *Advisor) Set(object *api.GPUFunction, received []uint64) error {
 		fn.addLoad(now)
 		for range now.Replicas {
 			fn.state.LastID++
-			fn.state.Instances = append(fn.state.Instances, scaling.Instance{ID: fn.state.LastID, Configuration: fn.configuration, Since: a.now()})
+			fn.state.Instances = append(fn.state.Instances, scaling.Instance{ID: fn.state.LastID, Configuration: fn.variants[0].configuration, Since: a.now()})
 		}
 		fn.state.Samples = samplesOf(received, a.now())
 		a.functions[name] = fn

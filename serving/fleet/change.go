@@ -17,6 +17,7 @@ import (
 // Existing is an instance that an earlier process has created.
 type Existing struct {
 	ID        scaling.ID
+	Share     share.Share       // if it is none of the function's, the instance counts as one with that of the function
 	Residency scaling.Residency // Hot, Shared or Warm
 	Address   string            // host:port if it is ready, else empty
 	Outdated  bool              // its share or template is not that of the function
@@ -77,8 +78,9 @@ func (f *Fleet) restore(fn *function, existing []Existing, received []uint64) {
 		if e.Residency != scaling.Shared && e.Residency != scaling.Warm {
 			e.Residency = scaling.Hot
 		}
+		v, _ := fn.variantWith(e.Share)
 		i := &instance{
-			Instance: Instance{Name: InstanceName(fn.name, e.ID), ID: e.ID, Function: fn.object, Share: fn.object.Share(), Residency: e.Residency},
+			Instance: Instance{Name: InstanceName(fn.name, e.ID), ID: e.ID, Function: v.object, Share: v.configuration.Share, Residency: e.Residency},
 			function: fn, foreign: e.Outdated, phase: starting, created: time.Now(), reminder: time.Now().Add(firstReminder),
 		}
 		if e.Address != "" || e.Residency == scaling.Warm {
@@ -90,7 +92,7 @@ func (f *Fleet) restore(fn *function, existing []Existing, received []uint64) {
 			f.delete(i)
 			continue
 		}
-		fn.state.Instances = append(fn.state.Instances, scaling.Instance{ID: e.ID, Configuration: fn.configuration, Residency: e.Residency, Since: f.now()})
+		fn.state.Instances = append(fn.state.Instances, scaling.Instance{ID: e.ID, Configuration: v.configuration, Residency: e.Residency, Since: f.now()})
 	}
 	fn.state.Samples = samplesOf(received, f.now())
 }
@@ -195,7 +197,8 @@ func (f *Fleet) follow(i *instance) (changed bool) {
 		f.startInPlace(i, next.ID)
 	default:
 		f.log.Info("keep replica", "replica", i.Name, "instead of", next.Name)
-		fn.state = fn.state.Replace(next.ID, i.ID, fn.configuration)
+		v, _ := fn.variantWith(i.Share)
+		fn.state = fn.state.Replace(next.ID, i.ID, v.configuration)
 		i.follower, i.stays = 0, scaling.Hot
 	}
 	f.delete(next)
@@ -207,7 +210,8 @@ func (f *Fleet) startInPlace(i *instance, counted scaling.ID) {
 	fn := i.function
 	fn.state.LastID++
 	id := fn.state.LastID
-	fn.state = fn.state.Replace(counted, id, fn.configuration)
+	v, _ := fn.variantWith(i.Share)
+	fn.state = fn.state.Replace(counted, id, v.configuration)
 	i.follower = id
 	f.log.Info("replace replica", "replica", i.Name, "by", InstanceName(fn.name, id))
 	f.start(fn, id)
@@ -236,11 +240,12 @@ func (f *Fleet) succeed(by *instance) {
 	}
 }
 
-// differs reports whether the instance was made with another share, template or protocol, which is in the readiness probe of a pod, than its
-// function wants now.
+// differs reports whether the instance was made with a share, template or protocol, which is in the readiness probe of a pod, that its
+// function does not want now.
 func (i *instance) differs() bool {
 	now := i.function.object
-	return i.Share != now.Share() || i.Function.Spec.Protocol != now.Spec.Protocol || i.Function != now && !equality.Semantic.DeepEqual(i.Function.Spec.Template, now.Spec.Template)
+	_, has := i.function.variantWith(i.Share)
+	return !has || i.Function.Spec.Protocol != now.Spec.Protocol || i.Function != now && !equality.Semantic.DeepEqual(i.Function.Spec.Template, now.Spec.Template)
 }
 
 // wanted returns the residency that the autoscaler wants of the instance. One that is being replaced serves as the other one shall, if there is

@@ -216,7 +216,9 @@ func (f *Fleet) carryOut(fn *function) (changed bool) {
 
 // start creates an instance with an ID.
 func (f *Fleet) start(fn *function, id scaling.ID) {
-	i := &instance{Instance: Instance{Name: InstanceName(fn.name, id), ID: id, Function: fn.object, Share: fn.object.Share()}, function: fn}
+	v := fn.variantFor(id)
+	fn.state = fn.state.Replace(id, id, v.configuration) // the function may have another share since it was counted
+	i := &instance{Instance: Instance{Name: InstanceName(fn.name, id), ID: id, Function: v.object, Share: v.configuration.Share}, function: fn}
 	f.add(i)
 	f.create(i)
 }

@@ -26,33 +26,66 @@ type function struct {
 
 	cannotPark string // which replica could not be parked; then none is any more
 
-	configuration    scaling.Configuration // of all replicas
-	starts, failures uint64                // of replicas
-	gpuTime          time.Duration         // of replicas that have ended
+	variants         []variant     // of which replicas are made; the first is the function itself
+	starts, failures uint64        // of replicas
+	gpuTime          time.Duration // of replicas that have ended
 
 	hosting
 }
 
-// configure takes over an object: new replicas have the share and the rate that it says. After an error the function is unchanged.
+// variant is a function with one of the shares that its replicas may have.
+type variant struct {
+	object        *api.GPUFunction
+	configuration scaling.Configuration
+}
+
+// configure takes over an object: new replicas have the shares and the rates that it says. After an error the function is unchanged.
 func (fn *function) configure(object *api.GPUFunction) error {
-	all := scaling.Configuration{Share: object.Share(), Batch: 1, Throughput: scaling.Rate(object.Spec.Scaling.RequestsPerSecond)}
-	scaler, err := scaling.New(policy(object), []scaling.Configuration{all})
+	var variants []variant
+	var choices []scaling.Configuration
+	for _, v := range object.Variants() {
+		c := scaling.Configuration{Share: v.Share(), Batch: 1, Throughput: scaling.Rate(v.Spec.Scaling.RequestsPerSecond)}
+		variants, choices = append(variants, variant{v, c}), append(choices, c)
+	}
+	scaler, err := scaling.New(policy(object), choices)
 	if err != nil {
 		return err
 	}
 	without := policy(object)
 	without.Min = 0
-	alone, err := scaling.New(without, []scaling.Configuration{all})
+	alone, err := scaling.New(without, choices)
 	if err != nil {
 		return err
 	}
-	fn.object, fn.scaler, fn.alone, fn.configuration, fn.cannotPark = object, scaler, alone, all, ""
+	fn.object, fn.scaler, fn.alone, fn.variants, fn.cannotPark = object, scaler, alone, variants, ""
 	for at := range fn.state.Instances { // those of another share are replaced soon, and keep their rate until then
-		if i := &fn.state.Instances[at]; i.Configuration.Share == all.Share {
-			i.Configuration = all
+		i := &fn.state.Instances[at]
+		if v, ok := fn.variantWith(i.Configuration.Share); ok {
+			i.Configuration = v.configuration
 		}
 	}
 	return nil
+}
+
+// variantWith returns the variant of a share: the function itself, and false, if it has no such share.
+func (fn *function) variantWith(s share.Share) (variant, bool) {
+	for _, v := range fn.variants {
+		if v.configuration.Share == s {
+			return v, true
+		}
+	}
+	return fn.variants[0], false
+}
+
+// variantFor returns the variant of which the instance is made that the autoscaler counts with an ID.
+func (fn *function) variantFor(id scaling.ID) variant {
+	for _, i := range fn.state.Instances {
+		if i.ID == id {
+			v, _ := fn.variantWith(i.Configuration.Share)
+			return v
+		}
+	}
+	return fn.variants[0]
 }
 
 // policy returns how an object wants its function to scale.
@@ -114,7 +147,8 @@ func (fn *function) addLoad(l gateway.Load) {
 func (fn *function) standing(instances []*instance) []pool.Instance {
 	var have []pool.Instance
 	for _, i := range instances {
-		s := pool.Instance{ID: i.ID, Configuration: fn.configuration, Phase: poolPhases[i.phase], Residency: fn.residency(i.ID)}
+		v, _ := fn.variantWith(i.Share)
+		s := pool.Instance{ID: i.ID, Configuration: v.configuration, Phase: poolPhases[i.phase], Residency: fn.residency(i.ID)}
 		if s.Residency == scaling.Cold {
 			s.Residency, s.LastUsed = scaling.Shared, -1
 		}

@@ -1,7 +1,9 @@
 package profiler
 
 import (
+	"cmp"
 	"math"
+	"slices"
 
 	"github.com/gshare-dev/gshare/vgpu/profile"
 	"github.com/gshare-dev/gshare/vgpu/share"
@@ -13,7 +15,17 @@ type Recommendation struct {
 	Memory   share.Bytes // 0 if it was not measured
 	Batch    int
 	Rate     float64 // rows a second that a replica answers within the objective, rounded down to three digits
+	Smaller  []Smaller
 }
+
+// Smaller is a share with less SM-time (SMs times quota) than the recommended one, on which batches of the same size are answered within the objective.
+type Smaller struct {
+	Resource profile.Resource
+	Rate     float64 // as that of a Recommendation; 5 % less than was measured unless that was confirmed
+}
+
+// maxSmaller bounds the smaller shares of a Recommendation.
+const maxSmaller = 8
 
 // memoryUnit is the unit to which recommended memory is rounded up.
 const memoryUnit = 64 * share.MiB
@@ -33,7 +45,51 @@ func (r *Record) Recommend() (Recommendation, error) {
 	if most > 0 {
 		found.Memory = min((most+most/10+memoryUnit-1)/memoryUnit*memoryUnit, max(r.Plan.Memory, memoryUnit))
 	}
-	digits := math.Pow10(2 - int(math.Floor(math.Log10(best.Point.Throughput))))
-	found.Rate = math.Floor(best.Point.Throughput*digits) / digits
+	found.Rate, found.Smaller = roundedDown(best.Point.Throughput), r.smallerThan(&best)
 	return found, nil
+}
+
+// roundedDown returns a rate above 0 with three digits.
+func roundedDown(rate float64) float64 {
+	digits := math.Pow10(2 - int(math.Floor(math.Log10(rate))))
+	return math.Floor(rate*digits) / digits
+}
+
+// smallerThan returns shares with less SM-time than the best trial's, the smallest first, and none than which a smaller one answers as much. Where there
+// are too many, those stay that take the least SM-time for a request.
+func (r *Record) smallerThan(best *Trial) []Smaller {
+	var trials []*Trial
+	for at := range r.Trials {
+		t := &r.Trials[at]
+		if t.SMTime() > 0 && !t.ClientLate && t.Point.Batch == best.Point.Batch && area(t) < area(best) && t.Point.Throughput < best.Point.Throughput {
+			trials = append(trials, t)
+		}
+	}
+	slices.SortFunc(trials, func(a, b *Trial) int {
+		return cmp.Or(cmp.Compare(area(a), area(b)), cmp.Compare(b.Point.Throughput, a.Point.Throughput), cmp.Compare(a.Point.Resource.SM, b.Point.Resource.SM))
+	})
+	most := 0.0
+	trials = slices.DeleteFunc(trials, func(t *Trial) bool {
+		before := most
+		most = max(most, t.Point.Throughput)
+		return t.Point.Throughput <= before
+	})
+	for len(trials) > maxSmaller {
+		worst := slices.MaxFunc(trials, func(a, b *Trial) int { return cmp.Compare(a.SMTime(), b.SMTime()) })
+		trials = slices.DeleteFunc(trials, func(t *Trial) bool { return t == worst })
+	}
+	var found []Smaller
+	for _, t := range trials {
+		rate := t.Point.Throughput
+		if !t.Confirmed {
+			rate *= 1 - precision
+		}
+		found = append(found, Smaller{t.Point.Resource, roundedDown(rate)})
+	}
+	return found
+}
+
+// area returns the SM-time that a trial's share has: SMs times quota.
+func area(t *Trial) share.Area {
+	return share.Area(t.Point.Resource.SM) * share.Area(t.Point.Resource.Quota)
 }

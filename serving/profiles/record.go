@@ -76,6 +76,9 @@ func recommendationOf(best profiler.Recommendation, memory api.Quantity, d devic
 	r := &api.ProfileRecommendation{
 		SM: percent(best.Resource.SM), Quota: percent(best.Resource.Quota), Memory: memory, MaxBatch: best.Batch, RequestsPerSecond: best.Rate,
 	}
+	for _, s := range best.Smaller {
+		r.Smaller = append(r.Smaller, api.MeasuredShare{SM: percent(s.Resource.SM), Quota: percent(s.Resource.Quota), RequestsPerSecond: s.Rate})
+	}
 	switch {
 	case memory != "":
 	case best.Memory > 0:

@@ -35,6 +35,24 @@ func (f *GPUFunction) withProfile() *GPUFunction {
 	return f
 }
 
+// Variants returns the function with each of the shares that its replicas may have: itself, and, where they are Mixed, copies with those that its
+// profile has measured beside the recommended one. The function must be complete. Nothing of what is returned may be changed.
+func (f *GPUFunction) Variants() []*GPUFunction {
+	all := []*GPUFunction{f}
+	if f.Spec.Scaling.Shares != MixedShares || f.Spec.ProfileRef == nil || f.Status.Profiled == nil || f.External() {
+		return all
+	}
+	for _, s := range f.Status.Profiled.Smaller {
+		v := *f
+		v.Spec.Resources.Share = &Share{SM: new(s.SM), Quota: new(s.Quota), Memory: f.Spec.Resources.Share.Memory}
+		v.Spec.Scaling.RequestsPerSecond = s.RequestsPerSecond
+		if s.SM >= 1 && s.Quota >= 1 && s.RequestsPerSecond >= minRate { // the status is not checked as the specification is
+			all = append(all, &v)
+		}
+	}
+	return all
+}
+
 // CompleteForCluster returns a copy of an object of a cluster in which every field is set that the methods of a GPUFunction, and who runs it,
 // rely on. One with a profile has what its status says that the profile recommends. A function without a share gets a whole GPU, of which memory is the memory, and one that is Unprofiled as many replicas as it has at
 // least, and one at the least. One that is External is given a share that no pod has: to the rules its replicas are all alike. The API server has

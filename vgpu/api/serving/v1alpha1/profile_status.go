@@ -256,6 +256,33 @@ type ProfileRecommendation struct {
 	// +required
 	// +kubebuilder:validation:Minimum=0
 	RequestsPerSecond float64 `json:"requestsPerSecond"`
+
+	// smaller are smaller shares on which a replica answers fewer requests within the objective, with the same batch and memory: the smallest
+	// first, and none than which a smaller one answers as many.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=8
+	Smaller []MeasuredShare `json:"smaller,omitempty"`
+}
+
+// MeasuredShare is a share and what a replica with it answers.
+type MeasuredShare struct {
+	// sm is the percentage of the SMs.
+	// +required
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100
+	SM int64 `json:"sm"`
+
+	// quota is the percentage of the time.
+	// +required
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100
+	Quota int64 `json:"quota"`
+
+	// requestsPerSecond is what a replica answers within the objective: 5 % less than was measured, unless it was measured again for longer.
+	// +required
+	// +kubebuilder:validation:Minimum=0
+	RequestsPerSecond float64 `json:"requestsPerSecond"`
 }
 
 // Conditions of a GPUProfile.

@@ -75,6 +75,7 @@ type GPUFunctionList struct {
 // +kubebuilder:validation:XValidation:rule="self.scaling.autoscaler != 'External' || has(self.scaling.requestsPerSecond)",fieldPath=".scaling.requestsPerSecond",message="want what one replica answers, as scaling.autoscaler is External"
 // +kubebuilder:validation:XValidation:rule="!has(self.template) || self.template.spec.containers.size() == 1",fieldPath=".template.spec.containers",message="want 1 container, the server; others can be initContainers with restartPolicy Always"
 // +kubebuilder:validation:XValidation:rule="!has(self.template) || self.template.spec.containers.all(c, has(c.image) && c.image.size() > 0)",fieldPath=".template.spec.containers",message="want an image in each container"
+// +kubebuilder:validation:XValidation:rule="self.scaling.shares != 'Mixed' || has(self.profileRef)",fieldPath=".scaling.shares",message="Mixed: want a profileRef, whose profile measures the shares"
 // +kubebuilder:validation:XValidation:rule="!has(self.profileRef) || self.scaling.autoscaler != 'External' && !(has(self.resources) && has(self.resources.share)) && !has(self.scaling.requestsPerSecond)",fieldPath=".profileRef",message="want neither resources.share nor scaling.requestsPerSecond, which are those of the profile, and no other autoscaler"
 type GPUFunctionSpec struct {
 	// slo is the latency objective.
@@ -234,6 +235,12 @@ type Scaling struct {
 	// +kubebuilder:validation:Maximum=1000
 	MaxReplicas *int `json:"maxReplicas,omitempty"`
 
+	// shares says which shares the replicas have. Single: all that of the function. Mixed: any of those that its profile has measured: as many
+	// replicas of the recommended one as the load keeps busy, and one of the smallest that answers the rest. Mixed needs a profileRef.
+	// +optional
+	// +kubebuilder:default=Single
+	Shares ReplicaShares `json:"shares,omitempty"`
+
 	// requestsPerSecond is what one replica answers within the objective. On one machine it is required. In a cluster, without it, gshare
 	// measures it.
 	// +optional
@@ -284,6 +291,17 @@ type Scaling struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]*)?(ns|us|µs|ms|s|m|h))+$') && duration(self) >= duration('1s') && duration(self) <= duration('168h')",message="want a duration of 1s to 168h, such as 10m"
 	KeepWarm Duration `json:"keepWarm,omitempty"`
 }
+
+// ReplicaShares says which shares the replicas of a function have.
+//
+// +kubebuilder:validation:Enum=Single;Mixed
+type ReplicaShares string
+
+// The values of Scaling.Shares.
+const (
+	SingleShare ReplicaShares = "Single" // all replicas have the share of the function
+	MixedShares ReplicaShares = "Mixed"  // replicas have shares that the profile has measured (FaST-GShare, Algorithm 1)
+)
 
 // Samples returns the number of load samples of a window, one a second.
 func (s *Scaling) Samples() int { return int(s.Window.Value() / time.Second) }

@@ -31,6 +31,7 @@ func (f *GPUFunction) setDefaults() {
 	}
 	s := &f.Spec.Scaling
 	setDefault(&s.Autoscaler, Native)
+	setDefault(&s.Shares, SingleShare)
 	setPointer(&s.MaxReplicas, max(10, s.MinReplicas))
 	setPointer(&s.Concurrency, 1)
 	setDefault(&s.Window, "20s")
@@ -275,10 +276,14 @@ func (s *Share) share() (share.Share, error) {
 
 // validateOnMachine returns an error for what only a cluster has.
 func (s *Scaling) validateOnMachine(field string) error {
+	var errs []error
 	if s.Autoscaler != Native {
-		return share.Invalid(field+".autoscaler", "%.64q: want %s, on one machine there is no other", string(s.Autoscaler), Native)
+		errs = append(errs, share.Invalid(field+".autoscaler", "%.64q: want %s, on one machine there is no other", string(s.Autoscaler), Native))
 	}
-	return nil
+	if s.Shares != SingleShare {
+		errs = append(errs, share.Invalid(field+".shares", "%.64q: want %s, on one machine there is no profile of others", string(s.Shares), SingleShare))
+	}
+	return errors.Join(errs...)
 }
 
 func (s *Scaling) validate(field string) error {
