@@ -103,6 +103,15 @@ const (
 	//	to do: nothing
 	eventStaysShared = "StaysShared"
 
+	// eventCannotPark says that a replica could not be parked. Those of the function are stopped from then on instead.
+	//
+	//	kind: event
+	//	object: GPUFunction
+	//	type: Warning
+	//	written by: gshare-controller
+	//	to do: give the function a server that can be parked, as docs/serving.md says, or take `scaling.keepWarm` away
+	eventCannotPark = "CannotPark"
+
 	// eventStaysWarm says that a parked replica cannot be woken where it is, since its GPU has no room for its SM-time or its memory. Another one starts in
 	// its place.
 	//

@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -61,7 +62,7 @@ func cannotPark(ctx context.Context, p *Pods, i *podInstance) {
 	i.Residency = scaling.Shared
 	p.mu.Unlock()
 	why := "cannot be parked, as the events of its pod " + i.pod.Name + " say"
-	p.recorder.Eventf(i.Function, nil, v1.EventTypeWarning, "CannotPark", "Demote", "Replica %s %s: replicas are stopped instead", i.Name, why)
+	p.recorder.Eventf(i.Function, nil, v1.EventTypeWarning, eventCannotPark, "Demote", "Replica %s %s: replicas are stopped instead", i.Name, why)
 	p.send(ctx, fleet.Event{Instance: i.Name, Kind: fleet.CannotPark, Message: why})
 }
 
@@ -104,16 +105,19 @@ func (i *podInstance) stopAsking() {
 // refuse lets the fleet and the owner of a function know that an instance stays Shared or Warm. It is wanted so until the fleet says something else:
 // the raise would otherwise be tried again before the fleet has heard of this one.
 func (p *Pods) refuse(ctx context.Context, i *podInstance, pod *v1.Pod, has residency.Level) {
-	stays, reason, lacks := scaling.Shared, eventStaysShared, "SM-time"
+	stays, why := scaling.Shared, "its slice on node "+pod.Spec.NodeName+" has no room for its SM-time"
 	if has == residency.Warm {
-		stays, reason, lacks = scaling.Warm, eventStaysWarm, "SM-time or its memory"
+		stays, why = scaling.Warm, why+" or its memory"
 	}
 	p.mu.Lock()
 	i.Residency = stays
 	p.mu.Unlock()
-	why := "its slice on node " + pod.Spec.NodeName + " has no room for its " + lacks
-	p.recorder.Eventf(i.Function, nil, v1.EventTypeNormal, reason, "Replace",
-		"Replica %s stays %v, and another one starts in its place: %s", i.Name, stays, why)
+	note := fmt.Sprintf("Replica %s stays %v, and another one starts in its place: %s", i.Name, stays, why)
+	if stays == scaling.Warm {
+		p.recorder.Eventf(i.Function, nil, v1.EventTypeNormal, eventStaysWarm, "Replace", "%s", note)
+	} else {
+		p.recorder.Eventf(i.Function, nil, v1.EventTypeNormal, eventStaysShared, "Replace", "%s", note)
+	}
 	p.send(ctx, fleet.Event{Instance: i.Name, Kind: fleet.NoRoom, Residency: stays, Message: why})
 }
 

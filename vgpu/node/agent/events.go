@@ -49,6 +49,24 @@ const (
 	//	to do: nothing: gshare-controller starts another replica in its place
 	eventResidencyRefused = "GPUResidencyRefused"
 
+	// eventCannotPark says that a replica that is not needed could not be parked, and keeps its device memory.
+	//
+	//	kind: event
+	//	object: pod of a function
+	//	type: Warning
+	//	written by: node agent
+	//	to do: give the function a server that can be parked, as docs/serving.md says, or take `scaling.keepWarm` away
+	eventCannotPark = "GPUCannotPark"
+
+	// eventCannotWake says that a parked replica could not be woken. It is tried again.
+	//
+	//	kind: event
+	//	object: pod of a function
+	//	type: Warning
+	//	written by: node agent
+	//	to do: see the server's log; deleting the pod has another one start in its place
+	eventCannotWake = "GPUCannotWake"
+
 	// eventResidencyNotEnforced says that a replica could not be put in reserve or taken out of it.
 	//
 	//	kind: event

@@ -107,7 +107,7 @@ func (k *residencyKeeper) park(ctx context.Context, pod *v1.Pod, granted *grant.
 		k.host.release(id)
 		k.grants.setEnforced(id, residency.Unknown, parkedState{failed: seq})
 		k.Log.Warn("cannot park container", "container", granted.String(), "error", err)
-		k.Cluster.Warn(podOf(*granted), "GPUCannotPark", fmt.Sprintf("container %s cannot be parked: %v", granted.Container, err))
+		k.Cluster.Warn(podOf(*granted), eventCannotPark, fmt.Sprintf("container %s cannot be parked: %v", granted.Container, err))
 		return parkedState{}, false
 	}
 	parked.host = max(0, k.host.of(id)-parked.kept)
@@ -141,7 +141,7 @@ func (k *residencyKeeper) wake(ctx context.Context, pod *v1.Pod, granted *grant.
 		return false
 	case m.err != nil:
 		if ctx.Err() == nil && k.logOnce(pod, "cannot wake container", m.err.Error()) {
-			k.Cluster.Warn(podOf(*granted), "GPUCannotWake", fmt.Sprintf("container %s is parked and cannot be woken, which is tried again: %v", granted.Container, m.err))
+			k.Cluster.Warn(podOf(*granted), eventCannotWake, fmt.Sprintf("container %s is parked and cannot be woken, which is tried again: %v", granted.Container, m.err))
 		}
 		return false
 	}

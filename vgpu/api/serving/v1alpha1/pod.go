@@ -165,6 +165,11 @@ const (
 
 	// ConditionCannotPark is True while replicas are stopped instead of parked (scaling.keepWarm), since one could not be. The message says which one;
 	// the events of its pod said why. It is tried again after a change of the function.
+	//
+	//	kind: condition
+	//	object: GPUFunction
+	//	written by: gshare-controller
+	//	values: True, or no such condition
 	ConditionCannotPark = "CannotPark"
 
 	// ConditionScalingConflict is True while another autoscaler is told to scale a function that gshare scales, with reason ForeignScaler. What it
