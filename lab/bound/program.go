@@ -30,7 +30,6 @@ type program struct {
 	value   float64
 }
 
-
 func newProgram(p *Problem, classes []class) *program {
 	m := &program{Problem: p, classes: classes}
 	for _, k := range classes {

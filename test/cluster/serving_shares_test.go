@@ -76,7 +76,9 @@ func TestServingMixedShares(t *testing.T) {
 		ctx, stop := context.WithCancel(s.ctx)
 		defer stop()
 		c.running.Go(func() { c.send(ctx, rate) })
-		took := s.wait(t, what, func() bool { return maps.Equal(sms(), want) && s.readyReplicas(t, api.LabelFunction, "mixed") == len(want) })
+		took := s.wait(t, what, func() bool {
+			return maps.Equal(sms(), want) && s.readyReplicas(t, api.LabelFunction, "mixed") == len(want)
+		})
 		stop()
 		sent, failed := c.wait()
 		t.Logf("%s after %.1f s, %d requests, %d not answered: their deadline would have passed", what, took.Seconds(), sent, len(failed))
