@@ -43,10 +43,19 @@ func (p *Problem) classesOf(fine bool) []class {
 	for i := range out {
 		out[i].value = float64(out[i].gpus*out[i].milli) / float64(whole)
 		if out[i].must {
-			out[i].value += 0.4*float64(out[i].gpus) + out[i].cpu/16 // about what they take from others
+			out[i].value += out[i].reward()
 		}
 	}
 	return out
+}
+
+// reward is what makes the program take pods that must be accepted before others: about the GPUs that others then cannot have. Too much of it
+// makes the program hard to solve.
+func (k *class) reward() float64 {
+	if k.gpus == 0 {
+		return 1 + k.cpu/4
+	}
+	return 0.4*float64(k.gpus) + k.cpu/16
 }
 
 func (k *class) add(i int, s *shape) {
