@@ -19,10 +19,10 @@ func shortProfile() *api.GPUProfile {
 	return someProfile(func(p *api.GPUProfile) { p.Spec.Search.Step, p.Spec.Search.MaxBatch = 40, 2 })
 }
 
-var full = flag.Bool("full", false, "kill at each step, not at one of three")
+var full = flag.Bool("full", false, "kill at each step, not at one of four")
 
 // tried reports whether something is killed at a step.
-func tried(step int) bool { return *full || step%3 == 0 }
+func tried(step int) bool { return *full || step%4 == 0 }
 
 // TestCrashes kills the controller before and after each of its writes: nothing is lost, and nothing measured twice.
 func TestCrashes(t *testing.T) {

@@ -40,12 +40,12 @@ var (
 		{"kernels of 500 ms in 8 processes", 200, 8, []string{kernel(500*ms, share.Whole)}, 500 * ms, nil, false, true},
 		{"kernels of 50 ms in 32 processes", 200, 32, []string{kernel(50*ms, share.Whole)}, 50 * ms, nil, false, false},
 		{"kernels of 50 ms in 4 streams", 200, 1, []string{kernel(50*ms, share.Whole), "streams=4", "threads=2"}, 50 * ms, nil, false, false},
-		{"a graph of 200 ms", 200, 1, longGraph, 200 * ms, nil, false, true},
+		{"a graph of 200 ms", 200, 1, longGraph, 200 * ms, nil, false, false},
 		{"a graph of 200 ms, quota 5 %", 50, 1, longGraph, 200 * ms, nil, false, false},
 		{"kernels that take 50 ms after 300 of 20 us", 200, 1, []string{changing(300, 50*ms)}, 50 * ms, nil, false, false},
 		{"kernels that take 50 ms after 295 of 20 us", 200, 1, []string{changing(295, 50*ms)}, 50 * ms, nil, false, true}, // none of the first long ones is a sample
 		{"kernels that take 5 ms after 300 of 20 us", 200, 1, []string{changing(300, 5*ms)}, 5 * ms, nil, false, false},
-		{"kernels of 200 ms beside a server", 200, 1, []string{kernel(200*ms, share.Whole)}, 200 * ms, server, false, true},
+		{"kernels of 200 ms beside a server", 200, 1, []string{kernel(200*ms, share.Whole)}, 200 * ms, server, false, false},
 		{"kernels of 200 ms beside kernels of 500 ms", 200, 1, []string{kernel(200*ms, share.Whole)}, 500 * ms, []string{kernel(500*ms, share.Whole)}, false, false},
 		{"kernels of 0.5 ms, lies", 200, 1, greedy(at("lie", ms/10)), ms / 2, nil, true, true},
 	}
