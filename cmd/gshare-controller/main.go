@@ -33,7 +33,7 @@ func main() { cli.Main(command()) }
 // options are the flags.
 type options struct {
 	kubeconfig, namespace, service, token, domain, metrics, health, keda, pprof, profileImage string
-	elect                                                                                     bool
+	elect, profileFunctions                                                                   bool
 }
 
 func command() *cobra.Command {
@@ -59,6 +59,7 @@ func command() *cobra.Command {
 	f.StringVar(&o.keda, "keda", ":9091", "address for KEDA's triggers of type external-push (gRPC, without TLS), while it leads; 0 for none")
 	f.StringVar(&o.pprof, "pprof", "0", "address of /debug/pprof, which shows to everybody who reaches it what the process does; 0 for none")
 	f.StringVar(&o.profileImage, "profile-image", "", "image with gshare-controller for the pods that send the requests of GPUProfiles; by default its own")
+	f.BoolVar(&o.profileFunctions, "profile-functions", true, "measure functions of protocol OIP that say neither a share nor a rate nor profileRef, by a GPUProfile of their name")
 	f.BoolVar(&o.elect, "leader-elect", true, "act only as the leader")
 	cmd.AddCommand(measureCommand())
 	return cmd
@@ -127,7 +128,7 @@ func run(ctx context.Context, o options) error {
 	quotas := controller.NewQuotas(m.GetClient(), m.GetAPIReader())
 	if err := controller.AddTo(m, controller.Options{
 		Service: service, Quotas: quotas, Gateway: "gshare-gateway." + o.namespace + ".svc." + o.domain, Log: log, Metrics: metrics.Registry, Watch: reports.watch,
-		Advise: advise.run,
+		Advise: advise.run, ProfileFunctions: o.profileFunctions,
 	}); err != nil {
 		return err
 	}

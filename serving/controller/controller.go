@@ -85,6 +85,8 @@ type Options struct {
 	Metrics prometheus.Registerer // gets the metrics of the fleet, gshare_fleet_
 	// Quotas is the account of the pods that the process makes. Nil if nobody else makes any.
 	Quotas *Quotas
+	// ProfileFunctions says that functions get a GPUProfile that say only their objective (GPUFunction.SaysOnlyObjective).
+	ProfileFunctions bool
 	// Watch receives the reports of the gateway at an address, until the connection ends.
 	Watch func(ctx context.Context, address string, receive func(report.Report)) error
 	// Advise lets other autoscalers know how many replicas the functions need that they scale, while this process leads, until ctx ends. Its error
@@ -118,6 +120,7 @@ func AddTo(m manager.Manager, o Options) error {
 		client: m.GetClient(), fleet: f, advisor: advisor, pods: pods, gateways: gateways,
 		services: &services{client: m.GetClient(), live: m.GetAPIReader(), gateway: o.Gateway},
 		networks: &networkPolicies{client: m.GetClient(), live: m.GetAPIReader(), gateways: o.Service.Namespace}, recorder: m.GetEventRecorder(name), known: map[gateway.FunctionName]known{},
+		profileUnasked: o.ProfileFunctions,
 	}
 	status := &statusWriter{client: m.GetClient(), fleet: f, advisor: advisor, functions: known, gateways: gateways, log: o.Log, time: times.WithLabelValues("status")}
 	making := &room{client: m.GetClient(), live: m.GetAPIReader(), fleet: f, pods: pods, recorder: m.GetEventRecorder(name), log: o.Log, time: times.WithLabelValues("room")}

@@ -34,6 +34,8 @@ type functions struct {
 	services *services
 	networks *networkPolicies
 	recorder events.EventRecorder
+	// profileUnasked says that functions that say only their objective are measured.
+	profileUnasked bool
 
 	mu    sync.Mutex
 	begun time.Time // the first time that a function was looked at
@@ -47,7 +49,7 @@ type known struct {
 	unprofiled bool
 	invalid    string                     // why the object cannot be obeyed
 	conflict   string                     // which other autoscalers are told to scale it
-	profile    string                     // name of its GPUProfile; empty if it names none
+	profile    string                     // name of its GPUProfile; empty if it has none
 	profiled   *api.ProfileRecommendation // nil if there is none
 }
 
@@ -84,11 +86,7 @@ func (r *functions) Reconcile(ctx context.Context, request reconcile.Request) (r
 	}
 	object, unmade := r.takeProfile(ctx, object)
 	var result reconcile.Result
-	state := known{uid: object.UID, generation: object.Generation, unprofiled: object.Unprofiled()}
-	if object.Spec.ProfileRef != nil {
-		state.profile = object.Spec.ProfileRef.Name
-	}
-	state.profiled = object.Status.Profiled
+	state := known{uid: object.UID, generation: object.Generation, unprofiled: object.Unprofiled(), profile: r.profileOf(object), profiled: object.Status.Profiled}
 	complete, err := object.CompleteForCluster(memory)
 	switch {
 	case err == nil && complete.External():

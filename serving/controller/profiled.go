@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"fmt"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -14,30 +15,43 @@ import (
 )
 
 // takeProfile returns a function with what its profile recommends in its status, and makes the profile if there is none. While a profile is measured
-// anew, or is made again, the function keeps what it had. A function that names no profile has nothing of one. The error says why there is no profile; the
+// anew, or is made again, the function keeps what it had. A function without a profile has nothing of one. The error says why there is no profile; the
 // function is there then, too.
 func (r *functions) takeProfile(ctx context.Context, f *api.GPUFunction) (*api.GPUFunction, error) {
 	f = f.DeepCopy()
-	if f.Spec.ProfileRef == nil {
+	name := r.profileOf(f)
+	if name == "" {
 		f.Status.Profiled = nil
 		return f, nil
 	}
 	p := &api.GPUProfile{}
-	err := r.client.Get(ctx, client.ObjectKey{Namespace: f.Namespace, Name: f.Spec.ProfileRef.Name}, p)
-	if apierrors.IsNotFound(err) {
-		return f, r.createProfile(ctx, f)
-	}
-	if err == nil && p.Status.Recommended != nil {
+	err := r.client.Get(ctx, client.ObjectKey{Namespace: f.Namespace, Name: name}, p)
+	switch {
+	case apierrors.IsNotFound(err):
+		return f, r.createProfile(ctx, f, name)
+	case err != nil:
+		return f, err
+	case f.Spec.ProfileRef == nil && (p.Spec.FunctionRef == nil || p.Spec.FunctionRef.Name != f.Name):
+		return f, fmt.Errorf("GPUProfile %s measures something else than this function: spec.profileRef can name another one", name)
+	case p.Status.Recommended != nil:
 		f.Status.Profiled = p.Status.Recommended.DeepCopy()
 	}
-	return f, err
+	return f, nil
+}
+
+// profileOf returns the name of the profile of a function, and an empty text if it has none: also if it is not to have one unless it asks for it.
+func (r *functions) profileOf(f *api.GPUFunction) string {
+	if f.SaysOnlyObjective() && !r.profileUnasked {
+		return ""
+	}
+	return f.Profile()
 }
 
 // createProfile makes the profile of a function, which goes with it.
-func (r *functions) createProfile(ctx context.Context, f *api.GPUFunction) error {
+func (r *functions) createProfile(ctx context.Context, f *api.GPUFunction, name string) error {
 	p := &api.GPUProfile{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: f.Namespace, Name: f.Spec.ProfileRef.Name,
+			Namespace: f.Namespace, Name: name,
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(f, api.GroupVersion.WithKind(api.Kind))},
 		},
 		Spec: api.GPUProfileSpec{FunctionRef: &api.FunctionReference{Name: f.Name}},
@@ -52,7 +66,7 @@ func (r *functions) createProfile(ctx context.Context, f *api.GPUFunction) error
 	return err
 }
 
-// functionsOf returns the functions that name a profile.
+// functionsOf returns the functions that have a profile.
 func (r *functions) functionsOf(ctx context.Context, p client.Object) []reconcile.Request {
 	list := &api.GPUFunctionList{}
 	if err := r.client.List(ctx, list, client.InNamespace(p.GetNamespace())); err != nil {
@@ -60,7 +74,7 @@ func (r *functions) functionsOf(ctx context.Context, p client.Object) []reconcil
 	}
 	var found []reconcile.Request
 	for at := range list.Items {
-		if f := &list.Items[at]; f.Spec.ProfileRef != nil && f.Spec.ProfileRef.Name == p.GetName() {
+		if f := &list.Items[at]; r.profileOf(f) == p.GetName() {
 			found = append(found, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(f)})
 		}
 	}

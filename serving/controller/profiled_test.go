@@ -96,6 +96,86 @@ func TestTakeProfile(t *testing.T) {
 	})
 }
 
+// TestFirstProfile: a function that says only its objective gets a profile of its name, and then what that recommends; one that says more, or whose
+// requests are not known, gets none.
+func TestFirstProfile(t *testing.T) {
+	want := api.ProfileRecommendation{SM: 20, Quota: 100, Memory: "1152Mi", MaxBatch: 8, RequestsPerSecond: 34.9}
+	for name, test := range map[string]struct {
+		change    func(f *api.GPUFunction)
+		off, none bool
+		other     *api.GPUProfile // that is there before
+		problem   string
+	}{
+		"only the objective":    {},
+		"says its share":        {change: func(f *api.GPUFunction) { f.Spec.Resources.Share = &api.Share{SM: new(int64(24)), Memory: "1Gi"} }, none: true},
+		"says its rate":         {change: func(f *api.GPUFunction) { f.Spec.Scaling.RequestsPerSecond = 32 }, none: true},
+		"HTTP":                  {change: func(f *api.GPUFunction) { f.Spec.Protocol = api.HTTP }, none: true},
+		"not wanted":            {off: true, none: true},
+		"a profile of its own":  {other: &api.GPUProfile{Spec: api.GPUProfileSpec{FunctionRef: &api.FunctionReference{Name: "resnet50"}, Memory: "2Gi"}}},
+		"a profile of another":  {other: &api.GPUProfile{Spec: api.GPUProfileSpec{FunctionRef: &api.FunctionReference{Name: "bert"}}}, problem: "measures something else"},
+		"a profile without one": {other: &api.GPUProfile{Spec: api.GPUProfileSpec{SLO: api.SLO{Latency: "1s"}}}, problem: "measures something else"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := function(t, nil)
+				f.Spec.Resources.Share, f.Spec.Scaling, f.Spec.Protocol = nil, api.Scaling{MaxReplicas: new(4)}, api.OIP
+				if test.change != nil {
+					test.change(f)
+				}
+				c := newCluster(t, f, gpuNode(t, "node1"))
+				c.known.profileUnasked = !test.off
+				at := client.ObjectKeyFromObject(f)
+				if test.other != nil {
+					test.other.Namespace, test.other.Name = at.Namespace, at.Name
+					test.other.Status.Recommended = &want
+					if err := c.client.Create(t.Context(), test.other); err != nil {
+						t.Fatal(err)
+					}
+				}
+				c.run(true)
+				look := func() known {
+					t.Helper()
+					if _, err := c.known.Reconcile(t.Context(), reconcile.Request{NamespacedName: at}); err != nil {
+						t.Fatal(err)
+					}
+					return c.known.all()[gateway.FunctionName{Namespace: f.Namespace, Name: f.Name}]
+				}
+				k, p := look(), &api.GPUProfile{}
+				err := c.client.Get(t.Context(), at, p)
+				switch {
+				case test.none:
+					if !apierrors.IsNotFound(err) || k.profile != "" || len(c.known.functionsOf(t.Context(), &api.GPUProfile{ObjectMeta: f.ObjectMeta})) > 0 {
+						t.Errorf("profile: %v, %+v", err, k)
+					}
+					return
+				case test.problem != "":
+					if got := c.recorded(); !strings.Contains(got, test.problem) || !k.unprofiled || k.profiled != (api.ProfileRecommendation{}) {
+						t.Errorf("event %q, %+v", got, k)
+					}
+					return
+				case err != nil:
+					t.Fatal(err)
+				}
+				if test.other == nil {
+					if !metav1.IsControlledBy(p, f) || p.Spec.FunctionRef.Name != f.Name || !k.unprofiled || k.profile != f.Name {
+						t.Errorf("%+v, %+v", p, k)
+					}
+					p.Status.Recommended = &want
+					if err := c.client.Update(t.Context(), p); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if found := c.known.functionsOf(t.Context(), p); len(found) != 1 || found[0].NamespacedName != at {
+					t.Errorf("the profile is that of %v", found)
+				}
+				if k := look(); k.unprofiled || k.profiled != want {
+					t.Errorf("%+v", k)
+				}
+			})
+		})
+	}
+}
+
 // TestProfileRefused: a function whose profile the API server refuses, for a ResourceQuota for instance, is served all the same, and the profile is
 // tried again.
 func TestProfileRefused(t *testing.T) {

@@ -48,6 +48,7 @@ type Facts struct {
 	Hit        float64       // part of the requests of late that were answered in time; NaN without any
 	Rate       float64       // requests per second of late
 	Unprofiled bool          // the share or RequestsPerSecond is not set
+	Profile    string        // name of the GPUProfile that is to find both; empty without one
 	Reason     string        // of the condition Ready
 	Message    string        // of the condition Ready
 	BackOff    string        // message of the condition BackingOff; empty if it is not True
@@ -234,8 +235,12 @@ func unprofiled(f *Facts) *Finding {
 	if !f.Unprofiled {
 		return nil
 	}
+	help := "set resources.share and scaling.requestsPerSecond, which gshare profile and a GPUProfile measure"
+	if f.Profile != "" {
+		help = fmt.Sprintf("GPUProfile %s measures both: kubectl get gpuprofiles -n %s %[1]s shows how far it is", f.Profile, f.Namespace)
+	}
 	return &Finding{Unprofiled, fmt.Sprintf("it is not scaled, and has at most %s: the share or what a replica answers is not set", countOf(max(1, f.MinReplicas), "replica", "replicas")),
-		"set resources.share and scaling.requestsPerSecond; gshare load measures what a replica answers"}
+		help}
 }
 
 func atLimit(f *Facts) *Finding {

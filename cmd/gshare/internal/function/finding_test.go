@@ -80,6 +80,8 @@ func TestFindings(t *testing.T) {
 		"first one starts": {func(f *Facts) { phase(PhaseStarting, "waits")(f); f.Replicas = f.Replicas[1:] }, Starting, "1 replica starts", "scaling.minReplicas: 1 keeps one ready",
 			func(f *Facts) { f.Replicas = nil }},
 		"unprofiled": {func(f *Facts) { f.Unprofiled = true }, Unprofiled, "at most 1 replica", "set resources.share and scaling.requestsPerSecond", func(f *Facts) { f.Unprofiled = false }},
+		"measured": {func(f *Facts) { f.Unprofiled, f.Profile = true, "first" }, Unprofiled, "at most 1 replica", "GPUProfile first measures both: kubectl get gpuprofiles -n ml first",
+			func(f *Facts) { f.Unprofiled = false }},
 		"limit, late": {func(f *Facts) { late(f); f.Hot, f.MaxReplicas = 2, 2 }, AtLimit, "maxReplicas is 2, and the load is 60/s where each is said to answer 40/s", "greater scaling.maxReplicas",
 			func(f *Facts) { f.MaxReplicas = 3 }},
 		"limit, load": {func(f *Facts) { f.Rate, f.MaxReplicas = 100, 2 }, AtLimit, "100/s", "greater scaling.maxReplicas", func(f *Facts) { f.Rate = 80 }},

@@ -104,7 +104,7 @@ func factsOf(f *api.GPUFunction) *Facts {
 	s, status := f.Spec.Scaling, &f.Status
 	facts := &Facts{
 		Name: f.Name, Namespace: f.Namespace, SLO: f.Spec.SLO.Latency.Value(), P99: status.Observed.P99.Value(), Hit: partOf(status.Observed.Hit),
-		Unprofiled: f.Unprofiled(), MinReplicas: s.MinReplicas, MaxReplicas: 10, Hot: int(status.Residency.Hot), RequestsPerSecond: s.RequestsPerSecond,
+		Unprofiled: f.Unprofiled(), Profile: f.Profile(), MinReplicas: s.MinReplicas, MaxReplicas: 10, Hot: int(status.Residency.Hot), RequestsPerSecond: s.RequestsPerSecond,
 		Concurrency: 1, KeepShared: string(s.KeepShared),
 	}
 	facts.Rate, _ = strconv.ParseFloat(status.Observed.RequestsPerSecond, 64) // 0 without requests

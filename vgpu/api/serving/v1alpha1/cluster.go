@@ -18,10 +18,28 @@ func (f *GPUFunction) Unprofiled() bool {
 	return f.Spec.Resources.Share == nil && !f.External() || f.Spec.Scaling.RequestsPerSecond == 0
 }
 
+// Profile returns the name of the GPUProfile whose recommendation the function has, and an empty text if it has none.
+func (f *GPUFunction) Profile() string {
+	switch {
+	case f.Spec.ProfileRef != nil:
+		return f.Spec.ProfileRef.Name
+	case f.SaysOnlyObjective():
+		return f.Name
+	}
+	return ""
+}
+
+// SaysOnlyObjective reports whether the function leaves to gshare what a replica needs and can do, and gshare can find out: of servers with the protocol
+// OIP it knows what to ask. What it would ask others by itself need not be like the requests of their users, and a share that is enough for / is none for
+// them. Who says the share or the rate has them.
+func (f *GPUFunction) SaysOnlyObjective() bool {
+	return f.Spec.ProfileRef == nil && !f.External() && f.Spec.Protocol == OIP && f.Spec.Resources.Share == nil && f.Spec.Scaling.RequestsPerSecond == 0
+}
+
 // withProfile returns the function with what its profile recommends: a copy, or the function itself if there is nothing.
 func (f *GPUFunction) withProfile() *GPUFunction {
 	r := f.Status.Profiled
-	if f.Spec.ProfileRef == nil || r == nil || f.External() {
+	if f.Profile() == "" || r == nil || f.External() {
 		return f
 	}
 	f = f.DeepCopy()

@@ -40,7 +40,7 @@ type GPUFunctionStatus struct {
 	// +kubebuilder:validation:MaxLength=64
 	Share string `json:"share,omitempty"`
 
-	// profiled is what the profile of spec.profileRef recommends, or did the last time: what the function has.
+	// profiled is what the profile of the function recommends, or did the last time: what the function has.
 	// +optional
 	Profiled *ProfileRecommendation `json:"profiled,omitempty"`
 

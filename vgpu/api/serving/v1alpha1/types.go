@@ -103,7 +103,8 @@ type GPUFunctionSpec struct {
 	Resources Resources `json:"resources,omitzero"`
 
 	// profileRef names the GPUProfile whose share, rate and batch the function has, once it is complete. If there is no such profile, one of this
-	// function is made. Only in a cluster.
+	// function is made. Without it, a function of protocol OIP that says neither resources.share nor scaling.requestsPerSecond has that of its own
+	// name. Only in a cluster.
 	// +optional
 	ProfileRef *ProfileReference `json:"profileRef,omitempty"`
 
