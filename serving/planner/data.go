@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -40,20 +41,45 @@ type data struct {
 	hash   string // of all of it as it was read, of the modes, and of the rates that the specification sets
 }
 
-// readData reads the profiles and prices of a plan. Its errors are those of the API server, and *problem.
+// readData reads the profiles and prices of a plan. Of a model that its profiles do not name it takes what GPUProfiles have measured. Its errors are those of
+// the API server, and *problem.
 func readData(ctx context.Context, c client.Reader, plan *api.InferencePlan) (data, error) {
-	profiles, err := text(ctx, c, plan.Namespace, "spec.profiles", plan.Spec.Profiles)
-	if err != nil {
-		return data{}, err
+	var profiles string
+	var err error
+	if plan.Spec.Profiles.ConfigMap != "" {
+		if profiles, err = text(ctx, c, plan.Namespace, "spec.profiles", plan.Spec.Profiles); err != nil {
+			return data{}, err
+		}
 	}
 	prices, err := text(ctx, c, plan.Namespace, "spec.prices", plan.Spec.Prices)
 	if err != nil {
 		return data{}, err
 	}
-	d, err := decode(plan.Spec.Model, profiles, prices)
+	own, err := catalogueOf(plan.Spec.Model, profiles)
 	if err != nil {
 		return data{}, err
 	}
+	var notes []string
+	if len(own.Models) == 0 {
+		m, err := readMeasured(ctx, c, plan)
+		if err != nil {
+			return data{}, err
+		}
+		if m == nil {
+			return data{}, problemf(api.ReasonInvalidData, "spec.model: there are 0 profiles of %s, want 1, and no GPUProfile of the plan's functions is complete", plan.Spec.Model)
+		}
+		own, notes = planning.Catalogue{Models: []profile.Model{m.model}}, m.notes
+		model, err := json.Marshal(m.model)
+		if err != nil {
+			return data{}, problemf(api.ReasonInvalidData, "%v", err)
+		}
+		profiles = string(model) // what the plan is made of; the rest of the ConfigMap is not
+	}
+	d, err := join(own, prices)
+	if err != nil {
+		return data{}, err
+	}
+	d.notes = append(notes, d.notes...)
 	parts := []string{plan.Spec.Model, profiles, prices, fmt.Sprint(plan.Spec.Modes)}
 	for _, f := range plan.Spec.Functions {
 		if f.RequestsPerSecond > 0 {
@@ -87,22 +113,27 @@ func text(ctx context.Context, c client.Reader, namespace, field string, ref api
 	return value, nil
 }
 
-// decode decodes profiles and prices and joins the templates of the model to its measured partitions. Its errors are *problem.
-func decode(model, profiles, prices string) (data, error) {
+// catalogueOf returns what profiles have of a model, which need not be anything. Its errors are *problem.
+func catalogueOf(model, profiles string) (planning.Catalogue, error) {
 	var all planning.Catalogue
 	if err := yaml.UnmarshalStrict([]byte(profiles), &all); err != nil {
-		return data{}, problemf(api.ReasonInvalidData, "spec.profiles: %v", err)
-	}
-	book := planning.NewPriceBook()
-	if err := yaml.UnmarshalStrict([]byte(prices), &book); err != nil {
-		return data{}, problemf(api.ReasonInvalidData, "spec.prices: %v", err)
+		return all, problemf(api.ReasonInvalidData, "spec.profiles: %v", err)
 	}
 	own := planning.Catalogue{
 		Models: slices.DeleteFunc(all.Models, func(m profile.Model) bool { return m.Name != model }),
 		Chains: slices.DeleteFunc(all.Chains, func(c planning.MeasuredChain) bool { return c.Model != model }),
 	}
-	if len(own.Models) != 1 {
-		return data{}, problemf(api.ReasonInvalidData, "spec.model: there are %d profiles of %s, want 1", len(own.Models), model)
+	if len(own.Models) > 1 {
+		return all, problemf(api.ReasonInvalidData, "spec.model: there are %d profiles of %s, want 1", len(own.Models), model)
+	}
+	return own, nil
+}
+
+// join decodes prices and joins the templates of a model to its measured partitions. Its errors are *problem.
+func join(own planning.Catalogue, prices string) (data, error) {
+	book := planning.NewPriceBook()
+	if err := yaml.UnmarshalStrict([]byte(prices), &book); err != nil {
+		return data{}, problemf(api.ReasonInvalidData, "spec.prices: %v", err)
 	}
 	if err := wholePercent(own.Models[0].Share, book.Platform); err != nil {
 		return data{}, err

@@ -51,7 +51,7 @@ type memory struct {
 	written time.Time         // when only numbers of the present were written last
 }
 
-// New returns a planner. The client has to read InferencePlans, GPUFunctions and ConfigMaps; running returns what there is of a function.
+// New returns a planner. The client has to read InferencePlans, GPUFunctions, GPUProfiles, ConfigMaps and nodes; running returns what there is of a function.
 func New(c client.Client, running func(types.NamespacedName) Running, recorder events.EventRecorder) *Planner {
 	return &Planner{client: c, running: running, recorder: recorder, plans: map[types.NamespacedName]*memory{}}
 }

@@ -75,9 +75,10 @@ type InferencePlanSpec struct {
 	// +kubebuilder:default=Recommend
 	Mode PlanMode `json:"mode,omitempty"`
 
-	// profiles is the data with the latencies of the model, as gshare plan --profiles reads it.
-	// +required
-	Profiles DataReference `json:"profiles"`
+	// profiles is the data with the latencies of the model, as gshare plan --profiles reads it. Of a model that it does not name, and without it, what a
+	// GPUProfile of one of the functions has measured counts.
+	// +optional
+	Profiles DataReference `json:"profiles,omitzero"`
 
 	// prices is the data with the prices, as gshare plan --prices reads it.
 	// +required
