@@ -77,6 +77,7 @@ type world struct {
 	kill    func(step int, p *v1.Pod) bool // whether a pod that runs is killed
 	ran     map[string]int                 // clients that were started, by what they measure
 	servers int                            // that were started
+	usedMiB int64                          // of device memory, by the agent
 	image   string
 	version string
 }
@@ -92,7 +93,7 @@ func newWorld(t *testing.T, p *api.GPUProfile, objects ...client.Object) *world 
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{T: t, recorder: events.NewFakeRecorder(1000), key: client.ObjectKeyFromObject(p), batch: surface, ran: map[string]int{}, image: "bert@sha256:1", version: "v1"}
+	w := &world{T: t, recorder: events.NewFakeRecorder(1000), key: client.ObjectKeyFromObject(p), batch: surface, ran: map[string]int{}, usedMiB: 1000, image: "bert@sha256:1", version: "v1"}
 	if len(objects) == 0 {
 		objects = []client.Object{gpuNode(t, "node1", "H200", 40960)}
 	}
@@ -135,8 +136,7 @@ var errCrash = errors.New("the controller was killed")
 func (w *world) reconcile() (reconcile.Result, error) {
 	r := &Reconciler{
 		Client: w.client, Pods: w.client, Live: w.client, Quotas: controller.NewQuotas(w.client, w.client), Events: w.recorder, Log: slog.New(slog.DiscardHandler), Version: w.version,
-		Image:  func(context.Context) (string, error) { return "gshare-controller:v1", nil },
-		Memory: func(context.Context, *v1.Pod) (share.Bytes, error) { return 1000 * share.MiB, nil },
+		Image: func(context.Context) (string, error) { return "gshare-controller:v1", nil },
 	}
 	return r.Reconcile(w.Context(), reconcile.Request{NamespacedName: w.key})
 }
@@ -239,6 +239,11 @@ func (w *world) place(p *v1.Pod) {
 		w.Fatal(err)
 	}
 	w.servers++
+	used, err := kube.EncodeEnforcementStatus(kube.EnforcementStatus{Containers: []kube.ContainerEnforcement{{Name: "server", MemoryPeakMiB: w.usedMiB}}})
+	if err != nil {
+		w.Fatal(err)
+	}
+	p.Annotations[kube.AnnotationEnforcementStatus] = used
 	p.Annotations[kube.AnnotationPlacement] = text
 	p.Spec.NodeName = "node1"
 	p.Status = v1.PodStatus{

@@ -14,7 +14,6 @@ import (
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/profile/search"
-	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
 // state is all that a decision depends on. All of it is in the cluster, so that a controller that was killed is followed by one that decides the same.
@@ -23,10 +22,9 @@ type state struct {
 	plan    *plan
 	pods    []*v1.Pod // that the profile controls
 	nodes   []v1.Node
-	version string      // of gshare
-	image   string      // of the client
-	served  string      // image of the function's replicas, with its digest; empty if there are none
-	memory  share.Bytes // that the server has used; 0 if it is not known
+	version string // of gshare
+	image   string // of the client
+	served  string // image of the function's replicas, with its digest; empty if there are none
 	now     time.Time
 }
 
@@ -233,7 +231,7 @@ func (s *state) keep(status *api.GPUProfileStatus, target *v1.Pod, trial *profil
 	if confirms {
 		point = confirmed(status.Points[at], trial)
 	}
-	point.MemoryMiB = max(point.MemoryMiB, int64((s.memory+share.MiB-1)/share.MiB))
+	point.MemoryMiB = max(point.MemoryMiB, usedMiB(target))
 	s.charge(status, &point, target, client)
 	if was := status.Fingerprint; was != nil && now != nil && *was != *now { // trials of another server, or of another GPU, cannot be compared
 		status.Points = nil

@@ -88,6 +88,24 @@ func memoryOf(p *v1.Pod) int64 {
 	return memory.Value()
 }
 
+// usedMiB returns the most device memory that a server has used, as the agent of its node has reported it; 0 if that is not known. The agent looks every few
+// seconds: what is allocated last may be missing, and is there in the next trial on the same server, such as that which confirms the best.
+func usedMiB(target *v1.Pod) int64 {
+	if target == nil {
+		return 0
+	}
+	status, _, err := kube.EnforcementStatusOf(target)
+	if err != nil {
+		return 0 // of another version
+	}
+	for _, c := range status.Containers {
+		if c.Name == target.Spec.Containers[0].Name {
+			return max(0, min(c.MemoryPeakMiB, memoryOf(target))) // whoever may change the pod can claim more
+		}
+	}
+	return 0
+}
+
 // bounded returns a text of at most so many bytes, which others may have written.
 func bounded(text string, most int) string {
 	if text = strings.ToValidUTF8(text, "?"); len(text) > most {

@@ -19,7 +19,6 @@ import (
 
 	"github.com/gshare-dev/gshare/serving/controller"
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
-	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
 // Options configures AddTo. Its fields are those of Reconciler.
@@ -28,7 +27,6 @@ type Options struct {
 	Quotas  *controller.Quotas // of the manager; not yet started
 	Version string
 	Image   func(ctx context.Context) (string, error)
-	Memory  func(ctx context.Context, p *v1.Pod) (share.Bytes, error)
 }
 
 // AddTo adds a Reconciler to a manager, which runs it while it leads. The pods of trials get a cache of their own: the manager's has only those of
@@ -53,7 +51,7 @@ func AddTo(m manager.Manager, o Options) error {
 	}
 	r := &Reconciler{
 		Client: m.GetClient(), Pods: pods, Live: m.GetAPIReader(), Quotas: o.Quotas, Events: m.GetEventRecorder(name), Log: o.Log,
-		Version: o.Version, Image: o.Image, Memory: o.Memory,
+		Version: o.Version, Image: o.Image,
 	}
 	ofProfile := handler.TypedEnqueueRequestForOwner[*v1.Pod](m.GetScheme(), m.GetRESTMapper(), &api.GPUProfile{}, handler.OnlyControllerOwner())
 	return ctrl.NewControllerManagedBy(m).Named("gpuprofile").For(&api.GPUProfile{}).

@@ -40,8 +40,6 @@ type Reconciler struct {
 	Version string // of gshare
 	// Image returns the image of this process, which the clients run.
 	Image func(ctx context.Context) (string, error)
-	// Memory returns the most device memory that a running pod has used, and 0 if that cannot be known. It may be nil.
-	Memory func(ctx context.Context, p *v1.Pod) (share.Bytes, error)
 }
 
 // writePause is the time after which a profile is looked at again that was just written: the cache has it by then.
@@ -134,11 +132,6 @@ func (r *Reconciler) decide(ctx context.Context, p *api.GPUProfile, f *api.GPUFu
 	if f != nil && p.Status.Completed != nil {
 		if s.served, err = r.served(ctx, f); err != nil {
 			return decision{}, err
-		}
-	}
-	if target := s.find(targetPodName(p, &p.Status)); r.Memory != nil && target != nil && s.find(clientPodName(p, &p.Status)) != nil {
-		if s.memory, err = r.Memory(ctx, target); err != nil {
-			r.Log.Warn("failed to read the memory of a server", "profile", client.ObjectKeyFromObject(p).String(), "error", err)
 		}
 	}
 	return s.decide(), nil

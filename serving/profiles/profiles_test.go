@@ -438,3 +438,21 @@ func TestQuota(t *testing.T) {
 		}
 	})
 }
+
+// TestMemoryUnknown: without a report of the server's memory, of an older agent for instance, all of the GPU's is recommended, and the profile says so.
+// What somebody claims beyond the memory of the server does not count.
+func TestMemoryUnknown(t *testing.T) {
+	for usedMiB, want := range map[int64]api.Quantity{0: "40960Mi", -5: "40960Mi", 1 << 40: "40960Mi", 100: "128Mi"} {
+		inBubble(t, func(t *testing.T) {
+			w := newWorld(t, someProfile(func(p *api.GPUProfile) {
+				p.Spec.Search = api.ProfileSearch{Strategy: api.Grid, SM: []int64{40}, Quota: []int64{100}}
+			}))
+			w.usedMiB = usedMiB
+			p := w.run()
+			c := meta.FindStatusCondition(p.Status.Conditions, api.ConditionComplete)
+			if r := p.Status.Recommended; r == nil || r.Memory != want || strings.Contains(c.Message, "was not measured") != (usedMiB <= 0) {
+				t.Errorf("%d MiB: recommended %+v, %+v", usedMiB, r, c)
+			}
+		})
+	}
+}

@@ -8,18 +8,18 @@ import (
 )
 
 // AnnotationEnforcementStatus is the node agent's report on which mechanisms hold each container of a pod to its share, and what they leave open.
-// It is for people: nothing is decided from it.
+// It is for people; only what a GPUProfile recommends as memory follows from it.
 //
 //	kind: annotation
 //	object: pod
 //	written by: node agent
-//	values: JSON with memory, sms, time, identity, health and missing of each container
+//	values: JSON with memory, memoryPeakMiB, sms, time, identity, health and missing of each container
 //	default: none, the share is not granted yet
 //	example: kubectl get pod POD -o jsonpath='{.metadata.annotations.gshare\.dev/enforcement-status}'
 const AnnotationEnforcementStatus = "gshare.dev/enforcement-status"
 
-// EnforcementStatus is the node agent's report on the mechanisms that hold the containers of a pod to their shares. It is for people;
-// nothing is decided from it.
+// EnforcementStatus is the node agent's report on the mechanisms that hold the containers of a pod to their shares. It is for people: whoever may change
+// a pod can forge it. Only the memory that a GPUProfile recommends follows from it, for pods of the same owner.
 type EnforcementStatus struct {
 	Containers []ContainerEnforcement
 }
@@ -34,6 +34,9 @@ type ContainerEnforcement struct {
 	Identity string    `json:"identity"` // how its processes are identified
 	Health   string    `json:"health,omitempty"`
 	Missing  []string  `json:"missing,omitempty"` // what is not enforced or does not work
+	// MemoryPeakMiB is about the most device memory that its processes have had on one GPU, by their own count: up to 1/32 more, so that small changes
+	// write nothing. 0 if they had none or have a GPU of their own. It begins again when the agent does.
+	MemoryPeakMiB int64 `json:"memoryPeakMiB,omitempty"`
 }
 
 type statusText struct {

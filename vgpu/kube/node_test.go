@@ -31,7 +31,7 @@ func TestHolders(t *testing.T) {
 func TestTruth(t *testing.T) {
 	want := EnforcementStatus{Containers: []ContainerEnforcement{{
 		Name: "main", Since: time.Date(2026, 1, 2, 3, 4, 5, 6e6, time.UTC), Memory: "hook", SMs: "MPS", Time: "hook", Identity: "cgroup",
-		Health: "GPU-0: Xid 79", Missing: []string{"something"},
+		Health: "GPU-0: Xid 79", Missing: []string{"something"}, MemoryPeakMiB: 1056,
 	}}}
 	text, err := EncodeEnforcementStatus(want)
 	if err != nil {

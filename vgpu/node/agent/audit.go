@@ -14,6 +14,7 @@ type memoryAudit struct {
 	slices *sliceRuntime
 	grants *grantStore
 	watch  *watchdog.MemoryWatch
+	peaks  memoryPeaks
 
 	mu   sync.Mutex // guards the following
 	uses []watchdog.MemoryUse

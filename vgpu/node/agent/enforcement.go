@@ -74,8 +74,10 @@ func (e *enforcementReporter) statusOf(g *grant.Grant) kube.ContainerEnforcement
 		t.Missing = append(t.Missing, enforcement.NonMPSProcess)
 	}
 	if service.container != nil {
-		if why := service.container.Status().Refused; why != "" {
-			t.Missing = append(t.Missing, enforcement.Refused+why)
+		status := service.container.Status()
+		t.MemoryPeakMiB = peakOf(&status)
+		if status.Refused != "" {
+			t.Missing = append(t.Missing, enforcement.Refused+status.Refused)
 		}
 	}
 	t.Missing = append(t.Missing, e.violations(g)...)

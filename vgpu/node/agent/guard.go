@@ -95,4 +95,7 @@ func (g *guard) observe(ctx context.Context) {
 		}
 	}
 	g.devices.setUsed(g.sliceUsers())
+	if g.audit.peaks.risen(g.slices.server.Snapshot()) {
+		g.publish()
+	}
 }

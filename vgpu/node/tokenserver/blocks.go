@@ -129,6 +129,7 @@ func blocksToSMs(blocks, whole int64) share.PerMille {
 // reportLaunches passes what the processes of a vGPU have launched since the last call to package rckm, if anything changed.
 func (p *blockPolicy) reportLaunches(v *vgpu, now time.Duration) {
 	v.leased.expire(now)
+	v.observePeak()
 	l := rckm.Launches{Blocks: v.takenBlocks(), First: now, Last: now}
 	for _, c := range v.clients {
 		busy, open := c.readPage(now, v.Slice.server.RunAhead)

@@ -115,3 +115,7 @@ func (v *vgpu) unpark() {
 
 // used returns the memory that the processes hold. The slice is locked.
 func (v *vgpu) used() share.Bytes { return max(0, loadBytes(&v.page.at.Memory)-v.withheld) }
+
+// observePeak keeps the most memory that the processes hold. It is called whenever they report device time, so what a kernel needs is seen, if not what is
+// allocated and freed without one. Processes write the sum, and may claim more than they can have.
+func (v *vgpu) observePeak() { v.peak = max(v.peak, min(v.used(), v.Memory)) }

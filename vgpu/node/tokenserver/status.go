@@ -31,6 +31,7 @@ type VGPUStatus struct {
 	Overruns       token.Overruns // of its tokens and of those of others; none in class elastic
 	LeasedSessions int            // sessions of an earlier server that may still run
 	Used           share.Bytes    // device memory in use
+	Peak           share.Bytes    // most device memory in use since the server has the container, at most that of the share
 	IdleOnly       bool           // it gets only the time that others leave, see Container.Reshape
 	Parked         bool           // its memory is taken back but for Kept, see Container.Park
 	Kept           share.Bytes    // device memory that its processes may hold now: all of its share unless it is parked
@@ -87,7 +88,8 @@ func (v *vgpu) status() VGPUStatus {
 	status.Total, status.Tokens, status.Waits = v.usage.busy, v.usage.tokens, v.usage.waits
 	status.Overruns = v.Slice.time.Overruns(v.id)
 	status.LeasedSessions = len(v.leased.sessions)
-	status.Used = v.used()
+	v.observePeak()
+	status.Used, status.Peak = v.used(), v.peak
 	status.Parked, status.Kept = v.parked, v.Memory-v.withheld
 	status.CurrentSMLimit, status.CurrentSMs = v.SMLimit, v.SMRequest
 	if v.Elastic {

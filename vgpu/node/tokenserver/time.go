@@ -83,6 +83,7 @@ func (p *timePolicy) step(s *Slice, now time.Duration) time.Duration {
 // unused time.
 func (p *timePolicy) reportUse(v *vgpu, now time.Duration) {
 	v.leased.expire(now)
+	v.observePeak()
 	hasWork, open := false, token.NoWork
 	for _, c := range v.clients {
 		busy, working := c.readPage(now, v.Slice.server.RunAhead)

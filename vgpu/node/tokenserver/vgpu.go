@@ -41,6 +41,7 @@ type vgpu struct {
 	idle     bool // it gets only the time that others leave, see Container.Reshape
 	parked   bool
 	withheld share.Bytes // of its memory that is taken back while it is parked, see Container.Park; in the sum on the page
+	peak     share.Bytes // most memory that its processes were seen to hold
 	page     page[tokenwire.ContainerPage]
 	usage    usage
 	leased   leasedSessions

@@ -56,6 +56,7 @@ func collectVGPU(out chan<- prometheus.Metric, v tokenserver.VGPUStatus, labels 
 		counter(busy, v.Total.Seconds(), labels...),
 		gauge(memoryLimit, float64(v.Memory), labels...),
 		gauge(memoryUsed, float64(v.Used), labels...),
+		gauge(memoryPeak, float64(v.Peak), labels...),
 		gauge(processes, float64(len(v.Processes)), labels...),
 		gauge(leased, float64(v.LeasedSessions), labels...),
 		counter(tokens, float64(v.Tokens), labels...),
@@ -111,6 +112,7 @@ var (
 	busy         = describeShare("busy_seconds_total", "Device time reported by the processes.")
 	memoryLimit  = describeShare("memory_limit_bytes", "Limit of the device memory that the processes hold together.")
 	memoryUsed   = describeShare("memory_used_bytes", "Device memory in use, as reported by the processes.")
+	memoryPeak   = describeShare("memory_peak_bytes", "Most device memory in use since the agent has started, as reported by the processes.")
 	processes    = describeShare("processes", "Processes with a session.")
 	leased       = describeShare("leased_sessions", "Sessions of an earlier server whose processes may still run on their lease.")
 	tokens       = describeShare("tokens_total", "Granted tokens.")
