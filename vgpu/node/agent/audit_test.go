@@ -50,6 +50,7 @@ func TestMemoryAudit(t *testing.T) {
 			c.hold(partial, gib)
 			thief.charge(100 * share.MiB)
 			c.hold(thief, 7*gib)
+			c.enforced("a", `"memoryPeakMiB":1024`, true)
 			c.enforced("b", "the driver counts 1024 MiB of its processes, the hook 0 MiB, and the share has 1024 MiB", true)
 			if policy == config.EndStrangers {
 				thief.waitKilled()

@@ -188,6 +188,30 @@ func TestMemoryOfAnExitedProcess(t *testing.T) {
 	eventually(t, "the memory of the dead is free", func() bool { return page.Memory.Load() == 400 })
 }
 
+// TestMemoryPeak checks that the most memory of a container is remembered after it is freed, without what is parked, and never above the share.
+func TestMemoryPeak(t *testing.T) {
+	r := newFixture(t, tempDir(t))
+	container := r.add(t, "a", half)
+	page := r.dial(t, "a").VGPUs[0].Container
+	peak := func() share.Bytes { return container.Status().VGPUs[0].Peak }
+	for n, step := range []struct {
+		used uint64
+		want share.Bytes
+	}{{0, 0}, {700, 700}, {300, 700}, {900, 900}, {0, 900}, {1 << 62, gib}, {0, gib}} {
+		page.Memory.Store(step.used)
+		if got := peak(); got != step.want {
+			t.Errorf("step %d: %d bytes, want %d", n, got, step.want)
+		}
+	}
+	other := r.add(t, "b", half)
+	if _, err := other.Park(); err != nil {
+		t.Fatal(err)
+	}
+	if got := other.Status().VGPUs[0].Peak; got != 0 {
+		t.Errorf("%d bytes that were only taken back", got)
+	}
+}
+
 // TestMemoryOfDisconnectedProcess checks that the memory of a process that has closed its connection counts until it has ended, that the
 // process is not listed as one with a session, and that it counts for the number of processes that the container may have.
 func TestMemoryOfDisconnectedProcess(t *testing.T) {
