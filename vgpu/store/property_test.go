@@ -2,6 +2,7 @@ package store
 
 import (
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/gshare-dev/gshare/vgpu/share"
@@ -11,6 +12,7 @@ import (
 type world struct {
 	memory  map[ID]share.Bytes     // that has been created and not released
 	readers map[ID]map[Client]bool // who was told to read an entry, and has not ended
+	writers map[ID]Client          // who put an entry
 	wrong   map[ID]bool            // whose contents have another digest than their key
 	waiting []ID                   // that are being verified
 }
@@ -38,14 +40,20 @@ func (w *world) check(t *testing.T, s *Store, capacity share.Bytes) {
 	if sum != s.Used() || sum > capacity {
 		t.Fatalf("%d bytes of memory, the store says %d, it may have %d", sum, s.Used(), capacity)
 	}
-	seen := map[Key]bool{}
-	for _, e := range s.Entries() {
+	entries, seen := s.Entries(), map[Key]bool{}
+	for _, e := range entries {
 		if w.memory[e.ID] != e.Size || seen[e.Key] {
 			t.Fatalf("%+v has %d bytes of memory, or is there twice", e, w.memory[e.ID])
 		}
 		seen[e.Key] = true
 		if e.State == Committed && w.wrong[e.ID] {
 			t.Fatalf("%+v is committed with another digest", e)
+		}
+	}
+	for c := range Client(6) {
+		writes := slices.ContainsFunc(entries, func(e Entry) bool { return e.State == Writing && w.writers[e.ID] == c })
+		if s.Writes(c) != writes {
+			t.Fatalf("client %d writes: %t, want %t", c, !writes, writes)
 		}
 	}
 	if len(seen) != len(w.memory) {
@@ -73,6 +81,7 @@ func (w *world) step(t *testing.T, s *Store, random *rand.Rand) {
 		if e, dropped, err := s.Put(c, k, share.Bytes(random.Int64N(int64(9*share.MiB)))); err == nil {
 			w.release(t, dropped)
 			w.memory[e.ID], w.readers[e.ID], w.wrong[e.ID] = e.Size, map[Client]bool{}, random.IntN(4) == 0
+			w.writers[e.ID] = c
 		}
 	case 5:
 		if e, err := s.Commit(c, k); err == nil {
@@ -120,7 +129,7 @@ func TestRandom(t *testing.T) {
 	for seed := range uint64(200) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		s := New(team, capacity)
-		w := &world{memory: map[ID]share.Bytes{}, readers: map[ID]map[Client]bool{}, wrong: map[ID]bool{}}
+		w := &world{memory: map[ID]share.Bytes{}, readers: map[ID]map[Client]bool{}, writers: map[ID]Client{}, wrong: map[ID]bool{}}
 		for range 300 {
 			w.step(t, s, random)
 			w.check(t, s, capacity)

@@ -20,6 +20,9 @@ import (
 // Granularity is the unit of physical device memory that can be exported; sizes are rounded up to it.
 const Granularity = 2 * share.MiB
 
+// MaxEntries is the maximum number of weights in a store, each of which takes Granularity at least: what a store does takes longer the more it has.
+const MaxEntries = 1024
+
 // Digest is the SHA-256 of the weights as they are in device memory.
 type Digest [32]byte
 
@@ -89,7 +92,7 @@ type Store struct {
 	namespace string
 	capacity  share.Bytes
 	used      share.Bytes
-	clients   map[Client]bool
+	clients   map[Client]int // with how many entries each is writing
 	entries   map[Key]*entry
 	next      ID
 	events    int64
@@ -97,7 +100,7 @@ type Store struct {
 
 // New returns an empty store of a namespace that may take so much device memory.
 func New(namespace string, capacity share.Bytes) *Store {
-	return &Store{namespace: namespace, capacity: capacity, clients: map[Client]bool{}, entries: map[Key]*entry{}}
+	return &Store{namespace: namespace, capacity: capacity, clients: map[Client]int{}, entries: map[Key]*entry{}}
 }
 
 // Open admits a client, whose namespace the kernel and the agent have established. The error is ErrNamespace.
@@ -105,15 +108,23 @@ func (s *Store) Open(c Client, namespace string) error {
 	if namespace == "" || namespace != s.namespace {
 		return ErrNamespace
 	}
-	s.clients[c] = true
+	s.clients[c] += 0 // it may be there already
 	return nil
 }
+
+func (s *Store) isOpen(c Client) bool {
+	_, ok := s.clients[c]
+	return ok
+}
+
+// Writes reports whether a client is the writer of weights that it has not committed.
+func (s *Store) Writes(c Client) bool { return s.clients[c] > 0 }
 
 // Get gives a client a lease of weights. Errors are ErrClient, ErrAbsent, and ErrBusy while they are not committed.
 func (s *Store) Get(c Client, k Key) (Entry, error) {
 	e := s.entries[k]
 	switch {
-	case !s.clients[c]:
+	case !s.isOpen(c):
 		return Entry{}, ErrClient
 	case e == nil:
 		return Entry{}, ErrAbsent
@@ -130,7 +141,7 @@ func (s *Store) Get(c Client, k Key) (Entry, error) {
 func (s *Store) Put(c Client, k Key, bytes share.Bytes) (_ Entry, dropped []Entry, _ error) {
 	e := s.entries[k]
 	switch {
-	case !s.clients[c]:
+	case !s.isOpen(c):
 		return Entry{}, nil, ErrClient
 	case e != nil && e.State == Committed:
 		return Entry{}, nil, ErrPresent
@@ -143,13 +154,18 @@ func (s *Store) Put(c Client, k Key, bytes share.Bytes) (_ Entry, dropped []Entr
 	if size > s.capacity {
 		return Entry{}, nil, ErrSize
 	}
-	if s.used-s.Evictable() > s.capacity-size {
+	evictable, missing := s.Evictable(), s.used-(s.capacity-size)
+	if len(s.entries) >= MaxEntries {
+		missing = max(missing, 1) // one has to go
+	}
+	if missing > evictable {
 		return Entry{}, nil, ErrFull
 	}
-	dropped = s.Evict(s.used - (s.capacity - size))
+	dropped = s.Evict(missing)
 	s.next++
 	e = &entry{Entry: Entry{ID: s.next, Key: k, Bytes: bytes, Size: size}, writer: c, users: map[Client]bool{c: true}}
 	s.entries[k] = e
+	s.clients[c]++
 	s.used += size
 	s.touch(e)
 	return e.view(), dropped, nil
@@ -164,6 +180,7 @@ func (s *Store) Commit(c Client, k Key) (Entry, error) {
 	case e.State != Writing || e.writer != c:
 		return Entry{}, ErrWriter
 	}
+	s.clients[c]--
 	e.State, e.writer = Verifying, 0
 	return e.view(), nil
 }
@@ -200,15 +217,14 @@ func (s *Store) Discard(id ID) (Entry, error) {
 // Close ends a client and its leases. It returns the entry that it was writing, which has been dropped, if there is one.
 func (s *Store) Close(c Client) (dropped []Entry) {
 	delete(s.clients, c)
-	for _, e := range s.sorted() {
-		switch {
-		case e.State == Writing && e.writer == c:
+	for _, e := range s.sorted(func(e *entry) bool { return e.users[c] }) {
+		if e.State == Writing { // it has one user, the writer
 			s.drop(e)
 			dropped = append(dropped, e.view())
-		case e.users[c]:
-			delete(e.users, c)
-			s.touch(e)
+			continue
 		}
+		delete(e.users, c)
+		s.touch(e)
 	}
 	return dropped
 }
@@ -216,12 +232,12 @@ func (s *Store) Close(c Client) (dropped []Entry) {
 // Evict drops committed entries without users, those first that have been unused longest, until so much memory is free or none is left. It
 // returns what has been dropped. It drops nothing if bytes is not positive.
 func (s *Store) Evict(bytes share.Bytes) (dropped []Entry) {
-	for _, e := range s.sorted() {
+	if bytes <= 0 {
+		return nil
+	}
+	for _, e := range s.sorted((*entry).evictable) {
 		if bytes <= 0 {
 			break
-		}
-		if !e.evictable() {
-			continue
 		}
 		s.drop(e)
 		bytes -= e.Size
@@ -245,7 +261,7 @@ func (s *Store) Evictable() (sum share.Bytes) {
 
 // Entries returns all entries, those first that have been unused longest.
 func (s *Store) Entries() (all []Entry) {
-	for _, e := range s.sorted() {
+	for _, e := range s.sorted(func(*entry) bool { return true }) {
 		all = append(all, e.view())
 	}
 	return all
@@ -265,14 +281,19 @@ func (s *Store) touch(e *entry) {
 }
 
 func (s *Store) drop(e *entry) {
+	if e.State == Writing && s.isOpen(e.writer) {
+		s.clients[e.writer]--
+	}
 	s.used -= e.Size
 	delete(s.entries, e.Key)
 }
 
-// sorted returns the entries in the order in which they were last used.
-func (s *Store) sorted() (all []*entry) {
+// sorted returns the entries for which include is true, in the order in which they were last used.
+func (s *Store) sorted(include func(*entry) bool) (all []*entry) {
 	for _, e := range s.entries {
-		all = append(all, e)
+		if include(e) {
+			all = append(all, e)
+		}
 	}
 	slices.SortFunc(all, func(a, b *entry) int { return cmp.Or(cmp.Compare(a.used, b.used), cmp.Compare(a.ID, b.ID)) })
 	return all

@@ -153,6 +153,33 @@ func TestEviction(t *testing.T) {
 	}
 }
 
+// TestMaxEntries checks that a store has so many weights at the most, and that those without users make room for others.
+func TestMaxEntries(t *testing.T) {
+	s := New(team, (MaxEntries+1)*Granularity)
+	for c := range Client(2) {
+		if err := s.Open(c, team); err != nil {
+			t.Fatal(err)
+		}
+	}
+	numbered := func(n int) Key { return Key{Digest: Digest{byte(n), byte(n >> 8)}} }
+	put(t, s, 0, numbered(0), 1)
+	for n := 1; n < MaxEntries; n++ {
+		if _, dropped, err := s.Put(1, numbered(n), 1); err != nil || dropped != nil {
+			t.Fatalf("number %d: %v, dropped %v", n, err, dropped)
+		}
+	}
+	if _, _, err := s.Put(1, numbered(MaxEntries), 1); !errors.Is(err, ErrFull) {
+		t.Errorf("one more: %v", err)
+	}
+	s.Close(0)
+	if _, dropped, err := s.Put(1, numbered(MaxEntries), 1); err != nil || len(dropped) != 1 || dropped[0].Key != numbered(0) {
+		t.Errorf("one more in place of another: %v, dropped %v", err, dropped)
+	}
+	if s.Close(1); s.Used() != 0 {
+		t.Errorf("%d bytes are left", s.Used())
+	}
+}
+
 // TestWriterEnds checks that a writer that ends leaves nothing before its commit, and its weights after it.
 func TestWriterEnds(t *testing.T) {
 	s := opened(t)
