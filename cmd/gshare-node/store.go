@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -44,6 +45,9 @@ func storeCommand() *cobra.Command {
 	return cmd
 }
 
+// writeLimit is how long a program may take to store weights, long enough for 100 GB from a disk of 60 MB/s.
+const writeLimit = 30 * time.Minute
+
 func serveStore(ctx context.Context, o storeOptions) error {
 	if o.socket == "" || o.namespace == "" {
 		return cli.Usage(errors.New("--socket and --namespace are needed"))
@@ -65,7 +69,7 @@ func serveStore(ctx context.Context, o storeOptions) error {
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	server := store.New(store.Options{
-		Namespace: o.namespace, Capacity: share.Bytes(capacity.Value()), Identify: identify, Memory: device,
+		Namespace: o.namespace, Capacity: share.Bytes(capacity.Value()), Identify: identify, WriteLimit: writeLimit, Memory: device,
 		Digest: store.Helper("/proc/self/exe", "store", "digest"), Log: log,
 	})
 	listener, err := unixsocket.Listen("unixpacket", o.socket, 0o666, unixsocket.NewLimiter()) // who connects is identified

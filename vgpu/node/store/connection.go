@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net"
 	"os"
 	"time"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/gshare-dev/gshare/vgpu/api/storewire"
 	"github.com/gshare-dev/gshare/vgpu/node/process"
+	"github.com/gshare-dev/gshare/vgpu/node/store/cuda"
 	"github.com/gshare-dev/gshare/vgpu/share"
 	rules "github.com/gshare-dev/gshare/vgpu/store"
 )
@@ -35,24 +37,56 @@ func granted(e rules.Entry, memory *os.File) answer {
 func (s *Server) serve(ctx context.Context, conn *net.UnixConn) {
 	c, err := s.open(conn)
 	if err != nil {
-		s.Log.Warn("refused a connection", "error", err)
-		_ = conn.SetReadDeadline(time.Now().Add(patience))
-		if _, err := conn.Read(make([]byte, storewire.RequestSize)); err == nil {
-			_ = send(conn, refusal(storewire.Namespace))
-		}
+		s.log(slog.LevelWarn, "refused a connection", "error", err)
+		s.refuse(conn)
 		return
 	}
 	defer s.close(c)
 	frame := make([]byte, storewire.RequestSize+1)
+	writing := false
 	for {
 		n, err := conn.Read(frame) // discards descriptors that come with it
-		if err != nil || n == 0 {
+		if err != nil || n == 0 || s.requests.Wait(ctx) != nil {
 			return
 		}
 		a := s.answer(ctx, c, frame[:n])
 		if err := send(conn, a); err != nil || a.Status == storewire.Malformed || a.Status == storewire.UnknownVersion {
 			return
 		}
+		if now := s.writes(c); now != writing {
+			writing = now
+			s.limitWriting(conn, writing)
+		}
+	}
+}
+
+// limitWriting ends a connection whose client writes and does not come to an end, or lets it last again.
+func (s *Server) limitWriting(conn *net.UnixConn, writing bool) {
+	var until time.Time
+	if writing && s.WriteLimit > 0 {
+		until = time.Now().Add(s.WriteLimit)
+	}
+	_ = conn.SetReadDeadline(until)
+}
+
+func (s *Server) writes(c rules.Client) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.store.Writes(c)
+}
+
+// refuse answers the first request of a connection that is not admitted, so that the program learns why. If many wait to be told, it does not: those
+// that never ask would take the places of others.
+func (s *Server) refuse(conn *net.UnixConn) {
+	select {
+	case s.strangers <- struct{}{}:
+		defer func() { <-s.strangers }()
+	default:
+		return
+	}
+	_ = conn.SetReadDeadline(time.Now().Add(patience))
+	if _, err := conn.Read(make([]byte, storewire.RequestSize)); err == nil {
+		_ = send(conn, refusal(storewire.Namespace))
 	}
 }
 
@@ -125,7 +159,7 @@ func (s *Server) get(c rules.Client, k rules.Key) answer {
 func (s *Server) export(e rules.Entry) answer {
 	memory, err := s.Memory.Export(s.memory[e.ID])
 	if err != nil {
-		s.Log.Error("failed to export memory", "weights", e.Key.String(), "error", err)
+		s.log(slog.LevelError, "failed to export memory", "weights", e.Key.String(), "error", err)
 		return refusal(storewire.Failed)
 	}
 	return granted(e, memory)
@@ -139,9 +173,9 @@ func (s *Server) put(c rules.Client, k rules.Key, bytes share.Bytes) answer {
 		return refusal(storewire.StatusOf(err))
 	}
 	s.release(dropped)
-	h, err := s.Memory.Create(e.Size)
+	h, err := s.create(e.Size)
 	if err != nil {
-		s.Log.Error("failed to create memory", "weights", k.String(), "bytes", e.Size, "error", err)
+		s.log(slog.LevelError, "failed to create memory", "weights", k.String(), "bytes", e.Size, "error", err)
 		_, _ = s.store.Discard(e.ID) // it is there: the lock has been held since
 		return refusal(storewire.Failed)
 	}
@@ -151,6 +185,21 @@ func (s *Server) put(c rules.Client, k rules.Key, bytes share.Bytes) answer {
 		s.discard(e.ID)
 	}
 	return a
+}
+
+// create creates memory. The device may have less than the store's capacity left, as others use it too: then weights without users are dropped.
+// s.mu is locked.
+func (s *Server) create(size share.Bytes) (cuda.Handle, error) {
+	h, err := s.Memory.Create(size)
+	for err != nil {
+		dropped := s.store.Evict(1)
+		if dropped == nil {
+			break
+		}
+		s.release(dropped)
+		h, err = s.Memory.Create(size)
+	}
+	return h, err
 }
 
 // discard drops an entry that is not committed, with its memory; s.mu is locked.
@@ -172,17 +221,17 @@ func (s *Server) commit(ctx context.Context, c rules.Client, k rules.Key) answer
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if failed != nil {
-		s.Log.Error("failed to compute a digest", "weights", k.String(), "error", failed)
+		s.log(slog.LevelError, "failed to compute a digest", "weights", k.String(), "error", failed)
 		s.discard(e.ID)
 		return refusal(storewire.Failed)
 	}
 	e, err = s.store.Verified(e.ID, found)
 	if err != nil {
-		s.Log.Warn("refused weights", "weights", k.String(), "error", err)
+		s.log(slog.LevelWarn, "refused weights", "weights", k.String(), "error", err)
 		s.release([]rules.Entry{e})
 		return refusal(storewire.StatusOf(err))
 	}
-	s.Log.Info("stored weights", "weights", k.String(), "bytes", e.Size)
+	s.log(slog.LevelInfo, "stored weights", "weights", k.String(), "bytes", e.Size)
 	return granted(e, nil)
 }
 
@@ -196,7 +245,7 @@ func (s *Server) beginCommit(c rules.Client, k rules.Key) (rules.Entry, *os.File
 	}
 	memory, err := s.Memory.Export(s.memory[e.ID])
 	if err != nil {
-		s.Log.Error("failed to export memory", "weights", k.String(), "error", err)
+		s.log(slog.LevelError, "failed to export memory", "weights", k.String(), "error", err)
 		s.discard(e.ID)
 	}
 	return e, memory, err

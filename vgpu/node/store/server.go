@@ -21,12 +21,6 @@ import (
 	rules "github.com/gshare-dev/gshare/vgpu/store"
 )
 
-// maxConnections bounds the connections at one time. A program needs one.
-const maxConnections = 1024
-
-// patience limits how long the store waits for a client to take a response, and one that is refused to ask at all.
-const patience = 2 * time.Second
-
 // Memory is the device's.
 type Memory interface {
 	Create(size share.Bytes) (cuda.Handle, error)
@@ -40,7 +34,9 @@ type Options struct {
 	Capacity  share.Bytes // of device memory, for all weights
 	// Identify returns the namespace of a process, from what the kernel and the agent say.
 	Identify func(p process.Process) (namespace string, err error)
-	Memory   Memory
+	// WriteLimit is how long a program may take to store weights, for which others wait. It loses its connection then. 0 is no limit.
+	WriteLimit time.Duration
+	Memory     Memory
 	// Digest computes the digest of memory. It is called once at a time.
 	Digest func(ctx context.Context, memory *os.File, size, bytes share.Bytes) (rules.Digest, error)
 	Log    *slog.Logger
@@ -49,6 +45,7 @@ type Options struct {
 // Server serves a store.
 type Server struct {
 	Options
+	limits
 	verifying sync.Mutex // held while a digest is computed
 
 	mu     sync.Mutex
@@ -60,15 +57,20 @@ type Server struct {
 
 // New returns a server without weights.
 func New(o Options) *Server {
-	return &Server{Options: o, store: rules.New(o.Namespace, o.Capacity), memory: map[rules.ID]cuda.Handle{}, conns: map[*net.UnixConn]bool{}}
+	return &Server{
+		Options: o, limits: newLimits(),
+		store: rules.New(o.Namespace, o.Capacity), memory: map[rules.ID]cuda.Handle{}, conns: map[*net.UnixConn]bool{},
+	}
 }
 
-// Serve accepts connections until the context ends. Then it ends all leases and releases the memory.
+// Serve accepts connections until the context ends or the listener is closed. Then it ends all leases and releases the memory.
 func (s *Server) Serve(ctx context.Context, listener *unixsocket.Listener) error {
+	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	defer s.releaseAll()
 	defer running.Wait()
-	stop := context.AfterFunc(ctx, func() {
+	defer cancel()
+	context.AfterFunc(ctx, func() {
 		listener.Close()
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -76,14 +78,20 @@ func (s *Server) Serve(ctx context.Context, listener *unixsocket.Listener) error
 			conn.Close()
 		}
 	})
-	defer stop()
 	for {
 		conn, err := listener.AcceptUnix()
-		if ctx.Err() != nil {
+		switch {
+		case ctx.Err() != nil:
 			return errors.Join(closed(conn))
-		}
-		if err != nil {
+		case errors.Is(err, net.ErrClosed):
 			return err
+		case err != nil:
+			s.log(slog.LevelError, "failed to accept a connection", "error", err)
+			select {
+			case <-ctx.Done():
+			case <-time.After(acceptRetryDelay):
+			}
+			continue
 		}
 		if !s.enter(ctx, conn) {
 			conn.Close()
@@ -146,9 +154,9 @@ func (s *Server) release(dropped []rules.Entry) {
 		}
 		delete(s.memory, e.ID)
 		if err := s.Memory.Release(h); err != nil {
-			s.Log.Error("failed to release memory", "weights", e.Key.String(), "bytes", e.Size, "error", err)
+			s.log(slog.LevelError, "failed to release memory", "weights", e.Key.String(), "bytes", e.Size, "error", err)
 		}
-		s.Log.Info("dropped weights", "weights", e.Key.String(), "bytes", e.Size, "state", e.State.String())
+		s.log(slog.LevelInfo, "dropped weights", "weights", e.Key.String(), "bytes", e.Size, "state", e.State.String())
 	}
 }
 

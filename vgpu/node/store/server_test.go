@@ -30,6 +30,7 @@ type hostMemory struct {
 	next  cuda.Handle
 	files map[cuda.Handle]*os.File
 	fails error // of Create and Export
+	most  int   // pieces of memory that the device has room for; 0: any number
 }
 
 func (m *hostMemory) Create(size share.Bytes) (cuda.Handle, error) {
@@ -37,6 +38,9 @@ func (m *hostMemory) Create(size share.Bytes) (cuda.Handle, error) {
 	defer m.mu.Unlock()
 	if m.fails != nil {
 		return 0, m.fails
+	}
+	if m.most > 0 && len(m.files) >= m.most {
+		return 0, errors.New("out of memory")
 	}
 	fd, err := unix.MemfdCreate("weights", unix.MFD_CLOEXEC)
 	if err != nil {
@@ -80,9 +84,10 @@ func digestOf(_ context.Context, memory *os.File, _, bytes share.Bytes) (rules.D
 // running is a server on host memory.
 type running struct {
 	*Server
-	memory *hostMemory
-	socket string
-	stop   func() // and waits until it has ended
+	memory   *hostMemory
+	listener *unixsocket.Listener
+	socket   string
+	stop     func() // and waits until it has ended
 }
 
 // start starts a server of 10 MiB for a namespace in which this process is, unless the options are changed.
@@ -101,17 +106,17 @@ func start(t *testing.T, change func(*Options)) running {
 	if change != nil {
 		change(&o)
 	}
-	r := running{New(o), memory, filepath.Join(dir, "store.sock"), nil}
-	listener, err := unixsocket.Listen("unixpacket", r.socket, 0o666, unixsocket.NewLimiter())
+	r := running{Server: New(o), memory: memory, socket: filepath.Join(dir, "store.sock")}
+	r.listener, err = unixsocket.Listen("unixpacket", r.socket, 0o666, unixsocket.NewLimiter())
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- r.Serve(ctx, listener) }()
+	go func() { ended <- r.Serve(ctx, r.listener) }()
 	r.stop = sync.OnceFunc(func() {
 		cancel()
-		if err := <-ended; err != nil {
+		if err := <-ended; err != nil && !errors.Is(err, net.ErrClosed) {
 			t.Error(err)
 		}
 	})
