@@ -234,23 +234,47 @@ func TestNeverKilled(t *testing.T) {
 	}
 }
 
+// useOutside starts the test binary outside of pods under a name, as a program that uses a slice.
+func (c *processFixture) useOutside(name, slice string) {
+	t := c.fixture.t
+	t.Helper()
+	file := filepath.Join(c.fixture.dir, name)
+	if err := os.Link(os.Args[0], file); err != nil {
+		t.Skip("the test binary is on another file system than temporary files: ", err)
+	}
+	p := launch(t, exec.Command(file))
+	p.connect("") // it has begun to run the file
+	c.use(p, slice)
+}
+
 // TestMPSServer: the MPS server that the agent has started is no stranger. The same program with another name is.
 func TestMPSServer(t *testing.T) {
 	t.Parallel()
 	c := newProcessFixture(t, config.ReportStrangers)
-	for name, slice := range map[string]string{mps.ServerProgram: "GPU-0", "somebody": "GPU-1"} {
-		file := filepath.Join(c.fixture.dir, name)
-		if err := os.Link(os.Args[0], file); err != nil {
-			t.Skip("the test binary is on another file system than temporary files: ", err)
-		}
-		p := launch(t, exec.Command(file))
-		p.connect("") // it has begun to run the file
-		c.use(p, slice)
-	}
+	c.useOutside(mps.ServerProgram, "GPU-0")
+	c.useOutside("somebody", "GPU-1")
 	c.fixture.wait("the slice to be marked as used", func() bool { return !c.offered("GPU-1") })
 	c.wait(5)
 	if !c.offered("GPU-0") {
 		t.Error("the MPS server counts as a stranger")
+	}
+}
+
+// TestModelStoreOfTheNode: a model store, whose helper has a context while it verifies weights, is no stranger on nodes that have one.
+func TestModelStoreOfTheNode(t *testing.T) {
+	t.Parallel()
+	for name, has := range map[string]bool{"with a store": true, "without": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newProcessFixture(t, config.ReportStrangers, func(o *Options) { o.Config.Kubernetes.ModelStore = has })
+			c.useOutside(storeProgram, "GPU-0")
+			c.useOutside("somebody", "GPU-1")
+			c.fixture.wait("the slice to be marked as used", func() bool { return !c.offered("GPU-1") && (has || !c.offered("GPU-0")) })
+			c.wait(5)
+			if c.offered("GPU-0") != has {
+				t.Errorf("the slice that the store uses is offered: %t", !has)
+			}
+		})
 	}
 }
 
