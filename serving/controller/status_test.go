@@ -48,9 +48,37 @@ func TestStatusHost(t *testing.T) {
 			}
 		})
 	}
-	a, b := (&period{states: map[gateway.FunctionName]*fleet.Status{host: {Host: host}}}), (&period{states: map[gateway.FunctionName]*fleet.Status{host: {}}})
-	if o := (&api.GPUFunction{}); a.inputsOf(host, o, backOff{}) == b.inputsOf(host, o, backOff{}) {
-		t.Error("another host is not seen")
+}
+
+// TestStatusInputs: each part of a state that a status shows at once is one of its inputs. Of one that is not, no change would be written.
+func TestStatusInputs(t *testing.T) {
+	name := gateway.FunctionName{Namespace: "ml", Name: "f"}
+	inputs := func(s *fleet.Status) statusInputs {
+		return (&period{states: map[gateway.FunctionName]*fleet.Status{name: s}}).inputsOf(name, &api.GPUFunction{}, backOff{})
+	}
+	for part, change := range map[string]func(*fleet.Status){
+		"ready":          func(s *fleet.Status) { s.Ready = true },
+		"reason":         func(s *fleet.Status) { s.Reason = "Serving" },
+		"message":        func(s *fleet.Status) { s.Message = "f-1: no room" },
+		"hot":            func(s *fleet.Status) { s.Hot = 1 },
+		"shared":         func(s *fleet.Status) { s.Shared = 1 },
+		"parked":         func(s *fleet.Status) { s.Warm = 1 },
+		"cannot park":    func(s *fleet.Status) { s.CannotPark = "replica f-1 cannot be parked" },
+		"ready replicas": func(s *fleet.Status) { s.Replicas = map[string]int{"ready": 1} },
+		"share":          func(s *fleet.Status) { s.Share.SMRequest = 100 },
+		"host":           func(s *fleet.Status) { s.Host = name },
+	} {
+		t.Run(part, func(t *testing.T) {
+			before, now := &fleet.Status{}, &fleet.Status{}
+			change(now)
+			if inputs(before) == inputs(now) {
+				t.Error("it is not seen")
+			}
+			a, b := statusOf(api.GPUFunctionStatus{}, known{}, before, backOff{}, ""), statusOf(api.GPUFunctionStatus{}, known{}, now, backOff{}, "")
+			if due(&a, &b) != atOnce {
+				t.Error("the status does not show it")
+			}
+		})
 	}
 }
 

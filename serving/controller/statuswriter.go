@@ -51,8 +51,10 @@ type statusInputs struct {
 	ready    bool
 	reason   string
 	message  string
+	unparked string // why none is parked
 	hot      int
 	shared   int
+	warm     int
 	replicas int // that are ready
 	share    share.Share
 	host     string
@@ -69,8 +71,8 @@ type period struct {
 func (p *period) inputsOf(name gateway.FunctionName, object *api.GPUFunction, b backOff) statusInputs {
 	i := statusInputs{version: object.ResourceVersion, known: p.known[name], why: b, quota: p.overQuota[name]}
 	if s := p.states[name]; s != nil {
-		i.running, i.ready, i.reason, i.message = true, s.Ready, s.Reason, s.Message
-		i.hot, i.shared, i.replicas, i.share = s.Hot, s.Shared, s.Replicas["ready"], s.Share
+		i.running, i.ready, i.reason, i.message, i.unparked = true, s.Ready, s.Reason, s.Message, s.CannotPark
+		i.hot, i.shared, i.warm, i.replicas, i.share = s.Hot, s.Shared, s.Warm, s.Replicas["ready"], s.Share
 		i.host = s.Host.Name
 	}
 	return i
