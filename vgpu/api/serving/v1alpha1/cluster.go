@@ -54,22 +54,33 @@ func (f *GPUFunction) withProfile() *GPUFunction {
 }
 
 // Variants returns the function with each of the shares that its replicas may have: itself, and, where they are Mixed, copies with those that its
-// profile has measured beside the recommended one. The function must be complete. Nothing of what is returned may be changed.
+// profile has measured beside the recommended one and that are smaller. None of them answers more for its SM-time than the function itself, whatever rate its
+// specification says: as many replicas of the function's own share as the load keeps busy are to run. The function must be complete. Nothing of what is
+// returned may be changed.
 func (f *GPUFunction) Variants() []*GPUFunction {
 	all := []*GPUFunction{f}
 	if f.Spec.Scaling.Shares != MixedShares || f.Spec.ProfileRef == nil || f.Status.Profiled == nil || f.External() {
 		return all
 	}
+	whole := f.Share().RequestArea()
 	for _, s := range f.Status.Profiled.Smaller {
+		if s.SM < 1 || s.Quota < 1 { // the status is not checked as the specification is
+			continue
+		}
 		v := *f
 		v.Spec.Resources.Share = &Share{SM: new(s.SM), Quota: new(s.Quota), Memory: f.Spec.Resources.Share.Memory}
-		v.Spec.Scaling.RequestsPerSecond = s.RequestsPerSecond
-		if s.SM >= 1 && s.Quota >= 1 && s.RequestsPerSecond >= minRate { // the status is not checked as the specification is
+		area := v.Share().RequestArea()
+		v.Spec.Scaling.RequestsPerSecond = min(s.RequestsPerSecond, lessEfficient*f.Spec.Scaling.RequestsPerSecond*float64(area)/float64(whole))
+		if area < whole && v.Spec.Scaling.RequestsPerSecond >= minRate {
 			all = append(all, &v)
 		}
 	}
 	return all
 }
+
+// lessEfficient is the most that a smaller share answers for its SM-time, as a part of what the function's own does: of two that do as much, the smaller one
+// would be the choice for any load.
+const lessEfficient = 0.99
 
 // CompleteForCluster returns a copy of an object of a cluster in which every field is set that the methods of a GPUFunction, and who runs it,
 // rely on. One with a profile has what its status says that the profile recommends. A function without a share gets a whole GPU, of which memory is the memory, and one that is Unprofiled as many replicas as it has at

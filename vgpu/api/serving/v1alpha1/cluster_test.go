@@ -1,6 +1,9 @@
 package v1alpha1_test
 
 import (
+	"fmt"
+	"maps"
+	"math"
 	"strings"
 	"testing"
 
@@ -70,6 +73,44 @@ func TestCompleteForCluster(t *testing.T) {
 			test.change(f)
 			if _, err := f.CompleteForCluster(test.memory); err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("error %v, want one about %s", err, test.want)
+			}
+		})
+	}
+}
+
+// TestVariants: a smaller share that a profile has measured is one of those that replicas may have, and answers no more for its SM-time than the function's
+// own: whoever says that the own answers less than was measured does not believe the others either.
+func TestVariants(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(f *api.GPUFunction)
+		want   map[string]float64 // SM x quota, and the rate
+	}{
+		"measured":      {func(*api.GPUFunction) {}, map[string]float64{"20x100": 100, "10x100": 40, "5x40": 8}},
+		"single":        {func(f *api.GPUFunction) { f.Spec.Scaling.Shares = api.SingleShare }, map[string]float64{"20x100": 100}},
+		"lower rate":    {func(f *api.GPUFunction) { f.Spec.Scaling.RequestsPerSecond = 50 }, map[string]float64{"20x100": 50, "10x100": 24.75, "5x40": 4.95}},
+		"higher rate":   {func(f *api.GPUFunction) { f.Spec.Scaling.RequestsPerSecond = 200 }, map[string]float64{"20x100": 200, "10x100": 40, "5x40": 8}},
+		"more for it":   {func(f *api.GPUFunction) { f.Status.Profiled.Smaller[0].RequestsPerSecond = 70 }, map[string]float64{"20x100": 100, "10x100": 49.5, "5x40": 8}},
+		"no larger one": {func(f *api.GPUFunction) { f.Spec.Resources.Share = &api.Share{SM: new(int64(10)), Memory: "1Gi"} }, map[string]float64{"10x100": 100, "5x40": 8}},
+		"no share":      {func(f *api.GPUFunction) { f.Status.Profiled.Smaller[0].SM = 0 }, map[string]float64{"20x100": 100, "5x40": 8}},
+		"too little":    {func(f *api.GPUFunction) { f.Status.Profiled.Smaller[0].RequestsPerSecond = 0 }, map[string]float64{"20x100": 100, "5x40": 8}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := sixLines()
+			f.Spec.Scaling.Shares, f.Spec.ProfileRef = api.MixedShares, &api.ProfileReference{Name: "p"}
+			f.Status.Profiled = &api.ProfileRecommendation{SM: 20, Quota: 100, Memory: "1Gi", MaxBatch: 1, RequestsPerSecond: 100,
+				Smaller: []api.MeasuredShare{{SM: 10, Quota: 100, RequestsPerSecond: 40}, {SM: 5, Quota: 40, RequestsPerSecond: 8}}}
+			test.change(f)
+			complete, err := f.CompleteForCluster(gpuMemory)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := map[string]float64{}
+			for _, v := range complete.Variants() {
+				s := v.Share()
+				got[fmt.Sprintf("%dx%d", s.SMRequest/10, s.QuotaRequest/10)] = math.Round(1000*v.Spec.Scaling.RequestsPerSecond) / 1000
+			}
+			if !maps.Equal(got, test.want) {
+				t.Errorf("%v, want %v", got, test.want)
 			}
 		})
 	}
