@@ -192,6 +192,9 @@ func rateText(f *function.Facts) string {
 	if f.Unprofiled {
 		return "not scaled: share or requestsPerSecond is not set"
 	}
+	if f.Least > 0 {
+		return fmt.Sprintf("each for %.4g to %.4g requests/s", f.Least, f.RequestsPerSecond)
+	}
 	return fmt.Sprintf("each for %.4g requests/s", f.RequestsPerSecond)
 }
 

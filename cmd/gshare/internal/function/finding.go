@@ -58,7 +58,9 @@ type Facts struct {
 
 	MinReplicas, MaxReplicas int
 	Hot                      int     // replicas that have their whole share
-	RequestsPerSecond        float64 // that one replica is said to answer
+	RequestsPerSecond        float64 // that one replica is said to answer; of shares of several sizes, the largest
+	Least                    float64 // likewise, the smallest; 0 if all replicas have the same share
+	Together                 float64 // that the Hot replicas are said to answer together; 0 if all replicas have the same share
 	Concurrency              int
 	KeepShared               string
 	Replicas                 []Replica
@@ -87,6 +89,7 @@ const (
 	PhasePending  Phase = "Pending" // has no node
 	PhaseStarting Phase = "Starting"
 	PhaseReady    Phase = "Ready"
+	PhaseParked   Phase = "Parked"   // has given its GPU memory back, and gets no requests
 	PhaseFailing  Phase = "Failing"  // a container has failed, and the kubelet starts it again
 	PhaseDraining Phase = "Draining" // answers the requests that it has
 	PhaseEnding   Phase = "Ending"
@@ -243,11 +246,27 @@ func unprofiled(f *Facts) *Finding {
 		help}
 }
 
+// answered returns what the Hot replicas, or so many others, are said to answer together.
+func (f *Facts) answered(replicas int) float64 {
+	if f.Together > 0 {
+		return f.Together
+	}
+	return float64(replicas) * f.RequestsPerSecond
+}
+
+// saidToAnswer returns what the Hot replicas are said to answer, in words.
+func (f *Facts) saidToAnswer() string {
+	if f.Together > 0 {
+		return fmt.Sprintf("all are said to answer %.3g/s together", f.Together)
+	}
+	return fmt.Sprintf("each is said to answer %.3g/s", f.RequestsPerSecond)
+}
+
 func atLimit(f *Facts) *Finding {
-	if f.Unprofiled || f.Hot < f.MaxReplicas || !f.missed() && f.Rate <= float64(f.MaxReplicas)*f.RequestsPerSecond {
+	if f.Unprofiled || f.Hot < f.MaxReplicas || !f.missed() && f.Rate <= f.answered(f.MaxReplicas) {
 		return nil
 	}
-	return &Finding{AtLimit, fmt.Sprintf("the limit is reached: scaling.maxReplicas is %d, and the load is %.3g/s where each is said to answer %.3g/s", f.MaxReplicas, f.Rate, f.RequestsPerSecond),
+	return &Finding{AtLimit, fmt.Sprintf("the limit is reached: scaling.maxReplicas is %d, and the load is %.3g/s where %s", f.MaxReplicas, f.Rate, f.saidToAnswer()),
 		"a greater scaling.maxReplicas, or a larger share with a greater requestsPerSecond"}
 }
 
@@ -304,11 +323,14 @@ func (t *Traffic) atReplica() time.Duration {
 
 func tooOptimistic(f *Facts) *Finding {
 	ready := f.count(PhaseReady)
-	if f.Unprofiled || !f.missed() || ready == 0 || f.Hot >= f.MaxReplicas || f.Rate == 0 || f.Rate > float64(f.Hot)*f.RequestsPerSecond ||
+	if f.Unprofiled || !f.missed() || ready == 0 || f.Hot >= f.MaxReplicas || f.Rate == 0 || f.Rate > f.answered(f.Hot) ||
 		f.first(PhasePending) != nil || f.first(PhaseStarting) != nil || f.first(PhaseFailing) != nil {
 		return nil
 	}
 	detail := fmt.Sprintf("%s are in time though each replica gets %.3g/s and is said to answer %.3g/s", percent(f.Hit), f.Rate/float64(max(1, f.Hot)), f.RequestsPerSecond)
+	if f.Together > 0 {
+		detail = fmt.Sprintf("%s are in time though the load is %.3g/s and %s", percent(f.Hit), f.Rate, f.saidToAnswer())
+	}
 	if t := f.Traffic; t != nil && t.Requests >= fewRequests {
 		detail += fmt.Sprintf("; a request waits %s for a replica", milliseconds(t.Queued))
 	}

@@ -85,6 +85,8 @@ func TestFindings(t *testing.T) {
 		"limit, late": {func(f *Facts) { late(f); f.Hot, f.MaxReplicas = 2, 2 }, AtLimit, "maxReplicas is 2, and the load is 60/s where each is said to answer 40/s", "greater scaling.maxReplicas",
 			func(f *Facts) { f.MaxReplicas = 3 }},
 		"limit, load": {func(f *Facts) { f.Rate, f.MaxReplicas = 100, 2 }, AtLimit, "100/s", "greater scaling.maxReplicas", func(f *Facts) { f.Rate = 80 }},
+		"limit, several sizes": {func(f *Facts) { f.Rate, f.MaxReplicas, f.Least, f.Together = 75, 2, 20, 60 }, AtLimit, "the load is 75/s where all are said to answer 60/s together", "greater scaling.maxReplicas",
+			func(f *Facts) { f.Together = 80 }},
 		"all refused": {func(f *Facts) {
 			f.SLO = 2 * time.Millisecond
 			f.Traffic.Refusals = map[string]int{"predicted-late": 300, "deadline-passed": 290}
@@ -102,6 +104,8 @@ func TestFindings(t *testing.T) {
 			func(f *Facts) { f.Traffic.Queued = 80 * time.Millisecond }},
 		"too optimistic": {late, TooOptimistic, "82.0% of the requests are in time though each replica gets 30/s and is said to answer 40/s; a request waits 5ms", "smaller scaling.requestsPerSecond",
 			func(f *Facts) { f.Rate = 81 }},
+		"too optimistic, several sizes": {func(f *Facts) { late(f); f.Least, f.Together = 20, 60 }, TooOptimistic, "in time though the load is 60/s and all are said to answer 60/s together", "smaller scaling.requestsPerSecond",
+			func(f *Facts) { f.Together = 50 }},
 		"too optimistic, none starts": {late, TooOptimistic, "82.0%", "smaller", phase(PhaseStarting, "")},
 		"cold starts": {func(f *Facts) {
 			f.Decisions = []Decision{{Scaled: true, ColdStart: true, Up: true, Count: 2}, {Scaled: true, ColdStart: true, Up: true, Count: 1}}

@@ -23,6 +23,7 @@ import (
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/residency"
+	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
 // Resource is the resource of functions at the API server.
@@ -89,6 +90,7 @@ func Read(ctx context.Context, c *cluster.Connection, f *api.GPUFunction, now ti
 	for at := range pods.Items {
 		facts.Replicas = append(facts.Replicas, replicaOf(&pods.Items[at], now))
 	}
+	facts.setRates(f, pods.Items)
 	slices.SortFunc(facts.Replicas, func(a, b Replica) int { return cmp.Or(cmp.Compare(b.Age, a.Age), cmp.Compare(a.Pod, b.Pod)) })
 	for at := range events.Items {
 		if e := &events.Items[at]; e.InvolvedObject.Name == f.Name && e.InvolvedObject.UID == f.UID {
@@ -128,6 +130,38 @@ func factsOf(f *api.GPUFunction) *Facts {
 	return facts
 }
 
+// setRates sets what replicas are said to answer: by the specification, or by the profile where that says nothing. The replicas are those of the pods, in
+// their order.
+func (facts *Facts) setRates(f *api.GPUFunction, pods []v1.Pod) {
+	complete, err := f.CompleteForCluster(share.Bytes(1024) * share.MiB) // of one without a share it says nothing here
+	if facts.Unprofiled || err != nil {
+		return
+	}
+	facts.RequestsPerSecond = complete.Spec.Scaling.RequestsPerSecond
+	variants := complete.Variants()
+	if len(variants) == 1 {
+		return
+	}
+	facts.Least = facts.RequestsPerSecond
+	for _, v := range variants {
+		rate, own := v.Spec.Scaling.RequestsPerSecond, v.Share()
+		facts.Least = min(facts.Least, rate)
+		for at := range pods {
+			p, r := &pods[at], &facts.Replicas[at]
+			if r.Residency == residency.Hot.String() && r.Phase != PhaseDraining && r.Phase != PhaseEnding && hasShare(p, own) {
+				facts.Together += rate
+			}
+		}
+	}
+}
+
+// hasShare reports whether a pod asks for as many SMs and as much time as a share.
+func hasShare(p *v1.Pod, s share.Share) bool {
+	request, _, err := kube.RequestOf(p)
+	return err == nil && len(request.Containers) > 0 &&
+		request.Containers[0].Share.SMRequest == s.SMRequest && request.Containers[0].Share.QuotaRequest == s.QuotaRequest
+}
+
 // partOf parses a percentage such as 99.4%. It returns NaN for an empty text.
 func partOf(text string) float64 {
 	value, err := strconv.ParseFloat(strings.TrimSuffix(text, "%"), 64)
@@ -156,6 +190,8 @@ func replicaOf(pod *v1.Pod, now time.Time) Replica {
 		r.Phase = PhaseEnding
 	case pod.Annotations[api.AnnotationDrain] != "":
 		r.Phase = PhaseDraining
+	case r.Residency == residency.Warm.String() && failure == "":
+		r.Phase = PhaseParked
 	case ready:
 		r.Phase = PhaseReady
 	case failure != "":
