@@ -14,7 +14,7 @@ func observedOf(f *fleet.Fleet, l *loads, of types.NamespacedName) planner.Runni
 	load := l.Load(name)
 	s, ok := f.StatusOf(name)
 	if !ok {
-		return planner.Running{Received: load.Received, Hot: load.Replicas}
+		return planner.Running{Received: load.Received, Others: load.Replicas}
 	}
-	return planner.Running{Received: load.Received, Hot: s.Hot, Shared: s.Shared, Share: s.Share}
+	return planner.Running{Received: load.Received, Replicas: s.Reserved}
 }

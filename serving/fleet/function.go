@@ -247,6 +247,9 @@ type Status struct {
 	Shared   int            // replicas in reserve, and those that are being replaced since they could not be made Hot
 	Warm     int            // replicas that are parked; of no phase
 
+	// Reserved is what each of these replicas holds of a GPU: its share, or in reserve the memory alone. What a parked one keeps is not known here.
+	Reserved []share.Share
+
 	CannotPark string // which replica could not be parked, so that none is any more; empty if they can
 	Share      share.Share
 	Ready      bool   // a replica is ready, or none is wanted
@@ -306,6 +309,7 @@ func (f *Fleet) statusOf(fn *function) Status {
 		s.Replicas[string(i.phase)]++
 		if i.phase != draining && i.phase != stopping {
 			s.count(i.wanted())
+			s.reserve(i)
 		}
 		s.GPUTime += i.gpuTime()
 		if i.message != "" && s.Message == "" { // that of the oldest
@@ -347,6 +351,15 @@ func (s *Status) count(r scaling.Residency) {
 		s.Warm++
 	default:
 		s.Hot++
+	}
+}
+
+func (s *Status) reserve(i *instance) {
+	switch i.wanted() {
+	case scaling.Shared:
+		s.Reserved = append(s.Reserved, share.Share{Memory: i.Share.Memory})
+	case scaling.Hot:
+		s.Reserved = append(s.Reserved, i.Share)
 	}
 }
 

@@ -13,7 +13,6 @@ import (
 
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 	"github.com/gshare-dev/gshare/vgpu/planning"
-	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
 // observation is what is known of the functions of a plan.
@@ -59,11 +58,13 @@ func (p *Planner) observe(ctx context.Context, object *api.InferencePlan, m *mem
 	return o, nil
 }
 
-// now returns the cost per second of the shares of all replicas that are there. One in reserve holds its memory alone.
+// now returns the cost per second of what all replicas hold that are there.
 func (o observation) now(prices planning.PriceList) planning.Cost {
 	var sum planning.Cost
 	for _, r := range o.running {
-		sum += prices.OfShare(r.Share)*planning.Cost(r.Hot) + prices.OfShare(share.Share{Memory: r.Share.Memory})*planning.Cost(r.Shared)
+		for _, held := range r.Replicas {
+			sum += prices.OfShare(held)
+		}
 	}
 	return sum
 }
@@ -94,7 +95,7 @@ func ruleOf(r api.Replan) planning.ReplanRule {
 func (o observation) notes() []string {
 	var all []string
 	for _, name := range slices.Sorted(maps.Keys(o.running)) {
-		if r := o.running[name]; r.Hot > 0 && r.Share == (share.Share{}) {
+		if o.running[name].Others > 0 {
 			all = append(all, fmt.Sprintf("%s: cost.now leaves out its pods, which are another autoscaler's", name))
 		}
 	}

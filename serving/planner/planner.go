@@ -29,10 +29,9 @@ import (
 
 // Running is what there is of a function now.
 type Running struct {
-	Received uint64      // valid requests so far
-	Hot      int         // replicas with their whole share
-	Shared   int         // replicas in reserve, with memory alone
-	Share    share.Share // of each; zero if the pods are another autoscaler's
+	Received uint64        // valid requests so far
+	Replicas []share.Share // what each replica holds: its share, or in reserve the memory alone
+	Others   int           // replicas that are another autoscaler's: what they hold is not known
 }
 
 // Planner plans: reconcile.Reconciler. Its methods must not be called concurrently.

@@ -235,7 +235,9 @@ var usual = map[string]float64{"checkout": 2, "search": 12}
 func TestRecommend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := start(t, nil)
-		c.running["checkout"] = &Running{Hot: 2, Shared: 1, Share: share.Share{SMRequest: 1000, QuotaRequest: 1000, Memory: 2 << 30}}
+		whole := share.Share{SMRequest: 1000, QuotaRequest: 1000, Memory: 2 << 30}
+		half := share.Share{SMRequest: 500, QuotaRequest: 1000, Memory: 2 << 30}
+		c.running["checkout"] = &Running{Replicas: []share.Share{whole, half, half, {Memory: 2 << 30}}}
 		if got := c.pass(t, 55*time.Second, usual); !strings.Contains(reason(got), "False RateUnknown: the rate of checkout is not known for 1m0s yet") || len(got.Status.Groups) > 0 {
 			t.Errorf("%s, groups %v", reason(got), got.Status.Groups)
 		}
@@ -251,8 +253,8 @@ func TestRecommend(t *testing.T) {
 		if g.Mode != api.ModeShare || g.Share == nil || !slices.Contains([]int64{12, 24, 50}, *g.Share.SM) || g.Replicas < 1 || g.Batch < 1 || g.P99.Value() <= 0 || g.P99.Value() > 250*time.Millisecond {
 			t.Errorf("group %+v", g)
 		}
-		// 2 whole GPUs with 2 GiB and the memory of one in reserve: (2*(500000+3000)+3000)*3600/1e9.
-		if s.Cost.Now != "3.63" || s.Cost.Currency != "USD" || number(s.Cost.Planned) <= 0 || number(s.Cost.Separate) < number(s.Cost.Planned) || !strings.HasSuffix(s.Cost.Saving, "%") || s.Cost.Saving[0] == '-' {
+		// A whole GPU and two halves with 2 GiB each, and the memory of one in reserve: (2*500000+4*3000)*3600/1e9.
+		if s.Cost.Now != "3.64" || s.Cost.Currency != "USD" || number(s.Cost.Planned) <= 0 || number(s.Cost.Separate) < number(s.Cost.Planned) || !strings.HasSuffix(s.Cost.Saving, "%") || s.Cost.Saving[0] == '-' {
 			t.Errorf("cost %+v", s.Cost)
 		}
 		if s.Misses == "" || number(strings.TrimSuffix(s.Misses, "%")) > 3 {
@@ -482,7 +484,7 @@ func TestTemplates(t *testing.T) {
 func TestExternalCost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := start(t, nil)
-		c.running["search"] = &Running{Hot: 3}
+		c.running["search"] = &Running{Others: 3}
 		if got := c.pass(t, 2*time.Minute, usual); len(got.Status.Notes) != 1 || !strings.Contains(got.Status.Notes[0], "search: cost.now leaves out") || got.Status.Cost.Now != "0" {
 			t.Errorf("notes %v, cost %+v", got.Status.Notes, got.Status.Cost)
 		}
