@@ -218,15 +218,24 @@ func (f *Fleet) startInPlace(i *instance, counted scaling.ID) {
 }
 
 // refuse notes that an instance stays Shared, or Warm. If the autoscaler wants it to be Hot, another one starts in its place, where there is room for
-// it. Until that is ready this one goes on to serve, as well as a Shared one can; a Warm one does not.
+// it. Until that is ready a Shared one goes on to serve, as well as it can. A Warm one would serve nothing, and hold what the other one may need, such as its
+// part of a quota: it is ended. One that is wanted in reserve counts as parked from now on: it would be raised again with each answer else.
 func (f *Fleet) refuse(i *instance, stays scaling.Residency) {
 	i.Residency = stays
-	switch {
-	case i.follower != 0:
+	wanted := i.function.residency(cmp.Or(i.follower, i.ID))
+	if wanted == scaling.Hot || i.follower != 0 {
 		i.stays = stays
-	case i.function.residency(i.ID) == scaling.Hot:
-		i.stays = stays
+	}
+	if wanted == scaling.Hot && i.follower == 0 {
 		f.startInPlace(i, i.ID)
+	}
+	switch {
+	case stays < scaling.Warm:
+	case i.follower != 0:
+		f.delete(i)
+	default:
+		i.phase = ready // to be woken, as it may have been told already
+		i.function.park(i.ID, f.now())
 	}
 	f.publish(i.function)
 }

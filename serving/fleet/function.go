@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
+
 	"github.com/gshare-dev/gshare/serving/gateway"
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 	"github.com/gshare-dev/gshare/vgpu/scaling"
@@ -57,7 +59,10 @@ func (fn *function) configure(object *api.GPUFunction) error {
 	if err != nil {
 		return err
 	}
-	fn.object, fn.scaler, fn.alone, fn.variants, fn.cannotPark = object, scaler, alone, variants, ""
+	if fn.object == nil || !equality.Semantic.DeepEqual(fn.object.Spec, object.Spec) {
+		fn.cannotPark = "" // another try, with what the owner has changed
+	}
+	fn.object, fn.scaler, fn.alone, fn.variants = object, scaler, alone, variants
 	for at := range fn.state.Instances { // those of another share are replaced soon, and keep their rate until then
 		i := &fn.state.Instances[at]
 		if v, ok := fn.variantWith(i.Configuration.Share); ok {
@@ -151,6 +156,9 @@ func (fn *function) standing(instances []*instance) []pool.Instance {
 		s := pool.Instance{ID: i.ID, Configuration: v.configuration, Phase: poolPhases[i.phase], Residency: fn.residency(i.ID)}
 		if s.Residency == scaling.Cold {
 			s.Residency, s.LastUsed = scaling.Shared, -1
+			if i.phase == ready && i.Residency == scaling.Warm { // is parked, and no better than one that starts, or is being woken: it goes
+				s.Phase = pool.Failed
+			}
 		}
 		if s.Residency == scaling.Warm { // it is there: how it comes back is up to the autoscaler
 			s.Residency = scaling.Shared
@@ -302,6 +310,7 @@ func (f *Fleet) statusOf(fn *function) Status {
 	fn.observe(&s)
 	s.CannotPark = fn.cannotPark
 	for _, i := range fn.sorted() {
+		s.GPUTime += i.gpuTime() // of a parked one too, as of one in reserve: the sum only grows
 		if i.isParked() {
 			s.count(scaling.Warm)
 			continue
@@ -311,7 +320,6 @@ func (f *Fleet) statusOf(fn *function) Status {
 			s.count(i.wanted())
 			s.reserve(i)
 		}
-		s.GPUTime += i.gpuTime()
 		if i.message != "" && s.Message == "" { // that of the oldest
 			s.Message = i.explained()
 		}

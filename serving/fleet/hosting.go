@@ -11,6 +11,9 @@ import (
 // them beside those that they replace.
 const patience = 2 * time.Minute
 
+// hostPause is how long a fleet that begins waits for the host that gateways know of a function without replicas: it may only not have been set yet.
+const hostPause = 15 * time.Second
+
 // hosting is what a function has to do with others that serve its requests, or whose requests it serves: gateway.Gateway.SetHost says how they go.
 type hosting struct {
 	host   gateway.FunctionName // no name without one
@@ -67,7 +70,7 @@ func (f *Fleet) addGuest(fn *function) {
 	case fn.ends && (host == nil || !fn.hosted || f.hasScaled(fn, fn.since)):
 		fn.host, fn.hosted, fn.ends = gateway.FunctionName{}, false, false
 		return
-	case !fn.ends && (len(fn.state.Instances) == 0 || f.hasScaled(host, fn.since)):
+	case !fn.ends && (!fn.serves() || f.hasScaled(host, fn.since)):
 		fn.hosted = true
 	}
 	host.guests += fn.own
@@ -91,16 +94,19 @@ func (f *Fleet) hasScaled(fn *function, since time.Duration) bool {
 // demand returns the rate that the replicas of a function are to answer, and the scaler that says how many.
 func (f *Fleet) demand(fn *function) (scaling.Rate, *scaling.Scaler) {
 	host := f.hostOf(fn)
-	if host != nil && fn.hosted && !fn.ends && (host.hasReady() || len(fn.state.Instances) == 0) {
+	if fn.hosted && !fn.ends && f.byName[fn.host] == nil && !fn.serves() && f.now() < hostPause {
+		return 0, fn.alone
+	}
+	if host != nil && fn.hosted && !fn.ends && (host.hasReady() || !fn.serves()) {
 		return fn.guests, fn.alone
 	}
 	return fn.own + fn.guests, fn.scaler
 }
 
-// hasReady reports whether a replica of the function is ready.
+// hasReady reports whether a replica of the function is ready to serve: a parked one is not.
 func (fn *function) hasReady() bool {
 	for _, i := range fn.instances {
-		if i.phase == ready {
+		if i.phase == ready && !i.isParked() {
 			return true
 		}
 	}

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"context"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -310,6 +311,34 @@ func TestUnlikeGuest(t *testing.T) {
 		sleep(30 * time.Minute)
 		if w.of("f") != 1 || w.of("g") != 1 {
 			w.Errorf("%d replicas of the host, %d of the guest, want one of each", w.of("f"), w.of("g"))
+		}
+	})
+}
+
+// TestHostIsSetLater: a fleet that begins starts no replicas of a guest while it does not know the host that gateways do, but for a while only.
+func TestHostIsSetLater(t *testing.T) {
+	start(t, "minReplicas: 1, requestsPerSecond: 10", steady, func(w *world) {
+		w.stop()
+		var err error
+		if w.fleet, err = New(Config{Gateways: w.gateway, Platform: w.memory, Log: slog.New(slog.DiscardHandler)}, nil); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(w.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); w.fleet.Run(ctx) }()
+		w.stop = func() { cancel(); <-done }
+		began := len(w.creations())
+		other := gateway.FunctionName{Namespace: "default", Name: "other"}
+		if err := w.fleet.Set(decode(t, "minReplicas: 1, requestsPerSecond: 10", nil)); err != nil {
+			t.Fatal(err)
+		}
+		w.fleet.SetHost(name, other, other)
+		go w.ask(ms)
+		if sleep(10 * second); len(w.creations()) > began {
+			t.Error("it has got a replica though its host may only not be known yet")
+		}
+		if sleep(10 * second); len(w.creations()) != began+1 {
+			t.Errorf("%d replicas were created, want one: there is no host", len(w.creations())-began)
 		}
 	})
 }

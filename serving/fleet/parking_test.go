@@ -2,7 +2,10 @@ package fleet
 
 import (
 	"log/slog"
+	"slices"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/gshare-dev/gshare/serving/gateway"
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
@@ -37,8 +40,9 @@ func (w *world) awaitParked() {
 func TestParked(t *testing.T) {
 	startParking(t, parking, steady, func(w *world) {
 		w.ask(ms)
+		before := w.status().GPUTime
 		w.awaitParked()
-		if s := w.status(); s.Hot+s.Shared != 0 || !s.Ready || s.Reason != "Idle" {
+		if s := w.status(); s.Hot+s.Shared != 0 || !s.Ready || s.Reason != "Idle" || s.GPUTime < before {
 			t.Errorf("parked: %+v", s)
 		}
 		w.events <- Event{Instance: "f-1", Kind: Starting, Message: "is not ready"}
@@ -76,11 +80,131 @@ func TestCannotPark(t *testing.T) {
 		if w.replicas() != 0 {
 			t.Errorf("%d replicas run", w.replicas())
 		}
-		if err := w.fleet.Set(parkingFunction(t, parking)); err != nil {
+		set := func(f *api.GPUFunction) string {
+			if err := w.fleet.Set(f); err != nil {
+				t.Fatal(err)
+			}
+			return w.status().CannotPark
+		}
+		if why := set(parkingFunction(t, parking)); why == "" {
+			t.Error("it is forgotten though nothing has changed")
+		}
+		if why := set(parkingFunction(t, parking+", maxReplicas: 3")); why != "" {
+			t.Errorf("after a change: %q", why)
+		}
+	})
+}
+
+// TestParkedWithoutRoom: the platform cannot wake a replica. If it is needed another one starts in its place and it is ended, as it would serve nothing
+// and hold what the other one may need. If it is wanted in reserve it stays parked, and is not raised again and again.
+func TestParkedWithoutRoom(t *testing.T) {
+	for name, c := range map[string]struct {
+		wanted scaling.Residency
+		waking bool // is known to be
+		want   []string
+		warm   int
+	}{
+		"needed":             {scaling.Hot, false, []string{"f-2"}, 0},
+		"needed, is waking":  {scaling.Hot, true, []string{"f-2"}, 0},
+		"reserve":            {scaling.Shared, false, []string{"f-1"}, 1},
+		"reserve, is waking": {scaling.Shared, true, []string{"f-1"}, 1},
+		"parked again":       {scaling.Warm, false, []string{"f-1"}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			startParking(t, parking, steady, func(w *world) {
+				w.ask(ms)
+				w.awaitParked()
+				w.fleet.locked(func() {
+					fn := w.fleet.functions[0]
+					fn.state.Instances[0].Residency, fn.state.Instances[0].Since = c.wanted, w.fleet.now()
+					w.fleet.publish(fn)
+				})
+				if c.waking {
+					w.events <- Event{Instance: "f-1", Kind: Starting, Message: "waits until its server has its memory again"}
+				}
+				w.events <- Event{Instance: "f-1", Kind: NoRoom, Residency: scaling.Warm, Message: "full"}
+				sleep(ms)
+				w.fleet.locked(func() {
+					if i := w.fleet.instances["f-1"]; i != nil && i.phase == ready && i.Residency != scaling.Warm {
+						t.Errorf("it is wanted %v again", i.Residency)
+					}
+				})
+				sleep(1500 * ms)
+				if got := w.names(); !slices.Equal(got, c.want) || w.status().Warm != c.warm {
+					t.Errorf("%v run, %d parked; want %v, %d", got, w.status().Warm, c.want, c.warm)
+				}
+			})
+		})
+	}
+}
+
+// TestParkedHost: a host whose replicas are parked, or cannot be woken, has none for its guest's requests, which keeps its own until one is ready.
+func TestParkedHost(t *testing.T) {
+	object := parkingFunction(t, "requestsPerSecond: 10, window: 2s, keepShared: 2s")
+	never := func(attempt int) life { // but for the first one of each
+		if attempt < 2 {
+			return life{start: second, ends: second}
+		}
+		return life{start: -1, ends: second}
+	}
+	startObject(t, object, never, func(f *Fleet) {
+		other := object.DeepCopy()
+		other.Name = guest.Name
+		if err := f.Set(other); err != nil {
 			t.Fatal(err)
 		}
-		if s := w.status(); s.CannotPark != "" {
-			t.Errorf("after a change: %q", s.CannotPark)
+	}, func(w *world) {
+		w.follow()
+		w.ask(ms)
+		for range 20 {
+			if sleep(second); w.status().Warm == 1 {
+				break
+			}
+		}
+		var load sync.WaitGroup
+		lost := 0
+		load.Go(func() { lost = w.loadGuest(5, 5*time.Minute) })
+		sleep(20 * second) // the guest has its own
+		w.fleet.SetHost(guest, name, gateway.FunctionName{})
+		sleep(1500 * ms) // the host is to be woken
+		w.events <- Event{Instance: "f-1", Kind: NoRoom, Residency: scaling.Warm, Message: "full"}
+		load.Wait()
+		if s, _ := w.fleet.StatusOf(guest); s.Host != (gateway.FunctionName{}) || lost > 0 {
+			t.Errorf("host %q, %d requests lost", s.Host.Name, lost)
+		}
+	})
+}
+
+// TestParkedGuest: a guest whose own replicas are parked has none that serve: its requests go to the host at once, and wake none of its own.
+func TestParkedGuest(t *testing.T) {
+	object := parkingFunction(t, "minReplicas: 0, requestsPerSecond: 10, window: 2s, keepShared: 2s")
+	startObject(t, object, steady, func(f *Fleet) {
+		other := object.DeepCopy()
+		other.Name = guest.Name
+		if err := f.Set(other); err != nil {
+			t.Fatal(err)
+		}
+	}, func(w *world) {
+		w.follow()
+		w.loadGuest(1, second)
+		parked := func() bool { s, _ := w.fleet.StatusOf(guest); return s.Warm == 1 }
+		for range 20 {
+			if sleep(second); parked() {
+				break
+			}
+		}
+		w.fleet.SetHost(guest, name, gateway.FunctionName{})
+		sleep(3 * second)
+		ended := make(chan int)
+		go func() { ended <- w.loadGuest(5, 10*second) }()
+		woken := 0
+		for range 20 {
+			if sleep(500 * ms); !parked() {
+				woken++
+			}
+		}
+		if failed := <-ended; failed > 0 || woken > 0 || w.of("f") == 0 {
+			t.Errorf("%d failed, the guest's own is woken for %d half seconds, %d replicas of the host", failed, woken, w.of("f"))
 		}
 	})
 }
@@ -146,4 +270,20 @@ func TestRestoreParked(t *testing.T) {
 	if spares := f.Spares(); len(spares) != 1 || spares[0].Instance != "f-3" {
 		t.Errorf("spares %+v", spares)
 	}
+}
+
+// TestWakingStays: a parked replica whose time is over does not take the place of another one that is being woken.
+func TestWakingStays(t *testing.T) {
+	f := parkingFunction(t, "requestsPerSecond: 10, maxReplicas: 3, window: 4s, keepShared: 1s")
+	startShares(t, f, []Existing{{ID: 1, Residency: scaling.Warm}, {ID: 2, Residency: scaling.Warm}}, func(s *shares) {
+		s.load(5, 2)
+		s.events <- Event{Instance: "f-1", Kind: Starting, Message: "waits until its server has its memory again"}
+		s.load(5, 70)
+		if got := s.names(); !slices.Equal(got, []string{"f-1"}) {
+			t.Errorf("%v run, want that which is being woken", got)
+		}
+		if state := s.fleet.Status()[0]; state.Reason != "Starting" || state.Replicas["ready"] != 0 {
+			t.Errorf("%+v", state)
+		}
+	})
 }
