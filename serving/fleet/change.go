@@ -172,14 +172,14 @@ func (f *Fleet) replace(fn *function) (changed bool) {
 			continue
 		}
 		wasReady := i.phase == ready
-		f.startInPlace(i, i.ID)
+		f.startInPlace(i, i.ID, fn.sameVariant(i))
 		if wasReady {
 			return true
 		}
 		f.delete(i)
 		changed = true
 	}
-	return changed
+	return changed || f.enlarge(fn)
 }
 
 // follow looks after an instance that is being replaced, and reports whether it did anything. Where the function has changed again, another
@@ -194,7 +194,7 @@ func (f *Fleet) follow(i *instance) (changed bool) {
 	case !next.outdated || next.phase == ready:
 		return false
 	case i.outdated || i.phase == draining || i.phase == stopping:
-		f.startInPlace(i, next.ID)
+		f.startInPlace(i, next.ID, fn.sameVariant(i))
 	default:
 		f.log.Info("keep replica", "replica", i.Name, "instead of", next.Name)
 		v, _ := fn.variantWith(i.Share)
@@ -205,12 +205,17 @@ func (f *Fleet) follow(i *instance) (changed bool) {
 	return true
 }
 
-// startInPlace starts an instance that is to follow another one, and that the autoscaler counts in place of the one with an ID.
-func (f *Fleet) startInPlace(i *instance, counted scaling.ID) {
+// sameVariant returns the variant of which an instance is made that takes the place of another one.
+func (fn *function) sameVariant(i *instance) variant {
+	v, _ := fn.variantWith(i.Share)
+	return v
+}
+
+// startInPlace starts an instance of a variant that is to follow another instance, and that the autoscaler counts in place of the one with an ID.
+func (f *Fleet) startInPlace(i *instance, counted scaling.ID, v variant) {
 	fn := i.function
 	fn.state.LastID++
 	id := fn.state.LastID
-	v, _ := fn.variantWith(i.Share)
 	fn.state = fn.state.Replace(counted, id, v.configuration)
 	i.follower = id
 	f.log.Info("replace replica", "replica", i.Name, "by", InstanceName(fn.name, id))
@@ -227,7 +232,7 @@ func (f *Fleet) refuse(i *instance, stays scaling.Residency) {
 		i.stays = stays
 	}
 	if wanted == scaling.Hot && i.follower == 0 {
-		f.startInPlace(i, i.ID)
+		f.startInPlace(i, i.ID, i.function.sameVariant(i))
 	}
 	switch {
 	case stays < scaling.Warm:

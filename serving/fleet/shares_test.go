@@ -134,6 +134,23 @@ func TestMixedShares(t *testing.T) {
 			}
 		})
 	})
+	t.Run("at the maximum", func(t *testing.T) { // small ones, of a load that rose slowly, are in the way
+		startShares(t, mixed(t, func(f *api.GPUFunction) { f.Spec.Scaling.MaxReplicas = new(2) }), nil, func(s *shares) {
+			s.load(6, 12)
+			if s.load(30, 12); !maps.Equal(s.running(), map[int]int{5: 1, 10: 1}) {
+				t.Fatalf("%v", s.running())
+			}
+			if s.load(40, 20); !maps.Equal(s.running(), map[int]int{5: 1, 10: 1}) {
+				t.Errorf("%v, though they answer 48", s.running())
+			}
+			if s.load(180, 30); !maps.Equal(s.running(), map[int]int{20: 2}) || s.mostAtOnce() > 3 {
+				t.Errorf("%v answer less than the function may have; %d at once", s.running(), s.mostAtOnce())
+			}
+			if s.load(300, 30); !maps.Equal(s.running(), map[int]int{20: 2}) || len(s.created) != 4 {
+				t.Errorf("%v, %d were created", s.running(), len(s.created))
+			}
+		})
+	})
 	t.Run("single", func(t *testing.T) {
 		startShares(t, mixed(t, func(f *api.GPUFunction) { f.Spec.Scaling.Shares = api.SingleShare }), nil, func(s *shares) {
 			if s.load(230, 12); !maps.Equal(s.running(), map[int]int{20: 3}) {

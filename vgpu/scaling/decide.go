@@ -88,6 +88,13 @@ func (s *Scaler) Decide(now time.Duration, load Rate, state State) ([]Decision, 
 	return step.decisions, state, nil
 }
 
+// IsShort reports whether Decide would create instances for the load in the window of a state that it has returned, if the policy allowed more than there
+// are. Its caller may then exchange some for others with a higher throughput.
+func (s *Scaler) IsShort(state State) bool {
+	step := decider{policy: &s.policy, state: &state}
+	return len(state.Instances) >= s.policy.Max && window(state.Samples).countAbove(step.throughput()) >= s.policy.Out
+}
+
 // maxLoad is the highest valid load in requests per second: far above any real one, and low enough that sums of rates do not overflow.
 const maxLoad Rate = 1e12
 

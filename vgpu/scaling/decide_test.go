@@ -208,3 +208,26 @@ func TestIdleInstanceIsHeadroom(t *testing.T) {
 		}
 	}
 }
+
+// TestIsShort: what there is is short of what would be created, where the maximum alone keeps it from that.
+func TestIsShort(t *testing.T) {
+	for name, test := range map[string]struct {
+		max, seconds int
+		load         Rate
+		want         bool
+	}{
+		"above the maximum":   {2, 120, 25, true},
+		"not for long enough": {2, 10, 25, false},
+		"what they do":        {2, 120, 20, false},
+		"below the maximum":   {9, 120, 25, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := start(t, Policy{Max: test.max})
+			r.load(15, 120)
+			r.load(test.load, test.seconds)
+			if got := r.scaler.IsShort(r.state); got != test.want {
+				t.Errorf("%t with %d instances", got, len(r.state.Instances))
+			}
+		})
+	}
+}

@@ -53,7 +53,7 @@ func (s *decider) addSample() error {
 // scaleOut creates instances once enough samples of the window exceed the throughput of all instances, for the larger of the load that
 // those samples reached and the predicted load. A function without instances gets one without waiting for the window.
 func (s *decider) scaleOut() error {
-	w, throughput := window(s.state.Samples), s.hotThroughput()+sum(s.state.throughputs(s.state.spareInstances()))
+	w, throughput := window(s.state.Samples), s.throughput()
 	rule, least := ScaleOut, w.loadReached(s.policy.Out)
 	switch {
 	case throughput == 0 && s.load > 0:
@@ -114,6 +114,11 @@ func (s *decider) ageIdle() error {
 	}
 	s.state.Instances = slices.DeleteFunc(s.state.Instances, func(i Instance) bool { return i.Residency == Cold })
 	return nil
+}
+
+// throughput returns the throughput of all instances, in requests per second.
+func (s *decider) throughput() Rate {
+	return s.hotThroughput() + sum(s.state.throughputs(s.state.spareInstances()))
 }
 
 // hotThroughput returns the throughput of all Hot instances, in requests per second.
