@@ -9,6 +9,7 @@ import (
 
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 	"github.com/gshare-dev/gshare/vgpu/scaling"
+	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
 // recordDecisions returns a function that records decisions of autoscalers as events of the function's object. The same decision about the same pod
@@ -20,9 +21,19 @@ func recordDecisions(r events.EventRecorder) func(*api.GPUFunction, scaling.Deci
 			reason = api.EventScaledFromZero
 		}
 		// In the key of a series; the pod may get a longer name, if this one is taken.
-		pod := &v1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: f.Namespace, Name: fmt.Sprintf("%s-%d", fastPodOf(f).Name, d.Instance.ID)}
+		pod := &v1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: f.Namespace, Name: fmt.Sprintf("%s-%d", fastPodOf(withShare(f, d.Instance.Configuration.Share)).Name, d.Instance.ID)}
 		r.Eventf(f, pod, v1.EventTypeNormal, reason, actions[d.Action], "%s", decisionText(&f.Spec.Scaling, d, rate))
 	}
+}
+
+// withShare returns the variant of a function that has a share, or the function itself if none has.
+func withShare(f *api.GPUFunction, s share.Share) *api.GPUFunction {
+	for _, v := range f.Variants() {
+		if v.Share() == s {
+			return v
+		}
+	}
+	return f
 }
 
 // actions are what is done in events, which have a capital letter there.
@@ -36,7 +47,11 @@ func decisionText(s *api.Scaling, d scaling.Decision, rate scaling.Rate) string 
 	if d.Action == scaling.Demote && d.Instance.Residency == scaling.Warm {
 		done = "Park replica %d"
 	}
-	return fmt.Sprintf(done, d.Instance.ID) + ": " + why(s, d.Rule) + fmt.Sprintf(" (load %s/s)", rounded(float64(rate)))
+	reason := why(s, d.Rule)
+	if d.Rule == scaling.Unneeded && d.Instance.Residency == scaling.Cold { // was parked
+		reason = "it was not needed for as long as keepWarm says"
+	}
+	return fmt.Sprintf(done, d.Instance.ID) + ": " + reason + fmt.Sprintf(" (load %s/s)", rounded(float64(rate)))
 }
 
 // why returns the reason of a decision.

@@ -244,7 +244,7 @@ func (r *functions) set(name gateway.FunctionName, f *api.GPUFunction, left []*v
 		}
 		e := fleet.Existing{ID: scaling.ID(number), Share: of.Share(), Outdated: !known}
 		e.Residency = residencyOf(pod)
-		if address, ready := api.Address(pod); ready {
+		if address, serves := addressOf(pod); serves {
 			e.Address = address
 		}
 		_, e.Ending = pod.Annotations[api.AnnotationDrain]

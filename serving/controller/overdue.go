@@ -64,7 +64,7 @@ func latest(a, b time.Time) time.Time {
 // the pod looked at when the time is over.
 func endOverdue(ctx context.Context, p *Pods, i *podInstance, pod *v1.Pod) (ended bool, err error) {
 	at, limit := OverdueAt(pod)
-	if w, _, _ := kube.ResidencyOf(pod); at.IsZero() || w.Level == residency.Warm { // what is parked is not Ready
+	if w, _, _ := kube.ResidencyOf(pod); at.IsZero() || w.Level == residency.Warm { // what is parked need not be Ready
 		return false, nil
 	}
 	if woken := i.parked.Add(startLimit); woken.After(at) {
@@ -77,7 +77,7 @@ func endOverdue(ctx context.Context, p *Pods, i *podInstance, pod *v1.Pod) (ende
 	if err := p.delete(ctx, pod); err != nil {
 		return false, err
 	}
-	why := fmt.Sprintf("was not ready within %v: %s", limit, cmp.Or(api.Failure(pod), api.WaitsFor(pod)))
+	why := fmt.Sprintf("was not ready within %v: %s", limit, cmp.Or(api.Failure(pod), waitsFor(pod)))
 	p.recorder.Eventf(i.Function, pod, v1.EventTypeWarning, eventNotReadyInTime, "Delete", "%s", shortened(fmt.Sprintf("Pod %s %s", pod.Name, why), maxNote))
 	return true, p.end(ctx, i, fleet.Failed, why)
 }

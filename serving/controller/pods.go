@@ -261,18 +261,18 @@ func (p *Pods) reconcile(ctx context.Context, name string) error {
 		}
 		return p.end(ctx, i, fleet.Failed, "there was no room left for it on node "+pod.Spec.NodeName)
 	}
-	address, ready := api.Address(pod)
-	if !ready {
+	address, serves := addressOf(pod)
+	if !serves {
 		if ended, err := endOverdue(ctx, p, i, pod); err != nil || ended {
 			return err
 		}
 	}
-	if ready {
+	if serves {
 		p.report(ctx, i, fleet.Event{Kind: fleet.Ready, Address: address})
 	} else if why := api.Failure(pod); why != "" {
 		p.report(ctx, i, fleet.Event{Kind: fleet.Restarting, Message: why})
 	} else {
-		p.report(ctx, i, fleet.Event{Kind: fleet.Starting, Message: api.WaitsFor(pod)})
+		p.report(ctx, i, fleet.Event{Kind: fleet.Starting, Message: waitsFor(pod)})
 	}
 	return p.writeResidency(ctx, i, pod, level)
 }

@@ -34,7 +34,7 @@ func (p *Pods) writeResidency(ctx context.Context, i *podInstance, pod *v1.Pod, 
 		cannotPark(ctx, p, i)
 		i.refused = w.Seq
 	}
-	task := residency.Review(w, r, i.refused == w.Seq, hasStopped(p, i, w.Seq))
+	task := residency.Review(w, r, i.refused == w.Seq, level == scaling.Warm && hasStopped(p, i, w.Seq))
 	if task.Action == residency.Drain && level == scaling.Warm {
 		awaitStopped(ctx, p, i, w.Seq)
 		return nil
@@ -137,6 +137,26 @@ func setWanted(p *v1.Pod, w residency.Wanted) error {
 	}
 	setAnnotation(&p.ObjectMeta, kube.AnnotationResidency, text)
 	return nil
+}
+
+// isWaking reports whether a pod is parked and is to serve again: its container may be Ready all the time, but its server has no memory yet.
+func isWaking(p *v1.Pod) bool {
+	w, r, _ := kube.ResidencyOf(p) // one that is malformed counts as Hot
+	return w.Level.Serves() && r.Level == residency.Warm
+}
+
+// addressOf returns the host:port to which requests for a pod go, and whether it accepts any by now.
+func addressOf(p *v1.Pod) (address string, serves bool) {
+	address, ready := api.Address(p)
+	return address, ready && !isWaking(p)
+}
+
+// waitsFor returns what a pod that accepts no requests waits for.
+func waitsFor(p *v1.Pod) string {
+	if isWaking(p) {
+		return "waits until its server has its memory again"
+	}
+	return api.WaitsFor(p)
 }
 
 // startRefused reports whether a pod was placed where there is no room for it any more: it has not started.

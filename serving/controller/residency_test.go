@@ -12,6 +12,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -132,6 +133,16 @@ func TestWriteResidency(t *testing.T) {
 		"wanted before it is parked": {
 			steps: []func(*cluster){started, wants(scaling.Warm), look, wants(scaling.Hot), look}, want: residency.Wanted{Seq: 2, Level: warm, Drained: true},
 		},
+		"wanted as the gateways have stopped": {
+			steps: []func(*cluster){started, unheard, wants(scaling.Warm), look, func(c *cluster) {
+				c.pods.mu.Lock()
+				i := c.pods.instances["ml/resnet50-1"]
+				i.stopped, i.Residency = 2, scaling.Hot
+				c.pods.mu.Unlock()
+				c.pods.queue.Add(i.Name)
+			}},
+			want: residency.Wanted{Seq: 3, Level: hot},
+		},
 		"woken": {
 			steps: []func(*cluster){started, wants(scaling.Warm), look, wants(scaling.Hot), answers(2, warm, false)}, want: residency.Wanted{Seq: 3, Level: hot},
 		},
@@ -186,6 +197,75 @@ func TestWriteResidency(t *testing.T) {
 				}
 				if n := len(k.recorder.Events); n != c.told {
 					t.Errorf("%d events of the function, want %d", n, c.told)
+				}
+			})
+		})
+	}
+}
+
+// TestWaking: a parked replica that is to serve again accepts no requests before its agent says so, although its pod may be Ready all the time. One that is
+// never woken is ended, so that another one takes its place.
+func TestWaking(t *testing.T) {
+	for name, woken := range map[string]bool{"woken": true, "never woken": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster(t)
+				c.run(false)
+				var heard []fleet.Event
+				go func() {
+					for {
+						select {
+						case e := <-c.pods.Events():
+							heard = append(heard, e)
+						case <-t.Context().Done():
+							return
+						}
+					}
+				}()
+				last := func(want fleet.EventKind) fleet.Event {
+					t.Helper()
+					time.Sleep(time.Second)
+					synctest.Wait()
+					e := heard[len(heard)-1]
+					if e.Kind != want {
+						t.Errorf("%+v, want %s", e, want)
+					}
+					return e
+				}
+				reaches := func(r residency.Reached) {
+					c.update(c.one(), func(p *v1.Pod) {
+						bind(p)
+						makeReady(p)
+						p.Status.Conditions = append(p.Status.Conditions, v1.PodCondition{Type: v1.PodScheduled, Status: v1.ConditionTrue, LastTransitionTime: metav1.Now()})
+						setReached(p, r)
+					})
+				}
+				c.pods.Create(instanceOfFunction(function(t, nil), 1))
+				last(fleet.Starting)
+				reaches(residency.Reached{Seq: 1, Level: residency.Hot})
+				last(fleet.Ready)
+				c.pods.setResidency("ml/resnet50-1", scaling.Warm)
+				time.Sleep(time.Second)
+				reaches(residency.Reached{Seq: 2, Level: residency.Warm})
+				last(fleet.Ready)
+				time.Sleep(time.Hour) // parked
+				c.pods.setResidency("ml/resnet50-1", scaling.Hot)
+				time.Sleep(time.Second)
+				c.update(c.one(), func(*v1.Pod) {}) // as it is seen after the write
+				if e := last(fleet.Starting); !strings.Contains(e.Message, "has its memory again") {
+					t.Errorf("%+v", e)
+				}
+				if woken {
+					reaches(residency.Reached{Seq: 3, Level: residency.Hot})
+					time.Sleep(time.Hour)
+					last(fleet.Ready)
+					return
+				}
+				time.Sleep(9 * time.Minute)
+				last(fleet.Starting)
+				time.Sleep(2 * time.Minute)
+				if e := last(fleet.Failed); !strings.Contains(e.Message, "has its memory again") || len(c.all()) != 0 {
+					t.Errorf("%+v, %d pods are left", e, len(c.all()))
 				}
 			})
 		})
