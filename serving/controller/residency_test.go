@@ -327,38 +327,42 @@ func (c *cluster) agent(ctx context.Context, late time.Duration, full func(p *v1
 	return most
 }
 
-// TestRestartWhileReplacing: a function needs its Shared replica, which cannot be made Hot, and the controller ends after each of its writes in turn.
-// Another one goes on. There are never more than two replicas, and at last one which is Hot.
+// TestRestartWhileReplacing: a function needs its Shared or its parked replica, which cannot be made Hot, and the controller ends after each of its writes in
+// turn. Another one goes on. There are never more than two replicas, and at last one which is Hot.
 func TestRestartWhileReplacing(t *testing.T) {
-	for after, complete := 1, false; !complete; after++ {
-		t.Run(fmt.Sprintf("after write %d", after), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := running(t)
-				fp := fastPodOf(f)
-				fp.UID = "fp-1"
-				full := functionPod(fp, "full", 1)
-				full.UID = "full"
-				makeReady(full)
-				if err := setWanted(full, residency.Wanted{Seq: 2, Level: residency.Shared}); err != nil {
-					t.Fatal(err)
-				}
-				setReached(full, residency.Reached{Seq: 2, Level: residency.Shared})
-				first := newCluster(t, f, fp, full)
-				ended := first.serveUntil(f, after, 20*time.Second)
-				complete = ended < after
-				second := newCluster(t, first.objects()...)
-				second.uids.Store(first.uids.Load())
-				second.serveUntil(f, 0, 80*time.Second)
-				p := second.one()
-				if w := wantedOf(p); p.Labels[api.LabelInstance] == "1" || w.Level != residency.Hot {
-					t.Errorf("instance %s is to be %+v, want another one that is Hot", p.Labels[api.LabelInstance], w)
-				}
+	for _, has := range []residency.Wanted{{Seq: 2, Level: residency.Shared}, {Seq: 2, Level: residency.Warm, Drained: true}} {
+		for after, complete := 1, false; !complete; after++ {
+			t.Run(fmt.Sprintf("%v after write %d", has.Level, after), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { complete = restartWhileReplacing(t, has, after) })
 			})
-		})
-		if after > 20 {
-			t.Fatal("the controller goes on to write")
+			if after > 20 {
+				t.Fatal("the controller goes on to write")
+			}
 		}
 	}
+}
+
+func restartWhileReplacing(t *testing.T, has residency.Wanted, after int) (complete bool) {
+	f := running(t)
+	fp := fastPodOf(f)
+	fp.UID = "fp-1"
+	full := functionPod(fp, "full", 1)
+	full.UID = "full"
+	makeReady(full)
+	if err := setWanted(full, has); err != nil {
+		t.Fatal(err)
+	}
+	setReached(full, residency.Reached{Seq: has.Seq, Level: has.Level})
+	first := newCluster(t, f, fp, full)
+	ended := first.serveUntil(f, after, 20*time.Second)
+	second := newCluster(t, first.objects()...)
+	second.uids.Store(first.uids.Load())
+	second.serveUntil(f, 0, 80*time.Second)
+	p := second.one()
+	if w := wantedOf(p); p.Name == "full" || w.Level != residency.Hot {
+		t.Errorf("%s is to be %+v, want another pod that is Hot", p.Name, w)
+	}
+	return ended < after
 }
 
 // TestRestartAfterReplacement: the controller has ended when the replacement was there, and the refused one still to be Hot.

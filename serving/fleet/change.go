@@ -162,10 +162,12 @@ func (f *Fleet) replace(fn *function) (changed bool) {
 		return changed
 	}
 	for _, i := range all {
-		if !i.outdated || i.phase == draining || i.phase == stopping || fn.residency(i.ID) == scaling.Cold {
+		parked := i.isParked()
+		stays := !i.outdated && (!parked || fn.object.Spec.Scaling.KeepWarm != "")
+		if stays || i.phase == draining || i.phase == stopping || fn.residency(i.ID) == scaling.Cold {
 			continue
 		}
-		if i.isParked() { // it would start in order to be parked
+		if parked { // another one would start in order to be parked
 			fn.state = fn.state.Without(i.ID)
 			f.delete(i)
 			changed = true

@@ -287,3 +287,17 @@ func TestWakingStays(t *testing.T) {
 		}
 	})
 }
+
+// TestParkNoMore: parked replicas are ended once their function does not say any more that replicas are to be parked.
+func TestParkNoMore(t *testing.T) {
+	startParking(t, parking, steady, func(w *world) {
+		w.ask(ms)
+		w.awaitParked()
+		if err := w.fleet.Set(decode(t, parking, nil)); err != nil {
+			t.Fatal(err)
+		}
+		if sleep(3 * second); w.replicas() != 0 || len(w.creations()) != 1 {
+			t.Errorf("%d replicas run, %d were created", w.replicas(), len(w.creations()))
+		}
+	})
+}
