@@ -103,7 +103,8 @@ type batch struct {
 	flight   *flight
 	items    []*item
 	stop     context.CancelFunc
-	clients  int // that wait for the answer; guarded by the function's mutex
+	limits   []*time.Timer // of items whose functions have shorter timeouts than the batch
+	clients  int           // that wait for the answer; guarded by the function's mutex
 }
 
 // leave notes that a client does not wait any more. The function's mutex is held.
@@ -111,6 +112,19 @@ func (b *batch) leave() {
 	if b.clients--; b.clients == 0 {
 		b.stop()
 	}
+}
+
+// giveUp ends the wait of an item whose function's timeout is over. The others, whose timeouts are longer, wait on.
+func (b *batch) giveUp(it *item) {
+	b.function.mu.Lock()
+	defer b.function.mu.Unlock()
+	if it.batch != b || it.gone {
+		return
+	}
+	it.batch, it.gone = nil, true
+	it.of.count(func(s *statistics) { s.finish(&s.counts.Failed) })
+	it.turn <- turn{refusal: refuseHung}
+	b.leave()
 }
 
 // answered is a client's part of the answer to a batch.
@@ -125,19 +139,25 @@ type answered struct {
 // sendBatch sends items of a function as one request. The function's mutex is held.
 func sendBatch(f *function, r *replica, flown *flight, items []*item) {
 	timeout := items[0].timeout
-	for _, it := range items { // of several functions: the shorter ones must not end what others wait for
+	for _, it := range items { // of several functions: the shorter ones do not end what others wait for
 		timeout = max(timeout, it.timeout)
 	}
 	ctx, stop := context.WithTimeout(context.Background(), timeout)
 	b := &batch{gateway: f.gateway, function: f, replica: r, flight: flown, items: items, stop: stop, clients: len(items)}
 	for _, it := range items {
 		it.batch = b
+		if it.timeout < timeout {
+			b.limits = append(b.limits, time.AfterFunc(it.timeout, func() { b.giveUp(it) }))
+		}
 	}
 	f.gateway.metrics.batched(f.name, len(items))
 	maxAnswer := int64(f.config.MaxBytes)
 	go func() {
 		defer stop()
 		b.run(ctx, maxAnswer)
+		for _, limit := range b.limits {
+			limit.Stop()
+		}
 	}()
 }
 

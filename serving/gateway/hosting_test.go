@@ -95,6 +95,58 @@ func TestMixedBatch(t *testing.T) {
 	}
 }
 
+// TestTimeoutsOfMixedBatch: of requests in one batch each is given up after the timeout of its own function, and the others are answered.
+func TestTimeoutsOfMixedBatch(t *testing.T) {
+	host := batched
+	host.Timeout = time.Minute
+	for name, c := range map[string]struct {
+		guest time.Duration // its timeout
+		took  time.Duration // by the batch
+		want  [2]int        // status for the host's client and the guest's
+		after [2]time.Duration
+	}{
+		"both in time":     {20 * time.Second, 10 * time.Second, [2]int{200, 200}, [2]time.Duration{10 * time.Second, 10 * time.Second}},
+		"guest gives up":   {5 * time.Second, 10 * time.Second, [2]int{200, 504}, [2]time.Duration{10 * time.Second, 5 * time.Second}},
+		"it hangs":         {5 * time.Second, time.Hour, [2]int{504, 504}, [2]time.Duration{time.Minute, 5 * time.Second}},
+		"the host is less": {2 * time.Minute, 90 * time.Second, [2]int{504, 200}, [2]time.Duration{time.Minute, 90 * time.Second}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			start(t, host, func(w *world) {
+				m := &model{took: func(rows int) time.Duration {
+					if rows == 1 {
+						return 10 * ms
+					}
+					return c.took
+				}}
+				w.replicas(m, 1, 0, "a")
+				w.guest(Function{Protocol: OIP, SLO: 10 * time.Second, Timeout: c.guest})
+				var wait sync.WaitGroup
+				wait.Go(func() { w.infer(w.Context(), input("first", 0)) })
+				time.Sleep(ms)
+				for i, name := range []string{"resnet", "search"} {
+					wait.Go(func() {
+						a := w.infer(w.Context(), input("", float64(i)), "Host", name)
+						if a.status != c.want[i] || a.took != 9*ms+c.after[i] || a.status == 504 && a.reason != reasonDeadline {
+							w.Errorf("%s: %+v, want %d after %v", name, a, c.want[i], c.after[i])
+						}
+					})
+				}
+				wait.Wait()
+				time.Sleep(time.Hour) // nothing is given up twice
+				if got := m.sizes(); got != "1 2" {
+					w.Errorf("the test shows nothing: batches %s", got)
+				}
+				for i, f := range []FunctionName{resnet, search} {
+					l := w.gateway.Load(f)
+					if failed := c.want[i] == 504; l.Failed != map[bool]uint64{true: 1}[failed] || l.InFlight != 0 || l.Waiting != 0 {
+						w.Errorf("%v: %+v", f, l)
+					}
+				}
+			})
+		})
+	}
+}
+
 // answers returns how many answers with 200 of a function the metrics have.
 func (w *world) answers(f FunctionName) (n float64) {
 	w.Helper()

@@ -23,7 +23,7 @@ type item struct {
 	held     *time.Timer
 	part     *part  // what may be sent with others; nil if it is sent as it came
 	batch    *batch // that a replica has with it; guarded by the mutex of the queue's function, as gone
-	gone     bool   // the client does not wait any more
+	gone     bool   // the client does not wait any more, or has been told that its batch takes too long
 }
 
 // turn is the end of a request's wait: a replica with a credit for it, the answer to a batch, or a refusal.
