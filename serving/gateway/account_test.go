@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-var full = flag.Bool("full", false, "send 100,000 random requests, not 2,000")
+var full = flag.Bool("full", false, "send 100,000 random requests, not 2,000, and have 1,000 streams at once, not 100")
 
 // account is what a test knows of the requests that it sends.
 type account struct {
