@@ -9,6 +9,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/pipeline"
 	"github.com/gshare-dev/gshare/vgpu/planning"
 	"github.com/gshare-dev/gshare/vgpu/profile"
+	"github.com/gshare-dev/gshare/vgpu/scaling"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
@@ -25,6 +26,9 @@ type Input struct {
 	Arrivals []arrival.Arrival
 	Until    time.Duration // when the trace ends
 	Seed     uint64        // of random execution times, for models that vary
+
+	// Decided, if it is set, gets each decision of the autoscalers of policy replicas, at the time it was taken.
+	Decided func(at time.Duration, function string, d scaling.Decision)
 }
 
 // Function is one deployed function. It can run on the hardware for which its Points, Graph or Model hold measurements.

@@ -41,6 +41,7 @@ func (r *Replicas) validate() error {
 type replicaSimulation struct {
 	clock     *clock
 	record    *record
+	decided   func(at time.Duration, function string, d scaling.Decision) // may be nil
 	functions []*replicated
 	gpu       float64 // seconds of whole GPUs that were reserved
 }
@@ -75,7 +76,7 @@ type replica struct {
 type span struct{ from, to time.Duration }
 
 func newReplicaSimulation(in *Input, c *clock, r *record) (simulation, error) {
-	w := &replicaSimulation{clock: c, record: r}
+	w := &replicaSimulation{clock: c, record: r, decided: in.Decided}
 	for i := range in.Functions {
 		f, err := w.newFunction(&in.Functions[i])
 		if err != nil {
@@ -158,6 +159,10 @@ func (p *replicated) scale(now time.Duration) error {
 	for _, d := range decisions {
 		if d.Instance.Residency >= scaling.Warm { // nothing keeps a model without a share
 			p.state = p.state.Without(d.Instance.ID)
+			d.Action = scaling.Delete
+		}
+		if p.sim.decided != nil {
+			p.sim.decided(now, p.function.Name, d)
 		}
 	}
 	for {
