@@ -26,12 +26,21 @@ type serving struct {
 	url string
 }
 
-// serve starts gshare serve with a function whose replicas are gshare-model, on the simulated driver.
-func (b *bench) serve(t *testing.T, scaling string) *serving {
-	t.Helper()
-	file := write(t, filepath.Join(b.dir, "functions.yaml"), fmt.Sprintf(`apiVersion: serving.gshare.dev/v1alpha1
+// served is a function whose replicas are gshare-model.
+type served struct {
+	name    string
+	share   string // fields of resources.share
+	batches string // how long batches take, as flags of gshare-model
+	scaling string // more fields of scaling
+}
+
+func (f served) checksum() string { return fmt.Sprint(crc32.ChecksumIEEE([]byte(f.name + "hello"))) }
+
+// text returns the object of the function.
+func (b *bench) text(f served) string {
+	return fmt.Sprintf(`apiVersion: serving.gshare.dev/v1alpha1
 kind: GPUFunction
-metadata: {name: resnet50}
+metadata: {name: %[1]s}
 spec:
   slo: {latency: 60s}
   protocol: OIP
@@ -40,11 +49,26 @@ spec:
     spec:
       containers:
       - name: server
-        command: [%s, --name, resnet50, --weights, 40Mi, --batch, 1=20ms, --batch, 8=40ms, --input, 'input:UINT8:1', --faults]
+        command: [%[2]s, --name, %[1]s, --weights, 40Mi, %[3]s, --input, 'input:UINT8:1', --faults]
         readinessProbe: {httpGet: {path: /v2/health/ready}}
-  resources: {share: {sm: 40, quota: 50, quotaLimit: 100, memory: 1Gi}}
-  scaling: {requestsPerSecond: 40, %s}
-`, b.program("gshare-model"), scaling))
+  resources: {share: {%[4]s}}
+  scaling: {requestsPerSecond: 40, %[5]s}
+`, f.name, b.program("gshare-model"), f.batches, f.share, f.scaling)
+}
+
+// resnet50 is the function of most tests.
+func resnet50(scaling string) served {
+	return served{"resnet50", "sm: 40, quota: 50, quotaLimit: 100, memory: 1Gi", "--batch, 1=20ms, --batch, 8=40ms", scaling}
+}
+
+// serve starts gshare serve with functions on the simulated driver.
+func (b *bench) serve(t *testing.T, functions ...served) *serving {
+	t.Helper()
+	var texts []string
+	for _, f := range functions {
+		texts = append(texts, b.text(f))
+	}
+	file := write(t, filepath.Join(b.dir, "functions.yaml"), strings.Join(texts, "---\n"))
 	cmd := exec.Command(b.program("gshare"), "serve", file, "--socket", b.socket(), "--address", "127.0.0.1:0", "--metrics-address", "127.0.0.1:0")
 	cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+b.folder, "FAKE_CUDA_SOCKET="+filepath.Join(b.dir, "gpu"))
 	s := &serving{instance: startInstance(t, cmd, "msg=serving ")}
@@ -62,17 +86,22 @@ func (s *serving) find(t *testing.T, expression string) string {
 	return m[1]
 }
 
-// ask sends a request, on a connection of its own, and returns the status and the body of the answer.
+// ask sends a request to resnet50, on a connection of its own, and returns the status and the body of the answer.
 func (s *serving) ask(fault string) (status int, body string, err error) {
+	return s.askOver(&http.Transport{DisableKeepAlives: true, DialContext: (&net.Dialer{}).DialContext}, "resnet50", fault)
+}
+
+// askOver sends a request to a function over connections of a transport.
+func (s *serving) askOver(connections http.RoundTripper, function, fault string) (status int, body string, err error) {
 	r, err := http.NewRequest(http.MethodPost, s.url+"/", strings.NewReader("hello"))
 	if err != nil {
 		return 0, "", err
 	}
-	r.Host = "resnet50"
+	r.Host = function
 	if fault != "" {
 		r.Header.Set("X-Gshare-Fault", fault)
 	}
-	response, err := (&http.Transport{DisableKeepAlives: true, DialContext: (&net.Dialer{}).DialContext}).RoundTrip(r)
+	response, err := connections.RoundTrip(r)
 	if err != nil {
 		return 0, "", err
 	}
@@ -83,7 +112,7 @@ func (s *serving) ask(fault string) (status int, body string, err error) {
 
 func (s *serving) mustAnswer(t *testing.T) {
 	t.Helper()
-	if status, body, err := s.ask(""); status != 200 || !strings.Contains(body, "4248703782") || err != nil { // the CRC-32 of resnet50hello
+	if status, body, err := s.ask(""); status != 200 || !strings.Contains(body, resnet50("").checksum()) || err != nil {
 		t.Fatalf("status %d, %q, %v: %s", status, body, err, s.text())
 	}
 }
@@ -93,7 +122,7 @@ func (s *serving) mustAnswer(t *testing.T) {
 func TestServe(t *testing.T) {
 	b := newBench(t)
 	b.start(t)
-	s := b.serve(t, "maxReplicas: 1, window: 2s, keepShared: 1s")
+	s := b.serve(t, resnet50("maxReplicas: 1, window: 2s, keepShared: 1s"))
 	if runs := b.mustStatus(t).Runs; len(runs) > 0 {
 		t.Fatalf("before the first request: %+v", runs)
 	}
@@ -127,7 +156,7 @@ func TestServe(t *testing.T) {
 			t.Errorf("no %s in %s", line, text)
 		}
 	}
-	s.stopUnderLoad(t, 18)
+	s.stopUnderLoad(t, 18, 50)
 	eventually(t, "its share is back", func() bool { return len(b.mustStatus(t).Runs) == 0 })
 }
 
@@ -168,17 +197,19 @@ func (s *serving) batches(t *testing.T) {
 	}
 }
 
-// stopUnderLoad sends requests without pause, ends gshare serve by SIGTERM meanwhile, and holds that each request that it counted was answered
-// and that each answer has reached its client. answered requests were answered before.
-func (s *serving) stopUnderLoad(t *testing.T, answered uint64) {
+// stopUnderLoad sends requests without pause, ends gshare serve by SIGTERM once more of them are answered, and holds that each request that it
+// counted was answered and that each answer has reached its client. answered requests were answered before. It returns how many have been.
+func (s *serving) stopUnderLoad(t *testing.T, answered, more uint64) uint64 {
 	t.Helper()
 	var got atomic.Uint64
 	got.Store(answered)
+	connections := &http.Transport{MaxIdleConnsPerHost: 16}
+	defer connections.CloseIdleConnections()
 	var clients sync.WaitGroup
-	for range 8 {
+	for range 16 {
 		clients.Go(func() {
 			for {
-				status, body, err := s.ask("")
+				status, body, err := s.askOver(connections, "resnet50", "")
 				if err != nil { // not accepted, or lost: then the counts differ
 					return
 				}
@@ -189,7 +220,7 @@ func (s *serving) stopUnderLoad(t *testing.T, answered uint64) {
 			}
 		})
 	}
-	eventually(t, "requests are answered", func() bool { return got.Load() > answered+50 })
+	eventually(t, "requests are answered", func() bool { return got.Load() > answered+more })
 	if code := s.end(syscall.SIGTERM); code != 0 {
 		t.Errorf("code %d: %s", code, s.text())
 	}
@@ -198,6 +229,7 @@ func (s *serving) stopUnderLoad(t *testing.T, answered uint64) {
 	if !strings.Contains(s.text(), want) || !strings.Contains(s.text(), "refused=0 failed=0") {
 		t.Errorf("clients got %d answers: %s", got.Load(), s.text())
 	}
+	return got.Load() - answered
 }
 
 // TestServeEndsAtOnce ends gshare serve by a second signal and by SIGKILL, while a replica does not answer: nothing of it is left.
@@ -205,7 +237,7 @@ func TestServeEndsAtOnce(t *testing.T) {
 	b := newBench(t)
 	b.start(t)
 	for _, again := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
-		s := b.serve(t, "minReplicas: 1")
+		s := b.serve(t, resnet50("minReplicas: 1"))
 		s.mustAnswer(t)
 		hangs := make(chan int, 1)
 		go func() { status, _, _ := s.ask("hang"); hangs <- status }()
