@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -16,14 +17,33 @@ import (
 )
 
 // plainRequest is a request with 1 KiB for the function "plain".
-func plainRequest() []byte {
-	return request("plain", "/v1/predict", "application/octet-stream", 0, make([]byte, 1024))
+func plainRequest(proxy string) []byte {
+	host := "plain"
+	if proxy == throughKnative {
+		host = "plain.default.svc.cluster.local" // of the revision
+	}
+	return request(host, "/v1/predict", "application/octet-stream", 0, make([]byte, 1024))
 }
 
 // inferRequest is a request of the Open Inference Protocol with 1 KiB in a binary tensor for the function "batched".
 func inferRequest() []byte {
 	head := `{"id":"1","inputs":[{"name":"x","shape":[1,256],"datatype":"FP32","parameters":{"binary_data_size":1024}}]}`
 	return request("batched", "/v2/models/batched/infer", "application/octet-stream", len(head), append([]byte(head), make([]byte, 1024)...))
+}
+
+// numbersRequest is an inference request with 256 numbers in JSON: of the Open Inference Protocol, or of the first version of KServe's protocol, the only
+// one that its batcher knows.
+func numbersRequest(proxy string) []byte {
+	var numbers []string
+	for i := range 256 {
+		numbers = append(numbers, strconv.FormatFloat(float64(i*i)/4096+0.123, 'f', 6, 64))
+	}
+	list := strings.Join(numbers, ",")
+	if proxy == throughKServe {
+		return request("batched", "/v1/models/batched:predict", "application/json", 0, []byte(`{"instances":[[`+list+`]]}`))
+	}
+	return request("batched", "/v2/models/batched/infer", "application/json", 0,
+		[]byte(`{"id":"1","inputs":[{"name":"x","shape":[1,256],"datatype":"FP32","data":[`+list+`]}]}`))
 }
 
 func request(host, path, contentType string, jsonLength int, body []byte) []byte {
@@ -46,7 +66,7 @@ func (o *options) paced(ctx context.Context, proxy string, request []byte, rate 
 
 // measure runs a server and a proxy, lets clients send requests, and returns what that has cost after a warm-up.
 func (o *options) measure(ctx context.Context, proxy string, request []byte, every time.Duration) (figure, error) {
-	p, err := startProxy(ctx, proxy)
+	p, err := o.startProxy(ctx, proxy)
 	if err != nil {
 		return figure{}, err
 	}

@@ -1,6 +1,7 @@
-// Command benchgateway measures what serving/gateway costs beside other proxies: httputil.ReverseProxy, and nginx if it is installed. Each proxy is a
-// process of its own between the same clients and the same server; what counts is the processor time of that process alone, so that other work
-// on the machine disturbs little.
+// Command benchgateway measures what serving/gateway costs beside other proxies: httputil.ReverseProxy, nginx if it is installed, and with --proxies,
+// which names the program that is built in hack/proxies, Knative's activator with its queue-proxy and KServe's batcher. Each proxy is a process of its
+// own, that of Knative two, between the same clients and the same server; what counts is the processor time of these alone, so that other work on the
+// machine disturbs little.
 //
 //	go run ./hack/benchgateway
 package main
@@ -30,6 +31,7 @@ func main() {
 	flag.IntVar(&o.connections, "connections", 64, "connections of clients")
 	flag.DurationVar(&o.time, "time", 4*time.Second, "time of each measurement")
 	profiles := flag.String("profile", "", "folder for a processor profile of each proxy that is written in Go, of its last measurement (go tool pprof -top FILE)")
+	flag.StringVar(&o.proxies, "proxies", "", "program of hack/proxies: then its proxies are measured, too")
 	flag.Parse()
 	if *profiles != "" {
 		os.Setenv(profileVariable, *profiles) // for the children
@@ -43,6 +45,7 @@ func main() {
 type options struct {
 	rounds, connections int
 	time                time.Duration
+	proxies             string // program of hack/proxies; empty: those are left out
 }
 
 // workload is what clients send.
@@ -66,11 +69,16 @@ func (o *options) run(ctx context.Context) error {
 	} else {
 		fmt.Println("nginx is not installed: it is left out")
 	}
+	batchers := []string{reverseProxy, throughBatches}
+	if o.proxies != "" {
+		proxies, batchers = append(proxies, throughKnative), append(batchers, throughKServe)
+	}
 	table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(table, "workload\tproxy\tprocessor us\tratio\trequests/s of a core\trequests/s\t")
 	for _, w := range []workload{
-		{"pass through", proxies, func(string) []byte { return plainRequest() }},
+		{"pass through", proxies, plainRequest},
 		{"batches of 8", []string{reverseProxy, throughBatches}, func(string) []byte { return inferRequest() }},
+		{"batches of 8, JSON", batchers, numbersRequest},
 	} {
 		if err := o.compare(ctx, w, table); err != nil {
 			return err
@@ -109,18 +117,18 @@ func (o *options) compare(ctx context.Context, w workload, table *tabwriter.Writ
 
 // added prints the latency that the gateway adds at about half of its load.
 func (o *options) added(ctx context.Context) error {
-	f, err := o.saturate(ctx, throughGateway, plainRequest())
+	f, err := o.saturate(ctx, throughGateway, plainRequest(throughGateway))
 	if err != nil {
 		return err
 	}
 	rate := f.rate / 2
 	var p50s, p99s []time.Duration
 	for range o.rounds {
-		direct, err := o.paced(ctx, direct, plainRequest(), rate)
+		direct, err := o.paced(ctx, direct, plainRequest(throughGateway), rate)
 		if err != nil {
 			return err
 		}
-		through, err := o.paced(ctx, throughGateway, plainRequest(), rate)
+		through, err := o.paced(ctx, throughGateway, plainRequest(throughGateway), rate)
 		if err != nil {
 			return err
 		}

@@ -39,29 +39,44 @@ const (
 	throughBatches = "gateway, batches"
 	throughNginx   = "nginx"
 	server         = "server"
+
+	throughKnative = "activator, queue-proxy" // of Knative
+	throughKServe  = "KServe's batcher"
 )
 
 // proxy is a running proxy with its server.
 type proxy struct {
 	address   string
-	processes []*exec.Cmd // the proxy is the last
+	processes []*exec.Cmd // the server is the first
 	pids      []int       // whose processor time counts
 	folder    string
 }
 
-func startProxy(ctx context.Context, name string) (*proxy, error) {
+func (o *options) startProxy(ctx context.Context, name string) (*proxy, error) {
 	p := &proxy{}
-	target, err := p.start(ctx, server, "")
+	exe, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
+	target, err := p.start(ctx, exe, server, "")
+	if err != nil {
+		p.stop()
+		return nil, err
+	}
+	p.pids = nil
 	switch name {
 	case direct:
 		p.address = target
 	case throughNginx:
 		p.address, err = p.startNginx(ctx, target)
+	case throughKnative:
+		if target, err = p.start(ctx, o.proxies, "queue-proxy", target); err == nil {
+			p.address, err = p.start(ctx, o.proxies, "activator", target)
+		}
+	case throughKServe:
+		p.address, err = p.start(ctx, o.proxies, "batcher", target)
 	default:
-		p.address, err = p.start(ctx, name, target)
+		p.address, err = p.start(ctx, exe, name, target)
 	}
 	if err != nil {
 		p.stop()
@@ -70,12 +85,8 @@ func startProxy(ctx context.Context, name string) (*proxy, error) {
 	return p, nil
 }
 
-// start starts this program in a role and returns the address that it listens on.
-func (p *proxy) start(ctx context.Context, role, target string) (string, error) {
-	exe, err := os.Executable()
-	if err != nil {
-		return "", err
-	}
+// start starts a program in a role and returns the address that it listens on.
+func (p *proxy) start(ctx context.Context, exe, role, target string) (string, error) {
 	cmd := exec.CommandContext(ctx, exe)
 	cmd.Env = append(os.Environ(), roleVariable+"="+role, targetVariable+"="+target)
 	cmd.Stderr = os.Stderr
@@ -86,7 +97,7 @@ func (p *proxy) start(ctx context.Context, role, target string) (string, error) 
 	if err := cmd.Start(); err != nil {
 		return "", err
 	}
-	p.processes, p.pids = append(p.processes, cmd), []int{cmd.Process.Pid}
+	p.processes, p.pids = append(p.processes, cmd), append(p.pids, cmd.Process.Pid)
 	line, err := bufio.NewReader(out).ReadString('\n')
 	return strings.TrimSpace(line), err
 }
@@ -260,6 +271,10 @@ func answer(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case err != nil:
 		http.Error(w, err.Error(), http.StatusBadRequest)
+	case none != nil && (strings.HasSuffix(r.URL.Path, "/infer") || strings.HasSuffix(r.URL.Path, ":predict")):
+		w.Header().Set("Content-Type", "application/json")
+		body = bytes.Replace(body, []byte(`"inputs"`), []byte(`"outputs"`), 1)
+		_, _ = w.Write(bytes.Replace(body, []byte(`"instances"`), []byte(`"predictions"`), 1))
 	case none != nil:
 		_, _ = w.Write(make([]byte, 256))
 	default:
