@@ -46,7 +46,7 @@ func parent(folder string) string {
 var (
 	sharing = []string{
 		"vgpu/share", "vgpu/packing", "vgpu/residency", "vgpu/token", "vgpu/mig", "vgpu/explain", "vgpu/supervisor", "vgpu/watchdog",
-		"vgpu/whatif",
+		"vgpu/whatif", "vgpu/rebalance",
 	}
 	serving     = []string{"vgpu/profile", "vgpu/scaling", "vgpu/pipeline", "vgpu/batching", "vgpu/planning", "vgpu/ownership", "vgpu/tenancy"}
 	noRules     = []string{"C", "log", "net", "os", "syscall", "testing", "unsafe"}

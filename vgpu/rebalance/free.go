@@ -1,0 +1,95 @@
+package rebalance
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/gshare-dev/gshare/vgpu/packing"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// Free returns moves that empty whole devices, of which each leads to a device that is used anyway. Devices whose pods are moved most
+// willingly come first, and of those the ones with the fewest pods.
+func Free(c *Cluster, l Limits) Plan {
+	s := newState(c, false)
+	for s.freeOnce(l) {
+	}
+	return s.plan()
+}
+
+// freeOnce tries to empty each device once, and reports whether it has emptied one.
+func (s *state) freeOnce(l Limits) (progress bool) {
+	for _, c := range s.candidates() {
+		if l.Devices > 0 && s.freed >= l.Devices {
+			return false
+		}
+		pods := s.podsOn(c.Device) // another device's pods may have come since
+		if len(pods) == 0 || len(pods) > min(l.perDevice(), l.Moves-len(s.moves)) {
+			continue
+		}
+		s.close([]Device{c.Device})
+		if s.clear(pods, nil) {
+			s.freed++
+			progress = true
+		}
+		s.close(nil)
+	}
+	return progress
+}
+
+// candidate is a device that may be emptied.
+type candidate struct {
+	Device
+	reluctance int // of the pod that is moved least willingly
+	pods       int
+	area       share.Area // of its pods
+}
+
+// candidates returns the devices of which all pods may move, in the order in which to try them.
+func (s *state) candidates() (list []candidate) {
+	for node, n := range s.nodes {
+		for i := range n.Slices {
+			d := Device{node, n.Slices[i].Device}
+			if i > 0 && n.Slices[i-1].Device == d.ID || !s.canEmpty(d) {
+				continue
+			}
+			c := candidate{Device: d}
+			for _, p := range s.podsOn(d) {
+				c.reluctance = max(c.reluctance, s.Pods[p].Reluctance())
+				c.area += s.Pods[p].Request.Area()
+				c.pods++
+			}
+			if c.pods > 0 {
+				list = append(list, c)
+			}
+		}
+	}
+	slices.SortStableFunc(list, func(a, b candidate) int {
+		return cmp.Or(cmp.Compare(a.reluctance, b.reluctance), cmp.Compare(a.pods, b.pods), cmp.Compare(a.area, b.area))
+	})
+	return list
+}
+
+// canEmpty reports whether a device is healthy and all its pods may move.
+func (s *state) canEmpty(d Device) bool {
+	n := s.Nodes[d.Node]
+	for i := range n.Slices {
+		if n.Slices[i].Device == d.ID && (!n.Slices[i].Healthy || !n.Loads[i].Empty()) {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(s.podsOn(d), func(p int) bool { return !s.mayMove(p) })
+}
+
+// podsOn returns the listed pods that hold a slice of a device.
+func (s *state) podsOn(d Device) (pods []int) {
+	n := s.Nodes[d.Node]
+	for _, p := range s.on[d.Node] {
+		if slices.ContainsFunc(s.at[p].plan, func(picks []packing.Pick) bool {
+			return slices.ContainsFunc(picks, func(pick packing.Pick) bool { return n.Slices[pick.Slice].Device == d.ID })
+		}) {
+			pods = append(pods, p)
+		}
+	}
+	return pods
+}
