@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -32,7 +33,12 @@ they hold now. gshare need not be installed. It needs permission to list nodes a
 It counts whole GPUs, time-sliced GPUs, MIG instances, memory and cores of HAMi and Volcano, and shares of gshare. The need of a pod
 is its measured use (--usage), else what its resources state, else --assume for a pod with one whole GPU. Containers with several GPUs keep
 whole GPUs unless their use is measured. Annotations gshare.dev/* apply. Pods stay in their node pool and fit its CPU and memory.
-The number of GPUs is exact to one percent.`
+The number of GPUs is exact to one percent.
+
+--rebalance is for clusters that run gshare: it lists the pods that could be moved to GPUs in use so that whole GPUs become free, and those that
+could be moved so that a waiting pod fits, in an order in which each has a place when it is moved. It also lists namespaces and disruption
+budgets, and moves nothing. Pods that refuse by the annotation gshare.dev/rebalance stay; those that say nothing count as willing
+unless --agreed is set.`
 
 // whatifRun holds the flags of gshare whatif, which compares the GPUs that pods use today with those that they would need with gshare.
 type whatifRun struct {
@@ -40,6 +46,8 @@ type whatifRun struct {
 	format              output.Format
 	assume, usage, plot string
 	mixTenants          bool
+	rebalance, agreed   bool
+	moves               int
 	options             live.Options
 }
 
@@ -47,7 +55,7 @@ func whatifCommand() *cobra.Command {
 	w := &whatifRun{}
 	cmd := &cobra.Command{
 		Use: "whatif", Short: "Estimate how many GPUs gshare would save in a running cluster", Long: whatifLong, Args: cli.NoArgs,
-		Example: "  gshare whatif --assume sm=30,mem=16384\n  gshare whatif --usage usage.csv --output json --plot whatif.svg",
+		Example: "  gshare whatif --assume sm=30,mem=16384\n  gshare whatif --usage usage.csv --output json --plot whatif.svg\n  gshare whatif --rebalance --moves 20",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := w.check(); err != nil {
 				return cli.Usage(err)
@@ -55,6 +63,9 @@ func whatifCommand() *cobra.Command {
 			c, err := w.cluster.Connect()
 			if err != nil {
 				return cli.Usage(err)
+			}
+			if w.rebalance {
+				return w.showMoves(cmd.Context(), c.Client, cmd.OutOrStdout())
 			}
 			result, err := w.compare(cmd.Context(), c.Client)
 			if err != nil {
@@ -71,6 +82,9 @@ func whatifCommand() *cobra.Command {
 	f.StringVar(&w.usage, "usage", "", "CSV file of the measured use of each GPU of a pod: namespace,pod,sm_percent,memory_mib")
 	f.Int64Var(&w.options.GPUMemory, "gpu-memory", 81920, "memory in MiB of GPUs on nodes without the label nvidia.com/gpu.memory")
 	f.BoolVar(&w.mixTenants, "mix-tenants", false, "let pods of different namespaces share a GPU")
+	f.BoolVar(&w.rebalance, "rebalance", false, "list the pods that could be moved to free whole GPUs, or for pods that wait")
+	f.BoolVar(&w.agreed, "agreed", false, "with --rebalance: move only pods that have agreed, not those that say nothing")
+	f.IntVar(&w.moves, "moves", 100, "with --rebalance: the most pods to move")
 	w.format.AddTo(cmd)
 	f.StringVar(&w.plot, "plot", "", "also write a chart to this file (.svg or .png)")
 	return cmd
@@ -80,6 +94,10 @@ func (w *whatifRun) check() (err error) {
 	switch {
 	case w.plot != "" && !chart.Known(w.plot):
 		return fmt.Errorf("--plot: unsupported file type %q: must be .svg or .png", w.plot)
+	case w.plot != "" && w.rebalance:
+		return errors.New("--plot: there is no chart of --rebalance")
+	case w.moves < 1:
+		return fmt.Errorf("--moves: must be positive, got %d", w.moves)
 	case w.options.GPUMemory < 1:
 		return fmt.Errorf("--gpu-memory: must be positive, got %d", w.options.GPUMemory)
 	}

@@ -47,10 +47,14 @@ func whatifServer(t *testing.T) (kubeconfig string) {
 			})
 		}
 	}
-	answers := map[string]any{"GET /api/v1/nodes": nodes, "GET /api/v1/pods": pods}
+	return listServer(t, map[string]any{"/api/v1/nodes": nodes, "/api/v1/pods": pods})
+}
+
+// listServer answers the lists by their paths, and nothing else.
+func listServer(t *testing.T, answers map[string]any) (kubeconfig string) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		answer, ok := answers[r.Method+" "+r.URL.Path]
-		if !ok {
+		answer, ok := answers[r.URL.Path]
+		if !ok || r.Method != http.MethodGet {
 			t.Errorf("whatif asked for %s %s", r.Method, r.URL)
 			http.Error(w, "", http.StatusForbidden)
 			return
@@ -132,6 +136,8 @@ func TestWhatifUsageErrors(t *testing.T) {
 		"usage not there":      {"--usage", "not/there"},
 		"usage malformed":      {"--usage", writeFile(t, "u", "x")},
 		"GPU memory":           {"--gpu-memory", "0"},
+		"moves":                {"--rebalance", "--moves", "0"},
+		"chart of moves":       {"--rebalance", "--plot", "x.svg"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := runWhatif(t, args...); err == nil || cli.ExitCode(err) != 2 {

@@ -34,6 +34,23 @@ const (
 	AnnotationWeights     = share.FieldWeights // that each slice of the pod is to hold, once for all pods of the namespace
 )
 
+// The annotation by which users agree that their pods are moved.
+const (
+	// AnnotationRebalance is whether a pod may be evicted so that whole GPUs become free or a waiting pod fits. On a namespace it is for all
+	// pods that have none of their own.
+	//
+	//	kind: annotation
+	//	object: pod, namespace
+	//	written by: user
+	//	values: allow, never
+	//	default: not moved
+	//	example: gshare.dev/rebalance: allow
+	AnnotationRebalance = "gshare.dev/rebalance"
+
+	RebalanceAllow = "allow"
+	RebalanceNever = "never"
+)
+
 // The annotations that gshare writes: the node agent on its node, the scheduler on a pod through its Binding.
 const (
 	// AnnotationInventory lists the slices (GPUs and MIG instances) that a node offers, with their SMs, memory, isolation classes and health. The scheduler

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 	v1 "k8s.io/api/core/v1"
+	policy "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -63,28 +64,49 @@ func (f *Flags) Connect() (*Connection, error) {
 	return &Connection{config, client, objects, namespace}, err
 }
 
+// forPacking is the permission that it takes to see nodes and pods.
+const forPacking = "nodes and on pods of all namespaces"
+
 // Nodes returns all nodes of the cluster.
 func Nodes(ctx context.Context, client kubernetes.Interface) ([]*v1.Node, error) {
-	return listAll[*v1.Node](ctx, "nodes", func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+	return listAll[*v1.Node](ctx, "nodes", forPacking, func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 		return client.CoreV1().Nodes().List(ctx, o)
 	})
 }
 
 // Pods returns the pods of all namespaces, as the nodes are shared by all.
 func Pods(ctx context.Context, client kubernetes.Interface) ([]*v1.Pod, error) {
-	return listAll[*v1.Pod](ctx, "pods", func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+	return listAll[*v1.Pod](ctx, "pods", forPacking, func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 		return client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, o)
 	})
 }
 
-// listAll lists all objects of a type page by page, so that no single response of the API server is large.
-func listAll[T any](ctx context.Context, what string, page pager.ListPageFunc) (all []T, err error) {
+// forMoving is the permission that it takes to see, too, who may be moved.
+const forMoving = "nodes, namespaces and, of all namespaces, pods and poddisruptionbudgets"
+
+// Namespaces returns all namespaces of the cluster.
+func Namespaces(ctx context.Context, client kubernetes.Interface) ([]*v1.Namespace, error) {
+	return listAll[*v1.Namespace](ctx, "namespaces", forMoving, func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		return client.CoreV1().Namespaces().List(ctx, o)
+	})
+}
+
+// Budgets returns the disruption budgets of all namespaces.
+func Budgets(ctx context.Context, client kubernetes.Interface) ([]*policy.PodDisruptionBudget, error) {
+	return listAll[*policy.PodDisruptionBudget](ctx, "poddisruptionbudgets", forMoving, func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		return client.PolicyV1().PodDisruptionBudgets(metav1.NamespaceAll).List(ctx, o)
+	})
+}
+
+// listAll lists all objects of a type page by page, so that no single response of the API server is large. It names what else the caller lists if
+// it may not.
+func listAll[T any](ctx context.Context, what, needs string, page pager.ListPageFunc) (all []T, err error) {
 	err = pager.New(page).EachListItem(ctx, metav1.ListOptions{}, func(o runtime.Object) error {
 		all = append(all, any(o).(T))
 		return nil
 	})
 	if apierrors.IsForbidden(err) {
-		return nil, fmt.Errorf("list %s: %w (it takes the verb list on nodes and on pods of all namespaces, nothing else)", what, err)
+		return nil, fmt.Errorf("list %s: %w (it takes the verb list on %s, nothing else)", what, err, needs)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("list %s: %w", what, err)
