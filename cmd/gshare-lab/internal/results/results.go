@@ -95,7 +95,7 @@ func tableNames() []string {
 }
 
 func tables() []table {
-	return []table{openb(), openbBound(), orders(), fleet(), shapes("0"), shapes("0.05"), churn(), delivery(), events(), mig(), elasticShares(), elasticLoads(), elasticPolicies(), elasticInference(), elasticTraining(), maxTokens(), scaling(), migServing(), callServing()}
+	return []table{openb(), openbBound(), moving(), orders(), fleet(), shapes("0"), shapes("0.05"), churn(), delivery(), events(), mig(), elasticShares(), elasticLoads(), elasticPolicies(), elasticInference(), elasticTraining(), maxTokens(), scaling(), migServing(), callServing()}
 }
 
 // columnsOf returns a column for each policy, all of the same figure. The unit is appended to the policy's name in the column's head.

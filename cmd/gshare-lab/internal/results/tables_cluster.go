@@ -81,6 +81,38 @@ func openbBound() table {
 	return t
 }
 
+// moving compares clusters from which pods have gone with the same pods packed anew.
+func moving() table {
+	const percent, perTenth = "percent_of_fresh", "evictions_per_tenth"
+	t := table{
+		name: "rebalance", title: "Moving pods after others have gone",
+		text: "openb's pods come and go under `gshare` at 90 % load until each was replaced twice, and then end until a part of the load is\n" +
+			"left. GPUs that hold a pod, in percent of those that hold one when the same pods are packed anew, the largest first and each on\n" +
+			"the fullest GPU with room: as they are left (`churned`), after the moves of `gshare whatif --rebalance` (`rebalanced`), after the\n" +
+			"same evictions when the scheduler chooses the places by itself (`followed`), and when it places all pods anew (`scheduled`). A\n" +
+			"move is impossible if an account without the packer finds no room when its turn comes.",
+		command: []string{"simulate", "rebalance", "--nodes", "dataset:openb/openb_node_list_gpu_node.csv"},
+		columns: append(columnsOf(percent, "", 2, "churned", "rebalanced", "followed", "scheduled"),
+			column{policy: "rebalanced", figure: "evictions", head: "evictions"},
+			column{policy: "rebalanced", figure: perTenth, head: "for each tenth of a GPU", digits: 3},
+			column{policy: "rebalanced", figure: "impossible", head: "impossible"},
+			column{policy: "followed", figure: "lost", head: "lost by the scheduler"}),
+		targets: []target{
+			{column: "rebalanced " + percent, bound: 102},
+			{column: "rebalanced " + perTenth, bound: 1},
+			{column: "rebalanced impossible", bound: 0},
+		},
+		figures: []chartFile{{file: "rebalance.svg", caption: "GPUs in use after 60 % of the load is left, default list",
+			args: []string{"simulate", "rebalance", "--nodes", "dataset:openb/openb_node_list_gpu_node.csv", "--policy", "all"}}},
+	}
+	for _, list := range []string{"default", "gpushare100", "multigpu50"} {
+		for _, left := range []struct{ name, value string }{{"40", "0.4"}, {"60", "0.6"}, {"80", "0.8"}} {
+			t.rows = append(t.rows, row{name: list + ", " + left.name + " % left", args: append(podList(list), "--left", left.value)})
+		}
+	}
+	return t
+}
+
 // Limits of gshare-lab simulate bound.
 const (
 	clairvoyant = "clairvoyant"

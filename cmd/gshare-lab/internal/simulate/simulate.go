@@ -30,7 +30,7 @@ func Command() *cobra.Command {
 }
 
 func simulations() []*simulation {
-	return []*simulation{simulateCluster(), simulateBound(), simulateShapes(), simulateEvents(), simulateMIG(), simulateDelivery(), simulateElastic(), simulateServing()}
+	return []*simulation{simulateCluster(), simulateBound(), simulateRebalance(), simulateShapes(), simulateEvents(), simulateMIG(), simulateDelivery(), simulateElastic(), simulateServing()}
 }
 
 // simulation is an experiment, a subcommand of gshare-lab simulate, that compares policies over several random seeds.
