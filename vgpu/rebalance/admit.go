@@ -97,7 +97,7 @@ func (s *state) sets(waiting *Pod, node, size int) (sets [][]int) {
 func (s *state) leastOf(waiting *Pod, node int, pods []int) []int {
 	least := slices.Clone(pods)
 	slices.SortStableFunc(pods, func(a, b int) int {
-		return cmp.Or(cmp.Compare(s.Pods[b].Reluctance(), s.Pods[a].Reluctance()), s.compareSizes(b, a))
+		return cmp.Or(cmp.Compare(s.Pods[b].Reluctance(), s.Pods[a].Reluctance()), compareSizes(&s.Pods[b], &s.Pods[a]))
 	})
 	for _, p := range pods {
 		others := slices.DeleteFunc(slices.Clone(least), func(o int) bool { return o == p })
@@ -132,11 +132,7 @@ func (s *state) makeRoom(waiting *Pod, v victims) bool {
 	if !ok {
 		return false
 	}
-	var devices []Device
-	for d := range s.devicesOf(spot{v.node, plan}) {
-		devices = append(devices, d)
-	}
-	s.close(devices)
+	s.close(s.devicesOf(spot{v.node, plan}))
 	defer s.close(nil)
 	return s.clear(v.pods, func() bool { return s.fitsWithout(waiting, v.node, nil) })
 }

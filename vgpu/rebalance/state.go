@@ -121,7 +121,7 @@ func (s *state) mayMove(p int) bool {
 // changed nothing.
 func (s *state) clear(pods []int, done func() bool) bool {
 	pods = slices.Clone(pods)
-	slices.SortStableFunc(pods, func(a, b int) int { return s.compareSizes(b, a) })
+	slices.SortStableFunc(pods, func(a, b int) int { return compareSizes(&s.Pods[b], &s.Pods[a]) })
 	tries := maxTries
 	return s.clearNext(pods, done, &tries)
 }
@@ -147,9 +147,9 @@ func (s *state) clearNext(pods []int, done func() bool, tries *int) bool {
 	return false
 }
 
-func (s *state) compareSizes(a, b int) int {
-	x, y := &s.Pods[a], &s.Pods[b]
-	return cmp.Or(cmp.Compare(x.Request.Area(), y.Request.Area()), cmp.Compare(x.memory(), y.memory()))
+// compareSizes orders pods by SM-time, then by memory.
+func compareSizes(a, b *Pod) int {
+	return cmp.Or(cmp.Compare(a.Request.Area(), b.Request.Area()), cmp.Compare(a.memory(), b.memory()))
 }
 
 // targets returns the best places for a pod: beside itself if its owner can have two, else as if it were gone.
@@ -213,7 +213,7 @@ func (s *state) plan() Plan {
 	seen := map[Device]bool{}
 	for i := range s.Pods {
 		p := &s.Pods[i]
-		for d := range s.devicesOf(spot{p.Node, p.Plan}) {
+		for _, d := range s.devicesOf(spot{p.Node, p.Plan}) {
 			if !seen[d] && !s.isUsed(d) {
 				plan.Freed = append(plan.Freed, d)
 			}
@@ -223,13 +223,14 @@ func (s *state) plan() Plan {
 	return plan
 }
 
-// devicesOf returns the set of devices of which a pod holds a slice.
-func (s *state) devicesOf(at spot) map[Device]bool {
-	out := map[Device]bool{}
+// devicesOf returns the devices of which a pod holds a slice, each once.
+func (c *Cluster) devicesOf(at spot) (devices []Device) {
 	for _, picks := range at.plan {
 		for _, pick := range picks {
-			out[Device{at.node, s.Nodes[at.node].Slices[pick.Slice].Device}] = true
+			if d := (Device{at.node, c.Nodes[at.node].Slices[pick.Slice].Device}); !slices.Contains(devices, d) {
+				devices = append(devices, d)
+			}
 		}
 	}
-	return out
+	return devices
 }
