@@ -83,13 +83,15 @@ unit() {
 race() { packages "$concurrent" "$alone" | of -race -timeout 20m; } # a busy machine is five times slower
 integration() { packages "$alone" | of -p 1 -timeout 20m; }
 # What takes long without a cluster: the GPU lane on the fake driver, the agent killed at every moment of a change of geometry, the
-# gateway's account of many random requests, the profiler and the planner ended at each step, and the chart, for which Helm is compiled.
+# gateway's account of many random requests, the profiler and the planner ended at each step, the Python package, and the chart, for which
+# Helm is compiled.
 long() {
   run -run '^TestLane$' "$module/cmd/gshare-node" -full
   run -run '^TestKilledBetweenSteps$' "$module/vgpu/node/agent" -full
   run -run '^TestAccount$' "$module/serving/gateway" -full
   run -run '^Test(Crashes|Kills)$' "$module/serving/profiles" -full
   run -run '^TestApplyCrashes$' "$module/serving/planner" -full
+  run "$module/python" -full
   run -timeout 40m "$module/test/helm"
 }
 cluster() { packages "$cluster" | of -p 1 -timeout 120m "$@"; }

@@ -21,7 +21,7 @@ func (r ring) String() string { return [...]string{"rule", "contract", "adapter"
 // rings gives the ring of a folder: the longest entry that it lies in decides. A new top folder needs an entry.
 var rings = map[string]ring{
 	"vgpu": rules, "lab": rules, "lab/audit": adapters, "lab/dataset": adapters, "lab/trace": adapters,
-	"vgpu/api": contracts, "vgpu/kube": contracts, "manifests": contracts, "kind": contracts, "hook": contracts,
+	"vgpu/api": contracts, "vgpu/kube": contracts, "manifests": contracts, "kind": contracts, "hook": contracts, "python": contracts,
 	"plugins": adapters, "deviceplugin": adapters, "draplugin": adapters, "serving": adapters, "vgpu/node": adapters,
 	"cmd": wiring, "hack": wiring, "test": wiring,
 }

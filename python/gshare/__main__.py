@@ -1,0 +1,81 @@
+"""python -m gshare build measures a function and writes its build file, python -m gshare serve runs it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+from typing import Any, Callable, List, Optional
+
+from . import Error, GraphError
+from .call import load_class
+from .measure import build
+from .serve import Server
+from .start import run
+
+GRACE = 25  # seconds for what was begun when SIGTERM comes
+
+
+def main(arguments: Optional[List[str]] = None) -> int:
+    """Returns the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m gshare", description="Functions as pipelines over slices of GPUs.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    command = commands.add_parser("build", help="measure a function's nodes and write its build file")
+    command.add_argument("function", help="file.py:Class or module:Class, beside a function example(batch) that returns inputs")
+    command.add_argument("-o", "--output", required=True, help="the build file; what it has of other kinds of slices stays")
+    command.add_argument("--kind", default="cpu", help="of the slice on which this runs, such as 1g.10gb (default %(default)s)")
+    command.add_argument("--batch", default="1", help="numbers of items, such as 1,2,4 (default %(default)s)")
+    command.add_argument("--repeats", type=int, default=5, help="of each measurement, of which the median counts (default %(default)s)")
+    command.set_defaults(run=_build)
+    command = commands.add_parser("serve", help="serve a function by the Open Inference Protocol, until SIGTERM")
+    command.add_argument("function", help="file.py:Class or module:Class")
+    command.add_argument("--stages", help="a file of stages that gshare-lab cut has written (default: whole, in this process)")
+    command.add_argument("--name", help="of the model (default: that of the class in lower case)")
+    command.add_argument("--host", default="", help="address to listen at (default: all)")
+    command.add_argument("--port", type=int, default=int(os.environ.get("PORT", "8080")), help="(default: PORT of the environment, or 8080)")
+    command.add_argument("--timeout", type=float, help="of a request in seconds (default: none, or that of the client)")
+    command.set_defaults(run=_serve)
+    parsed = parser.parse_args(arguments)
+    try:
+        return int(parsed.run(parsed))
+    except (Error, ImportError, ValueError, OSError) as e:
+        print(f"gshare: {e}", file=sys.stderr)
+        return 1
+
+
+def _build(parsed: argparse.Namespace) -> int:
+    kind = load_class(parsed.function)
+    example: Optional[Callable[[int], object]] = getattr(sys.modules[kind.__module__], "example", None)
+    if example is None:
+        raise GraphError(f"{parsed.function.rpartition(':')[0]} has no function example(batch)")
+    built = build(kind, example, parsed.output, parsed.kind, [int(b) for b in parsed.batch.split(",")], parsed.repeats)
+    for node in built["nodes"]:
+        times = ", ".join(f"{t['nanoseconds'] / 1e6:.3f} ms at {t['batch']}" for t in node["times"][parsed.kind])
+        print(f"{node['name']}: {node['memoryBytes']} bytes, {times}, gives {node['gives']}")
+    return 0
+
+
+def _serve(parsed: argparse.Namespace) -> int:
+    kind = load_class(parsed.function)
+    runner = run(kind, parsed.stages)
+    try:
+        server = Server((parsed.host, parsed.port), runner, parsed.name or kind.__name__.lower(), kind().graph().inputs, parsed.timeout)
+
+        def end(*_: Any) -> None:
+            server.drain()
+
+        signal.signal(signal.SIGTERM, end)
+        signal.signal(signal.SIGINT, end)
+        print(f"serving {server.name} at port {server.server_address[1]}", flush=True)
+        server.serve_forever(poll_interval=0.1)
+        server.finish(GRACE)
+    finally:
+        runner.close()
+    if server.lost is not None:
+        raise server.lost
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,66 @@
+"""Finds functions, and calls their nodes."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import sys
+from typing import Any, Callable, Type
+
+from .errors import GraphError
+from .graph import Node
+from .pipeline import Pipeline
+
+FROM_FILE = "__gshare__"  # what names of modules begin with that load_class has read from a file
+MAX_TEXT = 4096  # characters of an error
+
+
+def load_class(target: str) -> Type[Pipeline]:
+    """Returns the class of module:Class or path.py:Class. Raises a GraphError if it is no Pipeline."""
+    where, _, name = target.rpartition(":")
+    if not where or not name:
+        raise GraphError(f"{target!r} is not module:Class or file.py:Class")
+    if where.endswith(".py"):
+        spec = importlib.util.spec_from_file_location(FROM_FILE + os.path.abspath(where), where)
+        if spec is None or spec.loader is None:
+            raise GraphError(f"{where} cannot be imported")
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[spec.name] = module
+        spec.loader.exec_module(module)
+    else:
+        module = importlib.import_module(where)
+    found: Any = module
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    if not isinstance(found, type) or not issubclass(found, Pipeline):
+        raise GraphError(f"{target} is not a subclass of gshare.Pipeline")
+    return found
+
+
+def device() -> str:
+    """Returns "cuda" if a component has loaded PyTorch and it has a device here, else "cpu"."""
+    torch = sys.modules.get("torch")
+    return "cuda" if torch is not None and torch.cuda.is_available() else "cpu"
+
+
+def caller(before: Callable[[Node], None] = lambda node: None) -> Callable[[Node, Any, Any], Any]:
+    """Returns what runs a node for Graph.run. It loads evicted modules, and raises NodeFailed."""
+
+    def call(node: Node, args: Any, kwargs: Any) -> Any:
+        before(node)
+        try:
+            node.module.load(device())
+            return node.module.call(*args, **kwargs)
+        except Exception as e:  # whatever the user's code raises is the request's result
+            raise NodeFailed(node.name, type(e).__name__, str(e)[:MAX_TEXT]) from e
+
+    return call
+
+
+class NodeFailed(Exception):
+    """A node has raised an exception. args are its name, the exception's type and text."""
+
+
+class Late(Exception):
+    """The deadline of a request has passed."""

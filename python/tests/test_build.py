@@ -1,0 +1,94 @@
+"""What build measures and writes."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import tempfile
+import time
+import unittest
+from typing import Any, List, Tuple
+
+import gshare
+from gshare.__main__ import main
+
+from . import functions
+
+
+class Heavy:
+    """Has a million bytes, and takes 2 ms an item."""
+
+    def __init__(self) -> None:
+        self.weights = bytearray(1_000_000)
+
+    def __call__(self, items: List[int]) -> List[int]:
+        time.sleep(0.002 * len(items))
+        return items
+
+
+class Light:
+    def __call__(self, items: List[int]) -> bytes:
+        return bytes(600_000)
+
+
+class Measured(gshare.Pipeline):
+    def define(self, items: gshare.Symbol) -> gshare.Symbol:
+        return self.reg(Light)(self.reg(Heavy, chance=0.25)(items))
+
+
+def example(batch: int) -> List[int]:
+    return [0] * batch
+
+
+class TestBuild(unittest.TestCase):
+    def test_measures(self) -> None:
+        built = gshare.build(Measured, example, batches=(4, 1), repeats=3, kind="1g.10gb")
+        heavy, light = built["nodes"]
+        self.assertEqual([n["name"] for n in (heavy, light)], ["heavy", "light"])
+        self.assertEqual([t["batch"] for t in heavy["times"]["1g.10gb"]], [1, 4])
+        one, four = (t["nanoseconds"] for t in heavy["times"]["1g.10gb"])
+        self.assertGreaterEqual(one, 2_000_000)
+        self.assertGreaterEqual(four, 8_000_000)
+        self.assertGreater(heavy["memoryBytes"], 1_000_000)
+        self.assertGreater(light["memoryBytes"], 600_000)
+        self.assertLess(light["memoryBytes"], 1_000_000)
+        self.assertEqual((heavy["takes"], heavy["gives"], light["gives"]), (["list[1]"], "list[1]", "bytes[600000]"))
+        self.assertEqual((heavy["chancePerMille"], light["after"], light.get("chancePerMille")), (250, ["heavy"], None))
+        self.assertGreater(light["outputBytes"], 600_000)
+        self.assertGreater(built["transferNanoseconds"], 0)
+
+    def test_file(self) -> None:
+        """Kinds of slices gather in one file, unless the graph changes."""
+        with tempfile.TemporaryDirectory() as folder:
+            file = os.path.join(folder, "f.json")
+            gshare.build(Measured, example, file, kind="1g.10gb", repeats=1)
+            with contextlib.redirect_stdout(io.StringIO()) as out:
+                status = main(["build", "tests.test_build:Measured", "-o", file, "--kind", "2g.20gb", "--repeats", "1", "--batch", "1,2"])
+            self.assertEqual(status, 0)
+            self.assertIn("light: ", out.getvalue())
+            self.assertEqual({k: len(t) for k, t in _read(file)["nodes"][1]["times"].items()}, {"1g.10gb": 1, "2g.20gb": 2})
+            self.assertEqual(_read(file)["version"], 1)
+            gshare.build(functions.Diamond, lambda batch: 1, file, kind="3g.40gb", repeats=1)
+            self.assertEqual([list(n["times"]) for n in _read(file)["nodes"]], [["3g.40gb"]] * 4)
+            self.assertEqual(os.listdir(folder), ["f.json"])
+            with open(file, "w", encoding="utf-8") as f:
+                f.write("[]")
+            with self.assertRaisesRegex(gshare.GraphError, "is not a build file"):
+                gshare.build(functions.Diamond, lambda batch: 1, file, repeats=1)
+
+    def test_refused(self) -> None:
+        cases: List[Tuple[Any, Any]] = [((1, 2), {}), (1, {"batches": ()}), (1, {"batches": (0,)}), (1, {"repeats": 0}), (1, {"kind": ""}), (1, {"batches": (1, 1)})]
+        for inputs, options in cases:
+            with self.subTest(options), self.assertRaises((gshare.GraphError, ValueError)):
+                gshare.build(functions.Chain, lambda batch: inputs, **options)
+        for arguments in (["tests.functions:Add"], ["tests.functions:Chain"], ["tests.functions"], ["missing.py:X"], ["missing:X"]):
+            with contextlib.redirect_stderr(io.StringIO()) as err:
+                self.assertEqual(main(["build", *arguments, "-o", "/dev/null"]), 1, arguments)
+            self.assertTrue(err.getvalue().startswith("gshare: "), err.getvalue())
+
+
+def _read(file: str) -> Any:
+    with open(file, encoding="utf-8") as f:
+        return json.load(f)
