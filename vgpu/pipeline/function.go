@@ -147,4 +147,4 @@ func (k Kind) Compare(other Kind) int {
 	return cmp.Or(cmp.Compare(k.Memory, other.Memory), cmp.Compare(k.Compute, other.Compute), cmp.Compare(k.Name, other.Name))
 }
 
-func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
