@@ -5,6 +5,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/gshare-dev/gshare/cmd/gshare-lab/internal/cut"
 	"github.com/gshare-dev/gshare/cmd/gshare-lab/internal/results"
 	"github.com/gshare-dev/gshare/cmd/gshare-lab/internal/simulate"
 	"github.com/gshare-dev/gshare/cmd/gshare-lab/internal/trial"
@@ -23,11 +24,11 @@ func root() *cobra.Command {
 		Use:   "gshare-lab",
 		Short: "Try and measure gshare without a cluster or a GPU",
 		Long: "demo, replay and bench start etcd, kube-apiserver and gshare-scheduler on this machine, with simulated nodes and pods, and\n" +
-			"check every placement. simulate compares gshare's rules with published policies. results regenerates or checks the\n" +
-			"published tables and figures.\n\n" +
+			"check every placement. simulate compares gshare's rules with published policies. cut cuts measured functions into stages.\n" +
+			"results regenerates or checks the published tables and figures.\n\n" +
 			"gshare-lab needs no root, no cluster and no GPU. Ctrl-C stops it and removes its files.",
 	})
 	cmd.AddCommand(trial.Commands()...)
-	cmd.AddCommand(simulate.Command(), results.Command())
+	cmd.AddCommand(simulate.Command(), cut.Command(), results.Command())
 	return cmd
 }
