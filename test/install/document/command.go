@@ -33,7 +33,7 @@ var knownPrograms = []string{
 	"kubectl",      // test/install
 	"helm",         // test/helm
 	"make", "go", "docker",
-	"kind", "nvidia-ctk", "curl", "ctr",
+	"kind", "nvidia-ctk", "curl", "ctr", "python3",
 }
 
 // Commands returns the documented commands of the program with this name. It returns an error if an example of shell has a command that is
