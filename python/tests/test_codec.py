@@ -60,7 +60,8 @@ class TestCodec(unittest.TestCase):
             import numpy
         except ImportError:
             self.skipTest("needs NumPy")
-        for array in [numpy.arange(6, dtype="<i2").reshape(2, 3).T, numpy.zeros((0, 4)), numpy.float32(1.5)]:
+        arrays: List[Any] = [numpy.arange(6, dtype="<i2").reshape(2, 3).T, numpy.zeros((0, 4)), numpy.float32(1.5)]
+        for array in arrays:
             numpy.testing.assert_array_equal(passed({"a": array})["a"], array)
         with self.assertRaises(gshare.NotTransferable):
             passed(numpy.array([object()]))

@@ -33,12 +33,13 @@ class TestInference(unittest.TestCase):
         self.assertEqual(inference.inputs({"inputs": [tensor("a", "BYTES", [], ["x"])]}, ["a"]), ["x"])
 
     def test_inputs_refused(self) -> None:
-        for request in [
+        requests: List[Any] = [
             None, {}, {"inputs": [1]}, {"inputs": []}, {"inputs": [tensor("b", "FP32", [1], [1])]}, {"inputs": [tensor("a", "FP32", [1], [1])] * 2},
             {"inputs": [tensor("a", "FP32", [2], [1])]}, {"inputs": [tensor("a", "FP32", [-1], [1])]}, {"inputs": [tensor("a", "FP32", [1], ["x"])]},
             {"inputs": [tensor("a", "BYTES", [1], [1])]}, {"inputs": [tensor("a", "X", [1], [1])]}, {"inputs": [tensor("a", "FP32", [1], 1)]},
             {"inputs": [tensor("a", "FP32", [2], [[1], 2])]},
-        ]:
+        ]
+        for request in requests:
             with self.subTest(request), self.assertRaises(gshare.NotTransferable):
                 inference.inputs(request, ["a"])
 
