@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
 import os
 import sys
-from typing import Any, Callable, Type
+from typing import Any, Callable, Iterator, Mapping, Type
 
 from .errors import GraphError
-from .graph import Node
+from .graph import Node, resolve
 from .pipeline import Pipeline
 
 FROM_FILE = "__gshare__"  # what names of modules begin with that load_class has read from a file
@@ -44,18 +45,25 @@ def device() -> str:
     return "cuda" if torch is not None and torch.cuda.is_available() else "cpu"
 
 
-def caller(before: Callable[[Node], None] = lambda node: None) -> Callable[[Node, Any, Any], Any]:
+def caller(before: Callable[[Node], None] = lambda node: None) -> Callable[[Node, Mapping[str, Any]], Any]:
     """Returns what runs a node for Graph.run. It loads evicted modules, and raises NodeFailed."""
 
-    def call(node: Node, args: Any, kwargs: Any) -> Any:
+    def call(node: Node, values: Mapping[str, Any]) -> Any:
         before(node)
-        try:
+        with failing(node.name):
             node.module.load(device())
-            return node.module.call(*args, **kwargs)
-        except Exception as e:  # whatever the user's code raises is the request's result
-            raise NodeFailed(node.name, type(e).__name__, str(e)[:MAX_TEXT]) from e
+            return node.module.call(*resolve(node.args, values), **resolve(node.kwargs, values))
 
     return call
+
+
+@contextlib.contextmanager
+def failing(node: str) -> Iterator[None]:
+    """Raises NodeFailed for whatever a node's own code raises, which is the result of the request."""
+    try:
+        yield
+    except Exception as e:
+        raise NodeFailed(node, type(e).__name__, str(e)[:MAX_TEXT]) from e
 
 
 class NodeFailed(Exception):

@@ -22,8 +22,7 @@ _Buffer = Tuple[int, Any, Any]  # length in bytes, address or None, the object t
 
 def encode_into(target: memoryview, value: Any) -> int:
     """Writes a value, and returns its length in bytes. Raises NotTransferable if its type is not known or the target is too small."""
-    buffers: List[_Buffer] = []
-    header = json.dumps(_flatten(value, buffers, 0), separators=(",", ":")).encode()
+    header, buffers = _header(value)
     end = _LENGTH.size + len(header)
     places = []
     for length, _, _ in buffers:
@@ -46,8 +45,8 @@ def encode_into(target: memoryview, value: Any) -> int:
 
 def size(value: Any) -> int:
     """Returns how many bytes encode_into writes for a value."""
-    buffers: List[_Buffer] = []
-    end = _LENGTH.size + len(json.dumps(_flatten(value, buffers, 0), separators=(",", ":")).encode())
+    header, buffers = _header(value)
+    end = _LENGTH.size + len(header)
     for length, _, _ in buffers:
         end = _aligned(end) + length
     return end
@@ -79,6 +78,14 @@ def describe(value: Any) -> str:
 
 def _aligned(n: int) -> int:
     return (n + _ALIGN - 1) // _ALIGN * _ALIGN
+
+
+def _header(value: Any) -> Tuple[bytes, List[_Buffer]]:
+    buffers: List[_Buffer] = []
+    try:
+        return json.dumps(_flatten(value, buffers, 0), separators=(",", ":")).encode(), buffers
+    except (ValueError, TypeError, RuntimeError, NotImplementedError, BufferError) as e:  # such as an int of 5000 digits, or a tensor without memory
+        raise NotTransferable(f"a value cannot be passed between stages: {e}") from None
 
 
 def _flatten(value: Any, buffers: List[_Buffer], depth: int) -> Any:

@@ -57,11 +57,11 @@ class Graph(NamedTuple):
         return [name for name in node.reads() if name not in self.inputs]
 
     def run(self, names: Iterable[str], values: Dict[str, Any], call: Any) -> None:
-        """Runs nodes on the values of a request, by input and node, and adds what they return. call(node, args, kwargs) runs one of them."""
+        """Runs nodes on the values of a request, by input and node, and adds what they return. call(node, values) runs one of them."""
         wanted = set(names)
         for node in self.nodes:
             if node.name in wanted:
-                values[node.name] = call(node, resolve(node.args, values), resolve(node.kwargs, values))
+                values[node.name] = call(node, values)
 
     def check(self) -> None:
         """Raises a GraphError if there are no nodes or too many, or one reads nothing of the request, or nothing reads one."""

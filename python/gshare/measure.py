@@ -10,12 +10,12 @@ import sys
 import tempfile
 import time
 import tracemalloc
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Type, Union
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Type, Union
 
 from . import codec, edge
 from .call import device, load_class
 from .errors import GraphError
-from .graph import Graph, Node
+from .graph import Graph, Node, resolve
 from .pipeline import Pipeline
 
 VERSION = 1
@@ -48,8 +48,8 @@ def build(
         if len(values) != len(graph.inputs) or isinstance(inputs, tuple) and len(inputs) != len(values):
             raise GraphError(f"the example has other inputs than {', '.join(graph.inputs)}")
 
-        def call(node: Node, args: Any, kwargs: Any) -> Any:
-            return measured[node.name].measure(node, args, kwargs, batch, repeats)
+        def call(node: Node, known: Mapping[str, Any]) -> Any:
+            return measured[node.name].measure(node, resolve(node.args, known), resolve(node.kwargs, known), batch, repeats)
 
         graph.run(measured, values, call)
     built = _content(graph, name or subject.__name__.lower(), kind, measured)

@@ -6,7 +6,7 @@ import threading
 import time
 from typing import Any, Dict, Optional, Sequence, TypeVar
 
-from .call import Late, NodeFailed, caller, device
+from .call import Late, NodeFailed, caller, device, failing
 from .errors import Closed, DeadlineExceeded, NodeError
 from .graph import Graph, resolve
 
@@ -59,13 +59,14 @@ class Whole(Runner):
                     raise Late(node.name)
 
             self._graph.run([n.name for n in self._graph.nodes], values, caller(check))
+            with failing("output"):
+                return resolve(self._graph.output, values)
         except Late as e:
             raise DeadlineExceeded(f"the deadline passed before node {e}") from None
         except NodeFailed as e:
             raise NodeError(*e.args) from e.__cause__
         finally:
             self._lock.release()
-        return resolve(self._graph.output, values)
 
     def evict(self) -> None:
         with self._lock:

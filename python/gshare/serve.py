@@ -52,6 +52,8 @@ class _Handler(BaseHTTPRequestHandler):
         """Says nothing for each request."""
 
     def do_GET(self) -> None:
+        if "Transfer-Encoding" in self.headers or self.headers.get("Content-Length", "0") != "0":
+            self.close_connection = True  # the body is not read, and must not be taken for the next request
         model = f"/v2/models/{self.server.name}"
         if self.path == "/v2/health/live":
             self._answer(200, {"live": True})
@@ -80,6 +82,8 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             length = int(self.headers.get("Content-Length", ""))
         except ValueError:
+            length = -1
+        if "Transfer-Encoding" in self.headers:
             length = -1
         if not 0 <= length <= MAX_BODY:
             self.close_connection = True  # the body is not read
@@ -123,7 +127,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _limit(self) -> Optional[float]:
         """Returns how many seconds the request may take: the server's limit, or less if the client says that it waits for less."""
         text = self.headers.get(TIMEOUT_HEADER, "")
-        asked = int(text) / 1000 if text.isascii() and text.isdigit() else None
+        asked = int(text) / 1000 if text.isascii() and text.isdigit() and len(text) < 10 else None
         limits = [limit for limit in (asked, self.server.limit) if limit is not None]
         return min(limits, default=None)
 

@@ -16,6 +16,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Set
 
 from . import control as says
 from . import edge
+from .call import NodeFailed, failing
 from .errors import Closed, DeadlineExceeded, Error, NodeError, StageLost
 from .graph import HEAD, Flow, Graph, depths, flows, resolve
 from .runner import Runner, monotonic_deadline, named
@@ -35,6 +36,7 @@ class _Pending:
 
     def __init__(self, values: Dict[str, Any], edges: int) -> None:
         self.future: "Future[Any]" = Future()
+        self.future.set_running_or_notify_cancel()  # the pipeline completes it, so that it cannot be cancelled
         self.values, self.missing = values, edges
         self.error: Any = None
 
@@ -143,7 +145,8 @@ class Staged(Runner):
             raise DeadlineExceeded("the request was in the pipeline at its deadline") from None
 
     def submit(self, *inputs: Any, timeout: Optional[float] = None) -> "Future[Any]":
-        """Sends a request, and returns where its result will be. Waits while the pipeline is full, up to timeout seconds; raises as a call does."""
+        """Sends a request, and returns where its result will be. Waits while the pipeline is full, up to timeout seconds; raises as a call does.
+        Callbacks of the result must not send requests, since no results are read meanwhile."""
         deadline = monotonic_deadline(timeout)
         values = named(self._graph, inputs)
         if not self._submit.acquire(timeout=-1 if timeout is None else max(0, timeout)):
@@ -215,7 +218,13 @@ class Staged(Runner):
             del self._pending[message.sequence]
             self._idle.notify_all()
         if pending.error is None:
-            pending.future.set_result(resolve(self._graph.output, pending.values))
+            try:
+                with failing("output"):
+                    result = resolve(self._graph.output, pending.values)
+            except NodeFailed as e:
+                pending.future.set_exception(NodeError(*e.args))
+            else:
+                pending.future.set_result(result)
         elif pending.error[0] == "late":
             pending.future.set_exception(DeadlineExceeded(f"the deadline passed before node {pending.error[1]}"))
         else:

@@ -149,3 +149,10 @@ class Same:
 class Served(gshare.Pipeline):
     def define(self, text: gshare.Symbol, count: gshare.Symbol) -> gshare.Symbol:
         return self.reg(Same)(self.reg(Repeat)(text, count))
+
+
+class Item(gshare.Pipeline):
+    """Takes items that a request may not have."""
+
+    def define(self, request: gshare.Symbol) -> gshare.Symbol:
+        return self.reg(Same, name="second")(self.reg(Same, name="first")(request)["a"])["b"]

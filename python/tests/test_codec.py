@@ -35,7 +35,7 @@ class TestCodec(unittest.TestCase):
         deep: Any = []
         for _ in range(50):
             deep = [deep]
-        for value in [object(), {1: 2}, {1, 2}, 1j, deep, bytes(1 << 16)]:
+        for value in [object(), {1: 2}, {1, 2}, 1j, 10**5000, deep, bytes(1 << 16)]:
             with self.subTest(type(value)), self.assertRaises(gshare.NotTransferable):
                 passed(value)
 

@@ -85,6 +85,23 @@ class TestRun(unittest.TestCase):
                 self.assertEqual((raised.exception.node, raised.exception.kind, raised.exception.text), ("fault", "ValueError", "no such request"))
                 self.assertEqual(runner({"x": 1}, timeout=LONG), {"x": 1})
 
+    def test_missing_items(self) -> None:
+        """An item that is not there is the request's error, not the stage's."""
+        for runner in (gshare.run(functions.Item), staged(functions.Item, ["first"], ["second"])):
+            with runner:
+                for request, node in (({}, "second"), ({"a": {}}, "output")):
+                    with self.subTest(request), self.assertRaises(gshare.NodeError) as raised:
+                        runner(request, timeout=LONG)
+                    self.assertEqual((raised.exception.node, raised.exception.kind), (node, "KeyError"))
+                self.assertEqual(runner({"a": {"b": 1}}, timeout=LONG), 1)
+
+    def test_cancel(self) -> None:
+        """A request that is in the pipeline cannot be cancelled."""
+        with staged(functions.Slow, ["first", "second"]) as runner:
+            future = runner.submit({"sleep": 0.1}, timeout=LONG)
+            self.assertFalse(future.cancel())
+            self.assertEqual(future.result(LONG), {"sleep": 0.1})
+
     def test_not_transferable(self) -> None:
         with staged(functions.Faulty, ["first"], ["fault"], ["last"], slot_bytes=65536) as runner:
             for request in ({"fault": "large", "bytes": 65536}, {"fault": "unknown"}):
