@@ -2,11 +2,16 @@
 package python
 
 import (
+	"encoding/json"
 	"flag"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/gshare-dev/gshare/vgpu/pipeline"
 )
 
 var full = flag.Bool("full", false, "run all tests of the package, not those that take less than about a second in all")
@@ -41,6 +46,48 @@ func TestPython(t *testing.T) {
 	out := python(t, arguments...)
 	if strings.Contains(out, "Ran 0 tests") || !strings.Contains(out, "\nOK") {
 		t.Errorf("the tests of Python:\n%s", out)
+	}
+}
+
+// TestCut goes all the way: Python measures a function, Go cuts it for two slices that hold a part of it each, and Python runs the stages.
+func TestCut(t *testing.T) {
+	folder := t.TempDir()
+	build, stages := filepath.Join(folder, "build.json"), filepath.Join(folder, "stages.json")
+	const function = "examples/words_stages.py:Words"
+	python(t, "-m", "gshare", "build", function, "-o", build)
+	text, err := os.ReadFile(build)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := pipeline.ReadBuild(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := b.Function(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	part := pipeline.Kind{Name: "cpu", Compute: 1, Memory: f.Whole().Memory - 1}
+	ranking, err := pipeline.Rank(f, []pipeline.Kind{part})
+	if err != nil {
+		t.Fatal(err)
+	}
+	assignment, err := ranking.Assign([]pipeline.Slice{{ID: "MIG-a", Kind: part}, {ID: "MIG-b", Kind: part}}, pipeline.Demand{SLO: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err = json.Marshal(ranking.Layout(assignment))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(stages, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const program = `import sys, gshare
+with gshare.run(sys.argv[1], sys.argv[2]) as f:
+    print(len(f.pids), f("a share of the share of a GPU", timeout=60))`
+	if got, want := python(t, "-c", program, function, stages), "2 ['share', 'gpu', 'a']\n"; got != want {
+		t.Errorf("%q, want %q, of %s", got, want, text)
 	}
 }
 
