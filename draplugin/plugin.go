@@ -2,7 +2,6 @@ package draplugin
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -13,18 +12,27 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/dynamic-resource-allocation/kubeletplugin"
+	"k8s.io/dynamic-resource-allocation/resourceslice"
 
 	"github.com/gshare-dev/gshare/vgpu/node/inventory"
 )
 
 // Node decides the answers of a Plugin.
 type Node interface {
-	// OfferedToClaims returns the slices of which resource claims get shares, and a channel that is closed when they change.
-	OfferedToClaims() (offered []inventory.Slice, changed <-chan struct{})
+	// OfferedToClaims returns what the node offers to resource claims now.
+	OfferedToClaims() Offer
 	// PrepareClaim grants a claim's parts and returns the CDI device for the container that uses the claim. It may be called again.
 	PrepareClaim(ctx context.Context, claim *resourceapi.ResourceClaim, parts []Part) (cdiDevice string, err error)
 	// UnprepareClaim frees what PrepareClaim has granted, if it has.
 	UnprepareClaim(ctx context.Context, claim types.UID) error
+}
+
+// Offer is what a node offers to resource claims.
+type Offer struct {
+	Slices  []inventory.Slice // of which claims get shares
+	Known   bool              // false until the node has learnt its slices: an empty offer must not replace what an earlier agent published
+	Checked time.Time         // when the driver has listed the devices last; zero if it has not answered since the start
+	Changed <-chan struct{}   // closed when Slices or Known change
 }
 
 // Plugin registers the driver with the kubelet, serves its calls, and publishes the ResourceSlices of the node.
@@ -35,6 +43,9 @@ type Plugin struct {
 	Registry string // the directory in which the kubelet finds plugins
 	Node     Node
 	Log      *slog.Logger
+
+	// HealthTimeout is how long the driver's answer counts: after it the kubelet takes the health of the devices for unknown.
+	HealthTimeout time.Duration
 }
 
 // startRetry is the pause after the sockets of the plugin could not be opened, as on a node whose kubelet has not started yet.
@@ -62,20 +73,26 @@ func (p *Plugin) serve(ctx context.Context) error {
 		kubeletplugin.DriverName(Driver), kubeletplugin.KubeClient(p.Client), kubeletplugin.NodeName(p.NodeName),
 		kubeletplugin.PluginDataDirectoryPath(data), kubeletplugin.RegistrarDirectoryPath(p.Registry),
 		kubeletplugin.Serialize(false), // a claim that waits for MPS does not hold up the others
-		kubeletplugin.HealthService(false),
 	)
 	if err != nil {
 		return err
 	}
 	defer helper.Stop()
+	return p.publishOffers(ctx, helper.PublishResources)
+}
+
+// publishOffers publishes what the node offers, again with each change, until the context ends.
+func (p *Plugin) publishOffers(ctx context.Context, publish func(context.Context, resourceslice.DriverResources) error) error {
 	for ctx.Err() == nil {
-		offered, changed := p.Node.OfferedToClaims()
-		if err := helper.PublishResources(ctx, Resources(p.NodeName, offered)); err != nil {
-			return err
+		offer := p.Node.OfferedToClaims()
+		if offer.Known {
+			if err := publish(ctx, Resources(p.NodeName, offer.Slices)); err != nil {
+				return err
+			}
 		}
 		select {
 		case <-ctx.Done():
-		case <-changed:
+		case <-offer.Changed:
 		}
 	}
 	return nil
@@ -139,9 +156,4 @@ func (s service) UnprepareResourceClaims(ctx context.Context, claims []kubeletpl
 // HandleError implements kubeletplugin.DRAPlugin: it logs what failed in the background, which is tried again.
 func (s service) HandleError(_ context.Context, err error, text string) {
 	s.Log.Error(text, "driver", Driver, "error", err)
-}
-
-// WatchHealthStatus implements kubeletplugin.DRAPlugin. The health of devices is in their taints and in the status of claims.
-func (s service) WatchHealthStatus(context.Context, chan<- kubeletplugin.DeviceHealthReport) error {
-	return fmt.Errorf("driver %s: %w", Driver, kubeletplugin.ErrHealthNotSupported)
 }

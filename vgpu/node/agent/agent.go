@@ -232,7 +232,10 @@ func (a *Agent) servesClaims() bool {
 // claimPlugin returns the driver for resource claims. It needs no front: while there is no agent, the kubelet waits with pods that have claims.
 func (a *Agent) claimPlugin() *draplugin.Plugin {
 	k := a.Config.Kubernetes
-	return &draplugin.Plugin{Client: a.Client, NodeName: k.NodeName, Plugins: k.Plugins, Registry: k.PluginRegistry, Node: a, Log: a.Log}
+	return &draplugin.Plugin{
+		Client: a.Client, NodeName: k.NodeName, Plugins: k.Plugins, Registry: k.PluginRegistry, Node: a, Log: a.Log,
+		HealthTimeout: max(claimHealthTimeout, 3*k.HealthPeriod.Duration),
+	}
 }
 
 // besideFront answers the kubelet's own calls of the agent, which may come while a front is still connected that has just died.

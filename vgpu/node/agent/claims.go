@@ -17,13 +17,15 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/cdi"
 	"github.com/gshare-dev/gshare/vgpu/node/grant"
 	"github.com/gshare-dev/gshare/vgpu/node/injection"
-	"github.com/gshare-dev/gshare/vgpu/node/inventory"
 	"github.com/gshare-dev/gshare/vgpu/node/kubelet"
 	"github.com/gshare-dev/gshare/vgpu/node/ticket"
 )
 
-// OfferedToClaims returns the slices of which resource claims get shares, and a channel that is closed when they change.
-func (a *Agent) OfferedToClaims() ([]inventory.Slice, <-chan struct{}) { return a.devices.offered() }
+// OfferedToClaims returns what the node offers to resource claims now.
+func (a *Agent) OfferedToClaims() draplugin.Offer { return a.devices.offered() }
+
+// claimHealthTimeout is the least time for which the driver's last answer says that the devices of claims are healthy, as the kubelet's default.
+const claimHealthTimeout = 30 * time.Second
 
 // claimPatience is how long the preparation of a claim retries what may pass soon, such as a predecessor that has not ended: the kubelet
 // allows it 45 s, and looks at the pod again after an error only a minute or more later.
@@ -57,8 +59,7 @@ func (a *Agent) allocated(c grant.Claim, parts []draplugin.Part) ([]kube.PlacedV
 	if ok && granted.Owner == c.Owner() && slices.Equal(granted.ResourceClaim.ShareIDs, c.ResourceClaim.ShareIDs) {
 		return granted.VGPUs, nil
 	}
-	offered, _ := a.devices.offered()
-	return draplugin.Placed(parts, offered)
+	return draplugin.Placed(parts, a.devices.offered().Slices)
 }
 
 // containerOfClaim returns the one container that may use a claim, with its pod.

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 	resourceapi "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,6 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 
 	"github.com/gshare-dev/gshare/draplugin"
+	"github.com/gshare-dev/gshare/vgpu/node/gpu/nvml"
 	"github.com/gshare-dev/gshare/vgpu/node/grant"
 	"github.com/gshare-dev/gshare/vgpu/node/inventory"
 	"github.com/gshare-dev/gshare/vgpu/share"
@@ -247,7 +249,7 @@ func TestInterfaceChanges(t *testing.T) {
 	r.stop()
 	on = false
 	r.start()
-	offered, _ := r.OfferedToClaims()
+	offered := r.OfferedToClaims().Slices
 	if len(offered) != 1 || offered[0].Healthy {
 		t.Errorf("offered to claims: %+v; want GPU-1, closed for new ones", offered)
 	}
@@ -258,9 +260,59 @@ func TestInterfaceChanges(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.wait("the change", func() bool {
-		offered, _ := r.OfferedToClaims()
-		return len(offered) == 0 && len(r.devices.currentInventory().Published().Slices) == 2
+		return len(r.OfferedToClaims().Slices) == 0 && len(r.devices.currentInventory().Published().Slices) == 2
 	})
+}
+
+// TestClaimsWhileDriverHangs: a new agent that hears nothing from the driver offers to claims what the last one did, and prepares them. Without the
+// records of the last one, as after a reboot, it publishes no pool until the driver answers: an empty one would replace that of the last agent.
+func TestClaimsWhileDriverHangs(t *testing.T) {
+	t.Parallel()
+	for name, rebooted := range map[string]bool{"restarted": false, "rebooted": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := &hangingNVML{}
+			r := newFixture(t, claimed, func(o *Options) { o.Source = nvml.New(h.library()) })
+			before := r.OfferedToClaims()
+			if len(before.Slices) != 1 || !before.Known || before.Checked.IsZero() {
+				t.Fatalf("offered: %+v", before)
+			}
+			r.wait("the record", func() bool { _, err := os.Stat(filepath.Join(r.dir, claimsName)); return err == nil })
+			hang := make(chan struct{})
+			h.hang.Store(&hang)
+			r.wait("a call that hangs", func() bool { return h.waits.Load() > 0 })
+			r.stop()
+			if rebooted {
+				if err := os.Remove(filepath.Join(r.dir, claimsName)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			r.start()
+			now := r.OfferedToClaims()
+			if !now.Checked.IsZero() || now.Known == rebooted {
+				t.Errorf("offered while the driver hangs: %+v", now)
+			}
+			if rebooted {
+				r.stop()
+				r.start() // does not take what the last one did not know for nothing
+				now = r.OfferedToClaims()
+				if now.Known {
+					t.Errorf("offered by the agent after it: %+v", now)
+				}
+			} else {
+				if diff := cmp.Diff(before.Slices, now.Slices); diff != "" {
+					t.Errorf("offered before and after (-before +after):\n%s", diff)
+				}
+				if _, _, err := r.prepare("a", "GPU-1", 240, 16<<30); err != nil {
+					t.Error(err)
+				}
+			}
+			h.hang.Store(nil)
+			close(hang)
+			r.wait("the answer", func() bool { o := r.OfferedToClaims(); return o.Known && !o.Checked.IsZero() && len(o.Slices) == 1 })
+			<-now.Changed
+		})
+	}
 }
 
 // TestClaimRefused: what a share cannot be given for is refused, with words for the user.

@@ -13,6 +13,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/gshare-dev/gshare/draplugin"
 	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/node/atomicfile"
 	"github.com/gshare-dev/gshare/vgpu/node/gpu"
@@ -35,6 +36,8 @@ type deviceMonitor struct {
 	podsBound      bool              // pods with shares are bound to the node
 	used           map[string]string // slices that are used without a share, by ID: by whom
 	ticketsChanged chan struct{}     // closed and replaced when they change
+	checked        time.Time         // when the driver has listed the devices last; zero: this agent does not know them
+	claimsLoaded   bool              // the slices of resource claims are those that the last agent left
 	offersChanged  chan struct{}     // closed and replaced when the slices of resource claims change
 }
 
@@ -83,11 +86,12 @@ func (m *deviceMonitor) tickets() ([]string, <-chan struct{}) {
 	return ticket.All(m.inventory.Tickets()), m.ticketsChanged
 }
 
-// offered returns the slices of which resource claims get shares, and a channel that is closed when they change.
-func (m *deviceMonitor) offered() ([]inventory.Slice, <-chan struct{}) {
+// offered returns what the node offers to resource claims.
+func (m *deviceMonitor) offered() draplugin.Offer {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.inventory.OfClaims(), m.offersChanged
+	known := m.claimsLoaded || !m.checked.IsZero()
+	return draplugin.Offer{Slices: m.inventory.OfClaims(), Known: known, Checked: m.checked, Changed: m.offersChanged}
 }
 
 // sliceIndexes returns the positions of slices in the published inventory, by which tickets are numbered, or -1 for a slice that is not in it.
@@ -137,9 +141,20 @@ func (m *deviceMonitor) refresh(ctx context.Context, timeout time.Duration) erro
 	before, after := m.updateInventory(func(inv inventory.Inventory, h inventory.Holders) inventory.Inventory {
 		return inv.Update(config, devices, h)
 	})
+	m.setChecked(time.Now())
 	m.reportFaults(before.Slices(), after.Slices())
 	m.publish()
 	return nil
+}
+
+// setChecked stores when the driver has listed the devices. The first time is news for resource claims: what the node offers is known from then on.
+func (m *deviceMonitor) setChecked(at time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.checked.IsZero() {
+		broadcast(&m.offersChanged)
+	}
+	m.checked = at
 }
 
 // reportFaults writes events on the pods whose slices have failed or recovered between two inventories.
@@ -251,11 +266,14 @@ func (m *deviceMonitor) setUsed(used map[string]string) {
 	m.publish()
 }
 
-// inventoryName is the name of the file with the inventory that was published last.
-const inventoryName = "inventory.json"
+// Names of the files with the inventory that was published last, and with the slices of resource claims, which it does not have.
+const (
+	inventoryName = "inventory.json"
+	claimsName    = "claims.json"
+)
 
-// loadPublished loads the inventory that was published last: from the agent's file or, where that is missing as after a reboot, from the
-// API server.
+// loadPublished loads the inventory that was published last: from the agent's files or, where these are missing as after a reboot, from the
+// API server, which does not tell the slices of resource claims.
 func (m *deviceMonitor) loadPublished(ctx context.Context) {
 	text, err := os.ReadFile(filepath.Join(m.Config.Directory, inventoryName))
 	published := kube.Inventory{}
@@ -267,16 +285,32 @@ func (m *deviceMonitor) loadPublished(ctx context.Context) {
 	}
 	if err != nil {
 		m.Log.Warn("failed to load the published inventory", "error", err)
-		return
 	}
 	config := m.inventoryConfig()
+	restored := inventory.Restore(config, published)
+	text, err = os.ReadFile(filepath.Join(m.Config.Directory, claimsName))
+	if err == nil {
+		restored, err = restored.WithClaims(config, text)
+	}
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		m.Log.Warn("failed to load the slices of resource claims", "error", err)
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.inventory = inventory.Restore(config, published)
+	m.inventory, m.claimsLoaded = restored, err == nil
 }
 
-// savePublished writes the inventory that is about to be published to a file, for the next agent.
-func (m *deviceMonitor) savePublished(text string) error {
+// savePublished writes the inventory, of which text is about to be published, to files for the next agent.
+func (m *deviceMonitor) savePublished(inv inventory.Inventory, text string) error {
+	if m.offered().Known { // else an agent that the driver keeps waiting would tell the next one that there are none
+		claims, err := inv.EncodeClaims()
+		if err != nil {
+			return err
+		}
+		if err := atomicfile.WriteFile(filepath.Join(m.Config.Directory, claimsName), claims, 0o644); err != nil {
+			return err
+		}
+	}
 	return atomicfile.WriteFile(filepath.Join(m.Config.Directory, inventoryName), []byte(text), 0o644)
 }
 

@@ -115,7 +115,7 @@ func (p *publisher) publishInventory(ctx context.Context, reason kube.Reason) er
 	if err != nil {
 		return err
 	}
-	if err := p.devices.savePublished(text); err != nil {
+	if err := p.devices.savePublished(inv, text); err != nil {
 		if reason != kube.ReasonClosing {
 			return err // the next agent must not lack what is published
 		}

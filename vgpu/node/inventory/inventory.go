@@ -92,8 +92,12 @@ func (c Config) slice(d gpu.Device, i gpu.Instance) Slice {
 // claims reports whether the configuration offers a slice to resource claims. Those that are made on demand are not offered yet, as their
 // devices would have to exclude each other.
 func (c Config) claims(d gpu.Device, i gpu.Instance) bool {
-	return i.MemorySlices == 0 && slices.ContainsFunc(c.Claimed, func(name string) bool {
-		return name == AllDevices || name == d.UUID || name == strconv.Itoa(d.Index)
+	return i.MemorySlices == 0 && c.claimsDevice(d.UUID, d.Index)
+}
+
+func (c Config) claimsDevice(uuid string, index int) bool {
+	return slices.ContainsFunc(c.Claimed, func(name string) bool {
+		return name == AllDevices || name == uuid || name == strconv.Itoa(index)
 	})
 }
 
@@ -212,14 +216,18 @@ func conflictsWith(found []Slice, old Slice) bool {
 func Restore(c Config, published kube.Inventory) Inventory {
 	var inv Inventory
 	for _, s := range published.Slices {
-		slice := Slice{Slice: s, Cordoned: c.cordons(s.Device, s.ID)}
-		if s.Reason == kube.ReasonFault || !s.Healthy && s.Reason == "" { // the latter by an agent that did not say why yet
-			slice.Fault = before
-		}
-		slice.updateHealth()
-		inv.slices = append(inv.slices, slice)
+		inv.slices = append(inv.slices, c.restored(s))
 	}
 	return inv
+}
+
+func (c Config) restored(s kube.Slice) Slice {
+	slice := Slice{Slice: s, Cordoned: c.cordons(s.Device, s.ID)}
+	if s.Reason == kube.ReasonFault || !s.Healthy && s.Reason == "" { // the latter by an agent that did not say why yet
+		slice.Fault = before
+	}
+	slice.updateHealth()
+	return slice
 }
 
 // Slices returns the slices (whole GPUs or MIG instances) in the inventory's order.

@@ -1,0 +1,54 @@
+package inventory
+
+import (
+	"encoding/json"
+
+	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/node/gpu"
+	"github.com/gshare-dev/gshare/vgpu/node/versioned"
+)
+
+// claimsVersion is the version of the record of EncodeClaims.
+const claimsVersion = 1
+
+// claimsRecord is what an agent leaves to the next one of the slices of resource claims: the inventory in the Node's annotation has only
+// those of the device plugin.
+type claimsRecord struct {
+	Version int           `json:"version"`
+	Slices  []claimsSlice `json:"slices"`
+}
+
+type claimsSlice struct {
+	kube.Slice        `json:",inline"`
+	Index             int    `json:"index"`
+	DriverVersion     string `json:"driverVersion,omitempty"`
+	ComputeCapability string `json:"computeCapability,omitempty"`
+}
+
+// EncodeClaims returns a record of the slices of which pods get shares by resource claims, for Config.WithClaims of the next agent.
+func (inv Inventory) EncodeClaims() ([]byte, error) {
+	record := claimsRecord{Version: claimsVersion}
+	for _, s := range inv.OfClaims() {
+		record.Slices = append(record.Slices, claimsSlice{s.Slice, s.Index, s.DriverVersion, s.ComputeCapability})
+	}
+	return json.Marshal(record)
+}
+
+// WithClaims returns the inventory with the slices of a record of EncodeClaims. Faults remain until the next Update. A slice that the
+// configuration has given to the device plugin meanwhile takes no new claims.
+func (inv Inventory) WithClaims(c Config, text []byte) (Inventory, error) {
+	var record claimsRecord
+	if err := versioned.Decode(text, claimsVersion, &record); err != nil {
+		return inv, err
+	}
+	all := inv.slices[:len(inv.slices):len(inv.slices)]
+	for _, s := range record.Slices {
+		restored := c.restored(s.Slice)
+		restored.Claims, restored.Index = true, s.Index
+		restored.Properties = gpu.Properties{DriverVersion: s.DriverVersion, ComputeCapability: s.ComputeCapability}
+		restored.Cordoned = restored.Cordoned || !c.claimsDevice(s.Device, s.Index)
+		restored.updateHealth()
+		all = append(all, restored)
+	}
+	return Inventory{all}, nil
+}
