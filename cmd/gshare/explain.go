@@ -24,7 +24,9 @@ For a placed pod it shows each slice and the shares beside it. For a pending pod
 smallest changes that would make the pod fit: less memory, fewer SMs, less time, another GPU model, class or kind of slice, or
 the end of another pod. It applies the scheduler's rules to the current nodes and pods and changes nothing.
 
-It needs permission to list nodes and pods. With permission to list ConfigMaps in gshare-system it uses the scheduler's configuration,
+For a pod with resource claims it shows the devices and the pods beside it or, while a claim is not allocated, what each device has left.
+
+It needs permission to list nodes and pods and, for resource claims, resourceclaims and resourceslices. With permission to list ConfigMaps in gshare-system it uses the scheduler's configuration,
 otherwise the default one. It does not evaluate conditions that depend on other pods (pod affinity, topology spread, volumes, ports)
 but shows the scheduler's last message about them.`
 
@@ -73,7 +75,14 @@ func explainPod(ctx context.Context, c *cluster.Connection, name types.Namespace
 	if !ok {
 		return nil, nil, fmt.Errorf("pod %s not found; set its namespace with --namespace", name)
 	}
-	return verdict.Explain(snapshot, pod), snapshot, nil
+	if !verdict.ByClaims(pod) {
+		return verdict.Explain(snapshot, pod), snapshot, nil
+	}
+	claims, err := cluster.ReadClaims(ctx, c.Client)
+	if err != nil {
+		return nil, nil, err
+	}
+	return verdict.ExplainClaims(snapshot, pod, claims), snapshot, nil
 }
 
 // writeReport writes the summary of an explained pod, then the changes that would make the pod fit, then the slices and nodes in detail.

@@ -34,6 +34,8 @@ const (
 	BadPlacement Reason = "MalformedPlacement"
 	NoNode       Reason = "NoNodeFits"
 	Fits         Reason = "FitsNow"
+	NoClaim      Reason = "NoClaim" // one of its resource claims does not exist
+	ClaimWaits   Reason = "ClaimNotAllocated"
 )
 
 // Report explains one pod: where its vGPUs are placed, or why it is not scheduled.
