@@ -44,12 +44,17 @@ func (a *agents) grantsOn(node *cluster.Node) (grants []grant.Grant, err error) 
 }
 
 // checkBooks compares what the API server, the agent and the kubelet record about a node: every running container with a share must have
-// exactly one grant, equal to its placement, with the tickets that the kubelet has recorded, and no other container may have one.
+// exactly one grant, equal to its placement, with the tickets that the kubelet has recorded, and no other container may have one. Grants by
+// resource claims must be those of the allocations.
 func (a *agents) checkBooks(ctx context.Context, node *cluster.Node) error {
 	grants, err := a.grantsOn(node)
 	if err != nil {
 		return err
 	}
+	if err := a.checkClaimBooks(ctx, node, grants); err != nil {
+		return err
+	}
+	grants = slices.DeleteFunc(grants, func(g grant.Grant) bool { return g.ByClaim() })
 	pods, err := a.Client().CoreV1().Pods("").List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + node.Name})
 	if err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -37,7 +38,7 @@ func TestAgentClaims(t *testing.T) {
 	ctx := testContext(t)
 	node := a.Nodes[0]
 	a.of[node.Name].offerToClaims(ctx, t, "GPU-1")
-	a.waitDevice(ctx, t, "gpu-1")
+	a.waitDevices(ctx, t, "gpu-1")
 	a.deviceClass(ctx, t)
 	a.template(ctx, t, "quarter", "24", "16Gi")
 	a.template(ctx, t, "rest", "76", "64Gi")
@@ -64,6 +65,10 @@ func TestAgentClaims(t *testing.T) {
 	}
 	a.waitNoClaims(ctx, t)
 	t.Run("killed between steps", func(t *testing.T) { a.killedBetweenSteps(testContext(t), t, node) })
+	t.Run("device fails", func(t *testing.T) { a.deviceFails(testContext(t), t, node) })
+	t.Run("device is cordoned", func(t *testing.T) { a.deviceIsCordoned(testContext(t), t, node) })
+	t.Run("restarts", func(t *testing.T) { a.restartsWithClaims(t, node) })
+	t.Run("reboot", func(t *testing.T) { a.rebootWithClaims(testContext(t), t, node) })
 }
 
 // killedBetweenSteps ends the agent by SIGKILL between any two steps of Prepare and of Unprepare: the next one goes on.
@@ -93,19 +98,29 @@ func (a *agents) killedBetweenSteps(ctx context.Context, t *testing.T, node *clu
 	}
 }
 
-// offerToClaims starts the agent again with a configuration that gives a GPU to resource claims.
-func (a *agent) offerToClaims(ctx context.Context, t *testing.T, uuid string) {
+// offerToClaims starts the agent again with a configuration that gives GPUs to resource claims.
+func (a *agent) offerToClaims(ctx context.Context, t *testing.T, uuids ...string) {
+	t.Helper()
+	a.configure(ctx, t, "  resourceClaims: ["+strings.Join(uuids, ", ")+"]\n")
+}
+
+// configure starts the agent again with more lines of the kubernetes part of its configuration. The returned function takes them back.
+func (a *agent) configure(ctx context.Context, t *testing.T, lines string) (undo func()) {
 	t.Helper()
 	name := a.program.Args[1]
-	text, err := os.ReadFile(name)
+	before, err := os.ReadFile(name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(name, append(text, "  resourceClaims: ["+uuid+"]\n"...), 0o600); err != nil {
-		t.Fatal(err)
+	restart := func(text string) {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		a.Kill()
+		a.start(ctx, t)
 	}
-	a.Kill()
-	a.start(ctx, t)
+	restart(string(before) + lines)
+	return func() { restart(string(before)) }
 }
 
 // poll waits until done returns an empty text, and fails the test with its last one.
@@ -121,22 +136,26 @@ func poll(ctx context.Context, t *testing.T, done func() string) {
 	}
 }
 
-// waitDevice waits until a device, and no other, is offered to claims.
-func (a *agents) waitDevice(ctx context.Context, t *testing.T, name string) {
+// waitDevices waits until these devices, and no others, are offered to claims. Each is the name, and the keys of taints after blanks.
+func (a *agents) waitDevices(ctx context.Context, t *testing.T, want ...string) {
 	t.Helper()
 	poll(ctx, t, func() string {
-		slices, err := a.Client().ResourceV1().ResourceSlices().List(ctx, metav1.ListOptions{})
+		pools, err := a.Client().ResourceV1().ResourceSlices().List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err.Error()
 		}
 		var devices []string
-		for _, s := range slices.Items {
+		for _, s := range pools.Items {
 			for _, d := range s.Spec.Devices {
-				devices = append(devices, fmt.Sprint(d.Name, d.Taints))
+				text := d.Name
+				for _, taint := range d.Taints {
+					text += " " + taint.Key
+				}
+				devices = append(devices, text)
 			}
 		}
-		if got, want := strings.Join(devices, ", "), name+"[]"; got != want {
-			return fmt.Sprintf("the ResourceSlices have %q, want %q", got, want)
+		if !slices.Equal(devices, want) {
+			return fmt.Sprintf("the ResourceSlices have %q, want %q", devices, want)
 		}
 		return ""
 	})
@@ -176,7 +195,10 @@ func (a *agents) template(ctx context.Context, t *testing.T, name, sm, memory st
 
 // withClaim returns a pod for the stock scheduler with a claim from a template.
 func withClaim(name, template string) *v1.Pod {
-	pod := cluster.Pod(name, "sleep", "inf")
+	return claiming(cluster.Pod(name, "sleep", "inf"), template)
+}
+
+func claiming(pod *v1.Pod, template string) *v1.Pod {
 	pod.Spec.SchedulerName = v1.DefaultSchedulerName
 	pod.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: "gpu", ResourceClaimTemplateName: &template}}
 	pod.Spec.Containers[0].Resources.Claims = []v1.ResourceClaim{{Name: "gpu"}}
