@@ -263,6 +263,7 @@ func TestStockScheduler(t *testing.T) {
 		if got.Slice != "GPU-A" || got.Class != share.MPS || got.Share.SMLimit != test.sm || got.Share.Memory != test.memory {
 			t.Errorf("%s: got %+v, want %d per mille and %d bytes", test.name, got, test.sm, test.memory)
 		}
+		c.countedAlike(test.namespace, test.name, offered[0], test.requests)
 	}
 	refused := map[string]map[resourceapi.QualifiedName]string{
 		"all":          nil,
