@@ -149,7 +149,7 @@ func TestFirstProfile(t *testing.T) {
 					}
 					return
 				case test.problem != "":
-					if got := c.recorded(); !strings.Contains(got, test.problem) || !k.unprofiled || k.profiled != (api.ProfileRecommendation{}) {
+					if got := c.recorded(); !strings.Contains(got, test.problem) || !k.unprofiled || k.profiled != nil {
 						t.Errorf("event %q, %+v", got, k)
 					}
 					return
