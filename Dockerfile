@@ -1,5 +1,5 @@
 # The images of gshare: docker build --target gshare-node -t gshare-node:dev .    and the same with gshare-scheduler,
-# gshare-controller and gshare-gateway.
+# gshare-controller, gshare-gateway and gshare-descheduler.
 # Pin the bases by digest in a build of your own that others run: a tag may move.
 FROM golang:1.26.8-bookworm AS build
 RUN apt-get update && apt-get install -y --no-install-recommends gcc libc6-dev && rm -rf /var/lib/apt/lists/*
@@ -12,6 +12,17 @@ ARG VERSION=
 ENV LDFLAGS="-s -w -X github.com/gshare-dev/gshare/cmd/internal/release.version=$VERSION"
 RUN go build -trimpath -ldflags="$LDFLAGS" -o /out/ ./cmd/gshare-node ./cmd/gshare && hack/hook.sh build /out/hook
 RUN CGO_ENABLED=0 go build -trimpath -ldflags="$LDFLAGS" -o /out/ ./cmd/gshare-scheduler ./cmd/gshare-controller ./cmd/gshare-gateway
+
+# The descheduler is a module of its own.
+FROM build AS build-descheduler
+WORKDIR /src/cmd/gshare-descheduler
+RUN CGO_ENABLED=0 go build -trimpath -ldflags="$LDFLAGS" -o /out/gshare-descheduler .
+
+FROM scratch AS gshare-descheduler
+COPY --from=build-descheduler /out/gshare-descheduler /usr/local/bin/
+ENV PATH=/usr/local/bin
+USER 65532:65532
+ENTRYPOINT ["gshare-descheduler"]
 
 # A C library is all that it needs: NVIDIA's container runtime brings NVML and MPS.
 FROM debian:12.11-slim AS gshare-node

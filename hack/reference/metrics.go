@@ -34,6 +34,8 @@ var exporters = []exporter{
 	{"gshare-gateway", "At `/metrics` of the gateway.", []string{"serving/gateway"}},
 	{"gshare-controller and gshare serve", "At `/metrics` of the program.", []string{"serving/fleet"}},
 	{"gshare-controller", "At `/metrics` of the controller, beside those of the table above.", []string{"serving/controller"}},
+	{"gshare-descheduler", "At `/metrics` of the descheduler, beside its own: `descheduler_pods_evicted_total` with `strategy=\"GPURebalance\"` counts evictions.",
+		[]string{"cmd/gshare-descheduler/internal/rebalancing"}},
 	{"gshare-model", "At `/metrics` of the server.", []string{"cmd/gshare-model/internal/server"}},
 }
 

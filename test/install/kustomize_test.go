@@ -13,7 +13,7 @@ const root = "../../"
 // kustomizations lists all kustomizations that a user may apply.
 var kustomizations = []string{
 	"manifests", "manifests/base", "manifests/admission", "manifests/node", "manifests/scheduler", "manifests/monitoring",
-	"manifests/serving", "manifests/web", "manifests/overlays/kind", "manifests/overlays/example", "manifests/overlays/serving", "test/install/testdata/web",
+	"manifests/serving", "manifests/web", "manifests/rebalance", "manifests/overlays/kind", "manifests/overlays/example", "manifests/overlays/serving", "test/install/testdata/web",
 }
 
 func build(t *testing.T, folder string) []*unstructured.Unstructured {

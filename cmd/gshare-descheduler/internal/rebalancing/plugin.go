@@ -1,0 +1,146 @@
+// Package rebalancing is the descheduler's plugin GPURebalance. In each cycle it evicts the pods of one step: those that let a waiting pod in, or
+// those on one GPU that becomes free; then it waits until the replacements run.
+package rebalancing
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	policylisters "k8s.io/client-go/listers/policy/v1"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/descheduler/pkg/descheduler/evictions"
+	"sigs.k8s.io/descheduler/pkg/framework/pluginregistry"
+	framework "sigs.k8s.io/descheduler/pkg/framework/types"
+
+	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/kube/rebalanceview"
+	"github.com/gshare-dev/gshare/vgpu/rebalance"
+)
+
+// Name is the name of the plugin in a DeschedulerPolicy.
+const Name = "GPURebalance"
+
+// Register adds the plugin to those of the descheduler.
+func Register(registry pluginregistry.Registry) {
+	pluginregistry.Register(Name, New, &Plugin{}, &Args{}, Validate, Default, registry)
+}
+
+// Plugin moves pods with shares of GPUs.
+type Plugin struct {
+	args       *Args
+	handle     framework.Handle
+	nodes      corelisters.NodeLister
+	pods       corelisters.PodLister
+	namespaces corelisters.NamespaceLister
+	budgets    policylisters.PodDisruptionBudgetLister
+	now        func() time.Time
+	rests      map[types.UID]time.Time // until when the pods of an owner are left alone
+}
+
+var _ framework.BalancePlugin = &Plugin{}
+
+// New returns the plugin.
+func New(_ context.Context, args runtime.Object, handle framework.Handle) (framework.Plugin, error) {
+	a, ok := args.(*Args)
+	if !ok {
+		return nil, fmt.Errorf("%s: want arguments of type *rebalancing.Args, got %T", Name, args)
+	}
+	core := handle.SharedInformerFactory().Core().V1()
+	return &Plugin{
+		args: a, handle: handle, nodes: core.Nodes().Lister(), pods: core.Pods().Lister(), namespaces: core.Namespaces().Lister(),
+		budgets: handle.SharedInformerFactory().Policy().V1().PodDisruptionBudgets().Lister(), now: time.Now, rests: map[types.UID]time.Time{},
+	}, nil
+}
+
+// Name implements framework.Plugin.
+func (p *Plugin) Name() string { return Name }
+
+// Balance makes one step. Pods move to all nodes of the cluster, and only from those that the policy selects.
+func (p *Plugin) Balance(ctx context.Context, nodes []*v1.Node) *framework.Status {
+	view, err := p.view(nodes)
+	if err != nil {
+		return &framework.Status{Err: err}
+	}
+	step, why := p.step(view)
+	observe(view, step)
+	for _, m := range step.Moves {
+		pod := view.Of[m.Pod]
+		switch err := p.evict(ctx, pod, why); {
+		case isLimit(err):
+			return nil
+		case err != nil:
+			return &framework.Status{Err: err}
+		}
+		klog.FromContext(ctx).Info("Moving pod", "plugin", Name, "pod", klog.KObj(pod), "why", why, "expected", view.Nodes[m.To].Name)
+	}
+	return nil
+}
+
+// view returns the cluster as the informers show it.
+func (p *Plugin) view(selected []*v1.Node) (*rebalanceview.View, error) {
+	o := rebalanceview.Objects{
+		Rules: kube.Rules{GammaPercent: p.args.GammaPercent, MixTenants: p.args.MixTenants}, Scheduler: p.args.Scheduler,
+	}
+	from := map[string]bool{}
+	for _, n := range selected {
+		from[n.Name] = true
+	}
+	o.Evictable = func(pod *v1.Pod) bool {
+		return from[pod.Spec.NodeName] && !p.rests[ownerOf(pod)].After(p.now()) && p.handle.Evictor().Filter(pod) && p.handle.Evictor().PreEvictionFilter(pod)
+	}
+	var errs [4]error
+	o.Nodes, errs[0] = p.nodes.List(labels.Everything())
+	o.Pods, errs[1] = p.pods.List(labels.Everything())
+	o.Namespaces, errs[2] = p.namespaces.List(labels.Everything())
+	o.Budgets, errs[3] = p.budgets.List(labels.Everything())
+	if err := errors.Join(errs[:]...); err != nil {
+		return nil, err
+	}
+	return rebalanceview.New(o), nil
+}
+
+// step returns the moves for the first waiting pod that some let in. While pods wait or end, no GPU is freed: they may be the pods of the last
+// step and their replacements.
+func (p *Plugin) step(view *rebalanceview.View) (rebalance.Plan, string) {
+	limits := rebalance.Limits{Moves: p.args.MovesPerGPU, PerDevice: p.args.MovesPerGPU, Devices: 1}
+	for _, pod := range view.Waiting {
+		if plan, ok := view.Admit(pod, limits); ok && len(plan.Moves) > 0 {
+			return plan, "lets in " + pod.Namespace + "/" + pod.Name
+		}
+	}
+	if len(view.Waiting) > 0 || view.Fixed[rebalanceview.Terminating] > 0 {
+		return rebalance.Plan{}, ""
+	}
+	return rebalance.Free(&view.Cluster, limits), "frees a GPU"
+}
+
+func (p *Plugin) evict(ctx context.Context, pod *v1.Pod, why string) error {
+	err := p.handle.Evictor().Evict(ctx, pod, evictions.EvictOptions{StrategyName: Name, Reason: why})
+	if err == nil {
+		p.rests[ownerOf(pod)] = p.now().Add(p.args.Rest.Duration)
+	}
+	return err
+}
+
+func ownerOf(pod *v1.Pod) types.UID {
+	if owner := metav1.GetControllerOf(pod); owner != nil {
+		return owner.UID
+	}
+	return pod.UID
+}
+
+// isLimit reports whether an eviction was refused by a limit of the policy: what is left of the step waits for the next cycle.
+func isLimit(err error) bool {
+	var node *evictions.EvictionNodeLimitError
+	var namespace *evictions.EvictionNamespaceLimitError
+	var total *evictions.EvictionTotalLimitError
+	return errors.As(err, &node) || errors.As(err, &namespace) || errors.As(err, &total)
+}
