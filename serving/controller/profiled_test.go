@@ -168,7 +168,7 @@ func TestFirstProfile(t *testing.T) {
 				if found := c.known.functionsOf(t.Context(), p); len(found) != 1 || found[0].NamespacedName != at {
 					t.Errorf("the profile is that of %v", found)
 				}
-				if k := look(); k.unprofiled || k.profiled != want {
+				if k := look(); k.unprofiled || !cmp.Equal(k.profiled, &want) {
 					t.Errorf("%+v", k)
 				}
 			})
