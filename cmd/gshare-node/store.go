@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -21,17 +23,19 @@ import (
 )
 
 // storeOptions are the flags of gshare-node store.
-type storeOptions struct{ socket, namespace, capacity, slice, grants string }
+type storeOptions struct{ socket, namespace, capacity, slice, grants, control string }
 
 func storeCommand() *cobra.Command {
 	var o storeOptions
 	cmd := &cobra.Command{
-		Use:   "store --socket FILE --namespace NAME --capacity BYTES [--slice ID --grants DIRECTORY]",
+		Use:   "store --socket FILE --namespace NAME {--capacity BYTES | --slice ID --grants DIRECTORY}",
 		Short: "Keep weights on a slice once, for all pods of a namespace",
 		Long: "gshare-node store keeps weights in the memory of the first GPU that it sees. Programs of one namespace store them once by their digest,\n" +
 			"and map them read-only. It does not depend on the agent while it runs, and what programs have mapped outlives it.\n\n" +
-			"With --slice and --grants programs are identified by their pod, which must have a share of the slice by the agent's records. Without\n" +
-			"them they are identified by their user, and the namespace is the number of that user.",
+			"With --slice and --grants programs are identified by their pod, which must have a share of the slice by the agent's records, and the\n" +
+			"store has the weights that pods of the namespace declare, each up to the declared size. Without them programs are identified by\n" +
+			"their user, and the namespace is the number of that user.\n\n" +
+			"The agent starts stores by itself, where kubernetes.modelStore is set.",
 		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return serveStore(cmd.Context(), o) },
 	}
@@ -41,6 +45,8 @@ func storeCommand() *cobra.Command {
 	f.StringVar(&o.capacity, "capacity", "", "the device memory for all weights, such as 8Gi")
 	f.StringVar(&o.slice, "slice", "", "the slice whose memory it is")
 	f.StringVar(&o.grants, "grants", "", "the directory of the agent's records, such as /run/gshare/grants")
+	f.StringVar(&o.control, "control", "", "a directory that only the agent has, by which it finds the store again")
+	_ = f.MarkHidden("control")
 	cmd.AddCommand(verifyCommand(), digestCommand())
 	return cmd
 }
@@ -55,30 +61,98 @@ func serveStore(ctx context.Context, o storeOptions) error {
 	if (o.slice == "") != (o.grants == "") {
 		return cli.Usage(errors.New("--slice and --grants belong together"))
 	}
-	capacity, err := resource.ParseQuantity(o.capacity)
-	if err != nil || capacity.Value() <= 0 {
-		return cli.Usage(fmt.Errorf("--capacity %q: want a positive number of bytes, such as 8Gi", o.capacity))
+	options := store.Options{Namespace: o.namespace, Identify: store.Users, Digest: store.Helper("/proc/self/exe", "store", "digest")}
+	switch {
+	case o.slice != "" && o.capacity != "":
+		return cli.Usage(errors.New("--capacity and --grants exclude each other: what pods declare is the capacity"))
+	case o.slice != "":
+		options.Identify, options.Declared = store.Grants(o.grants, o.slice), store.Declared(o.grants, o.slice, o.namespace)
+	default:
+		capacity, err := resource.ParseQuantity(o.capacity)
+		if err != nil || capacity.Value() <= 0 {
+			return cli.Usage(fmt.Errorf("--capacity %q: want a positive number of bytes, such as 8Gi", o.capacity))
+		}
+		options.Capacity = share.Bytes(capacity.Value())
 	}
-	identify := store.Users
-	if o.slice != "" {
-		identify = store.Grants(o.grants, o.slice)
+	var output io.Writer = os.Stderr
+	if o.control != "" {
+		options.Held = store.Control(o.control).Held
+		if err := store.Control(o.control).Hold(); err != nil {
+			return err
+		}
+		file, err := openLog(store.Control(o.control).LogFile())
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		output = file
 	}
 	device, err := cuda.Open()
 	if err != nil {
 		return err
 	}
-	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
-	server := store.New(store.Options{
-		Namespace: o.namespace, Capacity: share.Bytes(capacity.Value()), Identify: identify, WriteLimit: writeLimit, Memory: device,
-		Digest: store.Helper("/proc/self/exe", "store", "digest"), Log: log,
-	})
+	options.Memory, options.WriteLimit, options.Log = device, writeLimit, slog.New(slog.NewTextHandler(output, nil))
+	return listenStore(ctx, o, store.New(options))
+}
+
+// listenStore serves programs, and the agent where it has started the store, until the context ends.
+func listenStore(ctx context.Context, o storeOptions, server *store.Server) error {
 	listener, err := unixsocket.Listen("unixpacket", o.socket, 0o666, unixsocket.NewLimiter()) // who connects is identified
 	if err != nil {
 		return err
 	}
 	defer listener.Close()
-	log.Info("ready", "socket", o.socket, "namespace", o.namespace)
+	if o.control != "" {
+		control, err := store.Control(o.control).Listen()
+		if err != nil {
+			return err
+		}
+		defer control.Close()
+		go func() {
+			if err := server.ServeControl(control); err != nil {
+				server.Log.Error("failed to serve the agent", "error", err)
+			}
+		}()
+	}
+	server.Log.Info("ready", "socket", o.socket, "namespace", o.namespace)
 	return server.Serve(ctx, listener)
+}
+
+// maxLog is how many bytes of a log are kept: programs of pods can make a store write to it.
+const maxLog = 1 << 20
+
+// boundedLog is the log of a store that the agent has started. When it is full it begins anew.
+type boundedLog struct {
+	*os.File
+	mu   sync.Mutex
+	size int
+}
+
+func openLog(name string) (*boundedLog, error) {
+	file, err := os.OpenFile(name, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	info, err := file.Stat()
+	if err != nil {
+		file.Close()
+		return nil, err
+	}
+	return &boundedLog{File: file, size: int(info.Size())}, nil
+}
+
+func (l *boundedLog) Write(text []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.size+len(text) > maxLog {
+		if err := l.Truncate(0); err != nil {
+			return 0, err
+		}
+		l.size = 0
+	}
+	n, err := l.File.Write(text)
+	l.size += n
+	return n, err
 }
 
 // digestCommand is what the store starts to verify weights.

@@ -11,6 +11,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -65,13 +66,14 @@ type Entry struct {
 	Bytes share.Bytes // of the weights
 	Size  share.Bytes // of the device memory: Bytes, rounded up
 	Users int         // clients that have a lease of it
+
+	Writer Client // while it is Writing
 }
 
 type entry struct {
 	Entry
-	writer Client // while it is writing
-	users  map[Client]bool
-	used   int64 // when a client last began or ended to use it, in the order of the store's events
+	users map[Client]bool
+	used  int64 // when a client last began or ended to use it, in the order of the store's events
 }
 
 // The reasons for which a store refuses.
@@ -91,6 +93,8 @@ var (
 type Store struct {
 	namespace string
 	capacity  share.Bytes
+	limits    map[Digest]share.Bytes // nil: capacity alone limits
+	held      map[Digest]share.Bytes // of the limits
 	used      share.Bytes
 	clients   map[Client]int // with how many entries each is writing
 	entries   map[Key]*entry
@@ -147,10 +151,13 @@ func (s *Store) Put(c Client, k Key, bytes share.Bytes) (_ Entry, dropped []Entr
 		return Entry{}, nil, ErrPresent
 	case e != nil:
 		return Entry{}, nil, ErrBusy
-	case bytes <= 0 || bytes > s.capacity:
+	case bytes <= 0 || bytes > math.MaxInt64-Granularity:
 		return Entry{}, nil, ErrSize
 	}
 	size := (bytes + Granularity - 1) / Granularity * Granularity
+	if err := s.checkLimit(k.Digest, size); err != nil {
+		return Entry{}, nil, err
+	}
 	if size > s.capacity {
 		return Entry{}, nil, ErrSize
 	}
@@ -163,7 +170,7 @@ func (s *Store) Put(c Client, k Key, bytes share.Bytes) (_ Entry, dropped []Entr
 	}
 	dropped = s.Evict(missing)
 	s.next++
-	e = &entry{Entry: Entry{ID: s.next, Key: k, Bytes: bytes, Size: size}, writer: c, users: map[Client]bool{c: true}}
+	e = &entry{Entry: Entry{ID: s.next, Key: k, Bytes: bytes, Size: size, Writer: c}, users: map[Client]bool{c: true}}
 	s.entries[k] = e
 	s.clients[c]++
 	s.used += size
@@ -177,11 +184,11 @@ func (s *Store) Commit(c Client, k Key) (Entry, error) {
 	switch {
 	case e == nil:
 		return Entry{}, ErrAbsent
-	case e.State != Writing || e.writer != c:
+	case e.State != Writing || e.Writer != c:
 		return Entry{}, ErrWriter
 	}
 	s.clients[c]--
-	e.State, e.writer = Verifying, 0
+	e.State, e.Writer = Verifying, 0
 	return e.view(), nil
 }
 
@@ -281,8 +288,8 @@ func (s *Store) touch(e *entry) {
 }
 
 func (s *Store) drop(e *entry) {
-	if e.State == Writing && s.isOpen(e.writer) {
-		s.clients[e.writer]--
+	if e.State == Writing && s.isOpen(e.Writer) {
+		s.clients[e.Writer]--
 	}
 	s.used -= e.Size
 	delete(s.entries, e.Key)

@@ -15,6 +15,9 @@
 //	8  bytes of the weights (uint64)
 //	16 bytes of the device memory (uint64), which is what to map
 //
+// Own comes with a descriptor, as SCM_RIGHTS, and has no key. A store whose memory it is answers with OK, and with 0 bytes of weights while
+// the process that asks writes them; any other answer means that it is not. The hook asks it of memory that a program imports.
+//
 // A store that does not know a request's version answers with its own version and UnknownVersion.
 package storewire
 
@@ -44,6 +47,7 @@ const (
 	Get    Operation = 1 // read weights
 	Put    Operation = 2 // become the writer of absent weights
 	Commit Operation = 3 // end the writing, and wait until the digest is verified
+	Own    Operation = 4 // whether a descriptor is of the store's memory
 )
 
 // Status is how a request ended.
@@ -143,7 +147,7 @@ func DecodeRequest(frame []byte) (r Request, _ error) {
 		return r, err
 	}
 	r.Key.Layout = string(name)
-	if r.Operation < Get || r.Operation > Commit {
+	if r.Operation < Get || r.Operation > Own {
 		return r, fmt.Errorf("operation %d", r.Operation)
 	}
 	return r, nil

@@ -42,14 +42,22 @@ func (s *Server) serve(ctx context.Context, conn *net.UnixConn) {
 		return
 	}
 	defer s.close(c)
-	frame := make([]byte, storewire.RequestSize+1)
 	writing := false
 	for {
-		n, err := conn.Read(frame) // discards descriptors that come with it
-		if err != nil || n == 0 || s.requests.Wait(ctx) != nil {
+		frame, file, err := receive(conn)
+		if err != nil || len(frame) == 0 {
 			return
 		}
-		a := s.answer(ctx, c, frame[:n])
+		if s.requests.Wait(ctx) != nil {
+			if file != nil {
+				file.Close()
+			}
+			return
+		}
+		a := s.answer(ctx, c, frame, file)
+		if file != nil {
+			file.Close()
+		}
 		if err := send(conn, a); err != nil || a.Status == storewire.Malformed || a.Status == storewire.UnknownVersion {
 			return
 		}
@@ -104,6 +112,7 @@ func (s *Server) open(conn *net.UnixConn) (rules.Client, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.next++
+	s.pids[s.next] = p.PID
 	return s.next, s.store.Open(s.next, namespace)
 }
 
@@ -111,6 +120,37 @@ func (s *Server) close(c rules.Client) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.release(s.store.Close(c))
+	delete(s.pids, c)
+}
+
+// maxDescriptors is how many descriptors of a packet are looked at; the kernel closes more.
+const maxDescriptors = 4
+
+// receive returns the next frame, and the descriptor that comes with it if there is one, which the caller closes. The frame is longer than
+// any request if the packet is, and empty when the connection has ended.
+func receive(conn *net.UnixConn) (frame []byte, file *os.File, _ error) {
+	frame, rights := make([]byte, storewire.RequestSize+1), make([]byte, unix.CmsgSpace(4*maxDescriptors))
+	n, with, _, _, err := conn.ReadMsgUnix(frame, rights)
+	if err != nil {
+		return nil, nil, err
+	}
+	messages, err := unix.ParseSocketControlMessage(rights[:with])
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, m := range messages {
+		fds, err := unix.ParseUnixRights(&m)
+		if err != nil {
+			continue // of another kind
+		}
+		for _, fd := range fds {
+			if file != nil {
+				file.Close()
+			}
+			file = os.NewFile(uintptr(fd), "of a client")
+		}
+	}
+	return frame[:n], file, nil
 }
 
 // send sends an answer and closes its descriptor.
@@ -127,7 +167,7 @@ func send(conn *net.UnixConn, a answer) error {
 	return err
 }
 
-func (s *Server) answer(ctx context.Context, c rules.Client, frame []byte) answer {
+func (s *Server) answer(ctx context.Context, c rules.Client, frame []byte, file *os.File) answer {
 	r, err := storewire.DecodeRequest(frame)
 	if _, other := errors.AsType[*storewire.VersionError](err); other {
 		return refusal(storewire.UnknownVersion)
@@ -140,9 +180,48 @@ func (s *Server) answer(ctx context.Context, c rules.Client, frame []byte) answe
 		return s.get(c, r.Key)
 	case storewire.Put:
 		return s.put(c, r.Key, r.Bytes)
+	case storewire.Own:
+		return s.own(c, file)
 	default:
 		return s.commit(ctx, c, r.Key)
 	}
+}
+
+// own answers whether a descriptor is one that the store has passed on, which the kernel tells from others of the same file. What is not
+// committed is only its writer's.
+func (s *Server) own(c rules.Client, file *os.File) answer {
+	if file == nil {
+		return refusal(storewire.Malformed)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range s.store.Entries() {
+		if !isSame(file, s.files[e.ID]) {
+			continue
+		}
+		switch {
+		case e.State == rules.Committed:
+			return granted(e, nil)
+		case e.State == rules.Writing && s.pids[e.Writer] == s.pids[c]:
+			e.Bytes = 0
+			return granted(e, nil)
+		}
+		return refusal(storewire.Busy)
+	}
+	return refusal(storewire.Absent)
+}
+
+// kcmpFile is KCMP_FILE: whether two descriptors are of the same opened file.
+const kcmpFile = 0
+
+// isSame reports whether two descriptors of this process are duplicates. false if the kernel does not tell.
+func isSame(a, b *os.File) bool {
+	if a == nil || b == nil {
+		return false
+	}
+	pid := uintptr(os.Getpid())
+	differ, _, failed := unix.Syscall6(unix.SYS_KCMP, pid, pid, kcmpFile, a.Fd(), b.Fd(), 0)
+	return failed == 0 && differ == 0
 }
 
 func (s *Server) get(c rules.Client, k rules.Key) answer {
@@ -157,7 +236,7 @@ func (s *Server) get(c rules.Client, k rules.Key) answer {
 
 // export answers with the memory of an entry; s.mu is locked.
 func (s *Server) export(e rules.Entry) answer {
-	memory, err := s.Memory.Export(s.memory[e.ID])
+	memory, err := s.descriptorOf(e.ID)
 	if err != nil {
 		s.log(slog.LevelError, "failed to export memory", "weights", e.Key.String(), "error", err)
 		return refusal(storewire.Failed)
@@ -165,9 +244,29 @@ func (s *Server) export(e rules.Entry) answer {
 	return granted(e, memory)
 }
 
+// descriptorOf returns a duplicate of the descriptor of an entry's memory; s.mu is locked.
+func (s *Server) descriptorOf(id rules.ID) (*os.File, error) {
+	if s.files[id] == nil {
+		file, err := s.Memory.Export(s.memory[id])
+		if err != nil {
+			return nil, err
+		}
+		s.files[id] = file
+	}
+	fd, err := unix.FcntlInt(s.files[id].Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), "device memory"), nil
+}
+
 func (s *Server) put(c rules.Client, k rules.Key, bytes share.Bytes) answer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if err := s.readLimits(); err != nil {
+		s.Log.Error("failed to read which weights are declared", "error", err)
+		return refusal(storewire.Failed)
+	}
 	e, dropped, err := s.store.Put(c, k, bytes)
 	if err != nil {
 		return refusal(storewire.StatusOf(err))
@@ -243,7 +342,7 @@ func (s *Server) beginCommit(c rules.Client, k rules.Key) (rules.Entry, *os.File
 	if err != nil {
 		return e, nil, err
 	}
-	memory, err := s.Memory.Export(s.memory[e.ID])
+	memory, err := s.descriptorOf(e.ID)
 	if err != nil {
 		s.log(slog.LevelError, "failed to export memory", "weights", k.String(), "error", err)
 		s.discard(e.ID)

@@ -1,15 +1,11 @@
 package store
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strconv"
 
 	"github.com/gshare-dev/gshare/vgpu/node/cgroup"
-	"github.com/gshare-dev/gshare/vgpu/node/grant"
 	"github.com/gshare-dev/gshare/vgpu/node/process"
 )
 
@@ -41,26 +37,13 @@ func Grants(directory, slice string) func(process.Process) (string, error) {
 
 // namespaceOf returns the namespace of a pod that has a share of the slice.
 func namespaceOf(directory, slice, pod string) (string, error) {
-	records, err := filepath.Glob(filepath.Join(directory, "*", "grant.json"))
+	grants, err := grantsOn(directory, slice, pod)
 	if err != nil {
 		return "", err
 	}
-	for _, name := range records {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			continue // it has been released meanwhile
-		}
-		if !bytes.Contains(text, []byte(pod)) { // reading it all takes much longer, and anyone may connect often
-			continue
-		}
-		g, err := grant.Decode(text)
-		if err != nil || string(g.UID) != pod {
-			continue
-		}
-		for _, v := range g.VGPUs {
-			if v.Slice == slice {
-				return g.Namespace, nil
-			}
+	for _, g := range grants {
+		if string(g.UID) == pod {
+			return g.Namespace, nil
 		}
 	}
 	return "", ErrNoGrant

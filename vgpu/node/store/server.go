@@ -31,7 +31,11 @@ type Memory interface {
 // Options configure a Server.
 type Options struct {
 	Namespace string
-	Capacity  share.Bytes // of device memory, for all weights
+	Capacity  share.Bytes // of device memory, for all weights; where Declared is set, that decides
+	// Declared returns which weights the store may have, and how much device memory each of them may take. nil: any, within Capacity.
+	Declared func() (map[rules.Digest]share.Bytes, error)
+	// Held returns how much of that is in use by copies of an earlier store. nil: nothing.
+	Held func() (map[rules.Digest]share.Bytes, error)
 	// Identify returns the namespace of a process, from what the kernel and the agent say.
 	Identify func(p process.Process) (namespace string, err error)
 	// WriteLimit is how long a program may take to store weights, for which others wait. It loses its connection then. 0 is no limit.
@@ -52,6 +56,8 @@ type Server struct {
 	store  *rules.Store
 	next   rules.Client
 	memory map[rules.ID]cuda.Handle
+	files  map[rules.ID]*os.File // of the memory: what clients get are duplicates, by which the store knows them again
+	pids   map[rules.Client]int
 	conns  map[*net.UnixConn]bool
 }
 
@@ -59,7 +65,8 @@ type Server struct {
 func New(o Options) *Server {
 	return &Server{
 		Options: o, limits: newLimits(),
-		store: rules.New(o.Namespace, o.Capacity), memory: map[rules.ID]cuda.Handle{}, conns: map[*net.UnixConn]bool{},
+		store: rules.New(o.Namespace, o.Capacity), memory: map[rules.ID]cuda.Handle{},
+		files: map[rules.ID]*os.File{}, pids: map[rules.Client]int{}, conns: map[*net.UnixConn]bool{},
 	}
 }
 
@@ -145,9 +152,43 @@ func (s *Server) Evict(bytes share.Bytes) []rules.Entry {
 	return dropped
 }
 
+// Trim drops weights without users that are not declared any more.
+func (s *Server) Trim() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.readLimits(); err != nil {
+		return err
+	}
+	s.release(s.store.Trim())
+	return nil
+}
+
+// readLimits reads which weights the store may have; s.mu is locked.
+func (s *Server) readLimits() error {
+	if s.Declared == nil {
+		return nil
+	}
+	limits, err := s.Declared()
+	if err != nil {
+		return err
+	}
+	var held map[rules.Digest]share.Bytes
+	if s.Held != nil {
+		if held, err = s.Held(); err != nil {
+			return err
+		}
+	}
+	s.store.Limit(limits, held)
+	return nil
+}
+
 // release gives the memory of entries back; s.mu is locked.
 func (s *Server) release(dropped []rules.Entry) {
 	for _, e := range dropped {
+		if file := s.files[e.ID]; file != nil {
+			file.Close()
+			delete(s.files, e.ID)
+		}
 		h, ok := s.memory[e.ID]
 		if !ok {
 			continue // its memory could not be created

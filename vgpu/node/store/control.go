@@ -1,0 +1,166 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gshare-dev/gshare/vgpu/node/process"
+	"github.com/gshare-dev/gshare/vgpu/node/unixsocket"
+)
+
+// Control is the directory in which the agent finds the store of a slice and a namespace again, and which no pod has. The store holds a lock
+// of a file in it as long as it lives, so that it is found even if it hangs, and no second one serves beside it.
+type Control string
+
+// ErrHeld is the error of Control.Hold while another store holds the lock.
+var ErrHeld = errors.New("another store holds the lock")
+
+func (c Control) lockFile() string { return filepath.Join(string(c), "lock") }
+func (c Control) socket() string   { return filepath.Join(string(c), "control.sock") }
+
+// LogFile returns the name of the store's log.
+func (c Control) LogFile() string { return filepath.Join(string(c), "log") }
+
+// Hold takes the lock for the rest of this process, which must not open the file again: to close it would end the lock. The error is ErrHeld
+// while another process has it.
+func (c Control) Hold() error {
+	file, err := os.OpenFile(c.lockFile(), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return err
+	}
+	lock := unix.Flock_t{Type: unix.F_WRLCK}
+	err = unix.FcntlFlock(file.Fd(), unix.F_SETLK, &lock)
+	if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EACCES) {
+		err = ErrHeld
+	}
+	if err == nil {
+		err = c.isFile(file)
+	}
+	if err != nil {
+		file.Close()
+		return err
+	}
+	held = append(held, file)
+	return nil
+}
+
+// held keeps the files of locks from being closed by the garbage collector.
+var held []*os.File
+
+// isFile returns an error if the lock's file has been removed or replaced since it was opened.
+func (c Control) isFile(file *os.File) error {
+	opened, err := file.Stat()
+	if err != nil {
+		return err
+	}
+	now, err := os.Stat(c.lockFile())
+	if err == nil && !os.SameFile(opened, now) {
+		err = fmt.Errorf("%s has been replaced", c.lockFile())
+	}
+	return err
+}
+
+// Holder returns the process that holds the lock, which the caller closes; false if none does.
+func (c Control) Holder() (process.Process, bool) {
+	file, err := os.OpenFile(c.lockFile(), os.O_RDWR, 0)
+	if err != nil {
+		return process.Process{}, false
+	}
+	defer file.Close()
+	pid := holderOf(file)
+	if pid <= 0 {
+		return process.Process{}, false
+	}
+	p, err := process.Open(pid)
+	if err == nil && holderOf(file) == pid {
+		return p, true // the PID has not been used again
+	}
+	p.Close()
+	return process.Process{}, false
+}
+
+// holderOf returns the PID of the process that holds a lock of the file, or 0.
+func holderOf(file *os.File) int {
+	lock := unix.Flock_t{Type: unix.F_WRLCK}
+	if unix.FcntlFlock(file.Fd(), unix.F_GETLK, &lock) != nil || lock.Type == unix.F_UNLCK {
+		return 0
+	}
+	return int(lock.Pid)
+}
+
+// HasServed reports whether a store has served here whose survivors are not recorded, see AddSurvivors.
+func (c Control) HasServed() bool {
+	_, err := os.Stat(c.socket())
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
+// Listen opens the socket on which ServeControl answers.
+func (c Control) Listen() (*unixsocket.Listener, error) {
+	return unixsocket.Listen("unixpacket", c.socket(), 0o600, unixsocket.NewLimiter())
+}
+
+// controlVersion is that of the answers on the socket.
+const controlVersion = 1
+
+// status is what a store answers.
+type status struct {
+	Version int    `json:"version"`
+	Error   string `json:"error,omitempty"` // why Trim failed
+}
+
+// ServeControl drops what is not needed any more, see Trim, for each connection, and then answers it, until the listener is closed.
+func (s *Server) ServeControl(listener *unixsocket.Listener) error {
+	for {
+		conn, err := listener.AcceptUnix()
+		if errors.Is(err, net.ErrClosed) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		answer := status{Version: controlVersion}
+		if err := s.Trim(); err != nil {
+			answer.Error = err.Error()
+		}
+		text, err := json.Marshal(answer)
+		if err == nil {
+			_ = conn.SetWriteDeadline(time.Now().Add(patience))
+			_, _ = conn.Write(text) // who has ended needs no answer
+		}
+		conn.Close()
+	}
+}
+
+// Trim asks the store to drop what is not needed any more, and returns nil once it has. It returns an error if no store answers before the
+// context ends.
+func (c Control) Trim(ctx context.Context) error {
+	conn, err := unixsocket.Dial(ctx, "unixpacket", c.socket())
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetReadDeadline(time.Unix(1, 0)) })
+	defer stop()
+	text := make([]byte, 4096)
+	n, err := conn.Read(text)
+	if err != nil {
+		return errors.Join(ctx.Err(), err)
+	}
+	var answer status
+	if err := json.Unmarshal(text[:n], &answer); err != nil {
+		return fmt.Errorf("answer of a store: %w", err)
+	}
+	if answer.Error != "" {
+		return errors.New(answer.Error)
+	}
+	return nil
+}

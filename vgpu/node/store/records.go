@@ -1,0 +1,62 @@
+package store
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/node/grant"
+	"github.com/gshare-dev/gshare/vgpu/share"
+	rules "github.com/gshare-dev/gshare/vgpu/store"
+)
+
+// grantsOn returns the grants of a slice that the agent has recorded in a directory; with a pod, those whose record names it. A record that cannot be read is of a grant that is
+// being made or released, or of another version of the agent, and is left out.
+func grantsOn(directory, slice, pod string) (found []grant.Grant, _ error) {
+	entries, err := os.ReadDir(directory)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		text, err := os.ReadFile(filepath.Join(directory, e.Name(), "grant.json"))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if !bytes.Contains(text, []byte(pod)) { // decoding it takes much longer, and anyone may connect often
+			continue
+		}
+		g, err := grant.Decode(text)
+		if err == nil && slices.ContainsFunc(g.VGPUs, func(v kube.PlacedVGPU) bool { return v.Slice == slice }) {
+			found = append(found, g)
+		}
+	}
+	return found, nil
+}
+
+// Declared returns a function that returns the weights that the pods of a namespace with a share of the slice declare, by the agent's records in
+// a directory, each with the largest size that one of them declares. That is what scheduler and agent count for them.
+func Declared(directory, slice, namespace string) func() (map[rules.Digest]share.Bytes, error) {
+	return func() (map[rules.Digest]share.Bytes, error) {
+		grants, err := grantsOn(directory, slice, "")
+		if err != nil {
+			return nil, err
+		}
+		sizes := map[rules.Digest]share.Bytes{}
+		for _, g := range grants {
+			for _, w := range g.Weights {
+				d, err := rules.ParseDigest(string(w.Digest))
+				if err == nil && g.Namespace == namespace {
+					sizes[d] = max(sizes[d], w.Memory)
+				}
+			}
+		}
+		return sizes, nil
+	}
+}
