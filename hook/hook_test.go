@@ -94,7 +94,7 @@ func hooked(dir string) []string {
 // TestLibrary runs the tests that need the whole library, on the fake driver and with a token server in each test program.
 func TestLibrary(t *testing.T) {
 	dir := built(t)
-	for _, name := range []string{"route_test", "gate_test", "blocks_test", "memory_test", "paths_test", "refused_test", "peers_test", "inherit_test"} {
+	for _, name := range []string{"route_test", "gate_test", "blocks_test", "memory_test", "store_test", "paths_test", "refused_test", "peers_test", "inherit_test"} {
 		t.Run(name, func(t *testing.T) { run(t, filepath.Join(dir, name), hooked(dir)...) })
 	}
 }
@@ -145,7 +145,7 @@ func TestInterposers(t *testing.T) {
 // TestWithoutHook checks that the C tests fail without the hook, so that they can fail at all.
 func TestWithoutHook(t *testing.T) {
 	dir := built(t)
-	for _, name := range []string{"route_test", "gate_test", "blocks_test", "memory_test", "paths_test", "no_server_test", "refused_test", "peers_test", "inherit_test"} {
+	for _, name := range []string{"route_test", "gate_test", "blocks_test", "memory_test", "store_test", "paths_test", "no_server_test", "refused_test", "peers_test", "inherit_test"} {
 		t.Run(name, func(t *testing.T) {
 			command := exec.Command(filepath.Join(dir, name))
 			command.Env = append(os.Environ(), "LD_LIBRARY_PATH="+dir, "OTHER="+filepath.Join(dir, "other.so"))

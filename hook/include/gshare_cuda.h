@@ -35,6 +35,7 @@ enum {
 	CUDA_ERROR_FILE_NOT_FOUND = 301,
 	CUDA_ERROR_NOT_FOUND = 500,
 	CUDA_ERROR_NOT_READY = 600,
+	CUDA_ERROR_NOT_PERMITTED = 800,
 	CUDA_ERROR_NOT_SUPPORTED = 801,
 	CUDA_ERROR_MPS_MAX_CLIENTS_REACHED = 808,
 };
@@ -120,6 +121,14 @@ typedef struct {
 		unsigned char reserved[4];
 	} allocFlags;
 } CUmemAllocationProp;
+
+typedef struct { /* how a location may access mapped memory */
+	CUmemLocation location;
+	int flags;
+} CUmemAccessDesc;
+
+#define CU_MEM_ACCESS_FLAGS_PROT_READ 1
+#define CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR 1
 
 typedef struct { /* one mapping of memory into a sparse array */
 	int resourceType;

@@ -11,7 +11,7 @@
 
 #define GSHARE_WIRE_MAGIC 0x52485347u /* "GSHR" */
 #define GSHARE_WIRE_MAJOR 1
-#define GSHARE_WIRE_MINOR 1 /* 1: block tokens */
+#define GSHARE_WIRE_MINOR 2 /* 1: block tokens; 2: memory of the model store */
 #define GSHARE_FRAME_MAX 4096 /* header and body; longer frames end the connection */
 #define GSHARE_VGPU_MAX 16    /* of one container */
 #define GSHARE_UUID_SIZE 48   /* with its zero byte */
@@ -144,7 +144,9 @@ struct gshare_server_page {
 	/* line 2: memory */
 	_Atomic uint64_t memory_limit; /* bytes */
 	_Atomic uint32_t policy;       /* bits of enum gshare_policy */
-	uint32_t pad2[13];
+	uint32_t pad2;
+	_Atomic uint64_t import_allowance; /* bytes of the model store's memory that the container may map beside its limit, since minor version 2 */
+	uint32_t pad6[10];
 	/* line 3: waiting */
 	_Atomic uint32_t wake; /* futex word; changes when waiters should check again */
 	uint32_t pad3;
@@ -175,13 +177,16 @@ enum gshare_policy {
  * client page mapped, and subtracts its memory from the container page. A hook that reconnects takes what it holds to the new client page, and
  * leaves 0 on the old one before it unmaps that; SNAPSHOT only reports it. A forked child keeps its parent's client page mapped until it ends
  * or executes a program. All sums are modulo 2^64: for a moment a sum may be below 0, so one with its highest bit set reads as 0.
+ *
+ * imported is the same for memory of the model store that is mapped within the allowance, which memory does not contain.
  */
 struct gshare_container_page {
 	uint32_t magic;
 	uint16_t major, minor;
 	uint32_t pad0[14];
 	_Atomic uint64_t memory; /* bytes reserved by all processes */
-	uint64_t pad1[7];
+	_Atomic uint64_t imported; /* bytes of the allowance that all processes use, since minor version 2 */
+	uint64_t pad1[6];
 	_Atomic uint64_t taken; /* thread blocks that all processes have taken in total; more may be taken while it is below credit */
 	uint64_t pad2[7];
 };
@@ -206,7 +211,8 @@ struct gshare_client_page {
 	_Atomic uint32_t captures;  /* streams capturing */
 	_Atomic uint32_t uncovered; /* lookups of launch and memory functions that the hook does not wrap */
 	_Atomic uint64_t refused;   /* allocations refused */
-	uint64_t pad3[5];
+	_Atomic uint64_t imported;  /* bytes of the allowance that this process uses, since minor version 2 */
+	uint64_t pad3[4];
 	/* lines 3 and 4, since minor version 1: launch cycles, from the first launch until the host's next wait returns */
 	_Atomic uint64_t cycles;      /* number of ended cycles */
 	_Atomic uint64_t cycle_start; /* CLOCK_MONOTONIC ns of the open cycle's first launch; 0: none is open */

@@ -80,6 +80,7 @@ int gsh_pages_map(struct gsh_vgpu *v, const int fds[3]) {
 	pthread_mutex_lock(&memory_lock);
 	bool same = container.fd >= 0 && container.inode == v->container_page.inode && container.device == v->container_page.device;
 	uint64_t counted = same ? atomic_exchange(&v->client->memory, 0) : 0;
+	uint64_t imported = same ? atomic_exchange(&v->client->imported, 0) : 0;
 	atomic_store(&v->client->open, 0); /* the new page has it */
 	int r = map_fixed(v->container, fds[1], PROT_READ | PROT_WRITE);
 	if (!r) r = map_fixed(v->client, fds[2], PROT_READ | PROT_WRITE);
@@ -87,6 +88,8 @@ int gsh_pages_map(struct gsh_vgpu *v, const int fds[3]) {
 	v->container_page = container;
 	atomic_fetch_add(&v->container->memory, atomic_load(&v->memory) - counted);
 	atomic_store(&v->client->memory, atomic_load(&v->memory));
+	atomic_fetch_add(&v->container->imported, atomic_load(&v->imported) - imported);
+	atomic_store(&v->client->imported, atomic_load(&v->imported));
 	pthread_mutex_unlock(&memory_lock);
 	gsh_publish(v);
 	return r;
@@ -189,6 +192,35 @@ void gsh_memory_charge(struct gsh_vgpu *v, uint64_t bytes) {
 
 void gsh_memory_release(struct gsh_vgpu *v, uint64_t bytes) { gsh_memory_charge(v, -bytes); }
 
+/* Adds bytes to what the process and its container use of the allowance. The caller holds the memory lock. */
+static void add_imported(struct gsh_vgpu *v, uint64_t bytes) {
+	atomic_fetch_add(&v->client->imported, bytes);
+	atomic_fetch_add(&v->imported, bytes);
+}
+
+/* By compare-and-swap, as add_within_limit. */
+uint64_t gsh_import_take(struct gsh_vgpu *v, uint64_t bytes) {
+	uint64_t taken = 0;
+	pthread_mutex_lock(&memory_lock);
+	if (!atomic_load(&gsh_self_paced)) {
+		uint64_t allowance = atomic_load(&v->server->import_allowance), used = atomic_load(&v->container->imported);
+		do {
+			uint64_t now = container_memory(used), left = now < allowance ? allowance - now : 0;
+			taken = bytes < left ? bytes : left;
+		} while (!atomic_compare_exchange_weak(&v->container->imported, &used, used + taken));
+		add_imported(v, taken);
+	}
+	pthread_mutex_unlock(&memory_lock);
+	return taken;
+}
+
+void gsh_import_give(struct gsh_vgpu *v, uint64_t bytes) {
+	pthread_mutex_lock(&memory_lock);
+	atomic_fetch_sub(&v->container->imported, bytes);
+	add_imported(v, -bytes);
+	pthread_mutex_unlock(&memory_lock);
+}
+
 void gsh_count_uncovered(void) {
 	if (gsh_vgpus[0].client) atomic_fetch_add(&gsh_vgpus[0].client->uncovered, 1);
 }
@@ -219,6 +251,7 @@ void gsh_account_after_fork(void) {
 		atomic_store(&v->unknown_events, 0);
 		atomic_store(&v->budgets, 0);
 		atomic_store(&v->memory, 0);
+		atomic_store(&v->imported, 0);
 		atomic_store(&v->waiting, 0);
 	}
 	atomic_store(&gsh_captures, 0);

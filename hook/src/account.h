@@ -29,7 +29,7 @@ struct gsh_vgpu {
 	_Atomic uint32_t unbounded_events;             /* the events behind it */
 	_Atomic uint32_t unknown_events;               /* open events behind a launch of unknown cost */
 	_Atomic uint64_t budgets, streams;             /* packed words, see budget.c */
-	_Atomic uint64_t memory;                       /* bytes; changed under the memory lock */
+	_Atomic uint64_t memory, imported;             /* bytes; changed under the memory lock */
 	_Atomic uint32_t waiting;                      /* threads that wait for a token */
 	_Atomic uint64_t waiting_since;                /* CLOCK_MONOTONIC ns at which the first of them began */
 };
@@ -83,6 +83,15 @@ void gsh_memory_charge(struct gsh_vgpu *v, uint64_t bytes);
 
 /* Subtracts freed bytes from what the process and its container hold. */
 void gsh_memory_release(struct gsh_vgpu *v, uint64_t bytes);
+
+/*
+ * Takes bytes of the container's allowance for memory of the model store, as far as it goes. Returns how many; none without a server, whose
+ * page alone says what others have taken.
+ */
+uint64_t gsh_import_take(struct gsh_vgpu *v, uint64_t bytes);
+
+/* Gives bytes of the allowance back. */
+void gsh_import_give(struct gsh_vgpu *v, uint64_t bytes);
 
 /* Returns the bytes that all processes of the container hold. */
 uint64_t gsh_memory_used(const struct gsh_vgpu *v);

@@ -21,6 +21,7 @@
 #define WELCOME_TIMEOUT 1000    /* ms */
 #define MOUNTED "/run/gshare"   /* where a container's socket and policy are */
 #define SOCKET "/token.sock"    /* in that directory */
+#define STORES "/run/gshare-store" /* where a container has the sockets of model stores */
 
 /* Guards the descriptor: a frame must not be sent to a number that was closed and now is the application's next file. */
 static pthread_mutex_t socket_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -37,6 +38,12 @@ const char *gsh_directory(void) {
 	static const char *directory;
 	if (!directory) directory = gsh_directory_choose(MOUNTED, secure_getenv("GSHARE_DIR"));
 	return directory;
+}
+
+bool gsh_store_path(char *path, size_t size, uint32_t vgpu) {
+	const char *own = gsh_directory();
+	int n = strcmp(own, MOUNTED) ? snprintf(path, size, "%s/store-%u.sock", own, vgpu) : snprintf(path, size, STORES "/%u/store.sock", vgpu);
+	return n > 0 && (size_t)n < size;
 }
 
 uint64_t gsh_client_jitter(void) { return (uint64_t)getpid() * 0x9e3779b97f4a7c15ull; }

@@ -33,4 +33,10 @@ const char *gsh_directory(void);
  */
 const char *gsh_directory_choose(const char *mounted, const char *own);
 
+/*
+ * Stores the path of the socket of the model store of a vGPU, by its index in WELCOME: where containers have it mounted, or, where their token
+ * server's directory is not, in that directory. Returns false if it does not fit.
+ */
+bool gsh_store_path(char *path, size_t size, uint32_t vgpu);
+
 #endif

@@ -4,13 +4,20 @@
  * the charge, and handles and mappings refer to it.
  */
 #define _GNU_SOURCE
+#include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "reserve.h"
+#include "start.h"
+#include "store.h"
 
-/* A flag of an OBJECT: it is another process's memory, whose mappings are charged, since its size is not known. */
-enum { IMPORTED = 1 };
+/*
+ * Flags of an OBJECT: it is another process's memory, whose mappings are charged, since its size is not known; it is that of the model store,
+ * whose mappings are free within the container's allowance; it may not be written.
+ */
+enum { IMPORTED = 1, STORED = 2, READ_ONLY = 4 };
 
 /* Enters a handle of an object; the ledger is locked. Returns false if there is no room. */
 static bool put_handle(uint64_t handle, uint64_t object) {
@@ -47,7 +54,7 @@ static void add_refs(uint64_t object, int handles, int mappings, struct gsh_item
 	gsh_item_remove(o);
 }
 
-/* Releases the memory of a removed object or mapping. */
+/* Releases the memory of a removed object. */
 static void release_object(const struct gsh_item *removed) {
 	if (removed->vgpu) gsh_memory_release(removed->vgpu, removed->bytes);
 }
@@ -131,11 +138,12 @@ static struct gsh_item take_object(CUmemGenericAllocationHandle h, int mappings)
  * Enters a mapping that the driver has made of an object, which counts it already. Returns false if the handle is not the object's any more:
  * another thread has released it, and the driver may have given its number to other memory.
  */
-static bool enter_mapping(CUdeviceptr p, size_t bytes, CUmemGenericAllocationHandle h, const struct gsh_item *object, struct gsh_vgpu *charged) {
+static bool enter_mapping(CUdeviceptr p, size_t bytes, uint64_t free, CUmemGenericAllocationHandle h, const struct gsh_item *object,
+			  struct gsh_vgpu *charged) {
 	gsh_ledger_lock(); /* also memory without an object, such as the host's, since one call may unmap it together with what is behind it */
 	struct gsh_item *now = object_of(h);
 	bool same = (now ? now->key : 0) == object->key;
-	if (same) gsh_item_put(&(struct gsh_item){MAPPING, p, charged, NULL, bytes, object->key, 0, 0});
+	if (same) gsh_item_put(&(struct gsh_item){MAPPING, p, charged, NULL, bytes, object->key, free, 0});
 	gsh_ledger_unlock();
 	return same;
 }
@@ -147,14 +155,16 @@ GSH_EXPORT CUresult cuMemMap(CUdeviceptr p, size_t bytes, size_t offset, CUmemGe
 	struct gsh_item object = take_object(h, 1);
 	struct gsh_vgpu *charged = object.flags & IMPORTED ? object.vgpu : NULL;
 	struct gsh_reservation hold;
-	bool fits = !charged || gsh_reserve_vgpu(&hold, charged, bytes);
+	uint64_t free = charged && object.flags & STORED ? gsh_import_take(charged, bytes) : 0;
+	bool fits = !charged || gsh_reserve_vgpu(&hold, charged, bytes - free);
 	CUresult r = fits ? real(p, bytes, offset, h, flags) : CUDA_ERROR_OUT_OF_MEMORY;
-	if (r == CUDA_SUCCESS && enter_mapping(p, bytes, h, &object, charged)) return r;
+	if (r == CUDA_SUCCESS && enter_mapping(p, bytes, free, h, &object, charged)) return r;
 	if (r == CUDA_SUCCESS) {
 		CALL(cuMemUnmap, p, bytes);
 		r = CUDA_ERROR_INVALID_VALUE;
 	}
-	if (fits && charged) gsh_memory_release(charged, bytes);
+	if (fits && charged) gsh_memory_release(charged, bytes - free);
+	if (free) gsh_import_give(charged, free);
 	count_refs(object.key, 0, -1);
 	return r;
 }
@@ -163,7 +173,8 @@ GSH_EXPORT CUresult cuMemMap(CUdeviceptr p, size_t bytes, size_t offset, CUmemGe
 static CUdeviceptr unmap_one(CUdeviceptr p, CUdeviceptr end) {
 	struct gsh_item mapping = {0};
 	if (!gsh_ledger_take(MAPPING, p, &mapping)) return end;
-	release_object(&mapping);
+	if (mapping.vgpu) gsh_memory_release(mapping.vgpu, mapping.bytes - mapping.mappings);
+	if (mapping.mappings) gsh_import_give(mapping.vgpu, mapping.mappings);
 	count_refs(mapping.other, 0, -1);
 	return mapping.bytes ? p + mapping.bytes : end;
 }
@@ -173,6 +184,33 @@ GSH_EXPORT CUresult cuMemUnmap(CUdeviceptr p, size_t bytes) {
 	NEED(cuMemUnmap);
 	CUresult r = real(p, bytes);
 	for (CUdeviceptr at = p; r == CUDA_SUCCESS && at < p + bytes;) at = unmap_one(at, p + bytes);
+	return r;
+}
+
+/* Reports whether a range has a mapping of memory that may not be written. Takes the lock. */
+static bool is_read_only(CUdeviceptr p, size_t bytes) {
+	bool found = false;
+	gsh_ledger_lock();
+	for (struct gsh_item *i = gsh_item_next(NULL); i && !found; i = gsh_item_next(i)) {
+		if (i->kind != MAPPING || !(p >= i->key ? p - i->key < i->bytes : i->key - p < bytes)) continue;
+		struct gsh_item *object = gsh_item_find(OBJECT, i->other);
+		found = object && object->flags & READ_ONLY;
+	}
+	gsh_ledger_unlock();
+	return found;
+}
+
+/* Weights of the model store are written by the process that stores them, until it has committed them. The driver gets what was looked at. */
+GSH_EXPORT CUresult cuMemSetAccess(CUdeviceptr p, size_t bytes, const CUmemAccessDesc *list, size_t n) {
+	NEED(cuMemSetAccess);
+	if (!list || !n || n > SIZE_MAX / sizeof *list) return real(p, bytes, list, n);
+	void *memory = mmap(NULL, n * sizeof *list, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (memory == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
+	CUmemAccessDesc *own = memcpy(memory, list, n * sizeof *list);
+	bool writes = false;
+	for (size_t i = 0; i < n; i++) writes = writes || own[i].flags & ~CU_MEM_ACCESS_FLAGS_PROT_READ;
+	CUresult r = writes && is_read_only(p, bytes) ? CUDA_ERROR_NOT_PERMITTED : real(p, bytes, own, n);
+	munmap(memory, n * sizeof *list);
 	return r;
 }
 
@@ -294,29 +332,48 @@ static struct gsh_vgpu *vgpu_of(CUmemGenericAllocationHandle h, bool *refused) {
 	return gsh_vgpu_of_device(prop.location.id);
 }
 
+/* Returns the flags of imported memory by what its descriptor is. */
+static unsigned flags_of(enum gsh_owned owned) {
+	return IMPORTED | (owned == GSH_OWNED_NOT ? 0 : STORED) | (owned == GSH_OWNED_READ ? READ_ONLY : 0);
+}
+
 /*
- * Memory that is imported is charged where it is mapped, also if its owner is charged, who may end before. The import of a process's own
- * export may return the handle that it has already.
+ * Enters imported memory. The import of a process's own export may return the handle that it has already; what may be read only from now on
+ * is so for all of its handles. Returns false if there is no room.
+ */
+static bool enter_import(CUmemGenericAllocationHandle imported, struct gsh_vgpu *v, unsigned flags) {
+	gsh_ledger_lock();
+	struct gsh_item *object = object_of(imported);
+	if (object) {
+		object->other++;
+		if (object->flags & STORED) object->flags |= flags & READ_ONLY;
+		enter_handle(imported, object->key);
+	}
+	bool entered = object || put_object(imported, v, 0, flags);
+	gsh_ledger_unlock();
+	return entered;
+}
+
+/*
+ * Memory that is imported is charged where it is mapped, also if its owner is charged, who may end before. That of the model store is not,
+ * within the allowance. A descriptor is duplicated, so that the driver and the store get the same one.
  */
 GSH_EXPORT CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *h, void *os, int type) {
 	NEED(cuMemImportFromShareableHandle);
+	gsh_start(); /* which tells the allowance */
+	int fd = type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ? fcntl((int)(intptr_t)os, F_DUPFD_CLOEXEC, 3) : -1;
 	CUmemGenericAllocationHandle imported = 0;
-	CUresult r = real(h ? &imported : NULL, os, type);
-	if (r != CUDA_SUCCESS) return r;
-	bool refused;
-	struct gsh_vgpu *v = vgpu_of(imported, &refused);
-	gsh_ledger_lock();
-	struct gsh_item *object = refused ? NULL : object_of(imported);
-	if (object) {
-		object->other++;
-		enter_handle(imported, object->key);
+	CUresult r = real(h ? &imported : NULL, fd >= 0 ? (void *)(intptr_t)fd : os, type);
+	if (r == CUDA_SUCCESS) {
+		bool refused;
+		struct gsh_vgpu *v = vgpu_of(imported, &refused);
+		enum gsh_owned owned = fd >= 0 && !refused ? gsh_store_owned(v, fd) : GSH_OWNED_NOT;
+		if (refused || !enter_import(imported, v, flags_of(owned))) {
+			CALL(cuMemRelease, imported);
+			r = CUDA_ERROR_OUT_OF_MEMORY;
+		}
 	}
-	bool entered = object || (!refused && put_object(imported, v, 0, IMPORTED));
-	gsh_ledger_unlock();
-	if (!entered) {
-		CALL(cuMemRelease, imported);
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	}
-	*h = imported;
+	if (fd >= 0) close(fd);
+	if (r == CUDA_SUCCESS) *h = imported;
 	return r;
 }

@@ -41,6 +41,7 @@ static void fill_server_page(const struct server *s, struct gshare_server_page *
 	p->run_ahead = s->run_ahead;
 	p->guaranteed = 1000;
 	p->memory_limit = s->memory_limit;
+	p->import_allowance = s->import_allowance;
 	p->unit = s->tokens ? GSHARE_UNIT_BLOCKS : GSHARE_UNIT_TIME;
 	p->amount = p->credit = s->tokens;
 	p->heartbeat = now();
@@ -116,8 +117,10 @@ static void *serve(void *arg) {
 	c->connected = 1;
 	send_welcome(a.s, c, a.fd);
 	while (recv(a.fd, bytes, sizeof bytes, 0) > 0) count_frame(c, bytes);
-	for (uint32_t i = 0; i < a.s->vgpus; i++)
+	for (uint32_t i = 0; i < a.s->vgpus; i++) {
 		c->container[i]->memory -= atomic_exchange(&c->client[i]->memory, 0);
+		c->container[i]->imported -= atomic_exchange(&c->client[i]->imported, 0);
+	}
 	c->connected = 0;
 	close(a.fd);
 	return NULL;

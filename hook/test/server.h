@@ -25,7 +25,7 @@ struct server_session {
 struct server {
 	char directory[64];
 	uint32_t vgpus, mode;
-	uint64_t memory_limit, run_ahead;
+	uint64_t memory_limit, run_ahead, import_allowance;
 	_Atomic uint32_t refuse; /* errno with which every connection is refused; 0: none is */
 	uint64_t tokens; /* block tokens of a tick, and of the first; 0: tokens are time */
 	uint32_t first_state;

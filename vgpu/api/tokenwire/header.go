@@ -17,7 +17,7 @@ import (
 // The protocol version of frames and pages.
 const (
 	Major = 1
-	Minor = 1 // 1: block tokens
+	Minor = 2 // 1: block tokens; 2: memory of the model store
 )
 
 // The limits of a frame.

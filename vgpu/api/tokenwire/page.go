@@ -79,7 +79,10 @@ type ServerPage struct {
 
 	MemoryLimit atomic.Uint64 // bytes
 	Policy      atomic.Uint32
-	_           [13]uint32
+	_           uint32
+	// ImportAllowance is the bytes of the model store's memory that the container may map beside its limit. Since minor version 2.
+	ImportAllowance atomic.Uint64
+	_               [10]uint32
 
 	Wake      atomic.Uint32 // futex word
 	_         uint32
@@ -104,9 +107,10 @@ func (p *ServerPage) SetHeartbeat(now time.Duration) { p.Heartbeat.Store(uint64(
 // write it.
 type ContainerPage struct {
 	PageHead
-	_      [14]uint32
-	Memory atomic.Uint64 // bytes that all processes hold
-	_      [7]uint64
+	_        [14]uint32
+	Memory   atomic.Uint64 // bytes that all processes hold
+	Imported atomic.Uint64 // bytes of the allowance that all processes use; since minor version 2
+	_        [6]uint64
 
 	Taken atomic.Uint64 // total of thread blocks that all processes have taken from Credit; since minor version 1
 	_     [7]uint64
@@ -131,7 +135,8 @@ type ClientPage struct {
 	Captures  atomic.Uint32
 	Uncovered atomic.Uint32
 	Refused   atomic.Uint64
-	_         [5]uint64
+	Imported  atomic.Uint64 // bytes of the allowance that this process uses; since minor version 2
+	_         [4]uint64
 
 	// Launch cycles, since minor version 1: from the first launch of a batch until the host has waited for it.
 	Cycles     atomic.Uint64 // number of ended cycles

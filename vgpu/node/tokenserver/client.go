@@ -56,6 +56,7 @@ func newClientState(v VGPU, pid int, now time.Duration) (_ *clientState, err err
 	c.server.at.Window.Store(uint64(config.Window))
 	c.server.at.RunAhead.Store(uint64(config.RunAhead))
 	c.server.at.MemoryLimit.Store(uint64(v.Memory))
+	c.server.at.ImportAllowance.Store(uint64(v.Imports))
 	c.setState(tokenwire.Pause, now)
 	return c, nil
 }

@@ -15,6 +15,8 @@ type VGPU struct {
 	Slice *Slice
 	UUID  string // UUID of the slice
 	Index int    // device ordinal in the container
+	// Imports is how much memory of the slice's model store the container may map beside its share's memory.
+	Imports share.Bytes
 
 	// Elastic selects class elastic: SMs move between the request and the limit, by tokens of thread blocks.
 	Elastic  bool
@@ -72,9 +74,11 @@ func (v *vgpu) removeClient(c *clientState, ended bool) {
 	v.clients = without(v.clients, c)
 	if ended {
 		subtractBounded(&v.page.at.Memory, c.client.at.Memory.Load(), uint64(v.withheld))
+		subtractBounded(&v.page.at.Imported, c.client.at.Imported.Load(), 0)
 	}
 	if ended && len(v.clients) == 0 {
 		v.page.at.Memory.Store(uint64(v.withheld))
+		v.page.at.Imported.Store(0)
 	}
 	c.close()
 }

@@ -21,10 +21,12 @@ int main(void) {
 	AT(server, guaranteed);
 	AT(server, memory_limit);
 	AT(server, policy);
+	AT(server, import_allowance);
 	AT(server, wake);
 	AT(server, heartbeat);
 	AT(server, credit);
 	AT(container, memory);
+	AT(container, imported);
 	AT(container, taken);
 	AT(client, launches);
 	AT(client, blocks);
@@ -37,6 +39,7 @@ int main(void) {
 	AT(client, captures);
 	AT(client, uncovered);
 	AT(client, refused);
+	AT(client, imported);
 	AT(client, cycles);
 	AT(client, cycle_start);
 	AT(client, cycle_times);
