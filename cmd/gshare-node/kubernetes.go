@@ -26,6 +26,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/gpu"
 	"github.com/gshare-dev/gshare/vgpu/node/gpu/nvml"
 	"github.com/gshare-dev/gshare/vgpu/node/kubelet"
+	"github.com/gshare-dev/gshare/vgpu/node/modelstore"
 	"github.com/gshare-dev/gshare/vgpu/node/mps"
 )
 
@@ -58,7 +59,7 @@ func serveNode(ctx context.Context, c config.Configuration) error {
 	defer stopReporting()
 	a, err := agent.New(agent.Options{
 		Config: c, Source: source, OnDemand: onDemand, Log: log, Pods: node.pods, Records: records,
-		MPS: clusterDaemonsOf(c), Memory: memoryLimiter(c), Client: node.client,
+		MPS: clusterDaemonsOf(c), Memory: memoryLimiter(c), Client: node.client, Stores: storesOf(c, log),
 		Cluster: agent.NewAPIServer(reporting, node.client, node.name),
 		Linger:  func(ctx context.Context) { pause(ctx, bindTime) },
 	})
@@ -162,6 +163,19 @@ func daemonsOf(c config.Configuration) mps.Daemons {
 		Dir: filepath.Join(c.Directory, "mps"), Program: c.SimulatedMPS, Simulated: c.SimulatedDevices != "", NoNamespaces: c.MPSVersion == 2,
 		Guard: guardLibrary(c.Kubernetes.Hook),
 	}
+}
+
+// storesOf returns the manager of model stores, or nil if there is no driver on which they could run. Where the configuration wants none, it ends
+// those of an earlier agent once no pod uses them. Stores outlive the agent's container, as MPS daemons do.
+func storesOf(c config.Configuration, log *slog.Logger) *modelstore.Manager {
+	program, err := os.Executable()
+	if !daemonsOf(c).Enabled() || err != nil {
+		return nil
+	}
+	return modelstore.New(modelstore.Config{
+		Dir: filepath.Join(c.Directory, "stores"), Grants: filepath.Join(c.Directory, "grants"), Program: program, Log: log,
+		DetachedCgroup: cgroup.Detached{Mount: "/sys/fs/cgroup", Name: "gshare-stores"},
+	})
 }
 
 // guardLibrary returns the path of the library that keeps clients from commanding MPS daemons, or an empty string if it is not installed.

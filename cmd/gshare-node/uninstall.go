@@ -61,7 +61,7 @@ func serveUninstall(ctx context.Context, c config.Configuration) error {
 	defer stop()
 	node := uninstall.Node{
 		Config: c, Name: at.name, Client: at.client, Pods: at.pods.List,
-		MPS: clusterDaemonsOf(c), Clear: func(uuid string) error { return clearGPU(library.New(), c.Directory, uuid) },
+		MPS: clusterDaemonsOf(c), Stores: storesOf(c, log), Clear: func(uuid string) error { return clearGPU(library.New(), c.Directory, uuid) },
 	}
 	for logged := ""; ctx.Err() == nil; {
 		state := "nothing is left"

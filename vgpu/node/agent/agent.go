@@ -30,6 +30,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/gpu"
 	"github.com/gshare-dev/gshare/vgpu/node/killpoint"
 	"github.com/gshare-dev/gshare/vgpu/node/kubelet"
+	"github.com/gshare-dev/gshare/vgpu/node/modelstore"
 	"github.com/gshare-dev/gshare/vgpu/node/mps"
 	"github.com/gshare-dev/gshare/vgpu/node/parking"
 	"github.com/gshare-dev/gshare/vgpu/node/partition/ondemand"
@@ -43,7 +44,8 @@ type Options struct {
 
 	OnDemand *ondemand.Source // the Source, where it creates MIG instances on demand; nil: none are created
 	MPS      mps.Daemons
-	Memory   *dmem.Limiter // sets the driver's memory limits; nil: they are not used
+	Memory   *dmem.Limiter       // sets the driver's memory limits; nil: they are not used
+	Stores   *modelstore.Manager // of weights that pods share; nil: there are none
 	Pods     kubelet.Pods
 	Records  *kubelet.Records
 	Cluster  Cluster
@@ -181,6 +183,7 @@ func (a *Agent) serve(ctx context.Context, listener net.Listener) {
 	sweeper := &sweeper{Options: a.Options, granter: a.granter, devices: a.devices, residency: newResidencyKeeper(a.granter)}
 	for _, loop := range []func(context.Context){
 		sweeper.watchLoop, sweeper.loop, sweeper.residency.loop, a.devices.loop, terminations.loop, a.memory.loop, a.slices.logFeatures,
+		a.granter.stores.loop,
 	} {
 		loops.Go(func() { loop(serving) })
 	}

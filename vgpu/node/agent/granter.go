@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -25,6 +26,7 @@ type granter struct {
 	metrics    *metrics
 	slices     *sliceRuntime
 	grants     *grantStore
+	stores     *storeKeeper
 	publish    func() // requests publication
 	lowered    loweredPods
 	files      cdi.Directory
@@ -35,8 +37,9 @@ type granter struct {
 }
 
 func newGranter(o *Options, m *metrics, r *sliceRuntime, publish func()) *granter {
+	grants := newGrantStore(o.Config)
 	return &granter{
-		Options: o, metrics: m, slices: r, grants: newGrantStore(o.Config), publish: publish, files: cdi.Directory(o.Config.Kubernetes.CDI),
+		Options: o, metrics: m, slices: r, grants: grants, stores: &storeKeeper{o, r, grants}, publish: publish, files: cdi.Directory(o.Config.Kubernetes.CDI),
 		wake: make(chan struct{}, 1),
 	}
 }
@@ -100,6 +103,9 @@ func (g *granter) setUp(granted *grant.Grant, endpoint mps.Endpoint) error {
 		return err
 	}
 	killPoint("recorded")
+	if err := g.stores.open(context.Background(), granted); err != nil {
+		return err
+	}
 	if err := g.startService(granted); err != nil {
 		return err
 	}
@@ -196,6 +202,7 @@ func (g *granter) stopService(id string) {
 func (g *granter) retainSlices() {
 	g.retaining.Lock()
 	defer g.retaining.Unlock()
+	g.stores.retain() // before the MIG instances that they use
 	g.slices.retain(g.grants.all())
 }
 

@@ -260,24 +260,6 @@ func TestMPSServer(t *testing.T) {
 	}
 }
 
-// TestModelStoreOfTheNode: a model store, whose helper has a context while it verifies weights, is no stranger on nodes that have one.
-func TestModelStoreOfTheNode(t *testing.T) {
-	t.Parallel()
-	for name, has := range map[string]bool{"with a store": true, "without": false} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			c := newProcessFixture(t, config.ReportStrangers, func(o *Options) { o.Config.Kubernetes.ModelStore = has })
-			c.useOutside(storeProgram, "GPU-0")
-			c.useOutside("somebody", "GPU-1")
-			c.fixture.wait("the slice to be marked as used", func() bool { return !c.offered("GPU-1") && (has || !c.offered("GPU-0")) })
-			c.wait(5)
-			if c.offered("GPU-0") != has {
-				t.Errorf("the slice that the store uses is offered: %t", !has)
-			}
-		})
-	}
-}
-
 // TestReusedPID: a process is not killed if its start time or pod differs from what was observed.
 func TestReusedPID(t *testing.T) {
 	t.Parallel()

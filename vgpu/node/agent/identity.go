@@ -27,8 +27,7 @@ func containerOf(pid int) (cgroup.Container, error) {
 }
 
 // identifyProcesses adds start time, pod and container to the listed GPU processes. It leaves out processes that have ended, the agent's
-// own, MPS servers and model stores, those on devices that gshare does not manage, and those outside of pods that use graphics only, such as a
-// display server.
+// own, MPS servers, model stores, those on devices that gshare does not manage, and those outside of pods that use graphics only, such as a display server.
 func (g *guard) identifyProcesses(ctx context.Context, processes []gpu.Process) (known []watchdog.Process) {
 	inv := g.devices.currentInventory()
 	sessions, listed := g.slices.sessionPIDs(), false
@@ -56,23 +55,20 @@ func (g *guard) identifyProcesses(ctx context.Context, processes []gpu.Process) 
 }
 
 // identityOf returns the start time and the container of a process; the container is zero outside of containers. ok is false if the process
-// has ended, belongs to the agent's own container, or is an MPS server or a model store on the host.
+// has ended, belongs to the agent's own container, or is an MPS server or a model store.
 func (g *guard) identityOf(pid int) (startTime uint64, c cgroup.Container, ok bool) {
 	c, err := g.ContainerOf(pid)
 	outside := errors.Is(err, cgroup.ErrNoContainer)
-	if err != nil && !outside || c == g.own && !outside || outside && g.isServer(process.Program(pid)) {
+	if err != nil && !outside || c == g.own && !outside || outside && g.isOfNode(pid) {
 		return 0, c, false
 	}
 	startTime, err = process.StartTime(pid)
 	return startTime, c, err == nil
 }
 
-// storeProgram is the program of model stores, and of the helpers that read weights from the device to verify them.
-const storeProgram = "gshare-node"
-
-// isServer reports whether a program outside of pods uses slices for their shares.
-func (g *guard) isServer(program string) bool {
-	return program == mps.ServerProgram || program == storeProgram && g.Config.Kubernetes.ModelStore
+// isOfNode reports whether a process that is in no container serves containers: an MPS server or a model store.
+func (g *guard) isOfNode(pid int) bool {
+	return process.Program(pid) == mps.ServerProgram || g.Stores != nil && g.Stores.Owns(pid)
 }
 
 // listPods replaces the cached pods by those that the kubelet lists now. After an error the cache stays, and new containers remain without

@@ -13,6 +13,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/gpu"
 	"github.com/gshare-dev/gshare/vgpu/node/grant"
 	"github.com/gshare-dev/gshare/vgpu/node/injection"
+	"github.com/gshare-dev/gshare/vgpu/node/modelstore"
 	"github.com/gshare-dev/gshare/vgpu/node/mps"
 	"github.com/gshare-dev/gshare/vgpu/node/tokenserver"
 	"github.com/gshare-dev/gshare/vgpu/share"
@@ -44,6 +45,11 @@ func newSliceRuntime(o *Options, publish func()) (*sliceRuntime, error) {
 	}
 	r.host = injection.Host{
 		Driver: cdi.Driver(c.Kubernetes.Driver), AllLibraries: c.Kubernetes.AllLibraries, Capabilities: o.Capabilities, Device: r.injectedDevice,
+	}
+	if o.Stores != nil {
+		r.host.Store = func(slice, namespace string) string {
+			return o.Stores.SocketDir(modelstore.Store{Slice: slice, Namespace: namespace})
+		}
 	}
 	if c.Kubernetes.Hook == "" {
 		return r, nil
@@ -215,6 +221,7 @@ func (r *sliceRuntime) reserve(g *grant.Grant, spec tokenserver.Spec) (*tokenser
 		}
 		spec.VGPUs = append(spec.VGPUs, tokenserver.VGPU{
 			Share: v.Share, Slice: tokens, UUID: uuid, Index: i, Elastic: v.Class == share.Elastic, Priority: v.Priority,
+			Imports: share.MemoryOf(g.Weights),
 		})
 	}
 	return r.server.Prepare(spec)

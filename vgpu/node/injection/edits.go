@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	specs "tags.cncf.io/container-device-interface/specs-go"
@@ -16,6 +17,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/atomicfile"
 	"github.com/gshare-dev/gshare/vgpu/node/cdi"
 	"github.com/gshare-dev/gshare/vgpu/node/grant"
+	"github.com/gshare-dev/gshare/vgpu/node/modelstore"
 	"github.com/gshare-dev/gshare/vgpu/node/mps"
 	"github.com/gshare-dev/gshare/vgpu/share"
 	"github.com/gshare-dev/gshare/vgpu/watchdog"
@@ -28,7 +30,11 @@ const (
 	Library     = LibraryDir + "/libgshare.so"
 	SocketDir   = "/run/gshare" // the default of the hook
 	MPSDir      = "/run/gshare-mps"
+	StoreDir    = "/run/gshare-store" // of the model stores of each slice, by its number in the container
 )
+
+// StoreVariable is the environment variable with the path of the model store's socket.
+const StoreVariable = "GSHARE_STORE"
 
 // Host describes the files and devices on the node from which containers are equipped.
 type Host struct {
@@ -41,6 +47,8 @@ type Host struct {
 
 	Capabilities cdi.Capabilities          // of MIG instances
 	Device       func(slice string) Device // nil: a slice is a device by its UUID
+	// Store returns the directory with the socket of a slice's model store. nil: there are none.
+	Store func(slice, namespace string) string
 }
 
 // Device identifies a slice as CUDA programs and the driver do: by its UUID and, for a MIG instance, the driver's numbers.
@@ -104,7 +112,7 @@ func (h Host) Edits(g *grant.Grant, dir string, endpoint mps.Endpoint) (specs.Co
 	// The directory is deleted with the grant, so a runtime with an outdated file cannot create a container from it.
 	edits = cdi.Join(specs.ContainerEdits{
 		Env: []string{"CUDA_VISIBLE_DEVICES=" + strings.Join(uuids, ",")}, Mounts: []*specs.Mount{readOnlyMount(dir, SocketDir)},
-	}, edits)
+	}, cdi.Join(h.storeEdits(g), edits))
 	if g.Class() == share.Exclusive {
 		return edits, nil // alone on its devices: it needs no hook
 	}
@@ -113,6 +121,19 @@ func (h Host) Edits(g *grant.Grant, dir string, endpoint mps.Endpoint) (specs.Co
 	}
 	edits = cdi.Join(edits, specs.ContainerEdits{Mounts: []*specs.Mount{readOnlyMount(h.Hook, Library), readOnlyMount(h.Preload, PreloadPath)}})
 	return cdi.Join(edits, h.mpsEdits(g, endpoint)), nil
+}
+
+// storeEdits returns the container edits with the sockets of the model stores, if the container's pod declares weights. The variable names that
+// of the first slice. Directories are mounted, since a store that is replaced has another socket.
+func (h Host) storeEdits(g *grant.Grant) (edits specs.ContainerEdits) {
+	if h.Store == nil || len(g.Weights) == 0 {
+		return edits
+	}
+	for i, v := range g.VGPUs {
+		edits.Mounts = append(edits.Mounts, readOnlyMount(h.Store(v.Slice, g.Namespace), filepath.Join(StoreDir, strconv.Itoa(i))))
+	}
+	edits.Env = []string{StoreVariable + "=" + filepath.Join(StoreDir, "0", modelstore.SocketName)}
+	return edits
 }
 
 // mpsEdits returns the container edits that make the container's processes clients of their slice's MPS daemon; the endpoint is empty if none

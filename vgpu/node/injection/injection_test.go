@@ -57,6 +57,7 @@ func TestCheck(t *testing.T) {
 		"socket directory":           {mount("/run/gshare"), false},
 		"library":                    {mount("/usr/lib/gshare"), false},
 		"beside ours":                {mount("/run/gshare-x"), true},
+		"model store":                {mount("/run/gshare-store/0"), false},
 		"privileged":                 {security(v1.SecurityContext{Privileged: new(true)}), false},
 		"not privileged":             {security(v1.SecurityContext{Privileged: new(false)}), true},
 		"mounts":                     {add("SYS_ADMIN"), false},
@@ -125,6 +126,44 @@ func TestEdits(t *testing.T) {
 	}
 	if diff := cmp.Diff(wantEnv, edits.Env); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// TestStores: a container whose pod declares weights gets the socket of each slice's model store, and no other does.
+func TestStores(t *testing.T) {
+	h := Host{Hook: "/h", Preload: "/p", Store: func(slice, namespace string) string { return "/stores/" + slice + "/" + namespace }}
+	g := granted(share.MPS)
+	g.Namespace = "team"
+	g.VGPUs = append(g.VGPUs, kube.PlacedVGPU{Slice: "GPU-2", Class: share.MPS, Share: g.VGPUs[0].Share})
+	declares := []share.Weights{{Digest: "sha256:0", Memory: share.MiB}}
+	for name, test := range map[string]struct {
+		weights []share.Weights
+		host    Host
+		want    []string
+	}{
+		"declared":     {declares, h, []string{"/stores/GPU-1/team /run/gshare-store/0", "/stores/GPU-2/team /run/gshare-store/1"}},
+		"not declared": {nil, h, nil},
+		"no stores":    {declares, Host{Hook: "/h", Preload: "/p"}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g.Weights = test.weights
+			edits, err := test.host.Edits(g, "/d", mps.Endpoint{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, m := range edits.Mounts {
+				if filepath.Dir(m.ContainerPath) == StoreDir && slices.Contains(m.Options, "ro") {
+					got = append(got, m.HostPath+" "+m.ContainerPath)
+				}
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Error(diff)
+			}
+			if has := slices.Contains(edits.Env, "GSHARE_STORE=/run/gshare-store/0/store.sock"); has != (test.want != nil) {
+				t.Errorf("environment %q", edits.Env)
+			}
+		})
 	}
 }
 

@@ -55,7 +55,7 @@ func findContainer(pod *v1.Pod, name string) *v1.Container {
 // made before the injected ones.
 func checkMounts(c *v1.Container) *grant.Refusal {
 	for _, m := range c.VolumeMounts {
-		for _, own := range []string{PreloadPath, LibraryDir, SocketDir, MPSDir} {
+		for _, own := range []string{PreloadPath, LibraryDir, SocketDir, MPSDir, StoreDir} {
 			if isBelow(m.MountPath, own) {
 				return grant.Unsafe("container %s: mount volume %.64s elsewhere: %.64s is reserved for gshare", c.Name, m.Name, m.MountPath)
 			}

@@ -20,6 +20,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/node/cdi"
 	"github.com/gshare-dev/gshare/vgpu/node/grant"
+	"github.com/gshare-dev/gshare/vgpu/node/modelstore"
 	"github.com/gshare-dev/gshare/vgpu/node/mps"
 	"github.com/gshare-dev/gshare/vgpu/node/partition"
 )
@@ -36,6 +37,7 @@ type Node struct {
 	Name   string
 	Client kubernetes.Interface
 	MPS    mps.Daemons
+	Stores *modelstore.Manager // nil: there are none
 	// Clear removes the MIG instances that agents made on a GPU, none that is in use.
 	Clear func(uuid string) error
 	// Pods lists the pods of the node, as its kubelet does.
@@ -84,6 +86,9 @@ func (n Node) hasGrant(pod types.UID) bool {
 func (n Node) removeFiles(ctx context.Context) error {
 	plugin := deviceplugin.Plugin{Directory: n.Config.Kubernetes.DevicePlugins}
 	err := errors.Join(plugin.Sweep(), cdi.Directory(n.Config.Kubernetes.CDI).Clear(), n.MPS.Stop(ctx))
+	if n.Stores != nil {
+		err = errors.Join(err, n.Stores.Stop())
+	}
 	sockets := n.Config.Kubernetes // of the driver for claims; the kubelet then removes its ResourceSlices
 	err = errors.Join(err, os.RemoveAll(filepath.Join(sockets.Plugins, claimDriver)),
 		os.RemoveAll(filepath.Join(sockets.PluginRegistry, claimDriver+"-reg.sock")))

@@ -1,0 +1,126 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/gshare-dev/gshare/vgpu/node/grant"
+	"github.com/gshare-dev/gshare/vgpu/node/modelstore"
+	"github.com/gshare-dev/gshare/vgpu/node/store"
+)
+
+// storeKeeper keeps the model stores running whose weights pods declare. Stores count nothing by themselves: the book counts what is declared,
+// and a store has no more.
+type storeKeeper struct {
+	*Options
+	slices *sliceRuntime
+	grants *grantStore
+}
+
+// storesOf returns the stores of a grant: one for each of its slices if its pod declares weights.
+func storesOf(g *grant.Grant) (all []modelstore.Store) {
+	if len(g.Weights) == 0 {
+		return nil
+	}
+	for _, v := range g.VGPUs {
+		all = append(all, modelstore.Store{Slice: v.Slice, Namespace: g.Namespace})
+	}
+	return all
+}
+
+// open starts the stores of a grant whose record has been written, and has the others on its slices drop the weights that no pod declares any
+// more. When it returns nil, all memory is free that the book takes for free.
+func (k *storeKeeper) open(ctx context.Context, g *grant.Grant) error {
+	if k.Stores == nil {
+		return nil
+	}
+	own := storesOf(g)
+	for _, s := range own {
+		if err := k.start(ctx, s); err != nil {
+			return err
+		}
+	}
+	for _, v := range g.VGPUs {
+		var others []string
+		for _, other := range k.grants.onSlice(v.Slice) {
+			if len(other.Weights) > 0 && !slices.Contains(own, modelstore.Store{Slice: v.Slice, Namespace: other.Namespace}) {
+				others = append(others, other.Namespace)
+			}
+		}
+		slices.Sort(others)
+		if err := k.Stores.Trim(ctx, v.Slice, slices.Compact(others)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (k *storeKeeper) start(ctx context.Context, s modelstore.Store) error {
+	uuid := k.slices.uuidOf(s.Slice)
+	if uuid == "" {
+		return errInstance
+	}
+	return k.Stores.Open(ctx, s, uuid, k.survivorsOf)
+}
+
+// errSessions is returned while it is not known which processes containers have.
+var errSessions = errors.New("processes have not connected again yet")
+
+// survivorsOf returns the processes of the containers that share a store, which may have mapped what they declare. A process that has mapped
+// memory is connected to the token server, but for those of a container that is alone on its slice.
+func (k *storeKeeper) survivorsOf(s modelstore.Store) (left store.Survivors, _ error) {
+	for _, g := range k.grants.onSlice(s.Slice) {
+		if g.Namespace != s.Namespace || len(g.Weights) == 0 {
+			continue
+		}
+		left.Weights = append(left.Weights, g.Weights...)
+		service, served := k.grants.serviceOf(g.ID())
+		if !served {
+			continue
+		}
+		for _, v := range service.container.Status().VGPUs {
+			if v.LeasedSessions > 0 {
+				return left, errSessions
+			}
+			for _, p := range v.Processes {
+				left.PIDs = append(left.PIDs, p.PID)
+			}
+		}
+	}
+	return left, nil
+}
+
+// retain ends the stores that no grant needs, also none that is being set up.
+func (k *storeKeeper) retain() {
+	if k.Stores == nil {
+		return
+	}
+	err := k.Stores.Retain(func(id string) bool {
+		return slices.ContainsFunc(k.grants.stores(), func(s modelstore.Store) bool { return s.ID() == id })
+	})
+	if err != nil {
+		k.Log.Error("failed to end a model store", "error", err)
+	}
+}
+
+// loop replaces stores that have ended or hang, until the context ends.
+func (k *storeKeeper) loop(ctx context.Context) {
+	failed := map[modelstore.Store]string{}
+	for k.Stores != nil && ctx.Err() == nil {
+		for _, s := range k.grants.stores() {
+			err := k.start(ctx, s)
+			text := ""
+			if err != nil {
+				text = err.Error()
+			}
+			if text != failed[s] && ctx.Err() == nil {
+				k.Log.Error("failed to keep a model store running", "slice", s.Slice, "namespace", s.Namespace, "error", err)
+			}
+			failed[s] = text
+		}
+		k.retain() // what a failed call has left
+		sleep(ctx, max(k.Config.Kubernetes.HealthPeriod.Duration, time.Second))
+	}
+}

@@ -1,0 +1,310 @@
+// Package modelstore runs the model stores of a node: for each slice and namespace whose pods declare weights, a process gshare-node store. It
+// outlives the agent that has started it, and later agents find it by the lock that it holds. A store that has ended is replaced by an empty
+// one; one that hangs is killed before.
+package modelstore
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gshare-dev/gshare/vgpu/node/cgroup"
+	"github.com/gshare-dev/gshare/vgpu/node/killpoint"
+	"github.com/gshare-dev/gshare/vgpu/node/process"
+	"github.com/gshare-dev/gshare/vgpu/node/store"
+)
+
+// SocketName is the name of a store's socket in its public directory.
+const SocketName = "store.sock"
+
+// Waiting times for a store.
+const (
+	startTimeout  = 8 * time.Second // until it serves: it opens the driver first
+	answerTimeout = 2 * time.Second // until it has dropped what is not needed
+	killTimeout   = 2 * time.Second // until it has ended after SIGKILL; one that hangs in the driver may never end
+	pollPeriod    = 5 * time.Millisecond
+)
+
+// errEnds is returned while a store that was killed has not ended yet.
+var errEnds = errors.New("a model store has not ended after SIGKILL")
+
+// killPoint marks a point between two steps at which the agent may be killed.
+var killPoint = killpoint.At
+
+// Store names a store.
+type Store struct {
+	Slice     string // ID
+	Namespace string
+}
+
+// ID returns an identifier that is short enough for the paths of sockets.
+func (s Store) ID() string {
+	sum := sha256.Sum256([]byte(s.Slice + "\n" + s.Namespace))
+	return hex.EncodeToString(sum[:8])
+}
+
+// Config is how stores are started.
+type Config struct {
+	Dir            string          // of the stores' directories; only the agent's user may enter those
+	Grants         string          // the directory of the agent's records
+	Program        string          // path of gshare-node
+	DetachedCgroup cgroup.Detached // where stores are moved, which outlive the agent's container
+	Log            *slog.Logger
+}
+
+// SurvivorsOf returns the processes that may have mapped weights of a store that has ended, or an error while they are not known.
+type SurvivorsOf func(Store) (store.Survivors, error)
+
+// Manager starts and ends stores. Its methods may be called at the same time; those for one store wait for each other.
+type Manager struct {
+	Config
+	mu    sync.Mutex // guards the following
+	locks map[string]*sync.Mutex
+	pids  map[string]int // of running stores, by ID, as last seen
+}
+
+// New returns a manager, which knows of no store before Retain.
+func New(c Config) *Manager {
+	return &Manager{Config: c, locks: map[string]*sync.Mutex{}, pids: map[string]int{}}
+}
+
+// SocketDir returns the directory with the socket of a store, which containers mount. It stays when a store is replaced.
+func (m *Manager) SocketDir(s Store) string { return filepath.Join(m.dir(s.ID()), "public") }
+
+func (m *Manager) dir(id string) string            { return filepath.Join(m.Dir, id) }
+func (m *Manager) control(id string) store.Control { return store.Control(m.dir(id)) }
+
+// lock serializes the operations on one store.
+func (m *Manager) lock(id string) (unlock func()) {
+	m.mu.Lock()
+	if m.locks[id] == nil {
+		m.locks[id] = &sync.Mutex{}
+	}
+	l := m.locks[id]
+	m.mu.Unlock()
+	l.Lock()
+	return l.Unlock
+}
+
+// Open starts a store unless it runs, on the device with this UUID, and has it drop what no pod declares any more. It returns nil once that is
+// done. survivors is asked where the store takes the place of one that has ended.
+func (m *Manager) Open(ctx context.Context, s Store, uuid string, survivors SurvivorsOf) error {
+	id := s.ID()
+	defer m.lock(id)()
+	if p, runs := m.control(id).Holder(); runs {
+		defer p.Close()
+		err := m.await(ctx, id, answerTimeout, nil)
+		if err == nil || ctx.Err() != nil {
+			m.setPID(id, p.PID)
+			return err
+		}
+		m.Log.Error("a model store does not answer and is replaced", "slice", s.Slice, "namespace", s.Namespace, "error", err)
+		if err := kill(p); err != nil {
+			return err
+		}
+	}
+	m.setPID(id, 0)
+	err := m.recordSurvivors(s, survivors)
+	if err == nil {
+		err = m.start(ctx, s, uuid)
+	}
+	if err != nil {
+		return fmt.Errorf("model store of namespace %s: %w", s.Namespace, err)
+	}
+	return nil
+}
+
+// recordSurvivors keeps the memory of an earlier store counted while processes may have it.
+func (m *Manager) recordSurvivors(s Store, survivors SurvivorsOf) error {
+	c := m.control(s.ID())
+	if !c.HasServed() {
+		return nil
+	}
+	left, err := survivors(s)
+	if err != nil {
+		return err
+	}
+	killPoint("store survivors")
+	return c.AddSurvivors(left)
+}
+
+// Trim has the stores of a slice drop what no pod declares any more, and returns once their memory is free. A store that does not answer is
+// killed, with which its memory without users is free, too.
+func (m *Manager) Trim(ctx context.Context, slice string, namespaces []string) (all error) {
+	for _, n := range namespaces {
+		id := Store{slice, n}.ID()
+		unlock := m.lock(id)
+		if p, runs := m.control(id).Holder(); runs {
+			if err := m.await(ctx, id, answerTimeout, nil); err != nil && ctx.Err() == nil {
+				m.Log.Error("a model store does not answer and is killed", "slice", slice, "namespace", n, "error", err)
+				all = errors.Join(all, kill(p))
+			}
+			p.Close()
+		}
+		unlock()
+	}
+	return errors.Join(all, ctx.Err())
+}
+
+// await asks a store to drop what is not needed until it answers. ended is closed if it can answer no more; nil: nothing says so.
+func (m *Manager) await(ctx context.Context, id string, limit time.Duration, ended <-chan struct{}) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	for {
+		err := m.control(id).Trim(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ended:
+			return errors.New(m.lastLine(id))
+		case <-ctx.Done():
+			return err
+		case <-time.After(pollPeriod):
+		}
+	}
+}
+
+// start starts a store and waits until it serves.
+func (m *Manager) start(ctx context.Context, s Store, uuid string) error {
+	id := s.ID()
+	if err := errors.Join(os.MkdirAll(m.dir(id), 0o700), os.MkdirAll(m.SocketDir(s), 0o755)); err != nil {
+		return err
+	}
+	killPoint("store directory")
+	log, err := os.OpenFile(m.control(id).LogFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	cmd := exec.Command(m.Program, "store", "--slice", s.Slice, "--namespace", s.Namespace, "--grants", m.Grants,
+		"--socket", filepath.Join(m.SocketDir(s), SocketName), "--control", m.dir(id))
+	cmd.Env = append(os.Environ(), "CUDA_VISIBLE_DEVICES="+uuid)
+	cmd.Stderr, cmd.SysProcAttr = log, &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	killPoint("store started")
+	ended := make(chan struct{})
+	go func() {
+		_ = cmd.Wait() // the log says why
+		close(ended)
+	}()
+	err = m.DetachedCgroup.Enter(cmd.Process.Pid)
+	if err == nil {
+		killPoint("store detached")
+		m.setPID(id, cmd.Process.Pid)
+		err = m.await(ctx, id, startTimeout, ended)
+	}
+	if err != nil {
+		_ = cmd.Process.Kill()
+		return err
+	}
+	m.Log.Info("started a model store", "slice", s.Slice, "namespace", s.Namespace, "pid", cmd.Process.Pid)
+	killPoint("store serves")
+	return nil
+}
+
+// lastLine returns the last line of a store's log.
+func (m *Manager) lastLine(id string) string {
+	text, err := os.ReadFile(m.control(id).LogFile())
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	if last := lines[len(lines)-1]; err == nil && last != "" {
+		return fmt.Sprintf("it has ended: %.200s", last)
+	}
+	return "it has ended"
+}
+
+// Retain ends the stores that are not wanted, by their ID, and removes their directories. Weights that a program still has mapped live until
+// it ends. wanted is called while Open of the same store waits.
+func (m *Manager) Retain(wanted func(id string) bool) (all error) {
+	entries, err := os.ReadDir(m.Dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	for _, e := range entries {
+		all = errors.Join(all, m.retain(e.Name(), wanted))
+	}
+	return errors.Join(err, all)
+}
+
+func (m *Manager) retain(id string, wanted func(id string) bool) error {
+	defer m.lock(id)()
+	p, runs := m.control(id).Holder()
+	defer p.Close()
+	if wanted(id) {
+		if runs {
+			m.setPID(id, p.PID)
+		}
+		return nil
+	}
+	if runs {
+		if err := kill(p); err != nil {
+			return err
+		}
+		killPoint("store ended")
+		m.Log.Info("ended a model store", "pid", p.PID)
+	}
+	m.setPID(id, 0)
+	return os.RemoveAll(m.dir(id))
+}
+
+// Stop ends all stores and removes their directories and their cgroup.
+func (m *Manager) Stop() error {
+	if err := m.Retain(func(string) bool { return false }); err != nil {
+		return err
+	}
+	return m.DetachedCgroup.Remove()
+}
+
+// kill kills a store and waits until it has ended.
+func kill(p process.Process) error {
+	if err := p.Kill(); err != nil && p.Alive() {
+		return err
+	}
+	for end := time.Now().Add(killTimeout); p.Alive(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			return errEnds
+		}
+	}
+	return nil
+}
+
+func (m *Manager) setPID(id string, pid int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if pid == 0 {
+		delete(m.pids, id)
+	} else {
+		m.pids[id] = pid
+	}
+}
+
+// Owns reports whether a process that is in no container is a store, or one that a store has started to compute a digest.
+func (m *Manager) Owns(pid int) bool {
+	session, err := unix.Getsid(pid)
+	if err != nil {
+		return false
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, p := range m.pids {
+		if p == session {
+			return true
+		}
+	}
+	return false
+}
