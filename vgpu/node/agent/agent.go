@@ -37,7 +37,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/ticket"
 )
 
-// Options configures an agent. All components of the agent read one copy; nothing changes it after the start.
+// Options configures an agent. All components of the agent read one copy; nothing changes it after the start. It has many fields: one for each
+// thing of the node or the cluster that the agent acts on.
 type Options struct {
 	Config config.Configuration // with defaults, directory and node name set
 	Source gpu.Source

@@ -10,7 +10,6 @@ import (
 	config "github.com/gshare-dev/gshare/vgpu/api/config/node"
 	"github.com/gshare-dev/gshare/vgpu/node/grant"
 	"github.com/gshare-dev/gshare/vgpu/node/inventory"
-	"github.com/gshare-dev/gshare/vgpu/node/modelstore"
 	"github.com/gshare-dev/gshare/vgpu/node/tokenserver"
 	"github.com/gshare-dev/gshare/vgpu/residency"
 	"github.com/gshare-dev/gshare/vgpu/share"
@@ -78,20 +77,6 @@ func (s *grantStore) ofPod(uid types.UID) (grants []grant.Grant) {
 		}
 	}
 	return grants
-}
-
-// stores returns the model stores that grants need, each once, including grants that are being set up.
-func (s *grantStore) stores() (all []modelstore.Store) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, granted := range s.book.All() {
-		for _, needed := range storesOf(&granted) {
-			if !slices.Contains(all, needed) {
-				all = append(all, needed)
-			}
-		}
-	}
-	return all
 }
 
 // grantedMemory returns the sum of the device memory of all grants on a slice.

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gshare-dev/gshare/test/executable"
+	fakestore "github.com/gshare-dev/gshare/test/fake/store"
 	"github.com/gshare-dev/gshare/test/tokenclient"
 	config "github.com/gshare-dev/gshare/vgpu/api/config/node"
 	"github.com/gshare-dev/gshare/vgpu/kube"
@@ -34,6 +35,10 @@ const tokensVariable = "GSHARE_TEST_TOKENS"
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(crashDir); dir != "" {
 		fmt.Fprintln(os.Stderr, runCrashing(dir, os.Getenv(crashStep)))
+		os.Exit(1)
+	}
+	if len(os.Args) > 1 && os.Args[1] == "store" {
+		fmt.Fprintln(os.Stderr, fakestore.Run(os.Args[2:]))
 		os.Exit(1)
 	}
 	if os.Getenv(tokensVariable) == "" {

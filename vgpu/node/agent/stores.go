@@ -30,6 +30,20 @@ func storesOf(g *grant.Grant) (all []modelstore.Store) {
 	return all
 }
 
+// needed returns the stores that grants need, each once, including grants that are being set up.
+func (k *storeKeeper) needed() (all []modelstore.Store) {
+	k.grants.mu.Lock()
+	defer k.grants.mu.Unlock()
+	for _, g := range k.grants.book.All() {
+		for _, s := range storesOf(&g) {
+			if !slices.Contains(all, s) {
+				all = append(all, s)
+			}
+		}
+	}
+	return all
+}
+
 // open starts the stores of a grant whose record has been written, and has the others on its slices drop the weights that no pod declares any
 // more. When it returns nil, all memory is free that the book takes for free.
 func (k *storeKeeper) open(ctx context.Context, g *grant.Grant) error {
@@ -98,7 +112,7 @@ func (k *storeKeeper) retain() {
 		return
 	}
 	err := k.Stores.Retain(func(id string) bool {
-		return slices.ContainsFunc(k.grants.stores(), func(s modelstore.Store) bool { return s.ID() == id })
+		return slices.ContainsFunc(k.needed(), func(s modelstore.Store) bool { return s.ID() == id })
 	})
 	if err != nil {
 		k.Log.Error("failed to end a model store", "error", err)
@@ -109,7 +123,7 @@ func (k *storeKeeper) retain() {
 func (k *storeKeeper) loop(ctx context.Context) {
 	failed := map[modelstore.Store]string{}
 	for k.Stores != nil && ctx.Err() == nil {
-		for _, s := range k.grants.stores() {
+		for _, s := range k.needed() {
 			err := k.start(ctx, s)
 			text := ""
 			if err != nil {

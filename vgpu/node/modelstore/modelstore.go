@@ -159,7 +159,7 @@ func (m *Manager) Trim(ctx context.Context, slice string, namespaces []string) (
 	return errors.Join(all, ctx.Err())
 }
 
-// await asks a store to drop what is not needed until it answers. ended is closed if it can answer no more; nil: nothing says so.
+// await asks a store to drop what is not needed until it answers. ended is closed when the process has ended that was to answer; nil: nothing says so.
 func (m *Manager) await(ctx context.Context, id string, limit time.Duration, ended <-chan struct{}) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -170,7 +170,12 @@ func (m *Manager) await(ctx context.Context, id string, limit time.Duration, end
 		}
 		select {
 		case <-ended:
-			return errors.New(m.lastLine(id))
+			p, other := m.control(id).Holder() // one that an agent started which was killed
+			p.Close()
+			if !other {
+				return errors.New(m.lastLine(id))
+			}
+			ended = nil
 		case <-ctx.Done():
 			return err
 		case <-time.After(pollPeriod):

@@ -5,8 +5,9 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
-	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -14,70 +15,26 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	fakestore "github.com/gshare-dev/gshare/test/fake/store"
 	"github.com/gshare-dev/gshare/vgpu/node/process"
 	"github.com/gshare-dev/gshare/vgpu/node/store"
 	"github.com/gshare-dev/gshare/vgpu/node/store/client"
-	"github.com/gshare-dev/gshare/vgpu/node/store/cuda"
-	"github.com/gshare-dev/gshare/vgpu/node/unixsocket"
-	"github.com/gshare-dev/gshare/vgpu/share"
 	rules "github.com/gshare-dev/gshare/vgpu/store"
 )
 
-// The test binary is also the program of the stores, by its first argument. This variable tells how they misbehave.
-const behaviour = "GSHARE_TEST_STORE"
-
+// The test binary is also the program of the stores, by its first argument.
 func TestMain(m *testing.M) {
+	if len(os.Args) == 4 && os.Args[1] == "open" {
+		os.Exit(openAndDie(os.Args[2], os.Args[3]))
+	}
 	if len(os.Args) < 2 || os.Args[1] != "store" {
 		os.Exit(m.Run())
 	}
-	if err := runStore(os.Args[2:]); err != nil {
+	if err := fakestore.Run(os.Args[2:]); err != nil {
 		_, _ = os.Stderr.WriteString(err.Error() + "\n")
 		os.Exit(1)
 	}
 }
-
-// argument returns the value of a flag.
-func argument(arguments []string, name string) string {
-	return arguments[slices.Index(arguments, name)+1]
-}
-
-// runStore is gshare-node store, with memory of the host and programs of any pod.
-func runStore(arguments []string) error {
-	control := store.Control(argument(arguments, "--control"))
-	if os.Getenv(behaviour) == "fails" {
-		return errors.New("no driver")
-	}
-	if err := control.Hold(); err != nil {
-		return err
-	}
-	if os.Getenv(behaviour) == "hangs" {
-		select {}
-	}
-	server := store.New(store.Options{
-		Namespace: argument(arguments, "--namespace"), Log: slog.New(slog.DiscardHandler), Memory: hostMemory{},
-		Identify: func(process.Process) (string, error) { return argument(arguments, "--namespace"), nil },
-		Declared: func() (map[rules.Digest]share.Bytes, error) {
-			return map[rules.Digest]share.Bytes{{}: share.MiB}, nil
-		},
-	})
-	listener, err := unixsocket.Listen("unixpacket", argument(arguments, "--socket"), 0o666, unixsocket.NewLimiter())
-	if err != nil {
-		return err
-	}
-	socket, err := control.Listen()
-	if err != nil {
-		return err
-	}
-	go func() { _ = server.ServeControl(socket) }()
-	return server.Serve(context.Background(), listener)
-}
-
-// hostMemory is never asked for any.
-type hostMemory struct{}
-
-func (hostMemory) Create(share.Bytes) (cuda.Handle, error) { return 0, errors.ErrUnsupported }
-func (hostMemory) Export(cuda.Handle) (*os.File, error)    { return nil, errors.ErrUnsupported }
-func (hostMemory) Release(cuda.Handle) error               { return errors.ErrUnsupported }
 
 var team = Store{Slice: "GPU-1", Namespace: "team"}
 
@@ -112,7 +69,7 @@ func newNode(t *testing.T) *node {
 
 // restart replaces the manager, as by an agent that starts.
 func (n *node) restart(dir string) {
-	n.Manager = New(Config{Dir: dir, Grants: filepath.Join(dir, "none"), Program: os.Args[0], Log: slog.New(slog.DiscardHandler)})
+	n.Manager = New(Config{Dir: dir, Grants: dir, Program: os.Args[0], Log: slog.New(slog.DiscardHandler)})
 }
 
 func (n *node) open(s Store) {
@@ -256,17 +213,17 @@ func TestTrimOfHungStore(t *testing.T) {
 
 // TestFails: the reason for which a store ends is told, and nothing is left running.
 func TestFails(t *testing.T) {
-	t.Setenv(behaviour, "fails")
+	t.Setenv(fakestore.Behaviour, fakestore.Fails)
 	n := newNode(t)
 	err := n.Open(t.Context(), team, "GPU-1", nil)
-	if err == nil || !strings.Contains(err.Error(), "no driver") || n.pid(team) != 0 {
+	if err == nil || !strings.Contains(err.Error(), fakestore.ErrDriver.Error()) || n.pid(team) != 0 {
 		t.Errorf("%v; PID %d", err, n.pid(team))
 	}
 }
 
 // TestHangs: a store that does not begin to serve is killed.
 func TestHangs(t *testing.T) {
-	t.Setenv(behaviour, "hangs")
+	t.Setenv(fakestore.Behaviour, fakestore.Hangs)
 	n := newNode(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
@@ -277,5 +234,75 @@ func TestHangs(t *testing.T) {
 		if time.Now().After(end) {
 			t.Fatal("it runs on")
 		}
+	}
+}
+
+// openAndDie is an agent that opens a store in a directory, ends it, and is killed at a step.
+func openAndDie(dir, step string) (code int) {
+	killPoint = func(at string) {
+		if at == step {
+			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+			select {} // the signal is on its way
+		}
+	}
+	m := New(Config{Dir: dir, Grants: dir, Program: os.Args[0], Log: slog.New(slog.DiscardHandler)})
+	none := func(Store) (store.Survivors, error) { return store.Survivors{}, nil }
+	for range 2 { // the second time in the place of one that was killed
+		if m.Open(context.Background(), team, "GPU-1", none) != nil {
+			return 3
+		}
+		p, _ := m.control(team.ID()).Holder()
+		_ = kill(p)
+	}
+	if m.Open(context.Background(), team, "GPU-1", none) != nil || m.Stop() != nil {
+		return 4
+	}
+	return 0
+}
+
+// processesOf returns how many stores run in a directory, whoever started them.
+func processesOf(t *testing.T, dir string) (count int) {
+	t.Helper()
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		line, err := process.ReadFile(pid, "cmdline")
+		if err == nil && strings.Contains(string(line), "\x00store\x00") && strings.Contains(string(line), dir) {
+			count++
+		}
+	}
+	return count
+}
+
+// TestAgentKilled kills the agent at each step. The next one has exactly one store, and leaves none.
+func TestAgentKilled(t *testing.T) {
+	for _, step := range []string{"store directory", "store started", "store detached", "store serves", "store survivors", "store ended", "never"} {
+		t.Run(step, func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t)
+			err := exec.Command(os.Args[0], "open", n.Dir, step).Run()
+			exit, killed := errors.AsType[*exec.ExitError](err)
+			if killed && exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL || killed == (step == "never") {
+				t.Fatal(err)
+			}
+			n.open(team)
+			if !n.serves(team) {
+				t.Error("no store serves")
+			}
+			for end := time.Now().Add(20 * time.Second); processesOf(t, n.Dir) != 1; time.Sleep(time.Millisecond) {
+				if time.Now().After(end) {
+					t.Fatalf("%d stores run", processesOf(t, n.Dir))
+				}
+			}
+			if err := n.Stop(); err != nil || processesOf(t, n.Dir) != 0 {
+				t.Errorf("%v; %d are left", err, processesOf(t, n.Dir))
+			}
+		})
 	}
 }

@@ -49,8 +49,8 @@ type Kubernetes struct {
 	// Hook is the path of libgshare.so. Default: none, and devices are allocated whole only.
 	Hook string `json:"hook,omitempty"`
 
-	// ModelStore lets pods of a namespace share the weights that they declare (annotation gshare.dev/weights), in a model store of this
-	// node, and has the scheduler count them once on each slice. Default: pods that declare weights are not placed on the node.
+	// ModelStore lets pods of a namespace share the weights that they declare (annotation gshare.dev/weights): the agent runs a model store for
+	// them on each slice, and the scheduler counts them once there. Default: pods that declare weights are not placed on the node.
 	ModelStore bool `json:"modelStore,omitempty"`
 
 	// Cordon lists UUIDs of devices or slices that accept no new pods; from those in Drain the pods are also evicted.

@@ -1,0 +1,63 @@
+// Package store plays gshare-node store in tests of those who start it, without memory of a device.
+package store
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"slices"
+
+	"github.com/gshare-dev/gshare/vgpu/node/process"
+	"github.com/gshare-dev/gshare/vgpu/node/store"
+	"github.com/gshare-dev/gshare/vgpu/node/store/cuda"
+	"github.com/gshare-dev/gshare/vgpu/node/unixsocket"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// Behaviour is the environment variable that tells how a store misbehaves, and its values.
+const (
+	Behaviour = "GSHARE_TEST_STORE"
+	Fails     = "fails" // before it has the lock
+	Hangs     = "hangs" // once it has the lock
+)
+
+// ErrDriver is why a store ends that is to fail.
+var ErrDriver = errors.New("no driver")
+
+// Run serves with the arguments of gshare-node store until the process is killed. It takes programs for ones of the namespace.
+func Run(arguments []string) error {
+	argument := func(name string) string { return arguments[slices.Index(arguments, name)+1] }
+	if os.Getenv(Behaviour) == Fails {
+		return ErrDriver
+	}
+	control, namespace := store.Control(argument("--control")), argument("--namespace")
+	if err := control.Hold(); err != nil {
+		return err
+	}
+	if os.Getenv(Behaviour) == Hangs {
+		select {}
+	}
+	server := store.New(store.Options{
+		Namespace: namespace, Log: slog.New(slog.DiscardHandler), Memory: none{},
+		Identify: func(process.Process) (string, error) { return namespace, nil },
+		Declared: store.Declared(argument("--grants"), argument("--slice"), namespace),
+	})
+	listener, err := unixsocket.Listen("unixpacket", argument("--socket"), 0o666, unixsocket.NewLimiter())
+	if err != nil {
+		return err
+	}
+	socket, err := control.Listen()
+	if err != nil {
+		return err
+	}
+	go func() { _ = server.ServeControl(socket) }()
+	return server.Serve(context.Background(), listener)
+}
+
+// none is a device without memory.
+type none struct{}
+
+func (none) Create(share.Bytes) (cuda.Handle, error) { return 0, errors.ErrUnsupported }
+func (none) Export(cuda.Handle) (*os.File, error)    { return nil, errors.ErrUnsupported }
+func (none) Release(cuda.Handle) error               { return errors.ErrUnsupported }
