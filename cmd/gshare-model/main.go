@@ -63,6 +63,9 @@ func (o *options) serve(ctx context.Context, table model.Table, inputs []server.
 	if err != nil {
 		return err
 	}
+	if o.store == "" {
+		o.store = os.Getenv("GSHARE_STORE") // where the agent has one for the pod
+	}
 	if o.store != "" {
 		device, err := store.Open()
 		if err != nil {

@@ -33,7 +33,7 @@ func (o *options) register(f *pflag.FlagSet) {
 	f.StringVar(&o.points, "points", "", "file with measurements of a model: a JSON array of points of a profile")
 	f.StringVar(&o.name, "name", "", "name of the model (default: that of the measurements, else model)")
 	f.StringVar(&o.weights, "weights", "", "bytes of the weights, such as 100Mi (default: the memory of the smallest measurement, else 1Mi)")
-	f.StringVar(&o.store, "store", "", "socket of a model store (gshare-node store), which has the weights once for all servers (default: each has its own)")
+	f.StringVar(&o.store, "store", "", "socket of a model store (gshare-node store), which has the weights once for all servers (default: GSHARE_STORE, else each has its own)")
 	f.StringArrayVar(&o.batches, "batch", nil, "size of a batch and its time on a GPU of its own, such as 8=22ms; may be repeated")
 	f.IntVar(&o.sm, "sm", 100, "SMs in percent of a GPU that the batches of --batch keep busy")
 	f.DurationVar(&o.token, "token", 0, "time of each token of a text (default: that of a batch of one)")
