@@ -4,6 +4,7 @@
 package modelstore
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -32,10 +33,10 @@ const SocketName = "store.sock"
 
 // Waiting times for a store.
 const (
-	startTimeout  = 8 * time.Second // until it serves: it opens the driver first
-	answerTimeout = 2 * time.Second // until it has dropped what is not needed
-	killTimeout   = 2 * time.Second // until it has ended after SIGKILL; one that hangs in the driver may never end
-	pollPeriod    = 5 * time.Millisecond
+	startTimeout         = 8 * time.Second // until it serves: it opens the driver first
+	defaultAnswerTimeout = 2 * time.Second
+	killTimeout          = 2 * time.Second // until it has ended after SIGKILL; one that hangs in the driver may never end
+	pollPeriod           = 5 * time.Millisecond
 )
 
 // errEnds is returned while a store that was killed has not ended yet.
@@ -63,6 +64,9 @@ type Config struct {
 	Program        string          // path of gshare-node
 	DetachedCgroup cgroup.Detached // where stores are moved, which outlive the agent's container
 	Log            *slog.Logger
+
+	// AnswerTimeout is how long a store may take to drop what is not needed before it counts as hung; 0: two seconds.
+	AnswerTimeout time.Duration
 }
 
 // SurvivorsOf returns the processes that may have mapped weights of a store that has ended, or an error while they are not known.
@@ -106,7 +110,7 @@ func (m *Manager) Open(ctx context.Context, s Store, uuid string, survivors Surv
 	defer m.lock(id)()
 	if p, runs := m.control(id).Holder(); runs {
 		defer p.Close()
-		err := m.await(ctx, id, answerTimeout, nil)
+		err := m.await(ctx, id, cmp.Or(m.AnswerTimeout, defaultAnswerTimeout), nil)
 		if err == nil || ctx.Err() != nil {
 			m.setPID(id, p.PID)
 			return err
@@ -148,7 +152,7 @@ func (m *Manager) Trim(ctx context.Context, slice string, namespaces []string) (
 		id := Store{slice, n}.ID()
 		unlock := m.lock(id)
 		if p, runs := m.control(id).Holder(); runs {
-			if err := m.await(ctx, id, answerTimeout, nil); err != nil && ctx.Err() == nil {
+			if err := m.await(ctx, id, cmp.Or(m.AnswerTimeout, defaultAnswerTimeout), nil); err != nil && ctx.Err() == nil {
 				m.Log.Error("a model store does not answer and is killed", "slice", slice, "namespace", n, "error", err)
 				all = errors.Join(all, kill(p))
 			}

@@ -103,6 +103,7 @@ func (n *node) serves(s Store) bool {
 // hang stops a store, as if it hung.
 func (n *node) hang(s Store) {
 	n.t.Helper()
+	n.AnswerTimeout = 200 * time.Millisecond
 	pid := n.pid(s)
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 		n.t.Fatal(err)
