@@ -45,7 +45,7 @@ func TestRefused(t *testing.T) {
 		"long":             {func(f []byte) []byte { return append(f, 0) }, "97 bytes"},
 		"newer":            {func(f []byte) []byte { f[0] = 2; return f[:10] }, "version 2"},
 		"no operation":     {func(f []byte) []byte { f[2] = 0; return f }, "operation 0"},
-		"operation":        {func(f []byte) []byte { f[2] = 4; return f }, "operation 4"},
+		"operation":        {func(f []byte) []byte { f[2] = 5; return f }, "operation 5"},
 		"long layout":      {func(f []byte) []byte { f[4] = 49; return f }, "49 bytes"},
 		"huge layout":      {func(f []byte) []byte { f[7] = 255; return f }, "layout with"},
 		"behind layout":    {func(f []byte) []byte { f[95] = 'x'; return f }, "follows"},
