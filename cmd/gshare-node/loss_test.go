@@ -15,6 +15,7 @@ import (
 const (
 	lossRequests = 100_000
 	lossEnds     = 20
+	lossStep     = lossRequests / (lossEnds + 1) // from one end to the next
 )
 
 // quick is a function whose two replicas answer as fast as a machine's processors let them.
@@ -82,8 +83,8 @@ func (c *tally) note(status int, body string, err error) {
 	}
 }
 
-// endReplicas sends requests without pause, and meanwhile a signal to a replica whenever both are ready. It returns what the clients got, and how often
-// it sent the signal.
+// endReplicas sends requests without pause, and meanwhile a signal to a replica, if both are ready and the end of the last one was noticed. It returns what
+// the clients got, and how often it sent the signal.
 func (s *serving) endReplicas(t *testing.T, b *bench, signal syscall.Signal) (got *tally, ended int) {
 	t.Helper()
 	got = &tally{}
@@ -100,7 +101,7 @@ func (s *serving) endReplicas(t *testing.T, b *bench, signal syscall.Signal) (go
 	}
 	done := make(chan struct{})
 	go func() { defer close(done); clients.Wait() }()
-	for ticker := time.NewTicker(50 * time.Millisecond); ; {
+	for next, ticker := uint64(lossStep), time.NewTicker(50*time.Millisecond); ; {
 		select {
 		case <-done:
 			if got.first != "" {
@@ -109,7 +110,12 @@ func (s *serving) endReplicas(t *testing.T, b *bench, signal syscall.Signal) (go
 			return got, ended
 		case <-ticker.C:
 		}
-		if sent.Load() < uint64(ended+1)*lossRequests/(lossEnds+1) || !strings.Contains(s.metrics(t), `gshare_fleet_replicas{function="resnet50",namespace="default",phase="ready"} 2`) {
+		if sent.Load() < next {
+			continue
+		}
+		text := s.metrics(t)
+		if !strings.Contains(text, `gshare_fleet_replicas{function="resnet50",namespace="default",phase="ready"} 2`) ||
+			!strings.Contains(text, fmt.Sprintf("gshare_fleet_failures_total{function=\"resnet50\",namespace=\"default\"} %d\n", ended)) {
 			continue
 		}
 		runs := b.mustStatus(t).Runs
@@ -120,5 +126,6 @@ func (s *serving) endReplicas(t *testing.T, b *bench, signal syscall.Signal) (go
 			t.Fatal(err)
 		}
 		ended++
+		next = sent.Load() + lossStep
 	}
 }
