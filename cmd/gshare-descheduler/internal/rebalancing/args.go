@@ -51,15 +51,15 @@ func Default(o runtime.Object) {
 	}
 }
 
-// Validate returns what is wrong with the arguments.
+// Validate returns what is wrong with the arguments. The descheduler validates before it fills in defaults, so 0 is right.
 func Validate(o runtime.Object) error {
 	a := o.(*Args)
 	var errs []error
-	if a.GammaPercent < 100 {
+	if a.GammaPercent != 0 && a.GammaPercent < 100 {
 		errs = append(errs, fmt.Errorf("gammaPercent: %d is below 100", a.GammaPercent))
 	}
-	if a.MovesPerGPU < 1 {
-		errs = append(errs, fmt.Errorf("movesPerGPU: %d is below 1", a.MovesPerGPU))
+	if a.MovesPerGPU < 0 {
+		errs = append(errs, fmt.Errorf("movesPerGPU: %d is negative", a.MovesPerGPU))
 	}
 	if a.Rest.Duration < 0 {
 		errs = append(errs, fmt.Errorf("rest: %v is negative", a.Rest.Duration))
