@@ -46,7 +46,7 @@ type Options struct {
 	Log    *slog.Logger
 }
 
-// Server serves a store.
+// Server serves a store. It has many methods: one for each request, each of which needs both the rules and the device under one lock.
 type Server struct {
 	Options
 	limits
