@@ -211,12 +211,15 @@ func TestWaking(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := newCluster(t)
 				c.run(false)
-				var heard []fleet.Event
+				var mu sync.Mutex
+				var heard []fleet.Event // guarded by mu
 				go func() {
 					for {
 						select {
 						case e := <-c.pods.Events():
+							mu.Lock()
 							heard = append(heard, e)
+							mu.Unlock()
 						case <-t.Context().Done():
 							return
 						}
@@ -226,7 +229,9 @@ func TestWaking(t *testing.T) {
 					t.Helper()
 					time.Sleep(time.Second)
 					synctest.Wait()
+					mu.Lock()
 					e := heard[len(heard)-1]
+					mu.Unlock()
 					if e.Kind != want {
 						t.Errorf("%+v, want %s", e, want)
 					}
