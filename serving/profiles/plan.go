@@ -48,7 +48,7 @@ func planOf(p *api.GPUProfile, f *api.GPUFunction) (*plan, error) {
 		return nil, share.Invalid("spec.functionRef", "the pods of %s are those of another autoscaler: write a template instead", f.Name)
 	}
 	f = f.DeepCopy()
-	f.Spec.Resources.Share, f.Spec.ProfileRef = nil, nil // the trials have others, and other batches
+	f.Spec.Resources.Share, f.Spec.ProfileRef, f.Status.Profiled = nil, nil, nil // the trials have others, and other batches
 	f, err := f.CompleteForCluster(share.MiB)
 	if err != nil {
 		return nil, err

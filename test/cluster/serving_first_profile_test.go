@@ -114,6 +114,11 @@ func TestServingFirstProfile(t *testing.T) {
 	t.Logf("%d requests in %.0f s: failures %v, %.2f %% within 500 ms, p50 %.0f ms, p99 %.0f ms", r.Scheduled, r.Seconds, r.Failures, 100*r.SLO.Ratio, r.Latency.P50, r.Latency.P99)
 	t.Logf("reserved: %v, then %v; the move took %.1f s, the profile %d trials, %d servers and %d GPU-seconds", before, after, moved.Seconds(),
 		profile.Status.Trials, profile.Status.Targets, profile.Status.GPUSeconds)
+	trials := profile.Status.Trials
+	if err := s.objects.Get(s.ctx, client.ObjectKey{Namespace: "default", Name: "resnet50"}, profile); err != nil || profile.Status.Trials != trials ||
+		!meta.IsStatusConditionTrue(profile.Status.Conditions, api.ConditionComplete) {
+		t.Errorf("what the function got had the profile measured again: %v, %d trials of %d", err, profile.Status.Trials, trials)
+	}
 	if r.Answered != r.Scheduled {
 		t.Errorf("%d of %d requests were lost: %v", r.Scheduled-r.Answered, r.Scheduled, r.Failures)
 	}
