@@ -200,32 +200,21 @@ func (l *loads) Recent(function gateway.FunctionName) []uint64 {
 
 // waitDrained returns when each connected gateway has reported that it drains a pod and has no requests there, or with the error of ctx.
 func (l *loads) waitDrained(ctx context.Context, function gateway.FunctionName, pod string) error {
-	for {
-		l.mu.Lock()
-		changed := l.changed
-		all := true
+	return l.wait(ctx, func() bool {
 		for _, r := range l.gateways {
-			all = all && (!r.connected || r.functions[function].drained[pod])
+			if r.connected && !r.functions[function].drained[pod] {
+				return false
+			}
 		}
-		l.mu.Unlock()
-		if all {
-			return nil
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
+		return true
+	})
 }
 
 // waitStopped returns when each gateway that is there has reported that it has stopped sending requests to a pod, as the residency.Wanted with a
 // number has it, or with the error of ctx. One that cannot be reached may still send some.
 func (l *loads) waitStopped(ctx context.Context, function gateway.FunctionName, pod string, seq int64) error {
 	stopped := report.Stopped(pod, seq)
-	for {
-		l.mu.Lock()
-		changed := l.changed
+	return l.wait(ctx, func() bool {
 		all := l.expected != nil
 		for name := range l.expected {
 			r := l.gateways[name]
@@ -234,8 +223,17 @@ func (l *loads) waitStopped(ctx context.Context, function gateway.FunctionName, 
 		for _, r := range l.gateways {
 			all = all && (!r.connected || r.functions[function].drained[stopped])
 		}
+		return all
+	})
+}
+
+// wait returns when something holds of the reports, or with the error of ctx. holds is called with l.mu locked, again after each change.
+func (l *loads) wait(ctx context.Context, holds func() bool) error {
+	for {
+		l.mu.Lock()
+		changed, done := l.changed, holds()
 		l.mu.Unlock()
-		if all {
+		if done {
 			return nil
 		}
 		select {
