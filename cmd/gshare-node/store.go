@@ -121,7 +121,7 @@ func listenStore(ctx context.Context, o storeOptions, server *store.Server) erro
 // maxLog is how many bytes of a log are kept: programs of pods can make a store write to it.
 const maxLog = 1 << 20
 
-// boundedLog is the log of a store that the agent has started. When it is full it begins anew.
+// boundedLog is the log of a store that the agent has started. When it is full it starts over.
 type boundedLog struct {
 	*os.File
 	mu   sync.Mutex
