@@ -20,6 +20,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/gshare-dev/gshare/serving/gateway/http1"
 	"github.com/gshare-dev/gshare/serving/gateway/peers"
 	"github.com/gshare-dev/gshare/vgpu/scaling"
 	"github.com/gshare-dev/gshare/vgpu/share"
@@ -27,7 +28,7 @@ import (
 
 // Config configures a Gateway.
 type Config struct {
-	// Upstream sends requests to replicas. If nil, it is an http.Transport that keeps connections open.
+	// Upstream sends requests to replicas. If nil, it is an http1.Transport.
 	Upstream http.RoundTripper
 	// UpstreamGRPC sends calls of gRPC to replicas. If nil, it is an http.Transport for HTTP/2 without TLS.
 	UpstreamGRPC http.RoundTripper
@@ -182,7 +183,7 @@ func New(c Config) *Gateway {
 		waiting: make(chan FunctionName, 1024),
 		known:   known{functions: map[FunctionName]*function{}, models: map[FunctionName]bool{}, guests: map[FunctionName][]*function{}},
 	}
-	setTransport(&g.upstream, newTransport())
+	setTransport(&g.upstream, &http1.Transport{Others: newTransport()})
 	setTransport(&g.upstreamGRPC, newTransportGRPC())
 	setTransport(&g.toPeers, newPeerTransport(c.PeerTLS, false))
 	setTransport(&g.toPeersGRPC, newPeerTransport(c.PeerTLS, true))
@@ -195,7 +196,7 @@ func New(c Config) *Gateway {
 	return g
 }
 
-func setTransport(transport *http.RoundTripper, standard *http.Transport) {
+func setTransport(transport *http.RoundTripper, standard http.RoundTripper) {
 	if *transport == nil {
 		*transport = standard
 	}

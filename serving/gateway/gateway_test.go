@@ -18,6 +18,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/gshare-dev/gshare/serving/gateway/http1"
 	"github.com/gshare-dev/gshare/vgpu/scaling"
 )
 
@@ -100,7 +101,9 @@ var resnet = FunctionName{"default", "resnet"}
 func start(t *testing.T, f Function, test func(w *world)) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &network{servers: map[string]*listener{}}
-		upstream := &http.Transport{DialContext: n.dial, DisableCompression: true, MaxIdleConnsPerHost: 100}
+		large := newTransport()
+		large.DialContext = n.dial
+		upstream := &http1.Transport{Dial: n.dial, Others: large}
 		w := &world{T: t, network: n, registry: prometheus.NewRegistry()}
 		upstreamGRPC := newTransportGRPC()
 		upstreamGRPC.DialContext = n.dial

@@ -22,6 +22,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"github.com/gshare-dev/gshare/serving/gateway/http1"
 	"github.com/gshare-dev/gshare/serving/gateway/peers"
 	"github.com/gshare-dev/gshare/serving/identity"
 	pb "github.com/gshare-dev/gshare/serving/oip/inference"
@@ -34,6 +35,7 @@ type member struct {
 	server, peerServer  *http.Server
 	registry            *prometheus.Registry
 	frozen              chan struct{} // closed: neither takes nor answers anything any more
+	upstream            *http1.Transport
 	toReplicas, toPeers []*http.Transport
 }
 
@@ -87,8 +89,9 @@ func startCluster(t *testing.T, f Function, count int, pings bool, test func(c *
 				return t
 			}
 			p := peers.New(m.name, transport(peers.NewTransport(secure.ToPeers()), &m.toPeers), slog.New(slog.DiscardHandler))
+			m.upstream = &http1.Transport{Dial: c.dial, Others: transport(newTransport(), &m.toReplicas)}
 			m.Gateway = New(Config{
-				Upstream: transport(newTransport(), &m.toReplicas), UpstreamGRPC: transport(newTransportGRPC(), &m.toReplicas), Metrics: m.registry,
+				Upstream: m.upstream, UpstreamGRPC: transport(newTransportGRPC(), &m.toReplicas), Metrics: m.registry,
 				Peers: p, PeerTLS: secure.ToPeers(),
 				ToPeers:     transport(newPeerTransport(secure.ToPeers(), false), &m.toPeers),
 				ToPeersGRPC: transport(newPeerTransport(secure.ToPeers(), true), &m.toPeers),
@@ -131,6 +134,7 @@ func startCluster(t *testing.T, f Function, count int, pings bool, test func(c *
 		end()
 		down.CloseIdleConnections()
 		for _, m := range c.members {
+			m.upstream.CloseIdleConnections()
 			for _, t := range append(m.toPeers, m.toReplicas...) {
 				t.CloseIdleConnections()
 			}

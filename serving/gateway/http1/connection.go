@@ -1,0 +1,166 @@
+package http1
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// maxHeader is how many bytes of an answer may come before its body, those of informational answers among them.
+const maxHeader = 1 << 20
+
+var errHeaderTooLong = fmt.Errorf("http1: the header of the answer has more than %d bytes", maxHeader)
+
+// connection is one to a server. It has one user at a time.
+type connection struct {
+	network   net.Conn
+	raw       syscall.RawConn // nil where network is no socket
+	address   string
+	idle      *idle
+	reader    *bufio.Reader
+	left      int       // bytes that may still be read
+	used      bool      // for an earlier request
+	idleSince time.Time // while it is idle
+	abort     func()    // closes it
+	watch     [1]byte   // memory for isOpen
+	alive     bool      // what isOpen found
+	look      func(uintptr) bool
+}
+
+func newConnection(network net.Conn, address string, idle *idle) *connection {
+	c := &connection{network: network, address: address, idle: idle}
+	if socket, ok := network.(syscall.Conn); ok {
+		c.raw, _ = socket.SyscallConn() // fails as what follows does
+	}
+	c.reader = bufio.NewReader(c)
+	c.abort = func() { _ = network.Close() } // nothing more is asked of it
+	c.look = c.peek
+	return c
+}
+
+// Read is for reader.
+func (c *connection) Read(p []byte) (int, error) {
+	if c.left <= 0 {
+		return 0, errHeaderTooLong
+	}
+	n, err := c.network.Read(p[:min(len(p), c.left)])
+	c.left -= n
+	return n, err
+}
+
+// exchange sends a request, which is text, and returns its answer. If it fails, the connection is closed.
+func (c *connection) exchange(r *http.Request, text []byte) (*http.Response, error) {
+	stop := context.AfterFunc(r.Context(), c.abort)
+	response, err := c.send(r, text)
+	if err != nil {
+		stop()
+		c.abort()
+		return nil, err
+	}
+	b := &body{ReadCloser: response.Body, connection: c, ctx: r.Context(), stop: stop, keep: !response.Close && !r.Close}
+	if response.Body == http.NoBody {
+		b.end(true)
+	} else {
+		response.Body = b
+	}
+	return response, nil
+}
+
+// send is exchange up to the body of the answer.
+func (c *connection) send(r *http.Request, text []byte) (*http.Response, error) {
+	n, unsent := c.network.Write(text)
+	if unsent != nil && n == 0 {
+		return nil, fmt.Errorf("%w: %w", errUnsent, unsent)
+	}
+	c.left = maxHeader
+	if _, err := c.reader.Peek(1); err != nil {
+		switch {
+		case unsent != nil:
+			err = unsent
+		case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
+			err = errUnanswered
+		}
+		return nil, err
+	}
+	for {
+		response, err := http.ReadResponse(c.reader, r)
+		switch {
+		case err != nil && c.left <= 0:
+			return nil, errHeaderTooLong
+		case err != nil:
+			return nil, err
+		case response.StatusCode == http.StatusSwitchingProtocols:
+			return nil, errStatus(response.StatusCode)
+		case response.StatusCode >= 200 || response.StatusCode < 100:
+			c.left = math.MaxInt
+			response.Close = response.Close || unsent != nil // the server has answered before it had all
+			return response, nil
+		}
+	}
+}
+
+// isOpen reports whether an idle connection can be used: the server has neither closed it nor sent what nobody asked for.
+func (c *connection) isOpen() bool {
+	if c.raw == nil {
+		return true
+	}
+	c.alive = false
+	return c.raw.Read(c.look) == nil && c.alive
+}
+
+// peek looks into the buffer of a socket.
+func (c *connection) peek(fd uintptr) bool {
+	_, _, err := syscall.Recvfrom(int(fd), c.watch[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+	c.alive = errors.Is(err, syscall.EAGAIN)
+	return true
+}
+
+// body is that of an answer. The connection is idle again when it has been read to its end, and closed when it is closed before.
+type body struct {
+	io.ReadCloser
+	connection *connection
+	ctx        context.Context
+	stop       func() bool // ends the effect of ctx on the connection; false if it has had it
+	keep       bool        // the connection may be used again
+	ended      atomic.Bool
+}
+
+func (b *body) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err == nil {
+		return n, nil
+	}
+	b.end(errors.Is(err, io.EOF))
+	if !errors.Is(err, io.EOF) && b.ctx.Err() != nil {
+		err = context.Cause(b.ctx)
+	}
+	return n, err
+}
+
+// Close may be called while Read is running, which then fails.
+func (b *body) Close() error {
+	b.end(false)
+	return nil
+}
+
+// end gives the connection back if the answer is whole.
+func (b *body) end(whole bool) {
+	if b.ended.Swap(true) {
+		return
+	}
+	c := b.connection
+	if !b.stop() || !whole || !b.keep || c.reader.Buffered() > 0 {
+		c.abort()
+		return
+	}
+	c.used = true
+	c.idle.put(c, time.Now())
+}

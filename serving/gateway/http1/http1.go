@@ -1,0 +1,117 @@
+// Package http1 sends requests to servers of HTTP/1.1, in plain text and without a goroutine for a connection.
+//
+// http.Transport has two of them for each, since a server may answer before it has read all of a request, and neither side may then wait for the
+// other. Waking them takes a third of the processor time of a proxy for small requests. A request that fits into the kernel's buffers of an idle
+// connection is sent without waiting, so the goroutine that wants the answer can send it, and then read.
+package http1
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// maxBody is the largest body that is sent in one write: less than Linux buffers of a connection at least (tcp_wmem, 16 KiB), with room for headers.
+const maxBody = 12 << 10
+
+// Transport is an http.RoundTripper, for use by several goroutines. It follows a context until the answer's body has been read or closed. As
+// http.Transport does, it sends a request once more if a connection that was idle turns out to be closed, and the request was not sent or may be
+// repeated (RFC 9110, 9.2.2).
+type Transport struct {
+	// Dial connects to a server; net.Dialer's DialContext if nil.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// Others gets the requests that Transport is not made for: those with larger bodies, or bodies of unknown length, and over TLS.
+	Others http.RoundTripper
+
+	idle idle
+}
+
+// RoundTrip sends a request and returns when the answer's header has come.
+func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	if !isSmall(r) {
+		return t.Others.RoundTrip(r)
+	}
+	text := buffers.Get().(*bytes.Buffer)
+	defer buffers.Put(text)
+	text.Reset()
+	if err := r.Write(text); err != nil { // which closes the body
+		return nil, err
+	}
+	for {
+		c, err := t.connect(r.Context(), r.URL.Host)
+		if err != nil {
+			return nil, cmp.Or(context.Cause(r.Context()), err)
+		}
+		response, err := c.exchange(r, text.Bytes())
+		if err == nil {
+			return response, nil
+		}
+		switch {
+		case r.Context().Err() != nil:
+			return nil, context.Cause(r.Context())
+		case c.used && (errors.Is(err, errUnsent) || errors.Is(err, errUnanswered) && isRepeatable(r)):
+			continue
+		}
+		return nil, err
+	}
+}
+
+// CloseIdleConnections closes the connections that no request uses.
+func (t *Transport) CloseIdleConnections() {
+	t.idle.closeAll()
+	if others, ok := t.Others.(interface{ CloseIdleConnections() }); ok {
+		others.CloseIdleConnections()
+	}
+}
+
+var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+
+func isSmall(r *http.Request) bool {
+	known := r.Body == nil || r.Body == http.NoBody || r.ContentLength > 0
+	return known && r.ContentLength >= 0 && r.ContentLength <= maxBody && r.URL.Scheme == "http" && r.Method != http.MethodConnect && len(r.Trailer) == 0
+}
+
+// isRepeatable reports whether a server may get a request twice.
+func isRepeatable(r *http.Request) bool {
+	switch r.Method {
+	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
+		return true
+	}
+	return r.Header["Idempotency-Key"] != nil || r.Header["X-Idempotency-Key"] != nil
+}
+
+// connect returns a connection that was idle, or a new one.
+func (t *Transport) connect(ctx context.Context, address string) (*connection, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if c := t.idle.take(address, time.Now()); c != nil {
+		return c, nil
+	}
+	dial := t.Dial
+	if dial == nil {
+		dial = dialer.DialContext
+	}
+	network, err := dial(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	return newConnection(network, address, &t.idle), nil
+}
+
+var dialer net.Dialer
+
+// The errors after which a request may be sent on another connection.
+var (
+	errUnsent     = errors.New("nothing of the request was sent")
+	errUnanswered = errors.New("the server closed the connection and did not answer")
+)
+
+// errStatus is the error of an answer that ends the use of HTTP on its connection.
+func errStatus(code int) error { return fmt.Errorf("http1: unexpected status %d", code) }
