@@ -114,7 +114,7 @@ func (c *Container) Listen() (err error) {
 	if c.listener, err = unixsocket.Listen("unixpacket", filepath.Join(c.Dir, SocketName), 0o666, c.server.Accepts); err != nil {
 		return err
 	}
-	c.listener.SetUnlinkOnClose(false) // clients try it again until the next server replaces it
+	c.listener.KeepFile() // clients try it again until the next server replaces it
 	c.server.containers[c.ID] = c
 	c.mu.Lock()
 	c.since = c.server.Clock.Now()

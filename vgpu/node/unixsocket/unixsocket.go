@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -32,6 +33,9 @@ type Listener struct {
 	accepts *rate.Limiter
 	open    context.Context // cancelled by Close
 	cancel  context.CancelFunc
+	name    string
+	file    os.FileInfo // of the socket, when it was made
+	unlink  sync.Once   // done when the file has been removed, or is to stay
 }
 
 // Listen opens a socket with the given file mode in place of one that a killed server has left.
@@ -52,8 +56,14 @@ func Listen(network, name string, mode os.FileMode, accepts *rate.Limiter) (_ *L
 		listener.Close()
 		return nil, err
 	}
+	file, err := os.Lstat(name)
+	if err != nil {
+		listener.Close()
+		return nil, err
+	}
+	listener.SetUnlinkOnClose(false) // package net removes whatever has the name by then
 	open, cancel := context.WithCancel(context.Background())
-	return &Listener{listener, accepts, open, cancel}, nil
+	return &Listener{UnixListener: listener, accepts: accepts, open: open, cancel: cancel, name: name, file: file}, nil
 }
 
 // shortenBacklog replaces the backlog of package net, which is the system's maximum.
@@ -74,9 +84,20 @@ func (l *Listener) AcceptUnix() (*net.UnixConn, error) {
 	return l.UnixListener.AcceptUnix()
 }
 
-// Close closes the socket. A blocked call of AcceptUnix returns net.ErrClosed.
+// KeepFile lets the socket's file stay when the listener is closed. It is called before Close.
+func (l *Listener) KeepFile() { l.unlink.Do(func() {}) }
+
+// Close closes the socket and removes its file, unless another server has put its own in the place. A blocked call of AcceptUnix returns
+// net.ErrClosed.
 func (l *Listener) Close() error {
 	l.cancel()
+	// Before the socket is closed, since no other file can have its inode until then.
+	l.unlink.Do(func() {
+		now, err := os.Lstat(l.name)
+		if err == nil && os.SameFile(l.file, now) {
+			_ = os.Remove(l.name)
+		}
+	})
 	return l.UnixListener.Close()
 }
 

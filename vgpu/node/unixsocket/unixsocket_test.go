@@ -106,7 +106,7 @@ func TestListenReplacesSocketsOnly(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		listener.SetUnlinkOnClose(false) // as if the server were killed
+		listener.KeepFile() // as if the server were killed
 		listener.Close()
 		if info, err := os.Stat(name); err != nil || info.Mode().Perm() != 0o640 {
 			t.Errorf("%v, %v", info, err)
@@ -123,5 +123,29 @@ func TestListenReplacesSocketsOnly(t *testing.T) {
 	}
 	if _, err := Listen("unix", name, 0o600, NewLimiter()); err == nil {
 		t.Error("a file was replaced")
+	}
+}
+
+// TestCloseRemovesOwnSocket: a server that ends removes its socket, and not that of a server which has taken its place.
+func TestCloseRemovesOwnSocket(t *testing.T) {
+	name := filepath.Join(tempDir(t), "socket")
+	listen := func() *Listener {
+		t.Helper()
+		l, err := Listen("unix", name, 0o600, NewLimiter())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	old, next := listen(), listen()
+	for range 2 { // a second call does nothing
+		old.Close()
+		if err := connectAtOnce(t, name); err != nil {
+			t.Errorf("the next server cannot be reached: %v", err)
+		}
+	}
+	next.Close()
+	if _, err := os.Lstat(name); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("its socket is left: %v", err)
 	}
 }
