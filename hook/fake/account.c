@@ -2,6 +2,9 @@
  * The memory of a process is free again when the process has ended, in whatever way, and no other process has its descriptors of the driver,
  * as a forked one has: as with the real driver, which frees what belongs to a descriptor when the last copy of it is closed. The descriptor is
  * here that of a lock. The table is guarded by another lock on the file, and within the process by a mutex.
+ *
+ * A PID says nothing in another PID namespace, such as a container's. Processes are told apart by both, and whether one of another namespace has
+ * ended is known by its lock alone.
  */
 #define _GNU_SOURCE
 #include "account.h"
@@ -13,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -21,9 +25,21 @@ static pthread_mutex_t threads = PTHREAD_MUTEX_INITIALIZER;
 static struct account_use *table; /* NULL: no file */
 static struct account_shared *shared; /* follows the table; numbers begin with 1 */
 static int file;
+static struct account_process self; /* but for the PID, which a fork changes */
 
 #define GUARD 0                /* byte of the file that is locked while the table is used */
 #define DRIVER(i) (1 << 20 | (i)) /* byte that the process of entry i keeps locked */
+
+uint64_t account_namespace(void)
+{
+	struct stat status;
+	return stat("/proc/self/ns/pid", &status) == 0 ? status.st_ino : 0;
+}
+
+/* Returns this process. */
+static struct account_process me(void) { return (struct account_process){getpid(), self.space}; }
+
+static int same(struct account_process a, struct account_process b) { return a.pid == b.pid && a.space == b.space; }
 
 /* Maps the file. Called once. */
 static void load(void)
@@ -39,8 +55,9 @@ static void load(void)
 	if (table == MAP_FAILED)
 		abort();
 	shared = (void *)(table + ACCOUNT_PROCESSES);
+	self.space = account_namespace();
 	for (int i = 0; i < ACCOUNT_PROCESSES; i++)
-		if (table[i].pid == getpid())
+		if (same(table[i].process, me()))
 			memset(&table[i], 0, sizeof table[i]); /* of the program that has executed this one */
 }
 
@@ -52,33 +69,38 @@ static void lock(short type)
 		;
 }
 
-/* Reports whether a process has ended. */
-static int gone(int pid) { return pid && kill(pid, 0) != 0 && errno == ESRCH; }
+/* Reports whether a process has an entry. */
+static int listed(struct account_process p)
+{
+	for (int i = 0; i < ACCOUNT_PROCESSES; i++)
+		if (same(table[i].process, p))
+			return 1;
+	return 0;
+}
+
+/* Reports whether a process has ended, or may have: nothing but its lock tells it of one of another namespace. */
+static int gone(struct account_process p)
+{
+	return p.pid && (p.space != self.space || (kill(p.pid, 0) != 0 && errno == ESRCH));
+}
 
 /* Reports whether the process of an entry has ended, and its descriptor is closed in all processes. */
 static int freed(int i)
 {
 	struct flock l = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = DRIVER(i), .l_len = 1};
-	return gone(table[i].pid) && fcntl(file, F_OFD_GETLK, &l) == 0 && l.l_type == F_UNLCK;
-}
-
-/* Reports whether a process has an entry. */
-static int listed(int pid)
-{
-	for (int i = 0; i < ACCOUNT_PROCESSES; i++)
-		if (table[i].pid == pid)
-			return 1;
-	return 0;
+	return gone(table[i].process) && fcntl(file, F_OFD_GETLK, &l) == 0 && l.l_type == F_UNLCK;
 }
 
 /* Removes processes that have ended from an entry of shared memory. */
 static void clean(struct account_shared *s)
 {
 	if (gone(s->owner) && !listed(s->owner))
-		s->owner = 0;
-	for (int i = 0; i < ACCOUNT_HOLDERS; i++)
-		if (gone(s->holders[i].pid))
+		s->owner.pid = 0;
+	for (int i = 0; i < ACCOUNT_HOLDERS; i++) {
+		struct account_process p = s->holders[i].process;
+		if (gone(p) && (p.space == self.space || !listed(p)))
 			memset(&s->holders[i], 0, sizeof s->holders[i]);
+	}
 }
 
 /* Locks the table and removes processes that have ended. Returns 0 without a file. */
@@ -109,15 +131,15 @@ static struct account_use *own(void)
 {
 	struct account_use *empty = NULL;
 	for (int i = 0; i < ACCOUNT_PROCESSES; i++) {
-		if (table[i].pid == getpid())
+		if (same(table[i].process, me()))
 			return &table[i];
-		if (!table[i].pid && !empty)
+		if (!table[i].process.pid && !empty)
 			empty = &table[i];
 	}
 	struct flock l = {.l_type = F_RDLCK, .l_whence = SEEK_SET, .l_start = DRIVER(empty - table), .l_len = 1};
 	if (!empty || fcntl(open(getenv("FAKE_CUDA_SHARED"), O_RDONLY | O_CLOEXEC), F_OFD_SETLK, &l) != 0)
 		abort();
-	empty->pid = getpid();
+	empty->process = me();
 	return empty;
 }
 
@@ -137,7 +159,7 @@ static uint64_t sum(int device)
 	for (int i = 0; i < ACCOUNT_PROCESSES; i++)
 		all += table[i].bytes[device];
 	for (int i = 0; i < ACCOUNT_SHARED; i++)
-		if (shared[i].device == device && !shared[i].owner && held(&shared[i]))
+		if (shared[i].device == device && !shared[i].owner.pid && held(&shared[i]))
 			all += shared[i].bytes;
 	return all;
 }
@@ -168,7 +190,7 @@ int account_list(struct account_use to[ACCOUNT_PROCESSES])
 	if (!enter())
 		return -1;
 	for (int i = 0; i < ACCOUNT_PROCESSES; i++)
-		if (table[i].pid)
+		if (table[i].process.pid && table[i].process.space == self.space)
 			to[found++] = table[i];
 	leave();
 	return found;
@@ -188,11 +210,11 @@ uint64_t account_share(int device, uint64_t bytes)
 	if (!enter())
 		return 0;
 	int i = 0;
-	while (i < ACCOUNT_SHARED && (shared[i].owner || held(&shared[i])))
+	while (i < ACCOUNT_SHARED && (shared[i].owner.pid || held(&shared[i])))
 		i++;
 	if (i == ACCOUNT_SHARED)
 		abort();
-	shared[i] = (struct account_shared){.owner = getpid(), .device = device, .bytes = bytes};
+	shared[i] = (struct account_shared){.owner = me(), .device = device, .bytes = bytes};
 	leave();
 	return (uint64_t)i + 1;
 }
@@ -204,14 +226,15 @@ static void change(uint64_t number, int by)
 		return;
 	struct account_shared *s = &shared[number - 1];
 	int i = 0;
-	while (i < ACCOUNT_HOLDERS && s->holders[i].pid != getpid())
+	own(); /* with the lock by which others see that it lives */
+	while (i < ACCOUNT_HOLDERS && !same(s->holders[i].process, me()))
 		i++;
 	for (int k = 0; k < ACCOUNT_HOLDERS && i == ACCOUNT_HOLDERS; k++)
-		if (!s->holders[k].pid)
+		if (!s->holders[k].process.pid)
 			i = k;
 	if (i == ACCOUNT_HOLDERS)
 		abort();
-	s->holders[i].pid = getpid();
+	s->holders[i].process = me();
 	s->holders[i].count += by;
 	leave();
 }
@@ -223,6 +246,6 @@ void account_disown(uint64_t number)
 {
 	if (!number || !enter())
 		return;
-	shared[number - 1].owner = 0;
+	shared[number - 1].owner.pid = 0;
 	leave();
 }

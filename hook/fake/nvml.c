@@ -196,14 +196,14 @@ static int processes(int device, unsigned *entries, struct process *to)
 	int n = account_list(all);
 	unsigned found = 0, most = *entries;
 	if (n < 0) {
-		all[0].pid = getpid();
+		all[0].process.pid = getpid();
 		all[0].bytes[device] = used(device);
 		n = 1;
 	}
 	for (int i = 0; i < n; i++)
 		if (all[i].bytes[device]) {
 			if (to && found < most)
-				to[found] = (struct process){(unsigned)all[i].pid, all[i].bytes[device] + number("FAKE_NVML_CONTEXT", 0), ~0u, ~0u};
+				to[found] = (struct process){(unsigned)all[i].process.pid, all[i].bytes[device] + number("FAKE_NVML_CONTEXT", 0), ~0u, ~0u};
 			found++;
 		}
 	*entries = found;

@@ -234,8 +234,11 @@ FN(cuMemGetAllocationPropertiesFromHandle, , 10020, struct prop *prop, unsigned 
 
 /* What the file of an exported handle contains in its last page, behind the contents of the memory. */
 struct exported {
-	uint64_t pid, handle, shared, size, device;
+	uint64_t pid, space, handle, shared, size, device;
 };
+
+/* Reports whether this process has exported the memory. */
+static int own_export(const struct exported *e) { return e->pid == (uint64_t)getpid() && e->space == account_namespace(); }
 
 /*
  * An exported descriptor keeps the memory until it is closed everywhere, which a thread of this process notices within some milliseconds, or its
@@ -252,7 +255,7 @@ FN(cuMemExportToShareableHandle, , 10020, void *shared, unsigned long long handl
 		return CUDA_ERROR_INVALID_VALUE;
 	if (!block->shared)
 		block->shared = account_share(fake_gpu(block->device), block->size);
-	struct exported content = {(uint64_t)getpid(), block->key, block->shared, block->length, (uint64_t)block->device};
+	struct exported content = {(uint64_t)getpid(), account_namespace(), block->key, block->shared, block->length, (uint64_t)block->device};
 	int file = block_file(block), fd = file < 0 ? -1 : open_again(file, 1);
 	if (fd < 0 || pwrite(fd, &content, sizeof content, (off_t)block->length) != sizeof content) {
 		close(fd);
@@ -281,7 +284,7 @@ FN(cuMemImportFromShareableHandle, , 10020, unsigned long long *handle, void *sh
 	int file = (int)(intptr_t)shared;
 	if (!handle || fstat(file, &status) != 0 || pread(file, &content, sizeof content, status.st_size - (off_t)PAGE) != sizeof content)
 		return CUDA_ERROR_INVALID_VALUE;
-	struct block *block = content.pid == (uint64_t)getpid() ? block_find(content.handle) : NULL;
+	struct block *block = own_export(&content) ? block_find(content.handle) : NULL;
 	*handle = 0x2000000000 + fake_next_id();
 	if (!block) {
 		block = block_share(*handle, content.shared, (CUdevice)content.device);

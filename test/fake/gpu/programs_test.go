@@ -1,6 +1,7 @@
 package gpu_test
 
 import (
+	"bufio"
 	"debug/elf"
 	"errors"
 	"fmt"
@@ -10,6 +11,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -107,6 +110,59 @@ func TestBandwidth(t *testing.T) {
 		}
 		if over := took - test.want; over < 0 || over > 10*time.Microsecond { // 5 us of a launch and 1 us to set the copy up
 			t.Errorf("%s %s: %v, want %v", test.model, test.kind, took, test.want)
+		}
+	}
+}
+
+// TestNamespaces: the driver counts the memory of processes of several PID namespaces, in which all have the same PID, and as long as each lives.
+func TestNamespaces(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root, to make PID namespaces")
+	}
+	folder := driver(t)
+	environment := append(os.Environ(), "LD_LIBRARY_PATH="+folder, "FAKE_CUDA_SHARED="+filepath.Join(t.TempDir(), "account"))
+	used := func() (bytes int64) {
+		cmd := exec.Command(filepath.Join(folder, "linked"))
+		cmd.Env = environment
+		var left, total int64
+		out, err := cmd.CombinedOutput()
+		if _, scanned := fmt.Sscanf(string(out), "ok %d %d", &left, &total); err != nil || scanned != nil {
+			t.Fatalf("%q: %v, %v", out, err, scanned)
+		}
+		return total - left - 64<<20
+	}
+	const each = 1 << 30
+	var ends []func()
+	for n := range int64(3) {
+		cmd := exec.Command(filepath.Join(folder, "hold"), fmt.Sprint(each))
+		cmd.Env, cmd.SysProcAttr = environment, &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}
+		input, err := cmd.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		output, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		ends = append(ends, sync.OnceFunc(func() {
+			input.Close()
+			_ = cmd.Wait()
+		}))
+		t.Cleanup(ends[n])
+		if line, err := bufio.NewReader(output).ReadString('\n'); line != "ok\n" {
+			t.Fatalf("%q, %v", line, err)
+		}
+		if got := used(); got != (n+1)*each {
+			t.Errorf("%d programs have %d bytes", n+1, got)
+		}
+	}
+	for n, end := range ends {
+		end()
+		if got := used(); got != int64(2-n)*each {
+			t.Errorf("%d programs have %d bytes", 2-n, got)
 		}
 	}
 }
