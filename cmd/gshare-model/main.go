@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -44,6 +45,10 @@ func command() *cobra.Command {
 			inputs, err := parseInputs(o.inputs)
 			if err != nil {
 				return cli.Usage(err)
+			}
+			if o.declare {
+				_, err := fmt.Fprintln(cmd.OutOrStdout(), declaration(table))
+				return err
 			}
 			return o.serve(cmd.Context(), table, inputs)
 		},

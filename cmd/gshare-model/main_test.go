@@ -24,6 +24,8 @@ import (
 	"github.com/gshare-dev/gshare/serving/oip/inference"
 	fakegpu "github.com/gshare-dev/gshare/test/fake/gpu"
 	"github.com/gshare-dev/gshare/test/native"
+	"github.com/gshare-dev/gshare/vgpu/share"
+	"github.com/gshare-dev/gshare/vgpu/store"
 )
 
 const asModel = "GSHARE_TEST_MAIN"
@@ -199,6 +201,25 @@ func (p *process) await(t *testing.T, line string) {
 	}
 }
 
+// TestDeclare: the declaration has the digest of the weights' bytes, and their size in the units of the store.
+func TestDeclare(t *testing.T) {
+	var out bytes.Buffer
+	cmd := command()
+	cmd.SetOut(&out)
+	cmd.SetArgs([]string{"--name", "resnet50", "--weights", "5000Ki", "--batch", "1=5ms", "--declare"})
+	if err := cmd.ExecuteContext(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	declared, err := share.ParseWeights(strings.TrimSpace(out.String()))
+	if err != nil || len(declared) != 1 {
+		t.Fatalf("%q: %v", out.String(), err)
+	}
+	digest := store.Digest(model.Table{Name: "resnet50", Weights: 5000 << 10}.Digest()).String()
+	if got := declared[0]; string(got.Digest) != digest || got.Memory != 6*share.MiB {
+		t.Errorf("declared %+v, want %s of 6 MiB", got, digest)
+	}
+}
+
 // TestUsage checks the flags that are refused, without a driver.
 func TestUsage(t *testing.T) {
 	points := filepath.Join(t.TempDir(), "points.json")
@@ -206,7 +227,7 @@ func TestUsage(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, arguments := range [][]string{
-		{}, {"--batch", "8"}, {"--batch", "a=1ms"}, {"--batch", "8=1"}, {"--batch", "1=1ms", "--weights", "many"}, {"--batch", "1=1ms", "--sm", "0"},
+		{}, {"--batch", "8"}, {"--batch", "a=1ms"}, {"--batch", "8=1"}, {"--batch", "1=1ms", "--weights", "many"}, {"--batch", "1=1ms", "--workspace", "-1"}, {"--batch", "1=1ms", "--sm", "0"},
 		{"--batch", "1=1ms", "--concurrency", "0"}, {"--batch", "1=1ms", "--input", "x"}, {"--batch", "1=1ms", "--input", "x:FP31:1"},
 		{"--batch", "1=1ms", "--input", "x:FP32:0"}, {"--batch", "1=1ms", "--input", "x:FP32:1", "--input", "x:FP32:1"}, {"--points", points},
 		{"--points", "none.json"},

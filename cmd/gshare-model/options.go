@@ -22,18 +22,21 @@ import (
 
 // options holds the flags.
 type options struct {
-	points, name, weights, address, store string
-	batches, inputs                       []string
-	sm, concurrency                       int
-	token, grace                          time.Duration
-	faults                                bool
+	points, name, address, store string
+	weights, workspace           string
+	batches, inputs              []string
+	sm, concurrency              int
+	token, grace                 time.Duration
+	faults, declare              bool
 }
 
 func (o *options) register(f *pflag.FlagSet) {
 	f.StringVar(&o.points, "points", "", "file with measurements of a model: a JSON array of points of a profile")
 	f.StringVar(&o.name, "name", "", "name of the model (default: that of the measurements, else model)")
 	f.StringVar(&o.weights, "weights", "", "bytes of the weights, such as 100Mi (default: the memory of the smallest measurement, else 1Mi)")
+	f.StringVar(&o.workspace, "workspace", "", "bytes of the GPU that the model takes besides its weights, such as 500Mi (default: none)")
 	f.StringVar(&o.store, "store", "", "socket of a model store (gshare-node store), which has the weights once for all servers (default: GSHARE_STORE, else each has its own)")
+	f.BoolVar(&o.declare, "declare", false, "print the weights as pods declare them (annotation gshare.dev/weights), and end")
 	f.StringArrayVar(&o.batches, "batch", nil, "size of a batch and its time on a GPU of its own, such as 8=22ms; may be repeated")
 	f.IntVar(&o.sm, "sm", 100, "SMs in percent of a GPU that the batches of --batch keep busy")
 	f.DurationVar(&o.token, "token", 0, "time of each token of a text (default: that of a batch of one)")
@@ -67,12 +70,18 @@ func (o *options) table() (model.Table, error) {
 		}
 	}
 	t.Name, t.Token = cmp.Or(o.name, t.Name), o.token
-	if o.weights != "" {
-		q, err := resource.ParseQuantity(o.weights)
-		if err != nil {
-			return t, fmt.Errorf("--weights: %w", err)
+	for flag, size := range map[string]struct {
+		text  string
+		bytes *int
+	}{"--weights": {o.weights, &t.Weights}, "--workspace": {o.workspace, &t.Workspace}} {
+		if size.text == "" {
+			continue
 		}
-		t.Weights = int(q.Value())
+		q, err := resource.ParseQuantity(size.text)
+		if err != nil {
+			return t, fmt.Errorf("%s: %w", flag, err)
+		}
+		*size.bytes = int(q.Value())
 	}
 	if len(o.batches) > 0 {
 		var err error

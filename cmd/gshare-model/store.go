@@ -3,14 +3,22 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 
 	gpu "github.com/gshare-dev/gshare/cmd/gshare-model/internal/cuda"
+	"github.com/gshare-dev/gshare/cmd/gshare-model/internal/model"
 	"github.com/gshare-dev/gshare/vgpu/node/store/client"
 	"github.com/gshare-dev/gshare/vgpu/node/store/cuda"
 	"github.com/gshare-dev/gshare/vgpu/share"
 	"github.com/gshare-dev/gshare/vgpu/store"
 )
+
+// declaration returns the weights of a model as pods declare them: by their digest, with the memory that the store has them in.
+func declaration(t model.Table) string {
+	size := (share.Bytes(t.Weights) + store.Granularity - 1) / store.Granularity * store.Granularity
+	return fmt.Sprintf("%s=%dMi", store.Digest(t.Digest()), size/share.MiB)
+}
 
 // sharedWeights has the weights in the model store of the slice.
 type sharedWeights struct {

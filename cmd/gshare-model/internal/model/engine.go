@@ -33,12 +33,13 @@ type Engine struct {
 
 	jobs chan job
 
-	mu       sync.Mutex
-	changed  *sync.Cond // the fields below, which mu guards
-	users    int        // batches that run or wait
-	changing bool       // whether the model is loaded or unloaded
-	loaded   bool
-	weights  cuda.Address
+	mu        sync.Mutex
+	changed   *sync.Cond // the fields below, which mu guards
+	users     int        // batches that run or wait
+	changing  bool       // whether the model is loaded or unloaded
+	loaded    bool
+	weights   cuda.Address
+	workspace cuda.Address
 
 	decoding struct {
 		sync.Mutex

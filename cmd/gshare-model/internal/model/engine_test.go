@@ -184,6 +184,7 @@ func TestLoad(t *testing.T) {
 		m := newMemory()
 		m.capacity = 10 << 20
 		e := engine(t, m, 1)
+		e.Table.Workspace = 1 << 19
 		other, err := m.Allocate(5 << 20)
 		if err != nil {
 			t.Fatal(err)
@@ -191,11 +192,17 @@ func TestLoad(t *testing.T) {
 		if err := e.Load(t.Context()); err == nil || e.Loaded() {
 			t.Errorf("with too little memory: %v, loaded %v", err, e.Loaded())
 		}
+		if m.capacity != 5<<20 {
+			t.Errorf("the failed attempt has left %d bytes free", m.capacity)
+		}
 		if err := m.Free(other); err != nil {
 			t.Fatal(err)
 		}
 		if err := errors.Join(e.Load(t.Context()), e.Load(t.Context())); err != nil || !e.Loaded() {
 			t.Fatal(err)
+		}
+		if want := 10<<20 - resnet.Weights - 1<<19; m.capacity != want {
+			t.Errorf("%d bytes are free of a loaded model, want %d", m.capacity, want)
 		}
 		done := make(chan error, 1)
 		go func() {

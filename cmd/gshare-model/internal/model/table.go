@@ -13,11 +13,12 @@ import (
 
 // Table describes a model: its name, the size of its weights, and how long batches take.
 type Table struct {
-	Name    string
-	Version string
-	Weights int           // bytes
-	Token   time.Duration // between the tokens of a generated text
-	Batches []Batch       // in ascending order of their sizes
+	Name      string
+	Version   string
+	Weights   int           // bytes
+	Workspace int           // bytes of the device that the model takes besides while it is loaded, such as a cache's
+	Token     time.Duration // between the tokens of a generated text
+	Batches   []Batch       // in ascending order of their sizes
 }
 
 // Batch describes the kernel that stands for a batch.
@@ -34,6 +35,8 @@ func (t Table) Validate() error {
 		return fmt.Errorf("the name of a model has 1 to 253 bytes, not %d", len(t.Name))
 	case t.Weights < len(t.Name):
 		return fmt.Errorf("weights of %d bytes: they begin with the model's name and need at least %d", t.Weights, len(t.Name))
+	case t.Workspace < 0:
+		return fmt.Errorf("the workspace has %d bytes", t.Workspace)
 	case t.Token < 0:
 		return fmt.Errorf("the time between tokens is negative: %v", t.Token)
 	case len(t.Batches) == 0:

@@ -48,31 +48,49 @@ func (t Table) Digest() [sha256.Size]byte {
 	return [sha256.Size]byte(hash.Sum(nil))
 }
 
-// Load puts the weights on the device, unless they are there.
+// Load puts the weights on the device, unless they are there, and allocates the workspace.
 func (e *Engine) Load(ctx context.Context) error {
 	return e.change(ctx, true, func(w *worker) (err error) {
-		if e.Store != nil {
-			e.weights, err = e.Store.Load(ctx, e.Table.Digest(), e.Table.Weights, e.Table.content)
-			return err
+		if e.Table.Workspace > 0 {
+			if e.workspace, err = w.Allocate(e.Table.Workspace); err != nil {
+				return err
+			}
 		}
-		address, err := w.Allocate(e.Table.Weights)
-		if err != nil {
-			return err
+		if e.weights, err = e.loadWeights(ctx, w); err != nil {
+			return errors.Join(err, e.freeWorkspace(w))
 		}
-		if err := e.Table.content(func(at int, piece []byte) error { return w.Upload(address+cuda.Address(at), piece) }); err != nil {
-			return errors.Join(err, w.Free(address))
-		}
-		e.weights = address
 		return nil
 	})
 }
 
-// Unload frees the weights after all requests that have begun. Those of a store stay there.
+func (e *Engine) loadWeights(ctx context.Context, w *worker) (cuda.Address, error) {
+	if e.Store != nil {
+		return e.Store.Load(ctx, e.Table.Digest(), e.Table.Weights, e.Table.content)
+	}
+	address, err := w.Allocate(e.Table.Weights)
+	if err != nil {
+		return 0, err
+	}
+	if err := e.Table.content(func(at int, piece []byte) error { return w.Upload(address+cuda.Address(at), piece) }); err != nil {
+		return 0, errors.Join(err, w.Free(address))
+	}
+	return address, nil
+}
+
+func (e *Engine) freeWorkspace(w *worker) error {
+	if e.Table.Workspace == 0 {
+		return nil
+	}
+	return w.Free(e.workspace)
+}
+
+// Unload frees weights and workspace after all requests that have begun. The weights of a store stay there.
 func (e *Engine) Unload(ctx context.Context) error {
 	return e.change(ctx, false, func(w *worker) error {
+		err := e.freeWorkspace(w)
 		if e.Store != nil {
-			return e.Store.Unload()
+			return errors.Join(err, e.Store.Unload())
 		}
-		return w.Free(e.weights)
+		return errors.Join(err, w.Free(e.weights))
 	})
 }

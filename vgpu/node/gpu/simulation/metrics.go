@@ -8,10 +8,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Total is what a GPU has run since the simulation began, without kernels whose process ended before them.
+// Total is what a GPU has run since the simulation began, without kernels and copies whose process ended before them.
 type Total struct {
 	Kernels int           // completed
 	Time    time.Duration // sum of the times from their starts to their ends, also where they ran side by side
+	Copies  time.Duration // the same for copies between host and device
 }
 
 // Totals returns what each GPU has run.

@@ -71,6 +71,8 @@ func (s *Simulation) record(gpu int, w *device.Work) {
 		if w.Width > 0 {
 			s.totals[gpu].Kernels++
 			s.totals[gpu].Time += w.End - first.Start
+		} else {
+			s.totals[gpu].Copies += w.End - first.Start
 		}
 		if w.Width > 0 && s.records {
 			p.spans = append(p.spans, Span{first.At, first.Start, w.End, gpu})
