@@ -54,6 +54,9 @@ func storeCommand() *cobra.Command {
 // writeLimit is how long a program may take to store weights, long enough for 100 GB from a disk of 60 MB/s.
 const writeLimit = 30 * time.Minute
 
+// digestLimit is how long the digest of a GiB may take: a process that shares its processor with ten others, and has no instructions for SHA-256.
+const digestLimit = time.Minute
+
 func serveStore(ctx context.Context, o storeOptions) error {
 	if o.socket == "" || o.namespace == "" {
 		return cli.Usage(errors.New("--socket and --namespace are needed"))
@@ -91,7 +94,8 @@ func serveStore(ctx context.Context, o storeOptions) error {
 	if err != nil {
 		return err
 	}
-	options.Memory, options.WriteLimit, options.Log = device, writeLimit, slog.New(slog.NewTextHandler(output, nil))
+	options.WriteLimit, options.DigestLimit = writeLimit, digestLimit
+	options.Memory, options.Log = device, slog.New(slog.NewTextHandler(output, nil))
 	return listenStore(ctx, o, store.New(options))
 }
 

@@ -313,9 +313,7 @@ func (s *Server) commit(ctx context.Context, c rules.Client, k rules.Key) answer
 	if err != nil {
 		return refusal(storewire.StatusOf(err))
 	}
-	s.verifying.Lock()
-	found, failed := s.Digest(ctx, memory, e.Size, e.Bytes)
-	s.verifying.Unlock()
+	found, failed := s.digest(ctx, memory, e)
 	memory.Close()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -333,6 +331,26 @@ func (s *Server) commit(ctx context.Context, c rules.Client, k rules.Key) answer
 	s.log(slog.LevelInfo, "stored weights", "weights", k.String(), "bytes", e.Size)
 	return granted(e, nil)
 }
+
+// digest computes the digest of an entry's memory, one after another, within the limit.
+func (s *Server) digest(ctx context.Context, memory *os.File, e rules.Entry) (rules.Digest, error) {
+	s.verifying.Lock()
+	defer s.verifying.Unlock()
+	if s.DigestLimit > 0 {
+		const gib = 1024 * share.MiB
+		limit, cancel := context.WithTimeoutCause(ctx, s.DigestLimit*time.Duration((e.Bytes+gib-1)/gib), errDigestLimit)
+		defer cancel()
+		ctx = limit
+	}
+	found, err := s.Digest(ctx, memory, e.Size, e.Bytes)
+	if err != nil && ctx.Err() != nil {
+		err = errors.Join(context.Cause(ctx), err)
+	}
+	return found, err
+}
+
+// errDigestLimit is why a digest is given up.
+var errDigestLimit = errors.New("the digest takes too long")
 
 // beginCommit ends the writing of an entry, and returns a descriptor of its memory.
 func (s *Server) beginCommit(c rules.Client, k rules.Key) (rules.Entry, *os.File, error) {

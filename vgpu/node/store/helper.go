@@ -25,7 +25,7 @@ const helperFile = 3
 func Helper(command ...string) func(ctx context.Context, memory *os.File, size, bytes share.Bytes) (rules.Digest, error) {
 	return func(ctx context.Context, memory *os.File, size, length share.Bytes) (digest rules.Digest, _ error) {
 		arguments := append(command[1:len(command):len(command)], strconv.FormatInt(int64(size), 10), strconv.FormatInt(int64(length), 10))
-		cmd := exec.CommandContext(ctx, command[0], arguments...)
+		cmd := exec.CommandContext(ctx, command[0], arguments...) // killed when ctx ends
 		var failure bytes.Buffer
 		cmd.ExtraFiles, cmd.Stderr = []*os.File{memory}, &failure
 		// The kernel kills it when the thread ends that has started it, which so must not end before.

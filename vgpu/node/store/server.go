@@ -41,9 +41,11 @@ type Options struct {
 	// WriteLimit is how long a program may take to store weights, for which others wait. It loses its connection then. 0 is no limit.
 	WriteLimit time.Duration
 	Memory     Memory
-	// Digest computes the digest of memory. It is called once at a time.
+	// Digest computes the digest of memory. It is called once at a time, and returns when its context ends.
 	Digest func(ctx context.Context, memory *os.File, size, bytes share.Bytes) (rules.Digest, error)
-	Log    *slog.Logger
+	// DigestLimit is how long Digest may take for each GiB of weights that has begun. Then they are dropped. 0 is no limit.
+	DigestLimit time.Duration
+	Log         *slog.Logger
 }
 
 // Server serves a store. It has many methods: one for each request, each of which needs both the rules and the device under one lock.

@@ -218,6 +218,7 @@ func TestFailures(t *testing.T) {
 	zeros := rules.Key{}
 	digest := digestOf
 	r := start(t, func(o *Options) {
+		o.DigestLimit = time.Millisecond
 		o.Digest = func(ctx context.Context, memory *os.File, size, bytes share.Bytes) (rules.Digest, error) {
 			return digest(ctx, memory, size, bytes)
 		}
@@ -233,6 +234,16 @@ func TestFailures(t *testing.T) {
 	}
 	if err := put(c, zeros, "x"); err == nil || r.memory.count() != 0 {
 		t.Errorf("no digest: %v, %d", err, r.memory.count())
+	}
+	digest = func(ctx context.Context, _ *os.File, _, _ share.Bytes) (rules.Digest, error) {
+		<-ctx.Done() // as a helper that hangs, and is killed
+		if !errors.Is(context.Cause(ctx), errDigestLimit) {
+			t.Errorf("a digest without end has ended: %v", context.Cause(ctx))
+		}
+		return rules.Digest{}, ctx.Err()
+	}
+	if err := put(c, zeros, "x"); err == nil || r.memory.count() != 0 {
+		t.Errorf("no end of the digest: %v, %d", err, r.memory.count())
 	}
 	if _, err := c.Get(zeros); !errors.Is(err, rules.ErrAbsent) {
 		t.Errorf("unverified weights are there: %v", err)
