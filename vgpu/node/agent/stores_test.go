@@ -12,6 +12,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/node/grant"
 	"github.com/gshare-dev/gshare/vgpu/node/modelstore"
 	"github.com/gshare-dev/gshare/vgpu/node/store"
 	"github.com/gshare-dev/gshare/vgpu/share"
@@ -100,6 +101,23 @@ func TestStore(t *testing.T) {
 	}
 	r.kubelet.RemovePod("b")
 	r.wait("the store's end", func() bool { return r.storePID("GPU-0") == 0 && r.left("stores") == 0 })
+}
+
+// TestStoreWithoutPods: a store whose last pod has gone has ended before its memory is granted to another.
+func TestStoreWithoutPods(t *testing.T) {
+	t.Parallel()
+	r := newFixture(t, withStores)
+	t.Cleanup(func() { _ = r.Stores.Stop() })
+	none := func(modelstore.Store) (store.Survivors, error) { return store.Survivors{}, nil }
+	if err := r.Stores.Open(t.Context(), modelstore.Store{Slice: "GPU-0", Namespace: "default"}, "GPU-0", none); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.granter.stores.open(t.Context(), &grant.Grant{VGPUs: []kube.PlacedVGPU{{Slice: "GPU-0"}}}); err != nil {
+		t.Error(err)
+	}
+	if pid := r.storePID("GPU-0"); pid != 0 || r.left("stores") != 0 {
+		t.Errorf("store %d is left", pid)
+	}
 }
 
 // TestStoreFails: a container is not started without the store that it needs, and one without weights is.
