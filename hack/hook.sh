@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds and checks the hook: hack/hook.sh build|check|test|bench [OUT], hack/hook.sh fuzz [SECONDS [OUT]]. OUT (default
-# bin/hook) gets libgshare.so, libgshare-mps.so for MPS daemons, and libgshare_store.so for programs that share weights.
+# bin/hook) gets libgshare.so, libgshare-mps.so for MPS daemons, and libgshare_store.so and gshare_*.py for programs that share weights.
 #
 # build: this machine's library, and the aarch64 one if its cross compiler is installed
 # cross: with CC as the third argument, the libraries for the machine that it compiles for
@@ -55,8 +55,12 @@ library() {
 # shellcheck disable=SC2086
 guard() { "$1" $flags -shared -Wl,-z,relro -Wl,-soname,libgshare-mps.so -o "$2" hook/mps/guard.c; }
 
-# shellcheck disable=SC2086
-store() { "$1" $flags -shared -Wl,-z,relro -Wl,-soname,libgshare_store.so -o "$2" hook/store/store.c hook/store/map.c -ldl; }
+# The library and its modules for Python. Older C libraries have dlopen and pthread_once in libraries of their own.
+store() {
+  # shellcheck disable=SC2086
+  "$1" $flags -shared -Wl,-z,relro -Wl,-soname,libgshare_store.so -o "$2" hook/store/store.c hook/store/map.c -Wl,--no-as-needed -l:libdl.so.2 -l:libpthread.so.0
+  cp hook/store/gshare_store.py hook/store/gshare_safetensors.py "$(dirname "$2")/"
+}
 
 # cross CC: builds the libraries for the machine that a compiler compiles for.
 cross() {
@@ -89,9 +93,19 @@ check() {
   hack/hook-cycles.sh || fail "files of hook/src refer to each other in a cycle"
   [ -e "$out/libgshare.so" ] || build
   local lib
+  check_age "$out/libgshare_store.so"
   for lib in "$out"/libgshare.so "$out"/libgshare-aarch64.so; do
     if [ -e "$lib" ]; then check_one "$lib"; fi
   done
+}
+
+# Containers may have an old C library.
+check_age() {
+  nm -D --undefined-only "$1" | grep -o 'GLIBC_[0-9.]*' | sort -uV | tail -1 | {
+    read -r newest
+    [ "$(printf '%s\nGLIBC_2.17\n' "$newest" | sort -V | tail -1)" = GLIBC_2.17 ] || fail "$(basename "$1") needs $newest"
+    echo "hook: $(basename "$1"): needs at most $newest"
+  }
 }
 
 check_one() {
@@ -102,11 +116,8 @@ check_one() {
   nm -D --undefined-only "$lib" | grep -wE '_?exit|_Exit|abort|quick_exit|sigaction|signal|printf|puts' &&
     fail "imports functions that could end or disturb the host process"
   [ "$(nm -D --defined-only "$lib" | grep -cE ' (dlsym|dlvsym)@@?GLIBC_2\.(34|17|2\.5)$')" = 4 ] || fail "dlsym and dlvsym lack a version"
-  nm -D --undefined-only "$lib" | grep -o 'GLIBC_[0-9.]*' | sort -uV | tail -1 | {
-    read -r newest
-    [ "$(printf '%s\nGLIBC_2.17\n' "$newest" | sort -V | tail -1)" = GLIBC_2.17 ] || fail "needs $newest"
-    echo "hook: $(basename "$lib"): $(names | wc -l) wrapped functions, needs at most $newest"
-  }
+  check_age "$lib"
+  echo "hook: $(basename "$lib"): $(names | wc -l) wrapped functions"
   readelf -SW "$lib" | grep -q '\.ctors' && fail "has constructors"
   # .init_array holds the compiler's frame_dummy and nothing else
   [ "$(readelf -SW "$lib" | awk '$2 == ".init_array" || $3 == ".init_array" {print 1}' | wc -l)" -le 1 ] || fail "init arrays"

@@ -80,7 +80,7 @@ func addLicencesOf(t tree, dir, source string) error {
 func (p platform) modules(programs []string) ([]debug.Module, error) {
 	found := map[string]debug.Module{}
 	for _, program := range programs {
-		if strings.HasSuffix(program, ".so") {
+		if ext := filepath.Ext(program); ext == ".so" || ext == ".py" {
 			continue
 		}
 		info, err := buildinfo.ReadFile(filepath.Join(p.dir, program))

@@ -1,6 +1,6 @@
 """Weights that the programs of a namespace have once on a GPU, by libgshare_store.so. It needs Python 3.8 and no packages.
 
-    with gshare_store.Store("/run/gshare/store.sock") as store:
+    with gshare_store.Store() as store:
         weights = store.load(digest, size, fill)            # fill(address) is called if the store does not have them
         tensor = torch.as_tensor(weights.array((1024, 1024), "<f2", offset=0), device="cuda")
 
@@ -80,8 +80,12 @@ def _load_library(name):
 class Store:
     """A connection to a store, which is the lease of what it loads. It is for one thread at a time."""
 
-    def __init__(self, socket, library="libgshare_store.so"):
-        self._library = _load_library(library)
+    def __init__(self, socket=None, library=None):
+        """Connects to a socket, in a container by default to that of its first slice, by a library, by default the one that the agent has mounted."""
+        socket = socket or os.environ.get("GSHARE_STORE")
+        if not socket:
+            raise ValueError("no store: the pod declares no weights (annotation gshare.dev/weights), as GSHARE_STORE is not set")
+        self._library = _load_library(library or os.environ.get("GSHARE_STORE_LIBRARY", "libgshare_store.so"))
         self._store = self._library.gshare_store_open(socket.encode())
         if self._store < 0:
             raise Error(self._library, self._store)

@@ -7,6 +7,16 @@
 #include <pthread.h>
 #include <stddef.h>
 
+/* The versions of these functions that containers with an older C library have, too: the agent mounts this library in any. */
+#ifdef __aarch64__
+#define OLD(name) __asm__(".symver " #name "," #name "@GLIBC_2.17")
+#else
+#define OLD(name) __asm__(".symver " #name "," #name "@GLIBC_2.2.5")
+#endif
+OLD(dlopen);
+OLD(dlsym);
+OLD(pthread_once);
+
 #define EXPORT __attribute__((visibility("default")))
 
 /* CUmemAccessDesc. */

@@ -55,7 +55,13 @@ func newSliceRuntime(o *Options, publish func()) (*sliceRuntime, error) {
 		return r, nil
 	}
 	var err error
-	r.host.Hook, r.host.Preload, err = injection.Install(c.Kubernetes.Hook, filepath.Join(c.Directory, "hook"))
+	dir := filepath.Join(c.Directory, "hook")
+	if r.host.Hook, r.host.Preload, err = injection.Install(c.Kubernetes.Hook, dir); err != nil {
+		return r, err
+	}
+	if o.Stores != nil {
+		r.host.StoreFiles, err = injection.InstallStoreFiles(c.Kubernetes.Hook, dir)
+	}
 	return r, err
 }
 

@@ -5,7 +5,10 @@ package injection
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -33,8 +36,18 @@ const (
 	StoreDir    = "/run/gshare-store" // of the model stores of each slice, by its number in the container
 )
 
-// StoreVariable is the environment variable with the path of the model store's socket.
-const StoreVariable = "GSHARE_STORE"
+// Environment variables with the path of the model store's socket, and with that of the library that programs use it by.
+const (
+	StoreVariable        = "GSHARE_STORE"
+	StoreLibraryVariable = "GSHARE_STORE_LIBRARY"
+)
+
+// Files for programs that use a model store, which lie beside the hook and are mounted in LibraryDir: a library, and modules for Python.
+const (
+	storeLibrary      = "libgshare_store.so"
+	storeModule       = "gshare_store.py"
+	safetensorsModule = "gshare_safetensors.py"
+)
 
 // Host describes the files and devices on the node from which containers are equipped.
 type Host struct {
@@ -49,6 +62,8 @@ type Host struct {
 	Device       func(slice string) Device // nil: a slice is a device by its UUID
 	// Store returns the directory with the socket of a slice's model store. nil: there are none.
 	Store func(slice, namespace string) string
+	// StoreFiles are the files for programs that use a model store, by their name in LibraryDir. Those that the node does not have are missing.
+	StoreFiles map[string]string
 }
 
 // Device identifies a slice as CUDA programs and the driver do: by its UUID and, for a MIG instance, the driver's numbers.
@@ -123,8 +138,8 @@ func (h Host) Edits(g *grant.Grant, dir string, endpoint mps.Endpoint) (specs.Co
 	return cdi.Join(edits, h.mpsEdits(g, endpoint)), nil
 }
 
-// storeEdits returns the container edits with the sockets of the model stores, if the container's pod declares weights. The variable names that
-// of the first slice. Directories are mounted, since a store that is replaced has another socket.
+// storeEdits returns the container edits with the sockets of the model stores and the files to use them by, if the container's pod declares
+// weights. The variable names the socket of the first slice. Directories are mounted, since a store that is replaced has another socket.
 func (h Host) storeEdits(g *grant.Grant) (edits specs.ContainerEdits) {
 	if h.Store == nil || len(g.Weights) == 0 {
 		return edits
@@ -133,6 +148,12 @@ func (h Host) storeEdits(g *grant.Grant) (edits specs.ContainerEdits) {
 		edits.Mounts = append(edits.Mounts, readOnlyMount(h.Store(v.Slice, g.Namespace), filepath.Join(StoreDir, strconv.Itoa(i))))
 	}
 	edits.Env = []string{StoreVariable + "=" + filepath.Join(StoreDir, "0", modelstore.SocketName)}
+	for _, name := range slices.Sorted(maps.Keys(h.StoreFiles)) {
+		edits.Mounts = append(edits.Mounts, readOnlyMount(h.StoreFiles[name], filepath.Join(LibraryDir, name)))
+	}
+	if h.StoreFiles[storeLibrary] != "" {
+		edits.Env = append(edits.Env, StoreLibraryVariable+"="+filepath.Join(LibraryDir, storeLibrary))
+	}
 	return edits
 }
 
@@ -166,20 +187,42 @@ func readOnlyMount(host, container string) *specs.Mount {
 // the ld.so.preload file. The library's name contains a hash of its content, so that running containers keep the version that they have
 // loaded.
 func Install(hook, dir string) (library, preload string, err error) {
-	content, err := os.ReadFile(hook)
-	if err != nil {
+	if library, err = install(hook, dir); err != nil {
 		return "", "", err
 	}
-	sum := sha256.Sum256(content)
-	library = filepath.Join(dir, "libgshare-"+hex.EncodeToString(sum[:8])+".so")
 	preload = filepath.Join(dir, "ld.so.preload")
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", "", err
-	}
-	if err := writeIfChanged(library, content, 0o755); err != nil {
-		return "", "", err
-	}
 	return library, preload, writeIfChanged(preload, []byte(Library+"\n"), 0o644)
+}
+
+// InstallStoreFiles does the same for the files that lie beside the hook for programs which use a model store, and returns their paths by their
+// names. Those that are not there are left out.
+func InstallStoreFiles(hook, dir string) (map[string]string, error) {
+	installed := map[string]string{}
+	for _, name := range []string{storeLibrary, storeModule, safetensorsModule} {
+		path, err := install(filepath.Join(filepath.Dir(hook), name), dir)
+		switch {
+		case err == nil:
+			installed[name] = path
+		case !errors.Is(err, fs.ErrNotExist):
+			return nil, err
+		}
+	}
+	return installed, nil
+}
+
+// install copies a file into a directory, and returns its path there, which contains a hash of its content.
+func install(source, dir string) (string, error) {
+	content, err := os.ReadFile(source)
+	if err != nil {
+		return "", err
+	}
+	name := filepath.Base(source)
+	extension, sum := filepath.Ext(name), sha256.Sum256(content)
+	path := filepath.Join(dir, strings.TrimSuffix(name, extension)+"-"+hex.EncodeToString(sum[:8])+extension)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
+	}
+	return path, writeIfChanged(path, content, 0o755)
 }
 
 // writeIfChanged writes a file unless it has this content already. Containers that have mounted the old file keep its content.

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -136,13 +137,20 @@ func TestStores(t *testing.T) {
 	g.Namespace = "team"
 	g.VGPUs = append(g.VGPUs, kube.PlacedVGPU{Slice: "GPU-2", Class: share.MPS, Share: g.VGPUs[0].Share})
 	declares := []share.Weights{{Digest: "sha256:0", Memory: share.MiB}}
+	sockets := []string{"/stores/GPU-1/team /run/gshare-store/0", "/stores/GPU-2/team /run/gshare-store/1"}
+	files := h
+	files.StoreFiles = map[string]string{storeLibrary: "/hook/store-1.so", storeModule: "/hook/store-2.py"}
 	for name, test := range map[string]struct {
 		weights []share.Weights
 		host    Host
 		want    []string
 	}{
-		"declared":     {declares, h, []string{"/stores/GPU-1/team /run/gshare-store/0", "/stores/GPU-2/team /run/gshare-store/1"}},
-		"not declared": {nil, h, nil},
+		"declared": {declares, h, sockets},
+		"with files": {
+			declares, files,
+			append(slices.Clone(sockets), "/hook/store-2.py /usr/lib/gshare/gshare_store.py", "/hook/store-1.so /usr/lib/gshare/libgshare_store.so"),
+		},
+		"not declared": {nil, files, nil},
 		"no stores":    {declares, Host{Hook: "/h", Preload: "/p"}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -153,7 +161,7 @@ func TestStores(t *testing.T) {
 			}
 			var got []string
 			for _, m := range edits.Mounts {
-				if filepath.Dir(m.ContainerPath) == StoreDir && slices.Contains(m.Options, "ro") {
+				if strings.Contains(m.ContainerPath, "store") && slices.Contains(m.Options, "ro") {
 					got = append(got, m.HostPath+" "+m.ContainerPath)
 				}
 			}
@@ -161,6 +169,9 @@ func TestStores(t *testing.T) {
 				t.Error(diff)
 			}
 			if has := slices.Contains(edits.Env, "GSHARE_STORE=/run/gshare-store/0/store.sock"); has != (test.want != nil) {
+				t.Errorf("environment %q", edits.Env)
+			}
+			if has := slices.Contains(edits.Env, "GSHARE_STORE_LIBRARY=/usr/lib/gshare/libgshare_store.so"); has != (len(test.want) > len(sockets)) {
 				t.Errorf("environment %q", edits.Env)
 			}
 		})
@@ -285,5 +296,40 @@ func TestInstall(t *testing.T) {
 	}
 	if _, _, err := Install(filepath.Join(dir, "missing"), dir); err == nil {
 		t.Error("a missing library is no error")
+	}
+}
+
+// TestInstallStoreFiles: the files beside the hook are installed, and none is needed.
+func TestInstallStoreFiles(t *testing.T) {
+	source, dir := t.TempDir(), t.TempDir()
+	hook := filepath.Join(source, "libgshare.so")
+	if files, err := InstallStoreFiles(hook, dir); err != nil || len(files) != 0 {
+		t.Errorf("without files: %v, %v", files, err)
+	}
+	for _, name := range []string{storeLibrary, storeModule} {
+		if err := os.WriteFile(filepath.Join(source, name), []byte(name), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	files, err := InstallStoreFiles(hook, dir)
+	if err != nil || len(files) != 2 {
+		t.Fatalf("%v, %v", files, err)
+	}
+	for name, path := range files {
+		if text, err := os.ReadFile(path); err != nil || string(text) != name || filepath.Ext(path) != filepath.Ext(name) {
+			t.Errorf("%s: %q, %v", path, text, err)
+		}
+	}
+	if err := os.Mkdir(filepath.Join(source, "dir"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(source, storeLibrary)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(filepath.Join(source, "dir"), filepath.Join(source, storeLibrary)); err != nil {
+		t.Fatal(err)
+	}
+	if files, err := InstallStoreFiles(hook, dir); err == nil {
+		t.Errorf("a library that cannot be read: %v", files)
 	}
 }

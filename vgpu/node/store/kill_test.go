@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"log/slog"
@@ -451,4 +452,32 @@ func TestPython(t *testing.T) {
 		}
 	}
 	m.awaitUsed(t, 2*share.MiB, "stored")
+}
+
+// TestSafetensors: the tensors of a file are on the device as they are in the file, and a second program has them without another copy.
+func TestSafetensors(t *testing.T) {
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		t.Skip("python3 is not installed")
+	}
+	m := newMachine(t)
+	store, ready := m.start(t, "store", 0)
+	if !ready {
+		t.Fatal(store.errors)
+	}
+	const header = `{"b":{"dtype":"BF16","shape":[2,1],"data_offsets":[8,12]},"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}`
+	file := filepath.Join(t.TempDir(), "model.safetensors")
+	for _, content := range []string{"eightBY.four", "eightBY.four", "another.file"} {
+		text := append(binary.LittleEndian.AppendUint64(nil, uint64(len(header))), header+content...)
+		if err := os.WriteFile(file, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command(python, "../../../hook/fake/programs/tensors.py", m.socket, file)
+		cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+m.folder, "FAKE_CUDA_SHARED="+m.account)
+		out, err := cmd.CombinedOutput()
+		if want := fmt.Sprintf("a F32 <f4 (2,) %s\nb BF16 <i2 (2, 1) %s\n", content[:8], content[8:]); string(out) != want {
+			t.Errorf("%q, %v, want %q", out, err, want)
+		}
+	}
+	m.awaitUsed(t, 4*share.MiB, "two files")
 }
