@@ -139,7 +139,7 @@ func (f *finalState) enoughDevices(on []*slice, a *pendingPod, c int) bool {
 // admits reports whether the slice can take one more share, that of container c of the pod, and returns its isolation class.
 func (f *finalState) admits(s *slice, a *pendingPod, c int) (share.Isolation, bool) {
 	sh := a.request.Containers[c].Share
-	if !s.Healthy || !s.ofKind(a.request.Slice) || !s.ofModel(a.request.Models) || !f.sumsAllow(s, a, sh) {
+	if !s.Healthy || !s.ofKind(kindFor(&a.request, a.request.Containers[c].Name)) || !s.ofModel(a.request.Models) || !f.sumsAllow(s, a, sh) {
 		return "", false
 	}
 	for _, class := range a.classes[c] {

@@ -43,6 +43,8 @@ func TestAdmissible(t *testing.T) {
 		"more memory":           {spec{sm: 10, quota: 10, memory: 40961}, nil},
 		"two MIG devices":       {spec{sm: 50, vgpus: 2, annotations: mig}, m},
 		"two empty MIG devices": {spec{sm: 51, vgpus: 2, annotations: mig}, nil},
+		"a profile of its own":  {spec{sm: 50, annotations: note(kube.AnnotationContainerSlice+"main", "1g.5gb")}, m},
+		"a GPU of its own":      {spec{sm: 60, annotations: note(kube.AnnotationSlice, share.AnyMIG, kube.AnnotationContainerSlice+"main", "gpu")}, b},
 		"CPU":                   {spec{sm: 10, cpu: 29}, b},
 		"more CPU":              {spec{sm: 10, cpu: 32}, nil},
 	} {

@@ -120,6 +120,9 @@ func randomPod(f *filler) v1.Pod {
 	}
 	pod.Annotations[kube.AnnotationWeights] = strings.Join(weights, ",")
 	for i := range pod.Spec.Containers {
+		if f.random.IntN(8) == 0 {
+			pod.Annotations[kube.AnnotationContainerSlice+pod.Spec.Containers[i].Name] = []string{share.WholeGPU, share.AnyMIG, "1g.5gb"}[f.random.IntN(3)]
+		}
 		delete(pod.Spec.Containers[i].Resources.Requests, v1.ResourceCPU)
 	}
 	return pod

@@ -162,9 +162,10 @@ func (k *boundPod) checkSlice(s *slice, container string, class share.Isolation)
 	if !k.known {
 		return
 	}
-	if !s.ofKind(k.request.Slice) || !s.ofModel(k.request.Models) {
+	kind := kindFor(&k.request, container)
+	if !s.ofKind(kind) || !s.ofModel(k.request.Models) {
 		k.violate(WrongDevice, s.ID, "container %s: the slice is %s %s, the pod accepts %s of %v",
-			container, s.Model, s.Profile, k.request.Slice, k.request.Models)
+			container, s.Model, s.Profile, kind, k.request.Models)
 	}
 	if len(k.placement.Weights) > 0 && !s.Store {
 		k.violate(WrongDevice, s.ID, "container %s: the pod declares weights, and the slice has no model store", container)
@@ -172,6 +173,16 @@ func (k *boundPod) checkSlice(s *slice, container string, class share.Isolation)
 	if !s.enforces(class, k.request.Enforcement) {
 		k.violate(NotEnforceable, s.ID, "container %s: the node offers %v here, not %s", container, s.Classes, class)
 	}
+}
+
+// kindFor returns the kind of slice that the named container asks for: its own, or else that of the pod.
+func kindFor(r *share.Request, container string) string {
+	for _, c := range r.Containers {
+		if c.Name == container && c.Slice != "" {
+			return c.Slice
+		}
+	}
+	return r.Slice
 }
 
 // ofKind reports whether the slice is of the requested kind: a whole GPU, any MIG instance, or the name of a MIG profile.

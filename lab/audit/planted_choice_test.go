@@ -25,6 +25,10 @@ func TestPlantedInChoice(t *testing.T) {
 			c.add(spec{name: "x", node: "m", slices: []string{"m0-1"}, sm: 50,
 				annotations: map[string]string{kube.AnnotationSlice: "2g.10gb"}})
 		}},
+		{"other profile for a container", WrongDevice, "m0-1", "team/x", func(c *cluster) {
+			c.add(spec{name: "x", node: "m", slices: []string{"m0-1"}, sm: 50,
+				annotations: map[string]string{kube.AnnotationSlice: "mig", kube.AnnotationContainerSlice + "main": "2g.10gb"}})
+		}},
 		{"class not enforced", NotEnforceable, "p0", "team/x", func(c *cluster) {
 			c.node("p", pinned("p0"))
 			c.add(spec{name: "x", node: "p", slices: []string{"p0"}, sm: 50})

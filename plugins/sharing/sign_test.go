@@ -45,6 +45,8 @@ func TestEveryInputChangesTheSignature(t *testing.T) {
 		"model":       annotation(kube.AnnotationModel, "A100"),
 		"models":      annotation(kube.AnnotationModel, "A100,H200"),
 		"slice":       annotation(kube.AnnotationSlice, "mig"),
+		"own slice":   ownSlice("mig"),
+		"own profile": ownSlice("1g.10gb"),
 		"enforcement": annotation(kube.AnnotationEnforcement, "best-effort"),
 		"vgpu": func(pod *v1.Pod) {
 			limit(kube.ResourceVGPU, 2)(pod)
@@ -76,6 +78,11 @@ func TestEveryInputChangesTheSignature(t *testing.T) {
 			seen[signature] = name
 		})
 	}
+}
+
+// ownSlice asks for a kind of slice for the first container alone.
+func ownSlice(kind string) edit {
+	return func(pod *v1.Pod) { annotation(kube.AnnotationContainerSlice+pod.Spec.Containers[0].Name, kind)(pod) }
 }
 
 // What neither filters nor ranks read must not split pods into kinds: ranks are kept for a bounded number of them.

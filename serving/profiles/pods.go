@@ -3,6 +3,7 @@ package profiles
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -60,6 +61,7 @@ func targetPod(p *api.GPUProfile, plan *plan, d device) *v1.Pod {
 	} {
 		delete(t.Annotations, a)
 	}
+	maps.DeleteFunc(t.Annotations, func(a, _ string) bool { return strings.HasPrefix(a, kube.AnnotationContainerSlice) })
 	t.Annotations[kube.AnnotationModel] = d.model
 	controller.CompleteTemplate(t, &api.Share{
 		SM: &p.Status.Target.SM, Quota: &p.Status.Target.Quota, Memory: api.Quantity(fmt.Sprintf("%dMi", d.memoryMiB)),

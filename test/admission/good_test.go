@@ -39,6 +39,8 @@ var goodPods = map[string]struct {
 		says("isolation", "exclusive")), completedPod},
 	"with sidecars": {pod(limits("cpu=1"), another(container("log")), initially(container("init", "cpu=1")), sidecar(container("model", "sm=3", "mem=1"))),
 		completedPod},
+	"slices of stages": {pod(limits("sm=100"), another(container("second", "sm=100", "mem=7")), sidecar(container("model", "sm=3", "mem=1")), says("slice", "mig"),
+		says("slice.second", "3g.40gb"), says("slice.model", "1g.10gb"), says("slice.main", "")), "vgpu 1 sm 100 quota 100 time 10000 mem 8192"},
 	"other scheduler": {pod(func(p *v1.Pod) { p.Spec.SchedulerName = "gshare-rectangle" }), completedPod},
 	"harmless":        {pod(hostPath("/dev/shm"), env("LD_LIBRARY_PATH"), env("CUDA_VISIBLE_DEVICES")), completedPod},
 	"by default name": {pod(func(p *v1.Pod) { p.Spec.SchedulerName = v1.DefaultSchedulerName }), completedPod},

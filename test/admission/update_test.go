@@ -22,6 +22,8 @@ func (c *cluster) testUpdate(t *testing.T) {
 		`"gshare.dev/sm-limit": "23"`:    "gshare.dev/sm-limit: it is below",
 		`"gshare.dev/mem": "16Gi"`:       "gshare.dev/mem: no container",
 		`"gshare.dev/mem": "8Gi"`:        "",
+		`"gshare.dev/slice.main": "x"`:   "gshare.dev/slice.CONTAINER: write gpu",
+		`"gshare.dev/slice.main": "mig"`: "",
 		`"gshare.dev/class": "slo"`:      "gshare.dev/class: slo needs the label",
 		`"gshare.dev/workload": "bert"`:  "",
 		`"example.com/note": "x"`:        "",

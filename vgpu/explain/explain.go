@@ -22,8 +22,8 @@ type Search struct {
 func SliceRefusals(rules packing.Rules, n *packing.Node, pod *packing.Pod) [][]packing.Refusal {
 	out := make([][]packing.Refusal, len(n.Slices))
 	for i := range n.Slices {
-		for _, c := range pod.Request.Containers {
-			ask := packing.ShareRequest{Tenant: pod.Tenant, Terms: pod.Request.Terms, Share: c.Share}
+		for c := range pod.Request.Containers {
+			ask := packing.ShareRequest{Tenant: pod.Tenant, Terms: pod.Request.TermsOf(c), Share: pod.Request.Containers[c].Share}
 			_, refusal := rules.Admit(&n.Slices[i], &n.Loads[i], ask)
 			out[i] = append(out[i], refusal)
 		}
@@ -55,7 +55,7 @@ func cloneRequest(r share.Request) share.Request {
 // advice holds, for each reason for which the packer refuses a pod, what a user or an administrator can do about it.
 var advice = [...]string{
 	packing.NoSlices:          "an administrator has to run the node agent there",
-	packing.WrongKind:         "gshare.dev/slice asks for another kind of slice than the node has",
+	packing.WrongKind:         "gshare.dev/slice, or that of a container, asks for another kind of slice than the node has",
 	packing.WrongModel:        "name a model of the node in gshare.dev/model, or name none",
 	packing.Unhealthy:         "the node agent takes no new pods on these slices: they have failed, are cordoned or used by others, or the agent is being replaced; explain and doctor say which",
 	packing.NotEnforceable:    "leave out gshare.dev/isolation, or let the node's agent offer the class (MPS has to work there for mps and elastic)",
@@ -119,12 +119,23 @@ func (q *Search) isolationVariants() (steps []variant) {
 	return steps
 }
 
-// sliceVariants returns the requests for another kind of slice: a whole GPU, or a MIG profile that one of the nodes has.
+// sliceVariants returns the requests for another kind of slice: a whole GPU, or a MIG profile that one of the nodes has. A container that has
+// a kind of its own is changed alone, and the others together.
 func (q *Search) sliceVariants() (steps []variant) {
-	now := q.Pod.Request.Slice
-	for _, kind := range append([]string{share.WholeGPU}, q.distinctValues(func(n, i int) string { return q.Nodes[n].Slices[i].Profile })...) {
-		if kind != now {
+	now, asked := q.Pod.Request.Slice, q.Pod.Request.Containers
+	kinds := append([]string{share.WholeGPU}, q.distinctValues(func(n, i int) string { return q.Nodes[n].Slices[i].Profile })...)
+	for _, kind := range kinds {
+		if kind != now && slices.ContainsFunc(asked, func(c share.Container) bool { return c.Slice == "" }) {
 			steps = append(steps, q.newTermVariant(share.FieldSlice, now, kind, func(t *share.Terms) { t.Slice = kind }))
+		}
+	}
+	for c := range asked {
+		for _, kind := range kinds {
+			if own := asked[c].Slice; own != "" && kind != own {
+				changed := cloneRequest(q.Pod.Request)
+				changed.Containers[c].Slice = kind
+				steps = append(steps, variant{request: changed, edits: []Edit{{Field: share.FieldContainerSlice + asked[c].Name, From: own, To: kind}}})
+			}
 		}
 	}
 	return steps

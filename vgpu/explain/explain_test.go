@@ -63,6 +63,19 @@ func TestChanges(t *testing.T) {
 		set(&pod.Request.Terms)
 		return pod
 	}
+	stages := func(kinds ...string) *packing.Pod {
+		pod := podOf(shareOf(1000, 1000, 10*gib), 1)
+		pod.Request.Containers = nil
+		for c, kind := range kinds {
+			pod.Request.Containers = append(pod.Request.Containers,
+				share.Container{Name: string(rune('a' + c)), VGPUs: 1, Share: shareOf(1000, 1000, 10*gib), Slice: kind})
+		}
+		return pod
+	}
+	instance := gpu("m", "A100")
+	instance.Device, instance.Profile = "d", "1g.10gb"
+	twin := instance
+	twin.ID = "m2"
 	for name, c := range map[string]struct {
 		pod  *packing.Pod
 		node *packing.Node
@@ -78,10 +91,12 @@ func TestChanges(t *testing.T) {
 			"sm 50>40 @n"},
 		"turns are gone": {podOf(shareOf(600, 500, gib), 1), occupied(nodeOf("n", gpu("a", "A100")), 0, "ml", share.MPS, shareOf(500, 600, gib)),
 			"sm 60>50 @n; quota 50>35 @n"},
-		"another model": {terms(func(t *share.Terms) { t.Models = []string{"H200"} }), nodeOf("n", gpu("a", "A100")), "model H200>A100,H200 @n"},
-		"another class": {terms(func(t *share.Terms) { t.Isolation = share.Elastic }), nodeOf("n", gpu("a", "A100", share.MPS)), "isolation elastic> @n; enforcement strict>best-effort @n"},
-		"another kind":  {terms(func(t *share.Terms) { t.Slice = share.AnyMIG }), nodeOf("n", gpu("a", "A100")), "slice mig>gpu @n"},
-		"fewer GPUs":    {podOf(shareOf(1000, 1000, gib), 3), nodeOf("n", gpu("a", "A100"), gpu("b", "A100")), "vgpu 3>2 and sm 300>200 and mem 3072>2048 @n"},
+		"another model":                      {terms(func(t *share.Terms) { t.Models = []string{"H200"} }), nodeOf("n", gpu("a", "A100")), "model H200>A100,H200 @n"},
+		"another class":                      {terms(func(t *share.Terms) { t.Isolation = share.Elastic }), nodeOf("n", gpu("a", "A100", share.MPS)), "isolation elastic> @n; enforcement strict>best-effort @n"},
+		"another kind":                       {terms(func(t *share.Terms) { t.Slice = share.AnyMIG }), nodeOf("n", gpu("a", "A100")), "slice mig>gpu @n"},
+		"another kind for a container":       {stages("gpu", "7g.80gb"), nodeOf("n", gpu("a", "A100"), instance), "slice.b 7g.80gb>1g.10gb @n"},
+		"another kind for those without one": {stages("", "1g.10gb"), nodeOf("n", instance, twin), "slice gpu>1g.10gb @n"},
+		"fewer GPUs":                         {podOf(shareOf(1000, 1000, gib), 3), nodeOf("n", gpu("a", "A100"), gpu("b", "A100")), "vgpu 3>2 and sm 300>200 and mem 3072>2048 @n"},
 		"no part of two": {podOf(shareOf(1000, 1000, gib), 2), occupied(nodeOf("n", gpu("a", "A100"), gpu("b", "A100")), 0, "ml", share.MPS, shareOf(100, 1000, gib)),
 			"vgpu 2>1 and sm 200>100 and mem 2048>1024 @n"},
 		"two at once": {podOf(half, 1), occupied(nodeOf("n", gpu("a", "A100")), 0, "ml", share.MPS, shareOf(600, 1000, 35*gib)),

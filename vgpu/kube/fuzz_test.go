@@ -67,7 +67,7 @@ func FuzzRequest(f *testing.F) {
 		pod := podOf(map[string]string{
 			AnnotationSMLimit: smLimit, AnnotationQuotaLimit: quotaLimit, AnnotationClass: class, AnnotationIsolation: isolation,
 			AnnotationModel: model, AnnotationWorkload: workload, AnnotationSlice: slice, AnnotationEnforcement: enforcement,
-			AnnotationWeights: weights,
+			AnnotationWeights: weights, AnnotationContainerSlice + "main": slice,
 		}, v1.Container{Name: "main", Resources: v1.ResourceRequirements{Limits: parsed(sm, quota, memory, vgpus)}})
 		Complete(pod)
 		req, asks, err := RequestOf(pod)

@@ -34,6 +34,9 @@ const (
 	AnnotationWeights     = share.FieldWeights // that each slice of the pod is to hold, once for all pods of the namespace
 )
 
+// AnnotationContainerSlice and the name of a container is AnnotationSlice for that container alone.
+const AnnotationContainerSlice = share.FieldContainerSlice
+
 // The annotation by which users agree that their pods are moved.
 const (
 	// AnnotationRebalance is whether a pod may be evicted so that whole GPUs become free or a waiting pod fits. On a namespace it is for all

@@ -3,6 +3,8 @@ package kube
 import (
 	"fmt"
 	"iter"
+	"slices"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -76,9 +78,26 @@ func readContainers(pod *v1.Pod) ([]share.Container, error) {
 		if err != nil {
 			return nil, err
 		}
+		made.Slice = pod.Annotations[AnnotationContainerSlice+c.Name]
 		asked = append(asked, made)
 	}
-	return asked, nil
+	return asked, checkContainerSlices(pod.Annotations, asked)
+}
+
+// checkContainerSlices returns an error if an annotation is about the slice of a container that asks for no share, or that the pod does not
+// have. Of several it names the alphabetically first, so that equal pods get equal events.
+func checkContainerSlices(annotations map[string]string, asked []share.Container) error {
+	var unknown string
+	for key := range annotations {
+		name, is := strings.CutPrefix(key, AnnotationContainerSlice)
+		if is && (unknown == "" || key < unknown) && !slices.ContainsFunc(asked, func(c share.Container) bool { return c.Name == name }) {
+			unknown = key
+		}
+	}
+	if unknown == "" {
+		return nil
+	}
+	return share.Invalid(unknown, "the pod has no container of that name that asks for a share")
 }
 
 // eachContainer iterates over the init containers, then the app containers. The second value is whether the container runs as long as the

@@ -16,12 +16,12 @@ type Shape struct {
 	CPU    MilliCPU
 	RAM    share.Bytes
 	Models string // accepted models, comma-separated; empty accepts every model
-	Kind   string // of slice
+	Kind   string // of slice; of several containers with kinds of their own, that of each, comma-separated
 }
 
 // ShapeOf returns the shape of a pod. A pod of several containers counts with all their vGPUs, each of the mean SM-time.
 func ShapeOf(p *Pod) Shape {
-	s := Shape{CPU: p.CPU, RAM: p.RAM, Models: strings.Join(p.Request.Models, ","), Kind: p.Request.Slice}
+	s := Shape{CPU: p.CPU, RAM: p.RAM, Models: strings.Join(p.Request.Models, ","), Kind: kindsOf(&p.Request)}
 	var area share.Area
 	for _, c := range p.Request.Containers {
 		s.VGPUs += c.VGPUs
@@ -32,6 +32,18 @@ func ShapeOf(p *Pod) Shape {
 		s.Milli = milliGPUOf(area / share.Area(s.VGPUs))
 	}
 	return s
+}
+
+// kindsOf returns the kinds of slice that the request is for. It is that of the pod unless a container has one of its own.
+func kindsOf(r *share.Request) string {
+	if !slices.ContainsFunc(r.Containers, func(c share.Container) bool { return c.Slice != "" }) {
+		return r.Slice
+	}
+	kinds := make([]string, len(r.Containers))
+	for c := range kinds {
+		kinds[c] = r.TermsOf(c).Slice
+	}
+	return strings.Join(kinds, ",")
 }
 
 // Mix counts the GPU pods of a cluster by shape (their resource request). The zero value has no pods.

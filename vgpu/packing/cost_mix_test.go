@@ -12,6 +12,8 @@ import (
 func TestShapeOf(t *testing.T) {
 	typed := podOf(fixed(50, 40))
 	typed.Request.Models, typed.Request.Slice = []string{"A100", "H200"}, share.WholeGPU
+	staged := podOf(fixed(100, 100), fixed(100, 100))
+	staged.Request.Slice, staged.Request.Containers[0].Slice = share.AnyMIG, "3g.40gb"
 	base := Shape{CPU: 1000, RAM: 1 << 30}
 	with := func(change func(*Shape)) Shape { s := base; change(&s); return s }
 	for name, c := range map[string]struct {
@@ -24,6 +26,7 @@ func TestShapeOf(t *testing.T) {
 		"several GPUs": {wide(4, fixed(100, 100)), with(func(s *Shape) { s.VGPUs, s.Milli, s.Memory = 4, 1000, 1<<30 })},
 		"a sidecar counts with the mean": {withSidecar(wide(2, withMemory(fixed(100, 100), 9)), 40),
 			with(func(s *Shape) { s.VGPUs, s.Milli, s.Memory = 3, 800, 9<<30 })},
+		"kinds of containers": {staged, with(func(s *Shape) { s.VGPUs, s.Milli, s.Memory, s.Kind = 2, 1000, 1<<30, "3g.40gb,mig" })},
 		"models and kind": {typed, with(func(s *Shape) {
 			s.VGPUs, s.Milli, s.Memory, s.Models, s.Kind = 1, 200, 1<<30, "A100,H200", "gpu"
 		})},

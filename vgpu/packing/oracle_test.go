@@ -67,6 +67,8 @@ func randomPod(random *rand.Rand) *Pod {
 			c.Share.QuotaLimit = c.Share.QuotaRequest
 		}
 		c.Share = withMemory(c.Share, share.Bytes(1+random.IntN(3)))
+		c.Slice = []string{"", "", "", share.WholeGPU, "1g.10gb"}[random.IntN(5)]
+		c.Slice = []string{"", "", "", share.WholeGPU, "1g.10gb"}[random.IntN(5)]
 		pod.Request.Containers = append(pod.Request.Containers, c)
 	}
 	pod.Request.Slice = []string{share.WholeGPU, share.WholeGPU, share.AnyMIG}[random.IntN(3)]
@@ -85,7 +87,7 @@ func exists(rules Rules, n *Node, pod *Pod, c, v int, used map[string]bool) bool
 	if v == container.VGPUs {
 		return exists(rules, n, pod, c+1, 0, map[string]bool{})
 	}
-	ask := ShareRequest{Tenant: pod.Tenant, Terms: pod.Request.Terms, Share: container.Share}
+	ask := ShareRequest{Tenant: pod.Tenant, Terms: pod.Request.TermsOf(c), Share: container.Share}
 	for i := range n.Slices {
 		device := n.Slices[i].Device
 		class, refusal := rules.Admit(&n.Slices[i], &n.Loads[i], ask)
@@ -142,7 +144,7 @@ func checkPlan(t *testing.T, rules Rules, n *Node, pod *Pod, plan Plan) {
 		devices := map[string]bool{}
 		for _, pick := range plan[c] {
 			s := &n.Slices[pick.Slice]
-			class, refusal := rules.Admit(s, &n.Loads[pick.Slice], ShareRequest{Tenant: pod.Tenant, Terms: pod.Request.Terms, Share: container.Share})
+			class, refusal := rules.Admit(s, &n.Loads[pick.Slice], ShareRequest{Tenant: pod.Tenant, Terms: pod.Request.TermsOf(c), Share: container.Share})
 			if refusal != Admitted || class != pick.Class || devices[s.Device] {
 				t.Fatalf("container %d on slice %d: %q, class %q for %q, device used twice: %v", c, pick.Slice, refusal, class, pick.Class, devices[s.Device])
 			}

@@ -107,5 +107,5 @@ func (p *Packer) rankAll(n *Node, pod *Pod, container int, costs *nodeCosts, opt
 
 // shareRequest returns the request for one share of a container.
 func (p *Packer) shareRequest(pod *Pod, container int) ShareRequest {
-	return ShareRequest{Tenant: pod.Tenant, Terms: pod.Request.Terms, Share: pod.Request.Containers[container].Share}
+	return ShareRequest{Tenant: pod.Tenant, Terms: pod.Request.TermsOf(container), Share: pod.Request.Containers[container].Share}
 }

@@ -26,6 +26,13 @@ func TestPlace(t *testing.T) {
 	exclusive := func(slice int) Pick { return Pick{Slice: slice, Class: share.Exclusive} }
 	mps := func(slice int) Pick { return Pick{Slice: slice, Class: share.MPS} }
 	onMIG := func(p *Pod) *Pod { p.Request.Slice = share.AnyMIG; return p }
+	stages := func(p *Pod, kinds ...string) *Pod {
+		for c, kind := range kinds {
+			p.Request.Containers[c].Slice = kind
+		}
+		return p
+	}
+	mixed := NewNode("m", []Slice{instanceOf("m0", "d0", "1g.10gb"), instanceOf("m1", "d0", "3g.40gb"), gpu("g0", "A100")}, 64000, 256<<30)
 	half := runs(fixed(50, 100))
 	cases := map[string]struct {
 		node *Node
@@ -41,11 +48,14 @@ func TestPlace(t *testing.T) {
 		"two GPUs":                           {gpuNode("n", 4), wide(2, fixed(100, 100)), Plan{{exclusive(0), exclusive(1)}}},
 		"two GPUs around a used one": {
 			load(gpuNode("n", 3), 1, half), wide(2, fixed(100, 100)), Plan{{exclusive(0), exclusive(2)}}},
-		"two containers share a GPU":  {gpuNode("n", 2), podOf(fixed(50, 100), fixed(50, 50)), Plan{{mps(0)}, {mps(0)}}},
-		"two containers take turns":   {gpuNode("n", 1), podOf(fixed(80, 50), fixed(80, 50)), Plan{{mps(0)}, {mps(0)}}},
-		"two containers, two GPUs":    {gpuNode("n", 2), podOf(fixed(80, 60), fixed(80, 60)), Plan{{mps(0)}, {mps(1)}}},
-		"two containers on MIG":       {migNode(), onMIG(podOf(fixed(100, 100), fixed(100, 100))), Plan{{exclusive(0)}, {exclusive(1)}}},
-		"a small one first, then big": {load(gpuNode("n", 2), 0, half), podOf(fixed(50, 100), fixed(100, 100)), Plan{{mps(0)}, {exclusive(1)}}},
+		"two containers share a GPU":     {gpuNode("n", 2), podOf(fixed(50, 100), fixed(50, 50)), Plan{{mps(0)}, {mps(0)}}},
+		"two containers take turns":      {gpuNode("n", 1), podOf(fixed(80, 50), fixed(80, 50)), Plan{{mps(0)}, {mps(0)}}},
+		"two containers, two GPUs":       {gpuNode("n", 2), podOf(fixed(80, 60), fixed(80, 60)), Plan{{mps(0)}, {mps(1)}}},
+		"two containers on MIG":          {migNode(), onMIG(podOf(fixed(100, 100), fixed(100, 100))), Plan{{exclusive(0)}, {exclusive(1)}}},
+		"each container its own profile": {mixed, stages(podOf(fixed(100, 100), fixed(100, 100)), "3g.40gb", "1g.10gb"), Plan{{exclusive(1)}, {exclusive(0)}}},
+		"a profile and a whole GPU":      {mixed, stages(podOf(fixed(100, 100), fixed(100, 100)), "3g.40gb"), Plan{{exclusive(1)}, {exclusive(2)}}},
+		"one profile, the other any":     {mixed, stages(onMIG(podOf(fixed(100, 100), fixed(100, 100))), "", "1g.10gb"), Plan{{exclusive(1)}, {exclusive(0)}}},
+		"a small one first, then big":    {load(gpuNode("n", 2), 0, half), podOf(fixed(50, 100), fixed(100, 100)), Plan{{mps(0)}, {exclusive(1)}}},
 		// The first container would rather go where the second one must go.
 		"a step back": {
 			load(load(gpuNode("n", 2), 0, runs(fixed(40, 100))), 1, runs(withMemory(fixed(20, 100), 75))),

@@ -258,6 +258,17 @@ const (
 	//	example: gshare.dev/slice: 1g.18gb
 	FieldSlice = "gshare.dev/slice"
 
+	// FieldContainerSlice is, with the name of a container of the pod behind it, `gshare.dev/slice` for that container alone: the stages of a pipeline ask
+	// for MIG instances of different profiles. The name has at most 57 characters, as Kubernetes bounds the names of annotations.
+	//
+	//	kind: annotation
+	//	object: pod
+	//	written by: user
+	//	values: gpu, mig, or a MIG profile
+	//	default: gshare.dev/slice
+	//	example: gshare.dev/slice.decoder: 3g.40gb
+	FieldContainerSlice = "gshare.dev/slice."
+
 	// FieldEnforcement is whether the pod may run where the node cannot hold it, or its neighbours, to their shares.
 	//
 	//	kind: annotation

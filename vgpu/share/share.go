@@ -109,7 +109,7 @@ type Terms struct {
 	Priority    Priority
 	Models      []string // acceptable device models, sorted; empty accepts every model
 	Workload    string   // affinity key (Dilu principle 1)
-	Slice       string   // WholeGPU, AnyMIG or a MIG profile
+	Slice       string   // WholeGPU, AnyMIG or a MIG profile, of the containers that have none of their own
 	Enforcement Enforcement
 	Weights     []Weights // sorted by digest; beside the memory of the shares, which is private
 }
@@ -119,12 +119,22 @@ type Container struct {
 	Name  string
 	VGPUs int
 	Share Share
+	Slice string // WholeGPU, AnyMIG or a MIG profile; empty for that of the pod
 }
 
 // Request is everything that one pod requests of the GPUs of a node. It is placed as a whole or not at all.
 type Request struct {
 	Terms
 	Containers []Container
+}
+
+// TermsOf returns the conditions for the slices of the container with index c: those of the pod, but for the container's own kind of slice.
+func (r Request) TermsOf(c int) Terms {
+	t := r.Terms
+	if own := r.Containers[c].Slice; own != "" {
+		t.Slice = own
+	}
+	return t
 }
 
 // Area returns the guaranteed SM-time of all containers together, in SM per-mille x quota per-mille.

@@ -53,12 +53,19 @@ func (t Terms) Validate() error {
 		return Invalid(FieldClass, "%.64q is neither slo nor best-effort", string(t.Priority))
 	case t.Enforcement != Strict && t.Enforcement != BestEffortEnforcement:
 		return Invalid(FieldEnforcement, "%.64q is neither strict nor best-effort", string(t.Enforcement))
-	case t.Slice != WholeGPU && t.Slice != AnyMIG && !ValidProfile(t.Slice):
-		return Invalid(FieldSlice, "%.64q is neither gpu, mig nor a MIG profile such as 1g.18gb", t.Slice)
+	case !validSlice(t.Slice):
+		return invalidSlice(FieldSlice, t.Slice)
 	case t.Workload != "" && !workloadPattern.MatchString(t.Workload):
 		return Invalid(FieldWorkload, "%.64q is not a label value of at most 63 letters, digits, '-', '_' and '.'", t.Workload)
 	}
 	return cmp.Or(validateModels(t.Models), ValidateWeights(t.Weights))
+}
+
+// validSlice reports whether the text names a kind of slice that a pod may ask for.
+func validSlice(kind string) bool { return kind == WholeGPU || kind == AnyMIG || ValidProfile(kind) }
+
+func invalidSlice(field, kind string) error {
+	return Invalid(field, "%.64q is neither gpu, mig nor a MIG profile such as 1g.18gb", kind)
 }
 
 // Schedulable reports whether gshare can place shares on slices of this isolation class.

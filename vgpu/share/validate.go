@@ -53,6 +53,9 @@ func (c Container) Validate() error {
 	if err := c.Share.Validate(); err != nil {
 		return err
 	}
+	if c.Slice != "" && !validSlice(c.Slice) {
+		return invalidSlice(FieldContainerSlice+c.Name, c.Slice)
+	}
 	if c.VGPUs > 1 && c.Share.QuotaRequest < Whole {
 		return Invalid(FieldQuota, "%s with %d vGPUs: more than one vGPU needs quota 100%%, as turns on several slices would have to coincide",
 			c.Share.QuotaRequest.Percent(), c.VGPUs)

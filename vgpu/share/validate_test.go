@@ -11,6 +11,11 @@ var (
 	smShare    = Share{240, 480, 1000, 1000, MiB}
 )
 
+// asking returns a container of that name with so many vGPUs of the share.
+func asking(name string, vgpus int, s Share) Container {
+	return Container{Name: name, VGPUs: vgpus, Share: s}
+}
+
 func TestShareValidateRefuses(t *testing.T) {
 	cases := map[string]struct {
 		share   Share
@@ -73,14 +78,14 @@ func TestAttachable(t *testing.T) {
 		containers []Container
 		wantErr    string // empty is attachable
 	}{
-		"one":                       {AnyIsolation, []Container{{"a", 1, smShare}}, ""},
-		"one in each container":     {MPS, []Container{{"a", 1, timeShare}, {"b", 1, timeShare}}, ""},
-		"whole ones":                {AnyIsolation, []Container{{"a", 8, whole}}, ""},
-		"parts, alone on each":      {Exclusive, []Container{{"a", 2, smShare}}, ""},
-		"parts of several":          {AnyIsolation, []Container{{"a", 1, whole}, {"b", 2, smShare}}, `container "b": gshare.dev/isolation: 2 vGPUs can be had as whole devices only`},
-		"parts by MPS":              {MPS, []Container{{"a", 2, Share{500, 500, 1000, 1000, 1}}}, `container "a": gshare.dev/isolation: `},
-		"whole ones, but by MPS":    {MPS, []Container{{"a", 2, whole}}, `container "a": gshare.dev/isolation: `},
-		"whole ones, but by tokens": {Elastic, []Container{{"a", 2, whole}}, `container "a": gshare.dev/isolation: `},
+		"one":                       {AnyIsolation, []Container{asking("a", 1, smShare)}, ""},
+		"one in each container":     {MPS, []Container{asking("a", 1, timeShare), asking("b", 1, timeShare)}, ""},
+		"whole ones":                {AnyIsolation, []Container{asking("a", 8, whole)}, ""},
+		"parts, alone on each":      {Exclusive, []Container{asking("a", 2, smShare)}, ""},
+		"parts of several":          {AnyIsolation, []Container{asking("a", 1, whole), asking("b", 2, smShare)}, `container "b": gshare.dev/isolation: 2 vGPUs can be had as whole devices only`},
+		"parts by MPS":              {MPS, []Container{asking("a", 2, Share{500, 500, 1000, 1000, 1})}, `container "a": gshare.dev/isolation: `},
+		"whole ones, but by MPS":    {MPS, []Container{asking("a", 2, whole)}, `container "a": gshare.dev/isolation: `},
+		"whole ones, but by tokens": {Elastic, []Container{asking("a", 2, whole)}, `container "a": gshare.dev/isolation: `},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := Request{plainTerms, tc.containers}
@@ -101,15 +106,17 @@ func TestRequestValidate(t *testing.T) {
 		req     Request
 		wantErr string // empty is valid
 	}{
-		"two containers":      {Request{mps, []Container{{"a", 1, timeShare}, {"b", 1, timeShare}}}, ""},
-		"elastic anywhere":    {Request{plainTerms, []Container{{"a", 8, smShare}}}, ""},
-		"no terms":            {Request{Containers: []Container{{"a", 1, timeShare}}}, "gshare.dev/class: "},
+		"two containers":      {Request{mps, []Container{asking("a", 1, timeShare), asking("b", 1, timeShare)}}, ""},
+		"elastic anywhere":    {Request{plainTerms, []Container{asking("a", 8, smShare)}}, ""},
+		"no terms":            {Request{Containers: []Container{asking("a", 1, timeShare)}}, "gshare.dev/class: "},
 		"no container":        {Request{Terms: plainTerms}, "gshare/sm: no container asks"},
-		"isolation of one":    {Request{mps, []Container{{"a", 1, timeShare}, {"b", 1, smShare}}}, `container "b": gshare.dev/isolation: mps fixes`},
-		"no vGPU":             {Request{plainTerms, []Container{{"a", 0, smShare}}}, `container "a": gshare/vgpu: 0 vGPUs is outside`},
-		"bad share":           {Request{plainTerms, []Container{{"a", 1, Share{}}}}, `container "a": gshare/sm: `},
-		"quota with two":      {Request{plainTerms, []Container{{"a", 2, timeShare}}}, `container "a": gshare/quota: 40% with 2 vGPUs`},
-		"too many in one pod": {Request{plainTerms, []Container{{"a", 64, smShare}, {"b", 1, smShare}}}, "gshare/vgpu: 65 vGPUs in one pod is outside 1 to 64"},
+		"isolation of one":    {Request{mps, []Container{asking("a", 1, timeShare), asking("b", 1, smShare)}}, `container "b": gshare.dev/isolation: mps fixes`},
+		"no vGPU":             {Request{plainTerms, []Container{asking("a", 0, smShare)}}, `container "a": gshare/vgpu: 0 vGPUs is outside`},
+		"bad share":           {Request{plainTerms, []Container{asking("a", 1, Share{})}}, `container "a": gshare/sm: `},
+		"quota with two":      {Request{plainTerms, []Container{asking("a", 2, timeShare)}}, `container "a": gshare/quota: 40% with 2 vGPUs`},
+		"own slices":          {Request{plainTerms, []Container{{Name: "a", VGPUs: 1, Share: smShare, Slice: "3g.40gb"}, {Name: "b", VGPUs: 1, Share: smShare, Slice: AnyMIG}}}, ""},
+		"own slice":           {Request{plainTerms, []Container{{Name: "a", VGPUs: 1, Share: smShare, Slice: "3g"}}}, `container "a": gshare.dev/slice.a: "3g" is neither gpu, mig nor`},
+		"too many in one pod": {Request{plainTerms, []Container{asking("a", 64, smShare), asking("b", 1, smShare)}}, "gshare/vgpu: 65 vGPUs in one pod is outside 1 to 64"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -120,5 +127,15 @@ func TestRequestValidate(t *testing.T) {
 				t.Errorf("Validate: %v", err)
 			}
 		})
+	}
+}
+
+func TestTermsOf(t *testing.T) {
+	r := Request{plainTerms, []Container{asking("a", 1, smShare), {Name: "b", VGPUs: 1, Share: smShare, Slice: "3g.40gb"}}}
+	for c, want := range []string{WholeGPU, "3g.40gb"} {
+		got := r.TermsOf(c)
+		if got.Slice != want || got.Enforcement != Strict || r.Slice != WholeGPU {
+			t.Errorf("container %d: %+v, want slice %s", c, got, want)
+		}
 	}
 }
