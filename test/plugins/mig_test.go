@@ -234,13 +234,27 @@ func (n *migNode) schedule(t *testing.T, pod *v1.Pod) *v1.Pod {
 // run is what the kubelet and the runtime do with the pod: it gives the UUID that its program sees, and its device nodes.
 func (n *migNode) run(t *testing.T, pod *v1.Pod) (uuid string, nodes []string) {
 	t.Helper()
+	n.kubelet.AddPod(pod)
+	name := pod.Spec.Containers[0].Name
+	return n.create(t, pod, name, n.admit(t, pod, name))
+}
+
+// admit allocates a container's ticket, and gives its CDI device.
+func (n *migNode) admit(t *testing.T, pod *v1.Pod, container string) (device string) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	name := pod.Spec.Containers[0].Name
-	n.kubelet.AddPod(pod)
-	device, err := n.kubelet.Admit(ctx, pod.UID, name, 1)
+	device, err := n.kubelet.Admit(ctx, pod.UID, container, 1)
 	must(t, err)
-	must(t, n.kubelet.Create(ctx, pod.UID, name))
+	return device
+}
+
+// create starts a container.
+func (n *migNode) create(t *testing.T, pod *v1.Pod, container, device string) (uuid string, nodes []string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	must(t, n.kubelet.Create(ctx, pod.UID, container))
 	text, err := os.ReadFile(filepath.Join(n.dir, "cdi", "gshare.dev-grant-"+strings.TrimPrefix(device, "gshare.dev/grant=")+".json"))
 	must(t, err)
 	var spec specs.Spec
@@ -258,16 +272,18 @@ func (n *migNode) run(t *testing.T, pod *v1.Pod) (uuid string, nodes []string) {
 	return uuid, nodes
 }
 
+// instance gives the device nodes of one MIG instance.
+func instance(minor, gi int) []string {
+	number := 1000*minor + 10*gi
+	return []string{
+		fmt.Sprintf("nvidia%d", minor), fmt.Sprintf("nvidia-caps/nvidia-cap%d", number), fmt.Sprintf("nvidia-caps/nvidia-cap%d", number+1), "nvidiactl",
+	}
+}
+
 // TestSliceKinds: what a pod says in gshare.dev/slice decides on which slice it ends up, from the scheduler to the device nodes of
 // exactly one instance; instances that are not there yet are made.
 func TestSliceKinds(t *testing.T) {
 	n := newMIGNode(t)
-	instance := func(minor, gi int) []string {
-		number := 1000*minor + 10*gi
-		return []string{
-			fmt.Sprintf("nvidia%d", minor), fmt.Sprintf("nvidia-caps/nvidia-cap%d", number), fmt.Sprintf("nvidia-caps/nvidia-cap%d", number+1), "nvidiactl",
-		}
-	}
 	for _, c := range []struct {
 		name, kind, uuid string
 		nodes            []string // nil: it is refused
@@ -297,6 +313,70 @@ func TestSliceKinds(t *testing.T) {
 			uuid, nodes := n.run(t, pod)
 			if diff := cmp.Diff(c.nodes, nodes); diff != "" || uuid != c.uuid {
 				t.Errorf("%s: on %s, want %s; nodes %s", c.name, uuid, c.uuid, diff)
+			}
+		})
+	}
+}
+
+// staged gives a pod of containers that each ask for a whole slice of a kind of their own.
+func staged(name string, kinds ...string) *v1.Pod {
+	pod := asking(name, "")
+	pod.Annotations = map[string]string{}
+	whole := pod.Spec.Containers[0]
+	whole.Resources = v1.ResourceRequirements{}
+	pod.Spec.Containers = nil
+	for c, kind := range kinds {
+		whole.Name = fmt.Sprint("stage-", c)
+		whole.Resources.Requests, whole.Resources.Limits = nil, gpuPod("like", 100, 0).Spec.Containers[0].Resources.Limits
+		pod.Spec.Containers = append(pod.Spec.Containers, *whole.DeepCopy())
+		pod.Annotations[kube.AnnotationContainerSlice+whole.Name] = kind
+	}
+	kube.Complete(pod)
+	return pod
+}
+
+// TestSliceOfEachContainer: a pod whose containers ask for slices of different kinds gets all of them on one node or none, and each container
+// sees the device nodes of its own instance and of no other.
+func TestSliceOfEachContainer(t *testing.T) {
+	type seen struct {
+		UUID  string
+		Nodes []string
+	}
+	n := newMIGNode(t)
+	for _, c := range []struct {
+		name  string
+		kinds []string
+		want  []seen // nil: it is refused
+	}{
+		{"one too many", []string{"2g.20gb", "2g.20gb"}, nil},
+		{"not offered", []string{"1g.10gb", "7g.80gb"}, nil},
+		{"small and large of one GPU", []string{"1g.10gb", "3g.40gb"}, []seen{{"MIG-GPU-a-0-0", instance(2, 10)}, {"MIG-GPU-a-1-0", instance(2, 14)}}},
+		{"no room for both", []string{"1g.10gb", "3g.40gb"}, nil},
+		{"of several GPUs", []string{"1g.10gb", "2g.20gb", "gpu"}, []seen{{"MIG-GPU-a-2-0", instance(2, 11)}, {"MIG-m", instance(1, 5)}, {"GPU-w", []string{"nvidia0", "nvidiactl"}}}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			pod := n.schedule(t, staged(strings.ReplaceAll(c.name, " ", "-"), c.kinds...))
+			if pod == nil || c.want == nil {
+				if (pod == nil) != (c.want == nil) {
+					t.Errorf("it is placed: %v", pod != nil)
+				}
+				return
+			}
+			n.kubelet.AddPod(pod)
+			var devices []string
+			for _, container := range pod.Spec.Containers {
+				devices = append(devices, n.admit(t, pod, container.Name))
+			}
+			var got []seen
+			for i, container := range pod.Spec.Containers {
+				uuid, nodes := n.create(t, pod, container.Name, devices[i])
+				got = append(got, seen{uuid, nodes})
+			}
+			for i := range c.want {
+				slices.Sort(c.want[i].Nodes)
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Error(diff)
 			}
 		})
 	}

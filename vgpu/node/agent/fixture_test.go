@@ -311,7 +311,12 @@ func placed(uid, slice string, sm, quota int64) *v1.Pod {
 // create creates a container as the kubelet and the runtime do: it calls PreStart, and returns the file of the CDI device.
 func (r *fixture) create(uid, cdi string) (spec string, err error) {
 	r.t.Helper()
-	if err := r.kubelet.Create(r.ctx, types.UID(uid), "main"); err != nil {
+	return r.createContainer(uid, "main", cdi)
+}
+
+func (r *fixture) createContainer(uid, container, cdi string) (spec string, err error) {
+	r.t.Helper()
+	if err := r.kubelet.Create(r.ctx, types.UID(uid), container); err != nil {
 		return "", err
 	}
 	text, err := os.ReadFile(filepath.Join(r.dir, "cdi", "gshare.dev-grant-"+strings.TrimPrefix(cdi, "gshare.dev/grant=")+".json"))
