@@ -30,7 +30,7 @@ func Command() *cobra.Command {
 }
 
 func simulations() []*simulation {
-	return []*simulation{simulateCluster(), simulateBound(), simulateRebalance(), simulateShapes(), simulateEvents(), simulateMIG(), simulateDelivery(), simulateElastic(), simulateServing()}
+	return []*simulation{simulateCluster(), simulateBound(), simulateRebalance(), simulateShapes(), simulateEvents(), simulateMIG(), simulateDelivery(), simulateElastic(), simulateServing(), simulateUnseen()}
 }
 
 // simulation is an experiment, a subcommand of gshare-lab simulate, that compares policies over several random seeds.
