@@ -27,6 +27,10 @@ type Slice struct {
 	Store        bool     // shares can use weights of the node's model store here
 }
 
+func (s Slice) equals(o Slice) bool {
+	return s.ID == o.ID && s.Device == o.Device && s.MemorySlices == o.MemorySlices && s.SMs == o.SMs && s.equalsExceptID(&o)
+}
+
 // checkTerms returns which of the pod's terms the slice does not meet (kind of slice, GPU model, health), or Admitted.
 func (s *Slice) checkTerms(t share.Terms) Refusal {
 	switch {
@@ -101,6 +105,11 @@ type Resident struct {
 	Use    Use         // what is known of its load; only rankers read it
 
 	Weights []share.Weights // that it uses beside its memory, one copy for all shares of the tenant
+}
+
+func (r Resident) equals(o Resident) bool {
+	return r.Tenant == o.Tenant && r.Model == o.Model && r.Class == o.Class && r.Share == o.Share && r.Use.Workload == o.Use.Workload &&
+		slices.Equal(r.Use.Recent, o.Use.Recent) && slices.Equal(r.Weights, o.Weights)
 }
 
 // Load is the set of shares on one slice and their sums. The zero value is the load of an empty slice.

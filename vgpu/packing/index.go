@@ -99,7 +99,8 @@ func (f *Fleet) Best(key string, pod *Pod, k int, eligible func(i int) bool) []C
 	return best
 }
 
-// BestWithCapacity returns the best node for the pod among those that have the CPU and the memory for it too, or false if there is none.
+// BestWithCapacity returns the best node for the pod among those that have the CPU and the memory for it too, or false if there is none. A pod
+// that requests none of them lacks none, even on an overcommitted node. The key is that of Best, and equal ranks are ordered as there.
 // Its time depends on the number of changes since the last call with the same key, not on the number of nodes.
 func (f *Fleet) BestWithCapacity(key string, pod *Pod) (Candidate, bool) {
 	f.orderNames()

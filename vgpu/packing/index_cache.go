@@ -91,7 +91,7 @@ func (f *Fleet) rebuild(col *rankCache, pod *Pod) {
 // for it. A node without a large enough slice is not evaluated at all.
 func (f *Fleet) contender(i int, col *rankCache, pod *Pod) contender {
 	n := &f.nodes[i]
-	if n.version == 0 || n.cpu < pod.CPU || n.ram < pod.RAM {
+	if n.version == 0 || pod.CPU > 0 && n.cpu < pod.CPU || pod.RAM > 0 && n.ram < pod.RAM {
 		return noContender
 	}
 	for c := range pod.Request.Containers {

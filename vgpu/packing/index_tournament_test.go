@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
 // Whoever joins, leaves or changes, the winner is the least of those that take part.
@@ -121,6 +123,27 @@ func TestBestWithRoomAsksLittle(t *testing.T) {
 		if _, ok := fleet.BestWithCapacity("half", pod); !ok || counter.asked != step.want {
 			t.Errorf("step %d: found %v, asked %d times, want %d", name, ok, counter.asked, step.want)
 		}
+	}
+}
+
+// TestOvercommittedNode: a pod that requests no CPU and no memory lacks none, however much others request.
+func TestOvercommittedNode(t *testing.T) {
+	fleet := NewFleet(bestFit(Slots), 1)
+	n := gpuNode("n", 1)
+	n.CPU, n.RAM = -1, -1
+	fleet.Set(0, n, 1)
+	for name, tc := range map[string]struct {
+		cpu  MilliCPU
+		ram  share.Bytes
+		want bool
+	}{"none": {0, 0, true}, "CPU": {1, 0, false}, "memory": {0, 1, false}} {
+		t.Run(name, func(t *testing.T) {
+			pod := podOf(fixed(50, 100))
+			pod.CPU, pod.RAM = tc.cpu, tc.ram
+			if _, ok := fleet.BestWithCapacity(name, pod); ok != tc.want {
+				t.Errorf("found %v, want %v", ok, tc.want)
+			}
+		})
 	}
 }
 

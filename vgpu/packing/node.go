@@ -1,6 +1,10 @@
 package packing
 
-import "github.com/gshare-dev/gshare/vgpu/share"
+import (
+	"slices"
+
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
 
 // MilliCPU is a thousandth of a CPU core.
 type MilliCPU int64
@@ -86,6 +90,13 @@ func (n *Node) largestRequest(i int) MilliGPU {
 		return n.freeSMTime(i)
 	}
 	return min(n.freeSMTime(i), WholeGPU-1)
+}
+
+// Equals reports whether two nodes have the same name, slices, CPU and memory, and the same shares in the same order. No pod can tell them
+// apart.
+func (n *Node) Equals(o *Node) bool {
+	return n.Name == o.Name && n.CPU == o.CPU && n.RAM == o.RAM && slices.EqualFunc(n.Slices, o.Slices, Slice.equals) &&
+		slices.EqualFunc(n.Loads, o.Loads, func(a, b Load) bool { return slices.EqualFunc(a.residents, b.residents, Resident.equals) })
 }
 
 // mostFree returns the largest free SM-time of any slice of the node.
