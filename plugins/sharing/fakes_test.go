@@ -97,9 +97,18 @@ type fakeResource struct {
 	list v1.ResourceList
 }
 
-func (r fakeResource) GetMilliCPU() int64       { return r.list.Cpu().MilliValue() }
-func (r fakeResource) GetMemory() int64         { return r.list.Memory().Value() }
-func (r fakeResource) GetAllowedPodNumber() int { return int(r.list.Pods().Value()) }
+func (r fakeResource) GetMilliCPU() int64         { return r.list.Cpu().MilliValue() }
+func (r fakeResource) GetMemory() int64           { return r.list.Memory().Value() }
+func (r fakeResource) GetAllowedPodNumber() int   { return int(r.list.Pods().Value()) }
+func (r fakeResource) GetEphemeralStorage() int64 { return r.list.StorageEphemeral().Value() }
+
+func (r fakeResource) GetScalarResources() map[v1.ResourceName]int64 {
+	out := map[v1.ResourceName]int64{}
+	for name, q := range r.list {
+		out[name] = q.Value()
+	}
+	return out
+}
 
 type fakeState struct {
 	fwk.CycleState
@@ -131,7 +140,8 @@ type fakeHandle struct {
 	informers informers.SharedInformerFactory
 	recorder  *events.FakeRecorder
 	activated []string
-	nominated []*v1.Pod // by their status
+	repelling []fwk.NodeInfo // with pods that require others to stay away
+	nominated []*v1.Pod      // by their status
 }
 
 func newHandle(nodes ...fwk.NodeInfo) *fakeHandle {
@@ -179,6 +189,10 @@ type fakeLister struct {
 }
 
 func (l fakeLister) NodeInfos() fwk.NodeInfoLister { return l }
+
+func (l fakeLister) HavePodsWithRequiredAntiAffinityList() ([]fwk.NodeInfo, error) {
+	return l.handle.repelling, nil
+}
 
 func (l fakeLister) Get(name string) (fwk.NodeInfo, error) {
 	for _, n := range l.handle.snapshot {

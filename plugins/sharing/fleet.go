@@ -1,6 +1,7 @@
 package sharing
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -17,15 +18,17 @@ import (
 // PreFilter; Filter and Score read it in parallel afterwards. Simulations of pod groups must not use it, as they change NodeInfos without a
 // new generation.
 type fleet struct {
-	ranks     *packing.Fleet
-	packer    packing.Packer
-	index     map[string]int
-	names     []string
-	facts     []nodeFacts
-	untrusted []error
-	mix       packing.Mix
-	total     packing.Capacity
-	frozen    packing.Epoch
+	ranks       *packing.Fleet // its versions are the generations of the last changes that ranks depend on
+	packer      packing.Packer
+	index       map[string]int
+	names       []string
+	infos       []fwk.NodeInfo // as of the last cycle
+	generations []int64        // of the NodeInfos that are counted
+	facts       []nodeFacts
+	untrusted   []error
+	mix         packing.Mix
+	total       packing.Capacity
+	frozen      packing.Epoch
 
 	// What follows is read by SignPod too, on goroutines of the queue.
 	epoch   atomic.Int64 // counts the demands frozen so far
@@ -52,9 +55,9 @@ func (p *Plugin) syncFleet(nodes []fwk.NodeInfo) {
 	}
 	f.narrows.Store(p.candidates > 0 && len(nodes) > p.candidates)
 	for i, info := range nodes {
-		if f.ranks.Version(i) != info.GetGeneration() {
+		if generation := info.GetGeneration(); f.generations[i] != generation {
 			node, err := p.deriveNode(info, "", nil)
-			f.set(i, node, info.GetGeneration(), err, p.nodeFactsOf(info, node))
+			f.set(i, node, generation, err, p.nodeFactsOf(info, node))
 		}
 	}
 	if f.frozen.Expired(&f.mix, f.total) {
@@ -62,14 +65,20 @@ func (p *Plugin) syncFleet(nodes []fwk.NodeInfo) {
 	}
 }
 
+// sameNodes reports whether these are the nodes of the last cycle, in the same order. In a snapshot a node keeps its NodeInfo, so names are compared
+// only where that is another one.
 func (f *fleet) sameNodes(nodes []fwk.NodeInfo) bool {
-	if len(nodes) != len(f.names) {
+	if len(nodes) != len(f.infos) {
 		return false
 	}
 	for i, info := range nodes {
+		if info == f.infos[i] {
+			continue
+		}
 		if info.Node().Name != f.names[i] {
 			return false
 		}
+		f.infos[i] = info
 	}
 	return true
 }
@@ -77,28 +86,32 @@ func (f *fleet) sameNodes(nodes []fwk.NodeInfo) bool {
 // reset replaces the list of nodes. It keeps the occupancy of nodes that remain; ranks are computed again.
 func (f *fleet) reset(nodes []fwk.NodeInfo) {
 	n := len(nodes)
-	ranks, index, facts, untrusted := f.ranks, f.index, f.facts, f.untrusted
+	ranks, index, facts, untrusted, generations := f.ranks, f.index, f.facts, f.untrusted, f.generations
 	f.ranks = packing.NewFleet(f.packer, n)
 	f.index, f.names = make(map[string]int, n), make([]string, n)
-	f.facts, f.untrusted = make([]nodeFacts, n), make([]error, n)
+	f.facts, f.untrusted, f.generations = make([]nodeFacts, n), make([]error, n), make([]int64, n)
+	f.infos = slices.Clone(nodes)
 	f.mix, f.total = packing.Mix{}, packing.Capacity{Models: map[string]packing.MilliGPU{}}
 	for i, info := range nodes {
 		name := info.Node().Name
 		f.names[i], f.index[name] = name, i
 		if old, ok := index[name]; ok && ranks.Version(old) != 0 {
-			f.set(i, ranks.Node(old), ranks.Version(old), untrusted[old], facts[old])
+			f.set(i, ranks.Node(old), generations[old], untrusted[old], facts[old])
 		}
 	}
 }
 
-func (f *fleet) set(i int, node *packing.Node, version int64, err error, facts nodeFacts) {
+// set replaces node i. If nothing has changed that a rank depends on, as when an assumed pod is confirmed, all ranks of the node remain.
+func (f *fleet) set(i int, node *packing.Node, generation int64, err error, facts nodeFacts) {
 	f.count(f.facts[i], -1)
-	f.facts[i], f.untrusted[i] = facts, err
+	f.facts[i], f.untrusted[i], f.generations[i] = facts, err, generation
 	f.count(facts, 1)
 	if err != nil {
 		node = packing.NewNode(node.Name, nil, node.CPU, node.RAM) // ranks as a node without GPUs: it never serves a share
 	}
-	f.ranks.Set(i, node, version)
+	if old := f.ranks.Node(i); old == nil || !old.Equals(node) {
+		f.ranks.Set(i, node, generation)
+	}
 }
 
 func (f *fleet) count(facts nodeFacts, sign int) {
@@ -131,7 +144,7 @@ func (f *fleet) startEpoch(p *Plugin) {
 // indexOf returns the node's index, and whether the fleet is up to date with the generation of this NodeInfo.
 func (f *fleet) indexOf(info fwk.NodeInfo) (int, bool) {
 	i, ok := f.index[info.Node().Name]
-	return i, ok && f.ranks.Version(i) == info.GetGeneration()
+	return i, ok && f.generations[i] == info.GetGeneration()
 }
 
 // inventories caches the decoded slices of each node until its inventory annotation changes: occupancy is derived whenever a pod is added

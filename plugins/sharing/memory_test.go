@@ -24,21 +24,21 @@ func TestPodThatIsGoneIsForgotten(t *testing.T) {
 		synctest.Wait()
 		state := reserve(t, p, pod, "n1")
 		p.PostFilter(ctx, state, pod, nil)
-		if p.ledger.Len() != 1 || len(p.podInfos.byUID) != 1 || !p.wide.has(pod.UID) {
-			t.Errorf("%d assumed, %d podInfos, wide %v", p.ledger.Len(), len(p.podInfos.byUID), p.wide.has(pod.UID))
+		if p.ledger.Len() != 1 || len(p.podInfos.byUID) != 1 || p.breadths.of(pod.UID) != allNodes {
+			t.Errorf("%d assumed, %d podInfos, breadth %v", p.ledger.Len(), len(p.podInfos.byUID), p.breadths.of(pod.UID))
 		}
 		if err := pods.Delete(ctx, pod.Name, metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		if p.ledger.Len() != 0 || len(p.podInfos.byUID) != 0 || p.wide.has(pod.UID) {
-			t.Errorf("deleted: %d assumed, %d podInfos, wide %v", p.ledger.Len(), len(p.podInfos.byUID), p.wide.has(pod.UID))
+		if p.ledger.Len() != 0 || len(p.podInfos.byUID) != 0 || p.breadths.of(pod.UID) != bestNode {
+			t.Errorf("deleted: %d assumed, %d podInfos, breadth %v", p.ledger.Len(), len(p.podInfos.byUID), p.breadths.of(pod.UID))
 		}
 		// The cycle continues with a snapshot that still has the pod.
 		p.podInfos.get(pod)
 		p.PostFilter(ctx, state, pod, nil)
-		if p.ledger.Len() != 0 || len(p.podInfos.byUID) != 0 || p.wide.has(pod.UID) {
-			t.Errorf("kept: %d assumed, %d podInfos, wide %v", p.ledger.Len(), len(p.podInfos.byUID), p.wide.has(pod.UID))
+		if p.ledger.Len() != 0 || len(p.podInfos.byUID) != 0 || p.breadths.of(pod.UID) != bestNode {
+			t.Errorf("kept: %d assumed, %d podInfos, breadth %v", p.ledger.Len(), len(p.podInfos.byUID), p.breadths.of(pod.UID))
 		}
 		cancel()
 		h.informers.Shutdown()

@@ -40,7 +40,7 @@ type Plugin struct {
 	ledger         *ledger.Ledger
 	podInfos       *podInfos
 	fleet          *fleet
-	wide           uidSet // UIDs of pods whose candidates were all refused: tried on every node until they have one
+	breadths       breadths // of pods whose candidates other plugins have refused, until they have a node
 	reportedErrors reportedErrors
 	inventories    inventories
 }
@@ -105,7 +105,7 @@ func (p *Plugin) watchPods() error {
 			if pod, ok := obj.(*v1.Pod); ok {
 				p.ledger.Forget(pod.UID)
 				p.podInfos.forget(pod.UID)
-				p.wide.remove(pod.UID)
+				p.breadths.remove(pod.UID)
 			}
 		},
 	})
@@ -132,10 +132,11 @@ func (p *Plugin) SignPod(_ context.Context, pod *v1.Pod) ([]fwk.SignFragment, *f
 
 // Values of the label nodes: how a scheduling cycle chose the nodes to filter.
 const (
-	narrowed     = "narrowed"    // the best candidates only
-	wideByChoice = "wide"        // all nodes: few of them, a pod with preferences, or narrowing switched off
-	wideForNone  = "wide_no_fit" // all nodes, since none fits: for the event and for preemption
-	wideRetry    = "wide_retry"  // all nodes, in a further cycle, since every candidate was refused by other plugins
+	narrowed      = "narrowed"       // the best node or the best candidates only
+	narrowedRetry = "narrowed_retry" // the best candidates, in a further cycle, since the best node was refused by other plugins
+	wideByChoice  = "wide"           // all nodes: few of them, a pod with preferences, or narrowing switched off
+	wideForNone   = "wide_no_fit"    // all nodes, since none fits: for the event and for preemption
+	wideRetry     = "wide_retry"     // all nodes, in a further cycle, since every candidate was refused by other plugins
 )
 
 // Values of the label result of binds.

@@ -34,7 +34,7 @@ func (p *Plugin) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, n
 	p.ledger.Reserve(ledger.Assumed{
 		Placement: placement, Tenant: pod.Namespace, Name: pod.Name, Workload: c.pod.Request.Workload,
 	}, c.attempt)
-	p.wide.remove(pod.UID)
+	p.breadths.remove(pod.UID)
 	return nil
 }
 

@@ -27,8 +27,9 @@ type SharingArgs struct {
 	// refused. Default: any, as it does not depend on the window which shares fit together.
 	Window *metav1.Duration `json:"window,omitempty"`
 
-	// CandidateNodes is how many of the best nodes the other plugins filter for one pod. The choice stays exact: the other nodes
-	// rank lower, and if all candidates are refused the pod is tried on every node. 0 always tries every node. Default 64.
+	// CandidateNodes is how many of the best nodes the other plugins filter for one pod, or at most: for a pod of which they look at no more than
+	// resources, taints and node affinity it is the best node alone. The choice stays exact: the other nodes rank lower, and if all
+	// candidates are refused the pod is tried on more, and in the end on every node. 0 always tries every node. Default 64.
 	CandidateNodes *int `json:"candidateNodes,omitempty"`
 }
 

@@ -1,0 +1,146 @@
+package sharing
+
+import (
+	"context"
+	"sync"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/gshare-dev/gshare/vgpu/packing"
+)
+
+// breadth is how many nodes a cycle filters. A pod starts at the first one, and goes on to the next when other plugins have refused all nodes of one.
+type breadth int
+
+const (
+	bestNode   breadth = iota // of the whole fleet, for a pod that other plugins are not expected to refuse there
+	candidates                // the best nodes
+	allNodes
+)
+
+// breadths holds the least breadth of each pod that was refused, by UID. The zero value holds none. It is safe for concurrent use.
+type breadths struct{ m sync.Map }
+
+// of returns the breadth at which to try a pod: bestNode if it was not refused.
+func (b *breadths) of(pod types.UID) breadth {
+	if at, refused := b.m.Load(pod); refused {
+		return at.(breadth)
+	}
+	return bestNode
+}
+
+func (b *breadths) set(pod types.UID, to breadth) { b.m.Store(pod, to) }
+
+func (b *breadths) remove(pod types.UID) { b.m.Delete(pod) }
+
+// narrow returns the nodes that the other plugins are to filter, and sets the breadth of the cycle: the best node for the pod among those that pass the
+// cheap checks, or the best ones where other plugins may refuse that. Every node left out ranks lower, so if a node passes all filters, the
+// best one that does is the best of all nodes. Without candidates it returns nil: the pod is filtered on all nodes, so that its event has
+// the reasons and preemption can act.
+func (p *Plugin) narrow(c *cycle, pod *v1.Pod, nodes []fwk.NodeInfo) *fwk.PreFilterResult {
+	least := p.breadths.of(pod.UID)
+	if p.candidates == 0 || len(nodes) <= p.candidates || !c.ranksNodes || least == allNodes {
+		countCycle(p.name, wideByChoice)
+		return nil
+	}
+	best, breadth := p.choose(c, least, pod, nodes)
+	if len(best) == 0 {
+		countCycle(p.name, wideForNone)
+		return nil
+	}
+	c.breadth = breadth
+	names := sets.New[string]()
+	for _, b := range best {
+		names.Insert(p.fleet.names[b.Node])
+	}
+	countCycle(p.name, narrowed)
+	return &fwk.PreFilterResult{NodeNames: names}
+}
+
+// choose returns the best nodes among those that pass the cheap checks, and which breadth that is.
+func (p *Plugin) choose(c *cycle, least breadth, pod *v1.Pod, nodes []fwk.NodeInfo) ([]packing.Candidate, breadth) {
+	check := newPrecheck(pod, c.pod, nodes)
+	if least == bestNode && p.isPlain(pod) {
+		best := p.best(c, check)
+		if len(best) == 0 || check.hasResources(best[0].Node) && len(p.handle.NominatedPodsForNode(p.fleet.names[best[0].Node])) == 0 {
+			return best, bestNode
+		}
+	}
+	return p.fleet.ranks.Best(c.key, c.pod, p.candidates, check.passes), candidates
+}
+
+// best returns the best node that passes the check, or none. Mostly it is the best one of all, which is found without a look at the others.
+func (p *Plugin) best(c *cycle, check *precheck) []packing.Candidate {
+	best, ok := p.fleet.ranks.BestWithCapacity(c.key, c.pod)
+	switch {
+	case !ok:
+		return nil
+	case check.passes(best.Node):
+		return []packing.Candidate{best}
+	}
+	return p.fleet.ranks.Best(c.key, c.pod, 1, check.passes)
+}
+
+// isPlain reports whether no stock plugin looks at more of the pod than the prechecks do: it has no affinity to pods, spread, claims, volumes of
+// storage and ports of the host, and no pod in the cluster forbids others beside it. Where another plugin refuses the best node
+// nevertheless, the pod is tried again with more nodes; that is slower, but not wrong.
+func (p *Plugin) isPlain(pod *v1.Pod) bool {
+	spec := &pod.Spec
+	if a := spec.Affinity; a != nil && (a.PodAffinity != nil || a.PodAntiAffinity != nil) {
+		return false
+	}
+	if len(spec.TopologySpreadConstraints) > 0 || len(spec.ResourceClaims) > 0 {
+		return false
+	}
+	for i := range spec.Volumes {
+		if v := &spec.Volumes[i]; v.ConfigMap == nil && v.Secret == nil && v.EmptyDir == nil && v.DownwardAPI == nil && v.Projected == nil && v.HostPath == nil {
+			return false
+		}
+	}
+	if hasHostPorts(spec.InitContainers) || hasHostPorts(spec.Containers) {
+		return false
+	}
+	repelling, err := p.handle.SnapshotSharedLister().NodeInfos().HavePodsWithRequiredAntiAffinityList()
+	return err == nil && len(repelling) == 0
+}
+
+func hasHostPorts(containers []v1.Container) bool {
+	for i := range containers {
+		for _, port := range containers[i].Ports {
+			if port.HostPort != 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Why a pod is tried again, as text of an event.
+const (
+	msgRetryCandidates = "the best node for the GPU share was refused by other conditions; trying the next ones"
+	msgRetryAllNodes   = "the best nodes for the GPU share were refused by other conditions; trying all nodes"
+)
+
+// PostFilter runs when other plugins refused every node that a pod was narrowed to. It queues the pod again, to be filtered on more nodes. It must
+// run before preemption, which would otherwise evict pods although a node that was left out may have space.
+func (p *Plugin) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, _ fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
+	c, status := p.cycleOf(state)
+	if status != nil || c.breadth == allNodes {
+		return nil, fwk.NewStatus(fwk.Unschedulable)
+	}
+	next, message, label := allNodes, msgRetryAllNodes, wideRetry
+	if c.breadth == bestNode {
+		next, message, label = candidates, msgRetryCandidates, narrowedRetry
+	}
+	p.breadths.set(pod.UID, next)
+	if !p.isCached(pod) {
+		p.breadths.remove(pod.UID)
+	}
+	countCycle(p.name, label)
+	p.handle.Activate(klog.FromContext(ctx), map[string]*v1.Pod{klog.KObj(pod).String(): pod})
+	return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, message) // ends the PostFilter plugins
+}

@@ -1,0 +1,60 @@
+package sharing
+
+import (
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/component-helpers/resource"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/gshare-dev/gshare/vgpu/kube/nodeview"
+	"github.com/gshare-dev/gshare/vgpu/packing"
+)
+
+// precheck tests a pod against the Kubernetes conditions that are cheap to test, so that nodes that the stock filters would refuse are not
+// chosen as candidates. The stock filters still run and decide.
+type precheck struct {
+	eligibility nodeview.EligibilityCheck
+	spec        *v1.Pod
+	pod         *packing.Pod
+	nodes       []fwk.NodeInfo
+}
+
+func newPrecheck(spec *v1.Pod, pod *packing.Pod, nodes []fwk.NodeInfo) *precheck {
+	return &precheck{eligibility: nodeview.NewEligibilityCheck(spec), spec: spec, pod: pod, nodes: nodes}
+}
+
+// passes reports whether the pod may fit the i-th node by CPU, memory, number of pods, taints and affinity.
+func (c *precheck) passes(i int) bool {
+	info := c.nodes[i]
+	has, used := info.GetAllocatable(), info.GetRequested()
+	if lacks(int64(c.pod.CPU), has.GetMilliCPU()-used.GetMilliCPU()) || lacks(int64(c.pod.RAM), has.GetMemory()-used.GetMemory()) ||
+		len(info.GetPods()) >= has.GetAllowedPodNumber() {
+		return false
+	}
+	eligibility, _ := c.eligibility.Check(info.Node())
+	return eligibility == nodeview.Eligible
+}
+
+// hasResources reports whether the i-th node has what else the pod requests: ephemeral storage, and gshare's and other extended resources. They are
+// not part of passes, since a profile may tell the stock filter to ignore some of them.
+func (c *precheck) hasResources(i int) bool {
+	has, used := c.nodes[i].GetAllocatable(), c.nodes[i].GetRequested()
+	for name, q := range resource.PodRequests(c.spec, resource.PodResourcesOptions{}) {
+		var free int64
+		switch name {
+		case v1.ResourceCPU, v1.ResourceMemory:
+			continue
+		case v1.ResourceEphemeralStorage:
+			free = has.GetEphemeralStorage() - used.GetEphemeralStorage()
+		default:
+			free = has.GetScalarResources()[name] - used.GetScalarResources()[name]
+		}
+		if lacks(q.Value(), free) {
+			return false
+		}
+	}
+	return true
+}
+
+// lacks reports whether less of a resource is free than the pod requests. A pod that requests none lacks none, even on an overcommitted
+// node.
+func lacks(wanted, free int64) bool { return wanted > 0 && wanted > free }
