@@ -11,11 +11,14 @@ import (
 )
 
 // Node decides which functions are resident on the shared slices of one node: it manages the slices, the data in host memory and the
-// waiting requests. It has many methods because one decision reads all three; callers use twelve of them. Times are on any monotonic
-// clock; an earlier time than the last one counts as the last one. It is not safe for concurrent use.
+// waiting requests. It has many methods because one decision reads all three. Times are on any monotonic clock; an earlier time than the
+// last one counts as the last one. It is not safe for concurrent use.
 //
 // Each function has at most one instance here, at most one function runs on a slice at a time, and the data of the functions on a slice
 // never exceeds its memory.
+//
+// A simulator calls Enqueue, Dispatch and Finish, and does what each Start says. What runs real processes, whose loads and evictions take time
+// and may fail, calls SetWant, Dispatch, Steps and Leases, and says what has become of each step: see Steps.
 type Node struct {
 	policy    Policy
 	now       time.Duration
@@ -24,6 +27,7 @@ type Node struct {
 	active    []*function // with waiting requests, now or at the last Dispatch
 	slices    []*slice    // as added
 	host      hostCache
+	turns     uint64           // that have begun
 	resized   time.Duration    // when the number of slices last changed
 	outcomes  deadlineOutcomes // since resized
 }
@@ -37,7 +41,8 @@ type function struct {
 	exists      bool          // whether there is an instance
 	on          *slice        // where it is resident, or nil
 	running     bool
-	terminating bool // promoted; the instance ends with the running request
+	terminating bool  // promoted; the instance ends with the running request
+	place       place // what its process holds of a slice
 	waiting     requestQueue
 	active      bool          // whether it is in Node.active
 	since       time.Duration // when the instance was created
@@ -141,6 +146,7 @@ const maxTime = time.Hour
 type Function struct {
 	Name     string
 	Tenant   string                   // memory is scrubbed between tenants (U22)
+	Slice    string                   // the only one that it can use, where its process cannot move; empty: any
 	Memory   share.Bytes              // on the slice, and in host memory
 	Times    map[string]time.Duration // of one request, by name of the kinds on which it runs
 	LoadWarm time.Duration            // from host memory onto a slice

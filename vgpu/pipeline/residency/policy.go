@@ -26,14 +26,19 @@ type Policy struct {
 	Host share.Bytes // limit of host memory for evicted data; 0 (U12)
 	// Misses is the fraction of late requests, in per mille, in the window above which the node needs another slice; 10.
 	Misses share.PerMille
+	Turn   Turn // how long a turn lasts at most while another function waits
 	// Refuse rejects requests that can no longer meet their deadline, instead of running them after all others (U14).
 	Refuse bool
 }
+
+// maxTurn is the largest number of requests of a turn for which others wait.
+const maxTurn = 1_000_000
 
 func (p Policy) withDefaults() Policy {
 	p.Up, p.Down = cmp.Or(p.Up, 600), cmp.Or(p.Down, 300)
 	p.Window, p.Stay = cmp.Or(p.Window, 30*time.Second), cmp.Or(p.Stay, 30*time.Second)
 	p.ColdAfter, p.Misses = cmp.Or(p.ColdAfter, 10*time.Minute), cmp.Or(p.Misses, 10)
+	p.Turn.Requests, p.Turn.For = cmp.Or(p.Turn.Requests, 64), cmp.Or(p.Turn.For, time.Second)
 	return p
 }
 
@@ -51,6 +56,10 @@ func (p Policy) validate() error {
 		return share.Invalid("host", "%d is outside 0 to %d bytes", p.Host, share.MaxMemory)
 	case p.Misses < 1 || p.Misses > share.Whole:
 		return share.Invalid("misses", "%d per mille is outside 1 to %d", p.Misses, share.Whole)
+	case p.Turn.Requests < 1 || p.Turn.Requests > maxTurn:
+		return share.Invalid("turn.requests", "%d is outside 1 to %d", p.Turn.Requests, maxTurn)
+	case p.Turn.For < time.Millisecond || p.Turn.For > maxTime:
+		return share.Invalid("turn.for", "%v is outside 1 ms to %v", p.Turn.For, maxTime)
 	}
 	return nil
 }

@@ -20,6 +20,7 @@ type Request struct {
 type queuedRequest struct {
 	Request
 	feasible bool // whether it could meet its deadline when it was enqueued
+	want     bool // it stands for all requests of the function that wait elsewhere, and starts a turn
 }
 
 // requestQueue holds the waiting requests of one function. All need the same execution and load time, so they are ordered by deadline;
@@ -54,23 +55,42 @@ func (q *requestQueue) pop() queuedRequest { return heap.Pop(q.nextHeap()).(queu
 // Enqueue adds a request for the shared instance of its function and creates the instance if there is none. Errors are *share.FieldError.
 func (n *Node) Enqueue(now time.Duration, r Request) error {
 	n.advanceClock(now)
-	f := n.functions[r.Function]
+	f, err := n.functionFor(r.Function, r.Deadline)
+	if err != nil {
+		return err
+	}
+	n.keepInstance(f)
+	heap.Push(&f.waiting.live, queuedRequest{Request: r, feasible: n.isFeasible(f, r.Deadline)})
+	return nil
+}
+
+// functionFor returns the function of a request with a deadline. Errors are *share.FieldError.
+func (n *Node) functionFor(name string, deadline time.Duration) (*function, error) {
+	f := n.functions[name]
 	switch {
 	case f == nil:
-		return share.Invalid("function", "%.64q is not registered", r.Function)
-	case r.Deadline < -maxInstant || r.Deadline > maxInstant:
-		return share.Invalid("deadline", "%v is more than %v away", r.Deadline, maxInstant)
+		return nil, share.Invalid("function", "%.64q is not registered", name)
+	case deadline < -maxInstant || deadline > maxInstant:
+		return nil, share.Invalid("deadline", "%v is more than %v away", deadline, maxInstant)
 	}
+	return f, nil
+}
+
+// keepInstance creates the instance of a function that has requests, if there is none, and counts it as used.
+func (n *Node) keepInstance(f *function) {
 	if !f.exists {
 		f.exists, f.since = true, n.now
 	}
 	f.terminating, f.used = false, n.now
-	execution, load := n.estimateTimes(f)
 	if !f.active {
 		f.active, n.active = true, append(n.active, f)
 	}
-	heap.Push(&f.waiting.live, queuedRequest{r, n.now+load+execution <= r.Deadline})
-	return nil
+}
+
+// isFeasible reports whether a request of a function could meet its deadline if it ran now.
+func (n *Node) isFeasible(f *function, deadline time.Duration) bool {
+	execution, load := n.estimateTimes(f)
+	return n.now+load+execution <= deadline
 }
 
 // maxInstant is the largest absolute value of a time, so that differences of times do not overflow.
@@ -148,11 +168,11 @@ func (n *Node) nextStart() (candidate, bool) {
 }
 
 // pendingFunctions returns the functions with waiting requests that may start now, the most urgent first. A function that already runs a
-// request is left out: an instance runs one request at a time.
+// request is left out: an instance runs one request at a time. So is one whose load has failed, for a while.
 func (n *Node) pendingFunctions() []*function {
 	var pending []*function
 	for _, f := range n.active {
-		if !f.running && f.waiting.len() > 0 && f.runs {
+		if !f.running && f.waiting.len() > 0 && f.runs && f.place.retry <= n.now {
 			pending = append(pending, f)
 		}
 	}
@@ -169,14 +189,15 @@ func (n *Node) firstRequest(f *function) routing.Request {
 
 // residentFirst returns a function whose data is already on the slice of candidate p, and which can run there first without making p's
 // request late. Without this rule two functions that alternate would be loaded for nearly every request, because the slack of the one
-// that is not loaded includes its load time, so that it always appears more urgent.
+// that is not loaded includes its load time, so that it always appears more urgent. A function whose turn has ended since another one waits does
+// not go first again.
 func (n *Node) residentFirst(p candidate, pending []*function) (candidate, bool) {
 	if p.load == 0 {
 		return candidate{}, false
 	}
 	latest := n.firstRequest(p.function).LatestStart()
 	for _, f := range pending {
-		if f.on == p.slice && len(f.waiting.live) > 0 && n.now+p.slice.executionTime(f) <= latest {
+		if f.on == p.slice && f != p.slice.yielded && len(f.waiting.live) > 0 && n.now+p.slice.executionTime(f) <= latest {
 			return candidate{function: f, slice: p.slice, source: Resident}, true
 		}
 	}

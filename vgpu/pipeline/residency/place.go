@@ -1,0 +1,170 @@
+package residency
+
+import (
+	"slices"
+	"time"
+
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// Move is what a Step does with the data of a function.
+type Move string
+
+const (
+	Load  Move = "load"  // have its process take memory on the slice, then call Loaded or Failed
+	Evict Move = "evict" // have its process give the memory back, or end it, then call Evicted
+)
+
+// Step is one thing to be done so that the slices hold what Dispatch has decided.
+type Step struct {
+	Move     Move
+	Function string
+	Slice    string
+}
+
+// place is what the process of a function holds of a slice, which follows the decisions of Dispatch: until its memory is known to be free, it
+// counts. Its memory counts whole while it is loaded or evicted, as nobody knows which part it has then.
+type place struct {
+	slice  *slice // nil: it holds nothing
+	state  placeState
+	begun  bool          // the caller has the step; false for an eviction that is still to be given out
+	failed int           // loads that have failed in a row
+	retry  time.Duration // no turn until then, since a load has failed
+}
+
+type placeState string
+
+// States of a place that has a slice.
+const (
+	loading  placeState = "loading"
+	resident placeState = "resident"
+	evicting placeState = "evicting"
+)
+
+// Steps returns what may be done now, and counts it as begun: a load only once all data that lie on the slice leave room for it. Call it after
+// Dispatch and after each event, and save Snapshot before any of it is done, and before anybody is told of new leases: what is not recorded could
+// not be counted by a node that is restored. Steps is for a node of real slices. A node on which nothing is loaded by steps takes it that the caller does what Start says.
+func (n *Node) Steps() []Step {
+	var steps []Step
+	for _, f := range n.order {
+		p := &f.place
+		if p.slice == nil || p.state == loading || p.state == evicting && p.begun || p.state == resident && f.on == p.slice {
+			continue
+		}
+		p.state, p.begun = evicting, true
+		steps = append(steps, Step{Evict, f.Name, p.slice.ID})
+	}
+	for _, f := range n.order {
+		if f.on != nil && f.place.slice == nil && n.heldOn(f.on)+f.Memory <= f.on.Kind.Memory {
+			f.place.slice, f.place.state, f.place.begun = f.on, loading, true
+			steps = append(steps, Step{Load, f.Name, f.on.ID})
+		}
+	}
+	return steps
+}
+
+// heldOn returns the memory that processes hold of a slice, or may hold.
+func (n *Node) heldOn(s *slice) (sum share.Bytes) {
+	for _, f := range n.order {
+		if f.place.slice == s {
+			sum += f.Memory
+		}
+	}
+	return sum
+}
+
+// Loaded records that a load has ended: the process of the function can answer requests. Errors are *share.FieldError.
+func (n *Node) Loaded(now time.Duration, name string) error {
+	n.advanceClock(now)
+	f := n.functions[name]
+	if f == nil || f.place.state != loading {
+		return share.Invalid("function", "%.64q is not being loaded", name)
+	}
+	f.place.state, f.place.failed, f.place.retry = resident, 0, 0
+	if s := f.on; f.running && s == f.place.slice {
+		s.loaded = n.now
+		s.until = n.now + s.executionTime(f)
+	}
+	return nil
+}
+
+// Bounds of the pause after a load that has failed, which doubles each time.
+const (
+	minPause = time.Second
+	maxPause = time.Minute
+)
+
+// Failed records that a load has failed, or takes too long: it is evicted, since nobody knows what it holds, and it gets no turn for a while. The
+// instance stays. Failed returns the request for which it was loaded, and false if there was none. Errors are *share.FieldError.
+func (n *Node) Failed(now time.Duration, name string) (Request, bool, error) {
+	n.advanceClock(now)
+	f := n.functions[name]
+	if f == nil || f.place.state != loading {
+		return Request{}, false, share.Invalid("function", "%.64q is not being loaded", name)
+	}
+	p := &f.place
+	p.state, p.begun = evicting, false
+	p.retry = n.now + min(minPause<<min(p.failed, 10), maxPause)
+	p.failed++
+	request, ran := n.endTurn(f)
+	if f.exists {
+		n.evict(f)
+	}
+	return request, ran, nil
+}
+
+// Evicted records that the process of a function holds nothing of the slice any more. Errors are *share.FieldError.
+func (n *Node) Evicted(now time.Duration, name string) error {
+	n.advanceClock(now)
+	f := n.functions[name]
+	if f == nil || f.place.state != evicting || !f.place.begun {
+		return share.Invalid("function", "%.64q is not being evicted", name)
+	}
+	f.place.leave()
+	return nil
+}
+
+// leave notes that the process holds nothing.
+func (p *place) leave() { p.slice, p.state, p.begun = nil, "", false }
+
+// Ended records that the process of a function has ended, and with it all that it held of a slice and of the host. The function stays known, and is
+// Cold. Steps that were given out for it and are not done are void. Ended returns the request of its turn, and false if it had none. It has no
+// effect on a function that is not registered.
+func (n *Node) Ended(now time.Duration, name string) (Request, bool) {
+	n.advanceClock(now)
+	f := n.functions[name]
+	if f == nil {
+		return Request{}, false
+	}
+	f.place.leave()
+	request, ran := n.endTurn(f)
+	n.unload(f)
+	n.host.remove(f)
+	return request, ran
+}
+
+// endTurn takes the slice from a function whose process cannot go on, and returns the request of its turn.
+func (n *Node) endTurn(f *function) (Request, bool) {
+	if !f.running {
+		return Request{}, false
+	}
+	s := f.on
+	request := s.request.Request
+	s.meter.Add(s.started, n.now)
+	n.leaveSlice(s)
+	return request, true
+}
+
+// leaveSlice ends the turn of the function that runs on a slice.
+func (n *Node) leaveSlice(s *slice) {
+	f := s.running
+	s.running, s.ended, s.bound, f.running, f.used = nil, n.now, nil, false, n.now
+	if f.terminating {
+		n.deleteInstance(f)
+	}
+}
+
+// holds reports whether a process holds memory of the slice, or may.
+func (n *Node) holds(s *slice) bool {
+	return slices.ContainsFunc(n.order, func(f *function) bool { return f.place.slice == s })
+}
