@@ -1,4 +1,5 @@
-"""python -m gshare build measures a function and writes its build file, python -m gshare serve runs it."""
+"""python -m gshare build measures a function and writes its build file, python -m gshare serve runs it, python -m gshare stage is one of its stages in a
+container of its own."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ from . import Error, GraphError
 from .call import load_class
 from .measure import build
 from .serve import Server
+from .stage import attached
 from .start import run
 
 GRACE = 25  # seconds for what was begun when SIGTERM comes
@@ -31,11 +33,19 @@ def main(arguments: Optional[List[str]] = None) -> int:
     command = commands.add_parser("serve", help="serve a function by the Open Inference Protocol, until SIGTERM")
     command.add_argument("function", help="file.py:Class or module:Class")
     command.add_argument("--stages", help="a file of stages that gshare-lab cut has written (default: whole, in this process)")
+    command.add_argument("--attach", metavar="FOLDER", help="the stages are containers of their own, which attach in this folder that all mount")
+    command.add_argument("--here", metavar="NAME", help="the stage that runs in this container, beside the head (default: none does)")
+    command.add_argument("--start-timeout", type=float, default=120, help="seconds until all stages are ready (default %(default)s)")
     command.add_argument("--name", help="of the model (default: that of the class in lower case)")
     command.add_argument("--host", default="", help="address to listen at (default: all)")
     command.add_argument("--port", type=int, default=int(os.environ.get("PORT", "8080")), help="(default: PORT of the environment, or 8080)")
     command.add_argument("--timeout", type=float, help="of a request in seconds (default: none, or that of the client)")
     command.set_defaults(run=_serve)
+    command = commands.add_parser("stage", help="run one stage of a function that serve --attach serves in another container")
+    command.add_argument("name", help="of the stage: its slice in the file of stages")
+    command.add_argument("--attach", metavar="FOLDER", required=True, help="the folder of serve --attach")
+    command.add_argument("--start-timeout", type=float, default=120, help="seconds until there is a head (default %(default)s)")
+    command.set_defaults(run=_stage)
     parsed = parser.parse_args(arguments)
     try:
         return int(parsed.run(parsed))
@@ -58,7 +68,7 @@ def _build(parsed: argparse.Namespace) -> int:
 
 def _serve(parsed: argparse.Namespace) -> int:
     kind = load_class(parsed.function)
-    runner = run(kind, parsed.stages)
+    runner = run(kind, parsed.stages, start_timeout=parsed.start_timeout, attach=parsed.attach, here=parsed.here)
     try:
         server = Server((parsed.host, parsed.port), runner, parsed.name or kind.__name__.lower(), kind().graph().inputs, parsed.timeout)
 
@@ -75,6 +85,12 @@ def _serve(parsed: argparse.Namespace) -> int:
     if server.lost is not None:
         raise server.lost
     return 0
+
+
+def _stage(parsed: argparse.Namespace) -> int:
+    status = attached(parsed.attach, parsed.name, parsed.start_timeout)
+    sys.stdout.flush()
+    os._exit(status)  # not to wait for threads of the components
 
 
 if __name__ == "__main__":

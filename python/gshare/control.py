@@ -8,4 +8,6 @@ EVICT = b"evict"
 EVICTED = b"evicted"
 STOP = b"stop"
 
+PEER_LOST = b"lost"  # on the connection of a stage that has attached, which then ends: an edge has ended before the pipeline was closed
+
 PEER_GONE = 3  # exit status: an edge has ended before the pipeline was closed

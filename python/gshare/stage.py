@@ -1,4 +1,5 @@
-"""The process of one group of nodes: python -m gshare.stage N, where N is its control socket. Only run starts it.
+"""The process of one group of nodes: python -m gshare.stage N, where N is its control socket, which run starts; or python -m gshare stage, which
+attaches to a run in another container.
 
 It reads one message of each edge that leads to it, runs its nodes, and writes one to each edge that leads away: also for a request that has failed or
 is late, so that every edge has all requests in their order.
@@ -21,16 +22,22 @@ from .edge import Gone, Message, Receiver, Sender
 from .errors import Error, NotTransferable
 from .graph import Node
 from .module import Module
+from .process import attach
+
 
 class Stage:
     """The nodes, edges and control socket of this process."""
 
-    def __init__(self, control: socket.socket, config: Dict[str, Any]) -> None:
+    def __init__(self, control: socket.socket, config: Dict[str, Any], descriptors: Optional[Dict[int, int]] = None) -> None:
+        """descriptors are those of this process by the numbers in the configuration; None: they are the same."""
         self._control = control
         self._graph = load_class(config["target"])().graph()
         self._names: List[str] = config["nodes"]
-        self._in = [Receiver(*e) for e in config["in"]]
-        self._out: List[Tuple[Sender, List[str]]] = [(Sender(*e["ends"]), e["values"]) for e in config["out"]]
+        def here(memory: int, link: int, slots: int, slot_bytes: int) -> Tuple[int, int, int, int]:
+            return (memory, link, slots, slot_bytes) if descriptors is None else (descriptors[memory], descriptors[link], slots, slot_bytes)
+
+        self._in = [Receiver(*here(*e)) for e in config["in"]]
+        self._out: List[Tuple[Sender, List[str]]] = [(Sender(*here(*e["ends"])), e["values"]) for e in config["out"]]
 
     def load(self) -> None:
         """Loads all components, so that no request waits for it."""
@@ -119,9 +126,31 @@ def main() -> int:
     """Returns the exit status."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # these are for the process that has started this one, which then closes the pipeline
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    control = socket.socket(fileno=int(sys.argv[1]))
+    return run(socket.socket(fileno=int(sys.argv[1])))
+
+
+def attached(folder: str, name: str, timeout: float) -> int:
+    """Runs the stage of that name of the function whose head is at the folder. Returns the exit status."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # which process 1 of a container would ignore
+    life, control, descriptors = attach(folder, name, timeout)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it ends when the head does, which answers what was begun
+    with life:
+        try:
+            status = run(control, descriptors)
+        except ConnectionError:
+            return 0  # the head has given up, perhaps for want of another stage
+        if status == says.PEER_GONE:
+            try:
+                life.send(says.PEER_LOST)
+            except OSError:
+                pass
+    return status
+
+
+def run(control: socket.socket, descriptors: Optional[Dict[int, int]] = None) -> int:
+    """Runs a stage by what its control socket says. Returns the exit status."""
     try:
-        stage = Stage(control, json.loads(control.recv(says.MAX_BYTES)))
+        stage = Stage(control, json.loads(control.recv(says.MAX_BYTES)), descriptors)
         stage.load()
     except Exception as e:
         control.send(says.FAILED + f"{type(e).__name__}: {e}"[:MAX_TEXT].encode())

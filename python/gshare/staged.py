@@ -6,29 +6,19 @@ import json
 import os
 import select
 import socket
-import subprocess
-import sys
 import threading
 import time
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Set
+from typing import Any, Dict, List, Optional, Sequence, Set
 
 from . import control as says
 from . import edge
 from .call import NodeFailed, failing
 from .errors import Closed, DeadlineExceeded, Error, NodeError, StageLost
 from .graph import HEAD, Flow, Graph, depths, flows, resolve
+from .process import Process, Start
 from .runner import Runner, monotonic_deadline, named
-
-
-class _Process(NamedTuple):
-    """A started stage."""
-
-    popen: "subprocess.Popen[bytes]"
-    control: socket.socket
-    nodes: List[str]
-    pidfd: int
 
 
 class _Pending:
@@ -45,10 +35,11 @@ class Staged(Runner):
     """A function in stages. Requests are in several stages at a time, and results keep their order."""
 
     def __init__(
-        self, target: str, graph: Graph, groups: List[List[str]], devices: Optional[Sequence[str]], slots: int, slot_bytes: int, start_timeout: float
+        self, target: str, graph: Graph, groups: List[List[str]], devices: Optional[Sequence[str]], slots: int, slot_bytes: int,
+        start_timeout: float, start: Start,
     ) -> None:
-        self._graph = graph
-        self._processes: List[_Process] = []
+        self._graph, self._starter = graph, start
+        self._processes: List[Process] = []
         self._out: List["tuple[edge.Sender, List[str]]"] = []
         self._in: List[edge.Receiver] = []
         self._submit = threading.Lock()  # of the edges that lead away, and the next sequence number
@@ -69,8 +60,8 @@ class Staged(Runner):
 
     @property
     def pids(self) -> List[int]:
-        """The process of each stage."""
-        return [p.popen.pid for p in self._processes]
+        """The process of each stage that this one has started."""
+        return [p.pid for p in self._processes if p.pid is not None]
 
     # Start.
 
@@ -88,7 +79,9 @@ class Staged(Runner):
                 opened.update(ends)
                 self._connect(flow, ends, many, slot_bytes, passed, config, opened)
             for i, names in enumerate(groups):
-                self._spawn(names, None if devices is None else devices[i], passed[i], config[i])
+                process = self._starter(names, None if devices is None else devices[i], passed[i])
+                self._processes.append(process)
+                process.control.send(json.dumps(config[i]).encode())
         finally:
             for fd in opened:
                 os.close(fd)
@@ -110,19 +103,6 @@ class Staged(Runner):
             else:
                 self._in.append(edge.Receiver(memory, link, slots, slot_bytes))
 
-    def _spawn(self, names: List[str], visible: Optional[str], passed: List[int], config: Dict[str, Any]) -> None:
-        environment = dict(os.environ, PYTHONPATH=os.pathsep.join(os.path.abspath(p or ".") for p in sys.path))
-        if visible is not None:
-            environment["CUDA_VISIBLE_DEVICES"] = visible  # before the process makes its first call to CUDA
-        control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            popen = subprocess.Popen(
-                [sys.executable, "-m", "gshare.stage", str(theirs.fileno())],
-                stdin=subprocess.DEVNULL, env=environment, pass_fds=[*passed, theirs.fileno()],
-            )
-        self._processes.append(_Process(popen, control, names, os.pidfd_open(popen.pid)))
-        control.send(json.dumps(config).encode())
-
     def _await_ready(self, until: float) -> None:
         for process in self._processes:
             process.control.settimeout(max(0.001, until - time.monotonic()))
@@ -131,8 +111,13 @@ class Staged(Runner):
             except (socket.timeout, ConnectionError) as e:
                 raise StageLost(f"stage {process.nodes} did not start: {e}") from None
             if answer != says.READY:
-                text = answer.decode(errors="replace")[len(says.FAILED) :] or f"it ended with status {process.popen.wait()}"
+                text = answer.decode(errors="replace")[len(says.FAILED) :] or self._how_ended(process)
                 raise StageLost(f"stage {process.nodes} did not start: {text}")
+
+    def _how_ended(self, process: Process) -> str:
+        """Says how a process has ended that has closed its control socket."""
+        select.select([process], [], [], 10)
+        return f"it {process.ended() or 'has ended'}"
 
     # Requests.
 
@@ -187,7 +172,7 @@ class Staged(Runner):
     def _collect(self) -> None:
         poll = select.poll()
         receivers = {receiver.fileno(): receiver for receiver in self._in}
-        for fd in [*receivers, self._woken.fileno(), *(p.pidfd for p in self._processes)]:
+        for fd in [*receivers, self._woken.fileno(), *(p.fileno() for p in self._processes)]:
             poll.register(fd, select.POLLIN)
         try:
             while True:
@@ -197,7 +182,7 @@ class Staged(Runner):
                         self._take(receivers[fd].receive())
                 if self._woken.fileno() in ready:
                     return
-                if any(p.pidfd in ready for p in self._processes):
+                if any(p.fileno() in ready for p in self._processes):
                     self._fail(self._lost())
                     return
         except edge.Gone:
@@ -234,10 +219,9 @@ class Staged(Runner):
         """Says which stage was lost first: the others have ended because their edges did."""
         until = time.monotonic() + 1
         while True:
-            ended = [(p, p.popen.poll()) for p in self._processes]
-            for process, status in ended:
-                if status not in (None, says.PEER_GONE):
-                    how = f"was killed by signal {-status}" if status is not None and status < 0 else f"ended with status {status}"
+            for process in self._processes:
+                how = process.ended()
+                if how:
                     return StageLost(f"stage {process.nodes} {how}")
             if time.monotonic() > until:
                 return StageLost("a stage has closed its edges")
@@ -293,13 +277,5 @@ class Staged(Runner):
         for receiver in self._in:
             receiver.close()
         for process in processes:
-            if kill:
-                process.popen.kill()
-            try:
-                process.popen.wait(10)
-            except subprocess.TimeoutExpired:
-                process.popen.kill()
-                process.popen.wait()
-            process.control.close()
-            os.close(process.pidfd)
+            process.close(kill)
         self._woken.close()
