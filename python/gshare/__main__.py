@@ -14,7 +14,7 @@ from .call import load_class
 from .measure import build
 from .serve import Server
 from .stage import attached
-from .start import run
+from .start import parse_stages, run
 
 GRACE = 25  # seconds for what was begun when SIGTERM comes
 
@@ -67,8 +67,14 @@ def _build(parsed: argparse.Namespace) -> int:
 
 
 def _serve(parsed: argparse.Namespace) -> int:
+    folder, name, text = (os.environ.get(v) for v in ("GSHARE_ATTACH", "GSHARE_STAGE", "GSHARE_STAGES"))
+    if folder and name and not text:  # a part of a replica that gshare-controller has cut
+        return _run_stage(folder, name, parsed.start_timeout)
     kind = load_class(parsed.function)
-    runner = run(kind, parsed.stages, start_timeout=parsed.start_timeout, attach=parsed.attach, here=parsed.here)
+    stages, devices = parse_stages(text, "GSHARE_STAGES") if text else (parsed.stages, None)
+    runner = run(
+        kind, stages, devices, start_timeout=parsed.start_timeout, attach=parsed.attach or folder or None, here=parsed.here or name or None,
+    )
     try:
         server = Server((parsed.host, parsed.port), runner, parsed.name or kind.__name__.lower(), kind().graph().inputs, parsed.timeout)
 
@@ -88,7 +94,11 @@ def _serve(parsed: argparse.Namespace) -> int:
 
 
 def _stage(parsed: argparse.Namespace) -> int:
-    status = attached(parsed.attach, parsed.name, parsed.start_timeout)
+    return _run_stage(parsed.attach, parsed.name, parsed.start_timeout)
+
+
+def _run_stage(folder: str, name: str, start_timeout: float) -> int:
+    status = attached(folder, name, start_timeout)
     sys.stdout.flush()
     os._exit(status)  # not to wait for threads of the components
 

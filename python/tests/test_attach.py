@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import concurrent.futures
+import http.client
+import json
 import os
 import signal
 import subprocess
@@ -33,8 +35,9 @@ class TestAttach(unittest.TestCase):
         for process in self.started:
             process.kill()
             process.wait()
-            if process.stderr is not None:
-                process.stderr.close()
+            for stream in (process.stdout, process.stderr):
+                if stream is not None:
+                    stream.close()
 
     def stage(self, name: str, *options: str) -> "subprocess.Popen[str]":
         """Starts a stage as its container does, with a device of its own."""
@@ -108,6 +111,26 @@ class TestAttach(unittest.TestCase):
             self.head(start_timeout=5)
         stage.send_signal(signal.SIGTERM)  # which it heeds where it waits for a head
         self.assertEqual(stage.wait(LONG), 0, str(stage.communicate()[1]))
+
+    def test_replica(self) -> None:
+        """In a pod that gshare-controller has cut, all containers have one command, and know their parts by variables."""
+        layout = {"version": 1, "function": "words", "stages": [[{"nodes": ["split"], "slice": "server"}], [{"nodes": ["weigh", "choose"], "slice": "gshare-stage-1"}]]}
+        for name, more in (("gshare-stage-1", {}), ("server", {"GSHARE_STAGES": json.dumps(layout)})):
+            self.started.append(subprocess.Popen(
+                [sys.executable, "-m", "gshare", "serve", "examples/words_stages.py:Words", "--host", "127.0.0.1", "--port", "0"],
+                env={**os.environ, "GSHARE_ATTACH": self.folder, "GSHARE_STAGE": name, **more}, stdout=subprocess.PIPE, text=True,
+            ))
+        stage, server = self.started
+        assert server.stdout is not None
+        port = int(server.stdout.readline().split()[-1])
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=LONG)
+        tensor = {"name": "text", "datatype": "BYTES", "shape": [], "data": ["a share of the share of a GPU"]}
+        connection.request("POST", "/v2/models/words/infer", json.dumps({"inputs": [tensor]}))
+        answer = json.loads(connection.getresponse().read())
+        connection.close()
+        self.assertEqual(answer["outputs"][0]["data"], ["share", "gpu", "a"])
+        server.send_signal(signal.SIGTERM)
+        self.assertEqual([server.wait(LONG), stage.wait(LONG)], [0, 0])
 
     def test_no_head(self) -> None:
         stage = self.stage("encoder", "--start-timeout", "0.1")

@@ -56,6 +56,7 @@ type podInstance struct {
 	stopped        int64            // Seq for which they have
 	parked         time.Time        // when it was parked last, or might have been; of reconcile alone
 	attempted      client.ObjectKey // the pod that was last to be created, which may be there although no answer came; of reconcile alone
+	cuts           triedCuts        // where its function has a pipeline; of reconcile alone
 }
 
 // NewPods returns a platform without instances.
@@ -263,6 +264,9 @@ func (p *Pods) reconcile(ctx context.Context, name string) error {
 	}
 	address, serves := addressOf(pod)
 	if !serves {
+		if again, err := recut(ctx, p, i, pod); err != nil || again {
+			return err
+		}
 		if ended, err := endOverdue(ctx, p, i, pod); err != nil || ended {
 			return err
 		}

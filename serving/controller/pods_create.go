@@ -39,7 +39,13 @@ func (p *Pods) deleteAttempted(ctx context.Context, i *podInstance) error {
 // there: then the new one has a number after its name.
 func (p *Pods) create(ctx context.Context, i *podInstance) error {
 	wanted := fastPodOf(i.Function)
-	if err := p.quotas.check(ctx, functionPod(wanted, fmt.Sprintf("%s-%d", wanted.Name, i.ID), int(i.ID))); err != nil {
+	cut, err := cutter{p.client, p.live}.next(ctx, i)
+	if err != nil {
+		return err
+	}
+	first := functionPod(wanted, fmt.Sprintf("%s-%d", wanted.Name, i.ID), int(i.ID))
+	cut.apply(first)
+	if err := p.quotas.check(ctx, first); err != nil {
 		return err // before the FaSTPod is kept for it
 	}
 	fp, err := p.ensureFastPod(ctx, i.Function)
@@ -52,6 +58,7 @@ func (p *Pods) create(ctx context.Context, i *podInstance) error {
 			name = fmt.Sprintf("%s-%d", name, attempt)
 		}
 		pod := functionPod(fp, name, int(i.ID))
+		cut.apply(pod)
 		if err := setWanted(pod, residency.Created(residency.Hot)); err != nil { // it is placed with its whole share, and lowered later
 			return err
 		}
@@ -74,6 +81,7 @@ func (p *Pods) create(ctx context.Context, i *podInstance) error {
 		p.mu.Lock()
 		i.pod, i.uid = client.ObjectKeyFromObject(pod), pod.UID
 		p.mu.Unlock()
+		i.cuts.add(cut)
 		p.quotas.settle(i.Name)
 		p.log.Info("created pod", "replica", i.Name, "pod", i.pod.String())
 		return nil

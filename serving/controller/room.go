@@ -169,7 +169,7 @@ func (r *room) make(ctx context.Context, pod *v1.Pod, ending map[types.UID]strin
 	if err := r.client.List(ctx, nodes); err != nil {
 		return err
 	}
-	s := &search{pod: pod, leaving: ending, podsOn: r.podsOn(ctx)}
+	s := &search{pod: pod, leaving: ending, podsOn: podsOn(ctx, r.live)}
 	for at := range nodes.Items {
 		s.nodes = append(s.nodes, &nodes.Items[at])
 	}
@@ -193,14 +193,14 @@ func (r *room) make(ctx context.Context, pod *v1.Pod, ending map[types.UID]strin
 }
 
 // podsOn returns a function that lists the pods of a node, once for each.
-func (r *room) podsOn(ctx context.Context) func(node string) ([]*v1.Pod, error) {
+func podsOn(ctx context.Context, live client.Reader) func(node string) ([]*v1.Pod, error) {
 	known := map[string][]*v1.Pod{}
 	return func(node string) ([]*v1.Pod, error) {
 		if pods, ok := known[node]; ok {
 			return pods, nil
 		}
 		list := &v1.PodList{}
-		if err := r.live.List(ctx, list, client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("spec.nodeName", node)}); err != nil {
+		if err := live.List(ctx, list, client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("spec.nodeName", node)}); err != nil {
 			return nil, err
 		}
 		pods := []*v1.Pod{}

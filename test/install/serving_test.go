@@ -309,7 +309,7 @@ var badFunctions = map[string]struct {
 	"2 hours":             {edits{"spec.slo.latency": "2h"}, "spec.slo.latency", "want a duration"},
 	"too long":            {edits{"spec.slo.latency": "99999999999999h"}, "spec.slo.latency", "duration"},
 	"unknown field":       {edits{"spec.slo.percentile": int64(95)}, `unknown field "spec.slo.percentile"`, ""},
-	"what is not there":   {edits{"spec.pipeline.stages": []any{}}, `unknown field "spec.pipeline"`, ""},
+	"what is not there":   {edits{"spec.pipelines.stages": []any{}}, `unknown field "spec.pipelines"`, ""},
 	"misspelt":            {edits{"spec.template.spec.containers": []any{container("readynessProbe", "x")}}, `unknown field "spec.template.spec.containers[0].readynessProbe"`, ""},
 	"protocol":            {edits{"spec.protocol": "gRPC"}, "spec.protocol", `"HTTP", "OIP", "OpenAI"`},
 	"batches of HTTP":     {edits{"spec.batching.maxBatch": int64(2)}, "spec.batching.maxBatch", "only requests of protocol OIP"},
@@ -444,7 +444,12 @@ func TestServingRefusesInCluster(t *testing.T) {
 		"profile and share":             {"gpufunctions", shortest, edits{"spec.profileRef.name": "x", "spec.resources.share": map[string]any{"sm": int64(1), "memory": "1Gi"}}, "spec.profileRef", "want neither"},
 		"profile and rate":              {"gpufunctions", shortest, edits{"spec.profileRef.name": "x", "spec.scaling.requestsPerSecond": int64(1)}, "spec.profileRef", "want neither"},
 		"profile of another autoscaler": {"gpufunctions", external, edits{"spec.profileRef.name": "x"}, "spec.profileRef", "no other autoscaler"},
-		"no profile's name":             {"gpufunctions", shortest, edits{"spec.profileRef.name": "A"}, "spec.profileRef.name", "want lower-case"},
+		"pipeline without a rate":       {"gpufunctions", shortest, edits{"spec.pipeline.stages": stages("1g.10gb", "9ms")}, "spec.pipeline", "want scaling.requestsPerSecond"},
+		"pipeline with a share": {"gpufunctions", shortest, edits{"spec.pipeline.stages": stages("1g.10gb", "9ms"), "spec.scaling.requestsPerSecond": int64(1),
+			"spec.resources.share": map[string]any{"sm": int64(1), "memory": "1Gi"}}, "spec.pipeline", "neither resources.share"},
+		"a stage on no MIG profile": {"gpufunctions", shortest, edits{"spec.pipeline.stages": stages("gpu", "9ms"), "spec.scaling.requestsPerSecond": int64(1)}, "profile", "should match"},
+		"a stage of no time":        {"gpufunctions", shortest, edits{"spec.pipeline.stages": stages("1g.10gb", "0s"), "spec.scaling.requestsPerSecond": int64(1)}, "time", "want a duration of up to 1h"},
+		"no profile's name":         {"gpufunctions", shortest, edits{"spec.profileRef.name": "A"}, "spec.profileRef.name", "want lower-case"},
 
 		"Native without a template": {"gpufunctions", external, edits{"spec.scaling.autoscaler": nil}, "spec.template", "want a template, unless"},
 	} {
@@ -613,4 +618,9 @@ func described(t *testing.T, path string, node map[string]any) int {
 		}
 	}
 	return n
+}
+
+// stages returns one stage of a pipeline that takes a time on a profile.
+func stages(profile, time string) []any {
+	return []any{map[string]any{"name": "a", "memory": "1Gi", "times": []any{map[string]any{"profile": profile, "time": time}}}}
 }

@@ -3,6 +3,7 @@ package pipeline
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"math"
 	"slices"
 	"time"
@@ -148,3 +149,22 @@ var (
 	ErrRate  = errors.New("no partition that fits the free slices sustains the rate: larger slices or more instances are needed")
 	ErrSLO   = errors.New("no partition that fits the free slices meets the SLO: larger slices or a longer SLO are needed")
 )
+
+// Assignments returns an assignment of each partition that fits the free slices, in the order of the ranking: the first is that of Assign with one
+// candidate, and the others are what to try where it turns out not to be possible. The error is a *share.FieldError.
+func (r *Ranking) Assignments(free []Slice, d Demand) (iter.Seq[Assignment], error) {
+	if err := d.validate(); err != nil {
+		return nil, err
+	}
+	byKind, err := r.groupByKind(free)
+	if err != nil {
+		return nil, err
+	}
+	return func(yield func(Assignment) bool) {
+		for i := range r.partitions {
+			if a, err := r.assignPartition(&r.partitions[i], byKind, d); err == nil && !yield(a) {
+				return
+			}
+		}
+	}, nil
+}

@@ -301,6 +301,47 @@ func check(t *testing.T, f Function, a Assignment, list []Slice, d Demand, least
 	}
 }
 
+// TestAssignments: the first is that of Assign, and all that follow are of other partitions, in the order of the ranking, on free slices.
+func TestAssignments(t *testing.T) {
+	random := rand.New(rand.NewPCG(6, 1))
+	several := 0
+	for range 300 {
+		f := randomFunction(random, 1+random.IntN(4))
+		r, list, d := rank(t, f, kinds), free(small, small, medium, large), Demand{SLO: 200 * ms}
+		first, none := r.Assign(list, d)
+		found, err := r.Assignments(list, d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got, want []string
+		for a := range found {
+			if len(got) == 0 && fmt.Sprint(a) != fmt.Sprint(first) {
+				t.Fatalf("%v, want %v first", a, first)
+			}
+			least, _, _, _ := byBruteForce(r, a.Partition, list, d)
+			check(t, f, a, list, d, least)
+			got = append(got, text(f, a.Partition))
+		}
+		for _, p := range r.Partitions() {
+			if _, _, _, slo := byBruteForce(r, p, list, d); slo {
+				want = append(want, text(f, p))
+			}
+		}
+		if fmt.Sprint(got) != fmt.Sprint(want) || (none != nil) != (len(got) == 0) {
+			t.Fatalf("%v, want %v; Assign: %v", got, want, none)
+		}
+		if len(got) > 1 {
+			several++
+		}
+	}
+	if several < 50 {
+		t.Errorf("only %d functions have several", several)
+	}
+	if _, err := rank(t, heavy(), kinds).Assignments(nil, Demand{}); err == nil {
+		t.Error("no objective is accepted")
+	}
+}
+
 // The order in which slices are listed does not matter.
 func TestAssignIsDeterministic(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 1))

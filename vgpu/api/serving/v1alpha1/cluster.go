@@ -15,7 +15,7 @@ func (f *GPUFunction) External() bool { return f.Spec.Scaling.Autoscaler == Exte
 // one that is External is known to others.
 func (f *GPUFunction) Unprofiled() bool {
 	f = f.withProfile()
-	return f.Spec.Resources.Share == nil && !f.External() || f.Spec.Scaling.RequestsPerSecond == 0
+	return f.Spec.Resources.Share == nil && f.Spec.Pipeline == nil && !f.External() || f.Spec.Scaling.RequestsPerSecond == 0
 }
 
 // Profile returns the name of the GPUProfile whose recommendation the function has, and an empty text if it has none.
@@ -90,6 +90,9 @@ const lessEfficient = 0.99
 func (f *GPUFunction) CompleteForCluster(memory share.Bytes) (*GPUFunction, error) {
 	f = f.withProfile().DeepCopy()
 	f.APIVersion, f.Kind = APIVersion, Kind // clients leave them out
+	if f.Spec.Pipeline != nil && !f.External() {
+		f.Spec.Pipeline.setShare(&f.Spec.Resources)
+	}
 	unprofiled := f.Unprofiled()
 	s := &f.Spec.Scaling
 	if unprofiled {
@@ -116,6 +119,7 @@ func (f *GPUFunction) CompleteForCluster(memory share.Bytes) (*GPUFunction, erro
 		checkDuration("spec.slo.latency", f.Spec.SLO.Latency, time.Millisecond, time.Hour, "ms"),
 		f.Spec.validateProtocol("spec"),
 		template,
+		f.Spec.validatePipeline("spec"),
 		f.Spec.Resources.Share.validate("spec.resources.share"),
 		s.validate("spec.scaling"),
 		f.Spec.Access.validate("spec.access"),

@@ -57,16 +57,36 @@ func TestCompleteForCluster(t *testing.T) {
 			t.Errorf("%v, at most %d replicas", s, *f.Spec.Scaling.MaxReplicas)
 		}
 	})
+	t.Run("with a pipeline", func(t *testing.T) {
+		written := sixLines()
+		written.Spec.Pipeline = &api.Pipeline{Stages: []api.Stage{{Name: "a", Memory: "1500M"}, {Name: "b", Memory: "2Gi"}}}
+		written.Spec.Scaling.RequestsPerSecond = 32
+		f, err := written.CompleteForCluster(0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s := f.Share(); !s.IsWhole() || s.Memory != (1431+2048)*share.MiB || written.Unprofiled() || *f.Spec.Scaling.MaxReplicas != 10 {
+			t.Errorf("%v, want a whole instance with the memory of all stages; at most %d replicas", s, *f.Spec.Scaling.MaxReplicas)
+		}
+	})
+	pipeline := func(change func(s *api.GPUFunctionSpec)) func(f *api.GPUFunction) {
+		return func(f *api.GPUFunction) {
+			f.Spec.Pipeline = &api.Pipeline{Stages: []api.Stage{{Name: "a", Memory: "1Gi"}}}
+			change(&f.Spec)
+		}
+	}
 	for name, test := range map[string]struct {
 		change func(f *api.GPUFunction)
 		memory share.Bytes
 		want   string
 	}{
-		"no GPU":        {func(*api.GPUFunction) {}, 0, "no node with a GPU"},
-		"no objective":  {func(f *api.GPUFunction) { f.Spec.SLO.Latency = "" }, gpuMemory, "spec.slo.latency"},
-		"no container":  {func(f *api.GPUFunction) { f.Spec.Template.Spec.Containers = nil }, gpuMemory, "containers"},
-		"endless grace": {func(f *api.GPUFunction) { f.Spec.Template.Spec.TerminationGracePeriodSeconds = new(int64(1 << 40)) }, gpuMemory, "Grace"},
-		"long name":     {func(f *api.GPUFunction) { f.Name = strings.Repeat("a", 51) }, gpuMemory, "metadata.name"},
+		"pipeline with a profile": {pipeline(func(s *api.GPUFunctionSpec) { s.ProfileRef = &api.ProfileReference{Name: "p"} }), 0, "spec.pipeline: want no profileRef"},
+		"pipeline that is parked": {pipeline(func(s *api.GPUFunctionSpec) { s.Scaling.KeepWarm = "1m" }), 0, "spec.pipeline: want no scaling.keepWarm"},
+		"no GPU":                  {func(*api.GPUFunction) {}, 0, "no node with a GPU"},
+		"no objective":            {func(f *api.GPUFunction) { f.Spec.SLO.Latency = "" }, gpuMemory, "spec.slo.latency"},
+		"no container":            {func(f *api.GPUFunction) { f.Spec.Template.Spec.Containers = nil }, gpuMemory, "containers"},
+		"endless grace":           {func(f *api.GPUFunction) { f.Spec.Template.Spec.TerminationGracePeriodSeconds = new(int64(1 << 40)) }, gpuMemory, "Grace"},
+		"long name":               {func(f *api.GPUFunction) { f.Name = strings.Repeat("a", 51) }, gpuMemory, "metadata.name"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := sixLines()

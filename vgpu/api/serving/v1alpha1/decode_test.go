@@ -147,7 +147,7 @@ func TestRefused(t *testing.T) {
 		"another version":   {edit("v1alpha1", "v1"), `"serving.gshare.dev/v1"`},
 		"unknown field":     {edit("latency: 69ms", "latency: 69ms, percentile: 95"), `unknown field "spec.slo.percentile"`},
 		"another case":      {edit("latency", "Latency"), `unknown field "spec.slo.Latency"`},
-		"what is not built": {edit("  scaling:", "  pipeline: {}\n  scaling:"), `unknown field "spec.pipeline"`},
+		"a pipeline":        {edit("  scaling:", "  pipeline: {stages: []}\n  scaling:"), "spec.pipeline: only a cluster"},
 		"protocol":          {edit("  scaling:", "  protocol: gRPC\n  scaling:"), `spec.protocol: "gRPC"`},
 		"batches of HTTP":   {edit("  scaling:", "  batching: {maxBatch: 2}\n  scaling:"), "spec.batching.maxBatch: 2"},
 		"large batches":     {edit("  scaling:", "  protocol: OIP\n  batching: {maxBatch: 4097}\n  scaling:"), "spec.batching.maxBatch: 4097"},

@@ -76,6 +76,7 @@ type GPUFunctionList struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.template) || self.template.spec.containers.size() == 1",fieldPath=".template.spec.containers",message="want 1 container, the server; others can be initContainers with restartPolicy Always"
 // +kubebuilder:validation:XValidation:rule="!has(self.template) || self.template.spec.containers.all(c, has(c.image) && c.image.size() > 0)",fieldPath=".template.spec.containers",message="want an image in each container"
 // +kubebuilder:validation:XValidation:rule="self.scaling.shares != 'Mixed' || has(self.profileRef)",fieldPath=".scaling.shares",message="Mixed: want a profileRef, whose profile measures the shares"
+// +kubebuilder:validation:XValidation:rule="!has(self.pipeline) || self.scaling.autoscaler != 'External' && !has(self.profileRef) && !(has(self.resources) && has(self.resources.share)) && has(self.scaling.requestsPerSecond) && !has(self.scaling.keepWarm)",fieldPath=".pipeline",message="want scaling.requestsPerSecond with it, and neither resources.share, profileRef, scaling.keepWarm nor another autoscaler"
 // +kubebuilder:validation:XValidation:rule="!has(self.profileRef) || self.scaling.autoscaler != 'External' && !(has(self.resources) && has(self.resources.share)) && !has(self.scaling.requestsPerSecond)",fieldPath=".profileRef",message="want neither resources.share nor scaling.requestsPerSecond, which are those of the profile, and no other autoscaler"
 type GPUFunctionSpec struct {
 	// slo is the latency objective.
@@ -107,6 +108,11 @@ type GPUFunctionSpec struct {
 	// name. Only in a cluster.
 	// +optional
 	ProfileRef *ProfileReference `json:"profileRef,omitempty"`
+
+	// pipeline lets gshare cut a replica into stages, each on a MIG instance of its own, where no instance that is free holds all of it. Only in a
+	// cluster, and for servers that run python -m gshare serve.
+	// +optional
+	Pipeline *Pipeline `json:"pipeline,omitempty"`
 
 	// scaling bounds the number of replicas and says what one can do.
 	// +optional

@@ -122,6 +122,9 @@ func (s *GPUFunctionSpec) validateProfile(field string) error {
 	if s.ProfileRef != nil {
 		return share.Invalid(field+".profileRef", "only a cluster has profiles; measure with gshare profile")
 	}
+	if s.Pipeline != nil {
+		return share.Invalid(field+".pipeline", "only a cluster has MIG instances to cut a function for")
+	}
 	if s.Scaling.KeepWarm != "" {
 		return share.Invalid(field+".scaling.keepWarm", "only in a cluster replicas can be parked")
 	}

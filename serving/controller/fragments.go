@@ -1,0 +1,103 @@
+package controller
+
+import (
+	"context"
+	"slices"
+	"strconv"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/kube/nodeview"
+	"github.com/gshare-dev/gshare/vgpu/packing"
+	"github.com/gshare-dev/gshare/vgpu/pipeline"
+)
+
+// fragments are the MIG instances of one node on which a function can run: all, and those without shares.
+type fragments struct {
+	all, free []pipeline.Slice
+}
+
+// fragments returns the instances of each node on which parts of a function were measured, and their kinds. Instances of one profile have the memory of
+// the smallest of them.
+func (c cutter) fragments(ctx context.Context, function pipeline.Function) (nodes []fragments, kinds []pipeline.Kind, err error) {
+	list := &v1.NodeList{}
+	if err := c.nodes.List(ctx, list); err != nil {
+		return nil, nil, err
+	}
+	measured := func(s packing.Slice) bool {
+		return s.Profile != "" && s.Healthy && slices.ContainsFunc(function.Nodes, func(n pipeline.Node) bool { return n.Times[s.Profile] > 0 })
+	}
+	var states []*packing.Node
+	byProfile := map[string]pipeline.Kind{}
+	pods := podsOn(ctx, c.pods)
+	for at := range list.Items {
+		inventory, present, err := kube.InventoryOf(&list.Items[at])
+		if err != nil || !present || list.Items[at].Spec.Unschedulable || !slices.ContainsFunc(nodeview.Slices(inventory), measured) {
+			continue // the scheduler reports what is wrong
+		}
+		here, err := pods(list.Items[at].Name)
+		if err != nil {
+			return nil, nil, err
+		}
+		n := loadedNode(&list.Items[at], inventory, here)
+		states = append(states, n)
+		for _, s := range n.Slices {
+			if k, known := byProfile[s.Profile]; measured(s) && (!known || s.Memory < k.Memory) {
+				compute, _ := strconv.Atoi(s.Profile[:1]) // inventories have profiles such as 3g.40gb
+				byProfile[s.Profile] = pipeline.Kind{Name: s.Profile, Compute: compute, Memory: s.Memory}
+			}
+		}
+	}
+	for _, n := range states {
+		var f fragments
+		for i, s := range n.Slices {
+			if !measured(s) {
+				continue
+			}
+			one := pipeline.Slice{ID: string(s.ID), Kind: byProfile[s.Profile]}
+			f.all = append(f.all, one)
+			if n.Loads[i].Empty() && !isCovered(n, i) {
+				f.free = append(f.free, one)
+			}
+		}
+		nodes = append(nodes, f)
+	}
+	for _, k := range byProfile {
+		kinds = append(kinds, k)
+	}
+	slices.SortFunc(kinds, pipeline.Kind.Compare)
+	return nodes, kinds, nil
+}
+
+// loadedNode returns a node with the shares of its pods. Where these cannot be known, all of its slices are closed, as to the scheduler.
+func loadedNode(node *v1.Node, inventory kube.Inventory, pods []*v1.Pod) *packing.Node {
+	state := nodeview.OccupancyBuilder{
+		Node:       packing.NewNode(node.Name, nodeview.Slices(inventory), 0, 0),
+		Packer:     packing.Packer{Rules: packing.NewRules(packing.Slots), Ranker: unranked{}},
+		PodRequest: nodeview.PodRequestOf,
+	}
+	for _, pod := range pods {
+		if !kube.Ended(pod) {
+			state.AddPod(pod)
+		}
+	}
+	if state.Build() != nil {
+		for i := range state.Node.Slices {
+			state.Node.Slices[i].Healthy = false
+		}
+	}
+	return state.Node
+}
+
+// isCovered reports whether an instance that is made on demand has no room, since one that overlaps it has shares.
+func isCovered(n *packing.Node, i int) bool {
+	s := &n.Slices[i]
+	for j := range n.Slices {
+		o := &n.Slices[j]
+		if j != i && o.Device == s.Device && o.MemorySlices&s.MemorySlices != 0 && !n.Loads[j].Empty() {
+			return true
+		}
+	}
+	return false
+}
