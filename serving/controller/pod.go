@@ -75,6 +75,7 @@ func podOf(fp *api.FaSTPod, name string) *v1.Pod {
 	p.Namespace, p.Name = fp.Namespace, name
 	// Only gshare decides about these: a template must not get through the controller what the API server refuses to users.
 	delete(p.Annotations, kube.AnnotationResidency)
+	delete(p.Annotations, kube.AnnotationTrialQuota)
 	delete(p.Annotations, kube.AnnotationResidencyReached)
 	p.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(fp, api.GroupVersion.WithKind(api.FaSTPodKind))}
 	setLabel(&p.ObjectMeta, api.LabelFaSTPod, fp.Name)

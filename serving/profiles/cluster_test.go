@@ -78,6 +78,7 @@ type world struct {
 	ran     map[string]int                 // clients that were started, by what they measure
 	servers int                            // that were started
 	usedMiB int64                          // of device memory, by the agent
+	old     bool                           // the agent is one that changes no quotas
 	image   string
 	version string
 }
@@ -119,6 +120,9 @@ func newWorld(t *testing.T, p *api.GPUProfile, objects ...client.Object) *world 
 				o.SetCreationTimestamp(metav1.Now())
 				return c.Create(ctx, o, options...)
 			})
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, options ...client.PatchOption) error {
+			return write(func() error { return c.Patch(ctx, o, patch, options...) })
 		},
 		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.DeleteOption) error {
 			return write(func() error { return c.Delete(ctx, o, options...) })
@@ -200,6 +204,9 @@ func (w *world) kubelet() bool {
 			p.Status.Phase = v1.PodRunning
 		case p.Status.Phase == "":
 			w.place(&p)
+		case !isClient && !w.old && wantedQuota(&p) != enforcedQuota(&p):
+			w.enforce(&p)
+			moved = true
 		case isClient:
 			w.end(&p, v1.PodSucceeded, 0, w.measure(&p))
 		default:
@@ -232,18 +239,18 @@ func (w *world) place(p *v1.Pod) {
 	if err != nil || !asks {
 		w.Fatal(asks, err)
 	}
+	class := share.MPS
+	if request.Containers[0].Share.IsWhole() {
+		class = share.Exclusive
+	}
 	text, err := kube.EncodePlacement(kube.Placement{Node: "node1", UID: p.UID, Model: kube.Slots, Containers: []kube.PlacedContainer{{
-		Name: "server", VGPUs: []kube.PlacedVGPU{{Slice: gpuID, Class: share.MPS, Priority: request.Priority, Share: request.Containers[0].Share}},
+		Name: "server", VGPUs: []kube.PlacedVGPU{{Slice: gpuID, Class: class, Priority: request.Priority, Share: request.Containers[0].Share}},
 	}}})
 	if err != nil {
 		w.Fatal(err)
 	}
 	w.servers++
-	used, err := kube.EncodeEnforcementStatus(kube.EnforcementStatus{Containers: []kube.ContainerEnforcement{{Name: "server", MemoryPeakMiB: w.usedMiB}}})
-	if err != nil {
-		w.Fatal(err)
-	}
-	p.Annotations[kube.AnnotationEnforcementStatus] = used
+	w.enforce(p)
 	p.Annotations[kube.AnnotationPlacement] = text
 	p.Spec.NodeName = "node1"
 	p.Status = v1.PodStatus{
@@ -251,6 +258,20 @@ func (w *world) place(p *v1.Pod) {
 		Conditions:        []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionTrue}, {Type: v1.PodScheduled, Status: v1.ConditionTrue, LastTransitionTime: metav1.Now()}},
 		ContainerStatuses: []v1.ContainerStatus{{Name: "server", ImageID: w.image, State: v1.ContainerState{Running: &v1.ContainerStateRunning{StartedAt: metav1.Now()}}}},
 	}
+}
+
+// enforce has the agent report what it enforces of a server.
+func (w *world) enforce(p *v1.Pod) {
+	w.Helper()
+	status := kube.ContainerEnforcement{Name: "server", MemoryPeakMiB: w.usedMiB}
+	if quota := wantedQuota(p); quota < ownQuota(p) && !w.old {
+		status.QuotaPercent = quota
+	}
+	text, err := kube.EncodeEnforcementStatus(kube.EnforcementStatus{Containers: []kube.ContainerEnforcement{status}})
+	if err != nil {
+		w.Fatal(err)
+	}
+	p.Annotations[kube.AnnotationEnforcementStatus] = text
 }
 
 // measure returns what the client finds on the server that it was given: an end without a result if that is gone.
@@ -267,9 +288,9 @@ func (w *world) measure(p *v1.Pod) string {
 	o := profiler.Outcome{Version: profiler.JobVersion, Failed: "10 of 10 requests failed: connection refused"}
 	if at >= 0 {
 		limits := pods[at].Spec.Containers[0].Resources.Limits
-		sm, quota := limits[kube.ResourceSM], limits[kube.ResourceQuota]
-		mean := w.batch(j.Batch, sm.Value(), quota.Value())
-		w.ran[fmt.Sprintf("%d x %d, %d, again %t", sm.Value(), quota.Value(), j.Batch, j.Confirm > 0)]++
+		sm, quota := limits[kube.ResourceSM], enforcedQuota(&pods[at])
+		mean := w.batch(j.Batch, sm.Value(), quota)
+		w.ran[fmt.Sprintf("%d x %d, %d, again %t", sm.Value(), quota, j.Batch, j.Confirm > 0)]++
 		t := &profiler.Trial{Point: profile.Point{Batch: j.Batch}}
 		if j.Confirm > 0 {
 			t.Point.Throughput, t.Confirmed = j.Confirm*0.99, true
@@ -309,7 +330,9 @@ func result(w *world, p *api.GPUProfile) string {
 	for at := range points {
 		points[at].GPUSeconds = 0
 	}
-	slices.SortFunc(points, func(a, b api.ProfilePoint) int { return cmp.Or(cmp.Compare(a.SM, b.SM), cmp.Compare(a.Batch, b.Batch)) })
+	slices.SortFunc(points, func(a, b api.ProfilePoint) int {
+		return cmp.Or(cmp.Compare(a.SM, b.SM), cmp.Compare(a.Quota, b.Quota), cmp.Compare(a.Batch, b.Batch))
+	})
 	text, err := json.MarshalIndent([]any{c.Reason, points, p.Status.Recommended}, "", " ")
 	if err != nil {
 		w.Fatal(err)

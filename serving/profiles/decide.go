@@ -33,6 +33,7 @@ type decision struct {
 	status *api.GPUProfileStatus
 	create *v1.Pod
 	remove *v1.Pod
+	quota  *v1.Pod       // of the server, whose quota is to be that of the target
 	after  time.Duration // to decide again though nothing has changed; 0: not needed
 }
 
@@ -42,6 +43,7 @@ const (
 	maxClients  = 5 // that end without a result, or lose the server to the cluster; then something is wrong with the cluster
 	clientPause = 10 * time.Second
 	gpuPause    = 30 * time.Second
+	quotaWait   = 30 * time.Second // for the agent of the server's node to change its quota; then there is another server, whose share has it
 	stalePause  = 10 * time.Minute
 )
 
@@ -152,10 +154,12 @@ func (s *state) begin(status *api.GPUProfileStatus, target *v1.Pod) decision {
 	}
 	sm, quota := percent(task.Resource.SM), percent(task.Resource.Quota)
 	t := status.Target
-	if t == nil || t.SM != sm || t.Quota != quota || target == nil || target.DeletionTimestamp != nil || kube.Ended(target) {
+	if t == nil || t.SM != sm || target == nil || target.DeletionTimestamp != nil || kube.Ended(target) ||
+		quota > ownQuota(target) || quota != t.Quota && !canNarrow(target) {
 		status.Targets++
-		status.Target = &api.ProfileTarget{Number: status.Targets, SM: sm, Quota: quota}
+		t = &api.ProfileTarget{Number: status.Targets, SM: sm}
 	}
+	status.Target = &api.ProfileTarget{Number: t.Number, SM: sm, Quota: quota}
 	status.Completed = nil
 	status.Attempt = &api.ProfileAttempt{Batch: task.Batch, Confirm: task.Confirm, Count: 1, Clients: 1, Since: metav1.NewTime(s.now)}
 	status.Current = settingText(sm, quota, task.Batch)
@@ -188,6 +192,14 @@ func (s *state) measure(status *api.GPUProfileStatus, target, client *v1.Pod) de
 	switch {
 	case client == nil && !ready:
 		return s.waitForServer(status, target)
+	case client == nil && wantedQuota(target) != status.Target.Quota:
+		return decision{quota: target}
+	case client == nil && enforcedQuota(target) != status.Target.Quota:
+		wait := status.Attempt.Since.Add(quotaWait).Sub(s.now)
+		if wait > 0 {
+			return decision{after: wait}
+		}
+		return s.replace(status, "the agent of node "+target.Spec.NodeName+" has not changed the quota of the server")
 	case client == nil:
 		if wait := status.Attempt.Since.Add(time.Duration(status.Attempt.Clients-1) * clientPause).Sub(s.now); wait > 0 {
 			return decision{after: wait}
@@ -223,6 +235,9 @@ func (s *state) keep(status *api.GPUProfileStatus, target *v1.Pod, trial *profil
 	now := fingerprintOf(target, s.nodes, s.version)
 	if now != nil && now.MemoryMiB > memoryOf(target) {
 		return s.lose(status, "the GPU has more memory than the server, so that it was not alone on it", true)
+	}
+	if target != nil && enforcedQuota(target) != status.Target.Quota { // an agent that starts gives it all of its share for a moment
+		return s.lose(status, "the server had another quota", false)
 	}
 	t, a := status.Target, status.Attempt
 	point := measured(t.SM, t.Quota, a.Batch, trial)
@@ -292,6 +307,15 @@ func (s *state) lose(status *api.GPUProfileStatus, reason string, server bool) d
 		status.Target.Number = status.Targets
 	}
 	a.Clients, a.Since = a.Clients+1, metav1.NewTime(s.now)
+	s.set(status, metav1.ConditionFalse, api.ReasonStarting, "again: "+reason)
+	return s.write(status)
+}
+
+// replace begins a trial again with another server, which has the share of the trial from the beginning.
+func (s *state) replace(status *api.GPUProfileStatus, reason string) decision {
+	status.Targets++
+	status.Target.Number = status.Targets
+	status.Attempt.Since = metav1.NewTime(s.now)
 	s.set(status, metav1.ConditionFalse, api.ReasonStarting, "again: "+reason)
 	return s.write(status)
 }

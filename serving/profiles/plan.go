@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
@@ -120,6 +121,8 @@ func (p *plan) strategy(model string) search.Strategy {
 	if len(p.search.Quota) > 0 {
 		grid.Quota = perMilles(p.search.Quota)
 	}
+	slices.Sort(grid.Quota)
+	slices.Reverse(grid.Quota) // a server may get less time than its share has, not more
 	return grid
 }
 

@@ -66,6 +66,7 @@ func targetPod(p *api.GPUProfile, plan *plan, d device) *v1.Pod {
 	controller.CompleteTemplate(t, &api.Share{
 		SM: &p.Status.Target.SM, Quota: &p.Status.Target.Quota, Memory: api.Quantity(fmt.Sprintf("%dMi", d.memoryMiB)),
 	}, plan.protocol)
+	t.Annotations[kube.AnnotationTrialQuota] = strconv.FormatInt(p.Status.Target.Quota, 10) // may change, for the next trial
 	pod := &v1.Pod{ObjectMeta: t.ObjectMeta, Spec: t.Spec}
 	own(pod, p, targetPodName(p, &p.Status))
 	pod.Spec.RestartPolicy = v1.RestartPolicyNever // an end is a result

@@ -169,6 +169,8 @@ func (r *Reconciler) apply(ctx context.Context, p *api.GPUProfile, d decision) (
 		if err == nil {
 			r.report(p, d.status)
 		}
+	case d.quota != nil:
+		err = r.Client.Patch(ctx, withQuota(d.quota, p.Status.Target.Quota), client.MergeFromWithOptions(d.quota, client.MergeFromWithOptimisticLock{}))
 	case d.remove != nil:
 		err = r.Client.Delete(ctx, d.remove, client.Preconditions{UID: &d.remove.UID}, client.GracePeriodSeconds(endGrace))
 	case d.create != nil:

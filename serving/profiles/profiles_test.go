@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	diff "github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -75,18 +76,51 @@ func TestProfile(t *testing.T) {
 	})
 }
 
-// TestGrid tries the shares that it is given, with one server for each.
+// gridSurface is one for servers that have a part of the time, on which larger shares cost less for a request, up to half of the SMs.
+func gridSurface(rows int, sm, quota int64) time.Duration {
+	return surface(rows, sm, quota) * time.Duration(200-quota) / time.Duration(quota) * time.Duration(10+sm) / time.Duration(sm)
+}
+
+// TestGrid tries the shares that it is given, with one server for all quotas of a number of SMs, another one for a whole GPU, and one with which the best is measured
+// again. With an agent that changes no quotas there is a server for each share, and the same result.
 func TestGrid(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		w := newWorld(t, someProfile(func(p *api.GPUProfile) {
-			p.Spec.Search = api.ProfileSearch{Strategy: api.Grid, SM: []int64{20, 40}, Quota: []int64{50, 100}}
-		}))
-		p := w.run()
-		result(w, p)
-		if len(p.Status.Points) != 4 {
-			t.Errorf("%d points, want 4", len(p.Status.Points))
-		}
-	})
+	for name, test := range map[string]struct {
+		search          api.ProfileSearch
+		points, servers int
+	}{
+		"some": {api.ProfileSearch{Strategy: api.Grid, SM: []int64{20, 40}, Quota: []int64{50, 100}}, 4, 2 + 1},
+		"FaST": {api.ProfileSearch{Strategy: api.Grid}, 35, 7 + 1 + 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			run := func(t *testing.T, old bool) (got string) {
+				inBubble(t, func(t *testing.T) {
+					w := newWorld(t, someProfile(func(p *api.GPUProfile) { p.Spec.Search = test.search }))
+					w.batch, w.old = gridSurface, old
+					p := w.run()
+					got = result(w, p)
+					if len(p.Status.Points) != test.points || w.measurements() != test.points+1 {
+						t.Errorf("%d points and %d measurements, want %d and one more", len(p.Status.Points), w.measurements(), test.points)
+					}
+					for _, point := range p.Status.Points {
+						if want := gridSurface(1, point.SM, point.Quota); point.MeanMicroseconds != want.Microseconds() {
+							t.Errorf("%+v was measured with another share: want %v", point, want)
+						}
+					}
+					if !old && w.servers > test.servers || old && w.servers < test.points {
+						t.Errorf("%d servers, old agent: %t", w.servers, old)
+					}
+				})
+				return got
+			}
+			now := run(t, false)
+			if test.points > 10 && !*full {
+				return
+			}
+			if before := run(t, true); now != before {
+				t.Error(diff.Diff(before, now))
+			}
+		})
+	}
 }
 
 // TestServerFails: a server that does not run on a share is a result of this share, after a second try.

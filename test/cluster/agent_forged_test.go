@@ -81,6 +81,7 @@ func testPolicies(ctx context.Context, t *testing.T, a *agents) {
 			return annotate(pods, kube.AnnotationResidency, `{"v":1,"residency":{"seq":1,"level":"Shared"}}`)
 		},
 		"residency, empty":  func() error { return annotate(pods, kube.AnnotationResidency, "") },
+		"quota of a trial":  func() error { return annotate(pods, kube.AnnotationTrialQuota, "20") },
 		"residency reached": func() error { return annotate(pods, kube.AnnotationResidencyReached, "") },
 		"create with a residency": func() error {
 			pod := cluster.Pod("shared", "sleep", "inf")

@@ -37,6 +37,8 @@ type ContainerEnforcement struct {
 	// MemoryPeakMiB is about the most device memory that its processes have had on one GPU, by their own count: up to 1/32 more, so that small changes
 	// write nothing. 0 if they had none or have a GPU of their own. It begins again when the agent does.
 	MemoryPeakMiB int64 `json:"memoryPeakMiB,omitempty"`
+	// QuotaPercent is the part of the time that it has for now, if that is less than its share says: AnnotationTrialQuota. 0 otherwise.
+	QuotaPercent int64 `json:"quotaPercent,omitempty"`
 }
 
 type statusText struct {

@@ -104,6 +104,17 @@ const (
 	AnnotationResidencyReached = "gshare.dev/residency-reached"
 )
 
+// AnnotationTrialQuota is the part of the time, in percent, that the server of a trial has for now: at most that of its share. So one server is measured
+// with several quotas. The agent reports what it enforces in `gshare.dev/enforcement-status`.
+//
+//	kind: annotation
+//	object: pod of a GPUProfile
+//	written by: gshare-controller
+//	values: 1 to the quota of the share
+//	default: none, the quota of the share
+//	example: gshare.dev/trial-quota: "40"
+const AnnotationTrialQuota = "gshare.dev/trial-quota"
+
 // SchedulerName is the default gshare profile of the scheduler, for pods that request a share and name no other gshare profile.
 const SchedulerName = "gshare"
 

@@ -146,6 +146,21 @@ func SMLimitOf(pod *v1.Pod, placed share.PerMille) (share.PerMille, error) {
 	return share.PerMille(*said * 10), nil
 }
 
+// TrialQuotaOf returns the quota that a pod of a trial is to have for now, and false if it has that of its share, whose quota is own. Every error is a
+// *share.FieldError.
+func TrialQuotaOf(pod *v1.Pod, own share.PerMille) (quota share.PerMille, said bool, err error) {
+	percent, err := share.ParsePercent(AnnotationTrialQuota, pod.Annotations[AnnotationTrialQuota])
+	switch {
+	case err != nil:
+		return own, false, err
+	case percent == nil:
+		return own, false, nil
+	case *percent < 1 || share.PerMille(*percent*10) > own:
+		return own, false, share.Invalid(AnnotationTrialQuota, "%d is not between 1 and %s, the quota of the share", *percent, own.Percent())
+	}
+	return share.PerMille(*percent * 10), true, nil
+}
+
 func readLimits(annotations map[string]string) (share.Limits, error) {
 	sm, err := share.ParsePercent(AnnotationSMLimit, annotations[AnnotationSMLimit])
 	if err != nil {

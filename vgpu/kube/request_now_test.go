@@ -24,3 +24,17 @@ func TestSMLimitNow(t *testing.T) {
 		t.Errorf("nothing said: %v, %v", got, err)
 	}
 }
+
+func TestTrialQuota(t *testing.T) {
+	for text, want := range map[string]share.PerMille{ // 0: refused
+		"": 600, "40": 400, "60": 600, "61": 0, "100": 0, "0": 0, "-1": 0, "4e1": 0, "40%": 0, "99999999999999999999": 0,
+	} {
+		t.Run(text, func(t *testing.T) {
+			pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{AnnotationTrialQuota: text}}}
+			got, said, err := TrialQuotaOf(pod, 600)
+			if refused := want == 0; refused != (err != nil) || refused && got != 600 || !refused && got != want || said == (text == "" || refused) {
+				t.Errorf("%q: %v, %t, %v; want %v", text, got, said, err, want)
+			}
+		})
+	}
+}

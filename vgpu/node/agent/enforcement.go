@@ -76,6 +76,9 @@ func (e *enforcementReporter) statusOf(g *grant.Grant) kube.ContainerEnforcement
 	if service.container != nil {
 		status := service.container.Status()
 		t.MemoryPeakMiB = peakOf(&status)
+		if now := status.VGPUs[0].QuotaRequest; now < g.VGPUs[0].Share.QuotaRequest {
+			t.QuotaPercent = int64(now) * 100 / int64(share.Whole)
+		}
 		if status.Refused != "" {
 			t.Missing = append(t.Missing, enforcement.Refused+status.Refused)
 		}

@@ -121,6 +121,7 @@ func (k *residencyKeeper) settle(ctx context.Context, pods []*v1.Pod) {
 		return !slices.ContainsFunc(pods, func(p *v1.Pod) bool { return p.UID == uid })
 	})
 	k.forgetMoves()
+	k.applyTrialQuotas(pods)
 	if k.lowered.set(pods) {
 		k.publish()
 	}

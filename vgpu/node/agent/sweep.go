@@ -70,7 +70,9 @@ func (s *sweeper) sweep(ctx context.Context) (processesLeft bool) {
 	defer cancel()
 	pods, err := s.Pods.List(ctx)
 	s.period = sweepPeriod
-	if slices.ContainsFunc(pods, func(p *v1.Pod) bool { return p.Annotations[kube.AnnotationResidency] != "" && !kube.Ended(p) }) {
+	if slices.ContainsFunc(pods, func(p *v1.Pod) bool {
+		return (p.Annotations[kube.AnnotationResidency] != "" || p.Annotations[kube.AnnotationTrialQuota] != "") && !kube.Ended(p)
+	}) {
 		s.period = instancePeriod
 	}
 	if err != nil {

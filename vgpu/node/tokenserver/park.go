@@ -49,13 +49,14 @@ func (c *Container) Unpark() error {
 	return c.writePolicy(c.isIdleOnly(), c.limited())
 }
 
-// limited returns the vGPUs of the container with the memory that its processes may hold.
+// limited returns the vGPUs of the container with the memory that its processes may hold, and the part of the window that they have now.
 func (c *Container) limited() []VGPU {
 	all := slices.Clone(c.VGPUs)
 	for i := range all {
 		switch {
 		case i < len(c.vgpus):
 			all[i].Memory -= c.vgpus[i].withheldBytes()
+			all[i].QuotaRequest = c.vgpus[i].quotaNow()
 		case c.Parked: // it has not joined its slices yet
 			all[i].Memory = min(c.Kept, all[i].Memory)
 		}

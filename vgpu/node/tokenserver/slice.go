@@ -119,11 +119,7 @@ func (s *Slice) reshape(v *vgpu, idleOnly bool) error {
 		return err
 	}
 	v.idle = idleOnly
-	for _, c := range v.clients {
-		if !c.detached {
-			c.server.at.Guaranteed.Store(uint32(v.guaranteedFraction(idleOnly)))
-		}
-	}
+	v.writeGuarantee()
 	s.step()
 	return nil
 }

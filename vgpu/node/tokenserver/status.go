@@ -21,7 +21,7 @@ type Status struct {
 // VGPUStatus is the state of one vGPU of a container. Its measured values are those that the processes report. It has many fields because it
 // is one row of a table: metrics and commands each show a part of it.
 type VGPUStatus struct {
-	share.Share
+	share.Share    // with the quota that it has now, see Container.Narrow
 	UUID           string
 	Index          int
 	Busy           time.Duration  // device time of the last second

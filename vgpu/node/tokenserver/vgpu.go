@@ -52,6 +52,15 @@ type vgpu struct {
 	timeState
 }
 
+// writeGuarantee writes to the pages of the processes what they are guaranteed while the server is unreachable.
+func (v *vgpu) writeGuarantee() {
+	for _, c := range v.clients {
+		if !c.detached {
+			c.server.at.Guaranteed.Store(uint32(v.guaranteedFraction(v.idle)))
+		}
+	}
+}
+
 // hasWaiting reports whether a process of the vGPU waits for a token.
 func (v *vgpu) hasWaiting() bool {
 	return slices.ContainsFunc(v.clients, func(c *clientState) bool { return c.waiting })

@@ -1,0 +1,49 @@
+package profiles
+
+import (
+	"strconv"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// A server is measured with several quotas: that of its share, and smaller ones, of which its annotation kube.AnnotationTrialQuota says the one that the
+// agent of its node is to enforce now. The agent says in the pod's enforcement status which one that is.
+
+// canNarrow reports whether a server can be given less time than its share has. One that has a whole GPU is not served by the agent, which would do that.
+func canNarrow(target *v1.Pod) bool {
+	p, present, err := kube.PlacementOf(target)
+	return err == nil && present && p.Containers[0].VGPUs[0].Class == share.MPS
+}
+
+// ownQuota returns the quota of a server's share, in percent.
+func ownQuota(target *v1.Pod) int64 {
+	quota := target.Spec.Containers[0].Resources.Limits[kube.ResourceQuota]
+	return quota.Value()
+}
+
+// wantedQuota returns the quota that a server is to have now.
+func wantedQuota(target *v1.Pod) int64 {
+	if quota, err := strconv.ParseInt(target.Annotations[kube.AnnotationTrialQuota], 10, 64); err == nil {
+		return quota
+	}
+	return ownQuota(target)
+}
+
+// enforcedQuota returns the quota that a server has now, by what the agent says.
+func enforcedQuota(target *v1.Pod) int64 {
+	status, present, err := kube.EnforcementStatusOf(target)
+	if err != nil || !present || len(status.Containers) == 0 || status.Containers[0].QuotaPercent == 0 {
+		return ownQuota(target)
+	}
+	return status.Containers[0].QuotaPercent
+}
+
+// withQuota returns a server that is to have a quota.
+func withQuota(target *v1.Pod, quota int64) *v1.Pod {
+	changed := target.DeepCopy()
+	changed.Annotations[kube.AnnotationTrialQuota] = strconv.FormatInt(quota, 10)
+	return changed
+}

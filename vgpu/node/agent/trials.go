@@ -1,0 +1,44 @@
+package agent
+
+import (
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/node/grant"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// applyTrialQuotas lets the servers of trials have the quotas that their annotations say. A quota may be less than that of the share, which the scheduler
+// counts all the time.
+func (k *residencyKeeper) applyTrialQuotas(pods []*v1.Pod) {
+	for _, granted := range k.grants.all() {
+		i := slices.IndexFunc(pods, func(p *v1.Pod) bool { return p.UID == granted.UID })
+		if i >= 0 && granted.Class() == share.MPS {
+			k.applyTrialQuota(&granted, pods[i])
+		}
+	}
+}
+
+// applyTrialQuota applies the quota of one container. What is refused is logged, and the enforcement status does not say that it was done.
+func (k *residencyKeeper) applyTrialQuota(granted *grant.Grant, pod *v1.Pod) {
+	defer k.operations.lock(granted.ID())()
+	running, served := k.grants.serviceOf(granted.ID())
+	if !served {
+		return
+	}
+	quota, _, err := kube.TrialQuotaOf(pod, granted.VGPUs[0].Share.QuotaRequest)
+	if err == nil {
+		if quota == running.container.Status().VGPUs[0].QuotaRequest {
+			return
+		}
+		err = running.container.Narrow(quota)
+	}
+	if err != nil {
+		k.logOnce(pod, "the quota of a trial is not enforced", err.Error())
+		return
+	}
+	k.Log.Info("changed the quota of a trial", "container", granted.String(), "quota", quota.Percent())
+	k.publish()
+}

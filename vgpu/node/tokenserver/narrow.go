@@ -1,0 +1,58 @@
+package tokenserver
+
+import (
+	"errors"
+
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// ErrElastic is returned by Narrow for a share of class elastic, which has a part of the SMs instead of a part of the time.
+var ErrElastic = errors.New("the quota of a share of class elastic cannot change")
+
+// Narrow lets a container have a smaller part of each window than its share says, while its processes run: as if quota were both the request and the limit
+// of its share. With the request of its share it has its own again. What others may have does not change. It returns a *share.FieldError if quota is not
+// between 1 and that request, and an error that wraps token.ErrDoesNotFit, changing nothing, if the slot table has no room for what is to be given back.
+func (c *Container) Narrow(quota share.PerMille) error {
+	for i, v := range c.vgpus {
+		switch own := c.VGPUs[i]; {
+		case own.Elastic:
+			return ErrElastic
+		case quota < 1 || quota > own.QuotaRequest:
+			return share.Invalid("quota", "%v is not between 0.1%% and the %v of the share", quota.Percent(), own.QuotaRequest.Percent())
+		case quota == own.QuotaRequest:
+			if err := v.Slice.narrow(v, own.QuotaRequest, own.QuotaLimit); err != nil {
+				return err
+			}
+		default:
+			if err := v.Slice.narrow(v, quota, quota); err != nil {
+				return err
+			}
+		}
+	}
+	return c.writePolicy(c.isIdleOnly(), c.limited())
+}
+
+// narrow gives a vGPU another part of the window.
+func (s *Slice) narrow(v *vgpu, request, limit share.PerMille) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before := v.Share
+	if before.QuotaRequest == request && before.QuotaLimit == limit {
+		return nil
+	}
+	v.QuotaRequest, v.QuotaLimit = request, limit
+	if err := s.policy.reshape(v, v.idle, s.server.Clock.Now()); err != nil {
+		v.Share = before
+		return err
+	}
+	v.writeGuarantee()
+	s.step()
+	return nil
+}
+
+// quotaNow returns the part of the window that a vGPU has now.
+func (v *vgpu) quotaNow() share.PerMille {
+	v.Slice.mu.Lock()
+	defer v.Slice.mu.Unlock()
+	return v.QuotaRequest
+}
