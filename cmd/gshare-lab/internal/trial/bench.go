@@ -31,7 +31,8 @@ func benchCommand() *cobra.Command {
 		Short: "Compare the scheduling throughput of gshare and stock kube-scheduler",
 		Long: "Schedule the same number of pods on the same nodes, in turn with stock kube-scheduler (pods request one unit of a plain\n" +
 			"extended resource) and with gshare (pods request a share). Each round starts new schedulers, in alternating order. Compare\n" +
-			"the ratios, not the absolute figures, which depend on the load of the machine.",
+			"the ratios, not the absolute figures, which depend on the load of the machine. Processor time (CPU) is that of the whole\n" +
+			"scheduler, with its informers and bindings, and depends least on what else runs.",
 		Example: "  gshare-lab bench --nodes 1000,5000 --rounds 3",
 		Args:    cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -70,12 +71,14 @@ type benchSize struct {
 type benchSide struct {
 	PodsPerSecond   []float64 `json:"pods_per_second"`
 	AlgorithmMicros []float64 `json:"algorithm_us"` // mean time of the scheduling algorithm for a pod
+	CPUMicros       []float64 `json:"cpu_us"`       // processor time of the whole scheduler for a pod
 }
 
 // benchRatios holds the figures of a scheduler divided by those of stock kube-scheduler.
 type benchRatios struct {
 	PodsPerSecond float64 `json:"pods_per_second"`
 	Algorithm     float64 `json:"algorithm"`
+	CPU           float64 `json:"cpu"`
 }
 
 func bench(ctx context.Context, o benchOptions, out io.Writer) error {
@@ -141,19 +144,24 @@ func (o benchOptions) run(ctx context.Context, s *sandbox, size *benchSize, c co
 		return err
 	}
 	defer scheduler.Stop()
+	before, err := scrape(ctx, scheduler)
+	if err != nil {
+		return err
+	}
 	if err := s.runPods(ctx, benchPods(o.pods, c), scheduler); err != nil {
 		return err
 	}
 	if p := s.tracker.Progress(); p.Bound != o.pods {
 		return fmt.Errorf("only %d of %d pods were bound", p.Bound, o.pods)
 	}
-	if err := size.record(ctx, c.name, s.tracker, scheduler); err != nil {
+	if err := size.record(ctx, c.name, s.tracker, scheduler, before); err != nil {
 		return err
 	}
 	return bulk.DeletePods(ctx, s.client, s.tracker)
 }
 
-func (z *benchSize) record(ctx context.Context, name string, t *bulk.Tracker, p *controlplane.Process) error {
+// record adds the measurements of a scheduler, which had the metrics before when the first pod came.
+func (z *benchSize) record(ctx context.Context, name string, t *bulk.Tracker, p *controlplane.Process, before metrics) error {
 	m, err := scrape(ctx, p)
 	if err != nil {
 		return err
@@ -164,10 +172,12 @@ func (z *benchSize) record(ctx context.Context, name string, t *bulk.Tracker, p 
 		z.Sides[name] = side
 	}
 	each, whole := t.Latencies()
-	const algorithm = "scheduler_scheduling_algorithm_duration_seconds"
+	const algorithm, cpu = "scheduler_scheduling_algorithm_duration_seconds", "process_cpu_seconds_total"
 	side.PodsPerSecond = append(side.PodsPerSecond, round1(float64(len(each))/whole.Seconds()))
 	mean := m.sum(algorithm, "", "") / max(1, m.count(algorithm)) * float64(time.Second/time.Microsecond)
 	side.AlgorithmMicros = append(side.AlgorithmMicros, round1(mean))
+	used := (m.sum(cpu, "", "") - before.sum(cpu, "", "")) / float64(max(1, len(each))) * float64(time.Second/time.Microsecond)
+	side.CPUMicros = append(side.CPUMicros, round1(used))
 	return nil
 }
 
@@ -179,6 +189,7 @@ func (z *benchSize) computeRatios() {
 			z.Ratio[name] = benchRatios{
 				PodsPerSecond: medianRatio(side.PodsPerSecond, stock.PodsPerSecond),
 				Algorithm:     medianRatio(side.AlgorithmMicros, stock.AlgorithmMicros),
+				CPU:           medianRatio(side.CPUMicros, stock.CPUMicros),
 			}
 		}
 	}
@@ -202,20 +213,20 @@ func median(x []float64) float64 {
 
 // writeBench writes a table with a line for each cluster size and scheduler configuration.
 func writeBench(out io.Writer, sizes []*benchSize) error {
-	fmt.Fprintf(out, "%-7s %-12s %10s %14s %8s %10s\n", "nodes", "side", "pods/s", "algorithm us", "pods/s", "algorithm")
-	fmt.Fprintf(out, "%-7s %-12s %10s %14s %8s %10s\n", "", "", "median", "mean per pod", "ratio", "ratio")
+	fmt.Fprintf(out, "%-7s %-12s %10s %14s %14s %8s %10s %8s\n", "nodes", "side", "pods/s", "algorithm us", "CPU us", "pods/s", "algorithm", "CPU")
+	fmt.Fprintf(out, "%-7s %-12s %10s %14s %14s %8s %10s %8s\n", "", "", "median", "mean per pod", "mean per pod", "ratio", "ratio", "ratio")
 	for _, z := range sizes {
 		for _, c := range contenders(true) {
 			side := z.Sides[c.name]
 			if side == nil {
 				continue
 			}
-			ratio := benchRatios{1, 1}
+			ratio := benchRatios{1, 1, 1}
 			if r, ok := z.Ratio[c.name]; ok {
 				ratio = r
 			}
-			fmt.Fprintf(out, "%-7d %-12s %10.1f %14.1f %8.3f %10.3f\n", z.Nodes, c.name,
-				median(side.PodsPerSecond), median(side.AlgorithmMicros), ratio.PodsPerSecond, ratio.Algorithm)
+			fmt.Fprintf(out, "%-7d %-12s %10.1f %14.1f %14.1f %8.3f %10.3f %8.3f\n", z.Nodes, c.name, median(side.PodsPerSecond),
+				median(side.AlgorithmMicros), median(side.CPUMicros), ratio.PodsPerSecond, ratio.Algorithm, ratio.CPU)
 		}
 	}
 	return nil
