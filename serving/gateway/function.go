@@ -11,7 +11,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/batching"
 )
 
-// function is a function with its queue and its replicas.
+// function is a function with its queue and its replicas. It has many methods, since all ways in which requests come, wait and leave need its mutex.
 type function struct {
 	gateway *Gateway
 	name    FunctionName
@@ -150,14 +150,17 @@ func (f *function) enqueue(it *item, now time.Time) {
 
 // hold lets an item wait for the first replica.
 func (f *function) hold(it *item) {
-	it.cold = true
+	limit, why := it.holdFor, newRefusal(http.StatusServiceUnavailable, reasonHoldExpired, "no replica started in time")
+	if it.cold = !f.config.Hold.InTime; !it.cold {
+		limit, why = time.Until(it.request.Deadline), newRefusal(http.StatusGatewayTimeout, reasonLate, "the function had no turn in time")
+	}
 	f.held = append(f.held, it)
-	it.held = time.AfterFunc(it.holdFor, func() {
+	it.held = time.AfterFunc(limit, func() {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		if at := slices.Index(f.held, it); at >= 0 {
 			f.held = slices.Delete(f.held, at, at+1)
-			it.refuse(newRefusal(http.StatusServiceUnavailable, reasonHoldExpired, "no replica started in time"))
+			it.refuse(why)
 		}
 	})
 	f.gateway.notifyWaiting(f.name)
@@ -177,6 +180,10 @@ func firstIdle(replicas []*replica, it *item, now time.Time) *replica {
 func (f *function) add(it *item) {
 	if len(f.replicas) == 0 && f.backOff != nil { // an item that waits again
 		it.refuse(f.backOff.refusal())
+		return
+	}
+	if len(f.replicas) == 0 && f.config.Hold.InTime {
+		f.hold(it)
 		return
 	}
 	now := time.Now()
@@ -202,7 +209,7 @@ func (f *function) retry(cost float64, items ...*item) bool {
 	defer f.mu.Unlock()
 	items = stayed(items)
 	cost *= float64(len(items))
-	if f.retries < cost || len(f.replicas) == 0 {
+	if f.retries < cost || len(f.replicas) == 0 && !f.config.Hold.InTime {
 		return false
 	}
 	f.retries -= cost

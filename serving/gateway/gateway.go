@@ -97,6 +97,9 @@ func (p Protocol) String() string {
 type Hold struct {
 	Requests int           // default 100
 	For      time.Duration // default 60 s
+	// InTime lets requests wait until their deadlines in place of For, since the function has replicas in turn with others. They keep the deadlines
+	// when it has some again; else they have missed them in any case.
+	InTime bool
 }
 
 func (f *Function) setDefaults() {

@@ -77,6 +77,7 @@ func (f *function) setReplicas(replicas []Replica) {
 	if len(f.replicas) > 0 {
 		f.releaseHeld()
 	}
+	f.holdAll()
 	f.dispatch()
 }
 
@@ -86,7 +87,7 @@ func (f *function) releaseHeld() {
 	now := time.Now()
 	for _, it := range f.held {
 		it.held.Stop()
-		if !it.explicit {
+		if !it.explicit && it.cold {
 			it.request.Deadline = now.Add(it.timeout)
 		}
 		f.add(it)
@@ -114,6 +115,7 @@ func (f *function) drain(id string) <-chan struct{} {
 	f.ready.Store(len(f.replicas) > 0)
 	f.draining[id] = r
 	r.drained = make(chan struct{})
+	f.holdAll()
 	if len(r.flights) == 0 {
 		close(r.drained)
 	}

@@ -1,0 +1,42 @@
+package gateway
+
+import "time"
+
+// Head returns how many requests of a function wait, and when the first of them is due.
+func (g *Gateway) Head(name FunctionName) (waiting int, due time.Time) {
+	if f := g.function(name); f != nil {
+		return f.head()
+	}
+	return 0, time.Time{}
+}
+
+// holdAll lets what waits in the queue of a function in turn wait for its next replica.
+func (f *function) holdAll() {
+	if !f.config.Hold.InTime || len(f.replicas) > 0 {
+		return
+	}
+	for id, it := range f.items {
+		f.queue.Remove(it.request)
+		delete(f.items, id)
+		f.hold(it)
+	}
+	f.wake.Stop()
+}
+
+// head returns how many requests wait, and when the first of them is due.
+func (f *function) head() (waiting int, due time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	earliest := func(it *item) {
+		if due.IsZero() || it.request.Deadline.Before(due) {
+			due = it.request.Deadline
+		}
+	}
+	for _, it := range f.held {
+		earliest(it)
+	}
+	for _, it := range f.items {
+		earliest(it)
+	}
+	return len(f.held) + len(f.items), due
+}

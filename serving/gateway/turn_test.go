@@ -1,0 +1,52 @@
+package gateway
+
+import (
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+)
+
+// TestInTurn has a function get its replica in turn with others. Requests wait for it until their deadlines, are answered when it comes back, and the
+// first of them is known.
+func TestInTurn(t *testing.T) {
+	inTurn := Function{SLO: time.Second, Hold: Hold{InTime: true, For: time.Millisecond}}
+	start(t, inTurn, func(w *world) {
+		if n, due := w.gateway.Head(resnet); n != 0 || !due.IsZero() {
+			w.Errorf("%d wait until %v", n, due)
+		}
+		w.network.serve(w.T, "a:80", http.HandlerFunc(func(http.ResponseWriter, *http.Request) { time.Sleep(100 * ms) }))
+		begin := time.Now()
+		var wait sync.WaitGroup
+		statuses := make([]int, 3)
+		for i := range statuses {
+			wait.Go(func() {
+				time.Sleep(time.Duration(i) * 100 * ms)
+				statuses[i] = w.ask(w.Context(), "").status
+			})
+		}
+		time.Sleep(250 * ms)
+		if n, due := w.gateway.Head(resnet); n != 3 || !due.Equal(begin.Add(time.Second)) {
+			w.Errorf("%d wait until %v", n, due.Sub(begin))
+		}
+		w.setReplicas(resnet, "a")
+		time.Sleep(50 * ms)
+		<-w.gateway.StartDrain(resnet, "a") // one is answered, two wait again
+		w.setReplicas(resnet)
+		if n, due := w.gateway.Head(resnet); n != 2 || !due.Equal(begin.Add(1100*ms)) {
+			w.Errorf("then %d wait until %v", n, due.Sub(begin))
+		}
+		time.Sleep(500 * ms)
+		w.setReplicas(resnet, "a")
+		time.Sleep(50 * ms)
+		<-w.gateway.StartDrain(resnet, "a")
+		w.setReplicas(resnet)
+		wait.Wait()
+		if got := time.Since(begin); statuses[0] != 200 || statuses[1] != 200 || statuses[2] != http.StatusGatewayTimeout || got != 1200*ms {
+			w.Errorf("%v after %v", statuses, got)
+		}
+		if l := w.gateway.Load(resnet); l.InTime != 2 || l.Refused != 1 {
+			w.Errorf("%+v", l)
+		}
+	})
+}
