@@ -65,8 +65,9 @@ func buildAll(root string) (folder string, err error) {
 // bench is a machine whose device is simulated down to its kernels, on the machine's clock.
 type bench struct {
 	*machine
-	folder string
-	gpu    *fakegpu.Simulation
+	folder  string
+	devices int // 0 counts as 1
+	gpu     *fakegpu.Simulation
 }
 
 func newBench(t *testing.T, lines ...string) *bench {

@@ -64,13 +64,20 @@ func resnet50(scaling string) served {
 // serve starts gshare serve with functions on the simulated driver.
 func (b *bench) serve(t *testing.T, functions ...served) *serving {
 	t.Helper()
+	return b.serveWith(t, nil, functions...)
+}
+
+// serveWith is serve with more flags.
+func (b *bench) serveWith(t *testing.T, flags []string, functions ...served) *serving {
+	t.Helper()
 	var texts []string
 	for _, f := range functions {
 		texts = append(texts, b.text(f))
 	}
 	file := write(t, filepath.Join(b.dir, "functions.yaml"), strings.Join(texts, "---\n"))
-	cmd := exec.Command(b.program("gshare"), "serve", file, "--socket", b.socket(), "--address", "127.0.0.1:0", "--metrics-address", "127.0.0.1:0")
-	cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+b.folder, "FAKE_CUDA_SOCKET="+filepath.Join(b.dir, "gpu"))
+	flags = append([]string{"serve", file, "--socket", b.socket(), "--address", "127.0.0.1:0", "--metrics-address", "127.0.0.1:0"}, flags...)
+	cmd := exec.Command(b.program("gshare"), flags...)
+	cmd.Env = append(os.Environ(), fmt.Sprintf("FAKE_CUDA_DEVICES=%d", max(1, b.devices)), "LD_LIBRARY_PATH="+b.folder, "FAKE_CUDA_SOCKET="+filepath.Join(b.dir, "gpu"))
 	s := &serving{instance: startInstance(t, cmd, "msg=serving ")}
 	s.url = "http://" + s.find(t, `msg=serving address=(\S+)`)
 	return s

@@ -42,6 +42,7 @@ ends it and the replicas at once.`
 type serveRun struct {
 	address, metrics string
 	hook, socket     string
+	inTurn           bool
 }
 
 func serveCommand() *cobra.Command {
@@ -56,6 +57,7 @@ func serveCommand() *cobra.Command {
 	f.StringVar(&s.metrics, "metrics-address", "", "address on which /metrics is served, such as 127.0.0.1:9480 (default: none)")
 	f.StringVar(&s.hook, "hook", "", "path of libgshare.so (default: next to gshare)")
 	f.StringVar(&s.socket, "socket", "", "control socket of the agent (default: that of your own agent, else of the machine's)")
+	f.BoolVar(&s.inTurn, "in-turn", false, "run one server at a time on each GPU, and let the functions take turns by the deadlines of what waits")
 	return cmd
 }
 
@@ -75,11 +77,10 @@ func (s *serveRun) run(cmd *cobra.Command, file string) error {
 	registry := prometheus.NewRegistry()
 	g := gateway.New(gateway.Config{Metrics: registry})
 	m := processes.New(starter, func(replica, line string) { fmt.Fprintf(screen, "%s | %s\n", replica, line) })
-	f, err := fleet.New(fleet.Config{Gateways: g, Platform: m, Log: log}, functions)
+	f, err := s.servers(cmd.Context(), g, m, log, registry, functions)
 	if err != nil {
 		return err
 	}
-	registry.MustRegister(f)
 	stopMetrics, err := s.serveMetrics(registry, log)
 	if err != nil {
 		return cli.Usagef("--metrics-address: %w", err)
@@ -103,7 +104,7 @@ func (s *serveRun) run(cmd *cobra.Command, file string) error {
 
 // serveFleet serves until ctx ends. Then it stops accepting requests, waits for those that were accepted, and ends the replicas. A signal
 // meanwhile ends all at once.
-func serveFleet(ctx context.Context, server *http.Server, listener net.Listener, f *fleet.Fleet, m *processes.Machine, screen *screen) error {
+func serveFleet(ctx context.Context, server *http.Server, listener net.Listener, f servers, m *processes.Machine, screen *screen) error {
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	done, failed := make(chan struct{}), make(chan error, 1)

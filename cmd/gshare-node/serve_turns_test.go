@@ -1,0 +1,159 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	fakegpu "github.com/gshare-dev/gshare/test/fake/gpu"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// newTwoGPUs is a bench with two devices of 16 GiB.
+func newTwoGPUs(t *testing.T) *bench {
+	t.Helper()
+	b := &bench{machine: newMachine(t), folder: built(t), devices: 2}
+	second := strings.TrimSuffix(uuid, "0") + "1"
+	text := "devices:\n"
+	for _, id := range []string{uuid, second} {
+		text += "- {uuid: " + id + ", model: A100, sms: 108, memoryMiB: 16384}\n"
+	}
+	write(t, filepath.Join(b.dir, "devices.yaml"), text)
+	var err error
+	if b.gpu, err = fakegpu.New(fakegpu.Config{Socket: filepath.Join(b.dir, "gpu"), Devices: 2}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { b.gpu.Close() })
+	return b
+}
+
+// inTurn returns six functions that want all of the memory of a GPU each: three times that of two.
+func inTurn() (all []served) {
+	for i := range 6 {
+		all = append(all, served{fmt.Sprint("f", i), "sm: 50, memory: 16Gi", "--batch, 1=5ms", "maxReplicas: 1"})
+	}
+	return all
+}
+
+// patientFor is how long clients of the test wait.
+const patientFor = 20 * time.Second
+
+// askWithin sends a request that is to be answered or refused within patientFor.
+func (s *serving) askWithin(function string) (status int, err error) {
+	r, err := http.NewRequest(http.MethodPost, s.url+"/", strings.NewReader("hello"))
+	if err != nil {
+		return 0, err
+	}
+	r.Host = function
+	r.Header.Set("X-Envoy-Expected-Rq-Timeout-Ms", fmt.Sprint(patientFor.Milliseconds()))
+	response, err := (&http.Transport{DisableKeepAlives: true, DialContext: (&net.Dialer{}).DialContext}).RoundTrip(r)
+	if err != nil {
+		return 0, err
+	}
+	return response.StatusCode, response.Body.Close()
+}
+
+// TestServeInTurn lets six functions have two GPUs in turn, with real processes, of which one after another is killed: all keep being answered, and the
+// servers that run never want more than there is. Then gshare serve itself is killed, and goes on after another start.
+func TestServeInTurn(t *testing.T) {
+	b := newTwoGPUs(t)
+	b.start(t)
+	functions, each := inTurn(), int64(4)
+	if *full {
+		each = 200
+	}
+	s := b.serveWith(t, []string{"--in-turn"}, functions...)
+	var over atomic.Bool
+	var others sync.WaitGroup
+	others.Go(func() { b.watchMemory(t, &over) })
+	others.Go(func() { b.killServers(&over) })
+	answered := make([]atomic.Int64, len(functions))
+	var failed, refused atomic.Int64
+	var clients sync.WaitGroup
+	for i, f := range functions {
+		for range 2 {
+			clients.Go(func() {
+				for end := time.Now().Add(5 * patience); answered[i].Load() < each; {
+					began := time.Now()
+					status, err := s.askWithin(f.name)
+					switch {
+					case err != nil || time.Since(began) > patientFor+patience/4:
+						t.Errorf("%s: %v after %v", f.name, err, time.Since(began))
+						return
+					case status == http.StatusOK:
+						answered[i].Add(1)
+					case status == http.StatusBadGateway:
+						failed.Add(1)
+					default:
+						refused.Add(1)
+					}
+					if time.Now().After(end) {
+						t.Errorf("%s has answered %d requests: %s", f.name, answered[i].Load(), s.text())
+						return
+					}
+				}
+			})
+		}
+	}
+	clients.Wait()
+	over.Store(true)
+	others.Wait()
+	t.Logf("%d loads, %d failed, %d refused", strings.Count(s.text(), "loading function"), failed.Load(), refused.Load())
+	s.end(syscall.SIGKILL)
+	eventually(t, "nothing is left of the servers", func() bool { return len(b.mustStatus(t).Runs) == 0 })
+
+	s = b.serveWith(t, []string{"--in-turn"}, functions...)
+	for _, f := range functions {
+		if status, err := s.askWithin(f.name); status != http.StatusOK || err != nil {
+			t.Errorf("%s: status %d, %v: %s", f.name, status, err, s.text())
+		}
+	}
+	if code := s.end(syscall.SIGTERM); code != 0 || !strings.Contains(s.text(), "refused=0 failed=0") {
+		t.Errorf("code %d: %s", code, s.text())
+	}
+	eventually(t, "all shares are back", func() bool { return len(b.mustStatus(t).Runs) == 0 })
+}
+
+// watchMemory holds that no device is promised to more than it has, and that each run has a device of its own.
+func (b *bench) watchMemory(t *testing.T, over *atomic.Bool) {
+	for ; !over.Load(); time.Sleep(5 * time.Millisecond) {
+		status, err := b.status()
+		if err != nil {
+			continue
+		}
+		for _, d := range status.Devices {
+			if d.Promised > d.Memory {
+				t.Errorf("%d of the %d bytes of %s are promised", d.Promised, d.Memory, d.UUID)
+			}
+		}
+		on := map[string]bool{}
+		for _, r := range status.Runs {
+			if v := r.VGPUs[0]; on[v.Device] || v.UsedMemory > 16384*share.MiB {
+				t.Errorf("two runs on %s, or one with %d bytes: %+v", v.Device, v.UsedMemory, status.Runs)
+			} else {
+				on[v.Device] = true
+			}
+		}
+	}
+}
+
+// killServers kills the processes of random runs.
+func (b *bench) killServers(over *atomic.Bool) {
+	for ; !over.Load(); time.Sleep(500 * time.Millisecond) {
+		if status, err := b.status(); err == nil && len(status.Runs) > 0 {
+			pid := status.Runs[rand.IntN(len(status.Runs))].PID
+			if p, err := os.FindProcess(pid); err == nil {
+				_ = p.Kill() // fails if it has ended
+			}
+		}
+	}
+}

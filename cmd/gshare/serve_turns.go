@@ -1,0 +1,52 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/gshare-dev/gshare/cmd/gshare/internal/agent"
+	"github.com/gshare-dev/gshare/cmd/internal/cli"
+	"github.com/gshare-dev/gshare/serving/fleet"
+	processes "github.com/gshare-dev/gshare/serving/fleet/machine"
+	"github.com/gshare-dev/gshare/serving/fleet/turns"
+	"github.com/gshare-dev/gshare/serving/gateway"
+	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
+)
+
+// servers are the servers of the functions: replicas that scale with the load, or one of each function that has a GPU in turn with the others.
+type servers interface {
+	Run(context.Context)
+	Status() []fleet.Status
+}
+
+// servers returns what serves the functions.
+func (s *serveRun) servers(
+	ctx context.Context, g *gateway.Gateway, m *processes.Machine, log *slog.Logger, metrics prometheus.Registerer, functions []*api.GPUFunction,
+) (servers, error) {
+	if !s.inTurn {
+		f, err := fleet.New(fleet.Config{Gateways: g, Platform: m, Log: log}, functions)
+		if err == nil {
+			metrics.MustRegister(f)
+		}
+		return f, err
+	}
+	state, err := agent.New(s.socket).Status(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c := turns.Config{Gateway: g, Platform: m, Log: log, GPUs: len(state.Devices)}
+	for _, d := range state.Devices {
+		if c.Memory == 0 {
+			c.Memory = d.Memory
+		}
+		if d.Profile != "" || d.Memory != c.Memory {
+			return nil, cli.Usagef("--in-turn: %s is a MIG instance or has another memory than the other GPUs, and a server could not say on which it runs", d.UUID)
+		}
+	}
+	if c.GPUs == 0 {
+		return nil, cli.Usagef("--in-turn: the agent has no GPUs")
+	}
+	return turns.New(c, functions)
+}

@@ -1,0 +1,190 @@
+package turns
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+
+	"github.com/gshare-dev/gshare/serving/fleet"
+	"github.com/gshare-dev/gshare/serving/gateway"
+	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
+	"github.com/gshare-dev/gshare/vgpu/scaling"
+)
+
+// mover loads functions by starting their servers, and evicts them by ending these. It is a swap.Mover.
+type mover struct {
+	platform fleet.Platform
+	log      *slog.Logger
+	ended    func(function string) // called when a server has ended that had been loaded and was not evicted
+
+	mu        sync.Mutex // guards what follows
+	servers   map[string]*server
+	instances map[string]*instance
+	closing   bool
+}
+
+// server is what a function is served by.
+type server struct {
+	object  *api.GPUFunction
+	starts  uint64
+	current *instance // nil: none
+}
+
+// instance is one start of a server, until nothing is left of it.
+type instance struct {
+	fleet.Instance
+	function string
+	address  string
+	message  string        // what it waits for, or why it has failed
+	ready    chan struct{} // closed when it accepts requests
+	gone     chan struct{} // closed when nothing is left of it
+	isReady  bool
+	evicted  bool
+}
+
+func newMover(platform fleet.Platform, log *slog.Logger) *mover {
+	return &mover{platform: platform, log: log, servers: map[string]*server{}, instances: map[string]*instance{}}
+}
+
+func (m *mover) add(function string, object *api.GPUFunction) {
+	m.servers[function] = &server{object: object}
+}
+
+// Load implements swap.Mover.
+func (m *mover) Load(ctx context.Context, function, gpu string) error {
+	i, err := m.start(function)
+	if err != nil {
+		return err
+	}
+	m.log.Info("loading function", "function", function, "gpu", gpu, "replica", i.Name)
+	select {
+	case <-i.ready:
+		return nil
+	case <-i.gone:
+	case <-ctx.Done():
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return errors.New(i.message)
+}
+
+func (m *mover) start(function string) (*instance, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := m.servers[function]
+	if m.closing || s.current != nil {
+		return nil, errors.New("its last server has not ended yet")
+	}
+	s.starts++
+	id := scaling.ID(s.starts)
+	name := fleet.InstanceName(gateway.FunctionName{Namespace: s.object.Namespace, Name: s.object.Name}, id)
+	i := &instance{
+		Instance: fleet.Instance{Name: name, ID: id, Function: s.object, Share: wholeGPU(s.object), Residency: scaling.Hot}, function: function,
+		ready: make(chan struct{}), gone: make(chan struct{}),
+	}
+	s.current, m.instances[name] = i, i
+	m.platform.Create(i.Instance)
+	return i, nil
+}
+
+// Evict implements swap.Mover.
+func (m *mover) Evict(ctx context.Context, function, gpu string) error {
+	m.mu.Lock()
+	i := m.servers[function].current
+	if i == nil {
+		m.mu.Unlock()
+		return nil
+	}
+	first := !i.evicted
+	i.evicted = true
+	m.mu.Unlock()
+	if first {
+		m.log.Info("evicting function", "function", function, "gpu", gpu, "replica", i.Name)
+		m.platform.Delete(i.Name)
+	}
+	select {
+	case <-i.gone:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// watch takes the events of the platform, until ctx ends and nothing is left of any instance.
+func (m *mover) watch(ctx context.Context) {
+	stop := ctx.Done()
+	for stop != nil || m.count() > 0 {
+		select {
+		case <-stop:
+			stop = nil
+		case e := <-m.platform.Events():
+			m.observe(e)
+		}
+	}
+}
+
+func (m *mover) count() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.instances)
+}
+
+func (m *mover) observe(e fleet.Event) {
+	m.mu.Lock()
+	i := m.instances[e.Instance]
+	if i == nil {
+		m.mu.Unlock()
+		return
+	}
+	switch e.Kind {
+	case fleet.Ready:
+		if i.address = e.Address; !i.isReady {
+			i.isReady = true
+			close(i.ready)
+		}
+	case fleet.Failed, fleet.Gone:
+		if i.isReady && !i.evicted { // first, as swap.Swap wants
+			m.mu.Unlock()
+			m.log.Warn("replica failed", "replica", i.Name, "reason", e.Message)
+			m.ended(i.function)
+			m.mu.Lock()
+		}
+		i.message = e.Message
+		delete(m.instances, i.Name)
+		m.servers[i.function].current = nil
+		close(i.gone)
+	default:
+		i.message = e.Message
+	}
+	m.mu.Unlock()
+}
+
+// endAll ends all servers, and starts none any more.
+func (m *mover) endAll() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.closing = true
+	for _, i := range m.instances {
+		if !i.evicted {
+			i.evicted = true
+			m.platform.Delete(i.Name)
+		}
+	}
+}
+
+// replicaOf returns the name and the address of the server of a function.
+func (m *mover) replicaOf(function string) (name, address string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if i := m.servers[function].current; i != nil {
+		return i.Name, i.address
+	}
+	return "", ""
+}
+
+func (m *mover) startsOf(function string) uint64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.servers[function].starts
+}

@@ -1,0 +1,274 @@
+// Package turns serves functions that take turns on GPUs: one server at a time runs on each, and has all of it. Which is loaded, and for how long it may
+// answer requests while others wait, is decided by the deadlines of what waits at the gateway, as vgpu/pipeline/residency says. A function is loaded by
+// starting its server, and evicted by ending it.
+package turns
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/gshare-dev/gshare/serving/fleet"
+	"github.com/gshare-dev/gshare/serving/gateway"
+	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
+	"github.com/gshare-dev/gshare/vgpu/node/swap"
+	"github.com/gshare-dev/gshare/vgpu/pipeline"
+	"github.com/gshare-dev/gshare/vgpu/pipeline/residency"
+	"github.com/gshare-dev/gshare/vgpu/scaling"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// Gateway is what has the requests: a *gateway.Gateway.
+type Gateway interface {
+	SetFunction(gateway.Function) error
+	SetReplicas(gateway.FunctionName, []gateway.Replica) error
+	StartDrain(name gateway.FunctionName, replica string) <-chan struct{}
+	Head(gateway.FunctionName) (waiting int, due time.Time)
+	Load(gateway.FunctionName) gateway.Load
+	Waiting() <-chan gateway.FunctionName
+}
+
+// Config configures Turns.
+type Config struct {
+	Gateway  Gateway
+	Platform fleet.Platform
+	GPUs     int         // whole ones that nobody else uses
+	Memory   share.Bytes // of each
+	Log      *slog.Logger
+}
+
+// Times of turns.
+const (
+	poll    = 10 * time.Millisecond  // between two looks at what waits
+	idleEnd = 100 * time.Millisecond // after which a turn ends that is not used, so that another function finds the GPU free
+	// load is the time that a start is taken to need where it is weighed against deadlines.
+	load = 2 * time.Second
+)
+
+const kind = "gpu" // of all slices
+
+// Turns serves functions. Run it once.
+type Turns struct {
+	Config
+	swap  *swap.Swap
+	moves *mover
+	began time.Time
+
+	mu        sync.Mutex // guards what follows
+	functions []*function
+}
+
+// function is one of the functions.
+type function struct {
+	object *api.GPUFunction
+	name   gateway.FunctionName
+	said   want  // what the node was told last
+	turn   *turn // nil: it has none
+}
+
+// turn is the turn of a function.
+type turn struct {
+	lease   residency.Lease
+	replica string
+	begun   uint64    // requests, when the lease got its bound
+	idle    time.Time // since when nothing is to be done
+	ending  bool
+}
+
+// New returns Turns of functions, which have to be valid, and makes them known to the gateway.
+func New(c Config, objects []*api.GPUFunction) (*Turns, error) {
+	node, err := residency.New(residency.Policy{ColdAfter: 365 * 24 * time.Hour})
+	if err != nil {
+		return nil, err
+	}
+	for i := range c.GPUs {
+		gpu := pipeline.Slice{ID: fmt.Sprintf("gpu%d", i), Kind: pipeline.Kind{Name: kind, Compute: 1, Memory: c.Memory}}
+		if err := node.AddSlice(0, gpu); err != nil {
+			return nil, err
+		}
+	}
+	t := &Turns{Config: c, began: time.Now()}
+	t.moves = newMover(c.Platform, c.Log)
+	t.moves.ended = func(name string) { t.swap.Ended(name) }
+	for _, object := range objects {
+		fn := &function{object: object, name: gateway.FunctionName{Namespace: object.Namespace, Name: object.Name}}
+		if memory := object.Share().Memory; memory > c.Memory {
+			return nil, fmt.Errorf("function %s wants %d MiB of a GPU that has %d MiB", fn.name, memory/share.MiB, c.Memory/share.MiB)
+		}
+		each := time.Duration(float64(time.Second) / object.Spec.Scaling.RequestsPerSecond)
+		err := node.Register(residency.Function{ // all of the memory: no other server runs beside it
+			Name: fn.name.String(), Tenant: object.Namespace, Memory: c.Memory, Times: map[string]time.Duration{kind: min(max(each, 1), time.Hour)},
+			LoadWarm: load, LoadCold: load,
+		})
+		if err != nil {
+			return nil, fmt.Errorf("function %s: %w", fn.name, err)
+		}
+		g := fleet.GatewayFunction(object)
+		g.Hold = gateway.Hold{InTime: true, Requests: maxWaiting}
+		if err := c.Gateway.SetFunction(g); err != nil {
+			return nil, fmt.Errorf("function %s: %w", fn.name, err)
+		}
+		t.functions = append(t.functions, fn)
+		t.moves.add(fn.name.String(), object)
+	}
+	t.swap = swap.New(swap.Config{
+		Node: node, Mover: t.moves, Grant: t.grant, Log: c.Log, EvictLimit: 2 * time.Hour, // an instance has its grace period
+		Save: func([]byte) error { return nil }, // servers end with this process
+	})
+	return t, nil
+}
+
+// maxWaiting bounds the requests of a function that wait for its turn.
+const maxWaiting = 10_000
+
+// Run serves until ctx ends, and then ends all servers. It returns when nothing is left of them.
+func (t *Turns) Run(ctx context.Context) {
+	var all sync.WaitGroup
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	all.Go(func() { t.moves.watch(running) })
+	all.Go(func() { t.swap.Run(ctx) })
+	ticker := time.NewTicker(poll)
+	defer ticker.Stop()
+	for ctx.Err() == nil {
+		select {
+		case <-ticker.C:
+		case <-t.Gateway.Waiting():
+		case <-ctx.Done():
+		}
+		t.review()
+	}
+	t.moves.endAll()
+	stop()
+	all.Wait()
+}
+
+// review tells the node what waits, and ends turns that are over.
+func (t *Turns) review() {
+	for _, w := range t.look() { // without the lock, which grant needs before more is taken
+		t.swap.Want(w.function, w.due, w.requests)
+	}
+}
+
+// want is what waits for a function.
+type want struct {
+	function string
+	due      time.Time
+	requests int
+}
+
+// look returns what has changed of what waits, and ends turns that are over.
+func (t *Turns) look() (changed []want) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := time.Now()
+	for _, fn := range t.functions {
+		waiting, due := t.Gateway.Head(fn.name)
+		if waiting == 0 {
+			due = t.began
+		}
+		if w := (want{fn.name.String(), due, waiting}); w != fn.said {
+			fn.said = w
+			changed = append(changed, w)
+		}
+		if fn.turn != nil && !fn.turn.ending && t.isOver(fn, waiting, now) {
+			t.end(fn)
+		}
+	}
+	return changed
+}
+
+// isOver reports whether the turn of a function is over: it has had its requests or its time while another waits, or it is not used.
+func (t *Turns) isOver(fn *function, waiting int, now time.Time) bool {
+	l, u := t.Gateway.Load(fn.name), fn.turn
+	if waiting > 0 || l.InFlight > 0 {
+		u.idle = time.Time{}
+	} else if u.idle.IsZero() {
+		u.idle = now
+	}
+	if u.lease.Requests == 0 {
+		return !u.idle.IsZero() && now.Sub(u.idle) >= idleEnd
+	}
+	used := begun(l) - u.begun
+	return !u.idle.IsZero() || used > 0 && t.swap.Now() >= u.lease.Until || used >= uint64(u.lease.Requests)
+}
+
+// begun is the number of requests that a replica got or that ended otherwise.
+func begun(l gateway.Load) uint64 { return l.Answered + l.Failed + l.Gone + uint64(l.InFlight) }
+
+// end lets no more requests of a turn begin, and gives the GPU back when those that have are answered.
+func (t *Turns) end(fn *function) {
+	u := fn.turn
+	u.ending = true
+	drained := t.Gateway.StartDrain(fn.name, u.replica)
+	go func() {
+		<-drained
+		t.swap.Finish(u.lease.Turn)
+	}()
+}
+
+// grant takes over the leases: functions that have one get requests, others do not.
+func (t *Turns) grant(leases []residency.Lease) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	given := map[string]residency.Lease{}
+	for _, l := range leases {
+		given[l.Function] = l
+	}
+	for _, fn := range t.functions {
+		l, has := given[fn.name.String()]
+		switch {
+		case !has && fn.turn != nil:
+			fn.turn = nil
+			t.setReplica(fn, nil)
+		case has && (fn.turn == nil || fn.turn.lease.Turn != l.Turn):
+			replica, address := t.moves.replicaOf(l.Function)
+			fn.turn = &turn{lease: l, replica: replica, begun: begun(t.Gateway.Load(fn.name))}
+			t.setReplica(fn, nil) // one that has drained gets requests again
+			t.setReplica(fn, []gateway.Replica{{ID: replica, Address: address, Residency: scaling.Shared, Credits: *fn.object.Spec.Scaling.Concurrency}})
+		case has:
+			if fn.turn.lease.Requests == 0 {
+				fn.turn.begun = begun(t.Gateway.Load(fn.name))
+			}
+			fn.turn.lease = l
+		}
+	}
+}
+
+func (t *Turns) setReplica(fn *function, replicas []gateway.Replica) {
+	if err := t.Gateway.SetReplicas(fn.name, replicas); err != nil {
+		t.Log.Error("cannot pass requests to a replica", "function", fn.name.String(), "error", err)
+	}
+}
+
+// Status returns the states of all functions, in their order.
+func (t *Turns) Status() []fleet.Status {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var all []fleet.Status
+	for _, fn := range t.functions {
+		l := t.Gateway.Load(fn.name)
+		s := fleet.Status{
+			Name: fn.name, SLO: fn.object.Spec.SLO.Latency.Value(), P99: l.P99, Hit: float64(l.InTime) / float64(l.Answered+l.Refused-l.Invalid+l.Failed),
+			Share: wholeGPU(fn.object), Replicas: map[string]int{}, Ready: fn.turn != nil, Reason: "Idle", Waiting: l.Waiting, InFlight: l.InFlight,
+			Starts: t.moves.startsOf(fn.name.String()),
+		}
+		switch {
+		case fn.turn != nil:
+			s.Reason, s.Replicas["ready"] = "Serving", 1
+		case l.Waiting > 0:
+			s.Reason = "Waiting"
+		}
+		all = append(all, s)
+	}
+	return all
+}
+
+// wholeGPU returns the share of a server: all of a GPU but the memory that its function does not want.
+func wholeGPU(object *api.GPUFunction) share.Share {
+	return share.Share{
+		SMRequest: share.Whole, SMLimit: share.Whole, QuotaRequest: share.Whole, QuotaLimit: share.Whole, Memory: cmp.Or(object.Share().Memory, share.MiB),
+	}
+}
