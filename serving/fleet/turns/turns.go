@@ -98,6 +98,9 @@ func New(c Config, objects []*api.GPUFunction) (*Turns, error) {
 		if memory := object.Share().Memory; memory > c.Memory {
 			return nil, fmt.Errorf("function %s wants %d MiB of a GPU that has %d MiB", fn.name, memory/share.MiB, c.Memory/share.MiB)
 		}
+		if object.Spec.Scaling.MinReplicas > 0 {
+			return nil, fmt.Errorf("function %s: spec.scaling.minReplicas is %d, and none is kept where functions have GPUs in turn", fn.name, object.Spec.Scaling.MinReplicas)
+		}
 		each := time.Duration(float64(time.Second) / object.Spec.Scaling.RequestsPerSecond)
 		err := node.Register(residency.Function{ // all of the memory: no other server runs beside it
 			Name: fn.name.String(), Tenant: object.Namespace, Memory: c.Memory, Times: map[string]time.Duration{kind: min(max(each, 1), time.Hour)},

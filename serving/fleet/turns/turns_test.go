@@ -278,13 +278,19 @@ func TestFaults(t *testing.T) {
 	})
 }
 
-// A function that does not fit is refused, with its name.
+// A function that does not fit, or is to be kept, is refused, with its name.
 func TestNewRefuses(t *testing.T) {
 	p := newPlatform(t)
 	c := Config{
 		Gateway: gateway.New(gateway.Config{Metrics: prometheus.NewRegistry()}), Platform: p, GPUs: 1, Memory: gpuMemory - 1, Log: slog.New(slog.DiscardHandler),
 	}
 	if _, err := New(c, functions(t, 1)); err == nil || !strings.Contains(err.Error(), "default/f0 wants 16384 MiB") {
+		t.Errorf("error %v", err)
+	}
+	kept := functions(t, 1)
+	kept[0].Spec.Scaling.MinReplicas = 1
+	c.Memory = gpuMemory
+	if _, err := New(c, kept); err == nil || !strings.Contains(err.Error(), "minReplicas") {
 		t.Errorf("error %v", err)
 	}
 }
