@@ -46,7 +46,8 @@ type Kubernetes struct {
 	// time. Default: containers on shared devices get none of them.
 	AllLibraries bool `json:"allLibraries,omitempty"`
 
-	// Hook is the path of libgshare.so. Default: none, and devices are allocated whole only.
+	// Hook is the path of libgshare.so. Default: none, and devices are allocated whole only. The files of model stores that lie beside it,
+	// libgshare_store.so and gshare_*.py, are mounted in pods that declare weights.
 	Hook string `json:"hook,omitempty"`
 
 	// ModelStore lets pods of a namespace share the weights that they declare (annotation gshare.dev/weights): the agent runs a model store for
