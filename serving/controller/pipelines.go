@@ -235,7 +235,7 @@ func (t *triedCuts) forget() {
 // cut, if there is one. It reports whether it did.
 func recut(ctx context.Context, p *Pods, i *podInstance, pod *v1.Pod) (bool, error) {
 	why := unschedulable(pod)
-	if i.Function.Spec.Pipeline == nil || why == nil {
+	if i.Function.Spec.Pipeline == nil || why == nil || pod.Status.NominatedNodeName != "" { // others make room for it
 		return false, nil
 	}
 	if left := roomPause - time.Since(why.LastTransitionTime.Time); left > 0 {

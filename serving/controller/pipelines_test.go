@@ -202,7 +202,13 @@ func TestRecut(t *testing.T) {
 				}
 			}
 		}()
-		c.update(first, refuse)
+		c.update(first, func(p *v1.Pod) { refuse(p); p.Status.NominatedNodeName = "a" })
+		time.Sleep(10 * time.Second)
+		if p := c.replica(); p.UID != first.UID {
+			t.Error("the cut was given up although pods are preempted for it")
+		}
+		first = c.replica()
+		c.update(first, func(p *v1.Pod) { refuse(p); p.Status.NominatedNodeName = "" })
 		time.Sleep(1500 * time.Millisecond)
 		if p := c.replica(); p.UID != first.UID {
 			t.Error("the cut was given up before 2 s")
