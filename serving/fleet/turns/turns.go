@@ -44,7 +44,7 @@ type Config struct {
 const (
 	poll    = 10 * time.Millisecond  // between two looks at what waits
 	idleEnd = 100 * time.Millisecond // after which a turn ends that is not used, so that another function finds the GPU free
-	// load is the time that a start is taken to need where it is weighed against deadlines.
+	// load is the time that the first start is taken to need where it is weighed against deadlines.
 	load = 2 * time.Second
 )
 

@@ -70,6 +70,7 @@ func (n *Node) startRequest(p candidate) Start {
 		start.Evicted = append(start.Evicted, v.Name)
 	}
 	if f.on != s {
+		f.place.from = p.source
 		n.unload(f)
 		n.host.remove(f)
 		start.Scrub = s.add(f)

@@ -149,8 +149,8 @@ type Function struct {
 	Slice    string                   // the only one that it can use, where its process cannot move; empty: any
 	Memory   share.Bytes              // on the slice, and in host memory
 	Times    map[string]time.Duration // of one request, by name of the kinds on which it runs
-	LoadWarm time.Duration            // from host memory onto a slice
-	LoadCold time.Duration            // from storage
+	LoadWarm time.Duration            // from host memory onto a slice; corrected by what loads take, as Loaded says
+	LoadCold time.Duration            // from storage; as LoadWarm
 }
 
 func (f *Function) validate() error {

@@ -28,6 +28,8 @@ type place struct {
 	slice  *slice // nil: it holds nothing
 	state  placeState
 	begun  bool          // the caller has the step; false for an eviction that is still to be given out
+	since  time.Duration // when the load was given out
+	from   Source        // of the load
 	failed int           // loads that have failed in a row
 	retry  time.Duration // no turn until then, since a load has failed
 }
@@ -56,7 +58,7 @@ func (n *Node) Steps() []Step {
 	}
 	for _, f := range n.order {
 		if f.on != nil && f.place.slice == nil && n.heldOn(f.on)+f.Memory <= f.on.Kind.Memory {
-			f.place.slice, f.place.state, f.place.begun = f.on, loading, true
+			f.place.slice, f.place.state, f.place.begun, f.place.since = f.on, loading, true, n.now
 			steps = append(steps, Step{Load, f.Name, f.on.ID})
 		}
 	}
@@ -81,11 +83,24 @@ func (n *Node) Loaded(now time.Duration, name string) error {
 		return share.Invalid("function", "%.64q is not being loaded", name)
 	}
 	f.place.state, f.place.failed, f.place.retry = resident, 0, 0
+	f.learnLoad(n.now - f.place.since)
 	if s := f.on; f.running && s == f.place.slice {
 		s.loaded = n.now
 		s.until = n.now + s.executionTime(f)
 	}
 	return nil
+}
+
+// learnLoad corrects the time that a load of the function is expected to take by what one has taken.
+func (f *function) learnLoad(took time.Duration) {
+	average := func(old time.Duration) time.Duration { return min((old+took)/2, maxTime) }
+	if f.place.from == Host {
+		f.LoadWarm = average(f.LoadWarm)
+		f.LoadCold = max(f.LoadCold, f.LoadWarm)
+		return
+	}
+	f.LoadCold = average(f.LoadCold)
+	f.LoadWarm = min(f.LoadWarm, f.LoadCold)
 }
 
 // Bounds of the pause after a load that has failed, which doubles each time.

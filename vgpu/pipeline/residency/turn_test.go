@@ -249,3 +249,36 @@ func TestWantRefuses(t *testing.T) {
 	wantField(t, "deadline", n.SetWant(0, Want{"a", maxInstant + 1, 1}))
 	wantField(t, "requests", n.SetWant(0, Want{"a", 0, -1}))
 }
+
+// The time that loads are expected to take follows what they take, each by where the data were.
+func TestLoadIsLearned(t *testing.T) {
+	n := newNode(t, Policy{}, 1, 1)
+	f, now := n.functions["a"], time.Duration(0)
+	for i, c := range []struct{ takes, warm, cold time.Duration }{
+		{3 * time.Second, 100 * ms, 2 * time.Second}, // from storage, where 1 s was expected
+		{500 * ms, 300 * ms, 2 * time.Second},        // from the host
+		{6 * time.Second, 3150 * ms, 3150 * ms},      // which is not slower than storage
+	} {
+		setWant(t, n, now, "a", now+time.Hour, 1)
+		n.Dispatch(now)
+		if steps := n.Steps(); len(steps) != 1 {
+			t.Fatalf("%+v", steps)
+		}
+		now += c.takes
+		if err := n.Loaded(now, "a"); err != nil {
+			t.Fatal(err)
+		}
+		if f.LoadWarm != c.warm || f.LoadCold != c.cold {
+			t.Errorf("load %d: %v and %v, want %v and %v", i, f.LoadWarm, f.LoadCold, c.warm, c.cold)
+		}
+		if err := n.Finish(now, "s0"); err != nil {
+			t.Fatal(err)
+		}
+		n.evict(f) // as for another function
+		for _, s := range n.Steps() {
+			if err := n.Evicted(now, s.Function); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
