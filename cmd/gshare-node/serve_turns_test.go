@@ -48,18 +48,18 @@ func inTurn() (all []served) {
 const patientFor = 20 * time.Second
 
 // askWithin sends a request that is to be answered or refused within patientFor.
-func (s *serving) askWithin(function string) (status int, err error) {
+func (s *serving) askWithin(function string) (status int, reason string, err error) {
 	r, err := http.NewRequest(http.MethodPost, s.url+"/", strings.NewReader("hello"))
 	if err != nil {
-		return 0, err
+		return 0, "", err
 	}
 	r.Host = function
 	r.Header.Set("X-Envoy-Expected-Rq-Timeout-Ms", fmt.Sprint(patientFor.Milliseconds()))
 	response, err := (&http.Transport{DisableKeepAlives: true, DialContext: (&net.Dialer{}).DialContext}).RoundTrip(r)
 	if err != nil {
-		return 0, err
+		return 0, "", err
 	}
-	return response.StatusCode, response.Body.Close()
+	return response.StatusCode, response.Header.Get("X-Gshare-Reason"), response.Body.Close()
 }
 
 // TestServeInTurn lets six functions have two GPUs in turn, with real processes, of which one after another is killed: all keep being answered, and the
@@ -67,34 +67,33 @@ func (s *serving) askWithin(function string) (status int, err error) {
 func TestServeInTurn(t *testing.T) {
 	b := newTwoGPUs(t)
 	b.start(t)
-	functions, each := inTurn(), int64(4)
+	functions, each := inTurn(), int64(2)
 	if *full {
 		each = 200
 	}
 	s := b.serveWith(t, []string{"--in-turn"}, functions...)
 	var over atomic.Bool
-	var others sync.WaitGroup
-	others.Go(func() { b.watchMemory(t, &over) })
-	others.Go(func() { b.killServers(&over) })
+	var beside sync.WaitGroup
+	beside.Go(func() { b.watchMemory(t, &over) })
+	beside.Go(func() { b.killServers(&over) })
 	answered := make([]atomic.Int64, len(functions))
-	var failed, refused atomic.Int64
+	var others atomic.Int64 // refused, or failed since the server was killed twice
 	var clients sync.WaitGroup
 	for i, f := range functions {
 		for range 2 {
 			clients.Go(func() {
 				for end := time.Now().Add(5 * patience); answered[i].Load() < each; {
 					began := time.Now()
-					status, err := s.askWithin(f.name)
+					status, reason, err := s.askWithin(f.name)
 					switch {
 					case err != nil || time.Since(began) > patientFor+patience/4:
 						t.Errorf("%s: %v after %v", f.name, err, time.Since(began))
 						return
 					case status == http.StatusOK:
 						answered[i].Add(1)
-					case status == http.StatusBadGateway:
-						failed.Add(1)
 					default:
-						refused.Add(1)
+						t.Logf("%s: status %d, %s, after %v", f.name, status, reason, time.Since(began))
+						others.Add(1)
 					}
 					if time.Now().After(end) {
 						t.Errorf("%s has answered %d requests: %s", f.name, answered[i].Load(), s.text())
@@ -106,14 +105,18 @@ func TestServeInTurn(t *testing.T) {
 	}
 	clients.Wait()
 	over.Store(true)
-	others.Wait()
-	t.Logf("%d loads, %d failed, %d refused", strings.Count(s.text(), "loading function"), failed.Load(), refused.Load())
+	beside.Wait()
+	loads := strings.Count(s.text(), "loading function")
+	t.Logf("%d requests answered, %d not, %d loads", int64(len(functions))*each, others.Load(), loads)
+	if loads < 2*len(functions) && *full {
+		t.Errorf("%d loads: the functions have hardly taken turns", loads)
+	}
 	s.end(syscall.SIGKILL)
 	eventually(t, "nothing is left of the servers", func() bool { return len(b.mustStatus(t).Runs) == 0 })
 
 	s = b.serveWith(t, []string{"--in-turn"}, functions...)
 	for _, f := range functions {
-		if status, err := s.askWithin(f.name); status != http.StatusOK || err != nil {
+		if status, _, err := s.askWithin(f.name); status != http.StatusOK || err != nil {
 			t.Errorf("%s: status %d, %v: %s", f.name, status, err, s.text())
 		}
 	}
@@ -148,7 +151,7 @@ func (b *bench) watchMemory(t *testing.T, over *atomic.Bool) {
 
 // killServers kills the processes of random runs.
 func (b *bench) killServers(over *atomic.Bool) {
-	for ; !over.Load(); time.Sleep(500 * time.Millisecond) {
+	for ; !over.Load(); time.Sleep(time.Second) {
 		if status, err := b.status(); err == nil && len(status.Runs) > 0 {
 			pid := status.Runs[rand.IntN(len(status.Runs))].PID
 			if p, err := os.FindProcess(pid); err == nil {
