@@ -73,7 +73,8 @@ type function struct {
 type turn struct {
 	lease   residency.Lease
 	replica string
-	begun   uint64    // requests, when the lease got its bound
+	first   uint64    // requests that had begun before the turn
+	begun   uint64    // those that had when the lease got its bound
 	idle    time.Time // since when nothing is to be done
 	ending  bool
 }
@@ -194,20 +195,27 @@ func (t *Turns) isOver(fn *function, waiting int, now time.Time) bool {
 	if u.lease.Requests == 0 {
 		return !u.idle.IsZero() && now.Sub(u.idle) >= idleEnd
 	}
-	used := begun(l) - u.begun
-	return !u.idle.IsZero() || used > 0 && t.swap.Now() >= u.lease.Until || used >= uint64(u.lease.Requests)
+	all := begun(l)
+	return !u.idle.IsZero() || all > u.first && t.swap.Now() >= u.lease.Until || all-u.begun >= uint64(u.lease.Requests)
 }
 
 // begun is the number of requests that a replica got or that ended otherwise.
 func begun(l gateway.Load) uint64 { return l.Answered + l.Failed + l.Gone + uint64(l.InFlight) }
 
-// end lets no more requests of a turn begin, and gives the GPU back when those that have are answered.
+// end lets no more requests of a turn begin, and gives the GPU back when those that have are answered, or have had the grace period of the function: they
+// are lost then if another function is loaded.
 func (t *Turns) end(fn *function) {
 	u := fn.turn
 	u.ending = true
 	drained := t.Gateway.StartDrain(fn.name, u.replica)
 	go func() {
-		<-drained
+		grace := time.NewTimer(fn.object.Grace())
+		defer grace.Stop()
+		select {
+		case <-drained:
+		case <-grace.C:
+			t.Log.Warn("replica did not answer its requests in time", "replica", u.replica)
+		}
 		t.swap.Finish(u.lease.Turn)
 	}()
 }
@@ -228,7 +236,8 @@ func (t *Turns) grant(leases []residency.Lease) {
 			t.setReplica(fn, nil)
 		case has && (fn.turn == nil || fn.turn.lease.Turn != l.Turn):
 			replica, address := t.moves.replicaOf(l.Function)
-			fn.turn = &turn{lease: l, replica: replica, begun: begun(t.Gateway.Load(fn.name))}
+			before := begun(t.Gateway.Load(fn.name))
+			fn.turn = &turn{lease: l, replica: replica, first: before, begun: before}
 			t.setReplica(fn, nil) // one that has drained gets requests again
 			t.setReplica(fn, []gateway.Replica{{ID: replica, Address: address, Residency: scaling.Shared, Credits: *fn.object.Spec.Scaling.Concurrency}})
 		case has:

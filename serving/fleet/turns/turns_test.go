@@ -27,6 +27,7 @@ const (
 	numGPUs   = 2
 	gpuMemory = 16 << 30
 	objective = 3 * time.Second
+	hang      = "/hang" // path of requests that are not answered
 )
 
 // platform has servers that start in 200 ms and end in 50 ms, and fail at random if they are to. It is also the transport to them.
@@ -113,8 +114,12 @@ func (p *platform) kill() {
 
 // RoundTrip answers in 10 ms, if the server runs.
 func (p *platform) RoundTrip(r *http.Request) (*http.Response, error) {
+	takes := 10 * ms
+	if r.URL.Path == hang {
+		takes = time.Hour
+	}
 	select {
-	case <-time.After(10 * ms):
+	case <-time.After(takes):
 	case <-r.Context().Done():
 		return nil, r.Context().Err()
 	}
@@ -135,7 +140,7 @@ kind: GPUFunction
 metadata: {name: f%d}
 spec:
   slo: {latency: %v}
-  template: {spec: {containers: [{name: server, command: [server]}]}}
+  template: {spec: {terminationGracePeriodSeconds: 1, containers: [{name: server, command: [server]}]}}
   resources: {share: {sm: 100, memory: 16Gi}}
   scaling: {requestsPerSecond: 100}
 `, i, objective))
@@ -274,6 +279,28 @@ func TestFaults(t *testing.T) {
 				t.Errorf("f%d is lost: %v", i, w.answers)
 			}
 		}
+		stop()
+	})
+}
+
+// TestHung lets requests to two functions hang. A third one gets a GPU once they have had their grace period.
+func TestHung(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, stop := start(t, 3)
+		ctx, leave := context.WithCancel(context.Background())
+		var clients sync.WaitGroup
+		for _, f := range []string{"f0", "f1"} {
+			clients.Go(func() {
+				r := httptest.NewRequestWithContext(ctx, http.MethodPost, "http://"+f+hang, strings.NewReader("hello"))
+				w.gateway.ServeHTTP(httptest.NewRecorder(), r)
+			})
+		}
+		time.Sleep(time.Second)
+		if status := w.ask("f2"); status != http.StatusOK {
+			t.Errorf("status %d", status)
+		}
+		leave()
+		clients.Wait()
 		stop()
 	})
 }

@@ -318,7 +318,7 @@ func TestFaults(t *testing.T) {
 				c.request(fmt.Sprint("f", i%len(sizes)), 2*time.Second)
 				time.Sleep(20 * ms)
 				if i%40 == 0 {
-					m.kill(c, fmt.Sprint("f", m.random.IntN(len(sizes))))
+					m.kill(c, fmt.Sprint("f", i/40%len(sizes)))
 				}
 			}
 			c.leave()
