@@ -205,18 +205,18 @@ func begun(l gateway.Load) uint64 { return l.Answered + l.Failed + l.Gone + uint
 // end lets no more requests of a turn begin, and gives the GPU back when those that have are answered, or have had the grace period of the function: they
 // are lost then if another function is loaded.
 func (t *Turns) end(fn *function) {
-	u := fn.turn
-	u.ending = true
-	drained := t.Gateway.StartDrain(fn.name, u.replica)
+	fn.turn.ending = true
+	number, replica := fn.turn.lease.Turn, fn.turn.replica
+	drained := t.Gateway.StartDrain(fn.name, replica)
 	go func() {
 		grace := time.NewTimer(fn.object.Grace())
 		defer grace.Stop()
 		select {
 		case <-drained:
 		case <-grace.C:
-			t.Log.Warn("replica did not answer its requests in time", "replica", u.replica)
+			t.Log.Warn("replica did not answer its requests in time", "replica", replica)
 		}
-		t.swap.Finish(u.lease.Turn)
+		t.swap.Finish(number)
 	}()
 }
 

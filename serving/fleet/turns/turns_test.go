@@ -208,6 +208,7 @@ func TestTurns(t *testing.T) {
 			time.Sleep(20 * ms)
 		}
 		clients.Wait()
+		stop()
 		late := 0
 		for f, answers := range w.answers {
 			for status, n := range answers {
@@ -223,7 +224,6 @@ func TestTurns(t *testing.T) {
 		if w.starts > requests/5 {
 			t.Errorf("%d starts for %d requests", w.starts, requests)
 		}
-		stop()
 		if len(w.running) > 0 {
 			t.Errorf("%v run on", w.running)
 		}
@@ -234,13 +234,13 @@ func TestTurns(t *testing.T) {
 func TestAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, stop := start(t, 2)
-		defer stop()
 		for i := range 100 {
 			if status := w.ask(fmt.Sprint("f", i%2)); status != http.StatusOK {
 				t.Errorf("status %d", status)
 			}
 			time.Sleep(300 * ms) // longer than a turn lasts that is not used
 		}
+		stop()
 		if w.starts != 2 {
 			t.Errorf("%d starts", w.starts)
 		}
