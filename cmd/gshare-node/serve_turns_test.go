@@ -106,6 +106,9 @@ func TestServeInTurn(t *testing.T) {
 	clients.Wait()
 	over.Store(true)
 	beside.Wait()
+	if others.Load() > 0 {
+		t.Log(s.text())
+	}
 	loads := strings.Count(s.text(), "loading function")
 	t.Logf("%d requests answered, %d not, %d loads", int64(len(functions))*each, others.Load(), loads)
 	if loads < 2*len(functions) && *full {

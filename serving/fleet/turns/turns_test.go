@@ -35,14 +35,15 @@ type platform struct {
 	t      *testing.T
 	events chan fleet.Event
 
-	mu      sync.Mutex // guards what follows
-	random  *rand.Rand
-	fails   bool
-	running map[string]bool // ready or not, until gone
-	ready   map[string]bool
-	ended   map[string]chan struct{}
-	most    int // that ran at once
-	starts  int
+	mu        sync.Mutex // guards what follows
+	random    *rand.Rand
+	fails     bool
+	failFirst bool
+	running   map[string]bool // ready or not, until gone
+	ready     map[string]bool
+	ended     map[string]chan struct{}
+	most      int // that ran at once
+	starts    int
 }
 
 func newPlatform(t *testing.T) *platform {
@@ -66,7 +67,7 @@ func (p *platform) Create(i fleet.Instance) {
 	}
 	ended := make(chan struct{}, 2)
 	p.ended[i.Name] = ended
-	fails, hangs := p.fails && p.random.IntN(5) == 0, p.fails && p.random.IntN(10) == 0
+	fails, hangs := p.failFirst && p.starts == 1 || p.fails && p.random.IntN(5) == 0, p.fails && p.random.IntN(10) == 0
 	go p.live(i.Name, ended, fails, hangs)
 }
 
@@ -280,6 +281,21 @@ func TestFaults(t *testing.T) {
 			}
 		}
 		stop()
+	})
+}
+
+// TestOneRequest lets the first start of a function fail, for which one request waits and no other comes: it is answered by the next one.
+func TestOneRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, stop := start(t, 1)
+		w.failFirst = true
+		if status := w.ask("f0"); status != http.StatusOK {
+			t.Errorf("status %d", status)
+		}
+		stop()
+		if w.starts != 2 {
+			t.Errorf("%d starts", w.starts)
+		}
 	})
 }
 

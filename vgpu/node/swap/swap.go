@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"time"
 
@@ -51,7 +52,8 @@ type Swap struct {
 	// Of the goroutine of Run.
 	todo   []residency.Step // decided, and perhaps not saved
 	leases []residency.Lease
-	moves  map[string]int // of functions: the number of steps and ends, so that the result of a step that is over is known
+	wants  map[string]residency.Want // what was said last, by function
+	moves  map[string]int            // of functions: the number of steps and ends, so that the result of a step that is over is known
 }
 
 // New returns a Swap.
@@ -62,7 +64,7 @@ func New(c Config) *Swap {
 	if c.EvictLimit == 0 {
 		c.EvictLimit = 30 * time.Second
 	}
-	return &Swap{Config: c, began: time.Now(), events: make(chan func(), 64), ended: make(chan struct{}), moves: map[string]int{}}
+	return &Swap{Config: c, began: time.Now(), events: make(chan func(), 64), ended: make(chan struct{}), moves: map[string]int{}, wants: map[string]residency.Want{}}
 }
 
 // Now returns the time on the node's clock, which counts from New.
@@ -79,9 +81,7 @@ func (s *Swap) tell(do func()) {
 // Want says how many requests of a function wait, and when the first is due. It replaces what was said before.
 func (s *Swap) Want(function string, due time.Time, requests int) {
 	s.tell(func() {
-		if err := s.Node.SetWant(s.Now(), residency.Want{Function: function, Deadline: due.Sub(s.began), Requests: requests}); err != nil {
-			s.Log.Error("cannot count the requests of a function", "function", function, "error", err)
-		}
+		s.wants[function] = residency.Want{Function: function, Deadline: due.Sub(s.began), Requests: requests}
 	})
 }
 
@@ -128,6 +128,11 @@ func (s *Swap) Run(ctx context.Context) {
 
 // decide dispatches, and then does and grants what is saved.
 func (s *Swap) decide(ctx context.Context) {
+	for _, function := range slices.Sorted(maps.Keys(s.wants)) { // again, as a turn has taken the want with it that has come to nothing
+		if err := s.Node.SetWant(s.Now(), s.wants[function]); err != nil {
+			s.Log.Error("cannot count the requests of a function", "function", function, "error", err)
+		}
+	}
 	d := s.Node.Dispatch(s.Now())
 	s.todo = append(s.todo, s.Node.Steps()...)
 	leases := s.Node.Leases(s.Now())
