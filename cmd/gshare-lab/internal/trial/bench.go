@@ -3,8 +3,11 @@ package trial
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -21,6 +24,7 @@ type benchOptions struct {
 	nodes        []int
 	pods, rounds int
 	wide         bool
+	profiles     string // folder
 	format       output.Format
 }
 
@@ -44,6 +48,7 @@ func benchCommand() *cobra.Command {
 	f.IntVar(&o.pods, "pods", 2000, "number of pods in each round")
 	f.IntVar(&o.rounds, "rounds", 3, "number of rounds")
 	f.BoolVar(&o.wide, "wide", false, "also measure gshare without candidate nodes: filter every node for every pod")
+	f.StringVar(&o.profiles, "profiles", "", "folder for a CPU profile of each scheduler's first seconds with pods; none if empty")
 	o.format.AddTo(cmd)
 	return cmd
 }
@@ -148,7 +153,8 @@ func (o benchOptions) run(ctx context.Context, s *sandbox, size *benchSize, c co
 	if err != nil {
 		return err
 	}
-	if err := s.runPods(ctx, benchPods(o.pods, c), scheduler); err != nil {
+	profiled := o.profile(ctx, scheduler, fmt.Sprintf("%s-%d-%d.pprof", c.name, size.Nodes, round))
+	if err := errors.Join(s.runPods(ctx, benchPods(o.pods, c), scheduler), <-profiled); err != nil {
 		return err
 	}
 	if p := s.tracker.Progress(); p.Bound != o.pods {
@@ -158,6 +164,27 @@ func (o benchOptions) run(ctx context.Context, s *sandbox, size *benchSize, c co
 		return err
 	}
 	return bulk.DeletePods(ctx, s.client, s.tracker)
+}
+
+// profileSeconds is the length of a CPU profile.
+const profileSeconds = 5
+
+// profile writes a CPU profile of the scheduler to a file, if one is wanted, and reports then.
+func (o benchOptions) profile(ctx context.Context, p *controlplane.Process, name string) <-chan error {
+	done := make(chan error, 1)
+	if o.profiles == "" {
+		close(done)
+		return done
+	}
+	go func() {
+		content, err := p.Get(ctx, fmt.Sprintf("/debug/pprof/profile?seconds=%d", profileSeconds))
+		if err != nil {
+			done <- fmt.Errorf("profile the scheduler: %w", err)
+			return
+		}
+		done <- os.WriteFile(filepath.Join(o.profiles, name), content, 0o600)
+	}()
+	return done
 }
 
 // record adds the measurements of a scheduler, which had the metrics before when the first pod came.
