@@ -16,11 +16,14 @@ import (
 
 	"github.com/gshare-dev/gshare/cmd/internal/release"
 	"github.com/gshare-dev/gshare/plugins"
+	"github.com/gshare-dev/gshare/plugins/skew"
 )
 
 func main() {
 	go announce()
-	os.Exit(cli.Run(command()))
+	cmd := command()
+	cmd.SetArgs(skew.Arguments(os.Args[1:]))
+	os.Exit(cli.Run(cmd))
 }
 
 // command returns kube-scheduler's command with gshare's plugins registered.

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/gshare-dev/gshare/manifests"
+	"github.com/gshare-dev/gshare/plugins/skew"
 	"github.com/gshare-dev/gshare/test/cluster/machine"
 	"github.com/gshare-dev/gshare/test/controlplane/access"
 )
@@ -103,12 +104,22 @@ func (c *Cluster) schedulerArgs() ([]string, error) {
 	config["clientConnection"] = map[string]any{"kubeconfig": kubeconfig, "qps": 1000, "burst": 2000}
 	config["leaderElection"] = map[string]any{"leaderElect": false}
 	path := c.file("kubernetes/scheduler.yaml")
-	return []string{
+	args := []string{
 		"--config=" + path,
 		"--authentication-kubeconfig=" + kubeconfig,
 		"--authorization-kubeconfig=" + kubeconfig,
 		"--bind-address=127.0.0.1",
-	}, writeYAML(path, config)
+	}
+	if c.options.SchedulerConfig == nil { // gshare's, which adds this itself where it runs in a pod
+		version, err := c.Client().Discovery().ServerVersion()
+		if err != nil {
+			return nil, fmt.Errorf("read the API server's version: %w", err)
+		}
+		if flag := skew.Flag(*version); flag != "" {
+			args = append(args, flag)
+		}
+	}
+	return args, writeYAML(path, config)
 }
 
 func (c *Cluster) file(name string) string { return filepath.Join(c.Dir, name) }

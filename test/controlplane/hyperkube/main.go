@@ -26,6 +26,7 @@ import (
 	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
 	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
 
+	"github.com/gshare-dev/gshare/plugins/skew"
 	"github.com/gshare-dev/gshare/test/controlplane/program"
 )
 
@@ -44,7 +45,11 @@ var programs = map[string]func() *cobra.Command{
 func main() {
 	program.RunIfChild()
 	if name := filepath.Base(os.Args[0]); programs[name] != nil {
-		os.Exit(cli.Run(programs[name]()))
+		command := programs[name]()
+		if name == "gshare-scheduler" { // in a pod, as cmd/gshare-scheduler
+			command.SetArgs(skew.Arguments(os.Args[1:]))
+		}
+		os.Exit(cli.Run(command))
 	}
 	if len(os.Args) < 2 || programs[os.Args[1]] == nil {
 		names := strings.Join(slices.Sorted(maps.Keys(programs)), ", ")
