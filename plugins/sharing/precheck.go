@@ -2,6 +2,9 @@ package sharing
 
 import (
 	v1 "k8s.io/api/core/v1"
+	utilversion "k8s.io/apimachinery/pkg/util/version"
+	componentversion "k8s.io/component-base/version"
+	"k8s.io/component-helpers/nodedeclaredfeatures"
 	"k8s.io/component-helpers/resource"
 	fwk "k8s.io/kube-scheduler/framework"
 
@@ -12,23 +15,36 @@ import (
 // precheck tests a pod against the Kubernetes conditions that are cheap to test, so that nodes that the stock filters would refuse are not
 // chosen as candidates. The stock filters still run and decide.
 type precheck struct {
-	eligibility nodeview.EligibilityCheck
-	spec        *v1.Pod
-	pod         *packing.Pod
-	nodes       []fwk.NodeInfo
+	eligibility   nodeview.EligibilityCheck
+	features      nodedeclaredfeatures.FeatureSet // of the kubelet that the pod needs
+	needsFeatures bool                            // whether there are any
+	spec          *v1.Pod
+	pod           *packing.Pod
+	nodes         []fwk.NodeInfo
 }
 
 func newPrecheck(spec *v1.Pod, pod *packing.Pod, nodes []fwk.NodeInfo) *precheck {
-	return &precheck{eligibility: nodeview.NewEligibilityCheck(spec), spec: spec, pod: pod, nodes: nodes}
+	c := &precheck{eligibility: nodeview.NewEligibilityCheck(spec), spec: spec, pod: pod, nodes: nodes}
+	features, err := nodedeclaredfeatures.DefaultFramework.InferForPodScheduling(&nodedeclaredfeatures.PodInfo{Spec: &spec.Spec}, release)
+	c.features, c.needsFeatures = features, err == nil && !features.IsEmpty()
+	return c
 }
 
-// passes reports whether the pod may fit the i-th node by CPU, memory, number of pods, taints and affinity.
+// release is the version of Kubernetes by which the stock filter says which features pods need; nil, and then none are checked, if it has none.
+var release, _ = utilversion.Parse(componentversion.Get().String())
+
+// passes reports whether the pod may fit the i-th node by CPU, memory, number of pods, taints, affinity and features of its kubelet.
 func (c *precheck) passes(i int) bool {
 	info := c.nodes[i]
 	has, used := info.GetAllocatable(), info.GetRequested()
 	if lacks(int64(c.pod.CPU), has.GetMilliCPU()-used.GetMilliCPU()) || lacks(int64(c.pod.RAM), has.GetMemory()-used.GetMemory()) ||
 		len(info.GetPods()) >= has.GetAllowedPodNumber() {
 		return false
+	}
+	if c.needsFeatures {
+		if has, err := c.features.IsSubset(info.GetNodeDeclaredFeatures()); err == nil && !has {
+			return false
+		}
 	}
 	eligibility, _ := c.eligibility.Check(info.Node())
 	return eligibility == nodeview.Eligible
