@@ -190,6 +190,7 @@ func (w *choices) refuses(t *testing.T, pod *v1.Pod, i int) bool {
 // place schedules a pod as the scheduler does: again, with more nodes, as long as PostFilter says so. More nodes may be refused than stock filters do.
 func (w *choices) place(t *testing.T, pod *v1.Pod, refused map[string]bool) string {
 	t.Helper()
+	w.breadths.cautious = min(w.breadths.cautious, w.random.IntN(3)) // else few pods would be filtered on the best node alone
 	all := maps.Clone(refused)
 	if all == nil {
 		all = map[string]bool{}
@@ -321,5 +322,27 @@ func TestBreadthGrows(t *testing.T) {
 	}
 	if n := len(w.handle.activated); n != 2 {
 		t.Errorf("activated %d times, want 2: the last refusal is for preemption", n)
+	}
+}
+
+// Once the best node was refused, so many pods start with more nodes.
+func TestRefusalMakesCautious(t *testing.T) {
+	w := newChoices(t, 1)
+	schedule := func(name string) (fwk.CycleState, *v1.Pod, breadth) {
+		pod := gpuPod(name, 25, 25)
+		w.handle.knows(pod)
+		state, _ := prefilter(t, w.Plugin, pod)
+		c, _ := w.cycleOf(state)
+		return state, pod, c.breadth
+	}
+	state, pod, _ := schedule("refused")
+	w.PostFilter(t.Context(), state, pod, nil)
+	for i := range afterRefusal {
+		if _, _, at := schedule("later"); at != candidates {
+			t.Fatalf("pod %d after the refusal: breadth %d, want %d", i, at, candidates)
+		}
+	}
+	if _, _, at := schedule("last"); at != bestNode {
+		t.Errorf("in the end: breadth %d, want %d", at, bestNode)
 	}
 }

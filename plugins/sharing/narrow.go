@@ -22,8 +22,24 @@ const (
 	allNodes
 )
 
-// breadths holds the least breadth of each pod that was refused, by UID. The zero value holds none. It is safe for concurrent use.
-type breadths struct{ m sync.Map }
+// breadths holds the least breadth of each pod that was refused, by UID. The zero value holds none. It is safe for concurrent use, but for cautious.
+type breadths struct {
+	m        sync.Map
+	cautious int // for how many more plain pods the best node alone is not filtered; of the scheduling goroutine
+}
+
+// afterRefusal is for how many plain pods the best node alone is not filtered once it was refused. What refuses it is not known here, such as an
+// affinity that a profile adds or an extender, and may refuse it for the next pod too; and a refusal costs that pod a cycle, a backoff and an event.
+const afterRefusal = 1000
+
+// mayFilterOne reports whether a plain pod may be filtered on the best node alone. It counts the pod if not.
+func (b *breadths) mayFilterOne() bool {
+	if b.cautious == 0 {
+		return true
+	}
+	b.cautious--
+	return false
+}
 
 // of returns the breadth at which to try a pod: bestNode if it was not refused.
 func (b *breadths) of(pod types.UID) breadth {
@@ -64,7 +80,7 @@ func (p *Plugin) narrow(c *cycle, pod *v1.Pod, nodes []fwk.NodeInfo) *fwk.PreFil
 // choose returns the best nodes among those that pass the cheap checks, and which breadth that is.
 func (p *Plugin) choose(c *cycle, least breadth, pod *v1.Pod, nodes []fwk.NodeInfo) ([]packing.Candidate, breadth) {
 	check := newPrecheck(pod, c.pod, nodes)
-	if least == bestNode && p.isPlain(pod) {
+	if least == bestNode && p.isPlain(pod) && p.breadths.mayFilterOne() {
 		best := p.best(c, check)
 		if len(best) == 0 || check.hasResources(best[0].Node) && len(p.handle.NominatedPodsForNode(p.fleet.names[best[0].Node])) == 0 {
 			return best, bestNode
@@ -87,7 +103,7 @@ func (p *Plugin) best(c *cycle, check *precheck) []packing.Candidate {
 
 // isPlain reports whether no stock plugin looks at more of the pod than the prechecks do: it has no affinity to pods, spread, claims, volumes of
 // storage and ports of the host, and no pod in the cluster forbids others beside it. Where another plugin refuses the best node
-// nevertheless, the pod is tried again with more nodes; that is slower, but not wrong.
+// nevertheless, the pod is tried again with more nodes, and the next pods start with more; that is slower, but not wrong.
 func (p *Plugin) isPlain(pod *v1.Pod) bool {
 	spec := &pod.Spec
 	if a := spec.Affinity; a != nil && (a.PodAffinity != nil || a.PodAntiAffinity != nil) {
@@ -135,6 +151,7 @@ func (p *Plugin) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.P
 	next, message, label := allNodes, msgRetryAllNodes, wideRetry
 	if c.breadth == bestNode {
 		next, message, label = candidates, msgRetryCandidates, narrowedRetry
+		p.breadths.cautious = afterRefusal
 	}
 	p.breadths.set(pod.UID, next)
 	if !p.isCached(pod) {

@@ -4,6 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -135,4 +138,44 @@ func TestStockFiltersRefuseNoBestNode(t *testing.T) {
 // restartsAll lets a pod need a feature that older kubelets do not have.
 func restartsAll(pod *v1.Pod) {
 	pod.Spec.Containers[0].RestartPolicyRules = []v1.ContainerRestartRule{{Action: v1.ContainerRestartRuleActionRestartAllContainers}}
+}
+
+// TestUnknownFilterRefusesOnePod: a profile has an affinity of its own, which gshare's plugin does not know. It costs one pod a cycle that fails, not
+// each of them.
+func TestUnknownFilterRefusesOnePod(t *testing.T) {
+	text, err := os.ReadFile(manifest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const added = `  - name: NodeAffinity
+    args:
+      addedAffinity:
+        requiredDuringSchedulingIgnoredDuringExecution:
+          nodeSelectorTerms: [{matchExpressions: [{key: pool, operator: In, values: [gpu]}]}]
+`
+	const next = "  - name: NodeResourcesFit"
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	if err := os.WriteFile(file, []byte(strings.Replace(string(text), next, added+next, 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := newCluster(t, file, func(i int, node *v1.Node) {
+		if i > 0 {
+			node.Labels = map[string]string{"pool": "gpu"}
+		}
+	})
+	failed := 0
+	for i := range 20 {
+		pod := gpuPod(fmt.Sprint("pod-", i), 50, 0)
+		node, err := c.schedule(t, pod)
+		if err != nil {
+			failed++
+			node, err = c.schedule(t, pod)
+		}
+		if node != "n01" || err != nil {
+			t.Errorf("node %q, error %v; want n01 at the latest in the second cycle", node, err)
+		}
+	}
+	if failed != 1 {
+		t.Errorf("the first cycle of %d of 20 pods fails, want 1", failed)
+	}
 }
