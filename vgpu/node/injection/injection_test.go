@@ -47,6 +47,8 @@ func TestCheck(t *testing.T) {
 		"own environment":            {env("HOME"), true},
 		"LD_PRELOAD":                 {env("LD_PRELOAD"), true}, // many images have it, and ours comes all the same
 		"directory of the hook":      {env("GSHARE_DIR"), false},
+		"stage of a pipeline":        {env("GSHARE_STAGE"), true}, // gshare-controller sets it
+		"like one of a stage":        {env("GSHARE_STAGE_X"), false},
 		"SMs of MPS":                 {env("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"), false},
 		"other devices":              {env("NVIDIA_VISIBLE_DEVICES"), false},
 		"data":                       {mount("/data"), true},

@@ -13,6 +13,16 @@ import (
 // reservedEnvPrefixes are the prefixes of environment variables by which a pod could change its limits or request GPUs without a share.
 var reservedEnvPrefixes = []string{"GSHARE_", "CUDA_MPS_", "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "NVIDIA_MIG_"}
 
+// stageVariables are those by which the containers of a pipeline know their stages. gshare-controller sets them in the pods that it cuts; only
+// python -m gshare serve reads them, and limits do not depend on them.
+var stageVariables = []string{"GSHARE_ATTACH", "GSHARE_STAGE", "GSHARE_STAGES"}
+
+// isReserved reports whether only gshare may set an environment variable in a container with a share.
+func isReserved(variable string) bool {
+	return !slices.Contains(stageVariables, variable) &&
+		slices.ContainsFunc(reservedEnvPrefixes, func(own string) bool { return strings.HasPrefix(variable, own) })
+}
+
 // protectedHostPaths returns the host paths that a pod must not mount, since it could then change what is injected into containers.
 // directory is the agent's.
 func protectedHostPaths(directory string) []string {
@@ -26,7 +36,7 @@ func Check(pod *v1.Pod, container, directory string) *grant.Refusal {
 		return grant.Unsafe("the pod has no container %s", container)
 	}
 	for _, e := range c.Env {
-		if slices.ContainsFunc(reservedEnvPrefixes, func(own string) bool { return strings.HasPrefix(e.Name, own) }) {
+		if isReserved(e.Name) {
 			return grant.Unsafe("container %s: remove env %.64s: only gshare may set it", c.Name, e.Name)
 		}
 	}
