@@ -162,7 +162,7 @@ func (r *Ranking) Assignments(free []Slice, d Demand) (iter.Seq[Assignment], err
 	}
 	return func(yield func(Assignment) bool) {
 		for i := range r.partitions {
-			if a, err := r.assignPartition(&r.partitions[i], byKind, d); err == nil && !yield(a) {
+			if a, ok := r.assignWithin(&r.partitions[i], byKind, d); ok && !yield(a) {
 				return
 			}
 		}

@@ -342,6 +342,42 @@ func TestAssignments(t *testing.T) {
 	}
 }
 
+// TestAssignmentsForHopelessObjective: with many kinds of slices, a search in each of the partitions would take hours.
+func TestAssignmentsForHopelessObjective(t *testing.T) {
+	f := Function{Name: "f"}
+	var kinds []Kind
+	var list []Slice
+	times := map[string]time.Duration{}
+	for k := range 8 {
+		kinds = append(kinds, Kind{Name: fmt.Sprint("kind-", k), Compute: 1, Memory: 1 << 30})
+		times[kinds[k].Name] = time.Duration(k+2) * ms
+		for i := range MaxNodes {
+			list = append(list, Slice{ID: fmt.Sprint(k, "-", i), Kind: kinds[k]})
+		}
+	}
+	for i := range MaxNodes {
+		f.Nodes = append(f.Nodes, Node{Name: fmt.Sprint("node-", i), Memory: 1 << 20, Times: times})
+	}
+	r := rank(t, f, kinds)
+	// The fastest kind takes 2 ms for each of the nodes, which all can run at the same time.
+	for want, slo := range []time.Duration{ms, 2 * ms} {
+		found, err := r.Assignments(list, Demand{SLO: slo})
+		if err != nil {
+			t.Fatal(err)
+		}
+		count := 0
+		for a := range found {
+			count++
+			if a.Latency > slo {
+				t.Errorf("%v for an objective of %v", a.Latency, slo)
+			}
+		}
+		if count != want {
+			t.Errorf("%d partitions for an objective of %v, want %d", count, slo, want)
+		}
+	}
+}
+
 // The order in which slices are listed does not matter.
 func TestAssignIsDeterministic(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 1))

@@ -30,9 +30,9 @@ type partialChoice struct {
 // assignPartition returns the assignment of one partition that needs the smallest slices and satisfies the demand, or ErrNoFit, ErrRate
 // or ErrSLO.
 func (r *Ranking) assignPartition(p *rankedPartition, free [][]Slice, d Demand) (Assignment, error) {
-	choices := p.searchChoices(free, d.maxSegmentTime())
+	choices := p.searchChoices(free, d.maxSegmentTime(), math.MaxInt64)
 	if len(choices) == 0 {
-		if d.Rate > 0 && len(p.searchChoices(free, math.MaxInt64)) > 0 {
+		if d.Rate > 0 && len(p.searchChoices(free, math.MaxInt64, math.MaxInt64)) > 0 {
 			return Assignment{}, ErrRate
 		}
 		return Assignment{}, ErrNoFit
@@ -45,21 +45,57 @@ func (r *Ranking) assignPartition(p *rankedPartition, free [][]Slice, d Demand) 
 	return r.newAssignment(p, free, slices.MinFunc(choices, r.compareSize)), nil
 }
 
+// assignWithin returns what assignPartition does, and false where that returns an error. It does not find out which: for the thousands of partitions of a
+// large function that would take hours where none of them meets the SLO.
+func (r *Ranking) assignWithin(p *rankedPartition, free [][]Slice, d Demand) (Assignment, bool) {
+	budget := d.SLO - d.Queue - r.transferTime(p)
+	if p.leastTime(free) > budget {
+		return Assignment{}, false
+	}
+	choices := p.searchChoices(free, d.maxSegmentTime(), budget)
+	if len(choices) == 0 {
+		return Assignment{}, false
+	}
+	return r.newAssignment(p, free, slices.MinFunc(choices, r.compareSize)), true
+}
+
+// leastTime returns the time of a request with each segment on the fastest kind of which a slice is free, without transfers; math.MaxInt64 if there is
+// none for a segment.
+func (p *rankedPartition) leastTime(free [][]Slice) (sum time.Duration) {
+	for _, stage := range p.times {
+		slowest := time.Duration(0)
+		for i := range stage {
+			fastest := time.Duration(math.MaxInt64)
+			for k, worst := range stage[i].worst {
+				if worst != 0 && len(free[k]) > 0 {
+					fastest = min(fastest, worst)
+				}
+			}
+			if fastest == math.MaxInt64 {
+				return fastest
+			}
+			slowest = max(slowest, fastest)
+		}
+		sum += slowest
+	}
+	return sum
+}
+
 // transferTime returns the time that a request spends between the stages of a partition: one transfer from each stage to the next.
 func (r *Ranking) transferTime(p *rankedPartition) time.Duration {
 	return time.Duration(len(p.Stages)-1) * r.function.Transfer
 }
 
 // searchChoices returns, for each combination of free slices on which no segment is slower than the bound, the fastest assignment of all
-// segments. It is a dynamic program over the segments, with the number of used slices of each kind as its state.
-func (p *rankedPartition) searchChoices(free [][]Slice, bound time.Duration) []*partialChoice {
+// segments, if it takes no longer than the budget. It is a dynamic program over the segments, with the number of used slices of each kind as its state.
+func (p *rankedPartition) searchChoices(free [][]Slice, bound, budget time.Duration) []*partialChoice {
 	if p.Slices() > totalSlices(free) {
 		return nil
 	}
 	layer := []*partialChoice{{}}
 	for _, stage := range p.times {
 		for i := range stage {
-			layer = extendChoices(layer, &stage[i], free, bound)
+			layer = extendChoices(layer, &stage[i], free, bound, budget)
 		}
 		layer = closeStage(layer)
 	}
@@ -67,8 +103,8 @@ func (p *rankedPartition) searchChoices(free [][]Slice, bound time.Duration) []*
 }
 
 // extendChoices adds the next segment of a stage to each intermediate result of the search, once for every kind of slice that can run the
-// segment within the bound and has a free slice.
-func extendChoices(layer []*partialChoice, part *segmentTimes, free [][]Slice, bound time.Duration) []*partialChoice {
+// segment within the bound and has a free slice. It drops what takes longer than the budget.
+func extendChoices(layer []*partialChoice, part *segmentTimes, free [][]Slice, bound, budget time.Duration) []*partialChoice {
 	type state struct {
 		used    slicesUsed
 		slowest time.Duration
@@ -81,6 +117,9 @@ func extendChoices(layer []*partialChoice, part *segmentTimes, free [][]Slice, b
 				continue
 			}
 			grown := partialChoice{used: c.used, before: c.before, slowest: max(c.slowest, worst), kind: k, from: c}
+			if grown.before > budget-grown.slowest {
+				continue
+			}
 			grown.used[k]++
 			key := state{grown.used, grown.slowest}
 			if i, seen := at[key]; !seen {
