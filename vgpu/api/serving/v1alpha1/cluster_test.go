@@ -80,13 +80,17 @@ func TestCompleteForCluster(t *testing.T) {
 		memory share.Bytes
 		want   string
 	}{
-		"pipeline with a profile": {pipeline(func(s *api.GPUFunctionSpec) { s.ProfileRef = &api.ProfileReference{Name: "p"} }), 0, "spec.pipeline: want no profileRef"},
-		"pipeline that is parked": {pipeline(func(s *api.GPUFunctionSpec) { s.Scaling.KeepWarm = "1m" }), 0, "spec.pipeline: want no scaling.keepWarm"},
-		"no GPU":                  {func(*api.GPUFunction) {}, 0, "no node with a GPU"},
-		"no objective":            {func(f *api.GPUFunction) { f.Spec.SLO.Latency = "" }, gpuMemory, "spec.slo.latency"},
-		"no container":            {func(f *api.GPUFunction) { f.Spec.Template.Spec.Containers = nil }, gpuMemory, "containers"},
-		"endless grace":           {func(f *api.GPUFunction) { f.Spec.Template.Spec.TerminationGracePeriodSeconds = new(int64(1 << 40)) }, gpuMemory, "Grace"},
-		"long name":               {func(f *api.GPUFunction) { f.Name = strings.Repeat("a", 51) }, gpuMemory, "metadata.name"},
+		"pipeline with a profile":   {pipeline(func(s *api.GPUFunctionSpec) { s.ProfileRef = &api.ProfileReference{Name: "p"} }), 0, "spec.pipeline: want no profileRef"},
+		"pipeline that is parked":   {pipeline(func(s *api.GPUFunctionSpec) { s.Scaling.KeepWarm = "1m" }), 0, "spec.pipeline: want no scaling.keepWarm"},
+		"pipeline with a long name": {pipeline(func(s *api.GPUFunctionSpec) { s.Template.Spec.Containers[0].Name = strings.Repeat("a", 58) }), 0, "spec.pipeline: want a name of at most 57"},
+		"pipeline with a name of a stage": {pipeline(func(s *api.GPUFunctionSpec) {
+			s.Template.Spec.InitContainers = []v1.Container{{Name: "gshare-stage-1"}}
+		}), 0, "want no container gshare-stage-1"},
+		"no GPU":        {func(*api.GPUFunction) {}, 0, "no node with a GPU"},
+		"no objective":  {func(f *api.GPUFunction) { f.Spec.SLO.Latency = "" }, gpuMemory, "spec.slo.latency"},
+		"no container":  {func(f *api.GPUFunction) { f.Spec.Template.Spec.Containers = nil }, gpuMemory, "containers"},
+		"endless grace": {func(f *api.GPUFunction) { f.Spec.Template.Spec.TerminationGracePeriodSeconds = new(int64(1 << 40)) }, gpuMemory, "Grace"},
+		"long name":     {func(f *api.GPUFunction) { f.Name = strings.Repeat("a", 51) }, gpuMemory, "metadata.name"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := sixLines()

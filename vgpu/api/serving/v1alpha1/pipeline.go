@@ -2,6 +2,7 @@ package v1alpha1
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -107,5 +108,21 @@ func (s *GPUFunctionSpec) validatePipeline(field string) error {
 	if len(has) > 0 {
 		return share.Invalid(field+".pipeline", "want no %s with it", strings.Join(has, ", "))
 	}
+	for _, c := range s.Template.Spec.Containers {
+		if len(c.Name) > maxStagedName {
+			return share.Invalid(field+".pipeline", "want a name of at most %d characters for the container of the template", maxStagedName)
+		}
+	}
+	for _, c := range slices.Concat(s.Template.Spec.InitContainers, s.Template.Spec.Containers) {
+		if strings.HasPrefix(c.Name, StagePrefix) {
+			return share.Invalid(field+".pipeline", "want no container %.64s in the template: the stages have such names", c.Name)
+		}
+	}
 	return nil
 }
+
+// StagePrefix is what the names of the containers begin with that a replica with a pipeline has beside those of its template.
+const StagePrefix = "gshare-stage-"
+
+// maxStagedName is the length of the name of a container which can be part of the name of an annotation, after gshare.dev/slice and a dot.
+const maxStagedName = 63 - len("slice.")
