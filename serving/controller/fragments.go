@@ -4,14 +4,48 @@ import (
 	"context"
 	"slices"
 	"strconv"
+	"sync"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/kube/nodeview"
 	"github.com/gshare-dev/gshare/vgpu/packing"
 	"github.com/gshare-dev/gshare/vgpu/pipeline"
 )
+
+// nodePods has the pods of nodes, as they were a moment ago at most: however many replicas wait for instances, each node is asked for once in that time.
+type nodePods struct {
+	live client.Reader // the API server: the cache has no pods of others
+
+	mu    sync.Mutex // held while the API server is asked
+	since time.Time
+	known map[string][]*v1.Pod // by node; not to be changed
+}
+
+// nodePodsKept is how long the pods of a node are taken for those that are there.
+const nodePodsKept = time.Second
+
+// on returns a function that returns the pods that are bound to a node.
+func (n *nodePods) on(ctx context.Context) func(node string) ([]*v1.Pod, error) {
+	return func(node string) ([]*v1.Pod, error) {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		if time.Since(n.since) >= nodePodsKept {
+			n.since, n.known = time.Now(), map[string][]*v1.Pod{}
+		}
+		if pods, is := n.known[node]; is {
+			return pods, nil
+		}
+		pods, err := podsOn(ctx, n.live)(node)
+		if err == nil {
+			n.known[node] = pods
+		}
+		return pods, err
+	}
+}
 
 // fragments are the MIG instances of one node on which a function can run: all, and those without shares.
 type fragments struct {
@@ -30,7 +64,7 @@ func (c cutter) fragments(ctx context.Context, function pipeline.Function) (node
 	}
 	var states []*packing.Node
 	byProfile := map[string]pipeline.Kind{}
-	pods := podsOn(ctx, c.pods)
+	pods := c.pods.on(ctx)
 	for at := range list.Items {
 		inventory, present, err := kube.InventoryOf(&list.Items[at])
 		if err != nil || !present || list.Items[at].Spec.Unschedulable || !slices.ContainsFunc(nodeview.Slices(inventory), measured) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -52,7 +53,7 @@ func partName(server string, part int) string {
 	if part == 0 {
 		return server
 	}
-	return fmt.Sprintf("gshare-stage-%d", part)
+	return fmt.Sprintf("%s%d", api.StagePrefix, part)
 }
 
 // text returns the layout as JSON.
@@ -64,13 +65,37 @@ func (c *cut) text() string {
 	return string(text)
 }
 
-// key differs for cuts that differ in what the scheduler sees of them.
+// key differs for cuts that differ in what the scheduler sees of them. cutKeyOf returns that of a pod.
 func (c *cut) key() string {
 	var names []string
 	for _, k := range c.kinds {
 		names = append(names, k.Name)
 	}
-	return c.text() + strings.Join(names, ",")
+	text := ""
+	if len(c.kinds) > 1 {
+		text = c.text()
+	}
+	return cutKey(text, names)
+}
+
+func cutKey(layout string, kinds []string) string { return layout + strings.Join(kinds, ",") }
+
+// cutKeyOf returns the key of the cut that a pod has, also one that an earlier leader has created.
+func cutKeyOf(pod *v1.Pod) string {
+	server, layout := &pod.Spec.Containers[0], ""
+	for _, v := range server.Env {
+		if v.Name == stagesVariable {
+			layout = strings.ReplaceAll(v.Value, "$$", "$")
+		}
+	}
+	var kinds []string
+	for part := 0; ; part++ {
+		kind, has := pod.Annotations[kube.AnnotationContainerSlice+partName(server.Name, part)]
+		if !has {
+			return cutKey(layout, kinds)
+		}
+		kinds = append(kinds, kind)
+	}
 }
 
 // apply makes a container of each part, from that of the server, and asks for an instance for each. Without a cut it does nothing.
@@ -135,12 +160,13 @@ func pipelineOf(f *api.GPUFunction) pipeline.Function {
 // cutter cuts functions for the instances of the cluster's nodes.
 type cutter struct {
 	nodes client.Reader // a cache
-	pods  client.Reader // the API server: the cache has no pods of others
+	pods  *nodePods
 }
 
 // cut returns how the next pod of a function with a pipeline is cut, for the instances that are free on one of the nodes: not as was tried in vain. Of
 // several nodes it is that where it takes the least. It returns nil if there is no other way.
 func (c cutter) cut(ctx context.Context, f *api.GPUFunction, tried map[string]bool) (*cut, error) {
+	f = c.current(ctx, f)
 	function := pipelineOf(f)
 	nodes, kinds, err := c.fragments(ctx, function)
 	if err != nil {
@@ -156,7 +182,13 @@ func (c cutter) cut(ctx context.Context, f *api.GPUFunction, tried map[string]bo
 	demand := pipeline.Demand{SLO: f.Spec.SLO.Latency.Value()}
 	var best *cut
 	least := 0
+	seen, began := map[string]bool{}, time.Now()
 	for _, n := range nodes {
+		if key := kindsOfAll(n.free); seen[key] {
+			continue // there it is cut in the same way
+		} else if seen[key] = true; time.Since(began) > cutLimit {
+			break
+		}
 		found, err := ranking.Assignments(n.free, demand)
 		if err != nil {
 			return nil, err
@@ -178,20 +210,54 @@ func (c cutter) cut(ctx context.Context, f *api.GPUFunction, tried map[string]bo
 	return anyCut(ranking, nodes, demand, f)
 }
 
-// anyCut returns how a pod is cut that has to wait: for instances of a node that others have now.
-func anyCut(ranking *pipeline.Ranking, nodes []fragments, demand pipeline.Demand, f *api.GPUFunction) (*cut, error) {
-	var last error
-	for _, n := range nodes {
-		a, err := ranking.Assign(n.all, demand)
-		if err == nil {
-			return newCut(ranking, a, f.Container().Name), nil
-		}
-		last = err
+// current returns a function with the pipeline and the objective that its object has now: a replica that waits, as no node has what they ask for, is of
+// the function as it was when the replica was wanted first.
+func (c cutter) current(ctx context.Context, f *api.GPUFunction) *api.GPUFunction {
+	now := &api.GPUFunction{}
+	if err := c.nodes.Get(ctx, client.ObjectKeyFromObject(f), now); err != nil || now.UID != f.UID || now.Spec.Pipeline == nil {
+		return f
 	}
-	return nil, last
+	changed := *f
+	changed.Spec.Pipeline, changed.Spec.SLO = now.Spec.Pipeline, now.Spec.SLO
+	return &changed
 }
 
-// nextCut returns how the pod of an instance is to be cut; nil if its function has no pipeline.
+// cutLimit is the time after which no further nodes are looked at: functions of others wait for a worker.
+const cutLimit = time.Second
+
+// kindsOfAll returns a text that is the same for slices of the same kinds.
+func kindsOfAll(all []pipeline.Slice) string {
+	var names []string
+	for _, s := range all {
+		names = append(names, s.Kind.Name)
+	}
+	slices.Sort(names)
+	return strings.Join(names, ",")
+}
+
+// errTooSlow is the error for a function that no node could run as its objective says.
+var errTooSlow = errors.New("no node has the MIG instances to run it within spec.slo.latency, even if all of them were free")
+
+// anyCut returns how a pod is cut that has to wait: for instances of a node that others have now.
+func anyCut(ranking *pipeline.Ranking, nodes []fragments, demand pipeline.Demand, f *api.GPUFunction) (*cut, error) {
+	for _, n := range nodes {
+		found, err := ranking.Assignments(n.all, demand)
+		if err != nil {
+			return nil, err
+		}
+		var first *cut
+		found(func(a pipeline.Assignment) bool {
+			first = newCut(ranking, a, f.Container().Name)
+			return false
+		})
+		if first != nil {
+			return first, nil
+		}
+	}
+	return nil, errTooSlow
+}
+
+// next returns how the pod of an instance is to be cut; nil if its function has no pipeline.
 func (c cutter) next(ctx context.Context, i *podInstance) (*cut, error) {
 	if i.Function.Spec.Pipeline == nil {
 		return nil, nil
@@ -201,63 +267,4 @@ func (c cutter) next(ctx context.Context, i *podInstance) (*cut, error) {
 		return c.cut(ctx, i.Function, nil)
 	}
 	return found, err
-}
-
-// triedCuts are the cuts that the pods of a replica have had since one was placed, or for a while.
-type triedCuts struct {
-	tried   map[string]bool // by cut.key
-	present string          // that of the pod
-	since   time.Time
-}
-
-// triedAgain is the time after which a cut that had no room is tried again.
-const triedAgain = time.Minute
-
-func (t *triedCuts) add(c *cut) {
-	if c == nil {
-		return
-	}
-	if t.tried == nil {
-		t.tried, t.since = map[string]bool{}, time.Now()
-	}
-	t.present = c.key()
-	t.tried[t.present] = true
-}
-
-// forget lets all but the present cut be tried again, after a while.
-func (t *triedCuts) forget() {
-	if time.Since(t.since) >= triedAgain {
-		t.tried, t.since = map[string]bool{t.present: true}, time.Now()
-	}
-}
-
-// recut gives up the pod of a replica with a pipeline for which the scheduler has found no node for a while, so that it is created again with the next
-// cut, if there is one. It reports whether it did.
-func recut(ctx context.Context, p *Pods, i *podInstance, pod *v1.Pod) (bool, error) {
-	why := unschedulable(pod)
-	if i.Function.Spec.Pipeline == nil || why == nil || pod.Status.NominatedNodeName != "" { // others make room for it
-		return false, nil
-	}
-	if left := roomPause - time.Since(why.LastTransitionTime.Time); left > 0 {
-		p.queue.AddAfter(i.Name, left)
-		return false, nil
-	}
-	i.cuts.forget()
-	next, err := cutter{p.client, p.live}.cut(ctx, i.Function, i.cuts.tried)
-	if err != nil {
-		return false, err
-	}
-	if next == nil {
-		p.queue.AddAfter(i.Name, roomAgain)
-		return false, nil
-	}
-	if err := p.delete(ctx, pod); err != nil {
-		return false, err
-	}
-	p.log.Info("gave up a cut that has no room", "replica", i.Name, "next", next.text())
-	p.mu.Lock()
-	i.pod, i.uid = client.ObjectKey{}, ""
-	p.mu.Unlock()
-	p.queue.Add(i.Name)
-	return true, nil
 }

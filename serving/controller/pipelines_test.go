@@ -2,7 +2,6 @@ package controller
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -18,6 +17,7 @@ import (
 	"github.com/gshare-dev/gshare/serving/fleet"
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/node/injection"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
@@ -151,6 +151,11 @@ func TestCutPod(t *testing.T) {
 		c.pods.Create(instanceOfFunction(images(t), 1))
 		c.event()
 		p := c.replica()
+		for _, name := range []string{"server", "gshare-stage-1"} {
+			if refusal := injection.Check(p, name, "/var/lib/gshare-node"); refusal != nil {
+				t.Errorf("the agent refuses the container: %v", refusal)
+			}
+		}
 		server, stage := p.Spec.Containers[0], p.Spec.InitContainers[0]
 		if stage.Image != server.Image || *stage.RestartPolicy != v1.ContainerRestartPolicyAlways || stage.ReadinessProbe != nil || stage.LivenessProbe != nil || stage.Ports != nil {
 			t.Errorf("the stage is %+v", stage)
@@ -177,59 +182,6 @@ func TestCutPod(t *testing.T) {
 	})
 }
 
-// TestRecut: a pod that the scheduler has not placed for 2 s is replaced by one with the next cut. Once all were tried, it waits.
-func TestRecut(t *testing.T) {
-	refuse := func(p *v1.Pod) {
-		p.Status.Conditions = []v1.PodCondition{{
-			Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: v1.PodReasonUnschedulable, LastTransitionTime: metav1.Now(),
-		}}
-	}
-	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t, instanceNode(t, "a", "3g.40gb", "1g.10gb", "1g.10gb"))
-		c.run(false)
-		c.pods.Create(instanceOfFunction(images(t), 1))
-		c.event()
-		first := c.replica()
-		if kinds := kindsOf(t, first); !maps.Equal(kinds, map[string]string{"server": "3g.40gb"}) {
-			t.Fatalf("the first cut is %v", kinds)
-		}
-		go func() {
-			for {
-				select {
-				case <-c.pods.Events(): // of no interest
-				case <-t.Context().Done():
-					return
-				}
-			}
-		}()
-		c.update(first, func(p *v1.Pod) { refuse(p); p.Status.NominatedNodeName = "a" })
-		time.Sleep(10 * time.Second)
-		if p := c.replica(); p.UID != first.UID {
-			t.Error("the cut was given up although pods are preempted for it")
-		}
-		first = c.replica()
-		c.update(first, func(p *v1.Pod) { refuse(p); p.Status.NominatedNodeName = "" })
-		time.Sleep(1500 * time.Millisecond)
-		if p := c.replica(); p.UID != first.UID {
-			t.Error("the cut was given up before 2 s")
-		}
-		time.Sleep(time.Second)
-		second := c.replica()
-		if kinds := kindsOf(t, second); second.UID == first.UID || len(kinds) != 2 {
-			t.Fatalf("after 2.5 s: pod %s, cut %v", second.UID, kinds)
-		}
-		c.update(second, refuse)
-		time.Sleep(4 * time.Second)
-		if p := c.replica(); p.UID != second.UID {
-			t.Errorf("all were tried, and there is pod %s", p.UID)
-		}
-		time.Sleep(triedAgain)
-		if p := c.replica(); p.UID == second.UID || len(kindsOf(t, p)) != 1 {
-			t.Error("the first cut is not tried again")
-		}
-	})
-}
-
 func TestNoInstances(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, gpuNode(t, "a"))
@@ -240,6 +192,34 @@ func TestNoInstances(t *testing.T) {
 		}
 		if all := c.all(); len(all) > 0 {
 			t.Errorf("there are pods: %v", all)
+		}
+	})
+}
+
+// TestCorrectedPipeline: a replica that waits is cut by what its function says by then.
+func TestCorrectedPipeline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		right := images(t)
+		wrong := right.DeepCopy()
+		wrong.Spec.Pipeline.Stages[1].Times = []api.StageTime{{Profile: "7g.80gb", Time: "1ms"}}
+		c := newCluster(t, instanceNode(t, "a", "1g.10gb", "1g.10gb"), wrong.DeepCopy())
+		c.run(false)
+		c.pods.Create(instanceOfFunction(wrong, 1))
+		if e := c.event(); e.Kind != fleet.Starting || len(c.all()) > 0 {
+			t.Fatalf("got %+v", e)
+		}
+		c.ignoreEvents()
+		stored := &api.GPUFunction{}
+		if err := c.client.Get(t.Context(), client.ObjectKeyFromObject(wrong), stored); err != nil {
+			t.Fatal(err)
+		}
+		stored.Spec.Pipeline = right.Spec.Pipeline
+		if err := c.client.Update(t.Context(), stored); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute) // it is tried again each 30 s at least
+		if kinds := kindsOf(t, c.replica()); len(kinds) != 2 {
+			t.Errorf("it is cut as %v", kinds)
 		}
 	})
 }

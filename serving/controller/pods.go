@@ -34,6 +34,7 @@ type Pods struct {
 	events   chan fleet.Event
 	queue    workqueue.TypedRateLimitingInterface[string] // names of instances that may have changed
 	quotas   *Quotas
+	onNodes  *nodePods
 	// waitStopped returns when each gateway has stopped sending requests to a pod, as the residency.Wanted with a number has it, or ctx ends.
 	waitStopped func(ctx context.Context, function gateway.FunctionName, pod string, seq int64) error
 
@@ -63,7 +64,7 @@ type podInstance struct {
 func NewPods(c client.Client, live client.Reader, recorder events.EventRecorder, log *slog.Logger) *Pods {
 	return &Pods{
 		client: c, live: live, recorder: recorder, log: log, events: make(chan fleet.Event), instances: map[string]*podInstance{},
-		quotas: NewQuotas(c, live), waitStopped: func(ctx context.Context, _ gateway.FunctionName, _ string, _ int64) error {
+		quotas: NewQuotas(c, live), onNodes: &nodePods{live: live}, waitStopped: func(ctx context.Context, _ gateway.FunctionName, _ string, _ int64) error {
 			<-ctx.Done() // nobody knows the gateways
 			return ctx.Err()
 		},

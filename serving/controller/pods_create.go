@@ -39,7 +39,7 @@ func (p *Pods) deleteAttempted(ctx context.Context, i *podInstance) error {
 // there: then the new one has a number after its name.
 func (p *Pods) create(ctx context.Context, i *podInstance) error {
 	wanted := fastPodOf(i.Function)
-	cut, err := cutter{p.client, p.live}.next(ctx, i)
+	cut, err := cutter{p.client, p.onNodes}.next(ctx, i)
 	if err != nil {
 		return err
 	}
@@ -81,7 +81,9 @@ func (p *Pods) create(ctx context.Context, i *podInstance) error {
 		p.mu.Lock()
 		i.pod, i.uid = client.ObjectKeyFromObject(pod), pod.UID
 		p.mu.Unlock()
-		i.cuts.add(cut)
+		if cut != nil {
+			i.cuts.add(cutKeyOf(pod))
+		}
 		p.quotas.settle(i.Name)
 		p.log.Info("created pod", "replica", i.Name, "pod", i.pod.String())
 		return nil

@@ -99,9 +99,9 @@ func (r *room) next(ctx context.Context) (next *v1.Pod, ending map[types.UID]str
 	for at := range without.Items {
 		pod := &without.Items[at]
 		waits[pod.UID] = true
-		looked := r.looked[pod.UID]
+		looked, name := r.looked[pod.UID], nameOf(r.pods, pod)
 		switch {
-		case nameOf(r.pods, pod) == "" || !waitsForRoom(pod) || time.Since(looked) < roomAgain:
+		case name == "" || !waitsForRoom(pod) || time.Since(looked) < roomAgain || mayRecut(r.pods, name, pod):
 		case next == nil || looked.Before(r.looked[next.UID]):
 			next = pod
 		}
