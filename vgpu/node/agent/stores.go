@@ -44,13 +44,18 @@ func (k *storeKeeper) needed() (all []modelstore.Store) {
 	return all
 }
 
-// open starts the stores of a grant whose record has been written, ends those that no grant needs any more, and has the others on its slices drop
-// the weights that no pod declares any more. When it returns nil, all memory is free that the book takes for free.
+// open starts the stores of a grant whose record has been written, ends those on its slices that no grant needs any more, and has the others there drop
+// the weights that no pod declares any more. When it returns nil, all memory of its slices is free that the book takes for free. A store of another
+// slice that hangs is not in the way.
 func (k *storeKeeper) open(ctx context.Context, g *grant.Grant) error {
 	if k.Stores == nil {
 		return nil
 	}
-	if err := k.endUnneeded(); err != nil { // the release of their last grant may not have come to it yet
+	var on []string
+	for _, v := range g.VGPUs {
+		on = append(on, v.Slice)
+	}
+	if err := k.Stores.RetainOn(on, k.needs); err != nil { // the release of their last grant may not have come to it yet
 		return err
 	}
 	own := storesOf(g)
@@ -114,16 +119,14 @@ func (k *storeKeeper) retain() {
 	if k.Stores == nil {
 		return
 	}
-	if err := k.endUnneeded(); err != nil {
+	if err := k.Stores.Retain(k.needs); err != nil {
 		k.Log.Error("failed to end a model store", "error", err)
 	}
 }
 
-// endUnneeded does what retain does, and returns an error while a store that is not needed may have memory.
-func (k *storeKeeper) endUnneeded() error {
-	return k.Stores.Retain(func(id string) bool {
-		return slices.ContainsFunc(k.needed(), func(s modelstore.Store) bool { return s.ID() == id })
-	})
+// needs reports whether a grant needs the store with this ID.
+func (k *storeKeeper) needs(id string) bool {
+	return slices.ContainsFunc(k.needed(), func(s modelstore.Store) bool { return s.ID() == id })
 }
 
 // loop replaces stores that have ended or hang, until the context ends.

@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -22,6 +23,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gshare-dev/gshare/vgpu/node/atomicfile"
 	"github.com/gshare-dev/gshare/vgpu/node/cgroup"
 	"github.com/gshare-dev/gshare/vgpu/node/killpoint"
 	"github.com/gshare-dev/gshare/vgpu/node/process"
@@ -78,17 +80,19 @@ type Manager struct {
 	mu    sync.Mutex // guards the following
 	locks map[string]*sync.Mutex
 	pids  map[string]int // of running stores, by ID, as last seen
+	stuck map[string]int // PIDs of those that have not ended after SIGKILL, by ID
 }
 
 // New returns a manager, which knows of no store before Retain.
 func New(c Config) *Manager {
-	return &Manager{Config: c, locks: map[string]*sync.Mutex{}, pids: map[string]int{}}
+	return &Manager{Config: c, locks: map[string]*sync.Mutex{}, pids: map[string]int{}, stuck: map[string]int{}}
 }
 
 // SocketDir returns the directory with the socket of a store, which containers mount. It stays when a store is replaced.
 func (m *Manager) SocketDir(s Store) string { return filepath.Join(m.dir(s.ID()), "public") }
 
 func (m *Manager) dir(id string) string            { return filepath.Join(m.Dir, id) }
+func (m *Manager) sliceFile(id string) string      { return filepath.Join(m.dir(id), "slice") }
 func (m *Manager) control(id string) store.Control { return store.Control(m.dir(id)) }
 
 // lock serializes the operations on one store.
@@ -194,6 +198,9 @@ func (m *Manager) start(ctx context.Context, s Store, uuid string) error {
 		return err
 	}
 	killPoint("store directory")
+	if err := atomicfile.WriteFile(m.sliceFile(id), []byte(s.Slice), 0o600); err != nil {
+		return err
+	}
 	log, err := os.OpenFile(m.control(id).LogFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
@@ -250,6 +257,14 @@ func (m *Manager) Retain(wanted func(id string) bool) (all error) {
 	return errors.Join(err, all)
 }
 
+// RetainOn does what Retain does for the stores of these slices, and for those of which nothing says of which slice they are.
+func (m *Manager) RetainOn(on []string, wanted func(id string) bool) error {
+	return m.Retain(func(id string) bool {
+		slice, err := os.ReadFile(m.sliceFile(id))
+		return err == nil && !slices.Contains(on, string(slice)) || wanted(id)
+	})
+}
+
 func (m *Manager) retain(id string, wanted func(id string) bool) error {
 	defer m.lock(id)()
 	p, runs := m.control(id).Holder()
@@ -261,7 +276,7 @@ func (m *Manager) retain(id string, wanted func(id string) bool) error {
 		return nil
 	}
 	if runs {
-		if err := kill(p); err != nil {
+		if err := m.end(id, p); err != nil {
 			return err
 		}
 		killPoint("store ended")
@@ -279,12 +294,33 @@ func (m *Manager) Stop() error {
 	return m.DetachedCgroup.Remove()
 }
 
+// end kills a store that nobody needs. It waits for the end of one that hangs once: each grant and each release asks for that again.
+func (m *Manager) end(id string, p process.Process) error {
+	m.mu.Lock()
+	stuck := m.stuck[id] == p.PID
+	m.mu.Unlock()
+	limit := killTimeout
+	if stuck {
+		limit = 0
+	}
+	err := killWithin(p, limit)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.stuck, id)
+	if errors.Is(err, errEnds) {
+		m.stuck[id] = p.PID
+	}
+	return err
+}
+
 // kill kills a store and waits until it has ended.
-func kill(p process.Process) error {
+func kill(p process.Process) error { return killWithin(p, killTimeout) }
+
+func killWithin(p process.Process, limit time.Duration) error {
 	if err := p.Kill(); err != nil && p.Alive() {
 		return err
 	}
-	for end := time.Now().Add(killTimeout); p.Alive(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(limit); p.Alive(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			return errEnds
 		}

@@ -160,6 +160,44 @@ func TestOneStore(t *testing.T) {
 	}
 }
 
+// TestRetainOn ends what nobody needs on the slice that is asked for, and what may be there. Whether a store of another slice ends does not matter.
+func TestRetainOn(t *testing.T) {
+	n := newNode(t)
+	other, older := Store{Slice: "GPU-2", Namespace: "team"}, Store{Slice: "GPU-3", Namespace: "team"}
+	for _, s := range []Store{team, other, older} {
+		n.open(s)
+	}
+	if err := os.Remove(n.sliceFile(older.ID())); err != nil { // an earlier agent has written none
+		t.Fatal(err)
+	}
+	none := func(string) bool { return false }
+	if err := n.RetainOn([]string{"GPU-1"}, none); err != nil {
+		t.Fatal(err)
+	}
+	if n.pid(team) != 0 || n.pid(older) != 0 || n.pid(other) == 0 {
+		t.Errorf("PIDs %d, %d and %d, want only the last, of the other slice", n.pid(team), n.pid(older), n.pid(other))
+	}
+	if err := n.RetainOn([]string{"GPU-1", "GPU-2"}, none); err != nil || n.pid(other) != 0 {
+		t.Errorf("%v; PID %d", err, n.pid(other))
+	}
+}
+
+// TestEndsLate: the end of a store that has not ended after SIGKILL is not waited for again, and is noticed when it comes.
+func TestEndsLate(t *testing.T) {
+	n := newNode(t)
+	n.open(team)
+	n.stuck[team.ID()] = n.pid(team)
+	none := func(string) bool { return false }
+	for err := n.Retain(none); err != nil; err = n.Retain(none) {
+		if !errors.Is(err, errEnds) {
+			t.Fatal(err)
+		}
+	}
+	if n.pid(team) != 0 || len(n.stuck) != 0 {
+		t.Errorf("PID %d; not ended %v", n.pid(team), n.stuck)
+	}
+}
+
 // TestFoundAgain: the next agent finds the store of the last one, and ends it when nobody wants it.
 func TestFoundAgain(t *testing.T) {
 	n := newNode(t)
