@@ -34,7 +34,7 @@ func (s Slice) equals(o Slice) bool {
 // checkTerms returns which of the pod's terms the slice does not meet (kind of slice, GPU model, health), or Admitted.
 func (s *Slice) checkTerms(t share.Terms) Refusal {
 	switch {
-	case !s.matchesKind(t.Slice):
+	case !s.MatchesKind(t.Slice):
 		return WrongKind
 	case len(t.Models) > 0 && !slices.Contains(t.Models, s.Model):
 		return WrongModel
@@ -44,9 +44,9 @@ func (s *Slice) checkTerms(t share.Terms) Refusal {
 	return Admitted
 }
 
-// matchesKind reports whether the slice is of the requested kind: a whole GPU (the default), any MIG instance, or the name of a MIG
+// MatchesKind reports whether the slice is of the requested kind: a whole GPU (the default), any MIG instance, or the name of a MIG
 // profile.
-func (s *Slice) matchesKind(kind string) bool {
+func (s *Slice) MatchesKind(kind string) bool {
 	switch kind {
 	case share.WholeGPU, "":
 		return s.Profile == ""

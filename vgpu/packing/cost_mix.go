@@ -126,7 +126,7 @@ func splitModels(s string) []string {
 
 // accepts reports whether pods of the shape accept the kind of slice and its GPU model.
 func (t *typicalShape) accepts(s *Slice) bool {
-	return s.matchesKind(t.Kind) && (len(t.models) == 0 || slices.Contains(t.models, s.Model))
+	return s.MatchesKind(t.Kind) && (len(t.models) == 0 || slices.Contains(t.models, s.Model))
 }
 
 // Capacity holds the GPUs and the CPU of a cluster, and how much of them is free.

@@ -87,6 +87,9 @@ func (b *Book) Admit(c Claim, now time.Time) (g Grant, changed bool, _ *Refusal)
 	if has {
 		return held, refusal != nil || !slices.Equal(g.VGPUs, held.VGPUs) || !slices.Equal(g.Weights, held.Weights), nil
 	}
+	if refusal == nil && !g.ByClaim() {
+		refusal = b.checkKind(&g, c.Pod)
+	}
 	if refusal == nil {
 		refusal = b.start(&g, c.Pod)
 	}
@@ -96,6 +99,23 @@ func (b *Book) Admit(c Claim, now time.Time) (g Grant, changed bool, _ *Refusal)
 	g.Since = now
 	b.grants[g.ID()] = g
 	return g, false, nil
+}
+
+// checkKind returns a refusal if the pod says on which kind of slice the container is to be, and it was placed on another: a scheduler of an earlier
+// version does not know that containers can have kinds of their own. On a whole GPU, for instance, others would share what a MIG instance isolates.
+func (b *Book) checkKind(g *Grant, pod *v1.Pod) *Refusal {
+	kind := cmp.Or(pod.Annotations[kube.AnnotationContainerSlice+g.Container], pod.Annotations[kube.AnnotationSlice])
+	if kind == "" || g.BestEffort {
+		return nil
+	}
+	for _, v := range g.VGPUs {
+		i := slices.IndexFunc(b.slices.All, func(s packing.Slice) bool { return string(s.ID) == v.Slice })
+		if i >= 0 && !b.slices.All[i].MatchesKind(kind) {
+			return refuse(Forged, "container %s asks for a slice of kind %s, and slice %s is of kind %s: delete the pod and create it again; update "+
+				"gshare-scheduler if it is older than the agent", g.Container, kind, v.Slice, cmp.Or(b.slices.All[i].Profile, share.WholeGPU))
+		}
+	}
+	return nil
 }
 
 // start sets the residency with which a container starts, or returns why it cannot start.

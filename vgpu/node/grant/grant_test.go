@@ -355,6 +355,42 @@ func check(t *testing.T, b *Book, seed uint64) {
 	}
 }
 
+// TestKind: a container starts on the kind of slice that its pod asks for, whatever an older scheduler has made of it.
+func TestKind(t *testing.T) {
+	own := kube.AnnotationContainerSlice + "main"
+	for name, c := range map[string]struct {
+		on   string
+		says map[string]string
+		want Reason
+	}{
+		"nothing is said":              {"mig", nil, ""},
+		"of the pod":                   {"mig", map[string]string{kube.AnnotationSlice: "3g.40gb"}, ""},
+		"of the pod, another":          {"gpu", map[string]string{kube.AnnotationSlice: "3g.40gb"}, Forged},
+		"its own":                      {"mig", map[string]string{own: "3g.40gb", kube.AnnotationSlice: "gpu"}, ""},
+		"any instance":                 {"mig", map[string]string{own: "mig"}, ""},
+		"its own, another profile":     {"mig", map[string]string{own: "1g.10gb"}, Forged},
+		"its own, of an unaware one":   {"gpu", map[string]string{own: "3g.40gb"}, Forged},
+		"best effort is good enough":   {"gpu", map[string]string{own: "3g.40gb", kube.AnnotationEnforcement: "best-effort"}, ""},
+		"a GPU, and is on an instance": {"mig", map[string]string{own: "gpu"}, Forged},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBook("gpu", "mig")
+			b.slices.All[1].Profile = "3g.40gb"
+			pod := podOf("p", c.on, 20, 20)
+			for key, text := range c.says {
+				pod.Annotations[key] = text
+			}
+			_, _, refusal := b.Admit(claim(pod, "g0-0"), start)
+			switch {
+			case c.want == "" && refusal != nil:
+				t.Errorf("refused: %v", refusal)
+			case c.want != "" && (refusal == nil || refusal.Reason != c.want || !strings.Contains(refusal.Text, "slice "+c.on)):
+				t.Errorf("%v, want %s that names %s", refusal, c.want, c.on)
+			}
+		})
+	}
+}
+
 // TestOverlappingInstances: MIG instances that share memory slices of one GPU cannot both be granted; those of other GPUs, those beside
 // each other, and the instance itself do not count.
 func TestOverlappingInstances(t *testing.T) {
