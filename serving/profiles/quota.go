@@ -1,9 +1,11 @@
 package profiles
 
 import (
+	"slices"
 	"strconv"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/share"
@@ -15,7 +17,9 @@ import (
 // canNarrow reports whether a server can be given less time than its share has. One that has a whole GPU is not served by the agent, which would do that.
 func canNarrow(target *v1.Pod) bool {
 	p, present, err := kube.PlacementOf(target)
-	return err == nil && present && p.Containers[0].VGPUs[0].Class == share.MPS
+	return err == nil && present && slices.ContainsFunc(p.Containers, func(c kube.PlacedContainer) bool {
+		return c.Name == target.Spec.Containers[0].Name && c.VGPUs[0].Class == share.MPS
+	})
 }
 
 // ownQuota returns the quota of a server's share, in percent.
@@ -35,15 +39,19 @@ func wantedQuota(target *v1.Pod) int64 {
 // enforcedQuota returns the quota that a server has now, by what the agent says.
 func enforcedQuota(target *v1.Pod) int64 {
 	status, present, err := kube.EnforcementStatusOf(target)
-	if err != nil || !present || len(status.Containers) == 0 || status.Containers[0].QuotaPercent == 0 {
-		return ownQuota(target)
+	if err == nil && present {
+		for _, c := range status.Containers {
+			if c.Name == target.Spec.Containers[0].Name && c.QuotaPercent != 0 {
+				return c.QuotaPercent
+			}
+		}
 	}
-	return status.Containers[0].QuotaPercent
+	return ownQuota(target)
 }
 
 // withQuota returns a server that is to have a quota.
 func withQuota(target *v1.Pod, quota int64) *v1.Pod {
 	changed := target.DeepCopy()
-	changed.Annotations[kube.AnnotationTrialQuota] = strconv.FormatInt(quota, 10)
+	metav1.SetMetaDataAnnotation(&changed.ObjectMeta, kube.AnnotationTrialQuota, strconv.FormatInt(quota, 10)) // its owner may have removed all
 	return changed
 }
