@@ -66,11 +66,13 @@ def _tensor(name, entry):
         raise FormatError("%.100r has no shape" % name)
     if not isinstance(offsets, list) or len(offsets) != 2 or not all(map(_is_size, offsets)):
         raise FormatError("%.100r has no offsets" % name)
-    length = _TYPES[dtype][0]
+    element = length = _TYPES[dtype][0]
     for n in shape:
         length *= n
     if offsets[1] - offsets[0] != length:
         raise FormatError("%.100r has %d bytes and needs %d" % (name, offsets[1] - offsets[0], length))
+    if length and offsets[0] % element:  # a kernel that reads such an element would fail, and with it the process's context
+        raise FormatError("%.100r begins at %d, which is no multiple of %d bytes" % (name, offsets[0], element))
     return Tensor(dtype, tuple(shape), *offsets)
 
 

@@ -41,6 +41,8 @@ class TestHeader(unittest.TestCase):
             "too small": '{"a":{"dtype":"F64","shape":[4],"data_offsets":[0,4]}}', "overflow": '{"a":{"dtype":"U8","shape":[4294967296,4294967296],"data_offsets":[0,0]}}',
             "gap": '{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"b":{"dtype":"U8","shape":[2],"data_offsets":[2,4]}}',
             "overlap": '{"a":{"dtype":"U8","shape":[3],"data_offsets":[0,3]},"b":{"dtype":"U8","shape":[2],"data_offsets":[2,4]}}',
+            "not aligned": '{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"b":{"dtype":"F16","shape":[1],"data_offsets":[1,3]},'
+                           '"c":{"dtype":"U8","shape":[1],"data_offsets":[3,4]}}',
             "rest": '{"a":{"dtype":"U8","shape":[3],"data_offsets":[0,3]}}', "type": '{"a":{"dtype":"U9","shape":[4],"data_offsets":[0,4]}}',
             "type of a type": '{"a":{"dtype":["U8"],"shape":[4],"data_offsets":[0,4]}}', "more": '{"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4],"x":1}}',
             "offsets": '{"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4,8]}}', "metadata": '{"__metadata__":{"a":1},%s}' % one,
