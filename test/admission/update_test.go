@@ -24,6 +24,7 @@ func (c *cluster) testUpdate(t *testing.T) {
 		`"gshare.dev/mem": "8Gi"`:        "",
 		`"gshare.dev/slice.main": "x"`:   "gshare.dev/slice.CONTAINER: write gpu",
 		`"gshare.dev/slice.main": "mig"`: "",
+		`"gshare.dev/weights": "x"`:      "gshare.dev/weights: write",
 		`"gshare.dev/class": "slo"`:      "gshare.dev/class: slo needs the label",
 		`"gshare.dev/workload": "bert"`:  "",
 		`"example.com/note": "x"`:        "",

@@ -61,6 +61,22 @@ func testPolicies(ctx context.Context, t *testing.T, a *agents) {
 				Target:     v1.ObjectReference{Kind: "Node", Name: a.Nodes[0].Name},
 			}, metav1.CreateOptions{})
 		},
+		"bind with the quota of a trial": func() error {
+			return pods.Bind(ctx, &v1.Binding{
+				ObjectMeta: metav1.ObjectMeta{Name: "free", Annotations: map[string]string{kube.AnnotationTrialQuota: "20"}},
+				Target:     v1.ObjectReference{Kind: "Node", Name: a.Nodes[0].Name},
+			}, metav1.CreateOptions{})
+		},
+		"create with the quota of a trial": func() error {
+			pod := cluster.Pod("narrow", "sleep", "inf")
+			pod.Annotations = map[string]string{kube.AnnotationTrialQuota: "20"}
+			_, err := pods.Create(ctx, pod, metav1.CreateOptions{})
+			return err
+		},
+		"quota of a trial, through status": func() error {
+			_, err := pods.Patch(ctx, "victim", types.MergePatchType, kube.AnnotationPatch(kube.AnnotationTrialQuota, "20"), metav1.PatchOptions{}, "status")
+			return err
+		},
 		"agent, another node": func() error {
 			_, err := agent.CoreV1().Nodes().Patch(ctx, other, types.MergePatchType, kube.AnnotationPatch(kube.AnnotationInventory, "{}"), metav1.PatchOptions{})
 			return err
