@@ -42,7 +42,7 @@ func (g *granter) grantSoon(
 	for began := time.Now(); ; {
 		freed := g.grants.freedChannel()
 		claim, err := try(ctx)
-		if ctx.Err() != nil && last != nil {
+		if last != nil && (ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded)) {
 			err = last // it says more than that the time is over
 		}
 		if err == nil || !isTransient(err) || ctx.Err() != nil || time.Since(began) > patience {

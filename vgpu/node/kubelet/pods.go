@@ -5,6 +5,7 @@ package kubelet
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -41,21 +42,27 @@ func dial(socket string) (*grpc.ClientConn, error) {
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: reconnect, MinConnectTimeout: time.Second}))
 }
 
-// retryWhileBusy repeats a call, at the limiter's rate, while the kubelet answers that it is too busy or not ready.
+// retryWhileBusy repeats a call, at the limiter's rate, while the kubelet answers that it is too busy or not ready. Its error is
+// context.DeadlineExceeded if it gives up for lack of time, even if some is left that would not suffice.
 func retryWhileBusy(ctx context.Context, limit *rate.Limiter, call func(context.Context) error) error {
 	for {
 		if err := limit.Wait(ctx); err != nil {
+			if ctx.Err() == nil { // the deadline is too near, or has passed and the context's timer is late
+				err = fmt.Errorf("%w: %w", context.DeadlineExceeded, err)
+			}
 			return err
 		}
 		err := call(ctx)
 		switch status.Code(err) {
 		case codes.ResourceExhausted, codes.FailedPrecondition, codes.Unavailable:
+		case codes.DeadlineExceeded: // the kubelet knows the deadline too
+			return fmt.Errorf("%w: %w", context.DeadlineExceeded, err)
 		default:
 			return err
 		}
 		select {
 		case <-ctx.Done():
-			return err
+			return fmt.Errorf("%w: %w", ctx.Err(), err)
 		case <-time.After(retryEvery):
 		}
 	}

@@ -222,7 +222,7 @@ func (r *Records) readPod(ctx context.Context, pod *v1.Pod) error {
 		return err
 	})
 	if err != nil {
-		if ctx.Err() != nil {
+		if ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded) {
 			return err
 		}
 		return nil // the pod is gone, for which the kubelet has no error code
