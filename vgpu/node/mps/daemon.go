@@ -58,6 +58,9 @@ func (d *daemon) loop() {
 	for {
 		d.identifyProcess()
 		observation, decision := d.decide()
+		if d.manager.ctx.Err() != nil { // the daemon may have been asked, and answer nobody
+			return
+		}
 		d.publish(observation, decision)
 		next := d.manager.Interval
 		switch {

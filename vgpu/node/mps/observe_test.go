@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -38,6 +39,21 @@ func TestPipeReplaced(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.waitForReplacement(first)
+	})
+}
+
+// TestClosedWhileWaiting: a manager that is closed while it asks a daemon does not kill it as one that is silent.
+func TestClosedWhileWaiting(t *testing.T) {
+	forVersions(t, func(t *testing.T, r *rig) {
+		r.share()
+		first := r.daemon()
+		d := r.manualDaemon()
+		d.supervisor = supervisor.New(supervisor.Config{}) // without patience
+		d.manager.stop()
+		d.loop()
+		if got := r.daemonPIDs(); !slices.Equal(got, []int{first}) {
+			t.Errorf("daemons %v, want %d", got, first)
+		}
 	})
 }
 
