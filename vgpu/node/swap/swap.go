@@ -53,7 +53,13 @@ type Swap struct {
 	todo   []residency.Step // decided, and perhaps not saved
 	leases []residency.Lease
 	wants  map[string]residency.Want // what was said last, by function
-	moves  map[string]int            // of functions: the number of steps and ends, so that the result of a step that is over is known
+	moves  map[string]move           // by function
+}
+
+// move is the last step of a function, or the end of its process.
+type move struct {
+	number int                // of all of the function, so that the result of one that is over is known
+	stop   context.CancelFunc // of a step
 }
 
 // New returns a Swap.
@@ -64,7 +70,7 @@ func New(c Config) *Swap {
 	if c.EvictLimit == 0 {
 		c.EvictLimit = 30 * time.Second
 	}
-	return &Swap{Config: c, began: time.Now(), events: make(chan func(), 64), ended: make(chan struct{}), moves: map[string]int{}, wants: map[string]residency.Want{}}
+	return &Swap{Config: c, began: time.Now(), events: make(chan func(), 64), ended: make(chan struct{}), moves: map[string]move{}, wants: map[string]residency.Want{}}
 }
 
 // Now returns the time on the node's clock, which counts from New.
@@ -96,9 +102,19 @@ func (s *Swap) Finish(turn uint64) {
 // process, as the function may be loaded again after that.
 func (s *Swap) Ended(function string) {
 	s.tell(func() {
-		s.moves[function]++
+		s.next(function, func() {})
 		s.Node.Ended(s.Now(), function)
 	})
+}
+
+// next begins a move of a function and returns its number. It stops the one before, which would be for another process from now on.
+func (s *Swap) next(function string, stop context.CancelFunc) int {
+	last := s.moves[function]
+	if last.stop != nil {
+		last.stop()
+	}
+	s.moves[function] = move{last.number + 1, stop}
+	return last.number + 1
 }
 
 // Run decides and acts until ctx ends. Processes stay as they are then. Call it once.
@@ -148,8 +164,8 @@ func (s *Swap) decide(ctx context.Context) {
 		s.Grant(slices.Clone(leases))
 	}
 	for _, step := range s.todo {
-		s.moves[step.Function]++
-		go s.do(ctx, step, s.moves[step.Function])
+		current, stop := context.WithCancel(ctx)
+		go s.do(current, step, s.next(step.Function, stop))
 	}
 	s.todo = nil
 }
@@ -178,7 +194,7 @@ func (s *Swap) do(ctx context.Context, step residency.Step, move int) {
 // report notes the end of a step, unless the process that it was for has ended meanwhile.
 func (s *Swap) report(step residency.Step, move int, failure error) {
 	s.tell(func() {
-		if s.moves[step.Function] != move {
+		if s.moves[step.Function].number != move {
 			return
 		}
 		var err error

@@ -349,3 +349,62 @@ func TestFaults(t *testing.T) {
 		}
 	})
 }
+
+// stubborn is a Mover that logs its moves, and does not evict f0.
+type stubborn struct {
+	mu    sync.Mutex // guards what follows
+	moves []string
+}
+
+func (m *stubborn) log(move, function string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.moves = append(m.moves, move+" "+function)
+}
+
+func (m *stubborn) Load(_ context.Context, function, _ string) error {
+	m.log("load", function)
+	return nil
+}
+
+func (m *stubborn) Evict(_ context.Context, function, _ string) error {
+	m.log("evict", function)
+	if function == "f0" {
+		return errors.New("no answer")
+	}
+	return nil
+}
+
+// TestEndedWhileEvicted lets the process of a function end that could not be evicted. The next process of the function is not evicted in its place.
+func TestEndedWhileEvicted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &stubborn{}
+		var s *Swap
+		s = New(Config{Node: newNode(t), Mover: m, Log: slog.New(slog.DiscardHandler), Save: func([]byte) error { return nil }, Grant: func(leases []residency.Lease) {
+			for _, l := range leases {
+				go func() {
+					s.Want(l.Function, time.Now(), 0)
+					s.Finish(l.Turn)
+				}()
+			}
+		}})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); s.Run(ctx) }()
+		want := func(function string) {
+			s.Want(function, time.Now().Add(time.Hour), 1)
+			time.Sleep(200 * ms)
+		}
+		want("f0")
+		want("f1")
+		want("f2")
+		s.Ended("f0")
+		want("f0")
+		time.Sleep(10 * evictPause)
+		cancel()
+		<-done
+		if want := []string{"load f0", "load f1", "evict f0", "load f2", "evict f1", "load f0"}; !slices.Equal(m.moves, want) {
+			t.Errorf("%v, want %v", m.moves, want)
+		}
+	})
+}
