@@ -28,6 +28,7 @@ type Node struct {
 	slices    []*slice    // as added
 	host      hostCache
 	turns     uint64           // that have begun
+	lastLate  time.Duration    // when a neglected function last went first
 	resized   time.Duration    // when the number of slices last changed
 	outcomes  deadlineOutcomes // since resized
 }
@@ -47,6 +48,7 @@ type function struct {
 	active      bool          // whether it is in Node.active
 	since       time.Duration // when the instance was created
 	used        time.Duration // when it last got or finished a request
+	served      time.Duration // when its last turn ended; 0: it has had none
 	meter       Meter
 }
 

@@ -28,7 +28,6 @@ type place struct {
 	slice  *slice // nil: it holds nothing
 	state  placeState
 	begun  bool          // the caller has the step; false for an eviction that is still to be given out
-	since  time.Duration // when the load was given out
 	from   Source        // of the load
 	failed int           // loads that have failed in a row
 	retry  time.Duration // no turn until then, since a load has failed
@@ -45,7 +44,7 @@ const (
 
 // Steps returns what may be done now, and counts it as begun: a load only once all data that lie on the slice leave room for it. Call it after
 // Dispatch and after each event, and save Snapshot before any of it is done, and before anybody is told of new leases: what is not recorded could
-// not be counted by a node that is restored. Steps is for a node of real slices. A node on which nothing is loaded by steps takes it that the caller does what Start says.
+// not be counted by a node that is restored. A simulator, whose loads and evictions take no steps, does what each Start says and never calls it.
 func (n *Node) Steps() []Step {
 	var steps []Step
 	for _, f := range n.order {
@@ -58,7 +57,7 @@ func (n *Node) Steps() []Step {
 	}
 	for _, f := range n.order {
 		if f.on != nil && f.place.slice == nil && n.heldOn(f.on)+f.Memory <= f.on.Kind.Memory {
-			f.place.slice, f.place.state, f.place.begun, f.place.since = f.on, loading, true, n.now
+			f.place.slice, f.place.state, f.place.begun = f.on, loading, true
 			steps = append(steps, Step{Load, f.Name, f.on.ID})
 		}
 	}
@@ -83,15 +82,15 @@ func (n *Node) Loaded(now time.Duration, name string) error {
 		return share.Invalid("function", "%.64q is not being loaded", name)
 	}
 	f.place.state, f.place.failed, f.place.retry = resident, 0, 0
-	f.learnLoad(n.now - f.place.since)
 	if s := f.on; f.running && s == f.place.slice {
+		f.learnLoad(n.now - s.started)
 		s.loaded = n.now
 		s.until = n.now + s.executionTime(f)
 	}
 	return nil
 }
 
-// learnLoad corrects the time that a load of the function is expected to take by what one has taken.
+// learnLoad corrects the time that a load of the function is expected to take by what one has taken, with what had to be evicted first.
 func (f *function) learnLoad(took time.Duration) {
 	average := func(old time.Duration) time.Duration { return min((old+took)/2, maxTime) }
 	if f.place.from == Host {
@@ -173,7 +172,7 @@ func (n *Node) endTurn(f *function) (Request, bool) {
 // leaveSlice ends the turn of the function that runs on a slice.
 func (n *Node) leaveSlice(s *slice) {
 	f := s.running
-	s.running, s.ended, s.bound, f.running, f.used = nil, n.now, nil, false, n.now
+	s.running, s.ended, s.bound, f.running, f.used, f.served = nil, n.now, nil, false, n.now, n.now
 	if f.terminating {
 		n.deleteInstance(f)
 	}

@@ -154,6 +154,12 @@ func (n *Node) loadTime(f *function) (time.Duration, Source) {
 // nextStart returns the most urgent request that can start now, as a function and the slice for it; false if none can.
 func (n *Node) nextStart() (candidate, bool) {
 	pending := n.pendingFunctions()
+	if f := n.neglected(pending); f != nil {
+		if p, ok := n.bestCandidate(f); ok {
+			n.lastLate = n.now
+			return p, true
+		}
+	}
 	for _, f := range pending {
 		p, ok := n.bestCandidate(f)
 		if !ok {
@@ -165,6 +171,25 @@ func (n *Node) nextStart() (candidate, bool) {
 		return p, true
 	}
 	return candidate{}, false
+}
+
+// neglectedPause is how many times as long as its load a function waits for a turn that is late in any case.
+const neglectedPause = 10
+
+// neglected returns the function that goes first although it is late in any case, as it would have to be loaded: the one that has had no turn for
+// longest, or nil. Otherwise it might never have one while others are in time, not even to find that a load takes less than is expected. The pause
+// between such turns leaves most of the time to those.
+func (n *Node) neglected(pending []*function) (longest *function) {
+	for _, f := range pending {
+		if f.on != nil || !(*f.waiting.nextHeap())[0].want {
+			continue
+		}
+		r := n.firstRequest(f)
+		if r.LatestStart() < n.now && n.now-n.lastLate >= neglectedPause*r.Load && (longest == nil || f.served < longest.served) {
+			longest = f
+		}
+	}
+	return longest
 }
 
 // pendingFunctions returns the functions with waiting requests that may start now, the most urgent first. A function that already runs a

@@ -282,3 +282,70 @@ func TestLoadIsLearned(t *testing.T) {
 		}
 	}
 }
+
+// The time to evict what is on the slice is a part of the load for which that has to be done.
+func TestEvictionIsLearned(t *testing.T) {
+	n := newNode(t, Policy{}, 2, 1)
+	setWant(t, n, 0, "a", time.Hour, 1)
+	carryOut(t, n, 0)
+	if err := n.Finish(time.Second, "s0"); err != nil {
+		t.Fatal(err)
+	}
+	setWant(t, n, 10*time.Second, "b", time.Hour, 1)
+	n.Dispatch(10 * time.Second)
+	n.Steps()
+	if err := n.Evicted(12*time.Second, "a"); err != nil {
+		t.Fatal(err)
+	}
+	n.Steps()
+	if err := n.Loaded(15*time.Second, "b"); err != nil {
+		t.Fatal(err)
+	}
+	if got := n.functions["b"].LoadCold; got != 3*time.Second {
+		t.Errorf("%v, want the mean of 1 s and 5 s", got)
+	}
+}
+
+// A function that is late in any case, as its load is expected to take long, has a turn now and then although another one is always in time. Of two the
+// one goes first that has had none for longer. Requests that the node has, not somebody else, wait behind all others.
+func TestNeglected(t *testing.T) {
+	const now = time.Minute
+	for name, c := range map[string]struct {
+		before time.Duration // since one went first
+		late   []string      // in the order of their deadlines
+		want   string
+	}{
+		"nobody is late":                   {time.Minute, nil, "a"},
+		"one went first nine loads ago":    {9 * time.Second, []string{"b"}, "a"},
+		"one went first ten loads ago":     {10 * time.Second, []string{"b"}, "b"},
+		"the other one is due before":      {time.Minute, []string{"c", "b"}, "b"},
+		"it is due before the other one":   {time.Minute, []string{"b", "c"}, "b"},
+		"only the one that has had a turn": {time.Minute, []string{"c"}, "c"},
+		"and that less than ten loads ago": {999 * ms, []string{"c"}, "a"}, // from the host, 100 ms
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t, Policy{}, 3, 1)
+			setWant(t, n, 0, "c", time.Hour, 1)
+			carryOut(t, n, 0)
+			if err := n.Finish(time.Second, "s0"); err != nil {
+				t.Fatal(err)
+			}
+			n.evict(n.functions["c"])
+			n.lastLate = now - c.before
+			setWant(t, n, now, "c", 0, 0)
+			setWant(t, n, now, "a", time.Hour, 1)
+			for i, f := range c.late {
+				setWant(t, n, now, f, now+time.Duration(i+1), 1)
+			}
+			if d := n.Dispatch(now); len(d.Starts) != 1 || d.Starts[0].Request.Function != c.want {
+				t.Errorf("%+v, want %s", d.Starts, c.want)
+			}
+		})
+	}
+	n := newNode(t, Policy{}, 2, 1)
+	enqueue(t, n, time.Minute, 1, "a", time.Hour)
+	enqueue(t, n, time.Minute, 2, "b", time.Minute)
+	if d := n.Dispatch(time.Minute); len(d.Starts) != 1 || d.Starts[0].Request.Function != "a" {
+		t.Errorf("%+v, want a", d.Starts)
+	}
+}
