@@ -261,7 +261,7 @@ type Status struct {
 	CannotPark string // which replica could not be parked, so that none is any more; empty if they can
 	Share      share.Share
 	Ready      bool   // a replica is ready, or none is wanted
-	Reason     string // Serving, Idle, Starting or Failing
+	Reason     string // Serving, Idle, Starting or Failing; also Waiting, of functions that have GPUs in turn
 	Message    string // about a replica that is not ready
 
 	// Host is the function to whose replicas requests go, as gateways are to be told; no name without one.

@@ -3,8 +3,10 @@ package turns
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
+	"time"
 
 	"github.com/gshare-dev/gshare/serving/fleet"
 	"github.com/gshare-dev/gshare/serving/gateway"
@@ -26,15 +28,19 @@ type mover struct {
 
 // server is what a function is served by.
 type server struct {
-	object  *api.GPUFunction
-	starts  uint64
-	current *instance // nil: none
+	object   *api.GPUFunction
+	starts   uint64
+	failures uint64
+	failure  string        // of the last start, if it has failed
+	used     time.Duration // how long the instances ran that have ended
+	current  *instance     // nil: none
 }
 
 // instance is one start of a server, until nothing is left of it.
 type instance struct {
 	fleet.Instance
 	function string
+	began    time.Time
 	address  string
 	message  string        // what it waits for, or why it has failed
 	ready    chan struct{} // closed when it accepts requests
@@ -51,8 +57,16 @@ func (m *mover) add(function string, object *api.GPUFunction) {
 	m.servers[function] = &server{object: object}
 }
 
-// Load implements swap.Mover.
+// Load implements swap.Mover. It waits for the end of a server that has failed: swap.Swap learns of it before it is noted here.
 func (m *mover) Load(ctx context.Context, function, gpu string) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, m.limitOf(function), errors.New("it was not ready in time"))
+	defer cancel()
+	if last := m.currentOf(function); last != nil {
+		select {
+		case <-last.gone:
+		case <-ctx.Done():
+		}
+	}
 	i, err := m.start(function)
 	if err != nil {
 		return err
@@ -66,7 +80,28 @@ func (m *mover) Load(ctx context.Context, function, gpu string) error {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if ctx.Err() != nil {
+		return fmt.Errorf("%w: %s", context.Cause(ctx), i.message)
+	}
 	return errors.New(i.message)
+}
+
+// startLimit is the time within which a server has to be ready, its wait for a share included, beside what its startup probe allows.
+const startLimit = 5 * time.Minute
+
+// limitOf returns the time after which a load has failed. It ends earlier where the platform has less patience.
+func (m *mover) limitOf(function string) time.Duration {
+	limit := startLimit
+	if p := m.servers[function].object.Container().StartupProbe; p != nil {
+		limit += time.Duration(p.InitialDelaySeconds)*time.Second + api.StartLimit(p)
+	}
+	return limit
+}
+
+func (m *mover) currentOf(function string) *instance {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.servers[function].current
 }
 
 func (m *mover) start(function string) (*instance, error) {
@@ -81,7 +116,7 @@ func (m *mover) start(function string) (*instance, error) {
 	name := fleet.InstanceName(gateway.FunctionName{Namespace: s.object.Namespace, Name: s.object.Name}, id)
 	i := &instance{
 		Instance: fleet.Instance{Name: name, ID: id, Function: s.object, Share: wholeGPU(s.object), Residency: scaling.Hot}, function: function,
-		ready: make(chan struct{}), gone: make(chan struct{}),
+		began: time.Now(), ready: make(chan struct{}), gone: make(chan struct{}),
 	}
 	s.current, m.instances[name] = i, i
 	m.platform.Create(i.Instance)
@@ -140,7 +175,7 @@ func (m *mover) observe(e fleet.Event) {
 	switch e.Kind {
 	case fleet.Ready:
 		if i.address = e.Address; !i.isReady {
-			i.isReady = true
+			i.isReady, m.servers[i.function].failure = true, ""
 			close(i.ready)
 		}
 	case fleet.Failed, fleet.Gone:
@@ -152,7 +187,7 @@ func (m *mover) observe(e fleet.Event) {
 		}
 		i.message = e.Message
 		delete(m.instances, i.Name)
-		m.servers[i.function].current = nil
+		m.servers[i.function].end(i)
 		close(i.gone)
 	default:
 		i.message = e.Message
@@ -173,6 +208,16 @@ func (m *mover) endAll() {
 	}
 }
 
+// end notes that nothing is left of an instance.
+func (s *server) end(i *instance) {
+	s.current = nil
+	s.used += time.Since(i.began)
+	if !i.evicted {
+		s.failures++
+		s.failure = i.message
+	}
+}
+
 // replicaOf returns the name and the address of the server of a function.
 func (m *mover) replicaOf(function string) (name, address string) {
 	m.mu.Lock()
@@ -183,8 +228,25 @@ func (m *mover) replicaOf(function string) (name, address string) {
 	return "", ""
 }
 
-func (m *mover) startsOf(function string) uint64 {
+// state is what is known of the server of a function.
+type state struct {
+	starts, failures uint64
+	used             time.Duration // of whole GPUs
+	ready, starting  bool
+	message          string // what it waits for, or why the last start has failed
+}
+
+func (m *mover) stateOf(function string) state {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.servers[function].starts
+	s := m.servers[function]
+	now := state{starts: s.starts, failures: s.failures, used: s.used, message: s.failure}
+	if i := s.current; i != nil {
+		now.used += time.Since(i.began)
+		now.ready, now.starting = i.isReady && !i.evicted, !i.isReady
+		if now.starting && i.message != "" {
+			now.message = i.message
+		}
+	}
+	return now
 }

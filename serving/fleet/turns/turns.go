@@ -48,6 +48,9 @@ const (
 	load = 2 * time.Second
 )
 
+// maxMove is longer than a server may take to start or to end.
+const maxMove = 24 * time.Hour
+
 const kind = "gpu" // of all slices
 
 // Turns serves functions. Run it once.
@@ -59,14 +62,16 @@ type Turns struct {
 
 	mu        sync.Mutex // guards what follows
 	functions []*function
+	counted   time.Time // when what the functions have received was counted last
 }
 
 // function is one of the functions.
 type function struct {
-	object *api.GPUFunction
-	name   gateway.FunctionName
-	said   want  // what the node was told last
-	turn   *turn // nil: it has none
+	object   *api.GPUFunction
+	name     gateway.FunctionName
+	said     want     // what the node was told last
+	turn     *turn    // nil: it has none
+	received []uint64 // gateway.Load.Received of the last ten seconds, the oldest first
 }
 
 // turn is the turn of a function.
@@ -75,7 +80,7 @@ type turn struct {
 	replica string
 	first   uint64    // requests that had begun before the turn
 	begun   uint64    // those that had when the lease got its bound
-	idle    time.Time // since when nothing is to be done
+	idle    time.Time // since when nothing waits and none is answered
 	ending  bool
 }
 
@@ -102,9 +107,8 @@ func New(c Config, objects []*api.GPUFunction) (*Turns, error) {
 		if object.Spec.Scaling.MinReplicas > 0 {
 			return nil, fmt.Errorf("function %s: spec.scaling.minReplicas is %d, and none is kept where functions have GPUs in turn", fn.name, object.Spec.Scaling.MinReplicas)
 		}
-		each := time.Duration(float64(time.Second) / object.Spec.Scaling.RequestsPerSecond)
 		err := node.Register(residency.Function{ // all of the memory: no other server runs beside it
-			Name: fn.name.String(), Tenant: object.Namespace, Memory: c.Memory, Times: map[string]time.Duration{kind: min(max(each, 1), time.Hour)},
+			Name: fn.name.String(), Tenant: object.Namespace, Memory: c.Memory, Times: map[string]time.Duration{kind: timeOfRequest(object)},
 			LoadWarm: load, LoadCold: load,
 		})
 		if err != nil {
@@ -119,10 +123,17 @@ func New(c Config, objects []*api.GPUFunction) (*Turns, error) {
 		t.moves.add(fn.name.String(), object)
 	}
 	t.swap = swap.New(swap.Config{
-		Node: node, Mover: t.moves, Grant: t.grant, Log: c.Log, EvictLimit: 2 * time.Hour, // an instance has its grace period
+		Node: node, Mover: t.moves, Grant: t.grant, Log: c.Log,
+		LoadLimit: maxMove, EvictLimit: maxMove, // an instance has limits of its own
 		Save: func([]byte) error { return nil }, // servers end with this process
 	})
 	return t, nil
+}
+
+// timeOfRequest returns how long a request takes, of as many as a server gets at once.
+func timeOfRequest(object *api.GPUFunction) time.Duration {
+	s := object.Spec.Scaling
+	return time.Duration(min(max(float64(*s.Concurrency)/s.RequestsPerSecond*float64(time.Second), 1), float64(time.Hour)))
 }
 
 // maxWaiting bounds the requests of a function that wait for its turn.
@@ -151,7 +162,7 @@ func (t *Turns) Run(ctx context.Context) {
 
 // review tells the node what waits, and ends turns that are over.
 func (t *Turns) review() {
-	for _, w := range t.look() { // without the lock, which grant needs before more is taken
+	for _, w := range t.look() { // which has given the lock back: Want may wait for grant, and that for the lock
 		t.swap.Want(w.function, w.due, w.requests)
 	}
 }
@@ -168,6 +179,7 @@ func (t *Turns) look() (changed []want) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := time.Now()
+	t.count(now)
 	for _, fn := range t.functions {
 		waiting, due := t.Gateway.Head(fn.name)
 		if waiting == 0 {
@@ -196,7 +208,8 @@ func (t *Turns) isOver(fn *function, waiting int, now time.Time) bool {
 		return !u.idle.IsZero() && now.Sub(u.idle) >= idleEnd
 	}
 	all := begun(l)
-	return !u.idle.IsZero() || all > u.first && t.swap.Now() >= u.lease.Until || all-u.begun >= uint64(u.lease.Requests)
+	isOver := t.swap.Now()+poll > u.lease.Until // at the next look
+	return !u.idle.IsZero() || isOver && (all > u.first || waiting == 0) || all >= u.begun+uint64(u.lease.Requests)
 }
 
 // begun is the number of requests that a replica got or that ended otherwise.
@@ -253,29 +266,6 @@ func (t *Turns) setReplica(fn *function, replicas []gateway.Replica) {
 	if err := t.Gateway.SetReplicas(fn.name, replicas); err != nil {
 		t.Log.Error("cannot pass requests to a replica", "function", fn.name.String(), "error", err)
 	}
-}
-
-// Status returns the states of all functions, in their order.
-func (t *Turns) Status() []fleet.Status {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	var all []fleet.Status
-	for _, fn := range t.functions {
-		l := t.Gateway.Load(fn.name)
-		s := fleet.Status{
-			Name: fn.name, SLO: fn.object.Spec.SLO.Latency.Value(), P99: l.P99, Hit: float64(l.InTime) / float64(l.Answered+l.Refused-l.Invalid+l.Failed),
-			Share: wholeGPU(fn.object), Replicas: map[string]int{}, Ready: fn.turn != nil, Reason: "Idle", Waiting: l.Waiting, InFlight: l.InFlight,
-			Starts: t.moves.startsOf(fn.name.String()),
-		}
-		switch {
-		case fn.turn != nil:
-			s.Reason, s.Replicas["ready"] = "Serving", 1
-		case l.Waiting > 0:
-			s.Reason = "Waiting"
-		}
-		all = append(all, s)
-	}
-	return all
 }
 
 // wholeGPU returns the share of a server: all of a GPU but the memory that its function does not want.

@@ -8,8 +8,10 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -39,6 +41,7 @@ type platform struct {
 	random    *rand.Rand
 	fails     bool
 	failFirst bool
+	hangs     bool            // none becomes ready
 	running   map[string]bool // ready or not, until gone
 	ready     map[string]bool
 	ended     map[string]chan struct{}
@@ -67,7 +70,7 @@ func (p *platform) Create(i fleet.Instance) {
 	}
 	ended := make(chan struct{}, 2)
 	p.ended[i.Name] = ended
-	fails, hangs := p.failFirst && p.starts == 1 || p.fails && p.random.IntN(5) == 0, p.fails && p.random.IntN(10) == 0
+	fails, hangs := p.failFirst && p.starts == 1 || p.fails && p.random.IntN(5) == 0, p.hangs || p.fails && p.random.IntN(10) == 0
 	go p.live(i.Name, ended, fails, hangs)
 }
 
@@ -134,8 +137,14 @@ func (p *platform) RoundTrip(r *http.Request) (*http.Response, error) {
 
 func functions(t *testing.T, n int) []*api.GPUFunction {
 	t.Helper()
+	return functionsFor(t, slices.Repeat([]time.Duration{objective}, n)...)
+}
+
+// functionsFor returns functions with these objectives.
+func functionsFor(t *testing.T, objectives ...time.Duration) []*api.GPUFunction {
+	t.Helper()
 	var texts []string
-	for i := range n {
+	for i, objective := range objectives {
 		texts = append(texts, fmt.Sprintf(`apiVersion: serving.gshare.dev/v1alpha1
 kind: GPUFunction
 metadata: {name: f%d}
@@ -159,6 +168,7 @@ type world struct {
 	*platform
 	gateway *gateway.Gateway
 	turns   *Turns
+	within  map[string]time.Duration // by function
 
 	mu      sync.Mutex
 	answers map[string]map[int]int // number of answers by function and status
@@ -166,12 +176,20 @@ type world struct {
 
 func start(t *testing.T, n int) (w *world, stop func()) {
 	t.Helper()
+	return startWith(t, functions(t, n))
+}
+
+func startWith(t *testing.T, functions []*api.GPUFunction) (w *world, stop func()) {
+	t.Helper()
 	p := newPlatform(t)
-	w = &world{T: t, platform: p, answers: map[string]map[int]int{}, gateway: gateway.New(gateway.Config{Upstream: p, Metrics: prometheus.NewRegistry()})}
+	w = &world{T: t, platform: p, within: map[string]time.Duration{}, answers: map[string]map[int]int{}, gateway: gateway.New(gateway.Config{Upstream: p, Metrics: prometheus.NewRegistry()})}
 	var err error
-	w.turns, err = New(Config{Gateway: w.gateway, Platform: p, GPUs: numGPUs, Memory: gpuMemory, Log: slog.New(slog.DiscardHandler)}, functions(t, n))
+	w.turns, err = New(Config{Gateway: w.gateway, Platform: p, GPUs: numGPUs, Memory: gpuMemory, Log: slog.New(slog.DiscardHandler)}, functions)
 	if err != nil {
 		t.Fatal(err)
+	}
+	for _, f := range functions {
+		w.within[f.Name] = f.Spec.SLO.Latency.Value()
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -185,7 +203,7 @@ func (w *world) ask(function string) int {
 	answer := httptest.NewRecorder()
 	began := time.Now()
 	w.gateway.ServeHTTP(answer, r)
-	if took := time.Since(began); took > objective+50*ms {
+	if took := time.Since(began); took > w.within[function]+50*ms {
 		w.Errorf("%s: status %d after %v", function, answer.Code, took)
 	}
 	w.mu.Lock()
@@ -335,5 +353,52 @@ func TestNewRefuses(t *testing.T) {
 	c.Memory = gpuMemory
 	if _, err := New(c, kept); err == nil || !strings.Contains(err.Error(), "minReplicas") {
 		t.Errorf("error %v", err)
+	}
+}
+
+// busy keeps two functions, f0 and f1, from ever being idle until it is stopped.
+func (w *world) busy(clients *sync.WaitGroup, over *atomic.Bool) {
+	for i := range 2 {
+		for range 3 {
+			clients.Go(func() {
+				for !over.Load() {
+					w.ask(fmt.Sprint("f", i))
+				}
+			})
+		}
+	}
+}
+
+// TestObjectives has two functions keep both GPUs busy, whose requests are in time without an end. A third one, of which a request comes now and then,
+// has its turns nevertheless: with an objective that is far longer, and with one that is too short by what a load is expected to take at first.
+func TestObjectives(t *testing.T) {
+	for name, objective := range map[string]time.Duration{"long": 8 * time.Second, "short": 1500 * ms} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w, stop := startWith(t, functionsFor(t, time.Second, time.Second, objective))
+				var clients sync.WaitGroup
+				var over atomic.Bool
+				w.busy(&clients, &over)
+				time.Sleep(21 * time.Second) // ten times as long as a load is taken to need
+				answered := 0
+				for range 5 {
+					if w.ask("f2") == http.StatusOK {
+						answered++
+					}
+					time.Sleep(time.Second)
+				}
+				over.Store(true)
+				clients.Wait()
+				stop()
+				if answered < 4 {
+					t.Errorf("%d of 5 requests are answered: %v", answered, w.answers)
+				}
+				for _, f := range []string{"f0", "f1"} {
+					if n := w.answers[f]; n[http.StatusOK] < 19*(n[http.StatusTooManyRequests]+n[http.StatusGatewayTimeout]) {
+						t.Errorf("%s: %v", f, n)
+					}
+				}
+			})
+		})
 	}
 }
