@@ -33,7 +33,8 @@ const serveLong = `Serve functions on this machine: pass HTTP requests to as man
 
 FILE has a GPUFunction in each YAML document. A request names its function by its host: FUNCTION or FUNCTION.NAMESPACE. The first request
 to a function without replicas starts one and waits for it. A replica is a process with the variable PORT in its environment, on which it
-is to listen; its share comes from the agent of this machine (gshare-node --standalone).
+is to listen; its share comes from the agent of this machine (gshare-node --standalone). With --in-turn it is a whole GPU, which a function has until
+others need it: so there may be more functions than GPUs.
 
 On a terminal, the functions are shown in a table. SIGTERM or Ctrl-C ends gshare serve after the requests that it has accepted; a second one
 ends it and the replicas at once.`
@@ -49,8 +50,9 @@ func serveCommand() *cobra.Command {
 	s := &serveRun{}
 	cmd := &cobra.Command{
 		Use: "serve FILE", Short: "Serve functions on this machine, with as many replicas as the load needs", Long: serveLong, Args: cli.Exactly(1),
-		Example: "  gshare serve functions.yaml\n  gshare serve functions.yaml --address :80 --metrics-address 127.0.0.1:9480",
-		RunE:    func(cmd *cobra.Command, args []string) error { return s.run(cmd, args[0]) },
+		Example: "  gshare serve functions.yaml\n  gshare serve functions.yaml --address :80 --metrics-address 127.0.0.1:9480\n" +
+			"  gshare serve functions.yaml --in-turn",
+		RunE: func(cmd *cobra.Command, args []string) error { return s.run(cmd, args[0]) },
 	}
 	f := cmd.Flags()
 	f.StringVar(&s.address, "address", "127.0.0.1:8080", "address on which requests are accepted")
