@@ -49,6 +49,7 @@ func TestClosedWhileWaiting(t *testing.T) {
 		first := r.daemon()
 		d := r.manualDaemon()
 		d.supervisor = supervisor.New(supervisor.Config{}) // without patience
+		d.clients = map[int]uint64{}                       // as of its last answer: so none is in the way
 		d.manager.stop()
 		d.loop()
 		if got := r.daemonPIDs(); !slices.Equal(got, []int{first}) {
