@@ -36,13 +36,13 @@ func (c *Container) Narrow(quota share.PerMille) error {
 func (s *Slice) narrow(v *vgpu, request, limit share.PerMille) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	before := v.Share
-	if before.QuotaRequest == request && before.QuotaLimit == limit {
+	oldRequest, oldLimit := v.QuotaRequest, v.QuotaLimit
+	if oldRequest == request && oldLimit == limit {
 		return nil
 	}
-	v.QuotaRequest, v.QuotaLimit = request, limit
+	v.QuotaRequest, v.QuotaLimit = request, limit // what else the share has is read without the lock
 	if err := s.policy.reshape(v, v.idle, s.server.Clock.Now()); err != nil {
-		v.Share = before
+		v.QuotaRequest, v.QuotaLimit = oldRequest, oldLimit
 		return err
 	}
 	v.writeGuarantee()
