@@ -10,11 +10,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/gshare-dev/gshare/serving/controller"
 	"github.com/gshare-dev/gshare/test/cluster"
-	"github.com/gshare-dev/gshare/test/controlplane/access"
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 	"github.com/gshare-dev/gshare/vgpu/kube"
 )
@@ -94,18 +91,7 @@ func startFragments(t *testing.T) *served {
 	s.http.Transport = &http.Transport{DialContext: s.Nodes[0].Machine.Dial}
 	s.of[s.Nodes[0].Name].withoutDriver(s.ctx, t)
 	s.waitInventory(s.ctx, t, s.Nodes[0])
-	scheme, err := controller.Scheme()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if s.objects, err = client.New(s.Config(access.Admin), client.Options{Scheme: scheme}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.explain(t) })
-	s.kubectl(t, "apply", "-k", s.overlay(t))
-	for _, name := range []string{"gshare-controller", "gshare-gateway"} {
-		s.kubectl(t, "-n", "gshare-system", "rollout", "status", "deployment/"+name, "--timeout=180s")
-	}
+	s.serve(t)
 	return s
 }
 

@@ -78,6 +78,13 @@ func startServing(t *testing.T) *served {
 	t.Cleanup(stop)
 	s.http.Transport = &http.Transport{DialContext: s.Nodes[0].Machine.Dial}
 	s.gpus = startGPUs(t, s.agents, driver, "GPU-0", "GPU-1")
+	s.serve(t)
+	return s
+}
+
+// serve installs the controller and the gateways, and waits until they run.
+func (s *served) serve(t *testing.T) {
+	t.Helper()
 	scheme, err := controller.Scheme()
 	if err != nil {
 		t.Fatal(err)
@@ -90,7 +97,6 @@ func startServing(t *testing.T) *served {
 	for _, name := range []string{"gshare-controller", "gshare-gateway"} {
 		s.kubectl(t, "-n", "gshare-system", "rollout", "status", "deployment/"+name, "--timeout=180s")
 	}
-	return s
 }
 
 func servingImage(t *testing.T, name string) cluster.Image {
