@@ -304,11 +304,10 @@ func (m *Manager) end(id string, p process.Process) error {
 		limit = 0
 	}
 	err := killWithin(p, limit)
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.stuck, id)
 	if errors.Is(err, errEnds) {
+		m.mu.Lock()
 		m.stuck[id] = p.PID
+		m.mu.Unlock()
 	}
 	return err
 }
@@ -328,11 +327,13 @@ func killWithin(p process.Process, limit time.Duration) error {
 	return nil
 }
 
+// setPID notes which process is the store; 0: it has ended.
 func (m *Manager) setPID(id string, pid int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if pid == 0 {
 		delete(m.pids, id)
+		delete(m.stuck, id)
 	} else {
 		m.pids[id] = pid
 	}

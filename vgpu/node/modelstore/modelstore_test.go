@@ -182,19 +182,28 @@ func TestRetainOn(t *testing.T) {
 	}
 }
 
-// TestEndsLate: the end of a store that has not ended after SIGKILL is not waited for again, and is noticed when it comes.
+// TestEndsLate: the end of a store that has not ended after SIGKILL is not waited for again, and is noticed when it comes, also between two
+// attempts.
 func TestEndsLate(t *testing.T) {
-	n := newNode(t)
-	n.open(team)
-	n.stuck[team.ID()] = n.pid(team)
-	none := func(string) bool { return false }
-	for err := n.Retain(none); err != nil; err = n.Retain(none) {
-		if !errors.Is(err, errEnds) {
-			t.Fatal(err)
-		}
-	}
-	if n.pid(team) != 0 || len(n.stuck) != 0 {
-		t.Errorf("PID %d; not ended %v", n.pid(team), n.stuck)
+	for name, between := range map[string]func(*node){
+		"while it is looked at": func(*node) {},
+		"between attempts":      func(n *node) { n.kill(team) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t)
+			n.open(team)
+			n.stuck[team.ID()] = n.pid(team)
+			between(n)
+			none := func(string) bool { return false }
+			for err := n.Retain(none); err != nil; err = n.Retain(none) {
+				if !errors.Is(err, errEnds) {
+					t.Fatal(err)
+				}
+			}
+			if n.pid(team) != 0 || len(n.stuck) != 0 {
+				t.Errorf("PID %d; not ended %v", n.pid(team), n.stuck)
+			}
+		})
 	}
 }
 
