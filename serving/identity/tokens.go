@@ -22,13 +22,17 @@ const (
 	AudienceReports   = "reports.serving.gshare.dev" // of who reads the load reports of gateways
 )
 
-// Times of what is known of a token.
+// outage is how long the API server may be away without a caller noticing that was known before.
+const outage = 10 * time.Minute
+
+// Times of what is known of a token. An answer that holds as the API server leaves may be knownFor old, and one that is back takes some time until it
+// answers reviews.
 const (
-	refreshAfter = 30 * time.Second // it is reviewed again, while the last answer still holds
-	knownFor     = time.Minute      // after which a review has to end before it holds
-	knownWhile   = 10 * time.Minute // instead, while no review succeeds
-	refusedFor   = 10 * time.Second // one that was refused
-	reviewLimit  = 5 * time.Second  // of a review, and the time until the next one if it fails
+	refreshAfter = 30 * time.Second    // it is reviewed again, while the last answer still holds
+	knownFor     = time.Minute         // after which a review has to end before it holds
+	knownWhile   = outage + 2*knownFor // instead, while no review succeeds
+	refusedFor   = 10 * time.Second    // one that was refused
+	reviewLimit  = 5 * time.Second     // of a review, and the time until the next one if it fails
 )
 
 // Bounds of what strangers can cause.
@@ -53,8 +57,8 @@ type Account struct{ Namespace, Name string }
 // Review asks who sends a token for an audience. The error is ErrRefused, wrapped, if the token is not one; others say that it could not ask.
 type Review func(ctx context.Context, token, audience string) (Account, error)
 
-// Tokens finds the service accounts of tokens. What it has found holds for a minute; while no review succeeds, ten minutes and no longer than the
-// token. Its methods may be called concurrently.
+// Tokens finds the service accounts of tokens. What it has found holds for a minute; while no review succeeds, twelve minutes and no longer than
+// the token. Its methods may be called concurrently.
 type Tokens struct {
 	audience string
 	review   Review

@@ -74,9 +74,9 @@ func TestTokenCache(t *testing.T) {
 		"refreshed unnoticed": {{40 * time.Second, nil, 2 * time.Second, nil, 2}},
 		"revoked":             {{61 * time.Second, ErrRefused, 0, ErrRefused, 2}, {70 * time.Second, ErrRefused, 0, ErrRefused, 2}},
 		"allowed again":       {{61 * time.Second, ErrRefused, 0, ErrRefused, 2}, {72 * time.Second, nil, 0, nil, 3}},
-		"away":                {{61 * time.Second, errAway, 0, nil, 2}, {62 * time.Second, errAway, 0, nil, 2}, {599 * time.Second, errAway, 0, nil, 3}},
-		"away for long":       {{61 * time.Second, errAway, 0, nil, 2}, {601 * time.Second, errAway, 0, ErrUnavailable, 3}},
-		"away, back":          {{61 * time.Second, errAway, 0, nil, 2}, {601 * time.Second, errAway, 0, ErrUnavailable, 3}, {610 * time.Second, nil, 0, nil, 4}},
+		"away":                {{61 * time.Second, errAway, 0, nil, 2}, {62 * time.Second, errAway, 0, nil, 2}, {719 * time.Second, errAway, 0, nil, 3}},
+		"away for long":       {{61 * time.Second, errAway, 0, nil, 2}, {721 * time.Second, errAway, 0, ErrUnavailable, 3}},
+		"away, back":          {{61 * time.Second, errAway, 0, nil, 2}, {721 * time.Second, errAway, 0, ErrUnavailable, 3}, {730 * time.Second, nil, 0, nil, 4}},
 		"silent":              {{61 * time.Second, nil, time.Hour, nil, 2}},
 		"revoked meanwhile":   {{61 * time.Second, errAway, 0, nil, 2}, {70 * time.Second, ErrRefused, 0, nil, 3}, {71 * time.Second, ErrRefused, 0, ErrRefused, 3}},
 		"expired":             {{time.Hour, nil, 0, ErrRefused, 1}},
@@ -106,6 +106,37 @@ func TestTokenCache(t *testing.T) {
 				time.Sleep(reviewLimit) // of the last review
 			})
 		})
+	}
+}
+
+// TestOutage: who calls at least once a minute does not notice that the API server is away for ten minutes, whenever that begins, whether it refuses
+// connections or is silent. Nobody waits for a silent one for longer than a review may take.
+func TestOutage(t *testing.T) {
+	for _, takes := range []time.Duration{0, time.Hour} {
+		for _, every := range []time.Duration{time.Second, 7 * time.Second, 29 * time.Second, 31 * time.Second, 59 * time.Second} {
+			for begins := 2 * time.Minute; begins < 3*time.Minute; begins += 11 * time.Second {
+				t.Run(fmt.Sprintf("each %v from %v on, reviews take %v", every, begins, takes), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						r := &reviewer{}
+						tokens := NewTokens(AudienceFunctions, r.review)
+						text := newToken(AudienceFunctions, time.Now().Add(time.Hour))
+						begin := time.Now()
+						for at := time.Duration(0); at < 20*time.Minute; at += every {
+							time.Sleep(time.Until(begin.Add(at)))
+							r.set(nil, 0)
+							if at >= begins && at < begins+outage {
+								r.set(errAway, takes)
+							}
+							came := time.Now()
+							if _, err := tokens.Account(t.Context(), text); err != nil || time.Since(came) > reviewLimit {
+								t.Errorf("at %v, after %v: error %v", at, time.Since(came), err)
+							}
+						}
+						time.Sleep(reviewLimit) // of the last review
+					})
+				})
+			}
+		}
 	}
 }
 
