@@ -3,6 +3,7 @@ package kubernetes
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -179,8 +180,13 @@ func slimPod(object any) (any, error) {
 	if len(p.Spec.Containers) > 0 {
 		slim.Spec.Containers = []v1.Container{{Ports: p.Spec.Containers[0].Ports}}
 	}
+	slim.Spec.ReadinessGates = p.Spec.ReadinessGates
+	read := []v1.PodConditionType{v1.PodReady, v1.ContainersReady}
+	for _, gate := range p.Spec.ReadinessGates {
+		read = append(read, gate.ConditionType)
+	}
 	for _, c := range p.Status.Conditions {
-		if c.Type == v1.PodReady {
+		if slices.Contains(read, c.Type) {
 			slim.Status.Conditions = append(slim.Status.Conditions, c)
 		}
 	}

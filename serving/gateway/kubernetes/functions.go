@@ -271,7 +271,7 @@ func (f *Functions) update(fn *function) {
 	for _, name := range slices.Sorted(maps.Keys(fn.pods)) {
 		p := fn.pods[name]
 		address, ready := api.Address(p.Pod)
-		gets := ready && !p.isToDrain() && p.maySend() && f.has(fn, p)
+		gets := (ready || address != "" && api.OnSilentNode(p.Pod)) && !p.isToDrain() && p.maySend() && f.has(fn, p)
 		switch {
 		case gets:
 			replicas = append(replicas, gateway.Replica{ID: name, Address: address, Residency: p.residency(), Credits: fn.credits})
@@ -355,9 +355,10 @@ func (p *pod) isToDrain() bool {
 	return drain || p.DeletionTimestamp != nil || !w.Level.Serves()
 }
 
-// residency returns when the pod gets requests: a Shared one, or one that is becoming Shared or Hot, when those that are Hot have no credit.
+// residency returns when the pod gets requests: a Shared one, or one that is becoming Shared or Hot, when those that are Hot have no credit. So does one on
+// a node that is silent: it serves, or its first request fails and others take it.
 func (p *pod) residency() scaling.Residency {
-	if w, r := p.levels(); min(w.Level, r.Level) >= residency.Hot {
+	if w, r := p.levels(); min(w.Level, r.Level) >= residency.Hot && !api.OnSilentNode(p.Pod) {
 		return scaling.Hot
 	}
 	return scaling.Shared

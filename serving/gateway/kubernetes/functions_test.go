@@ -169,8 +169,15 @@ func newPod(name string, changes ...func(*v1.Pod)) *v1.Pod {
 	return p
 }
 
-func noInstance(p *v1.Pod)  { delete(p.Labels, api.LabelInstance) }
-func notReady(p *v1.Pod)    { p.Status.Conditions[0].Status = v1.ConditionFalse }
+func noInstance(p *v1.Pod) { delete(p.Labels, api.LabelInstance) }
+func notReady(p *v1.Pod)   { p.Status.Conditions[0].Status = v1.ConditionFalse }
+
+// silentNode is what the node controller writes of a pod that was Ready.
+func silentNode(p *v1.Pod) {
+	notReady(p)
+	p.Status.Conditions = append(p.Status.Conditions, v1.PodCondition{Type: v1.ContainersReady, Status: v1.ConditionTrue})
+}
+
 func terminating(p *v1.Pod) { p.DeletionTimestamp = new(metav1.Now()) }
 func drain(p *v1.Pod)       { p.Annotations[api.AnnotationDrain] = "2026-01-01T00:00:00Z" }
 
@@ -204,6 +211,10 @@ func TestStates(t *testing.T) {
 	}{
 		"ready":                    {newPod("a"), hot},
 		"not ready":                {newPod("a", notReady), none},
+		"silent node":              {newPod("a", silentNode), " a=10.0.0.1:90/Shared/4"},
+		"silent node, drain":       {newPod("a", silentNode, drain), " drained [a]"},
+		"silent node, terminating": {newPod("a", silentNode, terminating), " drained [a]"},
+		"silent node, no IP":       {newPod("a", silentNode, func(p *v1.Pod) { p.Status.PodIP = "" }), none},
 		"no condition":             {newPod("a", func(p *v1.Pod) { p.Status.Conditions = nil }), none},
 		"no IP":                    {newPod("a", func(p *v1.Pod) { p.Status.PodIP = "" }), none},
 		"IPv6":                     {newPod("a", func(p *v1.Pod) { p.Status.PodIP = "fd00::1" }), " a=[fd00::1]:90/Hot/4"},

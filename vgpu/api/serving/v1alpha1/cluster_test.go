@@ -140,6 +140,38 @@ func TestVariants(t *testing.T) {
 	}
 }
 
+// TestOnSilentNode: the node controller changes the condition Ready alone, what a kubelet says of a pod that is not Ready has another reason.
+func TestOnSilentNode(t *testing.T) {
+	const gate = "example.com/registered"
+	condition := func(c v1.PodConditionType, s v1.ConditionStatus) v1.PodCondition {
+		return v1.PodCondition{Type: c, Status: s}
+	}
+	ready, notReady := condition(v1.PodReady, v1.ConditionTrue), condition(v1.PodReady, v1.ConditionFalse)
+	containers, noContainers := condition(v1.ContainersReady, v1.ConditionTrue), condition(v1.ContainersReady, v1.ConditionFalse)
+	for name, test := range map[string]struct {
+		conditions []v1.PodCondition
+		gates      []v1.PodReadinessGate
+		want       bool
+	}{
+		"ready":                    {conditions: []v1.PodCondition{ready, containers}},
+		"silent node":              {conditions: []v1.PodCondition{notReady, containers}, want: true},
+		"probe fails":              {conditions: []v1.PodCondition{notReady, noContainers}},
+		"no word on containers":    {conditions: []v1.PodCondition{notReady}},
+		"no condition":             {},
+		"containers only":          {conditions: []v1.PodCondition{containers}},
+		"gate is closed":           {conditions: []v1.PodCondition{notReady, containers, condition(gate, v1.ConditionFalse)}, gates: []v1.PodReadinessGate{{ConditionType: gate}}},
+		"gate is not there":        {conditions: []v1.PodCondition{notReady, containers}, gates: []v1.PodReadinessGate{{ConditionType: gate}}},
+		"silent node, gate passed": {conditions: []v1.PodCondition{notReady, containers, condition(gate, v1.ConditionTrue)}, gates: []v1.PodReadinessGate{{ConditionType: gate}}, want: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := &v1.Pod{Spec: v1.PodSpec{ReadinessGates: test.gates}, Status: v1.PodStatus{Conditions: test.conditions}}
+			if got := api.OnSilentNode(p); got != test.want {
+				t.Errorf("%v, want %v", got, test.want)
+			}
+		})
+	}
+}
+
 func TestAddress(t *testing.T) {
 	ready := []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionTrue}}
 	for name, test := range map[string]struct {

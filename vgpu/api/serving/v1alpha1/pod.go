@@ -112,6 +112,22 @@ func Address(p *v1.Pod) (address string, ready bool) {
 	return net.JoinHostPort(p.Status.PodIP, strconv.Itoa(int(ContainerPort(&p.Spec)))), ready
 }
 
+// OnSilentNode reports whether a pod is not Ready only because nothing is heard of its node. The node controller says so of all pods of such a node,
+// and of all pods of a cluster whose API server was away for a minute, until the kubelet corrects it: a kubelet never says of a pod whose containers
+// are ready and whose readiness gates are passed that it is not Ready.
+func OnSilentNode(p *v1.Pod) bool {
+	status := map[v1.PodConditionType]v1.ConditionStatus{}
+	for _, c := range p.Status.Conditions {
+		status[c.Type] = c.Status
+	}
+	for _, gate := range p.Spec.ReadinessGates {
+		if status[gate.ConditionType] != v1.ConditionTrue {
+			return false
+		}
+	}
+	return status[v1.PodReady] == v1.ConditionFalse && status[v1.ContainersReady] == v1.ConditionTrue
+}
+
 // The reasons of events that say what the autoscaler of a GPUFunction has decided. Their action is Create, Promote, Demote or Delete, their related object
 // the pod.
 const (
