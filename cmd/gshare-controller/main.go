@@ -92,6 +92,14 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
+	answers := func(ctx context.Context) error {
+		return clients.Discovery().RESTClient().Get().AbsPath("/version").Do(ctx).Error()
+	}
+	if err := waitForServer(ctx, o.health, answers, log); ctx.Err() != nil {
+		return nil
+	} else if err != nil {
+		return cli.Usage(err)
+	}
 	go func() {
 		if err := release.Announce(ctx, clients); err != nil && !errors.Is(err, context.Canceled) {
 			log.Warn("failed to announce version", "error", err)
