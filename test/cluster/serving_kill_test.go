@@ -95,16 +95,7 @@ func TestServingKills(t *testing.T) {
 			})
 		}
 	}
-	t.Run("scales afterwards", func(t *testing.T) {
-		c := s.newClients(t, "resnet50")
-		ctx, stop := context.WithTimeout(s.ctx, 10*time.Second)
-		defer stop()
-		c.running.Go(func() { c.send(ctx, 120) })
-		s.wait(t, "a third pod", func() bool { return s.ready(t) > 2 })
-		sent, failed := c.wait() // until there are enough pods some are refused
-		t.Logf("%d requests, %d refused: %v", sent, len(failed), firstOf(failed))
-		s.wait(t, "two pods", func() bool { return len(s.uids(t)) == 2 })
-	})
+	t.Run("scales afterwards", s.scalesAgain)
 }
 
 func firstOf(errs []error) error {
@@ -170,18 +161,21 @@ type clients struct {
 	s         *served
 	function  string // in the namespace default
 	addresses []string
+	from      func(ctx context.Context, network, address string) (net.Conn, error)
+	token     string // of a service account; none if empty
 	http      http.Client
 	running   sync.WaitGroup
 
-	mu     sync.Mutex
-	next   int
-	sent   int
-	failed []error
+	mu      sync.Mutex
+	next    int
+	sent    int
+	failed  []error
+	slowest time.Duration // until an answer
 }
 
 func (s *served) newClients(t *testing.T, function string) *clients {
 	t.Helper()
-	c := &clients{s: s, function: function}
+	c := &clients{s: s, function: function, from: s.Nodes[0].Machine.Dial}
 	for _, p := range s.pods(t, "gshare-system", "app", "gshare-gateway") {
 		c.addresses = append(c.addresses, net.JoinHostPort(p.Status.PodIP, "8080"))
 	}
@@ -201,7 +195,7 @@ func (c *clients) dial(ctx context.Context, network, _ string) (net.Conn, error)
 	var err error
 	for n := range c.addresses {
 		var connection net.Conn
-		if connection, err = c.s.Nodes[0].Machine.Dial(ctx, network, c.addresses[(first+n)%len(c.addresses)]); err == nil {
+		if connection, err = c.from(ctx, network, c.addresses[(first+n)%len(c.addresses)]); err == nil {
 			return connection, nil
 		}
 	}
@@ -210,10 +204,14 @@ func (c *clients) dial(ctx context.Context, network, _ string) (net.Conn, error)
 
 // send sends requests at a rate, in requests a second, until ctx ends.
 func (c *clients) send(ctx context.Context, rate int) {
-	if rate == 0 {
-		return
+	if rate > 0 {
+		c.sendEach(ctx, time.Second/time.Duration(rate))
 	}
-	ticker := time.NewTicker(time.Second / time.Duration(rate))
+}
+
+// sendEach sends a request at once and then one after each pause, until ctx ends.
+func (c *clients) sendEach(ctx context.Context, pause time.Duration) {
+	ticker := time.NewTicker(pause)
 	defer ticker.Stop()
 	for {
 		c.burst(1)
@@ -233,10 +231,12 @@ func (c *clients) burst(n int) {
 }
 
 func (c *clients) one() {
+	began := time.Now()
 	err := c.request()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.sent++
+	c.slowest = max(c.slowest, time.Since(began))
 	if err != nil {
 		c.failed = append(c.failed, err)
 	}
@@ -248,6 +248,9 @@ func (c *clients) request() error {
 		return err
 	}
 	request.Host = c.function + ".default"
+	if c.token != "" {
+		request.Header.Set("Authorization", "Bearer "+c.token)
+	}
 	response, err := c.http.Do(request)
 	if err != nil {
 		return err

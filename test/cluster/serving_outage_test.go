@@ -1,0 +1,122 @@
+package cluster_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gshare-dev/gshare/serving/identity"
+	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
+)
+
+var full = flag.Bool("full", false, "take the API server away for ten minutes, not for one")
+
+// Times of TestServingWithoutAPIServer. afterwards is long enough for the node controller to give up nodes, kubelets to contradict it, and pods on nodes that
+// are given up to be evicted if they did not.
+const (
+	known      = 5 * time.Second // before the API server goes, for callers to become known
+	seldom     = 50 * time.Second
+	afterwards = 90 * time.Second
+)
+
+// TestServingWithoutAPIServer takes the API server away for a minute, or for ten, while pods and holders of tokens send requests: none is lost, meanwhile and
+// as it comes back, though the kubelets and the node controller have not heard of each other for longer than the cluster's grace period. The same pods
+// serve, gateways were never restarted, a controller leads again, and it scales.
+func TestServingWithoutAPIServer(t *testing.T) {
+	long(t)
+	outage := time.Minute
+	if *full {
+		outage = 10 * time.Minute
+	}
+	s := startServing(t)
+	ctx, stop := context.WithTimeout(t.Context(), outage+afterwards+15*time.Minute)
+	defer stop()
+	s.ctx = ctx
+	s.write(t, strings.NewReplacer("latency: 2s", "latency: 10s", `["*"]`, "[]").Replace(sharedFunction)) // callers of its namespace only
+	s.wait(t, "two pods", func() bool { return s.ready(t) == 2 })
+	pods, leader, gateways := s.uids(t), s.leader(t), s.lives(t, "gshare-gateway")
+
+	callers := map[string]*clients{}
+	load, end := context.WithCancel(s.ctx)
+	defer end()
+	for name, send := range map[string]func(*clients){
+		"pod":                   func(c *clients) { c.send(load, 20) },
+		"token":                 func(c *clients) { c.send(load, 20) },
+		"token, once in a time": func(c *clients) { c.sendEach(load, seldom) },
+	} {
+		c := s.newClients(t, "resnet50")
+		if name == "pod" {
+			c.from = dialFrom(pidsOf(t, &s.pods(t, "default", api.LabelFunction, "resnet50")[0])[0])
+		} else {
+			c.token = s.tokenFor(t, "default", identity.AudienceFunctions)
+		}
+		callers[name] = c
+		c.running.Go(func() { send(c) })
+	}
+	time.Sleep(known)
+	s.APIServer.Kill()
+	time.Sleep(outage / 2)
+	callers["pod"].burst(60)
+	callers["token"].burst(60)
+	time.Sleep(outage - outage/2)
+	if err := s.APIServer.Restart(s.ctx); err != nil {
+		t.Fatal(err)
+	}
+	back := time.Now()
+	s.wait(t, "a controller leads", func() bool {
+		lease, err := s.Client().CoordinationV1().Leases("gshare-system").Get(s.ctx, "gshare-controller", metav1.GetOptions{})
+		return err == nil && lease.Spec.RenewTime != nil && lease.Spec.RenewTime.After(back)
+	})
+	t.Logf("after %v without API server a controller leads %.1f s after it is back; before it was %s, now %s", outage, time.Since(back).Seconds(), leader.Name, s.leader(t).Name)
+	time.Sleep(afterwards - time.Since(back))
+	end()
+	for name, c := range callers {
+		sent, failed := c.wait()
+		t.Logf("%s: %d requests, %d failed, the slowest took %v", name, sent, len(failed), c.slowest)
+		if len(failed) > 0 || sent == 0 {
+			t.Errorf("%s: %d of %d requests failed, such as %v", name, len(failed), sent, firstOf(failed))
+		}
+	}
+	t.Log("\n" + s.kubectl(t, "get", "events", "-A", "--field-selector", "reason=NodeNotReady"))
+	if now := s.uids(t); !slices.Equal(now, pods) {
+		t.Errorf("other pods than before: %v, %v", pods, now)
+	}
+	if now := s.lives(t, "gshare-gateway"); !slices.Equal(now, gateways) {
+		t.Errorf("other gateways than before: %v, %v", gateways, now)
+	}
+	s.wait(t, "controllers are ready", func() bool { return s.readyOf(t, "gshare-controller") == 2 })
+	for _, n := range s.Nodes {
+		s.waitBooks(s.ctx, t, n)
+	}
+	s.scalesAgain(t)
+}
+
+// lives returns the pods of a part of serving, with how often each was restarted.
+func (s *served) lives(t *testing.T, app string) (all []string) {
+	t.Helper()
+	for _, p := range s.pods(t, "gshare-system", "app", app) {
+		all = append(all, fmt.Sprintf("%s restarted %d times", p.UID, p.Status.ContainerStatuses[0].RestartCount))
+	}
+	slices.Sort(all)
+	return all
+}
+
+// scalesAgain: a function with two pods gets a third one for more load, and gives it back.
+func (s *served) scalesAgain(t *testing.T) {
+	c := s.newClients(t, "resnet50")
+	c.token = s.tokenFor(t, "default", identity.AudienceFunctions)
+	ctx, stop := context.WithTimeout(s.ctx, time.Minute)
+	defer stop()
+	c.running.Go(func() { c.send(ctx, 120) })
+	took := s.wait(t, "a third pod", func() bool { return s.ready(t) > 2 })
+	stop()
+	sent, failed := c.wait() // until there are enough pods some are refused
+	t.Logf("a third pod is ready after %.1f s; %d requests, %d refused: %v", took.Seconds(), sent, len(failed), firstOf(failed))
+	s.wait(t, "two pods", func() bool { return len(s.uids(t)) == 2 })
+}
