@@ -109,7 +109,7 @@ test-gpu: ## Run the experiments on a real GPU with PyTorch; says SKIP without o
 	go build -o bin/ ./cmd/gshare ./cmd/gshare-node && hack/hook.sh build && hook/fake/build.sh bin/fake && python3 test/gpu/lane.py $(ARGS)
 
 .PHONY: ecosystem
-ecosystem: ## Let published clients of OpenAI and of the Open Inference Protocol use gshare; needs the network the first time.
+ecosystem: ## Let published clients and autoscalers use gshare, KEDA's on the test cluster; needs the network the first time.
 	hack/ecosystem.sh
 
 .PHONY: compat

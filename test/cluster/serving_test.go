@@ -67,12 +67,12 @@ func TestServing(t *testing.T) {
 	}
 }
 
-// startServing starts a cluster, in which the manifests of serving are applied.
-func startServing(t *testing.T) *served {
+// startServing starts a cluster, in which the manifests of serving are applied, with more flags of the API server.
+func startServing(t *testing.T, apiServerArgs ...string) *served {
 	t.Helper()
 	driver := buildDriver(t)
 	images := []cluster.Image{servingImage(t, "gshare-controller"), servingImage(t, "gshare-gateway"), modelImageOf(t, driver)}
-	s := &served{agents: startWithAgents(t, cluster.Options{Images: images}, twoGPUs)}
+	s := &served{agents: startWithAgents(t, cluster.Options{Images: images, APIServerArgs: apiServerArgs}, twoGPUs)}
 	var stop context.CancelFunc
 	s.ctx, stop = context.WithTimeout(t.Context(), 10*time.Minute)
 	t.Cleanup(stop)
