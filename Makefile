@@ -85,8 +85,12 @@ e2e: ## Run the long tests, and those on a real cluster: kubelets, containerd, r
 	hack/test.sh cluster
 
 .PHONY: kind-up
-kind-up: ## Make a kind cluster with simulated GPUs and gshare; needs Docker.
-	kind/up.sh
+kind-up: ## Make a kind cluster with simulated GPUs and gshare; needs docker or podman; PULL=no pulls no image.
+	PULL=$(PULL) kind/up.sh
+
+.PHONY: kind-image
+kind-image: ## Make a node image for kind from packages of Debian and Go modules, where none can be pulled; needs root.
+	kind/node-image.sh
 
 .PHONY: kind-demo
 kind-demo: ## Run three pods on one GPU of the kind cluster.

@@ -3,7 +3,7 @@
 # cluster. They need the network the first time, and the first builds of KEDA and KServe take minutes. The cluster needs root, and Prometheus is Debian's.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-for module in test/*/go.mod cmd/*/go.mod hack/proxies/go.mod hack/release/go.mod; do
+for module in test/*/go.mod cmd/*/go.mod test/controlplane/kubernetes/go.mod hack/proxies/go.mod hack/release/go.mod; do
   (cd "$(dirname "$module")" && go test -count=1 ./...)
 done
 

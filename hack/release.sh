@@ -9,6 +9,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source hack/compile-env.sh
+source hack/c-library.sh
 version=${VERSION:-}
 if ! [[ $version =~ ^v[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?$ ]]; then
   echo "release: VERSION=${version:-} is not of the form v0.1.0" >&2
@@ -34,24 +35,6 @@ compiler() {
   arm64) triple=aarch64-linux-gnu ;;
   esac
   if [ "$1" = "$host" ]; then echo gcc; else command -v $triple-gcc || true; fi
-}
-
-# library CC DIR: copies the C library into the root directory of an image, with the licence. Programs of NVIDIA's that the container
-# runtime adds need more of it than the agent does.
-library() {
-  local cc=$1 root=$2 triple name
-  triple=$("$cc" -dumpmachine)
-  for name in libc.so.6 libm.so.6 libdl.so.2 libpthread.so.0 librt.so.1 libresolv.so.2 libgcc_s.so.1 libstdc++.so.6; do
-    install -D -m 755 "$("$cc" -print-file-name=$name)" "$root/usr/lib/$triple/$name"
-  done
-  case $triple in
-  x86_64*) name=lib64/ld-linux-x86-64.so.2 ;;
-  aarch64*) name=lib/ld-linux-aarch64.so.1 ;;
-  esac
-  install -D -m 755 "$("$cc" -print-file-name="$(basename $name)")" "$root/$name"
-  for name in libc6 libgcc-s1 libstdc++6; do
-    if [ -e /usr/share/doc/$name/copyright ]; then install -D -m 644 /usr/share/doc/$name/copyright "$root/licenses/$name/copyright"; fi
-  done
 }
 
 for arch in ${ARCHES:-amd64 arm64}; do

@@ -4,5 +4,6 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 source kind/tools.sh
 
-need docker go
+need go
+need_provider
 kind delete cluster --name gshare

@@ -1,6 +1,11 @@
-# Sourced by the scripts here. kind is run at one version, from its module; a node image of your own goes into NODE_IMAGE.
+# Sourced by the scripts here. kind is run at one version, from its module. PROVIDER is the program that runs the nodes, docker or podman:
+# the first of them that works, unless KIND_EXPERIMENTAL_PROVIDER says it, which kind knows too.
 KIND_VERSION=v0.33.0
-NODE_IMAGE=${NODE_IMAGE:-kindest/node:v1.37.1}
+KUBERNETES_VERSION=v1.37.1
+PROVIDER=${KIND_EXPERIMENTAL_PROVIDER:-}
+
+# What make kind-image makes. up.sh uses it where PULL=no.
+LOCAL_NODE_IMAGE=localhost/gshare-kind-node:$KUBERNETES_VERSION
 
 fail() {
   echo "kind: $*" >&2
@@ -14,4 +19,40 @@ need() {
   done
 }
 
+# need_provider sets PROVIDER, and says why none can be used.
+need_provider() {
+  local candidate
+  if [ -n "$PROVIDER" ]; then
+    need "$PROVIDER"
+    "$PROVIDER" info >/dev/null || fail "cannot use $PROVIDER: start it, or become a user that may"
+  else
+    for candidate in docker podman; do
+      if "$candidate" info >/dev/null 2>&1; then
+        PROVIDER=$candidate
+        break
+      fi
+    done
+    [ -n "$PROVIDER" ] || fail "neither docker nor podman can be used: install one, start it, or become a user that may"
+  fi
+  export KIND_EXPERIMENTAL_PROVIDER=$PROVIDER
+}
+
 kind() { go run "sigs.k8s.io/kind@$KIND_VERSION" "$@"; }
+
+# image DIR ENTRYPOINT ARCHIVE NAME...: writes an image with the files of a directory, as docker save does, with all of the names. ENTRYPOINT
+# is JSON's list without its brackets.
+image() {
+  local dir=$1 entrypoint=$2 archive=$3 parts names
+  shift 3
+  names=$(printf '"%s",' "$@")
+  parts=$(mktemp -d)
+  tar -C "$dir" --sort=name --owner=0 --group=0 --numeric-owner --mtime=@0 -cf "$parts/layer.tar" .
+  cat >"$parts/config.json" <<CONFIG
+{"architecture": "$(go env GOARCH)", "os": "linux",
+ "config": {"Env": ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"], "Entrypoint": [$entrypoint]},
+ "rootfs": {"type": "layers", "diff_ids": ["sha256:$(sha256sum "$parts/layer.tar" | cut -d' ' -f1)"]}}
+CONFIG
+  echo "[{\"Config\": \"config.json\", \"RepoTags\": [${names%,}], \"Layers\": [\"layer.tar\"]}]" >"$parts/manifest.json"
+  tar -C "$parts" -cf "$archive" config.json layer.tar manifest.json
+  rm -r "$parts"
+}

@@ -166,7 +166,7 @@ func TestLargestGPU(t *testing.T) {
 // TestScripts checks that bash can parse the scripts of kind, and that each reports a missing program.
 func TestScripts(t *testing.T) {
 	scripts, err := filepath.Glob(root + "kind/*.sh")
-	if err != nil || len(scripts) != 4 {
+	if err != nil || len(scripts) != 6 {
 		t.Fatalf("%v, %v", scripts, err)
 	}
 	bash, err := exec.LookPath("bash")
