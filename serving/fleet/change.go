@@ -22,6 +22,8 @@ type Existing struct {
 	Address   string            // host:port if it is ready, else empty
 	Outdated  bool              // its share or template is not that of the function
 	Ending    bool              // it is to end, and gets no requests any more
+	// From is the existing instance in whose place this one was created by Move; 0, or the ID of one that has ended, if it is like any other.
+	From scaling.ID
 }
 
 // Set adds a function, which has to be valid, or changes it. What has been counted of its load goes on to count. Replicas of another share or
@@ -93,6 +95,7 @@ func (f *Fleet) restore(fn *function, existing []Existing, received []uint64) {
 			continue
 		}
 		fn.state.Instances = append(fn.state.Instances, scaling.Instance{ID: e.ID, Configuration: v.configuration, Residency: e.Residency, Since: f.now()})
+		f.goOn(i, e.From)
 	}
 	fn.state.Samples = samplesOf(received, f.now())
 }
@@ -253,6 +256,10 @@ func (f *Fleet) succeed(by *instance) {
 		if i.follower == by.ID {
 			f.delete(i)
 		}
+	}
+	if by.Move.From != 0 {
+		f.tell(by, Moved, "")
+		by.Move = Move{}
 	}
 }
 

@@ -39,6 +39,8 @@ type Config struct {
 	KeepReplicas bool
 	// Decided, if it is set, gets each decision of an autoscaler and the load at that time. It must not block or call the fleet.
 	Decided func(*api.GPUFunction, scaling.Decision, scaling.Rate)
+	// Moved, if it is set, gets each step of a move. It must not block or call the fleet.
+	Moved func(*api.GPUFunction, MoveStep)
 }
 
 // Fleet scales functions. Its methods may be called concurrently.
@@ -48,6 +50,7 @@ type Fleet struct {
 	log      *slog.Logger
 	keep     bool
 	decided  func(*api.GPUFunction, scaling.Decision, scaling.Rate) // may be nil
+	moved    func(*api.GPUFunction, MoveStep)                       // may be nil
 	drained  chan *instance                                         // that have no requests any more, or too long
 	loop     prometheus.Histogram                                   // seconds that decisions about all functions take
 
@@ -61,7 +64,7 @@ type Fleet struct {
 // New returns a fleet of the functions, which have to be valid, and makes them known to the gateways.
 func New(c Config, functions []*api.GPUFunction) (*Fleet, error) {
 	f := &Fleet{
-		gateways: c.Gateways, platform: c.Platform, log: c.Log, keep: c.KeepReplicas, decided: c.Decided, drained: make(chan *instance),
+		gateways: c.Gateways, platform: c.Platform, log: c.Log, keep: c.KeepReplicas, decided: c.Decided, moved: c.Moved, drained: make(chan *instance),
 		byName: map[gateway.FunctionName]*function{}, instances: map[string]*instance{}, loop: newLoopTimes(),
 	}
 	for _, object := range functions {
@@ -322,6 +325,7 @@ func (f *Fleet) observe(e Event) {
 	case e.Kind == Starting && i.isParked(): // its server has nothing to answer requests with
 	case (e.Kind == Failed || e.Kind == Restarting) && i.isParked():
 		f.lose(i, e)
+	case (e.Kind == Failed || e.Kind == Restarting) && wanted && f.abandon(i, e):
 	case (e.Kind == Starting || e.Kind == Restarting) && wanted:
 		f.unready(i, e)
 	case e.Kind == Ready && i.phase == ready:

@@ -29,6 +29,14 @@ type Instance struct {
 	Function  *api.GPUFunction // as it is when the instance is created
 	Share     share.Share
 	Residency scaling.Residency // Hot, Shared or Warm
+	Move      Move              // zero unless it is to take another one's place, and is not ready yet
+}
+
+// Move has an instance take the place of another one of its function, which serves until this one is ready, and goes on if this one fails. Where it
+// fails it is not created again.
+type Move struct {
+	From    scaling.ID
+	Profile string // of the MIG instance that is to hold the whole instance; empty if an earlier process has created it
 }
 
 // InstanceName returns the name of the instance of a function with an ID, which no other instance has: resnet50-3 or, outside of the namespace

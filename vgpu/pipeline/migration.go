@@ -61,29 +61,3 @@ func compareOccupancy(a, b RunningInstance) int {
 func isNoFit(err error) bool {
 	return errors.Is(err, ErrNoFit) || errors.Is(err, ErrRate) || errors.Is(err, ErrSLO)
 }
-
-// Phase is the progress of a migration from a pipeline to an instance on one slice.
-type Phase string
-
-// A migration starts the new instance while the pipeline serves, routes new requests to it once it is ready, and ends the
-// pipeline after its last request. If the new instance fails before it is ready, the pipeline keeps serving.
-const (
-	Starting  Phase = "starting"
-	Draining  Phase = "draining" // the pipeline finishes its requests; the new instance gets all others
-	Retired   Phase = "retired"  // its slices are free
-	Abandoned Phase = "abandoned"
-)
-
-// Next returns the next phase of a migration. ready and failed describe the new instance; outstanding is the number of requests that the
-// old pipeline has not finished.
-func (p Phase) Next(ready, failed bool, outstanding int) Phase {
-	switch {
-	case p == Starting && failed:
-		return Abandoned
-	case p == Starting && ready:
-		return Draining.Next(ready, failed, outstanding)
-	case p == Draining && outstanding == 0:
-		return Retired
-	}
-	return p
-}

@@ -94,31 +94,3 @@ func TestMigrationsRefuse(t *testing.T) {
 	_, err = Migrations([]RunningInstance{p}, []Slice{{"", large}})
 	wantField(t, "free[0].id", err)
 }
-
-// A migration as it is seen: the new instance ready, or failed, and the requests that the pipeline has.
-func TestPhases(t *testing.T) {
-	type seen struct {
-		ready, failed bool
-		outstanding   int
-	}
-	for name, c := range map[string]struct {
-		seen []seen
-		want []Phase
-	}{
-		"as planned":        {[]seen{{outstanding: 3}, {ready: true, outstanding: 3}, {true, false, 1}, {true, false, 0}}, []Phase{Starting, Draining, Draining, Retired}},
-		"nothing to drain":  {[]seen{{}, {ready: true}}, []Phase{Starting, Retired}},
-		"the new one fails": {[]seen{{outstanding: 2}, {failed: true, outstanding: 2}, {ready: true}}, []Phase{Starting, Abandoned, Abandoned}},
-		// What happens to the new instance later is no longer the migration's: it takes the requests already.
-		"fails while draining": {[]seen{{ready: true, outstanding: 2}, {failed: true, outstanding: 1}, {failed: true}}, []Phase{Draining, Draining, Retired}},
-		"retired is the end":   {[]seen{{ready: true}, {outstanding: 5}}, []Phase{Retired, Retired}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			phase := Starting
-			for i, s := range c.seen {
-				if phase = phase.Next(s.ready, s.failed, s.outstanding); phase != c.want[i] {
-					t.Errorf("step %d is %s, want %s", i, phase, c.want[i])
-				}
-			}
-		})
-	}
-}

@@ -156,25 +156,18 @@ func (r *Ranking) newAssignment(p *rankedPartition, free [][]Slice, last *partia
 	for i, c := len(kinds)-1, last; i >= 0; i, c = i-1, c.from {
 		kinds[i] = c.kind
 	}
-	a := Assignment{Partition: p.Partition, Transfers: r.transferTime(p)}
 	var taken slicesUsed
-	var times []time.Duration
+	var on [][]Slice
 	for _, stage := range p.times {
-		var on []Slice
-		worst, expected := time.Duration(0), time.Duration(0)
-		for i := range stage {
+		var has []Slice
+		for range stage {
 			k := kinds[0]
-			on, kinds = append(on, free[k][taken[k]]), kinds[1:]
+			has, kinds = append(has, free[k][taken[k]]), kinds[1:]
 			taken[k]++
-			worst, expected = max(worst, stage[i].worst[k]), max(expected, stage[i].expected[k])
 		}
-		a.Slices, times = append(a.Slices, on), append(times, expected)
-		a.Latency += worst
-		a.Bottleneck = max(a.Bottleneck, expected)
+		on = append(on, has)
 	}
-	a.Latency += a.Transfers
-	a.CV = Variation(times)
-	return a
+	return r.assignment(p, on)
 }
 
 // groupByKind returns the free slices of each ranked kind, sorted by ID. Slices of other kinds are ignored.
