@@ -102,12 +102,14 @@ func AddTo(m manager.Manager, o Options) error {
 	pods.waitStopped = loads.waitStopped
 	advisor := fleet.NewAdvisor(loads.Load, o.Log)
 	gateways := &Gateways{loads: loads, client: m.GetClient(), pods: pods, advisor: advisor, backOffs: map[gateway.FunctionName]backOff{}}
+	moving := &moves{pods: pods, recorder: m.GetEventRecorder(name), log: o.Log, atOnce: movesAtOnce}
 	f, err := fleet.New(fleet.Config{
-		Gateways: gateways, Platform: pods, Log: o.Log, KeepReplicas: true, Decided: recordDecisions(m.GetEventRecorder(name)),
+		Gateways: gateways, Platform: pods, Log: o.Log, KeepReplicas: true, Decided: recordDecisions(m.GetEventRecorder(name)), Moved: moving.note,
 	}, nil)
 	if err != nil {
 		return err
 	}
+	moving.fleet = f
 	times := newLoopTimes()
 	if err := errors.Join(o.Metrics.Register(f), o.Metrics.Register(advisor), o.Metrics.Register(times)); err != nil {
 		return err
@@ -123,13 +125,14 @@ func AddTo(m manager.Manager, o Options) error {
 		profileUnasked: o.ProfileFunctions,
 	}
 	status := &statusWriter{client: m.GetClient(), fleet: f, advisor: advisor, functions: known, gateways: gateways, log: o.Log, time: times.WithLabelValues("status")}
+	moving.time = times.WithLabelValues("moves")
 	making := &room{client: m.GetClient(), live: m.GetAPIReader(), fleet: f, pods: pods, recorder: m.GetEventRecorder(name), log: o.Log, time: times.WithLabelValues("room")}
 	if o.Advise != nil {
 		if err := m.Add(manager.RunnableFunc(func(ctx context.Context) error { return o.Advise(ctx, advisor) })); err != nil {
 			return err
 		}
 	}
-	for _, run := range []func(context.Context){f.Run, advisor.Run, pods.Run, pods.quotas.Run, link.Run, status.Run, making.Run} {
+	for _, run := range []func(context.Context){f.Run, advisor.Run, pods.Run, pods.quotas.Run, link.Run, status.Run, making.Run, moving.Run} {
 		if err := m.Add(manager.RunnableFunc(func(ctx context.Context) error { run(ctx); return nil })); err != nil {
 			return err
 		}

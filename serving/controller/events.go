@@ -130,4 +130,33 @@ const (
 	//	written by: gshare-controller
 	//	to do: nothing
 	eventMadeRoom = "MadeRoom"
+
+	// eventMoving says that a replica that is cut over several MIG instances is to move to one that holds all of it. Until its successor there is Ready,
+	// it goes on to serve.
+	//
+	//	kind: event
+	//	object: GPUFunction
+	//	type: Normal
+	//	written by: gshare-controller
+	//	to do: nothing
+	eventMoving = "Moving"
+
+	// eventMoved says that a replica has moved to one MIG instance, and that the one over several ends, after its requests.
+	//
+	//	kind: event
+	//	object: GPUFunction
+	//	type: Normal
+	//	written by: gshare-controller
+	//	to do: nothing
+	eventMoved = "Moved"
+
+	// eventMoveAbandoned says that a replica stays on several MIG instances, as its successor on one has failed before it was Ready. The move is tried
+	// again after a pause.
+	//
+	//	kind: event
+	//	object: GPUFunction
+	//	type: Warning
+	//	written by: gshare-controller
+	//	to do: see the message; where the instance was taken by another pod, nothing
+	eventMoveAbandoned = "MoveAbandoned"
 )

@@ -248,8 +248,9 @@ func (r *functions) set(name gateway.FunctionName, f *api.GPUFunction, left []*v
 			e.Address = address
 		}
 		_, e.Ending = pod.Annotations[api.AnnotationDrain]
+		e.From = movesFrom(pod)
 		existing = append(existing, e)
-		i := fleet.Instance{Name: fleet.InstanceName(name, e.ID), ID: e.ID, Function: of, Share: e.Share, Residency: e.Residency}
+		i := fleet.Instance{Name: fleet.InstanceName(name, e.ID), ID: e.ID, Function: of, Share: e.Share, Residency: e.Residency, Move: fleet.Move{From: e.From}}
 		r.pods.Adopt(i, pod)
 		defer r.pods.Report(i.Name) // once the fleet knows it
 	}

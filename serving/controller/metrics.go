@@ -10,7 +10,7 @@ import (
 func newLoopTimes() *prometheus.HistogramVec {
 	return prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "gshare_controller_loop_seconds",
-		Help:    "Time that a look at all functions took, once a second: status compares their objects with what is known, room looks for pods that have no room.",
+		Help:    "Time that a look at all functions took: status compares their objects with what is known and room looks for pods that have no room, once a second; moves looks for replicas that can move to one MIG instance, every 10 s.",
 		Buckets: []float64{0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5},
 	}, []string{"loop"})
 }

@@ -259,8 +259,11 @@ func anyCut(ranking *pipeline.Ranking, nodes []fragments, demand pipeline.Demand
 
 // next returns how the pod of an instance is to be cut; nil if its function has no pipeline.
 func (c cutter) next(ctx context.Context, i *podInstance) (*cut, error) {
-	if i.Function.Spec.Pipeline == nil {
+	switch {
+	case i.Function.Spec.Pipeline == nil:
 		return nil, nil
+	case i.Move.From != 0:
+		return c.whole(ctx, i.Function, i.Move.Profile)
 	}
 	found, err := c.cut(ctx, i.Function, i.cuts.tried)
 	if found == nil && err == nil {

@@ -221,7 +221,9 @@ func (p *Pods) reconcile(ctx context.Context, name string) error {
 		}
 		return p.end(ctx, i, fleet.Gone, "was deleted before it had a pod")
 	case i.uid == "":
-		if err := p.create(ctx, i); OverQuota(err) != "" {
+		if err := p.create(ctx, i); cannotMove(i, err) {
+			return p.end(ctx, i, fleet.Failed, err.Error())
+		} else if OverQuota(err) != "" {
 			p.report(ctx, i, fleet.Event{Kind: fleet.Starting, Message: p.quotas.refuse(p.recorder, i, OverQuota(err))})
 			p.queue.AddAfter(name, quotaPause)
 			return nil
@@ -265,6 +267,9 @@ func (p *Pods) reconcile(ctx context.Context, name string) error {
 	}
 	address, serves := addressOf(pod)
 	if !serves {
+		if ended, err := endMove(ctx, p, i, pod); err != nil || ended {
+			return err
+		}
 		if again, err := recut(ctx, p, i, pod); err != nil || again {
 			return err
 		}

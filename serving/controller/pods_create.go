@@ -40,7 +40,9 @@ func (p *Pods) deleteAttempted(ctx context.Context, i *podInstance) error {
 func (p *Pods) create(ctx context.Context, i *podInstance) error {
 	wanted := fastPodOf(i.Function)
 	cut, err := cutter{p.client, p.onNodes}.next(ctx, i)
-	if err != nil {
+	if err != nil && i.Move.From != 0 {
+		return fmt.Errorf("%w: %w", errCannotMove, err)
+	} else if err != nil {
 		return err
 	}
 	first := functionPod(wanted, fmt.Sprintf("%s-%d", wanted.Name, i.ID), int(i.ID))
@@ -59,6 +61,7 @@ func (p *Pods) create(ctx context.Context, i *podInstance) error {
 		}
 		pod := functionPod(fp, name, int(i.ID))
 		cut.apply(pod)
+		setMovesFrom(pod, i.Move)
 		if err := setWanted(pod, residency.Created(residency.Hot)); err != nil { // it is placed with its whole share, and lowered later
 			return err
 		}

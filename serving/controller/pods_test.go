@@ -34,6 +34,7 @@ type cluster struct {
 	client   client.WithWatch
 	pods     *Pods
 	known    *functions
+	moves    *moves
 	recorder *events.FakeRecorder
 	calls    interceptor.Funcs // of the API server; replaceable
 	uids     atomic.Int32
@@ -73,20 +74,28 @@ func newCluster(t *testing.T, objects ...client.Object) *cluster {
 			return w.Delete(ctx, o, options...)
 		},
 	})
+	c.lead()
+	return c
+}
+
+// lead makes the parts of another controller, which knows nothing yet, in place of the ones before.
+func (c *cluster) lead() {
+	c.Helper()
 	log := slog.New(slog.DiscardHandler)
 	c.pods = NewPods(c.client, c.client, c.recorder, log)
 	loads := newLoads()
 	gateways := &Gateways{loads: loads, client: c.client, pods: c.pods, advisor: fleet.NewAdvisor(loads.Load, log), backOffs: map[gateway.FunctionName]backOff{}}
 	gateways.expect(nil)
 	c.pods.waitStopped = loads.waitStopped
-	f, err := fleet.New(fleet.Config{Gateways: gateways, Platform: c.pods, Log: log, KeepReplicas: true}, nil)
+	c.moves = &moves{pods: c.pods, recorder: c.recorder, log: log, atOnce: movesAtOnce}
+	f, err := fleet.New(fleet.Config{Gateways: gateways, Platform: c.pods, Log: log, KeepReplicas: true, Moved: c.moves.note}, nil)
 	if err != nil {
-		t.Fatal(err)
+		c.Fatal(err)
 	}
+	c.moves.fleet = f
 	c.known = &functions{client: c.client, fleet: f, advisor: gateways.advisor, pods: c.pods, gateways: gateways,
 		services: &services{client: c.client, live: c.client, gateway: "gateway.example"},
 		networks: &networkPolicies{client: c.client, live: c.client, gateways: "gshare-system"}, recorder: c.recorder, known: map[gateway.FunctionName]known{}}
-	return c
 }
 
 // run has the pods looked after, and the fleet too if there is one, until the test ends.

@@ -47,7 +47,7 @@ func (t *triedCuts) pause() time.Duration { return min(roomPause<<min(t.given, 1
 // cut, if there is one. It reports whether the pod is not to be looked at any further.
 func recut(ctx context.Context, p *Pods, i *podInstance, pod *v1.Pod) (bool, error) {
 	why := unschedulable(pod)
-	if i.Function.Spec.Pipeline == nil || why == nil || pod.Status.NominatedNodeName != "" { // others make room for it
+	if i.Function.Spec.Pipeline == nil || i.Move.From != 0 || why == nil || pod.Status.NominatedNodeName != "" { // others make room for it
 		return false, nil
 	}
 	waits := time.Since(why.LastTransitionTime.Time)
@@ -98,10 +98,11 @@ func setLastCut(p *Pods, i *podInstance, pod *v1.Pod, last bool) {
 	}
 }
 
-// mayRecut reports whether the pod of an instance without room may soon be replaced by one that is cut in another way. Nothing is to be given up for it.
+// mayRecut reports whether the pod of an instance without room may soon be replaced by one that is cut in another way, or is one that its function can do
+// without. Nothing is to be given up for it.
 func mayRecut(p *Pods, name string, pod *v1.Pod) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	i := p.instances[name]
-	return i != nil && i.Function.Spec.Pipeline != nil && i.cuts.last != pod.UID
+	return i != nil && i.Function.Spec.Pipeline != nil && (i.Move.From != 0 || i.cuts.last != pod.UID)
 }

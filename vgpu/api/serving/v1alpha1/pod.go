@@ -70,6 +70,18 @@ const (
 	//	example: serving.gshare.dev/drain: "2026-01-02T15:04:05Z"
 	AnnotationDrain = "serving.gshare.dev/drain"
 
+	// AnnotationMovesFrom is the number of the replica whose place the pod takes: one that is cut over several MIG instances, while this one has a
+	// single instance. It is there from the creation on, so that the next controller goes on with the move if the first ends in between. Once that
+	// replica has ended it says nothing.
+	//
+	//	kind: annotation
+	//	object: pod of a function
+	//	written by: gshare-controller
+	//	values: the label serving.gshare.dev/instance of another pod
+	//	default: none
+	//	example: serving.gshare.dev/moves-from: "3"
+	AnnotationMovesFrom = "serving.gshare.dev/moves-from"
+
 	// AnnotationRevision says in which order a function has come to use its FaSTPods. The greatest number is that of the present one.
 	//
 	//	kind: annotation

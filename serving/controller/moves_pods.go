@@ -1,0 +1,116 @@
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/gshare-dev/gshare/serving/fleet"
+	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
+	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/pipeline"
+	"github.com/gshare-dev/gshare/vgpu/scaling"
+)
+
+// errCannotMove is the error for a replica that is to be whole on one instance of which there is none.
+var errCannotMove = errors.New("it cannot be whole on one MIG instance")
+
+// cannotMove reports whether an error of create is the end of a move: for it, nobody waits for instances or for a quota.
+func cannotMove(i *podInstance, err error) bool {
+	return i.Move.From != 0 && (errors.Is(err, errCannotMove) || OverQuota(err) != "")
+}
+
+// movePause is how long the pod of a move may be without room. The instance was free, and may have been taken by somebody else since.
+const movePause = 5 * time.Second
+
+// endMove gives up the pod of a move that has no room: the replica whose place it was to take goes on. It reports whether the pod is not to be looked at
+// any further.
+func endMove(ctx context.Context, p *Pods, i *podInstance, pod *v1.Pod) (ended bool, err error) {
+	why := unschedulable(pod)
+	if i.Move.From == 0 || why == nil {
+		return false, nil
+	}
+	if left := movePause - time.Since(why.LastTransitionTime.Time); left > 0 {
+		p.queue.AddAfter(i.Name, left)
+		return false, nil
+	}
+	// It may have been bound since: then it is another version.
+	err = p.client.Delete(ctx, pod, client.Preconditions{UID: &pod.UID, ResourceVersion: &pod.ResourceVersion})
+	if apierrors.IsConflict(err) {
+		p.queue.AddAfter(i.Name, time.Second)
+		return true, nil
+	}
+	if client.IgnoreNotFound(err) != nil {
+		return false, err
+	}
+	return true, p.end(ctx, i, fleet.Failed, "there was no room for it: "+why.Message)
+}
+
+// whole returns how a pod is cut that has one instance of a profile.
+func (c cutter) whole(ctx context.Context, f *api.GPUFunction, profile string) (*cut, error) {
+	f = c.current(ctx, f)
+	function := pipelineOf(f)
+	_, kinds, err := c.fragments(ctx, function)
+	if err != nil {
+		return nil, err
+	}
+	for _, k := range kinds {
+		if k.Name != profile {
+			continue
+		}
+		ranking, err := pipeline.Rank(function, []pipeline.Kind{k})
+		if err != nil {
+			return nil, err
+		}
+		a, err := ranking.Monolithic([]pipeline.Slice{{ID: profile, Kind: k}}, pipeline.Demand{SLO: f.Spec.SLO.Latency.Value()})
+		if err != nil {
+			return nil, err
+		}
+		return newCut(ranking, a, f.Container().Name), nil
+	}
+	return nil, fmt.Errorf("no node has an instance of %.64q any more", profile)
+}
+
+// layoutOf returns the layout of a pod that is cut over several instances, with profiles in place of the containers.
+func layoutOf(pod *v1.Pod) (l pipeline.Layout, cut bool) {
+	parts := 0
+	for _, v := range pod.Spec.Containers[0].Env {
+		if v.Name != stagesVariable {
+			continue
+		}
+		if json.Unmarshal([]byte(strings.ReplaceAll(v.Value, "$$", "$")), &l) != nil {
+			return pipeline.Layout{}, false
+		}
+		for _, stage := range l.Stages {
+			for at := range stage {
+				stage[at].Slice = pod.Annotations[kube.AnnotationContainerSlice+stage[at].Slice]
+				parts++
+			}
+		}
+	}
+	return l, parts > 1
+}
+
+// setMovesFrom has a pod say whose place it takes.
+func setMovesFrom(pod *v1.Pod, m fleet.Move) {
+	if m.From != 0 {
+		setAnnotation(&pod.ObjectMeta, api.AnnotationMovesFrom, strconv.Itoa(int(m.From)))
+	}
+}
+
+// movesFrom returns the instance whose place a pod takes, 0 if there is none.
+func movesFrom(pod *v1.Pod) scaling.ID {
+	from, err := strconv.Atoi(pod.Annotations[api.AnnotationMovesFrom])
+	if err != nil || from < 1 {
+		return 0
+	}
+	return scaling.ID(from)
+}
