@@ -150,7 +150,7 @@ CONFIG
     sleep 0.2
   done
   for archive in "$work"/images/*.tar; do
-    "$out/ctr" --address "$work/containerd.sock" --namespace=k8s.io images import --no-unpack --label=io.cri-containerd.pinned=pinned "$archive" >/dev/null ||
+    "$out/ctr" --address "$work/containerd.sock" --namespace=k8s.io images import --no-unpack --label=io.cri-containerd.pinned=pinned "$archive" >>"$work/containerd.log" 2>&1 ||
       fail "containerd: $(tail -3 "$work/containerd.log")"
   done
   kill "$containerd"
@@ -165,6 +165,6 @@ install_programs "$work/root"
 system_images "$work/root"
 import_images "$work/root"
 echo "kind: import the image"
-tar -C "$work/root" -c . | "$PROVIDER" import --change 'ENTRYPOINT ["/usr/local/bin/entrypoint", "/sbin/init"]' --change 'ENV container=docker' \
-  --change 'STOPSIGNAL SIGRTMIN+3' - "$LOCAL_NODE_IMAGE" >/dev/null
+tar -C "$work/root" -c . | "$PROVIDER" import --change 'ENTRYPOINT ["/usr/local/bin/entrypoint", "/sbin/init"]' \
+  --change 'ENV container=docker' - "$LOCAL_NODE_IMAGE" >/dev/null
 echo "kind: made $LOCAL_NODE_IMAGE"
