@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gshare-dev/gshare/test/native"
 	"github.com/gshare-dev/gshare/vgpu/pipeline"
 )
 
@@ -88,6 +89,21 @@ with gshare.run(sys.argv[1], sys.argv[2]) as f:
     print(len(f.pids), f("a share of the share of a GPU", timeout=60))`
 	if got, want := python(t, "-c", program, function, stages), "2 ['share', 'gpu', 'a']\n"; got != want {
 		t.Errorf("%q, want %q, of %s", got, want, text)
+	}
+}
+
+// TestDriver runs the example that keeps its weights in device memory, on a CUDA driver without a GPU.
+func TestDriver(t *testing.T) {
+	if !*full {
+		t.Skip("runs with -full, and compiles the driver")
+	}
+	folder := t.TempDir()
+	if err := native.Build("..", folder, native.Driver); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("LD_LIBRARY_PATH", folder)
+	if out := python(t, "-m", "unittest", "tests.test_examples.TestExamples.test_rows"); !strings.Contains(out, "Ran 1 test") || strings.Contains(out, "skipped") {
+		t.Errorf("the example:\n%s", out)
 	}
 }
 

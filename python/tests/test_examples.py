@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import difflib
 import importlib.util
 import json
@@ -32,9 +33,17 @@ def _output(*arguments: str) -> str:
     return subprocess.run([sys.executable, *arguments], env=environment, check=True, stdout=subprocess.PIPE, text=True, timeout=300).stdout
 
 
+def _has_driver() -> bool:
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return False
+    return True
+
+
 class TestExamples(unittest.TestCase):
     def test_changed_lines(self) -> None:
-        for name in ("words", "images"):
+        for name in ("words", "images", "rows"):
             with self.subTest(name):
                 changed = changed_lines(_read(f"{name}_plain.py"), _read(f"{name}_stages.py"))
                 self.assertLessEqual(changed, MOST_LINES)
@@ -47,6 +56,10 @@ class TestExamples(unittest.TestCase):
     @unittest.skipUnless(importlib.util.find_spec("torch"), "needs PyTorch")
     def test_images(self) -> None:
         self._same("images", None)
+
+    @unittest.skipUnless(_has_driver(), "needs CUDA's driver")
+    def test_rows(self) -> None:
+        self._same("rows", "{'brightness': 83.33, 'ran': ['', '', '']}\n" if "CUDA_VISIBLE_DEVICES" not in os.environ else None)
 
     def _same(self, name: str, want: "str | None") -> None:
         plain = _output(os.path.join(FOLDER, f"{name}_plain.py"))
