@@ -11,7 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"sigs.k8s.io/yaml"
+
 	"github.com/gshare-dev/gshare/test/native"
+	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 	"github.com/gshare-dev/gshare/vgpu/pipeline"
 )
 
@@ -104,6 +107,26 @@ func TestDriver(t *testing.T) {
 	t.Setenv("LD_LIBRARY_PATH", folder)
 	if out := python(t, "-m", "unittest", "tests.test_examples.TestExamples.test_rows"); !strings.Contains(out, "Ran 1 test") || strings.Contains(out, "skipped") {
 		t.Errorf("the example:\n%s", out)
+	}
+}
+
+// TestSpec: what Python prints of what it has measured is a pipeline that gshare takes.
+func TestSpec(t *testing.T) {
+	build := filepath.Join(t.TempDir(), "build.json")
+	for _, kind := range []string{"1g.10gb", "3g.40gb"} {
+		python(t, "-m", "gshare", "build", "examples/words_stages.py:Words", "-o", build, "--kind", kind)
+	}
+	text := "apiVersion: serving.gshare.dev/v1alpha1\nkind: GPUFunction\nmetadata: {name: words}\nspec:\n  slo: {latency: 1s}\n" +
+		"  scaling: {requestsPerSecond: 10}\n  template: {spec: {containers: [{name: server, image: words}]}}\n" + python(t, "-m", "gshare", "spec", build)
+	f := &api.GPUFunction{}
+	if err := yaml.UnmarshalStrict([]byte(text), f); err != nil {
+		t.Fatalf("%v:\n%s", err, text)
+	}
+	if _, err := f.CompleteForCluster(0); err != nil {
+		t.Errorf("%v:\n%s", err, text)
+	}
+	if s := f.Spec.Pipeline.Stages; len(s) != 3 || s[2].Name != "choose" || len(s[2].DependsOn) != 2 || len(s[2].Times) != 2 || s[2].Bytes() < 301<<20 {
+		t.Errorf("stages %+v of\n%s", s, text)
 	}
 }
 

@@ -1,5 +1,5 @@
-"""python -m gshare build measures a function and writes its build file, python -m gshare serve runs it, python -m gshare stage is one of its stages in a
-container of its own."""
+"""python -m gshare build measures a function and writes its build file, python -m gshare spec says what that means for a GPUFunction, python -m gshare serve
+runs it, python -m gshare stage is one of its stages in a container of its own."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from . import Error, GraphError
 from .call import load_class
 from .measure import build
 from .serve import Server
+from .spec import CONTEXT_MIB, spec
 from .stage import attached
 from .start import parse_stages, run
 
@@ -30,6 +31,11 @@ def main(arguments: Optional[List[str]] = None) -> int:
     command.add_argument("--batch", default="1", help="numbers of items, such as 1,2,4 (default %(default)s)")
     command.add_argument("--repeats", type=int, default=5, help="of each measurement, of which the median counts (default %(default)s)")
     command.set_defaults(run=_build)
+    command = commands.add_parser("spec", help="print spec.pipeline of a GPUFunction from a build file")
+    command.add_argument("file", help="that build has written, on MIG instances, with their profiles as --kind")
+    command.add_argument("--batch", type=int, default=1, help="items of a request (default %(default)s)")
+    command.add_argument("--context", type=int, default=CONTEXT_MIB, help="MiB of each stage beside what was measured (default %(default)s)")
+    command.set_defaults(run=_spec)
     command = commands.add_parser("serve", help="serve a function by the Open Inference Protocol, until SIGTERM")
     command.add_argument("function", help="file.py:Class or module:Class")
     command.add_argument("--stages", help="a file of stages that gshare-lab cut has written (default: whole, in this process)")
@@ -63,6 +69,11 @@ def _build(parsed: argparse.Namespace) -> int:
     for node in built["nodes"]:
         times = ", ".join(f"{t['nanoseconds'] / 1e6:.3f} ms at {t['batch']}" for t in node["times"][parsed.kind])
         print(f"{node['name']}: {node['memoryBytes']} bytes, {times}, gives {node['gives']}")
+    return 0
+
+
+def _spec(parsed: argparse.Namespace) -> int:
+    print(spec(parsed.file, parsed.batch, parsed.context), end="")
     return 0
 
 

@@ -42,6 +42,54 @@ def example(batch: int) -> List[int]:
     return [0] * batch
 
 
+class TestSpec(unittest.TestCase):
+    def spec(self, content: Any, *options: str) -> Tuple[int, str, str]:
+        with tempfile.TemporaryDirectory() as folder:
+            file = os.path.join(folder, "build.json")
+            with open(file, "w", encoding="utf-8") as f:
+                json.dump(content, f)
+            with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
+                status = main(["spec", file, *options])
+        return status, out.getvalue(), err.getvalue()
+
+    def built(self) -> Any:
+        at = [{"batch": 1, "nanoseconds": 1_000_001}, {"batch": 4, "nanoseconds": 3_000_000}]
+        nodes = [
+            {"name": "first", "memoryBytes": (1 << 20) + 1, "times": {"cpu": at, "1g.10gb": at, "3g.40gb": at[:1]}},
+            {"name": "no", "after": ["first"], "memoryBytes": 1, "times": {"1g.10gb": at}},
+        ]
+        return {"version": 1, "function": "f", "inputs": ["x"], "transferNanoseconds": 0, "nodes": nodes}
+
+    def test_writes(self) -> None:
+        want = """  pipeline:
+    transfer: 1us
+    stages:
+    - name: "first"
+      memory: 302Mi
+      times: [{profile: 1g.10gb, time: 1001us}, {profile: 3g.40gb, time: 1001us}]
+    - name: "no"
+      dependsOn: ["first"]
+      memory: 301Mi
+      times: [{profile: 1g.10gb, time: 1001us}]
+"""
+        self.assertEqual(self.spec(self.built()), (0, want, ""))
+        four = self.spec(self.built(), "--batch", "4", "--context", "0")[1]
+        self.assertIn("memory: 2Mi\n      times: [{profile: 1g.10gb, time: 3000us}]\n", four)
+
+    def test_refuses(self) -> None:
+        cpu = self.built()
+        cpu["nodes"][1]["times"] = {"cpu": [{"batch": 1, "nanoseconds": 1}]}
+        later = dict(self.built(), version=2)
+        for content, options, why in (
+            (cpu, (), "no time of no at a batch of 1 on a MIG instance, only on cpu"), (self.built(), ("--batch", "2"), "no time of first at a batch of 2"),
+            (later, (), "has version 2"), ([], (), "is not a build file"), ({"version": 1}, (), "is not a build file"),
+        ):
+            with self.subTest(why):
+                status, out, err = self.spec(content, *options)
+                self.assertEqual((status, out), (1, ""))
+                self.assertIn(why, err)
+
+
 class TestBuild(unittest.TestCase):
     def test_measures(self) -> None:
         built = gshare.build(Measured, example, batches=(4, 1), repeats=3, kind="1g.10gb")
