@@ -67,6 +67,33 @@ func TestMove(t *testing.T) {
 	})
 }
 
+// TestMoveInReserve: a replica in reserve is in reserve where it has moved, too, and one that is needed again meanwhile is Hot there.
+func TestMoveInReserve(t *testing.T) {
+	for _, needed := range []bool{false, true} {
+		t.Run(fmt.Sprintf("needed=%v", needed), func(t *testing.T) {
+			start(t, "requestsPerSecond: 10, window: 4s, keepShared: 60s", steady, func(w *world) {
+				w.ask(20 * ms)
+				sleep(20 * second)
+				if s := w.status(); s.Shared != 1 {
+					w.Fatalf("%+v", s)
+				}
+				if !w.fleet.Move("f-1", "3g.40gb") || w.as[1].Residency != scaling.Shared {
+					w.Fatalf("created %+v", w.as)
+				}
+				sleep(second)
+				if needed {
+					w.load(5, 5*second, 20*ms)
+				} else {
+					sleep(5 * second)
+				}
+				if got, s := w.names(), w.status(); !slices.Equal(got, []string{"f-2"}) || s.Shared+s.Hot != 1 || (s.Hot == 1) != needed {
+					w.Errorf("%v run: %+v", got, s)
+				}
+			})
+		})
+	}
+}
+
 // TestMoveFails: the replica goes on, and the one that has failed is not created again. After a move it is created like any other.
 func TestMoveFails(t *testing.T) {
 	var s steps
