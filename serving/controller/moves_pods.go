@@ -79,24 +79,36 @@ func (c cutter) whole(ctx context.Context, f *api.GPUFunction, profile string) (
 	return nil, fmt.Errorf("no node has an instance of %.64q any more", profile)
 }
 
-// layoutOf returns the layout of a pod that is cut over several instances, with profiles in place of the containers.
+// layoutOf returns the layout of a pod that is cut over several instances, with profiles in place of the containers. What a template says by the same
+// variable is none, as there are no such containers.
 func layoutOf(pod *v1.Pod) (l pipeline.Layout, cut bool) {
-	parts := 0
-	for _, v := range pod.Spec.Containers[0].Env {
-		if v.Name != stagesVariable {
-			continue
-		}
-		if json.Unmarshal([]byte(strings.ReplaceAll(v.Value, "$$", "$")), &l) != nil {
-			return pipeline.Layout{}, false
-		}
-		for _, stage := range l.Stages {
-			for at := range stage {
-				stage[at].Slice = pod.Annotations[kube.AnnotationContainerSlice+stage[at].Slice]
-				parts++
-			}
+	server, text := &pod.Spec.Containers[0], ""
+	for _, v := range server.Env { // the last one counts
+		if v.Name == stagesVariable {
+			text = strings.ReplaceAll(v.Value, "$$", "$")
 		}
 	}
-	return l, parts > 1
+	if json.Unmarshal([]byte(text), &l) != nil {
+		return pipeline.Layout{}, false
+	}
+	containers := map[string]bool{server.Name: true}
+	for _, c := range pod.Spec.InitContainers {
+		if strings.HasPrefix(c.Name, api.StagePrefix) {
+			containers[c.Name] = true
+		}
+	}
+	parts := len(containers)
+	for _, stage := range l.Stages {
+		for at := range stage {
+			name := stage[at].Slice
+			if !containers[name] {
+				return pipeline.Layout{}, false
+			}
+			delete(containers, name)
+			stage[at].Slice = pod.Annotations[kube.AnnotationContainerSlice+name]
+		}
+	}
+	return l, parts > 1 && len(containers) == 0
 }
 
 // setMovesFrom has a pod say whose place it takes.

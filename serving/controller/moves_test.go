@@ -11,232 +11,10 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
-	"github.com/gshare-dev/gshare/vgpu/kube"
-	"github.com/gshare-dev/gshare/vgpu/share"
 )
-
-// world is a cluster with a scheduler and kubelets: pods get free instances of one node, and are Ready some seconds later. It counts what must not be.
-type world struct {
-	*cluster
-	inventories map[string]kube.Inventory
-	startsIn    time.Duration // until a pod that has a node is Ready
-	neverReady  func(p *v1.Pod) bool
-
-	known     map[types.UID]*v1.Pod
-	bound     map[types.UID]time.Time
-	without   int // looks at which a function had no pod that gets requests, after its first
-	most      int // pods of one function
-	mostMoves int // pods that take the place of others, and are not Ready
-}
-
-const worldPeriod = 500 * time.Millisecond
-
-// live runs a cluster in which a function has replicas, until the test ends.
-func live(c *cluster, nodes ...*v1.Node) *world {
-	c.Helper()
-	w := &world{cluster: c, inventories: map[string]kube.Inventory{}, startsIn: 2 * time.Second, known: map[types.UID]*v1.Pod{}, bound: map[types.UID]time.Time{}}
-	for _, n := range nodes {
-		inventory, _, err := kube.InventoryOf(n)
-		if err != nil {
-			c.Fatal(err)
-		}
-		w.inventories[n.Name] = inventory
-	}
-	go func() {
-		for {
-			w.look()
-			select {
-			case <-time.After(worldPeriod):
-			case <-c.Context().Done():
-				return
-			}
-		}
-	}()
-	return w
-}
-
-// look does what the scheduler and the kubelets do, has the controller see what has changed as a watch would, and counts.
-func (w *world) look() {
-	pods := w.all()
-	seen := map[types.UID]bool{}
-	serves, all, moving := map[string]int{}, map[string]int{}, 0
-	for at := range pods {
-		p := &pods[at]
-		seen[p.UID] = true
-		if p.Namespace == "other" {
-			continue
-		}
-		before := w.known[p.UID]
-		w.drive(p, pods)
-		if before == nil {
-			w.pods.handler().OnAdd(p, false)
-		} else if before.ResourceVersion != p.ResourceVersion {
-			w.pods.handler().OnUpdate(before, p)
-		}
-		w.known[p.UID] = p.DeepCopy()
-		_, ready := api.Address(p)
-		all[p.Labels[api.LabelFunction]]++
-		if _, drained := p.Annotations[api.AnnotationDrain]; ready && !drained {
-			serves[p.Labels[api.LabelFunction]]++
-		}
-		if movesFrom(p) != 0 && !ready {
-			moving++
-		}
-	}
-	for uid, p := range w.known {
-		if !seen[uid] {
-			delete(w.known, uid)
-			w.pods.handler().OnDelete(p)
-		}
-	}
-	for f, n := range all {
-		w.most = max(w.most, n)
-		if serves[f] == 0 && w.served(f) {
-			w.without++
-		}
-	}
-	w.mostMoves = max(w.mostMoves, moving)
-}
-
-// served reports whether a pod of a function has been Ready by now.
-func (w *world) served(f string) bool {
-	for uid, since := range w.bound {
-		if p := w.known[uid]; p != nil && p.Labels[api.LabelFunction] == f && movesFrom(p) == 0 && time.Since(since) > w.startsIn+2*worldPeriod {
-			return true
-		}
-	}
-	return false
-}
-
-// drive places a pod, or makes it Ready.
-func (w *world) drive(p *v1.Pod, all []v1.Pod) {
-	since, is := w.bound[p.UID]
-	_, ready := api.Address(p)
-	switch {
-	case !is && w.place(p, all):
-		w.bound[p.UID] = time.Now()
-	case !is && unschedulable(p) == nil:
-		refuse(p)
-		p.Status.Conditions[0].Message = "0/1 nodes are available"
-		w.must(w.client.Status().Update(w.Context(), p))
-	case is && !ready && time.Since(since) >= w.startsIn && (w.neverReady == nil || !w.neverReady(p)):
-		makeReady(p)
-		w.must(w.client.Status().Update(w.Context(), p))
-	}
-}
-
-func (w *world) must(err error) {
-	if err != nil && w.Context().Err() == nil {
-		w.Error(err)
-	}
-}
-
-// place gives each container of a pod an instance of a node that no other pod has, if there is one for each.
-func (w *world) place(p *v1.Pod, all []v1.Pod) bool {
-	request, _, err := kube.RequestOf(p)
-	w.must(err)
-	taken := map[string]bool{}
-	for at := range all {
-		placed, _, err := kube.PlacementOf(&all[at])
-		w.must(err)
-		for _, c := range placed.Containers {
-			for _, v := range c.VGPUs {
-				taken[v.Slice] = true
-			}
-		}
-	}
-	whole := share.Share{SMRequest: share.Whole, SMLimit: share.Whole, QuotaRequest: share.Whole, QuotaLimit: share.Whole}
-	for node, inventory := range w.inventories {
-		free := slices.DeleteFunc(slices.Clone(inventory.Slices), func(s kube.Slice) bool { return taken[s.ID] })
-		placement := kube.Placement{Node: node, UID: p.UID, Model: kube.Slots}
-		for _, c := range request.Containers {
-			at := slices.IndexFunc(free, func(s kube.Slice) bool { return s.Profile == c.Slice })
-			if at < 0 {
-				break
-			}
-			s := whole
-			s.Memory = c.Share.Memory
-			placement.Containers = append(placement.Containers, kube.PlacedContainer{
-				Name: c.Name, VGPUs: []kube.PlacedVGPU{{Slice: free[at].ID, Class: share.Exclusive, Priority: share.BestEffort, Share: s}},
-			})
-			free = slices.Delete(free, at, at+1)
-		}
-		if len(placement.Containers) < len(request.Containers) {
-			continue
-		}
-		text, err := kube.EncodePlacement(placement)
-		w.must(err)
-		setAnnotation(&p.ObjectMeta, kube.AnnotationPlacement, text)
-		p.Spec.NodeName = node
-		w.must(w.client.Update(w.Context(), p))
-		p.Status.Conditions = []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionTrue, LastTransitionTime: metav1.Now()}}
-		w.must(w.client.Status().Update(w.Context(), p))
-		return true
-	}
-	return false
-}
-
-// lead has the present controller do all that it does, until it is stopped.
-func (w *world) lead(functions ...*api.GPUFunction) (stop func()) {
-	ctx, cancel := context.WithCancel(w.Context())
-	go w.pods.Run(ctx)
-	go w.cluster.known.fleet.Run(ctx)
-	go w.moves.Run(ctx)
-	for _, f := range functions {
-		w.reconcile(f)
-	}
-	return func() { cancel(); synctest.Wait() }
-}
-
-// replicas returns the profiles of the pods of a function by the number of the instance.
-func (w *world) replicas(function string) map[string][]string {
-	found := map[string][]string{}
-	for _, p := range w.all() {
-		if p.Labels[api.LabelFunction] == function {
-			for _, kind := range kindsOf(w.T, &p) {
-				found[p.Labels[api.LabelInstance]] = append(found[p.Labels[api.LabelInstance]], kind)
-			}
-		}
-	}
-	return found
-}
-
-// told returns the reasons of the events by now that begin with a text.
-func (w *world) told(prefix string) (all []string) {
-	for {
-		select {
-		case e := <-w.recorder.Events:
-			if fields := strings.Fields(e); len(fields) > 1 && strings.HasPrefix(fields[1], prefix) {
-				all = append(all, e)
-			}
-		default:
-			return all
-		}
-	}
-}
-
-// oneReplica is a function with a pipeline and one replica.
-func oneReplica(t *testing.T, name string) *api.GPUFunction {
-	f := images(t)
-	f.Name, f.UID = name, types.UID("uid-"+name)
-	f.Spec.Scaling.MinReplicas, f.Spec.Scaling.MaxReplicas = 1, new(1)
-	return f
-}
-
-func sleep(d time.Duration) { time.Sleep(d); synctest.Wait() }
-
-// free deletes the pod that has an instance.
-func (w *world) free(holder *v1.Pod) {
-	w.Helper()
-	if err := w.client.Delete(w.Context(), holder); err != nil {
-		w.Fatal(err)
-	}
-}
 
 // TestMoves: a replica in two parts serves until another one on a single instance, which has become free, is Ready.
 func TestMoves(t *testing.T) {
@@ -266,6 +44,44 @@ func TestMoves(t *testing.T) {
 		}
 		if told := w.told("Mov"); len(told) != 2 || !strings.Contains(told[0], "replica ml/images-2 starts in its place on one of 2g.20gb") || !strings.Contains(told[1], "ml/images-2 is ready on one") {
 			t.Errorf("events %q", told)
+		}
+	})
+}
+
+// TestLayoutOf: what a template or somebody else has written is not taken for a cut.
+func TestLayoutOf(t *testing.T) {
+	const stages = `{"version":1,"function":"images","stages":[[{"nodes":["denoise"],"slice":"server"}],[{"nodes":["classify"],"slice":"gshare-stage-1"}]]}`
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, instanceNode(t, "a", "1g.10gb", "1g.10gb"))
+		c.run(false)
+		f := images(t)
+		f.Spec.Template.Spec.Containers[0].Env = []v1.EnvVar{{Name: stagesVariable, Value: "{"}} // the last one counts
+		c.pods.Create(instanceOfFunction(f, 1))
+		c.event()
+		p := c.replica()
+		l, cut := layoutOf(p)
+		if !cut || len(l.Stages) != 2 || l.Stages[0][0].Slice != "1g.10gb" || l.Stages[1][0].Slice != "1g.10gb" || !slices.Equal(l.Stages[1][0].Nodes, []string{"classify"}) {
+			t.Errorf("%v, %+v", cut, l)
+		}
+		set := func(p *v1.Pod, text string) {
+			p.Spec.Containers[0].Env = append(p.Spec.Containers[0].Env, v1.EnvVar{Name: stagesVariable, Value: text})
+		}
+		for name, change := range map[string]func(p *v1.Pod){
+			"no stage": func(p *v1.Pod) { p.Spec.InitContainers = nil },
+			"another stage": func(p *v1.Pod) {
+				p.Spec.InitContainers = append(p.Spec.InitContainers, v1.Container{Name: "gshare-stage-2"})
+			},
+			"no JSON":            func(p *v1.Pod) { set(p, "[") },
+			"nothing":            func(p *v1.Pod) { p.Spec.Containers[0].Env = nil },
+			"a container twice":  func(p *v1.Pod) { set(p, strings.ReplaceAll(stages, "gshare-stage-1", "server")) },
+			"an empty layout":    func(p *v1.Pod) { set(p, "{}") },
+			"whole, by template": func(p *v1.Pod) { p.Spec.InitContainers = nil; set(p, stages) },
+		} {
+			other := p.DeepCopy()
+			change(other)
+			if l, cut := layoutOf(other); cut {
+				t.Errorf("%s: taken for %+v", name, l)
+			}
 		}
 	})
 }
