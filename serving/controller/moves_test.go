@@ -91,16 +91,19 @@ func TestMovesWithoutRoom(t *testing.T) {
 	failed := v1.PodStatus{Phase: v1.PodFailed, Message: "out of memory"}
 	for name, test := range map[string]struct {
 		hold, fail bool
+		objects    []client.Object
+		tries      int // pods that were to be created
 		why        string
 	}{
-		"taken": {hold: true, why: "no room for it: 0/1 nodes"},
-		"fails": {fail: true, why: "out of memory"},
+		"taken":          {hold: true, tries: 1, why: "no room for it: 0/1 nodes"},
+		"fails":          {fail: true, tries: 1, why: "out of memory"},
+		"over its quota": {objects: []client.Object{policy("gold", "ml", 1)}, why: "SharePolicy gold allows 1 replicas"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				node, f := instanceNode(t, "a", "2g.20gb", "1g.10gb", "1g.10gb"), oneReplica(t, "images")
 				holder := on(t, "a", "MIG-a-0")
-				c := newCluster(t, node, holder, f)
+				c := newCluster(t, append(test.objects, node, holder, f)...)
 				w := live(c, node)
 				tries := 0
 				c.calls.Create = func(ctx context.Context, api client.WithWatch, o client.Object, options ...client.CreateOption) error {
@@ -128,23 +131,54 @@ func TestMovesWithoutRoom(t *testing.T) {
 				defer w.lead(f)()
 				sleep(10 * time.Second)
 				w.free(holder)
-				sleep(movesPeriod + 30*time.Second)
-				if got := w.replicas("images"); len(got) != 1 || len(got["1"]) != 2 || tries != 1 || w.without > 0 {
+				sleep(movesPeriod + 3*time.Second)
+				for _, p := range w.all() {
+					if movesFrom(&p) != 0 && unschedulable(&p) != nil && !mayRecut(c.pods, "ml/images-2", &p) {
+						t.Error("replicas in reserve are ended for it")
+					}
+				}
+				sleep(30 * time.Second)
+				if got := w.replicas("images"); len(got) != 1 || len(got["1"]) != 2 || tries != test.tries || w.without > 0 {
 					t.Errorf("replicas %v after %d tries; %d times nobody served", got, tries, w.without)
 				}
-				if told := w.told("MoveAbandoned"); len(told) != 1 || !strings.Contains(told[0], test.why) || !strings.Contains(told[0], "in 1m0s") {
+				if told := w.told("MoveAbandoned", "QuotaExceeded"); len(told) != 1 || !strings.Contains(told[0], test.why) || !strings.Contains(told[0], "in 1m0s") {
 					t.Errorf("events %q", told)
 				}
 				if test.hold {
 					return
 				}
 				sleep(time.Minute)
-				if told := w.told("MoveAbandoned"); tries != 2 || len(told) != 1 || !strings.Contains(told[0], "in 2m0s") {
+				if told := w.told("MoveAbandoned"); tries != 2*test.tries || len(told) != 1 || !strings.Contains(told[0], "in 2m0s") {
 					t.Errorf("%d tries, events %q", tries, told)
 				}
 			})
 		})
 	}
+}
+
+// TestMovesWaitForNode: while the scheduler has not placed the pod of a move, the instance for it looks free. Nothing else is to move there.
+func TestMovesWaitForNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		node := instanceNode(t, "a", "2g.20gb", "1g.10gb", "1g.10gb", "1g.10gb", "1g.10gb")
+		first, second := oneReplica(t, "images"), oneReplica(t, "others")
+		holder := on(t, "a", "MIG-a-0")
+		c := newCluster(t, node, holder, first, second)
+		w := live(c, node)
+		defer w.lead(first, second)()
+		sleep(10 * time.Second)
+		w.placesIn = movesPeriod + 5*time.Second
+		w.free(holder)
+		sleep(50 * time.Second)
+		moved := 0
+		for _, f := range []string{"images", "others"} {
+			if got := w.replicas(f); len(got) == 1 && got["2"] != nil {
+				moved++
+			}
+		}
+		if told := w.told("Mov"); moved != 1 || w.mostMoves != 1 || len(told) != 2 {
+			t.Errorf("%d have moved, %d at once; events %q", moved, w.mostMoves, told)
+		}
+	})
 }
 
 // TestMovesAtOnce: there are no more moves at the same time than may be, and none while a pod of one has no node. All replicas move in the end.

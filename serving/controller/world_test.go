@@ -22,9 +22,11 @@ type world struct {
 	*cluster
 	inventories map[string]kube.Inventory
 	startsIn    time.Duration // until a pod that has a node is Ready
+	placesIn    time.Duration // until a pod that there is room for has a node
 	neverReady  func(p *v1.Pod) bool
 
 	known     map[types.UID]*v1.Pod
+	created   map[types.UID]time.Time
 	bound     map[types.UID]time.Time
 	without   int // looks at which a function had no pod that gets requests, after its first
 	most      int // pods of one function
@@ -36,7 +38,7 @@ const worldPeriod = 500 * time.Millisecond
 // live runs a cluster in which a function has replicas, until the test ends.
 func live(c *cluster, nodes ...*v1.Node) *world {
 	c.Helper()
-	w := &world{cluster: c, inventories: map[string]kube.Inventory{}, startsIn: 2 * time.Second, known: map[types.UID]*v1.Pod{}, bound: map[types.UID]time.Time{}}
+	w := &world{cluster: c, inventories: map[string]kube.Inventory{}, startsIn: 2 * time.Second, known: map[types.UID]*v1.Pod{}, created: map[types.UID]time.Time{}, bound: map[types.UID]time.Time{}}
 	for _, n := range nodes {
 		inventory, _, err := kube.InventoryOf(n)
 		if err != nil {
@@ -114,7 +116,11 @@ func (w *world) served(f string) bool {
 func (w *world) drive(p *v1.Pod, all []v1.Pod) {
 	since, is := w.bound[p.UID]
 	_, ready := api.Address(p)
+	if _, seen := w.created[p.UID]; !seen {
+		w.created[p.UID] = time.Now()
+	}
 	switch {
+	case !is && time.Since(w.created[p.UID]) < w.placesIn:
 	case !is && w.place(p, all):
 		w.bound[p.UID] = time.Now()
 	case !is && unschedulable(p) == nil:
@@ -203,12 +209,12 @@ func (w *world) replicas(function string) map[string][]string {
 	return found
 }
 
-// told returns the reasons of the events by now that begin with a text.
-func (w *world) told(prefix string) (all []string) {
+// told returns the events by now whose reasons begin with one of some texts.
+func (w *world) told(prefixes ...string) (all []string) {
 	for {
 		select {
 		case e := <-w.recorder.Events:
-			if fields := strings.Fields(e); len(fields) > 1 && strings.HasPrefix(fields[1], prefix) {
+			if fields := strings.Fields(e); len(fields) > 1 && slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(fields[1], p) }) {
 				all = append(all, e)
 			}
 		default:
