@@ -92,3 +92,61 @@ spec:
 		t.Errorf("%v: %s", err, out)
 	}
 }
+
+// TestProfileTraining finds the SMs of a program that answers no requests, by the kernels that the agent counts: half of the SMs do as much as all.
+func TestProfileTraining(t *testing.T) {
+	if !*full {
+		t.Skip("takes a minute")
+	}
+	b := newBench(t)
+	b.start(t)
+	state := filepath.Join(b.dir, "profile.json")
+	cmd := exec.Command(b.program("gshare"), "profile", "--strategy", "bisection", "--socket", b.socket(), "--state", state, "--step", "25", "--steady", "3s",
+		"--name", "train", "--", b.program("spin"), narrow, "sync=5")
+	cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+b.folder, "FAKE_CUDA_SOCKET="+filepath.Join(b.dir, "gpu"))
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	t.Logf("%s", out)
+	if want := "gshare run --sm 50 --sm-limit 50"; !strings.Contains(string(out), want) {
+		t.Errorf("no %q: %s", want, out)
+	}
+	eventually(t, "its shares are back", func() bool { return len(b.mustStatus(t).Runs) == 0 })
+}
+
+// TestProfileGrid: one process has all quotas of a number of SMs, and the agent enforces them.
+func TestProfileGrid(t *testing.T) {
+	if !*full {
+		t.Skip("takes a minute")
+	}
+	b := newBench(t)
+	b.start(t)
+	state := filepath.Join(b.dir, "profile.json")
+	starts := filepath.Join(b.dir, "starts")
+	server := write(t, filepath.Join(b.dir, "server"), "#!/bin/bash\necho >>"+starts+"\nexec "+b.program("gshare-model")+" --name m --batch 1=2ms --input input:UINT8:1 --sm 40\n")
+	if err := os.Chmod(server, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(b.program("gshare"), "profile", "--strategy", "grid", "--socket", b.socket(), "--state", state, "--slo", "1s", "--protocol", "OIP", "--name", "m",
+		"--mem", "1Gi", "--max-trials", "6", "-o", "json", "--ready", "/v2/health/ready", "--", server)
+	cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+b.folder, "FAKE_CUDA_SOCKET="+filepath.Join(b.dir, "gpu"))
+	var log strings.Builder
+	cmd.Stderr = &log
+	out, err := cmd.Output()
+	var got profileOf
+	if err != nil || json.Unmarshal(out, &got) != nil {
+		t.Fatalf("%v: %s%s", err, out, &log)
+	}
+	t.Logf("%s", &log)
+	lines, err := os.ReadFile(starts)
+	if err != nil || len(lines) != 2 {
+		t.Errorf("%d processes for 5 quotas of 2 SM shares, %v", len(lines), err)
+	}
+	for _, trial := range got.Trials {
+		p := trial.Point
+		if alone := got.Trials[0].Point.Mean; p.Resource.SM == got.Trials[0].Point.Resource.SM && p.Resource.Quota == 200 && p.Mean < 3*alone {
+			t.Errorf("a fifth of the time takes %v, all of it %v", p.Mean, alone)
+		}
+	}
+}

@@ -3,9 +3,8 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
+	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -29,9 +28,16 @@ It prints these for each share, and the share that costs the least SM-time for a
 FILE has a GPUFunction, as for gshare serve; share and requestsPerSecond may be missing. A program after -- needs --slo. With protocol OIP, requests
 are made from the metadata of the model, and batches are tried as well; other servers get GET /, or what --path, --data and --header say.
 
-The shares are those of hybrid growth: SMs grow until a batch takes half of the objective, then the batch doubles. --grid tries 35 shares of
-SMs and time. What was measured is saved after each trial in the file --state. The same command goes on from there, and shows the result again
-if nothing is missing.`
+--strategy says which shares are tried:
+  growth     SMs grow until a batch takes half of the objective, then the batch doubles
+  bisection  the fewest SMs that do 80 % of what all of them do, and the fewest that do all of it
+  grid       35 shares of SMs and time
+
+A program after -- without --slo answers no requests, such as a training. It is measured by the kernels that it launches in a second, with
+--strategy bisection, and must run for longer than a trial.
+
+What was measured is saved after each trial in the file --state. The same command goes on from there, and shows the result again if nothing is
+missing.`
 
 // profileRun holds the flags of gshare profile.
 type profileRun struct {
@@ -40,28 +46,37 @@ type profileRun struct {
 	command      commandFlags
 	request      requestFlags
 	path         string
-	grid         bool
-	step         int64
-	maxBatch     int
+	search       searchFlags
 	maxTrials    int
 	maxTime      time.Duration
 	state, plot  string
 	hook, socket string
 }
 
+// searchFlags say which shares are tried.
+type searchFlags struct {
+	strategy string
+	grid     bool
+	step     int64
+	maxBatch int
+	length   time.Duration // for which the rate of a training is to be steady
+}
+
 // commandFlags describe a program that is profiled without a file.
 type commandFlags struct {
-	slo                     time.Duration
+	slo                     time.Duration // 0: it answers no requests
 	protocol, ready, memory string
+	training                bool // it answers no requests
 }
 
 func profileCommand() *cobra.Command {
 	p := &profileRun{}
 	cmd := &cobra.Command{
-		Use: "profile FILE | profile --slo LATENCY [flags] -- PROGRAM [ARGUMENTS]", Short: "Measure how large a share of a GPU a server needs", Long: profileLong,
+		Use: "profile FILE | profile --slo LATENCY [flags] -- PROGRAM [ARGUMENTS] | profile --strategy bisection [flags] -- PROGRAM [ARGUMENTS]", Short: "Measure how large a share of a GPU a server needs", Long: profileLong,
 		Example: "  gshare profile functions.yaml --name resnet50\n" +
 			"  gshare profile --slo 69ms --protocol OIP --name resnet50 -- gshare-model --name resnet50 --batch 1=3ms --batch 8=12ms\n" +
-			"  gshare profile functions.yaml --name bert --grid --max-time 20m --plot bert.svg -o json",
+			"  gshare profile functions.yaml --name bert --strategy grid --max-time 20m --plot bert.svg -o json\n" +
+			"  gshare profile --strategy bisection --step 5 --mem 8Gi -- python train.py",
 		RunE: func(cmd *cobra.Command, args []string) error { return p.run(cmd, args) },
 	}
 	p.format.AddTo(cmd)
@@ -76,9 +91,11 @@ func profileCommand() *cobra.Command {
 	f.StringArrayVarP(&p.request.headers, "header", "H", nil, "header of the requests, such as Content-Type:text/plain; may be repeated")
 	f.StringVar(&p.request.data, "data", "", "body of the requests, or @FILE; with OIP of one row (default: zeros)")
 	f.BoolVar(&p.request.stream, "stream", false, "read answers as server-sent events, of which the first is to come within the objective")
-	f.BoolVar(&p.grid, "grid", false, "try 5 quotas with 7 SM shares, instead of hybrid growth")
-	f.Int64Var(&p.step, "step", 10, "percent of the SMs by which shares grow")
-	f.IntVar(&p.maxBatch, "max-batch", 0, "largest batch to try (default: that of the function, or 32 with OIP)")
+	f.StringVar(&p.search.strategy, "strategy", growth, "shares to try: growth, bisection or grid")
+	f.BoolVar(&p.search.grid, "grid", false, "the same as --strategy grid")
+	f.Int64Var(&p.search.step, "step", 10, "percent of the SMs by which shares grow, or of which the result of a bisection is a multiple")
+	f.DurationVar(&p.search.length, "steady", 15*time.Second, "time for which the kernels of a program without --slo are to be as many")
+	f.IntVar(&p.search.maxBatch, "max-batch", 0, "largest batch to try (default: that of the function, or 32 with OIP and growth)")
 	f.IntVar(&p.maxTrials, "max-trials", 0, "most trials (default: as many as the search needs)")
 	f.DurationVar(&p.maxTime, "max-time", 0, "time after which no trial begins (default: none)")
 	f.StringVar(&p.state, "state", "", "file of what was measured (default NAME.profile.json)")
@@ -92,6 +109,9 @@ func profileCommand() *cobra.Command {
 func (p *profileRun) run(cmd *cobra.Command, args []string) error {
 	if p.plot != "" && !chart.Known(p.plot) {
 		return cli.Usagef("--plot %s: want a file that ends in .svg or .png", p.plot)
+	}
+	if err := p.checkStrategy(cmd); err != nil {
+		return cli.Usage(err)
 	}
 	text, err := p.source(cmd, args)
 	if err != nil {
@@ -123,6 +143,29 @@ func (p *profileRun) run(cmd *cobra.Command, args []string) error {
 	return p.write(cmd, f, plan, record)
 }
 
+// The values of --strategy.
+const (
+	growth    = "growth"
+	bisection = "bisection"
+	grid      = "grid"
+)
+
+func (p *profileRun) checkStrategy(cmd *cobra.Command) error {
+	if p.search.grid {
+		if cmd.Flags().Changed("strategy") && p.search.strategy != grid {
+			return fmt.Errorf("--grid and --strategy %s exclude each other", p.search.strategy)
+		}
+		p.search.strategy = grid
+	}
+	switch {
+	case !slices.Contains([]string{growth, bisection, grid}, p.search.strategy):
+		return fmt.Errorf("--strategy %q: want growth, bisection or grid", p.search.strategy)
+	case p.search.length < time.Second || p.search.length > time.Hour:
+		return fmt.Errorf("--steady %v: want 1s to 1h", p.search.length)
+	}
+	return nil
+}
+
 // source returns the text of the functions: FILE, or one that describes the program after --.
 func (p *profileRun) source(cmd *cobra.Command, args []string) ([]byte, error) {
 	if cmd.ArgsLenAtDash() < 0 {
@@ -138,6 +181,9 @@ func (p *profileRun) source(cmd *cobra.Command, args []string) ([]byte, error) {
 	}
 	if cmd.ArgsLenAtDash() > 0 || len(args) == 0 {
 		return nil, errors.New("want one program after --, and no file")
+	}
+	if p.command.slo == 0 && p.search.strategy == bisection {
+		p.command.training = true
 	}
 	return p.command.describe(p.name, args)
 }
@@ -165,6 +211,7 @@ type profilePlan struct {
 	record   profiler.Record // without trials
 	function *api.GPUFunction
 	request  profiler.Request
+	training bool // the program answers no requests
 }
 
 // objective is the part of the requests that are to be answered within the SLO, as it is for gshare serve.
@@ -173,9 +220,9 @@ const objective = 0.99
 func (p *profileRun) plan(f *api.GPUFunction, m *profiledMachine) (*profilePlan, error) {
 	slo := f.Spec.SLO.Latency.Value()
 	oip := f.Spec.Protocol == api.OIP
-	batch := p.maxBatch
+	batch := p.search.maxBatch
 	switch {
-	case batch == 0 && oip && f.Spec.Batching.MaxBatch == 1 && !p.grid:
+	case batch == 0 && oip && f.Spec.Batching.MaxBatch == 1 && p.search.strategy == growth:
 		batch = 32
 	case batch == 0:
 		batch = f.Spec.Batching.MaxBatch
@@ -186,19 +233,27 @@ func (p *profileRun) plan(f *api.GPUFunction, m *profiledMachine) (*profilePlan,
 	if err != nil {
 		return nil, err
 	}
-	plan := &profilePlan{state: p.state, function: f, request: request, config: profiler.Config{MaxTrials: p.maxTrials, MaxTime: p.maxTime}}
+	plan := &profilePlan{state: p.state, function: f, request: request, training: p.command.training, config: profiler.Config{MaxTrials: p.maxTrials, MaxTime: p.maxTime}}
 	if plan.state == "" {
 		plan.state = f.Name + ".profile.json"
 	}
 	plan.config.Load = profiler.Load{SLO: slo, Objective: objective, Bound: slo / 2, Concurrency: *f.Spec.Scaling.Concurrency, Seed: 1}
 	plan.record = profiler.Record{Model: f.Name, Plan: profiler.Plan{
-		SLO: profile.Seconds(slo.Seconds()), Strategy: "growth", Step: share.PerMille(10 * p.step), MaxBatch: batch,
+		SLO: profile.Seconds(slo.Seconds()), Strategy: p.search.strategy, Step: share.PerMille(10 * p.search.step), MaxBatch: batch,
 		Concurrency: *f.Spec.Scaling.Concurrency, Memory: f.Share().Memory, Request: digest(request),
 	}}
-	plan.config.Strategy = search.Growth{SLO: slo, Step: plan.record.Plan.Step, MaxBatch: batch, Device: m.device.Model}
-	if p.grid {
-		plan.record.Plan.Strategy, plan.record.Plan.Step = "grid", 0
+	switch step := plan.record.Plan.Step; p.search.strategy {
+	case growth:
+		plan.config.Strategy = search.Growth{SLO: slo, Step: step, MaxBatch: batch, Device: m.device.Model}
+	case bisection:
+		plan.config.Strategy, plan.config.Load.Bound = search.Bisection{Step: step, Batch: batch, Device: m.device.Model}, slo
+	case grid:
+		plan.record.Plan.Step = 0
 		plan.config.Strategy, plan.config.Load.Bound = search.FaSTGrid(m.device.Model, batch), slo
+	}
+	if plan.training {
+		plan.config.Progress = &profiler.Progress{Length: p.search.length}
+		plan.record.Plan.SLO, plan.record.Plan.Progress, plan.record.Plan.Request = 0, profile.Seconds(p.search.length.Seconds()), ""
 	}
 	if _, _, err := plan.config.Strategy.Next(nil); err != nil {
 		return nil, err
@@ -232,7 +287,7 @@ func (p *profilePlan) measure(cmd *cobra.Command, m *profiledMachine, record *pr
 		fmt.Fprintf(cmd.ErrOrStderr(), "gshare: continuing %s after %d trials\n", p.state, len(record.Trials))
 	}
 	console := cli.NewConsole()
-	p.config.Target = m.target(p.function, p.request, console)
+	p.config.Target = m.target(p.function, p.request, p.training, console)
 	p.config.Save = func(r *profiler.Record) error { return r.Save(p.state) }
 	p.config.Begin = func(s search.Setting, again bool) {
 		if again {
@@ -240,6 +295,10 @@ func (p *profilePlan) measure(cmd *cobra.Command, m *profiledMachine, record *pr
 		}
 	}
 	p.config.Report = func(t profiler.Trial) {
+		if p.training && t.Failed == "" {
+			console.Step("sm %s: %.4g kernels/s ±%.1f %%", t.Point.Resource.SM.Percent(), t.Point.Throughput, 100*t.Confidence)
+			return
+		}
 		console.Step("%s: %s", settingText(t.Point.Resource, t.Point.Batch), outcome(t))
 	}
 	ctx := cmd.Context()
@@ -280,112 +339,4 @@ func lateText(t profiler.Trial) string {
 
 func roundTime(d time.Duration) string {
 	return fmt.Sprintf("%.4g ms", float64(d)/float64(time.Millisecond))
-}
-
-// profileResult is the JSON form of a profile: its record, what latency models and gshare-model --points read, and the choice.
-type profileResult struct {
-	*profiler.Record
-	Points      []profile.Point `json:"points"`
-	Recommended *recommendation `json:"recommended,omitempty"` // missing if no share meets the objective
-}
-
-// recommendation has what goes into a GPUFunction.
-type recommendation struct {
-	SM                int     `json:"sm"`
-	Quota             int     `json:"quota"`
-	Memory            string  `json:"memory"`
-	MaxBatch          int     `json:"maxBatch"`
-	RequestsPerSecond float64 `json:"requestsPerSecond"`
-}
-
-// recommend returns the recommendation of a record, or nil.
-func recommend(r *profiler.Record) *recommendation {
-	best, err := r.Recommend()
-	if err != nil {
-		return nil
-	}
-	return &recommendation{
-		SM: int(best.Resource.SM / 10), Quota: int(best.Resource.Quota / 10), Memory: fmt.Sprintf("%dMi", best.Memory/share.MiB),
-		MaxBatch: best.Batch, RequestsPerSecond: best.Rate,
-	}
-}
-
-// write prints the result and draws the plot.
-func (p *profileRun) write(cmd *cobra.Command, f *api.GPUFunction, plan *profilePlan, r *profiler.Record) error {
-	result := profileResult{r, r.Points(), recommend(r)}
-	if p.plot != "" {
-		if err := profileChart(r).WriteFile(p.plot); err != nil {
-			return err
-		}
-	}
-	if err := p.format.Write(cmd.OutOrStdout(), result, func(w io.Writer) error { return writeProfile(w, f, &result) }); err != nil {
-		return err
-	}
-	if result.Recommended == nil && r.Complete {
-		return fmt.Errorf("no share answers requests within %v: %w", plan.config.Load.SLO, search.ErrNoSetting)
-	}
-	return nil
-}
-
-func writeProfile(w io.Writer, f *api.GPUFunction, r *profileResult) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "SM\tQUOTA\tBATCH\tTIME OF BATCH\tRATE IN SLO\tP50\tP99\tSM-TIME A REQUEST\tNOTE")
-	best, _ := r.Best()
-	for _, trial := range r.Trials {
-		p := trial.Point
-		row := []string{"-", "-", "-", "-", "-"}
-		if trial.Failed == "" {
-			row[0] = roundTime(p.Mean)
-		}
-		if p.Throughput > 0 {
-			row = []string{row[0], fmt.Sprintf("%.4g/s", p.Throughput), fmt.Sprintf("%.4g ms", trial.P50), fmt.Sprintf("%.4g ms", trial.P99),
-				fmt.Sprintf("%.3g ms", 1000*trial.SMTime())}
-		}
-		note := trial.Failed
-		switch {
-		case trial.SMTime() > 0 && trial.ClientLate && p.Resource == best.Point.Resource && p.Batch == best.Point.Batch:
-			note = "recommended, client late"
-		case trial.SMTime() > 0 && p.Resource == best.Point.Resource && p.Batch == best.Point.Batch:
-			note = "recommended"
-		case trial.ClientLate:
-			note = "client late"
-		}
-		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\n", p.Resource.SM.Percent(), p.Resource.Quota.Percent(), p.Batch, strings.Join(row, "\t"), note)
-	}
-	if err := t.Flush(); err != nil {
-		return err
-	}
-	fmt.Fprintf(w, "\n%d trials have used a GPU for %.0f s.\n", len(r.Trials), r.GPUSeconds)
-	if best.ClientLate {
-		fmt.Fprintln(w, "warning: this machine was too busy to tell how much the best share does; its rate is a guess. Measure again when it is quiet.")
-	}
-	if c := r.Recommended; c != nil {
-		fmt.Fprintf(w, "Write under spec of %s, for 99 %% within %v:\n\n  resources: {share: {sm: %d, quota: %d, memory: %s}}\n  scaling: {requestsPerSecond: %v}\n",
-			f.Name, f.Spec.SLO.Latency.Value(), c.SM, c.Quota, c.Memory, c.RequestsPerSecond)
-		if f.Spec.Protocol == api.OIP {
-			fmt.Fprintf(w, "  batching: {maxBatch: %d}\n", c.MaxBatch)
-		}
-	}
-	return nil
-}
-
-// profileChart draws the rates over the SMs, with a line for each batch and quota.
-func profileChart(r *profiler.Record) *chart.Chart {
-	c := &chart.Chart{Title: fmt.Sprintf("Requests to %s within %v s", r.Model, r.Plan.SLO), X: "SMs, percent", Y: "requests per second"}
-	lines := map[string]int{}
-	for sm := share.PerMille(1); sm <= share.Whole; sm++ { // points are sorted by SMs
-		for _, t := range r.Trials {
-			if t.Point.Resource.SM != sm || t.Failed != "" {
-				continue
-			}
-			name := fmt.Sprintf("batch %d, quota %s", t.Point.Batch, t.Point.Resource.Quota.Percent())
-			if _, ok := lines[name]; !ok {
-				lines[name] = len(c.Lines)
-				c.Lines = append(c.Lines, chart.Line{Name: name})
-			}
-			line := &c.Lines[lines[name]]
-			line.Points = append(line.Points, chart.Point{X: float64(sm) / 10, Y: t.Point.Throughput})
-		}
-	}
-	return c
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -31,8 +32,8 @@ import (
 
 // describe returns a file with the function of a program.
 func (c *commandFlags) describe(name string, command []string) ([]byte, error) {
-	if c.slo <= 0 {
-		return nil, errors.New("--slo is required for a program, such as --slo 69ms")
+	if c.slo <= 0 && !c.training {
+		return nil, errors.New("--slo is required for a program, such as --slo 69ms; one that answers no requests needs --strategy bisection instead")
 	}
 	if name == "" {
 		name = filepath.Base(command[0])
@@ -42,7 +43,7 @@ func (c *commandFlags) describe(name string, command []string) ([]byte, error) {
 		container["readinessProbe"] = map[string]any{"httpGet": map[string]any{"path": c.ready}}
 	}
 	spec := map[string]any{
-		"slo": map[string]any{"latency": c.slo.String()}, "protocol": c.protocol,
+		"slo": map[string]any{"latency": cmp.Or(c.slo, time.Hour).String()}, "protocol": c.protocol, // a training has none
 		"template": map[string]any{"spec": map[string]any{"containers": []any{container}}},
 	}
 	if c.memory != "" {
@@ -124,10 +125,11 @@ func (m *profiledMachine) driver() string {
 	return string(bytes.Join(bytes.Fields(line), []byte(" ")))
 }
 
-// target returns a profiler.Target that starts the function's program on this machine.
-func (m *profiledMachine) target(f *api.GPUFunction, r profiler.Request, console *cli.Console) *processTarget {
-	t := &processTarget{profiledMachine: m, function: f, request: r, console: console, running: map[string]*profiledProcess{}}
+// target returns a profiler.Target that starts the function's program on this machine. One that is training answers no requests.
+func (m *profiledMachine) target(f *api.GPUFunction, r profiler.Request, training bool, console *cli.Console) *processTarget {
+	t := &processTarget{profiledMachine: m, function: f, request: r, training: training, console: console, running: map[string]*profiledProcess{}}
 	t.processes = processes.New(m.starter, func(_, line string) { t.remember(line) })
+	t.processes.Unprobed = training
 	go t.receive()
 	return t
 }
@@ -137,6 +139,7 @@ type processTarget struct {
 	*profiledMachine
 	function  *api.GPUFunction
 	request   profiler.Request
+	training  bool
 	console   *cli.Console
 	processes *processes.Machine
 
@@ -205,6 +208,9 @@ func (t *processTarget) Start(ctx context.Context, sm, quota share.PerMille) (pr
 	case <-p.ended:
 		return nil, &profiler.FailedError{Reason: p.reason}
 	case address := <-p.ready:
+		if t.training {
+			return p, nil
+		}
 		var err error
 		if p.Client, err = profiler.NewClient(ctx, t.request, address); err != nil {
 			p.Close()
@@ -231,21 +237,30 @@ func (p *profiledProcess) Close() {
 	}
 }
 
+// Narrow implements profiler.Server. An agent that knows no quotas of running programs refuses, as it does for a whole GPU.
+func (p *profiledProcess) Narrow(ctx context.Context, quota share.PerMille) bool {
+	return p.target.client.SetLimit(ctx, control.LimitRequest{Run: p.name, Quota: new(int64(quota / 10))}) == nil
+}
+
 // Usage implements profiler.Server.
-func (p *profiledProcess) Usage(ctx context.Context) (share.Bytes, share.PerMille, error) {
+func (p *profiledProcess) Usage(ctx context.Context) (profiler.Usage, error) {
 	status, err := p.target.client.Status(ctx)
 	if err != nil {
-		return 0, 0, err
+		return profiler.Usage{}, err
 	}
 	at := slices.IndexFunc(status.Runs, func(r control.Run) bool { return r.Name == p.name })
 	if at < 0 {
-		return 0, 0, fmt.Errorf("the agent has lost the run %s", p.name)
+		return profiler.Usage{}, fmt.Errorf("the agent has lost the run %s", p.name)
 	}
 	own := status.Runs[at].VGPUs[0]
 	for i, r := range status.Runs {
 		if i != at && slices.ContainsFunc(r.VGPUs, func(v control.VGPU) bool { return v.Device == own.Device }) {
-			return 0, 0, fmt.Errorf("%s (%s) is on the same GPU, which a profile needs for itself: end it, or profile without memory in the share", r.Name, r.ID)
+			return profiler.Usage{}, fmt.Errorf("%s (%s) is on the same GPU, which a profile needs for itself: end it, or profile without memory in the share", r.Name, r.ID)
 		}
 	}
-	return own.UsedMemory, min(own.UsedTime, share.Whole), nil
+	used := profiler.Usage{Memory: own.UsedMemory, Utilisation: min(own.UsedTime, share.Whole)}
+	for _, process := range own.Processes {
+		used.Launches += process.Launches
+	}
+	return used, nil
 }

@@ -21,6 +21,10 @@ func TestProfileBadInput(t *testing.T) {
 		"nothing":            {nil, 2, "accepts 1 file, or a program after --"},
 		"missing file":       {[]string{"/nowhere.yaml"}, 2, "/nowhere.yaml"},
 		"no objective":       {[]string{"--", "sleep", "1000"}, 2, "--slo is required"},
+		"strategy":           {[]string{good, "--strategy", "guess"}, 2, "want growth, bisection or grid"},
+		"two strategies":     {[]string{good, "--grid", "--strategy", "bisection"}, 2, "exclude each other"},
+		"steady":             {[]string{"--strategy", "bisection", "--steady", "10ms", "--", "sleep", "1000"}, 2, "want 1s to 1h"},
+		"step of bisection":  {[]string{"--strategy", "bisection", "--step", "15", "--hook", m.hook, "--socket", m.socket, "--", "sleep", "1000"}, 2, "step: 150 per-mille does not divide"},
 		"file and objective": {[]string{good, "--slo", "1s"}, 2, "--slo describes a program after --"},
 		"file and program":   {[]string{good, "--", "sleep"}, 2, "one program after --, and no file"},
 		"plot":               {[]string{good, "--plot", "x.gif"}, 2, "--plot x.gif"},
@@ -41,15 +45,15 @@ func TestRecommend(t *testing.T) {
 		{Point: profile.Point{Batch: 4, Throughput: 34.99, Memory: 100 * share.MiB, Resource: profile.Resource{SM: 200, Quota: 1000}}},
 		{Point: profile.Point{Batch: 8, Memory: 101 * share.MiB, Resource: profile.Resource{SM: 100, Quota: 1000}}},
 	}}
-	if got, want := recommend(r), (recommendation{20, 100, "128Mi", 4, 34.9}); got == nil || *got != want {
+	if got, want := recommend(r, nil), (recommendation{20, 0, 100, "128Mi", 4, 34.9}); got == nil || *got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 	r.Trials[1].Point.Memory = 190 * share.MiB
-	if got := recommend(r); got.Memory != "200Mi" {
+	if got := recommend(r, nil); got.Memory != "200Mi" {
 		t.Errorf("%s of 200Mi", got.Memory)
 	}
 	r.Trials[0].Point.Throughput = 0
-	if got := recommend(r); got != nil {
+	if got := recommend(r, nil); got != nil {
 		t.Errorf("%+v although no share meets the objective", got)
 	}
 }

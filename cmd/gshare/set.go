@@ -12,13 +12,13 @@ import (
 
 func setCommand() *cobra.Command {
 	var socket string
-	var limit int64
+	var limit, quota int64
 	cmd := &cobra.Command{
-		Use:   "set RUN --sm-limit PERCENT",
-		Short: "Change the SM limit of a running program",
-		Long: "Change the SM limit of an elastic run, between its SM request and the limit that it was started with. The program keeps running.\n" +
-			"RUN is a name or an ID that gshare ps lists.",
-		Example: "  gshare set trainer --sm-limit 40",
+		Use:   "set RUN --sm-limit PERCENT | set RUN --quota PERCENT",
+		Short: "Change the SM limit or the quota of a running program",
+		Long: "Change the SM limit of an elastic run, between its SM request and the limit that it was started with, or the quota of a run of class mps,\n" +
+			"up to the one that it was started with. The program keeps running. RUN is a name or an ID that gshare ps lists.",
+		Example: "  gshare set trainer --sm-limit 40\n  gshare set server --quota 25",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return cli.Usagef("requires the name or ID of one run (see gshare ps)")
@@ -26,10 +26,11 @@ func setCommand() *cobra.Command {
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if !cmd.Flags().Changed("sm-limit") {
-				return cli.Usagef("--sm-limit is required")
+			request := control.LimitRequest{Run: args[0], SMLimit: ifSet(cmd, "sm-limit", &limit), Quota: ifSet(cmd, "quota", &quota)}
+			if (request.SMLimit == nil) == (request.Quota == nil) {
+				return cli.Usagef("one of --sm-limit and --quota is required")
 			}
-			err := agent.New(socket).SetLimit(cmd.Context(), control.LimitRequest{Run: args[0], SMLimit: limit})
+			err := agent.New(socket).SetLimit(cmd.Context(), request)
 			if refused := (*agent.Refused)(nil); errors.As(err, &refused) {
 				return errors.New(refusalText(refused.Refusal))
 			}
@@ -37,6 +38,7 @@ func setCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().Int64Var(&limit, "sm-limit", 0, "maximum SMs in percent of the GPU")
+	cmd.Flags().Int64Var(&quota, "quota", 0, "guaranteed time in percent of each window, and the most")
 	cmd.Flags().StringVar(&socket, "socket", "", "control socket of the agent")
 	return cmd
 }

@@ -81,7 +81,10 @@ func (j *Job) measure(ctx context.Context) (Trial, error) {
 type remote struct{ *Client }
 
 // Usage implements Server. Who has started the server knows better.
-func (remote) Usage(context.Context) (share.Bytes, share.PerMille, error) { return 0, 0, nil }
+func (remote) Usage(context.Context) (Usage, error) { return Usage{}, nil }
+
+// Narrow implements Server. Who has started the server does that.
+func (remote) Narrow(context.Context, share.PerMille) bool { return false }
 
 // Ended implements Server: it is never known.
 func (remote) Ended() <-chan struct{} { return nil }

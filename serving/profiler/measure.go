@@ -47,14 +47,16 @@ func (l *Load) Measure(ctx context.Context, s Server, batch int) (Trial, error) 
 	var t Trial
 	t.Plateau, t.Confidence = closed.rate*float64(batch), closed.confidence()
 	t.Point.Mean, t.Point.P95, t.Point.P99 = closed.mean(), closed.quantile(0.95), closed.quantile(0.99)
-	if t.Point.Memory, t.Point.Utilisation, err = s.Usage(ctx); err != nil {
+	used, err := s.Usage(ctx)
+	if err != nil {
 		return Trial{}, err
 	}
+	t.Point.Memory, t.Point.Utilisation = used.Memory, used.Utilisation
 	if t.Point.Mean > l.Bound {
 		return t, nil
 	}
 	err = l.bisect(ctx, s, batch, &t)
-	if _, _, alone := s.Usage(ctx); alone != nil {
+	if _, alone := s.Usage(ctx); alone != nil {
 		err = errors.Join(err, alone)
 	}
 	return t, err
@@ -113,7 +115,7 @@ func (l *Load) Confirm(ctx context.Context, s Server, t *Trial) error {
 	if !met && late == 0 {
 		t.Point.Throughput, t.P50, t.P99 = 0, 0, 0
 	}
-	_, _, err := s.Usage(ctx)
+	_, err := s.Usage(ctx)
 	return err
 }
 

@@ -29,13 +29,23 @@ type Target interface {
 type Server interface {
 	// Infer sends one request with a number of rows and returns what became of it. It is called concurrently.
 	Infer(ctx context.Context, rows int) load.Answer
-	// Usage returns the device memory that the server has used, and the part of the last second in which a kernel of it ran. The error says
-	// that the figures cannot be trusted, for instance since another program is on the device.
-	Usage(ctx context.Context) (memory share.Bytes, utilisation share.PerMille, err error)
+	// Usage returns what the server has used of the device. The error says that the figures cannot be trusted, for instance since another
+	// program is on the device.
+	Usage(ctx context.Context) (Usage, error)
+	// Narrow gives the server another quota while it runs, at most that with which it was started. It returns false if the server keeps the
+	// one that it has.
+	Narrow(ctx context.Context, quota share.PerMille) bool
 	// Ended returns a channel that is closed when the server has ended, by itself or after Close.
 	Ended() <-chan struct{}
 	// Close ends the server and waits until nothing of it is left.
 	Close()
+}
+
+// Usage is what a server has used of its device.
+type Usage struct {
+	Memory      share.Bytes
+	Utilisation share.PerMille // part of the last second in which one of its kernels ran
+	Launches    uint64         // of kernels, by the processes that live; 0 where nobody counts them
 }
 
 // FailedError says that a server does not run in a setting. That is a result: the setting is no choice.
@@ -48,6 +58,7 @@ type Config struct {
 	Strategy search.Strategy
 	Target   Target
 	Load     Load
+	Progress *Progress // instead of Load, for a program that answers no requests
 
 	// MaxTrials and MaxTime bound the trials of the record and the time of Run; 0: no bound. No trial begins beyond them.
 	MaxTrials int
@@ -93,9 +104,10 @@ type profiler struct {
 	record *Record
 	begin  time.Time
 
-	server Server // the running one, or nil
-	on     profile.Resource
-	since  time.Time // from which the device is used for the trial
+	server Server           // the running one, or nil
+	own    profile.Resource // with which it was started
+	on     profile.Resource // that it has now
+	since  time.Time        // from which the device is used for the trial
 }
 
 // maxAttempts is how often a trial is begun in which the profiler or the server ends.
@@ -166,15 +178,10 @@ func (p *profiler) failed(s search.Setting, reason string) Trial {
 	return Trial{Point: profile.Point{Model: p.record.Model, Resource: s.Resource, Batch: s.Batch}, Failed: reason}
 }
 
-// measure measures a setting on a server that runs in it. A server is kept for further batch sizes on the same share.
+// measure measures a setting on a server that runs in it.
 func (p *profiler) measure(ctx context.Context, s search.Setting, old *Trial) (trial Trial, err error) {
-	if p.server == nil || p.on != s.Resource {
-		p.closeServer()
-		server, err := p.Target.Start(ctx, s.Resource.SM, s.Resource.Quota)
-		if err != nil {
-			return Trial{}, err
-		}
-		p.server, p.on = server, s.Resource
+	if err := p.serve(ctx, s.Resource); err != nil {
+		return Trial{}, err
 	}
 	measuring, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -186,11 +193,14 @@ func (p *profiler) measure(ctx context.Context, s search.Setting, old *Trial) (t
 		case <-measuring.Done():
 		}
 	}()
-	if old != nil {
+	switch {
+	case p.Progress != nil:
+		trial, err = p.Progress.Measure(measuring, p.server)
+	case old != nil:
 		trial = *old
 		trial.Steps = slices.Clone(old.Steps)
 		err = p.Load.Confirm(measuring, p.server, &trial)
-	} else {
+	default:
 		trial, err = p.Load.Measure(measuring, p.server, s.Batch)
 	}
 	switch {
@@ -203,6 +213,25 @@ func (p *profiler) measure(ctx context.Context, s search.Setting, old *Trial) (t
 	}
 	trial.Point.Model, trial.Point.Resource, trial.Point.Batch = p.record.Model, s.Resource, s.Batch
 	return trial, nil
+}
+
+// serve makes a server run on a share. It is kept for further batch sizes, and for smaller quotas.
+func (p *profiler) serve(ctx context.Context, on profile.Resource) error {
+	if p.server != nil {
+		sameSMs := p.own
+		sameSMs.Quota = on.Quota
+		if p.on == on || sameSMs == on && on.Quota <= p.own.Quota && p.server.Narrow(ctx, on.Quota) {
+			p.on = on
+			return nil
+		}
+		p.closeServer()
+	}
+	server, err := p.Target.Start(ctx, on.SM, on.Quota)
+	if err != nil {
+		return err
+	}
+	p.server, p.own, p.on = server, on, on
+	return nil
 }
 
 func (p *profiler) closeServer() {

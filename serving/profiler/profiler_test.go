@@ -25,6 +25,7 @@ import (
 type model struct {
 	time   func(rows int, sm, quota share.PerMille) time.Duration
 	starts []share.PerMille // SMs of each server that was started
+	fixed  bool             // servers keep their quota
 	fail   func(start int) error
 	event  func(string) // called before each step
 }
@@ -38,7 +39,7 @@ func (m *model) Start(_ context.Context, sm, quota share.PerMille) (Server, erro
 		}
 	}
 	time.Sleep(200 * time.Millisecond)
-	return &server{model: m, sm: sm, quota: quota, ended: make(chan struct{})}, nil
+	return &server{model: m, sm: sm, quota: quota, whole: sm == share.Whole && quota == share.Whole, ended: make(chan struct{})}, nil
 }
 
 func (m *model) step(what string) {
@@ -50,6 +51,7 @@ func (m *model) step(what string) {
 type server struct {
 	model     *model
 	sm, quota share.PerMille
+	whole     bool // it has the device alone, and keeps all of the time
 	busy      sync.Mutex
 	ended     chan struct{}
 	dies      func() bool
@@ -69,9 +71,17 @@ func (s *server) Infer(ctx context.Context, rows int) load.Answer {
 	return load.Answer{OK: true}
 }
 
-func (s *server) Usage(context.Context) (share.Bytes, share.PerMille, error) {
+func (s *server) Usage(context.Context) (Usage, error) {
 	s.model.step("usage")
-	return 100 << 20, 900, s.usage
+	return Usage{Memory: 100 << 20, Utilisation: 900}, s.usage
+}
+
+func (s *server) Narrow(_ context.Context, quota share.PerMille) bool {
+	if s.model.fixed || s.whole {
+		return false
+	}
+	s.quota = quota
+	return true
 }
 
 func (s *server) Ended() <-chan struct{} { return s.ended }
@@ -130,7 +140,7 @@ func TestKnownSurface(t *testing.T) {
 					t.Fatal(err)
 				}
 				within(t, "efficacy", search.Efficacy(best.Point), mostEfficient(c.kernel, growth), 0.05)
-				chosen, err := record.Best()
+				chosen, err := record.Best(growth)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -331,7 +341,7 @@ func TestKilledTwice(t *testing.T) {
 		if err != nil || len(r.Trials) != 1 || r.Trials[0].Failed != "the profiler has ended 2 times during this trial" || len(m.starts) > 0 {
 			t.Errorf("%v: %+v", err, r)
 		}
-		if _, err := r.Best(); !errors.Is(err, search.ErrNoSetting) {
+		if _, err := r.Best(nil); !errors.Is(err, search.ErrNoSetting) {
 			t.Errorf("best: %v", err)
 		}
 	})
@@ -352,7 +362,7 @@ func TestBest(t *testing.T) {
 		"enough are measured again": {[]Trial{trial(100, 99, false), trial(200, 10, true), trial(300, 30, true), trial(400, 10, true)}, 300},
 	} {
 		t.Run(name, func(t *testing.T) {
-			best, err := (&Record{Trials: c.trials}).Best()
+			best, err := (&Record{Trials: c.trials}).Best(nil)
 			if best.Point.Resource.SM != c.want || (c.want == 0) != errors.Is(err, search.ErrNoSetting) {
 				t.Errorf("%+v, %v", best, err)
 			}

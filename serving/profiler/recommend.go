@@ -6,13 +6,15 @@ import (
 	"slices"
 
 	"github.com/gshare-dev/gshare/vgpu/profile"
+	"github.com/gshare-dev/gshare/vgpu/profile/search"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
 // Recommendation is what a record says that a function should get.
 type Recommendation struct {
 	Resource profile.Resource
-	Memory   share.Bytes // 0 if it was not measured
+	SMLimit  share.PerMille // SMs that it may have where others leave them idle, at least those of Resource; 0: the search does not say
+	Memory   share.Bytes    // 0 if it was not measured
 	Batch    int
 	Rate     float64 // rows a second that a replica answers within the objective, rounded down to three digits
 	Smaller  []Smaller
@@ -30,10 +32,10 @@ const maxSmaller = 8
 // memoryUnit is the unit to which recommended memory is rounded up.
 const memoryUnit = 64 * share.MiB
 
-// Recommend returns the share of the best trial. Its memory is the most that the server has used in any trial and a tenth more, at most what it was
-// allowed. The error is search.ErrNoSetting if no trial meets the objective.
-func (r *Record) Recommend() (Recommendation, error) {
-	best, err := r.Best()
+// Recommend returns the share of the trial that is the best for a search. Its memory is the most that the server has used in any trial and a tenth
+// more, at most what it was allowed. The errors are those of Best.
+func (r *Record) Recommend(s search.Strategy) (Recommendation, error) {
+	best, err := r.Best(s)
 	if err != nil {
 		return Recommendation{}, err
 	}
@@ -42,6 +44,16 @@ func (r *Record) Recommend() (Recommendation, error) {
 		most = max(most, t.Point.Memory)
 	}
 	found := Recommendation{Resource: best.Point.Resource, Batch: best.Point.Batch}
+	switch s := s.(type) {
+	case search.Growth:
+		found.SMLimit = s.Limit(best.Point.Resource.SM)
+	case search.Bisection:
+		both, err := s.Result(r.history())
+		if err != nil {
+			return Recommendation{}, err
+		}
+		found.SMLimit = both.SMLimit
+	}
 	if most > 0 {
 		found.Memory = min((most+most/10+memoryUnit-1)/memoryUnit*memoryUnit, max(r.Plan.Memory, memoryUnit))
 	}

@@ -40,7 +40,7 @@ func TestSmaller(t *testing.T) {
 			{profile.Resource{SM: 90, Quota: 1000}, 61.7}, {profile.Resource{SM: 100, Quota: 1000}, 77.8}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			found, err := (&Record{Trials: c.trials}).Recommend()
+			found, err := (&Record{Trials: c.trials}).Recommend(nil)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -44,9 +44,10 @@ type Plan struct {
 	Strategy    string          `json:"strategy"`
 	Step        share.PerMille  `json:"step,omitempty"` // of the SMs
 	MaxBatch    int             `json:"maxBatch"`
-	Concurrency int             `json:"concurrency"` // requests that the server gets at once
-	Memory      share.Bytes     `json:"memory"`      // that the server may use
-	Request     string          `json:"request"`     // SHA-256 of the request that is sent
+	Concurrency int             `json:"concurrency"`        // requests that the server gets at once
+	Memory      share.Bytes     `json:"memory"`             // that the server may use
+	Request     string          `json:"request"`            // SHA-256 of the request that is sent
+	Progress    profile.Seconds `json:"progress,omitempty"` // for which a program is measured that answers no requests; others: 0
 }
 
 // Attempt is a trial that has begun and not ended. A record has one while a profiler measures, and after one was killed.
@@ -99,13 +100,13 @@ func (r *Record) Next(s search.Strategy) (*Task, error) {
 	if more {
 		return &Task{Setting: setting}, nil
 	}
-	return r.NextConfirmation(), nil
+	return r.NextConfirmation(s), nil
 }
 
 // NextConfirmation returns the best trial as a task, or nil if there is none or it was measured again. It is what Next returns once the strategy has
 // ended, and what is left to do for one that is not to go on.
-func (r *Record) NextConfirmation() *Task {
-	best := r.best()
+func (r *Record) NextConfirmation(s search.Strategy) *Task {
+	best := r.best(s)
 	if best == nil || best.Confirmed {
 		return nil
 	}
@@ -117,7 +118,17 @@ func (r *Record) confirmed(t *Task) *Trial {
 	if !t.Confirm {
 		return nil
 	}
-	return r.best()
+	return r.trialOf(t.Setting)
+}
+
+// trialOf returns the trial of a setting, or nil.
+func (r *Record) trialOf(s search.Setting) *Trial {
+	for i := range r.Trials {
+		if p := &r.Trials[i].Point; p.Resource == s.Resource && p.Batch == s.Batch {
+			return &r.Trials[i]
+		}
+	}
+	return nil
 }
 
 // history returns the trials as strategies read them.
@@ -150,19 +161,37 @@ func (t *Trial) SMTime() float64 {
 	return float64(t.Point.Resource.SM) * float64(t.Point.Resource.Quota) / whole / t.Point.Throughput
 }
 
-// Best returns the trial whose share costs the least SM-time for each request within the objective, the smaller share where two cost the
-// same. Once several trials were measured again, it is one of these. The error is search.ErrNoSetting if no trial meets the objective.
-func (r *Record) Best() (Trial, error) {
-	if best := r.best(); best != nil {
+// Best returns the trial of the share that a search recommends. For search.Bisection it is that of its request: the error is search.ErrUnfinished if it
+// has not ended. For others it is the trial whose share costs the least SM-time for each request within the objective, the smaller share where two cost
+// the same; once several trials were measured again, it is one of these. The error is search.ErrNoSetting if no trial meets the objective.
+func (r *Record) Best(s search.Strategy) (Trial, error) {
+	if best := r.best(s); best != nil {
 		return *best, nil
 	}
+	if b, bisects := s.(search.Bisection); bisects {
+		if _, err := b.Result(r.history()); err != nil {
+			return Trial{}, err
+		}
+	}
 	return Trial{}, search.ErrNoSetting
+}
+
+func (r *Record) best(s search.Strategy) *Trial {
+	b, bisects := s.(search.Bisection)
+	if !bisects {
+		return r.mostEfficient()
+	}
+	found, err := b.Result(r.history())
+	if err != nil {
+		return nil
+	}
+	return r.trialOf(b.Setting(found.SMRequest))
 }
 
 // maxConfirmed is how many trials are measured again, as the best of those that were not may be the best by luck again.
 const maxConfirmed = 3
 
-func (r *Record) best() (best *Trial) {
+func (r *Record) mostEfficient() (best *Trial) {
 	confirmed := 0
 	for _, t := range r.Trials {
 		if t.Confirmed && t.SMTime() > 0 {

@@ -139,11 +139,11 @@ func (s *state) begin(status *api.GPUProfileStatus, target *v1.Pod) decision {
 		made.after = gpuPause
 		return made
 	}
-	record := recordOf(s.profile.Name, status, d)
-	task, err := record.Next(s.plan.strategy(d.model))
+	record, strategy := recordOf(s.profile.Name, status, d), s.plan.strategy(d.model)
+	task, err := record.Next(strategy)
 	reason := api.ReasonMeasured
 	if err == nil && task != nil && !task.Confirm && len(status.Points) >= s.plan.maxTrials {
-		task, reason = record.NextConfirmation(), api.ReasonBudgetUsed
+		task, reason = record.NextConfirmation(strategy), api.ReasonBudgetUsed
 	}
 	switch {
 	case err != nil:
@@ -333,8 +333,10 @@ func (s *state) complete(status *api.GPUProfileStatus, record *profiler.Record, 
 	if status.Completed == nil {
 		status.Completed = new(metav1.NewTime(s.now))
 	}
-	best, err := record.Recommend()
+	best, err := record.Recommend(s.plan.strategy(d.model))
 	switch {
+	case errors.Is(err, search.ErrUnfinished):
+		s.set(status, metav1.ConditionTrue, api.ReasonBudgetUsed, "the search has no result yet: it needs more than the trials that search.maxTrials allows")
 	case errors.Is(err, search.ErrNoSetting):
 		s.set(status, metav1.ConditionTrue, api.ReasonNoShare, "no share answers requests within the objective")
 	case err != nil:

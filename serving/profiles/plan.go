@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
@@ -66,8 +65,10 @@ func planOf(p *api.GPUProfile, f *api.GPUFunction) (*plan, error) {
 	}
 	slo := f.Spec.SLO.Latency.Value()
 	made.load = profiler.Load{SLO: slo, Objective: objective, Bound: slo, Concurrency: *f.Spec.Scaling.Concurrency, Seed: 1}
-	if made.search.Strategy == api.HybridGrowth {
+	if made.search.Strategy != api.Grid {
 		made.search.Step = cmp.Or(made.search.Step, defaultStep)
+	}
+	if made.search.Strategy == api.HybridGrowth {
 		made.load.Bound = slo / 2
 	}
 	if _, _, err := made.strategy("").Next(nil); err != nil {
@@ -111,8 +112,11 @@ func requestOf(r *api.ProfileRequest, f *api.GPUFunction) (profiler.Request, err
 
 // strategy returns the search on a model of GPU.
 func (p *plan) strategy(model string) search.Strategy {
-	if p.search.Strategy == api.HybridGrowth {
+	switch p.search.Strategy {
+	case api.HybridGrowth:
 		return search.Growth{SLO: p.load.SLO, Step: perMille(p.search.Step), MaxBatch: p.search.MaxBatch, Device: model}
+	case api.Bisection:
+		return search.Bisection{Step: perMille(p.search.Step), Batch: p.search.MaxBatch, Device: model}
 	}
 	grid := search.FaSTGrid(model, p.search.MaxBatch)
 	if len(p.search.SM) > 0 {
@@ -121,8 +125,6 @@ func (p *plan) strategy(model string) search.Strategy {
 	if len(p.search.Quota) > 0 {
 		grid.Quota = perMilles(p.search.Quota)
 	}
-	slices.Sort(grid.Quota)
-	slices.Reverse(grid.Quota) // a server may get less time than its share has, not more
 	return grid
 }
 

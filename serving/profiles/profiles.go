@@ -243,9 +243,12 @@ func (r *Reconciler) report(p *api.GPUProfile, now *api.GPUProfileStatus) {
 	if is == nil || was != nil && was.Reason == is.Reason {
 		return
 	}
-	switch is.Reason {
+	switch b := now.Recommended; is.Reason {
 	case api.ReasonMeasured, api.ReasonBudgetUsed:
-		b := now.Recommended
+		if b == nil { // the search had too few trials
+			r.Events.Eventf(p, nil, v1.EventTypeNormal, is.Reason, "Measure", "%s", bounded(is.Message, maxMessage))
+			return
+		}
 		r.Events.Eventf(p, nil, v1.EventTypeNormal, is.Reason, "Measure", "%s answers %.4g requests/s within the objective, after %d trials",
 			settingText(b.SM, b.Quota, b.MaxBatch), b.RequestsPerSecond, now.Trials)
 	case api.ReasonNoShare, api.ReasonClientFailed, api.ReasonInvalid, api.ReasonOverQuota:

@@ -50,7 +50,7 @@ func TestProfile(t *testing.T) {
 				best = point
 			}
 		}
-		if r := s.Recommended; r == nil || r.SM != best.SM || r.MaxBatch != best.Batch || r.Quota != 100 || r.RequestsPerSecond > best.RequestsPerSecond {
+		if r := s.Recommended; r == nil || r.SM != best.SM || r.SMLimit != min(100, 2*best.SM) || r.MaxBatch != best.Batch || r.Quota != 100 || r.RequestsPerSecond > best.RequestsPerSecond {
 			t.Errorf("recommended %+v, best is %+v", r, best)
 		}
 		if s.Recommended.Memory != "1152Mi" { // 1000 and a tenth, in units of 64
@@ -119,6 +119,45 @@ func TestGrid(t *testing.T) {
 			if before := run(t, true); now != before {
 				t.Error(diff.Diff(before, now))
 			}
+		})
+	}
+}
+
+// TestBisection finds the fewest SMs that answer most of what the whole GPU does, and the fewest that answer all of it. With fewer trials than that takes
+// there is no result.
+func TestBisection(t *testing.T) {
+	for name, test := range map[string]struct {
+		step           int64
+		maxTrials      int
+		sm, limit, max int64
+		reason         string
+	}{
+		"in steps of 10 %": {0, 0, 40, 50, 6, api.ReasonMeasured},
+		"in steps of 25 %": {25, 0, 50, 50, 4, api.ReasonMeasured},
+		"too few trials":   {0, 3, 0, 0, 3, api.ReasonBudgetUsed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				w := newWorld(t, someProfile(func(p *api.GPUProfile) {
+					p.Spec.Search = api.ProfileSearch{Strategy: api.Bisection, Step: test.step, MaxTrials: test.maxTrials}
+				}))
+				p := w.run()
+				if c := meta.FindStatusCondition(p.Status.Conditions, api.ConditionComplete); c == nil || c.Status != metav1.ConditionTrue || c.Reason != test.reason {
+					t.Errorf("condition %+v", c)
+				}
+				r := p.Status.Recommended
+				if int64(len(p.Status.Points)) > test.max || (r == nil) != (test.sm == 0) {
+					t.Fatalf("%+v after %d trials", r, len(p.Status.Points))
+				}
+				if r != nil && (r.SM != test.sm || r.SMLimit != test.limit || r.Quota != 100 || r.MaxBatch != 1 || r.RequestsPerSecond <= 0) {
+					t.Errorf("%+v, want %d %% up to %d %%", r, test.sm, test.limit)
+				}
+				for _, point := range p.Status.Points {
+					if confirmed := r != nil && point.SM == r.SM; point.Confirmed != confirmed {
+						t.Errorf("%+v was measured again: %v", point, point.Confirmed)
+					}
+				}
+			})
 		})
 	}
 }

@@ -74,7 +74,8 @@ func indexOf(s *api.GPUProfileStatus, sm, quota int64, batch int) int {
 // recommendationOf returns what a function should get: with the memory that a user has set or else what was measured or, where it was not, all.
 func recommendationOf(best profiler.Recommendation, memory api.Quantity, d device) *api.ProfileRecommendation {
 	r := &api.ProfileRecommendation{
-		SM: percent(best.Resource.SM), Quota: percent(best.Resource.Quota), Memory: memory, MaxBatch: best.Batch, RequestsPerSecond: best.Rate,
+		SM: percent(best.Resource.SM), SMLimit: percent(best.SMLimit), Quota: percent(best.Resource.Quota), Memory: memory, MaxBatch: best.Batch,
+		RequestsPerSecond: best.Rate,
 	}
 	for _, s := range best.Smaller {
 		r.Smaller = append(r.Smaller, api.MeasuredShare{SM: percent(s.Resource.SM), Quota: percent(s.Resource.Quota), RequestsPerSecond: s.Rate})

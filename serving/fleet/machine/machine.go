@@ -24,6 +24,9 @@ import (
 
 // Machine is a fleet.Platform. Each instance is a process group that ends with its first process, and with this process.
 type Machine struct {
+	// Unprobed says that programs are ready once they execute: they answer no probes. It must not change once there are instances.
+	Unprobed bool
+
 	run    []string
 	output func(instance, line string)
 	events chan fleet.Event

@@ -122,7 +122,11 @@ func (p *process) start(ctx context.Context, pid int, command []string) {
 		}
 	}
 	p.progress.forget(starterPrefix)
-	for _, c := range checksOf(p.Function.Container()) {
+	checks := checksOf(p.Function.Container())
+	if p.machine.Unprobed {
+		checks = nil
+	}
+	for _, c := range checks {
 		if !p.pass(ctx, c, next) {
 			return
 		}

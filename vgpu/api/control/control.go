@@ -45,11 +45,11 @@ type RunRequest struct {
 	Wait       bool   `json:"wait,omitempty"`  // wait in a queue until the share fits
 }
 
-// LimitRequest changes the SM limit of an elastic run, in percent of its device, between its request and its initial limit. Only root and
-// the user of the run may send it.
+// LimitRequest changes one limit of a run while its program runs. Only root and the user of the run may send it.
 type LimitRequest struct {
-	Run     string `json:"run"` // ID, or the name of exactly one run
-	SMLimit int64  `json:"smLimit"`
+	Run     string `json:"run"`               // ID, or the name of exactly one run
+	SMLimit *int64 `json:"smLimit,omitempty"` // of a run of class elastic, in percent of its device, between its request and its initial limit
+	Quota   *int64 `json:"quota,omitempty"`   // of a run of class mps, in percent of the time, at most that with which it began
 }
 
 // Event is one line of the answer to a RunRequest or LimitRequest. Exactly one field is set.

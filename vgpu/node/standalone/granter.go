@@ -239,7 +239,7 @@ func (g *granter) endAfterLease(r *run) {
 	time.AfterFunc(g.timing.lease, func() { g.endIfUnused(r) })
 }
 
-// setLimit changes the SM limit of an elastic run of the calling user, from the next tokens on. It returns nil on success.
+// setLimit changes the SM limit or the quota of a run of the calling user, from the next tokens on. It returns nil on success.
 func (g *granter) setLimit(uid uint32, r control.LimitRequest) *control.Refusal {
 	g.operation.Lock()
 	defer g.operation.Unlock()
@@ -250,11 +250,36 @@ func (g *granter) setLimit(uid uint32, r control.LimitRequest) *control.Refusal 
 	if uid != 0 && uid != run.UID {
 		return &control.Refusal{Reason: fmt.Sprintf("%s is another user's", run.ID)}
 	}
-	if err := g.resize(run, r.SMLimit); err != nil {
+	switch {
+	case (r.SMLimit == nil) == (r.Quota == nil):
+		return &control.Refusal{Reason: "want one of an SM limit and a quota"}
+	case r.SMLimit != nil:
+		err = g.resize(run, *r.SMLimit)
+	default:
+		err = g.narrow(run, *r.Quota)
+	}
+	if err != nil {
 		return refusalOf(err)
 	}
-	g.Log.Info("SM limit changed", "run", run.ID, "name", run.Name, "limit", run.SMLimit)
+	g.Log.Info("limit changed", "run", run.ID, "name", run.Name, "sms", run.SMLimit, "quota", run.Quota)
 	return nil
+}
+
+// narrow sets the quota of a run, in percent, up to the one that the run began with. What others may have stays the same.
+func (g *granter) narrow(r *run, percent int64) error {
+	own := r.Share.QuotaRequest
+	switch {
+	case r.Class != share.MPS:
+		return share.Invalid(share.FieldQuota, "only the quota of shares of class mps can change while a program runs; this one is %s", r.Class)
+	case percent < 1 || percent > 100 || share.PerMille(percent*10) > own:
+		return share.Invalid(share.FieldQuota, "%d%% is not between 1%% and the %s that the run began with", percent, own.Percent())
+	}
+	quota := share.PerMille(percent * 10)
+	if err := r.container.Narrow(quota); err != nil {
+		return err
+	}
+	g.runs.update(func() { r.Quota = quota })
+	return g.server.save(r)
 }
 
 // resize sets the SM limit of a run, in percent. It refuses limits below the run's request or above the limit that the run began with, at

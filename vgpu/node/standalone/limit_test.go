@@ -80,13 +80,13 @@ func TestSetLimit(t *testing.T) {
 		ask  control.LimitRequest
 		want string
 	}{
-		"below the request": {program.UID, control.LimitRequest{Run: "serve", SMLimit: 29}, "not between the request of 30% and the limit of 60%"},
-		"above the cap":     {program.UID, control.LimitRequest{Run: "serve", SMLimit: 61}, "not between"},
-		"absurd":            {program.UID, control.LimitRequest{Run: "serve", SMLimit: 1 << 62}, "not between"},
-		"class mps":         {program.UID, control.LimitRequest{Run: "fixed", SMLimit: 30}, "only shares of class elastic"},
-		"nobody":            {program.UID, control.LimitRequest{Run: "nobody", SMLimit: 30}, "no run has"},
-		"two of a name":     {program.UID, control.LimitRequest{Run: "twin", SMLimit: 10}, "more than one run"},
-		"another user":      {program.UID + 7, control.LimitRequest{Run: "serve", SMLimit: 40}, "another user's"},
+		"below the request": {program.UID, control.LimitRequest{Run: "serve", SMLimit: new(int64(29))}, "not between the request of 30% and the limit of 60%"},
+		"above the cap":     {program.UID, control.LimitRequest{Run: "serve", SMLimit: new(int64(61))}, "not between"},
+		"absurd":            {program.UID, control.LimitRequest{Run: "serve", SMLimit: new(int64(1 << 62))}, "not between"},
+		"class mps":         {program.UID, control.LimitRequest{Run: "fixed", SMLimit: new(int64(30))}, "only shares of class elastic"},
+		"nobody":            {program.UID, control.LimitRequest{Run: "nobody", SMLimit: new(int64(30))}, "no run has"},
+		"two of a name":     {program.UID, control.LimitRequest{Run: "twin", SMLimit: new(int64(10))}, "more than one run"},
+		"another user":      {program.UID + 7, control.LimitRequest{Run: "serve", SMLimit: new(int64(40))}, "another user's"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if refusal := n.granter.setLimit(test.user, test.ask); refusal == nil || !strings.Contains(refusal.Reason, test.want) {
@@ -98,7 +98,7 @@ func TestSetLimit(t *testing.T) {
 		t.Errorf("a refusal changed the limit to %v", limit)
 	}
 	for _, percent := range []int64{30, 60, 45} { // down, up again, between
-		if refusal := n.granter.setLimit(program.UID, control.LimitRequest{Run: "serve", SMLimit: percent}); refusal != nil {
+		if refusal := n.granter.setLimit(program.UID, control.LimitRequest{Run: "serve", SMLimit: new(int64(percent))}); refusal != nil {
 			t.Errorf("%d: %+v", percent, refusal)
 		}
 	}
@@ -113,7 +113,7 @@ func TestLimitOutlivesTheAgent(t *testing.T) {
 	n := newNode(t, dir)
 	program := newProgram(t)
 	mustAdmit(t, n, program, askElastic("serve", 30, 60))
-	if refusal := n.granter.setLimit(program.UID, control.LimitRequest{Run: "serve", SMLimit: 40}); refusal != nil {
+	if refusal := n.granter.setLimit(program.UID, control.LimitRequest{Run: "serve", SMLimit: new(int64(40))}); refusal != nil {
 		t.Fatal(refusal)
 	}
 	n.Close()
@@ -121,9 +121,61 @@ func TestLimitOutlivesTheAgent(t *testing.T) {
 	if limit := n.limitOf("serve"); limit != 400 {
 		t.Errorf("the limit is %v", limit)
 	}
-	if refusal := n.granter.setLimit(program.UID, control.LimitRequest{Run: "serve", SMLimit: 60}); refusal != nil {
+	if refusal := n.granter.setLimit(program.UID, control.LimitRequest{Run: "serve", SMLimit: new(int64(60))}); refusal != nil {
 		t.Error(refusal)
 	}
+}
+
+// TestSetQuota: the user of a run gives it another quota, up to its own. The next agent takes it over.
+func TestSetQuota(t *testing.T) {
+	dir := tempDir(t)
+	n := newNode(t, dir)
+	program := newProgram(t)
+	part := ask(30, 50, 1024)
+	part.Name, part.QuotaLimit = "part", new(int64(80))
+	mustAdmit(t, n, program, part)
+	mustAdmit(t, n, newProgram(t), askElastic("serve", 30, 60))
+	for name, test := range map[string]struct {
+		user uint32
+		ask  control.LimitRequest
+		want string
+	}{
+		"above its own": {program.UID, control.LimitRequest{Run: "part", Quota: new(int64(51))}, "51% is not between 1% and the 50% that the run began with"},
+		"none":          {program.UID, control.LimitRequest{Run: "part", Quota: new(int64(0))}, "not between"},
+		"absurd":        {program.UID, control.LimitRequest{Run: "part", Quota: new(int64(1 << 62))}, "not between"},
+		"class elastic": {program.UID, control.LimitRequest{Run: "serve", Quota: new(int64(30))}, "only the quota of shares of class mps"},
+		"another user":  {program.UID + 7, control.LimitRequest{Run: "part", Quota: new(int64(30))}, "another user's"},
+		"nothing":       {program.UID, control.LimitRequest{Run: "part"}, "want one of"},
+		"both":          {program.UID, control.LimitRequest{Run: "part", Quota: new(int64(30)), SMLimit: new(int64(30))}, "want one of"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if refusal := n.granter.setLimit(test.user, test.ask); refusal == nil || !strings.Contains(refusal.Reason, test.want) {
+				t.Errorf("%+v", refusal)
+			}
+		})
+	}
+	has := func(quota, limit share.PerMille) {
+		t.Helper()
+		for _, r := range n.Status().Runs {
+			if v := r.VGPUs[0]; r.Name == "part" && (v.Quota != quota || v.QuotaLimit != limit) {
+				t.Errorf("it has %v up to %v, want %v up to %v", v.Quota, v.QuotaLimit, quota, limit)
+			}
+		}
+	}
+	has(500, 800) // a refusal changes nothing
+	set := func(percent int64) {
+		t.Helper()
+		if refusal := n.granter.setLimit(program.UID, control.LimitRequest{Run: "part", Quota: &percent}); refusal != nil {
+			t.Error(refusal)
+		}
+	}
+	set(10)
+	has(100, 100)
+	n.Close()
+	n = newNode(t, dir)
+	has(100, 100)
+	set(50)
+	has(500, 800)
 }
 
 func TestLimitOverHTTP(t *testing.T) {

@@ -16,7 +16,7 @@ const recordName = "run.json"
 const recordVersion = 1
 
 // record is what an agent saves about a run, so that a later agent can restore it. Later agents must be able to read its bytes: see
-// testdata/run.json.
+// testdata/run.json. It has many fields because that is one flat file.
 type record struct {
 	Version     int                       `json:"version"`
 	ID          string                    `json:"id"`
@@ -30,6 +30,7 @@ type record struct {
 	Priority    share.Priority            `json:"priority"`
 	Share       savedShare                `json:"share"`             // of each device
 	SMLimit     share.PerMille            `json:"smLimit,omitempty"` // set by SetLimit; 0: that of the share
+	Quota       share.PerMille            `json:"quota,omitempty"`   // likewise
 	Cgroup      string                    `json:"cgroup,omitempty"`
 	MemoryLimit share.Bytes               `json:"driverLimit,omitempty"` // device memory limit that the driver has confirmed; 0: none
 	Enforcement control.EnforcementStatus `json:"enforcement"`

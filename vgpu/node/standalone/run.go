@@ -98,7 +98,7 @@ func (s *runStore) find(name string) (found *run, err error) {
 // run is a program that was started by gshare run and has a share. The share is held until its process has ended and its children have
 // disconnected from the token server.
 type run struct {
-	record    // its SMLimit, MemoryLimit and Enforcement change
+	record    // its SMLimit, Quota, MemoryLimit and Enforcement change
 	process   process.Process
 	dead      bool   // the process has ended
 	ended     bool   // its share is being released

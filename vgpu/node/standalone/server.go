@@ -2,6 +2,7 @@ package standalone
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -145,10 +146,16 @@ func (s *runServer) prepare(r *run, empty func()) (err error) {
 			Elastic: r.Class == share.Elastic, Priority: r.Priority,
 		})
 	}
-	if r.container, err = s.tokens.Prepare(spec); err != nil || r.SMLimit == 0 {
+	if r.container, err = s.tokens.Prepare(spec); err != nil {
 		return err
 	}
-	return r.container.Resize(r.SMLimit)
+	if r.SMLimit != 0 {
+		err = r.container.Resize(r.SMLimit)
+	}
+	if r.Quota != 0 {
+		err = errors.Join(err, r.container.Narrow(r.Quota))
+	}
+	return err
 }
 
 // openMPS returns the MPS pipe directory of a run, or an error while MPS does not accept its processes. Exclusive runs need no MPS.

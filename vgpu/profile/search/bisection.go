@@ -50,7 +50,7 @@ func (b Bisection) search(history []Trial) (found *share.Share, next *Setting, e
 	if err != nil {
 		return nil, nil, err
 	}
-	whole := b.setting(share.Whole)
+	whole := b.Setting(share.Whole)
 	all, ran := tried[whole]
 	switch {
 	case !ran:
@@ -72,7 +72,7 @@ func (b Bisection) smallestShare(tried results, target float64) (share.PerMille,
 	low, high := share.PerMille(0), share.Whole/b.Step // in steps
 	for high-low > 1 {                                 // D25
 		middle := (low + high) / 2
-		s := b.setting(middle * b.Step)
+		s := b.Setting(middle * b.Step)
 		trial, ran := tried[s]
 		switch {
 		case !ran:
@@ -86,7 +86,8 @@ func (b Bisection) smallestShare(tried results, target float64) (share.PerMille,
 	return high * b.Step, nil
 }
 
-func (b Bisection) setting(sm share.PerMille) Setting {
+// Setting returns the setting that the search measures for a number of SMs.
+func (b Bisection) Setting(sm share.PerMille) Setting {
 	return Setting{Resource: profile.Resource{SM: sm, Quota: share.Whole, Device: b.Device}, Batch: b.Batch}
 }
 

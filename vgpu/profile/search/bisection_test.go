@@ -64,7 +64,7 @@ func TestBisectionAgainstAll(t *testing.T) {
 		}
 		for part, sm := range map[float64]share.PerMille{0.80: got.SMRequest, 1: got.SMLimit} {
 			keeps := func(sm share.PerMille) bool {
-				return table[b.setting(sm)].Throughput >= part*0.98*table[b.setting(1000)].Throughput
+				return table[b.Setting(sm)].Throughput >= part*0.98*table[b.Setting(1000)].Throughput
 			}
 			if !keeps(sm) || rising && sm > 20 && keeps(sm-20) {
 				t.Fatalf("%d per-mille for %.0f %% is not the smallest that suffices", sm, 100*part)

@@ -1,6 +1,8 @@
 package search
 
 import (
+	"slices"
+
 	"github.com/gshare-dev/gshare/vgpu/profile"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
@@ -23,8 +25,8 @@ func FaSTGrid(device string, batch int) Grid {
 	}
 }
 
-// Next returns the next setting to measure, and false if there is none. SM shares change the slowest, then quotas: one process can be given
-// another quota and other batches, but keeps the SMs with which it began.
+// Next returns the next setting to measure, and false if there is none. SM shares change the slowest, then quotas, from the largest on: one process can
+// be given other batches, and a smaller quota than that with which it began, but keeps its SMs.
 func (g Grid) Next(history []Trial) (Setting, bool, error) {
 	tried, err := index(g, history)
 	if err != nil {
@@ -36,8 +38,10 @@ func (g Grid) Next(history []Trial) (Setting, bool, error) {
 
 func (g Grid) settings() []Setting {
 	var all []Setting
+	quotas := slices.Sorted(slices.Values(g.Quota))
+	slices.Reverse(quotas)
 	for _, sm := range g.SM {
-		for _, quota := range g.Quota {
+		for _, quota := range quotas {
 			for _, batch := range g.Batches {
 				all = append(all, Setting{Resource: profile.Resource{SM: sm, Quota: quota, Device: g.Device}, Batch: batch})
 			}

@@ -49,8 +49,11 @@ func (g Growth) Best(history []Trial) (GrowthResult, error) {
 		return GrowthResult{}, fmt.Errorf("%w: %w", ErrNoSetting, share.Invalid("slo", "%v: no share runs a batch of one within half of it", g.SLO))
 	}
 	sm := best.Resource.SM
-	return GrowthResult{*best, elasticShare(sm, min(2*sm, share.Whole), best.Memory)}, nil // D26
+	return GrowthResult{*best, elasticShare(sm, g.Limit(sm), best.Memory)}, nil
 }
+
+// Limit returns the most SMs that inference should have where others leave them idle: twice those that it requests, but at most all.
+func (Growth) Limit(request share.PerMille) share.PerMille { return min(2*request, share.Whole) } // D26
 
 // Efficacy returns the throughput per percent of SMs, batch / (t_exec x SM rate), which Dilu calls TE.
 func Efficacy(p profile.Point) float64 {

@@ -92,7 +92,7 @@ func (c *Client) Run(ctx context.Context, r control.RunRequest, queued func(*con
 	}
 }
 
-// SetLimit changes the SM limit of a running program whose share is elastic. A refusal is an error of type *Refused.
+// SetLimit changes the SM limit or the quota of a running program. A refusal is an error of type *Refused.
 func (c *Client) SetLimit(ctx context.Context, r control.LimitRequest) error {
 	text, err := json.Marshal(r)
 	if err != nil {

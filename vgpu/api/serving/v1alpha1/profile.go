@@ -15,6 +15,7 @@ import (
 // +kubebuilder:printcolumn:name="Trials",type=integer,JSONPath=`.status.trials`
 // +kubebuilder:printcolumn:name="Current",type=string,JSONPath=`.status.current`,priority=1
 // +kubebuilder:printcolumn:name="SM",type=integer,JSONPath=`.status.recommended.sm`
+// +kubebuilder:printcolumn:name="Limit",type=integer,JSONPath=`.status.recommended.smLimit`,priority=1
 // +kubebuilder:printcolumn:name="Quota",type=integer,JSONPath=`.status.recommended.quota`
 // +kubebuilder:printcolumn:name="Batch",type=integer,JSONPath=`.status.recommended.maxBatch`
 // +kubebuilder:printcolumn:name="RPS",type=number,JSONPath=`.status.recommended.requestsPerSecond`
@@ -151,28 +152,31 @@ type ProfileRequest struct {
 
 // ProfileStrategy is how shares to try are chosen.
 //
-// +kubebuilder:validation:Enum=HybridGrowth;Grid
+// +kubebuilder:validation:Enum=HybridGrowth;Bisection;Grid
 type ProfileStrategy string
 
-// The strategies. HybridGrowth lets the SMs grow until a batch takes half of the objective, then doubles the batch. Grid tries all combinations.
+// The strategies. HybridGrowth lets the SMs grow until a batch takes half of the objective, then doubles the batch. Bisection finds the fewest SMs that
+// answer 80 % and all of what the whole GPU does. Grid tries all combinations.
 const (
 	HybridGrowth ProfileStrategy = "HybridGrowth"
+	Bisection    ProfileStrategy = "Bisection"
 	Grid         ProfileStrategy = "Grid"
 )
 
 // ProfileSearch says which shares are tried.
 //
 // +kubebuilder:validation:XValidation:rule="self.strategy == 'Grid' || !has(self.sm) && !has(self.quota)",fieldPath=".strategy",message="want sm and quota with Grid only"
-// +kubebuilder:validation:XValidation:rule="self.strategy == 'HybridGrowth' || !has(self.step)",fieldPath=".step",message="want it with HybridGrowth only"
+// +kubebuilder:validation:XValidation:rule="self.strategy != 'Grid' || !has(self.step)",fieldPath=".step",message="want it without Grid only"
+// +kubebuilder:validation:XValidation:rule="self.strategy != 'Bisection' || !has(self.step) || 100 % self.step == 0",fieldPath=".step",message="want a divisor of 100 with Bisection"
 // +kubebuilder:validation:XValidation:rule="(has(self.sm) ? self.sm.size() : 7) * (has(self.quota) ? self.quota.size() : 5) <= 200",fieldPath=".sm",message="want at most 200 combinations of sm and quota"
 type ProfileSearch struct {
-	// strategy chooses the shares. HybridGrowth: the SMs grow until a batch takes half of the objective, then the batch doubles. Grid: all
-	// combinations of sm and quota.
+	// strategy chooses the shares. HybridGrowth: the SMs grow until a batch takes half of the objective, then the batch doubles. Bisection: with one
+	// batch, the fewest SMs that answer 80 % of what all of them do, and the fewest that answer all of it. Grid: all combinations of sm and quota.
 	// +optional
 	// +kubebuilder:default=HybridGrowth
 	Strategy ProfileStrategy `json:"strategy,omitempty"`
 
-	// step is the percentage of the SMs by which HybridGrowth grows: 10 without it.
+	// step is the percentage of the SMs by which HybridGrowth grows, and of which the result of Bisection is a multiple: 10 without it.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
@@ -196,7 +200,7 @@ type ProfileSearch struct {
 	// +kubebuilder:validation:items:Maximum=100
 	Quota []int64 `json:"quota,omitempty"`
 
-	// maxBatch is the largest batch that HybridGrowth tries, and the batch of Grid. More than 1 needs protocol OIP. Without it, that of the
+	// maxBatch is the largest batch that HybridGrowth tries, and the batch of Bisection and Grid. More than 1 needs protocol OIP. Without it, that of the
 	// function or, with HybridGrowth and OIP, 32.
 	// +optional
 	// +kubebuilder:validation:Minimum=1

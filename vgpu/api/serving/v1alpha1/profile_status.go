@@ -235,6 +235,13 @@ type ProfileRecommendation struct {
 	// +kubebuilder:validation:Maximum=100
 	SM int64 `json:"sm"`
 
+	// smLimit is the percentage of the SMs that are of use where others leave them idle, as gshare.dev/sm-limit of a pod: with HybridGrowth twice sm, with
+	// Bisection those beyond which nothing is gained. Grid does not say.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100
+	SMLimit int64 `json:"smLimit,omitempty"`
+
 	// quota is the percentage of the time.
 	// +required
 	// +kubebuilder:validation:Minimum=1
@@ -315,7 +322,8 @@ const (
 	//	to do: nothing; `status.recommended` has it
 	ReasonMeasured = "Measured"
 
-	// ReasonBudgetUsed says that `search.maxTrials` ended the search. What is recommended may be more than the objective needs.
+	// ReasonBudgetUsed says that `search.maxTrials` ended the search. What is recommended may be more than the objective needs;
+	// Bisection recommends nothing then.
 	//
 	//	kind: event
 	//	object: GPUProfile

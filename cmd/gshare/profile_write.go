@@ -1,0 +1,192 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/gshare-dev/gshare/cmd/internal/chart"
+	"github.com/gshare-dev/gshare/serving/profiler"
+	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
+	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/profile"
+	"github.com/gshare-dev/gshare/vgpu/profile/search"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// profileResult is the JSON form of a profile: its record, what latency models and gshare-model --points read, and the choice.
+type profileResult struct {
+	*profiler.Record
+	Points      []profile.Point `json:"points"`
+	Recommended *recommendation `json:"recommended,omitempty"` // missing if no share meets the objective
+}
+
+// recommendation has what goes into a GPUFunction, or into a pod.
+type recommendation struct {
+	SM                int     `json:"sm"`
+	SMLimit           int     `json:"smLimit,omitempty"` // where others leave SMs idle; missing if the search does not say
+	Quota             int     `json:"quota"`
+	Memory            string  `json:"memory"`
+	MaxBatch          int     `json:"maxBatch"`
+	RequestsPerSecond float64 `json:"requestsPerSecond"` // of a training: kernels a second
+}
+
+// leastMemory is recommended to a program that has allocated nothing, in MiB: a share needs some.
+const leastMemory = 64
+
+// recommend returns the recommendation of a record, or nil.
+func recommend(r *profiler.Record, s search.Strategy) *recommendation {
+	best, err := r.Recommend(s)
+	if err != nil {
+		return nil
+	}
+	return &recommendation{
+		SM: int(best.Resource.SM / 10), SMLimit: int(best.SMLimit / 10), Quota: int(best.Resource.Quota / 10), Memory: fmt.Sprintf("%dMi", max(best.Memory/share.MiB, leastMemory)),
+		MaxBatch: best.Batch, RequestsPerSecond: best.Rate,
+	}
+}
+
+// write prints the result and draws the plot.
+func (p *profileRun) write(cmd *cobra.Command, f *api.GPUFunction, plan *profilePlan, r *profiler.Record) error {
+	result := profileResult{r, r.Points(), recommend(r, plan.config.Strategy)}
+	if p.plot != "" {
+		if err := profileChart(r).WriteFile(p.plot); err != nil {
+			return err
+		}
+	}
+	write := func(w io.Writer) error {
+		if plan.training {
+			return writeTraining(w, f, &result)
+		}
+		return writeProfile(w, f, &result, plan.config.Strategy)
+	}
+	if err := p.format.Write(cmd.OutOrStdout(), result, write); err != nil {
+		return err
+	}
+	switch {
+	case result.Recommended != nil || !r.Complete:
+	case plan.training:
+		return errors.New("the program does not run on all SMs")
+	default:
+		return fmt.Errorf("no share answers requests within %v: %w", plan.config.Load.SLO, search.ErrNoSetting)
+	}
+	return nil
+}
+
+func writeProfile(w io.Writer, f *api.GPUFunction, r *profileResult, s search.Strategy) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "SM\tQUOTA\tBATCH\tTIME OF BATCH\tRATE IN SLO\tP50\tP99\tSM-TIME A REQUEST\tNOTE")
+	best, _ := r.Best(s)
+	for _, trial := range r.Trials {
+		p := trial.Point
+		row := []string{"-", "-", "-", "-", "-"}
+		if trial.Failed == "" {
+			row[0] = roundTime(p.Mean)
+		}
+		if p.Throughput > 0 {
+			row = []string{row[0], fmt.Sprintf("%.4g/s", p.Throughput), fmt.Sprintf("%.4g ms", trial.P50), fmt.Sprintf("%.4g ms", trial.P99),
+				fmt.Sprintf("%.3g ms", 1000*trial.SMTime())}
+		}
+		note := trial.Failed
+		switch {
+		case trial.SMTime() > 0 && trial.ClientLate && p.Resource == best.Point.Resource && p.Batch == best.Point.Batch:
+			note = "recommended, client late"
+		case trial.SMTime() > 0 && p.Resource == best.Point.Resource && p.Batch == best.Point.Batch:
+			note = "recommended"
+		case trial.ClientLate:
+			note = "client late"
+		}
+		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\n", p.Resource.SM.Percent(), p.Resource.Quota.Percent(), p.Batch, strings.Join(row, "\t"), note)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintf(w, "\n%d trials have used a GPU for %.0f s.\n", len(r.Trials), r.GPUSeconds)
+	if best.ClientLate {
+		fmt.Fprintln(w, "warning: this machine was too busy to tell how much the best share does; its rate is a guess. Measure again when it is quiet.")
+	}
+	if c := r.Recommended; c != nil {
+		fmt.Fprintf(w, "Write under spec of %s, for 99 %% within %v:\n\n  resources: {share: {sm: %d, quota: %d, memory: %s}}\n  scaling: {requestsPerSecond: %v}\n",
+			f.Name, f.Spec.SLO.Latency.Value(), c.SM, c.Quota, c.Memory, c.RequestsPerSecond)
+		if f.Spec.Protocol == api.OIP {
+			fmt.Fprintf(w, "  batching: {maxBatch: %d}\n", c.MaxBatch)
+		}
+		writePod(w, c)
+	}
+	return nil
+}
+
+// writePod prints what a pod asks for so that it has more SMs than it requests, where others leave them idle.
+func writePod(w io.Writer, c *recommendation) {
+	if c.SMLimit <= c.SM {
+		return
+	}
+	fmt.Fprintf(w, "\nMore than %d %% of the SMs, up to %d %%, are of use where others leave them idle. A pod of your own has them with\n\n"+
+		"  metadata: {annotations: {%s: %s, %s: %q}}\n  resources: {limits: {%s: %d, %s: %s}}\n",
+		c.SM, c.SMLimit, kube.AnnotationIsolation, share.Elastic, kube.AnnotationSMLimit, fmt.Sprint(c.SMLimit), kube.ResourceSM, c.SM,
+		kube.ResourceMemory, strings.TrimSuffix(c.Memory, "Mi"))
+}
+
+// writeTraining prints the trials of a program that answers no requests.
+func writeTraining(w io.Writer, f *api.GPUFunction, r *profileResult) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "SM\tKERNELS\tOF ALL SMS\tNOTE")
+	all := 0.0
+	for _, trial := range r.Trials {
+		if trial.Point.Resource.SM == share.Whole {
+			all = trial.Point.Throughput
+		}
+	}
+	c := r.Recommended
+	for _, trial := range r.Trials {
+		p := trial.Point
+		rate, part, note := "-", "-", trial.Failed
+		if p.Throughput > 0 {
+			rate, part = fmt.Sprintf("%.4g/s ±%.1f %%", p.Throughput, 100*trial.Confidence), fmt.Sprintf("%.1f %%", 100*p.Throughput/all)
+		}
+		switch sm := int(p.Resource.SM / 10); {
+		case c != nil && sm == c.SM && sm == c.SMLimit:
+			note = "request and limit"
+		case c != nil && sm == c.SM:
+			note = "request"
+		case c != nil && sm == c.SMLimit:
+			note = "limit"
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", p.Resource.SM.Percent(), rate, part, note)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintf(w, "\n%d trials have used a GPU for %.0f s.\n", len(r.Trials), r.GPUSeconds)
+	if c != nil {
+		fmt.Fprintf(w, "Most of what %s does on the whole GPU, and all of it where others leave SMs idle:\n\n  gshare run --sm %d --sm-limit %d --isolation %s --mem %s -- %s\n",
+			f.Name, c.SM, c.SMLimit, share.Elastic, c.Memory, strings.Join(f.Container().Command, " "))
+		writePod(w, c)
+	}
+	return nil
+}
+
+// profileChart draws the rates over the SMs, with a line for each batch and quota.
+func profileChart(r *profiler.Record) *chart.Chart {
+	c := &chart.Chart{Title: fmt.Sprintf("Requests to %s within %v s", r.Model, r.Plan.SLO), X: "SMs, percent", Y: "requests per second"}
+	lines := map[string]int{}
+	for sm := share.PerMille(1); sm <= share.Whole; sm++ { // points are sorted by SMs
+		for _, t := range r.Trials {
+			if t.Point.Resource.SM != sm || t.Failed != "" {
+				continue
+			}
+			name := fmt.Sprintf("batch %d, quota %s", t.Point.Batch, t.Point.Resource.Quota.Percent())
+			if _, ok := lines[name]; !ok {
+				lines[name] = len(c.Lines)
+				c.Lines = append(c.Lines, chart.Line{Name: name})
+			}
+			line := &c.Lines[lines[name]]
+			line.Points = append(line.Points, chart.Point{X: float64(sm) / 10, Y: t.Point.Throughput})
+		}
+	}
+	return c
+}
