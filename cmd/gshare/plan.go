@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -14,6 +16,9 @@ import (
 	"github.com/gshare-dev/gshare/cmd/internal/cli"
 	"github.com/gshare-dev/gshare/cmd/internal/output"
 	"github.com/gshare-dev/gshare/vgpu/planning"
+	"github.com/gshare-dev/gshare/vgpu/profile"
+	"github.com/gshare-dev/gshare/vgpu/scaling"
+	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
 const planLong = `Plan the cheapest way to serve applications within their latency objectives.
@@ -182,7 +187,39 @@ func (p *planFlags) writeTable(out io.Writer, plans []policyPlan) error {
 	for _, j := range p.joined {
 		fmt.Fprintln(out, j)
 	}
+	for _, warning := range p.tight(plans) {
+		fmt.Fprintln(out, "warning:", warning)
+	}
 	return nil
+}
+
+// maxCounted is a number of replicas of which one is less than a tenth of their cost.
+const maxCounted = 16
+
+// tight returns which groups will have more replicas than planned, as gshare scales them by the requests of a second: half of the seconds have more than the
+// mean. A replica is taken to answer what gshare profile would find by the latency profile.
+func (p *planFlags) tight(plans []policyPlan) (warnings []string) {
+	for _, plan := range plans {
+		for i := range plan.Groups {
+			g := &plan.Groups[i]
+			if g.Config.Mode != planning.Share || g.Config.Instances < 1 || g.Config.Instances > maxCounted {
+				continue
+			}
+			at := slices.IndexFunc(p.input.Models, func(m profile.Model) bool { return m.Name == g.Applications[0].Model })
+			answers := g.Capacity(&p.input.Models[at])
+			c := scaling.Configuration{
+				Share: share.Share{SMRequest: g.Config.SM, SMLimit: g.Config.SM, QuotaRequest: g.Config.Quota, QuotaLimit: g.Config.Quota, Memory: g.Config.Memory},
+				Batch: 1, Throughput: scaling.Rate(answers),
+			}
+			expected, err := scaling.Expected(scaling.Policy{Min: 1, Max: 10 * maxCounted, Predict: scaling.Kalman}, c, scaling.Rate(g.Rate()))
+			if more := int(math.Round(expected)) - g.Config.Instances; err == nil && more > 0 {
+				warnings = append(warnings, fmt.Sprintf("policy %s: %s: with requestsPerSecond %.3g, %.3g requests/s that come at random keep %.2g replicas, where %d would answer them by the latencies: that costs %.4f %s/h more",
+					plan.Policy, applicationNames(g.Applications), answers, g.Rate(), expected, g.Config.Instances,
+					perHour(g.Cost)*float64(more)/float64(g.Config.Instances), strings.ToUpper(p.input.Prices.Currency)))
+			}
+		}
+	}
+	return warnings
 }
 
 // perHour converts a cost in billionths of the price unit per second to price units per hour.

@@ -53,7 +53,7 @@ func (r replicated) simulate(t *testing.T, arrivals []arrival.Arrival, length ti
 	object := r.object(t)
 	in := &simulator.Input{
 		Functions: []simulator.Function{{Name: "f", SLO: r.slo, LoadCold: r.start, Replicas: &simulator.Replicas{
-			Share: object.Share(), Rate: scaling.Rate(r.rate), Takes: r.work, Ends: r.ends, Policy: policy(object),
+			Share: object.Share(), Rate: scaling.Rate(r.rate), Takes: r.work, Ends: r.ends, Policy: PolicyOf(object),
 		}}},
 		Arrivals: arrivals, Until: length,
 		Decided: func(at time.Duration, _ string, d scaling.Decision) {

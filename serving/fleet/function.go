@@ -49,11 +49,11 @@ func (fn *function) configure(object *api.GPUFunction) error {
 		c := scaling.Configuration{Share: v.Share(), Batch: 1, Throughput: scaling.Rate(v.Spec.Scaling.RequestsPerSecond)}
 		variants, choices = append(variants, variant{v, c}), append(choices, c)
 	}
-	scaler, err := scaling.New(policy(object), choices)
+	scaler, err := scaling.New(PolicyOf(object), choices)
 	if err != nil {
 		return err
 	}
-	without := policy(object)
+	without := PolicyOf(object)
 	without.Min = 0
 	alone, err := scaling.New(without, choices)
 	if err != nil {
@@ -93,8 +93,8 @@ func (fn *function) variantFor(id scaling.ID) variant {
 	return fn.variants[0]
 }
 
-// policy returns how an object wants its function to scale.
-func policy(object *api.GPUFunction) scaling.Policy {
+// PolicyOf returns how a complete object wants its function to scale.
+func PolicyOf(object *api.GPUFunction) scaling.Policy {
 	s := object.Spec.Scaling
 	out, in := s.Votes()
 	return scaling.Policy{

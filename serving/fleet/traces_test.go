@@ -156,7 +156,7 @@ func (tr *trace) measure(t *testing.T, s setting) (o outcome) {
 		})
 	prepare := func(f *Fleet) {
 		if s.policy != nil {
-			p, fn := policy(object), f.functions[0]
+			p, fn := PolicyOf(object), f.functions[0]
 			s.policy(&p)
 			scaler, err := scaling.New(p, []scaling.Configuration{fn.variants[0].configuration})
 			if err != nil {

@@ -48,6 +48,8 @@ type memory struct {
 	drift   planning.Drift
 	meters  map[string]*meter // by name of the function
 	written time.Time         // when only numbers of the present were written last
+
+	replicas map[expectation]float64 // that functions have in the mean
 }
 
 // New returns a planner. The client has to read InferencePlans, GPUFunctions, GPUProfiles, ConfigMaps and nodes; running returns what there is of a function.
@@ -72,7 +74,7 @@ func (p *Planner) Reconcile(ctx context.Context, request reconcile.Request) (rec
 	}
 	m := p.plans[request.NamespacedName]
 	if m == nil || m.uid != object.UID {
-		m = &memory{uid: object.UID, meters: map[string]*meter{}}
+		m = &memory{uid: object.UID, meters: map[string]*meter{}, replicas: map[expectation]float64{}}
 		p.plans[request.NamespacedName] = m
 	}
 	made, err := p.plan(ctx, object, m, time.Now())
@@ -81,6 +83,9 @@ func (p *Planner) Reconcile(ctx context.Context, request reconcile.Request) (rec
 	}
 	changes, err := p.apply(ctx, object, &made)
 	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if err := p.setTight(ctx, object, m, &made); err != nil {
 		return reconcile.Result{}, err
 	}
 	// The plan before what follows from it: were it the other way round, a planner that ends in between would leave what the next one undoes.

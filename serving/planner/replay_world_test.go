@@ -250,30 +250,8 @@ func (r *replay) function(t *testing.T, a planning.Application, g planning.Group
 	f.Spec.SLO.Latency, f.Spec.Protocol, f.Spec.Batching.MaxBatch = api.Duration(timeOf(a.SLO).String()), api.OIP, c.Batch
 	f.Spec.Template.Spec.Containers = []v1.Container{{Name: "server", Image: "example.com/vgg19"}}
 	f.Spec.Resources.Share = &api.Share{SM: new(int64(c.SM / percent)), Quota: new(int64(c.Quota / percent)), Memory: quantity(c.Memory)}
-	f.Spec.Scaling.MinReplicas, f.Spec.Scaling.RequestsPerSecond = 1, r.capacity(g)
+	f.Spec.Scaling.MinReplicas, f.Spec.Scaling.RequestsPerSecond = 1, g.Capacity(&r.in.Models[0])
 	return f
-}
-
-// capacity returns the requests a second of which one replica of a group's share answers 99 % within their objectives, by the profile: what gshare measures
-// and calls requestsPerSecond. The planner leaves it more room.
-func (r *replay) capacity(g planning.Group) float64 {
-	alone := g
-	alone.Config.Instances = 1
-	low, high := g.Rate()/float64(g.Config.Instances), 1e4
-	for high-low > 1e-3*high {
-		rate := (low + high) / 2
-		alone.Applications = nil
-		for _, a := range g.Applications {
-			a.Rate *= rate / g.Rate()
-			alone.Applications = append(alone.Applications, a)
-		}
-		if alone.Misses(&r.in.Models[0]) <= 0.01 {
-			low = rate
-		} else {
-			high = rate
-		}
-	}
-	return low
 }
 
 // objects returns an API with the functions and their plan.

@@ -36,6 +36,35 @@ func (g *Group) Misses(m *profile.Model) float64 {
 	return late
 }
 
+// Capacity returns the requests a second of which one instance of a group's reserved share answers 99 % within their SLOs, by the latency model: what gshare
+// measures and calls requestsPerSecond. A plan leaves instances more room. It is 0 for a group that is paid per call.
+func (g *Group) Capacity(m *profile.Model) float64 {
+	if g.Config.Mode != Share || g.Config.Instances < 1 {
+		return 0
+	}
+	alone := *g
+	alone.Config.Instances = 1
+	own := g.Rate()
+	low, high := own/float64(g.Config.Instances), maxCapacity
+	for high-low > 1e-3*high {
+		rate := (low + high) / 2
+		alone.Applications = nil
+		for _, a := range g.Applications {
+			a.Rate *= rate / own
+			alone.Applications = append(alone.Applications, a)
+		}
+		if alone.Misses(m) <= lateExecutions {
+			low = rate
+		} else {
+			high = rate
+		}
+	}
+	return low
+}
+
+// maxCapacity is far above what an instance answers, in requests a second.
+const maxCapacity = 1e6
+
 // lateWithin returns the part of requests that are not answered within a number of rounds, which are batches of the given size, at a mean
 // of arrivals per execution.
 func lateWithin(rounds, arrivals float64, batch int) float64 {

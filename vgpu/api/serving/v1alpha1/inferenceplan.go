@@ -177,7 +177,7 @@ type InferencePlanStatus struct {
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
 	// conditions are what holds of the plan now. Planned is True if each function with requests is in a group. Applied, in mode Apply, is True if
-	// one function of each group serves the others.
+	// one function of each group serves the others. Tight is True if there will be more replicas than planned.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -41,6 +41,19 @@ const (
 	ReasonApplying   = "Applying"   // some of it is not written yet, such as while a function that is to serve others is still served itself
 	ReasonNotApplied = "NotApplied" // some group cannot be served by one function: see status.groups
 	ReasonNotPlanned = "NotPlanned" // there is no plan yet: see the condition Planned
+
+	// ConditionTight is True if the rate of a group is so near to what its planned replicas answer (`requestsPerSecond` of its function) that there will be
+	// more replicas than planned, which the message counts. It is there while there is a plan.
+	//
+	//	kind: condition
+	//	object: InferencePlan
+	//	written by: gshare-controller
+	//	values: True, False
+	//	to do: raise `requestsPerSecond` if replicas answer more, take a larger share, or pay for the replicas
+	ConditionTight = "Tight"
+
+	ReasonNearRate = "NearRate" // there will be more replicas than planned
+	ReasonRoom     = "Room"     // there is room for what comes at random
 )
 
 // Reasons of the events of a GPUFunction that tell who serves its requests.

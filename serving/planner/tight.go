@@ -1,0 +1,111 @@
+package planner
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gshare-dev/gshare/serving/fleet"
+	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
+	"github.com/gshare-dev/gshare/vgpu/planning"
+	"github.com/gshare-dev/gshare/vgpu/scaling"
+)
+
+// setTight says in the status of a plan which groups will have more replicas than planned, since gshare scales by the rate that a replica answers and the
+// requests of a second: half of the seconds have more than the mean.
+func (p *Planner) setTight(ctx context.Context, object *api.InferencePlan, m *memory, made *made) error {
+	if !made.current {
+		return nil
+	}
+	objects, _, err := p.namespace(ctx, object.Namespace)
+	if err != nil {
+		return err
+	}
+	var found []string
+	status := &made.status
+	for at := range status.Groups {
+		if text := m.moreThanPlanned(&status.Groups[at], object.Spec.Model, objects, &made.data, status.Cost.Currency); text != "" {
+			found = append(found, text)
+		}
+	}
+	c := metav1.Condition{Type: api.ConditionTight, Status: metav1.ConditionFalse, Reason: api.ReasonRoom, ObservedGeneration: object.Generation}
+	if len(found) > 0 {
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, api.ReasonNearRate, shortened(strings.Join(found, "; "))
+	}
+	meta.SetStatusCondition(&status.Conditions, c)
+	return nil
+}
+
+// moreThanPlanned says why a group will have more replicas than planned, and what they cost; an empty text if it will not, or that is not known. Of a group
+// without a host, its first function is what would be: with the tightest objective.
+func (m *memory) moreThanPlanned(g *api.PlanGroup, model string, objects map[string]*api.GPUFunction, d *data, currency string) string {
+	if g.Mode != api.ModeShare {
+		return ""
+	}
+	name := g.Functions[0].Name
+	if g.Host != "" {
+		name = g.Host
+	}
+	f := objects[name]
+	if f == nil || f.External() {
+		return ""
+	}
+	config, complete, err := configOf(f, int(g.Batch))
+	if err != nil { // it has no share yet
+		return ""
+	}
+	kept, ok := keep(d, config, presentGroups([]api.PlanGroup{*g}, model)[0].Applications)
+	if !ok { // its own share is not one of the plan
+		return ""
+	}
+	planned, rate := kept.Config.Instances, kept.Rate()
+	expected, ok := m.expected(complete, rate)
+	if more := int(math.Round(expected)) - planned; ok && more > 0 {
+		cost := kept.Cost / planning.Cost(planned) * planning.Cost(more)
+		return fmt.Sprintf("%s: with requestsPerSecond %s, %s requests/s that come at random keep %.2g replicas, where %d would answer them by the latencies: that costs %s %s/h more",
+			name, digits(complete.Spec.Scaling.RequestsPerSecond, 3), digits(rate, 3), expected, planned, perHour(cost), currency)
+	}
+	return ""
+}
+
+// expectation is what the number of replicas depends on that a function has in the mean.
+type expectation struct {
+	rate, throughput float64
+	min, max         int
+	window           string
+	out, in          int
+}
+
+// maxExpected bounds the numbers that are remembered. Above, all are counted again.
+const maxExpected = 256
+
+// expected returns how many replicas a complete function has in the mean at a rate. It is counted once for the same arguments, which takes some hundredths of
+// a second. It returns false where the number is so large that a replica more or less does not matter.
+func (m *memory) expected(f *api.GPUFunction, rate float64) (float64, bool) {
+	s := f.Spec.Scaling
+	if s.RequestsPerSecond <= 0 || rate/s.RequestsPerSecond > maxCounted {
+		return 0, false
+	}
+	policy := fleet.PolicyOf(f)
+	key := expectation{rate, s.RequestsPerSecond, policy.Min, policy.Max, string(s.Window), policy.Out, policy.In}
+	if known, ok := m.replicas[key]; ok {
+		return known, true
+	}
+	c := scaling.Configuration{Share: f.Share(), Batch: 1, Throughput: scaling.Rate(s.RequestsPerSecond)}
+	count, err := scaling.Expected(policy, c, scaling.Rate(rate))
+	if err != nil { // the fleet does not run it either
+		return 0, false
+	}
+	if len(m.replicas) >= maxExpected {
+		clear(m.replicas)
+	}
+	m.replicas[key] = count
+	return count, true
+}
+
+// maxCounted is a number of replicas of which one is less than a tenth of their cost.
+const maxCounted = 16
