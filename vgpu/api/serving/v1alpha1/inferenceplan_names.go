@@ -49,7 +49,6 @@ const (
 	//	object: InferencePlan
 	//	written by: gshare-controller
 	//	values: True, False
-	//	to do: raise `requestsPerSecond` if replicas answer more, take a larger share, or pay for the replicas
 	ConditionTight = "Tight"
 
 	ReasonNearRate = "NearRate" // there will be more replicas than planned
