@@ -3,6 +3,7 @@ package draplugin
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"math/bits"
 	"slices"
 	"strconv"
 	"strings"
@@ -31,23 +32,30 @@ const (
 const TaintPrefix = Driver + "/"
 
 // Resources returns what the node offers to resource claims: one pool, named like the node, with a device for each of these slices (whole
-// GPUs or MIG instances). A device may be allocated many times, and its request policies admit only amounts that the node can enforce. The
-// pool is there even if it is empty: it shows that the driver runs.
+// GPUs, MIG instances, or placements of MIG instances that are made on demand). A device may be allocated many times, and its request policies
+// admit only amounts that the node can enforce. A ResourceSlice has either devices or the counters that they consume. The pool is there even if it
+// is empty: it shows that the driver runs.
 func Resources(node string, offered []inventory.Slice) resourceslice.DriverResources {
+	var pool resourceslice.Pool
+	for sets := range slices.Chunk(counterSetsOf(offered), resourceapi.ResourceSliceMaxCounterSets) {
+		pool.Slices = append(pool.Slices, resourceslice.Slice{SharedCounters: sets})
+	}
 	var devices []resourceapi.Device
-	for _, s := range offered {
+	for _, s := range inAllocationOrder(offered) {
 		devices = append(devices, deviceOf(s))
 	}
-	pool := resourceslice.Pool{Slices: []resourceslice.Slice{{}}}
-	for i, part := range slices.Collect(slices.Chunk(devices, resourceapi.ResourceSliceMaxDevicesWithAdvancedFeatures)) {
-		pool.Slices = append(pool.Slices[:i], resourceslice.Slice{Devices: part})
+	for part := range slices.Chunk(devices, resourceapi.ResourceSliceMaxDevicesWithAdvancedFeatures) {
+		pool.Slices = append(pool.Slices, resourceslice.Slice{Devices: part})
+	}
+	if len(pool.Slices) == 0 {
+		pool.Slices = []resourceslice.Slice{{}}
 	}
 	return resourceslice.DriverResources{Pools: map[string]resourceslice.Pool{node: pool}}
 }
 
-// DeviceName returns the name of a slice's device in the pool of its node: the UUID in the form of a DNS label.
+// DeviceName returns the name of a slice's device in the pool of its node: the ID in the form of a DNS label. IDs of placements have dots.
 func DeviceName(slice string) string {
-	name := strings.ToLower(slice)
+	name := strings.ReplaceAll(strings.ToLower(slice), ".", "-")
 	if len(validation.IsDNS1123Label(name)) == 0 {
 		return name
 	}
@@ -58,6 +66,7 @@ func DeviceName(slice string) string {
 func deviceOf(s inventory.Slice) resourceapi.Device {
 	return resourceapi.Device{
 		Name: DeviceName(s.ID), AllowMultipleAllocations: new(true), Attributes: attributesOf(s), Capacity: capacityOf(s), Taints: taintsOf(s),
+		ConsumesCounters: consumptionOf(s),
 	}
 }
 
@@ -70,7 +79,12 @@ func attributesOf(s inventory.Slice) map[resourceapi.QualifiedName]resourceapi.D
 		return resourceapi.DeviceAttribute{IntValue: new(int64(value))}
 	}
 	all := map[resourceapi.QualifiedName]resourceapi.DeviceAttribute{
-		"model": text(s.Model), "uuid": text(s.ID), "sms": number(s.SMs), "isolation": text(string(isolationOf(s))),
+		"model": text(s.Model), "sms": number(s.SMs), "isolation": text(string(isolationOf(s))),
+	}
+	if isPlacement(s) { // its instance has no UUID before it is made
+		all["placementStart"] = number(bits.TrailingZeros8(s.Room))
+	} else {
+		all["uuid"] = text(s.ID)
 	}
 	if s.Profile != "" {
 		all["profile"], all["parentUUID"] = text(s.Profile), text(s.Device)

@@ -109,7 +109,7 @@ func TestSemanticVersion(t *testing.T) {
 
 func TestDeviceNames(t *testing.T) {
 	for uuid, want := range map[string]string{
-		"GPU-1B2C": "gpu-1b2c", "MIG-0": "mig-0", "GPU_0": "device-", "": "device-", strings.Repeat("a", 64): "device-",
+		"GPU-1B2C": "gpu-1b2c", "MIG-0": "mig-0", "1B2C.c1m1.0": "1b2c-c1m1-0", "GPU_0": "device-", "": "device-", strings.Repeat("a", 64): "device-",
 	} {
 		if got := DeviceName(uuid); got != want && (want != "device-" || !strings.HasPrefix(got, want) || len(got) != len(want)+32) {
 			t.Errorf("%q: got %q, want %q", uuid, got, want)
