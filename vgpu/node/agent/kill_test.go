@@ -96,15 +96,23 @@ func runCrashing(dir, at string) error {
 		return err
 	}
 	killPoint = func(string) { m.pass() }
+	c := config.Configuration{Directory: dir, Kubernetes: config.Kubernetes{
+		NodeName: "n", DevicePlugins: k.DevicePlugins(), CDI: filepath.Join(dir, "cdi"), Strangers: config.IgnoreStrangers,
+	}}
+	claims := os.Getenv(crashClaims) != ""
+	if claims {
+		c.Tenancy, c.Kubernetes.ResourceClaims = "mixed", []string{"GPU-a"}
+	}
 	a, err := New(Options{
-		Config: config.Configuration{Directory: dir, Kubernetes: config.Kubernetes{
-			NodeName: "n", DevicePlugins: k.DevicePlugins(), CDI: filepath.Join(dir, "cdi"), Strangers: config.IgnoreStrangers,
-		}}.WithDefaults(),
+		Config: c.WithDefaults(),
 		Source: source, OnDemand: source, MPS: mps.Daemons{Simulated: true}, Pods: pods, Records: records,
 		Cluster: &cluster{enforced: map[types.UID]string{}}, Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 	})
 	if err != nil {
 		return err
+	}
+	if claims {
+		go a.serveWanted(context.Background(), dir)
 	}
 	return a.Run(context.Background())
 }
@@ -114,17 +122,18 @@ type crashNode struct {
 	ctx     context.Context
 	dir     string
 	kubelet *fakekubelet.Kubelet
+	claims  bool // pods get their shares by resource claims
 	agent   *exec.Cmd
 	ended   chan struct{} // closed when that agent has
 	deaths  int
 }
 
-func newCrashNode(ctx context.Context, at int) (*crashNode, error) {
+func newCrashNode(ctx context.Context, at int, claims bool) (*crashNode, error) {
 	dir, err := os.MkdirTemp("", "gk") // short enough for a socket
 	if err != nil {
 		return nil, err
 	}
-	l := &crashNode{ctx: ctx, dir: dir, kubelet: fakekubelet.New(dir, string(kube.ResourceVGPU))}
+	l := &crashNode{ctx: ctx, dir: dir, claims: claims, kubelet: fakekubelet.New(dir, string(kube.ResourceVGPU))}
 	return l, errors.Join(l.kubelet.Start(), l.start(at))
 }
 
@@ -148,6 +157,9 @@ func (l *crashNode) start(at int) error {
 	defer log.Close()
 	agent, ended := exec.Command(os.Args[0]), make(chan struct{})
 	agent.Env = append(os.Environ(), crashDir+"="+l.dir, fmt.Sprintf("%s=%d", crashStep, at))
+	if l.claims {
+		agent.Env = append(agent.Env, crashClaims+"=1")
+	}
 	agent.Stderr = log
 	if err := agent.Start(); err != nil {
 		return err
@@ -182,6 +194,9 @@ func (l *crashNode) until(what string, done func(context.Context) bool) error {
 
 // begin adds a pod that is placed on a slice, and starts its container.
 func (l *crashNode) begin(uid, slice string) error {
+	if l.claims {
+		return l.beginClaim(uid, slice)
+	}
 	l.kubelet.AddPod(placed(uid, slice, 100, 100))
 	device := ""
 	admitted := l.until("admission of "+uid, func(ctx context.Context) (ok bool) {
@@ -196,13 +211,23 @@ func (l *crashNode) begin(uid, slice string) error {
 		if l.kubelet.Create(ctx, types.UID(uid), "main") != nil {
 			return false
 		}
-		spec, err := os.ReadFile(filepath.Join(l.dir, "cdi", "gshare.dev-grant-"+strings.TrimPrefix(device, "gshare.dev/grant=")+".json"))
-		return err == nil && strings.Contains(string(spec), "CUDA_VISIBLE_DEVICES=MIG-GPU-a-")
+		return l.hasInstance(device)
 	}))
+}
+
+// hasInstance reports whether the CDI file of a container names a MIG instance.
+func (l *crashNode) hasInstance(device string) bool {
+	spec, err := os.ReadFile(filepath.Join(l.dir, "cdi", "gshare.dev-grant-"+strings.TrimPrefix(device, "gshare.dev/grant=")+".json"))
+	return err == nil && strings.Contains(string(spec), "CUDA_VISIBLE_DEVICES=MIG-GPU-a-")
 }
 
 // end removes a pod, and blocks until that many grants are left on disk.
 func (l *crashNode) end(uid string, left int) error {
+	if l.claims {
+		if err := l.endClaim(uid); err != nil {
+			return err
+		}
+	}
 	l.kubelet.RemovePod(types.UID(uid))
 	return l.until("end of "+uid, func(context.Context) bool {
 		grants, err := os.ReadDir(filepath.Join(l.dir, "grants"))
@@ -270,17 +295,23 @@ var full = flag.Bool("full", false, "kill the agent at every step, not at some")
 // the pods get what they were promised, no step is lost or repeated, and no state is left over.
 func TestKilledBetweenSteps(t *testing.T) {
 	t.Parallel()
-	const workers = 8 // which mostly wait
-	stride := 11      // a step on the GPU has six kill points
+	stride := 11 // a step on the GPU has six kill points
 	if *full {
 		stride = 1
 	}
+	killBetweenSteps(t, stride, false)
+}
+
+// killBetweenSteps plays with agents that are killed, each at a step that many after that of the last one.
+func killBetweenSteps(t *testing.T, stride int, claims bool) {
+	t.Helper()
+	const workers = 8 // which mostly wait
 	var killed atomic.Int64
 	var all sync.WaitGroup
 	for worker := range workers {
 		all.Go(func() {
 			for at := worker * stride; ; at += workers * stride {
-				deaths, err := playKilledAt(t.Context(), at)
+				deaths, err := playKilledAt(t.Context(), at, claims)
 				if err != nil {
 					t.Errorf("killed at step %d: %v", at, err)
 					return
@@ -299,8 +330,8 @@ func TestKilledBetweenSteps(t *testing.T) {
 	}
 }
 
-func playKilledAt(ctx context.Context, at int) (deaths int, err error) {
-	l, err := newCrashNode(ctx, at)
+func playKilledAt(ctx context.Context, at int, claims bool) (deaths int, err error) {
+	l, err := newCrashNode(ctx, at, claims)
 	if err != nil {
 		return 0, err
 	}

@@ -52,19 +52,19 @@ func (b withWholeGPU) Devices() ([]gpu.Device, error) {
 }
 
 // newPartitioned returns a fixture with a GPU whose MIG instances are created on demand. wait is called before the GPU is opened.
-func newPartitioned(t *testing.T, source func(partitioned) gpu.Source, wait func()) (*fixture, *fakemig.GPU) {
+func newPartitioned(t *testing.T, source func(partitioned) gpu.Source, wait func(), options ...func(*Options)) (*fixture, *fakemig.GPU) {
 	t.Helper()
 	m, err := mig.ModelNamed("A100-80GB")
 	if err != nil {
 		t.Fatal(err)
 	}
 	g := fakemig.New("GPU-a", m)
-	return newFixture(t, func(o *Options) {
+	return newFixture(t, append(options, func(o *Options) {
 		o.OnDemand = placesOn(g, source(partitioned{g}), o.Config.Directory, wait, "1g.10gb", "3g.40gb")
 		o.Source = o.OnDemand
 		o.Config.Kubernetes.WatchPeriod = metav1.Duration{Duration: 100 * time.Millisecond}
 		o.ContainerOf = func(int) (cgroup.Container, error) { return cgroup.Container{}, cgroup.ErrNoContainer }
-	}), g
+	})...), g
 }
 
 // placesOn returns a source that creates instances of some profiles on a GPU, with its journal in a directory.

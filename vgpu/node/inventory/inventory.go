@@ -80,7 +80,7 @@ func (c Config) slice(d gpu.Device, i gpu.Instance) Slice {
 			ID: i.UUID, Device: d.UUID, Model: d.Model, Profile: i.Profile, Room: i.MemorySlices, SMs: i.SMs, MemoryMiB: int64(i.Memory / share.MiB),
 			Classes: c.Classes, Reserve: c.Reserve, MaxShares: c.MaxShares, Store: c.Store,
 		},
-		Index: d.Index, Fault: cmp.Or(d.Fault, i.Fault), Cordoned: c.cordons(d.UUID, i.UUID), Claims: c.claims(d, i), Properties: d.Properties,
+		Index: d.Index, Fault: cmp.Or(d.Fault, i.Fault), Cordoned: c.cordons(d.UUID, i.UUID), Claims: c.claimsDevice(d.UUID, d.Index), Properties: d.Properties,
 	}
 	if i.Profile == "" { // instances cannot reach other GPUs
 		s.NUMA, s.NVLink = d.NUMA, d.NVLink
@@ -89,26 +89,48 @@ func (c Config) slice(d gpu.Device, i gpu.Instance) Slice {
 	return s
 }
 
-// claims reports whether the configuration offers a slice to resource claims. Those that are made on demand are not offered yet, as their
-// devices would have to exclude each other.
-func (c Config) claims(d gpu.Device, i gpu.Instance) bool {
-	return i.MemorySlices == 0 && c.claimsDevice(d.UUID, d.Index)
-}
-
 func (c Config) claimsDevice(uuid string, index int) bool {
 	return slices.ContainsFunc(c.Claimed, func(name string) bool {
 		return name == AllDevices || name == uuid || name == strconv.Itoa(index)
 	})
 }
 
-// keepInterface leaves a slice to the interface by which pods may have shares of it, device plugin or resource claims, until they are
-// gone. Until then a slice that is to change takes no new pods.
-func (s *Slice) keepInterface(old *Slice, h Holders) {
+// interfaces says by which interface pods may have shares of slices, device plugin or resource claims. Keys are those of ownedTogether.
+type interfaces struct{ claims, plugin map[string]bool }
+
+// ownedTogether returns what changes its interface as a whole: a slice or, of a GPU whose MIG instances are made on demand, all of the GPU, since its
+// placements exclude each other.
+func (s *Slice) ownedTogether() string {
+	if s.Room != 0 {
+		return s.Device
+	}
+	return s.ID
+}
+
+// interfacesOf returns who may have shares of the slices of an inventory and of those found now.
+func (inv Inventory) interfacesOf(found []Slice, h Holders) interfaces {
+	of := interfaces{claims: map[string]bool{}, plugin: map[string]bool{}}
+	for _, s := range slices.Concat(inv.slices, found) {
+		if slices.Contains(h.Claims, s.ID) {
+			of.claims[s.ownedTogether()] = true
+		}
+	}
+	for _, s := range inv.slices {
+		if h.Placed && !s.Claims {
+			of.plugin[s.ownedTogether()] = true
+		}
+	}
+	return of
+}
+
+// keepInterface leaves a slice to the interface by which pods may have shares of it, until they are gone. Until then a slice that is to change
+// takes no new pods.
+func (s *Slice) keepInterface(of interfaces) {
 	wanted := s.Claims
-	switch {
-	case slices.Contains(h.Claims, s.ID):
+	switch key := s.ownedTogether(); {
+	case of.claims[key]:
 		s.Claims = true
-	case old != nil && !old.Claims && h.Placed:
+	case of.plugin[key]:
 		s.Claims = false
 	}
 	if s.Claims != wanted {
@@ -147,12 +169,9 @@ const (
 // to the other interface changes once nobody has shares of it.
 func (inv Inventory) Update(c Config, devices []gpu.Device, holders Holders) Inventory {
 	found, bound := c.slicesOf(devices), holders.Bound
+	owners := inv.interfacesOf(found, holders)
 	for i := range found {
-		var old *Slice
-		if n := slices.IndexFunc(inv.slices, func(s Slice) bool { return s.ID == found[i].ID }); n >= 0 {
-			old = &inv.slices[n]
-		}
-		found[i].keepInterface(old, holders)
+		found[i].keepInterface(owners)
 	}
 	var next []Slice
 	for _, old := range inv.slices {

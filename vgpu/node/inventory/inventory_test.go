@@ -234,8 +234,6 @@ func TestInterfaces(t *testing.T) {
 	all.Claimed = []string{AllDevices}
 	devices := []gpu.Device{whole("a"), whole("b"), whole("c")}
 	devices[1].Index, devices[2].Index = 1, 2
-	place := mig("d", "x")
-	place.Instances[0].MemorySlices = 1
 	before := Inventory{}.Update(config, devices, Holders{})
 	for name, test := range map[string]struct {
 		inv             Inventory
@@ -267,7 +265,41 @@ func TestInterfaces(t *testing.T) {
 			}
 		})
 	}
-	if of := (Inventory{}).Update(all, []gpu.Device{place}, Holders{}).OfClaims(); len(of) != 0 {
-		t.Errorf("a place for an instance on demand is offered to claims: %v", of)
+}
+
+// TestInterfaceOfPlacements: the places of a GPU for instances on demand exclude each other, so all of them are of one interface, whatever of them is
+// in use.
+func TestInterfaceOfPlacements(t *testing.T) {
+	claimed := config
+	claimed.Claimed = []string{"d"}
+	one, three := mig("d", "x"), mig("d", "x", "y", "z")
+	for _, d := range []gpu.Device{one, three} {
+		for i := range d.Instances {
+			d.Instances[i].MemorySlices = 1 << i
+		}
+	}
+	ofClaims, ofPlugin := Inventory{}.Update(claimed, []gpu.Device{three}, Holders{}), Inventory{}.Update(config, []gpu.Device{one}, Holders{})
+	for name, test := range map[string]struct {
+		inv             Inventory
+		config          Config
+		holders         Holders
+		claims, plugins string
+	}{
+		"configured":                      {Inventory{}, claimed, Holders{}, "x, y, z", ""},
+		"change, nobody":                  {ofClaims, config, Holders{}, "", "x, y, z"},
+		"change, a claim of one":          {ofClaims, config, Holders{Bound: true, Claims: []string{"y"}}, "x cordoned, y cordoned, z cordoned", ""},
+		"restart, a claim":                {Inventory{}, config, Holders{Bound: true, Claims: []string{"y"}}, "x cordoned, y cordoned, z cordoned", ""},
+		"change, pods, and a new profile": {ofPlugin, claimed, Holders{Bound: true, Placed: true}, "", "x cordoned, y cordoned, z cordoned"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inv := test.inv.Update(test.config, []gpu.Device{three}, test.holders)
+			var plugins []string
+			for _, s := range inv.Published().Slices {
+				plugins = append(plugins, strings.TrimSpace(s.ID+" "+string(s.Reason)))
+			}
+			if got := strings.Join(ids(Inventory{inv.OfClaims()}), ", "); got != test.claims || strings.Join(plugins, ", ") != test.plugins {
+				t.Errorf("claims %q, device plugin %q; want %q and %q", got, plugins, test.claims, test.plugins)
+			}
+		})
 	}
 }
