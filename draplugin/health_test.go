@@ -50,7 +50,7 @@ func TestHealth(t *testing.T) {
 		reports := make(chan kubeletplugin.DeviceHealthReport, 100)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
-		s := service{&Plugin{NodeName: "n", Node: node, HealthTimeout: 30 * time.Second}}
+		s := service{Plugin: &Plugin{NodeName: "n", Node: node, HealthTimeout: 30 * time.Second}}
 		go func() { ended <- s.WatchHealthStatus(ctx, reports) }()
 
 		said := func() (all []string) {
@@ -99,7 +99,7 @@ func TestPublishOffers(t *testing.T) {
 			return nil
 		}
 		ctx, cancel := context.WithCancel(t.Context())
-		go (&Plugin{NodeName: "n", Node: node}).publishOffers(ctx, publish)
+		go (&Plugin{NodeName: "n", Node: node}).publishOffers(ctx, publish, nil)
 		for _, offer := range []Offer{{}, {Known: true, Slices: []inventory.Slice{sliceOf("GPU-A", 132, 1024, shared...)}}, {Known: true}} {
 			synctest.Wait()
 			node.set(offer)

@@ -2,10 +2,13 @@ package draplugin
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
@@ -15,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/dynamic-resource-allocation/cel"
+	"k8s.io/dynamic-resource-allocation/resourceslice"
 	"k8s.io/dynamic-resource-allocation/structured"
 
 	"github.com/gshare-dev/gshare/vgpu/kube"
@@ -364,4 +368,48 @@ func TestPlacedOnPlacement(t *testing.T) {
 			t.Errorf("%s%%: %+v, %v", sm, got, err)
 		}
 	}
+}
+
+// TestDroppedCounters: where the API server drops the counters of placements, only the other devices are offered.
+func TestDroppedCounters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		offered := append(onGPUs(modelNamed(t, "A30-24GB"), 1), sliceOf("GPU-whole", 108, 81920, shared...))
+		node := &offering{}
+		node.set(Offer{Known: true, Slices: offered})
+		var published []string // the names of devices
+		publish := func(_ context.Context, r resourceslice.DriverResources) error {
+			published = nil
+			for _, s := range r.Pools["n"].Slices {
+				for _, d := range s.Devices {
+					published = append(published, d.Name)
+				}
+			}
+			return nil
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		dropped := make(chan struct{})
+		p := &Plugin{NodeName: "n", Node: node, Log: slog.New(slog.DiscardHandler)}
+		go p.publishOffers(ctx, publish, dropped)
+		s := service{Plugin: p, droppedCounters: func() { close(dropped) }}
+		lacks := func(d resourceapi.Device) *resourceslice.DroppedFieldsError {
+			slice := func(d resourceapi.Device) *resourceapi.ResourceSlice {
+				return &resourceapi.ResourceSlice{Spec: resourceapi.ResourceSliceSpec{Devices: []resourceapi.Device{d}}}
+			}
+			stored := d
+			stored.ConsumesCounters, stored.Taints = nil, nil
+			return &resourceslice.DroppedFieldsError{DesiredSlice: slice(d), ActualSlice: slice(stored)}
+		}
+		s.HandleError(ctx, errors.New("something else"), "")
+		s.HandleError(ctx, lacks(resourceapi.Device{Taints: []resourceapi.DeviceTaint{{}}}), "")
+		synctest.Wait()
+		if len(published) != len(offered) {
+			t.Errorf("published %v", published)
+		}
+		s.HandleError(ctx, fmt.Errorf("publish: %w", lacks(deviceOf(offered[0]))), "")
+		synctest.Wait()
+		if diff := cmp.Diff([]string{"gpu-whole"}, published); diff != "" {
+			t.Error(diff)
+		}
+	})
 }

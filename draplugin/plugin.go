@@ -2,10 +2,12 @@ package draplugin
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"time"
 
 	resourceapi "k8s.io/api/resource/v1"
@@ -69,7 +71,8 @@ func (p *Plugin) serve(ctx context.Context) error {
 	if err := os.MkdirAll(data, 0o750); err != nil {
 		return err
 	}
-	helper, err := kubeletplugin.Start(ctx, service{p},
+	dropped := make(chan struct{})
+	helper, err := kubeletplugin.Start(ctx, service{Plugin: p, droppedCounters: sync.OnceFunc(func() { close(dropped) })},
 		kubeletplugin.DriverName(Driver), kubeletplugin.KubeClient(p.Client), kubeletplugin.NodeName(p.NodeName),
 		kubeletplugin.PluginDataDirectoryPath(data), kubeletplugin.RegistrarDirectoryPath(p.Registry),
 		kubeletplugin.Serialize(false), // a claim that waits for MPS does not hold up the others
@@ -78,13 +81,20 @@ func (p *Plugin) serve(ctx context.Context) error {
 		return err
 	}
 	defer helper.Stop()
-	return p.publishOffers(ctx, helper.PublishResources)
+	return p.publishOffers(ctx, helper.PublishResources, dropped)
 }
 
-// publishOffers publishes what the node offers, again with each change, until the context ends.
-func (p *Plugin) publishOffers(ctx context.Context, publish func(context.Context, resourceslice.DriverResources) error) error {
+// publishOffers publishes what the node offers, again with each change, until the context ends. Placements are not offered any more once dropped is
+// closed: without their counters a scheduler would allocate instances that cannot exist together.
+func (p *Plugin) publishOffers(
+	ctx context.Context, publish func(context.Context, resourceslice.DriverResources) error, dropped <-chan struct{},
+) error {
+	without := false
 	for ctx.Err() == nil {
 		offer := p.Node.OfferedToClaims()
+		if without {
+			offer.Slices = slices.DeleteFunc(slices.Clone(offer.Slices), isPlacement)
+		}
 		if offer.Known {
 			if err := publish(ctx, Resources(p.NodeName, offer.Slices)); err != nil {
 				return err
@@ -93,13 +103,18 @@ func (p *Plugin) publishOffers(ctx context.Context, publish func(context.Context
 		select {
 		case <-ctx.Done():
 		case <-offer.Changed:
+		case <-dropped:
+			dropped, without = nil, true
 		}
 	}
 	return nil
 }
 
 // service answers the calls of the kubelet.
-type service struct{ *Plugin }
+type service struct {
+	*Plugin
+	droppedCounters func() // called when the API server does not store the counters of placements
+}
 
 // PrepareResourceClaims implements kubeletplugin.DRAPlugin. An error of one claim does not concern the others.
 func (s service) PrepareResourceClaims(
@@ -153,7 +168,16 @@ func (s service) UnprepareResourceClaims(ctx context.Context, claims []kubeletpl
 	return results, nil
 }
 
+// partitionable is the feature gate of counters.
+const partitionable = "DRAPartitionableDevices"
+
 // HandleError implements kubeletplugin.DRAPlugin: it logs what failed in the background, which is tried again.
 func (s service) HandleError(_ context.Context, err error, text string) {
 	s.Log.Error(text, "driver", Driver, "error", err)
+	var dropped *resourceslice.DroppedFieldsError
+	if errors.As(err, &dropped) && slices.Contains(dropped.DisabledFeatures(), partitionable) {
+		s.Log.Error("MIG instances on demand are not offered to resource claims until the agent restarts: the feature gate "+partitionable+
+			" is off in the API server", "driver", Driver)
+		s.droppedCounters()
+	}
 }
