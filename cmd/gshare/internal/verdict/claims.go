@@ -125,7 +125,7 @@ func (r *Report) explainWaiting(waiting []podClaim, c *cluster.Claims) {
 		r.set(ClaimWaits, "no node offers a device to resource claims", "set kubernetes.resourceClaims in the agents' configuration: docs/claims.md")
 		return
 	}
-	nodes := map[string]*Node{}
+	nodes, taken := map[string]*Node{}, allocatedDevices(c)
 	for i := range c.Devices {
 		d := &c.Devices[i]
 		n := nodes[d.Node]
@@ -133,7 +133,7 @@ func (r *Report) explainWaiting(waiting []podClaim, c *cluster.Claims) {
 			n = &Node{Name: d.Node, Obstacles: []Obstacle{{Reason: "no device for the claim"}}}
 			nodes[d.Node] = n
 		}
-		n.Slices = append(n.Slices, deviceReport(d, wishes, c))
+		n.Slices = append(n.Slices, deviceReport(d, wishes, c, taken))
 	}
 	for _, name := range slices.Sorted(maps.Keys(nodes)) {
 		r.Nodes = append(r.Nodes, *nodes[name])
@@ -152,8 +152,35 @@ func (w wish) text() string {
 	return w.name + ": " + strings.Join(parts, ", ") + " of a device of class " + w.class
 }
 
-// deviceReport says what a device has left, and what of it is too little for the wishes.
-func deviceReport(d *cluster.ClaimDevice, wishes []wish, c *cluster.Claims) Slice {
+// allocatedDevices returns the devices of which claims have something.
+func allocatedDevices(c *cluster.Claims) (taken []*cluster.ClaimDevice) {
+	for i := range c.Devices {
+		if d := &c.Devices[i]; len(c.On(d)) > 0 {
+			taken = append(taken, d)
+		}
+	}
+	return taken
+}
+
+// excludes reports whether two devices are MIG instances that cannot exist together: they consume the same memory slice of a GPU.
+func excludes(a, b *cluster.ClaimDevice) bool {
+	if a == b || a.Node != b.Node {
+		return false
+	}
+	for _, mine := range a.ConsumesCounters {
+		for _, other := range b.ConsumesCounters {
+			for counter := range mine.Counters {
+				if _, both := other.Counters[counter]; both && mine.CounterSet == other.CounterSet {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// deviceReport says what a device has left, and what of it is too little for the wishes. taken are the devices of which claims have something.
+func deviceReport(d *cluster.ClaimDevice, wishes []wish, c *cluster.Claims, taken []*cluster.ClaimDevice) Slice {
 	out := Slice{ID: d.Name, Model: textOf(d, "model")}
 	for _, t := range d.Taints {
 		out.Closed = strings.TrimPrefix(t.Key, cluster.ClaimDriver+"/")
@@ -164,6 +191,11 @@ func deviceReport(d *cluster.ClaimDevice, wishes []wish, c *cluster.Claims) Slic
 			if left, wanted := free[name], w.of(d, name); left.Cmp(wanted) < 0 {
 				out.Says = append(out.Says, fmt.Sprintf("%s: %s %s, and %s is left", w.name, wanted.String(), name, left.String()))
 			}
+		}
+	}
+	for _, o := range taken {
+		if excludes(d, o) {
+			out.Says = append(out.Says, "cannot be made beside "+o.Name+", which is allocated")
 		}
 	}
 	if len(out.Says) == 0 {

@@ -1,6 +1,7 @@
 package verdict
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -65,8 +66,8 @@ func (w *claimWorld) report(t *testing.T) *Report {
 			t.Fatal(err)
 		}
 	}
-	for _, s := range draplugin.Resources("n1", w.offered).Pools["n1"].Slices {
-		object := &resourceapi.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}
+	for i, s := range draplugin.Resources("n1", w.offered).Pools["n1"].Slices {
+		object := &resourceapi.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("n1-", i)}}
 		object.Spec = resourceapi.ResourceSliceSpec{Driver: draplugin.Driver, Pool: resourceapi.ResourcePool{Name: "n1"}, Devices: s.Devices}
 		if err := client.Tracker().Add(object); err != nil {
 			t.Fatal(err)
@@ -153,6 +154,28 @@ func TestExplainPlacedClaims(t *testing.T) {
 	w.offered = nil
 	if r := w.report(t); len(r.Places) != 1 || !r.Places[0].Missing || r.Places[0].Slice != "gpu-1" {
 		t.Errorf("a device that is gone: %+v", r.Places)
+	}
+}
+
+// TestExplainPlacements: MIG instances that cannot be made beside one that a claim has say so, and those of other memory slices or GPUs do not.
+func TestExplainPlacements(t *testing.T) {
+	w := newClaimWorld()
+	w.claim = claimFor("asked", "20", "1Gi")
+	at := func(id, gpu string, room uint8) inventory.Slice {
+		s := w.offered[0]
+		s.ID, s.Device, s.Profile, s.Room = id, gpu, "1g.10gb", room
+		return s
+	}
+	w.offered = []inventory.Slice{at("GPU-1", "GPU-X", 0b11), at("x.1", "GPU-X", 0b10), at("x.2", "GPU-X", 0b100), at("y.1", "GPU-Y", 0b10)}
+	got := map[string]string{}
+	for _, n := range w.report(t).Nodes {
+		for _, s := range n.Slices {
+			got[s.ID], _, _ = strings.Cut(strings.Join(s.Says, "; "), ":")
+		}
+	}
+	want := map[string]string{"gpu-1": "left", "x-1": "cannot be made beside gpu-1, which is allocated", "x-2": "left", "y-1": "left"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
 	}
 }
 
