@@ -6,13 +6,13 @@ import (
 
 	library "github.com/NVIDIA/go-nvml/pkg/nvml"
 
-	"github.com/gshare-dev/gshare/cmd/internal/cli"
 	config "github.com/gshare-dev/gshare/vgpu/api/config/node"
 	"github.com/gshare-dev/gshare/vgpu/mig"
 	"github.com/gshare-dev/gshare/vgpu/node/gpu"
 	"github.com/gshare-dev/gshare/vgpu/node/partition"
 	"github.com/gshare-dev/gshare/vgpu/node/partition/nvml"
 	"github.com/gshare-dev/gshare/vgpu/node/partition/ondemand"
+	simulatedmig "github.com/gshare-dev/gshare/vgpu/node/partition/simulated"
 )
 
 // onDemandOf returns a source of devices that also offers the MIG instances that can be created on the configured GPUs, or nil if none is
@@ -21,20 +21,24 @@ func onDemandOf(c config.Configuration, source gpu.Source) (*ondemand.Source, er
 	if len(c.Kubernetes.OnDemand) == 0 {
 		return nil, nil
 	}
-	if c.SimulatedDevices != "" {
-		return nil, cli.Usage(errors.New("kubernetes.onDemand: not supported with simulatedDevices"))
-	}
 	boot, err := partition.BootID()
 	if err != nil {
 		return nil, err
 	}
-	driver := library.New()
+	var open func(partition.Config) (*partition.Manager, *mig.Model, error)
+	if c.SimulatedDevices != "" {
+		s := &simulatedmig.Source{Source: source, Dir: c.Directory, Boot: boot}
+		source, open = s, s.Open
+	} else {
+		driver := library.New()
+		open = func(p partition.Config) (*partition.Manager, *mig.Model, error) { return openGPU(driver, p) }
+	}
 	var gpus []ondemand.GPU
 	for _, uuid := range c.Kubernetes.OnDemand {
 		manager := partition.Config{UUID: uuid, BootID: boot, Store: partition.JournalFile(c.Directory, uuid)}
 		gpus = append(gpus, ondemand.GPU{
 			UUID: uuid, Profiles: c.Kubernetes.OnDemandProfiles,
-			Open: func() (*partition.Manager, *mig.Model, error) { return openGPU(driver, manager) },
+			Open: func() (*partition.Manager, *mig.Model, error) { return open(manager) },
 		})
 	}
 	return ondemand.New(source, gpus), nil

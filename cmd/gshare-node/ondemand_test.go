@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -29,6 +30,37 @@ func TestOnDemandWithoutGPU(t *testing.T) {
 	}
 	if err := s.Ensure("none.c1m1.0"); !errors.Is(err, ondemand.ErrClosed) {
 		t.Error(err)
+	}
+}
+
+// TestOnDemandSimulated: instances are made on a simulated GPU.
+func TestOnDemandSimulated(t *testing.T) {
+	dir := t.TempDir()
+	c := config.Configuration{
+		Directory: dir, SimulatedDevices: filepath.Join(dir, "devices.yaml"), Kubernetes: config.Kubernetes{OnDemand: []string{"GPU-a"}},
+	}.WithDefaults()
+	if err := os.WriteFile(c.SimulatedDevices, []byte("devices: [{uuid: GPU-a, model: A100, sms: 108, memoryMiB: 81920, mig: []}]"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err := onDemandOf(c, gpu.Simulated{File: c.SimulatedDevices})
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-s.Open(t.Context(), time.Hour, func(_ string, err error) {
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	if devices, err := s.Devices(); err != nil || len(devices[0].Instances) != 18 {
+		t.Errorf("%+v, %v", devices, err)
+	}
+	if err := s.Ensure("a.c1m1.6"); !errors.Is(err, ondemand.ErrCreating) {
+		t.Error(err)
+	}
+	for deadline := time.Now().Add(time.Minute); s.UUID("a.c1m1.6") != "MIG-a-1g.10gb-6"; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the instance is not made")
+		}
 	}
 }
 

@@ -16,7 +16,8 @@ import (
 //	- {uuid: GPU-0, model: A100, sms: 108, memoryMiB: 81920, numa: 0, nvlink: 1}
 //	- {uuid: GPU-1, model: A100, sms: 108, memoryMiB: 81920, fault: "Xid 79"}
 //	- {uuid: GPU-2, model: A100, sms: 108, memoryMiB: 81920, mig: [{uuid: MIG-0, profile: 1g.10gb, sms: 14, memoryMiB: 9728}]}
-//	- {uuid: GPU-3, model: H200, sms: 132, memoryMiB: 143771, driverVersion: 580.65.06, computeCapability: "9.0"}
+//	- {uuid: GPU-3, model: A100, sms: 108, memoryMiB: 81920, mig: []} # in MIG mode, such as for instances on demand
+//	- {uuid: GPU-4, model: H200, sms: 132, memoryMiB: 143771, driverVersion: 580.65.06, computeCapability: "9.0"}
 //	processes:
 //	- {pid: 4711, slice: GPU-0, memoryMiB: 512}
 //	- {pid: 4712, slice: GPU-0, graphics: true}

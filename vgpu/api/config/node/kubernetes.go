@@ -60,8 +60,9 @@ type Kubernetes struct {
 
 	// OnDemand lists the UUIDs of GPUs in MIG mode whose instances the agent creates as pods request them, and removes when
 	// idle and in the way. Instances that others created stay. Default: none; instances are used as they are.
-	// OnDemandProfiles lists the profiles that are offered, by default all; those that a GPU lacks are logged. Such a GPU is
-	// advertised with its least capacity: with 7g among the profiles, one slice.
+	// Simulated devices with a list mig can be listed, too. A GPU that is also in ResourceClaims offers its instances to resource claims.
+	// OnDemandProfiles lists the profiles that are offered, by default all; those that a GPU lacks are logged. A GPU of the device plugin
+	// is advertised with its least capacity: with 7g among the profiles, one slice.
 	OnDemand         []string `json:"onDemand,omitempty"`
 	OnDemandProfiles []string `json:"onDemandProfiles,omitempty"`
 
