@@ -58,16 +58,16 @@ func FuzzDecodePlacement(f *testing.F) {
 }
 
 func FuzzRequest(f *testing.F) {
-	f.Add("24", "40", "8192", "1", "48", "80", "slo", "mps", "A100,H200", "resnet", "gpu", "strict", weightsA+"=2634Mi")
-	f.Add("100", "100", "4", "2", "60", "", "", "elastic", "", "", "1g.18gb", "best-effort", "")
-	f.Add("1e300000000", "2e300000000", "9e999999999", "1e2000000000", "", "", "", "", "", "", "", "", "=")
-	f.Add("0e999999999", "e999999999", "0e999999999", "e999999999", "", "", "", "", "", "", "", "", ",")
-	f.Add("500m", "1e30", "8Gi", "-1", "48%", "0", "gold", "swap", ",", "a b", "half", "none", "sha256:x=1Mi")
-	f.Fuzz(func(t *testing.T, sm, quota, memory, vgpus, smLimit, quotaLimit, class, isolation, model, workload, slice, enforcement, weights string) {
+	f.Add("24", "40", "8192", "1", "48", "80", "slo", "mps", "A100,H200", "resnet", "gpu", "strict", weightsA+"=2634Mi", "spread", "bert")
+	f.Add("100", "100", "4", "2", "60", "", "", "elastic", "", "", "1g.18gb", "best-effort", "", "", "")
+	f.Add("1e300000000", "2e300000000", "9e999999999", "1e2000000000", "", "", "", "", "", "", "", "", "=", "x", "")
+	f.Add("0e999999999", "e999999999", "0e999999999", "e999999999", "", "", "", "", "", "", "", "", ",", "", "a b")
+	f.Add("500m", "1e30", "8Gi", "-1", "48%", "0", "gold", "swap", ",", "a b", "half", "none", "sha256:x=1Mi", "", "")
+	f.Fuzz(func(t *testing.T, sm, quota, memory, vgpus, smLimit, quotaLimit, class, isolation, model, workload, slice, enforcement, weights, packing, apart string) {
 		pod := podOf(map[string]string{
 			AnnotationSMLimit: smLimit, AnnotationQuotaLimit: quotaLimit, AnnotationClass: class, AnnotationIsolation: isolation,
 			AnnotationModel: model, AnnotationWorkload: workload, AnnotationSlice: slice, AnnotationEnforcement: enforcement,
-			AnnotationWeights: weights, AnnotationContainerSlice + "main": slice,
+			AnnotationWeights: weights, AnnotationPacking: packing, AnnotationAntiAffinity: apart, AnnotationContainerSlice + "main": slice,
 		}, v1.Container{Name: "main", Resources: v1.ResourceRequirements{Limits: parsed(sm, quota, memory, vgpus)}})
 		Complete(pod)
 		req, asks, err := RequestOf(pod)

@@ -32,6 +32,9 @@ const (
 	AnnotationSlice       = share.FieldSlice
 	AnnotationEnforcement = share.FieldEnforcement
 	AnnotationWeights     = share.FieldWeights // that each slice of the pod is to hold, once for all pods of the namespace
+	AnnotationPacking     = share.FieldPacking
+
+	AnnotationAntiAffinity = share.FieldAntiAffinity
 )
 
 // AnnotationContainerSlice and the name of a container is AnnotationSlice for that container alone.

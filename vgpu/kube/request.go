@@ -128,6 +128,9 @@ func rawTerms(annotations map[string]string) share.RawTerms {
 		Slice:       annotations[AnnotationSlice],
 		Enforcement: annotations[AnnotationEnforcement],
 		Weights:     annotations[AnnotationWeights],
+		Packing:     annotations[AnnotationPacking],
+
+		AntiAffinity: annotations[AnnotationAntiAffinity],
 	}
 }
 

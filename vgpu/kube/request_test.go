@@ -52,6 +52,12 @@ func TestRequestOf(t *testing.T) {
 				Weights: []share.Weights{{Digest: weightsA, Memory: 3 * share.MiB}, {Digest: weightsB, Memory: 2048 * share.MiB}}},
 			want: []share.Container{{Name: "main", VGPUs: 1, Share: shareOf(240, 240, 1000, 1000, 8192)}},
 		},
+		"wish and anti-affinity": {
+			pod: podOf(map[string]string{AnnotationPacking: "spread", AnnotationAntiAffinity: "bert"}, container("main", "sm=24", "mem=8192", "vgpu=1")),
+			wantTerms: share.Terms{Priority: share.BestEffort, Slice: share.WholeGPU, Enforcement: share.Strict,
+				Packing: share.Spread, AntiAffinity: "bert"},
+			want: []share.Container{{Name: "main", VGPUs: 1, Share: shareOf(240, 240, 1000, 1000, 8192)}},
+		},
 		"slices of containers": {
 			pod: withInit(podOf(map[string]string{AnnotationSlice: "mig", AnnotationContainerSlice + "main": "3g.40gb", AnnotationContainerSlice + "server": "gpu",
 				AnnotationContainerSlice + "second": ""}, container("main", "sm=100", "mem=10", "vgpu=1"), container("second", "sm=100", "mem=10", "vgpu=1")),
@@ -139,6 +145,8 @@ func TestRequestOfRefuses(t *testing.T) {
 		"swap":                 {podOf(map[string]string{AnnotationIsolation: "swap"}, container("m", good...)), "gshare.dev/isolation: swap cannot be scheduled yet"},
 		"model":                {podOf(map[string]string{AnnotationModel: "A100,"}, container("m", good...)), "gshare.dev/model: "},
 		"workload":             {podOf(map[string]string{AnnotationWorkload: "a/b"}, container("m", good...)), "gshare.dev/workload: "},
+		"packing":              {podOf(map[string]string{AnnotationPacking: "dense"}, container("m", good...)), "gshare.dev/packing: "},
+		"anti-affinity":        {podOf(map[string]string{AnnotationAntiAffinity: "a/b"}, container("m", good...)), "gshare.dev/anti-affinity: "},
 		"slice":                {podOf(map[string]string{AnnotationSlice: "half"}, container("m", good...)), "gshare.dev/slice: "},
 		"slice of a container": {podOf(map[string]string{AnnotationContainerSlice + "m": "half"}, container("m", good...)), `container "m": gshare.dev/slice.m: "half" is neither`},
 		"slice of no container": {podOf(map[string]string{AnnotationContainerSlice + "y": "mig", AnnotationContainerSlice + "x": ""}, container("m", good...)),

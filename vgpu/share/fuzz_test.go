@@ -31,10 +31,10 @@ func FuzzNewContainer(f *testing.F) {
 
 // FuzzNewTerms checks that accepted terms are valid and that parsing them again returns the same.
 func FuzzNewTerms(f *testing.F) {
-	f.Add("slo", "mps", "A100, H200", "resnet", "1g.18gb", "strict", "sha256:"+strings.Repeat("0a", 32)+"=2634Mi")
-	f.Add("", "", "", "", "", "", "")
-	f.Fuzz(func(t *testing.T, class, isolation, models, workload, slice, enforcement, weights string) {
-		terms, err := NewTerms(RawTerms{class, isolation, models, workload, slice, enforcement, weights})
+	f.Add("slo", "mps", "A100, H200", "resnet", "1g.18gb", "strict", "sha256:"+strings.Repeat("0a", 32)+"=2634Mi", "spread", "bert")
+	f.Add("", "", "", "", "", "", "", "", "")
+	f.Fuzz(func(t *testing.T, class, isolation, models, workload, slice, enforcement, weights, packing, apart string) {
+		terms, err := NewTerms(RawTerms{class, isolation, models, workload, slice, enforcement, weights, packing, apart})
 		if err != nil {
 			wantRefusal(t, err, "gshare.dev/")
 			return

@@ -288,6 +288,28 @@ const (
 	//	default: none, all memory is the pod's own
 	//	example: gshare.dev/weights: sha256:2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae=2634Mi
 	FieldWeights = "gshare.dev/weights"
+
+	// FieldPacking is which GPUs a pod prefers, on all nodes: with `binpack` the fullest that can take it, with `spread` the emptiest. It is a wish and
+	// comes before what else the profile prefers; among GPUs that are equally full the profile decides.
+	//
+	//	kind: annotation
+	//	object: pod
+	//	written by: user
+	//	values: binpack, spread
+	//	default: what the scheduler's profile prefers
+	//	example: gshare.dev/packing: spread
+	FieldPacking = "gshare.dev/packing"
+
+	// FieldAntiAffinity is a key that keeps shares apart: no two shares on one physical GPU have the same key, if their pods are of one namespace. Keys
+	// of other namespaces do not matter. A pod that finds no GPU without its key waits. It counts as it was when the pod was placed.
+	//
+	//	kind: annotation
+	//	object: pod
+	//	written by: user
+	//	values: up to 63 letters, digits, '-', '_' and '.'
+	//	default: none
+	//	example: gshare.dev/anti-affinity: resnet50
+	FieldAntiAffinity = "gshare.dev/anti-affinity"
 )
 
 // FieldError is the error for an invalid field of a user's request. Its text is one sentence for an event on the pod.

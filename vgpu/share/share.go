@@ -96,6 +96,16 @@ const (
 	BestEffortEnforcement Enforcement = "best-effort"
 )
 
+// Packing is a pod's wish for full or for empty devices.
+type Packing string
+
+// The wishes. Without one, the scheduler's profile chooses.
+const (
+	AnyPacking Packing = ""
+	Binpack    Packing = "binpack"
+	Spread     Packing = "spread"
+)
+
 // The kinds of slice that a pod may name; any other value is a MIG profile such as "1g.18gb".
 const (
 	WholeGPU = "gpu"
@@ -103,7 +113,7 @@ const (
 )
 
 // Terms holds the conditions of a pod for the slices of all its containers: isolation class, priority, GPU models, workload, kind of slice,
-// enforcement, and the weights that each of the slices is to hold.
+// enforcement, the weights that each of the slices is to hold, and which devices it prefers or keeps away from.
 type Terms struct {
 	Isolation   Isolation
 	Priority    Priority
@@ -112,6 +122,10 @@ type Terms struct {
 	Slice       string   // WholeGPU, AnyMIG or a MIG profile, of the containers that have none of their own
 	Enforcement Enforcement
 	Weights     []Weights // sorted by digest; beside the memory of the shares, which is private
+	Packing     Packing
+
+	// AntiAffinity keeps the shares away from devices that hold a share with the same key and of the same namespace; empty: from none.
+	AntiAffinity string
 }
 
 // Container is the GPU request of one container: equal shares on different devices, one for each of its vGPUs.

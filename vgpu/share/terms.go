@@ -19,6 +19,9 @@ type RawTerms struct {
 	Slice       string // default gpu
 	Enforcement string // default strict
 	Weights     string // default none
+	Packing     string // default: what the profile prefers
+
+	AntiAffinity string // default none
 }
 
 // NewTerms validates the conditions that a user wrote in a pod's annotations, and sets the defaults. Errors are *FieldError.
@@ -35,6 +38,9 @@ func NewTerms(raw RawTerms) (Terms, error) {
 		Slice:       cmp.Or(raw.Slice, WholeGPU),
 		Enforcement: cmp.Or(Enforcement(raw.Enforcement), Strict),
 		Weights:     weights,
+		Packing:     Packing(raw.Packing),
+
+		AntiAffinity: raw.AntiAffinity,
 	}
 	if err := t.Validate(); err != nil {
 		return Terms{}, err
@@ -55,10 +61,20 @@ func (t Terms) Validate() error {
 		return Invalid(FieldEnforcement, "%.64q is neither strict nor best-effort", string(t.Enforcement))
 	case !validSlice(t.Slice):
 		return invalidSlice(FieldSlice, t.Slice)
-	case t.Workload != "" && !workloadPattern.MatchString(t.Workload):
-		return Invalid(FieldWorkload, "%.64q is not a label value of at most 63 letters, digits, '-', '_' and '.'", t.Workload)
+	case t.Packing != AnyPacking && t.Packing != Binpack && t.Packing != Spread:
+		return Invalid(FieldPacking, "%.64q is neither binpack nor spread", string(t.Packing))
 	}
-	return cmp.Or(validateModels(t.Models), ValidateWeights(t.Weights))
+	return cmp.Or(validateKey(FieldWorkload, t.Workload), ValidateAntiAffinity(t.AntiAffinity), validateModels(t.Models), ValidateWeights(t.Weights))
+}
+
+// ValidateAntiAffinity returns an error for a text that is no anti-affinity key. Errors are *FieldError.
+func ValidateAntiAffinity(key string) error { return validateKey(FieldAntiAffinity, key) }
+
+func validateKey(field, key string) error {
+	if key != "" && !keyPattern.MatchString(key) {
+		return Invalid(field, "%.64q is not a label value of at most 63 letters, digits, '-', '_' and '.'", key)
+	}
+	return nil
 }
 
 // validSlice reports whether the text names a kind of slice that a pod may ask for.
@@ -83,9 +99,9 @@ func ValidModel(name string) bool { return modelPattern.MatchString(name) }
 var (
 	// profilePattern matches MIG profiles of GPU instances, with the attributes of NVIDIA's mig-parted. Compute instances (1c.2g.10gb) are
 	// not slices.
-	profilePattern  = regexp.MustCompile(`^[1-9]g\.[1-9][0-9]{0,3}gb(\+me|\+me\.all|\+gfx|-me)?$`)
-	modelPattern    = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9 ._/+-]{0,61}[A-Za-z0-9])?$`)
-	workloadPattern = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`)
+	profilePattern = regexp.MustCompile(`^[1-9]g\.[1-9][0-9]{0,3}gb(\+me|\+me\.all|\+gfx|-me)?$`)
+	modelPattern   = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9 ._/+-]{0,61}[A-Za-z0-9])?$`)
+	keyPattern     = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$`)
 )
 
 func splitModels(list string) []string {

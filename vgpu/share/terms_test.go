@@ -17,11 +17,11 @@ func TestNewTermsDefaults(t *testing.T) {
 func TestNewTerms(t *testing.T) {
 	raw := RawTerms{
 		Class: "slo", Isolation: "mps", Model: " H200,A100 , NVIDIA A100-SXM4-40GB,H200", Workload: "resnet_50.v2",
-		Slice: "1g.10gb+me", Enforcement: "best-effort",
+		Slice: "1g.10gb+me", Enforcement: "best-effort", Packing: "spread", AntiAffinity: "resnet-replicas",
 	}
 	want := Terms{
 		Priority: SLO, Isolation: MPS, Models: []string{"A100", "H200", "NVIDIA A100-SXM4-40GB"}, Workload: "resnet_50.v2",
-		Slice: "1g.10gb+me", Enforcement: BestEffortEnforcement,
+		Slice: "1g.10gb+me", Enforcement: BestEffortEnforcement, Packing: Spread, AntiAffinity: "resnet-replicas",
 	}
 	if got, err := NewTerms(raw); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("NewTerms = %+v, %v, want %+v", got, err, want)
@@ -42,6 +42,9 @@ func TestNewTermsRefuses(t *testing.T) {
 		"slice with space": {RawTerms{Slice: "gpu "}, "gshare.dev/slice: "},
 		"workload":         {RawTerms{Workload: "a b"}, "gshare.dev/workload: "},
 		"long workload":    {RawTerms{Workload: strings.Repeat("a", 64)}, "gshare.dev/workload: "},
+		"packing":          {RawTerms{Packing: "Spread"}, `gshare.dev/packing: "Spread" is neither binpack nor spread`},
+		"anti-affinity":    {RawTerms{AntiAffinity: "a b"}, `gshare.dev/anti-affinity: "a b" is not a label value`},
+		"long key":         {RawTerms{AntiAffinity: strings.Repeat("a", 64)}, "gshare.dev/anti-affinity: "},
 		"empty model":      {RawTerms{Model: "A100,,H200"}, `gshare.dev/model: "" is not a device model`},
 		"only commas":      {RawTerms{Model: ","}, "gshare.dev/model: "},
 		"only space":       {RawTerms{Model: " "}, "gshare.dev/model: "},
