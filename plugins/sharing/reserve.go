@@ -108,7 +108,10 @@ func (p *Plugin) Unreserve(_ context.Context, state fwk.CycleState, pod *v1.Pod,
 // placementOf converts the packer's plan for a pod, which slice of the node each vGPU gets, into the placement that is written as an
 // annotation.
 func placementOf(uid types.UID, node *packing.Node, m packing.Model, pod *packing.Pod, plan packing.Plan) kube.Placement {
-	out := kube.Placement{Node: node.Name, UID: uid, Model: kube.FitModel(m), Weights: pod.Request.Weights}
+	out := kube.Placement{
+		Node: node.Name, UID: uid, Model: kube.FitModel(m), Weights: pod.Request.Weights,
+		AntiAffinity: pod.Request.AntiAffinity,
+	}
 	for c, picks := range plan {
 		container := pod.Request.Containers[c]
 		placed := kube.PlacedContainer{Name: container.Name}

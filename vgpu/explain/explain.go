@@ -24,7 +24,7 @@ func SliceRefusals(rules packing.Rules, n *packing.Node, pod *packing.Pod) [][]p
 	for i := range n.Slices {
 		for c := range pod.Request.Containers {
 			ask := packing.ShareRequest{Tenant: pod.Tenant, Terms: pod.Request.TermsOf(c), Share: pod.Request.Containers[c].Share}
-			_, refusal := rules.Admit(&n.Slices[i], &n.Loads[i], ask)
+			_, refusal := rules.AdmitOn(n, i, ask)
 			out[i] = append(out[i], refusal)
 		}
 	}
@@ -69,6 +69,7 @@ var advice = [...]string{
 	packing.NoMemory:          "ask for less gshare/mem, or wait until a pod there ends",
 	packing.OverLimits:        "lower gshare.dev/sm-limit or gshare.dev/quota-limit, or wait until a pod there ends",
 	packing.NoSMTime:          "ask for less gshare/sm or gshare/quota, or wait until a pod there ends",
+	packing.Repelled:          "gshare.dev/anti-affinity: wait until a pod of the namespace with the same key ends there, or add a GPU that has none",
 	packing.NoJointPlacement:  "each container would fit alone: ask for less, or put them into pods of their own",
 }
 

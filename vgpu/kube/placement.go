@@ -28,6 +28,8 @@ type Placement struct {
 	Model      FitModel
 	Containers []PlacedContainer // only those that request a share
 	Weights    []share.Weights   // that each of the slices is to hold, sorted by digest
+
+	AntiAffinity string // key of the pod, of which a device holds one share of a namespace; empty if it has none
 }
 
 // PlacedContainer holds the placed vGPUs of one container; the index in VGPUs is the number of the vGPU inside the container.
@@ -85,6 +87,8 @@ type placementText struct {
 	Model      FitModel        `json:"model"`
 	Containers []containerText `json:"containers"`
 	Weights    []weightsText   `json:"weights,omitempty"`
+
+	AntiAffinity string `json:"antiAffinity,omitempty"`
 }
 
 type weightsText struct {
@@ -110,7 +114,9 @@ type vgpuText struct {
 }
 
 func (t placementText) placement() Placement {
-	p := Placement{Node: t.Node, UID: t.UID, Model: t.Model, Containers: make([]PlacedContainer, len(t.Containers))}
+	p := Placement{
+		Node: t.Node, UID: t.UID, Model: t.Model, Containers: make([]PlacedContainer, len(t.Containers)), AntiAffinity: t.AntiAffinity,
+	}
 	for i, c := range t.Containers {
 		p.Containers[i] = PlacedContainer{Name: c.Name, VGPUs: make([]PlacedVGPU, len(c.VGPUs))}
 		for j, v := range c.VGPUs {
@@ -134,7 +140,10 @@ func (t vgpuText) vgpu() PlacedVGPU {
 }
 
 func textOf(p Placement) placementText {
-	t := placementText{Version: formatVersion, Node: p.Node, UID: p.UID, Model: p.Model, Containers: make([]containerText, len(p.Containers))}
+	t := placementText{
+		Version: formatVersion, Node: p.Node, UID: p.UID, Model: p.Model, Containers: make([]containerText, len(p.Containers)),
+		AntiAffinity: p.AntiAffinity,
+	}
 	for i, c := range p.Containers {
 		t.Containers[i] = containerText{Name: c.Name, VGPUs: make([]vgpuText, len(c.VGPUs))}
 		for j, v := range c.VGPUs {

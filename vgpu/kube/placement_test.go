@@ -47,6 +47,18 @@ func TestPlacementWithWeightsGolden(t *testing.T) {
 	}
 }
 
+func TestPlacementWithAntiAffinityGolden(t *testing.T) {
+	placed := testPlacement()
+	placed.AntiAffinity = "resnet-50"
+	want := golden(t, "placement-antiaffinity.json")
+	if got, err := EncodePlacement(placed); err != nil || got != want {
+		t.Errorf("EncodePlacement = %v\n%s\nwant\n%s", err, got, want)
+	}
+	if p, err := DecodePlacement(want); err != nil || cmp.Diff(placed, p) != "" {
+		t.Errorf("%v, placement (-want +got):\n%s", err, cmp.Diff(placed, p))
+	}
+}
+
 func TestDecodePlacementRefusesText(t *testing.T) {
 	good := golden(t, "placement.json")
 	edit := func(old, new string) string { return strings.Replace(good, old, new, 1) }
@@ -110,6 +122,7 @@ func TestPlacementRefusesValues(t *testing.T) {
 		},
 		"weights of nothing": func(p *Placement) { p.Weights = []share.Weights{{Digest: weightsA}} },
 		"weights, no digest": func(p *Placement) { p.Weights = []share.Weights{{Digest: "sha256:", Memory: 1}} },
+		"anti-affinity":      func(p *Placement) { p.AntiAffinity = "a/b" },
 		"many vGPUs":         func(p *Placement) { *p = manyVGPUs(share.MaxVGPUs + 1) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -127,6 +140,7 @@ func TestLargestPlacement(t *testing.T) {
 	for i := range share.MaxWeights {
 		most.Weights = append(most.Weights, share.Weights{Digest: share.Digest(fmt.Sprintf("sha256:%064x", i)), Memory: share.MaxMemory})
 	}
+	most.AntiAffinity = strings.Repeat("a", 63)
 	text, err := EncodePlacement(most)
 	if err != nil {
 		t.Fatal(err)

@@ -19,7 +19,7 @@ const (
 // Validate returns an error for a placement that gshare's scheduler could not have made, for whatever inventory and pod. Every error wraps
 // ErrMalformed.
 func (p Placement) Validate() error {
-	if err := cmp.Or(p.checkHead(), share.ValidateWeights(p.Weights)); err != nil {
+	if err := cmp.Or(p.checkHead(), share.ValidateWeights(p.Weights), share.ValidateAntiAffinity(p.AntiAffinity)); err != nil {
 		return malformedError("placement", "%v", err)
 	}
 	vgpus := 0

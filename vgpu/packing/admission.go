@@ -39,7 +39,7 @@ func NewRules(m Model) Rules {
 }
 
 // ShareRequest is one share to be admitted, with the namespace of its pod and the pod's terms: the accepted models, slices, isolation and
-// enforcement, and the weights that it uses.
+// enforcement, the weights that it uses, and its anti-affinity.
 type ShareRequest struct {
 	Tenant string
 	Terms  share.Terms
@@ -49,14 +49,24 @@ type ShareRequest struct {
 // Admit returns the isolation class under which slice s, which holds the shares of l, can also take the requested share; or the reason for
 // refusing it.
 //
-// Memory and limits must fit by their sums, where weights count once for all shares of a namespace, and requests by the packing model. The result depends on the set of shares only, never on the
-// order in which they were added.
+// Memory and limits must fit by their sums, where weights count once for all shares of a namespace, and requests by the packing model. The result
+// depends on the set of shares only, never on the order in which they were added. What depends on the other slices of the device is for AdmitOn.
 func (r Rules) Admit(s *Slice, l *Load, a ShareRequest) (share.Isolation, Refusal) {
 	class, refusal := r.admitEmpty(s, a)
 	if refusal != Admitted {
 		return "", refusal
 	}
 	return class, r.admitBeside(s, l, a, class)
+}
+
+// AdmitOn is Admit for slice i of the node, with what depends on the other slices of its device: whether the MIG instance can be created, and
+// whether a share there repels the requested one.
+func (r Rules) AdmitOn(n *Node, i int, a ShareRequest) (share.Isolation, Refusal) {
+	class, refusal := r.Admit(&n.Slices[i], &n.Loads[i], a)
+	if refusal == Admitted {
+		refusal = n.checkDevice(i, a)
+	}
+	return class, refusal
 }
 
 // admitEmpty returns the isolation class under which the slice would take the share if it were empty, or a refusal that holds whatever runs
@@ -174,6 +184,7 @@ const (
 	NoMemory
 	OverLimits
 	NoSMTime
+	Repelled
 	NoJointPlacement
 )
 
@@ -198,6 +209,7 @@ var refusalText = [...]string{
 	NoMemory:          "insufficient GPU memory",
 	OverLimits:        "limits would exceed the oversubscription bound",
 	NoSMTime:          "insufficient GPU SM-time",
+	Repelled:          "GPUs hold a share with the same anti-affinity",
 	NoJointPlacement:  "containers of the pod do not fit together",
 }
 

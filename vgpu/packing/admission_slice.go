@@ -105,11 +105,13 @@ type Resident struct {
 	Use    Use         // what is known of its load; only rankers read it
 
 	Weights []share.Weights // that it uses beside its memory, one copy for all shares of the tenant
+
+	AntiAffinity string // that no other share of the tenant on the device has; empty: any may be there
 }
 
 func (r Resident) equals(o Resident) bool {
 	return r.Tenant == o.Tenant && r.Model == o.Model && r.Class == o.Class && r.Share == o.Share && r.Use.Workload == o.Use.Workload &&
-		slices.Equal(r.Use.Recent, o.Use.Recent) && slices.Equal(r.Weights, o.Weights)
+		slices.Equal(r.Use.Recent, o.Use.Recent) && slices.Equal(r.Weights, o.Weights) && r.AntiAffinity == o.AntiAffinity
 }
 
 // Load is the set of shares on one slice and their sums. The zero value is the load of an empty slice.

@@ -58,7 +58,7 @@ func (n *Node) Take(m Model, pod *Pod, plan Plan) {
 		for _, p := range picks {
 			n.Loads[p.Slice].Add(Resident{
 				Tenant: pod.Tenant, Model: m, Class: p.Class, Share: pod.Request.Containers[c].Share, Use: pod.use(),
-				Weights: pod.Request.Weights,
+				Weights: pod.Request.Weights, AntiAffinity: pod.Request.AntiAffinity,
 			})
 		}
 	}

@@ -55,14 +55,13 @@ func (p *Packer) place(n *Node, pod *Pod, costs *nodeCosts, found []Choice) ([]C
 	return s.chosen, p.rank(n, pod, s.chosen, costs), Admitted
 }
 
-// rank returns the rank of the choices: from the costs of the node, or from the ranker if costs is nil; but the weights to be loaded come
-// first.
+// rank returns the rank of the choices: from the costs of the node, or from the ranker if costs is nil; but the pod's wish for full or empty
+// devices, and the weights to be loaded, come first.
 func (p *Packer) rank(n *Node, pod *Pod, choices []Choice, costs *nodeCosts) Rank {
-	cost := loadingCost(n, pod, choices)
 	if costs != nil {
-		return costs.Rank(n, pod, choices).plus(cost)
+		return costs.Rank(n, pod, choices).with(n, pod, choices)
 	}
-	return p.Ranker.Rank(n, pod, choices).plus(cost)
+	return p.Ranker.Rank(n, pod, choices).with(n, pod, choices)
 }
 
 // Admits reports whether the node in its present state admits a plan that was made for an earlier state.
@@ -71,11 +70,11 @@ func (p Packer) Admits(n *Node, pod *Pod, plan Plan) bool {
 	for c, picks := range plan {
 		ask := p.shareRequest(pod, c)
 		for _, pick := range picks {
-			class, refusal := p.Rules.Admit(&n.Slices[pick.Slice], &n.Loads[pick.Slice], ask)
-			if refusal != Admitted || class != pick.Class || n.isBlocked(pick.Slice) {
+			class, refusal := p.Rules.AdmitOn(n, pick.Slice, ask)
+			if refusal != Admitted || class != pick.Class {
 				return false
 			}
-			n.Loads[pick.Slice].Add(Resident{Tenant: pod.Tenant, Model: p.Rules.Model, Class: class, Share: ask.Share, Weights: ask.Terms.Weights})
+			n.Loads[pick.Slice].Add(ask.resident(p.Rules.Model, class))
 		}
 	}
 	return true

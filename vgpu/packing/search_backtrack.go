@@ -51,7 +51,7 @@ func (s *search) sortedOptions(c int, costs *nodeCosts) []option {
 	n := s.node
 	options, _ := s.packer.options(n, s.pod, c, costs, nil)
 	for i := range n.Slices {
-		if n.repeatsPrevious(i) {
+		if n.repeatsPrevious(i) && !s.pod.looksAtDevices() {
 			if at := slices.IndexFunc(options, func(o option) bool { return o.Slice == i-1 }); at >= 0 {
 				twin := options[at]
 				twin.Slice = i
@@ -75,10 +75,8 @@ func (s *search) isDeviceTaken(c, slice int) bool {
 func (s *search) choose(c int, o option) (undo func()) {
 	load := &s.node.Loads[o.Slice]
 	before := *load
-	load.Add(Resident{
-		Tenant: s.pod.Tenant, Model: s.packer.Rules.Model, Class: o.Class, Share: s.pod.Request.Containers[c].Share,
-		Weights: s.pod.Request.Weights,
-	})
+	ask := s.packer.shareRequest(s.pod, c)
+	load.Add(ask.resident(s.packer.Rules.Model, o.Class))
 	s.chosen = append(s.chosen, Choice{Pick: o.Pick, Container: c})
 	return func() {
 		*load = before
@@ -111,10 +109,7 @@ func (s *search) refusalAlone(c int) Refusal {
 	able, ready := map[string]bool{}, map[string]bool{}
 	var never, worst Refusal
 	for i := range n.Slices {
-		_, refusal := s.packer.Rules.Admit(&n.Slices[i], &n.Loads[i], ask)
-		if refusal == Admitted && n.isBlocked(i) {
-			refusal = NoSMTime
-		}
+		_, refusal := s.packer.Rules.AdmitOn(n, i, ask)
 		worst = max(worst, refusal)
 		switch device := n.Slices[i].Device; {
 		case refusal.NeverFits():

@@ -41,7 +41,7 @@ func (p *Packer) options(n *Node, pod *Pod, container int, costs *nodeCosts, fou
 	var kind *Slice // the slice that class and static were computed for
 	for i := range n.Slices {
 		s, l := &n.Slices[i], &n.Loads[i]
-		if l.requested+area > share.WholeArea || n.repeatsPrevious(i) {
+		if l.requested+area > share.WholeArea || n.repeatsPrevious(i) && !pod.looksAtDevices() {
 			continue
 		}
 		if kind == nil || !s.equalsExceptID(kind) {
@@ -52,8 +52,8 @@ func (p *Packer) options(n *Node, pod *Pod, container int, costs *nodeCosts, fou
 		if refusal == Admitted {
 			refusal = p.Rules.admitBeside(s, l, ask, class)
 		}
-		if refusal == Admitted && n.isBlocked(i) {
-			refusal = NoSMTime
+		if refusal == Admitted {
+			refusal = n.checkDevice(i, ask)
 		}
 		if worst = max(worst, refusal); refusal == Admitted {
 			found = append(found, option{Pick: Pick{Slice: i, Class: class}, left: n.largestRequest(i) - milliGPUOf(area)})
@@ -101,7 +101,7 @@ func (p *Packer) rankAll(n *Node, pod *Pod, container int, costs *nodeCosts, opt
 	}
 	for i := range options {
 		choice := [1]Choice{{Pick: options[i].Pick, Container: container}} // stays on the stack: this is the busiest line of all
-		options[i].rank = costs.Rank(n, pod, choice[:]).plus(loadingCost(n, pod, choice[:]))
+		options[i].rank = costs.Rank(n, pod, choice[:]).with(n, pod, choice[:])
 	}
 }
 

@@ -171,16 +171,16 @@ func addShares(n *packing.Node, o Occupant) {
 		for _, v := range c.VGPUs {
 			if i, ok := n.SliceIndex(packing.SliceID(v.Slice)); ok {
 				v.Share = o.Charge(v)
-				n.Loads[i].Add(ResidentOf(o.Tenant, o.Workload, o.Placement.Model, v, o.Placement.Weights))
+				n.Loads[i].Add(ResidentOf(o.Tenant, o.Workload, o.Placement, v))
 			}
 		}
 	}
 }
 
-// ResidentOf converts a placed vGPU of a pod, with the pod's namespace, workload and weights, into what the packer counts on its slice.
-func ResidentOf(namespace, workload string, m kube.FitModel, v kube.PlacedVGPU, weights []share.Weights) packing.Resident {
+// ResidentOf converts a vGPU of a pod's placement, with the pod's namespace and workload, into what the packer counts on its slice.
+func ResidentOf(namespace, workload string, p kube.Placement, v kube.PlacedVGPU) packing.Resident {
 	return packing.Resident{
-		Tenant: namespace, Model: packing.Model(m), Class: v.Class, Share: v.Share, Use: packing.Use{Workload: workload},
-		Weights: weights,
+		Tenant: namespace, Model: packing.Model(p.Model), Class: v.Class, Share: v.Share, Use: packing.Use{Workload: workload},
+		Weights: p.Weights, AntiAffinity: p.AntiAffinity,
 	}
 }

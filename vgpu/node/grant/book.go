@@ -85,7 +85,8 @@ func (b *Book) Admit(c Claim, now time.Time) (g Grant, changed bool, _ *Refusal)
 	}
 	g, refusal := c.grantOf(b.config.Node)
 	if has {
-		return held, refusal != nil || !slices.Equal(g.VGPUs, held.VGPUs) || !slices.Equal(g.Weights, held.Weights), nil
+		return held, refusal != nil || !slices.Equal(g.VGPUs, held.VGPUs) || !slices.Equal(g.Weights, held.Weights) ||
+			g.AntiAffinity != held.AntiAffinity, nil
 	}
 	if refusal == nil && !g.ByClaim() {
 		refusal = b.checkKind(&g, c.Pod)
@@ -172,6 +173,7 @@ func Placed(pod *v1.Pod, node string) (all []Grant) {
 	for _, c := range placement.Containers {
 		all = append(all, Grant{
 			Owner: Owner{pod.UID, pod.Namespace, pod.Name, c.Name}, Model: placement.Model, VGPUs: c.VGPUs, Weights: placement.Weights,
+			AntiAffinity: placement.AntiAffinity,
 		})
 	}
 	return all
@@ -221,8 +223,24 @@ func (b *Book) checkFit(g Grant, l residency.Level) *Refusal {
 		if _, refusal := b.rules[packing.Model(g.Model)].Admit(s, b.loadOf(v.Slice), ask); refusal != packing.Admitted {
 			return refuse(DoesNotFit, "the placement on slice %s is not possible beside what is granted there: %v", v.Slice, refusal)
 		}
+		if other := b.repellingSlice(s, g); other != "" {
+			return refuse(DoesNotFit, "the placement on slice %s is not possible beside what is granted on slice %s of the same GPU: %v", v.Slice, other,
+				packing.Repelled)
+		}
 	}
 	return nil
+}
+
+// repellingSlice returns the ID of a slice, on the device of slice s, with a grant that has the anti-affinity key of g and is of the same namespace;
+// empty if there is none.
+func (b *Book) repellingSlice(s *packing.Slice, g Grant) string {
+	for i := range b.slices.All {
+		o := &b.slices.All[i]
+		if g.AntiAffinity != "" && o.Device == s.Device && b.loadOf(string(o.ID)).Repels(g.Namespace, g.AntiAffinity) {
+			return string(o.ID)
+		}
+	}
+	return ""
 }
 
 // overlappingSlice returns the ID of a slice that has grants and shares memory slices with the MIG placement s; empty if there is none.
@@ -243,7 +261,8 @@ func (b *Book) loadOf(slice string) *packing.Load {
 		for _, v := range g.VGPUs {
 			if v.Slice == slice {
 				v.Share = g.Level().Charge(v.Share, g.Residency.Memory)
-				load.Add(nodeview.ResidentOf(g.Namespace, "", g.Model, v, g.Weights))
+				placement := kube.Placement{Model: g.Model, Weights: g.Weights, AntiAffinity: g.AntiAffinity}
+				load.Add(nodeview.ResidentOf(g.Namespace, "", placement, v))
 			}
 		}
 	}

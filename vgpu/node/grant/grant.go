@@ -48,6 +48,7 @@ type Grant struct {
 	Model         kube.FitModel
 	VGPUs         []kube.PlacedVGPU
 	Weights       []share.Weights // that its slices hold for it beside its memory, as the pod was placed with
+	AntiAffinity  string          // that no other share of the namespace on its devices has, as the pod was placed with
 	Since         time.Time
 	// BestEffort is true if the pod accepts that its share is not enforced. Its enforcement status lists what is not.
 	BestEffort bool
@@ -144,7 +145,8 @@ func (c Claim) grantOf(node string) (Grant, *Refusal) {
 	}
 	return Grant{
 		Owner: c.Owner(), Tickets: slices.Sorted(slices.Values(c.Tickets)), Model: placement.Model,
-		VGPUs: placement.Containers[i].VGPUs, Weights: placement.Weights, BestEffort: request.Enforcement == share.BestEffortEnforcement,
+		VGPUs: placement.Containers[i].VGPUs, Weights: placement.Weights, AntiAffinity: placement.AntiAffinity,
+		BestEffort: request.Enforcement == share.BestEffortEnforcement,
 	}, nil
 }
 
@@ -179,7 +181,7 @@ type record struct {
 func Encode(g Grant, node string) ([]byte, error) {
 	placement, err := kube.EncodePlacement(kube.Placement{
 		Node: node, UID: g.UID, Model: g.Model, Containers: []kube.PlacedContainer{{Name: g.Container, VGPUs: g.VGPUs}},
-		Weights: g.Weights,
+		Weights: g.Weights, AntiAffinity: g.AntiAffinity,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("encode grant of %s: %w", g.Owner, err)
@@ -225,7 +227,7 @@ func Decode(text []byte) (Grant, error) {
 	}
 	g := Grant{
 		Owner: Owner{r.UID, r.Namespace, r.Name, p.Containers[0].Name}, Tickets: r.Tickets, Model: p.Model,
-		VGPUs: p.Containers[0].VGPUs, Weights: p.Weights, Since: r.Since, BestEffort: r.BestEffort,
+		VGPUs: p.Containers[0].VGPUs, Weights: p.Weights, AntiAffinity: p.AntiAffinity, Since: r.Since, BestEffort: r.BestEffort,
 	}
 	if r.ResourceClaim != nil {
 		g.ResourceClaim = *r.ResourceClaim
