@@ -76,6 +76,8 @@ var badPods = map[string]struct {
 	"slice of none":      {pod(says("slice.other", "1g.10gb")), "gshare.dev/slice.", "a container of the pod"},
 	"slice without ask":  {pod(another(container("log")), says("slice.log", "1g.10gb")), "gshare.dev/slice.", "that asks for a share"},
 	"workload":           {pod(says("workload", "a b")), "gshare.dev/workload", "at most 63 letters"},
+	"anti-affinity":      {pod(says("anti-affinity", "a b")), "gshare.dev/anti-affinity", "at most 63 letters"},
+	"packing":            {pod(says("packing", "dense")), "gshare.dev/packing", "binpack or spread"},
 	"model":              {pod(says("model", "A100,,H200")), "gshare.dev/model", "such as A100,H200"},
 	"weights, no size":   {pod(says("weights", digest)), "gshare.dev/weights", "with the size on the device"},
 	"weights in bytes":   {pod(says("weights", digest+"=2634MB")), "gshare.dev/weights", "with the size on the device"},

@@ -108,6 +108,8 @@ var words = []ends{
 	{"slice.second", []string{"1g.18gb"}, []string{"", "half"}},
 	{"slice.init", []string{"mig"}, []string{""}},
 	{"workload", []string{"resnet"}, []string{"", "a", "-a", "a-", "a.b_c-d", "a/b", "ä", "a\n", name63, name63 + "x"}},
+	{"anti-affinity", []string{"resnet"}, []string{"", "a", "-a", "a-", "a.b_c-d", "a/b", "ä", "a\n", name63, name63 + "x"}},
+	{"packing", []string{"spread", "binpack"}, []string{"", "Spread", " spread", "dense", "spread\n"}},
 	{"weights", []string{digest + "=2634Mi", digest + "=1Gi, sha256:" + zeros + "=1Ti"}, []string{"", ",", digest, digest + "=", digest + "=0Mi", digest + "=01Mi",
 		digest + "=1024Ti", digest + "=1025Ti", digest + "=9999999999Mi", digest + "=1Mi,", digest + "=1Mi\n", "\u00a0" + digest + "=1Mi\u2003", digest + " =1Mi",
 		digest + "=1Mi," + digest + "=1Mi", "sha256:" + zeros[1:] + "=1Mi", "sha256:" + zeros + "0=1Mi", "sha512:" + zeros + "=1Mi", "sha256:A" + zeros[1:] + "=1Mi", nine,

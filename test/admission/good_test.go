@@ -31,6 +31,7 @@ var goodPods = map[string]struct {
 	"size, two GPUs":    {pod(limits("sm=200", "mem="), says("mem", "1Ti")), "vgpu 2 sm 200 quota 100 time 20000 mem 1048576"},
 	"size of a model":   {pod(says("mem", "2Gi"), sidecar(container("model", "sm=3"))), completedPod},
 	"weights":           {pod(says("weights", digest+"=2634Mi")), completedPod},
+	"wish":              {pod(says("packing", "spread"), says("anti-affinity", "bert")), completedPod},
 	"elastic": {pod(says("sm-limit", "48"), says("isolation", "elastic"), says("workload", "resnet")),
 		completedPod},
 	"mps": {pod(limits("quota=40"), says("quota-limit", "80"), says("sm-limit", "24"), says("isolation", "mps"), says("class", "slo")),

@@ -26,6 +26,7 @@ func (c *cluster) testUpdate(t *testing.T) {
 		`"gshare.dev/slice.main": "mig"`: "",
 		`"gshare.dev/weights": "x"`:      "gshare.dev/weights: write",
 		`"gshare.dev/class": "slo"`:      "gshare.dev/class: slo needs the label",
+		`"gshare.dev/packing": "x"`:      "gshare.dev/packing: write",
 		`"gshare.dev/workload": "bert"`:  "",
 		`"example.com/note": "x"`:        "",
 	} {
