@@ -126,7 +126,7 @@ func (f *finalState) enoughDevices(on []*slice, a *pendingPod, c int) bool {
 		if len(found) == a.request.Containers[c].VGPUs {
 			return true
 		}
-		if slices.Contains(found, s.Device) {
+		if slices.Contains(found, s.Device) || a.repels(on, s) {
 			continue
 		}
 		if _, ok := f.admits(s, a, c); ok {

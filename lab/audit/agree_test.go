@@ -17,7 +17,7 @@ import (
 // TestAgreesWithPacker compares Admissible with the scheduler's own rules on random clusters. Two programs that were
 // written apart must give one answer.
 func TestAgreesWithPacker(t *testing.T) {
-	asked, admitted, withWeights := 0, 0, 0
+	asked, admitted, withWeights, withKey, keptOff := 0, 0, 0, 0, 0
 	for seed := range uint64(60) {
 		f := fillRandomly(t, seed)
 		for i := 0; i < len(f.cluster.pods); i += 2 { // room for others
@@ -27,6 +27,7 @@ func TestAgreesWithPacker(t *testing.T) {
 			lower(&f.cluster.pods[i])
 		}
 		f.loadWeights()
+		f.loadKeys()
 		f.advertise()
 		r := f.check()
 		for range 30 {
@@ -40,11 +41,17 @@ func TestAgreesWithPacker(t *testing.T) {
 			if pod.Annotations[kube.AnnotationWeights] != "" {
 				withWeights += len(mine)
 			}
+			if pod.Annotations[kube.AnnotationAntiAffinity] != "" {
+				withKey += len(mine)
+				delete(pod.Annotations, kube.AnnotationAntiAffinity)
+				keptOff += len(f.packerAdmits(pod)) - len(mine)
+			}
 		}
 	}
-	t.Logf("%d of %d questions were answered with yes, %d of them about pods with weights", admitted, asked, withWeights)
-	if withWeights < 100 {
-		t.Errorf("%d nodes take pods with weights: the test is of little use", withWeights)
+	t.Logf("%d of %d questions were answered with yes, %d of them about pods with weights and %d about pods with a key, which kept pods off %d nodes",
+		admitted, asked, withWeights, withKey, keptOff)
+	if withWeights < 100 || withKey < 100 || keptOff < 100 {
+		t.Errorf("%d nodes take pods with weights, %d pods with a key, %d not for their key: the test is of little use", withWeights, withKey, keptOff)
 	}
 }
 
@@ -60,6 +67,15 @@ func (f *filler) loadWeights() {
 	for i := range f.cluster.pods {
 		if pod := &f.cluster.pods[i]; store[pod.Spec.NodeName] {
 			f.edit(pod, func(p *kube.Placement) { p.Weights = f.someWeights(1500, 2000) })
+		}
+	}
+}
+
+// loadKeys gives some pods one of two anti-affinity keys.
+func (f *filler) loadKeys() {
+	for i := range f.cluster.pods {
+		if pod := &f.cluster.pods[i]; pod.Spec.NodeName != "" && f.random.IntN(3) == 0 {
+			f.edit(pod, func(p *kube.Placement) { p.AntiAffinity = []string{"x", "y"}[f.random.IntN(2)] })
 		}
 	}
 }
@@ -119,6 +135,7 @@ func randomPod(f *filler) v1.Pod {
 		weights = append(weights, fmt.Sprintf("%s=%dMi", w.Digest, w.Memory/share.MiB))
 	}
 	pod.Annotations[kube.AnnotationWeights] = strings.Join(weights, ",")
+	pod.Annotations[kube.AnnotationAntiAffinity] = []string{"", "x"}[f.random.IntN(2)]
 	for i := range pod.Spec.Containers {
 		if f.random.IntN(8) == 0 {
 			pod.Annotations[kube.AnnotationContainerSlice+pod.Spec.Containers[i].Name] = []string{share.WholeGPU, share.AnyMIG, "1g.5gb"}[f.random.IntN(3)]
@@ -173,7 +190,8 @@ func (f *filler) packerNode(object *v1.Node) *packing.Node {
 		at, _ := n.SliceIndex(packing.SliceID(v.Slice))
 		w, r, _ := kube.ResidencyOf(pod)
 		counted := residency.Counted(w, r).Charge(v.Share, v.Share.Memory)
-		n.Loads[at].Add(packing.Resident{Tenant: pod.Namespace, Model: packing.Model(p.Model), Class: v.Class, Share: counted, Weights: p.Weights})
+		n.Loads[at].Add(packing.Resident{Tenant: pod.Namespace, Model: packing.Model(p.Model), Class: v.Class, Share: counted, Weights: p.Weights,
+			AntiAffinity: p.AntiAffinity})
 	}
 	return n
 }

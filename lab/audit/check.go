@@ -67,6 +67,7 @@ func (c *checker) checkNode(n *node) {
 	for _, s := range n.slices {
 		c.checkSlice(n, s)
 	}
+	c.checkDevices(n)
 }
 
 func (c *checker) violate(v Violation, format string, args ...any) {

@@ -143,6 +143,7 @@ func (k *boundPod) heldShareOf(container string, vgpu int, v kube.PlacedVGPU) he
 	return heldShare{
 		pod: nameOf(k.pod), tenant: k.pod.Namespace, container: container, vgpu: vgpu,
 		packing: k.placement.Model, class: v.Class, share: k.counted(v.Share), weights: k.placement.Weights,
+		antiAffinity: k.placement.AntiAffinity,
 	}
 }
 

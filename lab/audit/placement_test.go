@@ -16,7 +16,7 @@ func (c *cluster) placement(pod *v1.Pod, s spec) kube.Placement {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	p := kube.Placement{Node: s.node, UID: pod.UID, Model: s.packing, Weights: request.Weights}
+	p := kube.Placement{Node: s.node, UID: pod.UID, Model: s.packing, Weights: request.Weights, AntiAffinity: request.AntiAffinity}
 	if p.Model == "" {
 		p.Model = kube.Slots
 	}

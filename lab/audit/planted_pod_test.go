@@ -97,6 +97,12 @@ func TestPlantedInContainers(t *testing.T) {
 		{"container that is not there", ExtraContainer, "", "team/x", spoil(func(p *kube.Placement) {
 			p.Containers = append(p.Containers, kube.PlacedContainer{Name: "ghost", VGPUs: []kube.PlacedVGPU{*firstVGPU(p)}})
 		})},
+		{"a key twice on one device", NotApart, "m0-1", "team/y", func(c *cluster) {
+			for i, name := range []string{"x", "y"} {
+				c.add(spec{name: name, node: "m", slices: []string{[]string{"m0-0", "m0-1"}[i]}, sm: 50,
+					annotations: map[string]string{kube.AnnotationSlice: share.AnyMIG, kube.AnnotationAntiAffinity: "k"}})
+			}
+		}},
 		{"two vGPUs on one device", SameDevice, "m0-1", "team/x", func(c *cluster) {
 			c.add(spec{name: "x", node: "m", slices: []string{"m0-0", "m0-1"}, sm: 50, vgpus: 2,
 				annotations: map[string]string{kube.AnnotationSlice: share.AnyMIG}})

@@ -86,7 +86,12 @@ func TestAllowedOnSlice(t *testing.T) {
 		"rectangles to the reserve": fill(2, spec{sm: 60, quota: 47, packing: kube.Rectangles}),
 		"slots beside Shared":       func(c *cluster) { fill(2, spec{sm: 60})(c); lower(&c.pods[len(c.pods)-1]) },
 		"rectangles beside Shared":  func(c *cluster) { fill(2, spec{sm: 60, packing: kube.Rectangles})(c); lower(&c.pods[len(c.pods)-2]) },
-		"only Shared":               func(c *cluster) { fill(1, spec{sm: 60})(c); lower(&c.pods[len(c.pods)-1]) },
+		"other keys": func(c *cluster) {
+			for i, key := range []string{"", "", "k", "l"} {
+				fill(1, spec{sm: 10, name: fmt.Sprint("key", i), annotations: map[string]string{kube.AnnotationAntiAffinity: key}})(c)
+			}
+		},
+		"only Shared": func(c *cluster) { fill(1, spec{sm: 60})(c); lower(&c.pods[len(c.pods)-1]) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := clean(t)

@@ -111,6 +111,7 @@ const (
 const (
 	BadInventory Kind = "bad-inventory" // the inventory cannot be read
 	Resources    Kind = "resources"     // more of a resource is requested than can be allocated
+	NotApart     Kind = "not-apart"     // a device holds an anti-affinity key of a namespace twice
 	TooManyPods  Kind = "too-many-pods" // more pods than the node takes
 	Affinity     Kind = "affinity"      // node selector or required node affinity not met
 	Tainted      Kind = "tainted"       // a taint that the pod does not tolerate

@@ -51,7 +51,7 @@ func (s *search) choose(c int, taken []string, from int) bool {
 	for i := from; i < len(s.slices); i++ {
 		on := s.slices[i]
 		name := on.key()
-		if tried[name] || slices.Contains(taken, on.Device) {
+		if tried[name] || slices.Contains(taken, on.Device) || s.pod.repels(s.slices, on) {
 			continue
 		}
 		tried[name] = true
@@ -74,7 +74,7 @@ func (s *search) placeOn(c int, taken []string, i int) bool {
 	}
 	before := on.load
 	on.add(heldShare{tenant: s.pod.pod.Namespace, packing: s.pod.packing, class: class, share: s.pod.request.Containers[c].Share,
-		weights: s.pod.request.Weights})
+		weights: s.pod.request.Weights, antiAffinity: s.pod.request.AntiAffinity})
 	if s.choose(c, append(taken[:len(taken):len(taken)], on.Device), i+1) {
 		return true
 	}
@@ -97,7 +97,7 @@ func (s *search) stateKey(c int) string {
 func (s *slice) key() string {
 	shares := make([]string, len(s.held))
 	for i, h := range s.held {
-		shares[i] = fmt.Sprint(h.tenant, h.packing, h.class, h.share, h.weights)
+		shares[i] = fmt.Sprint(h.tenant, h.packing, h.class, h.share, h.weights, h.antiAffinity)
 	}
 	slices.Sort(shares)
 	device := ""

@@ -33,6 +33,8 @@ type heldShare struct {
 	class     share.Isolation
 	share     share.Share // as it counts: without SM-time if its pod is Shared
 	weights   []share.Weights
+
+	antiAffinity string // as the pod was placed with
 }
 
 // requestsSMTime reports whether a share has to be in the slot table or the packing of its slice.

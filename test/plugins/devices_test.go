@@ -1,0 +1,140 @@
+package plugins_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/gshare-dev/gshare/lab/audit"
+	"github.com/gshare-dev/gshare/plugins/registry"
+	"github.com/gshare-dev/gshare/vgpu/kube"
+)
+
+// annotated is a pod of 10 % of a GPU with these annotations, in pairs.
+func annotated(name, namespace string, pairs ...string) *v1.Pod {
+	pod := resnext(name, namespace, 1024, "")
+	pod.Annotations = map[string]string{}
+	for i := 0; i < len(pairs); i += 2 {
+		pod.Annotations[pairs[i]] = pairs[i+1]
+	}
+	return pod
+}
+
+// fourGPUs are two nodes of two.
+func fourGPUs(t *testing.T) []*v1.Node { return []*v1.Node{gpuNode(t, "n1", 2), gpuNode(t, "n2", 2)} }
+
+// onSlice is the slice on which a bound pod of one vGPU is.
+func onSlice(t *testing.T, pod *v1.Pod) string {
+	t.Helper()
+	p, there, err := kube.PlacementOf(pod)
+	if err != nil || !there {
+		t.Fatalf("pod %s: %t, %v", pod.Name, there, err)
+	}
+	return p.Containers[0].VGPUs[0].Slice
+}
+
+// bindAll binds pods with these annotations one after the other, and returns them with those that were there.
+func bindAll(t *testing.T, plugin string, nodes []*v1.Node, bound []*v1.Pod, name string, count int, pairs ...string) []*v1.Pod {
+	t.Helper()
+	for i := range count {
+		pod, reason := bind(t, plugin, nodes, bound, annotated(fmt.Sprint(name, i), "team", pairs...))
+		if pod == nil {
+			t.Fatalf("%s%d: %s", name, i, reason)
+		}
+		bound = append(bound, pod)
+	}
+	return bound
+}
+
+// countOn counts pods by slice.
+func countOn(t *testing.T, pods []*v1.Pod) map[string]int {
+	t.Helper()
+	on := map[string]int{}
+	for _, pod := range pods {
+		on[onSlice(t, pod)]++
+	}
+	return on
+}
+
+var packingPlugins = []string{registry.SlotPacking, registry.RectanglePacking, registry.ComplementaryPacking}
+
+// As many pods with one key are placed as there are GPUs, each on its own; the next one waits, and its event says why. Pods without the key, or
+// with another one, are not kept away. The independent checker finds nothing wrong with the cluster.
+func TestKeysStayApart(t *testing.T) {
+	for _, plugin := range packingPlugins {
+		t.Run(plugin, func(t *testing.T) {
+			nodes := fourGPUs(t)
+			bound := bindAll(t, plugin, nodes, nil, "p", 4, kube.AnnotationAntiAffinity, "replica")
+			if on := countOn(t, bound); len(on) != 4 {
+				t.Fatalf("four pods with one key are on %v", on)
+			}
+			fifth := annotated("fifth", "team", kube.AnnotationAntiAffinity, "replica")
+			if pod, reason := bind(t, plugin, nodes, bound, fifth); pod != nil || reason != "GPUs hold a share with the same anti-affinity" {
+				t.Errorf("a fifth one: placed %t, %q", pod != nil, reason)
+			}
+			bound = bindAll(t, plugin, nodes, bound, "other", 4, kube.AnnotationAntiAffinity, "other")
+			bound = bindAll(t, plugin, nodes, bound, "none", 4)
+			var all []v1.Pod
+			for _, pod := range bound {
+				all = append(all, *pod)
+			}
+			var objects []v1.Node
+			for _, node := range nodes {
+				objects = append(objects, *node)
+				inventory, _, err := kube.InventoryOf(node)
+				if err != nil {
+					t.Fatal(err)
+				}
+				maps.Copy(objects[len(objects)-1].Status.Allocatable, kube.NodeResources(inventory))
+			}
+			if r := audit.Check(objects, all, audit.Options{}); len(r.Violations) != 0 {
+				t.Errorf("%+v", r.Violations)
+			}
+			if pod, reason := bind(t, plugin, nodes, bound[1:], fifth); pod == nil || onSlice(t, pod) != onSlice(t, bound[0]) {
+				t.Errorf("once one has gone: placed %t, %s", pod != nil, reason)
+			}
+		})
+	}
+}
+
+// What was placed counts: a tenant frees no GPU and blocks none by editing the annotation of a pod that runs.
+func TestKeysOfPlacedPodsCount(t *testing.T) {
+	nodes := fourGPUs(t)[:1]
+	bound := bindAll(t, registry.SlotPacking, nodes, nil, "p", 2, kube.AnnotationAntiAffinity, "replica")
+	for _, pod := range bound {
+		pod.Annotations[kube.AnnotationAntiAffinity] = "edited"
+	}
+	if pod, _ := bind(t, registry.SlotPacking, nodes, bound, annotated("third", "team", kube.AnnotationAntiAffinity, "replica")); pod != nil {
+		t.Error("an edit has freed a GPU")
+	}
+	if pod, reason := bind(t, registry.SlotPacking, nodes, bound, annotated("third", "team", kube.AnnotationAntiAffinity, "edited")); pod == nil {
+		t.Errorf("an edit keeps a pod away: %s", reason)
+	}
+}
+
+// Pods that wish for empty GPUs take all before any gets a second one; pods that wish for full ones share one as long as it has room. In between
+// is what the profile does by itself.
+func TestWishes(t *testing.T) {
+	for _, plugin := range packingPlugins {
+		t.Run(plugin, func(t *testing.T) {
+			nodes := fourGPUs(t)
+			spread := countOn(t, bindAll(t, plugin, nodes, nil, "p", 8, kube.AnnotationPacking, "spread"))
+			if counts := slices.Sorted(maps.Values(spread)); !slices.Equal(counts, []int{2, 2, 2, 2}) {
+				t.Errorf("spread: %v", spread)
+			}
+			mixed := bindAll(t, plugin, nodes, nil, "spread", 3, kube.AnnotationPacking, "spread")
+			mixed = bindAll(t, plugin, nodes, mixed, "more", 1, kube.AnnotationPacking, "binpack")
+			full := onSlice(t, mixed[3])
+			mixed = bindAll(t, plugin, nodes, mixed, "full", 6, kube.AnnotationPacking, "binpack")
+			if on := countOn(t, mixed); on[full] != 8 || len(on) != 3 {
+				t.Errorf("binpack beside three spread ones: %v", on)
+			}
+			if last := bindAll(t, plugin, nodes, mixed, "last", 1, kube.AnnotationPacking, "spread"); countOn(t, last)[onSlice(t, last[len(last)-1])] != 1 {
+				t.Errorf("the last one shares a GPU although one is empty: %v", countOn(t, last))
+			}
+		})
+	}
+}
