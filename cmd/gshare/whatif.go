@@ -178,7 +178,7 @@ func (c *comparison) writeTable(out io.Writer) error {
 		fmt.Fprintln(out, "*", note)
 	}
 	for _, pod := range c.Total.Unplaced {
-		fmt.Fprintln(out, "* does not fit, counted with the GPUs that it holds now:", pod)
+		fmt.Fprintf(out, "* does not fit, counted with the GPUs that it holds now: %s: %s\n", pod, c.Total.Reasons[pod])
 	}
 	return nil
 }

@@ -79,7 +79,7 @@ func Advice(r packing.Refusal) string { return advice[r] }
 // termChanges returns the changes of one of the pod's conditions, such as GPU model or isolation class, that let the pod fit a node with
 // its quantities unchanged. Of several helpful values of a condition it returns the first.
 func (q *Search) termChanges() (found []Change) {
-	for _, alternatives := range [][]variant{q.modelVariants(), q.isolationVariants(), q.sliceVariants(), q.enforcementVariants()} {
+	for _, alternatives := range [][]variant{q.modelVariants(), q.isolationVariants(), q.sliceVariants(), q.enforcementVariants(), q.antiAffinityVariants()} {
 		for _, s := range alternatives {
 			if node := q.findNode(s.request); node != nowhere {
 				found = append(found, Change{Edits: s.edits, Node: q.Nodes[node].Name})
@@ -148,6 +148,15 @@ func (q *Search) enforcementVariants() []variant {
 		return nil
 	}
 	return []variant{q.newTermVariant(share.FieldEnforcement, string(now), string(other), func(t *share.Terms) { t.Enforcement = other })}
+}
+
+// antiAffinityVariants returns the request without the anti-affinity, if it has any.
+func (q *Search) antiAffinityVariants() []variant {
+	now := q.Pod.Request.AntiAffinity
+	if now == "" {
+		return nil
+	}
+	return []variant{q.newTermVariant(share.FieldAntiAffinity, now, "", func(t *share.Terms) { t.AntiAffinity = "" })}
 }
 
 // distinctValues returns the sorted distinct values of a property of the nodes' slices, without the empty one.

@@ -36,6 +36,7 @@ type repacking struct {
 	nodes    []*packing.Node
 	version  int64
 	unplaced []Pod
+	reasons  []string // why, of each of these
 }
 
 // pack places the pods one by one, as the scheduler would, on the first GPUs of the group.
@@ -49,7 +50,7 @@ func (g *group) pack(rules packing.Rules, gpus int) *repacking {
 	}
 	for i := range g.pods {
 		if !p.place(&g.pods[i].Pod) {
-			p.unplaced = append(p.unplaced, g.pods[i])
+			p.unplaced, p.reasons = append(p.unplaced, g.pods[i]), append(p.reasons, p.reasonAgainst(&g.pods[i].Pod))
 		}
 	}
 	return p
@@ -86,8 +87,7 @@ func (g *group) demand(nodes []*packing.Node) *packing.Demand {
 }
 
 func (p *repacking) place(pod *packing.Pod) bool {
-	fits := func(i int) bool { return p.nodes[i].CPU >= pod.CPU && p.nodes[i].RAM >= pod.RAM }
-	best := p.fleet.Best(fmt.Sprint(*pod), pod, 1, fits)
+	best := p.fleet.Best(fmt.Sprint(*pod), pod, 1, func(i int) bool { return p.hasCapacity(i, pod) })
 	if len(best) == 0 {
 		return false
 	}
@@ -100,6 +100,25 @@ func (p *repacking) place(pod *packing.Pod) bool {
 	return true
 }
 
+func (p *repacking) hasCapacity(i int, pod *packing.Pod) bool {
+	return p.nodes[i].CPU >= pod.CPU && p.nodes[i].RAM >= pod.RAM
+}
+
+// reasonAgainst returns the most informative reason of the nodes for which the pod does not fit.
+func (p *repacking) reasonAgainst(pod *packing.Pod) string {
+	why := packing.Admitted
+	for i, n := range p.nodes {
+		if p.hasCapacity(i, pod) {
+			_, _, refusal := p.packer.Place(n, pod)
+			why = max(why, refusal)
+		}
+	}
+	if why == packing.Admitted {
+		return "no node has the CPU and the memory"
+	}
+	return why.String()
+}
+
 func (p *repacking) set(i int, n *packing.Node) {
 	p.nodes[i] = n
 	p.version++
@@ -109,8 +128,9 @@ func (p *repacking) set(i int, n *packing.Node) {
 // addTo adds to the row the GPUs and nodes in use, and the GPUs that the pods which could not be placed hold today.
 func (p *repacking) addTo(r *Row) {
 	var held packing.MilliGPU
-	for _, pod := range p.unplaced {
+	for i, pod := range p.unplaced {
 		r.Unplaced = append(r.Unplaced, pod.Name)
+		r.addReason(pod.Name, p.reasons[i])
 		held += pod.Held
 	}
 	for _, n := range p.nodes {

@@ -42,7 +42,8 @@ type Row struct {
 	NeededGPUs  int `json:"neededGPUs"`  // with gshare
 	NeededNodes int `json:"neededNodes"` // with gshare
 
-	Unplaced []string `json:"unplaced,omitempty"` // pods that did not fit; what they hold today counts as needed
+	Unplaced []string          `json:"unplaced,omitempty"` // pods that did not fit; what they hold today counts as needed
+	Reasons  map[string]string `json:"reasons,omitempty"`  // why, by pod
 }
 
 // SavedPercent returns the percentage of the GPUs held today that gshare would free; it is negative if gshare needs more.
@@ -76,8 +77,18 @@ func Total(rows []Row) Row {
 		sum.NeededGPUs += r.NeededGPUs
 		sum.NeededNodes += r.NeededNodes
 		sum.Unplaced = append(sum.Unplaced, r.Unplaced...)
+		for pod, why := range r.Reasons {
+			sum.addReason(pod, why)
+		}
 	}
 	return sum
+}
+
+func (r *Row) addReason(pod, why string) {
+	if r.Reasons == nil {
+		r.Reasons = map[string]string{}
+	}
+	r.Reasons[pod] = why
 }
 
 // group holds the nodes of one pool and GPU model, with their pods.

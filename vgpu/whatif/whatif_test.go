@@ -83,6 +83,35 @@ func TestWeightsCountOnce(t *testing.T) {
 	}
 }
 
+// TestKeysAndWishes: pods with one key need a GPU each, and of more pods than GPUs the report says why the last ones do not fit. Pods that wish for
+// empty GPUs still fit the fewest on which all fit: that is what is asked.
+func TestKeysAndWishes(t *testing.T) {
+	for name, tc := range map[string]struct {
+		pods   int
+		set    func(*share.Terms)
+		needed int
+		reason string // for the last one
+	}{
+		"a key":           {4, func(t *share.Terms) { t.AntiAffinity = "x" }, 4, ""},
+		"a key too often": {6, func(t *share.Terms) { t.AntiAffinity = "x" }, 6, "GPUs hold a share with the same anti-affinity"},
+		"spread":          {4, func(t *share.Terms) { t.Packing = share.Spread }, 1, ""},
+		"neither":         {4, func(*share.Terms) {}, 1, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var pods []Pod
+			for i := range tc.pods {
+				p := testPod("n", fmt.Sprint("p", i), 1, 100, 1000, gib)
+				tc.set(&p.Request.Terms)
+				pods = append(pods, p)
+			}
+			row := Compare([]Node{testNode("", "n", 4)}, pods, rules())[0]
+			if row.NeededGPUs != tc.needed || row.Reasons[pods[tc.pods-1].Name] != tc.reason || len(row.Reasons) != len(row.Unplaced) {
+				t.Errorf("%+v, want %d GPUs and %q", row, tc.needed, tc.reason)
+			}
+		})
+	}
+}
+
 func rules() packing.Rules { return packing.NewRules(packing.Slots) }
 
 func TestCompare(t *testing.T) {
@@ -120,7 +149,7 @@ func TestCompare(t *testing.T) {
 			r := rules()
 			r.MixTenants = c.mix
 			got := Total(Compare(c.nodes, c.pods, r))
-			if [2]int{got.HeldGPUs, got.HeldNodes} != c.held || [2]int{got.NeededGPUs, got.NeededNodes} != c.needed || len(got.Unplaced) != c.lost {
+			if [2]int{got.HeldGPUs, got.HeldNodes} != c.held || [2]int{got.NeededGPUs, got.NeededNodes} != c.needed || len(got.Unplaced) != c.lost || len(got.Reasons) != c.lost {
 				t.Errorf("%+v, want held %v, needed %v, %d unplaced", got, c.held, c.needed, c.lost)
 			}
 		})

@@ -64,6 +64,19 @@ func (w *world) beside(t *testing.T, name string, class share.Isolation, sm, quo
 	return pod
 }
 
+// keyed gives a placed pod an anti-affinity key.
+func (w *world) keyed(t *testing.T, pod *v1.Pod, key string) {
+	t.Helper()
+	p, _, err := kube.PlacementOf(pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.AntiAffinity = key
+	if pod.Annotations[kube.AnnotationPlacement], err = kube.EncodePlacement(p); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // report explains the pod from what an API server says.
 func (w *world) report(t *testing.T) *Report {
 	t.Helper()

@@ -112,6 +112,13 @@ var failures = map[string]failure{
 		},
 		NoNode, "1 GPUs serve another isolation class", "one isolation class at a time", share.FieldIsolation,
 		func(w *world) { delete(w.pod.Annotations, kube.AnnotationIsolation) }},
+	"the same key on the GPU": {
+		func(t *testing.T, w *world) {
+			w.keyed(t, w.beside(t, "a", share.MPS, 100, 1000, 1024), "replica")
+			w.pod.Annotations[kube.AnnotationAntiAffinity] = "replica"
+		},
+		NoNode, "1 GPUs hold a share with the same anti-affinity", "the same key ends there", share.FieldAntiAffinity,
+		func(w *world) { delete(w.pod.Annotations, kube.AnnotationAntiAffinity) }},
 	"another model": {
 		annotate(kube.AnnotationModel, "H200"),
 		NoNode, "1 no GPU of an accepted model", "gshare.dev/model", share.FieldModel, func(w *world) { w.pod.Annotations[kube.AnnotationModel] = "A100,H200" }},

@@ -40,6 +40,9 @@ type machine struct {
 // Two of these do not fit on one GPU together.
 var large = wish{sm: 60, quota: 100, mem: 1024}
 
+// No two of these are on one GPU.
+var keyed = wish{sm: 10, quota: 100, mem: 1024, annotation: kube.AnnotationAntiAffinity, say: "replica"}
+
 func eachSlice(set func(*kube.Slice)) func(*machine) {
 	return func(m *machine) {
 		for i := range m.slices {
@@ -63,6 +66,7 @@ var failures = map[string]failure{
 		reason: "GPUs serve another isolation class", mended: true},
 	"tenant": {before: []wish{{namespace: "web", sm: 60, quota: 100, mem: 1024}, {namespace: "web", sm: 60, quota: 100, mem: 1024}},
 		asks: wish{sm: 10, quota: 100, mem: 1024}, reason: "GPUs are shared by another namespace"},
+	"anti-affinity": {before: []wish{keyed, keyed}, asks: keyed, reason: "GPUs hold a share with the same anti-affinity", mended: true},
 	"tickets": {node: eachSlice(func(s *kube.Slice) { s.MaxShares = 1 }), before: []wish{large, large}, asks: wish{sm: 10, quota: 10, mem: 1024},
 		reason: "insufficient gshare/vgpu"},
 	"taint": {node: func(m *machine) { m.node.Spec.Taints = []v1.Taint{{Key: "lab", Effect: v1.TaintEffectNoSchedule}} }, asks: large,
