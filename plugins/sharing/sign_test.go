@@ -47,6 +47,10 @@ func TestEveryInputChangesTheSignature(t *testing.T) {
 		"slice":       annotation(kube.AnnotationSlice, "mig"),
 		"own slice":   ownSlice("mig"),
 		"own profile": ownSlice("1g.10gb"),
+		"binpack":     annotation(kube.AnnotationPacking, "binpack"),
+		"spread":      annotation(kube.AnnotationPacking, "spread"),
+		"key":         annotation(kube.AnnotationAntiAffinity, "x"),
+		"another key": annotation(kube.AnnotationAntiAffinity, "y"),
 		"enforcement": annotation(kube.AnnotationEnforcement, "best-effort"),
 		"vgpu": func(pod *v1.Pod) {
 			limit(kube.ResourceVGPU, 2)(pod)

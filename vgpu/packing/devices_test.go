@@ -343,11 +343,38 @@ func TestBestOfKeysAndWishesEqualsSorting(t *testing.T) {
 		if len(got)+len(want) > 0 && !gocmp.Equal(got, want) {
 			t.Fatalf("step %d, pod %d: %s", step, at, gocmp.Diff(want, got))
 		}
+		single, ok := fleet.BestWithCapacity(fmt.Sprint(at), pods[at])
+		if ok != (len(want) > 0) || ok && single != want[0] {
+			t.Fatalf("step %d, pod %d: the best one is %v, want %v", step, at, single, want)
+		}
 		if !gocmp.Equal(want, sorted(packer, nodes, pods[0], 3, nil)) {
 			differ++
 		}
 	}
 	if differ < 300 {
 		t.Errorf("only %d answers depend on key or wish", differ)
+	}
+}
+
+// BenchmarkOpenbOfWishes replays openb's lists with pods that wish for full or empty GPUs, and reports what is allocated: docs/packing.md.
+func BenchmarkOpenbOfWishes(b *testing.B) {
+	for _, list := range []string{"default", "gpuspec33", "multigpu50", "cpu250"} {
+		for _, c := range []struct {
+			name  string
+			wish  share.Packing
+			every int // how many pods come for each that wishes
+		}{{"none", share.AnyPacking, 1}, {"binpack", share.Binpack, 1}, {"spread", share.Spread, 1}, {"spread-tenth", share.Spread, 10}} {
+			b.Run(list+"/"+c.name, func(b *testing.B) {
+				for b.Loop() {
+					r := replayOpenbOf(b, list, 0, AllTerms, online, func(i int, pod *Pod) {
+						if i%c.every == 0 && len(pod.Request.Containers) > 0 {
+							pod.Request.Packing = c.wish
+						}
+					})
+					b.ReportMetric(r.at100, "%@1.0")
+					b.ReportMetric(r.at130, "%@1.3")
+				}
+			})
+		}
 	}
 }

@@ -66,6 +66,12 @@ type openbRun struct {
 
 func replayOpenb(t testing.TB, list string, seed uint64, terms Terms, learn learning) *openbRun {
 	t.Helper()
+	return replayOpenbOf(t, list, seed, terms, learn, func(int, *Pod) {})
+}
+
+// replayOpenbOf is replayOpenb with changes of pods, by their number in the shuffled list.
+func replayOpenbOf(t testing.TB, list string, seed uint64, terms Terms, learn learning, change func(int, *Pod)) *openbRun {
+	t.Helper()
 	r := &openbRun{random: rand.New(rand.NewPCG(seed, 1)), terms: terms, rules: NewRules(Slots)}
 	r.nodes = openbNodes(t, r.random)
 	if raceDetector { // an eighth of the cluster, of the same kinds of node
@@ -78,6 +84,9 @@ func replayOpenb(t testing.TB, list string, seed uint64, terms Terms, learn lear
 	}
 	pods := openbPods(t, list)
 	r.random.Shuffle(len(pods), func(i, j int) { pods[i], pods[j] = pods[j], pods[i] })
+	for i, pod := range pods {
+		change(i, pod)
+	}
 	if learn == inAdvance {
 		r.freezeAll(pods)
 	} else {
