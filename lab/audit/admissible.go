@@ -151,6 +151,9 @@ func (f *finalState) admits(s *slice, a *pendingPod, c int) (share.Isolation, bo
 }
 
 func (f *finalState) sumsAllow(s *slice, a *pendingPod, sh share.Share) bool {
+	if a.request.Isolation == share.Swap {
+		return len(s.held) < s.MaxShares && s.canTakeTurns(sh.Memory)
+	}
 	return len(s.held) < s.MaxShares &&
 		(len(a.request.Weights) == 0 || s.Store) &&
 		s.memoryWith(heldShare{tenant: a.pod.Namespace, share: sh, weights: a.request.Weights}) <= s.capacity() &&
@@ -174,7 +177,7 @@ func (f *finalState) isCompatible(s *slice, a *pendingPod, class share.Isolation
 
 // fitsBeside reports whether the request of one more share fits together with those on the slice. A single share always fits.
 func (f *finalState) fitsBeside(s *slice, sh share.Share, m kube.FitModel) bool {
-	if len(s.held) == 0 {
+	if len(s.held) == 0 || s.inTurn() {
 		return true
 	}
 	if s.cached == nil {

@@ -147,7 +147,7 @@ func TestAdmissibleWithoutGPU(t *testing.T) {
 	if got := (Report{}).Admissible(v1.Pod{}); got != nil {
 		t.Errorf("the empty report admits to %v", got)
 	}
-	if got := c.check().Admissible(c.make(spec{sm: 50, annotations: note(kube.AnnotationIsolation, "swap")})); got != nil {
+	if got := c.check().Admissible(c.make(spec{sm: 50, annotations: note(kube.AnnotationIsolation, "any")})); got != nil {
 		t.Errorf("a request that is refused: %v", got)
 	}
 }

@@ -142,13 +142,18 @@ func (k *boundPod) addToSlices() {
 func (k *boundPod) heldShareOf(container string, vgpu int, v kube.PlacedVGPU) heldShare {
 	return heldShare{
 		pod: nameOf(k.pod), tenant: k.pod.Namespace, container: container, vgpu: vgpu,
-		packing: k.placement.Model, class: v.Class, share: k.counted(v.Share), weights: k.placement.Weights,
+		packing: k.placement.Model, class: v.Class, share: k.counted(v), weights: k.placement.Weights,
 		antiAffinity: k.placement.AntiAffinity,
 	}
 }
 
-// counted returns what a placed share counts on its slice: only its memory once its pod has given up the SM-time and is not to have it back.
-func (k *boundPod) counted(s share.Share) share.Share {
+// counted returns what a placed share counts on its slice: only its memory once its pod has given up the SM-time and is not to have it back. One of class
+// swap counts whole, as it has its memory in turn.
+func (k *boundPod) counted(v kube.PlacedVGPU) share.Share {
+	s := v.Share
+	if v.Class == share.Swap {
+		return s
+	}
 	wanted, reached, err := kube.ResidencyOf(k.pod)
 	started, stays := reached.Level != residency.Cold, wanted.Level != residency.Cold
 	if err == nil && started && stays && wanted.Level < residency.Hot && reached.Level < residency.Hot {

@@ -60,7 +60,7 @@ func TestPlantedInPlacement(t *testing.T) {
 			c.add(onB2).Annotations[kube.AnnotationPlacement] = `{"v":1}`
 		}},
 		{"unreadable request", BadRequest, "", "team/x", func(c *cluster) {
-			c.add(onB2).Annotations[kube.AnnotationIsolation] = "swap"
+			c.add(onB2).Annotations[kube.AnnotationIsolation] = "any"
 		}},
 		{"other node", Foreign, "", "team/x", spoil(func(p *kube.Placement) { p.Node = "a" })},
 		{"other UID", Foreign, "", "team/x", spoil(func(p *kube.Placement) { p.UID = "someone" })},

@@ -42,14 +42,17 @@ func requestsSMTime(s share.Share) bool { return s.RequestArea() > 0 }
 
 func (l *load) add(h heldShare) {
 	l.held = append(l.held[:len(l.held):len(l.held)], h) // copies that were made before keep their list
+	l.memory += h.share.Memory
+	l.weighted = l.weighted || len(h.weights) > 0
+	l.cached = nil
+	if h.class == share.Swap { // has the SM-time of the slice in turn
+		return
+	}
 	if requestsSMTime(h.share) {
 		l.items = append(l.items[:len(l.items):len(l.items)], itemOf(h.share))
 	}
 	l.requested += h.share.RequestArea()
 	l.limits += h.share.LimitArea()
-	l.memory += h.share.Memory
-	l.weighted = l.weighted || len(h.weights) > 0
-	l.cached = nil
 }
 
 // memoryWith returns the memory that the shares on the slice and one more take, with each of the weights counted once for a namespace, by the
@@ -86,7 +89,7 @@ func (s *slice) capacity() share.Bytes { return share.Bytes(s.MemoryMiB) * share
 func (l *load) shares(more ...share.Share) []share.Share {
 	out := make([]share.Share, 0, len(l.held)+len(more))
 	for i := range l.held {
-		if requestsSMTime(l.held[i].share) {
+		if requestsSMTime(l.held[i].share) && l.held[i].class != share.Swap {
 			out = append(out, l.held[i].share)
 		}
 	}

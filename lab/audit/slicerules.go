@@ -17,7 +17,9 @@ func (c *checker) checkSlice(n *node, s *slice) {
 
 func (c *checker) checkSums(n *node, s *slice) {
 	at := Violation{Node: n.object.Name, Slice: s.ID}
-	if memory := s.memoryWith(heldShare{}); memory > s.capacity() {
+	if s.inTurn() {
+		c.checkTurns(n, s)
+	} else if memory := s.memoryWith(heldShare{}); memory > s.capacity() {
 		at.Kind = Memory
 		c.violate(at, "%d MiB are promised, the slice has %d", memory/share.MiB, s.MemoryMiB)
 	}

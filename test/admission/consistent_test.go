@@ -101,7 +101,7 @@ var words = []ends{
 	{"quota-limit", []string{"80", "100"}, []string{"", "0", "40", "39", "101", "080", "x", "100 "}},
 	{"mem", []string{"1Gi", "4Mi", "8Gi"}, []string{"", "16", "1.5Gi", "16GB", "0Gi", "01Gi", "1024Ti", "1025Ti", "9999999999Ti", "10000000000Mi", "8Gi\n", " 8Gi", "\u0661Gi"}},
 	{"class", []string{"slo", "best-effort"}, []string{"", "gold", "SLO", "best-effort "}},
-	{"isolation", []string{"mps", "elastic", "exclusive"}, []string{"", "swap", "MPS", "mps "}},
+	{"isolation", []string{"mps", "elastic", "exclusive", "swap"}, []string{"", "Swap", "MPS", "mps "}},
 	{"enforcement", []string{"strict", "best-effort"}, []string{"", "none", "strict\n"}},
 	{"slice", []string{"gpu", "mig", "1g.18gb"}, []string{"", "GPU", "8g.1gb", "0g.1gb", "1g.01gb", "1g.12345gb", "1g.10gb+me.all", "1g.10gb+gfx", "1g.24gb-me", "1g.24gb-gfx", "mig\n", "1gx18gb"}},
 	{"slice.main", []string{"gpu", "mig", "3g.40gb"}, []string{"", "GPU", "8g.1gb", "mig\n", " mig", "1g.12345gb"}},

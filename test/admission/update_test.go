@@ -18,7 +18,7 @@ func (c *cluster) testUpdate(t *testing.T) {
 		t.Fatal(err)
 	}
 	for word, wantErr := range map[string]string{
-		`"gshare.dev/isolation": "swap"`: "gshare.dev/isolation: write",
+		`"gshare.dev/isolation": "swop"`: "gshare.dev/isolation: write",
 		`"gshare.dev/sm-limit": "23"`:    "gshare.dev/sm-limit: it is below",
 		`"gshare.dev/mem": "16Gi"`:       "gshare.dev/mem: no container",
 		`"gshare.dev/mem": "8Gi"`:        "",

@@ -54,6 +54,12 @@ func PlacementOf(pod *v1.Pod) (p Placement, present bool, err error) {
 	return p, true, nil
 }
 
+// TakesTurns reports whether a pod is placed with class swap, so that it holds the memory of its slice in turn with others.
+func TakesTurns(pod *v1.Pod) bool {
+	p, present, err := PlacementOf(pod)
+	return present && err == nil && slices.ContainsFunc(p.Containers, func(c PlacedContainer) bool { return c.VGPUs[0].Class == share.Swap })
+}
+
 func (p Placement) checkOwner(pod *v1.Pod) error {
 	if pod.UID != "" && p.UID != pod.UID {
 		return fmt.Errorf("placement: %w: it is for the UID %q", ErrForeign, p.UID)

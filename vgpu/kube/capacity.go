@@ -20,7 +20,8 @@ const wholeSMTime = 100 * 100
 // pods. The device plugin registers vgpu; the agent patches the others into the node's status.
 //
 // What the given pods of the node request but have given up is added, to sm-time of those below Hot and to mem of those that are parked:
-// kube-scheduler's NodeResourcesFit and the kubelet add up the requests of all pods, and would otherwise refuse the pods that it is for.
+// kube-scheduler's NodeResourcesFit and the kubelet add up the requests of all pods, and would otherwise refuse the pods that it is for. All that pods
+// of class swap request is added, as theirs does not add up; what they take of a slice from others is for gshare-scheduler and the agent to count.
 func NodeResources(inv Inventory, pods ...*v1.Pod) v1.ResourceList {
 	var tickets, memory, slices int64
 	for _, n := range Tickets(inv) {
@@ -42,7 +43,7 @@ func NodeResources(inv Inventory, pods ...*v1.Pod) v1.ResourceList {
 // givenUpSMTime returns the gshare/sm-time that bound pods request and do not count for on their slices.
 func givenUpSMTime(pods []*v1.Pod) (sum int64) {
 	for _, pod := range pods {
-		if pod.Spec.NodeName == "" || Ended(pod) || LevelOf(pod) == residency.Hot {
+		if pod.Spec.NodeName == "" || Ended(pod) || LevelOf(pod) == residency.Hot && !TakesTurns(pod) {
 			continue
 		}
 		requests := helper.PodRequests(pod, helper.PodResourcesOptions{})
@@ -54,12 +55,15 @@ func givenUpSMTime(pods []*v1.Pod) (sum int64) {
 // givenUpMemory returns the gshare/mem, in MiB, that bound pods request and do not count for on their slices, as they are parked.
 func givenUpMemory(pods []*v1.Pod) (sum int64) {
 	for _, pod := range pods {
-		if pod.Spec.NodeName == "" || Ended(pod) || LevelOf(pod) != residency.Warm {
+		if pod.Spec.NodeName == "" || Ended(pod) || LevelOf(pod) != residency.Warm && !TakesTurns(pod) {
 			continue
 		}
 		requests := helper.PodRequests(pod, helper.PodResourcesOptions{})
 		vgpus := requests.Name(ResourceVGPU, resource.DecimalSI).Value()
 		kept := (KeptOf(pod) + share.MiB - 1) / share.MiB
+		if TakesTurns(pod) {
+			kept = 0
+		}
 		sum += max(0, requests.Name(ResourceMemory, resource.DecimalSI).Value()-int64(kept)*vgpus)
 	}
 	return sum

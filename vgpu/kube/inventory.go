@@ -64,6 +64,13 @@ type Slice struct {
 	NUMA      *int              `json:"numa,omitempty"`     // NUMA node of a whole GPU, as the kernel numbers it; nil: not known
 	NVLink    int               `json:"nvlink,omitzero"`    // set of whole GPUs of the node, every two of them joined by NVLink; 0: none, or not known
 	Store     bool              `json:"store,omitzero"`     // pods of a namespace can share weights here, in the node's model store
+	Swap      *Swap             `json:"swap,omitempty"`     // of a slice that takes class swap; nil: it does not
+}
+
+// Swap is what shares of class swap may have beyond the memory of their slice, which they hold in turn.
+type Swap struct {
+	HostMiB int64 `json:"hostMiB"` // memory of the host for them, beyond the memory of the slice
+	KeptMiB int64 `json:"keptMiB"` // device memory that each keeps at most while another has its turn
 }
 
 // Reason is a word for why a slice accepts no new pods. Schedulers decide by Healthy alone; an unknown word is only displayed.

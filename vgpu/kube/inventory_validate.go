@@ -107,9 +107,17 @@ func (s *Slice) checkAmounts() error {
 }
 
 func (s *Slice) checkClasses() error {
+	switch {
+	case (s.Swap != nil) != slices.Contains(s.Classes, share.Swap):
+		return errors.New("class swap goes with what its shares may have beyond the memory of the slice, and that with the class")
+	case s.Swap != nil && (s.Swap.HostMiB < 0 || s.Swap.HostMiB > int64(share.MaxMemory/share.MiB)):
+		return fmt.Errorf("%d MiB of the host for class swap are outside 0 to %d", s.Swap.HostMiB, int64(share.MaxMemory/share.MiB))
+	case s.Swap != nil && (s.Swap.KeptMiB < 0 || s.Swap.KeptMiB > int64(share.MaxMemory/share.MiB)):
+		return fmt.Errorf("%d MiB that shares of class swap keep are outside 0 to %d", s.Swap.KeptMiB, int64(share.MaxMemory/share.MiB))
+	}
 	for i, class := range s.Classes {
 		if !class.Schedulable() {
-			return fmt.Errorf("%.64q is none of the classes exclusive, mps, elastic", string(class))
+			return fmt.Errorf("%.64q is none of the classes exclusive, mps, elastic, swap", string(class))
 		}
 		if slices.Contains(s.Classes[:i], class) {
 			return fmt.Errorf("class %s is there twice", class)

@@ -107,7 +107,7 @@ func TestPlacementRefusesValues(t *testing.T) {
 		"slice twice":        func(p *Placement) { p.Containers[1].VGPUs[1].Slice = gpu0 },
 		"long slice":         func(p *Placement) { p.Containers[0].VGPUs[0].Slice = strings.Repeat("g", maxIDLength+1) },
 		"any class":          func(p *Placement) { p.Containers[0].VGPUs[0].Class = "" },
-		"swap":               func(p *Placement) { p.Containers[0].VGPUs[0].Class = share.Swap },
+		"swap of elastic":    func(p *Placement) { p.Containers[1].VGPUs[0].Class = share.Swap },
 		"class not allowed":  func(p *Placement) { p.Containers[0].VGPUs[0].Class = share.Elastic },
 		"priority":           func(p *Placement) { p.Containers[0].VGPUs[0].Priority = "" },
 		"two priorities":     func(p *Placement) { p.Containers[1].VGPUs[1].Priority = share.SLO },

@@ -142,7 +142,7 @@ func TestRequestOfRefuses(t *testing.T) {
 		"overhead":             {withOverhead(podOf(nil, container("m", good...))), "gshare/sm: only containers may ask"},
 		"class":                {podOf(map[string]string{AnnotationClass: "gold"}, container("m", good...)), "gshare.dev/class: "},
 		"isolation":            {podOf(map[string]string{AnnotationIsolation: "mixed"}, container("m", good...)), "gshare.dev/isolation: "},
-		"swap":                 {podOf(map[string]string{AnnotationIsolation: "swap"}, container("m", good...)), "gshare.dev/isolation: swap cannot be scheduled yet"},
+		"swap of two":          {podOf(map[string]string{AnnotationIsolation: "swap"}, container("m", good...), container("n", good...)), "gshare.dev/isolation: swap is for one vGPU of a pod, not for 2"},
 		"model":                {podOf(map[string]string{AnnotationModel: "A100,"}, container("m", good...)), "gshare.dev/model: "},
 		"workload":             {podOf(map[string]string{AnnotationWorkload: "a/b"}, container("m", good...)), "gshare.dev/workload: "},
 		"packing":              {podOf(map[string]string{AnnotationPacking: "dense"}, container("m", good...)), "gshare.dev/packing: "},

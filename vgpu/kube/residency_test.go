@@ -9,6 +9,7 @@ import (
 
 	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/residency"
+	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
 // What instances gave up can be requested by other pods, though kube-scheduler and the kubelet add up the requests of all.
@@ -32,6 +33,18 @@ func TestNodeResourcesHaveWhatIsGivenUp(t *testing.T) {
 		}
 		return pod
 	}
+	inTurn := func(pod *v1.Pod) {
+		pod.UID, pod.Spec.Containers[0].Name = "u", "main"
+		text, err := kube.EncodePlacement(kube.Placement{Node: "n", UID: "u", Model: kube.Slots, Containers: []kube.PlacedContainer{{
+			Name: "main", VGPUs: []kube.PlacedVGPU{{Slice: "a", Class: share.Swap, Priority: share.SLO, Share: share.Share{
+				SMRequest: 1000, SMLimit: 1000, QuotaRequest: 400, QuotaLimit: 400, Memory: 60 * share.MiB,
+			}}},
+		}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		pod.Annotations[kube.AnnotationPlacement] = text
+	}
 	inventory := kube.Inventory{Slices: []kube.Slice{{ID: "a", Device: "a", MemoryMiB: 100}}}
 	for _, c := range []struct {
 		name   string
@@ -44,6 +57,9 @@ func TestNodeResourcesHaveWhatIsGivenUp(t *testing.T) {
 		{"to be parked", instance(park, reached), 14000, 100},
 		{"parked", instance(park, parked), 14000, 158},
 		{"parked, raised", instance(raise, parked), 10000, 100},
+		{"Hot, in turn", instance(raise, reached, inTurn), 14000, 160},
+		{"parked, in turn", instance(park, parked, inTurn), 14000, 160},
+		{"plain, in turn", instance("", "", func(pod *v1.Pod) { delete(pod.Annotations, kube.AnnotationResidency) }, inTurn), 14000, 160},
 		{"not an instance", instance("", "", func(pod *v1.Pod) { pod.Annotations = nil }), 10000, 100},
 		{"not bound", instance(lower, reached, func(pod *v1.Pod) { pod.Spec.NodeName = "" }), 10000, 100},
 		{"ended", instance(lower, reached, func(pod *v1.Pod) { pod.Status.Phase = v1.PodFailed }), 10000, 100},

@@ -122,6 +122,8 @@ func (r Rules) conflict(n *Resident, a ShareRequest, class share.Isolation) Refu
 func (r Rules) checkCapacity(s *Slice, l *Load, a ShareRequest) Refusal {
 	sh := a.Share
 	switch {
+	case a.Terms.Isolation == share.Swap:
+		return s.checkTurns(l, sh)
 	case l.memory+sh.Memory+l.MissingWeights(a.Tenant, a.Terms.Weights) > s.Memory:
 		return NoMemory
 	case int64(l.limits+sh.LimitArea()) > r.gammaArea():

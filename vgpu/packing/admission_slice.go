@@ -25,6 +25,13 @@ type Slice struct {
 	MaxShares    int
 	Locality     Locality // of a whole GPU
 	Store        bool     // shares can use weights of the node's model store here
+	Swap         SwapSpace
+}
+
+// SwapSpace bounds what shares of class swap may have beyond the memory of their slice, which they hold in turn.
+type SwapSpace struct {
+	Host share.Bytes // memory of the host for them, beyond the memory of the slice
+	Kept share.Bytes // of the slice, that each of them keeps at most while another has its turn
 }
 
 func (s Slice) equals(o Slice) bool {
@@ -76,7 +83,7 @@ var (
 	exclusiveOrMPS = []share.Isolation{share.Exclusive, share.MPS}
 )
 
-// acceptableClasses returns the isolation classes that can serve a share, the best first. Class swap is refused before this point.
+// acceptableClasses returns the isolation classes that can serve a share, the best first. Only who asks for class swap gets it.
 func acceptableClasses(sh share.Share, wanted share.Isolation) []share.Isolation {
 	switch {
 	case wanted != share.AnyIsolation:
@@ -130,19 +137,23 @@ func (l *Load) Residents() []Resident { return l.residents }
 // Empty reports whether the slice holds no share.
 func (l *Load) Empty() bool { return len(l.residents) == 0 }
 
-// Memory returns the sum of the device memory of the shares and of the weights that they use, each counted once for a tenant.
+// Memory returns the sum of the device memory of the shares and of the weights that they use, each counted once for a tenant. Shares of class swap,
+// which hold it in turn, may have more together than the slice.
 func (l *Load) Memory() share.Bytes { return l.memory }
 
-// Requested returns the sum of the SM-time (SM request x quota request) of the shares.
+// Requested returns the sum of the SM-time (SM request x quota request) of the shares; 0 of shares of class swap, which have it in turn.
 func (l *Load) Requested() share.Area { return l.requested }
 
 // Add adds a share without checking whether it fits.
 func (l *Load) Add(r Resident) {
 	l.residents = append(l.residents, r)
+	l.memory += r.Share.Memory
+	if r.Class == share.Swap {
+		return
+	}
 	if requestsSMTime(r.Share) {
 		l.items = append(l.items, itemOf(r.Share))
 	}
-	l.memory += r.Share.Memory
 	l.requested += r.Share.RequestArea()
 	l.limits += r.Share.LimitArea()
 	l.addWeights(r.Tenant, r.Weights)
@@ -157,8 +168,17 @@ func (l *Load) clone() Load {
 	return c
 }
 
-// freeSMTime returns the SM-time of the slice that no share has requested, rounded down.
-func (l *Load) freeSMTime() MilliGPU { return max(0, WholeGPU-milliGPUOf(l.requested)) }
+// freeSMTime returns the SM-time of the slice that no share has requested, rounded down. Of a slice of class swap it is 0: only further shares of
+// that class can be there.
+func (l *Load) freeSMTime() MilliGPU {
+	if l.swaps() {
+		return 0
+	}
+	return max(0, WholeGPU-milliGPUOf(l.requested))
+}
+
+// swaps reports whether the slice is of class swap.
+func (l *Load) swaps() bool { return len(l.residents) > 0 && l.residents[0].Class == share.Swap }
 
 // milliGPUOf converts an area (SMs x quota) to thousandths of a slice, rounded up.
 func milliGPUOf(a share.Area) MilliGPU {

@@ -70,6 +70,9 @@ func (d *Demand) sliceChanges(v *nodeView, n *Node, pod *Pod, picks []Choice, fo
 		}
 		sh, s := &pod.Request.Containers[p.Container].Share, &found[at].after
 		s.time = max(0, s.time-milliGPUOf(sh.RequestArea()))
+		if p.Class == share.Swap { // no share of another class can be beside it
+			s.time = 0
+		}
 		s.largest = min(s.time, WholeGPU-1)
 		s.memory -= sh.Memory
 		s.fitting = d.shapesFitting(s.largest, s.memory, s.accepting)

@@ -109,7 +109,7 @@ const (
 
 // with returns the rank of a placement with what comes before the ranker's cost: the pod's wish, and the weights to be loaded.
 func (r Rank) with(n *Node, pod *Pod, picks []Choice) Rank {
-	loading := loadingCost(n, pod, picks)
+	loading := settlingCost(n, pod, picks)
 	if pod.Request.Packing == share.AnyPacking || len(picks) == 0 {
 		return r.plus(loading)
 	}

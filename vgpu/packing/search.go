@@ -56,7 +56,7 @@ func (p *Packer) place(n *Node, pod *Pod, costs *nodeCosts, found []Choice) ([]C
 }
 
 // rank returns the rank of the choices: from the costs of the node, or from the ranker if costs is nil; but the pod's wish for full or empty
-// devices, and the weights to be loaded, come first.
+// devices, the weights to be loaded, and slices of class swap that are there already, come first.
 func (p *Packer) rank(n *Node, pod *Pod, choices []Choice, costs *nodeCosts) Rank {
 	if costs != nil {
 		return costs.Rank(n, pod, choices).with(n, pod, choices)
@@ -115,5 +115,5 @@ func (n *Node) repeatsPrevious(i int) bool {
 // equalsExceptID reports whether two slices differ in their ID and device only.
 func (s *Slice) equalsExceptID(o *Slice) bool {
 	return s.Model == o.Model && s.Profile == o.Profile && s.Memory == o.Memory && s.Healthy == o.Healthy &&
-		s.Reserve == o.Reserve && s.MaxShares == o.MaxShares && s.Locality == o.Locality && s.Store == o.Store && slices.Equal(s.Classes, o.Classes)
+		s.Reserve == o.Reserve && s.MaxShares == o.MaxShares && s.Locality == o.Locality && s.Store == o.Store && s.Swap == o.Swap && slices.Equal(s.Classes, o.Classes)
 }

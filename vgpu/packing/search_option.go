@@ -35,7 +35,7 @@ func compareOptions(a, b option) int {
 // refusal.
 func (p *Packer) options(n *Node, pod *Pod, container int, costs *nodeCosts, found []option) ([]option, Refusal) {
 	ask := p.shareRequest(pod, container)
-	area := ask.Share.RequestArea()
+	area := ask.area()
 	var worst, static Refusal
 	var class share.Isolation
 	var kind *Slice // the slice that class and static were computed for
@@ -78,7 +78,7 @@ func (r Rules) admitBeside(s *Slice, l *Load, a ShareRequest, class share.Isolat
 // refusalOfFull returns the most informative refusal of the slices without enough free SM-time, which is at most NoSMTime.
 func (p *Packer) refusalOfFull(n *Node, ask ShareRequest) (worst Refusal) {
 	for i := range n.Slices {
-		if worst < NoSMTime && n.Loads[i].requested+ask.Share.RequestArea() > share.WholeArea {
+		if worst < NoSMTime && n.Loads[i].requested+ask.area() > share.WholeArea {
 			_, refusal := p.Rules.Admit(&n.Slices[i], &n.Loads[i], ask)
 			worst = max(worst, refusal)
 		}

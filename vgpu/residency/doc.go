@@ -33,6 +33,9 @@
 //   - No request is sent to an instance that is parked, has not started or is deleted.
 //   - Once nothing fails, every instance reaches the level that is wanted, or the level is changed to the one that it has.
 //
+// Class swap. Instances that hold the memory of a slice in turn are counted whole by the scheduler at every level, beyond the memory of the slice.
+// At most one of them is recorded above Warm (FitsTurn), and one that is wanted Warm does not start.
+//
 // TestInterleavings checks this. The rules that it rests on, each of which is necessary (TestMutants):
 //
 //   - A level has a sequence number, and the agent records the last one that it has answered, with or without success. It never acts on

@@ -218,12 +218,13 @@ const (
 	FieldClass = "gshare.dev/class"
 
 	// FieldIsolation is how the SMs of pods on one GPU are kept apart: `exclusive` leaves the GPU to one pod at a time, `mps` gives each pod a fixed part
-	// of the SMs, `elastic` a part that may grow up to its limit.
+	// of the SMs, `elastic` a part that may grow up to its limit. With `swap`, pods of one namespace hold the memory of the GPU in turn, one at a time;
+	// nodes take it where `kubernetes.swap` of the agent is set.
 	//
 	//	kind: annotation
 	//	object: pod
 	//	written by: user
-	//	values: exclusive, mps, elastic
+	//	values: exclusive, mps, elastic, swap
 	//	default: any that the share allows
 	//	example: gshare.dev/isolation: mps
 	FieldIsolation = "gshare.dev/isolation"

@@ -68,7 +68,7 @@ func (p PerMille) Percent() string {
 // time.
 type Isolation string
 
-// The isolation classes. AnyIsolation leaves the choice to the packer; Swap cannot be scheduled yet.
+// The isolation classes. AnyIsolation leaves the choice to the packer, which never chooses Swap: there, shares hold the memory of the slice in turn.
 const (
 	AnyIsolation Isolation = ""
 	Exclusive    Isolation = "exclusive"

@@ -51,10 +51,8 @@ func NewTerms(raw RawTerms) (Terms, error) {
 // Validate returns an error for unknown values, and for GPU models or weights that are not sorted and distinct. Errors are *FieldError.
 func (t Terms) Validate() error {
 	switch {
-	case t.Isolation == Swap:
-		return Invalid(FieldIsolation, "swap cannot be scheduled yet")
 	case t.Isolation != AnyIsolation && !t.Isolation.Schedulable():
-		return Invalid(FieldIsolation, "%.64q is none of exclusive, mps, elastic", string(t.Isolation))
+		return Invalid(FieldIsolation, "%.64q is none of exclusive, mps, elastic, swap", string(t.Isolation))
 	case !t.Priority.Valid():
 		return Invalid(FieldClass, "%.64q is neither slo nor best-effort", string(t.Priority))
 	case t.Enforcement != Strict && t.Enforcement != BestEffortEnforcement:
@@ -63,6 +61,10 @@ func (t Terms) Validate() error {
 		return invalidSlice(FieldSlice, t.Slice)
 	case t.Packing != AnyPacking && t.Packing != Binpack && t.Packing != Spread:
 		return Invalid(FieldPacking, "%.64q is neither binpack nor spread", string(t.Packing))
+	case t.Isolation == Swap && t.Enforcement != Strict: // what is not limited cannot be taken away
+		return Invalid(FieldIsolation, "swap needs %s strict", FieldEnforcement)
+	case t.Isolation == Swap && len(t.Weights) > 0: // those stay on the slice
+		return Invalid(FieldIsolation, "swap cannot be had with %s", FieldWeights)
 	}
 	return cmp.Or(validateKey(FieldWorkload, t.Workload), ValidateAntiAffinity(t.AntiAffinity), validateModels(t.Models), ValidateWeights(t.Weights))
 }
@@ -85,7 +87,7 @@ func invalidSlice(field, kind string) error {
 }
 
 // Schedulable reports whether gshare can place shares on slices of this isolation class.
-func (i Isolation) Schedulable() bool { return i == Exclusive || i == MPS || i == Elastic }
+func (i Isolation) Schedulable() bool { return i == Exclusive || i == MPS || i == Elastic || i == Swap }
 
 // Valid reports whether p is one of the priority classes, slo or best-effort.
 func (p Priority) Valid() bool { return p == SLO || p == BestEffort }

@@ -35,8 +35,9 @@ func TestNewTermsRefuses(t *testing.T) {
 	}{
 		"class":            {RawTerms{Class: "gold"}, `gshare.dev/class: "gold" is neither slo nor best-effort`},
 		"class in capital": {RawTerms{Class: "SLO"}, "gshare.dev/class: "},
-		"isolation":        {RawTerms{Isolation: "mig"}, `gshare.dev/isolation: "mig" is none of exclusive, mps, elastic`},
-		"swap":             {RawTerms{Isolation: "swap"}, "gshare.dev/isolation: swap cannot be scheduled yet"},
+		"isolation":        {RawTerms{Isolation: "mig"}, `gshare.dev/isolation: "mig" is none of exclusive, mps, elastic, swap`},
+		"swap, unlimited":  {RawTerms{Isolation: "swap", Enforcement: "best-effort"}, "gshare.dev/isolation: swap needs gshare.dev/enforcement strict"},
+		"swap of weights":  {RawTerms{Isolation: "swap", Weights: "sha256:" + strings.Repeat("0", 64) + "=1Gi"}, "gshare.dev/isolation: swap cannot be had with gshare.dev/weights"},
 		"enforcement":      {RawTerms{Enforcement: "none"}, "gshare.dev/enforcement: "},
 		"slice":            {RawTerms{Slice: "1g"}, `gshare.dev/slice: "1g" is neither gpu, mig nor a MIG profile`},
 		"slice with space": {RawTerms{Slice: "gpu "}, "gshare.dev/slice: "},

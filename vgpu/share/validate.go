@@ -33,12 +33,10 @@ func (s Share) inBounds() error {
 // ValidateFor returns an error if slices of the isolation class could not enforce the share's requests and limits. The share must be valid.
 func (s Share) ValidateFor(class Isolation) error {
 	switch {
-	case class == Swap:
-		return Invalid(FieldIsolation, "swap cannot be scheduled yet")
 	case !class.Schedulable():
-		return Invalid(FieldIsolation, "%.64q is none of exclusive, mps, elastic", string(class))
-	case class == MPS && s.SMLimit != s.SMRequest:
-		return Invalid(FieldIsolation, "mps fixes the SMs, but sm-limit (%s) is above sm (%s)", s.SMLimit.Percent(), s.SMRequest.Percent())
+		return Invalid(FieldIsolation, "%.64q is none of exclusive, mps, elastic, swap", string(class))
+	case (class == MPS || class == Swap) && s.SMLimit != s.SMRequest:
+		return Invalid(FieldIsolation, "%s fixes the SMs, but sm-limit (%s) is above sm (%s)", class, s.SMLimit.Percent(), s.SMRequest.Percent())
 	case class == Elastic && s.QuotaRequest != Whole:
 		return Invalid(FieldIsolation, "elastic needs quota 100%%, not %s", s.QuotaRequest.Percent())
 	}
@@ -77,6 +75,9 @@ func (r Request) Validate() error {
 			return inContainer(c.Name, err)
 		}
 		total += c.VGPUs // cannot overflow: each is at most MaxVGPUs
+	}
+	if r.Isolation == Swap && total > 1 { // two of one pod could have to wait for each other
+		return Invalid(FieldIsolation, "swap is for one vGPU of a pod, not for %d", total)
 	}
 	return inRange(FieldVGPU, int64(total), 1, MaxVGPUs, "vGPUs in one pod")
 }

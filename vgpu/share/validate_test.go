@@ -55,7 +55,8 @@ func TestAllowedIn(t *testing.T) {
 		"mps fixes SMs":                  {smShare, MPS, "gshare.dev/isolation: mps fixes the SMs, but sm-limit (48%) is above sm (24%)"},
 		"elastic takes elastic SMs":      {smShare, Elastic, ""},
 		"elastic needs all time":         {timeShare, Elastic, "gshare.dev/isolation: elastic needs quota 100%, not 40%"},
-		"swap":                           {smShare, Swap, "gshare.dev/isolation: swap cannot be scheduled yet"},
+		"swap takes a part of time":      {timeShare, Swap, ""},
+		"swap fixes SMs":                 {smShare, Swap, "gshare.dev/isolation: swap fixes the SMs, but sm-limit (48%) is above sm (24%)"},
 		"any is no class of a slice":     {smShare, AnyIsolation, `gshare.dev/isolation: "" is none of`},
 		"unknown":                        {smShare, "lottery", `gshare.dev/isolation: "lottery" is none of`},
 	}

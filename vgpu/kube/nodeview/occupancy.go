@@ -35,9 +35,10 @@ type Occupant struct {
 	Kept      share.Bytes     // of the memory of each vGPU, at level Warm
 }
 
-// Charge returns what a vGPU of the placement counts on its slice: its share, or what the level of its pod leaves of it.
+// Charge returns what a vGPU of the placement counts on its slice: its share, or what the level of its pod leaves of it. One of class swap counts
+// whole at every level, as its next turn may come at any time.
 func (o Occupant) Charge(v kube.PlacedVGPU) share.Share {
-	if o.Level == residency.Cold {
+	if o.Level == residency.Cold || v.Class == share.Swap {
 		return v.Share
 	}
 	return o.Level.Charge(v.Share, o.Kept)
@@ -150,9 +151,17 @@ func Slices(inv kube.Inventory) []packing.Slice {
 			ID: packing.SliceID(s.ID), Device: s.Device, Model: s.Model, Profile: s.Profile, MemorySlices: s.Room, SMs: s.SMs,
 			Memory: share.Bytes(s.MemoryMiB) * share.MiB, Classes: s.Classes, Healthy: s.Healthy,
 			Reserve: s.Reserve, MaxShares: s.MaxShares, Locality: LocalityOf(s.NUMA, s.NVLink), Store: s.Store,
+			Swap: swapSpaceOf(s.Swap),
 		}
 	}
 	return out
+}
+
+func swapSpaceOf(s *kube.Swap) packing.SwapSpace {
+	if s == nil {
+		return packing.SwapSpace{}
+	}
+	return packing.SwapSpace{Host: share.Bytes(s.HostMiB) * share.MiB, Kept: share.Bytes(s.KeptMiB) * share.MiB}
 }
 
 // LocalityOf returns where a GPU is, given its NUMA node, nil if that is not known, and its NVLink set. The packer numbers NUMA nodes from 1.

@@ -64,7 +64,7 @@ func (e *enforcementReporter) statusOf(g *grant.Grant) kube.ContainerEnforcement
 	case share.Exclusive:
 	case share.Elastic:
 		t.SMs = mps + enforcement.BelowLimit + service.limitNote
-	case share.MPS:
+	case share.MPS, share.Swap:
 		t.SMs = e.smCap(g, mps)
 	default:
 		t.Memory, t.SMs = "hook"+inMIG, "nothing"

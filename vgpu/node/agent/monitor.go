@@ -54,7 +54,7 @@ func (m *deviceMonitor) inventoryConfig() inventory.Config {
 	return inventory.Config{
 		Owned: c.Devices, Claimed: c.Kubernetes.ResourceClaims, Cordoned: slices.Concat(c.Kubernetes.Cordon, c.Kubernetes.Drain, m.slices.withdrawnPlacements()),
 		Classes: m.slices.classes(), Reserve: *c.ReservePerMille, MaxShares: c.MaxShares,
-		Store: c.Kubernetes.ModelStore,
+		Store: c.Kubernetes.ModelStore, Swap: m.slices.swap(),
 	}
 }
 

@@ -81,7 +81,7 @@ func isTransient(err error) bool {
 		return true
 	}
 	var refusal *grant.Refusal
-	return errors.As(err, &refusal) && (refusal.Reason == grant.DoesNotFit || refusal.Reason == grant.AmbiguousTickets ||
+	return errors.As(err, &refusal) && (refusal.Reason == grant.DoesNotFit || refusal.Reason == grant.AwaitsTurn || refusal.Reason == grant.AmbiguousTickets ||
 		refusal.Reason == grant.Closed)
 }
 

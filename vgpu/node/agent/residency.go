@@ -44,7 +44,7 @@ func (l *loweredPods) get() []*v1.Pod {
 func (l *loweredPods) set(all []*v1.Pod) (changed bool) {
 	var lowered []*v1.Pod
 	for _, pod := range all {
-		if !kube.Ended(pod) && kube.LevelOf(pod) < residency.Hot {
+		if !kube.Ended(pod) && (kube.LevelOf(pod) < residency.Hot || kube.TakesTurns(pod)) {
 			lowered = append(lowered, pod)
 		}
 	}
@@ -53,7 +53,7 @@ func (l *loweredPods) set(all []*v1.Pod) (changed bool) {
 		return a.UID == b.UID && kube.LevelOf(a) == kube.LevelOf(b) && kube.KeptOf(a) == kube.KeptOf(b)
 	})
 	requests := v1.ResourceList{kube.ResourceSMTime: kube.RequestedResource(kube.ResourceSMTime, all)}
-	if slices.ContainsFunc(all, func(p *v1.Pod) bool { return p.Annotations[kube.AnnotationResidency] != "" }) { // one may have been parked
+	if slices.ContainsFunc(all, func(p *v1.Pod) bool { return p.Annotations[kube.AnnotationResidency] != "" || kube.TakesTurns(p) }) { // one may have been parked
 		requests[kube.ResourceMemory] = kube.RequestedResource(kube.ResourceMemory, all)
 	}
 	l.requests.Store(&requests)

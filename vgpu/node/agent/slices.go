@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/node/cdi"
 	"github.com/gshare-dev/gshare/vgpu/node/gpu"
 	"github.com/gshare-dev/gshare/vgpu/node/grant"
@@ -76,7 +78,20 @@ func (r *sliceRuntime) classes() []share.Isolation {
 	if r.host.Hook == "" || r.MPS.Available() != nil {
 		return []share.Isolation{share.Exclusive}
 	}
-	return []share.Isolation{share.Exclusive, share.MPS, share.Elastic}
+	classes := []share.Isolation{share.Exclusive, share.MPS, share.Elastic}
+	if r.Config.Kubernetes.Swap != nil {
+		classes = append(classes, share.Swap)
+	}
+	return classes
+}
+
+// swap returns what the slices offer to shares of class swap; nil if the node cannot enforce that class, or is not configured for it.
+func (r *sliceRuntime) swap() *kube.Swap {
+	if !slices.Contains(r.classes(), share.Swap) {
+		return nil
+	}
+	s := r.Config.Kubernetes.Swap
+	return &kube.Swap{HostMiB: s.HostMemoryMiB, KeptMiB: s.KeptMemoryMiB}
 }
 
 // checkUsers returns a refusal if the container needs the hook and could not load it.

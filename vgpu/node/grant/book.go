@@ -132,6 +132,8 @@ func (b *Book) start(g *Grant, pod *v1.Pod) (refusal *Refusal) {
 	switch {
 	case refusal != nil:
 		return refusal
+	case wanted.Level == residency.Warm && g.Class() == share.Swap: // what has loaded nothing could not be parked, so it would have a turn
+		return refuse(AwaitsTurn, "it is not the turn of the instance: it starts when gshare-controller lets it")
 	case !ok:
 		return refuse(Unwanted, "the instance is to be deleted")
 	case wanted != residency.Fixed:
@@ -149,9 +151,12 @@ func (b *Book) SetResidency(id string, r residency.Reached) {
 }
 
 // FitsAt reports whether the grant with this ID would fit at a level beside all others and beside containers that are bound to the node and
-// have no grant yet. Those count as Hot.
+// have no grant yet. Those count as Hot, but for one of class swap: there, others can start only when nobody has a turn.
 func (b *Book) FitsAt(id string, l residency.Level, waiting []Grant) bool {
 	g, ok := b.grants[id]
+	if ok && g.Class() == share.Swap {
+		waiting = nil
+	}
 	others := *b
 	others.grants = maps.Clone(b.grants)
 	delete(others.grants, id)
@@ -217,7 +222,7 @@ func (b *Book) checkFit(g Grant, l residency.Level) *Refusal {
 		if other := b.overlappingSlice(s); other != "" {
 			return refuse(DoesNotFit, "slice %s cannot be made beside %s, which is granted", v.Slice, other)
 		}
-		ask := packing.ShareRequest{Tenant: g.Namespace, Share: l.Charge(v.Share, g.Residency.Memory), Terms: share.Terms{
+		ask := packing.ShareRequest{Tenant: g.Namespace, Share: chargeOf(g, l, v), Terms: share.Terms{
 			Isolation: v.Class, Slice: cmp.Or(s.Profile, share.WholeGPU), Enforcement: enforcement, Weights: g.Weights,
 		}}
 		if _, refusal := b.rules[packing.Model(g.Model)].Admit(s, b.loadOf(v.Slice), ask); refusal != packing.Admitted {
@@ -226,6 +231,9 @@ func (b *Book) checkFit(g Grant, l residency.Level) *Refusal {
 		if other := b.repellingSlice(s, g); other != "" {
 			return refuse(DoesNotFit, "the placement on slice %s is not possible beside what is granted on slice %s of the same GPU: %v", v.Slice, other,
 				packing.Repelled)
+		}
+		if v.Class == share.Swap && !residency.FitsTurn(s.Memory, v.Share.Memory, b.holdersOn(v.Slice, g.ID())) {
+			return refuse(AwaitsTurn, "another pod has its turn on slice %s: the container starts once that one has given the memory back", v.Slice)
 		}
 	}
 	return nil
@@ -254,13 +262,34 @@ func (b *Book) overlappingSlice(s *packing.Slice) string {
 	return ""
 }
 
+// chargeOf returns what a vGPU of a grant counts on its slice at a level. One of class swap counts whole, as its next turn may come at any time; who
+// has a turn is residency.FitsTurn's to say.
+func chargeOf(g Grant, l residency.Level, v kube.PlacedVGPU) share.Share {
+	if v.Class == share.Swap {
+		return v.Share
+	}
+	return l.Charge(v.Share, g.Residency.Memory)
+}
+
+// holdersOn returns what the grants on a slice of class swap, but for that with an ID, hold of its memory.
+func (b *Book) holdersOn(slice, except string) (holders []residency.Holder) {
+	for id, g := range b.grants {
+		for _, v := range g.VGPUs {
+			if id != except && v.Slice == slice {
+				holders = append(holders, residency.Holder{Level: g.Level(), Memory: v.Share.Memory, Kept: g.Residency.Memory})
+			}
+		}
+	}
+	return holders
+}
+
 // loadOf returns the shares that are granted on a slice, in the form that admission needs.
 func (b *Book) loadOf(slice string) *packing.Load {
 	load := &packing.Load{}
 	for _, g := range b.grants {
 		for _, v := range g.VGPUs {
 			if v.Slice == slice {
-				v.Share = g.Level().Charge(v.Share, g.Residency.Memory)
+				v.Share = chargeOf(g, g.Level(), v)
 				placement := kube.Placement{Model: g.Model, Weights: g.Weights, AntiAffinity: g.AntiAffinity}
 				load.Add(nodeview.ResidentOf(g.Namespace, "", placement, v))
 			}
@@ -279,5 +308,11 @@ func (b *Book) On(slice string) (on []Grant) {
 	return on
 }
 
-// GrantedMemory returns the sum of the device memory of all grants on a slice and of their weights, each counted once for a namespace.
-func (b *Book) GrantedMemory(slice string) share.Bytes { return b.loadOf(slice).Memory() }
+// GrantedMemory returns the sum of the device memory that all grants on a slice may hold now and of their weights, each counted once for a namespace.
+func (b *Book) GrantedMemory(slice string) share.Bytes {
+	load := b.loadOf(slice)
+	if len(load.Residents()) > 0 && load.Residents()[0].Class == share.Swap {
+		return residency.Held(b.holdersOn(slice, ""))
+	}
+	return load.Memory()
+}

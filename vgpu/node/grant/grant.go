@@ -336,6 +336,16 @@ const (
 	//	to do: see the message and [trouble.md](trouble.md); the kubelet tries again
 	NotServed Reason = "GPUShareNotServed"
 
+	// AwaitsTurn says that the pod shares a GPU in turn (`gshare.dev/isolation: swap`), and that another one has its turn there.
+	//
+	//	kind: event
+	//	object: Pod
+	//	type: Warning
+	//	written by: node agent
+	//	to do: nothing; the container starts when it is its turn. If it never is, look at the other pods of the GPU: one that is no replica of a function
+	//	    keeps its turn until it ends
+	AwaitsTurn Reason = "GPUAwaitsTurn"
+
 	// Unwanted says that the pod is a replica of a function that is about to be deleted.
 	//
 	//	kind: event

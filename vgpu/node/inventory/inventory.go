@@ -24,7 +24,8 @@ type Config struct {
 	Classes   []share.Isolation // what this node can enforce
 	Reserve   share.PerMille
 	MaxShares int
-	Store     bool // pods can share weights in the node's model store
+	Store     bool       // pods can share weights in the node's model store
+	Swap      *kube.Swap // of class swap, where Classes has it
 }
 
 // AllDevices stands for all devices in Config.Claimed.
@@ -78,7 +79,7 @@ func (c Config) slice(d gpu.Device, i gpu.Instance) Slice {
 	s := Slice{
 		Slice: kube.Slice{
 			ID: i.UUID, Device: d.UUID, Model: d.Model, Profile: i.Profile, Room: i.MemorySlices, SMs: i.SMs, MemoryMiB: int64(i.Memory / share.MiB),
-			Classes: c.Classes, Reserve: c.Reserve, MaxShares: c.MaxShares, Store: c.Store,
+			Classes: c.Classes, Reserve: c.Reserve, MaxShares: c.MaxShares, Store: c.Store, Swap: c.Swap,
 		},
 		Index: d.Index, Fault: cmp.Or(d.Fault, i.Fault), Cordoned: c.cordons(d.UUID, i.UUID), Claims: c.claimsDevice(d.UUID, d.Index), Properties: d.Properties,
 	}

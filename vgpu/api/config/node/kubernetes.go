@@ -88,6 +88,21 @@ type Kubernetes struct {
 	// ParkedHostMemoryMiB limits the host memory that parked replicas of functions keep together for what they have given back, as far as the
 	// servers copy it there. One that would exceed it is not parked. Default 0: only the memory limit of each pod counts.
 	ParkedHostMemoryMiB int64 `json:"parkedHostMemoryMiB,omitempty"`
+
+	// Swap lets pods with gshare.dev/isolation: swap hold the memory of a GPU or MIG instance in turn. Default: none are taken. Update
+	// gshare-scheduler before it is set: an earlier version places no pods on such a node.
+	Swap *Swap `json:"swap,omitempty"`
+}
+
+// Swap is the memory of pods that share a slice in turn.
+type Swap struct {
+	// HostMemoryMiB is by how much the memory of the pods on each slice may exceed that of the slice. All of it may be on the host while one
+	// pod gives way to another, as far as the servers copy it there; the memory limits of the pods are to allow for that.
+	HostMemoryMiB int64 `json:"hostMemoryMiB"`
+
+	// KeptMemoryMiB is how much device memory each of them may keep while another has its turn, such as for its CUDA context; it is set
+	// aside. A server that keeps more cannot be parked. Default 0.
+	KeptMemoryMiB int64 `json:"keptMemoryMiB,omitempty"`
 }
 
 // The values of Strangers.
@@ -128,6 +143,13 @@ func (k *Kubernetes) validate() error {
 	}
 	if k.ParkedHostMemoryMiB < 0 || k.ParkedHostMemoryMiB > 1<<30 {
 		return fmt.Errorf("kubernetes.parkedHostMemoryMiB: %d is outside 0 to %d", k.ParkedHostMemoryMiB, 1<<30)
+	}
+	if s := k.Swap; s != nil {
+		for field, mib := range map[string]int64{"hostMemoryMiB": s.HostMemoryMiB, "keptMemoryMiB": s.KeptMemoryMiB} {
+			if mib < 0 || mib > 1<<30 {
+				return fmt.Errorf("kubernetes.swap.%s: %d is outside 0 to %d", field, mib, 1<<30)
+			}
+		}
 	}
 	if p := k.HealthPeriod.Duration; p < 100*time.Millisecond || p > time.Hour {
 		return fmt.Errorf("kubernetes.healthPeriod: %v is not between 100ms and an hour", p)

@@ -1,0 +1,47 @@
+package packing
+
+import "github.com/gshare-dev/gshare/vgpu/share"
+
+// checkTurns returns why a share of class swap cannot take turns with the shares on the slice, or Admitted. What holds for all of them together:
+//
+//   - Each has room beside what the others keep while they wait: whoever has the next turn, it can begin.
+//   - The sum of their memory is at most that of the slice and of the host: there is a place for what they give back.
+//
+// SM-time does not add up, as one runs at a time, nor do limits.
+func (s *Slice) checkTurns(l *Load, sh share.Share) Refusal {
+	largest := sh.Memory
+	for i := range l.residents {
+		largest = max(largest, l.residents[i].Share.Memory)
+	}
+	kept := s.Swap.Kept * share.Bytes(len(l.residents))
+	if largest+kept > s.Memory || l.memory+sh.Memory > s.Memory+s.Swap.Host {
+		return NoMemory
+	}
+	return Admitted
+}
+
+// area returns the SM-time that the share takes from others on its slice. One of class swap takes none: it has its own turn.
+func (a *ShareRequest) area() share.Area {
+	if a.Terms.Isolation == share.Swap {
+		return 0
+	}
+	return a.Share.RequestArea()
+}
+
+// settlingCost returns what makes a pod go where others like it are, whatever else speaks for another slice or node: to its weights, and one of class
+// swap to a slice of that class, so that those take as few slices from others as they need.
+func settlingCost(n *Node, pod *Pod, picks []Choice) int64 {
+	if pod.Request.Isolation != share.Swap {
+		return loadingCost(n, pod, picks)
+	}
+	if len(picks) == 0 {
+		return 0
+	}
+	var taken int64
+	for _, p := range picks {
+		if n.Loads[p.Slice].Empty() {
+			taken++
+		}
+	}
+	return taken * loadingSteps / int64(len(picks)) * costOfStep // at most as much as loadingCost
+}
