@@ -81,7 +81,7 @@ func (k *residencyKeeper) forgetMoves() {
 // park has the server in a container give its memory back, takes that away from its processes, and returns what they keep. It is called with each list of
 // pods until it is done, or has failed, which is stored.
 func (k *residencyKeeper) park(ctx context.Context, pod *v1.Pod, granted *grant.Grant, seq int64) (parked parkedState, done bool) {
-	id := granted.ID()
+	id, inTurn := granted.ID(), granted.Class() == share.Swap
 	running, served := k.grants.serviceOf(id)
 	server, err := serverOf(pod)
 	if err == nil && (!served || granted.BestEffort) {
@@ -89,7 +89,7 @@ func (k *residencyKeeper) park(ctx context.Context, pod *v1.Pod, granted *grant.
 	}
 	if err == nil {
 		m := k.begin(ctx, id, true, parkLimit, func(ctx context.Context) error {
-			return k.tellToPark(ctx, id, server, running.container)
+			return k.tellToPark(ctx, id, inTurn, server, running.container)
 		})
 		if m == nil || !m.isDone() {
 			return parkedState{}, false
@@ -99,6 +99,9 @@ func (k *residencyKeeper) park(ctx context.Context, pod *v1.Pod, granted *grant.
 	}
 	if err == nil {
 		parked.kept, err = running.container.Park()
+	}
+	if err == nil && inTurn {
+		err = k.checkKept(parked.kept)
 	}
 	if ctx.Err() != nil {
 		return parkedState{}, false // the agent ends
@@ -114,6 +117,19 @@ func (k *residencyKeeper) park(ctx context.Context, pod *v1.Pod, granted *grant.
 	k.Log.Info("parked container", "container", granted.String(), "kept", int64(parked.kept), "host", int64(parked.host))
 	killPoint("parked")
 	return parked, true
+}
+
+// checkKept returns an error if a container of class swap keeps more of the device than is set aside for it: others could not have their turns.
+func (k *residencyKeeper) checkKept(kept share.Bytes) error {
+	aside := share.Bytes(0)
+	if s := k.Config.Kubernetes.Swap; s != nil {
+		aside = share.Bytes(s.KeptMemoryMiB) * share.MiB
+	}
+	if kept > aside {
+		return fmt.Errorf("it keeps %d MiB of the device, more than the %d that are set aside for one that waits for its turn (kubernetes.swap.keptMemoryMiB)",
+			kept/share.MiB, aside/share.MiB)
+	}
+	return nil
 }
 
 // wake gives the memory of a container back to its processes, and has its server take it. It is called with each list of pods until it is done.
@@ -150,14 +166,20 @@ func (k *residencyKeeper) wake(ctx context.Context, pod *v1.Pod, granted *grant.
 	return true
 }
 
-// tellToPark has a server give its memory back, if the host has room for what it then keeps there.
-func (k *residencyKeeper) tellToPark(ctx context.Context, id string, server parking.Server, c *tokenserver.Container) error {
+// tellToPark has a server give its memory back, if the host has room for what it then keeps there. For one of class swap it has, as those on a slice
+// were admitted with a place for all of them.
+func (k *residencyKeeper) tellToPark(ctx context.Context, id string, inTurn bool, server parking.Server, c *tokenserver.Container) error {
 	method, err := k.Parking.Find(ctx, server)
 	if err != nil {
 		return err
 	}
 	if method.CopiesToHost() {
-		if err := k.host.reserve(id, usedBy(c), k.grants.all(), share.Bytes(k.Config.Kubernetes.ParkedHostMemoryMiB)*share.MiB); err != nil {
+		limit := share.Bytes(k.Config.Kubernetes.ParkedHostMemoryMiB) * share.MiB
+		if inTurn {
+			limit = 0
+		}
+		alike := slices.DeleteFunc(k.grants.all(), func(g grant.Grant) bool { return (g.Class() == share.Swap) != inTurn })
+		if err := k.host.reserve(id, usedBy(c), alike, limit); err != nil {
 			return err
 		}
 	}

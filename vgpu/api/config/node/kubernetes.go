@@ -86,7 +86,8 @@ type Kubernetes struct {
 	HookGrace   metav1.Duration `json:"hookGrace,omitzero"`
 
 	// ParkedHostMemoryMiB limits the host memory that parked replicas of functions keep together for what they have given back, as far as the
-	// servers copy it there. One that would exceed it is not parked. Default 0: only the memory limit of each pod counts.
+	// servers copy it there. One that would exceed it is not parked. Those of class swap do not count. Default 0: only the memory limit of each
+	// pod counts.
 	ParkedHostMemoryMiB int64 `json:"parkedHostMemoryMiB,omitempty"`
 
 	// Swap lets pods with gshare.dev/isolation: swap hold the memory of a GPU or MIG instance in turn. Default: none are taken. Update
