@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	autoscaling "k8s.io/api/autoscaling/v2"
@@ -127,12 +128,13 @@ func AddTo(m manager.Manager, o Options) error {
 	status := &statusWriter{client: m.GetClient(), fleet: f, advisor: advisor, functions: known, gateways: gateways, log: o.Log, time: times.WithLabelValues("status")}
 	moving.time = times.WithLabelValues("moves")
 	making := &room{client: m.GetClient(), live: m.GetAPIReader(), fleet: f, pods: pods, recorder: m.GetEventRecorder(name), log: o.Log, time: times.WithLabelValues("room")}
+	turning := &turns{pods: pods, load: loads.Load, began: time.Now(), known: map[string]turnOf{}}
 	if o.Advise != nil {
 		if err := m.Add(manager.RunnableFunc(func(ctx context.Context) error { return o.Advise(ctx, advisor) })); err != nil {
 			return err
 		}
 	}
-	for _, run := range []func(context.Context){f.Run, advisor.Run, pods.Run, pods.quotas.Run, link.Run, status.Run, making.Run, moving.Run} {
+	for _, run := range []func(context.Context){f.Run, advisor.Run, pods.Run, pods.quotas.Run, link.Run, status.Run, making.Run, moving.Run, turning.Run} {
 		if err := m.Add(manager.RunnableFunc(func(ctx context.Context) error { run(ctx); return nil })); err != nil {
 			return err
 		}

@@ -103,7 +103,8 @@ const (
 	//	to do: nothing
 	eventStaysShared = "StaysShared"
 
-	// eventCannotPark says that a replica could not be parked. Those of the function are stopped from then on instead.
+	// eventCannotPark says that a replica could not be parked. Those of the function are stopped from then on instead; one that has a GPU in turn is started
+	// anew for each turn.
 	//
 	//	kind: event
 	//	object: GPUFunction

@@ -243,7 +243,9 @@ func (r *functions) set(name gateway.FunctionName, f *api.GPUFunction, left []*v
 			of = f
 		}
 		e := fleet.Existing{ID: scaling.ID(number), Share: of.Share(), Outdated: !known}
-		e.Residency = residencyOf(pod)
+		if !takesTurns(pod) {
+			e.Residency = residencyOf(pod)
+		}
 		if address, serves := addressOf(pod); serves {
 			e.Address = address
 		}

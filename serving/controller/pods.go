@@ -21,6 +21,7 @@ import (
 	"github.com/gshare-dev/gshare/serving/gateway"
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/residency"
 	"github.com/gshare-dev/gshare/vgpu/scaling"
 )
 
@@ -58,6 +59,7 @@ type podInstance struct {
 	parked         time.Time        // when it was parked last, or might have been; of reconcile alone
 	attempted      client.ObjectKey // the pod that was last to be created, which may be there although no answer came; of reconcile alone
 	cuts           triedCuts        // where its function has a pipeline; of reconcile alone
+	turn           residency.Level  // where it takes turns: Hot if it has one, else Warm; Cold: not decided
 }
 
 // NewPods returns a platform without instances.
@@ -283,6 +285,9 @@ func (p *Pods) reconcile(ctx context.Context, name string) error {
 		p.report(ctx, i, fleet.Event{Kind: fleet.Restarting, Message: why})
 	} else {
 		p.report(ctx, i, fleet.Event{Kind: fleet.Starting, Message: waitsFor(pod)})
+	}
+	if takesTurns(pod) {
+		return writeTurn(ctx, p, i, pod)
 	}
 	return p.writeResidency(ctx, i, pod, level)
 }

@@ -62,7 +62,11 @@ func (p *Pods) create(ctx context.Context, i *podInstance) error {
 		pod := functionPod(fp, name, int(i.ID))
 		cut.apply(pod)
 		setMovesFrom(pod, i.Move)
-		if err := setWanted(pod, residency.Created(residency.Hot)); err != nil { // it is placed with its whole share, and lowered later
+		created := residency.Created(residency.Hot) // it is placed with its whole share, and lowered later
+		if takesTurns(pod) {
+			created = residency.CreatedInTurn()
+		}
+		if err := setWanted(pod, created); err != nil {
 			return err
 		}
 		i.attempted = client.ObjectKeyFromObject(pod)

@@ -148,7 +148,7 @@ func isWaking(p *v1.Pod) bool {
 // addressOf returns the host:port to which requests for a pod go, and whether it accepts any by now.
 func addressOf(p *v1.Pod) (address string, serves bool) {
 	address, ready := api.Address(p)
-	return address, ready && !isWaking(p)
+	return address, ready && (!isWaking(p) || takesTurns(p)) // it is there for the fleet, whoever has the turn
 }
 
 // waitsFor returns what a pod that accepts no requests waits for.

@@ -97,9 +97,13 @@ func (fn *function) variantFor(id scaling.ID) variant {
 func PolicyOf(object *api.GPUFunction) scaling.Policy {
 	s := object.Spec.Scaling
 	out, in := s.Votes()
+	least, most := s.MinReplicas, *s.MaxReplicas
+	if object.InTurn() { // a second one would only take turns with the first
+		least, most = min(least, 1), min(most, 1)
+	}
 	return scaling.Policy{
 		Window: s.Window.Value(), Period: period, Out: out, In: in,
-		Min: s.MinReplicas, Max: *s.MaxReplicas, SharedFor: s.KeepShared.Value(), WarmFor: s.KeepWarm.Value(),
+		Min: least, Max: most, SharedFor: s.KeepShared.Value(), WarmFor: s.KeepWarm.Value(),
 		Predict: scaling.Kalman, // a trend adds replicas that find nothing to do (docs/adr/0025)
 	}
 }

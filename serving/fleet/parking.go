@@ -10,7 +10,7 @@ import (
 // parks reports whether an instance of the function is parked when it is not needed: it is there, and nothing says that it cannot be.
 func (fn *function) parks(id scaling.ID) bool {
 	i := fn.instances[id]
-	return fn.object.Spec.Scaling.KeepWarm != "" && fn.cannotPark == "" && i != nil && i.phase == ready && i.follower == 0 && !i.outdated
+	return fn.object.Spec.Scaling.KeepWarm != "" && !fn.object.InTurn() && fn.cannotPark == "" && i != nil && i.phase == ready && i.follower == 0 && !i.outdated
 }
 
 // serves reports whether the autoscaler counts an instance that gets requests, or will.

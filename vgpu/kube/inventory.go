@@ -47,7 +47,8 @@ func (inv Inventory) Window() time.Duration {
 	return inv.Rules.Window.Duration
 }
 
-// Slice is a whole GPU or one MIG instance in a node's inventory: the isolation domain on which shares are placed.
+// Slice is a whole GPU or one MIG instance in a node's inventory: the isolation domain on which shares are placed. It has many fields: one for each thing that
+// schedulers of any version may know of it.
 type Slice struct {
 	ID        string            `json:"id"`                 // UUID of the GPU or of the MIG instance
 	Device    string            `json:"device"`             // UUID of the GPU; of a whole GPU, the ID

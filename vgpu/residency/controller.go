@@ -3,6 +3,13 @@ package residency
 // Created returns the Wanted of a new instance, Hot or Shared.
 func Created(l Level) Wanted { return Wanted{Seq: 1, Level: max(l, Shared)} }
 
+// CreatedInTurn returns the Wanted of a new instance of class swap, which starts in its first turn.
+func CreatedInTurn() Wanted { return Wanted{Seq: 1, Level: Warm} }
+
+// TakeBack returns the Wanted that takes its turn from an instance of class swap that has not started: unlike Change without waiting for the agent, in
+// whose book alone it counts as more than parked. If it starts all the same, it is parked then.
+func TakeBack(w Wanted) Wanted { return Wanted{Seq: w.Seq + 1, Level: Warm} }
+
 // Change returns the Wanted that moves an instance to another level; false if there is nothing to change, or the agent has to answer
 // first: try again when it has. w and r are from one version of the pod, and the write must fail if either has changed since.
 //

@@ -1,0 +1,226 @@
+package controller
+
+import (
+	"context"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/gshare-dev/gshare/serving/fleet"
+	"github.com/gshare-dev/gshare/serving/gateway"
+	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/residency"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// turns decides which replica of functions with class swap has the turn on each slice, by what waits for them at the gateways. What it decides is in the
+// pods, as their residency, so that another leader goes on from there. The agents hold it to one at a time.
+type turns struct {
+	pods  *Pods
+	load  func(gateway.FunctionName) gateway.Load
+	began time.Time
+
+	known map[string]turnOf // by replica
+}
+
+// turnOf is what is remembered of a replica. Times are since turns.began.
+type turnOf struct {
+	stage   residency.Stage
+	since   time.Duration // that it is in the stage
+	waiting time.Duration // that requests wait for it; 0: none does
+	used    time.Duration // when its last turn ended
+	pause   time.Duration // until which it gets none, as its agent had no room for it
+}
+
+// turnPolicy bounds the writes to the API server: about five for a turn.
+var turnPolicy = residency.TurnPolicy{For: 10 * time.Second, Idle: time.Second, Begin: 5 * time.Minute}
+
+// turnPeriod is the time between two looks, as gateways report each second.
+const turnPeriod = time.Second
+
+// Run decides each second until ctx ends.
+func (t *turns) Run(ctx context.Context) {
+	ticker := time.NewTicker(turnPeriod)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			t.review(ctx)
+		}
+	}
+}
+
+// review gives and takes turns on all slices.
+func (t *turns) review(ctx context.Context) {
+	now := time.Since(t.began)
+	slices, known := map[string][]residency.InTurn{}, map[string]turnOf{}
+	for name, i := range placedInstances(t.pods) {
+		pod := &v1.Pod{}
+		if err := t.pods.client.Get(ctx, i.pod, pod); err != nil || pod.UID != i.uid || !kube.TakesTurns(pod) || kube.Ended(pod) {
+			continue // the next look finds it
+		}
+		placement, _, _ := kube.PlacementOf(pod) // TakesTurns has read it
+		slice := pod.Spec.NodeName + "/" + placement.Containers[0].VGPUs[0].Slice
+		one, remembered := t.look(now, name, i, pod)
+		slices[slice], known[name] = append(slices[slice], one), remembered
+	}
+	t.known = known
+	for _, all := range slices {
+		next, any := residency.NextTurn(now, all, turnPolicy)
+		for _, one := range all {
+			setTurn(t.pods, one.ID, any && one.ID == next)
+		}
+	}
+}
+
+// look returns how a replica is with its turn, and what is to be remembered of it.
+func (t *turns) look(now time.Duration, name string, i placedInstance, pod *v1.Pod) (residency.InTurn, turnOf) {
+	load, last := t.load(i.function), t.known[name]
+	one := residency.InTurn{ID: name, Stage: stageOf(pod), Waiting: load.Waiting, InFlight: load.InFlight}
+	if _, found := t.known[name]; !found || one.Stage != last.stage {
+		if one.Stage == residency.Waiting && found {
+			last.used = now
+		} else if _, r, _ := kube.ResidencyOf(pod); one.Stage == residency.Waiting && r.Level == residency.Warm {
+			last.used = 1 // it had one under an earlier leader
+		}
+		if _, r, _ := kube.ResidencyOf(pod); one.Stage == residency.Waiting && r.Refused {
+			last.pause = now + turnPolicy.For
+		}
+		last.stage, last.since = one.Stage, now
+	}
+	switch {
+	case load.Waiting == 0:
+		last.waiting = 0
+	case last.waiting == 0:
+		last.waiting = now
+	}
+	one.Since, one.Used, one.Due = last.since, last.used, last.waiting+i.latency
+	if now < last.pause {
+		one.Waiting, one.Used = 0, max(1, last.used)
+	}
+	return one, last
+}
+
+// stageOf returns how far a pod is with its turn. It serves when it is Ready, since what is still loading could not be parked.
+func stageOf(p *v1.Pod) residency.Stage {
+	w, r, err := kube.ResidencyOf(p)
+	_, ready := addressOf(p)
+	switch {
+	case err == nil && w.Level == residency.Warm && r.Level <= residency.Warm:
+		return residency.Waiting
+	case err == nil && w.Level == residency.Warm:
+		return residency.Leaving
+	case ready && r.Level.Serves():
+		return residency.Serving
+	}
+	return residency.Beginning
+}
+
+// takesTurns reports whether a pod takes turns with others on its slice, or is to.
+func takesTurns(p *v1.Pod) bool {
+	if _, placed := p.Annotations[kube.AnnotationPlacement]; placed {
+		return kube.TakesTurns(p)
+	}
+	return p.Annotations[kube.AnnotationIsolation] == string(share.Swap)
+}
+
+// writeTurn takes a pod one step nearer to having its turn, or to giving the memory back, as package residency has it.
+func writeTurn(ctx context.Context, p *Pods, i *podInstance, pod *v1.Pod) error {
+	p.mu.Lock()
+	turn := i.turn
+	p.mu.Unlock()
+	w, r, err := kube.ResidencyOf(pod)
+	if err != nil {
+		p.log.Warn("residency of a pod is malformed", "replica", i.Name, "error", err)
+		return nil
+	}
+	if w.Level == residency.Warm {
+		i.parked = time.Now()
+	}
+	if r.Level == residency.Cold { // it has not started, and nobody sends requests to it
+		switch {
+		case turn == residency.Hot && w.Level == residency.Warm:
+			if next, ok := residency.Change(w, r, turn); ok {
+				return writeWanted(ctx, p.client, pod, next)
+			}
+		case turn == residency.Warm && w.Level > residency.Warm:
+			return writeWanted(ctx, p.client, pod, residency.TakeBack(w))
+		}
+		return nil
+	}
+	if r.CannotPark(w) {
+		return restartForTurn(ctx, p, i, pod)
+	}
+	task := residency.Review(w, r, true, hasStopped(p, i, w.Seq))
+	switch task.Action {
+	case residency.Drain:
+		if turn != residency.Hot {
+			awaitStopped(ctx, p, i, w.Seq)
+			return nil
+		}
+	case residency.Write:
+		return writeWanted(ctx, p.client, pod, task.Wanted)
+	}
+	i.stopAsking()
+	if turn == residency.Cold {
+		return nil
+	}
+	if next, ok := residency.Change(w, r, turn); ok {
+		return writeWanted(ctx, p.client, pod, next)
+	}
+	return nil
+}
+
+// restartForTurn ends a replica whose server does not give its memory back, so that others have their turns. The fleet starts another one, which waits for its own.
+func restartForTurn(ctx context.Context, p *Pods, i *podInstance, pod *v1.Pod) error {
+	if err := p.delete(ctx, pod); err != nil {
+		return err
+	}
+	why := "its server does not give its memory back, as the events of its pod " + pod.Name + " say"
+	p.recorder.Eventf(i.Function, pod, v1.EventTypeWarning, eventCannotPark, "Delete", "Replica %s is started anew for each turn: %s", i.Name, why)
+	return p.end(ctx, i, fleet.Failed, why)
+}
+
+// placedInstance is an instance that has a pod.
+type placedInstance struct {
+	pod      client.ObjectKey
+	uid      types.UID
+	function gateway.FunctionName
+	latency  time.Duration // that its function is to have
+}
+
+// placedInstances returns the instances that have pods and are not to end.
+func placedInstances(p *Pods) map[string]placedInstance {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	all := map[string]placedInstance{}
+	for name, i := range p.instances {
+		if i.uid != "" && !i.deleted && !i.silent {
+			function := gateway.FunctionName{Namespace: i.Function.Namespace, Name: i.Function.Name}
+			all[name] = placedInstance{i.pod, i.uid, function, i.Function.Spec.SLO.Latency.Value()}
+		}
+	}
+	return all
+}
+
+// setTurn has the pod of an instance have its turn, or give it back.
+func setTurn(p *Pods, name string, has bool) {
+	level := residency.Warm
+	if has {
+		level = residency.Hot
+	}
+	p.mu.Lock()
+	i := p.instances[name]
+	changed := i != nil && i.turn != level
+	if changed {
+		i.turn = level
+	}
+	p.mu.Unlock()
+	if changed {
+		p.queue.Add(name)
+	}
+}

@@ -1,0 +1,286 @@
+package controller
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/gshare-dev/gshare/serving/fleet"
+	"github.com/gshare-dev/gshare/serving/gateway"
+	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
+	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/residency"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// turnSlice is a GPU on which pods of class swap are: the test plays their scheduler, their agent, and their gateways.
+type turnSlice struct {
+	*cluster
+	turns  *turns
+	writes int // of the controller
+
+	mu      sync.Mutex // guards what follows
+	waiting map[string]int
+	served  map[string]int // turns of each function in which it could answer
+	keeps   string         // the function whose server cannot be parked
+}
+
+func newTurnSlice(t *testing.T, functions ...string) *turnSlice {
+	s := &turnSlice{cluster: newCluster(t), waiting: map[string]int{}, served: map[string]int{}}
+	s.calls.Patch = func(ctx context.Context, w client.WithWatch, o client.Object, p client.Patch, options ...client.PatchOption) error {
+		s.writes++
+		return w.Patch(ctx, o, p, options...)
+	}
+	s.turns = &turns{pods: s.pods, load: s.load, began: time.Now(), known: map[string]turnOf{}}
+	s.run(false)
+	for _, name := range functions {
+		s.create(name)
+	}
+	return s
+}
+
+func (s *turnSlice) load(f gateway.FunctionName) gateway.Load {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return gateway.Load{Waiting: s.waiting[f.Name]}
+}
+
+func (s *turnSlice) create(name string) {
+	f := function(s.T, func(f *api.GPUFunction) {
+		f.Name = name
+		f.UID = types.UID("of-" + name)
+		setAnnotation(&f.Spec.Template.ObjectMeta, kube.AnnotationIsolation, "swap")
+	})
+	s.pods.Create(instanceOfFunction(f, 1))
+}
+
+// place binds the pods that have no node to the one slice, as the scheduler does.
+func (s *turnSlice) place(p *v1.Pod) {
+	bind(p)
+	text, err := kube.EncodePlacement(kube.Placement{Node: p.Spec.NodeName, UID: p.UID, Model: kube.Slots, Containers: []kube.PlacedContainer{{
+		Name: p.Spec.Containers[0].Name, VGPUs: []kube.PlacedVGPU{{Slice: "GPU-0", Class: share.Swap, Priority: share.BestEffort, Share: share.Share{
+			SMRequest: share.Whole, SMLimit: share.Whole, QuotaRequest: share.Whole, QuotaLimit: share.Whole, Memory: share.MiB,
+		}}},
+	}}})
+	if err != nil {
+		s.Fatal(err)
+	}
+	setAnnotation(&p.ObjectMeta, kube.AnnotationPlacement, text)
+}
+
+// tick lets a second pass: the controller decides, the agent does the next step of each pod, and who has the turn answers 5 requests.
+func (s *turnSlice) tick() {
+	s.Helper()
+	time.Sleep(time.Second)
+	s.turns.review(s.Context())
+	synctest.Wait()
+	having := 0
+	all := s.all()
+	for at := range all {
+		p := &all[at]
+		_, placed := p.Annotations[kube.AnnotationPlacement]
+		w, r, err := kube.ResidencyOf(p)
+		if err != nil {
+			s.Fatal(err)
+		}
+		var others []residency.Holder
+		for i := range all {
+			if _, o, _ := kube.ResidencyOf(&all[i]); i != at && o.Level != residency.Cold {
+				others = append(others, residency.Holder{Level: o.Level, Memory: share.MiB})
+			}
+		}
+		name := p.Labels[api.LabelFunction]
+		s.mu.Lock()
+		cannot := s.keeps == name
+		s.mu.Unlock()
+		fits := func(residency.Level) bool { return residency.FitsTurn(share.MiB, share.MiB, others) }
+		s.update(p, func(p *v1.Pod) {
+			switch {
+			case !placed:
+				s.place(p)
+			case r.Level == residency.Cold:
+				if w.Level.Serves() && fits(w.Level) {
+					makeReady(p)
+					setReached(p, residency.Reached{Seq: w.Seq, Level: w.Level})
+				}
+			default:
+				i := residency.Instance{Wanted: w, Reached: r, Record: r, Enforced: r.Level, CannotPark: cannot}
+				if step := residency.Next(i, fits); step.Effect == residency.Enforce {
+					i.Enforced = step.Level
+					setReached(p, residency.Next(i, fits).Record)
+				} else if step.Effect == residency.Save {
+					setReached(p, step.Record)
+				}
+			}
+		})
+		if w, r, _ := kube.ResidencyOf(p); r.Level > residency.Warm {
+			having++
+			if residency.MaySend(w, r) && r.Answers(w) {
+				s.mu.Lock()
+				if s.waiting[name] > 0 {
+					s.served[name]++
+				}
+				s.waiting[name] = max(0, s.waiting[name]-5)
+				s.mu.Unlock()
+			}
+		}
+	}
+	if having > 1 {
+		s.Fatalf("%d pods hold the memory", having)
+	}
+	synctest.Wait()
+}
+
+// ticks lets seconds pass until something holds, or a limit.
+func (s *turnSlice) ticks(limit int, until func() bool) (took int) {
+	s.Helper()
+	for took = range limit {
+		if until() {
+			return took
+		}
+		s.tick()
+	}
+	if until == nil || !until() {
+		s.Fatalf("not within %d s: %+v", limit, s.levels())
+	}
+	return limit
+}
+
+// levels returns what is wanted of the pods.
+func (s *turnSlice) levels() map[string]residency.Level {
+	levels := map[string]residency.Level{}
+	for _, p := range s.all() {
+		levels[p.Labels[api.LabelFunction]] = wantedOf(&p).Level
+	}
+	return levels
+}
+
+func (s *turnSlice) ask(requests int, functions ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, f := range functions {
+		s.waiting[f] += requests
+	}
+}
+
+func (s *turnSlice) waits() (sum int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, n := range s.waiting {
+		sum += n
+	}
+	return sum
+}
+
+// drain takes the events that would be the fleet's, and has the gateways stop at once.
+func (s *turnSlice) drain(ctx context.Context) (failed *[]string) {
+	failed = new([]string)
+	go func() {
+		for {
+			select {
+			case e := <-s.pods.Events():
+				if e.Kind == fleet.Failed {
+					*failed = append(*failed, e.Message)
+				}
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return failed
+}
+
+// TestTurnsOfFunctions: the replicas of three functions start one after the other on one slice, and then each has its turn when requests wait for it; another
+// controller goes on where this one ends.
+func TestTurnsOfFunctions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		names := []string{"a", "b", "c"}
+		s := newTurnSlice(t, names...)
+		s.drain(t.Context())
+		took := s.ticks(60, func() bool {
+			ready := 0
+			for _, p := range s.all() {
+				if _, r, _ := kube.ResidencyOf(&p); r.Level != residency.Cold {
+					ready++
+				}
+			}
+			return ready == 3
+		})
+		t.Logf("three have started after %d s, with %d writes", took, s.writes)
+		s.ask(60, names...)
+		before := s.writes
+		took = s.ticks(300, func() bool { return s.waits() == 0 })
+		t.Logf("180 requests at 5 per second are answered after %d s, with %d writes", took, s.writes-before)
+		if took > 90 || s.writes-before > 40 {
+			t.Errorf("it took %d s and %d writes", took, s.writes-before)
+		}
+		if served := slices.Sorted(maps.Keys(s.served)); !slices.Equal(served, names) {
+			t.Errorf("served are %v", served)
+		}
+		before = s.writes
+		for range 20 {
+			s.tick()
+		}
+		if s.writes != before {
+			t.Errorf("%d writes while nobody waits", s.writes-before)
+		}
+		s.turns = &turns{pods: s.pods, load: s.load, began: time.Now(), known: map[string]turnOf{}} // of another leader
+		s.ask(10, "a")
+		s.ask(10, "b")
+		s.ticks(60, func() bool { return s.waits() == 0 })
+	})
+}
+
+// TestTurnOfOneThatKeepsItsMemory: a server that cannot be parked is ended, so that the other one has its turn.
+func TestTurnOfOneThatKeepsItsMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newTurnSlice(t, "a", "b")
+		failed := s.drain(t.Context())
+		s.keeps = "a"
+		s.ask(1000, "a")
+		s.ticks(20, func() bool { return s.served["a"] > 0 })
+		s.ask(5, "b")
+		s.ticks(60, func() bool { return s.served["b"] > 0 })
+		if len(*failed) != 1 || !strings.Contains((*failed)[0], "does not give its memory back") {
+			t.Errorf("failed: %q", *failed)
+		}
+	})
+}
+
+// TestTurnThatDoesNotBegin: a replica whose container does not start, such as for lack of its image, has its turn taken back.
+func TestTurnThatDoesNotBegin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newTurnSlice(t, "a")
+		s.drain(t.Context())
+		s.ticks(5, func() bool {
+			return s.levels()["a"] == residency.Warm && len(s.all()) == 1 && s.all()[0].Spec.NodeName != ""
+		})
+		s.turns.review(t.Context())
+		s.update(s.one(), func(p *v1.Pod) { // the agent does not hear of it
+			if err := setWanted(p, residency.Wanted{Seq: 2, Level: residency.Hot}); err != nil && !apierrors.IsConflict(err) {
+				t.Fatal(err)
+			}
+		})
+		all := []residency.InTurn{{ID: "ml/a-1", Stage: residency.Beginning, Since: 0}, {ID: "other", Waiting: 1}}
+		if _, keeps := residency.NextTurn(turnPolicy.Begin, all, turnPolicy); keeps {
+			t.Fatal("it keeps its turn for ever")
+		}
+		setTurn(s.pods, "ml/a-1", true)
+		setTurn(s.pods, "ml/a-1", false)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if w := wantedOf(s.one()); w != (residency.Wanted{Seq: 3, Level: residency.Warm}) {
+			t.Errorf("wanted is %+v", w)
+		}
+	})
+}
