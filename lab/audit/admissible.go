@@ -168,7 +168,7 @@ func (f *finalState) isCompatible(s *slice, a *pendingPod, class share.Isolation
 		if h.class != class || class == share.Exclusive || h.packing != a.packing {
 			return false
 		}
-		if h.tenant != a.pod.Namespace && !f.options.MixTenants {
+		if h.tenant != a.pod.Namespace && (!f.options.MixTenants || class == share.Swap) {
 			return false
 		}
 	}

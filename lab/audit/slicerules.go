@@ -35,7 +35,7 @@ func (c *checker) checkSums(n *node, s *slice) {
 
 func (c *checker) checkNeighbours(n *node, s *slice) {
 	at := Violation{Node: n.object.Name, Slice: s.ID}
-	if countDistinct(&s.load, func(h heldShare) string { return h.tenant }) > 1 && !c.options.MixTenants {
+	if countDistinct(&s.load, func(h heldShare) string { return h.tenant }) > 1 && (!c.options.MixTenants || s.inTurn()) {
 		at.Kind = MixedTenants
 		c.violate(at, "pods of several namespaces")
 	}

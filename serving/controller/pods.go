@@ -268,6 +268,9 @@ func (p *Pods) reconcile(ctx context.Context, name string) error {
 		return p.end(ctx, i, fleet.Failed, "there was no room left for it on node "+pod.Spec.NodeName)
 	}
 	address, serves := addressOf(pod)
+	if !serves && awaitsTurn(pod) {
+		return reviewWaiting(ctx, p, i, pod)
+	}
 	if !serves {
 		if ended, err := endMove(ctx, p, i, pod); err != nil || ended {
 			return err

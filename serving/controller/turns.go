@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 
 	"github.com/gshare-dev/gshare/serving/fleet"
 	"github.com/gshare-dev/gshare/serving/gateway"
+	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/residency"
 	"github.com/gshare-dev/gshare/vgpu/share"
@@ -83,7 +85,7 @@ func (t *turns) look(now time.Duration, name string, i placedInstance, pod *v1.P
 	one := residency.InTurn{ID: name, Stage: stageOf(pod), Waiting: load.Waiting, InFlight: load.InFlight}
 	if _, found := t.known[name]; !found || one.Stage != last.stage {
 		if one.Stage == residency.Waiting && found {
-			last.used = now
+			last.used, last.waiting = now, 0 // those that still wait come after others that have waited meanwhile
 		} else if _, r, _ := kube.ResidencyOf(pod); one.Stage == residency.Waiting && r.Level == residency.Warm {
 			last.used = 1 // it had one under an earlier leader
 		}
@@ -173,6 +175,36 @@ func writeTurn(ctx context.Context, p *Pods, i *podInstance, pod *v1.Pod) error 
 		return writeWanted(ctx, p.client, pod, next)
 	}
 	return nil
+}
+
+// awaitsTurn reports whether a pod has not started yet, or is parked, since it is not its turn or its node's agent has not begun that.
+func awaitsTurn(p *v1.Pod) bool {
+	w, r, err := kube.ResidencyOf(p)
+	return err == nil && (r.Level == residency.Cold && !r.Refused || w.Level == residency.Warm && r.Level == residency.Warm) && takesTurns(p)
+}
+
+// reviewWaiting goes on with a replica that awaits its turn and is not Ready. One whose server has failed when it was parked would start without memory, and
+// is ended: the next one starts in its turn.
+func reviewWaiting(ctx context.Context, p *Pods, i *podInstance, pod *v1.Pod) error {
+	failure := api.Failure(pod)
+	if _, r, _ := kube.ResidencyOf(pod); r.Level == residency.Cold {
+		if ended, err := endOverdue(ctx, p, i, pod); err != nil || ended {
+			return err
+		}
+		message := cmp.Or(failure, "waits for its turn")
+		if pod.Spec.NodeName == "" {
+			message = api.WaitsFor(pod)
+		}
+		p.report(ctx, i, fleet.Event{Kind: fleet.Starting, Message: message})
+		return writeTurn(ctx, p, i, pod)
+	}
+	if failure == "" {
+		return writeTurn(ctx, p, i, pod)
+	}
+	if err := p.delete(ctx, pod); err != nil {
+		return err
+	}
+	return p.end(ctx, i, fleet.Failed, "has failed while it waited for its turn: "+failure)
 }
 
 // restartForTurn ends a replica whose server does not give its memory back, so that others have their turns. The fleet starts another one, which waits for its own.

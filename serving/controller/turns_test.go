@@ -241,6 +241,25 @@ func TestTurnsOfFunctions(t *testing.T) {
 	})
 }
 
+// TestTurnsAreBounded: a function that always has requests does not keep others from their turns, though its own have waited longest.
+func TestTurnsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newTurnSlice(t, "a", "b", "c")
+		s.drain(t.Context())
+		s.ask(10_000, "a")
+		s.ticks(30, func() bool { return s.served["a"] > 0 })
+		for _, name := range []string{"b", "c"} {
+			s.ask(5, name)
+		}
+		for _, name := range []string{"b", "c"} {
+			took := s.ticks(60, func() bool { return s.served[name] > 0 })
+			t.Logf("%s has its turn after %d s", name, took)
+		}
+		before := s.served["a"]
+		s.ticks(30, func() bool { return s.served["a"] > before })
+	})
+}
+
 // TestTurnOfOneThatKeepsItsMemory: a server that cannot be parked is ended, so that the other one has its turn.
 func TestTurnOfOneThatKeepsItsMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -253,6 +272,30 @@ func TestTurnOfOneThatKeepsItsMemory(t *testing.T) {
 		s.ticks(60, func() bool { return s.served["b"] > 0 })
 		if len(*failed) != 1 || !strings.Contains((*failed)[0], "does not give its memory back") {
 			t.Errorf("failed: %q", *failed)
+		}
+	})
+}
+
+// TestParkedServerFails: a server that fails while another has the turn has no memory to start with, and another replica takes its place.
+func TestParkedServerFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newTurnSlice(t, "a")
+		failed := s.drain(t.Context())
+		s.ticks(20, func() bool { return s.levels()["a"] == residency.Hot })
+		s.create("b")
+		s.ticks(20, func() bool { return s.levels()["b"] == residency.Hot })
+		for _, p := range s.all() {
+			if p.Labels[api.LabelFunction] != "a" {
+				continue
+			}
+			s.update(&p, func(p *v1.Pod) {
+				p.Status.Conditions = nil
+				p.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "server", State: v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}}}
+			})
+		}
+		synctest.Wait()
+		if all := s.levels(); len(all) != 1 || len(*failed) != 1 || !strings.Contains((*failed)[0], "while it waited for its turn") {
+			t.Errorf("there are %v; failed: %q", all, *failed)
 		}
 	})
 }

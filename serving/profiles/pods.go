@@ -16,6 +16,7 @@ import (
 	"github.com/gshare-dev/gshare/serving/profiler"
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
 // JobVariable is the environment variable of a client with its profiler.Job as JSON. Its termination message is the profiler.Outcome.
@@ -60,6 +61,9 @@ func targetPod(p *api.GPUProfile, plan *plan, d device) *v1.Pod {
 		kube.AnnotationResidency, kube.AnnotationResidencyReached, kube.AnnotationSMLimit, kube.AnnotationQuotaLimit, kube.AnnotationSlice, api.AnnotationDrain,
 	} {
 		delete(t.Annotations, a)
+	}
+	if t.Annotations[kube.AnnotationIsolation] == string(share.Swap) { // it would wait for replicas, and they for it
+		delete(t.Annotations, kube.AnnotationIsolation)
 	}
 	maps.DeleteFunc(t.Annotations, func(a, _ string) bool { return strings.HasPrefix(a, kube.AnnotationContainerSlice) })
 	t.Annotations[kube.AnnotationModel] = d.model

@@ -112,7 +112,7 @@ func (r Rules) conflict(n *Resident, a ShareRequest, class share.Isolation) Refu
 		return OtherClass
 	case n.Model != r.Model:
 		return OtherPackingModel
-	case n.Tenant != a.Tenant && !r.MixTenants:
+	case n.Tenant != a.Tenant && (!r.MixTenants || class == share.Swap): // one could keep the turn for ever
 		return OtherTenant
 	}
 	return Admitted

@@ -34,7 +34,8 @@
 //   - Once nothing fails, every instance reaches the level that is wanted, or the level is changed to the one that it has.
 //
 // Class swap. Instances that hold the memory of a slice in turn are counted whole by the scheduler at every level, beyond the memory of the slice.
-// At most one of them is recorded above Warm (FitsTurn), and one that is wanted Warm does not start.
+// At most one of them is recorded above Warm (FitsTurn), and one that is wanted Warm does not start. So the controller may
+// lower one that has not started without an answer (TakeBack).
 //
 // TestInterleavings checks this. The rules that it rests on, each of which is necessary (TestMutants):
 //
