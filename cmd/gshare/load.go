@@ -63,6 +63,10 @@ type requestFlags struct {
 	stream       bool
 }
 
+func (r *requestFlags) isZero() bool {
+	return r.method == "" && r.data == "" && len(r.headers) == 0 && !r.stream
+}
+
 func loadCommand() *cobra.Command {
 	l := &loadRun{
 		plan:      load.Plan{Length: 10 * time.Second, Timeout: 30 * time.Second, MaxInFlight: 10_000},

@@ -262,7 +262,11 @@ func (p *profileRun) plan(f *api.GPUFunction, m *profiledMachine) (*profilePlan,
 	return plan, err
 }
 
+// buildRequest returns the request that the flags say or, without any, that of the function.
 func (p *profileRun) buildRequest(f *api.GPUFunction) (profiler.Request, error) {
+	if own := f.Spec.Request; own != nil && p.path == "" && p.request.isZero() {
+		return profiler.RequestOf(own, f, "")
+	}
 	h, err := p.request.build("http://server/") // the address is known once the server has started
 	if err != nil {
 		return profiler.Request{}, err

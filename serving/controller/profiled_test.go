@@ -106,10 +106,16 @@ func TestFirstProfile(t *testing.T) {
 		other     *api.GPUProfile // that is there before
 		problem   string
 	}{
-		"only the objective":    {},
-		"says its share":        {change: func(f *api.GPUFunction) { f.Spec.Resources.Share = &api.Share{SM: new(int64(24)), Memory: "1Gi"} }, none: true},
-		"says its rate":         {change: func(f *api.GPUFunction) { f.Spec.Scaling.RequestsPerSecond = 32 }, none: true},
-		"HTTP":                  {change: func(f *api.GPUFunction) { f.Spec.Protocol = api.HTTP }, none: true},
+		"only the objective": {},
+		"says its share":     {change: func(f *api.GPUFunction) { f.Spec.Resources.Share = &api.Share{SM: new(int64(24)), Memory: "1Gi"} }, none: true},
+		"says its rate":      {change: func(f *api.GPUFunction) { f.Spec.Scaling.RequestsPerSecond = 32 }, none: true},
+		"HTTP":               {change: func(f *api.GPUFunction) { f.Spec.Protocol = api.HTTP }, none: true},
+		"HTTP, with a request": {change: func(f *api.GPUFunction) {
+			f.Spec.Protocol, f.Spec.Request = api.HTTP, &api.ProfileRequest{Path: "/predict", Body: "{}"}
+		}},
+		"a request and a share": {change: func(f *api.GPUFunction) {
+			f.Spec.Request, f.Spec.Resources.Share = &api.ProfileRequest{}, &api.Share{SM: new(int64(24)), Memory: "1Gi"}
+		}, none: true},
 		"not wanted":            {off: true, none: true},
 		"a profile of its own":  {other: &api.GPUProfile{Spec: api.GPUProfileSpec{FunctionRef: &api.FunctionReference{Name: "resnet50"}, Memory: "2Gi"}}},
 		"a profile of another":  {other: &api.GPUProfile{Spec: api.GPUProfileSpec{FunctionRef: &api.FunctionReference{Name: "bert"}}}, problem: "measures something else"},

@@ -63,7 +63,11 @@ func (j *Job) Run(ctx context.Context) (Outcome, error) {
 }
 
 func (j *Job) measure(ctx context.Context) (Trial, error) {
-	c, err := NewClient(ctx, j.Request, j.Address)
+	request, err := j.Request.readBody()
+	if err != nil {
+		return Trial{}, fmt.Errorf("body of the request: %w", err)
+	}
+	c, err := NewClient(ctx, request, j.Address)
 	if err != nil {
 		return Trial{}, err
 	}

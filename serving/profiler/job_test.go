@@ -2,9 +2,13 @@ package profiler
 
 import (
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -142,5 +146,41 @@ func TestDecodeJob(t *testing.T) {
 		if _, err := DecodeJob([]byte(text)); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}
+	}
+}
+
+// TestBodyFile: a job sends the body of a file. Without it, or with one that is too long, nothing can be measured.
+func TestBodyFile(t *testing.T) {
+	var body atomic.Value
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		text, _ := io.ReadAll(r.Body)
+		body.Store(string(text))
+		time.Sleep(time.Millisecond)
+	}))
+	defer server.Close()
+	for name, c := range map[string]struct{ text, err string }{
+		"there":    {"a cat", ""},
+		"missing":  {"", "no such file"},
+		"too long": {strings.Repeat("x", maxBody+1), "more than 1048576 bytes"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := Request{Header: http.Header{}, BodyFile: filepath.Join(t.TempDir(), "cat")}
+			if err := r.SetDefaults("m"); err != nil || r.Method != http.MethodPost {
+				t.Fatal(r.Method, err)
+			}
+			if c.text != "" {
+				if err := os.WriteFile(r.BodyFile, []byte(c.text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			job := Job{Address: strings.TrimPrefix(server.URL, "http://"), Request: r, Batch: 1, Load: Load{SLO: time.Second, Objective: 0.99, Bound: 1, Concurrency: 1, Seed: 1}}
+			o, err := job.Run(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if (c.err == "") != (o.Error == "") || !strings.Contains(o.Error, c.err) || c.err == "" && body.Load() != c.text {
+				t.Errorf("%+v, body %v", o, body.Load())
+			}
+		})
 	}
 }

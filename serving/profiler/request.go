@@ -9,6 +9,8 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -16,6 +18,7 @@ import (
 
 	"github.com/gshare-dev/gshare/serving/load"
 	"github.com/gshare-dev/gshare/serving/oip"
+	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
@@ -25,7 +28,9 @@ type Request struct {
 	Path   string      `json:"path"`
 	Header http.Header `json:"header,omitempty"`
 	Body   []byte      `json:"body,omitempty"`
-	Stream bool        `json:"stream,omitempty"` // the answer is a stream of tokens, whose first counts
+	// BodyFile is the path of a file that has the body instead, where the request is sent.
+	BodyFile string `json:"bodyFile,omitempty"`
+	Stream   bool   `json:"stream,omitempty"` // the answer is a stream of tokens, whose first counts
 
 	// OIP says that the body is one of the Open Inference Protocol, which is repeated for requests of several rows. Without a body, one of zeros
 	// is made from the metadata of the model.
@@ -39,7 +44,7 @@ func (r *Request) SetDefaults(model string) error {
 	switch {
 	case r.OIP:
 		method, path = http.MethodPost, "/v2/models/"+model+infer
-	case len(r.Body) > 0:
+	case len(r.Body) > 0 || r.BodyFile != "":
 		method = http.MethodPost
 	}
 	r.Method, r.Path = cmp.Or(r.Method, method), cmp.Or(r.Path, path)
@@ -47,6 +52,42 @@ func (r *Request) SetDefaults(model string) error {
 		return share.Invalid("path", "%.64q does not begin with /", r.Path)
 	}
 	return nil
+}
+
+// RequestOf returns the request of an object to a function, with defaults. A body that is in a ConfigMap is the file of a folder with its key as name.
+func RequestOf(r *api.ProfileRequest, f *api.GPUFunction, folder string) (Request, error) {
+	made := Request{Method: r.Method, Path: r.Path, Header: http.Header{}, Body: []byte(r.Body), Stream: r.Stream, OIP: f.Spec.Protocol == api.OIP}
+	for _, h := range r.Headers {
+		made.Header.Set(h.Name, h.Value)
+	}
+	if r.BodyFrom != nil {
+		made.BodyFile = filepath.Join(folder, r.BodyFrom.ConfigMap, r.BodyFrom.Key)
+	}
+	if r.Body != "" || r.BodyFrom != nil || made.OIP {
+		made.Header.Set("Content-Type", cmp.Or(r.ContentType, "application/json"))
+	}
+	err := made.SetDefaults(f.Name)
+	return made, err
+}
+
+// maxBody bounds a body that is read from a file: that of a ConfigMap.
+const maxBody = 1 << 20
+
+// readBody returns the request with the body of its file.
+func (r Request) readBody() (Request, error) {
+	if r.BodyFile == "" {
+		return r, nil
+	}
+	file, err := os.Open(r.BodyFile)
+	if err != nil {
+		return r, err
+	}
+	defer file.Close()
+	if r.Body, err = io.ReadAll(io.LimitReader(file, maxBody+1)); err == nil && len(r.Body) > maxBody {
+		err = fmt.Errorf("%s: more than %d bytes", r.BodyFile, maxBody)
+	}
+	r.BodyFile = ""
+	return r, err
 }
 
 // Client sends a Request to one server.

@@ -6,10 +6,10 @@ import (
 	"encoding/base32"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gshare-dev/gshare/serving/profiler"
@@ -24,6 +24,7 @@ type plan struct {
 	template  v1.PodTemplateSpec
 	protocol  api.Protocol
 	request   profiler.Request
+	body      *api.BodyReference // of the request, or nil
 	load      profiler.Load
 	search    api.ProfileSearch
 	maxTrials int
@@ -60,7 +61,12 @@ func planOf(p *api.GPUProfile, f *api.GPUFunction) (*plan, error) {
 	if made.search.MaxBatch, err = batchOf(made.search, f); err != nil {
 		return nil, err
 	}
-	if made.request, err = requestOf(&p.Spec.Request, f); err != nil {
+	request := &p.Spec.Request
+	if equality.Semantic.DeepEqual(*request, api.ProfileRequest{}) && f.Spec.Request != nil {
+		request = f.Spec.Request
+	}
+	made.body = request.BodyFrom
+	if made.request, err = profiler.RequestOf(request, f, bodyFolder); err != nil {
 		return nil, err
 	}
 	slo := f.Spec.SLO.Latency.Value()
@@ -97,17 +103,6 @@ func batchOf(s api.ProfileSearch, f *api.GPUFunction) (int, error) {
 		return defaultOIPBatch, nil
 	}
 	return f.Spec.Batching.MaxBatch, nil
-}
-
-func requestOf(r *api.ProfileRequest, f *api.GPUFunction) (profiler.Request, error) {
-	made := profiler.Request{Method: r.Method, Path: r.Path, Header: http.Header{}, Body: []byte(r.Body), Stream: r.Stream, OIP: f.Spec.Protocol == api.OIP}
-	if r.Body != "" || made.OIP {
-		made.Header.Set("Content-Type", cmp.Or(r.ContentType, "application/json"))
-	}
-	if err := made.SetDefaults(f.Name); err != nil {
-		return made, err
-	}
-	return made, nil
 }
 
 // strategy returns the search on a model of GPU.

@@ -106,8 +106,22 @@ func clientPod(p *api.GPUProfile, plan *plan, target *v1.Pod, address, image str
 			},
 		}},
 	}}
+	if plan.body != nil {
+		addBody(&pod.Spec, plan.body)
+	}
 	own(pod, p, clientPodName(p, &p.Status))
 	return pod
+}
+
+// bodyFolder is where a client has the body of its request, in a folder with the name of its ConfigMap.
+const bodyFolder = "/var/run/gshare/request"
+
+// addBody mounts a body into a client. Its namespace's users make pods from templates of their own with it, so that they read no more than before.
+func addBody(s *v1.PodSpec, from *api.BodyReference) {
+	s.Volumes = []v1.Volume{{Name: "request", VolumeSource: v1.VolumeSource{ConfigMap: &v1.ConfigMapVolumeSource{
+		LocalObjectReference: v1.LocalObjectReference{Name: from.ConfigMap}, Items: []v1.KeyToPath{{Key: from.Key, Path: from.Key}},
+	}}}}
+	s.Containers[0].VolumeMounts = []v1.VolumeMount{{Name: "request", MountPath: bodyFolder + "/" + from.ConfigMap, ReadOnly: true}}
 }
 
 // jobOf returns what the client of the present attempt does.

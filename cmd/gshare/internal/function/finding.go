@@ -160,7 +160,7 @@ func unprofiled(f *Facts) *Finding {
 	if !f.Unprofiled {
 		return nil
 	}
-	help := "set resources.share and scaling.requestsPerSecond, which gshare profile and a GPUProfile measure"
+	help := "set resources.share and scaling.requestsPerSecond, which gshare profile and a GPUProfile measure; with spec.request, what to ask a replica, gshare measures them by itself"
 	if f.Profile != "" {
 		help = fmt.Sprintf("GPUProfile %s measures both: kubectl get gpuprofiles -n %s %[1]s shows how far it is", f.Profile, f.Namespace)
 	}

@@ -29,11 +29,11 @@ func (f *GPUFunction) Profile() string {
 	return ""
 }
 
-// SaysOnlyObjective reports whether the function leaves to gshare what a replica needs and can do, and gshare can find out: of servers with the protocol
-// OIP it knows what to ask. What it would ask others by itself need not be like the requests of their users, and a share that is enough for / is none for
-// them. Who says the share or the rate has them.
+// SaysOnlyObjective reports whether the function leaves to gshare what a replica needs and can do, and gshare can find out: it is told what to ask, or
+// knows it of servers with the protocol OIP. What it would ask others by itself need not be like the requests of their users, and a share that is enough for
+// / is none for them. Who says the share or the rate has them.
 func (f *GPUFunction) SaysOnlyObjective() bool {
-	return f.Spec.ProfileRef == nil && !f.External() && f.Spec.Protocol == OIP && f.Spec.Resources.Share == nil && f.Spec.Scaling.RequestsPerSecond == 0
+	return f.Spec.ProfileRef == nil && !f.External() && (f.Spec.Protocol == OIP || f.Spec.Request != nil) && f.Spec.Resources.Share == nil && f.Spec.Scaling.RequestsPerSecond == 0
 }
 
 // withProfile returns the function with what its profile recommends: a copy, or the function itself if there is nothing.

@@ -93,7 +93,7 @@ type GPUProfileSpec struct {
 	// +kubebuilder:validation:XValidation:rule="isQuantity(self) && quantity(self).compareTo(quantity('1Mi')) >= 0 && quantity(self).compareTo(quantity('1Pi')) <= 0",message="want a quantity of 1Mi to 1Pi, such as 1525Mi"
 	Memory Quantity `json:"memory,omitempty"`
 
-	// request is what the server is asked.
+	// request is what the server is asked. Without it, that of the function.
 	// +optional
 	Request ProfileRequest `json:"request,omitzero"`
 
@@ -118,36 +118,6 @@ type ProfileReference struct {
 	// +kubebuilder:validation:MaxLength=50
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="want lower-case letters, digits and '-', with a letter or digit at both ends"
 	Name string `json:"name"`
-}
-
-// ProfileRequest is a request that a server is asked again and again.
-type ProfileRequest struct {
-	// method is that of HTTP: without it POST with protocol OIP or with a body, else GET.
-	// +optional
-	// +kubebuilder:validation:Enum=GET;POST;PUT
-	Method string `json:"method,omitempty"`
-
-	// path is that of the URL: without it / or, with protocol OIP, /v2/models/NAME/infer with the name of the function or of the profile.
-	// +optional
-	// +kubebuilder:validation:MaxLength=2048
-	// +kubebuilder:validation:XValidation:rule="self.startsWith('/')",message="want a path that begins with /"
-	Path string `json:"path,omitempty"`
-
-	// body is that of the request; with protocol OIP, of one row. Without it, nothing is sent or, with protocol OIP, zeros as the metadata of the
-	// model describe them.
-	// +optional
-	// +kubebuilder:validation:MaxLength=16384
-	Body string `json:"body,omitempty"`
-
-	// contentType is the header Content-Type: without it application/json with a body.
-	// +optional
-	// +kubebuilder:validation:MaxLength=256
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[ -~]*$')",message="want printable ASCII"
-	ContentType string `json:"contentType,omitempty"`
-
-	// stream says that the answer is a stream of server-sent events, whose first is to come within the objective.
-	// +optional
-	Stream bool `json:"stream,omitempty"`
 }
 
 // ProfileStrategy is how shares to try are chosen.

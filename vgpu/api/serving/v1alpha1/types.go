@@ -104,10 +104,16 @@ type GPUFunctionSpec struct {
 	Resources Resources `json:"resources,omitzero"`
 
 	// profileRef names the GPUProfile whose share, rate and batch the function has, once it is complete. If there is no such profile, one of this
-	// function is made. Without it, a function of protocol OIP that says neither resources.share nor scaling.requestsPerSecond has that of its own
-	// name. Only in a cluster.
+	// function is made. Without it, a function of protocol OIP, or with a request, that says neither resources.share nor scaling.requestsPerSecond has
+	// that of its own name. Only in a cluster.
 	// +optional
 	ProfileRef *ProfileReference `json:"profileRef,omitempty"`
+
+	// request is what gshare asks a replica in order to measure it. With it, a function of any protocol that says neither resources.share nor
+	// scaling.requestsPerSecond nor profileRef has the GPUProfile of its own name. Without it, one of protocol OIP is asked zeros, as the metadata of its
+	// model describe them.
+	// +optional
+	Request *ProfileRequest `json:"request,omitempty"`
 
 	// pipeline lets gshare cut a replica into stages, each on a MIG instance of its own, where no instance that is free holds all of it. Only in a
 	// cluster, and for servers that run python -m gshare serve.

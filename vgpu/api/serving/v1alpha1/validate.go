@@ -122,6 +122,9 @@ func (s *GPUFunctionSpec) validateProfile(field string) error {
 	if s.ProfileRef != nil {
 		return share.Invalid(field+".profileRef", "only a cluster has profiles; measure with gshare profile")
 	}
+	if s.Request != nil && s.Request.BodyFrom != nil {
+		return share.Invalid(field+".request.bodyFrom", "only a cluster has ConfigMaps; write body, or gshare profile --data @FILE")
+	}
 	if s.Pipeline != nil {
 		return share.Invalid(field+".pipeline", "only a cluster has MIG instances to cut a function for")
 	}
