@@ -201,7 +201,7 @@ func TestRefused(t *testing.T) {
 		"little memory":         {edit("1525Mi", "'1525'"), `spec.resources.share.memory: "1525"`},
 		"much memory":           {edit("1525Mi", "2Pi"), `spec.resources.share.memory: "2Pi"`},
 		"a profile":             {edit("  scaling:", "  profileRef: {name: x}\n  scaling:"), "spec.profileRef: only a cluster"},
-		"a body of a ConfigMap": {edit("  scaling:", "  request: {bodyFrom: {configMap: x, key: y}}\n  scaling:"), "spec.request.bodyFrom: only a cluster"},
+		"a body of a ConfigMap": {edit("  scaling:", "  request: {bodyFrom: {configMap: x, key: cat}}\n  scaling:"), "spec.request.bodyFrom: only a cluster"},
 		"no rate":               {edit("requestsPerSecond: 40", ""), "spec.scaling.requestsPerSecond: 0"},
 		"no replicas":           {scaling("maxReplicas: 0"), "spec.scaling.maxReplicas: 0"},
 		"few replicas":          {scaling("maxReplicas: 1, minReplicas: 2"), "spec.scaling.maxReplicas: 1"},
