@@ -101,7 +101,7 @@ func TestMovesWithoutRoom(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				node, f := instanceNode(t, "a", "2g.20gb", "1g.10gb", "1g.10gb"), oneReplica(t, "images")
+				node, f := instanceNode(t, "a", "2g.20gb", "1g.10gb", "1g.10gb", "1g.10gb", "1g.10gb"), oneReplica(t, "images")
 				holder := on(t, "a", "MIG-a-0")
 				c := newCluster(t, append(test.objects, node, holder, f)...)
 				w := live(c, node)

@@ -153,13 +153,14 @@ func TestResidencyOfTemplate(t *testing.T) {
 		f.Spec.Template.Annotations = map[string]string{
 			kube.AnnotationResidency:        `{"v":1,"residency":{"seq":1,"level":"Shared"}}`,
 			kube.AnnotationResidencyReached: `{"v":1,"residency":{"seq":1,"level":"Shared"}}`,
+			api.AnnotationMovesFrom:         "1",
 			"team":                          "vision",
 		}
 	})
 	fp := fastPodOf(f)
 	for name, p := range map[string]*v1.Pod{"of a function": functionPod(fp, "x", 1), "without a function": standalonePod(fp, 1)} {
 		w, r, err := kube.ResidencyOf(p)
-		if w != residency.Fixed || r != (residency.Reached{}) || err != nil || p.Annotations["team"] != "vision" {
+		if w != residency.Fixed || r != (residency.Reached{}) || movesFrom(p) != 0 || err != nil || p.Annotations["team"] != "vision" {
 			t.Errorf("%s: %+v, %+v, %v, annotations %v", name, w, r, err, p.Annotations)
 		}
 	}

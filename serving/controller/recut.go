@@ -98,11 +98,11 @@ func setLastCut(p *Pods, i *podInstance, pod *v1.Pod, last bool) {
 	}
 }
 
-// mayRecut reports whether the pod of an instance without room may soon be replaced by one that is cut in another way, or is one that its function can do
-// without. Nothing is to be given up for it.
+// mayRecut reports whether the pod of an instance without room may soon be replaced by one that is cut in another way, or is one that takes the place of another,
+// for which there is no last cut. Nothing is to be given up for it.
 func mayRecut(p *Pods, name string, pod *v1.Pod) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	i := p.instances[name]
-	return i != nil && i.Function.Spec.Pipeline != nil && (i.Move.From != 0 || i.cuts.last != pod.UID)
+	return i != nil && i.Function.Spec.Pipeline != nil && i.cuts.last != pod.UID
 }

@@ -149,18 +149,21 @@ func TestMoveUnneeded(t *testing.T) {
 func TestMoveOfChangedFunction(t *testing.T) {
 	const two = "minReplicas: 1, maxReplicas: 1, requestsPerSecond: 10"
 	start(t, two, steady, func(w *world) {
-		sleep(5 * second)
+		sleep(5*second + 500*ms)
 		w.fleet.Move("f-1", "3g.40gb")
 		sleep(second)
 		if err := w.fleet.Set(decode(t, two, otherShare)); err != nil {
 			t.Fatal(err)
 		}
-		if w.fleet.Move("f-1", "3g.40gb") {
-			w.Error("an outdated replica is moved")
-		}
 		sleep(20 * second)
 		if got := w.names(); !slices.Equal(got, []string{"f-3"}) || w.as[2].Move != (Move{}) || w.as[2].Share.SMRequest != 300 {
 			w.Errorf("%v run, %+v was created", got, w.as[2])
+		}
+		if err := w.fleet.Set(decode(t, two, nil)); err != nil {
+			t.Fatal(err)
+		}
+		if all, _ := w.fleet.Movable(); len(all) > 0 || w.fleet.Move("f-3", "3g.40gb") {
+			w.Errorf("%+v can be moved, and are outdated", all)
 		}
 	})
 }
