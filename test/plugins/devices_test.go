@@ -7,10 +7,12 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	st "k8s.io/kubernetes/pkg/scheduler/testing"
 
 	"github.com/gshare-dev/gshare/lab/audit"
 	"github.com/gshare-dev/gshare/plugins/registry"
 	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
 // annotated is a pod of 10 % of a GPU with these annotations, in pairs.
@@ -134,6 +136,80 @@ func TestWishes(t *testing.T) {
 			}
 			if last := bindAll(t, plugin, nodes, mixed, "last", 1, kube.AnnotationPacking, "spread"); countOn(t, last)[onSlice(t, last[len(last)-1])] != 1 {
 				t.Errorf("the last one shares a GPU although one is empty: %v", countOn(t, last))
+			}
+		})
+	}
+}
+
+// The vGPUs of one pod are on one node, each on a GPU that is its alone, and on a node with GPUs of several sizes on those with the most memory.
+func TestModelOverSeveralGPUs(t *testing.T) {
+	sized := func(name string, mib ...int64) *v1.Node {
+		var inv kube.Inventory
+		for i, memory := range mib {
+			id := fmt.Sprintf("%s-%d", name, i)
+			inv.Slices = append(inv.Slices, kube.Slice{
+				ID: id, Device: id, Model: "A100", SMs: 108, MemoryMiB: memory, Healthy: true, Classes: []share.Isolation{share.Exclusive, share.MPS},
+			})
+		}
+		text, err := kube.EncodeInventory(inv)
+		if err != nil {
+			t.Fatal(err)
+		}
+		node := gpuNode(t, name, 1)
+		node.Annotations[kube.AnnotationInventory] = text
+		return node
+	}
+	model := func(vgpus, mib int) *v1.Pod {
+		pod := st.MakePod().Namespace("team").Name("model").UID("uid-model").Lim(map[v1.ResourceName]string{
+			kube.ResourceSM: fmt.Sprint(100 * vgpus), kube.ResourceMemory: fmt.Sprint(mib),
+		}).Obj()
+		pod.ResourceVersion = "1"
+		kube.Complete(pod)
+		return pod
+	}
+	for name, tc := range map[string]struct {
+		bound  bool // a small pod is on the first GPU of n2
+		pod    *v1.Pod
+		node   string
+		want   []string
+		reason string // on n1
+	}{
+		"the largest of a node":             {false, model(2, 20480), "n2", []string{"n2-1", "n2-3"}, ""},
+		"all of a node":                     {false, model(4, 80000), "n2", []string{"n2-0", "n2-1", "n2-2", "n2-3"}, ""},
+		"no parts of GPUs in use":           {true, model(3, 30720), "n2", []string{"n2-1", "n2-2", "n2-3"}, ""},
+		"more than one node has free":       {true, model(4, 80000), "", nil, "fewer GPUs than requested vGPUs"},
+		"more than each GPU has for a part": {false, model(3, 3*41000), "", nil, "share larger than a slice"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			nodes := []*v1.Node{sized("n1", 20480), sized("n2", 20480, 40960, 24576, 40960)}
+			var bound []*v1.Pod
+			if tc.bound {
+				pod, reason := bind(t, registry.SlotPacking, nodes[1:], nil, annotated("small", "team", kube.AnnotationPacking, "spread"))
+				if pod == nil || onSlice(t, pod) != "n2-0" {
+					t.Fatal(reason)
+				}
+				bound = []*v1.Pod{pod}
+			}
+			for _, plugin := range packingPlugins {
+				pod, reason := bind(t, plugin, nodes, bound, tc.pod)
+				if (pod != nil) != (tc.node != "") || reason != tc.reason {
+					t.Fatalf("%s: placed %t, %q", plugin, pod != nil, reason)
+				}
+				if pod == nil {
+					continue
+				}
+				p, _, err := kube.PlacementOf(pod)
+				if err != nil {
+					t.Fatal(err)
+				}
+				var on []string
+				for _, v := range p.Containers[0].VGPUs {
+					on = append(on, v.Slice)
+				}
+				slices.Sort(on)
+				if p.Node != tc.node || !slices.Equal(on, tc.want) {
+					t.Errorf("%s: on %v of %s", plugin, on, p.Node)
+				}
 			}
 		})
 	}

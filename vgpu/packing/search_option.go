@@ -11,18 +11,22 @@ type option struct {
 	Pick
 	rank              Rank
 	left              MilliGPU
-	size              int // memory slices of the MIG instance to be created; 0: none is
-	fragmentationCost int // of creating that instance
+	free              share.Bytes // memory of the GPU, where several vGPUs have it for themselves; otherwise 0
+	size              int         // memory slices of the MIG instance to be created; 0: none is
+	fragmentationCost int         // of creating that instance
 }
 
-// compareOptions orders slices for a share: the better rank first, then the slice with the least SM-time left, then an existing MIG
-// instance before the smallest new one, then the lower fragmentation cost, then the lower index.
+// compareOptions orders slices for a share: the better rank first, then the slice with the least SM-time left, then, of GPUs that several
+// vGPUs have for themselves, the one with the most free memory, then an existing MIG instance before the smallest new one, then the lower fragmentation cost, then
+// the lower index.
 func compareOptions(a, b option) int {
 	switch {
 	case a.rank != b.rank:
 		return cmp.Compare(a.rank, b.rank)
 	case a.left != b.left:
 		return cmp.Compare(a.left, b.left)
+	case a.free != b.free:
+		return compareFreeMemory(a.free, b.free)
 	case a.size != b.size:
 		return cmp.Compare(a.size, b.size)
 	case a.fragmentationCost != b.fragmentationCost:
@@ -63,6 +67,9 @@ func (p *Packer) options(n *Node, pod *Pod, container int, costs *nodeCosts, fou
 		return nil, max(worst, p.refusalOfFull(n, ask))
 	}
 	p.rankAll(n, pod, container, costs, found)
+	if pod.Request.Containers[container].VGPUs > 1 {
+		p.preferFreeMemory(n, ask.Share, found)
+	}
 	n.addFragmentationCosts(found)
 	return found, Admitted
 }
