@@ -23,8 +23,8 @@ type Change struct {
 }
 
 // Changes returns the smallest changes to the request that would let the pod fit a node, the smallest first: less of one quantity,
-// otherwise less of two quantities of a container; and then changes of other conditions, such as the GPU model. It returns none if the pod
-// fits as it is, or if no such change helps.
+// otherwise less of two quantities of a container; then changes of other conditions, such as the GPU model; and for memory that no GPU has, the
+// fewest whole GPUs that have it. It returns none if the pod fits as it is, or if no such change helps.
 func (q *Search) Changes() []Change {
 	if q.findNode(q.Pod.Request) != nowhere {
 		return nil
@@ -34,7 +34,7 @@ func (q *Search) Changes() []Change {
 		found = q.pairReductions()
 	}
 	slices.SortStableFunc(found, func(a, b Change) int { return cmp.Compare(a.loss, b.loss) })
-	return append(found, q.termChanges()...)
+	return slices.Concat(found, q.termChanges(), q.moreGPUs())
 }
 
 // singleReductions returns the changes that lower one quantity of one container.
