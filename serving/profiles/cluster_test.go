@@ -79,6 +79,7 @@ type world struct {
 	servers int                            // that were started
 	usedMiB int64                          // of device memory, by the agent
 	old     bool                           // the agent is one that changes no quotas
+	taken   bool                           // the GPU is somebody else's: servers get no node
 	image   string
 	version string
 }
@@ -189,7 +190,7 @@ func (w *world) kubelet() bool {
 	w.Helper()
 	moved := false
 	for _, p := range w.pods() {
-		if kube.Ended(&p) {
+		if kube.Ended(&p) || p.Labels[api.LabelFunction] != "" { // replicas are the test's
 			continue
 		}
 		isClient := p.Spec.Containers[0].Name == clientName
@@ -202,6 +203,8 @@ func (w *world) kubelet() bool {
 			w.end(&p, v1.PodFailed, 137, "")
 		case p.Status.Phase == "" && isClient:
 			p.Status.Phase = v1.PodRunning
+		case p.Status.Phase == "" && w.taken:
+			p.Status.Conditions = []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: v1.PodReasonUnschedulable, Message: "0/1 nodes"}}
 		case p.Status.Phase == "":
 			w.place(&p)
 		case !isClient && !w.old && wantedQuota(&p) != enforcedQuota(&p):

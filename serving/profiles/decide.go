@@ -26,6 +26,9 @@ type state struct {
 	image   string // of the client
 	served  string // image of the function's replicas, with its digest; empty if there are none
 	now     time.Time
+
+	function *api.GPUFunction // nil if the profile has a template
+	replicas []v1.Pod         // of the function
 }
 
 // decision is the next write to the cluster. There is one at most, so that a crash is always between two of them.
@@ -65,10 +68,12 @@ func (s *state) decide() decision {
 	switch {
 	case s.halted(status):
 		return s.review(status)
-	case status.Attempt == nil:
-		return s.begin(status, target)
 	case client != nil && kube.Ended(client):
 		return s.take(status, target, client)
+	case s.replicaWaits():
+		return s.yield(status)
+	case status.Attempt == nil:
+		return s.begin(status, target)
 	case target == nil && client == nil:
 		return s.start(status)
 	case target == nil || target.DeletionTimestamp != nil || kube.Ended(target) && disrupted(target):

@@ -57,22 +57,38 @@ func AddTo(m manager.Manager, o Options) error {
 	return ctrl.NewControllerManagedBy(m).Named("gpuprofile").For(&api.GPUProfile{}).
 		WatchesRawSource(source.Kind(pods, &v1.Pod{}, ofProfile)).
 		Watches(&api.GPUFunction{}, handler.EnqueueRequestsFromMapFunc(r.profilesOf), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&v1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.profilesOfReplica), builder.WithPredicates(predicate.NewPredicateFuncs(hasNoNode))).
 		Complete(r)
 }
 
 // name is the name of the controller in events.
 const name = "gshare-controller"
 
+// hasNoNode lets through the pods that a profile may have to give its GPU to.
+func hasNoNode(o client.Object) bool {
+	p, isPod := o.(*v1.Pod)
+	return isPod && p.Spec.NodeName == "" && p.Labels[api.LabelFunction] != ""
+}
+
+// profilesOfReplica returns the profiles that name the function of a replica.
+func (r *Reconciler) profilesOfReplica(ctx context.Context, p client.Object) []reconcile.Request {
+	return r.profilesNaming(ctx, p.GetNamespace(), p.GetLabels()[api.LabelFunction])
+}
+
 // profilesOf returns the profiles that name a function.
 func (r *Reconciler) profilesOf(ctx context.Context, f client.Object) []reconcile.Request {
+	return r.profilesNaming(ctx, f.GetNamespace(), f.GetName())
+}
+
+func (r *Reconciler) profilesNaming(ctx context.Context, namespace, function string) []reconcile.Request {
 	list := &api.GPUProfileList{}
-	if err := r.Client.List(ctx, list, client.InNamespace(f.GetNamespace())); err != nil {
+	if err := r.Client.List(ctx, list, client.InNamespace(namespace)); err != nil {
 		r.Log.Warn("failed to list profiles", "error", err)
 		return nil
 	}
 	var found []reconcile.Request
 	for at := range list.Items {
-		if p := &list.Items[at]; p.Spec.FunctionRef != nil && p.Spec.FunctionRef.Name == f.GetName() {
+		if p := &list.Items[at]; p.Spec.FunctionRef != nil && p.Spec.FunctionRef.Name == function {
 			found = append(found, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(p)})
 		}
 	}

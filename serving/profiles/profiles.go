@@ -128,23 +128,21 @@ func (r *Reconciler) decide(ctx context.Context, p *api.GPUProfile, f *api.GPUFu
 	if err != nil {
 		return decision{}, fmt.Errorf("image of the client: %w", err)
 	}
-	s := &state{profile: p, plan: plan, pods: pods, nodes: nodes.Items, version: r.Version, image: image, now: time.Now()}
-	if f != nil && p.Status.Completed != nil {
-		if s.served, err = r.served(ctx, f); err != nil {
+	s := &state{profile: p, plan: plan, pods: pods, nodes: nodes.Items, version: r.Version, image: image, now: time.Now(), function: f}
+	if f != nil {
+		list := &v1.PodList{}
+		if err := r.Client.List(ctx, list, client.InNamespace(f.Namespace), client.MatchingLabels{api.LabelFunction: f.Name}); err != nil {
 			return decision{}, err
 		}
+		s.replicas, s.served = list.Items, served(list.Items)
 	}
 	return s.decide(), nil
 }
 
-// served returns the image of the youngest replica of a function that is ready, with its digest.
-func (r *Reconciler) served(ctx context.Context, f *api.GPUFunction) (string, error) {
-	list := &v1.PodList{}
-	if err := r.Client.List(ctx, list, client.InNamespace(f.Namespace), client.MatchingLabels{api.LabelFunction: f.Name}); err != nil {
-		return "", err
-	}
+// served returns the image of the youngest replica that is ready, with its digest.
+func served(replicas []v1.Pod) string {
 	image, youngest := "", metav1.Time{}
-	for _, pod := range list.Items {
+	for _, pod := range replicas {
 		if _, ready := api.Address(&pod); !ready || pod.CreationTimestamp.Before(&youngest) {
 			continue
 		}
@@ -154,7 +152,7 @@ func (r *Reconciler) served(ctx context.Context, f *api.GPUFunction) (string, er
 			}
 		}
 	}
-	return image, nil
+	return image
 }
 
 // apply does what was decided.

@@ -2,6 +2,7 @@ package profiles
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"time"
 
@@ -10,12 +11,17 @@ import (
 
 	"github.com/gshare-dev/gshare/serving/controller"
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
+	"github.com/gshare-dev/gshare/vgpu/kube"
 )
 
 // waitForServer waits until the server is ready. One that needs too long does not run on its share. One that does not even start on its node, for want of
 // its image for instance, starts on no other share either, and would hold a GPU all the time.
 func (s *state) waitForServer(status *api.GPUProfileStatus, target *v1.Pod) decision {
 	why := cmp.Or(api.Failure(target), api.WaitsFor(target))
+	if target.Spec.NodeName == "" {
+		s.set(status, metav1.ConditionFalse, api.ReasonGPUInUse, s.whyNone(status, why))
+		return s.write(status)
+	}
 	at, limit := controller.OverdueAt(target)
 	left := at.Sub(s.now)
 	switch {
@@ -30,6 +36,72 @@ func (s *state) waitForServer(status *api.GPUProfileStatus, target *v1.Pod) deci
 	s.set(status, metav1.ConditionFalse, api.ReasonStarting, "server: "+why)
 	made := s.write(status)
 	made.after = left
+	return made
+}
+
+// whyNone says why a server has no GPU yet, and what its owner can do. The scheduler's reason is the rest.
+func (s *state) whyNone(status *api.GPUProfileStatus, scheduler string) string {
+	d, found := s.device(status)
+	if !found {
+		return "server: " + scheduler
+	}
+	all, own := 0, ""
+	for at := range s.nodes {
+		for _, slice := range slicesOf(&s.nodes[at]) {
+			if slice.Profile != "" || slice.Model != d.model || slice.MemoryMiB < d.memoryMiB {
+				continue
+			}
+			if all++; own == "" {
+				own = s.replicaOn(slice.ID)
+			}
+		}
+	}
+	if own == "" || all > 1 {
+		return fmt.Sprintf("the server waits until one of %d %s is free, with nobody else on it: %s", all, d.model, scheduler)
+	}
+	idle := "which ends by itself when there are no requests"
+	if least := s.function.Spec.Scaling.MinReplicas; least > 0 {
+		idle = fmt.Sprintf("which its scaling.minReplicas of %d keeps", least)
+	}
+	return fmt.Sprintf("the only %s has the replica %s of the function, %s: the server waits until it has gone. Or add a GPU, or write resources.share and scaling.requestsPerSecond of the function",
+		d.model, own, idle)
+}
+
+// replicaOn returns the name of the function's replica on a slice, or an empty text.
+func (s *state) replicaOn(slice string) string {
+	for at := range s.replicas {
+		placement, present, err := kube.PlacementOf(&s.replicas[at])
+		if err != nil || !present || kube.Ended(&s.replicas[at]) {
+			continue
+		}
+		for _, c := range placement.Containers {
+			if slices.ContainsFunc(c.VGPUs, func(v kube.PlacedVGPU) bool { return v.Slice == slice }) {
+				return s.replicas[at].Name
+			}
+		}
+	}
+	return ""
+}
+
+// replicaWaits reports whether the scheduler has found no place for a replica of the function.
+func (s *state) replicaWaits() bool {
+	return slices.ContainsFunc(s.replicas, func(p v1.Pod) bool {
+		return p.Spec.NodeName == "" && p.DeletionTimestamp == nil && slices.ContainsFunc(p.Status.Conditions, func(c v1.PodCondition) bool {
+			return c.Type == v1.PodScheduled && c.Status == v1.ConditionFalse
+		})
+	})
+}
+
+// yieldPause is the time after which a profile is looked at again that has given its GPU to a replica.
+const yieldPause = 5 * time.Second
+
+// yield ends the server of a profile for as long as a replica of its function has no GPU: requests come before measurements. The trial that was under way
+// begins again later, and nobody is to blame.
+func (s *state) yield(status *api.GPUProfileStatus) decision {
+	status.Attempt, status.Target, status.Current = nil, nil, "" // its pods go next
+	s.set(status, metav1.ConditionFalse, api.ReasonGPUInUse, "a replica of the function waits for a GPU: the profile goes on when that has one and another is free, or the function has no requests")
+	made := s.write(status)
+	made.after = yieldPause
 	return made
 }
 

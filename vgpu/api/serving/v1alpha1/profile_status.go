@@ -344,6 +344,7 @@ const (
 	ReasonMeasuring = "Measuring" // a client sends requests
 	ReasonStarting  = "Starting"  // the server or the client does not run yet
 	ReasonNoGPU     = "NoGPU"     // no node has a GPU of the model
+	ReasonGPUInUse  = "GPUInUse"  // no GPU of the model is free, or a replica of the function waits for one
 
 	// ReasonOverQuota says that a SharePolicy does not let the namespace have the server of a trial.
 	//
