@@ -129,15 +129,15 @@ func (a *autoscaled) followsMetric(t *testing.T) {
 	a.risesAndFalls(t, 1)
 }
 
-// risesAndFalls sends 80 requests a second, for which the function wants three replicas of 32 each, and then none.
+// risesAndFalls sends 85 requests a second, for which the function wants three replicas of 32 each, and then none.
 func (a *autoscaled) risesAndFalls(t *testing.T, least int) {
 	t.Helper()
 	c := a.newClients(t, "resnet50")
 	ctx, stop := context.WithCancel(a.ctx)
 	defer stop()
-	c.running.Go(func() { c.send(ctx, 80) })
+	c.running.Go(func() { c.send(ctx, 85) })
 	took := a.wait(t, "three replicas", func() bool { return a.replicas(t) == 3 })
-	t.Logf("to 3: after %.1f s of 80 requests a second\n%s", took.Seconds(), a.kubectl(t, "get", "gpufunction,fastpod,hpa"))
+	t.Logf("to 3: after %.1f s of 85 requests a second\n%s", took.Seconds(), a.kubectl(t, "get", "gpufunction,fastpod,hpa"))
 	stop()
 	sent, failed := c.wait()
 	t.Logf("%d requests, %d refused or late: %v", sent, len(failed), firstOf(failed))
