@@ -144,6 +144,9 @@ func writePlaces(w io.Writer, places []verdict.Place, s *cluster.Snapshot) {
 		if p.Weights != "" {
 			fmt.Fprintf(w, "  and %s\n", p.Weights)
 		}
+		if p.Key != "" {
+			fmt.Fprintf(w, "  and anti-affinity %s: no other share of the namespace on this GPU has it\n", p.Key)
+		}
 		if p.Missing {
 			fmt.Fprintln(w, "  the node's inventory no longer lists this slice")
 		}

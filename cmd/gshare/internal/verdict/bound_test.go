@@ -122,3 +122,18 @@ func TestPlaceSaysWeights(t *testing.T) {
 		t.Errorf("placed: %+v", got)
 	}
 }
+
+// TestPlaceSaysKey: a placed pod's report names its anti-affinity, and a pod that it keeps off the GPU is told that it would fit without it.
+func TestPlaceSaysKey(t *testing.T) {
+	w := newWorld()
+	holder := w.beside(t, "holder", share.MPS, 100, 1000, 1024)
+	w.keyed(t, holder, "replica")
+	w.pod.Annotations[kube.AnnotationAntiAffinity] = "replica"
+	if got := w.report(t).Nodes[0]; got.Obstacles[0].Reason != "GPUs hold a share with the same anti-affinity" || len(got.Leave) != 1 {
+		t.Errorf("%+v", got)
+	}
+	w.pod, w.others = holder, nil
+	if got := w.report(t).Places; len(got) != 1 || got[0].Key != "replica" {
+		t.Errorf("placed: %+v", got)
+	}
+}

@@ -23,8 +23,9 @@ type Place struct {
 	Model     string     `json:"model,omitempty"`
 	Class     string     `json:"class"`
 	Share     string     `json:"share"`
-	Weights   string     `json:"weights,omitempty"` // that the slice holds for the pod beside its share
-	Beside    []Neighbor `json:"beside,omitempty"`  // the other containers on the slice
+	Weights   string     `json:"weights,omitempty"`      // that the slice holds for the pod beside its share
+	Key       string     `json:"antiAffinity,omitempty"` // of which the GPU holds no other share of the namespace
+	Beside    []Neighbor `json:"beside,omitempty"`       // the other containers on the slice
 	Missing   bool       `json:"missing,omitempty"`
 }
 
@@ -69,7 +70,7 @@ func (r *Report) addPlaces(n *cluster.Node, pod *v1.Pod, placement kube.Placemen
 		for i, v := range c.VGPUs {
 			at, there := n.SliceIndex(packing.SliceID(v.Slice))
 			p := Place{Container: c.Name, VGPU: i, Node: n.Name, Slice: v.Slice, Class: string(v.Class), Share: ShareText(v.Share),
-				Weights: weightsText(placement.Weights), Missing: !there}
+				Weights: weightsText(placement.Weights), Key: placement.AntiAffinity, Missing: !there}
 			if there {
 				p.Model = n.Slices[at].Model
 			}
