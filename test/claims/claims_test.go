@@ -92,7 +92,7 @@ func (c *cluster) publish(node string, offered []inventory.Slice) (stored []*res
 		object := &resourceapi.ResourceSlice{
 			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", node, i)},
 			Spec: resourceapi.ResourceSliceSpec{
-				Driver: draplugin.Driver, NodeName: &node, Devices: s.Devices,
+				Driver: draplugin.Driver, NodeName: &node, Devices: s.Devices, SharedCounters: s.SharedCounters,
 				Pool: resourceapi.ResourcePool{Name: node, Generation: 1, ResourceSliceCount: int64(len(pool.Slices))},
 			},
 		}
@@ -178,18 +178,20 @@ func (c *cluster) prepare(node string, namespaces ...string) {
 	}
 }
 
-// claim makes a claim and a pod that uses it on a node.
-func (c *cluster) claim(namespace, name, node string, requests map[resourceapi.QualifiedName]string) {
+// claim makes a claim of a device that the CEL expressions select, and a pod that uses it on a node.
+func (c *cluster) claim(namespace, name, node string, requests map[resourceapi.QualifiedName]string, selectors ...string) {
 	c.t.Helper()
 	capacity := &resourceapi.CapacityRequirements{Requests: map[resourceapi.QualifiedName]resource.Quantity{}}
 	for n, q := range requests {
 		capacity.Requests[n] = resource.MustParse(q)
 	}
+	request := &resourceapi.ExactDeviceRequest{DeviceClassName: class, Capacity: capacity}
+	for _, expression := range selectors {
+		request.Selectors = append(request.Selectors, resourceapi.DeviceSelector{CEL: &resourceapi.CELDeviceSelector{Expression: expression}})
+	}
 	_, err := c.ResourceV1().ResourceClaims(namespace).Create(c.ctx, &resourceapi.ResourceClaim{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: resourceapi.ResourceClaimSpec{Devices: resourceapi.DeviceClaim{Requests: []resourceapi.DeviceRequest{{
-			Name: "gpu", Exactly: &resourceapi.ExactDeviceRequest{DeviceClassName: class, Capacity: capacity},
-		}}}},
+		Spec:       resourceapi.ResourceClaimSpec{Devices: resourceapi.DeviceClaim{Requests: []resourceapi.DeviceRequest{{Name: "gpu", Exactly: request}}}},
 	}, metav1.CreateOptions{})
 	c.must(err)
 	_, err = c.CoreV1().Pods(namespace).Create(c.ctx, &v1.Pod{
