@@ -113,11 +113,16 @@ const containerdConfig = `version = 3
   enable_cdi = true
 [plugins."io.containerd.cri.v1.runtime".cni]
   bin_dirs = ["` + cniPlugins + `"]
+  conf_dir = "` + networkFolder + `"
 [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc]
   runtime_type = "io.containerd.runc.v2"
 [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc.options]
   SystemdCgroup = false
 `
+
+// networkFolder has the CNI configuration of a node and no other: in the usual folder there may be one of a program of this machine, such as podman, which
+// would come first.
+const networkFolder = "/etc/cni/cluster.d"
 
 // networkConfig is the CNI configuration of a node: a bridge for its pods. It needs no masquerading, as the machines have routes to all
 // pods.
@@ -133,7 +138,7 @@ func (n *Node) startContainerd(ctx context.Context) error {
 	if err := os.WriteFile(config, []byte(containerdConfig), 0o600); err != nil {
 		return err
 	}
-	folder := n.Machine.HostPath("/etc/cni/net.d")
+	folder := n.Machine.HostPath(networkFolder)
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err
 	}

@@ -164,7 +164,7 @@ func (a *autoscaled) recipe(t *testing.T, has string) string {
 		if b.File == "docs/autoscalers.md" && b.Language == "yaml" && strings.Contains(b.Text, has) {
 			return strings.NewReplacer(
 				"slo: {latency: 69ms}", "slo: {latency: 5s}\n  access: {namespaces: [\"*\"]}", "scaling: {", "scaling: {window: 2s, keepShared: 2s, ",
-				"image: registry.example/resnet50:1", `image: "`+modelImage+`", args: [--batch, 1=2ms]`,
+				"image: registry.example/resnet50:1", "image: "+modelImage+"\n        args: [--batch, 1=2ms]",
 			).Replace(b.Text)
 		}
 	}
