@@ -1,0 +1,92 @@
+package cluster_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	utilwait "k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
+	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// requestedFunction is a function of protocol HTTP that says what to ask it, with a body in a ConfigMap, and whose profile bisects. More than 20 % of the SMs
+// do not help its server.
+const requestedFunction = `apiVersion: v1
+kind: ConfigMap
+metadata: {name: samples, namespace: default}
+data: {row.json: '{"inputs": [{"name": "input", "datatype": "UINT8", "shape": [1, 1], "data": [1]}]}'}
+---
+apiVersion: serving.gshare.dev/v1alpha1
+kind: GPUProfile
+metadata: {name: resnet50}
+spec:
+  functionRef: {name: resnet50}
+  memory: 1Gi
+  search: {strategy: Bisection, step: 20}
+---
+apiVersion: serving.gshare.dev/v1alpha1
+kind: GPUFunction
+metadata: {name: resnet50}
+spec:
+  slo: {latency: 1s}
+  access: {namespaces: ["*"]}
+  request: {path: /v2/models/resnet50/infer, bodyFrom: {configMap: samples, key: row.json}}
+  template:
+    spec:
+      containers:
+      - {name: server, image: "` + modelImage + `", args: [--name, resnet50, --batch, 1=50ms, --sm, "20", --input, "input:UINT8:1"]}
+`
+
+// TestServingBisection: a function that is no server of OIP is measured by the request that it says, for the fewest SMs that answer most of it and all of it.
+// The function gets the first, and a pod can have both.
+func TestServingBisection(t *testing.T) {
+	long(t)
+	s := startServing(t)
+	s.write(t, requestedFunction)
+	p := &api.GPUProfile{}
+	err := utilwait.PollUntilContextTimeout(s.ctx, time.Second, 7*time.Minute, true, func(context.Context) (bool, error) {
+		err := s.objects.Get(s.ctx, client.ObjectKey{Namespace: "default", Name: "resnet50"}, p)
+		return err == nil && meta.IsStatusConditionTrue(p.Status.Conditions, api.ConditionComplete), err
+	})
+	if err != nil {
+		t.Fatalf("%v: %+v", err, p.Status)
+	}
+	t.Log("\n" + s.kubectl(t, "get", "gpuprofiles", "-o", "wide"))
+	for _, point := range p.Status.Points {
+		t.Logf("%+v", point)
+	}
+	best := p.Status.Recommended
+	if best == nil || best.SM > 40 || best.SMLimit < best.SM || best.RequestsPerSecond < 5 || len(p.Status.Points) > 4 {
+		t.Fatalf("%+v of %+v", best, p.Status.Conditions)
+	}
+	s.wait(t, "the function knows", func() bool { return s.function(t).Status.Profiled != nil })
+	if err := s.ask(t, "resnet50"); err != nil {
+		t.Fatal(err)
+	}
+	s.wait(t, "the function has its share", func() bool {
+		for _, pod := range s.pods(t, "default", api.LabelFunction, "resnet50") {
+			placement, present, err := kube.PlacementOf(&pod)
+			if err == nil && present && int64(placement.Containers[0].VGPUs[0].Share.SMRequest) == 10*best.SM {
+				return true
+			}
+		}
+		return false
+	})
+	s.kubectl(t, "delete", "gpufunction", "resnet50")
+	limit := max(best.SMLimit, best.SM+10) // one that is no more than the request would show nothing
+	s.create(s.ctx, t, elasticPod("elastic", share.BestEffort, best.SM, limit, []string{"true"}))
+	s.wait(t, "a pod with both", func() bool {
+		pod := &v1.Pod{}
+		if err := s.objects.Get(s.ctx, client.ObjectKey{Namespace: "default", Name: "elastic"}, pod); err != nil {
+			t.Fatal(err)
+		}
+		placement, present, err := kube.PlacementOf(pod)
+		return err == nil && present && int64(placement.Containers[0].VGPUs[0].Share.SMRequest) == 10*best.SM && int64(placement.Containers[0].VGPUs[0].Share.SMLimit) == 10*limit
+	})
+}
