@@ -1,7 +1,7 @@
 # The images of gshare: docker build --target gshare-node -t gshare-node:dev .    and the same with gshare-scheduler,
 # gshare-controller, gshare-gateway and gshare-descheduler.
-# Pin the bases by digest in a build of your own that others run: a tag may move.
-FROM golang:1.26.8-bookworm AS build
+# Bases have their whole names, which podman wants. Pin them by digest in a build of your own that others run: a tag may move.
+FROM docker.io/library/golang:1.26.8-bookworm AS build
 RUN apt-get update && apt-get install -y --no-install-recommends gcc libc6-dev && rm -rf /var/lib/apt/lists/*
 WORKDIR /src
 COPY go.mod go.sum ./
@@ -25,7 +25,7 @@ USER 65532:65532
 ENTRYPOINT ["gshare-descheduler"]
 
 # A C library is all that it needs: NVIDIA's container runtime brings NVML and MPS.
-FROM debian:12.11-slim AS gshare-node
+FROM docker.io/library/debian:12.11-slim AS gshare-node
 COPY --from=build /out/gshare-node /out/gshare /usr/local/bin/
 COPY --from=build /out/hook/libgshare.so /out/hook/libgshare-mps.so /out/hook/libgshare_store.so /out/hook/gshare_store.py /out/hook/gshare_safetensors.py /usr/lib/gshare/
 ENTRYPOINT ["gshare-node"]
