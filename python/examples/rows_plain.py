@@ -11,17 +11,18 @@ class Weights:
     def __init__(self, *values):
         self.host = (ctypes.c_float * len(values))(*values)
         self.nbytes = ctypes.sizeof(self.host) + SPARE
-        self.driver, context = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p()
+        self.driver, self.context = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p()
         self.device = ctypes.c_uint64()
         self.call("cuInit", 0)
-        self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
-        self.call("cuCtxSetCurrent", context)
+        self.call("cuDevicePrimaryCtxRetain", ctypes.byref(self.context), 0)
+        self.call("cuCtxSetCurrent", self.context)
         self.call("cuMemAlloc_v2", ctypes.byref(self.device), ctypes.c_size_t(self.nbytes))
         self.call("cuMemcpyHtoD_v2", self.device, self.host, ctypes.c_size_t(ctypes.sizeof(self.host)))
         ctypes.memset(self.host, 0, ctypes.sizeof(self.host))  # they are on the device now
 
     def read(self):
         copy = type(self.host)()
+        self.call("cuCtxSetCurrent", self.context)  # requests come in any thread
         self.call("cuMemcpyDtoH_v2", copy, self.device, ctypes.c_size_t(ctypes.sizeof(copy)))
         return list(copy)
 

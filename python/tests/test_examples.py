@@ -61,6 +61,13 @@ class TestExamples(unittest.TestCase):
     def test_rows(self) -> None:
         self._same("rows", "{'brightness': 83.33, 'ran': ['', '', '']}\n" if "CUDA_VISIBLE_DEVICES" not in os.environ else None)
 
+        program = (
+            "import concurrent.futures, sys, gshare\n"
+            "with gshare.run(sys.argv[1]) as rows, concurrent.futures.ThreadPoolExecutor(1) as other:\n"
+            "    print(other.submit(rows, [0.0, 1.0, 1.0]).result()['brightness'])"
+        )
+        self.assertEqual(_output("-c", program, os.path.join(FOLDER, "rows_stages.py:Rows")), "87.5\n")  # a context is that of a thread
+
     def _same(self, name: str, want: "str | None") -> None:
         plain = _output(os.path.join(FOLDER, f"{name}_plain.py"))
         self.assertEqual(_output(os.path.join(FOLDER, f"{name}_stages.py")), plain)
