@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -160,6 +161,8 @@ func (s *served) readyOf(t *testing.T, app string) (n int) {
 type clients struct {
 	s         *served
 	function  string // in the namespace default
+	path      string
+	body      string
 	addresses []string
 	from      func(ctx context.Context, network, address string) (net.Conn, error)
 	token     string // of a service account; none if empty
@@ -171,11 +174,12 @@ type clients struct {
 	sent    int
 	failed  []error
 	slowest time.Duration // until an answer
+	last    string        // answer
 }
 
 func (s *served) newClients(t *testing.T, function string) *clients {
 	t.Helper()
-	c := &clients{s: s, function: function, from: s.Nodes[0].Machine.Dial}
+	c := &clients{s: s, function: function, path: "/", from: s.Nodes[0].Machine.Dial}
 	for _, p := range s.pods(t, "gshare-system", "app", "gshare-gateway") {
 		c.addresses = append(c.addresses, net.JoinHostPort(p.Status.PodIP, "8080"))
 	}
@@ -243,7 +247,7 @@ func (c *clients) one() {
 }
 
 func (c *clients) request() error {
-	request, err := http.NewRequestWithContext(c.s.ctx, http.MethodPost, "http://gateway/", nil)
+	request, err := http.NewRequestWithContext(c.s.ctx, http.MethodPost, "http://gateway"+c.path, strings.NewReader(c.body))
 	if err != nil {
 		return err
 	}
@@ -260,6 +264,9 @@ func (c *clients) request() error {
 	if response.StatusCode != http.StatusOK {
 		return fmt.Errorf("%s: %s", response.Status, body)
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.last = string(body)
 	return err
 }
 

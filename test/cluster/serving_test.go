@@ -175,7 +175,7 @@ func (s *served) explain(t *testing.T) {
 	for _, args := range [][]string{
 		{"get", "pods,gpufunctions,fastpods,events", "-A", "-o", "wide"}, {"-n", "gshare-system", "logs", "-l", "app=gshare-controller", "--tail=60", "--prefix"},
 		{"-n", "gshare-system", "logs", "-l", "app=gshare-gateway", "--tail=30", "--prefix"}, {"get", "gpufunctions", "-o", "yaml"},
-		{"logs", "-l", api.LabelFaSTPod, "--tail=20", "--prefix"},
+		{"logs", "-l", api.LabelFaSTPod, "--tail=20", "--prefix", "--all-containers"},
 	} {
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 		out, err := s.run(ctx, t, args...)
