@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -105,15 +106,13 @@ func TestMovesWithoutRoom(t *testing.T) {
 				holder := on(t, "a", "MIG-a-0")
 				c := newCluster(t, append(test.objects, node, holder, f)...)
 				w := live(c, node)
-				tries := 0
+				var count atomic.Int32
 				c.calls.Create = func(ctx context.Context, api client.WithWatch, o client.Object, options ...client.CreateOption) error {
 					if p, ok := o.(*v1.Pod); ok && movesFrom(p) != 0 {
-						if tries++; test.hold {
+						if n := count.Add(1); test.hold && n == 1 {
 							again := on(t, "a", "MIG-a-0")
-							again.Name = fmt.Sprintf("again-%d", tries)
-							if tries == 1 {
-								w.must(api.Create(ctx, again))
-							}
+							again.Name = "again"
+							w.must(api.Create(ctx, again))
 						}
 					}
 					return api.Create(ctx, o, options...)
@@ -138,8 +137,8 @@ func TestMovesWithoutRoom(t *testing.T) {
 					}
 				}
 				sleep(30 * time.Second)
-				if got := w.replicas("images"); len(got) != 1 || len(got["1"]) != 2 || tries != test.tries || w.without > 0 {
-					t.Errorf("replicas %v after %d tries; %d times nobody served", got, tries, w.without)
+				if got := w.replicas("images"); len(got) != 1 || len(got["1"]) != 2 || int(count.Load()) != test.tries || w.without > 0 {
+					t.Errorf("replicas %v after %d tries; %d times nobody served", got, count.Load(), w.without)
 				}
 				if told := w.told("MoveAbandoned", "QuotaExceeded"); len(told) != 1 || !strings.Contains(told[0], test.why) || !strings.Contains(told[0], "in 1m0s") {
 					t.Errorf("events %q", told)
@@ -148,8 +147,8 @@ func TestMovesWithoutRoom(t *testing.T) {
 					return
 				}
 				sleep(time.Minute)
-				if told := w.told("MoveAbandoned"); tries != 2*test.tries || len(told) != 1 || !strings.Contains(told[0], "in 2m0s") {
-					t.Errorf("%d tries, events %q", tries, told)
+				if told := w.told("MoveAbandoned"); int(count.Load()) != 2*test.tries || len(told) != 1 || !strings.Contains(told[0], "in 2m0s") {
+					t.Errorf("%d tries, events %q", count.Load(), told)
 				}
 			})
 		})
@@ -250,12 +249,14 @@ func crashAt(t *testing.T, write int, done bool) (crashed bool) {
 	w := live(c, node)
 	stop := w.lead(f)
 	sleep(15 * time.Second)
-	writes, died := 0, make(chan struct{})
+	died := make(chan struct{})
+	var writes atomic.Int32
 	at := func(do func() error) error {
-		if writes++; writes < write {
+		n := int(writes.Add(1))
+		if n < write {
 			return do()
 		}
-		if writes == write {
+		if n == write {
 			close(died)
 			if done {
 				if err := do(); err != nil {
@@ -281,8 +282,10 @@ func crashAt(t *testing.T, write int, done bool) (crashed bool) {
 	case <-died:
 		crashed = true
 		stop()
+		w.mu.Lock()
 		c.calls.Create, c.calls.Patch, c.calls.Delete = nil, nil, nil
 		c.lead()
+		w.mu.Unlock()
 		sleep(3 * time.Second) // until the next one leads
 		stop = w.lead(f)
 	case <-time.After(20 * time.Second):

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,6 +21,7 @@ import (
 // world is a cluster with a scheduler and kubelets: pods get free instances of one node, and are Ready some seconds later. It counts what must not be.
 type world struct {
 	*cluster
+	mu          sync.Mutex // held by each look, and while another controller takes the place of the present one
 	inventories map[string]kube.Inventory
 	startsIn    time.Duration // until a pod that has a node is Ready
 	placesIn    time.Duration // until a pod that there is room for has a node
@@ -61,6 +63,8 @@ func live(c *cluster, nodes ...*v1.Node) *world {
 
 // look does what the scheduler and the kubelets do, has the controller see what has changed as a watch would, and counts.
 func (w *world) look() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	pods := w.all()
 	seen := map[types.UID]bool{}
 	serves, all, moving := map[string]int{}, map[string]int{}, 0
