@@ -26,12 +26,12 @@ func TestMoves(t *testing.T) {
 		w := live(c, node)
 		stop := w.lead(f)
 		defer stop()
-		sleep(30 * time.Second)
+		sleep(3*movesPeriod + movesPeriod/2) // between two looks
 		if got := w.replicas("images"); len(got) != 1 || len(got["1"]) != 2 {
 			t.Fatalf("replicas %v while the large instance is taken", got)
 		}
 		w.free(holder)
-		sleep(movesPeriod + 2*time.Second)
+		sleep(movesPeriod/2 + time.Second)
 		if got := w.replicas("images"); len(got) != 2 || !slices.Equal(got["2"], []string{"2g.20gb"}) {
 			t.Fatalf("replicas %v before the other one is ready", got)
 		}
