@@ -123,6 +123,9 @@ func (s *turnSlice) tick() {
 				}
 			}
 		})
+		if _, r, _ := kube.ResidencyOf(p); r.Level > residency.Warm && len(p.Status.Conditions) == 0 {
+			s.update(p, makeReady)
+		}
 		if w, r, _ := kube.ResidencyOf(p); r.Level > residency.Warm {
 			having++
 			if residency.MaySend(w, r) && r.Answers(w) {
@@ -238,6 +241,46 @@ func TestTurnsOfFunctions(t *testing.T) {
 		s.ask(10, "a")
 		s.ask(10, "b")
 		s.ticks(60, func() bool { return s.waits() == 0 })
+	})
+}
+
+// TestTurnsOfAnotherLeader: a controller that finds parked replicas, which are not Ready, gives them their turns.
+func TestTurnsOfAnotherLeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newTurnSlice(t, "a", "b")
+		s.drain(t.Context())
+		s.ask(5, "a", "b")
+		s.ticks(60, func() bool { return s.served["a"] > 0 && s.served["b"] > 0 && s.waits() == 0 })
+		s.ask(5, "a")
+		s.ticks(60, func() bool { return s.levels()["a"] == residency.Warm || s.waits() == 0 })
+		next := NewPods(s.client, s.client, s.recorder, s.pods.log)
+		next.waitStopped = s.pods.waitStopped
+		all := s.all()
+		for at := range all {
+			p := &all[at]
+			p.Status.Conditions = nil
+			w, err := residency.Wanted{Seq: 20, Level: residency.Warm, Drained: true}.Encode()
+			if err != nil {
+				t.Fatal(err)
+			}
+			setAnnotation(&p.ObjectMeta, kube.AnnotationResidency, w)
+			setReached(p, residency.Reached{Seq: 20, Level: residency.Warm})
+			s.update(p, func(p *v1.Pod) { p.Status.Conditions = nil })
+			name := gateway.FunctionName{Namespace: p.Namespace, Name: p.Labels[api.LabelFunction]}
+			i := s.pods.instances[fleet.InstanceName(name, 1)]
+			next.Adopt(i.Instance, p)
+			defer next.Report(i.Name)
+		}
+		s.pods = next
+		s.turns = &turns{pods: s.pods, load: s.load, began: time.Now(), known: map[string]turnOf{}}
+		s.run(false)
+		for at := range all {
+			next.Report(fleet.InstanceName(gateway.FunctionName{Namespace: all[at].Namespace, Name: all[at].Labels[api.LabelFunction]}, 1))
+		}
+		s.drain(t.Context())
+		before := s.served["b"]
+		s.ask(20, "a", "b")
+		s.ticks(60, func() bool { return s.waits() == 0 && s.served["b"] > before })
 	})
 }
 
