@@ -143,8 +143,7 @@ func (n *Node) startContainerd(ctx context.Context) error {
 		return err
 	}
 	network := fmt.Appendf(nil, networkConfig, podSubnet(n.index))
-	// The first by name counts, and this machine may have others, such as that of podman, with the same addresses on each node.
-	if err := os.WriteFile(filepath.Join(folder, "00-pods.conflist"), network, 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(folder, "pods.conflist"), network, 0o644); err != nil {
 		return err
 	}
 	var err error

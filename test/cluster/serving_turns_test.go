@@ -39,8 +39,7 @@ spec:
 // takeTurns lets pods of class swap have 80 GiB of the host beyond the memory of each GPU, and keep 64 MiB of it.
 const takeTurns = "  swap: {hostMemoryMiB: 81920, keptMemoryMiB: 64}\n"
 
-// TestServingTurns: two functions that do not fit a GPU together are on one, answer all requests in turn, and never hold more than it has, also when
-// the agent is killed.
+// TestServingTurns: two functions that do not fit a GPU together are on one, answer all requests in turn, and never hold more than it has, whoever is killed.
 func TestServingTurns(t *testing.T) {
 	long(t)
 	s := startServing(t)
@@ -77,6 +76,7 @@ func TestServingTurns(t *testing.T) {
 				}
 			}
 		}},
+		{"controller killed", s.killLeader},
 	} {
 		t.Run(part.name, func(t *testing.T) {
 			before := s.seqs(t, names)
