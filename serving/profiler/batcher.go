@@ -35,7 +35,14 @@ func (b *batcher) Send(ctx context.Context, _ int) load.Answer {
 	case a := <-answer:
 		return a
 	case <-ctx.Done():
-		return load.Answer{Status: "no answer"}
+		b.mu.Lock() // one of the same batch may have ended the step, while the others get their answers
+		defer b.mu.Unlock()
+		select {
+		case a := <-answer:
+			return a
+		default:
+			return load.Answer{Status: "no answer"}
+		}
 	}
 }
 
@@ -47,11 +54,11 @@ func (b *batcher) dispatch() {
 		b.free--
 		b.sent.Go(func() {
 			a := b.server.Infer(b.ctx, len(rows))
+			b.mu.Lock()
+			defer b.mu.Unlock()
 			for _, row := range rows {
 				row <- a
 			}
-			b.mu.Lock()
-			defer b.mu.Unlock()
 			b.free++
 			b.dispatch()
 		})
