@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/gshare-dev/gshare/serving/gateway/kubernetes"
+	"github.com/gshare-dev/gshare/serving/gateway/peers"
 	"github.com/gshare-dev/gshare/serving/identity"
 	"github.com/gshare-dev/gshare/serving/report"
 )
@@ -81,7 +82,8 @@ type callers struct {
 	pods *core.CoreV1Client
 }
 
-func newCallers(config *rest.Config) (*callers, error) {
+// newCallers returns the callers of a cluster. The gateways know each other's tokens while the API server is away.
+func newCallers(config *rest.Config, others *peers.Peers) (*callers, error) {
 	review, err := reviewBy(config)
 	if err != nil {
 		return nil, err
@@ -90,5 +92,10 @@ func newCallers(config *rest.Config) (*callers, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &callers{kubernetes.Callers{Addresses: kubernetes.NewAddresses(), Tokens: identity.NewTokens(identity.AudienceFunctions, review)}, pods}, nil
+	tokens := identity.NewTokens(identity.AudienceFunctions, review)
+	if others != nil {
+		tokens.AskOthers(others.Ask)
+		others.Answer(identity.TokensPath, tokens.ServeOthers)
+	}
+	return &callers{kubernetes.Callers{Addresses: kubernetes.NewAddresses(), Tokens: tokens}, pods}, nil
 }

@@ -88,7 +88,7 @@ func (o *options) run(ctx context.Context) error {
 	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	callers, err := newCallers(config)
+	callers, err := newCallers(config, gateways.peers)
 	if err != nil {
 		return err
 	}

@@ -18,11 +18,11 @@ import (
 	"github.com/gshare-dev/gshare/serving/gateway/peers"
 )
 
-// elapsedHeader is a header of all requests that a gateway gets from another one, and of no pings: for how many microseconds the first one has had
-// it. A deadline counts from then on.
+// elapsedHeader is a header of all requests that a gateway forwards to another one, and of no others between them: for how many microseconds the first
+// one has had it. A deadline counts from then on.
 const elapsedHeader = "X-Gshare-Elapsed-Us"
 
-// PeerServer returns the server for other gateways: what they forward is served here, whoever owns the function, and pings are answered. Its
+// PeerServer returns the server for other gateways: what they forward is served here, whoever owns the function, and what Config.Peers answers. Its
 // Shutdown is that of Server. It does not check callers, which the other gateway has done: config is to let the handshake fail with all others. Serve
 // it with ServeTLS; in plain text it refuses everything.
 func (g *Gateway) PeerServer(config *tls.Config) *http.Server {
@@ -38,7 +38,7 @@ func (g *Gateway) PeerServer(config *tls.Config) *http.Server {
 			http.Error(w, "gateways connect over TLS", http.StatusForbidden)
 		case elapsed != "":
 			g.serve(w, r, elapsed)
-		case g.peers != nil && r.URL.Path == "/ping":
+		case g.peers != nil:
 			g.peers.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)

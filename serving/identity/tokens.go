@@ -58,14 +58,17 @@ type Account struct{ Namespace, Name string }
 type Review func(ctx context.Context, token, audience string) (Account, error)
 
 // Tokens finds the service accounts of tokens. What it has found holds for a minute; while no review succeeds, twelve minutes and no longer than
-// the token. Its methods may be called concurrently.
+// the token, and so does what others have found. Its methods may be called concurrently.
 type Tokens struct {
 	audience string
 	review   Review
+	ask      Ask // nil without others
 	limit    *rate.Limiter
 
 	mu    sync.Mutex
 	known map[[sha256.Size]byte]*token
+	away  error     // of the last review of any token, if it did not succeed
+	since time.Time // when that ended
 }
 
 // token is what is known of a token.
@@ -75,9 +78,17 @@ type token struct {
 	account  Account
 	err      error // of that review: ErrRefused
 	failed   error // of the last review, if it did not succeed
+	lent     loan  // holds while failed is not nil
 	again    time.Time
 	pending  chan struct{} // closed when the present review ends; nil without one
 }
+
+// holds reports whether the last own review lets the token pass, if the next one does not succeed.
+func (e *token) holds(now time.Time) bool {
+	return e.isGood() && now.Sub(e.reviewed) < knownWhile
+}
+
+func (e *token) isGood() bool { return !e.reviewed.IsZero() && e.err == nil }
 
 // NewTokens returns one that knows no token.
 func NewTokens(audience string, review Review) *Tokens {
@@ -142,6 +153,9 @@ func (t *Tokens) look(key [sha256.Size]byte, text string, expires time.Time) (Ac
 	case isKnown && e.err == nil && (age < knownFor || e.failed != nil && age < knownWhile):
 		t.start(e, text, now)
 		return e.account, nil, nil
+	case e.failed != nil && now.Before(e.lent.until):
+		t.start(e, text, now)
+		return e.lent.account, nil, nil
 	case !t.start(e, text, now):
 		e.failed = cmp.Or(e.failed, errMany)
 		return Account{}, nil, fmt.Errorf("%w: %w", ErrUnavailable, e.failed)
@@ -154,30 +168,61 @@ func (t *Tokens) start(e *token, text string, now time.Time) bool {
 	if e.pending != nil {
 		return true
 	}
-	isGood := !e.reviewed.IsZero() && e.err == nil
-	if now.Before(e.again) || !isGood && !t.limit.AllowN(now, 1) {
+	isStrange := !e.isGood() && !now.Before(e.lent.until)
+	if now.Before(e.again) || isStrange && !t.limit.AllowN(now, 1) {
 		return false
 	}
-	if key := sha256.Sum256([]byte(text)); t.known[key] == nil {
+	key := sha256.Sum256([]byte(text))
+	if t.known[key] == nil {
 		t.makeRoom(now)
 		t.known[key] = e
 	}
 	e.pending = make(chan struct{})
+	// Others may have known a token before it was refused here.
+	asks := t.ask != nil && e.err == nil && !e.holds(now) && !now.Before(e.lent.until)
+	var away error
+	if t.away != nil && now.Sub(t.since) < refreshAfter {
+		away = t.away
+	}
 	go func() {
-		ctx, cancel := context.WithTimeout(context.Background(), reviewLimit) // for all who wait, of whom the first may leave
-		defer cancel()
-		account, err := t.review(ctx, text, t.audience)
+		var lent loan
+		if asks && away != nil { // first, since it may take long until the review fails
+			lent = t.borrow(key, e.expires)
+		}
+		account, err := Account{}, away
+		if lent.until.IsZero() {
+			account, err = t.reviewNow(text)
+			if asks && away == nil && err != nil && !errors.Is(err, ErrRefused) {
+				lent = t.borrow(key, e.expires)
+			}
+		}
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		if err == nil || errors.Is(err, ErrRefused) {
-			e.account, e.err, e.reviewed, e.failed = account, err, time.Now(), nil
-		} else {
-			e.failed, e.again = err, time.Now().Add(reviewLimit)
+		now := time.Now()
+		switch {
+		case err == nil || errors.Is(err, ErrRefused):
+			e.account, e.err, e.reviewed, e.failed, e.lent = account, err, now, nil, loan{}
+			t.away = nil
+		case !lent.until.IsZero() && away != nil: // there was no review; the next request begins one, and does not wait
+			e.failed, e.lent = err, lent
+		default:
+			e.failed, e.again = err, now.Add(reviewLimit)
+			t.away, t.since = err, now
+			if !lent.until.IsZero() {
+				e.lent = lent
+			}
 		}
 		close(e.pending)
 		e.pending = nil
 	}()
 	return true
+}
+
+// reviewNow has a token reviewed.
+func (t *Tokens) reviewNow(text string) (Account, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), reviewLimit) // for all who wait, of whom the first may leave
+	defer cancel()
+	return t.review(ctx, text, t.audience)
 }
 
 // makeRoom forgets tokens that are of no use any more, and any others if that is not enough. The caller holds the mutex.
@@ -186,7 +231,7 @@ func (t *Tokens) makeRoom(now time.Time) {
 		return
 	}
 	for key, e := range t.known {
-		if e.pending == nil && (e.err != nil || e.reviewed.IsZero() || !now.Before(e.expires) || now.Sub(e.reviewed) > knownWhile) {
+		if e.pending == nil && (!now.Before(e.expires) || !e.holds(now) && !now.Before(e.lent.until)) {
 			delete(t.known, key)
 		}
 	}

@@ -9,8 +9,6 @@ import (
 	"crypto/tls"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -35,6 +33,8 @@ type Peers struct {
 	transport http.RoundTripper
 	log       *slog.Logger
 	view      atomic.Pointer[View]
+	answers   map[string]http.HandlerFunc // by path
+	questions chan struct{}               // has an element for each that is being asked
 
 	mu      sync.Mutex // guards what follows
 	others  map[string]*other
@@ -59,14 +59,17 @@ type Peer struct {
 	Serving context.Context // ends when it does not answer pings any more; not if it ends in good order
 }
 
-// NewTransport returns a transport for pings, over TLS with a configuration that connects to gateways only.
+// NewTransport returns a transport for pings and questions, over TLS with a configuration that connects to gateways only.
 func NewTransport(config *tls.Config) *http.Transport {
 	return &http.Transport{MaxIdleConnsPerHost: 1, TLSClientConfig: config.Clone(), TLSHandshakeTimeout: Silence}
 }
 
-// New returns a gateway with a name and without others. transport sends pings, whose scheme is https.
+// New returns a gateway with a name and without others. transport sends pings and questions, whose scheme is https.
 func New(name string, transport http.RoundTripper, log *slog.Logger) *Peers {
-	p := &Peers{name: name, transport: transport, log: log, others: map[string]*other{}, counts: map[string]int{}, changed: func() {}}
+	p := &Peers{
+		name: name, transport: transport, log: log, answers: map[string]http.HandlerFunc{}, questions: make(chan struct{}, maxQuestions),
+		others: map[string]*other{}, counts: map[string]int{}, changed: func() {},
+	}
 	p.update()
 	return p
 }
@@ -181,21 +184,9 @@ func (p *Peers) ping(ctx context.Context, o *other, now time.Time) {
 func (p *Peers) ask(ctx context.Context, o *other) (s state, err error) {
 	ctx, cancel := context.WithTimeout(ctx, Silence)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+o.address+"/ping", nil)
+	text, err := p.get(ctx, o.address, "/ping", maxState)
 	if err != nil {
 		return s, err
-	}
-	response, err := p.transport.RoundTrip(request)
-	if err != nil {
-		return s, err
-	}
-	defer response.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(response.Body, maxState))
-	switch {
-	case err != nil:
-		return s, err
-	case response.StatusCode != http.StatusOK:
-		return s, fmt.Errorf("status %d", response.StatusCode)
 	}
 	if err := json.Unmarshal(text, &s); err != nil {
 		return s, err
@@ -263,8 +254,18 @@ func (p *Peers) SetCount(function string, owners int) {
 	p.changed()
 }
 
-// ServeHTTP answers a ping.
-func (p *Peers) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
+// ServeHTTP answers a ping, or a question of Ask.
+func (p *Peers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path == "/ping" {
+		p.servePing(w)
+	} else if answer := p.answers[r.URL.Path]; answer != nil {
+		answer(w, r)
+	} else {
+		http.NotFound(w, r)
+	}
+}
+
+func (p *Peers) servePing(w http.ResponseWriter) {
 	v := p.view.Load()
 	s := state{Gateway: p.name, Leaving: v.Leaving, Owners: map[string]int{}}
 	for f, n := range v.counts {

@@ -1,0 +1,94 @@
+package peers
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestAsk asks three gateways, some of which fail in the ways in which they may.
+func TestAsk(t *testing.T) {
+	yes := func(w http.ResponseWriter, r *http.Request) { _, _ = w.Write([]byte("yes " + r.URL.RawQuery)) }
+	hangs := func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
+	for name, test := range map[string]struct {
+		answers [3]http.HandlerFunc // of b, c and d
+		want    string
+		takes   time.Duration
+	}{
+		"one knows":          {[3]http.HandlerFunc{nil, yes, nil}, "yes x=1", 0},
+		"several know":       {[3]http.HandlerFunc{yes, yes, yes}, "yes x=1", 0},
+		"one knows, one not": {[3]http.HandlerFunc{http.NotFound, yes, hangs}, "yes x=1", 0},
+		"nobody knows":       {[3]http.HandlerFunc{nil, http.NotFound, nil}, "", 0},
+		"one hangs":          {[3]http.HandlerFunc{nil, hangs, nil}, "", 200 * time.Millisecond},
+		"all hang":           {[3]http.HandlerFunc{hangs, hangs, hangs}, "", 200 * time.Millisecond},
+		"endless":            {[3]http.HandlerFunc{func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(strings.Repeat("x", 2*maxAnswer))) }}, strings.Repeat("x", maxAnswer), 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			start(t, 4, func(_ *network, all []*Peers) {
+				for i, answer := range test.answers {
+					if answer != nil {
+						all[i+1].Answer("/question", answer)
+					}
+				}
+				ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
+				defer cancel()
+				var got string
+				begin := time.Now()
+				all[0].Ask(ctx, "/question?x=1", func(answer []byte) bool { got = string(answer); return true })
+				if took := time.Since(begin); got != test.want || took != test.takes {
+					t.Errorf("%.20q after %v, want %.20q after %v", got, took, test.want, test.takes)
+				}
+			})
+		})
+	}
+}
+
+// TestAskOn: the answer that is of use may be the last one.
+func TestAskOn(t *testing.T) {
+	start(t, 4, func(_ *network, all []*Peers) {
+		for _, p := range all[1:] {
+			p.Answer("/question", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(p.name)) })
+		}
+		var names []string
+		all[0].Ask(context.Background(), "/question", func(answer []byte) bool { names = append(names, string(answer)); return len(names) == 3 })
+		if len(names) != 3 {
+			t.Errorf("answers of %v", names)
+		}
+	})
+}
+
+// TestAskAtOnce: of many questions few are under way, and no one waits for longer than it wants to.
+func TestAskAtOnce(t *testing.T) {
+	start(t, 2, func(_ *network, all []*Peers) {
+		var now, most atomic.Int32
+		all[1].Answer("/question", func(_ http.ResponseWriter, r *http.Request) {
+			most.Store(max(most.Load(), now.Add(1)))
+			<-r.Context().Done()
+			now.Add(-1)
+		})
+		ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
+		defer cancel()
+		ended := make(chan struct{})
+		for range 100 {
+			go func() {
+				all[0].Ask(ctx, "/question", func([]byte) bool { return true })
+				ended <- struct{}{}
+			}()
+		}
+		begin := time.Now()
+		for range 100 {
+			<-ended
+		}
+		if took := time.Since(begin); took != 200*time.Millisecond || most.Load() != maxQuestions {
+			t.Errorf("%d at once, for %v", most.Load(), took)
+		}
+		synctest.Wait()
+		if now.Load() != 0 {
+			t.Errorf("%d are still asked", now.Load())
+		}
+	})
+}
