@@ -183,10 +183,10 @@ func TestGateway(t *testing.T) {
 	if _, text := get(t, metrics, "", "/metrics"); !strings.Contains(text, `gshare_gateway_requests_total{code="200",function="chat",namespace="models"} 1`) {
 		t.Errorf("metrics do not count the request:\n%s", text)
 	}
-	if status, text := ping(t, others, files.ToPeers()); status != 200 || text != `{"gateway":"gateway-1","leaving":false}`+"\n" {
+	if status, text := getTLS(t, others, "/ping", files.ToPeers()); status != 200 || text != `{"gateway":"gateway-1","leaving":false}`+"\n" {
 		t.Errorf("a ping got status %d, %q", status, text)
 	}
-	if status, text := ping(t, others, &tls.Config{InsecureSkipVerify: true}); status != 0 || !strings.Contains(text, "certificate") {
+	if status, text := getTLS(t, others, "/ping", &tls.Config{InsecureSkipVerify: true}); status != 0 || !strings.Contains(text, "certificate") {
 		t.Errorf("a ping of a stranger got status %d, %q", status, text)
 	}
 	if err := report.Watch(t.Context(), connect(reports, "a-pod"), func(report.Report) {}); status.Code(err) != codes.PermissionDenied {
@@ -229,7 +229,7 @@ func TestGateway(t *testing.T) {
 	stop()
 	until(t, "not ready", func() bool { status, _ := get(t, metrics, "", "/readyz"); return status == 503 })
 	until(t, "leaving", func() bool {
-		_, text := ping(t, others, files.ToPeers())
+		_, text := getTLS(t, others, "/ping", files.ToPeers())
 		return strings.Contains(text, `"leaving":true`)
 	})
 	if status, _ := get(t, metrics, "", "/healthz"); status != 200 {
@@ -356,10 +356,10 @@ func newTLS(t *testing.T) (folder string, connect func(address, account string) 
 	}
 }
 
-// ping returns the status and the body of the answer to a ping over TLS, or status 0 and the error.
-func ping(t *testing.T, address string, config *tls.Config) (int, string) {
+// getTLS returns the status and the body of an answer over TLS, or status 0 and the error.
+func getTLS(t *testing.T, address, path string, config *tls.Config) (int, string) {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+address+"/ping", nil)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+address+path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
