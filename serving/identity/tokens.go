@@ -185,37 +185,56 @@ func (t *Tokens) start(e *token, text string, now time.Time) bool {
 		away = t.away
 	}
 	go func() {
-		var lent loan
-		if asks && away != nil { // first, since it may take long until the review fails
-			lent = t.borrow(key, e.expires)
-		}
-		account, err := Account{}, away
-		if lent.until.IsZero() {
-			account, err = t.reviewNow(text)
-			if asks && away == nil && err != nil && !errors.Is(err, ErrRefused) {
-				lent = t.borrow(key, e.expires)
-			}
-		}
+		f := t.find(key, text, e.expires, asks, away)
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		now := time.Now()
-		switch {
-		case err == nil || errors.Is(err, ErrRefused):
-			e.account, e.err, e.reviewed, e.failed, e.lent = account, err, now, nil, loan{}
-			t.away = nil
-		case !lent.until.IsZero() && away != nil: // there was no review; the next request begins one, and does not wait
-			e.failed, e.lent = err, lent
-		default:
-			e.failed, e.again = err, now.Add(reviewLimit)
-			t.away, t.since = err, now
-			if !lent.until.IsZero() {
-				e.lent = lent
-			}
-		}
+		t.take(e, f, time.Now())
 		close(e.pending)
 		e.pending = nil
 	}()
 	return true
+}
+
+// finding is what has been found out of a token.
+type finding struct {
+	reviewed bool // or else err is that of a review of before
+	account  Account
+	err      error // of the review
+	lent     loan  // zero if nobody has been asked, or knows it
+}
+
+// find has a token reviewed and, if that fails, asks others for it if asks says so. While reviews fail, as away says, it asks them first, since it may
+// take long until a review fails, and has it reviewed if they do not know it.
+func (t *Tokens) find(key [sha256.Size]byte, text string, expires time.Time, asks bool, away error) (f finding) {
+	if asks && away != nil {
+		if f.lent = t.borrow(key, expires); !f.lent.until.IsZero() {
+			f.err = away
+			return f
+		}
+	}
+	f.reviewed = true
+	f.account, f.err = t.reviewNow(text)
+	if asks && away == nil && f.err != nil && !errors.Is(f.err, ErrRefused) {
+		f.lent = t.borrow(key, expires)
+	}
+	return f
+}
+
+// take keeps what has been found out of a token. The caller holds the mutex.
+func (t *Tokens) take(e *token, f finding, now time.Time) {
+	if f.err == nil || errors.Is(f.err, ErrRefused) {
+		e.account, e.err, e.reviewed, e.failed, e.lent = f.account, f.err, now, nil, loan{}
+		t.away = nil
+		return
+	}
+	e.failed = f.err
+	if !f.lent.until.IsZero() {
+		e.lent = f.lent
+	}
+	if f.reviewed { // or else the next request begins a review, for which nobody waits
+		e.again = now.Add(reviewLimit)
+		t.away, t.since = f.err, now
+	}
 }
 
 // reviewNow has a token reviewed.
