@@ -24,7 +24,7 @@ type Ask func(ctx context.Context, pathAndQuery string, use func(answer []byte) 
 // loan is what another gateway knows of a token. It is not lent on: an own answer to others comes from an own review.
 type loan struct {
 	account Account
-	until   time.Time
+	until   time.Time // if the token does not expire before
 }
 
 // lending is an answer to another gateway. It has no time of day: clocks differ.
@@ -39,7 +39,7 @@ type lending struct {
 func (t *Tokens) AskOthers(ask Ask) { t.ask = ask }
 
 // borrow asks the others for a token. It returns the zero loan if none of them knows it.
-func (t *Tokens) borrow(key [sha256.Size]byte, expires time.Time) (lent loan) {
+func (t *Tokens) borrow(key [sha256.Size]byte) (lent loan) {
 	ctx, cancel := context.WithTimeout(context.Background(), askLimit)
 	defer cancel()
 	asked := time.Now() // and not when the answer comes: it may have been under way for a while
@@ -49,11 +49,8 @@ func (t *Tokens) borrow(key [sha256.Size]byte, expires time.Time) (lent loan) {
 		if json.Unmarshal(answer, &l) != nil || l.Namespace == "" || l.Name == "" || l.HoldsMilliseconds <= 0 {
 			return false
 		}
-		until := asked.Add(time.Duration(min(l.HoldsMilliseconds, knownWhile.Milliseconds())) * time.Millisecond)
-		if expires.Before(until) {
-			until = expires
-		}
-		lent = loan{Account{Namespace: l.Namespace, Name: l.Name}, until}
+		holds := time.Duration(min(l.HoldsMilliseconds, knownWhile.Milliseconds())) * time.Millisecond
+		lent = loan{Account{Namespace: l.Namespace, Name: l.Name}, asked.Add(holds)}
 		return true
 	})
 	return lent

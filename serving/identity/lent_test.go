@@ -2,6 +2,7 @@ package identity
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -60,12 +61,13 @@ func TestLent(t *testing.T) {
 		calls []call
 		asked int // by the second gateway
 	}{
-		"reviews succeed":   {[]call{{0, 0, nil, nil}, {time.Second, 1, nil, nil}}, 0},
-		"away":              {[]call{{0, 0, nil, nil}, {time.Minute, 1, errAway, nil}, {11 * time.Minute, 1, errAway, nil}}, 1},
-		"away for long":     {[]call{{0, 0, nil, nil}, {time.Minute, 1, errAway, nil}, {knownWhile, 1, errAway, ErrUnavailable}}, 2},
-		"away before":       {[]call{{0, 0, errAway, ErrUnavailable}, {0, 1, errAway, ErrUnavailable}}, 1},
-		"back":              {[]call{{0, 0, nil, nil}, {time.Minute, 1, errAway, nil}, {2 * time.Minute, 1, nil, nil}, {2*time.Minute + 20*time.Second, 1, errAway, nil}}, 1},
-		"revoked meanwhile": {[]call{{0, 0, nil, nil}, {time.Minute, 1, errAway, nil}, {2 * time.Minute, 1, ErrRefused, nil}, {2*time.Minute + time.Second, 1, errAway, ErrRefused}}, 1},
+		"reviews succeed": {[]call{{0, 0, nil, nil}, {time.Second, 1, nil, nil}}, 0},
+		"away":            {[]call{{0, 0, nil, nil}, {time.Minute, 1, errAway, nil}, {11 * time.Minute, 1, errAway, nil}}, 1},
+		"away for long":   {[]call{{0, 0, nil, nil}, {time.Minute, 1, errAway, nil}, {knownWhile, 1, errAway, ErrUnavailable}}, 2},
+		"away before":     {[]call{{0, 0, errAway, ErrUnavailable}, {0, 1, errAway, ErrUnavailable}}, 1},
+		"back":            {[]call{{0, 0, nil, nil}, {time.Minute, 1, errAway, nil}, {2 * time.Minute, 1, nil, nil}, {2*time.Minute + 20*time.Second, 1, errAway, nil}}, 1},
+		"revoked meanwhile": {[]call{{0, 0, nil, nil}, {time.Minute, 1, errAway, nil}, {2 * time.Minute, 1, ErrRefused, nil}, {2*time.Minute + time.Second, 1, errAway, ErrRefused},
+			{3 * time.Minute, 1, errAway, ErrUnavailable}, {4 * time.Minute, 1, errAway, ErrUnavailable}}, 1},
 		"refused here":      {[]call{{0, 0, nil, nil}, {time.Minute, 1, ErrRefused, ErrRefused}, {2 * time.Minute, 1, errAway, ErrUnavailable}}, 0},
 		"refused there":     {[]call{{0, 0, ErrRefused, ErrRefused}, {time.Second, 1, errAway, ErrUnavailable}}, 1},
 		"revoked there":     {[]call{{0, 0, nil, nil}, {61 * time.Second, 0, ErrRefused, ErrRefused}, {62 * time.Second, 1, errAway, ErrUnavailable}}, 1},
@@ -117,6 +119,51 @@ func TestLentAtOnce(t *testing.T) {
 		}
 		if time.Sleep(2 * reviewLimit); all[1].reviews() != 3 {
 			t.Errorf("%d reviews, want one of each token", all[1].reviews())
+		}
+	})
+}
+
+// TestLentAfterAll: that reviews failed a while ago is no reason to let pass a token without one.
+func TestLentAfterAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := newMembers(2)
+		known, other := newToken(AudienceFunctions, time.Now().Add(time.Hour)), newToken(AudienceFunctions, time.Now().Add(2*time.Hour))
+		if _, err := all[0].tokens.Account(t.Context(), known); err != nil {
+			t.Fatal(err)
+		}
+		all[1].set(errAway, 0)
+		if _, err := all[1].tokens.Account(t.Context(), other); !errors.Is(err, ErrUnavailable) {
+			t.Fatal(err)
+		}
+		time.Sleep(refreshAfter)
+		all[1].set(ErrRefused, 0)
+		if _, err := all[1].tokens.Account(t.Context(), known); !errors.Is(err, ErrRefused) {
+			t.Errorf("a revoked token: error %v", err)
+		}
+	})
+}
+
+// TestLentAmongStrangers: strangers do not delay the review of a token that another gateway knows, which may have been revoked.
+func TestLentAmongStrangers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := newMembers(2)
+		known := newToken(AudienceFunctions, time.Now().Add(30*time.Minute))
+		m := all[1]
+		m.set(errAway, 0)
+		for _, o := range all {
+			if _, err := o.tokens.Account(t.Context(), known); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(reviewLimit)
+		m.set(ErrRefused, 0)
+		for i := range 1000 {
+			_, _ = m.tokens.Account(t.Context(), newToken(AudienceFunctions, time.Now().Add(time.Hour+time.Duration(i)*time.Second)))
+		}
+		_, _ = m.tokens.Account(t.Context(), known) // it passes, and begins the review
+		synctest.Wait()
+		if _, err := m.tokens.Account(t.Context(), known); !errors.Is(err, ErrRefused) {
+			t.Errorf("a revoked token: error %v", err)
 		}
 	})
 }
@@ -256,6 +303,35 @@ func TestBadLoans(t *testing.T) {
 				time.Sleep(time.Millisecond)
 				if _, err := tokens.Account(t.Context(), text); !errors.Is(err, ErrUnavailable) {
 					t.Errorf("after %v: error %v", test.lasts, err)
+				}
+			})
+		})
+	}
+}
+
+// TestLend: what a gateway tells others ends with the token, and twelve minutes after its own review.
+func TestLend(t *testing.T) {
+	for name, test := range map[string]struct {
+		expires, asked time.Duration
+		want           int64 // milliseconds
+	}{
+		"at once":       {time.Hour, 0, knownWhile.Milliseconds()},
+		"later":         {time.Hour, 5 * time.Minute, (7 * time.Minute).Milliseconds()},
+		"too late":      {time.Hour, knownWhile, 0},
+		"expires first": {10 * time.Minute, 5 * time.Minute, (5 * time.Minute).Milliseconds()},
+		"has expired":   {10 * time.Minute, 10 * time.Minute, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newMembers(1)[0]
+				text := newToken(AudienceFunctions, time.Now().Add(test.expires))
+				if _, err := m.tokens.Account(t.Context(), text); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(test.asked)
+				l, isKnown := m.tokens.lend(sha256.Sum256([]byte(text)))
+				if isKnown != (test.want > 0) || isKnown && l != (lending{alice.Namespace, alice.Name, test.want}) {
+					t.Errorf("%+v, known: %t, want %d ms", l, isKnown, test.want)
 				}
 			})
 		})

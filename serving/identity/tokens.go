@@ -185,7 +185,7 @@ func (t *Tokens) start(e *token, text string, now time.Time) bool {
 		away = t.away
 	}
 	go func() {
-		f := t.find(key, text, e.expires, asks, away)
+		f := t.find(key, text, asks, away)
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		t.take(e, f, time.Now())
@@ -205,9 +205,9 @@ type finding struct {
 
 // find has a token reviewed and, if that fails, asks others for it if asks says so. While reviews fail, as away says, it asks them first, since it may
 // take long until a review fails, and has it reviewed if they do not know it.
-func (t *Tokens) find(key [sha256.Size]byte, text string, expires time.Time, asks bool, away error) (f finding) {
+func (t *Tokens) find(key [sha256.Size]byte, text string, asks bool, away error) (f finding) {
 	if asks && away != nil {
-		if f.lent = t.borrow(key, expires); !f.lent.until.IsZero() {
+		if f.lent = t.borrow(key); !f.lent.until.IsZero() {
 			f.err = away
 			return f
 		}
@@ -215,7 +215,7 @@ func (t *Tokens) find(key [sha256.Size]byte, text string, expires time.Time, ask
 	f.reviewed = true
 	f.account, f.err = t.reviewNow(text)
 	if asks && away == nil && f.err != nil && !errors.Is(f.err, ErrRefused) {
-		f.lent = t.borrow(key, expires)
+		f.lent = t.borrow(key)
 	}
 	return f
 }
