@@ -136,11 +136,15 @@ func writeTurn(ctx context.Context, p *Pods, i *podInstance, pod *v1.Pod) error 
 	turn := i.turn
 	p.mu.Unlock()
 	w, r, err := kube.ResidencyOf(pod)
-	if err != nil {
+	switch {
+	case turn == residency.Warm && (err != nil || w.Level == residency.Cold):
+		return restartForTurn(ctx, p, i, pod, "somebody has changed the annotation "+kube.AnnotationResidency+" of its pod "+pod.Name)
+	case turn == residency.Warm && isWaking(pod) && !r.Answers(w) && time.Since(i.parked) >= turnPolicy.Begin:
+		return restartForTurn(ctx, p, i, pod, "its server does not take its memory again, as the events of its pod "+pod.Name+" say")
+	case err != nil:
 		p.log.Warn("residency of a pod is malformed", "replica", i.Name, "error", err)
 		return nil
-	}
-	if w.Level == residency.Warm {
+	case w.Level == residency.Warm:
 		i.parked = time.Now()
 	}
 	if r.Level == residency.Cold { // it has not started, and nobody sends requests to it
@@ -155,7 +159,7 @@ func writeTurn(ctx context.Context, p *Pods, i *podInstance, pod *v1.Pod) error 
 		return nil
 	}
 	if r.CannotPark(w) {
-		return restartForTurn(ctx, p, i, pod)
+		return restartForTurn(ctx, p, i, pod, "its server does not give its memory back, as the events of its pod "+pod.Name+" say")
 	}
 	task := residency.Review(w, r, true, hasStopped(p, i, w.Seq))
 	switch task.Action {
@@ -207,12 +211,11 @@ func reviewWaiting(ctx context.Context, p *Pods, i *podInstance, pod *v1.Pod) er
 	return p.end(ctx, i, fleet.Failed, "has failed while it waited for its turn: "+failure)
 }
 
-// restartForTurn ends a replica whose server does not give its memory back, so that others have their turns. The fleet starts another one, which waits for its own.
-func restartForTurn(ctx context.Context, p *Pods, i *podInstance, pod *v1.Pod) error {
+// restartForTurn ends a replica that cannot be parked, so that others have their turns. The fleet starts another one, which waits for its own.
+func restartForTurn(ctx context.Context, p *Pods, i *podInstance, pod *v1.Pod, why string) error {
 	if err := p.delete(ctx, pod); err != nil {
 		return err
 	}
-	why := "its server does not give its memory back, as the events of its pod " + pod.Name + " say"
 	p.recorder.Eventf(i.Function, pod, v1.EventTypeWarning, eventCannotPark, "Delete", "Replica %s is started anew for each turn: %s", i.Name, why)
 	return p.end(ctx, i, fleet.Failed, why)
 }

@@ -20,6 +20,7 @@ import (
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/residency"
+	"github.com/gshare-dev/gshare/vgpu/scaling"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
@@ -32,11 +33,14 @@ type turnSlice struct {
 	mu      sync.Mutex // guards what follows
 	waiting map[string]int
 	served  map[string]int // turns of each function in which it could answer
+	busy    map[string]int // requests in flight
 	keeps   string         // the function whose server cannot be parked
+	edited  bool           // somebody has changed the residency of a pod
+	sleeps  string         // the function whose server cannot be woken, and whose agent tries on
 }
 
 func newTurnSlice(t *testing.T, functions ...string) *turnSlice {
-	s := &turnSlice{cluster: newCluster(t), waiting: map[string]int{}, served: map[string]int{}}
+	s := &turnSlice{cluster: newCluster(t), waiting: map[string]int{}, served: map[string]int{}, busy: map[string]int{}}
 	s.calls.Patch = func(ctx context.Context, w client.WithWatch, o client.Object, p client.Patch, options ...client.PatchOption) error {
 		s.writes++
 		return w.Patch(ctx, o, p, options...)
@@ -52,16 +56,18 @@ func newTurnSlice(t *testing.T, functions ...string) *turnSlice {
 func (s *turnSlice) load(f gateway.FunctionName) gateway.Load {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return gateway.Load{Waiting: s.waiting[f.Name]}
+	return gateway.Load{Waiting: s.waiting[f.Name], InFlight: s.busy[f.Name]}
 }
 
-func (s *turnSlice) create(name string) {
+func (s *turnSlice) create(name string) { s.createReplica(name, 1) }
+
+func (s *turnSlice) createReplica(name string, id scaling.ID) {
 	f := function(s.T, func(f *api.GPUFunction) {
 		f.Name = name
 		f.UID = types.UID("of-" + name)
 		setAnnotation(&f.Spec.Template.ObjectMeta, kube.AnnotationIsolation, "swap")
 	})
-	s.pods.Create(instanceOfFunction(f, 1))
+	s.pods.Create(instanceOfFunction(f, id))
 }
 
 // place binds the pods that have no node to the one slice, as the scheduler does.
@@ -90,7 +96,7 @@ func (s *turnSlice) tick() {
 		p := &all[at]
 		_, placed := p.Annotations[kube.AnnotationPlacement]
 		w, r, err := kube.ResidencyOf(p)
-		if err != nil {
+		if err != nil && !s.edited {
 			s.Fatal(err)
 		}
 		var others []residency.Holder
@@ -108,6 +114,8 @@ func (s *turnSlice) tick() {
 			switch {
 			case !placed:
 				s.place(p)
+			case s.edited && (err != nil || w.Level == residency.Cold):
+			case s.sleeps == name && r.Level == residency.Warm:
 			case r.Level == residency.Cold:
 				if w.Level.Serves() && fits(w.Level) {
 					makeReady(p)
@@ -163,7 +171,8 @@ func (s *turnSlice) ticks(limit int, until func() bool) (took int) {
 func (s *turnSlice) levels() map[string]residency.Level {
 	levels := map[string]residency.Level{}
 	for _, p := range s.all() {
-		levels[p.Labels[api.LabelFunction]] = wantedOf(&p).Level
+		w, _, _ := kube.ResidencyOf(&p)
+		levels[p.Labels[api.LabelFunction]] = w.Level
 	}
 	return levels
 }

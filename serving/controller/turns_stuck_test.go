@@ -1,0 +1,81 @@
+package controller
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
+	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/residency"
+)
+
+// startedTurns has functions start one after the other on a slice. The last one has the turn.
+func startedTurns(t *testing.T, functions ...string) (s *turnSlice, failed *[]string) {
+	s = newTurnSlice(t)
+	failed = s.drain(t.Context())
+	for _, name := range functions {
+		s.create(name)
+		s.ticks(30, func() bool { return s.levels()[name] == residency.Hot && s.reached(name) == residency.Hot })
+	}
+	return s, failed
+}
+
+// reached returns the highest level that a replica of a function has.
+func (s *turnSlice) reached(function string) (level residency.Level) {
+	for _, p := range s.all() {
+		if _, r, _ := kube.ResidencyOf(&p); p.Labels[api.LabelFunction] == function {
+			level = max(level, r.Level)
+		}
+	}
+	return level
+}
+
+// TestTurnOfOneThatDoesNotWake: a parked server that does not take its memory again, though its container is Ready all the time, does not keep the turn.
+func TestTurnOfOneThatDoesNotWake(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, failed := startedTurns(t, "a", "b")
+		s.sleeps = "a"
+		s.ask(5, "a")
+		s.ticks(60, func() bool { return s.levels()["a"] == residency.Hot })
+		s.ask(5, "b")
+		for range 5 {
+			s.tick()
+		}
+		if len(*failed) != 0 {
+			t.Errorf("failed at once: %q", *failed)
+		}
+		time.Sleep(turnPolicy.Begin)
+		s.ticks(30, func() bool { return s.served["b"] > 0 })
+		if len(*failed) != 1 || !strings.Contains((*failed)[0], "does not take its memory again") {
+			t.Errorf("failed: %q", *failed)
+		}
+	})
+}
+
+// TestTurnOfOneWhoseResidencyWasChanged: what a tenant writes on its pod does not keep others from their turns.
+func TestTurnOfOneWhoseResidencyWasChanged(t *testing.T) {
+	for name, text := range map[string]string{"malformed": "Hot", "to be deleted": `{"v":1,"residency":{"seq":9,"level":"Cold"}}`} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, failed := startedTurns(t, "a", "b")
+				s.ask(5, "a")
+				s.edited = true
+				for _, p := range s.all() {
+					if p.Labels[api.LabelFunction] == "b" {
+						s.update(&p, func(p *v1.Pod) { setAnnotation(&p.ObjectMeta, kube.AnnotationResidency, text) })
+					}
+				}
+				s.tick()
+				time.Sleep(turnPolicy.Begin)
+				s.ticks(30, func() bool { return s.served["a"] > 0 })
+				if len(*failed) != 1 || !strings.Contains((*failed)[0], kube.AnnotationResidency) {
+					t.Errorf("failed: %q", *failed)
+				}
+			})
+		})
+	}
+}
