@@ -30,7 +30,8 @@ type turns struct {
 // turnOf is what is remembered of a replica. Times are since turns.began.
 type turnOf struct {
 	stage   residency.Stage
-	since   time.Duration // that it is in the stage
+	since   time.Duration // that it is in the stage, or serves in this turn
+	serves  time.Duration // since when it serves in this turn, though not Ready at times; 0: it has not yet
 	waiting time.Duration // that requests wait for it; 0: none does
 	used    time.Duration // when its last turn ended
 	pause   time.Duration // until which it gets none, as its agent had no room for it
@@ -93,6 +94,14 @@ func (t *turns) look(now time.Duration, name string, i placedInstance, pod *v1.P
 			last.pause = now + turnPolicy.For
 		}
 		last.stage, last.since = one.Stage, now
+		switch {
+		case one.Stage == residency.Waiting:
+			last.serves = 0
+		case one.Stage == residency.Serving && last.serves == 0:
+			last.serves = now
+		case one.Stage == residency.Serving: // who is not Ready now and then has no longer turn than others
+			last.since = last.serves
+		}
 	}
 	switch {
 	case load.Waiting == 0:

@@ -79,3 +79,26 @@ func TestTurnOfOneWhoseResidencyWasChanged(t *testing.T) {
 		})
 	}
 }
+
+// TestTurnOfOneThatIsNotReadyAtTimes: a server whose probe fails every few seconds has no longer turns than others.
+func TestTurnOfOneThatIsNotReadyAtTimes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := startedTurns(t, "a", "b")
+		s.ask(10_000, "b")
+		s.ask(5, "a")
+		seconds := 0
+		s.ticks(60, func() bool {
+			seconds++
+			for _, p := range s.all() {
+				if p.Labels[api.LabelFunction] == "b" {
+					s.update(&p, func(p *v1.Pod) {
+						if p.Status.Conditions = nil; seconds%4 != 0 {
+							makeReady(p)
+						}
+					})
+				}
+			}
+			return s.served["a"] > 0
+		})
+	})
+}
