@@ -103,8 +103,11 @@ func (t *turns) look(now time.Duration, name string, i placedInstance, pod *v1.P
 			last.since = last.serves
 		}
 	}
+	if one.Stage == residency.Waiting && last.used == 0 { // it replaces another one of its function, whose requests it is to take over
+		one.Waiting += load.InFlight
+	}
 	switch {
-	case load.Waiting == 0:
+	case one.Waiting == 0:
 		last.waiting = 0
 	case last.waiting == 0:
 		last.waiting = now

@@ -102,3 +102,21 @@ func TestTurnOfOneThatIsNotReadyAtTimes(t *testing.T) {
 		})
 	})
 }
+
+// TestTurnOfReplacement: a replica that replaces one of its function that always has requests in flight starts all the same.
+func TestTurnOfReplacement(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := startedTurns(t, "a")
+		s.busy["a"] = 1
+		s.createReplica("a", 2)
+		s.ticks(60, func() bool {
+			all := s.all()
+			return len(all) == 2 && started(&all[0]) && started(&all[1])
+		})
+	})
+}
+
+func started(p *v1.Pod) bool {
+	_, r, _ := kube.ResidencyOf(p)
+	return r.Level != residency.Cold
+}
