@@ -99,11 +99,17 @@ func (g *granter) reportRefusal(claim grant.Claim, tickets []string, err error) 
 	}
 }
 
-// reportRefusedStart writes on an instance of a function that its slice has no room for it, so that gshare-controller replaces it.
+// reportRefusedStart writes on an instance of a function that its slice has no room for it, so that gshare-controller replaces it. Of one that awaits its turn
+// it writes that it has not started, where the pod says otherwise: after a reboot nothing is left of what it had, and nobody else's turn would come.
 func (g *granter) reportRefusedStart(pod *v1.Pod, refusal *grant.Refusal) {
 	wanted, reached, err := kube.ResidencyOf(pod)
 	refused := residency.Reached{Seq: wanted.Seq, Refused: true}
-	if err != nil || wanted == residency.Fixed || refusal.Reason != grant.DoesNotFit || reached == refused {
+	switch {
+	case err != nil || wanted == residency.Fixed || reached == refused:
+		return
+	case refusal.Reason == grant.AwaitsTurn && reached.Level > residency.Cold:
+		refused.Refused = false
+	case refusal.Reason != grant.DoesNotFit:
 		return
 	}
 	text, err := refused.Encode()

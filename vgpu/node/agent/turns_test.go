@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -209,4 +210,27 @@ func TestTurnKilled(t *testing.T) {
 			r.checkRecords("a", "b")
 		})
 	}
+}
+
+// TestTurnAfterReboot: a pod that was to give its memory back when the node was rebooted has nothing left of it. The agent says so, as others would wait for it.
+func TestTurnAfterReboot(t *testing.T) {
+	t.Parallel()
+	r := newTurnsFixture(t)
+	a, b := r.turnPod("a", "192.0.2.1"), r.turnPod("b", "192.0.2.2")
+	r.wants(a, 2, residency.Hot)
+	r.mustCreate("a", r.admitted("a"), "GPU-0")
+	r.awaitReached("a", residency.Reached{Seq: 2, Level: residency.Hot})
+	r.stop()
+	if err := os.RemoveAll(filepath.Join(r.dir, "grants")); err != nil {
+		t.Fatal(err)
+	}
+	r.wants(a, 3, residency.Warm)
+	r.start()
+	if _, err := r.create("a", ""); err == nil || !strings.Contains(err.Error(), "turn") {
+		t.Fatalf("it starts without a turn: %v", err)
+	}
+	r.wait("report", func() bool { return r.reached("a") == residency.Reached{Seq: 3} })
+	r.wants(b, 2, residency.Hot)
+	r.mustCreate("b", r.admitted("b"), "GPU-0")
+	r.awaitReached("b", residency.Reached{Seq: 2, Level: residency.Hot})
 }
