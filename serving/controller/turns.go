@@ -240,13 +240,13 @@ type placedInstance struct {
 	latency  time.Duration // that its function is to have
 }
 
-// placedInstances returns the instances of functions with class swap that have pods and are not to end.
+// placedInstances returns the instances of class swap that have pods and are not to end.
 func placedInstances(p *Pods) map[string]placedInstance {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	all := map[string]placedInstance{}
 	for name, i := range p.instances {
-		if i.uid != "" && !i.deleted && !i.silent && i.Function.InTurn() {
+		if i.uid != "" && !i.deleted && !i.silent && (i.inTurn || i.Function.InTurn()) {
 			function := gateway.FunctionName{Namespace: i.Function.Namespace, Name: i.Function.Name}
 			all[name] = placedInstance{i.pod, i.uid, function, i.Function.Spec.SLO.Latency.Value()}
 		}

@@ -120,3 +120,21 @@ func started(p *v1.Pod) bool {
 	_, r, _ := kube.ResidencyOf(p)
 	return r.Level != residency.Cold
 }
+
+// TestTurnOfOneWhoseFunctionHasChanged: a replica of class swap that an earlier leader has left goes on to take turns though its function has another class now.
+func TestTurnOfOneWhoseFunctionHasChanged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := startedTurns(t, "a", "b")
+		for _, p := range s.all() {
+			if p.Labels[api.LabelFunction] == "b" {
+				f := function(t, func(f *api.GPUFunction) { f.Name = "b" })
+				i := instanceOfFunction(f, 1)
+				s.pods.Adopt(i, &p)
+				s.pods.Report(i.Name)
+			}
+		}
+		s.ask(1000, "b")
+		s.ask(5, "a")
+		s.ticks(60, func() bool { return s.served["a"] > 0 })
+	})
+}
