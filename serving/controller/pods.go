@@ -60,7 +60,7 @@ type podInstance struct {
 	attempted      client.ObjectKey // the pod that was last to be created, which may be there although no answer came; of reconcile alone
 	cuts           triedCuts        // where its function has a pipeline; of reconcile alone
 	inTurn         bool             // of Adopt: its pod takes turns, whatever its function wants now
-	turn           residency.Level  // where it takes turns: Hot if it has one, else Warm; Cold: not decided
+	turn           residency.Level  // where it takes turns: Hot if it has one, else Warm; Cold: not decided; Unknown: it is to end
 }
 
 // NewPods returns a platform without instances.

@@ -3,6 +3,7 @@ package controller
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -40,6 +41,10 @@ type turnOf struct {
 // turnPolicy bounds the writes to the API server: about five for a turn.
 var turnPolicy = residency.TurnPolicy{For: 10 * time.Second, Idle: time.Second, Begin: 5 * time.Minute}
 
+// leaveLimit is how long a replica may take to give its memory back after its turn: it may have a request that does not end, or a gateway or the agent of its
+// node may be out of reach. Nobody else can have a turn until then.
+const leaveLimit = 5 * time.Minute
+
 // turnPeriod is the time between two looks, as gateways report each second.
 const turnPeriod = time.Second
 
@@ -75,7 +80,14 @@ func (t *turns) review(ctx context.Context) {
 	for _, all := range slices {
 		next, any := residency.NextTurn(now, all, turnPolicy)
 		for _, one := range all {
-			setTurn(t.pods, one.ID, any && one.ID == next)
+			level := residency.Warm
+			switch {
+			case any && one.ID == next:
+				level = residency.Hot
+			case one.Stage == residency.Leaving && now-one.Since >= leaveLimit:
+				level = residency.Unknown
+			}
+			setTurn(t.pods, one.ID, level)
 		}
 	}
 }
@@ -149,6 +161,8 @@ func writeTurn(ctx context.Context, p *Pods, i *podInstance, pod *v1.Pod) error 
 	p.mu.Unlock()
 	w, r, err := kube.ResidencyOf(pod)
 	switch {
+	case turn == residency.Unknown:
+		return restartForTurn(ctx, p, i, pod, fmt.Sprintf("it has not given its memory back within %v, as it has requests, or a gateway or its agent is out of reach", leaveLimit))
 	case turn == residency.Warm && (err != nil || w.Level == residency.Cold):
 		return restartForTurn(ctx, p, i, pod, "somebody has changed the annotation "+kube.AnnotationResidency+" of its pod "+pod.Name)
 	case turn == residency.Warm && isWaking(pod) && !r.Answers(w) && time.Since(i.parked) >= turnPolicy.Begin:
@@ -254,12 +268,8 @@ func placedInstances(p *Pods) map[string]placedInstance {
 	return all
 }
 
-// setTurn has the pod of an instance have its turn, or give it back.
-func setTurn(p *Pods, name string, has bool) {
-	level := residency.Warm
-	if has {
-		level = residency.Hot
-	}
+// setTurn has the pod of an instance have its turn (Hot), or give it back (Warm), or end since it has not done so (Unknown).
+func setTurn(p *Pods, name string, level residency.Level) {
 	p.mu.Lock()
 	i := p.instances[name]
 	changed := i != nil && i.turn != level

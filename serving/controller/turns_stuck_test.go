@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -8,6 +9,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/gshare-dev/gshare/serving/gateway"
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/residency"
@@ -136,5 +138,27 @@ func TestTurnOfOneWhoseFunctionHasChanged(t *testing.T) {
 		s.ask(1000, "b")
 		s.ask(5, "a")
 		s.ticks(60, func() bool { return s.served["a"] > 0 })
+	})
+}
+
+// TestTurnOfOneThatIsNotDrained: a request that does not end, or a gateway out of reach, keeps others from their turns for a while only.
+func TestTurnOfOneThatIsNotDrained(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, failed := startedTurns(t, "a", "b")
+		s.pods.waitStopped = func(ctx context.Context, _ gateway.FunctionName, _ string, _ int64) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		s.ask(5, "a")
+		s.ticks(30, func() bool { return s.levels()["b"] == residency.Warm })
+		s.tick()
+		if len(*failed) != 0 || s.reached("b") != residency.Hot {
+			t.Errorf("it has %v; failed: %q", s.reached("b"), *failed)
+		}
+		time.Sleep(leaveLimit)
+		s.ticks(30, func() bool { return s.served["a"] > 0 })
+		if len(*failed) != 1 || !strings.Contains((*failed)[0], "within 5m0s") {
+			t.Errorf("failed: %q", *failed)
+		}
 	})
 }

@@ -370,8 +370,8 @@ func TestTurnThatDoesNotBegin(t *testing.T) {
 		if _, keeps := residency.NextTurn(turnPolicy.Begin, all, turnPolicy); keeps {
 			t.Fatal("it keeps its turn for ever")
 		}
-		setTurn(s.pods, "ml/a-1", true)
-		setTurn(s.pods, "ml/a-1", false)
+		setTurn(s.pods, "ml/a-1", residency.Hot)
+		setTurn(s.pods, "ml/a-1", residency.Warm)
 		time.Sleep(time.Second)
 		synctest.Wait()
 		if w := wantedOf(s.one()); w != (residency.Wanted{Seq: 3, Level: residency.Warm}) {
