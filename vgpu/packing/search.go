@@ -107,9 +107,10 @@ func (p *Packer) placeSeveral(n *Node, pod *Pod, costs *nodeCosts, found []Choic
 }
 
 // repeatsPrevious reports whether slice i and the one before it are equal and empty, so that a share is admitted and ranked equally on
-// both.
+// both. Neither is made on demand, which others on its device can prevent.
 func (n *Node) repeatsPrevious(i int) bool {
-	return i > 0 && n.Slices[i].MemorySlices == 0 && n.Loads[i].Empty() && n.Loads[i-1].Empty() && n.Slices[i].equalsExceptID(&n.Slices[i-1])
+	return i > 0 && n.Slices[i].MemorySlices == 0 && n.Slices[i-1].MemorySlices == 0 && n.Loads[i].Empty() && n.Loads[i-1].Empty() &&
+		n.Slices[i].equalsExceptID(&n.Slices[i-1])
 }
 
 // equalsExceptID reports whether two slices differ in their ID and device only.

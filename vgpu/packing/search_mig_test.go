@@ -174,3 +174,22 @@ func TestFragmentationCosts(t *testing.T) {
 		}
 	}
 }
+
+// TestBesideOtherInstances: an instance that exists is found although one like it, on a GPU whose instances are made on demand, stands before it in
+// the inventory and cannot be made.
+func TestBesideOtherInstances(t *testing.T) {
+	n := onDemand()
+	like := n.Slices[len(n.Slices)-1]
+	like.ID, like.Device, like.MemorySlices = "b0", "b", 0
+	n.Slices, n.Loads = append(n.Slices, like), append(n.Loads, Load{})
+	pod := asking(like.Profile, 100, 1000)
+	for i := range n.Slices {
+		if s := &n.Slices[i]; s.Device != "b" && s.Profile != like.Profile {
+			n.Loads[i].Add(Resident{Tenant: pod.Tenant, Model: Slots, Class: share.MPS, Share: fixed(10, 100)})
+		}
+	}
+	plan, _, refusal := bestFit(Slots).Place(n, pod)
+	if refusal != Admitted || plan[0][0].Slice != len(n.Slices)-1 {
+		t.Errorf("%v %v", plan, refusal)
+	}
+}
