@@ -35,6 +35,9 @@ func (q *Search) memoryLeft(below share.Bytes) (list []share.Bytes) {
 	for _, n := range q.Nodes {
 		for i := range n.Slices {
 			left := n.Slices[i].Memory - n.Loads[i].Memory() - n.Loads[i].MissingWeights(q.Pod.Tenant, q.Pod.Request.Weights)
+			if q.Pod.Request.Isolation == share.Swap {
+				left = n.Slices[i].TurnMemory(&n.Loads[i])
+			}
 			left = left / share.MiB * share.MiB
 			if left > 0 && left < below {
 				list = append(list, left)

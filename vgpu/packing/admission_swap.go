@@ -2,22 +2,28 @@ package packing
 
 import "github.com/gshare-dev/gshare/vgpu/share"
 
-// checkTurns returns why a share of class swap cannot take turns with the shares on the slice, or Admitted. What holds for all of them together:
-//
-//   - Each has room beside what the others keep while they wait: whoever has the next turn, it can begin.
-//   - The sum of their memory is at most that of the slice and of the host: there is a place for what they give back.
-//
-// SM-time does not add up, as one runs at a time, nor do limits.
+// checkTurns returns why a share of class swap cannot take turns with the shares on the slice, or Admitted. SM-time does not add up, as one runs at
+// a time, nor do limits.
 func (s *Slice) checkTurns(l *Load, sh share.Share) Refusal {
-	largest := sh.Memory
-	for i := range l.residents {
-		largest = max(largest, l.residents[i].Share.Memory)
-	}
-	kept := s.Swap.Kept * share.Bytes(len(l.residents))
-	if largest+kept > s.Memory || l.memory+sh.Memory > s.Memory+s.Swap.Host {
+	if sh.Memory > s.TurnMemory(l) {
 		return NoMemory
 	}
 	return Admitted
+}
+
+// TurnMemory returns the most memory with which a further share could take turns with those on a slice of class swap; 0 if none can. What holds for
+// all of them together:
+//
+//   - Each has room beside what the others keep while they wait: whoever has the next turn, it can begin.
+//   - The sum of their memory is at most that of the slice and of the host: there is a place for what they give back.
+func (s *Slice) TurnMemory(l *Load) share.Bytes {
+	most := s.Memory - s.Swap.Kept*share.Bytes(len(l.residents))
+	for i := range l.residents {
+		if l.residents[i].Share.Memory > most {
+			return 0
+		}
+	}
+	return max(0, min(most, s.Memory+s.Swap.Host-l.memory))
 }
 
 // area returns the SM-time that the share takes from others on its slice. One of class swap takes none: it has its own turn.
