@@ -126,6 +126,8 @@ func planOf(n *packing.Node, pod *v1.Pod, said *nodeview.PodRequest) (packing.Pl
 		return nil, Untrusted
 	case p.Model != kube.Slots || len(p.Containers) != len(said.Pod.Request.Containers) || said.Level != residency.Hot:
 		return nil, Changed
+	case p.AntiAffinity != said.Pod.Request.AntiAffinity || !slices.Equal(p.Weights, said.Pod.Request.Weights): // annotations that were edited since
+		return nil, Changed
 	}
 	var plan packing.Plan
 	for i, c := range said.Pod.Request.Containers {

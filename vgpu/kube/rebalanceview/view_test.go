@@ -3,6 +3,7 @@ package rebalanceview
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -17,6 +18,8 @@ import (
 )
 
 var rules = kube.Rules{GammaPercent: 150}
+
+var digest = "sha256:" + strings.Repeat("a", 64)
 
 func gpuNode(t *testing.T, name string, gpus int) *v1.Node {
 	t.Helper()
@@ -127,6 +130,8 @@ func TestWhoMoves(t *testing.T) {
 		"cordoned":          {func(o *Objects, _ *v1.Pod) { o.Nodes[1].Spec.Unschedulable = true }, "", true},
 		"no room for a pod": {func(o *Objects, _ *v1.Pod) { o.Nodes[1].Status.Allocatable[v1.ResourcePods] = resource.MustParse("1") }, "", true},
 		"another namespace": {func(_ *Objects, p *v1.Pod) { p.Namespace = "web" }, "", true},
+		"key added":         {func(_ *Objects, p *v1.Pod) { p.Annotations[kube.AnnotationAntiAffinity] = "x" }, Changed, false},
+		"weights added":     {func(_ *Objects, p *v1.Pod) { p.Annotations[kube.AnnotationWeights] = digest + "=10Mi" }, Changed, false},
 		"resized":           {func(o *Objects, p *v1.Pod) { p.Annotations[kube.AnnotationSMLimit] = "90" }, Changed, false},
 		"forged placement":  {func(_ *Objects, p *v1.Pod) { p.UID = "other" }, Untrusted, false},
 	} {
@@ -150,6 +155,26 @@ func TestWhoMoves(t *testing.T) {
 				t.Errorf("stays: %v", v.Fixed)
 			}
 		})
+	}
+}
+
+// TestPlacedKeysCount: an anti-affinity key counts as a pod was placed with it, whatever its annotation says now.
+func TestPlacedKeysCount(t *testing.T) {
+	small, large := runs(t, gpuPod("small", 30), "a", 0), runs(t, gpuPod("large", 60), "b", 0)
+	for pod, now := range map[*v1.Pod]string{small: "x", large: ""} {
+		p, _, err := kube.PlacementOf(pod)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.AntiAffinity = "x"
+		if pod.Annotations[kube.AnnotationPlacement], err = kube.EncodePlacement(p); err != nil {
+			t.Fatal(err)
+		}
+		pod.Annotations[kube.AnnotationAntiAffinity] = now
+	}
+	v := New(Objects{Nodes: []*v1.Node{gpuNode(t, "a", 1), gpuNode(t, "b", 1)}, Pods: []*v1.Pod{small, large}, Rules: rules, Scheduler: kube.SchedulerName})
+	if plan := rebalance.Free(&v.Cluster, rebalance.Limits{Moves: 9}); len(plan.Moves) > 0 || v.Fixed[Changed] != 1 {
+		t.Errorf("%+v, %v", plan, v.Fixed)
 	}
 }
 
