@@ -70,7 +70,8 @@ func (s *state) candidates() (list []candidate) {
 	return list
 }
 
-// canEmpty reports whether a device is healthy and all its pods may move.
+// canEmpty reports whether a device is healthy and all its pods may move. One that wishes for empty devices would come back, as the scheduler gives its
+// replacement the device that became free.
 func (s *state) canEmpty(d Device) bool {
 	n := s.Nodes[d.Node]
 	for i := range n.Slices {
@@ -78,7 +79,7 @@ func (s *state) canEmpty(d Device) bool {
 			return false
 		}
 	}
-	return !slices.ContainsFunc(s.podsOn(d), func(p int) bool { return !s.mayMove(p) })
+	return !slices.ContainsFunc(s.podsOn(d), func(p int) bool { return !s.mayMove(p) || s.Pods[p].Request.Packing == share.Spread })
 }
 
 // podsOn returns the listed pods that hold a slice of a device.

@@ -56,6 +56,29 @@ func TestFree(t *testing.T) {
 	}
 }
 
+// TestFreeLeavesThoseThatSpread: a pod that wishes for empty devices is not evicted to free one, which it would take again, but for a pod that waits.
+func TestFreeLeavesThoseThatSpread(t *testing.T) {
+	for wish, moves := range map[share.Packing]int{share.AnyPacking: 1, share.Binpack: 1, share.Spread: 0} {
+		t.Run(string(wish), func(t *testing.T) {
+			c := &Cluster{Nodes: []*packing.Node{testNode("n", 2)}, Packer: packing.Packer{
+				Rules: packing.NewRules(packing.Slots), Ranker: packing.Balance{Demand: &packing.Demand{}},
+			}}
+			for gpu, sm := range []share.PerMille{300, 600} {
+				pod := testPod(sm)
+				pod.Plan, pod.Movable, pod.Request.Packing = packing.Plan{{{Slice: gpu, Class: share.MPS}}}, gpu == 0, wish
+				c.Pods = append(c.Pods, pod)
+			}
+			if plan := Free(c, Limits{Moves: 9}); len(plan.Moves) != moves {
+				t.Errorf("to free a device: %+v", plan)
+			}
+			waiting := testPod(share.Whole)
+			if plan, ok := Admit(c, &waiting, Limits{Moves: 9}); !ok || len(plan.Moves) != 1 {
+				t.Errorf("for one that waits: %t, %+v", ok, plan)
+			}
+		})
+	}
+}
+
 // TestAdmit does so for a pod that waits, and the fewest moves of pods of one node.
 func TestAdmit(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
