@@ -66,10 +66,13 @@ func (r *reader) gpuPod(node *gpuNode, pod *v1.Pod) whatif.Pod {
 }
 
 // request returns the pod's request converted to gshare's resources, parsed with its annotations by the scheduler's own code. An instance of a function
-// that has given up its SM-time, or is parked, counts as it does for the scheduler.
+// that has given up its SM-time, or is parked, counts as it does for the scheduler: whole, if it has its slice in turn with others.
 func (r *reader) request(node *gpuNode, pod *v1.Pod) (share.Request, error) {
 	if kube.RequestsShare(pod) {
 		request, _, err := kube.RequestOf(pod)
+		if request.Isolation == share.Swap {
+			return request, err
+		}
 		for at := range request.Containers {
 			c := &request.Containers[at]
 			c.Share = kube.LevelOf(pod).Charge(c.Share, kube.KeptOf(pod))

@@ -97,6 +97,20 @@ func TestSharedInstances(t *testing.T) {
 	}
 }
 
+// TestParkedInTurn: instances of class swap count with all of their memory while they wait for their turn, as it may come at any time.
+func TestParkedInTurn(t *testing.T) {
+	const wanted = `{"v":1,"residency":{"seq":2,"level":"Warm","drained":true}}`
+	const reached = `{"v":1,"residency":{"seq":2,"level":"Warm","memory":1048576}}`
+	for class, want := range map[string]share.Bytes{"swap": 8 << 30, "mps": 1 << 20} {
+		p := pod(t, "p", "n", "gshare/sm", "100", "gshare/quota", "100", "gshare/mem", "8192", "gshare/vgpu", "1")
+		p.Annotations = map[string]string{"gshare.dev/isolation": class, "gshare.dev/residency": wanted, "gshare.dev/residency-reached": reached}
+		c := mustRead(t, Options{}, gshareNode(t, "n"), p)
+		if got := c.Pods[0].Request.Containers[0].Share.Memory; got != want {
+			t.Errorf("%s counts with %d bytes, want %d", class, got, want)
+		}
+	}
+}
+
 func TestWhatIsCounted(t *testing.T) {
 	done := pod(t, "done", "n", "nvidia.com/gpu", "1")
 	done.Status.Phase = v1.PodSucceeded
