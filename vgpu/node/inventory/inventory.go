@@ -171,8 +171,10 @@ const (
 func (inv Inventory) Update(c Config, devices []gpu.Device, holders Holders) Inventory {
 	found, bound := c.slicesOf(devices), holders.Bound
 	owners := inv.interfacesOf(found, holders)
+	now := map[string]bool{} // whether what is owned together is of claims
 	for i := range found {
 		found[i].keepInterface(owners)
+		now[found[i].ownedTogether()] = found[i].Claims
 	}
 	var next []Slice
 	for _, old := range inv.slices {
@@ -188,6 +190,9 @@ func (inv Inventory) Update(c Config, devices []gpu.Device, holders Holders) Inv
 			next = append(next, found[i])
 		case fault != "" && !conflictsWith(found, old):
 			old.Fault = fault
+			if claims, found := now[old.ownedTogether()]; found { // else it would hold its GPU back, or take it back later
+				old.Claims = claims
+			}
 			old.updateHealth()
 			next = append(next, old)
 		}

@@ -303,3 +303,36 @@ func TestInterfaceOfPlacements(t *testing.T) {
 		})
 	}
 }
+
+// TestInterfaceOfWithdrawnPlacements: a place that is not offered any more, and stays in the inventory since pods are bound, goes to the other interface
+// with its GPU. Pods on other GPUs then do not take the GPU back.
+func TestInterfaceOfWithdrawnPlacements(t *testing.T) {
+	claimed := config
+	claimed.Claimed = []string{"d"}
+	all, fewer := mig("d", "x", "y", "z"), mig("d", "x", "y")
+	for _, d := range []gpu.Device{all, fewer} {
+		for i := range d.Instances {
+			d.Instances[i].MemorySlices = 1 << i
+		}
+	}
+	for name, test := range map[string]struct {
+		from, to Config
+		claims   string
+		plugin   int
+	}{
+		"to claims":     {config, claimed, "x, y, z fault", 0},
+		"to the plugin": {claimed, config, "", 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inv := Inventory{}.Update(test.from, []gpu.Device{all}, Holders{})
+			inv = inv.Update(test.to, []gpu.Device{fewer}, Holders{Bound: true})
+			for _, holders := range []Holders{{Bound: true}, {Bound: true, Placed: true}} {
+				inv = inv.Update(test.to, []gpu.Device{fewer}, holders)
+				got := strings.Join(ids(Inventory{inv.OfClaims()}), ", ")
+				if n := len(inv.Published().Slices); got != test.claims || n != test.plugin {
+					t.Errorf("%+v: claims %q and %d places of the device plugin; want %q and %d", holders, got, n, test.claims, test.plugin)
+				}
+			}
+		})
+	}
+}
