@@ -2,11 +2,14 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
 	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
 // The limit of a question to the API server, and the time after which the next one follows.
@@ -22,7 +25,7 @@ func waitForServer(ctx context.Context, health string, ask func(context.Context)
 	bounded := func() error {
 		ctx, cancel := context.WithTimeout(ctx, askLimit)
 		defer cancel()
-		return ask(ctx)
+		return withoutRefusal(ask(ctx))
 	}
 	err := bounded()
 	if err == nil {
@@ -49,6 +52,19 @@ func waitForServer(ctx context.Context, health string, ask func(context.Context)
 			return nil
 		}
 	}
+}
+
+// withoutRefusal returns nil for an error by which the API server itself refuses a question: it is there. A cluster may let nobody ask for its version,
+// and one that waited for that would wait for ever.
+func withoutRefusal(err error) error {
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
+		switch status.Status().Code {
+		case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound:
+			return nil
+		}
+	}
+	return err
 }
 
 // alive answers the livenessProbe. The readinessProbe fails: this process does not watch anything yet.

@@ -8,6 +8,9 @@ import (
 	"net/http"
 	"testing"
 	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // TestWaitForServer: a controller that is started while the API server is away is alive and not ready, and goes on when it answers.
@@ -56,5 +59,31 @@ func TestWaitEnds(t *testing.T) {
 	there := func(context.Context) error { return nil }
 	if err := waitForServer(t.Context(), "no address", there, slog.New(slog.DiscardHandler)); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestRefusalIsAnAnswer: an API server that does not tell its version is there, and one that cannot answer yet, or a proxy before it, is not.
+func TestRefusalIsAnAnswer(t *testing.T) {
+	for name, test := range map[string]struct {
+		answer error
+		waits  bool
+	}{
+		"forbidden":       {apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("cannot get path /version")), false},
+		"token refused":   {apierrors.NewUnauthorized("expired"), false},
+		"not served":      {apierrors.NewNotFound(schema.GroupResource{}, ""), false},
+		"starting":        {apierrors.NewServiceUnavailable("starting"), true},
+		"overloaded":      {apierrors.NewTooManyRequests("later", 1), true},
+		"internal error":  {apierrors.NewInternalError(errors.New("no etcd")), true},
+		"nobody listens":  {errors.New("connection refused"), true},
+		"it answers well": {nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+			defer cancel()
+			err := waitForServer(ctx, "0", func(context.Context) error { return test.answer }, slog.New(slog.DiscardHandler))
+			if waits := errors.Is(err, context.DeadlineExceeded); waits != test.waits || !waits && err != nil {
+				t.Errorf("error %v", err)
+			}
+		})
 	}
 }
