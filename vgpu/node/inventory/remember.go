@@ -2,6 +2,7 @@ package inventory
 
 import (
 	"encoding/json"
+	"slices"
 
 	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/node/gpu"
@@ -41,7 +42,13 @@ func (inv Inventory) WithClaims(c Config, text []byte) (Inventory, error) {
 	if err := versioned.Decode(text, claimsVersion, &record); err != nil {
 		return inv, err
 	}
-	all := inv.slices[:len(inv.slices):len(inv.slices)]
+	// An agent writes the record before the inventory: what is in both was given to claims as the agent ended.
+	all := slices.DeleteFunc(slices.Clone(inv.slices), func(old Slice) bool {
+		return slices.ContainsFunc(record.Slices, func(s claimsSlice) bool {
+			exclusive := old.Profile == "" || s.Profile == "" || old.Room != 0 && s.Room != 0 // a whole GPU, or places of one
+			return old.ID == s.ID || old.Device == s.Device && exclusive
+		})
+	})
 	for _, s := range record.Slices {
 		restored := c.restored(s.Slice)
 		restored.Claims, restored.Index = true, s.Index

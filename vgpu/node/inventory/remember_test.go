@@ -44,6 +44,42 @@ func TestWithClaims(t *testing.T) {
 	}
 }
 
+// TestKilledBetweenRecords: an agent that is killed after it has recorded that a GPU is of claims, and before the inventory without it, leaves the GPU in
+// both. The next one has it once, of claims.
+func TestKilledBetweenRecords(t *testing.T) {
+	place := mig("d", "x", "y")
+	for i := range place.Instances {
+		place.Instances[i].MemorySlices = 1 << i
+	}
+	undivided := place
+	undivided.MIG, undivided.Instances = false, nil
+	claimed := config
+	claimed.Claimed = []string{"d"}
+	for name, before := range map[string]gpu.Device{"places": place, "whole": undivided} {
+		t.Run(name, func(t *testing.T) {
+			old := Inventory{}.Update(config, []gpu.Device{whole("a"), before}, Holders{})
+			record, err := old.Update(claimed, []gpu.Device{whole("a"), place}, Holders{}).EncodeClaims()
+			if err != nil {
+				t.Fatal(err)
+			}
+			next, err := Restore(claimed, old.Published()).WithClaims(claimed, record)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff([]string{"a", "x", "y"}, ids(next)); diff != "" {
+				t.Errorf("restored: %s", diff)
+			}
+			next = next.Update(claimed, []gpu.Device{whole("a"), place}, Holders{Bound: true, Placed: true})
+			if diff := cmp.Diff([]string{"a", "x", "y"}, ids(next)); diff != "" {
+				t.Errorf("once the driver has answered: %s", diff)
+			}
+			if diff := cmp.Diff([]string{"x", "y"}, ids(Inventory{next.OfClaims()})); diff != "" {
+				t.Errorf("of claims: %s", diff)
+			}
+		})
+	}
+}
+
 func TestBadClaimsRecord(t *testing.T) {
 	inv := Inventory{}.Update(config, []gpu.Device{whole("a")}, Holders{})
 	for record, why := range map[string]string{
