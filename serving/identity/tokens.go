@@ -76,10 +76,11 @@ type token struct {
 	expires  time.Time
 	reviewed time.Time // when a review succeeded last
 	account  Account
-	err      error // of that review: ErrRefused
-	failed   error // of the last review, if it did not succeed
-	lent     loan  // holds while failed is not nil
-	again    time.Time
+	err      error         // of that review: ErrRefused
+	failed   error         // of the last review, if it did not succeed
+	failedAt time.Time     // when that was found
+	lent     loan          // holds while reviews fail
+	again    time.Time     // before which there is no review, after one that failed
 	pending  chan struct{} // closed when the present review ends; nil without one
 }
 
@@ -145,15 +146,16 @@ func (t *Tokens) look(key [sha256.Size]byte, text string, expires time.Time) (Ac
 		e = &token{expires: expires}
 	}
 	age, isKnown := now.Sub(e.reviewed), !e.reviewed.IsZero()
+	isAway := e.failed != nil && now.Sub(e.failedAt) < knownFor+reviewLimit // one that failed long ago says nothing of now
 	switch {
 	case isKnown && e.err != nil && age < refusedFor:
 		return Account{}, nil, e.err
 	case isKnown && e.err == nil && age < refreshAfter:
 		return e.account, nil, nil
-	case isKnown && e.err == nil && (age < knownFor || e.failed != nil && age < knownWhile):
+	case isKnown && e.err == nil && (age < knownFor || isAway && age < knownWhile):
 		t.start(e, text, now)
 		return e.account, nil, nil
-	case e.failed != nil && now.Before(e.lent.until):
+	case isAway && now.Before(e.lent.until):
 		t.start(e, text, now)
 		return e.lent.account, nil, nil
 	case !t.start(e, text, now):
@@ -227,7 +229,7 @@ func (t *Tokens) take(e *token, f finding, now time.Time) {
 		t.away = nil
 		return
 	}
-	e.failed = f.err
+	e.failed, e.failedAt = f.err, now
 	if !f.lent.until.IsZero() {
 		e.lent = f.lent
 	}

@@ -77,9 +77,11 @@ func TestTokenCache(t *testing.T) {
 		"away":                {{61 * time.Second, errAway, 0, nil, 2}, {62 * time.Second, errAway, 0, nil, 2}, {719 * time.Second, errAway, 0, nil, 3}},
 		"away for long":       {{61 * time.Second, errAway, 0, nil, 2}, {721 * time.Second, errAway, 0, ErrUnavailable, 3}},
 		"away, back":          {{61 * time.Second, errAway, 0, nil, 2}, {721 * time.Second, errAway, 0, ErrUnavailable, 3}, {730 * time.Second, nil, 0, nil, 4}},
-		"silent":              {{61 * time.Second, nil, time.Hour, nil, 2}},
-		"revoked meanwhile":   {{61 * time.Second, errAway, 0, nil, 2}, {70 * time.Second, ErrRefused, 0, nil, 3}, {71 * time.Second, ErrRefused, 0, ErrRefused, 3}},
-		"expired":             {{time.Hour, nil, 0, ErrRefused, 1}},
+		// A review that failed long ago says nothing of an API server that answers now, so that a token revoked meanwhile does not pass.
+		"away, revoked while unused": {{61 * time.Second, errAway, 0, nil, 2}, {719 * time.Second, ErrRefused, 0, ErrRefused, 3}},
+		"silent":                     {{61 * time.Second, nil, time.Hour, nil, 2}},
+		"revoked meanwhile":          {{61 * time.Second, errAway, 0, nil, 2}, {70 * time.Second, ErrRefused, 0, nil, 3}, {71 * time.Second, ErrRefused, 0, ErrRefused, 3}},
+		"expired":                    {{time.Hour, nil, 0, ErrRefused, 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
