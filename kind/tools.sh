@@ -4,6 +4,9 @@ KIND_VERSION=v0.33.0
 KUBERNETES_VERSION=v1.37.1
 PROVIDER=${KIND_EXPERIMENTAL_PROVIDER:-}
 
+# Images take gigabytes, and debootstrap makes devices: /tmp is in memory on many machines, and admits none there.
+export TMPDIR=${TMPDIR:-/var/tmp}
+
 # What make kind-image makes. up.sh uses it where PULL=no.
 LOCAL_NODE_IMAGE=localhost/gshare-kind-node:$KUBERNETES_VERSION
 
