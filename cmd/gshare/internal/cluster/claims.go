@@ -74,7 +74,7 @@ func (c *Claims) On(d *ClaimDevice) (holders []ClaimHolder) {
 			continue
 		}
 		for n := range claim.Status.Allocation.Devices.Results {
-			if r := &claim.Status.Allocation.Devices.Results[n]; c.Device(r) == d {
+			if r := &claim.Status.Allocation.Devices.Results[n]; r.Driver == ClaimDriver && d.Node == r.Pool && d.Name == r.Device {
 				holders = append(holders, ClaimHolder{claim, r})
 			}
 		}

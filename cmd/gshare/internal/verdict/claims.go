@@ -228,9 +228,10 @@ func (w wish) of(d *cluster.ClaimDevice, name resourceapi.QualifiedName) resourc
 // freeOf returns what claims have left of the capacities of a device.
 func freeOf(d *cluster.ClaimDevice, c *cluster.Claims) map[resourceapi.QualifiedName]resource.Quantity {
 	free := map[resourceapi.QualifiedName]resource.Quantity{}
+	holders := c.On(d)
 	for name, capacity := range d.Capacity {
 		left := capacity.Value.DeepCopy()
-		for _, h := range c.On(d) {
+		for _, h := range holders {
 			left.Sub(h.Result.ConsumedCapacity[name])
 		}
 		free[name] = left

@@ -185,3 +185,36 @@ func TestClaimDriver(t *testing.T) {
 		t.Errorf("%s, want %s", cluster.ClaimDriver, draplugin.Driver)
 	}
 }
+
+// TestExplainManyPlacements: a cluster of 20 nodes, each with the 144 instances of eight GPUs and eight claims, is explained as well. What each device has
+// is looked for a few times: a look at all devices for each of them and each claim would take long here, and hours on ten times as many nodes.
+func TestExplainManyPlacements(t *testing.T) {
+	w := newClaimWorld()
+	c := &cluster.Claims{Claims: []resourceapi.ResourceClaim{*w.claim}}
+	for n := range 20 {
+		node := fmt.Sprint("n", n)
+		for i := range 144 {
+			s := w.offered[0]
+			s.ID, s.Device, s.Profile, s.Room = fmt.Sprint("x.", i), fmt.Sprint("GPU-", i/18), "1g.10gb", 1<<(i%8)
+			for _, part := range draplugin.Resources(node, []inventory.Slice{s}).Pools[node].Slices {
+				for _, d := range part.Devices {
+					c.Devices = append(c.Devices, cluster.ClaimDevice{Node: node, Device: d})
+				}
+			}
+		}
+		for i := range 8 {
+			claim := claimFor(fmt.Sprint("holder", n, "-", i), "60", "64Gi")
+			allocate(claim, "60", "64Gi")
+			r := &claim.Status.Allocation.Devices.Results[0]
+			r.Pool, r.Device = node, draplugin.DeviceName(fmt.Sprint("x.", 18*i))
+			c.Claims = append(c.Claims, *claim)
+		}
+	}
+	r := ExplainClaims(&cluster.Snapshot{}, w.pod, c)
+	if r.Reason != ClaimWaits || len(r.Nodes) != 20 || len(r.Nodes[19].Slices) != 144 {
+		t.Fatalf("%s, %d nodes", r.Reason, len(r.Nodes))
+	}
+	if s := r.Nodes[19].Slices[18]; len(s.Holders) != 1 || !strings.Contains(strings.Join(s.Says, "; "), "40 is left") {
+		t.Errorf("%+v", s)
+	}
+}
