@@ -30,7 +30,8 @@ need_provider() {
     "$PROVIDER" info >/dev/null || fail "cannot use $PROVIDER: start it, or become a user that may"
   else
     for candidate in docker podman; do
-      if "$candidate" info >/dev/null 2>&1; then
+      # Not podman under the name docker, by which kind cannot run nodes.
+      if "$candidate" --version 2>/dev/null | grep -qi "^$candidate" && "$candidate" info >/dev/null 2>&1; then
         PROVIDER=$candidate
         break
       fi

@@ -163,6 +163,40 @@ func TestLargestGPU(t *testing.T) {
 	}
 }
 
+// TestProvider: kind/tools.sh takes Docker before podman, and podman's docker for podman, as kind does: it cannot run nodes by it.
+func TestProvider(t *testing.T) {
+	const podman, docker, stopped = "echo podman version 5.4.0", "echo Docker version 29.1.3", `test "$1" != info && echo Docker version 29.1.3`
+	for name, test := range map[string]struct {
+		docker, podman, asked, want string
+	}{
+		"both":                     {docker, podman, "", "docker"},
+		"Docker does not run":      {stopped, podman, "", "podman"},
+		"podman's docker":          {podman, podman, "", "podman"},
+		"no docker":                {"", podman, "", "podman"},
+		"podman asked for":         {docker, podman, "podman", "podman"},
+		"Docker asked for, is off": {stopped, podman, "docker", "kind: cannot use docker: start it, or become a user that may"},
+		"none":                     {"", "", "", "kind: neither docker nor podman can be used: install one, start it, or become a user that may"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			for program, script := range map[string]string{"docker": test.docker, "podman": test.podman} {
+				if script == "" {
+					script = "exit 127" // as if it were not there
+				}
+				if err := os.WriteFile(filepath.Join(dir, program), []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {
+					t.Fatal(err)
+				}
+			}
+			command := exec.Command("bash", "-c", "set -euo pipefail; source "+root+"kind/tools.sh; need_provider; echo $KIND_EXPERIMENTAL_PROVIDER")
+			command.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "KIND_EXPERIMENTAL_PROVIDER="+test.asked)
+			out, err := command.CombinedOutput()
+			if got := strings.TrimSpace(string(out)); got != test.want || (err != nil) != strings.HasPrefix(test.want, "kind:") {
+				t.Errorf("%v: %q, want %q", err, got, test.want)
+			}
+		})
+	}
+}
+
 // TestScripts checks that bash can parse the scripts of kind, and that each reports a missing program.
 func TestScripts(t *testing.T) {
 	scripts, err := filepath.Glob(root + "kind/*.sh")
