@@ -16,7 +16,8 @@ type Progress struct {
 }
 
 // A rate is steady once it differs by no more than precision over some windows, each a part of Length. A program that is not steady within maxLengths counts
-// as it is then, with its confidence. One that launches nothing for idleLimit does not run: that is long enough to load weights.
+// as it is then, with its confidence. One that launches nothing for idleLimit does not run: that is long enough to load weights. One that again and again
+// launches nothing for a window, since a step of it takes longer than one, counts as it is in the mean once both times have passed.
 const (
 	steadyWindows = 3
 	maxLengths    = 8
@@ -31,6 +32,8 @@ func (p *Progress) Measure(ctx context.Context, s Server) (Trial, error) {
 		rates  []float64    // of the last windows, without a pause between them
 		idle   = time.Now() // since which nothing was launched
 		begin  time.Time    // at which something was
+		sum    uint64       // of the launches since then
+		bursts int          // of launches, with a pause after each
 	)
 	last, at, err := launches(ctx, s)
 	for err == nil {
@@ -42,9 +45,13 @@ func (p *Progress) Measure(ctx context.Context, s Server) (Trial, error) {
 		if used, now, err = launches(ctx, s); err != nil {
 			break
 		}
-		rate := float64(used.Launches-min(last.Launches, used.Launches)) / now.Sub(at).Seconds() // fewer, if a process has ended
+		launched := used.Launches - min(last.Launches, used.Launches) // fewer, if a process has ended
+		rate := float64(launched) / now.Sub(at).Seconds()
 		last, at = used, now
 		if rate == 0 {
+			if len(rates) > 0 {
+				bursts++
+			}
 			if rates = nil; now.Sub(idle) >= idleLimit {
 				return Trial{}, &FailedError{fmt.Sprintf("launches no kernels within %v", idleLimit)}
 			}
@@ -52,6 +59,13 @@ func (p *Progress) Measure(ctx context.Context, s Server) (Trial, error) {
 		}
 		if idle = now; begin.IsZero() {
 			begin = now
+		} else {
+			sum += launched
+		}
+		if all := now.Sub(begin); len(rates) < steadyWindows-1 && bursts >= steadyWindows && all >= maxLengths*p.Length+idleLimit {
+			t, _ := trialOfRates([]float64{float64(sum) / all.Seconds()}, used)
+			t.Confidence = 1 // from nothing at all to more
+			return t, nil
 		}
 		rates = append(rates, rate)
 		rates = rates[max(0, len(rates)-steadyWindows):]

@@ -62,6 +62,12 @@ func TestProgress(t *testing.T) {
 		"never steady": {rate: func(since time.Duration) float64 {
 			return 500 + 1000*float64(since/(5*time.Second)%2)
 		}, want: 1000, most: 3 * time.Minute},
+		"long steps": {rate: func(since time.Duration) float64 { // each begins with its launches, and takes 20 s
+			if since%(20*time.Second) < time.Second {
+				return 20_000
+			}
+			return 0
+		}, want: 1000, most: 13 * time.Minute},
 		"no kernels": {rate: func(time.Duration) float64 { return 0 }, fail: "launches no kernels within 10m0s", most: 10 * time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -81,7 +87,7 @@ func TestProgress(t *testing.T) {
 					t.Error(err)
 				} else {
 					within(t, "kernels a second", got.Point.Throughput, c.want, 0.2)
-					if unsteady := got.Confidence > precision; unsteady != (name == "never steady") {
+					if unsteady := got.Confidence > precision; unsteady != (name == "never steady" || name == "long steps") {
 						t.Errorf("%.3f of confidence", got.Confidence)
 					}
 				}
