@@ -5,10 +5,12 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -38,7 +40,7 @@ type Request struct {
 }
 
 // SetDefaults sets the method and the path where they are empty: with the Open Inference Protocol those of the model of a name, else GET, or POST
-// with a body, and /. It returns an error for a path that does not begin with /.
+// with a body, and /. It returns an error for a path that does not begin with /, or is none of a URL.
 func (r *Request) SetDefaults(model string) error {
 	method, path := http.MethodGet, "/"
 	switch {
@@ -50,6 +52,9 @@ func (r *Request) SetDefaults(model string) error {
 	r.Method, r.Path = cmp.Or(r.Method, method), cmp.Or(r.Path, path)
 	if !strings.HasPrefix(r.Path, "/") {
 		return share.Invalid("path", "%.64q does not begin with /", r.Path)
+	}
+	if _, err := url.Parse("http://server" + r.Path); err != nil {
+		return share.Invalid("path", "%.64q is none of a URL: %v", r.Path, errors.Unwrap(err))
 	}
 	return nil
 }

@@ -8,6 +8,15 @@ import (
 	"testing"
 )
 
+// TestPath: a path with which no request can be made is refused before anything is measured.
+func TestPath(t *testing.T) {
+	for path, good := range map[string]bool{"": true, "/v1/caption?lang=de&x=%20": true, "/a b": true, "v1": false, "/%zz": false, "/a\nb": false} {
+		if err := (&Request{Path: path}).SetDefaults("m"); (err == nil) != good {
+			t.Errorf("%q: %v", path, err)
+		}
+	}
+}
+
 // TestRequest sends batches that were made from the metadata of a model.
 func TestRequest(t *testing.T) {
 	var bodies []string
