@@ -71,6 +71,8 @@ func (p *profileRun) write(cmd *cobra.Command, f *api.GPUFunction, plan *profile
 	case result.Recommended != nil || !r.Complete:
 	case plan.training:
 		return errors.New("the program does not run on all SMs")
+	case r.NeverRan() != "":
+		return fmt.Errorf("every trial failed, the last with: %s", r.NeverRan())
 	default:
 		return fmt.Errorf("no share answers requests within %v: %w", plan.config.Load.SLO, search.ErrNoSetting)
 	}

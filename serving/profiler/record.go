@@ -176,6 +176,18 @@ func (r *Record) Best(s search.Strategy) (Trial, error) {
 	return Trial{}, search.ErrNoSetting
 }
 
+// NeverRan returns why the server did not run in the last setting that was tried, if it ran in none: then it is not its share that is wrong. Otherwise it returns an
+// empty text.
+func (r *Record) NeverRan() string {
+	why := ""
+	for _, t := range r.Trials {
+		if why = t.Failed; why == "" {
+			return ""
+		}
+	}
+	return why
+}
+
 func (r *Record) best(s search.Strategy) *Trial {
 	b, bisects := s.(search.Bisection)
 	if !bisects {

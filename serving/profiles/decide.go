@@ -343,7 +343,11 @@ func (s *state) complete(status *api.GPUProfileStatus, record *profiler.Record, 
 	case errors.Is(err, search.ErrUnfinished):
 		s.set(status, metav1.ConditionTrue, api.ReasonBudgetUsed, "the search has no result yet: it needs more than the trials that search.maxTrials allows")
 	case errors.Is(err, search.ErrNoSetting):
-		s.set(status, metav1.ConditionTrue, api.ReasonNoShare, "no share answers requests within the objective")
+		message := "no share answers requests within the objective"
+		if why := record.NeverRan(); why != "" {
+			message = "every trial failed, the last with: " + why
+		}
+		s.set(status, metav1.ConditionTrue, api.ReasonNoShare, message)
 	case err != nil:
 		s.set(status, metav1.ConditionFalse, api.ReasonInvalid, err.Error())
 	default:

@@ -287,7 +287,13 @@ func TestEnds(t *testing.T) {
 		},
 		"no share is enough": {
 			cluster: func(w *world) { w.batch = func(int, int64, int64) time.Duration { return time.Second } },
-			status:  metav1.ConditionTrue, reason: api.ReasonNoShare, points: 10,
+			status:  metav1.ConditionTrue, reason: api.ReasonNoShare, points: 10, message: "no share answers requests within the objective",
+		},
+		"server ends on each share": {
+			cluster: func(w *world) {
+				w.kill = func(_ int, p *v1.Pod) bool { return p.Spec.Containers[0].Name == "server" }
+			},
+			status: metav1.ConditionTrue, reason: api.ReasonNoShare, points: 10, message: "every trial failed, the last with: the server ended",
 		},
 		"no such function": {
 			change: func(p *api.GPUProfile) {

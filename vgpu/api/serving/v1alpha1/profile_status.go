@@ -338,7 +338,7 @@ const (
 	//	object: GPUProfile
 	//	type: Warning
 	//	written by: gshare-controller
-	//	to do: relax the objective, or let the server have a whole GPU
+	//	to do: relax the objective, or let the server have a whole GPU; where the message says that every trial failed, correct the server or the request
 	ReasonNoShare = "NoShare"
 
 	ReasonMeasuring = "Measuring" // a client sends requests
