@@ -123,7 +123,7 @@ func (s *GPUFunctionSpec) validateProfile(field string) error {
 		return share.Invalid(field+".profileRef", "only a cluster has profiles; measure with gshare profile")
 	}
 	if s.Request != nil && s.Request.BodyFrom != nil {
-		return share.Invalid(field+".request.bodyFrom", "only a cluster has ConfigMaps; write body, or gshare profile --data @FILE")
+		return share.Invalid(field+".request.bodyFrom", "only a cluster has ConfigMaps; write body, or leave the request out, and give it to gshare profile as --data @FILE")
 	}
 	if s.Pipeline != nil {
 		return share.Invalid(field+".pipeline", "only a cluster has MIG instances to cut a function for")
