@@ -299,7 +299,10 @@ func (p *profilePlan) measure(cmd *cobra.Command, m *profiledMachine, record *pr
 		}
 	}
 	p.config.Report = func(t profiler.Trial) {
-		if p.training && t.Failed == "" {
+		if p.training && t.Failed != "" {
+			console.Step("sm %s: %s", t.Point.Resource.SM.Percent(), t.Failed)
+			return
+		} else if p.training {
 			console.Step("sm %s: %.4g kernels/s ±%.1f %%", t.Point.Resource.SM.Percent(), t.Point.Throughput, 100*t.Confidence)
 			return
 		}

@@ -228,6 +228,9 @@ func (p *profiledProcess) Infer(ctx context.Context, rows int) load.Answer {
 // Ended implements profiler.Server.
 func (p *profiledProcess) Ended() <-chan struct{} { return p.ended }
 
+// Failure implements profiler.Server.
+func (p *profiledProcess) Failure() string { return p.reason }
+
 // Close implements profiler.Server.
 func (p *profiledProcess) Close() {
 	p.target.processes.Delete(p.name)

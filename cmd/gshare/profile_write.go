@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -69,8 +68,6 @@ func (p *profileRun) write(cmd *cobra.Command, f *api.GPUFunction, plan *profile
 	}
 	switch {
 	case result.Recommended != nil || !r.Complete:
-	case plan.training:
-		return errors.New("the program does not run on all SMs")
 	case r.NeverRan() != "":
 		return fmt.Errorf("every trial failed, the last with: %s", r.NeverRan())
 	default:

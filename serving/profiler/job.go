@@ -93,6 +93,9 @@ func (remote) Narrow(context.Context, share.PerMille) bool { return false }
 // Ended implements Server: it is never known.
 func (remote) Ended() <-chan struct{} { return nil }
 
+// Failure implements Server.
+func (remote) Failure() string { return "" }
+
 // Close implements Server. The server is not this process's.
 func (remote) Close() {}
 

@@ -37,6 +37,8 @@ type Server interface {
 	Narrow(ctx context.Context, quota share.PerMille) bool
 	// Ended returns a channel that is closed when the server has ended, by itself or after Close.
 	Ended() <-chan struct{}
+	// Failure returns how the server has ended, once it has; an empty text where that is not known.
+	Failure() string
 	// Close ends the server and waits until nothing of it is left.
 	Close()
 }
@@ -207,12 +209,24 @@ func (p *profiler) measure(ctx context.Context, s search.Setting, old *Trial) (t
 	case ctx.Err() != nil:
 		return Trial{}, ctx.Err()
 	case measuring.Err() != nil:
-		return Trial{}, &FailedError{"the server ended during the trial"}
+		return Trial{}, p.endedError()
 	case err != nil:
 		return Trial{}, err
 	}
 	trial.Point.Model, trial.Point.Resource, trial.Point.Batch = p.record.Model, s.Resource, s.Batch
 	return trial, nil
+}
+
+// endedError says that the server has ended during a trial.
+func (p *profiler) endedError() error {
+	reason := "the server ended during the trial"
+	if p.Progress != nil {
+		reason = fmt.Sprintf("the program ended before %v of steady kernels", p.Progress.Length)
+	}
+	if how := p.server.Failure(); how != "" {
+		reason += ": " + how
+	}
+	return &FailedError{reason}
 }
 
 // serve makes a server run on a share. It is kept for further batch sizes, and for smaller quotas.

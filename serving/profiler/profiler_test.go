@@ -86,6 +86,8 @@ func (s *server) Narrow(_ context.Context, quota share.PerMille) bool {
 
 func (s *server) Ended() <-chan struct{} { return s.ended }
 
+func (s *server) Failure() string { return "" }
+
 func (s *server) Close() {
 	s.busy.Lock()
 	defer s.busy.Unlock()

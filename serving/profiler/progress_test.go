@@ -17,17 +17,23 @@ import (
 type training struct {
 	rate   func(since time.Duration, sm share.PerMille) float64
 	starts int
+	life   time.Duration // of the program; 0: it does not end
 }
 
 func (p *training) Start(_ context.Context, sm, _ share.PerMille) (Server, error) {
 	p.starts++
-	return &trainer{training: p, sm: sm, begin: time.Now()}, nil
+	started := &trainer{training: p, sm: sm, begin: time.Now(), ended: make(chan struct{})}
+	if p.life > 0 {
+		time.AfterFunc(p.life, func() { close(started.ended) })
+	}
+	return started, nil
 }
 
 type trainer struct {
 	*training
 	sm    share.PerMille
 	begin time.Time
+	ended chan struct{} // closed after life
 }
 
 // Usage implements Server. Its kernels are those of the whole milliseconds since its start.
@@ -43,7 +49,9 @@ func (p *trainer) Infer(context.Context, int) load.Answer { panic("it answers no
 
 func (p *trainer) Narrow(context.Context, share.PerMille) bool { return false }
 
-func (p *trainer) Ended() <-chan struct{} { return nil }
+func (p *trainer) Ended() <-chan struct{} { return p.ended }
+
+func (p *trainer) Failure() string { return "exited with code 1: no such file" }
 
 func (p *trainer) Close() {}
 
@@ -137,6 +145,21 @@ func TestBisection(t *testing.T) {
 			got := check(t, Config{Target: m, Load: loadOf(200 * time.Millisecond)}, 350, 400, 7)
 			within(t, "rate within the objective", got.Rate, capacity(k, 1, 350, 200*time.Millisecond), 0.1)
 		})
+	})
+}
+
+// TestTrainingEnds: a program that ends during its trial says how.
+func TestTrainingEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &training{rate: func(time.Duration, share.PerMille) float64 { return 100 }, life: 2 * time.Second}
+		r := &Record{Model: "m"}
+		c := Config{Strategy: search.Bisection{Step: 500, Batch: 1, Device: "GPU"}, Target: p, Progress: &Progress{Length: 15 * time.Second}, Save: func(*Record) error { return nil }}
+		if err := Run(t.Context(), c, r); err != nil {
+			t.Fatal(err)
+		}
+		if want := "the program ended before 15s of steady kernels: exited with code 1: no such file"; len(r.Trials) != 1 || r.NeverRan() != want {
+			t.Errorf("%+v, want %s", r.Trials, want)
+		}
 	})
 }
 
