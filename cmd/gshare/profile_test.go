@@ -4,8 +4,12 @@ import (
 	"strings"
 	"testing"
 
+	v1 "k8s.io/api/core/v1"
+
 	"github.com/gshare-dev/gshare/serving/profiler"
+	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 	"github.com/gshare-dev/gshare/vgpu/profile"
+	"github.com/gshare-dev/gshare/vgpu/profile/search"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
@@ -36,6 +40,26 @@ func TestProfileBadInput(t *testing.T) {
 				t.Errorf("code %d, want %d with %q: %s", code, test.code, test.want, out)
 			}
 		})
+	}
+}
+
+// TestWriteTraining: what is printed of a training can be given to a shell, and its chart has kernels.
+func TestWriteTraining(t *testing.T) {
+	s := search.Bisection{Step: 1000, Batch: 1, Device: "GPU"}
+	r := &profiler.Record{Model: "train", Plan: profiler.Plan{Progress: 15, Memory: 1 << 30}, Trials: []profiler.Trial{
+		{Point: profile.Point{Model: "train", Batch: 1, Mean: 1, Throughput: 100, Memory: 1 << 20, Resource: profile.Resource{SM: 1000, Quota: 1000, Device: "GPU"}}, Confirmed: true},
+	}}
+	f := &api.GPUFunction{}
+	f.Spec.Template.Spec.Containers = []v1.Container{{Command: []string{"python", "-c", "import train; train.main('a b')"}}}
+	var out strings.Builder
+	if err := writeTraining(&out, f, &profileResult{r, r.Points(), recommend(r, s)}); err != nil {
+		t.Fatal(err)
+	}
+	if want := ` -- python -c "import train; train.main('a b')"` + "\n"; !strings.Contains(out.String(), want) {
+		t.Errorf("no %s: %s", want, &out)
+	}
+	if c := profileChart(r); c.Title != "Kernels of train" || c.Y != "kernels per second" {
+		t.Errorf("%s, %s", c.Title, c.Y)
 	}
 }
 

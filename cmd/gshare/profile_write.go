@@ -7,6 +7,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
+	"mvdan.cc/sh/v3/syntax"
 
 	"github.com/gshare-dev/gshare/cmd/internal/chart"
 	"github.com/gshare-dev/gshare/serving/profiler"
@@ -163,15 +164,30 @@ func writeTraining(w io.Writer, f *api.GPUFunction, r *profileResult) error {
 	fmt.Fprintf(w, "\n%d trials have used a GPU for %.0f s.\n", len(r.Trials), r.GPUSeconds)
 	if c != nil {
 		fmt.Fprintf(w, "Most of what %s does on the whole GPU, and all of it where others leave SMs idle:\n\n  gshare run --sm %d --sm-limit %d --isolation %s --mem %s -- %s\n",
-			f.Name, c.SM, c.SMLimit, share.Elastic, c.Memory, strings.Join(f.Container().Command, " "))
+			f.Name, c.SM, c.SMLimit, share.Elastic, c.Memory, quoted(f.Container().Command))
 		writePod(w, c)
 	}
 	return nil
 }
 
+// quoted returns a command as a shell reads it.
+func quoted(command []string) string {
+	words := make([]string, len(command))
+	for i, word := range command {
+		var err error
+		if words[i], err = syntax.Quote(word, syntax.LangBash); err != nil {
+			words[i] = fmt.Sprintf("%q", word) // a shell cannot read it; no program was started with it
+		}
+	}
+	return strings.Join(words, " ")
+}
+
 // profileChart draws the rates over the SMs, with a line for each batch and quota.
 func profileChart(r *profiler.Record) *chart.Chart {
 	c := &chart.Chart{Title: fmt.Sprintf("Requests to %s within %v s", r.Model, r.Plan.SLO), X: "SMs, percent", Y: "requests per second"}
+	if r.Plan.Progress > 0 {
+		c.Title, c.Y = "Kernels of "+r.Model, "kernels per second"
+	}
 	lines := map[string]int{}
 	for sm := share.PerMille(1); sm <= share.Whole; sm++ { // points are sorted by SMs
 		for _, t := range r.Trials {
