@@ -70,7 +70,7 @@ func (s *state) decide() decision {
 		return s.review(status)
 	case client != nil && kube.Ended(client):
 		return s.take(status, target, client)
-	case s.replicaWaits():
+	case s.replicaWaits(status):
 		return s.yield(status)
 	case status.Attempt == nil:
 		return s.begin(status, target)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -83,12 +84,16 @@ func (s *state) replicaOn(slice string) string {
 	return ""
 }
 
-// replicaWaits reports whether the scheduler has found no place for a replica of the function.
-func (s *state) replicaWaits() bool {
-	return slices.ContainsFunc(s.replicas, func(p v1.Pod) bool {
-		return p.Spec.NodeName == "" && p.DeletionTimestamp == nil && slices.ContainsFunc(p.Status.Conditions, func(c v1.PodCondition) bool {
-			return c.Type == v1.PodScheduled && c.Status == v1.ConditionFalse
-		})
+// replicaWaits reports whether the scheduler has found no place for a replica of the function that could have the GPU of the profile: one that wants GPUs
+// of other models, or that is held back by a scheduling gate, would gain nothing.
+func (s *state) replicaWaits(status *api.GPUProfileStatus) bool {
+	d, found := s.device(status)
+	return found && slices.ContainsFunc(s.replicas, func(p v1.Pod) bool {
+		models := p.Annotations[kube.AnnotationModel]
+		return p.Spec.NodeName == "" && p.DeletionTimestamp == nil && (models == "" || slices.Contains(strings.Split(models, ","), d.model)) &&
+			slices.ContainsFunc(p.Status.Conditions, func(c v1.PodCondition) bool {
+				return c.Type == v1.PodScheduled && c.Status == v1.ConditionFalse && c.Reason != v1.PodReasonSchedulingGated
+			})
 	})
 }
 

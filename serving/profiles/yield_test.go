@@ -148,3 +148,37 @@ func TestYield(t *testing.T) {
 		}
 	})
 }
+
+// TestNoYield: a profile keeps its GPU where a replica that waits would gain nothing from it. Otherwise it would wait with it, for ever.
+func TestNoYield(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*v1.Pod)
+		yields bool
+	}{
+		"a GPU of any model":     {func(*v1.Pod) {}, true},
+		"one of two models":      {func(p *v1.Pod) { p.Annotations[kube.AnnotationModel] = "A100,H200" }, true},
+		"a GPU of another model": {func(p *v1.Pod) { p.Annotations[kube.AnnotationModel] = "A100" }, false},
+		"held back by a gate":    {func(p *v1.Pod) { p.Status.Conditions[0].Reason = v1.PodReasonSchedulingGated }, false},
+		"not yet looked at":      {func(p *v1.Pod) { p.Status.Conditions = nil }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				p, f := ofFunction(0)
+				w := newWorld(t, p, f, gpuNode(t, "node1", "H200", 40960))
+				waiting := w.replica("bert-1", false)
+				test.change(waiting)
+				status := waiting.Status
+				if err := w.server.Update(t.Context(), waiting); err != nil {
+					t.Fatal(err)
+				}
+				waiting.Status = status
+				if err := w.server.Status().Update(t.Context(), waiting); err != nil {
+					t.Fatal(err)
+				}
+				if after := w.pass(20); (w.servers == 0) != test.yields {
+					t.Errorf("%s, %d servers", reasonOf(after), w.servers)
+				}
+			})
+		})
+	}
+}
