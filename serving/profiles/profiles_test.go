@@ -225,6 +225,40 @@ func TestServerDoesNotStart(t *testing.T) {
 	})
 }
 
+// TestClientWantsConfigMap: a client that waits for the body of its request says for which. Neither its status nor its log does.
+func TestClientWantsConfigMap(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, someProfile(func(p *api.GPUProfile) {
+			p.Spec.Protocol, p.Spec.Request.BodyFrom = api.HTTP, &api.BodyReference{ConfigMap: "samples", Key: "cat.png"}
+		}))
+		look := func() {
+			t.Helper()
+			for range 6 {
+				if _, err := w.reconcile(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		look()
+		w.kubelet() // of the server alone
+		look()
+		for _, p := range w.pods() {
+			if p.Spec.Containers[0].Name != clientName {
+				continue
+			}
+			p.Spec.NodeName = "node1"
+			if err := w.server.Update(t.Context(), &p); err != nil {
+				t.Fatal(err)
+			}
+		}
+		look()
+		c := meta.FindStatusCondition(w.profile().Status.Conditions, api.ConditionComplete)
+		if want := "which mounts the key cat.png of ConfigMap samples"; c.Reason != api.ReasonStarting || !strings.Contains(c.Message, want) {
+			t.Errorf("%+v, want %q", c, want)
+		}
+	})
+}
+
 // TestClientHasNoNode: a client for which there is no node does not keep the server on its GPU for longer than an hour.
 func TestClientHasNoNode(t *testing.T) {
 	inBubble(t, func(t *testing.T) {

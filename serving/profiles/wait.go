@@ -122,6 +122,9 @@ const clientLimit = time.Hour
 // waitForClient waits until the client runs.
 func (s *state) waitForClient(status *api.GPUProfileStatus, client *v1.Pod) decision {
 	why := cmp.Or(api.Failure(client), api.WaitsFor(client))
+	if b := s.plan.body; b != nil && client.Spec.NodeName != "" { // the status of a pod has nothing of volumes, and the controller may read no ConfigMaps
+		why += fmt.Sprintf(", which mounts the key %s of ConfigMap %s: if that is not there, create it", b.Key, b.ConfigMap)
+	}
 	left := client.CreationTimestamp.Add(clientLimit).Sub(s.now)
 	if left <= 0 {
 		return s.halt(status, "the client has not started within "+clientLimit.String()+": "+why)
