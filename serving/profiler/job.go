@@ -130,6 +130,21 @@ func DecodeJob(text []byte) (*Job, error) {
 // maxJob bounds the JSON form of a job, whose request is the longest part: an environment variable may have 128 KiB.
 const maxJob = 100 << 10
 
+// CheckLength returns an error for a request that is too long for a Job. Its fields are bounded by the API, but in characters, of which each takes up to 6 bytes in JSON.
+func (r *Request) CheckLength() error {
+	text, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	if most := maxJob - jobBesideRequest; len(text) > most {
+		return share.Invalid("request", "takes %d bytes as JSON, of which %d are possible: put the body into a ConfigMap and name it in bodyFrom", len(text), most)
+	}
+	return nil
+}
+
+// jobBesideRequest is more than what a Job has beside its request.
+const jobBesideRequest = 4 << 10
+
 // maxRate is a number of rows a second that no server answers.
 const maxRate = 1e9
 

@@ -69,6 +69,9 @@ func planOf(p *api.GPUProfile, f *api.GPUFunction) (*plan, error) {
 	if made.request, err = profiler.RequestOf(request, f, bodyFolder); err != nil {
 		return nil, err
 	}
+	if err := made.request.CheckLength(); err != nil {
+		return nil, err
+	}
 	slo := f.Spec.SLO.Latency.Value()
 	made.load = profiler.Load{SLO: slo, Objective: objective, Bound: slo, Concurrency: *f.Spec.Scaling.Concurrency, Seed: 1}
 	if made.search.Strategy != api.Grid {

@@ -1,6 +1,7 @@
 package profiles
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -80,6 +81,40 @@ func TestRequestOfFunction(t *testing.T) {
 	p.Spec.Request.Path = "/own"
 	if made, err := planOf(p, f); err != nil || made.request.Path != "/own" || made.body != nil {
 		t.Errorf("%+v, %v", made.request, err)
+	}
+}
+
+// TestLongRequest: what is too long for the environment of a client is refused, and what is not refused can be read there.
+func TestLongRequest(t *testing.T) {
+	headers := func(value string) (all []api.RequestHeader) {
+		for n := range 16 {
+			all = append(all, api.RequestHeader{Name: fmt.Sprint("X-", n), Value: strings.Repeat(value, 1024)})
+		}
+		return all
+	}
+	for name, test := range map[string]struct {
+		request api.ProfileRequest
+		good    bool
+	}{
+		"longest of ASCII":          {api.ProfileRequest{Body: strings.Repeat("$", 16384), Path: "/" + strings.Repeat("$", 2047), Headers: headers("$")}, true},
+		"all of four bytes":         {api.ProfileRequest{Body: strings.Repeat("\U0001f600", 16384), Headers: headers("a")}, false},
+		"headers that JSON escapes": {api.ProfileRequest{Body: strings.Repeat("a", 16384), Headers: headers("<")}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := someProfile(func(p *api.GPUProfile) { p.Spec.Protocol, p.Spec.Request = api.HTTP, test.request })
+			p.Status.Target, p.Status.Attempt = &api.ProfileTarget{Number: 1, SM: 10, Quota: 100}, &api.ProfileAttempt{Batch: 1}
+			made, err := planOf(p, nil)
+			if (err == nil) != test.good {
+				t.Fatal(err)
+			}
+			if err != nil {
+				return
+			}
+			job := clientPod(p, made, &v1.Pod{}, "10.0.0.1:8080", "image").Spec.Containers[0].Env[0]
+			if _, err := profiler.DecodeJob([]byte(strings.ReplaceAll(job.Value, "$$", "$"))); err != nil || len(job.Name)+len(job.Value) >= 128<<10 {
+				t.Errorf("%v: %d bytes", err, len(job.Value))
+			}
+		})
 	}
 }
 
