@@ -26,7 +26,7 @@ def spec(file: str, batch: int = 1, context_mib: int = CONTEXT_MIB) -> str:
             for node in built["nodes"]:
                 lines += _stage(file, node, batch, context_mib)
         except (ValueError, KeyError, TypeError, AttributeError) as e:
-            raise GraphError(f"{file} is not a build file: {e!r}") from None
+            raise GraphError(f"{file} is not a build file: {type(e).__name__}: {e}") from None
     return "\n".join(lines) + "\n"
 
 

@@ -52,6 +52,17 @@ class TestSpec(unittest.TestCase):
                 status = main(["spec", file, *options])
         return status, out.getvalue(), err.getvalue()
 
+    def test_a_file_of_weights_is_not_printed(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            file = os.path.join(folder, "model.safetensors")
+            with open(file, "wb") as f:
+                f.write(b"\xff" * 100_000)
+            with contextlib.redirect_stderr(io.StringIO()) as err:
+                status = main(["spec", file])
+        self.assertEqual(status, 1)
+        self.assertIn("is not a build file", err.getvalue())
+        self.assertLess(len(err.getvalue()), 500)
+
     def built(self) -> Any:
         at = [{"batch": 1, "nanoseconds": 1_000_001}, {"batch": 4, "nanoseconds": 3_000_000}]
         nodes = [
