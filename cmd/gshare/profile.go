@@ -160,6 +160,12 @@ func (p *profileRun) checkStrategy(cmd *cobra.Command) error {
 	switch {
 	case !slices.Contains([]string{growth, bisection, grid}, p.search.strategy):
 		return fmt.Errorf("--strategy %q: want growth, bisection or grid", p.search.strategy)
+	case p.search.step < 1 || p.search.step > 100 || p.search.strategy == bisection && 100%p.search.step != 0:
+		want := "1 to 100"
+		if p.search.strategy == bisection {
+			want = "a percentage that divides 100"
+		}
+		return fmt.Errorf("--step %d: want %s", p.search.step, want)
 	case p.search.length < time.Second || p.search.length > time.Hour:
 		return fmt.Errorf("--steady %v: want 1s to 1h", p.search.length)
 	}
@@ -172,7 +178,7 @@ func (p *profileRun) source(cmd *cobra.Command, args []string) ([]byte, error) {
 		if len(args) != 1 {
 			return nil, fmt.Errorf("accepts 1 file, or a program after --; got %d arguments", len(args))
 		}
-		for _, flag := range []string{"slo", "protocol", "ready", "mem"} {
+		for _, flag := range []string{"slo", "protocol", "ready", "mem", "steady"} {
 			if cmd.Flags().Changed(flag) {
 				return nil, fmt.Errorf("--%s describes a program after --; a file says it itself", flag)
 			}
@@ -184,6 +190,14 @@ func (p *profileRun) source(cmd *cobra.Command, args []string) ([]byte, error) {
 	}
 	if p.command.slo == 0 && p.search.strategy == bisection {
 		p.command.training = true
+	}
+	if !p.command.training && cmd.Flags().Changed("steady") {
+		return nil, errors.New("--steady is of programs without --slo; others are measured by their requests")
+	}
+	for _, flag := range []string{"path", "method", "header", "data", "stream", "ready", "protocol", "max-batch"} {
+		if p.command.training && cmd.Flags().Changed(flag) {
+			return nil, fmt.Errorf("--%s is of a program that answers requests, and needs --slo, within which it is to do so", flag)
+		}
 	}
 	return p.command.describe(p.name, args)
 }

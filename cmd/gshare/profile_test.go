@@ -28,7 +28,11 @@ func TestProfileBadInput(t *testing.T) {
 		"strategy":           {[]string{good, "--strategy", "guess"}, 2, "want growth, bisection or grid"},
 		"two strategies":     {[]string{good, "--grid", "--strategy", "bisection"}, 2, "exclude each other"},
 		"steady":             {[]string{"--strategy", "bisection", "--steady", "10ms", "--", "sleep", "1000"}, 2, "want 1s to 1h"},
-		"step of bisection":  {[]string{"--strategy", "bisection", "--step", "15", "--hook", m.hook, "--socket", m.socket, "--", "sleep", "1000"}, 2, "step: 150 per-mille does not divide"},
+		"step of bisection":  {[]string{"--strategy", "bisection", "--step", "15", "--hook", m.hook, "--socket", m.socket, "--", "sleep", "1000"}, 2, "--step 15: want a percentage that divides 100"},
+		"step":               {[]string{good, "--step", "0"}, 2, "--step 0: want 1 to 100"},
+		"step above all":     {[]string{good, "--step", "101"}, 2, "--step 101: want 1 to 100"},
+		"requests, no slo":   {[]string{"--strategy", "bisection", "--path", "/predict", "--", "sleep", "1000"}, 2, "--path is of a program that answers requests, and needs --slo"},
+		"steady requests":    {[]string{"--slo", "1s", "--steady", "5s", "--", "sleep", "1000"}, 2, "--steady is of programs without --slo"},
 		"file and objective": {[]string{good, "--slo", "1s"}, 2, "--slo describes a program after --"},
 		"file and program":   {[]string{good, "--", "sleep"}, 2, "one program after --, and no file"},
 		"plot":               {[]string{good, "--plot", "x.gif"}, 2, "--plot x.gif"},
@@ -54,6 +58,13 @@ func TestWriteTraining(t *testing.T) {
 	var out strings.Builder
 	if err := writeTraining(&out, f, &profileResult{r, r.Points(), recommend(r, s)}); err != nil {
 		t.Fatal(err)
+	}
+	if strings.Contains(out.String(), "warning") {
+		t.Errorf("a steady rate: %s", &out)
+	}
+	r.Trials[0].Confidence = 0.5
+	if err := writeTraining(&out, f, &profileResult{r, r.Points(), recommend(r, s)}); err != nil || !strings.Contains(out.String(), "warning: some rates differ") {
+		t.Errorf("%v: %s", err, &out)
 	}
 	if want := ` -- python -c "import train; train.main('a b')"` + "\n"; !strings.Contains(out.String(), want) {
 		t.Errorf("no %s: %s", want, &out)

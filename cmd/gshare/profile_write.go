@@ -131,6 +131,9 @@ func writePod(w io.Writer, c *recommendation) {
 		kube.ResourceMemory, strings.TrimSuffix(c.Memory, "Mi"))
 }
 
+// unsteadyRate is by how much the rate of a training may differ from its mean before a share of it says little: a fifth is what its request may lose.
+const unsteadyRate = 0.10
+
 // writeTraining prints the trials of a program that answers no requests.
 func writeTraining(w io.Writer, f *api.GPUFunction, r *profileResult) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
@@ -141,8 +144,9 @@ func writeTraining(w io.Writer, f *api.GPUFunction, r *profileResult) error {
 			all = trial.Point.Throughput
 		}
 	}
-	c := r.Recommended
+	c, unsteady := r.Recommended, false
 	for _, trial := range r.Trials {
+		unsteady = unsteady || trial.Confidence > unsteadyRate
 		p := trial.Point
 		rate, part, note := "-", "-", trial.Failed
 		if p.Throughput > 0 {
@@ -162,6 +166,9 @@ func writeTraining(w io.Writer, f *api.GPUFunction, r *profileResult) error {
 		return err
 	}
 	fmt.Fprintf(w, "\n%d trials have used a GPU for %.0f s.\n", len(r.Trials), r.GPUSeconds)
+	if unsteady {
+		fmt.Fprintf(w, "warning: some rates differ by more than %.0f %% from one moment to the next, so that shares can hardly be compared. Measure again with a longer --steady, on a machine that is quiet.\n", 100*unsteadyRate)
+	}
 	if c != nil {
 		fmt.Fprintf(w, "Most of what %s does on the whole GPU, and all of it where others leave SMs idle:\n\n  gshare run --sm %d --sm-limit %d --isolation %s --mem %s -- %s\n",
 			f.Name, c.SM, c.SMLimit, share.Elastic, c.Memory, quoted(f.Container().Command))
