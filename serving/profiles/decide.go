@@ -65,13 +65,14 @@ func (s *state) decide() decision {
 			return decision{remove: p}
 		}
 	}
+	waiting := s.waitingReplica(status)
 	switch {
 	case s.halted(status):
 		return s.review(status)
 	case client != nil && kube.Ended(client):
 		return s.take(status, target, client)
-	case s.replicaWaits(status):
-		return s.yield(status)
+	case waiting != nil:
+		return s.yield(status, waiting)
 	case status.Attempt == nil:
 		return s.begin(status, target)
 	case target == nil && client == nil:

@@ -84,17 +84,27 @@ func (s *state) replicaOn(slice string) string {
 	return ""
 }
 
-// replicaWaits reports whether the scheduler has found no place for a replica of the function that could have the GPU of the profile: one that wants GPUs
-// of other models, or that is held back by a scheduling gate, would gain nothing.
-func (s *state) replicaWaits(status *api.GPUProfileStatus) bool {
+// waitingReplica returns a replica of the function for which the scheduler has found no place, or nil: of several always the same. It is one that could have
+// the GPU of the profile: one that wants GPUs of other models, or that is held back by a scheduling gate, would gain nothing.
+func (s *state) waitingReplica(status *api.GPUProfileStatus) (first *v1.Pod) {
 	d, found := s.device(status)
-	return found && slices.ContainsFunc(s.replicas, func(p v1.Pod) bool {
+	if !found {
+		return nil
+	}
+	for at := range s.replicas {
+		p := &s.replicas[at]
 		models := p.Annotations[kube.AnnotationModel]
-		return p.Spec.NodeName == "" && p.DeletionTimestamp == nil && (models == "" || slices.Contains(strings.Split(models, ","), d.model)) &&
-			slices.ContainsFunc(p.Status.Conditions, func(c v1.PodCondition) bool {
-				return c.Type == v1.PodScheduled && c.Status == v1.ConditionFalse && c.Reason != v1.PodReasonSchedulingGated
-			})
-	})
+		if p.Spec.NodeName != "" || p.DeletionTimestamp != nil || models != "" && !slices.Contains(strings.Split(models, ","), d.model) {
+			continue
+		}
+		noPlace := slices.ContainsFunc(p.Status.Conditions, func(c v1.PodCondition) bool {
+			return c.Type == v1.PodScheduled && c.Status == v1.ConditionFalse && c.Reason != v1.PodReasonSchedulingGated
+		})
+		if noPlace && (first == nil || p.Name < first.Name) {
+			first = p
+		}
+	}
+	return first
 }
 
 // yieldPause is the time after which a profile is looked at again that has given its GPU to a replica.
@@ -102,9 +112,10 @@ const yieldPause = 5 * time.Second
 
 // yield ends the server of a profile for as long as a replica of its function has no GPU: requests come before measurements. The trial that was under way
 // begins again later, and nobody is to blame.
-func (s *state) yield(status *api.GPUProfileStatus) decision {
+func (s *state) yield(status *api.GPUProfileStatus, replica *v1.Pod) decision {
 	status.Attempt, status.Target, status.Current = nil, nil, "" // its pods go next
-	s.set(status, metav1.ConditionFalse, api.ReasonGPUInUse, "a replica of the function waits for a GPU: the profile goes on when that has one and another is free, or the function has no requests")
+	s.set(status, metav1.ConditionFalse, api.ReasonGPUInUse, fmt.Sprintf(
+		"a replica of the function waits for a GPU: the profile goes on when that has one and another is free, or the function has no requests; %s %s", replica.Name, api.WaitsFor(replica)))
 	made := s.write(status)
 	made.after = yieldPause
 	return made
@@ -122,7 +133,7 @@ const clientLimit = time.Hour
 // waitForClient waits until the client runs.
 func (s *state) waitForClient(status *api.GPUProfileStatus, client *v1.Pod) decision {
 	why := cmp.Or(api.Failure(client), api.WaitsFor(client))
-	if b := s.plan.body; b != nil && client.Spec.NodeName != "" { // the status of a pod has nothing of volumes, and the controller may read no ConfigMaps
+	if b := s.plan.body; b != nil && client.Spec.NodeName != "" { // the status of a pod has nothing of volumes, and the controller has no ConfigMaps of users
 		why += fmt.Sprintf(", which mounts the key %s of ConfigMap %s: if that is not there, create it", b.Key, b.ConfigMap)
 	}
 	left := client.CreationTimestamp.Add(clientLimit).Sub(s.now)

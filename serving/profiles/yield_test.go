@@ -29,7 +29,7 @@ func (w *world) replica(name string, placed bool) *v1.Pod {
 	w.Helper()
 	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.key.Namespace, Name: name, UID: "r", Labels: map[string]string{api.LabelFunction: w.key.Name}, Annotations: map[string]string{}}}
 	p.Spec.Containers = []v1.Container{{Name: "server", Image: "bert"}}
-	p.Status.Conditions = []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: v1.PodReasonUnschedulable}}
+	p.Status.Conditions = []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: v1.PodReasonUnschedulable, Message: "0/1 nodes: not enough GPU memory"}}
 	if placed {
 		whole := share.Share{SMRequest: share.Whole, SMLimit: share.Whole, QuotaRequest: share.Whole, QuotaLimit: share.Whole, Memory: 40960 * share.MiB}
 		text, err := kube.EncodePlacement(kube.Placement{Node: "node1", UID: p.UID, Model: kube.Slots, Containers: []kube.PlacedContainer{{
@@ -128,7 +128,7 @@ func TestYield(t *testing.T) {
 			waiting := w.replica("bert-1", false)
 			before := w.profile()
 			after := w.pass(10)
-			if got := reasonOf(after); !strings.HasPrefix(got, "GPUInUse: a replica of the function waits") || after.Status.Attempt != nil || len(w.pods()) != 1 {
+			if got := reasonOf(after); !strings.HasPrefix(got, "GPUInUse: a replica of the function waits") || !strings.HasSuffix(got, "bert-1 waits for a node: 0/1 nodes: not enough GPU memory") || after.Status.Attempt != nil || len(w.pods()) != 1 {
 				t.Fatalf("%d: %s, %d pods", n, got, len(w.pods())-1)
 			}
 			if len(after.Status.Points) < len(before.Status.Points) {
