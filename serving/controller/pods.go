@@ -21,7 +21,6 @@ import (
 	"github.com/gshare-dev/gshare/serving/gateway"
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 	"github.com/gshare-dev/gshare/vgpu/kube"
-	"github.com/gshare-dev/gshare/vgpu/residency"
 	"github.com/gshare-dev/gshare/vgpu/scaling"
 )
 
@@ -59,8 +58,7 @@ type podInstance struct {
 	parked         time.Time        // when it was parked last, or might have been; of reconcile alone
 	attempted      client.ObjectKey // the pod that was last to be created, which may be there although no answer came; of reconcile alone
 	cuts           triedCuts        // where its function has a pipeline; of reconcile alone
-	inTurn         bool             // of Adopt: its pod takes turns, whatever its function wants now
-	turn           residency.Level  // where it takes turns: Hot if it has one, else Warm; Cold: not decided; Unknown: it is to end
+	turn           turn             // where it takes turns
 }
 
 // NewPods returns a platform without instances.
@@ -85,7 +83,7 @@ func (p *Pods) Create(i fleet.Instance) {
 
 // Adopt makes an instance of a pod that is there already. Nothing is reported of it before Report.
 func (p *Pods) Adopt(i fleet.Instance, pod *v1.Pod) {
-	p.add(&podInstance{Instance: i, pod: client.ObjectKeyFromObject(pod), uid: pod.UID, silent: true, parked: time.Now(), inTurn: takesTurns(pod)})
+	p.add(&podInstance{Instance: i, pod: client.ObjectKeyFromObject(pod), uid: pod.UID, silent: true, parked: time.Now(), turn: turn{adopted: takesTurns(pod)}})
 }
 
 // Report lets events of an instance of Adopt be sent.

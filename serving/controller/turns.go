@@ -28,6 +28,13 @@ type turns struct {
 	known map[string]turnOf // by replica
 }
 
+// turn is how an instance takes turns. The lock of Pods guards it.
+type turn struct {
+	adopted bool            // it is of Adopt, and its pod takes turns, whatever its function wants now
+	level   residency.Level // Hot if it has one, else Warm; Cold: not decided; Unknown: it is to end
+	refused int64           // residency.Wanted.Seq of the last one that its agent has refused
+}
+
 // turnOf is what is remembered of a replica. Times are since turns.began.
 type turnOf struct {
 	stage   residency.Stage
@@ -36,6 +43,7 @@ type turnOf struct {
 	waiting time.Duration // that requests wait for it; 0: none does
 	used    time.Duration // when its last turn ended
 	pause   time.Duration // until which it gets none, as its agent had no room for it
+	refused int64         // turn.refused
 }
 
 // turnPolicy bounds the writes to the API server: about five for a turn.
@@ -102,9 +110,6 @@ func (t *turns) look(now time.Duration, name string, i placedInstance, pod *v1.P
 		} else if _, r, _ := kube.ResidencyOf(pod); one.Stage == residency.Waiting && r.Level == residency.Warm {
 			last.used = 1 // it had one under an earlier leader
 		}
-		if _, r, _ := kube.ResidencyOf(pod); one.Stage == residency.Waiting && r.Refused {
-			last.pause = now + turnPolicy.For
-		}
 		last.stage, last.since = one.Stage, now
 		switch {
 		case one.Stage == residency.Waiting:
@@ -114,6 +119,9 @@ func (t *turns) look(now time.Duration, name string, i placedInstance, pod *v1.P
 		case one.Stage == residency.Serving: // who is not Ready now and then has no longer turn than others
 			last.since = last.serves
 		}
+	}
+	if i.refused != last.refused { // the agent may have answered what was wanted next since
+		last.pause, last.refused = now+turnPolicy.For, i.refused
 	}
 	if one.Stage == residency.Waiting && last.used == 0 { // it replaces another one of its function, whose requests it is to take over
 		one.Waiting += load.InFlight
@@ -157,7 +165,7 @@ func takesTurns(p *v1.Pod) bool {
 // writeTurn takes a pod one step nearer to having its turn, or to giving the memory back, as package residency has it.
 func writeTurn(ctx context.Context, p *Pods, i *podInstance, pod *v1.Pod) error {
 	p.mu.Lock()
-	turn := i.turn
+	turn := i.turn.level
 	p.mu.Unlock()
 	w, r, err := kube.ResidencyOf(pod)
 	switch {
@@ -195,6 +203,11 @@ func writeTurn(ctx context.Context, p *Pods, i *podInstance, pod *v1.Pod) error 
 			return nil
 		}
 	case residency.Write:
+		if r.Refused && r.Answers(w) {
+			p.mu.Lock()
+			i.turn.level, i.turn.refused = residency.Warm, w.Seq // until it is decided again
+			p.mu.Unlock()
+		}
 		return writeWanted(ctx, p.client, pod, task.Wanted)
 	}
 	i.stopAsking()
@@ -252,6 +265,7 @@ type placedInstance struct {
 	uid      types.UID
 	function gateway.FunctionName
 	latency  time.Duration // that its function is to have
+	refused  int64         // turn.refused
 }
 
 // placedInstances returns the instances of class swap that have pods and are not to end.
@@ -260,9 +274,9 @@ func placedInstances(p *Pods) map[string]placedInstance {
 	defer p.mu.Unlock()
 	all := map[string]placedInstance{}
 	for name, i := range p.instances {
-		if i.uid != "" && !i.deleted && !i.silent && (i.inTurn || i.Function.InTurn()) {
+		if i.uid != "" && !i.deleted && !i.silent && (i.turn.adopted || i.Function.InTurn()) {
 			function := gateway.FunctionName{Namespace: i.Function.Namespace, Name: i.Function.Name}
-			all[name] = placedInstance{i.pod, i.uid, function, i.Function.Spec.SLO.Latency.Value()}
+			all[name] = placedInstance{i.pod, i.uid, function, i.Function.Spec.SLO.Latency.Value(), i.turn.refused}
 		}
 	}
 	return all
@@ -272,9 +286,9 @@ func placedInstances(p *Pods) map[string]placedInstance {
 func setTurn(p *Pods, name string, level residency.Level) {
 	p.mu.Lock()
 	i := p.instances[name]
-	changed := i != nil && i.turn != level
+	changed := i != nil && i.turn.level != level
 	if changed {
-		i.turn = level
+		i.turn.level = level
 	}
 	p.mu.Unlock()
 	if changed {

@@ -162,3 +162,19 @@ func TestTurnOfOneThatIsNotDrained(t *testing.T) {
 		}
 	})
 }
+
+// TestTurnThatIsRefused: a turn for which the agent has no room is not wanted again at once, however soon the agent answers.
+func TestTurnThatIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := startedTurns(t, "a", "b")
+		s.refuses = "a"
+		s.ask(5, "a")
+		before := s.writes
+		for range 60 {
+			s.tick()
+		}
+		if writes := s.writes - before; writes < 4 || writes > 20 {
+			t.Errorf("%d writes within a minute", writes)
+		}
+	})
+}

@@ -35,6 +35,7 @@ type turnSlice struct {
 	served  map[string]int // turns of each function in which it could answer
 	busy    map[string]int // requests in flight
 	keeps   string         // the function whose server cannot be parked
+	refuses string         // the function whose pod's agent has no room for it, and answers at once
 	edited  bool           // somebody has changed the residency of a pod
 	sleeps  string         // the function whose server cannot be woken, and whose agent tries on
 }
@@ -110,6 +111,18 @@ func (s *turnSlice) tick() {
 		cannot := s.keeps == name
 		s.mu.Unlock()
 		fits := func(residency.Level) bool { return residency.FitsTurn(share.MiB, share.MiB, others) }
+		if s.refuses == name && w.Level.Serves() && r.Level == residency.Warm {
+			s.update(p, func(p *v1.Pod) {
+				setReached(p, residency.Reached{Seq: w.Seq, Level: residency.Warm, Refused: true})
+			})
+			synctest.Wait()
+			if err := s.client.Get(s.Context(), client.ObjectKeyFromObject(p), p); err != nil {
+				s.Fatal(err)
+			}
+			w = wantedOf(p) // by which the controller takes the turn back
+			s.update(p, func(p *v1.Pod) { setReached(p, residency.Reached{Seq: w.Seq, Level: residency.Warm}) })
+			continue
+		}
 		s.update(p, func(p *v1.Pod) {
 			switch {
 			case !placed:
