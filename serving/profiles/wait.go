@@ -68,20 +68,22 @@ func (s *state) whyNone(status *api.GPUProfileStatus, scheduler string) string {
 		d.model, own, idle)
 }
 
-// replicaOn returns the name of the function's replica on a slice, or an empty text.
-func (s *state) replicaOn(slice string) string {
+// replicaOn returns the name of the function's replica on a slice, or an empty text. Of several it is the same each time, in whatever order they come:
+// another one would be another condition, and its write the next look.
+func (s *state) replicaOn(slice string) (first string) {
 	for at := range s.replicas {
-		placement, present, err := kube.PlacementOf(&s.replicas[at])
-		if err != nil || !present || kube.Ended(&s.replicas[at]) {
+		p := &s.replicas[at]
+		placement, present, err := kube.PlacementOf(p)
+		if err != nil || !present || kube.Ended(p) || first != "" && first < p.Name {
 			continue
 		}
 		for _, c := range placement.Containers {
 			if slices.ContainsFunc(c.VGPUs, func(v kube.PlacedVGPU) bool { return v.Slice == slice }) {
-				return s.replicas[at].Name
+				first = p.Name
 			}
 		}
 	}
-	return ""
+	return first
 }
 
 // waitingReplica returns a replica of the function for which the scheduler has found no place, or nil: of several always the same. It is one that could have

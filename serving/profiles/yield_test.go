@@ -1,6 +1,7 @@
 package profiles
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -180,5 +181,20 @@ func TestNoYield(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestSameReplica: a profile names the same of several replicas, whatever their order, which is another one each time in a cache. Otherwise it would write its
+// status without end.
+func TestSameReplica(t *testing.T) {
+	p, f := ofFunction(0)
+	w := newWorld(t, p, f, gpuNode(t, "node1", "H200", 40960))
+	replicas := []v1.Pod{*w.replica("bert-1", true), *w.replica("bert-2", true), *w.replica("bert-3", false), *w.replica("bert-4", false)}
+	for range 2 {
+		s := &state{profile: p, replicas: replicas, nodes: []v1.Node{*gpuNode(t, "node1", "H200", 40960)}}
+		if on, waits := s.replicaOn(gpuID), s.waitingReplica(&p.Status); on != "bert-1" || waits == nil || waits.Name != "bert-3" {
+			t.Errorf("%s, %+v", on, waits)
+		}
+		slices.Reverse(replicas)
 	}
 }
