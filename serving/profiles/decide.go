@@ -362,24 +362,6 @@ func (s *state) complete(status *api.GPUProfileStatus, record *profiler.Record, 
 	return s.write(status)
 }
 
-// review looks whether a profile is stale.
-func (s *state) review(status *api.GPUProfileStatus) decision {
-	if status.Completed == nil {
-		return decision{}
-	}
-	c := metav1.Condition{Type: api.ConditionStale, Status: metav1.ConditionFalse, Reason: "UpToDate", ObservedGeneration: s.profile.Generation}
-	limit := s.profile.Spec.StaleAfter.Value()
-	if why := stale(status.Fingerprint, s.nodes, s.version, s.served); why != "" {
-		c.Status, c.Reason, c.Message = metav1.ConditionTrue, "Changed", bounded(why, maxMessage)
-	} else if limit > 0 && s.now.Sub(status.Completed.Time) >= limit {
-		c.Status, c.Reason, c.Message = metav1.ConditionTrue, "Old", "it was measured more than "+limit.String()+" ago"
-	}
-	meta.SetStatusCondition(&status.Conditions, c)
-	made := s.write(status)
-	made.after = stalePause
-	return made
-}
-
 // maxMessage bounds the messages of conditions.
 const maxMessage = 1024
 

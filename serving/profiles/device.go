@@ -113,30 +113,3 @@ func bounded(text string, most int) string {
 	}
 	return text
 }
-
-// stale returns what has changed since a profile was measured, or an empty text. image is that of the function's present replicas; empty if unknown.
-func stale(was *api.ProfileFingerprint, nodes []v1.Node, version, image string) string {
-	if was == nil {
-		return ""
-	}
-	found, driver := false, false
-	for at := range nodes {
-		for _, s := range slicesOf(&nodes[at]) {
-			if s.Profile == "" && s.Model == was.Model && int32(s.SMs) == was.SMs && s.MemoryMiB == was.MemoryMiB {
-				found = true
-				driver = driver || nodes[at].Labels[labelDriver] == was.Driver
-			}
-		}
-	}
-	switch {
-	case bounded(version, 128) != was.Gshare:
-		return "it was measured with gshare " + was.Gshare + ", which is " + version + " now"
-	case !found:
-		return "no node has a GPU like the one on which it was measured"
-	case !driver:
-		return "no node with such a GPU has the driver " + was.Driver + " any more"
-	case image != "" && bounded(image, 1024) != was.Image:
-		return "the replicas run the image " + image + ", measured was " + was.Image
-	}
-	return ""
-}
