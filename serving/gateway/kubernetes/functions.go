@@ -237,11 +237,18 @@ const (
 	backOff       = 10 * time.Second
 )
 
-// Refresh moves on the time after which clients of functions that are backing off may try again.
+// Refresh moves on the time after which clients of functions that are backing off may try again, and takes requests from pods whose nodes have been silent
+// for too long.
 func (f *Functions) Refresh() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, fn := range f.functions {
+		for _, p := range fn.pods {
+			if p.gets && !p.serves() {
+				f.update(fn)
+				break
+			}
+		}
 		f.holdBack(fn)
 	}
 }
@@ -270,8 +277,8 @@ func (f *Functions) update(fn *function) {
 	var replicas []gateway.Replica
 	for _, name := range slices.Sorted(maps.Keys(fn.pods)) {
 		p := fn.pods[name]
-		address, ready := api.Address(p.Pod)
-		gets := (ready || address != "" && api.OnSilentNode(p.Pod)) && !p.isToDrain() && p.maySend() && f.has(fn, p)
+		address, _ := api.Address(p.Pod)
+		gets := p.serves() && !p.isToDrain() && p.maySend() && f.has(fn, p)
 		switch {
 		case gets:
 			replicas = append(replicas, gateway.Replica{ID: name, Address: address, Residency: p.residency(), Credits: fn.credits})
@@ -353,6 +360,24 @@ func (p *pod) isToDrain() bool {
 	_, drain := p.Annotations[api.AnnotationDrain]
 	w, _ := p.levels()
 	return drain || p.DeletionTimestamp != nil || !w.Level.Serves()
+}
+
+// silence is how long a pod gets requests although nothing is heard of its node. Kubelets correct within seconds what is said of their pods after the API
+// server was away; a node that is silent for longer may be gone, and its addresses may be those of other pods.
+const silence = time.Minute
+
+// serves reports whether a pod is Ready, or would be if its node had not fallen silent a short time ago.
+func (p *pod) serves() bool {
+	address, ready := api.Address(p.Pod)
+	if ready || address == "" || !api.OnSilentNode(p.Pod) {
+		return ready
+	}
+	for _, c := range p.Status.Conditions {
+		if c.Type == v1.PodReady {
+			return time.Since(c.LastTransitionTime.Time) < silence
+		}
+	}
+	return false
 }
 
 // residency returns when the pod gets requests: a Shared one, or one that is becoming Shared or Hot, when those that are Hot have no credit. So does one on

@@ -175,6 +175,7 @@ func notReady(p *v1.Pod)   { p.Status.Conditions[0].Status = v1.ConditionFalse }
 // silentNode is what the node controller writes of a pod that was Ready.
 func silentNode(p *v1.Pod) {
 	notReady(p)
+	p.Status.Conditions[0].LastTransitionTime = metav1.Now()
 	p.Status.Conditions = append(p.Status.Conditions, v1.PodCondition{Type: v1.ContainersReady, Status: v1.ConditionTrue})
 }
 
@@ -209,9 +210,12 @@ func TestStates(t *testing.T) {
 		pod  *v1.Pod
 		want string
 	}{
-		"ready":                    {newPod("a"), hot},
-		"not ready":                {newPod("a", notReady), none},
-		"silent node":              {newPod("a", silentNode), " a=10.0.0.1:90/Shared/4"},
+		"ready":       {newPod("a"), hot},
+		"not ready":   {newPod("a", notReady), none},
+		"silent node": {newPod("a", silentNode), " a=10.0.0.1:90/Shared/4"},
+		"silent node for long": {newPod("a", silentNode, func(p *v1.Pod) {
+			p.Status.Conditions[0].LastTransitionTime = metav1.NewTime(time.Now().Add(-silence))
+		}), none},
 		"silent node, drain":       {newPod("a", silentNode, drain), " drained [a]"},
 		"silent node, terminating": {newPod("a", silentNode, terminating), " drained [a]"},
 		"silent node, no IP":       {newPod("a", silentNode, func(p *v1.Pod) { p.Status.PodIP = "" }), none},
@@ -263,6 +267,27 @@ func TestStates(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestSilentForLong: the address of a pod on a node that has been silent for a minute may be that of another pod by now.
+func TestSilentForLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const function = "chat slo=200ms HTTP batch=1:"
+		g, f := newTest()
+		f.SetFunction(newFunction())
+		f.SetPod(newPod("a", silentNode))
+		for _, want := range []string{" a=10.0.0.1:90/Shared/4", ""} {
+			f.Refresh()
+			if got := g.text(); got != function+want {
+				t.Errorf("%q, want %q", got, want)
+			}
+			time.Sleep(silence)
+		}
+		f.SetPod(newPod("a"))
+		if got := g.text(); got != function+" a=10.0.0.1:90/Hot/4" {
+			t.Errorf("%q after the node has answered", got)
+		}
+	})
 }
 
 // TestOwners: the pods of a function are those of the FaSTPods that it controls, as long as all three are there.
