@@ -362,24 +362,6 @@ func (p *pod) isToDrain() bool {
 	return drain || p.DeletionTimestamp != nil || !w.Level.Serves()
 }
 
-// silence is how long a pod gets requests although nothing is heard of its node. Kubelets correct within seconds what is said of their pods after the API
-// server was away; a node that is silent for longer may be gone, and its addresses may be those of other pods.
-const silence = time.Minute
-
-// serves reports whether a pod is Ready, or would be if its node had not fallen silent a short time ago.
-func (p *pod) serves() bool {
-	address, ready := api.Address(p.Pod)
-	if ready || address == "" || !api.OnSilentNode(p.Pod) {
-		return ready
-	}
-	for _, c := range p.Status.Conditions {
-		if c.Type == v1.PodReady {
-			return time.Since(c.LastTransitionTime.Time) < silence
-		}
-	}
-	return false
-}
-
 // residency returns when the pod gets requests: a Shared one, or one that is becoming Shared or Hot, when those that are Hot have no credit. So does one on
 // a node that is silent: it serves, or its first request fails and others take it.
 func (p *pod) residency() scaling.Residency {
