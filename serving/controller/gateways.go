@@ -33,9 +33,12 @@ type Gateways struct {
 
 // receive notes what the gateway with a name reports.
 func (g *Gateways) receive(name string, r report.Report) {
-	var functions []functionReport
+	functions := make([]functionReport, 0, len(r.Functions))
 	for _, f := range r.Functions {
-		drained := map[string]bool{}
+		var drained map[string]bool
+		if len(f.Drained) > 0 {
+			drained = make(map[string]bool, len(f.Drained))
+		}
 		for _, pod := range f.Drained {
 			drained[pod] = true
 		}

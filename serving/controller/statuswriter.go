@@ -121,8 +121,10 @@ func (w *statusWriter) writeAll(ctx context.Context) {
 func (w *statusWriter) look(ctx context.Context) []statusWrite {
 	defer observe(w.time, time.Now())
 	p := &period{known: w.functions.all(), states: map[gateway.FunctionName]*fleet.Status{}, overQuota: w.functions.pods.quotas.overQuota()}
-	for _, s := range append(w.fleet.Status(), w.advisor.Status()...) {
-		p.states[s.Name] = &s
+	for _, states := range [][]fleet.Status{w.fleet.Status(), w.advisor.Status()} {
+		for at := range states {
+			p.states[states[at].Name] = &states[at]
+		}
 	}
 	w.forget(p.known)
 	list := &api.GPUFunctionList{}

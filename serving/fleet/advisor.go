@@ -151,7 +151,7 @@ func (a *Advisor) Wanted(name gateway.FunctionName) (replicas int, known bool, c
 func (a *Advisor) Status() []Status {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	var all []Status
+	all := make([]Status, 0, len(a.functions))
 	for _, fn := range a.functions {
 		all = append(all, a.statusOf(fn))
 	}

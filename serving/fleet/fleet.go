@@ -198,7 +198,7 @@ func (f *Fleet) scale(fn *function) {
 // carryOut starts and ends instances until those of a function are what its autoscaler wants, and reports whether it did anything.
 func (f *Fleet) carryOut(fn *function) (changed bool) {
 	for {
-		instances := slices.DeleteFunc(fn.sorted(), func(i *instance) bool { return i.follower != 0 })
+		instances := fn.leading()
 		step, more := pool.Policy{}.Next(fn.state.Instances, fn.standing(instances))
 		if !more {
 			return f.replace(fn) || changed
@@ -228,13 +228,28 @@ func (f *Fleet) start(fn *function, id scaling.ID) {
 
 func (f *Fleet) add(i *instance) {
 	f.instances[i.Name] = i
-	i.function.instances[i.ID] = i
+	i.function.instances[i.ID], i.function.byAge = i, nil
 }
 
-// sorted returns the instances of the function, the oldest first.
+// sorted returns the instances of the function, the oldest first. The caller must not modify the slice, which stays as it is when instances come
+// and go.
 func (fn *function) sorted() []*instance {
-	return slices.SortedFunc(maps.Values(fn.instances), func(a, b *instance) int { return cmp.Compare(a.ID, b.ID) })
+	if fn.byAge == nil {
+		fn.byAge = slices.SortedFunc(maps.Values(fn.instances), func(a, b *instance) int { return cmp.Compare(a.ID, b.ID) })
+	}
+	return fn.byAge
 }
+
+// leading returns the instances of the function that are not followed by another one, the oldest first.
+func (fn *function) leading() []*instance {
+	all := fn.sorted()
+	if !slices.ContainsFunc(all, (*instance).isFollowed) {
+		return all
+	}
+	return slices.DeleteFunc(slices.Clone(all), (*instance).isFollowed)
+}
+
+func (i *instance) isFollowed() bool { return i.follower != 0 }
 
 // Times after which the log says what a replica waits for that has not started: a server without a model to load has started by the first, and
 // one line a minute does not hide what others write.
@@ -381,6 +396,7 @@ func (f *Fleet) remove(i *instance) {
 	}
 	delete(f.instances, i.Name)
 	delete(i.function.instances, i.ID)
+	i.function.byAge = nil
 	if i.function.removed && len(i.function.instances) == 0 {
 		f.forget(i.function)
 		return

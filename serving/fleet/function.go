@@ -24,6 +24,7 @@ type function struct {
 	loads  []gateway.Load // at the last ticks, oldest first
 
 	instances map[scaling.ID]*instance // until nothing is left of them
+	byAge     []*instance              // the instances, the oldest first; nil after a change of them
 	removed   bool                     // its object is gone, and its instances are ending
 
 	cannotPark string // which replica could not be parked; then none is any more
@@ -154,7 +155,7 @@ func (fn *function) addLoad(l gateway.Load) {
 // standing returns instances of the function as package pool sees them. When a replica was last used is not known, so of replicas in the
 // same phase those leave that the autoscaler has chosen.
 func (fn *function) standing(instances []*instance) []pool.Instance {
-	var have []pool.Instance
+	have := make([]pool.Instance, 0, len(instances))
 	for _, i := range instances {
 		v, _ := fn.variantWith(i.Share)
 		s := pool.Instance{ID: i.ID, Configuration: v.configuration, Phase: poolPhases[i.phase], Residency: fn.residency(i.ID)}
@@ -284,7 +285,7 @@ type Status struct {
 func (f *Fleet) Status() []Status {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	var all []Status
+	all := make([]Status, 0, len(f.functions))
 	for _, fn := range f.functions {
 		all = append(all, f.statusOf(fn))
 	}

@@ -83,6 +83,7 @@ func Decode(m *load.Report) (Report, error) {
 	if r.Gateway == "" || r.Incarnation == "" {
 		return Report{}, errors.New("the report of a gateway has no name or no incarnation")
 	}
+	r.Functions = make([]Function, 0, len(m.Functions))
 	for _, l := range m.Functions {
 		f, err := decode(l)
 		if err != nil {

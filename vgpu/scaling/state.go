@@ -92,7 +92,7 @@ func (s *State) validate(now time.Duration) error {
 
 func (s *State) validateSamples(now time.Duration) error {
 	at := time.Duration(math.MinInt64)
-	for _, sample := range append(slices.Clone(s.Samples), Sample{At: now}) {
+	for _, sample := range s.Samples {
 		if sample.At < at {
 			return share.Invalid("samples", "time %v follows %v", sample.At, at)
 		}
@@ -100,6 +100,9 @@ func (s *State) validateSamples(now time.Duration) error {
 			return err
 		}
 		at = sample.At
+	}
+	if now < at {
+		return share.Invalid("samples", "time %v follows %v", now, at)
 	}
 	return nil
 }
