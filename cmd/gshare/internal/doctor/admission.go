@@ -27,11 +27,15 @@ func (e *examination) checkAPIServer() {
 		return
 	}
 	e.addCheck(apiServer, "", "version", e.release.atLeast(minServer), Failed, info.GitVersion,
-		"upgrade to "+minServer.String()+": the admission policies need it")
+		"upgrade to "+minServer.String()+", the oldest supported version")
 }
 
-// policyKinds holds the resource kinds of the admission policies and of their bindings.
-var policyKinds = []string{"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
+// The kinds of admission policies. That of their bindings ends with binding.
+const (
+	mutating   = "MutatingAdmissionPolicy"
+	validating = "ValidatingAdmissionPolicy"
+	binding    = "Binding"
+)
 
 // optionalPolicy is the name of the admission policy that administrators may choose not to install.
 const optionalPolicy = "gshare-slo"
@@ -43,16 +47,25 @@ func (e *examination) checkAdmission() {
 		e.addFinding(admission, "", "policies", Unknown, err.Error(), "")
 		return
 	}
-	for _, kind := range policyKinds {
-		e.checkInstalled(kind, names[kind])
+	defaults, err := e.defaultsVersion()
+	if err != nil {
+		e.addFinding(admission, "", mutating, Unknown, err.Error(), "run doctor with permission to read the API server's discovery")
+	} else {
+		e.checkDefaults(defaults, names)
+	}
+	for _, kind := range []string{validating, validating + binding} {
+		e.checkInstalled(kind, "v1", names[kind], applyAll)
 	}
 }
 
-// checkInstalled checks that all admission policies, or bindings, of a kind are installed.
-func (e *examination) checkInstalled(kind string, names []string) {
+// applyAll installs what is missing.
+const applyAll = "kubectl apply -k manifests"
+
+// checkInstalled checks that all admission policies, or bindings, of a kind are installed. version is that of the API from which they are read.
+func (e *examination) checkInstalled(kind, version string, names []string, fix string) {
 	var there, missing []string
 	for _, name := range names {
-		switch err := e.getPolicy(kind, name); {
+		switch err := e.getPolicy(kind, version, name); {
 		case apierrors.IsNotFound(err) && name == optionalPolicy:
 			e.addFinding(admission, "", kind, Warning, name+" is not installed: pods of every namespace may use the class slo", "kubectl apply -k manifests, unless this is intended")
 		case apierrors.IsNotFound(err):
@@ -64,7 +77,11 @@ func (e *examination) checkInstalled(kind string, names []string) {
 			there = append(there, name)
 		}
 	}
-	e.addCheck(admission, "", kind, len(missing) == 0, Failed, labelled("installed: ", there)+labelled("; missing: ", missing), "kubectl apply -k manifests")
+	message := labelled("installed: ", there) + labelled("; missing: ", missing)
+	if version != "v1" {
+		message += " (" + version + ")"
+	}
+	e.addCheck(admission, "", kind, len(missing) == 0, Failed, message, fix)
 }
 
 // labelled returns the label followed by the names, or an empty string if there are no names.
@@ -76,16 +93,20 @@ func labelled(what string, names []string) string {
 }
 
 // getPolicy reads an admission policy or binding from the API server and returns only the error.
-func (e *examination) getPolicy(kind, name string) (err error) {
-	api, o := e.client.AdmissionregistrationV1(), metav1.GetOptions{}
-	switch kind {
-	case "MutatingAdmissionPolicy":
+func (e *examination) getPolicy(kind, version, name string) (err error) {
+	api, beta, o := e.client.AdmissionregistrationV1(), e.client.AdmissionregistrationV1beta1(), metav1.GetOptions{}
+	switch kind + version {
+	case mutating + "v1":
 		_, err = api.MutatingAdmissionPolicies().Get(e.ctx, name, o)
-	case "MutatingAdmissionPolicyBinding":
+	case mutating + binding + "v1":
 		_, err = api.MutatingAdmissionPolicyBindings().Get(e.ctx, name, o)
-	case "ValidatingAdmissionPolicy":
+	case mutating + "v1beta1":
+		_, err = beta.MutatingAdmissionPolicies().Get(e.ctx, name, o)
+	case mutating + binding + "v1beta1":
+		_, err = beta.MutatingAdmissionPolicyBindings().Get(e.ctx, name, o)
+	case validating + "v1":
 		_, err = api.ValidatingAdmissionPolicies().Get(e.ctx, name, o)
-	case "ValidatingAdmissionPolicyBinding":
+	case validating + binding + "v1":
 		_, err = api.ValidatingAdmissionPolicyBindings().Get(e.ctx, name, o)
 	}
 	return err

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	apps "k8s.io/api/apps/v1"
 	coordination "k8s.io/api/coordination/v1"
 	v1 "k8s.io/api/core/v1"
@@ -44,6 +43,7 @@ type installation struct {
 	config    *v1.ConfigMap
 	daemons   *apps.DaemonSet
 	without   string // policy that is not installed
+	mutating  string // version of mutating admission policies that the API server serves
 	forbidden string // resource that may not be read
 	pods      []*v1.Pod
 	leases    []*coordination.Lease
@@ -81,6 +81,7 @@ func newInstallation() *installation {
 		lease:     &coordination.Lease{ObjectMeta: meta, Spec: coordination.LeaseSpec{HolderIdentity: &holder, RenewTime: &renewed}},
 		config:    &v1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"config.yaml": string(manifests.SchedulerConfig)}},
 		daemons:   &apps.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: "gshare-node"}},
+		mutating:  "v1",
 	}
 	i.daemons.Spec.Template = v1.PodTemplateSpec{ObjectMeta: i.agent.ObjectMeta, Spec: *i.agent.Spec.DeepCopy()}
 	i.node.Status.Allocatable = kube.NodeResources(i.inventory)
@@ -97,7 +98,8 @@ func (i *installation) examine(t *testing.T) []Finding {
 		return i.forbidden != "", nil, apierrors.NewForbidden(schema.GroupResource{Resource: i.forbidden}, "", nil)
 	})
 	if i.serves {
-		client.Discovery().(*fake.FakeDiscovery).Resources = []*metav1.APIResourceList{{GroupVersion: api.APIVersion, APIResources: []metav1.APIResource{{Name: "gpufunctions"}}}}
+		discovery := client.Discovery().(*fake.FakeDiscovery)
+		discovery.Resources = append(discovery.Resources, &metav1.APIResourceList{GroupVersion: api.APIVersion, APIResources: []metav1.APIResource{{Name: "gpufunctions"}}})
 	}
 	return Examine(t.Context(), client, objects, now)
 }
@@ -127,7 +129,9 @@ func (i *installation) client(t *testing.T) *clients.Clientset {
 		objects = append(objects, lease)
 	}
 	client := clients.NewClientset(append(objects, i.policies(t)...)...)
-	client.Discovery().(*fake.FakeDiscovery).FakedServerVersion = &version.Info{GitVersion: i.server}
+	discovery := client.Discovery().(*fake.FakeDiscovery)
+	discovery.FakedServerVersion = &version.Info{GitVersion: i.server}
+	discovery.Resources = i.admissionKinds()
 	client.PrependReactor("*", i.forbidden, func(core.Action) (bool, runtime.Object, error) {
 		return i.forbidden != "", nil, apierrors.NewForbidden(schema.GroupResource{Resource: i.forbidden}, "", nil)
 	})
@@ -146,30 +150,6 @@ func isNil(o runtime.Object) bool {
 		return o == nil
 	}
 	return false
-}
-
-func (i *installation) policies(t *testing.T) (objects []runtime.Object) {
-	t.Helper()
-	names, err := policyNames()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, kind := range policyKinds {
-		if len(names[kind]) == 0 {
-			t.Fatalf("no %s in the manifests", kind)
-		}
-		for _, name := range names[kind] {
-			if meta := (metav1.ObjectMeta{Name: name}); name != i.without {
-				objects = append(objects, map[string]runtime.Object{
-					"MutatingAdmissionPolicy":          &admissionv1.MutatingAdmissionPolicy{ObjectMeta: meta},
-					"MutatingAdmissionPolicyBinding":   &admissionv1.MutatingAdmissionPolicyBinding{ObjectMeta: meta},
-					"ValidatingAdmissionPolicy":        &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: meta},
-					"ValidatingAdmissionPolicyBinding": &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: meta},
-				}[kind])
-			}
-		}
-	}
-	return objects
 }
 
 func TestAllIsWell(t *testing.T) {
@@ -199,13 +179,18 @@ func TestFindings(t *testing.T) {
 		status           Status
 		message, fix     string
 	}{
-		"old API server": {func(i *installation) { i.server = "v1.35.2"; i.node.Status.NodeInfo.KubeletVersion = "v1.37.0" }, apiServer, "version", Failed, "v1.35.2", "1.36"},
+		"old API server": {func(i *installation) { i.server = "v1.34.2"; i.node.Status.NodeInfo.KubeletVersion = "v1.37.0" }, apiServer, "version", Failed, "v1.34.2", "1.35"},
 		"newer kubelet":  {func(i *installation) { i.server = "v1.36.0" }, kubelet, "skew", Failed, "v1.37.1", "newer"},
-		"old kubelet":    {func(i *installation) { i.node.Status.NodeInfo.KubeletVersion = "v1.35.4" }, kubelet, "version", Failed, "v1.35.4", "1.36"},
+		"old kubelet":    {func(i *installation) { i.node.Status.NodeInfo.KubeletVersion = "v1.34.4" }, kubelet, "version", Failed, "v1.34.4", "1.35"},
 		"kubelet without PodsAPI": {func(i *installation) {
 			i.node.Status.NodeInfo.KubeletVersion = "v1.36.3"
 			i.agent.Status.Conditions[0].Status = v1.ConditionFalse
 		}, kubelet, "version", Failed, "no PodsAPI", "manifests/older"},
+		"kubelet of 1.35":        {func(i *installation) { i.node.Status.NodeInfo.KubeletVersion = "v1.35.8" }, kubelet, "version", OK, "v1.35.8", ""},
+		"defaults by v1beta1":    {func(i *installation) { i.mutating = "v1beta1" }, admission, mutating, OK, "gshare-defaults (v1beta1)", ""},
+		"no defaults by v1beta1": {func(i *installation) { i.mutating, i.without = "v1beta1", "gshare-defaults" }, admission, mutating, Failed, "missing: gshare-defaults (v1beta1)", "manifests/older/v1beta1"},
+		"no defaults served":     {func(i *installation) { i.mutating = "" }, admission, mutating, Warning, "gshare-share refuses pods without them", "write them in pods"},
+		"defaults not installed": {func(i *installation) { i.without = "gshare-defaults" }, admission, mutating, Failed, "missing: gshare-defaults", "kubectl apply -k manifests"},
 		"kubelet of 1.36":        {func(i *installation) { i.node.Status.NodeInfo.KubeletVersion = "v1.36.3" }, kubelet, "version", OK, "v1.36.3", ""},
 		"node is not ready":      {func(i *installation) { i.node.Status.Conditions[0].Status = v1.ConditionFalse }, kubelet, "ready", Failed, "KubeletReady", "describe node n1"},
 		"policy is missing":      {func(i *installation) { i.without = "gshare-share" }, admission, "ValidatingAdmissionPolicy", Failed, "gshare-share", "kubectl apply"},

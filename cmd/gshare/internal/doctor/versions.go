@@ -111,17 +111,17 @@ func (r release) atLeast(o release) bool {
 	return r.major > o.major || r.major == o.major && r.minor >= o.minor
 }
 
-// The oldest supported versions of Kubernetes: mutating admission policies are GA in 1.36. Kubelets have PodsAPI, from which the node agent
-// reads pods, by default from 1.37; before, it needs the feature gate of 1.36 or a permission to read pods from the API server.
+// The oldest supported versions of Kubernetes: those on which gshare was tried. Kubelets have PodsAPI, from which the node agent reads pods, by
+// default from 1.37; before, it needs the feature gate of 1.36 or a permission to read pods from the API server.
 var (
-	minServer  = release{1, 36}
-	minKubelet = release{1, 36}
+	minServer  = release{1, 35}
+	minKubelet = release{1, 35}
 	hasPodsAPI = release{1, 37}
 )
 
 // SkewPolicy is a sentence that names the supported combinations of component versions.
 const SkewPolicy = "scheduler, agents, controller and gateways within one minor version of each other, gshare within one minor version of all, " +
-	"Kubernetes API server and kubelets 1.36 or later"
+	"Kubernetes API server and kubelets 1.35 or later"
 
 // Skewed reports whether two versions of gshare are more than one minor version apart. It returns false for a text that is not a version,
 // such as dev, and for the v0.0.0 of an untagged commit.
