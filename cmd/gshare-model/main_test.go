@@ -227,7 +227,7 @@ func TestUsage(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, arguments := range [][]string{
-		{}, {"--batch", "8"}, {"--batch", "a=1ms"}, {"--batch", "8=1"}, {"--batch", "1=1ms", "--weights", "many"}, {"--batch", "1=1ms", "--workspace", "-1"}, {"--batch", "1=1ms", "--sm", "0"},
+		{}, {"--batch", "8"}, {"--batch", "a=1ms"}, {"--batch", "8=1"}, {"--batch", "1=1ms", "--weights", "many"}, {"--batch", "1=1ms", "--workspace", "-1"}, {"--batch", "1=1ms", "--load", "-1s"}, {"--batch", "1=1ms", "--sm", "0"},
 		{"--batch", "1=1ms", "--concurrency", "0"}, {"--batch", "1=1ms", "--input", "x"}, {"--batch", "1=1ms", "--input", "x:FP31:1"},
 		{"--batch", "1=1ms", "--input", "x:FP32:0"}, {"--batch", "1=1ms", "--input", "x:FP32:1", "--input", "x:FP32:1"}, {"--points", points},
 		{"--points", "none.json"},

@@ -26,7 +26,7 @@ type options struct {
 	weights, workspace           string
 	batches, inputs              []string
 	sm, concurrency              int
-	token, grace                 time.Duration
+	token, load, grace           time.Duration
 	faults, declare              bool
 }
 
@@ -35,6 +35,7 @@ func (o *options) register(f *pflag.FlagSet) {
 	f.StringVar(&o.name, "name", "", "name of the model (default: that of the measurements, else model)")
 	f.StringVar(&o.weights, "weights", "", "bytes of the weights, such as 100Mi (default: the memory of the smallest measurement, else 1Mi)")
 	f.StringVar(&o.workspace, "workspace", "", "bytes of the GPU that the model takes besides its weights, such as 500Mi (default: none)")
+	f.DurationVar(&o.load, "load", 0, "time that a load takes at least, so that small weights stand for large ones (default: that of the copy)")
 	f.StringVar(&o.store, "store", "", "socket of a model store (gshare-node store), which has the weights once for all servers (default: GSHARE_STORE, else each has its own)")
 	f.BoolVar(&o.declare, "declare", false, "print the weights as pods declare them (annotation gshare.dev/weights), and end")
 	f.StringArrayVar(&o.batches, "batch", nil, "size of a batch and its time on a GPU of its own, such as 8=22ms; may be repeated")
@@ -69,7 +70,7 @@ func (o *options) table() (model.Table, error) {
 			return t, fmt.Errorf("--points %s: %w", o.points, err)
 		}
 	}
-	t.Name, t.Token = cmp.Or(o.name, t.Name), o.token
+	t.Name, t.Token, t.Load = cmp.Or(o.name, t.Name), o.token, o.load
 	for flag, size := range map[string]struct {
 		text  string
 		bytes *int

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -227,6 +228,29 @@ func TestLoad(t *testing.T) {
 	})
 }
 
+// TestLoadTakesTime: a load takes as long as its table says, each time, and no longer than its context lasts.
+func TestLoadTakesTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := engine(t, newMemory(), 1)
+		e.Table.Load = 2 * time.Second
+		for _, load := range []struct{ limit, want time.Duration }{{time.Minute, 2 * time.Second}, {time.Minute, 2 * time.Second}, {time.Second, time.Second}} {
+			ctx, stop := context.WithTimeout(t.Context(), load.limit)
+			began := time.Now()
+			err := e.Load(ctx)
+			stop()
+			if err != nil || !e.Loaded() {
+				t.Fatalf("loaded: %v, %v", e.Loaded(), err)
+			}
+			if took := time.Since(began); took != load.want {
+				t.Errorf("it took %v, want %v", took, load.want)
+			}
+			if err := e.Unload(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
 // TestGenerate: texts share the decoder's steps, so that two at once take as long as one, and their tokens follow from their prompts.
 func TestGenerate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -299,7 +323,7 @@ func TestFromPoints(t *testing.T) {
 
 func TestValidate(t *testing.T) {
 	for name, change := range map[string]func(*Table){
-		"name": func(tb *Table) { tb.Name = "" }, "weights": func(tb *Table) { tb.Weights = 3 }, "tokens": func(tb *Table) { tb.Token = -1 },
+		"name": func(tb *Table) { tb.Name = "" }, "weights": func(tb *Table) { tb.Weights = 3 }, "tokens": func(tb *Table) { tb.Token = -1 }, "load": func(tb *Table) { tb.Load = -1 },
 		"no batch": func(tb *Table) { tb.Batches = nil }, "per mille": func(tb *Table) { tb.Batches[0].SM = 1001 },
 		"batch size": func(tb *Table) { tb.Batches[0].Size = 0 }, "twice": func(tb *Table) { tb.Batches[1].Size = 1 },
 	} {

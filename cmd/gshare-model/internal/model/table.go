@@ -17,6 +17,7 @@ type Table struct {
 	Version   string
 	Weights   int           // bytes
 	Workspace int           // bytes of the device that the model takes besides while it is loaded, such as a cache's
+	Load      time.Duration // that a load takes at least, as one of larger weights does
 	Token     time.Duration // between the tokens of a generated text
 	Batches   []Batch       // in ascending order of their sizes
 }
@@ -37,6 +38,8 @@ func (t Table) Validate() error {
 		return fmt.Errorf("weights of %d bytes: they begin with the model's name and need at least %d", t.Weights, len(t.Name))
 	case t.Workspace < 0:
 		return fmt.Errorf("the workspace has %d bytes", t.Workspace)
+	case t.Load < 0:
+		return fmt.Errorf("the time of a load is negative: %v", t.Load)
 	case t.Token < 0:
 		return fmt.Errorf("the time between tokens is negative: %v", t.Token)
 	case len(t.Batches) == 0:

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"time"
 
 	"github.com/gshare-dev/gshare/cmd/gshare-model/internal/cuda"
 )
@@ -48,9 +49,10 @@ func (t Table) Digest() [sha256.Size]byte {
 	return [sha256.Size]byte(hash.Sum(nil))
 }
 
-// Load puts the weights on the device, unless they are there, and allocates the workspace.
+// Load puts the weights on the device, unless they are there, and allocates the workspace. It takes Table.Load at least, unless ctx ends before.
 func (e *Engine) Load(ctx context.Context) error {
 	return e.change(ctx, true, func(w *worker) (err error) {
+		least := time.After(e.Table.Load)
 		if e.Table.Workspace > 0 {
 			if e.workspace, err = w.Allocate(e.Table.Workspace); err != nil {
 				return err
@@ -58,6 +60,10 @@ func (e *Engine) Load(ctx context.Context) error {
 		}
 		if e.weights, err = e.loadWeights(ctx, w); err != nil {
 			return errors.Join(err, e.freeWorkspace(w))
+		}
+		select {
+		case <-least:
+		case <-ctx.Done(): // it is there all the same
 		}
 		return nil
 	})
