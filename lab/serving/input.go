@@ -44,6 +44,7 @@ type Function struct {
 	Model  string             // of Input.Models, for plans
 
 	Replicas *Replicas // on a cluster
+	Turns    *Turns    // on a cluster, of class swap
 }
 
 // Maximum values in an Input.

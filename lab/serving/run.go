@@ -2,7 +2,7 @@
 // misses and which resources it uses.
 //
 // All policies get the same requests, profiles and hardware and differ in their rules alone. gshare's rules are those of its packages
-// scaling, batching, packing, planning, and pipeline with residency and routing. Time is virtual. There are four simulations:
+// scaling, batching, packing, planning, and pipeline with residency and routing. Time is virtual. There are four simulations, the last of two kinds:
 //
 //   - Whole GPUs that instances share. A batch takes its profiled time for its size and SMs, which change with what else runs on the
 //     GPU. Instances take time to load. Reserved SMs are charged, and used ones where those are more.
@@ -11,7 +11,8 @@
 //     or are refused.
 //   - Functions of a provider that are paid per call, grouped and sized by a plan. They are always loaded, and unlimited in number.
 //     Execution times are random, with the profile's mean and p99.
-//   - Functions as GPUFunctions of a cluster: replicas of one share that scale as spec.scaling says. test/cluster compares it with a cluster.
+//   - Functions as GPUFunctions of a cluster: replicas of one share that scale as spec.scaling says, or of class swap, which have the memory of a
+//     slice in turn. test/cluster compares both with a cluster.
 //
 // Not simulated are the network, failures, and varying execution times on shares and slices, whose public profiles contain none.
 package serving
@@ -131,6 +132,7 @@ func Policies() []Policy {
 		{"harmonybatch", onPlan(whole, planning.HarmonyBatch)},
 		{"pamba", onPlan(cut, planning.Phases)},
 		{"replicas", newReplicaSimulation},
+		{"turns", newTurnSimulation},
 	}
 }
 

@@ -46,19 +46,15 @@ type turnOf struct {
 	refused int64         // turn.refused
 }
 
-// turnPolicy bounds the writes to the API server: about five for a turn.
-var turnPolicy = residency.TurnPolicy{For: 10 * time.Second, Idle: time.Second, Begin: 5 * time.Minute}
+var turnPolicy = residency.ClusterTurns()
 
 // leaveLimit is how long a replica may take to give its memory back after its turn: it may have a request that does not end, or a gateway or the agent of its
 // node may be out of reach. Nobody else can have a turn until then.
 const leaveLimit = 5 * time.Minute
 
-// turnPeriod is the time between two looks, as gateways report each second.
-const turnPeriod = time.Second
-
 // Run decides each second until ctx ends.
 func (t *turns) Run(ctx context.Context) {
-	ticker := time.NewTicker(turnPeriod)
+	ticker := time.NewTicker(residency.TurnPeriod)
 	defer ticker.Stop()
 	for {
 		select {

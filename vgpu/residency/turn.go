@@ -68,6 +68,14 @@ type TurnPolicy struct {
 	Begin time.Duration // that one may take to begin that does not get on, while another waits
 }
 
+// TurnPeriod is the time between two decisions of NextTurn on a cluster, as gateways report each second.
+const TurnPeriod = time.Second
+
+// ClusterTurns returns the bounds of turns on a cluster, where a turn takes about five writes to the API server.
+func ClusterTurns() TurnPolicy {
+	return TurnPolicy{For: 10 * time.Second, Idle: time.Second, Begin: 5 * time.Minute}
+}
+
 // NextTurn returns the instance of a slice that is to have the turn, which may be the one that has it; none if that one is to give the memory back, or has
 // not done so yet, or if nobody needs it.
 //

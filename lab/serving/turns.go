@@ -1,0 +1,162 @@
+package serving
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/gshare-dev/gshare/vgpu/profile"
+	"github.com/gshare-dev/gshare/vgpu/residency"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// Turns is how a function of class swap is served on a cluster: by one replica, which has the memory of its slice in turn with those of others.
+type Turns struct {
+	Slice  string        // on which it is
+	Takes  time.Duration // of a request at the replica
+	Begins time.Duration // from the decision that the replica has the turn until it answers requests
+	Leaves time.Duration // from the decision that it has the turn no more until the memory of the slice is free, without the requests that it has begun
+}
+
+func (t *Turns) validate() error {
+	switch {
+	case t.Slice == "":
+		return share.Invalid("slice", "is empty")
+	case t.Takes <= 0 || t.Takes > time.Hour:
+		return share.Invalid("takes", "%v is not above 0 and at most 1h", t.Takes)
+	case t.Begins < 0 || t.Begins > time.Hour:
+		return share.Invalid("begins", "%v is outside 0 to 1h", t.Begins)
+	case t.Leaves < 0 || t.Leaves > time.Hour:
+		return share.Invalid("leaves", "%v is outside 0 to 1h", t.Leaves)
+	}
+	return nil
+}
+
+// turnSimulation simulates functions of class swap as serving/controller gives turns and serving/gateway lets requests wait for them: each second, the rule of
+// package residency says who has the next turn of a slice. Requests wait until their deadlines, and are refused then.
+type turnSimulation struct {
+	clock     *clock
+	record    *record
+	functions []*inTurn
+}
+
+// inTurn is one function with its replica, which has had a turn before the trace begins.
+type inTurn struct {
+	sim      *turnSimulation
+	function *Function
+	stage    residency.Stage
+	since    time.Duration // when it came to the stage
+	used     time.Duration // when its last turn ended
+	waits    time.Duration // since when the controller has seen requests wait; 0: it sees none
+	queue    []int32       // in the order of arrivals, which is that of deadlines
+	busy     bool
+}
+
+func newTurnSimulation(in *Input, c *clock, r *record) (simulation, error) {
+	w := &turnSimulation{clock: c, record: r}
+	for i := range in.Functions {
+		f := &in.Functions[i]
+		err := error(share.Invalid("slice", "is missing: the policy needs to know with which others the function takes turns"))
+		if f.Turns != nil {
+			err = f.Turns.validate()
+		}
+		if err != nil {
+			return nil, profile.WithinField(fmt.Sprintf("functions[%d].turns", i), err)
+		}
+		w.functions = append(w.functions, &inTurn{sim: w, function: f, used: 1})
+	}
+	return w, nil
+}
+
+func (w *turnSimulation) arrive(request int32) {
+	p := w.functions[w.record.arrivals[request].Function]
+	p.queue = append(p.queue, request)
+	w.clock.schedule(w.record.deadline(request), func() { p.expire(request) })
+	p.serve()
+}
+
+// expire refuses a request that still waits at its deadline.
+func (p *inTurn) expire(request int32) {
+	if at := slices.Index(p.queue, request); at >= 0 {
+		p.queue = slices.Delete(p.queue, at, at+1)
+		p.sim.record.refuse(request)
+	}
+}
+
+// serve has the replica answer the next request, if it has its turn and no other request.
+func (p *inTurn) serve() {
+	if p.stage != residency.Serving || p.busy || len(p.queue) == 0 {
+		return
+	}
+	request := p.queue[0]
+	p.queue, p.busy = p.queue[1:], true
+	p.sim.clock.after(p.function.Turns.Takes, func() {
+		p.busy = false
+		p.sim.record.answer(request, p.sim.clock.now)
+		p.serve()
+		p.leave()
+	})
+}
+
+// everySecond gives and takes turns on all slices.
+func (w *turnSimulation) everySecond() error {
+	bySlice := map[string][]residency.InTurn{}
+	for _, p := range w.functions {
+		bySlice[p.function.Turns.Slice] = append(bySlice[p.function.Turns.Slice], p.look(w.clock.now))
+	}
+	next := map[string]bool{}
+	for _, all := range bySlice {
+		if id, any := residency.NextTurn(w.clock.now, all, residency.ClusterTurns()); any {
+			next[id] = true
+		}
+	}
+	for _, p := range w.functions {
+		switch has := next[p.function.Name]; {
+		case has && p.stage == residency.Waiting:
+			p.begin()
+		case !has && p.stage == residency.Serving: // one that begins goes on until it could be parked
+			p.enter(residency.Leaving)
+			p.leave()
+		}
+	}
+	return nil
+}
+
+// look returns the replica as the controller sees it.
+func (p *inTurn) look(now time.Duration) residency.InTurn {
+	switch {
+	case len(p.queue) == 0:
+		p.waits = 0
+	case p.waits == 0:
+		p.waits = now
+	}
+	one := residency.InTurn{ID: p.function.Name, Stage: p.stage, Since: p.since, Waiting: len(p.queue), Due: p.waits + p.function.SLO, Used: p.used}
+	if p.busy {
+		one.InFlight = 1
+	}
+	return one
+}
+
+func (p *inTurn) enter(s residency.Stage) { p.stage, p.since = s, p.sim.clock.now }
+
+func (p *inTurn) begin() {
+	p.enter(residency.Beginning)
+	p.sim.record.result.WarmStarts++
+	p.sim.clock.after(p.function.Turns.Begins, func() {
+		p.enter(residency.Serving)
+		p.serve()
+	})
+}
+
+// leave gives the memory back, if the replica is to and answers no request any more.
+func (p *inTurn) leave() {
+	if p.stage != residency.Leaving || p.busy {
+		return
+	}
+	p.sim.clock.after(p.function.Turns.Leaves, func() {
+		p.enter(residency.Waiting)
+		p.used, p.waits = p.sim.clock.now, 0 // those that still wait come after others that have waited meanwhile
+	})
+}
+
+func (*turnSimulation) finish(*priceList, *Result) {}
