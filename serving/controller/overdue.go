@@ -37,10 +37,7 @@ func OverdueAt(p *v1.Pod) (at time.Time, limit time.Duration) {
 		return time.Time{}, 0
 	}
 	server := &p.Spec.Containers[0]
-	var allowed time.Duration
-	if probe := server.StartupProbe; probe != nil {
-		allowed = time.Duration(probe.InitialDelaySeconds)*time.Second + api.StartLimit(probe)
-	}
+	allowed := allowedStart(server)
 	at, limit = latest(bound, unready).Add(nodeLimit+allowed), nodeLimit+allowed
 	for _, c := range p.Status.ContainerStatuses {
 		if c.Name != server.Name || c.State.Running == nil {
@@ -51,6 +48,14 @@ func OverdueAt(p *v1.Pod) (at time.Time, limit time.Duration) {
 		}
 	}
 	return at, limit
+}
+
+// allowedStart returns how long the startupProbe of a container lets it start; 0 if it has none.
+func allowedStart(c *v1.Container) time.Duration {
+	if c.StartupProbe == nil {
+		return 0
+	}
+	return time.Duration(c.StartupProbe.InitialDelaySeconds)*time.Second + api.StartLimit(c.StartupProbe)
 }
 
 func latest(a, b time.Time) time.Time {

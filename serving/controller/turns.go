@@ -99,7 +99,7 @@ func (t *turns) review(ctx context.Context) {
 // look returns how a replica is with its turn, and what is to be remembered of it.
 func (t *turns) look(now time.Duration, name string, i placedInstance, pod *v1.Pod) (residency.InTurn, turnOf) {
 	load, last := t.load(i.function), t.known[name]
-	one := residency.InTurn{ID: name, Stage: stageOf(pod), Waiting: load.Waiting, InFlight: load.InFlight}
+	one := residency.InTurn{ID: name, Stage: stageOf(pod), Waiting: load.Waiting, InFlight: load.InFlight, Begin: allowedStart(&pod.Spec.Containers[0])}
 	if _, found := t.known[name]; !found || one.Stage != last.stage {
 		if one.Stage == residency.Waiting && found {
 			last.used, last.waiting = now, 0 // those that still wait come after others that have waited meanwhile

@@ -58,6 +58,22 @@ func TestTurnOfOneThatDoesNotWake(t *testing.T) {
 	})
 }
 
+// TestTurnOfOneThatLoadsForLong: a server whose startupProbe lets it start for longer has as much time to begin its turn.
+func TestTurnOfOneThatLoadsForLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newTurnSlice(t, "a")
+		s.drain(t.Context())
+		s.ticks(5, func() bool { return len(s.all()) == 1 && s.all()[0].Spec.NodeName != "" })
+		p := s.one()
+		for allowed, probe := range map[time.Duration]*v1.Probe{0: nil, 20 * time.Minute: {InitialDelaySeconds: 600, PeriodSeconds: 10, FailureThreshold: 60}} {
+			p.Spec.Containers[0].StartupProbe = probe
+			if one, _ := s.turns.look(0, "ml/a-1", placedInstance{}, p); one.Begin != allowed {
+				t.Errorf("it may take %v longer, want %v", one.Begin, allowed)
+			}
+		}
+	})
+}
+
 // TestTurnOfOneWhoseResidencyWasChanged: what a tenant writes on its pod does not keep others from their turns.
 func TestTurnOfOneWhoseResidencyWasChanged(t *testing.T) {
 	for name, text := range map[string]string{"malformed": "Hot", "to be deleted": `{"v":1,"residency":{"seq":9,"level":"Cold"}}`} {

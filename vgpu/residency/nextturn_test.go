@@ -20,6 +20,11 @@ func TestNextTurn(t *testing.T) {
 	has := func(s residency.Stage, ago time.Duration, requests int) residency.InTurn {
 		return residency.InTurn{ID: "has", Stage: s, Since: since(ago), InFlight: requests, Used: 1}
 	}
+	loads := func(ago time.Duration) residency.InTurn {
+		one := has(residency.Beginning, ago, 0)
+		one.Begin = time.Minute
+		return one
+	}
 	started := func(id string) residency.InTurn { return residency.InTurn{ID: id} }
 	for name, test := range map[string]struct {
 		all  []residency.InTurn
@@ -43,6 +48,8 @@ func TestNextTurn(t *testing.T) {
 		"does not get on, alone":       {[]residency.InTurn{has(residency.Beginning, time.Hour, 0)}, "has"},
 		"leaves":                       {[]residency.InTurn{has(residency.Leaving, time.Hour, 0), waits("a", 1, 0)}, ""},
 		"leaves, alone":                {[]residency.InTurn{has(residency.Leaving, 0, 0)}, ""},
+		"loads for long":               {[]residency.InTurn{loads(2*time.Minute - 1), waits("a", 1, 0)}, "has"},
+		"has loaded for too long":      {[]residency.InTurn{loads(2 * time.Minute), waits("a", 1, 0)}, ""},
 		"two have it":                  {[]residency.InTurn{has(residency.Beginning, 0, 0), {ID: "a", Stage: residency.Serving, Since: now}}, "a"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -47,6 +47,7 @@ type InTurn struct {
 	InFlight int           // that it has
 	Due      time.Duration // when the first that waits is to be answered
 	Used     time.Duration // when it had its turn last; 0: never
+	Begin    time.Duration // that it may take to begin beyond TurnPolicy.Begin, as its probes say
 }
 
 // Stage is how far an instance is with its turn.
@@ -102,7 +103,7 @@ func NextTurn(now time.Duration, all []InTurn, p TurnPolicy) (id string, ok bool
 	limit := p.For
 	switch {
 	case has.Stage == Beginning:
-		limit = p.Begin
+		limit = p.Begin + has.Begin
 	case has.Waiting+has.InFlight == 0:
 		limit = p.Idle
 	case next.Waiting == 0: // it only wants to start
