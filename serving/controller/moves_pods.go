@@ -74,7 +74,7 @@ func (c cutter) whole(ctx context.Context, f *api.GPUFunction, profile string) (
 		if err != nil {
 			return nil, err
 		}
-		return newCut(ranking, a, f.Container().Name), nil
+		return newCut(ranking, a, f), nil
 	}
 	return nil, fmt.Errorf("no node has an instance of %.64q any more", profile)
 }

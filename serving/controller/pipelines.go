@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -34,11 +35,13 @@ const (
 type cut struct {
 	layout pipeline.Layout
 	kinds  []pipeline.Kind // of the parts, in the order of the layout
+	atOnce int             // requests, for each of spec.scaling.concurrency
 }
 
-// newCut returns the cut of an assignment, for a pod whose server has this name.
-func newCut(r *pipeline.Ranking, a pipeline.Assignment, server string) *cut {
-	c := &cut{layout: r.Layout(a)}
+// newCut returns the cut of an assignment, for a pod of a function.
+func newCut(r *pipeline.Ranking, a pipeline.Assignment, f *api.GPUFunction) *cut {
+	c := &cut{layout: r.Layout(a), atOnce: min(a.AtOnce(f.Spec.SLO.Latency.Value()), api.MaxAtOnce)}
+	server := f.Container().Name
 	for s := range c.layout.Stages {
 		for part := range c.layout.Stages[s] {
 			c.kinds = append(c.kinds, a.Slices[s][part].Kind)
@@ -119,6 +122,9 @@ func (c *cut) apply(pod *v1.Pod) {
 		askInstance(pod, stage, c.kinds[part])
 		pod.Spec.InitContainers = append(pod.Spec.InitContainers, *stage) // after what prepares the pod
 	}
+	if c.atOnce > 1 {
+		setAnnotation(&pod.ObjectMeta, api.AnnotationAtOnce, strconv.Itoa(c.atOnce))
+	}
 	if len(c.kinds) > 1 {
 		// The kubelet would expand $(NAME).
 		server.Env = append(server.Env, v1.EnvVar{Name: stageVariable, Value: server.Name},
@@ -194,7 +200,7 @@ func (c cutter) cut(ctx context.Context, f *api.GPUFunction, tried map[string]bo
 			return nil, err
 		}
 		for a := range found {
-			one := newCut(ranking, a, f.Container().Name)
+			one := newCut(ranking, a, f)
 			if tried[one.key()] {
 				continue
 			}
@@ -247,7 +253,7 @@ func anyCut(ranking *pipeline.Ranking, nodes []fragments, demand pipeline.Demand
 		}
 		var first *cut
 		found(func(a pipeline.Assignment) bool {
-			first = newCut(ranking, a, f.Container().Name)
+			first = newCut(ranking, a, f)
 			return false
 		})
 		if first != nil {

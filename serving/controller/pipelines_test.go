@@ -156,6 +156,9 @@ func TestCutPod(t *testing.T) {
 				t.Errorf("the agent refuses the container: %v", refusal)
 			}
 		}
+		if got := api.AtOnce(p); got != 2 { // each part takes 10 ms
+			t.Errorf("it gets %d requests at once", got)
+		}
 		server, stage := p.Spec.Containers[0], p.Spec.InitContainers[0]
 		if stage.Image != server.Image || *stage.RestartPolicy != v1.ContainerRestartPolicyAlways || stage.ReadinessProbe != nil || stage.LivenessProbe != nil || stage.Ports != nil {
 			t.Errorf("the stage is %+v", stage)

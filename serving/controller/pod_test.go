@@ -154,13 +154,14 @@ func TestResidencyOfTemplate(t *testing.T) {
 			kube.AnnotationResidency:        `{"v":1,"residency":{"seq":1,"level":"Shared"}}`,
 			kube.AnnotationResidencyReached: `{"v":1,"residency":{"seq":1,"level":"Shared"}}`,
 			api.AnnotationMovesFrom:         "1",
+			api.AnnotationAtOnce:            "9",
 			"team":                          "vision",
 		}
 	})
 	fp := fastPodOf(f)
 	for name, p := range map[string]*v1.Pod{"of a function": functionPod(fp, "x", 1), "without a function": standalonePod(fp, 1)} {
 		w, r, err := kube.ResidencyOf(p)
-		if w != residency.Fixed || r != (residency.Reached{}) || movesFrom(p) != 0 || err != nil || p.Annotations["team"] != "vision" {
+		if w != residency.Fixed || r != (residency.Reached{}) || movesFrom(p) != 0 || api.AtOnce(p) != 1 || err != nil || p.Annotations["team"] != "vision" {
 			t.Errorf("%s: %+v, %+v, %v, annotations %v", name, w, r, err, p.Annotations)
 		}
 	}

@@ -34,6 +34,18 @@ func (a Assignment) Outstanding(slo time.Duration) int {
 	return int((slo-a.Latency)/max(a.Bottleneck, 1)) + 1
 }
 
+// AtOnce returns how many requests the instance is to have at once if it has no queue of its own: as few as give nine tenths of its throughput, since each
+// more makes all wait longer, and no more than it answers within the SLO when it always has so many. It is at least 1, and 1 on a single slice, where one
+// request follows the other.
+func (a Assignment) AtOnce(slo time.Duration) int {
+	if a.Partition.Monolithic() {
+		return 1
+	}
+	bottleneck := max(a.Bottleneck, 1)
+	enough := (9*a.Latency-1)/(10*bottleneck) + 1 // n of them give n answers in each Latency, but at most one in each Bottleneck
+	return int(max(1, min(enough, slo/bottleneck)))
+}
+
 // ComputeSlices returns the number of MIG compute slices that the instance occupies.
 func (a Assignment) ComputeSlices() int {
 	n := 0

@@ -128,6 +128,37 @@ func TestAssignmentFigures(t *testing.T) {
 			}
 		})
 	}
+	// Of two at once each is answered after the 190 ms that it takes, one in 95 ms; more than one in 90 ms is not possible. With 179 ms the second would be late.
+	for slo, want := range map[time.Duration]int{190 * ms: 2, time.Second: 2, 179 * ms: 1, 1: 1} {
+		if got := a.AtOnce(slo); got != want {
+			t.Errorf("%d requests at once within %v, want %d", got, slo, want)
+		}
+	}
+}
+
+// TestAtOnce: an instance that always has so many requests answers all in time, and nine tenths of the most that it can, if that is possible at all.
+func TestAtOnce(t *testing.T) {
+	parts := Partition{Stages: []Stage{{{0}}, {{1}}}}
+	for latency := time.Duration(1); latency < 60; latency++ {
+		for bottleneck := time.Duration(1); bottleneck <= latency; bottleneck++ {
+			for slo := latency; slo < 3*latency; slo++ {
+				a := Assignment{Partition: parts, Latency: latency, Bottleneck: bottleneck}
+				n := time.Duration(a.AtOnce(slo))
+				takes := func(n time.Duration) time.Duration { return max(latency, n*bottleneck) }
+				if n < 1 || takes(n) > slo {
+					t.Fatalf("%d at once take %d of %d, with latency %d and bottleneck %d", n, takes(n), slo, latency, bottleneck)
+				}
+				slow := 10*n*bottleneck < 9*takes(n)
+				if slow && takes(n+1) <= slo || n > 1 && 10*(n-1)*bottleneck >= 9*takes(n-1) {
+					t.Fatalf("%d at once are too few or too many with latency %d, bottleneck %d and SLO %d", n, latency, bottleneck, slo)
+				}
+			}
+		}
+	}
+	whole := Assignment{Partition: Partition{Stages: []Stage{{{0, 1}}}}, Latency: 2, Bottleneck: 1}
+	if got := whole.AtOnce(100); got != 1 {
+		t.Errorf("%d at once on one slice", got)
+	}
 }
 
 func TestAssignRefuses(t *testing.T) {

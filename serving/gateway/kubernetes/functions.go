@@ -281,7 +281,7 @@ func (f *Functions) update(fn *function) {
 		gets := p.serves() && !p.isToDrain() && p.maySend() && f.has(fn, p)
 		switch {
 		case gets:
-			replicas = append(replicas, gateway.Replica{ID: name, Address: address, Residency: p.residency(), Credits: fn.credits})
+			replicas = append(replicas, gateway.Replica{ID: name, Address: address, Residency: p.residency(), Credits: fn.credits * api.AtOnce(p.Pod)})
 		case p.gets:
 			f.drain(fn, p) // before SetReplicas, after which the gateway would not find it
 		}

@@ -169,6 +169,18 @@ func newPod(name string, changes ...func(*v1.Pod)) *v1.Pod {
 	return p
 }
 
+// TestAtOnce: a pod in parts gets as many times the requests at once as the controller has written.
+func TestAtOnce(t *testing.T) {
+	for value, want := range map[string]int{"3": 12, "1": 4, "64": 256, "": 4, "0": 4, "-2": 4, "65": 4, "many": 4, "99999999999999999999": 4} {
+		g, f := newTest()
+		f.SetFunction(newFunction())
+		f.SetPod(newPod("a", func(p *v1.Pod) { p.Annotations[api.AnnotationAtOnce] = value }))
+		if got := g.functions[chat].replicas[0].Credits; got != want {
+			t.Errorf("%q: %d requests at once, want %d", value, got, want)
+		}
+	}
+}
+
 func noInstance(p *v1.Pod) { delete(p.Labels, api.LabelInstance) }
 func notReady(p *v1.Pod)   { p.Status.Conditions[0].Status = v1.ConditionFalse }
 

@@ -82,6 +82,18 @@ const (
 	//	example: serving.gshare.dev/moves-from: "3"
 	AnnotationMovesFrom = "serving.gshare.dev/moves-from"
 
+	// AnnotationAtOnce is for how many times spec.scaling.concurrency requests the gateways send to the pod at once: one that is cut into parts over
+	// several MIG instances works on a request in each of them. It is as few as let it answer almost as many as its slowest part can, and
+	// no more than it answers within slo.latency.
+	//
+	//	kind: annotation
+	//	object: pod of a function
+	//	written by: gshare-controller
+	//	values: a whole number from 1 to 64
+	//	default: 1
+	//	example: serving.gshare.dev/at-once: "3"
+	AnnotationAtOnce = "serving.gshare.dev/at-once"
+
 	// AnnotationRevision says in which order a function has come to use its FaSTPods. The greatest number is that of the present one.
 	//
 	//	kind: annotation
@@ -122,6 +134,18 @@ func Address(p *v1.Pod) (address string, ready bool) {
 		}
 	}
 	return net.JoinHostPort(p.Status.PodIP, strconv.Itoa(int(ContainerPort(&p.Spec)))), ready
+}
+
+// MaxAtOnce is the greatest value of AnnotationAtOnce.
+const MaxAtOnce = 64
+
+// AtOnce returns for how many times spec.scaling.concurrency requests a pod gets at once, as AnnotationAtOnce says: 1 if that is none of its values.
+func AtOnce(p *v1.Pod) int {
+	n, err := strconv.Atoi(p.Annotations[AnnotationAtOnce])
+	if err != nil || n < 1 || n > MaxAtOnce {
+		return 1
+	}
+	return n
 }
 
 // OnSilentNode reports whether a pod is not Ready only because nothing is heard of its node. The node controller says so of all pods of such a node,
