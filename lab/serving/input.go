@@ -27,6 +27,8 @@ type Input struct {
 	Until    time.Duration // when the trace ends
 	Seed     uint64        // of random execution times, for models that vary
 
+	// Used, if it is set, gets the use of MIG instances in each second, at the end of that.
+	Used func(at time.Duration, u MIGUse)
 	// Decided, if it is set, gets each decision of the autoscalers of policy replicas, at the time it was taken.
 	Decided func(at time.Duration, function string, d scaling.Decision)
 }

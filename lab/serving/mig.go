@@ -20,7 +20,7 @@ type migSimulation struct {
 	policy    migPolicy
 	free      []pipeline.Slice
 	gpus      map[string]*gpuActivity // by slice
-	mig       float64                 // seconds in which MIG instances worked, summed over all
+	use       *sliceUse
 	functions []*migFunction
 	node      *residency.Node // the slices that functions share in turn; nil if the policy shares none
 	shared    map[string]pipeline.Slice
@@ -54,6 +54,7 @@ func newMIGSimulation(in *Input, c *clock, r *record, p migPolicy) (*migSimulati
 			w.free, w.gpus[s.ID] = append(w.free, s), work
 		}
 	}
+	w.use = newSliceUse(in, w.free)
 	if p.pipelines {
 		if w.node, err = residency.New(residency.Policy{Host: hostMemory}); err != nil {
 			return nil, err
@@ -92,6 +93,7 @@ func (w *migSimulation) arrive(request int32) {
 // everySecond adds and removes instances according to load, and applies the decisions of package residency about the shared slices. It
 // runs once a simulated second.
 func (w *migSimulation) everySecond() error {
+	w.use.report(w.clock.now)
 	for _, a := range w.functions {
 		a.recordRate()
 	}
@@ -100,6 +102,7 @@ func (w *migSimulation) everySecond() error {
 			return err
 		}
 	}
+	w.use.occupy(w.free)
 	for _, a := range w.functions {
 		a.dispatch()
 	}
@@ -160,6 +163,6 @@ func (w *migSimulation) finish(prices *priceList, r *Result) {
 			r.GPUSeconds += g.total()
 		}
 	}
-	r.MIGSeconds = w.mig
+	r.MIGSeconds = w.use.busy
 	r.Cost = prices.price(r.GPUSeconds, 0)
 }

@@ -109,6 +109,7 @@ func (c *migInstance) take(request int32) {
 	}
 	w.clock.schedule(enters+c.assignment.Latency, func() {
 		w.record.answer(request, w.clock.now)
+		w.record.split(request, w.clock.now, 0, c.assignment.Transfers, c.assignment.Latency-c.assignment.Transfers)
 		c.outstanding--
 		c.lastUsed = w.clock.now
 		if c.leaving && c.outstanding == 0 {
@@ -143,7 +144,7 @@ func (c *migInstance) gone() {
 
 // countWork records an interval in which a slice works, for the working time of the slice and of its GPU.
 func (w *migSimulation) countWork(slice string, from, takes time.Duration) {
-	w.mig += max(0, min(from+takes, w.until)-min(from, w.until)).Seconds()
+	w.use.work(slice, from, takes)
 	g := w.gpus[slice]
 	w.clock.schedule(from, g.begin)
 	w.clock.schedule(from+takes, g.end)

@@ -28,6 +28,7 @@ func (w *migSimulation) startShared() {
 		w.countWork(s.Slice, w.clock.now+s.Load, s.Execution)
 		w.clock.after(s.Load+s.Execution, func() {
 			w.record.answer(int32(s.Request.ID), w.clock.now)
+			w.record.split(int32(s.Request.ID), w.clock.now, s.Load, 0, s.Execution)
 			w.recordError(w.node.Finish(w.clock.now, s.Slice))
 			w.functionNamed(s.Request.Function).dispatch()
 			w.startShared()

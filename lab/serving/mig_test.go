@@ -53,6 +53,53 @@ func TestSliceTime(t *testing.T) {
 	}
 }
 
+// By hand, as in TestSliceTime: each request runs for 60 ms in all and is passed on twice, 10 ms each; of two at once the second waits 20 ms. The three
+// slices are occupied while the instance is there, and work 20 ms for each request.
+func TestLatencyPartsAndUse(t *testing.T) {
+	in := cutGPUs(1, 11<<30, 1, "2g.20gb", "2g.20gb", "2g.20gb")
+	in.Arrivals = []arrival.Arrival{{At: time.Second}, {At: 60 * time.Second}, {At: 60 * time.Second}}
+	active := map[time.Duration]float64{}
+	in.Used = func(at time.Duration, u MIGUse) {
+		if u.Total != 6 || u.Occupied != 0 && u.Occupied != 6 || u.Active > float64(u.Occupied) {
+			t.Errorf("%+v at %v", u, at)
+		}
+		if at != time.Duration(len(active)+1)*time.Second {
+			t.Errorf("a report at %v after %d", at, len(active))
+		}
+		active[at] = u.Active
+	}
+	r := run(t, in, "pipelined")
+	sum := 0.0
+	for _, a := range active {
+		sum += a
+	}
+	if len(active) != int(in.Until/time.Second) || math.Abs(sum-3*0.120) > 1e-9 {
+		t.Errorf("%d seconds with %.3f compute slices at work in sum, want %v and 0.36", len(active), sum, in.Until)
+	}
+	first := r.P99 - 80*ms // for which the first one waits, as the instance starts
+	if want := (first + 20*ms) / 3; r.Mean != (LatencyParts{want, 0, 20 * ms, 60 * ms}) {
+		t.Errorf("%+v, want a queue of %v", r.Mean, want)
+	}
+}
+
+// TestLatencyPartsOfLoad: under load with more functions than slices, parts add up to the mean latency, and what loads take is there.
+func TestLatencyPartsOfLoad(t *testing.T) {
+	for _, policy := range []string{"monolithic", "pipelined", "gshare"} {
+		in := cutGPUs(6, 11<<30, 150, "4g.40gb", "2g.20gb")
+		worked := 0.0
+		in.Used = func(at time.Duration, u MIGUse) {
+			worked += u.Active
+			if u.Active > float64(u.Occupied)+1e-9 || u.Occupied > u.Total {
+				t.Errorf("%s: %+v at %v", policy, u, at)
+			}
+		}
+		r := run(t, in, policy)
+		if r.Mean.Queue < 0 || r.Mean.Execution <= 0 || worked <= 0 || policy == "monolithic" != (r.Mean.Transfer == 0) {
+			t.Errorf("%s: %+v, %.1f compute slices worked", policy, r.Mean, worked)
+		}
+	}
+}
+
 // On a geometry with fragments, pipelines miss no more than whole functions in light load, and at least 10 points less where these
 // have too few large slices; gshare is at least as good as pipelines and takes no more GPU time.
 func TestPipelinesAgainstWhole(t *testing.T) {

@@ -19,12 +19,21 @@ type Result struct {
 	WarmStarts int // instances loaded from host memory
 
 	P50, P95, P99 time.Duration // from arrival to answer, of requests that were answered
+	Mean          LatencyParts  // of the same requests; on MIG instances only
 
 	GPUSeconds    float64 // time of whole GPUs that was reserved, or used above what was reserved
 	UsedSeconds   float64 // of them, those during which SMs worked
 	MIGSeconds    float64 // time of MIG instances during which they worked, summed over them
 	MemorySeconds float64 // GB of device memory that was held, times seconds
 	Cost          float64 // in units of the price book's currency
+}
+
+// LatencyParts is what the latency of requests consists of.
+type LatencyParts struct {
+	Queue     time.Duration // waiting, for an instance to start, too
+	Load      time.Duration // of the model to a slice that functions share in turn
+	Transfer  time.Duration // from one stage to the next
+	Execution time.Duration
 }
 
 // ViolationPercent returns the percentage of requests that missed their SLO.
@@ -38,6 +47,7 @@ type record struct {
 	slo       []time.Duration // by function
 	until     time.Duration
 	latencies []time.Duration
+	parts     LatencyParts // sums
 	result    Result
 }
 
@@ -67,6 +77,14 @@ func (r *record) answer(request int32, now time.Duration) {
 	}
 }
 
+// split counts of what the latency of a request that is answered now consisted. It waited for what is left.
+func (r *record) split(request int32, now, load, transfer, execution time.Duration) {
+	r.parts.Queue += now - r.arrived(request) - load - transfer - execution
+	r.parts.Load += load
+	r.parts.Transfer += transfer
+	r.parts.Execution += execution
+}
+
 func (r *record) refuse(request int32) {
 	r.result.Refused++
 	r.result.Violations++
@@ -76,6 +94,9 @@ func (r *record) refuse(request int32) {
 func (r *record) finish() Result {
 	r.result.Violations += r.result.Requests - r.result.Refused - len(r.latencies)
 	slices.Sort(r.latencies)
+	if n := time.Duration(len(r.latencies)); n > 0 {
+		r.result.Mean = LatencyParts{r.parts.Queue / n, r.parts.Load / n, r.parts.Transfer / n, r.parts.Execution / n}
+	}
 	r.result.P50, r.result.P95, r.result.P99 = r.quantile(0.5), r.quantile(0.95), r.quantile(0.99)
 	return r.result
 }

@@ -1,9 +1,11 @@
 package simulate
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -47,12 +49,16 @@ Figures of each run:
   mig_seconds            busy time, summed over MIG instances
   cost                   in the currency of the prices
   p50_ms, p95_ms, p99_ms latency of answered requests
+  queue_ms, load_ms, transfer_ms, execution_ms
+                         MIG: means of its parts. Loads are those to slices that functions share in turn; who waits for an instance to
+                         start, queues
   used_gpu_seconds       shares: part of gpu_seconds in which SMs were busy; memory_gb_seconds: device memory in use
   requests, refused, completed_per_second (before the trace ended)`
 
 // servingSimulation holds the flags and inputs of gshare-lab simulate serving, which serves a trace of requests.
 type servingSimulation struct {
 	trace, profiles, data string
+	use                   string
 	geometry              string
 	gpus                  int
 	scale                 float64
@@ -85,6 +91,7 @@ func (s *servingSimulation) flags(f *pflag.FlagSet) {
 	f.StringVar(&s.profiles, "profiles", "", "YAML or JSON file of hardware, prices, and functions with their profiles (required)")
 	f.StringVar(&s.data, "data", "", "directory of the tables that the profiles file refers to (default: that of the profiles file)")
 	f.StringVar(&s.geometry, "geometry", "", "MIG geometry of the GPUs: one of mig.geometries in the profiles file")
+	f.StringVar(&s.use, "use", "", "also write a CSV file of the MIG compute slices that are occupied and at work in each second")
 	f.IntVar(&s.gpus, "gpus", 0, "number of whole GPUs (default: gpus in the profiles file)")
 	f.Float64Var(&s.scale, "scale", 1, "requests for each request of the trace")
 	f.DurationVar(&s.step, "step", 0, "interval of the rates, for traces with few requests (default: that of the trace)")
@@ -124,8 +131,35 @@ func (s *servingSimulation) prepare() error {
 	if s.data == "" {
 		s.data = filepath.Dir(s.profiles)
 	}
+	if s.use != "" {
+		if err := os.WriteFile(s.use, []byte("policy,seed,second,total,occupied,active\n"), 0o666); err != nil {
+			return fmt.Errorf("--use: %w", err)
+		}
+	}
 	_, err = s.requestsOf(s.first())
 	return err
+}
+
+// runOne runs a simulation, and appends to the file of --use what it says of each second.
+func (s *servingSimulation) runOne(ctx context.Context, in *serving.Input, policy string, seed uint64) (serving.Result, error) {
+	if s.use == "" {
+		return serving.Run(ctx, in, policy)
+	}
+	var rows bytes.Buffer
+	watched := *in
+	watched.Used = func(at time.Duration, u serving.MIGUse) {
+		fmt.Fprintf(&rows, "%s,%d,%.0f,%d,%d,%.3f\n", policy, seed, at.Seconds(), u.Total, u.Occupied, u.Active)
+	}
+	r, err := serving.Run(ctx, &watched, policy)
+	if err != nil {
+		return r, err
+	}
+	file, err := os.OpenFile(s.use, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		return r, fmt.Errorf("--use: %w", err)
+	}
+	_, err = file.Write(rows.Bytes())
+	return r, errors.Join(err, file.Close())
 }
 
 // requestsOf returns the requests that a random seed generates. They are drawn once, so that all policies serve the same requests.
@@ -154,7 +188,7 @@ func (s *servingSimulation) run(ctx context.Context, policy string, seed uint64)
 	if err != nil {
 		return nil, err
 	}
-	r, err := serving.Run(ctx, in, policy)
+	r, err := s.runOne(ctx, in, policy, seed)
 	if field := (*share.FieldError)(nil); errors.As(err, &field) {
 		return nil, cli.Usage(fmt.Errorf("%s: %w", s.profiles, err))
 	}
@@ -170,6 +204,10 @@ func (s *servingSimulation) run(ctx context.Context, policy string, seed uint64)
 		{Name: "p50_ms", Value: float64(r.P50) / 1e6, Digits: 1},
 		{Name: "p95_ms", Value: float64(r.P95) / 1e6, Digits: 1},
 		{Name: "p99_ms", Value: float64(r.P99) / 1e6, Digits: 1},
+		{Name: "queue_ms", Value: float64(r.Mean.Queue) / 1e6, Digits: 1},
+		{Name: "load_ms", Value: float64(r.Mean.Load) / 1e6, Digits: 1},
+		{Name: "transfer_ms", Value: float64(r.Mean.Transfer) / 1e6, Digits: 1},
+		{Name: "execution_ms", Value: float64(r.Mean.Execution) / 1e6, Digits: 1},
 		{Name: "requests", Value: float64(r.Requests)},
 		{Name: "warm_starts", Value: float64(r.WarmStarts)},
 		{Name: "used_gpu_seconds", Value: r.UsedSeconds},

@@ -63,6 +63,31 @@ func TestSimulateServing(t *testing.T) {
 	}
 }
 
+// TestServingUse: the file of --use has a line for each second of each run, and the parts of the latency are printed.
+func TestServingUse(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "use.csv")
+	text, err := runServing(t, "--duration", "20s", "--policy", "monolithic,pipelined,lazy", "--runs", "2", "--use", file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, figure := range []string{"queue_ms", "load_ms", "transfer_ms", "execution_ms"} {
+		if !strings.Contains(text, figure) {
+			t.Errorf("no %s in %s", figure, text)
+		}
+	}
+	use, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(use)), "\n")
+	if len(lines) != 1+2*2*20 || lines[0] != "policy,seed,second,total,occupied,active" || !strings.HasPrefix(lines[1], "monolithic,1,1,") || !strings.HasPrefix(lines[80], "pipelined,2,20,") {
+		t.Errorf("%d lines: %q, %q, %q", len(lines), lines[0], lines[1], lines[len(lines)-1])
+	}
+	if _, err := runServing(t, "--use", filepath.Join(file, "below")); err == nil || !strings.Contains(err.Error(), "--use") {
+		t.Errorf("no error for a file that cannot be written: %v", err)
+	}
+}
+
 func TestSimulateServingUsageErrors(t *testing.T) {
 	world := filepath.Join(t.TempDir(), "world.yaml")
 	if err := os.WriteFile(world, []byte("gpus: 1\nfunctions: [{name: f, slo: 1, nonsense: 2}]\n"), 0o600); err != nil {
