@@ -89,7 +89,7 @@ func (c cutter) fragments(ctx context.Context, function pipeline.Function) (node
 			if !measured(s) {
 				continue
 			}
-			one := pipeline.Slice{ID: string(s.ID), Kind: byProfile[s.Profile]}
+			one := pipeline.Slice{ID: n.Name + "/" + string(s.ID), Kind: byProfile[s.Profile]} // simulated devices of several nodes may have the same UUIDs
 			f.all = append(f.all, one)
 			if n.Loads[i].Empty() && !isCovered(n, i) {
 				f.free = append(f.free, one)

@@ -49,6 +49,29 @@ func TestMoves(t *testing.T) {
 	})
 }
 
+// TestSameUUIDs: nodes with the same simulated devices have instances of their own, of which moves look at all together.
+func TestSameUUIDs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := instanceNode(t, "a", "2g.20gb", "1g.10gb"), instanceNode(t, "b")
+		b.Annotations = a.Annotations
+		c := newCluster(t, a, b)
+		c.run(false)
+		nodes, _, err := cutter{c.pods.client, c.pods.onNodes}.fragments(t.Context(), pipelineOf(images(t)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids := map[string]bool{}
+		for _, n := range nodes {
+			for _, s := range n.free {
+				ids[s.ID] = true
+			}
+		}
+		if len(ids) != 4 {
+			t.Errorf("instances %v, want four", ids)
+		}
+	})
+}
+
 // TestLayoutOf: what a template or somebody else has written is not taken for a cut.
 func TestLayoutOf(t *testing.T) {
 	const stages = `{"version":1,"function":"images","stages":[[{"nodes":["denoise"],"slice":"server"}],[{"nodes":["classify"],"slice":"gshare-stage-1"}]]}`
