@@ -8,18 +8,18 @@ import (
 )
 
 // AnnotationEnforcementStatus is the node agent's report on which mechanisms hold each container of a pod to its share, and what they leave open.
-// It is for people; only what a GPUProfile recommends as memory follows from it.
+// It is for people; only GPUProfiles follow from it: the memory that they recommend, and what programs do on the shares of their trials.
 //
 //	kind: annotation
 //	object: pod
 //	written by: node agent
-//	values: JSON with memory, memoryPeakMiB, sms, time, identity, health and missing of each container
+//	values: JSON with memory, memoryPeakMiB, sms, time, identity, health and missing of each container, and the work of one of a trial
 //	default: none, the share is not granted yet
 //	example: kubectl get pod POD -o jsonpath='{.metadata.annotations.gshare\.dev/enforcement-status}'
 const AnnotationEnforcementStatus = "gshare.dev/enforcement-status"
 
 // EnforcementStatus is the node agent's report on the mechanisms that hold the containers of a pod to their shares. It is for people: whoever may change
-// a pod can forge it. Only the memory that a GPUProfile recommends follows from it, for pods of the same owner.
+// a pod can forge it. Only what GPUProfiles measure follows from it, for pods of the same owner.
 type EnforcementStatus struct {
 	Containers []ContainerEnforcement
 }
@@ -39,6 +39,8 @@ type ContainerEnforcement struct {
 	MemoryPeakMiB int64 `json:"memoryPeakMiB,omitempty"`
 	// QuotaPercent is the part of the time that it has for now, if that is less than its share says: AnnotationTrialQuota. 0 otherwise.
 	QuotaPercent int64 `json:"quotaPercent,omitempty"`
+	// Work is what it has done lately, of a pod with AnnotationTrialQuota that shares its GPU. nil otherwise.
+	Work *Work `json:"work,omitempty"`
 }
 
 type statusText struct {

@@ -75,7 +75,7 @@ func (e *enforcementReporter) statusOf(g *grant.Grant) kube.ContainerEnforcement
 	}
 	if service.container != nil {
 		status := service.container.Status()
-		t.MemoryPeakMiB = peakOf(&status)
+		t.MemoryPeakMiB, t.Work = peakOf(&status), service.work
 		if now := status.VGPUs[0].QuotaRequest; now < g.VGPUs[0].Share.QuotaRequest {
 			t.QuotaPercent = int64(now) * 100 / int64(share.Whole)
 		}

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	config "github.com/gshare-dev/gshare/vgpu/api/config/node"
+	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/node/grant"
 	"github.com/gshare-dev/gshare/vgpu/node/inventory"
 	"github.com/gshare-dev/gshare/vgpu/node/tokenserver"
@@ -48,6 +49,7 @@ type service struct {
 	container   *tokenserver.Container
 	limitNote   string      // how the SM limit was moved; empty where it was not
 	memoryLimit driverLimit // set by the driver
+	work        *kube.Work  // of the program of a trial, never modified; nil of others
 }
 
 // all returns the grants that are set up completely, oldest first.
@@ -197,12 +199,12 @@ func (s *grantStore) setMemoryLimit(id string, limit driverLimit) bool {
 	return running != nil
 }
 
-// setLimitNote stores the text by which the enforcement status tells how the SM limit of a container was changed at run time.
-func (s *grantStore) setLimitNote(id, note string) {
+// updateService changes what is known of a container at the token server, if it is still there. The lock is held while change runs.
+func (s *grantStore) updateService(id string, change func(*service)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if running := s.services[id]; running != nil {
-		running.limitNote = note
+		change(running)
 	}
 }
 

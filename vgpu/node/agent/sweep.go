@@ -160,7 +160,7 @@ func (s *sweeper) applySMLimit(granted *grant.Grant, pod *v1.Pod) {
 	if note == running.limitNote {
 		return
 	}
-	s.granter.grants.setLimitNote(granted.ID(), note)
+	s.granter.grants.updateService(granted.ID(), func(s *service) { s.limitNote = note })
 	s.granter.publish()
 	if err != nil {
 		s.Cluster.Warn(podOf(*granted), eventLimitRefused, err.Error())

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"slices"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -17,6 +18,7 @@ func (k *residencyKeeper) applyTrialQuotas(pods []*v1.Pod) {
 		i := slices.IndexFunc(pods, func(p *v1.Pod) bool { return p.UID == granted.UID })
 		if i >= 0 && granted.Class() == share.MPS {
 			k.applyTrialQuota(&granted, pods[i])
+			k.countWork(&granted, pods[i])
 		}
 	}
 }
@@ -41,4 +43,18 @@ func (k *residencyKeeper) applyTrialQuota(granted *grant.Grant, pod *v1.Pod) {
 	}
 	k.Log.Info("changed the quota of a trial", "container", granted.String(), "quota", quota.Percent())
 	k.publish()
+}
+
+// countWork counts what the program of a trial has done, and reports it in the enforcement status of its pod. Other pods are not counted there: it is a write
+// of the pod each time.
+func (k *residencyKeeper) countWork(granted *grant.Grant, pod *v1.Pod) {
+	running, served := k.grants.serviceOf(granted.ID())
+	if !served || pod.Annotations[kube.AnnotationTrialQuota] == "" {
+		return
+	}
+	now := running.container.Status().VGPUs[0]
+	if work, due := running.work.Counted(time.Now(), now.Total, now.Launches); due {
+		k.grants.updateService(granted.ID(), func(s *service) { s.work = work })
+		k.publish()
+	}
 }

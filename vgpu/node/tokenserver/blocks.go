@@ -132,9 +132,9 @@ func (p *blockPolicy) reportLaunches(v *vgpu, now time.Duration) {
 	v.observePeak()
 	l := rckm.Launches{Blocks: v.takenBlocks(), First: now, Last: now}
 	for _, c := range v.clients {
-		busy, open := c.readPage(now, v.Slice.server.RunAhead)
-		v.usage.addBusy(now, busy)
-		l.Device += busy
+		done, open := c.readPage(now, v.Slice.server.RunAhead)
+		v.usage.add(now, done)
+		l.Device += done.busy
 		start, longest := c.readCycles(now)
 		l.First = min(l.First, start)
 		l.Busy = l.Busy || open != token.NoWork && start < now

@@ -61,9 +61,15 @@ func newClientState(v VGPU, pid int, now time.Duration) (_ *clientState, err err
 	return c, nil
 }
 
-// readPage reads the page on which the process reports its use. It returns the device time since the last call, limited to the time that
+// work is what a process has done between two looks at its page.
+type work struct {
+	busy     time.Duration // device time
+	launches uint64
+}
+
+// readPage reads the page on which the process reports its use. It returns the work since the last call, with its device time limited to the time that
 // has passed with unfinished work plus maxLateReport, and how much launched work is unfinished.
-func (c *clientState) readPage(now, runAhead time.Duration) (time.Duration, token.OpenWork) {
+func (c *clientState) readPage(now, runAhead time.Duration) (work, token.OpenWork) {
 	open := c.client.at.Open.Load() // before Busy: work moves from Open to Busy
 	launches, busy := c.client.at.Launches.Load(), c.client.at.Busy.Load()
 	if c.client.at.Waiting.Load() > 0 {
@@ -87,8 +93,9 @@ func (c *clientState) readPage(now, runAhead time.Duration) (time.Duration, toke
 	default:
 		c.open = token.LongWork
 	}
+	done := work{time.Duration(delta), max(launches, c.launches) - c.launches}
 	c.launches, c.busy, c.lastRead = launches, busy, now
-	return time.Duration(delta), c.open
+	return done, c.open
 }
 
 // readCycles reads the launch cycles that the process reports. It returns the start of the open cycle, or of the longest one if none is

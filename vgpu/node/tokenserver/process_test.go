@@ -313,6 +313,8 @@ func TestProcessesOfAContainerTakeTurns(t *testing.T) {
 		}
 	}
 	eventually(t, "both get on", func() bool { return allAdvanced(container, before) })
+	sum := before[0].Launches + before[1].Launches
+	eventually(t, "the launches of both are counted", func() bool { return container.Status().VGPUs[0].Launches > sum })
 }
 
 func countRunning(processes []tokenserver.ProcessStatus) (n int) {

@@ -26,6 +26,7 @@ type VGPUStatus struct {
 	Index          int
 	Busy           time.Duration  // device time of the last second
 	Total          time.Duration  // device time since the container is in service
+	Launches       uint64         // of kernels since then, by processes that have ended as well
 	Tokens         uint64         // tokens granted since then
 	Waits          Waits          // waits for tokens since then
 	Overruns       token.Overruns // of its tokens and of those of others; none in class elastic
@@ -85,7 +86,7 @@ func (v *vgpu) status() VGPUStatus {
 		return status // the container was closed meanwhile
 	}
 	status.Busy = v.usage.recent.total(v.Slice.server.Clock.Now())
-	status.Total, status.Tokens, status.Waits = v.usage.busy, v.usage.tokens, v.usage.waits
+	status.Total, status.Launches, status.Tokens, status.Waits = v.usage.busy, v.usage.launches, v.usage.tokens, v.usage.waits
 	status.Overruns = v.Slice.time.Overruns(v.id)
 	status.LeasedSessions = len(v.leased.sessions)
 	v.observePeak()
@@ -114,17 +115,19 @@ func (v *vgpu) status() VGPUStatus {
 // loadBytes reads an amount of memory that processes write. A negative amount, from a race of two processes or a forged value, counts as 0.
 func loadBytes(word *atomic.Uint64) share.Bytes { return max(0, share.Bytes(word.Load())) }
 
-// usage counts the device time, tokens and waits of a vGPU since it joined its slice.
+// usage counts the device time, launches, tokens and waits of a vGPU since it joined its slice.
 type usage struct {
-	recent recentUse
-	busy   time.Duration
-	tokens uint64
-	waits  Waits
+	recent   recentUse
+	busy     time.Duration
+	launches uint64
+	tokens   uint64
+	waits    Waits
 }
 
-func (u *usage) addBusy(now, busy time.Duration) {
-	u.recent.add(now, busy)
-	u.busy += busy
+func (u *usage) add(now time.Duration, w work) {
+	u.recent.add(now, w.busy)
+	u.busy += w.busy
+	u.launches += w.launches
 }
 
 const meterSlots = 10

@@ -86,9 +86,9 @@ func (p *timePolicy) reportUse(v *vgpu, now time.Duration) {
 	v.observePeak()
 	hasWork, open := false, token.NoWork
 	for _, c := range v.clients {
-		busy, working := c.readPage(now, v.Slice.server.RunAhead)
-		v.usage.addBusy(now, busy)
-		v.unsettled += busy
+		done, working := c.readPage(now, v.Slice.server.RunAhead)
+		v.usage.add(now, done)
+		v.unsettled += done.busy
 		open = max(open, working)
 		hasWork = hasWork || c.hasWork(now)
 	}
