@@ -50,7 +50,7 @@ func on(t *testing.T, node, slice string) *v1.Pod {
 	whole := share.Share{SMRequest: share.Whole, SMLimit: share.Whole, QuotaRequest: share.Whole, QuotaLimit: share.Whole, Memory: share.MiB}
 	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "has-" + strings.ToLower(slice), UID: types.UID("uid-" + slice)}}
 	template := v1.PodTemplateSpec{Spec: v1.PodSpec{NodeName: node, Containers: []v1.Container{{Name: "main"}}}}
-	addShare(&template, &api.Share{SM: new(int64(100)), Memory: "1Mi"})
+	AddShare(&template, &api.Share{SM: new(int64(100)), Memory: "1Mi"})
 	p.Spec = template.Spec
 	text, err := kube.EncodePlacement(kube.Placement{Node: node, UID: p.UID, Model: kube.Slots, Containers: []kube.PlacedContainer{{
 		Name: "main", VGPUs: []kube.PlacedVGPU{{Slice: slice, Class: share.Exclusive, Priority: share.BestEffort, Share: whole}},

@@ -64,7 +64,7 @@ func standalonePod(fp *api.FaSTPod, number int) *v1.Pod {
 	p := podOf(fp, fmt.Sprintf("%s-%d", fp.Name, number))
 	delete(p.Labels, api.LabelInstance) // with the label of a function, it is a replica if another autoscaler scales the function
 	t := v1.PodTemplateSpec{ObjectMeta: p.ObjectMeta, Spec: p.Spec}
-	addShare(&t, &fp.Spec.Share)
+	AddShare(&t, &fp.Spec.Share)
 	p.ObjectMeta, p.Spec = t.ObjectMeta, t.Spec
 	setLabel(&p.ObjectMeta, api.LabelTemplate, hashOf(&fp.Spec))
 	return p
@@ -95,11 +95,11 @@ func CompleteTemplate(t *v1.PodTemplateSpec, s *api.Share, protocol api.Protocol
 	if c.ReadinessProbe == nil {
 		c.ReadinessProbe = &v1.Probe{ProbeHandler: readiness(protocol, port), PeriodSeconds: 1, FailureThreshold: 3}
 	}
-	addShare(t, s)
+	AddShare(t, s)
 }
 
-// addShare gives the first container of a pod a share, as the admission policy completes it where it is installed.
-func addShare(t *v1.PodTemplateSpec, s *api.Share) {
+// AddShare gives the first container of a pod a share, as the admission policy completes it where it is installed.
+func AddShare(t *v1.PodTemplateSpec, s *api.Share) {
 	c := &t.Spec.Containers[0]
 	if c.Resources.Limits == nil {
 		c.Resources.Limits = v1.ResourceList{}

@@ -33,6 +33,8 @@ func (r *functions) takeProfile(ctx context.Context, f *api.GPUFunction) (*api.G
 		return f, err
 	case f.Spec.ProfileRef == nil && (p.Spec.FunctionRef == nil || p.Spec.FunctionRef.Name != f.Name):
 		return f, fmt.Errorf("GPUProfile %s measures something else than this function: spec.profileRef can name another one", name)
+	case p.Spec.Training != nil:
+		return f, fmt.Errorf("GPUProfile %s measures a training, not a function: spec.profileRef can name another one", name)
 	case p.Status.Recommended != nil:
 		f.Status.Profiled = p.Status.Recommended.DeepCopy()
 	}

@@ -208,6 +208,22 @@ func TestProfileRefused(t *testing.T) {
 	})
 }
 
+// TestProfileOfTraining: what a training needs says nothing of a function that names its profile.
+func TestProfileOfTraining(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := function(t, nil)
+		f.Spec.Resources.Share, f.Spec.Scaling, f.Spec.ProfileRef = nil, api.Scaling{}, &api.ProfileReference{Name: "train"}
+		p := &api.GPUProfile{ObjectMeta: metav1.ObjectMeta{Namespace: f.Namespace, Name: "train"}, Spec: api.GPUProfileSpec{Training: &api.ProfileTraining{}}}
+		p.Status.Recommended = &api.ProfileRecommendation{SM: 20, Quota: 100, Memory: "1152Mi", MaxBatch: 1, KernelsPerSecond: 1000}
+		c := newCluster(t, f, p, gpuNode(t, "node1"))
+		c.run(true)
+		synctest.Wait()
+		if _, err := c.known.takeProfile(t.Context(), f); err == nil || !strings.Contains(err.Error(), "measures a training") {
+			t.Error(err)
+		}
+	})
+}
+
 // TestRecommends: a function is looked at for the changes of its profile that matter to it.
 func TestRecommends(t *testing.T) {
 	none, one, other := &api.GPUProfile{}, &api.GPUProfile{}, &api.GPUProfile{}

@@ -80,6 +80,7 @@ type world struct {
 	usedMiB int64                          // of device memory, by the agent
 	old     bool                           // the agent is one that changes no quotas
 	taken   bool                           // the GPU is somebody else's: servers get no node
+	rate    func(sm int64) int             // kernels that a training launches in a second; nil: servers run
 	image   string
 	version string
 }
@@ -212,6 +213,8 @@ func (w *world) kubelet() bool {
 			moved = true
 		case isClient:
 			w.end(&p, v1.PodSucceeded, 0, w.measure(&p))
+		case w.rate != nil && !w.old:
+			w.count(&p)
 		default:
 			continue
 		}
@@ -243,7 +246,7 @@ func (w *world) place(p *v1.Pod) {
 		w.Fatal(asks, err)
 	}
 	class := share.MPS
-	if request.Containers[0].Share.IsWhole() {
+	if request.Isolation == share.AnyIsolation && request.Containers[0].Share.IsWhole() {
 		class = share.Exclusive
 	}
 	text, err := kube.EncodePlacement(kube.Placement{Node: "node1", UID: p.UID, Model: kube.Slots, Containers: []kube.PlacedContainer{{
@@ -271,6 +274,25 @@ func (w *world) enforce(p *v1.Pod) {
 		status.QuotaPercent = quota
 	}
 	text, err := kube.EncodeEnforcementStatus(kube.EnforcementStatus{Containers: []kube.ContainerEnforcement{status}})
+	if err != nil {
+		w.Fatal(err)
+	}
+	p.Annotations[kube.AnnotationEnforcementStatus] = text
+}
+
+// count has the agent report what a training has done: it launches nothing for ten seconds, and keeps the GPU busy for half of the time then.
+func (w *world) count(p *v1.Pod) {
+	w.Helper()
+	status, _, err := kube.EnforcementStatusOf(p)
+	if err != nil {
+		w.Fatal(err)
+	}
+	limits := p.Spec.Containers[0].Resources.Limits
+	sm := limits[kube.ResourceSM]
+	seconds := max(0, time.Since(startOf(p))-10*time.Second)
+	c := &status.Containers[0]
+	c.Work, _ = c.Work.Counted(time.Now(), seconds/2, uint64(seconds.Seconds()*float64(w.rate(sm.Value()))))
+	text, err := kube.EncodeEnforcementStatus(status)
 	if err != nil {
 		w.Fatal(err)
 	}

@@ -80,7 +80,11 @@ func (s *state) decide() decision {
 	case target == nil || target.DeletionTimestamp != nil || kube.Ended(target) && disrupted(target):
 		return s.lose(status, "the server's pod is gone", true)
 	case kube.Ended(target):
-		return s.fail(status, "the server ended: "+cmp.Or(api.Failure(target), target.Status.Reason, "its pod is "+string(target.Status.Phase)))
+		what := "the server ended: "
+		if s.plan.progress != nil {
+			what = "the training ended before its rate was steady: "
+		}
+		return s.fail(status, what+cmp.Or(api.Failure(target), target.Status.Reason, "its pod is "+string(target.Status.Phase)))
 	case client != nil && client.DeletionTimestamp != nil:
 		return s.lose(status, "the client's pod is gone", false)
 	}
@@ -194,6 +198,9 @@ func (s *state) start(status *api.GPUProfileStatus) decision {
 
 // measure creates the client once the server is ready, and waits until it ends.
 func (s *state) measure(status *api.GPUProfileStatus, target, client *v1.Pod) decision {
+	if s.plan.progress != nil {
+		return s.watch(status, target)
+	}
 	address, ready := api.Address(target)
 	switch {
 	case client == nil && !ready:
@@ -233,11 +240,16 @@ func (s *state) take(status *api.GPUProfileStatus, target, client *v1.Pod) decis
 	case o.Failed != "":
 		return s.fail(status, o.Failed)
 	}
-	return s.keep(status, target, o.Trial, client)
+	a, t := status.Attempt, status.Target
+	point := measured(t.SM, t.Quota, a.Batch, o.Trial)
+	if at := indexOf(status, t.SM, t.Quota, a.Batch); a.Confirm && at >= 0 {
+		point = confirmed(status.Points[at], o.Trial)
+	}
+	return s.keep(status, target, point, client)
 }
 
-// keep records a trial.
-func (s *state) keep(status *api.GPUProfileStatus, target *v1.Pod, trial *profiler.Trial, client *v1.Pod) decision {
+// keep records a trial. client is nil for that of a training.
+func (s *state) keep(status *api.GPUProfileStatus, target *v1.Pod, point api.ProfilePoint, client *v1.Pod) decision {
 	now := fingerprintOf(target, s.nodes, s.version)
 	if now != nil && now.MemoryMiB > memoryOf(target) {
 		return s.lose(status, "the GPU has more memory than the server, so that it was not alone on it", true)
@@ -245,15 +257,13 @@ func (s *state) keep(status *api.GPUProfileStatus, target *v1.Pod, trial *profil
 	if target != nil && enforcedQuota(target) != status.Target.Quota { // an agent that starts gives it all of its share for a moment
 		return s.lose(status, "the server had another quota", false)
 	}
-	t, a := status.Target, status.Attempt
-	point := measured(t.SM, t.Quota, a.Batch, trial)
-	at := indexOf(status, t.SM, t.Quota, a.Batch)
-	confirms := a.Confirm && at >= 0
-	if confirms {
-		point = confirmed(status.Points[at], trial)
-	}
+	confirms := status.Attempt.Confirm && indexOf(status, point.SM, point.Quota, point.Batch) >= 0
 	point.MemoryMiB = max(point.MemoryMiB, usedMiB(target))
-	s.charge(status, &point, target, client)
+	started, ended := ranAt(client)
+	if part := gpuTimeOf(target, started, ended); part != nil {
+		point.GPUTimePercent = part
+	}
+	charge(status, &point, target, client, s.now)
 	if was := status.Fingerprint; was != nil && now != nil && *was != *now { // trials of another server, or of another GPU, cannot be compared
 		status.Points = nil
 	}
@@ -265,26 +275,6 @@ func (s *state) keep(status *api.GPUProfileStatus, target *v1.Pod, trial *profil
 	}
 	status.Attempt, status.Current = nil, ""
 	return s.write(status)
-}
-
-// charge adds the time for which the GPU was reserved.
-func (s *state) charge(status *api.GPUProfileStatus, point *api.ProfilePoint, target, client *v1.Pod) {
-	begin, end := status.Attempt.Since.Time, s.now
-	if target != nil {
-		for _, c := range target.Status.Conditions {
-			if c.Type == v1.PodScheduled && c.Status == v1.ConditionTrue && c.LastTransitionTime.After(begin) {
-				begin = c.LastTransitionTime.Time
-			}
-		}
-	}
-	for _, c := range client.Status.ContainerStatuses {
-		if c.State.Terminated != nil && c.State.Terminated.FinishedAt.After(begin) {
-			end = c.State.Terminated.FinishedAt.Time
-		}
-	}
-	seconds := max(0, int64(end.Sub(begin).Seconds()+0.5))
-	point.GPUSeconds += seconds
-	status.GPUSeconds += seconds
 }
 
 // fail begins a trial again whose server has ended or failed. The last time, that is the result.
@@ -352,7 +342,7 @@ func (s *state) complete(status *api.GPUProfileStatus, record *profiler.Record, 
 	case err != nil:
 		s.set(status, metav1.ConditionFalse, api.ReasonInvalid, err.Error())
 	default:
-		status.Recommended = recommendationOf(best, s.profile.Spec.Memory, d)
+		status.Recommended = recommendationOf(best, &s.profile.Spec, d)
 		message := ""
 		if best.Memory == 0 && s.profile.Spec.Memory == "" {
 			message = "the memory was not measured: recommended is all of the GPU's; spec.memory sets another"

@@ -28,6 +28,7 @@ type plan struct {
 	load      profiler.Load
 	search    api.ProfileSearch
 	maxTrials int
+	progress  *profiler.Progress // of a training, which answers no requests; nil of a server
 }
 
 // Defaults of a search, and what gshare serve counts as the objective.
@@ -41,9 +42,12 @@ const (
 // planOf returns the plan of a profile, of whose function f is the object; nil if the profile has a template. The error, *share.FieldError, is for a
 // profile that asks for nothing that can be measured.
 func planOf(p *api.GPUProfile, f *api.GPUFunction) (*plan, error) {
+	if err := checkTraining(p); err != nil {
+		return nil, err
+	}
 	if f == nil {
 		f = &api.GPUFunction{ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name}, Spec: api.GPUFunctionSpec{
-			SLO: p.Spec.SLO, Protocol: p.Spec.Protocol, Template: p.Spec.Template, Scaling: api.Scaling{Concurrency: p.Spec.Concurrency},
+			SLO: sloOf(p), Protocol: p.Spec.Protocol, Template: p.Spec.Template, Scaling: api.Scaling{Concurrency: p.Spec.Concurrency},
 		}}
 	} else if f.External() {
 		return nil, share.Invalid("spec.functionRef", "the pods of %s are those of another autoscaler: write a template instead", f.Name)
@@ -55,6 +59,9 @@ func planOf(p *api.GPUProfile, f *api.GPUFunction) (*plan, error) {
 		return nil, err
 	}
 	made := &plan{template: f.Spec.Template, protocol: f.Spec.Protocol, search: p.Spec.Search}
+	if training := p.Spec.Training; training != nil {
+		made.progress = &profiler.Progress{Length: cmp.Or(training.Steady.Value(), defaultSteady)}
+	}
 	made.maxTrials = cmp.Or(made.search.MaxTrials, defaultMaxTrials)
 	made.search.MaxTrials = 0 // more of them go on with the trials that there are
 	made.search.Strategy = cmp.Or(made.search.Strategy, api.HybridGrowth)
@@ -90,7 +97,8 @@ func planOf(p *api.GPUProfile, f *api.GPUFunction) (*plan, error) {
 		Load        profiler.Load
 		Search      api.ProfileSearch
 		Accelerator string
-	}{made.template, made.protocol, made.request, made.load, made.search, p.Spec.Accelerator})
+		Progress    *profiler.Progress `json:",omitempty"`
+	}{made.template, made.protocol, made.request, made.load, made.search, p.Spec.Accelerator, made.progress})
 	return made, nil
 }
 

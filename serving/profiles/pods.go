@@ -67,9 +67,13 @@ func targetPod(p *api.GPUProfile, plan *plan, d device) *v1.Pod {
 	}
 	maps.DeleteFunc(t.Annotations, func(a, _ string) bool { return strings.HasPrefix(a, kube.AnnotationContainerSlice) })
 	t.Annotations[kube.AnnotationModel] = d.model
-	controller.CompleteTemplate(t, &api.Share{
-		SM: &p.Status.Target.SM, Quota: &p.Status.Target.Quota, Memory: api.Quantity(fmt.Sprintf("%dMi", d.memoryMiB)),
-	}, plan.protocol)
+	s := &api.Share{SM: &p.Status.Target.SM, Quota: &p.Status.Target.Quota, Memory: api.Quantity(fmt.Sprintf("%dMi", d.memoryMiB))}
+	if plan.progress != nil {
+		t.Annotations[kube.AnnotationIsolation] = string(share.MPS) // whatever it asks for: the agent counts nothing of one that has a whole GPU
+		controller.AddShare(t, s)
+	} else {
+		controller.CompleteTemplate(t, s, plan.protocol)
+	}
 	t.Annotations[kube.AnnotationTrialQuota] = strconv.FormatInt(p.Status.Target.Quota, 10) // may change, for the next trial
 	pod := &v1.Pod{ObjectMeta: t.ObjectMeta, Spec: t.Spec}
 	own(pod, p, targetPodName(p, &p.Status))

@@ -1,7 +1,8 @@
-// Package profiles keeps the GPUProfiles of a Kubernetes cluster: it measures servers on shares of a GPU, one trial after the other.
+// Package profiles keeps the GPUProfiles of a Kubernetes cluster: it measures servers and trainings on shares of a GPU, one trial after the other.
 //
-// A trial is two pods of the profile's namespace. One is the server, alone on its share of a GPU, since it asks for all of the memory. The other
-// sends it requests, and leaves what it has measured as the termination message of its container. What is measured next, package profiler says, by
+// A trial of a server is two pods of the profile's namespace. One is the server, alone on its share of a GPU, since it asks for all of the memory. The other
+// sends it requests, and leaves what it has measured as the termination message of its container. A training is the first alone, and what it does the agent of
+// its node counts. What is measured next, package profiler says, by
 // the trials that the status of the profile has.
 //
 // The status and the pods are all that is known: there is one write at a time, which follows from them (state), so that a crash of the controller, of
@@ -245,6 +246,11 @@ func (r *Reconciler) report(p *api.GPUProfile, now *api.GPUProfileStatus) {
 	case api.ReasonMeasured, api.ReasonBudgetUsed:
 		if b == nil { // the search had too few trials
 			r.Events.Eventf(p, nil, v1.EventTypeNormal, is.Reason, "Measure", "%s", bounded(is.Message, maxMessage))
+			return
+		}
+		if p.Spec.Training != nil {
+			r.Events.Eventf(p, nil, v1.EventTypeNormal, is.Reason, "Measure", "%d%% of the SMs launch %.4g kernels/s, and up to %d%% are of use, after %d trials",
+				b.SM, b.KernelsPerSecond, b.SMLimit, now.Trials)
 			return
 		}
 		r.Events.Eventf(p, nil, v1.EventTypeNormal, is.Reason, "Measure", "%s answers %.4g requests/s within the objective, after %d trials",

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+
 	"github.com/gshare-dev/gshare/serving/profiler"
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 	"github.com/gshare-dev/gshare/vgpu/profile"
@@ -16,11 +18,19 @@ import (
 func recordOf(name string, s *api.GPUProfileStatus, d device) *profiler.Record {
 	r := &profiler.Record{Version: profiler.RecordVersion, Model: name, Plan: profiler.Plan{Memory: share.Bytes(d.memoryMiB) * share.MiB}}
 	for _, p := range s.Points {
+		if p.KernelsPerSecond > 0 {
+			p.RequestsPerSecond, p.MeanMicroseconds = p.KernelsPerSecond, max(1, int64(1e6/p.KernelsPerSecond))
+		}
+		utilisation := share.PerMille(0)
+		if p.GPUTimePercent != nil {
+			utilisation = perMille(*p.GPUTimePercent)
+		}
 		r.Trials = append(r.Trials, profiler.Trial{
 			Point: profile.Point{
 				Model: name, Resource: profile.Resource{SM: perMille(p.SM), Quota: perMille(p.Quota), Device: d.model}, Batch: p.Batch,
 				Mean: time.Duration(p.MeanMicroseconds) * time.Microsecond, P95: time.Duration(p.P95Microseconds) * time.Microsecond,
 				P99: time.Duration(p.P99Microseconds) * time.Microsecond, Throughput: p.RequestsPerSecond, Memory: share.Bytes(p.MemoryMiB) * share.MiB,
+				Utilisation: utilisation,
 			},
 			Failed: p.Failed, Plateau: p.Plateau, P50: float64(p.LatencyP50Microseconds) / 1000, P99: float64(p.LatencyP99Microseconds) / 1000,
 			ClientLate: p.ClientLate, Confirmed: p.Confirmed, GPUSeconds: float64(p.GPUSeconds),
@@ -71,21 +81,56 @@ func indexOf(s *api.GPUProfileStatus, sm, quota int64, batch int) int {
 	return slices.IndexFunc(s.Points, func(p api.ProfilePoint) bool { return p.SM == sm && p.Quota == quota && p.Batch == batch })
 }
 
-// recommendationOf returns what a function should get: with the memory that a user has set or else what was measured or, where it was not, all.
-func recommendationOf(best profiler.Recommendation, memory api.Quantity, d device) *api.ProfileRecommendation {
+// recommendationOf returns what a function or a training should get: with the memory that a user has set or else what was measured or, where it was not, all.
+func recommendationOf(best profiler.Recommendation, spec *api.GPUProfileSpec, d device) *api.ProfileRecommendation {
 	r := &api.ProfileRecommendation{
-		SM: percent(best.Resource.SM), SMLimit: percent(best.SMLimit), Quota: percent(best.Resource.Quota), Memory: memory, MaxBatch: best.Batch,
-		RequestsPerSecond: best.Rate,
-	}
-	for _, s := range best.Smaller {
-		r.Smaller = append(r.Smaller, api.MeasuredShare{SM: percent(s.Resource.SM), Quota: percent(s.Resource.Quota), RequestsPerSecond: s.Rate})
+		SM: percent(best.Resource.SM), SMLimit: percent(best.SMLimit), Quota: percent(best.Resource.Quota), Memory: spec.Memory, MaxBatch: best.Batch,
 	}
 	switch {
-	case memory != "":
+	case spec.Memory != "":
 	case best.Memory > 0:
 		r.Memory = api.Quantity(fmt.Sprintf("%dMi", best.Memory/share.MiB))
 	default:
 		r.Memory = api.Quantity(fmt.Sprintf("%dMi", d.memoryMiB))
 	}
+	if spec.Training != nil {
+		r.KernelsPerSecond = best.Rate
+		return r
+	}
+	r.RequestsPerSecond = best.Rate
+	for _, s := range best.Smaller {
+		r.Smaller = append(r.Smaller, api.MeasuredShare{SM: percent(s.Resource.SM), Quota: percent(s.Resource.Quota), RequestsPerSecond: s.Rate})
+	}
 	return r
+}
+
+// ranAt returns when a client was started and when it ended; zero where that is not known.
+func ranAt(client *v1.Pod) (started, ended time.Time) {
+	if client == nil {
+		return time.Time{}, time.Time{}
+	}
+	for _, c := range client.Status.ContainerStatuses {
+		if c.State.Terminated != nil {
+			started, ended = c.State.Terminated.StartedAt.Time, c.State.Terminated.FinishedAt.Time
+		}
+	}
+	return started, ended
+}
+
+// charge adds the time for which the GPU was reserved.
+func charge(status *api.GPUProfileStatus, point *api.ProfilePoint, target, client *v1.Pod, now time.Time) {
+	begin, end := status.Attempt.Since.Time, now
+	if target != nil {
+		for _, c := range target.Status.Conditions {
+			if c.Type == v1.PodScheduled && c.Status == v1.ConditionTrue && c.LastTransitionTime.After(begin) {
+				begin = c.LastTransitionTime.Time
+			}
+		}
+	}
+	if _, ended := ranAt(client); ended.After(begin) {
+		end = ended
+	}
+	seconds := max(0, int64(end.Sub(begin).Seconds()+0.5))
+	point.GPUSeconds += seconds
+	status.GPUSeconds += seconds
 }

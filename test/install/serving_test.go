@@ -99,6 +99,15 @@ spec:
   template: {spec: {containers: [{name: server, image: registry.example/resnet50}]}}
 `
 
+const measuredTraining = `apiVersion: serving.gshare.dev/v1alpha1
+kind: GPUProfile
+metadata: {name: measured}
+spec:
+  training: {}
+  search: {strategy: Bisection}
+  template: {spec: {containers: [{name: main, image: registry.example/train}]}}
+`
+
 // onMachine makes of a function for a cluster one that a machine can run.
 func onMachine(o *unstructured.Unstructured) *unstructured.Unstructured {
 	o = o.DeepCopy()
@@ -238,7 +247,7 @@ func TestServingDefaults(t *testing.T) {
 // TestProfileDefaults: the shortest profile has the defaults that the controller takes without them, and no field that the Go type has not.
 func TestProfileDefaults(t *testing.T) {
 	defineServing(t)
-	for _, text := range []string{measured, measuredTemplate} {
+	for _, text := range []string{measured, measuredTemplate, measuredTraining} {
 		got, err := stored(t, "gpuprofiles", objects(t, "", text)[0])
 		if err != nil {
 			t.Fatal(err)
@@ -246,6 +255,9 @@ func TestProfileDefaults(t *testing.T) {
 		var p serving.GPUProfile
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(got.Object, &p, true); err != nil {
 			t.Fatal(err)
+		}
+		if training := p.Spec.Training; training != nil && training.Steady != "15s" {
+			t.Errorf("%+v", training)
 		}
 		if p.Spec.Search.MaxTrials != 60 || p.Spec.StaleAfter != "720h" || p.Spec.FunctionRef != nil && p.Spec.Search.Strategy != serving.HybridGrowth {
 			t.Errorf("%+v", p.Spec)
@@ -451,6 +463,13 @@ func TestServingRefusesInCluster(t *testing.T) {
 		"profile: strategy":             {"gpuprofiles", measured, edits{"spec.search.strategy": "Binary"}, "spec.search.strategy", "Unsupported value"},
 		"profile: trials":               {"gpuprofiles", measured, edits{"spec.search.maxTrials": int64(201)}, "spec.search.maxTrials", "less than or equal to 200"},
 		"profile: stale at once":        {"gpuprofiles", measured, edits{"spec.staleAfter": "1m"}, "spec.staleAfter", "want a duration of 1h"},
+		"training of a function":        {"gpuprofiles", measured, edits{"spec.training": map[string]any{}, "spec.search.strategy": "Bisection"}, "spec.training", "want it with a template"},
+		"training with an objective":    {"gpuprofiles", measuredTraining, edits{"spec.slo.latency": "1s"}, "spec.slo", "nor with training"},
+		"training with a protocol":      {"gpuprofiles", measuredTraining, edits{"spec.protocol": "OIP"}, "spec.training", "without protocol"},
+		"training with a request":       {"gpuprofiles", measuredTraining, edits{"spec.request.path": "/"}, "spec.training", "without protocol"},
+		"training without Bisection":    {"gpuprofiles", measuredTraining, edits{"spec.search": nil}, "spec.search.strategy", "want Bisection"},
+		"training in batches":           {"gpuprofiles", measuredTraining, edits{"spec.search.maxBatch": int64(2)}, "spec.search.strategy", "want Bisection"},
+		"training: steady at once":      {"gpuprofiles", measuredTraining, edits{"spec.training.steady": "5s"}, "spec.training.steady", "want a duration of 15s to 60s"},
 		"profile and share":             {"gpufunctions", shortest, edits{"spec.profileRef.name": "x", "spec.resources.share": map[string]any{"sm": int64(1), "memory": "1Gi"}}, "spec.profileRef", "want neither"},
 		"profile and rate":              {"gpufunctions", shortest, edits{"spec.profileRef.name": "x", "spec.scaling.requestsPerSecond": int64(1)}, "spec.profileRef", "want neither"},
 		"profile of another autoscaler": {"gpufunctions", external, edits{"spec.profileRef.name": "x"}, "spec.profileRef", "no other autoscaler"},

@@ -5,8 +5,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// GPUProfile measures how large a share of a GPU a server needs: gshare-controller starts the server alone on a GPU with shares of different size,
-// one after the other, and sends it requests.
+// GPUProfile measures how large a share of a GPU a server or a training needs: gshare-controller starts it alone on a GPU with shares of different size,
+// one after the other, and sends requests to a server.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=gpuprofiles,singular=gpuprofile,shortName=gprof,categories=gshare
@@ -19,6 +19,7 @@ import (
 // +kubebuilder:printcolumn:name="Quota",type=integer,JSONPath=`.status.recommended.quota`
 // +kubebuilder:printcolumn:name="Batch",type=integer,JSONPath=`.status.recommended.maxBatch`
 // +kubebuilder:printcolumn:name="RPS",type=number,JSONPath=`.status.recommended.requestsPerSecond`
+// +kubebuilder:printcolumn:name="Kernels",type=number,JSONPath=`.status.recommended.kernelsPerSecond`,priority=1
 // +kubebuilder:printcolumn:name="Complete",type=string,JSONPath=`.status.conditions[?(@.type=="Complete")].status`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Complete")].reason`
 // +kubebuilder:printcolumn:name="Stale",type=string,JSONPath=`.status.conditions[?(@.type=="Stale")].status`,priority=1
@@ -53,7 +54,9 @@ type GPUProfileList struct {
 // memory and staleAfter.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.functionRef) != has(self.template)",message="want exactly one of functionRef and template"
-// +kubebuilder:validation:XValidation:rule="has(self.template) == has(self.slo)",fieldPath=".slo",message="want it with a template, and not with functionRef, whose function has it"
+// +kubebuilder:validation:XValidation:rule="(has(self.template) && !has(self.training)) == has(self.slo)",fieldPath=".slo",message="want it with a template, and neither with functionRef, whose function has it, nor with training"
+// +kubebuilder:validation:XValidation:rule="!has(self.training) || has(self.template) && !has(self.protocol) && !has(self.concurrency) && !has(self.request)",fieldPath=".training",message="want it with a template, without protocol, concurrency and request"
+// +kubebuilder:validation:XValidation:rule="!has(self.training) || has(self.search) && self.search.strategy == 'Bisection' && (!has(self.search.maxBatch) || self.search.maxBatch == 1)",fieldPath=".search.strategy",message="want Bisection, without maxBatch, for a training"
 // +kubebuilder:validation:XValidation:rule="has(self.template) || !has(self.protocol) && !has(self.concurrency)",fieldPath=".protocol",message="want protocol and concurrency with a template only: a function has them"
 // +kubebuilder:validation:XValidation:rule="!has(self.template) || self.template.spec.containers.size() == 1",fieldPath=".template.spec.containers",message="want 1 container, the server; others can be initContainers with restartPolicy Always"
 // +kubebuilder:validation:XValidation:rule="!has(self.template) || self.template.spec.containers.all(c, has(c.image) && c.image.size() > 0)",fieldPath=".template.spec.containers",message="want an image in each container"
@@ -62,7 +65,7 @@ type GPUProfileSpec struct {
 	// +optional
 	FunctionRef *FunctionReference `json:"functionRef,omitempty"`
 
-	// template describes a server that is no GPUFunction, as the template of a GPUFunction does.
+	// template describes a server that is no GPUFunction, as the template of a GPUFunction does, or a training, as that of a Job does.
 	// +optional
 	Template v1.PodTemplateSpec `json:"template,omitzero"`
 
@@ -79,6 +82,10 @@ type GPUProfileSpec struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=10000
 	Concurrency *int `json:"concurrency,omitempty"`
+
+	// training says that the template answers no requests. It is measured by the kernels that it launches in a second.
+	// +optional
+	Training *ProfileTraining `json:"training,omitempty"`
 
 	// accelerator is the model of the GPU, as gshare.dev/model of a pod: H200. Without it, that of which the cluster has the most.
 	// +optional
@@ -108,6 +115,16 @@ type GPUProfileSpec struct {
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]*)?(ns|us|µs|ms|s|m|h))+$') && duration(self) >= duration('1h') && duration(self) <= duration('87600h')",message="want a duration of 1h to 87600h, such as 720h"
 	StaleAfter Duration `json:"staleAfter,omitempty"`
+}
+
+// ProfileTraining says how a program is measured that answers no requests, such as a training.
+type ProfileTraining struct {
+	// steady is for how long the rate of kernels has to be the same, within 5 %: 15s to 60s. A trial takes what it is after eight times that.
+	// +optional
+	// +kubebuilder:default="15s"
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]*)?(ns|us|µs|ms|s|m|h))+$') && duration(self) >= duration('15s') && duration(self) <= duration('60s')",message="want a duration of 15s to 60s, such as 15s"
+	Steady Duration `json:"steady,omitempty"`
 }
 
 // ProfileReference names a GPUProfile of the same namespace.

@@ -149,6 +149,7 @@ type ProfileAttempt struct {
 }
 
 // ProfilePoint is one trial: a share, a batch, and what was measured. Times of a batch are those of a server that always has the next one.
+// It has many fields since it is one row of a table.
 type ProfilePoint struct {
 	// sm is the percentage of the SMs.
 	// +required
@@ -208,6 +209,23 @@ type ProfilePoint struct {
 	// +kubebuilder:validation:Minimum=0
 	LatencyP99Microseconds int64 `json:"latencyP99Microseconds,omitempty"`
 
+	// kernelsPerSecond is how many kernels a training launched in a second.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	KernelsPerSecond float64 `json:"kernelsPerSecond,omitempty"`
+
+	// spreadPercent is by how much the kernels of some moments differed from that.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	SpreadPercent float64 `json:"spreadPercent,omitempty"`
+
+	// gpuTimePercent is the part of the time in which one of its kernels ran, in the mean over the last minute of the trial or less. None if the agent
+	// did not count it, as that of a server with the whole GPU.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=100
+	GPUTimePercent *int64 `json:"gpuTimePercent,omitempty"`
+
 	// memoryMiB is the device memory that the server used, if it was measured.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
@@ -259,10 +277,15 @@ type ProfileRecommendation struct {
 	// +kubebuilder:validation:Maximum=4096
 	MaxBatch int `json:"maxBatch"`
 
-	// requestsPerSecond is what one replica answers within the objective.
+	// requestsPerSecond is what one replica answers within the objective; 0 for a training.
 	// +required
 	// +kubebuilder:validation:Minimum=0
 	RequestsPerSecond float64 `json:"requestsPerSecond"`
+
+	// kernelsPerSecond is how many kernels a training launches in a second.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	KernelsPerSecond float64 `json:"kernelsPerSecond,omitempty"`
 
 	// smaller are smaller shares on which a replica answers fewer requests within the objective, with the same batch and memory: the smallest
 	// first, and none than which a smaller one answers as many.

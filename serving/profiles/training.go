@@ -1,0 +1,143 @@
+package profiles
+
+import (
+	"cmp"
+	"errors"
+	"math"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/gshare-dev/gshare/serving/profiler"
+	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
+	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// A training answers no requests, so that there is no client. It runs alone in its trial, and the agent of its node counts the kernels that it launches
+// (kube.Work). It is another program on each share, from its beginning.
+
+const (
+	defaultSteady = 15 * time.Second
+	// workWait is the time within which an agent that counts has reported a count of a program that runs.
+	workWait = 2 * time.Minute
+	// trainingPause is the time after which a training is looked at that nobody reports anything of.
+	trainingPause = 30 * time.Second
+)
+
+// checkTraining returns a *share.FieldError for a training that cannot be measured. The API server refuses it, too.
+func checkTraining(p *api.GPUProfile) error {
+	switch {
+	case p.Spec.Training == nil:
+		return nil
+	case p.Spec.FunctionRef != nil:
+		return share.Invalid("spec.training", "a function is no training: write a template instead of functionRef")
+	case p.Spec.Search.Strategy != api.Bisection || p.Spec.Search.MaxBatch > 1:
+		return share.Invalid("spec.search", "a training needs strategy Bisection, without maxBatch")
+	}
+	return nil
+}
+
+// sloOf returns the objective of the template of a profile. That of a training is one that none misses: nothing is compared with it.
+func sloOf(p *api.GPUProfile) api.SLO {
+	if p.Spec.Training != nil {
+		return api.SLO{Latency: api.Duration(time.Hour.String())}
+	}
+	return p.Spec.SLO
+}
+
+// watch waits until it is known what a training does on its share.
+func (s *state) watch(status *api.GPUProfileStatus, target *v1.Pod) decision {
+	if !isRunning(target) {
+		return s.waitForServer(status, target)
+	}
+	work := workOf(target)
+	if work == nil {
+		if left := startOf(target).Add(workWait).Sub(s.now); left > 0 {
+			s.set(status, metav1.ConditionFalse, api.ReasonMeasuring, "")
+			made := s.write(status)
+			made.after = left
+			return made
+		}
+		return s.halt(status, "the agent of node "+target.Spec.NodeName+" does not say how many kernels the training launches: it may be one of an earlier version")
+	}
+	trial, done, err := s.plan.progress.Judge(seriesOf(work))
+	var failed *profiler.FailedError
+	switch {
+	case errors.As(err, &failed):
+		return s.fail(status, failed.Reason)
+	case done:
+		t := status.Target
+		return s.keep(status, target, api.ProfilePoint{
+			SM: t.SM, Quota: t.Quota, Batch: status.Attempt.Batch, Confirmed: true,
+			KernelsPerSecond: trial.Point.Throughput, SpreadPercent: math.Round(1000*trial.Confidence) / 10,
+		}, nil)
+	}
+	s.set(status, metav1.ConditionFalse, api.ReasonMeasuring, "")
+	made := s.write(status)
+	made.after = trainingPause
+	return made
+}
+
+// startOf returns when the server of a trial was started on its node.
+func startOf(target *v1.Pod) time.Time {
+	for _, c := range target.Status.ContainerStatuses {
+		if c.Name == target.Spec.Containers[0].Name && c.State.Running != nil {
+			return c.State.Running.StartedAt.Time
+		}
+	}
+	return time.Time{}
+}
+
+// workOf returns what the program of a trial has done by what the agent of its node counts, and nil where it does not.
+func workOf(target *v1.Pod) *kube.Work {
+	if target == nil {
+		return nil
+	}
+	status, _, err := kube.EnforcementStatusOf(target)
+	if err != nil {
+		return nil // of another version
+	}
+	for _, c := range status.Containers {
+		if c.Name == target.Spec.Containers[0].Name && c.Work != nil && c.Work.Valid() {
+			return c.Work
+		}
+	}
+	return nil
+}
+
+// seriesOf returns counts as the profiler reads them.
+func seriesOf(w *kube.Work) (s profiler.Series) {
+	s.Changed = milliseconds(w.Changed)
+	if w.First != nil {
+		s.First = &profiler.Count{At: milliseconds(w.First.At), Launches: w.First.Launches}
+	}
+	for _, c := range w.Counts {
+		s.Counts = append(s.Counts, profiler.Count{At: milliseconds(c.At), Launches: c.Launches})
+	}
+	return s
+}
+
+func milliseconds(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
+
+// gpuTimeOf returns the part of the time, in percent, in which kernels of a program ran, in the mean over its last counts between two times, or nil where there
+// are fewer than two. A zero time bounds nothing.
+func gpuTimeOf(target *v1.Pod, from, to time.Time) *int64 {
+	w := workOf(target)
+	if w == nil {
+		return nil
+	}
+	var first, last *kube.WorkCount
+	for at := range w.Counts {
+		c := &w.Counts[at]
+		if when := w.Since.Add(milliseconds(c.At)); when.Before(from) || !to.IsZero() && when.After(to) {
+			continue
+		}
+		first, last = cmp.Or(first, c), c
+	}
+	if first == last {
+		return nil
+	}
+	return new(min(100, (100*(last.Busy-first.Busy)+(last.At-first.At)/2)/(last.At-first.At)))
+}
