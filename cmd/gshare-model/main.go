@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -19,7 +20,8 @@ import (
 	"github.com/gshare-dev/gshare/cmd/gshare-model/internal/server"
 	"github.com/gshare-dev/gshare/cmd/internal/cli"
 	"github.com/gshare-dev/gshare/cmd/internal/release"
-	store "github.com/gshare-dev/gshare/vgpu/node/store/cuda"
+	memory "github.com/gshare-dev/gshare/vgpu/node/store/cuda"
+	"github.com/gshare-dev/gshare/vgpu/store"
 )
 
 func main() { cli.Main(command()) }
@@ -46,11 +48,15 @@ func command() *cobra.Command {
 			if err != nil {
 				return cli.Usage(err)
 			}
+			digest, err := o.digest(table)
+			if err != nil {
+				return cli.Usage(err)
+			}
 			if o.declare {
 				_, err := fmt.Fprintln(cmd.OutOrStdout(), declaration(table))
 				return err
 			}
-			return o.serve(cmd.Context(), table, inputs)
+			return o.serve(cmd.Context(), table, digest, inputs)
 		},
 	})
 	o.register(cmd.Flags())
@@ -58,7 +64,8 @@ func command() *cobra.Command {
 }
 
 // serve opens the GPU, listens, loads the model and serves until the context ends and the requests that have begun are answered.
-func (o *options) serve(ctx context.Context, table model.Table, inputs []server.Tensor) error {
+// digest is that of the weights as declared; nil: the engine computes it if it needs it.
+func (o *options) serve(ctx context.Context, table model.Table, digest *store.Digest, inputs []server.Tensor) error {
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil)).With("model", table.Name)
 	device, err := cuda.Open()
 	if err != nil {
@@ -72,10 +79,11 @@ func (o *options) serve(ctx context.Context, table model.Table, inputs []server.
 		o.store = os.Getenv("GSHARE_STORE") // where the agent has one for the pod
 	}
 	if o.store != "" {
-		device, err := store.Open()
+		device, err := memory.Open()
 		if err != nil {
 			return err
 		}
+		engine.Digest = (*[sha256.Size]byte)(digest)
 		engine.Store = &sharedWeights{device: device, socket: o.store, log: log}
 	}
 	config := server.Config{Engine: engine, Inputs: inputs, Version: release.Version()}

@@ -230,7 +230,8 @@ func TestUsage(t *testing.T) {
 		{}, {"--batch", "8"}, {"--batch", "a=1ms"}, {"--batch", "8=1"}, {"--batch", "1=1ms", "--weights", "many"}, {"--batch", "1=1ms", "--workspace", "-1"}, {"--batch", "1=1ms", "--load", "-1s"}, {"--batch", "1=1ms", "--sm", "0"},
 		{"--batch", "1=1ms", "--concurrency", "0"}, {"--batch", "1=1ms", "--input", "x"}, {"--batch", "1=1ms", "--input", "x:FP31:1"},
 		{"--batch", "1=1ms", "--input", "x:FP32:0"}, {"--batch", "1=1ms", "--input", "x:FP32:1", "--input", "x:FP32:1"}, {"--points", points},
-		{"--points", "none.json"},
+		{"--points", "none.json"}, {"--batch", "1=1ms", "--declared", "sha256:0=1Mi"}, {"--batch", "1=1ms", "--declared", declaration(model.Table{Weights: 1}) + "," + declaration(model.Table{Weights: 2})},
+		{"--batch", "1=1ms", "--weights", "5Mi", "--declared", declaration(model.Table{Weights: 1})},
 	} {
 		cmd := command()
 		cmd.SetArgs(arguments)

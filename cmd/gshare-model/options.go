@@ -23,7 +23,7 @@ import (
 // options holds the flags.
 type options struct {
 	points, name, address, store string
-	weights, workspace           string
+	weights, workspace, declared string
 	batches, inputs              []string
 	sm, concurrency              int
 	token, load, grace           time.Duration
@@ -38,6 +38,7 @@ func (o *options) register(f *pflag.FlagSet) {
 	f.DurationVar(&o.load, "load", 0, "time that a load takes at least, so that small weights stand for large ones (default: that of the copy)")
 	f.StringVar(&o.store, "store", "", "socket of a model store (gshare-node store), which has the weights once for all servers (default: GSHARE_STORE, else each has its own)")
 	f.BoolVar(&o.declare, "declare", false, "print the weights as pods declare them (annotation gshare.dev/weights), and end")
+	f.StringVar(&o.declared, "declared", "", "the weights as the pod declares them, as --declare prints them; a store alone then verifies their digest (default: the digest is computed first, of all weights)")
 	f.StringArrayVar(&o.batches, "batch", nil, "size of a batch and its time on a GPU of its own, such as 8=22ms; may be repeated")
 	f.IntVar(&o.sm, "sm", 100, "SMs in percent of a GPU that the batches of --batch keep busy")
 	f.DurationVar(&o.token, "token", 0, "time of each token of a text (default: that of a batch of one)")

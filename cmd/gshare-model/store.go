@@ -16,8 +16,31 @@ import (
 
 // declaration returns the weights of a model as pods declare them: by their digest, with the memory that the store has them in.
 func declaration(t model.Table) string {
-	size := (share.Bytes(t.Weights) + store.Granularity - 1) / store.Granularity * store.Granularity
-	return fmt.Sprintf("%s=%dMi", store.Digest(t.Digest()), size/share.MiB)
+	return fmt.Sprintf("%s=%dMi", store.Digest(t.Digest()), stored(t)/share.MiB)
+}
+
+// stored returns the memory that the store has the weights of a model in.
+func stored(t model.Table) share.Bytes {
+	return (share.Bytes(t.Weights) + store.Granularity - 1) / store.Granularity * store.Granularity
+}
+
+// digest returns that of --declared, nil without it.
+func (o *options) digest(t model.Table) (*store.Digest, error) {
+	if o.declared == "" {
+		return nil, nil
+	}
+	list, err := share.ParseWeights(o.declared)
+	if err != nil {
+		return nil, fmt.Errorf("--declared: %w", err)
+	}
+	if len(list) != 1 {
+		return nil, fmt.Errorf("--declared: %d weights, of which it does not say which are the model's", len(list))
+	}
+	if need := stored(t); list[0].Memory < need {
+		return nil, fmt.Errorf("--declared: %d MiB, and the weights need %d MiB", list[0].Memory/share.MiB, need/share.MiB)
+	}
+	digest, err := store.ParseDigest(string(list[0].Digest))
+	return &digest, err
 }
 
 // sharedWeights has the weights in the model store of the slice.

@@ -13,11 +13,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gshare-dev/gshare/cmd/gshare-model/internal/model"
 	fakegpu "github.com/gshare-dev/gshare/test/fake/gpu"
 	"github.com/gshare-dev/gshare/vgpu/node/store"
 	"github.com/gshare-dev/gshare/vgpu/node/store/cuda"
 	"github.com/gshare-dev/gshare/vgpu/node/unixsocket"
 	"github.com/gshare-dev/gshare/vgpu/share"
+	rules "github.com/gshare-dev/gshare/vgpu/store"
 )
 
 const (
@@ -171,6 +173,52 @@ func TestUnloadedWeights(t *testing.T) {
 	_ = p.Process.Kill()
 	if text := <-p.stderr; strings.Count(text, "stored=true") != 1 || strings.Count(text, "stored=false") != 1 {
 		t.Errorf("it stored the weights other than once: %s", text)
+	}
+}
+
+// TestDeclaredDigest: with the digest as declared, nobody but the store computes that of the weights, once. So a server of another name, whose weights
+// would be others, has those of the digest. What does not match is refused by the store, and by the server that would read beyond the weights.
+func TestDeclaredDigest(t *testing.T) {
+	folder := driver(t)
+	short, err := os.MkdirTemp("", "gs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(short) })
+	socket := filepath.Join(short, "store.sock")
+	env := []string{"LD_LIBRARY_PATH=" + folder, "FAKE_CUDA_SHARED=" + filepath.Join(folder, "account")}
+	startStore(t, socket, env)
+	declared := declaration(model.Table{Name: "resnet50", Weights: 5 << 20})
+	other := declaration(model.Table{Name: "vit", Weights: 5 << 20})
+	arguments := func(name, weights, declared string) []string {
+		return []string{"--name", name, "--weights", weights, "--batch", "1=1ms", "--store", socket, "--declared", declared}
+	}
+	for _, test := range []struct{ name, stored string }{{"resnet50", "stored=true"}, {"vit", "stored=false"}} {
+		p := start(t, folder, env, arguments(test.name, "5Mi", declared)...)
+		if status, answer := p.post(t, "/", "hello"); status != http.StatusOK {
+			t.Errorf("%s: %d, %s", test.name, status, answer)
+		}
+		_ = p.Process.Kill()
+		if text := <-p.stderr; !strings.Contains(text, test.stored) {
+			t.Errorf("%s: want %s: %s", test.name, test.stored, text)
+		}
+		_ = p.Wait() // until its memory is free
+	}
+	for name, test := range map[string]struct{ weights, declared, want string }{
+		"another digest": {"5Mi", other, rules.ErrDigest.Error()},
+		"another size":   {"4Mi", declared, "they are other weights"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cmd := exec.Command("/proc/self/exe", arguments("resnet50", test.weights, test.declared)...)
+			cmd.Env = append(os.Environ(), append(env, asModel+"=1", "HOST=127.0.0.1", "PORT=0")...)
+			out, err := cmd.CombinedOutput()
+			if err == nil || !strings.Contains(string(out), test.want) {
+				t.Errorf("%v: %s", err, out)
+			}
+		})
+	}
+	if used := usedBytes(t, folder, env); used != 6<<20 {
+		t.Errorf("%d bytes are in use, want those of the weights alone", used)
 	}
 }
 

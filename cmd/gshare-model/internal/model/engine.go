@@ -4,6 +4,7 @@ package model
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -30,6 +31,9 @@ var ErrNotLoaded = errors.New("the model is not loaded")
 type Engine struct {
 	Table Table
 	Store Store // where the weights are shared with other servers, before the first Load; nil: the engine has its own
+	// Digest is the SHA-256 of the weights, by which the store knows them. If it is nil before the first Load, that generates and reads all of them
+	// to compute it.
+	Digest *[sha256.Size]byte
 
 	jobs chan job
 

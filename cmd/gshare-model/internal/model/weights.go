@@ -71,7 +71,11 @@ func (e *Engine) Load(ctx context.Context) error {
 
 func (e *Engine) loadWeights(ctx context.Context, w *worker) (cuda.Address, error) {
 	if e.Store != nil {
-		return e.Store.Load(ctx, e.Table.Digest(), e.Table.Weights, e.Table.content)
+		if e.Digest == nil {
+			digest := e.Table.Digest()
+			e.Digest = &digest
+		}
+		return e.Store.Load(ctx, *e.Digest, e.Table.Weights, e.Table.content)
 	}
 	address, err := w.Allocate(e.Table.Weights)
 	if err != nil {

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/gshare-dev/gshare/vgpu/node/store/cuda"
@@ -17,12 +18,15 @@ const pause = 10 * time.Millisecond
 type Write func(offset share.Bytes, from []byte) error
 
 // Load maps weights read-only, and stores them before if the store does not have them: fill is called then, and writes all of them. It waits
-// while another client stores them, and takes its place if that one ends without. stored reports whether fill's are those that are mapped. The
-// lease lasts until the client is closed, which is to be done after the mapping is removed, and after an error.
+// while another client stores them, and takes its place if that one ends without. stored reports whether fill's are those that are mapped. It does
+// not read them: the store has verified their digest, and other bytes than so many are an error. The lease lasts until the client is closed, which is to be done after the mapping is removed, and after an error.
 func (c *Client) Load(ctx context.Context, d cuda.Device, k store.Key, bytes share.Bytes, fill func(Write) error) (m cuda.Mapping, stored bool, _ error) {
 	for {
 		w, err := c.Get(k)
 		if err == nil {
+			if w.Bytes != bytes { // a reader would use what lies behind them
+				return m, false, errors.Join(fmt.Errorf("the store has %d bytes of %s, not %d: they are other weights", w.Bytes, k.Digest, bytes), w.Memory.Close())
+			}
 			m, err = d.Map(w.Memory, w.Size, false)
 			return m, stored, errors.Join(err, w.Memory.Close())
 		}
