@@ -7,3 +7,4 @@ source kind/tools.sh
 need go
 need_provider
 kind delete cluster --name gshare
+rm -f "$KEPT_PROVIDER"

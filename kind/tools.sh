@@ -1,8 +1,9 @@
 # Sourced by the scripts here. kind is run at one version, from its module. PROVIDER is the program that runs the nodes, docker or podman:
-# the first of them that works, unless KIND_EXPERIMENTAL_PROVIDER says it, which kind knows too.
+# the one that runs them already, else the first of them that works, unless KIND_EXPERIMENTAL_PROVIDER says it, which kind knows too.
 KIND_VERSION=v0.33.0
 KUBERNETES_VERSION=v1.37.1
 PROVIDER=${KIND_EXPERIMENTAL_PROVIDER:-}
+KEPT_PROVIDER=bin/kind/provider # up.sh writes it: without it, kind-down would look for the cluster where it is not
 
 # Images take gigabytes, and debootstrap makes devices: /tmp is in memory on many machines, and admits none there.
 export TMPDIR=${TMPDIR:-/var/tmp}
@@ -29,7 +30,8 @@ need_provider() {
     need "$PROVIDER"
     "$PROVIDER" info >/dev/null || fail "cannot use $PROVIDER: start it, or become a user that may"
   else
-    for candidate in docker podman; do
+    # shellcheck disable=SC2013 # one word, or none
+    for candidate in $(cat "$KEPT_PROVIDER" 2>/dev/null) docker podman; do
       # Not podman under the name docker, by which kind cannot run nodes.
       if "$candidate" --version 2>/dev/null | grep -qi "^$candidate" && "$candidate" info >/dev/null 2>&1; then
         PROVIDER=$candidate

@@ -8,6 +8,13 @@ source kind/tools.sh
 need kubectl go
 need_provider
 export VERSION=${VERSION:-$(git describe --tags --always --dirty 2>/dev/null || true)} # what kubectl gshare version shows
+# What would fail after minutes of building is asked first.
+if grep -qx gshare <<<"$(kind get clusters)"; then
+  fail "there is a cluster with the name gshare already: make kind-demo uses it, make kind-down removes it"
+fi
+if [ "${PULL:-yes}" = no ] && [ -n "${NODE_IMAGE:-}" ] && ! "$PROVIDER" inspect --type image "$NODE_IMAGE" >/dev/null 2>&1; then
+  fail "$PROVIDER has no image NODE_IMAGE=$NODE_IMAGE, and PULL=no pulls none: load it, or leave NODE_IMAGE out for the one of make kind-image"
+fi
 archives=$PWD/bin/kind
 mkdir -p "$archives"
 if [ "${PULL:-yes}" = no ]; then
@@ -23,6 +30,7 @@ else
     "$PROVIDER" save -o "$archives/gshare-$program.tar" "docker.io/library/gshare-$program:dev"
   done
 fi
+echo "$PROVIDER" >"$KEPT_PROVIDER"
 kind create cluster --config kind/cluster.yaml --image "$node_image" --wait 3m
 # Not by docker-image, which asks docker alone.
 kind load image-archive --name gshare "$archives/gshare-node.tar" "$archives/gshare-scheduler.tar"
