@@ -169,6 +169,10 @@ reference: ## Write the reference pages of docs from the source.
 	go run ./hack/reference
 	GSHARE_WRITE_REFERENCE=1 go test -count=1 -p 1 -run '^TestManual$$' ./cmd/gshare ./cmd/gshare-node ./cmd/gshare-controller ./cmd/gshare-gateway ./cmd/gshare-model
 
+.PHONY: site
+site: ## Write the documentation as a static site to bin/site, and check every link in it.
+	go run ./hack/site
+
 .PHONY: crds
 crds: ## Write the CustomResourceDefinitions of manifests/serving, and the code that copies such objects, from their Go types.
 	hack/crds.sh

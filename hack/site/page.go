@@ -1,0 +1,134 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"path"
+	"strings"
+	"unicode"
+
+	"github.com/yuin/goldmark"
+	"github.com/yuin/goldmark/ast"
+	"github.com/yuin/goldmark/extension"
+	"github.com/yuin/goldmark/parser"
+	"github.com/yuin/goldmark/text"
+)
+
+var markdown = goldmark.New(goldmark.WithExtensions(extension.GFM), goldmark.WithParserOptions(parser.WithAutoHeadingID()))
+
+// page is a Markdown file, whose links lead to where their targets are in the site.
+type page struct {
+	name     string // in the repository
+	title    string
+	source   []byte
+	tree     ast.Node
+	headings map[string]bool // identifiers
+	links    []link
+}
+
+// link is a link to a file of the repository.
+type link struct {
+	target   string // a file; README.md for a folder
+	fragment string // "": the file itself
+}
+
+// parse reads a page. Its error names the links to files that are not there.
+func parse(tree fs.FS, name string) (*page, error) {
+	source, err := fs.ReadFile(tree, name)
+	if err != nil {
+		return nil, err
+	}
+	p := &page{name: name, title: name, source: source, headings: map[string]bool{}}
+	p.tree = markdown.Parser().Parse(text.NewReader(source), parser.WithContext(parser.NewContext(parser.WithIDs(&identifiers{used: p.headings}))))
+	var problems []error
+	err = ast.Walk(p.tree, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
+		if !entering {
+			return ast.WalkContinue, nil
+		}
+		var err error
+		switch n := n.(type) {
+		case *ast.Heading:
+			if n.Level == 1 && p.title == name {
+				p.title = string(n.Lines().Value(source))
+			}
+		case *ast.Link:
+			n.Destination, err = p.follow(tree, n.Destination)
+		case *ast.Image:
+			n.Destination, err = p.follow(tree, n.Destination)
+		}
+		if err != nil {
+			problems = append(problems, fmt.Errorf("%s: %w", name, err))
+		}
+		return ast.WalkContinue, nil
+	})
+	return p, errors.Join(append(problems, err)...)
+}
+
+// follow keeps where a link of the page leads, and returns what it is in the site. Links to other hosts are left alone.
+func (p *page) follow(tree fs.FS, destination []byte) ([]byte, error) {
+	u, err := url.Parse(string(destination))
+	if err != nil || u.Scheme != "" || u.Host != "" {
+		return destination, err
+	}
+	target := p.name
+	if u.Path != "" {
+		target = path.Join(path.Dir(p.name), u.Path)
+	}
+	info, err := fs.Stat(tree, target)
+	if err == nil && info.IsDir() {
+		u.Path = strings.TrimSuffix(u.Path, "/") + "/README.md"
+		target += "/README.md"
+		_, err = fs.Stat(tree, target)
+	}
+	if err != nil {
+		return destination, fmt.Errorf("the link %s: %w", destination, err)
+	}
+	p.links = append(p.links, link{target: target, fragment: u.Fragment})
+	if path.Ext(u.Path) == ".md" {
+		u.Path = htmlName(u.Path)
+	}
+	return []byte(u.String()), nil
+}
+
+// order returns the targets of the page's links.
+func (p *page) order() []string {
+	var targets []string
+	for _, l := range p.links {
+		targets = append(targets, l.target)
+	}
+	return targets
+}
+
+func (p *page) html() ([]byte, error) {
+	var b bytes.Buffer
+	err := markdown.Renderer().Render(&b, p.source, p.tree)
+	return b.Bytes(), err
+}
+
+// identifiers gives headings the identifiers that GitHub gives them, so that a link works in both places.
+type identifiers struct{ used map[string]bool }
+
+// Generate implements parser.IDs.
+func (i *identifiers) Generate(value []byte, _ ast.NodeKind) []byte {
+	id := strings.Map(func(r rune) rune {
+		switch {
+		case r == ' ':
+			return '-'
+		case r == '-', r == '_', unicode.IsLetter(r), unicode.IsDigit(r):
+			return unicode.ToLower(r)
+		}
+		return -1
+	}, strings.TrimSpace(string(value)))
+	unique := id
+	for n := 1; i.used[unique]; n++ {
+		unique = fmt.Sprintf("%s-%d", id, n)
+	}
+	i.used[unique] = true
+	return []byte(unique)
+}
+
+// Put implements parser.IDs.
+func (i *identifiers) Put(value []byte) { i.used[string(value)] = true }
