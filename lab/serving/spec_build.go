@@ -137,6 +137,13 @@ func (s *Spec) function(f *FunctionSpec, l Replay, open func(string) (string, er
 		}
 		out.Replicas = r
 	}
+	if f.Turns != nil {
+		turns, err := f.Turns.build()
+		if err != nil {
+			return out, arrival.Source{}, profile.WithinField("turns", err)
+		}
+		out.Turns = turns
+	}
 	source, err := f.source(l)
 	return out, source, err
 }
@@ -258,4 +265,14 @@ func (r *ReplicasSpec) build(memory share.Bytes) (*Replicas, error) {
 			Min: r.MinReplicas, Max: cmp.Or(r.MaxReplicas, max(10, r.MinReplicas)), SharedFor: time.Duration(keep * 1e9), Predict: scaling.Kalman,
 		},
 	}, nil
+}
+
+func (t *TurnsSpec) build() (*Turns, error) {
+	for name, seconds := range map[string]float64{"takes": t.Takes, "begins": t.Begins, "leaves": t.Leaves} {
+		if !(seconds >= 0 && seconds <= 3600) {
+			return nil, share.Invalid(name, "%v s is outside 0 to 3600", seconds)
+		}
+	}
+	turns := &Turns{Slice: t.Slice, Takes: time.Duration(t.Takes * 1e9), Begins: time.Duration(t.Begins * 1e9), Leaves: time.Duration(t.Leaves * 1e9)}
+	return turns, turns.validate()
 }

@@ -91,6 +91,17 @@ func TestReplicasSpec(t *testing.T) {
 	run(t, in, "replicas")
 }
 
+func TestTurnsSpec(t *testing.T) {
+	in, err := build(replaced(`"slo": 0.2`, `"slo": 0.2, "turns": {"slice": "a", "takes": 0.01, "begins": 2, "leaves": 0.5}`), steady(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := *in.Functions[0].Turns, (Turns{Slice: "a", Takes: 10 * ms, Begins: 2 * time.Second, Leaves: 500 * ms}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	run(t, in, "turns")
+}
+
 func replaced(old, new string) string {
 	for i := range smallWorld {
 		if len(smallWorld) >= i+len(old) && smallWorld[i:i+len(old)] == old {
@@ -118,6 +129,8 @@ func TestBuildRefuses(t *testing.T) {
 		"functions[0].nodes":               {`"name": "a",`, `"name": "a", "after": ["b"],`},
 		"functions[0].replicas.takes":      {`"slo": 0.2`, `"slo": 0.2, "replicas": {"sm": 12, "takes": -1}`},
 		"functions[0].replicas.keepShared": {`"slo": 0.2`, `"slo": 0.2, "replicas": {"sm": 12, "keepShared": -1}`},
+		"functions[0].turns.leaves":        {`"slo": 0.2`, `"slo": 0.2, "turns": {"slice": "a", "takes": 0.1, "leaves": -1}`},
+		"functions[0].turns.slice":         {`"slo": 0.2`, `"slo": 0.2, "turns": {"takes": 0.1}`},
 		"functions[0].transfer":            {`"transfer": 0.01`, `"transfer": -2`},
 	} {
 		t.Run(field, func(t *testing.T) {
