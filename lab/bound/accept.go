@@ -12,14 +12,23 @@ import (
 // Nothing ends in this problem, so that room only shrinks. A pod can be refused only once every node that could hold it has been closed to
 // it: by CPU, by memory or by its devices. That takes pods, and those that have arrived early on are not enough. So the first pods of each
 // shape must be accepted: those that arrive before enough has come to close all these nodes.
+//
+// AcceptingLimit returns a lower limit than that of this problem.
 func (p *Problem) Accepting() *Problem {
-	out := &Problem{types: p.types, sizes: p.sizes, capacity: p.capacity}
-	counts := p.countArrivals()
+	most := make([]int64, len(p.shapes))
 	for i := range p.shapes {
-		first := p.acceptedFirst(i, counts)
+		most[i] = p.shapes[i].demand
+	}
+	return p.taking(p.acceptedFirst(p.countArrivals()), most)
+}
+
+// taking returns the problem in which of each shape at least so many pods are accepted, and at most so many arrive.
+func (p *Problem) taking(least, most []int64) *Problem {
+	out := &Problem{types: p.types, sizes: p.sizes, capacity: p.capacity}
+	for i := range p.shapes {
 		free, forced := p.shapes[i], p.shapes[i]
-		forced.must, forced.demand = true, first
-		free.demand -= first
+		forced.must, forced.demand = true, least[i]
+		free.demand = most[i] - least[i]
 		for _, s := range []shape{free, forced} {
 			if s.demand > 0 {
 				out.shapes = append(out.shapes, s)
@@ -52,9 +61,18 @@ func (p *Problem) checkpoint(step int) int {
 	return step * len(p.arrivals) / min(checkpoints, len(p.arrivals))
 }
 
-// acceptedFirst returns how many of the shape's pods are accepted for certain: those that arrive by the last checkpoint at which some
+// acceptedFirst returns for each shape how many of its pods are accepted for certain.
+func (p *Problem) acceptedFirst(counts [][]int64) []int64 {
+	first := make([]int64, len(p.shapes))
+	for i := range p.shapes {
+		first[i] = p.acceptedFirstOf(i, counts)
+	}
+	return first
+}
+
+// acceptedFirstOf returns how many of the shape's pods are accepted for certain: those that arrive by the last checkpoint at which some
 // node must still have been open, and the pod that arrives next.
-func (p *Problem) acceptedFirst(i int, counts [][]int64) int64 {
+func (p *Problem) acceptedFirstOf(i int, counts [][]int64) int64 {
 	if !slices.Contains(p.shapes[i].fits, true) {
 		return 0
 	}

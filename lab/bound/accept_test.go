@@ -2,6 +2,7 @@ package bound
 
 import (
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/gshare-dev/gshare/lab/cluster"
@@ -31,21 +32,24 @@ func TestAcceptingMayRefuseTheLast(t *testing.T) {
 // No sequence of decisions that accepts what fits is above the limit.
 func TestAcceptingHoldsAgainstEveryDecision(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 9))
-	below := 0
+	below, pivots := 0, 0
 	for i := range 300 {
 		nodes, pods := tiny(r)
 		best := exhaustAccepting(nodes, pods)
 		p := NewProblem(nodes, pods)
-		limit, accepting := p.Solve().Milli, p.Accepting().Solve().Milli
+		limit, accepting := p.Solve().Milli, p.AcceptingLimit()
 		if accepting < best {
 			t.Fatalf("%d: limit of %d, but %d can be allocated: %+v %+v", i, accepting, best, nodes, pods)
 		}
 		if accepting < limit {
 			below++
 		}
+		if accepting < p.Accepting().Solve().Milli {
+			pivots++
+		}
 	}
-	if below < 20 {
-		t.Errorf("in %d of 300 clusters the limit is below that of a policy that may refuse", below)
+	if below < 20 || pivots < 2 {
+		t.Errorf("in %d of 300 clusters the limit is below that of a policy that may refuse, in %d by the time of a refusal", below, pivots)
 	}
 }
 
@@ -55,4 +59,20 @@ func exhaustAccepting(nodes []cluster.Node, pods []cluster.Pod) int64 {
 	s.accepts = true
 	s.place(0, 0, true)
 	return s.best
+}
+
+// Pods of 600 thousandths are of no use to the GPUs, but as long as there is room for one of 1000 there is room for them. Small pods could
+// close devices to both, so that the limit of Accepting does not see that.
+func TestAcceptingLimitTakesNoLargerPodsAlone(t *testing.T) {
+	pods := repeat(40, pod(1, 1, 1, 500))
+	for range 40 {
+		pods = append(pods, pod(1, 1, 1, 600), pod(1, 1, 1, 1000))
+	}
+	p := NewProblem(slices.Repeat([]cluster.Node{node(96, 384, 8, "G2")}, 10), pods)
+	if got := p.Accepting().Solve().Milli; got < 71_900 {
+		t.Errorf("limit of %d without the time of a refusal, want 72000: 40 devices of the largest pods, 20 of the smallest", got)
+	}
+	if got := p.AcceptingLimit(); got < 68_000 || got > 69_000 {
+		t.Errorf("limit of %d, want 68000, 30 of each of the two kinds, and a little for the width between checkpoints", got)
+	}
 }

@@ -39,7 +39,8 @@ type nodeType struct {
 // shape is a distinct request and the number of pods that have it.
 type shape struct {
 	cpu, memory int64
-	gpus, milli int64 // milli of each device
+	bytes       share.Bytes // of memory, not rounded
+	gpus, milli int64       // milli of each device
 	models      string
 	demand      int64
 	fits        []bool // by node type: an empty node holds it
@@ -95,7 +96,7 @@ func (p *Problem) addPods(pods []cluster.Pod) {
 }
 
 func (p *Problem) shapeOf(pod *cluster.Pod) shape {
-	s := shape{cpu: int64(pod.CPU), memory: int64(pod.RAM / share.MiB), gpus: int64(pod.GPUs), models: fmt.Sprint(pod.Models)}
+	s := shape{cpu: int64(pod.CPU), memory: int64(pod.RAM / share.MiB), bytes: pod.RAM, gpus: int64(pod.GPUs), models: fmt.Sprint(pod.Models)}
 	if pod.GPUs > 0 {
 		s.milli = int64(pod.Milli)
 	}

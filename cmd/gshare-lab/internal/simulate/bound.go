@@ -60,7 +60,7 @@ func simulateBound() *simulation {
 		name: "bound", short: "Limit from above what any policy can allocate of a cluster", long: boundLong,
 		example:  "  gshare-lab simulate bound --load 1 --policy all",
 		policies: append([]string{clairvoyant, accepting, packed}, cluster.Policies()...),
-		flags:    b.flags, prepare: b.prepare, run: b.run, chart: b.chart,
+		flags: b.flags, prepare: b.prepare, run: b.run, chart: b.chart,
 	}
 	return b.self
 }
@@ -122,7 +122,7 @@ func (b *boundSimulation) percent(ctx context.Context, policy string, seed uint6
 	milli := s.solution.Milli
 	switch policy {
 	case accepting:
-		milli = min(milli, s.problem.Accepting().Solve().Milli)
+		milli = min(milli, s.problem.AcceptingLimit())
 	case packed:
 		milli = s.solution.Pack(b.tries)
 	}
