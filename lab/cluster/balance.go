@@ -20,7 +20,13 @@ type gsharePolicy struct {
 	total   packing.Capacity
 	epoch   packing.Epoch
 	version int64
-	plan    packing.Plan // of the choice made last
+	plan    packing.Plan                         // of the choice made last
+	ranker  func(*packing.Demand) packing.Ranker // given what is typical
+}
+
+// policyD is the ranker of gshare's scheduler.
+func policyD(d *packing.Demand) packing.Ranker {
+	return packing.Balance{Terms: packing.AllTerms, Demand: d}
 }
 
 // packingShape is a distinct pod request, converted to the types of package packing.
@@ -30,9 +36,9 @@ type packingShape struct {
 	shape packing.Shape
 }
 
-func newGsharePolicy(s *Simulation) policy {
-	b := &gsharePolicy{packer: packing.Packer{Rules: packing.NewRules(packing.Slots)}}
-	b.packer.Ranker = packing.Balance{Terms: packing.AllTerms, Demand: &packing.Demand{}}
+func newGsharePolicy(s *Simulation) *gsharePolicy {
+	b := &gsharePolicy{packer: packing.Packer{Rules: packing.NewRules(packing.Slots)}, ranker: policyD}
+	b.packer.Ranker = b.ranker(&packing.Demand{})
 	b.fleet = packing.NewFleet(b.packer, len(s.machines))
 	b.total.Models = map[string]packing.MilliGPU{}
 	for i, m := range s.machines {
@@ -76,7 +82,7 @@ func (b *gsharePolicy) learn() {
 		return
 	}
 	b.epoch = packing.NewEpoch(&b.mix, b.total)
-	b.packer.Ranker = packing.Balance{Terms: packing.AllTerms, Demand: packing.NewDemand(&b.mix, b.total)}
+	b.packer.Ranker = b.ranker(packing.NewDemand(&b.mix, b.total))
 	b.fleet.SetPacker(b.packer)
 }
 

@@ -40,7 +40,7 @@ func (p *Pod) gpu() packing.MilliGPU { return packing.MilliGPU(p.GPUs) * p.Milli
 type Config struct {
 	Nodes  []Node
 	Pods   []Pod
-	Policy string  // one of Policies
+	Policy string  // one of Policies or Tries
 	Order  string  // of the nodes, one of Orders: where a policy is indifferent, the first wins
 	Load   float64 // GPUs that have been asked for at the end, in parts of those of the cluster
 	Seed   uint64
@@ -87,6 +87,9 @@ func New(c Config) (*Simulation, error) {
 	}
 	build, known := policies[c.Policy]
 	if !known {
+		build, known = tries[c.Policy]
+	}
+	if !known {
 		return nil, fmt.Errorf("policy %q is none of %v", c.Policy, Policies())
 	}
 	s.typical = typicalPods(c.Pods)
@@ -120,7 +123,7 @@ func (s *Simulation) populate(c Config) error {
 func (s *Simulation) Run(ctx context.Context) (Result, error) {
 	var r Result
 	var arrived packing.MilliGPU
-	for next := range s.arrivals() {
+	for next := range s.decisions() {
 		if r.Decisions%1024 == 0 && ctx.Err() != nil {
 			return Result{}, ctx.Err()
 		}

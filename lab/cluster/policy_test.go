@@ -119,7 +119,7 @@ func (c choice) follow(s *Simulation, next *shape) {
 }
 
 func TestNobodyFits(t *testing.T) {
-	for _, policy := range Policies() {
+	for _, policy := range slices.Concat(Policies(), Tries()) {
 		for name, next := range map[string]Pod{
 			"CPU": pod(65, 1, 100), "GPU": pod(1, 3, 1000), "model": pod(1, 1, 100, "H100"), "CPU alone": pod(65, 0, 0),
 			"RAM": {RAM: 1 << 41, GPUs: 1, Milli: 100},

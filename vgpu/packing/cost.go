@@ -20,6 +20,17 @@ func rankOf(cost, tie int64) Rank {
 	return Rank(clamp(cost, -costMax, costMax)<<tieBits | clamp(tie, 0, tieMax))
 }
 
+// Cost returns what the placement takes from pods to come, in millionths of a milli-GPU where the Ranker is Balance.
+func (r Rank) Cost() int64 { return int64(r) >> tieBits }
+
+// Plus returns the rank of a placement that costs that much more, of the same tie-break.
+func (r Rank) Plus(cost int64) Rank {
+	if cost == 0 {
+		return r
+	}
+	return rankOf(r.Cost()+cost, int64(r)&tieMax)
+}
+
 func clamp(v, low, high int64) int64 { return min(max(v, low), high) }
 
 // Ranker computes the rank of a node as it would be after placing a pod on the given slices.

@@ -111,9 +111,9 @@ const (
 func (r Rank) with(n *Node, pod *Pod, picks []Choice) Rank {
 	loading := settlingCost(n, pod, picks)
 	if pod.Request.Packing == share.AnyPacking || len(picks) == 0 {
-		return r.plus(loading)
+		return r.Plus(loading)
 	}
-	ranker := clamp(int64(r)>>tieBits, -costOfStep, costOfStep-1) >> rankerLost
+	ranker := clamp(r.Cost(), -costOfStep, costOfStep-1) >> rankerLost
 	return rankOf(wishCost(n, pod, picks)<<wishBits+loading>>loadingLost+ranker, int64(r)&tieMax)
 }
 

@@ -66,14 +66,6 @@ func loadingCost(n *Node, pod *Pod, picks []Choice) int64 {
 // mebibytes rounds up, so that no part of weights counts as none.
 func mebibytes(b share.Bytes) int64 { return int64((b + share.MiB - 1) / share.MiB) }
 
-// plus returns the rank of a placement that costs that much more.
-func (r Rank) plus(cost int64) Rank {
-	if cost == 0 {
-		return r
-	}
-	return rankOf(int64(r)>>tieBits+cost, int64(r)&tieMax)
-}
-
 // memoryOn returns the memory that the pod's shares picked on a slice add to it, with the weights that are not there yet.
 func memoryOn(n *Node, pod *Pod, picks []Choice, slice int) share.Bytes {
 	memory := n.Loads[slice].MissingWeights(pod.Tenant, pod.Request.Weights)

@@ -271,7 +271,7 @@ func TestLoadingCostIsBounded(t *testing.T) {
 		t.Errorf("loading nothing costs %d", cost)
 	}
 	for _, base := range []int64{-costMax, -5, 0, 7, costMax} {
-		if got, want := rankOf(base, 9).plus(costOfStep), rankOf(base+costOfStep, 9); got != want || got < rankOf(base, 9) {
+		if got, want := rankOf(base, 9).Plus(costOfStep), rankOf(base+costOfStep, 9); got != want || got < rankOf(base, 9) {
 			t.Errorf("%d plus a step is %d, want %d", base, got, want)
 		}
 	}

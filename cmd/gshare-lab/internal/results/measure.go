@@ -14,6 +14,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/gshare-dev/gshare/lab/dataset"
 )
 
@@ -116,26 +118,42 @@ func (t table) withoutMissing() table {
 	return t
 }
 
+// measure runs the rows of the table, some at a time: only figures of speed depend on how many.
 func (o options) measure(ctx context.Context, t table) (cells, error) {
+	measured := make([]map[string]cell, len(t.rows))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(o.jobs)
+	for i, r := range t.rows {
+		group.Go(func() (err error) {
+			if measured[i], err = o.measureRow(ctx, t, r); err != nil {
+				return fmt.Errorf("row %s: %w", r.name, err)
+			}
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
 	out := cells{}
-	for _, r := range t.rows {
-		args := append(append([]string{}, t.command...), r.args...)
-		args = append(args, "--policy", policyList(t.columns), "--runs", strconv.Itoa(o.runs), "--output", "json")
-		begin := time.Now()
-		text, err := o.simulateOutput(ctx, args)
-		if err != nil {
-			return nil, fmt.Errorf("row %s: %w", r.name, err)
-		}
-		fmt.Fprintf(os.Stderr, "  %-16s %6.1fs\n", r.name, time.Since(begin).Seconds())
-		found, err := parse(text)
-		if err != nil {
-			return nil, fmt.Errorf("row %s: %w", r.name, err)
-		}
-		if out[r.name], err = pick(t.columns, found, o.runs); err != nil {
-			return nil, fmt.Errorf("row %s: %w", r.name, err)
-		}
+	for i, r := range t.rows {
+		out[r.name] = measured[i]
 	}
 	return out, nil
+}
+
+func (o options) measureRow(ctx context.Context, t table, r row) (map[string]cell, error) {
+	args := slices.Concat(t.command, r.args, []string{"--policy", policyList(t.columns), "--runs", strconv.Itoa(o.runs), "--output", "json"})
+	begin := time.Now()
+	text, err := o.simulateOutput(ctx, args)
+	if err != nil {
+		return nil, err
+	}
+	fmt.Fprintf(os.Stderr, "  %-16s %6.1fs\n", r.name, time.Since(begin).Seconds())
+	found, err := parse(text)
+	if err != nil {
+		return nil, err
+	}
+	return pick(t.columns, found, o.runs)
 }
 
 // policyList returns the distinct policies of the columns, separated by commas, as the flag --policy takes them.

@@ -16,6 +16,7 @@ type options struct {
 	dir   string
 	only  []string
 	runs  int
+	jobs  int // rows measured at a time
 	check bool
 
 	origin provenance // as of the start: what the command writes counts as a change of tracked files
@@ -33,6 +34,7 @@ func Command() *cobra.Command {
 	f.StringVar(&o.dir, "dir", "test/bench", "folder of RESULTS.md, results/ and figures/")
 	f.StringSliceVar(&o.only, "only", nil, "only these tables: "+strings.Join(tableNames(), ", "))
 	f.IntVar(&o.runs, "runs", 10, "seeds a cell")
+	f.IntVar(&o.jobs, "jobs", 1, "rows measured at a time; more than one distorts figures of speed")
 	f.BoolVar(&o.check, "check", false, "compare with the stored ranges and write nothing")
 	return cmd
 }
@@ -42,6 +44,9 @@ func (o options) run(ctx context.Context) error {
 		if !slices.Contains(tableNames(), name) {
 			return fmt.Errorf("--only: %q is none of %s", name, strings.Join(tableNames(), ", "))
 		}
+	}
+	if o.jobs < 1 {
+		return fmt.Errorf("--jobs: must be positive, got %d", o.jobs)
 	}
 	o.origin = currentProvenance()
 	missed := 0
@@ -95,7 +100,7 @@ func tableNames() []string {
 }
 
 func tables() []table {
-	return []table{openb(), openbBound(), moving(), orders(), fleet(), shapes("0"), shapes("0.05"), churn(), delivery(), events(), mig(), elasticShares(), elasticLoads(), elasticPolicies(), elasticInference(), elasticTraining(), maxTokens(), scaling(), migServing(), callServing()}
+	return []table{openb(), openbBound(), openbTries(), moving(), orders(), fleet(), shapes("0"), shapes("0.05"), churn(), delivery(), events(), mig(), elasticShares(), elasticLoads(), elasticPolicies(), elasticInference(), elasticTraining(), maxTokens(), scaling(), migServing(), callServing()}
 }
 
 // columnsOf returns a column for each policy, all of the same figure. The unit is appended to the policy's name in the column's head.

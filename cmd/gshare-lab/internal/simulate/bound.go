@@ -59,7 +59,7 @@ func simulateBound() *simulation {
 	b.self = &simulation{
 		name: "bound", short: "Limit from above what any policy can allocate of a cluster", long: boundLong,
 		example:  "  gshare-lab simulate bound --load 1 --policy all",
-		policies: append([]string{clairvoyant, accepting, packed}, cluster.Policies()...),
+		policies: append([]string{clairvoyant, accepting, packed}, cluster.Policies()...), variants: cluster.Tries(),
 		flags: b.flags, prepare: b.prepare, run: b.run, chart: b.chart,
 	}
 	return b.self

@@ -39,14 +39,23 @@ Figures of each run:
   fragmentation           idle GPUs at the end that a random typical pod could not use, in percent of all GPUs
   decisions_per_second    pods decided per second, on one thread
 
-Of nodes with equal scores, fgd chooses the first, as in its published results, and fgd-stock a random one, as kube-scheduler does.`
+Of nodes with equal scores, fgd chooses the first, as in its published results, and fgd-stock a random one, as kube-scheduler does.
+
+The policies after fgd-stock are variants of gshare that were tried to allocate more, and are no part of the scheduler:
+  known     what pods typically request is known of the whole list from the start
+  bygpu     typical pods count with the GPUs that they request
+  worth     what is left of a device counts with the best combination of typical requests that it holds, at the prices of a linear program
+  reserve   unused devices are kept for pods of whole GPUs, unused nodes for pods of several
+  coarse    costs that differ by less than 4 % of a GPU are equal
+  together  64 pods wait at a time, and the largest of them is placed first
+  ahead     the four best nodes are compared by what it costs to place 24 pods like those that run afterwards`
 
 func simulateCluster() *simulation {
 	c := &clusterSimulation{}
 	return &simulation{
 		name: "cluster", short: "Pack a trace of pods on the nodes of a cluster", long: clusterLong,
 		example:  "  gshare-lab simulate cluster --nodes nodes.csv --pods pods.csv --policy gshare,fgd --runs 10",
-		policies: cluster.Policies(), flags: c.flags, prepare: c.prepare, run: c.run, chart: c.chart,
+		policies: cluster.Policies(), variants: cluster.Tries(), flags: c.flags, prepare: c.prepare, run: c.run, chart: c.chart,
 	}
 }
 

@@ -37,6 +37,7 @@ func simulations() []*simulation {
 type simulation struct {
 	name, short, long, example string
 	policies                   []string             // values of --policy; the first is the default
+	variants                   []string             // more values of --policy, which all does not include
 	flags                      func(*pflag.FlagSet) // adds the experiment's own flags
 	prepare                    func() error         // checks flags and reads files, once; its errors are usage errors
 	run                        func(ctx context.Context, policy string, seed uint64) ([]report.Figure, error)
@@ -70,7 +71,7 @@ func (s *simulation) command() *cobra.Command {
 	}
 	f := cmd.Flags()
 	s.flags(f)
-	f.StringVar(&s.policy, "policy", s.policies[0], "comma-separated list of "+strings.Join(s.policies, ", ")+"; or all")
+	f.StringVar(&s.policy, "policy", s.policies[0], "comma-separated list of "+strings.Join(slices.Concat(s.policies, s.variants), ", ")+"; or all"+s.butVariants())
 	f.Uint64Var(&s.seed, "seed", 1, "seed of the first run")
 	f.IntVar(&s.runs, "runs", 1, "number of runs, with seeds from --seed on; prints means and standard deviations")
 	f.StringVarP(&s.output, "output", "o", "table", "output format: json or table")
@@ -96,14 +97,22 @@ func (s *simulation) validate() ([]string, error) {
 	return policies, s.prepare()
 }
 
+// butVariants says what all does not include.
+func (s *simulation) butVariants() string {
+	if len(s.variants) == 0 {
+		return ""
+	}
+	return ", which are those up to " + s.policies[len(s.policies)-1]
+}
+
 func (s *simulation) chosen() ([]string, error) {
 	if s.policy == "all" {
 		return s.policies, nil
 	}
 	policies := strings.Split(s.policy, ",")
 	for _, p := range policies {
-		if !slices.Contains(s.policies, p) {
-			return nil, fmt.Errorf("--policy: unknown value %q: must be one of %s", p, strings.Join(s.policies, ", "))
+		if known := slices.Concat(s.policies, s.variants); !slices.Contains(known, p) {
+			return nil, fmt.Errorf("--policy: unknown value %q: must be one of %s", p, strings.Join(known, ", "))
 		}
 	}
 	return policies, nil

@@ -1,0 +1,47 @@
+package cluster
+
+import (
+	"cmp"
+	"iter"
+	"slices"
+)
+
+// window is how many pods wait together in the try of that name.
+const window = 64
+
+// together tries joint choice: of pods that wait at once, the largest is placed first.
+type together struct{ *gsharePolicy }
+
+func newTogether(s *Simulation) policy { return &together{newGsharePolicy(s)} }
+
+// decisions yields the pods in the order in which they are decided: that of their arrival, but for a policy that sorts those that wait.
+func (s *Simulation) decisions() iter.Seq[*shape] {
+	if _, ok := s.policy.(*together); !ok {
+		return s.arrivals()
+	}
+	return func(yield func(*shape) bool) {
+		var wait []*shape
+		for next := range s.arrivals() {
+			if wait = append(wait, next); len(wait) == window {
+				if !yieldLargest(wait, yield) {
+					return
+				}
+				wait = wait[:0]
+			}
+		}
+		yieldLargest(wait, yield)
+	}
+}
+
+// yieldLargest yields the pods, those of most GPUs first and of equal ones those of most CPU.
+func yieldLargest(wait []*shape, yield func(*shape) bool) bool {
+	slices.SortStableFunc(wait, func(a, b *shape) int {
+		return cmp.Or(cmp.Compare(b.pod.gpu(), a.pod.gpu()), cmp.Compare(b.pod.CPU, a.pod.CPU))
+	})
+	for _, next := range wait {
+		if !yield(next) {
+			return false
+		}
+	}
+	return true
+}
