@@ -77,6 +77,8 @@ func (s *state) decide() decision {
 		return s.begin(status, target)
 	case target == nil && client == nil:
 		return s.start(status)
+	case s.isLate(client):
+		return s.waitForClient(status, target, client)
 	case target == nil || target.DeletionTimestamp != nil || kube.Ended(target) && disrupted(target):
 		return s.lose(status, "the server's pod is gone", true)
 	case kube.Ended(target):
@@ -222,7 +224,7 @@ func (s *state) measure(status *api.GPUProfileStatus, target, client *v1.Pod) de
 		s.set(status, metav1.ConditionFalse, api.ReasonMeasuring, "")
 		return s.write(status)
 	}
-	return s.waitForClient(status, client)
+	return s.waitForClient(status, target, client)
 }
 
 // take takes what a client has left.

@@ -255,7 +255,7 @@ func (r *Reconciler) report(p *api.GPUProfile, now *api.GPUProfileStatus) {
 		}
 		r.Events.Eventf(p, nil, v1.EventTypeNormal, is.Reason, "Measure", "%s answers %.4g requests/s within the objective, after %d trials",
 			settingText(b.SM, b.Quota, b.MaxBatch), b.RequestsPerSecond, now.Trials)
-	case api.ReasonNoShare, api.ReasonClientFailed, api.ReasonInvalid, api.ReasonOverQuota:
+	case api.ReasonNoShare, api.ReasonClientFailed, api.ReasonClientWaits, api.ReasonInvalid, api.ReasonOverQuota:
 		r.Events.Eventf(p, nil, v1.EventTypeWarning, is.Reason, "Measure", "%s", bounded(is.Message, maxMessage))
 	}
 }

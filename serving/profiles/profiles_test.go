@@ -225,60 +225,72 @@ func TestServerDoesNotStart(t *testing.T) {
 	})
 }
 
-// TestClientWantsConfigMap: a client that waits for the body of its request says for which. Neither its status nor its log does.
-func TestClientWantsConfigMap(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		w := newWorld(t, someProfile(func(p *api.GPUProfile) {
-			p.Spec.Protocol, p.Spec.Request.BodyFrom = api.HTTP, &api.BodyReference{ConfigMap: "samples", Key: "cat.png"}
-		}))
-		look := func() {
-			t.Helper()
-			for range 6 {
-				if _, err := w.reconcile(); err != nil {
-					t.Fatal(err)
-				}
+// lateClient returns a world in which the server of a profile runs and its client has not started for three minutes, on a node unless it is "".
+func lateClient(t *testing.T, node string, changes ...func(*api.GPUProfile)) (w *world, look func()) {
+	t.Helper()
+	w = newWorld(t, someProfile(changes...))
+	look = func() {
+		t.Helper()
+		for range 6 {
+			if _, err := w.reconcile(); err != nil {
+				t.Fatal(err)
 			}
 		}
-		look()
-		w.kubelet() // of the server alone
-		look()
-		for _, p := range w.pods() {
-			if p.Spec.Containers[0].Name != clientName {
-				continue
-			}
-			p.Spec.NodeName = "node1"
+	}
+	look()
+	w.kubelet() // of the server alone
+	look()
+	for _, p := range w.pods() {
+		if p.Spec.Containers[0].Name == clientName && node != "" {
+			p.Spec.NodeName = node
 			if err := w.server.Update(t.Context(), &p); err != nil {
 				t.Fatal(err)
 			}
 		}
-		look()
+	}
+	time.Sleep(time.Minute)
+	if look(); len(w.pods()) != 2 {
+		t.Fatalf("%d pods, want server and client", len(w.pods()))
+	}
+	time.Sleep(2 * time.Minute)
+	look()
+	return w, look
+}
+
+// TestClientWantsConfigMap: a client that waits for the body of its request says for which, since neither its status nor its log does, and holds no GPU meanwhile.
+// The trial begins again when the ConfigMap is there.
+func TestClientWantsConfigMap(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		w, _ := lateClient(t, "node1", func(p *api.GPUProfile) {
+			p.Spec.Protocol, p.Spec.Request.BodyFrom = api.HTTP, &api.BodyReference{ConfigMap: "samples", Key: "cat.png"}
+		})
 		c := meta.FindStatusCondition(w.profile().Status.Conditions, api.ConditionComplete)
-		if want := "which mounts the key cat.png of ConfigMap samples"; c.Reason != api.ReasonStarting || !strings.Contains(c.Message, want) {
+		if want := "which mounts the key cat.png of ConfigMap samples"; c.Reason != api.ReasonClientWaits || !strings.Contains(c.Message, want) {
 			t.Errorf("%+v, want %q", c, want)
+		}
+		if pods := w.pods(); len(pods) != 1 || pods[0].Spec.Containers[0].Name != clientName {
+			t.Errorf("%d pods, want the client alone", len(pods))
+		}
+		if e := <-w.recorder.Events; !strings.HasPrefix(e, "Warning ClientWaits") {
+			t.Error(e)
+		}
+		p := w.run()
+		result(w, p)
+		if p.Status.Recommended == nil || w.servers != int(p.Status.Targets) {
+			t.Errorf("%+v, %d servers", p.Status, w.servers)
 		}
 	})
 }
 
-// TestClientHasNoNode: a client for which there is no node does not keep the server on its GPU for longer than an hour.
+// TestClientHasNoNode: a client for which there is no node keeps no server on its GPU, and ends the profile after an hour.
 func TestClientHasNoNode(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		w := newWorld(t, someProfile())
-		look := func() {
-			t.Helper()
-			for range 6 {
-				if _, err := w.reconcile(); err != nil {
-					t.Fatal(err)
-				}
-			}
+		w, look := lateClient(t, "")
+		if pods := w.pods(); len(pods) != 1 || pods[0].Spec.Containers[0].Name != clientName {
+			t.Errorf("%d pods, want the client alone", len(pods))
 		}
-		look()
-		w.kubelet() // of the server alone
-		look()
-		if len(w.pods()) != 2 {
-			t.Fatalf("%d pods, want server and client", len(w.pods()))
-		}
-		time.Sleep(59 * time.Minute)
-		if look(); len(w.pods()) != 2 {
+		time.Sleep(56 * time.Minute)
+		if look(); len(w.pods()) != 1 {
 			t.Errorf("%d pods after 59 minutes, want that the client has an hour", len(w.pods()))
 		}
 		time.Sleep(2 * time.Minute)

@@ -129,21 +129,39 @@ func isRunning(p *v1.Pod) bool {
 	})
 }
 
-// clientLimit is the time within which a client has to start. Its own deadline only begins on a node, and the server holds a GPU meanwhile.
-const clientLimit = time.Hour
+// Times within which a client has to start. Its own deadline only begins on a node. A server does not hold a GPU for one that needs longer than clientWait, and
+// after clientLimit the profile ends.
+const (
+	clientWait  = 2 * time.Minute
+	clientLimit = time.Hour
+)
 
-// waitForClient waits until the client runs.
-func (s *state) waitForClient(status *api.GPUProfileStatus, client *v1.Pod) decision {
+// isLate reports whether a client has not started for so long that its server is not to wait for it.
+func (s *state) isLate(client *v1.Pod) bool {
+	return client != nil && client.DeletionTimestamp == nil && client.Status.Phase != v1.PodRunning && !kube.Ended(client) &&
+		s.now.Sub(client.CreationTimestamp.Time) >= clientWait
+}
+
+// waitForClient waits until the client runs. From clientWait on it does so without the server, which gives its GPU back: only the kubelet knows whether a
+// ConfigMap is there, as the controller must not read those of users. Once the client runs, it finds no server, and the trial begins again.
+func (s *state) waitForClient(status *api.GPUProfileStatus, target, client *v1.Pod) decision {
 	why := cmp.Or(api.Failure(client), api.WaitsFor(client))
-	if b := s.plan.body; b != nil && client.Spec.NodeName != "" { // the status of a pod has nothing of volumes, and the controller has no ConfigMaps of users
+	if b := s.plan.body; b != nil && client.Spec.NodeName != "" { // the status of a pod has nothing of volumes
 		why += fmt.Sprintf(", which mounts the key %s of ConfigMap %s: if that is not there, create it", b.Key, b.ConfigMap)
 	}
-	left := client.CreationTimestamp.Add(clientLimit).Sub(s.now)
-	if left <= 0 {
+	if left := client.CreationTimestamp.Add(clientLimit).Sub(s.now); left <= 0 {
 		return s.halt(status, "the client has not started within "+clientLimit.String()+": "+why)
 	}
-	s.set(status, metav1.ConditionFalse, api.ReasonStarting, "client: "+why)
+	reason, next := api.ReasonStarting, clientWait
+	if s.isLate(client) {
+		reason, next = api.ReasonClientWaits, clientLimit
+		why += "; the GPU is given back until then"
+	}
+	s.set(status, metav1.ConditionFalse, reason, "client: "+why)
 	made := s.write(status)
-	made.after = left
+	if made.status == nil && reason == api.ReasonClientWaits && target != nil && target.DeletionTimestamp == nil {
+		made.remove = target
+	}
+	made.after = client.CreationTimestamp.Add(next).Sub(s.now)
 	return made
 }

@@ -387,6 +387,16 @@ const (
 	//	to do: correct what the message names
 	ReasonInvalid = "Invalid"
 
+	// ReasonClientWaits says that the client of a trial has not started for two minutes, so that the server has given its GPU back. The trial begins again once the
+	// client runs.
+	//
+	//	kind: event
+	//	object: GPUProfile
+	//	type: Warning
+	//	written by: gshare-controller
+	//	to do: create the ConfigMap that the message names, or let the nodes pull the image of gshare-controller
+	ReasonClientWaits = "ClientWaits"
+
 	// ReasonClientFailed says that the client of a trial ends without a result or cannot make requests, or the server does not start at all.
 	//
 	//	kind: event
