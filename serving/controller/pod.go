@@ -112,6 +112,9 @@ func AddShare(t *v1.PodTemplateSpec, s *api.Share) {
 	} {
 		c.Resources.Limits[name] = *resource.NewQuantity(value, resource.DecimalSI)
 	}
+	if s.SMLimit != nil {
+		setAnnotation(&t.ObjectMeta, kube.AnnotationSMLimit, strconv.FormatInt(*s.SMLimit, 10))
+	}
 	if s.QuotaLimit != nil {
 		setAnnotation(&t.ObjectMeta, kube.AnnotationQuotaLimit, strconv.FormatInt(*s.QuotaLimit, 10))
 	}

@@ -37,6 +37,9 @@ func (r *functions) takeProfile(ctx context.Context, f *api.GPUFunction) (*api.G
 		return f, fmt.Errorf("GPUProfile %s measures a training, not a function: spec.profileRef can name another one", name)
 	case p.Status.Recommended != nil:
 		f.Status.Profiled = p.Status.Recommended.DeepCopy()
+		if p.Spec.Search.Strategy != api.Bisection { // others only say how far a user may go (D26)
+			f.Status.Profiled.SMLimit = 0
+		}
 	}
 	return f, nil
 }

@@ -14,8 +14,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/gshare-dev/gshare/serving/fleet"
 	"github.com/gshare-dev/gshare/serving/gateway"
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
+	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
 // TestTakeProfile: a function that names a profile gets one, is Unprofiled until it recommends something, and has that from then on, also while it is
@@ -222,6 +224,44 @@ func TestProfileOfTraining(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// TestTakesLimit: a function gets the SMs that a bisection has measured to be of use, and not those that another search only allows.
+func TestTakesLimit(t *testing.T) {
+	for strategy, want := range map[api.ProfileStrategy]int64{api.Bisection: 40, api.HybridGrowth: 0} {
+		t.Run(string(strategy), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := function(t, nil)
+				f.Spec.Resources.Share, f.Spec.Scaling, f.Spec.ProfileRef = nil, api.Scaling{}, &api.ProfileReference{Name: "measured"}
+				p := &api.GPUProfile{ObjectMeta: metav1.ObjectMeta{Namespace: f.Namespace, Name: "measured"}, Spec: api.GPUProfileSpec{Search: api.ProfileSearch{Strategy: strategy}}}
+				p.Status.Recommended = &api.ProfileRecommendation{SM: 20, SMLimit: 40, Quota: 100, Memory: "1152Mi", MaxBatch: 1, RequestsPerSecond: 9}
+				c := newCluster(t, f, p, gpuNode(t, "node1"))
+				c.run(true)
+				synctest.Wait()
+				got, err := c.known.takeProfile(t.Context(), f)
+				if err != nil || got.Status.Profiled.SMLimit != want || p.Status.Recommended.SMLimit != 40 {
+					t.Fatalf("%+v, %v", got.Status.Profiled, err)
+				}
+				if complete, err := got.CompleteForCluster(0); err != nil || int64(complete.Share().SMLimit) != 10*max(want, 20) {
+					t.Errorf("%+v, %v", complete.Share(), err)
+				}
+			})
+		})
+	}
+}
+
+// TestShareText: a share is printed with its limits.
+func TestShareText(t *testing.T) {
+	for want, s := range map[string]share.Share{
+		"":               {},
+		"24% x 40%":      {SMRequest: 240, SMLimit: 240, QuotaRequest: 400, QuotaLimit: 400},
+		"24% x 40%-80%":  {SMRequest: 240, SMLimit: 240, QuotaRequest: 400, QuotaLimit: 800},
+		"20%-40% x 100%": {SMRequest: 200, SMLimit: 400, QuotaRequest: 1000, QuotaLimit: 1000},
+	} {
+		if got := shareText(&fleet.Status{Share: s}); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
 }
 
 // TestRecommends: a function is looked at for the changes of its profile that matter to it.

@@ -96,12 +96,16 @@ func setTrue(conditions *[]metav1.Condition, c metav1.Condition) {
 	meta.SetStatusCondition(conditions, c)
 }
 
-// shareText returns a share as kubectl get prints it: 24% x 40%-80%. It is empty for a function whose pods are somebody else's.
+// shareText returns a share as kubectl get prints it: 24% x 40%-80%, or 24%-48% x 100%. It is empty for a function whose pods are somebody else's.
 func shareText(s *fleet.Status) string {
 	if s.Share == (share.Share{}) {
 		return ""
 	}
-	text := fmt.Sprintf("%s x %s", s.Share.SMRequest.Percent(), s.Share.QuotaRequest.Percent())
+	text := s.Share.SMRequest.Percent()
+	if s.Share.SMLimit > s.Share.SMRequest {
+		text += "-" + s.Share.SMLimit.Percent()
+	}
+	text += " x " + s.Share.QuotaRequest.Percent()
 	if s.Share.QuotaLimit > s.Share.QuotaRequest {
 		text += "-" + s.Share.QuotaLimit.Percent()
 	}

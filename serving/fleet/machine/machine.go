@@ -208,7 +208,11 @@ func awaitExit(pid int) {
 func (p *process) command(port int) *exec.Cmd {
 	c := p.Function.Container()
 	percent := func(part share.PerMille) string { return strconv.Itoa(int(part / 10)) }
-	arguments := slices.Concat(p.machine.run[1:], []string{
+	limit := []string{}
+	if p.Share.SMLimit > p.Share.SMRequest {
+		limit = []string{"--sm-limit", percent(p.Share.SMLimit)}
+	}
+	arguments := slices.Concat(p.machine.run[1:], limit, []string{
 		"--name", path.Base(p.Name), "--class", string(share.SLO), "--wait", "--sm", percent(p.Share.SMRequest), "--quota", percent(p.Share.QuotaRequest),
 		"--quota-limit", percent(p.Share.QuotaLimit), "--mem", fmt.Sprintf("%dMi", p.Share.Memory/share.MiB), "--",
 	}, c.Command, c.Args)

@@ -173,6 +173,15 @@ func TestShare(t *testing.T) {
 	if e := w.next(fleet.Failed); e.Message != want {
 		t.Errorf("%q, want %q", e.Message, want)
 	}
+	f, err := api.Decode([]byte("apiVersion: serving.gshare.dev/v1alpha1\nkind: GPUFunction\nmetadata: {name: f}\nspec:\n  slo: {latency: 1s}\n  scaling: {requestsPerSecond: 1}\n" +
+		"  resources: {share: {sm: 24, smLimit: 48, memory: 1Gi}}\n  template: {spec: {containers: [{command: [serve]}]}}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Create(fleet.Instance{Name: "f-2", Function: f[0], Share: f[0].Share()})
+	if e := w.next(fleet.Failed); !strings.Contains(e.Message, "--sm-limit 48") {
+		t.Errorf("%q, want the limit of the SMs", e.Message)
+	}
 }
 
 // TestStubborn: an instance that does not care about SIGTERM is killed after its grace period, with all that it has started.

@@ -44,13 +44,23 @@ func (f *GPUFunction) withProfile() *GPUFunction {
 	}
 	f = f.DeepCopy()
 	if f.Spec.Resources.Share == nil {
-		f.Spec.Resources.Share = &Share{SM: new(r.SM), Quota: new(r.Quota), Memory: r.Memory}
+		f.Spec.Resources.Share = &Share{SM: new(r.SM), SMLimit: f.profiledLimit(), Quota: new(r.Quota), Memory: r.Memory}
 	}
 	setDefault(&f.Spec.Scaling.RequestsPerSecond, r.RequestsPerSecond)
 	if f.Spec.Protocol == OIP {
 		f.Spec.Batching.MaxBatch = r.MaxBatch
 	}
 	return f
+}
+
+// profiledLimit returns the SMs, in percent, that a replica gets where others leave them idle, as its profile has measured, or nil for those of its share. A
+// template that says itself what it gets, by annotations, gets that. Shares of different size have no limit that was measured.
+func (f *GPUFunction) profiledLimit() *int64 {
+	r, a := f.Status.Profiled, f.Spec.Template.Annotations
+	if r.SMLimit <= r.SM || r.SMLimit > 100 || r.Quota != 100 || f.Spec.Scaling.Shares == MixedShares || a[share.FieldIsolation] != "" || a[share.FieldSMLimit] != "" {
+		return nil
+	}
+	return new(r.SMLimit)
 }
 
 // Variants returns the function with each of the shares that its replicas may have: itself, and, where they are Mixed, copies with those that its

@@ -102,6 +102,43 @@ func TestCompleteForCluster(t *testing.T) {
 	}
 }
 
+// TestProfiledLimit: a replica gets the SMs that its profile has measured to be of use where others leave them idle, unless its template or its function says
+// otherwise, or the limit is none.
+func TestProfiledLimit(t *testing.T) {
+	annotate := func(name, value string) func(*api.GPUFunction) {
+		return func(f *api.GPUFunction) { f.Spec.Template.Annotations = map[string]string{name: value} }
+	}
+	for name, test := range map[string]struct {
+		change func(*api.GPUFunction)
+		want   share.PerMille
+	}{
+		"measured":            {func(*api.GPUFunction) {}, 400},
+		"as the share":        {func(f *api.GPUFunction) { f.Status.Profiled.SMLimit = 20 }, 200},
+		"not measured":        {func(f *api.GPUFunction) { f.Status.Profiled.SMLimit = 0 }, 200},
+		"more than there are": {func(f *api.GPUFunction) { f.Status.Profiled.SMLimit = 101 }, 200},
+		"part of the time":    {func(f *api.GPUFunction) { f.Status.Profiled.Quota = 50 }, 200},
+		"different shares":    {func(f *api.GPUFunction) { f.Spec.Scaling.Shares = api.MixedShares }, 200},
+		"own share":           {func(f *api.GPUFunction) { f.Spec.Resources.Share = &api.Share{SM: new(int64(20)), Memory: "1Gi"} }, 200},
+		"own limit":           {annotate(share.FieldSMLimit, "30"), 200},
+		"class mps":           {annotate(share.FieldIsolation, "mps"), 200},
+		"another annotation":  {annotate(share.FieldModel, "H200"), 400},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := sixLines()
+			f.Spec.ProfileRef = &api.ProfileReference{Name: "p"}
+			f.Status.Profiled = &api.ProfileRecommendation{SM: 20, SMLimit: 40, Quota: 100, Memory: "1Gi", MaxBatch: 1, RequestsPerSecond: 100}
+			test.change(f)
+			complete, err := f.CompleteForCluster(gpuMemory)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if s := complete.Share(); s.SMRequest != 200 || s.SMLimit != test.want {
+				t.Errorf("%+v, want a limit of %v", s, test.want)
+			}
+		})
+	}
+}
+
 // TestVariants: a smaller share that a profile has measured is one of those that replicas may have, and answers no more for its SM-time than the function's
 // own: whoever says that the own answers less than was measured does not believe the others either.
 func TestVariants(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 // +kubebuilder:subresource:status
 // +kubebuilder:subresource:scale:specpath=.spec.replicas,statuspath=.status.replicas,selectorpath=.status.selector
 // +kubebuilder:printcolumn:name="SM",type=integer,JSONPath=`.spec.share.sm`
+// +kubebuilder:printcolumn:name="SM-Limit",type=integer,JSONPath=`.spec.share.smLimit`,priority=1
 // +kubebuilder:printcolumn:name="Quota",type=integer,JSONPath=`.spec.share.quota`
 // +kubebuilder:printcolumn:name="Limit",type=integer,JSONPath=`.spec.share.quotaLimit`
 // +kubebuilder:printcolumn:name="Memory",type=string,JSONPath=`.spec.share.memory`

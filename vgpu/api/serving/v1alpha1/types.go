@@ -183,12 +183,20 @@ type Resources struct {
 // Share is a share of one GPU in the units of a pod.
 //
 // +kubebuilder:validation:XValidation:rule="self.?quotaLimit.orValue(100) >= self.?quota.orValue(100)",fieldPath=".quotaLimit",message="want at least the quota, which is 100 by default"
+// +kubebuilder:validation:XValidation:rule="self.?smLimit.orValue(100) >= self.sm",fieldPath=".smLimit",message="want at least sm"
+// +kubebuilder:validation:XValidation:rule="self.?smLimit.orValue(self.sm) == self.sm || self.?quota.orValue(100) == 100",fieldPath=".smLimit",message="above sm, it needs quota 100"
 type Share struct {
 	// sm is the percentage of the GPU's SMs, as gshare/sm of a pod.
 	// +required
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
 	SM *int64 `json:"sm"`
+
+	// smLimit is the greatest percentage of the SMs, which a replica gets where others leave them idle: then it is of class elastic. Without it, it is sm.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100
+	SMLimit *int64 `json:"smLimit,omitempty"`
 
 	// quota is the guaranteed percentage of the time, as gshare/quota of a pod.
 	// +optional

@@ -254,7 +254,7 @@ func (a *Access) validate(field string) error {
 
 // shareFields are the names of the parts of a share in a function.
 var shareFields = map[string]string{
-	share.FieldSM: ".sm", share.FieldQuota: ".quota", share.FieldQuotaLimit: ".quotaLimit", share.FieldMemory: ".memory",
+	share.FieldSM: ".sm", share.FieldSMLimit: ".smLimit", share.FieldQuota: ".quota", share.FieldQuotaLimit: ".quotaLimit", share.FieldMemory: ".memory",
 }
 
 func (s *Share) validate(field string) error {
@@ -276,7 +276,10 @@ func (s *Share) share() (share.Share, error) {
 		return share.Share{}, share.Invalid(share.FieldMemory, "%.64q is no quantity of 1Mi to 1Pi, such as 1525Mi", string(s.Memory))
 	}
 	mib := (q.Value()-1)/int64(share.MiB) + 1
-	c, err := share.NewContainer("server", share.RawContainer{SM: s.SM, Quota: s.Quota, Memory: &mib, VGPUs: new(int64(1))}, share.Limits{Quota: s.QuotaLimit})
+	c, err := share.NewContainer("server", share.RawContainer{SM: s.SM, Quota: s.Quota, Memory: &mib, VGPUs: new(int64(1))}, share.Limits{SM: s.SMLimit, Quota: s.QuotaLimit})
+	if err == nil && c.Share.SMLimit > c.Share.SMRequest && c.Share.QuotaRequest != share.Whole {
+		err = share.Invalid(share.FieldSMLimit, "above sm, it needs quota 100")
+	}
 	return c.Share, err
 }
 

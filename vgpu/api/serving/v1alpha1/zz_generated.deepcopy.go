@@ -1044,6 +1044,11 @@ func (in *Share) DeepCopyInto(out *Share) {
 		*out = new(int64)
 		**out = **in
 	}
+	if in.SMLimit != nil {
+		in, out := &in.SMLimit, &out.SMLimit
+		*out = new(int64)
+		**out = **in
+	}
 	if in.Quota != nil {
 		in, out := &in.Quota, &out.Quota
 		*out = new(int64)
