@@ -77,7 +77,7 @@ func (s *state) decide() decision {
 		return s.begin(status, target)
 	case target == nil && client == nil:
 		return s.start(status)
-	case s.isLate(client):
+	case isLate(client, s.now):
 		return s.waitForClient(status, target, client)
 	case target == nil || target.DeletionTimestamp != nil || kube.Ended(target) && disrupted(target):
 		return s.lose(status, "the server's pod is gone", true)

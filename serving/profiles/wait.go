@@ -137,9 +137,9 @@ const (
 )
 
 // isLate reports whether a client has not started for so long that its server is not to wait for it.
-func (s *state) isLate(client *v1.Pod) bool {
+func isLate(client *v1.Pod, now time.Time) bool {
 	return client != nil && client.DeletionTimestamp == nil && client.Status.Phase != v1.PodRunning && !kube.Ended(client) &&
-		s.now.Sub(client.CreationTimestamp.Time) >= clientWait
+		now.Sub(client.CreationTimestamp.Time) >= clientWait
 }
 
 // waitForClient waits until the client runs. From clientWait on it does so without the server, which gives its GPU back: only the kubelet knows whether a
@@ -153,7 +153,7 @@ func (s *state) waitForClient(status *api.GPUProfileStatus, target, client *v1.P
 		return s.halt(status, "the client has not started within "+clientLimit.String()+": "+why)
 	}
 	reason, next := api.ReasonStarting, clientWait
-	if s.isLate(client) {
+	if isLate(client, s.now) {
 		reason, next = api.ReasonClientWaits, clientLimit
 		why += "; the GPU is given back until then"
 	}
