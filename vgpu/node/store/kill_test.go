@@ -49,7 +49,7 @@ func TestMain(m *testing.M) {
 	}
 	left, _ := strconv.Atoi(os.Getenv(stepVariable))
 	s := &steps{left: left}
-	err := map[string]func(*steps, []string) error{"store": runStore, "load": runLoad, "digest": runDigest}[role](s, os.Args[1:])
+	err := map[string]func(*steps, []string) error{"store": runStore, "load": runLoad, "read": runRead, "digest": runDigest}[role](s, os.Args[1:])
 	if err != nil {
 		fmt.Fprintln(os.Stderr, role+":", err)
 		os.Exit(1)
@@ -96,14 +96,8 @@ func (c crashing) Release(h cuda.Handle) error {
 	return c.Device.Release(h)
 }
 
-func runDigest(_ *steps, arguments []string) error {
-	digest, err := RunHelper(arguments)
-	fmt.Println(digest)
-	return err
-}
-
 // runStore serves a store at a socket. When it is sent a line it says how many bytes it has. If the line is "evict", it
-// drops what it can before; if it is "idle" and something is in use, it says "busy".
+// drops what it can before; if it is "idle" and something is in use, it says "busy"; if it is "users", it says how many leases there are.
 func runStore(s *steps, arguments []string) error {
 	device, err := cuda.Open()
 	if err != nil {
@@ -132,13 +126,18 @@ func runStore(s *steps, arguments []string) error {
 				server.Evict(64 * share.MiB)
 			}
 			var sum share.Bytes
-			busy := false
+			users, busy := 0, false
 			for _, e := range server.Entries() {
 				sum += e.Size
+				users += e.Users
 				busy = busy || e.Users > 0 || e.State != rules.Committed
 			}
 			if busy && lines.Text() == "idle" {
 				fmt.Println("busy")
+				continue
+			}
+			if lines.Text() == "users" {
+				fmt.Println(users)
 				continue
 			}
 			fmt.Println(int64(sum))
@@ -158,6 +157,7 @@ func runLoad(s *steps, arguments []string) error {
 	if err != nil {
 		return err
 	}
+	defer c.Close() // or the garbage collector ends the lease
 	s.pass()
 	k := rules.Key{Digest: sha256.Sum256(weights())}
 	m, _, err := c.Load(context.Background(), device, k, weightsBytes, func(write client.Write) error {
