@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -18,9 +19,14 @@ import (
 )
 
 // manifests are the files that kubectl applies, and the kustomize base of each.
-var manifests = map[string]string{"gshare.yaml": "base", "gshare-serving.yaml": "serving", "gshare-monitoring.yaml": "monitoring"}
+var manifests = map[string]string{
+	"gshare.yaml": "base", "gshare-serving.yaml": "serving", "gshare-monitoring.yaml": "monitoring", "gshare-older.yaml": "older",
+}
 
-// writeManifests writes the kustomize bases with the images of the release.
+// uninstallFile is the patch that lets agents remove what they leave on their nodes.
+const uninstallFile = "gshare-uninstall.yaml"
+
+// writeManifests writes the kustomize bases with the images of the release, and the patch.
 func (r *release) writeManifests([]platform) error {
 	for name, base := range manifests {
 		objects, err := r.kustomize(base)
@@ -32,7 +38,11 @@ func (r *release) writeManifests([]platform) error {
 			return err
 		}
 	}
-	return nil
+	patch, err := os.ReadFile(filepath.Join(r.root, "manifests", "node", "uninstall.yaml"))
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(r.path(uninstallFile), bytes.ReplaceAll(patch, []byte("manifests/node/uninstall.yaml"), []byte(uninstallFile)), 0o644)
 }
 
 // kustomize returns the objects of a base with the images of the release.

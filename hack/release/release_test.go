@@ -100,6 +100,9 @@ func TestRelease(t *testing.T) {
 		if !strings.Contains(read(t, filepath.Join(out, "gshare.yaml")), "image: gshare-node:v0.1.0\n") {
 			t.Error("gshare.yaml does not name gshare-node:v0.1.0")
 		}
+		if patch := read(t, filepath.Join(out, uninstallFile)); !strings.Contains(patch, "args: [uninstall,") || !strings.Contains(patch, "--patch-file "+uninstallFile) {
+			t.Errorf("%s is not the patch of this release:\n%s", uninstallFile, patch)
+		}
 	})
 	t.Run("plugin", func(t *testing.T) {
 		sum, err := sha256Of(filepath.Join(out, "kubectl-gshare_linux_amd64.tar.gz"))

@@ -24,8 +24,13 @@ import (
 var elsewhere = map[string]string{
 	"rollout":      "controllers and kubelets: test/cluster waits for the same pods",
 	"port-forward": "a kubelet",
-	"gshare.yaml":  "a file that make release writes: test/cluster applies it",
 	"delete":       "the controller that ends namespaces: test/cluster deletes the same objects",
+
+	// make release writes these files.
+	"gshare.yaml":           "test/cluster applies it",
+	"gshare-serving.yaml":   "manifests/serving, which is applied here, with other images",
+	"gshare-older.yaml":     "manifests/older, which is applied here",
+	"gshare-uninstall.yaml": "manifests/node/uninstall.yaml, which is applied here",
 }
 
 // TestTranscript runs the commands of the documents for kubectl on the API server, in the order in which they are written. What a
