@@ -156,6 +156,10 @@ test-hook: ## Test the hook on a fake driver: plain, sanitizers, valgrind (minut
 verify: ## Check format, vet, go.mod and the words in the tree.
 	hack/verify.sh
 
+.PHONY: vuln
+vuln: ## Look for known vulnerabilities of what the programs call, in a database: make vuln VULNDB=file:///DIRECTORY.
+	VULNDB=$(VULNDB) hack/vuln.sh
+
 .PHONY: release
 release: ## Make images, manifests, chart and archives of a release: make release VERSION=v0.1.0 (minutes the first time).
 	VERSION=$(VERSION) REGISTRY=$(REGISTRY) hack/release.sh
