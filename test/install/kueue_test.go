@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// queue holds the example's Kueue objects, in the fields that its API v1beta1 has.
+// queue holds the example's Kueue objects, in the fields that its API v1beta2 has.
 type queue struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`

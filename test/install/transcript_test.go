@@ -65,7 +65,7 @@ func TestTranscript(t *testing.T) {
 	}
 }
 
-// stage makes what the documents take for granted: a node, a namespace, the service account that controllers create, and the first pod.
+// stage makes what the documents take for granted: a node, a namespace, the service account that controllers create, the first pod and the plan.
 func stage(t *testing.T) {
 	t.Helper()
 	core := kubernetes.NewForConfigOrDie(server).CoreV1()
@@ -82,7 +82,7 @@ func stage(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, b := range blocks(t) {
-		if b.Language == "yaml" && strings.Contains(b.Text, "name: least\n") {
+		if b.Language == "yaml" && (strings.Contains(b.Text, "name: least\n") || strings.Contains(b.Text, "kind: InferencePlan\nmetadata: {name: vision}\n")) {
 			if err := create(t, objects(t, b.File, b.Text)[0], metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
 			}

@@ -82,6 +82,8 @@ func (b Block) commands() ([]Command, error) {
 		}
 	case "":
 		return b.parseTranscript()
+	case "bash", "shell", "console":
+		return nil, fmt.Errorf("%s: commands are marked as sh, not as %s, so that they are checked", b.File, b.Language)
 	}
 	return nil, nil
 }

@@ -27,6 +27,7 @@ func TestCommandsOfABlock(t *testing.T) {
 		"unknown":       {"sh", "kubectI get pods", "", "no test knows kubectI"},
 		"not shell":     {"sh", "if then", "", "a.md"},
 		"transcript":    {"", "$ gshare ps\nRUN NAME\n$ gshare run -- x &\n", "gshare ps|gshare run -- x", ""},
+		"another mark":  {"bash", "kubectl get pods", "", "marked as sh, not as bash"},
 		"picture":       {"", "┌─┐ kubectl\n", "", ""},
 		"unmarked":      {"", "make demo  # go\n", "", "not marked as sh"},
 		"inline":        {"inline", "make demo", "make demo", ""},
