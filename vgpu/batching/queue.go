@@ -165,7 +165,7 @@ func (r *Replica) wait(now time.Time) time.Duration {
 // Decision is what a batching queue decides at one moment: the batch to run, the requests to refuse, and when to decide again. The
 // requests of both lists have been removed from the queue.
 type Decision struct {
-	Fire    []Request // send as one batch to the replica Replica, and call Decide again
+	Fire    []Request // send as one batch to the replica Replica, and call Decide again; by deadline
 	Replica int       // ID of an idle replica, if Fire has requests
 	Refused []Request // will miss their deadlines in any case: answer at once, without GPU time
 	Wake    time.Time // when to call Decide again if nothing happens before; zero if only an event requires it
@@ -173,7 +173,8 @@ type Decision struct {
 
 // Decide refuses the requests that cannot meet their deadlines. It then returns a batch if a replica is idle and the batch is full, its
 // first request must start now, or waiting for another request costs more time than it saves. The batch is for the first idle replica that
-// answers the first request in time. Call Decide after an arrival, when a replica becomes idle, and at the Wake time of the last Decision.
+// answers the first request in time. If there is none, it is for the first idle one that answers later requests in time, without waiting: the first
+// ones wait for a faster replica meanwhile. Call Decide after an arrival, when a replica becomes idle, and at the Wake time of the last Decision.
 func (q *Queue) Decide(now time.Time, load Load) Decision {
 	replicas := load.Replicas
 	if len(replicas) == 0 {
@@ -186,6 +187,16 @@ func (q *Queue) Decide(now time.Time, load Load) Decision {
 	}
 	idle := q.chooseIdle(now, replicas)
 	if idle == nil {
+		if slow, size := q.chooseForLater(now, replicas); slow != nil {
+			d.Replica = slow.ID
+			bound := q.startingNow(now, slow, size)
+			for range size {
+				r := *q.tree.from(&bound)
+				q.tree.remove(&r)
+				d.Fire = append(d.Fire, r)
+			}
+			return d
+		}
 		d.Wake = q.latestStart(fastest).Add(time.Nanosecond) // the head is refused then, if it is still here
 		return d
 	}
@@ -222,6 +233,28 @@ func (q *Queue) chooseIdle(now time.Time, replicas []Replica) *Replica {
 		}
 	}
 	return nil
+}
+
+// chooseForLater returns the first idle replica that answers any queued request in time, and the size of the largest batch that it does, or nil. A replica
+// that is too slow for the most urgent requests has to get others: under overload the most urgent ones have just as much time as the fastest replica takes.
+func (q *Queue) chooseForLater(now time.Time, replicas []Replica) (*Replica, int) {
+	for i := range replicas {
+		r := &replicas[i]
+		if r.Busy {
+			continue
+		}
+		for size := min(q.Len(), q.maxBatch(r)); size > 0; size-- {
+			if bound := q.startingNow(now, r, size); q.Len()-q.tree.before(&bound) >= size {
+				return r, size
+			}
+		}
+	}
+	return nil, 0
+}
+
+// startingNow returns a request that comes before all those that a replica answers in time in a batch of a size that starts now, and after all others.
+func (q *Queue) startingNow(now time.Time, r *Replica, size int) Request {
+	return Request{Deadline: now.Add(q.latency(r, size) + q.config.Margin)}
 }
 
 // removeLate removes the requests at the head of the queue that would miss their deadlines if they started now in a batch of the given size,

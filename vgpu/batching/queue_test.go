@@ -350,6 +350,9 @@ func TestReplicas(t *testing.T) {
 		"the one that is in time":  {replicas: []Replica{slow, fast}, deadlines: []int{50, 150}, fire: []uint64{0}, on: 2},
 		"its own largest batch":    {replicas: []Replica{fast, slow}, deadlines: []int{150, 150}, fire: []uint64{0}, on: 2},
 		"wait for the one that is": {replicas: []Replica{slow, busy(fast, 20)}, deadlines: []int{50}, wake: at(40).Add(1)},
+		"the slow one gets others": {replicas: []Replica{slow, busy(fast, 20)}, deadlines: []int{50, 99, 100, 150}, fire: []uint64{2, 3}, on: 1},
+		"too slow for all":         {replicas: []Replica{slow, busy(fast, 20)}, deadlines: []int{50, 99}, wake: at(40).Add(1)},
+		"slower in larger batches": {replicas: []Replica{{ID: 3, Latency: tenEach}, busy(fast, 20)}, deadlines: []int{11, 13, 15, 17}, fire: []uint64{2, 3}, on: 3},
 		"late on all of them":      {replicas: []Replica{slow, busy(fast, 20)}, deadlines: []int{9, 150}, refused: []uint64{0}, fire: []uint64{1}, on: 1},
 		"slow alone":               {replicas: []Replica{slow}, deadlines: []int{99, 150}, refused: []uint64{0}, fire: []uint64{1}, on: 1},
 	} {
@@ -363,6 +366,46 @@ func TestReplicas(t *testing.T) {
 				t.Errorf("fire %v on %d, refuse %v, wake %v; want %v on %d, %v, %v", ids(got.Fire), got.Replica, ids(got.Refused), got.Wake, c.fire, c.on, c.refused, c.wake)
 			}
 		})
+	}
+}
+
+// TestSlowReplicaUnderLoad: beside a fast replica that alone is far from enough, a slow one answers nearly as many requests as it can. All have the same time,
+// so those that wait first are too late for it.
+func TestSlowReplicaUnderLoad(t *testing.T) {
+	const fast, slow, slo = 10, 40, 60 // ms
+	q := queue(t, Config{MaxBatch: 1})
+	replicas := []Replica{
+		{ID: 0, Latency: func(int) time.Duration { return fast * time.Millisecond }}, {ID: 1, Latency: func(int) time.Duration { return slow * time.Millisecond }},
+	}
+	r := rand.New(rand.NewPCG(1, 1))
+	answered := [2]int{}
+	const length = 20_000
+	for ms := range length {
+		now := at(ms)
+		for i := range replicas {
+			replicas[i].Busy = replicas[i].FreeAt.After(now)
+		}
+		load := Load{Replicas: replicas}
+		if r.IntN(4) == 0 {
+			q.Add(Request{ID: uint64(ms), Deadline: at(ms + slo)}, now, load)
+		}
+		for {
+			d := q.Decide(now, load)
+			if len(d.Fire) == 0 {
+				break
+			}
+			chosen := &replicas[d.Replica]
+			chosen.Busy, chosen.FreeAt = true, now.Add(chosen.Latency(1))
+			if chosen.FreeAt.After(d.Fire[0].Deadline) {
+				t.Fatalf("request %d is late", d.Fire[0].ID)
+			}
+			answered[d.Replica]++
+		}
+	}
+	for i, takes := range []int{fast, slow} {
+		if most := length / takes; answered[i] < most*95/100 {
+			t.Errorf("replica %d answers %d, want nearly %d", i, answered[i], most)
+		}
 	}
 }
 

@@ -67,6 +67,18 @@ func (t *tree) first() *Request {
 	return &n.Request
 }
 
+// from returns the first request that does not come before r, or nil.
+func (t *tree) from(r *Request) (found *Request) {
+	for n := t.root; n != nil; {
+		if earlier(&n.Request, r) {
+			n = n.right
+		} else {
+			found, n = &n.Request, n.left
+		}
+	}
+	return found
+}
+
 // add adds a request that is not in the tree.
 func (t *tree) add(r Request) {
 	n := t.free
