@@ -4,6 +4,7 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -44,16 +45,13 @@ const chartDir = "manifests/chart"
 // into the template "namespace".
 var requiredBases = []string{"admission", "scheduler", "node"}
 
-// optionalBases are the kustomize directories outside manifests/base. The chart renders each of them only if the Helm value of
-// valueOf is true.
-var optionalBases = []string{"claims", "monitoring", "serving", "web"}
-
-// valueOf returns the Helm value that renders an optional base.
-func valueOf(base string) string {
-	if base == "serving" { // it may get other values
-		return "serving.enabled"
-	}
-	return base
+// optionalBases are the kustomize directories outside manifests/base. The chart renders each of them only under its condition.
+var optionalBases = map[string]string{
+	"claims":     ".Values.claims",
+	"monitoring": ".Values.monitoring",
+	"older":      `ternary (semverCompare "<1.37-0" .Capabilities.KubeVersion.Version) .Values.olderKubelets (eq (toString .Values.olderKubelets) "auto")`,
+	"serving":    ".Values.serving.enabled", // it may get other values
+	"web":        ".Values.web",
 }
 
 // templates returns the contents of the chart's generated files by their paths in the chart.
@@ -75,7 +73,7 @@ func templates(root string) (map[string][]byte, error) {
 		}
 		texts[part] = append(texts[part], m.template(r))
 	}
-	for _, part := range optionalBases {
+	for _, part := range slices.Sorted(maps.Keys(optionalBases)) {
 		objects, err := buildBase(root, part)
 		if err != nil {
 			return nil, err
@@ -96,7 +94,7 @@ func files(root string, texts map[string][]string) (map[string][]byte, error) {
 	for part, objects := range texts {
 		var b bytes.Buffer
 		b.WriteString("# Written by hack/chart from manifests/" + source(part) + "; make chart.\n")
-		b.WriteString(renderedIf(slices.Contains(optionalBases, part), valueOf(part), strings.Join(objects, "---\n")))
+		b.WriteString(renderedIf(optionalBases[part], strings.Join(objects, "---\n")))
 		out["templates/"+part+".yaml"] = b.Bytes()
 	}
 	return out, err
@@ -169,8 +167,25 @@ func (m *templater) template(r *resource.Resource) string {
 		m.seen[v.written] += len(pattern.FindAllString(text, -1))
 		text = pattern.ReplaceAllString(text, v.template)
 	}
-	return renderedIf(r.GetName() == "gshare-slo", "policies.slo", text)
+	switch {
+	case r.GetName() == "gshare-slo":
+		text = renderedIf(".Values.policies.slo", text)
+	case strings.HasPrefix(r.GetKind(), "MutatingAdmissionPolicy"):
+		text = setDefaultsVersion + renderedIf(`ne $version "none"`, strings.Replace(text, admissionGroup+"v1\n", admissionGroup+"{{ $version }}\n", 1))
+	}
+	return text
 }
+
+// admissionGroup is the API of admission policies, without its version.
+const admissionGroup = "apiVersion: admissionregistration.k8s.io/"
+
+// setDefaultsVersion sets $version to that of mutating admission policies: what the Helm value says, or else what the cluster serves. Helm knows
+// the kinds only of a cluster that it can reach.
+const setDefaultsVersion = "{{- $version := .Values.policies.defaults | default \"auto\" }}\n" +
+	"{{- if eq $version \"auto\" }}\n" +
+	"{{- $beta := .Capabilities.APIVersions.Has \"admissionregistration.k8s.io/v1beta1/MutatingAdmissionPolicy\" }}\n" +
+	"{{- $version = ternary \"v1\" (ternary \"v1beta1\" \"none\" $beta) (semverCompare \">=1.36-0\" .Capabilities.KubeVersion.Version) }}\n" +
+	"{{- end }}\n"
 
 // checkCounts returns an error unless every text that a Helm value replaces was found as often as expected. Without this check, a text that
 // no longer occurs in the kustomize bases would silently leave its value without effect.
@@ -183,10 +198,10 @@ func (m *templater) checkCounts() error {
 	return nil
 }
 
-// renderedIf returns a template that Helm renders only if a value is true. It returns the text unchanged unless it is optional.
-func renderedIf(optional bool, name, text string) string {
-	if !optional {
+// renderedIf returns a template that Helm renders only under a condition, or the text as it is without one.
+func renderedIf(condition, text string) string {
+	if condition == "" {
 		return text
 	}
-	return "{{- if .Values." + name + " }}\n" + text + "{{- end }}\n"
+	return "{{- if " + condition + " }}\n" + text + "{{- end }}\n"
 }

@@ -17,6 +17,8 @@ func TestPolicies(t *testing.T) {
 	c.runtimeClass(t)
 	before := c.without(t)
 	c.install(t)
+	t.Run("incomplete", func(t *testing.T) { c.testIncomplete(t, before.good) })
+	c.installDefaults(t)
 	t.Run("bad", c.testBad)
 	t.Run("good", func(t *testing.T) { c.testGood(t, before.good) })
 	t.Run("strange", func(t *testing.T) { c.testStrange(t, before.strange) })

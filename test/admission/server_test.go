@@ -55,11 +55,13 @@ func (c *cluster) try(namespace string, p *v1.Pod) (*v1.Pod, error) {
 	return c.CoreV1().Pods(namespace).Create(c.ctx, p, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 }
 
-// install applies the policies as kustomize would, and waits until each is in force, which takes about a second.
+// install applies the policies as kustomize would, but for that with the defaults, and waits until each is in force, which takes about a second.
 func (c *cluster) install(t *testing.T) {
 	t.Helper()
-	for _, file := range base(t) {
-		c.apply(t, file)
+	for name, file := range base(t) {
+		if name != defaults {
+			c.apply(t, file)
+		}
 	}
 	for name, p := range map[string]*v1.Pod{
 		"gshare-share":     pod(limits("sm=9999")),
@@ -71,6 +73,15 @@ func (c *cluster) install(t *testing.T) {
 			return err != nil && strings.Contains(err.Error(), name), err
 		})
 	}
+}
+
+// defaults is the file of the policy that fills in what pods leave out.
+const defaults = "defaults.yaml"
+
+// installDefaults applies the policy that fills in what pods leave out, and waits until it is in force.
+func (c *cluster) installDefaults(t *testing.T) {
+	t.Helper()
+	c.apply(t, base(t)[defaults])
 	c.eventually(t, "gshare-defaults", func() (bool, error) {
 		got, err := c.try("default", pod())
 		return err == nil && got.Spec.SchedulerName == "gshare", err
@@ -90,8 +101,8 @@ func (c *cluster) eventually(t *testing.T, what string, is func() (bool, error))
 	}
 }
 
-// base returns the files that the kustomization lists.
-func base(t *testing.T) [][]byte {
+// base returns the files that the kustomization lists, by their names.
+func base(t *testing.T) map[string][]byte {
 	t.Helper()
 	var kustomization struct{ Resources []string }
 	content := read(t, "kustomization.yaml")
@@ -102,9 +113,9 @@ func base(t *testing.T) [][]byte {
 	if err != nil || len(files) != len(kustomization.Resources)+1 {
 		t.Fatalf("the kustomization lists %v of the files %v (%v)", kustomization.Resources, files, err)
 	}
-	var contents [][]byte
+	contents := map[string][]byte{}
 	for _, name := range kustomization.Resources {
-		contents = append(contents, read(t, name))
+		contents[name] = read(t, name)
 	}
 	return contents
 }

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -70,7 +71,7 @@ func (c *Cluster) apiServerArgs() []string {
 		"--kubelet-preferred-address-types=InternalIP",
 		"--allow-privileged=true",
 		"--shutdown-delay-duration=0",
-	}, c.options.APIServerArgs...)
+	}, slices.Concat(strings.Fields(os.Getenv(ServerFlags)), c.options.APIServerArgs)...)
 }
 
 func (c *Cluster) controllerManagerArgs() ([]string, error) {

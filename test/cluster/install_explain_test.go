@@ -92,7 +92,7 @@ func (i *installed) explains(t *testing.T) {
 			if f.change != nil {
 				f.change(pod)
 			}
-			i.create(i.ctx, t, pod)
+			i.create(i.ctx, t, i.written(pod))
 			waits := f.waits
 			if waits == nil {
 				waits = pendingFor(v1.PodReasonUnschedulable)
@@ -134,7 +134,7 @@ func (i *installed) prepare(t *testing.T, f failure) {
 			holder.Spec.Containers = append(holder.Spec.Containers, c)
 		}
 		holder.Spec.Containers = holder.Spec.Containers[1:]
-		i.create(i.ctx, t, holder)
+		i.create(i.ctx, t, i.written(holder))
 		if _, err := i.WaitPod(i.ctx, "holder", cluster.IsRunning); err != nil {
 			t.Fatal(err)
 		}

@@ -58,7 +58,7 @@ func (i *installed) createLimited(name string, sm, percent, mem int64) error {
 	pod := cluster.Pod(name, "sleep", "inf")
 	pod.Namespace = limited
 	pod.Spec.Containers[0].Resources.Limits = limits(sm, percent, mem)
-	_, err := i.Client().CoreV1().Pods(limited).Create(i.ctx, pod, metav1.CreateOptions{})
+	_, err := i.Client().CoreV1().Pods(limited).Create(i.ctx, i.written(pod), metav1.CreateOptions{})
 	return err
 }
 

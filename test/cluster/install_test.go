@@ -11,6 +11,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 
@@ -67,12 +68,15 @@ func (i *installed) leastPod(t *testing.T) {
 	pod.Spec.Containers[0].Resources.Limits = both
 	err := wait.PollUntilContextCancel(i.ctx, time.Second, true, func(ctx context.Context) (bool, error) {
 		got, err := i.Client().CoreV1().Pods("default").Create(ctx, pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		if i.defaults == "" {
+			return err != nil && strings.Contains(err.Error(), "defaults: this cluster fills in nothing; write gshare/vgpu: 1, gshare/sm-time: 2400"), nil
+		}
 		return err == nil && got.Spec.SchedulerName == kube.SchedulerName, nil // the policies are not in force at once
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	i.create(i.ctx, t, pod)
+	i.create(i.ctx, t, i.written(pod))
 	got := i.runsAsPlaced(i.ctx, t, "least")
 	if status, _, err := kube.EnforcementStatusOf(got); err != nil || status.Containers[0].Health != "" || got.Spec.SchedulerName != kube.SchedulerName {
 		t.Errorf("%+v, %v, scheduler %s", status, err, got.Spec.SchedulerName)
@@ -93,6 +97,29 @@ type installed struct {
 	ctx        context.Context
 	kubeconfig string
 	plugin     string // kubectl-gshare
+	defaults   string // version of the API server's mutating admission policies; "" if it serves none
+}
+
+// readDefaults finds out in which version the API server serves mutating admission policies.
+func (i *installed) readDefaults(t *testing.T) {
+	t.Helper()
+	for _, version := range []string{"v1beta1", "v1"} { // the newest wins
+		list, err := i.Client().Discovery().ServerResourcesForGroupVersion("admissionregistration.k8s.io/" + version)
+		if err != nil && !apierrors.IsNotFound(err) {
+			t.Fatal(err)
+		}
+		if err == nil && slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == "mutatingadmissionpolicies" }) {
+			i.defaults = version
+		}
+	}
+}
+
+// written returns the pod as its user has to write it: complete where no policy completes it.
+func (i *installed) written(pod *v1.Pod) *v1.Pod {
+	if i.defaults == "" {
+		kube.Complete(pod)
+	}
+	return pod
 }
 
 // startEmpty starts a cluster with eight simulated GPUs and the images of both editions, in which gshare is not installed yet.
@@ -118,6 +145,7 @@ func startWithImages(t *testing.T, images []cluster.Image) *installed {
 	ctx, cancel := context.WithTimeout(t.Context(), 25*time.Minute)
 	t.Cleanup(cancel)
 	i := &installed{agents: &agents{Cluster: c}, ctx: ctx, kubeconfig: filepath.Join(c.Dir, "admin.kubeconfig"), plugin: filepath.Join(c.Dir, "kubectl-gshare")}
+	i.readDefaults(t)
 	t.Cleanup(func() { i.explain(t) })
 	content, err := c.Kubeconfig(c.Token(access.Admin))
 	if err != nil {
@@ -234,20 +262,20 @@ kubernetes:
 func (i *installed) overlay(t *testing.T, v edition) string {
 	t.Helper()
 	folder := filepath.Join(i.Dir, "install-"+v.tag)
-	base, err := filepath.Rel(folder, filepath.Join(v.root(t), "manifests/overlays/kind"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	from := func(path string) string { return must[string](t)(filepath.Rel(folder, path)) }
+	base, component := from(filepath.Join(v.root(t), "manifests/overlays/kind")), ""
 	if os.Getenv(cluster.Program) != "" { // an older version
-		older, err := filepath.Rel(folder, i.repository(t, "manifests/older"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		base += ", " + older
+		base += ", " + from(i.repository(t, "manifests/older"))
+	}
+	switch i.defaults {
+	case "v1beta1":
+		component = from(i.repository(t, "manifests/older/v1beta1"))
+	case "":
+		component = from(i.repository(t, "manifests/older/nodefaults"))
 	}
 	host, port, _ := strings.Cut(strings.TrimPrefix(i.Config(access.Admin).Host, "https://"), ":")
-	text := fmt.Sprintf("resources: [%s]\nimages: [{name: gshare-node, newTag: %s}, {name: gshare-scheduler, newTag: %[2]s}]\n"+
-		"configMapGenerator: [{name: gshare-node-config, namespace: gshare-system, behavior: replace, files: [node.yaml]}]\npatches:\n", base, v.tag)
+	text := fmt.Sprintf("resources: [%s]\ncomponents: [%s]\nimages: [{name: gshare-node, newTag: %s}, {name: gshare-scheduler, newTag: %[3]s}]\n"+
+		"configMapGenerator: [{name: gshare-node-config, namespace: gshare-system, behavior: replace, files: [node.yaml]}]\npatches:\n", base, component, v.tag)
 	for _, target := range [][3]string{{"DaemonSet", "gshare-node", "agent"}, {"Deployment", "gshare-scheduler", "scheduler"}} {
 		text += fmt.Sprintf(`- patch: |
     apiVersion: apps/v1

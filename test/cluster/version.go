@@ -7,10 +7,12 @@ import (
 
 // Another version of Kubernetes than the one that gshare is built with. Program names the program of test/controlplane/compat, which holds its
 // kube-apiserver, kube-controller-manager, kube-scheduler and kubelet; etcd, kubectl and gshare's scheduler remain hyperkube's. Features
-// lists feature gates, separated by commas, that are turned on in its kubelets.
+// lists feature gates, separated by commas, that are turned on in its kubelets, and ServerFlags more flags of its kube-apiserver, separated by
+// spaces.
 const (
-	Program  = "GSHARE_KUBERNETES"
-	Features = "GSHARE_KUBELET_FEATURES"
+	Program     = "GSHARE_KUBERNETES"
+	Features    = "GSHARE_KUBELET_FEATURES"
+	ServerFlags = "GSHARE_APISERVER_FLAGS"
 )
 
 // kubernetes returns the path of the program with this component of Kubernetes.

@@ -43,6 +43,13 @@ var overlays = map[string]struct{ folders, values []string }{
 	"with serving":    {[]string{"manifests/overlays/serving"}, []string{"--set", "serving.enabled=true"}},
 	"with claims":     {[]string{"manifests", "manifests/claims"}, []string{"--set", "claims=true"}},
 	"with monitoring": {[]string{"manifests", "manifests/monitoring"}, []string{"--set", "monitoring=true"}},
+	"older kubelets":  {[]string{"manifests", "manifests/older"}, []string{"--set", "olderKubelets=true"}},
+	"1.36":            {[]string{"manifests", "manifests/older"}, []string{"--kube-version", "v1.36.3"}},
+	"1.36, PodsAPI":   {[]string{"manifests"}, []string{"--kube-version", "v1.36.3-gke.100", "--set", "olderKubelets=false"}},
+	"1.35":            {[]string{"test/install/testdata/kubernetes-1.35"}, []string{"--kube-version", "v1.35.8"}},
+	"1.35, v1beta1": {[]string{"test/install/testdata/kubernetes-1.35-v1beta1"}, []string{
+		"--kube-version", "v1.35.8", "--api-versions", "admissionregistration.k8s.io/v1beta1/MutatingAdmissionPolicy"}},
+	"1.35, v1beta1 by its value": {[]string{"test/install/testdata/kubernetes-1.35-v1beta1"}, []string{"--kube-version", "v1.35.8", "--set", "policies.defaults=v1beta1"}},
 }
 
 // hashed is the name of the agent's configuration. Its end follows from the content, by another sum with Helm.
@@ -123,12 +130,13 @@ func TestValues(t *testing.T) {
 			t.Errorf("the agents' nodes: %v %s", err, diff)
 		}
 	}
-	for _, wrong := range []string{"image.node=x", "policies.slo=perhaps", "namespace=a/b", "config.node=1", "nodeSelektor.a=b", "serving.on=true", "images.gateways=x"} {
+	for _, wrong := range []string{"image.node=x", "policies.slo=perhaps", "namespace=a/b", "config.node=1", "nodeSelektor.a=b", "serving.on=true", "images.gateways=x",
+		"policies.defaults=v1alpha1", "olderKubelets=perhaps"} {
 		if _, err := helm(t, "", "template", "gshare", chart, "--kube-version", "v1.37.1", "--set", wrong); err == nil {
 			t.Errorf("%s is taken", wrong)
 		}
 	}
-	if _, err := helm(t, "", "template", "gshare", chart, "--kube-version", "v1.35.0"); err == nil || !strings.Contains(err.Error(), "kubeVersion") {
+	if _, err := helm(t, "", "template", "gshare", chart, "--kube-version", "v1.34.9"); err == nil || !strings.Contains(err.Error(), "kubeVersion") {
 		t.Errorf("an old cluster: %v", err)
 	}
 }

@@ -3,6 +3,7 @@ package install_test
 import (
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/gshare-dev/gshare/test/install/manifest"
@@ -42,5 +43,29 @@ func TestTopIsAll(t *testing.T) {
 	}
 	if len(have) < 20 {
 		t.Errorf("only %d objects", len(have))
+	}
+}
+
+// TestOlder: on Kubernetes 1.35, the components change the policy with the defaults and its binding, and nothing else.
+func TestOlder(t *testing.T) {
+	for folder, version := range map[string]string{"kubernetes-1.35": "", "kubernetes-1.35-v1beta1": "admissionregistration.k8s.io/v1beta1"} {
+		t.Run(folder, func(t *testing.T) {
+			want := map[string]*unstructured.Unstructured{}
+			for _, o := range append(build(t, "manifests/base"), build(t, "manifests/older")...) {
+				if o.GetName() != "gshare-defaults" {
+					want[key(o)] = o
+				} else if version != "" {
+					o.SetAPIVersion(version)
+					want[key(o)] = o
+				}
+			}
+			got := map[string]*unstructured.Unstructured{}
+			for _, o := range build(t, "test/install/testdata/"+folder) {
+				got[key(o)] = o
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("-base +overlay:\n%s", diff)
+			}
+		})
 	}
 }
