@@ -7,9 +7,16 @@ import (
 
 // GatewayFunction returns what a gateway has to know of a function, which has to be valid and complete.
 func GatewayFunction(object *api.GPUFunction) gateway.Function {
-	return gateway.Function{
+	f := gateway.Function{
 		FunctionName: gateway.FunctionName{Namespace: object.Namespace, Name: object.Name},
 		SLO:          object.Spec.SLO.Latency.Value(), Protocol: protocols[object.Spec.Protocol], MaxBatch: object.Spec.Batching.MaxBatch,
 		Callers: object.Spec.Access.Namespaces,
 	}
+	if object.InTurn() {
+		f.Hold = gateway.Hold{InTime: true, Requests: MaxWaiting}
+	}
+	return f
 }
+
+// MaxWaiting bounds the requests of a function that wait for its turn.
+const MaxWaiting = 10_000

@@ -152,7 +152,8 @@ func (f *function) enqueue(it *item, now time.Time) {
 func (f *function) hold(it *item) {
 	limit, why := it.holdFor, newRefusal(http.StatusServiceUnavailable, reasonHoldExpired, "no replica started in time")
 	if it.cold = !f.config.Hold.InTime; !it.cold {
-		limit, why = time.Until(it.request.Deadline), newRefusal(http.StatusGatewayTimeout, reasonLate, "the function had no turn in time")
+		it.request.Deadline = it.due // which may have been put off, as nobody else needed the replica
+		limit, why = time.Until(it.due), newRefusal(http.StatusGatewayTimeout, reasonLate, "the function had no turn in time")
 	}
 	f.held = append(f.held, it)
 	it.held = time.AfterFunc(limit, func() {

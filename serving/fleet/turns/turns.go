@@ -115,7 +115,7 @@ func New(c Config, objects []*api.GPUFunction) (*Turns, error) {
 			return nil, fmt.Errorf("function %s: %w", fn.name, err)
 		}
 		g := fleet.GatewayFunction(object)
-		g.Hold = gateway.Hold{InTime: true, Requests: maxWaiting}
+		g.Hold = gateway.Hold{InTime: true, Requests: fleet.MaxWaiting}
 		if err := c.Gateway.SetFunction(g); err != nil {
 			return nil, fmt.Errorf("function %s: %w", fn.name, err)
 		}
@@ -135,9 +135,6 @@ func timeOfRequest(object *api.GPUFunction) time.Duration {
 	s := object.Spec.Scaling
 	return time.Duration(min(max(float64(*s.Concurrency)/s.RequestsPerSecond*float64(time.Second), 1), float64(time.Hour)))
 }
-
-// maxWaiting bounds the requests of a function that wait for its turn.
-const maxWaiting = 10_000
 
 // Run serves until ctx ends, and then ends all servers. It returns when nothing is left of them.
 func (t *Turns) Run(ctx context.Context) {

@@ -99,6 +99,9 @@ func (g *fakeGateway) text() string {
 	var lines []string
 	for name, s := range g.functions {
 		line := fmt.Sprintf("%s slo=%v %v batch=%d:", name.Name, s.SLO, s.Protocol, s.MaxBatch)
+		if s.Hold.InTime {
+			line += " in turn"
+		}
 		for _, r := range s.replicas {
 			line += fmt.Sprintf(" %s=%s/%v/%d", r.ID, r.Address, r.Residency, r.Credits)
 		}
@@ -530,6 +533,19 @@ func TestInvalidFunction(t *testing.T) {
 	}
 	if n := strings.Count(log.String(), "function is not valid"); n != 2 {
 		t.Errorf("logged %d times, want once each time that it has become invalid:\n%s", n, log.String())
+	}
+}
+
+// TestFunctionInTurn: requests of a function of class swap wait until their deadlines, not for a first replica.
+func TestFunctionInTurn(t *testing.T) {
+	g, f := newTest()
+	for annotation, want := range map[string]string{"": "chat slo=200ms HTTP batch=1:", "mps": "chat slo=200ms HTTP batch=1:", "swap": "chat slo=200ms HTTP batch=1: in turn"} {
+		f.SetFunction(newFunction(func(f *api.GPUFunction) {
+			f.Spec.Template.Annotations = map[string]string{kube.AnnotationIsolation: annotation}
+		}))
+		if got := g.text(); got != want {
+			t.Errorf("isolation %q: %q, want %q", annotation, got, want)
+		}
 	}
 }
 
