@@ -53,10 +53,10 @@ type FunctionSpec struct {
 
 // TurnsSpec is a Turns whose times are in seconds.
 type TurnsSpec struct {
-	Slice  string  `json:"slice"`
-	Takes  float64 `json:"takes"`
-	Begins float64 `json:"begins"`
-	Leaves float64 `json:"leaves"`
+	Slice  string    `json:"slice"`
+	Takes  float64   `json:"takes"`
+	Begins []float64 `json:"begins"`
+	Leaves []float64 `json:"leaves"`
 }
 
 // ReplicasSpec is how a function is served on a cluster. The fields that a GPUFunction has, too, have the same meaning and defaults, but times are

@@ -268,11 +268,22 @@ func (r *ReplicasSpec) build(memory share.Bytes) (*Replicas, error) {
 }
 
 func (t *TurnsSpec) build() (*Turns, error) {
-	for name, seconds := range map[string]float64{"takes": t.Takes, "begins": t.Begins, "leaves": t.Leaves} {
-		if !(seconds >= 0 && seconds <= 3600) {
-			return nil, share.Invalid(name, "%v s is outside 0 to 3600", seconds)
+	turns := &Turns{Slice: t.Slice}
+	for _, times := range []struct {
+		field string
+		from  []float64
+		to    *[]time.Duration
+	}{{"begins", t.Begins, &turns.Begins}, {"leaves", t.Leaves, &turns.Leaves}} {
+		for _, seconds := range times.from {
+			if !(seconds >= 0 && seconds <= 3600) {
+				return nil, share.Invalid(times.field, "%v s is outside 0 to 3600", seconds)
+			}
+			*times.to = append(*times.to, time.Duration(seconds*1e9))
 		}
 	}
-	turns := &Turns{Slice: t.Slice, Takes: time.Duration(t.Takes * 1e9), Begins: time.Duration(t.Begins * 1e9), Leaves: time.Duration(t.Leaves * 1e9)}
+	if !(t.Takes >= 0 && t.Takes <= 3600) {
+		return nil, share.Invalid("takes", "%v s is outside 0 to 3600", t.Takes)
+	}
+	turns.Takes = time.Duration(t.Takes * 1e9)
 	return turns, turns.validate()
 }

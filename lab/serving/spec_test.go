@@ -92,11 +92,11 @@ func TestReplicasSpec(t *testing.T) {
 }
 
 func TestTurnsSpec(t *testing.T) {
-	in, err := build(replaced(`"slo": 0.2`, `"slo": 0.2, "turns": {"slice": "a", "takes": 0.01, "begins": 2, "leaves": 0.5}`), steady(1))
+	in, err := build(replaced(`"slo": 0.2`, `"slo": 0.2, "turns": {"slice": "a", "takes": 0.01, "begins": [2, 3], "leaves": [0.5]}`), steady(1))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := *in.Functions[0].Turns, (Turns{Slice: "a", Takes: 10 * ms, Begins: 2 * time.Second, Leaves: 500 * ms}); got != want {
+	if got, want := *in.Functions[0].Turns, (Turns{Slice: "a", Takes: 10 * ms, Begins: []time.Duration{2 * time.Second, 3 * time.Second}, Leaves: []time.Duration{500 * ms}}); !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 	run(t, in, "turns")
@@ -129,7 +129,7 @@ func TestBuildRefuses(t *testing.T) {
 		"functions[0].nodes":               {`"name": "a",`, `"name": "a", "after": ["b"],`},
 		"functions[0].replicas.takes":      {`"slo": 0.2`, `"slo": 0.2, "replicas": {"sm": 12, "takes": -1}`},
 		"functions[0].replicas.keepShared": {`"slo": 0.2`, `"slo": 0.2, "replicas": {"sm": 12, "keepShared": -1}`},
-		"functions[0].turns.leaves":        {`"slo": 0.2`, `"slo": 0.2, "turns": {"slice": "a", "takes": 0.1, "leaves": -1}`},
+		"functions[0].turns.leaves":        {`"slo": 0.2`, `"slo": 0.2, "turns": {"slice": "a", "takes": 0.1, "begins": [1], "leaves": [-1]}`},
 		"functions[0].turns.slice":         {`"slo": 0.2`, `"slo": 0.2, "turns": {"takes": 0.1}`},
 		"functions[0].transfer":            {`"transfer": 0.01`, `"transfer": -2`},
 	} {

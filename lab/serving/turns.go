@@ -12,10 +12,12 @@ import (
 
 // Turns is how a function of class swap is served on a cluster: by one replica, which has the memory of its slice in turn with those of others.
 type Turns struct {
-	Slice  string        // on which it is
-	Takes  time.Duration // of a request at the replica
-	Begins time.Duration // from the decision that the replica has the turn until it answers requests
-	Leaves time.Duration // from the decision that it has the turn no more until the memory of the slice is free, without the requests that it has begun
+	Slice string        // on which it is
+	Takes time.Duration // of a request at the replica
+
+	// Begins is how long it takes from the decision that the replica has the turn until it answers requests, and Leaves from the decision that it has it no
+	// more until the memory of the slice is free, without the requests that it has begun. Of several, each turn has the next one, and then again the first.
+	Begins, Leaves []time.Duration
 }
 
 func (t *Turns) validate() error {
@@ -24,10 +26,11 @@ func (t *Turns) validate() error {
 		return share.Invalid("slice", "is empty")
 	case t.Takes <= 0 || t.Takes > time.Hour:
 		return share.Invalid("takes", "%v is not above 0 and at most 1h", t.Takes)
-	case t.Begins < 0 || t.Begins > time.Hour:
-		return share.Invalid("begins", "%v is outside 0 to 1h", t.Begins)
-	case t.Leaves < 0 || t.Leaves > time.Hour:
-		return share.Invalid("leaves", "%v is outside 0 to 1h", t.Leaves)
+	}
+	for field, times := range map[string][]time.Duration{"begins": t.Begins, "leaves": t.Leaves} {
+		if len(times) == 0 || slices.Min(times) < 0 || slices.Max(times) > time.Hour {
+			return share.Invalid(field, "%v: want one or more, from 0 to 1h", times)
+		}
 	}
 	return nil
 }
@@ -50,6 +53,7 @@ type inTurn struct {
 	waits    time.Duration // since when the controller has seen requests wait; 0: it sees none
 	queue    []int32       // in the order of arrivals, which is that of deadlines
 	busy     bool
+	turns    int // that have begun
 }
 
 func newTurnSimulation(in *Input, c *clock, r *record) (simulation, error) {
@@ -142,7 +146,9 @@ func (p *inTurn) enter(s residency.Stage) { p.stage, p.since = s, p.sim.clock.no
 func (p *inTurn) begin() {
 	p.enter(residency.Beginning)
 	p.sim.record.result.WarmStarts++
-	p.sim.clock.after(p.function.Turns.Begins, func() {
+	begins := p.function.Turns.Begins
+	p.turns++
+	p.sim.clock.after(begins[(p.turns-1)%len(begins)], func() {
 		p.enter(residency.Serving)
 		p.serve()
 	})
@@ -153,7 +159,8 @@ func (p *inTurn) leave() {
 	if p.stage != residency.Leaving || p.busy {
 		return
 	}
-	p.sim.clock.after(p.function.Turns.Leaves, func() {
+	leaves := p.function.Turns.Leaves
+	p.sim.clock.after(leaves[(p.turns-1)%len(leaves)], func() {
 		p.enter(residency.Waiting)
 		p.used, p.waits = p.sim.clock.now, 0 // those that still wait come after others that have waited meanwhile
 	})

@@ -1,0 +1,165 @@
+package cluster_test
+
+import (
+	"context"
+	"encoding/binary"
+	"io"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
+	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/residency"
+)
+
+// turnTimes are how long turns took to begin, and to end.
+type turnTimes struct {
+	mu             sync.Mutex
+	begins, leaves []time.Duration
+	pods           map[string]turnSeen
+}
+
+// turnSeen is what a watch has seen of a pod.
+type turnSeen struct {
+	wanted  residency.Level
+	since   time.Time // of the change to it
+	reached bool
+}
+
+func (w *turnTimes) reset() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.begins, w.leaves = nil, nil
+}
+
+func (w *turnTimes) times() (begins, leaves []time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.begins, w.leaves
+}
+
+// watchTurns looks at the pods of functions as they change.
+func (s *served) watchTurns(t *testing.T) *turnTimes {
+	t.Helper()
+	seen := &turnTimes{pods: map[string]turnSeen{}}
+	ctx, stop := context.WithCancel(s.ctx)
+	done := make(chan struct{})
+	t.Cleanup(func() { stop(); <-done })
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			w, err := s.Client().CoreV1().Pods("default").Watch(ctx, metav1.ListOptions{LabelSelector: api.LabelFunction})
+			if err != nil {
+				time.Sleep(100 * time.Millisecond)
+				continue
+			}
+			for e := range w.ResultChan() {
+				if p, is := e.Object.(*v1.Pod); is {
+					seen.look(p, time.Now())
+				}
+			}
+		}
+	}()
+	return seen
+}
+
+func (w *turnTimes) look(p *v1.Pod, now time.Time) {
+	wanted, reached, err := kube.ResidencyOf(p)
+	if err != nil {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	one, found := w.pods[p.Name]
+	if !found || one.wanted.Serves() != wanted.Level.Serves() {
+		one = turnSeen{wanted: wanted.Level, since: now, reached: !found}
+	}
+	_, ready := api.Address(p)
+	switch {
+	case one.reached || !reached.Answers(wanted):
+	case wanted.Level.Serves() && reached.Level.Serves() && ready:
+		one.reached = true
+		w.begins = append(w.begins, now.Sub(one.since))
+	case wanted.Level == residency.Warm && reached.Level == residency.Warm:
+		one.reached = true
+		w.leaves = append(w.leaves, now.Sub(one.since))
+	}
+	w.pods[p.Name] = one
+}
+
+// Of the file of hook/fake/account.c, in which the fake driver counts the device memory of the processes of a machine.
+const (
+	accountProcesses = 64
+	accountEntry     = 16 + 16*8 // PID, PID namespace, bytes of each device
+	accountDriver    = 1 << 20   // the first byte that a process keeps locked
+)
+
+// watchDriverMemory looks all the time at how much memory of a device the fake driver has given to processes, in the files NAME.memory of a folder, and keeps
+// the most.
+func watchDriverMemory(t *testing.T, folder string) (most *atomic.Int64) {
+	most = &atomic.Int64{}
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	t.Cleanup(func() { stop(); <-done })
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			files, err := filepath.Glob(filepath.Join(folder, "*.memory"))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			for _, name := range files {
+				bytes, err := driverMemory(name)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				most.Store(max(most.Load(), bytes))
+			}
+			time.Sleep(20 * time.Millisecond) // between two looks
+		}
+	}()
+	return most
+}
+
+// driverMemory returns the bytes of the first device that processes have which run.
+func driverMemory(name string) (sum int64, err error) {
+	file, err := os.OpenFile(name, os.O_RDWR, 0)
+	if err != nil {
+		return 0, err
+	}
+	defer file.Close() // and the lock is gone
+	guard := unix.Flock_t{Type: unix.F_WRLCK, Whence: io.SeekStart, Len: 1}
+	if err := unix.FcntlFlock(file.Fd(), unix.F_OFD_SETLKW, &guard); err != nil {
+		return 0, err
+	}
+	all := make([]byte, accountProcesses*accountEntry)
+	if n, err := file.ReadAt(all, 0); err == io.EOF && n == 0 {
+		return 0, nil // it has just been created
+	} else if err != nil {
+		return 0, err
+	}
+	for i := range accountProcesses {
+		entry := all[i*accountEntry:]
+		if binary.NativeEndian.Uint32(entry) == 0 {
+			continue
+		}
+		running := unix.Flock_t{Type: unix.F_WRLCK, Whence: io.SeekStart, Start: int64(accountDriver | i), Len: 1}
+		if err := unix.FcntlFlock(file.Fd(), unix.F_OFD_GETLK, &running); err != nil {
+			return 0, err
+		}
+		if running.Type != unix.F_UNLCK {
+			sum += int64(binary.NativeEndian.Uint64(entry[16:]))
+		}
+	}
+	return sum, nil
+}
