@@ -48,10 +48,13 @@ type inTurn struct {
 	sim      *turnSimulation
 	function *Function
 	stage    residency.Stage
-	since    time.Duration // when it came to the stage
-	used     time.Duration // when its last turn ended
-	waits    time.Duration // since when the controller has seen requests wait; 0: it sees none
-	queue    []int32       // in the order of arrivals, which is that of deadlines
+	seen     residency.Stage // by the controller, when it looked last
+	since    time.Duration   // when the controller saw it come to the stage
+	waiting  int             // requests, as gateways have last reported
+	inFlight int             // as waiting
+	used     time.Duration   // when its last turn ended
+	waits    time.Duration   // since when the controller has seen requests wait; 0: it sees none
+	queue    []int32         // in the order of arrivals, which is that of deadlines
 	busy     bool
 	turns    int // that have begun
 }
@@ -74,7 +77,9 @@ func newTurnSimulation(in *Input, c *clock, r *record) (simulation, error) {
 
 func (w *turnSimulation) arrive(request int32) {
 	p := w.functions[w.record.arrivals[request].Function]
-	p.queue = append(p.queue, request)
+	if p.queue = append(p.queue, request); len(p.queue) == 1 && p.stage != residency.Serving {
+		p.report() // at once, as it waits for the replica
+	}
 	w.clock.schedule(w.record.deadline(request), func() { p.expire(request) })
 	p.serve()
 }
@@ -102,8 +107,24 @@ func (p *inTurn) serve() {
 	})
 }
 
+// report is what gateways do each second.
+func (p *inTurn) report() {
+	p.waiting, p.inFlight = len(p.queue), 0
+	if p.busy {
+		p.inFlight = 1
+	}
+}
+
+// reportAge is how old the last report of the gateways is on average when turns are decided.
+const reportAge = residency.TurnPeriod / 2
+
 // everySecond gives and takes turns on all slices.
 func (w *turnSimulation) everySecond() error {
+	w.clock.after(residency.TurnPeriod-reportAge, func() {
+		for _, p := range w.functions {
+			p.report()
+		}
+	})
 	bySlice := map[string][]residency.InTurn{}
 	for _, p := range w.functions {
 		bySlice[p.function.Turns.Slice] = append(bySlice[p.function.Turns.Slice], p.look(w.clock.now))
@@ -119,7 +140,7 @@ func (w *turnSimulation) everySecond() error {
 		case has && p.stage == residency.Waiting:
 			p.begin()
 		case !has && p.stage == residency.Serving: // one that begins goes on until it could be parked
-			p.enter(residency.Leaving)
+			p.stage = residency.Leaving
 			p.leave()
 		}
 	}
@@ -129,27 +150,26 @@ func (w *turnSimulation) everySecond() error {
 // look returns the replica as the controller sees it.
 func (p *inTurn) look(now time.Duration) residency.InTurn {
 	switch {
-	case len(p.queue) == 0:
+	case p.waiting == 0:
 		p.waits = 0
 	case p.waits == 0:
 		p.waits = now
 	}
-	one := residency.InTurn{ID: p.function.Name, Stage: p.stage, Since: p.since, Waiting: len(p.queue), Due: p.waits + p.function.SLO, Used: p.used}
-	if p.busy {
-		one.InFlight = 1
+	if p.stage != p.seen {
+		p.seen, p.since = p.stage, now
 	}
-	return one
+	return residency.InTurn{
+		ID: p.function.Name, Stage: p.stage, Since: p.since, Waiting: p.waiting, InFlight: p.inFlight, Due: p.waits + p.function.SLO, Used: p.used,
+	}
 }
 
-func (p *inTurn) enter(s residency.Stage) { p.stage, p.since = s, p.sim.clock.now }
-
 func (p *inTurn) begin() {
-	p.enter(residency.Beginning)
+	p.stage = residency.Beginning
 	p.sim.record.result.WarmStarts++
 	begins := p.function.Turns.Begins
 	p.turns++
 	p.sim.clock.after(begins[(p.turns-1)%len(begins)], func() {
-		p.enter(residency.Serving)
+		p.stage = residency.Serving
 		p.serve()
 	})
 }
@@ -161,7 +181,7 @@ func (p *inTurn) leave() {
 	}
 	leaves := p.function.Turns.Leaves
 	p.sim.clock.after(leaves[(p.turns-1)%len(leaves)], func() {
-		p.enter(residency.Waiting)
+		p.stage = residency.Waiting
 		p.used, p.waits = p.sim.clock.now, 0 // those that still wait come after others that have waited meanwhile
 	})
 }

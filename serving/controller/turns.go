@@ -68,7 +68,7 @@ func (t *turns) Run(ctx context.Context) {
 
 // review gives and takes turns on all slices.
 func (t *turns) review(ctx context.Context) {
-	now := time.Since(t.began)
+	now := time.Since(t.began).Round(residency.TurnPeriod) // a look that is a moment early must not make a turn last until the next one
 	slices, known := map[string][]residency.InTurn{}, map[string]turnOf{}
 	for name, i := range placedInstances(t.pods) {
 		pod := &v1.Pod{}

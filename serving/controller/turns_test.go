@@ -266,6 +266,27 @@ func TestTurnsOfFunctions(t *testing.T) {
 	})
 }
 
+// TestTurnIsNotLongerForALook: a replica without requests gives way a second after it was seen to serve, though looks come a moment early or late.
+func TestTurnIsNotLongerForALook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newTurnSlice(t, "a", "b")
+		s.drain(t.Context())
+		s.ticks(60, func() bool { return len(s.all()) == 2 && started(&s.all()[0]) && started(&s.all()[1]) })
+		s.ticks(5, func() bool { return s.levels()["b"] == residency.Hot })
+		s.ask(1, "a")
+		s.ticks(60, func() bool { return s.served["a"] > 0 })
+		time.Sleep(time.Second + time.Millisecond)
+		s.turns.review(t.Context()) // sees it serve
+		s.ask(1, "b")
+		time.Sleep(time.Second - 2*time.Millisecond)
+		s.turns.review(t.Context())
+		synctest.Wait()
+		if level := s.levels()["a"]; level != residency.Warm {
+			t.Errorf("it is to be %v", level)
+		}
+	})
+}
+
 // TestTurnsOfAnotherLeader: a controller that finds parked replicas, which are not Ready, gives them their turns.
 func TestTurnsOfAnotherLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
