@@ -64,7 +64,9 @@ func (p *packer) refill(at []int, r *rand.Rand) {
 		p.empty(&p.bins[i])
 		p.bins[i] = before[j]
 		for _, pod := range before[j].pods {
-			p.left[pod.shape]--
+			if p.problem.shapes[pod.shape].gpus > 0 {
+				p.left[pod.shape]--
+			}
 		}
 	}
 }
@@ -90,12 +92,19 @@ func (p *packer) used(b *bin) int64 {
 	return sum
 }
 
+// empty takes all pods with GPUs from the node.
 func (p *packer) empty(b *bin) {
-	for _, pod := range b.pods {
-		p.left[pod.shape]++
-	}
 	t := p.problem.types[b.node]
+	pods := b.pods
 	*b = bin{node: b.node, cpu: t.cpu, memory: t.memory, free: slices.Repeat([]int64{whole}, int(t.gpus))}
+	for _, pod := range pods {
+		s := &p.problem.shapes[pod.shape]
+		if s.gpus > 0 {
+			p.left[pod.shape]++
+			continue
+		}
+		b.cpu, b.memory, b.pods = b.cpu-s.cpu, b.memory-s.memory, append(b.pods, pod)
+	}
 }
 
 // randomOrder returns the shapes that are left, large ones before small ones but for a random factor.

@@ -152,8 +152,10 @@ func (p *packer) placeClass(b *bin, k, device int) bool {
 		return false
 	}
 	s := &p.problem.shapes[best]
-	devices, ok := []int{device}, b.free[device] >= s.milli
-	if s.gpus != 1 {
+	devices, ok := []int{device}, true
+	if s.gpus == 1 {
+		ok = b.free[device] >= s.milli
+	} else {
 		devices, ok = b.tightest(s)
 	}
 	if ok {

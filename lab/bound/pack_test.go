@@ -79,3 +79,22 @@ func TestPackComesNearTheLimit(t *testing.T) {
 		t.Errorf("limit of %.2f %% of the GPUs, want 96.90 %%", limit)
 	}
 }
+
+// What PackAccepting says can be allocated is never above what exhaustive search finds, nor above the limit.
+func TestPackAcceptingIsAdmissible(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 7))
+	optimal := 0
+	for i := range 100 {
+		nodes, pods := tiny(r)
+		best, got := exhaustAccepting(nodes, pods), NewProblem(nodes, pods).PackAccepting(20)
+		if got > best {
+			t.Fatalf("%d: packed %d, can be %d: %+v %+v", i, got, best, nodes, pods)
+		}
+		if got == best {
+			optimal++
+		}
+	}
+	if optimal < 60 {
+		t.Errorf("the packing is optimal in %d of 100 small clusters", optimal)
+	}
+}
