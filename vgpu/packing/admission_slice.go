@@ -117,8 +117,8 @@ type Resident struct {
 }
 
 func (r Resident) equals(o Resident) bool {
-	return r.Tenant == o.Tenant && r.Model == o.Model && r.Class == o.Class && r.Share == o.Share && r.Use.Workload == o.Use.Workload &&
-		slices.Equal(r.Use.Recent, o.Use.Recent) && slices.Equal(r.Weights, o.Weights) && r.AntiAffinity == o.AntiAffinity
+	return r.Tenant == o.Tenant && r.Model == o.Model && r.Class == o.Class && r.Share == o.Share && r.Use == o.Use &&
+		slices.Equal(r.Weights, o.Weights) && r.AntiAffinity == o.AntiAffinity
 }
 
 // Load is the set of shares on one slice and their sums. The zero value is the load of an empty slice.

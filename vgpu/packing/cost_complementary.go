@@ -65,42 +65,15 @@ func fraction(free, whole share.Bytes) ppm {
 	return ppm(int64(free/share.MiB) * int64(one) / max(1, int64(whole/share.MiB)))
 }
 
-// Series is a time series of the part of a slice's SMs that an instance used in equal intervals, the latest last.
-type Series []share.PerMille
-
 // Use is what is known of how an instance uses its GPU over time. The zero value means that nothing is known.
 type Use struct {
 	Workload string // the user's affinity key; empty when not said
-	Recent   Series // empty when not measured
 }
 
-func (p *Pod) use() Use { return Use{Workload: p.Request.Workload, Recent: p.Recent} }
+func (p *Pod) use() Use { return Use{Workload: p.Request.Workload} }
 
-// hasAffinity reports whether two instances have Dilu's workload affinity (DI-32, D10): similar measured use if both are measured, else
-// equal workload names given by the users.
-func (u Use) hasAffinity(o Use) bool {
-	if len(u.Recent) > 0 && len(o.Recent) > 0 {
-		return u.Recent.isSimilar(o.Recent)
-	}
-	return u.Workload != "" && u.Workload == o.Workload
-}
-
-// minSimilarity is the least similarity of two time series that counts as affinity, in per mille. Neither the paper nor its code has a
-// value.
-const minSimilarity share.PerMille = 800
-
-// isSimilar reports whether the weighted Jaccard similarity Σmin/Σmax of the latest intervals that both series have is at least
-// minSimilarity. It is 1 for equal series and 0 for series that are never above zero at once. Two idle instances are similar.
-func (s Series) isSimilar(o Series) bool {
-	n := min(len(s), len(o))
-	s, o = s[len(s)-n:], o[len(o)-n:]
-	var both, either int64
-	for i := range s {
-		both += int64(min(s[i], o[i]))
-		either += int64(max(s[i], o[i]))
-	}
-	return both*int64(share.Whole) >= either*int64(minSimilarity)
-}
+// hasAffinity reports whether two instances have Dilu's workload affinity (DI-32, D10): equal workload names given by the users.
+func (u Use) hasAffinity(o Use) bool { return u.Workload != "" && u.Workload == o.Workload }
 
 // hostsAffine reports whether the slice hosts an instance with workload affinity to the given one.
 func (l *Load) hostsAffine(use Use) bool {

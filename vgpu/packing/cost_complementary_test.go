@@ -18,28 +18,22 @@ func does(r Resident, workload string) Resident {
 
 func TestComplementaryTiers(t *testing.T) {
 	web := func(p *Pod) *Pod { p.Request.Workload = "web"; return p }
-	measured := func(r Resident, s ...share.PerMille) Resident {
-		return as(r, func(r *Resident) { r.Use.Recent = s })
-	}
 	half, most := runs(fixed(50, 100)), runs(fixed(70, 100))
 	pod := func() *Pod { return podOf(fixed(30, 100)) }
-	busy := func(p *Pod) *Pod { p.Recent = Series{900, 100, 900, 100}; return web(p) }
 	for name, c := range map[string]struct {
 		node *Node
 		pod  *Pod
 		want int
 	}{
-		"affinity before a tighter fit":       {load(load(gpuNode("n", 3), 1, most), 2, does(half, "web")), web(pod()), 2},
-		"of affine GPUs the tighter":          {load(load(gpuNode("n", 3), 1, does(half, "web")), 2, does(most, "web")), web(pod()), 2},
-		"another workload is no affinity":     {load(load(gpuNode("n", 3), 1, most), 2, does(half, "batch")), web(pod()), 1},
-		"no workload is no affinity":          {load(load(gpuNode("n", 3), 1, most), 2, half), pod(), 1},
-		"one affine neighbour is enough":      {load(load(gpuNode("n", 3), 1, most), 2, runs(fixed(10, 100)), does(runs(fixed(10, 100)), "web")), web(pod()), 2},
-		"affinity does not admit":             {load(load(gpuNode("n", 3), 1, half), 2, does(runs(fixed(80, 100)), "web")), web(pod()), 1},
-		"an active GPU before a fresh one":    {load(gpuNode("n", 3), 2, runs(fixed(1, 100))), pod(), 2},
-		"a fresh GPU where no active has it":  {load(gpuNode("n", 3), 2, runs(fixed(80, 100))), pod(), 0},
-		"like loads before like names":        {load(load(gpuNode("n", 3), 1, does(measured(half, 100, 900, 100, 900), "web")), 2, measured(half, 900, 100, 900, 100)), busy(pod()), 2},
-		"names where the neighbour is silent": {load(load(gpuNode("n", 3), 1, most), 2, does(half, "web")), busy(pod()), 2},
-		"equal GPUs, the lower one":           {load(load(gpuNode("n", 3), 1, half), 2, half), pod(), 1},
+		"affinity before a tighter fit":      {load(load(gpuNode("n", 3), 1, most), 2, does(half, "web")), web(pod()), 2},
+		"of affine GPUs the tighter":         {load(load(gpuNode("n", 3), 1, does(half, "web")), 2, does(most, "web")), web(pod()), 2},
+		"another workload is no affinity":    {load(load(gpuNode("n", 3), 1, most), 2, does(half, "batch")), web(pod()), 1},
+		"no workload is no affinity":         {load(load(gpuNode("n", 3), 1, most), 2, half), pod(), 1},
+		"one affine neighbour is enough":     {load(load(gpuNode("n", 3), 1, most), 2, runs(fixed(10, 100)), does(runs(fixed(10, 100)), "web")), web(pod()), 2},
+		"affinity does not admit":            {load(load(gpuNode("n", 3), 1, half), 2, does(runs(fixed(80, 100)), "web")), web(pod()), 1},
+		"an active GPU before a fresh one":   {load(gpuNode("n", 3), 2, runs(fixed(1, 100))), pod(), 2},
+		"a fresh GPU where no active has it": {load(gpuNode("n", 3), 2, runs(fixed(80, 100))), pod(), 0},
+		"equal GPUs, the lower one":          {load(load(gpuNode("n", 3), 1, half), 2, half), pod(), 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			plan, _, refusal := complementary(DiluWeights).Place(c.node, c.pod)
@@ -147,32 +141,6 @@ func TestComplementaryExtremes(t *testing.T) {
 	}
 }
 
-func TestSimilar(t *testing.T) {
-	for name, c := range map[string]struct {
-		a, b Series
-		want bool
-	}{
-		"equal":                        {Series{500, 100}, Series{500, 100}, true},
-		"four fifths":                  {Series{800, 0}, Series{1000, 0}, true},
-		"less than that":               {Series{799, 0}, Series{1000, 0}, false},
-		"equal heights, never at once": {Series{900, 0, 900, 0}, Series{0, 900, 0, 900}, false},
-		"equal rhythm, other heights":  {Series{900, 100}, Series{90, 10}, false},
-		"both idle":                    {Series{0, 0}, Series{0}, true},
-		"idle and busy":                {Series{0, 0}, Series{0, 1}, false},
-		"only the latest count":        {Series{1000, 1000, 50, 60}, Series{50, 60}, true},
-		"not the earliest":             {Series{50, 60, 1000, 1000}, Series{50, 60}, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if got := c.a.isSimilar(c.b); got != c.want {
-				t.Errorf("%v, want %v", got, c.want)
-			}
-			if got := c.b.isSimilar(c.a); got != c.want {
-				t.Errorf("not the same the other way round")
-			}
-		})
-	}
-}
-
 // algorithm1 is the printed algorithm with D3, D4 and D6, in floats and from the shares alone: the score of the best choice
 // of GPUs for a pod of one container, or not ok where there is none.
 func algorithm1(r Rules, n *Node, pod *Pod) (tiers [2]int, score float64, ok bool) {
@@ -256,21 +224,16 @@ func TestComplementaryAgreesWithAlgorithm1(t *testing.T) {
 	}
 }
 
-// TestHasAffinity: measured uses are compared only if both are known; otherwise the names of the workloads count.
+// TestHasAffinity: equal names of workloads are affinity, and none is not.
 func TestHasAffinity(t *testing.T) {
-	busy, other := Series{900, 100, 900, 100}, Series{100, 900, 100, 900}
 	for name, c := range map[string]struct {
 		a, b Use
 		want bool
 	}{
-		"the same name":                     {Use{Workload: "a"}, Use{Workload: "a"}, true},
-		"another name":                      {Use{Workload: "a"}, Use{Workload: "b"}, false},
-		"no names":                          {Use{}, Use{}, false},
-		"like uses, other names":            {Use{Workload: "a", Recent: busy}, Use{Workload: "b", Recent: busy}, true},
-		"unlike uses, the same name":        {Use{Workload: "a", Recent: busy}, Use{Workload: "a", Recent: other}, false},
-		"one measured, the same name":       {Use{Workload: "a", Recent: busy}, Use{Workload: "a"}, true},
-		"one measured, another name":        {Use{Workload: "a", Recent: busy}, Use{Workload: "b"}, false},
-		"one measured, the other not named": {Use{Recent: busy}, Use{}, false},
+		"the same name": {Use{Workload: "a"}, Use{Workload: "a"}, true},
+		"another name":  {Use{Workload: "a"}, Use{Workload: "b"}, false},
+		"no names":      {Use{}, Use{}, false},
+		"one name":      {Use{Workload: "a"}, Use{}, false},
 	} {
 		if got := c.a.hasAffinity(c.b); got != c.want || c.b.hasAffinity(c.a) != c.want {
 			t.Errorf("%s: %v, want %v", name, got, c.want)

@@ -18,9 +18,9 @@ func TestEpochEndsWhenDemandChanges(t *testing.T) {
 	}{
 		"nothing":                              {halves: 400, wholes: 400},
 		"a few more of another kind":           {halves: 400, wholes: 500},
-		"twice as many, minSimilarity":         {halves: 800, wholes: 800},
+		"twice as many, the bound":             {halves: 800, wholes: 800},
 		"twice as many, others":                {halves: 400, wholes: 1200, want: true},
-		"half of them are gone, minSimilarity": {halves: 200, wholes: 200},
+		"half of them are gone, the bound":     {halves: 200, wholes: 200},
 		"the free GPUs are gone, pods as ever": {halves: 400, wholes: 400, change: func(c *Capacity) { c.FreeGPU = 1000 }},
 		"more GPUs": {halves: 400, wholes: 400, want: true,
 			change: func(c *Capacity) { c.GPU += c.GPU / 10 }},

@@ -28,7 +28,6 @@ func NewNode(name string, slices []Slice, cpu MilliCPU, ram share.Bytes) *Node {
 type Pod struct {
 	Tenant  string
 	Request share.Request
-	Recent  Series // its load where that is known, as of an instance like it
 	CPU     MilliCPU
 	RAM     share.Bytes
 }

@@ -12,7 +12,7 @@ func TestEquals(t *testing.T) {
 	build := func() (*Node, *Resident) {
 		n := gpuNode("n", 2)
 		r := runs(fixed(50, 50))
-		r.Use.Recent, r.Weights = Series{1, 2}, []share.Weights{{Digest: "d", Memory: 1}}
+		r.Use.Workload, r.Weights = "a", []share.Weights{{Digest: "d", Memory: 1}}
 		n.Loads[1].Add(r)
 		return n, &n.Loads[1].residents[0]
 	}
