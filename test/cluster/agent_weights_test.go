@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -45,14 +44,16 @@ type weighing struct {
 }
 
 // TestSharedWeights is FaST-GShare's figure 13 (FG-136) with a real kubelet: seven pods of ResNeXt that share its weights run on a GPU of 16 GB, and
-// four of those that do not. The driver counts the weights once; the agent and the store are killed meanwhile; nothing is left in the end.
+// four of those that do not. The driver counts the weights once; agent, store, both, and a pod that has mapped the weights are killed meanwhile; nothing
+// is left in the end.
 func TestSharedWeights(t *testing.T) {
 	long(t)
 	w := startWeighing(t)
 	for _, part := range []struct {
 		name string
 		run  func(*testing.T)
-	}{{"own weights", w.fourAlone}, {"shared weights", w.sevenShare}, {"another namespace", w.refusesOthers}, {"agent killed", w.agentKilled}, {"store killed", w.storeKilled}, {"nothing is left", w.leavesNothing}} {
+	}{{"own weights", w.fourAlone}, {"shared weights", w.sevenShare}, {"another namespace", w.refusesOthers}, {"agent killed", w.agentKilled}, {"pod killed", w.podKilled},
+		{"store killed", w.storeKilled}, {"store and agent killed", w.bothKilled}, {"nothing is left", w.leavesNothing}} {
 		if !t.Run(part.name, part.run) {
 			return // what follows would fail, too
 		}
@@ -253,26 +254,6 @@ func (w *weighing) agentKilled(t *testing.T) {
 	w.sharing(t)
 	if after := w.pidOf(t, control); after != before {
 		t.Errorf("store %d has become %d", before, after)
-	}
-	w.checkLedger(t)
-}
-
-// storeKilled: programs keep what they have mapped, and it stays counted.
-func (w *weighing) storeKilled(t *testing.T) {
-	_, control := w.storeOf("default")
-	before, used := w.pidOf(t, control), w.used(t)
-	if err := syscall.Kill(before, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	err := wait.PollUntilContextCancel(w.ctx, 50*time.Millisecond, true, func(context.Context) (bool, error) {
-		return w.pidOf(t, control) != before, nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.sharing(t)
-	if got := w.used(t); got != used {
-		t.Errorf("without the store %.0f MiB are in use, before %.0f", got, used)
 	}
 	w.checkLedger(t)
 }
