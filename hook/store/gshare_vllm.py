@@ -84,10 +84,18 @@ def load(folder, digests):
     return arrays, types
 
 
+def tensors_of(model):
+    """Returns the parameters and buffers of a model by their names. Those with several names are there with each."""
+    found = {}
+    for name, module in model.named_modules(remove_duplicate=False):
+        for tensors in (module._parameters, module._buffers):
+            found.update((name + "." * bool(name) + leaf, tensor) for leaf, tensor in tensors.items() if tensor is not None)
+    return found
+
+
 def place(torch, model, arrays, types, device):
     """Puts arrays into a model whose parameters have no memory. Returns the addresses of its tensors by their names."""
-    found = dict(model.named_parameters(remove_duplicate=False))
-    found.update(model.named_buffers(remove_duplicate=False))
+    found = tensors_of(model)
     unknown = sorted(arrays.keys() - found.keys())
     if unknown:
         raise UnsupportedError("the model has no %s" % ", ".join(unknown[:8]))
@@ -117,8 +125,7 @@ def place(torch, model, arrays, types, device):
 
 def check_placed(model, addresses):
     """Raises UnsupportedError unless each tensor of the model has memory, and those of the store still are the store's."""
-    tensors = dict(model.named_parameters(remove_duplicate=False))
-    tensors.update(model.named_buffers(remove_duplicate=False))
+    tensors = tensors_of(model)
     missing = sorted(name for name, tensor in tensors.items() if tensor.device.type == "meta")
     if missing:
         raise UnsupportedError("the files have no %s" % ", ".join(missing[:8]))

@@ -1,8 +1,11 @@
 """Tests of gshare_vllm with stand-ins for PyTorch and vLLM, which behave, and refuse, as theirs do as far as the loader uses them."""
 
 import abc
+import ctypes
+import importlib.util
 import inspect
 import json
+import math
 import os
 import struct
 import sys
@@ -106,20 +109,10 @@ def fake_torch():
             for m in self._modules.values():
                 yield from m.modules()
 
-        def _named(self, kind, prefix):
-            yield from ((prefix + name, t) for name, t in getattr(self, kind).items() if t is not None)
+        def named_modules(self, memo=None, prefix="", remove_duplicate=True):
+            yield prefix, self
             for name, m in self._modules.items():
-                yield from m._named(kind, prefix + name + ".")
-
-        def named_parameters(self, remove_duplicate=True):
-            seen = set()
-            for name, t in self._named("_parameters", ""):
-                if not remove_duplicate or id(t) not in seen:
-                    yield name, t
-                seen.add(id(t))
-
-        def named_buffers(self, remove_duplicate=True):
-            yield from self._named("_buffers", "")
+                yield from m.named_modules(memo, prefix + "." * bool(prefix) + name, remove_duplicate)
 
         def eval(self):
             self.evaluates = True
@@ -257,7 +250,8 @@ class TestLoader(unittest.TestCase):
     def test_no_copy(self):
         """The tensors are those of the store, and only what is no weight has memory of its own."""
         model = self.load([self.write(EMBED, NORM)])
-        tensors = dict(model.named_parameters(remove_duplicate=False))
+        tensors = gshare_vllm.tensors_of(model)
+        self.assertLess(tensors.pop("rotary.cos_sin_cache").data_ptr(), 0)
         self.assertEqual({name: t.data_ptr() for name, t in tensors.items()}, {"embed.weight": 1 << 40, "head.weight": 1 << 40, "norm.weight": (1 << 40) + 16})
         self.assertIs(tensors["head.weight"], tensors["embed.weight"])
         self.assertEqual((tensors["embed.weight"].dtype, tensors["embed.weight"].weight_loader), ("bfloat16", "vLLM's"))
@@ -266,7 +260,7 @@ class TestLoader(unittest.TestCase):
 
     def test_parts(self):
         digests = [self.write(EMBED), self.write(NORM, name="model-rank-0-part-1.safetensors")]
-        self.assertEqual(len(dict(self.load(digests).named_parameters())), 2)
+        self.assertEqual(len(gshare_vllm.tensors_of(self.load(digests))), 4)
         self.assertEqual(gshare_vllm._held[0].digest, gshare_vllm.parse_digest(digests[1]))
         self.refused("1 digests of 2 files", digests[:1])
         os.remove(os.path.join(self.folder, "model-rank-0-part-0.safetensors"))
@@ -308,6 +302,49 @@ class TestLoader(unittest.TestCase):
             text = file.read()
         self.assertIn('[project.entry-points."vllm.general_plugins"]\ngshare = "gshare_vllm:register"\n', text)
         self.assertEqual(len(inspect.signature(gshare_vllm.register).parameters), 0)
+
+
+@unittest.skipUnless(importlib.util.find_spec("torch"), "PyTorch is not installed")
+class TestPyTorch(unittest.TestCase):
+    def test_no_copy(self):
+        """With PyTorch itself, in memory of the host in place of the device's."""
+        import torch
+
+        class Model(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.embed, self.norm, self.head, self.rotary = (torch.nn.Module() for _ in range(4))
+                self.embed.weight = torch.nn.Parameter(torch.empty(4, 2, dtype=torch.bfloat16), requires_grad=False)
+                self.embed.weight.weight_loader = "vLLM's"
+                self.norm.weight = torch.nn.Parameter(torch.ones(2))
+                self.head.weight = self.embed.weight
+                self.rotary.register_buffer("cache", torch.arange(8).float().cos(), persistent=False)
+
+        def as_tensor(array, device):  # PyTorch takes the interface of arrays on a GPU only
+            interface = array.__cuda_array_interface__
+            elements, (address, _) = interface["shape"], interface["data"]
+            dtype = {"<i2": torch.int16, "<f4": torch.float32}[interface["typestr"]]
+            memory = (ctypes.c_char * (math.prod(elements) * int(interface["typestr"][2:]))).from_address(address)
+            return torch.frombuffer(memory, dtype=dtype).reshape(elements)
+
+        memory = ctypes.create_string_buffer(struct.pack("<8H2f", *[0x3f80] * 8, 4, 4), 24)
+        weights = gshare_store.Weights(None, ctypes.addressof(memory), 24, 24)
+        with gshare_vllm.without_memory(torch):
+            model = Model()
+        self.assertEqual([t.device.type for t in (model.embed.weight, model.norm.weight, model.rotary.cache)], ["meta", "cpu", "cpu"])
+        arrays = {"embed.weight": weights.array((4, 2), "<i2"), "norm.weight": weights.array((2,), "<f4", 16)}
+        with mock.patch.object(torch, "as_tensor", as_tensor):
+            addresses = gshare_vllm.place(torch, model, arrays, {"embed.weight": "BF16", "norm.weight": "F32"}, torch.device("cpu"))
+        gshare_vllm.check_placed(model, addresses)
+        self.assertIs(model.head.weight, model.embed.weight)
+        self.assertEqual((model.embed.weight.weight_loader, model.embed.weight.requires_grad), ("vLLM's", False))
+        ones = torch.ones(1, 2, dtype=torch.bfloat16)
+        self.assertEqual(torch.nn.functional.linear(ones, model.head.weight).tolist(), [[2, 2, 2, 2]])
+        memory[0:2] = struct.pack("<H", 0x4000)
+        self.assertEqual((model.head.weight[0, 0].item(), model.norm.weight.tolist()), (2, [4, 4]))
+        model.norm.weight = torch.nn.Parameter(torch.ones(2))
+        with self.assertRaisesRegex(UnsupportedError, "copies of norm.weight"):
+            gshare_vllm.check_placed(model, addresses)
 
 
 if __name__ == "__main__":
