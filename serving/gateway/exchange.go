@@ -25,7 +25,8 @@ type exchange struct {
 	deadline *time.Timer             // of the client; nil if it has not said one
 	cancel   context.CancelCauseFunc // ends what a replica has of it
 	grpc     bool
-	fromPeer bool // it comes from another gateway
+	fromPeer bool          // it comes from another gateway
+	spent    time.Duration // for which it was with other gateways
 	// modelBody counts body, after findModel, until the function does or it is not in memory any more. Before, its caller may have to be found out, or
 	// another gateway may have the request.
 	modelBody reservation

@@ -70,15 +70,15 @@ func (f *function) settings() Function {
 }
 
 // admit counts a request that has come whole and lets it wait for its turn, or refuses it if it is predicted to miss its deadline, or too many
-// of the function wait. deadline is the client's; zero if it has none.
-func (f *function) admit(p *part, deadline time.Time) (*item, refusal) {
+// of the function wait. deadline is the client's; zero if it has none. spent is for how long the request was with other gateways.
+func (f *function) admit(p *part, deadline time.Time, spent time.Duration) (*item, refusal) {
 	queue, settings := f.place.lock()
 	defer queue.mu.Unlock()
-	return queue.let(f, &settings, p, deadline)
+	return queue.let(f, &settings, p, deadline, spent)
 }
 
 // let is admit for the queue of a request of a function with these settings. The caller holds the mutex.
-func (f *function) let(of *function, settings *Function, p *part, deadline time.Time) (*item, refusal) {
+func (f *function) let(of *function, settings *Function, p *part, deadline time.Time, spent time.Duration) (*item, refusal) {
 	now := time.Now()
 	f.rate.add(now)
 	f.retries = min(f.retries+retryBudget, maxRetries)
@@ -87,6 +87,9 @@ func (f *function) let(of *function, settings *Function, p *part, deadline time.
 	it.queue.Store(f)
 	if !it.explicit {
 		deadline = now.Add(cmp.Or(settings.SLO, settings.Timeout))
+		if settings.Hold.InTime { // others are served late rather than not, where their gateway has failed
+			deadline = deadline.Add(-spent)
+		}
 	}
 	it.due, it.request = deadline, batching.Request{ID: f.lastID, Deadline: deadline}
 	refused := f.check(it, settings, now)

@@ -107,7 +107,7 @@ func (e *exchange) relayed() bool {
 		peer = e.gateway.route(e.function.place.queue()).choose(r.tried)
 	}
 	// What has been read of the body is given to this gateway: it is in the memory until the request has been answered.
-	e.rest, e.status = nil, 0
+	e.rest, e.status, e.spent = nil, 0, time.Since(e.start)
 	if r.body != nil && e.body == nil {
 		e.request.Body = r.body.reader()
 		context.AfterFunc(e.request.Context(), r.close)

@@ -404,6 +404,19 @@ func TestElapsed(t *testing.T) {
 	})
 }
 
+// TestOwnerDiesWhileFunctionAwaitsItsTurn: a request that waits for a function's turn is refused at its deadline also where the gateway that had it has ended
+// meanwhile: by the next owner, or by the gateway to which it came.
+func TestOwnerDiesWhileFunctionAwaitsItsTurn(t *testing.T) {
+	for _, members := range []int{3, 2} {
+		startCluster(t, Function{SLO: 2 * time.Second, Hold: Hold{InTime: true}}, members, true, func(c *cluster) {
+			time.AfterFunc(time.Second, c.members[0].die)
+			if a := c.ask(c.Context(), c.members[members-1], strings.NewReader("input")); a.status != 504 || a.took != 2*time.Second {
+				c.Errorf("of %d gateways: %+v after %v, want 504 after 2 s", members, a, a.took)
+			}
+		})
+	}
+}
+
 // TestWakeUp checks that a request to a function without replicas waits at the owner, which reports it.
 func TestWakeUp(t *testing.T) {
 	startCluster(t, Function{}, 2, true, func(c *cluster) {

@@ -21,7 +21,8 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, elapsed string) 
 	r, token, refused := g.takeToken(r)
 	e := &exchange{gateway: g, writer: w, request: r, sender: sender{gateway: g, request: r, unchecked: g.callers == nil, token: token}, start: time.Now()}
 	if elapsed != "" {
-		e.fromPeer, e.sender.unchecked, e.start = true, true, e.start.Add(-parseElapsed(elapsed))
+		e.fromPeer, e.sender.unchecked, e.spent = true, true, parseElapsed(elapsed)
+		e.start = e.start.Add(-e.spent)
 		r.Header.Del(elapsedHeader)
 	}
 	// Also for requests that are refused: the server reads a body before it sends the answer. One of HTTP/2 may be open although it has no length.
@@ -100,7 +101,7 @@ func (e *exchange) serve() {
 	if timeout = cmp.Or(timeout, said); timeout > 0 {
 		deadline = e.start.Add(timeout)
 	}
-	it, refused := e.function.admit(p, deadline)
+	it, refused := e.function.admit(p, deadline, e.spent)
 	if refused.status != 0 {
 		e.refuse(refused)
 		return
