@@ -198,6 +198,9 @@ func (f *function) add(it *item) {
 				f.hopeless = finish
 			}
 			it.request.Deadline = finish.Add(finish.Sub(now)) // later than predicted: the clock goes on until its turn is decided
+			if f.config.Hold.InTime {
+				f.refuseAtDue(it)
+			}
 		}
 	}
 	if f.queue.Add(it.request, now, f.batchingLoad(now)) {

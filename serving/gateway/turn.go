@@ -1,6 +1,9 @@
 package gateway
 
-import "time"
+import (
+	"net/http"
+	"time"
+)
 
 // Head returns how many requests of a function wait, and when the first of them is due.
 func (g *Gateway) Head(name FunctionName) (waiting int, due time.Time) {
@@ -21,6 +24,19 @@ func (f *function) holdAll() {
 		f.hold(it)
 	}
 	f.wake.Stop()
+}
+
+// refuseAtDue refuses an item when it is due, if it is in the queue then: no replica has taken it at once, for which its deadline was put off.
+func (f *function) refuseAtDue(it *item) {
+	time.AfterFunc(time.Until(it.due), func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if id := it.request.ID; f.items[id] == it {
+			f.queue.Remove(it.request)
+			delete(f.items, id)
+			it.refuse(newRefusal(http.StatusGatewayTimeout, reasonLate, "the function had no turn in time"))
+		}
+	})
 }
 
 // head returns how many requests wait, and when the first of them is due.

@@ -51,26 +51,33 @@ func TestInTurn(t *testing.T) {
 	})
 }
 
-// TestInTurnIsInTime: a request that a replica has had for too long to answer it in time, and that waits again, is refused at its deadline all the same.
+// TestInTurnIsInTime: a request that a replica has had for too long to answer it in time, and that waits again, for the function's next turn or for the
+// replica, which has failed, is refused at its deadline all the same.
 func TestInTurnIsInTime(t *testing.T) {
-	start(t, Function{SLO: time.Second, Hold: Hold{InTime: true}}, func(w *world) {
-		w.network.serve(w.T, "a:80", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-			time.Sleep(50 * ms)
-			panic(http.ErrAbortHandler)
-		}))
-		begin := time.Now()
-		var wait sync.WaitGroup
-		wait.Go(func() {
-			if got, took := w.ask(w.Context(), ""), time.Since(begin); got.status != http.StatusGatewayTimeout || took != time.Second {
-				w.Errorf("status %d after %v", got.status, took)
-			}
+	for name, leaves := range map[string]bool{"next turn": true, "replica": false} {
+		t.Run(name, func(t *testing.T) {
+			start(t, Function{SLO: time.Second, Hold: Hold{InTime: true}}, func(w *world) {
+				w.network.serve(w.T, "a:80", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+					time.Sleep(50 * ms)
+					panic(http.ErrAbortHandler)
+				}))
+				begin := time.Now()
+				var wait sync.WaitGroup
+				wait.Go(func() {
+					if got, took := w.ask(w.Context(), ""), time.Since(begin); got.status != http.StatusGatewayTimeout || took != time.Second {
+						w.Errorf("status %d after %v", got.status, took)
+					}
+				})
+				time.Sleep(900 * ms)
+				if err := w.gateway.SetReplicas(resnet, []Replica{{ID: "a", Address: "a:80", Latency: 600 * ms}}); err != nil { // more than is left, but nobody else needs it
+					w.Fatal(err)
+				}
+				time.Sleep(20 * ms)
+				if leaves {
+					w.setReplicas(resnet)
+				}
+				wait.Wait()
+			})
 		})
-		time.Sleep(900 * ms)
-		if err := w.gateway.SetReplicas(resnet, []Replica{{ID: "a", Address: "a:80", Latency: 600 * ms}}); err != nil { // more than is left, but nobody else needs it
-			w.Fatal(err)
-		}
-		time.Sleep(20 * ms)
-		w.setReplicas(resnet)
-		wait.Wait()
-	})
+	}
 }
