@@ -15,7 +15,7 @@ import (
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 )
 
-var full = flag.Bool("full", false, "take the API server away for ten minutes, not for one")
+var full = flag.Bool("full", false, "run experiments in full: the API server is away for ten minutes, and all loads of table 7 are played")
 
 // Times of TestServingWithoutAPIServer. afterwards is long enough for the node controller to give up nodes, kubelets to contradict it, and pods on nodes that
 // are given up to be evicted if they did not.
