@@ -113,6 +113,8 @@ func TestProfiledLimit(t *testing.T) {
 		want   share.PerMille
 	}{
 		"measured":            {func(*api.GPUFunction) {}, 400},
+		"less than twice":     {func(f *api.GPUFunction) { f.Status.Profiled.SMLimit = 30 }, 300},
+		"more than twice":     {func(f *api.GPUFunction) { f.Status.Profiled.SMLimit = 100 }, 400},
 		"as the share":        {func(f *api.GPUFunction) { f.Status.Profiled.SMLimit = 20 }, 200},
 		"not measured":        {func(f *api.GPUFunction) { f.Status.Profiled.SMLimit = 0 }, 200},
 		"more than there are": {func(f *api.GPUFunction) { f.Status.Profiled.SMLimit = 101 }, 200},
