@@ -120,14 +120,14 @@ func writeProfile(w io.Writer, f *api.GPUFunction, r *profileResult, s search.St
 	return nil
 }
 
-// writePod prints what a pod asks for so that it has more SMs than it requests, where others leave them idle.
+// writePod prints what a function or a pod asks for so that it has more SMs than it requests, where others leave them idle.
 func writePod(w io.Writer, c *recommendation) {
 	if c.SMLimit <= c.SM {
 		return
 	}
-	fmt.Fprintf(w, "\nMore than %d %% of the SMs, up to %d %%, are of use where others leave them idle. A pod of your own has them with\n\n"+
+	fmt.Fprintf(w, "\nMore than %d %% of the SMs, up to %d %%, are of use where others leave them idle. A function has them with smLimit: %d in its share, and a pod of your own with\n\n"+
 		"  metadata: {annotations: {%s: %s, %s: %q}}\n  resources: {limits: {%s: %d, %s: %s}}\n",
-		c.SM, c.SMLimit, kube.AnnotationIsolation, share.Elastic, kube.AnnotationSMLimit, fmt.Sprint(c.SMLimit), kube.ResourceSM, c.SM,
+		c.SM, c.SMLimit, c.SMLimit, kube.AnnotationIsolation, share.Elastic, kube.AnnotationSMLimit, fmt.Sprint(c.SMLimit), kube.ResourceSM, c.SM,
 		kube.ResourceMemory, strings.TrimSuffix(c.Memory, "Mi"))
 }
 
