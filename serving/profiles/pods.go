@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -28,8 +29,9 @@ const clientName = "client"
 // clientCommand is what the image of the controller runs to send the requests of a job.
 var clientCommand = []string{"gshare-controller", "measure"}
 
-// clientDeadline bounds the time of a client: that of all steps of a trial, which end after a minute each, and of its image.
-const clientDeadline = 1800
+// clientDeadline bounds the time of a client, in seconds: half an hour for all steps of a trial, which end after a minute each, and clientLimit before, since it
+// begins when the client has a node, and not when its volumes and its image are there.
+const clientDeadline = 1800 + int64(clientLimit/time.Second)
 
 // targetPodName returns the name of the pod with the server, which differs with all that decides what it does: who creates it twice creates one.
 func targetPodName(p *api.GPUProfile, s *api.GPUProfileStatus) string {
@@ -91,7 +93,7 @@ func clientPod(p *api.GPUProfile, plan *plan, target *v1.Pod, address, image str
 	pod := &v1.Pod{Spec: v1.PodSpec{
 		RestartPolicy:                v1.RestartPolicyNever,
 		SchedulerName:                target.Spec.SchedulerName, // which is there
-		ActiveDeadlineSeconds:        new(int64(clientDeadline)),
+		ActiveDeadlineSeconds:        new(clientDeadline),
 		AutomountServiceAccountToken: new(false),
 		EnableServiceLinks:           new(false),
 		ImagePullSecrets:             plan.template.Spec.ImagePullSecrets,

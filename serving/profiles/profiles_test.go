@@ -33,7 +33,7 @@ func TestProfile(t *testing.T) {
 				if p.Annotations[kube.AnnotationModel] != "H200" || p.Spec.RestartPolicy != v1.RestartPolicyNever || p.Labels[api.LabelFunction] != "" {
 					t.Errorf("server's pod: %v", p)
 				}
-			} else if *p.Spec.AutomountServiceAccountToken || p.Spec.Containers[0].Image != "gshare-controller:v1" {
+			} else if *p.Spec.ActiveDeadlineSeconds <= int64(clientLimit.Seconds()) || *p.Spec.AutomountServiceAccountToken || p.Spec.Containers[0].Image != "gshare-controller:v1" {
 				t.Errorf("client's pod: %v", p)
 			}
 			return false

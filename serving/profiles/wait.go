@@ -129,7 +129,7 @@ func isRunning(p *v1.Pod) bool {
 	})
 }
 
-// Times within which a client has to start. Its own deadline only begins on a node. A server does not hold a GPU for one that needs longer than clientWait, and
+// Times within which a client has to start. A server does not hold a GPU for one that needs longer than clientWait, and
 // after clientLimit the profile ends.
 const (
 	clientWait  = 2 * time.Minute
