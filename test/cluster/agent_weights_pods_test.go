@@ -35,6 +35,11 @@ func (w *weighing) server(name, model string, weights, workspace, memory int64, 
 	pod.Spec.RestartPolicy = v1.RestartPolicyNever
 	if declared != "" {
 		pod.Annotations = map[string]string{kube.AnnotationWeights: declared}
+		if !strings.Contains(declared, ",") { // what the server has is all that the pod declares
+			c.Args = append(c.Args, "--declared=$(WEIGHTS)")
+			of := v1.ObjectFieldSelector{FieldPath: "metadata.annotations['" + kube.AnnotationWeights + "']"}
+			c.Env = append(c.Env, v1.EnvVar{Name: "WEIGHTS", ValueFrom: &v1.EnvVarSource{FieldRef: &of}})
+		}
 	}
 	return ask(pod, 12, 100, memory)
 }
