@@ -87,7 +87,7 @@ integration() { packages "$alone" | of -p 1 -timeout 20m; }
 # Helm is compiled.
 long() {
   run -run '^TestLane$' "$module/cmd/gshare-node" -full
-  run -run '^TestKilledBetweenSteps$' "$module/vgpu/node/agent" -full
+  run -run '^TestKilledBetweenSteps(OfStores)?$' "$module/vgpu/node/agent" -full
   run -run '^TestAccount$' "$module/serving/gateway" -full
   run -run '^Test(Crashes|Kills)$' "$module/serving/profiles" -full
   run -run '^TestApplyCrashes$' "$module/serving/planner" -full

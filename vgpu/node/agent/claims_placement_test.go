@@ -187,5 +187,5 @@ func TestClaimsKilledBetweenSteps(t *testing.T) {
 	if *full {
 		stride = 1
 	}
-	killBetweenSteps(t, stride, true)
+	killBetweenSteps(t, stride, 72, func(at int) (int, error) { return playKilledAt(t.Context(), at, true) })
 }

@@ -103,11 +103,15 @@ func runCrashing(dir, at string) error {
 	if claims {
 		c.Tenancy, c.Kubernetes.ResourceClaims = "mixed", []string{"GPU-a"}
 	}
-	a, err := New(Options{
+	o := Options{
 		Config: c.WithDefaults(),
 		Source: source, OnDemand: source, MPS: mps.Daemons{Simulated: true}, Pods: pods, Records: records,
 		Cluster: &cluster{enforced: map[types.UID]string{}}, Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
-	})
+	}
+	if os.Getenv(crashStores) != "" {
+		withStores(&o)
+	}
+	a, err := New(o)
 	if err != nil {
 		return err
 	}
@@ -123,17 +127,18 @@ type crashNode struct {
 	dir     string
 	kubelet *fakekubelet.Kubelet
 	claims  bool // pods get their shares by resource claims
+	stores  bool // pods declare weights
 	agent   *exec.Cmd
 	ended   chan struct{} // closed when that agent has
 	deaths  int
 }
 
-func newCrashNode(ctx context.Context, at int, claims bool) (*crashNode, error) {
+func newCrashNode(ctx context.Context, at int, claims, stores bool) (*crashNode, error) {
 	dir, err := os.MkdirTemp("", "gk") // short enough for a socket
 	if err != nil {
 		return nil, err
 	}
-	l := &crashNode{ctx: ctx, dir: dir, claims: claims, kubelet: fakekubelet.New(dir, string(kube.ResourceVGPU))}
+	l := &crashNode{ctx: ctx, dir: dir, claims: claims, stores: stores, kubelet: fakekubelet.New(dir, string(kube.ResourceVGPU))}
 	return l, errors.Join(l.kubelet.Start(), l.start(at))
 }
 
@@ -159,6 +164,9 @@ func (l *crashNode) start(at int) error {
 	agent.Env = append(os.Environ(), crashDir+"="+l.dir, fmt.Sprintf("%s=%d", crashStep, at))
 	if l.claims {
 		agent.Env = append(agent.Env, crashClaims+"=1")
+	}
+	if l.stores {
+		agent.Env = append(agent.Env, crashStores+"=1")
 	}
 	agent.Stderr = log
 	if err := agent.Start(); err != nil {
@@ -197,7 +205,11 @@ func (l *crashNode) begin(uid, slice string) error {
 	if l.claims {
 		return l.beginClaim(uid, slice)
 	}
-	l.kubelet.AddPod(placed(uid, slice, 100, 100))
+	pod := placed(uid, slice, 100, 100)
+	if l.stores {
+		pod = declaring(pod)
+	}
+	l.kubelet.AddPod(pod)
 	device := ""
 	admitted := l.until("admission of "+uid, func(ctx context.Context) (ok bool) {
 		if len(l.kubelet.Devices()) == 0 {
@@ -299,11 +311,11 @@ func TestKilledBetweenSteps(t *testing.T) {
 	if *full {
 		stride = 1
 	}
-	killBetweenSteps(t, stride, false)
+	killBetweenSteps(t, stride, 72, func(at int) (int, error) { return playKilledAt(t.Context(), at, false) }) // twelve steps on the GPU have 72
 }
 
-// killBetweenSteps plays with agents that are killed, each at a step that many after that of the last one.
-func killBetweenSteps(t *testing.T, stride int, claims bool) {
+// killBetweenSteps plays with agents that are killed, each at a step that many after that of the last one. There are at least so many steps.
+func killBetweenSteps(t *testing.T, stride, steps int, play func(at int) (deaths int, err error)) {
 	t.Helper()
 	const workers = 8 // which mostly wait
 	var killed atomic.Int64
@@ -311,7 +323,7 @@ func killBetweenSteps(t *testing.T, stride int, claims bool) {
 	for worker := range workers {
 		all.Go(func() {
 			for at := worker * stride; ; at += workers * stride {
-				deaths, err := playKilledAt(t.Context(), at, claims)
+				deaths, err := play(at)
 				if err != nil {
 					t.Errorf("killed at step %d: %v", at, err)
 					return
@@ -325,13 +337,13 @@ func killBetweenSteps(t *testing.T, stride int, claims bool) {
 	}
 	all.Wait()
 	t.Logf("killed at %d steps", killed.Load())
-	if int(killed.Load())*stride < 72 {
-		t.Errorf("killed at %d steps: twelve steps on the GPU have 72", killed.Load())
+	if int(killed.Load())*stride < steps {
+		t.Errorf("killed at %d steps, want each %d of %d", killed.Load(), stride, steps)
 	}
 }
 
 func playKilledAt(ctx context.Context, at int, claims bool) (deaths int, err error) {
-	l, err := newCrashNode(ctx, at, claims)
+	l, err := newCrashNode(ctx, at, claims, false)
 	if err != nil {
 		return 0, err
 	}

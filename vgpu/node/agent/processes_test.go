@@ -33,12 +33,12 @@ const tokensVariable = "GSHARE_TEST_TOKENS"
 // TestMain also makes the test binary an agent that is killed, or the program of a container, which opens a session in each directory
 // that it reads from its input, and counts memory as the hook does.
 func TestMain(m *testing.M) {
-	if dir := os.Getenv(crashDir); dir != "" {
-		fmt.Fprintln(os.Stderr, runCrashing(dir, os.Getenv(crashStep)))
+	if len(os.Args) > 1 && os.Args[1] == "store" { // also of an agent that kills itself
+		fmt.Fprintln(os.Stderr, fakestore.Run(os.Args[2:]))
 		os.Exit(1)
 	}
-	if len(os.Args) > 1 && os.Args[1] == "store" {
-		fmt.Fprintln(os.Stderr, fakestore.Run(os.Args[2:]))
+	if dir := os.Getenv(crashDir); dir != "" {
+		fmt.Fprintln(os.Stderr, runCrashing(dir, os.Getenv(crashStep)))
 		os.Exit(1)
 	}
 	if os.Getenv(tokensVariable) == "" {

@@ -21,8 +21,10 @@ import (
 var testWeights = []share.Weights{{Digest: share.Digest("sha256:" + strings.Repeat("a", 64)), Memory: 100 * share.MiB}}
 
 // loaded returns a pod that declares weights, placed on a slice.
-func loaded(uid, slice string) *v1.Pod {
-	pod := placed(uid, slice, 10, 10)
+func loaded(uid, slice string) *v1.Pod { return declaring(placed(uid, slice, 10, 10)) }
+
+// declaring lets a pod that is placed declare weights, and returns it.
+func declaring(pod *v1.Pod) *v1.Pod {
 	placement, err := kube.DecodePlacement(pod.Annotations[kube.AnnotationPlacement])
 	if err != nil {
 		panic(err)
