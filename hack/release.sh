@@ -58,11 +58,12 @@ for arch in ${ARCHES:-amd64 arm64}; do
   library "$cc" "$dir/root"
 done
 
-rm -rf "$out"
+rm -rf "$out" "$out.part"
 root=$PWD
-mkdir -p "$out"
-out=$(cd "$out" && pwd)
+mkdir -p "$out.part" # what is there under the name of a release is whole
+part=$(cd "$out.part" && pwd)
 (cd hack/release && go run . --version "$version" --commit "$commit" --time "$(git log -1 --format=%ct)" --registry "${REGISTRY:-}" \
-  --programs "$programs" --root "$root" --out "$out")
-(cd "$out" && sha256sum --check --quiet SHA256SUMS)
+  --programs "$programs" --root "$root" --out "$part")
+(cd "$part" && sha256sum --check --quiet SHA256SUMS)
+mv "$part" "$out"
 echo "release: wrote ${out#"$root"/}"
