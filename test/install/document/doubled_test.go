@@ -1,0 +1,91 @@
+package document
+
+import (
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// cell is what stands between two cells of a Markdown table: a bar that is no text.
+var cell = regexp.MustCompile(`(?:^|[^\\])\|`)
+
+// doubled returns the rows of tables that have the first two cells of a row above, and the long lines of text that stand there twice: what is left
+// of two versions of a page that were merged, of which each reader believes another one.
+func doubled(text string) (found []string) {
+	lines, rows, fenced := map[string]bool{}, map[string]bool{}, false
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		if strings.HasPrefix(line, "```") {
+			fenced = !fenced
+		}
+		seen, key := lines, line
+		switch {
+		case fenced:
+			continue
+		case strings.HasPrefix(line, "|"):
+			at := cell.FindAllStringIndex(line, 3)
+			seen, key = rows, line[:at[len(at)-1][1]]
+		case line == "":
+			clear(rows) // the table has ended
+			continue
+		default:
+			clear(rows)
+			if len(line) < 60 {
+				continue
+			}
+		}
+		if seen[key] {
+			found = append(found, line)
+		}
+		seen[key] = true
+	}
+	return found
+}
+
+// TestDoubled: no page says a thing twice.
+func TestDoubled(t *testing.T) {
+	pages, err := filepath.Glob(filepath.Join(root, "docs/*.md"))
+	if err != nil || len(pages) < 30 {
+		t.Fatalf("%d pages, %v", len(pages), err)
+	}
+	// Its rows are about to be joined.
+	pages = slices.DeleteFunc(pages, func(page string) bool { return filepath.Base(page) == "support.md" })
+	for _, page := range append(pages, filepath.Join(root, "README.md"), filepath.Join(root, "CHANGELOG.md"), filepath.Join(root, "hack/targets.md")) {
+		name, err := filepath.Rel(root, page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, line := range doubled(read(t, name)) {
+			t.Errorf("%s: twice: %s", name, line)
+		}
+	}
+}
+
+// TestDoubledFinds tries the search on small pages.
+func TestDoubledFinds(t *testing.T) {
+	const head = "| A | B | C |\n|---|---|---|\n"
+	long := strings.Repeat("word ", 15)
+	for _, c := range []struct {
+		name, text string
+		want       int
+	}{
+		{"rows", head + "| x | y | 1 |\n| x | y | 2 |\n", 1},
+		{"a value each", head + "| x | y | 1 |\n| x | z | 1 |\n", 0},
+		{"two tables", head + "| x | y | 1 |\n\n" + head + "| x | y | 1 |\n", 0},
+		{"a bar in a cell", head + "| x | y \\| z | 1 |\n| x | y \\| w | 1 |\n", 0},
+		{"two columns", "| A | B |\n|---|---|\n| x | y |\n| x | y |\n", 1},
+		{"text", long + "\n" + long + "\n", 1},
+		{"text apart", long + "\nshort\n\n" + long + "\n", 1},
+		{"short text", "yes\nyes\n", 0},
+		{"code", fmt.Sprintf("```\n%s\n%s\n```\n", long, long), 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if found := doubled(c.text); len(found) != c.want {
+				t.Errorf("%q, want %d", found, c.want)
+			}
+		})
+	}
+}
