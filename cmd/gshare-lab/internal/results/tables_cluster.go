@@ -55,11 +55,11 @@ func openbBound() table {
 		name: "bound", title: "How far from the optimum on openb",
 		text: "The same pods as above. `clairvoyant` is an upper limit for a policy that knows all pods beforehand and may refuse any,\n" +
 			"`accepting` for one that knows them too but refuses a pod only if no node has room for it (docs/packing.md). `packed` is a selection that was in\n" +
-			"fact packed: no limit for clairvoyant policies can be lower. The other columns say why GPUs are idle under `gshare`: what is left\n" +
+			"fact packed: no limit for clairvoyant policies can be lower; `accepted` is the same for those that accept what fits. The other columns say why GPUs are idle under `gshare`: what is left\n" +
 			"of devices is too small for all that was refused, nothing refused accepts the model, or the node's CPU or memory does not\n" +
 			"suffice. Percent of all GPUs.",
 		command: []string{"simulate", "bound", "--nodes", "dataset:openb/openb_node_list_gpu_node.csv"},
-		columns: append(columnsOf("allocation_percent", "", 2, clairvoyant, accepting, "packed", "gshare", "fgd"),
+		columns: append(columnsOf("allocation_percent", "", 2, clairvoyant, accepting, "packed", "accepted", "gshare", "fgd"),
 			column{policy: "gshare", figure: "idle_fragment", head: "fragments", digits: 2},
 			column{policy: "gshare", figure: "idle_model", head: "model", digits: 2},
 			column{policy: "gshare", figure: "idle_cpu", head: "CPU", digits: 2},
@@ -67,6 +67,7 @@ func openbBound() table {
 		targets: []target{
 			{column: "packed allocation_percent", other: clairvoyant + " allocation_percent"},
 			{column: "packed allocation_percent", least: true, other: clairvoyant + " allocation_percent", plus: -1},
+			{column: "accepted allocation_percent", other: accepting + " allocation_percent"},
 			{column: "gshare allocation_percent", other: accepting + " allocation_percent"},
 			{column: "fgd allocation_percent", other: accepting + " allocation_percent"},
 		},
