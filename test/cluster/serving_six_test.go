@@ -175,7 +175,8 @@ func startHalves(t *testing.T) *served {
 // outcome is what has become of a request.
 type outcome struct {
 	function int
-	status   int // 0: none
+	status   int    // 0: none
+	text     string // of the answer
 	took     time.Duration
 	err      error
 }
@@ -191,44 +192,48 @@ func (s *served) sendSix(t *testing.T, functions []sixth, arrivals []traffic.Arr
 		time.Sleep(time.Until(began.Add(a.At)))
 		sending.Go(func() {
 			at := time.Now()
-			status, err := c.statusOf(functions[a.Function].name)
-			all[n] = outcome{int(a.Function), status, time.Since(at), err}
+			status, text, err := c.answerOf(functions[a.Function].name)
+			all[n] = outcome{int(a.Function), status, text, time.Since(at), err}
 		})
 	}
 	sending.Wait()
 	return all
 }
 
-// statusOf sends a request and returns the status of its answer.
-func (c *clients) statusOf(function string) (int, error) {
+// answerOf sends a request and returns its answer.
+func (c *clients) answerOf(function string) (status int, text string, err error) {
 	request, err := http.NewRequestWithContext(c.s.ctx, http.MethodPost, "http://gateway/", strings.NewReader("row"))
 	if err != nil {
-		return 0, err
+		return 0, "", err
 	}
 	request.Host = function + ".default"
 	response, err := c.http.Do(request)
 	if err != nil {
-		return 0, err
+		return 0, "", err
 	}
 	defer response.Body.Close()
-	_, err = io.Copy(io.Discard, response.Body)
-	return response.StatusCode, err
+	body, err := io.ReadAll(response.Body)
+	return response.StatusCode, string(body), err
 }
 
-// answerSlack is how much later than its deadline a client may see an answer that was in time: it is this machine's.
-const answerSlack = 500 * time.Millisecond
+// answerSlack is how much later than its deadline a client may see an answer that was in time, on a machine with other work. One that a replica is about to
+// give is not broken off at the deadline.
+const answerSlack = 1500 * time.Millisecond
 
 // checkOutcomes returns how many requests have missed their objectives, and fails if one has neither an answer nor a refusal in time. lost is how many may
 // have none.
 func checkOutcomes(t *testing.T, functions []sixth, all []outcome, lost int) (missed int) {
 	t.Helper()
-	by, latest := map[int]int{}, time.Duration(0)
+	by, latest, refusals := map[int]int{}, time.Duration(0), map[string]int{}
 	for _, o := range all {
 		f := functions[o.function]
 		by[o.status]++
 		latest = max(latest, o.took-f.slo)
 		if o.status != http.StatusOK || o.took > f.slo {
 			missed++
+		}
+		if o.status != http.StatusOK {
+			refusals[o.text]++
 		}
 		switch {
 		case o.err != nil && lost > 0:
@@ -241,7 +246,7 @@ func checkOutcomes(t *testing.T, functions []sixth, all []outcome, lost int) (mi
 			t.Errorf("%s: status %d", f.name, o.status)
 		}
 	}
-	t.Logf("%d requests, by status %v; the last answer %v after its deadline", len(all), by, latest)
+	t.Logf("%d requests, by status %v; the last answer %v after its deadline; refusals %v", len(all), by, latest, refusals)
 	return missed
 }
 
@@ -260,7 +265,7 @@ func (s *served) playSix(t *testing.T, functions []sixth, on map[string][]string
 	arrivals := arrivalsOfSix(functions, sixLength, 1)
 	all := s.sendSix(t, functions, arrivals)
 	missed := 100 * float64(checkOutcomes(t, functions, all, 0)) / float64(len(all))
-	begins, leaves := turns.times()
+	begins, leaves, written := turns.times()
 	in := &simulator.Input{Arrivals: arrivals, Until: sixLength}
 	for _, f := range functions {
 		turn := &simulator.Turns{Takes: f.takes, Begins: begins, Leaves: leaves}
@@ -275,8 +280,8 @@ func (s *served) playSix(t *testing.T, functions []sixth, on map[string][]string
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("%d requests: %.2f %% missed, simulated %.2f %%; %d turns, simulated %d; a turn begins after %.2f s and leaves within %.2f s", len(all), missed,
-		simulated.ViolationPercent(), len(begins), simulated.WarmStarts, mean(begins).Seconds(), mean(leaves).Seconds())
+	t.Logf("%d requests: %.2f %% missed, simulated %.2f %%; %d turns, simulated %d; a turn begins after %.2f s and leaves within %.2f s, with %.2f s for each to be written", len(all), missed,
+		simulated.ViolationPercent(), len(begins), simulated.WarmStarts, mean(begins).Seconds(), mean(leaves).Seconds(), written.Seconds())
 	if off := missed - simulated.ViolationPercent(); max(off, -off) > 2 {
 		t.Errorf("the simulator differs by %.2f points", off)
 	}
@@ -320,7 +325,7 @@ func (s *served) killsBesideSix(t *testing.T, functions []sixth, kill func(*test
 		for n, f := range functions {
 			if !answers[n] {
 				asking.Go(func() {
-					status, err := c.statusOf(f.name)
+					status, _, err := c.answerOf(f.name)
 					answers[n] = err == nil && status == http.StatusOK
 				})
 			}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -23,8 +24,14 @@ import (
 // turnTimes are how long turns took to begin, and to end.
 type turnTimes struct {
 	mu             sync.Mutex
-	begins, leaves []time.Duration
+	begins, leaves []change
 	pods           map[string]turnSeen
+}
+
+// change is how long after something was wanted of a pod it was so.
+type change struct {
+	wanted time.Time
+	took   time.Duration
 }
 
 // turnSeen is what a watch has seen of a pod.
@@ -40,10 +47,32 @@ func (w *turnTimes) reset() {
 	w.begins, w.leaves = nil, nil
 }
 
-func (w *turnTimes) times() (begins, leaves []time.Duration) {
+// times returns how long they took from the decisions on. Those are taken each second, at a moment that is known from when something was wanted: some
+// time after it, and so never shortly before. The longest time of a second in which nothing was wanted ends with it.
+func (w *turnTimes) times() (begins, leaves []time.Duration, written time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.begins, w.leaves
+	var moments []time.Duration
+	all := slices.Concat(w.begins, w.leaves)
+	for _, c := range all {
+		moments = append(moments, time.Duration(c.wanted.Nanosecond()))
+	}
+	slices.Sort(moments)
+	decided, longest := time.Duration(0), time.Duration(-1)
+	for i, m := range moments {
+		before := moments[(i+len(moments)-1)%len(moments)]
+		if gap := (m - before + time.Second) % time.Second; gap > longest {
+			decided, longest = m, gap
+		}
+	}
+	from := func(changes []change) (took []time.Duration) {
+		for _, c := range changes {
+			late := (time.Duration(c.wanted.Nanosecond()) - decided + time.Second) % time.Second
+			took, written = append(took, late+c.took), written+late/time.Duration(len(all))
+		}
+		return took
+	}
+	return from(w.begins), from(w.leaves), written
 }
 
 // watchTurns looks at the pods of functions as they change.
@@ -87,10 +116,10 @@ func (w *turnTimes) look(p *v1.Pod, now time.Time) {
 	case one.reached || !reached.Answers(wanted):
 	case wanted.Level.Serves() && reached.Level.Serves() && ready:
 		one.reached = true
-		w.begins = append(w.begins, now.Sub(one.since))
+		w.begins = append(w.begins, change{one.since, now.Sub(one.since)})
 	case wanted.Level == residency.Warm && reached.Level == residency.Warm:
 		one.reached = true
-		w.leaves = append(w.leaves, now.Sub(one.since))
+		w.leaves = append(w.leaves, change{one.since, now.Sub(one.since)})
 	}
 	w.pods[p.Name] = one
 }
