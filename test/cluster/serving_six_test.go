@@ -216,13 +216,16 @@ func (c *clients) answerOf(function string) (status int, text string, err error)
 	return response.StatusCode, string(body), err
 }
 
+// inTimeStatuses are those of answers, and of refusals.
+var inTimeStatuses = []int{http.StatusOK, http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusGatewayTimeout}
+
 // answerSlack is how much later than its deadline a client may see an answer that was in time, on a machine with other work. One that a replica is about to
 // give is not broken off at the deadline.
 const answerSlack = 1500 * time.Millisecond
 
 // checkOutcomes returns how many requests have missed their objectives, and fails if one has neither an answer nor a refusal in time. lost is how many may
-// have none.
-func checkOutcomes(t *testing.T, functions []sixth, all []outcome, lost int) (missed int) {
+// have none, and statuses are those of answers and refusals.
+func checkOutcomes(t *testing.T, functions []sixth, all []outcome, lost int, statuses ...int) (missed int) {
 	t.Helper()
 	by, latest, refusals := map[int]int{}, time.Duration(0), map[string]int{}
 	for _, o := range all {
@@ -242,7 +245,7 @@ func checkOutcomes(t *testing.T, functions []sixth, all []outcome, lost int) (mi
 			t.Errorf("%s: %v after %v", f.name, o.err, o.took)
 		case o.took > f.slo+answerSlack:
 			t.Errorf("%s: status %d after %v, which is to be within %v", f.name, o.status, o.took, f.slo)
-		case !slices.Contains([]int{http.StatusOK, http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusGatewayTimeout}, o.status):
+		case !slices.Contains(statuses, o.status):
 			t.Errorf("%s: status %d", f.name, o.status)
 		}
 	}
@@ -264,7 +267,7 @@ func (s *served) playSix(t *testing.T, functions []sixth, on map[string][]string
 	turns.reset()
 	arrivals := arrivalsOfSix(functions, sixLength, 1)
 	all := s.sendSix(t, functions, arrivals)
-	missed := 100 * float64(checkOutcomes(t, functions, all, 0)) / float64(len(all))
+	missed := 100 * float64(checkOutcomes(t, functions, all, 0, inTimeStatuses...)) / float64(len(all))
 	begins, leaves, written := turns.times()
 	in := &simulator.Input{Arrivals: arrivals, Until: sixLength}
 	for _, f := range functions {
@@ -317,7 +320,7 @@ func (s *served) killsBesideSix(t *testing.T, functions []sixth, kill func(*test
 	time.Sleep(8 * time.Second)
 	kill(t)()
 	sending.Wait()
-	t.Logf("%d missed", checkOutcomes(t, functions, all, lost))
+	t.Logf("%d missed", checkOutcomes(t, functions, all, lost, append(inTimeStatuses, http.StatusBadGateway)...)) // of a server that has failed with a request, and with it again
 	c := s.newClients(t, "")
 	answers := make([]bool, len(functions)) // has answered: an objective may be shorter than a round of turns
 	took := s.wait(t, "all functions answer", func() bool {
