@@ -2,7 +2,8 @@
 # Installs gshare in real clusters of each version of Kubernetes that it supports, and there runs the first pod, a burst, the agent's death,
 # an upgrade and the removal: hack/compat.sh [VERSION...], such as 1.36. It says of each version and part whether it passed, and fails if one
 # did not. Needs root. hack/compat.sh build VERSION... compiles only, which takes a quarter of an hour a version and more on 2 cores.
-# GSHARE_KUBELET_FEATURES=PodsAPI turns on that feature gate of kubelets.
+# GSHARE_KUBELET_FEATURES=PodsAPI turns on that feature gate of kubelets. On 1.35, which is not among the versions it takes by default, it installs gshare
+# both with the defaults of a policy in v1beta1 and without.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 source hack/compile-env.sh
@@ -41,6 +42,11 @@ run() {
   settings=()
   [ "$version" = 1.37 ] || settings=(GSHARE_KUBERNETES="$logs/$version/kubernetes")
   part "$version" "install, first pod, upgrade, uninstall" '^TestInstall$' || status=1
+  if [ "$version" = 1.35 ]; then
+    export GSHARE_APISERVER_FLAGS="--feature-gates=MutatingAdmissionPolicy=true --runtime-config=admissionregistration.k8s.io/v1beta1=true"
+    part "$version" "the same with v1beta1" '^TestInstall$' || status=1
+    unset GSHARE_APISERVER_FLAGS
+  fi
   part "$version" "burst" '^TestAgentHundred$' || status=1
   part "$version" "agent killed" '^TestAgentRestarts$/^agent$' || status=1
   return $status

@@ -12,13 +12,11 @@ import (
 
 // TestPolicies first asks the API server without the policies, then with them: what differs is their work.
 func TestPolicies(t *testing.T) {
-	c := connect(t)
-	c.namespace(t, "slo", map[string]string{"gshare.dev/slo": "allowed"})
-	c.runtimeClass(t)
-	before := c.without(t)
+	c := connect(t, server)
+	before := c.prepare(t)
 	c.install(t)
 	t.Run("incomplete", func(t *testing.T) { c.testIncomplete(t, before.good) })
-	c.installDefaults(t)
+	c.installDefaults(t, read(t, defaults))
 	t.Run("bad", c.testBad)
 	t.Run("good", func(t *testing.T) { c.testGood(t, before.good) })
 	t.Run("strange", func(t *testing.T) { c.testStrange(t, before.strange) })

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -18,27 +19,30 @@ import (
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
 	"sigs.k8s.io/yaml"
 
 	"github.com/gshare-dev/gshare/manifests"
+	"github.com/gshare-dev/gshare/vgpu/kube"
 )
 
 // cluster is the API server as the tests use it.
 type cluster struct {
 	*kubernetes.Clientset
-	ctx context.Context
+	config *rest.Config
+	ctx    context.Context
 }
 
-func connect(t *testing.T) *cluster {
+func connect(t *testing.T, config *rest.Config) *cluster {
 	t.Helper()
-	client, err := kubernetes.NewForConfig(server)
+	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
 	t.Cleanup(cancel)
-	return &cluster{Clientset: client, ctx: ctx}
+	return &cluster{Clientset: client, config: config, ctx: ctx}
 }
 
 // namespace makes one, with labels.
@@ -68,6 +72,7 @@ func (c *cluster) install(t *testing.T) {
 		"gshare-isolation": pod(hostPID),
 		"gshare-slo":       pod(says("class", "slo")),
 	} {
+		kube.Complete(p) // gshare-share refuses one that is not
 		c.eventually(t, name, func() (bool, error) {
 			_, err := c.try("default", p)
 			return err != nil && strings.Contains(err.Error(), name), err
@@ -78,10 +83,10 @@ func (c *cluster) install(t *testing.T) {
 // defaults is the file of the policy that fills in what pods leave out.
 const defaults = "defaults.yaml"
 
-// installDefaults applies the policy that fills in what pods leave out, and waits until it is in force.
-func (c *cluster) installDefaults(t *testing.T) {
+// installDefaults applies the file of the policy that fills in what pods leave out, and waits until it is in force.
+func (c *cluster) installDefaults(t *testing.T, file []byte) {
 	t.Helper()
-	c.apply(t, base(t)[defaults])
+	c.apply(t, file)
 	c.eventually(t, "gshare-defaults", func() (bool, error) {
 		got, err := c.try("default", pod())
 		return err == nil && got.Spec.SchedulerName == "gshare", err
@@ -129,26 +134,34 @@ func read(t *testing.T, name string) []byte {
 	return content
 }
 
-// apply creates the objects of a file. The API server compiles every expression then, and refuses one that it cannot.
+// apply creates the objects of a file.
 func (c *cluster) apply(t *testing.T, file []byte) {
 	t.Helper()
-	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discovery.NewDiscoveryClientForConfigOrDie(server)))
-	client := dynamic.NewForConfigOrDie(server)
+	if err := c.create(t, file); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// create creates the objects of a file. The API server compiles every expression then, and refuses one that it cannot.
+func (c *cluster) create(t *testing.T, file []byte) error {
+	t.Helper()
+	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discovery.NewDiscoveryClientForConfigOrDie(c.config)))
+	client := dynamic.NewForConfigOrDie(c.config)
 	decoder := yamls.NewYAMLOrJSONDecoder(bytes.NewReader(file), 4096)
 	for {
 		object := &unstructured.Unstructured{}
 		if err := decoder.Decode(object); errors.Is(err, io.EOF) {
-			return
+			return nil
 		} else if err != nil {
-			t.Fatal(err)
+			return err
 		}
 		kind := object.GroupVersionKind()
 		mapping, err := mapper.RESTMapping(kind.GroupKind(), kind.Version)
 		if err != nil {
-			t.Fatal(err)
+			return err
 		}
 		if _, err := client.Resource(mapping.Resource).Create(c.ctx, object, metav1.CreateOptions{}); err != nil {
-			t.Fatalf("create %s %s: %v", kind.Kind, object.GetName(), err)
+			return fmt.Errorf("create %s %s: %w", kind.Kind, object.GetName(), err)
 		}
 	}
 }
