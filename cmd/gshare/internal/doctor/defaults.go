@@ -3,12 +3,14 @@ package doctor
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"fmt"
 	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/discovery"
 )
 
 // defaultsVersion returns the newest version in which the API server serves mutating admission policies: v1 from Kubernetes 1.36, v1beta1 on
@@ -41,7 +43,7 @@ func (e *examination) checkDefaults(version string, names map[string][]string) {
 		return
 	case "v1beta1":
 		fix = "kubectl apply -k an overlay with the component manifests/older/v1beta1"
-		if on, known := gateInMetrics(e.serverMetrics()); known && !on {
+		if on, known := gateInMetrics(serverMetrics(e.ctx, e.client.Discovery())); known && !on {
 			e.addFinding(admission, "", mutating, Failed, "v1beta1 is served, but the API server's feature gate "+mutating+" is off: policies do nothing",
 				"start kube-apiserver with --feature-gates="+mutating+"=true as well, or use the component manifests/older/nodefaults")
 			return
@@ -53,12 +55,12 @@ func (e *examination) checkDefaults(version string, names map[string][]string) {
 }
 
 // serverMetrics returns the API server's metrics, or nothing if they cannot be read.
-func (e *examination) serverMetrics() []byte {
-	client := e.client.Discovery().RESTClient()
+func serverMetrics(ctx context.Context, api discovery.DiscoveryInterface) []byte {
+	client := api.RESTClient()
 	if client == nil { // a fake one
 		return nil
 	}
-	metrics, err := client.Get().AbsPath("/metrics").DoRaw(e.ctx)
+	metrics, err := client.Get().AbsPath("/metrics").DoRaw(ctx)
 	if err != nil {
 		return nil // without the permission; what follows from a gate that is off is said when pods are refused
 	}
