@@ -258,6 +258,14 @@ type table7Played struct {
 
 func (p *table7Played) hit() float64 { return 100 * float64(p.inTime) / float64(max(p.requests, 1)) }
 
+// fitsWhole reports whether an instance of one of these profiles holds all of a function.
+func fitsWhole(f *simulator.Function, profiles []string) bool {
+	all := f.Graph.Whole()
+	return slices.ContainsFunc(profiles, func(p string) bool {
+		return all.Times[p] > 0 && all.Memory <= share.Bytes(instancesOf[p].memoryMiB)*share.MiB
+	})
+}
+
 // startInRealTime has the replicas of functions start in the real-time class, until the returned function is called: a start takes as long as on a machine
 // with nothing else to do.
 func (s *served) startInRealTime(t *testing.T) (stop func()) {
@@ -308,10 +316,12 @@ func (w *table7) play(t *testing.T, s *served, in *simulator.Input, python strin
 	body := []byte(`{"inputs": [{"name": "row", "shape": [1], "datatype": "FP32", "data": [0]}]}`)
 	senders := make([]client.Sender, len(names))
 	for n, name := range names {
-		s.wait(t, "ready: "+name, func() bool { return s.readyFor(t, name) >= 1 })
 		c := s.newClients(t, name)
 		c.path, c.body = "/v2/models/application/infer", string(body)
-		s.wait(t, "answers: "+name, func() bool { return c.request() == nil })
+		if !whole || fitsWhole(&in.Functions[n], in.MIG.GPUs[0]) { // for others there is no instance, and all their requests are refused
+			s.wait(t, "ready: "+name, func() bool { return s.readyFor(t, name) >= 1 })
+			s.wait(t, "answers: "+name, func() bool { return c.request() == nil })
+		}
 		sender := s.sender(t, name).(*client.HTTP)
 		sender.URL, sender.Body = "http://gateway"+c.path, body
 		senders[n] = sender
