@@ -101,6 +101,7 @@ func (p *inTurn) serve() {
 	p.queue, p.busy = p.queue[1:], true
 	p.sim.clock.after(p.function.Turns.Takes, func() {
 		p.busy = false
+		p.sim.record.result.GPUSeconds += p.function.Turns.Takes.Seconds() // of the slice: nothing else is reserved
 		p.sim.record.answer(request, p.sim.clock.now)
 		p.serve()
 		p.leave()

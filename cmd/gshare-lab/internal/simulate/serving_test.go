@@ -52,7 +52,7 @@ func TestSimulateServing(t *testing.T) {
 		}
 		missed[run["policy"]] = run["slo_violation_percent"].(float64)
 	}
-	if len(missed) != 9 || missed["gshare"] > missed["lazy"] || missed["lazy"] > missed["eager"] || missed["pipelined"] > missed["monolithic"] {
+	if len(missed) != 10 || missed["gshare"] > missed["lazy"] || missed["lazy"] > missed["eager"] || missed["pipelined"] > missed["monolithic"] {
 		t.Errorf("%v", missed)
 	}
 	if again, err := runServing(t, args...); err != nil || again != text {
