@@ -20,7 +20,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/profile"
 )
 
-// options holds the flags.
+// options holds the flags. It has a field for each, so many fields.
 type options struct {
 	points, name, address, store string
 	weights, workspace, declared string
