@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -41,6 +42,7 @@ type turnOf struct {
 	since   time.Duration // that it is in the stage, or serves in this turn
 	serves  time.Duration // since when it serves in this turn, though not Ready at times; 0: it has not yet
 	waiting time.Duration // that requests wait for it; 0: none does
+	begin   time.Duration // residency.InTurn.Begin
 	used    time.Duration // when its last turn ended
 	pause   time.Duration // until which it gets none, as its agent had no room for it
 	refused int64         // turn.refused
@@ -69,7 +71,7 @@ func (t *turns) Run(ctx context.Context) {
 // review gives and takes turns on all slices.
 func (t *turns) review(ctx context.Context) {
 	now := time.Since(t.began).Round(residency.TurnPeriod) // a look that is a moment early must not make a turn last until the next one
-	slices, known := map[string][]residency.InTurn{}, map[string]turnOf{}
+	bySlice, known := map[string][]residency.InTurn{}, map[string]turnOf{}
 	for name, i := range placedInstances(t.pods) {
 		pod := &v1.Pod{}
 		if err := t.pods.client.Get(ctx, i.pod, pod); err != nil || pod.UID != i.uid || !kube.TakesTurns(pod) || kube.Ended(pod) {
@@ -78,10 +80,10 @@ func (t *turns) review(ctx context.Context) {
 		placement, _, _ := kube.PlacementOf(pod) // TakesTurns has read it
 		slice := pod.Spec.NodeName + "/" + placement.Containers[0].VGPUs[0].Slice
 		one, remembered := t.look(now, name, i, pod)
-		slices[slice], known[name] = append(slices[slice], one), remembered
+		bySlice[slice], known[name] = append(bySlice[slice], one), remembered
 	}
 	t.known = known
-	for _, all := range slices {
+	for _, all := range bySlice {
 		next, any := residency.NextTurn(now, all, turnPolicy)
 		for _, one := range all {
 			level := residency.Warm
@@ -99,17 +101,19 @@ func (t *turns) review(ctx context.Context) {
 // look returns how a replica is with its turn, and what is to be remembered of it.
 func (t *turns) look(now time.Duration, name string, i placedInstance, pod *v1.Pod) (residency.InTurn, turnOf) {
 	load, last := t.load(i.function), t.known[name]
-	one := residency.InTurn{ID: name, Stage: stageOf(pod), Waiting: load.Waiting, InFlight: load.InFlight, Begin: allowedStart(&pod.Spec.Containers[0])}
+	one := residency.InTurn{ID: name, Stage: stageOf(pod), Waiting: load.Waiting, InFlight: load.InFlight}
 	if _, found := t.known[name]; !found || one.Stage != last.stage {
 		if one.Stage == residency.Waiting && found {
 			last.used, last.waiting = now, 0 // those that still wait come after others that have waited meanwhile
 		} else if _, r, _ := kube.ResidencyOf(pod); one.Stage == residency.Waiting && r.Level == residency.Warm {
 			last.used = 1 // it had one under an earlier leader
 		}
-		last.stage, last.since = one.Stage, now
+		last.stage, last.since, last.begin = one.Stage, now, 0
 		switch {
 		case one.Stage == residency.Waiting:
 			last.serves = 0
+		case one.Stage == residency.Beginning && !hasStarted(pod): // one that was parked does not load again
+			last.begin = allowedStart(&pod.Spec.Containers[0])
 		case one.Stage == residency.Serving && last.serves == 0:
 			last.serves = now
 		case one.Stage == residency.Serving: // who is not Ready now and then has no longer turn than others
@@ -128,7 +132,7 @@ func (t *turns) look(now time.Duration, name string, i placedInstance, pod *v1.P
 	case last.waiting == 0:
 		last.waiting = now
 	}
-	one.Since, one.Used, one.Due = last.since, last.used, last.waiting+i.latency
+	one.Since, one.Begin, one.Used, one.Due = last.since, last.begin, last.used, last.waiting+i.latency
 	if now < last.pause {
 		one.Waiting, one.Used = 0, max(1, last.used)
 	}
@@ -148,6 +152,13 @@ func stageOf(p *v1.Pod) residency.Stage {
 		return residency.Serving
 	}
 	return residency.Beginning
+}
+
+// hasStarted reports whether the startupProbe of a pod's server has succeeded, or the server runs without one.
+func hasStarted(p *v1.Pod) bool {
+	return slices.ContainsFunc(p.Status.ContainerStatuses, func(c v1.ContainerStatus) bool {
+		return c.Name == p.Spec.Containers[0].Name && c.Started != nil && *c.Started
+	})
 }
 
 // takesTurns reports whether a pod takes turns with others on its slice, or is to.

@@ -58,17 +58,30 @@ func TestTurnOfOneThatDoesNotWake(t *testing.T) {
 	})
 }
 
-// TestTurnOfOneThatLoadsForLong: a server whose startupProbe lets it start for longer has as much time to begin its turn.
+// TestTurnOfOneThatLoadsForLong: a server whose startupProbe lets it start for longer has as much time to begin the turn in which it starts, also when it
+// has started and is not Ready yet, but not those after it was parked, in which it loads nothing.
 func TestTurnOfOneThatLoadsForLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newTurnSlice(t, "a")
 		s.drain(t.Context())
-		s.ticks(5, func() bool { return len(s.all()) == 1 && s.all()[0].Spec.NodeName != "" })
+		s.ticks(5, func() bool { return s.levels()["a"] == residency.Hot })
 		p := s.one()
+		p.Status.Conditions = nil // not Ready
 		for allowed, probe := range map[time.Duration]*v1.Probe{0: nil, 20 * time.Minute: {InitialDelaySeconds: 600, PeriodSeconds: 10, FailureThreshold: 60}} {
-			p.Spec.Containers[0].StartupProbe = probe
-			if one, _ := s.turns.look(0, "ml/a-1", placedInstance{}, p); one.Begin != allowed {
-				t.Errorf("it may take %v longer, want %v", one.Begin, allowed)
+			p.Spec.Containers[0].StartupProbe, p.Status.ContainerStatuses = probe, nil
+			one, last := s.turns.look(0, "starts", placedInstance{}, p)
+			if one.Stage != residency.Beginning || one.Begin != allowed {
+				t.Errorf("it is in stage %v and may take %v longer, want %v", one.Stage, one.Begin, allowed)
+			}
+			started := true
+			p.Status.ContainerStatuses = []v1.ContainerStatus{{Name: p.Spec.Containers[0].Name, Started: &started}}
+			s.turns.known["starts"] = last
+			if one, _ := s.turns.look(0, "starts", placedInstance{}, p); one.Begin != allowed {
+				t.Errorf("once it has started it may take %v longer, want %v", one.Begin, allowed)
+			}
+			delete(s.turns.known, "starts")
+			if one, _ := s.turns.look(0, "was parked", placedInstance{}, p); one.Stage != residency.Beginning || one.Begin != 0 {
+				t.Errorf("one that was parked is in stage %v and may take %v longer", one.Stage, one.Begin)
 			}
 		}
 	})

@@ -9,7 +9,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/residency"
 )
 
-var turnPolicy = residency.TurnPolicy{For: 10 * time.Second, Idle: time.Second, Begin: time.Minute}
+var turnPolicy = residency.TurnPolicy{For: 10 * time.Second, Idle: time.Second, Begin: time.Minute, Start: 30 * time.Second}
 
 func TestNextTurn(t *testing.T) {
 	const now = 100 * time.Second
@@ -20,9 +20,9 @@ func TestNextTurn(t *testing.T) {
 	has := func(s residency.Stage, ago time.Duration, requests int) residency.InTurn {
 		return residency.InTurn{ID: "has", Stage: s, Since: since(ago), InFlight: requests, Used: 1}
 	}
-	loads := func(ago time.Duration) residency.InTurn {
+	loads := func(ago, allowed time.Duration) residency.InTurn {
 		one := has(residency.Beginning, ago, 0)
-		one.Begin = time.Minute
+		one.Begin = allowed
 		return one
 	}
 	started := func(id string) residency.InTurn { return residency.InTurn{ID: id} }
@@ -48,8 +48,9 @@ func TestNextTurn(t *testing.T) {
 		"does not get on, alone":       {[]residency.InTurn{has(residency.Beginning, time.Hour, 0)}, "has"},
 		"leaves":                       {[]residency.InTurn{has(residency.Leaving, time.Hour, 0), waits("a", 1, 0)}, ""},
 		"leaves, alone":                {[]residency.InTurn{has(residency.Leaving, 0, 0)}, ""},
-		"loads for long":               {[]residency.InTurn{loads(2*time.Minute - 1), waits("a", 1, 0)}, "has"},
-		"has loaded for too long":      {[]residency.InTurn{loads(2 * time.Minute), waits("a", 1, 0)}, ""},
+		"loads for long":               {[]residency.InTurn{loads(80*time.Second-1, 20*time.Second), waits("a", 1, 0)}, "has"},
+		"has loaded for too long":      {[]residency.InTurn{loads(80*time.Second, 20*time.Second), waits("a", 1, 0)}, ""},
+		"may load for days":            {[]residency.InTurn{loads(90*time.Second, 48*time.Hour), waits("a", 1, 0)}, ""},
 		"two have it":                  {[]residency.InTurn{has(residency.Beginning, 0, 0), {ID: "a", Stage: residency.Serving, Since: now}}, "a"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -47,7 +47,7 @@ type InTurn struct {
 	InFlight int           // that it has
 	Due      time.Duration // when the first that waits is to be answered
 	Used     time.Duration // when it had its turn last; 0: never
-	Begin    time.Duration // that it may take to begin beyond TurnPolicy.Begin, as its probes say
+	Begin    time.Duration // that it may take to begin beyond TurnPolicy.Begin, as its probes say; TurnPolicy.Start bounds it
 }
 
 // Stage is how far an instance is with its turn.
@@ -67,6 +67,7 @@ type TurnPolicy struct {
 	For   time.Duration // that an instance serves while another waits
 	Idle  time.Duration // that it serves without requests while another waits
 	Begin time.Duration // that one may take to begin that does not get on, while another waits
+	Start time.Duration // that one may take at most beyond Begin, whatever its tenant has written
 }
 
 // TurnPeriod is the time between two decisions of NextTurn on a cluster, as gateways report each second.
@@ -74,7 +75,7 @@ const TurnPeriod = time.Second
 
 // ClusterTurns returns the bounds of turns on a cluster, where a turn takes about five writes to the API server.
 func ClusterTurns() TurnPolicy {
-	return TurnPolicy{For: 10 * time.Second, Idle: time.Second, Begin: 5 * time.Minute}
+	return TurnPolicy{For: 10 * time.Second, Idle: time.Second, Begin: 5 * time.Minute, Start: 30 * time.Minute}
 }
 
 // NextTurn returns the instance of a slice that is to have the turn, which may be the one that has it; none if that one is to give the memory back, or has
@@ -103,7 +104,7 @@ func NextTurn(now time.Duration, all []InTurn, p TurnPolicy) (id string, ok bool
 	limit := p.For
 	switch {
 	case has.Stage == Beginning:
-		limit = p.Begin + has.Begin
+		limit = p.Begin + min(has.Begin, p.Start)
 	case has.Waiting+has.InFlight == 0:
 		limit = p.Idle
 	case next.Waiting == 0: // it only wants to start
