@@ -199,7 +199,7 @@ func (f *function) add(it *item) {
 			}
 			it.request.Deadline = finish.Add(finish.Sub(now)) // later than predicted: the clock goes on until its turn is decided
 			if f.config.Hold.InTime {
-				f.refuseAtDue(it)
+				refuseAtDue(it)
 			}
 		}
 	}

@@ -187,7 +187,10 @@ func move(of, from, to *function) {
 		it.request.ID = to.lastID
 		switch {
 		case len(to.replicas) > 0:
-			if !it.explicit { // as what was held
+			switch { // as what was held
+			case to.config.Hold.InTime:
+				it.request.Deadline = it.due
+			case !it.explicit:
 				it.request.Deadline = now.Add(it.timeout)
 			}
 			to.add(it)

@@ -26,10 +26,10 @@ func (f *function) holdAll() {
 	f.wake.Stop()
 }
 
-// refuseAtDue refuses an item when it is due, if it is in the queue then: no replica has taken it at once, for which its deadline was put off.
-func (f *function) refuseAtDue(it *item) {
+// refuseAtDue refuses an item when it is due, if it is in a queue then: no replica has taken it at once, for which its deadline was put off.
+func refuseAtDue(it *item) {
 	time.AfterFunc(time.Until(it.due), func() {
-		f.mu.Lock()
+		f := it.lockQueue() // it may wait with a host, or has come back from there
 		defer f.mu.Unlock()
 		if id := it.request.ID; f.items[id] == it {
 			f.queue.Remove(it.request)

@@ -81,3 +81,58 @@ func TestInTurnIsInTime(t *testing.T) {
 		})
 	}
 }
+
+// TestInTurnWithHost: requests of a function in turn keep their deadlines when they come to a host that has its turn, and when their deadlines were put off
+// there since nobody else needed it, they are refused when they are due wherever they wait then.
+func TestInTurnWithHost(t *testing.T) {
+	inTurn := Function{SLO: time.Second, Hold: Hold{InTime: true}}
+	for name, test := range map[string]struct {
+		host    bool          // the request comes while there is a host
+		latency time.Duration // of the host's replica
+		busy    bool          // with another request
+	}{
+		"comes to the host":        {latency: 10 * ms, busy: true},
+		"comes back from the host": {host: true, latency: 600 * ms},
+	} {
+		t.Run(name, func(t *testing.T) {
+			start(t, inTurn, func(w *world) {
+				w.network.serve(w.T, "a:80", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+					if test.busy {
+						time.Sleep(5 * time.Second)
+						return
+					}
+					time.Sleep(50 * ms)
+					panic(http.ErrAbortHandler)
+				}))
+				guest := inTurn
+				guest.FunctionName = search
+				if err := w.gateway.SetFunction(guest); err != nil {
+					w.Fatal(err)
+				}
+				if test.host {
+					w.host(resnet)
+				}
+				var wait sync.WaitGroup
+				begin := time.Now()
+				wait.Go(func() {
+					if got, took := w.ask(w.Context(), "", "Host", "search"), time.Since(begin); got.status != http.StatusGatewayTimeout || took > time.Second {
+						w.Errorf("status %d after %v, want 504 within 1 s", got.status, took)
+					}
+				})
+				time.Sleep(500 * ms)
+				if err := w.gateway.SetReplicas(resnet, []Replica{{ID: "a", Address: "a:80", Latency: test.latency}}); err != nil {
+					w.Fatal(err)
+				}
+				if test.busy {
+					wait.Go(func() { w.ask(w.Context(), "") })
+					time.Sleep(10 * ms)
+					w.host(resnet)
+				} else {
+					time.Sleep(100 * ms) // the replica has failed, and is avoided
+					w.gateway.DropHost(search)
+				}
+				wait.Wait()
+			})
+		})
+	}
+}
