@@ -81,6 +81,7 @@ type world struct {
 	old     bool                           // the agent is one that changes no quotas
 	taken   bool                           // the GPU is somebody else's: servers get no node
 	rate    func(sm int64) int             // kernels that a training launches in a second; nil: servers run
+	counts  func(p *v1.Pod) bool           // whether the agent counts what a training does now; nil: it does
 	image   string
 	version string
 }
@@ -213,7 +214,7 @@ func (w *world) kubelet() bool {
 			moved = true
 		case isClient:
 			w.end(&p, v1.PodSucceeded, 0, w.measure(&p))
-		case w.rate != nil && !w.old:
+		case w.rate != nil && !w.old && (w.counts == nil || w.counts(&p)):
 			w.count(&p)
 		default:
 			continue

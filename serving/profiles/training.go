@@ -3,6 +3,7 @@ package profiles
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"math"
 	"time"
 
@@ -20,7 +21,7 @@ import (
 
 const (
 	defaultSteady = 15 * time.Second
-	// workWait is the time within which an agent that counts has reported a count of a program that runs.
+	// workWait is the time within which an agent that counts has reported a count of a program that runs, and after that the next one.
 	workWait = 2 * time.Minute
 	// trainingPause is the time after which a training is looked at that nobody reports anything of.
 	trainingPause = 30 * time.Second
@@ -52,17 +53,21 @@ func (s *state) watch(status *api.GPUProfileStatus, target *v1.Pod) decision {
 	if !isRunning(target) {
 		return s.waitForServer(status, target)
 	}
-	work := workOf(target)
-	if work == nil {
-		if left := startOf(target).Add(workWait).Sub(s.now); left > 0 {
-			s.set(status, metav1.ConditionFalse, api.ReasonMeasuring, "")
-			made := s.write(status)
-			made.after = left
-			return made
-		}
-		return s.halt(status, "the agent of node "+target.Spec.NodeName+" does not say how many kernels the training launches: it may be one of an earlier version")
+	work, said := workOf(target), startOf(target)
+	if work != nil {
+		said = work.Since.Add(milliseconds(work.Counts[len(work.Counts)-1].At))
 	}
-	trial, done, err := s.plan.progress.Judge(seriesOf(work))
+	left := said.Add(workWait).Sub(s.now)
+	if left <= 0 { // an agent that was started anew has lost its counts, and without the annotation there are no more: both are others with another pod
+		return s.lose(status, fmt.Sprintf("the agent of node %s has not said for %v how many kernels the training launches: it may be one of an earlier version, or its clock is wrong",
+			target.Spec.NodeName, workWait), true)
+	}
+	var trial profiler.Trial
+	var done bool
+	var err error
+	if work != nil {
+		trial, done, err = s.plan.progress.Judge(seriesOf(work))
+	}
 	var failed *profiler.FailedError
 	switch {
 	case errors.As(err, &failed):
@@ -76,7 +81,7 @@ func (s *state) watch(status *api.GPUProfileStatus, target *v1.Pod) decision {
 	}
 	s.set(status, metav1.ConditionFalse, api.ReasonMeasuring, "")
 	made := s.write(status)
-	made.after = trainingPause
+	made.after = min(trainingPause, left)
 	return made
 }
 

@@ -113,7 +113,7 @@ func TestTrainingEnds(t *testing.T) {
 		},
 		"agent that does not count": {
 			cluster: func(w *world) { w.old = true },
-			status:  metav1.ConditionFalse, reason: api.ReasonClientFailed, message: "the agent of node node1 does not say how many kernels",
+			status:  metav1.ConditionFalse, reason: api.ReasonClientFailed, message: "the agent of node node1 has not said for 2m0s how many kernels",
 		},
 		"search that needs requests": {
 			change: func(p *api.GPUProfile) { p.Spec.Search = api.ProfileSearch{Strategy: api.Grid} },
@@ -164,6 +164,45 @@ func TestTrainingDisrupted(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestTrainingUncounted: where the agent of the node stops counting a training, the trial begins again with another pod: it neither waits for ever, with a GPU
+// that nobody uses, nor gives up.
+func TestTrainingUncounted(t *testing.T) {
+	for name, change := range map[string]func(*kube.ContainerEnforcement){
+		"no more counts":            func(*kube.ContainerEnforcement) {},
+		"an agent started anew":     func(c *kube.ContainerEnforcement) { c.Work = nil },
+		"counts that are not valid": func(c *kube.ContainerEnforcement) { c.Work.Changed = -1 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				w := newWorld(t, someTraining())
+				w.rate = kernels
+				w.counts = func(p *v1.Pod) bool {
+					if time.Since(startOf(p)) < 15*time.Second || w.servers > 1 {
+						return true
+					}
+					status, _, err := kube.EnforcementStatusOf(p)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if c := &status.Containers[0]; c.Work != nil {
+						change(c)
+					}
+					text, err := kube.EncodeEnforcementStatus(status)
+					if err != nil {
+						t.Fatal(err)
+					}
+					p.Annotations[kube.AnnotationEnforcementStatus] = text
+					return false
+				}
+				p := w.run()
+				if r := p.Status.Recommended; r == nil || r.SM != 40 || w.servers != len(p.Status.Points)+1 {
+					t.Errorf("%d programs for %d trials: %+v", w.servers, len(p.Status.Points), r)
+				}
+			})
+		})
+	}
 }
 
 // TestGPUTime: the part of the time is that of the counts between two times, and is not known without two of them.
