@@ -39,7 +39,7 @@ type ContainerEnforcement struct {
 	MemoryPeakMiB int64 `json:"memoryPeakMiB,omitempty"`
 	// QuotaPercent is the part of the time that it has for now, if that is less than its share says: AnnotationTrialQuota. 0 otherwise.
 	QuotaPercent int64 `json:"quotaPercent,omitempty"`
-	// Work is what it has done lately, of a pod with AnnotationTrialQuota that shares its GPU. nil otherwise.
+	// Work is what it has done lately, of a pod with AnnotationTrialQuota that is alone on a GPU on which others could be, too. nil otherwise.
 	Work *Work `json:"work,omitempty"`
 }
 

@@ -2,7 +2,7 @@ package kube
 
 import "time"
 
-// Work is what the program of a trial has done lately, by the counts of the node agent. A trial is a pod with AnnotationTrialQuota.
+// Work is what the program of a trial has done lately, by the counts of the node agent. A trial is a pod with AnnotationTrialQuota that is alone on its slice.
 //
 // It covers a minute: whoever wants to know more looks more often. Each count is one write of the pod, so there are few.
 type Work struct {

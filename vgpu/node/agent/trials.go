@@ -45,11 +45,11 @@ func (k *residencyKeeper) applyTrialQuota(granted *grant.Grant, pod *v1.Pod) {
 	k.publish()
 }
 
-// countWork counts what the program of a trial has done, and reports it in the enforcement status of its pod. Other pods are not counted there: it is a write
-// of the pod each time.
+// countWork counts what the program of a trial has done, and reports it in the enforcement status of its pod. It is a write of the pod each time, and anybody
+// can annotate any number of pods. So only those are counted that are alone on their slice, as trials are.
 func (k *residencyKeeper) countWork(granted *grant.Grant, pod *v1.Pod) {
 	running, served := k.grants.serviceOf(granted.ID())
-	if !served || pod.Annotations[kube.AnnotationTrialQuota] == "" {
+	if !served || pod.Annotations[kube.AnnotationTrialQuota] == "" || len(k.grants.onSlice(granted.VGPUs[0].Slice)) > 1 {
 		return
 	}
 	now := running.container.Status().VGPUs[0]

@@ -44,3 +44,27 @@ func TestTrialQuota(t *testing.T) {
 	r.kubelet.AddPod(pod)
 	r.wait("quota of the share without an annotation", func() bool { return quota() == 800 && !r.enforced("a", "quotaPercent") })
 }
+
+// TestWorkOfNeighbours: annotated pods that share a slice are no trials. They get the quota that they say, but no counts, each of which is a write of the pod.
+func TestWorkOfNeighbours(t *testing.T) {
+	t.Parallel()
+	r := newFixture(t)
+	for _, name := range []string{"a", "b"} {
+		pod := placed(name, "GPU-0", 40, 80)
+		r.kubelet.AddPod(pod)
+		if _, err := r.create(name, r.admitted(name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"a", "b"} {
+		pod := placed(name, "GPU-0", 40, 80)
+		pod.Annotations[kube.AnnotationTrialQuota] = "20"
+		r.kubelet.AddPod(pod)
+	}
+	for _, name := range []string{"a", "b"} {
+		r.wait("quota of "+name, func() bool { return r.enforced(name, `"quotaPercent":20`) })
+		if r.enforced(name, "counts") {
+			t.Errorf("the work of %s is counted", name)
+		}
+	}
+}
