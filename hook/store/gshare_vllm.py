@@ -94,7 +94,11 @@ def tensors_of(model):
 
 
 def place(torch, model, arrays, types, device):
-    """Puts arrays into a model whose parameters have no memory. Returns the addresses of its tensors by their names."""
+    """Puts arrays into a model whose parameters have no memory. Returns the addresses of its parameters by their names.
+
+    Buffers are copied: vLLM writes some of them when it has loaded a model, such as the scales of its attention layers, and memory of a store cannot be
+    written. They are a few bytes.
+    """
     found = tensors_of(model)
     unknown = sorted(arrays.keys() - found.keys())
     if unknown:
@@ -113,8 +117,10 @@ def place(torch, model, arrays, types, device):
         if isinstance(old, torch.nn.Parameter):
             parameter = torch.nn.Parameter(tensor, requires_grad=False)
             parameter.__dict__.update(old.__dict__)  # which vLLM's layers have set on it
-            tensor = parameter
-        new[id(old)], addresses[name] = tensor, tensor.data_ptr()
+            tensor, addresses[name] = parameter, parameter.data_ptr()
+        else:
+            tensor = tensor.clone()
+        new[id(old)] = tensor
     for module in model.modules():
         for tensors in (module._parameters, module._buffers):
             for leaf, old in tensors.items():

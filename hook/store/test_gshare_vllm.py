@@ -69,6 +69,13 @@ def fake_torch():
         def view(self, dtype):
             return Tensor(self.shape, dtype, self.device, self.address)
 
+        def clone(self):
+            return Tensor(self.shape, self.dtype, self.device)
+
+        def fill_(self, _):
+            if self.data_ptr() > 0:
+                raise RuntimeError("an illegal memory access was encountered")
+
     class Parameter(Tensor):
         __slots__ = ()
 
@@ -137,14 +144,15 @@ def model_class(torch):
     class Model(torch.nn.Module):
         def __init__(self):
             super().__init__()
-            embed, norm, head, rotary = (torch.nn.Module() for _ in range(4))
+            embed, norm, head, rotary, attention = (torch.nn.Module() for _ in range(5))
             embed._parameters["weight"] = torch.nn.Parameter(torch.empty(4, 2, dtype="bfloat16"))
             embed._parameters["weight"].weight_loader = "vLLM's"
             norm._parameters["weight"] = torch.nn.Parameter(torch.ones(2))
             norm._parameters["bias"] = None
             head._parameters["weight"] = embed._parameters["weight"]
             rotary._buffers["cos_sin_cache"] = torch.ones(8)
-            self._modules.update(embed=embed, norm=norm, head=head, rotary=rotary)
+            attention._buffers["_k_scale"] = torch.ones()
+            self._modules.update(embed=embed, norm=norm, head=head, rotary=rotary, attention=attention)
     return Model
 
 
@@ -251,16 +259,17 @@ class TestLoader(unittest.TestCase):
         """The tensors are those of the store, and only what is no weight has memory of its own."""
         model = self.load([self.write(EMBED, NORM)])
         tensors = gshare_vllm.tensors_of(model)
-        self.assertLess(tensors.pop("rotary.cos_sin_cache").data_ptr(), 0)
+        for own in ("rotary.cos_sin_cache", "attention._k_scale"):
+            self.assertLess(tensors.pop(own).data_ptr(), 0)
         self.assertEqual({name: t.data_ptr() for name, t in tensors.items()}, {"embed.weight": 1 << 40, "head.weight": 1 << 40, "norm.weight": (1 << 40) + 16})
         self.assertIs(tensors["head.weight"], tensors["embed.weight"])
         self.assertEqual((tensors["embed.weight"].dtype, tensors["embed.weight"].weight_loader), ("bfloat16", "vLLM's"))
-        self.assertEqual(self.torch.allocated, 1 + 2 + 8)  # to create the context, the norm's ones, and the table
+        self.assertEqual(self.torch.allocated, 1 + 2 + 8 + 1)  # to create the context, the norm's ones, the table, and the scale
         self.assertTrue(model.evaluates)
 
     def test_parts(self):
         digests = [self.write(EMBED), self.write(NORM, name="model-rank-0-part-1.safetensors")]
-        self.assertEqual(len(gshare_vllm.tensors_of(self.load(digests))), 4)
+        self.assertEqual(len(gshare_vllm.tensors_of(self.load(digests))), 5)
         self.assertEqual(gshare_vllm._held[0].digest, gshare_vllm.parse_digest(digests[1]))
         self.refused("1 digests of 2 files", digests[:1])
         os.remove(os.path.join(self.folder, "model-rank-0-part-0.safetensors"))
@@ -295,6 +304,12 @@ class TestLoader(unittest.TestCase):
         self.refused("copies of embed.weight", [digest])
         self.process, self.torch.copies = lambda model: None, True
         self.refused("PyTorch has copied embed.weight", [digest])
+
+    def test_buffers(self):
+        """vLLM writes the scales of its attention layers when it has loaded a model, and save_sharded_state saves them as it does weights."""
+        self.process = lambda model: model._modules["attention"]._buffers["_k_scale"].fill_(1)
+        model = self.load([self.write(EMBED, NORM, ("attention._k_scale", "F32", [], b"k" * 4))])
+        self.assertLess(gshare_vllm.tensors_of(model)["attention._k_scale"].data_ptr(), 0)
 
     def test_entry_point(self):
         """vLLM calls what pyproject.toml names, without arguments."""
