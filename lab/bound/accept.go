@@ -58,7 +58,7 @@ func (p *Problem) countArrivals() [][]int64 {
 
 // checkpoint returns how many pods have arrived at a checkpoint.
 func (p *Problem) checkpoint(step int) int {
-	return step * len(p.arrivals) / min(checkpoints, len(p.arrivals))
+	return step * len(p.arrivals) / max(1, min(checkpoints, len(p.arrivals)))
 }
 
 // acceptedFirst returns for each shape how many of its pods are accepted for certain.

@@ -19,6 +19,14 @@ func TestAcceptingByHand(t *testing.T) {
 	}
 }
 
+// Without pods there is nothing to accept.
+func TestAcceptingNothing(t *testing.T) {
+	p := NewProblem([]cluster.Node{node(8, 8, 1, "G2")}, nil)
+	if limit, packed := p.AcceptingLimit(), p.PackAccepting(1); limit != 0 || packed != 0 {
+		t.Errorf("limit of %d, %d packed, want nothing", limit, packed)
+	}
+}
+
 // A pod that comes last may find everything closed.
 func TestAcceptingMayRefuseTheLast(t *testing.T) {
 	p := NewProblem([]cluster.Node{node(8, 8, 1, "G2")}, []cluster.Pod{pod(1, 1, 1, 500), pod(1, 1, 1, 500), pod(1, 1, 1, 600)})

@@ -1,5 +1,7 @@
 package bound
 
+import "github.com/gshare-dev/gshare/vgpu/share"
+
 // PackAccepting returns the thousandths of a GPU that a policy allocates that knows all pods beforehand and accepts what fits: no limit for such
 // policies can be lower. It packs those pods that arrive until some time, and small ones that arrive later, so that there is no room for
 // large ones from then on. Then it lets the pods arrive and gives each the place that the packing has for one of its shape. A pod for
@@ -93,7 +95,7 @@ func (p *Problem) follow(plan *packer) *follower {
 // keep adds or, with a negative sign, removes what is kept for the pod.
 func (f *follower) keep(k *bin, pod placed, sign int64) {
 	s := &f.problem.shapes[pod.shape]
-	k.cpu, k.memory = k.cpu+sign*s.cpu, k.memory+sign*s.memory
+	k.cpu, k.memory = k.cpu+sign*s.cpu, k.memory+share.Bytes(sign)*s.bytes
 	for _, g := range pod.devices {
 		k.free[g] += sign * s.milli
 	}
@@ -128,7 +130,7 @@ func (f *follower) hasRoom(b *bin, pod placed) bool {
 			return false
 		}
 	}
-	return s.cpu <= b.cpu && s.memory <= b.memory
+	return s.cpu <= b.cpu && s.bytes <= b.memory
 }
 
 // takeRoom places a pod for which the plan has no place: where it takes least of what is kept, and then where least is left of its devices, or, for
@@ -139,7 +141,7 @@ func (f *follower) takeRoom(i int) {
 	at := -1
 	for n := range f.bins {
 		b, k := &f.bins[n], &f.kept[n]
-		if !s.fits[b.node] || s.cpu > b.cpu || s.memory > b.memory {
+		if !s.fits[b.node] || s.cpu > b.cpu || s.bytes > b.memory {
 			continue
 		}
 		beside := bin{free: make([]int64, len(b.free))}

@@ -96,14 +96,14 @@ func (p *packer) used(b *bin) int64 {
 func (p *packer) empty(b *bin) {
 	t := p.problem.types[b.node]
 	pods := b.pods
-	*b = bin{node: b.node, cpu: t.cpu, memory: t.memory, free: slices.Repeat([]int64{whole}, int(t.gpus))}
+	*b = bin{node: b.node, cpu: t.cpu, memory: t.bytes, free: slices.Repeat([]int64{whole}, int(t.gpus))}
 	for _, pod := range pods {
 		s := &p.problem.shapes[pod.shape]
 		if s.gpus > 0 {
 			p.left[pod.shape]++
 			continue
 		}
-		b.cpu, b.memory, b.pods = b.cpu-s.cpu, b.memory-s.memory, append(b.pods, pod)
+		b.cpu, b.memory, b.pods = b.cpu-s.cpu, b.memory-s.bytes, append(b.pods, pod)
 	}
 }
 

@@ -5,14 +5,17 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+
+	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
 // bin is a node with what is free on it and what was placed there.
 type bin struct {
-	node        int // type
-	cpu, memory int64
-	free        []int64 // by device
-	pods        []placed
+	node   int // type
+	cpu    int64
+	memory share.Bytes // not rounded: a packing is one that could be
+	free   []int64     // by device
+	pods   []placed
 }
 
 // placed is a pod of a shape on devices of its node.
@@ -47,7 +50,7 @@ func (s Solution) newPacker() *packer {
 	p := &packer{Solution: s}
 	for t, n := range s.problem.types {
 		for range n.count {
-			p.bins = append(p.bins, bin{node: t, cpu: n.cpu, memory: n.memory, free: slices.Repeat([]int64{whole}, int(n.gpus))})
+			p.bins = append(p.bins, bin{node: t, cpu: n.cpu, memory: n.bytes, free: slices.Repeat([]int64{whole}, int(n.gpus))})
 		}
 	}
 	p.often = make([][]int, len(s.problem.types))
@@ -141,7 +144,7 @@ func (p *packer) placeClass(b *bin, k, device int) bool {
 	best := -1
 	for _, i := range p.classes[k].shapes {
 		s := &p.problem.shapes[i]
-		if p.left[i] == 0 || s.cpu > b.cpu || s.memory > b.memory {
+		if p.left[i] == 0 || s.cpu > b.cpu || s.bytes > b.memory {
 			continue
 		}
 		if best < 0 || (s.cpu > p.problem.shapes[best].cpu) == (*owed >= 0) {
@@ -185,7 +188,7 @@ func (b *bin) tightest(s *shape) ([]int, bool) {
 
 func (p *packer) place(b *bin, i int, devices []int) {
 	s := &p.problem.shapes[i]
-	b.cpu, b.memory = b.cpu-s.cpu, b.memory-s.memory
+	b.cpu, b.memory = b.cpu-s.cpu, b.memory-s.bytes
 	for _, g := range devices {
 		b.free[g] -= s.milli
 	}
@@ -223,7 +226,7 @@ func (p *packer) placeTight(i int, at []int) bool {
 	room := int64(0)
 	for _, j := range at {
 		b := &p.bins[j]
-		if !s.fits[b.node] || s.cpu > b.cpu || s.memory > b.memory {
+		if !s.fits[b.node] || s.cpu > b.cpu || s.bytes > b.memory {
 			continue
 		}
 		devices, ok := b.tightest(s)

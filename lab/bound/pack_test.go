@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/gshare-dev/gshare/lab/cluster"
+	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
 // recount adds up what a packing has placed and fails if a node holds more than it has, or more pods are placed than there are.
@@ -15,11 +16,11 @@ func recount(t *testing.T, p *packer) (milli int64) {
 	for i := range p.bins {
 		b := &p.bins[i]
 		n := p.problem.types[b.node]
-		cpu, memory, devices := int64(0), int64(0), make([]int64, n.gpus)
+		cpu, memory, devices := int64(0), share.Bytes(0), make([]int64, n.gpus)
 		for _, pod := range b.pods {
 			s := &p.problem.shapes[pod.shape]
 			placed[pod.shape]++
-			cpu, memory = cpu+s.cpu, memory+s.memory
+			cpu, memory = cpu+s.cpu, memory+s.bytes
 			if !s.fits[b.node] || int64(len(slices.Compact(slices.Sorted(slices.Values(pod.devices))))) != s.gpus {
 				t.Errorf("a pod %+v is on devices %v of a node %+v", s, pod.devices, n)
 			}
@@ -28,8 +29,8 @@ func recount(t *testing.T, p *packer) (milli int64) {
 				milli += s.milli
 			}
 		}
-		if cpu > n.cpu || memory > n.memory || slices.Max(devices) > whole {
-			t.Errorf("%d thousandths of a core, %d MiB and devices %v are taken on a node %+v", cpu, memory, devices, n)
+		if cpu > n.cpu || memory > n.bytes || slices.Max(devices) > whole {
+			t.Errorf("%d thousandths of a core, %d bytes and devices %v are taken on a node %+v", cpu, memory, devices, n)
 		}
 	}
 	for i, n := range placed {
@@ -96,5 +97,27 @@ func TestPackAcceptingIsAdmissible(t *testing.T) {
 	}
 	if optimal < 60 {
 		t.Errorf("the packing is optimal in %d of 100 small clusters", optimal)
+	}
+}
+
+// Memory that is no whole number of MiB is not packed beyond what a node has, and the limits hold as well.
+func TestUnevenMemory(t *testing.T) {
+	r := rand.New(rand.NewPCG(6, 6))
+	for i := range 200 {
+		nodes, pods := tiny(r)
+		for j := range nodes {
+			nodes[j].RAM = nodes[j].RAM>>10 + share.Bytes(r.IntN(1<<20)) // of the order of what is rounded
+		}
+		for j := range pods {
+			pods[j].RAM = pods[j].RAM>>10 + share.Bytes(r.IntN(1<<20))
+		}
+		p := NewProblem(nodes, pods)
+		best, _ := exhaust(nodes, pods, func(*cluster.Pod) bool { return false })
+		if solution := p.Solve(); solution.Milli < best || solution.Pack(20) > best {
+			t.Fatalf("%d: %d packed, limit of %d, can be %d: %+v %+v", i, solution.Pack(20), solution.Milli, best, nodes, pods)
+		}
+		if best, packed, limit := exhaustAccepting(nodes, pods), p.PackAccepting(20), p.AcceptingLimit(); limit < best || packed > best {
+			t.Fatalf("%d: %d packed by accepting, limit of %d, can be %d: %+v %+v", i, packed, limit, best, nodes, pods)
+		}
 	}
 }

@@ -30,7 +30,8 @@ type Problem struct {
 
 // nodeType is a kind of node and the number of such nodes.
 type nodeType struct {
-	cpu, memory int64 // in thousandths of a core and MiB
+	cpu, memory int64       // in thousandths of a core and MiB
+	bytes       share.Bytes // of memory, not rounded
 	gpus        int64
 	model       string
 	count       int64
@@ -49,7 +50,8 @@ type shape struct {
 
 func (s *shape) gpu() int64 { return s.gpus * s.milli }
 
-// NewProblem returns the problem of the given nodes and pods, which are in the order of arrival. Any of them may be refused. Memory counts in MiB, rounded in favour of a higher limit.
+// NewProblem returns the problem of the given nodes and pods, which are in the order of arrival. Any of them may be refused. Memory counts in MiB, rounded in favour of a higher limit; packings count
+// bytes.
 func NewProblem(nodes []cluster.Node, pods []cluster.Pod) *Problem {
 	p := &Problem{}
 	p.addNodes(nodes)
@@ -67,7 +69,7 @@ func (p *Problem) addNodes(nodes []cluster.Node) {
 	known := map[nodeType]int{}
 	for i := range nodes {
 		n := &nodes[i]
-		t := nodeType{cpu: int64(n.CPU), memory: int64((n.RAM + share.MiB - 1) / share.MiB), gpus: int64(n.GPUs), model: n.Model}
+		t := nodeType{cpu: int64(n.CPU), memory: int64((n.RAM + share.MiB - 1) / share.MiB), bytes: n.RAM, gpus: int64(n.GPUs), model: n.Model}
 		at, ok := known[t]
 		if !ok {
 			at = len(p.types)
@@ -102,7 +104,7 @@ func (p *Problem) shapeOf(pod *cluster.Pod) shape {
 	}
 	for _, t := range p.types {
 		accepts := pod.GPUs == 0 || len(pod.Models) == 0 || slices.Contains(pod.Models, t.model)
-		s.fits = append(s.fits, accepts && s.cpu <= t.cpu && s.memory <= t.memory && s.gpus <= t.gpus)
+		s.fits = append(s.fits, accepts && s.cpu <= t.cpu && s.bytes <= t.bytes && s.gpus <= t.gpus)
 	}
 	return s
 }
