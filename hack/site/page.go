@@ -35,7 +35,8 @@ type link struct {
 	fragment string // "": the file itself
 }
 
-// parse reads a page. Its error names the links to files that are not there.
+// parse reads a page. Its error names the links to files that are not there, and the HTML, which would be left out of the site: mostly a <name>
+// that is not marked as code.
 func parse(tree fs.FS, name string) (*page, error) {
 	source, err := fs.ReadFile(tree, name)
 	if err != nil {
@@ -58,6 +59,10 @@ func parse(tree fs.FS, name string) (*page, error) {
 			n.Destination, err = p.follow(tree, n.Destination)
 		case *ast.Image:
 			n.Destination, err = p.follow(tree, n.Destination)
+		case *ast.RawHTML:
+			err = isComment(n.Segments.Value(source))
+		case *ast.HTMLBlock:
+			err = isComment(n.Lines().Value(source))
 		}
 		if err != nil {
 			problems = append(problems, fmt.Errorf("%s: %w", name, err))
@@ -67,11 +72,24 @@ func parse(tree fs.FS, name string) (*page, error) {
 	return p, errors.Join(append(problems, err)...)
 }
 
+// isComment returns an error for HTML that a reader would miss.
+func isComment(html []byte) error {
+	html = bytes.TrimSpace(html)
+	if bytes.HasPrefix(html, []byte("<!--")) {
+		return nil
+	}
+	first, _, _ := bytes.Cut(html, []byte("\n"))
+	return fmt.Errorf("%s is HTML", first)
+}
+
 // follow keeps where a link of the page leads, and returns what it is in the site. Links to other hosts are left alone.
 func (p *page) follow(tree fs.FS, destination []byte) ([]byte, error) {
 	u, err := url.Parse(string(destination))
 	if err != nil || u.Scheme != "" || u.Host != "" {
 		return destination, err
+	}
+	if path.IsAbs(u.Path) { // GitHub takes it from the root of the repository, a browser from that of the host
+		return destination, fmt.Errorf("the link %s: write where it leads from the page", destination)
 	}
 	target := p.name
 	if u.Path != "" {
@@ -80,7 +98,7 @@ func (p *page) follow(tree fs.FS, destination []byte) ([]byte, error) {
 	info, err := fs.Stat(tree, target)
 	if err == nil && info.IsDir() {
 		u.Path = strings.TrimSuffix(u.Path, "/") + "/README.md"
-		target += "/README.md"
+		target = path.Join(target, "README.md")
 		_, err = fs.Stat(tree, target)
 	}
 	if err != nil {

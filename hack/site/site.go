@@ -85,13 +85,13 @@ func read(tree fs.FS) (*site, error) {
 	return s, errors.Join(problems...)
 }
 
-// run writes the site of a repository into a folder, which it empties before.
+// run writes the site of a repository into a folder, which it empties before. It refuses a folder with anything but a site.
 func run(tree fs.FS, out string) error {
 	s, err := read(tree)
 	if err != nil {
 		return err
 	}
-	if err := os.RemoveAll(out); err != nil {
+	if err := empty(out); err != nil {
 		return err
 	}
 	for name, p := range s.pages {
@@ -113,6 +113,21 @@ func run(tree fs.FS, out string) error {
 		}
 	}
 	return write(out, "style.css", style)
+}
+
+// empty removes a site that was written before.
+func empty(out string) error {
+	there, err := os.ReadDir(out)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if _, err := os.Stat(filepath.Join(out, "style.css")); len(there) > 0 && err != nil {
+		return fmt.Errorf("%s has other files than a site: name an empty folder, or remove it", out)
+	}
+	return os.RemoveAll(out)
 }
 
 func write(out, name string, content []byte) error {

@@ -48,6 +48,10 @@ func TestProblems(t *testing.T) {
 		{name: "no heading here", page: "[x](#b)", want: "docs/a.md: docs/a.md has no heading #b"},
 		{name: "a folder without a page", page: "[x](empty/)", want: "docs/a.md: the link empty/"},
 		{name: "outside of the repository", page: "[x](../../secret.md)", want: "docs/a.md: the link ../../secret.md"},
+		{name: "up to the top", page: "[top](../) [docs](.) [page](../README.md#top)"},
+		{name: "from the root of the host", page: "[x](/b.md)", want: "docs/a.md: the link /b.md"},
+		{name: "HTML", page: "A file of\n<name> is\nneeded.", want: "docs/a.md: <name> is HTML"},
+		{name: "an HTML block", page: "<details>\n\n[b](b.md)\n\n</details>", want: "docs/a.md: <details> is HTML"},
 		{name: "in a table", page: "| A |\n|---|\n| [x](gone.md) |", want: "docs/a.md: the link gone.md"},
 		{name: "by reference", page: "[x][1]\n\n[1]: gone.md", want: "docs/a.md: the link gone.md"},
 	} {
@@ -70,6 +74,27 @@ func TestProblems(t *testing.T) {
 				t.Errorf("a page that no other links to: %v", err)
 			}
 		})
+	}
+}
+
+// TestKeepsOtherFolders: what is not a site is not removed.
+func TestKeepsOtherFolders(t *testing.T) {
+	tree := fstest.MapFS{"README.md": {Data: []byte("# Top")}, "docs/README.md": {Data: []byte("# Docs")}}
+	mine, site := t.TempDir(), t.TempDir() // empty ones
+	kept := filepath.Join(mine, "thesis.txt")
+	if err := os.WriteFile(kept, []byte("years"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := run(tree, mine); err == nil || !strings.Contains(err.Error(), mine) {
+		t.Errorf("a folder with other files: %v", err)
+	}
+	if _, err := os.Stat(kept); err != nil {
+		t.Error(err)
+	}
+	for range 2 { // the second time over a site
+		if err := run(tree, site); err != nil {
+			t.Error(err)
+		}
 	}
 }
 
