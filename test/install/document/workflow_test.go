@@ -3,13 +3,17 @@ package document
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
 	"sigs.k8s.io/yaml"
 )
 
-// TestWorkflows: the hosted workflows run scripts and targets that are there, by actions of one version.
+// pinned is an action by its commit.
+var pinned = regexp.MustCompile(`^[a-z-]+/[a-z-]+@[0-9a-f]{40}$`)
+
+// TestWorkflows: the hosted workflows run scripts and targets that are there, by actions of one commit, and say what they may do.
 func TestWorkflows(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(root, ".github/workflows/*.yaml"))
 	if err != nil || len(files) < 2 {
@@ -18,6 +22,7 @@ func TestWorkflows(t *testing.T) {
 	has, ran := targets(t), 0
 	for _, file := range files {
 		var workflow struct {
+			Permissions map[string]string
 			Jobs map[string]struct {
 				Steps []struct{ Uses, Run string }
 			}
@@ -29,10 +34,16 @@ func TestWorkflows(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", file, err)
 		}
+		if len(workflow.Permissions) != 1 || workflow.Permissions["contents"] == "" {
+			t.Errorf("%s: permissions %v, want those to contents and no others", file, workflow.Permissions)
+		}
 		for _, job := range workflow.Jobs {
 			for _, s := range job.Steps {
-				if _, version, _ := strings.Cut(s.Uses, "@v"); s.Uses != "" && strings.Count(version, ".") != 2 {
-					t.Errorf("%s: %s is not one version", file, s.Uses)
+				if s.Uses != "" && !pinned.MatchString(s.Uses) {
+					t.Errorf("%s: %s is not one commit: whoever has the action's repository could give its tag to another", file, s.Uses)
+				}
+				if strings.Contains(s.Run, "${{") || strings.Contains(s.Run, "make") && strings.Contains(s.Run, "$GITHUB_") {
+					t.Errorf("%s: %q runs what is in the name of a branch or tag; give it in the environment", file, s.Run)
 				}
 				words := strings.Fields(s.Run)
 				for i, word := range words {
