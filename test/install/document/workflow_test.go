@@ -23,7 +23,7 @@ func TestWorkflows(t *testing.T) {
 	for _, file := range files {
 		var workflow struct {
 			Permissions map[string]string
-			Jobs map[string]struct {
+			Jobs        map[string]struct {
 				Steps []struct{ Uses, Run string }
 			}
 		}
