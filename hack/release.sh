@@ -21,6 +21,7 @@ if [ -n "$(git status --porcelain)" ]; then
   exit 1
 fi
 out=${1:-bin/release/$version}
+out=${out%/} # beside which a part is made
 programs=$(mktemp -d)
 trap 'rm -rf "$programs"' EXIT
 commit=$(git rev-parse HEAD)
@@ -65,5 +66,5 @@ part=$(cd "$out.part" && pwd)
 (cd hack/release && go run . --version "$version" --commit "$commit" --time "$(git log -1 --format=%ct)" --registry "${REGISTRY:-}" \
   --programs "$programs" --root "$root" --out "$part")
 (cd "$part" && sha256sum --check --quiet SHA256SUMS)
-mv "$part" "$out"
+mv -T "$part" "$out" # not into a folder that another run has made meanwhile
 echo "release: wrote ${out#"$root"/}"
