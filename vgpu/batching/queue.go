@@ -2,6 +2,7 @@ package batching
 
 import (
 	"math"
+	"sort"
 	"time"
 
 	"github.com/gshare-dev/gshare/vgpu/share"
@@ -188,6 +189,7 @@ func (q *Queue) Decide(now time.Time, load Load) Decision {
 	idle := q.chooseIdle(now, replicas)
 	if idle == nil {
 		if slow, size := q.chooseForLater(now, replicas); slow != nil {
+			q.waiting = 0
 			d.Replica = slow.ID
 			bound := q.startingNow(now, slow, size)
 			for range size {
@@ -240,13 +242,16 @@ func (q *Queue) chooseIdle(now time.Time, replicas []Replica) *Replica {
 func (q *Queue) chooseForLater(now time.Time, replicas []Replica) (*Replica, int) {
 	for i := range replicas {
 		r := &replicas[i]
-		if r.Busy {
+		if r.Busy || i > 0 && !replicas[i-1].Busy && replicas[i-1].ID == r.ID { // one that takes several batches at once is there several times
 			continue
 		}
-		for size := min(q.Len(), q.maxBatch(r)); size > 0; size-- {
-			if bound := q.startingNow(now, r, size); q.Len()-q.tree.before(&bound) >= size {
-				return r, size
-			}
+		// Larger batches take longer, so that fewer requests have the time for one.
+		size := sort.Search(min(q.Len(), q.maxBatch(r)), func(n int) bool {
+			bound := q.startingNow(now, r, n+1)
+			return q.Len()-q.tree.before(&bound) < n+1
+		})
+		if size > 0 {
+			return r, size
 		}
 	}
 	return nil, 0

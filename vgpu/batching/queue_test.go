@@ -409,6 +409,57 @@ func TestSlowReplicaUnderLoad(t *testing.T) {
 	}
 }
 
+// TestTooSlowForAll: a replica with many places and large batches that is too slow for all that waits is looked at once, and not with each size of a batch,
+// as that is done for each request that comes.
+func TestTooSlowForAll(t *testing.T) {
+	const places, maxBatch = 256, 4096
+	q := queue(t, Config{MaxBatch: maxBatch})
+	for id := range uint64(maxBatch) {
+		q.Add(Request{ID: id, Deadline: at(50)}, at(0), Load{Replicas: []Replica{{Latency: tenEach}}})
+	}
+	asked := 0
+	slow := Replica{ID: 1, Latency: func(int) time.Duration { asked++; return 100 * time.Millisecond }}
+	load := Load{Replicas: []Replica{{ID: 2, Busy: true, FreeAt: at(20), Latency: tenEach}}}
+	for range places {
+		load.Replicas = append(load.Replicas, slow)
+	}
+	if d := q.Decide(at(0), load); len(d.Fire)+len(d.Refused) > 0 {
+		t.Errorf("decided %+v", d)
+	}
+	if asked > 3*places { // twice for each to find the fastest and who is in time for the head
+		t.Errorf("it was asked for its latency %d times", asked)
+	}
+}
+
+// TestLaterOnesEndTheWait: what waited for another request to come, and was given to a slow replica, does not shorten the wait of what comes after it.
+func TestLaterOnesEndTheWait(t *testing.T) {
+	fast := Replica{ID: 1, Latency: func(int) time.Duration { return 10 * time.Millisecond }}
+	slow := Replica{ID: 2, Latency: func(int) time.Duration { return 50 * time.Millisecond }}
+	q := queue(t, Config{MaxBatch: 4})
+	load := func(fastIsBusy bool) Load {
+		fast.Busy, fast.FreeAt = fastIsBusy, at(25)
+		return Load{Replicas: []Replica{fast, slow}, Rate: 1000}
+	}
+	add := func(id uint64, deadline, now int) {
+		if r := (Request{ID: id, Deadline: at(deadline)}); !q.Add(r, at(now), load(false)) {
+			t.Fatalf("request %d is refused", id)
+		}
+	}
+	add(1, 1000, 0)
+	if d := q.Decide(at(0), load(false)); !d.Wake.Equal(at(10)) {
+		t.Fatalf("the first one: %+v", d)
+	}
+	add(2, 36, 5)
+	if d := q.Decide(at(5), load(true)); d.Replica != 2 || len(d.Fire) != 1 || d.Fire[0].ID != 1 {
+		t.Fatalf("the slow replica: %+v", d)
+	}
+	q.Remove(Request{ID: 2, Deadline: at(36)}) // its client has left
+	add(3, 1000, 20)
+	if d := q.Decide(at(20), load(false)); !d.Wake.Equal(at(30)) {
+		t.Errorf("the next one: %+v, want to wait until 30 ms", d)
+	}
+}
+
 // TestPredictedWait compares the prediction for replicas that differ with counting: each takes a full batch whenever it is free.
 func TestPredictedWait(t *testing.T) {
 	r := rand.New(rand.NewPCG(4, 4))
