@@ -26,7 +26,7 @@ type exchange struct {
 	cancel   context.CancelCauseFunc // ends what a replica has of it
 	grpc     bool
 	fromPeer bool          // it comes from another gateway
-	spent    time.Duration // for which it was with other gateways
+	spent    time.Duration // for which it was whole with other gateways
 	// modelBody counts body, after findModel, until the function does or it is not in memory any more. Before, its caller may have to be found out, or
 	// another gateway may have the request.
 	modelBody reservation

@@ -70,7 +70,7 @@ func (f *function) settings() Function {
 }
 
 // admit counts a request that has come whole and lets it wait for its turn, or refuses it if it is predicted to miss its deadline, or too many
-// of the function wait. deadline is the client's; zero if it has none. spent is for how long the request was with other gateways.
+// of the function wait. deadline is the client's; zero if it has none. spent is for how long the request was whole with other gateways.
 func (f *function) admit(p *part, deadline time.Time, spent time.Duration) (*item, refusal) {
 	queue, settings := f.place.lock()
 	defer queue.mu.Unlock()

@@ -19,8 +19,12 @@ import (
 )
 
 // elapsedHeader is a header of all requests that a gateway forwards to another one, and of no others between them: for how many microseconds the first
-// one has had it. A deadline counts from then on.
+// one has had it. A deadline that a client says counts from then on.
 const elapsedHeader = "X-Gshare-Elapsed-Us"
+
+// spentHeader is a header as elapsedHeader: for how many microseconds the first gateway has had the whole request. Objectives of functions count from
+// then on. None if it has not come whole.
+const spentHeader = "X-Gshare-Spent-Us"
 
 // PeerServer returns the server for other gateways: what they forward is served here, whoever owns the function, and what Config.Peers answers. Its
 // Shutdown is that of Server. It does not check callers, which the other gateway has done: config is to let the handshake fail with all others. Serve
@@ -97,6 +101,9 @@ func (e *exchange) relayed() bool {
 			from = strings.NewReader("")
 		}
 		r.body = newRepeatable(e.body, from, &e.gateway.kept, whole)
+		if e.request.ContentLength == 0 || e.body != nil {
+			r.body.ended = time.Now() // it is whole, whether anybody reads it or not
+		}
 	}
 	for peer != nil {
 		if r.try(peer) {
@@ -107,12 +114,20 @@ func (e *exchange) relayed() bool {
 		peer = e.gateway.route(e.function.place.queue()).choose(r.tried)
 	}
 	// What has been read of the body is given to this gateway: it is in the memory until the request has been answered.
-	e.rest, e.status, e.spent = nil, 0, time.Since(e.start)
+	e.rest, e.status, e.spent = nil, 0, r.spent()
 	if r.body != nil && e.body == nil {
 		e.request.Body = r.body.reader()
 		context.AfterFunc(e.request.Context(), r.close)
 	}
 	return false
+}
+
+// spent returns for how long the whole request has been with gateways.
+func (r *relay) spent() time.Duration {
+	if r.body == nil {
+		return 0 // a stream is sent to another one only before it begins
+	}
+	return r.body.sinceEnd()
 }
 
 // close ends the use of the client's connection.
@@ -246,7 +261,7 @@ func (r *relay) outgoing(ctx context.Context, peer *peers.Peer) *http.Request {
 	in := r.request
 	out := (&http.Request{
 		Method: in.Method, URL: &url.URL{Scheme: "https", Host: peer.Address, Path: in.URL.Path, RawPath: in.URL.RawPath, RawQuery: in.URL.RawQuery},
-		Host: in.Host, Header: make(http.Header, len(in.Header)+2), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Host: in.Host, Header: make(http.Header, len(in.Header)+3), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		ContentLength: in.ContentLength, Body: http.NoBody,
 	}).WithContext(ctx)
 	copyHeader(out.Header, in.Header)
@@ -255,6 +270,7 @@ func (r *relay) outgoing(ctx context.Context, peer *peers.Peer) *http.Request {
 	}
 	addForwardedFor(out.Header, in)
 	out.Header.Set(elapsedHeader, strconv.FormatInt(time.Since(r.start).Microseconds(), 10))
+	out.Header.Set(spentHeader, strconv.FormatInt(r.spent().Microseconds(), 10))
 	switch {
 	case r.body == nil:
 		r.stream = &streamStart{rest: r.rest, cancel: r.cancel}

@@ -417,6 +417,28 @@ func TestOwnerDiesWhileFunctionAwaitsItsTurn(t *testing.T) {
 	}
 }
 
+// TestSlowBodyOfFunctionInTurn: the objective counts from when the request has come whole, as without other gateways, also where the gateway that had it has
+// ended meanwhile.
+func TestSlowBodyOfFunctionInTurn(t *testing.T) {
+	for name, dies := range map[string]bool{"served by the owner": false, "and by the next one": true} {
+		t.Run(name, func(t *testing.T) {
+			startCluster(t, Function{SLO: 2 * time.Second, Hold: Hold{InTime: true}}, 3, true, func(c *cluster) {
+				if dies {
+					time.AfterFunc(4*time.Second, c.members[0].die)
+				}
+				reader, writer := io.Pipe()
+				time.AfterFunc(3*time.Second, func() {
+					_, _ = writer.Write([]byte("input"))
+					writer.Close()
+				})
+				if a := c.ask(c.Context(), c.members[2], reader); a.status != 504 || a.took != 5*time.Second {
+					c.Errorf("%+v after %v, want 504 after 5 s", a, a.took)
+				}
+			})
+		})
+	}
+}
+
 // TestWakeUp checks that a request to a function without replicas waits at the owner, which reports it.
 func TestWakeUp(t *testing.T) {
 	startCluster(t, Function{}, 2, true, func(c *cluster) {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"sync"
+	"time"
 
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
@@ -27,6 +28,7 @@ type repeatable struct {
 	room   share.Bytes // reserved for kept
 	lost   bool        // not all is kept
 	err    error       // after what has come; io.EOF at the end
+	ended  time.Time   // when it had come whole; zero: it has not
 	closed bool
 }
 
@@ -40,6 +42,16 @@ func (b *repeatable) isWhole() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return !b.lost
+}
+
+// sinceEnd returns for how long it has been there whole; 0 if it is not.
+func (b *repeatable) sinceEnd() time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.ended.IsZero() {
+		return 0
+	}
+	return time.Since(b.ended)
 }
 
 // failure returns the error of the client's side, or nil.
@@ -133,6 +145,9 @@ func (b *repeatable) came(p []byte, err error) {
 	defer b.mu.Unlock()
 	b.err = err
 	if errors.Is(err, io.EOF) && !b.closed {
+		if b.ended.IsZero() {
+			b.ended = time.Now()
+		}
 		b.whole()
 	}
 	n := share.Bytes(len(p))

@@ -21,9 +21,10 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, elapsed string) 
 	r, token, refused := g.takeToken(r)
 	e := &exchange{gateway: g, writer: w, request: r, sender: sender{gateway: g, request: r, unchecked: g.callers == nil, token: token}, start: time.Now()}
 	if elapsed != "" {
-		e.fromPeer, e.sender.unchecked, e.spent = true, true, parseElapsed(elapsed)
-		e.start = e.start.Add(-e.spent)
+		e.fromPeer, e.sender.unchecked, e.spent = true, true, parseElapsed(r.Header.Get(spentHeader))
+		e.start = e.start.Add(-parseElapsed(elapsed))
 		r.Header.Del(elapsedHeader)
+		r.Header.Del(spentHeader)
 	}
 	// Also for requests that are refused: the server reads a body before it sends the answer. One of HTTP/2 may be open although it has no length.
 	if r.ContentLength != 0 || r.ProtoMajor == 2 {
