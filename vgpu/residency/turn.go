@@ -65,7 +65,7 @@ const (
 // TurnPolicy bounds turns.
 type TurnPolicy struct {
 	For   time.Duration // that an instance serves while another waits
-	Idle  time.Duration // that it serves without requests while another waits
+	Idle  time.Duration // as For, if it has no requests at the moment
 	Begin time.Duration // that one may take to begin that does not get on, while another waits
 	Start time.Duration // that one may take at most beyond Begin, whatever its tenant has written
 }
