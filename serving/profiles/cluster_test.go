@@ -82,6 +82,7 @@ type world struct {
 	taken   bool                           // the GPU is somebody else's: servers get no node
 	rate    func(sm int64) int             // kernels that a training launches in a second; nil: servers run
 	counts  func(p *v1.Pod) bool           // whether the agent counts what a training does now; nil: it does
+	hung    func(client *v1.Pod) bool      // whether a client that runs does not end; nil: it does
 	image   string
 	version string
 }
@@ -205,6 +206,9 @@ func (w *world) kubelet() bool {
 			w.end(&p, v1.PodFailed, 137, "")
 		case p.Status.Phase == "" && isClient:
 			p.Status.Phase = v1.PodRunning
+			p.Status.ContainerStatuses = []v1.ContainerStatus{{Name: clientName, State: v1.ContainerState{Running: &v1.ContainerStateRunning{StartedAt: metav1.Now()}}}}
+		case isClient && w.hung != nil && w.hung(&p):
+			continue
 		case p.Status.Phase == "" && w.taken:
 			p.Status.Conditions = []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: v1.PodReasonUnschedulable, Message: "0/1 nodes"}}
 		case p.Status.Phase == "":

@@ -221,8 +221,17 @@ func (s *state) measure(status *api.GPUProfileStatus, target, client *v1.Pod) de
 		}
 		return decision{create: clientPod(s.profile, s.plan, target, address, s.image)}
 	case client.Status.Phase == v1.PodRunning:
+		left := measureLimit
+		if started := startOf(client); !started.IsZero() {
+			left = started.Add(measureLimit).Sub(s.now)
+		}
+		if left <= 0 {
+			return s.lose(status, "the client has not ended within "+measureLimit.String(), false)
+		}
 		s.set(status, metav1.ConditionFalse, api.ReasonMeasuring, "")
-		return s.write(status)
+		made := s.write(status)
+		made.after = left
+		return made
 	}
 	return s.waitForClient(status, target, client)
 }

@@ -29,9 +29,12 @@ const clientName = "client"
 // clientCommand is what the image of the controller runs to send the requests of a job.
 var clientCommand = []string{"gshare-controller", "measure"}
 
-// clientDeadline bounds the time of a client, in seconds: half an hour for all steps of a trial, which end after a minute each, and clientLimit before, since it
-// begins when the client has a node, and not when its volumes and its image are there.
-const clientDeadline = 1800 + int64(clientLimit/time.Second)
+// measureLimit is the time for all steps of a trial, which end after a minute each. A client that needs longer holds a GPU for nothing.
+const measureLimit = 30 * time.Minute
+
+// clientDeadline is when the kubelet ends a client, in seconds, whoever watches it. It begins when the client has a node, and not when its volumes and its image
+// are there.
+const clientDeadline = int64((measureLimit + clientLimit) / time.Second)
 
 // targetPodName returns the name of the pod with the server, which differs with all that decides what it does: who creates it twice creates one.
 func targetPodName(p *api.GPUProfile, s *api.GPUProfileStatus) string {

@@ -581,3 +581,24 @@ func TestMemoryUnknown(t *testing.T) {
 		})
 	}
 }
+
+// TestHungClient: a client that does not end is replaced after half an hour, and the server stays. It does not hold a GPU until the deadline of its pod.
+func TestHungClient(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, someProfile())
+		hung, began := "", time.Time{}
+		w.hung = func(client *v1.Pod) bool {
+			if hung == "" {
+				hung, began = client.Name, time.Now()
+			}
+			if hung == client.Name && time.Since(began) > measureLimit+2*time.Minute {
+				t.Fatal("the client still runs")
+			}
+			return hung == client.Name
+		}
+		p := w.run()
+		if c := result(w, p); hung == "" || p.Status.Recommended == nil {
+			t.Error(c)
+		}
+	})
+}

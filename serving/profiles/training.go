@@ -85,10 +85,10 @@ func (s *state) watch(status *api.GPUProfileStatus, target *v1.Pod) decision {
 	return made
 }
 
-// startOf returns when the server of a trial was started on its node.
-func startOf(target *v1.Pod) time.Time {
-	for _, c := range target.Status.ContainerStatuses {
-		if c.Name == target.Spec.Containers[0].Name && c.State.Running != nil {
+// startOf returns when the server or the client of a trial was started on its node; zero where that is not known.
+func startOf(p *v1.Pod) time.Time {
+	for _, c := range p.Status.ContainerStatuses {
+		if c.Name == p.Spec.Containers[0].Name && c.State.Running != nil {
 			return c.State.Running.StartedAt.Time
 		}
 	}
