@@ -43,7 +43,11 @@ func (e *examination) checkDefaults(version string, names map[string][]string) {
 		return
 	case "v1beta1":
 		fix = "kubectl apply -k an overlay with the component manifests/older/v1beta1"
-		if on, known := gateInMetrics(serverMetrics(e.ctx, e.client.Discovery())); known && !on {
+		on, known := gateInMetrics(serverMetrics(e.ctx, e.client.Discovery()))
+		if !known {
+			e.addFinding(admission, "", "gate", Unknown, "v1beta1 of "+mutating+" is served, but whether its feature gate is on cannot be read: if it is off, policies do nothing",
+				"run doctor with permission to get /metrics of the API server, or see whether kube-apiserver has --feature-gates="+mutating+"=true")
+		} else if !on {
 			e.addFinding(admission, "", mutating, Failed, "v1beta1 is served, but the API server's feature gate "+mutating+" is off: policies do nothing",
 				"start kube-apiserver with --feature-gates="+mutating+"=true as well, or use the component manifests/older/nodefaults")
 			return
@@ -62,7 +66,7 @@ func serverMetrics(ctx context.Context, api discovery.DiscoveryInterface) []byte
 	}
 	metrics, err := client.Get().AbsPath("/metrics").DoRaw(ctx)
 	if err != nil {
-		return nil // without the permission; what follows from a gate that is off is said when pods are refused
+		return nil // such as without the permission
 	}
 	return metrics
 }

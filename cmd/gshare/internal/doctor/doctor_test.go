@@ -188,6 +188,7 @@ func TestFindings(t *testing.T) {
 		}, kubelet, "version", Failed, "no PodsAPI", "manifests/older"},
 		"kubelet of 1.35":        {func(i *installation) { i.node.Status.NodeInfo.KubeletVersion = "v1.35.8" }, kubelet, "version", OK, "v1.35.8", ""},
 		"defaults by v1beta1":    {func(i *installation) { i.mutating = "v1beta1" }, admission, mutating, OK, "gshare-defaults (v1beta1)", ""},
+		"gate of v1beta1":        {func(i *installation) { i.mutating = "v1beta1" }, admission, "gate", Unknown, "policies do nothing", "/metrics"},
 		"no defaults by v1beta1": {func(i *installation) { i.mutating, i.without = "v1beta1", "gshare-defaults" }, admission, mutating, Failed, "missing: gshare-defaults (v1beta1)", "manifests/older/v1beta1"},
 		"no defaults served":     {func(i *installation) { i.mutating = "" }, admission, mutating, Warning, "gshare-share refuses pods without them", "write them in pods"},
 		"defaults not installed": {func(i *installation) { i.without = "gshare-defaults" }, admission, mutating, Failed, "missing: gshare-defaults", "kubectl apply -k manifests"},
