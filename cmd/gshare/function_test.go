@@ -52,8 +52,8 @@ func servingCluster(t *testing.T) *apiServer {
 			Type: v1.EventTypeNormal, EventTime: metav1.NewMicroTime(time.Now().Add(-time.Duration(minutes) * time.Minute))}
 	}
 	a.events = []v1.Event{
-		event(30, serving.EventScaledFromZero, "Create", "Create replica 1: requests came, and there was none (load 1/s)"),
-		event(5, serving.EventScaled, "Create", "Create replica 2: for half of the window the load was above what all can do (load 70/s)"),
+		event(30, serving.EventScaledFromZero, "Create", "Create replica 1: requests came while there was no replica (load 1/s)"),
+		event(5, serving.EventScaled, "Create", "Create replica 2: the load was above the capacity of all replicas for half of the window (load 70/s)"),
 	}
 	earlier := event(50, serving.EventScaledFromZero, "Create", "Create replica 9")
 	earlier.InvolvedObject.UID = "f0" // of a function that had the name before

@@ -59,20 +59,20 @@ func why(s *api.Scaling, r scaling.Rule) string {
 	out, in := s.Votes()
 	switch {
 	case r == scaling.ScaleOut && s.ScaleOutVotes != nil:
-		return fmt.Sprintf("in %d of the %d s of the window the load was above what all can do", out, s.Samples())
+		return fmt.Sprintf("the load was above the capacity of all replicas in %d of the last %d s", out, s.Samples())
 	case r == scaling.ScaleIn && s.ScaleInVotes != nil:
-		return fmt.Sprintf("in more than %d of the %d s of the window the load was below what one fewer can do", in, s.Samples())
+		return fmt.Sprintf("one replica fewer would have been enough in more than %d of the last %d s", in, s.Samples())
 	}
 	return cmp.Or(rules[r], string(r))
 }
 
 // rules are why, in the words of docs/serving.md.
 var rules = map[scaling.Rule]string{
-	scaling.FromZero:  "requests came, and there was none",
-	scaling.Overflow:  "the load is above what the others can do",
-	scaling.ScaleOut:  "for half of the window the load was above what all can do",
-	scaling.ScaleIn:   "for three quarters of the window the load was below what one fewer can do",
-	scaling.Displaced: "one is in reserve at a time",
+	scaling.FromZero:  "requests came while there was no replica",
+	scaling.Overflow:  "the load is above the capacity of the others",
+	scaling.ScaleOut:  "the load was above the capacity of all replicas for half of the window",
+	scaling.ScaleIn:   "one replica fewer would have been enough for three quarters of the window",
+	scaling.Displaced: "only one replica at a time is kept in reserve",
 	scaling.Unneeded:  "it was not needed for as long as keepShared says",
-	scaling.Bounds:    "fewer than minReplicas",
+	scaling.Bounds:    "there were fewer than minReplicas",
 }

@@ -20,12 +20,12 @@ func TestDecisions(t *testing.T) {
 		want   string
 		then   scaling.Residency
 	}{
-		"cold start": {scaling.Create, scaling.FromZero, 1, 0, "Normal ScaledFromZero Create Create replica 3: requests came, and there was none (load 1/s)", scaling.Hot},
-		"load":       {scaling.Create, scaling.ScaleOut, 64.123, 0, "Normal Scaled Create Create replica 3: for half of the window the load was above what all can do (load 64/s)", scaling.Hot},
-		"promote":    {scaling.Promote, scaling.Overflow, 70, 0, "Normal Scaled Promote Take replica 3 out of reserve: the load is above what the others can do (load 70/s)", scaling.Hot},
-		"demote":     {scaling.Demote, scaling.ScaleIn, 2, 0, "Normal Scaled Demote Keep replica 3 in reserve: for three quarters of the window the load was below what one fewer can do (load 2/s)", scaling.Hot},
-		"votes out":  {scaling.Create, scaling.ScaleOut, 64, 1, "Normal Scaled Create Create replica 3: in 1 of the 20 s of the window the load was above what all can do (load 64/s)", scaling.Hot},
-		"votes in":   {scaling.Demote, scaling.ScaleIn, 2, 19, "Normal Scaled Demote Keep replica 3 in reserve: in more than 19 of the 20 s of the window the load was below what one fewer can do (load 2/s)", scaling.Hot},
+		"cold start": {scaling.Create, scaling.FromZero, 1, 0, "Normal ScaledFromZero Create Create replica 3: requests came while there was no replica (load 1/s)", scaling.Hot},
+		"load":       {scaling.Create, scaling.ScaleOut, 64.123, 0, "Normal Scaled Create Create replica 3: the load was above the capacity of all replicas for half of the window (load 64/s)", scaling.Hot},
+		"promote":    {scaling.Promote, scaling.Overflow, 70, 0, "Normal Scaled Promote Take replica 3 out of reserve: the load is above the capacity of the others (load 70/s)", scaling.Hot},
+		"demote":     {scaling.Demote, scaling.ScaleIn, 2, 0, "Normal Scaled Demote Keep replica 3 in reserve: one replica fewer would have been enough for three quarters of the window (load 2/s)", scaling.Hot},
+		"votes out":  {scaling.Create, scaling.ScaleOut, 64, 1, "Normal Scaled Create Create replica 3: the load was above the capacity of all replicas in 1 of the last 20 s (load 64/s)", scaling.Hot},
+		"votes in":   {scaling.Demote, scaling.ScaleIn, 2, 19, "Normal Scaled Demote Keep replica 3 in reserve: one replica fewer would have been enough in more than 19 of the last 20 s (load 2/s)", scaling.Hot},
 		"delete":     {scaling.Delete, scaling.Unneeded, 0, 0, "Normal Scaled Delete Delete replica 3: it was not needed for as long as keepShared says (load 0/s)", scaling.Warm},
 		"park":       {scaling.Demote, scaling.Unneeded, 0, 0, "Normal Scaled Demote Park replica 3: it was not needed for as long as keepShared says (load 0/s)", scaling.Warm},
 		"parked":     {scaling.Delete, scaling.Unneeded, 0, 0, "Normal Scaled Delete Delete replica 3: it was not needed for as long as keepWarm says (load 0/s)", scaling.Cold},

@@ -142,7 +142,7 @@ const (
 	//	to do: nothing
 	eventMoving = "Moving"
 
-	// eventMoved says that a replica has moved to one MIG instance, and that the one over several ends, after its requests.
+	// eventMoved says that a replica now runs on one MIG instance. The pod over several ends when it has answered its requests.
 	//
 	//	kind: event
 	//	object: GPUFunction

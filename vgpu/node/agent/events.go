@@ -21,7 +21,7 @@ const (
 	//	to do: nothing; a program that has lost its CUDA context has to be started again
 	eventRecovered = "GPURecovered"
 
-	// eventLimitMoved says that a container has the SM limit that the annotation `gshare.dev/sm-limit` now says.
+	// eventLimitMoved says that a container was given the SM limit that the annotation `gshare.dev/sm-limit` now says.
 	//
 	//	kind: event
 	//	object: pod

@@ -336,7 +336,7 @@ const (
 	//	to do: see the message and [trouble.md](trouble.md); the kubelet tries again
 	NotServed Reason = "GPUShareNotServed"
 
-	// AwaitsTurn says that the pod shares a GPU in turn (`gshare.dev/isolation: swap`), and that another one has its turn there.
+	// AwaitsTurn says that the pod shares a GPU in turn (`gshare.dev/isolation: swap`), where another pod has its turn now.
 	//
 	//	kind: event
 	//	object: Pod
