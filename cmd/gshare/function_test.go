@@ -85,7 +85,7 @@ func TestFunction(t *testing.T) {
 		"one": {[]string{"function", "resnet50"}, 0, []string{"FUNCTION ml/resnet50\n", "READY True, Starting: ml/resnet50-2: waits for a node\n", "SLO 69ms: p99 90ms, 81.9% in time, 70 requests/s\n",
 			"REPLICAS 2+0+0 (hot+shared+warm), 0 to 2, each for 32 requests/s\n",
 			"resnet50-x-1 Ready Hot n1 GPU-aaaaaaaa 50% SM, 60% time, 4096 MiB 15m -\n", "resnet50-x-2 Pending Hot - - - 15m waits for a node: 0/1 nodes are available\n",
-			"AGO EVENT\n5m Create replica 2: for half", "30m Create replica 1: requests came"}},
+			"AGO EVENT\n5m Create replica 2: the load was", "30m Create replica 1: requests came"}},
 		"why": {[]string{"slo", "ml/resnet50", "--during", "10ms"}, 0, []string{"ml/resnet50 objective 69ms: p99 90ms, 81.9% in time\n",
 			"NoRoom 1 replica has no node, the first since 15m3", " help: gshare explain -n ml resnet50-x-2 shows",
 			"AtLimit the limit is reached: scaling.maxReplicas is 2, and the load is 70/s where each is said to answer 32/s\n",
