@@ -2,8 +2,8 @@
 # Installs gshare in real clusters of each version of Kubernetes that it supports, and there runs the first pod, a burst, the agent's death,
 # an upgrade and the removal: hack/compat.sh [VERSION...], such as 1.36. It says of each version and part whether it passed, and fails if one
 # did not. Needs root. hack/compat.sh build VERSION... compiles only, which takes a quarter of an hour a version and more on 2 cores.
-# GSHARE_KUBELET_FEATURES=PodsAPI turns on that feature gate of kubelets. On 1.35, which is not among the versions it takes by default, it installs gshare
-# both with the defaults of a policy in v1beta1 and without.
+# GSHARE_KUBELET_FEATURES=PodsAPI turns on that feature gate of kubelets. On 1.35 it installs gshare both with the defaults of a
+# policy in v1beta1 and without.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 source hack/compile-env.sh
@@ -54,7 +54,7 @@ run() {
 
 action=run
 if [ "${1:-}" = build ]; then action=build && shift; fi
-[ $# -gt 0 ] || set -- 1.37 1.36
+[ $# -gt 0 ] || set -- 1.37 1.36 1.35
 status=0
 for version; do "$action" "$version" || status=1; done
 printf '\n'

@@ -26,6 +26,8 @@ var elsewhere = map[string]string{
 	"port-forward": "a kubelet",
 	"delete":       "the controller that ends namespaces: test/cluster deletes the same objects",
 
+	"first.yaml": "a file with the manifest above the command, which TestExamples applies",
+
 	// make release writes these files.
 	"gshare.yaml":           "test/cluster applies it",
 	"gshare-serving.yaml":   "manifests/serving, which is applied here, with other images",
@@ -65,7 +67,8 @@ func TestTranscript(t *testing.T) {
 	}
 }
 
-// stage makes what the documents take for granted: a node, a namespace, the service account that controllers create, the first pod and the plan.
+// stage makes what the documents take for granted: a node, a namespace, the service account that controllers create, the first pod, the plan and the
+// profile of a training.
 func stage(t *testing.T) {
 	t.Helper()
 	core := kubernetes.NewForConfigOrDie(server).CoreV1()
@@ -82,7 +85,8 @@ func stage(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, b := range blocks(t) {
-		if b.Language == "yaml" && (strings.Contains(b.Text, "name: least\n") || strings.Contains(b.Text, "kind: InferencePlan\nmetadata: {name: vision}\n")) {
+		if b.Language == "yaml" && (strings.Contains(b.Text, "name: least\n") || strings.Contains(b.Text, "kind: InferencePlan\nmetadata: {name: vision}\n") ||
+			strings.Contains(b.Text, "kind: GPUProfile\nmetadata: {name: train}\n")) {
 			if err := create(t, objects(t, b.File, b.Text)[0], metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
 			}
