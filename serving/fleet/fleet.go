@@ -10,12 +10,9 @@
 package fleet
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -230,26 +227,6 @@ func (f *Fleet) add(i *instance) {
 	f.instances[i.Name] = i
 	i.function.instances[i.ID], i.function.byAge = i, nil
 }
-
-// sorted returns the instances of the function, the oldest first. The caller must not modify the slice, which stays as it is when instances come
-// and go.
-func (fn *function) sorted() []*instance {
-	if fn.byAge == nil {
-		fn.byAge = slices.SortedFunc(maps.Values(fn.instances), func(a, b *instance) int { return cmp.Compare(a.ID, b.ID) })
-	}
-	return fn.byAge
-}
-
-// leading returns the instances of the function that are not followed by another one, the oldest first.
-func (fn *function) leading() []*instance {
-	all := fn.sorted()
-	if !slices.ContainsFunc(all, (*instance).isFollowed) {
-		return all
-	}
-	return slices.DeleteFunc(slices.Clone(all), (*instance).isFollowed)
-}
-
-func (i *instance) isFollowed() bool { return i.follower != 0 }
 
 // Times after which the log says what a replica waits for that has not started: a server without a model to load has started by the first, and
 // one line a minute does not hide what others write.
