@@ -22,7 +22,7 @@ func Tries() []string {
 	return []string{"known", "bygpu", "worth", "reserve", "coarse", "together", "ahead"}
 }
 
-// tryPolicy is gshare's policy with another ranker, made anew of what is typical and of the pods that run.
+// tryPolicy is gshare's policy with another ranker, which is built again from the typical pods and the pods that run.
 type tryPolicy struct {
 	*gsharePolicy
 	running []int // pods, by shape

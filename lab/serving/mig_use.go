@@ -50,7 +50,7 @@ func (u *sliceUse) work(slice string, from, takes time.Duration) {
 	}
 }
 
-// report tells of the second that ends now. It is to be called before occupy, which says what is occupied in the next one: slices are only taken between
+// report records the second that ends now. It is to be called before occupy, which says what is occupied in the next one: slices are only taken between
 // two seconds.
 func (u *sliceUse) report(now time.Duration) {
 	if u.used == nil || now > u.until {
