@@ -29,12 +29,12 @@ func TestLane(t *testing.T) {
 		t.Fatalf("%v: %s", err, text)
 	}
 	lane := func(driver, hook, out string) *exec.Cmd {
-		return exec.Command(python, "../../test/gpu/lane.py", "--dry-run", "--seconds", "0.05", "--out", out, "--bin", folder,
+		return exec.Command(python, "../../test/gpu/lane.py", "--dry-run", "--seconds", "0.05", "--pods", "1,8,9", "--out", out, "--bin", folder,
 			"--fake", folder, "--fake-mps", filepath.Join(folder, driver, "nvidia-cuda-mps-control"), "--hook", hook)
 	}
 	t.Run("make test-gpu", func(t *testing.T) {
 		out := t.TempDir()
-		checkLane(t, out, exec.Command("make", "-C", "../..", "test-gpu", "ARGS=--dry-run --seconds 0.05 --out "+out))
+		checkLane(t, out, exec.Command("make", "-C", "../..", "test-gpu", "ARGS=--dry-run --seconds 0.05 --pods 1,8,9 --out "+out))
 	})
 	t.Run("MPS version 3", func(t *testing.T) {
 		out := t.TempDir()
@@ -80,7 +80,7 @@ func checkLane(t *testing.T, out string, lane *exec.Cmd) {
 	}
 	var results struct {
 		Experiments struct {
-			Coverage struct {
+			Coverage map[string]struct {
 				CUPTI int `json:"counted_by_cupti"`
 				Hook  int `json:"counted_by_hook"`
 			}
@@ -94,24 +94,37 @@ func checkLane(t *testing.T, out string, lane *exec.Cmd) {
 				Left  float64                  `json:"left_mib"`
 				Alone struct{ Unchanged bool } `json:"without_store"`
 				Write struct {
-					Code   int
-					Beside struct{ Unchanged bool }
+					Copy struct {
+						Code   int
+						Beside struct{ Unchanged bool }
+					}
 				}
+			}
+			Checkpoint map[string]struct {
+				Unchanged bool
 			}
 		}
 	}
 	readResults(t, out, &results)
 	e := results.Experiments
-	if e.Coverage.CUPTI == 0 || e.Coverage.Hook != e.Coverage.CUPTI {
-		t.Errorf("the hook counts %d of %d launches", e.Coverage.Hook, e.Coverage.CUPTI)
+	for part, c := range e.Coverage {
+		if c.CUPTI == 0 || c.Hook != c.CUPTI {
+			t.Errorf("the hook counts %d of %d launches (%s)", c.Hook, c.CUPTI, part)
+		}
+	}
+	if len(e.Coverage) != 2 {
+		t.Errorf("coverage: %+v", e.Coverage)
 	}
 	for how, s := range e.Store {
-		if s.One != 256 || s.Two != 256 || s.Left != 0 || !s.Alone.Unchanged || s.Write.Code == 0 || !s.Write.Beside.Unchanged {
+		if s.One != 256 || s.Two != 256 || s.Left != 0 || !s.Alone.Unchanged || s.Write.Copy.Code == 0 || !s.Write.Copy.Beside.Unchanged {
 			t.Errorf("the model store, %s: %+v", how, s)
 		}
 	}
 	if len(e.Store) != 2 {
 		t.Errorf("the model store: %+v", e.Store)
+	}
+	if c := e.Checkpoint; !c["plain"].Unchanged || !c["mps"].Unchanged || !c["share"].Unchanged {
+		t.Errorf("checkpoint: %+v", c)
 	}
 	if e.Memory.Allocated != 2048 || e.Crash.Pods != 3 || e.Crash.Ended != 0 {
 		t.Errorf("%+v", e)

@@ -15,7 +15,7 @@ driver=(account.c array.c capture.c contents.c context.c copy.c device.c entry.c
 for program in programs/*.c; do
 	name=$(basename "$program" .c)
 	link=(-L"$out" -l:libcuda.so.1)
-	[[ $name == hold || $name == linked || $name == limits || $name == spin || $name == requests || $name == peers || $name == imports ]] || link=()
+	[[ $name == hold || $name == linked || $name == limits || $name == spin || $name == requests || $name == launches || $name == peers || $name == imports ]] || link=()
 	[[ $name != weights ]] || link+=(-L"$out" -l:libcuda.so.1 -l:libgshare_store.so)
 	"$cc" $flags -o "$out/$name" "$program" "${link[@]}" -ldl -lm
 done

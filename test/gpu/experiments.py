@@ -4,7 +4,9 @@ Names such as N-F1 are those of the headline numbers of the papers. Every compar
 paper compares, and as many pods with equal rights that race, without which most of a gain is that of any concurrency.
 """
 
+import ctypes
 import os
+import statistics
 import subprocess
 import sys
 import time
@@ -22,37 +24,71 @@ def plain(m, workload, seconds, percent=None, rate=0):
     return m.plain(m.command("serve", workload, seconds, rate), percent)
 
 
+def alone(program):
+    """What one program finds, and how long it took until it was ready."""
+    since = time.monotonic()
+    program.start()
+    ready = time.monotonic() - since
+    return program.result() | {"ready_s": ready}
+
+
+def at_once(programs):
+    """What programs find that begin when the last of them is ready."""
+    for p in programs:
+        p.line()
+    for p in programs:
+        p.go()
+    return [p.result() for p in programs]
+
+
 def together(programs):
     """The sum of the rates and the worst of the tails of programs that run at once."""
-    found = [p.result() for p in programs]
+    found = at_once(programs)
     return {"pods": len(found), "rate": sum(f["rate"] for f in found), "p95_ms": max(f["p95_ms"] for f in found)}
 
 
 def coverage(m, _):
-    """The hook's own counter against that of CUPTI, which the profiler uses."""
-    program = m.shared(m.command("count", "convolution", 200), 50, 100, keep_input=True)
-    counted = program.line()["launches"]
-    seen, until = 0, time.monotonic() + 60
-    while seen < counted and time.monotonic() < until:  # the hook reports now and then
-        seen = max([p["launches"] for r in m.status()["runs"] for v in r["vgpus"] for p in v["processes"] or []] or [0])
-        time.sleep(0.05)
+    """The hook's own counter against that of CUPTI, which the profiler uses. A thread counts a launch with the next one that takes the
+    slow path, so that the last ones before a pause may be missing: fewer than 64 for each stream, however many there were before."""
+    program, found = m.shared(m.command("count", "convolution", 200), 50, 100), {}
+    for part in ("first", "all"):
+        counted, seen, until = program.line(), 0, time.monotonic() + 3
+        while time.monotonic() < until:  # the hook reports now and then
+            seen = max([p["launches"] for r in m.status()["runs"] for v in r["vgpus"] for p in v["processes"] or []] or [0])
+            time.sleep(0.05)
+        found[part] = {"counted_by_cupti": counted["launches"], "counted_by_hook": seen, "calls": counted.get("calls", {})}
+        program.go()
     program.process.stdin.close()
     program.process.wait()
-    return {"counted_by_cupti": counted, "counted_by_hook": seen}
+    return found
 
 
 def overhead(m, _):
-    """N-D6: what a launch costs the host, without gshare and with it; the least of three."""
-    count = 2000 if m.arguments.dry_run else 50000
-    bare = min(m.plain(m.command("launch", "recurrent", count)).result()["ns_per_launch"] for _ in range(3))
-    hooked = min(m.shared(m.command("launch", "recurrent", count), 100, 100, isolation="mps").result()["ns_per_launch"] for _ in range(3))
-    return {"plain_ns": bare, "hooked_ns": hooked, "added_ns": hooked - bare}
+    """N-D6: what a launch costs the host without gshare, as a client of MPS, and on a share, in turns; medians of five. Then a training,
+    with a whole GPU each."""
+    count, found = 10000 if m.arguments.dry_run else 100000, {}
+    ways = {
+        "plain": lambda command: m.plain(command), "mps": lambda command: m.plain(command, 100),
+        "share": lambda command: m.shared(command, 100, 100, isolation="mps"),
+    }
+    for name, what in (("launch_ns", m.command("launches", "", count)), ("training_rate", m.command("serve", "trainer", 4, 0))):
+        runs = {way: [] for way in ways}
+        for _ in range(5 if name == "launch_ns" else 1):
+            for way, start in ways.items():
+                runs[way].append(alone(start(what)))
+                m.stop_plain_mps()
+        figure = "ns_per_launch" if name == "launch_ns" else "rate"
+        found[name] = {way: statistics.median(r[figure] for r in r) for way, r in runs.items()}
+        found[name + "_ready_s"] = {way: statistics.median(r["ready_s"] for r in r) for way, r in runs.items()}
+    found["added_ns"] = found["launch_ns"]["share"] - found["launch_ns"]["mps"]
+    found["training_lost_percent"] = 100 * (1 - found["training_rate"]["share"] / found["training_rate"]["mps"])
+    return found
 
 
 def quota(m, seconds):
     """N-F8: rate by quota, as a part of the rate at the whole window; slope and intercept of the line through them."""
-    whole = serve(m, "product", seconds, isolation="mps").result()["rate"]
-    points = {q: serve(m, "product", seconds, quota=q).result()["rate"] / whole for q in (25, 50, 75)}
+    whole = alone(serve(m, "product", seconds, isolation="mps"))["rate"]
+    points = {q: alone(serve(m, "product", seconds, quota=q))["rate"] / whole for q in (10, 25, 50, 75)}
     slope = (points[75] - points[25]) / 0.5
     return {"whole_rate": whole, "parts": points, "slope": slope, "intercept": points[50] - slope * 0.5,
             "worst_error_points": max(abs(100 * part - q) for q, part in points.items())}
@@ -60,32 +96,46 @@ def quota(m, seconds):
 
 def sm(m, seconds):
     """N-F8, the other axis: rate by SMs, with what the agent says MPS gives."""
-    whole = serve(m, "product", seconds, isolation="mps").result()["rate"]
+    whole = alone(serve(m, "product", seconds, isolation="mps"))["rate"]
     points = {}
     for part in (12, 25, 50, 75):
-        program = serve(m, "product", seconds, sm=part)
-        points[part] = {"part": program.result()["rate"] / whole}
+        points[part] = alone(serve(m, "product", seconds, sm=part))["rate"] / whole
     return {"whole_rate": whole, "parts": points}
+
+
+def crowded(m, seconds):
+    """What shares deliver while all of them want more: shares of the time of all SMs, and of SMs side by side, against one that is
+    alone. Then the same of time between a program of long kernels and one of short ones."""
+    whole = {w: alone(serve(m, w, seconds, isolation="mps"))["rate"] for w in ("product", "recurrent")}
+
+    def parts(programs, of):
+        return [f["rate"] / whole[w] for f, w in zip(at_once(programs), of)]
+
+    times = (50, 30, 15)
+    by_time = parts([serve(m, "product", seconds, quota=q) for q in times], ["product"] * 3)
+    by_sm = parts([serve(m, "product", seconds, sm=p) for p in (50, 30, 15)], ["product"] * 3)
+    mixed = parts([serve(m, "product", seconds, quota=30), serve(m, "recurrent", seconds, quota=65)], ["product", "recurrent"])
+    return {"whole_rate": whole, "quota": dict(zip(times, by_time)), "sm": dict(zip(times, by_sm)),
+            "long_kernels_of_30": mixed[0], "short_kernels_of_65": mixed[1]}
 
 
 def packing(m, seconds):
     """N-F1 to N-F5: one to nine pods, capped, against one pod, and against as many that race."""
-    counts = (1, 8, 9) if m.arguments.dry_run else range(1, 10)
-    found = {}
+    counts, found = m.arguments.pods, {}
     for workload in INFERENCE:
         def mps(percent):
             rates = {n: together([plain(m, workload, seconds, percent=percent) for _ in range(n)]) for n in counts}
             m.stop_plain_mps()
             return rates
 
-        alone = serve(m, workload, seconds).result()
+        one = alone(plain(m, workload, seconds))
         racing = mps(100)
         # nine times 12 % of the SMs do not fit under a guarantee: the ninth would wait for another to end
         capped = {n: together([serve(m, workload, seconds, sm=12, mem="2Gi") for _ in range(n)]) for n in counts if n * 12 <= 100}
         # N-F4: from five pods on, 24 % do not fit under a guarantee either; both as MPS alone would have them
         found[workload] = {
-            "one_pod": alone, "racing": racing, "capped_12": capped, "mps_12": mps(12), "mps_24": mps(24),
-            "gain_over_one": {n: c["rate"] / alone["rate"] for n, c in capped.items()},
+            "one_pod": one, "racing": racing, "capped_12": capped, "mps_12": mps(12), "mps_24": mps(24),
+            "gain_over_one": {n: c["rate"] / one["rate"] for n, c in capped.items()},
             "gain_over_racing": {n: c["rate"] / racing[n]["rate"] for n, c in capped.items()},
         }
     return found
@@ -94,20 +144,22 @@ def packing(m, seconds):
 def isolation(m, seconds):
     """N-F9: a pod alone and beside three greedy ones, by time only and by SMs and time."""
     def beside(sm_percent, part):
-        alone = serve(m, "convolution", seconds, sm=sm_percent, quota=part).result()
-        crowd = [serve(m, "recurrent", 3 * seconds, sm=12, quota=part, mem="2Gi") for _ in range(3)]
-        time.sleep(seconds / 2)  # they are to be at work
-        among = serve(m, "convolution", seconds, sm=sm_percent, quota=part).result()
-        for c in crowd:
-            c.result()
-        return {"alone": alone, "beside": among, "lost_percent": 100 * (1 - among["rate"] / alone["rate"])}
+        by_itself = alone(serve(m, "convolution", seconds, sm=sm_percent, quota=part))
+        crowd = [serve(m, "recurrent", seconds, sm=12, quota=part, mem="2Gi") for _ in range(3)]
+        among = at_once([serve(m, "convolution", seconds, sm=sm_percent, quota=part), *crowd])[0]
+        return {"alone": by_itself, "beside": among, "lost_percent": 100 * (1 - among["rate"] / by_itself["rate"])}
 
     return {"time_only": beside(100, 20), "sm_and_time": beside(24, 40)}
 
 
 def memory(m, _):
-    """What a share of 2 GiB can take, and what it sees."""
-    return m.shared(m.command("allocate", "product"), 10, 100, mem="2Gi").result()
+    """What a share of 2 GiB can take, what it sees, and what the device counts while it holds that: the rest is the driver's context."""
+    before = m.memory_used()
+    program = m.shared(m.command("allocate", "product"), 10, 100, mem="2Gi")
+    found = program.line() | {"device_mib": m.memory_used() - before}
+    program.process.stdin.close()
+    program.process.wait()
+    return found
 
 
 def pairs(m, seconds):
@@ -115,21 +167,23 @@ def pairs(m, seconds):
     requests, at the same arrivals."""
     found = {}
     for workload, rate in (("convolution", 35), ("transformer", 20)):
-        alone = {"inference": plain(m, workload, seconds, rate=rate).result(), "training": plain(m, "trainer", seconds).result()}
+        exclusive = {"inference": alone(plain(m, workload, seconds, rate=rate)), "training": alone(plain(m, "trainer", seconds))}
 
         def pair(first, second):
-            return {"inference": first.result(), "training": second.result()}
+            inference, training = at_once([first, second])
+            return {"inference": inference, "training": training}
 
         elastic = pair(
             serve(m, workload, seconds, sm=30, rate=rate, sm_limit=60, **{"class": "slo"}), serve(m, "trainer", seconds, sm=40, sm_limit=90))
         limit = pair(plain(m, workload, seconds, 60, rate), plain(m, "trainer", seconds, 90))
         request = pair(plain(m, workload, seconds, 30, rate), plain(m, "trainer", seconds, 40))
         m.stop_plain_mps()
-        found[workload] = {"exclusive": alone, "elastic": elastic, "mps_l": limit, "mps_r": request,
-                           "p95_over_exclusive": elastic["inference"]["p95_ms"] / alone["inference"]["p95_ms"],
-                           "training_kept_percent": 100 * elastic["training"]["rate"] / alone["training"]["rate"]}
-    two = together([serve(m, "trainer", seconds, sm=30, sm_limit=90) for _ in range(2)])  # N-D4
-    found["trainings"] = {"together": two, "of_exclusive_percent": 100 * two["rate"] / plain(m, "trainer", seconds).result()["rate"]}
+        found[workload] = {"exclusive": exclusive, "elastic": elastic, "mps_l": limit, "mps_r": request,
+                           "p95_over_exclusive": elastic["inference"]["p95_ms"] / exclusive["inference"]["p95_ms"],
+                           "training_kept_percent": 100 * elastic["training"]["rate"] / exclusive["training"]["rate"]}
+    # N-D4; the limits of a GPU are 150 % together
+    two = together([serve(m, "trainer", seconds, sm=30, sm_limit=75) for _ in range(2)])
+    found["trainings"] = {"together": two, "of_exclusive_percent": 100 * two["rate"] / alone(plain(m, "trainer", seconds))["rate"]}
     return found
 
 
@@ -137,6 +191,8 @@ def crash(m, seconds):
     """Kills the agent under load and starts it again: no program may end, and the new agent has to list them all again."""
     pods = [serve(m, "convolution", 600, sm=30, quota=q) for q in (45, 30, 15)]  # killed below, long before their 600 s
     try:
+        for p in pods:
+            p.start()
         known(m, pods)
         m.kill()
         since = time.monotonic()
@@ -164,8 +220,8 @@ def known(m, pods):
 
 def graphs(m, seconds):
     """Graphs under half of the window: one launch each, so that the hook must count them whole."""
-    whole = serve(m, "graphs", seconds, isolation="mps").result()
-    half = serve(m, "graphs", seconds, quota=50).result()
+    whole = alone(serve(m, "graphs", seconds, isolation="mps"))
+    half = alone(serve(m, "graphs", seconds, quota=50))
     return {"whole": whole, "half": half, "part": half["rate"] / whole["rate"]}
 
 
@@ -175,7 +231,7 @@ def store(m, _):
     found = {}
     for name, percent in (("plain", None), ("mps", 100)):
         found[name] = loaded(m, m.folder / f"{name}.sock", percent)
-        found[name]["write"] = written(m, m.folder / f"{name}-write.sock", percent)
+        found[name]["write"] = {how: written(m, m.folder / f"{name}-{how}.sock", percent, how) for how in ("copy", "kernel")}
         m.stop_plain_mps()
     return found
 
@@ -183,12 +239,12 @@ def store(m, _):
 def weights(m, percent, mode, socket=""):
     """A program that takes weights from a store."""
     library = m.arguments.fake.resolve() if m.arguments.dry_run else m.arguments.hook.parent
-    return m.plain([sys.executable, machine.HERE / "weights.py", mode, socket, library / "libgshare_store.so"], percent, True, m.counted)
+    return m.plain([sys.executable, machine.HERE / "weights.py", mode, socket, library / "libgshare_store.so"], percent, m.counted)
 
 
 def start_store(m, socket, percent):
     command = [m.arguments.bin / "gshare-node", "store", "--socket", socket, "--namespace", os.getuid(), "--capacity", "1Gi"]
-    server = m.plain(command, percent, False, m.counted)
+    server = m.plain(command, percent, m.counted)
     until = time.monotonic() + 60
     while not socket.exists():
         if not server.alive() or time.monotonic() > until:
@@ -227,18 +283,58 @@ def loaded(m, socket, percent):
     return found
 
 
-def written(m, socket, percent):
+def written(m, socket, percent, how):
     """One program writes to its read-only weights, beside another that has them."""
     running = [start_store(m, socket, percent)]
     try:
         beside = weights(m, percent, "load", socket)
         running.append(beside)
         beside.line()
-        code = weights(m, percent, "fault", socket).result()["code"]
+        code = weights(m, percent, how, socket).result()["code"]
         return {"code": code, "beside": beside.ask()}
     finally:
         for p in running:
             p.kill()
 
 
-ALL = (coverage, overhead, quota, sm, graphs, packing, isolation, memory, pairs, crash, store)
+def checkpoint(m, _):
+    """FF-31: a program with 2 GiB is parked by the driver's checkpoint and woken, by itself, as a client of MPS, and on a share. The codes are
+    the driver's, 0 or the step that was refused; the times are the host's, the memory is the device's while it is parked."""
+    size = ["hold", "product", 2048]
+    ways = {
+        "plain": lambda: m.plain(m.command(*size)), "mps": lambda: m.plain(m.command(*size), 100),
+        "share": lambda: m.shared(m.command(*size), 50, 100, isolation="mps"),
+    }
+    found = {}
+    for name, start in ways.items():
+        before, program = m.memory_used(), start()
+        try:
+            pid = program.line()["pid"]
+            found[name] = {"held_mib": m.memory_used() - before} | parked(m, pid, before)
+            found[name]["unchanged"] = program.ask()["unchanged"]
+        finally:
+            program.kill()
+            m.stop_plain_mps()
+    return found
+
+
+def parked(m, pid, before):
+    """Locks a process, takes its checkpoint, restores and unlocks it; what each step took, up to one that is refused."""
+    cuda = ctypes.CDLL(str(m.libcuda))
+    cuda.cuInit(0)
+    found, arguments = {}, ctypes.create_string_buffer(256)  # zeros: no timeout, the same GPUs
+    for step in ("Lock", "Checkpoint", "Restore", "Unlock"):
+        since = time.monotonic()
+        code = getattr(cuda, "cuCheckpointProcess" + step)(pid, arguments)
+        found[step.lower() + "_ms"] = 1000 * (time.monotonic() - since)
+        if step == "Checkpoint":
+            found["parked_mib"] = m.memory_used() - before
+        if code:
+            found |= {"refused": step, "code": code}
+            if step == "Checkpoint":
+                cuda.cuCheckpointProcessUnlock(pid, arguments)
+            break
+    return found
+
+
+ALL = (coverage, overhead, quota, sm, crowded, graphs, packing, isolation, memory, pairs, crash, store, checkpoint)

@@ -15,6 +15,7 @@ import json
 import pathlib
 import platform
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -87,9 +88,11 @@ def attempt(what, *arguments):
 
 
 def run(arguments, chosen):
-    """Runs the experiments one after another and returns their results and whether any failed. Results are never lost: a failure takes
-    the place of the one result, and the other experiments are still run. On failure the end of the agent's log is printed."""
-    results, failures = {"setup": setup(arguments), "experiments": {}}, 0
+    """Runs the experiments one after another and returns their results and whether any failed. Results are never lost: they are written
+    after each, a failure takes the place of the one result, and the other experiments are still run. The agent's log is kept beside
+    them."""
+    results, failures = {"setup": setup(arguments), "took_s": {}, "experiments": {}}, 0
+    arguments.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="gl") as folder:  # a short name, because the path of a socket in it is limited to 107 bytes
         m = machine.Machine(arguments, folder)
         try:
@@ -97,22 +100,31 @@ def run(arguments, chosen):
             if failed:
                 results["setup"]["start"], failures = started, 1
             else:
+                results["setup"]["enforcement"], failures = attempt(status, m)
                 for experiment in chosen:
                     print(experiment.__name__, "...", file=sys.stderr, flush=True)
+                    since = time.monotonic()
                     results["experiments"][experiment.__name__], failed = attempt(experiment, m, arguments.seconds)
+                    results["took_s"][experiment.__name__] = time.monotonic() - since
                     failures += failed
-                results["setup"]["enforcement"], failed = attempt(status, m)
-                failures += failed
+                    write(arguments.out, results)
         finally:
             m.stop()
-        if failures:
-            sys.stderr.write((pathlib.Path(folder) / "agent.log").read_text()[-4000:])
+            shutil.copy(pathlib.Path(folder) / "agent.log", arguments.out)
+    write(arguments.out, results)
     return results, failures > 0
+
+
+def write(folder, results):
+    device = re.sub(r"\W+", "-", results["setup"]["device"]).strip("-")
+    name = folder / f"{device}-{results['setup']['date']}"
+    name.with_suffix(".json").write_text(json.dumps(results, indent=2) + "\n")
+    name.with_suffix(".md").write_text(table(results))
 
 
 def status(m):
     """What the agent says of a share on this machine."""
-    program = m.shared(m.command("count", "convolution", 1), 50, 50, keep_input=True)
+    program = m.shared(m.command("count", "convolution", 1), 50, 50)
     program.line()
     found = m.status()["runs"][0]["enforcement"]
     program.process.stdin.close()
@@ -129,6 +141,7 @@ def main():
     parser.add_argument("--fake-mps", type=pathlib.Path, help="control program of the fake MPS (default: that of the fake driver; r615 has MPS v3)")
     parser.add_argument("--seconds", type=float, default=10, help="length of each run (default 10)")
     parser.add_argument("--only", default=",".join(names), help="experiments, by name (default: all)")
+    parser.add_argument("--pods", type=lambda text: [int(n) for n in text.split(",")], default=list(range(1, 10)), help="numbers of pods for packing (default 1 to 9)")
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "test" / "gpu" / "results", help="folder for the results")
     parser.add_argument("--dry-run", action="store_true", help="on the fake driver, to try this program")
     arguments = parser.parse_args()
@@ -139,12 +152,8 @@ def main():
     if why:
         print("SKIP test/gpu:", why)
         return 0
-    results, failed = run(arguments, [e for e in experiments.ALL if e.__name__ in arguments.only.split(",")])
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    device = re.sub(r"\W+", "-", results["setup"]["device"]).strip("-")
-    name = arguments.out / f"{device}-{results['setup']['date']}"
-    name.with_suffix(".json").write_text(json.dumps(results, indent=2) + "\n")
-    name.with_suffix(".md").write_text(table(results))
+    chosen = {e.__name__: e for e in experiments.ALL}
+    results, failed = run(arguments, [chosen[name] for name in arguments.only.split(",")])
     print(table(results))
     return 1 if failed else 0
 

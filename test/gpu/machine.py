@@ -40,10 +40,9 @@ class Unix(http.client.HTTPConnection):
 class Program:
     """A running workload."""
 
-    def __init__(self, command, environment, keep_input=False):
+    def __init__(self, command, environment):
         self.process = subprocess.Popen(
-            [str(c) for c in command], env=environment, text=True, stdout=subprocess.PIPE,
-            stdin=subprocess.PIPE if keep_input else subprocess.DEVNULL)
+            [str(c) for c in command], env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def line(self):
         text = self.process.stdout.readline()
@@ -51,18 +50,25 @@ class Program:
             raise Failed(f"{self.process.args}: it ended with {self.process.wait()} and said nothing")
         return json.loads(text)
 
+    def start(self):
+        """Waits until the program is ready, and lets it begin."""
+        self.line()
+        self.go()
+
+    def go(self):
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+
     def result(self):
         found = self.line()
-        if self.process.stdin:
-            self.process.stdin.close()
+        self.process.stdin.close()
         if self.process.wait() != 0:
             raise Failed(f"{self.process.args}: it ended with {self.process.returncode}")
         return found
 
     def ask(self):
         """Sends a line and returns the answer."""
-        self.process.stdin.write("\n")
-        self.process.stdin.flush()
+        self.go()
         return self.line()
 
     def alive(self):
@@ -79,10 +85,11 @@ class Machine:
         self.socket = self.folder / "run" / "control.sock"
         self.environment = dict(os.environ)
         config = f"apiVersion: gshare.dev/v1alpha1\nkind: NodeConfiguration\ndirectory: {self.folder / 'run'}\n"
-        self.mps = "nvidia-cuda-mps-control"
+        self.libcuda, self.mps = "libcuda.so.1", "nvidia-cuda-mps-control"
         if arguments.dry_run:
             fake = arguments.fake.resolve()
             self.environment["LD_LIBRARY_PATH"] = str(fake)
+            self.libcuda = fake / self.libcuda
             self.mps = str((arguments.fake_mps or fake / self.mps).resolve())
             devices = self.folder / "devices.yaml"
             devices.write_text("devices:\n- {uuid: GPU-0, model: A100, sms: 108, memoryMiB: 40960}\n")
@@ -91,7 +98,7 @@ class Machine:
         self.counted = {"FAKE_CUDA_SHARED": str(self.folder / "account")}
         (self.folder / "node.yaml").write_text(config)
         self.log = open(self.folder / "agent.log", "a", encoding="utf-8")
-        self.plain_pipe = self.folder / "mps"
+        self.plain_pipe, self.plain_mps = self.folder / "mps", False
         self.agent = None
 
     def start(self):
@@ -115,8 +122,17 @@ class Machine:
         connection.close()
         return found
 
+    def memory_used(self):
+        """The device's memory in use, in MiB, as the driver counts it; 0 on the fake one, which does not."""
+        if self.arguments.dry_run:
+            return 0
+        query = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"]
+        return int(subprocess.run(query, capture_output=True, text=True, check=True).stdout)
+
     def command(self, mode, workload, *more):
-        """What does the work: PyTorch, or a program of the fake driver's."""
+        """What does the work: PyTorch, or a program of the fake driver's. Those of the mode serve wait for Program.start."""
+        if mode == "launches":
+            return [self.arguments.fake.resolve() / mode, *more]
         if not self.arguments.dry_run:
             names = [workload] if mode == "serve" else []
             return [sys.executable, HERE / "workloads.py", mode, *names, *more]
@@ -126,19 +142,19 @@ class Machine:
             return [program, mode, launches, kernel, *more]
         return [program, mode, *more, *([kernel] if more else [])]
 
-    def shared(self, command, sm, quota, mem="4Gi", keep_input=False, **flags):
+    def shared(self, command, sm, quota, mem="4Gi", **flags):
         """Runs a command on a share."""
         more = [word for flag, value in flags.items() for word in ("--" + flag.replace("_", "-"), value)]
         run = [self.arguments.bin / "gshare", "run", "--socket", self.socket, "--hook", self.arguments.hook, "--wait",
                "--sm", sm, "--quota", quota, "--mem", mem, *more, "--"]
-        return Program([*run, *command], self.environment, keep_input)
+        return Program([*run, *command], self.environment)
 
-    def plain(self, command, percent=None, keep_input=False, more=None):
+    def plain(self, command, percent=None, more=None):
         """Runs a command without gshare, with more of an environment; with a percentage as a client of MPS, as others share a GPU."""
         environment = self.environment | (more or {})
         if percent is not None and self.start_plain_mps():
             environment |= {"CUDA_MPS_PIPE_DIRECTORY": str(self.plain_pipe), "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": str(percent)}
-        return Program(command, environment, keep_input)
+        return Program(command, environment)
 
     def give_mps(self, words, arguments=()):
         environment = self.environment | {"CUDA_MPS_PIPE_DIRECTORY": str(self.plain_pipe), "CUDA_MPS_LOG_DIRECTORY": str(self.plain_pipe)}
@@ -149,11 +165,13 @@ class Machine:
 
     def start_plain_mps(self):
         self.plain_pipe.mkdir(exist_ok=True)
-        return self.give_mps("get_server_list\n") or self.give_mps("", ["-d"])
+        self.plain_mps = self.plain_mps or self.give_mps("", ["-d"])
+        return self.plain_mps
 
     def stop_plain_mps(self):
-        if self.plain_pipe.exists():
+        if self.plain_mps:
             self.give_mps("quit -t 5\n")
+            self.plain_mps = False
 
     def kill(self):
         """Ends the agent as a crash does."""

@@ -2,7 +2,8 @@
 
     free     the free memory of the device, in bytes, as a new program sees it
     load     loads the weights, says how long that took and whether it has stored them, and for each line of its input whether they are unchanged
-    fault    loads them, has the device write to them, and says with which code of the driver that ends
+    copy     loads them, fills them by the driver, and says with which code that ends
+    kernel   the same by a kernel that writes to them
 """
 
 import ctypes
@@ -58,15 +59,42 @@ def unchanged(weights):
     return {"unchanged": not code and found.raw == WEIGHTS, "code": code}
 
 
+def fill(address):
+    return cuda.cuMemsetD8_v2(ctypes.c_ulonglong(address), ctypes.c_ubyte(1), ctypes.c_size_t(SIZE))
+
+
+KERNEL = b"spin_ns1000_sm1_blocks1"  # the fake driver reads from the name what it does, which is no more than to take that long
+PTX = b""".version 6.0
+.target sm_70
+.address_size 64
+.visible .entry %s(.param .u64 to)
+{
+	.reg .u64 %%to;
+	.reg .u32 %%one;
+	ld.param.u64 %%to, [to];
+	mov.u32 %%one, 1;
+	st.global.u8 [%%to], %%one;
+	ret;
+}
+""" % KERNEL
+
+
+def store_byte(address):
+    module, kernel, to = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_ulonglong(address)
+    check(cuda.cuModuleLoadData(ctypes.byref(module), PTX), "cuModuleLoadData")
+    check(cuda.cuModuleGetFunction(ctypes.byref(kernel), module, KERNEL), "cuModuleGetFunction")
+    parameters = (ctypes.c_void_p * 1)(ctypes.addressof(to))
+    return cuda.cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, None, parameters, None)
+
+
 def main(mode, *where):
     start()
     if mode == "free":
         print(json.dumps({"free": free()}), flush=True)
         return
     store, weights, said = load(*where)
-    if mode == "fault":
-        code = cuda.cuMemsetD8_v2(ctypes.c_ulonglong(weights.address), ctypes.c_ubyte(1), ctypes.c_size_t(SIZE)) or cuda.cuCtxSynchronize()
-        print(json.dumps({"code": code}), flush=True)
+    if mode in ("copy", "kernel"):
+        print(json.dumps({"code": (fill if mode == "copy" else store_byte)(weights.address) or cuda.cuCtxSynchronize()}), flush=True)
         return
     print(json.dumps(said), flush=True)
     for _ in sys.stdin:

@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
 """The programs of the GPU lane, in PyTorch. Each prints one line of JSON.
 
-    workloads.py serve NAME SECONDS RATE    requests one after another, or RATE a second on average
-    workloads.py launch COUNT               the host's time for a launch of a small kernel
-    workloads.py count COUNT                so many requests of the convolution net under CUPTI, then waits for the end of its input
-    workloads.py allocate                   takes memory in pieces of 256 MiB until it is refused
+    workloads.py serve NAME SECONDS RATE    says that it is ready, and after a line of its input: requests one after another, or RATE a second on average
+    workloads.py count COUNT                so many requests of the convolution net under CUPTI, and ten times as many after a line of its input
+    workloads.py allocate                   takes memory in pieces of 256 MiB until it is refused, then waits for the end of its input
+    workloads.py hold MIB                   holds memory, says its process id, and for each line of its input whether the memory is unchanged
 
 NAME is product, convolution, transformer, recurrent, graphs or trainer. All weights are random: what they compute means nothing.
 """
 
 import json
+import os
 import random
 import sys
 import time
@@ -19,9 +20,15 @@ from torch import nn
 
 
 def product():
-    """One product of matrices that fills a large GPU for a fraction of a millisecond: a load of known cost."""
-    a = torch.ones(2048, 2048, device="cuda", dtype=torch.float16)
-    return lambda: torch.mm(a, a)
+    """Products of matrices of thousands of blocks, one behind another, which keep a large GPU busy: a load of known cost."""
+    a = torch.randn(8192, 8192, device="cuda", dtype=torch.float16)
+    into = torch.empty_like(a)
+
+    def request():
+        for _ in range(4):
+            torch.mm(a, a, out=into)
+
+    return request
 
 
 def block(before, after, stride):
@@ -100,6 +107,8 @@ def serve(name, seconds, rate):
     for _ in range(3):
         request()
     torch.cuda.synchronize()
+    print(json.dumps({"ready": True}), flush=True)
+    sys.stdin.readline()
     arrivals = random.Random(1)
     start = due = time.monotonic()
     while time.monotonic() - start < seconds:
@@ -115,30 +124,22 @@ def serve(name, seconds, rate):
     return {"requests": len(took), "rate": len(took) / lasted, "p50_ms": 1e3 * took[len(took) // 2], "p95_ms": 1e3 * took[len(took) * 95 // 100]}
 
 
-def launch(count):
-    x = torch.ones(1, device="cuda")
-    x.add_(1)
-    torch.cuda.synchronize()
-    start = time.monotonic()
-    for _ in range(count):
-        x.add_(1)
-    took = time.monotonic() - start
-    torch.cuda.synchronize()
-    return {"ns_per_launch": 1e9 * took / count}
-
-
 def count(requests):
     """Kernels and graphs by CUPTI, through PyTorch's profiler: from the first, so that the hook's counter has no other."""
     from torch.profiler import ProfilerActivity, profile
 
-    with profile(activities=[ProfilerActivity.CUDA, ProfilerActivity.CPU]) as seen:
-        request = convolution()
-        for _ in range(requests):
-            request()
-        torch.cuda.synchronize()
-    launches = sum(e.count for e in seen.key_averages() if "Launch" in e.key and e.key.startswith("cu"))
-    print(json.dumps({"launches": launches}), flush=True)
-    sys.stdin.read()
+    request, counted = None, {}
+    for n in (requests, 10 * requests):
+        with profile(activities=[ProfilerActivity.CUDA, ProfilerActivity.CPU]) as seen:
+            request = request or convolution()
+            for _ in range(n):
+                request()
+            torch.cuda.synchronize()
+        for e in seen.key_averages():
+            if "Launch" in e.key and e.key.startswith("cu"):
+                counted[e.key] = counted.get(e.key, 0) + e.count
+        print(json.dumps({"launches": sum(counted.values()), "calls": counted}), flush=True)
+        sys.stdin.readline()
 
 
 def allocate():
@@ -147,20 +148,26 @@ def allocate():
         while True:
             held.append(torch.empty(256 << 20, dtype=torch.uint8, device="cuda"))
     except torch.cuda.OutOfMemoryError:
-        return {"allocated_mib": 256 * len(held), "free_mib": free >> 20, "total_mib": total >> 20}
+        print(json.dumps({"allocated_mib": 256 * len(held), "free_mib": free >> 20, "total_mib": total >> 20}), flush=True)
+    sys.stdin.read()
+
+
+def hold(mib):
+    held = torch.arange(mib << 17, dtype=torch.int64, device="cuda")
+    whole = held.sum().item()
+    print(json.dumps({"pid": os.getpid()}), flush=True)
+    for _ in sys.stdin:
+        print(json.dumps({"unchanged": held.sum().item() == whole}), flush=True)
 
 
 def main(mode, *arguments):
     with torch.no_grad():
         if mode == "serve":
-            found = serve(arguments[0], float(arguments[1]), float(arguments[2]))
-        elif mode == "launch":
-            found = launch(int(arguments[0]))
-        elif mode == "count":
-            return count(int(arguments[0]))
+            print(json.dumps(serve(arguments[0], float(arguments[1]), float(arguments[2]))), flush=True)
+        elif mode == "allocate":
+            allocate()
         else:
-            found = allocate()
-    print(json.dumps(found), flush=True)
+            {"count": count, "hold": hold}[mode](int(arguments[0]))
 
 
 if __name__ == "__main__":

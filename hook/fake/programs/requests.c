@@ -1,10 +1,11 @@
 /*
  * requests: what test/gpu/workloads.py does with PyTorch, for the dry run of the GPU lane. It prints the same output.
  *
- *   requests serve LAUNCHES KERNEL SECONDS RATE   requests of LAUNCHES launches, one after another or RATE a second on average
- *   requests launch COUNT KERNEL                  prints the host's time for a launch
- *   requests count COUNT KERNEL                   COUNT launches, then waits for the end of its standard input
- *   requests allocate                             allocates pieces of 64 MiB until that fails
+ *   requests serve LAUNCHES KERNEL SECONDS RATE   says that it is ready, and after a line of its input: requests of LAUNCHES launches, one after
+ *                                                 another or RATE a second on average
+ *   requests count COUNT KERNEL                   COUNT launches, and after a line of its input ten times as many
+ *   requests allocate                             allocates pieces of 64 MiB until that fails, then waits for the end of its input
+ *   requests hold MIB KERNEL                      holds memory, prints its process id, and for each line of its input that all is unchanged
  */
 #include "../fake.h"
 
@@ -22,6 +23,8 @@ CUresult cuCtxSynchronize(void);
 CUresult cuModuleLoadData(CUmodule *, const void *);
 CUresult cuModuleGetFunction(CUfunction *, CUmodule, const char *);
 CUresult cuMemAlloc_v2(CUdeviceptr *, size_t);
+CUresult cuMemsetD8_v2(CUdeviceptr, unsigned char, size_t);
+CUresult cuMemcpyDtoH_v2(void *, CUdeviceptr, size_t);
 CUresult cuMemGetInfo_v2(size_t *, size_t *);
 CUresult cuLaunchKernel(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void **, void **);
 
@@ -62,6 +65,13 @@ static void launch(long count)
 		MUST(cuLaunchKernel(kernel, 64, 1, 1, 128, 1, 1, 0, NULL, NULL, NULL));
 }
 
+static void wait_for_line(void)
+{
+	fflush(stdout);
+	while (getchar() != '\n' && !feof(stdin))
+		;
+}
+
 static int ascending(const void *a, const void *b)
 {
 	double x = *(const double *)a, y = *(const double *)b;
@@ -71,6 +81,8 @@ static int ascending(const void *a, const void *b)
 /* Serves requests and prints their rate and latency. */
 static void serve(long launches, double seconds, double rate)
 {
+	printf("{\"ready\": true}\n");
+	wait_for_line();
 	double start = now(), due = start;
 	long done = 0;
 	unsigned short seed[3] = {1, 2, 3};
@@ -98,6 +110,20 @@ static void allocate(void)
 	while (cuMemAlloc_v2(&memory, 64 << 20) == CUDA_SUCCESS)
 		pieces++;
 	printf("{\"allocated_mib\": %ld, \"free_mib\": %zu, \"total_mib\": %zu}\n", 64 * pieces, free_bytes >> 20, total >> 20);
+	wait_for_line();
+}
+
+static void hold(size_t bytes)
+{
+	unsigned char value = 0;
+	CUdeviceptr memory;
+	MUST(cuMemAlloc_v2(&memory, bytes));
+	MUST(cuMemsetD8_v2(memory, 7, bytes));
+	printf("{\"pid\": %d}\n", (int)getpid());
+	for (wait_for_line(); !feof(stdin); wait_for_line()) {
+		MUST(cuMemcpyDtoH_v2(&value, memory + bytes - 1, 1));
+		printf("{\"unchanged\": %s}\n", value == 7 ? "true" : "false");
+	}
 }
 
 int main(int n, char **a)
@@ -114,19 +140,17 @@ int main(int n, char **a)
 		MUST(cuModuleGetFunction(&kernel, module, a[3]));
 	if (strcmp(a[1], "serve") == 0 && n == 6) {
 		serve(atol(a[2]), atof(a[4]), atof(a[5]));
-	} else if (strcmp(a[1], "launch") == 0 && n == 4) {
-		double start = now();
-		launch(atol(a[2]));
-		printf("{\"ns_per_launch\": %g}\n", 1e9 * (now() - start) / (double)atol(a[2]));
 	} else if (strcmp(a[1], "count") == 0 && n == 4) {
-		launch(atol(a[2]));
-		MUST(cuCtxSynchronize());
-		printf("{\"launches\": %ld}\n", atol(a[2]));
-		fflush(stdout);
-		while (getchar() != EOF)
-			;
+		for (long done = 0, more = atol(a[2]); done < 11 * atol(a[2]); more = 10 * atol(a[2])) {
+			launch(more);
+			MUST(cuCtxSynchronize());
+			printf("{\"launches\": %ld}\n", done += more);
+			wait_for_line();
+		}
 	} else if (strcmp(a[1], "allocate") == 0) {
 		allocate();
+	} else if (strcmp(a[1], "hold") == 0 && n == 4) {
+		hold((size_t)atol(a[2]) << 20);
 	} else {
 		return 2;
 	}
