@@ -84,7 +84,7 @@ func checkLane(t *testing.T, out string, lane *exec.Cmd) {
 				CUPTI int `json:"counted_by_cupti"`
 				Hook  int `json:"counted_by_hook"`
 			}
-			Memory struct {
+			Memory map[string]struct {
 				Allocated int `json:"allocated_mib"`
 			}
 			Crash struct{ Pods, Ended int }
@@ -126,7 +126,7 @@ func checkLane(t *testing.T, out string, lane *exec.Cmd) {
 	if c := e.Checkpoint; !c["plain"].Unchanged || !c["mps"].Unchanged || !c["share"].Unchanged {
 		t.Errorf("checkpoint: %+v", c)
 	}
-	if e.Memory.Allocated != 2048 || e.Crash.Pods != 3 || e.Crash.Ended != 0 {
+	if e.Memory["10"].Allocated != 2048 || e.Memory["100"].Allocated != 2048 || e.Crash.Pods != 3 || e.Crash.Ended != 0 {
 		t.Errorf("%+v", e)
 	}
 }

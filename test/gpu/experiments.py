@@ -87,8 +87,8 @@ def overhead(m, _):
 
 def quota(m, seconds):
     """N-F8: rate by quota, as a part of the rate at the whole window; slope and intercept of the line through them."""
-    whole = alone(serve(m, "product", seconds, isolation="mps"))["rate"]
-    points = {q: alone(serve(m, "product", seconds, quota=q))["rate"] / whole for q in (10, 25, 50, 75)}
+    whole = alone(serve(m, "timer", seconds, isolation="mps"))["rate"]
+    points = {q: alone(serve(m, "timer", seconds, quota=q))["rate"] / whole for q in (10, 25, 50, 75)}
     slope = (points[75] - points[25]) / 0.5
     return {"whole_rate": whole, "parts": points, "slope": slope, "intercept": points[50] - slope * 0.5,
             "worst_error_points": max(abs(100 * part - q) for q, part in points.items())}
@@ -105,18 +105,21 @@ def sm(m, seconds):
 
 def crowded(m, seconds):
     """What shares deliver while all of them want more: shares of the time of all SMs, and of SMs side by side, against one that is
-    alone. Then the same of time between a program of long kernels and one of short ones."""
-    whole = {w: alone(serve(m, w, seconds, isolation="mps"))["rate"] for w in ("product", "recurrent")}
+    alone. Then the same of time between a program of long kernels and one of short ones, beside one of short ones that is alone."""
+    whole = {w: alone(serve(m, w, seconds, isolation="mps"))["rate"] for w in ("timer", "product", "recurrent")}
 
-    def parts(programs, of):
-        return [f["rate"] / whole[w] for f, w in zip(at_once(programs), of)]
+    def parts(**programs):
+        """Programs by the workload, each with its share, that run at once."""
+        each = [(workload, share) for workload, shares in programs.items() for share in shares]
+        found = at_once([serve(m, workload, seconds, **share) for workload, share in each])
+        return [f["rate"] / whole[workload] for f, (workload, _) in zip(found, each)]
 
-    times = (50, 30, 15)
-    by_time = parts([serve(m, "product", seconds, quota=q) for q in times], ["product"] * 3)
-    by_sm = parts([serve(m, "product", seconds, sm=p) for p in (50, 30, 15)], ["product"] * 3)
-    mixed = parts([serve(m, "product", seconds, quota=30), serve(m, "recurrent", seconds, quota=65)], ["product", "recurrent"])
-    return {"whole_rate": whole, "quota": dict(zip(times, by_time)), "sm": dict(zip(times, by_sm)),
-            "long_kernels_of_30": mixed[0], "short_kernels_of_65": mixed[1]}
+    sizes = (50, 30, 15)
+    long_kernels, short_kernels = parts(timer=[{"quota": 30}], recurrent=[{"quota": 65}])
+    return {"whole_rate": whole, "quota": dict(zip(sizes, parts(timer=[{"quota": q} for q in sizes]))),
+            "sm": dict(zip(sizes, parts(product=[{"sm": p} for p in sizes]))),
+            "mixed": {"long_kernels_of_30": long_kernels, "short_kernels_of_65": short_kernels,
+                      "short_kernels_of_65_alone": parts(recurrent=[{"quota": 65}])[0]}}
 
 
 def packing(m, seconds):
@@ -153,19 +156,22 @@ def isolation(m, seconds):
 
 
 def memory(m, _):
-    """What a share of 2 GiB can take, what it sees, and what the device counts while it holds that: the rest is the driver's context."""
-    before = m.memory_used()
-    program = m.shared(m.command("allocate", "product"), 10, 100, mem="2Gi")
-    found = program.line() | {"device_mib": m.memory_used() - before}
-    program.process.stdin.close()
-    program.process.wait()
+    """What a share of 2 GiB can take, what it sees, and what the device counts while it holds that, with few SMs and with all: the rest is
+    the driver's context, which grows with the SMs."""
+    found = {}
+    for sms in (10, 100):
+        before = m.memory_used()
+        program = m.shared(m.command("allocate", "product"), sms, 50, mem="2Gi")
+        found[sms] = program.line() | {"device_mib": m.memory_used() - before}
+        program.process.stdin.close()
+        program.process.wait()
     return found
 
 
 def pairs(m, seconds):
     """N-D1 to N-D5: an inference and a training on one GPU, elastic, against each alone and against MPS at the limits and at the
     requests, at the same arrivals."""
-    found = {}
+    found, seconds = {}, 2 * seconds  # of 20 requests a second the tail is to be more than one
     for workload, rate in (("convolution", 35), ("transformer", 20)):
         exclusive = {"inference": alone(plain(m, workload, seconds, rate=rate)), "training": alone(plain(m, "trainer", seconds))}
 

@@ -15,6 +15,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 # What the fake driver's programs do in place of each workload: launches a request, and the kernel.
 PLAYED = {
     "product": (1, "spin_ns500000_sm1000_blocks64"),
+    "timer": (4, "spin_ns500000_sm1000_blocks132"),
     "convolution": (8, "spin_ns100000_sm250_blocks64"),
     "transformer": (8, "spin_ns200000_sm500_blocks64"),
     "recurrent": (64, "spin_ns5000_sm60_blocks8"),

@@ -6,9 +6,10 @@
     workloads.py allocate                   takes memory in pieces of 256 MiB until it is refused, then waits for the end of its input
     workloads.py hold MIB                   holds memory, says its process id, and for each line of its input whether the memory is unchanged
 
-NAME is product, convolution, transformer, recurrent, graphs or trainer. All weights are random: what they compute means nothing.
+NAME is product, timer, convolution, transformer, recurrent, graphs or trainer. All weights are random: what they compute means nothing.
 """
 
+import ctypes
 import json
 import os
 import random
@@ -27,6 +28,42 @@ def product():
     def request():
         for _ in range(4):
             torch.mm(a, a, out=into)
+
+    return request
+
+
+TIMER = b""".version 6.0
+.target sm_70
+.address_size 64
+.visible .entry timer()
+{
+	.reg .u64 %now, %end;
+	.reg .pred %early;
+	mov.u64 %end, %globaltimer;
+	add.u64 %end, %end, 500000;
+again:
+	mov.u64 %now, %globaltimer;
+	setp.lt.u64 %early, %now, %end;
+	@%early bra again;
+	ret;
+}
+"""
+
+
+def timer():
+    """Kernels whose blocks, one on each SM, run until the GPU's timer is 0.5 ms further: a load whose time does not depend on the GPU's
+    clock, which is higher where less of the GPU is busy."""
+    torch.ones(1, device="cuda")  # makes the context
+    cuda, module, kernel = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p(), ctypes.c_void_p()
+    if cuda.cuModuleLoadData(ctypes.byref(module), TIMER) or cuda.cuModuleGetFunction(ctypes.byref(kernel), module, b"timer"):
+        sys.exit("workloads.py: the kernel cannot be loaded")
+    sms = torch.cuda.get_device_properties(0).multi_processor_count
+    stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+
+    def request():
+        for _ in range(4):
+            if cuda.cuLaunchKernel(kernel, sms, 1, 1, 1024, 1, 1, 0, stream, None, None):
+                sys.exit("workloads.py: the kernel cannot be launched")
 
     return request
 
@@ -99,7 +136,7 @@ def trainer():
     return step
 
 
-WORKLOADS = {f.__name__: f for f in (product, convolution, transformer, recurrent, graphs, trainer)}
+WORKLOADS = {f.__name__: f for f in (product, timer, convolution, transformer, recurrent, graphs, trainer)}
 
 
 def serve(name, seconds, rate):
