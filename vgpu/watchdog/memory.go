@@ -14,6 +14,7 @@ type MemoryUse struct {
 	Pod, Container, Slice string
 	Granted               share.Bytes
 	Ledger                share.Bytes // that the hook counts for all its processes; they can forge it
+	Context               share.Bytes // that each process may have for its contexts and their code, which only the driver counts
 	BestEffort            bool        // no process is killed
 	Weights               share.Bytes // of the model store, which the container may map: no process is charged for them
 	Processes             []ProcessMemory
@@ -37,16 +38,16 @@ func (u MemoryUse) DriverTotal() (sum share.Bytes) {
 
 // beyondAllowance returns the memory that the driver counts for these processes beyond what each may have for its contexts, and for the weights,
 // which the driver may count for each process that maps them.
-func (u MemoryUse) beyondAllowance(processes []ProcessMemory, context share.Bytes) (sum share.Bytes) {
+func (u MemoryUse) beyondAllowance(processes []ProcessMemory) (sum share.Bytes) {
 	for _, p := range processes {
-		sum += max(0, p.Driver-context-u.Weights)
+		sum += max(0, p.Driver-u.Context-u.Weights)
 	}
 	return sum
 }
 
 // Uncounted returns how much memory the driver counts beyond the ledger and an allowance for the contexts of each process.
-func (u MemoryUse) Uncounted(context share.Bytes) share.Bytes {
-	return max(0, u.beyondAllowance(u.Processes, context)-u.Ledger)
+func (u MemoryUse) Uncounted() share.Bytes {
+	return max(0, u.beyondAllowance(u.Processes)-u.Ledger)
 }
 
 // excess is how far the driver's count of a container's memory exceeds what it may be.
@@ -62,8 +63,8 @@ const (
 var excessKinds = map[excess]Kind{beyondLedger: Uncounted, beyondShare: Overdrawn}
 
 // excess compares the driver's count with the share and with the ledger. It does not rely on the ledger to find that a share is exceeded.
-func (u MemoryUse) excess(context share.Bytes) excess {
-	switch beyond := u.beyondAllowance(u.Processes, context); {
+func (u MemoryUse) excess() excess {
+	switch beyond := u.beyondAllowance(u.Processes); {
 	case beyond > u.Granted:
 		return beyondShare
 	case beyond > u.Ledger:
@@ -79,7 +80,6 @@ func (u MemoryUse) excess(context share.Bytes) excess {
 // excess counts from the second observation in a row that shows it, until the second in a row that does not.
 type MemoryWatch struct {
 	config   Config
-	context  share.Bytes
 	seen     map[memoryKey]memoryState
 	reported map[reportKey]time.Time
 }
@@ -95,14 +95,14 @@ type memoryState struct {
 	killed          map[processKey]time.Time // when kills were decided
 }
 
-// MemoryCounts is the memory of a container on a slice that driver and hook count, and its share. To keep reports from changing with each
-// observation, the counts are those of the first observation of an excess, until the driver counts an eighth more.
-type MemoryCounts struct{ Driver, Ledger, Granted share.Bytes }
+// MemoryCounts is the memory of a container on a slice that driver and hook count, its share, and what each process may have for its
+// contexts. To keep reports from changing with each observation, the counts are those of the first observation of an excess, until the
+// driver counts an eighth more.
+type MemoryCounts struct{ Driver, Ledger, Granted, Context share.Bytes }
 
-// NewMemoryWatch returns a MemoryWatch without any observations. context is the device memory that one process may have for its contexts
-// and their code, which is part of the driver's count only.
-func NewMemoryWatch(c Config, context share.Bytes) *MemoryWatch {
-	return &MemoryWatch{config: c, context: context, seen: map[memoryKey]memoryState{}, reported: map[reportKey]time.Time{}}
+// NewMemoryWatch returns a MemoryWatch without any observations.
+func NewMemoryWatch(c Config) *MemoryWatch {
+	return &MemoryWatch{config: c, seen: map[memoryKey]memoryState{}, reported: map[reportKey]time.Time{}}
 }
 
 // Observe returns the containers whose memory exceeds their ledgers or their shares, each with the process that has the most memory beyond
@@ -124,7 +124,7 @@ func (w *MemoryWatch) Observe(now time.Time, uses []MemoryUse) (found []Finding)
 
 // next returns the state after one more observation of a container.
 func (w *MemoryWatch) next(s memoryState, u MemoryUse, now time.Time) memoryState {
-	seen, before := u.excess(w.context), s.confirmed
+	seen, before := u.excess(), s.confirmed
 	s.confirmed = max(min(s.last, seen), min(max(s.last, seen), s.confirmed))
 	s.last = seen
 	total := u.DriverTotal()
@@ -132,7 +132,7 @@ func (w *MemoryWatch) next(s memoryState, u MemoryUse, now time.Time) memoryStat
 		s.since = now
 	}
 	if s.confirmed != before || total > s.shown.Driver+s.shown.Driver/8 {
-		s.shown = MemoryCounts{total, u.Ledger, u.Granted}
+		s.shown = MemoryCounts{total, u.Ledger, u.Granted, u.Context}
 	}
 	return s
 }
@@ -145,7 +145,7 @@ func (w *MemoryWatch) finding(now time.Time, u MemoryUse, s *memoryState) Findin
 		_, killed := s.killed[processKey{p.PID, p.StartTime, u.Slice}]
 		return killed
 	})
-	kill := w.config.Kill && !u.BestEffort && s.confirmed == beyondShare && u.beyondAllowance(left, w.context) > u.Granted
+	kill := w.config.Kill && !u.BestEffort && s.confirmed == beyondShare && u.beyondAllowance(left) > u.Granted
 	if !kill {
 		left = u.Processes
 	}

@@ -35,8 +35,8 @@ func TestExcess(t *testing.T) {
 		"process without a session, in context": {gib, []ProcessMemory{{Driver: gib, Ledger: gib}, {Driver: context}}, noExcess},
 	} {
 		t.Run(name, func(t *testing.T) {
-			u := MemoryUse{Granted: 2 * gib, Ledger: test.ledger, Processes: test.processes}
-			if got := u.excess(context); got != test.want {
+			u := MemoryUse{Granted: 2 * gib, Context: context, Ledger: test.ledger, Processes: test.processes}
+			if got := u.excess(); got != test.want {
 				t.Errorf("got %d, want %d", got, test.want)
 			}
 		})
@@ -55,8 +55,8 @@ func TestExcessBesideWeights(t *testing.T) {
 		"a byte more of the second": {[]ProcessMemory{{Driver: inShare}, {Driver: gib + context + 1}}, beyondShare},
 	} {
 		t.Run(name, func(t *testing.T) {
-			u := MemoryUse{Granted: 2 * gib, Ledger: 2 * gib, Weights: gib, Processes: test.processes}
-			if got := u.excess(context); got != test.want {
+			u := MemoryUse{Granted: 2 * gib, Context: context, Ledger: 2 * gib, Weights: gib, Processes: test.processes}
+			if got := u.excess(); got != test.want {
 				t.Errorf("got %d, want %d", got, test.want)
 			}
 		})
@@ -67,7 +67,7 @@ func TestExcessBesideWeights(t *testing.T) {
 func TestMemoryObserve(t *testing.T) {
 	const inShare, above = 2*gib + context, 3*gib + context
 	use := func(best bool, processes ...ProcessMemory) []MemoryUse {
-		return []MemoryUse{{Pod: "a", Container: "main", Slice: "g0", Granted: 2 * gib, Ledger: gib, BestEffort: best, Processes: processes}}
+		return []MemoryUse{{Pod: "a", Container: "main", Slice: "g0", Granted: 2 * gib, Ledger: gib, Context: context, BestEffort: best, Processes: processes}}
 	}
 	one := func(driver share.Bytes) []MemoryUse {
 		return use(false, ProcessMemory{PID: 1, Driver: driver, Ledger: gib})
@@ -92,7 +92,7 @@ func TestMemoryObserve(t *testing.T) {
 		"without its process yet": {{use(false), nil}, {use(false), nil}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := NewMemoryWatch(config, context)
+			w := NewMemoryWatch(config)
 			for i, look := range test {
 				got := format(w.Observe(start.Add(time.Duration(2*i)*time.Second), look.seen))
 				if diff := cmp.Diff(look.want, got); diff != "" {
@@ -105,10 +105,10 @@ func TestMemoryObserve(t *testing.T) {
 
 // TestMemoryCounts: reported counts change only when the driver counts an eighth more, so that statuses are not written at each observation.
 func TestMemoryCounts(t *testing.T) {
-	w := NewMemoryWatch(config, context)
+	w := NewMemoryWatch(config)
 	changes, last := 0, MemoryCounts{}
 	for i := range 1000 {
-		u := MemoryUse{Pod: "a", Granted: gib, Processes: []ProcessMemory{{PID: 1, Driver: 2*gib + share.Bytes(i)*share.MiB}}}
+		u := MemoryUse{Pod: "a", Granted: gib, Context: context, Processes: []ProcessMemory{{PID: 1, Driver: 2*gib + share.Bytes(i)*share.MiB}}}
 		for _, f := range w.Observe(start.Add(time.Duration(i)*time.Second), []MemoryUse{u}) {
 			if f.Counts != last {
 				changes, last = changes+1, f.Counts
@@ -122,8 +122,8 @@ func TestMemoryCounts(t *testing.T) {
 
 // TestMemoryRepeat: an excess that lasts is reported once in each period.
 func TestMemoryRepeat(t *testing.T) {
-	w := NewMemoryWatch(config, context)
-	uses := []MemoryUse{{Pod: "a", Granted: gib, BestEffort: true, Processes: []ProcessMemory{{PID: 1, Driver: 3 * gib}}}}
+	w := NewMemoryWatch(config)
+	uses := []MemoryUse{{Pod: "a", Granted: gib, Context: context, BestEffort: true, Processes: []ProcessMemory{{PID: 1, Driver: 3 * gib}}}}
 	var reports []time.Duration
 	for at := time.Duration(0); at < 2*config.Repeat+time.Minute; at += time.Second {
 		for _, f := range w.Observe(start.Add(at), uses) {

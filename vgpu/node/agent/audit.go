@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gshare-dev/gshare/vgpu/node/mps"
 	"github.com/gshare-dev/gshare/vgpu/node/tokenserver"
 	"github.com/gshare-dev/gshare/vgpu/share"
 	"github.com/gshare-dev/gshare/vgpu/watchdog"
@@ -56,7 +57,7 @@ func (a *memoryAudit) observe(now time.Time, before map[string]tokenserver.Statu
 			}
 			uses = append(uses, watchdog.MemoryUse{ // what a parked container has given back may be another's
 				Pod: string(g.UID), Container: g.Container, Slice: v.Slice, Granted: g.Level().Charge(v.Share, g.Residency.Memory).Memory, Ledger: ledger.Used,
-				BestEffort: g.BestEffort, Weights: share.MemoryOf(g.Weights),
+				Context: mps.ContextMemory(v.Share.SMLimit), BestEffort: g.BestEffort, Weights: share.MemoryOf(g.Weights),
 				Processes: memoryOf(processes, string(g.UID), g.Container, v.Slice, ledger),
 			})
 		}

@@ -44,7 +44,11 @@ func TestMemoryAudit(t *testing.T) {
 			for _, uid := range []string{"a", "b", "c"} {
 				c.granted(uid, "GPU-0", 20, 30) // and 1 GiB
 			}
+			c.granted("d", "GPU-1", 100, 50)
 			honest, partial, thief := c.session("a", "GPU-0"), c.session("b", "GPU-0"), c.session("c", "GPU-0")
+			large := c.session("d", "GPU-1")
+			large.charge(gib)
+			c.hold(large, gib+617*share.MiB) // the context with all SMs of an H100
 			honest.charge(gib)
 			c.hold(honest, gib+400*share.MiB)
 			c.hold(partial, gib)
@@ -58,10 +62,10 @@ func TestMemoryAudit(t *testing.T) {
 				c.enforced("c", "the driver counts 7168 MiB of its processes, the hook 100 MiB, and the share has 1024 MiB", true)
 			}
 			c.wait(15)
-			if !honest.alive() || !partial.alive() || thief.alive() != (policy == config.ReportStrangers) {
-				t.Errorf("alive: within the share %v, uncounted %v, beyond the share %v", honest.alive(), partial.alive(), thief.alive())
+			if !honest.alive() || !large.alive() || !partial.alive() || thief.alive() != (policy == config.ReportStrangers) {
+				t.Errorf("alive: within the share %v and %v, uncounted %v, beyond the share %v", honest.alive(), large.alive(), partial.alive(), thief.alive())
 			}
-			if e := c.fixture.cluster; !e.hasEvent(fmt.Sprintf("pod-c GPUMemoryExceeded process %d ", thief.Process.Pid)) || e.hasEvent("pod-a GPU") || !e.hasEvent("pod-b GPUMemoryUncounted") {
+			if e := c.fixture.cluster; !e.hasEvent(fmt.Sprintf("pod-c GPUMemoryExceeded process %d ", thief.Process.Pid)) || e.hasEvent("pod-a GPU") || e.hasEvent("pod-d GPU") || !e.hasEvent("pod-b GPUMemoryUncounted") {
 				t.Errorf("events %v", e.events)
 			}
 			answer := httptest.NewRecorder()
@@ -69,7 +73,7 @@ func TestMemoryAudit(t *testing.T) {
 			for _, want := range []string{
 				`gshare_node_grant_driver_memory_bytes{container="` + filepath.Base(c.fixture.directory("pod-a")) + `",name="main",namespace="default",pod="pod-a"} 1.49`,
 				`gshare_node_grant_uncounted_memory_bytes{container="` + filepath.Base(c.fixture.directory("pod-a")) + `",name="main",namespace="default",pod="pod-a"} 0`,
-				`gshare_node_grant_uncounted_memory_bytes{container="` + filepath.Base(c.fixture.directory("pod-b")) + `",name="main",namespace="default",pod="pod-b"} 5.36870912e+08`,
+				`gshare_node_grant_uncounted_memory_bytes{container="` + filepath.Base(c.fixture.directory("pod-b")) + `",name="main",namespace="default",pod="pod-b"} 6.43825664e+08`,
 				`gshare_node_strangers{kind="uncounted",slice="GPU-0"} 1`,
 			} {
 				if !strings.Contains(answer.Body.String(), want) {

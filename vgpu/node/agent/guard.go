@@ -12,7 +12,6 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/cgroup"
 	"github.com/gshare-dev/gshare/vgpu/node/gpu"
 	"github.com/gshare-dev/gshare/vgpu/node/kubelet"
-	"github.com/gshare-dev/gshare/vgpu/node/mps"
 	"github.com/gshare-dev/gshare/vgpu/watchdog"
 )
 
@@ -54,7 +53,7 @@ func newGuard(a *Agent, publish func()) *guard {
 	return &guard{
 		Options: a.Options, metrics: a.metrics, slices: a.slices, grants: a.granter.grants, devices: a.devices, memory: a.memory, publish: publish,
 		own: own, watch: watchdog.New(watch),
-		audit:     &memoryAudit{slices: a.slices, grants: a.granter.grants, watch: watchdog.NewMemoryWatch(watch, mps.ContextMemory)},
+		audit:     &memoryAudit{slices: a.slices, grants: a.granter.grants, watch: watchdog.NewMemoryWatch(watch)},
 		processes: processLister{Options: a.Options, metrics: a.metrics, list: asyncCall[[]gpu.Process]{call: a.Source.Processes}},
 	}
 }

@@ -136,7 +136,8 @@ func (l *memoryLimiter) requestFor(p watchdog.Process) (r memoryRequest, ok bool
 			l.devices.profileOf(&g) != "" || l.limitOf(g.ID()).container == c.ID {
 			continue
 		}
-		return memoryRequest{g.ID(), c.ID, path, p.Slice, g.VGPUs[0].Share.Memory + mps.ContextMemory}, true
+		s := g.VGPUs[0].Share
+		return memoryRequest{g.ID(), c.ID, path, p.Slice, s.Memory + mps.ContextMemory(s.SMLimit)}, true
 	}
 	return r, false
 }

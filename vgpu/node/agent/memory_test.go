@@ -44,17 +44,17 @@ func withDriver(t *testing.T, script string) func(*Options) {
 // container alone on its device is not limited.
 func TestDriverLimitsMemory(t *testing.T) {
 	t.Parallel()
-	c := newProcessFixture(t, config.ReportStrangers, withDriver(t, "echo 'hard limit: 1536 MiB'\n"))
+	c := newProcessFixture(t, config.ReportStrangers, withDriver(t, "echo 'hard limit: 1434 MiB'\n"))
 	c.granted("a", "GPU-0", 20, 70)
 	c.granted("b", "GPU-1", 100, 100)
 	c.fixture.wait("probe", func() bool { return c.fixture.metrics.dmem.Load() })
 	c.enforced("a", "avoids hook and MPS", true)
 	first := c.start("a", "main", "GPU-0")
 	c.start("b", "main", "GPU-1")
-	c.enforced("a", `"memory":"dmem (1536 MiB), hook, MPS"`, true)
+	c.enforced("a", `"memory":"dmem (1434 MiB), hook, MPS"`, true)
 	c.enforced("a", "avoids hook and MPS", false)
 	c.wait(5)
-	want := fmt.Sprintf("memory-limits --set --soft-limit 0 --hard-limit 1536 --namespace /smi/of/%d -i GPU-0", first.Process.Pid)
+	want := fmt.Sprintf("memory-limits --set --soft-limit 0 --hard-limit 1434 --namespace /smi/of/%d -i GPU-0", first.Process.Pid)
 	if got := limitCalls(c.fixture); len(got) != 1 || got[0] != want {
 		t.Errorf("%q, want %q", got, want)
 	}

@@ -10,7 +10,6 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/node/grant"
 	"github.com/gshare-dev/gshare/vgpu/node/inventory"
-	"github.com/gshare-dev/gshare/vgpu/node/mps"
 	"github.com/gshare-dev/gshare/vgpu/share"
 	"github.com/gshare-dev/gshare/vgpu/watchdog"
 )
@@ -170,7 +169,7 @@ var (
 	grantSMTimeDesc  = prometheus.NewDesc("gshare_node_grant_sm_time_ratio", "SMs times time of slices that a container has reserved.", grantLabels, nil)
 	grantMemoryDesc  = prometheus.NewDesc("gshare_node_grant_memory_bytes", "Device memory that a container has reserved.", grantLabels, nil)
 	grantDriverDesc  = prometheus.NewDesc("gshare_node_grant_driver_memory_bytes", "Device memory of a container's processes as the driver counts it, with their contexts.", grantLabels, nil)
-	grantExcessDesc  = prometheus.NewDesc("gshare_node_grant_uncounted_memory_bytes", "Device memory of a container's processes beyond what the hook counts and 512 MiB for the contexts of each process.", grantLabels, nil)
+	grantExcessDesc  = prometheus.NewDesc("gshare_node_grant_uncounted_memory_bytes", "Device memory of a container's processes beyond what the hook counts and the allowance for the contexts of each process, 256 MiB to 1 GiB by its SMs.", grantLabels, nil)
 	grantLabels      = []string{"container", "namespace", "pod", "name"}
 	wholeSMTimeSlice = float64(share.Whole) * float64(share.Whole)
 )
@@ -204,7 +203,7 @@ func collectMemory(out chan<- prometheus.Metric, grants []grant.Grant, uses []wa
 		driver, uncounted, observed := share.Bytes(0), share.Bytes(0), false
 		for _, u := range uses {
 			if u.Pod == string(g.UID) && u.Container == g.Container {
-				driver, uncounted, observed = driver+u.DriverTotal(), uncounted+u.Uncounted(mps.ContextMemory), true
+				driver, uncounted, observed = driver+u.DriverTotal(), uncounted+u.Uncounted(), true
 			}
 		}
 		if observed {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/gshare-dev/gshare/vgpu/node/cgroup"
 	"github.com/gshare-dev/gshare/vgpu/node/enforcement"
-	"github.com/gshare-dev/gshare/vgpu/node/mps"
 	"github.com/gshare-dev/gshare/vgpu/node/process"
 	"github.com/gshare-dev/gshare/vgpu/share"
 	"github.com/gshare-dev/gshare/vgpu/watchdog"
@@ -96,7 +95,7 @@ func violationText(f watchdog.Finding, program string) string {
 		text = fmt.Sprintf("%s: on slice %s %s", who, f.Slice, enforcement.MemoryCounts(f.Counts))
 	case watchdog.Overdrawn:
 		text = fmt.Sprintf("%s: on slice %s %s: more than the share and %d MiB for the contexts of each process", who, f.Slice, enforcement.MemoryCounts(f.Counts),
-			mps.ContextMemory/share.MiB)
+			f.Counts.Context/share.MiB)
 	default:
 		text = fmt.Sprintf("process %d (%.64s) outside of pods uses slice %s", f.PID, cmp.Or(program, "?"), f.Slice)
 	}

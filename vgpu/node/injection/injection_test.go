@@ -125,7 +125,7 @@ func TestEdits(t *testing.T) {
 	}
 	wantEnv := []string{
 		"CUDA_VISIBLE_DEVICES=GPU-1", "CUDA_MPS_PIPE_DIRECTORY=/run/gshare-mps/GPU-1", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=24",
-		"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=8704M",
+		"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=8633M",
 	}
 	if diff := cmp.Diff(wantEnv, edits.Env); diff != "" {
 		t.Error(diff)

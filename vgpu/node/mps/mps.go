@@ -101,11 +101,6 @@ func (d Daemons) stopDaemons(ctx context.Context) error {
 	return err
 }
 
-// ContextMemory is the approximate device memory that the driver needs for one CUDA context. The driver's limits include it, a share's
-// memory does not. MPS limits each process separately, so each limit includes one context. A cgroup (dmem) limits all processes of a
-// container together and includes one context too, as the number of processes is unknown.
-const ContextMemory = 512 * share.MiB
-
 // ClientEnvironment returns the environment variables that make a process a client of the daemon with the given pipe directory. They limit
 // its SMs to the share's SM limit (Dilu D20), and its memory as a second line of defence behind the hook. A daemon without namespaces
 // cannot verify them.
@@ -113,7 +108,7 @@ func ClientEnvironment(pipeDir string, s share.Share) []string {
 	return []string{
 		pipeVariable + pipeDir,
 		"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=" + strings.TrimSuffix(s.SMLimit.Percent(), "%"),
-		fmt.Sprintf("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=%dM", (s.Memory+ContextMemory)/share.MiB),
+		fmt.Sprintf("CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=%dM", (s.Memory+ContextMemory(s.SMLimit))/share.MiB),
 	}
 }
 

@@ -26,7 +26,7 @@ func TestAvailable(t *testing.T) {
 func TestEnvironment(t *testing.T) {
 	got := ClientEnvironment("/d/GPU-7", share.Share{SMRequest: 100, SMLimit: 125, Memory: 1024 * share.MiB})
 	want := []string{
-		"CUDA_MPS_PIPE_DIRECTORY=/d/GPU-7", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=12.5", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=1536M",
+		"CUDA_MPS_PIPE_DIRECTORY=/d/GPU-7", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=12.5", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=1376M",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

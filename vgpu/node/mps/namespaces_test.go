@@ -17,8 +17,8 @@ import (
 )
 
 var (
-	small = Member{Slice: slice, Name: "small", SMs: 300, Memory: 512 * share.MiB} // 1 GiB for each process, with its context
-	large = Member{Slice: slice, Name: "large", SMs: 600, Memory: 3584 * share.MiB}
+	small = Member{Slice: slice, Name: "small", SMs: 300, Memory: 537 * share.MiB} // 1 GiB for each process, with its context
+	large = Member{Slice: slice, Name: "large", SMs: 600, Memory: 3379 * share.MiB}
 )
 
 // measureLimits starts a program that prints its limits on the device and then stays connected until end is called.

@@ -93,7 +93,7 @@ func (c control) setLimits(ctx context.Context, m Member) error {
 	}
 	_, err := c.commandV3(ctx, "namespace", "set", m.Name, "--server="+serverName,
 		"--active-thread-percentage="+strings.TrimSuffix(m.SMs.Percent(), "%"),
-		"--pinned-memory-limit="+strconv.FormatInt(int64((m.Memory+ContextMemory)/share.MiB), 10)+"M", "--client-priority="+priority)
+		"--pinned-memory-limit="+strconv.FormatInt(int64((m.Memory+ContextMemory(m.SMs))/share.MiB), 10)+"M", "--client-priority="+priority)
 	return err
 }
 

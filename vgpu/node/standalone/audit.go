@@ -34,7 +34,8 @@ func (a *memoryAudit) observe(runs []*run, processes []gpu.Process) {
 	for _, r := range runs {
 		for _, v := range r.container.Status().VGPUs {
 			uses = append(uses, watchdog.MemoryUse{
-				Container: r.ID, Slice: v.UUID, Granted: v.Memory, Ledger: v.Used, Processes: memoryOf(r, v, processes),
+				Container: r.ID, Slice: v.UUID, Granted: v.Memory, Ledger: v.Used,
+				Context: r.contextMemory(), Processes: memoryOf(r, v, processes),
 			})
 		}
 	}

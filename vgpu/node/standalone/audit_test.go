@@ -8,7 +8,7 @@ import (
 
 	"github.com/gshare-dev/gshare/test/tokenclient"
 	"github.com/gshare-dev/gshare/vgpu/node/gpu"
-	"github.com/gshare-dev/gshare/vgpu/node/mps"
+	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
 // listed plays the driver: the processes that it lists.
@@ -24,7 +24,7 @@ func (l listed) Processes() ([]gpu.Process, error) { return l.processes, nil }
 func TestMemoryAudit(t *testing.T) {
 	n := newNode(t, tempDir(t), func(o *Options) {
 		o.Source = listed{processes: []gpu.Process{
-			{PID: os.Getpid(), Slice: "GPU-0", Memory: 3 * gib}, {PID: os.Getpid(), Slice: "GPU-1", Memory: mps.ContextMemory}, {PID: 1, Slice: "GPU-1", Memory: 9 * gib},
+			{PID: os.Getpid(), Slice: "GPU-0", Memory: 3 * gib}, {PID: os.Getpid(), Slice: "GPU-1", Memory: 617 * share.MiB}, {PID: 1, Slice: "GPU-1", Memory: 9 * gib},
 		}}
 	})
 	for range 2 { // the second on the other device

@@ -60,24 +60,24 @@ const loose = "a program that avoids hook and MPS is not limited in memory"
 // TestDriverLimitsMemory: the driver limits each run that shares, by its cgroup; the enforcement status says so when that is confirmed, also
 // that of a later agent. Who is alone on a device is not limited.
 func TestDriverLimitsMemory(t *testing.T) {
-	change, calls := withDriver(t, "echo 'hard limit: 1536 MiB'\n")
+	change, calls := withDriver(t, "echo 'hard limit: 1511 MiB'\n")
 	dir := tempDir(t)
 	n := newNode(t, dir, change)
 	p := newProgram(t)
 	mustAdmit(t, n, p, ask(30, 50, 1024))
 	mustAdmit(t, n, newProgram(t), ask(100, 100, 1024))
-	eventually(t, "the limit is confirmed", func() bool { return n.status().Memory == "dmem (1536 MiB), hook, MPS" })
+	eventually(t, "the limit is confirmed", func() bool { return n.status().Memory == "dmem (1511 MiB), hook, MPS" })
 	if slices.Contains(n.status().Missing, loose) {
 		t.Errorf("%+v", n.status())
 	}
 	r := n.first()
-	want := []string{"memory-limits --set --soft-limit 0 --hard-limit 1536 --namespace " + filepath.Join(n.Groups.root, r.Cgroup) + " -i GPU-0"}
+	want := []string{"memory-limits --set --soft-limit 0 --hard-limit 1511 --namespace " + filepath.Join(n.Groups.root, r.Cgroup) + " -i GPU-0"}
 	if got := calls(); !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
 	n.Close()
 	n = newNode(t, dir, change)
-	if got := n.status().Memory; got != "dmem (1536 MiB), hook, MPS" {
+	if got := n.status().Memory; got != "dmem (1511 MiB), hook, MPS" {
 		t.Errorf("after a restart: %q", got)
 	}
 	if got := calls(); !slices.Equal(got, want) {
@@ -88,7 +88,7 @@ func TestDriverLimitsMemory(t *testing.T) {
 // TestDriverRefusesLimits: what the driver has not confirmed is not claimed, and is tried again, by a later agent too.
 func TestDriverRefusesLimits(t *testing.T) {
 	ready := filepath.Join(tempDir(t), "ready")
-	change, calls := withDriver(t, "[ $2 = --help ] || [ -e "+ready+" ] && echo 'hard limit: 1536 MiB'\n")
+	change, calls := withDriver(t, "[ $2 = --help ] || [ -e "+ready+" ] && echo 'hard limit: 1511 MiB'\n")
 	dir := tempDir(t)
 	n := newNode(t, dir, change)
 	mustAdmit(t, n, newProgram(t), ask(30, 50, 1024))
@@ -102,13 +102,13 @@ func TestDriverRefusesLimits(t *testing.T) {
 	if err := os.WriteFile(ready, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the limit is confirmed", func() bool { return n.status().Memory == "dmem (1536 MiB), hook, MPS" })
+	eventually(t, "the limit is confirmed", func() bool { return n.status().Memory == "dmem (1511 MiB), hook, MPS" })
 }
 
 // TestDriverComesLater: that there are no limits is asked again for the next run.
 func TestDriverComesLater(t *testing.T) {
 	ready := filepath.Join(tempDir(t), "ready")
-	change, _ := withDriver(t, "[ -e "+ready+" ] && echo 'hard limit: 1536 MiB'\n")
+	change, _ := withDriver(t, "[ -e "+ready+" ] && echo 'hard limit: 1511 MiB'\n")
 	n := newNode(t, tempDir(t), change)
 	if _, err := n.memory.driver(); !errors.Is(err, dmem.ErrMissing) {
 		t.Fatal(err)
@@ -117,7 +117,7 @@ func TestDriverComesLater(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustAdmit(t, n, newProgram(t), ask(30, 50, 1024))
-	eventually(t, "the limit is confirmed", func() bool { return n.status().Memory == "dmem (1536 MiB), hook, MPS" })
+	eventually(t, "the limit is confirmed", func() bool { return n.status().Memory == "dmem (1511 MiB), hook, MPS" })
 }
 
 // words is a log that may be read while it is written.
@@ -191,7 +191,7 @@ func TestPatience(t *testing.T) {
 // TestNoDriverLimits: without cgroups, or with an older driver, no limit is asked for.
 func TestNoDriverLimits(t *testing.T) {
 	old, asked := withDriver(t, "exit 2\n")
-	loner, none := withDriver(t, "echo 'hard limit: 1536 MiB'\n")
+	loner, none := withDriver(t, "echo 'hard limit: 1511 MiB'\n")
 	for name, change := range map[string]func(*Options){"old driver": old, "no cgroups": func(o *Options) {
 		loner(o)
 		o.Groups = nil
@@ -216,7 +216,7 @@ const leaves = "a program that its user takes out of its cgroup is not limited b
 
 // TestLeavesDriverLimit: a user who can take a run out of its cgroup takes it out of the driver's limit, and the enforcement status says so.
 func TestLeavesDriverLimit(t *testing.T) {
-	change, _ := withDriver(t, "echo 'hard limit: 1536 MiB'\n")
+	change, _ := withDriver(t, "echo 'hard limit: 1511 MiB'\n")
 	n := newNode(t, tempDir(t), change)
 	mustAdmit(t, n, newProgram(t), ask(30, 50, 1024))
 	eventually(t, "the limit is confirmed", func() bool { return strings.HasPrefix(n.status().Memory, "dmem") })

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/gshare-dev/gshare/vgpu/node/dmem"
-	"github.com/gshare-dev/gshare/vgpu/node/mps"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
@@ -96,7 +95,7 @@ func (m *memoryLimiter) setLimit(r *run) (confirmed share.Bytes, all error) {
 		return 0, err
 	}
 	for _, uuid := range r.Devices {
-		told, err := l.Limit(context.Background(), r.Cgroup, uuid, r.Share.Memory+mps.ContextMemory)
+		told, err := l.Limit(context.Background(), r.Cgroup, uuid, r.Share.Memory+r.contextMemory())
 		confirmed, all = max(confirmed, told), errors.Join(all, err)
 	}
 	return confirmed, all

@@ -60,7 +60,7 @@ func New(o Options) (*Node, error) {
 	if o.timing == (timing{}) {
 		o.timing = defaultTiming
 	}
-	n := &Node{Options: o, runs: &runStore{}, audit: &memoryAudit{watch: watchdog.NewMemoryWatch(watchdog.Config{}, mps.ContextMemory)}}
+	n := &Node{Options: o, runs: &runStore{}, audit: &memoryAudit{watch: watchdog.NewMemoryWatch(watchdog.Config{})}}
 	var err error
 	if n.devices, err = newDeviceSet(&n.Options); err != nil {
 		return nil, err

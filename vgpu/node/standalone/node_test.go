@@ -129,7 +129,7 @@ func TestGrant(t *testing.T) {
 	grant := mustAdmit(t, n, newProgram(t), ask(30, 50, 8192))
 	want := []string{
 		"GSHARE_DIR=" + grant.Dir, "CUDA_VISIBLE_DEVICES=GPU-0", "CUDA_MPS_PIPE_DIRECTORY=" + filepath.Join(n.Config.Directory, "clients", "GPU-0"),
-		"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=30", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=8704M",
+		"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=30", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0=8679M",
 	}
 	if diff := cmp.Diff(want, grant.Environment); diff != "" {
 		t.Error(diff)

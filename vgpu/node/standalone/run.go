@@ -123,6 +123,15 @@ func (r *run) member() mps.Member {
 	return mps.NewMember(r.Devices[0], r.ID, share.Share(r.Share), mps.HasLowPriority(r.Class, r.Priority))
 }
 
+// contextMemory returns what each process of the run may have on a device beyond the run's share. A run that is alone on its devices is no
+// client of MPS, and may use all SMs.
+func (r *run) contextMemory() share.Bytes {
+	if r.Class == share.Exclusive {
+		return mps.ContextMemory(share.Whole)
+	}
+	return mps.ContextMemory(r.Share.SMLimit)
+}
+
 // admit returns an error if a process that connects to the token server does not belong to the run, by its cgroup or else by its user.
 func (r *run) admit(p process.Process) error {
 	if r.Cgroup == "" {
