@@ -175,10 +175,10 @@ func TestFunctionWithoutServing(t *testing.T) {
 // seconds are those of an age, which depend on when the command looks.
 var seconds = regexp.MustCompile(`15m3\ds`)
 
-// TestDocumentedFunction: docs/serving.md shows what the commands print of servingCluster.
+// TestDocumentedFunction: docs/serving-operate.md shows what the commands print of servingCluster.
 func TestDocumentedFunction(t *testing.T) {
 	kubeconfig := servingCluster(t).kubeconfig(t)
-	text, err := os.ReadFile("../../docs/serving.md")
+	text, err := os.ReadFile("../../docs/serving-operate.md")
 	if err != nil {
 		t.Fatal(err)
 	}
