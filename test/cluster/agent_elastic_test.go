@@ -49,7 +49,7 @@ func (a *agents) testLimit(ctx context.Context, t *testing.T, pod *v1.Pod) {
 	defer a.realTime(t, nil, unix.SCHED_NORMAL)
 	a.waitSMs(ctx, t, pod, serveLimit, 52, 62)
 	a.annotate(ctx, t, pod, "40")
-	a.waitEnforcement(ctx, t, pod.Name, "moved to 40%", true)
+	a.waitEnforcement(ctx, t, pod.Name, "changed to 40%", true)
 	a.waitSMs(ctx, t, pod, serveLimit, 30, 45)
 	a.waitBooks(ctx, t, a.Nodes[0])
 

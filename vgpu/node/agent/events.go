@@ -21,14 +21,14 @@ const (
 	//	to do: nothing; a program that has lost its CUDA context has to be started again
 	eventRecovered = "GPURecovered"
 
-	// eventLimitMoved says that a container was given the SM limit that the annotation `gshare.dev/sm-limit` now says.
+	// eventLimitChanged says that a container was given the SM limit that the annotation `gshare.dev/sm-limit` now says.
 	//
 	//	kind: event
 	//	object: pod
 	//	type: Normal
 	//	written by: node agent
 	//	to do: nothing
-	eventLimitMoved = "GPULimitMoved"
+	eventLimitChanged = "GPULimitChanged"
 
 	// eventLimitRefused says that a container keeps its SM limit, since that of the annotation `gshare.dev/sm-limit` is invalid or above the first
 	// one.

@@ -76,7 +76,7 @@ func TestElastic(t *testing.T) {
 	limit := func() share.PerMille { _, now := r.served("a"); return now }
 	r.setLimit(pod, "40")
 	r.wait("lower limit", func() bool { return limit() == 400 })
-	r.wait("report and event of it", func() bool { return r.enforced("a", "moved to 40%") && r.cluster.hasEvent("GPULimitMoved") })
+	r.wait("report and event of it", func() bool { return r.enforced("a", "changed to 40%") && r.cluster.hasEvent("GPULimitChanged") })
 	for said, why := range map[string]string{"70": "is not between", "20": "is not between", "much": "not a whole number"} {
 		t.Run(said, func(t *testing.T) {
 			r.setLimit(pod, said)
@@ -85,14 +85,14 @@ func TestElastic(t *testing.T) {
 				t.Errorf("the limit is %v", now)
 			}
 			r.setLimit(pod, "40")
-			r.wait("recovery", func() bool { return r.enforced("a", "moved to 40%") })
+			r.wait("recovery", func() bool { return r.enforced("a", "changed to 40%") })
 		})
 	}
 	r.stop()
 	r.start()
-	r.wait("the moved limit, with a later agent", func() bool { return limit() == 400 })
+	r.wait("the changed limit, with a later agent", func() bool { return limit() == 400 })
 	r.setLimit(pod, "60")
-	r.wait("limit as it was", func() bool { return limit() == 600 && !r.enforced("a", "moved") })
+	r.wait("limit as it was", func() bool { return limit() == 600 && !r.enforced("a", "changed") })
 
 	fixed := r.pod("b", "GPU-0", 20, 50) // the scheduler would not have placed it there
 	if spec, err := r.create("b", fixed); err == nil {

@@ -153,9 +153,9 @@ func (s *sweeper) applySMLimit(granted *grant.Grant, pod *v1.Pod) {
 	note := ""
 	switch {
 	case err != nil:
-		note = "; the limit was not moved: " + err.Error()
+		note = "; the limit was not changed: " + err.Error()
 	case limit != placed:
-		note = "; moved to " + limit.Percent()
+		note = "; changed to " + limit.Percent()
 	}
 	if note == running.limitNote {
 		return
@@ -165,6 +165,6 @@ func (s *sweeper) applySMLimit(granted *grant.Grant, pod *v1.Pod) {
 	if err != nil {
 		s.Cluster.Warn(podOf(*granted), eventLimitRefused, err.Error())
 	} else {
-		s.Cluster.Notify(podOf(*granted), eventLimitMoved, "the SM limit of container "+granted.Container+" is "+limit.Percent())
+		s.Cluster.Notify(podOf(*granted), eventLimitChanged, "the SM limit of container "+granted.Container+" is "+limit.Percent())
 	}
 }
