@@ -60,7 +60,7 @@ func (a *agents) testLimit(ctx context.Context, t *testing.T, pod *v1.Pod) {
 	a.testLimitKept(ctx, t)
 
 	a.annotate(ctx, t, pod, fmt.Sprint(serveLimit))
-	a.waitEnforcement(ctx, t, pod.Name, "moved", false)
+	a.waitEnforcement(ctx, t, pod.Name, "changed to", false)
 	a.waitSMs(ctx, t, pod, serveLimit, 52, 62)
 	a.waitBooks(ctx, t, a.Nodes[0])
 	ended()

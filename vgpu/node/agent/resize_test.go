@@ -92,7 +92,7 @@ func TestElastic(t *testing.T) {
 	r.start()
 	r.wait("the changed limit, with a later agent", func() bool { return limit() == 400 })
 	r.setLimit(pod, "60")
-	r.wait("limit as it was", func() bool { return limit() == 600 && !r.enforced("a", "changed") })
+	r.wait("limit as it was", func() bool { return limit() == 600 && !r.enforced("a", "changed to") })
 
 	fixed := r.pod("b", "GPU-0", 20, 50) // the scheduler would not have placed it there
 	if spec, err := r.create("b", fixed); err == nil {
