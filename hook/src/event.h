@@ -22,6 +22,7 @@ struct gsh_batch {
 	uint64_t work;       /* ns, estimated */
 	bool unknown;        /* a launch whose cost is unknown: work is only a bound for others */
 	const void *sample;  /* the function or graph that was launched, if it was one launch right behind the event before */
+	uint64_t returned_at; /* when the driver had taken a sample's launch, CLOCK_MONOTONIC ns */
 };
 
 /*

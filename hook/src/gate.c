@@ -81,7 +81,8 @@ static uint64_t work_estimate(const struct gsh_stream_state *st) {
 static void close_batch(struct gsh_stream_state *st) {
 	uint64_t launches = st->launches_at_event - st->launches_left;
 	if (!st->vgpu || (!launches && st->last_event)) return;
-	struct gsh_batch b = {st->vgpu, st->context, st->stream, st->chain, st->last_event, launches, st->work, st->unknown, st->sample};
+	struct gsh_batch b = {st->vgpu, st->context, st->stream, st->chain, st->last_event, launches, st->work, st->unknown, st->sample,
+	                      st->sample ? gsh_now() : 0};
 	if (st->last_event == 0 && launches == 0) b.chain = st->chain = new_chain();
 	st->last_event = b.chain ? gsh_event_record(&b) : 0;
 	if (!st->last_event) {

@@ -17,6 +17,7 @@
 #define UNBOUND_AFTER (250 * GSH_MILLISECOND)
 #define PAUSE_MIN (50 * GSH_MICROSECOND)
 #define PAUSE_MAX GSH_MILLISECOND
+#define HOST_TIME (5 * GSH_MICROSECOND) /* that the host usually needs for a launch, at most */
 #define REBASE (10 * (int64_t)GSH_SECOND) /* the driver's float milliseconds are too coarse beyond this */
 
 /*
@@ -32,7 +33,8 @@ static struct base {
 /* The time of the last event of each chain. */
 static struct chain_end {
 	uint64_t chain;
-	int64_t at; /* ns */
+	int64_t at;           /* ns */
+	uint64_t recorded_at; /* by the host, CLOCK_MONOTONIC ns */
 } chain_ends[CHAINS];
 
 static uint64_t doubted_at; /* when all costs were last made unknown, ns */
@@ -132,9 +134,22 @@ static void charge_until_now(struct gsh_vgpu *v, uint64_t work) {
 	charge_interval(v, now - (int64_t)work, now);
 }
 
+/*
+ * Returns the part of the time between a sample's two events for which the device had nothing to do but to wait for the launch: on a
+ * stream that was idle, the time that the host took to make it. Without this an empty kernel seems to take 5 us instead of 2, and gets as
+ * many more events. It is bounded, so that a program that holds up its launches makes no long kernel seem short.
+ */
+static uint64_t waited_for_host(const struct gsh_slot *slot, const struct chain_end *before) {
+	uint64_t returned = slot->batch.returned_at;
+	if (slot->busy || returned <= before->recorded_at) return 0;
+	uint64_t took = returned - before->recorded_at;
+	return took < HOST_TIME ? took : HOST_TIME;
+}
+
 /* Takes a sample, one launch between two events of its own, into the cost of its function and the overlap of streams. */
-static void learn(const struct gsh_batch *b, uint64_t took, uint64_t added) {
-	gsh_cost_learn(b->sample, added, took, gsh_blocks_metered(b->vgpu));
+static void learn(const struct gsh_batch *b, uint64_t took, uint64_t added, uint64_t waited) {
+	uint64_t most = took > waited ? took - waited : 0;
+	gsh_cost_learn(b->sample, added < most ? added : most, most, gsh_blocks_metered(b->vgpu));
 	double *part = &overlap[b->vgpu->number];
 	if (took) *part += (1 - (double)added / (double)took - *part) / 16;
 }
@@ -165,13 +180,14 @@ static void charge_batch(struct gsh_slot *slot, int64_t end) {
 	int64_t start = known ? chain->at : end - (int64_t)b->work;
 	if (start > end) start = end;
 	if (b->sample && known)
-		learn(b, (uint64_t)(end - start), charge_interval(b->vgpu, start, end));
+		learn(b, (uint64_t)(end - start), charge_interval(b->vgpu, start, end), waited_for_host(slot, chain));
 	else if (b->launches && slot->busy && known)
 		charge_interval(b->vgpu, start, end), doubt_costs(slot, (uint64_t)(end - start));
 	else if (b->launches)
 		charge_within(b->vgpu, start, end, b->work);
 	chain->chain = b->chain;
 	chain->at = end;
+	chain->recorded_at = slot->recorded_at;
 }
 
 /* Lists the open slots in the order in which their events were recorded. Returns how many there are. */
