@@ -2,8 +2,9 @@ package parking
 
 import "context"
 
-// Checkpoint would park any process by cuCheckpointProcessCheckpoint of the driver. It supports none: shares are served by MPS or are MIG instances,
-// for which NVIDIA documents no checkpoint.
+// Checkpoint would park any process by cuCheckpointProcessCheckpoint of the driver. It supports none: shares are served by MPS, for whose clients
+// driver 580 refuses cuCheckpointProcessLock with CUDA_ERROR_NOT_SUPPORTED (docs/hardware.md), or are MIG instances, for which NVIDIA documents no
+// checkpoint.
 type Checkpoint struct{}
 
 // Name implements Method.
@@ -14,7 +15,7 @@ func (Checkpoint) CopiesToHost() bool { return true }
 
 // Probe implements Method.
 func (c Checkpoint) Probe(context.Context, Server) error {
-	return &UnsupportedError{c.Name(), "no driver is known that takes checkpoints of clients of MPS or on MIG instances"}
+	return &UnsupportedError{c.Name(), "the driver takes no checkpoints of clients of MPS, and none is known that does on MIG instances"}
 }
 
 // Park implements Method.
