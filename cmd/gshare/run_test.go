@@ -47,7 +47,7 @@ func newMachine(t *testing.T) *machine {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	node, err := standalone.New(standalone.Options{
-		Config:  config.Configuration{Directory: dir}.WithDefaults(),
+		Config:  config.Configuration{Directory: dir, ContextReserveMiB: new(int64(0))}.WithDefaults(),
 		Devices: []gpu.Device{{UUID: "GPU-0", Model: "A100", SMs: 108, Memory: 80 << 30}},
 		MPS:     mps.Daemons{Simulated: true}, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})

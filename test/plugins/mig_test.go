@@ -167,7 +167,7 @@ func (n *migNode) serve(t *testing.T, api agent.Cluster) {
 	records, err := kubelet.DialRecords(n.kubelet.PodResources(), pods)
 	must(t, err)
 	a, err := agent.New(agent.Options{
-		Config: config.Configuration{Directory: n.dir, Kubernetes: config.Kubernetes{
+		Config: config.Configuration{Directory: n.dir, ContextReserveMiB: new(int64(0)), Kubernetes: config.Kubernetes{
 			NodeName: "n1", DevicePlugins: n.kubelet.DevicePlugins(), CDI: filepath.Join(n.dir, "cdi"), Hook: filepath.Join(n.dir, "libgshare.so"),
 			Driver: filepath.Join(n.dir, "driver.yaml"),
 		}}.WithDefaults(),

@@ -219,7 +219,7 @@ func (r *fixture) start() {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	c := config.Configuration{Directory: r.dir, Kubernetes: config.Kubernetes{
+	c := config.Configuration{Directory: r.dir, ContextReserveMiB: new(int64(0)), Kubernetes: config.Kubernetes{
 		NodeName: "n", DevicePlugins: r.kubelet.DevicePlugins(), CDI: filepath.Join(r.dir, "cdi"), Hook: filepath.Join(r.dir, "libgshare.so"),
 		HealthPeriod: metav1.Duration{Duration: 100 * time.Millisecond},
 	}}.WithDefaults()

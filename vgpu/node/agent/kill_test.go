@@ -96,7 +96,7 @@ func runCrashing(dir, at string) error {
 		return err
 	}
 	killPoint = func(string) { m.pass() }
-	c := config.Configuration{Directory: dir, Kubernetes: config.Kubernetes{
+	c := config.Configuration{Directory: dir, ContextReserveMiB: new(int64(0)), Kubernetes: config.Kubernetes{
 		NodeName: "n", DevicePlugins: k.DevicePlugins(), CDI: filepath.Join(dir, "cdi"), Strangers: config.IgnoreStrangers,
 	}}
 	claims := os.Getenv(crashClaims) != ""

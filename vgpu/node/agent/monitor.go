@@ -20,6 +20,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/grant"
 	"github.com/gshare-dev/gshare/vgpu/node/inventory"
 	"github.com/gshare-dev/gshare/vgpu/node/ticket"
+	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
 // deviceMonitor keeps the inventory of the node: its slices (whole GPUs or MIG instances), their health, and their users without a share.
@@ -53,7 +54,7 @@ func (m *deviceMonitor) inventoryConfig() inventory.Config {
 	c := m.Config
 	return inventory.Config{
 		Owned: c.Devices, Claimed: c.Kubernetes.ResourceClaims, Cordoned: slices.Concat(c.Kubernetes.Cordon, c.Kubernetes.Drain, m.slices.withdrawnPlacements()),
-		Classes: m.slices.classes(), Reserve: *c.ReservePerMille, MaxShares: c.MaxShares,
+		Classes: m.slices.classes(), Reserve: *c.ReservePerMille, Contexts: share.Bytes(*c.ContextReserveMiB) * share.MiB, MaxShares: c.MaxShares,
 		Store: c.Kubernetes.ModelStore, Swap: m.slices.swap(),
 	}
 }

@@ -23,6 +23,7 @@ type Config struct {
 	Cordoned  []string          // UUIDs of devices and slices that take no new pods
 	Classes   []share.Isolation // what this node can enforce
 	Reserve   share.PerMille
+	Contexts  share.Bytes // memory of each slice that is kept for contexts and MPS
 	MaxShares int
 	Store     bool       // pods can share weights in the node's model store
 	Swap      *kube.Swap // of class swap, where Classes has it
@@ -78,8 +79,8 @@ func (c Config) slicesOf(devices []gpu.Device) (found []Slice) {
 func (c Config) slice(d gpu.Device, i gpu.Instance) Slice {
 	s := Slice{
 		Slice: kube.Slice{
-			ID: i.UUID, Device: d.UUID, Model: d.Model, Profile: i.Profile, Room: i.MemorySlices, SMs: i.SMs, MemoryMiB: int64(i.Memory / share.MiB),
-			Classes: c.Classes, Reserve: c.Reserve, MaxShares: c.MaxShares, Store: c.Store, Swap: c.Swap,
+			ID: i.UUID, Device: d.UUID, Model: d.Model, Profile: i.Profile, Room: i.MemorySlices, SMs: i.SMs,
+			MemoryMiB: max(1, int64(gpu.MemoryForShares(i.Memory, c.Contexts, c.Classes)/share.MiB)), Classes: c.Classes, Reserve: c.Reserve, MaxShares: c.MaxShares, Store: c.Store, Swap: c.Swap,
 		},
 		Index: d.Index, Fault: cmp.Or(d.Fault, i.Fault), Cordoned: c.cordons(d.UUID, i.UUID), Claims: c.claimsDevice(d.UUID, d.Index), Properties: d.Properties,
 	}

@@ -50,6 +50,29 @@ func TestPublishedStore(t *testing.T) {
 	}
 }
 
+// TestContexts: where shares are possible, part of the memory of each slice is not offered.
+func TestContexts(t *testing.T) {
+	devices := []gpu.Device{whole("a"), mig("b", "x")}
+	devices[1].Instances[0].Memory = 4 << 30
+	for name, test := range map[string]struct {
+		classes []share.Isolation
+		want    []int64 // MiB
+	}{
+		"shared":         {config.Classes, []int64{79 << 10, 3584}},
+		"exclusive only": {config.Classes[:1], []int64{80 << 10, 4096}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := config
+			c.Contexts, c.Classes = 1024*share.MiB, test.classes
+			for i, s := range (Inventory{}).Update(c, devices, Holders{}).Published().Slices {
+				if s.MemoryMiB != test.want[i] {
+					t.Errorf("slice %s offers %d MiB, want %d", s.ID, s.MemoryMiB, test.want[i])
+				}
+			}
+		})
+	}
+}
+
 func TestUpdate(t *testing.T) {
 	sick := whole("a")
 	sick.Fault = "Xid 79"

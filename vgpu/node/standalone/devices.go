@@ -67,7 +67,8 @@ func (d *deviceSet) sliceOf(device gpu.Device, i gpu.Instance) packing.Slice {
 		where = nodeview.LocalityOf(device.NUMA, device.NVLink)
 	}
 	return packing.Slice{
-		Locality: where, ID: packing.SliceID(i.UUID), Device: device.UUID, Model: device.Model, Profile: i.Profile, SMs: i.SMs, Memory: i.Memory, Classes: classes,
+		Locality: where, ID: packing.SliceID(i.UUID), Device: device.UUID, Model: device.Model, Profile: i.Profile, SMs: i.SMs,
+		Memory: gpu.MemoryForShares(i.Memory, share.Bytes(*d.Config.ContextReserveMiB)*share.MiB, classes), Classes: classes,
 		Healthy: true, Reserve: *d.Config.ReservePerMille, MaxShares: d.Config.MaxShares,
 	}
 }

@@ -4,9 +4,28 @@ import (
 	"slices"
 	"testing"
 
+	config "github.com/gshare-dev/gshare/vgpu/api/config/node"
 	"github.com/gshare-dev/gshare/vgpu/api/control"
 	"github.com/gshare-dev/gshare/vgpu/node/gpu"
+	"github.com/gshare-dev/gshare/vgpu/share"
 )
+
+// TestContextReserve: runs that share a device get all but what is kept for contexts, and so does one that is alone on it.
+func TestContextReserve(t *testing.T) {
+	n := newNode(t, tempDir(t), func(o *Options) { o.Config = config.Configuration{Directory: o.Config.Directory}.WithDefaults() })
+	const whole = 79 << 10 // MiB, of 80 GiB
+	for _, d := range n.Status().Devices {
+		if d.Memory != whole*share.MiB {
+			t.Errorf("%s has %d MiB for shares", d.UUID, d.Memory/share.MiB)
+		}
+	}
+	mustAdmit(t, n, newProgram(t), ask(100, 100, whole))
+	mustAdmit(t, n, newProgram(t), ask(50, 100, whole/2))
+	if _, refusal := newProgram(t).admit(n, ask(50, 100, whole/2+1)); refusal == nil || refusal.Field != share.FieldMemory {
+		t.Errorf("a MiB more than is left: %+v", refusal)
+	}
+	mustAdmit(t, n, newProgram(t), ask(50, 100, whole/2))
+}
 
 // TestMIG: instances are used only by who asks for one, and by a profile only those of that.
 func TestMIG(t *testing.T) {

@@ -58,6 +58,11 @@ type Configuration struct {
 	// ReservePerMille is the part of a window kept free for switching between sets of shares. Default 50.
 	ReservePerMille *share.PerMille `json:"reservePerMille,omitempty"`
 
+	// ContextReserveMiB is the memory of each GPU and each MIG instance that is not promised to shares, at most an eighth of it: the CUDA contexts
+	// of their programs take some beside the shares (on an H100 18 MiB each and 4.5 MiB for each SM of their SM limits), and so does the MPS
+	// server (66 MiB). A device that cannot be shared is promised whole. Default 1024; 0 for simulated devices.
+	ContextReserveMiB *int64 `json:"contextReserveMiB,omitempty"`
+
 	// MaxShares is the maximum number of shares on a device. Default 16.
 	MaxShares int `json:"maxShares,omitempty"`
 
@@ -108,6 +113,11 @@ func (c Configuration) WithDefaults() Configuration {
 	if c.ReservePerMille == nil {
 		c.ReservePerMille = new(share.PerMille(50))
 	}
+	if c.ContextReserveMiB == nil && c.SimulatedDevices == "" {
+		c.ContextReserveMiB = new(int64(1024))
+	} else if c.ContextReserveMiB == nil {
+		c.ContextReserveMiB = new(int64(0))
+	}
 	c.Kubernetes.setDefaults()
 	return c
 }
@@ -134,6 +144,8 @@ func (c Configuration) Validate() error {
 		return fmt.Errorf("gammaPercent: %d is not between 100 and 1000", *c.GammaPercent)
 	case *c.ReservePerMille < 0 || *c.ReservePerMille > 500:
 		return fmt.Errorf("reservePerMille: %d is not between 0 and 500", *c.ReservePerMille)
+	case *c.ContextReserveMiB < 0 || *c.ContextReserveMiB > 1<<20:
+		return fmt.Errorf("contextReserveMiB: %d is not between 0 and %d", *c.ContextReserveMiB, 1<<20)
 	case c.MaxShares < 1 || c.MaxShares > 60:
 		return fmt.Errorf("maxShares: %d is not between 1 and 60", c.MaxShares)
 	case c.Window.Duration < 10*time.Millisecond || time.Second%c.Window.Duration != 0:

@@ -43,6 +43,24 @@ func TestZeroReserveIsNotTheDefault(t *testing.T) {
 	}
 }
 
+// TestContextReserve: simulated devices are promised whole unless the configuration says otherwise.
+func TestContextReserve(t *testing.T) {
+	for text, want := range map[string]int64{
+		"":                            1024,
+		"contextReserveMiB: 0\n":      0,
+		"contextReserveMiB: 2048\n":   2048,
+		"simulatedDevices: /d.yaml\n": 0,
+		"simulatedDevices: /d.yaml\ncontextReserveMiB: 512\n": 512,
+	} {
+		t.Run(text, func(t *testing.T) {
+			c, err := Decode([]byte(head + text))
+			if err != nil || *c.ContextReserveMiB != want {
+				t.Errorf("%v, got %d MiB, want %d", err, *c.ContextReserveMiB, want)
+			}
+		})
+	}
+}
+
 func TestDecodeRefuses(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                                    "want NodeConfiguration",
@@ -63,6 +81,8 @@ func TestDecodeRefuses(t *testing.T) {
 		head + "maxShares: 61\n":              "maxShares",
 		head + "gammaPercent: 99\n":           "gammaPercent",
 		head + "reservePerMille: 501\n":       "reservePerMille",
+		head + "contextReserveMiB: -1\n":      "contextReserveMiB",
+		head + "contextReserveMiB: 2000000\n": "contextReserveMiB",
 		head + "maxShares: 1\nmaxShares: 2\n": "maxShares",
 	} {
 		t.Run(text, func(t *testing.T) {
