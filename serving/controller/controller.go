@@ -66,7 +66,7 @@ func CacheOptions(service client.ObjectKey) (cache.Options, error) {
 	return cache.Options{
 		DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
-			&v1.Pod{}:                   {Label: labels.NewSelector().Add(*ours)},
+			&v1.Pod{}:                   {Label: labels.NewSelector().Add(*ours), Transform: slimPod},
 			&v1.Service{}:               {Label: labels.NewSelector().Add(*ofFunctions)},
 			&networking.NetworkPolicy{}: {Label: labels.NewSelector().Add(*ofFunctions)},
 			&v1.ConfigMap{}:             {Label: labels.NewSelector().Add(*ofPlans)},

@@ -137,7 +137,7 @@ func TestFastPodStatus(t *testing.T) {
 // reconcileFastPod has the controller take steps for a FaSTPod, and returns what it wants then.
 func reconcileFastPod(c *cluster, fp *api.FaSTPod, steps int) (result reconcile.Result) {
 	c.Helper()
-	r := &fastPods{client: c.client, live: c.client, quotas: c.pods.quotas, recorder: c.recorder}
+	r := &fastPods{client: slimmed(c.client), live: c.client, quotas: c.pods.quotas, recorder: c.recorder}
 	for range steps {
 		var err error
 		if result, err = r.Reconcile(c.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(fp)}); err != nil {

@@ -82,9 +82,10 @@ func newCluster(t *testing.T, objects ...client.Object) *cluster {
 func (c *cluster) lead() {
 	c.Helper()
 	log := slog.New(slog.DiscardHandler)
-	c.pods = NewPods(c.client, c.client, c.recorder, log)
+	cached := slimmed(c.client)
+	c.pods = NewPods(cached, c.client, c.recorder, log)
 	loads := newLoads()
-	gateways := &Gateways{loads: loads, client: c.client, pods: c.pods, advisor: fleet.NewAdvisor(loads.Load, log), backOffs: map[gateway.FunctionName]backOff{}}
+	gateways := &Gateways{loads: loads, client: cached, pods: c.pods, advisor: fleet.NewAdvisor(loads.Load, log), backOffs: map[gateway.FunctionName]backOff{}}
 	gateways.expect(nil)
 	c.pods.waitStopped = loads.waitStopped
 	c.moves = &moves{pods: c.pods, recorder: c.recorder, log: log, atOnce: movesAtOnce}
@@ -93,7 +94,7 @@ func (c *cluster) lead() {
 		c.Fatal(err)
 	}
 	c.moves.fleet = f
-	c.known = &functions{client: c.client, fleet: f, advisor: gateways.advisor, pods: c.pods, gateways: gateways,
+	c.known = &functions{client: cached, fleet: f, advisor: gateways.advisor, pods: c.pods, gateways: gateways,
 		services: &services{client: c.client, live: c.client, gateway: "gateway.example"},
 		networks: &networkPolicies{client: c.client, live: c.client, gateways: "gshare-system"}, recorder: c.recorder, known: map[gateway.FunctionName]known{}}
 }

@@ -79,7 +79,7 @@ func TestRecutMakesNoRoom(t *testing.T) {
 		c := newCluster(t, instanceNode(t, "a", "2g.20gb"), instanceNode(t, "b", "1g.10gb", "1g.10gb"), instanceNode(t, "c", "3g.40gb"))
 		c.run(false)
 		c.ignoreEvents()
-		r := &room{client: c.client, live: c.client, fleet: c.known.fleet, pods: c.pods, log: c.pods.log, looked: map[types.UID]time.Time{}, given: map[types.UID]given{}}
+		r := &room{client: slimmed(c.client), live: c.client, fleet: c.known.fleet, pods: c.pods, log: c.pods.log, looked: map[types.UID]time.Time{}, given: map[types.UID]given{}}
 		waits := func(p *v1.Pod) bool {
 			t.Helper()
 			next, _, err := r.next(t.Context())

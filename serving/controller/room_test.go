@@ -191,7 +191,7 @@ func makesRoom(t *testing.T, namespace string, priority int32, want string) {
 			}
 		}
 		k.run(true)
-		r := &room{client: k.client, live: k.client, fleet: k.known.fleet, pods: k.pods, recorder: k.recorder, log: k.pods.log}
+		r := &room{client: slimmed(k.client), live: k.client, fleet: k.known.fleet, pods: k.pods, recorder: k.recorder, log: k.pods.log}
 		go r.Run(t.Context())
 		k.reconcile(others[0])
 		time.Sleep(5 * time.Second) // the other one is in reserve for less time

@@ -1,0 +1,63 @@
+package controller
+
+import (
+	v1 "k8s.io/api/core/v1"
+)
+
+// slimPod keeps of a pod with a node only what the controller reads of its cached pods: a cluster has several for each function, and most of a pod is
+// how its containers are to be run. Cached pods must not be updated, only patched, as what is missing here would be lost.
+//
+// A pod without a node is kept as it is: room is looked for as the scheduler does.
+func slimPod(object any) (any, error) {
+	p, isPod := object.(*v1.Pod)
+	if !isPod {
+		return object, nil
+	}
+	p.ManagedFields = nil
+	if p.Spec.NodeName == "" {
+		return p, nil
+	}
+	slim := &v1.Pod{
+		TypeMeta: p.TypeMeta, ObjectMeta: p.ObjectMeta,
+		Spec: v1.PodSpec{
+			NodeName: p.Spec.NodeName, SchedulerName: p.Spec.SchedulerName, Resources: p.Spec.Resources, Overhead: p.Spec.Overhead,
+			Containers: slimContainers(p.Spec.Containers), InitContainers: slimContainers(p.Spec.InitContainers),
+		},
+		Status: v1.PodStatus{
+			Phase: p.Status.Phase, Reason: p.Status.Reason, Message: p.Status.Message, PodIP: p.Status.PodIP, NominatedNodeName: p.Status.NominatedNodeName,
+			Conditions: p.Status.Conditions, InitContainerStatuses: slimStatuses(p.Status.InitContainerStatuses), ContainerStatuses: slimStatuses(p.Status.ContainerStatuses),
+		},
+	}
+	return slim, nil
+}
+
+// slimContainers keeps what containers ask for and where they listen, how long they may start, and which stages they have.
+func slimContainers(all []v1.Container) []v1.Container {
+	if all == nil {
+		return nil
+	}
+	slim := make([]v1.Container, 0, len(all))
+	for at := range all {
+		c := &all[at]
+		one := v1.Container{Name: c.Name, Ports: c.Ports, Resources: c.Resources, RestartPolicy: c.RestartPolicy, StartupProbe: c.StartupProbe}
+		for _, v := range c.Env {
+			if v.Name == stagesVariable {
+				one.Env = append(one.Env, v)
+			}
+		}
+		slim = append(slim, one)
+	}
+	return slim
+}
+
+// slimStatuses keeps whether containers run, and why not.
+func slimStatuses(all []v1.ContainerStatus) []v1.ContainerStatus {
+	if all == nil {
+		return nil
+	}
+	slim := make([]v1.ContainerStatus, 0, len(all))
+	for _, s := range all {
+		slim = append(slim, v1.ContainerStatus{Name: s.Name, State: s.State, LastTerminationState: s.LastTerminationState, Ready: s.Ready, Started: s.Started})
+	}
+	return slim
+}
