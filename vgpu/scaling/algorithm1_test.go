@@ -136,3 +136,11 @@ func TestScaleUpRefuses(t *testing.T) {
 		t.Errorf("no choice: %v", err)
 	}
 }
+
+func sum(rates []Rate) Rate {
+	var total Rate
+	for _, r := range rates {
+		total += r
+	}
+	return total
+}

@@ -68,7 +68,7 @@ func New(policy Policy, choices []Configuration) (*Scaler, error) {
 }
 
 // Decide returns the changes for the load that was measured at the time now, and the new state. Call it once per Policy.Period. It does
-// not modify the given state; the returned state assumes that the caller carries out the decisions. now counts from any fixed time and
+// not modify the given state, with which the returned one may share its instances; that assumes that the caller carries out the decisions. now counts from any fixed time and
 // never decreases. Errors are *share.FieldError.
 func (s *Scaler) Decide(now time.Duration, load Rate, state State) ([]Decision, State, error) {
 	if err := state.validate(now); err != nil {
@@ -78,7 +78,6 @@ func (s *Scaler) Decide(now time.Duration, load Rate, state State) ([]Decision, 
 		return nil, state, err
 	}
 	unchanged := state
-	state.Instances = slices.Clone(state.Instances)
 	step := decider{policy: &s.policy, choices: s.choices, now: now, load: load, state: &state}
 	for _, rule := range []func() error{step.promoteSpare, step.reachMinimum, step.addSample, step.scaleOut, step.scaleIn, step.ageIdle} {
 		if err := rule(); err != nil {

@@ -110,7 +110,7 @@ func (s *State) validateSamples(now time.Duration) error {
 // hotInstances returns the indices of the Hot instances, the least efficient first, and of equally efficient ones the youngest first: the
 // order in which they are demoted.
 func (s *State) hotInstances() []int {
-	var at []int
+	at := make([]int, 0, len(s.Instances))
 	for i := range s.Instances {
 		if s.Instances[i].Residency == Hot {
 			at = append(at, i)
@@ -126,7 +126,7 @@ func (s *State) hotInstances() []int {
 // spareInstances returns the indices of the instances that are not Hot, in the order in which to promote them: Shared before Warm, then
 // the most efficient, then the oldest.
 func (s *State) spareInstances() []int {
-	var at []int
+	var at []int // most of the time there are none
 	for i := range s.Instances {
 		if s.Instances[i].Residency != Hot {
 			at = append(at, i)
@@ -148,10 +148,11 @@ func (s *State) throughputs(at []int) []Rate {
 	return rates
 }
 
-func sum(rates []Rate) Rate {
+// throughputOf returns the throughput of instances at indices together, added up in their order.
+func (s *State) throughputOf(at []int) Rate {
 	var total Rate
-	for _, r := range rates {
-		total += r
+	for _, position := range at {
+		total += s.Instances[position].Configuration.Throughput
 	}
 	return total
 }

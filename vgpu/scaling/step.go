@@ -13,6 +13,7 @@ type decider struct {
 	load      Rate
 	state     *State
 	decisions []Decision
+	owned     bool // the instances of the state are no longer those of the given one
 }
 
 // promoteSpare makes Shared and Warm instances Hot as soon as the load exceeds the throughput of the Hot ones. A promotion is fast, so it
@@ -31,6 +32,9 @@ func (s *decider) promoteSpare() error {
 
 // reachMinimum promotes or creates instances until the policy's minimum number of Hot instances is reached.
 func (s *decider) reachMinimum() error {
+	if s.policy.Min <= 0 {
+		return nil
+	}
 	missing := s.policy.Min - len(s.state.hotInstances())
 	if missing <= 0 {
 		return nil
@@ -54,12 +58,12 @@ func (s *decider) addSample() error {
 // those samples reached and the predicted load. A function without instances gets one without waiting for the window.
 func (s *decider) scaleOut() error {
 	w, throughput := window(s.state.Samples), s.throughput()
-	rule, least := ScaleOut, w.loadReached(s.policy.Out)
-	switch {
-	case throughput == 0 && s.load > 0:
-		rule, least = FromZero, s.load
-	case w.countAbove(throughput) < s.policy.Out:
-		return nil
+	rule, least := FromZero, s.load
+	if throughput > 0 || s.load <= 0 {
+		if w.countAbove(throughput) < s.policy.Out {
+			return nil
+		}
+		rule, least = ScaleOut, w.loadReached(s.policy.Out)
 	}
 	gap := max(least, s.policy.Predict(w.loads())) - throughput // D24
 	added, err := ScaleUp(gap, s.choices, s.policy.Residual, s.policy.Max-len(s.state.Instances))
@@ -73,10 +77,10 @@ func (s *decider) scaleOut() error {
 func (s *decider) scaleIn() error {
 	w, queue := window(s.state.Samples), s.state.hotInstances()
 	may := max(0, len(queue)-s.policy.Min)
-	throughputs := s.state.throughputs(queue[:may])
-	if may == 0 || w.countBelow(s.hotThroughput()-throughputs[0]) <= s.policy.In {
+	if may == 0 || w.countBelow(s.state.throughputOf(queue)-s.state.Instances[queue[0]].Configuration.Throughput) <= s.policy.In {
 		return nil
 	}
+	throughputs := s.state.throughputs(queue[:may])
 	demand := max(w.loadReached(s.policy.samplesPerWindow()-s.policy.In), s.policy.Predict(w.loads()))
 	if err := checkNumber("predicted load", demand); err != nil {
 		return err
@@ -118,13 +122,14 @@ func (s *decider) ageIdle() error {
 
 // throughput returns the throughput of all instances, in requests per second.
 func (s *decider) throughput() Rate {
-	return s.hotThroughput() + sum(s.state.throughputs(s.state.spareInstances()))
+	return s.hotThroughput() + s.state.throughputOf(s.state.spareInstances())
 }
 
 // hotThroughput returns the throughput of all Hot instances, in requests per second.
-func (s *decider) hotThroughput() Rate { return sum(s.state.throughputs(s.state.hotInstances())) }
+func (s *decider) hotThroughput() Rate { return s.state.throughputOf(s.state.hotInstances()) }
 
 func (s *decider) create(added []Configuration, rule Rule) {
+	s.own()
 	for _, c := range added {
 		s.state.LastID++
 		s.state.Instances = append(s.state.Instances, Instance{ID: s.state.LastID, Configuration: c, Since: s.now})
@@ -133,9 +138,17 @@ func (s *decider) create(added []Configuration, rule Rule) {
 }
 
 func (s *decider) move(at int, to Residency, action Action, rule Rule) {
+	s.own()
 	i := &s.state.Instances[at]
 	i.Residency, i.Since = to, s.now
 	s.record(at, action, rule)
+}
+
+// own makes the instances the state's own before the first change of them: most decisions change none.
+func (s *decider) own() {
+	if !s.owned {
+		s.owned, s.state.Instances = true, slices.Clone(s.state.Instances)
+	}
 }
 
 // record appends a decision about the instance at an index. It clears the window of samples, because the throughput has changed, unless
@@ -166,7 +179,8 @@ func (w window) add(s Sample, length, period time.Duration) window {
 	if young < 0 {
 		young = len(w)
 	}
-	return append(slices.Clone(w[young:]), s)
+	kept := w[young:]
+	return append(append(make(window, 0, len(kept)+1), kept...), s)
 }
 
 // countAbove returns the number of samples above the given throughput.

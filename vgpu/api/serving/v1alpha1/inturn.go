@@ -4,6 +4,5 @@ import "github.com/gshare-dev/gshare/vgpu/share"
 
 // InTurn reports whether the replicas of the function hold the memory of their slices in turn with those of other functions. One of a function is enough.
 func (f *GPUFunction) InTurn() bool {
-	t := f.Spec.Template
-	return t.Annotations[share.FieldIsolation] == string(share.Swap)
+	return f.Spec.Template.Annotations[share.FieldIsolation] == string(share.Swap)
 }
