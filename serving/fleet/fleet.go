@@ -56,6 +56,7 @@ type Fleet struct {
 	functions []*function
 	byName    map[gateway.FunctionName]*function
 	instances map[string]*instance
+	have      []pool.Instance // of carryOut, which uses its memory again for each function
 }
 
 // New returns a fleet of the functions, which have to be valid, and makes them known to the gateways.
@@ -196,7 +197,8 @@ func (f *Fleet) scale(fn *function) {
 func (f *Fleet) carryOut(fn *function) (changed bool) {
 	for {
 		instances := fn.leading()
-		step, more := pool.Policy{}.Next(fn.state.Instances, fn.standing(instances))
+		f.have = fn.standing(f.have[:0], instances)
+		step, more := pool.Policy{}.Next(fn.state.Instances, f.have)
 		if !more {
 			return f.replace(fn) || changed
 		}

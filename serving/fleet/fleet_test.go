@@ -551,7 +551,7 @@ func TestChosenLeaves(t *testing.T) {
 	for _, chosen := range []scaling.ID{1, 2} {
 		t.Run(fmt.Sprint(chosen), func(t *testing.T) {
 			fn := &function{variants: []variant{{}}, state: scaling.State{LastID: 2, Instances: []scaling.Instance{{ID: 3 - chosen, Residency: scaling.Shared}}}}
-			have := fn.standing([]*instance{{Instance: Instance{ID: 1}, phase: ready}, {Instance: Instance{ID: 2}, phase: ready}})
+			have := fn.standing(nil, []*instance{{Instance: Instance{ID: 1}, phase: ready}, {Instance: Instance{ID: 2}, phase: ready}})
 			if step, _ := (pool.Policy{}).Next(fn.state.Instances, have); step.Do != pool.Stop || have[step.At].ID != chosen {
 				t.Errorf("%+v", step)
 			}

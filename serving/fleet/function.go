@@ -2,7 +2,6 @@ package fleet
 
 import (
 	"context"
-	"math"
 	"slices"
 	"time"
 
@@ -21,7 +20,7 @@ type function struct {
 	name   gateway.FunctionName
 	scaler *scaling.Scaler
 	state  scaling.State
-	loads  []gateway.Load // at the last ticks, oldest first
+	counts []counters // at the last ticks, oldest first
 
 	instances map[scaling.ID]*instance // until nothing is left of them
 	byAge     []*instance              // the instances, the oldest first; nil after a change of them
@@ -114,11 +113,11 @@ const occupied scaling.Rate = 0.0001
 
 // rate returns the requests per second that have come whole in the last second, or since the last tick if the load does not say. Others need no replica.
 func (fn *function) rate(l gateway.Load) scaling.Rate {
-	var before gateway.Load
-	if n := len(fn.loads); n > 0 {
-		before = fn.loads[n-1]
+	var before counters
+	if n := len(fn.counts); n > 0 {
+		before = fn.counts[n-1]
 	}
-	came := since(l.Received, before.Received)
+	came := since(l.Received, before.received)
 	if l.LastSecond.Known {
 		came = l.LastSecond.Received
 	}
@@ -141,21 +140,29 @@ func since(now, before uint64) uint64 {
 // recent is the number of ticks that Status covers.
 const recent = 10
 
+// counters are what is kept of the load at a tick.
+type counters struct{ received, inTime, finished uint64 }
+
 // addLoad adds the load at a tick. When counters have fallen, those of before say nothing about the time since.
 func (fn *function) addLoad(l gateway.Load) {
-	if n := len(fn.loads); n > 0 && (l.Received < fn.loads[n-1].Received || l.InTime < fn.loads[n-1].InTime || finished(l) < finished(fn.loads[n-1])) {
-		fn.loads = nil
+	now := counters{l.Received, l.InTime, finished(l)}
+	if n := len(fn.counts); n > 0 {
+		if last := fn.counts[n-1]; now.received < last.received || now.inTime < last.inTime || now.finished < last.finished {
+			fn.counts = fn.counts[:0]
+		}
 	}
-	if len(fn.loads) > recent {
-		fn.loads = slices.Delete(fn.loads, 0, 1)
+	if fn.counts == nil {
+		fn.counts = make([]counters, 0, recent+1)
 	}
-	fn.loads = append(fn.loads, l)
+	if len(fn.counts) > recent {
+		fn.counts = slices.Delete(fn.counts, 0, 1)
+	}
+	fn.counts = append(fn.counts, now)
 }
 
-// standing returns instances of the function as package pool sees them. When a replica was last used is not known, so of replicas in the
+// standing appends instances of the function as package pool sees them. When a replica was last used is not known, so of replicas in the
 // same phase those leave that the autoscaler has chosen.
-func (fn *function) standing(instances []*instance) []pool.Instance {
-	have := make([]pool.Instance, 0, len(instances))
+func (fn *function) standing(have []pool.Instance, instances []*instance) []pool.Instance {
 	for _, i := range instances {
 		v, _ := fn.variantWith(i.Share)
 		s := pool.Instance{ID: i.ID, Configuration: v.configuration, Phase: poolPhases[i.phase], Residency: fn.residency(i.ID)}
@@ -247,135 +254,3 @@ func (i *instance) fail(reason string) time.Duration {
 	}
 	return min(period<<min(i.failures-2, 10), maxPause)
 }
-
-// Status is the state of a function as its owner sees it. It has many fields: one for each column of the table and each metric.
-type Status struct {
-	Name     gateway.FunctionName
-	SLO      time.Duration
-	P99      time.Duration  // of the last 30 to 60 s; 0 without requests
-	Hit      float64        // part of the requests that were answered in time, of those of the last 10 s; NaN without any
-	Rate     float64        // requests per second in the last 10 s, of those that came whole
-	Replicas map[string]int // number in each phase
-	Hot      int            // replicas that are wanted and have their whole share; those that are being replaced count
-	Shared   int            // replicas in reserve, and those that are being replaced since they could not be made Hot
-	Warm     int            // replicas that are parked; of no phase
-
-	// Reserved is what each of these replicas holds of a GPU: its share, or in reserve the memory alone. What a parked one keeps is not known here.
-	Reserved []share.Share
-
-	CannotPark string // which replica could not be parked, so that none is any more; empty if they can
-	Share      share.Share
-	Ready      bool   // a replica is ready, or none is wanted
-	Reason     string // Serving, Idle, Starting or Failing; also Waiting, of functions that have GPUs in turn
-	Message    string // about a replica that is not ready
-
-	// Host is the function to whose replicas requests go, as gateways are to be told; no name without one.
-	Host gateway.FunctionName
-
-	// GPUTime is how long whole GPUs would have been reserved for the function since New: the sum over its replicas of SM request times quota
-	// request times the time from each start until nothing was left of the replica, the wait for its share included. What a replica
-	// uses of its share, and its limits above the requests, do not count.
-	GPUTime time.Duration
-
-	Starts, Failures  uint64 // of replicas, since New
-	Waiting, InFlight int    // requests now: without a replica, and at one
-}
-
-// Status returns the states of all functions, in the order in which they were added.
-func (f *Fleet) Status() []Status {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	all := make([]Status, 0, len(f.functions))
-	for _, fn := range f.functions {
-		all = append(all, f.statusOf(fn))
-	}
-	return all
-}
-
-// StatusOf returns the state of a function, and false if the fleet does not have it.
-func (f *Fleet) StatusOf(name gateway.FunctionName) (Status, bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	fn := f.byName[name]
-	if fn == nil {
-		return Status{}, false
-	}
-	return f.statusOf(fn), true
-}
-
-func (f *Fleet) statusOf(fn *function) Status {
-	now := f.gateways.Load(fn.name)
-	s := Status{
-		Name: fn.name, SLO: fn.object.Spec.SLO.Latency.Value(), P99: now.P99, Hit: math.NaN(), Share: fn.object.Share(), Replicas: map[string]int{},
-		GPUTime: fn.gpuTime, Starts: fn.starts, Failures: fn.failures, Waiting: now.Waiting, InFlight: now.InFlight,
-	}
-	if fn.hosted {
-		s.Host = fn.host
-	}
-	fn.observe(&s)
-	s.CannotPark = fn.cannotPark
-	for _, i := range fn.sorted() {
-		s.GPUTime += i.gpuTime() // of a parked one too, as of one in reserve: the sum only grows
-		if i.isParked() {
-			s.count(scaling.Warm)
-			continue
-		}
-		s.Replicas[string(i.phase)]++
-		if i.phase != draining && i.phase != stopping {
-			s.count(i.wanted())
-			s.reserve(i)
-		}
-		if i.message != "" && s.Message == "" { // that of the oldest
-			s.Message = i.explained()
-		}
-	}
-	count := func(p phase) int { return s.Replicas[string(p)] }
-	failed := count(backingOff) + count(restarting)
-	s.Ready = count(ready) > 0 || count(starting)+failed == 0
-	switch {
-	case failed > 0:
-		s.Reason = "Failing"
-	case count(starting) > 0:
-		s.Reason = "Starting"
-	case count(ready) > 0:
-		s.Reason = "Serving"
-	default:
-		s.Reason = "Idle"
-	}
-	return s
-}
-
-// observe sets what the requests of the last ticks say.
-func (fn *function) observe(s *Status) {
-	if n := len(fn.loads); n > 1 {
-		first, last := fn.loads[0], fn.loads[n-1]
-		s.Rate = float64(since(last.Received, first.Received)) / (time.Duration(n-1) * period).Seconds()
-		if all := since(finished(last), finished(first)); all > 0 {
-			s.Hit = min(1, float64(since(last.InTime, first.InTime))/float64(all))
-		}
-	}
-}
-
-func (s *Status) count(r scaling.Residency) {
-	switch r {
-	case scaling.Shared:
-		s.Shared++
-	case scaling.Warm:
-		s.Warm++
-	default:
-		s.Hot++
-	}
-}
-
-func (s *Status) reserve(i *instance) {
-	switch i.wanted() {
-	case scaling.Shared:
-		s.Reserved = append(s.Reserved, share.Share{Memory: i.Share.Memory})
-	case scaling.Hot:
-		s.Reserved = append(s.Reserved, i.Share)
-	}
-}
-
-// finished returns the number of requests of which it is known whether they were answered in time. Those whose clients left do not count, nor
-// those that were not valid.
-func finished(l gateway.Load) uint64 { return l.Answered + l.Refused - l.Invalid + l.Failed }

@@ -1,0 +1,153 @@
+package fleet
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/gshare-dev/gshare/serving/gateway"
+	"github.com/gshare-dev/gshare/vgpu/scaling"
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
+
+// Status is the state of a function as its owner sees it. It has many fields: one for each column of the table and each metric.
+type Status struct {
+	Name     gateway.FunctionName
+	SLO      time.Duration
+	P99      time.Duration  // of the last 30 to 60 s; 0 without requests
+	Hit      float64        // part of the requests that were answered in time, of those of the last 10 s; NaN without any
+	Rate     float64        // requests per second in the last 10 s, of those that came whole
+	Replicas map[string]int // number in each phase
+	Hot      int            // replicas that are wanted and have their whole share; those that are being replaced count
+	Shared   int            // replicas in reserve, and those that are being replaced since they could not be made Hot
+	Warm     int            // replicas that are parked; of no phase
+
+	// Reserved is what each of these replicas holds of a GPU: its share, or in reserve the memory alone. What a parked one keeps is not known here.
+	Reserved []share.Share
+
+	CannotPark string // which replica could not be parked, so that none is any more; empty if they can
+	Share      share.Share
+	Ready      bool   // a replica is ready, or none is wanted
+	Reason     string // Serving, Idle, Starting or Failing; also Waiting, of functions that have GPUs in turn
+	Message    string // about a replica that is not ready
+
+	// Host is the function to whose replicas requests go, as gateways are to be told; no name without one.
+	Host gateway.FunctionName
+
+	// GPUTime is how long whole GPUs would have been reserved for the function since New: the sum over its replicas of SM request times quota
+	// request times the time from each start until nothing was left of the replica, the wait for its share included. What a replica
+	// uses of its share, and its limits above the requests, do not count.
+	GPUTime time.Duration
+
+	Starts, Failures  uint64 // of replicas, since New
+	Waiting, InFlight int    // requests now: without a replica, and at one
+}
+
+// Status returns the states of all functions, in the order in which they were added.
+func (f *Fleet) Status() []Status { return f.StatusInto(nil) }
+
+// StatusInto is Status for a caller that looks often: it uses the memory of the states that an earlier call has returned, which are none any more.
+func (f *Fleet) StatusInto(used []Status) []Status {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	all := slices.Grow(used[:0], len(f.functions))[:len(f.functions)]
+	for at, fn := range f.functions {
+		f.setStatus(&all[at], fn)
+	}
+	return all
+}
+
+// StatusOf returns the state of a function, and false if the fleet does not have it.
+func (f *Fleet) StatusOf(name gateway.FunctionName) (Status, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	fn := f.byName[name]
+	if fn == nil {
+		return Status{}, false
+	}
+	var s Status
+	f.setStatus(&s, fn)
+	return s, true
+}
+
+// setStatus sets the state of a function, with the memory of the map and the slice that it had.
+func (f *Fleet) setStatus(s *Status, fn *function) {
+	now := f.gateways.Load(fn.name)
+	replicas, reserved := s.Replicas, s.Reserved[:0]
+	if replicas == nil {
+		replicas = map[string]int{}
+	}
+	clear(replicas)
+	*s = Status{
+		Name: fn.name, SLO: fn.object.Spec.SLO.Latency.Value(), P99: now.P99, Hit: math.NaN(), Share: fn.object.Share(), Replicas: replicas, Reserved: reserved,
+		GPUTime: fn.gpuTime, Starts: fn.starts, Failures: fn.failures, Waiting: now.Waiting, InFlight: now.InFlight,
+	}
+	if fn.hosted {
+		s.Host = fn.host
+	}
+	fn.observe(s)
+	s.CannotPark = fn.cannotPark
+	for _, i := range fn.sorted() {
+		s.GPUTime += i.gpuTime() // of a parked one too, as of one in reserve: the sum only grows
+		if i.isParked() {
+			s.count(scaling.Warm)
+			continue
+		}
+		s.Replicas[string(i.phase)]++
+		if i.phase != draining && i.phase != stopping {
+			s.count(i.wanted())
+			s.reserve(i)
+		}
+		if i.message != "" && s.Message == "" { // that of the oldest
+			s.Message = i.explained()
+		}
+	}
+	count := func(p phase) int { return s.Replicas[string(p)] }
+	failed := count(backingOff) + count(restarting)
+	s.Ready = count(ready) > 0 || count(starting)+failed == 0
+	switch {
+	case failed > 0:
+		s.Reason = "Failing"
+	case count(starting) > 0:
+		s.Reason = "Starting"
+	case count(ready) > 0:
+		s.Reason = "Serving"
+	default:
+		s.Reason = "Idle"
+	}
+}
+
+// observe sets what the requests of the last ticks say.
+func (fn *function) observe(s *Status) {
+	if n := len(fn.counts); n > 1 {
+		first, last := fn.counts[0], fn.counts[n-1]
+		s.Rate = float64(since(last.received, first.received)) / (time.Duration(n-1) * period).Seconds()
+		if all := since(last.finished, first.finished); all > 0 {
+			s.Hit = min(1, float64(since(last.inTime, first.inTime))/float64(all))
+		}
+	}
+}
+
+func (s *Status) count(r scaling.Residency) {
+	switch r {
+	case scaling.Shared:
+		s.Shared++
+	case scaling.Warm:
+		s.Warm++
+	default:
+		s.Hot++
+	}
+}
+
+func (s *Status) reserve(i *instance) {
+	switch i.wanted() {
+	case scaling.Shared:
+		s.Reserved = append(s.Reserved, share.Share{Memory: i.Share.Memory})
+	case scaling.Hot:
+		s.Reserved = append(s.Reserved, i.Share)
+	}
+}
+
+// finished returns the number of requests of which it is known whether they were answered in time. Those whose clients left do not count, nor
+// those that were not valid.
+func finished(l gateway.Load) uint64 { return l.Answered + l.Refused - l.Invalid + l.Failed }
