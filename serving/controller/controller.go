@@ -125,7 +125,8 @@ func AddTo(m manager.Manager, o Options) error {
 		networks: &networkPolicies{client: m.GetClient(), live: m.GetAPIReader(), gateways: o.Service.Namespace}, recorder: m.GetEventRecorder(name), known: map[gateway.FunctionName]known{},
 		profileUnasked: o.ProfileFunctions,
 	}
-	status := &statusWriter{client: m.GetClient(), fleet: f, advisor: advisor, functions: known, gateways: gateways, log: o.Log, time: times.WithLabelValues("status")}
+	objects := &functionObjects{}
+	status := &statusWriter{client: m.GetClient(), objects: objects.all, fleet: f, advisor: advisor, functions: known, gateways: gateways, log: o.Log, time: times.WithLabelValues("status")}
 	moving.time = times.WithLabelValues("moves")
 	making := &room{client: m.GetClient(), live: m.GetAPIReader(), fleet: f, pods: pods, recorder: m.GetEventRecorder(name), log: o.Log, time: times.WithLabelValues("room")}
 	turning := &turns{pods: pods, load: loads.Load, began: time.Now(), known: map[string]turnOf{}}
@@ -142,7 +143,7 @@ func AddTo(m manager.Manager, o Options) error {
 	if err := addIndexes(m.GetFieldIndexer()); err != nil {
 		return err
 	}
-	if err := errors.Join(pods.quotas.Watch(m.GetCache(), api.FaSTPodKind), pods.watch(m.GetCache())); err != nil {
+	if err := errors.Join(pods.quotas.Watch(m.GetCache(), api.FaSTPodKind), pods.watch(m.GetCache()), objects.watch(m.GetCache())); err != nil {
 		return err
 	}
 	if err := ctrl.NewControllerManagedBy(m).Named("gpufunction").

@@ -217,13 +217,15 @@ func (r *fastPods) create(ctx context.Context, fp *api.FaSTPod, pods []*v1.Pod) 
 
 // writeStatus writes what is observed of the pods of a FaSTPod, and what a policy has against another one.
 func (r *fastPods) writeStatus(ctx context.Context, fp *api.FaSTPod, pods []*v1.Pod, overQuota string) error {
-	changed := fp.DeepCopy()
-	changed.Status = fastPodStatus(fp, pods)
-	setTrue(&changed.Status.Conditions, metav1.Condition{Type: api.ConditionQuotaExceeded, Reason: reasonSharePolicy, Message: overQuota, ObservedGeneration: fp.Generation})
-	if equality.Semantic.DeepEqual(fp.Status, changed.Status) {
+	status := fastPodStatus(fp, pods)
+	setTrue(&status.Conditions, metav1.Condition{Type: api.ConditionQuotaExceeded, Reason: reasonSharePolicy, Message: overQuota, ObservedGeneration: fp.Generation})
+	if equality.Semantic.DeepEqual(fp.Status, status) {
 		return nil
 	}
-	return client.IgnoreNotFound(r.client.Status().Patch(ctx, changed, client.MergeFrom(fp)))
+	before := &api.FaSTPod{ObjectMeta: metav1.ObjectMeta{Namespace: fp.Namespace, Name: fp.Name}, Status: fp.Status} // a patch of the status needs no more
+	changed := before.DeepCopy()
+	changed.Status = status
+	return client.IgnoreNotFound(r.client.Status().Patch(ctx, changed, client.MergeFrom(before)))
 }
 
 func fastPodStatus(fp *api.FaSTPod, pods []*v1.Pod) api.FaSTPodStatus {

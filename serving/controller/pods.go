@@ -83,7 +83,7 @@ func (p *Pods) Create(i fleet.Instance) {
 
 // Adopt makes an instance of a pod that is there already. Nothing is reported of it before Report.
 func (p *Pods) Adopt(i fleet.Instance, pod *v1.Pod) {
-	p.add(&podInstance{Instance: i, pod: client.ObjectKeyFromObject(pod), uid: pod.UID, silent: true, parked: time.Now(), turn: turn{adopted: takesTurns(pod)}})
+	p.add(&podInstance{Instance: i, pod: client.ObjectKeyFromObject(pod), uid: pod.UID, silent: true, parked: time.Now(), turn: turn{takes: takesTurns(pod)}})
 }
 
 // Report lets events of an instance of Adopt be sent.
@@ -97,6 +97,7 @@ func (p *Pods) Report(name string) {
 }
 
 func (p *Pods) add(i *podInstance) {
+	i.turn.takes = i.turn.takes || i.Function.InTurn()
 	p.mu.Lock()
 	p.instances[i.Name] = i
 	p.mu.Unlock()

@@ -114,8 +114,19 @@ func writing(t *testing.T, functions, without int) (*cluster, *statusWriter) {
 			t.Fatal(err)
 		}
 	}
+	listed := func() map[gateway.FunctionName]*api.GPUFunction {
+		list := &api.GPUFunctionList{}
+		if err := c.client.List(t.Context(), list); err != nil {
+			t.Fatal(err)
+		}
+		watched := &functionObjects{}
+		for at := range list.Items {
+			watched.handler().OnAdd(&list.Items[at], false)
+		}
+		return watched.all()
+	}
 	return c, &statusWriter{
-		client: c.client, fleet: c.known.fleet, advisor: c.known.advisor, functions: c.known, gateways: c.known.gateways, log: slog.New(slog.DiscardHandler),
+		client: c.client, objects: listed, fleet: c.known.fleet, advisor: c.known.advisor, functions: c.known, gateways: c.known.gateways, log: slog.New(slog.DiscardHandler),
 		written: map[gateway.FunctionName]time.Time{}, settled: map[gateway.FunctionName]statusInputs{},
 	}
 }
@@ -160,7 +171,7 @@ func TestStatusesInTurn(t *testing.T) {
 			if len(w.written) != functions {
 				t.Errorf("%d of %d functions were written", len(w.written), functions)
 			}
-			if left := w.look(t.Context()); len(left) != 0 {
+			if left := w.look(); len(left) != 0 {
 				t.Errorf("%d are to be written again, though nothing has changed", len(left))
 			}
 		})
@@ -171,7 +182,7 @@ func TestStatusesInTurn(t *testing.T) {
 func TestStatusChangedByOthers(t *testing.T) {
 	c, w := writing(t, 1, 0)
 	w.writeAll(t.Context())
-	if left := w.look(t.Context()); len(left) != 0 {
+	if left := w.look(); len(left) != 0 {
 		t.Fatalf("%d statuses are to be written, though nothing has changed", len(left))
 	}
 	f := &api.GPUFunction{}
@@ -182,7 +193,7 @@ func TestStatusChangedByOthers(t *testing.T) {
 	if err := c.client.Status().Update(t.Context(), f); err != nil {
 		t.Fatal(err)
 	}
-	if left := w.look(t.Context()); len(left) != 1 || left[0].status.Replicas != 0 {
+	if left := w.look(); len(left) != 1 || left[0].status.Replicas != 0 {
 		t.Errorf("%d statuses are to be written, want that of the function without replicas", len(left))
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gshare-dev/gshare/serving/fleet"
@@ -30,6 +31,7 @@ const (
 // statusWriter writes the status of the objects of functions.
 type statusWriter struct {
 	client    client.Client
+	objects   func() map[gateway.FunctionName]*api.GPUFunction // of the cache, none of which is to be changed
 	fleet     *fleet.Fleet
 	advisor   *fleet.Advisor
 	functions *functions
@@ -37,6 +39,7 @@ type statusWriter struct {
 	log       *slog.Logger
 	time      prometheus.Observer // of the looks, without the writes; may be nil
 
+	states  []fleet.Status // of the last look, whose memory the next one uses
 	written map[gateway.FunctionName]time.Time
 	settled map[gateway.FunctionName]statusInputs // of those of which there was nothing to write at once
 	turn    []gateway.FunctionName                // whose turn it is to be looked at for what requests saw, first to last
@@ -106,40 +109,42 @@ type statusWrite struct {
 
 // writeAll writes the most urgent of what has changed. The rest follows in the next periods.
 func (w *statusWriter) writeAll(ctx context.Context) {
-	for _, one := range w.look(ctx) {
+	for _, one := range w.look() {
 		w.written[one.name] = time.Now()
-		changed := one.object.DeepCopy()
+		before := statusAlone(one.object)
+		changed := before.DeepCopy()
 		changed.Status = one.status
-		err := w.client.Status().Patch(ctx, changed, client.MergeFrom(one.object))
+		err := w.client.Status().Patch(ctx, changed, client.MergeFrom(before))
 		if client.IgnoreNotFound(err) != nil && ctx.Err() == nil {
 			w.log.Warn("failed to write status", "function", one.name.String(), "error", err)
 		}
 	}
 }
 
+// statusAlone returns an object with the status of another, and without what a patch of the status does not need: to find out what has changed, both
+// versions are written as JSON.
+func statusAlone(f *api.GPUFunction) *api.GPUFunction {
+	return &api.GPUFunction{ObjectMeta: metav1.ObjectMeta{Namespace: f.Namespace, Name: f.Name}, Status: f.Status}
+}
+
 // look returns what to write in this period, the most urgent first.
-func (w *statusWriter) look(ctx context.Context) []statusWrite {
+func (w *statusWriter) look() []statusWrite {
 	defer observe(w.time, time.Now())
-	p := &period{known: w.functions.all(), states: map[gateway.FunctionName]*fleet.Status{}, overQuota: w.functions.pods.quotas.overQuota()}
-	for _, states := range [][]fleet.Status{w.fleet.Status(), w.advisor.Status()} {
+	w.states = w.fleet.StatusInto(w.states)
+	p := &period{known: w.functions.all(), states: make(map[gateway.FunctionName]*fleet.Status, len(w.states)), overQuota: w.functions.pods.quotas.overQuota()}
+	for _, states := range [][]fleet.Status{w.states, w.advisor.Status()} {
 		for at := range states {
 			p.states[states[at].Name] = &states[at]
 		}
 	}
-	w.forget(p.known)
-	list := &api.GPUFunctionList{}
-	if err := w.client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil { // nothing here changes them
-		return nil // the cache ends
-	}
-	objects := map[gateway.FunctionName]*api.GPUFunction{}
+	objects := w.objects()
 	var writes []statusWrite
-	for at := range list.Items {
-		object := &list.Items[at]
-		name := gateway.FunctionName{Namespace: object.Namespace, Name: object.Name}
+	there := 0
+	for name, object := range objects {
 		if _, found := p.known[name]; !found {
 			continue
 		}
-		objects[name] = object
+		there++
 		b := w.gateways.backOff(name)
 		before, seen := w.settled[name]
 		inputs := p.inputsOf(name, object, b)
@@ -157,6 +162,9 @@ func (w *statusWriter) look(ctx context.Context) []statusWrite {
 			w.settled[name] = inputs
 		}
 	}
+	if there < len(w.settled) {
+		w.forget(p.known)
+	}
 	return w.observed(writes, objects, p)
 }
 
@@ -172,7 +180,7 @@ func (w *statusWriter) observed(writes []statusWrite, objects map[gateway.Functi
 		w.turn = w.turn[1:]
 		object := objects[name]
 		w.turn = append(w.turn, name)
-		if object == nil || urgent[name] || time.Since(w.written[name]) < observedPeriod {
+		if _, found := p.known[name]; object == nil || !found || urgent[name] || time.Since(w.written[name]) < observedPeriod {
 			continue
 		}
 		now := p.statusOf(name, object, w.gateways.backOff(name))
