@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -100,9 +101,8 @@ func (r *fastPods) count(ctx context.Context, fp *api.FaSTPod, pods []*v1.Pod) e
 		}
 	}
 	if active != *fp.Spec.Replicas {
-		changed := fp.DeepCopy()
-		changed.Spec.Replicas = &active
-		if err := r.client.Patch(ctx, changed, client.MergeFrom(fp)); err != nil {
+		changed := &api.FaSTPod{ObjectMeta: metav1.ObjectMeta{Namespace: fp.Namespace, Name: fp.Name}}
+		if err := r.client.Patch(ctx, changed, client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, active))); err != nil {
 			return client.IgnoreNotFound(err)
 		}
 		fp = changed

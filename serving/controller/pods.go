@@ -40,6 +40,7 @@ type Pods struct {
 
 	mu        sync.Mutex
 	instances map[string]*podInstance
+	inTurn    map[string]*podInstance // those of instances that take turns
 }
 
 // podInstance is an instance between its creation and its end. The lock of Pods guards its fields; only reconcile writes pod and uid, and it runs
@@ -64,7 +65,7 @@ type podInstance struct {
 // NewPods returns a platform without instances.
 func NewPods(c client.Client, live client.Reader, recorder events.EventRecorder, log *slog.Logger) *Pods {
 	return &Pods{
-		client: c, live: live, recorder: recorder, log: log, events: make(chan fleet.Event), instances: map[string]*podInstance{},
+		client: c, live: live, recorder: recorder, log: log, events: make(chan fleet.Event), instances: map[string]*podInstance{}, inTurn: map[string]*podInstance{},
 		quotas: NewQuotas(c, live), onNodes: &nodePods{live: live}, waitStopped: func(ctx context.Context, _ gateway.FunctionName, _ string, _ int64) error {
 			<-ctx.Done() // nobody knows the gateways
 			return ctx.Err()
@@ -83,7 +84,7 @@ func (p *Pods) Create(i fleet.Instance) {
 
 // Adopt makes an instance of a pod that is there already. Nothing is reported of it before Report.
 func (p *Pods) Adopt(i fleet.Instance, pod *v1.Pod) {
-	p.add(&podInstance{Instance: i, pod: client.ObjectKeyFromObject(pod), uid: pod.UID, silent: true, parked: time.Now(), turn: turn{takes: takesTurns(pod)}})
+	p.add(&podInstance{Instance: i, pod: client.ObjectKeyFromObject(pod), uid: pod.UID, silent: true, parked: time.Now(), turn: turn{adopted: takesTurns(pod)}})
 }
 
 // Report lets events of an instance of Adopt be sent.
@@ -97,9 +98,13 @@ func (p *Pods) Report(name string) {
 }
 
 func (p *Pods) add(i *podInstance) {
-	i.turn.takes = i.turn.takes || i.Function.InTurn()
 	p.mu.Lock()
 	p.instances[i.Name] = i
+	if i.turn.adopted || i.Function.InTurn() {
+		p.inTurn[i.Name] = i
+	} else {
+		delete(p.inTurn, i.Name)
+	}
 	p.mu.Unlock()
 	p.queue.Add(i.Name)
 }

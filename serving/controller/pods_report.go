@@ -16,6 +16,7 @@ func (p *Pods) end(ctx context.Context, i *podInstance, kind fleet.EventKind, wh
 	p.mu.Lock()
 	if p.instances[i.Name] == i {
 		delete(p.instances, i.Name)
+		delete(p.inTurn, i.Name)
 	}
 	p.mu.Unlock()
 	p.quotas.settle(i.Name)

@@ -31,7 +31,7 @@ type turns struct {
 
 // turn is how an instance takes turns. The lock of Pods guards it.
 type turn struct {
-	takes   bool            // its function is in turn, or it is of Adopt and its pod takes turns, whatever its function wants now
+	adopted bool            // it is of Adopt, and its pod takes turns, whatever its function wants now
 	level   residency.Level // Hot if it has one, else Warm; Cold: not decided; Unknown: it is to end
 	refused int64           // residency.Wanted.Seq of the last one that its agent has refused
 }
@@ -280,8 +280,8 @@ func placedInstances(p *Pods) map[string]placedInstance {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	all := map[string]placedInstance{}
-	for name, i := range p.instances {
-		if i.uid != "" && !i.deleted && !i.silent && i.turn.takes {
+	for name, i := range p.inTurn {
+		if i.uid != "" && !i.deleted && !i.silent {
 			function := gateway.FunctionName{Namespace: i.Function.Namespace, Name: i.Function.Name}
 			all[name] = placedInstance{i.pod, i.uid, function, i.Function.Spec.SLO.Latency.Value(), i.turn.refused}
 		}

@@ -91,6 +91,11 @@ func (s *turnSlice) tick() {
 	time.Sleep(time.Second)
 	s.turns.review(s.Context())
 	synctest.Wait()
+	for name := range s.pods.inTurn {
+		if s.pods.instances[name] == nil {
+			s.Fatalf("%s has ended, and still takes turns", name)
+		}
+	}
 	having := 0
 	all := s.all()
 	for at := range all {

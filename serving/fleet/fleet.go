@@ -142,14 +142,16 @@ func (f *Fleet) scaleAll() {
 			f.scale(fn)
 		}
 	}
-	for _, i := range f.instances {
-		switch {
-		case i.phase == backingOff && f.now() >= i.retry:
-			f.create(i)
-			f.publish(i.function)
-		case (i.phase == starting || i.phase == restarting) && !time.Now().Before(i.reminder):
-			f.log.Info("replica is still starting", "replica", i.Name, "seconds", int(time.Since(i.created).Seconds()), "reason", i.message)
-			i.reminder = i.reminder.Add(reminderPeriod)
+	for _, fn := range f.functions {
+		for _, i := range fn.sorted() {
+			switch {
+			case i.phase == backingOff && f.now() >= i.retry:
+				f.create(i)
+				f.publish(i.function)
+			case (i.phase == starting || i.phase == restarting) && !time.Now().Before(i.reminder):
+				f.log.Info("replica is still starting", "replica", i.Name, "seconds", int(time.Since(i.created).Seconds()), "reason", i.message)
+				i.reminder = i.reminder.Add(reminderPeriod)
+			}
 		}
 	}
 }

@@ -54,6 +54,9 @@ func (f *Fleet) SetHost(name, host, before gateway.FunctionName) {
 
 // hostOf returns the host of a function, nil if there is none. What is known of both is compared each time, as gateways do.
 func (f *Fleet) hostOf(fn *function) *function {
+	if fn.host.Name == "" { // as most have none, without a search for it each second
+		return nil
+	}
 	host := f.byName[fn.host]
 	if host == nil || host == fn || host.removed || !host.object.MayServe(fn.object) {
 		return nil
