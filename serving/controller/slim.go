@@ -24,7 +24,7 @@ func slimPod(object any) (any, error) {
 			Containers: slimContainers(p.Spec.Containers), InitContainers: slimContainers(p.Spec.InitContainers),
 		},
 		Status: v1.PodStatus{
-			Phase: p.Status.Phase, Reason: p.Status.Reason, Message: p.Status.Message, PodIP: p.Status.PodIP, NominatedNodeName: p.Status.NominatedNodeName,
+			Phase: p.Status.Phase, Reason: p.Status.Reason, Message: p.Status.Message, PodIP: p.Status.PodIP,
 			Conditions: p.Status.Conditions, InitContainerStatuses: slimStatuses(p.Status.InitContainerStatuses), ContainerStatuses: slimStatuses(p.Status.ContainerStatuses),
 		},
 	}

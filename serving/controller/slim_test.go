@@ -80,6 +80,10 @@ func TestSlimPod(t *testing.T) {
 			p.Status.ContainerStatuses[0].Started = new(true)
 		},
 		"crashes": crashes,
+		"has crashed before": func(p *v1.Pod) {
+			crashes(p)
+			p.Status.ContainerStatuses[0].LastTerminationState.Terminated = &v1.ContainerStateTerminated{ExitCode: 137}
+		},
 		"prepares in vain": func(p *v1.Pod) {
 			p.Spec.InitContainers = []v1.Container{{Name: "fetch", Image: "fetch"}}
 			p.Status.InitContainerStatuses = []v1.ContainerStatus{{Name: "fetch", State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{ExitCode: 3, Reason: "Error"}}}}
@@ -99,7 +103,10 @@ func TestSlimPod(t *testing.T) {
 			p.Spec.InitContainers = []v1.Container{{Name: "gshare-stage-1"}}
 			setAnnotation(&p.ObjectMeta, kube.AnnotationContainerSlice+"server", "1g.10gb")
 		},
-		"asks for the whole pod": func(p *v1.Pod) { p.Spec.Overhead = v1.ResourceList{kube.ResourceSM: resource.MustParse("10")} },
+		"asks as a pod": func(p *v1.Pod) {
+			p.Spec.Resources = &v1.ResourceRequirements{Limits: v1.ResourceList{kube.ResourceSM: resource.MustParse("10")}}
+		},
+		"asks beside its containers": func(p *v1.Pod) { p.Spec.Overhead = v1.ResourceList{kube.ResourceSM: resource.MustParse("10")} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			whole := wholePod(t)
@@ -120,7 +127,7 @@ func TestSlimPod(t *testing.T) {
 				"turns":     func(p *v1.Pod) any { return []any{takesTurns(p), stageOf(p), awaitsTurn(p), startRefused(p)} },
 				"placement": func(p *v1.Pod) any { placed, is, err := kube.PlacementOf(p); return []any{placed, is, err != nil} },
 				"room": func(p *v1.Pod) any {
-					return []any{roomOf(p), p.Spec.NodeName, p.Spec.SchedulerName, p.Status.NominatedNodeName}
+					return []any{roomOf(p), p.Spec.NodeName, p.Spec.SchedulerName}
 				},
 			} {
 				if got, want := of(slim), of(whole); !reflect.DeepEqual(got, want) {
