@@ -52,7 +52,8 @@ type LimitRequest struct {
 	Quota   *int64 `json:"quota,omitempty"`   // of a run of class mps, in percent of the time, at most that with which it began
 }
 
-// Event is one line of the answer to a RunRequest or LimitRequest. Exactly one field is set.
+// Event is one line of the answer to a RunRequest or LimitRequest. Exactly one field is set. A request that waits is answered by a line for
+// each reason, and then by a grant or a refusal.
 type Event struct {
 	Waiting *Refusal `json:"waiting,omitempty"`
 	Grant   *Grant   `json:"grant,omitempty"`

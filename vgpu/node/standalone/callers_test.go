@@ -143,8 +143,7 @@ func TestWaitersOfAUserAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	queue := func(uid uint32) (*control.Refusal, bool) {
-		w := &waiter{process: process.Process{UID: uid}, request: request, grant: make(chan *control.Grant, 1)}
-		return n.granter.admitOrQueue(w, true)
+		return n.granter.admitOrQueue(newWaiter(process.Process{UID: uid}, "", request), true)
 	}
 	for range maxWaiters {
 		if refusal, queued := queue(7); !queued {

@@ -2,12 +2,10 @@ package standalone
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -39,18 +37,8 @@ type granter struct {
 	watches     sync.WaitGroup
 }
 
-// waiter is a request for a share, with the process that sent it. It is queued if the share is not free.
-type waiter struct {
-	id       string // of the run that it may become
-	process  process.Process
-	name     string
-	request  share.Request
-	grant    chan *control.Grant
-	mpsError error // why MPS does not serve the device yet, although the share fits
-}
-
 // admit returns the grant of a share for a process, or the reason for refusing it. With a grant, the node closes the process handle later.
-// If no share is free and the request asks to wait, admit calls queued once and blocks until one is free or ctx ends.
+// If no share is free and the request asks to wait, admit blocks until one is free or ctx ends, and calls queued with each reason for it.
 func (g *granter) admit(
 	ctx context.Context, p process.Process, r control.RunRequest, queued func(*control.Refusal),
 ) (*control.Grant, *control.Refusal) {
@@ -58,25 +46,20 @@ func (g *granter) admit(
 	if err != nil {
 		return nil, refusalOf(err)
 	}
-	w := &waiter{id: strings.ToLower(rand.Text()[:8]), process: p, name: r.Name, request: request, grant: make(chan *control.Grant, 1)}
-	refusal, later := g.admitOrQueue(w, r.Wait)
+	w := newWaiter(p, r.Name, request)
+	refusal, waits := g.admitOrQueue(w, r.Wait)
 	switch {
-	case later && r.Wait:
-		queued(refusal)
-	case later:
+	case !waits && refusal != nil:
+		return nil, refusal
+	case waits && !r.Wait:
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, g.timing.mpsTimeout, errMPSNotReady)
 		defer cancel()
-	case refusal != nil:
-		return nil, refusal
+		queued = func(*control.Refusal) {}
 	}
-	select {
-	case grant := <-w.grant:
-		if grant == nil {
-			return nil, refusalOf(errNotSetUp)
-		}
-		return grant, nil
-	case <-ctx.Done():
+	answer, refusal := w.await(ctx, queued)
+	if refusal != nil || answer != nil {
+		return answer, refusal
 	}
 	return g.dequeue(w, context.Cause(ctx))
 }
@@ -87,13 +70,14 @@ func (g *granter) admitOrQueue(w *waiter, wait bool) (refusal *control.Refusal, 
 	g.operation.Lock()
 	defer g.operation.Unlock()
 	refusal, later := g.tryAdmit(w)
-	if refusal == nil || !later || !wait && w.mpsError == nil {
+	if refusal == nil || !later || !wait && !w.onlyMPS {
 		return refusal, false
 	}
 	if g.waitersOf(w.process.UID) >= maxWaiters {
 		return &control.Refusal{Reason: fmt.Sprintf("user %d already has %d requests that wait, the most that are queued; %s",
 			w.process.UID, maxWaiters, refusal.Reason)}, false
 	}
+	w.setReason(refusal)
 	g.waiters = append(g.waiters, w)
 	g.Log.Info("request queued", "name", w.name, "pid", w.process.PID, "reason", refusal.Reason)
 	return refusal, true
@@ -120,7 +104,7 @@ func (g *granter) dequeue(w *waiter, why error) (*control.Grant, *control.Refusa
 	default:
 	}
 	if errors.Is(why, errMPSNotReady) {
-		why = w.mpsError // the latest
+		return nil, w.reason
 	}
 	return nil, refusalOf(why)
 }
@@ -130,6 +114,7 @@ func (g *granter) tryAdmit(w *waiter) (_ *control.Refusal, later bool) {
 	if g.runs.isClosed() {
 		return refusalOf(errClosed), false
 	}
+	w.onlyMPS = false
 	pod := podOf(w.process.UID, w.request)
 	picks, refusal := g.devices.findDevices(g.devices.loaded(g.runs.snapshot()), pod)
 	if refusal != nil {
@@ -141,7 +126,7 @@ func (g *granter) tryAdmit(w *waiter) (_ *control.Refusal, later bool) {
 	r := g.runOf(w, picks)
 	pipe, err := g.server.openMPS(r)
 	if err != nil {
-		w.mpsError = err
+		w.onlyMPS = true
 		return refusalOf(err), true
 	}
 	r.pipe = pipe
@@ -159,7 +144,10 @@ func (g *granter) tryAdmit(w *waiter) (_ *control.Refusal, later bool) {
 func (g *granter) admitWaiters() {
 	g.waiters = slices.DeleteFunc(g.waiters, func(w *waiter) bool {
 		refusal, later := g.tryAdmit(w)
-		if refusal != nil && !later {
+		switch {
+		case later:
+			w.setReason(refusal)
+		case refusal != nil:
 			close(w.grant)
 		}
 		return !later

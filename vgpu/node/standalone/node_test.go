@@ -282,6 +282,35 @@ func TestWaitersComeInOrder(t *testing.T) {
 	}
 }
 
+// TestWaiterHearsOfChange: a request that waits for memory hears that it waits for time once the memory is free.
+func TestWaiterHearsOfChange(t *testing.T) {
+	n := newNode(t, tempDir(t), func(o *Options) { o.Devices = o.Devices[:1] })
+	large, busy := newProgram(t), newProgram(t)
+	mustAdmit(t, n, large, ask(10, 10, 60<<10))
+	mustAdmit(t, n, busy, ask(60, 60, 1024))
+	request := ask(60, 60, 40<<10)
+	request.Wait = true
+	reasons, done := make(chan string, 10), make(chan *control.Refusal)
+	p := newProgram(t)
+	go func() {
+		_, refusal := n.granter.admit(t.Context(), p.Process, request, func(why *control.Refusal) { reasons <- why.Reason })
+		done <- refusal
+	}()
+	for _, test := range []struct {
+		want  string
+		fixed *program
+	}{{"insufficient GPU memory", large}, {"insufficient GPU SM-time", busy}} {
+		eventually(t, "it hears of "+test.want, func() bool { return len(reasons) > 0 })
+		if got := <-reasons; got != test.want {
+			t.Errorf("it waits for %q, want %q", got, test.want)
+		}
+		test.fixed.end()
+	}
+	if refusal := <-done; refusal != nil || len(reasons) > 0 {
+		t.Errorf("%+v; %d more reasons", refusal, len(reasons))
+	}
+}
+
 func TestWaiterLeaves(t *testing.T) {
 	n := newNode(t, tempDir(t), func(o *Options) { o.Devices = o.Devices[:1] })
 	first := newProgram(t)

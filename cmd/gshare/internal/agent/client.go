@@ -61,8 +61,8 @@ func (c *Client) Status(ctx context.Context) (status control.Status, err error) 
 	return status, json.NewDecoder(body).Decode(&status)
 }
 
-// Run requests a share for this process and blocks until it is granted. It calls queued with the reason when the request is queued. A
-// refusal is an error of type *Refused.
+// Run requests a share for this process and blocks until it is granted. While the request
+// is queued, it calls queued with the reason, and again when that changes. A refusal is an error of type *Refused.
 func (c *Client) Run(ctx context.Context, r control.RunRequest, queued func(*control.Refusal)) (*control.Grant, error) {
 	text, err := json.Marshal(r)
 	if err != nil {
