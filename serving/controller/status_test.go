@@ -54,7 +54,7 @@ func TestStatusHost(t *testing.T) {
 func TestStatusInputs(t *testing.T) {
 	name := gateway.FunctionName{Namespace: "ml", Name: "f"}
 	inputs := func(s *fleet.Status) statusInputs {
-		return (&period{states: map[gateway.FunctionName]*fleet.Status{name: s}}).inputsOf(name, &api.GPUFunction{}, backOff{})
+		return (&period{states: map[gateway.FunctionName]*fleet.Status{name: s}}).inputsOf(name, known{}, &api.GPUFunction{}, backOff{})
 	}
 	for part, change := range map[string]func(*fleet.Status){
 		"ready":          func(s *fleet.Status) { s.Ready = true },

@@ -71,8 +71,8 @@ type period struct {
 	overQuota map[gateway.FunctionName]string // why a policy keeps a function from growing
 }
 
-func (p *period) inputsOf(name gateway.FunctionName, object *api.GPUFunction, b backOff) statusInputs {
-	i := statusInputs{version: object.ResourceVersion, known: p.known[name], why: b, quota: p.overQuota[name]}
+func (p *period) inputsOf(name gateway.FunctionName, k known, object *api.GPUFunction, b backOff) statusInputs {
+	i := statusInputs{version: object.ResourceVersion, known: k, why: b, quota: p.overQuota[name]}
 	if s := p.states[name]; s != nil {
 		i.running, i.ready, i.reason, i.message, i.unparked = true, s.Ready, s.Reason, s.Message, s.CannotPark
 		i.hot, i.shared, i.warm, i.replicas, i.share = s.Hot, s.Shared, s.Warm, s.Replicas["ready"], s.Share
@@ -141,13 +141,14 @@ func (w *statusWriter) look() []statusWrite {
 	var writes []statusWrite
 	there := 0
 	for name, object := range objects {
-		if _, found := p.known[name]; !found {
+		k, found := p.known[name]
+		if !found {
 			continue
 		}
 		there++
 		b := w.gateways.backOff(name)
 		before, seen := w.settled[name]
-		inputs := p.inputsOf(name, object, b)
+		inputs := p.inputsOf(name, k, object, b)
 		if !seen {
 			w.turn, w.settled[name] = append(w.turn, name), statusInputs{}
 		}

@@ -313,7 +313,7 @@ func (f *Fleet) observe(e Event) {
 	}
 	wanted := i.phase == starting || i.phase == restarting || i.phase == ready
 	if e.Kind == Failed || e.Kind == Gone {
-		i.function.gpuTime += i.gpuTime()
+		i.function.gpuTime += i.gpuTime(time.Now())
 	}
 	switch {
 	case e.Kind == CannotPark && wanted:

@@ -18,6 +18,7 @@ import (
 type function struct {
 	object *api.GPUFunction
 	name   gateway.FunctionName
+	slo    time.Duration // of the object
 	scaler *scaling.Scaler
 	state  scaling.State
 	counts []counters // at the last ticks, oldest first
@@ -62,7 +63,7 @@ func (fn *function) configure(object *api.GPUFunction) error {
 	if fn.object == nil || !equality.Semantic.DeepEqual(fn.object.Spec, object.Spec) {
 		fn.cannotPark = "" // another try, with what the owner has changed
 	}
-	fn.object, fn.scaler, fn.alone, fn.variants = object, scaler, alone, variants
+	fn.object, fn.slo, fn.scaler, fn.alone, fn.variants = object, object.Spec.SLO.Latency.Value(), scaler, alone, variants
 	for at := range fn.state.Instances { // those of another share are replaced soon, and keep their rate until then
 		i := &fn.state.Instances[at]
 		if v, ok := fn.variantWith(i.Configuration.Share); ok {
@@ -214,12 +215,12 @@ type instance struct {
 	stopDrain  context.CancelFunc
 }
 
-// gpuTime returns how long a whole GPU would have been reserved by the instance since it was created the last time.
-func (i *instance) gpuTime() time.Duration {
+// gpuTime returns how long a whole GPU would have been reserved by the instance until a time, since it was created the last time.
+func (i *instance) gpuTime(until time.Time) time.Duration {
 	if i.phase == backingOff {
 		return 0
 	}
-	return time.Duration(float64(time.Since(i.created)) * float64(i.Share.RequestArea()) / float64(share.WholeArea))
+	return time.Duration(float64(until.Sub(i.created)) * float64(i.Share.RequestArea()) / float64(share.WholeArea))
 }
 
 // phase is what an instance does.

@@ -72,15 +72,15 @@ func (f *Fleet) StatusOf(name gateway.FunctionName) (Status, bool) {
 
 // setStatus sets the state of a function, with the memory of the map and the slice that it had.
 func (f *Fleet) setStatus(s *Status, fn *function) {
-	now := f.gateways.Load(fn.name)
+	load, now := f.gateways.Load(fn.name), time.Now()
 	replicas, reserved := s.Replicas, s.Reserved[:0]
 	if replicas == nil {
 		replicas = map[string]int{}
 	}
 	clear(replicas)
 	*s = Status{
-		Name: fn.name, SLO: fn.object.Spec.SLO.Latency.Value(), P99: now.P99, Hit: math.NaN(), Share: fn.object.Share(), Replicas: replicas, Reserved: reserved,
-		GPUTime: fn.gpuTime, Starts: fn.starts, Failures: fn.failures, Waiting: now.Waiting, InFlight: now.InFlight,
+		Name: fn.name, SLO: fn.slo, P99: load.P99, Hit: math.NaN(), Share: fn.variants[0].configuration.Share, Replicas: replicas, Reserved: reserved,
+		GPUTime: fn.gpuTime, Starts: fn.starts, Failures: fn.failures, Waiting: load.Waiting, InFlight: load.InFlight,
 	}
 	if fn.hosted {
 		s.Host = fn.host
@@ -88,7 +88,7 @@ func (f *Fleet) setStatus(s *Status, fn *function) {
 	fn.observe(s)
 	s.CannotPark = fn.cannotPark
 	for _, i := range fn.sorted() {
-		s.GPUTime += i.gpuTime() // of a parked one too, as of one in reserve: the sum only grows
+		s.GPUTime += i.gpuTime(now) // of a parked one too, as of one in reserve: the sum only grows
 		if i.isParked() {
 			s.count(scaling.Warm)
 			continue

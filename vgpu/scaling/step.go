@@ -13,7 +13,8 @@ type decider struct {
 	load      Rate
 	state     *State
 	decisions []Decision
-	owned     bool // the instances of the state are no longer those of the given one
+	owned     bool  // the instances of the state are no longer those of the given one
+	queue     []int // of hot; nil after a change of the instances
 }
 
 // promoteSpare makes Shared and Warm instances Hot as soon as the load exceeds the throughput of the Hot ones. A promotion is fast, so it
@@ -35,7 +36,7 @@ func (s *decider) reachMinimum() error {
 	if s.policy.Min <= 0 {
 		return nil
 	}
-	missing := s.policy.Min - len(s.state.hotInstances())
+	missing := s.policy.Min - len(s.hot())
 	if missing <= 0 {
 		return nil
 	}
@@ -75,7 +76,7 @@ func (s *decider) scaleOut() error {
 // for the larger of the load that the other samples reach and the predicted load. The most efficient of the demoted instances becomes the
 // function's only Shared instance; the others, and the previous Shared instance, become Warm.
 func (s *decider) scaleIn() error {
-	w, queue := window(s.state.Samples), s.state.hotInstances()
+	w, queue := window(s.state.Samples), s.hot()
 	may := max(0, len(queue)-s.policy.Min)
 	if may == 0 || w.countBelow(s.state.throughputOf(queue)-s.state.Instances[queue[0]].Configuration.Throughput) <= s.policy.In {
 		return nil
@@ -126,7 +127,15 @@ func (s *decider) throughput() Rate {
 }
 
 // hotThroughput returns the throughput of all Hot instances, in requests per second.
-func (s *decider) hotThroughput() Rate { return s.state.throughputOf(s.state.hotInstances()) }
+func (s *decider) hotThroughput() Rate { return s.state.throughputOf(s.hot()) }
+
+// hot returns the Hot instances in the order of State.hotInstances.
+func (s *decider) hot() []int {
+	if s.queue == nil {
+		s.queue = s.state.hotInstances()
+	}
+	return s.queue
+}
 
 func (s *decider) create(added []Configuration, rule Rule) {
 	s.own()
@@ -144,8 +153,9 @@ func (s *decider) move(at int, to Residency, action Action, rule Rule) {
 	s.record(at, action, rule)
 }
 
-// own makes the instances the state's own before the first change of them: most decisions change none.
+// own is to be called before each change of the instances. It makes them the state's own before the first one: most decisions change none.
 func (s *decider) own() {
+	s.queue = nil
 	if !s.owned {
 		s.owned, s.state.Instances = true, slices.Clone(s.state.Instances)
 	}
