@@ -2,6 +2,7 @@ package controller
 
 import (
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 )
 
 // slimPod keeps of a pod with a node only what the controller reads of its cached pods: a cluster has several for each function, and most of a pod is
@@ -25,7 +26,7 @@ func slimPod(object any) (any, error) {
 		},
 		Status: v1.PodStatus{
 			Phase: p.Status.Phase, Reason: p.Status.Reason, Message: p.Status.Message, PodIP: p.Status.PodIP,
-			Conditions: p.Status.Conditions, InitContainerStatuses: slimStatuses(p.Status.InitContainerStatuses), ContainerStatuses: slimStatuses(p.Status.ContainerStatuses),
+			Conditions: slimConditions(p.Status.Conditions), InitContainerStatuses: slimStatuses(p.Status.InitContainerStatuses), ContainerStatuses: slimStatuses(p.Status.ContainerStatuses),
 		},
 	}
 	return slim, nil
@@ -40,12 +41,26 @@ func slimContainers(all []v1.Container) []v1.Container {
 	for at := range all {
 		c := &all[at]
 		one := v1.Container{Name: c.Name, Ports: c.Ports, Resources: c.Resources, RestartPolicy: c.RestartPolicy, StartupProbe: c.StartupProbe}
+		if equality.Semantic.DeepEqual(c.Resources.Requests, c.Resources.Limits) { // as those of shares are
+			one.Resources.Requests = one.Resources.Limits
+		}
 		for _, v := range c.Env {
 			if v.Name == stagesVariable {
 				one.Env = append(one.Env, v)
 			}
 		}
 		slim = append(slim, one)
+	}
+	return slim
+}
+
+// slimConditions keeps whether a pod has a node, and whether it is Ready.
+func slimConditions(all []v1.PodCondition) []v1.PodCondition {
+	var slim []v1.PodCondition
+	for _, c := range all {
+		if c.Type == v1.PodScheduled || c.Type == v1.PodReady {
+			slim = append(slim, c)
+		}
 	}
 	return slim
 }

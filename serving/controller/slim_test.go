@@ -76,10 +76,12 @@ func TestSlimPod(t *testing.T) {
 		},
 		"starts for long": func(p *v1.Pod) {
 			startContainer(p)
+			p.Status.Conditions = append(p.Status.Conditions, v1.PodCondition{Type: v1.PodInitialized, Status: v1.ConditionTrue}, v1.PodCondition{Type: v1.ContainersReady, Status: v1.ConditionFalse})
 			p.Spec.Containers[0].StartupProbe = &v1.Probe{InitialDelaySeconds: 30, PeriodSeconds: 10, FailureThreshold: 60}
 			p.Status.ContainerStatuses[0].Started = new(true)
 		},
-		"crashes": crashes,
+		"has not started": bind,
+		"crashes":         crashes,
 		"has crashed before": func(p *v1.Pod) {
 			crashes(p)
 			p.Status.ContainerStatuses[0].LastTerminationState.Terminated = &v1.ContainerStateTerminated{ExitCode: 137}
@@ -133,6 +135,9 @@ func TestSlimPod(t *testing.T) {
 				if got, want := of(slim), of(whole); !reflect.DeepEqual(got, want) {
 					t.Errorf("%s: %+v, want %+v", what, got, want)
 				}
+			}
+			if n := len(slim.Status.Conditions); n > 2 {
+				t.Errorf("has %d conditions, want those that are read", n)
 			}
 			if c := slim.Spec.Containers[0]; c.Image != "" || c.VolumeMounts != nil || c.ReadinessProbe != nil || slim.Spec.Volumes != nil || slim.Spec.Tolerations != nil || slim.ManagedFields != nil {
 				t.Errorf("has more than is read: %+v", slim)
