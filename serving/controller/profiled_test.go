@@ -242,7 +242,7 @@ func TestTakesLimit(t *testing.T) {
 				if err != nil || got.Status.Profiled.SMLimit != want || p.Status.Recommended.SMLimit != 40 {
 					t.Fatalf("%+v, %v", got.Status.Profiled, err)
 				}
-				if complete, err := got.CompleteForCluster(0); err != nil || int64(complete.Share().SMLimit) != 10*max(want, 20) {
+				if complete, err := got.CompleteForCluster(0); err != nil || int64(complete.Share().SMLimit) != 10*min(max(want, 20), 30) {
 					t.Errorf("%+v, %v", complete.Share(), err)
 				}
 			})

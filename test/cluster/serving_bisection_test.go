@@ -85,7 +85,7 @@ func TestServingBisection(t *testing.T) {
 			if err != nil || !present {
 				continue
 			}
-			if got := placement.Containers[0].VGPUs[0].Share; int64(got.SMRequest) == 10*best.SM && int64(got.SMLimit) == 10*min(best.SMLimit, 2*best.SM) {
+			if got := placement.Containers[0].VGPUs[0].Share; int64(got.SMRequest) == 10*best.SM && int64(got.SMLimit) == 10*min(best.SMLimit, best.SM*3/2) {
 				return true
 			}
 		}

@@ -54,18 +54,15 @@ func (f *GPUFunction) withProfile() *GPUFunction {
 }
 
 // profiledLimit returns the SMs, in percent, that a replica gets where others leave them idle, as its profile has measured, or nil for those of its share. It
-// is at most twice the share: the sum of the limits on a GPU is bounded, so that a high one leaves room for few replicas, and load on the machine that measures
-// makes it high. A template that says itself what it gets, by annotations, gets that. Shares of different size have no limit that was measured.
+// is at most one and a half times the share: the sum of the limits on a GPU is at most 150 % by default, so that a GPU has room for as many replicas as without
+// limits, and load on the machine that measures makes it high. A template that says itself what it gets, by annotations, gets that. Shares of different size have no limit that was measured.
 func (f *GPUFunction) profiledLimit() *int64 {
 	r, a := f.Status.Profiled, f.Spec.Template.Annotations
 	if r.SMLimit <= r.SM || r.SMLimit > 100 || r.Quota != 100 || f.Spec.Scaling.Shares == MixedShares || a[share.FieldIsolation] != "" || a[share.FieldSMLimit] != "" {
 		return nil
 	}
-	return new(min(r.SMLimit, maxLimits*r.SM))
+	return new(min(r.SMLimit, r.SM*3/2))
 }
-
-// maxLimits is how many times its SMs a replica gets at most where others leave them idle.
-const maxLimits = 2
 
 // Variants returns the function with each of the shares that its replicas may have: itself, and, where they are Mixed, copies with those that its
 // profile has measured beside the recommended one and that are smaller. None of them answers more for its SM-time than the function itself, whatever rate its

@@ -112,9 +112,11 @@ func TestProfiledLimit(t *testing.T) {
 		change func(*api.GPUFunction)
 		want   share.PerMille
 	}{
-		"measured":            {func(*api.GPUFunction) {}, 400},
-		"less than twice":     {func(f *api.GPUFunction) { f.Status.Profiled.SMLimit = 30 }, 300},
-		"more than twice":     {func(f *api.GPUFunction) { f.Status.Profiled.SMLimit = 100 }, 400},
+		"measured":            {func(*api.GPUFunction) {}, 250},
+		"less than half more": {func(f *api.GPUFunction) { f.Status.Profiled.SMLimit = 29 }, 290},
+		"half more":           {func(f *api.GPUFunction) { f.Status.Profiled.SMLimit = 30 }, 300},
+		"more than half more": {func(f *api.GPUFunction) { f.Status.Profiled.SMLimit = 31 }, 300},
+		"odd share":           {func(f *api.GPUFunction) { f.Status.Profiled.SM, f.Status.Profiled.SMLimit = 5, 100 }, 70},
 		"as the share":        {func(f *api.GPUFunction) { f.Status.Profiled.SMLimit = 20 }, 200},
 		"not measured":        {func(f *api.GPUFunction) { f.Status.Profiled.SMLimit = 0 }, 200},
 		"more than there are": {func(f *api.GPUFunction) { f.Status.Profiled.SMLimit = 101 }, 200},
@@ -123,18 +125,18 @@ func TestProfiledLimit(t *testing.T) {
 		"own share":           {func(f *api.GPUFunction) { f.Spec.Resources.Share = &api.Share{SM: new(int64(20)), Memory: "1Gi"} }, 200},
 		"own limit":           {annotate(share.FieldSMLimit, "30"), 200},
 		"class mps":           {annotate(share.FieldIsolation, "mps"), 200},
-		"another annotation":  {annotate(share.FieldModel, "H200"), 400},
+		"another annotation":  {annotate(share.FieldModel, "H200"), 250},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := sixLines()
 			f.Spec.ProfileRef = &api.ProfileReference{Name: "p"}
-			f.Status.Profiled = &api.ProfileRecommendation{SM: 20, SMLimit: 40, Quota: 100, Memory: "1Gi", MaxBatch: 1, RequestsPerSecond: 100}
+			f.Status.Profiled = &api.ProfileRecommendation{SM: 20, SMLimit: 25, Quota: 100, Memory: "1Gi", MaxBatch: 1, RequestsPerSecond: 100}
 			test.change(f)
 			complete, err := f.CompleteForCluster(gpuMemory)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if s := complete.Share(); s.SMRequest != 200 || s.SMLimit != test.want {
+			if s := complete.Share(); int64(s.SMRequest) != 10*f.Status.Profiled.SM || s.SMLimit != test.want {
 				t.Errorf("%+v, want a limit of %v", s, test.want)
 			}
 		})
