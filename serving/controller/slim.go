@@ -5,8 +5,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 )
 
-// slimPod keeps of a pod with a node only what the controller reads of its cached pods: a cluster has several for each function, and most of a pod is
-// how its containers are to be run. Cached pods must not be updated, only patched, as what is missing here would be lost.
+// slimPod keeps of a pod with a node only what this package and package profiles read of the cached pods: a cluster has several for each function, and most
+// of a pod is how its containers are to be run. Cached pods must not be updated, only patched, as what is missing here would be lost.
 //
 // A pod without a node is kept as it is: room is looked for as the scheduler does.
 func slimPod(object any) (any, error) {
@@ -65,14 +65,16 @@ func slimConditions(all []v1.PodCondition) []v1.PodCondition {
 	return slim
 }
 
-// slimStatuses keeps whether containers run, and why not.
+// slimStatuses keeps whether containers run, and why not, and which images they have: a profile is stale once replicas run another one than was measured.
 func slimStatuses(all []v1.ContainerStatus) []v1.ContainerStatus {
 	if all == nil {
 		return nil
 	}
 	slim := make([]v1.ContainerStatus, 0, len(all))
 	for _, s := range all {
-		slim = append(slim, v1.ContainerStatus{Name: s.Name, State: s.State, LastTerminationState: s.LastTerminationState, Ready: s.Ready, Started: s.Started})
+		slim = append(slim, v1.ContainerStatus{
+			Name: s.Name, State: s.State, LastTerminationState: s.LastTerminationState, Ready: s.Ready, Started: s.Started, ImageID: s.ImageID,
+		})
 	}
 	return slim
 }
