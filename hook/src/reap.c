@@ -137,18 +137,20 @@ static void charge_until_now(struct gsh_vgpu *v, uint64_t work) {
 /*
  * Returns the part of the time between a sample's two events for which the device had nothing to do but to wait for the launch: on a
  * stream that was idle, the time that the host took to make it. Without this an empty kernel seems to take 5 us instead of 2, and gets as
- * many more events. It is bounded, so that a program that holds up its launches makes no long kernel seem short.
+ * many more events. How much of its time the host needed before the device could begin is not known: a launch may return long after
+ * that, and the device may have been at the work before the first event meanwhile. So it is bounded, and at most half of the time
+ * between the events: however a program holds up its launches, no kernel seems to take less than half of its time, and none no time.
  */
-static uint64_t waited_for_host(const struct gsh_slot *slot, const struct chain_end *before) {
-	uint64_t returned = slot->batch.returned_at;
+static uint64_t waited_for_host(const struct gsh_slot *slot, const struct chain_end *before, uint64_t took) {
+	uint64_t returned = slot->batch.returned_at, most = took / 2 < HOST_TIME ? took / 2 : HOST_TIME;
 	if (slot->busy || returned <= before->recorded_at) return 0;
-	uint64_t took = returned - before->recorded_at;
-	return took < HOST_TIME ? took : HOST_TIME;
+	return returned - before->recorded_at < most ? returned - before->recorded_at : most;
 }
 
 /* Takes a sample, one launch between two events of its own, into the cost of its function and the overlap of streams. */
-static void learn(const struct gsh_batch *b, uint64_t took, uint64_t added, uint64_t waited) {
-	uint64_t most = took > waited ? took - waited : 0;
+static void learn(const struct gsh_slot *slot, const struct chain_end *before, uint64_t took, uint64_t added) {
+	const struct gsh_batch *b = &slot->batch;
+	uint64_t most = took - waited_for_host(slot, before, took);
 	gsh_cost_learn(b->sample, added < most ? added : most, most, gsh_blocks_metered(b->vgpu));
 	double *part = &overlap[b->vgpu->number];
 	if (took) *part += (1 - (double)added / (double)took - *part) / 16;
@@ -180,7 +182,7 @@ static void charge_batch(struct gsh_slot *slot, int64_t end) {
 	int64_t start = known ? chain->at : end - (int64_t)b->work;
 	if (start > end) start = end;
 	if (b->sample && known)
-		learn(b, (uint64_t)(end - start), charge_interval(b->vgpu, start, end), waited_for_host(slot, chain));
+		learn(slot, chain, (uint64_t)(end - start), charge_interval(b->vgpu, start, end));
 	else if (b->launches && slot->busy && known)
 		charge_interval(b->vgpu, start, end), doubt_costs(slot, (uint64_t)(end - start));
 	else if (b->launches)

@@ -15,6 +15,7 @@ uint64_t model_max_unfinished;
 int model_captured_records, model_stale_event_calls, model_events;
 CUresult model_launch_result;
 void (*model_on_bound_wait)(void), (*model_on_token_wait)(void);
+uint64_t model_before_launch, model_after_launch;
 int model_width;
 static uint64_t clock_ns = GSH_SECOND, busy, ends[MODEL_STREAMS];
 static struct gsh_union all;
@@ -59,10 +60,12 @@ static CUresult launch(CUfunction f, unsigned a, unsigned b, unsigned c, unsigne
 	(void)a, (void)b, (void)c, (void)d, (void)e, (void)g, (void)h, (void)p, (void)x;
 	struct model_stream *st = stream_of(s);
 	if (model_launch_result || st->capturing) return model_launch_result;
+	clock_ns += model_before_launch;
 	uint64_t before = model_unfinished(), *slot = earliest_end(), start = later(later(st->end, clock_ns), *slot);
 	if (before > model_max_unfinished) model_max_unfinished = before;
 	*slot = st->end = start + ((struct model_kernel *)f)->duration;
 	busy += gsh_union_add(&all, (int64_t)start, (int64_t)st->end);
+	clock_ns += model_after_launch;
 	return CUDA_SUCCESS;
 }
 
@@ -164,6 +167,7 @@ void model_start(uint64_t run_ahead) {
 	atomic_store(&gsh_self_paced, false);
 	atomic_store(&gsh_vgpus[0].server->run_ahead, run_ahead);
 	model_max_unfinished = busy = model_captured_records = model_stale_event_calls = 0;
+	model_before_launch = model_after_launch = 0;
 	model_launch_result = CUDA_SUCCESS;
 	model_width = MODEL_STREAMS;
 	clock_ns += 20 * GSH_SECOND;

@@ -61,6 +61,32 @@ TEST(bursts_are_measured) {
 	check_charged(0.05);
 }
 
+/* Bursts of launches, each of which takes the host time before the device can begin and after that. */
+static void launch_slowly(uint64_t duration, uint64_t before, uint64_t after) {
+	struct model_kernel k = {duration};
+	model_start(RUN_AHEAD);
+	model_before_launch = before, model_after_launch = after;
+	for (int i = 0; i < 500; i++) {
+		for (int b = 0; b < 100; b++) model_launch(&k, 1);
+		model_advance(7 * GSH_MILLISECOND);
+	}
+}
+
+/* While the host makes a launch the device waits for it, which is not charged. */
+TEST(host_time_of_launches_is_not_charged) {
+	launch_slowly(2 * GSH_MICROSECOND, 3 * GSH_MICROSECOND, 0);
+	check_charged(0.3);
+}
+
+/* A launch that returns when the device has long begun makes no kernel seem to take less than half of its time. */
+TEST(slow_launches_hide_no_kernels) {
+	static const uint64_t durations[] = {1, 2, 3, 5, 10, 20, 50};
+	for (int c = 0; c < 7; c++) {
+		launch_slowly(durations[c] * GSH_MICROSECOND, 0, durations[c] * GSH_MICROSECOND);
+		check_charged(0.51);
+	}
+}
+
 TEST(overlapping_streams_are_counted_once) {
 	struct model_kernel k[3] = {{30 * GSH_MICROSECOND}, {70 * GSH_MICROSECOND}, {25 * GSH_MICROSECOND}};
 	model_start(RUN_AHEAD);
@@ -300,6 +326,8 @@ int main(int argc, char **argv) {
 	static const struct check_test tests[] = {T(busy_device_is_measured),
 						  T(sparse_launches_are_not_overcharged),
 						  T(bursts_are_measured),
+						  T(host_time_of_launches_is_not_charged),
+						  T(slow_launches_hide_no_kernels),
 						  T(overlapping_streams_are_counted_once),
 						  T(streams_share_the_sms),
 						  T(parallel_bursts_are_counted_once),
