@@ -130,3 +130,34 @@ func checkLane(t *testing.T, out string, lane *exec.Cmd) {
 		t.Errorf("%+v", e)
 	}
 }
+
+// TestLaneEndsPrograms: the lane waits for no program for ever, and leaves none that holds a share to the next experiment.
+func TestLaneEndsPrograms(t *testing.T) {
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		t.Skip("python3 is not installed")
+	}
+	const script = `
+import argparse, pathlib, sys
+sys.dont_write_bytecode = True
+sys.path.insert(0, "../../test/gpu")
+import machine
+m = machine.Machine(argparse.Namespace(dry_run=False, seconds=0, fake_mps=None), pathlib.Path(sys.argv[1]))
+m.mps = "true"
+hung = machine.Program([sys.executable, "-c", "input()"], None, 0.1)
+try:
+    hung.line()
+    sys.exit("a program that says nothing was waited for")
+except machine.Failed:
+    assert not hung.alive()
+left, ended = m.plain([sys.executable, "-c", "input()"]), m.plain(["true"], 100)
+ended.process.wait()
+assert left.alive() and m.plain_mps
+m.end_programs()
+assert not left.alive() and not m.programs and not m.plain_mps
+m.stop()
+`
+	if text, err := exec.Command(python, "-c", script, t.TempDir()).CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, text)
+	}
+}

@@ -317,7 +317,8 @@ def checkpoint(m, _):
         try:
             pid = program.line()["pid"]
             found[name] = {"held_mib": m.memory_used() - before} | parked(m, pid, before)
-            found[name]["unchanged"] = program.ask()["unchanged"]
+            if found[name].get("refused") not in ("Restore", "Unlock"):  # after these it is still locked, and would never answer
+                found[name]["unchanged"] = program.ask()["unchanged"]
         finally:
             program.kill()
             m.stop_plain_mps()

@@ -101,12 +101,16 @@ def run(arguments, chosen):
                 results["setup"]["start"], failures = started, 1
             else:
                 results["setup"]["enforcement"], failures = attempt(status, m)
+                m.end_programs()
                 for experiment in chosen:
                     print(experiment.__name__, "...", file=sys.stderr, flush=True)
                     since = time.monotonic()
                     results["experiments"][experiment.__name__], failed = attempt(experiment, m, arguments.seconds)
                     results["took_s"][experiment.__name__] = time.monotonic() - since
                     failures += failed
+                    m.end_programs()
+                    if m.agent.poll() is not None:  # a failed experiment has ended it
+                        failures += attempt(m.start)[1]
                     write(arguments.out, results)
         finally:
             m.stop()

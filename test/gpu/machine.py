@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -39,14 +40,18 @@ class Unix(http.client.HTTPConnection):
 
 
 class Program:
-    """A running workload."""
+    """A running workload. One that says nothing for limit seconds is ended: what waits for it would wait for ever."""
 
-    def __init__(self, command, environment):
+    def __init__(self, command, environment, limit):
+        self.limit = limit
         self.process = subprocess.Popen(
             [str(c) for c in command], env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def line(self):
+        timer = threading.Timer(self.limit, self.process.kill)
+        timer.start()
         text = self.process.stdout.readline()
+        timer.cancel()
         if not text:
             raise Failed(f"{self.process.args}: it ended with {self.process.wait()} and said nothing")
         return json.loads(text)
@@ -100,7 +105,19 @@ class Machine:
         (self.folder / "node.yaml").write_text(config)
         self.log = open(self.folder / "agent.log", "a", encoding="utf-8")
         self.plain_pipe, self.plain_mps = self.folder / "mps", False
-        self.agent = None
+        self.agent, self.programs = None, []
+
+    def run(self, command, environment):
+        self.programs.append(Program(command, environment, 300 + 4 * self.arguments.seconds))
+        return self.programs[-1]
+
+    def end_programs(self):
+        """Ends the programs that an experiment has left, since the shares that they hold are waited for by the next ones."""
+        for p in self.programs:
+            if p.alive():
+                p.kill()
+        self.programs = []
+        self.stop_plain_mps()
 
     def start(self):
         command = [self.arguments.bin / "gshare-node", "--standalone", "--config", self.folder / "node.yaml"]
@@ -148,14 +165,14 @@ class Machine:
         more = [word for flag, value in flags.items() for word in ("--" + flag.replace("_", "-"), value)]
         run = [self.arguments.bin / "gshare", "run", "--socket", self.socket, "--hook", self.arguments.hook, "--wait",
                "--sm", sm, "--quota", quota, "--mem", mem, *more, "--"]
-        return Program([*run, *command], self.environment)
+        return self.run([*run, *command], self.environment)
 
     def plain(self, command, percent=None, more=None):
         """Runs a command without gshare, with more of an environment; with a percentage as a client of MPS, as others share a GPU."""
         environment = self.environment | (more or {})
         if percent is not None and self.start_plain_mps():
             environment |= {"CUDA_MPS_PIPE_DIRECTORY": str(self.plain_pipe), "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": str(percent)}
-        return Program(command, environment)
+        return self.run(command, environment)
 
     def give_mps(self, words, arguments=()):
         environment = self.environment | {"CUDA_MPS_PIPE_DIRECTORY": str(self.plain_pipe), "CUDA_MPS_LOG_DIRECTORY": str(self.plain_pipe)}
@@ -180,8 +197,11 @@ class Machine:
         self.agent.wait()
 
     def stop(self):
-        self.stop_plain_mps()
+        self.end_programs()
         if self.agent and self.agent.poll() is None:
             self.agent.send_signal(signal.SIGTERM)
-            self.agent.wait()
+            try:
+                self.agent.wait(60)
+            except subprocess.TimeoutExpired:
+                self.kill()
         self.log.close()
