@@ -174,8 +174,9 @@ class Machine:
             environment |= {"CUDA_MPS_PIPE_DIRECTORY": str(self.plain_pipe), "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": str(percent)}
         return self.run(command, environment)
 
-    def give_mps(self, words, arguments=()):
-        environment = self.environment | {"CUDA_MPS_PIPE_DIRECTORY": str(self.plain_pipe), "CUDA_MPS_LOG_DIRECTORY": str(self.plain_pipe)}
+    def give_mps(self, words, arguments=(), pipe=None):
+        pipe = str(pipe or self.plain_pipe)
+        environment = self.environment | {"CUDA_MPS_PIPE_DIRECTORY": pipe, "CUDA_MPS_LOG_DIRECTORY": pipe}
         try:
             return subprocess.run([self.mps, *arguments], input=words, env=environment, text=True, capture_output=True, timeout=10, check=False).returncode == 0
         except (OSError, subprocess.TimeoutExpired):
@@ -204,4 +205,6 @@ class Machine:
                 self.agent.wait(60)
             except subprocess.TimeoutExpired:
                 self.kill()
+        for pipe in (self.folder / "run" / "mps").glob("*-*"):  # of devices and MIG instances: their daemons outlive the agent
+            self.give_mps("quit -t 5\n", pipe=pipe)
         self.log.close()
