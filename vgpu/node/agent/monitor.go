@@ -119,7 +119,7 @@ func (m *deviceMonitor) updateInventory(
 		for _, s := range m.inventory.OfClaims() {
 			claims[s.ID] = true
 		}
-		return grant.Slices{All: m.inventory.Packing(), Used: m.used, Claims: claims}
+		return grant.Slices{All: m.inventory.Packing(), Used: m.used, Claims: claims, Kept: m.inventory.Kept()}
 	})
 	if !reflect.DeepEqual(before.OfClaims(), m.inventory.OfClaims()) {
 		broadcast(&m.offersChanged)

@@ -35,6 +35,10 @@ type Slices struct {
 	All    []packing.Slice
 	Used   map[string]string // those that are used without a share, by ID: a description of the user; nothing is granted there
 	Claims map[string]bool   // those that resource claims get shares of, by ID; the others are for the device plugin
+
+	// Kept is how much memory slices have beside that in All, by ID: it is not offered. Before an update or with another configuration it may have
+	// been, to pods that are bound and start again after a reboot.
+	Kept map[string]share.Bytes
 }
 
 // NewBook returns a Book without slices and grants.
@@ -160,6 +164,9 @@ func (b *Book) FitsAt(id string, l residency.Level, waiting []Grant) bool {
 	others := *b
 	others.grants = maps.Clone(b.grants)
 	delete(others.grants, id)
+	if g.Level() == residency.Warm { // others may have been given its memory, and what is kept is for contexts
+		others.slices.Kept = nil
+	}
 	for _, w := range waiting {
 		if _, started := b.grants[w.ID()]; !started {
 			others.grants[w.ID()] = w
@@ -218,14 +225,15 @@ func (b *Book) checkFit(g Grant, l residency.Level) *Refusal {
 			return refuse(OtherInterface, "the agent's configuration gives slice %s to %s: delete the pod and create it again", v.Slice,
 				map[bool]string{true: "resource claims", false: "the device plugin"}[b.slices.Claims[v.Slice]])
 		}
-		s := &b.slices.All[i]
+		s, whole := &b.slices.All[i], b.slices.All[i]
+		whole.Memory += b.slices.Kept[v.Slice]
 		if other := b.overlappingSlice(s); other != "" {
 			return refuse(DoesNotFit, "slice %s cannot be made beside %s, which is granted", v.Slice, other)
 		}
 		ask := packing.ShareRequest{Tenant: g.Namespace, Share: chargeOf(g, l, v), Terms: share.Terms{
 			Isolation: v.Class, Slice: cmp.Or(s.Profile, share.WholeGPU), Enforcement: enforcement, Weights: g.Weights,
 		}}
-		if _, refusal := b.rules[packing.Model(g.Model)].Admit(s, b.loadOf(v.Slice), ask); refusal != packing.Admitted {
+		if _, refusal := b.rules[packing.Model(g.Model)].Admit(&whole, b.loadOf(v.Slice), ask); refusal != packing.Admitted {
 			return refuse(DoesNotFit, "the placement on slice %s is not possible beside what is granted there: %v", v.Slice, refusal)
 		}
 		if other := b.repellingSlice(s, g); other != "" {

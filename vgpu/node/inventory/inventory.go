@@ -39,12 +39,13 @@ type Inventory struct {
 
 // Slice is a GPU or MIG instance with its present state.
 type Slice struct {
-	kube.Slice        // Healthy and Reason follow from the fields below
-	Fault      string // why it cannot be used; empty if it can
-	Cordoned   bool   // takes no new pods, except those bound before
-	Used       string // the user without a share, if there is one: takes no new pods, also none bound before
-	Index      int    // of the device, in the driver's order
-	Claims     bool   // pods get shares of it by resource claims; otherwise by the device plugin and gshare-scheduler
+	kube.Slice             // Healthy and Reason follow from the fields below
+	Fault      string      // why it cannot be used; empty if it can
+	Cordoned   bool        // takes no new pods, except those bound before
+	Used       string      // the user without a share, if there is one: takes no new pods, also none bound before
+	Index      int         // of the device, in the driver's order
+	Claims     bool        // pods get shares of it by resource claims; otherwise by the device plugin and gshare-scheduler
+	Kept       share.Bytes // of its memory, beside MemoryMiB: for contexts and MPS
 	gpu.Properties
 }
 
@@ -77,12 +78,14 @@ func (c Config) slicesOf(devices []gpu.Device) (found []Slice) {
 }
 
 func (c Config) slice(d gpu.Device, i gpu.Instance) Slice {
+	offered := max(1, int64(gpu.MemoryForShares(i.Memory, c.Contexts, c.Classes)/share.MiB))
 	s := Slice{
 		Slice: kube.Slice{
 			ID: i.UUID, Device: d.UUID, Model: d.Model, Profile: i.Profile, Room: i.MemorySlices, SMs: i.SMs,
-			MemoryMiB: max(1, int64(gpu.MemoryForShares(i.Memory, c.Contexts, c.Classes)/share.MiB)), Classes: c.Classes, Reserve: c.Reserve, MaxShares: c.MaxShares, Store: c.Store, Swap: c.Swap,
+			MemoryMiB: offered, Classes: c.Classes, Reserve: c.Reserve, MaxShares: c.MaxShares, Store: c.Store, Swap: c.Swap,
 		},
 		Index: d.Index, Fault: cmp.Or(d.Fault, i.Fault), Cordoned: c.cordons(d.UUID, i.UUID), Claims: c.claimsDevice(d.UUID, d.Index), Properties: d.Properties,
+		Kept: max(0, i.Memory-share.Bytes(offered)*share.MiB),
 	}
 	if i.Profile == "" { // instances cannot reach other GPUs
 		s.NUMA, s.NVLink = d.NUMA, d.NVLink
@@ -303,6 +306,15 @@ func (inv Inventory) Packing() []packing.Slice {
 		out[i].Healthy = s.Fault == ""
 	}
 	return out
+}
+
+// Kept returns how much of the memory of each slice, by ID, is not offered.
+func (inv Inventory) Kept() map[string]share.Bytes {
+	kept := map[string]share.Bytes{}
+	for _, s := range inv.slices {
+		kept[s.ID] = s.Kept
+	}
+	return kept
 }
 
 // Tickets returns the number of tickets (device IDs that the kubelet may allocate) of each slice.

@@ -50,7 +50,7 @@ func TestPublishedStore(t *testing.T) {
 	}
 }
 
-// TestContexts: where shares are possible, part of the memory of each slice is not offered.
+// TestContexts: where shares are possible, part of the memory of each slice is not offered, and the agent knows how much.
 func TestContexts(t *testing.T) {
 	devices := []gpu.Device{whole("a"), mig("b", "x")}
 	devices[1].Instances[0].Memory = 4 << 30
@@ -64,9 +64,13 @@ func TestContexts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := config
 			c.Contexts, c.Classes = 1024*share.MiB, test.classes
-			for i, s := range (Inventory{}).Update(c, devices, Holders{}).Published().Slices {
+			inv := (Inventory{}).Update(c, devices, Holders{})
+			for i, s := range inv.Published().Slices {
 				if s.MemoryMiB != test.want[i] {
 					t.Errorf("slice %s offers %d MiB, want %d", s.ID, s.MemoryMiB, test.want[i])
+				}
+				if got, want := share.Bytes(s.MemoryMiB)*share.MiB+inv.Kept()[s.ID], []share.Bytes{80 << 30, 4 << 30}[i]; got != want {
+					t.Errorf("slice %s has %d MiB, want %d", s.ID, got/share.MiB, want/share.MiB)
 				}
 			}
 		})
