@@ -7,7 +7,7 @@
  *                    of thrice the median or more
  *   launches calls   prints the ns of the driver's functions that a hook calls beside launches
  */
-#include "../fake.h"
+#include "lane.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,28 +33,12 @@ enum { GROUP = 500, GROUPS = 2000 };
 #define KERNEL "spin_ns1000_sm1_blocks64" /* the fake driver reads what it does from its name */
 static const char module_text[] = ".version 6.0\n.target sm_70\n.address_size 64\n.visible .entry " KERNEL "()\n{\n\tret;\n}\n";
 
-/* Exits with a message unless the call succeeded. */
-static void must(CUresult result, const char *what)
-{
-	if (result != CUDA_SUCCESS) {
-		fprintf(stderr, "launches: %s: %d\n", what, result);
-		exit(1);
-	}
-}
-#define MUST(call) must(call, #call)
-
 /* Returns the ns of CLOCK_MONOTONIC. */
 static double now(void)
 {
 	struct timespec t;
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return 1e9 * (double)t.tv_sec + (double)t.tv_nsec;
-}
-
-static int ascending(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-	return (x > y) - (x < y);
 }
 
 static CUfunction kernel;
@@ -74,9 +58,7 @@ static void print_launches(long groups)
 {
 	static double means[GROUPS], each[GROUP * GROUPS];
 	printf("{\"ready\": true}\n");
-	fflush(stdout);
-	while (getchar() != '\n' && !feof(stdin))
-		;
+	wait_for_line();
 	for (long g = -1; g < groups; g++) { /* the first group warms up */
 		double since = now();
 		for (int i = 0; i < GROUP; i++)

@@ -7,7 +7,7 @@
  *   requests allocate                             allocates pieces of 64 MiB until that fails, then waits for the end of its input
  *   requests hold MIB KERNEL                      holds memory, prints its process id, and for each line of its input that all is unchanged
  */
-#include "../fake.h"
+#include "lane.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -33,16 +33,6 @@ enum { KEPT = 1 << 20 }; /* requests whose latency is kept */
 static CUfunction kernel;
 static double took[KEPT]; /* seconds */
 
-/* Exits with a message unless the call succeeded. */
-static void must(CUresult result, const char *what)
-{
-	if (result != CUDA_SUCCESS) {
-		fprintf(stderr, "requests: %s: %d\n", what, result);
-		exit(1);
-	}
-}
-#define MUST(call) must(call, #call)
-
 /* Returns the seconds of CLOCK_MONOTONIC. */
 static double now(void)
 {
@@ -63,19 +53,6 @@ static void launch(long count)
 {
 	for (long i = 0; i < count; i++)
 		MUST(cuLaunchKernel(kernel, 64, 1, 1, 128, 1, 1, 0, NULL, NULL, NULL));
-}
-
-static void wait_for_line(void)
-{
-	fflush(stdout);
-	while (getchar() != '\n' && !feof(stdin))
-		;
-}
-
-static int ascending(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-	return (x > y) - (x < y);
 }
 
 /* Serves requests and prints their rate and latency. */
