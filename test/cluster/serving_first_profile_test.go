@@ -55,7 +55,7 @@ func TestServingFirstProfile(t *testing.T) {
 	defer stop()
 	s.write(t, onlyObjective)
 	s.wait(t, "known to the controller", func() bool { return s.function(t).Status.ObservedGeneration > 0 })
-	if err := s.ask(t, "resnet50"); err != nil {
+	if err := s.askFirst(t, "resnet50"); err != nil {
 		t.Fatal(err)
 	}
 	before := s.heldBy(t)

@@ -58,7 +58,7 @@ func (s *served) parkedPods(t *testing.T) (found []types.UID, kept share.Bytes) 
 // parks: a replica that is not needed any more gives its GPU memory back, and its pod stays.
 func (s *served) parks(t *testing.T) {
 	s.write(t, parkedFunction)
-	if err := s.ask(t, "parked"); err != nil {
+	if err := s.askFirst(t, "parked"); err != nil {
 		t.Fatal(err)
 	}
 	before := s.pods(t, "default", api.LabelFunction, "parked")
