@@ -1,14 +1,11 @@
 package gateway
 
 import (
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"math"
 	"net/http"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 )
 
@@ -81,39 +78,4 @@ func (r refusal) write(w http.ResponseWriter, openAI bool) {
 	h.Set("Content-Length", strconv.Itoa(len(text)))
 	w.WriteHeader(r.status)
 	_, _ = w.Write(text) // the client has gone if it fails
-}
-
-// buffers holds buffers for the bodies of answers.
-var buffers = sync.Pool{New: func() any { b := make([]byte, 32<<10); return &b }}
-
-// newTransportGRPC returns a transport for HTTP/2 without TLS. It notices a replica that is there no more by pings.
-func newTransportGRPC() *http.Transport {
-	t := newTransport()
-	t.Protocols = new(http.Protocols)
-	t.Protocols.SetUnencryptedHTTP2(true)
-	t.HTTP2 = &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout}
-	return t
-}
-
-// newPeerTransport returns a transport to other gateways: for HTTP/1.1, or for HTTP/2 if it is for gRPC. config may be nil: then no certificate of
-// theirs is trusted.
-func newPeerTransport(config *tls.Config, grpc bool) *http.Transport {
-	t := newTransport()
-	if grpc {
-		t = newTransportGRPC()
-	}
-	t.Protocols = new(http.Protocols)
-	t.Protocols.SetHTTP1(!grpc)
-	t.Protocols.SetHTTP2(grpc)
-	t.TLSHandshakeTimeout = headerTimeout
-	t.TLSClientConfig = &tls.Config{RootCAs: x509.NewCertPool()}
-	if config != nil {
-		t.TLSClientConfig = config.Clone() // the transport adds its protocols
-	}
-	return t
-}
-
-// newTransport returns a transport that keeps connections to replicas open.
-func newTransport() *http.Transport {
-	return &http.Transport{MaxIdleConnsPerHost: 1024, IdleConnTimeout: 90 * time.Second, DisableCompression: true, ResponseHeaderTimeout: 0}
 }
