@@ -57,6 +57,7 @@ func TestServingKills(t *testing.T) {
 		kill func(*testing.T) (restart func())
 		lost bool // requests that it has are lost with it
 	}{
+		{"nobody", func(*testing.T) func() { return func() {} }, false}, // the control: what the load does by itself
 		{"gateway", s.killOneOf("gshare-gateway"), true},
 		{"controller", s.killLeader, false},
 		{"agent", process(s.of[node.Name].Kill, s.of[node.Name].Restart), false},
@@ -79,7 +80,7 @@ func TestServingKills(t *testing.T) {
 				restart()
 				time.Sleep(3 * time.Second)
 				sent, failed := c.wait()
-				t.Logf("%d requests, %d failed: %v", sent, len(failed), firstOf(failed))
+				t.Logf("%d requests, the slowest took %.2f s, %d failed: %v", sent, c.slowest.Seconds(), len(failed), firstOf(failed))
 				if most := load.burst + 4; len(failed) > 0 && (!victim.lost || len(failed) > most) {
 					t.Errorf("%d of %d requests failed, such as %v", len(failed), sent, failed[0])
 				}
