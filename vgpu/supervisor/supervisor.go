@@ -5,6 +5,8 @@ package supervisor
 
 import (
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/gshare-dev/gshare/vgpu/share"
@@ -100,9 +102,22 @@ func (s *Supervisor) Decide(now time.Time, o Observation) Decision {
 	d := s.decideDaemon(now, o)
 	d.NonMPS = s.confirmNonMPS(o.NonMPS)
 	if d.Closed == "" && len(d.NonMPS) > 0 {
-		d.Closed = "processes run without MPS"
+		d.Closed = "processes run without MPS: PID " + firstOf(d.NonMPS)
 	}
 	return d
+}
+
+// firstOf lists the first PIDs, for a reason that is short however many there are.
+func firstOf(pids []int) string {
+	const most = 4
+	var texts []string
+	for _, pid := range pids[:min(len(pids), most)] {
+		texts = append(texts, strconv.Itoa(pid))
+	}
+	if len(pids) > most {
+		texts = append(texts, "and others")
+	}
+	return strings.Join(texts, ", ")
 }
 
 // decideDaemon returns the action for the daemon and whether the slice takes new containers, without regard to processes that bypass MPS.
