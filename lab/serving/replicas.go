@@ -292,21 +292,6 @@ func (p *replicated) at(id int) int {
 	return slices.IndexFunc(p.replicas, func(i *replica) bool { return int(i.id) == id })
 }
 
-// Weights of a measured latency in the gateway's average, above and below it.
-const (
-	riseWeight = 0.3
-	fallWeight = 0.03
-)
-
-// measured corrects the expected latency by that of one request.
-func (i *replica) measured(took time.Duration) {
-	weight := fallWeight
-	if took > i.latency {
-		weight = riseWeight
-	}
-	i.latency += time.Duration(weight * float64(took-i.latency))
-}
-
 func (p *replicated) serve(i *replica, request int32) {
 	w := p.sim
 	r := p.function.Replicas
@@ -316,7 +301,7 @@ func (p *replicated) serve(i *replica, request int32) {
 	p.flying++
 	w.clock.schedule(from+r.Takes, func() {
 		w.record.answer(request, w.clock.now)
-		i.measured(w.clock.now - i.began)
+		i.latency = batching.Expect(i.latency, w.clock.now-i.began) // as the gateway does
 		i.busy = false
 		p.flying--
 		if i.phase == pool.Draining {

@@ -627,6 +627,35 @@ func TestSlowReplicaIsNoticed(t *testing.T) {
 	})
 }
 
+// TestOneSlowAnswer checks that a burst is served although each replica has just given one answer late: that says little of the next ones.
+func TestOneSlowAnswer(t *testing.T) {
+	for name, profiled := range map[string]time.Duration{"profiled": 2 * ms, "not profiled": 0} {
+		t.Run(name, func(t *testing.T) {
+			start(t, Function{SLO: 2 * time.Second}, func(w *world) {
+				var took atomic.Int64
+				w.replicas(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { time.Sleep(time.Duration(took.Load())) }), 1, profiled, "a", "b")
+				burst := func(n int, each time.Duration) {
+					took.Store(int64(each))
+					var wait sync.WaitGroup
+					for range n {
+						wait.Go(func() {
+							if a := w.ask(w.Context(), "input"); a.status != 200 {
+								w.Errorf("%d requests that take %v: %+v", n, each, a)
+							}
+						})
+					}
+					wait.Wait()
+				}
+				for range 100 {
+					burst(2, 2*ms)
+				}
+				burst(2, 800*ms)
+				burst(60, 2*ms)
+			})
+		})
+	}
+}
+
 // TestLoneRequestIsServed checks that a request to an idle replica is served although it will be late, so that a measurement that was wrong
 // cannot close a function.
 func TestLoneRequestIsServed(t *testing.T) {

@@ -153,13 +153,8 @@ func (r *replica) end(flown *flight) {
 	}
 }
 
-// Bounds of the factor by which profiled latencies are corrected, and the weights of a measurement above and below it: a replica that has
-// become slow is noticed within few requests, one quick answer means little.
-const (
-	minFactor, maxFactor = 0.5, 4
-	riseWeight           = 0.3
-	fallWeight           = 0.03
-)
+// Bounds of the factor by which profiled latencies are corrected.
+const minFactor, maxFactor = 0.5, 4
 
 // latency returns the latency to expect of a batch.
 func (r *replica) latency(batch int) time.Duration {
@@ -189,18 +184,11 @@ func (r *replica) measured(batch int, took time.Duration) {
 		r.learned.add(batch, took)
 		return
 	}
-	factor := cmp.Or(r.factor, 1)
-	part := float64(took) / float64(profiled)
-	r.factor = min(max(factor+weight(part > factor)*(part-factor), minFactor), maxFactor)
+	r.factor = min(max(float64(batching.Expect(r.latency(batch), took))/float64(profiled), minFactor), maxFactor)
 }
 
 // occupy corrects the time that a request keeps a credit.
-func (r *replica) occupy(took time.Duration) { r.occupied = average(r.occupied, took) }
-
-// average moves an average to a new value, quickly upwards and slowly downwards.
-func average(old, measured time.Duration) time.Duration {
-	return old + time.Duration(weight(measured > old)*float64(measured-old))
-}
+func (r *replica) occupy(took time.Duration) { r.occupied = batching.Expect(r.occupied, took) }
 
 // batchLatency is the latency of batches of 1, 2, ... that was measured; 0 where none was.
 type batchLatency []time.Duration
@@ -226,19 +214,12 @@ func (l *batchLatency) add(batch int, took time.Duration) {
 	for len(*l) < batch {
 		*l = append(*l, 0)
 	}
-	(*l)[batch-1] = average((*l)[batch-1], took)
+	(*l)[batch-1] = batching.Expect((*l)[batch-1], took)
 	for i, larger := range (*l)[batch:] {
 		if larger > took {
 			(*l)[batch+i] = larger - time.Duration(forgetWeight*float64(larger-took))
 		}
 	}
-}
-
-func weight(rises bool) float64 {
-	if rises {
-		return riseWeight
-	}
-	return fallWeight
 }
 
 // Shortest and longest time for which a replica that has failed gets no requests.
