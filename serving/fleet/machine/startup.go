@@ -138,10 +138,11 @@ func (p *process) start(ctx context.Context, pid int, command []string) {
 // starterPrefix begins the lines of gshare run. They say nothing about the program that follows it.
 const starterPrefix = "gshare: "
 
-// executes reports whether a process that was started with a command executes another program now, as gshare run does when it has the share.
+// executes reports whether a process that was started with a command executes another program now, as gshare run does when it has the share. For a moment
+// of each execve(2), also of that which the start of the process returns from, the kernel shows no command line.
 func executes(pid int, command []string) bool {
 	now, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-	return err != nil || !bytes.Equal(now, []byte(strings.Join(command, "\x00")+"\x00"))
+	return err != nil || len(now) > 0 && !bytes.Equal(now, []byte(strings.Join(command, "\x00")+"\x00"))
 }
 
 // pass tries a check until it succeeds. It returns false when the check's time is over, or next returns false.

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"regexp"
 	"slices"
 	"strings"
@@ -91,6 +92,35 @@ func TestWaitForShare(t *testing.T) {
 	w.await(`^waits for port \d+$`)
 	if e := w.next(fleet.Failed); strings.Contains(e.Message, "no room") {
 		t.Errorf("%+v", e)
+	}
+}
+
+// TestExecutes: a process that has just been started does not count as one that executes another program, and later does.
+func TestExecutes(t *testing.T) {
+	t.Parallel()
+	for range 100 { // for a moment of each start the kernel shows no command line
+		cmd := exec.Command("/bin/sh", "-c", "read go && exec sleep 1000")
+		input, err := cmd.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		early := executes(cmd.Process.Pid, cmd.Args)
+		if _, err := fmt.Fprintln(input, "go"); err != nil {
+			t.Fatal(err)
+		}
+		for end := time.Now().Add(time.Minute); !executes(cmd.Process.Pid, cmd.Args); time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatal("it never counts")
+			}
+		}
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		if early {
+			t.Fatal("it counts before it executes another program")
+		}
 	}
 }
 
