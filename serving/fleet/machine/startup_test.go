@@ -31,8 +31,8 @@ func (w *world) await(expression string) string {
 // has started ends, too.
 func TestNeverListens(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.create("f-1", `{command: [sh, -c, 'sleep 1000 & echo $!; wait'], startupProbe: {periodSeconds: 1, failureThreshold: 2}}`, 30)
+	w := newWorld(t, "/bin/sh", "-c", `while [ "$1" != -- ]; do shift; done; shift; sleep 1000 & echo $!; exec "$@"`) // before the time to start begins
+	w.create("f-1", `{command: [sleep, "1000"], startupProbe: {periodSeconds: 1, failureThreshold: 2}}`, 30)
 	child := w.await(`^waits for port \d+; last line: (\d+)$`)
 	e := w.next(fleet.Failed)
 	if !regexp.MustCompile(`^not ready within 2s, waited for port \d+; last line: ` + child + `$`).MatchString(e.Message) {
@@ -41,11 +41,14 @@ func TestNeverListens(t *testing.T) {
 	awaitEnd(t, child)
 }
 
+// ignoring runs programs that ignore SIGTERM from their begin on.
+var ignoring = []string{"/bin/sh", "-c", `trap "" TERM; while [ "$1" != -- ]; do shift; done; shift; exec "$@"`}
+
 // TestStubbornStart: SIGKILL follows for an instance that was not ready in time and does not care about SIGTERM.
 func TestStubbornStart(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.create("f-1", `{command: [sh, -c, 'trap "" TERM; while :; do sleep 1000; done'], startupProbe: {periodSeconds: 1, failureThreshold: 1}}`, 1)
+	w := newWorld(t, ignoring...)
+	w.create("f-1", `{command: [sleep, "1000"], startupProbe: {periodSeconds: 1, failureThreshold: 1}}`, 1)
 	w.await(`^not ready within 1s, waited for port \d+; is being ended$`)
 	if e := w.next(fleet.Failed); !strings.HasPrefix(e.Message, "not ready within 1s") {
 		t.Errorf("%+v", e)
@@ -55,10 +58,11 @@ func TestStubbornStart(t *testing.T) {
 // TestDeleteOfLate: an instance that is deleted while it is being ended is gone, not failed.
 func TestDeleteOfLate(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	w.create("f-1", `{command: [sh, -c, 'trap "" TERM; while :; do sleep 1000; done'], startupProbe: {periodSeconds: 1, failureThreshold: 1}}`, 1)
+	w := newWorld(t, ignoring...)
+	w.create("f-1", `{command: [sleep, "1000"], startupProbe: {periodSeconds: 1, failureThreshold: 1}}`, 3600) // so that Delete comes before SIGKILL
 	w.await(`is being ended$`)
 	w.Delete("f-1")
+	w.Kill()
 	w.next(fleet.Gone)
 }
 
@@ -197,7 +201,11 @@ func TestTry(t *testing.T) {
 		"no HTTP": {"/hostile", open, "malformed"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := check{path: test.path, timeout: 100 * time.Millisecond}.try(t.Context(), test.port)
+			timeout := time.Minute
+			if test.path == "/hangs" {
+				timeout = 100 * time.Millisecond
+			}
+			err := check{path: test.path, timeout: timeout}.try(t.Context(), test.port)
 			if got := fmt.Sprint(err); !strings.Contains(got, test.want) {
 				t.Errorf("%s, want %s", got, test.want)
 			}
