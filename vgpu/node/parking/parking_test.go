@@ -175,15 +175,19 @@ func TestFails(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := serve(t, c.fake)
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-			defer cancel()
 			do := Methods.Park
 			if c.wake {
-				if err := Methods.Park(ctx, s); err != nil {
+				if err := Methods.Park(t.Context(), s); err != nil {
 					t.Fatal(err)
 				}
 				do = Methods.Wake
 			}
+			limit := time.Minute
+			if c.text == "hang" {
+				limit = time.Second
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
+			defer cancel()
 			c.fake.mu.Lock()
 			c.fake.fails = map[string]string{c.path: c.text}
 			c.fake.mu.Unlock()
