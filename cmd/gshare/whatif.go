@@ -31,9 +31,14 @@ whatif reads the nodes and pods, packs the pods that hold GPUs with the rules of
 they hold now. gshare need not be installed. It needs permission to list nodes and pods, and changes nothing.
 
 It counts whole GPUs, time-sliced GPUs, MIG instances, memory and cores of HAMi and Volcano, and shares of gshare. The need of a pod
-is its measured use (--usage), else what its resources state, else --assume for a pod with one whole GPU. Containers with several GPUs keep
+is its measured use (--usage), else what its resources state. A share of gshare stays as it is. A container with one whole GPU states
+nothing: it needs what a GPUProfile recommends for its image (--profiles), else --assume. Containers with several GPUs keep
 whole GPUs unless their use is measured. Annotations gshare.dev/* apply. Pods stay in their node pool and fit its CPU and memory.
 The number of GPUs is exact to one percent.
+
+--profiles reads what "kubectl get gpuprofiles -A -o yaml" prints, on this cluster or another. A GPUProfile counts for containers with the
+digest of its image, on GPUs of its model, and if it has a template, with the same command and args. One that is Stale does not count,
+and of several the one with the largest share does. Notes say which were used for how many containers, and which were not, and why.
 
 --rebalance is for clusters that run gshare: it lists the pods that could be moved to GPUs in use so that whole GPUs become free, and those that
 could be moved so that a waiting pod fits, in an order in which each has a place when it is moved. It also lists namespaces and disruption
@@ -45,6 +50,7 @@ type whatifRun struct {
 	cluster             cluster.Flags
 	format              output.Format
 	assume, usage, plot string
+	profiles            []string
 	mixTenants          bool
 	rebalance, agreed   bool
 	moves               int
@@ -55,7 +61,7 @@ func whatifCommand() *cobra.Command {
 	w := &whatifRun{}
 	cmd := &cobra.Command{
 		Use: "whatif", Short: "Estimate how many GPUs gshare would save in a running cluster", Long: whatifLong, Args: cli.NoArgs,
-		Example: "  gshare whatif --assume sm=30,mem=16384\n  gshare whatif --usage usage.csv --output json --plot whatif.svg\n  gshare whatif --rebalance --moves 20",
+		Example: "  gshare whatif --assume sm=30,mem=16384\n  gshare whatif --usage usage.csv --output json --plot whatif.svg\n  gshare whatif --profiles profiles.yaml\n  gshare whatif --rebalance --moves 20",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := w.check(); err != nil {
 				return cli.Usage(err)
@@ -80,6 +86,7 @@ func whatifCommand() *cobra.Command {
 	f.StringVar(&w.assume, "assume", usage.DefaultAssumption.String(),
 		"need of a pod with one whole GPU: percent of SMs and of time, MiB or percent of memory")
 	f.StringVar(&w.usage, "usage", "", "CSV file of the measured use of each GPU of a pod: namespace,pod,sm_percent,memory_mib")
+	f.StringSliceVar(&w.profiles, "profiles", nil, "files of GPUProfiles, whose recommended shares are the need of containers with their images")
 	f.Int64Var(&w.options.GPUMemory, "gpu-memory", 81920, "memory in MiB of GPUs on nodes without the label nvidia.com/gpu.memory")
 	f.BoolVar(&w.mixTenants, "mix-tenants", false, "let pods of different namespaces share a GPU")
 	f.BoolVar(&w.rebalance, "rebalance", false, "list the pods that could be moved to free whole GPUs, or for pods that wait")
@@ -104,7 +111,17 @@ func (w *whatifRun) check() (err error) {
 	if w.options.Assume, err = usage.ParseAssumption(w.assume); err != nil {
 		return fmt.Errorf("--assume: %w", err)
 	}
-	return w.readUsage()
+	if err := w.readUsage(); err != nil {
+		return err
+	}
+	profiles, err := readProfiles(w.profiles)
+	if err != nil {
+		return err
+	}
+	if len(profiles) > 0 {
+		w.options.Profiles = usage.NewProfiles(profiles)
+	}
+	return nil
 }
 
 func (w *whatifRun) readUsage() error {

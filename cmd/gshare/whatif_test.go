@@ -43,7 +43,9 @@ func whatifServer(t *testing.T) (kubeconfig string) {
 				Spec: v1.PodSpec{NodeName: name, Containers: []v1.Container{{
 					Name: "main", Resources: v1.ResourceRequirements{Limits: quantities("nvidia.com/gpu", "1")},
 				}}},
-				Status: v1.PodStatus{Phase: v1.PodRunning},
+				Status: v1.PodStatus{Phase: v1.PodRunning, ContainerStatuses: []v1.ContainerStatus{{
+					Name: "main", ImageID: fmt.Sprint("registry.example/m@sha256:", name),
+				}}},
 			})
 		}
 	}
@@ -91,6 +93,8 @@ func runWhatif(t *testing.T, args ...string) (string, error) {
 func TestWhatif(t *testing.T) {
 	kubeconfig := whatifServer(t)
 	usage := writeFile(t, "usage.csv", "namespace,pod,sm_percent,memory_mib\nml,a0,90,1000\nml,a1,80,1000\n")
+	large := writeFile(t, "large.yaml", profileOf("large", "mirror.example/m@sha256:a", 95))
+	small := writeFile(t, "small.json", `{"apiVersion": "v1", "kind": "List", "items": [`+profileOf("small", "registry.example/m@sha256:b", 10)+`]}`)
 	for name, c := range map[string]struct {
 		args   []string
 		needed int
@@ -99,6 +103,8 @@ func TestWhatif(t *testing.T) {
 		"quarters": {[]string{"--assume", "sm=25,mem=25%"}, 2},
 		"wholes":   {[]string{"--assume", "sm=100,mem=100%"}, 6},
 		"measured": {[]string{"--usage", usage}, 4},
+		"profiled": {[]string{"--profiles", large + "," + small}, 4},
+		"both":     {[]string{"--profiles", large, "--profiles", small, "--usage", usage, "--assume", "sm=100,mem=100%"}, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			picture := filepath.Join(t.TempDir(), "whatif.svg")
@@ -118,10 +124,21 @@ func TestWhatif(t *testing.T) {
 			}
 		})
 	}
+	profiled, err := runWhatif(t, "--kubeconfig", kubeconfig, "--profiles", small)
+	if err != nil || !strings.Contains(profiled, "* containers with one whole GPU, counted by GPUProfile ml/small, sm=10,quota=100,mem=1024: 3\n") {
+		t.Errorf("%v, with profiles:\n%s", err, profiled)
+	}
 	text, err := runWhatif(t, "--kubeconfig", kubeconfig)
 	if err != nil || !strings.Contains(text, "A100") || !strings.Contains(text, "50%") {
 		t.Errorf("%v, table:\n%s", err, text)
 	}
+}
+
+// profileOf returns a complete GPUProfile of an image, as JSON, so that it can be put into a list.
+func profileOf(name, image string, sm int) string {
+	return fmt.Sprintf(`{"apiVersion": "serving.gshare.dev/v1alpha1", "kind": "GPUProfile", "metadata": {"name": %q, "namespace": "ml"},
+		"spec": {"functionRef": {"name": "f"}}, "status": {"conditions": [{"type": "Complete", "status": "True"}], "fingerprint": {"image": %q, "model": "A100"},
+		"recommended": {"sm": %d, "quota": 100, "memory": "1Gi", "maxBatch": 1, "requestsPerSecond": 5}}}`, name, image, sm)
 }
 
 func TestWhatifUsageErrors(t *testing.T) {
@@ -135,6 +152,8 @@ func TestWhatifUsageErrors(t *testing.T) {
 		"assumption":           {"--assume", "sm=0"},
 		"usage not there":      {"--usage", "not/there"},
 		"usage malformed":      {"--usage", writeFile(t, "u", "x")},
+		"profiles not there":   {"--profiles", "not/there"},
+		"profiles malformed":   {"--profiles", writeFile(t, "p", "x")},
 		"GPU memory":           {"--gpu-memory", "0"},
 		"moves":                {"--rebalance", "--moves", "0"},
 		"chart of moves":       {"--rebalance", "--plot", "x.svg"},

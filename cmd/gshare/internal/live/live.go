@@ -3,10 +3,13 @@
 package live
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
+	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
@@ -24,7 +27,8 @@ type Options struct {
 	Namespaces []string // whose GPU pods to convert; empty: all
 	Assume     usage.Assumption
 	Usage      usage.Table
-	GPUMemory  int64 // MiB, for nodes without a label for it
+	Profiles   *usage.Profiles // nil: none
+	GPUMemory  int64           // MiB, for nodes without a label for it
 }
 
 // Cluster holds the nodes and pods of a cluster, converted for packing.
@@ -63,11 +67,13 @@ type reader struct {
 	pods    []whatif.Pod
 
 	waiting, claims, foreign, measured, assumed, whole, instances int
+	profiled                                                      map[usage.Profiled]int // containers by the profile that counts for them
+	unlike                                                        map[usage.Match]int    // containers for which no profile counts, by how the nearest differs
 	refused                                                       []string
 }
 
 func newReader(o Options, nodes []*v1.Node) *reader {
-	r := &reader{options: o, byName: map[string]*gpuNode{}}
+	r := &reader{options: o, byName: map[string]*gpuNode{}, profiled: map[usage.Profiled]int{}, unlike: map[usage.Match]int{}}
 	for _, n := range nodes {
 		if g := newGPUNode(n, o.GPUMemory); g != nil {
 			r.nodes = append(r.nodes, g)
@@ -95,6 +101,13 @@ func (r *reader) caveats() []string {
 	}
 	add(r.assumed, "containers with one whole GPU and unknown use, assumed to need "+r.options.Assume.String())
 	add(r.measured, "containers with measured use")
+	for _, p := range slices.SortedFunc(maps.Keys(r.profiled), func(a, b usage.Profiled) int { return cmp.Compare(a.Profile, b.Profile) }) {
+		add(r.profiled[p], "containers with one whole GPU, counted by "+p.String())
+	}
+	add(r.unlike[usage.OtherGPU], "of those assumed, containers with the image of a GPUProfile of another model of GPU, or on a node without the label "+labelProduct)
+	add(r.unlike[usage.OtherCommand], "of those assumed, containers with the image of a GPUProfile of another command")
+	add(r.options.Profiles.Usable()-len(r.profiled), "GPUProfiles of which no container was counted")
+	notes = append(notes, r.options.Profiles.Notes()...)
 	add(r.whole, "containers that keep whole GPUs, as they hold several, or GPUs of other vendors")
 	add(r.instances, "containers with MIG instances, counted by their compute slices")
 	add(r.waiting, "pending GPU pods, not counted")

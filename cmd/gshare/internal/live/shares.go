@@ -31,7 +31,7 @@ func (r *reader) convert(node *gpuNode, pod *v1.Pod, c *v1.Container) v1.Resourc
 }
 
 // shareFor returns the share that a container would request of each GPU with gshare: its measured use, else what its resources state, else
-// the assumption. A container with several whole GPUs keeps them whole, because most such pods are training jobs that use them fully.
+// what a GPUProfile recommends for its image, else the assumption. A container with several whole GPUs keeps them whole, because most such pods are training jobs that use them fully.
 func (r *reader) shareFor(node *gpuNode, pod *v1.Pod, c *v1.Container, devices int64, profile string, nvidia bool) gpuShare {
 	whole := gpuShare{sm: 100, quota: 100, memory: node.memory}
 	measured, known := r.options.Usage[usage.Pod{Namespace: pod.Namespace, Name: pod.Name}]
@@ -57,9 +57,30 @@ func (r *reader) shareFor(node *gpuNode, pod *v1.Pod, c *v1.Container, devices i
 		r.whole++
 		return whole
 	}
+	p, match := r.options.Profiles.For(usage.Container{ImageID: imageOf(pod, c), Command: c.Command, Args: c.Args, Model: node.Model})
+	if match == usage.Same {
+		r.profiled[p]++
+		return gpuShare{sm: p.SM, quota: p.Quota, memory: p.MemoryMiB}
+	}
+	r.unlike[match]++
 	r.assumed++
 	a := r.options.Assume
 	return gpuShare{sm: a.SM, quota: a.Quota, memory: a.Memory(node.memory)}
+}
+
+// imageOf returns the image of a container as the kubelet has reported it; if it has not, the one of the pod if that has a digest.
+func imageOf(pod *v1.Pod, c *v1.Container) string {
+	for _, statuses := range [][]v1.ContainerStatus{pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses} {
+		for i := range statuses {
+			if statuses[i].Name == c.Name && statuses[i].ImageID != "" {
+				return statuses[i].ImageID
+			}
+		}
+	}
+	if strings.Contains(c.Image, "@") {
+		return c.Image
+	}
+	return ""
 }
 
 // limitTo returns a stated amount limited to all, or all if no amount is stated.
