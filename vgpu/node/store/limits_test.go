@@ -179,7 +179,7 @@ func TestWriterHangs(t *testing.T) {
 	until(t, "another program stores the weights", func() bool {
 		err := put(next, k, "weights")
 		if err != nil && !errors.Is(err, rules.ErrBusy) {
-			t.Fatal(err)
+			next = r.dial(t) // it was given up, too: the machine took longer than the limit between two of its steps
 		}
 		return err == nil
 	})
