@@ -26,6 +26,11 @@ const planLong = `Plan the cheapest way to serve applications within their laten
 plan reads applications (model, latency objective, request rate), latency profiles of their models, and prices. For each group of
 applications that is served together, it prints the mode, the resources, the batch size and the cost.
 
+--profiles takes files of three forms. A list of models has their latency models, of any mode, and is used where it names the model. What
+"kubectl get gpuprofiles -A -o yaml" prints has the models under the names of the GPUProfiles, as name or namespace/name; one that is Stale
+is used, and a note says so. What gshare profile saves as NAME.profile.json, or prints with -o json, has one model under the name of its
+function. The last two have latencies on shares alone, for windows of 100 ms, with the batch and the memory that they recommend.
+
 Modes:
   cpu          the whole model in one function on vCPUs
   gpu          the whole model in one function with some GB of a GPU
@@ -41,13 +46,14 @@ plan starts nothing. The exit code is 1 if an application cannot meet its object
 
 // planFlags holds the flags of gshare plan and the input read from its files.
 type planFlags struct {
-	applications, profiles, prices string
-	policy, modes                  string
-	plot, model                    string
-	format                         output.Format
+	applications, prices string
+	profiles             []string
+	policy, modes        string
+	plot, model          string
+	format               output.Format
 
-	input  planning.Input
-	joined []planning.Joined // how models of the profiles are partitioned
+	input planning.Input
+	notes []string // which measurements the plan is made of, and how models are partitioned
 }
 
 // planners holds the planning functions by the value of --policy that selects them.
@@ -61,7 +67,8 @@ func planCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "plan", Short: "Plan the cheapest way to serve applications within their latency objectives", Long: planLong, Args: cli.NoArgs,
 		Example: "  gshare plan --applications applications.yaml --profiles profiles.yaml --prices prices.yaml\n" +
-			"  gshare plan --applications a.json --profiles p.json --prices prices.yaml --policy all -o json --plot frontier.svg",
+			"  gshare plan --applications a.json --profiles p.json --prices prices.yaml --policy all -o json --plot frontier.svg\n" +
+			"  gshare plan --applications applications.yaml --profiles gpuprofiles.yaml,resnet50.profile.json --prices prices.yaml",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := p.check(); err != nil {
 				return cli.Usage(err)
@@ -75,7 +82,7 @@ func planCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&p.applications, "applications", "", "YAML or JSON file of applications: name, model, slo (seconds), rate (requests per second)")
-	f.StringVar(&p.profiles, "profiles", "", "YAML or JSON file of the models' latency profiles")
+	f.StringSliceVar(&p.profiles, "profiles", nil, "YAML or JSON files of the models' latency profiles, of GPUProfiles, or of what gshare profile has measured")
 	f.StringVar(&p.prices, "prices", "", "YAML or JSON file of prices (billionths of the currency) and, optionally, of the sizes that the platform sells")
 	f.StringVar(&p.policy, "policy", "gshare", "comma-separated list of gshare, pamba, harmonybatch; or all")
 	f.StringVar(&p.modes, "modes", "all", "comma-separated list of cpu, gpu, partitioned, share; or all")
@@ -165,7 +172,8 @@ func (p *planFlags) write(out io.Writer, plans []policyPlan) error {
 	document := struct {
 		Currency string       `json:"currency"`
 		Plans    []policyPlan `json:"plans"`
-	}{p.input.Prices.Currency, plans}
+		Notes    []string     `json:"notes,omitempty"`
+	}{p.input.Prices.Currency, plans, p.notes}
 	return p.format.Write(out, document, func(w io.Writer) error { return p.writeTable(w, plans) })
 }
 
@@ -184,8 +192,8 @@ func (p *planFlags) writeTable(out io.Writer, plans []policyPlan) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	for _, j := range p.joined {
-		fmt.Fprintln(out, j)
+	for _, note := range p.notes {
+		fmt.Fprintln(out, note)
 	}
 	for _, warning := range p.tight(plans) {
 		fmt.Fprintln(out, "warning:", warning)

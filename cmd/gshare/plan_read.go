@@ -11,28 +11,38 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/planning"
 )
 
-// applicationsFile is the file of applications that gshare plan reads. The others are planning.Catalogue and planning.PriceBook. JSON is YAML, too.
+// applicationsFile is the file of applications that gshare plan reads. That of prices is planning.PriceBook. JSON is YAML, too.
 type applicationsFile struct {
 	Applications []planning.Application `json:"applications"`
 }
 
 func (p *planFlags) read() error {
 	var applications applicationsFile
-	var profiles planning.Catalogue
 	prices := planning.NewPriceBook()
 	err := errors.Join(
 		readPlanFile("--applications", p.applications, &applications),
-		readPlanFile("--profiles", p.profiles, &profiles),
 		readPlanFile("--prices", p.prices, &prices),
 	)
+	profiles := &planProfiles{}
+	if len(p.profiles) == 0 {
+		err = errors.Join(err, errors.New("--profiles is required"))
+	}
+	for _, file := range p.profiles {
+		err = errors.Join(err, profiles.read(file))
+	}
 	if err != nil {
 		return err
 	}
-	models, joined, err := planning.JoinTemplates(profiles, prices.Prices, prices.Platform)
-	if err != nil {
-		return fmt.Errorf("--profiles %s: %w", p.profiles, err)
+	if p.notes, err = profiles.complete(applications.Applications); err != nil {
+		return fmt.Errorf("--profiles: %w", err)
 	}
-	p.joined = joined
+	models, joined, err := planning.JoinTemplates(profiles.catalogue, prices.Prices, prices.Platform)
+	if err != nil {
+		return fmt.Errorf("--profiles: %w", err)
+	}
+	for _, j := range joined {
+		p.notes = append(p.notes, j.String())
+	}
 	p.input = planning.Input{
 		Applications: applications.Applications, Models: models, Modes: planning.Modes(),
 		Prices: prices.Prices, Platform: prices.Platform,

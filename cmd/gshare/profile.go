@@ -256,15 +256,13 @@ func (p *profileRun) plan(f *api.GPUFunction, m *profiledMachine) (*profilePlan,
 		SLO: profile.Seconds(slo.Seconds()), Strategy: p.search.strategy, Step: share.PerMille(10 * p.search.step), MaxBatch: batch,
 		Concurrency: *f.Spec.Scaling.Concurrency, Memory: f.Share().Memory, Request: digest(request),
 	}}
-	switch step := plan.record.Plan.Step; p.search.strategy {
-	case growth:
-		plan.config.Strategy = search.Growth{SLO: slo, Step: step, MaxBatch: batch, Device: m.device.Model}
-	case bisection:
-		plan.config.Strategy, plan.config.Load.Bound = search.Bisection{Step: step, Batch: batch, Device: m.device.Model}, slo
-	case grid:
+	if p.search.strategy == grid {
 		plan.record.Plan.Step = 0
-		plan.config.Strategy, plan.config.Load.Bound = search.FaSTGrid(m.device.Model, batch), slo
 	}
+	if p.search.strategy != growth {
+		plan.config.Load.Bound = slo
+	}
+	plan.config.Strategy = strategyOf(&plan.record.Plan, slo, m.device.Model)
 	if plan.training {
 		plan.config.Progress = &profiler.Progress{Length: p.search.length}
 		plan.record.Plan.SLO, plan.record.Plan.Progress, plan.record.Plan.Request = 0, profile.Seconds(p.search.length.Seconds()), ""
@@ -274,6 +272,19 @@ func (p *profileRun) plan(f *api.GPUFunction, m *profiledMachine) (*profilePlan,
 	}
 	plan.record.Fingerprint, err = m.fingerprint(f)
 	return plan, err
+}
+
+// strategyOf returns the search of a plan, or nil if it is another one than those of --strategy.
+func strategyOf(p *profiler.Plan, slo time.Duration, device string) search.Strategy {
+	switch p.Strategy {
+	case growth:
+		return search.Growth{SLO: slo, Step: p.Step, MaxBatch: p.MaxBatch, Device: device}
+	case bisection:
+		return search.Bisection{Step: p.Step, Batch: p.MaxBatch, Device: device}
+	case grid:
+		return search.FaSTGrid(device, p.MaxBatch)
+	}
+	return nil
 }
 
 // buildRequest returns the request that the flags say or, without any, that of the function.

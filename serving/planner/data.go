@@ -61,15 +61,15 @@ func readData(ctx context.Context, c client.Reader, plan *api.InferencePlan) (da
 	}
 	var notes []string
 	if len(own.Models) == 0 {
-		m, err := readMeasured(ctx, c, plan)
+		m, why, err := readMeasured(ctx, c, plan)
 		if err != nil {
 			return data{}, err
 		}
 		if m == nil {
 			return data{}, problemf(api.ReasonInvalidData, "spec.model: there are 0 profiles of %s, want 1, and no GPUProfile of the plan's functions is complete", plan.Spec.Model)
 		}
-		own, notes = planning.Catalogue{Models: []profile.Model{m.model}}, m.notes
-		model, err := json.Marshal(m.model)
+		own, notes = planning.Catalogue{Models: []profile.Model{m.Model}}, why
+		model, err := json.Marshal(m.Model)
 		if err != nil {
 			return data{}, problemf(api.ReasonInvalidData, "%v", err)
 		}

@@ -240,12 +240,20 @@ func (r Record) Load(file string) (*Record, error) {
 	if difference := r.difference(&saved); difference != "" {
 		return nil, fmt.Errorf("%s: was measured with another %s; remove it, or name another file with --state", file, difference)
 	}
-	for i, t := range saved.history() {
-		if err := validTrial(t); err != nil {
-			return nil, fmt.Errorf("%s: trials[%d]: %w", file, i, err)
-		}
+	if err := saved.Validate(); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	return &saved, nil
+}
+
+// Validate returns an error that names the trial if one was not measured on a valid share.
+func (r *Record) Validate() error {
+	for i, t := range r.history() {
+		if err := validTrial(t); err != nil {
+			return fmt.Errorf("trials[%d]: %w", i, err)
+		}
+	}
+	return nil
 }
 
 func validTrial(t search.Trial) error {

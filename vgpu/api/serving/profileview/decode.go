@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 
+	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -25,10 +26,30 @@ type object struct {
 	Items           []runtime.RawExtension `json:"items"`
 }
 
+// recorded is the part of a GPUProfile that says of what it is and what it has found. The rest of its template is left out since Kubernetes' quantities, such as the
+// resources of a container, may take hours to decode: 12345678901234567890e999999999 does.
+type recorded struct {
+	Metadata metav1.ObjectMeta `json:"metadata"`
+	Spec     struct {
+		FunctionRef *api.FunctionReference `json:"functionRef"`
+		Training    *api.ProfileTraining   `json:"training"`
+		Template    struct {
+			Spec struct {
+				Containers []struct {
+					Command []string `json:"command"`
+					Args    []string `json:"args"`
+				} `json:"containers"`
+			} `json:"spec"`
+		} `json:"template"`
+	} `json:"spec"`
+	Status api.GPUProfileStatus `json:"status"`
+}
+
 const kind = "GPUProfile"
 
 // Decode reads GPUProfiles in YAML or JSON: one in each document, or lists of them, as `kubectl get gpuprofiles -A -o yaml` prints them. Fields that this
-// version does not know are skipped, as the objects may be those of another one. Anything else than GPUProfiles is an error, and so is none.
+// version does not know are skipped, as the objects may be those of another one. Anything else than GPUProfiles is an error, and so is none. Of a specification
+// the profiles have functionRef, training, and the command and args of the template's containers.
 func Decode(in io.Reader) ([]api.GPUProfile, error) {
 	text, err := io.ReadAll(io.LimitReader(in, MaxFile+1))
 	switch {
@@ -99,8 +120,14 @@ func profileIn(text []byte, is metav1.TypeMeta) (p api.GPUProfile, err error) {
 	if is.APIVersion != api.GroupVersion.String() || is.Kind != kind {
 		return p, fmt.Errorf("want kind %s of %s, not %.64q of %.64q", kind, api.GroupVersion, is.Kind, is.APIVersion)
 	}
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(text, &p); err != nil {
+	var r recorded
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(text, &r); err != nil {
 		return p, err
+	}
+	p = api.GPUProfile{TypeMeta: is, ObjectMeta: r.Metadata, Status: r.Status}
+	p.Spec.FunctionRef, p.Spec.Training = r.Spec.FunctionRef, r.Spec.Training
+	for _, c := range r.Spec.Template.Spec.Containers {
+		p.Spec.Template.Spec.Containers = append(p.Spec.Template.Spec.Containers, v1.Container{Command: c.Command, Args: c.Args})
 	}
 	// Notes have the names.
 	if len(validation.IsDNS1123Subdomain(p.Name)) > 0 || p.Namespace != "" && len(validation.IsDNS1123Label(p.Namespace)) > 0 {

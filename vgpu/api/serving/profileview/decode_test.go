@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // one is a profile as kubectl prints it.
@@ -130,6 +131,20 @@ func TestDecode(t *testing.T) {
 	})
 }
 
+// TestDecodeTemplate: of a template there is the command, and quantities that take hours to decode are not decoded.
+func TestDecodeTemplate(t *testing.T) {
+	p, err := Decode(strings.NewReader(strings.Replace(one, "functionRef:\n    name: resnet50\n", `template: {spec: {containers: [
+    {name: server, image: "a:1", command: [serve], args: [--model, bert], resources: {limits: {cpu: "12345678901234567890e999999999"}}}]}}
+`, 1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := p[0].Spec.Template.Spec.Containers
+	if p[0].Spec.FunctionRef != nil || len(c) != 1 || !slices.Equal(c[0].Command, []string{"serve"}) || !slices.Equal(c[0].Args, []string{"--model", "bert"}) {
+		t.Errorf("%+v", p[0].Spec)
+	}
+}
+
 // TestRecommendedOf: what is not known, or no share, is said by the field.
 func TestRecommendedOf(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -191,7 +206,7 @@ func TestIsStale(t *testing.T) {
 
 // FuzzDecode: no text makes the reader, or what reads a profile, panic, or return a share that no GPU has.
 func FuzzDecode(f *testing.F) {
-	for _, seed := range []string{one, listed(list, one), bare + bare, strings.Replace(one, "1525Mi", `"1e999999999"`, 1), "---\n...\n--- a\n", "\t{"} {
+	for _, seed := range []string{one, measuredText(), listed(list, one), bare + bare, strings.Replace(one, "1525Mi", `"1e999999999"`, 1), "---\n...\n--- a\n", "\t{"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -203,7 +218,7 @@ func FuzzDecode(f *testing.F) {
 			if r, err := RecommendedOf(&profiles[i]); err == nil && (r.SM < 1 || r.SM > 100 || r.Quota < 1 || r.Quota > 100 || r.Memory < 1<<20 || r.Memory > 1<<50) {
 				t.Errorf("%+v", r)
 			}
-			IsStale(&profiles[i])
+			_, _ = Fit("m", &profiles[i], time.Second)
 		}
 	})
 }

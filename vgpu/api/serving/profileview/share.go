@@ -40,6 +40,11 @@ func RecommendedOf(p *api.GPUProfile) (Recommended, error) {
 	return Recommended{SM: r.SM, Quota: r.Quota, Memory: memory}, nil
 }
 
+// isComplete reports whether a profile recommends a share.
+func isComplete(p *api.GPUProfile) bool {
+	return p.DeletionTimestamp == nil && p.Status.Recommended != nil && meta.IsStatusConditionTrue(p.Status.Conditions, api.ConditionComplete)
+}
+
 // IsStale reports whether something has changed since a profile was measured, and what.
 func IsStale(p *api.GPUProfile) (message string, stale bool) {
 	c := meta.FindStatusCondition(p.Status.Conditions, api.ConditionStale)
