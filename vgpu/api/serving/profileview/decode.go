@@ -27,7 +27,7 @@ type object struct {
 }
 
 // recorded is the part of a GPUProfile that says of what it is and what it has found. The rest of its template is left out since Kubernetes' quantities, such as the
-// resources of a container, may take hours to decode: 12345678901234567890e999999999 does.
+// resources of a container, may take minutes to decode: 12345678901234567890e999999999 does.
 type recorded struct {
 	Metadata metav1.ObjectMeta `json:"metadata"`
 	Spec     struct {

@@ -131,7 +131,7 @@ func TestDecode(t *testing.T) {
 	})
 }
 
-// TestDecodeTemplate: of a template there is the command, and quantities that take hours to decode are not decoded.
+// TestDecodeTemplate: of a template there is the command, and quantities that take minutes to decode are not decoded.
 func TestDecodeTemplate(t *testing.T) {
 	p, err := Decode(strings.NewReader(strings.Replace(one, "functionRef:\n    name: resnet50\n", `template: {spec: {containers: [
     {name: server, image: "a:1", command: [serve], args: [--model, bert], resources: {limits: {cpu: "12345678901234567890e999999999"}}}]}}

@@ -54,7 +54,7 @@ func IsStale(p *api.GPUProfile) (message string, stale bool) {
 	return c.Message, true
 }
 
-// hugeExponent matches exponents for which a Quantity has so many digits that comparing it takes hours.
+// hugeExponent matches exponents for which a Quantity has so many digits that comparing it takes minutes.
 var hugeExponent = regexp.MustCompile(`[eE][+-]?[0-9]{3,}`)
 
 // memoryOf returns an amount of device memory of 1Mi to 1Pi.
