@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"os"
 
@@ -70,9 +69,6 @@ func decodeRecord(text []byte) (*profiler.Record, error) {
 	result := profileResult{Record: &profiler.Record{}}
 	if err := versioned.Decode(text, profiler.RecordVersion, &result); err != nil {
 		return nil, err
-	}
-	if result.Record == nil {
-		return nil, errors.New("there are no trials in it")
 	}
 	return result.Record, result.Validate()
 }
