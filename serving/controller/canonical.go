@@ -13,7 +13,7 @@ import (
 // canonical returns the share and the template of a specification as they are for all notations of their quantities: 1Gi is 1024Mi.
 func canonical(s *api.FaSTPodSpec) (api.Share, v1.PodTemplateSpec) {
 	share, template := *s.Share.DeepCopy(), *s.Template.DeepCopy()
-	if memory, err := resource.ParseQuantity(string(share.Memory)); err == nil {
+	if memory, err := share.Memory.Parse(); err == nil {
 		canonicalizeBytes(&memory)
 		share.Memory = api.Quantity(memory.String())
 	}

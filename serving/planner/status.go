@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/resource"
 
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 	"github.com/gshare-dev/gshare/vgpu/planning"
@@ -122,7 +121,7 @@ func quantity(b share.Bytes) api.Quantity {
 }
 
 func bytesOf(q api.Quantity) share.Bytes {
-	parsed, _ := resource.ParseQuantity(string(q)) // 0 on an error: no memory, with which no group can be kept
+	parsed, _ := q.Parse() // 0 on an error: no memory, with which no group can be kept
 	return share.Bytes(parsed.Value())
 }
 

@@ -346,6 +346,7 @@ var badFunctions = map[string]struct {
 	"memory without unit": {edits{"spec.resources.share.memory": "1525"}, "spec.resources.share.memory", "want a quantity"},
 	"memory as a number":  {edits{"spec.resources.share.memory": int64(1525)}, "spec.resources.share.memory", "must be of type string"},
 	"much memory":         {edits{"spec.resources.share.memory": "2Pi"}, "spec.resources.share.memory", "want a quantity"},
+	"memory unreadable":   {edits{"spec.resources.share.memory": "12345678901234567890e999999999"}, "spec.resources.share.memory", "want a quantity"},
 	"no quantity":         {edits{"spec.resources.share.memory": "1525MiB"}, "spec.resources.share.memory", "want a quantity"},
 	"replicas -1":         {edits{"spec.scaling.minReplicas": int64(-1)}, "spec.scaling.minReplicas", "greater than or equal to 0"},
 	"replicas 1001":       {edits{"spec.scaling.minReplicas": int64(1001), "spec.scaling.maxReplicas": int64(1001)}, "spec.scaling.minReplicas", "less than or equal to 1000"},
@@ -402,8 +403,10 @@ func TestServingRefusesInCluster(t *testing.T) {
 		edits          edits
 		field, why     string
 	}{
-		"no image":          {"gpufunctions", shortest, edits{"spec.template.spec.containers": []any{container("image", "")}}, "spec.template.spec.containers", "want an image"},
-		"command alone":     {"gpufunctions", shortest, edits{"spec.template.spec.containers": []any{map[string]any{"name": "server", "command": []any{"serve"}}}}, "spec.template.spec.containers", "want an image"},
+		"no image":      {"gpufunctions", shortest, edits{"spec.template.spec.containers": []any{container("image", "")}}, "spec.template.spec.containers", "want an image"},
+		"command alone": {"gpufunctions", shortest, edits{"spec.template.spec.containers": []any{map[string]any{"name": "server", "command": []any{"serve"}}}}, "spec.template.spec.containers", "want an image"},
+		"CPU unreadable": {"gpufunctions", shortest, edits{"spec.template.spec.containers": []any{map[string]any{
+			"name": "server", "image": "x", "resources": map[string]any{"limits": map[string]any{"cpu": "12345678901234567890e999999999"}}}}}, "limits.cpu", "should match"},
 		"default maximum":   {"gpufunctions", shortest, edits{"spec.scaling.minReplicas": int64(11)}, "spec.scaling.maxReplicas", "the default is 10"},
 		"FaSTPod: no image": {"fastpods", scaled, edits{"spec.template.spec.containers": []any{container("image", "")}}, "spec.template.spec.containers", "want an image"},
 		"no pod":            {"fastpods", scaled, edits{"spec.template.spec.containers": []any{}}, "spec.template.spec.containers", "want at least 1"},

@@ -3,7 +3,6 @@ package profileview
 import (
 	"errors"
 	"fmt"
-	"regexp"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -54,16 +53,10 @@ func IsStale(p *api.GPUProfile) (message string, stale bool) {
 	return c.Message, true
 }
 
-// hugeExponent matches exponents for which a Quantity has so many digits that comparing it takes minutes.
-var hugeExponent = regexp.MustCompile(`[eE][+-]?[0-9]{3,}`)
-
 // memoryOf returns an amount of device memory of 1Mi to 1Pi.
 func memoryOf(text api.Quantity) (share.Bytes, error) {
 	invalid := share.Invalid("memory", "%.64q is no quantity of 1Mi to 1Pi, such as 1525Mi", string(text))
-	if hugeExponent.MatchString(string(text)) {
-		return 0, invalid
-	}
-	q, err := resource.ParseQuantity(string(text))
+	q, err := text.Parse()
 	least, most := resource.NewQuantity(int64(share.MiB), resource.BinarySI), resource.NewQuantity(int64(share.MaxMemory), resource.BinarySI)
 	if err != nil || q.Cmp(*least) < 0 || q.Cmp(*most) > 0 {
 		return 0, invalid

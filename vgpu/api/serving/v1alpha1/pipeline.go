@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
@@ -47,7 +46,7 @@ type Stage struct {
 	// memory is that of the device at the peak, weights included, with a unit.
 	// +required
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="isQuantity(self) && quantity(self).compareTo(quantity('1Mi')) >= 0 && quantity(self).compareTo(quantity('1Pi')) <= 0",message="want a quantity of 1Mi to 1Pi, such as 1525Mi"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9.]{1,20}([eE][0-9]{1,2}|[A-Za-z]{0,2})$') && isQuantity(self) && quantity(self).compareTo(quantity('1Mi')) >= 0 && quantity(self).compareTo(quantity('1Pi')) <= 0",message="want a quantity of 1Mi to 1Pi, such as 1525Mi"
 	Memory Quantity `json:"memory"`
 
 	// times are those of one request, by the MIG profile of the instance. It runs on no other.
@@ -76,7 +75,7 @@ type StageTime struct {
 
 // Bytes returns the memory of a stage; 0 if it is no quantity.
 func (s *Stage) Bytes() share.Bytes {
-	q, err := resource.ParseQuantity(string(s.Memory))
+	q, err := s.Memory.Parse()
 	if err != nil {
 		return 0
 	}

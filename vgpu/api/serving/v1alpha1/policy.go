@@ -1,7 +1,6 @@
 package v1alpha1
 
 import (
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/gshare-dev/gshare/vgpu/share"
@@ -80,7 +79,7 @@ type Tenant struct {
 	// maxMemory is the greatest sum of the device memory of all pods, with a unit: 0 to 1Ei, such as 320Gi. Parts of a MiB are dropped.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="isQuantity(self) && quantity(self).compareTo(quantity('0')) >= 0 && quantity(self).compareTo(quantity('1Ei')) <= 0",message="want a quantity of 0 to 1Ei, such as 320Gi"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9.]{1,20}([eE][0-9]{1,2}|[A-Za-z]{0,2})$') && isQuantity(self) && quantity(self).compareTo(quantity('0')) >= 0 && quantity(self).compareTo(quantity('1Ei')) <= 0",message="want a quantity of 0 to 1Ei, such as 320Gi"
 	MaxMemory *Quantity `json:"maxMemory,omitempty"`
 
 	// maxReplicas is the greatest number of pods.
@@ -169,7 +168,7 @@ func (p *SharePolicy) LimitOf(namespace string) (tenancy.Limit, bool) {
 		limit.Area = new(share.Area(*t.MaxSMPercent) * share.WholeArea / 100)
 	}
 	if t.MaxMemory != nil {
-		memory, _ := resource.ParseQuantity(string(*t.MaxMemory)) // 0 if it is none
+		memory, _ := t.MaxMemory.Parse() // 0 if it is none
 		limit.Memory = new(tenancy.MiB(memory.Value() / int64(share.MiB)))
 	}
 	return limit, true

@@ -214,7 +214,7 @@ type Share struct {
 	// memory is that of the device, with a unit: 1Mi to 1Pi, such as 1525Mi. Parts of a MiB are rounded up.
 	// +required
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="isQuantity(self) && quantity(self).compareTo(quantity('1Mi')) >= 0 && quantity(self).compareTo(quantity('1Pi')) <= 0",message="want a quantity of 1Mi to 1Pi, such as 1525Mi"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9.]{1,20}([eE][0-9]{1,2}|[A-Za-z]{0,2})$') && isQuantity(self) && quantity(self).compareTo(quantity('1Mi')) >= 0 && quantity(self).compareTo(quantity('1Pi')) <= 0",message="want a quantity of 1Mi to 1Pi, such as 1525Mi"
 	Memory Quantity `json:"memory"`
 }
 
@@ -359,9 +359,6 @@ func (d Duration) Value() time.Duration {
 	value, _ := time.ParseDuration(string(d)) // 0 on an error
 	return value
 }
-
-// Quantity is a Kubernetes quantity of bytes, such as "1525Mi".
-type Quantity string
 
 // StartLimit returns the time within which a startup probe has to succeed, after its initial delay. The probe must be one of Decode.
 func StartLimit(p *v1.Probe) time.Duration {

@@ -271,7 +271,7 @@ func (s *Share) share() (share.Share, error) {
 	if s == nil || s.SM == nil {
 		return share.Share{}, share.Invalid(share.FieldSM, "is required: percent of a GPU's SMs")
 	}
-	q, err := resource.ParseQuantity(string(s.Memory))
+	q, err := s.Memory.Parse()
 	if err != nil || q.Cmp(*resource.NewQuantity(int64(share.MiB), resource.BinarySI)) < 0 || q.Cmp(*resource.NewQuantity(int64(share.MaxMemory), resource.BinarySI)) > 0 {
 		return share.Share{}, share.Invalid(share.FieldMemory, "%.64q is no quantity of 1Mi to 1Pi, such as 1525Mi", string(s.Memory))
 	}
