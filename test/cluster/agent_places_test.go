@@ -11,9 +11,11 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	policy "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/gshare-dev/gshare/test/cluster"
 	"github.com/gshare-dev/gshare/vgpu/kube"
@@ -228,6 +230,9 @@ func testContainerRestart(ctx context.Context, t *testing.T, a *agents) {
 	a.waitBooks(ctx, t, a.Nodes[1])
 }
 
+// untilTold has a container wait until the test creates a file in it: not for a time, within which nobody may see it run.
+const untilTold = "until test -e /told; do sleep 0.1; done"
+
 // testGivenBack ends pods in all possible ways and checks that their shares are free again within seconds.
 func testGivenBack(ctx context.Context, t *testing.T, a *agents) {
 	node := a.Nodes[0]
@@ -245,8 +250,8 @@ func testGivenBack(ctx context.Context, t *testing.T, a *agents) {
 		"succeeded": nil, "failed": nil, "oom": nil,
 	}
 	commands := map[string]string{
-		"deleted": "sleep inf", "forced": "sleep inf", "evicted": "sleep inf", "succeeded": "sleep 3", "failed": "sleep 3; exit 1",
-		"oom": "sleep 3; tail /dev/zero",
+		"deleted": "sleep inf", "forced": "sleep inf", "evicted": "sleep inf", "succeeded": untilTold, "failed": untilTold + "; exit 1",
+		"oom": untilTold + "; tail /dev/zero",
 	}
 	for name, end := range ends {
 		pod := on(ask(cluster.Pod(name, "sh", "-c", commands[name]), 20, 20, 1024), node)
@@ -255,14 +260,15 @@ func testGivenBack(ctx context.Context, t *testing.T, a *agents) {
 		second := int64(1)
 		pod.Spec.TerminationGracePeriodSeconds = &second
 		a.create(ctx, t, pod)
-		if _, err := a.WaitPod(ctx, name, cluster.IsRunning); err != nil {
+		pod, err := a.WaitPod(ctx, name, cluster.IsRunning)
+		if err != nil {
 			t.Fatal(err)
 		}
 		a.waitGrants(ctx, t, node, 1)
-		if end != nil {
-			if err := end(name); err != nil {
-				t.Fatal(err)
-			}
+		if end == nil {
+			_, _ = node.Exec(ctx, pod, "main", "touch", "/told") // may itself be ended with the container
+		} else if err := end(name); err != nil {
+			t.Fatal(err)
 		}
 		if err := a.waitEnded(ctx, name); err != nil {
 			t.Fatal(err)
@@ -328,8 +334,9 @@ func testHealth(ctx context.Context, t *testing.T, a *agents) {
 	}
 	t.Logf("event: %s", a.waitEvent(ctx, t, "sick", "GPUFault"))
 	// Two more of that size need both devices; one has to wait, and goes on when the device is back.
+	a.createOffSlice(ctx, t, node, "first", slice)
+	a.create(ctx, t, on(ask(cluster.Pod("second", "sleep", "inf"), 30, 60, 512), node))
 	for _, name := range []string{"first", "second"} {
-		a.create(ctx, t, on(ask(cluster.Pod(name, "sleep", "inf"), 30, 60, 512), node))
 		if other := a.sliceOf(ctx, t, name); other == slice {
 			t.Errorf("%s was placed on the slice that failed", name)
 		}
@@ -361,6 +368,34 @@ func testHealth(ctx context.Context, t *testing.T, a *agents) {
 		inv, _, err := kube.InventoryOf(n)
 		return err == nil && !slices.ContainsFunc(inv.Slices, func(s kube.Slice) bool { return !s.Healthy })
 	})
+}
+
+// createOffSlice creates a pod on a node as soon as the scheduler knows that a slice has failed: it hears of it from the API server, as the test does, and may
+// be later. It deletes what was placed there before.
+func (a *agents) createOffSlice(ctx context.Context, t *testing.T, node *cluster.Node, name, slice string) {
+	t.Helper()
+	pods := a.Client().CoreV1().Pods("default")
+	for {
+		a.create(ctx, t, on(ask(cluster.Pod(name, "sleep", "inf"), 30, 60, 512), node))
+		var p kube.Placement
+		if _, err := a.WaitPod(ctx, name, func(pod *v1.Pod) (present bool) { p, present, _ = kube.PlacementOf(pod); return present }); err != nil {
+			t.Fatal(err)
+		}
+		if p.Containers[0].VGPUs[0].Slice != slice {
+			return
+		}
+		t.Logf("%s was placed before the scheduler knew of the failure", name)
+		if err := pods.Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		err := wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+			_, err := pods.Get(ctx, name, metav1.GetOptions{})
+			return apierrors.IsNotFound(err), nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 func (a *agents) sliceOf(ctx context.Context, t *testing.T, name string) string {
