@@ -140,10 +140,10 @@ func (s *served) killOneOf(app string) func(*testing.T) func() {
 }
 
 func (s *served) killLeader(t *testing.T) func() {
-	leader := s.leader(t)
+	leader, holder := s.leader(t), s.holder(t)
 	s.kill(t, &leader)
 	return func() {
-		s.wait(t, "another leader", func() bool { return s.leader(t).Name != leader.Name })
+		s.wait(t, "another leader", func() bool { return s.leadsAfter(t, holder) })
 		s.wait(t, "controllers are ready", func() bool { return s.readyOf(t, "gshare-controller") == 2 })
 	}
 }

@@ -57,14 +57,18 @@ const (
 // wanted, the agent of the node frees the SM-time and says so, the scheduler gives it to another pod, and gateways send requests where they are
 // answered.
 
-// under waits until something holds of the cluster while clients send requests to a function, none of which may fail.
-func (s *served) under(t *testing.T, rate int, what string, holds func() bool) {
+// under waits until something holds of the cluster while clients send requests to a function, none of which may fail. Before they end it calls then: two
+// seconds without load are enough to change what the function has.
+func (s *served) under(t *testing.T, rate int, what string, holds func() bool, then ...func()) {
 	t.Helper()
 	c := s.newClients(t, "pair")
 	ctx, stop := context.WithCancel(s.ctx)
 	defer stop()
 	c.running.Go(func() { c.send(ctx, rate) })
 	took := s.wait(t, what, holds)
+	for _, do := range then {
+		do()
+	}
 	stop()
 	sent, failed := c.wait()
 	t.Logf("%s after %.1f s, %d requests", what, took.Seconds(), sent)
@@ -118,6 +122,11 @@ func (s *served) hasEvent(t *testing.T, function, reason string) bool {
 // keepsReserve: of two replicas one stays when the load needs one only.
 func (s *served) keepsReserve(t *testing.T) {
 	s.write(t, pairFunction)
+	for _, gateway := range s.pods(t, "gshare-system", "app", "gshare-gateway") { // the clients below ask both
+		if err := s.askFirstAt(t, gateway, "pair"); err != nil {
+			t.Fatal(err)
+		}
+	}
 	s.under(t, rateOfTwo, "two replicas", s.are(t, 2, 0))
 	s.under(t, rateOfOne, "one in reserve", s.are(t, 1, 1))
 }
@@ -134,17 +143,18 @@ func (s *served) raisesReserve(t *testing.T) {
 
 // givesTimeOfReserve: a pod for which two Hot replicas leave no SM-time is placed beside the one that goes into reserve, which stays.
 func (s *served) givesTimeOfReserve(t *testing.T) {
-	s.write(t, besideFastPod)
-	s.under(t, rateOfTwo, "a third pod finds no node", func() bool {
-		return s.readyReplicas(t, api.LabelFaSTPod, "beside") == 2 && slices.ContainsFunc(s.pods(t, "default", api.LabelFaSTPod, "beside"), isUnschedulable)
+	s.under(t, rateOfTwo, "both are Hot", s.are(t, 2, 0), func() { s.write(t, besideFastPod) })
+	s.under(t, rateOfTwo, "a third pod finds no node beside two Hot replicas", func() bool {
+		return s.readyReplicas(t, api.LabelFaSTPod, "beside") == 2 && slices.ContainsFunc(s.pods(t, "default", api.LabelFaSTPod, "beside"), isUnschedulable) &&
+			s.are(t, 2, 0)()
 	})
-	if !s.are(t, 2, 0)() {
-		t.Error("the function has not two Hot replicas meanwhile")
-	}
-	s.under(t, rateOfOne, "it runs beside the reserve", func() bool { return s.readyReplicas(t, api.LabelFaSTPod, "beside") == 3 })
-	if !s.are(t, 1, 1)() {
-		t.Error("the function has not one replica in reserve")
-	}
+	s.under(t, rateOfOne, "it runs beside the reserve, which stays", func() bool {
+		return s.readyReplicas(t, api.LabelFaSTPod, "beside") == 3 && s.are(t, 1, 1)()
+	}, func() { s.areBesideReserve(t) })
+}
+
+// areBesideReserve: the five pods have the four GPUs, and each node says so.
+func (s *served) areBesideReserve(t *testing.T) {
 	onSlice := map[string]int{}
 	pods := append(s.pods(t, "default", api.LabelFaSTPod, "beside"), s.pods(t, "default", api.LabelFunction, "pair")...)
 	for _, p := range pods {
@@ -172,27 +182,20 @@ func isUnschedulable(p v1.Pod) bool {
 // Hot as soon as there is room, and then the function has two replicas again.
 func (s *served) replacesReserve(t *testing.T) {
 	s.under(t, rateOfTwo, "a replacement waits for a node", func() bool {
-		return s.hasEvent(t, "pair", "StaysShared") && slices.ContainsFunc(s.pods(t, "default", api.LabelFunction, "pair"), isUnschedulable)
-	})
-	if hot, shared := len(s.replicas(t, residency.Hot)), len(s.replicas(t, residency.Shared)); hot != 1 || shared != 1 {
-		t.Errorf("%d Hot and %d Shared: want 1 and 1", hot, shared)
-	}
-	s.kubectl(t, "delete", "fastpod", "beside")
+		return s.hasEvent(t, "pair", "StaysShared") && slices.ContainsFunc(s.pods(t, "default", api.LabelFunction, "pair"), isUnschedulable) &&
+			len(s.replicas(t, residency.Hot)) == 1 && len(s.replicas(t, residency.Shared)) == 1
+	}, func() { s.kubectl(t, "delete", "fastpod", "beside") })
 	s.under(t, rateOfTwo, "two are Hot", s.are(t, 2, 0))
 }
 
 // endsReserve: a replica in reserve goes when another function needs its GPU, and both functions say so.
 func (s *served) endsReserve(t *testing.T) {
-	s.under(t, rateOfOne, "one in reserve", s.are(t, 1, 1))
-	s.write(t, wholeFunction)
-	s.under(t, rateOfOne, "three whole GPUs", func() bool { return s.readyReplicas(t, api.LabelFunction, "whole") == 3 })
-	if !s.are(t, 1, 0)() {
-		t.Error("the function has not only its Hot replica")
-	}
+	s.under(t, rateOfOne, "one in reserve", s.are(t, 1, 1), func() { s.write(t, wholeFunction) })
+	s.under(t, rateOfOne, "three whole GPUs, and only the Hot replica", func() bool {
+		return s.readyReplicas(t, api.LabelFunction, "whole") == 3 && s.are(t, 1, 0)()
+	})
 	for _, function := range []string{"pair", "whole"} {
-		if !s.hasEvent(t, function, "MadeRoom") {
-			t.Errorf("function %s has no event MadeRoom", function)
-		}
+		s.wait(t, "event MadeRoom of function "+function, func() bool { return s.hasEvent(t, function, "MadeRoom") })
 	}
 }
 

@@ -210,11 +210,16 @@ func (s *served) pods(t *testing.T, namespace, label, value string) []v1.Pod {
 	return found
 }
 
-// ask sends a request for a function to a gateway, from a node, and returns an error unless the answer is 200.
+// ask sends a request for a function to a gateway, always the same, from a node, and returns an error unless the answer is 200.
 func (s *served) ask(t *testing.T, function string) error {
 	t.Helper()
-	gateways := s.pods(t, "gshare-system", "app", "gshare-gateway")
-	request, err := http.NewRequestWithContext(s.ctx, http.MethodGet, "http://"+gateways[0].Status.PodIP+":8080/v2/health/ready", nil)
+	return s.askAt(t, s.pods(t, "gshare-system", "app", "gshare-gateway")[0], function)
+}
+
+// askAt is ask of a gateway.
+func (s *served) askAt(t *testing.T, gateway v1.Pod, function string) error {
+	t.Helper()
+	request, err := http.NewRequestWithContext(s.ctx, http.MethodGet, "http://"+gateway.Status.PodIP+":8080/v2/health/ready", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -231,13 +236,19 @@ func (s *served) ask(t *testing.T, function string) error {
 	return err
 }
 
-// askFirst sends a function its first request, again until the gateway knows the function: it hears of it from the API server, as the test does, and
-// may be later. Until then a node, whose address is no pod's, is refused as for any name.
+// askFirst is ask of a function that the gateway may not know yet.
 func (s *served) askFirst(t *testing.T, function string) error {
 	t.Helper()
+	return s.askFirstAt(t, s.pods(t, "gshare-system", "app", "gshare-gateway")[0], function)
+}
+
+// askFirstAt sends a gateway the first request for a function, again until the gateway knows the function: it hears of it from the API server, as the test
+// does, and may be later. Until then a node, whose address is no pod's, is refused as for any name.
+func (s *served) askFirstAt(t *testing.T, gateway v1.Pod, function string) error {
+	t.Helper()
 	var err error
-	s.wait(t, "known to the gateway", func() bool {
-		err = s.ask(t, function)
+	s.wait(t, "known to gateway "+gateway.Name, func() bool {
+		err = s.askAt(t, gateway, function)
 		return err == nil || !strings.HasPrefix(err.Error(), "403") && !strings.HasPrefix(err.Error(), "404")
 	})
 	return err
@@ -342,14 +353,27 @@ func (s *served) ready(t *testing.T) (n int) {
 	return n
 }
 
-// leader returns the pod of the controller that leads.
-func (s *served) leader(t *testing.T) v1.Pod {
+// holder returns which process of a controller leads: the name of its pod, and an ID of its own.
+func (s *served) holder(t *testing.T) string {
 	t.Helper()
 	lease, err := s.Client().CoordinationV1().Leases("gshare-system").Get(s.ctx, "gshare-controller", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	holder, _, _ := strings.Cut(*lease.Spec.HolderIdentity, "_")
+	return *lease.Spec.HolderIdentity
+}
+
+// leadsAfter reports whether another process leads than the one that did, of the other pod or, where that is faster, the next one of the same.
+func (s *served) leadsAfter(t *testing.T, holder string) bool {
+	t.Helper()
+	now := s.holder(t)
+	return now != "" && now != holder
+}
+
+// leader returns the pod of the controller that leads.
+func (s *served) leader(t *testing.T) v1.Pod {
+	t.Helper()
+	holder, _, _ := strings.Cut(s.holder(t), "_")
 	for _, p := range s.pods(t, "gshare-system", "app", "gshare-controller") {
 		if p.Name == holder {
 			return p
@@ -361,9 +385,9 @@ func (s *served) leader(t *testing.T) v1.Pod {
 // anotherLeader: after the leader's end the next one goes on with the same pods.
 func (s *served) anotherLeader(t *testing.T) {
 	before := s.pods(t, "default", api.LabelFunction, "resnet50")
-	leader := s.leader(t)
+	leader, holder := s.leader(t), s.holder(t)
 	s.kill(t, &leader)
-	took := s.wait(t, "another leader", func() bool { return s.leader(t).Name != leader.Name })
+	took := s.wait(t, "another leader", func() bool { return s.leadsAfter(t, holder) })
 	t.Logf("another leader after %.1f s", took.Seconds())
 	if err := s.ask(t, "resnet50"); err != nil {
 		t.Error(err)
