@@ -58,7 +58,7 @@ func TestLeaderIsKilledInMidBurst(t *testing.T) {
 	gate := newTurnstile()
 	election := controlplane.SchedulerOptions{
 		Server: l.startProxy(gate.decide).url, LeaderElect: true,
-		LeaseDuration: 3 * time.Second, RenewDeadline: 2 * time.Second, RetryPeriod: 250 * time.Millisecond,
+		LeaseDuration: 6 * time.Second, RenewDeadline: 5 * time.Second, RetryPeriod: 250 * time.Millisecond, // a leader that stands still for 5 s ends
 	}
 	leader := l.ownScheduler("first", election)
 	first := l.waitHolder("")
