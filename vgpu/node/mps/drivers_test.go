@@ -64,7 +64,7 @@ func driverRig(t *testing.T, programs string) *rig {
 	t.Helper()
 	r := newRig(t, "")
 	r.programs = programs
-	r.restart(Daemons{Guard: filepath.Join(r.folder, "libgshare-mps.so"), CommandTimeout: time.Second})
+	r.restart(Daemons{Guard: filepath.Join(r.folder, "libgshare-mps.so")})
 	return r
 }
 
@@ -106,11 +106,12 @@ func TestDrivers(t *testing.T) {
 			}
 			client.Close()
 
-			r.signal(first, signal)
-			r.waitFor("the next daemon", func() bool {
-				pids := r.daemonPIDs()
-				return len(pids) == 1 && pids[0] != first && r.isOpen()
-			})
+			if signal == syscall.SIGSTOP {
+				first = r.hang(Daemons{Guard: r.Guard, CommandTimeout: time.Second})
+			} else {
+				r.signal(first, signal)
+			}
+			r.waitForNext(first)
 		}
 		r.Close()
 		if err := r.Stop(t.Context()); err != nil {
@@ -157,7 +158,7 @@ func TestGuard(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				r := driverRig(t, programs)
 				if !guarded {
-					r.restart(Daemons{CommandTimeout: time.Second})
+					r.restart(Daemons{})
 				}
 				r.share()
 				if reported := slices.Contains(r.knownLimitations(), Commandable); reported == guarded {
@@ -179,6 +180,9 @@ func TestGuard(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer silent.Close()
+				if !guarded {
+					c.CommandTimeout = time.Second // it gets no answer
+				}
 				if _, err := c.commandV2(t.Context(), "get_server_list"); errors.Is(err, errTimeout) == guarded {
 					t.Errorf("beside a silent client: %v", err)
 				}
@@ -227,7 +231,7 @@ func TestPipeOfClients(t *testing.T) {
 func TestConcurrentCommands(t *testing.T) {
 	forDrivers(t, func(t *testing.T, branch, programs string) {
 		r := driverRig(t, programs)
-		r.restart(Daemons{CommandTimeout: 20 * time.Second})
+		r.restart(Daemons{})
 		r.share()
 		results := make(chan error, 8)
 		for range cap(results) {

@@ -106,10 +106,10 @@ func TestServerDies(t *testing.T) {
 // TestHang: a daemon that does not answer is replaced.
 func TestHang(t *testing.T) {
 	forVersions(t, func(t *testing.T, r *rig) {
-		r.restart(Daemons{CommandTimeout: 250 * time.Millisecond})
 		r.share()
-		pid := r.daemon()
-		r.signal(pid, syscall.SIGSTOP)
+		pid := r.hang(Daemons{CommandTimeout: 250 * time.Millisecond})
+		r.waitForNext(pid)
+		r.restart(Daemons{}, members...) // which has patience with the next one
 		r.waitForReplacement(pid)
 	})
 }
@@ -117,11 +117,17 @@ func TestHang(t *testing.T) {
 // waitForReplacement waits for another daemon that accepts clients.
 func (r *rig) waitForReplacement(before int) {
 	r.t.Helper()
+	r.waitForNext(before)
+	r.connect()
+}
+
+// waitForNext waits for another daemon and the slice to be open.
+func (r *rig) waitForNext(before int) {
+	r.t.Helper()
 	r.waitFor("the next daemon", func() bool {
 		pids := r.daemonPIDs()
 		return len(pids) == 1 && pids[0] != before && r.isOpen()
 	})
-	r.connect()
 }
 
 // TestFault: after a fault, the slice accepts no clients until those that have failed are gone. The daemon terminates one that ignores

@@ -189,6 +189,23 @@ func (r *rig) daemon() int {
 	return pids[0]
 }
 
+// hang waits until a daemon serves a manager that soon takes it for hung, stops it, and returns its PID. One that was only slow may have been replaced
+// before.
+func (r *rig) hang(d Daemons) (pid int) {
+	r.t.Helper()
+	r.restart(d, members...)
+	r.waitUntilOpen()
+	r.waitFor("a daemon to be stopped", func() bool {
+		pids := r.daemonPIDs()
+		if len(pids) != 1 || syscall.Kill(pids[0], syscall.SIGSTOP) != nil {
+			return false
+		}
+		pid = pids[0]
+		return true
+	})
+	return pid
+}
+
 // replaceDaemon kills the daemon and waits for the next one.
 func (r *rig) replaceDaemon() {
 	r.t.Helper()
