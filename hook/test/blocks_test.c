@@ -281,8 +281,8 @@ TEST(server_hangs) {
 	struct job j = {.blocks = 10, .launches = 1};
 	set_left(0);
 	page()->deadline = now() + 5000000;
-	start(&j);
 	uint64_t from = now();
+	start(&j);
 	pthread_join(j.thread, NULL);
 	CHECK(now() - from > 200000000ull && now() - from < 2500000000ull);
 	CHECK_EQUAL(left(), 0); /* no tokens are taken without a server */
