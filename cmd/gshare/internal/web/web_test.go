@@ -6,6 +6,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -143,30 +145,36 @@ func TestBounded(t *testing.T) {
 
 // TestReads: the cluster is read once for several viewers, and errors are not cached.
 func TestReads(t *testing.T) {
-	client := fake.NewClientset(nodeOf(t, "n1", "A100", 1))
-	broken := true
-	client.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
-		return broken, nil, fmt.Errorf("secret reason")
-	})
-	handler := Handler(client)
-	ask := func() *httptest.ResponseRecorder {
-		answer := httptest.NewRecorder()
-		handler.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, Path, nil))
-		return answer
-	}
-	if answer := ask(); answer.Code != 503 || strings.Contains(answer.Body.String(), "secret") {
-		t.Errorf("with a failing API server: %d %s", answer.Code, answer.Body)
-	}
-	broken = false
-	client.ClearActions()
-	for range 10 {
-		if answer := ask(); answer.Code != 200 {
-			t.Fatalf("%d %s", answer.Code, answer.Body)
+	synctest.Test(t, func(t *testing.T) { // pages are as old as the test says, not as the machine is slow
+		client := fake.NewClientset(nodeOf(t, "n1", "A100", 1))
+		broken := true
+		client.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return broken, nil, fmt.Errorf("secret reason")
+		})
+		handler := Handler(client)
+		ask := func() *httptest.ResponseRecorder {
+			answer := httptest.NewRecorder()
+			handler.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, Path, nil))
+			return answer
 		}
-	}
-	if n := len(client.Actions()); n != 2 {
-		t.Errorf("%d requests for ten pages", n)
-	}
+		if answer := ask(); answer.Code != 503 || strings.Contains(answer.Body.String(), "secret") {
+			t.Errorf("with a failing API server: %d %s", answer.Code, answer.Body)
+		}
+		broken = false
+		client.ClearActions()
+		for range 10 {
+			if answer := ask(); answer.Code != 200 {
+				t.Fatalf("%d %s", answer.Code, answer.Body)
+			}
+		}
+		if n := len(client.Actions()); n != 2 {
+			t.Errorf("%d requests for ten pages", n)
+		}
+		time.Sleep(cacheTTL)
+		if ask(); len(client.Actions()) != 4 {
+			t.Errorf("%d requests with a page that is too old", len(client.Actions()))
+		}
+	})
 }
 
 func asking(name, quota string) *v1.Pod {
