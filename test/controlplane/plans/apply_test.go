@@ -9,6 +9,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	events "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -65,18 +66,21 @@ func TestApply(t *testing.T) {
 	}
 	startController(t)
 	served("", 1)
-	list := &events.EventList{}
-	if err := admin.List(t.Context(), list, client.InNamespace("default")); err != nil {
-		t.Fatal(err)
-	}
-	var reasons []string
-	for _, e := range list.Items {
-		if e.Regarding.Name == "back" && strings.HasPrefix(e.Reason, "Served") {
-			reasons = append(reasons, e.Reason)
+	list, reasons := &events.EventList{}, []string(nil)
+	err := wait.PollUntilContextTimeout(t.Context(), 200*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) { // they are written beside
+		if err := admin.List(ctx, list, client.InNamespace("default")); err != nil {
+			return false, err
 		}
-	}
-	if !slices.Contains(reasons, api.EventServedBy) || !slices.Contains(reasons, api.EventServedByOwn) {
-		t.Errorf("events %v", reasons)
+		reasons = nil
+		for _, e := range list.Items {
+			if e.Regarding.Name == "back" && strings.HasPrefix(e.Reason, "Served") {
+				reasons = append(reasons, e.Reason)
+			}
+		}
+		return slices.Contains(reasons, api.EventServedBy) && slices.Contains(reasons, api.EventServedByOwn), nil
+	})
+	if err != nil {
+		t.Errorf("events %v: %v", reasons, err)
 	}
 }
 
@@ -98,8 +102,10 @@ func awaitServed(t *testing.T, c client.Client, name, host string, pods int) {
 				continue
 			}
 			p.Status = v1.PodStatus{Phase: v1.PodRunning, PodIP: "10.0.0.1", PodIPs: []v1.PodIP{{IP: "10.0.0.1"}}, Conditions: []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionTrue}}}
-			if err := c.Status().Update(ctx, p); err != nil {
-				return false, client.IgnoreNotFound(err)
+			if err := c.Status().Update(ctx, p); apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+				return false, nil // the controller has changed or deleted it since it was listed
+			} else if err != nil {
+				return false, err
 			}
 		}
 		if err := c.Get(ctx, client.ObjectKey{Namespace: "default", Name: name}, f); err != nil {
