@@ -167,7 +167,7 @@ func TestGateway(t *testing.T) {
 	cmd := command()
 	tlsFiles, connect := newTLS(t)
 	files := identity.NewFiles(tlsFiles)
-	cmd.SetArgs([]string{"--listen", requests, "--report", reports, "--tls", tlsFiles, "--metrics", metrics, "--peers", others, "--kubeconfig", kubeconfig(t, cluster.URL), "--termination-grace=6s"})
+	cmd.SetArgs([]string{"--listen", requests, "--report", reports, "--tls", tlsFiles, "--metrics", metrics, "--peers", others, "--kubeconfig", kubeconfig(t, cluster.URL), "--termination-grace=30s"})
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	ended := make(chan error, 1)
@@ -180,9 +180,10 @@ func TestGateway(t *testing.T) {
 	if status, _ := get(t, requests, "absent.models", "/"); status != 404 {
 		t.Errorf("a request to no function got status %d, want 404", status)
 	}
-	if _, text := get(t, metrics, "", "/metrics"); !strings.Contains(text, `gshare_gateway_requests_total{code="200",function="chat",namespace="models"} 1`) {
-		t.Errorf("metrics do not count the request:\n%s", text)
-	}
+	until(t, "metrics count the request", func() bool { // after its client has the answer
+		_, text := get(t, metrics, "", "/metrics")
+		return strings.Contains(text, `gshare_gateway_requests_total{code="200",function="chat",namespace="models"} 1`)
+	})
 	if status, text := getTLS(t, others, "/ping", files.ToPeers()); status != 200 || text != `{"gateway":"gateway-1","leaving":false}`+"\n" {
 		t.Errorf("a ping got status %d, %q", status, text)
 	}
