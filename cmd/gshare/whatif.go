@@ -103,6 +103,10 @@ func (w *whatifRun) check() (err error) {
 		return fmt.Errorf("--plot: unsupported file type %q: must be .svg or .png", w.plot)
 	case w.plot != "" && w.rebalance:
 		return errors.New("--plot: there is no chart of --rebalance")
+	case w.usage != "" && w.rebalance:
+		return errors.New("--usage: --rebalance goes by the shares that pods have")
+	case len(w.profiles) > 0 && w.rebalance:
+		return errors.New("--profiles: --rebalance goes by the shares that pods have")
 	case w.moves < 1:
 		return fmt.Errorf("--moves: must be positive, got %d", w.moves)
 	case w.options.GPUMemory < 1:

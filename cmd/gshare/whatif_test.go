@@ -143,24 +143,30 @@ func profileOf(name, image string, sm int) string {
 
 func TestWhatifUsageErrors(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
-	for name, args := range map[string][]string{
-		"no kubeconfig":        nil,
-		"kubeconfig not there": {"--kubeconfig", "not/there"},
-		"unknown context":      {"--kubeconfig", whatifServer(t), "--context", "x"},
-		"output":               {"-o", "xml"},
-		"plot":                 {"--plot", "x.gif"},
-		"assumption":           {"--assume", "sm=0"},
-		"usage not there":      {"--usage", "not/there"},
-		"usage malformed":      {"--usage", writeFile(t, "u", "x")},
-		"profiles not there":   {"--profiles", "not/there"},
-		"profiles malformed":   {"--profiles", writeFile(t, "p", "x")},
-		"GPU memory":           {"--gpu-memory", "0"},
-		"moves":                {"--rebalance", "--moves", "0"},
-		"chart of moves":       {"--rebalance", "--plot", "x.svg"},
+	server := whatifServer(t)
+	for name, tc := range map[string]struct {
+		args []string
+		want string // in the error
+	}{
+		"no kubeconfig":        {nil, "no kubeconfig"},
+		"kubeconfig not there": {[]string{"--kubeconfig", "not/there"}, "not/there"},
+		"unknown context":      {[]string{"--kubeconfig", server, "--context", "x"}, `"x"`},
+		"output":               {[]string{"--kubeconfig", server, "-o", "xml"}, "xml"},
+		"plot":                 {[]string{"--kubeconfig", server, "--plot", "x.gif"}, "x.gif"},
+		"assumption":           {[]string{"--kubeconfig", server, "--assume", "sm=0"}, "--assume"},
+		"usage not there":      {[]string{"--kubeconfig", server, "--usage", "not/there"}, "--usage"},
+		"usage malformed":      {[]string{"--kubeconfig", server, "--usage", writeFile(t, "u", "x")}, "--usage"},
+		"profiles not there":   {[]string{"--kubeconfig", server, "--profiles", "not/there"}, "--profiles"},
+		"profiles malformed":   {[]string{"--kubeconfig", server, "--profiles", writeFile(t, "p", "x")}, "--profiles"},
+		"GPU memory":           {[]string{"--kubeconfig", server, "--gpu-memory", "0"}, "--gpu-memory"},
+		"moves":                {[]string{"--kubeconfig", server, "--rebalance", "--moves", "0"}, "--moves"},
+		"chart of moves":       {[]string{"--kubeconfig", server, "--rebalance", "--plot", "x.svg"}, "--plot"},
+		"moves by usage":       {[]string{"--kubeconfig", server, "--rebalance", "--usage", "x.csv"}, "shares that pods have"},
+		"moves by profiles":    {[]string{"--kubeconfig", server, "--rebalance", "--profiles", "x.yaml"}, "shares that pods have"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := runWhatif(t, args...); err == nil || cli.ExitCode(err) != 2 {
-				t.Errorf("%v", err)
+			if _, err := runWhatif(t, tc.args...); err == nil || cli.ExitCode(err) != 2 || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("%v, want it to name %s", err, tc.want)
 			}
 		})
 	}
