@@ -118,15 +118,14 @@ func settle(object *api.InferencePlan, made *made, objects map[string]*api.GPUFu
 	least, model := ruleOf(object.Spec.Replan).Saving, &made.data.models[0]
 	for i := range made.status.Groups {
 		g := &made.status.Groups[i]
-		g.Host, g.Applied = "", ""
-		if len(g.Functions) == 1 && g.Mode == api.ModeShare {
-			g.Applied = "by itself, on the share of its specification"
+		g.Host = ""
+		if g.Applied = alone(g, objects); g.Applied != "" {
 			continue
 		}
 		h, err := hosted{}, othersPlan(object, g, plans)
 		switch {
 		case g.Mode != api.ModeShare:
-			err = fmt.Errorf("gshare runs no functions in mode %s", g.Mode)
+			err = notMade(g)
 		case err == nil:
 			h, err = hostFor(g, object.Spec.Model, objects, &made.data, least)
 		}
@@ -148,6 +147,28 @@ func settle(object *api.InferencePlan, made *made, objects map[string]*api.GPUFu
 		all.late, all.rate = all.late+lateness*h.group.Rate(), all.rate+h.group.Rate()
 	}
 	return all
+}
+
+// alone says how the function of a group of one is served as planned, if it needs no host for that; "" otherwise.
+func alone(g *api.PlanGroup, objects map[string]*api.GPUFunction) string {
+	switch f := objects[g.Functions[0].Name]; {
+	case len(g.Functions) > 1:
+		return ""
+	case g.Mode == api.ModeShare:
+		return "by itself, on the share of its specification"
+	case g.Mode == api.ModeCPU && f != nil && f.Spec.Scaling.Autoscaler == api.External:
+		return "by itself, on the pods with its label, which gshare does not make"
+	}
+	return ""
+}
+
+// notMade returns why a group that needs other pods than those with shares has no host.
+func notMade(g *api.PlanGroup) error {
+	if g.Mode == api.ModeCPU && len(g.Functions) == 1 {
+		return fmt.Errorf("gshare makes no pods in mode CPU: want scaling.autoscaler External for %s, and pods of yours with its label, %dm of CPU and %s of memory",
+			g.Functions[0].Name, g.MilliCPU, g.Memory)
+	}
+	return fmt.Errorf("gshare makes no pods in mode %s", g.Mode)
 }
 
 // othersPlan returns an error if another plan says who serves some function of a group.

@@ -286,7 +286,7 @@ func TestNotApplied(t *testing.T) {
 			for _, name := range []string{"checkout", "search"} {
 				edit(t, c, name, &api.GPUFunction{}, func(f *api.GPUFunction) { f.Spec.SLO.Latency = "9s" })
 			}
-		}, "gshare runs no functions in mode CPU"},
+		}, "gshare makes no pods in mode CPU"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -306,6 +306,27 @@ func TestNotApplied(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestPlannedOnCPUs: a function that is planned on CPUs is served as planned by pods that another autoscaler scales, and by gshare's it is not.
+func TestPlannedOnCPUs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := startApplied(t, func(p *api.InferencePlan) {
+			p.Spec.Functions, p.Spec.Modes = []api.PlannedFunction{{Name: "search"}}, []api.ExecutionMode{api.ModeCPU}
+		})
+		edit(t, c, "search", &api.GPUFunction{}, func(f *api.GPUFunction) { f.Spec.SLO.Latency = "9s" })
+		got := c.pass(t, 2*time.Minute, usual)
+		if want := "False NotApplied: gshare makes no pods in mode CPU: want scaling.autoscaler External for search, and pods of yours with its label, "; !strings.HasPrefix(applied(got), want) {
+			t.Errorf("%s; want %s", applied(got), want)
+		}
+		edit(t, c, "search", &api.GPUFunction{}, func(f *api.GPUFunction) {
+			f.Spec.Scaling.Autoscaler, f.Spec.Template, f.Spec.Resources = api.External, v1.PodTemplateSpec{}, api.Resources{}
+		})
+		got = c.pass(t, 2*time.Minute, usual)
+		if want := "True Applied: each function serves itself, as the plan says"; applied(got) != want || got.Status.Groups[0].Applied != "by itself, on the pods with its label, which gshare does not make" {
+			t.Errorf("%s, %+v; want %s", applied(got), got.Status.Groups, want)
+		}
+	})
 }
 
 // TestApplyWaits: a function whose host cannot be there for its requests waits, and so do those whose host still has one.
