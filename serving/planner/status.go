@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"time"
 
-
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 	"github.com/gshare-dev/gshare/vgpu/planning"
 	"github.com/gshare-dev/gshare/vgpu/profile"

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
