@@ -41,9 +41,31 @@ type data struct {
 	hash   string // of all of it as it was read, of the modes, and of the rates that the specification sets
 }
 
+// remembered is what the data of a plan were when it was read last: it is read every few seconds, and to decode it, or to join it, may take one.
+type remembered struct {
+	catalogue reading[planning.Catalogue]
+	joined    reading[data]
+}
+
+// reading is what was made of some texts, and the error of that.
+type reading[T any] struct {
+	hash  string // of the texts
+	value T
+	err   error
+}
+
+// of returns what was made of texts, which is made again if they are others.
+func (m *reading[T]) of(make func() (T, error), texts ...string) (T, error) {
+	if hash := hashOf(texts...); hash != m.hash {
+		m.value, m.err = make()
+		m.hash = hash
+	}
+	return m.value, m.err
+}
+
 // readData reads the profiles and prices of a plan. Of a model that its profiles do not name it takes what GPUProfiles have measured. Its errors are those of
 // the API server, and *problem.
-func readData(ctx context.Context, c client.Reader, plan *api.InferencePlan) (data, error) {
+func readData(ctx context.Context, c client.Reader, plan *api.InferencePlan, last *remembered) (data, error) {
 	var profiles string
 	var err error
 	if plan.Spec.Profiles.ConfigMap != "" {
@@ -55,7 +77,7 @@ func readData(ctx context.Context, c client.Reader, plan *api.InferencePlan) (da
 	if err != nil {
 		return data{}, err
 	}
-	own, err := catalogueOf(plan.Spec.Model, profiles)
+	own, err := last.catalogue.of(func() (planning.Catalogue, error) { return catalogueOf(plan.Spec.Model, profiles) }, plan.Spec.Model, profiles)
 	if err != nil {
 		return data{}, err
 	}
@@ -75,7 +97,7 @@ func readData(ctx context.Context, c client.Reader, plan *api.InferencePlan) (da
 		}
 		profiles = string(model) // what the plan is made of; the rest of the ConfigMap is not
 	}
-	d, err := join(own, prices)
+	d, err := last.joined.of(func() (data, error) { return join(own, prices) }, plan.Spec.Model, profiles, prices)
 	if err != nil {
 		return data{}, err
 	}

@@ -11,6 +11,7 @@ import (
 
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 	"github.com/gshare-dev/gshare/vgpu/planning"
+	"github.com/gshare-dev/gshare/vgpu/profile"
 )
 
 // hosted is how one function serves a group, by the profile and the prices.
@@ -163,7 +164,8 @@ func keepAlone(f *api.GPUFunction, a planning.Application, other planning.Config
 
 // keep returns a group on a share, with as many instances as it needs, and false if the profile does not have it or some objective is not kept.
 func keep(d *data, config planning.Config, of []planning.Application) (planning.Group, bool) {
-	in := planning.Input{Applications: of, Models: d.models, Prices: d.prices, Platform: d.terms, Modes: []planning.Mode{planning.Share}}
+	model := profile.Model{Name: d.models[0].Name, Share: d.models[0].Share} // the rest is of no use for shares, and would be validated each time
+	in := planning.Input{Applications: of, Models: []profile.Model{model}, Prices: d.prices, Platform: d.terms, Modes: []planning.Mode{planning.Share}}
 	plan, ok, err := planning.Keep(in, []planning.Group{{Config: config, Applications: of}})
 	if err != nil || !ok {
 		return planning.Group{}, false

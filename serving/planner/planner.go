@@ -50,6 +50,7 @@ type memory struct {
 	written time.Time         // when only numbers of the present were written last
 
 	replicas map[expectation]float64 // that functions have in the mean
+	data     remembered
 }
 
 // New returns a planner. The client has to read InferencePlans, GPUFunctions, GPUProfiles, ConfigMaps and nodes; running returns what there is of a function.
@@ -114,7 +115,7 @@ func (p *Planner) plan(ctx context.Context, object *api.InferencePlan, m *memory
 	if err != nil {
 		return made, err
 	}
-	made.data, err = readData(ctx, p.client, object)
+	made.data, err = readData(ctx, p.client, object, &m.data)
 	if err == nil {
 		o.basis.Data = made.data.hash
 		if o.measuring != "" && !status.PlannedAt.IsZero() {

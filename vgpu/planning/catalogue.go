@@ -67,6 +67,8 @@ func JoinTemplates(c Catalogue, prices PriceList, platform Platform) ([]profile.
 		switch {
 		case at < 0:
 			return nil, nil, share.Invalid(path+".model", "there is no profile of %.64q", chain.Model)
+		case slices.ContainsFunc(c.Chains[:i], func(other MeasuredChain) bool { return other.Model == chain.Model }): // each takes a while
+			return nil, nil, share.Invalid(path+".model", "there is a chain of %.64q already", chain.Model)
 		case models[at].Partitioned != nil:
 			return nil, nil, share.Invalid(path+".model", "%.64q has a profile of stages already: move it to partitions, with its cuts", chain.Model)
 		}

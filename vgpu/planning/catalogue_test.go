@@ -104,6 +104,7 @@ func TestJoinTemplatesRefuses(t *testing.T) {
 	for field, c := range map[string]Catalogue{
 		"chains[0].model":                 {Chains: []MeasuredChain{{Model: "m", Chain: chain}}},
 		"chains[1].model":                 {Models: []profile.Model{model, {Name: "n", Partitioned: &cut.Profile}}, Chains: []MeasuredChain{{Model: "m", Chain: chain}, {Model: "n", Chain: chain}}},
+		"chains[1].model: there is":       {Models: []profile.Model{model}, Chains: []MeasuredChain{{Model: "m", Chain: chain}, {Model: "m", Chain: chain}}},
 		"chains[0].layers":                {Models: []profile.Model{model}, Chains: []MeasuredChain{{Model: "m"}}},
 		"chains[0].partitions[0].cuts":    {Models: []profile.Model{model}, Chains: []MeasuredChain{{Model: "m", Chain: chain, Partitions: with(func(p *Partition) { p.Cuts[1]-- })}}},
 		"chains[0].partitions[0].profile": {Models: []profile.Model{model}, Chains: []MeasuredChain{{Model: "m", Chain: chain, Partitions: with(func(p *Partition) { p.Profile.Transfer.Slope = -1 })}}},

@@ -45,13 +45,32 @@ func (in *Input) validModels() error {
 		if err := in.Models[i].Validate(); err != nil {
 			return profile.WithinField(path, err)
 		}
-		if m := in.Models[i].Share; m != nil && in.Platform.QuotaStep > 0 {
-			if n := len(m.Curves) * m.MaxBatch * int(share.Whole/in.Platform.QuotaStep); n > maxShares {
-				return share.Invalid(path+".share.curves, maxBatch", "%d configurations at the platform's quotaStep; want at most %d", n, maxShares)
-			}
+		if err := in.validSizes(&in.Models[i]); err != nil {
+			return profile.WithinField(path, err)
 		}
 		if in.model(in.Models[i].Name) != &in.Models[i] {
 			return share.Invalid(path+".name", "%.64q is there twice", in.Models[i].Name)
+		}
+	}
+	return nil
+}
+
+// validSizes returns an error if a model has so many configurations that to plan with them would take all memory, or minutes. Whoever writes profiles for
+// a planner that serves others, too, could stop it so.
+func (in *Input) validSizes(m *profile.Model) error {
+	cpus, quotas := in.Platform.sizes()
+	for _, part := range []struct {
+		field string
+		n     int
+		most  int
+	}{
+		{"cpu.mean", m.CPU.Batches() * cpus, maxConfigurations},
+		{"gpu.cardGB, maxBatch", m.GPU.Sizes(), maxConfigurations},
+		{"share.curves, maxBatch", m.Share.Sizes() * quotas, maxConfigurations},
+		{"partitioned.stages", m.Partitioned.Sizes() * (cpus + len(masterWeights)*p99Steps), maxPartitions},
+	} {
+		if part.n > part.most {
+			return share.Invalid(part.field, "%d configurations with the platform's sizes; want at most %d", part.n, part.most)
 		}
 	}
 	return nil
@@ -113,8 +132,9 @@ const (
 	MinRate = 1e-6  // a second: one in eleven days
 	MaxRate = 1e7   // a second
 
-	maxApplications = 2000
-	maxShares       = 200_000 // configurations of one model
+	maxApplications   = 2000
+	maxConfigurations = 200_000   // of one model in one mode
+	maxPartitions     = 1_000_000 // sizes of workers that are compared for one model, and of those in the configurations that are found
 )
 
 func (a *Application) validate() error {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -41,6 +42,21 @@ func TestInputRefuses(t *testing.T) {
 		"models[0].share.curves, maxBatch": func(in *Input) {
 			in.Platform.QuotaStep = 1
 			in.Models[0].Share = &profile.Share{Window: 1, MaxBatch: 1000, Curves: []profile.ShareCurve{{SM: 1, Exclusive: profile.Linear{Slope: 1}}}}
+		},
+		"models[0].cpu.mean": func(in *Input) { // each within its bounds, and together some GB of configurations
+			in.Platform.CPUStep, in.Platform.MaxCPU = 1, in.Platform.MinCPU+1000
+			in.Models[0].CPU.Mean = slices.Repeat(in.Models[0].CPU.Mean[:1], 1000)
+			in.Models[0].CPU.P99 = slices.Repeat(in.Models[0].CPU.P99[:1], 1000)
+		},
+		"models[0].cpu.mean, p99": func(in *Input) {
+			in.Models[0].CPU.Mean = slices.Repeat(in.Models[0].CPU.Mean[:1], 1025)
+			in.Models[0].CPU.P99 = slices.Repeat(in.Models[0].CPU.P99[:1], 1025)
+		},
+		"models[0].gpu.cardGB, maxBatch": func(in *Input) { in.Models[0].GPU.CardGB, in.Models[0].GPU.MaxBatch = 512, 1024 },
+		"models[0].partitioned.stages": func(in *Input) {
+			worker := in.Models[0].Partitioned.Stages[0].Workers[0]
+			worker.Mean, worker.P99 = slices.Repeat(worker.Mean[:1], 8), slices.Repeat(worker.P99[:1], 8)
+			in.Models[0].Partitioned.Stages = slices.Repeat([]profile.Stage{{Workers: slices.Repeat([]profile.CPU{worker}, 16)}}, 16)
 		},
 		"platform.maxBusy": func(in *Input) { in.Platform.MaxBusy = 0 },
 	} {

@@ -146,14 +146,16 @@ func DefaultPlatform() Platform {
 	}
 }
 
+// maxSizes is the greatest number of sizes of functions; more would take longer than they could save.
+const maxSizes = 1024
+
 // Validate returns a *share.FieldError if a size is out of bounds or there are too many sizes to enumerate, or nil.
 func (p *Platform) Validate() error {
-	const sizes = 1024 // of functions; more would take longer than they could save
 	switch {
 	case p.MinCPU < 1 || p.MaxCPU < p.MinCPU || p.MaxCPU > 1e6:
 		return share.Invalid("minMilliCPU, maxMilliCPU", "%d to %d is no range within 1 to 1000000", p.MinCPU, p.MaxCPU)
-	case p.CPUStep < 1 || (p.MaxCPU-p.MinCPU)/p.CPUStep >= sizes:
-		return share.Invalid("cpuStepMilli", "%d gives no sizes, or more than %d", p.CPUStep, sizes)
+	case p.CPUStep < 1 || (p.MaxCPU-p.MinCPU)/p.CPUStep >= maxSizes:
+		return share.Invalid("cpuStepMilli", "%d gives no sizes, or more than %d", p.CPUStep, maxSizes)
 	case p.MemoryStepMiB < 1 || p.MemoryStepMiB > 1<<20:
 		return share.Invalid("memoryStepMiB", "%d is outside 1 to %d", p.MemoryStepMiB, 1<<20)
 	case p.MinMiBPerCPU < 0 || p.MaxMiBPerCPU < max(p.MinMiBPerCPU, 1) || p.MaxMiBPerCPU > 1<<24:
@@ -170,6 +172,17 @@ func (p *Platform) Validate() error {
 		return share.Invalid("sliceMemoryMiB", "%d is outside 1 to %d", p.SliceMemoryMiB, 1<<24)
 	}
 	return nil
+}
+
+// sizes returns how many sizes of functions, and quotas of shares, there are; 0 where the platform is not valid.
+func (p *Platform) sizes() (cpus, quotas int) {
+	if p.CPUStep > 0 && p.MaxCPU >= p.MinCPU {
+		cpus = int(min((p.MaxCPU-p.MinCPU)/p.CPUStep, maxSizes)) + 1
+	}
+	if p.QuotaStep > 0 {
+		quotas = int(share.Whole / p.QuotaStep)
+	}
+	return cpus, quotas
 }
 
 // functionMemory returns the memory of the smallest function with c vCPUs and at least the needed memory, and false if there is none.

@@ -20,7 +20,7 @@ type partialTemplate struct {
 
 // candidates returns the templates (partitions into stages) that are at most Slack slower than the fastest and that none beats in both
 // latency and cost, the fastest first. Latency and cost add up over stages, and the bill of the master function never falls with the
-// latency, so only the undominated templates of each prefix of layers are kept.
+// latency, so only the undominated templates of each prefix of layers are kept, and of very many some.
 func (k *stageTable) candidates() []Template {
 	n := len(k.chain.Layers)
 	rest := k.fastestRest()
@@ -39,7 +39,7 @@ func (k *stageTable) candidates() []Template {
 			}
 		}
 		for j := range next {
-			next[j] = undominatedPartials(next[j])
+			next[j] = evenly(undominatedPartials(next[j]), k.mostPartials())
 		}
 		for _, p := range next[n] {
 			all = append(all, k.template(p))
@@ -47,6 +47,28 @@ func (k *stageTable) candidates() []Template {
 		reached = next
 	}
 	return fastestFirst(all)
+}
+
+// maxExtensions bounds how many templates candidates makes of shorter ones.
+const maxExtensions = 200_000_000
+
+// mostPartials returns how many templates of each prefix of layers are kept, so that candidates ends in time. For a model of 50 layers it is 1250. The more
+// layers there are, the less one template differs from the next.
+func (k *stageTable) mostPartials() int {
+	n := len(k.chain.Layers)
+	return max(16, maxExtensions/(n*(n+1)/2*k.params.MaxWorkers*k.params.MaxStages))
+}
+
+// evenly returns most of all, with the first and the last, if there are more.
+func evenly[T any](all []T, most int) []T {
+	if len(all) <= most {
+		return all
+	}
+	kept := make([]T, most)
+	for i := range kept {
+		kept[i] = all[i*(len(all)-1)/(most-1)]
+	}
+	return kept
 }
 
 // extendPartials appends the stage of layers i to j-1 to each template of the layers before it, for each number of workers, if the

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/gshare-dev/gshare/vgpu/profile"
@@ -299,6 +300,29 @@ func TestWholeModelWithinTime(t *testing.T) {
 		}
 		if want := got.Fastest; whole && len(got.Chosen.Cuts) != 1 || !whole && len(got.Chosen.Cuts) != len(want.Cuts) {
 			t.Errorf("of at most %v s: chose %+v, fastest %+v", limit, got.Chosen, want)
+		}
+	}
+}
+
+// TestMostTemplates: however many layers there are, the search makes a bounded number of templates of shorter ones, and of few layers it keeps all.
+func TestMostTemplates(t *testing.T) {
+	for layers := 1; layers <= maxLayers; layers++ {
+		k := &stageTable{params: DefaultTemplateParameters(alibaba(), DefaultPlatform()), chain: Chain{Layers: make([]Layer, layers)}}
+		most := k.mostPartials()
+		if made := layers * (layers + 1) / 2 * k.params.MaxWorkers * k.params.MaxStages * most; made > maxExtensions {
+			t.Fatalf("%d layers: %d templates are made", layers, made)
+		}
+		if layers <= 50 && most < 1000 {
+			t.Fatalf("%d layers: %d templates are kept", layers, most)
+		}
+	}
+}
+
+func TestEvenly(t *testing.T) {
+	all := []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}
+	for most, want := range map[int][]int{10: all, 11: all, 2: {0, 9}, 4: {0, 3, 6, 9}, 3: {0, 4, 9}} {
+		if got := evenly(all, most); !slices.Equal(got, want) {
+			t.Errorf("%d of them: %v, want %v", most, got, want)
 		}
 	}
 }

@@ -40,6 +40,14 @@ func (m *GPU) Latency(batch, gb int) Latency {
 	return timeSliced(m.Exclusive.Seconds(batch), own, others, m.Tail)
 }
 
+// Sizes returns how many batches and memory sizes there are together; 0 of nil.
+func (m *GPU) Sizes() int {
+	if m == nil {
+		return 0
+	}
+	return m.MaxBatch * m.CardGB
+}
+
 const maxCardGB = 512
 
 // Validate returns a *share.FieldError that names the first invalid field, or nil.
@@ -86,6 +94,14 @@ func (m *Share) Latency(batch, i int, quota share.PerMille) Latency {
 	own := m.Window * Seconds(quota) / Seconds(share.Whole)
 	others := m.Window * Seconds(share.Whole-quota) / Seconds(share.Whole)
 	return timeSliced(m.Curves[i].Exclusive.Seconds(batch), own, others, m.Tail)
+}
+
+// Sizes returns how many numbers of SMs and batches there are together; 0 of nil.
+func (m *Share) Sizes() int {
+	if m == nil {
+		return 0
+	}
+	return len(m.Curves) * m.MaxBatch
 }
 
 const maxCurves = 100

@@ -66,6 +66,17 @@ func (m *Partitioned) Batches() int {
 }
 
 // Limits of a partitioned model; larger values are errors of input.
+// Sizes returns how many workers there are, each counted for each batch size; 0 of nil. It is a measure of how long it takes to plan with them.
+func (m *Partitioned) Sizes() (n int) {
+	if m == nil {
+		return 0
+	}
+	for _, s := range m.Stages {
+		n += len(s.Workers)
+	}
+	return n * m.Batches()
+}
+
 const (
 	maxStages  = 16
 	maxWorkers = 16
@@ -119,10 +130,18 @@ func (m *CPU) Latency(batch int, c MilliCPU) Latency {
 	return newLatency(m.Mean[batch-1].At(c), m.P99[batch-1].At(c))
 }
 
+// Batches returns the largest batch size; 0 of nil.
+func (m *CPU) Batches() int {
+	if m == nil {
+		return 0
+	}
+	return len(m.Mean)
+}
+
 // Validate returns a *share.FieldError that names the first invalid curve, or nil.
 func (m *CPU) Validate() error {
-	if len(m.Mean) == 0 || len(m.Mean) != len(m.P99) {
-		return share.Invalid("mean, p99", "%d and %d batch sizes: want as many of both, and at least one", len(m.Mean), len(m.P99))
+	if len(m.Mean) == 0 || len(m.Mean) != len(m.P99) || len(m.Mean) > maxModelBatch {
+		return share.Invalid("mean, p99", "%d and %d batch sizes: want as many of both, 1 to %d", len(m.Mean), len(m.P99), maxModelBatch)
 	}
 	for i := range m.Mean {
 		if err := WithinField(fmt.Sprintf("mean[%d]", i), m.Mean[i].Validate()); err != nil {
