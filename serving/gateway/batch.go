@@ -105,6 +105,7 @@ type batch struct {
 	stop     context.CancelFunc
 	limits   []*time.Timer // of items whose functions have shorter timeouts than the batch
 	clients  int           // that wait for the answer; guarded by the function's mutex
+	room     *room         // of the answer
 }
 
 // leave notes that a client does not wait any more. The function's mutex is held.
@@ -134,6 +135,7 @@ type answered struct {
 	status  int
 	header  http.Header
 	message *oip.Message
+	room    *room
 }
 
 // sendBatch sends items of a function as one request. The function's mutex is held.
@@ -168,6 +170,9 @@ func (b *batch) run(ctx context.Context, maxAnswer int64) {
 		requests[i] = it.part.request
 	}
 	merged, errs := oip.Merge(requests)
+	b.room = &room{reservation: reservation{of: &b.function.answers}}
+	b.room.users.Store(1)
+	defer b.room.release()
 	send := b.exchange
 	if b.items[0].part.grpc {
 		send = b.call
@@ -205,7 +210,7 @@ func (b *batch) exchange(ctx context.Context, m *oip.Message, maxAnswer int64) (
 	if m.JSONLength < m.Len() {
 		request.Header.Set(oip.HeaderName, strconv.Itoa(m.JSONLength))
 	}
-	return roundTrip(b.gateway.upstream, request, maxAnswer)
+	return roundTrip(b.gateway.upstream, request, maxAnswer, &b.room.reservation)
 }
 
 // request returns the request that sends a message.
@@ -219,18 +224,29 @@ func (b *batch) request(ctx context.Context, m *oip.Message) *http.Request {
 	}).WithContext(ctx)
 }
 
-// roundTrip sends a request and returns the answer with its body, of at most maxAnswer bytes.
-func roundTrip(upstream http.RoundTripper, request *http.Request, maxAnswer int64) (*http.Response, []byte, error) {
+// roundTrip sends a request and returns the answer with its body, of at most maxAnswer bytes, which are added to the reservation.
+func roundTrip(upstream http.RoundTripper, request *http.Request, maxAnswer int64, room *reservation) (*http.Response, []byte, error) {
 	response, err := upstream.RoundTrip(request)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer response.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
-	if err == nil && int64(len(body)) > maxAnswer {
+	body := arriving{all: room.of, most: int(maxAnswer) + 1, mostOfAll: maxNamespaceBodies}
+	switch length := response.ContentLength; {
+	case length > maxAnswer:
 		err = fmt.Errorf("the answer has more than %d bytes", maxAnswer)
+	case length >= 0:
+		err = body.read(response.Body, int(length))
+	default:
+		err = body.readAll(io.LimitReader(response.Body, maxAnswer+1))
 	}
-	return response, body, err
+	room.bytes = body.reserved
+	if err == nil && int64(len(body.bytes)) > maxAnswer {
+		err = fmt.Errorf("the answer has more than %d bytes", maxAnswer)
+	} else if err == nil && body.hasNoRoom {
+		err = errors.New("there is no room for the answer beside those of others")
+	}
+	return response, body.bytes, err
 }
 
 // split cuts the answer. Requests that were left out of the batch wait again; so do all, one by one, if the answer cannot be cut.
@@ -261,12 +277,23 @@ func (b *batch) split(merged *oip.Batch, errs []error, response *http.Response, 
 	b.function.done(b.replica, b.flight, time.Now(), true, sent...)
 	for i, it := range b.items {
 		if parts[i] != nil {
-			it.turn <- turn{answer: &answered{b.replica.ID, b.flight.began, response.StatusCode, response.Header, parts[i]}}
+			it.turn <- turn{answer: &answered{b.replica.ID, b.flight.began, response.StatusCode, response.Header, parts[i], b.keepRoom(it)}}
 		}
 	}
 	if len(leftOut) > 0 {
 		b.function.putBack(leftOut)
 	}
+}
+
+// keepRoom keeps the room of the answer for an item until its client has its part. That of one that has gone is not looked at.
+func (b *batch) keepRoom(it *item) *room {
+	b.function.mu.Lock()
+	defer b.function.mu.Unlock()
+	if it.gone {
+		return nil
+	}
+	b.room.users.Add(1)
+	return b.room
 }
 
 // half is the size of the batches that a batch is divided into.
@@ -313,6 +340,7 @@ func (b *batch) refuse(why refusal) {
 // pass answers a client with its part of the answer to a batch.
 func (e *exchange) pass(it *item, a *answered) {
 	e.replica = a.replica
+	defer a.room.release()
 	if e.grpc {
 		e.passCall(it, a)
 		return

@@ -50,7 +50,7 @@ func prefixed(m *oip.Message) *oip.Message {
 func (b *batch) call(ctx context.Context, m *oip.Message, maxAnswer int64) (*http.Response, []byte, error) {
 	request := b.request(ctx, prefixed(m))
 	request.Header.Set("Te", "trailers")
-	response, body, err := roundTrip(b.gateway.upstreamGRPC, request, maxAnswer)
+	response, body, err := roundTrip(b.gateway.upstreamGRPC, request, maxAnswer, &b.room.reservation)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -152,8 +152,11 @@ func TestTurnComesAsClientLeaves(t *testing.T) {
 					cancel()
 					for _, it := range items {
 						e := &exchange{gateway: w.gateway, function: f, request: httptest.NewRequest(http.MethodPost, "http://resnet/", nil).WithContext(gone), writer: httptest.NewRecorder()}
-						if _, ok := e.wait(gone, it); !ok {
+						got, ok := e.wait(gone, it)
+						if !ok {
 							w.Error("its turn is lost")
+						} else if got.answer != nil {
+							got.answer.room.release() // as pass does
 						}
 					}
 					got := f.load()

@@ -23,7 +23,8 @@ type function struct {
 	cold
 	servers
 	lastID  uint64
-	bodies  bodies
+	bodies  bodies // of requests
+	answers bodies // to batches
 	wake    *time.Timer
 	retries float64 // that the budget allows
 	observed
@@ -47,6 +48,7 @@ const (
 func newFunction(config Function, g *Gateway) *function {
 	f := &function{gateway: g, name: config.FunctionName, config: config, items: map[uint64]*item{}, retries: maxRetries}
 	f.place.of = f
+	f.bodies.within, f.answers.within = g.bodiesOf(config.Namespace), g.bodiesOf(config.Namespace)
 	f.draining = map[string]*replica{}
 	f.queue, _ = batching.New(batching.Config{MaxBatch: 1, Latency: func(int) time.Duration { return 0 }}) // always valid
 	f.wake = time.AfterFunc(math.MaxInt64, func() {

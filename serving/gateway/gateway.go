@@ -167,6 +167,8 @@ type Gateway struct {
 	kept    bodies // that other gateways have got
 	streams streams
 
+	allBodies bodies // of the functions of all namespaces
+
 	mu sync.RWMutex // guards what follows
 	known
 }
@@ -176,6 +178,8 @@ type known struct {
 	functions map[FunctionName]*function
 	models    map[FunctionName]bool        // functions with the protocol OpenAI
 	guests    map[FunctionName][]*function // of hosts: the functions whose hosting names them
+
+	namespaces map[string]*bodies // of their functions
 }
 
 // New returns a gateway without functions.
@@ -184,7 +188,9 @@ func New(c Config) *Gateway {
 		upstream: c.Upstream, upstreamGRPC: c.UpstreamGRPC, toPeers: c.ToPeers, toPeersGRPC: c.ToPeersGRPC, peers: c.Peers, callers: c.Callers,
 		log: c.Log, metrics: newMetrics(c.Metrics),
 		waiting: make(chan FunctionName, 1024),
-		known:   known{functions: map[FunctionName]*function{}, models: map[FunctionName]bool{}, guests: map[FunctionName][]*function{}},
+		known:   known{functions: map[FunctionName]*function{}, models: map[FunctionName]bool{}, guests: map[FunctionName][]*function{}, namespaces: map[string]*bodies{}},
+
+		allBodies: bodies{bound: maxAllBodies},
 	}
 	setTransport(&g.upstream, &http1.Transport{Others: newTransport()})
 	setTransport(&g.upstreamGRPC, newTransportGRPC())
@@ -234,6 +240,7 @@ func (g *Gateway) RemoveFunction(name FunctionName) {
 	delete(g.models, name)
 	guests := g.guests[name]
 	delete(g.guests, name)
+	g.forgetBodies()
 	for _, guest := range guests {
 		guest.place.host.Store(nil)
 	}

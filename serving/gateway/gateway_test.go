@@ -117,6 +117,12 @@ func start(t *testing.T, f Function, test func(w *world)) {
 		down := &http.Transport{DialContext: n.dial, DisableCompression: true, MaxIdleConnsPerHost: 10_000}
 		w.client = &http.Client{Transport: down}
 		test(w)
+		synctest.Wait()
+		for _, f := range w.gateway.all() {
+			if f.answers.bytes != 0 {
+				t.Errorf("%s: %d bytes of answers are never released", f.name, f.answers.bytes)
+			}
+		}
 		down.CloseIdleConnections()
 		upstream.CloseIdleConnections()
 		upstreamGRPC.CloseIdleConnections()

@@ -1,8 +1,10 @@
 package gateway
 
 import (
+	"maps"
 	"math"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
@@ -67,15 +69,29 @@ func (s *statistics) finish(counter *uint64) {
 
 // bodies counts the bytes of the bodies that are in memory.
 type bodies struct {
+	within *bodies     // which counts them, too, up to its bound; nil if none does
+	bound  share.Bytes // of what is within
+
 	mu    sync.Mutex
 	bytes share.Bytes
 }
 
 // reserve counts n bytes more, unless there would be more than the bound, and reports whether it has.
 func (b *bodies) reserve(n, most share.Bytes) bool {
+	if !b.add(n, most) {
+		return false
+	}
+	if b.within != nil && !b.within.reserve(n, b.within.bound) {
+		b.add(-n, most)
+		return false
+	}
+	return true
+}
+
+func (b *bodies) add(n, most share.Bytes) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.bytes+n > most {
+	if n > 0 && b.bytes+n > most {
 		return false
 	}
 	b.bytes += n
@@ -83,9 +99,52 @@ func (b *bodies) reserve(n, most share.Bytes) bool {
 }
 
 func (b *bodies) release(n share.Bytes) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.bytes -= n
+	for ; b != nil; b = b.within {
+		b.add(-n, 0)
+	}
+}
+
+// Bounds of the bodies of requests, and of the answers to batches, that are in memory at once: of the functions of a namespace, and of all. The pods of
+// gateways have twice as much memory. Who can have functions in one namespace only cannot use it up for others.
+const (
+	maxNamespaceBodies = 512 * share.MiB
+	maxAllBodies       = 1024 * share.MiB
+)
+
+// bodiesOf returns what counts the bodies of the functions of a namespace. Those of namespaces without functions are forgotten when they have none. The
+// caller holds the gateway's mutex.
+func (g *Gateway) bodiesOf(namespace string) *bodies {
+	b := g.namespaces[namespace]
+	if b == nil {
+		b = &bodies{within: &g.allBodies, bound: maxNamespaceBodies}
+		g.namespaces[namespace] = b
+	}
+	return b
+}
+
+// forgetBodies forgets what counts the bodies of a namespace that has no functions and no bodies any more. The caller holds the gateway's mutex.
+func (g *Gateway) forgetBodies() {
+	used := map[string]bool{}
+	for name := range g.functions {
+		used[name.Namespace] = true
+	}
+	maps.DeleteFunc(g.namespaces, func(namespace string, b *bodies) bool {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return !used[namespace] && b.bytes == 0
+	})
+}
+
+// room is a reservation that several share. The last one releases it.
+type room struct {
+	reservation
+	users atomic.Int32
+}
+
+func (r *room) release() {
+	if r != nil && r.users.Add(-1) == 0 {
+		r.reservation.release()
+	}
 }
 
 // reservation is a part of what bodies counts. The zero value is none.
