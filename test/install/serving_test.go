@@ -382,6 +382,13 @@ func TestServingRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	serveFunction(t, onMachine(good))
+	for _, memory := range []string{"1.073741824e+09", "+1Gi"} { // as Helm, for one, writes a large number
+		object := edits{"spec.resources.share.memory": memory}.apply(good)
+		if _, err := stored(t, "gpufunctions", object); err != nil {
+			t.Errorf("memory %s: %v", memory, err)
+		}
+		serveFunction(t, onMachine(object))
+	}
 	for name, tc := range badFunctions {
 		t.Run(name, func(t *testing.T) {
 			bad := tc.edits.apply(good)

@@ -79,7 +79,7 @@ type Tenant struct {
 	// maxMemory is the greatest sum of the device memory of all pods, with a unit: 0 to 1Ei, such as 320Gi. Parts of a MiB are dropped.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9.]{1,20}([eE][0-9]{1,2}|[A-Za-z]{0,2})$') && isQuantity(self) && quantity(self).compareTo(quantity('0')) >= 0 && quantity(self).compareTo(quantity('1Ei')) <= 0",message="want a quantity of 0 to 1Ei, such as 320Gi"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[+]?[0-9.]{1,32}([eE][+-]?[0-9]{1,2}|[A-Za-z]{0,2})$') && isQuantity(self) && quantity(self).compareTo(quantity('0')) >= 0 && quantity(self).compareTo(quantity('1Ei')) <= 0",message="want a quantity of 0 to 1Ei, such as 320Gi"
 	MaxMemory *Quantity `json:"maxMemory,omitempty"`
 
 	// maxReplicas is the greatest number of pods.
