@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
+	"unicode"
 
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 	"github.com/gshare-dev/gshare/vgpu/profile"
@@ -79,11 +81,11 @@ func pointOf(model string, m *api.ProfilePoint) (profile.Point, error) {
 func (m *Measured) Notes(source string) []string {
 	on := ""
 	if m.GPU != "" {
-		on = " on " + m.GPU
+		on = " on " + printable(m.GPU)
 	}
 	notes := []string{fmt.Sprintf("the latencies are those of %s%s, for batches of up to %d", source, on, m.Model.Share.MaxBatch)}
 	if m.Stale {
-		notes = append(notes, fmt.Sprintf("%s is Stale: %s", source, m.Why))
+		notes = append(notes, fmt.Sprintf("%s is Stale: %s", source, printable(m.Why)))
 	}
 	if m.Ended {
 		notes = append(notes, source+" is of a search that was ended early: a smaller share may do")
@@ -92,6 +94,16 @@ func (m *Measured) Notes(source string) []string {
 		notes = append(notes, fmt.Sprintf("%s: the latencies are no line over the batch, from which they are %.0f%% away", source, 100*m.Error))
 	}
 	return notes
+}
+
+// printable replaces what a terminal might take for a command, as notes are printed there and a file may be another's.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return unicode.ReplacementChar
+	}, text)
 }
 
 // Best returns the profile with the most trials of those that are not Stale or, if all are, of all; where two have as many, the one with the first name. It is

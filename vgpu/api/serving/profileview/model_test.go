@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode"
 
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 )
@@ -96,6 +97,20 @@ func TestEndedEarly(t *testing.T) {
 	m.GPU, m.Ended = "", true
 	if got := strings.Join(m.Notes("x"), "; "); got != "the latencies are those of x, for batches of up to 8; x is of a search that was ended early: a smaller share may do" {
 		t.Error(got)
+	}
+}
+
+// TestNotesOfStrangers: what a file says reaches no terminal as a command.
+func TestNotesOfStrangers(t *testing.T) {
+	m, err := Fit("vision", decodeOne(t, measuredText()), time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.GPU, m.Stale, m.Why = "H200\x1b[2J", true, "\x9b31m\u009bwarning:\nall is well\u202e"
+	for _, note := range m.Notes("x") {
+		if strings.ContainsFunc(note, func(r rune) bool { return !unicode.IsPrint(r) }) {
+			t.Errorf("%q", note)
+		}
 	}
 }
 
