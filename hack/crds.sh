@@ -21,6 +21,9 @@ bin/controller-gen paths=./$types \
 # The API server takes any exponent in the quantities of a template, and gshare-controller would read 1000000000000000000e999999999 for ever.
 quantity='^(\\+|-)?(([0-9]{1,32}(\\.[0-9]{0,32})?)|(\\.[0-9]{1,32}))(([KMGTPE]i)|[numkMGTPE]|([eE](\\+|-)?[0-9]{1,2}))?$'
 sed -i "s/^\( *pattern: \).*\[numkMGTPE\].*/\1$quantity/" "$definitions"/serving.gshare.dev_*.yaml
+# What else is a number or a text is a port of a template. The API server takes any number there, and Go's type none beyond 32 bits: one object would keep
+# gshare-controller and the gateways from reading all of its kind.
+sed -i -e '/ pattern: /{n;b' -e '}' -e 's/^\( *\)x-kubernetes-int-or-string: true$/\1maximum: 65535\n\1minimum: 0\n&/' "$definitions"/serving.gshare.dev_*.yaml
 if [ "${1:-}" = check ] && ! { diff <(cat manifests/serving/serving.gshare.dev_*) <(cat "$definitions"/*) && diff $types/$copies "$code/$copies"; }; then
   echo "manifests/serving or $types/$copies is not what $types says (make crds writes it)"
   exit 1

@@ -414,6 +414,8 @@ func TestServingRefusesInCluster(t *testing.T) {
 		"command alone": {"gpufunctions", shortest, edits{"spec.template.spec.containers": []any{map[string]any{"name": "server", "command": []any{"serve"}}}}, "spec.template.spec.containers", "want an image"},
 		"CPU unreadable": {"gpufunctions", shortest, edits{"spec.template.spec.containers": []any{map[string]any{
 			"name": "server", "image": "x", "resources": map[string]any{"limits": map[string]any{"cpu": "12345678901234567890e999999999"}}}}}, "limits.cpu", "should match"},
+		"port unreadable": {"gpufunctions", shortest, edits{"spec.template.spec.containers": []any{map[string]any{
+			"name": "server", "image": "x", "livenessProbe": map[string]any{"tcpSocket": map[string]any{"port": int64(3000000000)}}}}}, "tcpSocket.port", "less than or equal to 65535"},
 		"default maximum":   {"gpufunctions", shortest, edits{"spec.scaling.minReplicas": int64(11)}, "spec.scaling.maxReplicas", "the default is 10"},
 		"FaSTPod: no image": {"fastpods", scaled, edits{"spec.template.spec.containers": []any{container("image", "")}}, "spec.template.spec.containers", "want an image"},
 		"no pod":            {"fastpods", scaled, edits{"spec.template.spec.containers": []any{}}, "spec.template.spec.containers", "want at least 1"},
