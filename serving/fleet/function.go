@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -85,13 +86,21 @@ func (fn *function) variantWith(s share.Share) (variant, bool) {
 
 // variantFor returns the variant of which the instance is made that the autoscaler counts with an ID.
 func (fn *function) variantFor(id scaling.ID) variant {
-	for _, i := range fn.state.Instances {
-		if i.ID == id {
-			v, _ := fn.variantWith(i.Configuration.Share)
-			return v
-		}
+	if i := fn.counted(id); i != nil {
+		v, _ := fn.variantWith(i.Configuration.Share)
+		return v
 	}
 	return fn.variants[0]
+}
+
+// counted returns the instance that the autoscaler counts with an ID, nil if it counts none. Its instances are in the order of their IDs.
+func (fn *function) counted(id scaling.ID) *scaling.Instance {
+	all := fn.state.Instances
+	at, found := slices.BinarySearchFunc(all, id, func(i scaling.Instance, id scaling.ID) int { return cmp.Compare(i.ID, id) })
+	if !found {
+		return nil
+	}
+	return &all[at]
 }
 
 // PolicyOf returns how a complete object wants its function to scale.
@@ -187,10 +196,8 @@ var poolPhases = map[phase]pool.Phase{
 
 // residency returns the residency that the autoscaler wants of an instance, Cold for one that it does not know.
 func (fn *function) residency(id scaling.ID) scaling.Residency {
-	for _, i := range fn.state.Instances {
-		if i.ID == id {
-			return i.Residency
-		}
+	if i := fn.counted(id); i != nil {
+		return i.Residency
 	}
 	return scaling.Cold
 }

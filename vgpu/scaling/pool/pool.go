@@ -97,6 +97,9 @@ type Policy struct {
 // is a better victim: one that has failed, that still starts, that is Shared, or has been idle longer.
 func (p Policy) Next(want []scaling.Instance, have []Instance) (Step, bool) {
 	r := round{policy: p, want: want, have: have}
+	if len(want)+len(have) > many {
+		r.index()
+	}
 	for _, rule := range []func() (Step, bool){r.restore, r.fill, r.shrink, r.keepWarm} {
 		if step, ok := rule(); ok {
 			return step, true
@@ -110,12 +113,38 @@ type round struct {
 	policy Policy
 	want   []scaling.Instance
 	have   []Instance
+
+	wanted, there map[scaling.ID]bool // IDs of want, and of those of have that exist; nil where there are few
+}
+
+// many is the number of instances above which they are looked up by their IDs: a caller asks for as many steps as there are instances, and each looks at
+// all of them.
+const many = 32
+
+func (r *round) index() {
+	r.wanted, r.there = make(map[scaling.ID]bool, len(r.want)), make(map[scaling.ID]bool, len(r.have))
+	for at := range r.want {
+		r.wanted[r.want[at].ID] = true
+	}
+	for at := range r.have {
+		if i := &r.have[at]; i.exists() {
+			r.there[i.ID] = true
+		}
+	}
+}
+
+// isThere reports whether an instance with an ID exists.
+func (r *round) isThere(id scaling.ID) bool {
+	if r.there != nil {
+		return r.there[id]
+	}
+	return slices.ContainsFunc(r.have, func(i Instance) bool { return i.exists() && i.ID == id })
 }
 
 // fill finds an instance for the first one in want that does not exist.
 func (r *round) fill() (Step, bool) {
 	for _, w := range r.want {
-		if slices.ContainsFunc(r.have, func(i Instance) bool { return i.exists() && i.ID == w.ID }) {
+		if r.isThere(w.ID) {
 			continue
 		}
 		if at := r.replacement(); at >= 0 {
@@ -227,7 +256,12 @@ func (r *round) keepWarm() (Step, bool) {
 // size returns the number of instances that exist, without those that have failed.
 func (r *round) size() int { return size(r.have) }
 
-func (r *round) counted(id scaling.ID) bool { return contains(r.want, id) }
+func (r *round) counted(id scaling.ID) bool {
+	if r.wanted != nil {
+		return r.wanted[id]
+	}
+	return contains(r.want, id)
+}
 
 func (r *round) step(do Verb, at int, to scaling.Residency, id scaling.ID) Step {
 	return Step{Do: do, At: at, For: id, Configuration: r.have[at].Configuration, To: to}
