@@ -213,7 +213,7 @@ func (c cutter) cut(ctx context.Context, f *api.GPUFunction, tried map[string]bo
 	if best != nil || len(tried) > 0 {
 		return best, nil
 	}
-	return anyCut(ranking, nodes, demand, f)
+	return anyCut(ranking, nodes, demand, f, began)
 }
 
 // current returns a function with the pipeline and the objective that its object has now: a replica that waits, as no node has what they ask for, is of
@@ -244,9 +244,15 @@ func kindsOfAll(all []pipeline.Slice) string {
 // errTooSlow is the error for a function that no node could run as its objective says.
 var errTooSlow = errors.New("no node has the MIG instances to run it within spec.slo.latency, even if all of them were free")
 
-// anyCut returns how a pod is cut that has to wait: for instances of a node that others have now.
-func anyCut(ranking *pipeline.Ranking, nodes []fragments, demand pipeline.Demand, f *api.GPUFunction) (*cut, error) {
+// anyCut returns how a pod is cut that has to wait: for instances of a node that others have now. began is when the search began.
+func anyCut(ranking *pipeline.Ranking, nodes []fragments, demand pipeline.Demand, f *api.GPUFunction, began time.Time) (*cut, error) {
+	seen := map[string]bool{}
 	for _, n := range nodes {
+		if key := kindsOfAll(n.all); seen[key] {
+			continue
+		} else if seen[key] = true; len(seen) > 1 && time.Since(began) > 2*cutLimit {
+			break
+		}
 		found, err := ranking.Assignments(n.all, demand)
 		if err != nil {
 			return nil, err

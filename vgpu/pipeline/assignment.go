@@ -163,7 +163,8 @@ var (
 )
 
 // Assignments returns an assignment of each partition that fits the free slices, in the order of the ranking: the first is that of Assign with one
-// candidate, and the others are what to try where it turns out not to be possible. The error is a *share.FieldError.
+// candidate, and the others are what to try where it turns out not to be possible. It ends after maxLooked partial choices, as for a function that just does
+// not meet its objective the search would take some seconds for each node. The error is a *share.FieldError.
 func (r *Ranking) Assignments(free []Slice, d Demand) (iter.Seq[Assignment], error) {
 	if err := d.validate(); err != nil {
 		return nil, err
@@ -172,11 +173,20 @@ func (r *Ranking) Assignments(free []Slice, d Demand) (iter.Seq[Assignment], err
 	if err != nil {
 		return nil, err
 	}
-	return func(yield func(Assignment) bool) {
-		for i := range r.partitions {
-			if a, ok := r.assignWithin(&r.partitions[i], byKind, d); ok && !yield(a) {
-				return
-			}
-		}
-	}, nil
+	return func(yield func(Assignment) bool) { r.assignEach(byKind, d, maxLooked, yield) }, nil
 }
+
+// assignEach yields the assignments of partitions until it has looked at most partial choices or more, and returns at how many it has.
+func (r *Ranking) assignEach(free [][]Slice, d Demand, most int, yield func(Assignment) bool) (looked int) {
+	for i := 0; i < len(r.partitions) && looked < most; i++ {
+		a, ok, n := r.assignWithin(&r.partitions[i], free, d)
+		looked += n
+		if ok && !yield(a) {
+			break
+		}
+	}
+	return looked
+}
+
+// maxLooked bounds the partial choices that Assignments looks at, of which it takes a second for some million.
+const maxLooked = 1_000_000

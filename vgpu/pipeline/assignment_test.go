@@ -434,3 +434,40 @@ func TestMaxSegmentTime(t *testing.T) {
 		}
 	}
 }
+
+// TestAssignmentsOfMany: the search ends for a function whose fastest slice is there once, so that each partition seems to be fast enough and none is, and
+// which has as many partitions as one can have.
+func TestAssignmentsOfMany(t *testing.T) {
+	f := Function{Name: "f"}
+	var kinds []Kind
+	var list []Slice
+	times := map[string]time.Duration{}
+	for k := range 6 {
+		kinds = append(kinds, Kind{Name: fmt.Sprint("kind-", k), Compute: k + 1, Memory: 4 << 30})
+		times[kinds[k].Name] = 1000*ms - time.Duration(k)*ms
+		for i := range 3 {
+			if k < 5 || i == 0 {
+				list = append(list, Slice{ID: fmt.Sprint(k, "-", i), Kind: kinds[k]})
+			}
+		}
+	}
+	times[kinds[5].Name] = ms
+	for i := range MaxNodes {
+		n := Node{Name: fmt.Sprint("node-", i), Memory: 3 << 30, Times: times}
+		for j := range i / 4 * 4 { // three layers of four, each after all before
+			n.After = append(n.After, fmt.Sprint("node-", j))
+		}
+		f.Nodes = append(f.Nodes, n)
+	}
+	r := rank(t, f, kinds)
+	free, err := r.groupByKind(list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := Demand{SLO: 1480 * ms}
+	none := func(a Assignment) bool { t.Errorf("%v is within the objective", a); return true }
+	all := r.assignEach(free, d, math.MaxInt, none)
+	if looked := r.assignEach(free, d, all/10, none); looked < all/10 || looked > all/5 {
+		t.Errorf("of %d partial choices it has looked at %d, want a tenth", all, looked)
+	}
+}

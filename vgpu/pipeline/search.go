@@ -30,10 +30,12 @@ type partialChoice struct {
 // assignPartition returns the assignment of one partition that needs the smallest slices and satisfies the demand, or ErrNoFit, ErrRate
 // or ErrSLO.
 func (r *Ranking) assignPartition(p *rankedPartition, free [][]Slice, d Demand) (Assignment, error) {
-	choices := p.searchChoices(free, d.maxSegmentTime(), math.MaxInt64)
+	choices, _ := p.searchChoices(free, d.maxSegmentTime(), math.MaxInt64)
 	if len(choices) == 0 {
-		if d.Rate > 0 && len(p.searchChoices(free, math.MaxInt64, math.MaxInt64)) > 0 {
-			return Assignment{}, ErrRate
+		if d.Rate > 0 {
+			if others, _ := p.searchChoices(free, math.MaxInt64, math.MaxInt64); len(others) > 0 {
+				return Assignment{}, ErrRate
+			}
 		}
 		return Assignment{}, ErrNoFit
 	}
@@ -46,17 +48,17 @@ func (r *Ranking) assignPartition(p *rankedPartition, free [][]Slice, d Demand) 
 }
 
 // assignWithin returns what assignPartition does, and false where that returns an error. It does not find out which: for the thousands of partitions of a
-// large function that would take hours where none of them meets the SLO.
-func (r *Ranking) assignWithin(p *rankedPartition, free [][]Slice, d Demand) (Assignment, bool) {
+// large function that would take hours where none of them meets the SLO. It also returns how many choices it has looked at.
+func (r *Ranking) assignWithin(p *rankedPartition, free [][]Slice, d Demand) (a Assignment, ok bool, looked int) {
 	budget := d.SLO - d.Queue - r.transferTime(p)
 	if p.leastTime(free) > budget {
-		return Assignment{}, false
+		return Assignment{}, false, 1
 	}
-	choices := p.searchChoices(free, d.maxSegmentTime(), budget)
+	choices, looked := p.searchChoices(free, d.maxSegmentTime(), budget)
 	if len(choices) == 0 {
-		return Assignment{}, false
+		return Assignment{}, false, looked
 	}
-	return r.newAssignment(p, free, slices.MinFunc(choices, r.compareSize)), true
+	return r.newAssignment(p, free, slices.MinFunc(choices, r.compareSize)), true, looked
 }
 
 // leastTime returns the time of a request with each segment on the fastest kind of which a slice is free, without transfers; math.MaxInt64 if there is
@@ -87,19 +89,21 @@ func (r *Ranking) transferTime(p *rankedPartition) time.Duration {
 }
 
 // searchChoices returns, for each combination of free slices on which no segment is slower than the bound, the fastest assignment of all
-// segments, if it takes no longer than the budget. It is a dynamic program over the segments, with the number of used slices of each kind as its state.
-func (p *rankedPartition) searchChoices(free [][]Slice, bound, budget time.Duration) []*partialChoice {
+// segments, if it takes no longer than the budget. It is a dynamic program over the segments, with the number of used slices of each kind as its state. It
+// also returns how many partial choices it has looked at.
+func (p *rankedPartition) searchChoices(free [][]Slice, bound, budget time.Duration) (all []*partialChoice, looked int) {
 	if p.Slices() > totalSlices(free) {
-		return nil
+		return nil, 1
 	}
 	layer := []*partialChoice{{}}
 	for _, stage := range p.times {
 		for i := range stage {
 			layer = extendChoices(layer, &stage[i], free, bound, budget)
+			looked += 1 + len(layer)
 		}
 		layer = closeStage(layer)
 	}
-	return layer
+	return layer, looked
 }
 
 // extendChoices adds the next segment of a stage to each intermediate result of the search, once for every kind of slice that can run the
