@@ -50,6 +50,7 @@ type memory struct {
 	written time.Time         // when only numbers of the present were written last
 
 	replicas map[expectation]float64 // that functions have in the mean
+	counts   int                     // of replicas, in this round
 	data     remembered
 }
 

@@ -25,6 +25,7 @@ func (p *Planner) setTight(ctx context.Context, object *api.InferencePlan, m *me
 	if err != nil {
 		return err
 	}
+	m.counts = 0
 	var found []string
 	status := &made.status
 	for at := range status.Groups {
@@ -84,7 +85,8 @@ type expectation struct {
 const maxExpected = 256
 
 // expected returns how many replicas a complete function has in the mean at a rate. It is counted once for the same arguments, which takes some hundredths of
-// a second. It returns false where the number is so large that a replica more or less does not matter.
+// a second, and half of one with a window of an hour. It returns false where the number is so large that a replica more or less does not matter, and where
+// enough others were counted in this round: plans of others wait, too.
 func (m *memory) expected(f *api.GPUFunction, rate float64) (float64, bool) {
 	s := f.Spec.Scaling
 	if s.RequestsPerSecond <= 0 || rate/s.RequestsPerSecond > maxCounted {
@@ -95,6 +97,10 @@ func (m *memory) expected(f *api.GPUFunction, rate float64) (float64, bool) {
 	if known, ok := m.replicas[key]; ok {
 		return known, true
 	}
+	if policy.Min > maxCounted || m.counts >= maxCounts {
+		return 0, false
+	}
+	m.counts++
 	c := scaling.Configuration{Share: f.Share(), Batch: 1, Throughput: scaling.Rate(s.RequestsPerSecond)}
 	count, err := scaling.Expected(policy, c, scaling.Rate(rate))
 	if err != nil { // the fleet does not run it either
@@ -109,3 +115,6 @@ func (m *memory) expected(f *api.GPUFunction, rate float64) (float64, bool) {
 
 // maxCounted is a number of replicas of which one is less than a tenth of their cost.
 const maxCounted = 16
+
+// maxCounts is how many numbers are counted in one round of a plan. It is for functions that somebody changes all the time, too.
+const maxCounts = 4
