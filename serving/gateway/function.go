@@ -22,15 +22,20 @@ type function struct {
 	items  map[uint64]*item // in the queue
 	cold
 	servers
+	memory
 	lastID  uint64
-	bodies  bodies // of requests
-	answers bodies // to batches
 	wake    *time.Timer
 	retries float64 // that the budget allows
 	observed
 
 	statistics // with a mutex of its own
 	place      place
+}
+
+// memory counts the bodies that a function has in the gateway.
+type memory struct {
+	bodies  bodies // of requests
+	answers bodies // to batches
 }
 
 // cold is the state of a function that has no replicas.
