@@ -56,6 +56,7 @@ func TestMeasured(t *testing.T) {
 		"none":              {want: none},
 		"not complete":      {profiles: []*api.GPUProfile{profileOf("a", "checkout", 1, unfinished)}, want: none},
 		"of another":        {profiles: []*api.GPUProfile{profileOf("a", "mail", 1)}, want: none},
+		"of no function":    {profiles: []*api.GPUProfile{profileOf("a", "checkout", 1, func(p *api.GPUProfile) { p.Spec.FunctionRef = nil })}, want: none},
 		"no share":          {profiles: []*api.GPUProfile{profileOf("a", "checkout", 1, func(p *api.GPUProfile) { p.Status.Recommended = nil })}, want: none},
 		"stale":             {profiles: []*api.GPUProfile{profileOf("a", "checkout", 1, stale)}, want: "True Planned", note: "GPUProfile a is Stale: another driver"},
 		"stale beside":      {profiles: []*api.GPUProfile{profileOf("a", "checkout", 1, stale), profileOf("b", "search", 1)}, want: "True Planned", note: "GPUProfile b "},

@@ -25,6 +25,14 @@ items:
     recommended: {sm: 20, quota: 80, memory: 1525Mi, maxBatch: 8, requestsPerSecond: 34.9}
 - apiVersion: serving.gshare.dev/v1alpha1
   kind: GPUProfile
+  metadata: {name: gpt, namespace: ml}
+  spec: {template: {spec: {containers: [{name: server, image: "registry.example/resnet50:1", command: [serve], args: [gpt]}]}}}
+  status:
+    conditions: [{type: Complete, status: "True", reason: Measured}]
+    fingerprint: {image: "registry.example/resnet50@sha256:2b8a1f4c", model: A100}
+    recommended: {sm: 60, quota: 100, memory: 2Gi, maxBatch: 8, requestsPerSecond: 34.9}
+- apiVersion: serving.gshare.dev/v1alpha1
+  kind: GPUProfile
   metadata: {name: bert, namespace: ml}
   spec: {functionRef: {name: bert}}
   status:
@@ -56,9 +64,13 @@ func TestProfiled(t *testing.T) {
 		"profiled":      {limits: gpu, change: runs(image), sm: 200, quota: 800, memory: 1525, note: "counted by GPUProfile ml/resnet50, sm=20,quota=80,mem=1525: 1"},
 		"measured":      {limits: gpu, change: runs(image), usage: usage.Table{{Namespace: "ml", Name: "p"}: {SM: 23, MemoryMiB: 5000}}, sm: 230, quota: 1000, memory: 5000, note: "containers with measured use: 1"},
 		"another image": {limits: gpu, change: runs("registry.example/resnet50@sha256:0000"), sm: 500, quota: 1000, memory: 40960, note: "assumed to need sm=50,quota=100,mem=50%: 1"},
-		"not started":   {limits: gpu, change: func(*v1.Pod) {}, sm: 500, quota: 1000, memory: 40960, note: "GPUProfiles of which no container was counted: 1"},
-		"pinned":        {limits: gpu, change: func(p *v1.Pod) { p.Spec.Containers[0].Image = image }, sm: 200, quota: 800, memory: 1525},
-		"only by tag":   {limits: gpu, change: func(p *v1.Pod) { p.Spec.Containers[0].Image = "registry.example/resnet50:1" }, sm: 500, quota: 1000, memory: 40960},
+		"its command": {limits: gpu, change: func(p *v1.Pod) {
+			runs(image)(p)
+			p.Spec.Containers[0].Command, p.Spec.Containers[0].Args = []string{"serve"}, []string{"gpt"}
+		}, sm: 600, quota: 1000, memory: 2048, note: "counted by GPUProfile ml/gpt, sm=60,quota=100,mem=2048: 1"},
+		"not started": {limits: gpu, change: func(*v1.Pod) {}, sm: 500, quota: 1000, memory: 40960, note: "GPUProfiles of which no container was counted: 2"},
+		"pinned":      {limits: gpu, change: func(p *v1.Pod) { p.Spec.Containers[0].Image = image }, sm: 200, quota: 800, memory: 1525},
+		"only by tag": {limits: gpu, change: func(p *v1.Pod) { p.Spec.Containers[0].Image = "registry.example/resnet50:1" }, sm: 500, quota: 1000, memory: 40960},
 		"of another container": {limits: gpu, change: func(p *v1.Pod) {
 			runs(image)(p)
 			p.Status.ContainerStatuses[0].Name = "other"
