@@ -662,6 +662,29 @@ func TestOneSlowAnswer(t *testing.T) {
 	}
 }
 
+// TestOccupied checks that a replica with the protocol OpenAI is expected to be free when what it streams has ended, not when that begins.
+func TestOccupied(t *testing.T) {
+	start(t, Function{Protocol: OpenAI, SLO: 500 * ms}, func(w *world) {
+		w.replicas(http.HandlerFunc(func(a http.ResponseWriter, _ *http.Request) {
+			time.Sleep(10 * ms)
+			_ = http.NewResponseController(a).Flush()
+			time.Sleep(990 * ms)
+		}), 1, 0, "a")
+		for range 20 {
+			if a := w.ask(w.Context(), "input"); a.status != 200 || a.took != 1000*ms {
+				w.Errorf("%+v", a)
+			}
+		}
+		var first sync.WaitGroup
+		first.Go(func() { w.ask(w.Context(), "input") })
+		time.Sleep(50 * ms)
+		if a := w.ask(w.Context(), "input"); a.status != 429 || a.reason != reasonLate || a.took != 0 {
+			w.Errorf("one that has to wait for 950 ms is not refused at once: %+v", a)
+		}
+		first.Wait()
+	})
+}
+
 // TestLoneRequestIsServed checks that a request to an idle replica is served although it will be late, so that a measurement that was wrong
 // cannot close a function.
 func TestLoneRequestIsServed(t *testing.T) {
