@@ -139,7 +139,7 @@ func (p *Pods) ensureFastPod(ctx context.Context, f *api.GPUFunction) (*api.FaST
 // does not control is of somebody else, or of an earlier function of this name, with which the garbage collector deletes it.
 func (p *Pods) keepFastPod(ctx context.Context, f *api.GPUFunction, fp *api.FaSTPod) error {
 	switch {
-	case !metav1.IsControlledBy(fp, f):
+	case !metav1.IsControlledBy(fp, f) || fp.Spec.FunctionRef == nil || fp.Spec.FunctionRef.Name != f.Name:
 		return fmt.Errorf("FaSTPod %s/%s is there already, and is not of this function", fp.Namespace, fp.Name)
 	case fp.DeletionTimestamp != nil:
 		return fmt.Errorf("FaSTPod %s/%s is being deleted", fp.Namespace, fp.Name)

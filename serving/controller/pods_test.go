@@ -437,6 +437,22 @@ func TestFastPodOfSomebodyElse(t *testing.T) {
 	})
 }
 
+// TestFastPodWithoutFunction: a FaSTPod with the function as its controller that does not say that it is of one is somebody else's, who can know its name.
+// It ended gshare-controller, for all.
+func TestFastPodWithoutFunction(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := function(t, nil)
+		forged := fastPodOf(f)
+		forged.UID, forged.Spec.FunctionRef = "forged", nil
+		c := newCluster(t, f, forged)
+		c.run(false)
+		c.pods.Create(instanceOfFunction(f, 1))
+		if e := c.event(); !strings.Contains(e.Message, "is not of this function") || len(c.all()) != 0 {
+			t.Errorf("got %+v and %d pods", e, len(c.all()))
+		}
+	})
+}
+
 // TestReplicasThatStartTogether: several replicas of a function create its FaSTPod at the same time. Each has its pod at once, without a pause after a failure.
 func TestReplicasThatStartTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
