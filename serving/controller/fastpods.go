@@ -182,11 +182,15 @@ func compareVictims(hash string) func(a, b *v1.Pod) int {
 
 // create creates the pod with the least number that is free.
 func (r *fastPods) create(ctx context.Context, fp *api.FaSTPod, pods []*v1.Pod) error {
+	taken := map[string]bool{}
+	for _, p := range pods {
+		taken[p.Name] = true
+	}
 	for number := 1; ; number++ {
-		pod := standalonePod(fp, number)
-		if slices.ContainsFunc(pods, func(p *v1.Pod) bool { return p.Name == pod.Name }) {
+		if taken[standaloneName(fp, number)] {
 			continue
 		}
+		pod := standalonePod(fp, number)
 		err := r.quotas.Create(ctx, pod)
 		if apierrors.IsAlreadyExists(err) {
 			existing := &v1.Pod{}

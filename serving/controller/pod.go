@@ -59,9 +59,12 @@ func functionPod(fp *api.FaSTPod, name string, instance int) *v1.Pod {
 	return p
 }
 
+// standaloneName returns the name of a pod of a FaSTPod that a user has made. To make the pod itself takes long where its template is large.
+func standaloneName(fp *api.FaSTPod, number int) string { return fmt.Sprintf("%s-%d", fp.Name, number) }
+
 // standalonePod returns a pod of a FaSTPod that a user has made.
 func standalonePod(fp *api.FaSTPod, number int) *v1.Pod {
-	p := podOf(fp, fmt.Sprintf("%s-%d", fp.Name, number))
+	p := podOf(fp, standaloneName(fp, number))
 	delete(p.Labels, api.LabelInstance) // with the label of a function, it is a replica if another autoscaler scales the function
 	t := v1.PodTemplateSpec{ObjectMeta: p.ObjectMeta, Spec: p.Spec}
 	AddShare(&t, &fp.Spec.Share)
