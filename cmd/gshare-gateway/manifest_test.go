@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -78,10 +80,17 @@ func TestManifest(t *testing.T) {
 	}
 	environment := map[string]string{}
 	for _, e := range container.Env {
-		environment[e.Name] = e.ValueFrom.FieldRef.FieldPath
+		environment[e.Name] = e.Value
+		if e.ValueFrom != nil {
+			environment[e.Name] = e.ValueFrom.FieldRef.FieldPath
+		}
 	}
 	if environment["POD_NAME"] != "metadata.name" || environment["POD_NAMESPACE"] != "metadata.namespace" {
 		t.Errorf("environment %v", environment)
+	}
+	limit, ok := strings.CutSuffix(environment["GOMEMLIMIT"], "MiB")
+	if mib, err := strconv.ParseInt(limit, 10, 64); !ok || err != nil || mib<<20 >= container.Resources.Limits.Memory().Value() {
+		t.Errorf("GOMEMLIMIT %q: want less than the memory limit", environment["GOMEMLIMIT"])
 	}
 	for name, s := range services {
 		if _, ok := ports[s.Spec.Ports[0].TargetPort.StrVal]; !ok || s.Spec.Selector["app"] != deployment.Spec.Template.Labels["app"] {
