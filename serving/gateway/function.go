@@ -32,12 +32,6 @@ type function struct {
 	place      place
 }
 
-// memory counts the bodies that a function has in the gateway.
-type memory struct {
-	bodies  bodies // of requests
-	answers bodies // to batches
-}
-
 // cold is the state of a function that has no replicas.
 type cold struct {
 	held    []*item  // wait for the first replica, the oldest first

@@ -67,6 +67,12 @@ func (s *statistics) finish(counter *uint64) {
 	*counter++
 }
 
+// memory counts the bodies that a function has in the gateway.
+type memory struct {
+	bodies  bodies // of requests
+	answers bodies // to batches
+}
+
 // bodies counts the bytes of the bodies that are in memory.
 type bodies struct {
 	within *bodies     // which counts them, too, up to its bound; nil if none does
