@@ -87,7 +87,8 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return cli.Usage(err)
 	}
-	config.QPS = -1 // what it writes is bounded where it decides; a limit here would delay creations
+	config.QPS = -1 // a limit that counts reads too would delay creations
+	limitWrites(config)
 	clients, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return err
