@@ -1,8 +1,9 @@
-// Package packing decides which shares fit together on a slice, which slices of a node serve a pod, and which node is the best one
-// for it. It is exact about admission and explicit about preference; it reads no clock and does no I/O.
+// Package packing decides which shares fit together on a slice, which slices of a node serve a pod, and which node is the best one for it.
+// Admission is exact, and every preference is an explicit cost; the package reads no clock and does no I/O.
 //
-// Its files are named after four parts: admission (Rules: may this share be on this slice), search (Packer: the slices of a node for
-// a pod), cost (Ranker: what a choice costs the pods to come) and index (Fleet: the best of many nodes, from cached ranks).
+// Its files belong to four parts, which prefix their names: admission (Rules: whether a slice can take a share), search (Packer: which
+// slices of a node a pod gets), cost (Ranker: what a placement costs the pods still to come) and index (Fleet: the best of many nodes, from
+// cached ranks).
 package packing
 
 import (
@@ -15,14 +16,14 @@ import (
 // its model until it is empty.
 type Model string
 
-// Slots counts SMs and divides time, and is exact (docs/packing.md). Rectangles packs boxes of quota x SMs, as FaST-GShare does, and
-// requires a slot table, too, which is what nodes execute.
+// Slots adds up SMs and divides the time of a window between shares; it is exact (docs/packing.md). Rectangles packs boxes of quota x SMs,
+// as FaST-GShare does, and also requires a slot table, because slot tables are what nodes execute.
 const (
 	Slots      Model = "slots"
 	Rectangles Model = "rectangles"
 )
 
-// DefaultGamma is the default of γ, the bound of the sum of SM limit x quota limit on a slice, in per mille of the slice. Dilu uses 1.5.
+// DefaultGamma is the default of γ, the bound on the sum of SM limit x quota limit over a slice, in per mille of the slice. Dilu uses 1.5.
 const DefaultGamma = 1500
 
 // Rules decide whether a set of shares may run on one slice together. They are safe for concurrent use.
@@ -49,8 +50,9 @@ type ShareRequest struct {
 // Admit returns the isolation class under which slice s, which holds the shares of l, can also take the requested share; or the reason for
 // refusing it.
 //
-// Memory and limits must fit by their sums, where weights count once for all shares of a namespace, and requests by the packing model. The result
-// depends on the set of shares only, never on the order in which they were added. What depends on the other slices of the device is for AdmitOn.
+// The sums of memory and of limits must fit the slice, where weights count once for all shares of a namespace; whether the requests fit is
+// for the packing model to decide. The result depends on the set of shares only, never on the order in which they were added. Admit does
+// not look at the other slices of the device; AdmitOn does.
 func (r Rules) Admit(s *Slice, l *Load, a ShareRequest) (share.Isolation, Refusal) {
 	class, refusal := r.admitEmpty(s, a)
 	if refusal != Admitted {
@@ -59,8 +61,8 @@ func (r Rules) Admit(s *Slice, l *Load, a ShareRequest) (share.Isolation, Refusa
 	return class, r.admitBeside(s, l, a, class)
 }
 
-// AdmitOn is Admit for slice i of the node, with what depends on the other slices of its device: whether the MIG instance can be created, and
-// whether a share there repels the requested one.
+// AdmitOn is Admit for slice i of the node. It also checks what depends on the other slices of the device: whether the MIG instance can be
+// created, and whether a share there repels the requested one.
 func (r Rules) AdmitOn(n *Node, i int, a ShareRequest) (share.Isolation, Refusal) {
 	class, refusal := r.Admit(&n.Slices[i], &n.Loads[i], a)
 	if refusal == Admitted {
@@ -69,8 +71,8 @@ func (r Rules) AdmitOn(n *Node, i int, a ShareRequest) (share.Isolation, Refusal
 	return class, refusal
 }
 
-// admitEmpty returns the isolation class under which the slice would take the share if it were empty, or a refusal that holds whatever runs
-// on the slice.
+// admitEmpty returns the isolation class under which the slice would take the share if it were empty, or a refusal that holds regardless of
+// what runs on the slice.
 func (r Rules) admitEmpty(s *Slice, a ShareRequest) (share.Isolation, Refusal) {
 	if refusal := s.checkTerms(a.Terms); refusal != Admitted {
 		return "", refusal
@@ -112,13 +114,13 @@ func (r Rules) conflict(n *Resident, a ShareRequest, class share.Isolation) Refu
 		return OtherClass
 	case n.Model != r.Model:
 		return OtherPackingModel
-	case n.Tenant != a.Tenant && (!r.MixTenants || class == share.Swap): // one could keep the turn for ever
+	case n.Tenant != a.Tenant && (!r.MixTenants || class == share.Swap): // a share of another tenant could keep the turn for ever
 		return OtherTenant
 	}
 	return Admitted
 }
 
-// checkCapacity returns why memory, limits or requests of the share do not fit together with those of the shares on the slice, or Admitted.
+// checkCapacity returns why the memory, the limits or the requests of the share do not fit with those of the shares on the slice, or Admitted.
 func (r Rules) checkCapacity(s *Slice, l *Load, a ShareRequest) Refusal {
 	sh := a.Share
 	switch {
@@ -134,11 +136,11 @@ func (r Rules) checkCapacity(s *Slice, l *Load, a ShareRequest) Refusal {
 	return Admitted
 }
 
-// gammaArea returns γ, the bound of the sum of limits on a slice, as an area (SMs x quota).
+// gammaArea returns γ, the bound on the sum of limits on a slice, as an area (SMs x quota).
 func (r Rules) gammaArea() int64 { return r.Gamma * int64(share.WholeArea) / 1000 }
 
-// schedulable reports whether some slot table serves the requests of all shares on the slice and of one more. Nodes execute slot tables in
-// either model, so requests that fit as rectangles must have a slot table as well, which needs the slice's reserve.
+// schedulable reports whether some slot table serves the requests of all shares on the slice and of one more. Nodes execute slot tables
+// under either packing model, so requests that fit as rectangles must have a slot table too, and that table needs the slice's reserve.
 func (r Rules) schedulable(s *Slice, l *Load, sh share.Share) bool {
 	var scratch [64]slot.Item
 	items := append(scratch[:0], l.items...)

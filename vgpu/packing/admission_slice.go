@@ -16,22 +16,23 @@ type Slice struct {
 	Device       string // UUID of the physical GPU
 	Model        string // of the device, such as "A100"
 	Profile      string // MIG profile; empty for a whole GPU
-	MemorySlices uint8  // bits of the device's memory slices that a MIG instance created on demand takes; 0: the slice always exists
+	MemorySlices uint8  // the memory slices of the device, one bit each, that a MIG instance created on demand takes; 0: the slice always exists
 	SMs          int
 	Memory       share.Bytes
 	Classes      []share.Isolation // what the node can enforce here
 	Healthy      bool
 	Reserve      share.PerMille // part of the window kept back for switching between sets
 	MaxShares    int
-	Locality     Locality // of a whole GPU
-	Store        bool     // shares can use weights of the node's model store here
+	Locality     Locality // where the GPU is in its node; for whole GPUs only
+	Store        bool     // whether shares here can use weights of the node's model store
 	Swap         SwapSpace
 }
 
-// SwapSpace bounds what shares of class swap may have beyond the memory of their slice, which they hold in turn.
+// SwapSpace bounds the memory of shares of class swap, which hold the memory of their slice in turn: what they may have outside the slice,
+// and what they keep on it while they wait.
 type SwapSpace struct {
-	Host share.Bytes // memory of the host for them, beyond the memory of the slice
-	Kept share.Bytes // of the slice, that each of them keeps at most while another has its turn
+	Host share.Bytes // host memory for what they give back between turns, beyond the memory of the slice
+	Kept share.Bytes // the most memory of the slice that each share keeps while another has its turn
 }
 
 func (s Slice) equals(o Slice) bool {
@@ -63,8 +64,8 @@ func (s *Slice) MatchesKind(kind string) bool {
 	return s.Profile == kind
 }
 
-// classFor returns the best isolation class for the share that the slice can enforce. If it can enforce none, classFor returns the best
-// class anyway, and whether the pod accepts best-effort enforcement.
+// classFor returns the best isolation class for the share that the slice can enforce. If the slice can enforce none that serves the share,
+// it returns the best class anyway, and whether the pod accepts that: whether it asks for best-effort enforcement.
 func (s *Slice) classFor(sh share.Share, t share.Terms) (share.Isolation, bool) {
 	wanted := acceptableClasses(sh, t.Isolation)
 	for _, class := range wanted {
@@ -72,7 +73,7 @@ func (s *Slice) classFor(sh share.Share, t share.Terms) (share.Isolation, bool) 
 			return class, true
 		}
 	}
-	// Best-effort enforcement runs anyway; the node's enforcement status says what is missing.
+	// Best-effort enforcement runs regardless; the node's enforcement status says what is missing.
 	return wanted[0], t.Enforcement == share.BestEffortEnforcement
 }
 
@@ -83,7 +84,7 @@ var (
 	exclusiveOrMPS = []share.Isolation{share.Exclusive, share.MPS}
 )
 
-// acceptableClasses returns the isolation classes that can serve a share, the best first. Only who asks for class swap gets it.
+// acceptableClasses returns the isolation classes that can serve a share, best first. Only pods that ask for class swap get it.
 func acceptableClasses(sh share.Share, wanted share.Isolation) []share.Isolation {
 	switch {
 	case wanted != share.AnyIsolation:
@@ -103,17 +104,18 @@ type MilliGPU int64
 const WholeGPU MilliGPU = 1000
 
 // Resident is one share that runs on a slice, with the properties that further shares must be compatible with. A share that requests no
-// SM-time, of an instance that runs in idle time (residency.Shared), keeps its memory, its place among MaxShares and these properties.
+// SM-time, because its instance runs in what others leave idle (residency.Shared), still occupies its memory, counts towards MaxShares and
+// keeps these properties.
 type Resident struct {
 	Tenant string // namespace of the pod
 	Model  Model
 	Class  share.Isolation
 	Share  share.Share // as it counts on the slice
-	Use    Use         // what is known of its load; only rankers read it
+	Use    Use         // what is known about its load; only rankers read it
 
-	Weights []share.Weights // that it uses beside its memory, one copy for all shares of the tenant
+	Weights []share.Weights // that it uses in addition to its memory; one copy serves all shares of the tenant
 
-	AntiAffinity string // that no other share of the tenant on the device has; empty: any may be there
+	AntiAffinity string // key that no other share of the tenant on the device may have; empty: any may be there
 }
 
 func (r Resident) equals(o Resident) bool {
@@ -137,11 +139,11 @@ func (l *Load) Residents() []Resident { return l.residents }
 // Empty reports whether the slice holds no share.
 func (l *Load) Empty() bool { return len(l.residents) == 0 }
 
-// Memory returns the sum of the device memory of the shares and of the weights that they use, each counted once for a tenant. Shares of class swap,
-// which hold it in turn, may have more together than the slice.
+// Memory returns the device memory of all shares and of the weights that they use, where weights count once for each tenant. For shares of
+// class swap, which hold the memory in turn, the sum may be more than the slice has.
 func (l *Load) Memory() share.Bytes { return l.memory }
 
-// Requested returns the sum of the SM-time (SM request x quota request) of the shares; 0 of shares of class swap, which have it in turn.
+// Requested returns the sum of the SM-time (SM request x quota request) of the shares. Shares of class swap, which take turns, count as 0.
 func (l *Load) Requested() share.Area { return l.requested }
 
 // Add adds a share without checking whether it fits.
@@ -168,8 +170,8 @@ func (l *Load) clone() Load {
 	return c
 }
 
-// freeSMTime returns the SM-time of the slice that no share has requested, rounded down. Of a slice of class swap it is 0: only further shares of
-// that class can be there.
+// freeSMTime returns the SM-time of the slice that no share has requested, rounded down. It is 0 for a slice of class swap, which only
+// further shares of that class can join.
 func (l *Load) freeSMTime() MilliGPU {
 	if l.swaps() {
 		return 0
@@ -185,7 +187,7 @@ func milliGPUOf(a share.Area) MilliGPU {
 	return MilliGPU((a + share.Area(share.Whole) - 1) / share.Area(share.Whole))
 }
 
-// requestsSMTime reports whether the share needs turns or a rectangle. A share that requests no SM-time runs in what others leave.
+// requestsSMTime reports whether the share needs turns or a rectangle. A share that requests no SM-time runs in what others leave idle.
 func requestsSMTime(s share.Share) bool { return s.SMRequest != 0 || s.QuotaRequest != 0 }
 
 // itemOf returns the request of a share as the slot package's item.

@@ -5,14 +5,14 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Rank compares possible placements of a pod: the lower, the better. It holds a cost and a tie-break in one number that fits a
+// Rank compares possible placements of a pod: the lower, the better. It packs a cost and a tie-break into one number that fits a
 // kube-scheduler score.
 type Rank int64
 
 const (
 	tieBits = 20
 	tieMax  = 1<<tieBits - 1
-	costMax = 1<<(63-tieBits) - 2 // a little below the top, so that a score can be worse than every rank
+	costMax = 1<<(63-tieBits) - 2 // a little below the maximum, so that a score can be worse than every rank
 )
 
 // rankOf combines a cost and a tie-break into a Rank. Values too large for their bits are clamped.
@@ -20,10 +20,10 @@ func rankOf(cost, tie int64) Rank {
 	return Rank(clamp(cost, -costMax, costMax)<<tieBits | clamp(tie, 0, tieMax))
 }
 
-// Cost returns what the placement takes from pods to come, in millionths of a milli-GPU where the Ranker is Balance.
+// Cost returns what the placement takes away from future pods, in millionths of a milli-GPU if the Ranker is Balance.
 func (r Rank) Cost() int64 { return int64(r) >> tieBits }
 
-// Plus returns the rank of a placement that costs that much more, of the same tie-break.
+// Plus returns the rank of a placement that costs more by the given amount and has the same tie-break.
 func (r Rank) Plus(cost int64) Rank {
 	if cost == 0 {
 		return r
@@ -44,11 +44,11 @@ type Choice struct {
 	Container int
 }
 
-// BestArea is the Ranker of FaST-GShare: the smallest sufficient free rectangle of all slices (FG-113), used slices before unused ones
-// (FG-119), and a used slice packed again before an unused one (F27).
+// BestArea is the Ranker of FaST-GShare. It takes the smallest free rectangle of all slices that holds the share (FG-113), and prefers
+// used slices to unused ones (FG-119), even if a used slice has to be packed again for it (F27).
 type BestArea struct{}
 
-// How a share fits a slice, the best first: in a free rectangle, after packing the slice again, or on an unused slice. Slices on which a
+// How a share fits a slice, best first: in a free rectangle, after the slice is packed again, or on an unused slice. Slices on which a
 // share fits in the same way are compared by waste.
 const (
 	fitsFree int64 = iota
@@ -67,7 +67,7 @@ func (BestArea) Rank(n *Node, pod *Pod, picks []Choice) Rank {
 	return rankOf(cost, tie)
 }
 
-// wasteOn returns how a share fits a slice (fitsFree, fitsAfterRepack or fitsUnused) and what it would leave of the free rectangle.
+// wasteOn returns how a share fits a slice (fitsFree, fitsAfterRepack or fitsUnused) and what would be left of its free rectangle.
 func wasteOn(l *Load, sh share.Share) (tier int64, w rectangle.Waste) {
 	box := rectangle.BoxOf(sh)
 	if l.Empty() {

@@ -28,14 +28,15 @@ type Balance struct {
 	Demand *Demand
 }
 
-// Rank returns the cost of policy D for placing the pod's vGPUs as picked on the node.
+// Rank returns the cost, under policy D, of placing the pod's vGPUs on the node as picked.
 func (b Balance) Rank(n *Node, pod *Pod, picks []Choice) Rank {
 	s := b.costsOf(n)
 	defer s.release()
 	return s.Rank(n, pod, picks)
 }
 
-// strandingChange returns the change of W (SM-time of a slice that future pods are expected to leave unused) over the changed slices.
+// strandingChange returns the change of W (the SM-time of a slice that future pods are expected to leave unused), summed over the changed
+// slices.
 func (d *Demand) strandingChange(changed []sliceChange) ppmMilli {
 	var sum ppmMilli
 	for i := range changed {
@@ -53,7 +54,7 @@ func hasPickOn(picks []Choice, slice int) bool {
 	return false
 }
 
-// scarcityCost returns the SM-time that the pod takes of each slice, multiplied by the scarcity of the slice's GPU model, as a sum.
+// scarcityCost returns the SM-time that the pod takes of each slice times the scarcity of the slice's GPU model, summed over the slices.
 func (v *nodeView) scarcityCost(pod *Pod, picks []Choice) ppmMilli {
 	var sum ppmMilli
 	for _, p := range picks {
@@ -63,8 +64,8 @@ func (v *nodeView) scarcityCost(pod *Pod, picks []Choice) ppmMilli {
 	return sum
 }
 
-// maxRemainingCPU bounds the CPU in the tie-break of policy D, so that the SM-time of 32 slices fits beside it: where pods request little
-// CPU, the CPU of one node may correspond to many more GPUs than it has.
+// maxRemainingCPU bounds the CPU term in the tie-break of policy D, so that the SM-time of 32 slices fits beside it. Where pods request
+// little CPU, the CPU of one node converts to many more GPUs than the node has.
 const maxRemainingCPU = tieMax - 32*int64(WholeGPU)
 
 // remainder returns the SM-time and the CPU that stay free on a node as one number, the CPU converted to milli-GPU. The less stays free,
@@ -77,8 +78,8 @@ func (b Balance) remainder(time MilliGPU, cpu MilliCPU) int64 {
 	return left
 }
 
-// nodeCosts holds the costs of policy D for one node before a pod is placed, so that many candidate placements are ranked quickly. It is
-// immutable once computed.
+// nodeCosts holds the costs of policy D for one node before a pod is placed, so that many candidate placements can be ranked quickly. It
+// is immutable once computed.
 type nodeCosts struct {
 	Balance
 	before nodeView
@@ -98,7 +99,7 @@ func (b Balance) costsOf(n *Node) *nodeCosts {
 
 // release returns the costs to the pool.
 func (s *nodeCosts) release() {
-	s.Balance = Balance{} // the pool keeps no demand alive
+	s.Balance = Balance{} // so that the pool keeps no demand reachable
 	nodeCostsPool.Put(s)
 }
 
@@ -111,7 +112,7 @@ func (s *nodeCosts) compute(b Balance, n *Node) {
 
 // Rank returns the rank of a placement on n, the node whose costs these are.
 func (s *nodeCosts) Rank(n *Node, pod *Pod, picks []Choice) Rank {
-	var space [1]sliceChange // of most pods
+	var space [1]sliceChange // enough for most pods
 	changed := s.Demand.sliceChanges(&s.before, n, pod, picks, space[:0])
 	cost := s.costAfter(changed, pod.CPU, pod.RAM) - s.cost
 	if s.Terms.Stranding {
@@ -123,8 +124,8 @@ func (s *nodeCosts) Rank(n *Node, pod *Pod, picks []Choice) Rank {
 	return rankOf(int64(cost), s.remainder(s.before.freeTimeAfter(changed), s.before.cpu-pod.CPU))
 }
 
-// costAfter returns F + S (fragmentation and shortage of CPU) of the node after the given changes of its slices and with that much CPU and
-// memory taken.
+// costAfter returns F + S (fragmentation and shortage of CPU) of the node once its slices have changed as given and the given CPU and
+// memory are taken.
 func (s *nodeCosts) costAfter(changed []sliceChange, cpu MilliCPU, ram share.Bytes) ppmMilli {
 	var cost ppmMilli
 	if s.Terms.Fragmentation {

@@ -4,13 +4,16 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Complementary is the Ranker of Dilu (section 3.3, Algorithm 1 as corrected). It prefers GPUs that host pods of similar load, then other
-// used GPUs, then unused ones (DI-32, DI-38). Among equally preferred GPUs it takes the one on which least stays free,
+// Complementary is the Ranker of Dilu (section 3.3, Algorithm 1 as corrected). It prefers GPUs that host pods of the same workload, then
+// other used GPUs, then unused ones (DI-32, DI-38). Among equally preferred GPUs it takes the one that is left with the least free,
 //
-//	Alpha x (1 - requests/SMs) + Beta x (1 - memory/M), both with the share placed (DI-37; D6: the smallest is best).
+//	Alpha x (1 - requests/SMs) + Beta x (1 - memory/M),
 //
-// The vGPUs of a pod are ranked one after another, each with those before it in place (DI-39). The node with the fewest unused GPUs taken
-// is best, since Dilu minimises the number of GPUs (DI-30), then the one with the fewest GPUs without affinity.
+// where both terms include the share being placed (DI-37; D6: the smallest is best).
+//
+// The vGPUs of a pod are ranked one after another, each with the ones before it already in place (DI-39). Dilu minimises the number of
+// GPUs, so the node on which the pod takes the fewest unused GPUs is best (DI-30); then the one on which it takes the fewest GPUs without
+// affinity.
 type Complementary struct {
 	Alpha, Beta share.PerMille // weights; they add up to share.Whole
 }
@@ -18,7 +21,8 @@ type Complementary struct {
 // DiluWeights are the weights of SMs and memory in Dilu's code; the paper has none (D7).
 var DiluWeights = Complementary{Alpha: 600, Beta: 400}
 
-// The unused parts of all GPUs of a pod cost less than one GPU without affinity, and those of all its vGPUs less than one unused GPU.
+// The unused parts of all GPUs of a pod cost less than one GPU without affinity, and all its GPUs without affinity less than one unused
+// GPU.
 const (
 	costWithoutAffinity = (share.MaxVGPUs + 1) * int64(one)
 	costOfUnused        = (share.MaxVGPUs + 1) * costWithoutAffinity
@@ -34,8 +38,8 @@ func (c Complementary) Rank(n *Node, pod *Pod, picks []Choice) Rank {
 	return rankOf(cost, 0)
 }
 
-// affinityCost returns the cost of taking a GPU that hosts no pod of similar load: more for an unused GPU than for a used one, and nothing
-// for a GPU that was already chosen for the same pod.
+// affinityCost returns the cost of taking a GPU that hosts no pod with workload affinity: more for an unused GPU than for a used one. A
+// GPU that was already chosen for the same pod costs nothing.
 func affinityCost(l *Load, use Use, chosen bool) int64 {
 	switch {
 	case chosen, l.hostsAffine(use):
@@ -65,9 +69,9 @@ func fraction(free, whole share.Bytes) ppm {
 	return ppm(int64(free/share.MiB) * int64(one) / max(1, int64(whole/share.MiB)))
 }
 
-// Use is what is known of how an instance uses its GPU over time. The zero value means that nothing is known.
+// Use is what is known about the load of an instance on its GPU. The zero value means that nothing is known.
 type Use struct {
-	Workload string // the user's affinity key; empty when not said
+	Workload string // the user's affinity key; empty if the user gave none
 }
 
 func (p *Pod) use() Use { return Use{Workload: p.Request.Workload} }

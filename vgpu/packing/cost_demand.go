@@ -8,8 +8,8 @@ const one ppm = 1_000_000
 // ppmMilli is a cost in millionths of a milli-GPU.
 type ppmMilli int64
 
-// Demand describes what the pods of a cluster typically request, frozen until it has changed enough, so that ranks under the same Demand
-// are comparable. The zero value is an unknown demand: all costs are zero and nodes are ranked by best fit.
+// Demand describes what the pods of a cluster typically request. It stays frozen until the requests have changed enough, so that ranks
+// under the same Demand are comparable. The zero value is an unknown demand: all costs are zero and nodes are ranked by best fit.
 type Demand struct {
 	shapes   []typicalShape
 	sets     shapeIndex
@@ -45,8 +45,8 @@ func (d *Demand) computeStranded() {
 	}
 }
 
-// cpuRatio returns ρ, the CPU to keep free for each free GPU. If the pods would request more CPU at full GPU use than the cluster has, ρ
-// follows the CPU that is still free, within bounds.
+// cpuRatio returns ρ, the CPU to keep free for each free GPU. If the pods, scaled up until all GPUs are in use, would request more CPU than
+// the cluster has, ρ follows the CPU that is still free, within bounds.
 func cpuRatio(m *Mix, c Capacity) MilliCPU {
 	if m.gpu == 0 {
 		return 0
@@ -68,7 +68,7 @@ func perGPU(cpu MilliCPU, gpu MilliGPU) MilliCPU {
 	return MilliCPU(int64(cpu) * int64(WholeGPU) / int64(gpu))
 }
 
-// maxScarcity bounds the scarcity of a model, so that a cost fits a Rank however rare the model is.
+// maxScarcity bounds the scarcity of a model, so that a cost fits into a Rank however rare the model is.
 const maxScarcity = 100 * one
 
 // priorDemand is the demand assumed for each GPU model before any is observed: one pod of eight GPUs. Without it the first pods would fill
@@ -77,7 +77,7 @@ const maxScarcity = 100 * one
 const priorDemand = 8 * WholeGPU
 
 // scarcityByModel returns for each GPU model the demand that requires it, divided by the capacity of the models that can serve that demand.
-// It counts all shapes of pods, not only the typical ones: pods that require a model are many, but of rare shapes.
+// It counts all shapes of pods, not only the typical ones: many pods require a model, but each of their shapes is rare.
 func scarcityByModel(m *Mix, c Capacity) map[string]ppm {
 	out := map[string]ppm{}
 	if m.gpu <= 0 {
@@ -115,14 +115,15 @@ func NewEpoch(m *Mix, c Capacity) Epoch {
 	return Epoch{pods: m.Pods(), gpu: c.GPU, free: c.FreeGPU, demand: NewDemand(m, c)}
 }
 
-// Changes up to these never expire an epoch, whatever part of the cluster they are.
+// Changes of pods or of free GPU up to these amounts never expire an epoch, however large a part of the cluster they are.
 const (
 	fewPods    = 16
 	littleFree = 4 * WholeGPU
 )
 
-// Expired reports whether the demand has changed enough for a new one, which invalidates all cached ranks. The demand is compared only if
-// pods or free GPU changed by half since the last comparison; a change of the number of GPUs by a sixteenth always expires the epoch.
+// Expired reports whether the demand has changed enough to be computed anew, which invalidates all cached ranks. The demands are compared
+// only if the pods or the free GPU changed by half since the last comparison; a change of the number of GPUs by a sixteenth always expires
+// the epoch.
 func (e *Epoch) Expired(m *Mix, c Capacity) bool {
 	if 16*max(c.GPU-e.gpu, e.gpu-c.GPU) > e.gpu {
 		return true
@@ -139,13 +140,13 @@ func hasMoved[T ~int | ~int64](now, then, least T) bool {
 	return max(now-then, then-now) > max(min(now, then)/2, least)
 }
 
-// Changes of demand too small to matter. On openb's lists they halve the number of demands that are frozen while a cluster
-// fills and move the allocation by at most 0.05 points, but on cpu250, where CPU is scarce and its ratio follows what is left:
-// there they cost 0.16.
+// Changes of demand up to these amounts are too small to matter. On openb's lists, ignoring them halves the number of demands that are
+// frozen while a cluster fills, and moves the allocation by at most 0.05 points. The exception is cpu250, where CPU is scarce and the CPU
+// ratio follows what is left: there it costs 0.16 points.
 const (
-	shapesMove   = one / 10 // part of the typical pods that would have to be others
-	ratioMoves   = 20       // one part in so many of the CPU that goes with a GPU
-	scarcityMove = one / 20 // of a GPU's worth, mean over the cluster's GPUs
+	shapesMove   = one / 10 // fraction of the typical pods whose shape differs
+	ratioMoves   = 20       // of the CPU that goes with a GPU, one part in this many
+	scarcityMove = one / 20 // of the worth of a GPU, as a mean over the cluster's GPUs
 )
 
 // differs reports whether another demand differs from this one by enough to change ranks noticeably.

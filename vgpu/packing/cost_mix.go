@@ -8,7 +8,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Shape is the resource request of a pod, by which pods are counted: pods of equal requests have the same shape.
+// Shape is the resource request of a pod, reduced to what pods are counted by: pods of equal requests have the same shape.
 type Shape struct {
 	VGPUs  int
 	Milli  MilliGPU    // SM-time of each vGPU
@@ -16,7 +16,7 @@ type Shape struct {
 	CPU    MilliCPU
 	RAM    share.Bytes
 	Models string // accepted models, comma-separated; empty accepts every model
-	Kind   string // of slice; of several containers with kinds of their own, that of each, comma-separated
+	Kind   string // kind of slice; if containers name kinds of their own, that of each container, comma-separated
 }
 
 // ShapeOf returns the shape of a pod. A pod of several containers counts with all their vGPUs, each of the mean SM-time.

@@ -18,7 +18,7 @@ type nodeView struct {
 // freeSlice holds the free SM-time and memory of a slice, and the typical shapes (resource requests) that could use them.
 type freeSlice struct {
 	time      MilliGPU
-	largest   MilliGPU // that one pod can request
+	largest   MilliGPU // the most that one pod can request
 	memory    share.Bytes
 	accepting shapeSet
 	fitting   shapeSet
@@ -90,7 +90,7 @@ func indexOfChange(changed []sliceChange, slice int) int {
 	return -1
 }
 
-// fragmentationAfter returns F after the given changes of slices and with that much CPU and memory taken. F is the free SM-time that a
+// fragmentationAfter returns F once the slices have changed as given and the given CPU and memory are taken. F is the free SM-time that a
 // random typical pod could not use (FGD's measure, in integers): all of it if the pod does not fit the node, else that of the slices that
 // are too small for the pod.
 func (d *Demand) fragmentationAfter(v *nodeView, changed []sliceChange, cpu MilliCPU, ram share.Bytes) ppmMilli {
@@ -109,7 +109,7 @@ func (d *Demand) fragmentationAfter(v *nodeView, changed []sliceChange, cpu Mill
 	return ppmMilli(d.sets.Total)*ppmMilli(total) - usable
 }
 
-// freeTimeAfter returns the free SM-time of the node after the given changes of slices.
+// freeTimeAfter returns the free SM-time of the node once its slices have changed as given.
 func (v *nodeView) freeTimeAfter(changed []sliceChange) MilliGPU {
 	time := v.total
 	for i := range changed {
@@ -130,7 +130,7 @@ func (u *usableSlices) apply(t *sliceChange, i int) {
 	}
 }
 
-// cpuShortage returns S, the part of the given free SM-time for which the free CPU does not suffice at ρ CPUs for each GPU.
+// cpuShortage returns S: the part of the given free SM-time that the free CPU does not cover when each GPU needs ρ CPUs.
 func (d *Demand) cpuShortage(time MilliGPU, cpu MilliCPU) ppmMilli {
 	if d.cpuRatio == 0 {
 		return 0

@@ -7,16 +7,17 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Part is one part of a model that is cut over several devices: where it is, and how much of the model's memory is there.
+// Part is one part of a model that is cut over several devices: the slice that holds it, and how much of the model's memory it takes there.
 type Part struct {
 	Pick
 	Memory share.Bytes
 }
 
-// Cut divides a model between devices of the node, those with the most free memory first, each of which takes all that it has free until the
-// model fits. So it has the fewest parts that the node allows (Dilu, section 3.3, principle 2b; D8). Each part is the requested share with its
-// part of the memory, and is charged the SMs and the time of all (D9); the memory of the request is that of the model. Slices for which usable
-// is false take no part.
+// Cut divides a model between devices of the node. It takes the devices in order of free memory, largest first, and fills each one before
+// it goes on to the next, until the whole model is placed. This gives the fewest parts that the node allows (Dilu, section 3.3, principle
+// 2b; D8). The memory of the request is that of the whole model. Each part is the requested share with its part of that memory, and is
+// charged the SMs and the quota of the whole request (D9). Slices for which usable returns false are left out. Cut returns false if the
+// model does not fit.
 func (r Rules) Cut(n *Node, model ShareRequest, usable func(slice int) bool) ([]Part, bool) {
 	var parts []Part
 	left := model.Share.Memory
@@ -30,8 +31,8 @@ func (r Rules) Cut(n *Node, model ShareRequest, usable func(slice int) bool) ([]
 	return nil, false
 }
 
-// fragments returns, for each device of the node that admits a part of the model, its slice with the most free memory, as the part that would
-// take all of it; the largest first.
+// fragments returns the largest part of the model that each device of the node admits, on the slice of the device with the most free
+// memory, ordered by size, largest first. Devices that admit no part are left out.
 func (r Rules) fragments(n *Node, model ShareRequest, usable func(slice int) bool) []Part {
 	var found []Part
 	for i := range n.Slices {
@@ -56,12 +57,12 @@ func (r Rules) fragments(n *Node, model ShareRequest, usable func(slice int) boo
 	})
 }
 
-// compareFreeMemory orders devices for the parts of one model by their free memory: the most first.
+// compareFreeMemory orders the devices for the parts of one model by free memory, largest first.
 func compareFreeMemory(a, b share.Bytes) int { return cmp.Compare(b, a) }
 
-// preferFreeMemory lets GPUs that several vGPUs of a container have for themselves, the parts of one model, be chosen by their free memory. Dilu's
-// ranker has a rule for one fragment only, so for it nothing else counts (principle 2b). Of the others the rank comes first, as it knows who
-// else needs the larger GPUs.
+// preferFreeMemory records the free memory of those options that are GPUs which the container gets for itself, so that they are chosen by
+// it. The vGPUs of such a container are the parts of one model. Dilu places a cut model by free memory alone (principle 2b), so with its
+// ranker the rank is cleared. With any other ranker the rank still comes first, because it knows which other pods need the larger GPUs.
 func (p *Packer) preferFreeMemory(n *Node, sh share.Share, options []option) {
 	_, isDilu := p.Ranker.(Complementary)
 	for i := range options {
@@ -75,5 +76,5 @@ func (p *Packer) preferFreeMemory(n *Node, sh share.Share, options []option) {
 	}
 }
 
-// freeMemory returns the memory of slice i that no share and no weights have.
+// freeMemory returns the memory of slice i that neither shares nor weights occupy.
 func (n *Node) freeMemory(i int) share.Bytes { return n.Slices[i].Memory - n.Loads[i].memory }

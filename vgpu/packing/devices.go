@@ -2,8 +2,8 @@ package packing
 
 import "github.com/gshare-dev/gshare/vgpu/share"
 
-// Repels reports whether a share of the tenant on the slice has the anti-affinity key. Nothing repels a share without a key, nor one of
-// another tenant, so that no tenant can keep others away.
+// Repels reports whether a share of the same tenant on the slice has the same anti-affinity key. A share without a key repels none and is
+// repelled by none, and neither do shares of different tenants repel each other, so no tenant can keep others away.
 func (l *Load) Repels(tenant, key string) bool {
 	if key == "" {
 		return false
@@ -16,7 +16,7 @@ func (l *Load) Repels(tenant, key string) bool {
 	return false
 }
 
-// repels reports whether a share on the device of slice i, on whatever slice of it, has the key of the requested one and its tenant.
+// repels reports whether any share on the device of slice i, on whichever of its slices, has the tenant and the key of the requested share.
 func (n *Node) repels(i int, a ShareRequest) bool {
 	if a.Terms.AntiAffinity == "" {
 		return false
@@ -29,7 +29,7 @@ func (n *Node) repels(i int, a ShareRequest) bool {
 	return false
 }
 
-// checkDevice returns why the other slices on the device of slice i do not let it take the share, or Admitted.
+// checkDevice returns why other slices on the device of slice i prevent it from taking the share, or Admitted.
 func (n *Node) checkDevice(i int, a ShareRequest) Refusal {
 	switch {
 	case n.isBlocked(i):
@@ -40,12 +40,12 @@ func (n *Node) checkDevice(i int, a ShareRequest) Refusal {
 	return Admitted
 }
 
-// looksAtDevices reports whether slices that are equal and empty can differ for the pod by what is on their devices.
+// looksAtDevices reports whether the pod may treat equal, empty slices differently because of what else is on their devices.
 func (p *Pod) looksAtDevices() bool {
 	return p.Request.AntiAffinity != "" || p.Request.Packing != share.AnyPacking
 }
 
-// How full a device is, in steps: 0 is without a share, and each of the others is a sixtieth of its SM-time.
+// How full a device is, in steps: 0 means that it holds no share, and each further step is a sixtieth of its SM-time.
 const (
 	fullSteps = 61
 	halfSteps = (fullSteps - 1) / 2
@@ -53,8 +53,8 @@ const (
 	maxInstances = 7 // of MIG on one GPU
 )
 
-// fullness returns how full a slice is, with the pod's earlier picks, in 0 to fullSteps. For a MIG instance, half of it is what the instance
-// holds and half what its device does, as the others share less with it.
+// fullness returns how full a slice is, including the pod's earlier picks, from 0 to fullSteps. For a MIG instance, half of the value is
+// the load of the instance and half that of its device, because the other instances of the device share less with it.
 func (n *Node) fullness(pod *Pod, earlier []Choice, slice int) int64 {
 	var own, all share.Area
 	empty, device := true, n.Slices[slice].Device
@@ -84,8 +84,8 @@ func (n *Node) fullness(pod *Pod, earlier []Choice, slice int) int64 {
 	return min(fullSteps, 1+int64((own*halfSteps+all*halfSteps/parts)/share.WholeArea))
 }
 
-// wishCost returns how far the picks are from what the pod wishes: empty devices for spread, full ones for binpack. It is the mean over the
-// picks, rounded up, in 0 to fullSteps.
+// wishCost returns how far the picks are from what the pod prefers: empty devices for spread, full ones for binpack. It is the mean over
+// the picks, rounded up, from 0 to fullSteps.
 func wishCost(n *Node, pod *Pod, picks []Choice) int64 {
 	var sum int64
 	for i, p := range picks {
@@ -99,15 +99,15 @@ func wishCost(n *Node, pod *Pod, picks []Choice) int64 {
 	return (sum + count - 1) / count
 }
 
-// A rank holds, for a pod with a wish, three costs in one, each below a step of the one before: of the wish, of loading weights, and of the
-// ranker, whose lowest bits are lost.
+// The rank of a pod with a preference (Packing) holds three costs in one number, each of which counts for less than one step of the one
+// before: the preference, the loading of weights, and the cost of the ranker, which loses its lowest bits.
 const (
 	wishBits    = 37
-	loadingLost = 6 // bits, which leave 64 steps of 1<<30
-	rankerLost  = 7 // bits of at most 1<<36
+	loadingLost = 6 // bits dropped from the cost of loading, which leaves 64 steps of 1<<30
+	rankerLost  = 7 // bits dropped from the cost of the ranker, which is at most 1<<36
 )
 
-// with returns the rank of a placement with what comes before the ranker's cost: the pod's wish, and the weights to be loaded.
+// with returns the rank of a placement with the costs that come before the ranker's: the pod's preference, and the weights to be loaded.
 func (r Rank) with(n *Node, pod *Pod, picks []Choice) Rank {
 	loading := settlingCost(n, pod, picks)
 	if pod.Request.Packing == share.AnyPacking || len(picks) == 0 {
@@ -117,7 +117,7 @@ func (r Rank) with(n *Node, pod *Pod, picks []Choice) Rank {
 	return rankOf(wishCost(n, pod, picks)<<wishBits+loading>>loadingLost+ranker, int64(r)&tieMax)
 }
 
-// resident returns the requested share as it counts on a slice under a class.
+// resident returns the requested share in the form in which a slice counts it under a class.
 func (a *ShareRequest) resident(m Model, class share.Isolation) Resident {
 	return Resident{
 		Tenant: a.Tenant, Model: m, Class: class, Share: a.Share, Weights: a.Terms.Weights, AntiAffinity: a.Terms.AntiAffinity,

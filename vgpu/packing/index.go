@@ -7,16 +7,16 @@ import (
 // maxCaches is the number of distinct pod requests for which a Fleet caches the ranks of all nodes.
 const maxCaches = 512
 
-// Fleet finds the best of many nodes for a pod. It caches the rank of every node for each distinct pod request, and evaluates only nodes
-// that have changed. It is not safe for concurrent use.
+// Fleet finds the best of many nodes for a pod. For each distinct pod request it caches the rank of every node, and evaluates only nodes
+// that have changed since. It is not safe for concurrent use.
 type Fleet struct {
 	packer      Packer
 	nodes       []fleetNode
 	caches      map[string]*rankCache
-	clock       int64 // counts calls, to evict the caches unused for longest
+	clock       int64 // counts calls, to evict the cache that was unused for longest
 	changes     changeLog
-	unusedNodes []*Node // one example of the unused nodes of each hardware
-	nameOrder   []int32 // index of each node in the order of names; nil when a name has changed
+	unusedNodes []*Node // for each kind of hardware, one example of its unused nodes
+	nameOrder   []int32 // position of each node in the order of names; nil after a name has changed
 	scratch     []Choice
 }
 
@@ -26,10 +26,10 @@ type fleetNode struct {
 	version  int64
 	cpu      MilliCPU // of node when it was set
 	ram      share.Bytes
-	most     share.Area // SM-time of the slice with the most left
-	hardware int        // of an unused node, its index in unusedNodes; notUnused for any other
+	most     share.Area // free SM-time of the slice that has the most
+	hardware int        // index in unusedNodes if the node is unused; notUnused otherwise
 	costs    *nodeCosts // of the node
-	stale    bool       // costs is of an earlier state of the node, or of another demand
+	stale    bool       // costs describes an earlier state of the node, or another demand
 }
 
 // NewFleet returns a fleet of size nodes that are unknown at first: a node is considered once Set has been called for it.
@@ -74,8 +74,8 @@ type Candidate struct {
 	Rank Rank
 }
 
-// Best returns the k best nodes for the pod, the best first; equal ranks are ordered by the names of nodes. The key must identify all
-// properties of the pod that the packer reads, and its CPU and memory. Only nodes for which eligible returns true are considered; if
+// Best returns the k best nodes for the pod, best first; equal ranks are ordered by the names of the nodes. The key must identify every
+// property of the pod that the packer reads, and the pod's CPU and memory. Only nodes for which eligible returns true are considered; if
 // eligible is nil, all are.
 func (f *Fleet) Best(key string, pod *Pod, k int, eligible func(i int) bool) []Candidate {
 	if k <= 0 {
@@ -99,9 +99,9 @@ func (f *Fleet) Best(key string, pod *Pod, k int, eligible func(i int) bool) []C
 	return best
 }
 
-// BestWithCapacity returns the best node for the pod among those that have the CPU and the memory for it too, or false if there is none. A pod
-// that requests none of them lacks none, even on an overcommitted node. The key is that of Best, and equal ranks are ordered as there.
-// Its time depends on the number of changes since the last call with the same key, not on the number of nodes.
+// BestWithCapacity returns the best node for the pod among those that also have enough free CPU and memory, or false if there is none. A
+// pod that requests no CPU (or no memory) has enough of it even on an overcommitted node. The key is that of Best, and equal ranks are
+// ordered as there. Its time depends on the number of changes since the last call with the same key, not on the number of nodes.
 func (f *Fleet) BestWithCapacity(key string, pod *Pod) (Candidate, bool) {
 	f.orderNames()
 	col := f.rankCache(key)
@@ -110,8 +110,8 @@ func (f *Fleet) BestWithCapacity(key string, pod *Pod) (Candidate, bool) {
 	return Candidate{Node: int(best.node), Rank: best.rank}, best != noContender
 }
 
-// CachedRank returns the rank of node i for the pods of a key, or the refusal, if Best has evaluated the present version of the node.
-// Concurrent calls are safe while no other method runs.
+// CachedRank returns the cached rank of node i for pods with the key, or the refusal; known is false unless Best has evaluated the present
+// version of the node. Concurrent calls are safe while no other method runs.
 func (f *Fleet) CachedRank(key string, i int) (rank Rank, refusal Refusal, known bool) {
 	col, version := f.caches[key], f.nodes[i].version
 	if col == nil || version == 0 || col.evaluations[i].version != version {

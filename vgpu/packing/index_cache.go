@@ -8,9 +8,9 @@ import (
 // rankCache holds the evaluations of all nodes for pods of equal requests.
 type rankCache struct {
 	evaluations []evaluation // by node
-	unused      []evaluation // of unused nodes, by hardware, within one call
-	fitting     tournament   // among the nodes that admit the pod and have the CPU and the memory for it
-	seen        int64        // position in the fleet's changes that fitting has reached
+	unused      []evaluation // of unused nodes, by hardware; valid within one call
+	fitting     tournament   // of the nodes that admit the pod and have enough CPU and memory for it
+	seen        int64        // position in the fleet's change log up to which fitting is current
 	used        int64
 }
 
@@ -72,7 +72,7 @@ func (f *Fleet) refresh(col *rankCache, pod *Pod) {
 		return
 	}
 	for _, c := range changed {
-		if i := int(c.node); c.version == f.nodes[i].version { // else a later entry is about the node as it is now
+		if i := int(c.node); c.version == f.nodes[i].version { // otherwise a later entry stands for the present version
 			col.fitting.set(i, f.contender(i, col, pod))
 		}
 	}
@@ -153,8 +153,8 @@ func (f *Fleet) evaluate(i int, col *rankCache, pod *Pod) evaluation {
 	return a
 }
 
-// evaluateUnused evaluates a node without shares. It evaluates only one node of equal hardware in each call of Best, because large parts of
-// a cluster are such nodes.
+// evaluateUnused evaluates a node without shares. In each call it evaluates one node for each kind of hardware, because large parts of a
+// cluster are unused nodes of equal hardware.
 func (f *Fleet) evaluateUnused(n *fleetNode, col *rankCache, pod *Pod) *evaluation {
 	for len(col.unused) <= n.hardware {
 		col.unused = append(col.unused, evaluation{})
@@ -170,14 +170,14 @@ func (f *Fleet) evaluateUnused(n *fleetNode, col *rankCache, pod *Pod) *evaluati
 func (f *Fleet) evaluateNode(n *fleetNode, pod *Pod) evaluation {
 	choices, rank, refusal := f.packer.place(n.node, pod, f.costsOf(n), f.scratch[:0])
 	if choices != nil {
-		f.scratch = choices // to be used again
+		f.scratch = choices // keep its memory for the next call
 	}
 	return evaluation{version: n.version, rank: rank, refusal: refusal}
 }
 
 const (
-	maxHardware = 64 // kinds of hardware that are distinguished; an unused node of any other is evaluated like a used one
-	notUnused   = -1 // the hardware of any other node and of every used one
+	maxHardware = 64 // kinds of hardware that are distinguished; an unused node of a further kind is evaluated like a used one
+	notUnused   = -1 // stands for used nodes, and for unused ones of a further kind
 )
 
 // hardwareKind returns a number that unused nodes of equal hardware share, or notUnused if the node is in use or has MIG instances.
@@ -193,11 +193,11 @@ func (f *Fleet) hardwareKind(n *Node) int {
 	if len(f.unusedNodes) == maxHardware {
 		return notUnused
 	}
-	f.unusedNodes = append(f.unusedNodes, NewNode("", n.Slices, n.CPU, n.RAM)) // the caller may go on to use n
+	f.unusedNodes = append(f.unusedNodes, NewNode("", n.Slices, n.CPU, n.RAM)) // a node of its own, because the caller may go on to use n
 	return len(f.unusedNodes) - 1
 }
 
-// costsOf returns the costs of policy D for the node, which pods of all requests share, or nil if the ranker is not policy D.
+// costsOf returns the costs of policy D for the node, which serve pods of any request, or nil if the ranker is not policy D.
 func (f *Fleet) costsOf(n *fleetNode) *nodeCosts {
 	b, ok := f.packer.Ranker.(Balance)
 	if !ok {
@@ -213,7 +213,8 @@ func (f *Fleet) costsOf(n *fleetNode) *nodeCosts {
 	return n.costs
 }
 
-// changeLog lists which nodes have changed, in order. It reaches back as long as reading it costs less than evaluating all nodes again.
+// changeLog lists which nodes have changed, in order. It keeps entries only as long as reading them costs less than evaluating all nodes
+// again.
 type changeLog struct {
 	log   []nodeChange
 	first int64 // position of log[0]
@@ -241,8 +242,8 @@ func (c *changeLog) add(i int, version int64, nodes int) {
 // position returns the position that the next change will have.
 func (c *changeLog) position() int64 { return c.first + int64(len(c.log)) }
 
-// since returns the changes from a position on, or all = true if some of them were dropped, so that every node has to be looked at. A node
-// can occur several times.
+// since returns the changes from a position on, or all = true if some of them were dropped, so that the caller has to look at every node. A
+// node can occur several times.
 func (c *changeLog) since(position int64) (list []nodeChange, all bool) {
 	if position < c.first {
 		return nil, true

@@ -6,7 +6,7 @@ import (
 )
 
 // tournament finds the best-ranked of many nodes. It is a tree of two levels: nodes compete in heats of 64, and the winners of the heats
-// are compared. A changed node costs at most one heat. A deeper tree would compare less, but touch more cache lines.
+// are compared. When a node changes, only its own heat is played again. A deeper tree would compare less, but touch more cache lines.
 type tournament struct {
 	field []contender // by node
 	heats []contender // winner of each heat
@@ -15,7 +15,7 @@ type tournament struct {
 // heatSize is the number of nodes in a heat, about the square root of the number of nodes in a large cluster.
 const heatSize = 64
 
-// contender is a node in a tournament, with what it is compared by: the lower rank wins, then the smaller name.
+// contender is a node in a tournament, with the keys by which it is compared: the lower rank wins, then the smaller name.
 type contender struct {
 	rank  Rank
 	place int32 // in the order of names

@@ -5,13 +5,14 @@ import (
 	"slices"
 )
 
-// Locality is where in its node a whole GPU is. GPUs with equal numbers above 0 are close to each other; 0 stands for none, or not known.
+// Locality says where in its node a whole GPU is. GPUs with equal numbers above 0 are close to each other; 0 means that the GPU is in no
+// set, or that its place is not known.
 type Locality struct {
-	NVLink int // a set of GPUs of which every two are joined by NVLink
-	NUMA   int // the NUMA node to which the GPU is attached
+	NVLink int // number of a set of GPUs in which every two are joined by NVLink
+	NUMA   int // number of the NUMA node to which the GPU is attached
 }
 
-// hasLocality reports whether it is known of any GPU of the node which others it is close to.
+// hasLocality reports whether the locality of any GPU of the node is known.
 func (n *Node) hasLocality() bool {
 	for i := range n.Slices {
 		if (n.Slices[i].Locality != Locality{}) {
@@ -21,13 +22,14 @@ func (n *Node) hasLocality() bool {
 	return false
 }
 
-// preferNear reorders options of container c that are equal in all that compareOptions compares, except their index, so that as many as the
-// container has vGPUs are close to each other and to what the pod has been given. Options are sorted. Nothing changes on a node without
-// localities, and options of different rank or SM-time never change places, so placements cost no more than without it.
+// preferNear reorders options of container c that differ in nothing that compareOptions compares but their index. Among such
+// options it puts first as many as the container has vGPUs that are close to each other and to the GPUs that the pod already has. The
+// options must be sorted. Nothing changes on a node without localities, and options of different rank or SM-time never change places, so no
+// placement costs more because of it.
 //
-// It is greedy: in each step, the option joined by NVLink to most of the pod's GPUs comes next, then the one whose NVLink set is the smallest
-// that has enough for the vGPUs still to be placed, or else the largest; then the same by NUMA node. So as many pairs of GPUs are joined by
-// NVLink as can be, and sets that are larger than needed stay whole for other pods.
+// It is greedy. In each step the next option is the one joined by NVLink to most of the pod's GPUs; of equal ones, the one with the
+// smallest NVLink set that has enough GPUs for the remaining vGPUs, or else the largest set; then the same by NUMA node. As many pairs of
+// GPUs as possible are thus joined by NVLink, and sets that are larger than needed stay whole for other pods.
 func (s *search) preferNear(c int, options []option) {
 	if !s.node.hasLocality() {
 		return
@@ -57,14 +59,14 @@ func (s *search) preferNear(c int, options []option) {
 	}
 }
 
-// equalsExceptSlice reports whether only the index of the slice makes compareOptions prefer one of the options.
+// equalsExceptSlice reports whether compareOptions tells the two options apart by nothing but the index of the slice.
 func (o option) equalsExceptSlice(other option) bool {
 	other.Slice = o.Slice
 	return compareOptions(o, other) == 0
 }
 
-// nearest returns the index of the best option for the next of so many remaining vGPUs of a pod that has been given GPUs with the taken
-// localities: the first of those that are equally good.
+// nearest returns the index of the best option for the next vGPU, given the localities of the GPUs that the pod already has and the number
+// of vGPUs that remain: the first of those that are equally good.
 func (n *Node) nearest(options []option, taken []Locality, remaining int) int {
 	var linked, local counts
 	for _, o := range options {
@@ -87,7 +89,7 @@ func (n *Node) nearest(options []option, taken []Locality, remaining int) int {
 	return best
 }
 
-// counts has the number of taken and of available GPUs of each set.
+// counts holds, for each set, how many of its GPUs are taken by the pod and how many are available.
 type counts []struct{ number, taken, available int }
 
 func (c *counts) add(number, taken, available int) {
@@ -103,8 +105,8 @@ func (c *counts) add(number, taken, available int) {
 	*c = append(*c, struct{ number, taken, available int }{number, taken, available})
 }
 
-// of returns how many taken GPUs a GPU of the numbered set is close to, and how well the set fits the remaining vGPUs: of sets that have
-// enough, the smallest is the best; of others the largest. A GPU without a set is a set of its own.
+// of returns how many taken GPUs are close to a GPU of the numbered set, and how well the set fits the remaining vGPUs: of sets that have
+// enough GPUs the smallest fits best; of others the largest. A GPU without a set forms a set of its own.
 func (c counts) of(number, remaining int) (near, fit int) {
 	available := 1
 	for _, at := range c {

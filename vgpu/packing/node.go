@@ -82,8 +82,8 @@ func (n *Node) freeSMTime(i int) MilliGPU {
 	return n.Loads[i].freeSMTime()
 }
 
-// largestRequest returns the largest SM-time that a pod can still request of a slice: what is free, but not all of a slice with shares on it,
-// which may request none, as pods that request a whole slice get it alone.
+// largestRequest returns the largest SM-time that a pod can still request of a slice. That is what is free, but never all of a slice that
+// holds shares, even if those request no SM-time: a pod that requests a whole slice gets it alone.
 func (n *Node) largestRequest(i int) MilliGPU {
 	if n.Loads[i].Empty() {
 		return n.freeSMTime(i)

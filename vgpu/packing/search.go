@@ -35,8 +35,8 @@ func planOf(pod *Pod, choices []Choice) Plan {
 	return plan
 }
 
-// place implements Place and appends the choices to found. The costs, if not nil, are those of this node under policy D and are used
-// instead of the ranker.
+// place implements Place and appends the choices to found. The costs, if not nil, are those of this node under policy D, and replace the
+// ranker.
 func (p *Packer) place(n *Node, pod *Pod, costs *nodeCosts, found []Choice) ([]Choice, Rank, Refusal) {
 	switch containers := pod.Request.Containers; {
 	case len(containers) == 0:
@@ -55,8 +55,9 @@ func (p *Packer) place(n *Node, pod *Pod, costs *nodeCosts, found []Choice) ([]C
 	return s.chosen, p.rank(n, pod, s.chosen, costs), Admitted
 }
 
-// rank returns the rank of the choices: from the costs of the node, or from the ranker if costs is nil; but the pod's wish for full or empty
-// devices, the weights to be loaded, and slices of class swap that are there already, come first.
+// rank returns the rank of the choices, from the costs of the node, or from the ranker if costs is nil. Three things come before that cost:
+// the pod's preference for full or empty devices, the weights that would have to be loaded, and, for a pod of class swap, slices that are
+// of that class already.
 func (p *Packer) rank(n *Node, pod *Pod, choices []Choice, costs *nodeCosts) Rank {
 	if costs != nil {
 		return costs.Rank(n, pod, choices).with(n, pod, choices)
@@ -106,8 +107,8 @@ func (p *Packer) placeSeveral(n *Node, pod *Pod, costs *nodeCosts, found []Choic
 	return nil, 0, s.refusal()
 }
 
-// repeatsPrevious reports whether slice i and the one before it are equal and empty, so that a share is admitted and ranked equally on
-// both. Neither is made on demand, which others on its device can prevent.
+// repeatsPrevious reports whether slice i and the one before it are equal and empty, so that a share is admitted and ranked alike on both.
+// It is false for MIG instances that are created on demand, because other instances on the device can prevent that.
 func (n *Node) repeatsPrevious(i int) bool {
 	return i > 0 && n.Slices[i].MemorySlices == 0 && n.Slices[i-1].MemorySlices == 0 && n.Loads[i].Empty() && n.Loads[i-1].Empty() &&
 		n.Slices[i].equalsExceptID(&n.Slices[i-1])

@@ -5,10 +5,10 @@ import (
 )
 
 // search places the vGPUs of a pod one by one on a scratch copy of a node, on the best slice first, and backtracks if a later vGPU fits no
-// slice. It is exhaustive within its budget.
+// slice. It tries every combination unless its budget runs out.
 type search struct {
 	packer Packer
-	node   *Node // scratch, loaded with what is chosen
+	node   *Node // scratch copy that holds what is chosen
 	pod    *Pod
 	chosen []Choice
 	budget int
@@ -24,7 +24,7 @@ func (s *search) placeContainer(c int) bool {
 }
 
 // placeVGPU places vGPU v of container c on one of the options (slices that admit it), then the remaining vGPUs and containers. The vGPUs
-// of a container are equal, so only ascending options are tried for them.
+// of a container are interchangeable, so each is tried only on options after the one of the vGPU before it.
 func (s *search) placeVGPU(c, v int, options []option) bool {
 	if v == s.pod.Request.Containers[c].VGPUs {
 		return s.placeContainer(c + 1)
@@ -45,8 +45,8 @@ func (s *search) placeVGPU(c, v int, options []option) bool {
 	return false
 }
 
-// sortedOptions returns every slice that admits one share of container c, the best first, including slices equal to others; of equally good
-// ones, those that are close to each other first.
+// sortedOptions returns every slice that admits one share of container c, best first, including the slices that options skips because they
+// equal the one before. Among equally good slices, those that are close to each other come first.
 func (s *search) sortedOptions(c int, costs *nodeCosts) []option {
 	n := s.node
 	options, _ := s.packer.options(n, s.pod, c, costs, nil)
@@ -84,8 +84,8 @@ func (s *search) choose(c int, o option) (undo func()) {
 	}
 }
 
-// refusal returns why the pod does not fit the node. It checks each container alone, so that the refusal is a property of the node and not
-// of the pod's other containers.
+// refusal returns why the pod does not fit the node. It checks each container by itself, so that the refusal says something about the node
+// and not about the pod's other containers.
 func (s *search) refusal() Refusal {
 	var worst Refusal
 	for c := range s.pod.Request.Containers {
@@ -101,8 +101,8 @@ func (s *search) refusal() Refusal {
 	return worst
 }
 
-// refusalAlone returns why container c would not fit the node without the pod's other containers, or Admitted: too few devices could ever
-// serve it, or too few can now.
+// refusalAlone returns why container c would not fit the node without the pod's other containers, or Admitted. It distinguishes nodes with
+// too few devices that could ever serve the container from nodes with too few that can serve it now.
 func (s *search) refusalAlone(c int) Refusal {
 	n, vgpus := s.node, s.pod.Request.Containers[c].VGPUs
 	ask := s.packer.shareRequest(s.pod, c)

@@ -22,10 +22,10 @@ func (n *Node) isBlocked(i int) bool {
 	return false
 }
 
-// addFragmentationCosts sets, for each option that is a MIG instance to be created, its size and its fragmentation cost: how much less of
-// the GPU would remain usable for later instances, as computed by package mig.
+// addFragmentationCosts sets the size and the fragmentation cost of each option that is a MIG instance to be created. The cost is how much
+// less of the GPU would remain usable for later instances, as computed by package mig.
 func (n *Node) addFragmentationCosts(options []option) {
-	var device string // that model and layout are of
+	var device string // the device that model and layout describe
 	var model *mig.Model
 	var layout mig.Layout
 	for i := range options {
@@ -48,8 +48,8 @@ func (s *Slice) migInstance() mig.Instance {
 	return mig.Instance{Profile: &mig.Profile{Name: s.Profile, Memory: bits.OnesCount8(s.MemorySlices), Starts: []int{start}}, Start: start}
 }
 
-// migModel returns the MIG profiles of a device and the memory slices at which their instances may start, as far as the node's inventory
-// lists them.
+// migModel returns the MIG profiles of a device and the memory slices at which their instances may start, as far as the inventory of the
+// node lists them.
 func (n *Node) migModel(device string) *mig.Model {
 	m := &mig.Model{Name: device, Memory: 8}
 	for i := range n.Slices {

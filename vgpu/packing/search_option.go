@@ -6,19 +6,19 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// option is a slice that admits one share of a container, with what it is ranked by.
+// option is a slice that admits one share of a container, with the values by which it is ranked.
 type option struct {
 	Pick
 	rank              Rank
 	left              MilliGPU
-	free              share.Bytes // memory of the GPU, where several vGPUs have it for themselves; otherwise 0
-	size              int         // memory slices of the MIG instance to be created; 0: none is
+	free              share.Bytes // free memory of a GPU that the container gets for itself, if it has several vGPUs; otherwise 0
+	size              int         // memory slices of the MIG instance to be created; 0 if the slice exists
 	fragmentationCost int         // of creating that instance
 }
 
-// compareOptions orders slices for a share: the better rank first, then the slice with the least SM-time left, then, of GPUs that several
-// vGPUs have for themselves, the one with the most free memory, then an existing MIG instance before the smallest new one, then the lower fragmentation cost, then
-// the lower index.
+// compareOptions orders slices for a share: the better rank first, then the slice with the least SM-time left, then, of GPUs that a
+// container with several vGPUs gets for itself, the one with the most free memory, then an existing MIG instance before the smallest new
+// one, then the lower fragmentation cost, then the lower index.
 func compareOptions(a, b option) int {
 	switch {
 	case a.rank != b.rank:
@@ -35,8 +35,8 @@ func compareOptions(a, b option) int {
 	return cmp.Compare(a.Slice, b.Slice)
 }
 
-// options appends to found the slices that admit one share of a container, ranked. If there are none, it returns the most informative
-// refusal.
+// options appends to found the slices that admit one share of a container, each with its rank. If there are none, it returns the most
+// informative refusal.
 func (p *Packer) options(n *Node, pod *Pod, container int, costs *nodeCosts, found []option) ([]option, Refusal) {
 	ask := p.shareRequest(pod, container)
 	area := ask.area()
@@ -107,7 +107,7 @@ func (p *Packer) rankAll(n *Node, pod *Pod, container int, costs *nodeCosts, opt
 		defer costs.release()
 	}
 	for i := range options {
-		choice := [1]Choice{{Pick: options[i].Pick, Container: container}} // stays on the stack: this is the busiest line of all
+		choice := [1]Choice{{Pick: options[i].Pick, Container: container}} // an array stays on the stack: this is the hottest line of the package
 		options[i].rank = costs.Rank(n, pod, choice[:]).with(n, pod, choice[:])
 	}
 }

@@ -2,15 +2,15 @@ package packing
 
 import "github.com/gshare-dev/gshare/vgpu/share"
 
-// heldWeights are weights that shares of one namespace use on a slice, and the memory that they count there.
+// heldWeights are the weights of one model that shares of one namespace use on a slice, and the memory that they count for there.
 type heldWeights struct {
 	tenant string
 	digest share.Digest
 	memory share.Bytes
 }
 
-// weightsOf returns what the weights of a namespace count on the slice: the largest size that a share there declares, 0 if none does. The
-// copy may be larger than a share declares; the node charges that share what it maps beyond its own declaration.
+// weightsOf returns how much memory the weights of a namespace count for on the slice: the largest size that a share there declares, or 0
+// if none uses them. The copy may be larger than a share declares; the node charges that share for what it maps beyond its own declaration.
 func (l *Load) weightsOf(tenant string, digest share.Digest) share.Bytes {
 	for i := len(l.weights) - 1; i >= 0; i-- { // a later entry has the larger size
 		if w := &l.weights[i]; w.digest == digest && w.tenant == tenant {
@@ -20,7 +20,7 @@ func (l *Load) weightsOf(tenant string, digest share.Digest) share.Bytes {
 	return 0
 }
 
-// MissingWeights returns the memory that the weights of a pod in a namespace would count on the slice beyond what they count there already.
+// MissingWeights returns the memory that the weights of a pod in a namespace would add to what is already counted for them on the slice.
 func (l *Load) MissingWeights(tenant string, weights []share.Weights) share.Bytes {
 	var missing share.Bytes
 	for _, w := range weights {
@@ -29,7 +29,7 @@ func (l *Load) MissingWeights(tenant string, weights []share.Weights) share.Byte
 	return missing
 }
 
-// addWeights counts the weights of a share. It only appends, so that a copy of the load made before still holds what it did (search.choose).
+// addWeights counts the weights of a share. It only appends, so that an earlier copy of the load keeps its own contents (search.choose).
 func (l *Load) addWeights(tenant string, weights []share.Weights) {
 	for _, w := range weights {
 		if held := l.weightsOf(tenant, w.Digest); w.Memory > held {
@@ -39,15 +39,15 @@ func (l *Load) addWeights(tenant string, weights []share.Weights) {
 	}
 }
 
-// Placements that differ in the weights that they have to load cost apart more than those of equal weights ever do: a step is more than
-// policy D makes of all SM-time of 64 slices.
+// A difference in the weights to be loaded always outweighs any difference in the ranker's cost: one step costs more than policy D ever
+// charges for all the SM-time of 64 slices.
 const (
 	loadingSteps = 64
 	costOfStep   = 1 << 36
 )
 
-// loadingCost returns the cost of the weights that are not on the chosen slices yet, by their part of all weights of the pod. A pod goes
-// where most of its weights are, whatever else speaks for another slice or node.
+// loadingCost returns the cost of the weights that the chosen slices do not hold yet, as a fraction of all weights of the pod. It makes a
+// pod go where most of its weights are, whatever else speaks for another slice or node.
 func loadingCost(n *Node, pod *Pod, picks []Choice) int64 {
 	all := share.MemoryOf(pod.Request.Weights)
 	if all == 0 || len(picks) == 0 {
@@ -63,10 +63,10 @@ func loadingCost(n *Node, pod *Pod, picks []Choice) int64 {
 	return (missing*loadingSteps + whole - 1) / whole * costOfStep
 }
 
-// mebibytes rounds up, so that no part of weights counts as none.
+// mebibytes converts to MiB and rounds up, so that no fraction of the weights counts as zero.
 func mebibytes(b share.Bytes) int64 { return int64((b + share.MiB - 1) / share.MiB) }
 
-// memoryOn returns the memory that the pod's shares picked on a slice add to it, with the weights that are not there yet.
+// memoryOn returns the memory that the pod's shares picked on a slice add to it, including the weights that the slice does not hold yet.
 func memoryOn(n *Node, pod *Pod, picks []Choice, slice int) share.Bytes {
 	memory := n.Loads[slice].MissingWeights(pod.Tenant, pod.Request.Weights)
 	for _, p := range picks {

@@ -8,12 +8,12 @@ import (
 )
 
 // Arrange packs the boxes on one empty slice and returns their rectangles in input order, or false. The result depends on the multiset of
-// boxes only: listed in any other order, they get the same rectangles. Equal boxes get theirs in the order of the list.
+// boxes only: in whatever order they are listed, they get the same rectangles. Equal boxes get theirs in the order of the list.
 //
 // Arrange packs greedily by descending area first (F27). If that fails, it tries three other fixed orders and then a search. If it returns
-// true, the boxes fit. If it returns false, they may fit nevertheless. Measured on nearly full slices cut at random, 3000 sets a row: no
-// miss up to eight boxes, under 0.5 % at twelve, 0.4-3.2 % at sixteen. So the result is not monotone: if a box is removed from a set that
-// was arranged, the others fit but may be missed. The slice must then count as full, not as broken.
+// true, the boxes fit. If it returns false, they may fit nevertheless. Measured on nearly full slices cut at random, 3000 sets for each
+// size: it missed none up to eight boxes, under 0.5 % at twelve, 0.4-3.2 % at sixteen. So the result is not monotone: when a box is removed
+// from a set that was arranged, the others still fit, but Arrange may not find it. The slice must then count as full, not as broken.
 //
 // Most calls take microseconds. An unsuccessful search takes about half a millisecond for sixteen boxes, and a full cluster causes many:
 // callers should cache results by multiset.
@@ -88,9 +88,9 @@ func packGreedily(boxes []Box, by boxOrder) ([]Rect, bool) {
 // isProvenTooLarge reports whether a bound proves that the boxes do not fit a slice. It saves the search on most sets that do not fit, such
 // as three boxes of 60 % SM (F31).
 //
-// A side longer than 1000-e has no side of e or more beside it. So if all sides shorter than e are ignored, that side may count as 1000.
-// Boxes changed in this way still fit wherever the true ones do, in each direction independently (Fekete and Schepers, conservative
-// scales). If the area of the changed boxes exceeds the slice, the true boxes do not fit.
+// Beside a side longer than 1000-e there is no room for another of e or more. So once all sides shorter than e are ignored, the longer side
+// may count as 1000. Boxes changed in this way still fit wherever the true ones do, in each direction independently (Fekete and Schepers,
+// conservative scales). If the area of the changed boxes exceeds the slice, the true boxes do not fit.
 func isProvenTooLarge(boxes []Box) bool {
 	for _, w := range thresholds(boxes, func(b Box) share.PerMille { return b.W }) {
 		for _, h := range thresholds(boxes, func(b Box) share.PerMille { return b.H }) {
@@ -102,8 +102,8 @@ func isProvenTooLarge(boxes []Box) bool {
 	return false
 }
 
-// thresholds returns the values of e to try for isProvenTooLarge: 0 and, for each side longer than half the slice, the least e that makes
-// the side count as 1000.
+// thresholds returns the values of e that isProvenTooLarge tries: 0 and, for each side longer than half the slice, the least e with which
+// that side counts as 1000.
 func thresholds(boxes []Box, side func(Box) share.PerMille) []share.PerMille {
 	out := []share.PerMille{0}
 	for _, b := range boxes {

@@ -10,8 +10,8 @@ import (
 // inside another.
 type freeList []Rect
 
-// bestFor returns the free rectangle that holds b with least waste (FG-113), or false. It must be at least as large as b in both
-// directions: line 1 of the printed Algorithm 2 has the inequalities reversed (F20).
+// bestFor returns the free rectangle that holds b with the least waste (FG-113), or false. That rectangle must be at least as large as b in
+// both directions: line 1 of the printed Algorithm 2 has the inequalities reversed (F20).
 func (f freeList) bestFor(b Box) (bestFor Rect, found bool) {
 	if !b.isValid() {
 		return Rect{}, false
@@ -24,8 +24,8 @@ func (f freeList) bestFor(b Box) (bestFor Rect, found bool) {
 	return bestFor, found
 }
 
-// isBetter reports whether free rectangle r wastes less than another one if it takes b. Of equal waste the lower and then the leftmost is
-// better, so that the order of the list does not matter (F26).
+// isBetter reports whether b leaves less waste in free rectangle r than in the other one. If the waste is equal, the lower and then the
+// leftmost rectangle is better, so that the order of the list does not matter (F26).
 func isBetter(b Box, r, than Rect) bool {
 	if c := wasteOf(b, r).compare(wasteOf(b, than)); c != 0 {
 		return c < 0
@@ -34,8 +34,8 @@ func isBetter(b Box, r, than Rect) bool {
 }
 
 // occupy returns the free rectangles after p is occupied: each one that overlaps p is replaced by its remaining parts (FG-116). Lines 8-13
-// of the printed Algorithm 2 only add the parts, so that they keep offering what is occupied (F21). The free rectangle in whose bottom-left
-// corner p is placed is no special case: its remaining parts are the two of FG-115.
+// of the printed Algorithm 2 add the parts but keep the rectangle, and so keep offering what is occupied (F21). The free rectangle in whose
+// bottom-left corner p is placed is no special case: its remaining parts are the two of FG-115.
 func (f freeList) occupy(p Rect) freeList {
 	out := make(freeList, 0, len(f)+4)
 	for _, r := range f {
@@ -51,8 +51,8 @@ func (f freeList) occupy(p Rect) freeList {
 	return out
 }
 
-// addPieces appends the maximal rectangles that remain of r beside p, at most four. There is none where p reaches an edge of r; the printed
-// Subdivide always returns three or four (F23).
+// addPieces appends the maximal rectangles that remain of r beside p, at most four. There is none on a side where p reaches the edge of r;
+// the printed Subdivide always returns three or four (F23).
 func (f freeList) addPieces(r, p Rect) freeList {
 	f = f.add(rectBetween(r.X, r.Y, p.X, r.top()))
 	f = f.add(rectBetween(p.right(), r.Y, r.right(), r.top()))

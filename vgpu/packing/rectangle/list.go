@@ -22,8 +22,8 @@ type List struct {
 // NewList returns the list of an empty slice: one free rectangle of the whole window and all SMs (FG-110).
 func NewList() *List { return &List{free: freeList{wholeSlice}} }
 
-// ListOf returns the list of a slice on which rects are placed, with their indices as IDs. They must not overlap, as those of Arrange do
-// not. It contains every maximal free rectangle, unlike a List that keeps released rectangles (FG-120).
+// ListOf returns the list of a slice on which rects are placed, with their indices as IDs. They must not overlap; those of Arrange do not.
+// The list contains every maximal free rectangle, unlike one that keeps released rectangles as they were (FG-120).
 func ListOf(rects []Rect) *List {
 	l := NewList()
 	for i, r := range rects {
@@ -32,8 +32,8 @@ func ListOf(rects []Rect) *List {
 	return l
 }
 
-// Fit returns the waste of b in the free rectangle that Place would choose, without placing b. It returns false if no free rectangle holds
-// b.
+// Fit returns the waste of b in the free rectangle that Place would choose, without placing b. It returns false if no free rectangle is
+// large enough for b.
 func (l *List) Fit(b Box) (Waste, bool) {
 	r, ok := l.free.bestFor(b)
 	if !ok {
@@ -97,8 +97,8 @@ func (l *List) Restructure() bool {
 	return ok
 }
 
-// Repack returns a list on which the placed boxes are packed again, largest area first, with room for b, or false. Rectangles are logical, so
-// no pod moves; callers try it before they take a new slice (F27), and then place b on the new list. Repack does not change l.
+// Repack returns a list on which the placed boxes and room for b are packed again, largest area first, or false. Rectangles are logical, so
+// no pod moves. Callers try Repack before they take a new slice (F27), and then place b on the list it returns. Repack does not change l.
 func (l *List) Repack(b Box) (*List, bool) {
 	if !b.isValid() || b.Area() > l.FreeArea() {
 		return nil, false

@@ -21,13 +21,14 @@ const maxCells = 1000
 // the solution is exact.
 type knapsack struct {
 	weight [maxPartials]int64
-	worth  [maxCells + 1]int64 // by cells: the most weight that they hold
+	worth  [maxCells + 1]int64 // for each number of cells, the most weight that they can hold
 	set    [maxCells + 1]config
 }
 
-// heaviest returns the configuration of largest total weight and that weight; of equal ones the first that it finds.
+// heaviest returns the configuration of largest total weight and that weight; of several equally heavy ones, the first that it finds.
 //
-// Only the full capacity is read in the end, so an item may skip the capacities from which the items after it cannot reach the full one.
+// Only the result for the full capacity is read in the end, so for each item it skips the capacities from which the later items can no
+// longer fill the slice.
 func (s *knapsack) heaviest(p *problem) (config, int64) {
 	clear(s.worth[:p.cells+1])
 	clear(s.set[:p.cells+1])

@@ -6,8 +6,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// maxPartials bounds the partial items of a slice (shares with less than full quota), which are the bits of a configuration. MPS serves
-// fewer clients on a device.
+// maxPartials bounds the partial items of a slice (shares with less than full quota), each of which is one bit of a configuration. MPS
+// serves fewer clients on a device than that.
 const maxPartials = 64
 
 // result is the outcome of a feasibility test. The zero value means that the test has decided nothing.
@@ -30,7 +30,7 @@ func (p partial) precedes(q partial) bool {
 	return p.cells > q.cells || p.cells == q.cells && p.quota > q.quota
 }
 
-// problem is one feasibility problem of the slot model: a set of items in canonical form. The same items in any order result in the same
+// problem is one feasibility problem of the slot model: a set of items in canonical form. The same items in any order give the same
 // problem, apart from origin.
 //
 // A cell, the unit of SMs, is the greatest common divisor of the items' SMs. Users request whole percents, so a cell is seldom less than 10
@@ -39,11 +39,12 @@ type problem struct {
 	n        int
 	partials [maxPartials]partial
 	origin   [maxPartials]int32 // index of each item in the caller's list
-	cells    int                // that the items with full quota leave free
+	cells    int                // SMs that the items with full quota leave free
 	limit    int                // per mille of a window that all turns may take
 }
 
-// normalize brings the items into canonical form and decides the trivial cases. The problem is complete only if the result is unknown.
+// normalize brings the items into canonical form and decides the trivial cases. The problem is filled in completely only if the result is
+// unknown.
 func (p *problem) normalize(items []Item, reserve share.PerMille) result {
 	all, full, ok := sumSMs(items)
 	switch {
@@ -55,7 +56,7 @@ func (p *problem) normalize(items []Item, reserve share.PerMille) result {
 	return p.collectPartials(items, int(share.Whole)-full, limitUnder(reserve))
 }
 
-// collectPartials stores the items with less than full quota. They share the free SMs; their quotas may not exceed the limit.
+// collectPartials stores the items with less than full quota. The free SMs are theirs to share; no quota may exceed the limit.
 func (p *problem) collectPartials(items []Item, free, limit int) result {
 	p.n, p.limit = 0, limit
 	for at, i := range items {
@@ -111,7 +112,7 @@ func gcd(a, b int32) int32 {
 	return a
 }
 
-// Item is the request of one share: it needs SM of the slice's SMs for Quota of every window. It runs at most once at a time.
+// Item is the request of one share: SM of the slice's SMs for Quota of every window. It never runs twice at the same time.
 type Item struct {
 	SM, Quota share.PerMille
 }
@@ -138,8 +139,8 @@ func sumSMs(items []Item) (all, full int, ok bool) {
 	return all, full, true
 }
 
-// limitUnder returns the part of a window, in per mille, that turns may take if a reserve is kept free for switching. A reserve below zero
-// counts as zero.
+// limitUnder returns the part of a window, in per mille, that turns may take when the reserve is kept free for switching. A reserve below
+// zero counts as zero.
 func limitUnder(reserve share.PerMille) int {
 	return int(share.Whole - min(max(reserve, 0), share.Whole))
 }

@@ -1,6 +1,7 @@
 package slot
 
-// quickTest decides most problems that arise while a fleet fills by simple tests, all in exact integers. It returns unknown for the others.
+// quickTest decides, by simple tests in exact integers, most of the problems that arise while a fleet fills. It returns unknown for the
+// others.
 func (p *problem) quickTest() result {
 	switch {
 	case p.exceedsArea(), p.exceedsPairs():

@@ -13,9 +13,9 @@ type run struct {
 	length time.Duration
 }
 
-// roundedRuns converts the times of the solution to whole nanoseconds. They are rounded down first; then every run of an item that still
-// lacks time is extended by a nanosecond, as long as the window has time left. An item may lack time after that only if the window has no
-// reserve that the extensions could use, or if all of its runs have been extended already.
+// roundedRuns converts the times of the solution to whole nanoseconds. They are first rounded down; then every run of an item that still
+// lacks time is extended by a nanosecond, as long as the window has time left. After that an item can lack time only if the window has no
+// reserve for the extensions, or if all of its runs have been extended already.
 func (g *program) roundedRuns(window time.Duration) []run {
 	runs := g.floorRuns(window)
 	spare := g.timeLimit(window) - totalTime(runs)
@@ -30,8 +30,8 @@ func (g *program) roundedRuns(window time.Duration) []run {
 	return dropEmpty(trimLongest(runs, spare))
 }
 
-// floorRuns rounds every run down to whole nanoseconds. A time less than a thousandth of a nanosecond below an integer becomes that
-// integer.
+// floorRuns rounds every run down to whole nanoseconds. A time that is less than a thousandth of a nanosecond below an integer is rounded
+// up to it, because the difference is a rounding error.
 func (g *program) floorRuns(window time.Duration) []run {
 	runs := make([]run, g.n)
 	for k, t := range g.time[:g.n] {
@@ -41,7 +41,7 @@ func (g *program) floorRuns(window time.Duration) []run {
 	return runs
 }
 
-// timeLimit returns the time that all runs may take: the window without the reserve, of which rounding may use a nanosecond for each item.
+// timeLimit returns the time that all runs may take: the window without the reserve, plus up to a nanosecond of the reserve for each item.
 func (g *program) timeLimit(window time.Duration) time.Duration {
 	whole := time.Duration(share.Whole)
 	budget := window * time.Duration(g.limit) / whole
@@ -51,7 +51,8 @@ func (g *program) timeLimit(window time.Duration) time.Duration {
 	return min(window, budget+time.Duration(g.n))
 }
 
-// shortage returns the time in picoseconds by which each item falls short of its quota. In picoseconds it is an integer for every window.
+// shortage returns, for each item, the time in picoseconds by which it falls short of its quota. In picoseconds it is an integer for every
+// window.
 func (g *program) shortage(runs []run, window time.Duration) []int64 {
 	short := make([]int64, g.n)
 	for j, x := range g.list() {
@@ -86,7 +87,7 @@ func totalTime(runs []run) time.Duration {
 	return sum
 }
 
-// trimLongest shortens the longest run by the time with which rounding exceeded the limit, if it did.
+// trimLongest shortens the longest run by the time by which rounding exceeded the limit, if it did.
 func trimLongest(runs []run, spare time.Duration) []run {
 	longest := 0
 	for k := range runs {

@@ -1,8 +1,8 @@
 package slot
 
-// initBasis builds a first basis: it runs unfinished items that fit together until one of them has its quota, and so on. Each configuration
-// finishes one item, which no later configuration contains. So the basis is triangular, and its inverse follows from the last configuration
-// to the first.
+// initBasis builds a first basis: it lets unfinished items that fit together run until one of them has had its quota, then chooses again.
+// Each configuration finishes one item, which no later configuration contains. So the basis is triangular, and its inverse can be computed
+// from the last configuration back to the first.
 func (g *program) initBasis() {
 	var left [maxPartials]float64
 	var done [maxPartials]int
@@ -20,8 +20,8 @@ func (g *program) initBasis() {
 	g.invert(&done)
 }
 
-// greedyConfig returns a configuration of unfinished items: always the one with most time left that still fits, of equal ones the one with
-// most SMs. Measured on the families of docs/packing.md this saves a third of the pivots that "most SMs first" needs.
+// greedyConfig returns a configuration of unfinished items. It keeps adding the item with the most time left that still fits; of equal
+// ones, the one with the most SMs. Measured on the families of docs/packing.md, this needs a third fewer pivots than "most SMs first".
 func (g *program) greedyConfig(open config, left *[maxPartials]float64) config {
 	c, room := config(0), g.cells
 	for {
@@ -80,7 +80,8 @@ func (g *program) invert(done *[maxPartials]int) {
 // column returns the column of item j in the basis inverse.
 func (g *program) column(j int) []float64 { return g.inverse[j*g.n : (j+1)*g.n] }
 
-// reprice sets the prices of all items so that each basis configuration is worth exactly its time.
+// reprice sets the prices of all items so that those of the items in each basis configuration add up to exactly 1, the cost of a unit of
+// its time.
 func (g *program) reprice() {
 	for j := range g.n {
 		sum := 0.0

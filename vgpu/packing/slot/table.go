@@ -7,7 +7,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Turn is one entry of a Table: the items that run together (Members, their indices in ascending order) and for how long.
+// Turn is one entry of a Table: the items that run together (Members: their indices, ascending) and how long they do.
 type Turn struct {
 	Members  []int
 	Duration time.Duration
