@@ -6,11 +6,11 @@ import (
 	"strconv"
 )
 
-// RawContainer holds the numbers that a user wrote for one container; nil means not written. All but Quota are totals of the container, not
-// of each vGPU.
+// RawContainer holds the numbers that a user wrote for one container; nil stands for a number that is missing. All but Quota are totals of the
+// container, not values for each vGPU.
 type RawContainer struct {
-	SM     *int64 // percent points: 200 is two slices' worth
-	Quota  *int64 // percent of every window; not written is 100
+	SM     *int64 // percentage points: 200 is two slices' worth
+	Quota  *int64 // percent of every window; 100 if missing
 	Memory *int64 // MiB
 	VGPUs  *int64 // count
 }

@@ -23,8 +23,8 @@ const WholeArea Area = Area(Whole) * Area(Whole)
 
 // Share is what one vGPU requests of one slice.
 //
-// The requests are guaranteed. A limit above its request may be used while other shares leave it idle. FaST-GShare has shares with
-// SMRequest = SMLimit, Dilu shares with QuotaRequest = QuotaLimit = 1000.
+// The requests are guaranteed. The share may use more, up to its limits, while other shares leave it idle. FaST-GShare has shares with SMRequest =
+// SMLimit, Dilu shares with QuotaRequest = QuotaLimit = 1000.
 type Share struct {
 	SMRequest    PerMille
 	SMLimit      PerMille
@@ -36,7 +36,7 @@ type Share struct {
 // RequestArea returns the share's guaranteed SM-time.
 func (s Share) RequestArea() Area { return area(s.SMRequest, s.QuotaRequest) }
 
-// LimitArea returns the share's SM-time at its limits. γ bounds the sum of these over a slice.
+// LimitArea returns the share's SM-time at its limits. γ bounds the sum of these areas over a slice.
 func (s Share) LimitArea() Area { return area(s.SMLimit, s.QuotaLimit) }
 
 // IsWhole reports whether the share requests all SMs of a slice for all of the time.
@@ -68,7 +68,8 @@ func (p PerMille) Percent() string {
 // time.
 type Isolation string
 
-// The isolation classes. AnyIsolation leaves the choice to the packer, which never chooses Swap: there, shares hold the memory of the slice in turn.
+// The isolation classes. AnyIsolation leaves the choice to the packer, which never chooses Swap, the class in which shares hold the memory of the
+// slice in turn.
 const (
 	AnyIsolation Isolation = ""
 	Exclusive    Isolation = "exclusive"
@@ -77,7 +78,7 @@ const (
 	Swap         Isolation = "swap"
 )
 
-// Priority is the priority class of a share on its slice (slo or best-effort); it is not the pod's scheduling priority.
+// Priority is the priority class of a share on its slice (slo or best-effort). It has nothing to do with the scheduling priority of the pod.
 type Priority string
 
 // The priority classes.
@@ -86,20 +87,20 @@ const (
 	SLO        Priority = "slo"
 )
 
-// Enforcement is a pod's choice of what happens on a node that cannot enforce its share: the node refuses the pod, or runs it and reports
-// it.
+// Enforcement is a pod's choice of what happens on a node that cannot enforce its share: the node refuses the pod, or runs it and reports what it
+// does not enforce.
 type Enforcement string
 
-// Strict refuses such a node; BestEffortEnforcement runs there and is flagged in the enforcement status.
+// With Strict, such a node refuses the pod; with BestEffortEnforcement, it runs the pod and flags it in the enforcement status.
 const (
 	Strict                Enforcement = "strict"
 	BestEffortEnforcement Enforcement = "best-effort"
 )
 
-// Packing is a pod's wish for full or for empty devices.
+// Packing is a pod's preference for full or for empty devices.
 type Packing string
 
-// The wishes. Without one, the scheduler's profile chooses.
+// The preferences. Without one, the profile of the scheduler decides.
 const (
 	AnyPacking Packing = ""
 	Binpack    Packing = "binpack"
@@ -112,19 +113,19 @@ const (
 	AnyMIG   = "mig"
 )
 
-// Terms holds the conditions of a pod for the slices of all its containers: isolation class, priority, GPU models, workload, kind of slice,
-// enforcement, the weights that each of the slices is to hold, and which devices it prefers or keeps away from.
+// Terms holds the conditions that a pod sets for the slices of all its containers: isolation class, priority, GPU models, workload, kind of slice,
+// enforcement, the weights that each slice is to hold, and which devices the pod prefers or keeps away from.
 type Terms struct {
 	Isolation   Isolation
 	Priority    Priority
 	Models      []string // acceptable device models, sorted; empty accepts every model
 	Workload    string   // affinity key (Dilu principle 1)
-	Slice       string   // WholeGPU, AnyMIG or a MIG profile, of the containers that have none of their own
+	Slice       string   // WholeGPU, AnyMIG or a MIG profile, for containers that name none of their own
 	Enforcement Enforcement
-	Weights     []Weights // sorted by digest; beside the memory of the shares, which is private
+	Weights     []Weights // sorted by digest; in addition to the memory of the shares, which is private
 	Packing     Packing
 
-	// AntiAffinity keeps the shares away from devices that hold a share with the same key and of the same namespace; empty: from none.
+	// AntiAffinity keeps the shares away from devices that hold a share of the same namespace with the same key; if empty, from none.
 	AntiAffinity string
 }
 
@@ -133,7 +134,7 @@ type Container struct {
 	Name  string
 	VGPUs int
 	Share Share
-	Slice string // WholeGPU, AnyMIG or a MIG profile; empty for that of the pod
+	Slice string // WholeGPU, AnyMIG or a MIG profile; empty means the pod's
 }
 
 // Request is everything that one pod requests of the GPUs of a node. It is placed as a whole or not at all.
@@ -142,7 +143,7 @@ type Request struct {
 	Containers []Container
 }
 
-// TermsOf returns the conditions for the slices of the container with index c: those of the pod, but for the container's own kind of slice.
+// TermsOf returns the conditions for the slices of the container with index c: the pod's, with the container's own kind of slice if it names one.
 func (r Request) TermsOf(c int) Terms {
 	t := r.Terms
 	if own := r.Containers[c].Slice; own != "" {

@@ -2,14 +2,14 @@ package share
 
 import "strconv"
 
-// sizeUnits are the suffixes of a size and what they stand for, in MiB.
+// sizeUnits maps the suffix of a size to its factor, in MiB.
 var sizeUnits = map[string]int64{"Mi": 1, "Gi": 1 << 10, "Ti": 1 << 20}
 
 // maxSizeDigits is the number of digits of MaxMemory in MiB, the longest number that a size can have.
 const maxSizeDigits = 10
 
-// ParseMemorySize parses an amount of device memory in the annotation gshare.dev/mem, such as "16Gi", and returns it in MiB; nil for an empty
-// text. A size is a whole number without leading zeros, followed by Mi, Gi or Ti. The error is a *FieldError.
+// ParseMemorySize parses an amount of device memory in the annotation gshare.dev/mem, such as "16Gi", and returns it in MiB, or nil if the
+// text is empty. A size is a whole number without leading zeros, followed by Mi, Gi or Ti. The error is a *FieldError.
 func ParseMemorySize(text string) (*int64, error) {
 	if text == "" {
 		return nil, nil
@@ -29,6 +29,6 @@ func parseSize(field, text string) (mib int64, err error) {
 	if err != nil || !known || len(number) > maxSizeDigits || strconv.FormatInt(value, 10) != number {
 		return 0, Invalid(field, "%.64q is not a whole number of Mi, Gi or Ti, such as 16Gi", text)
 	}
-	mib = value * scale // below 2^54, by the number of digits
+	mib = value * scale // cannot overflow: below 2^54, given the number of digits
 	return mib, inRange(field, mib, 1, int64(MaxMemory/MiB), "MiB")
 }

@@ -10,7 +10,7 @@ import (
 // MaxModels is the maximum number of GPU models that a pod may name.
 const MaxModels = 16
 
-// RawTerms holds the values of a pod's annotations that become its Terms, as a user wrote them; an empty field was not written.
+// RawTerms holds the values of a pod's annotations that become its Terms, as the user wrote them; an empty field stands for a missing annotation.
 type RawTerms struct {
 	Class       string // a priority class; default best-effort
 	Isolation   string // default: what satisfies the share
@@ -61,15 +61,15 @@ func (t Terms) Validate() error {
 		return invalidSlice(FieldSlice, t.Slice)
 	case t.Packing != AnyPacking && t.Packing != Binpack && t.Packing != Spread:
 		return Invalid(FieldPacking, "%.64q is neither binpack nor spread", string(t.Packing))
-	case t.Isolation == Swap && t.Enforcement != Strict: // what is not limited cannot be taken away
+	case t.Isolation == Swap && t.Enforcement != Strict: // memory that is not limited cannot be taken away between turns
 		return Invalid(FieldIsolation, "swap needs %s strict", FieldEnforcement)
-	case t.Isolation == Swap && len(t.Weights) > 0: // those stay on the slice
+	case t.Isolation == Swap && len(t.Weights) > 0: // weights stay on the slice, and would not be taken away between turns
 		return Invalid(FieldIsolation, "swap cannot be had with %s", FieldWeights)
 	}
 	return cmp.Or(validateKey(FieldWorkload, t.Workload), ValidateAntiAffinity(t.AntiAffinity), validateModels(t.Models), ValidateWeights(t.Weights))
 }
 
-// ValidateAntiAffinity returns an error for a text that is no anti-affinity key. Errors are *FieldError.
+// ValidateAntiAffinity returns an error for a text that is not an anti-affinity key. Errors are *FieldError.
 func ValidateAntiAffinity(key string) error { return validateKey(FieldAntiAffinity, key) }
 
 func validateKey(field, key string) error {
@@ -110,7 +110,7 @@ func splitModels(list string) []string {
 	if list == "" {
 		return nil
 	}
-	names := strings.SplitN(list, ",", 4*MaxModels) // bounded; the rest, if any, is no valid name
+	names := strings.SplitN(list, ",", 4*MaxModels) // bounded; what is left of a longer list is not a valid name
 	for i, name := range names {
 		names[i] = strings.TrimSpace(name)
 	}

@@ -2,7 +2,7 @@ package share
 
 import "cmp"
 
-// Bounds that keep sums of shares far from overflow and the placement of a pod small.
+// Bounds that keep sums of shares from overflowing and the placement of a pod small.
 const (
 	MaxVGPUs  = 64             // of one pod; a node of 8 GPUs with 7 MIG instances each has 56 slices
 	MaxMemory = Bytes(1) << 50 // of one container
@@ -76,7 +76,7 @@ func (r Request) Validate() error {
 		}
 		total += c.VGPUs // cannot overflow: each is at most MaxVGPUs
 	}
-	if r.Isolation == Swap && total > 1 { // two of one pod could have to wait for each other
+	if r.Isolation == Swap && total > 1 { // two vGPUs of one pod could have to wait for each other's turn
 		return Invalid(FieldIsolation, "swap is for one vGPU of a pod, not for %d", total)
 	}
 	return inRange(FieldVGPU, int64(total), 1, MaxVGPUs, "vGPUs in one pod")
@@ -89,8 +89,8 @@ func (r Request) validateContainer(c Container) error {
 	return c.Share.ValidateFor(r.Isolation)
 }
 
-// ValidateDevices returns an error if a container would share several slices with others. Each slice has an MPS daemon of its own; a
-// process is a client of the one that CUDA_MPS_PIPE_DIRECTORY names, and sees no device but that daemon's. Running containers are not
+// ValidateDevices returns an error if a container would share several slices with others. Each slice has an MPS daemon of its own. A
+// process is a client of the one daemon that CUDA_MPS_PIPE_DIRECTORY names, and sees only that daemon's device. Running containers are not
 // checked again. Errors wrap a *FieldError.
 func (r Request) ValidateDevices() error {
 	for _, c := range r.Containers {

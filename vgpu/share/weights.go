@@ -12,8 +12,8 @@ const MaxWeights = 8
 // Digest names the weights of a model by their content: "sha256:" and 64 lower-case hexadecimal digits.
 type Digest string
 
-// Weights are the weights of one model that a pod uses from the model store of its node, so that all pods of its namespace that declare
-// the same digest share one copy on each slice.
+// Weights are the weights of one model that a pod uses from the model store of its node. All pods of a namespace that declare the same
+// digest share one copy on each slice.
 type Weights struct {
 	Digest Digest
 	Memory Bytes // on the device, as the pod declares it
@@ -25,7 +25,7 @@ func ParseWeights(text string) ([]Weights, error) {
 	if text == "" {
 		return nil, nil
 	}
-	entries := strings.SplitN(text, ",", MaxWeights+1) // bounded; what is left of a longer list is refused
+	entries := strings.SplitN(text, ",", MaxWeights+1) // bounded; whatever is left of a longer list is refused
 	if len(entries) > MaxWeights {
 		return nil, Invalid(FieldWeights, "more than %d entries", MaxWeights)
 	}
@@ -45,8 +45,8 @@ func ParseWeights(text string) ([]Weights, error) {
 	return list, nil
 }
 
-// ValidateWeights returns an error for a list that ParseWeights cannot return: too long, not sorted by digest, or with a digest or a size
-// that is invalid. Errors are *FieldError.
+// ValidateWeights returns an error for a list that ParseWeights cannot return: one that is too long, not sorted by digest, or has an
+// invalid digest or size. Errors are *FieldError.
 func ValidateWeights(list []Weights) error {
 	if len(list) > MaxWeights {
 		return Invalid(FieldWeights, "more than %d entries", MaxWeights)
