@@ -35,11 +35,10 @@ func MakeBinding(pod *v1.Pod, node string, p Placement) (*v1.Binding, error) {
 	}, nil
 }
 
-// PlacementOf decodes the placement annotation of a pod and verifies that it was made for this pod and its node, as far as the pod has a
-// UID and a node yet. Errors wrap ErrMalformed or ErrForeign; nothing may be decided from such a placement.
+// PlacementOf decodes the placement annotation of a pod and verifies that it was made for this pod and its node, as far as the pod has a UID and
+// a node yet. Errors wrap ErrMalformed or ErrForeign; such a placement must not be used for any decision.
 //
-// PlacementOf does not compare the shares with the pod's request: annotations can be edited after the binding, and the pod holds what was
-// placed.
+// PlacementOf does not compare the shares with the pod's request: annotations can be edited after the binding, and the pod still holds what was placed.
 func PlacementOf(pod *v1.Pod) (p Placement, present bool, err error) {
 	text, present := pod.Annotations[AnnotationPlacement]
 	if !present {
@@ -54,7 +53,7 @@ func PlacementOf(pod *v1.Pod) (p Placement, present bool, err error) {
 	return p, true, nil
 }
 
-// TakesTurns reports whether a pod is placed with class swap, so that it holds the memory of its slice in turn with others.
+// TakesTurns reports whether a pod was placed with class swap, in which it holds the memory of its slice in turn with other pods.
 func TakesTurns(pod *v1.Pod) bool {
 	p, present, err := PlacementOf(pod)
 	return present && err == nil && slices.ContainsFunc(p.Containers, func(c PlacedContainer) bool { return c.VGPUs[0].Class == share.Swap })
@@ -107,11 +106,12 @@ func sameRequests(a, b share.Share) bool {
 	return a.SMRequest == b.SMRequest && a.QuotaRequest == b.QuotaRequest && a.Memory == b.Memory
 }
 
-// CapacityPatch returns the merge patch that sets a node's capacity and allocatable resources, or nil if they are right already. gshare/vgpu is
-// left out, as the kubelet writes it.
+// CapacityPatch returns the merge patch that sets a node's capacity and allocatable resources to has, or nil if they are right already. It
+// leaves out gshare/vgpu, which the kubelet writes.
 //
-// If keep is not nil, pods are bound to the node: the kubelet admits its pods again when it restarts, and fails those that no longer fit. Then a
-// larger capacity is left, but for the resources in keep: they may fall to what keep says that all pods request.
+// A keep that is not nil means that pods are bound to the node. The kubelet admits its pods again when it restarts, and fails those that no
+// longer fit. So a capacity that is larger than in has is not lowered, except for the resources in keep, which gives what all pods request
+// together: such a capacity may fall as far as that.
 func CapacityPatch(node *v1.Node, has, keep v1.ResourceList) []byte {
 	want := v1.ResourceList{}
 	for name, q := range has {
@@ -137,9 +137,8 @@ func CapacityPatch(node *v1.Node, has, keep v1.ResourceList) []byte {
 	return patch(map[string]any{"status": map[string]any{"capacity": want, "allocatable": want}})
 }
 
-// RemoveCapacityPatch returns the merge patch that removes gshare's resources from the status of a node, or nil if there are none.
-// gshare/vgpu is left until the kubelet reports zero, as the kubelet would write it again; it does so for five minutes after a device
-// plugin has ended.
+// RemoveCapacityPatch returns the merge patch that removes gshare's resources from the status of a node, or nil if there are none. gshare/vgpu stays
+// until the kubelet reports it as zero, because the kubelet would write it again: it does so for five minutes after a device plugin has ended.
 func RemoveCapacityPatch(node *v1.Node) []byte {
 	gone := map[v1.ResourceName]any{}
 	for _, name := range resources {
@@ -163,8 +162,7 @@ func AnnotationPatch(name, value string) []byte {
 	return patch(map[string]any{"metadata": map[string]any{"annotations": map[string]any{name: value}}})
 }
 
-// AnnotationPatchForUID returns the merge patch that sets one annotation, and that the API server refuses if the object no longer has this
-// UID.
+// AnnotationPatchForUID returns the merge patch that sets one annotation. The API server refuses it if the object no longer has the given UID.
 func AnnotationPatchForUID(uid, name, value string) []byte {
 	return patch(map[string]any{"metadata": map[string]any{"uid": uid, "annotations": map[string]any{name: value}}})
 }

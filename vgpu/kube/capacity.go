@@ -12,16 +12,17 @@ import (
 // wholeSMTime is the gshare/sm-time of one slice: 100 percent of its SMs for 100 percent of every window.
 const wholeSMTime = 100 * 100
 
-// NodeResources returns the extended resources that a node with this inventory advertises. Unhealthy slices count too, as resources must
-// not shrink while pods are bound.
+// NodeResources returns the extended resources that a node with this inventory advertises. Unhealthy slices count too, because resources must not
+// shrink while pods are bound.
 //
-// mem and sm-time are true capacity; a GPU whose MIG instances are made on demand counts with the least that it can offer. sm and quota of
-// shares do not add up, so each ticket (device ID of gshare/vgpu) adds its maximum of 100 to sm and quota, and neither limits the number of
-// pods. The device plugin registers vgpu; the agent patches the others into the node's status.
+// mem and sm-time are true capacity; a GPU whose MIG instances are made on demand counts with the least that it can offer. The sm and the quota of
+// shares do not add up, so each ticket (device ID of gshare/vgpu) adds its maximum of 100 to each of them, and neither limits the number of pods. The
+// device plugin registers vgpu; the agent patches the others into the node's status.
 //
-// What the given pods of the node request but have given up is added, to sm-time of those below Hot and to mem of those that are parked:
-// kube-scheduler's NodeResourcesFit and the kubelet add up the requests of all pods, and would otherwise refuse the pods that it is for. All that pods
-// of class swap request is added, as theirs does not add up; what they take of a slice from others is for gshare-scheduler and the agent to count.
+// The result also includes what the given pods of the node request but have given up: the sm-time of pods below Hot, and the mem of parked ones.
+// kube-scheduler's NodeResourcesFit and the kubelet add up the requests of all pods, and would otherwise refuse the pods for which it was given up.
+// For pods of class swap it includes everything that they request, because their requests do not add up; gshare-scheduler and the agent account for
+// what such pods take of a slice from others.
 func NodeResources(inv Inventory, pods ...*v1.Pod) v1.ResourceList {
 	var tickets, memory, slices int64
 	for _, n := range Tickets(inv) {
@@ -40,7 +41,7 @@ func NodeResources(inv Inventory, pods ...*v1.Pod) v1.ResourceList {
 	}
 }
 
-// givenUpSMTime returns the gshare/sm-time that bound pods request and do not count for on their slices.
+// givenUpSMTime returns the gshare/sm-time that bound pods request but that is not counted on their slices.
 func givenUpSMTime(pods []*v1.Pod) (sum int64) {
 	for _, pod := range pods {
 		if pod.Spec.NodeName == "" || Ended(pod) || LevelOf(pod) == residency.Hot && !TakesTurns(pod) {
@@ -52,7 +53,7 @@ func givenUpSMTime(pods []*v1.Pod) (sum int64) {
 	return sum
 }
 
-// givenUpMemory returns the gshare/mem, in MiB, that bound pods request and do not count for on their slices, as they are parked.
+// givenUpMemory returns the gshare/mem, in MiB, that bound pods request but that is not counted on their slices, because they are parked.
 func givenUpMemory(pods []*v1.Pod) (sum int64) {
 	for _, pod := range pods {
 		if pod.Spec.NodeName == "" || Ended(pod) || LevelOf(pod) != residency.Warm && !TakesTurns(pod) {
@@ -69,8 +70,8 @@ func givenUpMemory(pods []*v1.Pod) (sum int64) {
 	return sum
 }
 
-// RequestedResource returns how much of an extended resource the pods of a node request, as kube-scheduler and the kubelet add it up, whatever
-// their levels.
+// RequestedResource returns how much of an extended resource the pods of a node request together, added up as kube-scheduler and the kubelet do it,
+// whatever their levels.
 func RequestedResource(name v1.ResourceName, pods []*v1.Pod) resource.Quantity {
 	sum := int64(0)
 	for _, pod := range pods {
@@ -87,9 +88,8 @@ func quantity(n int64) resource.Quantity { return *resource.NewQuantity(n, resou
 // capacity is a number of slices and their total memory in MiB.
 type capacity struct{ slices, memory int64 }
 
-// Tickets returns the number of tickets (device IDs of gshare/vgpu) for each slice of the inventory. Positions for MIG instances that are
-// made on demand cannot all be used at once, so of each device only the first positions count, as many as the fewest instances that can
-// fill it.
+// Tickets returns the number of tickets (device IDs of gshare/vgpu) for each slice of the inventory. Not all positions for MIG instances that are
+// made on demand can be used at once. So only the first positions of each device get tickets: as many as the fewest instances that can fill it.
 func Tickets(inv Inventory) []int {
 	slices := withDefaults(inv.Slices)
 	left := map[string]int64{}
@@ -108,8 +108,8 @@ func Tickets(inv Inventory) []int {
 	return out
 }
 
-// guaranteedCapacities returns the capacity of each existing slice, and for each device whose MIG instances are made on demand the least
-// capacity that it can end up with.
+// guaranteedCapacities returns the capacity of each existing slice and, for each device whose MIG instances are made on demand, the smallest capacity
+// that its layout can come to have.
 func guaranteedCapacities(slices []Slice) (all []capacity) {
 	for _, s := range slices {
 		if s.Room == 0 {
@@ -122,7 +122,7 @@ func guaranteedCapacities(slices []Slice) (all []capacity) {
 	return all
 }
 
-// positionsByDevice groups by device the slices that stand for a MIG instance that can be made on demand at that position.
+// positionsByDevice groups by device the slices that stand for positions at which a MIG instance can be made on demand.
 func positionsByDevice(slices []Slice) map[string][]Slice {
 	positions := map[string][]Slice{}
 	for _, s := range slices {
@@ -133,9 +133,9 @@ func positionsByDevice(slices []Slice) map[string][]Slice {
 	return positions
 }
 
-// minCapacity returns the smallest number of instances, and the smallest total memory, over all ways to fill a device with MIG instances
-// until no other fits. The two minima may come from different layouts. A device has at most eight memory slices, so the occupied ones are
-// one of 256 sets.
+// minCapacity returns the smallest number of instances, and the smallest total memory, over all ways to fill a device with MIG instances until no
+// other fits. The two minima may come from different layouts. A device has at most eight memory slices, so there are at most 256 sets of occupied
+// ones to look at.
 func minCapacity(positions []Slice) capacity {
 	var known [256]*capacity
 	var fill func(taken uint8) capacity

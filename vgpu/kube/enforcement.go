@@ -18,8 +18,8 @@ import (
 //	example: kubectl get pod POD -o jsonpath='{.metadata.annotations.gshare\.dev/enforcement-status}'
 const AnnotationEnforcementStatus = "gshare.dev/enforcement-status"
 
-// EnforcementStatus is the node agent's report on the mechanisms that hold the containers of a pod to their shares. It is for people: whoever may change
-// a pod can forge it. Only what GPUProfiles measure follows from it, for pods of the same owner.
+// EnforcementStatus is the node agent's report on the mechanisms that hold the containers of a pod to their shares. It is for people to read, because
+// anyone who may change a pod can forge it. The only decisions made from it are those of GPUProfiles, about pods of the same owner.
 type EnforcementStatus struct {
 	Containers []ContainerEnforcement
 }
@@ -33,13 +33,14 @@ type ContainerEnforcement struct {
 	Time     string    `json:"time"`     // what bounds the time on the device
 	Identity string    `json:"identity"` // how its processes are identified
 	Health   string    `json:"health,omitempty"`
-	Missing  []string  `json:"missing,omitempty"` // what is not enforced or does not work
-	// MemoryPeakMiB is about the most device memory that its processes have had on one GPU, by their own count: up to 1/32 more, so that small changes
-	// write nothing. 0 if they had none or have a GPU of their own. It begins again when the agent does.
+	Missing  []string  `json:"missing,omitempty"` // what is not enforced, or does not work
+	// MemoryPeakMiB is approximately the most device memory that the processes of the container have had on one GPU, by their own count. It may be too high
+	// by up to 1/32, so that small changes cause no writes. It is 0 if they had none or have a GPU of their own, and starts over when the agent restarts.
 	MemoryPeakMiB int64 `json:"memoryPeakMiB,omitempty"`
-	// QuotaPercent is the part of the time that it has for now, if that is less than its share says: AnnotationTrialQuota. 0 otherwise.
+	// QuotaPercent is the part of the time that the container has for now, in percent, if AnnotationTrialQuota makes it less than its share says;
+	// otherwise 0.
 	QuotaPercent int64 `json:"quotaPercent,omitempty"`
-	// Work is what it has done lately, of a pod with AnnotationTrialQuota that is alone on a GPU on which others could be, too. nil otherwise.
+	// Work is what the container has done lately, for a pod with AnnotationTrialQuota that is alone on a GPU that other pods could share; otherwise nil.
 	Work *Work `json:"work,omitempty"`
 }
 

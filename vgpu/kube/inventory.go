@@ -16,7 +16,7 @@ const (
 	MaxInventoryBytes = 128 << 10
 )
 
-// The values of a slice that its inventory omits.
+// Defaults for what the inventory of a node omits of a slice.
 const (
 	DefaultReserve   = share.PerMille(50)
 	DefaultMaxShares = 16
@@ -24,15 +24,15 @@ const (
 
 // Inventory lists the slices that a node offers for shares, as its agent publishes them in the annotation gshare.dev/inventory.
 type Inventory struct {
-	Rules  *Rules // by which the agent admits shares; nil from an agent that does not publish them
+	Rules  *Rules // by which the agent admits shares; nil if the agent does not publish them
 	Slices []Slice
 }
 
-// Rules are the settings by which a node agent admits shares and divides time, or those that a scheduler profile assumes of nodes.
+// Rules are the settings by which a node agent admits shares and divides time, or those that a scheduler profile assumes nodes to have.
 // nodeview.CheckRules compares the two.
 type Rules struct {
-	GammaPercent int64           `json:"gammaPercent"` // bound of the sum of SM limit x quota limit on a slice, in percent of the slice
-	MixTenants   bool            `json:"mixTenants"`   // pods of several namespaces may share a slice
+	GammaPercent int64           `json:"gammaPercent"` // bound on the sum of SM limit x quota limit over a slice, in percent of the slice
+	MixTenants   bool            `json:"mixTenants"`   // whether pods of several namespaces may share a slice
 	Window       metav1.Duration `json:"window"`       // the period in which slot tables repeat and quotas are accounted
 }
 
@@ -47,34 +47,35 @@ func (inv Inventory) Window() time.Duration {
 	return inv.Rules.Window.Duration
 }
 
-// Slice is a whole GPU or one MIG instance in a node's inventory: the isolation domain on which shares are placed. It has many fields: one for each thing that
-// schedulers of any version may know of it.
+// Slice is a whole GPU or one MIG instance in a node's inventory: the isolation domain on which shares are placed. It has so many fields because
+// schedulers of every version read it, each the fields that it knows.
 type Slice struct {
 	ID        string            `json:"id"`                 // UUID of the GPU or of the MIG instance
-	Device    string            `json:"device"`             // UUID of the GPU; of a whole GPU, the ID
-	Model     string            `json:"model"`              // of the device, as pods name it: A100
+	Device    string            `json:"device"`             // UUID of the GPU; equals ID for a whole GPU
+	Model     string            `json:"model"`              // model of the device, as pods name it: A100
 	Profile   string            `json:"profile,omitempty"`  // MIG profile; empty for a whole GPU
-	Room      uint8             `json:"room,omitzero"`      // of a MIG instance made on demand: bit mask of the memory slices that it occupies
+	Room      uint8             `json:"room,omitzero"`      // for a MIG instance made on demand: bit mask of the memory slices that it occupies
 	SMs       int               `json:"sms"`                // streaming multiprocessors of the slice
-	MemoryMiB int64             `json:"memoryMiB"`          // device memory that shares may take together
-	Classes   []share.Isolation `json:"classes,omitempty"`  // classes that the node can enforce here; one, if the slice is pinned to it
+	MemoryMiB int64             `json:"memoryMiB"`          // device memory for all shares together
+	Classes   []share.Isolation `json:"classes,omitempty"`  // classes that the node can enforce here; only one if the slice is pinned to it
 	Healthy   bool              `json:"healthy"`            // accepts new pods; false if omitted
-	Reason    Reason            `json:"reason,omitempty"`   // why it accepts none; may be empty
+	Reason    Reason            `json:"reason,omitempty"`   // why it accepts no new pods; may be empty
 	Reserve   share.PerMille    `json:"reserve,omitzero"`   // part of the window lost to switching; 0 is DefaultReserve
-	MaxShares int               `json:"maxShares,omitzero"` // tickets; 0 is DefaultMaxShares
-	NUMA      *int              `json:"numa,omitempty"`     // NUMA node of a whole GPU, as the kernel numbers it; nil: not known
-	NVLink    int               `json:"nvlink,omitzero"`    // set of whole GPUs of the node, every two of them joined by NVLink; 0: none, or not known
-	Store     bool              `json:"store,omitzero"`     // pods of a namespace can share weights here, in the node's model store
-	Swap      *Swap             `json:"swap,omitempty"`     // of a slice that takes class swap; nil: it does not
+	MaxShares int               `json:"maxShares,omitzero"` // number of tickets; 0 is DefaultMaxShares
+	NUMA      *int              `json:"numa,omitempty"`     // NUMA node of a whole GPU, as the kernel numbers it; nil if not known
+	NVLink    int               `json:"nvlink,omitzero"`    // number of a set of whole GPUs, every two of them joined by NVLink; 0: none, or not known
+	Store     bool              `json:"store,omitzero"`     // whether pods of a namespace can share weights here, in the node's model store
+	Swap      *Swap             `json:"swap,omitempty"`     // bounds for shares of class swap; nil if the slice does not take that class
 }
 
-// Swap is what shares of class swap may have beyond the memory of their slice, which they hold in turn.
+// Swap bounds the memory of shares of class swap, which hold the memory of their slice in turn: what they may have outside the slice, and what they
+// keep on it while they wait.
 type Swap struct {
-	HostMiB int64 `json:"hostMiB"` // memory of the host for them, beyond the memory of the slice
-	KeptMiB int64 `json:"keptMiB"` // device memory that each keeps at most while another has its turn
+	HostMiB int64 `json:"hostMiB"` // host memory for what they give back between turns, beyond the memory of the slice
+	KeptMiB int64 `json:"keptMiB"` // the most device memory that each keeps while another has its turn
 }
 
-// Reason is a word for why a slice accepts no new pods. Schedulers decide by Healthy alone; an unknown word is only displayed.
+// Reason is a single word for why a slice accepts no new pods. Schedulers decide by Healthy alone; a reason that they do not know is only displayed.
 type Reason string
 
 // The reasons.
@@ -157,7 +158,7 @@ func EncodeInventory(inv Inventory) (string, error) {
 	if err := (Inventory{Rules: inv.Rules, Slices: withDefaults(inv.Slices)}).Validate(); err != nil {
 		return "", err
 	}
-	// What is valid stays below the bound on bytes: TestLargestInventory.
+	// A valid inventory stays below the bound on bytes, which TestLargestInventory verifies.
 	text, err := json.Marshal(inventoryText{Version: formatVersion, Rules: inv.Rules, Slices: append([]Slice{}, inv.Slices...)})
 	if err != nil {
 		return "", malformedError("inventory", "%v", err)
@@ -165,8 +166,8 @@ func EncodeInventory(inv Inventory) (string, error) {
 	return string(text), nil
 }
 
-// InventoryOf decodes the inventory annotation of a node; present is false on a node without gshare. Every error wraps ErrMalformed; such a
-// node must not get a share.
+// InventoryOf decodes the inventory annotation of a node; present is false on a node without gshare. Every error wraps ErrMalformed; no share may be
+// placed on such a node.
 func InventoryOf(node *v1.Node) (inv Inventory, present bool, err error) {
 	text, present := node.Annotations[AnnotationInventory]
 	if !present {

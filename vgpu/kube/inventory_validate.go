@@ -9,19 +9,19 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Bounds of a slice: above every known GPU, and low enough to show a wrong unit.
+// Bounds of a slice: above every known GPU, and low enough to reveal a wrong unit.
 const (
 	maxSMs      = 4096
 	maxShares   = 60 // MPS clients of one device
-	maxIDLength = 44 // UUIDs of NVIDIA have 40
+	maxIDLength = 44 // NVIDIA's UUIDs have 40
 	maxReason   = 16
 	maxLocality = 1023 // Linux has up to 1024 NUMA nodes
 )
 
 const maxGammaPercent = 1000
 
-// Validate returns an error if the inventory has invalid rules, or invalid, duplicate or overlapping slices, on which nothing can be
-// scheduled safely. Every error wraps ErrMalformed.
+// Validate returns an error if the rules are invalid, or if slices are invalid, duplicate or overlapping, so that nothing can be
+// scheduled on them safely. Every error wraps ErrMalformed.
 func (inv Inventory) Validate() error {
 	if len(inv.Slices) > MaxSlices {
 		return malformedError("inventory", "%d slices are more than %d", len(inv.Slices), MaxSlices)
@@ -45,8 +45,7 @@ func (inv Inventory) Validate() error {
 	return inv.checkDevices(ids)
 }
 
-// checkDevices returns an error if a GPU is listed both as a whole and by its MIG instances: shares on the one would use the resources of
-// the other.
+// checkDevices returns an error if a GPU is listed both as a whole and by its MIG instances: shares on one would use the resources of the other.
 func (inv Inventory) checkDevices(ids map[string]bool) error {
 	for i := range inv.Slices {
 		if s := &inv.Slices[i]; s.Profile != "" && ids[s.Device] {

@@ -24,12 +24,12 @@ const (
 // Placement assigns a slice and a share to each vGPU of a pod. The scheduler writes it once, with the Binding.
 type Placement struct {
 	Node       string
-	UID        types.UID // of the pod
+	UID        types.UID // UID of the pod
 	Model      FitModel
-	Containers []PlacedContainer // only those that request a share
-	Weights    []share.Weights   // that each of the slices is to hold, sorted by digest
+	Containers []PlacedContainer // only the containers that request a share
+	Weights    []share.Weights   // weights that each of the slices is to hold, sorted by digest
 
-	AntiAffinity string // key of the pod, of which a device holds one share of a namespace; empty if it has none
+	AntiAffinity string // the pod's key; no two shares of a namespace with the same key are on one device; empty if it has none
 }
 
 // PlacedContainer holds the placed vGPUs of one container; the index in VGPUs is the number of the vGPU inside the container.
@@ -71,7 +71,7 @@ func EncodePlacement(p Placement) (string, error) {
 	if err := p.Validate(); err != nil {
 		return "", err
 	}
-	// What is valid stays below the bound on bytes: TestLargestPlacement.
+	// A valid placement stays below the bound on bytes, which TestLargestPlacement verifies.
 	text, err := json.Marshal(textOf(p))
 	if err != nil {
 		return "", malformedError("placement", "%v", err)

@@ -9,14 +9,14 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Bounds of the names in Kubernetes.
+// Bounds that Kubernetes sets on names.
 const (
 	maxNodeName      = 253
 	maxContainerName = 63
 	maxUID           = 64
 )
 
-// Validate returns an error for a placement that gshare's scheduler could not have made, for whatever inventory and pod. Every error wraps
+// Validate returns an error for a placement that gshare's scheduler could not have made for any inventory and pod. Every error wraps
 // ErrMalformed.
 func (p Placement) Validate() error {
 	if err := cmp.Or(p.checkHead(), share.ValidateWeights(p.Weights), share.ValidateAntiAffinity(p.AntiAffinity)); err != nil {
@@ -70,8 +70,8 @@ func (c *PlacedContainer) check() error {
 	return nil
 }
 
-// checkVGPU checks the i-th vGPU of the container: its slice must differ from those before it, and its share and priority must equal those
-// of the first, whose share has been validated.
+// checkVGPU checks the i-th vGPU of the container: its slice must differ from those of the vGPUs before it, and its share and priority
+// must equal those of the first vGPU, whose share has been validated.
 func (c *PlacedContainer) checkVGPU(i int) error {
 	v := &c.VGPUs[i]
 	switch {

@@ -12,10 +12,10 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// RequestOf returns the shares that the containers of a pod request: first sidecars, then app containers.
+// RequestOf returns the shares that the containers of a pod request: sidecars first, then app containers.
 //
-// asks is true if the pod names any gshare resource, even if err refuses it; without one, annotations are ignored. Every error wraps a
-// *share.FieldError and is suitable as text of an event on the pod.
+// asks is true if the pod names any gshare resource, even if err refuses it; a pod that names none has its annotations ignored. Every error wraps a
+// *share.FieldError and is suitable as the text of an event on the pod.
 func RequestOf(pod *v1.Pod) (req share.Request, asks bool, err error) {
 	if !RequestsShare(pod) {
 		return share.Request{}, false, nil
@@ -84,8 +84,8 @@ func readContainers(pod *v1.Pod) ([]share.Container, error) {
 	return asked, checkContainerSlices(pod.Annotations, asked)
 }
 
-// checkContainerSlices returns an error if an annotation is about the slice of a container that asks for no share, or that the pod does not
-// have. Of several it names the alphabetically first, so that equal pods get equal events.
+// checkContainerSlices returns an error if an annotation sets the slice of a container that asks for no share or does not exist. Of several such
+// annotations it names the alphabetically first, so that equal pods get equal events.
 func checkContainerSlices(annotations map[string]string, asked []share.Container) error {
 	var unknown string
 	for key := range annotations {
@@ -100,8 +100,8 @@ func checkContainerSlices(annotations map[string]string, asked []share.Container
 	return share.Invalid(unknown, "the pod has no container of that name that asks for a share")
 }
 
-// eachContainer iterates over the init containers, then the app containers. The second value is whether the container runs as long as the
-// pod: sidecars and app containers do.
+// eachContainer iterates over the init containers, then the app containers. The second value is whether the container runs as long as the pod, which
+// sidecars and app containers do.
 func eachContainer(pod *v1.Pod) iter.Seq2[*v1.Container, bool] {
 	return func(yield func(*v1.Container, bool) bool) {
 		for i := range pod.Spec.InitContainers {
@@ -134,8 +134,8 @@ func rawTerms(annotations map[string]string) share.RawTerms {
 	}
 }
 
-// SMLimitOf returns the SM limit in the pod's annotation, which applies to each of its vGPUs and may be invalid for its share. Without the
-// annotation it returns the limit that the pod was placed with. Every error is a *share.FieldError.
+// SMLimitOf returns the SM limit in the pod's annotation, which applies to each of its vGPUs and may be invalid for its share, or the limit with
+// which the pod was placed if there is no annotation. Every error is a *share.FieldError.
 func SMLimitOf(pod *v1.Pod, placed share.PerMille) (share.PerMille, error) {
 	said, err := share.ParsePercent(AnnotationSMLimit, pod.Annotations[AnnotationSMLimit])
 	switch {
@@ -149,8 +149,8 @@ func SMLimitOf(pod *v1.Pod, placed share.PerMille) (share.PerMille, error) {
 	return share.PerMille(*said * 10), nil
 }
 
-// TrialQuotaOf returns the quota that a pod of a trial is to have for now, and false if it has that of its share, whose quota is own. Every error is a
-// *share.FieldError.
+// TrialQuotaOf returns the quota that AnnotationTrialQuota gives a pod for now. Without the annotation, said is false and quota is own, the quota of
+// the pod's share. Every error is a *share.FieldError.
 func TrialQuotaOf(pod *v1.Pod, own share.PerMille) (quota share.PerMille, said bool, err error) {
 	percent, err := share.ParsePercent(AnnotationTrialQuota, pod.Annotations[AnnotationTrialQuota])
 	switch {
@@ -173,8 +173,8 @@ func readLimits(annotations map[string]string) (share.Limits, error) {
 	return share.Limits{SM: sm, Quota: quota}, err
 }
 
-// checkMemorySize returns an error if the memory in the pod's annotation is that of no container. Then gshare/mem contradicts the annotation,
-// or nobody has filled it in.
+// checkMemorySize returns an error if no container has as much memory as the pod's annotation says: either gshare/mem contradicts the annotation, or
+// nothing has filled gshare/mem in.
 func checkMemorySize(annotations map[string]string, asked []share.Container) error {
 	mib, err := share.ParseMemorySize(annotations[AnnotationMemory])
 	if err != nil || mib == nil {
@@ -199,12 +199,12 @@ func ContainersWithVGPUs(pod *v1.Pod) (names []string) {
 	return names
 }
 
-// Complete fills in, in place, the fields of a pod that the admission policies fill in: quota 100, vgpu ceil(sm/100), mem from the annotation
-// gshare.dev/mem, sm-time, the requests that equal the limits, and the scheduler's name. It is for pods that pass no admission policy, in the
+// Complete fills in, in place, the fields of a pod that the admission policies would fill in: quota 100, vgpu ceil(sm/100), mem from the annotation
+// gshare.dev/mem, sm-time, the requests that equal the limits, and the scheduler's name. It is for pods that pass through no admission policy, in the
 // sandbox and in tests.
 //
-// It completes sidecars and app containers that name gshare/sm, never overwrites a value, and leaves what it cannot parse for RequestOf to
-// refuse. Containers made from one template must not share their resource maps.
+// It completes sidecars and app containers that name gshare/sm, never overwrites a value, and leaves what it cannot parse for RequestOf to refuse.
+// Containers made from one template must not share their resource maps.
 func Complete(pod *v1.Pod) {
 	if !RequestsShare(pod) {
 		return
@@ -223,7 +223,7 @@ func Complete(pod *v1.Pod) {
 	}
 }
 
-// completeResources completes the resources of one container. memory is the pod's in MiB, nil if it says none.
+// completeResources completes the resources of one container. memory is what the pod's annotation says, in MiB; nil if there is none.
 func completeResources(r *v1.ResourceRequirements, memory *int64) {
 	sm, err := readInteger(ResourceSM, r.Limits)
 	if err != nil || sm == nil || *sm < 1 || *sm > 100*share.MaxVGPUs {

@@ -9,9 +9,9 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// ResidencyOf returns how ready to serve a pod is to be, by gshare-controller, and is, by the agent of its node. A pod without the first
-// annotation is residency.Fixed; without the second it has not started, or its agent does not report. If an annotation is malformed, the
-// error says which, and both results are those of a pod without annotations, which counts as Hot.
+// ResidencyOf returns the two sides of a pod's residency: how ready to serve gshare-controller wants it to be, and how ready the agent of its
+// node says it is. A pod without the first annotation is residency.Fixed; one without the second has not started, or its agent does not
+// report. If an annotation is malformed, the error says which, and both results are those of a pod without annotations, which counts as Hot.
 func ResidencyOf(pod *v1.Pod) (w residency.Wanted, r residency.Reached, err error) {
 	w = residency.Fixed
 	if text, ok := pod.Annotations[AnnotationResidency]; ok {
@@ -33,19 +33,20 @@ func LevelOf(pod *v1.Pod) residency.Level {
 	return residency.Counted(w, r)
 }
 
-// KeptOf returns what a placed pod keeps of the device memory of each of its vGPUs while it counts as Warm (residency.Reached.Memory).
+// KeptOf returns how much device memory a placed pod keeps for each of its vGPUs while it counts as Warm (residency.Reached.Memory).
 func KeptOf(pod *v1.Pod) share.Bytes {
 	_, r, _ := ResidencyOf(pod)
 	return r.Memory
 }
 
-// ResidencyReachedPatch returns the JSON patch that writes the level that a pod has reached. The API server refuses it if either annotation is
-// not as in this version of the pod, or the pod is another one. It does not test the resourceVersion, which the kubelet does not keep current.
+// ResidencyReachedPatch returns the JSON patch that writes the level that a pod has reached. The API server refuses the patch if either
+// annotation differs from this version of the pod, or the pod was replaced. The patch does not test the resourceVersion, which the kubelet
+// does not keep current.
 func ResidencyReachedPatch(pod *v1.Pod, reached string) []byte {
 	type operation struct {
 		Op    string  `json:"op"`
 		Path  string  `json:"path"`
-		Value *string `json:"value"` // null for a test: there is none
+		Value *string `json:"value"` // null in a test: the annotation must be absent
 	}
 	annotation := func(name string) (path string, value *string) {
 		path = "/metadata/annotations/" + strings.ReplaceAll(name, "/", "~1")

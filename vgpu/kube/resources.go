@@ -30,7 +30,7 @@ func readResources(r v1.ResourceRequirements) (raw share.RawContainer, err error
 	if name := firstMatch(isUnknownResource, r.Limits, r.Requests); name != "" {
 		return raw, share.Invalid(string(name), "gshare has no such resource; it has sm, quota, mem, vgpu and sm-time")
 	}
-	var whole [len(resources)]*int64 // in the order of resources
+	var whole [len(resources)]*int64 // values in the order of resources
 	for i, name := range resources {
 		if whole[i], err = readLimit(name, r); err != nil {
 			return raw, err
@@ -40,7 +40,7 @@ func readResources(r v1.ResourceRequirements) (raw share.RawContainer, err error
 }
 
 // readLimit returns the limit of one resource, or nil if there is none. A request must equal the limit, or be left out. The API server
-// enforces that too; the check is for objects that did not come through one.
+// enforces this too; the check is for objects that never passed through an API server.
 func readLimit(name v1.ResourceName, r v1.ResourceRequirements) (*int64, error) {
 	limit, err := readInteger(name, r.Limits)
 	if err != nil {
@@ -60,8 +60,8 @@ func readLimit(name v1.ResourceName, r v1.ResourceRequirements) (*int64, error) 
 	return limit, nil
 }
 
-// maxScale bounds the decimal exponent of quantities that are calculated with. Value, Cmp and String of 1e30000000, which parses in a
-// microsecond, need ten seconds.
+// maxScale bounds the decimal exponent of the quantities that are used in arithmetic. A text like 1e30000000 parses in a microsecond, but
+// Value, Cmp and String then need ten seconds.
 const maxScale = 64
 
 // readInteger returns the value of a resource as an integer, or nil if the list does not have it.
@@ -70,7 +70,7 @@ func readInteger(name v1.ResourceName, list v1.ResourceList) (*int64, error) {
 	if !written {
 		return nil, nil
 	}
-	if q.IsZero() { // AsInt64 would multiply 0e2000000000 by ten as often as it says
+	if q.IsZero() { // AsInt64 would multiply 0e2000000000 by ten two thousand million times
 		return new(int64), nil
 	}
 	if value, ok := q.AsInt64(); ok {
@@ -79,15 +79,15 @@ func readInteger(name v1.ResourceName, list v1.ResourceList) (*int64, error) {
 	if scale := q.AsDec().Scale(); scale < -maxScale || scale > maxScale {
 		return nil, share.Invalid(string(name), "a number of more than %d zeros is too large", maxScale)
 	}
-	value := q.Value() // rounds up, and stops at the largest int64
+	value := q.Value() // rounds up, and saturates at the largest int64
 	if q.CmpInt64(value) != 0 {
 		return nil, share.Invalid(string(name), "%.32s is not a whole number, or too large", q.String())
 	}
 	return &value, nil
 }
 
-// checkSMTime returns an error if the container's sm-time is set and is not sm x quota. raw has passed share.NewContainer, so the product
-// is small.
+// checkSMTime returns an error if the container's sm-time is set and differs from sm x quota. raw has passed share.NewContainer, so the
+// product does not overflow.
 func checkSMTime(list v1.ResourceList, raw share.RawContainer) error {
 	written, err := readInteger(ResourceSMTime, list)
 	if err != nil || written == nil {
@@ -110,7 +110,7 @@ func containerAsks(c *v1.Container) bool {
 	return firstMatch(isGshareResource, c.Resources.Limits, c.Resources.Requests) != ""
 }
 
-// podLevelResource returns the name of a gshare resource in the pod's overhead or pod-level resources, where none is allowed, or "" if
+// podLevelResource returns the name of a gshare resource in the pod's overhead or pod-level resources, where gshare allows none, or "" if
 // there is none.
 func podLevelResource(pod *v1.Pod) v1.ResourceName {
 	if name := firstMatch(isGshareResource, pod.Spec.Overhead); name != "" || pod.Spec.Resources == nil {
@@ -119,7 +119,7 @@ func podLevelResource(pod *v1.Pod) v1.ResourceName {
 	return firstMatch(isGshareResource, pod.Spec.Resources.Limits, pod.Spec.Resources.Requests)
 }
 
-// firstMatch returns the alphabetically first resource name that matches, so that equal pods get equal events, or "" if none does.
+// firstMatch returns the alphabetically first of the resource names that match, so that equal pods get equal events, or "" if none does.
 func firstMatch(meant func(v1.ResourceName) bool, lists ...v1.ResourceList) v1.ResourceName {
 	var first v1.ResourceName
 	for _, list := range lists {

@@ -25,13 +25,13 @@ func decodeStrict(text string, into any) error {
 	return refuseRepeats(text)
 }
 
-// refuseRepeats returns an error if a JSON object has two fields of one name. encoding/json uses the last of two, in any case and spelling;
-// a parser in another language might use the first. The text must have passed the other checks of decodeStrict: sound JSON, no deeper than
-// its struct. json.Decoder.Token would need 480 allocations for a placement of three vGPUs.
+// refuseRepeats returns an error if a JSON object has two fields of the same name. encoding/json would use the last of them, whatever its
+// case and escapes; a parser in another language might use the first. The text must have passed the other checks of decodeStrict, so it is
+// valid JSON and nested no deeper than its struct. json.Decoder.Token would need 480 allocations for a placement of three vGPUs.
 func refuseRepeats(text string) error {
 	var (
-		names  []string // of the fields seen in all open objects
-		starts []int    // where those of each open object or list begin
+		names  []string // names of the fields seen so far in all open objects
+		starts []int    // for each open object or list, where its names begin
 	)
 	for i := 0; i < len(text); i++ {
 		switch text[i] {

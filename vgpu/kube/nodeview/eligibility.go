@@ -17,8 +17,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Eligibility is the result of checking the Kubernetes conditions that depend on one pod and one node alone: cordon, taints, node selector
-// and required node affinity.
+// Eligibility is the result of checking those conditions of Kubernetes that depend on one pod and one node alone: cordon, taints, node
+// selector and required node affinity.
 type Eligibility int
 
 // The results of EligibilityCheck.On.
@@ -56,8 +56,8 @@ func (v EligibilityCheck) Check(node *v1.Node) (Eligibility, v1.Taint) {
 	return Eligible, v1.Taint{}
 }
 
-// enableNumericOperators makes tolerations with numeric operators match. Where the scheduler's feature gate for them is off, its own filter
-// refuses such pods; a check stricter than that filter would leave out the best node.
+// enableNumericOperators makes tolerations with numeric operators match. If the scheduler's feature gate for them is off, its own filter
+// refuses such pods anyway; a check stricter than that filter would leave out the best node.
 const enableNumericOperators = true
 
 // cordonTaint is the taint that stands for a cordoned node: a pod that tolerates it may be placed there.
@@ -76,7 +76,7 @@ type PodRequest struct {
 	Placed       bool // the pod has a placement, even if PlacementErr is set
 	PlacementErr error
 	Level        residency.Level // at which the pod counts on the slices of its placement
-	Kept         share.Bytes     // what counts there of each vGPU's memory at level Warm
+	Kept         share.Bytes     // what each of its vGPUs keeps of its memory there at level Warm
 }
 
 // PodRequestOf decodes the share request and the placement of a pod. Errors are returned in the fields of the result.
@@ -99,7 +99,7 @@ func PodRequestOf(pod *v1.Pod) *PodRequest {
 	return s
 }
 
-// ErrRules is the error for a node whose agent would not run all shares that a scheduler profile admits; the profile does not use the node.
+// ErrRules is the error for a node whose agent would not run every share that a scheduler profile admits. The profile does not use such a node.
 var ErrRules = errors.New("the node's gshare rules differ from the profile's")
 
 // Rules returns the packer's rules for the gamma and tenancy of a node agent or a scheduler profile.
@@ -110,8 +110,8 @@ func Rules(m packing.Model, r kube.Rules) packing.Rules {
 }
 
 // CheckRules returns an error that wraps ErrRules if a node with the published rules would refuse shares that a profile with the assumed rules
-// admits, or if their windows differ. Nodes that allow more than the profile pass. Nil published rules, of an agent that does not publish
-// any, pass too, and so does every window if the assumed one is 0.
+// admits, or if their windows differ. Nodes that allow more than the profile pass. So do nodes whose published rules are nil, because their
+// agent does not publish any, and any window if the assumed one is 0.
 func CheckRules(profile string, assumed kube.Rules, published *kube.Rules) error {
 	if published == nil {
 		return nil

@@ -1,5 +1,5 @@
-// Package nodeview translates Kubernetes nodes and pods into the types of vgpu/packing, and computes which shares are on the slices of a
-// node. The scheduler plugins decide with it, and gshare explain shows their decisions with it.
+// Package nodeview translates Kubernetes nodes and pods into the types of vgpu/packing, and computes which shares are on the slices of a node.
+// The scheduler plugins use it to decide, and gshare explain uses it to show their decisions.
 package nodeview
 
 import (
@@ -15,8 +15,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Errors that make a node untrusted: what its slices hold is not certain, so nothing is placed on it until they are resolved. ErrRules is
-// another one.
+// Errors that make a node untrusted: it is not certain what its slices hold, so nothing is placed on it until they are resolved. ErrRules is
+// another such error.
 var (
 	ErrInventory  = errors.New("gshare inventory is malformed")
 	ErrPlacement  = errors.New("a pod's gshare placement is malformed")
@@ -24,19 +24,19 @@ var (
 	ErrNominated  = errors.New("GPUs are kept for a nominated pod")
 )
 
-// Occupant is a placement that occupies slices of a node, with the namespace (Tenant) and workload of its pod, and the level at which it
-// counts there.
+// Occupant is a placement that occupies slices of a node, with the namespace (Tenant) and workload of its pod, and the level at which it is
+// counted there.
 type Occupant struct {
 	Pod       *v1.Pod // nil for an assumed placement whose pod is not on the node yet
 	Tenant    string
 	Workload  string
 	Placement kube.Placement
 	Level     residency.Level // the zero value, Cold, counts as Hot
-	Kept      share.Bytes     // of the memory of each vGPU, at level Warm
+	Kept      share.Bytes     // part of each vGPU's memory that it keeps at level Warm
 }
 
-// Charge returns what a vGPU of the placement counts on its slice: its share, or what the level of its pod leaves of it. One of class swap counts
-// whole at every level, as its next turn may come at any time.
+// Charge returns what a vGPU of the placement counts for on its slice: its share, reduced to what the level of its pod still holds. A vGPU of
+// class swap counts in full at every level, because its next turn may come at any time.
 func (o Occupant) Charge(v kube.PlacedVGPU) share.Share {
 	if o.Level == residency.Cold || v.Class == share.Swap {
 		return v.Share
@@ -51,18 +51,18 @@ type OccupancyBuilder struct {
 	PodRequest func(*v1.Pod) *PodRequest // PodRequestOf, or a cache of its results
 
 	placed  []Occupant
-	virtual []*v1.Pod // request shares but have no placement
+	virtual []*v1.Pod // pods that request shares but have no placement
 	err     error
 }
 
-// AddPlacement adds a placement that the pod's annotation does not have yet, such as an assumed one.
+// AddPlacement adds a placement that is not in the pod's annotation yet, such as one that the scheduler has assumed.
 func (d *OccupancyBuilder) AddPlacement(o Occupant) { d.placed = append(d.placed, o) }
 
 // Occupants returns the added placements; after Build in the order in which they were put on the slices, by pod UID.
 func (d *OccupancyBuilder) Occupants() []Occupant { return d.placed }
 
-// AddPod adds a pod of the node with the placement in its annotation. Only the placement of a bound pod that requests shares is used; on
-// other pods anybody may have written the annotation.
+// AddPod adds a pod of the node with the placement in its annotation. The annotation is used only if the pod is bound and requests shares; on any
+// other pod, anyone may have written it.
 func (d *OccupancyBuilder) AddPod(pod *v1.Pod) {
 	said, bound := d.PodRequest(pod), pod.Spec.NodeName != ""
 	switch {
@@ -78,10 +78,10 @@ func (d *OccupancyBuilder) AddPod(pod *v1.Pod) {
 	}
 }
 
-// Build puts the shares of placed pods on the node's slices, and then those of every other pod where it would be placed now: first pods
-// bound here, then nominated ones, each by priority and then by UID. Nominated pods wait for terminating pods of lower priority, which
-// therefore do not count. Where a pod is put depends on this node alone; otherwise Reserve could refuse for ever what Filter admits. The
-// error is ErrPlacement, ErrUnknownUse or ErrNominated.
+// Build puts the shares of placed pods on the node's slices, and then those of every other pod where the packer would place them now: first pods
+// that are bound here, then nominated ones, each by priority and then by UID. Nominated pods wait for terminating pods of lower priority to go,
+// so those do not count. Where a pod is put depends on this node alone; otherwise Reserve could refuse for ever what Filter admits. The error is
+// ErrPlacement, ErrUnknownUse or ErrNominated.
 func (d *OccupancyBuilder) Build() error {
 	slices.SortFunc(d.virtual, func(a, b *v1.Pod) int {
 		return cmp.Or(cmp.Compare(nominated(a), nominated(b)),
@@ -127,8 +127,8 @@ func (d *OccupancyBuilder) addPlaced() {
 	}
 }
 
-// isPreempted reports whether the pod is terminating and a nominated pod of higher priority waits for its space. The framework filters a
-// second time without nominated pods, and then the terminating pod counts.
+// isPreempted reports whether the pod is terminating and a nominated pod of higher priority waits for its space. kube-scheduler filters a second
+// time without nominated pods, and the terminating pod counts then.
 func (d *OccupancyBuilder) isPreempted(pod *v1.Pod) bool {
 	return pod.DeletionTimestamp != nil && slices.ContainsFunc(d.virtual, func(v *v1.Pod) bool {
 		return v.Spec.NodeName == "" && Priority(v) > Priority(pod)
@@ -164,7 +164,7 @@ func swapSpaceOf(s *kube.Swap) packing.SwapSpace {
 	return packing.SwapSpace{Host: share.Bytes(s.HostMiB) * share.MiB, Kept: share.Bytes(s.KeptMiB) * share.MiB}
 }
 
-// LocalityOf returns where a GPU is, given its NUMA node, nil if that is not known, and its NVLink set. The packer numbers NUMA nodes from 1.
+// LocalityOf returns where a GPU is, given its NUMA node (nil if not known) and its NVLink set. The packer numbers NUMA nodes from 1.
 func LocalityOf(numa *int, nvlink int) packing.Locality {
 	at := packing.Locality{NVLink: nvlink}
 	if numa != nil {
@@ -173,8 +173,8 @@ func LocalityOf(numa *int, nvlink int) packing.Locality {
 	return at
 }
 
-// addShares adds the shares of a placed pod to the node's slices. Shares on slices that the inventory no longer lists are skipped; they
-// count again when the slice is listed again.
+// addShares adds the shares of a placed pod to the node's slices. It skips shares on slices that the inventory no longer lists; they count again
+// once the slice is listed again.
 func addShares(n *packing.Node, o Occupant) {
 	for _, c := range o.Placement.Containers {
 		for _, v := range c.VGPUs {

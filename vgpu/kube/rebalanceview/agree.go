@@ -29,9 +29,9 @@ const (
 	TwoBudgets   Reason = "several disruption budgets apply to it"
 )
 
-// agreements know which pods may be moved.
+// agreements holds what decides whether a pod may be moved: what users have agreed to, filters, and disruption budgets.
 type agreements struct {
-	namespaces map[string]string // the annotation
+	namespaces map[string]string // the annotation of each namespace
 	scheduler  string
 	willing    func(namespace string) bool
 	evictable  func(*v1.Pod) bool
@@ -47,14 +47,14 @@ func newAgreements(o Objects) *agreements {
 	for _, b := range o.Budgets {
 		selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
 		if err != nil {
-			selector = labels.Everything() // the API server does not let it evict either
+			selector = labels.Everything() // the API server refuses evictions under an invalid selector, too
 		}
 		a.selectors = append(a.selectors, selector)
 	}
 	return a
 }
 
-// refusal returns why a pod may not be moved, or nothing.
+// refusal returns why a pod may not be moved, or "" if it may.
 func (a *agreements) refusal(pod *v1.Pod) Reason {
 	said, written := pod.Annotations[kube.AnnotationRebalance]
 	if !written {
@@ -62,7 +62,7 @@ func (a *agreements) refusal(pod *v1.Pod) Reason {
 	}
 	switch {
 	case said != "" && said != kube.RebalanceAllow:
-		return Refused // an unknown value, too
+		return Refused // an unknown value refuses, too
 	case said == "" && (a.willing == nil || !a.willing(pod.Namespace)):
 		return NotAgreed
 	case pod.Spec.SchedulerName != a.scheduler:
@@ -83,13 +83,13 @@ func (a *agreements) refusal(pod *v1.Pod) Reason {
 	return ""
 }
 
-// isReplaced reports whether the controller of a pod makes another one that may run on any node.
+// isReplaced reports whether the controller of a pod would replace it with one that may run on any node.
 func isReplaced(pod *v1.Pod) bool {
 	owner := metav1.GetControllerOf(pod)
 	return owner != nil && owner.Kind != "DaemonSet" && owner.Kind != "Node"
 }
 
-// unknownRequirement returns Requirements if a pod needs something of its node that package rebalance does not know.
+// unknownRequirement returns Requirements if a pod requires something of its node that package rebalance does not model.
 func unknownRequirement(pod *v1.Pod) Reason {
 	spec := &pod.Spec
 	affinity := spec.Affinity != nil && (spec.Affinity.PodAffinity != nil || spec.Affinity.PodAntiAffinity != nil)
@@ -126,7 +126,7 @@ func (a *agreements) budgetsOf(pod *v1.Pod) (list []int) {
 	return list
 }
 
-// allowedBy returns how many pods a budget lets go now: none if its status is older than what it asks for.
+// allowedBy returns how many pods a budget allows to be evicted now: none if its status is older than its specification.
 func allowedBy(b *policy.PodDisruptionBudget) int {
 	if b.Status.ObservedGeneration < b.Generation {
 		return 0

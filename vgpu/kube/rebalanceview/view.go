@@ -1,5 +1,5 @@
-// Package rebalanceview translates nodes, pods, namespaces and disruption budgets into the cluster of package rebalance. Pods that it does not
-// understand, or whose users have not agreed, stay where they are.
+// Package rebalanceview translates nodes, pods, namespaces and disruption budgets into the cluster of package rebalance. Pods whose
+// requirements it does not understand, or whose users have not agreed, stay where they are.
 package rebalanceview
 
 import (
@@ -26,14 +26,14 @@ type Objects struct {
 	Rules      kube.Rules // of the scheduler profile
 	Scheduler  string     // name of that profile
 
-	// Willing reports whether pods of a namespace may be moved that neither agree nor refuse; nil: none.
+	// Willing reports whether pods of a namespace may be moved if neither they nor the namespace agree or refuse; nil: none may.
 	Willing func(namespace string) bool
 
-	// Evictable reports whether the one who evicts may evict a pod; nil: every pod.
+	// Evictable reports whether the evicting component may evict a pod; nil: it may evict every pod.
 	Evictable func(*v1.Pod) bool
 }
 
-// View is a cluster to rebalance, with the objects that its indexes stand for.
+// View is a cluster to rebalance, with the Kubernetes objects to which its indexes refer.
 type View struct {
 	rebalance.Cluster
 	Of      []*v1.Pod                            // by index of the cluster's pods
@@ -41,7 +41,7 @@ type View struct {
 	Fixed   map[Reason]int                       // how many pods with shares may not be moved, and why
 	checks  map[string]nodeview.EligibilityCheck // by namespace/name
 	objects []*v1.Node                           // by index of the cluster's nodes
-	spare   []int64                              // pods that each node has room for
+	spare   []int64                              // how many more pods each node has room for
 }
 
 // New returns the view of a cluster.
@@ -76,7 +76,7 @@ func New(o Objects) *View {
 	return v
 }
 
-// addNode adds a node, with the pods that stay on it, and those that may be moved.
+// addNode adds a node with the pods that stay on it, and lists those of its pods that may be moved.
 func (v *View) addNode(object *v1.Node, inv kube.Inventory, pods []*v1.Pod, agreed *agreements) {
 	has, index := object.Status.Allocatable, len(v.Nodes)
 	n := packing.NewNode(object.Name, nodeview.Slices(inv), packing.MilliCPU(has.Cpu().MilliValue()), share.Bytes(has.Memory().Value()))
@@ -105,7 +105,7 @@ func (v *View) addNode(object *v1.Node, inv kube.Inventory, pods []*v1.Pod, agre
 		n.RAM -= said.Pod.RAM
 		build.AddPod(pod)
 	}
-	if build.Build() != nil { // nobody knows what its slices hold
+	if build.Build() != nil { // it is not known what the node's slices hold
 		v.Pods, v.Of = v.Pods[:len(v.Pods)-len(moving)], v.Of[:len(v.Of)-len(moving)]
 		v.Fixed[Untrusted] += len(moving)
 		n = packing.NewNode(object.Name, nil, 0, 0)
@@ -115,7 +115,7 @@ func (v *View) addNode(object *v1.Node, inv kube.Inventory, pods []*v1.Pod, agre
 	v.spare = append(v.spare, has.Pods().Value()-int64(len(pods)))
 }
 
-// planOf returns where a pod runs, and why that is not what the scheduler would count for its replacement. The plan is nil for a pod that
+// planOf returns where a pod runs or, if the scheduler would count something else for its replacement, why. The plan is nil for a pod that
 // requests no share.
 func planOf(n *packing.Node, pod *v1.Pod, said *nodeview.PodRequest) (packing.Plan, Reason) {
 	p := said.Placement
@@ -126,7 +126,7 @@ func planOf(n *packing.Node, pod *v1.Pod, said *nodeview.PodRequest) (packing.Pl
 		return nil, Untrusted
 	case p.Model != kube.Slots || len(p.Containers) != len(said.Pod.Request.Containers) || said.Level != residency.Hot:
 		return nil, Changed
-	case p.AntiAffinity != said.Pod.Request.AntiAffinity || !slices.Equal(p.Weights, said.Pod.Request.Weights): // annotations that were edited since
+	case p.AntiAffinity != said.Pod.Request.AntiAffinity || !slices.Equal(p.Weights, said.Pod.Request.Weights): // annotations were edited after the placement
 		return nil, Changed
 	}
 	var plan packing.Plan
@@ -144,7 +144,7 @@ func planOf(n *packing.Node, pod *v1.Pod, said *nodeview.PodRequest) (packing.Pl
 	return plan, ""
 }
 
-// eligible reports whether a pod may run on a node by the node's taints and labels, and by the number of pods there.
+// eligible reports whether the taints, the labels and the number of pods of a node let a pod run there.
 func (v *View) eligible(p *rebalance.Pod, node int) bool {
 	check, known := v.checks[p.Name]
 	if !known || v.spare[node] < 1 {
@@ -154,7 +154,7 @@ func (v *View) eligible(p *rebalance.Pod, node int) bool {
 	return result == nodeview.Eligible
 }
 
-// learn sets the ranker to the demand that the scheduler would have learned from these pods.
+// learn gives the ranker the demand that the scheduler would have learned from these pods.
 func (v *View) learn() {
 	var mix packing.Mix
 	for i := range v.Pods {
@@ -167,7 +167,7 @@ func (v *View) learn() {
 	v.Packer.Ranker = packing.Balance{Terms: packing.AllTerms, Demand: packing.NewDemand(&mix, total)}
 }
 
-// Admit returns the moves that would let in a pod that waits, and whether there are any.
+// Admit returns the moves that would make room for a waiting pod, and whether there are any.
 func (v *View) Admit(pod *v1.Pod, l rebalance.Limits) (rebalance.Plan, bool) {
 	said := nodeview.PodRequestOf(pod)
 	if said.RequestErr != nil || unknownRequirement(pod) != "" {
