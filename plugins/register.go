@@ -15,8 +15,8 @@ import (
 // Factory creates a scheduler plugin for one profile of the scheduler configuration.
 type Factory = func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error)
 
-// All returns the factories of gshare's scheduler plugins by plugin name. They share one ledger of assumed placements, as all profiles
-// place pods on the same GPUs.
+// All returns the factories of gshare's scheduler plugins by plugin name. They share one ledger of assumed placements, because all
+// profiles place pods on the same GPUs.
 func All() map[string]Factory {
 	shared, all := ledger.New(), map[string]Factory{}
 	for _, name := range registry.Names() {
@@ -25,7 +25,7 @@ func All() map[string]Factory {
 	return all
 }
 
-// New returns the factory of the named plugin, with a ledger of assumed placements that all profiles of the process share.
+// New returns the factory of the named plugin. The ledger holds the assumed placements of all profiles of the process.
 func New(name string, l *ledger.Ledger) Factory {
 	return func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 		plugin, err := registry.Load(name, args)

@@ -12,15 +12,15 @@ import (
 )
 
 // Ledger holds the assumed placement of each pod, like kube-scheduler's cache of assumed pods. All profiles of a scheduler process share
-// it, as they place on the same GPUs. An entry lives from Reserve until the pod is deleted. Once the pod is bound, its annotation holds the
-// same placement, so a restart loses nothing.
+// it, because they place pods on the same GPUs. An entry lives from Reserve until the pod is deleted. Once the pod is bound, its annotation
+// holds the same placement, so nothing is lost when the process restarts.
 type Ledger struct {
 	mu      sync.RWMutex // guards the maps below
 	byUID   map[types.UID]entry
 	onNodes map[string]map[types.UID]struct{}
 }
 
-// Assumed is the placement chosen for a pod that is not yet seen bound, with the pod's namespace (Tenant), name and workload.
+// Assumed is the placement chosen for a pod whose binding may not have been seen yet, with the pod's namespace (Tenant), name and workload.
 type Assumed struct {
 	kube.Placement
 	Tenant   string

@@ -1,6 +1,6 @@
 // Package registry lists gshare's scheduler plugins: for each its packing model, and the ranking of nodes and GPUs that follows from its
-// arguments. gshare-scheduler and gshare explain use the same list. The package does not use the scheduler framework, so that gshare need
-// not link it.
+// arguments. gshare-scheduler and gshare explain use the same list. The package does not import the scheduler framework, so that gshare does
+// not have to link it.
 package registry
 
 import (
@@ -35,7 +35,7 @@ var plugins = map[string]func(runtime.Object) (Plugin, error){
 type Plugin struct {
 	Name  string
 	Model packing.Model
-	Args  v1alpha1.SharingArgs // with their defaults
+	Args  v1alpha1.SharingArgs // with defaults filled in
 	// Ranker returns the preference between nodes and GPUs, given what pods typically request.
 	Ranker func(*packing.Demand) packing.Ranker
 	// Affinity is set if the ranker depends on the workloads of pods.
@@ -48,8 +48,8 @@ func Names() []string { return slices.Sorted(maps.Keys(plugins)) }
 // Has reports whether gshare has a scheduler plugin of this name.
 func Has(name string) bool { return plugins[name] != nil }
 
-// Load returns the plugin of the given name with its arguments, which are raw JSON or YAML, or nil for the defaults. It returns an error
-// for unknown fields and for values out of range, with which the scheduler does not start.
+// Load returns the plugin of the given name with its arguments, which are raw JSON or YAML, or nil for the defaults. It returns an error for
+// unknown fields and for values out of range; the scheduler then does not start.
 func Load(name string, args runtime.Object) (Plugin, error) {
 	load := plugins[name]
 	if load == nil {
@@ -63,7 +63,7 @@ func Load(name string, args runtime.Object) (Plugin, error) {
 	return p, nil
 }
 
-// NodeRules returns the rules that the plugin assumes nodes to enforce; the window is 0 if it may be any.
+// NodeRules returns the rules that the plugin assumes nodes to enforce; a window of 0 means any.
 func (p Plugin) NodeRules() kube.Rules {
 	rules := kube.Rules{GammaPercent: *p.Args.GammaPercent, MixTenants: p.Args.Tenancy == v1alpha1.Mixed}
 	if p.Args.Window != nil {
@@ -101,8 +101,8 @@ func configureRectanglePacking(obj runtime.Object) (Plugin, error) {
 	}}, nil
 }
 
-// configureComplementaryPacking returns the plugin with Dilu's resource-complementary choice of GPUs, workload affinity first, among those
-// that the slot model admits.
+// configureComplementaryPacking returns the plugin with Dilu's resource-complementary choice of GPUs, workload affinity first. It chooses
+// among the GPUs that the slot model admits.
 func configureComplementaryPacking(obj runtime.Object) (Plugin, error) {
 	var args v1alpha1.ComplementaryPackingArgs
 	if err := v1alpha1.Load(obj, &args); err != nil {

@@ -17,12 +17,12 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/kube"
 )
 
-// bindBackoff is the backoff between attempts to bind a pod whose binding is ambiguous: 50 ms at first, then up to 5 s, without a limit on
-// attempts.
+// bindBackoff is the backoff between attempts to bind a pod when it is uncertain whether it is bound: 50 ms at first, then up to 5 s,
+// without a limit on attempts.
 var bindBackoff = wait.Backoff{Duration: 50 * time.Millisecond, Factor: 2, Jitter: 0.1, Steps: 8, Cap: 5 * time.Second}
 
-// maxRequestTime is how long the API server may still carry out a bind request whose response was lost. By default it ends requests after a
-// minute.
+// maxRequestTime is how long the API server may still carry out a bind request after its response was lost. By default the API server ends
+// requests after a minute.
 const maxRequestTime = 90 * time.Second
 
 // Bind writes the pod's node and placement to the API server in one Binding. It skips pods without a share.
@@ -50,9 +50,9 @@ func (p *Plugin) Bind(ctx context.Context, state fwk.CycleState, pod *v1.Pod, no
 	return nil
 }
 
-// bindUntilConfirmed binds the pod and retries until the outcome is certain. It returns nil when the pod is bound as in the binding, and an
-// error only if it neither is nor will be. After a timeout or a server error the request may have been carried out, or may still be, and
-// freeing the space then could assign it twice; meanwhile the assumed placement holds the space.
+// bindUntilConfirmed binds the pod and retries until the outcome is certain. It returns nil when the pod is bound exactly as in the
+// binding, and an error only if that is not so and never will be. After a timeout or a server error, the API server may have carried out
+// the request or may still do so. If the space were freed then, it could be assigned twice; so the assumed placement holds it meanwhile.
 func (p *Plugin) bindUntilConfirmed(ctx context.Context, pod *v1.Pod, b *v1.Binding) error {
 	backoff := bindBackoff
 	var unanswered time.Time // time of the last attempt that may still be carried out
@@ -79,8 +79,8 @@ func (p *Plugin) bindUntilConfirmed(ctx context.Context, pod *v1.Pod, b *v1.Bind
 	}
 }
 
-// bindOutcome reads the pod from the API server after a failed bind, and returns whether it is bound as in the binding and whether that is
-// certain. That a pod is not bound is certain only if no bind request can still be in flight.
+// bindOutcome reads the pod from the API server after a failed bind. It returns whether the pod is bound exactly as in the binding, and
+// whether that is certain. It is certain that a pod is not bound only if no bind request can still be in flight.
 func (p *Plugin) bindOutcome(ctx context.Context, pod *v1.Pod, b *v1.Binding, nothingUnderWay bool) (bound, certain bool) {
 	live, err := p.handle.ClientSet().CoreV1().Pods(b.Namespace).Get(ctx, b.Name, metav1.GetOptions{})
 	switch {
@@ -89,15 +89,15 @@ func (p *Plugin) bindOutcome(ctx context.Context, pod *v1.Pod, b *v1.Binding, no
 	case err != nil:
 		return false, false
 	case live.UID != pod.UID:
-		return false, true // another pod of that name; a late request fails on the UID
+		return false, true // another pod of that name; a late request for this one fails on the UID
 	case live.Spec.NodeName != "":
 		return kube.BoundAs(live, b), true
 	}
 	return false, nothingUnderWay
 }
 
-// isRejected reports whether the error is the API server's rejection of a request, which will then not be carried out later: a 4xx status,
-// except timeout and too many requests.
+// isRejected reports whether the error is a rejection by the API server, after which the request is not carried out later: a 4xx status
+// other than request timeout and too many requests.
 func isRejected(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {

@@ -14,8 +14,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/kube/nodeview"
 )
 
-// EventsToRegister returns the cluster events that can make a refused pod schedulable. A queueing hint that is unsure queues the pod: a
-// needless retry costs one cycle, a missed one minutes of waiting.
+// EventsToRegister returns the cluster events that can make a refused pod schedulable. A queueing hint that is in doubt queues the pod: a
+// needless retry costs one cycle, but a missed one costs minutes of waiting.
 func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
 	return []fwk.ClusterEventWithHint{
 		// A pod that held a share is gone or has ended.
@@ -24,7 +24,7 @@ func (p *Plugin) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, 
 		{Event: fwk.ClusterEvent{Resource: fwk.AssignedPod, ActionType: fwk.Update}, QueueingHintFn: p.hintPodUpdated},
 		// A node was added, or its inventory changed: more slices, or slices that are healthy again.
 		{Event: fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add | fwk.UpdateNodeAnnotation}, QueueingHintFn: p.hintInventoryChanged},
-		// The pod itself was corrected: its annotations, for one.
+		// The pod itself was corrected, for example in its annotations.
 		{Event: fwk.ClusterEvent{Resource: fwk.TargetPod, ActionType: fwk.Update}},
 	}, nil
 }
@@ -37,8 +37,8 @@ func (p *Plugin) hintPodDeleted(_ klog.Logger, _ *v1.Pod, oldObj, _ any) (fwk.Qu
 	return fwk.Queue, nil
 }
 
-// hintPodUpdated is the queueing hint for an updated pod: it queues the waiting pod if the updated one's placement annotation changed, or if
-// it counts at a lower level than before.
+// hintPodUpdated is the queueing hint for an updated pod: it queues the waiting pod if the placement annotation of the updated one changed,
+// or if the updated one counts at a lower level than before.
 func (p *Plugin) hintPodUpdated(_ klog.Logger, _ *v1.Pod, oldObj, newObj any) (fwk.QueueingHint, error) {
 	before, wasPod := oldObj.(*v1.Pod)
 	after, isPod := newObj.(*v1.Pod)
@@ -48,8 +48,8 @@ func (p *Plugin) hintPodUpdated(_ klog.Logger, _ *v1.Pod, oldObj, newObj any) (f
 	return fwk.Queue, nil
 }
 
-// isLowered reports whether a pod counts at a lower level after an update. It decodes only pods whose residency changed, since it is called
-// for each waiting pod at each update of a pod.
+// isLowered reports whether a pod counts at a lower level after an update. It decodes only pods whose residency changed, because it is
+// called for each waiting pod at each update of a pod.
 func isLowered(before, after *v1.Pod) bool {
 	equal := func(key string) bool { return before.Annotations[key] == after.Annotations[key] }
 	if equal(kube.AnnotationResidency) && equal(kube.AnnotationResidencyReached) {
@@ -68,11 +68,11 @@ func (p *Plugin) hintInventoryChanged(_ klog.Logger, _ *v1.Pod, oldObj, newObj a
 	return fwk.Queue, nil
 }
 
-// reportedErrors holds, for each node, a digest of the last inventory with an error that was reported by an event.
+// reportedErrors holds, for each node, a digest of the last faulty inventory that an event has reported.
 type reportedErrors struct{ byNode sync.Map }
 
-// reportInventory records a Warning event on the node with the error of its inventory, once for each version of the inventory. It returns
-// why the node is untrusted.
+// reportInventory records a Warning event on the node about the error of its inventory, once for each version of the inventory. It returns
+// the error that makes the node untrusted.
 func (p *Plugin) reportInventory(node *v1.Node, err error) error {
 	reason, untrusted := eventMalformed, nodeview.ErrInventory
 	if errors.Is(err, nodeview.ErrRules) {

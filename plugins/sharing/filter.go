@@ -33,11 +33,11 @@ func (p *Plugin) evaluateNode(c *cycle, info fwk.NodeInfo) (packing.Rank, *fwk.S
 		}
 		return p.rankNode(c, p.fleet.ranks.Node(i), err)
 	}
-	node, err := p.deriveNode(info, "", nil) // with nominated pods, in a dry run or in the simulation of a group
+	node, err := p.deriveNode(info, "", nil) // the NodeInfo differs from the fleet's: nominated pods, a dry run or the simulation of a group
 	return p.rankNode(c, node, err)
 }
 
-// rankNode returns the rank of the node for the pod, or the status that refuses it. A non-nil err says why the node is untrusted and
+// rankNode returns the rank of the node for the pod, or the status that refuses it. A non-nil err says why the node is untrusted, which
 // refuses every pod with a share.
 func (p *Plugin) rankNode(c *cycle, node *packing.Node, err error) (packing.Rank, *fwk.Status) {
 	if err != nil && c.hasShare {
@@ -47,8 +47,8 @@ func (p *Plugin) rankNode(c *cycle, node *packing.Node, err error) (packing.Rank
 	return rank, refusalStatus(refusal)
 }
 
-// untrustedStatus returns the status for a node that cannot be trusted. Preemption can help only where the space is kept for a nominated
-// pod.
+// untrustedStatus returns the status for a node that cannot be trusted. Preemption can help only if the reason is that space is kept for a
+// nominated pod.
 func untrustedStatus(err error) *fwk.Status {
 	if errors.Is(err, nodeview.ErrNominated) {
 		return fwk.NewStatus(fwk.Unschedulable, err.Error())
@@ -56,8 +56,8 @@ func untrustedStatus(err error) *fwk.Status {
 	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, err.Error())
 }
 
-// refusalStatus converts the packer's refusal into a status, whose code tells preemption whether evicting pods can help. It returns nil for
-// an admitted pod.
+// refusalStatus converts the packer's refusal into a status, whose code tells preemption whether evicting pods can help. It returns nil if
+// the pod is admitted.
 func refusalStatus(r packing.Refusal) *fwk.Status {
 	switch {
 	case r == packing.Admitted:

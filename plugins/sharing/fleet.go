@@ -13,24 +13,23 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/packing"
 )
 
-// fleet holds the nodes of the scheduler's snapshot: the shares on each node at its NodeInfo generation, the ranks of nodes for pods with
-// equal requests, and the mix of pods in the cluster that the ranks are computed for. Only the scheduling goroutine changes it, in
-// PreFilter; Filter and Score read it in parallel afterwards. Simulations of pod groups must not use it, as they change NodeInfos without a
-// new generation.
+// fleet holds the nodes of the scheduler's snapshot: the shares on each node at its NodeInfo generation, the ranks of nodes for pods with equal requests,
+// and the mix of pods in the cluster for which the ranks are computed. Only the scheduling goroutine changes it, in PreFilter; Filter and Score read it in
+// parallel afterwards. Simulations of pod groups must not use it, because they change NodeInfos without giving them a new generation.
 type fleet struct {
-	ranks       *packing.Fleet // its versions are the generations of the last changes that ranks depend on
+	ranks       *packing.Fleet // the version of a node is the generation of the last change on which ranks depend
 	packer      packing.Packer
 	index       map[string]int
 	names       []string
 	infos       []fwk.NodeInfo // as of the last cycle
-	generations []int64        // of the NodeInfos that are counted
+	generations []int64        // for each node, the generation of the NodeInfo that is counted
 	facts       []nodeFacts
 	untrusted   []error
 	mix         packing.Mix
 	total       packing.Capacity
 	frozen      packing.Epoch
 
-	// What follows is read by SignPod too, on goroutines of the queue.
+	// The fields below are also read by SignPod, on goroutines of the scheduling queue.
 	epoch   atomic.Int64 // counts the demands frozen so far
 	narrows atomic.Bool  // whether there are more nodes than candidates
 }
@@ -38,14 +37,14 @@ type fleet struct {
 // nodeFacts holds what one node contributes to the totals of the cluster: the shapes (request sizes) of its pods and its capacity.
 type nodeFacts struct {
 	shapes   []packing.Shape
-	capacity packing.Capacity // its models are those of the slices
+	capacity packing.Capacity // its models are those of the node's slices
 }
 
 func newFleet(packer packing.Packer) *fleet {
 	return &fleet{packer: packer, ranks: packing.NewFleet(packer, 0), index: map[string]int{}}
 }
 
-// syncFleet updates the fleet to the scheduler's snapshot. It derives again only the nodes whose generation changed.
+// syncFleet updates the fleet to the scheduler's snapshot. Only nodes whose generation has changed are derived again.
 func (p *Plugin) syncFleet(nodes []fwk.NodeInfo) {
 	f := p.fleet
 	if !f.sameNodes(nodes) {
@@ -65,8 +64,8 @@ func (p *Plugin) syncFleet(nodes []fwk.NodeInfo) {
 	}
 }
 
-// sameNodes reports whether these are the nodes of the last cycle, in the same order. In a snapshot a node keeps its NodeInfo, so names are compared
-// only where that is another one.
+// sameNodes reports whether these are the nodes of the last cycle, in the same order. A node normally keeps its NodeInfo from one snapshot to the
+// next, so names are compared only if the NodeInfo is another one.
 func (f *fleet) sameNodes(nodes []fwk.NodeInfo) bool {
 	if len(nodes) != len(f.infos) {
 		return false
@@ -83,7 +82,7 @@ func (f *fleet) sameNodes(nodes []fwk.NodeInfo) bool {
 	return true
 }
 
-// reset replaces the list of nodes. It keeps the occupancy of nodes that remain; ranks are computed again.
+// reset replaces the list of nodes. It keeps the occupancy of nodes that remain; all ranks are computed again.
 func (f *fleet) reset(nodes []fwk.NodeInfo) {
 	n := len(nodes)
 	ranks, index, facts, untrusted, generations := f.ranks, f.index, f.facts, f.untrusted, f.generations
@@ -101,13 +100,13 @@ func (f *fleet) reset(nodes []fwk.NodeInfo) {
 	}
 }
 
-// set replaces node i. If nothing has changed that a rank depends on, as when an assumed pod is confirmed, all ranks of the node remain.
+// set replaces node i. The ranks of the node remain valid if nothing has changed on which a rank depends, as when an assumed pod is confirmed.
 func (f *fleet) set(i int, node *packing.Node, generation int64, err error, facts nodeFacts) {
 	f.count(f.facts[i], -1)
 	f.facts[i], f.untrusted[i], f.generations[i] = facts, err, generation
 	f.count(facts, 1)
 	if err != nil {
-		node = packing.NewNode(node.Name, nil, node.CPU, node.RAM) // ranks as a node without GPUs: it never serves a share
+		node = packing.NewNode(node.Name, nil, node.CPU, node.RAM) // ranked as a node without GPUs, so that it never serves a share
 	}
 	if old := f.ranks.Node(i); old == nil || !old.Equals(node) {
 		f.ranks.Set(i, node, generation)
@@ -141,7 +140,7 @@ func (f *fleet) startEpoch(p *Plugin) {
 	f.epoch.Add(1)
 }
 
-// indexOf returns the node's index, and whether the fleet is up to date with the generation of this NodeInfo.
+// indexOf returns the node's index, and whether the fleet has counted this generation of the NodeInfo.
 func (f *fleet) indexOf(info fwk.NodeInfo) (int, bool) {
 	i, ok := f.index[info.Node().Name]
 	return i, ok && f.generations[i] == info.GetGeneration()
@@ -151,18 +150,18 @@ func (f *fleet) indexOf(info fwk.NodeInfo) (int, bool) {
 // or deleted, while GPUs hardly ever change.
 type inventories struct {
 	profile string     // of the scheduler configuration
-	assumed kube.Rules // of nodes, by the profile
+	assumed kube.Rules // the rules that the profile assumes nodes to have
 	byNode  sync.Map
 }
 
 type knownInventory struct {
 	text   string
-	there  bool // whether the node has the annotation: an empty one is malformed, none is a node without gshare
+	there  bool // whether the node has the annotation: an empty one is malformed, but a node without one does not run gshare
 	slices []packing.Slice
 	err    error
 }
 
-// slicesOf returns the slices in the node's inventory, or why the inventory is malformed or its rules are not those that the profile
+// slicesOf returns the slices in the node's inventory, or an error if the inventory is malformed or its rules differ from those that the profile
 // assumes. The caller must not modify the slices.
 func (i *inventories) slicesOf(node *v1.Node) ([]packing.Slice, error) {
 	text, there := node.Annotations[kube.AnnotationInventory]

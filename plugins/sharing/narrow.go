@@ -13,26 +13,28 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/packing"
 )
 
-// breadth is how many nodes a cycle filters. A pod starts at the first one, and goes on to the next when other plugins have refused all nodes of one.
+// breadth says how many nodes a cycle filters. A pod starts at the first value, and goes on to the next one when other plugins have refused all nodes
+// at the present one.
 type breadth int
 
 const (
-	bestNode   breadth = iota // of the whole fleet, for a pod that other plugins are not expected to refuse there
-	candidates                // the best nodes
+	bestNode   breadth = iota // the best of the whole fleet, if other plugins are not expected to refuse the pod there
+	candidates                // the best nodes, as many as the profile says
 	allNodes
 )
 
-// breadths holds the least breadth of each pod that was refused, by UID. The zero value holds none. It is safe for concurrent use, but for cautious.
+// breadths holds, by UID, the least breadth for each pod that was refused. The zero value holds none. It is safe for concurrent use, except for cautious.
 type breadths struct {
 	m        sync.Map
-	cautious int // for how many more plain pods the best node alone is not filtered; of the scheduling goroutine
+	cautious int // number of plain pods for which the best node alone is not tried; only the scheduling goroutine uses it
 }
 
-// afterRefusal is for how many plain pods the best node alone is not filtered once it was refused. What refuses it is not known here, such as an
-// affinity that a profile adds or an extender, and may refuse it for the next pod too; and a refusal costs that pod a cycle, a backoff and an event.
+// afterRefusal is the number of plain pods for which the best node alone is not tried after other plugins have refused it once. What refused it, such
+// as an affinity that a profile adds or an extender, is not known here and may refuse it for the next pod too; and each refusal costs the pod a
+// cycle, a backoff and an event.
 const afterRefusal = 1000
 
-// mayFilterOne reports whether a plain pod may be filtered on the best node alone. It counts the pod if not.
+// mayFilterOne reports whether a plain pod may be filtered on the best node alone. If not, it counts the pod towards cautious.
 func (b *breadths) mayFilterOne() bool {
 	if b.cautious == 0 {
 		return true
@@ -41,7 +43,7 @@ func (b *breadths) mayFilterOne() bool {
 	return false
 }
 
-// of returns the breadth at which to try a pod: bestNode if it was not refused.
+// of returns the breadth at which to try a pod: bestNode if it was never refused.
 func (b *breadths) of(pod types.UID) breadth {
 	if at, refused := b.m.Load(pod); refused {
 		return at.(breadth)
@@ -53,10 +55,10 @@ func (b *breadths) set(pod types.UID, to breadth) { b.m.Store(pod, to) }
 
 func (b *breadths) remove(pod types.UID) { b.m.Delete(pod) }
 
-// narrow returns the nodes that the other plugins are to filter, and sets the breadth of the cycle: the best node for the pod among those that pass the
-// cheap checks, or the best ones where other plugins may refuse that. Every node left out ranks lower, so if a node passes all filters, the
-// best one that does is the best of all nodes. Without candidates it returns nil: the pod is filtered on all nodes, so that its event has
-// the reasons and preemption can act.
+// narrow returns the nodes that the other plugins are to filter, and sets the breadth of the cycle. It returns the best node for the pod among those
+// that pass the cheap checks, or several of the best if other plugins may refuse that one. Every node that is left out ranks lower, so if any of
+// these nodes passes all filters, the best of those that do is the best of all nodes. If none passes the checks, narrow returns nil: the pod is
+// filtered on all nodes, so that its event has the reasons and preemption can act.
 func (p *Plugin) narrow(c *cycle, pod *v1.Pod, nodes []fwk.NodeInfo) *fwk.PreFilterResult {
 	least := p.breadths.of(pod.UID)
 	if p.candidates == 0 || len(nodes) <= p.candidates || !c.ranksNodes || least == allNodes {
@@ -77,7 +79,7 @@ func (p *Plugin) narrow(c *cycle, pod *v1.Pod, nodes []fwk.NodeInfo) *fwk.PreFil
 	return &fwk.PreFilterResult{NodeNames: names}
 }
 
-// choose returns the best nodes among those that pass the cheap checks, and which breadth that is.
+// choose returns the best nodes among those that pass the cheap checks, and the breadth to which they correspond.
 func (p *Plugin) choose(c *cycle, least breadth, pod *v1.Pod, nodes []fwk.NodeInfo) ([]packing.Candidate, breadth) {
 	check := newPrecheck(pod, c.pod, nodes)
 	if least == bestNode && p.isPlain(pod) && p.breadths.mayFilterOne() {
@@ -89,7 +91,7 @@ func (p *Plugin) choose(c *cycle, least breadth, pod *v1.Pod, nodes []fwk.NodeIn
 	return p.fleet.ranks.Best(c.key, c.pod, p.candidates, check.passes), candidates
 }
 
-// best returns the best node that passes the check, or none. Mostly it is the best one of all, which is found without a look at the others.
+// best returns the best node that passes the check, or none. Usually that is the best node of all, which is found without looking at the others.
 func (p *Plugin) best(c *cycle, check *precheck) []packing.Candidate {
 	best, ok := p.fleet.ranks.BestWithCapacity(c.key, c.pod)
 	switch {
@@ -101,9 +103,9 @@ func (p *Plugin) best(c *cycle, check *precheck) []packing.Candidate {
 	return p.fleet.ranks.Best(c.key, c.pod, 1, check.passes)
 }
 
-// isPlain reports whether no stock plugin looks at more of the pod than the prechecks do: it has no affinity to pods, spread, claims, volumes of
-// storage and ports of the host, and no pod in the cluster forbids others beside it. Where another plugin refuses the best node
-// nevertheless, the pod is tried again with more nodes, and the next pods start with more; that is slower, but not wrong.
+// isPlain reports whether no stock plugin looks at more of the pod than the prechecks do: the pod has no pod affinity, topology spread, claims,
+// storage volumes or host ports, and no pod in the cluster has required anti-affinity that could keep it away. If another plugin refuses the best
+// node all the same, the pod is tried again with more nodes, and so are the next pods at once; that is slower, but not wrong.
 func (p *Plugin) isPlain(pod *v1.Pod) bool {
 	spec := &pod.Spec
 	if a := spec.Affinity; a != nil && (a.PodAffinity != nil || a.PodAntiAffinity != nil) {
@@ -135,14 +137,14 @@ func hasHostPorts(containers []v1.Container) bool {
 	return false
 }
 
-// Why a pod is tried again, as text of an event.
+// Why a pod is tried again, as the text of an event.
 const (
 	msgRetryCandidates = "the best node for the GPU share was refused by other conditions; trying the next ones"
 	msgRetryAllNodes   = "the best nodes for the GPU share were refused by other conditions; trying all nodes"
 )
 
-// PostFilter runs when other plugins refused every node that a pod was narrowed to. It queues the pod again, to be filtered on more nodes. It must
-// run before preemption, which would otherwise evict pods although a node that was left out may have space.
+// PostFilter runs when other plugins have refused every node to which a pod was narrowed. It queues the pod again, to be filtered on more nodes. It
+// must run before preemption, which would otherwise evict pods although a node that was left out may have space.
 func (p *Plugin) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, _ fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
 	c, status := p.cycleOf(state)
 	if status != nil || c.breadth == allNodes {
@@ -159,5 +161,5 @@ func (p *Plugin) PostFilter(ctx context.Context, state fwk.CycleState, pod *v1.P
 	}
 	countCycle(p.name, label)
 	p.handle.Activate(klog.FromContext(ctx), map[string]*v1.Pod{klog.KObj(pod).String(): pod})
-	return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, message) // ends the PostFilter plugins
+	return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, message) // this code keeps the other PostFilter plugins from running
 }

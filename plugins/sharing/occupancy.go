@@ -14,10 +14,10 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// deriveNode returns the node with the shares on its slices, computed from the given NodeInfo alone, so that preemption dry runs, nominated
-// pods and group simulations are right. Each pod has the placement that this process assumed, else that of its annotation, else the one
-// that it would get now. The pod with UID except is left out; extra placements are added unless their pod is on the node already. The error
-// is why the node is untrusted. deriveNode may be called from any goroutine.
+// deriveNode returns the node with the shares on its slices. It computes them from the given NodeInfo alone, so that the result is also right
+// for the dry runs of preemption, for nominated pods and for group simulations. The placement of a pod is the one that this process has
+// assumed, else the one in its annotation, else the one that the pod would get now. The pod whose UID is except is left out; extra placements
+// are added unless their pod is on the node already. The error says why the node is untrusted. deriveNode may be called from any goroutine.
 func (p *Plugin) deriveNode(info fwk.NodeInfo, except types.UID, extra []ledger.Assumed) (*packing.Node, error) {
 	slices, err := p.inventories.slicesOf(info.Node())
 	if err != nil {
@@ -52,8 +52,8 @@ func (p *Plugin) addPods(d *nodeview.OccupancyBuilder, info fwk.NodeInfo, except
 	}
 }
 
-// levelOf returns the level at which a pod with an assumed placement counts, and what it keeps if that is Warm: Hot until the API server shows
-// the placement, as its agent reports nothing of it before.
+// levelOf returns the level at which a pod with an assumed placement counts, and what the pod keeps if that level is Warm. The pod counts as
+// Hot until the API server shows the placement, because its agent reports nothing about it before.
 func (p *Plugin) levelOf(pod *v1.Pod) (level residency.Level, kept share.Bytes) {
 	if said := p.podInfos.get(pod); said.Placed {
 		return said.Level, said.Kept
@@ -61,8 +61,8 @@ func (p *Plugin) levelOf(pod *v1.Pod) (level residency.Level, kept share.Bytes) 
 	return residency.Hot, 0
 }
 
-// addExtra adds assumed placements of pods that the NodeInfo does not show yet, such as pods of the same group, except that of the given
-// pod.
+// addExtra adds assumed placements of pods that the NodeInfo does not show yet, such as other pods of the same group. It leaves out the
+// placement of the pod whose UID is except.
 func addExtra(d *nodeview.OccupancyBuilder, extra []ledger.Assumed, except types.UID) {
 	for _, p := range extra {
 		known := slices.ContainsFunc(d.Occupants(), func(o nodeview.Occupant) bool { return o.Placement.UID == p.UID })

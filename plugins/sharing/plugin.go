@@ -1,5 +1,5 @@
 // Package sharing implements the extension points of the packing plugins: it reads pods and nodes, lets vgpu/packing decide, and writes
-// the placement to the API server. It does no GPU arithmetic.
+// the placement to the API server. It does no GPU arithmetic of its own.
 package sharing
 
 import (
@@ -24,11 +24,11 @@ import (
 // Config holds the packing plugin and the ledger of assumed placements with which New creates a scheduler plugin.
 type Config struct {
 	registry.Plugin
-	Ledger *ledger.Ledger // of all profiles of the process
+	Ledger *ledger.Ledger // shared by all profiles of the process
 }
 
-// Plugin is a packing plugin of one scheduler profile. It has many methods because the scheduler framework requires all extension points,
-// twelve here, of one value; each stands in a file of its own with its helpers.
+// Plugin is a packing plugin of one scheduler profile. It has many methods because the scheduler framework requires one value to
+// implement all extension points, here twelve; each is in a file of its own, with its helpers.
 type Plugin struct {
 	name           string
 	handle         fwk.Handle
@@ -40,7 +40,7 @@ type Plugin struct {
 	ledger         *ledger.Ledger
 	podInfos       *podInfos
 	fleet          *fleet
-	breadths       breadths // of pods whose candidates other plugins have refused, until they have a node
+	breadths       breadths // of pods whose nodes other plugins have refused, until a node is reserved for them
 	reportedErrors reportedErrors
 	inventories    inventories
 }
@@ -85,8 +85,8 @@ func (p *Plugin) packerFor(d *packing.Demand) packing.Packer {
 	return packing.Packer{Rules: p.rules, Ranker: p.ranker(d)}
 }
 
-// isCached reports whether the informer's cache has the pod. If so, its deletion handler is still to be called, as the informer removes a
-// pod from the cache before it calls handlers; so state kept for the pod will be removed.
+// isCached reports whether the informer's cache has the pod. The informer removes a pod from the cache before it calls handlers, so for a
+// pod that is still there the deletion handler is yet to be called, and will remove whatever state is kept for the pod.
 func (p *Plugin) isCached(pod *v1.Pod) bool { return p.isCachedUID(pod.Namespace, pod.Name, pod.UID) }
 
 func (p *Plugin) isCachedUID(namespace, name string, uid types.UID) bool {
@@ -94,8 +94,8 @@ func (p *Plugin) isCachedUID(namespace, name string, uid types.UID) bool {
 	return err == nil && known.UID == uid
 }
 
-// watchPods registers a handler that removes the state kept for a pod when the pod is deleted or has ended. That only saves memory: a
-// placement of a pod that is in no NodeInfo counts in Reserve alone, and a pod refused there is tried again.
+// watchPods registers a handler that removes the state kept for a pod when the pod is deleted or has ended. This only saves memory: the
+// placement of a pod that is in no NodeInfo counts in Reserve alone, and a pod that is refused there is tried again.
 func (p *Plugin) watchPods() error {
 	_, err := p.handle.SharedInformerFactory().Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		DeleteFunc: func(obj any) {
@@ -119,9 +119,9 @@ type signature struct {
 }
 
 // SignPod returns a signature with which the scheduler reuses a pod's scores for the next pod that is equal to it. Pods with soft
-// constraints are not signed, as their node depends on other nodes. Nor is any pod while nodes are narrowed: a batch sees only the
-// first pod's candidates, and once those have taken pods, a node that was left out may be better. The scheduling queue calls it
-// from its own goroutines, before PreFilter.
+// constraints get none, because their node depends on other nodes. Nor does any pod while nodes are narrowed: a batch of equal pods sees
+// only the candidates of the first, and once pods have been placed on those, a node that was left out may be better. The scheduling queue
+// calls SignPod from its own goroutines, before PreFilter.
 func (p *Plugin) SignPod(_ context.Context, pod *v1.Pod) ([]fwk.SignFragment, *fwk.Status) {
 	doc := p.podInfos.get(pod)
 	if doc.RequestErr != nil || doc.Placed || hasPreferences(pod) || p.fleet.narrows.Load() {
@@ -133,17 +133,17 @@ func (p *Plugin) SignPod(_ context.Context, pod *v1.Pod) ([]fwk.SignFragment, *f
 // Values of the label nodes: how a scheduling cycle chose the nodes to filter.
 const (
 	narrowed      = "narrowed"       // the best node or the best candidates only
-	narrowedRetry = "narrowed_retry" // the best candidates, in a further cycle, since the best node was refused by other plugins
-	wideByChoice  = "wide"           // all nodes: few of them, a pod with preferences, or narrowing switched off
-	wideForNone   = "wide_no_fit"    // all nodes, since none fits: for the event and for preemption
-	wideRetry     = "wide_retry"     // all nodes, in a further cycle, since every candidate was refused by other plugins
+	narrowedRetry = "narrowed_retry" // the best candidates, in a further cycle, because other plugins refused the best node
+	wideByChoice  = "wide"           // all nodes: there are few, the pod has preferences, or narrowing is switched off
+	wideForNone   = "wide_no_fit"    // all nodes, because none fits: for the event and for preemption
+	wideRetry     = "wide_retry"     // all nodes, in a further cycle, because other plugins refused every candidate
 )
 
 // Values of the label result of binds.
 const (
 	wasBound  = "bound"
 	notBound  = "not_bound"
-	ambiguous = "ambiguous" // an attempt whose answer was lost; it is made again
+	ambiguous = "ambiguous" // the answer to an attempt was lost; it is made again
 )
 
 // Values of the label reason: why a pod is refused before nodes are filtered.

@@ -15,14 +15,14 @@ import (
 // podInfo is the decoded request and placement of one version of a pod, with its shape (request size) and its cache key for the packer.
 type podInfo struct {
 	nodeview.PodRequest
-	version string // resource version of the pod it was read from
+	version string // resource version of the pod from which it was decoded
 	shape   packing.Shape
 	key     string // equal for pods that the packer cannot tell apart
 }
 
 // podInfos caches the podInfo of each pod, so that a node's occupancy can be derived without decoding its pods again.
 type podInfos struct {
-	isCached func(*v1.Pod) bool // whether the informer has the pod; an entry for another one would never be removed
+	isCached func(*v1.Pod) bool // whether the informer has the pod; the entry of any other pod would never be removed
 	affinity bool               // whether the ranker reads workloads
 	mu       sync.Mutex         // guards byUID
 	byUID    map[types.UID]*podInfo
@@ -33,8 +33,8 @@ func newPodInfos(lives func(*v1.Pod) bool, affinity bool) *podInfos {
 }
 
 // get returns the pod's podInfo, and decodes the pod if its resource version is new. Assumed and nominated copies of a pod have the
-// original's resource version but another node name, which is not part of a podInfo. Nominated pods that are in no queue have neither spec
-// nor version and are not cached.
+// original's resource version but another node name, which is not part of a podInfo. Nominated pods that are in no queue have neither a
+// spec nor a version, and are not cached.
 func (d *podInfos) get(pod *v1.Pod) *podInfo {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -68,7 +68,7 @@ func decodePod(pod *v1.Pod) *podInfo {
 func (d *podInfos) requestOf(pod *v1.Pod) *nodeview.PodRequest { return &d.get(pod).PodRequest }
 
 // keyOf returns a string that is equal for pods that a packer cannot tell apart: it contains every field that a packer reads. It formats
-// with %#v, since other verbs call String methods, which round.
+// with %#v, because other verbs call String methods, which round.
 func keyOf(pod *packing.Pod) string {
 	read := *pod
 	read.Request.Workload, read.Request.Priority = "", ""

@@ -12,12 +12,12 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/packing"
 )
 
-// precheck tests a pod against the Kubernetes conditions that are cheap to test, so that nodes that the stock filters would refuse are not
-// chosen as candidates. The stock filters still run and decide.
+// precheck tests a pod against those conditions of Kubernetes that are cheap to test, so that nodes that the stock filters would refuse are not
+// chosen as candidates. The stock filters still run, and decide.
 type precheck struct {
 	eligibility   nodeview.EligibilityCheck
-	features      nodedeclaredfeatures.FeatureSet // of the kubelet that the pod needs
-	needsFeatures bool                            // whether there are any
+	features      nodedeclaredfeatures.FeatureSet // features that the pod needs of the kubelet
+	needsFeatures bool                            // whether it needs any
 	spec          *v1.Pod
 	pod           *packing.Pod
 	nodes         []fwk.NodeInfo
@@ -30,10 +30,12 @@ func newPrecheck(spec *v1.Pod, pod *packing.Pod, nodes []fwk.NodeInfo) *precheck
 	return c
 }
 
-// release is the version of Kubernetes by which the stock filter says which features pods need; nil, and then none are checked, if it has none.
+// release is the version of Kubernetes for which the stock filter infers the features that pods need. It is nil if that version cannot be parsed;
+// then no features are checked.
 var release, _ = utilversion.Parse(componentversion.Get().String())
 
-// passes reports whether the pod may fit the i-th node by CPU, memory, number of pods, taints, affinity and features of its kubelet.
+// passes reports whether the i-th node has the CPU, the memory, room for one more pod, and the kubelet features that the pod needs, and whether its
+// taints and the pod's node affinity let the pod run there.
 func (c *precheck) passes(i int) bool {
 	info := c.nodes[i]
 	has, used := info.GetAllocatable(), info.GetRequested()
@@ -50,8 +52,8 @@ func (c *precheck) passes(i int) bool {
 	return eligibility == nodeview.Eligible
 }
 
-// hasResources reports whether the i-th node has what else the pod requests: ephemeral storage, and gshare's and other extended resources. They are
-// not part of passes, since a profile may tell the stock filter to ignore some of them.
+// hasResources reports whether the i-th node has the other resources that the pod requests: ephemeral storage, and gshare's and other extended
+// resources. They are not part of passes, because a profile may tell the stock filter to ignore some of them.
 func (c *precheck) hasResources(i int) bool {
 	has, used := c.nodes[i].GetAllocatable(), c.nodes[i].GetRequested()
 	for name, q := range resource.PodRequests(c.spec, resource.PodResourcesOptions{}) {
@@ -71,6 +73,5 @@ func (c *precheck) hasResources(i int) bool {
 	return true
 }
 
-// lacks reports whether less of a resource is free than the pod requests. A pod that requests none lacks none, even on an overcommitted
-// node.
+// lacks reports whether less of a resource is free than the pod wants. A pod that wants none lacks none, even on an overcommitted node.
 func lacks(wanted, free int64) bool { return wanted > 0 && wanted > free }

@@ -13,8 +13,8 @@ import (
 
 const msgPlaced = "gshare.dev/placement is written by the scheduler and may not be set on a pod"
 
-// PreFilter decodes the pod's share once for the whole scheduling cycle. It refuses pods with an invalid share or with a placement
-// annotation, and narrows the nodes for other pods to the best ones.
+// PreFilter decodes the pod's share once for the whole scheduling cycle. It refuses pods that have an invalid share or a placement
+// annotation already, and narrows the nodes for all other pods to the best ones.
 func (p *Plugin) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	doc := p.podInfos.get(pod)
 	if doc.RequestErr != nil {
@@ -40,12 +40,12 @@ func (p *Plugin) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod,
 // PreFilterExtensions implements fwk.PreFilterPlugin. It returns nil because Filter derives everything from the NodeInfo it gets.
 func (p *Plugin) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
 
-// eventText returns the error's text for an event. The scheduler uses it as a format string, which would garble percent signs, so they are
-// replaced by their full-width form.
+// eventText returns the text of the error for an event. The scheduler uses it as a format string, which would garble percent signs, so
+// these are replaced by their full-width form.
 func eventText(err error) string { return strings.ReplaceAll(err.Error(), "%", "％") }
 
-// hasPreferences reports whether the pod has soft constraints: preferred affinity, or topology spread with ScheduleAnyway. The scores of
-// other plugins then choose the node; otherwise the packing order would outweigh them.
+// hasPreferences reports whether the pod has soft constraints: preferred affinity, or topology spread with ScheduleAnyway. For such pods
+// the scores of other plugins choose the node; the packing order would outweigh them.
 func hasPreferences(pod *v1.Pod) bool {
 	for _, c := range pod.Spec.TopologySpreadConstraints {
 		if c.WhenUnsatisfiable == v1.ScheduleAnyway {
@@ -58,13 +58,13 @@ func hasPreferences(pod *v1.Pod) bool {
 		a.PodAntiAffinity != nil && len(a.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution) > 0)
 }
 
-// cycle is the state of one scheduling attempt, which PreFilter writes for the later extension points. It is immutable, so that parallel
-// dry runs may share it.
+// cycle is the state of one scheduling attempt, which PreFilter writes for the later extension points. It is immutable, so parallel dry
+// runs may share it.
 type cycle struct {
 	pod        *packing.Pod
 	key        string  // cache key of the ranks of nodes for the pod
 	hasShare   bool    // whether the pod requests gshare resources
-	isGroup    bool    // simulation for a pod group, which must not use the fleet
+	isGroup    bool    // whether this is the simulation of a pod group, which must not use the fleet
 	breadth    breadth // how many nodes are filtered
 	ranksNodes bool    // whether the packing order decides between nodes
 	attempt    ledger.Cycle

@@ -15,8 +15,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/packing"
 )
 
-// Reserve chooses the slices for the pod and records the placement as assumed. It may run several times for one pod: simulations of a group
-// reserve and unreserve, and the commit reserves again with the same state.
+// Reserve chooses the slices for the pod and records the placement as assumed. It may run several times for one pod: the simulation of a
+// group reserves and unreserves, and the commit reserves again with the same state.
 func (p *Plugin) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, nodeName string) *fwk.Status {
 	c, status := p.cycleOf(state)
 	if status != nil || !c.hasShare {
@@ -38,7 +38,7 @@ func (p *Plugin) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, n
 	return nil
 }
 
-// planPod returns the node, with the pod itself left out, and the slices on it that the pod is to get. Outside group simulations it counts
+// planPod returns the node without the pod itself, and the slices of the node that the pod is to get. Except in group simulations it counts
 // all assumed placements on the node, including those of pods that the snapshot does not show yet.
 func (p *Plugin) planPod(state fwk.CycleState, c *cycle, pod *v1.Pod, info fwk.NodeInfo) (*packing.Node, packing.Plan, error) {
 	var assumed []ledger.Assumed
@@ -59,8 +59,8 @@ func (p *Plugin) planPod(state fwk.CycleState, c *cycle, pod *v1.Pod, info fwk.N
 	return node, plan, nil
 }
 
-// planBesideNominees returns a plan that leaves nominated pods of at least the pod's priority the space that others were evicted for. It
-// returns false if there is no such plan yet, because it needs the space of terminating pods.
+// planBesideNominees returns a plan that leaves the space for which others were evicted to the pods nominated for it, if their priority is
+// at least the pod's. It returns false if there are no such pods, or if every such plan needs space that terminating pods still hold.
 func (p *Plugin) planBesideNominees(c *cycle, pod *v1.Pod, info fwk.NodeInfo, node *packing.Node, assumed []ledger.Assumed) (packing.Plan, bool) {
 	counted := slices.DeleteFunc(p.handle.NominatedPodsForNode(node.Name), func(n fwk.PodInfo) bool {
 		return n.GetPod().UID == pod.UID || nodeview.Priority(n.GetPod()) < nodeview.Priority(pod)
@@ -80,16 +80,16 @@ func (p *Plugin) planBesideNominees(c *cycle, pod *v1.Pod, info fwk.NodeInfo, no
 	return plan, refusal == packing.Admitted && p.fleet.packer.Admits(node, c.pod, plan)
 }
 
-// liveAssumed returns the assumed placements on a node, without those of pods that the informer no longer has: a deletion may have woken
-// the current pod before the ledger was updated.
+// liveAssumed returns the assumed placements on a node, without those of pods that the informer no longer has: the deletion of such a pod
+// may have woken the current pod before the ledger was updated.
 func (p *Plugin) liveAssumed(nodeName string) []ledger.Assumed {
 	return slices.DeleteFunc(p.ledger.OnNode(nodeName), func(q ledger.Assumed) bool {
 		return !p.isCachedUID(q.Tenant, q.Name, q.UID)
 	})
 }
 
-// nodeChangedStatus returns the status for a node that Filter admitted and Reserve refuses, because of an assumed placement that the
-// snapshot does not show. No event may follow that would wake the pod, so it is an error, which puts the pod into the backoff queue.
+// nodeChangedStatus returns the status for a node that Filter admitted and Reserve refuses because of an assumed placement that the snapshot does
+// not show. There may be no later event that wakes the pod, so the status is an error, which puts the pod into the backoff queue.
 func nodeChangedStatus(state fwk.CycleState, reason string) *fwk.Status {
 	if state.IsPodGroupSchedulingCycle() {
 		return fwk.NewStatus(fwk.Unschedulable, reason)
@@ -97,16 +97,15 @@ func nodeChangedStatus(state fwk.CycleState, reason string) *fwk.Status {
 	return fwk.NewStatus(fwk.Error, "node changed since it was filtered: "+reason)
 }
 
-// Unreserve removes the placement that this scheduling attempt assumed. It is called even if Reserve never ran, and after a failed bind,
-// which returns only when it is certain that the pod was not bound.
+// Unreserve removes the placement that this scheduling attempt assumed. It is called even if Reserve never ran, and also after a failed
+// Bind, which returns only when it is certain that the pod was not bound.
 func (p *Plugin) Unreserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, _ string) {
 	if c, status := p.cycleOf(state); status == nil {
 		p.ledger.Unreserve(pod.UID, c.attempt)
 	}
 }
 
-// placementOf converts the packer's plan for a pod, which slice of the node each vGPU gets, into the placement that is written as an
-// annotation.
+// placementOf converts the packer's plan for a pod (which slice of the node each vGPU gets) into the placement that is written as an annotation.
 func placementOf(uid types.UID, node *packing.Node, m packing.Model, pod *packing.Pod, plan packing.Plan) kube.Placement {
 	out := kube.Placement{
 		Node: node.Name, UID: uid, Model: kube.FitModel(m), Weights: pod.Request.Weights,

@@ -10,7 +10,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 )
 
-// PreScore skips scoring for pods with soft constraints, whose node the other plugins choose.
+// PreScore skips scoring for pods with soft constraints, because the scores of the other plugins are to choose their node.
 func (p *Plugin) PreScore(_ context.Context, state fwk.CycleState, _ *v1.Pod, _ []fwk.NodeInfo) *fwk.Status {
 	c, status := p.cycleOf(state)
 	if status == nil && !c.ranksNodes {
@@ -19,8 +19,8 @@ func (p *Plugin) PreScore(_ context.Context, state fwk.CycleState, _ *v1.Pod, _ 
 	return status
 }
 
-// Score returns the negated rank of the node for the pod, as a higher score must be better. NormalizeScore maps it to the framework's
-// range.
+// Score returns the negated rank of the node for the pod, because a better node must have a higher score. NormalizeScore maps it to the
+// framework's range.
 func (p *Plugin) Score(_ context.Context, state fwk.CycleState, _ *v1.Pod, info fwk.NodeInfo) (int64, *fwk.Status) {
 	c, status := p.cycleOf(state)
 	if status != nil {
@@ -36,9 +36,9 @@ func (p *Plugin) Score(_ context.Context, state fwk.CycleState, _ *v1.Pod, info 
 // ScoreExtensions implements fwk.ScorePlugin; the plugin normalizes its own scores.
 func (p *Plugin) ScoreExtensions() fwk.ScoreExtensions { return p }
 
-// NormalizeScore sets the score of the best node to 100, of the next to 99, and so on. Integer scores with random ties would cost several
-// points of allocation; distinct scores, with a weight above all other plugins together, make the choice exact and repeatable. It depends
-// on the scores alone, so that the framework may call it with scores of an earlier cycle.
+// NormalizeScore sets the score of the best node to 100, of the next to 99, and so on. With integer scores, random choices between ties
+// would cost several points of allocation; distinct scores, with a weight above that of all other plugins together, make the choice exact
+// and repeatable. NormalizeScore depends on the scores alone, so that the framework may call it with scores of an earlier cycle.
 func (p *Plugin) NormalizeScore(_ context.Context, _ fwk.CycleState, _ *v1.Pod, scores fwk.NodeScoreList) *fwk.Status {
 	order := make([]int, len(scores))
 	for i := range order {
