@@ -14,16 +14,16 @@ import (
 
 // Part is what the scheduler has allocated of one device to a claim.
 type Part struct {
-	Request string // in the claim, with its subrequest if there is one
-	Device  string // name in the node's pool
+	Request string // name of the request in the claim, with its subrequest if there is one
+	Device  string // name of the device in the node's pool
 	ShareID types.UID
 
 	SM     share.PerMille // of the device's SMs
 	Memory share.Bytes    // of the device's memory
 }
 
-// Parts returns what a claim has of the devices of a node. It returns an error for allocations that this driver did not offer, or that it
-// cannot enforce.
+// Parts returns the parts of a node's devices that a claim was allocated. It returns an error for an allocation that this driver did not
+// offer, or that it cannot enforce.
 func Parts(claim *resourceapi.ResourceClaim, node string) (parts []Part, _ error) {
 	if claim.Status.Allocation == nil {
 		return nil, errors.New("the claim is not allocated")
@@ -77,8 +77,8 @@ func partOf(r *resourceapi.DeviceRequestAllocationResult) (Part, error) {
 	return Part{Request: r.Request, Device: r.Device, ShareID: *r.ShareID, SM: share.PerMille(percent * 10), Memory: share.Bytes(bytes)}, nil
 }
 
-// Placed returns the vGPUs that a claim's parts are. offered are the node's slices of claims. A part that is all of its slice has it alone;
-// others have a fixed part of the SMs all of the time, by MPS.
+// Placed converts the parts of a claim to vGPUs; offered lists the slices that the node offers to claims. A part that is the whole of its
+// slice has the slice to itself; any other gets a fixed part of the SMs, all of the time, by MPS.
 func Placed(parts []Part, offered []inventory.Slice) (vgpus []kube.PlacedVGPU, _ error) {
 	for _, p := range parts {
 		s, ok := named(offered, p.Device)
@@ -101,7 +101,8 @@ func Placed(parts []Part, offered []inventory.Slice) (vgpus []kube.PlacedVGPU, _
 	return together(vgpus)
 }
 
-// together returns the vGPUs of one container with several, each of which must be a whole slice: a process is the client of one MPS daemon.
+// together checks and returns the vGPUs of a container that has several. Each must be a whole slice, because a process can be the client of
+// only one MPS daemon.
 func together(vgpus []kube.PlacedVGPU) ([]kube.PlacedVGPU, error) {
 	least := vgpus[0].Share.Memory
 	for _, v := range vgpus {
@@ -111,7 +112,7 @@ func together(vgpus []kube.PlacedVGPU) ([]kube.PlacedVGPU, error) {
 		least = min(least, v.Share.Memory)
 	}
 	for i := range vgpus {
-		vgpus[i].Share.Memory = least // the shares of a container are equal; nothing limits those that are alone on their slices
+		vgpus[i].Share.Memory = least // the shares of a container must be equal; memory is not limited anyway for a share that is alone on its slice
 	}
 	return vgpus, nil
 }

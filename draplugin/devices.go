@@ -18,23 +18,23 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Driver is the name of the DRA driver, and of the domain of its attributes and capacities.
+// Driver is the name of the DRA driver, and the domain of its attributes and capacities.
 const Driver = "gshare.dev"
 
-// Capacities that a claim takes of a device.
+// Capacities of a device that claims consume.
 const (
 	CapacitySM     resourceapi.QualifiedName = "sm"     // percent of the SMs
 	CapacityMemory resourceapi.QualifiedName = "memory" // bytes of the device memory
-	CapacityShares resourceapi.QualifiedName = "shares" // one for each claim: how many a device can hold at once
+	CapacityShares resourceapi.QualifiedName = "shares" // one for each claim, which bounds how many a device can hold at once
 )
 
-// TaintPrefix and a kube.Reason are the key of the taint of a device that takes no new claims.
+// TaintPrefix followed by a kube.Reason is the key of the taint of a device that takes no new claims.
 const TaintPrefix = Driver + "/"
 
-// Resources returns what the node offers to resource claims: one pool, named like the node, with a device for each of these slices (whole
-// GPUs, MIG instances, or placements of MIG instances that are made on demand). A device may be allocated many times, and its request policies
-// admit only amounts that the node can enforce. A ResourceSlice has either devices or the counters that they consume. The pool is there even if it
-// is empty: it shows that the driver runs.
+// Resources returns what the node offers to resource claims: one pool, named like the node, with a device for each of these slices (whole GPUs,
+// MIG instances, or placements of MIG instances that are made on demand). A device may be allocated many times, and its request policies admit
+// only amounts that the node can enforce. Each ResourceSlice has either devices or the counters that they consume, never both. The pool is
+// published even if it is empty, to show that the driver runs.
 func Resources(node string, offered []inventory.Slice) resourceslice.DriverResources {
 	var pool resourceslice.Pool
 	for sets := range slices.Chunk(counterSetsOf(offered), resourceapi.ResourceSliceMaxCounterSets) {
@@ -53,7 +53,8 @@ func Resources(node string, offered []inventory.Slice) resourceslice.DriverResou
 	return resourceslice.DriverResources{Pools: map[string]resourceslice.Pool{node: pool}}
 }
 
-// DeviceName returns the name of a slice's device in the pool of its node: the ID in the form of a DNS label. IDs of placements have dots.
+// DeviceName returns the name of a slice's device in the pool of its node: the ID of the slice as a DNS label. The IDs of placements contain dots,
+// which a label may not.
 func DeviceName(slice string) string {
 	name := strings.ReplaceAll(strings.ToLower(slice), ".", "-")
 	if len(validation.IsDNS1123Label(name)) == 0 {
@@ -70,7 +71,7 @@ func deviceOf(s inventory.Slice) resourceapi.Device {
 	}
 }
 
-// attributesOf returns what a claim can select a device by. Those of which the driver tells nothing are left out.
+// attributesOf returns the attributes by which a claim can select a device. It leaves out those about which the GPU driver says nothing.
 func attributesOf(s inventory.Slice) map[resourceapi.QualifiedName]resourceapi.DeviceAttribute {
 	text := func(value string) resourceapi.DeviceAttribute {
 		return resourceapi.DeviceAttribute{StringValue: &value}
@@ -81,7 +82,7 @@ func attributesOf(s inventory.Slice) map[resourceapi.QualifiedName]resourceapi.D
 	all := map[resourceapi.QualifiedName]resourceapi.DeviceAttribute{
 		"model": text(s.Model), "sms": number(s.SMs), "isolation": text(string(isolationOf(s))),
 	}
-	if isPlacement(s) { // its instance has no UUID before it is made
+	if isPlacement(s) { // its instance has no UUID until it is made
 		all["placementStart"] = number(bits.TrailingZeros8(s.Room))
 	} else {
 		all["uuid"] = text(s.ID)
@@ -102,7 +103,7 @@ func attributesOf(s inventory.Slice) map[resourceapi.QualifiedName]resourceapi.D
 	return all
 }
 
-// isolationOf returns how shares of a slice are kept apart: by MPS, or not, so that each must have the slice alone.
+// isolationOf returns how shares of a slice are isolated from each other: by MPS, or not at all, so that each share must have the slice alone.
 func isolationOf(s inventory.Slice) share.Isolation {
 	if slices.Contains(s.Classes, share.MPS) {
 		return share.MPS
@@ -110,7 +111,7 @@ func isolationOf(s inventory.Slice) share.Isolation {
 	return share.Exclusive
 }
 
-// semanticVersion converts a version of up to three numbers to the form of version attributes: 580.65.06 becomes 580.65.6.
+// semanticVersion converts a version of up to three numbers to the form that version attributes require: 580.65.06 becomes 580.65.6.
 func semanticVersion(version string) (string, bool) {
 	parts := strings.Split(version, ".")
 	if len(parts) > 3 {
@@ -129,11 +130,11 @@ func semanticVersion(version string) (string, bool) {
 	return strings.Join(parts, "."), true
 }
 
-// tpcSMs is the number of SMs by which MPS limits its clients: those of a TPC.
+// tpcSMs is the step in which MPS limits the SMs of its clients: the number of SMs in a TPC.
 const tpcSMs = 2
 
-// capacityOf returns the capacities of a slice, which all claims of it consume together. A claim that does not say how much it wants gets
-// all. Steps and minima are those that MPS enforces, so that a claim is never charged for less than it gets.
+// capacityOf returns the capacities of a slice, which all claims on it consume together. A claim that does not say how much it wants gets all of
+// them. Steps and minima are those that MPS enforces, so that a claim is never charged for less than it gets.
 func capacityOf(s inventory.Slice) map[resourceapi.QualifiedName]resourceapi.DeviceCapacity {
 	sm, memory := count(100), mebibytes(s.MemoryMiB)
 	smPolicy, memoryPolicy := only(sm), only(memory)
@@ -159,19 +160,19 @@ func mebibytes(n int64) resource.Quantity {
 	return *resource.NewQuantity(n*int64(share.MiB), resource.BinarySI)
 }
 
-// only returns the policy that a claim consumes exactly this amount.
+// only returns the request policy by which every claim consumes exactly this amount.
 func only(amount resource.Quantity) *resourceapi.CapacityRequestPolicy {
 	return &resourceapi.CapacityRequestPolicy{Default: &amount, ValidValues: []resource.Quantity{amount}}
 }
 
-// from returns the policy that a claim consumes least and a number of steps, and most by default.
+// from returns the request policy by which a claim consumes least plus a whole number of steps, up to most, which is the default.
 func from(least, most, step resource.Quantity) *resourceapi.CapacityRequestPolicy {
 	return &resourceapi.CapacityRequestPolicy{
 		Default: &most, ValidRange: &resourceapi.CapacityRequestPolicyRange{Min: &least, Max: &most, Step: &step},
 	}
 }
 
-// taintsOf returns the taint of a slice that takes no new claims. Pods that run stay: for a GPU that has failed, their owner decides.
+// taintsOf returns the taint of a slice that takes no new claims. Running pods stay: whether to stop using a failed GPU is for their owner to decide.
 func taintsOf(s inventory.Slice) []resourceapi.DeviceTaint {
 	if s.Healthy {
 		return nil

@@ -9,14 +9,15 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/inventory"
 )
 
-// WatchHealthStatus implements kubeletplugin.DRAPlugin: the kubelet writes the health of a pod's devices into the pod's status. It reports as
-// long as the driver answers. While it hangs, reports end, and the health becomes unknown.
+// WatchHealthStatus implements kubeletplugin.DRAPlugin: the kubelet writes the health that it reports into the status of the pods that use the
+// devices. It reports as long as the GPU driver answers. While that driver hangs, it stops reporting, and the health becomes unknown.
 func (s service) WatchHealthStatus(ctx context.Context, reports chan<- kubeletplugin.DeviceHealthReport) error {
 	again := time.NewTicker(s.HealthTimeout / 3)
 	defer again.Stop()
 	for {
 		offer := s.Node.OfferedToClaims()
-		// What is left of the answer's time is the kubelet's to wait for the next report. It counts whole seconds, and takes 0 for its default.
+		// The kubelet may wait for the next report as long as the GPU driver's answer remains valid. It counts whole seconds, and takes 0 for
+		// its default.
 		if left := s.HealthTimeout - time.Since(offer.Checked); !offer.Checked.IsZero() && left >= time.Second {
 			select {
 			case <-ctx.Done():
@@ -43,8 +44,8 @@ func healthOf(pool string, offer Offer, left time.Duration) (report kubeletplugi
 	return report
 }
 
-// healthOfSlice returns whether the device works. One that is cordoned does, and one that others use without a share; who they are is not for
-// the pod's status, which its namespace reads.
+// healthOfSlice returns whether the device works. A device that is cordoned, or that others use without a share, counts as working. Who those
+// others are must not get into the pod's status, because everyone in the pod's namespace can read it.
 func healthOfSlice(s inventory.Slice) (kubeletplugin.HealthStatus, string) {
 	switch {
 	case s.Fault != "":

@@ -11,18 +11,18 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/inventory"
 )
 
-// A MIG instance that is made on demand is a device for each placement: profile and first memory slice. Each memory slice of a GPU is a counter
-// of 1, and a placement consumes those that its instance occupies. So exactly the placements whose instances can exist together can be allocated
-// together: what the driver lists as placements never has more compute slices than the GPU if the memory slices are disjoint (package mig), so
-// compute slices need no counter.
+// A MIG instance that is made on demand has a device for each of its placements, that is, for each profile and first memory slice. Each memory
+// slice of a GPU is a counter of 1, and a placement consumes the counters of those that its instance occupies. So placements can be allocated
+// together exactly if their instances can exist together. Compute slices need no counter: placements whose memory slices are disjoint, of those
+// that the driver lists, never have more compute slices together than the GPU (package mig).
 
 // isPlacement reports whether a slice is a MIG instance that is made when a claim of it is prepared.
 func isPlacement(s inventory.Slice) bool { return s.Room != 0 }
 
-// inAllocationOrder returns the slices in the order in which a scheduler, which takes the first device that fits, is to try them: placements last,
-// those of a GPU by size, and the last of the memory first, beside which the larger ones still fit.
+// inAllocationOrder returns the slices in the order in which a scheduler, which takes the first device that fits, should try them. Placements come
+// last; those of one GPU are ordered by size, and within a size from the end of the memory, so that larger ones still fit beside them.
 func inAllocationOrder(offered []inventory.Slice) []inventory.Slice {
-	position := map[string]int{} // of a GPU in the inventory
+	position := map[string]int{} // position of each GPU in the inventory
 	for i, s := range offered {
 		if _, known := position[s.Device]; !known {
 			position[s.Device] = i
@@ -42,7 +42,7 @@ func inAllocationOrder(offered []inventory.Slice) []inventory.Slice {
 	return ordered
 }
 
-// counterSetsOf returns the memory slices that the placements of each GPU consume.
+// counterSetsOf returns the counters of each GPU that has placements: one for each memory slice that they consume.
 func counterSetsOf(offered []inventory.Slice) (sets []resourceapi.CounterSet) {
 	for _, s := range offered {
 		if !isPlacement(s) {
@@ -60,7 +60,7 @@ func counterSetsOf(offered []inventory.Slice) (sets []resourceapi.CounterSet) {
 	return sets
 }
 
-// consumptionOf returns what a slice consumes of the counters of its GPU: nothing unless it is a placement.
+// consumptionOf returns which counters of its GPU a slice consumes: none unless it is a placement.
 func consumptionOf(s inventory.Slice) []resourceapi.DeviceCounterConsumption {
 	if !isPlacement(s) {
 		return nil
@@ -68,7 +68,7 @@ func consumptionOf(s inventory.Slice) []resourceapi.DeviceCounterConsumption {
 	return []resourceapi.DeviceCounterConsumption{{CounterSet: DeviceName(s.Device), Counters: memorySlices(s.Room)}}
 }
 
-// memorySlices returns a counter of 1 for each memory slice in a bit set.
+// memorySlices returns a counter of 1 for each memory slice in the bit set.
 func memorySlices(room uint8) map[string]resourceapi.Counter {
 	counters := map[string]resourceapi.Counter{}
 	for i := range 8 {

@@ -19,21 +19,22 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/inventory"
 )
 
-// Node decides the answers of a Plugin.
+// Node is the node on whose behalf a Plugin answers: it decides what is offered, granted and freed.
 type Node interface {
 	// OfferedToClaims returns what the node offers to resource claims now.
 	OfferedToClaims() Offer
-	// PrepareClaim grants a claim's parts and returns the CDI device for the container that uses the claim. It may be called again.
+	// PrepareClaim grants the parts of devices that a claim was allocated, and returns the CDI device for the container that uses the claim. It may
+	// be called again for the same claim.
 	PrepareClaim(ctx context.Context, claim *resourceapi.ResourceClaim, parts []Part) (cdiDevice string, err error)
-	// UnprepareClaim frees what PrepareClaim has granted, if it has.
+	// UnprepareClaim frees whatever PrepareClaim has granted for the claim, if anything.
 	UnprepareClaim(ctx context.Context, claim types.UID) error
 }
 
 // Offer is what a node offers to resource claims.
 type Offer struct {
-	Slices  []inventory.Slice // of which claims get shares
-	Known   bool              // false until the node has learnt its slices: an empty offer must not replace what an earlier agent published
-	Checked time.Time         // when the driver has listed the devices last; zero if it has not answered since the start
+	Slices  []inventory.Slice // the slices of which claims get shares
+	Known   bool              // false until the node has learned its slices: an empty offer must not replace what an earlier agent published
+	Checked time.Time         // when the GPU driver last listed the devices; zero if it has not answered since the start
 	Changed <-chan struct{}   // closed when Slices or Known change
 }
 
@@ -46,14 +47,14 @@ type Plugin struct {
 	Node     Node
 	Log      *slog.Logger
 
-	// HealthTimeout is how long the driver's answer counts: after it the kubelet takes the health of the devices for unknown.
+	// HealthTimeout is how long an answer of the GPU driver remains valid; after that the kubelet considers the health of the devices unknown.
 	HealthTimeout time.Duration
 }
 
-// startRetry is the pause after the sockets of the plugin could not be opened, as on a node whose kubelet has not started yet.
+// startRetry is the pause before another attempt when the sockets of the plugin could not be opened, as on a node whose kubelet has not started yet.
 const startRetry = time.Second
 
-// Run serves until the context ends. Claims stay prepared.
+// Run serves the kubelet until the context ends. Claims stay prepared after that.
 func (p *Plugin) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		if err := p.serve(ctx); err != nil && ctx.Err() == nil {
@@ -75,7 +76,7 @@ func (p *Plugin) serve(ctx context.Context) error {
 	helper, err := kubeletplugin.Start(ctx, service{Plugin: p, droppedCounters: sync.OnceFunc(func() { close(dropped) })},
 		kubeletplugin.DriverName(Driver), kubeletplugin.KubeClient(p.Client), kubeletplugin.NodeName(p.NodeName),
 		kubeletplugin.PluginDataDirectoryPath(data), kubeletplugin.RegistrarDirectoryPath(p.Registry),
-		kubeletplugin.Serialize(false), // a claim that waits for MPS does not hold up the others
+		kubeletplugin.Serialize(false), // so that a claim that waits for MPS does not hold up the others
 	)
 	if err != nil {
 		return err
@@ -84,8 +85,8 @@ func (p *Plugin) serve(ctx context.Context) error {
 	return p.publishOffers(ctx, helper.PublishResources, dropped)
 }
 
-// publishOffers publishes what the node offers, again with each change, until the context ends. Placements are not offered any more once dropped is
-// closed: without their counters a scheduler would allocate instances that cannot exist together.
+// publishOffers publishes what the node offers, and again after each change, until the context ends. Once dropped is closed it no longer offers
+// placements: without their counters, a scheduler would allocate instances that cannot exist together.
 func (p *Plugin) publishOffers(
 	ctx context.Context, publish func(context.Context, resourceslice.DriverResources) error, dropped <-chan struct{},
 ) error {
@@ -113,10 +114,10 @@ func (p *Plugin) publishOffers(
 // service answers the calls of the kubelet.
 type service struct {
 	*Plugin
-	droppedCounters func() // called when the API server does not store the counters of placements
+	droppedCounters func() // called if the API server does not store the counters of placements
 }
 
-// PrepareResourceClaims implements kubeletplugin.DRAPlugin. An error of one claim does not concern the others.
+// PrepareResourceClaims implements kubeletplugin.DRAPlugin. An error for one claim does not affect the others.
 func (s service) PrepareResourceClaims(
 	ctx context.Context, claims []*resourceapi.ResourceClaim,
 ) (map[types.UID]kubeletplugin.PrepareResult, error) {
@@ -143,8 +144,8 @@ func (s service) prepare(ctx context.Context, claim *resourceapi.ResourceClaim) 
 	return devicesOf(parts, s.NodeName, device), nil
 }
 
-// devicesOf returns the devices of a prepared claim for the kubelet. The container has one CDI device, with all that its share needs; it is
-// named once, on the first device, for all requests.
+// devicesOf returns the devices of a prepared claim in the form that the kubelet takes. The container gets a single CDI device with everything that
+// its share needs; only the first device names it, for all requests of the claim.
 func devicesOf(parts []Part, pool, cdiDevice string) (devices []kubeletplugin.Device) {
 	var requests []string
 	for _, part := range parts {
@@ -168,10 +169,10 @@ func (s service) UnprepareResourceClaims(ctx context.Context, claims []kubeletpl
 	return results, nil
 }
 
-// partitionable is the feature gate of counters.
+// partitionable is the Kubernetes feature gate that counters need.
 const partitionable = "DRAPartitionableDevices"
 
-// HandleError implements kubeletplugin.DRAPlugin: it logs what failed in the background, which is tried again.
+// HandleError implements kubeletplugin.DRAPlugin: it logs an operation that failed in the background and is tried again.
 func (s service) HandleError(_ context.Context, err error, text string) {
 	s.Log.Error(text, "driver", Driver, "error", err)
 	var dropped *resourceslice.DroppedFieldsError

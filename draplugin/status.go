@@ -31,12 +31,12 @@ const (
 // maxData is the maximum length of the data of a device's status.
 const maxData = 10 << 10
 
-// Share says how a claim's part of a device is enforced.
+// Share says how the part of a device that a claim has is enforced.
 type Share struct {
-	Slice       string // ID
+	Slice       string // ID of the slice
 	ShareID     types.UID
-	Since       metav1.Time // when it was granted
-	Changed     metav1.Time // when what is missing has changed last
+	Since       metav1.Time // when the share was granted
+	Changed     metav1.Time // when Missing last changed
 	Missing     string      // what is not enforced; empty if all is
 	Enforcement string      // the enforcement status, in JSON
 }
@@ -61,8 +61,8 @@ func DeviceStatus(node string, s Share) resourceapi.AllocatedDeviceStatus {
 	return status
 }
 
-// StatusPatch returns the server-side apply patch by which the status of a claim has these devices of this driver. It leaves the devices of
-// other drivers alone, and conflicts with a claim of another UID.
+// StatusPatch returns the server-side apply patch that sets the given devices of this driver in the status of a claim. It leaves the
+// devices of other drivers alone. The API server rejects it if the claim now has another UID.
 func StatusPatch(claim types.NamespacedName, uid types.UID, devices []resourceapi.AllocatedDeviceStatus) ([]byte, error) {
 	return json.Marshal(map[string]any{
 		"apiVersion": resourceapi.SchemeGroupVersion.String(), "kind": "ResourceClaim",
