@@ -10,32 +10,32 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Wanted is the level that the controller wants of an instance. A pod without one is not an instance: it stays Hot, and nothing is reported
-// of it (Fixed).
+// Wanted is the level at which the controller wants an instance to be. A pod without a Wanted is not an instance: it stays Hot, and nothing
+// is reported about it (Fixed).
 type Wanted struct {
 	Seq     int64 `json:"seq"` // grows by one with each change of the level
 	Level   Level `json:"level"`
 	Drained bool  `json:"drained,omitempty"` // for Warm and Cold: no gateway sends requests any more
 }
 
-// Fixed is the Wanted of a pod that has none.
+// Fixed is the Wanted that stands for a pod without one.
 var Fixed = Wanted{Level: Hot}
 
-// Reached is the answer of the agent to a Wanted, and its record of the instance. The zero value is that of a pod that has not started.
+// Reached is the agent's answer to a Wanted, and its record of the instance. The zero value stands for a pod that has not started.
 type Reached struct {
-	Seq     int64 `json:"seq"` // of the last Wanted that is answered
+	Seq     int64 `json:"seq"` // of the last Wanted that was answered
 	Level   Level `json:"level"`
 	Refused bool  `json:"refused,omitempty"` // the slice has no room for the wanted level, or the instance cannot be parked: see CannotPark
-	// Memory is what a Warm instance keeps of each of its devices: so much it may still allocate there, and so much it counts for.
+	// Memory is what a Warm instance keeps on each of its devices: both the most that it may still allocate there, and what it counts for.
 	Memory share.Bytes `json:"memory,omitempty"`
-	// Host is the memory of the host that a Warm instance has for what it has given back: at most, as its agent counts it.
+	// Host is an upper bound, as its agent counts it, on the host memory that holds what a Warm instance has given back.
 	Host share.Bytes `json:"host,omitempty"`
 }
 
-// Answers reports whether the agent has answered w: it has carried it out or refused it, and will not act on it again.
+// Answers reports whether r answers w: the agent has carried w out or refused it, and will not act on it again.
 func (r Reached) Answers(w Wanted) bool { return r.Seq == w.Seq }
 
-// CannotPark reports whether r says that the instance cannot be parked, as w wants it: it goes on as before.
+// CannotPark reports whether r says that the instance could not be parked as w wants, and so goes on as before.
 func (r Reached) CannotPark(w Wanted) bool { return r.Refused && r.Answers(w) && w.Level < r.Level }
 
 // formatVersion is the version of the text of Wanted and Reached.
@@ -48,7 +48,7 @@ const (
 	fieldSeq    = "seq"
 )
 
-// maxText is the greatest length of a text that is decoded, in bytes. What is encoded is far shorter.
+// maxText is the greatest length, in bytes, of a text that is decoded. Encoded texts are far shorter.
 const maxText = 256
 
 // Encode returns the text of an annotation. The error is a *share.FieldError for an invalid value.
@@ -97,7 +97,7 @@ func (r Reached) validate() error {
 	return nil
 }
 
-// versionedText is the text of an annotation: a version, and the value beside it.
+// versionedText is the text of an annotation: a version and the value, side by side in one object.
 type versionedText[T any] struct {
 	Version int `json:"v"`
 	Value   *T  `json:"residency"`

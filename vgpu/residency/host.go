@@ -2,10 +2,10 @@ package residency
 
 import "github.com/gshare-dev/gshare/vgpu/share"
 
-// HostMemory is the memory of a host that parked instances hold, or are about to, by instance.
+// HostMemory is the memory of a host that parked instances occupy, or are about to, by instance.
 type HostMemory map[string]share.Bytes
 
-// Sum returns what all of them hold.
+// Sum returns the memory that all of them occupy.
 func (h HostMemory) Sum() (sum share.Bytes) {
 	for _, held := range h {
 		sum += held
@@ -13,7 +13,8 @@ func (h HostMemory) Sum() (sum share.Bytes) {
 	return sum
 }
 
-// Fits reports whether an instance may be parked that will hold so many bytes, instead of what it is counted with. A limit of 0 is none.
+// Fits reports whether an instance may be parked with the given number of bytes, which replaces what is counted for it now. A limit of 0
+// means no limit.
 func (h HostMemory) Fits(id string, bytes, limit share.Bytes) bool {
 	others := h.Sum() - h[id]
 	return limit == 0 || bytes <= limit && others <= limit-bytes

@@ -10,7 +10,8 @@ import (
 type Level int8
 
 // The levels. Hot instances serve with their own SM-time, Shared ones in idle time only; Warm ones are parked, with their data in host
-// memory; Cold ones have not started or are to be deleted. Unknown is not a level: it is what a restarted agent knows of what it enforces.
+// memory; Cold ones have not started or are to be deleted. Unknown is not a level: after a restart, it is all that the agent
+// knows about what it enforces.
 const (
 	Unknown Level = iota - 1
 	Cold
@@ -32,9 +33,9 @@ func (l Level) String() string {
 // Serves reports whether an instance at this level can answer requests.
 func (l Level) Serves() bool { return l >= Shared }
 
-// Charge returns the part of a share that counts on the slice at this level. A Shared instance counts with its memory only: its requests,
-// and its limits, which γ bounds, are 0. A Warm one counts with the memory that its parked process keeps on the device. At every level
-// except Cold the instance also holds one of the places of the slice (MaxShares).
+// Charge returns the part of a share that counts on the slice at this level. A Shared instance counts with its memory only: its requests
+// are 0, and so are its limits, which γ bounds. A Warm one counts with the memory that its parked process keeps on the device. At every
+// level except Cold the instance also takes one of the places of the slice (MaxShares).
 func (l Level) Charge(s share.Share, parked share.Bytes) share.Share {
 	switch l {
 	case Hot:

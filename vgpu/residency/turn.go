@@ -7,19 +7,19 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Holder is what an instance on a slice of class swap is recorded with.
+// Holder is what the agent has recorded about an instance on a slice of class swap.
 type Holder struct {
 	Level  Level
 	Memory share.Bytes // of its share
-	Kept   share.Bytes // of the slice, if it is Warm
+	Kept   share.Bytes // what it keeps of the slice if it is Warm
 }
 
-// holds returns the memory of the slice that the instance may allocate.
+// holds returns how much memory of the slice the instance may allocate.
 func (h Holder) holds() share.Bytes {
 	return h.Level.Charge(share.Share{Memory: h.Memory}, h.Kept).Memory
 }
 
-// Held returns the memory of a slice that instances may allocate together.
+// Held returns how much memory of a slice the instances may allocate together.
 func Held(all []Holder) (sum share.Bytes) {
 	for _, h := range all {
 		sum += h.holds()
@@ -27,8 +27,8 @@ func Held(all []Holder) (sum share.Bytes) {
 	return sum
 }
 
-// FitsTurn reports whether an instance of class swap may hold its memory of a slice, as it has its turn or starts: no other one may hold more than it
-// keeps when it is parked, and all that is kept leaves room.
+// FitsTurn reports whether an instance of class swap may hold its memory on a slice, because it gets its turn or starts: every other instance must be
+// parked, and the memory must fit beside what those keep.
 func FitsTurn(slice, memory share.Bytes, others []Holder) bool {
 	for _, h := range others {
 		if h.Level != Warm {
@@ -38,23 +38,23 @@ func FitsTurn(slice, memory share.Bytes, others []Holder) bool {
 	return memory <= slice-Held(others)
 }
 
-// InTurn is an instance on a slice of class swap, as gshare-controller sees it. Times are on any clock that all of them have in common.
+// InTurn is an instance on a slice of class swap, as gshare-controller sees it. The times of all instances are on the same clock, whichever it is.
 type InTurn struct {
 	ID       string
 	Stage    Stage
-	Since    time.Duration // when it came to the stage
-	Waiting  int           // requests at the gateways that wait for it
-	InFlight int           // that it has
-	Due      time.Duration // when the first that waits is to be answered
-	Used     time.Duration // when it had its turn last; 0: never
-	Begin    time.Duration // that it may take to begin beyond TurnPolicy.Begin, as its probes say; TurnPolicy.Start bounds it
+	Since    time.Duration // when it entered the stage
+	Waiting  int           // requests for it that wait at the gateways
+	InFlight int           // requests that it is serving
+	Due      time.Duration // when the first waiting request must be answered
+	Used     time.Duration // when it last had its turn; 0 if never
+	Begin    time.Duration // how much longer than TurnPolicy.Begin it may take to begin, by its probes; at most TurnPolicy.Start
 }
 
-// Stage is how far an instance is with its turn.
+// Stage says how far an instance has got with its turn.
 type Stage int8
 
-// The stages. One that has not started is Waiting too: it starts in its first turn. It is Beginning from when it is wanted above Warm until it can
-// answer requests, and Leaving from when it is wanted Warm until it has given the memory back.
+// The stages. An instance that has not started is Waiting too: it starts in its first turn. An instance is Beginning from the moment it is wanted
+// above Warm until it can answer requests, and Leaving from the moment it is wanted Warm until it has given the memory back.
 const (
 	Waiting Stage = iota
 	Beginning
@@ -64,13 +64,13 @@ const (
 
 // TurnPolicy bounds turns.
 type TurnPolicy struct {
-	For   time.Duration // that an instance serves while another waits
-	Idle  time.Duration // as For, if it has no requests at the moment
-	Begin time.Duration // that one may take to begin that does not get on, while another waits
-	Start time.Duration // that one may take at most beyond Begin, whatever its tenant has written
+	For   time.Duration // how long an instance may serve while another waits
+	Idle  time.Duration // the same, while it has no requests
+	Begin time.Duration // how long an instance may take to begin, while another waits, before it loses the turn
+	Start time.Duration // the most that one may take beyond Begin, whatever probes its tenant has set
 }
 
-// TurnPeriod is the time between two decisions of NextTurn on a cluster, as gateways report each second.
+// TurnPeriod is the time between two decisions of NextTurn on a cluster, where gateways report every second.
 const TurnPeriod = time.Second
 
 // ClusterTurns returns the bounds of turns on a cluster, where a turn takes about five writes to the API server.
@@ -78,16 +78,17 @@ func ClusterTurns() TurnPolicy {
 	return TurnPolicy{For: 10 * time.Second, Idle: time.Second, Begin: 5 * time.Minute, Start: 30 * time.Minute}
 }
 
-// NextTurn returns the instance of a slice that is to have the turn, which may be the one that has it; none if that one is to give the memory back, or has
-// not done so yet, or if nobody needs it.
+// NextTurn returns the instance that is to have the turn on a slice, which may be the one that has it already. It returns none if that one is to give
+// the memory back, or has not finished doing so, or if no instance needs the turn.
 //
-// An instance keeps its turn while no other one has requests, or has never had a turn. Of those that wait, the one whose request is due first has the next
-// turn, as one without load is not late; then, one that has never had a turn, so that what is wanted to be there starts.
+// An instance keeps its turn as long as every other one has no requests and has had a turn before. Of the waiting instances, the one whose request
+// must be answered first has the next turn, because an instance without load is never late. After those with requests come the ones that have never
+// had a turn, so that every instance that is wanted gets to start.
 func NextTurn(now time.Duration, all []InTurn, p TurnPolicy) (id string, ok bool) {
 	var has *InTurn
 	for i := range all {
 		if a := &all[i]; a.Stage != Waiting && (has == nil || a.Stage > has.Stage || a.Stage == has.Stage && compareIDs(a, has) < 0) {
-			has = a // of several, as somebody has written that, those that are farther go on
+			has = a // if someone else's writes have raised several, the one that has got furthest goes on
 		}
 	}
 	next := nextInTurn(all)
@@ -107,13 +108,13 @@ func NextTurn(now time.Duration, all []InTurn, p TurnPolicy) (id string, ok bool
 		limit = p.Begin + min(has.Begin, p.Start)
 	case has.Waiting+has.InFlight == 0:
 		limit = p.Idle
-	case next.Waiting == 0: // it only wants to start
+	case next.Waiting == 0: // it has no requests and only wants to start
 		return has.ID, true
 	}
 	return has.ID, now-has.Since < limit
 }
 
-// nextInTurn returns which of those that wait is to have its turn next; nil if none needs one.
+// nextInTurn returns the waiting instance that is to have the next turn; nil if none needs one.
 func nextInTurn(all []InTurn) (next *InTurn) {
 	for i := range all {
 		a := &all[i]
