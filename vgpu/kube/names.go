@@ -13,7 +13,7 @@ import (
 
 // The resources. All are whole numbers and totals of a container; limits equal requests.
 const (
-	ResourceSM     v1.ResourceName = share.FieldSM     // percent points of slices' SMs
+	ResourceSM     v1.ResourceName = share.FieldSM     // percentage points of slices' SMs
 	ResourceQuota  v1.ResourceName = share.FieldQuota  // percent of every window
 	ResourceMemory v1.ResourceName = share.FieldMemory // MiB
 	ResourceVGPU   v1.ResourceName = share.FieldVGPU   // count; the only one with kubelet device IDs
@@ -22,7 +22,7 @@ const (
 
 // The annotations that a user may write on a pod.
 const (
-	AnnotationMemory      = share.FieldMemorySize // of each container that asks and leaves gshare/mem out
+	AnnotationMemory      = share.FieldMemorySize // for each container that asks for a share and leaves gshare/mem out
 	AnnotationSMLimit     = share.FieldSMLimit
 	AnnotationQuotaLimit  = share.FieldQuotaLimit
 	AnnotationClass       = share.FieldClass
@@ -31,13 +31,13 @@ const (
 	AnnotationWorkload    = share.FieldWorkload
 	AnnotationSlice       = share.FieldSlice
 	AnnotationEnforcement = share.FieldEnforcement
-	AnnotationWeights     = share.FieldWeights // that each slice of the pod is to hold, once for all pods of the namespace
+	AnnotationWeights     = share.FieldWeights // weights that each slice of the pod is to hold, once for all pods of the namespace
 	AnnotationPacking     = share.FieldPacking
 
 	AnnotationAntiAffinity = share.FieldAntiAffinity
 )
 
-// AnnotationContainerSlice and the name of a container is AnnotationSlice for that container alone.
+// AnnotationContainerSlice followed by the name of a container means the same as AnnotationSlice, for that container alone.
 const AnnotationContainerSlice = share.FieldContainerSlice
 
 // The annotation by which users agree that their pods are moved.
@@ -82,8 +82,8 @@ const (
 	AnnotationPlacement = "gshare.dev/placement"
 )
 
-// The annotations of the residency protocol (package residency) on the pods of functions: gshare-controller writes a residency.Wanted, how
-// ready to serve the pod is to be, and the agent of its node a residency.Reached, how ready it is. ResidencyOf reads both.
+// The annotations of the residency protocol (package residency) on the pods of functions. gshare-controller writes a residency.Wanted, which says
+// how ready to serve the pod is to be; the agent of its node writes a residency.Reached, which says how ready it is. ResidencyOf reads both.
 const (
 	// AnnotationResidency is how ready to serve the pod of a function is to be: `Hot` serves with its own SM-time, `Shared` in idle time only, `Warm` is parked with its
 	// data in host memory, `Cold` is to end.
@@ -123,7 +123,7 @@ const SchedulerName = "gshare"
 
 // Errors that callers test for. An invalid request of a user is a *share.FieldError instead.
 var (
-	// ErrMalformed is the error for an inventory or placement that cannot be parsed or breaks a rule. Nothing may be decided from it.
+	// ErrMalformed is the error for an inventory or placement that cannot be parsed or breaks a rule, and so must not be used for any decision.
 	ErrMalformed = errors.New("malformed")
 	// ErrForeign is the error for a well-formed placement that was made for another pod or another node.
 	ErrForeign = errors.New("not of this pod")
