@@ -20,13 +20,14 @@ func unservable(field, format string, args ...any) error {
 // negligibleRate is the missing throughput, in requests per second, below which no instance is added: one request in eleven days.
 const negligibleRate Rate = 1e-6
 
-// Residual is a function that chooses the configuration of one more instance, for the load r that remains once the most efficient
-// configuration has been repeated as often as the load fills it. At least one of the choices has a throughput above r.
+// Residual is a function that chooses the configuration of the last instance to add: the one that serves the load r left over
+// when the most efficient configuration has been repeated as often as the load fills it. At least one of the choices has a
+// throughput above r.
 type Residual func(r Rate, choices []Configuration) Configuration
 
-// LeastArea is the default Residual. Of the configurations with a throughput of at least r it returns the one with the least SM-time (SMs
-// times quota), and of equal ones the one with the least throughput. The most efficient configuration is among the choices, so it is
-// returned where it needs the least SM-time.
+// LeastArea is the default Residual. Among the configurations with a throughput of at least r it returns the one with the least SM-time
+// (SMs times quota); ties go to the lowest throughput. The most efficient configuration is itself a choice, and is returned if it needs
+// the least SM-time.
 func LeastArea(r Rate, choices []Configuration) Configuration {
 	return slices.MinFunc(choicesWith(choices, func(t Rate) bool { return t >= r }), func(a, b Configuration) int {
 		return cmp.Or(cmp.Compare(a.area(), b.area()), cmp.Compare(a.Throughput, b.Throughput), byShare(a, b)) // F4, F6, F7
@@ -52,9 +53,9 @@ func choicesWith(choices []Configuration, enough func(Rate) bool) []Configuratio
 	return found
 }
 
-// ScaleUp returns the configurations of the instances to add for a load that exceeds the present throughput by gap: as many of the
-// most efficient configuration as the gap keeps fully busy, and one chosen by residual for the remaining load (FaST-GShare, Algorithm 1,
-// lines 4-12). It returns at most `most` configurations, and none if gap is not positive.
+// ScaleUp returns the configurations of the instances to add for a load that exceeds the present throughput by gap: as many copies of
+// the most efficient configuration as the gap keeps fully busy, plus one chosen by residual for the remaining load (FaST-GShare,
+// Algorithm 1, lines 4-12). It returns at most `most` configurations, and none if gap is not positive.
 //
 // Errors are *share.FieldError; if choices is empty they also wrap ErrUnservable.
 func ScaleUp(gap Rate, choices []Configuration, residual Residual, most int) ([]Configuration, error) {
@@ -73,7 +74,7 @@ func ScaleUp(gap Rate, choices []Configuration, residual Residual, most int) ([]
 		return slices.Repeat([]Configuration{efficient}, most), nil
 	}
 	added := slices.Repeat([]Configuration{efficient}, int(whole))
-	// Rounding may put the rest a little outside of [0, T_eff), where no configuration need serve it.
+	// Rounding may put rest slightly outside [0, T_eff), where there may be no configuration that serves it.
 	rest := min(gap-Rate(whole)*efficient.Throughput, Rate(math.Nextafter(float64(efficient.Throughput), 0)))
 	if rest > negligibleRate {
 		added = append(added, residual(rest, choices))
@@ -81,9 +82,9 @@ func ScaleUp(gap Rate, choices []Configuration, residual Residual, most int) ([]
 	return added, nil
 }
 
-// ScaleDown returns how many instances can be removed from the front of queue, which holds their throughputs, least efficient first, if
-// the throughput of all instances exceeds the load by -gap (FaST-GShare, Algorithm 1, lines 13-21). It stops at the first instance that
-// the load needs, so that none is removed before a less efficient one.
+// ScaleDown returns how many instances to remove from the front of queue when the throughput of all instances exceeds the load by -gap
+// (FaST-GShare, Algorithm 1, lines 13-21). queue holds the throughputs of the instances, least efficient first. ScaleDown stops at the
+// first instance that the load needs, so that no instance is removed before a less efficient one.
 func ScaleDown(gap Rate, queue []Rate) int {
 	for n, throughput := range queue {
 		if gap+throughput > 0 { // F1
@@ -107,11 +108,11 @@ type Rate float64
 // Configuration is the share of a GPU that an instance can run on, with its throughput: the highest rate at which one such instance meets
 // the SLO. In FaST-GShare's notation the throughput is T, and the SMs and the quota of the share are S and Q.
 //
-// Throughputs of instances can be added up while the requests of all shares on a slice fit the slice, which packing ensures. A caller
-// that measures interference lowers the Throughput of the instances concerned.
+// Throughputs of instances may be added up as long as the requests of all shares on a slice together fit that slice, which packing
+// ensures. A caller that measures interference lowers the Throughput of the instances concerned.
 type Configuration struct {
 	Share      share.Share
-	Batch      int // with which the throughput was measured
+	Batch      int // batch size at which Throughput was measured
 	Throughput Rate
 }
 

@@ -1,12 +1,12 @@
-// Package scaling decides how many instances of a function run, in which configurations, and in which residency each is.
+// Package scaling decides how many instances of a function run, with which configurations, and in which residency.
 //
-// FaST-GShare's Algorithm 1 chooses the configurations to add and the instances to remove; Dilu's lazy window chooses the moment,
-// so that replicas do not flap: short bursts are left to vertical scaling inside the existing shares.
-// Instances are removed gradually, through the states of FluidFaaS: an instance becomes Shared, then Warm, and is deleted last.
-// Until it is deleted it is the first to be promoted again.
+// FaST-GShare's Algorithm 1 chooses the configurations to add and the instances to remove. Dilu's lazy window chooses when, so
+// that replicas do not flap: short bursts are left to vertical scaling inside the existing shares. Instances are removed
+// gradually, through the states of FluidFaaS: an instance becomes Shared, then Warm, and is deleted last. Until then it is
+// promoted again before a new instance is created.
 //
-// A Scaler gets the load of every second and returns decisions for its caller to carry out. It has no state of its own: the
-// State is an argument and a result, so a restarted controller continues from a stored one, and a simulator gets the same
+// A Scaler is given the load once a second and returns decisions for its caller to carry out. It keeps no state: the State is
+// both an argument and a result, so that a restarted controller continues from a stored State, and a simulator gets the same
 // decisions as a cluster.
 package scaling
 
@@ -28,7 +28,7 @@ const (
 	Delete  Action = "delete"
 )
 
-// Rule is the reason of an autoscaler's decision, as text for events and logs.
+// Rule is the reason for an autoscaler's decision, as text for events and logs.
 type Rule string
 
 const (
@@ -67,9 +67,9 @@ func New(policy Policy, choices []Configuration) (*Scaler, error) {
 	return &Scaler{policy: policy, choices: slices.Clone(choices)}, nil
 }
 
-// Decide returns the changes for the load that was measured at the time now, and the new state. Call it once per Policy.Period. It does
-// not modify the given state, with which the returned one may share its instances; that assumes that the caller carries out the decisions. now counts from any fixed time and
-// never decreases. Errors are *share.FieldError.
+// Decide returns the changes for the load measured at time now, and the new state. Call it once per Policy.Period. The new state assumes that the caller
+// carries out the decisions. Decide does not modify the given state, but the returned one may share its instances. now counts from any fixed time and never
+// decreases. Errors are *share.FieldError.
 func (s *Scaler) Decide(now time.Duration, load Rate, state State) ([]Decision, State, error) {
 	if err := state.validate(now); err != nil {
 		return nil, state, err
@@ -87,8 +87,8 @@ func (s *Scaler) Decide(now time.Duration, load Rate, state State) ([]Decision, 
 	return step.decisions, state, nil
 }
 
-// IsShort reports whether Decide would create instances for the load in the window of a state that it has returned, if the policy allowed more than there
-// are. Its caller may then exchange some for others with a higher throughput.
+// IsShort reports whether Policy.Max is all that keeps Decide from creating instances for the load in the window of state, which Decide has returned. The
+// caller may then replace instances with ones of a higher throughput.
 func (s *Scaler) IsShort(state State) bool {
 	step := decider{policy: &s.policy, state: &state}
 	return len(state.Instances) >= s.policy.Max && window(state.Samples).countAbove(step.throughput()) >= s.policy.Out

@@ -7,16 +7,16 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// Seconds of a simulation: until the number of instances does not depend on the first one any more, and then.
+// Seconds of simulation: first those until the initial number of instances has no influence any more, then those that are measured.
 const (
 	expectedWarm   = 600
 	expectedLength = 3600
 )
 
-// Expected returns how many hot instances of a configuration a Scaler has in the mean while requests come at random (a Poisson process) at a mean rate: what
-// it decides in an hour of them, of which the same arguments always have the same. Where the rate is near to what some instances answer, that is one more
-// than the rate needs, and where each answers less than a few requests a second, some more: half of the seconds have more requests than the mean. Errors are
-// *share.FieldError.
+// Expected returns the mean number of hot instances that a Scaler keeps of one configuration while requests arrive at random (a Poisson process) with the
+// given mean rate. It simulates the Scaler's decisions over an hour; equal arguments give equal results. The result can exceed what the mean rate needs,
+// because half of the seconds have more requests than the mean: by one instance if the rate is close to the throughput of a whole number of instances, and
+// by more if one instance answers less than a few requests a second. Errors are *share.FieldError.
 func Expected(policy Policy, instance Configuration, rate Rate) (float64, error) {
 	s, err := New(policy, []Configuration{instance})
 	if err != nil {

@@ -7,14 +7,14 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Policy configures how one function scales. Fields that are zero take their defaults, except Min.
+// Policy configures how one function scales. A field that is zero takes its default, except Min, for which zero is a value.
 type Policy struct {
-	Window time.Duration // span of the samples that are counted; default 40 s
+	Window time.Duration // span of the samples that count; default 40 s
 	Period time.Duration // least time between samples; default 1 s
-	Out    int           // number of samples above the throughput that scales out; default 20
-	In     int           // scale in with more samples than this below the throughput of one instance fewer; default 30
+	Out    int           // scale out at this many samples above the throughput; default 20
+	In     int           // scale in at more than this many samples below the throughput of one instance fewer; default 30
 
-	Min, Max int // least number of hot instances, and greatest number of all; default 0, which scales to zero, and 10
+	Min, Max int // least number of hot instances (default 0: scale to zero) and greatest number of all instances (default 10)
 
 	SharedFor time.Duration // after which an idle Shared instance becomes Warm; default 30 s (U10)
 	WarmFor   time.Duration // after which an idle Warm instance is deleted; default 10 min
@@ -23,7 +23,7 @@ type Policy struct {
 	Residual Residual  // default LeastArea
 }
 
-// Votes returns the Out and the In that a GPUFunction has by default, for a window of so many samples: half of them, and three quarters.
+// Votes returns a GPUFunction's default Out and In for a window of the given number of samples: half and three quarters of them.
 func Votes(samples int) (out, in int) { return samples / 2, min(samples-1, samples*3/4) }
 
 func (p Policy) withDefaults() Policy {
@@ -74,14 +74,14 @@ func (p Policy) validate() error {
 	return nil
 }
 
-// Limits that bound the time of one decision.
+// Limits on the cost of one decision.
 const (
 	maxSamples   = 3600
 	maxInstances = 10_000
 )
 
-// Predictor is a function that forecasts the load a few sampling periods ahead from the samples of the last window, which are ordered
-// from the oldest and at least one. The forecast is never negative.
+// Predictor is a function that forecasts the load a few sampling periods ahead from the samples of the last window, oldest first.
+// There is at least one sample. The forecast is never negative.
 type Predictor func(samples []Rate) Rate
 
 // MeanOrTrend is the default Predictor: it returns the larger of the samples' mean and their linear trend, so that the forecast follows a
@@ -91,13 +91,14 @@ func MeanOrTrend(samples []Rate) Rate { return max(mean(samples), holtForecast(s
 func mean(samples []Rate) Rate {
 	var sum Rate
 	for _, s := range samples {
-		sum += s / Rate(len(samples)) // the sum of large rates need not be a number
+		sum += s / Rate(len(samples)) // divide each sample: the sum of large rates could overflow
 	}
 	return sum
 }
 
-// Weights of Holt's linear method. The level remembers about five samples and the slope about ten: short against a
-// window of 40, long against the noise of a single second. The look-ahead is a short start of an instance.
+// Weights of Holt's linear method. The level remembers about five samples and the slope about ten: few compared
+// with a window of 40, and enough to even out the noise of a single second. The look-ahead is the time of a fast
+// instance start.
 const (
 	levelWeight = 0.3
 	slopeWeight = 0.2
@@ -116,8 +117,8 @@ func holtForecast(samples []Rate) Rate {
 	return max(0, level+lookAhead*slope)
 }
 
-// Variances of the one-dimensional Kalman filter of FaST-GShare's successor, HAS-GPU: of the load's change from sample to sample,
-// and of the measurement.
+// Variances of the one-dimensional Kalman filter of HAS-GPU, FaST-GShare's successor: the variance of the load's change from
+// sample to sample, and that of the measurement.
 const (
 	processVariance     = 1
 	measurementVariance = 10

@@ -13,12 +13,12 @@ import (
 type SLO struct {
 	Latency  time.Duration
 	P95      bool           // for 95 % of the requests; p95 can hide the effect of throttling (F41)
-	Headroom share.PerMille // part of Latency by which measured latencies must stay below it
+	Headroom share.PerMille // fraction of Latency by which measured latencies must stay below it
 }
 
 // Choices returns the profiled configurations that meet the SLO. Without this filter, FaST-GShare's Algorithm 1 would always choose the
 // smallest share, whose tail latency is useless. The points are measurements of the whole model on one GPU model; points without SMs are
-// skipped. Errors are *share.FieldError; where no point meets the SLO they wrap ErrUnservable too.
+// skipped. Errors are *share.FieldError; if no point meets the SLO they also wrap ErrUnservable.
 func (s SLO) Choices(points []profile.Point) ([]Configuration, error) {
 	if err := s.validate(); err != nil {
 		return nil, err

@@ -12,8 +12,8 @@ import (
 // Residency is how quickly an instance can serve requests, from Hot (at once) to Cold (it has to be created).
 type Residency int
 
-// Hot instances serve. Shared ones serve in turn with those of other functions, Warm ones are in host memory: both become Hot faster
-// than a new instance starts. Cold ones are deleted.
+// Hot instances serve. Shared instances serve in turn with those of other functions, and Warm ones are in host memory: both become
+// Hot faster than a new instance starts. Cold instances are deleted.
 const (
 	Hot Residency = iota
 	Shared
@@ -41,7 +41,7 @@ type Instance struct {
 	ID            ID
 	Configuration Configuration
 	Residency     Residency
-	Since         time.Duration // time of its last change of residency
+	Since         time.Duration // when its residency last changed
 }
 
 // State is what the autoscaler remembers of a function between two decisions. The zero value is a function without instances. The caller
@@ -52,14 +52,14 @@ type State struct {
 	LastID    ID
 }
 
-// Without returns the state without an instance. It does not modify s.
+// Without returns s without the instance id. It does not modify s.
 func (s State) Without(id ID) State {
 	s.Instances = slices.DeleteFunc(slices.Clone(s.Instances), func(i Instance) bool { return i.ID == id })
 	return s
 }
 
-// Replace returns the state in which the instance with an ID is another one: one that exists and that s does not contain, with the
-// configuration that it runs with. It does not modify s.
+// Replace returns s with the instance id replaced by an existing instance that s does not contain: its ID is by and it runs with
+// the configuration with. It does not modify s.
 func (s State) Replace(id, by ID, with Configuration) State {
 	s.Instances = slices.Clone(s.Instances)
 	for at := range s.Instances {
@@ -107,8 +107,8 @@ func (s *State) validateSamples(now time.Duration) error {
 	return nil
 }
 
-// hotInstances returns the indices of the Hot instances, the least efficient first, and of equally efficient ones the youngest first: the
-// order in which they are demoted.
+// hotInstances returns the indices of the Hot instances in the order in which to demote them: the least efficient first, and the youngest
+// first among equally efficient ones.
 func (s *State) hotInstances() []int {
 	at := make([]int, 0, len(s.Instances))
 	for i := range s.Instances {
@@ -124,7 +124,7 @@ func (s *State) hotInstances() []int {
 }
 
 // spareInstances returns the indices of the instances that are not Hot, in the order in which to promote them: Shared before Warm, then
-// the most efficient, then the oldest.
+// the most efficient first, then the oldest first.
 func (s *State) spareInstances() []int {
 	var at []int // most of the time there are none
 	for i := range s.Instances {
@@ -148,7 +148,7 @@ func (s *State) throughputs(at []int) []Rate {
 	return rates
 }
 
-// throughputOf returns the throughput of instances at indices together, added up in their order.
+// throughputOf returns the sum of the throughputs of the instances at the given indices, added up in the order of at.
 func (s *State) throughputOf(at []int) Rate {
 	var total Rate
 	for _, position := range at {

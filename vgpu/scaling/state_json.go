@@ -15,7 +15,7 @@ import (
 // stateVersion is the version of the JSON of a State.
 const stateVersion = 1
 
-// stateJSON is a State as JSON. Times are in nanoseconds; readers of another process need to know from when they count.
+// stateJSON is a State as JSON. Times are in nanoseconds; a reader in another process needs to know the time from which they count.
 type stateJSON struct {
 	Version   int            `json:"version"`
 	LastID    ID             `json:"lastID"`
@@ -35,7 +35,7 @@ type instanceJSON struct {
 	Configuration configurationJSON `json:"configuration"`
 }
 
-// configurationJSON is a Configuration as JSON. Parts of a slice are in per-mille.
+// configurationJSON is a Configuration as JSON. Fractions of a slice are in per-mille.
 type configurationJSON struct {
 	SMRequest    share.PerMille `json:"smRequest"`
 	SMLimit      share.PerMille `json:"smLimit"`
@@ -46,8 +46,8 @@ type configurationJSON struct {
 	Throughput   Rate           `json:"requestsPerSecond"`
 }
 
-// MarshalJSON returns the state as JSON with a version, for the process that decides next. The error is a *share.FieldError for a state
-// that Scaler.Decide does not accept.
+// MarshalJSON returns the state as versioned JSON, for the process that makes the next decision. It returns a *share.FieldError for a
+// state that Scaler.Decide does not accept.
 func (s State) MarshalJSON() ([]byte, error) {
 	if err := s.validate(math.MaxInt64); err != nil {
 		return nil, err
@@ -94,8 +94,8 @@ func (s *State) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// decodeState parses JSON that has exactly the fields of stateJSON. A field that was read as zero because it is missing or has another name
-// would make the autoscaler forget instances.
+// decodeState parses JSON that has exactly the fields of stateJSON. If a missing or misspelled field were read as zero, the autoscaler
+// would forget instances.
 func decodeState(text []byte, into *stateJSON) error {
 	var header struct{ Version int }
 	if err := json.Unmarshal(text, &header); err != nil {
@@ -126,7 +126,7 @@ func decodeState(text []byte, into *stateJSON) error {
 	return nil
 }
 
-// residencyNamed returns the residency with a name, or one that is not valid in a State.
+// residencyNamed returns the residency with the given name, or an invalid one if there is none.
 func residencyNamed(name string) Residency {
 	serving := []Residency{Hot, Shared, Warm}
 	if at := slices.IndexFunc(serving, func(r Residency) bool { return r.String() == name }); at >= 0 {

@@ -13,8 +13,8 @@ type decider struct {
 	load      Rate
 	state     *State
 	decisions []Decision
-	owned     bool  // the instances of the state are no longer those of the given one
-	queue     []int // of hot; nil after a change of the instances
+	owned     bool  // state.Instances has been cloned from the caller's
+	queue     []int // cached result of hot; nil after the instances change
 }
 
 // promoteSpare makes Shared and Warm instances Hot as soon as the load exceeds the throughput of the Hot ones. A promotion is fast, so it
@@ -55,8 +55,9 @@ func (s *decider) addSample() error {
 	return nil
 }
 
-// scaleOut creates instances once enough samples of the window exceed the throughput of all instances, for the larger of the load that
-// those samples reached and the predicted load. A function without instances gets one without waiting for the window.
+// scaleOut creates instances once enough samples of the window exceed the throughput of all instances. It adds throughput for the load
+// that this many samples reached or for the predicted load, whichever is larger. A function without instances gets one without waiting
+// for the window.
 func (s *decider) scaleOut() error {
 	w, throughput := window(s.state.Samples), s.throughput()
 	rule, least := FromZero, s.load
@@ -72,9 +73,9 @@ func (s *decider) scaleOut() error {
 	return err
 }
 
-// scaleIn demotes Hot instances once enough samples of the window are below the throughput of one instance fewer. ScaleDown chooses them,
-// for the larger of the load that the other samples reach and the predicted load. The most efficient of the demoted instances becomes the
-// function's only Shared instance; the others, and the previous Shared instance, become Warm.
+// scaleIn demotes Hot instances once enough samples of the window are below the throughput of one instance fewer. ScaleDown chooses the
+// instances such that the rest serve the load that the other samples reach or the predicted load, whichever is larger. The most efficient
+// of the demoted instances becomes the function's only Shared instance; the others, and the previous Shared instance, become Warm.
 func (s *decider) scaleIn() error {
 	w, queue := window(s.state.Samples), s.hot()
 	may := max(0, len(queue)-s.policy.Min)
@@ -153,7 +154,7 @@ func (s *decider) move(at int, to Residency, action Action, rule Rule) {
 	s.record(at, action, rule)
 }
 
-// own is to be called before each change of the instances. It makes them the state's own before the first one: most decisions change none.
+// own must be called before every change to the instances. The first call clones them: most decisions change none.
 func (s *decider) own() {
 	s.queue = nil
 	if !s.owned {
@@ -161,8 +162,8 @@ func (s *decider) own() {
 	}
 }
 
-// record appends a decision about the instance at an index. It clears the window of samples, because the throughput has changed, unless
-// the instance was only unneeded and served nothing.
+// record appends a decision about the instance at an index. It clears the window of samples, because the throughput has changed, except
+// for the rule Unneeded, whose instance served nothing.
 func (s *decider) record(at int, action Action, rule Rule) {
 	s.decisions = append(s.decisions, Decision{Action: action, Rule: rule, Instance: s.state.Instances[at]})
 	if rule != Unneeded { // D23
@@ -179,8 +180,8 @@ type Sample struct {
 // window is a sliding window of load samples, oldest first.
 type window []Sample
 
-// add returns the window with one more sample and without the samples that are older than length, so that an autoscaler that was stopped
-// does not act on old load. A sample less than a period after the last one is ignored.
+// add returns the window with one more sample and without the samples older than length, so that an autoscaler that was stopped for a
+// while does not act on old load. A sample that comes less than a period after the last one is ignored.
 func (w window) add(s Sample, length, period time.Duration) window {
 	if len(w) > 0 && s.At-w[len(w)-1].At < period {
 		return w

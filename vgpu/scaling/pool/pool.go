@@ -1,13 +1,13 @@
-// Package pool decides which instances of a function carry out what the autoscaler wants: which one starts, is promoted, demoted or
-// stopped, and in which order.
+// Package pool maps the autoscaler's decisions to existing instances of a function: it decides which instance starts, is promoted, demoted
+// or stopped, and in which order.
 //
-// Package scaling says how many instances a function has and with which configurations. It does not know whether an instance has failed,
-// still starts, or is used, nor of instances that are kept though it does not count them any more. Those are surplus: the first to be
-// counted again, and the first to make room.
+// Package scaling says how many instances a function has and with which configurations. It does not know whether an instance has failed, is
+// still starting, or is in use. Nor does it know of surplus instances: those that are kept although the autoscaler no longer counts them.
+// They are the first to be counted again, and the first to make room.
 //
-// All functions are pure. A caller asks for the next step, carries it out, and asks again until there is none; what it asks with is what it
-// finds, so one that was restarted in between continues, and no step is done twice. A step that there is no room for is given up by
-// removing the instance from the autoscaler's state, which asks for it again.
+// All functions are pure. A caller asks for the next step, carries it out, and asks again until there is none. Each time it passes the
+// instances that it finds, so that a caller restarted in between continues, and no step is done twice. If there is no room for a step, the
+// caller gives it up by removing the instance from the autoscaler's state; the autoscaler then asks for it again.
 package pool
 
 import (
@@ -20,11 +20,11 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Phase is what an instance does.
+// Phase is where an instance is in its life cycle.
 type Phase string
 
-// The phases. A failed instance is one that its platform has not given up: it starts again in its place. A draining one gets no more
-// requests and is stopped afterwards; for this package it has gone.
+// The phases. A failed instance is one that its platform has not given up: it will start again in the same place. A draining
+// instance gets no more requests and is stopped afterwards; for this package it no longer exists.
 const (
 	Starting Phase = "starting"
 	Ready    Phase = "ready"
@@ -32,7 +32,7 @@ const (
 	Draining Phase = "draining"
 )
 
-// Instance is an instance of a function as it is found. Times count from the same fixed time as those of package scaling.
+// Instance is the observed state of one instance of a function. Times count from the same fixed time as those of package scaling.
 type Instance struct {
 	ID            scaling.ID // unique in the function; surplus instances keep theirs
 	Configuration scaling.Configuration
@@ -41,13 +41,13 @@ type Instance struct {
 	Since         time.Duration     // when the residency began
 	LastUsed      time.Duration     // when it last had a request
 	Busy          bool              // has requests now
-	Utilisation   share.PerMille    // of its share, for Review
+	Utilisation   share.PerMille    // of its share; used by Review
 }
 
-// exists reports whether the instance is there to stay, unless a step changes it.
+// exists reports whether the instance is there and, unless a step changes it, stays.
 func (i *Instance) exists() bool { return i.Phase != Draining }
 
-// loaded reports whether the instance serves, or will once it has started.
+// loaded reports whether the instance serves, or will serve once it has started.
 func (i *Instance) loaded() bool { return i.exists() && i.Residency <= scaling.Shared }
 
 // Verb is the kind of a Step.
@@ -56,7 +56,7 @@ type Verb string
 // The kinds of steps.
 const (
 	Start   Verb = "start"   // a new instance
-	Adopt   Verb = "adopt"   // count an existing instance instead of one in the autoscaler's state; nothing happens to it
+	Adopt   Verb = "adopt"   // let an existing instance take the place of one in the autoscaler's state, without changing the existing one
 	Promote Verb = "promote" // to Hot or Shared
 	Demote  Verb = "demote"  // to Shared or Warm, as soon as it has started
 	Stop    Verb = "stop"
@@ -67,34 +67,35 @@ type Step struct {
 	Do Verb
 	At int // index of the instance; -1 for Start
 
-	// For is the ID in the autoscaler's state that Start creates an instance for, 0 if none, and that Adopt replaces with the ID and the
-	// configuration of the instance (scaling.State.Replace).
+	// For is an ID in the autoscaler's state. Start creates the instance with this ID, or for no ID if it is 0. Adopt replaces the ID
+	// with the ID and the configuration of an existing instance (scaling.State.Replace).
 	For scaling.ID
 
 	Configuration scaling.Configuration // of the instance; for Start, the one to create it with
-	To            scaling.Residency     // after the step; one that starts is Hot, Shared or, once it is ready, Warm; Cold after Stop
+	To            scaling.Residency     // residency after the step: Hot, Shared or (once it is ready) Warm for Start, Cold for Stop
 }
 
-// Policy is what becomes of the surplus instances of a function. The zero value stops them all.
+// Policy determines what happens to a function's surplus instances. The zero value stops them all.
 type Policy struct {
-	// Retain keeps surplus instances: one, which is Shared, on the device, and others Warm.
+	// Retain keeps surplus instances: one of them Shared, on the device, and the others Warm.
 	Retain bool
 
-	// Warm is the least number of instances of any residency, so that a function without load has as many that are Warm. They are created
+	// Warm is the least number of instances, whatever their residency: a function without load has this many Warm ones. They are created
 	// with the configuration WarmAs.
 	Warm   int
 	WarmAs scaling.Configuration
 
-	// Residency has the thresholds of Review.
+	// Residency holds the thresholds that Review applies.
 	Residency residency.Policy
 }
 
-// Next returns the next step, and false if there is none. want holds the instances that the autoscaler counts, and have those that exist
-// and those that are being drained, in any order. The step assumes that nothing else changes want or have.
+// Next returns the next step, and false if there is none. want holds the instances that the autoscaler counts, and have those that exist or
+// are being drained, both in any order. The step assumes that nothing else changes want or have.
 //
-// Missing instances come first: a surplus instance that is loaded is adopted, else the one that has been Warm for the shortest time, else a
-// new one starts. Then surplus instances are demoted or stopped. One is exchanged for a counted instance with the same configuration that
-// is a better victim: one that has failed, that still starts, that is Shared, or has been idle longer.
+// Missing instances come first: each is replaced by a surplus instance that is loaded, or else by the surplus instance that has been Warm
+// for the shortest time, or else by a new one. Then surplus instances are demoted or stopped. A surplus instance first changes places with
+// a counted one of the same configuration if that is a better victim: because it has failed, is still starting, is Shared, or has been idle
+// longer.
 func (p Policy) Next(want []scaling.Instance, have []Instance) (Step, bool) {
 	r := round{policy: p, want: want, have: have}
 	if len(want)+len(have) > many {
@@ -114,11 +115,11 @@ type round struct {
 	want   []scaling.Instance
 	have   []Instance
 
-	wanted, there map[scaling.ID]bool // IDs of want, and of those of have that exist; nil where there are few
+	wanted, there map[scaling.ID]bool // IDs of want, and of the instances of have that exist; nil if there are few
 }
 
-// many is the number of instances above which they are looked up by their IDs: a caller asks for as many steps as there are instances, and each looks at
-// all of them.
+// many is the number of instances above which round looks them up in maps by ID: a caller asks for about as many steps as there are instances, and each
+// step looks at all of them.
 const many = 32
 
 func (r *round) index() {
@@ -133,7 +134,7 @@ func (r *round) index() {
 	}
 }
 
-// isThere reports whether an instance with an ID exists.
+// isThere reports whether an instance with the given ID exists.
 func (r *round) isThere(id scaling.ID) bool {
 	if r.there != nil {
 		return r.there[id]
@@ -181,7 +182,7 @@ func (r *round) restore() (Step, bool) {
 	return Step{}, false
 }
 
-// first returns the residency in which an instance begins to serve. Where surplus instances are kept, a function has one that is Shared.
+// first returns the residency in which an instance begins to serve: Shared if surplus instances are kept and no other one is Shared.
 func (r *round) first(at int) scaling.Residency {
 	if r.policy.Retain && !anotherShared(r.have, at) {
 		return scaling.Shared
@@ -216,7 +217,7 @@ func (r *round) surplus() []int {
 	return found
 }
 
-// retire returns what becomes of a surplus instance, and false if it stays as it is.
+// retire returns the step that demotes or stops a surplus instance, and false if it stays as it is.
 func (r *round) retire(at int) (Step, bool) {
 	i := &r.have[at]
 	switch keep := r.policy.Retain || r.size() <= r.policy.Warm; {
@@ -230,7 +231,8 @@ func (r *round) retire(at int) (Step, bool) {
 	return Step{}, false
 }
 
-// exchange returns the index of the counted instance that is a better victim than the given one and has its configuration, or -1.
+// exchange returns the index of the best victim among the counted instances with the configuration of the given surplus instance, or -1
+// if none is a better victim than that instance.
 func (r *round) exchange(at int) int {
 	best := at
 	for other := range r.have {
@@ -291,8 +293,8 @@ func anotherShared(have []Instance, at int) bool {
 	return false
 }
 
-// compareVictims orders instances by how little is lost without them: failed ones first, then those that still start, Shared before Hot,
-// the least efficient, those that have been idle longest, and the youngest.
+// compareVictims orders instances by how little is lost without them: failed before starting ones, and these before ready ones; then
+// Shared before Hot, less efficient before more efficient, longer idle before recently used, and younger before older.
 func compareVictims(a, b *Instance) int {
 	return cmp.Or(
 		cmp.Compare(readiness(a), readiness(b)),

@@ -7,12 +7,12 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/scaling"
 )
 
-// Review returns the residency that the instance at an index should have by its use, which may be the one that it has. Call it regularly
-// for every instance, with the changes that the calls before it led to. Cold means to stop it.
+// Review returns the residency that the instance at an index should have given its use; this may be the one that it has. Call it regularly
+// for every instance, with have including the changes that the calls before it led to. Cold means: stop the instance.
 //
 // A busy instance is promoted and an idle one demoted (residency.Policy.Next); at most one is Shared. The caller makes an instance Hot only
-// if there is room for its SM-time. Counted instances are not stopped, surplus ones not promoted. Warm ones are stopped down to the warm
-// minimum.
+// if there is room for its SM-time. Counted instances are never stopped, and surplus ones never promoted. Warm ones are stopped until only
+// the warm minimum is left.
 func (p Policy) Review(now time.Duration, want []scaling.Instance, have []Instance, at int) scaling.Residency {
 	i := &have[at]
 	if i.Phase != Ready {
@@ -31,8 +31,8 @@ func (p Policy) Review(now time.Duration, want []scaling.Instance, have []Instan
 	return next
 }
 
-// LeastRecentlyUsed returns the index of the instance to make Warm for another one that has no room: of those that are Shared, ready and
-// not busy, of all functions, the one that has been idle longest. It returns false if there is none.
+// LeastRecentlyUsed returns the index of the instance to make Warm if there is no room for another one: the one that has been idle
+// longest among all functions' instances that are Shared, ready and not busy. It returns false if there is none.
 func LeastRecentlyUsed(have []Instance) (at int, ok bool) {
 	at = -1
 	for n := range have {
