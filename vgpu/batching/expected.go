@@ -2,17 +2,17 @@ package batching
 
 import "time"
 
-// Weights of a measured latency above and below the expected one: a replica that has become slow is noticed within few requests, one quick answer
-// means little. One that is late counts as at most maxStep times what is expected, so that it alone does not double that: a queue is expected to take
-// the sum over its requests, and would be refused.
+// Weights of a measured latency above and below the expected one: a replica that has become slow is noticed within a few requests, whereas one fast
+// answer means little. A late answer counts as at most maxStep times the expected latency, so that it alone does not double the expectation: a queue
+// is expected to take the sum over its requests, so its requests would be refused.
 const (
 	riseWeight = 0.3
 	fallWeight = 0.03
 	maxStep    = 4
 )
 
-// Expect returns what latency to expect of a replica after it took some time where another was expected. Without an expectation, 0, the first
-// measurement counts no more than others: a server often answers it late.
+// Expect returns the new expected latency of a replica after an answer that took the time took while expected was expected. If there is no
+// expectation yet (0), the first measurement gets no more weight than later ones: a server often answers its first request late.
 func Expect(expected, took time.Duration) time.Duration {
 	if took <= expected {
 		return expected - time.Duration(fallWeight*float64(expected-took))

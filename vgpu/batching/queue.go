@@ -10,20 +10,21 @@ import (
 
 // Request is one inference request to one of the applications that a deployment serves.
 type Request struct {
-	ID          uint64 // the caller's; ties between deadlines are broken by it
+	ID          uint64 // chosen by the caller; breaks ties between deadlines
 	Application int
 	Deadline    time.Time // arrival + SLO of its application
 }
 
 // Config is the batching policy of a deployment that serves a group of applications.
 type Config struct {
-	// MaxBatch and Latency are those of a replica that has none of its own. Latency is the p99 of a batch of 1 to MaxBatch, and must not fall
-	// with the size.
+	// MaxBatch and Latency apply to replicas without values of their own. Latency is the p99 of a batch of 1 to MaxBatch requests, and must
+	// not fall with the size.
 	MaxBatch int
 	Latency  func(batch int) time.Duration
 	Margin   time.Duration // kept between the predicted finish and the deadline
-	// Fill waits for more requests until the batch is full or its head must start. It is for plans that pay per
-	// batch. Without it no request waits for an idle replica unless waiting saves more time than it costs.
+	// Fill makes requests wait until the batch is full or its first request must start. It is for plans that
+	// pay per batch. Without it a request waits although a replica is idle only if waiting saves more time than
+	// it costs.
 	Fill bool
 }
 
@@ -44,7 +45,7 @@ func (c Config) validate() error {
 type Queue struct {
 	config Config
 	tree   tree
-	// waiting is how many requests waited for another one when Decide was called last, and since when.
+	// waiting is the number of requests that waited for another one at the last call of Decide, and waitingSince the time since when.
 	waiting      int
 	waitingSince time.Time
 }
@@ -63,8 +64,8 @@ func (q *Queue) Len() int { return q.tree.len() }
 // Replica is one copy of the deployment that serves the queue, as of one moment.
 type Replica struct {
 	ID       int
-	Busy     bool                          // cannot run a batch now
-	FreeAt   time.Time                     // when a busy replica is expected to be free; now if it is overdue
+	Busy     bool                          // cannot run another batch now
+	FreeAt   time.Time                     // when a busy replica is expected to become free; if that is past, it is expected to at once
 	MaxBatch int                           // Config.MaxBatch if 0
 	Latency  func(batch int) time.Duration // Config.Latency if nil
 }
@@ -100,7 +101,7 @@ func (q *Queue) Add(r Request, now time.Time, load Load) bool {
 	return true
 }
 
-// PredictFinish returns when a request, which need not be queued, would be answered at best: see Add.
+// PredictFinish returns the earliest time at which a request, queued or not, is predicted to be answered: see Add.
 func (q *Queue) PredictFinish(r Request, now time.Time, load Load) time.Time {
 	replicas := load.Replicas
 	if len(replicas) == 0 {
@@ -109,8 +110,8 @@ func (q *Queue) PredictFinish(r Request, now time.Time, load Load) time.Time {
 	return now.Add(q.predictWait(q.tree.before(&r), now, replicas) + q.fastest(replicas))
 }
 
-// Remove removes a queued request, for example because its client has gone, and reports whether it was queued. Deadline and ID must be those
-// with which it was added.
+// Remove removes a queued request, for example because its client has gone, and reports whether it was queued. r needs the Deadline and the
+// ID with which the request was added.
 func (q *Queue) Remove(r Request) bool { return q.tree.remove(&r) }
 
 // fastest returns the shortest latency of a single request.
@@ -122,8 +123,8 @@ func (q *Queue) fastest(replicas []Replica) time.Duration {
 	return shortest
 }
 
-// predictWait returns the predicted time until a request starts that n queued requests precede, if those run in full batches on all
-// replicas. It is the earliest time at which the replicas have begun more than n requests, found by bisection.
+// predictWait returns the predicted time until a request with n queued requests before it starts, if these run in full batches on
+// all replicas: the earliest time at which the replicas have begun more than n requests, found by bisection.
 func (q *Queue) predictWait(n int, now time.Time, replicas []Replica) time.Duration {
 	low, high := time.Duration(math.MaxInt64), time.Duration(math.MaxInt64)
 	for i := range replicas {
@@ -143,7 +144,7 @@ func (q *Queue) predictWait(n int, now time.Time, replicas []Replica) time.Durat
 	return low
 }
 
-// begunBy returns how many requests have begun after a wait, in full batches.
+// begunBy returns how many requests have begun after the given wait, if all batches are full.
 func (q *Queue) begunBy(wait time.Duration, now time.Time, replicas []Replica) int {
 	begun := 0
 	for i := range replicas {
@@ -166,16 +167,16 @@ func (r *Replica) wait(now time.Time) time.Duration {
 // Decision is what a batching queue decides at one moment: the batch to run, the requests to refuse, and when to decide again. The
 // requests of both lists have been removed from the queue.
 type Decision struct {
-	Fire    []Request // send as one batch to the replica Replica, and call Decide again; by deadline
-	Replica int       // ID of an idle replica, if Fire has requests
-	Refused []Request // will miss their deadlines in any case: answer at once, without GPU time
-	Wake    time.Time // when to call Decide again if nothing happens before; zero if only an event requires it
+	Fire    []Request // send as one batch, ordered by deadline, to Replica, and call Decide again
+	Replica int       // ID of an idle replica, if Fire is not empty
+	Refused []Request // will miss their deadlines in any case: answer them at once, without GPU time
+	Wake    time.Time // when to call Decide again if nothing happens before; zero if there is nothing to do until an event
 }
 
-// Decide refuses the requests that cannot meet their deadlines. It then returns a batch if a replica is idle and the batch is full, its
-// first request must start now, or waiting for another request costs more time than it saves. The batch is for the first idle replica that
-// answers the first request in time. If there is none, it is for the first idle one that answers later requests in time, without waiting: the first
-// ones wait for a faster replica meanwhile. Call Decide after an arrival, when a replica becomes idle, and at the Wake time of the last Decision.
+// Decide refuses the requests that cannot meet their deadlines. It then returns a batch if a replica is idle and the batch is full, its first
+// request must start now, or waiting for another request costs more time than it saves. The batch goes to the first idle replica that answers the
+// first request in time. If there is none, it goes at once to the first idle replica that answers later requests in time; meanwhile the first
+// requests wait for a faster replica. Call Decide after an arrival, when a replica becomes idle, and at the Wake time of the last Decision.
 func (q *Queue) Decide(now time.Time, load Load) Decision {
 	replicas := load.Replicas
 	if len(replicas) == 0 {
@@ -199,7 +200,7 @@ func (q *Queue) Decide(now time.Time, load Load) Decision {
 			}
 			return d
 		}
-		d.Wake = q.latestStart(fastest).Add(time.Nanosecond) // the head is refused then, if it is still here
+		d.Wake = q.latestStart(fastest).Add(time.Nanosecond) // if the head is still queued then, it is refused
 		return d
 	}
 	latency, most := func(batch int) time.Duration { return q.latency(idle, batch) }, q.maxBatch(idle)
@@ -237,15 +238,16 @@ func (q *Queue) chooseIdle(now time.Time, replicas []Replica) *Replica {
 	return nil
 }
 
-// chooseForLater returns the first idle replica that answers any queued request in time, and the size of the largest batch that it does, or nil. A replica
-// that is too slow for the most urgent requests has to get others: under overload the most urgent ones have just as much time as the fastest replica takes.
+// chooseForLater returns the first idle replica that answers any queued request in time and the size of the largest batch that it answers in time, or nil.
+// A replica too slow for the most urgent requests must serve other ones: under overload the most urgent requests have only just as much time left as the
+// fastest replica takes.
 func (q *Queue) chooseForLater(now time.Time, replicas []Replica) (*Replica, int) {
 	for i := range replicas {
 		r := &replicas[i]
-		if r.Busy || i > 0 && !replicas[i-1].Busy && replicas[i-1].ID == r.ID { // one that takes several batches at once is there several times
+		if r.Busy || i > 0 && !replicas[i-1].Busy && replicas[i-1].ID == r.ID { // a replica that takes several batches at once is listed several times
 			continue
 		}
-		// Larger batches take longer, so that fewer requests have the time for one.
+		// Larger batches take longer, so fewer requests have enough time for them.
 		size := sort.Search(min(q.Len(), q.maxBatch(r)), func(n int) bool {
 			bound := q.startingNow(now, r, n+1)
 			return q.Len()-q.tree.before(&bound) < n+1
@@ -257,14 +259,14 @@ func (q *Queue) chooseForLater(now time.Time, replicas []Replica) (*Replica, int
 	return nil, 0
 }
 
-// startingNow returns a request that comes before all those that a replica answers in time in a batch of a size that starts now, and after all others.
+// startingNow returns a request that sorts before exactly those requests that r answers in time in a batch of the given size started now.
 func (q *Queue) startingNow(now time.Time, r *Replica, size int) Request {
 	return Request{Deadline: now.Add(q.latency(r, size) + q.config.Margin)}
 }
 
 // removeLate removes the requests at the head of the queue that would miss their deadlines if they started now in a batch of the given size,
-// and appends them to refused. The size is normally one. If more than a full batch waits it is that of a full one, because small batches
-// for urgent requests would delay the others more.
+// and appends them to refused. The size is normally one. If more requests wait than fit a full batch, the caller passes the size of a full
+// one, because small batches for urgent requests would delay the others more.
 func (q *Queue) removeLate(refused []Request, now time.Time, latency func(int) time.Duration, batch int) []Request {
 	for q.Len() > 0 && q.latestStart(latency(min(batch, q.Len()))).Before(now) {
 		refused = append(refused, q.tree.pop())
@@ -272,14 +274,16 @@ func (q *Queue) removeLate(refused []Request, now time.Time, latency func(int) t
 	return refused
 }
 
-// latestStart returns the latest time at which the first queued request can start in a batch that takes a time and meet its deadline.
+// latestStart returns the latest time at which a batch that takes the given time can start and meet the deadline of the first queued
+// request.
 func (q *Queue) latestStart(takes time.Duration) time.Time {
 	return q.tree.first().Deadline.Add(-takes - q.config.Margin)
 }
 
-// waitUntil returns until when the queued requests wait for another one, at the latest until the time when the first must start; now or before if
-// they do not. They wait if that is expected to save more GPU time, by not running the other request in a batch of its own, than it costs
-// them in waiting time, both in request-seconds; and only until it has cost as much, because the rate may be that of requests that come no more.
+// waitUntil returns the time until which the queued requests wait for another one: at the latest must, when the first of them has to start, and
+// now or earlier if they do not wait. They wait if the GPU time saved by not running the other request in a batch of its own is expected to
+// exceed the cost of their waiting, both in request-seconds; and only until they have waited as much as that saves, because rate may belong to
+// requests that no longer come.
 func (q *Queue) waitUntil(now, must time.Time, latency func(int) time.Duration, rate float64) time.Time {
 	if q.config.Fill {
 		return must

@@ -16,8 +16,8 @@ type Class struct {
 	Rate    float64 // per second, Poisson
 }
 
-// EquivalentTimeout returns the expected time in seconds from the first request of a batch to the earliest of (arrival + timeout of its
-// application) over the requests of the batch: the single timeout that is equivalent to those of all applications. It lies between the
+// EquivalentTimeout returns the single timeout that is equivalent to those of all applications: the expected time in seconds from the
+// first request of a batch to the minimum of (arrival + timeout of its application) over the requests of the batch. It lies between the
 // smallest and the largest timeout and rises with each of them. Rates must be positive.
 func EquivalentTimeout(classes []Class) float64 {
 	var e TimeoutAccumulator
@@ -62,8 +62,8 @@ func (e *TimeoutAccumulator) Rate() float64 { return e.rate }
 // Timeout returns the equivalent timeout of the classes added so far, in seconds.
 func (e *TimeoutAccumulator) Timeout() float64 { return e.weighted / e.rate }
 
-// BatchSizes returns the probability of each batch size from 1 to limit, if a batch consists of its first request and a Poisson number,
-// with the mean others, of requests that arrive before it closes.
+// BatchSizes returns the probability of each batch size from 1 to limit. A batch consists of its first request and those that arrive
+// before it closes, a Poisson-distributed number with the mean others.
 func BatchSizes(others float64, limit int) iter.Seq2[int, float64] {
 	return func(yield func(int, float64) bool) {
 		p, left := math.Exp(-others), 1.0

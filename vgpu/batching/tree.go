@@ -1,11 +1,11 @@
 package batching
 
-// tree holds requests by deadline, then ID, and counts those before a given one. It is a treap with the number of requests in each subtree:
-// all operations take a time logarithmic in the number of requests. The priorities are a hash of the IDs, so equal requests give equal
-// trees.
+// tree holds requests ordered by deadline, then ID, and can count those before a given one. It is a treap whose nodes hold the size of
+// their subtree; all operations take time logarithmic in the number of requests. The priorities are a hash of the IDs, so equal requests
+// give equal trees.
 type tree struct {
 	root *node
-	free *node // nodes to use again, linked by right
+	free *node // nodes to reuse, linked by right
 }
 
 type node struct {
@@ -120,7 +120,7 @@ func split(root *node, r *Request) (before, after *node) {
 	return before, root.update()
 }
 
-// join joins two subtrees, the requests of the first of which come before those of the second.
+// join joins two subtrees. All requests of a must come before those of b.
 func join(a, b *node) *node {
 	switch {
 	case a == nil:
@@ -146,7 +146,7 @@ func (t *tree) remove(r *Request) bool {
 	return true
 }
 
-// cut returns the subtree without a request, and the node that held it.
+// cut returns the subtree without the given request, and the node that held it.
 func cut(root *node, r *Request) (rest, removed *node) {
 	switch {
 	case root == nil:
