@@ -15,17 +15,17 @@ type Catalogue struct {
 	Chains []MeasuredChain `json:"chains,omitempty"`
 }
 
-// MeasuredChain is a model as a sequence of layers, with the partitions of it that were measured. It joins the offline search for stages,
-// FindTemplates, to measurements, of which plans are made.
+// MeasuredChain is a model as a sequence of layers, with those of its partitions that were measured. It connects the offline search for
+// stages, FindTemplates, with the measurements that planning needs.
 type MeasuredChain struct {
-	Model string `json:"model"` // of Catalogue.Models
+	Model string `json:"model"` // key in Catalogue.Models
 	Chain
 	Partitions []Partition `json:"partitions,omitempty"`
 }
 
-// Partition is a partition of a model into stages, with the latencies that were measured of it.
+// Partition is a partition of a model into stages, with its measured latencies.
 type Partition struct {
-	Cuts    []int               `json:"cuts"` // layer after the last of each stage, as in Template
+	Cuts    []int               `json:"cuts"` // for each stage, the index after its last layer, as in Template
 	Profile profile.Partitioned `json:"profile"`
 }
 
@@ -41,7 +41,8 @@ func (p *Partition) workers() []int {
 // Joined is what JoinTemplates did with one chain.
 type Joined struct {
 	Model string
-	// Template is the best of the templates that were measured, or the one to measure if there is none: that which FindTemplates chose.
+	// Template is the chosen template if it was measured, or else the fastest one if that was measured, or else the chosen one, to be
+	// measured.
 	Template Template
 	Measured bool // the model now has the measurements of the template
 }
@@ -55,9 +56,10 @@ func (j Joined) String() string {
 	return fmt.Sprintf("%s: its best partition was not measured: measure %s", j.Model, on)
 }
 
-// JoinTemplates searches the templates of each chain and gives the model the measured latencies of the chosen one: Model.Partitioned, with
-// which plans may use the mode Partitioned. If that template was not measured it takes the fastest one, if that was. A chain whose best
-// template is the whole model is left alone. The catalogue is not changed; the models returned are copies. Errors are *share.FieldError.
+// JoinTemplates searches the templates of each chain and adds the measured latencies of the chosen template to the model, as
+// Model.Partitioned, so that plans may use the mode Partitioned. If the chosen template was not measured but the fastest one was, it adds
+// those of the fastest. A chain whose best template is the whole model is left alone. The catalogue is not changed; the returned models
+// are copies. Errors are *share.FieldError.
 func JoinTemplates(c Catalogue, prices PriceList, platform Platform) ([]profile.Model, []Joined, error) {
 	models := slices.Clone(c.Models)
 	var all []Joined
@@ -67,7 +69,7 @@ func JoinTemplates(c Catalogue, prices PriceList, platform Platform) ([]profile.
 		switch {
 		case at < 0:
 			return nil, nil, share.Invalid(path+".model", "there is no profile of %.64q", chain.Model)
-		case slices.ContainsFunc(c.Chains[:i], func(other MeasuredChain) bool { return other.Model == chain.Model }): // each takes a while
+		case slices.ContainsFunc(c.Chains[:i], func(other MeasuredChain) bool { return other.Model == chain.Model }): // a search takes a while
 			return nil, nil, share.Invalid(path+".model", "there is a chain of %.64q already", chain.Model)
 		case models[at].Partitioned != nil:
 			return nil, nil, share.Invalid(path+".model", "%.64q has a profile of stages already: move it to partitions, with its cuts", chain.Model)
@@ -77,7 +79,7 @@ func JoinTemplates(c Catalogue, prices PriceList, platform Platform) ([]profile.
 			return nil, nil, profile.WithinField(path, err)
 		}
 		if len(j.Template.Cuts) < 2 && slices.Max(append(j.Template.Workers, 1)) == 1 {
-			continue // the whole model in one function, which mode CPU is
+			continue // the whole model in one function: the mode CPU
 		}
 		models[at].Partitioned = partitioned
 		all = append(all, j)
@@ -85,7 +87,8 @@ func JoinTemplates(c Catalogue, prices PriceList, platform Platform) ([]profile.
 	return models, all, nil
 }
 
-// join returns the template of a chain of which to plan, with its measurements, or nil if none of the best was measured.
+// join returns the template to plan with for a chain, and its measurements; these are nil if neither the chosen nor the fastest template
+// was measured.
 func (m *MeasuredChain) join(terms TemplateParameters) (Joined, *profile.Partitioned, error) {
 	for i := range m.Partitions {
 		if err := m.Partitions[i].validate(len(m.Layers)); err != nil {

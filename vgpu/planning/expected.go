@@ -8,16 +8,17 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Objective holds what Expected minimises besides the bill, and how often an execution may take longer than planned.
+// Objective holds what Expected minimises besides the bill, and the fraction of executions that may take longer than planned.
 type Objective struct {
-	CardSecond Cost    // what a second of a whole card is worth beyond its price
-	Late       float64 // the part of executions that may take longer than planned for; 0.01 plans for the p99, as the papers do
+	CardSecond Cost    // value of one second of a whole card beyond its price
+	Late       float64 // fraction of executions that may take longer than planned for; 0.01 plans for the p99, as the papers do
 }
 
-// Expected returns the plan with the least expected cost. Unlike Best, which assumes full batches and the bill of a mean execution, it
-// uses the batch sizes that Poisson arrivals produce before the first request must start, the cheapest configuration for each size, and
-// rounds up the billed time of each execution separately (of partitioned models, which are many calls, only that of the mean execution).
-// The groups of the plan have Sizes, and costs include Objective.CardSecond. Errors are *share.FieldError.
+// Expected returns the plan with the least expected cost. Best assumes full batches and bills each execution as the mean one. Expected
+// uses the batch sizes that Poisson arrivals produce before the first request must start, runs each size on its cheapest configuration,
+// and rounds up the billed time of each execution separately (except for partitioned models, which consist of many calls: there it
+// rounds the time of the mean execution). The groups of the plan have Sizes, and costs include Objective.CardSecond. Errors are
+// *share.FieldError.
 func Expected(in Input, aim Objective) (Plan, error) {
 	if err := aim.validate(); err != nil {
 		return Plan{}, err
@@ -40,7 +41,7 @@ func groupByExpectedCost(o *options, sorted []Application) []Group {
 	return cheapest(newExpectedProvisioner(o), sorted)
 }
 
-// billedTime returns the billed time of a batch: the expected one, or without an objective that of the mean execution.
+// billedTime returns the billed time of a batch: its expected value, or that of the mean execution if there is no objective.
 func (a *Objective) billedTime(q Milliseconds, l profile.Latency) profile.Seconds {
 	if a == nil {
 		return q.roundUp(l.Mean)
@@ -48,7 +49,7 @@ func (a *Objective) billedTime(q Milliseconds, l profile.Latency) profile.Second
 	return q.meanRoundedUp(l)
 }
 
-// gpuTimeValue returns what the GPU time of an execution on gb of a card's memory is worth beyond its price.
+// gpuTimeValue returns the value, beyond its price, of the GPU time of an execution on gb of a card's memory.
 func (a *Objective) gpuTimeValue(l profile.Latency, gb, cardGB int) Cost {
 	if a == nil {
 		return 0
@@ -71,15 +72,15 @@ type Size struct {
 	Cost   Cost   `json:"nano"`
 }
 
-// boundedSizes holds, for one bound of the p99 latency, the cheapest configuration for each batch size. It ends with the size that has
-// the least cost per request, as larger batches would not save anything.
+// boundedSizes holds, for one bound on the p99 latency, the cheapest configuration for each batch size. It ends with the size that has
+// the least cost per request, because larger batches would save nothing.
 type boundedSizes struct {
 	bound profile.Seconds
 	sizes []*option // by batch-1
 }
 
 // expectedProvisioner selects configurations by expected cost. It holds the cheapest configurations for each distinct p99 latency, and
-// those that are paid by the second.
+// the reserved ones, which are paid by the second.
 type expectedProvisioner struct {
 	bounds  []boundedSizes
 	options *options

@@ -14,7 +14,7 @@ type Group struct {
 	Config       Config          `json:"config"`
 	P99          profile.Seconds `json:"p99"`             // of a batch's execution
 	Cost         Cost            `json:"nanoPerSecond"`   // nano-units of currency
-	Sizes        []Size          `json:"sizes,omitempty"` // by batch-1: the configuration that runs a batch that is not full; if empty, Config
+	Sizes        []Size          `json:"sizes,omitempty"` // by batch-1: the configuration for a batch that is not full; if empty, all batches use Config
 
 	Timeouts []profile.Seconds `json:"timeouts"` // how long requests of each application may wait for a batch
 }
@@ -30,14 +30,14 @@ func (g *Group) Rate() float64 {
 
 // demand holds what a group of applications requires of its configuration: the tightest SLO, the total rate and the equivalent timeout.
 type demand struct {
-	slo     profile.Seconds // of the application with the tightest one
+	slo     profile.Seconds // the tightest SLO of all applications
 	rate    float64
 	timeout profile.Seconds // equivalent to the SLOs of all applications, if executions took no time
 }
 
-// maxP99 returns the highest p99 latency with which batches of a size meet the SLOs. A request waits at most its SLO less the p99. The
-// batch must also fill: with rate R and equivalent timeout T, floor(R*T) + 1 requests leave together. T is the equivalent timeout of the
-// SLOs less the p99, as shifting all timeouts shifts their equivalent by the same time.
+// maxP99 returns the highest p99 latency with which batches of the given size meet the SLOs. A request may wait for its SLO less the p99
+// at most. The batch must also fill: with rate R and equivalent timeout T, floor(R*T) + 1 requests leave together. T is the equivalent
+// timeout of the SLOs, less the p99, because shifting all timeouts shifts their equivalent by the same time.
 func (d demand) maxP99(batch int) profile.Seconds {
 	return min(d.slo, d.timeout-profile.Seconds(float64(batch-1)/d.rate))
 }
@@ -53,15 +53,15 @@ func newDemand(sorted []Application) demand {
 // choice is the configuration that a provisioner selected for a group of applications, with its latency and cost.
 type choice struct {
 	config    *Config // nil if nothing is fast enough
-	instances int     // of a reserved share
+	instances int     // number of reserved shares
 	latency   profile.Latency
-	cost      Cost   // a second; infinite if nothing is fast enough
-	sizes     []Size // by batch-1, from an expectedProvisioner
+	cost      Cost   // per second; infinite if nothing is fast enough
+	sizes     []Size // by batch-1; set by an expectedProvisioner
 }
 
 func (c choice) feasible() bool { return c.config != nil }
 
-// provisioner selects the cheapest configuration for a group of applications. The type options uses the cost model of the papers,
+// provisioner selects the cheapest configuration for a group of applications. Type options applies the cost model of the papers,
 // expectedProvisioner the expected cost.
 type provisioner interface {
 	provision(demand) choice
@@ -92,15 +92,15 @@ func (o *options) cheapestWithin(batch int, bound profile.Seconds) *option {
 	return &all[n-1]
 }
 
-// reserveIfCheaper returns the cheapest configuration that is paid by the second, with as many instances as the rate needs, if it costs
-// less than the given choice. Otherwise it returns that choice.
+// reserveIfCheaper returns the cheapest configuration that is reserved and paid by the second, with as many instances as the rate
+// needs, if it costs less than the given choice. Otherwise it returns that choice.
 func (o *options) reserveIfCheaper(d demand, best choice) choice {
 	for i := range o.reserved {
 		x := &o.reserved[i]
 		if x.cost >= best.cost {
 			break
 		}
-		if x.reply > d.slo || x.perRequest*Cost(d.rate) >= best.cost { // it costs no less with parts of instances
+		if x.reply > d.slo || x.perRequest*Cost(d.rate) >= best.cost { // a lower bound: as if fractions of instances could be bought
 			continue
 		}
 		instances := math.Ceil(d.rate / x.capacity)

@@ -2,8 +2,9 @@ package planning
 
 import "github.com/gshare-dev/gshare/vgpu/profile"
 
-// HarmonyBatch plans by the algorithm of the HarmonyBatch paper, for whole models on vCPUs or a fraction of a GPU. It is a baseline with
-// two improvements: it finds resources and batch sizes exactly, and rejects merges that no configuration can serve.
+// HarmonyBatch plans with the algorithm of the HarmonyBatch paper, for whole models on vCPUs or a fraction of a GPU. It is a baseline.
+// It improves on the paper in two respects: it finds resources and batch sizes exactly, and rejects merges that no configuration can
+// serve.
 func HarmonyBatch(in Input) (Plan, error) {
 	var modes []Mode
 	for _, mode := range []Mode{CPU, GPU} {
@@ -45,7 +46,8 @@ func (m *kneeMerge) mergeToKnee() {
 	}
 }
 
-// mergePairs merges neighbouring groups if that costs no more. With sameSide, the rates of both must be below their knees, or both above.
+// mergePairs merges neighbouring groups if that costs no more. If sameSide is set, the rates of both must be on the same side of their
+// knees.
 func (m *kneeMerge) mergePairs(sameSide bool) {
 	for i := 0; i+1 < len(m.groups); {
 		joined := m.join(i, i+2)

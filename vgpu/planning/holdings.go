@@ -10,23 +10,23 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// reservedOption is a configuration of a GPU share that is reserved and paid by the second, busy or not. It has no pointers, because
-// thousands of them are sorted.
+// reservedOption is a configuration of a reserved GPU share, which is paid by the second whether it is busy or not. It has no
+// pointers, because thousands of them are sorted.
 type reservedOption struct {
 	config     int32 // index into options.configs
 	latency    profile.Latency
-	reply      profile.Seconds // from arrival to answer, at the p99
-	capacity   float64         // requests a second, of one instance
-	cost       Cost            // a second, of one instance
-	perRequest Cost            // of one request, if the instance serves its full capacity
+	reply      profile.Seconds // p99 of the time from arrival to answer
+	capacity   float64         // of one instance, in requests per second
+	cost       Cost            // of one instance, per second
+	perRequest Cost            // of one request, if the instance runs at full capacity
 }
 
-// roundLimits are the planned values for the number of consecutive batches, including its own, within which a request on a reserved share
-// is answered. A higher value permits a busier share.
+// roundLimits are the limits that plans try for the number of consecutive batches, including its own, within which a request on a
+// reserved share is answered. A higher limit permits a busier share.
 var roundLimits = []int{2, 4, 8}
 
-// reservedOptions returns the configurations of a reserved GPU share that can be optimal for a model, over all measured SMs, quotas,
-// batch sizes and round limits.
+// reservedOptions returns the configurations of a reserved GPU share that can be optimal for a model, over all measured numbers of
+// SMs, and all quotas, batch sizes and round limits.
 func reservedOptions(m *profile.Share, in *Input) ([]reservedOption, []Config) {
 	n := len(m.Curves) * int(share.Whole/in.Platform.QuotaStep) * m.MaxBatch
 	all, configs := make([]reservedOption, 0, n*len(roundLimits)), make([]Config, 0, n)
@@ -46,23 +46,23 @@ func reservedOptions(m *profile.Share, in *Input) ([]reservedOption, []Config) {
 	return paretoReserved(all), configs
 }
 
-// appendRounds appends the options of one configuration, whose index is at: one for each round limit.
+// appendRounds appends one option for each round limit of the configuration c, which has the index at.
 func appendRounds(all []reservedOption, at int32, c *Config, l profile.Latency, in *Input) []reservedOption {
 	cost := in.Prices.ofShare(c.SM, c.Quota, c.Memory)
 	for _, n := range roundLimits {
 		serves, capped := reservedCapacity(c.Batch, n, l.Mean, in.Platform.MaxBusy)
 		all = append(all, reservedOption{at, l, profile.Seconds(n) * l.P99, serves, cost, cost / Cost(serves)})
 		if capped {
-			break // more rounds gain nothing
+			break // the limit of the busy time applies: more rounds gain nothing
 		}
 	}
 	return all
 }
 
 // reservedCapacity returns the highest request rate at which a reserved share answers requests within n batches. A request waits for the
-// batch that runs and for those of the requests before it. Up to (n-1)*batch requests may arrive during those n-1 batches; a Poisson
-// number of mean x is above x + z*sqrt(x) in about 1 % of cases. capped reports that maxBusy, the limit of the busy time, determines the
-// rate.
+// batch that is running and for the batches of the requests before it. Up to (n-1)*batch requests may arrive during those n-1 batches; a
+// Poisson number of mean x exceeds x + z*sqrt(x) in about 1 % of cases. capped reports that the rate is determined by maxBusy, the limit
+// of the busy time.
 func reservedCapacity(batch, n int, mean profile.Seconds, maxBusy share.PerMille) (serves float64, capped bool) {
 	const z = 2.326
 	most := float64((n - 1) * batch)
@@ -71,11 +71,12 @@ func reservedCapacity(batch, n int, mean profile.Seconds, maxBusy share.PerMille
 	return min(busy, ceiling) * float64(batch) / float64(mean), busy >= ceiling
 }
 
-// paretoReserved returns the options that no other equals or beats in reply time, capacity and cost, sorted by cost. It compares each
-// option with the staircase of reply times and capacities of the cheaper ones, both ascending.
+// paretoReserved returns the options, sorted by cost, for which no other one is at least as good in reply time, capacity and cost. It
+// goes through the options by cost and compares each with the staircase of the cheaper ones, in which both reply time and capacity
+// ascend.
 func paretoReserved(all []reservedOption) []reservedOption {
 	slices.SortFunc(all, func(a, b reservedOption) int {
-		if a.cost != b.cost { // nearly always: the other comparisons are worth saving
+		if a.cost != b.cost { // nearly always, so the other comparisons can be skipped
 			return cmp.Compare(a.cost, b.cost)
 		}
 		return cmp.Or(cmp.Compare(b.capacity, a.capacity), cmp.Compare(a.reply, b.reply))

@@ -25,7 +25,7 @@ func improve(o provisioner, groups []Group) []Group {
 	return out
 }
 
-// localSearch is a partition of the applications into groups that is improved change by change.
+// localSearch is a partition of the applications into groups, which the search improves one change at a time.
 type localSearch struct {
 	options provisioner
 	groups  []pricedGroup
@@ -59,7 +59,7 @@ func (s *localSearch) moveAll() bool {
 	return moved
 }
 
-// move moves an application to the group, or to a new one, where the total cost is least. It reports whether the cost fell.
+// move moves an application to the existing or new group that gives the least total cost. It reports whether the cost fell.
 func (s *localSearch) move(a Application) bool {
 	from := slices.IndexFunc(s.groups, func(p pricedGroup) bool { return slices.Contains(p.applications, a) })
 	without := s.price(slices.DeleteFunc(slices.Clone(s.groups[from].applications), func(b Application) bool { return a == b }))
@@ -114,8 +114,8 @@ func (s *localSearch) joinAll() bool {
 	return joined
 }
 
-// exactLimit is the number of applications up to which all partitions into groups are searched: 2^10 groups and 3^10/2 ways to take a
-// subset.
+// exactLimit is the number of applications up to which all partitions into groups are searched: 2^10 possible groups, and 3^10/2 ways
+// to split a subset in two.
 const exactLimit = 10
 
 func cheapest(o provisioner, sorted []Application) []Group {
@@ -126,8 +126,8 @@ func cheapest(o provisioner, sorted []Application) []Group {
 }
 
 // cheapestSets returns an optimal partition of the applications into groups, by dynamic programming over subsets. Groups need not be
-// neighbours in the order of urgency: rare urgent requests may share a batch with frequent less urgent ones, or use what those leave of a
-// reserved share.
+// neighbours in the order of urgency: rare urgent requests may share a batch with frequent less urgent ones, or use the capacity that
+// these leave on a reserved share.
 func cheapestSets(o provisioner, sorted []Application) []Group {
 	all := 1<<len(sorted) - 1
 	alone, best, group := make([]Cost, all+1), make([]Cost, all+1), make([]int, all+1)

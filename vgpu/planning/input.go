@@ -1,6 +1,6 @@
-// Package planning minimises the cost of serving applications with deadlines: it decides which share a deployment, in which mode,
-// on which resources and in which batches. It implements PAMBA's planner with the corrections that docs/glossary.md lists, and
-// HarmonyBatch's as a baseline.
+// Package planning minimises the cost of serving applications with deadlines: it decides which applications share a deployment,
+// and for each deployment the mode, the resources and the batch size. It implements PAMBA's planner with the corrections that
+// docs/glossary.md lists, and HarmonyBatch's as a baseline.
 package planning
 
 import (
@@ -20,7 +20,7 @@ type Input struct {
 	Platform     Platform
 	Modes        []Mode // that may be used
 
-	objective *Objective // of Expected
+	objective *Objective // set by Expected
 }
 
 // Validate returns a *share.FieldError that names the path of the first invalid field, or nil.
@@ -55,8 +55,8 @@ func (in *Input) validModels() error {
 	return nil
 }
 
-// validSizes returns an error if a model has so many configurations that to plan with them would take all memory, or minutes. Whoever writes profiles for
-// a planner that serves others, too, could stop it so.
+// validSizes returns an error if a model has so many configurations that planning with them would take all memory, or minutes. Without this limit,
+// whoever writes a profile could block a planner that also serves others.
 func (in *Input) validSizes(m *profile.Model) error {
 	cpus, quotas := in.Platform.sizes()
 	for _, part := range []struct {
@@ -134,7 +134,7 @@ const (
 
 	maxApplications   = 2000
 	maxConfigurations = 200_000   // of one model in one mode
-	maxPartitions     = 1_000_000 // sizes of workers that are compared for one model, and of those in the configurations that are found
+	maxPartitions     = 1_000_000 // limit both on the worker sizes that are compared for one model and on those in the resulting configurations
 )
 
 func (a *Application) validate() error {

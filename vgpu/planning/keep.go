@@ -7,11 +7,12 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Keep returns what an earlier plan costs with the rates, SLOs, latency models and prices of in: the same groups with the same
-// configurations, of which only the number of instances of a reserved share may change. It reports false if a group can no longer be
-// served so, or if the groups are not a partition of the applications. Errors are *share.FieldError.
+// Keep returns what an earlier plan costs with the rates, SLOs, latency models and prices of in. Groups and configurations stay the same;
+// only the number of instances of a reserved share may change. Keep reports false if a group can no longer be served this way, or if the
+// groups are not a partition of the applications. Errors are *share.FieldError.
 //
-// The difference from Best is what a change of the plan would save, from which a caller decides whether a change is worth its disruption.
+// The difference between this cost and that of Best is what a change of the plan would save. From it a caller decides whether the change
+// is worth the disruption.
 func Keep(in Input, groups []Group) (Plan, bool, error) {
 	if err := in.Validate(); err != nil {
 		return Plan{}, false, err
@@ -29,8 +30,8 @@ func Keep(in Input, groups []Group) (Plan, bool, error) {
 	return plan, len(seen) == len(in.Applications), nil
 }
 
-// keepGroup returns a group with the present values of its applications, which it adds to those seen, and false if its configuration can
-// no longer serve them.
+// keepGroup returns the group with the present values of its applications, and false if its configuration can no longer serve them. It
+// adds the names of the applications to seen.
 func (in *Input) keepGroup(g *Group, seen map[string]bool) (Group, bool) {
 	var own []Application
 	for _, old := range g.Applications {
@@ -56,7 +57,7 @@ func (in *Input) keepGroup(g *Group, seen map[string]bool) (Group, bool) {
 	return newGroup(own, c), c.feasible()
 }
 
-// onlyOption returns the options of a model with one configuration alone, and false if the model or the platform no longer has it.
+// onlyOption returns the options of a model restricted to one configuration, and false if the model or the platform no longer has it.
 func onlyOption(m *profile.Model, c Config, in *Input) (*options, bool) {
 	c.Instances = 0
 	o := &options{}

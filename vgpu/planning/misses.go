@@ -8,15 +8,16 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/profile"
 )
 
-// lateExecutions is the part of executions that take longer than their p99 latency.
+// lateExecutions is the fraction of executions that take longer than their p99 latency.
 const lateExecutions = 0.01
 
-// Misses returns the part, from 0 to 1, of a group's requests that is predicted to be answered after its SLO.
+// Misses returns the fraction of a group's requests that is predicted to be answered after its SLO.
 //
-// Where functions are paid per call, a request waits no longer than its SLO less the p99 latency, so it is late if its execution is slower
-// than that. On reserved shares it is late if more requests arrived before it than the batches within its SLO hold, at Poisson arrivals
-// spread evenly over the instances, or if those batches together take longer than as many p99 latencies. Executions vary as
-// profile.Latency says. The latency model must be that of which the group was planned; the error of its fit is not part of the result.
+// If functions are paid per call, a request waits no longer than its SLO less the p99 latency, so it is late if its execution takes longer
+// than the p99. On reserved shares a request is late in two cases: more requests arrived before it than fit the batches within its SLO
+// (assuming Poisson arrivals spread evenly over the instances), or those batches together take longer than as many p99 latencies.
+// profile.Latency describes how execution times vary. The latency model must be the one with which the group was planned; the error of its
+// fit is not part of the result.
 func (g *Group) Misses(m *profile.Model) float64 {
 	if g.Config.Mode != Share || m.Share == nil || g.Config.Instances < 1 {
 		return lateExecutions
@@ -36,8 +37,9 @@ func (g *Group) Misses(m *profile.Model) float64 {
 	return late
 }
 
-// Capacity returns the requests a second of which one instance of a group's reserved share answers 99 % within their SLOs, by the latency model: what gshare
-// measures and calls requestsPerSecond. A plan leaves instances more room. It is 0 for a group that is paid per call.
+// Capacity returns the rate, in requests per second, of which one instance of a group's reserved share answers 99 % within their SLOs according to the
+// latency model: the value that gshare also measures and calls requestsPerSecond. A plan leaves instances more room. Capacity is 0 for a group that is paid
+// per call.
 func (g *Group) Capacity(m *profile.Model) float64 {
 	if g.Config.Mode != Share || g.Config.Instances < 1 {
 		return 0
@@ -62,24 +64,25 @@ func (g *Group) Capacity(m *profile.Model) float64 {
 	return low
 }
 
-// maxCapacity is far above what an instance answers, in requests a second.
+// maxCapacity, in requests per second, is far above what any instance can answer.
 const maxCapacity = 1e6
 
-// lateWithin returns the part of requests that are not answered within a number of rounds, which are batches of the given size, at a mean
-// of arrivals per execution.
+// lateWithin returns the fraction of requests that are not answered within the given number of rounds. A round is one batch of the given
+// size, during whose execution a mean of arrivals requests arrive.
 func lateWithin(rounds, arrivals float64, batch int) float64 {
 	if rounds < 1 {
 		return 1
 	}
-	// The batches before its own hold as many requests. With one round none may be running when it arrives.
+	// The rounds before the request's own hold (rounds-1)*batch requests. If there is only one round, no batch may be running at its
+	// arrival.
 	crowded := 1 - poissonBelow(max(rounds-1, 1)*arrivals, (rounds-1)*float64(batch)+1)
-	// The sum of n executions, each a constant and an exponential time, is above n p99 latencies if a gamma variable of shape n is above
-	// n ln(100): the chance of fewer than n events of that mean.
+	// Each execution takes a constant plus an exponential time. The sum of n of them exceeds n p99 latencies if a gamma variable of
+	// shape n exceeds n ln(100), which has the probability of fewer than n events of a Poisson variable with that mean.
 	slow := poissonBelow(-math.Log(lateExecutions)*rounds, rounds)
 	return 1 - (1-crowded)*(1-slow)
 }
 
-// poissonBelow returns the chance of fewer than n events, of at least 1, of a Poisson distribution with the given mean.
+// poissonBelow returns the probability that a Poisson variable with the given mean is less than n, for n of at least 1.
 func poissonBelow(mean, n float64) float64 {
 	if mean <= 0 {
 		return 1

@@ -12,17 +12,17 @@ import (
 
 // option is a configuration that is paid per batch, with its latency and cost.
 type option struct {
-	config  *Config // shared: not to be changed
+	config  *Config // shared by options: must not be changed
 	latency profile.Latency
 	cost    Cost // of one batch
 }
 
-// options holds the configurations of one model that are the cheapest for some SLO. A group of applications only requires that the p99
-// latency is below a bound that depends on the batch size (see demand.maxP99), so a binary search for each size finds the best
-// configuration exactly.
+// options holds the configurations of one model that are the cheapest for some SLO. A group of applications only requires the p99
+// latency to be below a bound that depends on the batch size (see demand.maxP99), so a binary search for each batch size finds the
+// best configuration exactly.
 type options struct {
 	byBatch  [][]option       // by batch-1; p99 ascending, cost descending
-	reserved []reservedOption // by cost; none equals another in reply time, capacity and cost
+	reserved []reservedOption // by cost; for none is another at least as good in reply time, capacity and cost
 	configs  []Config         // of the reserved options
 }
 
@@ -134,7 +134,7 @@ const (
 	CPU         Mode = "cpu"         // the whole model in one function on vCPUs
 	GPU         Mode = "gpu"         // the whole model in one function that buys some GB of a GPU
 	Partitioned Mode = "partitioned" // stages of parallel functions on vCPUs
-	Share       Mode = "share"       // the whole model on gshare shares that are reserved, not paid per call
+	Share       Mode = "share"       // the whole model on gshare shares, which are reserved and not paid per call
 )
 
 // Modes returns all execution modes.
@@ -157,14 +157,14 @@ func has(m *profile.Model, mode Mode) bool {
 // onGPU reports whether the execution mode needs a GPU.
 func (m Mode) onGPU() bool { return m == GPU || m == Share }
 
-// Config is an execution mode with its resources and the maximum batch size. Fields of other modes are zero.
+// Config is an execution mode with its resources and the maximum batch size. Fields that belong to other modes are zero.
 type Config struct {
 	Mode  Mode `json:"mode"`
-	Batch int  `json:"batch"` // the most requests in a batch
+	Batch int  `json:"batch"` // maximum number of requests in a batch
 
 	CPU       profile.MilliCPU     `json:"milliCPU,omitempty"`  // of the function
-	Memory    share.Bytes          `json:"memory,omitempty"`    // of the function, or of the share, on the device
-	GPUGB     int                  `json:"gpuGB,omitempty"`     // of the card
+	Memory    share.Bytes          `json:"memory,omitempty"`    // of the function, or the device memory of the share
+	GPUGB     int                  `json:"gpuGB,omitempty"`     // GB of the card's memory
 	Workers   [][]profile.MilliCPU `json:"workers,omitempty"`   // by stage
 	SM        share.PerMille       `json:"sm,omitempty"`        // of the share
 	Quota     share.PerMille       `json:"quota,omitempty"`     // of the share

@@ -11,12 +11,13 @@ import (
 type allocation struct {
 	cpus    []profile.MilliCPU
 	latency profile.Latency
-	cost    Cost // of the workers, and of the master while it waits for them, if charged
+	cost    Cost // of the workers and, once added, of the master while it waits for them
 }
 
 // partitionedOptions returns the configurations of a partitioned model for each batch size. PAMBA's ternary search needs an objective
-// with one minimum, but billing quanta make it a staircase. As cost and p99 latency both add up over stages, a knapsack over the p99 that
-// each stage may spend above its fastest allocation finds the best allocations for all bounds.
+// with one minimum, but billing units turn it into a staircase. Because both cost and p99 latency add up over stages, the choice is a
+// knapsack problem: each stage may spend some p99 latency above that of its fastest allocation. Its solution is the best allocation for
+// every bound.
 func partitionedOptions(m *profile.Partitioned, in *Input) []option {
 	all := make([]option, 0, m.Batches()*len(masterWeights)*p99Steps)
 	for batch := 1; batch <= m.Batches(); batch++ {
@@ -31,9 +32,9 @@ func partitionedOptions(m *profile.Partitioned, in *Input) []option {
 	return all
 }
 
-// masterWeights are Lagrange multipliers for the cost of the master function, which is billed for the rounded-up sum of the stages' times
-// and therefore does not add up over stages. Each weight times the master's unrounded cost is added to the stages to find allocations,
-// which are then billed exactly. Without rounding, weight 1 is exact.
+// masterWeights are Lagrange multipliers for the cost of the master function. That cost does not add up over stages, because the sum of
+// the stages' times is billed rounded up. For each weight, the unrounded cost of the master times the weight is added to the stages to
+// find allocations, which are then billed exactly. Without rounding, weight 1 is exact.
 var masterWeights = []Cost{0, 1, 4}
 
 // partitionedCost returns the cost of one batch of a partitioned model (PAMBA, eq. 4.13). The master function is billed until all stages
@@ -53,7 +54,7 @@ func masterRate(m profile.Master, in *Input) Cost {
 	return in.Prices.VCPU.rate(m.CPU) + Cost(in.Prices.Memory)*Cost(m.MemoryMiB)/1024
 }
 
-// workerCost returns the cost of one call of a stage's worker, and false if no function of that size has enough memory.
+// workerCost returns the cost of one call of a stage's worker, and false if no function with c vCPUs has enough memory.
 func workerCost(w *profile.CPU, batch int, c profile.MilliCPU, in *Input) (Cost, bool) {
 	memory, ok := in.Platform.functionMemory(c, w.Memory.Memory(batch))
 	rate := in.Prices.VCPU.rate(c) + in.Prices.Memory.rate(memory)
@@ -126,7 +127,7 @@ func cheapestWorkers(workers [][]allocation, bound profile.Seconds) (allocation,
 }
 
 // p99Steps is the number of steps into which the range of p99 latencies, from the fastest to the cheapest allocations, is divided. The
-// p99 of a stage is rounded up to a step, so no bound is exceeded, and at most one step per stage is wasted.
+// p99 of a stage is rounded up to a whole step, so no bound is exceeded and at most one step per stage is wasted.
 const p99Steps = 256
 
 // cheapestByP99 returns the cheapest vCPU allocations of all stages for each p99 latency of the whole model, in steps above the fastest.
@@ -135,7 +136,7 @@ func cheapestByP99(stages [][]allocation) [][][]profile.MilliCPU {
 	if !ok {
 		return nil
 	}
-	best := make([]Cost, p99Steps+1+len(stages)) // of the stages so far, by the parts that they spend at most
+	best := make([]Cost, p99Steps+1+len(stages)) // cost of the stages so far, by the number of steps that they spend at most
 	chosen := make([][]int, len(stages))
 	for s, sizings := range stages {
 		best, chosen[s] = addStage(best, sizings, part)
@@ -170,7 +171,7 @@ func addStage(before []Cost, sizings []allocation, part profile.Seconds) (best [
 	for i, x := range sizings {
 		own := extraSteps(sizings, i, part)
 		if i+1 < len(sizings) && extraSteps(sizings, i+1, part) == own {
-			continue // the next is cheaper, and spends no more
+			continue // the next one is cheaper and spends no more steps
 		}
 		for spent := own; spent < len(best); spent++ {
 			if cost := before[spent-own] + x.cost; cost < best[spent] {

@@ -38,8 +38,8 @@ func (m *greedyMerge) join(i, j int) Group {
 	return newGroup(all, m.options.provision(newDemand(all)))
 }
 
-// merge merges groups i to j-1 if that reduces the cost per second and allowed accepts the result. It reports whether it did. Costs per
-// request cannot be compared, as they do not add up over groups.
+// merge merges groups i to j-1 if that reduces the cost per second and allowed accepts the result. It reports whether it did. It does
+// not compare costs per request, because these do not add up over groups.
 func (m *greedyMerge) merge(i, j int, allowed func(Group) bool) bool {
 	joined, apart := m.join(i, j), Cost(0)
 	for _, g := range m.groups[i:j] {
@@ -69,8 +69,8 @@ func (m *greedyMerge) phaseI() {
 	}
 }
 
-// phaseII is PAMBA's second phase: it merges neighbouring groups of which one needs a GPU, if the result needs one too. It steps back one
-// group after each merge, but not before the first.
+// phaseII is PAMBA's second phase: it merges two neighbouring groups if at least one of them and the result need a GPU. It steps back one
+// group after each merge, but not to before the first one.
 func (m *greedyMerge) phaseII() {
 	for i := 0; i+1 < len(m.groups); {
 		if (m.onGPU(i) || m.onGPU(i+1)) && m.merge(i, i+2, func(g Group) bool { return g.Config.Mode.onGPU() }) { // P2

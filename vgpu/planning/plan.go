@@ -13,7 +13,7 @@ import (
 // Plan is a partition of the applications into groups with their configurations.
 type Plan struct {
 	Groups     []Group      `json:"groups"`
-	Infeasible []Infeasible `json:"infeasible,omitempty"` // applications that no configuration is fast enough for
+	Infeasible []Infeasible `json:"infeasible,omitempty"` // applications for which no configuration is fast enough
 	Cost       Cost         `json:"nanoPerSecond"`        // of all groups
 }
 
@@ -28,11 +28,12 @@ func (i Infeasible) Err() error {
 	return &share.FieldError{Field: "applications." + i.Application.Name + ".slo", Reason: i.Reason}
 }
 
-// groupFunc is a function that partitions the applications of one model, which are feasible and sorted by urgency, into groups.
+// groupFunc is a function that partitions the applications of one model into groups. The applications are feasible and sorted by
+// urgency.
 type groupFunc func(o *options, sorted []Application) []Group
 
 // Best returns the plan with the least cost per second. It is optimal if no model has more than exactLimit applications. Otherwise it is
-// at least as cheap as every plan whose groups are neighbours in the order of urgency, as PAMBA's are, and moving any one application
+// at least as cheap as every plan whose groups are contiguous in the order of urgency, as PAMBA's are, and moving any single application
 // does not make it cheaper. Errors are *share.FieldError.
 func Best(in Input) (Plan, error) { return solve(in, in.Modes, byCost) }
 
@@ -97,7 +98,7 @@ func (o *options) infeasibleReason(a Application) string {
 	return fmt.Sprintf("%.64q fits into nothing that the platform sells", a.Model)
 }
 
-// tightestSLO returns the smallest SLO in seconds that the model can meet; infinite if it fits no configuration.
+// tightestSLO returns the smallest SLO, in seconds, that the model can meet; it is infinite if the model fits no configuration.
 func (o *options) tightestSLO() profile.Seconds {
 	least := profile.Seconds(math.Inf(1))
 	if len(o.byBatch) > 0 && len(o.byBatch[0]) > 0 {
@@ -109,7 +110,8 @@ func (o *options) tightestSLO() profile.Seconds {
 	return least
 }
 
-// PerRequest returns the mean cost of a request, for display. It must not be compared or summed between groups.
+// PerRequest returns the mean cost of a request, for display only: costs per request of different groups cannot be compared or added
+// up.
 func (g *Group) PerRequest() Cost { return g.Cost / Cost(cmp.Or(g.Rate(), 1)) }
 
 // Frontier returns the cheapest configuration of one application of a model for each SLO (first index) and rate (second index). A group

@@ -17,8 +17,8 @@ type Cost float64
 type (
 	PerVCPUSecond  int64 // of a function
 	PerGBSecond    int64 // of a function's memory
-	PerGPUGBSecond int64 // of a GPU's memory, with the fraction of its time that is sold with it
-	PerSliceSecond int64 // of all SMs of a slice all the time; a share pays for its SMs x quota
+	PerGPUGBSecond int64 // of a GPU's memory, with the fraction of the GPU's time that is sold with it
+	PerSliceSecond int64 // of all SMs of a slice all the time; a share pays the fraction SMs x quota of it
 	PerCall        int64 // of a function
 )
 
@@ -39,7 +39,7 @@ type PriceList struct {
 	Memory    PerGBSecond    `json:"nanoPerGBSecond"`
 	GPUMemory PerGPUGBSecond `json:"nanoPerGPUGBSecond"`
 	Call      PerCall        `json:"nanoPerCall"`
-	// A gshare share is reserved, busy or not, and paid by its SMs x quota and by its memory.
+	// Slice and SliceMemory are the prices of a gshare share. It is reserved: busy or not, it pays for its SMs x quota and its memory.
 	Slice       PerSliceSecond `json:"nanoPerSliceSecond"`
 	SliceMemory PerGBSecond    `json:"nanoPerSliceGBSecond"`
 
@@ -75,8 +75,8 @@ func (q Milliseconds) roundUp(t profile.Seconds) profile.Seconds {
 	return profile.Seconds(math.Ceil(math.Round(float64(t)*1e9)/unit) * unit / 1e9)
 }
 
-// meanRoundedUp returns the mean billed time if each execution is rounded up separately: the units of the constant part of the execution
-// time, plus the geometric series of the probabilities that each further unit is begun.
+// meanRoundedUp returns the mean billed time if each execution is rounded up separately: the units that the constant part of the
+// execution time fills, plus the sum of the probabilities that each further unit is begun (a geometric series).
 func (q Milliseconds) meanRoundedUp(l profile.Latency) profile.Seconds {
 	unit, spread := float64(q)/1000, float64(l.Spread())
 	if q == 0 || spread < 1e-9 {
@@ -95,7 +95,7 @@ func (b *PriceList) Validate(modes []Mode) error {
 	for _, p := range []struct {
 		field string
 		value int64
-		mode  Mode // for which it must be positive
+		mode  Mode // for which the price must be positive
 	}{
 		{"nanoPerVCPUSecond", int64(b.VCPU), CPU}, {"nanoPerVCPUSecond", int64(b.VCPU), Partitioned},
 		{"nanoPerGBSecond", int64(b.Memory), CPU}, {"nanoPerGBSecond", int64(b.Memory), Partitioned},
@@ -132,7 +132,7 @@ type Platform struct {
 	MaxMemoryMiB   int64            `json:"maxMemoryMiB"` // of one function
 	MilliCPUPerGB  profile.MilliCPU `json:"milliCPUPerGPUGB"`
 	QuotaStep      share.PerMille   `json:"quotaStep"`      // of shares
-	MaxBusy        share.PerMille   `json:"maxBusy"`        // of the time that a reserved share may be busy
+	MaxBusy        share.PerMille   `json:"maxBusy"`        // fraction of the time that a reserved share may be busy
 	SliceMemoryMiB int64            `json:"sliceMemoryMiB"` // of a slice on which shares are placed
 }
 
@@ -174,7 +174,7 @@ func (p *Platform) Validate() error {
 	return nil
 }
 
-// sizes returns how many sizes of functions, and quotas of shares, there are; 0 where the platform is not valid.
+// sizes returns the number of function sizes and of share quotas; both are 0 if the platform is not valid.
 func (p *Platform) sizes() (cpus, quotas int) {
 	if p.CPUStep > 0 && p.MaxCPU >= p.MinCPU {
 		cpus = int(min((p.MaxCPU-p.MinCPU)/p.CPUStep, maxSizes)) + 1

@@ -9,35 +9,35 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/profile"
 )
 
-// Basis is what a plan is made of. A plan for another basis may differ.
+// Basis is what a plan depends on. A plan for another basis may differ.
 type Basis struct {
-	// Data identifies everything but the applications: modes, latency models, prices, rates that somebody
-	// has set. A change counts at once.
+	// Data identifies everything except the applications: modes, latency models, prices, and rates set by a
+	// person. A change takes effect at once.
 	Data         string
 	Applications map[string]Observed // by name
 }
 
-// Observed is what is known of an application. A rate of zero means that it gets no requests, and is in no group.
+// Observed is what is known of an application. A rate of zero means that the application gets no requests; it is then in no group.
 type Observed struct {
 	SLO  profile.Seconds
-	Rate float64 // requests a second, a mean over ReplanRule.After at least
+	Rate float64 // requests per second, averaged over ReplanRule.After or longer
 }
 
-// ReplanRule says when to plan again, and when to change a plan. It has two kinds of hysteresis: a rate has to differ by much for long
-// before anything is planned, and a plan is replaced only by one that is cheaper by enough.
+// ReplanRule says when to plan again, and when to change a plan. It has two kinds of hysteresis: a rate must differ considerably for
+// some time before anything is planned, and a plan is replaced only by one that is sufficiently cheaper.
 type ReplanRule struct {
-	Drift  float64       // part by which a rate has to differ from the planned one
-	After  time.Duration // for which it has to; peaks that are shorter do not count
-	Saving float64       // part of the cost that another plan has to save
+	Drift  float64       // fraction by which a rate must differ from the planned one
+	After  time.Duration // how long it must differ; shorter peaks do not count
+	Saving float64       // fraction of the cost that another plan must save
 }
 
-// Drift finds out when to plan again. Its zero value is ready to use.
+// Drift decides when to plan again. Its zero value is ready to use.
 type Drift struct {
 	since time.Time // when a rate began to differ; zero if none does
 }
 
-// Due returns why to plan again now, or an empty text. planned is the basis of the plan that is there, observed the present one. Due has to
-// be called from time to time, with observations at the times now.
+// Due returns the reason for planning again now, or an empty string. planned is the basis of the current plan, and observed the one seen at
+// the time now. Due must be called repeatedly.
 func (d *Drift) Due(r ReplanRule, planned, observed Basis, now time.Time) string {
 	if why := planned.changed(observed); why != "" {
 		d.since = time.Time{}
@@ -50,14 +50,14 @@ func (d *Drift) Due(r ReplanRule, planned, observed Basis, now time.Time) string
 	case d.since.IsZero():
 		d.since = now
 	}
-	if why == "" || now.Sub(d.since) < 2*r.After { // a peak of the length After is part of a mean over After for twice as long
+	if why == "" || now.Sub(d.since) < 2*r.After { // a peak of length After affects a mean over After for twice as long
 		return ""
 	}
 	d.since = time.Time{}
 	return why
 }
 
-// changed returns what somebody has changed, which is no matter of degrees.
+// changed returns what has been changed on purpose, as opposed to a rate that has drifted, or an empty string.
 func (b Basis) changed(now Basis) string {
 	if b.Data != now.Data {
 		return "the modes, profiles, prices or given rates have changed"
@@ -77,7 +77,7 @@ func (b Basis) changed(now Basis) string {
 	return ""
 }
 
-// drifted returns which rate differs enough from the planned one, or an empty text.
+// drifted describes the first rate that differs enough from the planned one. It returns an empty string if there is none.
 func (r ReplanRule) drifted(planned, observed Basis) string {
 	for _, name := range sortedNames(planned.Applications) {
 		before, after := planned.Applications[name].Rate, observed.Applications[name].Rate
@@ -89,8 +89,8 @@ func (r ReplanRule) drifted(planned, observed Basis) string {
 	return ""
 }
 
-// significant reports whether rates differ by more than chance: by three standard deviations of the count that the greater one gives in
-// the time After, for Poisson arrivals. The first requests of an application that had none always count.
+// significant reports whether two rates differ by more than chance: by more than three standard deviations of the number of Poisson
+// arrivals that the higher rate gives in the time After. The first requests of an application that had none always count.
 func (r ReplanRule) significant(before, after float64) bool {
 	span := r.After.Seconds()
 	return before == 0 || math.Abs(after-before)*span > 3*math.Sqrt(max(before, after)*span)
@@ -110,12 +110,12 @@ func sortedNames(of ...map[string]Observed) []string {
 // Replanned is the outcome of Replan.
 type Replanned struct {
 	Plan    Plan
-	Changed bool // groups or configurations; the numbers of instances alone do not count
+	Changed bool // groups or configurations differ; numbers of instances alone do not count
 	Best    Cost // of the cheapest plan, which is Plan if Changed
 }
 
-// Replan returns the plan for in: that of present, the groups that are there now, unless it can no longer keep the SLOs or the cheapest
-// plan saves more than the part saving of its cost. Errors are *share.FieldError.
+// Replan returns the plan for in: it keeps present, the current groups, unless these can no longer meet the SLOs or the cheapest plan
+// saves more than the fraction saving of their cost. Errors are *share.FieldError.
 func Replan(in Input, present []Group, saving float64) (Replanned, error) {
 	best, err := Best(in)
 	if err != nil {
@@ -138,8 +138,8 @@ func Replan(in Input, present []Group, saving float64) (Replanned, error) {
 	return Replanned{Plan: best, Changed: true, Best: best.Cost}, nil
 }
 
-// Separate returns the cheapest plan in which each application is a group of its own, with which to compare others. Errors are
-// *share.FieldError.
+// Separate returns the cheapest plan in which each application is a group of its own, as a baseline for other plans. Errors
+// are *share.FieldError.
 func Separate(in Input) (Plan, error) {
 	return solve(in, in.Modes, func(o *options, sorted []Application) []Group { return singleGroups(o, sorted) })
 }

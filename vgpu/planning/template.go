@@ -11,24 +11,24 @@ import (
 
 // Template is a partition of a model into stages. One template is used for all SLOs.
 type Template struct {
-	Cuts    []int // layer after the last of each stage, ascending; the last is the number of layers
+	Cuts    []int // for each stage, the index after its last layer, ascending; the last one is the number of layers
 	Workers []int // of each stage
 	Latency profile.Seconds
 	Cost    Cost        // of a request, at the reference size
-	Memory  share.Bytes // that the largest function needs
+	Memory  share.Bytes // needed by the largest function
 }
 
-// Templates holds the partition of a model into stages that FindTemplates chose, and the two that it is compared with.
+// Templates holds the partition of a model into stages that FindTemplates chose, and two others to compare it with.
 type Templates struct {
-	Whole   Template // not split: one function, even if it needs more memory than a function has
+	Whole   Template // not split: one function, even if it needs more memory than a function can have
 	Fastest Template // least latency, as Gillis splits models (PAMBA, eq. 4.15), then least cost
 	Chosen  Template // at most CutParameters.Slack slower than Fastest
 }
 
-// FindTemplates searches the best templates (partitions into stages) of a model. Among those nearly as fast as the fastest, Chosen saves
-// the most latency per unit of cost compared with the whole model in one function (PAMBA, eq. 4.16). Templates that are faster and no
-// dearer than the whole model are preferred, the fastest first. If none saves the fraction Gain of the whole model's latency, Chosen is
-// the whole model if it fits a function and is no dearer than the fastest template, otherwise the fastest template. Errors are
+// FindTemplates searches for the best templates (partitions into stages) of a model. Among those nearly as fast as the fastest, Chosen
+// saves the most latency per unit of cost compared with the whole model in one function (PAMBA, eq. 4.16). Templates that are faster and
+// no dearer than the whole model are preferred, the fastest first. If none saves the fraction Gain of the whole model's latency, Chosen
+// is the whole model if that fits a function and is no dearer than the fastest template, and otherwise the fastest template. Errors are
 // *share.FieldError.
 func FindTemplates(c Chain, terms TemplateParameters) (Templates, error) {
 	if err := cmp.Or(c.Validate(), terms.Prices.Validate([]Mode{Partitioned}), terms.Platform.Validate(), terms.Validate()); err != nil {
@@ -79,8 +79,9 @@ type Layer struct {
 	Work    profile.Seconds `json:"work"`    // on one function of the reference size
 	Weights share.Bytes     `json:"weights"` // bytes
 	Output  share.Bytes     `json:"output"`  // bytes, for the next layer
-	// Halo is the part of the layer's input, from 0 to 1, that a worker needs beyond its own piece: two rows of 56, say,
-	// for a 3 x 3 convolution on a side of 56. Layers before it in the same stage compute that part again on each worker.
+	// Halo is the fraction of the layer's input, from 0 to 1, that a worker needs beyond its own piece: for a 3 x 3
+	// convolution on an input with a side of 56, for example, two rows of 56. The layers before it in the same stage
+	// compute this part again on each worker.
 	Halo float64 `json:"halo,omitempty"`
 }
 
@@ -132,16 +133,16 @@ type TemplateParameters struct {
 	Prices   PriceList
 	Platform Platform
 
-	CPU        profile.MilliCPU // reference size: of the functions of all stages, and of the whole model's
+	CPU        profile.MilliCPU // reference size, of the functions of all stages and of the whole model
 	Master     profile.Master
 	MaxStages  int
 	MaxWorkers int             // of a stage
 	Call       profile.Seconds // to start a worker; the master starts those of a stage one after another
-	Bandwidth  float64         // bytes a second, between the master and all workers of a stage together
+	Bandwidth  float64         // bytes per second, between the master and all workers of a stage together
 	MaxTime    profile.Seconds // that a function may run
-	// Gain is δ: the part of the whole model's latency that a template must save.
+	// Gain is δ: the fraction of the whole model's latency that a template must save.
 	Gain float64
-	// Slack is how much slower than the fastest template another may be, as a part.
+	// Slack is how much slower than the fastest template another may be, as a fraction.
 	Slack float64
 }
 

@@ -14,13 +14,14 @@ type partialTemplate struct {
 	latency profile.Seconds
 	cost    Cost // of the workers
 	from    *partialTemplate
-	end     int // layer after the last
+	end     int // index after the last layer
 	workers int
 }
 
-// candidates returns the templates (partitions into stages) that are at most Slack slower than the fastest and that none beats in both
-// latency and cost, the fastest first. Latency and cost add up over stages, and the bill of the master function never falls with the
-// latency, so only the undominated templates of each prefix of layers are kept, and of very many some.
+// candidates returns the templates (partitions into stages) that are at most Slack slower than the fastest and for which none is
+// better in both latency and cost, the fastest first. Latency and cost add up over stages, and the bill of the master function never
+// falls as the latency grows, so only the undominated templates of each prefix of layers are kept; if these are very many, only a
+// sample of them.
 func (k *stageTable) candidates() []Template {
 	n := len(k.chain.Layers)
 	rest := k.fastestRest()
@@ -28,7 +29,7 @@ func (k *stageTable) candidates() []Template {
 	if rest[k.params.MaxStages][0] == never {
 		return nil
 	}
-	reached := make([][]*partialTemplate, n+1) // by end, of the stages so far
+	reached := make([][]*partialTemplate, n+1) // templates of the stages so far, by end
 	reached[0] = []*partialTemplate{{}}
 	var all []Template
 	for s := 1; s <= k.params.MaxStages; s++ {
@@ -49,17 +50,17 @@ func (k *stageTable) candidates() []Template {
 	return fastestFirst(all)
 }
 
-// maxExtensions bounds how many templates candidates makes of shorter ones.
+// maxExtensions limits how many times candidates extends a shorter template by a stage.
 const maxExtensions = 200_000_000
 
-// mostPartials returns how many templates of each prefix of layers are kept, so that candidates ends in time. For a model of 50 layers it is 1250. The more
-// layers there are, the less one template differs from the next.
+// mostPartials returns how many templates of each prefix of layers are kept, so that candidates ends in reasonable time: 1250 for a model of 50 layers. The
+// more layers there are, the less one template differs from the next.
 func (k *stageTable) mostPartials() int {
 	n := len(k.chain.Layers)
 	return max(16, maxExtensions/(n*(n+1)/2*k.params.MaxWorkers*k.params.MaxStages))
 }
 
-// evenly returns most of all, with the first and the last, if there are more.
+// evenly returns at most `most` elements, evenly spaced in all and including the first and the last.
 func evenly[T any](all []T, most int) []T {
 	if len(all) <= most {
 		return all
@@ -147,7 +148,7 @@ type stageTable struct {
 	params  TemplateParameters
 	chain   Chain
 	weights []share.Bytes // of the layers before i
-	stages  [][][]stage   // by first layer, layers, and workers, the last two less one
+	stages  [][][]stage   // by first layer, number of layers - 1, and number of workers - 1
 }
 
 type stage struct {
