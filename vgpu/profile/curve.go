@@ -6,14 +6,14 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Seconds is a predicted time. Predictions may be fractions, so it is a float.
+// Seconds is a predicted time. It is a float because predictions may be fractions.
 type Seconds float64
 
 // Latency is the predicted mean and p99 execution time of a batch.
 type Latency struct{ Mean, P99 Seconds }
 
-// Spread returns the mean of the random part of the execution time, which is modelled as a constant plus an exponential variable such
-// that mean and p99 are as predicted. It is at most Mean.
+// Spread returns the mean of the random part of the execution time. The execution time is modelled as a constant plus an exponential
+// variable, such that mean and p99 are as predicted. Spread is at most Mean.
 func (l Latency) Spread() Seconds { return min((l.P99-l.Mean)/(math.Ln10*2-1), l.Mean) }
 
 // Quantile returns the time that the fraction late of executions exceeds, with late between 0 and 1. Quantile(0.01) is the p99.
@@ -26,9 +26,9 @@ func newLatency(mean, p99 Seconds) Latency { return Latency{mean, max(mean, p99)
 
 // Exponential is a curve of latency over vCPUs: alpha*exp(-c/beta) + gamma (PAMBA, eqs. 4.1, 4.2, 4.6, 4.7).
 type Exponential struct {
-	Alpha Seconds `json:"alpha"` // what more vCPUs can save
-	Beta  float64 `json:"beta"`  // in vCPUs: how many save 63 % of it
-	Gamma Seconds `json:"gamma"` // what remains
+	Alpha Seconds `json:"alpha"` // latency that more vCPUs can save
+	Beta  float64 `json:"beta"`  // number of vCPUs that saves 63 % of Alpha
+	Gamma Seconds `json:"gamma"` // latency that remains with any number of vCPUs
 }
 
 // At returns the latency on c vCPUs.
@@ -65,7 +65,7 @@ type Linear struct {
 // At returns the value of the line at x.
 func (l Linear) At(x float64) float64 { return l.Slope*x + l.Intercept }
 
-// Seconds returns the value of a line of times at a batch size.
+// Seconds returns the value at a batch size, for a line of times.
 func (l Linear) Seconds(batch int) Seconds { return Seconds(l.At(float64(batch))) }
 
 // Memory returns the memory of a batch in bytes, for a line in MiB.

@@ -49,7 +49,7 @@ func inverseSquares(y []float64) []float64 {
 }
 
 // FitExponential fits alpha*exp(-c/beta)+gamma to latencies over vCPUs. For a given beta the problem is linear, so it searches for beta
-// alone: on a grid with 5 % between steps, then by golden-section search around the best.
+// alone: on a grid with steps of 5 %, then by golden-section search around the best grid value.
 func FitExponential(c []MilliCPU, y []float64) (Exponential, MAPE, error) {
 	x := make([]float64, len(c))
 	for i := range c {
@@ -109,7 +109,7 @@ func goldenSection(low, high float64, f func(float64) float64) float64 {
 	return (low + high) / 2
 }
 
-// checkPoints returns an error unless there are at least the given number of distinct x and all y are positive.
+// checkPoints returns an error unless x has at least the given number of distinct values and all x and y are positive.
 func checkPoints(x, y []float64, places int) error {
 	sorted := slices.Sorted(slices.Values(x))
 	if n := len(slices.Compact(sorted)); len(x) != len(y) || n < places {
@@ -180,8 +180,8 @@ func FitBatches(points []Point) (Linear, MAPE, error) {
 	return FitLinear(batch, mean)
 }
 
-// FitTail fits the p99 latency over the worst case of the time-slicing model to measurements on shares (PAMBA, eq. 4.5). Where PAMBA
-// sells m of the M GB of a card's memory, the share has all SMs and the quota m/M.
+// FitTail fits the p99 latency over the worst case of the time-slicing model to measurements on shares (PAMBA, eq. 4.5). What PAMBA
+// sells as m of the M GB of a card's memory is here a share with all SMs and the quota m/M.
 func (m *Share) FitTail(points []Point) (Linear, MAPE, error) {
 	untuned := *m
 	untuned.Tail = Linear{Slope: 1}
@@ -209,7 +209,7 @@ func (m *Share) curve(sm share.PerMille) int {
 }
 
 // FitTransfer fits the time of one transfer between consecutive stages over the batch size. Each value of beyond is the mean end-to-end
-// latency less the mean latencies of the stages.
+// latency minus the mean latencies of the stages.
 func FitTransfer(batches []int, beyond []Seconds, stages int) (Linear, MAPE, error) {
 	if stages < 2 {
 		return Linear{}, 0, share.Invalid("stages", "%d have no transfer between them", stages)

@@ -7,10 +7,11 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// FitShare fits the latencies of a model on shares to measurements on one model of GPU, for batches of up to a size. Nothing is extrapolated: there is a
-// curve for each number of SMs that was measured with such a batch, alone and all the time. From one size of batch alone, smaller ones are taken to last
-// as long. The time slices of a quota below the whole repeat each window. Where the measurements have none of them, their p99 latency is over the worst
-// case what it is over the mean alone. A replica has the memory, whatever its batch.
+// FitShare fits the latencies of a model on shares to measurements on one GPU model, for batches of up to the given size. Nothing is extrapolated: there
+// is a curve for each number of SMs that was measured with a batch of at least this size, alone on the SMs and all the time. If only one batch size was
+// measured, smaller batches are assumed to take as long. The time slices of a quota below the whole repeat every window. If the measurements include no
+// such quota, the p99 latency is assumed to exceed the worst case by the same factor by which it exceeds the mean without time slicing. A replica needs
+// the given memory, whatever its batch size.
 //
 // The error is a *share.FieldError; the MAPE is that of the worst curve.
 func FitShare(points []Point, batch int, window Seconds, memory share.Bytes) (*Share, MAPE, error) {
@@ -44,13 +45,13 @@ func FitShare(points []Point, batch int, window Seconds, memory share.Bytes) (*S
 	}
 	slices.SortFunc(m.Curves, func(a, b ShareCurve) int { return int(a.SM - b.SM) })
 	sliced = slices.DeleteFunc(sliced, func(p Point) bool { return p.P99 == 0 || m.curve(p.Resource.SM) < 0 })
-	if tail, e, err := m.FitTail(sliced); err == nil { // an error: too few
+	if tail, e, err := m.FitTail(sliced); err == nil { // an error means too few points
 		m.Tail, worst = tail, max(worst, e)
 	}
 	return m, worst, m.Validate()
 }
 
-// fitCurve returns the time of a batch over its size, and an empty line if there is no measurement of one of the largest size or more.
+// fitCurve returns the mean latency over the batch size, and a zero line if no batch of at least the given size was measured.
 func fitCurve(points []Point, batch int) (Linear, MAPE, error) {
 	sizes := map[int]bool{}
 	largest := points[0]

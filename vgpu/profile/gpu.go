@@ -23,12 +23,13 @@ func timeSliced(exclusive, own, others Seconds, p99 Linear) Latency {
 	return newLatency(exclusive*(own+others)/own, Seconds(p99.At(float64(worst)))) // P8
 }
 
-// GPU is the latency model of a whole model in one function that buys some GB of a card's memory and the same fraction of its time.
+// GPU is the latency model of a whole model in one function that buys some GB of a card's memory and the same fraction of the card's
+// time.
 type GPU struct {
 	Exclusive  Linear  `json:"exclusive"` // seconds over the batch, alone on the card (PAMBA, eq. 4.3)
-	Tail       Linear  `json:"tail"`      // p99 over the worst case, where the card is shared (PAMBA, eq. 4.5)
+	Tail       Linear  `json:"tail"`      // p99 over the worst case of time slicing, if the card is shared (PAMBA, eq. 4.5)
 	CardGB     int     `json:"cardGB"`    // memory of the card, in the unit in which it is sold (P8)
-	TimeSlice  Seconds `json:"timeSlice"` // for each GB in turn
+	TimeSlice  Seconds `json:"timeSlice"` // length of the turn that each GB buys
 	Memory     Linear  `json:"memoryMiB"` // of the card, over the batch
 	HostMemory Linear  `json:"hostMemoryMiB"`
 	MaxBatch   int     `json:"maxBatch"`
@@ -40,7 +41,7 @@ func (m *GPU) Latency(batch, gb int) Latency {
 	return timeSliced(m.Exclusive.Seconds(batch), own, others, m.Tail)
 }
 
-// Sizes returns how many batches and memory sizes there are together; 0 of nil.
+// Sizes returns the number of combinations of batch size and memory size; 0 if m is nil.
 func (m *GPU) Sizes() int {
 	if m == nil {
 		return 0
@@ -74,9 +75,9 @@ const maxModelBatch = 1024
 
 // Share is the latency model of a whole model on a gshare share: some of a slice's SMs for a fraction of every time window.
 type Share struct {
-	Curves []ShareCurve `json:"curves"` // by SMs; only measured ones are planned for
-	Tail   Linear       `json:"tail"`   // p99 over the worst case, where the quota is below the whole
-	Window Seconds      `json:"window"` // in which the slot table repeats
+	Curves []ShareCurve `json:"curves"` // by SMs; plans use only these measured numbers of SMs
+	Tail   Linear       `json:"tail"`   // p99 over the worst case of time slicing, if the quota is below the whole
+	Window Seconds      `json:"window"` // period of the slot table
 	Memory Linear       `json:"memoryMiB"`
 
 	MaxBatch int `json:"maxBatch"`
@@ -88,15 +89,14 @@ type ShareCurve struct {
 	Exclusive Linear         `json:"exclusive"`
 }
 
-// Latency returns the latency of a batch on a share with the given quota of every window and the number of SMs at which the i-th latency
-// curve was measured.
+// Latency returns the latency of a batch on a share with the given quota of every window, on the SMs of the i-th curve.
 func (m *Share) Latency(batch, i int, quota share.PerMille) Latency {
 	own := m.Window * Seconds(quota) / Seconds(share.Whole)
 	others := m.Window * Seconds(share.Whole-quota) / Seconds(share.Whole)
 	return timeSliced(m.Curves[i].Exclusive.Seconds(batch), own, others, m.Tail)
 }
 
-// Sizes returns how many numbers of SMs and batches there are together; 0 of nil.
+// Sizes returns the number of combinations of SMs and batch size; 0 if m is nil.
 func (m *Share) Sizes() int {
 	if m == nil {
 		return 0

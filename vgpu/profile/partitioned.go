@@ -20,7 +20,7 @@ type Stage struct {
 	Workers []CPU `json:"workers"`
 }
 
-// Master is the size of the master function, which calls the workers of a partitioned model: the smallest on which it works.
+// Master is the size of the master function, which calls the workers of a partitioned model: the smallest size on which it works.
 type Master struct {
 	CPU       MilliCPU `json:"milliCPU"`
 	MemoryMiB int      `json:"memoryMiB"`
@@ -36,8 +36,8 @@ func (s *Stage) Latency(batch int, c []MilliCPU) Latency {
 	return l
 }
 
-// Latency returns the end-to-end latency on the vCPUs of each stage's workers (PAMBA, eqs. 4.10, 4.11). The p99 is the sum of the stages'
-// p99, which is an upper bound.
+// Latency returns the end-to-end latency on the given vCPUs of each stage's workers (PAMBA, eqs. 4.10, 4.11). The p99 is the sum of the
+// stages' p99s, an upper bound.
 func (m *Partitioned) Latency(batch int, c [][]MilliCPU) Latency {
 	transfers := m.Transfers(batch)
 	l := Latency{transfers, transfers}
@@ -65,8 +65,7 @@ func (m *Partitioned) Batches() int {
 	return least
 }
 
-// Limits of a partitioned model; larger values are errors of input.
-// Sizes returns how many workers there are, each counted for each batch size; 0 of nil. It is a measure of how long it takes to plan with them.
+// Sizes returns the number of workers, each counted once per batch size; 0 if m is nil. It measures how long planning with the model takes.
 func (m *Partitioned) Sizes() (n int) {
 	if m == nil {
 		return 0
@@ -77,6 +76,7 @@ func (m *Partitioned) Sizes() (n int) {
 	return n * m.Batches()
 }
 
+// Limits of a partitioned model; larger values are errors of input.
 const (
 	maxStages  = 16
 	maxWorkers = 16
@@ -130,7 +130,7 @@ func (m *CPU) Latency(batch int, c MilliCPU) Latency {
 	return newLatency(m.Mean[batch-1].At(c), m.P99[batch-1].At(c))
 }
 
-// Batches returns the largest batch size; 0 of nil.
+// Batches returns the largest batch size; 0 if m is nil.
 func (m *CPU) Batches() int {
 	if m == nil {
 		return 0

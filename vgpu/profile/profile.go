@@ -12,7 +12,7 @@ import (
 type MilliCPU int64
 
 // Resource is the hardware of a measurement: exactly one of vCPUs, a share of a slice, or a whole MIG instance. Device names the GPU
-// model, as per-mille of its SMs cannot be converted to those of another model.
+// model, because per-mille of its SMs cannot be converted to those of another model.
 type Resource struct {
 	CPU    MilliCPU       `json:"cpu,omitempty"`
 	SM     share.PerMille `json:"sm,omitempty"`
@@ -24,17 +24,17 @@ type Resource struct {
 // Point is one measurement of a model on a resource. All searches, fits and plans use this form.
 type Point struct {
 	Model    string   `json:"model"`
-	Stage    int      `json:"stage,omitempty"` // of a cut model, from 1; 0 is the whole model
+	Stage    int      `json:"stage,omitempty"` // stage of a partitioned model, from 1; 0 is the whole model
 	Resource Resource `json:"resource"`
 	Batch    int      `json:"batch"`
 
-	Mean, P95, P99 time.Duration  // of one batch, warm; zero where not measured
+	Mean, P95, P99 time.Duration  // of one batch on a warm instance; zero if not measured
 	Throughput     float64        // requests per second
-	Memory         share.Bytes    // at the peak
-	LoadWarm       time.Duration  // from host memory
-	LoadCold       time.Duration  // from storage
-	Utilisation    share.PerMille // of time in which a kernel ran
-	Occupancy      share.PerMille // of SMs while one ran
+	Memory         share.Bytes    // peak memory
+	LoadWarm       time.Duration  // time to load the model from host memory
+	LoadCold       time.Duration  // time to load the model from storage
+	Utilisation    share.PerMille // fraction of time in which a kernel ran
+	Occupancy      share.PerMille // fraction of SMs in use while a kernel ran
 }
 
 // MaxBatch is the largest valid batch size of a measurement, so that arithmetic on sizes cannot overflow.

@@ -10,14 +10,14 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Surface is the mean latency of a batch over its size and the SMs of a share, through measurements with one quota: interpolated linearly
-// between the SMs that were measured, then between the sizes. Below the measured SMs latency is inversely proportional to them, above them it
-// is constant; below the measured sizes it is that of the smallest. Measurements are smoothed so that more SMs are never slower and a larger
-// batch is never faster.
+// Surface is the mean latency of a batch over its size and the SMs of a share, for one quota. It interpolates measurements linearly, first
+// between the measured SMs, then between the measured batch sizes. Below the measured SMs, latency is inversely proportional to the SMs, and
+// above them it is constant. Below the measured sizes it is that of the smallest. Measurements are smoothed so that more SMs are never slower
+// and a larger batch is never faster.
 type Surface struct {
-	batches []int             // sizes that were measured, ascending
-	rows    [][]time.Duration // of each, by SMs in steps of surfaceStep
-	longest [][]time.Duration // of each and all smaller ones
+	batches []int             // measured sizes, ascending
+	rows    [][]time.Duration // latencies for each size, by SMs in steps of surfaceStep
+	longest [][]time.Duration // for each size, the longest latencies of it and all smaller sizes
 }
 
 // surfaceStep is the resolution of a Surface in per mille of the SMs.
@@ -57,8 +57,8 @@ func NewSurface(points []Point) (*Surface, error) {
 	return s, nil
 }
 
-// interpolateSMs returns the latencies of one batch size for all SMs in steps of surfaceStep. Of several measurements of the same SMs the slowest
-// counts.
+// interpolateSMs returns the latencies of one batch size for all SMs in steps of surfaceStep. If the same SMs were measured several times, the
+// slowest measurement counts.
 func interpolateSMs(points []Point) []time.Duration {
 	slices.SortFunc(points, func(a, b Point) int {
 		return cmp.Or(cmp.Compare(a.Resource.SM, b.Resource.SM), cmp.Compare(b.Mean, a.Mean))
@@ -84,7 +84,7 @@ func interpolateSMs(points []Point) []time.Duration {
 	return row
 }
 
-// between returns the duration that lies a part of the way from a to b.
+// between returns the duration at the fraction part of the way from a to b.
 func between(a, b time.Duration, part float64) time.Duration {
 	return a + time.Duration(part*float64(b-a))
 }
@@ -92,7 +92,7 @@ func between(a, b time.Duration, part float64) time.Duration {
 // MaxBatch returns the largest batch size that was measured.
 func (s *Surface) MaxBatch() int { return s.batches[len(s.batches)-1] }
 
-// Latency returns the mean latency of a batch of 1 to MaxBatch on SMs of 0 to share.Whole. The SMs are rounded down to steps of 5 per mille.
+// Latency returns the mean latency of a batch of 1 to MaxBatch on 0 to share.Whole SMs. The SMs are rounded down to steps of 5 per mille.
 func (s *Surface) Latency(batch int, sm share.PerMille) time.Duration {
 	i := sm / surfaceStep
 	at, measured := slices.BinarySearch(s.batches, batch)
@@ -108,7 +108,7 @@ func (s *Surface) LargestBatch(sm share.PerMille, bound time.Duration) int {
 	return max(1, sort.Search(s.MaxBatch(), func(n int) bool { return s.Latency(n+1, sm) > bound }))
 }
 
-// FewestSMs returns the fewest SMs, of 0 to a limit, with which a batch takes at most a bound. It returns the limit if none suffice.
+// FewestSMs returns the fewest SMs, from 0 to limit, with which a batch takes at most bound. It returns limit if none suffice.
 func (s *Surface) FewestSMs(batch int, limit share.PerMille, bound time.Duration) share.PerMille {
 	steps := int(limit/surfaceStep) + 1
 	enough := sort.Search(steps, func(i int) bool { return s.Latency(batch, share.PerMille(i)*surfaceStep) <= bound })

@@ -5,26 +5,27 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Bisection is a strategy that finds the SMs that training needs (Dilu, section 3.2): the request is the smallest share with 80 % of the
-// throughput on all SMs, the limit the smallest with 100 %.
+// Bisection is a strategy that finds the SMs that training needs (Dilu, section 3.2): the request is the smallest share that keeps 80 %
+// of the throughput on all SMs, the limit the smallest that keeps 100 %.
 //
-// Dilu ends when a trial hits the target within 2 %. On a model that saturates, the first trial does, with far too many SMs; and on a
-// coarse grid none may. So 2 % is a tolerance below the target only, and the search ends when it has come down to one step.
+// Dilu ends when the throughput of a trial is within 2 % of the target. On a model that saturates, the first trial is, with far too many
+// SMs; on a coarse grid there may be no such trial. Here the 2 % are only a tolerance below the target, and the search ends when the
+// interval has shrunk to one step.
 type Bisection struct {
 	Step   share.PerMille // resolution of the share; divides 1000
 	Batch  int
 	Device string
 }
 
-// requestPart and limitPart are the fractions of the exclusive throughput that request and limit keep, less tolerance.
+// requestPart and limitPart are the fractions of the exclusive throughput that request and limit keep, apart from tolerance.
 const (
 	requestPart = 0.80
 	limitPart   = 1.00
 	tolerance   = 0.02
 )
 
-// Next returns the next setting to measure, and false if the search has ended: all SMs first, then those of the bisection for the
-// request, then for the limit.
+// Next returns the next setting to measure, and false if the search has ended. All SMs come first, then the bisection for the
+// request, then that for the limit.
 func (b Bisection) Next(history []Trial) (Setting, bool, error) {
 	_, next, err := b.search(history)
 	return nextResult(next, err)

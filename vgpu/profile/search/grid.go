@@ -25,8 +25,8 @@ func FaSTGrid(device string, batch int) Grid {
 	}
 }
 
-// Next returns the next setting to measure, and false if there is none. SM shares change the slowest, then quotas, from the largest on: one process can
-// be given other batches, and a smaller quota than that with which it began, but keeps its SMs.
+// Next returns the next setting to measure, and false if there is none. SM shares change the slowest, then quotas, from the largest down: a running
+// process can be given another batch size, and a smaller quota than it started with, but keeps its SMs.
 func (g Grid) Next(history []Trial) (Setting, bool, error) {
 	tried, err := index(g, history)
 	if err != nil {

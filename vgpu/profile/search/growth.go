@@ -8,15 +8,16 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Growth is a strategy that finds the best share for inference by Dilu's hybrid growth search (section 3.2). SMs grow by a step until a
-// setting meets the SLO; then the batch doubles, with one more step of SMs where the SLO is missed. It maximises the throughput per SM.
+// Growth is a strategy that finds the best share for inference by Dilu's hybrid growth search (section 3.2). It adds a step of SMs
+// until a setting meets the SLO; then it doubles the batch repeatedly, with one more step of SMs if the SLO is missed. It maximises the
+// throughput per SM.
 type Growth struct {
 	SLO      time.Duration  // of a request; a batch may take half of it
 	Step     share.PerMille // of SMs; 100 in the paper
 	MaxBatch int
 	Device   string
 
-	// AsReleased stops where Dilu's code does (D27). Otherwise SMs grow once more before the end, as long as that helps.
+	// AsReleased ends the search where Dilu's code does (D27). Otherwise the search then adds SMs as long as that helps.
 	AsReleased bool
 }
 
@@ -52,7 +53,7 @@ func (g Growth) Best(history []Trial) (GrowthResult, error) {
 	return GrowthResult{*best, elasticShare(sm, g.Limit(sm), best.Memory)}, nil
 }
 
-// Limit returns the most SMs that inference should have where others leave them idle: twice those that it requests, but at most all.
+// Limit returns the most SMs that inference should get while others leave them idle: twice its request, but at most all SMs.
 func (Growth) Limit(request share.PerMille) share.PerMille { return min(2*request, share.Whole) } // D26
 
 // Efficacy returns the throughput per percent of SMs, batch / (t_exec x SM rate), which Dilu calls TE.
@@ -122,8 +123,8 @@ func (w *growthReplay) doubleBatch() {
 	}
 }
 
-// probeFurther continues beyond the end of the search in Dilu's public code, which misses settings that need one more step of SMs: it
-// tries the same batch with more SMs while that helps, or else the doubled batch with two more steps.
+// probeFurther continues where the search in Dilu's public code ends, which misses settings that need one more step of SMs: it tries
+// the same batch with more SMs as long as that helps, or else the doubled batch with two more steps.
 func (w *growthReplay) probeFurther() {
 	end := *w.at
 	for w.updateBest(w.trialMeetingSLO(w.at.Batch, w.at.Resource.SM+w.Step)) { // D27

@@ -1,9 +1,9 @@
 // Package search implements strategies that select what a profiler measures next.
 //
-// A Strategy returns the next trial for a history of trials, so a profiler can stop at any time and resume from stored
-// trials; a Strategy has no state between calls. The strategies: the grid of FaST-GShare, hybrid growth for inference and
-// bisection for training (Dilu), every stage on every slice (FluidFaaS), and the sweep over vCPUs that feeds the latency
-// models (PAMBA).
+// A Strategy keeps no state between calls: it derives the next trial from the history of trials, so a profiler can stop
+// at any time and resume from stored trials. The strategies are the grid of FaST-GShare, hybrid growth for inference and
+// bisection for training (both Dilu), every stage on every slice (FluidFaaS), and the sweep over vCPUs for the latency
+// models of PAMBA.
 package search
 
 import (
@@ -16,7 +16,7 @@ import (
 
 // Setting is the resource and the batch size of one trial (a measurement of a model).
 type Setting struct {
-	Stage    int // of a cut model, from 1; 0 is the whole model
+	Stage    int // stage of a partitioned model, from 1; 0 is the whole model
 	Resource profile.Resource
 	Batch    int
 }
@@ -40,7 +40,8 @@ func (t Trial) validate() error {
 // Strategy selects the settings that a profiler measures. It never returns a setting whose trial is in the history, so it ends.
 type Strategy interface {
 	// Next returns the next trial, or false if there is none. The history is of one model, in any order, and may
-	// hold trials of other searches; of equal settings the last counts. Errors are *share.FieldError.
+	// contain trials of other searches; the last of several trials with equal settings counts. Errors are
+	// *share.FieldError.
 	Next(history []Trial) (Setting, bool, error)
 }
 
@@ -78,7 +79,7 @@ func (r results) firstUntried(settings []Setting) (Setting, bool) {
 	return Setting{}, false
 }
 
-// nextResult converts the first setting without a trial, nil if there is none, to the results of Strategy.Next.
+// nextResult converts a missing setting, or nil if the search has ended, to the results of Strategy.Next.
 func nextResult(missing *Setting, err error) (Setting, bool, error) {
 	if err != nil || missing == nil {
 		return Setting{}, false, err

@@ -12,7 +12,7 @@ import (
 // Stages is a strategy that measures every stage of a split model on every size of MIG slice (FluidFaaS, section 5.2.1), except slices
 // whose memory is known to be too small.
 type Stages struct {
-	Stages int // 1 to as many
+	Stages int // number of stages; they are numbered from 1
 	Slices []mig.Profile
 	Batch  int
 	Device string
@@ -20,8 +20,8 @@ type Stages struct {
 
 const maxStages = 1024
 
-// Next returns the next setting to measure, iterating over the stages, then over the slices from the largest memory, where the stage is
-// most likely to run and its memory use is measured.
+// Next returns the next setting to measure. It iterates over the stages and, for each, over the slices from the largest memory down: on
+// the largest the stage is most likely to run, which measures its memory use.
 func (s Stages) Next(history []Trial) (Setting, bool, error) {
 	tried, err := index(s, history)
 	if err != nil {

@@ -39,7 +39,7 @@ func (s Sweep) Next(history []Trial) (Setting, bool, error) {
 // trial, and false if no more are needed.
 func (s Sweep) firstUntried(at Setting, tried results) (Setting, bool) {
 	var cpus []profile.MilliCPU // ascending
-	var curve []profile.Point   // those that ran, in the order of the trials
+	var curve []profile.Point   // points that ran, in the order of the trials
 	for trial, c := 0, s.To; trial < s.Most; trial++ {
 		at.Resource = profile.Resource{CPU: c}
 		result, ran := tried[at]
