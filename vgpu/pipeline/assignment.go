@@ -11,22 +11,22 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Assignment is a function's partition into pipeline stages together with the free slice on which each segment of a stage runs. An
+// Assignment is a function's partition into pipeline stages, with the free slice on which each segment of a stage runs. An
 // instance of the function is started from it.
 type Assignment struct {
 	Partition  Partition
 	Slices     [][]Slice     // by stage and segment
-	Latency    time.Duration // of a request that runs every node, with transfers, without waiting
-	Bottleneck time.Duration // expected time of the slowest segment; one request is completed in each
+	Latency    time.Duration // of a request that runs every node, with transfers but without waiting
+	Bottleneck time.Duration // expected time of the slowest segment: the pipeline completes one request per Bottleneck
 	CV         CV            // of the stage times on these slices
 	Transfers  time.Duration // the transfer time within Latency
 }
 
-// Rate returns the throughput of the pipeline in requests per second, which its slowest stage limits.
+// Rate returns the throughput of the pipeline in requests per second, which is limited by its slowest stage.
 func (a Assignment) Rate() float64 { return 1 / a.Bottleneck.Seconds() }
 
-// Outstanding returns how many requests the instance may have at once so that the last one is expected to meet the SLO; 0 if even a
-// single one may miss it. It is the capacity that package routing uses.
+// Outstanding returns how many requests the instance may have at once such that the last one is still expected to meet the SLO; 0
+// if even a single one may miss it. It is the capacity that package routing uses.
 func (a Assignment) Outstanding(slo time.Duration) int {
 	if a.Latency > slo {
 		return 0
@@ -34,15 +34,15 @@ func (a Assignment) Outstanding(slo time.Duration) int {
 	return int((slo-a.Latency)/max(a.Bottleneck, 1)) + 1
 }
 
-// AtOnce returns how many requests the instance is to have at once if it has no queue of its own: as few as give nine tenths of its throughput, since each
-// more makes all wait longer, and no more than it answers within the SLO when it always has so many. It is at least 1, and 1 on a single slice, where one
-// request follows the other.
+// AtOnce returns how many requests the instance should have at once if it has no queue of its own: the fewest that give nine tenths of its throughput,
+// because each further one makes all of them wait longer, but no more than it can always have and still answer within the SLO. It is at least 1, and
+// exactly 1 on a single slice, where requests run one after another.
 func (a Assignment) AtOnce(slo time.Duration) int {
 	if a.Partition.Monolithic() {
 		return 1
 	}
 	bottleneck := max(a.Bottleneck, 1)
-	enough := (9*a.Latency-1)/(10*bottleneck) + 1 // n of them give n answers in each Latency, but at most one in each Bottleneck
+	enough := (9*a.Latency-1)/(10*bottleneck) + 1 // n requests give n answers per Latency, but at most one per Bottleneck
 	return int(max(1, min(enough, slo/bottleneck)))
 }
 
@@ -63,18 +63,18 @@ func (a Assignment) overhead() float64 {
 	return float64(a.CV) + a.Transfers.Seconds()/a.Latency.Seconds() // U6, U7
 }
 
-// Assign selects a partition of the function and a free slice for each segment (nodes that share one slice). Each slice holds its
-// segment's memory, the worst-case latency including transfers and waiting meets the SLO, and the slowest stage sustains the rate. Of the
-// possible assignments of one partition it returns the one with the fewest compute slices, then the least memory, then the least latency;
-// the search is exact. Slices of kinds that were not ranked are ignored.
+// Assign selects a partition of the function and a free slice for each segment (nodes that share one slice) such that each slice holds
+// its segment's memory, the worst-case latency including transfers and waiting meets the SLO, and the slowest stage sustains the rate. Of
+// the possible assignments of one partition it returns the one with the fewest compute slices, then the least memory, then the least
+// latency; the search is exact. Slices of kinds that were not ranked are ignored.
 //
 // The error is ErrNoFit, ErrRate, ErrSLO, or a *share.FieldError.
 func (r *Ranking) Assign(free []Slice, d Demand) (Assignment, error) {
 	return r.bestAssignment(r.partitions, free, d)
 }
 
-// Monolithic is like Assign, but runs the whole function on one slice. The schedulers ESG and INFless assign functions so, and it finds
-// the slice to which a pipeline can migrate.
+// Monolithic is like Assign, but runs the whole function on one slice, which is how the schedulers ESG and INFless assign functions. It
+// also finds the slice to which a pipeline can migrate.
 func (r *Ranking) Monolithic(free []Slice, d Demand) (Assignment, error) {
 	at := slices.IndexFunc(r.partitions, func(p rankedPartition) bool { return p.Monolithic() })
 	return r.bestAssignment(r.partitions[max(at, 0):at+1], free, d)
@@ -110,7 +110,7 @@ func (r *Ranking) bestAssignment(partitions []rankedPartition, free []Slice, d D
 	return best, nil
 }
 
-// furthestError returns the one of two errors that names the later obstacle to an assignment: ErrSLO, then ErrRate, then ErrNoFit.
+// furthestError returns whichever of two errors is the later obstacle to an assignment: ErrSLO, then ErrRate, then ErrNoFit.
 func furthestError(a, b error) error {
 	for _, e := range []error{ErrSLO, ErrRate} {
 		if a == e || b == e {
@@ -124,7 +124,7 @@ func furthestError(a, b error) error {
 type Demand struct {
 	SLO   time.Duration // maximum time from arrival to reply of one request
 	Queue time.Duration // expected time that a request waits before it starts
-	Rate  float64       // requests a second that the instance has to sustain; 0 means any
+	Rate  float64       // requests per second that the instance must sustain; 0 means any
 	// Candidates is the number of fitting partitions, in the order of the ranking, whose assignments are compared (U7). 0 and 1
 	// select the first one that fits, as in the paper of FluidFaaS.
 	Candidates int
@@ -147,7 +147,7 @@ func (d Demand) validate() error {
 	return nil
 }
 
-// maxSegmentTime returns the longest mean time that a request may spend on one slice of the pipeline if the rate is to be sustained.
+// maxSegmentTime returns the longest mean time that a request may spend on one slice of the pipeline so that it sustains the rate.
 func (d Demand) maxSegmentTime() time.Duration {
 	if d.Rate == 0 {
 		return math.MaxInt64
@@ -155,16 +155,16 @@ func (d Demand) maxSegmentTime() time.Duration {
 	return time.Duration(min(1e9/d.Rate, math.MaxInt64/2))
 }
 
-// The reasons why a function cannot be assigned. With ErrRate its memory fits, with ErrSLO also the rate can be sustained.
+// The reasons why a function cannot be assigned. With ErrRate its memory fits; with ErrSLO the rate could be sustained, too.
 var (
 	ErrNoFit = errors.New("no partition fits the free slices: more or larger slices are needed")
 	ErrRate  = errors.New("no partition that fits the free slices sustains the rate: larger slices or more instances are needed")
 	ErrSLO   = errors.New("no partition that fits the free slices meets the SLO: larger slices or a longer SLO are needed")
 )
 
-// Assignments returns an assignment of each partition that fits the free slices, in the order of the ranking: the first is that of Assign with one
-// candidate, and the others are what to try where it turns out not to be possible. It ends after maxLooked partial choices, as for a function that just does
-// not meet its objective the search would take some seconds for each node. The error is a *share.FieldError.
+// Assignments returns an assignment for each partition that fits the free slices, in the order of the ranking. The first is that of Assign with one
+// candidate; the others are to be tried if an assignment turns out to be impossible. The sequence ends after maxLooked partial choices, because the search
+// for a function that only just misses its objective would take some seconds per node. The error is a *share.FieldError.
 func (r *Ranking) Assignments(free []Slice, d Demand) (iter.Seq[Assignment], error) {
 	if err := d.validate(); err != nil {
 		return nil, err
@@ -176,7 +176,8 @@ func (r *Ranking) Assignments(free []Slice, d Demand) (iter.Seq[Assignment], err
 	return func(yield func(Assignment) bool) { r.assignEach(byKind, d, maxLooked, yield) }, nil
 }
 
-// assignEach yields the assignments of partitions until it has looked at most partial choices or more, and returns at how many it has.
+// assignEach yields the assignments of partitions until it has looked at `most` partial choices or more. It returns how many it has
+// looked at.
 func (r *Ranking) assignEach(free [][]Slice, d Demand, most int, yield func(Assignment) bool) (looked int) {
 	for i := 0; i < len(r.partitions) && looked < most; i++ {
 		a, ok, n := r.assignWithin(&r.partitions[i], free, d)
@@ -188,5 +189,5 @@ func (r *Ranking) assignEach(free [][]Slice, d Demand, most int, yield func(Assi
 	return looked
 }
 
-// maxLooked bounds the partial choices that Assignments looks at, of which it takes a second for some million.
+// maxLooked bounds the partial choices that Assignments looks at; some million of them take a second.
 const maxLooked = 1_000_000

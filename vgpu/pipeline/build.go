@@ -12,29 +12,29 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Build is a build file: what build of the Python package gshare has measured of a function, node by node. docs/pipelines.md describes it.
+// Build is a build file: what gshare's Python module build has measured of a function, node by node. docs/pipelines.md describes it.
 type Build struct {
 	Version  int           `json:"version"` // BuildVersion
 	Name     string        `json:"function"`
 	Inputs   []string      `json:"inputs"`              // names of the function's inputs
-	Transfer time.Duration `json:"transferNanoseconds"` // of the largest output between two stages
+	Transfer time.Duration `json:"transferNanoseconds"` // time for the largest output between two stages
 	Nodes    []BuiltNode   `json:"nodes"`
 }
 
-// BuiltNode is what was measured of one node.
+// BuiltNode holds the measurements of one node.
 type BuiltNode struct {
 	Name   string         `json:"name"`
 	After  []string       `json:"after,omitempty"`
 	Chance share.PerMille `json:"chancePerMille,omitempty"` // as Node.Chance
-	Memory share.Bytes    `json:"memoryBytes"`              // at the peak, weights included
-	Output share.Bytes    `json:"outputBytes"`              // of the smallest batch, as it is passed on
-	Takes  []string       `json:"takes"`                    // types and shapes of what it is called with
+	Memory share.Bytes    `json:"memoryBytes"`              // peak, including weights
+	Output share.Bytes    `json:"outputBytes"`              // for the smallest batch, as it is passed on
+	Takes  []string       `json:"takes"`                    // types and shapes of the arguments
 	Gives  string         `json:"gives"`
-	// Times are in ascending order of batches, by the name of a Kind; the kind "cpu" is a machine without a GPU.
+	// Times are in ascending order of batches. The key is the name of a Kind, or "cpu" for a machine without a GPU.
 	Times map[string][]BatchTime `json:"times"`
 }
 
-// BatchTime is the execution time of a request with so many items.
+// BatchTime is the execution time of a request with the given number of items.
 type BatchTime struct {
 	Batch int           `json:"batch"`
 	Time  time.Duration `json:"nanoseconds"`
@@ -47,11 +47,11 @@ const BuildVersion = 1
 const (
 	maxBuildBytes = 1 << 20
 	maxBatch      = 1 << 20
-	maxBatches    = 64 // measured on one kind
+	maxBatches    = 64 // per kind
 )
 
-// ReadBuild reads a build file. It refuses files of other versions, with unknown fields, or with values out of range; the error names the
-// field, except for text that is not JSON.
+// ReadBuild reads a build file. It refuses other versions, unknown fields, and values out of range. The error names the field, unless the
+// text is not JSON.
 func ReadBuild(text []byte) (*Build, error) {
 	if len(text) > maxBuildBytes {
 		return nil, fmt.Errorf("build file: %d bytes are more than %d", len(text), maxBuildBytes)
@@ -59,7 +59,7 @@ func ReadBuild(text []byte) (*Build, error) {
 	var version struct {
 		Version int `json:"version"`
 	}
-	// Version first: another one may have fields that this package does not know.
+	// Check the version first: another version may have fields that this package does not know.
 	if err := json.Unmarshal(text, &version); err != nil {
 		return nil, fmt.Errorf("build file: %.200s", err.Error())
 	}
@@ -123,7 +123,7 @@ func validateTimes(times []BatchTime) error {
 
 // Batches returns the batches at which every node was measured on some kind of slice, in ascending order.
 func (b *Build) Batches() []int {
-	nodes := map[int]int{} // by batch: that were measured at it
+	nodes := map[int]int{} // by batch: number of nodes measured at it
 	for _, n := range b.Nodes {
 		seen := map[int]bool{}
 		for _, times := range n.Times {
@@ -144,8 +144,8 @@ func (b *Build) Batches() []int {
 	return all
 }
 
-// Function returns the function as its requests of so many items run. The error is a *share.FieldError if a node was not measured at this
-// batch.
+// Function returns the function for requests with the given number of items. The error is a *share.FieldError if a node was not measured
+// at this batch.
 func (b *Build) Function(batch int) (Function, error) {
 	if !slices.Contains(b.Batches(), batch) {
 		return Function{}, share.Invalid("batch", "%d is none of those at which all nodes were measured: %v", batch, b.Batches())

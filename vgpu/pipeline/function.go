@@ -16,7 +16,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Function is a serverless function as a graph of components, which a pipeline may run on several slices.
+// Function is a serverless function as a graph of components. A pipeline may run it on several slices.
 type Function struct {
 	Name     string        `json:"name"`
 	Nodes    []Node        `json:"nodes"`
@@ -28,10 +28,10 @@ type Function struct {
 type Node struct {
 	Name   string                   `json:"name"`
 	After  []string                 `json:"after,omitempty"` // names of the nodes whose outputs it reads
-	Memory share.Bytes              `json:"memory"`          // at the peak, weights included
+	Memory share.Bytes              `json:"memory"`          // peak, including weights
 	Times  map[string]time.Duration `json:"times"`           // of one request, by name of Kind
-	// Chance is the fraction of requests that run the node; 0 means all. Latency always includes the node, throughput weighs it
-	// by its chance (U23).
+	// Chance is the fraction of requests that run the node; 0 means all. The latency always includes the node, whereas the
+	// throughput weighs its time by the chance (U23).
 	Chance share.PerMille `json:"chance,omitempty"`
 }
 
@@ -41,7 +41,7 @@ const (
 	MaxTime  = time.Hour // of one node, and of a transfer
 )
 
-// Validate returns a *share.FieldError for the first invalid field, or nil. Invalid are a function without nodes, a name that is missing,
+// Validate returns a *share.FieldError for the first invalid field, or nil. It rejects a function without nodes, a name that is missing,
 // repeated or unknown, a cycle, and a quantity out of range.
 func (f *Function) Validate() error {
 	if f.Name == "" {
@@ -81,7 +81,7 @@ func (n *Node) validate(field string) error {
 	return nil
 }
 
-// expectedTime returns the mean time that a request spends at the node, if a request that runs the node spends the time worst there.
+// expectedTime returns the mean time at the node over all requests, if a request that runs the node spends the time worst there.
 func (n *Node) expectedTime(worst time.Duration) time.Duration {
 	if n.Chance == 0 {
 		return worst

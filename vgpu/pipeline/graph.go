@@ -30,8 +30,8 @@ type graph struct {
 	prev  []nodeSet
 }
 
-// graph returns the dependency graph with its nodes in topological order. A branch is followed to its end before the next one begins;
-// otherwise the order of Function.Nodes decides. Errors are *share.FieldError.
+// graph returns the dependency graph with its nodes in topological order. The order follows each branch to its end before it begins
+// the next one, and otherwise keeps that of Function.Nodes. Errors are *share.FieldError.
 func (f *Function) graph() (*graph, error) {
 	index := map[string]int{}
 	for i, n := range f.Nodes {
@@ -57,8 +57,8 @@ func (f *Function) graph() (*graph, error) {
 	return newGraph(order, reads), nil
 }
 
-// topologicalOrder returns the indexes of the nodes depth first: of the nodes whose inputs are all listed, the next is the one whose last
-// input was listed last. The argument holds the inputs of each node. A cycle is a *share.FieldError.
+// topologicalOrder returns the indexes of the nodes depth first: among the nodes whose inputs are all listed, the next one is that whose
+// last input was listed last. reads holds the inputs of each node. A cycle is a *share.FieldError.
 func (f *Function) topologicalOrder(reads []nodeSet) ([]int, error) {
 	var order []int
 	var done nodeSet

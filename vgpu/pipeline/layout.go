@@ -1,22 +1,22 @@
 package pipeline
 
-// Layout says which nodes of a function run on which slices, as run of the Python package gshare reads it.
+// Layout says which nodes of a function run on which slices. gshare's Python module run reads it.
 type Layout struct {
 	Version  int         `json:"version"` // LayoutVersion
 	Function string      `json:"function"`
 	Stages   [][]LaidOut `json:"stages"` // by stage and segment
 }
 
-// LaidOut is the nodes of one process, in the order of execution, and the slice that it sees.
+// LaidOut holds the nodes of one process, in the order of execution, and the slice that the process sees.
 type LaidOut struct {
 	Nodes []string `json:"nodes"`
 	Slice string   `json:"slice"` // Slice.ID, the value of CUDA_VISIBLE_DEVICES
 }
 
-// LayoutVersion is the version of the layouts that this package makes.
+// LayoutVersion is the version of the layouts that this package writes.
 const LayoutVersion = 1
 
-// Layout returns an assignment that Assign or Monolithic has returned, with the names of its nodes.
+// Layout returns an assignment from Assign or Monolithic as a layout, with the names of its nodes.
 func (r *Ranking) Layout(a Assignment) Layout {
 	l := Layout{Version: LayoutVersion, Function: r.function.Name}
 	for s, stage := range a.Partition.Stages {

@@ -13,20 +13,20 @@ type RunningInstance struct {
 	ID         int // unique on the node
 	Ranking    *Ranking
 	Assignment Assignment
-	Demand     Demand // its Rate is the present one
+	Demand     Demand // with the present Rate
 }
 
 // Migration is a proposal to replace a pipeline by an instance of the whole function on one slice.
 type Migration struct {
 	Instance int        // the pipeline's ID
-	To       Assignment // of the new instance; the pipeline keeps its slices until it has ended
+	To       Assignment // of the new instance; the pipeline keeps its slices until it has finished
 	// Utilisation is the fraction of time for which the slice is busy at the present rate. If it is low, the new instance can share
 	// the slice with others.
 	Utilisation share.PerMille
 }
 
-// Migrations returns the pipelines that a single free slice can replace, at the present request rate and with no more latency. Pipelines
-// with the most compute slices come first, since they free the most, and each free slice is used once.
+// Migrations returns the pipelines that a single free slice can replace at the present request rate and without a higher latency.
+// Pipelines with the most compute slices come first, because they free the most, and each free slice is used at most once.
 func Migrations(running []RunningInstance, free []Slice) ([]Migration, error) {
 	var found []Migration
 	free = slices.Clone(free)

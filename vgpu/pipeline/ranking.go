@@ -94,7 +94,7 @@ func (r *Ranking) rankPartition(g *graph, stages [][]nodeSet, known map[nodeSet]
 				return rankedPartition{}, false
 			}
 			stage, fits = append(stage, part), append(fits, f)
-			slowest = max(slowest, f.expected[kind]) // parallel segments count by their maximum
+			slowest = max(slowest, f.expected[kind]) // parallel segments take as long as the slowest of them
 		}
 		p.Stages, p.times, times = append(p.Stages, stage), append(p.times, fits), append(times, slowest)
 	}
@@ -121,7 +121,7 @@ func (r *Ranking) Partitions() []Partition {
 // Function returns the function whose partitions are ranked.
 func (r *Ranking) Function() Function { return r.function }
 
-// segmentTimes holds the execution times of a segment (nodes that share one slice) for each kind of slice; 0 where it cannot run.
+// segmentTimes holds the execution times of a segment (nodes that share one slice) on each kind of slice; 0 if it cannot run there.
 type segmentTimes struct {
 	worst    []time.Duration // with every node; used for latency
 	expected []time.Duration // with nodes weighed by their chance; used for throughput
@@ -156,8 +156,8 @@ func (r *Ranking) timesOn(p Segment, kind Kind) (worst, expected time.Duration) 
 	return worst, expected
 }
 
-// smallestKind returns the index of the smallest kind of slice that can run a segment, or a negative number. The argument holds the
-// segment's time on each kind, 0 where it cannot run.
+// smallestKind returns the index of the smallest kind of slice that can run a segment, or a negative number. worst holds the
+// segment's time on each kind, 0 if it cannot run there.
 func smallestKind(worst []time.Duration) int {
 	return slices.IndexFunc(worst, func(t time.Duration) bool { return t > 0 })
 }

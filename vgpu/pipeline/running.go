@@ -7,9 +7,9 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// NewRunning returns an instance that was started by a layout, of which each slice is the name of one of the kinds. Its ranking has this partition and
-// the whole function only, so that it costs little. The error is a *share.FieldError, for instance where the function has changed since and has other
-// nodes than the layout.
+// NewRunning returns an instance that was started from a layout in which each slice is the name of one of the kinds. Its ranking contains only the
+// layout's partition and the whole function, so it is cheap. The error is a *share.FieldError, for instance if the function has changed since and its
+// nodes differ from those of the layout.
 func NewRunning(id int, f Function, kinds []Kind, l Layout, d Demand) (RunningInstance, error) {
 	if err := d.validate(); err != nil {
 		return RunningInstance{}, err
@@ -46,7 +46,8 @@ func NewRunning(id int, f Function, kinds []Kind, l Layout, d Demand) (RunningIn
 	return RunningInstance{ID: id, Ranking: r, Assignment: a, Demand: d}, nil
 }
 
-// read returns the stages of a layout as sets of positions, and the kinds that they have. Each node is there once, after those whose outputs it reads.
+// read returns the stages of a layout as sets of positions, and the kinds on which they run. Each node must occur once, after the nodes whose outputs
+// it reads.
 func (r *Ranking) read(g *graph, l Layout) (stages [][]nodeSet, on [][]Slice, err error) {
 	position := map[string]int{}
 	for at, i := range g.order {
@@ -87,7 +88,7 @@ func (r *Ranking) read(g *graph, l Layout) (stages [][]nodeSet, on [][]Slice, er
 	return stages, on, nil
 }
 
-// assignment returns the assignment of a partition to slices of ranked kinds. Where a part cannot run on what it has, its Bottleneck is 0.
+// assignment returns the assignment of a partition to slices of ranked kinds. If a segment cannot run on its slice, the Bottleneck is 0.
 func (r *Ranking) assignment(p *rankedPartition, on [][]Slice) Assignment {
 	a := Assignment{Partition: p.Partition, Slices: on, Transfers: r.transferTime(p)}
 	var times []time.Duration

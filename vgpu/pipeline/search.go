@@ -13,15 +13,15 @@ import (
 // maxKinds is the largest number of kinds of slices that a Ranking can consider.
 const maxKinds = 16
 
-// slicesUsed counts the slices of each kind that a search has assigned so far. Slices of a kind are interchangeable, so what the search
-// can still do depends on these counts only.
+// slicesUsed counts the slices of each kind that a search has assigned so far. Slices of a kind are interchangeable, so these counts
+// alone determine how the search can continue.
 type slicesUsed [maxKinds]uint8
 
-// partialChoice is an intermediate result of the search for an assignment: the kinds of slices for the first segments of a pipeline. Of
-// choices that use equally many slices of each kind only the fastest is kept.
+// partialChoice is an intermediate result of the search for an assignment: the kinds of slices for the first segments of a pipeline.
+// Among choices that use the same number of slices of each kind, only the fastest is kept.
 type partialChoice struct {
 	used    slicesUsed
-	before  time.Duration  // sum of the worst times of the stages before
+	before  time.Duration  // sum of the worst times of the previous stages
 	slowest time.Duration  // worst time of the segments of this stage so far
 	kind    int            // of the last segment
 	from    *partialChoice // the choice without the last segment
@@ -47,8 +47,8 @@ func (r *Ranking) assignPartition(p *rankedPartition, free [][]Slice, d Demand) 
 	return r.newAssignment(p, free, slices.MinFunc(choices, r.compareSize)), nil
 }
 
-// assignWithin returns what assignPartition does, and false where that returns an error. It does not find out which: for the thousands of partitions of a
-// large function that would take hours where none of them meets the SLO. It also returns how many choices it has looked at.
+// assignWithin returns the result of assignPartition, and false where that returns an error. It does not find out which error: doing so for the thousands
+// of partitions of a large function would take hours if none of them meets the SLO. It also returns how many choices it has looked at.
 func (r *Ranking) assignWithin(p *rankedPartition, free [][]Slice, d Demand) (a Assignment, ok bool, looked int) {
 	budget := d.SLO - d.Queue - r.transferTime(p)
 	if p.leastTime(free) > budget {
@@ -61,8 +61,8 @@ func (r *Ranking) assignWithin(p *rankedPartition, free [][]Slice, d Demand) (a 
 	return r.newAssignment(p, free, slices.MinFunc(choices, r.compareSize)), true, looked
 }
 
-// leastTime returns the time of a request with each segment on the fastest kind of which a slice is free, without transfers; math.MaxInt64 if there is
-// none for a segment.
+// leastTime returns the time of a request, without transfers, if each segment runs on the fastest kind that has a free slice; math.MaxInt64 if a
+// segment can run on none.
 func (p *rankedPartition) leastTime(free [][]Slice) (sum time.Duration) {
 	for _, stage := range p.times {
 		slowest := time.Duration(0)
@@ -88,9 +88,9 @@ func (r *Ranking) transferTime(p *rankedPartition) time.Duration {
 	return time.Duration(len(p.Stages)-1) * r.function.Transfer
 }
 
-// searchChoices returns, for each combination of free slices on which no segment is slower than the bound, the fastest assignment of all
-// segments, if it takes no longer than the budget. It is a dynamic program over the segments, with the number of used slices of each kind as its state. It
-// also returns how many partial choices it has looked at.
+// searchChoices returns, for each combination of free slices on which no segment is slower than the bound, the fastest assignment of all segments that
+// stays within the budget. It is a dynamic program over the segments, with the number of used slices of each kind as its state. It also returns how many
+// partial choices it has looked at.
 func (p *rankedPartition) searchChoices(free [][]Slice, bound, budget time.Duration) (all []*partialChoice, looked int) {
 	if p.Slices() > totalSlices(free) {
 		return nil, 1
@@ -107,7 +107,7 @@ func (p *rankedPartition) searchChoices(free [][]Slice, bound, budget time.Durat
 }
 
 // extendChoices adds the next segment of a stage to each intermediate result of the search, once for every kind of slice that can run the
-// segment within the bound and has a free slice. It drops what takes longer than the budget.
+// segment within the bound and has a free slice. It drops results that exceed the budget.
 func extendChoices(layer []*partialChoice, part *segmentTimes, free [][]Slice, bound, budget time.Duration) []*partialChoice {
 	type state struct {
 		used    slicesUsed

@@ -17,8 +17,8 @@ const (
 	Storage  Source = "storage"
 )
 
-// Start tells the caller to start a request on a shared slice: evict the listed functions, scrub free memory, load the function, execute.
-// The slice is busy until Finish.
+// Start tells the caller to start a request on a shared slice: evict the listed functions, scrub free memory if Scrub is set, load the
+// function, and execute the request. The slice is busy until Finish.
 type Start struct {
 	Request   Request
 	Slice     string
@@ -37,9 +37,9 @@ type Decision struct {
 
 // Dispatch assigns as many waiting requests as possible to idle slices. Call it after Enqueue and after Finish.
 //
-// The request with the least slack at the present time goes first. If the data of its function is on an idle slice, it runs there;
-// otherwise the function is loaded to an idle slice, and the least recently used functions on it are evicted. A running request is never
-// interrupted.
+// The request with the least slack at the present time goes first. If the data of its function is on an idle slice, it runs there.
+// Otherwise the function is loaded onto an idle slice, and the functions that were used least recently there are evicted. A running
+// request is never interrupted.
 func (n *Node) Dispatch(now time.Duration) Decision {
 	n.advanceClock(now)
 	var d Decision
@@ -60,7 +60,8 @@ func (n *Node) Dispatch(now time.Duration) Decision {
 	}
 }
 
-// startRequest starts a function's next request on the candidate's slice: it evicts, moves the function's data and marks the slice busy.
+// startRequest starts a function's next request on the candidate's slice: it evicts functions, moves the function's data and marks the
+// slice busy.
 func (n *Node) startRequest(p candidate) Start {
 	f, s := p.function, p.slice
 	request := f.waiting.pop()
@@ -98,7 +99,7 @@ func (n *Node) Finish(now time.Duration, id string) error {
 	s.meter.Add(s.started, n.now)
 	f.meter.Add(s.loaded, n.now)
 	ended := n.now
-	if s.request.want { // a turn lasts beyond its first request
+	if s.request.want { // a turn goes on after its first request
 		ended = min(ended, s.until)
 	}
 	n.outcomes.add(n.now, n.policy.Window, s.request.feasible && ended > s.request.Deadline)
@@ -109,8 +110,8 @@ func (n *Node) Finish(now time.Duration, id string) error {
 	return nil
 }
 
-// candidate is an idle slice on which a function's next request could start now, with what that takes: the load time and the functions to
-// evict.
+// candidate is an idle slice on which a function's next request could start now, with the cost of doing so: the load time and the
+// functions to evict.
 type candidate struct {
 	function *function
 	slice    *slice
@@ -142,8 +143,8 @@ func (n *Node) bestCandidate(f *function) (candidate, bool) {
 	return best, best.slice != nil
 }
 
-// isBetter reports whether candidate a is preferred to b. The criteria, in this order: it meets the deadline; it evicts none, or those
-// used least recently; it is the smallest slice. The paper has no deadline here (docs/adr/0018).
+// isBetter reports whether candidate a is preferred to b. The criteria, in this order: it meets the deadline; it evicts no function,
+// or functions used less recently; its slice is smaller. The paper ignores the deadline here (docs/adr/0018).
 func (n *Node) isBetter(a, b *candidate) bool {
 	return cmp.Or(
 		compareBools(n.isLate(a), n.isLate(b)),

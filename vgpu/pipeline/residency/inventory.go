@@ -125,13 +125,13 @@ func (n *Node) unload(f *function) {
 // both, so that each byte is counted once.
 type hostCache struct {
 	limit, used share.Bytes
-	held        []*function // whose data is here, in no order
+	held        []*function // functions whose data is here, in no particular order
 }
 
 func (h *hostCache) has(f *function) bool { return slices.Contains(h.held, f) }
 
-// add puts the data of a function into host memory, after removing that of others, the least recently used first, until it fits. Data
-// larger than the limit is not kept.
+// add puts the data of a function into host memory. It first removes the data of other functions, the least recently used first,
+// until the new data fits. Data larger than the limit is not kept.
 func (h *hostCache) add(f *function) {
 	if f.Memory > h.limit || h.has(f) {
 		return
@@ -149,22 +149,22 @@ func (h *hostCache) remove(f *function) {
 	}
 }
 
-// slice is one shared slice. The fields from running to until describe the request that runs on it.
+// slice is one shared slice. The fields from running to until describe the turn or request that runs on it.
 type slice struct {
 	pipeline.Slice
 	free      share.Bytes
-	residents []*function // whose data is on the slice, in no order
+	residents []*function // functions whose data is on the slice, in no particular order
 	stale     []string    // tenants whose data may still be in free memory
 
 	running *function
 	turn    uint64 // Lease.Turn
 	request queuedRequest
-	started time.Duration // when it took the slice, including its load
+	started time.Duration // when running took the slice; its load comes after that
 	loaded  time.Duration // expected end of its load
-	until   time.Duration // its expected end
+	until   time.Duration // expected end of the request
 	ended   time.Duration // when the last request ended
-	bound   *bound        // of the turn, while another function waits for it
-	yielded *function     // whose turn had a bound, if no other one has run since
+	bound   *bound        // end of the turn, while another function waits for the slice
+	yielded *function     // function whose turn had a bound, if no other function has run since
 	meter   Meter
 }
 
@@ -191,7 +191,7 @@ func (s *slice) victims(f *function) []*function {
 	return victims
 }
 
-// remove frees the memory of a function on the slice. Its data is not scrubbed: the memory counts as stale until another tenant needs it.
+// remove frees the memory of a function on the slice. The data is not scrubbed: the memory counts as stale until another tenant needs it.
 func (s *slice) remove(f *function) {
 	s.free += f.Memory
 	s.residents = slices.DeleteFunc(s.residents, func(other *function) bool { return other == f })

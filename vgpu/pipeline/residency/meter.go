@@ -15,7 +15,7 @@ type Meter struct {
 // busySpan is an interval of use, [from, to).
 type busySpan struct{ from, to time.Duration }
 
-// Add records an interval of use. Intervals are added in order; the part of one that precedes the end of the last one is ignored.
+// Add records an interval of use. Intervals are added in order; any part of one before the end of the last one is ignored.
 func (m *Meter) Add(from, to time.Duration) {
 	if n := len(m.spans); n > 0 {
 		from = max(from, m.spans[n-1].to)
@@ -52,7 +52,7 @@ func ratio(used, window time.Duration) share.PerMille {
 // they arrived.
 type deadlineOutcomes struct {
 	list  []outcome
-	count int // of late ones in list
+	count int // number of late requests in list
 }
 
 type outcome struct {

@@ -10,25 +10,25 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Node decides which functions are resident on the shared slices of one node: it manages the slices, the data in host memory and the
-// waiting requests. It has many methods because one decision reads all three. Times are on any monotonic clock; an earlier time than the
-// last one counts as the last one. It is not safe for concurrent use.
+// Node decides which functions are resident on the shared slices of one node: it manages the slices, the data in host memory and the waiting
+// requests. It has many methods because one decision depends on all three. Times are on any monotonic clock; a time before the latest one
+// counts as the latest one. It is not safe for concurrent use.
 //
-// Each function has at most one instance here, at most one function runs on a slice at a time, and the data of the functions on a slice
-// never exceeds its memory.
+// Each function has at most one instance here, at most one function runs on a slice at a time, and the data of the functions on a slice never
+// exceeds its memory.
 //
-// A simulator calls Enqueue, Dispatch and Finish, and does what each Start says. What runs real processes, whose loads and evictions take time
-// and may fail, calls SetWant, Dispatch, Steps and Leases, and says what has become of each step: see Steps.
+// A simulator calls Enqueue, Dispatch and Finish, and carries out what each Start says. A caller that runs real processes, whose loads and
+// evictions take time and may fail, calls SetWant, Dispatch, Steps and Leases instead, and reports the outcome of each step: see Steps.
 type Node struct {
 	policy    Policy
 	now       time.Duration
 	functions map[string]*function
-	order     []*function // as registered
+	order     []*function // in the order of registration
 	active    []*function // with waiting requests, now or at the last Dispatch
-	slices    []*slice    // as added
+	slices    []*slice    // in the order in which they were added
 	host      hostCache
-	turns     uint64           // that have begun
-	lastLate  time.Duration    // when a neglected function last went first
+	turns     uint64           // number of turns begun so far
+	lastLate  time.Duration    // when a function last got its turn through neglected
 	resized   time.Duration    // when the number of slices last changed
 	outcomes  deadlineOutcomes // since resized
 }
@@ -38,17 +38,17 @@ type function struct {
 	Function
 	index       int           // in Node.order
 	runs        bool          // whether one of the shared slices can run it
-	fastest     time.Duration // time of one request on those; if none runs it, on any kind
+	fastest     time.Duration // time of one request on the fastest shared slice that runs it, or on the fastest kind if none does
 	exists      bool          // whether there is an instance
 	on          *slice        // where it is resident, or nil
 	running     bool
-	terminating bool  // promoted; the instance ends with the running request
+	terminating bool  // promoted; the instance ends when the running request does
 	place       place // what its process holds of a slice
 	waiting     requestQueue
 	active      bool          // whether it is in Node.active
 	since       time.Duration // when the instance was created
 	used        time.Duration // when it last got or finished a request
-	served      time.Duration // when its last turn ended; 0: it has had none
+	served      time.Duration // when its last turn ended; 0 if it has had none
 	meter       Meter
 }
 
@@ -112,8 +112,8 @@ func (n *Node) Waiting(name string) int {
 	return 0
 }
 
-// RemovePromoted ends the shared instance of a function that now has an instance with slices of its own. A running request still
-// finishes. It returns the requests that waited, which the other instance serves.
+// RemovePromoted ends the shared instance of a function that now has an instance with its own slices. A running request still
+// finishes. It returns the waiting requests, which the other instance is to serve.
 func (n *Node) RemovePromoted(now time.Duration, name string) []Request {
 	n.advanceClock(now)
 	f := n.functions[name]
@@ -143,16 +143,16 @@ func (n *Node) AddDemoted(now time.Duration, name string) {
 // maxTime is the longest valid duration in a Function or a Policy.
 const maxTime = time.Hour
 
-// Function describes a function whose instance takes turns with other functions on shared slices. There it always runs as a whole;
-// pipelines have slices of their own.
+// Function describes a function whose instance takes turns with other functions on shared slices. Here it always runs as a whole
+// on one slice; pipelines have slices of their own.
 type Function struct {
 	Name     string
 	Tenant   string                   // memory is scrubbed between tenants (U22)
-	Slice    string                   // the only one that it can use, where its process cannot move; empty: any
+	Slice    string                   // the only slice that it can use, if its process cannot move; empty: any slice
 	Memory   share.Bytes              // on the slice, and in host memory
-	Times    map[string]time.Duration // of one request, by name of the kinds on which it runs
-	LoadWarm time.Duration            // from host memory onto a slice; corrected by what loads take, as Loaded says
-	LoadCold time.Duration            // from storage; as LoadWarm
+	Times    map[string]time.Duration // of one request, by name of each kind on which it can run
+	LoadWarm time.Duration            // from host memory onto a slice; Loaded corrects it by the time that loads take
+	LoadCold time.Duration            // from storage; corrected as LoadWarm
 }
 
 func (f *Function) validate() error {

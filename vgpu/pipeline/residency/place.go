@@ -11,26 +11,26 @@ import (
 type Move string
 
 const (
-	Load  Move = "load"  // have its process take memory on the slice, then call Loaded or Failed
-	Evict Move = "evict" // have its process give the memory back, or end it, then call Evicted
+	Load  Move = "load"  // the function's process must take memory on the slice; then call Loaded or Failed
+	Evict Move = "evict" // the function's process must give the memory back, or end; then call Evicted
 )
 
-// Step is one thing to be done so that the slices hold what Dispatch has decided.
+// Step is one thing to do so that the slices come to hold what Dispatch has decided.
 type Step struct {
 	Move     Move
 	Function string
 	Slice    string
 }
 
-// place is what the process of a function holds of a slice, which follows the decisions of Dispatch: until its memory is known to be free, it
-// counts. Its memory counts whole while it is loaded or evicted, as nobody knows which part it has then.
+// place is what the process of a function actually holds of a slice, which lags behind the decisions of Dispatch. The memory counts until it
+// is known to be free. It counts in full during a load or an eviction, because it is unknown how much of it the process holds then.
 type place struct {
-	slice  *slice // nil: it holds nothing
+	slice  *slice // nil: the process holds nothing
 	state  placeState
-	begun  bool          // the caller has the step; false for an eviction that is still to be given out
+	begun  bool          // Steps has returned the step to the caller; false for an eviction that it has yet to return
 	from   Source        // of the load
-	failed int           // loads that have failed in a row
-	retry  time.Duration // no turn until then, since a load has failed
+	failed int           // number of consecutive failed loads
+	retry  time.Duration // after a failed load: no turn before this time
 }
 
 type placeState string
@@ -42,9 +42,10 @@ const (
 	evicting placeState = "evicting"
 )
 
-// Steps returns what may be done now, and counts it as begun: a load only once all data that lie on the slice leave room for it. Call it after
-// Dispatch and after each event, and save Snapshot before any of it is done, and before anybody is told of new leases: what is not recorded could
-// not be counted by a node that is restored. A simulator, whose loads and evictions take no steps, does what each Start says and never calls it.
+// Steps returns the steps that may begin now, and counts them as begun. A load may begin only once everything that processes hold on the slice
+// leaves room for it. Call Steps after Dispatch and after each event. Save a Snapshot before any step is carried out, and before anybody is told
+// of new leases, because a restored node knows only what was recorded. A simulator, whose loads and evictions take no steps, carries out each
+// Start and never calls Steps.
 func (n *Node) Steps() []Step {
 	var steps []Step
 	for _, f := range n.order {
@@ -64,7 +65,7 @@ func (n *Node) Steps() []Step {
 	return steps
 }
 
-// heldOn returns the memory that processes hold of a slice, or may hold.
+// heldOn returns the memory of a slice that processes hold or may hold.
 func (n *Node) heldOn(s *slice) (sum share.Bytes) {
 	for _, f := range n.order {
 		if f.place.slice == s {
@@ -90,7 +91,7 @@ func (n *Node) Loaded(now time.Duration, name string) error {
 	return nil
 }
 
-// learnLoad corrects the time that a load of the function is expected to take by what one has taken, with what had to be evicted first.
+// learnLoad corrects the expected load time of the function by the time that one load took, including the evictions that came first.
 func (f *function) learnLoad(took time.Duration) {
 	average := func(old time.Duration) time.Duration { return min((old+took)/2, maxTime) }
 	if f.place.from == Host {
@@ -102,14 +103,15 @@ func (f *function) learnLoad(took time.Duration) {
 	f.LoadWarm = min(f.LoadWarm, f.LoadCold)
 }
 
-// Bounds of the pause after a load that has failed, which doubles each time.
+// Bounds of the pause after a failed load. The pause doubles with each consecutive failure.
 const (
 	minPause = time.Second
 	maxPause = time.Minute
 )
 
-// Failed records that a load has failed, or takes too long: it is evicted, since nobody knows what it holds, and it gets no turn for a while. The
-// instance stays. Failed returns the request for which it was loaded, and false if there was none. Errors are *share.FieldError.
+// Failed records that a load has failed or takes too long. The function is evicted, because it is unknown what it holds, and gets no turn for a
+// while. Its instance stays. Failed returns the request for which the function was loaded, and false if there was none. Errors are
+// *share.FieldError.
 func (n *Node) Failed(now time.Duration, name string) (Request, bool, error) {
 	n.advanceClock(now)
 	f := n.functions[name]
@@ -127,7 +129,7 @@ func (n *Node) Failed(now time.Duration, name string) (Request, bool, error) {
 	return request, ran, nil
 }
 
-// Evicted records that the process of a function holds nothing of the slice any more. Errors are *share.FieldError.
+// Evicted records that the process of a function no longer holds any of the slice. Errors are *share.FieldError.
 func (n *Node) Evicted(now time.Duration, name string) error {
 	n.advanceClock(now)
 	f := n.functions[name]
@@ -138,11 +140,11 @@ func (n *Node) Evicted(now time.Duration, name string) error {
 	return nil
 }
 
-// leave notes that the process holds nothing.
+// leave records that the process holds nothing.
 func (p *place) leave() { p.slice, p.state, p.begun = nil, "", false }
 
-// Ended records that the process of a function has ended, and with it all that it held of a slice and of the host. The function stays known, and is
-// Cold. Steps that were given out for it and are not done are void. Ended returns the request of its turn, and false if it had none. It has no
+// Ended records that the process of a function has ended, and no longer holds anything of a slice or of the host. The function stays registered,
+// and is Cold. Steps returned for it that are not done yet are void. Ended returns the request of its turn, and false if it had none. It has no
 // effect on a function that is not registered.
 func (n *Node) Ended(now time.Duration, name string) (Request, bool) {
 	n.advanceClock(now)
@@ -157,7 +159,7 @@ func (n *Node) Ended(now time.Duration, name string) (Request, bool) {
 	return request, ran
 }
 
-// endTurn takes the slice from a function whose process cannot go on, and returns the request of its turn.
+// endTurn takes the slice away from a function whose process cannot continue, and returns the request of its turn.
 func (n *Node) endTurn(f *function) (Request, bool) {
 	if !f.running {
 		return Request{}, false
@@ -178,7 +180,7 @@ func (n *Node) leaveSlice(s *slice) {
 	}
 }
 
-// holds reports whether a process holds memory of the slice, or may.
+// holds reports whether a process holds, or may hold, memory of the slice.
 func (n *Node) holds(s *slice) bool {
 	return slices.ContainsFunc(n.order, func(f *function) bool { return f.place.slice == s })
 }

@@ -1,9 +1,9 @@
-// Package residency decides which functions are resident on the shared slices of a node, and which request runs there next:
-// FluidFaaS's eviction-based time sharing, with the corrections that docs/glossary.md lists.
+// Package residency decides which functions are resident on the shared slices of a node, and which request runs there next.
+// It implements FluidFaaS's eviction-based time sharing, with the corrections that docs/glossary.md lists.
 //
-// An instance is Hot (has slices of its own and is never evicted), Shared (on a slice that others use in turn), Warm (in
-// host memory after eviction) or Cold. A Node manages Shared and Warm instances; for hot ones it only decides promotion, and
-// Policy.Next demotion.
+// An instance is Hot (it has slices of its own and is never evicted), Shared (on a slice that functions use in turn), Warm
+// (in host memory after an eviction) or Cold. A Node manages Shared and Warm instances. For Hot ones it only decides the
+// promotion; Policy.Next decides their demotion.
 package residency
 
 import (
@@ -14,8 +14,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Policy holds the thresholds at which instances are promoted, demoted and deleted, and slices are added and removed. Zero fields have
-// the defaults in the comments.
+// Policy holds the thresholds for promoting, demoting and deleting instances, and for adding and removing slices. Fields that are zero
+// take the defaults in the comments.
 type Policy struct {
 	Up        share.PerMille // utilisation above which a shared instance is promoted; 600 (U10)
 	Down      share.PerMille // utilisation below which a hot instance is demoted; 300
@@ -24,14 +24,14 @@ type Policy struct {
 	ColdAfter time.Duration  // time without a request after which an instance is deleted; 10 min
 
 	Host share.Bytes // limit of host memory for evicted data; 0 (U12)
-	// Misses is the fraction of late requests, in per mille, in the window above which the node needs another slice; 10.
+	// Misses is the fraction of late requests in the window, in per mille, above which the node needs another slice; default 10.
 	Misses share.PerMille
-	Turn   Turn // how long a turn lasts at most while another function waits
+	Turn   Turn // limits of a turn while another function waits
 	// Refuse rejects requests that can no longer meet their deadline, instead of running them after all others (U14).
 	Refuse bool
 }
 
-// maxTurn is the largest number of requests of a turn for which others wait.
+// maxTurn is the largest valid number of requests of a turn while others wait.
 const maxTurn = 1_000_000
 
 func (p Policy) withDefaults() Policy {
@@ -68,9 +68,9 @@ func (p Policy) validate() error {
 type InstanceState struct {
 	Residency   scaling.Residency
 	Since       time.Duration  // when it began
-	LastRequest time.Duration  // when it last got one
-	Utilisation share.PerMille // in the window
-	Busy        bool           // whether it has requests; then it is not idle
+	LastRequest time.Duration  // when it last got a request
+	Utilisation share.PerMille // over the window
+	Busy        bool           // has requests, so it is not idle
 }
 
 // Next returns the residency that an instance should have, given its present state (FluidFaaS, fig. 8; the numbers in the body are those

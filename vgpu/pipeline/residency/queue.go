@@ -14,13 +14,13 @@ import (
 type Request struct {
 	ID       uint64
 	Function string
-	Deadline time.Duration // on the clock of now
+	Deadline time.Duration // on the same clock as the argument now
 }
 
 type queuedRequest struct {
 	Request
-	feasible bool // whether it could meet its deadline when it was enqueued
-	want     bool // it stands for all requests of the function that wait elsewhere, and starts a turn
+	feasible bool // could meet its deadline when it was enqueued
+	want     bool // represents all requests of the function that wait elsewhere (see Want), and starts a turn
 }
 
 // requestQueue holds the waiting requests of one function. All need the same execution and load time, so they are ordered by deadline;
@@ -32,7 +32,7 @@ type requestQueue struct {
 
 func (q *requestQueue) len() int { return len(q.live) + len(q.infeasible) }
 
-// popLate removes and returns the requests that can no longer meet their deadline if each needs the given time.
+// popLate removes and returns the requests that can no longer meet their deadline if each still takes the time needed.
 func (q *requestQueue) popLate(now, needed time.Duration) []queuedRequest {
 	var lost []queuedRequest
 	for len(q.live) > 0 && q.live[0].Deadline-needed < now {
@@ -133,8 +133,8 @@ func (n *Node) expireRequests() []Request {
 	return refused
 }
 
-// estimateTimes returns the execution and the load time of a function's request if it ran now: on the slice that holds the function's
-// data without a load, or otherwise on the fastest slice.
+// estimateTimes returns the execution and the load time of a function's request if it ran now: without a load on the slice that holds
+// the function's data, if there is one, and otherwise on the fastest slice.
 func (n *Node) estimateTimes(f *function) (execution, load time.Duration) {
 	if f.on != nil {
 		return f.on.executionTime(f), 0
@@ -173,12 +173,12 @@ func (n *Node) nextStart() (candidate, bool) {
 	return candidate{}, false
 }
 
-// neglectedPause is how many times as long as its load a function waits for a turn that is late in any case.
+// neglectedPause is the pause between turns that neglected grants, as a multiple of the function's load time.
 const neglectedPause = 10
 
-// neglected returns the function that goes first although it is late in any case, as it would have to be loaded: the one that has had no turn for
-// longest, or nil. Otherwise it might never have one while others are in time, not even to find that a load takes less than is expected. The pause
-// between such turns leaves most of the time to those.
+// neglected returns the function to load next although its request is late in any case: of these, the one that has had no turn for longest, or
+// nil. Otherwise such a function might never have a turn while others are on time, not even one that shows that a load takes less than expected.
+// The pause between such turns leaves most of the time to the others.
 func (n *Node) neglected(pending []*function) (longest *function) {
 	for _, f := range pending {
 		if f.on != nil || !(*f.waiting.nextHeap())[0].want {
@@ -192,8 +192,8 @@ func (n *Node) neglected(pending []*function) (longest *function) {
 	return longest
 }
 
-// pendingFunctions returns the functions with waiting requests that may start now, the most urgent first. A function that already runs a
-// request is left out: an instance runs one request at a time. So is one whose load has failed, for a while.
+// pendingFunctions returns the functions with waiting requests that may start now, the most urgent first. It leaves out functions that
+// already run a request, because an instance runs one request at a time, and for a while those whose load has failed.
 func (n *Node) pendingFunctions() []*function {
 	var pending []*function
 	for _, f := range n.active {
@@ -212,10 +212,10 @@ func (n *Node) firstRequest(f *function) routing.Request {
 	return routing.Request{ID: r.ID, Deadline: r.Deadline, Execution: execution, Load: load}
 }
 
-// residentFirst returns a function whose data is already on the slice of candidate p, and which can run there first without making p's
-// request late. Without this rule two functions that alternate would be loaded for nearly every request, because the slack of the one
-// that is not loaded includes its load time, so that it always appears more urgent. A function whose turn has ended since another one waits does
-// not go first again.
+// residentFirst returns a function whose data is already on the slice of candidate p, and which can run there first without making p's request
+// late. Without this rule two functions that alternate would be loaded for nearly every request: the slack of the function that is not loaded
+// includes its load time, so that it always appears more urgent. A function whose turn has ended because another one was waiting does not go
+// first again.
 func (n *Node) residentFirst(p candidate, pending []*function) (candidate, bool) {
 	if p.load == 0 {
 		return candidate{}, false

@@ -11,8 +11,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// decodeSnapshot parses JSON that has exactly the fields of a snapshot. A field that was read as empty because it is missing or has another name
-// would let the node forget what lies on a slice.
+// decodeSnapshot parses JSON that has exactly the fields of a snapshot. If a missing or misspelled field were read as empty, the node would
+// forget what is on a slice.
 func decodeSnapshot(text []byte) (*snapshot, error) {
 	var header struct{ Version int }
 	if err := json.Unmarshal(text, &header); err != nil {
@@ -44,7 +44,7 @@ func decodeSnapshot(text []byte) (*snapshot, error) {
 	return &in, nil
 }
 
-// before returns the time that was so long ago. The error is a *share.FieldError for one that no clock could have shown.
+// before returns the time that lies ago before now. The error is a *share.FieldError if no clock could have shown that time.
 func (n *Node) before(field string, ago time.Duration) (time.Duration, error) {
 	if ago < 0 || ago > 2*maxInstant {
 		return 0, share.Invalid(field, "%v is outside 0 to %v", ago, 2*maxInstant)
@@ -52,7 +52,7 @@ func (n *Node) before(field string, ago time.Duration) (time.Duration, error) {
 	return n.now - ago, nil
 }
 
-// maxStale bounds the tenants of which data may be left on a slice.
+// maxStale bounds the number of tenants whose data may be left on a slice.
 const maxStale = 10_000
 
 func (n *Node) restoreSlice(in sliceSnapshot) error {
@@ -93,12 +93,12 @@ func (n *Node) restoreFunction(in functionSnapshot) (err error) {
 		if f.on != nil {
 			return share.Invalid("host", "the data are on slice %.64q, too", in.On)
 		}
-		n.host.add(f) // as far as its limit of now allows
+		n.host.add(f) // as far as today's limit allows
 	}
 	return n.restorePlace(f, in)
 }
 
-// restoreOn notes that a function is to be on a slice.
+// restoreOn records the slice on which a function is meant to be.
 func (n *Node) restoreOn(f *function, id string) error {
 	s := n.findSlice(id)
 	switch {
@@ -115,7 +115,7 @@ func (n *Node) restoreOn(f *function, id string) error {
 	return nil
 }
 
-// restorePlace notes what the process of a function holds. What moved then is to be evicted: it may be anywhere.
+// restorePlace records what the process of a function holds. Data that was being loaded or evicted is now evicted: it may be anywhere.
 func (n *Node) restorePlace(f *function, in functionSnapshot) error {
 	if in.Failed < 0 || in.Failed > maxStale || in.Pause < 0 || in.Pause > maxPause {
 		return share.Invalid("failedLoads", "%d, the last one %v ago", in.Failed, in.Pause)
@@ -142,7 +142,7 @@ func (n *Node) restorePlace(f *function, in functionSnapshot) error {
 	return nil
 }
 
-// restoreTurn gives a slice to the function that had a turn on it. A turn for which the data were still being loaded has had no requests, and ends.
+// restoreTurn gives a slice back to the function that had a turn on it. If the data was still being loaded, the turn has had no requests, and ends.
 func (n *Node) restoreTurn(in sliceSnapshot) error {
 	began, err := n.before("turnNanos", in.Began)
 	if err != nil || in.Turn == "" {

@@ -15,7 +15,7 @@ type Action string
 const (
 	Promote Action = "promote" // create a hot instance of the function, then call RemovePromoted
 	End     Action = "end"     // the instance was idle for ColdAfter and has been deleted
-	Grow    Action = "grow"    // add a slice, one that runs the function if that is set
+	Grow    Action = "grow"    // add a slice; one that can run the function, if Function is set
 	Shrink  Action = "shrink"  // remove the slice
 )
 
@@ -27,8 +27,8 @@ type Advice struct {
 }
 
 // Review checks utilisation, idleness and overload, and returns what the caller should do about them. Call it about once a second; it
-// also drops measurements older than the window. Advice is repeated while its reason holds. The caller carries it out, except for
-// End, which reports an instance that Review has deleted.
+// also drops measurements older than the window. Advice is repeated until its reason is gone. The caller carries it out, except for
+// End, which reports an instance that Review has already deleted.
 func (n *Node) Review(now time.Duration) []Advice {
 	n.advanceClock(now)
 	var advice []Advice
@@ -70,8 +70,8 @@ func (n *Node) utilisationWith(m *Meter, since time.Duration) share.PerMille {
 	return m.Utilisation(n.now, n.policy.Window) + ratio(running, n.policy.Window)
 }
 
-// adviseSliceCount advises one slice more if none can run a function that has requests, or if too many requests missed a feasible
-// deadline. It advises one slice fewer if utilisation is low and the remaining slices can run every function.
+// adviseSliceCount advises adding a slice if no slice can run a function that has requests, or if too many requests missed a
+// feasible deadline. It advises removing one if utilisation is low and the remaining slices can run every function.
 func (n *Node) adviseSliceCount() []Advice {
 	for _, f := range n.order {
 		if f.exists && !f.runs && n.now-f.used < n.policy.Window {

@@ -12,11 +12,11 @@ import (
 // snapshotVersion is the version of the JSON of a snapshot.
 const snapshotVersion = 1
 
-// snapshot is a Node as JSON. Times are how long ago something was, in nanoseconds, as the next process may have another clock. Requests and
-// wants are not in it, since those who have them say so again, nor what was measured of use and lateness.
+// snapshot is a Node as JSON. Times are ages in nanoseconds, because the next process may have another clock. It contains neither requests
+// nor wants, because those who have them report them again, and no measurements of use and lateness.
 type snapshot struct {
 	Version   int                `json:"version"`
-	Turns     uint64             `json:"turns"` // that have begun
+	Turns     uint64             `json:"turns"` // number of turns begun so far
 	Slices    []sliceSnapshot    `json:"slices"`
 	Functions []functionSnapshot `json:"functions"`
 }
@@ -24,10 +24,10 @@ type snapshot struct {
 type sliceSnapshot struct {
 	ID     string        `json:"id"`
 	Kind   pipeline.Kind `json:"kind"`
-	Turn   string        `json:"turn"` // the function that has one
+	Turn   string        `json:"turn"` // function that has the turn
 	Number uint64        `json:"turnNumber"`
-	Began  time.Duration `json:"turnNanos"` // since then
-	Idle   time.Duration `json:"idleNanos"` // since the last turn ended
+	Began  time.Duration `json:"turnNanos"` // time since the turn began
+	Idle   time.Duration `json:"idleNanos"` // time since the last turn ended
 	Stale  []string      `json:"staleTenants"`
 }
 
@@ -42,16 +42,16 @@ type functionSnapshot struct {
 	LoadCold time.Duration            `json:"loadColdNanos"`
 
 	Exists bool          `json:"instance"`
-	Leaves bool          `json:"leaves"` // promoted; ends with its turn
-	On     string        `json:"slice"`  // where it is to be
-	Host   bool          `json:"host"`   // its data are in host memory
+	Leaves bool          `json:"leaves"` // promoted: ends with its turn
+	On     string        `json:"slice"`  // slice on which it is meant to be
+	Host   bool          `json:"host"`   // its data is in host memory
 	Age    time.Duration `json:"ageNanos"`
 	Unused time.Duration `json:"unusedNanos"`
 
-	Place  string        `json:"place"` // the slice of which its process holds memory, or may
+	Place  string        `json:"place"` // slice of which its process holds, or may hold, memory
 	State  placeState    `json:"placeState"`
 	Failed int           `json:"failedLoads"`
-	Pause  time.Duration `json:"pauseNanos"` // until it may be loaded again
+	Pause  time.Duration `json:"pauseNanos"` // time until it may be loaded again
 }
 
 // Snapshot returns the state of the node as JSON, for Restore.
@@ -80,15 +80,15 @@ func (n *Node) Snapshot() []byte {
 	}
 	text, err := json.Marshal(out)
 	if err != nil {
-		panic(err) // strings, numbers and truth values only
+		panic(err) // unreachable: strings, numbers and booleans only
 	}
 	return text
 }
 
-// Restore returns a node as an earlier process has left it in its last Snapshot. What was being loaded or evicted then is evicted now, by Steps:
-// how far that has come is not known. Turns go on, as requests may have begun in them: the caller ends each with FinishTurn when it knows that none
-// is left. What has ended in the meantime is to be told to Ended before Steps. The error says what is wrong with a snapshot that is not
-// consistent, or not of this version.
+// Restore returns the node that an earlier process recorded in its last Snapshot. Functions that were being loaded or evicted then are now evicted
+// by Steps, because it is unknown how far that has come. Turns go on, because requests may have begun in them: the caller ends each with FinishTurn
+// when it knows that no request is left. Report functions whose process has ended in the meantime with Ended, before calling Steps. The error says
+// what is wrong with a snapshot that is inconsistent or of another version.
 func Restore(p Policy, now time.Duration, text []byte) (*Node, error) {
 	n, err := restore(p, now, text)
 	if err != nil {

@@ -8,22 +8,22 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Turn bounds how long a function keeps a slice while another one waits for it. Zero fields have the defaults in the comments.
+// Turn limits how long a function keeps a slice once another function waits for it. Fields that are zero take the defaults in the comments.
 type Turn struct {
-	Requests int           // that may begin from then on; 64
-	For      time.Duration // from then on; 1 s
+	Requests int           // number that may begin once another function waits; default 64
+	For      time.Duration // time after another function begins to wait; default 1 s
 }
 
-// Want is what is said of the requests of a function that wait elsewhere, such as in a gateway.
+// Want describes the requests of a function that wait elsewhere, such as in a gateway.
 type Want struct {
 	Function string
-	Deadline time.Duration // of the first of them, on the clock of now
-	Requests int           // how many wait; 0: none
+	Deadline time.Duration // of the most urgent one, on the same clock as the argument now
+	Requests int           // number of waiting requests; 0 for none
 }
 
-// SetWant replaces what was said before of the requests of a function, and creates the instance if it has requests and there is none. A want
-// stands for all of them: when Dispatch starts it, the function has a turn, for which Leases says how many requests may begin. A function has
-// wants or requests by Enqueue, not both. Errors are *share.FieldError.
+// SetWant replaces the previous Want of a function. If w has requests and the function has no instance, it creates one. A Want represents all
+// of the function's waiting requests: when Dispatch starts it, the function gets a turn, and Leases says how many requests may begin in it. A
+// function uses either wants or Enqueue, not both. Errors are *share.FieldError.
 func (n *Node) SetWant(now time.Duration, w Want) error {
 	n.advanceClock(now)
 	f, err := n.functionFor(w.Function, w.Deadline)
@@ -42,30 +42,31 @@ func (n *Node) SetWant(now time.Duration, w Want) error {
 	r := queuedRequest{Request: Request{ID: uint64(f.index), Function: f.Name, Deadline: w.Deadline}, want: true}
 	r.feasible = n.isFeasible(f, w.Deadline)
 	if before.len() > 0 && (*before.nextHeap())[0].Deadline == w.Deadline {
-		r.feasible = (*before.nextHeap())[0].feasible // the same request: it was, when it came
+		r.feasible = (*before.nextHeap())[0].feasible // it is the same request, so what held at its arrival still counts
 	}
 	heap.Push(&f.waiting.live, r)
 	return nil
 }
 
-// Lease lets requests of a function begin, as its turn on a slice lasts. The first request of a turn may begin even if Until has passed.
+// Lease permits requests of a function to begin during its turn on a slice. The first request of a turn may begin even after Until.
 type Lease struct {
-	Turn     uint64 // of this node, also after Restore, no two turns have the same
+	Turn     uint64 // unique on this node, even after Restore
 	Function string
 	Slice    string
-	Requests int           // that may begin from when the lease first had this bound; 0: any number
-	Until    time.Duration // no request begins from then on
+	Requests int           // number that may begin counted from when the lease first had this limit; 0: any number
+	Until    time.Duration // time from which on no further request begins
 }
 
-// bound is the end of a turn for which another function waits.
+// bound is the limit of a turn while another function waits for the slice.
 type bound struct {
 	turn  Turn
-	since time.Duration // when that was noticed
+	since time.Duration // when the waiting function was first noticed
 }
 
-// Leases returns the turns in which requests may begin now: of functions whose data are on the slice. A turn lasts as long as it is used while no
-// other function needs the slice; the caller ends it with FinishTurn when all requests are answered that it let begin. Once another waits, it has as
-// many requests and as long as the policy says, and no longer than the other one can wait without being late. Call it after Dispatch.
+// Leases returns the turns in which requests may begin now: those of functions whose data is on the slice. While no other function needs the slice,
+// a turn lasts as long as it is used; the caller ends it with FinishTurn when all requests that began in it are answered. Once another function
+// waits, the policy limits the turn's further requests and time, and the turn ends early enough that the waiting function is not late if that is
+// possible. Call it after Dispatch.
 func (n *Node) Leases(now time.Duration) []Lease {
 	n.advanceClock(now)
 	claims := n.claims()
@@ -86,7 +87,7 @@ func (n *Node) Leases(now time.Duration) []Lease {
 			s.bound = &bound{n.policy.Turn, n.now}
 		}
 		l.Requests, l.Until = s.bound.turn.Requests, s.bound.since+s.bound.turn.For
-		if latest := n.firstRequest(other).LatestStart(); latest >= n.now { // one that is late already waits for the end of the turn
+		if latest := n.firstRequest(other).LatestStart(); latest >= n.now { // a function that is late already waits for the end of the turn
 			l.Until = min(l.Until, max(n.now, latest-s.executionTime(f)))
 		}
 		leases = append(leases, l)
@@ -94,14 +95,14 @@ func (n *Node) Leases(now time.Duration) []Lease {
 	return leases
 }
 
-// FinishTurn records that a turn has ended, and reports whether it had not yet: that of a process that has ended is over already.
+// FinishTurn records that a turn has ended. It reports false if the turn was over already, for example because its process has ended.
 func (n *Node) FinishTurn(now time.Duration, turn uint64) bool {
 	at := slices.IndexFunc(n.slices, func(s *slice) bool { return s.running != nil && s.turn == turn })
 	return at >= 0 && n.Finish(now, n.slices[at].ID) == nil
 }
 
-// claims returns the busy slices that functions wait for, which no idle slice can serve, and the most urgent function of each. Each function claims
-// one slice: that whose turn is to end first in any case, or else began first.
+// claims returns the busy slices for which functions wait that no idle slice can serve, each with the most urgent such function. Each function
+// claims one slice: preferably one whose turn is bounded already, and among equals the one whose turn began first.
 func (n *Node) claims() map[*slice]*function {
 	claims := map[*slice]*function{}
 	for _, f := range n.pendingFunctions() {

@@ -1,5 +1,5 @@
-// Package routing orders requests and selects an instance for each, as FluidFaaS's load balancer does: least slack first, to hot
-// instances while they have capacity, then to the instance that shares a slice.
+// Package routing orders requests and selects an instance for each, like FluidFaaS's load balancer: requests with the least
+// slack go first, to hot instances while these have capacity, then to the instance that shares a slice.
 package routing
 
 import (
@@ -17,13 +17,13 @@ type Instance struct {
 	Residency   scaling.Residency
 	Draining    bool          // finishes its requests and gets no new ones
 	Latency     time.Duration // of one request
-	Capacity    int           // requests that a hot instance may have at once; several for a pipeline
-	Outstanding int           // requests that it has
+	Capacity    int           // requests that a hot instance may have at once; more than one for a pipeline
+	Outstanding int           // requests that it has now
 }
 
-// Choose returns the index of the instance for the next request: the hot one of least latency that has capacity left, otherwise the
-// shared one, otherwise a warm one. Shared and warm instances have no capacity limit, since requests wait in their queue. It returns
-// false if an instance has to be created.
+// Choose returns the index of the instance for the next request: the hot one with the least latency among those with capacity left,
+// otherwise the shared one, otherwise a warm one. Shared and warm instances have no capacity limit, because requests wait in their
+// queue. It returns false if an instance must be created.
 func Choose(instances []Instance) (int, bool) {
 	best := -1
 	for i := range instances {
@@ -50,7 +50,8 @@ func compareInstances(a, b *Instance) int {
 	return cmp.Or(Rank{a.Residency, a.Latency}.Compare(Rank{b.Residency, b.Latency}), cmp.Compare(a.ID, b.ID))
 }
 
-// Rank says which of two instances that can take a request gets it: a hot one before a shared one, and among equals the faster one.
+// Rank determines which of two instances that can both take a request gets it: a hot one before a shared one, and among equals the
+// faster one.
 type Rank struct {
 	Residency scaling.Residency
 	Latency   time.Duration // of one request
@@ -79,22 +80,22 @@ func Route(now time.Duration, requests []Request, instances []Instance) []int {
 	return to
 }
 
-// Request is a request that waits for an instance. Its Execution and Load times are estimated when it is dispatched, not when it arrives,
-// since they depend on the slice: nothing has to be loaded once the function is resident there.
+// Request is a request that waits for an instance. Its Execution and Load times are estimated at dispatch, not at arrival, because they
+// depend on the slice: a function that is resident there need not be loaded.
 type Request struct {
 	ID        uint64
-	Deadline  time.Duration // since a time that the caller chooses
+	Deadline  time.Duration // from a time of the caller's choice
 	Execution time.Duration
-	Load      time.Duration // of the function's data; 0 if it is resident
+	Load      time.Duration // of the function's data; 0 if that is resident
 }
 
-// LatestStart returns the time at which the request has to start to meet its deadline. A request's slack is the time until then, so
-// ordering requests by slack and by latest start is the same.
+// LatestStart returns the latest time at which the request can start and meet its deadline. A request's slack is the time until
+// then, so ordering by slack and ordering by latest start are the same.
 func (r Request) LatestStart() time.Duration { return r.Deadline - r.Execution - r.Load }
 
-// Compare orders requests by slack at the time now, then by ID. Requests that can no longer meet their deadline follow all others: they
-// have the least slack and would delay those that can. They are ordered by deadline plus load time, since otherwise two functions with a
-// backlog would be loaded in turn for every request.
+// Compare orders requests by slack at the time now, then by ID. Requests that can no longer meet their deadline come after all others:
+// although they have the least slack, they would only delay requests that still can. Among themselves they are ordered by deadline plus
+// load time; otherwise two functions with a backlog would be loaded alternately, once for every request.
 func Compare(now time.Duration, a, b Request) int {
 	hopelessA, hopelessB := a.LatestStart() < now, b.LatestStart() < now // U13, U14
 	switch {
