@@ -7,16 +7,16 @@ import (
 	"github.com/gshare-dev/gshare/serving/load"
 )
 
-// batcher is a load.Sender that holds requests of one row until the server has room, and then sends all that wait as one, up to a size. That
-// is what a gateway does with a server, so the rate that this way allows is that of a replica.
+// batcher is a load.Sender that holds single-row requests until the server has room, and then sends all waiting ones as one batch, up to a
+// maximum size. A gateway treats a server the same way, so the rate measured this way is that of a replica.
 type batcher struct {
 	ctx    context.Context
 	server Server
 	batch  int
 	sent   sync.WaitGroup
 
-	mu      sync.Mutex // guards what follows
-	free    int        // requests that the server may get now
+	mu      sync.Mutex // guards the fields below
+	free    int        // number of requests that the server may be sent now
 	waiting []chan load.Answer
 }
 
@@ -35,7 +35,7 @@ func (b *batcher) Send(ctx context.Context, _ int) load.Answer {
 	case a := <-answer:
 		return a
 	case <-ctx.Done():
-		b.mu.Lock() // one of the same batch may have ended the step, while the others get their answers
+		b.mu.Lock() // a request of the same batch may have ended the step while the others are getting their answers
 		defer b.mu.Unlock()
 		select {
 		case a := <-answer:
@@ -46,7 +46,7 @@ func (b *batcher) Send(ctx context.Context, _ int) load.Answer {
 	}
 }
 
-// dispatch sends what waits, as far as the server has room. The caller holds the lock.
+// dispatch sends waiting requests as long as the server has room. The caller holds the lock.
 func (b *batcher) dispatch() {
 	for b.free > 0 && len(b.waiting) > 0 && b.ctx.Err() == nil {
 		rows := b.waiting[:min(len(b.waiting), b.batch)]
@@ -65,5 +65,5 @@ func (b *batcher) dispatch() {
 	}
 }
 
-// wait waits for the requests that the server still has.
+// wait waits for the requests that are still at the server.
 func (b *batcher) wait() { b.sent.Wait() }

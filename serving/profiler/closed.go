@@ -8,26 +8,28 @@ import (
 	"time"
 )
 
-// closedLoop has the latencies of a server that always has the next request.
+// closedLoop holds the latencies of a server that is kept busy: it always has its next request.
 type closedLoop struct {
 	latencies []time.Duration // ascending
-	rate      float64         // requests a second
+	rate      float64         // requests per second
 }
 
-// Bounds of a closed loop: how few answers are enough for a mean, after what time it may end early, and after what time it ends whatever it has.
+// Bounds of a closed loop: the numbers of answers that are enough for a mean, the time after which the loop may end early, and the time
+// after which it ends in any case.
 const (
 	fewAnswers    = 20
 	fewestAnswers = 3
-	closedLeast   = 1200 * time.Millisecond // the agent's figures are those of the last second
+	closedLeast   = 1200 * time.Millisecond // the agent's figures cover the last second
 	closedMost    = time.Minute
 )
 
-// closedLoop sends the next request as soon as one of Concurrency is answered. The first answer of each is not counted.
+// closedLoop keeps l.Concurrency requests at the server: it sends the next one as soon as one is answered. It does not count the first
+// answer of each.
 func (l *Load) closedLoop(ctx context.Context, s Server, batch int) (*closedLoop, error) {
 	running, cancel := context.WithTimeout(ctx, closedMost)
 	defer cancel()
 	var (
-		mu     sync.Mutex // guards what follows
+		mu     sync.Mutex // guards the variables below
 		all    closedLoop
 		failed int
 		status string
@@ -83,7 +85,7 @@ func (c *closedLoop) mean() time.Duration {
 	return sum / time.Duration(max(1, len(c.latencies)))
 }
 
-// confidence returns half of the 95 % confidence interval of the mean, as a part of it.
+// confidence returns half the width of the 95 % confidence interval of the mean, as a fraction of the mean.
 func (c *closedLoop) confidence() float64 {
 	n, mean := float64(len(c.latencies)), float64(c.mean())
 	if n < 2 || mean == 0 {
@@ -96,7 +98,7 @@ func (c *closedLoop) confidence() float64 {
 	return 1.96 * math.Sqrt(squares/(n-1)/n) / mean
 }
 
-// quantile returns a quantile of the latencies, once they are sorted.
+// quantile returns the quantile q of the latencies, which must be sorted.
 func (c *closedLoop) quantile(q float64) time.Duration {
 	return c.latencies[min(len(c.latencies)-1, int(q*float64(len(c.latencies))))]
 }

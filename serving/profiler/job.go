@@ -11,37 +11,38 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// JobVersion is the version of the JSON forms of Job and Outcome. It rises when a field changes its meaning or goes.
+// JobVersion is the version of the JSON forms of Job and Outcome. It rises when a field changes its meaning or is removed.
 const JobVersion = 1
 
-// Job is one measurement of a server that somebody else has started: what a process is told that has nothing but the server's address.
+// Job is one measurement of a server that another process has started. It is all that the measuring process is told about the server besides
+// its address.
 type Job struct {
 	Version int     `json:"version"`
 	Address string  `json:"address"` // host:port of the server
 	Request Request `json:"request"`
 	Load    Load    `json:"load"`
 	Batch   int     `json:"batch"`
-	// Confirm is the rate, in rows a second, from which a trial is measured again; 0 for a first measurement.
+	// Confirm is the rate, in rows per second, at which the second measurement of a trial begins; 0 for a first measurement.
 	Confirm float64 `json:"confirm,omitempty"`
 }
 
-// Outcome is what became of a Job: a Trial, or one of the errors.
+// Outcome is the result of a Job: a Trial, or one of the errors.
 type Outcome struct {
 	Version int    `json:"version"`
-	Trial   *Trial `json:"trial,omitempty"` // without steps, and without what a process cannot know that is not on the server's node
-	// Failed is why the server does not do it: a result, like that of a FailedError.
+	Trial   *Trial `json:"trial,omitempty"` // without steps, and without what only a process on the server's node can know
+	// Failed says why the server does not run in this setting: a result, like a FailedError.
 	Failed string `json:"failed,omitempty"`
-	// Error is why nothing could be measured, such as a request that the server does not have.
+	// Error says why nothing could be measured, for example because the server does not know the request.
 	Error string `json:"error,omitempty"`
 }
 
-// MaxOutcome is the greatest length of an encoded Outcome in bytes: that of the termination message of a container, by which it is passed on.
+// MaxOutcome is the greatest length of an encoded Outcome in bytes: that of a container's termination message, which carries it.
 const MaxOutcome = 4096
 
-// maxReason bounds the texts of an Outcome.
+// maxReason is the greatest length in bytes of each text of an Outcome.
 const maxReason = 512
 
-// Run measures what a job says. Only an end of ctx makes it return an error.
+// Run carries out the job. It returns an error only if ctx ends.
 func (j *Job) Run(ctx context.Context) (Outcome, error) {
 	trial, err := j.measure(ctx)
 	if ctx.Err() != nil {
@@ -55,7 +56,7 @@ func (j *Job) Run(ctx context.Context) (Outcome, error) {
 	case err != nil:
 		o.Error = shortened(err.Error())
 	default:
-		trial.Steps = nil // which may be many
+		trial.Steps = nil // there may be many
 		trial.Point.Batch = j.Batch
 		o.Trial = &trial
 	}
@@ -81,25 +82,25 @@ func (j *Job) measure(ctx context.Context) (Trial, error) {
 	return t, err
 }
 
-// remote is a Server on another machine, of which nothing is known but its answers.
+// remote is a Server on another machine, of which only the answers are known.
 type remote struct{ *Client }
 
-// Usage implements Server. Who has started the server knows better.
+// Usage implements Server. It returns nothing: whoever started the server knows it better.
 func (remote) Usage(context.Context) (Usage, error) { return Usage{}, nil }
 
-// Narrow implements Server. Who has started the server does that.
+// Narrow implements Server. It does nothing: whoever started the server changes its quota.
 func (remote) Narrow(context.Context, share.PerMille) bool { return false }
 
-// Ended implements Server: it is never known.
+// Ended implements Server. It returns nil, because the end of a remote server is never known.
 func (remote) Ended() <-chan struct{} { return nil }
 
 // Failure implements Server.
 func (remote) Failure() string { return "" }
 
-// Close implements Server. The server is not this process's.
+// Close implements Server. It does nothing: the server does not belong to this process.
 func (remote) Close() {}
 
-// shortened bounds a reason, so that an Outcome is never too long. Each of its bytes takes at most 6 in JSON.
+// shortened shortens a reason so that an Outcome is never too long. Each byte of a reason takes at most 6 bytes in JSON.
 func shortened(reason string) string {
 	if len(reason) > maxReason {
 		reason = reason[:maxReason-3] + "..."
@@ -127,10 +128,11 @@ func DecodeJob(text []byte) (*Job, error) {
 	return &j, nil
 }
 
-// maxJob bounds the JSON form of a job, whose request is the longest part: an environment variable may have 128 KiB.
+// maxJob is the greatest length in bytes of a job as JSON. Its longest part is the request. An environment variable may have 128 KiB.
 const maxJob = 100 << 10
 
-// CheckLength returns an error for a request that is too long for a Job. Its fields are bounded by the API, but in characters, of which each takes up to 6 bytes in JSON.
+// CheckLength returns an error if the request is too long for a Job. The API limits its fields too, but in characters, each of which takes up
+// to 6 bytes in JSON.
 func (r *Request) CheckLength() error {
 	text, err := json.Marshal(r)
 	if err != nil {
@@ -142,14 +144,14 @@ func (r *Request) CheckLength() error {
 	return nil
 }
 
-// jobBesideRequest is more than what a Job has beside its request.
+// jobBesideRequest is an upper bound in bytes on a Job without its request, as JSON.
 const jobBesideRequest = 4 << 10
 
-// maxRate is a number of rows a second that no server answers.
+// maxRate is more rows per second than any server answers.
 const maxRate = 1e9
 
-// DecodeOutcome reads what another process has left. It may be anything: the error says so unless it is an outcome of a job with a batch, whose
-// numbers can be relied on as far as they are numbers of a measurement.
+// DecodeOutcome reads the outcome that another process has left. The text may be anything: DecodeOutcome returns an error unless it is an
+// outcome of job j with its batch. The numbers of the outcome are then valid, but whether they were measured is not known.
 func DecodeOutcome(text string, j *Job) (*Outcome, error) {
 	var o Outcome
 	if err := decodeJob([]byte(text), MaxOutcome, &o); err != nil {
@@ -165,9 +167,9 @@ func DecodeOutcome(text string, j *Job) (*Outcome, error) {
 	t := o.Trial
 	t.Steps, t.Failed, t.GPUSeconds = nil, "", 0
 	p := t.Point
-	p.Model, p.Resource = "model", profile.Resource{SM: share.Whole, Quota: share.Whole} // which the other process does not know
+	p.Model, p.Resource = "model", profile.Resource{SM: share.Whole, Quota: share.Whole} // the other process does not know these
 	if j.Confirm > 0 {
-		p.Mean = max(p.Mean, 1) // measured before
+		p.Mean = max(p.Mean, 1) // it was measured the first time
 	}
 	switch err := p.Validate(); {
 	case err != nil:
@@ -180,7 +182,7 @@ func DecodeOutcome(text string, j *Job) (*Outcome, error) {
 	return &o, nil
 }
 
-func isRate(x float64) bool { return x >= 0 && x <= maxRate } // not NaN
+func isRate(x float64) bool { return x >= 0 && x <= maxRate } // false for NaN
 
 func decodeJob(text []byte, most int, into any) error {
 	if len(text) > most {

@@ -12,19 +12,19 @@ import (
 	"github.com/gshare-dev/gshare/serving/load"
 )
 
-// Load says how a setting is measured.
+// Load says how to measure a setting.
 type Load struct {
-	SLO         time.Duration `json:"slo"`         // within which a request is to be answered
-	Objective   float64       `json:"objective"`   // part of the requests that are to be answered within SLO
-	Bound       time.Duration `json:"bound"`       // mean time of a batch above which the rate within SLO is not looked for
-	Concurrency int           `json:"concurrency"` // requests that the server gets at once
-	Seed        uint64        `json:"seed"`        // of the arrivals
+	SLO         time.Duration `json:"slo"`         // time within which a request should be answered
+	Objective   float64       `json:"objective"`   // fraction of the requests that should be answered within SLO
+	Bound       time.Duration `json:"bound"`       // mean time of a batch above which there is no search for the rate within SLO
+	Concurrency int           `json:"concurrency"` // number of requests at the server at once
+	Seed        uint64        `json:"seed"`        // of the random arrivals
 }
 
-// Times of a trial. A closed loop ends early when the mean is known well enough, an open loop when enough requests are late.
+// Times of a trial. A closed loop ends early when the mean is known well enough, an open loop when too many requests are late.
 const (
 	closedLength = 3 * time.Second
-	openLength   = 4 * time.Second // at least, and long enough for openRequests
+	openLength   = 4 * time.Second // minimum; longer if openRequests take longer
 	openLongest  = time.Minute
 	openRequests = 30
 	openWarmUp   = 500 * time.Millisecond
@@ -34,11 +34,12 @@ const (
 	confirmSteps  = 10
 )
 
-// precision is the confidence of the mean time of a batch, and the width of the last interval of rates, at which measuring ends.
+// precision ends a measurement: it is the relative confidence of the mean time of a batch, and the relative width of the last interval of
+// rates, that is good enough.
 const precision = 0.05
 
-// Measure measures a batch size on a server: first the time of a batch, with the server always busy, then the highest rate within the
-// objective. The error is a *FailedError if the server answers with errors.
+// Measure measures a batch size on a server: first the time of a batch while the server is always busy, then the highest rate that
+// meets the objective. The error is a *FailedError if the server answers with errors.
 func (l *Load) Measure(ctx context.Context, s Server, batch int) (Trial, error) {
 	closed, err := l.closedLoop(ctx, s, batch)
 	if err != nil {
@@ -62,14 +63,14 @@ func (l *Load) Measure(ctx context.Context, s Server, batch int) (Trial, error) 
 	return t, err
 }
 
-// bisect finds the highest rate within the objective, which is below that of the closed loop. Its first step is at three quarters: most
-// servers do that.
+// bisect finds the highest rate that meets the objective, which lies below the rate of the closed loop. It first tries three quarters
+// of the latter, which most servers reach.
 func (l *Load) bisect(ctx context.Context, s Server, batch int, t *Trial) error {
 	low, high := 0.0, t.Plateau
 	rate := high * 3 / 4
 	for n := 0; n < maxSteps && high-low > precision*high; n++ {
 		step, result, err := l.openLoop(ctx, s, batch, rate, openLength, n)
-		if err == nil && !step.Met && step.ClientLate { // a rate that is met is met, whoever was late
+		if err == nil && !step.Met && step.ClientLate { // a rate that is met counts, even if the client was late
 			step, result, err = l.openLoop(ctx, s, batch, rate, openLength, n+maxSteps)
 		}
 		if err != nil {
@@ -88,9 +89,9 @@ func (l *Load) bisect(ctx context.Context, s Server, batch int, t *Trial) error 
 	return nil
 }
 
-// Confirm measures the rate of a trial again, for longer: a few hundred requests in time may be luck, above all where the highest of several
-// rates was chosen. The rate falls by 5 % until enough requests are in time; after confirmSteps there is none. Where the client was too slow
-// to tell, the rate of before stays, with ClientLate.
+// Confirm measures the rate of a trial again, for longer: a few hundred requests in time may be luck, especially if the rate was chosen as
+// the highest of several. The rate falls in steps of 5 % until enough requests are in time. If it is still too high after confirmSteps, the
+// trial ends with no rate. If the client was too slow to tell, the previous rate remains, with ClientLate set.
 func (l *Load) Confirm(ctx context.Context, s Server, t *Trial) error {
 	if _, err := l.closedLoop(ctx, s, t.Point.Batch); err != nil { // warm again, if the server is a new one
 		return err
@@ -119,10 +120,10 @@ func (l *Load) Confirm(ctx context.Context, s Server, t *Trial) error {
 	return err
 }
 
-// openLoop sends rows at random times at a rate, joined into batches as they wait, and returns how many were in time. It ends early when so
-// many are late that the rest cannot make up for them.
+// openLoop sends rows at random times at the given rate, joins waiting ones into batches, and returns how many were answered in time. It
+// ends early when so many are late that the rest cannot make up for them.
 func (l *Load) openLoop(ctx context.Context, s Server, batch int, rate float64, least time.Duration, n int) (Step, *load.Result, error) {
-	if a := s.Infer(ctx, 1); !a.OK && ctx.Err() == nil { // the step before may have left a batch in the server
+	if a := s.Infer(ctx, 1); !a.OK && ctx.Err() == nil { // also waits for a batch that the previous step may have left at the server
 		return Step{}, nil, &FailedError{"answers " + a.Status}
 	}
 	length := min(max(least, time.Duration(openRequests/rate*float64(time.Second))), openLongest)
@@ -152,8 +153,8 @@ func (l *Load) openLoop(ctx context.Context, s Server, batch int, rate float64, 
 	return step, result, nil
 }
 
-// arrivals returns random times within a length, as those of a Poisson process, but exactly as many as the rate says: of a few hundred requests
-// a step could have a tenth more or fewer by chance, which would decide it. They are the same each time for a step.
+// arrivals returns random times within length, like those of a Poisson process, except that their number is exactly rate times length: with a
+// few hundred requests, a tenth more or fewer by chance would decide the step. The same step always gets the same times.
 func (l *Load) arrivals(rate float64, length time.Duration, n int) []time.Duration {
 	random := rand.New(rand.NewPCG(l.Seed, uint64(n)))
 	due := make([]time.Duration, int(rate*length.Seconds()+0.5))
@@ -164,7 +165,7 @@ func (l *Load) arrivals(rate float64, length time.Duration, n int) []time.Durati
 	return due
 }
 
-// lateCounter passes on requests and ends the step once more than the most that may be late were.
+// lateCounter passes requests on, and ends the step once more than `most` of them are late.
 type lateCounter struct {
 	sender load.Sender
 	due    []time.Duration
@@ -184,7 +185,7 @@ func (c *lateCounter) Send(ctx context.Context, n int) load.Answer {
 	return a
 }
 
-// answersError returns a *FailedError for answers of which more failed than the objective allows.
+// answersError returns a *FailedError for a server of whose answers too many failed.
 func answersError(failed, all int, status string) error {
 	return &FailedError{fmt.Sprintf("%d of %d requests failed: %s", failed, all, status)}
 }

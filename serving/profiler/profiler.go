@@ -1,8 +1,8 @@
-// Package profiler measures what a model's server does on shares of a GPU: it starts the server on the shares that a search strategy asks for,
-// sends it requests, and records for each share the highest rate of requests that are answered within their objective.
+// Package profiler measures how a model's server performs on shares of a GPU: it starts the server on the shares that a search strategy asks
+// for, sends it requests, and records for each share the highest rate at which requests meet their objective.
 //
-// The record is saved after each trial, and strategies are functions of the trials so far. So a profiler that was killed goes on with the
-// record of the one before: no trial is lost, and at most the one that was under way is repeated.
+// It saves the record after each trial, and strategies are functions of the trials so far. A profiler therefore continues the record of one
+// that was killed: no trial is lost, and at most the trial that was in progress is repeated.
 package profiler
 
 import (
@@ -20,37 +20,37 @@ import (
 
 // Target starts the server that is profiled.
 type Target interface {
-	// Start starts the server on SMs and a quota, with nobody else on the device, and waits until it is ready. The error is a *FailedError
-	// if the server does not run there.
+	// Start starts the server on the given SMs and quota, with nothing else on the device, and waits until it is ready. The error is a
+	// *FailedError if the server does not run there.
 	Start(ctx context.Context, sm, quota share.PerMille) (Server, error)
 }
 
 // Server is a running server.
 type Server interface {
-	// Infer sends one request with a number of rows and returns what became of it. It is called concurrently.
+	// Infer sends one request with the given number of rows and returns its result. It is called concurrently.
 	Infer(ctx context.Context, rows int) load.Answer
-	// Usage returns what the server has used of the device. The error says that the figures cannot be trusted, for instance since another
-	// program is on the device.
+	// Usage returns what the server has used of the device. An error means that the figures cannot be trusted, for example because
+	// another program is on the device.
 	Usage(ctx context.Context) (Usage, error)
-	// Narrow gives the server another quota while it runs, at most that with which it was started. It returns false if the server keeps the
-	// one that it has.
+	// Narrow changes the quota of the running server, to at most the one with which it was started. It returns false if the server keeps
+	// its present quota.
 	Narrow(ctx context.Context, quota share.PerMille) bool
 	// Ended returns a channel that is closed when the server has ended, by itself or after Close.
 	Ended() <-chan struct{}
-	// Failure returns how the server has ended, once it has; an empty text where that is not known.
+	// Failure returns how the server has ended, once it has; it is empty if that is not known.
 	Failure() string
-	// Close ends the server and waits until nothing of it is left.
+	// Close ends the server and waits until all of it is gone.
 	Close()
 }
 
 // Usage is what a server has used of its device.
 type Usage struct {
 	Memory      share.Bytes
-	Utilisation share.PerMille // part of the last second in which one of its kernels ran
-	Launches    uint64         // of kernels, by the processes that live; 0 where nobody counts them
+	Utilisation share.PerMille // fraction of the last second in which one of its kernels ran
+	Launches    uint64         // number of kernels launched by its living processes; 0 if nobody counts them
 }
 
-// FailedError says that a server does not run in a setting. That is a result: the setting is no choice.
+// FailedError says that a server does not run in a setting. This is a result: the setting is then not an option.
 type FailedError struct{ Reason string }
 
 func (e *FailedError) Error() string { return e.Reason }
@@ -60,15 +60,15 @@ type Config struct {
 	Strategy search.Strategy
 	Target   Target
 	Load     Load
-	Progress *Progress // instead of Load, for a program that answers no requests
+	Progress *Progress // used instead of Load for a program that answers no requests
 
-	// MaxTrials and MaxTime bound the trials of the record and the time of Run; 0: no bound. No trial begins beyond them.
+	// MaxTrials limits the trials of the record and MaxTime the time of Run; 0 means no limit. No trial begins beyond them.
 	MaxTrials int
 	MaxTime   time.Duration
 
-	// Save saves the record, so that a later profiler can go on with it. It is called before and after each trial.
+	// Save saves the record so that a later profiler can continue it. It is called before and after each trial.
 	Save func(*Record) error
-	// Begin, unless nil, is called before a trial, and Report after it. again says that the best trial is measured once more.
+	// If Begin is not nil, it is called before a trial; Report is called after it. again means that the best trial is being measured again.
 	Begin  func(s search.Setting, again bool)
 	Report func(Trial)
 }
@@ -76,9 +76,9 @@ type Config struct {
 // ErrBudget is the error of Run if MaxTrials or MaxTime ended it before the strategy. The record is valid and can be continued.
 var ErrBudget = errors.New("the budget is used up")
 
-// Run measures what the strategy asks for, beyond the trials that the record has, and adds each trial to the record. Then it measures the best
-// one again, for longer, until one stays the best. It returns nil when that is done, ErrBudget, or the error for which it could not go on,
-// among them that of ctx. The record may be continued by another Run in all of these cases.
+// Run measures what the strategy asks for beyond the trials in the record, and adds each trial to the record. Then it measures the best one
+// again, for longer, and repeats this until the best trial is one that was measured again. It returns nil when that is done, ErrBudget, or the
+// error that prevents it from going on, such as that of ctx. In all these cases another Run may continue the record.
 func Run(ctx context.Context, c Config, r *Record) error {
 	p := &profiler{Config: c, record: r, begin: time.Now()}
 	defer p.closeServer()
@@ -107,16 +107,16 @@ type profiler struct {
 	begin  time.Time
 
 	server Server           // the running one, or nil
-	own    profile.Resource // with which it was started
-	on     profile.Resource // that it has now
-	since  time.Time        // from which the device is used for the trial
+	own    profile.Resource // resource with which it was started
+	on     profile.Resource // resource that it has now
+	since  time.Time        // when the device began to be used for the trial
 }
 
-// maxAttempts is how often a trial is begun in which the profiler or the server ends.
+// maxAttempts is how many times a trial is begun if the profiler or the server ends during it.
 const maxAttempts = 2
 
-// try measures a setting and adds it to the record, or measures one of the record's again and replaces it. The attempt is saved before, so that a setting that kills the profiler is not tried
-// without end.
+// try measures a setting and adds the trial to the record; if old is not nil, it measures that trial of the record again and replaces it. It saves the attempt
+// first, so that a setting that kills the profiler is not tried forever.
 func (p *profiler) try(ctx context.Context, s search.Setting, old *Trial) error {
 	if p.Begin != nil {
 		p.Begin(s, old != nil)
@@ -139,7 +139,7 @@ func (p *profiler) try(ctx context.Context, s search.Setting, old *Trial) error 
 		trial.GPUSeconds += time.Since(p.since).Seconds()
 		return p.add(old, trial)
 	}
-	p.record.Attempt = nil // an end in order is no crash
+	p.record.Attempt = nil // an orderly end is not a crash
 	p.record.GPUSeconds += time.Since(p.since).Seconds()
 	return errors.Join(err, p.Save(p.record))
 }
@@ -163,7 +163,7 @@ func (p *profiler) add(old *Trial, t Trial) error {
 	return nil
 }
 
-// measureTwice measures a setting, and once more if the server ends meanwhile.
+// measureTwice measures a setting, and does so once more if the server fails the first time.
 func (p *profiler) measureTwice(ctx context.Context, s search.Setting, old *Trial) (Trial, error) {
 	var failed *FailedError
 	for range maxAttempts {
@@ -180,7 +180,7 @@ func (p *profiler) failed(s search.Setting, reason string) Trial {
 	return Trial{Point: profile.Point{Model: p.record.Model, Resource: s.Resource, Batch: s.Batch}, Failed: reason}
 }
 
-// measure measures a setting on a server that runs in it.
+// measure measures a setting on a server that runs with it.
 func (p *profiler) measure(ctx context.Context, s search.Setting, old *Trial) (trial Trial, err error) {
 	if err := p.serve(ctx, s.Resource); err != nil {
 		return Trial{}, err
@@ -229,7 +229,7 @@ func (p *profiler) endedError() error {
 	return &FailedError{reason}
 }
 
-// serve makes a server run on a share. It is kept for further batch sizes, and for smaller quotas.
+// serve makes a server run on the given share. It keeps a running server for other batch sizes and for smaller quotas.
 func (p *profiler) serve(ctx context.Context, on profile.Resource) error {
 	if p.server != nil {
 		sameSMs := p.own

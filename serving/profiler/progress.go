@@ -9,31 +9,31 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/profile"
 )
 
-// Progress says how a program is measured that answers no requests, such as a training: by the kernels that it launches in a second. Each of its steps
-// launches the same ones, so that their rate is that of the steps, as long as only one program is compared with itself.
+// Progress says how to measure a program that answers no requests, such as a training: by its rate of kernel launches. Each training step launches the
+// same kernels, so this rate is proportional to that of the steps, as long as a program is compared only with itself.
 type Progress struct {
-	Length time.Duration // for which the rate has to be steady
+	Length time.Duration // time for which the rate must be steady
 }
 
-// A rate is steady once it differs by no more than precision over some windows, each a part of Length. A program that is not steady within maxLengths counts
-// as it is then, with its confidence. One that launches nothing for idleLimit does not run: that is long enough to load weights. One that again and again
-// launches nothing for a window, since a step of it takes longer than one, counts as it is in the mean once both times have passed.
+// A rate is steady once it differs by no more than precision over steadyWindows windows, which together are Length. For a program that is not steady within
+// maxLengths, the rate at that time counts, with its confidence. A program that launches nothing for idleLimit does not run: that is long enough to load
+// weights. If windows without launches occur again and again, because one step takes longer than a window, the mean rate counts once both times have passed.
 const (
 	steadyWindows = 3
 	maxLengths    = 8
 	idleLimit     = 10 * time.Minute
 )
 
-// Measure measures a running program. The trial has as Throughput the kernels that it launches in a second, and as Mean the time for one. The error is a
-// *FailedError if it launches none.
+// Measure measures a running program. The trial's Throughput is the number of kernels launched per second, and its Mean the time per kernel. The error
+// is a *FailedError if the program launches none.
 func (p *Progress) Measure(ctx context.Context, s Server) (Trial, error) {
 	var (
 		window = p.Length / steadyWindows
-		rates  []float64    // of the last windows, without a pause between them
-		idle   = time.Now() // since which nothing was launched
-		begin  time.Time    // at which something was
-		sum    uint64       // of the launches since then
-		bursts int          // of launches, with a pause after each
+		rates  []float64    // of the last windows; a pause clears them
+		idle   = time.Now() // end of the last window with a launch
+		begin  time.Time    // end of the first window with a launch
+		sum    uint64       // launches since begin
+		bursts int          // number of series of windows with launches that ended in a pause
 	)
 	last, at, err := launches(ctx, s)
 	for err == nil {
@@ -45,7 +45,7 @@ func (p *Progress) Measure(ctx context.Context, s Server) (Trial, error) {
 		if used, now, err = launches(ctx, s); err != nil {
 			break
 		}
-		launched := used.Launches - min(last.Launches, used.Launches) // fewer, if a process has ended
+		launched := used.Launches - min(last.Launches, used.Launches) // fewer than before if a process has ended
 		rate := float64(launched) / now.Sub(at).Seconds()
 		last, at = used, now
 		if rate == 0 {
@@ -64,7 +64,7 @@ func (p *Progress) Measure(ctx context.Context, s Server) (Trial, error) {
 		}
 		if all := now.Sub(begin); len(rates) < steadyWindows-1 && bursts >= steadyWindows && all >= maxLengths*p.Length+idleLimit {
 			t, _ := trialOfRates([]float64{float64(sum) / all.Seconds()}, used)
-			t.Confidence = 1 // from nothing at all to more
+			t.Confidence = 1 // the rate varies from zero upward
 			return t, nil
 		}
 		rates = append(rates, rate)
@@ -76,7 +76,7 @@ func (p *Progress) Measure(ctx context.Context, s Server) (Trial, error) {
 	return Trial{}, err
 }
 
-// trialOfRates returns a trial with the mean of some rates, and by how much they differ from it.
+// trialOfRates returns a trial with the mean of the rates, and the largest relative difference of a rate from the mean.
 func trialOfRates(rates []float64, used Usage) (t Trial, spread float64) {
 	sum := 0.0
 	for _, r := range rates {
@@ -84,7 +84,7 @@ func trialOfRates(rates []float64, used Usage) (t Trial, spread float64) {
 	}
 	mean := sum / float64(len(rates))
 	spread = max(slices.Max(rates)-mean, mean-slices.Min(rates)) / mean
-	t = Trial{Confidence: spread, Plateau: mean, Confirmed: true} // it was as long as a second time would be
+	t = Trial{Confidence: spread, Plateau: mean, Confirmed: true} // Confirmed: a second measurement would be no longer
 	t.Point = profile.Point{Throughput: mean, Mean: max(1, time.Duration(float64(time.Second)/mean)), Memory: used.Memory, Utilisation: used.Utilisation}
 	return t, spread
 }

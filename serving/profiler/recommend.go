@@ -10,30 +10,30 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Recommendation is what a record says that a function should get.
+// Recommendation is what a function should get according to a record.
 type Recommendation struct {
 	Resource profile.Resource
-	SMLimit  share.PerMille // SMs that it may have where others leave them idle, at least those of Resource; 0: the search does not say
+	SMLimit  share.PerMille // SMs that it may use while others leave them idle, at least those of Resource; 0 if the search gives no limit
 	Memory   share.Bytes    // 0 if it was not measured
 	Batch    int
-	Rate     float64 // rows a second that a replica answers within the objective, rounded down to three digits
+	Rate     float64 // rows per second that a replica answers within the objective, rounded down to three digits
 	Smaller  []Smaller
 }
 
-// Smaller is a share with less SM-time (SMs times quota) than the recommended one, on which batches of the same size are answered within the objective.
+// Smaller is a share with less SM-time (SMs times quota) than the recommended one, but a lower rate within the objective at the same batch size.
 type Smaller struct {
 	Resource profile.Resource
-	Rate     float64 // as that of a Recommendation; 5 % less than was measured unless that was confirmed
+	Rate     float64 // as in Recommendation; 5 % less than measured if the rate was not confirmed
 }
 
-// maxSmaller bounds the smaller shares of a Recommendation.
+// maxSmaller is the greatest number of smaller shares in a Recommendation.
 const maxSmaller = 8
 
 // memoryUnit is the unit to which recommended memory is rounded up.
 const memoryUnit = 64 * share.MiB
 
-// Recommend returns the share of the trial that is the best for a search. Its memory is the most that the server has used in any trial and a tenth
-// more, at most what it was allowed. The errors are those of Best.
+// Recommend returns the share of the best trial of a search. Its memory is the most that the server used in any trial plus a tenth, but no more
+// than the server was allowed. The errors are those of Best.
 func (r *Record) Recommend(s search.Strategy) (Recommendation, error) {
 	best, err := r.Best(s)
 	if err != nil {
@@ -61,14 +61,14 @@ func (r *Record) Recommend(s search.Strategy) (Recommendation, error) {
 	return found, nil
 }
 
-// roundedDown returns a rate above 0 with three digits.
+// roundedDown returns a rate above 0 rounded down to three digits.
 func roundedDown(rate float64) float64 {
 	digits := math.Pow10(2 - int(math.Floor(math.Log10(rate))))
 	return math.Floor(rate*digits) / digits
 }
 
-// smallerThan returns shares with less SM-time than the best trial's, the smallest first, and none than which a smaller one answers as much. Where there
-// are too many, those stay that take the least SM-time for a request.
+// smallerThan returns shares with less SM-time than the best trial's, the smallest first. It leaves out a share if a smaller one answers at least as
+// much. If too many are left, it keeps those that take the least SM-time per request.
 func (r *Record) smallerThan(best *Trial) []Smaller {
 	var trials []*Trial
 	for at := range r.Trials {
@@ -101,7 +101,7 @@ func (r *Record) smallerThan(best *Trial) []Smaller {
 	return found
 }
 
-// area returns the SM-time that a trial's share has: SMs times quota.
+// area returns the SM-time of a trial's share: SMs times quota.
 func area(t *Trial) share.Area {
 	return share.Area(t.Point.Resource.SM) * share.Area(t.Point.Resource.Quota)
 }

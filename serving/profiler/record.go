@@ -15,10 +15,10 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// RecordVersion is the version of the JSON form of Record. It rises when a field changes its meaning or goes.
+// RecordVersion is the version of the JSON form of Record. It rises when a field changes its meaning or is removed.
 const RecordVersion = 1
 
-// Record is a profile that may still grow: what was measured of a model, and of what exactly.
+// Record is a profile that may still grow: the measurements of a model, and exactly what was measured.
 type Record struct {
 	Version     int         `json:"version"`
 	Model       string      `json:"model"`
@@ -26,72 +26,73 @@ type Record struct {
 	Plan        Plan        `json:"plan"`
 	Complete    bool        `json:"complete"` // the strategy has ended
 	Trials      []Trial     `json:"trials"`
-	GPUSeconds  float64     `json:"gpuSeconds"` // for which a device was reserved, trials that were given up included
+	GPUSeconds  float64     `json:"gpuSeconds"` // time for which a device was reserved, including trials that were given up
 	Attempt     *Attempt    `json:"attempt,omitempty"`
 }
 
-// Fingerprint identifies what was measured. A profile with another one says nothing about this server on this machine.
+// Fingerprint identifies what was measured. A profile with another fingerprint does not apply to this server on this machine.
 type Fingerprint struct {
 	Program string `json:"program"` // SHA-256 of the command, its environment and the file of the program
-	Device  string `json:"device"`  // model of the GPU, its SMs and memory
+	Device  string `json:"device"`  // GPU model, with its SMs and memory
 	Driver  string `json:"driver"`
 	Gshare  string `json:"gshare"`
 }
 
-// Plan is what was asked of the profiler. Trials of another plan cannot be compared.
+// Plan is what the profiler was asked to do. Trials of different plans cannot be compared.
 type Plan struct {
 	SLO         profile.Seconds `json:"slo"`
 	Strategy    string          `json:"strategy"`
 	Step        share.PerMille  `json:"step,omitempty"` // of the SMs
 	MaxBatch    int             `json:"maxBatch"`
-	Concurrency int             `json:"concurrency"`        // requests that the server gets at once
+	Concurrency int             `json:"concurrency"`        // number of requests at the server at once
 	Memory      share.Bytes     `json:"memory"`             // that the server may use
 	Request     string          `json:"request"`            // SHA-256 of the request that is sent
-	Progress    profile.Seconds `json:"progress,omitempty"` // for which a program is measured that answers no requests; others: 0
+	Progress    profile.Seconds `json:"progress,omitempty"` // measuring time, for a program that answers no requests; otherwise 0
 }
 
-// Attempt is a trial that has begun and not ended. A record has one while a profiler measures, and after one was killed.
+// Attempt is a trial that has begun and not ended. A record has one while a profiler measures and after a profiler was killed.
 type Attempt struct {
 	Resource profile.Resource `json:"resource"`
 	Batch    int              `json:"batch"`
-	Count    int              `json:"count"` // how often it was begun
+	Count    int              `json:"count"` // how many times it was begun
 }
 
-// Trial is the outcome of one setting.
+// Trial is the result of one setting.
 type Trial struct {
-	// Point has the time of a batch where the server has always one (the closed loop), and as Throughput the highest rate within the
-	// objective, in rows a second, where requests come at random; 0: none.
+	// Point holds the time of a batch on a server that is always busy (the closed loop). Its Throughput is the highest rate within
+	// the objective, in rows per second, while requests arrive at random; 0 if there is none.
 	Point profile.Point `json:"point"`
-	// Failed is why the server does not run in this setting; then Point has the setting only.
+	// Failed says why the server does not run in this setting; Point then has the setting only.
 	Failed string `json:"failed,omitempty"`
 
-	Plateau    float64 `json:"plateau"`              // rows a second where the server always has a batch
-	Confidence float64 `json:"confidence"`           // half of the 95 % confidence interval of Point.Mean, as a part of it
-	P50        float64 `json:"p50Ms,omitempty"`      // latency at the rate Point.Throughput, in milliseconds since a request was due
-	P99        float64 `json:"p99Ms,omitempty"`      // likewise
+	Plateau    float64 `json:"plateau"`              // rows per second while the server always has a batch
+	Confidence float64 `json:"confidence"`           // half the width of the 95 % confidence interval of Point.Mean, as a fraction of Point.Mean
+	P50        float64 `json:"p50Ms,omitempty"`      // latency at the rate Point.Throughput, in milliseconds from when a request was due
+	P99        float64 `json:"p99Ms,omitempty"`      // as P50
 	ClientLate bool    `json:"clientLate,omitempty"` // the rate may be higher: the client was too slow to tell
 	Confirmed  bool    `json:"confirmed,omitempty"`  // the rate was measured again for longer
 	Steps      []Step  `json:"steps,omitempty"`
 	GPUSeconds float64 `json:"gpuSeconds"`
 }
 
-// Step is one rate at which requests came at random.
+// Step is the result of one rate at which requests arrived at random.
 type Step struct {
 	Rate       float64 `json:"rate"`   // rows a second
-	InTime     float64 `json:"inTime"` // part of the requests; if the step was ended early, less than this would have been
+	InTime     float64 `json:"inTime"` // fraction of the requests; if the step ended early, an upper bound of what it would have been
 	P99        float64 `json:"p99Ms"`
-	Met        bool    `json:"met"` // enough of them were in time
+	Met        bool    `json:"met"` // enough requests were in time
 	ClientLate bool    `json:"clientLate,omitempty"`
 }
 
 // Task is what a profiler does next.
 type Task struct {
 	search.Setting
-	Confirm bool // the trial of the setting is the best, and is measured again for longer
+	Confirm bool // measure the trial of this setting again, for longer, because it is the best
 }
 
-// Next returns what is to be measured next: what the strategy asks for, and in the end the best trial again, until one stays the best. It is nil if
-// the record is complete. Like strategies it depends on the record alone, so that whoever is killed is followed by one who does the same.
+// Next returns what to measure next: what the strategy asks for and, once it has ended, the best trial again, until the best trial is one that was
+// measured again. It returns nil if the record is complete. Like a strategy it depends on the record alone, so that the successor of a profiler
+// that was killed does the same.
 func (r *Record) Next(s search.Strategy) (*Task, error) {
 	setting, more, err := s.Next(r.history())
 	if err != nil {
@@ -103,8 +104,8 @@ func (r *Record) Next(s search.Strategy) (*Task, error) {
 	return r.NextConfirmation(s), nil
 }
 
-// NextConfirmation returns the best trial as a task, or nil if there is none or it was measured again. It is what Next returns once the strategy has
-// ended, and what is left to do for one that is not to go on.
+// NextConfirmation returns the best trial as a task, or nil if there is none or it was already measured again. Next returns it once the strategy has
+// ended. It is also what remains to be done if the strategy is not to continue.
 func (r *Record) NextConfirmation(s search.Strategy) *Task {
 	best := r.best(s)
 	if best == nil || best.Confirmed {
@@ -113,7 +114,7 @@ func (r *Record) NextConfirmation(s search.Strategy) *Task {
 	return &Task{Setting: search.Setting{Resource: best.Point.Resource, Batch: best.Point.Batch}, Confirm: true}
 }
 
-// confirmed returns the trial that a task measures again, or nil.
+// confirmed returns the trial that task t measures again, or nil.
 func (r *Record) confirmed(t *Task) *Trial {
 	if !t.Confirm {
 		return nil
@@ -131,7 +132,7 @@ func (r *Record) trialOf(s search.Setting) *Trial {
 	return nil
 }
 
-// history returns the trials as strategies read them.
+// history returns the trials in the form that strategies read.
 func (r *Record) history() []search.Trial {
 	var all []search.Trial
 	for _, t := range r.Trials {
@@ -140,7 +141,7 @@ func (r *Record) history() []search.Trial {
 	return all
 }
 
-// Points returns the measurements, without the settings in which the server does not run. A latency model is fitted to these.
+// Points returns the measurements for fitting a latency model, without the settings in which the server does not run.
 func (r *Record) Points() []profile.Point {
 	points := []profile.Point{}
 	for _, t := range r.Trials {
@@ -151,7 +152,7 @@ func (r *Record) Points() []profile.Point {
 	return points
 }
 
-// SMTime returns the SM-time that a trial's share reserves for one request at the highest rate within the objective, in seconds of a whole
+// SMTime returns the SM-time that a trial's share reserves per request at the highest rate within the objective, in seconds of a whole
 // device; 0 if there is no such rate.
 func (t *Trial) SMTime() float64 {
 	if t.Failed != "" || t.Point.Throughput == 0 {
@@ -161,9 +162,10 @@ func (t *Trial) SMTime() float64 {
 	return float64(t.Point.Resource.SM) * float64(t.Point.Resource.Quota) / whole / t.Point.Throughput
 }
 
-// Best returns the trial of the share that a search recommends. For search.Bisection it is that of its request: the error is search.ErrUnfinished if it
-// has not ended. For others it is the trial whose share costs the least SM-time for each request within the objective, the smaller share where two cost
-// the same; once several trials were measured again, it is one of these. The error is search.ErrNoSetting if no trial meets the objective.
+// Best returns the trial of the share that a search recommends. For search.Bisection it is the trial of the request of its result; the error is
+// search.ErrUnfinished if the search has not ended. For other searches it is the trial whose share costs the least SM-time per request within the
+// objective, or the one with fewer SMs if two cost the same; once maxConfirmed trials were measured again, it is one of these. The error is
+// search.ErrNoSetting if no trial meets the objective.
 func (r *Record) Best(s search.Strategy) (Trial, error) {
 	if best := r.best(s); best != nil {
 		return *best, nil
@@ -176,8 +178,8 @@ func (r *Record) Best(s search.Strategy) (Trial, error) {
 	return Trial{}, search.ErrNoSetting
 }
 
-// NeverRan returns why the server did not run in the last setting that was tried, if it ran in none: then it is not its share that is wrong. Otherwise it returns an
-// empty text.
+// NeverRan returns why the server did not run in the last setting tried, if it ran in no setting: the cause is then not its share. Otherwise it returns an
+// empty string.
 func (r *Record) NeverRan() string {
 	why := ""
 	for _, t := range r.Trials {
@@ -200,7 +202,8 @@ func (r *Record) best(s search.Strategy) *Trial {
 	return r.trialOf(b.Setting(found.SMRequest))
 }
 
-// maxConfirmed is how many trials are measured again, as the best of those that were not may be the best by luck again.
+// maxConfirmed is the number of confirmed trials from which on only these are compared. Without it, the best of the others, which may be best only
+// by luck, would be measured again and again.
 const maxConfirmed = 3
 
 func (r *Record) mostEfficient() (best *Trial) {
@@ -222,8 +225,8 @@ func (r *Record) mostEfficient() (best *Trial) {
 	return best
 }
 
-// Load reads the record of a file, or returns one without trials if there is no such file. The error says so if the file is of another
-// model, plan or fingerprint.
+// Load reads the record from a file, or returns one without trials if the file does not exist. It returns an error if the file belongs
+// to another model, plan or fingerprint.
 func (r Record) Load(file string) (*Record, error) {
 	r.Version, r.Trials = RecordVersion, []Trial{}
 	text, err := os.ReadFile(file)
@@ -246,7 +249,7 @@ func (r Record) Load(file string) (*Record, error) {
 	return &saved, nil
 }
 
-// Validate returns an error that names the trial if one was not measured on a valid share.
+// Validate returns an error that names the first trial that is not valid.
 func (r *Record) Validate() error {
 	for i, t := range r.history() {
 		if err := validTrial(t); err != nil {
@@ -263,7 +266,7 @@ func validTrial(t search.Trial) error {
 	return t.Point.Validate()
 }
 
-// difference returns in what another record differs, or an empty string if its trials can be used.
+// difference names what differs in another record, or returns an empty string if its trials can be used.
 func (r *Record) difference(other *Record) string {
 	a, b := r.Fingerprint, other.Fingerprint
 	switch {
@@ -283,7 +286,7 @@ func (r *Record) difference(other *Record) string {
 	return ""
 }
 
-// Save writes the record to a file. A reader finds the old or the new one, also if this process is killed meanwhile.
+// Save writes the record to a file. A reader finds either the old or the new one, even if this process is killed meanwhile.
 func (r *Record) Save(file string) error {
 	text, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {

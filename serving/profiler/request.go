@@ -24,23 +24,23 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Request is what a server is asked in a profile, again and again.
+// Request is the request that a profile sends to a server again and again.
 type Request struct {
 	Method string      `json:"method"`
 	Path   string      `json:"path"`
 	Header http.Header `json:"header,omitempty"`
 	Body   []byte      `json:"body,omitempty"`
-	// BodyFile is the path of a file that has the body instead, where the request is sent.
+	// BodyFile is the path of a file that holds the body instead, on the machine that sends the request.
 	BodyFile string `json:"bodyFile,omitempty"`
-	Stream   bool   `json:"stream,omitempty"` // the answer is a stream of tokens, whose first counts
+	Stream   bool   `json:"stream,omitempty"` // the answer is a stream of tokens, and the time to the first one counts
 
-	// OIP says that the body is one of the Open Inference Protocol, which is repeated for requests of several rows. Without a body, one of zeros
-	// is made from the metadata of the model.
+	// OIP says that the body belongs to the Open Inference Protocol; it is repeated for requests of several rows. If it is empty, a body of
+	// zeros is made from the metadata of the model.
 	OIP bool `json:"oip,omitempty"`
 }
 
-// SetDefaults sets the method and the path where they are empty: with the Open Inference Protocol those of the model of a name, else GET, or POST
-// with a body, and /. It returns an error for a path that does not begin with /, or is none of a URL.
+// SetDefaults sets an empty method and path. With the Open Inference Protocol they are those of the given model; otherwise the path is / and the
+// method GET, or POST if there is a body. It returns an error if the path does not begin with / or is not valid in a URL.
 func (r *Request) SetDefaults(model string) error {
 	method, path := http.MethodGet, "/"
 	switch {
@@ -59,7 +59,7 @@ func (r *Request) SetDefaults(model string) error {
 	return nil
 }
 
-// RequestOf returns the request of an object to a function, with defaults. A body that is in a ConfigMap is the file of a folder with its key as name.
+// RequestOf returns the request of a profile to a function, with defaults. A body in a ConfigMap is the file folder/<ConfigMap>/<key>.
 func RequestOf(r *api.ProfileRequest, f *api.GPUFunction, folder string) (Request, error) {
 	made := Request{Method: r.Method, Path: r.Path, Header: http.Header{}, Body: []byte(r.Body), Stream: r.Stream, OIP: f.Spec.Protocol == api.OIP}
 	for _, h := range r.Headers {
@@ -75,10 +75,10 @@ func RequestOf(r *api.ProfileRequest, f *api.GPUFunction, folder string) (Reques
 	return made, err
 }
 
-// maxBody bounds a body that is read from a file: that of a ConfigMap.
+// maxBody is the greatest length in bytes of a body read from a file: that of a ConfigMap.
 const maxBody = 1 << 20
 
-// readBody returns the request with the body of its file.
+// readBody returns the request with the body from its file.
 func (r Request) readBody() (Request, error) {
 	if r.BodyFile == "" {
 		return r, nil
@@ -101,15 +101,15 @@ type Client struct {
 	url     string
 	client  *http.Client
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	bodies map[int]*load.HTTP
 }
 
-// infer is the end of the paths of the Open Inference Protocol that ask for results.
+// infer is the end of the Open Inference Protocol paths that run a model.
 const infer = "/infer"
 
-// NewClient returns a client for the server at an address. It asks the server for the metadata of its model if the request needs them: the error is
-// a *FailedError if the server does not answer, or answers with an error of its own, since it may be ending. Close ends the client.
+// NewClient returns a client for the server at an address. If the request needs it, it asks the server for the metadata of its model. The error is
+// a *FailedError if the server does not answer, or answers with a server error, because it may be ending. Close ends the client.
 func NewClient(ctx context.Context, r Request, address string) (*Client, error) {
 	c := &Client{request: r, url: "http://" + address, client: load.NewHTTPClient(), bodies: map[int]*load.HTTP{}}
 	if r.OIP && len(r.Body) == 0 {
@@ -136,7 +136,7 @@ func NewClient(ctx context.Context, r Request, address string) (*Client, error) 
 // Close closes the connections.
 func (c *Client) Close() { c.client.CloseIdleConnections() }
 
-// Infer sends the request with a number of rows. Only one of the Open Inference Protocol can have more than one.
+// Infer sends the request with the given number of rows. Only the Open Inference Protocol allows more than one.
 func (c *Client) Infer(ctx context.Context, rows int) load.Answer {
 	h, err := c.build(rows)
 	if err != nil {
@@ -145,7 +145,7 @@ func (c *Client) Infer(ctx context.Context, rows int) load.Answer {
 	return h.Send(ctx, 0)
 }
 
-// build returns the request with a number of rows. It is joined once.
+// build returns the request with the given number of rows. It joins the rows once per number.
 func (c *Client) build(rows int) (*load.HTTP, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -186,10 +186,10 @@ func (c *Client) parse() (*oip.Request, error) {
 	return oip.ParseRequest(c.request.Body, length)
 }
 
-// maxMetadata bounds the answer that describes a model.
+// maxMetadata is the greatest length in bytes of an answer that describes a model.
 const maxMetadata = 1 << 20
 
-// zeros returns a request of one row of zeros, by the metadata of the model.
+// zeros returns a request with one row of zeros, made from the metadata of the model.
 func (c *Client) zeros(ctx context.Context) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -225,10 +225,10 @@ type tensor struct {
 	Data     []any  `json:"data,omitempty"`
 }
 
-// maxElements bounds the elements of a tensor that is made from metadata.
+// maxElements is the greatest number of elements of a tensor made from metadata.
 const maxElements = 1 << 24
 
-// zeros returns a request of one row of zeros for a model with the given metadata. Dimensions that the model leaves open are 1.
+// zeros returns a request with one row of zeros for a model with the given metadata. Dimensions that the model leaves open are 1.
 func zeros(metadata []byte) ([]byte, error) {
 	var model struct {
 		Inputs []tensor `json:"inputs"`

@@ -5,21 +5,21 @@ import (
 	"time"
 )
 
-// Series is what is known of the launches of a program that somebody else counts, now and then, and of which only the last counts are kept.
+// Series holds the kernel launches of a program as another process counts them from time to time. It keeps only the last counts.
 type Series struct {
 	First   *Count        // the first count with a launch; nil if it has launched nothing
-	Changed time.Duration // of the last count that had more launches than the one before; 0 if none had
-	Counts  []Count       // the last ones, the oldest first
+	Changed time.Duration // time of the last count that exceeded the one before; 0 if none did
+	Counts  []Count       // the last counts, oldest first
 }
 
-// Count is how many kernels a program has launched until a time.
+// Count is the number of kernels that a program has launched up to a time.
 type Count struct {
 	At       time.Duration // since the counts began
 	Launches uint64
 }
 
-// Judge returns what a program does by its counts, as Measure does of one that it looks at itself. done is false while they do not say enough: then there is to
-// be a longer series. It has to reach back for Length at the least. The error is a *FailedError for a program that launches nothing.
+// Judge is like Measure, but judges a program by the counts of another process. done is false while they do not suffice; then call it again with a longer
+// series. A series must reach back for at least Length. The error is a *FailedError for a program that launches nothing.
 func (p *Progress) Judge(s Series) (t Trial, done bool, err error) {
 	if len(s.Counts) == 0 {
 		return Trial{}, false, nil
@@ -37,7 +37,7 @@ func (p *Progress) Judge(s Series) (t Trial, done bool, err error) {
 	case len(rates) == steadyWindows:
 		t, spread := trialOfRates(rates, Usage{})
 		return t, spread <= precision || all >= maxLengths*p.Length, nil
-	case all >= maxLengths*p.Length+idleLimit: // again and again it launches nothing for a window
+	case all >= maxLengths*p.Length+idleLimit: // windows without launches occur again and again
 		t, _ := trialOfRates([]float64{float64(now.Launches-s.First.Launches) / all.Seconds()}, Usage{})
 		t.Confidence = 1
 		return t, true, nil
@@ -45,8 +45,8 @@ func (p *Progress) Judge(s Series) (t Trial, done bool, err error) {
 	return Trial{}, false, nil
 }
 
-// rates returns the launches in a second in the last windows, up to steadyWindows of them, the latest first: each at least a part of Length, after the first
-// launch, and above 0.
+// rates returns the launches per second in up to steadyWindows of the last windows, the latest first. Each window is at least the fraction 1/steadyWindows
+// of Length, lies after the first launch, and has launches.
 func (p *Progress) rates(s Series) (rates []float64) {
 	end := s.Counts[len(s.Counts)-1]
 	for at := len(s.Counts) - 2; at >= 0 && len(rates) < steadyWindows; at-- {
