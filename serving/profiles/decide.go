@@ -16,44 +16,45 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/profile/search"
 )
 
-// state is all that a decision depends on. All of it is in the cluster, so that a controller that was killed is followed by one that decides the same.
+// state is everything that a decision depends on. All of it comes from the cluster, so that the successor of a controller that was killed decides the
+// same.
 type state struct {
 	profile *api.GPUProfile
 	plan    *plan
-	pods    []*v1.Pod // that the profile controls
+	pods    []*v1.Pod // controlled by the profile
 	nodes   []v1.Node
 	version string // of gshare
-	image   string // of the client
-	served  string // image of the function's replicas, with its digest; empty if there are none
+	image   string // of the client: that of this controller
+	served  string // image of the function's replicas, with its digest; empty if unknown
 	now     time.Time
 
 	function *api.GPUFunction // nil if the profile has a template
 	replicas []v1.Pod         // of the function
 }
 
-// decision is the next write to the cluster. There is one at most, so that a crash is always between two of them.
+// decision is the next write to the cluster. There is at most one, so that a crash always falls between two writes.
 type decision struct {
 	status *api.GPUProfileStatus
 	create *v1.Pod
 	remove *v1.Pod
-	quota  *v1.Pod       // of the server, whose quota is to be that of the target
-	after  time.Duration // to decide again though nothing has changed; 0: not needed
+	quota  *v1.Pod       // the server, whose quota should become that of status.target
+	after  time.Duration // time after which to decide again even if nothing has changed; 0 if that is not needed
 }
 
-// Bounds of a trial, and times to look again.
+// Bounds of a trial, and pauses before another look.
 const (
-	maxAttempts = 2 // in which the server ends or fails; that is a result then
-	maxClients  = 5 // that end without a result, or lose the server to the cluster; then something is wrong with the cluster
+	maxAttempts = 2 // attempts in which the server ends or fails; after these, that is the result
+	maxClients  = 5 // clients that end without a result or lose their server to the cluster; after these, something is wrong with the cluster
 	clientPause = 10 * time.Second
 	gpuPause    = 30 * time.Second
-	quotaWait   = 30 * time.Second // for the agent of the server's node to change its quota; then there is another server, whose share has it
+	quotaWait   = 30 * time.Second // for the agent on the server's node to change the quota; after that, a new server starts with this quota as its share
 	stalePause  = 10 * time.Minute
 )
 
 // decide returns the next write.
 //
-// What is to be done is written to the status before it is done: first the attempt, then its pods, whose names follow from it. So each pod is created
-// once, whoever creates it, and the trial is found again or, if one of its pods is lost, begun again.
+// The status records what is to be done before it is done: first the attempt, then its pods, whose names follow from the attempt. Each pod is
+// therefore created only once, whoever creates it, and the trial is found again after a crash; if one of its pods is lost, it begins again.
 func (s *state) decide() decision {
 	status := s.profile.Status.DeepCopy()
 	if status.Plan != s.plan.hash {
@@ -103,7 +104,7 @@ func (s *state) find(name string) *v1.Pod {
 	return nil
 }
 
-// disrupted reports whether a pod was ended by the cluster, and not by its server.
+// disrupted reports whether a pod was ended by the cluster rather than by its server.
 func disrupted(p *v1.Pod) bool {
 	for _, c := range p.Status.Conditions {
 		if c.Type == v1.DisruptionTarget && c.Status == v1.ConditionTrue {
@@ -115,7 +116,7 @@ func disrupted(p *v1.Pod) bool {
 			return false
 		}
 	}
-	return true // it was refused by the kubelet
+	return true // the kubelet refused it
 }
 
 // restart returns the status of a profile of which nothing was measured yet.
@@ -127,13 +128,13 @@ func (s *state) restart(old *api.GPUProfileStatus) *api.GPUProfileStatus {
 	return status
 }
 
-// halted reports whether nothing is to be done until the specification changes.
+// halted reports whether nothing remains to be done until the specification changes.
 func (s *state) halted(status *api.GPUProfileStatus) bool {
 	c := meta.FindStatusCondition(status.Conditions, api.ConditionComplete)
 	return c != nil && c.ObservedGeneration == s.profile.Generation && (c.Status == metav1.ConditionTrue || c.Reason == api.ReasonClientFailed)
 }
 
-// device returns the kind of GPU on which is measured.
+// device returns the kind of GPU to measure on.
 func (s *state) device(status *api.GPUProfileStatus) (device, bool) {
 	model := s.profile.Spec.Accelerator
 	if status.Fingerprint != nil {
@@ -142,7 +143,7 @@ func (s *state) device(status *api.GPUProfileStatus) (device, bool) {
 	return deviceOf(s.nodes, model)
 }
 
-// begin begins the next trial, or ends the profile if there is none.
+// begin begins the next trial, or completes the profile if there is none.
 func (s *state) begin(status *api.GPUProfileStatus, target *v1.Pod) decision {
 	d, found := s.device(status)
 	if !found {
@@ -198,7 +199,7 @@ func (s *state) start(status *api.GPUProfileStatus) decision {
 	return decision{create: targetPod(s.profile, s.plan, d)}
 }
 
-// measure creates the client once the server is ready, and waits until it ends.
+// measure creates the client once the server is ready, and waits until the client ends.
 func (s *state) measure(status *api.GPUProfileStatus, target, client *v1.Pod) decision {
 	if s.plan.progress != nil {
 		return s.watch(status, target)
@@ -236,7 +237,7 @@ func (s *state) measure(status *api.GPUProfileStatus, target, client *v1.Pod) de
 	return s.waitForClient(status, target, client)
 }
 
-// take takes what a client has left.
+// take evaluates the outcome that a client has left.
 func (s *state) take(status *api.GPUProfileStatus, target, client *v1.Pod) decision {
 	o, err := outcomeOf(client, jobOf(s.profile, s.plan, ""))
 	switch {
@@ -259,13 +260,13 @@ func (s *state) take(status *api.GPUProfileStatus, target, client *v1.Pod) decis
 	return s.keep(status, target, point, client)
 }
 
-// keep records a trial. client is nil for that of a training.
+// keep records a trial. client is nil for a training.
 func (s *state) keep(status *api.GPUProfileStatus, target *v1.Pod, point api.ProfilePoint, client *v1.Pod) decision {
 	now := fingerprintOf(target, s.nodes, s.version)
 	if now != nil && now.MemoryMiB > memoryOf(target) {
 		return s.lose(status, "the GPU has more memory than the server, so that it was not alone on it", true)
 	}
-	if target != nil && enforcedQuota(target) != status.Target.Quota { // an agent that starts gives it all of its share for a moment
+	if target != nil && enforcedQuota(target) != status.Target.Quota { // an agent that has just started briefly enforces the quota of the whole share
 		return s.lose(status, "the server had another quota", false)
 	}
 	confirms := status.Attempt.Confirm && indexOf(status, point.SM, point.Quota, point.Batch) >= 0
@@ -275,20 +276,20 @@ func (s *state) keep(status *api.GPUProfileStatus, target *v1.Pod, point api.Pro
 		point.GPUTimePercent = part
 	}
 	charge(status, &point, target, client, s.now)
-	if was := status.Fingerprint; was != nil && now != nil && *was != *now { // trials of another server, or of another GPU, cannot be compared
+	if was := status.Fingerprint; was != nil && now != nil && *was != *now { // trials of another server or another GPU cannot be compared with these
 		status.Points = nil
 	}
 	if now != nil {
 		status.Fingerprint = now
 	}
-	if !confirms || len(status.Points) > 0 { // the first measurement of a trial that is confirmed has gone with the others
+	if !confirms || len(status.Points) > 0 { // a confirmation without its first measurement, which was dropped with the other points, is not recorded
 		setPoint(status, point)
 	}
 	status.Attempt, status.Current = nil, ""
 	return s.write(status)
 }
 
-// fail begins a trial again whose server has ended or failed. The last time, that is the result.
+// fail repeats a trial whose server has ended or failed. After maxAttempts, the failure is the result.
 func (s *state) fail(status *api.GPUProfileStatus, reason string) decision {
 	a, t := status.Attempt, status.Target
 	if a.Count < maxAttempts {
@@ -303,7 +304,8 @@ func (s *state) fail(status *api.GPUProfileStatus, reason string) decision {
 	return s.write(status)
 }
 
-// lose begins a trial again whose client has ended without a result or whose server was taken away, which says nothing about the server.
+// lose repeats a trial whose client has ended without a result or whose server was taken away by the cluster; neither says anything about the server
+// itself.
 func (s *state) lose(status *api.GPUProfileStatus, reason string, server bool) decision {
 	a := status.Attempt
 	if a.Clients >= maxClients {
@@ -318,7 +320,7 @@ func (s *state) lose(status *api.GPUProfileStatus, reason string, server bool) d
 	return s.write(status)
 }
 
-// replace begins a trial again with another server, which has the share of the trial from the beginning.
+// replace repeats a trial with a new server that is given the trial's share from the start.
 func (s *state) replace(status *api.GPUProfileStatus, reason string) decision {
 	status.Targets++
 	status.Target.Number = status.Targets
@@ -377,7 +379,7 @@ func setComplete(status *api.GPUProfileStatus, generation int64, value metav1.Co
 	})
 }
 
-// write returns the write of a status, unless it is that of before.
+// write returns a decision to write the status, or an empty one if the status has not changed.
 func (s *state) write(status *api.GPUProfileStatus) decision {
 	status.ObservedGeneration, status.Trials = s.profile.Generation, int32(len(status.Points))
 	if equality.Semantic.DeepEqual(&s.profile.Status, status) {

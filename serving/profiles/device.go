@@ -11,14 +11,14 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/kube"
 )
 
-// device is a kind of whole GPU. A share with all of its memory is alone on one, as no other has so much.
+// device is a kind of whole GPU. A share with all of its memory has the GPU to itself, because no memory is left for others.
 type device struct {
 	model     string
 	sms       int
 	memoryMiB int64
 }
 
-// deviceOf returns the GPU of a model with the most memory among those of nodes. Without a model, it is that of the model of which there are the most.
+// deviceOf returns the GPU with the most memory of the given model among the nodes' GPUs. Without a model, it takes the most frequent one.
 func deviceOf(nodes []v1.Node, model string) (device, bool) {
 	count := map[string]int{}
 	largest := map[string]device{}
@@ -44,7 +44,7 @@ func deviceOf(nodes []v1.Node, model string) (device, bool) {
 	return d, known
 }
 
-// slicesOf returns the slices of a node, none if its inventory cannot be read: the scheduler reports that.
+// slicesOf returns the slices of a node. It returns none if the node's inventory cannot be read; the scheduler reports that.
 func slicesOf(n *v1.Node) []kube.Slice {
 	inventory, present, err := kube.InventoryOf(n)
 	if err != nil || !present {
@@ -53,10 +53,10 @@ func slicesOf(n *v1.Node) []kube.Slice {
 	return inventory.Slices
 }
 
-// labelDriver is the label of a node with the version of its GPU driver, by NVIDIA's GPU feature discovery.
+// labelDriver is the node label with the version of the GPU driver, set by NVIDIA's GPU feature discovery.
 const labelDriver = "nvidia.com/cuda.driver-version.full"
 
-// fingerprintOf returns what a running target is, and on what it runs. It is nil while that is not known.
+// fingerprintOf returns the fingerprint of a running target and its GPU, or nil while that is not known.
 func fingerprintOf(target *v1.Pod, nodes []v1.Node, version string) *api.ProfileFingerprint {
 	if target == nil || len(target.Status.ContainerStatuses) == 0 {
 		return nil
@@ -88,25 +88,25 @@ func memoryOf(p *v1.Pod) int64 {
 	return memory.Value()
 }
 
-// usedMiB returns the most device memory that a server has used, as the agent of its node has reported it; 0 if that is not known. The agent looks every few
-// seconds: what is allocated last may be missing, and is there in the next trial on the same server, such as that which confirms the best.
+// usedMiB returns the most device memory that a server has used, as reported by the agent of its node; 0 if that is not known. The agent looks only every
+// few seconds, so it may miss the latest allocations. It sees them in the next trial on the same server, such as the one that confirms the best trial.
 func usedMiB(target *v1.Pod) int64 {
 	if target == nil {
 		return 0
 	}
 	status, _, err := kube.EnforcementStatusOf(target)
 	if err != nil {
-		return 0 // of another version
+		return 0 // written by another version
 	}
 	for _, c := range status.Containers {
 		if c.Name == target.Spec.Containers[0].Name {
-			return max(0, min(c.MemoryPeakMiB, memoryOf(target))) // whoever may change the pod can claim more
+			return max(0, min(c.MemoryPeakMiB, memoryOf(target))) // bounded, because anyone who may change the pod can claim more
 		}
 	}
 	return 0
 }
 
-// bounded returns a text of at most so many bytes, which others may have written.
+// bounded returns a text, which may come from others, shortened to at most the given number of bytes.
 func bounded(text string, most int) string {
 	if text = strings.ToValidUTF8(text, "?"); len(text) > most {
 		text = strings.ToValidUTF8(text[:most-3], "") + "..."

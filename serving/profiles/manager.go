@@ -24,13 +24,13 @@ import (
 // Options configures AddTo. Its fields are those of Reconciler.
 type Options struct {
 	Log     *slog.Logger
-	Quotas  *controller.Quotas // of the manager; not yet started
+	Quotas  *controller.Quotas // of the manager; must not be started yet
 	Version string
 	Image   func(ctx context.Context) (string, error)
 }
 
-// AddTo adds a Reconciler to a manager, which runs it while it leads. The pods of trials get a cache of their own: the manager's has only those of
-// functions, and no label selector matches both.
+// AddTo adds a Reconciler to a manager, which runs it while it is the leader. The pods of trials get a cache of their own: the manager's cache has
+// only those of functions, and no label selector matches both.
 func AddTo(m manager.Manager, o Options) error {
 	ours, err := labels.NewRequirement(api.LabelProfile, selection.Exists, nil)
 	if err != nil {
@@ -64,7 +64,7 @@ func AddTo(m manager.Manager, o Options) error {
 // name is the name of the controller in events.
 const name = "gshare-controller"
 
-// hasNoNode lets through the pods that a profile may have to give its GPU to.
+// hasNoNode selects pods without a node: those that a profile may have to give up its GPU for.
 func hasNoNode(o client.Object) bool {
 	p, isPod := o.(*v1.Pod)
 	return isPod && p.Spec.NodeName == "" && p.Labels[api.LabelFunction] != ""

@@ -18,20 +18,20 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// plan is what a profile asks for, with all that the profile itself leaves open.
+// plan is what a profile asks for, completed with defaults.
 type plan struct {
-	hash      string // of what decides whether trials can be compared
+	hash      string // of everything on which it depends whether trials can be compared
 	template  v1.PodTemplateSpec
 	protocol  api.Protocol
 	request   profiler.Request
-	body      *api.BodyReference // of the request, or nil
+	body      *api.BodyReference // body of the request, or nil
 	load      profiler.Load
 	search    api.ProfileSearch
 	maxTrials int
-	progress  *profiler.Progress // of a training, which answers no requests; nil of a server
+	progress  *profiler.Progress // for a training, which answers no requests; nil for a server
 }
 
-// Defaults of a search, and what gshare serve counts as the objective.
+// Defaults of a search. The objective is the one that gshare serve applies.
 const (
 	defaultStep      = 10
 	defaultOIPBatch  = 32
@@ -39,8 +39,8 @@ const (
 	objective        = 0.99
 )
 
-// planOf returns the plan of a profile, of whose function f is the object; nil if the profile has a template. The error, *share.FieldError, is for a
-// profile that asks for nothing that can be measured.
+// planOf returns the plan of a profile. f is the profile's function, or nil if the profile has a template. The error is a *share.FieldError if the
+// profile asks for something that cannot be measured.
 func planOf(p *api.GPUProfile, f *api.GPUFunction) (*plan, error) {
 	if err := checkTraining(p); err != nil {
 		return nil, err
@@ -53,7 +53,7 @@ func planOf(p *api.GPUProfile, f *api.GPUFunction) (*plan, error) {
 		return nil, share.Invalid("spec.functionRef", "the pods of %s are those of another autoscaler: write a template instead", f.Name)
 	}
 	f = f.DeepCopy()
-	f.Spec.Resources.Share, f.Spec.ProfileRef, f.Status.Profiled = nil, nil, nil // the trials have others, and other batches
+	f.Spec.Resources.Share, f.Spec.ProfileRef, f.Status.Profiled = nil, nil, nil // the trials use other shares and batches
 	f, err := f.CompleteForCluster(share.MiB)
 	if err != nil {
 		return nil, err
@@ -63,7 +63,7 @@ func planOf(p *api.GPUProfile, f *api.GPUFunction) (*plan, error) {
 		made.progress = &profiler.Progress{Length: cmp.Or(training.Steady.Value(), defaultSteady)}
 	}
 	made.maxTrials = cmp.Or(made.search.MaxTrials, defaultMaxTrials)
-	made.search.MaxTrials = 0 // more of them go on with the trials that there are
+	made.search.MaxTrials = 0 // not part of the hash: with more trials allowed, the present ones continue
 	made.search.Strategy = cmp.Or(made.search.Strategy, api.HybridGrowth)
 	if made.search.MaxBatch, err = batchOf(made.search, f); err != nil {
 		return nil, err
@@ -116,7 +116,7 @@ func batchOf(s api.ProfileSearch, f *api.GPUFunction) (int, error) {
 	return f.Spec.Batching.MaxBatch, nil
 }
 
-// strategy returns the search on a model of GPU.
+// strategy returns the search for the given GPU model.
 func (p *plan) strategy(model string) search.Strategy {
 	switch p.search.Strategy {
 	case api.HybridGrowth:
@@ -146,17 +146,17 @@ func perMilles(percents []int64) []share.PerMille {
 	return all
 }
 
-// hashOf returns a text of a number of characters, at most 51, that differs with a value, which can be written as JSON. It can be part of a name.
+// hashOf returns a hash of a value that can be written as JSON. It has the given number of characters, at most 51, and can be part of a name.
 func hashOf(length int, value any) string {
 	text, err := json.Marshal(value)
 	if err != nil {
-		panic(err) // it came from JSON
+		panic(err) // cannot happen: the value came from JSON
 	}
 	sum := sha256.Sum256(text)
 	return strings.ToLower(base32.HexEncoding.EncodeToString(sum[:])[:length])
 }
 
-// settingText names a setting as users read it.
+// settingText returns a setting as text for users.
 func settingText(sm, quota int64, batch int) string {
 	return fmt.Sprintf("sm %d%%, quota %d%%, batch %d", sm, quota, batch)
 }

@@ -20,23 +20,24 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// JobVariable is the environment variable of a client with its profiler.Job as JSON. Its termination message is the profiler.Outcome.
+// JobVariable is the environment variable that holds a client's profiler.Job as JSON. The client's termination message is the profiler.Outcome.
 const JobVariable = "GSHARE_JOB"
 
 // clientName is the name of the container that sends the requests.
 const clientName = "client"
 
-// clientCommand is what the image of the controller runs to send the requests of a job.
+// clientCommand is the command in the controller's image that sends the requests of a job.
 var clientCommand = []string{"gshare-controller", "measure"}
 
-// measureLimit is the time for all steps of a trial, which end after a minute each. A client that needs longer holds a GPU for nothing.
+// measureLimit is enough time for all steps of a trial, each of which ends within a minute. A client that needs longer only blocks a GPU.
 const measureLimit = 30 * time.Minute
 
-// clientDeadline is when the kubelet ends a client, in seconds, whoever watches it. It begins when the client has a node, and not when its volumes and its image
-// are there.
+// clientDeadline is the time in seconds after which the kubelet ends a client, even if no controller watches it. It counts from when the client is assigned to
+// a node, not from when its volumes and its image are there.
 const clientDeadline = int64((measureLimit + clientLimit) / time.Second)
 
-// targetPodName returns the name of the pod with the server, which differs with all that decides what it does: who creates it twice creates one.
+// targetPodName returns the name of the pod with the server. It differs with everything that determines what the server does, so that creating the same server
+// twice yields one pod.
 func targetPodName(p *api.GPUProfile, s *api.GPUProfileStatus) string {
 	if s.Target == nil {
 		return ""
@@ -44,7 +45,7 @@ func targetPodName(p *api.GPUProfile, s *api.GPUProfileStatus) string {
 	return p.Name + "-" + hashOf(8, []string{"target", string(p.UID), s.Plan, strconv.Itoa(int(s.Target.Number))})
 }
 
-// clientPodName returns the name of the pod with the client of the present attempt.
+// clientPodName returns the name of the pod with the client of the current attempt.
 func clientPodName(p *api.GPUProfile, s *api.GPUProfileStatus) string {
 	if s.Target == nil || s.Attempt == nil {
 		return ""
@@ -55,7 +56,7 @@ func clientPodName(p *api.GPUProfile, s *api.GPUProfileStatus) string {
 	})
 }
 
-// targetPod returns the pod with the server, on its share with all of the memory of the GPU. It is no replica: it gets none of the function's
+// targetPod returns the pod with the server, on its share with all of the GPU's memory. It is not a replica: it gets none of the function's
 // requests.
 func targetPod(p *api.GPUProfile, plan *plan, d device) *v1.Pod {
 	t := plan.template.DeepCopy()
@@ -67,35 +68,35 @@ func targetPod(p *api.GPUProfile, plan *plan, d device) *v1.Pod {
 	} {
 		delete(t.Annotations, a)
 	}
-	if t.Annotations[kube.AnnotationIsolation] == string(share.Swap) { // it would wait for replicas, and they for it
+	if t.Annotations[kube.AnnotationIsolation] == string(share.Swap) { // it would wait for replicas to give up the GPU, and they for it
 		delete(t.Annotations, kube.AnnotationIsolation)
 	}
 	maps.DeleteFunc(t.Annotations, func(a, _ string) bool { return strings.HasPrefix(a, kube.AnnotationContainerSlice) })
 	t.Annotations[kube.AnnotationModel] = d.model
 	s := &api.Share{SM: &p.Status.Target.SM, Quota: &p.Status.Target.Quota, Memory: api.Quantity(fmt.Sprintf("%dMi", d.memoryMiB))}
 	if plan.progress != nil {
-		t.Annotations[kube.AnnotationIsolation] = string(share.MPS) // whatever it asks for: the agent counts nothing of one that has a whole GPU
+		t.Annotations[kube.AnnotationIsolation] = string(share.MPS) // whatever the template says: the agent counts no kernels on a whole GPU
 		controller.AddShare(t, s)
 	} else {
 		controller.CompleteTemplate(t, s, plan.protocol)
 	}
-	t.Annotations[kube.AnnotationTrialQuota] = strconv.FormatInt(p.Status.Target.Quota, 10) // may change, for the next trial
+	t.Annotations[kube.AnnotationTrialQuota] = strconv.FormatInt(p.Status.Target.Quota, 10) // may change for the next trial
 	pod := &v1.Pod{ObjectMeta: t.ObjectMeta, Spec: t.Spec}
 	own(pod, p, targetPodName(p, &p.Status))
-	pod.Spec.RestartPolicy = v1.RestartPolicyNever // an end is a result
+	pod.Spec.RestartPolicy = v1.RestartPolicyNever // if it ends, that is a result
 	return pod
 }
 
-// clientPod returns the pod that sends the requests of the present attempt to a server at an address. It runs the controller's own image, so that both know the
-// same jobs, without any right.
+// clientPod returns the pod that sends the requests of the current attempt to a server at an address. It runs the controller's own image, so that both know the
+// same version of jobs, and has no access rights.
 func clientPod(p *api.GPUProfile, plan *plan, target *v1.Pod, address, image string) *v1.Pod {
 	text, err := json.Marshal(jobOf(p, plan, address))
 	if err != nil {
-		panic(err) // no channels or functions in it
+		panic(err) // cannot happen: it contains no channels or functions
 	}
 	pod := &v1.Pod{Spec: v1.PodSpec{
 		RestartPolicy:                v1.RestartPolicyNever,
-		SchedulerName:                target.Spec.SchedulerName, // which is there
+		SchedulerName:                target.Spec.SchedulerName, // known to exist
 		ActiveDeadlineSeconds:        new(clientDeadline),
 		AutomountServiceAccountToken: new(false),
 		EnableServiceLinks:           new(false),
@@ -122,10 +123,11 @@ func clientPod(p *api.GPUProfile, plan *plan, target *v1.Pod, address, image str
 	return pod
 }
 
-// bodyFolder is where a client has the body of its request, in a folder with the name of its ConfigMap.
+// bodyFolder is the client's folder for request bodies. The body is in a subfolder with the name of its ConfigMap.
 const bodyFolder = "/var/run/gshare/request"
 
-// addBody mounts a body into a client. Its namespace's users make pods from templates of their own with it, so that they read no more than before.
+// addBody mounts a request body into a client. Users who may create profiles in a namespace may also create pods that mount the ConfigMap, so they can read no
+// more than before.
 func addBody(s *v1.PodSpec, from *api.BodyReference) {
 	s.Volumes = []v1.Volume{{Name: "request", VolumeSource: v1.VolumeSource{ConfigMap: &v1.ConfigMapVolumeSource{
 		LocalObjectReference: v1.LocalObjectReference{Name: from.ConfigMap}, Items: []v1.KeyToPath{{Key: from.Key, Path: from.Key}},
@@ -133,7 +135,7 @@ func addBody(s *v1.PodSpec, from *api.BodyReference) {
 	s.Containers[0].VolumeMounts = []v1.VolumeMount{{Name: "request", MountPath: bodyFolder + "/" + from.ConfigMap, ReadOnly: true}}
 }
 
-// jobOf returns what the client of the present attempt does.
+// jobOf returns the job of the client of the current attempt.
 func jobOf(p *api.GPUProfile, plan *plan, address string) *profiler.Job {
 	a, t := p.Status.Attempt, p.Status.Target
 	j := &profiler.Job{Version: profiler.JobVersion, Address: address, Request: plan.request, Load: plan.load, Batch: a.Batch}
@@ -143,7 +145,7 @@ func jobOf(p *api.GPUProfile, plan *plan, address string) *profiler.Job {
 	return j
 }
 
-// own makes a pod one of a profile.
+// own makes a pod belong to a profile.
 func own(pod *v1.Pod, p *api.GPUProfile, name string) {
 	pod.Namespace, pod.Name, pod.GenerateName = p.Namespace, name, ""
 	pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(p, api.GroupVersion.WithKind(api.ProfileKind))}
@@ -156,7 +158,7 @@ func own(pod *v1.Pod, p *api.GPUProfile, name string) {
 	pod.Labels[api.LabelProfile] = p.Name
 }
 
-// outcomeOf returns what the client of an attempt has left. The error says why that is nothing.
+// outcomeOf returns the outcome that the client of an attempt has left, or an error that says why there is none.
 func outcomeOf(client *v1.Pod, j *profiler.Job) (*profiler.Outcome, error) {
 	at := slices.IndexFunc(client.Status.ContainerStatuses, func(c v1.ContainerStatus) bool { return c.Name == clientName && c.State.Terminated != nil })
 	if at < 0 {

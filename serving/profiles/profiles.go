@@ -1,12 +1,11 @@
-// Package profiles keeps the GPUProfiles of a Kubernetes cluster: it measures servers and trainings on shares of a GPU, one trial after the other.
+// Package profiles carries out the GPUProfiles of a Kubernetes cluster: it measures servers and trainings on shares of a GPU, one trial after another.
 //
-// A trial of a server is two pods of the profile's namespace. One is the server, alone on its share of a GPU, since it asks for all of the memory. The other
-// sends it requests, and leaves what it has measured as the termination message of its container. A training is the first alone, and what it does the agent of
-// its node counts. What is measured next, package profiler says, by
-// the trials that the status of the profile has.
+// A trial of a server consists of two pods in the profile's namespace. One is the server, which is alone on its GPU because it asks for all of the memory. The
+// other sends requests to it, and leaves its measurements as the termination message of its container. A trial of a training has only the first pod, whose
+// kernels the agent of its node counts. Package profiler decides what to measure next from the trials in the profile's status.
 //
-// The status and the pods are all that is known: there is one write at a time, which follows from them (state), so that a crash of the controller, of
-// the client or of the server at any time loses no trial, and repeats at most the one that was under way.
+// Nothing but the status and the pods is remembered. There is one write at a time, which follows from them (see state). A crash of the controller, the client
+// or the server at any time therefore loses no trial, and repeats at most the one in progress.
 package profiles
 
 import (
@@ -39,11 +38,11 @@ type Reconciler struct {
 	Log    *slog.Logger
 
 	Version string // of gshare
-	// Image returns the image of this process, which the clients run.
+	// Image returns the image that this process runs, which the clients run too.
 	Image func(ctx context.Context) (string, error)
 }
 
-// writePause is the time after which a profile is looked at again that was just written: the cache has it by then.
+// writePause is the time after a write until the profile is looked at again: the cache then contains the write.
 const writePause = 100 * time.Millisecond
 
 // Reconcile implements reconcile.Reconciler.
@@ -52,7 +51,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if err := r.Client.Get(ctx, request.NamespacedName, p); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	if p.DeletionTimestamp != nil { // the garbage collector deletes its pods
+	if p.DeletionTimestamp != nil { // the garbage collector deletes the profile's pods
 		return reconcile.Result{}, nil
 	}
 	pods, err := r.podsOf(ctx, p)
@@ -87,7 +86,7 @@ func (r *Reconciler) podsOf(ctx context.Context, p *api.GPUProfile) ([]*v1.Pod, 
 	return pods, nil
 }
 
-// functionOf returns the function of a profile, nil if there is none.
+// functionOf returns the function that a profile names, or nil if there is none.
 func (r *Reconciler) functionOf(ctx context.Context, p *api.GPUProfile) (*api.GPUFunction, error) {
 	if p.Spec.FunctionRef == nil {
 		return nil, nil
@@ -107,7 +106,8 @@ func (r *Reconciler) planOf(p *api.GPUProfile, f *api.GPUFunction) (*plan, error
 	return planOf(p, f)
 }
 
-// refuse ends what there is of a profile that asks for nothing that can be measured. Its trials stay: they count again if it asks for the same as before.
+// refuse removes the pods of a profile that asks for something that cannot be measured. Its trials stay: they count again if
+// the profile asks for the same as before.
 func refuse(p *api.GPUProfile, pods []*v1.Pod, problem error) decision {
 	for _, pod := range pods {
 		if pod.DeletionTimestamp == nil {
@@ -140,7 +140,7 @@ func (r *Reconciler) decide(ctx context.Context, p *api.GPUProfile, f *api.GPUFu
 	return s.decide(), nil
 }
 
-// served returns the image of the youngest replica that is ready, with its digest.
+// served returns the image, with its digest, of the youngest ready replica.
 func served(replicas []v1.Pod) string {
 	image, youngest := "", metav1.Time{}
 	for _, pod := range replicas {
@@ -156,14 +156,15 @@ func served(replicas []v1.Pod) string {
 	return image
 }
 
-// apply does what was decided.
+// apply carries out a decision.
 func (r *Reconciler) apply(ctx context.Context, p *api.GPUProfile, d decision) (reconcile.Result, error) {
 	var err error
 	switch {
 	case d.status != nil:
 		changed := p.DeepCopy()
 		changed.Status = *d.status
-		// Not over what somebody else, an earlier leader for instance, has written since this one was read.
+		// The optimistic lock keeps this write from overwriting what others, such as an earlier leader, have written since
+		// the profile was read.
 		err = r.Client.Status().Patch(ctx, changed, client.MergeFromWithOptions(p, client.MergeFromWithOptimisticLock{}))
 		if err == nil {
 			r.report(p, d.status)
@@ -185,10 +186,10 @@ func (r *Reconciler) apply(ctx context.Context, p *api.GPUProfile, d decision) (
 	return reconcile.Result{}, err
 }
 
-// quotaPause is the time after which a server is tried again that a policy did not allow.
+// quotaPause is the time after which to try again to create a server that a policy did not allow.
 const quotaPause = 10 * time.Second
 
-// wait says that a policy does not let the namespace of a profile have the server.
+// wait reports in the status that a policy does not allow the profile's namespace to have the server.
 func (r *Reconciler) wait(ctx context.Context, p *api.GPUProfile, why string) (reconcile.Result, error) {
 	status := p.Status.DeepCopy()
 	setComplete(status, p.Generation, metav1.ConditionFalse, api.ReasonOverQuota, why)
@@ -197,10 +198,10 @@ func (r *Reconciler) wait(ctx context.Context, p *api.GPUProfile, why string) (r
 	return result, err
 }
 
-// endGrace is how long a pod of a trial has to end, in seconds: nobody waits for its answers.
+// endGrace is the termination grace period of a trial's pods, in seconds: nobody waits for their answers.
 const endGrace = 5
 
-// create creates a pod, unless it is there.
+// create creates a pod unless it already exists.
 func (r *Reconciler) create(ctx context.Context, p *api.GPUProfile, pod *v1.Pod) error {
 	var err error
 	if kube.RequestsShare(pod) {
@@ -211,7 +212,7 @@ func (r *Reconciler) create(ctx context.Context, p *api.GPUProfile, pod *v1.Pod)
 	if controller.OverQuota(err) != "" {
 		return err
 	}
-	if apierrors.IsAlreadyExists(err) { // the cache does not have it yet
+	if apierrors.IsAlreadyExists(err) { // the cache does not contain it yet
 		existing := &v1.Pod{}
 		if err := r.Live.Get(ctx, client.ObjectKeyFromObject(pod), existing); err != nil {
 			return client.IgnoreNotFound(err)
@@ -236,7 +237,7 @@ func (r *Reconciler) create(ctx context.Context, p *api.GPUProfile, pod *v1.Pod)
 //	to do: correct what the message names in the template of the profile or of its function
 const eventFailedCreate = "FailedCreate"
 
-// report tells the owner of a profile how it has ended.
+// report tells the owner of a profile how the profile has ended.
 func (r *Reconciler) report(p *api.GPUProfile, now *api.GPUProfileStatus) {
 	was, is := meta.FindStatusCondition(p.Status.Conditions, api.ConditionComplete), meta.FindStatusCondition(now.Conditions, api.ConditionComplete)
 	if is == nil || was != nil && was.Reason == is.Reason {
@@ -244,7 +245,7 @@ func (r *Reconciler) report(p *api.GPUProfile, now *api.GPUProfileStatus) {
 	}
 	switch b := now.Recommended; is.Reason {
 	case api.ReasonMeasured, api.ReasonBudgetUsed:
-		if b == nil { // the search had too few trials
+		if b == nil { // the search was allowed too few trials
 			r.Events.Eventf(p, nil, v1.EventTypeNormal, is.Reason, "Measure", "%s", bounded(is.Message, maxMessage))
 			return
 		}

@@ -11,10 +11,10 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// A server is measured with several quotas: that of its share, and smaller ones, of which its annotation kube.AnnotationTrialQuota says the one that the
-// agent of its node is to enforce now. The agent says in the pod's enforcement status which one that is.
+// A server is measured with several quotas: that of its share, and smaller ones. Its annotation kube.AnnotationTrialQuota says which one the agent of
+// its node should enforce now. The agent reports the enforced one in the pod's enforcement status.
 
-// canNarrow reports whether a server can be given less time than its share has. One that has a whole GPU is not served by the agent, which would do that.
+// canNarrow reports whether a server can be given less time than its share has. The agent would have to do that, but it does not manage a whole GPU.
 func canNarrow(target *v1.Pod) bool {
 	p, present, err := kube.PlacementOf(target)
 	return err == nil && present && slices.ContainsFunc(p.Containers, func(c kube.PlacedContainer) bool {
@@ -28,7 +28,7 @@ func ownQuota(target *v1.Pod) int64 {
 	return quota.Value()
 }
 
-// wantedQuota returns the quota that a server is to have now.
+// wantedQuota returns the quota that a server should have now.
 func wantedQuota(target *v1.Pod) int64 {
 	if quota, err := strconv.ParseInt(target.Annotations[kube.AnnotationTrialQuota], 10, 64); err == nil {
 		return quota
@@ -36,7 +36,7 @@ func wantedQuota(target *v1.Pod) int64 {
 	return ownQuota(target)
 }
 
-// enforcedQuota returns the quota that a server has now, by what the agent says.
+// enforcedQuota returns the quota that a server has now according to the agent.
 func enforcedQuota(target *v1.Pod) int64 {
 	status, present, err := kube.EnforcementStatusOf(target)
 	if err == nil && present {
@@ -49,9 +49,9 @@ func enforcedQuota(target *v1.Pod) int64 {
 	return ownQuota(target)
 }
 
-// withQuota returns a server that is to have a quota.
+// withQuota returns a copy of the server's pod that asks for the given quota.
 func withQuota(target *v1.Pod, quota int64) *v1.Pod {
 	changed := target.DeepCopy()
-	metav1.SetMetaDataAnnotation(&changed.ObjectMeta, kube.AnnotationTrialQuota, strconv.FormatInt(quota, 10)) // its owner may have removed all
+	metav1.SetMetaDataAnnotation(&changed.ObjectMeta, kube.AnnotationTrialQuota, strconv.FormatInt(quota, 10)) // annotations may be nil: its owner may remove all
 	return changed
 }

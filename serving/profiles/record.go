@@ -14,7 +14,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// recordOf returns the trials of a status as the profiler knows them.
+// recordOf returns the trials in a status as a record of package profiler.
 func recordOf(name string, s *api.GPUProfileStatus, d device) *profiler.Record {
 	r := &profiler.Record{Version: profiler.RecordVersion, Model: name, Plan: profiler.Plan{Memory: share.Bytes(d.memoryMiB) * share.MiB}}
 	for _, p := range s.Points {
@@ -39,7 +39,7 @@ func recordOf(name string, s *api.GPUProfileStatus, d device) *profiler.Record {
 	return r
 }
 
-// measured returns a point with what a trial has found.
+// measured returns the point with the results of a trial.
 func measured(sm, quota int64, batch int, t *profiler.Trial) api.ProfilePoint {
 	p := api.ProfilePoint{
 		SM: sm, Quota: quota, Batch: batch,
@@ -50,7 +50,7 @@ func measured(sm, quota int64, batch int, t *profiler.Trial) api.ProfilePoint {
 	return p
 }
 
-// confirmed returns a point with what a second, longer measurement of its rate has found. Where the client was too slow to tell, the latencies stay.
+// confirmed returns a point with the results of a second, longer measurement of its rate. If the client was too slow to tell, the latencies stay.
 func confirmed(p api.ProfilePoint, t *profiler.Trial) api.ProfilePoint {
 	p50, p99 := p.LatencyP50Microseconds, p.LatencyP99Microseconds
 	setRate(&p, t)
@@ -68,7 +68,7 @@ func setRate(p *api.ProfilePoint, t *profiler.Trial) {
 
 func microseconds(milliseconds float64) int64 { return int64(math.Round(1000 * milliseconds)) }
 
-// setPoint adds a point to those of a status, or replaces the one of the same setting.
+// setPoint adds a point to those of a status, or replaces the point with the same setting.
 func setPoint(s *api.GPUProfileStatus, p api.ProfilePoint) {
 	if at := indexOf(s, p.SM, p.Quota, p.Batch); at >= 0 {
 		s.Points[at] = p
@@ -81,7 +81,8 @@ func indexOf(s *api.GPUProfileStatus, sm, quota int64, batch int) int {
 	return slices.IndexFunc(s.Points, func(p api.ProfilePoint) bool { return p.SM == sm && p.Quota == quota && p.Batch == batch })
 }
 
-// recommendationOf returns what a function or a training should get: with the memory that a user has set or else what was measured or, where it was not, all.
+// recommendationOf returns what a function or a training should get. The memory is what a user has set, or else what was measured, or, if
+// none was measured, all of the GPU's.
 func recommendationOf(best profiler.Recommendation, spec *api.GPUProfileSpec, d device) *api.ProfileRecommendation {
 	r := &api.ProfileRecommendation{
 		SM: percent(best.Resource.SM), SMLimit: percent(best.SMLimit), Quota: percent(best.Resource.Quota), Memory: spec.Memory, MaxBatch: best.Batch,
@@ -104,7 +105,7 @@ func recommendationOf(best profiler.Recommendation, spec *api.GPUProfileSpec, d 
 	return r
 }
 
-// ranAt returns when a client was started and when it ended; zero where that is not known.
+// ranAt returns when a client was started and when it ended; zero if that is not known.
 func ranAt(client *v1.Pod) (started, ended time.Time) {
 	if client == nil {
 		return time.Time{}, time.Time{}
@@ -117,7 +118,7 @@ func ranAt(client *v1.Pod) (started, ended time.Time) {
 	return started, ended
 }
 
-// charge adds the time for which the GPU was reserved.
+// charge adds the time for which the GPU was reserved to the point and to the status.
 func charge(status *api.GPUProfileStatus, point *api.ProfilePoint, target, client *v1.Pod, now time.Time) {
 	begin, end := status.Attempt.Since.Time, now
 	if target != nil {

@@ -16,18 +16,18 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// A training answers no requests, so that there is no client. It runs alone in its trial, and the agent of its node counts the kernels that it launches
-// (kube.Work). It is another program on each share, from its beginning.
+// A training answers no requests, so its trials have no client. It runs alone in a trial, and the agent of its node counts the kernels that it launches
+// (kube.Work). For each share a new pod runs it from the start.
 
 const (
 	defaultSteady = 15 * time.Second
-	// workWait is the time within which an agent that counts has reported a count of a program that runs, and after that the next one.
+	// workWait is the time within which a counting agent reports the first count of a running program, and after that the next one.
 	workWait = 2 * time.Minute
-	// trainingPause is the time after which a training is looked at that nobody reports anything of.
+	// trainingPause is the time after which to look at a training again even if nothing was reported.
 	trainingPause = 30 * time.Second
 )
 
-// checkTraining returns a *share.FieldError for a training that cannot be measured. The API server refuses it, too.
+// checkTraining returns a *share.FieldError for a training that cannot be measured. The API server also refuses such a training.
 func checkTraining(p *api.GPUProfile) error {
 	switch {
 	case p.Spec.Training == nil:
@@ -40,7 +40,7 @@ func checkTraining(p *api.GPUProfile) error {
 	return nil
 }
 
-// sloOf returns the objective of the template of a profile. That of a training is one that none misses: nothing is compared with it.
+// sloOf returns the objective of the template of a profile. A training gets one that is never missed, because nothing is compared with it.
 func sloOf(p *api.GPUProfile) api.SLO {
 	if p.Spec.Training != nil {
 		return api.SLO{Latency: api.Duration(time.Hour.String())}
@@ -48,7 +48,7 @@ func sloOf(p *api.GPUProfile) api.SLO {
 	return p.Spec.SLO
 }
 
-// watch waits until it is known what a training does on its share.
+// watch waits until the agent's counts show how fast a training runs on its share.
 func (s *state) watch(status *api.GPUProfileStatus, target *v1.Pod) decision {
 	if !isRunning(target) {
 		return s.waitForServer(status, target)
@@ -58,7 +58,7 @@ func (s *state) watch(status *api.GPUProfileStatus, target *v1.Pod) decision {
 		said = work.Since.Add(milliseconds(work.Counts[len(work.Counts)-1].At))
 	}
 	left := said.Add(workWait).Sub(s.now)
-	if left <= 0 { // an agent that was started anew has lost its counts, and without the annotation there are no more: both are others with another pod
+	if left <= 0 { // an agent that was restarted has lost its counts, and an agent whose annotation was removed reports none: a new pod solves both
 		return s.lose(status, fmt.Sprintf("the agent of node %s has not said for %v how many kernels the training launches: it may be one of an earlier version, or its clock is wrong",
 			target.Spec.NodeName, workWait), true)
 	}
@@ -85,7 +85,7 @@ func (s *state) watch(status *api.GPUProfileStatus, target *v1.Pod) decision {
 	return made
 }
 
-// startOf returns when the server or the client of a trial was started on its node; zero where that is not known.
+// startOf returns when the server or the client of a trial was started on its node; zero if that is not known.
 func startOf(p *v1.Pod) time.Time {
 	for _, c := range p.Status.ContainerStatuses {
 		if c.Name == p.Spec.Containers[0].Name && c.State.Running != nil {
@@ -95,14 +95,14 @@ func startOf(p *v1.Pod) time.Time {
 	return time.Time{}
 }
 
-// workOf returns what the program of a trial has done by what the agent of its node counts, and nil where it does not.
+// workOf returns what the agent of the node has counted for the program of a trial, and nil if it does not count.
 func workOf(target *v1.Pod) *kube.Work {
 	if target == nil {
 		return nil
 	}
 	status, _, err := kube.EnforcementStatusOf(target)
 	if err != nil {
-		return nil // of another version
+		return nil // written by another version
 	}
 	for _, c := range status.Containers {
 		if c.Name == target.Spec.Containers[0].Name && c.Work != nil && c.Work.Valid() {
@@ -112,7 +112,7 @@ func workOf(target *v1.Pod) *kube.Work {
 	return nil
 }
 
-// seriesOf returns counts as the profiler reads them.
+// seriesOf returns an agent's counts as a series of package profiler.
 func seriesOf(w *kube.Work) (s profiler.Series) {
 	s.Changed = milliseconds(w.Changed)
 	if w.First != nil {
@@ -126,8 +126,8 @@ func seriesOf(w *kube.Work) (s profiler.Series) {
 
 func milliseconds(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
 
-// gpuTimeOf returns the part of the time, in percent, in which kernels of a program ran, in the mean over its last counts between two times, or nil where there
-// are fewer than two. A zero time bounds nothing.
+// gpuTimeOf returns the percentage of time in which kernels of a program ran, averaged over its last counts between two times, or nil if there are fewer than
+// two counts. A zero time is no bound.
 func gpuTimeOf(target *v1.Pod, from, to time.Time) *int64 {
 	w := workOf(target)
 	if w == nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/kube"
 )
 
-// waitForServer waits until the server is ready. One that needs too long does not run on its share. One that does not even start on its node, for want of
-// its image for instance, starts on no other share either, and would hold a GPU all the time.
+// waitForServer waits until the server is ready. A server that takes too long to become ready does not run on its share. A server that does not even
+// start on its node, for example because its image is missing, would start on no other share either, and would block a GPU all the time.
 func (s *state) waitForServer(status *api.GPUProfileStatus, target *v1.Pod) decision {
 	why := cmp.Or(api.Failure(target), api.WaitsFor(target))
 	if target.Spec.NodeName == "" {
@@ -40,7 +40,7 @@ func (s *state) waitForServer(status *api.GPUProfileStatus, target *v1.Pod) deci
 	return made
 }
 
-// whyNone says why a server has no GPU yet, and what its owner can do. The scheduler's reason is the rest.
+// whyNone says why a server has no GPU yet, and what its owner can do. It includes the scheduler's reason.
 func (s *state) whyNone(status *api.GPUProfileStatus, scheduler string) string {
 	d, found := s.device(status)
 	if !found {
@@ -68,8 +68,8 @@ func (s *state) whyNone(status *api.GPUProfileStatus, scheduler string) string {
 		d.model, own, idle)
 }
 
-// replicaOn returns the name of the function's replica on a slice, or an empty text. Of several it is the same each time, in whatever order they come:
-// another one would be another condition, and its write the next look.
+// replicaOn returns the name of the function's replica on a slice, or an empty string. If there are several, it always returns the same one, whatever
+// their order: a different name would change the condition, and writing that would trigger the next reconciliation.
 func (s *state) replicaOn(slice string) (first string) {
 	for at := range s.replicas {
 		p := &s.replicas[at]
@@ -86,8 +86,8 @@ func (s *state) replicaOn(slice string) (first string) {
 	return first
 }
 
-// waitingReplica returns a replica of the function for which the scheduler has found no place, or nil: of several always the same. It is one that could have
-// the GPU of the profile: one that wants GPUs of other models, or that is held back by a scheduling gate, would gain nothing.
+// waitingReplica returns a replica of the function for which the scheduler has found no place, or nil. If there are several, it always returns the same one.
+// It leaves out replicas that could not use the profile's GPU: those that ask for other GPU models, and those held back by a scheduling gate.
 func (s *state) waitingReplica(status *api.GPUProfileStatus) (first *v1.Pod) {
 	d, found := s.device(status)
 	if !found {
@@ -109,13 +109,13 @@ func (s *state) waitingReplica(status *api.GPUProfileStatus) (first *v1.Pod) {
 	return first
 }
 
-// yieldPause is the time after which a profile is looked at again that has given its GPU to a replica.
+// yieldPause is the time after which to look again at a profile that has given its GPU to a replica.
 const yieldPause = 5 * time.Second
 
-// yield ends the server of a profile for as long as a replica of its function has no GPU: requests come before measurements. The trial that was under way
-// begins again later, and nobody is to blame.
+// yield ends the server of a profile for as long as a replica of the profile's function has no GPU: requests come before measurements. The trial in
+// progress begins again later, without counting as a failed attempt.
 func (s *state) yield(status *api.GPUProfileStatus, replica *v1.Pod) decision {
-	status.Attempt, status.Target, status.Current = nil, nil, "" // its pods go next
+	status.Attempt, status.Target, status.Current = nil, nil, "" // the next decisions remove its pods
 	s.set(status, metav1.ConditionFalse, api.ReasonGPUInUse, fmt.Sprintf(
 		"a replica of the function waits for a GPU: the profile goes on when that has one and another is free, or the function has no requests; %s %s", replica.Name, api.WaitsFor(replica)))
 	made := s.write(status)
@@ -129,24 +129,25 @@ func isRunning(p *v1.Pod) bool {
 	})
 }
 
-// Times within which a client has to start. A server does not hold a GPU for one that needs longer than clientWait, and
-// after clientLimit the profile ends.
+// Times within which a client has to start. A server does not keep its GPU for a client that needs longer than
+// clientWait, and after clientLimit the measurements end.
 const (
 	clientWait  = 2 * time.Minute
 	clientLimit = time.Hour
 )
 
-// isLate reports whether a client has not started for so long that its server is not to wait for it.
+// isLate reports whether a client has not started for so long that its server should no longer wait for it.
 func isLate(client *v1.Pod, now time.Time) bool {
 	return client != nil && client.DeletionTimestamp == nil && client.Status.Phase != v1.PodRunning && !kube.Ended(client) &&
 		now.Sub(client.CreationTimestamp.Time) >= clientWait
 }
 
-// waitForClient waits until the client runs. From clientWait on it does so without the server, which gives its GPU back: only the kubelet knows whether a
-// ConfigMap is there, as the controller must not read those of users. Once the client runs, it finds no server, and the trial begins again.
+// waitForClient waits until the client runs. After clientWait the server is removed and gives back its GPU: the ConfigMap with the request body may be
+// missing, which only the kubelet knows, because the controller must not read users' ConfigMaps. Once the client runs, it finds no server, and the trial
+// begins again.
 func (s *state) waitForClient(status *api.GPUProfileStatus, target, client *v1.Pod) decision {
 	why := cmp.Or(api.Failure(client), api.WaitsFor(client))
-	if b := s.plan.body; b != nil && client.Spec.NodeName != "" { // the status of a pod has nothing of volumes
+	if b := s.plan.body; b != nil && client.Spec.NodeName != "" { // a pod's status says nothing about its volumes
 		why += fmt.Sprintf(", which mounts the key %s of ConfigMap %s: if that is not there, create it", b.Key, b.ConfigMap)
 	}
 	if left := client.CreationTimestamp.Add(clientLimit).Sub(s.now); left <= 0 {
