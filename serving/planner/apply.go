@@ -19,26 +19,26 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/planning"
 )
 
-// change is a function whose status is to name another host, or none.
+// change sets the host in the status of a function, or clears it.
 type change struct {
 	function *api.GPUFunction
 	host     string
 }
 
-// apply writes into the status of a plan what becomes of its groups, and returns the changes that may be made now. The others follow in later rounds.
+// apply writes into the status of a plan how its groups are served, and returns the changes that may be made now. The others follow in later rounds.
 //
-// What is to be so follows from the groups alone, which the status remembers, and what is so from the functions. So a planner that ends after any write
-// leaves to the next one what is left to do.
+// The wanted state follows from the groups alone, which the status remembers, and the present state from the functions. A planner that ends after any
+// write therefore leaves the rest to the next one.
 func (p *Planner) apply(ctx context.Context, object *api.InferencePlan, made *made) ([]change, error) {
 	status := &made.status
 	switch {
 	case object.Spec.Mode != api.Apply:
-		meta.RemoveStatusCondition(&status.Conditions, api.ConditionApplied) // Releaser does the rest
+		meta.RemoveStatusCondition(&status.Conditions, api.ConditionApplied) // Releaser makes the functions serve themselves
 		for i := range status.Groups {
 			status.Groups[i].Host, status.Groups[i].Applied = "", ""
 		}
 		return nil, nil
-	case !made.current: // what there is stays, until it is known what else
+	case !made.current: // until there is a plan for the present specification, nothing changes
 		if meta.FindStatusCondition(status.Conditions, api.ConditionApplied) == nil {
 			setApplied(object, status, metav1.ConditionFalse, api.ReasonNotPlanned, "there is no plan: see the condition Planned")
 		}
@@ -88,7 +88,8 @@ func (p *Planner) namespace(ctx context.Context, namespace string) (map[string]*
 	return objects, plans.Items, nil
 }
 
-// responsible returns the plan that says who serves a function, of those of its namespace: the oldest one in mode Apply that names it. Nil if none does.
+// responsible returns the plan that decides who serves a function: the oldest of the given plans that is in mode Apply and names the function, or nil
+// if there is none.
 func responsible(plans []api.InferencePlan, function string) *api.InferencePlan {
 	var first *api.InferencePlan
 	for i := range plans {
@@ -104,15 +105,15 @@ func responsible(plans []api.InferencePlan, function string) *api.InferencePlan 
 	return first
 }
 
-// account is what becomes of the groups of a plan.
+// account summarises how the groups of a plan are served.
 type account struct {
-	together, apart planning.Cost // a second, of the groups that have a host
-	late, rate      float64       // requests a second of those groups: that are predicted to be late, and all
+	together, apart planning.Cost // per second, of the groups with a host: with it, and if each function served itself
+	late, rate      float64       // requests per second of those groups: those predicted to be late, and all
 	guests          int
 	problems        []string // why groups have no host
 }
 
-// settle finds the host of each group, and writes it into the status of the plan and into wanted.
+// settle finds the host of each group, and enters it in the status of the plan and in wanted.
 func settle(object *api.InferencePlan, made *made, objects map[string]*api.GPUFunction, plans []api.InferencePlan, wanted map[string]string) account {
 	var all account
 	least, model := ruleOf(object.Spec.Replan).Saving, &made.data.models[0]
@@ -149,7 +150,7 @@ func settle(object *api.InferencePlan, made *made, objects map[string]*api.GPUFu
 	return all
 }
 
-// alone says how the function of a group of one is served as planned, if it needs no host for that; "" otherwise.
+// alone says how the function of a single-function group is served if that needs no host and no other pods; otherwise it returns "".
 func alone(g *api.PlanGroup, objects map[string]*api.GPUFunction) string {
 	switch f := objects[g.Functions[0].Name]; {
 	case len(g.Functions) > 1:
@@ -162,7 +163,7 @@ func alone(g *api.PlanGroup, objects map[string]*api.GPUFunction) string {
 	return ""
 }
 
-// notMade returns why a group that needs other pods than those with shares has no host.
+// notMade returns why a group whose mode needs pods that gshare does not make has no host.
 func notMade(g *api.PlanGroup) error {
 	if g.Mode == api.ModeCPU && len(g.Functions) == 1 {
 		return fmt.Errorf("gshare makes no pods in mode CPU: want scaling.autoscaler External for %s, and pods of yours with its label, %dm of CPU and %s of memory",
@@ -171,12 +172,12 @@ func notMade(g *api.PlanGroup) error {
 	return fmt.Errorf("gshare makes no pods in mode %s", g.Mode)
 }
 
-// othersPlan returns an error if another plan says who serves some function of a group.
+// othersPlan returns an error if another plan, or none, decides who serves some function of a group.
 func othersPlan(object *api.InferencePlan, g *api.PlanGroup, plans []api.InferencePlan) error {
 	for _, f := range g.Functions {
 		if by := responsible(plans, f.Name); by == nil || by.Name != object.Name {
 			if by == nil {
-				return fmt.Errorf("%s is in no plan any more", f.Name) // by what the cache has, which is older or newer than the plan
+				return fmt.Errorf("%s is in no plan any more", f.Name) // according to the cache, which may be older or newer than the plan
 			}
 			return fmt.Errorf("%s is in the InferencePlan %s, which is older", f.Name, by.Name)
 		}
@@ -184,7 +185,7 @@ func othersPlan(object *api.InferencePlan, g *api.PlanGroup, plans []api.Inferen
 	return nil
 }
 
-// conclude sets the condition Applied, with the steps that follow at once and why others have to wait.
+// conclude sets the condition Applied, with the steps to be made now and the reasons why others have to wait.
 func (a *account) conclude(object *api.InferencePlan, status *api.InferencePlanStatus, next []step, waits map[string]string) {
 	switch {
 	case len(a.problems) > 0:
@@ -217,7 +218,7 @@ func setApplied(object *api.InferencePlan, status *api.InferencePlanStatus, is m
 	})
 }
 
-// announce writes an event when some group cannot be applied any more. Those of functions tell what is.
+// announce writes an event if some group can no longer be applied. What was applied is told by the events of the functions.
 func (p *Planner) announce(object *api.InferencePlan, status *api.InferencePlanStatus) {
 	before, now := meta.FindStatusCondition(object.Status.Conditions, api.ConditionApplied), meta.FindStatusCondition(status.Conditions, api.ConditionApplied)
 	if now != nil && now.Reason == api.ReasonNotApplied && (before == nil || before.Reason != now.Reason) {
@@ -225,7 +226,7 @@ func (p *Planner) announce(object *api.InferencePlan, status *api.InferencePlanS
 	}
 }
 
-// change makes changes, whose reason is because.
+// change makes the given changes, and gives because as the reason in their events.
 func (p *Planner) change(ctx context.Context, object *api.InferencePlan, all []change, because string) error {
 	for _, c := range all {
 		why := "InferencePlan " + object.Name + ": " + because
@@ -236,7 +237,8 @@ func (p *Planner) change(ctx context.Context, object *api.InferencePlan, all []c
 	return nil
 }
 
-// serve writes into the status of a function who serves it, and an event. Another round comes to a function that is not what it was when it was read.
+// serve writes into the status of a function who serves it, and records an event. If the function has changed since it was read, serve does nothing,
+// and a later round comes back to it.
 func serve(ctx context.Context, c client.Client, recorder events.EventRecorder, to change, why string) error {
 	changed := to.function.DeepCopy()
 	changed.Status.ServedBy = to.host

@@ -22,39 +22,39 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// problem is why there is no plan.
+// problem is the reason why there is no plan.
 type problem struct{ reason, message string }
 
 func (p *problem) Error() string { return p.message }
 
-// problemf returns a problem with a reason of the condition Planned.
+// problemf returns a problem. reason is a reason of the condition Planned.
 func problemf(reason, format string, args ...any) *problem {
 	return &problem{reason, fmt.Sprintf(format, args...)}
 }
 
-// data is what a plan is made of beside its functions.
+// data is what a plan depends on besides its functions.
 type data struct {
-	models []profile.Model // the plan's one
+	models []profile.Model // only that of the plan
 	prices planning.PriceList
 	terms  planning.Platform
 	notes  []string
-	hash   string // of all of it as it was read, of the modes, and of the rates that the specification sets
+	hash   string // of all this as it was read, of the modes, and of the rates set in the specification
 }
 
-// remembered is what the data of a plan were when it was read last: it is read every few seconds, and to decode it, or to join it, may take one.
+// remembered holds the data of a plan as it was last read and decoded: it is read every few seconds, and decoding or joining it may take a second.
 type remembered struct {
 	catalogue reading[planning.Catalogue]
 	joined    reading[data]
 }
 
-// reading is what was made of some texts, and the error of that.
+// reading is a value made from some texts, or the error of making it.
 type reading[T any] struct {
 	hash  string // of the texts
 	value T
 	err   error
 }
 
-// of returns what was made of texts, which is made again if they are others.
+// of returns the value made from the given texts. It makes it again only if the texts have changed.
 func (m *reading[T]) of(make func() (T, error), texts ...string) (T, error) {
 	if hash := hashOf(texts...); hash != m.hash {
 		m.value, m.err = make()
@@ -63,8 +63,8 @@ func (m *reading[T]) of(make func() (T, error), texts ...string) (T, error) {
 	return m.value, m.err
 }
 
-// readData reads the profiles and prices of a plan. Of a model that its profiles do not name it takes what GPUProfiles have measured. Its errors are those of
-// the API server, and *problem.
+// readData reads the profiles and prices of a plan. If the profiles do not include the model, it takes what GPUProfiles have measured. Its errors are those
+// of the API server, and *problem.
 func readData(ctx context.Context, c client.Reader, plan *api.InferencePlan, last *remembered) (data, error) {
 	var profiles string
 	var err error
@@ -95,7 +95,7 @@ func readData(ctx context.Context, c client.Reader, plan *api.InferencePlan, las
 		if err != nil {
 			return data{}, problemf(api.ReasonInvalidData, "%v", err)
 		}
-		profiles = string(model) // what the plan is made of; the rest of the ConfigMap is not
+		profiles = string(model) // only what the plan depends on, not the rest of the ConfigMap
 	}
 	d, err := last.joined.of(func() (data, error) { return join(own, prices) }, plan.Spec.Model, profiles, prices)
 	if err != nil {
@@ -112,12 +112,12 @@ func readData(ctx context.Context, c client.Reader, plan *api.InferencePlan, las
 	return d, nil
 }
 
-// text returns the data to which a reference leads.
+// text returns the data to which a reference points.
 func text(ctx context.Context, c client.Reader, namespace, field string, ref api.DataReference) (string, error) {
 	m := &v1.ConfigMap{}
 	err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: ref.ConfigMap}, m)
 	if _, labelled := m.Labels[api.LabelPlanData]; apierrors.IsNotFound(err) || err == nil && !labelled {
-		// One without the label is not there for gshare, so that a plan reveals nothing of data that is not meant for it.
+		// A ConfigMap without the label is treated as missing, so that a plan reveals nothing of data that is not meant for it.
 		return "", problemf(api.ReasonNoData, "%s: there is no ConfigMap %s with the label %s", field, ref.ConfigMap, api.LabelPlanData)
 	} else if err != nil {
 		return "", err
@@ -135,7 +135,7 @@ func text(ctx context.Context, c client.Reader, namespace, field string, ref api
 	return value, nil
 }
 
-// catalogueOf returns what profiles have of a model, which need not be anything. Its errors are *problem.
+// catalogueOf returns what profiles contain about a model, which may be nothing. Its errors are *problem.
 func catalogueOf(model, profiles string) (planning.Catalogue, error) {
 	var all planning.Catalogue
 	if err := yaml.UnmarshalStrict([]byte(profiles), &all); err != nil {
@@ -171,7 +171,7 @@ func join(own planning.Catalogue, prices string) (data, error) {
 	return d, nil
 }
 
-// wholePercent returns a problem unless pods can have the shares of a profile: their SMs and quotas are in percent.
+// wholePercent returns a problem unless pods can have all shares of a profile: the SMs and quotas of pods are whole percents.
 func wholePercent(m *profile.Share, p planning.Platform) error {
 	if p.QuotaStep%percent != 0 {
 		return problemf(api.ReasonInvalidData, "spec.prices: platform.quotaStep: %d is no whole percent, as the quota of a pod is", p.QuotaStep)
@@ -187,14 +187,14 @@ func wholePercent(m *profile.Share, p planning.Platform) error {
 	return nil
 }
 
-// percent is one, in the unit of shares.
+// percent is one percent in the unit of shares.
 const percent = share.Whole / 100
 
 func hashOf(parts ...string) string {
 	h := sha256.New()
 	for _, part := range parts {
 		fmt.Fprintf(h, "%d:", len(part))
-		_, _ = io.Copy(h, strings.NewReader(part)) // a hash has no errors
+		_, _ = io.Copy(h, strings.NewReader(part)) // writing to a hash never fails
 	}
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }

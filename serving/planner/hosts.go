@@ -14,18 +14,19 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/profile"
 )
 
-// hosted is how one function serves a group, by the profile and the prices.
+// hosted is how a host serves a group, and what that costs according to the profile and the prices.
 type hosted struct {
 	host  string
 	group planning.Group // on the host's share
-	apart planning.Cost  // a second, if each function served itself
+	apart planning.Cost  // per second, if each function served itself
 }
 
-// hostFor returns the function that is to serve a group of several in mode Share, or an error that says why there is none. objects are the functions
-// of the namespace, least is the part of the cost that a host has to save to become one.
+// hostFor returns the function that should serve a group of several functions in mode Share, or an error that says why there is none. objects holds
+// the functions of the namespace. least is the fraction of the cost that a function must save to become the host.
 //
-// It is one with the tightest objective of the group: what a replica of it answers in time is in time for the others, with whose load it scales. Its
-// specification is the user's: its share, batch and bounds have to suffice as they are, and else the error says what to write.
+// The host is one of the functions with the tightest objective of the group: what its replicas answer in time is in time for the others, and it
+// scales with their load too. Its specification belongs to the user: its share, batch and bounds must suffice as they are; if they do not, the error
+// says what to write.
 func hostFor(status *api.PlanGroup, model string, objects map[string]*api.GPUFunction, d *data, least float64) (hosted, error) {
 	group := presentGroups([]api.PlanGroup{*status}, model)[0]
 	var candidates []*api.GPUFunction
@@ -36,7 +37,7 @@ func hostFor(status *api.PlanGroup, model string, objects map[string]*api.GPUFun
 			return hosted{}, fmt.Errorf("there is no GPUFunction %s", a.Name)
 		}
 		serves[f.Status.ServedBy] = true
-		if a.SLO <= group.Applications[0].SLO { // the first one has the tightest
+		if a.SLO <= group.Applications[0].SLO { // the first one has the tightest SLO
 			candidates = append(candidates, f)
 		}
 	}
@@ -44,7 +45,7 @@ func hostFor(status *api.PlanGroup, model string, objects map[string]*api.GPUFun
 		switch {
 		case serves[a.Name] == serves[b.Name]:
 			return 0
-		case serves[a.Name]: // it goes on, if it can
+		case serves[a.Name]: // the present host stays, if it can
 			return -1
 		}
 		return 1
@@ -53,7 +54,7 @@ func hostFor(status *api.PlanGroup, model string, objects map[string]*api.GPUFun
 	for _, host := range candidates {
 		err, saves := mayGrow(host), least
 		if serves[host.Name] {
-			err, saves = nil, 0 // as long as it saves anything
+			err, saves = nil, 0 // the present host stays as long as it saves anything
 		}
 		var h hosted
 		if err == nil {
@@ -69,7 +70,7 @@ func hostFor(status *api.PlanGroup, model string, objects map[string]*api.GPUFun
 	return hosted{}, first
 }
 
-// serveWith returns how a host serves a group, or an error that says why it does not.
+// serveWith returns how a host would serve a group, or an error that says why it cannot.
 func serveWith(host *api.GPUFunction, status *api.PlanGroup, group *planning.Group, objects map[string]*api.GPUFunction, d *data, least float64) (hosted, error) {
 	for _, a := range group.Applications {
 		if a.Name != host.Name {
@@ -109,13 +110,13 @@ func serveWith(host *api.GPUFunction, status *api.PlanGroup, group *planning.Gro
 	return hosted{host.Name, kept, apart}, nil
 }
 
-// maxReplicas bounds numbers of replicas, far above what a function may have.
+// maxReplicas limits numbers of replicas, far above what a function may have.
 const maxReplicas = 1e6
 
 // mayServe returns why a function may not serve another one.
 func mayServe(host, guest *api.GPUFunction) error {
 	alone := *host
-	alone.Status.ServedBy = "" // that is to come
+	alone.Status.ServedBy = "" // as if the host already served itself: a later step sees to that
 	switch {
 	case alone.MayServe(guest):
 		return nil
@@ -139,7 +140,7 @@ func mayGrow(f *api.GPUFunction) error {
 	return nil
 }
 
-// configOf returns what the replicas of a function have, with batches of up to batch, and the function with what its specification leaves out.
+// configOf returns the configuration of a function's replicas, with batches of up to batch, and the function completed with defaults.
 func configOf(f *api.GPUFunction, batch int) (planning.Config, *api.GPUFunction, error) {
 	if f.Unprofiled() {
 		return planning.Config{}, nil, fmt.Errorf("%s has a whole GPU for each replica: want resources.share, or a profile that is complete", f.Name)
@@ -152,7 +153,7 @@ func configOf(f *api.GPUFunction, batch int) (planning.Config, *api.GPUFunction,
 	return planning.Config{Mode: planning.Share, Batch: min(batch, complete.Spec.Batching.MaxBatch), SM: s.SMRequest, Quota: s.QuotaRequest, Memory: s.Memory}, complete, nil
 }
 
-// keepAlone returns what a function costs by itself: on its own share, or if the profile does not know that, on another one.
+// keepAlone returns what a function costs if it serves itself: on its own share, or, if the profile does not contain that, on other.
 func keepAlone(f *api.GPUFunction, a planning.Application, other planning.Config, d *data) (planning.Group, bool) {
 	if own, _, err := configOf(f, other.Batch); err == nil {
 		if g, ok := keep(d, own, []planning.Application{a}); ok {
@@ -162,9 +163,10 @@ func keepAlone(f *api.GPUFunction, a planning.Application, other planning.Config
 	return keep(d, other, []planning.Application{a})
 }
 
-// keep returns a group on a share, with as many instances as it needs, and false if the profile does not have it or some objective is not kept.
+// keep returns a group on a share, with as many instances as it needs. It returns false if the profile does not contain the share or if some
+// objective is not met.
 func keep(d *data, config planning.Config, of []planning.Application) (planning.Group, bool) {
-	model := profile.Model{Name: d.models[0].Name, Share: d.models[0].Share} // the rest is of no use for shares, and would be validated each time
+	model := profile.Model{Name: d.models[0].Name, Share: d.models[0].Share} // shares do not need the others, which validation would check
 	in := planning.Input{Applications: of, Models: []profile.Model{model}, Prices: d.prices, Platform: d.terms, Modes: []planning.Mode{planning.Share}}
 	plan, ok, err := planning.Keep(in, []planning.Group{{Config: config, Applications: of}})
 	if err != nil || !ok {

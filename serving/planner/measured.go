@@ -14,8 +14,9 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/kube"
 )
 
-// readMeasured returns the model of a plan as a GPUProfile of its functions has measured it, which all serve the same model; nil if none is complete. One
-// that is Stale counts where there is no other, as it does for the function itself, and the notes say so. Its errors are those of the API server, and *problem.
+// readMeasured returns the model of a plan as measured by a GPUProfile of one of its functions, which all serve the same model; nil if no profile is complete.
+// A profile that is Stale counts only if there is no other, as it does for the function itself, and the notes say so. Its errors are those of the API server,
+// and *problem.
 func readMeasured(ctx context.Context, c client.Reader, plan *api.InferencePlan) (m *profileview.Measured, notes []string, err error) {
 	list := &api.GPUProfileList{}
 	if err := c.List(ctx, list, client.InNamespace(plan.Namespace)); err != nil {
@@ -46,13 +47,13 @@ func profilesOf(all []api.GPUProfile, functions []api.PlannedFunction) (found []
 	return found
 }
 
-// windowOf returns the longest window of the nodes with such GPUs, in which shares get their time the latest.
+// windowOf returns the longest window of the nodes with GPUs of the measured kind: with it, shares wait longest for their time.
 func windowOf(nodes []v1.Node, measuredOn *api.ProfileFingerprint) time.Duration {
 	longest := time.Duration(0)
 	for i := range nodes {
 		inventory, present, err := kube.InventoryOf(&nodes[i])
 		if err != nil || !present {
-			continue // the scheduler reports it
+			continue // the scheduler reports an inventory that cannot be read
 		}
 		if slices.ContainsFunc(inventory.Slices, func(s kube.Slice) bool { return measuredOn == nil || s.Model == measuredOn.Model }) {
 			longest = max(longest, inventory.Window())

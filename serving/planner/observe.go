@@ -15,14 +15,14 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/planning"
 )
 
-// observation is what is known of the functions of a plan.
+// observation is what is known of the functions of a plan at one time.
 type observation struct {
 	basis     planning.Basis // without Data
 	measuring string         // a function whose rate is not known yet
 	running   map[string]Running
 }
 
-// observe looks at the functions of a plan.
+// observe reads the state and the rates of the functions of a plan.
 func (p *Planner) observe(ctx context.Context, object *api.InferencePlan, m *memory, now time.Time) (observation, error) {
 	o := observation{basis: planning.Basis{Applications: map[string]planning.Observed{}}, running: map[string]Running{}}
 	span := ruleOf(object.Spec.Replan).After
@@ -58,7 +58,7 @@ func (p *Planner) observe(ctx context.Context, object *api.InferencePlan, m *mem
 	return o, nil
 }
 
-// now returns the cost per second of what all replicas hold that are there.
+// now returns the present cost per second of everything that the existing replicas hold.
 func (o observation) now(prices planning.PriceList) planning.Cost {
 	var sum planning.Cost
 	for _, r := range o.running {
@@ -69,7 +69,7 @@ func (o observation) now(prices planning.PriceList) planning.Cost {
 	return sum
 }
 
-// Defaults of the fields of Replan, as those of the definition.
+// Defaults of the fields of Replan, as in the definition of the resource.
 const (
 	defaultDrift  = 20 // percent
 	defaultAfter  = time.Minute
@@ -91,7 +91,7 @@ func ruleOf(r api.Replan) planning.ReplanRule {
 	return rule
 }
 
-// notes names functions whose cost now is not known.
+// notes names the functions whose present cost is not known.
 func (o observation) notes() []string {
 	var all []string
 	for _, name := range slices.Sorted(maps.Keys(o.running)) {

@@ -1,9 +1,10 @@
-// Package planner keeps the plans of InferencePlans: the cheapest groups of functions, and the shares and batches for each, that keep the
-// functions' objectives at the rates which the gateways count. vgpu/planning decides; this package reads objects and writes their status. In
-// mode Apply it also says, in the status of functions, which one serves the others of its group: gateways and the fleet obey that.
+// Package planner maintains the plans of InferencePlans: the cheapest grouping of functions, with shares and batches for each group, that
+// meets the functions' objectives at the rates that the gateways count. vgpu/planning makes the decisions; this package reads objects and
+// writes their status. In mode Apply it also writes, into the status of functions, which function serves the others of its group; the
+// gateways and the fleet obey that.
 //
-// A status is also the planner's memory: what a plan was made of is in it, so that a new leader goes on where the last one ended. It waits
-// only until it has seen the rates for long enough.
+// A status is also the planner's memory: it contains what a plan was based on, so that a new leader continues where the last one ended. It
+// only waits until it has observed the rates for long enough.
 package planner
 
 import (
@@ -27,14 +28,14 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Running is what there is of a function now.
+// Running describes what exists of a function at present.
 type Running struct {
 	Received uint64        // valid requests so far
-	Replicas []share.Share // what each replica holds: its share, or in reserve the memory alone
-	Others   int           // replicas that are another autoscaler's: what they hold is not known
+	Replicas []share.Share // what each replica holds: its share, or, for one in reserve, its memory alone
+	Others   int           // replicas of another autoscaler; what these hold is not known
 }
 
-// Planner plans: reconcile.Reconciler. Its methods must not be called concurrently.
+// Planner makes and maintains plans. It implements reconcile.Reconciler. Its methods must not be called concurrently.
 type Planner struct {
 	client   client.Client
 	running  func(types.NamespacedName) Running
@@ -42,24 +43,26 @@ type Planner struct {
 	plans    map[types.NamespacedName]*memory
 }
 
-// memory is what is known of a plan beside its object.
+// memory is what the planner remembers of a plan besides its object.
 type memory struct {
 	uid     types.UID
 	drift   planning.Drift
 	meters  map[string]*meter // by name of the function
-	written time.Time         // when only numbers of the present were written last
+	written time.Time         // when only the changing numbers, such as costs, were last written
 
-	replicas map[expectation]float64 // that functions have in the mean
-	counts   int                     // of replicas, in this round
+	replicas map[expectation]float64 // mean numbers of replicas, as computed by expected
+	counts   int                     // how many of those were computed in this round
 	data     remembered
 }
 
-// New returns a planner. The client has to read InferencePlans, GPUFunctions, GPUProfiles, ConfigMaps and nodes; running returns what there is of a function.
+// New returns a planner. The client must be able to read InferencePlans, GPUFunctions, GPUProfiles, ConfigMaps and nodes. running describes
+// what exists of a function.
 func New(c client.Client, running func(types.NamespacedName) Running, recorder events.EventRecorder) *Planner {
 	return &Planner{client: c, running: running, recorder: recorder, plans: map[types.NamespacedName]*memory{}}
 }
 
-// Times after which an object is looked at again, and the least time between two writes of what changes all the time.
+// period is the time after which to look at an object again, and writesPeriod the least time between two writes of numbers that always
+// change.
 const (
 	period       = 5 * time.Second
 	writesPeriod = 30 * time.Second
@@ -90,7 +93,8 @@ func (p *Planner) Reconcile(ctx context.Context, request reconcile.Request) (rec
 	if err := p.setTight(ctx, object, m, &made); err != nil {
 		return reconcile.Result{}, err
 	}
-	// The plan before what follows from it: were it the other way round, a planner that ends in between would leave what the next one undoes.
+	// Write the plan before the changes that follow from it. Otherwise a planner that ends in between would leave changes that its successor
+	// undoes.
 	if err := p.write(ctx, object, m, made.status); err != nil {
 		return reconcile.Result{}, err
 	}
@@ -101,14 +105,14 @@ func (p *Planner) Reconcile(ctx context.Context, request reconcile.Request) (rec
 	return reconcile.Result{RequeueAfter: period}, nil
 }
 
-// made is what an object is to have.
+// made is the result of planning for an object.
 type made struct {
 	status  api.InferencePlanStatus
 	data    data
 	current bool // the groups are planned for the present specification and data
 }
 
-// plan returns the plan that an object is to have.
+// plan returns the status and data of the plan for an object.
 func (p *Planner) plan(ctx context.Context, object *api.InferencePlan, m *memory, now time.Time) (made, error) {
 	made := made{status: *object.Status.DeepCopy()}
 	status := &made.status
@@ -120,7 +124,7 @@ func (p *Planner) plan(ctx context.Context, object *api.InferencePlan, m *memory
 	if err == nil {
 		o.basis.Data = made.data.hash
 		if o.measuring != "" && !status.PlannedAt.IsZero() {
-			return made, nil // a new leader: what the last one has planned holds until the rates are known
+			return made, nil // this is a new leader: the plan of the last one stays until the rates are known
 		}
 		if err = p.replan(object, status, m, o, made.data, now); err == nil {
 			made.current, err = true, complete(status)
@@ -142,7 +146,7 @@ func (p *Planner) plan(ctx context.Context, object *api.InferencePlan, m *memory
 	return made, nil
 }
 
-// replan plans again if it is time. A *problem says why the groups are not those of the present specification.
+// replan plans again if that is due. A *problem says why the groups do not match the present specification.
 func (p *Planner) replan(object *api.InferencePlan, status *api.InferencePlanStatus, m *memory, o observation, d data, now time.Time) error {
 	rule := ruleOf(object.Spec.Replan)
 	if o.measuring != "" {
@@ -202,7 +206,8 @@ func complete(status *api.InferencePlanStatus) error {
 	return nil
 }
 
-// newPlan plans, and writes the groups into the status. It reports whether they have changed.
+// newPlan plans, and writes the groups into the status. It reports whether they have changed. least is the fraction of the cost that a
+// change must save.
 func newPlan(object *api.InferencePlan, status *api.InferencePlanStatus, o observation, d data, least float64) (bool, error) {
 	in := planning.Input{Models: d.models, Prices: d.prices, Platform: d.terms}
 	for _, mode := range object.Spec.Modes {
@@ -245,7 +250,7 @@ func newPlan(object *api.InferencePlan, status *api.InferencePlanStatus, o obser
 	return r.Changed, nil
 }
 
-// misses returns the part of all requests that is predicted to be late.
+// misses returns the fraction of all requests that is predicted to be late.
 func misses(groups []planning.Group, m *profile.Model) float64 {
 	late, all := 0.0, 0.0
 	for i := range groups {
@@ -255,7 +260,7 @@ func misses(groups []planning.Group, m *profile.Model) float64 {
 	return late / max(all, planning.MinRate)
 }
 
-// setCost sets what the functions cost now, and what else is known beside the plan.
+// setCost sets the present cost of the functions, and the notes.
 func setCost(status *api.InferencePlanStatus, o observation, d data) {
 	now := o.now(d.prices)
 	status.Cost.Currency, status.Cost.Now = d.prices.Currency, perHour(now)
@@ -268,10 +273,10 @@ func setCost(status *api.InferencePlanStatus, o observation, d data) {
 	}
 }
 
-// maxNotes bounds the notes of a status, as its definition does.
+// maxNotes is the greatest number of notes in a status, as in its definition.
 const maxNotes = 16
 
-// write writes a status that has changed. What functions cost now changes all the time, and is written now and then.
+// write writes the status if it has changed. Present costs change all the time, so a change in these alone is written only now and then.
 func (p *Planner) write(ctx context.Context, object *api.InferencePlan, m *memory, status api.InferencePlanStatus) error {
 	if equality.Semantic.DeepEqual(object.Status, status) {
 		return nil

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// samplesPerSpan bounds how many samples of a counter are kept of the time over which its rate is the mean.
+// samplesPerSpan is about how many samples of a counter are kept over the span of its mean rate.
 const samplesPerSpan = 60
 
 // meter turns a counter of requests, which only grows, into a mean rate.
@@ -18,7 +18,7 @@ type sample struct {
 	count uint64
 }
 
-// observe notes what the counter is now. A counter that has fallen begins anew: those who counted are gone.
+// observe adds a sample of the counter. If the counter has fallen, it starts anew: the replicas that counted before are gone.
 func (m *meter) observe(count uint64, now time.Time, span time.Duration) {
 	if n := len(m.samples); n > 0 {
 		last := m.samples[n-1]
@@ -29,7 +29,7 @@ func (m *meter) observe(count uint64, now time.Time, span time.Duration) {
 		}
 	}
 	m.samples = append(m.samples, sample{now, count})
-	// The newest sample that is at least the span old is where the mean begins.
+	// The mean begins at the newest sample that is at least span old.
 	first := 0
 	for first+1 < len(m.samples) && now.Sub(m.samples[first+1].at) >= span {
 		first++
@@ -37,7 +37,7 @@ func (m *meter) observe(count uint64, now time.Time, span time.Duration) {
 	m.samples = slices.Delete(m.samples, 0, first)
 }
 
-// rate returns the mean over at least the span, in requests a second, and false if the counter is not known for so long.
+// rate returns the mean rate over at least span, in requests per second. It returns false if the counter has not been known for that long.
 func (m *meter) rate(span time.Duration) (float64, bool) {
 	if len(m.samples) < 2 {
 		return 0, false

@@ -12,15 +12,15 @@ import (
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 )
 
-// Releaser lets functions serve themselves again that no plan in mode Apply names any more: reconcile.Reconciler of GPUFunctions. What it does follows
-// from the objects that are there, whatever has happened in the meantime, so that plans need no finalizer, which would keep them, and their namespace,
-// from being deleted while no controller runs.
+// Releaser makes functions serve themselves again once no plan in mode Apply names them. It is a reconcile.Reconciler of GPUFunctions. What it does
+// follows only from the objects that exist, whatever happened in the meantime. Plans therefore need no finalizer, which would keep them and their
+// namespace from being deleted while no controller runs.
 type Releaser struct {
 	client   client.Client
 	recorder events.EventRecorder
 }
 
-// NewReleaser returns a releaser. The client has to read InferencePlans and GPUFunctions.
+// NewReleaser returns a Releaser. The client must be able to read InferencePlans and GPUFunctions.
 func NewReleaser(c client.Client, recorder events.EventRecorder) *Releaser {
 	return &Releaser{client: c, recorder: recorder}
 }
@@ -38,19 +38,19 @@ func (r *Releaser) Reconcile(ctx context.Context, request reconcile.Request) (re
 		return reconcile.Result{}, err
 	}
 	if responsible(plans.Items, f.Name) != nil {
-		return reconcile.Result{}, nil // it is for that plan to say
+		return reconcile.Result{}, nil // that plan decides
 	}
 	if err := serve(ctx, r.client, r.recorder, change{f, ""}, "No InferencePlan that is applied names it"); err != nil {
 		return reconcile.Result{}, err
 	}
-	return reconcile.Result{RequeueAfter: period}, nil // and look whether it is so
+	return reconcile.Result{RequeueAfter: period}, nil // look again whether the change has taken effect
 }
 
-// Of returns the functions to look at after a plan has changed or is gone.
+// Of returns the functions to look at after a plan has changed or was deleted.
 func (r *Releaser) Of(ctx context.Context, plan client.Object) (all []reconcile.Request) {
 	functions := &api.GPUFunctionList{}
 	if err := r.client.List(ctx, functions, client.InNamespace(plan.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
-		return nil // the cache ends
+		return nil // the cache has been stopped
 	}
 	for i := range functions.Items {
 		if f := &functions.Items[i]; f.Status.ServedBy != "" {

@@ -12,7 +12,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// modes are the ways to run a model in the API, and as planning knows them.
+// modes maps the modes of the API to those of package planning.
 var modes = map[api.ExecutionMode]planning.Mode{
 	api.ModeShare: planning.Share, api.ModeCPU: planning.CPU, api.ModeGPU: planning.GPU, api.ModePartitioned: planning.Partitioned,
 }
@@ -26,7 +26,7 @@ func modeOf(m planning.Mode) api.ExecutionMode {
 	return ""
 }
 
-// statusGroups returns groups as a status has them.
+// statusGroups returns groups in the form of a status.
 func statusGroups(groups []planning.Group, m *profile.Model) []api.PlanGroup {
 	var all []api.PlanGroup
 	for i := range groups {
@@ -59,7 +59,7 @@ func statusGroups(groups []planning.Group, m *profile.Model) []api.PlanGroup {
 	return all
 }
 
-// presentGroups returns the groups of a status, as far as planning.Keep needs them: it is the memory of the planner.
+// presentGroups returns the groups of a status, with what planning.Keep needs of them: the status is the planner's memory.
 func presentGroups(status []api.PlanGroup, model string) []planning.Group {
 	var all []planning.Group
 	for i := range status {
@@ -85,7 +85,7 @@ func presentGroups(status []api.PlanGroup, model string) []planning.Group {
 	return all
 }
 
-// basisOf returns what the plan in a status was made of.
+// basisOf returns what the plan in a status was based on.
 func basisOf(s *api.InferencePlanStatus) planning.Basis {
 	b := planning.Basis{Data: s.DataHash, Applications: map[string]planning.Observed{}}
 	for _, g := range s.Groups {
@@ -103,7 +103,7 @@ func timeOf(s profile.Seconds) time.Duration {
 	return time.Duration(math.Round(float64(s) * 1e9))
 }
 
-// durationOf returns a predicted time, rounded to be read.
+// durationOf returns a predicted time, rounded for readers.
 func durationOf(s profile.Seconds) api.Duration {
 	d := timeOf(s)
 	unit := time.Microsecond
@@ -120,14 +120,14 @@ func quantity(b share.Bytes) api.Quantity {
 }
 
 func bytesOf(q api.Quantity) share.Bytes {
-	parsed, _ := q.Parse() // 0 on an error: no memory, with which no group can be kept
+	parsed, _ := q.Parse() // 0 on an error: no group can be kept with no memory
 	return share.Bytes(parsed.Value())
 }
 
-// perHour returns a cost of nano-units a second, per hour.
+// perHour returns a cost, given in nano-units per second, per hour.
 func perHour(c planning.Cost) string { return digits(float64(c)*3600/1e9, 3) }
 
-// part returns a part from 0 to 1 in percent, rounded up so that a prediction does not look better than it is.
+// part returns a fraction from 0 to 1 as a percentage, rounded up so that a prediction does not look better than it is.
 func part(x float64) string {
 	if x <= 0 {
 		return "0%"
@@ -137,7 +137,7 @@ func part(x float64) string {
 	return digits(min(math.Ceil(x/unit-1e-9)*unit, 100), 3) + "%"
 }
 
-// saving returns the part of now that planned saves, in whole percent.
+// saving returns the fraction of now that planned saves, in whole percent.
 func saving(now, planned planning.Cost) string {
 	if now <= 0 {
 		return ""
@@ -145,9 +145,9 @@ func saving(now, planned planning.Cost) string {
 	return strconv.Itoa(int(math.Round(100*float64((now-planned)/now)))) + "%"
 }
 
-// digits returns a number with as many significant digits, without an exponent.
+// digits returns a number with n significant digits and without an exponent.
 func digits(x float64, n int) string {
-	rounded, _ := strconv.ParseFloat(strconv.FormatFloat(x, 'e', n-1, 64), 64) // it was a number
+	rounded, _ := strconv.ParseFloat(strconv.FormatFloat(x, 'e', n-1, 64), 64) // never fails: the text is a formatted number
 	return strconv.FormatFloat(rounded, 'f', -1, 64)
 }
 
@@ -156,7 +156,7 @@ func number(text string) float64 {
 	return x
 }
 
-// maxText bounds the texts of a status.
+// maxText is the greatest length of the texts of a status.
 const maxText = 1024
 
 func shortened(text string) string {

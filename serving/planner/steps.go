@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// step is a change of the function that serves another one's requests: host, or itself if there is none.
+// step makes host serve the requests of function; without a host, the function serves itself.
 type step struct{ function, host string }
 
 func (s step) String() string {
@@ -15,12 +15,13 @@ func (s step) String() string {
 	return s.function + " is to be served by " + s.host
 }
 
-// steps returns what may be written at once to come from the hosts that functions have now to those that are wanted, and for each function that has to
-// wait, why. now has all functions of the namespace, wanted those that are to change: a function without a host has an empty one. No function of wanted
-// that is a host may have one.
+// steps returns the changes of hosts that may be written at once, on the way from the present hosts (now) to the wanted ones, and for each function
+// that has to wait, the reason. now has all functions of the namespace, wanted those that may change; the host of a function that serves itself is
+// empty. A function that is a host in wanted must not have a host there.
 //
-// Whichever of the steps are done, no host has a host, as nobody would serve its guests. So a function that is to serve its host has to be by itself
-// first, and a guest comes to another host by way of itself: it is then that one of its own replicas, or of the new host's, is there for its requests.
+// Whichever of the steps are made, no host ever has a host itself, because then nobody would serve its guests. Therefore a function must serve itself
+// before it becomes a host. A guest moves to another host by first serving itself, and then waits until it or the new host has a ready replica for its
+// requests.
 func steps(now, wanted map[string]string, ready map[string]bool) (all []step, waits map[string]string) {
 	serves := map[string]string{}
 	for _, guest := range slices.Sorted(maps.Keys(now)) {

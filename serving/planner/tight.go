@@ -15,8 +15,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/scaling"
 )
 
-// setTight says in the status of a plan which groups will have more replicas than planned, since gshare scales by the rate that a replica answers and the
-// requests of a second: half of the seconds have more than the mean.
+// setTight says in the status of a plan which groups will have more replicas than planned. The reason is that gshare scales by the rate that a replica
+// answers and the number of requests in each second, and half of the seconds have more requests than the mean.
 func (p *Planner) setTight(ctx context.Context, object *api.InferencePlan, m *memory, made *made) error {
 	if !made.current {
 		return nil
@@ -41,8 +41,8 @@ func (p *Planner) setTight(ctx context.Context, object *api.InferencePlan, m *me
 	return nil
 }
 
-// moreThanPlanned says why a group will have more replicas than planned, and what they cost; an empty text if it will not, or that is not known. Of a group
-// without a host, its first function is what would be: with the tightest objective.
+// moreThanPlanned says why a group will have more replicas than planned, and what they cost. It returns an empty string if the group will not, or if that
+// is not known. For a group without a host, it assumes its first function, which has the tightest objective, as the host.
 func (m *memory) moreThanPlanned(g *api.PlanGroup, model string, objects map[string]*api.GPUFunction, d *data, currency string) string {
 	if g.Mode != api.ModeShare {
 		return ""
@@ -56,11 +56,11 @@ func (m *memory) moreThanPlanned(g *api.PlanGroup, model string, objects map[str
 		return ""
 	}
 	config, complete, err := configOf(f, int(g.Batch))
-	if err != nil { // it has no share yet
+	if err != nil { // the function has no share yet
 		return ""
 	}
 	kept, ok := keep(d, config, presentGroups([]api.PlanGroup{*g}, model)[0].Applications)
-	if !ok { // its own share is not one of the plan
+	if !ok { // the plan's profile does not contain the function's own share
 		return ""
 	}
 	planned, rate := kept.Config.Instances, kept.Rate()
@@ -73,7 +73,7 @@ func (m *memory) moreThanPlanned(g *api.PlanGroup, model string, objects map[str
 	return ""
 }
 
-// expectation is what the number of replicas depends on that a function has in the mean.
+// expectation holds everything on which a function's mean number of replicas depends.
 type expectation struct {
 	rate, throughput float64
 	min, max         int
@@ -81,12 +81,12 @@ type expectation struct {
 	out, in          int
 }
 
-// maxExpected bounds the numbers that are remembered. Above, all are counted again.
+// maxExpected is the greatest number of remembered results of expected. When it is reached, all are dropped and computed again.
 const maxExpected = 256
 
-// expected returns how many replicas a complete function has in the mean at a rate. It is counted once for the same arguments, which takes some hundredths of
-// a second, and half of one with a window of an hour. It returns false where the number is so large that a replica more or less does not matter, and where
-// enough others were counted in this round: plans of others wait, too.
+// expected returns the mean number of replicas of a complete function at a rate. It remembers results, because computing one takes some hundredths of a
+// second, or half a second with a window of an hour. It returns false if the number is so large that one replica more or less does not matter, and if enough
+// others were computed in this round, because other plans are waiting too.
 func (m *memory) expected(f *api.GPUFunction, rate float64) (float64, bool) {
 	s := f.Spec.Scaling
 	if s.RequestsPerSecond <= 0 || rate/s.RequestsPerSecond > maxCounted {
@@ -103,7 +103,7 @@ func (m *memory) expected(f *api.GPUFunction, rate float64) (float64, bool) {
 	m.counts++
 	c := scaling.Configuration{Share: f.Share(), Batch: 1, Throughput: scaling.Rate(s.RequestsPerSecond)}
 	count, err := scaling.Expected(policy, c, scaling.Rate(rate))
-	if err != nil { // the fleet does not run it either
+	if err != nil { // the fleet does not run such a function either
 		return 0, false
 	}
 	if len(m.replicas) >= maxExpected {
@@ -113,8 +113,8 @@ func (m *memory) expected(f *api.GPUFunction, rate float64) (float64, bool) {
 	return count, true
 }
 
-// maxCounted is a number of replicas of which one is less than a tenth of their cost.
+// maxCounted is the number of replicas above which expected returns false: one replica is then less than a tenth of the cost.
 const maxCounted = 16
 
-// maxCounts is how many numbers are counted in one round of a plan. It is for functions that somebody changes all the time, too.
+// maxCounts is the greatest number of results that are computed in one round of a plan, even if its functions are changed all the time.
 const maxCounts = 4
