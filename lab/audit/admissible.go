@@ -23,27 +23,27 @@ type finalState struct {
 	options Options
 	nodes   []*node // by name
 	solver  *slot.Solver
-	packs   map[string]bool     // by the shares in order
-	answers map[string][]string // by the shape of the pod
+	packs   map[string]bool     // by the shares, in order
+	answers map[string][]string // by the pod's cacheKey
 }
 
 func newFinalState(nodes []*node, o Options) *finalState {
 	return &finalState{options: o, nodes: nodes, solver: slot.NewSolver(), packs: map[string]bool{}, answers: map[string][]string{}}
 }
 
-// pendingPod is a pod that is not bound to a node, with what its placement depends on.
+// pendingPod is a pod that is not bound to a node, with everything on which its placement depends.
 type pendingPod struct {
 	pod      *v1.Pod
 	request  share.Request
 	wanted   amounts
 	affinity nodeaffinity.RequiredNodeAffinity
 	packing  kube.FitModel
-	classes  [][]share.Isolation // accepted, by container of the request
+	classes  [][]share.Isolation // acceptable ones, by container of the request
 }
 
-// Admissible returns the names, in order, of the nodes that could still take the pod: by resources, taints, cordons, node affinity and
-// slices. If several containers compete for slices, it tries all combinations, but omits a node that needs more than 65,536 tests. A pod
-// whose request is invalid fits no node.
+// Admissible returns the names, in order, of the nodes that could still take the pod, judged by resources, taints, cordons, node
+// affinity and slices. If several containers compete for slices, it tries all combinations, but omits a node that needs more than 65,536
+// tests. A pod whose request is invalid fits no node.
 func (r Report) Admissible(pod v1.Pod) []string {
 	request, _, err := kube.RequestOf(&pod)
 	if err != nil || r.final == nil {
@@ -115,7 +115,7 @@ func (f *finalState) canHost(n *node, a *pendingPod) bool {
 			return false
 		}
 	}
-	// The vGPUs of one container are on different devices and cannot be in each other's way.
+	// The vGPUs of one container are on different devices, so they cannot get in each other's way.
 	return len(a.request.Containers) == 1 || newSearch(f, n, a).placeContainer(0)
 }
 
@@ -161,7 +161,7 @@ func (f *finalState) sumsAllow(s *slice, a *pendingPod, sh share.Share) bool {
 		s.requested+sh.RequestArea() <= share.WholeArea
 }
 
-// isCompatible reports whether the pod may share the slice with the pods on it: by isolation class, packing model and namespace.
+// isCompatible reports whether the pod may share the slice with the pods on it, judged by isolation class, packing model and namespace.
 func (f *finalState) isCompatible(s *slice, a *pendingPod, class share.Isolation) bool {
 	for i := range s.held {
 		h := &s.held[i]
@@ -225,9 +225,9 @@ func keyOf(shares []share.Share) string {
 	return string(key)
 }
 
-// fitCache caches whether one more share fits a slice. A share that requests no more than one that fits does fit, so few tests serve many
-// pods. Full quota is a separate case: in the slot model such a share takes no turns, and may fit where a share with slightly less quota
-// does not.
+// fitCache caches whether one more share fits a slice. A share that requests no more than one that fits also fits, so few tests serve
+// many pods. Full quota is a separate case: in the slot model such a share takes no turns, and may fit where a share with slightly less
+// quota does not.
 type fitCache struct {
 	fit, unfit []slot.Item
 }

@@ -5,7 +5,7 @@ type keyed struct{ device, tenant, key string }
 
 // checkDevices checks that no device of the node holds an anti-affinity key of a namespace twice.
 func (c *checker) checkDevices(n *node) {
-	first := map[keyed]string{} // the pod that has it
+	first := map[keyed]string{} // the first pod that has the key
 	for _, s := range n.slices {
 		for _, h := range s.held {
 			if h.antiAffinity == "" {

@@ -17,7 +17,7 @@ import (
 // amounts are quantities of resources as integers, with CPU in millicores, as kube-scheduler compares them.
 type amounts map[v1.ResourceName]int64
 
-// node is a node with its slices and with the sum of what its pods request.
+// node is a node with its slices and the sum of its pods' requests.
 type node struct {
 	object   *v1.Node
 	slices   []*slice // in the order of the inventory
@@ -25,7 +25,7 @@ type node struct {
 	has      amounts
 	used     amounts
 	pods     int64
-	doubtful bool // it holds GPU pods that nobody can place; a careful scheduler puts no other there
+	doubtful bool // it holds GPU pods whose placement is unknown; a careful scheduler puts no others there
 }
 
 func newNode(object *v1.Node) (*node, error) {

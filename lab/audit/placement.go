@@ -16,7 +16,7 @@ type boundPod struct {
 	node      *node
 	pod       *v1.Pod
 	request   share.Request
-	known     bool // the request can be read
+	known     bool // the request could be read
 	placement kube.Placement
 }
 
@@ -147,8 +147,8 @@ func (k *boundPod) heldShareOf(container string, vgpu int, v kube.PlacedVGPU) he
 	}
 }
 
-// counted returns what a placed share counts on its slice: only its memory once its pod has given up the SM-time and is not to have it back. One of class
-// swap counts whole, as it has its memory in turn.
+// counted returns how much of a placed share counts on its slice. If its pod has given up the SM-time and is not meant to get it back, only the memory
+// counts. A share of class swap counts in full, because it holds the memory in turn with others.
 func (k *boundPod) counted(v kube.PlacedVGPU) share.Share {
 	s := v.Share
 	if v.Class == share.Swap {
@@ -181,7 +181,7 @@ func (k *boundPod) checkSlice(s *slice, container string, class share.Isolation)
 	}
 }
 
-// kindFor returns the kind of slice that the named container asks for: its own, or else that of the pod.
+// kindFor returns the kind of slice that the named container asks for: its own if it names one, otherwise that of the pod.
 func kindFor(r *share.Request, container string) string {
 	for _, c := range r.Containers {
 		if c.Name == container && c.Slice != "" {

@@ -7,7 +7,7 @@ import (
 
 // Options holds those settings of the scheduler that no API object contains.
 type Options struct {
-	GammaPercent int64 // bound of the sum of limits on a slice, percent of the slice; 0 is 150
+	GammaPercent int64 // bound of the sum of limits on a slice, in percent of the slice; 0 means 150
 	MixTenants   bool  // pods of different namespaces may share a slice
 }
 
@@ -28,7 +28,7 @@ type Report struct {
 	Orphans    []Orphan
 	GPUsUsed   int        // devices with at least one share
 	GPUs       int        // devices of all inventories
-	Requested  share.Area // guaranteed to all shares that are on a known slice
+	Requested  share.Area // guaranteed to all shares on known slices
 	final      *finalState
 }
 

@@ -14,7 +14,7 @@ type search struct {
 	final  *finalState
 	pod    *pendingPod
 	slices []*slice
-	failed map[string]bool // by container and state of the slices
+	failed map[string]bool // states already tried in vain, by container and state of the slices
 	budget int
 }
 
@@ -41,8 +41,8 @@ func (s *search) placeContainer(c int) bool {
 	return done
 }
 
-// choose places the next vGPU of container c on a slice with an index of at least from, on none of the taken devices, and then all further
-// vGPUs. The vGPUs of a container are equal, so it tries ascending slices only, and of equal slices only the first.
+// choose places the next vGPU of container c on a slice with an index of at least from, on a device that is not taken, and then all
+// further vGPUs. The vGPUs of a container are equal, so it tries only ascending slices, and only the first of several equal slices.
 func (s *search) choose(c int, taken []string, from int) bool {
 	if len(taken) == s.pod.request.Containers[c].VGPUs {
 		return s.placeContainer(c + 1)

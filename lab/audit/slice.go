@@ -20,7 +20,7 @@ type load struct {
 	limits    share.Area
 	memory    share.Bytes // of the shares, without weights
 	weighted  bool        // whether a share declares weights
-	cached    *fitCache   // about one more share on just this load
+	cached    *fitCache   // whether one more share fits beside exactly this load
 }
 
 // heldShare is one share on a slice and the vGPU that it belongs to.
@@ -31,21 +31,21 @@ type heldShare struct {
 	vgpu      int
 	packing   kube.FitModel
 	class     share.Isolation
-	share     share.Share // as it counts: without SM-time if its pod is Shared
+	share     share.Share // as it counts: without SM-time if the pod is Shared
 	weights   []share.Weights
 
-	antiAffinity string // as the pod was placed with
+	antiAffinity string // with which the pod was placed
 }
 
-// requestsSMTime reports whether a share has to be in the slot table or the packing of its slice.
+// requestsSMTime reports whether a share must be in the slot table or the packing of its slice.
 func requestsSMTime(s share.Share) bool { return s.RequestArea() > 0 }
 
 func (l *load) add(h heldShare) {
-	l.held = append(l.held[:len(l.held):len(l.held)], h) // copies that were made before keep their list
+	l.held = append(l.held[:len(l.held):len(l.held)], h) // earlier copies keep their list
 	l.memory += h.share.Memory
 	l.weighted = l.weighted || len(h.weights) > 0
 	l.cached = nil
-	if h.class == share.Swap { // has the SM-time of the slice in turn
+	if h.class == share.Swap { // uses the SM-time of the slice in turn with others
 		return
 	}
 	if requestsSMTime(h.share) {
@@ -55,8 +55,8 @@ func (l *load) add(h heldShare) {
 	l.limits += h.share.LimitArea()
 }
 
-// memoryWith returns the memory that the shares on the slice and one more take, with each of the weights counted once for a namespace, by the
-// largest declaration.
+// memoryWith returns the memory that the shares on the slice and one more share take together. Shared weights count once per namespace, with
+// the largest size that a share declares for them.
 func (l *load) memoryWith(more heldShare) share.Bytes {
 	sum := l.memory + more.share.Memory
 	if !l.weighted && len(more.weights) == 0 {
@@ -85,7 +85,7 @@ func (l *load) memoryWith(more heldShare) share.Bytes {
 
 func (s *slice) capacity() share.Bytes { return share.Bytes(s.MemoryMiB) * share.MiB }
 
-// shares returns the shares on the slice that request SM-time, followed by the given ones.
+// shares returns the shares on the slice that request SM-time, followed by those of more.
 func (l *load) shares(more ...share.Share) []share.Share {
 	out := make([]share.Share, 0, len(l.held)+len(more))
 	for i := range l.held {

@@ -62,8 +62,8 @@ func (s *slice) holdsExclusive() bool {
 	return false
 }
 
-// checkProof checks by a slot table, and by a packing where the model is rectangles, that the requests on a slice fit together. A slice with shares of both packing models is a
-// violation already; its shares must still fit as slots without a reserve, as those of every correct slice do.
+// checkProof checks, by a slot table or, for the packing model of rectangles, by a packing, that the requests on a slice fit together. A slice with shares of
+// both packing models already is a violation; its shares must still fit as slots without a reserve, as those of every correct slice do.
 func (c *checker) checkProof(n *node, s *slice) {
 	kind, err := NoTable, error(nil)
 	switch {

@@ -2,7 +2,7 @@ package audit
 
 import "github.com/gshare-dev/gshare/vgpu/share"
 
-// inTurn reports whether the shares on a slice hold its memory in turn: all are of class swap.
+// inTurn reports whether the shares on a slice hold its memory in turn, that is, whether all of them are of class swap.
 func (l *load) inTurn() bool {
 	for i := range l.held {
 		if l.held[i].class != share.Swap {
@@ -12,8 +12,8 @@ func (l *load) inTurn() bool {
 	return len(l.held) > 0
 }
 
-// canTakeTurns reports whether the shares on a slice and further ones, of so much memory each, can hold its memory in turn: each beside what the others keep,
-// and all of them in the memory of the slice and of the host.
+// canTakeTurns reports whether the shares on a slice, and more shares with the given memory each, can hold its memory in turn: each one must fit beside what
+// the others keep there, and all together must fit into the memory of the slice and the host.
 func (s *slice) canTakeTurns(more ...share.Bytes) bool {
 	if s.Swap == nil {
 		return false
