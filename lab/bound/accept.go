@@ -6,14 +6,14 @@ import (
 	"sort"
 )
 
-// Accepting returns the problem of a policy that accepts what fits: a pod is refused only when no node has room for it. Such a policy
-// chooses nodes and devices, but not pods, and it may know all of them beforehand.
+// Accepting returns the problem of a policy that accepts what fits: it refuses a pod only if no node has room for it. Such a policy
+// chooses nodes and devices, but not pods; it may know all pods beforehand.
 //
-// Nothing ends in this problem, so that room only shrinks. A pod can be refused only once every node that could hold it has been closed to
-// it: by CPU, by memory or by its devices. That takes pods, and those that have arrived early on are not enough. So the first pods of each
-// shape must be accepted: those that arrive before enough has come to close all these nodes.
+// No pod ever ends in this problem, so room only shrinks. A pod can be refused only once every node that could hold it is closed to it: by
+// lack of CPU, of memory or of room on its devices. Closing nodes takes pods, and the first arrivals are not enough for that. So the first
+// pods of each shape must be accepted: all that arrive before enough pods have come to close all these nodes.
 //
-// AcceptingLimit returns a lower limit than that of this problem.
+// AcceptingLimit returns a limit that is lower than that of this problem.
 func (p *Problem) Accepting() *Problem {
 	most := make([]int64, len(p.shapes))
 	for i := range p.shapes {
@@ -22,7 +22,7 @@ func (p *Problem) Accepting() *Problem {
 	return p.taking(p.acceptedFirst(p.countArrivals()), most)
 }
 
-// taking returns the problem in which of each shape at least so many pods are accepted, and at most so many arrive.
+// taking returns the problem in which, of each shape, at least the given number of pods are accepted and at most the given number arrive.
 func (p *Problem) taking(least, most []int64) *Problem {
 	out := &Problem{types: p.types, sizes: p.sizes, capacity: p.capacity}
 	for i := range p.shapes {
@@ -38,10 +38,10 @@ func (p *Problem) taking(least, most []int64) *Problem {
 	return out
 }
 
-// checkpoints is the number of times at which it is asked whether nodes can have been closed.
+// checkpoints is the number of times at which the search checks whether nodes can have been closed.
 const checkpoints = 64
 
-// countArrivals returns at each checkpoint how many pods of each shape have arrived.
+// countArrivals returns, for each checkpoint, how many pods of each shape have arrived by then.
 func (p *Problem) countArrivals() [][]int64 {
 	steps := min(checkpoints, len(p.arrivals))
 	out := make([][]int64, 0, steps+1)
@@ -56,12 +56,12 @@ func (p *Problem) countArrivals() [][]int64 {
 	return out
 }
 
-// checkpoint returns how many pods have arrived at a checkpoint.
+// checkpoint returns how many pods have arrived at the given checkpoint.
 func (p *Problem) checkpoint(step int) int {
 	return step * len(p.arrivals) / max(1, min(checkpoints, len(p.arrivals)))
 }
 
-// acceptedFirst returns for each shape how many of its pods are accepted for certain.
+// acceptedFirst returns, for each shape, how many of its pods are certain to be accepted.
 func (p *Problem) acceptedFirst(counts [][]int64) []int64 {
 	first := make([]int64, len(p.shapes))
 	for i := range p.shapes {
@@ -70,8 +70,8 @@ func (p *Problem) acceptedFirst(counts [][]int64) []int64 {
 	return first
 }
 
-// acceptedFirstOf returns how many of the shape's pods are accepted for certain: those that arrive by the last checkpoint at which some
-// node must still have been open, and the pod that arrives next.
+// acceptedFirstOf returns how many of the shape's pods are certain to be accepted: those that arrive by the last checkpoint at which
+// some node must still have been open, and the next pod to arrive if it has this shape.
 func (p *Problem) acceptedFirstOf(i int, counts [][]int64) int64 {
 	if !slices.Contains(p.shapes[i].fits, true) {
 		return 0
@@ -79,7 +79,7 @@ func (p *Problem) acceptedFirstOf(i int, counts [][]int64) int64 {
 	c := p.closingOf(&p.shapes[i])
 	closed := sort.Search(len(counts), func(step int) bool { return !c.someOpen(counts[step]) })
 	if closed == 0 {
-		return 0 // never: without pods all is open
+		return 0 // not reached: without pods every node is open
 	}
 	accepted := counts[closed-1][i]
 	if next := p.checkpoint(closed - 1); next < len(p.arrivals) && p.arrivals[next] == i {
@@ -88,17 +88,17 @@ func (p *Problem) acceptedFirstOf(i int, counts [][]int64) int64 {
 	return accepted
 }
 
-// closing says how much pods contribute to closing nodes to one shape.
+// closing describes how much each pod contributes to closing nodes to one shape.
 type closing struct {
-	nodes   []int64   // of each type that can hold the shape, zero for others
-	part    [][]int64 // distinct ones, by node type: the part of a node that one pod closes, over unit, rounded up
-	row     []int     // of part, by shape
+	nodes   []int64   // number of nodes of each type that can hold the shape; zero for other types
+	part    [][]int64 // distinct rows, by node type: fraction of a node that one pod closes, times unit, rounded up
+	row     []int     // index into part, by shape
 	weights []int64   // by node type
 }
 
-// closingOf returns what it takes to close nodes to the shape k. A node is closed by one of three reasons: less CPU or memory is left than k
-// asks for, or fewer devices than k asks for have enough left. Whatever the reason, the parts that the pods on the node contribute to it
-// add up to one at least. Which reason closes a node is open, so a pod counts with its greatest part.
+// closingOf returns what it takes to close nodes to the shape k. A node is closed for one of three reasons: its remaining CPU is less than k
+// requests, or its remaining memory is, or too few of its devices have enough room left. Whatever the reason, the fractions that the pods on
+// the node contribute to it add up to at least one. Because the reason is not known in advance, a pod counts with its greatest fraction.
 func (p *Problem) closingOf(k *shape) *closing {
 	c := &closing{}
 	for t, n := range p.types {
@@ -126,7 +126,7 @@ func (p *Problem) closingOf(k *shape) *closing {
 	return c
 }
 
-// partOf returns the part of a node that a pod of shape s closes to k. Memory was rounded to whole MiB, which counts against it here.
+// partOf returns the fraction of a node that a pod of shape s closes to k. It corrects for memory having been rounded to whole MiB.
 func partOf(s, k *shape, n *nodeType) int64 {
 	part := max(ratio(s.cpu, n.cpu-k.cpu+1), ratio(s.memory+1, n.memory-k.memory-2))
 	if k.gpus > 0 && s.gpus > 0 {
@@ -136,7 +136,7 @@ func partOf(s, k *shape, n *nodeType) int64 {
 	return part
 }
 
-// ratio returns a/b over unit, rounded up and no more than one.
+// ratio returns a/b times unit, rounded up and at most unit.
 func ratio(a, b int64) int64 {
 	if a >= b {
 		return unit
@@ -144,8 +144,8 @@ func ratio(a, b int64) int64 {
 	return (a*unit + b - 1) / b
 }
 
-// someOpen reports whether some node is open to the shape for certain when the given numbers of pods have arrived, whichever were accepted and
-// wherever they are. It looks for weights of node types at which all nodes weigh more than what the pods can close.
+// someOpen reports whether some node is certain to be open to the shape when the given numbers of pods have arrived, whichever of them were
+// accepted and wherever they are. It looks for weights of node types with which all nodes together weigh more than the pods can close.
 func (c *closing) someOpen(arrived []int64) bool {
 	pods := make([]int64, len(c.part))
 	for i, n := range arrived {
@@ -172,7 +172,7 @@ func (c *closing) someOpen(arrived []int64) bool {
 	return all > closed
 }
 
-// weigh returns the weight of all nodes, and the most of it that the pods, counted by their row of parts, can close.
+// weigh returns the weight of all nodes, and the most weight that the pods can close. pods counts them by their row of part.
 func (c *closing) weigh(weights, pods []int64) (all, closed int64) {
 	for t, n := range c.nodes {
 		all += n * weights[t] * unit

@@ -5,27 +5,28 @@ import (
 	"math/bits"
 )
 
-// class is a set of shapes that the linear program takes for one: equal parts of a GPU on the same node types, and similar CPU. It keeps
-// the program small. Limit looks at the shapes themselves, so that this costs tightness only.
+// class is a set of shapes that the linear program treats as one: they take equal parts of a GPU on the same node types, and similar
+// CPU. Classes keep the program small. Because Limit works with the shapes themselves, classes can only make the limit less tight, not
+// wrong.
 type class struct {
 	gpus, milli int64
-	size        int     // of milli in Problem.sizes
+	size        int     // index into Problem.sizes
 	cpu, memory float64 // means, in cores and GiB
 	demand      float64
 	fits        []bool
-	value       float64 // in GPUs, with the reward of a shape that must be accepted
+	value       float64 // in GPUs, including the reward if the pods must be accepted
 	must        bool
 	shapes      []int
 }
 
-// classesOf groups the shapes. With fine, shapes whose CPU differs by a factor of two are apart.
+// classesOf groups the shapes into classes. If fine is set, shapes whose CPU differs by a factor of two are in different classes.
 func (p *Problem) classesOf(fine bool) []class {
 	known := map[string]int{}
 	var out []class
 	for i := range p.shapes {
 		s := &p.shapes[i]
 		if s.gpus == 0 && !s.must {
-			continue // brings nothing
+			continue // contributes nothing to the allocation
 		}
 		width := 0
 		if fine {
@@ -49,8 +50,8 @@ func (p *Problem) classesOf(fine bool) []class {
 	return out
 }
 
-// reward is what makes the program take pods that must be accepted before others: about the GPUs that others then cannot have. Too much of it
-// makes the program hard to solve.
+// reward returns the additional value that makes the program place pods that must be accepted before others: about the GPUs that others then
+// cannot have. A larger reward makes the program hard to solve.
 func (k *class) reward() float64 {
 	if k.gpus == 0 {
 		return 1 + k.cpu/4

@@ -2,11 +2,11 @@ package bound
 
 import "github.com/gshare-dev/gshare/vgpu/share"
 
-// PackAccepting returns the thousandths of a GPU that a policy allocates that knows all pods beforehand and accepts what fits: no limit for such
-// policies can be lower. It packs those pods that arrive until some time, and small ones that arrive later, so that there is no room for
-// large ones from then on. Then it lets the pods arrive and gives each the place that the packing has for one of its shape. A pod for
-// which there is none is placed where it does least harm, if there is room for it at all. The best of several times, and of several sizes that
-// count as large, is returned.
+// PackAccepting returns the thousandths of a GPU that one particular policy allocates that knows all pods beforehand and accepts what fits: no
+// limit for such policies can be lower. The policy plans a packing of the pods that arrive until some time, together with small pods that arrive
+// later, so that large pods find no room from then on. It then lets the pods arrive, and gives each the place that the packing reserves for a
+// pod of its shape. A pod without such a place goes where it does the least harm, if there is any room for it. PackAccepting tries several
+// times, and several sizes from which a pod counts as large, and returns the best result.
 func (p *Problem) PackAccepting(tries int) int64 {
 	counts, limit := p.countArrivals(), p.Solve().Milli
 	best := int64(0)
@@ -23,8 +23,8 @@ func (p *Problem) PackAccepting(tries int) int64 {
 	return best
 }
 
-// countUntil returns how many pods of each shape are to be packed: of those of that many thousandths of a GPU, what has arrived, and all of the
-// others that have GPUs.
+// countUntil returns how many pods of each shape to pack: of shapes with at least large thousandths of a GPU, or without GPUs, those that have
+// arrived; of the others, all.
 func (p *Problem) countUntil(arrived []int64, large int64) []int64 {
 	most := make([]int64, len(p.shapes))
 	for i := range p.shapes {
@@ -36,7 +36,7 @@ func (p *Problem) countUntil(arrived []int64, large int64) []int64 {
 	return most
 }
 
-// demandOf returns the thousandths of a GPU that so many pods of each shape request.
+// demandOf returns the thousandths of a GPU that the given number of pods of each shape request.
 func (p *Problem) demandOf(count []int64) (milli int64) {
 	for i, n := range count {
 		milli += n * p.shapes[i].gpu()
@@ -44,10 +44,10 @@ func (p *Problem) demandOf(count []int64) (milli int64) {
 	return milli
 }
 
-// planned returns places for a selection of so many pods of each shape.
+// planned returns places for a selection of at most the given number of pods of each shape.
 func (p *Problem) planned(most []int64, tries int) *packer {
 	some := &Problem{types: p.types, sizes: p.sizes, capacity: p.capacity}
-	var number []int // of the shape in p
+	var number []int // index of the shape in p
 	for i, n := range most {
 		if s := p.shapes[i]; n > 0 {
 			s.demand, s.must = n, s.gpus == 0
@@ -67,11 +67,11 @@ func (p *Problem) planned(most []int64, tries int) *packer {
 	return plan
 }
 
-// follower lets pods arrive and follows a plan as far as it can without refusing what fits.
+// follower lets pods arrive and follows a plan as closely as it can without refusing what fits.
 type follower struct {
 	*packer
-	kept  []bin   // by node: what the plan has for pods to come
-	slots [][]int // by shape: nodes on which the plan has a place for one
+	kept  []bin   // by node: resources that the plan keeps for pods to come
+	slots [][]int // by shape: nodes on which the plan has a place for a pod
 }
 
 func (p *Problem) follow(plan *packer) *follower {
@@ -92,7 +92,7 @@ func (p *Problem) follow(plan *packer) *follower {
 	return f
 }
 
-// keep adds or, with a negative sign, removes what is kept for the pod.
+// keep adds the resources of the pod to those that are kept or, with sign -1, removes them.
 func (f *follower) keep(k *bin, pod placed, sign int64) {
 	s := &f.problem.shapes[pod.shape]
 	k.cpu, k.memory = k.cpu+sign*s.cpu, k.memory+share.Bytes(sign)*s.bytes
@@ -101,7 +101,7 @@ func (f *follower) keep(k *bin, pod placed, sign int64) {
 	}
 }
 
-// takeSlot places a pod of the shape where the plan has one, unless others have taken that place.
+// takeSlot places a pod of shape i where the plan has a place for one, unless other pods have taken that place.
 func (f *follower) takeSlot(i int) bool {
 	for len(f.slots[i]) > 0 {
 		at := f.slots[i][0]
@@ -133,8 +133,9 @@ func (f *follower) hasRoom(b *bin, pod placed) bool {
 	return s.cpu <= b.cpu && s.bytes <= b.memory
 }
 
-// takeRoom places a pod for which the plan has no place: where it takes least of what is kept, and then where least is left of its devices, or, for
-// one without, where most CPU is. It refuses the pod if no node has room.
+// takeRoom places a pod for which the plan has no place. It chooses the node where the pod takes the least of what is kept for others; ties go to
+// the node whose devices then have the least room left or, for a pod without GPUs, to the one with the most CPU. It refuses the pod if no node has
+// room.
 func (f *follower) takeRoom(i int) {
 	s := &f.problem.shapes[i]
 	best, least := placed{}, [2]int64{}
@@ -154,7 +155,7 @@ func (f *follower) takeRoom(i int) {
 				continue
 			}
 		}
-		damage := max(0, s.cpu-(b.cpu-k.cpu)) // of CPU, a core like a 32nd of a device
+		damage := max(0, s.cpu-(b.cpu-k.cpu)) // CPU that is kept for others; 32 cores count as one device
 		damage /= 32
 		left := int64(0)
 		for _, g := range devices {

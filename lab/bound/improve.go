@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// improve empties a few nodes at a time and fills them again from all pods that are not placed, in another order, and keeps what allocates no
-// less: a search of large neighbourhoods. It tries the given number of times.
+// improve repeatedly empties a few nodes, fills them again in another order from all pods that are not placed, and keeps the result if it
+// allocates no less: a large neighbourhood search. It makes the given number of tries.
 func (p *packer) improve(tries int, r *rand.Rand) {
 	idle := p.idleBins()
 	for try := range tries {
@@ -27,7 +27,7 @@ func (p *packer) improve(tries int, r *rand.Rand) {
 	}
 }
 
-// idleBins returns the nodes that have something left of a device.
+// idleBins returns the nodes that have a device with free room.
 func (p *packer) idleBins() []int {
 	var out []int
 	for i := range p.bins {
@@ -71,7 +71,8 @@ func (p *packer) refill(at []int, r *rand.Rand) {
 	}
 }
 
-// followProgram places on each device of the given nodes a column of the program, drawn by how often the program uses it.
+// followProgram fills each device of the given nodes with a random column of the program. The more the program uses a column, the more likely
+// it is.
 func (p *packer) followProgram(at []int, r *rand.Rand) {
 	for _, i := range at {
 		b := &p.bins[i]
@@ -92,7 +93,7 @@ func (p *packer) used(b *bin) int64 {
 	return sum
 }
 
-// empty takes all pods with GPUs from the node.
+// empty removes all pods with GPUs from the node.
 func (p *packer) empty(b *bin) {
 	t := p.problem.types[b.node]
 	pods := b.pods
@@ -107,14 +108,14 @@ func (p *packer) empty(b *bin) {
 	}
 }
 
-// randomOrder returns the shapes that are left, large ones before small ones but for a random factor.
+// randomOrder returns the shapes that have pods left, from large to small except for a random factor.
 func (p *packer) randomOrder(r *rand.Rand) []int {
 	type ranked struct {
 		shape int
 		key   float64
 	}
 	var list []ranked
-	cpu := r.Float64() * 20 // thousandths of a GPU that a core counts for
+	cpu := r.Float64() * 20 // thousandths of a GPU that the sort key subtracts per core
 	spread := r.Float64()
 	for i, left := range p.left {
 		if s := &p.problem.shapes[i]; left > 0 && s.gpus > 0 {

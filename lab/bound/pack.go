@@ -9,16 +9,16 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// bin is a node with what is free on it and what was placed there.
+// bin is a node with its free resources and the pods placed there.
 type bin struct {
-	node   int // type
+	node   int // index of the node type
 	cpu    int64
-	memory share.Bytes // not rounded: a packing is one that could be
+	memory share.Bytes // not rounded, so that the packing is a possible one
 	free   []int64     // by device
 	pods   []placed
 }
 
-// placed is a pod of a shape on devices of its node.
+// placed is a pod of a shape on the given devices of its node.
 type placed struct {
 	shape   int
 	devices []int
@@ -28,14 +28,14 @@ type placed struct {
 type packer struct {
 	Solution
 	bins  []bin
-	left  []int64   // pods of each shape that are not placed
-	owed  []float64 // by class and node type: cores that its pods would have taken at the mean of their class, beyond those they take
-	often [][]int   // by node type: the columns that take one device, each as often as the program uses it
+	left  []int64   // by shape: pods that are not placed
+	owed  []float64 // by class and node type: CPU in cores that the placed pods would have taken at their class's mean, minus what they take
+	often [][]int   // by node type: the columns that take one device, each repeated as often as the program uses it
 }
 
-// Pack returns the thousandths of a GPU that a placement of the pods allocates, a selection of all that arrive. It follows the solution of
-// the program, fills what that leaves, and tries the given number of times to do better on a few nodes. It says how close to the limit a
-// policy could come that knew all pods beforehand and were free to refuse any.
+// Pack returns the thousandths of a GPU that a placement of a selection of the pods allocates. It follows the solution of the program,
+// fills the remaining room, and then tries the given number of times to improve a few nodes. The result shows how close to the limit a
+// policy could come that knew all pods beforehand and were free to refuse any of them.
 func (s Solution) Pack(tries int) int64 { return s.pack(tries).allocated() }
 
 func (s Solution) pack(tries int) *packer {
@@ -66,9 +66,9 @@ func (s Solution) newPacker() *packer {
 	return p
 }
 
-// placeColumns places what the program's columns hold, those that take most devices and then most CPU of a device first: the largest are
-// hardest to place. A column that the program uses a fraction of a time more than a whole number is then tried once more, the largest
-// fractions first.
+// placeColumns places the pods of the program's columns. Columns that take the most devices come first, and among these the ones with
+// the most CPU per device, because the largest are hardest to place. Columns that the program also uses a fraction of a time are then
+// tried once more, the largest fractions first.
 func (p *packer) placeColumns() {
 	var list []column
 	for _, c := range p.columns {
@@ -101,7 +101,8 @@ func (p *packer) cpuOf(c column) float64 {
 	return sum
 }
 
-// placeColumn places a column on the node of its type that has most CPU left and enough unused devices, so that CPU runs out nowhere early.
+// placeColumn places a column on the node of its type that has the most CPU left and enough unused devices, so that no node runs out of
+// CPU early.
 func (p *packer) placeColumn(c column) {
 	best := -1
 	for i := range p.bins {
@@ -115,7 +116,7 @@ func (p *packer) placeColumn(c column) {
 	}
 }
 
-// placePods places what fits of a column's pods on unused devices of the node.
+// placePods places those of a column's pods that fit on unused devices of the node.
 func (p *packer) placePods(c column, b *bin) {
 	device := slices.Index(b.free, whole)
 	for _, x := range c.pods {
@@ -137,8 +138,9 @@ func (b *bin) unused() int {
 	return n
 }
 
-// placeClass places one pod of the class on the node: while the class has taken less CPU from nodes of the type than its mean, the
-// shape that asks for most, and otherwise that which asks for least. A part of a device goes to the given one.
+// placeClass places one pod of class k on the node. As long as the class's pods on this node type have taken less CPU than its
+// mean, it chooses the shape with the most CPU, and otherwise the one with the least. A pod with a part of a device goes to the
+// given device.
 func (p *packer) placeClass(b *bin, k, device int) bool {
 	owed := &p.owed[k*len(p.problem.types)+b.node]
 	best := -1
@@ -168,7 +170,7 @@ func (p *packer) placeClass(b *bin, k, device int) bool {
 	return ok
 }
 
-// tightest returns the devices of the node with the least room that suffices for the pod.
+// tightest returns the devices of the node with the least room that still suffices for the pod.
 func (b *bin) tightest(s *shape) ([]int, bool) {
 	var found []int
 	for int64(len(found)) < s.gpus {
@@ -196,7 +198,8 @@ func (p *packer) place(b *bin, i int, devices []int) {
 	p.left[i]--
 }
 
-// placeRest places pods that are left, the largest first and of equal ones that with the least CPU, where the least room remains.
+// placeRest places the pods that are left where they leave the least room. The largest come first, and among equal ones those with the
+// least CPU.
 func (p *packer) placeRest() {
 	order := make([]int, 0, len(p.left))
 	for i := range p.left {
@@ -218,7 +221,7 @@ func (p *packer) placeRest() {
 	}
 }
 
-// placeTight places one pod of the shape on that of the given nodes whose device then has the least room left.
+// placeTight places one pod of shape i on the given node on whose device it leaves the least room.
 func (p *packer) placeTight(i int, at []int) bool {
 	s := &p.problem.shapes[i]
 	var best *bin

@@ -5,13 +5,14 @@ import (
 	"slices"
 )
 
-// AcceptingLimit returns, in thousandths of a GPU, what no policy exceeds that accepts what fits. It is the limit of Accepting, lowered by what
-// follows from the time at which a pod of one shape, the pivot, is refused for the first time.
+// AcceptingLimit returns an upper bound, in thousandths of a GPU, of what any policy allocates that accepts what fits. It lowers the limit of
+// Accepting by considering the time at which a pod of one shape, the pivot, is refused for the first time.
 //
-// As nothing ends, room for a pod was room at any time before. Until that time there was room for the pivot, and so for every shape that fits
-// wherever the pivot does: their pods were accepted. At that time there is no room for the pivot, and so never again for a shape that
-// fits only where the pivot does: their pods are refused from then on. A policy thus cannot leave out pods that waste much of a device and
-// still take larger ones. When that time is, the policy chooses: the limit is the highest over all times.
+// Because no pod ever ends, room that exists at some time existed at all earlier times. Until the pivot is first refused, there was room for
+// it, and hence for every shape that fits wherever the pivot does: all pods of these shapes were accepted. From that time on there is never
+// again room for the pivot, nor for a shape that fits only where the pivot does: all pods of these shapes are refused. So a policy cannot
+// refuse pods that waste much of a device and still take larger ones. The policy chooses the time of the first refusal; the limit is therefore
+// the highest over all times.
 func (p *Problem) AcceptingLimit() int64 {
 	all := p.Accepting().Solve()
 	pivot, ok := p.bestPivot()
@@ -23,7 +24,8 @@ func (p *Problem) AcceptingLimit() int64 {
 	return t.highest(all)
 }
 
-// bestPivot returns the shape that promises most: one of many GPUs that also decides on many GPUs of larger ones.
+// bestPivot returns the shape that promises the tightest limit: it decides both on many GPUs of shapes that fit where it does and on many GPUs
+// of larger ones.
 func (p *Problem) bestPivot() (int, bool) {
 	best, most := -1, 0.0
 	for k := range p.shapes {
@@ -44,7 +46,7 @@ func (p *Problem) bestPivot() (int, bool) {
 	return best, best >= 0
 }
 
-// covers reports whether the other shape fits, beside any pods, wherever this one does.
+// covers reports whether shape o fits wherever s does, whatever pods are already there.
 func (s *shape) covers(o *shape) bool {
 	if s.cpu < o.cpu || s.bytes < o.bytes || s.gpus < o.gpus || o.gpus > 0 && s.milli < o.milli {
 		return false
@@ -57,27 +59,28 @@ func (s *shape) covers(o *shape) bool {
 	return true
 }
 
-// times is the search for the time at which the pivot is best refused for the first time.
+// times is the search for the time of the pivot's first refusal that is best for a policy.
 type times struct {
 	*Problem
 	counts [][]int64 // pods of each shape that have arrived by each checkpoint
-	first  []int64   // of each shape, that are accepted for certain
+	first  []int64   // by shape: number of pods that are certain to be accepted
 	pivot  int
 	prices []*Prices // found so far
 }
 
-// span is a time after one checkpoint and not after another, and a limit for policies that refuse the pivot first then.
+// span is the range of times after one checkpoint up to another, with a limit for policies that first refuse the pivot in it.
 type span struct {
 	from, to int
 	milli    int64
-	priced   int // how many of the prices found were tried
+	priced   int // number of prices already tried on it
 }
 
-// wide is the number of checkpoints in a span for which no prices of its own are sought: they would hardly lower the limit.
+// wide is the number of checkpoints above which a span gets no prices of its own, which would hardly lower its limit.
 const wide = 8
 
-// highest returns the highest limit over all times, given a solution for all of them. It looks at the span that has the highest so far, first with
-// the prices found for others, then with its own, and then halves it. It ends when that span is between two checkpoints.
+// highest returns the highest limit over all times. all is a solution for all times together. It repeatedly takes the span with the highest limit
+// and lowers that limit: first with the prices found for other spans, then with prices of its own, and then by halving the span. It ends when the
+// highest span lies between two successive checkpoints.
 func (t *times) highest(all Solution) int64 {
 	t.prices = append(t.prices, all.Prices)
 	list := []span{{to: len(t.counts) - 1, milli: all.Milli, priced: 1}}
@@ -108,7 +111,7 @@ func (t *times) highest(all Solution) int64 {
 	}
 }
 
-// price lowers the limit of the span by the prices found so far.
+// price lowers the limit of the span with the prices found so far.
 func (t *times) price(s *span) {
 	p, ok := t.refusing(s.from, s.to)
 	if !ok {
@@ -131,8 +134,8 @@ func (t *times) solve(s *span) {
 	}
 }
 
-// refusing returns the problem of policies that refuse a pod of the pivot for the first time after the one checkpoint and not after the other,
-// or, if that is the last, never. It returns false if there are none.
+// refusing returns the problem of policies that first refuse a pod of the pivot after checkpoint from and by checkpoint to or, if that is the
+// last one, never. It returns false if there are no such policies.
 func (t *times) refusing(from, to int) (*Problem, bool) {
 	pivot := &t.shapes[t.pivot]
 	least, most := slices.Clone(t.first), make([]int64, len(t.shapes))

@@ -2,20 +2,20 @@ package bound
 
 import "math"
 
-// Solution is the outcome of the program: the best prices found, and how the program uses the devices.
+// Solution is the result of the program: the best prices found, and how the program uses the devices.
 type Solution struct {
 	problem *Problem
 	classes []class
 	columns []column
 	Prices  *Prices
 	Milli   int64   // the limit that the prices prove, in thousandths of a GPU
-	Value   float64 // of the program, in GPUs, without proof; with rewards if there were any
+	Value   float64 // of the program, in GPUs and without proof; includes the rewards, if there are any
 }
 
 const (
 	maxRounds   = 200
-	maxVariants = 4   // combinations of a round for each node type
-	maxClasses  = 130 // above it the program takes shapes of different CPU for one
+	maxVariants = 4   // combinations added per round and node type
+	maxClasses  = 130 // above it, the program merges shapes with different CPU into one class
 )
 
 // Solve finds prices that prove a low limit.
@@ -55,17 +55,17 @@ func (m *program) prices() *Prices {
 	return out
 }
 
-// rounded converts a price in thousandths of a GPU. One above what any good is worth is cut, so that no sum over the pods or the nodes of a
-// hundred openb clusters overflows.
+// rounded converts a price in thousandths of a GPU. It cuts prices above the worth of any resource, so that no sum over the pods or the
+// nodes of a hundred openb clusters overflows.
 func rounded(price, most float64) int64 { return int64(math.Round(max(0, min(price, most)) * unit)) }
 
-// gain is the class that gains most by a part of a device, and by how much.
+// gain is the class that gains the most from a part of a device, and its gain.
 type gain struct {
 	class int
 	worth float64
 }
 
-// gains returns, for each size, the class that gains most by such a part of a device of node type t at the present dual variables.
+// gains returns, for each size, the class that gains the most from a part of this size on node type t, at the present dual variables.
 func (m *program) gains(t int) []gain {
 	out := make([]gain, len(m.sizes))
 	for k := range m.classes {
@@ -83,15 +83,15 @@ func (m *program) gains(t int) []gain {
 
 func (m *program) price(row int) float64 { return max(0, m.dual[row]) }
 
-// addCombinations adds, for each node type, the combination of pods on one device that gains most, if it gains more than the device costs,
-// and then the best without that one's largest pod, and so on. It reports whether there was any.
+// addCombinations adds, for each node type, the combination of pods on one device that gains the most, if it gains more than the device
+// costs; then the best combination without the size of the first one's largest pod, and so on. It reports whether it has added any.
 func (m *program) addCombinations() bool {
 	found := false
 	for t := range m.types {
 		gains := m.gains(t)
 		for i := range gains {
 			if m.classes[gains[i].class].gpus > 1 {
-				gains[i].worth = 0 // has its column
+				gains[i].worth = 0 // already has a column of its own
 			}
 		}
 		for range maxVariants {
@@ -107,7 +107,7 @@ func (m *program) addCombinations() bool {
 	return found
 }
 
-// combine returns the combination of pods that fits a device and gains most.
+// combine returns the combination of pods that fits a device and gains the most.
 func (m *program) combine(gains []gain) (float64, []counted) {
 	var best [whole + 1]float64
 	var last [whole + 1]int // 1 + the size that was added last, 0 if none

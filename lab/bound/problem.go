@@ -1,10 +1,10 @@
-// Package bound limits from above what any policy can allocate of a cluster's GPUs to a list of pods, and shows by a packing how close to
-// that limit one can come.
+// Package bound computes upper limits on what any policy can allocate of a cluster's GPUs to a list of pods, and shows by a packing how
+// close to such a limit one can come.
 //
-// The limit is the linear program over types of nodes and shapes of pods: each type has the CPU, the memory and the devices of all its
-// nodes together, each device holds a combination of requests of at most its size, and each shape has no more pods than have arrived. The
-// program is solved by gonum, in floating point. What is reported does not depend on that: any prices yield a limit (weak duality), and
-// Limit computes it from integer prices in integer arithmetic.
+// The limit comes from a linear program over types of nodes and shapes of pods: each type has the CPU, the memory and the devices of all
+// its nodes together, each device holds a combination of requests that fits it, and each shape has no more pods than have arrived. gonum
+// solves the program in floating point. The reported limit does not depend on that: any prices yield a limit (weak duality), and Limit
+// computes it from integer prices in integer arithmetic.
 package bound
 
 import (
@@ -19,11 +19,11 @@ import (
 // whole is a whole device, in thousandths of a GPU.
 const whole = int64(packing.WholeGPU)
 
-// Problem holds the nodes of a cluster and the pods that ask for a place there, equal ones together.
+// Problem holds the nodes of a cluster and the pods that request places there. Equal nodes and equal pods are grouped.
 type Problem struct {
 	types    []nodeType
 	shapes   []shape
-	sizes    []int64 // distinct requests of a device, in thousandths, ascending
+	sizes    []int64 // distinct requests per device, in thousandths, ascending
 	capacity int64   // in thousandths of a GPU
 	arrivals []int   // the shape of each pod, in the order of arrival
 }
@@ -41,17 +41,17 @@ type nodeType struct {
 type shape struct {
 	cpu, memory int64
 	bytes       share.Bytes // of memory, not rounded
-	gpus, milli int64       // milli of each device
+	gpus, milli int64       // milli is per device, in thousandths
 	models      string
 	demand      int64
-	fits        []bool // by node type: an empty node holds it
-	must        bool   // every pod of it is accepted
+	fits        []bool // by node type: whether an empty node can hold it
+	must        bool   // whether all its pods must be accepted
 }
 
 func (s *shape) gpu() int64 { return s.gpus * s.milli }
 
-// NewProblem returns the problem of the given nodes and pods, which are in the order of arrival. Any of them may be refused. Memory counts in MiB, rounded in favour of a higher limit; packings count
-// bytes.
+// NewProblem returns the problem of the given nodes and of the pods, in the order of their arrival. Any pod may be refused. Limits count memory in MiB, rounded
+// such that the limit can only rise; packings count bytes.
 func NewProblem(nodes []cluster.Node, pods []cluster.Pod) *Problem {
 	p := &Problem{}
 	p.addNodes(nodes)

@@ -7,26 +7,26 @@ import (
 	"gonum.org/v1/gonum/optimize/convex/lp"
 )
 
-// column is a variable of the program: a way to use devices of a node type, and how often it is used.
+// column is a variable of the program: one way to use devices of a node type, and how many times the program uses it.
 type column struct {
 	node  int
-	gpus  int64 // devices that it takes
+	gpus  int64 // number of devices that it takes
 	pods  []counted
-	times float64 // of the last solution
+	times float64 // in the last solution
 }
 
 // counted is a number of pods of one class.
 type counted struct{ class, count int }
 
-// program is the linear program with those combinations of requests on a device that have been found worthwhile so far. Its rows are the
-// demand of each class, and then the CPU, the memory and the devices of each node type.
+// program is the linear program, with those combinations of requests on a device that were found worthwhile so far. Its rows are the
+// demand of each class, followed by the CPU, the memory and the devices of each node type.
 type program struct {
 	*Problem
 	classes []class
 	columns []column
 	limits  []float64 // of the rows
 	dual    []float64 // of the rows, in GPUs
-	basis   []int     // of the last solution, nil if that was degenerate
+	basis   []int     // of the last solution; nil if that was degenerate
 	value   float64
 }
 
@@ -51,8 +51,8 @@ func newProgram(p *Problem, classes []class) *program {
 	return m
 }
 
-// perturb changes the limits by up to a hundred thousandth, so that no two corners of the program coincide: gonum's simplex method neither
-// cycles nor ends where the basis cannot be told.
+// perturb changes the limits by up to one part in a hundred thousand, so that no two corners of the program coincide. Otherwise gonum's
+// simplex method might cycle, or end with a basis that cannot be told.
 func (m *program) perturb() {
 	random := rand.New(rand.NewPCG(1, 1))
 	for i := range m.limits {
@@ -60,7 +60,7 @@ func (m *program) perturb() {
 	}
 }
 
-// addSingles adds, for each node type that can hold the class, the column of as many of its pods as a device holds.
+// addSingles adds, for each node type that can hold class k, the column with as many of its pods as a device holds.
 func (m *program) addSingles(k int) {
 	c := &m.classes[k]
 	copies := 1
@@ -79,8 +79,8 @@ func (m *program) cpuRow(t int) int    { return len(m.classes) + t }
 func (m *program) memoryRow(t int) int { return len(m.classes) + len(m.types) + t }
 func (m *program) deviceRow(t int) int { return len(m.classes) + 2*len(m.types) + t }
 
-// solve finds the optimum over the present columns. An error of gonum is of no consequence: it returns the corner that it has reached, the
-// prices of which are as valid as any.
+// solve finds the optimum over the present columns. If gonum returns an error, solve uses the corner reached by then, whose prices are
+// just as valid.
 func (m *program) solve() {
 	rows := len(m.limits)
 	a := mat.NewDense(rows, rows+len(m.columns), nil)
@@ -114,7 +114,7 @@ func (m *program) solve() {
 	m.learnDual(a, cost, x)
 }
 
-// learnDual computes the dual variables from the basis, which gonum does not return: its members are the variables above zero.
+// learnDual computes the dual variables from the basis. gonum does not return the basis; it consists of the variables above zero.
 func (m *program) learnDual(a *mat.Dense, cost, x []float64) {
 	rows := len(m.limits)
 	var basis []int
@@ -129,7 +129,7 @@ func (m *program) learnDual(a *mat.Dense, cost, x []float64) {
 		b.SetRow(i, mat.Col(nil, j, a))
 	}
 	var y mat.VecDense
-	_ = y.SolveVec(b, c) // an ill-conditioned basis makes poor prices, not wrong ones
+	_ = y.SolveVec(b, c) // an ill-conditioned basis makes poor prices, but not wrong ones
 	m.dual = y.RawVector().Data
 	m.basis = nil
 	if len(basis) == rows {
