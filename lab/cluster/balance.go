@@ -8,8 +8,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// gsharePolicy runs the rules of gshare's scheduler without Kubernetes: the ranked fleet and policy D, with typical pods learned from those
-// that run.
+// gsharePolicy applies the rules of gshare's scheduler without Kubernetes: the ranked fleet and policy D, with typical pods learned from
+// the running ones.
 type gsharePolicy struct {
 	fleet   *packing.Fleet
 	packer  packing.Packer
@@ -20,8 +20,8 @@ type gsharePolicy struct {
 	total   packing.Capacity
 	epoch   packing.Epoch
 	version int64
-	plan    packing.Plan                         // of the choice made last
-	ranker  func(*packing.Demand) packing.Ranker // given what is typical
+	plan    packing.Plan                         // of the latest choice
+	ranker  func(*packing.Demand) packing.Ranker // returns the ranker for given typical pods
 }
 
 // policyD is the ranker of gshare's scheduler.
@@ -114,7 +114,7 @@ func (m *machine) packingNode() *packing.Node {
 	return packing.NewNode(fmt.Sprintf("%06d-%s", m.rank, m.Name), gpus, m.CPU, m.RAM)
 }
 
-// packingPod returns the pod in the types of package packing. Its part of a GPU becomes SMs at full quota, because the trace has no quotas.
+// packingPod returns the pod in the types of package packing. A part of a GPU becomes SMs at full quota, because the trace has no quotas.
 func (p *Pod) packingPod() *packing.Pod {
 	pod := &packing.Pod{CPU: p.CPU, RAM: p.RAM}
 	if p.GPUs == 0 {

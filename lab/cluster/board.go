@@ -1,12 +1,12 @@
 package cluster
 
-// scoredPolicy chooses the machine with the highest score. It caches the score of every machine for every distinct pod request and scores
-// only machines that have changed. Of equal scores it takes the first in the order of the nodes or, if draw is set, a random one, as stock
-// kube-scheduler does.
+// scoredPolicy chooses the machine with the highest score. It caches the score of every machine for every distinct pod request, and scores
+// only machines that have changed. Among equal scores it takes the first machine in the order of the nodes or, if draw is set, a random
+// one, as stock kube-scheduler does.
 type scoredPolicy struct {
 	*Simulation
 	score func(m *machine, p *Pod) int
-	gpus  func(m *machine, p *Pod) []int // where nil, the tightest
+	gpus  func(m *machine, p *Pod) []int // if nil, the tightest GPUs
 	draw  bool
 	rows  map[*shape][]cachedScore // by machine
 }
@@ -42,8 +42,8 @@ func (b *scoredPolicy) choose(s *shape) (int, []int, bool) {
 	return best, b.pick(b.machines[best], s.pod), true
 }
 
-// replacesBest reports whether machine i, whose score equals that of the best so far, is taken instead. The number of equal scores so far,
-// n, sets the probability if ties are drawn at random.
+// replacesBest reports whether machine i, whose score equals the best one so far, replaces it. n is the number of machines with that score
+// so far; it sets the probability if ties are broken at random.
 func (b *scoredPolicy) replacesBest(i, best, n int) bool {
 	if b.draw {
 		return b.random.IntN(n) == 0

@@ -11,31 +11,31 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/rebalance"
 )
 
-// ChurnConfig is the input of a churn: pods of a list come and go on a cluster until its pods are scattered, and then most of them end.
+// ChurnConfig is the input of Churn: pods of a list come and go on a cluster until its pods are scattered, and then most of them end.
 type ChurnConfig struct {
 	Nodes    []Node
 	Pods     []Pod
-	Order    string  // of the nodes, one of Orders
-	Load     float64 // GPUs that running pods request while pods come and go, in parts of those of the cluster
+	Order    string  // order of the nodes, one of Orders
+	Load     float64 // fraction of the cluster's GPUs that running pods request while pods come and go
 	Turnover float64 // how often each running pod is replaced by another, on average
-	Left     float64 // part of the load that still runs at the end
+	Left     float64 // fraction of the load that still runs at the end
 	Seed     uint64
 }
 
-// ChurnResult counts GPUs in use, which are those that hold a pod.
+// ChurnResult counts GPUs in use, that is, GPUs that hold a pod.
 type ChurnResult struct {
-	Pods       int // that hold GPUs at the end
+	Pods       int // pods that hold GPUs at the end
 	Churned    int // GPUs in use then
 	Rebalanced int // after the moves of package rebalance
 	Followed   int // after the same evictions, when gshare's scheduler chooses the places by itself
 	Fresh      int // when the same pods are packed anew, the largest first and each on the fullest GPU with room
 	Scheduled  int // when gshare's scheduler places the same pods anew, in random order
 	Moves      int
-	Impossible int // moves that had no room when their turn came; counted without package packing
+	Impossible int // moves that found no room when their turn came, checked without package packing
 	Lost       int // pods that the scheduler could not place again in Followed
 }
 
-// churn is a simulation in which pods end, too.
+// churn is a simulation in which pods also end.
 type churn struct {
 	*Simulation
 	policy *gsharePolicy
@@ -50,7 +50,7 @@ type runningPod struct {
 	plan    packing.Plan
 }
 
-// Churn lets pods come and go under gshare's policy and rebalances the cluster.
+// Churn lets pods come and go under gshare's policy, and then rebalances the cluster.
 func Churn(ctx context.Context, c ChurnConfig) (ChurnResult, error) {
 	h, err := newChurn(c)
 	if err != nil {
@@ -104,7 +104,7 @@ func (h *churn) comeAndGo(ctx context.Context, c ChurnConfig) error {
 	return nil
 }
 
-// endUntil ends random pods until no more than that is in use.
+// endUntil ends random pods until at most the given amount is in use.
 func (h *churn) endUntil(used packing.MilliGPU) {
 	for h.used > used {
 		h.stop(h.pods[h.random.IntN(len(h.pods))])
@@ -203,7 +203,7 @@ func (h *churn) gpuPods() (list []*runningPod) {
 	return list
 }
 
-// rebalance plans moves, and returns them with the pods that they count. Pods without GPUs stay.
+// rebalance plans moves, and returns them with the pods to which their indices refer. Pods without GPUs stay.
 func (h *churn) rebalance() (rebalance.Plan, []*runningPod) {
 	c := &rebalance.Cluster{Packer: h.policy.packer}
 	for i, m := range h.machines {
@@ -223,7 +223,7 @@ func (h *churn) rebalance() (rebalance.Plan, []*runningPod) {
 	return rebalance.Free(c, rebalance.Limits{Moves: len(pods)}), pods
 }
 
-// replay makes the moves, and returns how many have no room when they are made, by the machine's own account of its resources.
+// replay makes the moves, and returns how many find no room when they are made, according to the machines' own accounts of their resources.
 func (h *churn) replay(plan rebalance.Plan, pods []*runningPod) (impossible int) {
 	for _, m := range plan.Moves {
 		p, gpus := pods[m.Pod], gpusOf(m.Plan)
@@ -242,8 +242,8 @@ func (h *churn) replay(plan rebalance.Plan, pods []*runningPod) (impossible int)
 	return impossible
 }
 
-// follow evicts the pods of the moves, those of one GPU at a time, and lets the scheduler place them again. It returns how many it could not
-// place.
+// follow evicts the pods of the moves, one GPU's pods at a time, and lets the scheduler place them again. It returns how many the scheduler
+// could not place.
 func (h *churn) follow(plan rebalance.Plan, pods []*runningPod) (lost int) {
 	for moves := plan.Moves; len(moves) > 0; {
 		first, n := pods[moves[0].Pod], 1
@@ -268,8 +268,8 @@ func isBeside(a, b *runningPod) bool {
 	return a.machine == b.machine && slices.ContainsFunc(a.gpus, func(g int) bool { return slices.Contains(b.gpus, g) })
 }
 
-// packAnew returns the number of GPUs in use when the pods with GPUs are packed anew, the largest first, each on the fullest GPUs with room.
-// Pods without GPUs stay.
+// packAnew returns the number of GPUs in use after packing the pods with GPUs anew, the largest first, each on the fullest GPUs with room.
+// Pods without GPUs stay where they are.
 func (h *churn) packAnew() int {
 	pods := h.gpuPods()
 	slices.SortStableFunc(pods, func(a, b *runningPod) int {
@@ -297,7 +297,7 @@ func (h *churn) packAnew() int {
 	return used
 }
 
-// fullest returns the machine on which the pod leaves the least of its GPUs free, of those with the most CPU left.
+// fullest returns the machine on whose GPUs the pod leaves the least free, and among such machines the one with the most CPU left.
 func fullest(machines []*machine, p *Pod) (best *machine) {
 	least := packing.MilliGPU(math.MaxInt64)
 	for _, m := range machines {

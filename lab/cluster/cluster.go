@@ -1,9 +1,9 @@
-// Package cluster replays a list of pods on GPU nodes by the method of FGD (Weng et al., ATC'23): the published policies and
-// gshare's own choose between nodes, and what they allocate of the GPUs is compared.
+// Package cluster replays a list of pods on GPU nodes by the method of FGD (Weng et al., ATC'23), to compare how much of the
+// GPUs the published policies and gshare's own allocate.
 //
-// The list is shuffled by the seed. Pods arrive until they have asked for Load times the GPUs of the cluster: a list that
-// asks for more is cut there, one that asks for less goes on with pods drawn from itself. Nothing departs, and a pod that does
-// not fit is dropped. Pods without GPUs take part, and CPU and memory are counted.
+// The seed shuffles the list. Pods arrive until they have requested Load times the GPUs of the cluster: a list that requests
+// more is cut there, and one that requests less continues with pods drawn from itself. No pod departs, and a pod that does not
+// fit is dropped. Pods without GPUs take part, and CPU and memory are counted.
 package cluster
 
 import (
@@ -25,7 +25,7 @@ type Node struct {
 	Model string // of its GPUs
 }
 
-// Pod describes a pod's request: a part of one GPU, or several whole GPUs.
+// Pod describes a pod's request: either a part of one GPU, or several whole GPUs.
 type Pod struct {
 	CPU    packing.MilliCPU
 	RAM    share.Bytes
@@ -41,17 +41,17 @@ type Config struct {
 	Nodes  []Node
 	Pods   []Pod
 	Policy string  // one of Policies or Tries
-	Order  string  // of the nodes, one of Orders: where a policy is indifferent, the first wins
-	Load   float64 // GPUs that have been asked for at the end, in parts of those of the cluster
+	Order  string  // order of the nodes, one of Orders: if a policy is indifferent, the first node wins
+	Load   float64 // total requests at the end, as a multiple of the cluster's GPUs
 	Seed   uint64
 }
 
 // Result is the outcome of a simulation.
 type Result struct {
 	Decisions     int     // pods that arrived
-	AllocatedFull float64 // percent of the GPUs in use when as much had arrived as the cluster has
+	AllocatedFull float64 // percent of the GPUs in use when pods for 100 % of them had arrived
 	AllocatedEnd  float64 // percent of the GPUs in use at the end
-	Fragmentation float64 // percent of the GPUs that are idle at the end and no use to a random typical pod (FGD's F)
+	Fragmentation float64 // percent of the GPUs that are idle at the end and useless to a random typical pod (FGD's F)
 	Idle          Idle    // why GPUs are idle at the end
 	Curve         []Point // one for each percent of load
 }
@@ -70,7 +70,7 @@ type Simulation struct {
 	typical  []typicalPod
 	capacity packing.MilliGPU
 	used     packing.MilliGPU
-	refused  map[*shape]bool // requests of which a pod was dropped
+	refused  map[*shape]bool // requests for which a pod was dropped
 }
 
 // policy chooses a machine for each pod, and is informed of every placed pod.
@@ -139,10 +139,10 @@ func (s *Simulation) Run(ctx context.Context) (Result, error) {
 	return r, nil
 }
 
-// end returns what has been asked for at the end, at most.
+// end returns how much GPU the arriving pods may request in total.
 func (s *Simulation) end() packing.MilliGPU { return packing.MilliGPU(s.load * float64(s.capacity)) }
 
-// arrivals yields the pods in the order of arrival, up to the first that would ask for more than the end.
+// arrivals yields the pods in the order of arrival, and stops before the first one with which the requests would exceed the end.
 func (s *Simulation) arrivals() iter.Seq[*shape] {
 	return func(yield func(*shape) bool) {
 		arrived := packing.MilliGPU(0)
@@ -155,8 +155,8 @@ func (s *Simulation) arrivals() iter.Seq[*shape] {
 	}
 }
 
-// Arrivals returns the pods that arrive in a simulation with this configuration, in their order. A policy that draws random numbers
-// changes which pods of the list come a second time.
+// Arrivals returns the pods that arrive in a simulation with this configuration, in order. With a policy that draws random numbers,
+// other pods of the list are repeated.
 func Arrivals(c Config) ([]Pod, error) {
 	s, err := New(c)
 	if err != nil {

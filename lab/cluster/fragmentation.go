@@ -42,7 +42,7 @@ func typicalPods(pods []Pod) []typicalPod {
 	return mostPopular(all, coverage*float64(len(pods)))
 }
 
-// mostPopular returns the first requests that together cover enough pods, with counts converted to fractions of them.
+// mostPopular returns the first requests that together cover the fraction enough of the pods, with counts converted to fractions.
 func mostPopular(all []typicalPod, enough float64) []typicalPod {
 	var covered float64
 	n := 0
@@ -59,7 +59,7 @@ func mostPopular(all []typicalPod, enough float64) []typicalPod {
 // model, and the fraction of all others.
 type demand struct {
 	able  []typicalPod // those that accept the model
-	other float64      // part of those that do not, or that want no GPU at all: all that is idle is no use to them
+	other float64      // fraction of pods that do not, or that want no GPU: all idle GPUs are useless to them
 }
 
 func demandFor(model string, all []typicalPod) *demand {
@@ -74,8 +74,9 @@ func demandFor(model string, all []typicalPod) *demand {
 	return d
 }
 
-// fragmentation returns F of FGD (ATC'23, section 3) for a machine with the given free CPU and free GPUs: the free GPU that a random
-// typical pod could not use. That is all of it if the pod does not fit, else that of the GPUs that are too small for the pod.
+// fragmentation returns F of FGD (ATC'23, section 3) for a machine with the given free CPU and free GPUs: the amount of free GPU
+// that a random typical pod could not use. If the pod does not fit, that is all free GPU; otherwise it is that of the GPUs that are
+// too small for the pod.
 func (d *demand) fragmentation(cpu packing.MilliCPU, free []packing.MilliGPU) float64 {
 	var total packing.MilliGPU
 	for _, f := range free {
@@ -127,8 +128,8 @@ func (s *Simulation) demands() map[string]*demand {
 	return out
 }
 
-// fgd is the policy FGD, fragmentation gradient descent: it places a pod where fragmentation F grows least. Scores are integers, trunc(100
-// sigmoid(-growth / 1000)), as in FGD's simulator, so that differences below about 40 thousandths of a GPU are ties.
+// fgd is the policy FGD, fragmentation gradient descent: it places a pod where the fragmentation F grows least. Scores are integers,
+// trunc(100 sigmoid(-growth / 1000)), as in FGD's simulator, so differences below about 40 thousandths of a GPU are ties.
 type fgd struct {
 	demands map[string]*demand
 	scratch []packing.MilliGPU

@@ -1,19 +1,20 @@
 package cluster
 
-// Idle says why GPUs are idle at the end of a simulation, in percent of the GPUs of the cluster: what is in the way of the pods that were
-// refused. The first reason counts that holds for all of them that the reasons before have left.
+// Idle says why GPUs are idle at the end of a simulation, in percent of the cluster's GPUs: what prevents them from serving the pods that
+// were refused. Each reason applies to the refused requests that the reasons before it do not exclude; the first one that excludes all of
+// them counts.
 type Idle struct {
 	Unwanted float64 // no pod was refused
 	Fragment float64 // the rest of a device is smaller than every request that was refused, or too few devices of the node have enough
-	Model    float64 // none of them accepts the model
-	CPU      float64 // the node has too little CPU for each of them
-	Memory   float64 // the node has too little memory for those for which it has the CPU
+	Model    float64 // none of these requests accepts the GPU's model
+	CPU      float64 // the node has too little CPU for each of these
+	Memory   float64 // the node has too little memory for those with enough CPU
 }
 
 // Total returns the sum over the reasons.
 func (i Idle) Total() float64 { return i.Unwanted + i.Fragment + i.Model + i.CPU + i.Memory }
 
-// idle returns the account of the simulation's end.
+// idle returns the reasons at the end of the simulation.
 func (s *Simulation) idle() Idle {
 	var out Idle
 	for _, m := range s.machines {
@@ -26,7 +27,7 @@ func (s *Simulation) idle() Idle {
 	return out
 }
 
-// reason returns the field of the account that the rest of the machine's device belongs to.
+// reason returns the field that counts the free part of the machine's given device.
 func (s *Simulation) reason(to *Idle, m *machine, device int) *float64 {
 	large, accepted, enoughCPU := false, false, false
 	for _, shape := range s.shapes {

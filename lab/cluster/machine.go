@@ -11,13 +11,13 @@ import (
 // machine is a node with its free resources.
 type machine struct {
 	Node
-	rank    int // in the order of the nodes
+	rank    int // position in the order of the nodes
 	cpu     packing.MilliCPU
 	ram     share.Bytes
 	free    []packing.MilliGPU // by GPU
 	left    packing.MilliGPU   // sum of free
-	kinds   []int              // kinds of pod that run here, see shape.kind
-	version int                // counts the pods placed
+	kinds   []int              // kinds of the pods that run here, see shape.kind
+	version int                // number of pods placed so far
 }
 
 func newMachine(n Node, rank int) *machine {
@@ -30,7 +30,7 @@ func newMachine(n Node, rank int) *machine {
 type shape struct {
 	pod   *Pod
 	index int
-	kind  int // 0 without GPUs, 1 a part of one, 1 + n for n whole ones; gpu clustering keeps kinds together
+	kind  int // 0: no GPUs, 1: a part of one, 1 + n: n whole ones; the policy clustering keeps kinds together
 }
 
 // shapesOf returns the distinct requests of the pods, and for each pod its request.
@@ -93,7 +93,7 @@ func (m *machine) unusedGPUs() int {
 	return n
 }
 
-// tightestGPUs returns the GPUs of the machine with the least free capacity that suffices for the pod. Of equal GPUs it returns the first.
+// tightestGPUs returns the GPUs of the machine with the least free capacity that still suffices for the pod. Ties go to the first GPU.
 func (m *machine) tightestGPUs(p *Pod) []int {
 	picks := make([]int, 0, p.GPUs)
 	for len(picks) < p.GPUs {

@@ -9,7 +9,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/packing"
 )
 
-// The largest machine that FGD's simulator reckons with; scores are scaled by it.
+// The largest machine in FGD's simulator, by which scores are scaled.
 const (
 	mostCPU packing.MilliCPU = 128_000
 	mostGPU packing.MilliGPU = 8 * packing.WholeGPU
@@ -30,8 +30,8 @@ func dotProduct(m *machine, p *Pod) int {
 	return int((1 - (cpu+gpu)/2) * 100)
 }
 
-// clustering scores a machine by whether it runs pods with the same number of GPUs (Gandiva): first machines that run only such pods, then
-// those that also run others, then empty ones, then the remaining ones. Of equal machines the fullest scores highest.
+// clustering scores a machine by whether it runs pods with the same number of GPUs (Gandiva): machines that run only such pods come first,
+// then those that also run others, then empty ones, then the rest. Among equal machines the fullest scores highest.
 func clustering(m *machine, p *Pod) int {
 	kind := kindOf(p)
 	if kind == 0 {
@@ -92,16 +92,16 @@ func Policies() []string {
 	return []string{"gshare", "random", "firstfit", "bestfit", "dotproduct", "clustering", "packing", "fgd", "fgd-stock"}
 }
 
-// Orders of nodes. FGD's simulator puts a random number of four digits before each name, another one in each run, and gives ties
-// to the smallest name: a random order (docs/packing.md).
+// Orders of nodes. FGD's simulator prefixes each name with a random number of four digits, newly drawn in each run, and gives
+// ties to the smallest name: a random order (docs/packing.md).
 const (
-	RandomOrder  = "random"   // another one for every seed
-	FileOrder    = "file"     // as the list has them
-	CPUPoorFirst = "cpu-poor" // fewest CPUs for a GPU first
+	RandomOrder  = "random"   // a different one for every seed
+	FileOrder    = "file"     // as in the list
+	CPUPoorFirst = "cpu-poor" // fewest CPUs per GPU first
 	MostGPUs     = "gpu-rich" // most GPUs first
 )
 
-// Orders returns the names of the orders in which nodes can be listed, which decides between nodes of equal score.
+// Orders returns the names of the orders of nodes. The order decides between nodes of equal score.
 func Orders() []string { return []string{RandomOrder, FileOrder, CPUPoorFirst, MostGPUs} }
 
 // rankNodes returns the position of each node in the named order. It draws random numbers for every order, so that the pods of a seed

@@ -5,8 +5,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// tries are variants of gshare's policy that were tried to come closer to the limits of package bound. They are no part of the scheduler; the
-// table "tries" of test/bench/RESULTS.md says what each gives.
+// tries are variants of gshare's policy that were tried to come closer to the limits of package bound. They are not part of the scheduler;
+// the table "tries" of test/bench/RESULTS.md shows the result of each.
 var tries = map[string]func(*Simulation) policy{
 	"known":    func(s *Simulation) policy { return newKnownMix(s) },
 	"bygpu":    func(s *Simulation) policy { return newTry(s, byGPU) },
@@ -22,10 +22,10 @@ func Tries() []string {
 	return []string{"known", "bygpu", "worth", "reserve", "coarse", "together", "ahead"}
 }
 
-// tryPolicy is gshare's policy with another ranker, which is built again from the typical pods and the pods that run.
+// tryPolicy is gshare's policy with another ranker, which is rebuilt from the typical pods and the running pods.
 type tryPolicy struct {
 	*gsharePolicy
-	running []int // pods, by shape
+	running []int // number of running pods, by shape
 }
 
 func newTry(s *Simulation, ranker func(*tryPolicy, *packing.Demand) packing.Ranker) policy {
@@ -47,10 +47,10 @@ func (f rankerFunc) Rank(n *packing.Node, pod *packing.Pod, picks []packing.Choi
 	return f(n, pod, picks)
 }
 
-// milliGPU is what a Rank's cost has for a thousandth of a GPU.
+// milliGPU is the cost of a thousandth of a GPU in a Rank.
 const milliGPU = 1_000_000
 
-// newKnownMix tries what it would give to know what is typical from the start: of the whole list, once and for all.
+// newKnownMix tries how much it would help to know the typical pods from the start: those of the whole list, which then do not change.
 func newKnownMix(s *Simulation) policy {
 	b := newGsharePolicy(s)
 	mix, total := packing.Mix{}, b.total
@@ -67,7 +67,7 @@ func newKnownMix(s *Simulation) policy {
 	return b
 }
 
-// byGPU tries fragmentation and stranding for typical pods that count with the GPUs that they request, not each the same.
+// byGPU tries to weigh typical pods by the GPUs that they request for fragmentation and stranding, instead of equally.
 func byGPU(t *tryPolicy, d *packing.Demand) packing.Ranker {
 	mix := packing.Mix{}
 	for i, n := range t.running {
@@ -82,13 +82,13 @@ func byGPU(t *tryPolicy, d *packing.Demand) packing.Ranker {
 	})
 }
 
-// What reserve adds for a part of a GPU on an unused device, and for each unused device of an unused node that several GPUs could be had of.
+// Costs that reserve adds: for a part of a GPU on an unused device, and, per device, for an unused node whose devices would not all be taken.
 const (
 	costOfDevice = 100 * milliGPU
 	costOfNode   = 20 * milliGPU
 )
 
-// reserve tries to keep unused devices for pods of whole GPUs, and unused nodes for those of several.
+// reserve tries to keep unused devices for pods with whole GPUs, and unused nodes for pods with several.
 func reserve(_ *tryPolicy, d *packing.Demand) packing.Ranker {
 	policy := policyD(d)
 	return rankerFunc(func(n *packing.Node, pod *packing.Pod, picks []packing.Choice) packing.Rank {
@@ -114,10 +114,10 @@ func isUnused(n *packing.Node) bool {
 	return true
 }
 
-// step is about the difference of costs below which FGD's simulator takes nodes for equal.
+// step is about the difference in cost below which FGD's simulator treats nodes as equal.
 const step = 40 * milliGPU
 
-// coarse tries ties: costs that differ little are equal, so that the tightest of such nodes is chosen.
+// coarse tries ties: it treats costs that differ little as equal, so that the tightest of such nodes is chosen.
 func coarse(_ *tryPolicy, d *packing.Demand) packing.Ranker {
 	policy := policyD(d)
 	return rankerFunc(func(n *packing.Node, pod *packing.Pod, picks []packing.Choice) packing.Rank {

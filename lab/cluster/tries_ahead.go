@@ -6,19 +6,19 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/packing"
 )
 
-// How far ahead is looked: the nodes of different rank that are tried, and the pods that come after.
+// How far to look ahead: the number of nodes with different ranks to try, and the number of pods to place afterwards.
 const (
 	branches = 4
 	horizon  = 24
-	nearby   = 64 // nodes among which different ranks are looked for
+	nearby   = 64 // number of nodes among which to look for different ranks
 )
 
-// ahead tries rollouts: for each of the best nodes, pods drawn from those that run are placed after the pod by gshare's policy, the same for all
-// of these nodes. That one is taken after which their costs, and the GPUs of those that found no room, are least.
+// ahead tries rollouts: for each of the best nodes it places the pod there and then, by gshare's policy, a sample of pods drawn from those that
+// run, the same sample for all these nodes. It takes the node after which the cost is least, counting the GPUs of pods that found no room.
 type ahead struct {
 	*gsharePolicy
-	random *rand.Rand // its own, so that the same pods arrive as under other policies
-	ran    []*shape   // pods, in the order in which they were placed
+	random *rand.Rand // separate, so that the same pods arrive as under other policies
+	ran    []*shape   // shapes of the placed pods, in the order of placement
 }
 
 func newAhead(s *Simulation) policy {
@@ -45,7 +45,7 @@ func (a *ahead) choose(s *shape) (int, []int, bool) {
 	return best, gpusOf(a.plan), true
 }
 
-// candidates returns the best nodes of different rank, the best first.
+// candidates returns the best nodes with different ranks, the best first.
 func (a *ahead) candidates(s *shape) (list []packing.Candidate) {
 	p := &a.pods[s.index]
 	eligible := func(i int) bool { return a.nodes[i].CPU >= p.pod.CPU && a.nodes[i].RAM >= p.pod.RAM }
@@ -57,7 +57,7 @@ func (a *ahead) candidates(s *shape) (list []packing.Candidate) {
 	return list
 }
 
-// leastAfter returns the candidate after which the pods to come cost least.
+// leastAfter returns the candidate with which placing the pods to come costs least.
 func (a *ahead) leastAfter(s *shape, list []packing.Candidate) int {
 	var next [horizon]*shape
 	for i := range next {
@@ -72,7 +72,7 @@ func (a *ahead) leastAfter(s *shape, list []packing.Candidate) int {
 	return best
 }
 
-// costAfter returns the cost of placing the pods to come after the pod on the node, and undoes all of it.
+// costAfter returns the cost of placing the pods in next after the pod on the node, and undoes all these placements.
 func (a *ahead) costAfter(s *shape, node int, next []*shape) (cost int64) {
 	before := map[int]*packing.Node{}
 	a.tryOn(s, node, before)
@@ -92,7 +92,7 @@ func (a *ahead) costAfter(s *shape, node int, next []*shape) (cost int64) {
 	return cost
 }
 
-// tryOn places the pod on a copy of the node, and keeps the node as it was before all of it.
+// tryOn places the pod on a copy of the node. It saves the original node in before, unless an earlier call has done so.
 func (a *ahead) tryOn(s *shape, node int, before map[int]*packing.Node) {
 	p, n := &a.pods[s.index], a.nodes[node].Clone()
 	if before[node] == nil {

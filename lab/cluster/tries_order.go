@@ -6,15 +6,15 @@ import (
 	"slices"
 )
 
-// window is how many pods wait together in the try of that name.
+// window is the number of pods that wait before the policy together places them.
 const window = 64
 
-// together tries joint choice: of pods that wait at once, the largest is placed first.
+// together tries a joint choice: of the pods that wait at the same time, the largest is placed first.
 type together struct{ *gsharePolicy }
 
 func newTogether(s *Simulation) policy { return &together{newGsharePolicy(s)} }
 
-// decisions yields the pods in the order in which they are decided: that of their arrival, but for a policy that sorts those that wait.
+// decisions yields the pods in the order in which they are placed: that of arrival, unless the policy sorts waiting pods.
 func (s *Simulation) decisions() iter.Seq[*shape] {
 	if _, ok := s.policy.(*together); !ok {
 		return s.arrivals()
@@ -33,7 +33,7 @@ func (s *Simulation) decisions() iter.Seq[*shape] {
 	}
 }
 
-// yieldLargest yields the pods, those of most GPUs first and of equal ones those of most CPU.
+// yieldLargest yields the pods with the most GPUs first, and among equal ones those with the most CPU first.
 func yieldLargest(wait []*shape, yield func(*shape) bool) bool {
 	slices.SortStableFunc(wait, func(a, b *shape) int {
 		return cmp.Or(cmp.Compare(b.pod.gpu(), a.pod.gpu()), cmp.Compare(b.pod.CPU, a.pod.CPU))

@@ -8,8 +8,9 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/packing"
 )
 
-// byWorth tries the worth of what is left of a device in place of stranding, W: bid prices. The prices of parts of a device are the dual
-// variables of the cutting-stock program of the pods that run, and what is left is worth the best combination of parts that it holds.
+// byWorth tries to replace the term stranding, W, by the worth of what is left of a device, in bid prices. The prices of parts of a
+// device are the dual variables of the cutting-stock program of the running pods; what is left is worth the best combination of parts
+// that fits it.
 func byWorth(t *tryPolicy, d *packing.Demand) packing.Ranker {
 	lost := lostOf(t.parts())
 	rest := packing.Balance{Terms: packing.Terms{Fragmentation: true, CPUShortage: true, Scarcity: true}, Demand: d}
@@ -29,14 +30,14 @@ func free(n *packing.Node, device int) int {
 	return int(packing.WholeGPU) - int(n.Loads[device].Requested()/1000)
 }
 
-// part is a size of which devices are requested: a part of a device in thousandths, the number of devices of which running pods request as
-// much, and the part of a device that it is worth.
+// part is a size of requests per device: its thousandths of a device, the number of devices of which running pods request such a part, and
+// the worth of the part as a fraction of a device.
 type part struct {
 	milli        int
 	count, price float64
 }
 
-// parts returns what running pods request of devices, the smallest first.
+// parts returns the sizes that running pods request, the smallest first.
 func (t *tryPolicy) parts() (list []part) {
 	counts := map[int]float64{}
 	for i, n := range t.running {
@@ -50,7 +51,7 @@ func (t *tryPolicy) parts() (list []part) {
 	return list
 }
 
-// lostOf returns, for each rest of a device, the thousandths of it that are worth nothing to pods that request the parts.
+// lostOf returns, for each free part of a device, how many thousandths of it are worth nothing to pods that request the listed parts.
 func lostOf(list []part) []float64 {
 	price(list)
 	best, _ := fillings(list)
@@ -61,11 +62,11 @@ func lostOf(list []part) []float64 {
 	return lost
 }
 
-// rounds is how often prices are adapted to the best filling of a device.
+// rounds is how many times the prices are adapted to the best filling of a device.
 const rounds = 400
 
-// price sets the prices so that no filling of a device is worth more than one, and all that is requested is worth most: by multiplicative
-// weights, of which the mean over the later half of the rounds converges.
+// price sets the prices such that no filling of a device is worth more than one, and the worth of all requests is greatest. It uses
+// multiplicative weights, for which the mean over the later half of the rounds converges.
 func price(list []part) {
 	mean := make([]float64, len(list))
 	for round := range rounds {
@@ -74,7 +75,7 @@ func price(list []part) {
 		used := make([]float64, len(list))
 		for r := int(packing.WholeGPU); r > 0; {
 			if last[r] < 0 {
-				r-- // nothing ends here
+				r-- // no part ends here
 				continue
 			}
 			used[last[r]]++
@@ -108,7 +109,8 @@ func scale(list []part) {
 	}
 }
 
-// fillings returns what the best combination of parts is worth for each rest of a device, and the part that it ends with, below zero if none does.
+// fillings returns, for each free part of a device, the worth of the best combination of parts in it and the last part of that
+// combination, which is negative if none ends there.
 func fillings(list []part) (best []float64, last []int) {
 	best, last = make([]float64, packing.WholeGPU+1), make([]int, packing.WholeGPU+1)
 	last[0] = -1
