@@ -37,7 +37,7 @@ func ReadFile(name string) ([]byte, error) {
 	return io.ReadAll(unpacked)
 }
 
-// tester is the subset of testing.TB that MustRead uses, so that programs do not link package testing.
+// tester is the subset of testing.TB that MustRead uses, so that programs do not have to link package testing.
 type tester interface {
 	Helper()
 	Skipf(format string, args ...any)

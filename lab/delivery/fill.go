@@ -12,7 +12,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// GPU is a device with its admitted pods, and the part of each window (the period of quotas) that its slot table keeps free for switching.
+// GPU is a device with its admitted pods, and the fraction of each window (the period of quotas) that its slot table keeps free for
+// switching.
 type GPU struct {
 	Pods    []shapes.Pod
 	Reserve share.PerMille
@@ -22,10 +23,10 @@ type GPU struct {
 // rectangles (mra).
 func AdmissionRules() []string { return []string{"slot", "mra"} }
 
-// maxRefusals is the number of successive pods that a GPU refuses before it counts as full.
+// maxRefusals is the number of consecutive refused pods after which a GPU counts as full.
 const maxRefusals = 50
 
-// Fill fills one GPU after another with pods drawn from the family (a distribution of pod sizes), and drops the pods that the GPU refuses.
+// Fill fills one GPU after another with pods drawn from the family (a distribution of pod sizes). It drops the pods that a GPU refuses.
 func Fill(ctx context.Context, admission string, f shapes.Family, gpus int, s Setting, seed uint64) ([]GPU, error) {
 	var fleet []GPU
 	r := rand.New(rand.NewPCG(seed, 0))
@@ -88,9 +89,9 @@ func itemsOf(pods []shapes.Pod) []slot.Item {
 	return items
 }
 
-// ReserveFor returns the part of the window that a slot table of the shares needs for switching between turns, each of which
-// loses the time loss; and false if the shares do not fit into the rest of the window. A larger reserve may lead to a table with more turns,
-// so it is increased until it covers the turns of the table that it leads to.
+// ReserveFor returns the fraction of the window that a slot table of the shares needs for switching between turns, where each switch loses
+// the time loss; it returns false if the shares do not fit into the rest of the window. A larger reserve may lead to a table with more
+// turns, so ReserveFor increases the reserve until it covers the turns of the table that results from it.
 func ReserveFor(items []slot.Item, window, loss time.Duration) (share.PerMille, bool) {
 	reserve := share.PerMille(0)
 	for {

@@ -63,8 +63,8 @@ type client struct {
 	live    bool
 	from    time.Duration // end of the counted time; later than now during a switch
 	last    time.Duration // time of its latest progress
-	pending time.Duration // counted and not yet settled
-	second  time.Duration // counted in this second
+	pending time.Duration // counted but not yet settled
+	second  time.Duration // counted in the present second
 }
 
 func (r *runner) join(g GPU) (err error) {
@@ -101,7 +101,7 @@ func (r *runner) settle() {
 	for k := range r.clients {
 		c := &r.clients[k]
 		r.countProgress(c)
-		_ = r.slice.Settle(r.now, token.ID(k), c.pending) // all are members
+		_ = r.slice.Settle(r.now, token.ID(k), c.pending) // cannot fail: all clients are members
 		c.pending = 0
 	}
 }
@@ -151,7 +151,7 @@ type Total struct {
 	LongestGap  time.Duration
 }
 
-// minServed is the fraction of its quota from which on a pod counts as served.
+// minServed is the fraction of its quota from which a pod counts as served.
 const minServed = 0.99
 
 // RunAll simulates the GPUs one after another and returns their total.
