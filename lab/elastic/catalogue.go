@@ -10,8 +10,8 @@ import (
 
 const us = time.Microsecond
 
-// The functions of the pairs. Their layers have matrix products, which fill many SMs with large blocks, attention, and element-wise
-// kernels of many small blocks. Times of a pass follow published ones on an A100 (25 ms for RoBERTa-large).
+// The functions of the pairs. Their layers consist of matrix products, which fill many SMs with large blocks, attention, and
+// element-wise kernels with many small blocks. Times of a pass follow published ones on an A100 (25 ms for RoBERTa-large).
 var (
 	resnet  = inference("resnet152", 50, Kernel{400, 75 * us, 2, 2}, Kernel{200, 60 * us, 1, 8}, Kernel{100, 30 * us, 1, 16})
 	roberta = inference("roberta-large", 24, Kernel{500, 100 * us, 5, 2}, Kernel{250, 100 * us, 3, 4}, Kernel{150, 80 * us, 3, 16})
@@ -32,7 +32,7 @@ func training(name string, layers int, layer ...Kernel) Function {
 	return f
 }
 
-// Tenant is a function with its load: the mean number of requests a second, and the factor by which a burst increases it.
+// Tenant is a function with its load: the mean number of requests per second, and the factor by which a burst increases it.
 type Tenant struct {
 	Function
 	Rate  float64
@@ -77,8 +77,8 @@ func PairKinds() []string {
 func pair(a, b Tenant) Pair { return Pair{a.Name + "+" + b.Name, [2]Tenant{a, b}} }
 
 // PublishedAlgorithm computes the pressure state and the members' tokens by Algorithm 2 exactly as the Dilu paper describes it, for
-// comparison: one state that every SLO member overwrites, tokens of the others divided by the relative change of a launch cycle, no floor,
-// no bound for growth. Where the paper is silent, the state begins as NONE and the change is that of the latest SLO member.
+// comparison: a single state that every SLO member overwrites, tokens of the others divided by the relative change of a launch cycle, no
+// floor, and no bound on growth. Where the paper is silent, the state begins as NONE and the change is that of the latest SLO member.
 func PublishedAlgorithm(p rckm.Pressure, members []rckm.Observation) (rckm.Pressure, []int64) {
 	tokens := make([]int64, len(members))
 	for k, m := range members {

@@ -6,10 +6,10 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/device"
 )
 
-// maxQueuedWaves is the number of unfinished waves at which a host launches no further kernel.
+// maxQueuedWaves is the number of unfinished waves from which a host launches no further kernel.
 const maxQueuedWaves = 4
 
-// client simulates a host that runs one pass of its function on the GPU after another.
+// client simulates a host that runs one pass of its function after another on the GPU.
 type client struct {
 	Tenant
 	process device.Process
@@ -18,13 +18,13 @@ type client struct {
 	arrivals []time.Duration // times of future requests; a training needs none
 	waiting  []time.Duration // arrival times of queued requests
 	next     int             // kernel of the pass to launch; len(all) if none is left
-	flying   int             // waves on the device
-	resume   time.Duration   // the host launches nothing until then
+	flying   int             // number of waves on the device
+	resume   time.Duration   // time until which the host launches nothing
 
-	began time.Duration // first launch of the pass
+	began time.Duration // time of the pass's first launch
 	batch time.Duration // the longest pass since the server last read it
 
-	done      int // waves, for the throughput of a training
+	done      int // number of completed waves, for the throughput of a training
 	latencies []time.Duration
 }
 
@@ -54,7 +54,7 @@ func (c *client) acceptRequests(now time.Duration) {
 	}
 }
 
-// nextEvent returns the time at which a request arrives or the host resumes, and false if neither is to come.
+// nextEvent returns the time of the next arrival of a request or of the host's resumption, and false if neither is to come.
 func (c *client) nextEvent(now time.Duration) (at time.Duration, ok bool) {
 	if len(c.arrivals) > 0 {
 		at, ok = c.arrivals[0], true
@@ -80,7 +80,7 @@ func (c *client) launchKernel(now time.Duration) (waves []*device.Work) {
 	return waves
 }
 
-// completeWave records the end of a wave of thread blocks, and the end of the forward or backward pass if it was the last wave of that.
+// completeWave records the end of a wave of thread blocks and, if it was the last wave of the pass, the end of the pass.
 func (c *client) completeWave(now time.Duration) {
 	c.flying--
 	c.done++

@@ -10,13 +10,13 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// deviceSMs is the number of SMs of the simulated GPU, by which thread blocks are counted.
+// deviceSMs is the number of SMs of the simulated GPU. Numbers of thread blocks depend on it.
 const deviceSMs = 132
 
 // Kernel is a kernel of a model's layer. Its waves run one after another.
 type Kernel struct {
 	Width share.PerMille // SMs that a wave fills
-	Wave  time.Duration  // at that width
+	Wave  time.Duration  // duration at that width
 	Waves int
 	PerSM int64 // blocks on each of the SMs
 }
@@ -29,9 +29,9 @@ type Function struct {
 	Name   string
 	Layer  []Kernel
 	Layers int
-	Gap    time.Duration // of the host between two passes; a training loads data and logs
+	Gap    time.Duration // pause of the host between two passes; a training loads data and logs in it
 	Trains bool
-	SLO    float64 // of inference: times its time on the whole GPU; 0: 3
+	SLO    float64 // objective of inference, as a multiple of its time on the whole GPU; 0 means 3
 }
 
 // Time returns how long a pass takes on an otherwise idle GPU, with at most limit of its SMs.
@@ -60,9 +60,9 @@ func (f Function) Saturation(limit share.PerMille, tick time.Duration) int64 {
 	return sum * int64(tick) / int64(f.Time(limit)-f.Gap)
 }
 
-// Shares returns the SM request and limit that Dilu's profiling (section 3.2) finds for the function, in steps of 5 %. A training loses a
-// fifth of its throughput at its request, and next to nothing at its limit; inference takes half its SLO at its request, and its limit is
-// twice that.
+// Shares returns the SM request and limit that Dilu's profiling (section 3.2) finds for the function, in steps of 5 %. At its request a
+// training loses a fifth of its throughput, and at its limit next to nothing. At its request inference takes half its SLO; its limit is
+// twice its request.
 func (f Function) Shares() (request, limit share.PerMille) {
 	if f.Trains {
 		return f.smallestShare(5. / 4), f.smallestShare(50. / 49)

@@ -27,10 +27,10 @@ func (openGate) may(int) bool                                                   
 func (openGate) launched(time.Duration, int, int64)                                     {}
 func (openGate) advance(now time.Duration, _ []*client, _ *device.Device) time.Duration { return never }
 
-// priorityGate is a token server like that of TGS. The first client may always launch; the rate of the other client halves in each tick in
-// which the first has work, and otherwise grows by a hundredth of the rate that fills the GPU.
+// priorityGate is a token server like that of TGS. The first client may always launch. The rate of the other client is halved in each tick
+// in which the first has work, and otherwise grows by a hundredth of the rate that fills the GPU.
 type priorityGate struct {
-	rate, full, credit int64 // blocks a tick
+	rate, full, credit int64 // in blocks per tick
 	check              time.Duration
 }
 
@@ -62,14 +62,14 @@ func (p *priorityGate) advance(now time.Duration, c []*client, _ *device.Device)
 	return p.check
 }
 
-// timeGate is a simulated token server for time tokens: a client may launch while it holds a token. Clients use the SMs of their limits; if
-// these do not fit together, the requests divide the window.
+// timeGate is a simulated token server for time tokens: a client may launch while it holds a token. Clients use the SMs of their limits. If
+// the limits do not fit together, the clients divide the window in proportion to their requests.
 type timeGate struct {
 	slice *token.Slice
 	live  []bool
 	want  []bool
-	used  []time.Duration // settled
-	check time.Duration   // next settlement
+	used  []time.Duration // device time settled so far
+	check time.Duration   // time of the next settlement
 }
 
 func newTimeGate(policy token.Policy, c []*client) (*timeGate, error) {
@@ -108,7 +108,7 @@ func (t *timeGate) advance(now time.Duration, c []*client, d *device.Device) tim
 		t.ask(now, k, c[k].isBusy() && now >= c[k].resume)
 		if now >= t.check {
 			use := d.Usage(c[k].process).Busy
-			_ = t.slice.Settle(now, token.ID(k), use-t.used[k]) // all are members
+			_ = t.slice.Settle(now, token.ID(k), use-t.used[k]) // cannot fail: all clients are members
 			t.used[k] = use
 		}
 	}
@@ -136,16 +136,16 @@ func (t *timeGate) ask(now time.Duration, k int, want bool) {
 type blockGate struct {
 	slice  *rckm.Slice
 	credit []int64
-	since  []rckm.Launches // the last report
-	used   []time.Duration // device time, reported
-	check  time.Duration   // the next tick
+	since  []rckm.Launches // as last reported
+	used   []time.Duration // device time reported so far
+	check  time.Duration   // time of the next tick
 
-	batches bool // the hook reports batches
+	batches bool // whether the hook reports batches
 }
 
-// newBlockGate returns a token server with all clients as members, trainings as best effort. If the setting has a factor, a member's
-// MaxTokens is fixed at that multiple of the value at which the blocks that its function launches without neighbours equal the tokens of
-// its request.
+// newBlockGate returns a token server with all clients as members, trainings as best effort. If the setting has a factor, MaxTokens of a
+// member is fixed: it is the factor times the value at which the tokens of its request equal the blocks that its function launches
+// without neighbours.
 func newBlockGate(s Setting, c []*client) (*blockGate, error) {
 	config := rckm.Config{Tick: tick}
 	if s.Policy == "rckm-printed" {
@@ -196,7 +196,7 @@ func (b *blockGate) advance(now time.Duration, c []*client, d *device.Device) ti
 		c[k].batch = 0
 		use := d.Usage(c[k].process).Busy
 		l.Device, b.used[k] = use-b.used[k], use
-		_ = b.slice.Report(now, token.ID(k), l) // all are members
+		_ = b.slice.Report(now, token.ID(k), l) // cannot fail: all clients are members
 		b.since[k] = rckm.Launches{}
 	}
 	changes, _ := b.slice.Advance(now)

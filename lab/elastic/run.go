@@ -16,9 +16,9 @@ import (
 // Setting configures the simulation of a pair: the sharing policy, the requests and the interference between kernels.
 type Setting struct {
 	Policy    string
-	CV        float64       // of the gaps between requests
-	Length    time.Duration // in which requests arrive; those that wait then are still served, for as long again
-	MaxTokens float64       // of the rckm policies: factor as newBlockGate describes it; 0: calibrated
+	CV        float64       // coefficient of variation of the gaps between requests
+	Length    time.Duration // time in which requests arrive; those still waiting are then served for as long again
+	MaxTokens float64       // for the rckm policies: the factor described at newBlockGate; 0: calibrated
 	Seed      uint64
 
 	Interference share.PerMille // how much longer a kernel takes beside neighbours that fill the rest of the GPU
@@ -94,8 +94,8 @@ type Outcome struct{ Of [2]Served }
 
 // Served is the service that one function of a pair got: passes of a training, or latencies of inference.
 type Served struct {
-	Passes    float64         // of a training, in the time in which requests arrive
-	Latencies []time.Duration // of inference, ascending; requests that were not done count as if at the end
+	Passes    float64         // of a training, during the time in which requests arrive
+	Latencies []time.Duration // of inference, ascending; unfinished requests count as if finished at the end
 }
 
 func (c *client) served(s Setting) Served {
@@ -130,13 +130,13 @@ func RunAll(ctx context.Context, pairs []Pair, s Setting) ([]Outcome, error) {
 	return list, nil
 }
 
-// Ratios compares outcomes with those on exclusive GPUs: latencies of inference, throughput of training. A value without data is NaN.
+// Ratios compares outcomes with those on exclusive GPUs: latencies of inference, and throughput of training. A value without data is NaN.
 type Ratios struct {
 	P50, P95, WorstP95      float64
 	Training, WorstTraining float64
 }
 
-// Compare returns the ratios of outcomes to those on exclusive GPUs: means over all functions of the pairs, and the worst.
+// Compare returns the ratios of outcomes to those on exclusive GPUs: the means over all functions of the pairs, and the worst ones.
 func Compare(of, exclusive []Outcome) Ratios {
 	var p50, p95, passes []float64
 	for n := range of {
@@ -162,7 +162,7 @@ func mean(list []float64) float64 {
 	return sum / float64(len(list))
 }
 
-// extreme returns the largest value of a list, or with sign -1 the smallest. It returns NaN for an empty list.
+// extreme returns the largest value of a list or, if sign is -1, the smallest. It returns NaN for an empty list.
 func extreme(list []float64, sign float64) float64 {
 	worst := math.Inf(-1)
 	for _, x := range list {

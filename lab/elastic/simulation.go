@@ -51,7 +51,7 @@ func (w *simulation) hasRequests() bool {
 	return false
 }
 
-// step advances the simulation to the next event. Work of trainings is counted until the end of the requests.
+// step advances the simulation to the next event. It counts the work of trainings until end, when requests stop arriving.
 func (w *simulation) step(end time.Duration) {
 	w.launch()
 	next := w.check
