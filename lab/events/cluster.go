@@ -13,7 +13,7 @@ type Config struct {
 	Nodes       int
 	GPUsPerNode int
 	Memory      share.Bytes // of each GPU
-	Gamma       int64       // bound of the limits on one GPU, per mille
+	Gamma       int64       // bound of the sum of limits on one GPU, per mille
 	Whole       bool        // no policy may divide models
 }
 
@@ -21,7 +21,7 @@ type Config struct {
 type cluster struct {
 	policy    Policy
 	packer    packing.Packer
-	slices    []packing.Slice // of every node
+	slices    []packing.Slice // of each node
 	fleet     *packing.Fleet
 	version   int64
 	booked    [][]booking      // by node
@@ -30,7 +30,7 @@ type cluster struct {
 	requested demand
 	seen      learner
 	active    int    // GPUs with at least one share
-	gang      string // the instance that is being placed
+	gang      string // instance that is being placed
 }
 
 // demand holds the sums of SMs and memory that the running instances request, whatever the policy guarantees them.
@@ -99,8 +99,8 @@ func (c *cluster) book(instance string, b booking) {
 	c.rebuildNode(b.node)
 }
 
-// rebuildNode computes the i-th node from its bookings. While a gang (an instance of several workers) is placed, a GPU with one of its
-// workers is closed to the other workers (D3).
+// rebuildNode computes the i-th node from its bookings. While a gang (an instance of several workers) is being placed, a GPU that
+// holds one of its workers is closed to its other workers (D3).
 func (c *cluster) rebuildNode(i int) {
 	node := packing.NewNode(fmt.Sprintf("%06d", i), c.slices, 0, 0)
 	for _, b := range c.booked[i] {
@@ -137,7 +137,7 @@ func closeGPUs(all []packing.Slice, plan packing.Plan) []packing.Slice {
 }
 
 // learner holds what the scheduler's plugins learn from the cluster: the mix of running pods, the total capacity, and the epoch for which
-// nodes are ranked.
+// the nodes are ranked.
 type learner struct {
 	mix    packing.Mix
 	total  packing.Capacity
@@ -148,7 +148,7 @@ func newLearner() learner {
 	return learner{total: packing.Capacity{Models: map[string]packing.MilliGPU{}}}
 }
 
-// updateDemand computes the demand for the node ranking again if the cluster has changed enough, as the scheduler does.
+// updateDemand recomputes the demand for the node ranking if the cluster has changed enough, as the scheduler does.
 func (c *cluster) updateDemand() {
 	if !c.policy.learns || !c.seen.frozen.Expired(&c.seen.mix, c.seen.total) {
 		return

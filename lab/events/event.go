@@ -1,5 +1,5 @@
-// Package events replays lists of instances that start and stop on a cluster of equal GPUs, under Dilu's packing, the policies that Dilu is
-// compared with, and gshare's, and counts the GPUs that each policy needs.
+// Package events replays lists of instances that start and stop on a cluster of equal GPUs, and counts the GPUs that each policy needs:
+// Dilu's packing, the policies that Dilu is compared with, and gshare's.
 package events
 
 import (
@@ -24,7 +24,7 @@ type Event struct {
 
 // Instance is one running copy of a function: a gang of workers with equal shares on different GPUs.
 type Instance struct {
-	Name    string // unique among those that run
+	Name    string // unique among the running instances
 	LLM     bool   // its model may be divided between GPUs
 	GPUs    int
 	Request share.PerMille // of each GPU's SMs
@@ -32,8 +32,8 @@ type Instance struct {
 	Memory  share.Bytes // on each GPU
 }
 
-// Parse parses a list of events in the format of Dilu's simulator: one Python dict a line, with SMs as fractions of a GPU and memory in
-// GiB. Times may not decrease; an instance starts once and ends later. Errors name the line.
+// Parse parses a list of events in the format of Dilu's simulator: one Python dict per line, with SMs as fractions of a GPU and memory
+// in GiB. Times may not decrease; an instance starts once and ends later. Errors name the line.
 func Parse(text string) ([]Event, error) {
 	var list []Event
 	running := map[string]bool{}
@@ -101,8 +101,8 @@ func parseLine(line string) (Event, error) {
 	return r.event()
 }
 
-// pythonToJSON converts a Python literal of dicts, lists, numbers and strings to JSON, which has other quotes. It does not support Python's
-// escapes, which the lists do not contain.
+// pythonToJSON converts a Python literal of dicts, lists, numbers and strings to JSON, which uses other quotes. It does not support
+// Python's escapes, which the lists do not contain.
 func pythonToJSON(python string) (string, error) {
 	var out strings.Builder
 	for rest := python; ; {

@@ -28,7 +28,7 @@ func (c *cluster) start(in Instance) bool {
 	return true
 }
 
-// reopenGPUs opens the GPUs of a gang that were closed to its other workers while it was placed.
+// reopenGPUs reopens those GPUs of a gang that were closed to its other workers while it was being placed.
 func (c *cluster) reopenGPUs(gang string) {
 	for _, i := range c.where[gang] {
 		c.rebuildNode(i)
@@ -90,13 +90,13 @@ type Policy struct {
 	isolation share.Isolation
 	book      func(Instance) (request, limit share.PerMille) // SMs guaranteed and allowed on each GPU
 	learns    bool                                           // the ranker depends on what typically runs
-	apart     bool                                           // the workers of a gang may be on several nodes
+	apart     bool                                           // the workers of a gang may be on different nodes
 	inOrder   bool                                           // chooses the first node that fits, not the best
 	cuts      bool                                           // divides models rather than use another GPU
 }
 
-// Policies returns Dilu's packing policy, those that the paper compares it with (5.1), and gshare's: SlotPacking, with the workers of a
-// gang as separate pods.
+// Policies returns Dilu's packing policy, the policies with which the paper compares it (5.1), and gshare's: SlotPacking, with the
+// workers of a gang as separate pods.
 func Policies() []Policy {
 	return []Policy{
 		{Name: "exclusive", ranker: bestSM, isolation: share.Exclusive, book: whole},

@@ -18,10 +18,10 @@ type Result struct {
 	Peak      int      // most GPUs that were active at once
 	Mean      float64
 	Decisions int // starts of instances
-	Refused   int // starts that were refused as no GPU had space
+	Refused   int // starts that were refused because no GPU had room
 
-	// The fractions of active GPUs that no instance requested (DI-102): SMs beyond the requests, whatever the policy
-	// guarantees, and memory.
+	// The mean fractions of active GPUs that no instance requested (DI-102): SMs beyond the requests, whatever the
+	// policy guarantees, and memory.
 	SMFragmentation, MemoryFragmentation float64
 }
 
