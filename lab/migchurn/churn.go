@@ -1,5 +1,5 @@
-// Package migchurn simulates requests for MIG instances that arrive at many GPUs and end, and counts which part of them a placement
-// policy accepts. No policy moves or ends a running instance.
+// Package migchurn simulates requests for MIG instances that arrive at many GPUs and end, and measures what fraction of them a
+// placement policy accepts. No policy moves or ends a running instance.
 package migchurn
 
 import (
@@ -10,14 +10,14 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/mig"
 )
 
-// Load describes the requests for MIG instances. They arrive as a Poisson process. An accepted request runs for an exponential time of mean
-// 1, whatever its size; a refused one is dropped.
+// Load describes the requests for MIG instances. They arrive as a Poisson process. An accepted request runs for an exponential time with
+// mean 1, whatever its size; a refused one is dropped.
 type Load struct {
 	Model    *mig.Model
 	GPUs     int
 	Mix      Mix
-	Offered  float64 // compute slices that would run if all were accepted, over those there are
-	Requests int     // the first quarter fills the GPUs and is not counted
+	Offered  float64 // compute slices that would be in use if all requests were accepted, relative to those that exist
+	Requests int     // number of requests; the first quarter fills the GPUs and is not counted
 	Seed     uint64
 }
 
@@ -28,9 +28,9 @@ type Policy func(gpus []mig.Layout, p *mig.Profile) (gpu int, made mig.Instance,
 // Result is the outcome of one run.
 type Result struct {
 	Requests, Accepted int
-	OfferedSlices      int     // compute slices of the requests
-	AcceptedSlices     int     // those of the accepted requests
-	MeanBusy           float64 // compute slices asked for and running, over those there are
+	OfferedSlices      int     // compute slices of all requests
+	AcceptedSlices     int     // compute slices of the accepted requests
+	MeanBusy           float64 // mean compute slices of running requests, relative to those that exist
 }
 
 // AcceptedPercent returns the compute slices of the accepted requests as a percentage of those of all requests.
@@ -53,7 +53,7 @@ func (l Load) Check() error {
 	return nil
 }
 
-// Run simulates the load under a policy. The requests depend on the seed only, so that all policies see the same ones.
+// Run simulates the load under a policy. The requests depend only on the seed, so that all policies see the same ones.
 func Run(l Load, choose Policy) (Result, error) {
 	if err := l.Check(); err != nil {
 		return Result{}, err
@@ -77,12 +77,12 @@ type churn struct {
 	choose  Policy
 	demands []demand
 	random  *rand.Rand
-	rate    float64 // requests in a mean lifetime
+	rate    float64 // requests per mean lifetime
 
 	gpus    []mig.Layout
 	running departures
 	now     float64
-	busy    int // compute slices asked for and running
+	busy    int // compute slices of the running requests
 
 	counted        bool
 	time, busyTime float64 // counted time, and the integral of busy over it
@@ -139,7 +139,7 @@ type departure struct {
 	at      float64
 	gpu     int
 	made    mig.Instance
-	compute int // slices that were asked for
+	compute int // compute slices of its request
 }
 
 // departures is a heap of departures (container/heap), the earliest first.

@@ -6,7 +6,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/mig"
 )
 
-// Mix is the distribution of requests over instance sizes: weights of 1g, 2g, 3g, 4g and 7g, each with the least memory of its size.
+// Mix is the distribution of requests over instance sizes: the weights of 1g, 2g, 3g, 4g and 7g, each with the least memory of its size.
 type Mix struct {
 	Name    string
 	Weights [5]float64
@@ -52,7 +52,7 @@ func (x Mix) demandsOn(m *mig.Model) []demand {
 func smallestProfile(m *mig.Model, compute int) *mig.Profile {
 	for i := range m.Profiles {
 		if p := &m.Profiles[i]; p.Compute == compute && !p.Media {
-			return p // a model lists double memory after plain
+			return p // the first one: a model lists profiles with double memory after the plain ones
 		}
 	}
 	return nil

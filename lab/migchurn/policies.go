@@ -29,7 +29,7 @@ func PolicyNamed(name string, m *mig.Model) (Policy, error) {
 	return nil, fmt.Errorf("no policy is called %.64q", name)
 }
 
-// Gradient returns the policy of gshare itself, that of mig.Chooser.
+// Gradient returns gshare's own policy, that of mig.Chooser.
 func Gradient(m *mig.Model) Policy {
 	chooser := mig.NewChooser(m)
 	return func(gpus []mig.Layout, p *mig.Profile) (int, mig.Instance, bool) {
@@ -102,8 +102,8 @@ func onFullest(gpus []mig.Layout, p *mig.Profile, starts []int) (gpu int, made m
 	return gpu, made, ok
 }
 
-// Static returns a Policy that never creates instances on demand. Every GPU is partitioned once by halves, which is FluidFaaS's 4g, 2g, 1g
-// on a GPU of seven compute slices (FF-38). A request takes the smallest free instance that is large enough.
+// Static returns a Policy that never creates instances on demand. Every GPU is partitioned once, by halves, which on a GPU of seven
+// compute slices is FluidFaaS's partition 4g, 2g, 1g (FF-38). A request takes the smallest free instance that is large enough.
 func Static(m *mig.Model) Policy {
 	pieces := halvedGPU(m)
 	return func(gpus []mig.Layout, p *mig.Profile) (int, mig.Instance, bool) {
