@@ -9,19 +9,19 @@ import (
 )
 
 // setGPU is a GPU on which pods have no position: whether one more pod fits depends only on the set of pods. Its waste is what the pods
-// leave unused, first by price and then by SM-time, so the fleet packs by best fit.
+// leave unused, valued by price first and by SM-time second, so the fleet packs by best fit.
 type setGPU struct {
 	fitTest
 	ids     []int
-	pods    []Pod // of the ids
+	pods    []Pod // in the order of the ids
 	area    share.Area
-	refused []Pod // since the set last changed
+	refused []Pod // pods refused since the set last changed
 }
 
 // fitTest decides which sets of pods fit one GPU, and how much of the GPU a pod uses.
 type fitTest struct {
 	admits func([]Pod) bool
-	// implies reports whether a set without space for one pod has none for the other either.
+	// implies reports whether a set that has no room for the pod refused has none for the pod asked either.
 	implies func(refused, asked Pod) bool
 	// worth is how much of a GPU the pod takes.
 	worth func(Pod) share.Area
@@ -69,7 +69,8 @@ func (c *setGPU) remove(id int) {
 	c.refused = c.refused[:0]
 }
 
-// slotTest returns the test whether pods fit a GPU by gshare's slot model, the configuration LP. All GPUs of a fleet share one solver.
+// slotTest returns the test of whether pods fit a GPU by gshare's slot model, the configuration LP. All GPUs of a fleet share one
+// solver.
 func slotTest(reserve share.PerMille) fitTest {
 	solver := slot.NewSolver()
 	var items []slot.Item
@@ -87,8 +88,8 @@ func isAtLeast(p, q Pod) bool {
 	return q.SM >= p.SM && q.Quota >= p.Quota && (q.Quota == share.Whole) == (p.Quota == share.Whole)
 }
 
-// rectangleTest returns the test whether the pods can be packed as rectangles from scratch (F27). Its heuristic may place a larger pod
-// where it fails for a smaller one, so a refusal implies nothing about other pods.
+// rectangleTest returns the test of whether the pods can be packed as rectangles from scratch (F27). Its heuristic may place a larger
+// pod where it fails to place a smaller one, so a refusal implies nothing about other pods.
 func rectangleTest(reserve share.PerMille) fitTest {
 	same := func(p, q Pod) bool { return p.SM == q.SM && p.Quota == q.Quota }
 	return fitTest{worth: Pod.Area, implies: same, admits: func(pods []Pod) bool {
@@ -97,9 +98,9 @@ func rectangleTest(reserve share.PerMille) fitTest {
 	}}
 }
 
-// stretchedBox returns the rectangle of a pod on a GPU with a reserve: its quota is divided by the window less the reserve, and is at most
-// 1. Boxes beside each other then leave the reserve free. Boxes of full quota need none, nor does a single configuration, whose boxes are
-// above each other and fit at any width.
+// stretchedBox returns the rectangle of a pod on a GPU with a reserve: its width is the quota divided by the part of the window that is
+// not reserved, and at most 1. Boxes beside each other then leave the reserve free. Boxes of full quota need no reserve. Nor does a single
+// configuration, whose boxes lie above each other and fit at any width.
 func stretchedBox(p Pod, reserve share.PerMille) rectangle.Box {
 	left := share.Whole - reserve
 	return rectangle.Box{W: min(share.Whole, (p.Quota*share.Whole+left-1)/left), H: p.SM}

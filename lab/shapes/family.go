@@ -16,8 +16,8 @@ import (
 type Family func(*rand.Rand) Pod
 
 // Families returns the generated families of pods by name (docs/packing.md). papermix has the SM shares of the models that FaST-GShare
-// measures; fastgrid is the grid that it profiles (FG-20), smallgrid the small end of that grid; overhalf has quotas of which no two fit
-// beside each other, the worst case of rectangles.
+// measures; fastgrid is the grid that it profiles (FG-20), and smallgrid the small end of that grid; overhalf has quotas of which no two
+// fit beside each other, the worst case for rectangles.
 func Families() map[string]Family {
 	return map[string]Family{
 		"papermix":  papermix,
@@ -62,8 +62,8 @@ func percent(quota, sm int) Pod {
 // gridSM is the list of SM shares, in percent, that FaST-GShare profiles (FG-20).
 var gridSM = []int{6, 12, 24, 50, 60, 80, 100}
 
-// OfMilliGPU converts the request of an openb pod, n thousandths of a GPU (1 to 1000), to SM share and quota: the smallest SM share of
-// FaST-GShare's grid that is large enough, and the quota that makes the same SM-time.
+// OfMilliGPU converts the request of an openb pod, n thousandths of a GPU (1 to 1000), to an SM share and a quota: the smallest SM
+// share of FaST-GShare's grid that is large enough, and the quota that gives the same SM-time.
 func OfMilliGPU(n int) Pod {
 	for _, sm := range gridSM {
 		if 10*sm >= n {

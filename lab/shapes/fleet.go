@@ -12,14 +12,14 @@ import (
 type Config struct {
 	GPUs    int            // how many there are
 	Memory  share.Bytes    // of each
-	Reserve share.PerMille // of every window, kept back on a GPU that switches between configurations
+	Reserve share.PerMille // fraction of every window that is kept free on a GPU that switches between configurations
 }
 
 // Fleet is a number of equal GPUs and the pods on them, packed by one policy.
 type Fleet struct {
 	config Config
 	fresh  func() gpuState
-	learn  func(Pod) // that a pod has come
+	learn  func(Pod) // called with each pod that arrives
 	gpus   []gpu
 	home   map[int]location // by the id of the pod
 }
@@ -36,8 +36,8 @@ type location struct {
 	pod Pod
 }
 
-// Place places a pod on the used GPU where it wastes least, else on the first empty GPU. It returns the number of the GPU, or false if none
-// can take the pod. Of equal GPUs it takes the lower number. The ID must be new.
+// Place places a pod on the used GPU where it wastes the least, or else on the first empty GPU. It returns the number of the GPU, or false
+// if no GPU can take the pod. Among equal GPUs it takes the lower number. The ID must be new.
 func (f *Fleet) Place(id int, p Pod) (int, bool) {
 	if p.Check(f.config.Memory) != nil {
 		return 0, false
@@ -72,8 +72,8 @@ func (f *Fleet) leastWaste(p Pod) int {
 	return best
 }
 
-// firstEmpty returns the number of an empty GPU, adding one to the fleet if the configuration allows, or -1. A GPU that has become empty
-// counts as a new one (FG-114, FG-119).
+// firstEmpty returns the number of an empty GPU, or -1. If there is none, it adds one to the fleet if the configuration allows. A GPU
+// that has become empty counts as a new one (FG-114, FG-119).
 func (f *Fleet) firstEmpty() int {
 	for i := range f.gpus {
 		if f.gpus[i].pods == 0 {
@@ -142,14 +142,14 @@ func New(policy string, c Config) (*Fleet, error) {
 
 // gpuState is the state that a policy keeps for one used GPU.
 type gpuState interface {
-	// offer returns what the pod would waste here, if it fits and wastes less than the given amount.
+	// offer returns what the pod would waste here, and false unless it fits and wastes less than the given amount.
 	offer(p Pod, than waste) (waste, bool)
 	place(id int, p Pod)
 	remove(id int)
 }
 
-// waste is what a pod would leave unused on a GPU, in the unit of the policy. The GPU with the least waste is taken; the second number
-// breaks ties.
+// waste is what a pod would leave unused on a GPU, in a unit of the policy's choice. The GPU with the least waste is taken; the second
+// number breaks ties.
 type waste struct{ first, second int64 }
 
 func (w waste) less(o waste) bool {

@@ -9,17 +9,18 @@ import (
 // smGroup is the group of all pods with the same SM share.
 type smGroup struct {
 	sm     share.PerMille
-	cells  int     // the SM share in units that all kinds are multiples of
-	count  int     // no configuration holds more of them than there are
+	cells  int     // the SM share in cells, see groupPods
+	count  int     // number of pods, a limit for every configuration
 	demand float64 // stretched quotas, in windows
 }
 
 // fleetLP is the configuration LP of a fleet, with one row for each SM share. Any prices yield a lower bound on the number of GPUs: the
-// demand at those prices over the value of the best configuration (Farley). The bound is valid however early the simplex method ends.
+// value of the demand at those prices divided by the value of the best configuration (Farley). The bound is valid however early the
+// simplex method ends.
 type fleetLP struct {
 	groups  []smGroup
 	cells   int
-	inverse [][]float64 // of the basis, a row for each member
+	inverse [][]float64 // of the basis, with a row for each member
 	time    []float64   // of each member, in GPUs
 	price   []float64   // of each kind
 	knapsack
@@ -97,14 +98,14 @@ func (m *fleetLP) demandValue() float64 {
 
 // LowerBound returns a fractional number of GPUs below which no packing of the pods exists, neither by rectangles nor by slots.
 //
-// It is the configuration LP over the whole fleet (docs/packing.md, fact 7): minimise the sum of x(C), where C are multisets of SM shares
-// that fit one GPU and every SM share is served for the sum of its pods' quotas. The LP relaxes two conditions, which can only lower the
-// bound: pods of equal SM share may pass time to each other, and a pod may be divided between GPUs. The memory of all pods over that of one
-// GPU is a second bound. Rounding errors are below 1e-9.
+// It is the optimum of the configuration LP over the whole fleet (docs/packing.md, fact 7): minimise the sum of x(C), where the C are
+// multisets of SM shares that fit one GPU, such that every SM share is served for the sum of its pods' quotas. The LP relaxes two
+// conditions, which can only lower the bound: pods of equal SM share may pass time to each other, and a pod may be divided between GPUs.
+// The memory of all pods divided by that of one GPU is a second bound. Rounding errors are below 1e-9.
 //
 // With a reserve r, a pod counts with min(1, quota/(1-r)). On a GPU that switches, configurations take at most 1-r of the window, which
-// these quotas stretch to the whole window; there a pod with full quota is in every configuration, and none has a quota between 1-r and 1.
-// On a GPU with a single configuration all pods may run for the whole window. In both cases the stretched quotas fit the window, so
+// these quotas stretch to the whole window; there a pod with full quota is in every configuration, and no pod has a quota between 1-r and
+// 1. On a GPU with a single configuration all pods may run for the whole window. In both cases the stretched quotas fit the window, so
 // whatever fits with the reserve satisfies the LP.
 func LowerBound(pods []Pod, memory share.Bytes, reserve share.PerMille) float64 {
 	return max(newFleetLP(pods, reserve).solve(tiny), memoryBound(pods, memory))
@@ -121,7 +122,7 @@ func memoryBound(pods []Pod, memory share.Bytes) float64 {
 	return sum / float64(memory)
 }
 
-// pivot brings a configuration into the basis. It returns false if, by rounding errors, no basis configuration can leave.
+// pivot brings a configuration into the basis. It returns false if rounding errors leave no basis configuration that can make way for it.
 func (m *fleetLP) pivot(enter configuration) bool {
 	step := m.shrinkRates(enter)
 	leave := -1
@@ -138,7 +139,7 @@ func (m *fleetLP) pivot(enter configuration) bool {
 	return true
 }
 
-// shrinkRates returns by how much the time of each basis configuration shrinks for a unit of the entering configuration.
+// shrinkRates returns by how much the time of each basis configuration shrinks per unit of the entering configuration.
 func (m *fleetLP) shrinkRates(enter configuration) []float64 {
 	step := make([]float64, len(m.groups))
 	for k, row := range m.inverse {
@@ -181,8 +182,8 @@ type configuration []int
 
 // knapsack solves a knapsack problem: it finds the configuration of highest value for every capacity up to a whole GPU.
 type knapsack struct {
-	worth  []float64 // by cells: the most that they hold
-	copies [][]int   // by kind and cells: how many of the kind are in it
+	worth  []float64 // by cells: the highest value that they can hold
+	copies [][]int   // by kind and cells: how many of the kind that solution contains
 }
 
 func newKnapsack(kinds, cells int) knapsack {
@@ -193,8 +194,8 @@ func newKnapsack(kinds, cells int) knapsack {
 	return s
 }
 
-// bestConfiguration returns the configuration of highest value at the current prices and that value. It contains no more pods of an SM
-// share than there are.
+// bestConfiguration returns the configuration of highest value at the current prices, and that value. It contains no more pods of an
+// SM share than exist.
 func (m *fleetLP) bestConfiguration() (configuration, float64) {
 	clear(m.worth)
 	c, left := make(configuration, len(m.groups)), m.cells

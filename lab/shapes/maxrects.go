@@ -8,12 +8,12 @@ import (
 )
 
 // maxRectsGPU is a GPU packed by MaxRects-BSSF (J. Jylänki, "A thousand ways to pack the bin", 2010): a box is placed in the maximal free
-// rectangle where the shorter side left over is least. Boxes do not move; when one is removed, the maximal free rectangles are computed
-// again.
+// rectangle of which it leaves the least along the shorter remaining side. Boxes do not move; when one is removed, the maximal free
+// rectangles are computed again.
 type maxRectsGPU struct {
 	reserve share.PerMille
 	ids     []int
-	rects   []rectangle.Rect // of the ids
+	rects   []rectangle.Rect // in the order of the ids
 	free    []rectangle.Rect
 }
 
@@ -34,8 +34,8 @@ func (m *maxRectsGPU) offer(p Pod, than waste) (waste, bool) {
 	return w, w.less(than)
 }
 
-// best returns the index of the free rectangle in which b leaves the least, or -1. Of equal rectangles it returns the lowest, then the
-// leftmost.
+// best returns the index of the free rectangle in which b leaves the least, or -1. Among equal rectangles it returns the lowest, then
+// the leftmost.
 func (m *maxRectsGPU) best(b rectangle.Box) int {
 	best, least := -1, maxWaste
 	for k, r := range m.free {

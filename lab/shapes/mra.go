@@ -5,9 +5,9 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// mraGPU is a GPU packed by FaST-GShare's maximal rectangles (Algorithm 2, corrected): the smallest sufficient free rectangle (FG-113), and
-// keep-restructure when a pod leaves (FG-120, FG-121). With repack its rectangles are packed again before the pod gets an empty GPU (F27);
-// the paper never packs again to fit a pod.
+// mraGPU is a GPU packed by FaST-GShare's maximal rectangles (Algorithm 2, corrected): it uses the smallest free rectangle that suffices
+// (FG-113), and keep-restructure when a pod leaves (FG-120, FG-121). With repack, its rectangles are packed again before a pod would get an
+// empty GPU (F27); the paper never packs again to fit a pod.
 type mraGPU struct {
 	list    *rectangle.List
 	reserve share.PerMille
@@ -32,8 +32,8 @@ func (m *mraGPU) offer(p Pod, than waste) (waste, bool) {
 	return w, ok
 }
 
-// wasteAfterRepack returns the waste on a GPU that must be packed again and will have an area left. It is more than that in any free
-// rectangle.
+// wasteAfterRepack returns the waste on a GPU that must be packed again and will then have the area left. It is more than the waste
+// in any free rectangle.
 func wasteAfterRepack(left share.Area) waste { return waste{first: int64(share.WholeArea + 1 + left)} }
 
 func (m *mraGPU) place(id int, p Pod) {
@@ -46,11 +46,12 @@ func (m *mraGPU) place(id int, p Pod) {
 
 func (m *mraGPU) remove(id int) { m.list.Release(id) }
 
-// bestAreaGPU is a GPU packed as by the scheduler's profile gshare-rectangle: the pods' rectangles are computed from the set of pods for each
-// decision, a pod must fit with them both as rectangles and in a slot table with the reserve, and GPUs are compared as by packing.BestArea.
+// bestAreaGPU is a GPU packed as by the scheduler's profile gshare-rectangle: the rectangles are recomputed from the set of pods for each
+// decision, a pod must fit with the others both as rectangles and in a slot table with the reserve, and GPUs are compared as by
+// packing.BestArea.
 type bestAreaGPU struct {
 	setGPU
-	list *rectangle.List // of the set of pods; nil if no arrangement of it is found
+	list *rectangle.List // of the set of pods; nil if no arrangement of them was found
 }
 
 func newBestArea(reserve share.PerMille) func() gpuState {

@@ -7,7 +7,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Pod is the request of a pod: the fraction SM of the SMs for the fraction Quota of every window, and device memory.
+// Pod is the request of a pod: the fraction SM of the SMs during the fraction Quota of every window, and device memory.
 type Pod struct {
 	SM, Quota share.PerMille
 	Memory    share.Bytes

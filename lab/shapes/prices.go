@@ -8,12 +8,12 @@ import (
 )
 
 // prices values a pod in GPU time: its quota times the shadow price of its SM share in the configuration LP over the pods seen so far. The
-// value differs from SM-time by what cannot be used beside the pod: a share of 80 % of the SMs costs more than 0.8 of the time if few pods
-// fit the remaining SMs.
+// value differs from the SM-time by what cannot be used beside the pod: a share of 80 % of the SMs costs more than 0.8 of the time if few
+// pods fit the remaining SMs.
 type prices struct {
 	reserve share.PerMille
 	seen    []Pod
-	milli   [share.Whole + 1]share.Area // by SM share: in thousandths of the time
+	milli   [share.Whole + 1]share.Area // shadow price by SM share, in thousandths of a GPU
 }
 
 func newPrices(reserve share.PerMille) *prices {

@@ -46,12 +46,12 @@ func Fill(ctx context.Context, f *Fleet, pods []Pod) (gpus int, err error) {
 
 // ChurnResult is the outcome of Churn, measured from the arrival of the first third of the pods to that of the last pod.
 type ChurnResult struct {
-	Density float64 // mean SM-time in use, as a part of the fleet's
-	Refused float64 // part of the offered SM-time that found no room
+	Density float64 // mean SM-time in use, as a fraction of the fleet's
+	Refused float64 // fraction of the offered SM-time that found no room
 }
 
-// Churn simulates pods that arrive as a Poisson process and stay for exponential lifetimes, so that the offered SM-time is load times that
-// of the fleet. A pod that does not fit is dropped.
+// Churn simulates pods that arrive as a Poisson process and stay for exponential lifetimes, such that the offered SM-time is load times
+// that of the fleet. A pod that does not fit is dropped.
 func Churn(ctx context.Context, f *Fleet, pods []Pod, load float64, seed uint64) (ChurnResult, error) {
 	c := churn{fleet: f, random: rand.New(rand.NewPCG(seed, 2))}
 	gap := Area(pods) / float64(len(pods)) / (load * float64(f.config.GPUs))
