@@ -58,9 +58,9 @@ func (n Node) inventory() kube.Inventory {
 	return inv
 }
 
-// Object returns the trace's pod as a Kubernetes pod for a scheduler profile. A gpu_milli g of one GPU becomes ceil(g/10) percent of the
-// SMs at full quota, and that fraction of the memory of the smallest device in the cluster that the pod accepts; several GPUs are whole
-// ones. A pod without GPUs stays a plain pod.
+// Object returns the trace's pod as a Kubernetes pod for a scheduler profile. A gpu_milli of g for one GPU becomes ceil(g/10) percent of
+// the SMs at full quota, and the same fraction of the memory of the smallest device in the cluster that the pod accepts; several GPUs
+// become whole ones. A pod without GPUs stays a plain pod.
 func (p Pod) Object(profile string, models []string) *v1.Pod {
 	limits := v1.ResourceList{
 		v1.ResourceCPU:    *resource.NewMilliQuantity(p.MilliCPU, resource.DecimalSI),
@@ -105,7 +105,7 @@ func (p Pod) memoryMiB(models []string) int64 {
 		}
 	}
 	if smallest == 0 {
-		smallest = 16 << 10 // no node will do; the event will say so
+		smallest = 16 << 10 // no node accepts the pod; its event will say so
 	}
 	return max(1, smallest*p.MilliGPU/1000)
 }

@@ -22,10 +22,10 @@ type Pod struct {
 	Name      string
 	MilliCPU  int64
 	MemoryMiB int64
-	GPUs      int      // whole devices when more than one
+	GPUs      int      // more than one means whole devices
 	MilliGPU  int64    // of each device; 1000 is all of it
 	Models    []string // acceptable device models; empty accepts every model
-	Timed     int      // n > 0: requests the n-th smallest SM share of the grid that suffices, for a part of the time
+	Timed     int      // n > 0: the pod requests the n-th smallest SM share of the grid that suffices, for a part of the time
 }
 
 // TotalMilli returns the GPUs that the pod requests, in thousandths of a device.
@@ -34,8 +34,8 @@ func (p Pod) TotalMilli() int64 { return int64(p.GPUs) * p.MilliGPU }
 // gridSM lists the SM shares, in percent, that FaST-GShare profiles (FG-20).
 var gridSM = []int64{6, 12, 24, 50, 60, 80, 100}
 
-// share returns the percentages of SMs and of time that the pod requests of each device. The trace has fractions of a GPU only; a timed pod
-// gets an SM share of FaST-GShare's grid, and the quota that makes the same GPU time.
+// share returns the percentages of SMs and of time that the pod requests of each device. The trace has only fractions of a GPU; a timed pod
+// gets an SM share of FaST-GShare's grid, and the quota that gives the same GPU time.
 func (p Pod) share() (sm, quota int64) {
 	if p.Timed == 0 || p.GPUs > 1 {
 		return (p.MilliGPU + 9) / 10, 100
@@ -97,9 +97,9 @@ func countedShapes[T any](table string, column string, parse func(*row) T) ([]co
 	})
 }
 
-// Sample returns pods drawn by their frequency in the openb trace, and a cluster of the trace's node shapes, scaled so that the pods
-// request the same fraction of it as all pods of the trace request of all nodes. Pods that request a fraction of one GPU request a part of
-// the time for it.
+// Sample returns pods drawn by their frequency in the openb trace, and a cluster of the trace's node shapes. The cluster is scaled such
+// that the pods request the same fraction of it as all pods of the trace request of all its nodes. Pods that request a fraction of one GPU
+// request a part of the time for it.
 func Sample(pods int, seed uint64) ([]Node, []Pod, error) {
 	nodes, err := countedShapes(nodeShapes, "model", nodeOf)
 	if err != nil {
