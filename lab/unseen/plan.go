@@ -9,22 +9,22 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/profile"
 )
 
-// Planned is what a plan is worth that was made of a prediction.
+// Planned is how good a plan based on predictions turns out to be by the measurements.
 type Planned struct {
-	Above    float64 // part by which it costs more than the best one, by what was measured; of the groups that keep their objectives
-	Broken   int     // groups that do not
+	Above    float64 // fraction by which it costs more than the best plan by the measurements, for the groups that meet their objectives
+	Broken   int     // groups that do not meet their objectives
 	Groups   int
-	Separate float64 // part by which the best one is cheaper than each application by itself
+	Separate float64 // fraction by which the best plan is cheaper than serving each application by itself
 }
 
-// Plan plans eight applications at random on shares, by what was predicted of their model, and looks at the plan by what was measured.
+// Plan plans eight random applications on shares with the predicted model, and assesses the plan with the measured one.
 func Plan(measured, predicted profile.Model, seed uint64) (out Planned, err error) {
 	in := planning.Input{
 		Prices: planning.PriceList{Currency: "USD", Slice: 500_000, SliceMemory: 1_500}, Platform: planning.DefaultPlatform(), Modes: []planning.Mode{planning.Share},
 	}
 	random := rand.New(rand.NewPCG(seed, 8))
 	between := func(low, high float64) float64 { return low * math.Exp(random.Float64()*math.Log(high/low)) }
-	// Objectives are some of the times that a batch of eight takes on the smallest share.
+	// Objectives are multiples of the time that a batch of eight takes on the smallest share.
 	one := float64(measured.Share.Curves[0].Exclusive.Seconds(8))
 	for i := range 8 {
 		in.Applications = append(in.Applications, planning.Application{
@@ -46,7 +46,7 @@ func Plan(measured, predicted profile.Model, seed uint64) (out Planned, err erro
 			return out, err
 		}
 		if !ok || kept.Groups[0].Config.Instances > g.Config.Instances {
-			out.Broken++ // with the instances that were planned
+			out.Broken++ // with the planned number of instances
 			continue
 		}
 		cheapest, err := planning.Best(own)

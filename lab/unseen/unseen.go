@@ -1,5 +1,5 @@
-// Package unseen asks how well a model is known that was hardly measured, by what published measurements of other models have in common. Each model in
-// turn is left out: what it was measured for on one resource is extended to others by the ratios of the rest.
+// Package unseen tests how well the latencies of a hardly measured model can be predicted from published measurements of other models. It leaves out
+// each model in turn, and extends its measurements on one resource to other resources by the ratios that the other models have in common.
 package unseen
 
 import (
@@ -17,17 +17,17 @@ import (
 // Read returns the content of a published file, such as parvagpu/bert.csv.
 type Read func(name string) ([]byte, error)
 
-// place is where a latency was measured: on a slice of a GPU, in sevenths, or on vCPUs; with a batch.
+// place is where a latency was measured: the batch size, and either a slice of a GPU, in sevenths, or vCPUs.
 type place struct {
 	slice int
 	cpu   profile.MilliCPU
 	batch int
 }
 
-// surface has the latencies of a model, in seconds.
+// surface maps places to a model's latencies in seconds.
 type surface map[place]float64
 
-// Errors are the errors of predictions, as parts of what was measured.
+// Errors are the errors of predictions, as fractions of the measured values.
 type Errors struct {
 	Mean, Worst float64
 	Points      int
@@ -44,8 +44,8 @@ func errorsOf(predicted, measured surface) Errors {
 	return e
 }
 
-// extend predicts the latencies of a model: those at a place from the one at its base, by the geometric mean of what the others take there. A place that
-// no other model was measured at is left out, and so is a base.
+// extend predicts the latencies of a model at each place from its latency at the place's base, by the geometric mean of the ratios that other models
+// have between the two. It leaves out places at which no other model was measured, and the bases themselves.
 func extend(model surface, others []surface, base func(place) place) surface {
 	predicted := surface{}
 	for at := range model {
@@ -67,7 +67,7 @@ func extend(model surface, others []surface, base func(place) place) surface {
 	return predicted
 }
 
-// Slices are the models that ParvaGPU has measured on MIG instances of an A100.
+// Slices returns the models that ParvaGPU measured on MIG instances of an A100.
 func Slices() []string {
 	return []string{"bert", "densenet121", "inceptionv3", "mobilenetv2", "resnet50", "vgg19"}
 }
@@ -75,7 +75,7 @@ func Slices() []string {
 // whole is the largest MIG instance of an A100, in sevenths of its SMs.
 const whole = 7
 
-// readSlices reads the latencies of a model with one process on each MIG instance.
+// readSlices reads the latencies of a model that runs as one process on each MIG instance.
 func readSlices(model string, read Read) (surface, error) {
 	text, err := read("parvagpu/" + model + ".csv")
 	if err != nil {
@@ -94,15 +94,15 @@ func readSlices(model string, read Read) (surface, error) {
 			}
 			numbers = append(numbers, x)
 		}
-		if numbers[2] == 1 && numbers[3] > 0 { // 0: it did not fit into the memory
-			s[place{slice: int(numbers[0]), batch: int(numbers[1])}] = numbers[1] / numbers[3] // the latency that was published is rounded to milliseconds
+		if numbers[2] == 1 && numbers[3] > 0 { // 0: it did not fit the memory
+			s[place{slice: int(numbers[0]), batch: int(numbers[1])}] = numbers[1] / numbers[3] // from the rate, because the published latency is rounded to milliseconds
 		}
 	}
 	return s, nil
 }
 
-// OnSlices leaves a model of Slices out. It is known on the whole GPU alone; on parts of it the others say how much slower it gets. The profiles are of
-// what was measured, and of what was predicted.
+// OnSlices leaves out a model of Slices. The model is known only on the whole GPU; the other models tell how much slower it gets on parts of it. The
+// profiles are those of the measured and of the predicted latencies.
 func OnSlices(model string, read Read) (e Errors, measured, predicted profile.Model, err error) {
 	if !slices.Contains(Slices(), model) {
 		return e, measured, predicted, fmt.Errorf("there is no model %.64q: want one of %v", model, Slices())

@@ -11,10 +11,10 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/profile"
 )
 
-// onVCPUs are the models that HarmonyBatch's authors have fitted on vCPUs, by the names that Slices uses.
+// onVCPUs maps the names of the models, as in Slices, to those with which HarmonyBatch's authors published fits on vCPUs.
 var onVCPUs = map[string]string{"bert": "Bert", "resnet50": "ResNet50", "vgg19": "VGG19"}
 
-// fits are curves over the vCPUs, one for each batch from 1.
+// fits are curves over the vCPUs, one for each batch size from 1.
 type fits [][3]float64
 
 func (f fits) curves() (all []profile.Exponential) {
@@ -45,8 +45,8 @@ func readVCPUs(read Read) (map[string]profile.CPU, error) {
 	return all, nil
 }
 
-// OnVCPUs leaves a model out that is known for a batch of one alone, in the mean: of larger batches, and of the p99, the others say how much more they
-// take. It returns the errors of means and of the p99, over 0.25 to 4 vCPUs. The file has no licence, and is not in the repository.
+// OnVCPUs leaves out a model. Only its mean latency for a batch of one is known; the other models tell how much longer larger batches and the p99
+// take. It returns the errors of the means and of the p99s, over 0.25 to 4 vCPUs. The file has no licence, and is not in the repository.
 func OnVCPUs(model string, read Read) (mean, p99 Errors, err error) {
 	all, err := readVCPUs(read)
 	if err != nil {
@@ -67,7 +67,7 @@ func OnVCPUs(model string, read Read) (mean, p99 Errors, err error) {
 	}
 	one := func(at place) place { return place{cpu: at.cpu, batch: 1} }
 	mean = errorsOf(extend(own, others, one), own)
-	// The p99 comes from the mean of one request as well.
+	// The p99 is also predicted from the mean of one request.
 	p99 = errorsOf(extendTails(own, ownTails, others, otherTails), ownTails)
 	return mean, p99, nil
 }
@@ -93,7 +93,7 @@ func extendTails(own, tails surface, others, otherTails []surface) surface {
 	return extend(join(own, tails), joined, func(at place) place { return place{cpu: at.cpu} })
 }
 
-// surfaceOf returns the means and the p99 of curves, at vCPUs a quarter more apart each.
+// surfaceOf returns the means and the p99s of curves, at vCPUs from 0.25 to 4 that increase by a quarter each.
 func surfaceOf(m profile.CPU) (mean, p99 surface) {
 	mean, p99 = surface{}, surface{}
 	for batch := 1; batch <= len(m.Mean); batch++ {
@@ -108,7 +108,7 @@ func surfaceOf(m profile.CPU) (mean, p99 surface) {
 
 func duration(seconds float64) time.Duration { return time.Duration(math.Round(seconds * 1e9)) }
 
-// VCPUs are the models of OnVCPUs.
+// VCPUs returns the models that OnVCPUs accepts.
 func VCPUs() (names []string) {
 	for name := range onVCPUs {
 		names = append(names, name)
