@@ -12,10 +12,10 @@ import (
 )
 
 // planWithinGPUTime returns the cheapest plan that takes no more GPU time than the plans of HarmonyBatch and PAMBA, because GPU time is
-// scarce on a shared cluster. The papers plan for the p99 latency, which one execution in a hundred exceeds; this plan uses the smallest
-// fraction of late executions that costs no more than the paper's plan with the least GPU time.
+// scarce on a shared cluster. The papers plan for the p99 latency, which one execution in a hundred exceeds. This function plans for the
+// smallest fraction of late executions with which its plan costs no more than the paper's plan with the least GPU time.
 func planWithinGPUTime(in planning.Input) (plan planning.Plan, err error) {
-	const exact = 1.01 // forecasts are to about 1 %
+	const exact = 1.01 // forecasts are accurate to about 1 %
 	paper, err := leastGPUUsage(in)
 	if err != nil {
 		return plan, err
@@ -55,10 +55,10 @@ func planFor(in planning.Input, aim planning.Objective) (planning.Plan, resource
 	return plan, planUsage(&in, &plan), err
 }
 
-// resourceUsage is the mean bill in nano-units a second and the mean number of whole GPUs in use.
+// resourceUsage is the mean bill in nano-units per second and the mean number of whole GPUs in use.
 type resourceUsage struct{ bill, cards float64 }
 
-// leastGPUUsage returns the resource usage of the plan that takes the least GPU time, of those by HarmonyBatch and PAMBA.
+// leastGPUUsage returns the resource usage of whichever of HarmonyBatch's and PAMBA's plans takes the least GPU time.
 func leastGPUUsage(in planning.Input) (resourceUsage, error) {
 	least := resourceUsage{math.Inf(1), math.Inf(1)}
 	for _, plan := range []planFunc{planning.Phases, planning.HarmonyBatch} {
@@ -118,8 +118,8 @@ func modelOf(models []profile.Model, g *planning.Group) *profile.Model {
 	return &models[slices.IndexFunc(models, func(m profile.Model) bool { return m.Name == g.Applications[0].Model })]
 }
 
-// price returns the price of one batch in nano-units: that of its resources for the billed time, and of the call. Executions of a
-// partitioned model cost what the plan predicts.
+// price returns the price of one batch in nano-units: that of its resources for the billed time, plus that of the call.
+// Executions of a partitioned model cost what the plan predicts.
 func (g *group) price(batch int, takes time.Duration) float64 {
 	c, book := g.config(batch), &g.sim.prices
 	var quantum planning.Milliseconds

@@ -25,11 +25,11 @@ type Input struct {
 
 	Arrivals []arrival.Arrival
 	Until    time.Duration // when the trace ends
-	Seed     uint64        // of random execution times, for models that vary
+	Seed     uint64        // of random execution times, for models whose times vary
 
-	// Used, if it is set, gets the use of MIG instances in each second, at the end of that.
+	// Used, if set, is called at the end of each second with the use of MIG instances during it.
 	Used func(at time.Duration, u MIGUse)
-	// Decided, if it is set, gets each decision of the autoscalers of policy replicas, at the time it was taken.
+	// Decided, if set, is called with each decision of the autoscalers of policy replicas, and the time at which it was made.
 	Decided func(at time.Duration, function string, d scaling.Decision)
 }
 
@@ -38,12 +38,12 @@ type Function struct {
 	Name string
 	SLO  time.Duration
 
-	LoadCold, LoadWarm time.Duration // of an instance, from storage and from host memory
+	LoadCold, LoadWarm time.Duration // load times of an instance, from storage and from host memory
 	Memory             share.Bytes   // of an instance on a share
 
 	Points []profile.Point    // of the whole model on shares
 	Graph  *pipeline.Function // of its components on MIG instances
-	Model  string             // of Input.Models, for plans
+	Model  string             // key in Input.Models, for plans
 
 	Replicas *Replicas // on a cluster
 	Turns    *Turns    // on a cluster, of class swap
@@ -120,7 +120,7 @@ func (f *Function) validate() error {
 
 // validatePoint returns an error unless the measurement is of a whole model and can be used for a latencySurface.
 func validatePoint(p *profile.Point) error {
-	const most = 1024 // every size up to the largest is looked at
+	const most = 1024 // because the simulation evaluates every size up to the largest
 	switch {
 	case p.Resource.SM == 0 || p.Resource.Quota != share.Whole:
 		return share.Invalid("resource", "%d per mille of the SMs for %d of the time; shares here have some SMs and the whole time", p.Resource.SM, p.Resource.Quota)

@@ -32,13 +32,13 @@ type migSimulation struct {
 // migPolicy holds the settings in which the policies on MIG instances differ.
 type migPolicy struct {
 	pipelines    bool // functions may be split, slices shared in turn, and pipelines migrated
-	refuses      bool // requests that cannot be in time are refused, instead of served after all others
-	consolidates bool // requests go to GPUs that work already, as long as slices are not scarce
-	candidates   int  // number of partitions that fit from which the best is chosen
+	refuses      bool // requests that cannot be in time are refused instead of served after all others
+	consolidates bool // as long as slices are not scarce, requests go to GPUs that are already working
+	candidates   int  // number of fitting partitions from which the best is chosen
 }
 
-// keepAlive is the time after which an unused instance with slices of its own is removed by policies that do not share slices. The value
-// is that of FluidFaaS.
+// keepAlive is the time after which policies that do not share slices remove an unused instance with slices of its own. The value is
+// that of FluidFaaS.
 const keepAlive = 10 * time.Minute
 
 func newMIGSimulation(in *Input, c *clock, r *record, p migPolicy) (*migSimulation, error) {

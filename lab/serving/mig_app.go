@@ -22,11 +22,11 @@ type migFunction struct {
 	whole     bool          // fits on a single slice of some kind of this node
 	fastest   time.Duration // of one request on a shared slice; 0 if no slice is ever shared
 	sharing   bool          // has an instance on the shared slices
-	full      bool          // the last attempt to add an instance found no slices
+	full      bool          // whether the last attempt to add an instance found no slices
 
-	arrived int // in this second
+	arrived int // requests arrived in this second
 	recent  []scaling.Rate
-	options []routing.Instance // scratch
+	options []routing.Instance // scratch space of chooseInstance
 }
 
 func (w *migSimulation) newFunction(f *Function, kinds []pipeline.Kind) (*migFunction, error) {
@@ -92,7 +92,7 @@ func (a *migFunction) fastestReady() time.Duration {
 
 // chooseInstance returns the index of the instance that package routing selects for the next request, and false if there is none. The
 // instance on shared slices is the last option, and accepts only as many requests as it can run next, so that instances that become free
-// find requests in the queue.
+// still find requests in the queue.
 func (a *migFunction) chooseInstance() (int, bool) {
 	w := a.sim
 	a.options = a.options[:0]
@@ -116,8 +116,8 @@ func (a *migFunction) submitToShared(request int32) {
 	w.startShared()
 }
 
-// slackQueue holds the requests of one function in the order of arrival, which is that of their deadlines as they have the same SLO.
-// Overdue requests, which can no longer meet their SLO, run after all others or are refused.
+// slackQueue holds the requests of one function in the order of arrival, which is also that of their deadlines, because they have
+// the same SLO. Overdue requests, which can no longer meet their SLO, run after all others or are refused.
 type slackQueue struct {
 	record  *record
 	refuses bool
@@ -154,7 +154,7 @@ func (q *slackQueue) expire(now, fastest time.Duration) {
 
 // pop removes and returns the request with the earliest deadline that an instance with the given execution time can meet. If there is
 // none, an idle instance gets an overdue request. It returns false if no request is suitable; a faster instance may still meet the
-// deadlines of those that wait.
+// deadlines of the requests that wait.
 func (q *slackQueue) pop(now, takes time.Duration, idle bool) (int32, bool) {
 	at := sort.Search(len(q.alive), func(i int) bool { return q.record.deadline(q.alive[i]) >= now+takes })
 	switch {

@@ -9,8 +9,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// migInstance is a running instance whose stages have slices of their own. A request enters once the slowest stage has finished the one
-// before, and leaves when all stages and transfers are done.
+// migInstance is a running instance whose stages have slices of their own. A request enters once the slowest stage has finished the
+// previous one, and leaves when all stages and transfers are done.
 type migInstance struct {
 	id          int
 	function    *migFunction
@@ -23,7 +23,7 @@ type migInstance struct {
 	since       time.Duration
 	lastUsed    time.Duration
 	use         residency.Meter
-	replaces    *migInstance // retires when this one is ready
+	replaces    *migInstance // instance that retires when this one is ready
 }
 
 // stageWork is the interval in which one slice works on a request, relative to the time at which the request enters the pipeline.
@@ -82,8 +82,8 @@ func stageSchedule(f *pipeline.Function, on pipeline.Assignment) []stageWork {
 	return work
 }
 
-// idleGPUPenalty returns a latency that is added for routing to an instance on an idle GPU, so that it is chosen last, if the policy
-// saves GPU time and slices are not scarce. Otherwise it returns 0.
+// idleGPUPenalty returns a latency to add, in routing, to that of an instance on an idle GPU, so that the instance is chosen last.
+// It returns 0 unless the policy saves GPU time and slices are not scarce.
 func (c *migInstance) idleGPUPenalty() time.Duration {
 	w := c.function.sim
 	if !w.policy.consolidates || w.scarce {
@@ -154,7 +154,7 @@ func (w *migSimulation) countWork(slice string, from, takes time.Duration) {
 type gpuActivity struct {
 	clock *clock
 	until time.Duration
-	slots int // slices at work
+	slots int // number of slices at work
 	since time.Duration
 	sum   time.Duration
 }

@@ -19,7 +19,7 @@ func (a *migFunction) recordRate() {
 	a.arrived = 0
 }
 
-// loadsKept is the length of the load history in seconds; loadSamples is how many of the latest the forecast uses.
+// loadsKept is the length of the load history in seconds. loadSamples is how many of its latest samples the forecast uses.
 const (
 	loadsKept   = 60
 	loadSamples = 10
@@ -43,8 +43,8 @@ func (a *migFunction) canSpare(without *migInstance) bool {
 	return load <= scaleInUtilisation*a.capacity(without)
 }
 
-// scaleInUtilisation is the highest utilisation of the remaining instances at which one is removed. It is well below maxUtilisation so
-// that the instance is not added again at once.
+// scaleInUtilisation is the highest utilisation that the remaining instances may have when an instance is removed. It is well below
+// maxUtilisation, so that the instance is not added again at once.
 const scaleInUtilisation = 0.6
 
 // expectedLoad returns the expected load in requests a second, including the queued requests that can still meet their SLO.
@@ -52,8 +52,9 @@ func (a *migFunction) expectedLoad() float64 {
 	return float64(scaling.MeanOrTrend(a.recent[max(0, len(a.recent)-loadSamples):])) + float64(a.waiting.liveCount())/loadSamples
 }
 
-// capacity returns the requests a second that the function's instances can serve, without the given one. If it has no instances, capacity
-// is such that it gets slices of its own at the utilisation of a shared slice at which package residency promotes an instance (U10).
+// capacity returns the requests per second that the function's instances can serve, not counting the given one. For a function without
+// instances it returns a value with which the function gets slices of its own at the same utilisation of a shared slice at which package
+// residency promotes an instance (U10).
 func (a *migFunction) capacity(without *migInstance) float64 {
 	capacity := 0.0
 	for _, c := range a.instances {

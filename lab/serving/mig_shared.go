@@ -96,8 +96,8 @@ func (w *migSimulation) unshare(id string) {
 	delete(w.shared, id)
 }
 
-// addSharedSlice moves the smallest free slice that runs the function, or any function if the name is empty, to the shared slices. It
-// does nothing if there is none.
+// addSharedSlice moves the smallest free slice on which the function runs to the shared slices; if the name is empty, any function
+// counts. It does nothing if there is none.
 func (w *migSimulation) addSharedSlice(function string) error {
 	best := -1
 	for i, s := range w.free {

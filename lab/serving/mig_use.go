@@ -9,15 +9,15 @@ import (
 // MIGUse is the use of all MIG instances in one second, in compute slices.
 type MIGUse struct {
 	Total    int     // of all instances
-	Occupied int     // of those that functions had, as slices of their own or shared in turn
-	Active   float64 // of those that worked, by the part of the second for which they did
+	Occupied int     // of those held by functions, as slices of their own or shared in turn
+	Active   float64 // of those at work, weighted by the fraction of the second in which they worked
 }
 
 // sliceUse measures how long MIG instances work, and how many are occupied.
 type sliceUse struct {
 	until    time.Duration
 	compute  map[string]int // by slice
-	busy     float64        // seconds in which instances worked, summed over them
+	busy     float64        // seconds of work, summed over all instances
 	used     func(time.Duration, MIGUse)
 	now      MIGUse // without Active
 	bySecond map[time.Duration]float64
@@ -32,7 +32,7 @@ func newSliceUse(in *Input, all []pipeline.Slice) *sliceUse {
 	return u
 }
 
-// work counts an interval, from now on, in which a slice works.
+// work counts an interval, starting now or later, in which a slice works.
 func (u *sliceUse) work(slice string, from, takes time.Duration) {
 	end := min(from+takes, u.until)
 	if from >= end {
@@ -50,8 +50,8 @@ func (u *sliceUse) work(slice string, from, takes time.Duration) {
 	}
 }
 
-// report records the second that ends now. It is to be called before occupy, which says what is occupied in the next one: slices are only taken between
-// two seconds.
+// report records the second that ends now. Call it before occupy, which sets what is occupied in the next second: slices are taken only between two
+// seconds.
 func (u *sliceUse) report(now time.Duration) {
 	if u.used == nil || now > u.until {
 		return

@@ -11,8 +11,8 @@ import (
 type queue interface {
 	// add queues a request. It returns false if the queue refuses it.
 	add(request int32, deadline, now time.Duration, load batching.Load) bool
-	// next returns the batch of at most most requests that an instance should run now, or none; the refused requests;
-	// and the latest time of the next call, zero if only an event calls for one.
+	// next returns the batch of at most `most` requests that an instance should run now, if any; the refused
+	// requests; and the latest time at which to call it again, zero if nothing is to be done until an event.
 	next(most int, now time.Duration, load batching.Load) (fire, refused []int32, wake time.Duration)
 	len() int
 }

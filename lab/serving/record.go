@@ -12,26 +12,26 @@ import (
 type Result struct {
 	Requests   int
 	Violations int
-	Refused    int // of the violations: answered at once with a refusal, predicted to be late
+	Refused    int // violations that were answered at once with a refusal, because they were predicted to be late
 	Completed  int // answered, in time or late, before the trace ended
 
 	ColdStarts int // instances loaded from storage
 	WarmStarts int // instances loaded from host memory
 
-	P50, P95, P99 time.Duration // from arrival to answer, of requests that were answered
+	P50, P95, P99 time.Duration // from arrival to answer, of the answered requests
 	Mean          LatencyParts  // of the same requests; on MIG instances only
 
-	GPUSeconds    float64 // time of whole GPUs that was reserved, or used above what was reserved
-	UsedSeconds   float64 // of them, those during which SMs worked
-	MIGSeconds    float64 // time of MIG instances during which they worked, summed over them
-	MemorySeconds float64 // GB of device memory that was held, times seconds
+	GPUSeconds    float64 // time of whole GPUs that was reserved, or used in excess of the reservation
+	UsedSeconds   float64 // the part of GPUSeconds during which SMs worked
+	MIGSeconds    float64 // working time of MIG instances, summed over all of them
+	MemorySeconds float64 // GB of device memory held, times seconds
 	Cost          float64 // in units of the price book's currency
 }
 
-// LatencyParts is what the latency of requests consists of.
+// LatencyParts splits the latency of requests into its parts.
 type LatencyParts struct {
-	Queue     time.Duration // waiting, for an instance to start, too
-	Load      time.Duration // of the model to a slice that functions share in turn
+	Queue     time.Duration // waiting, including for an instance to start
+	Load      time.Duration // loading the model onto a slice that functions share in turn
 	Transfer  time.Duration // from one stage to the next
 	Execution time.Duration
 }
@@ -77,7 +77,7 @@ func (r *record) answer(request int32, now time.Duration) {
 	}
 }
 
-// split counts of what the latency of a request that is answered now consisted. It waited for what is left.
+// split adds the parts of the latency of a request that is answered now. Whatever is not load, transfer or execution counts as waiting.
 func (r *record) split(request int32, now, load, transfer, execution time.Duration) {
 	r.parts.Queue += now - r.arrived(request) - load - transfer - execution
 	r.parts.Load += load

@@ -13,14 +13,14 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Replicas is how a function is served on a cluster, as its GPUFunction says: by replicas of one share, each with one request at a time.
+// Replicas says how a function is served on a cluster, as in its GPUFunction: by replicas with equal shares, each with one request at a time.
 type Replicas struct {
-	Share  share.Share    // of each
-	Rate   scaling.Rate   // requests a second that one answers within the SLO
-	Takes  time.Duration  // of a request at a replica that may use the GPU all the time
-	Window time.Duration  // of the quota on the nodes: of each, a replica uses the GPU for at most its limit; default 100 ms
-	Ends   time.Duration  // from a replica's last request until its share is free
-	Policy scaling.Policy // whose period is a second
+	Share  share.Share    // of each replica
+	Rate   scaling.Rate   // requests per second that one replica answers within the SLO
+	Takes  time.Duration  // execution time of a request on a replica that may use the GPU all the time
+	Window time.Duration  // the nodes' quota window, in which a replica uses the GPU for at most its limit; default 100 ms
+	Ends   time.Duration  // time from a replica's last request until its share is free
+	Policy scaling.Policy // its period must be a second
 }
 
 func (r *Replicas) validate() error {
@@ -35,9 +35,9 @@ func (r *Replicas) validate() error {
 	return nil
 }
 
-// replicaSimulation simulates functions as serving/fleet and serving/gateway serve them on a cluster with room for all replicas. Requests wait for
-// the first replica as long as it takes to start; others that are predicted to be late are refused. A replica in reserve reserves no SM-time, but is as fast
-// as the others: the time that it needs is left by somebody.
+// replicaSimulation simulates functions as serving/fleet and serving/gateway serve them on a cluster with room for all replicas. While a function has no
+// replica, requests wait as long as the first one takes to start; later ones that are predicted to be late are refused. A replica in reserve reserves no
+// SM-time, but is as fast as the others: it is assumed that others leave it the time it needs.
 type replicaSimulation struct {
 	clock     *clock
 	record    *record
@@ -53,7 +53,7 @@ type replicated struct {
 	scaler   *scaling.Scaler
 	all      scaling.Configuration
 	state    scaling.State
-	replicas []*replica // by ID, until nothing is left of them
+	replicas []*replica // by ID; removed once their share is free
 	queue    deadlineQueue
 	held     []int32 // requests that wait for the first replica
 	arrived  int     // since the last decision
@@ -65,11 +65,11 @@ type replica struct {
 	id        scaling.ID
 	phase     pool.Phase
 	residency scaling.Residency
-	since     time.Duration // from which its share was not counted yet
+	since     time.Duration // time up to which its reservation has been counted
 	busy      bool
-	began     time.Duration // of its request
-	latency   time.Duration // to expect of a request, as the gateway has measured
-	used      []span        // when it used the GPU, in the last window of the quota
+	began     time.Duration // when its request began
+	latency   time.Duration // expected latency of a request, as measured by the gateway
+	used      []span        // when it used the GPU, within the last quota window
 }
 
 // span is a period in which a replica used the GPU.
@@ -84,7 +84,7 @@ func newReplicaSimulation(in *Input, c *clock, r *record) (simulation, error) {
 		}
 		w.functions = append(w.functions, f)
 	}
-	for _, f := range w.functions { // the minimum is there before the trace begins
+	for _, f := range w.functions { // the minimum exists before the trace begins
 		if err := f.scale(0); err != nil {
 			return nil, err
 		}
@@ -120,9 +120,9 @@ func (w *replicaSimulation) arrive(request int32) {
 	case len(load.Replicas) == 0:
 		p.held = append(p.held, request)
 		if len(p.state.Instances) == 0 {
-			_ = p.scale(w.clock.now.Truncate(time.Second)) // as in everySecond, where an error would be found
+			_ = p.scale(w.clock.now.Truncate(time.Second)) // everySecond reports the error
 		}
-	case p.flying == 0 && p.queue.len() == 0: // costs no other its time, and measures how long requests take now
+	case p.flying == 0 && p.queue.len() == 0: // delays no other request, and measures the present latency
 		p.serve(p.replicas[p.at(load.Replicas[0].ID)], request)
 	case p.queue.add(request, w.record.deadline(request), w.clock.now, load):
 		p.dispatch()
@@ -142,10 +142,10 @@ func (w *replicaSimulation) everySecond() error {
 	return nil
 }
 
-// occupied is the rate of a function that has requests but gets no new ones.
+// occupied is the load of a function that has unanswered requests but gets no new ones.
 const occupied scaling.Rate = 0.0001
 
-// scale decides how many replicas the function has, and carries it out.
+// scale lets the autoscaler decide how many replicas the function has, and carries out the decisions.
 func (p *replicated) scale(now time.Duration) error {
 	rate := scaling.Rate(p.arrived)
 	if p.flying+len(p.held)+p.queue.len() > 0 {
@@ -157,7 +157,7 @@ func (p *replicated) scale(now time.Duration) error {
 	}
 	p.state = state
 	for _, d := range decisions {
-		if d.Instance.Residency >= scaling.Warm { // nothing keeps a model without a share
+		if d.Instance.Residency >= scaling.Warm { // on the cluster, nothing keeps a model in memory without a share
 			p.state = p.state.Without(d.Instance.ID)
 			d.Action = scaling.Delete
 		}
@@ -186,7 +186,7 @@ func (p *replicated) scale(now time.Duration) error {
 	return nil
 }
 
-// standing returns the replicas as package pool sees them.
+// standing returns the replicas in the form of package pool.
 func (p *replicated) standing() []pool.Instance {
 	var have []pool.Instance
 	for _, i := range p.replicas {
@@ -199,7 +199,7 @@ func (p *replicated) standing() []pool.Instance {
 	return have
 }
 
-// wanted returns the residency that the autoscaler wants of a replica, Cold for one that it does not count.
+// wanted returns the residency that the autoscaler wants for a replica; Cold if it does not count the replica.
 func (p *replicated) wanted(i *replica) scaling.Residency {
 	for _, counted := range p.state.Instances {
 		if counted.ID == i.id {
@@ -221,7 +221,7 @@ func (p *replicated) start(id scaling.ID) {
 	})
 }
 
-// stop ends a replica, after its request.
+// stop ends a replica after its current request.
 func (p *replicated) stop(i *replica) {
 	i.phase = pool.Draining
 	if !i.busy {
@@ -236,7 +236,7 @@ func (p *replicated) end(i *replica) {
 	})
 }
 
-// reside has a replica reserve its share, or not, as the autoscaler wants.
+// reside makes a replica reserve its share or give it up, as the autoscaler wants.
 func (p *replicated) reside(i *replica) {
 	if want := p.wanted(i); want != i.residency && want != scaling.Cold {
 		p.count(i)
@@ -244,7 +244,7 @@ func (p *replicated) reside(i *replica) {
 	}
 }
 
-// count adds the time for which a replica has reserved its share to that of all.
+// count adds the time during which a replica has reserved its share to the total.
 func (p *replicated) count(i *replica) {
 	now := p.sim.clock.now
 	if to := min(now, p.sim.record.until); i.residency == scaling.Hot && to > i.since {
@@ -253,7 +253,7 @@ func (p *replicated) count(i *replica) {
 	i.since = now
 }
 
-// load returns the replicas that accept requests as the queue sees them, those in reserve last.
+// load returns the replicas that accept requests, in the form of the queue, with those in reserve last.
 func (p *replicated) load() batching.Load {
 	var l batching.Load
 	for _, r := range []scaling.Residency{scaling.Hot, scaling.Shared} {
@@ -268,7 +268,7 @@ func (p *replicated) load() batching.Load {
 	return l
 }
 
-// dispatch sends requests to idle replicas. Once there is one, requests that were held wait after those that can still be in time.
+// dispatch sends requests to idle replicas. Held requests join the queue once there is a replica, behind those that can still be in time.
 func (p *replicated) dispatch() {
 	w := p.sim
 	for load := p.load(); len(load.Replicas) > 0; load = p.load() {
@@ -281,13 +281,13 @@ func (p *replicated) dispatch() {
 			w.record.refuse(r)
 		}
 		if len(d.Fire) == 0 {
-			return // others wait until a replica is free: one that is too late then is refused then
+			return // the rest wait for a free replica; those too late by then are refused then
 		}
 		p.serve(p.replicas[p.at(d.Replica)], requests(d.Fire)[0])
 	}
 }
 
-// at returns the index of the replica with an ID.
+// at returns the index of the replica with the given ID.
 func (p *replicated) at(id int) int {
 	return slices.IndexFunc(p.replicas, func(i *replica) bool { return int(i.id) == id })
 }
@@ -311,13 +311,13 @@ func (p *replicated) serve(i *replica, request int32) {
 	})
 }
 
-// mayStart returns the earliest time from now on at which the replica has used less than its limit of the window before. What it starts then goes on
-// until its end, as kernels do.
+// mayStart returns the earliest time, from now on, at which the replica has used less than its limit during the previous window. Work that starts
+// then runs to its end, as kernels do.
 func (i *replica) mayStart(now, window time.Duration, limit share.PerMille) time.Duration {
 	budget := window * time.Duration(limit) / time.Duration(share.Whole)
 	i.used = slices.DeleteFunc(i.used, func(s span) bool { return s.to <= now-window })
 	at := now
-	for _, s := range i.used { // the oldest leave the window first
+	for _, s := range i.used { // the oldest are the first to leave the window
 		excess := -budget
 		for _, other := range i.used {
 			excess += max(0, min(other.to, at)-max(other.from, at-window))

@@ -1,20 +1,21 @@
-// Package serving simulates the serving of inference requests on GPUs under several policies, and counts which deadlines each policy
-// misses and which resources it uses.
+// Package serving simulates the serving of inference requests on GPUs under several policies, and counts the deadlines that each policy misses and
+// the resources that it uses.
 //
-// All policies get the same requests, profiles and hardware and differ in their rules alone. gshare's rules are those of its packages
-// scaling, batching, packing, planning, and pipeline with residency and routing. Time is virtual. There are four simulations, the last of two kinds:
+// All policies get the same requests, profiles and hardware, and differ only in their rules. gshare's rules are those of its packages scaling,
+// batching, packing, planning, and pipeline with residency and routing. Time is virtual. There are four simulations, the last of which has two
+// variants:
 //
 //   - Whole GPUs that instances share. A batch takes its profiled time for its size and SMs, which change with what else runs on the
-//     GPU. Instances take time to load. Reserved SMs are charged, and used ones where those are more.
+//     GPU. Instances take time to load. The charge is for the reserved SMs, or for the used ones if those are more.
 //   - GPUs with MIG instances. A request passes through the stages of an instance; slices are exclusive, or functions share them in
 //     turn and are loaded from host memory or storage. Under all policies, requests that cannot meet their deadline wait behind others
 //     or are refused.
 //   - Functions of a provider that are paid per call, grouped and sized by a plan. They are always loaded, and unlimited in number.
 //     Execution times are random, with the profile's mean and p99.
-//   - Functions as GPUFunctions of a cluster: replicas of one share that scale as spec.scaling says, or of class swap, which have the memory of a
-//     slice in turn. test/cluster compares both with a cluster.
+//   - Functions as GPUFunctions of a cluster: either replicas with equal shares that scale according to spec.scaling, or replicas of class
+//     swap, which take turns with the memory of a slice. test/cluster compares both with a cluster.
 //
-// Not simulated are the network, failures, and varying execution times on shares and slices, whose public profiles contain none.
+// The simulations omit the network, failures, and varying execution times on shares and slices, whose public profiles contain none.
 package serving
 
 import (
@@ -28,7 +29,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/scaling"
 )
 
-// maxInstances is the maximum number of instances of a function. It is so high that only the GPUs limit them.
+// maxInstances is the maximum number of instances of a function. It is so high that only the GPUs limit the number.
 const maxInstances = 1000
 
 // drainTime is how long after the end of the trace requests may still be answered.
@@ -105,7 +106,7 @@ func (p *priceList) price(gpuSeconds, gbSeconds float64) float64 {
 // simulation is the interface of the simulated systems, which serve requests under one policy.
 type simulation interface {
 	arrive(request int32)
-	everySecond() error // is over
+	everySecond() error // called at the end of each second
 	finish(prices *priceList, r *Result)
 }
 

@@ -24,15 +24,15 @@ type shareSimulation struct {
 	gpus      []*gpu
 	functions []*sharedFunction
 
-	changed bool // since node was computed
+	changed bool // since node was last computed
 }
 
 // sharePolicy holds the settings in which the policies on shared GPUs differ.
 type sharePolicy struct {
 	scaling scaling.Policy
-	elastic bool // a limit of twice the request, otherwise a limit equal to it
+	elastic bool // limits are twice the request; otherwise they equal it
 	pool    pool.Policy
-	urgent  bool // queue by deadline, with refusals and batches as large as the deadline allows
+	urgent  bool // requests are queued by deadline and refused if too late, and batches are as large as the deadline allows
 }
 
 // headroom is the fraction of the SLO, in per mille, that is reserved for queueing. Dilu reserves half.
@@ -52,7 +52,7 @@ func newShareSimulation(in *Input, c *clock, r *record, p sharePolicy) (*shareSi
 		w.gpus = append(w.gpus, &gpu{clock: c, meter: &w.meter})
 		w.slices = append(w.slices, packing.Slice{
 			ID: packing.SliceID(fmt.Sprint(i)), Device: fmt.Sprint(i), Memory: in.GPUMemory, Healthy: true,
-			Classes: []share.Isolation{share.MPS, share.Elastic}, MaxShares: 48, // below the clients that MPS takes
+			Classes: []share.Isolation{share.MPS, share.Elastic}, MaxShares: 48, // below the maximum number of MPS clients
 		})
 	}
 	for i := range in.Functions {
@@ -100,9 +100,9 @@ func (w *shareSimulation) shareOf(s share.Share, memory share.Bytes) share.Share
 	return s
 }
 
-// newDeadlineQueue returns a queue of package batching for the function. It predicts latencies for the SMs that are available: the
-// share's limit, or those that are free on the GPU of the instance that takes the next batch. A request is refused only if it would be
-// late even then.
+// newDeadlineQueue returns a queue of package batching for the function. It predicts latencies for the SMs that are available: those
+// of the share's limit, or those that are free on the GPU of the instance that takes the next batch. A request is refused only if it
+// would be late even then.
 func (p *sharedFunction) newDeadlineQueue(limit share.PerMille) (queue, error) {
 	p.limit, p.available = limit, limit
 	q, err := batching.New(batching.Config{

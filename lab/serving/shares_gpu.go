@@ -16,21 +16,21 @@ import (
 type gpu struct {
 	clock     *clock
 	meter     *usageMeter
-	residents []*instance // that hold memory here
+	residents []*instance // instances that hold memory here
 	running   []*instance
 	since     time.Duration // of the grants
 }
 
 // usageMeter accumulates the resource use of all GPUs.
 type usageMeter struct {
-	until  time.Duration // nothing is counted afterwards
+	until  time.Duration // time after which nothing is counted
 	gpu    float64       // seconds of whole GPUs
 	memory float64       // GB-seconds
 	used   float64       // seconds of whole GPUs during which SMs worked
 }
 
-// meterUsage charges the GPU's use since the last call to the usage meter and advances the running batches. It charges the reserved
-// SMs, or the used ones where those are more: a burst on idle SMs is free only as far as others have paid for them.
+// meterUsage charges the GPU's use since its last call to the usage meter and advances the running batches. It charges the reserved
+// SMs, or the used ones if those are more: a burst on idle SMs is free only as far as others have paid for them.
 func (g *gpu) meterUsage() {
 	now := g.clock.now
 	if from, to := min(g.since, g.meter.until), min(now, g.meter.until); to > from {
@@ -143,22 +143,22 @@ type instance struct {
 	gpu           *gpu
 	at            int // index of the GPU
 	configuration scaling.Configuration
-	most          int // requests in a batch
+	most          int // maximum number of requests in a batch
 
-	ready     bool // loaded
+	ready     bool // loaded, so it can run batches
 	leaving   bool // runs no more batches
 	residency scaling.Residency
-	since     time.Duration // of the residency
+	since     time.Duration // start of the present residency
 	lastUsed  time.Duration
 	use       residency.Meter
 
-	batch   []int32 // that runs
+	batch   []int32 // running batch
 	began   time.Duration
 	done    float64 // fraction of the batch that is done
 	sm      share.PerMille
-	takes   time.Duration // the whole batch, on sm
-	target  time.Duration // that the batch may take; it gets no more SMs than that requires
-	planned int           // counts the scheduled ends of batches, so that an outdated one is ignored
+	takes   time.Duration // time of the whole batch with sm SMs
+	target  time.Duration // time that the batch may take; it gets no more SMs than this requires
+	planned int           // number of scheduled ends of batches, to ignore outdated ones
 }
 
 // reservedSMs returns the SMs that are reserved for the instance, or minSM if it reserves none.

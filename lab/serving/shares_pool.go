@@ -20,11 +20,11 @@ type sharedFunction struct {
 	scaler           *scaling.Scaler
 	state            scaling.State
 	instances        []*instance     // loading, serving or leaving
-	arrived          int             // in this second
+	arrived          int             // requests arrived in this second
 	warm             []pool.Instance // in host memory
 	limit, available share.PerMille  // of the SMs, for predictions
-	waiting          []int32         // the requests in the queue, as they came: with one SLO, that is their order
-	rate             float64         // of requests a second, in the last one
+	waiting          []int32         // queued requests in order of arrival, which is also that of their deadlines
+	rate             float64         // requests per second in the last second
 	wake             time.Duration
 }
 
@@ -82,8 +82,8 @@ func (p *sharedFunction) wakeAt(t time.Duration) {
 	p.sim.clock.schedule(t, p.dispatch)
 }
 
-// batchingLoad returns the state of the function's instances, on which the queue bases its decisions. The next batch is for the idle
-// instance that is given.
+// batchingLoad returns the state of the function's instances, on which the queue bases its decisions. The next batch is for the
+// given idle instance.
 func (p *sharedFunction) batchingLoad(idle *instance) batching.Load {
 	l := batching.Load{}
 	for _, i := range p.instances {
@@ -148,7 +148,7 @@ func (p *sharedFunction) rank(i *instance) int {
 	return 2
 }
 
-// canWait reports whether an instance with reserved SMs will be free in time for all requests that are queued and arrive until then. If
+// canWait reports whether an instance with reserved SMs will be free in time for all requests that are queued or arrive until then. If
 // so, instances without reserved SMs are not used: they would run smaller batches on SMs that are not paid for.
 func (p *sharedFunction) canWait() bool {
 	now := p.sim.clock.now

@@ -10,7 +10,7 @@ import (
 )
 
 // scale runs the function's autoscaler and applies its decisions by the rules of package pool. The autoscaler counts only the instances
-// that it wants hot: those that it demotes are surplus.
+// that should be hot: those that it demotes become surplus.
 func (p *sharedFunction) scale() error {
 	decisions, state, err := p.scaler.Decide(p.sim.clock.now, scaling.Rate(p.arrived), p.state)
 	if err != nil {
@@ -37,7 +37,7 @@ func (p *sharedFunction) scale() error {
 	return nil
 }
 
-// standing returns the function's instances as package pool sees them: those on GPUs, and then those in host memory.
+// standing returns the function's instances in the form of package pool: those on GPUs, followed by those in host memory.
 func (p *sharedFunction) standing() []pool.Instance {
 	var have []pool.Instance
 	for _, i := range p.instances {
@@ -46,8 +46,8 @@ func (p *sharedFunction) standing() []pool.Instance {
 	return append(have, p.warm...)
 }
 
-// apply carries out a step for an instance in have. If there is no room for one that starts or comes back from host memory it does
-// nothing, and the autoscaler requests the instance again.
+// apply carries out a step for an instance in have. If there is no room for an instance that starts or comes back from host
+// memory, it does nothing, and the autoscaler requests the instance again.
 func (p *sharedFunction) apply(step pool.Step, have []pool.Instance) {
 	switch step.Do {
 	case pool.Start:
@@ -67,7 +67,7 @@ func (p *sharedFunction) apply(step pool.Step, have []pool.Instance) {
 	}
 }
 
-// load places an instance on a GPU, where it is ready after the given time. If no GPU has capacity it returns false, and the autoscaler
+// load places an instance on a GPU, where it is ready after the given time. If no GPU has room, it returns false, and the autoscaler
 // does not count the instance.
 func (p *sharedFunction) load(id scaling.ID, step pool.Step, takes time.Duration) bool {
 	i := p.placeInstance(id, step)
@@ -110,7 +110,7 @@ func (p *sharedFunction) reside(i *instance, to scaling.Residency) {
 	}
 }
 
-// moveToHost moves an instance's model data to host memory and removes the instance. The autoscaler does not count it any more.
+// moveToHost moves an instance's model data to host memory and removes the instance, which the autoscaler then no longer counts.
 func (p *sharedFunction) moveToHost(i *instance) {
 	now := p.sim.clock.now
 	p.warm = append(p.warm, pool.Instance{
@@ -123,7 +123,7 @@ func (p *sharedFunction) moveToHost(i *instance) {
 // residencyPolicy decides when an instance reserves its SMs and when an unused one is removed. FluidFaaS has these rules for MIG slices.
 var residencyPolicy = residency.Policy{Up: 600, Window: useWindow}
 
-// retention keeps the instances of a function that are not needed.
+// retention keeps surplus instances of a function.
 var retention = pool.Policy{Retain: true, Residency: residencyPolicy}
 
 // useWindow is the time over which the utilisation of an instance is averaged.
@@ -153,7 +153,7 @@ func (p *sharedFunction) review() {
 	}
 }
 
-// standing returns the instance as package pool sees it, without its utilisation.
+// standing returns the instance in the form of package pool, without its utilisation.
 func (i *instance) standing() pool.Instance {
 	phase := pool.Ready
 	switch {

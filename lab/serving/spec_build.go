@@ -23,11 +23,11 @@ type Replay struct {
 	Seed   uint64
 
 	Geometry string        // of MIGSpec
-	Step     time.Duration // over which rates are taken, where that is longer than the trace's steps: of few requests, shorter ones say little
+	Step     time.Duration // period over which to average rates, if longer than the trace's steps: with few requests, short periods say little
 }
 
-// Build returns the input that a specification and a replayed trace describe. The argument open returns the text of a table by its name.
-// Errors are *share.FieldError or those of open.
+// Build returns the input that a specification and a replayed trace describe. open returns the text of a table, given its name. Errors
+// are *share.FieldError or those of open.
 func (s *Spec) Build(l Replay, open func(name string) (string, error)) (*Input, error) {
 	in := &Input{
 		GPUs: s.GPUs, GPUMemory: share.Bytes(s.GPUMemoryMiB) * share.MiB, MIG: MIG{Model: s.MIG.Model},
@@ -57,7 +57,7 @@ func (s *Spec) Build(l Replay, open func(name string) (string, error)) (*Input, 
 			in.Until = max(in.Until, source.Series.Length())
 		}
 	}
-	if err := in.Validate(); err != nil { // before arrivals are drawn for it
+	if err := in.Validate(); err != nil { // before drawing the arrivals, which takes memory
 		return nil, err
 	}
 	if err := expected(sources, in.Until); err != nil {
@@ -241,7 +241,7 @@ func (n *NodeSpec) matches(row SliceTime, p *mig.Profile) bool {
 	return row.Batch == n.Batch && row.Compute == p.Compute && !p.Media && !slices.Contains(n.NotOn, p.Name)
 }
 
-// build returns the replicas that the specification describes. What makes no policy is found by the simulation.
+// build returns the replicas that the specification describes. The simulation itself rejects what makes no valid policy.
 func (r *ReplicasSpec) build(memory share.Bytes) (*Replicas, error) {
 	window, keep := cmp.Or(r.Window, 20), cmp.Or(r.KeepShared, 30)
 	for name, t := range map[string]float64{"takes": r.Takes, "ends": r.Ends, "keepShared": keep, "quotaWindow": r.QuotaWindow} {

@@ -12,8 +12,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/table"
 )
 
-// ReadShares parses a profile over SMs in the format of Dilu's data: per line batch size, percent of the SMs, seconds per batch, requests
-// a second. Errors are *share.FieldError with line and column.
+// ReadShares parses a profile over SMs in the format of Dilu's data. Each line has batch size, percent of the SMs, seconds per batch, and
+// requests per second. Errors are *share.FieldError with line and column.
 func ReadShares(text, model, device string) ([]profile.Point, error) {
 	rows, err := parseNumbers(text, 0, []string{"batch", "percent of SMs", "seconds", "requests a second"})
 	if err != nil {
@@ -40,9 +40,9 @@ type SliceTime struct {
 	Takes          time.Duration
 }
 
-// ReadSlices parses a profile over MIG sizes in the format of ParvaGPU's data: a header, then per line compute slices, batch size,
-// processes, requests a second, seconds per batch. It skips rows with several processes or 0 requests a second. Latencies are computed
-// from the rates, because the file rounds its times to milliseconds. Errors are *share.FieldError.
+// ReadSlices parses a profile over MIG sizes in the format of ParvaGPU's data: a header, then lines with compute slices, batch size,
+// processes, requests per second, and seconds per batch. It skips lines with several processes or 0 requests per second. Latencies are
+// computed from the rates, because the file rounds its times to milliseconds. Errors are *share.FieldError.
 func ReadSlices(text string) ([]SliceTime, error) {
 	rows, err := parseNumbers(text, 1, []string{"compute slices", "batch", "processes", "requests a second", "seconds"})
 	if err != nil {

@@ -10,13 +10,14 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Turns is how a function of class swap is served on a cluster: by one replica, which has the memory of its slice in turn with those of others.
+// Turns says how a function of class swap is served on a cluster: by one replica, which holds the memory of its slice in turn with other replicas.
 type Turns struct {
-	Slice string        // on which it is
-	Takes time.Duration // of a request at the replica
+	Slice string        // slice that holds the replica
+	Takes time.Duration // execution time of a request
 
-	// Begins is how long it takes from the decision that the replica has the turn until it answers requests, and Leaves from the decision that it has it no
-	// more until the memory of the slice is free, without the requests that it has begun. Of several, each turn has the next one, and then again the first.
+	// Begins are the times from the decision that gives the replica a turn until it answers requests. Leaves are the times from the decision that ends the
+	// turn until the memory of the slice is free, not counting requests already begun. Each turn uses the next value of both lists; after the last, they
+	// start again.
 	Begins, Leaves []time.Duration
 }
 
@@ -35,28 +36,28 @@ func (t *Turns) validate() error {
 	return nil
 }
 
-// turnSimulation simulates functions of class swap as serving/controller gives turns and serving/gateway lets requests wait for them: each second, the rule of
-// package residency says who has the next turn of a slice. Requests wait until their deadlines, and are refused then.
+// turnSimulation simulates functions of class swap: serving/controller gives turns, and requests wait for them in serving/gateway. Once a second, the rule of
+// package residency decides who has the next turn of a slice. Requests wait until their deadlines, and are refused then.
 type turnSimulation struct {
 	clock     *clock
 	record    *record
 	functions []*inTurn
 }
 
-// inTurn is one function with its replica, which has had a turn before the trace begins.
+// inTurn is one function with its replica. It counts as having had a turn before the trace begins.
 type inTurn struct {
 	sim      *turnSimulation
 	function *Function
 	stage    residency.Stage
-	seen     residency.Stage // by the controller, when it looked last
-	since    time.Duration   // when the controller saw it come to the stage
-	waiting  int             // requests, as gateways have last reported
-	inFlight int             // as waiting
+	seen     residency.Stage // stage that the controller saw when it last looked
+	since    time.Duration   // when the controller first saw this stage
+	waiting  int             // number of waiting requests that gateways last reported
+	inFlight int             // number of requests in flight that gateways last reported
 	used     time.Duration   // when its last turn ended
-	waits    time.Duration   // since when the controller has seen requests wait; 0: it sees none
-	queue    []int32         // in the order of arrivals, which is that of deadlines
+	waits    time.Duration   // since when the controller has seen requests wait; 0 if it sees none
+	queue    []int32         // in the order of arrival, which is also that of deadlines
 	busy     bool
-	turns    int // that have begun
+	turns    int // number of turns begun
 }
 
 func newTurnSimulation(in *Input, c *clock, r *record) (simulation, error) {
@@ -78,7 +79,7 @@ func newTurnSimulation(in *Input, c *clock, r *record) (simulation, error) {
 func (w *turnSimulation) arrive(request int32) {
 	p := w.functions[w.record.arrivals[request].Function]
 	if p.queue = append(p.queue, request); len(p.queue) == 1 && p.stage != residency.Serving {
-		p.report() // at once, as it waits for the replica
+		p.report() // gateways report the first request that waits for the replica at once
 	}
 	w.clock.schedule(w.record.deadline(request), func() { p.expire(request) })
 	p.serve()
@@ -92,7 +93,7 @@ func (p *inTurn) expire(request int32) {
 	}
 }
 
-// serve has the replica answer the next request, if it has its turn and no other request.
+// serve makes the replica answer the next request if it has its turn and is not busy.
 func (p *inTurn) serve() {
 	if p.stage != residency.Serving || p.busy || len(p.queue) == 0 {
 		return
@@ -101,14 +102,14 @@ func (p *inTurn) serve() {
 	p.queue, p.busy = p.queue[1:], true
 	p.sim.clock.after(p.function.Turns.Takes, func() {
 		p.busy = false
-		p.sim.record.result.GPUSeconds += p.function.Turns.Takes.Seconds() // of the slice: nothing else is reserved
+		p.sim.record.result.GPUSeconds += p.function.Turns.Takes.Seconds() // of the slice; nothing else is reserved
 		p.sim.record.answer(request, p.sim.clock.now)
 		p.serve()
 		p.leave()
 	})
 }
 
-// report is what gateways do each second.
+// report records what gateways report each second.
 func (p *inTurn) report() {
 	p.waiting, p.inFlight = len(p.queue), 0
 	if p.busy {
@@ -116,10 +117,10 @@ func (p *inTurn) report() {
 	}
 }
 
-// reportAge is how old the last report of the gateways is on average when turns are decided.
+// reportAge is the mean age of the gateways' last report when turns are decided.
 const reportAge = residency.TurnPeriod / 2
 
-// everySecond gives and takes turns on all slices.
+// everySecond gives and ends turns on all slices.
 func (w *turnSimulation) everySecond() error {
 	w.clock.after(residency.TurnPeriod-reportAge, func() {
 		for _, p := range w.functions {
@@ -140,7 +141,7 @@ func (w *turnSimulation) everySecond() error {
 		switch has := next[p.function.Name]; {
 		case has && p.stage == residency.Waiting:
 			p.begin()
-		case !has && p.stage == residency.Serving: // one that begins goes on until it could be parked
+		case !has && p.stage == residency.Serving: // a turn that is beginning goes on until the replica could be parked
 			p.stage = residency.Leaving
 			p.leave()
 		}
@@ -175,7 +176,7 @@ func (p *inTurn) begin() {
 	})
 }
 
-// leave gives the memory back, if the replica is to and answers no request any more.
+// leave gives the memory back, if the replica is meant to and no longer answers a request.
 func (p *inTurn) leave() {
 	if p.stage != residency.Leaving || p.busy {
 		return
@@ -183,7 +184,7 @@ func (p *inTurn) leave() {
 	leaves := p.function.Turns.Leaves
 	p.sim.clock.after(leaves[(p.turns-1)%len(leaves)], func() {
 		p.stage = residency.Waiting
-		p.used, p.waits = p.sim.clock.now, 0 // those that still wait come after others that have waited meanwhile
+		p.used, p.waits = p.sim.clock.now, 0 // requests that still wait queue behind others that have been waiting
 	})
 }
 
