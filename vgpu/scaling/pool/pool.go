@@ -67,7 +67,7 @@ type Step struct {
 	Do Verb
 	At int // index of the instance; -1 for Start
 
-	// For is an ID in the autoscaler's state. Start creates the instance with this ID, or for no ID if it is 0. Adopt replaces the ID
+	// For is an ID in the autoscaler's state. Start creates an instance for this ID, or for none if it is 0. Adopt replaces the ID
 	// with the ID and the configuration of an existing instance (scaling.State.Replace).
 	For scaling.ID
 
