@@ -64,7 +64,7 @@ func (g *Group) Capacity(m *profile.Model) float64 {
 	return low
 }
 
-// maxCapacity, in requests per second, is far above what any instance can answer.
+// maxCapacity is far above what any instance can answer, in requests per second.
 const maxCapacity = 1e6
 
 // lateWithin returns the fraction of requests that are not answered within the given number of rounds. A round is one batch of the given
