@@ -25,7 +25,7 @@ type state struct {
 	nodes   []v1.Node
 	version string // of gshare
 	image   string // of the client: that of this controller
-	served  string // image of the function's replicas, with its digest; empty if unknown
+	served  string // image of the function's replicas, with its digest; empty if none is ready
 	now     time.Time
 
 	function *api.GPUFunction // nil if the profile has a template
