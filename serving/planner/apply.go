@@ -150,7 +150,7 @@ func settle(object *api.InferencePlan, made *made, objects map[string]*api.GPUFu
 	return all
 }
 
-// alone says how the function of a single-function group is served if that needs no host and no other pods; otherwise it returns "".
+// alone says how the function of a group of one is served if that follows the plan without a host; otherwise it returns "".
 func alone(g *api.PlanGroup, objects map[string]*api.GPUFunction) string {
 	switch f := objects[g.Functions[0].Name]; {
 	case len(g.Functions) > 1:
