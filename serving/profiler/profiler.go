@@ -68,7 +68,7 @@ type Config struct {
 
 	// Save saves the record so that a later profiler can continue it. It is called before and after each trial.
 	Save func(*Record) error
-	// If Begin is not nil, it is called before a trial; Report is called after it. again means that the best trial is being measured again.
+	// Begin is called before a trial and Report after it, unless they are nil. again means that the best trial is being measured again.
 	Begin  func(s search.Setting, again bool)
 	Report func(Trial)
 }
