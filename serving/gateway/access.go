@@ -11,23 +11,24 @@ import (
 	"strings"
 )
 
-// Everybody, among the namespaces of Function.Callers, lets everybody call the function who reaches the gateway.
+// Everybody, as an element of Function.Callers, lets everyone who reaches the gateway call the function.
 const Everybody = "*"
 
-// Callers finds the namespaces of callers. Its methods may be called concurrently.
+// Callers finds out to which namespace a caller belongs. Its methods may be called concurrently.
 type Callers interface {
-	// FindToken returns the token in a value of the header Authorization that is for the gateway, "" if there is none. It is not passed on.
+	// FindToken returns the token for the gateway in the value of an Authorization header, or "" if there is none. Such a token is not passed on to
+	// replicas.
 	FindToken(authorization string) string
-	// OfToken returns the namespace that a token of FindToken is of.
+	// OfToken returns the namespace to which a token that FindToken returned belongs.
 	OfToken(ctx context.Context, token string) (namespace string, err error)
-	// OfAddress returns the namespace of the pod with an address.
+	// OfAddress returns the namespace of the pod that has the address.
 	OfAddress(ctx context.Context, address netip.Addr) (namespace string, err error)
 }
 
-// ErrCallersUnavailable is the error of Callers, wrapped, if it cannot be known now who calls.
+// ErrCallersUnavailable is what the errors of Callers wrap while it cannot be determined who calls.
 var ErrCallersUnavailable = errors.New("it cannot be known now who calls")
 
-// Reasons of refusals: the caller may not call the function, or it cannot be known now who calls.
+// Reasons of refusals: the caller may not call the function, or it cannot be determined at present who calls.
 const (
 	reasonCaller        = "caller-not-allowed"
 	reasonCallerUnknown = "caller-unknown"
@@ -40,20 +41,20 @@ func (f *Function) mayCall(namespace string) bool {
 
 func (f *Function) isOpen() bool { return slices.Contains(f.Callers, Everybody) }
 
-// sender is who sends a request, as far as it is known.
+// sender is the sender of a request, as far as the gateway knows it.
 type sender struct {
 	gateway   *Gateway
 	request   *http.Request
-	unchecked bool   // it may call everything: another gateway, which has found out who calls, or nobody is to be found out
-	token     string // that it has sent for the gateway, "" without one
-	asked     bool   // what follows is known
+	unchecked bool   // it may call every function: callers are not checked, or another gateway sent the request and has checked
+	token     string // the token that it sent for the gateway; "" if none
+	asked     bool   // caller has set namespace and err
 	namespace string
 	err       error
-	hidden    *function // that the request names, and the sender may not call
+	hidden    *function // the function that the request names and the sender may not call; else nil
 }
 
-// refuseTokens is the answer to requests with several values of the header Authorization, of which there may be one. Servers differ in which one they
-// take: a replica could get the gateway's token, or the gateway overlook it.
+// refuseTokens is the answer to requests with several values of the header Authorization, which may have only one. Servers differ in which of them
+// they use: a replica could get the gateway's token, or the gateway could overlook it.
 var refuseTokens = newRefusal(http.StatusBadRequest, reasonBadRequest, "the request has several values of the header Authorization")
 
 // takeToken removes the gateway's token from a request, so that no replica gets it, and returns it.
@@ -75,7 +76,8 @@ func (g *Gateway) takeToken(r *http.Request) (*http.Request, string, refusal) {
 	return &clean, token, refusal{}
 }
 
-// isAmongOthers reports whether the gateway's token is one of several values that a proxy has joined, which other schemes do with parameters.
+// isAmongOthers reports whether the gateway's token is one of several values that a proxy has joined by commas. A comma alone does not mean that:
+// other authentication schemes separate parameters by it.
 func (g *Gateway) isAmongOthers(authorization string) bool {
 	if !strings.Contains(authorization, ",") {
 		return false
@@ -88,8 +90,8 @@ func (g *Gateway) isAmongOthers(authorization string) bool {
 	return false
 }
 
-// caller returns the namespace of who sends the request: that of its token or else that of its pod, whose address is that of the connection. What
-// headers say of addresses is the client's to choose.
+// caller returns the sender's namespace: that of its token or, without a token, that of the pod with the source address of the connection. Addresses
+// in headers are ignored, since clients can write there what they like.
 func (s *sender) caller() (string, error) {
 	if s.asked {
 		return s.namespace, s.err
@@ -109,7 +111,8 @@ func (s *sender) caller() (string, error) {
 	return s.namespace, s.err
 }
 
-// callable returns a function if the sender may call it. Otherwise it is as if there were none: which functions a namespace has is not for others.
+// callable returns the function of this name if the sender may call it, and otherwise nil, as if there were none: which functions a namespace has is
+// no business of other namespaces.
 func (s *sender) callable(name FunctionName) *function {
 	f := s.gateway.function(name)
 	if f == nil || s.unchecked {
@@ -126,11 +129,11 @@ func (s *sender) callable(name FunctionName) *function {
 	return nil
 }
 
-// unknown returns the refusal of a request that names no function which its sender may call, in its host or as its model. It does not depend on
-// whether there is such a function, and the caller is found out also if there is none: how long that takes would tell, too.
+// unknown returns the refusal of a request whose host, or whose model, names no function that the sender may call. The refusal does not depend on
+// whether such a function exists. The caller is looked up even if there is none, since the time that takes would give it away, too.
 func (s *sender) unknown(kind, asked, where string, name FunctionName) refusal {
 	form := fmt.Sprintf("the %s of a request is FUNCTION or FUNCTION.NAMESPACE", where)
-	if s.unchecked || name.Namespace == "" { // there is never one without
+	if s.unchecked || name.Namespace == "" { // no function is without a namespace
 		return newRefusal(http.StatusNotFound, reasonUnknown, fmt.Sprintf("no %s %.100q: %s", kind, asked, form))
 	}
 	namespace, err := s.caller()
@@ -144,11 +147,11 @@ func (s *sender) unknown(kind, asked, where string, name FunctionName) refusal {
 	return newRefusal(http.StatusNotFound, reasonUnknown, fmt.Sprintf("no %s %.100q that callers of namespace %s may call: %s", kind, asked, namespace, form))
 }
 
-// refuseUnnamed answers a request that names no function which its sender may call. Its answer does not say whether there is one; the metrics and the
-// log do.
+// refuseUnnamed answers a request that names no function which its sender may call. The answer does not reveal whether the function exists; the
+// metrics and the log do.
 func (e *exchange) refuseUnnamed(why refusal) {
 	hidden := e.sender.hidden
-	e.write(why) // in the form for no function, whatever the hidden one has
+	e.write(why) // in the form for an unknown function, whatever the protocol of the hidden one
 	if hidden == nil {
 		e.gateway.metrics.refused(FunctionName{}, why.reason)
 		return
@@ -166,7 +169,7 @@ func (e *exchange) refuseUnnamed(why refusal) {
 	}
 }
 
-// mayList returns which functions the sender of the request may know of: those that it may call.
+// mayList returns a function that reports which functions the sender may see in lists: those that it may call.
 func (s *sender) mayList() func(FunctionName) bool {
 	if s.unchecked {
 		return func(FunctionName) bool { return true }

@@ -8,16 +8,16 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// firstRoom is how many bytes are reserved for a body of which nothing has come.
+// firstRoom is how many bytes are reserved for a body before any of it has arrived.
 const firstRoom = 16 << 10
 
-// arriving is a body that is being read. Its room grows as its bytes arrive, so that clients that announce much and send nothing keep no room from
-// others: no more is reserved than firstRoom or twice what has come. If there is no room for more, what has come is given up, and the rest is read
-// and forgotten.
+// arriving is a body that is being read. Memory is reserved for it as its bytes arrive, at most firstRoom or twice what has arrived, so that clients
+// which announce large bodies and send nothing take no memory from others. If no more can be reserved, what has arrived is dropped, and the rest is
+// read and discarded.
 type arriving struct {
 	all       *bodies
-	most      int         // bytes of the body
-	mostOfAll share.Bytes // bytes of all bodies
+	most      int         // bytes that the body may have
+	mostOfAll share.Bytes // bytes that all bodies together may have
 	bytes     []byte
 	reserved  share.Bytes // the capacity of bytes
 	hasNoRoom bool
@@ -25,7 +25,7 @@ type arriving struct {
 
 var refuseFull = newRefusal(http.StatusTooManyRequests, reasonQueueFull, "the bodies of the requests that wait are too large")
 
-// read reads n bytes more. The error is io.ErrUnexpectedEOF if there are fewer.
+// read reads n more bytes. The error is io.ErrUnexpectedEOF if there are fewer.
 func (a *arriving) read(from io.Reader, n int) error {
 	for n > 0 {
 		if !a.grow(n) {
@@ -42,9 +42,9 @@ func (a *arriving) read(from io.Reader, n int) error {
 	return nil
 }
 
-// readAll reads to the end of from, which fails beyond most bytes.
+// readAll reads until from ends. The reader from has to fail by itself if the body has more than most bytes.
 func (a *arriving) readAll(from io.Reader) error {
-	var end [1]byte // where a full body has no room for what does not come
+	var end [1]byte // reads the end of from when the body is full
 	for {
 		spare := end[:]
 		if len(a.bytes) < a.most {
@@ -66,13 +66,13 @@ func (a *arriving) readAll(from io.Reader) error {
 	}
 }
 
-// grow makes room for up to n bytes more and at least one, and reports whether there is.
+// grow makes room for at least one more byte and at most n, and reports whether it could.
 func (a *arriving) grow(n int) bool {
 	if a.hasNoRoom || len(a.bytes) < cap(a.bytes) {
 		return !a.hasNoRoom
 	}
 	size := min(len(a.bytes)+n, max(2*len(a.bytes), firstRoom))
-	if len(a.bytes) > 0 { // by a part of it at least: many short messages must not be copied each time
+	if len(a.bytes) > 0 { // grow by at least a quarter, or many short messages would be copied each time
 		size = max(size, min(len(a.bytes)+len(a.bytes)/4+64, a.most))
 	}
 	more := share.Bytes(size - cap(a.bytes))
@@ -86,7 +86,7 @@ func (a *arriving) grow(n int) bool {
 	return true
 }
 
-// trim gives up room that is not needed, if it is much.
+// trim releases the unused end of bytes if that is more than a quarter of it.
 func (a *arriving) trim() {
 	if rest := share.Bytes(cap(a.bytes) - len(a.bytes)); rest > a.reserved/4 {
 		a.bytes = append(make([]byte, 0, len(a.bytes)), a.bytes...)

@@ -15,24 +15,25 @@ import (
 	"github.com/gshare-dev/gshare/serving/oip"
 )
 
-// part is an inference request that may be sent with others of the same group, as one request.
+// part is an inference request that may be sent together with others of the same group as one request.
 type part struct {
 	request *oip.Request
 	group   string
 	url     *url.URL
-	header  http.Header // of the batch, where this part is the first
-	limit   int         // parts of a batch that has this one; 0: no limit
+	header  http.Header // headers of the batch if this part is its first
+	limit   int         // most parts of a batch that contains this one; 0: no limit
 	grpc    bool
 }
 
-// batchHeaders are the headers of a request that are sent with its batch. All parts have the same.
+// batchHeaders are the headers of a request that are sent with its batch. All parts of a batch have the same values of them.
 var batchHeaders = []string{"Accept", "Content-Type"}
 
-// aloneHeaders are headers with which a request is sent alone: it is not for every replica's eyes with others, or its body cannot be read.
+// aloneHeaders are the headers of requests that are not batched: those with credentials, which must not be mixed with other requests, and those whose
+// bodies cannot be read.
 var aloneHeaders = []string{"Authorization", "Content-Encoding", "Cookie", "Expect"}
 
-// locate finds the tensors of an inference request that may be sent with others, and refuses one that is malformed. Others stay as they are.
-// It returns how long the client waits, 0 if the body does not say.
+// locate finds the tensors of an inference request that may be batched, and refuses it if it is malformed. It leaves other requests as they are and
+// returns no part for them. timeout is how long the client waits according to the body, 0 if it does not say.
 func (e *exchange) locate(maxBatch int) (p *part, timeout time.Duration, why refusal) {
 	in := e.request
 	if e.grpc {
@@ -53,7 +54,7 @@ func (e *exchange) locate(maxBatch int) (p *part, timeout time.Duration, why ref
 	return newPart(in, request)
 }
 
-// newPart returns the part of a request whose tensors are located, or nil if it has to be sent alone.
+// newPart returns the part of a request whose tensors have been located, or nil if it has to be sent alone.
 func newPart(in *http.Request, request *oip.Request) (p *part, timeout time.Duration, why refusal) {
 	if request.Alone() != nil {
 		return nil, request.Timeout, refusal{}
@@ -70,8 +71,8 @@ func newPart(in *http.Request, request *oip.Request) (p *part, timeout time.Dura
 	return p, request.Timeout, refusal{}
 }
 
-// together returns the items that can be sent with the first one, and the others. Rows count: a batch has at most maxBatch of them, unless its
-// only request has more.
+// together returns the items that can be sent as one batch with the first item, and the others. A batch has at most maxBatch rows, unless it is a
+// single request with more.
 func together(items []*item, maxBatch int) (chosen, others []*item) {
 	first := items[0]
 	chosen = items[:1:1]
@@ -98,24 +99,24 @@ func together(items []*item, maxBatch int) (chosen, others []*item) {
 // batch is several requests that are sent as one.
 type batch struct {
 	gateway  *Gateway
-	function *function // whose queue they were in
+	function *function // whose queue the items were in
 	replica  *replica
 	flight   *flight
 	items    []*item
 	stop     context.CancelFunc
-	limits   []*time.Timer // of items whose functions have shorter timeouts than the batch
-	clients  int           // that wait for the answer; guarded by the function's mutex
+	limits   []*time.Timer // end the wait of items with shorter timeouts than the batch
+	clients  int           // how many still wait for the answer; guarded by the function's mutex
 	room     *room         // of the answer
 }
 
-// leave notes that a client does not wait any more. The function's mutex is held.
+// leave notes that one client less waits, and ends the batch after the last one. The function's mutex is held.
 func (b *batch) leave() {
 	if b.clients--; b.clients == 0 {
 		b.stop()
 	}
 }
 
-// giveUp ends the wait of an item whose function's timeout is over. The others, whose timeouts are longer, wait on.
+// giveUp ends the wait of an item whose function's timeout has passed. The batch goes on for the items with longer timeouts.
 func (b *batch) giveUp(it *item) {
 	b.function.mu.Lock()
 	defer b.function.mu.Unlock()
@@ -128,7 +129,7 @@ func (b *batch) giveUp(it *item) {
 	b.leave()
 }
 
-// answered is a client's part of the answer to a batch.
+// answered is an item's part of the answer to a batch.
 type answered struct {
 	replica string
 	began   time.Time // when the batch was sent
@@ -138,10 +139,10 @@ type answered struct {
 	room    *room
 }
 
-// sendBatch sends items of a function as one request. The function's mutex is held.
+// sendBatch sends items from the queue of a function as one request. The function's mutex is held.
 func sendBatch(f *function, r *replica, flown *flight, items []*item) {
 	timeout := items[0].timeout
-	for _, it := range items { // of several functions: the shorter ones do not end what others wait for
+	for _, it := range items { // possibly of several functions: a short timeout must not end the batch for the others
 		timeout = max(timeout, it.timeout)
 	}
 	ctx, stop := context.WithTimeout(context.Background(), timeout)
@@ -163,7 +164,7 @@ func sendBatch(f *function, r *replica, flown *flight, items []*item) {
 	}()
 }
 
-// run sends the batch, and gives each item its part of the answer.
+// run sends the batch and gives each item its part of the answer.
 func (b *batch) run(ctx context.Context, maxAnswer int64) {
 	requests := make([]*oip.Request, len(b.items))
 	for i, it := range b.items {
@@ -184,7 +185,7 @@ func (b *batch) run(ctx context.Context, maxAnswer int64) {
 		b.refuse(refuseHung)
 	case err != nil:
 		why := newRefusal(http.StatusBadGateway, reasonReplica, "the replica that had the request failed")
-		if isHeaderTooLong(err) { // each is refused
+		if isHeaderTooLong(err) { // sent one by one, each gets its own refusal
 			b.function.failed(b.replica, b.flight, true)
 			b.divide(1, why)
 			return
@@ -249,7 +250,8 @@ func roundTrip(upstream http.RoundTripper, request *http.Request, maxAnswer int6
 	return response, body.bytes, err
 }
 
-// split cuts the answer. Requests that were left out of the batch wait again; so do all, one by one, if the answer cannot be cut.
+// split cuts the answer into the parts of the items. Requests that Merge left out of the batch wait again. If the answer cannot be split, all wait
+// again, to be sent one by one.
 func (b *batch) split(merged *oip.Batch, errs []error, response *http.Response, body []byte) {
 	length, err := 0, error(nil)
 	if b.items[0].part.grpc {
@@ -285,7 +287,8 @@ func (b *batch) split(merged *oip.Batch, errs []error, response *http.Response, 
 	}
 }
 
-// keepRoom keeps the room of the answer for an item until its client has its part. That of one that has gone is not looked at.
+// keepRoom keeps the memory of the answer reserved for an item until its client has got its part. It returns nil if the client has gone: nobody reads
+// that part.
 func (b *batch) keepRoom(it *item) *room {
 	b.function.mu.Lock()
 	defer b.function.mu.Unlock()
@@ -296,11 +299,12 @@ func (b *batch) keepRoom(it *item) *room {
 	return b.room
 }
 
-// half is the size of the batches that a batch is divided into.
+// half is the size of the batches into which a batch is divided.
 func (b *batch) half() int { return (len(b.items) + 1) / 2 }
 
-// repeat lets the items wait again after a failure that seems to be the replica's, or refuses them if the budget for that is used up. The first time they
-// may be sent as one again. If that fails, too, one of them may be the cause, and they are divided, so that it does not use up the budget of all.
+// repeat puts the items back into the queue after a failure that seems to be the replica's, or refuses them if the retry budget is used up. The first
+// time, they may be sent as one batch again. If that fails as well, one of them may be the cause, so they are divided: that one must not use up the
+// budget of all.
 func (b *batch) repeat(otherwise refusal) {
 	size := len(b.items)
 	if slices.ContainsFunc(b.items, func(it *item) bool { return it.part.limit > 0 }) {
@@ -309,11 +313,12 @@ func (b *batch) repeat(otherwise refusal) {
 	b.again(size, 1, otherwise)
 }
 
-// divide lets the items wait again, for batches of at most size, after a failure that is that of one of them: the others are to be answered. It needs no
-// budget, since it ends: what is divided again and again is sent at most twice as often as if there were no batches.
+// divide puts the items back into the queue, for batches of at most size, after a failure that one of them seems to have caused: the others are still
+// to be answered. This takes nothing from the retry budget because it comes to an end: halving a batch down to single requests takes at most twice as
+// many sends as without batches.
 func (b *batch) divide(size int, otherwise refusal) { b.again(size, 0, otherwise) }
 
-// again lets the items wait for batches of at most size, or refuses them if the budget for retries is less than the cost of each.
+// again puts the items back into the queue, for batches of at most size, or refuses them if the retry budget does not cover the cost of each.
 func (b *batch) again(size int, cost float64, otherwise refusal) {
 	for _, it := range b.items {
 		it.part.limit = size
@@ -323,7 +328,7 @@ func (b *batch) again(size int, cost float64, otherwise refusal) {
 	}
 }
 
-// refuse ends the wait of all items whose clients still wait.
+// refuse ends the wait of all items whose clients are still there.
 func (b *batch) refuse(why refusal) {
 	f := b.function
 	f.mu.Lock()

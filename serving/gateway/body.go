@@ -14,10 +14,10 @@ import (
 // bodyTimeout is how long a client may take to send the body of its request.
 const bodyTimeout = 30 * time.Second
 
-// readBody reads the body, unless it has been read already, of at most most bytes, and counts them among all bodies, which may have maxAll. It
-// returns the bytes that are to be released. A body for which there is no room is read too, so that it is known whether the request is one.
+// readBody reads the body, of at most most bytes, unless that has been done already, and counts it in all, which may reach maxAll. It returns how
+// many bytes the caller has to release. A body for which there is no room is still read, so that it is known whether the request is valid.
 func (e *exchange) readBody(all *bodies, most, maxAll share.Bytes) (reserved share.Bytes, why refusal) {
-	if e.body != nil { // to find the model
+	if e.body != nil { // findModel has read it
 		length := share.Bytes(len(e.body))
 		switch {
 		case length > most:
@@ -25,7 +25,7 @@ func (e *exchange) readBody(all *bodies, most, maxAll share.Bytes) (reserved sha
 		case !all.reserve(length, maxAll):
 			return 0, refuseFull
 		}
-		e.modelBody.release() // the function counts it
+		e.modelBody.release() // from now on the function counts it
 		return length, refusal{}
 	}
 	length := e.request.ContentLength
@@ -45,7 +45,7 @@ func (e *exchange) readBody(all *bodies, most, maxAll share.Bytes) (reserved sha
 	if err != nil {
 		return body.reserved, e.bodyRefusal(err, most)
 	}
-	// Otherwise the server would wait without end for the rest before it answers.
+	// Without this the server would wait forever for the rest of the body before it answers.
 	_ = http.NewResponseController(e.writer).SetReadDeadline(time.Time{})
 	if body.hasNoRoom {
 		return 0, refuseFull
@@ -67,7 +67,7 @@ func (e *exchange) bodyRefusal(err error, most share.Bytes) refusal {
 		return bodyTooLarge(most)
 	case errors.As(err, &network) && network.Timeout():
 		return newRefusal(http.StatusRequestTimeout, reasonBadRequest, "the body did not arrive in time")
-	case errors.As(err, &network), errors.Is(err, io.ErrUnexpectedEOF), e.request.ProtoMajor == 2: // whose errors have no types
+	case errors.As(err, &network), errors.Is(err, io.ErrUnexpectedEOF), e.request.ProtoMajor == 2: // HTTP/2 errors have no types
 		return newRefusal(http.StatusBadRequest, reasonBrokenOff, "the body is shorter than it should be")
 	}
 	return newRefusal(http.StatusBadRequest, reasonBadRequest, "the body is not valid")

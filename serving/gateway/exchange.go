@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// statusClientGone is what is logged and counted for a request whose client left before the answer.
+// statusClientGone is the status logged and counted for a request whose client left before the answer.
 const statusClientGone = 499
 
 // exchange is one request and its answer.
@@ -22,19 +22,19 @@ type exchange struct {
 	sender   sender
 	body     []byte
 	start    time.Time
-	deadline *time.Timer             // of the client; nil if it has not said one
-	cancel   context.CancelCauseFunc // ends what a replica has of it
+	deadline *time.Timer             // the client's; nil if it has not given one
+	cancel   context.CancelCauseFunc // takes the request away from the replica
 	grpc     bool
 	fromPeer bool          // it comes from another gateway
-	spent    time.Duration // for which it was whole with other gateways
-	// modelBody counts body, after findModel, until the function does or it is not in memory any more. Before, its caller may have to be found out, or
-	// another gateway may have the request.
+	spent    time.Duration // for which other gateways have had the complete request
+	// modelBody counts body from findModel on, until the function counts it or it is no longer in memory. In the meantime the caller may have to be
+	// looked up, or the request may be with another gateway.
 	modelBody reservation
-	rest      *restOfStream // of a call whose client sends more messages; nil for others
+	rest      *restOfStream // what the client of a stream sends after its first message; nil for other requests
 	outcome
 }
 
-// outcome is what is logged and counted of an exchange.
+// outcome is what is logged and counted about an exchange.
 type outcome struct {
 	status  int // of the answer
 	reason  string
@@ -72,19 +72,19 @@ func (e *exchange) write(why refusal) {
 	why.write(e.writer, openAI)
 }
 
-// reject refuses a request that has not come whole, or is not valid.
+// reject refuses a request that has not arrived completely or is not valid.
 func (e *exchange) reject(why refusal) {
 	if why.reason == reasonBrokenOff {
 		e.status, e.reason = statusClientGone, why.reason
 		e.function.count(func(s *statistics) { s.reject(&s.counts.Gone) })
-		e.write(why) // for a client that has closed its side only
+		e.write(why) // for a client that has closed only its sending side
 		return
 	}
 	e.function.count(func(s *statistics) { s.reject(&s.counts.Refused) })
 	e.refuse(why)
 }
 
-// loss returns why an exchange gets no whole answer now, and the counter of such ends.
+// loss returns why an exchange gets no complete answer, as a refusal, and the counter of requests that end so.
 func (e *exchange) loss(ctx context.Context) (refusal, *uint64) {
 	counts := &e.function.counts
 	switch {
@@ -102,13 +102,13 @@ func (e *exchange) loss(ctx context.Context) (refusal, *uint64) {
 	return newRefusal(http.StatusBadGateway, reasonReplica, "the replica that had the request failed"), &counts.Failed
 }
 
-// errHung is why a request is taken from a replica that has not begun to answer it within Function.Timeout, and refuseHung what its client gets.
+// errHung is why a request is taken away from a replica that has not begun to answer within Function.Timeout; refuseHung is what its client gets.
 var (
 	errHung    = errors.New("the replica did not answer in time")
 	refuseHung = newRefusal(http.StatusGatewayTimeout, reasonDeadline, errHung.Error())
 )
 
-// giveUp ends an exchange that has got no answer.
+// giveUp ends an exchange that has not got an answer.
 func (e *exchange) giveUp(why refusal) {
 	if why.status != statusClientGone {
 		e.refuse(why)

@@ -13,21 +13,20 @@ import (
 	"time"
 )
 
-// isHeaderTooLong reports whether a request was not sent because the replica has said that it takes no header of this length. net/http exports no
-// error for it.
+// isHeaderTooLong reports whether a request was not sent because the replica has announced that it accepts no header of this length. net/http exports
+// no error for this.
 func isHeaderTooLong(err error) bool {
 	return strings.Contains(err.Error(), "request header list larger than peer's advertised limit")
 }
 
-// begin sends a request to a replica and returns when the answer begins. Where the client has said no deadline it waits no longer than
-// Function.Timeout.
+// begin sends a request to a replica and returns when the answer begins. If the client has given no deadline, it waits for Function.Timeout at most.
 func (e *exchange) begin(upstream http.RoundTripper, request *http.Request) (*http.Response, error) {
 	var limit *time.Timer
 	if e.deadline == nil {
 		limit = time.AfterFunc(e.function.settings().Timeout, func() { e.cancel(errHung) })
 	}
 	response, err := upstream.RoundTrip(request)
-	if limit != nil && !limit.Stop() && err == nil { // too late, and its body cannot be read any more
+	if limit != nil && !limit.Stop() && err == nil { // the timer fired first, so the body can no longer be read
 		response.Body.Close()
 		e.cancel(errHung) // if the timer has not done so yet
 		return nil, errHung
@@ -35,10 +34,10 @@ func (e *exchange) begin(upstream http.RoundTripper, request *http.Request) (*ht
 	return response, err
 }
 
-// forward sends the request to a replica and passes its answer on. It returns false if the replica has failed and the request waits again.
+// forward sends the request to a replica and passes the answer on. It returns false if the replica has failed and the request waits for another turn.
 func (e *exchange) forward(ctx context.Context, it *item, t turn, retried bool) bool {
 	r := t.replica
-	queue := it.queue.Load() // it does not change while a replica has the request
+	queue := it.queue.Load() // does not change while a replica has the request
 	e.replica = r.ID
 	upstream := e.gateway.upstream
 	if e.grpc {
@@ -50,14 +49,14 @@ func (e *exchange) forward(ctx context.Context, it *item, t turn, retried bool) 
 		defer e.rest.Close()
 	}
 	response, err := e.begin(upstream, e.outgoing(ctx, it, r))
-	if err == nil && (response.StatusCode < 200 || response.StatusCode > 999) { // net/http takes it, and cannot pass it on
+	if err == nil && (response.StatusCode < 200 || response.StatusCode > 999) { // net/http accepts such a status but cannot pass it on
 		response.Body.Close()
 		err = fmt.Errorf("status %d", response.StatusCode)
 	}
 	if err != nil {
 		if why, counter := e.loss(ctx); why.reason != reasonReplica {
 			e.function.count(func(s *statistics) { s.finish(counter) })
-			// The replica may wait for the client of a stream, not the other way round.
+			// In a stream the replica may have been waiting for the client, so it is not to blame.
 			queue.failed(r, t.flight, why != refuseHung || e.rest != nil)
 			e.giveUp(why)
 			return true
@@ -80,11 +79,11 @@ func (e *exchange) forward(ctx context.Context, it *item, t turn, retried bool) 
 	defer response.Body.Close()
 	first := time.Now()
 	if e.deadline != nil && e.function.settings().Protocol == OpenAI {
-		e.deadline.Stop() // it was for the first byte
+		e.deadline.Stop() // it was only for the first byte
 	}
 	e.writeHeader(it, response.StatusCode, response.Header)
-	if e.rest != nil && response.Header.Get(grpcStatus) == "" { // else it is all: a flush would make a trailer missing
-		_ = http.NewResponseController(e.writer).Flush() // its client may wait for it before it sends more
+	if e.rest != nil && response.Header.Get(grpcStatus) == "" { // else the header is the whole answer, and after a flush its trailer would be missing
+		_ = http.NewResponseController(e.writer).Flush() // the client may wait for it before it sends more
 	}
 	if err := e.copyBody(response); err != nil {
 		why, counter := e.loss(ctx)
@@ -97,7 +96,7 @@ func (e *exchange) forward(ctx context.Context, it *item, t turn, retried bool) 
 		if e.grpc || e.status == statusClientGone {
 			return true
 		}
-		panic(http.ErrAbortHandler) // closes the connection, so that the client does not take a part for the whole
+		panic(http.ErrAbortHandler) // closes the connection, so that the client does not take a part for the whole answer
 	}
 	if e.grpc {
 		queue.speak()
@@ -116,7 +115,7 @@ func (e *exchange) forward(ctx context.Context, it *item, t turn, retried bool) 
 func (e *exchange) writeHeader(it *item, code int, from http.Header) {
 	header := e.writer.Header()
 	copyHeader(header, from)
-	header.Del(reasonHeader) // of another gateway that the server asked, not of this one: it has not refused the request
+	header.Del(reasonHeader) // the replica may have got it from another gateway that it called; this one has not refused the request
 	header.Set("Server-Timing", fmt.Sprintf("queue;dur=%.1f", float64(e.queued)/float64(time.Millisecond)))
 	header.Set("X-Gshare-Cold-Start", map[bool]string{true: "cold", false: "warm"}[it.cold])
 	e.writer.WriteHeader(code)
@@ -133,7 +132,7 @@ func (e *exchange) outgoing(ctx context.Context, it *item, r *replica) *http.Req
 	}).WithContext(ctx)
 	copyHeader(out.Header, in.Header)
 	if e.grpc {
-		out.Header.Set("Te", "trailers") // servers may insist on it
+		out.Header.Set("Te", "trailers") // some servers require it
 	}
 	if e.rest != nil {
 		out.ContentLength, out.Body = -1, struct {
@@ -144,10 +143,10 @@ func (e *exchange) outgoing(ctx context.Context, it *item, r *replica) *http.Req
 		out.Body = io.NopCloser(bytes.NewReader(e.body))
 		out.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(e.body)), nil }
 	}
-	if !e.fromPeer { // which has done so
+	if !e.fromPeer { // another gateway has done so
 		addForwardedFor(out.Header, in)
 	}
-	if it.explicit { // less the time that has passed
+	if it.explicit { // the client's timeout, less the time that has passed
 		left := max(1, time.Until(it.due).Milliseconds())
 		if e.grpc {
 			out.Header.Set(grpcTimeout, strconv.FormatInt(min(left, maxTimeout.Milliseconds()), 10)+"m") // of up to 8 digits
@@ -161,7 +160,7 @@ func (e *exchange) outgoing(ctx context.Context, it *item, r *replica) *http.Req
 	return out
 }
 
-// copyHeader copies the fields of a header but those that are for one connection only.
+// copyHeader copies the fields of a header, except those that apply to a single connection only.
 func copyHeader(to, from http.Header) {
 	for name, values := range from {
 		to[name] = values
@@ -176,7 +175,7 @@ func copyHeader(to, from http.Header) {
 	}
 }
 
-// copyBody passes the body of an answer on. What is streamed is flushed as it comes.
+// copyBody passes the body of an answer on. A body of unknown length is flushed as it comes.
 func (e *exchange) copyBody(response *http.Response) error {
 	return e.writeBody(response.ContentLength, func(w io.Writer) error {
 		streamed := response.ContentLength < 0
@@ -193,7 +192,7 @@ func (e *exchange) copyBody(response *http.Response) error {
 					e.rest.extend()
 				}
 				if streamed {
-					_ = controller.Flush() // fails as the next write does
+					_ = controller.Flush() // if it fails, so does the next write
 				}
 			}
 			if errors.Is(err, io.EOF) {

@@ -11,7 +11,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/batching"
 )
 
-// function is a function with its queue and its replicas. It has many methods, since all ways in which requests come, wait and leave need its mutex.
+// function is a function of the gateway with its queue and its replicas. It has many methods because all the ways in which requests come, wait and
+// leave need its mutex.
 type function struct {
 	gateway *Gateway
 	name    FunctionName
@@ -25,20 +26,21 @@ type function struct {
 	memory
 	lastID  uint64
 	wake    *time.Timer
-	retries float64 // that the budget allows
+	retries float64 // how many the retry budget allows now
 	observed
 
-	statistics // with a mutex of its own
+	statistics // has its own mutex
 	place      place
 }
 
 // cold is the state of a function that has no replicas.
 type cold struct {
-	held    []*item  // wait for the first replica, the oldest first
-	backOff *backOff // while it starts no replica; else nil
+	held    []*item  // waiting for the first replica, oldest first
+	backOff *backOff // set while no replica is started for the function; else nil
 }
 
-// retryBudget is the part of the requests that may be sent again after a replica has failed, and maxRetries bounds how many may be at once.
+// retryBudget is the part of the requests that may be sent again after a replica has failed: each request adds it to the budget. maxRetries bounds
+// how much the budget can accumulate.
 const (
 	retryBudget = 0.1
 	maxRetries  = 100
@@ -49,7 +51,7 @@ func newFunction(config Function, g *Gateway) *function {
 	f.place.of = f
 	f.bodies.within, f.answers.within = g.bodiesOf(config.Namespace), g.bodiesOf(config.Namespace)
 	f.draining = map[string]*replica{}
-	f.queue, _ = batching.New(batching.Config{MaxBatch: 1, Latency: func(int) time.Duration { return 0 }}) // always valid
+	f.queue, _ = batching.New(batching.Config{MaxBatch: 1, Latency: func(int) time.Duration { return 0 }}) // cannot fail: the configuration is valid
 	f.wake = time.AfterFunc(math.MaxInt64, func() {
 		f.mu.Lock()
 		defer f.mu.Unlock()
@@ -70,15 +72,16 @@ func (f *function) settings() Function {
 	return f.config
 }
 
-// admit counts a request that has come whole and lets it wait for its turn, or refuses it if it is predicted to miss its deadline, or too many
-// of the function wait. deadline is the client's; zero if it has none. spent is for how long the request was whole with other gateways.
+// admit counts a request that has arrived completely and lets it wait for its turn. It refuses the request if it is predicted to miss its deadline,
+// or if too many requests of the function wait. deadline is the client's, zero if it has given none. spent is how long other gateways have had the
+// complete request.
 func (f *function) admit(p *part, deadline time.Time, spent time.Duration) (*item, refusal) {
 	queue, settings := f.place.lock()
 	defer queue.mu.Unlock()
 	return queue.let(f, &settings, p, deadline, spent)
 }
 
-// let is admit for the queue of a request of a function with these settings. The caller holds the mutex.
+// let is admit for a request of the function of, which has these settings, in f's queue. The caller holds f's mutex.
 func (f *function) let(of *function, settings *Function, p *part, deadline time.Time, spent time.Duration) (*item, refusal) {
 	now := time.Now()
 	f.rate.add(now)
@@ -88,7 +91,7 @@ func (f *function) let(of *function, settings *Function, p *part, deadline time.
 	it.queue.Store(f)
 	if !it.explicit {
 		deadline = now.Add(cmp.Or(settings.SLO, settings.Timeout))
-		if settings.Hold.InTime { // others are served late rather than not, where their gateway has failed
+		if settings.Hold.InTime { // without it, requests whose gateway has failed get the full time again, to be served late rather than not at all
 			deadline = deadline.Add(-spent)
 		}
 	}
@@ -109,9 +112,9 @@ func (f *function) let(of *function, settings *Function, p *part, deadline time.
 	return it, refusal{}
 }
 
-// check returns the refusal of a request of a function with these settings, or none.
+// check returns the refusal of a request of a function with these settings in f's queue, or none.
 func (f *function) check(it *item, settings *Function, now time.Time) refusal {
-	var waiting int // of the function, so that none fills the queue for others
+	var waiting int // of the function alone, so that none fills the queue for the others
 	it.of.count(func(s *statistics) { waiting = s.counts.Waiting })
 	switch {
 	case len(f.replicas) == 0 && f.backOff != nil:
@@ -128,9 +131,10 @@ func (f *function) check(it *item, settings *Function, now time.Time) refusal {
 	return refusal{}
 }
 
-// isIdleFor reports whether no request waits or is served. The next one is let in although predictions say that it will be late: it costs no
-// other its time, and it measures how long requests take now. After one that its client may have given up, no other one with a deadline of the
-// client is let in until the answer would have come: the replica may be busy with it until then, and nothing was measured.
+// isIdleFor reports whether no request waits or is being served, so that the item is let in even if it is predicted to be late: it takes no time from
+// others, and it measures how long requests take at present. There is one exception. If such a request had a deadline of its client, the client may
+// have given it up, so that nothing is measured, and the replica may still be busy with it. Until its answer would have come, no other request with a
+// client's deadline is let in.
 func (f *function) isIdleFor(it *item, now time.Time) bool {
 	return !(it.explicit && now.Before(f.hopeless)) && len(f.items) == 0 && !slices.ContainsFunc(f.replicas, func(r *replica) bool { return len(r.flights) > 0 })
 }
@@ -138,7 +142,7 @@ func (f *function) isIdleFor(it *item, now time.Time) bool {
 // enqueue lets an item wait for its turn.
 func (f *function) enqueue(it *item, now time.Time) {
 	if len(f.items) == 0 && f.config.MaxBatch == 1 {
-		if r := firstIdle(f.replicas, it, now); r != nil { // what the queue would decide
+		if r := firstIdle(f.replicas, it, now); r != nil { // as the queue would decide
 			it.of.count((*statistics).fly)
 			it.turn <- turn{replica: r, flight: r.begin(now, 1)}
 			return
@@ -152,11 +156,11 @@ func (f *function) enqueue(it *item, now time.Time) {
 	f.hold(it)
 }
 
-// hold lets an item wait for the first replica.
+// hold lets an item wait for the function's first replica.
 func (f *function) hold(it *item) {
 	limit, why := it.holdFor, newRefusal(http.StatusServiceUnavailable, reasonHoldExpired, "no replica started in time")
 	if it.cold = !f.config.Hold.InTime; !it.cold {
-		it.request.Deadline = it.due // which may have been put off, as nobody else needed the replica
+		it.request.Deadline = it.due // add may have set a later one, as no other request needed the replica
 		limit, why = time.Until(it.due), newRefusal(http.StatusGatewayTimeout, reasonLate, "the function had no turn in time")
 	}
 	f.held = append(f.held, it)
@@ -171,7 +175,7 @@ func (f *function) hold(it *item) {
 	f.gateway.notifyWaiting(f.name)
 }
 
-// firstIdle returns the first replica with a credit that answers an item in time, or nil.
+// firstIdle returns the first replica that has a free credit and is expected to answer the item in time, or nil.
 func firstIdle(replicas []*replica, it *item, now time.Time) *replica {
 	for _, r := range replicas {
 		if len(r.flights) < r.Credits && !r.avoid.After(now) && !now.Add(r.latency(1)).After(it.request.Deadline) {
@@ -181,9 +185,9 @@ func firstIdle(replicas []*replica, it *item, now time.Time) *replica {
 	return nil
 }
 
-// add puts an item into the queue. It was admitted already; what is too late now is refused when its turn comes.
+// add puts an item that has been admitted into the queue. If it is too late by now, it is refused when its turn comes.
 func (f *function) add(it *item) {
-	if len(f.replicas) == 0 && f.backOff != nil { // an item that waits again
+	if len(f.replicas) == 0 && f.backOff != nil { // the item waits again after a replica had it
 		it.refuse(f.backOff.refusal())
 		return
 	}
@@ -198,7 +202,7 @@ func (f *function) add(it *item) {
 			if it.explicit {
 				f.hopeless = finish
 			}
-			it.request.Deadline = finish.Add(finish.Sub(now)) // later than predicted: the clock goes on until its turn is decided
+			it.request.Deadline = finish.Add(finish.Sub(now)) // later than predicted, since time passes until the queue decides
 			if f.config.Hold.InTime {
 				refuseAtDue(it)
 			}
@@ -211,7 +215,8 @@ func (f *function) add(it *item) {
 	it.refuse(newRefusal(http.StatusTooManyRequests, reasonLate, "the request would miss its deadline"))
 }
 
-// retry lets items whose replica has failed wait again, if the budget allows it for all of them. cost is the part of it that each takes, 0 or 1.
+// retry puts items whose replica has failed back into the queue, if the retry budget covers all of them. cost is what each of them takes from the
+// budget, 0 or 1.
 func (f *function) retry(cost float64, items ...*item) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -228,7 +233,7 @@ func (f *function) retry(cost float64, items ...*item) bool {
 	return true
 }
 
-// putBack lets items wait again that were left out of a batch.
+// putBack puts items that were left out of a batch back into the queue.
 func (f *function) putBack(items []*item) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -260,7 +265,7 @@ func (f *function) refuseAll(why refusal) {
 	f.wake.Stop()
 }
 
-// dispatch gives turns to items while there are credits.
+// dispatch gives items their turns as long as there are credits. The caller holds the mutex.
 func (f *function) dispatch() {
 	for len(f.items) > 0 {
 		now := time.Now()
@@ -280,7 +285,7 @@ func (f *function) dispatch() {
 	}
 }
 
-// send gives a replica the first of the items and those that can be sent with it. The others go back into the queue.
+// send gives a replica the first item and those that can be batched with it. The others go back into the queue.
 func (f *function) send(r *replica, now time.Time, items []*item) {
 	chosen, others := together(items, f.config.MaxBatch)
 	flown := r.begin(now, len(chosen))
@@ -306,7 +311,7 @@ func (f *function) take(id uint64) *item {
 	return it
 }
 
-// wakeAt calls dispatch at a time, or before when a replica is to be tried again.
+// wakeAt arranges for dispatch to be called at a time, or earlier if a replica that is being avoided may be tried again before then.
 func (f *function) wakeAt(now, at time.Time) {
 	if len(f.items) == 0 {
 		f.wake.Stop()
@@ -322,11 +327,12 @@ func (f *function) wakeAt(now, at time.Time) {
 	}
 }
 
-// batchingLoad returns the replicas as the queue sees them: each credit is one that serves a request at a time. The next call reuses the memory.
+// batchingLoad returns the replicas as the queue sees them: each credit counts as a replica that serves one request at a time. The next call reuses
+// the memory.
 func (f *function) batchingLoad(now time.Time) batching.Load {
 	l := batching.Load{Rate: f.rate.perSecond(now), Replicas: f.credits[:0]}
 	for i, r := range f.replicas {
-		latency, ends := r.latency, r.predictEnds() // the method value allocates
+		latency, ends := r.latency, r.predictEnds() // once per replica, since a method value allocates
 		for credit := range r.Credits {
 			b := batching.Replica{ID: i, MaxBatch: f.config.MaxBatch, Latency: latency}
 			switch {
@@ -342,8 +348,8 @@ func (f *function) batchingLoad(now time.Time) batching.Load {
 	return l
 }
 
-// done returns the credit of a replica after its answer, and counts the answer to each item. ok says that the server has answered without an
-// error of its own; first is when the first byte came.
+// done returns the credit of a replica that has answered, and counts the answer for each item. ok is false if the answer is an error of the server;
+// first is when its first byte came.
 func (f *function) done(r *replica, flown *flight, first time.Time, ok bool, items ...*item) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -376,7 +382,7 @@ func (f *function) done(r *replica, flown *flight, first time.Time, ok bool, ite
 	f.dispatch()
 }
 
-// failed returns the credit of a replica that gave no answer. The replica is avoided for a while, unless it is not to blame.
+// failed returns the credit of a replica that gave no answer. Unless it is blameless, the replica gets no requests for a while.
 func (f *function) failed(r *replica, flown *flight, blameless bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

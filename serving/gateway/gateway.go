@@ -1,11 +1,11 @@
 // Package gateway passes requests to the replicas of functions so that they are answered in time.
 //
-// A request names its function by the host. It has a deadline: what the client says, or the function's objective. A request that is
-// predicted to miss it is refused at once; the others wait, earliest deadline first, until a replica has a credit. Replicas have no queue of
-// their own: a replica gets as many requests at once as it has credits, so the order is decided here and as late as possible. Requests to a
-// function without replicas are held, up to a bound, until it has some, or refused while none is started.
+// The host of a request names its function. A request has a deadline: its client's, or one that follows from the function's objective. A request that
+// is predicted to miss its deadline is refused at once; the others wait, earliest deadline first, until a replica has a free credit. Replicas have no
+// queues of their own: a replica gets at most as many requests at once as it has credits, so the gateway decides the order, and as late as possible.
+// Requests to a function without replicas are held, up to a bound, until it has one, or refused while none is being started.
 //
-// vgpu/batching has the rules of the queue, serving/oip those of joining requests. This package connects them with HTTP and a clock.
+// vgpu/batching has the rules of the queue, serving/oip those for joining requests into batches. This package connects them with HTTP and a clock.
 package gateway
 
 import (
@@ -30,19 +30,19 @@ import (
 type Config struct {
 	// Upstream sends requests to replicas. If nil, it is an http1.Transport.
 	Upstream http.RoundTripper
-	// UpstreamGRPC sends calls of gRPC to replicas. If nil, it is an http.Transport for HTTP/2 without TLS.
+	// UpstreamGRPC sends gRPC calls to replicas. If nil, it is an http.Transport for HTTP/2 without TLS.
 	UpstreamGRPC http.RoundTripper
 
-	// Peers are the other gateways that serve the same functions: one of them owns each, and the others forward its requests. If nil, there are
-	// none. RunPeers and PeerServer are to be run, too.
+	// Peers are the other gateways that serve the same functions: one gateway owns each function, and the others forward requests to it. If nil,
+	// there are none. With peers, run RunPeers and PeerServer as well.
 	Peers *peers.Peers
-	// PeerTLS is for connections to other gateways: with anybody else it lets the handshake fail. If nil, all fail.
+	// PeerTLS is for connections to other gateways: it must make the handshake with anyone else fail. If nil, all connections fail.
 	PeerTLS *tls.Config
-	// ToPeers and ToPeersGRPC send requests to other gateways, whose scheme is https. If nil, they are http.Transports with PeerTLS.
+	// ToPeers and ToPeersGRPC send requests to other gateways, with the scheme https. If nil, they are http.Transports with PeerTLS.
 	ToPeers, ToPeersGRPC http.RoundTripper
 
-	Callers Callers      // finds out who calls; if nil, everybody may call every function
-	Log     *slog.Logger // of accesses; none if nil
+	Callers Callers      // finds out who calls; if nil, everyone may call every function
+	Log     *slog.Logger // log of requests; none if nil
 	Metrics prometheus.Registerer
 }
 
@@ -51,38 +51,38 @@ type FunctionName struct{ Namespace, Name string }
 
 func (n FunctionName) String() string { return n.Namespace + "/" + n.Name }
 
-// Function is what the gateway knows of a function. Fields that are zero take their defaults.
+// Function is what the gateway knows about a function. Fields that are zero take their defaults.
 type Function struct {
 	FunctionName
-	// SLO is the time within which a request that says nothing else is to be answered. Without one, requests are served in the order in
-	// which they come, and are given up after Timeout.
+	// SLO is the time within which a request is to be answered if its client gives no deadline. Without an SLO such requests are served in order of
+	// arrival, and given up after Timeout.
 	SLO time.Duration
-	// Timeout is how long a request waits without an objective or a deadline of its client, and then how long a replica may take until the
-	// answer to it begins, unless the client has said a deadline; a batch is to be answered whole by then. The default is 10 min.
+	// Timeout is how long a request waits that has neither an objective nor a deadline of its client. It is also how long a replica may then take
+	// until its answer begins, unless the client has given a deadline; the whole answer to a batch has to come within it. The default is 10 min.
 	Timeout time.Duration
 
 	Protocol Protocol
-	MaxBatch int // rows of the requests that a replica may get as one; only with the protocol OIP; default 1
+	MaxBatch int // most rows of a batch; above 1 only with the protocol OIP; default 1
 
-	MaxQueued int         // requests that wait; default 10,000
-	MaxBytes  share.Bytes // of the bodies of all requests of the function at once; default 256 MiB
-	MaxBody   share.Bytes // of one request; default 64 MiB
+	MaxQueued int         // most requests that wait at once; default 10,000
+	MaxBytes  share.Bytes // most bytes of the bodies of all its requests at once; default 256 MiB
+	MaxBody   share.Bytes // most bytes of the body of one request; default 64 MiB
 	Hold      Hold
 
-	// Callers are the namespaces whose callers may call the function, beside its own, or Everybody.
+	// Callers are the namespaces, besides the function's own, from which it may be called. Everybody stands for all of them.
 	Callers []string
 }
 
-// Protocol is what a gateway has to know of the requests of a function.
+// Protocol is what a gateway has to know about the form of a function's requests.
 type Protocol int
 
 const (
-	// HTTP is any: requests pass unchanged, one by one.
+	// HTTP is any HTTP: requests are passed on unchanged, one by one.
 	HTTP Protocol = iota
-	// OIP is the Open Inference Protocol: inference requests over REST or gRPC that fit together are sent as one.
+	// OIP is the Open Inference Protocol: inference requests over REST or gRPC that fit together are sent as one batch.
 	OIP
-	// OpenAI is that of chat completions: requests pass unchanged, and the first byte of the answer counts for deadlines. Where the host names
-	// no function, the model in the body does.
+	// OpenAI is the protocol of OpenAI's chat completions: requests are passed on unchanged, and the first byte of the answer has to meet the
+	// deadline. If the host names no function, the model in the body does.
 	OpenAI
 )
 
@@ -93,12 +93,12 @@ func (p Protocol) String() string {
 	return [...]string{"HTTP", "OIP", "OpenAI"}[p]
 }
 
-// Hold bounds the requests that wait for a function without replicas.
+// Hold bounds how many requests wait for a function without replicas, and for how long.
 type Hold struct {
 	Requests int           // default 100
 	For      time.Duration // default 60 s
-	// InTime lets requests wait until their deadlines in place of For, since the function has replicas in turn with others. They keep the deadlines
-	// when it has some again; else they have missed them in any case.
+	// InTime lets requests wait until their deadlines instead of For, for a function whose replicas take turns with those of others. The requests
+	// keep their deadlines when it has replicas again. Without InTime, held requests are taken to have missed their objective in any case.
 	InTime bool
 }
 
@@ -144,12 +144,12 @@ type Replica struct {
 	ID        string
 	Address   string // host:port
 	Residency scaling.Residency
-	Credits   int // batches that it may have at once, or requests where there are no batches; default 1
-	// Latency is the p99 of a request, by the profile; for the protocol OpenAI until the first byte of its answer. It is corrected by what
-	// is measured. If it is zero, it is learned from the first requests on.
+	Credits   int // most batches at once, or requests if there are no batches; default 1
+	// Latency is the p99 of a request according to the profile; with the protocol OpenAI, until the first byte of the answer. Measurements correct
+	// it. If it is zero, it is learned from the first requests on.
 	Latency time.Duration
-	// BatchLatency is the p99 of a batch, by the profile, which must not fall with its size and is corrected like Latency, in whose place
-	// it stands. If it is nil, the latency of larger batches is learned.
+	// BatchLatency is the p99 of a batch according to the profile. If set, it replaces Latency and is corrected in the same way; it must not fall
+	// with the size of the batch. If it is nil, the latency of larger batches is learned.
 	BatchLatency func(batch int) time.Duration
 }
 
@@ -163,8 +163,8 @@ type Gateway struct {
 	log     *slog.Logger
 	metrics *metrics
 	waiting chan FunctionName
-	bodies  bodies // that are read to find the model
-	kept    bodies // that other gateways have got
+	bodies  bodies // read by findModel before the function is known
+	kept    bodies // kept while other gateways have the requests
 	streams streams
 
 	allBodies bodies // of the functions of all namespaces
@@ -177,9 +177,9 @@ type Gateway struct {
 type known struct {
 	functions map[FunctionName]*function
 	models    map[FunctionName]bool        // functions with the protocol OpenAI
-	guests    map[FunctionName][]*function // of hosts: the functions whose hosting names them
+	guests    map[FunctionName][]*function // by host: the functions that the host serves
 
-	namespaces map[string]*bodies // of their functions
+	namespaces map[string]*bodies // bodies of the functions of each namespace
 }
 
 // New returns a gateway without functions.
@@ -211,7 +211,7 @@ func setTransport(transport *http.RoundTripper, standard http.RoundTripper) {
 	}
 }
 
-// SetFunction adds a function, or changes it. The requests that wait keep their deadlines. The error is a *share.FieldError.
+// SetFunction adds or changes a function. Waiting requests keep their deadlines. The error is a *share.FieldError.
 func (g *Gateway) SetFunction(f Function) error {
 	f.setDefaults()
 	if err := f.validate(); err != nil {
@@ -231,8 +231,8 @@ func (g *Gateway) SetFunction(f Function) error {
 	return nil
 }
 
-// RemoveFunction removes a function. Requests that wait are refused; those that a replica has are answered. If it is the host of others, their
-// requests that wait with it do so with their own functions from now on.
+// RemoveFunction removes a function. Its waiting requests are refused; those that a replica has are answered. If the function is the host of others,
+// their requests that wait in its queue move to the queues of their own functions.
 func (g *Gateway) RemoveFunction(name FunctionName) {
 	g.mu.Lock()
 	f := g.functions[name]
@@ -287,8 +287,8 @@ func (g *Gateway) function(name FunctionName) *function {
 	return g.functions[name]
 }
 
-// SetReplicas sets the replicas of a function that may get requests. Those that are not in the list any more get no new ones. It has no
-// effect if the function is not known. The error is a *share.FieldError.
+// SetReplicas sets the replicas of a function that may get requests. Replicas that are no longer in the list get no new ones. It has no effect if the
+// function is not known. The error is a *share.FieldError.
 func (g *Gateway) SetReplicas(name FunctionName, replicas []Replica) error {
 	seen := map[string]bool{}
 	for _, r := range replicas {
@@ -304,9 +304,9 @@ func (g *Gateway) SetReplicas(name FunctionName, replicas []Replica) error {
 	return nil
 }
 
-// SetBackOff lets the requests to a function be refused while it has no replicas, in place of being held: those that wait now, and those that come.
-// They count as load. The answer has the reason, cut and escaped, and how long it is until the time at which a replica is started again. A
-// zero time lets requests wait for a replica again. It has no effect if the function is not known.
+// SetBackOff makes the gateway refuse requests to a function that has no replicas instead of holding them: those that wait now and those that come.
+// They still count as load. The answer gives the reason why, shortened and escaped, and the time left until a replica will be started again. A zero
+// time lets requests wait for a replica again. It has no effect if the function is not known.
 func (g *Gateway) SetBackOff(name FunctionName, until time.Time, why string) {
 	f := g.function(name)
 	if f == nil {
@@ -324,8 +324,8 @@ func (g *Gateway) SetBackOff(name FunctionName, until time.Time, why string) {
 	}
 }
 
-// Drain sends no new requests to a replica and returns when it has answered those that it has, or with the error of ctx. SetReplicas with the
-// replica in its list does not end the drain.
+// Drain stops sending new requests to a replica and returns when it has answered those that it has, or with the error of ctx. SetReplicas does not
+// end the drain, even if the replica is in its list.
 func (g *Gateway) Drain(ctx context.Context, name FunctionName, replica string) error {
 	select {
 	case <-g.StartDrain(name, replica):
@@ -335,8 +335,8 @@ func (g *Gateway) Drain(ctx context.Context, name FunctionName, replica string) 
 	}
 }
 
-// StartDrain sends no new requests to a replica, as Drain does, and returns a channel that is closed when it has answered those that it has. That
-// is also so if SetReplicas has no such replica in its list later.
+// StartDrain stops sending new requests to a replica, as Drain does, and returns a channel that is closed when it has answered those that it has,
+// even if a later SetReplicas does not list the replica.
 func (g *Gateway) StartDrain(name FunctionName, replica string) <-chan struct{} {
 	f := g.function(name)
 	if f == nil {
@@ -348,7 +348,7 @@ func (g *Gateway) StartDrain(name FunctionName, replica string) <-chan struct{} 
 	return f.drain(replica)
 }
 
-// Waiting returns a channel of the functions to which a request came while they had no replica.
+// Waiting returns a channel that receives the name of a function when a request to it comes while it has no replica.
 func (g *Gateway) Waiting() <-chan FunctionName { return g.waiting }
 
 func (g *Gateway) notifyWaiting(name FunctionName) {
@@ -358,18 +358,18 @@ func (g *Gateway) notifyWaiting(name FunctionName) {
 	}
 }
 
-// Load is what the gateway has counted of a function since it was added, and its present state. At every moment
+// Load is what the gateway has counted for a function since it was added, and its present state. At every moment
 //
 //	Arrived = Answered + Refused + Failed + Gone + Waiting + InFlight
 //
 // A request whose body is still being read is in none of them.
 type Load struct {
-	Arrived  uint64 // requests that came whole or were refused, or whose client left, before that
-	Received uint64 // of those, the valid ones that came whole: what the replicas have to answer
+	Arrived  uint64 // requests that arrived completely, or ended before: they were refused, or the client left
+	Received uint64 // of those, the valid ones that arrived completely: what the replicas have to answer
 	Answered uint64 // by a replica, whatever the status
 	InTime   uint64 // answered within their deadlines, without an error of the server
 	Refused  uint64 // at once or while they waited
-	Invalid  uint64 // of those, the ones that were never received: malformed, too large, or with a body that was late
+	Invalid  uint64 // of those, the ones that never counted as Received: malformed, too large, or with a late body
 	Failed   uint64 // given up after a replica had them, or when the client's deadline passed
 	Gone     uint64 // whose client left before the answer
 
@@ -379,17 +379,18 @@ type Load struct {
 
 	P50, P99 time.Duration // of the latency of requests in the last 30 to 60 s; 0 if there were none
 
-	LastSecond LastSecond // of a load that is reported each second
+	LastSecond LastSecond // only in a load that is reported every second
 }
 
-// LastSecond is how many valid requests came whole in a gateway's last whole second, if that is known. Who takes the difference of two Received that
-// were counted at other times than they are read finds no second's requests in it at one time, and two seconds' at the next.
+// LastSecond is how many valid requests arrived completely in a gateway's last whole second, if that is known. The difference between two values of
+// Received cannot replace it: values are read at other moments than they are counted, so one difference may cover no second's requests and the next
+// one those of two seconds.
 type LastSecond struct {
 	Received uint64
 	Known    bool
 }
 
-// Load returns the load of a function, zero if it is not known.
+// Load returns the load of a function, or zero if the function is not known.
 func (g *Gateway) Load(name FunctionName) Load {
 	if f := g.function(name); f != nil {
 		return f.load()

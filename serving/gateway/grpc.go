@@ -16,7 +16,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Headers and trailers of gRPC, whose HTTP status is always 200.
+// Headers and trailers of gRPC, whose answers all have the HTTP status 200.
 const (
 	grpcType    = "application/grpc"
 	grpcTimeout = "Grpc-Timeout"
@@ -24,14 +24,14 @@ const (
 	grpcMessage = "Grpc-Message"
 )
 
-// grpcPrefix is the length of what stands before each message: whether it is compressed, and its length.
+// grpcPrefix is the length in bytes of the prefix of each message, which says whether the message is compressed, and its length.
 const grpcPrefix = 5
 
-// streamMethod is the method of the Open Inference Protocol whose client may send messages while it receives answers. The messages of all other
-// calls are read before the call is admitted.
+// streamMethod is the method of the Open Inference Protocol whose client may send messages while it receives answers. For all other calls the
+// messages are read completely before the call is admitted.
 const streamMethod = "/inference.GRPCInferenceService/ModelStreamInfer"
 
-// isGRPC reports whether a request is a call of gRPC.
+// isGRPC reports whether a request is a gRPC call.
 func isGRPC(r *http.Request) bool {
 	if r.ProtoMajor != 2 || r.Method != http.MethodPost {
 		return false
@@ -40,12 +40,12 @@ func isGRPC(r *http.Request) bool {
 	return ok && (rest == "" || rest[0] == '+' || rest[0] == ';')
 }
 
-// grpcUnits are those of the header grpc-timeout.
+// grpcUnits are the units of the header grpc-timeout.
 var grpcUnits = map[byte]time.Duration{
 	'H': time.Hour, 'M': time.Minute, 'S': time.Second, 'm': time.Millisecond, 'u': time.Microsecond, 'n': time.Nanosecond,
 }
 
-// maxTimeout bounds how long a client of gRPC waits: longer ones, of up to 11,000 years, mean no bound.
+// maxTimeout bounds how long a gRPC client waits. Longer timeouts, which may be up to 11,000 years, mean that it has none.
 const maxTimeout = 24 * time.Hour
 
 // parseGRPCTimeout returns how long the client of a call waits, at least 1 ns, or 0 if it does not say.
@@ -64,7 +64,7 @@ func parseGRPCTimeout(text string) (time.Duration, error) {
 	return max(time.Duration(n)*unit, 1), nil
 }
 
-// grpcCodes are the codes that a client gets for refusals, by their reasons. Others are INVALID_ARGUMENT.
+// grpcCodes are the gRPC codes for refusals, by reason. All other reasons give INVALID_ARGUMENT.
 var grpcCodes = map[string]codes.Code{
 	reasonUnknown: codes.NotFound, reasonBrokenOff: codes.Canceled, reasonTooLarge: codes.ResourceExhausted, reasonQueueFull: codes.ResourceExhausted,
 	reasonLate: codes.DeadlineExceeded, reasonDeadline: codes.DeadlineExceeded, reasonIdle: codes.DeadlineExceeded,
@@ -72,7 +72,7 @@ var grpcCodes = map[string]codes.Code{
 	reasonGateway: codes.Unavailable, reasonNotGRPC: codes.Unimplemented, reasonCaller: codes.PermissionDenied, reasonCallerUnknown: codes.Unavailable,
 }
 
-// code returns the code of gRPC for a refusal.
+// code returns the gRPC code for a refusal.
 func (r refusal) code() codes.Code {
 	code, ok := grpcCodes[r.reason]
 	switch {
@@ -84,15 +84,15 @@ func (r refusal) code() codes.Code {
 	return codes.InvalidArgument
 }
 
-// httpStatuses are those that stand for the codes of gRPC in logs and metrics: google.rpc.Code names them. Others are 500.
+// httpStatuses are the HTTP statuses that stand for gRPC codes in logs and metrics, as google.rpc.Code defines them. All other codes give 500.
 var httpStatuses = map[codes.Code]int{
 	codes.OK: 200, codes.Canceled: statusClientGone, codes.InvalidArgument: 400, codes.DeadlineExceeded: 504, codes.NotFound: 404, codes.AlreadyExists: 409,
 	codes.PermissionDenied: 403, codes.ResourceExhausted: 429, codes.FailedPrecondition: 400, codes.Aborted: 409, codes.OutOfRange: 400,
 	codes.Unimplemented: 501, codes.Unavailable: 503, codes.Unauthenticated: 401,
 }
 
-// httpStatus returns the HTTP status that stands for the answer to a call. Its grpc-status is in the trailer or, if it has no message, in the
-// header.
+// httpStatus returns the HTTP status that stands for the answer to a gRPC call. The grpc-status is in the trailer or, if the answer has no message,
+// in the header.
 func httpStatus(response *http.Response) int {
 	text := response.Trailer.Get(grpcStatus)
 	if text == "" {
@@ -108,7 +108,7 @@ func httpStatus(response *http.Response) int {
 	return http.StatusInternalServerError
 }
 
-// writeGRPC answers a call with the refusal, and no message.
+// writeGRPC answers a gRPC call with the refusal and no message.
 func (r refusal) writeGRPC(w http.ResponseWriter) {
 	h := w.Header()
 	h.Set("Content-Type", grpcType)
@@ -118,14 +118,14 @@ func (r refusal) writeGRPC(w http.ResponseWriter) {
 	w.WriteHeader(http.StatusOK)
 }
 
-// endGRPC ends an answer that has begun with the refusal.
+// endGRPC ends an answer that has already begun with the refusal as its status.
 func (r refusal) endGRPC(w http.ResponseWriter) {
 	h := w.Header()
 	h.Set(http.TrailerPrefix+grpcStatus, strconv.Itoa(int(r.code())))
 	h.Set(http.TrailerPrefix+grpcMessage, escapeMessage(r.text))
 }
 
-// escapeMessage returns a text as it is written in the header grpc-message.
+// escapeMessage returns a text as it is encoded in the header grpc-message.
 func escapeMessage(text string) string {
 	var b strings.Builder
 	for _, c := range []byte(text) {
@@ -138,14 +138,14 @@ func escapeMessage(text string) string {
 	return b.String()
 }
 
-// copyTrailer passes the trailer of an answer on, after its body.
+// copyTrailer passes on the trailer of an answer, after its body.
 func copyTrailer(w http.ResponseWriter, response *http.Response) {
 	for name, values := range response.Trailer {
 		w.Header()[http.TrailerPrefix+name] = values
 	}
 }
 
-// readMessages is readBody for a call of gRPC, each of whose messages says how long it is. Of a call of streamMethod it reads the first one.
+// readMessages is readBody for a gRPC call, in which each message is preceded by its length. Of a call of streamMethod it reads only the first message.
 func (e *exchange) readMessages(all *bodies, most, maxAll share.Bytes) (reserved share.Bytes, why refusal) {
 	stream := e.request.URL.Path == streamMethod
 	body := arriving{all: all, most: int(most), mostOfAll: maxAll}
@@ -163,7 +163,7 @@ func (e *exchange) readMessages(all *bodies, most, maxAll share.Bytes) (reserved
 		if err := body.read(io.MultiReader(bytes.NewReader(prefix[:]), e.request.Body), int(message)); err != nil {
 			return body.reserved, e.bodyRefusal(err, most)
 		}
-		if stream { // its client may wait for an answer before it sends more
+		if stream { // the client may wait for an answer before it sends more
 			break
 		}
 	}
@@ -187,18 +187,18 @@ func unexpected(err error) error {
 	return err
 }
 
-// refuseNotGRPC is the answer to calls of a function with the protocol OpenAI.
+// refuseNotGRPC is the answer to gRPC calls of a function with the protocol OpenAI.
 var refuseNotGRPC = newRefusal(http.StatusNotImplemented, reasonNotGRPC, "the function has the protocol OpenAI, which is not one of gRPC")
 
-// spoken reports whether a replica of the function has answered a call. Before that, a replica that fails at one is not avoided: the function may
-// not have gRPC at all, and its other requests are not to suffer.
+// spoken reports whether a replica of the function has ever answered a gRPC call. Until then a replica that fails at such a call is not avoided: the
+// function may not support gRPC at all, and its other requests must not suffer from that.
 func spoken(f *function) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.speaksGRPC
 }
 
-// speak notes that a replica of the function has answered a call.
+// speak notes that a replica of the function has answered a gRPC call.
 func (f *function) speak() {
 	f.mu.Lock()
 	defer f.mu.Unlock()

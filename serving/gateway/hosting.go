@@ -8,17 +8,17 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// hosting says that the replicas of another function, the host, serve the requests of a function, its guest: they wait in the host's queue, and may
-// be in one batch with the host's. They keep their function's deadlines, callers, bounds and counters.
+// hosting says that the requests of a function, the guest, are served by the replicas of another function, its host. They wait in the host's queue
+// and may share a batch with the host's requests, but keep their own function's deadlines, callers, bounds and counters.
 //
-// A function without replicas answers nothing. So whatever is wanted, requests go to the one of the two that has some: to the guest's own until the
-// host has any, and to the host's until the guest has its own again.
+// Without replicas nothing is answered. So whatever the phase, requests go to whichever of the two functions has replicas: to the guest's own until
+// the host has some, and to the host's until the guest has its own again.
 type hosting struct {
 	host  *function
 	phase hostingPhase
 }
 
-// place says where the requests of a function wait.
+// place says in which queue the requests of a function wait.
 type place struct {
 	of   *function
 	host atomic.Pointer[hosting] // nil without a host
@@ -27,12 +27,12 @@ type place struct {
 type hostingPhase int
 
 const (
-	hostServes hostingPhase = iota // as long as it has replicas
-	hostEnds                       // the guest is to serve by itself, once it has replicas
-	hostLeft                       // the guest does so; requests that still wait with the host come to it should the host lose its replicas
+	hostServes hostingPhase = iota // the host serves as long as it has replicas
+	hostEnds                       // the guest is to serve its requests itself, once it has replicas
+	hostLeft                       // the guest does so; requests still in the host's queue move to the guest if the host loses its replicas
 )
 
-// queue returns the function in whose queue requests wait that come now.
+// queue returns the function in whose queue new requests wait.
 func (p *place) queue() *function {
 	f, h := p.of, p.host.Load()
 	switch {
@@ -46,7 +46,7 @@ func (p *place) queue() *function {
 	return f
 }
 
-// lock returns what queue does, with its mutex held, and the settings of the function.
+// lock returns the function that queue returns, with its mutex held, and the settings of the place's own function.
 func (p *place) lock() (*function, Function) {
 	f := p.of
 	for {
@@ -61,14 +61,14 @@ func (p *place) lock() (*function, Function) {
 		}
 		settings := f.settings()
 		queue.mu.Lock()
-		if p.queue() == queue { // else what waits there may have been moved already
+		if p.queue() == queue { // otherwise what waits there may already have been moved
 			return queue, settings
 		}
 		queue.mu.Unlock()
 	}
 }
 
-// maxBatch returns that of the function or of its host, whichever is larger. own is the function's.
+// maxBatch returns the larger MaxBatch of the function and its host. own is the function's.
 func (p *place) maxBatch(own int) int {
 	if queue := p.queue(); queue != p.of {
 		return max(own, queue.settings().MaxBatch)
@@ -76,10 +76,10 @@ func (p *place) maxBatch(own int) int {
 	return own
 }
 
-// SetHost lets the replicas of another function of the same namespace, the host, serve the requests of a function. Without a host it is to serve them
-// by itself again. Neither loses a request: the function's own replicas serve while the host has none, and the host's until the function has its own.
-// The objective, the bounds, the callers and the load of the function stay its own. It has no effect if the function is not known. The error is
-// a *share.FieldError if the host cannot serve its requests.
+// SetHost makes the replicas of another function of the same namespace, the host, serve the requests of a function. If host is empty, the function is
+// to serve them itself again. No request is lost either way: the function's own replicas serve while the host has none, and the host's until the
+// function has its own. The function keeps its own objective, bounds, callers and load. SetHost has no effect if the function is not known. The error
+// is a *share.FieldError if the host cannot serve its requests.
 func (g *Gateway) SetHost(name, host FunctionName) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -114,8 +114,9 @@ func (g *Gateway) SetHost(name, host FunctionName) error {
 	return nil
 }
 
-// DropHost lets no replica of its host, or of one before, serve the requests of a function any more, but for those that one has: it may not, for
-// instance as it has another model by now. The others wait for the function's own. It has no effect if the function is not known.
+// DropHost takes the requests of a function away from its present or previous host, except those that a replica of the host already has: the host may
+// not serve them any longer, for instance because it has another model by now. The others wait for the function's own replicas. It has no effect if
+// the function is not known.
 func (g *Gateway) DropHost(name FunctionName) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -126,7 +127,7 @@ func (g *Gateway) DropHost(name FunctionName) {
 	}
 }
 
-// leaveHost ends the hosting of a function and returns the host; nil if there is none. The caller holds the gateway's mutex.
+// leaveHost ends the hosting of a function and returns its host, or nil if it had none. The caller holds the gateway's mutex.
 func (g *Gateway) leaveHost(f *function) *function {
 	h := f.place.host.Swap(nil)
 	if h == nil {
@@ -139,7 +140,7 @@ func (g *Gateway) leaveHost(f *function) *function {
 	return h.host
 }
 
-// settle lets requests wait where there are replicas, after those of a function have changed.
+// settle moves requests to where there are replicas. It is called after the replicas of a function have changed.
 func (g *Gateway) settle(f *function) {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
@@ -149,8 +150,8 @@ func (g *Gateway) settle(f *function) {
 	}
 }
 
-// settle moves the function's requests from a queue without replicas, its own or the host's, to the other one if that has some. What waits for
-// replicas that are there stays: it was admitted by what they can do. The gateway's mutex is held.
+// settle moves the function's requests from a queue without replicas, its own or the host's, to the other queue if that has some. Requests stay in a
+// queue that has replicas, which they were admitted for. The gateway's mutex is held.
 func (p *place) settle() {
 	f, h := p.of, p.host.Load()
 	if h == nil {
@@ -167,13 +168,13 @@ func (p *place) settle() {
 	}
 }
 
-// move lets the requests of a function that wait in one queue wait in another one.
+// move moves the waiting requests of a function from one queue to another.
 func move(of, from, to *function) {
 	if from == to {
 		return
 	}
 	first, second := from, to
-	if compareNames(first.name, second.name) > 0 { // always in the same order, so that no two moves wait for each other
+	if compareNames(first.name, second.name) > 0 { // always lock in the same order, so that no two moves wait for each other
 		first, second = second, first
 	}
 	first.mu.Lock()
@@ -187,7 +188,7 @@ func move(of, from, to *function) {
 		it.request.ID = to.lastID
 		switch {
 		case len(to.replicas) > 0:
-			switch { // as what was held
+			switch { // as for requests that were held
 			case to.config.Hold.InTime:
 				it.request.Deadline = it.due
 			case !it.explicit:
@@ -203,7 +204,7 @@ func move(of, from, to *function) {
 	to.dispatch()
 }
 
-// takeOf removes what waits of a function from the queue of f and returns them, the oldest first. The caller holds the mutex.
+// takeOf removes the waiting requests of a function from the queue of f and returns them, oldest first. The caller holds f's mutex.
 func takeOf(f, of *function) (taken []*item) {
 	f.held = slices.DeleteFunc(f.held, func(it *item) bool {
 		if it.of != of {
@@ -224,7 +225,7 @@ func takeOf(f, of *function) (taken []*item) {
 	return taken
 }
 
-// refuseReceived counts a request that has come whole and for whose body there is no room.
+// refuseReceived counts a request that has arrived completely but is refused because there is no room for its body.
 func (p *place) refuseReceived() {
 	queue, _ := p.lock()
 	queue.rate.add(time.Now())

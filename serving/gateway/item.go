@@ -10,23 +10,23 @@ import (
 
 // item is one request on its way through the gateway.
 type item struct {
-	of       *function                // whose request it is
-	queue    atomic.Pointer[function] // where it waits, or waited last; changes with the mutexes of both functions
-	timeout  time.Duration            // of its function, as holdFor
+	of       *function                // the function whose request it is
+	queue    atomic.Pointer[function] // the function in whose queue it waits or waited last; changes with the mutexes of both functions held
+	timeout  time.Duration            // its function's, as holdFor
 	holdFor  time.Duration
 	request  batching.Request
 	arrived  time.Time
-	due      time.Time // when it is to be answered; the queue may have a later deadline
-	explicit bool      // due is the client's
-	cold     bool      // was held
-	turn     chan turn // gets one value for each time that the item waits and is not cancelled
+	due      time.Time // when it has to be answered; its deadline in the queue may be later
+	explicit bool      // due follows from a deadline of the client
+	cold     bool      // it was held for a function without replicas
+	turn     chan turn // gets one value each time that the item waits, unless it is cancelled
 	held     *time.Timer
-	part     *part  // what may be sent with others; nil if it is sent as it came
-	batch    *batch // that a replica has with it; guarded by the mutex of the queue's function, as gone
-	gone     bool   // the client does not wait any more, or has been told that its batch takes too long
+	part     *part  // what can be batched; nil if the request is sent as it came
+	batch    *batch // the batch in which a replica has it; guarded by the mutex of the queue's function, as is gone
+	gone     bool   // the client no longer waits, or has been told that the batch takes too long
 }
 
-// turn is the end of a request's wait: a replica with a credit for it, the answer to a batch, or a refusal.
+// turn is what ends a request's wait: a replica with a credit for it, its part of the answer to a batch, or a refusal.
 type turn struct {
 	replica *replica
 	flight  *flight
@@ -34,7 +34,7 @@ type turn struct {
 	refusal refusal
 }
 
-// began returns when the wait ended: for a batch that was answered, when it was sent.
+// began returns when the wait ended. For a batch that has been answered, that is when it was sent.
 func (t turn) began() time.Time {
 	if t.answer != nil {
 		return t.answer.began
@@ -42,7 +42,7 @@ func (t turn) began() time.Time {
 	return time.Now()
 }
 
-// lockQueue returns the function in whose queue an item waits or waited last, with its mutex held.
+// lockQueue returns the function in whose queue the item waits or waited last, with its mutex held.
 func (it *item) lockQueue() *function {
 	for {
 		f := it.queue.Load()
@@ -54,7 +54,7 @@ func (it *item) lockQueue() *function {
 	}
 }
 
-// stayed returns the items whose clients still wait.
+// stayed returns the items whose clients are still waiting.
 func stayed(items []*item) []*item {
 	gone := func(it *item) bool { return it.gone }
 	if !slices.ContainsFunc(items, gone) {
@@ -63,8 +63,8 @@ func stayed(items []*item) []*item {
 	return slices.DeleteFunc(slices.Clone(items), gone)
 }
 
-// cancel gives up an item whose client does not wait any more, and counts its end. It returns false if the item has got its turn, which is then
-// in its channel or about to be. A batch is given up when all its clients have gone. counter is one of the item's function.
+// cancel gives up an item whose client no longer waits, and counts its end in counter, which is one of the item's function. It returns false if the
+// item has already got its turn, which is in its channel or about to be. A batch is given up when all its clients have gone.
 func (it *item) cancel(counter *uint64) bool {
 	f := it.lockQueue()
 	defer f.mu.Unlock()
@@ -93,7 +93,7 @@ func (it *item) cancel(counter *uint64) bool {
 	return true
 }
 
-// refuse ends the wait of an item. The mutex of the queue's function is held.
+// refuse ends the wait of an item with a refusal. The mutex of the queue's function is held.
 func (it *item) refuse(why refusal) {
 	it.of.count(func(s *statistics) {
 		s.counts.Waiting--

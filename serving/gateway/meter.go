@@ -12,8 +12,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// statistics is what is counted and measured of the requests of a function, whatever function's queue they wait in. It has its own mutex, which is
-// locked after those of functions.
+// statistics is what is counted and measured for the requests of a function, in whichever function's queue they wait. Its mutex may be locked while
+// that of a function is held, not the other way round.
 type statistics struct {
 	mu     sync.Mutex
 	counts Load // without Replicas and latencies
@@ -27,14 +27,14 @@ func (s *statistics) count(change func(*statistics)) {
 	change(s)
 }
 
-// observed is what is known of the requests that come to a queue and of its replicas. It is guarded by the function's mutex.
+// observed is what is known about the requests in a function's queue and about its replicas. It is guarded by the function's mutex.
 type observed struct {
-	speaksGRPC bool      // a replica has answered a call
+	speaksGRPC bool      // a replica has answered a gRPC call
 	rate       rateMeter // of arrivals
-	hopeless   time.Time // when the answer would have come to the last request that was let in alone although its client may not wait for it
+	hopeless   time.Time // see isIdleFor: when the answer was expected to the last request that was let in alone and had a client's deadline
 }
 
-// reject counts a request that ends before it is received: it is no load. counter is that of its end.
+// reject counts a request that ends before it is received, so that it is no load. counter is the one for its kind of end.
 func (s *statistics) reject(counter *uint64) {
 	s.counts.Arrived++
 	*counter++
@@ -43,13 +43,13 @@ func (s *statistics) reject(counter *uint64) {
 	}
 }
 
-// receive counts a request that has come whole.
+// receive counts a request that has arrived completely.
 func (s *statistics) receive() {
 	s.counts.Arrived++
 	s.counts.Received++
 }
 
-// fly counts a request that has waited and that a replica gets.
+// fly counts a waiting request that is given to a replica.
 func (s *statistics) fly() {
 	s.counts.Waiting--
 	s.counts.InFlight++
@@ -67,22 +67,22 @@ func (s *statistics) finish(counter *uint64) {
 	*counter++
 }
 
-// memory counts the bodies that a function has in the gateway.
+// memory counts the bodies of a function that the gateway has in memory.
 type memory struct {
 	bodies  bodies // of requests
 	answers bodies // to batches
 }
 
-// bodies counts the bytes of the bodies that are in memory.
+// bodies counts the bytes of bodies in memory.
 type bodies struct {
-	within *bodies     // which counts them, too, up to its bound; nil if none does
-	bound  share.Bytes // of what is within
+	within *bodies     // a larger group, with a bound, in which they count as well; nil if there is none
+	bound  share.Bytes // of the bytes of the groups within this one
 
 	mu    sync.Mutex
 	bytes share.Bytes
 }
 
-// reserve counts n bytes more, unless there would be more than the bound, and reports whether it has.
+// reserve counts n more bytes if that exceeds no bound, and reports whether it has.
 func (b *bodies) reserve(n, most share.Bytes) bool {
 	if !b.add(n, most) {
 		return false
@@ -110,14 +110,14 @@ func (b *bodies) release(n share.Bytes) {
 	}
 }
 
-// Bounds of the bodies of requests, and of the answers to batches, that are in memory at once: of the functions of a namespace, and of all. The pods of
-// gateways have twice as much memory. Who can have functions in one namespace only cannot use it up for others.
+// Bounds of the bodies of requests and of the answers to batches that are in memory at once, for the functions of one namespace and for all. The pods
+// of gateways have twice as much memory. So whoever may create functions in one namespace only cannot use up the memory of the others.
 const (
 	maxNamespaceBodies = 512 * share.MiB
 	maxAllBodies       = 1024 * share.MiB
 )
 
-// bodiesOf returns what counts the bodies of the functions of a namespace. Those of namespaces without functions are forgotten when they have none. The
+// bodiesOf returns the count of the bodies of a namespace's functions. It is forgotten when the namespace has neither functions nor bodies. The
 // caller holds the gateway's mutex.
 func (g *Gateway) bodiesOf(namespace string) *bodies {
 	b := g.namespaces[namespace]
@@ -128,7 +128,7 @@ func (g *Gateway) bodiesOf(namespace string) *bodies {
 	return b
 }
 
-// forgetBodies forgets what counts the bodies of a namespace that has no functions and no bodies any more. The caller holds the gateway's mutex.
+// forgetBodies forgets the counts of namespaces that have neither functions nor bodies any more. The caller holds the gateway's mutex.
 func (g *Gateway) forgetBodies() {
 	used := map[string]bool{}
 	for name := range g.functions {
@@ -141,7 +141,7 @@ func (g *Gateway) forgetBodies() {
 	})
 }
 
-// room is a reservation that several share. The last one releases it.
+// room is a reservation shared by several users, the last of which releases it.
 type room struct {
 	reservation
 	users atomic.Int32
@@ -153,13 +153,13 @@ func (r *room) release() {
 	}
 }
 
-// reservation is a part of what bodies counts. The zero value is none.
+// reservation is a number of bytes reserved in bodies. The zero value is none.
 type reservation struct {
 	of    *bodies
 	bytes share.Bytes
 }
 
-// release ends it, if it has not ended yet.
+// release ends the reservation, if that has not happened yet.
 func (r *reservation) release() {
 	if r.of != nil {
 		r.of.release(r.bytes)
@@ -167,11 +167,11 @@ func (r *reservation) release() {
 	*r = reservation{}
 }
 
-// rateMeter estimates the rate of arrivals: an average in which a second counts for a third.
+// rateMeter estimates the rate of arrivals by an exponential moving average, in which the newest second has the weight newestWeight.
 type rateMeter struct {
-	second time.Time // that is counted
+	second time.Time // the start of the second that is being counted
 	count  float64
-	rate   float64 // until that second
+	rate   float64 // the average up to that second
 }
 
 const newestWeight = 0.3
@@ -194,21 +194,21 @@ func (m *rateMeter) advance(now time.Time) {
 	}
 }
 
-// perSecond returns the rate. In the first second it is what has come so far.
+// perSecond returns the rate. During the first second it is the number of arrivals so far.
 func (m *rateMeter) perSecond(now time.Time) float64 {
 	m.advance(now)
 	return max(m.rate, m.count)
 }
 
-// latencyWindow holds the latencies of the last one or two half minutes.
+// latencyWindow holds the latencies of the last 30 to 60 s: those of the current half minute and of the one before.
 type latencyWindow struct {
-	since        time.Time // of the newer half minute
+	since        time.Time // start of the newer half minute
 	newer, older *hdrhistogram.Histogram
 }
 
 const windowLength = 30 * time.Second
 
-// add counts a latency, of 10 us to an hour.
+// add counts a latency. Those outside 10 us to 1 h count as the nearest bound.
 func (w *latencyWindow) add(now time.Time, d time.Duration) {
 	w.advance(now)
 	if w.newer == nil {
@@ -228,10 +228,10 @@ func (w *latencyWindow) advance(now time.Time) {
 	}
 }
 
-// quantiles returns the median and the 99th percentile, or 0 if nothing was counted.
+// quantiles returns the median and the 99th percentile, or zeros if nothing was counted.
 func (w *latencyWindow) quantiles(now time.Time) (p50, p99 time.Duration) {
 	w.advance(now)
-	if w.newer == nil && w.older == nil { // as of most functions of a large cluster, each second
+	if w.newer == nil && w.older == nil { // the usual case: in a large cluster most functions are idle, and this is called every second
 		return 0, 0
 	}
 	all := hdrhistogram.New(1, int64(time.Hour/latencyUnit), 2)

@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics are those of all functions.
+// metrics are the Prometheus metrics of all functions.
 type metrics struct {
 	requests  *prometheus.CounterVec
 	refusals  *prometheus.CounterVec
@@ -20,7 +20,7 @@ type metrics struct {
 
 var functionLabels = []string{"namespace", "function"}
 
-// latencyBuckets are those of durations of requests, in seconds.
+// latencyBuckets are the buckets for durations of requests, in seconds.
 var latencyBuckets = []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60}
 
 func newMetrics(r prometheus.Registerer) *metrics {
@@ -64,7 +64,7 @@ func (m *metrics) batched(f FunctionName, n int) {
 	m.batches.WithLabelValues(f.Namespace, f.Name).Observe(float64(n))
 }
 
-// remove ends the series of a function.
+// remove deletes the series of a function.
 func (m *metrics) remove(f FunctionName) {
 	labels := prometheus.Labels{"namespace": f.Namespace, "function": f.Name}
 	m.requests.DeletePartialMatch(labels)

@@ -12,15 +12,15 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Bounds of the bodies that are read to find the model, of one request and of all at once.
+// Bounds of the bodies that findModel reads: of one request, and of all at once.
 const (
 	maxModelBody   = 64 * share.MiB
 	maxModelBodies = 256 * share.MiB
 )
 
-// findModel sets the function of a request whose host, as it was parsed, names none that its sender may call: with the protocol OpenAI a body names
-// its model, which is FUNCTION or FUNCTION.NAMESPACE. The body is read for that before the request is admitted, and only if there is a function with
-// this protocol.
+// findModel sets the function of a request whose host, which has been parsed, names none that the sender may call. With the protocol OpenAI the body
+// names a model, FUNCTION or FUNCTION.NAMESPACE, which is the function. For that the body is read before the request is admitted, and only if any
+// function has this protocol.
 func (e *exchange) findModel(host FunctionName) refusal {
 	g := e.gateway
 	if e.request.Method != http.MethodPost || !strings.HasPrefix(e.request.URL.Path, "/v1/") || !g.hasModels() {
@@ -37,7 +37,7 @@ func (e *exchange) findModel(host FunctionName) refusal {
 	}
 	if why.status != 0 {
 		if !e.sender.unchecked && host.Namespace != "" {
-			_, _ = e.sender.caller() // takes as long as for a host that names a function of others
+			_, _ = e.sender.caller() // takes as long as if the host named a function of another namespace
 		}
 		return why
 	}
@@ -71,15 +71,15 @@ func isModelList(r *http.Request) bool {
 	return r.URL.Path == "/v1/models" && (r.Method == http.MethodGet || r.Method == http.MethodHead)
 }
 
-// listedModel is a model in the list of models of OpenAI.
+// listedModel is an entry of OpenAI's list of models.
 type listedModel struct {
-	ID      string `json:"id"` // as requests name it
+	ID      string `json:"id"` // the name in requests
 	Object  string `json:"object"`
 	Created int64  `json:"created"` // seconds; not known
 	OwnedBy string `json:"owned_by"`
 }
 
-// writeModels answers with the list of those functions with the protocol OpenAI that the caller may call.
+// writeModels answers with the list of the functions with the protocol OpenAI that the caller may call.
 func (g *Gateway) writeModels(w http.ResponseWriter, may func(FunctionName) bool) {
 	list := struct {
 		Object string        `json:"object"`

@@ -10,14 +10,14 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/ownership"
 )
 
-// owners says which gateways serve a function. It is that of one view of them, and never changes.
+// owners says which gateways serve a function, according to one view of the gateways. It never changes.
 type owners struct {
 	view   *peers.View
 	ranked []string // all gateways, the owner first
-	of     []string // if there are several owners, the one of each replica: each gets requests for as many replicas as it has
+	of     []string // the owner of each replica, if there are several owners: each of them gets a part of the requests in proportion to its replicas
 }
 
-// choose returns the gateway that is to serve a request, but none that has failed at it; nil for this one.
+// choose returns the gateway that is to serve a request, except those in failed, or nil if that is this one.
 func (r *owners) choose(failed []string) *peers.Peer {
 	if len(r.of) > 0 {
 		if name := r.of[rand.IntN(len(r.of))]; !slices.Contains(failed, name) {
@@ -32,7 +32,7 @@ func (r *owners) choose(failed []string) *peers.Peer {
 	return nil
 }
 
-// view returns the present view of the gateways, or nil if there is one only.
+// view returns the present view of the gateways, or nil if this is the only one.
 func (g *Gateway) view() *peers.View {
 	if g.peers == nil {
 		return nil
@@ -40,7 +40,7 @@ func (g *Gateway) view() *peers.View {
 	return g.peers.View()
 }
 
-// route returns where requests to a function go now. There are other gateways.
+// route returns where requests to a function go at present. It is called only if there are other gateways.
 func (g *Gateway) route(f *function) *owners {
 	view := g.view()
 	if r := f.owners.Load(); r != nil && r.view == view {
@@ -53,8 +53,8 @@ func (g *Gateway) route(f *function) *owners {
 	return f.owners.Load()
 }
 
-// share divides the replicas of a function among its owners. A gateway that is not one of them may use all replicas: it gets requests only from
-// those that do not know that yet. One that is leaving goes on with those that it has. The caller holds the function's mutex.
+// share divides the replicas of a function among its owners. A gateway that is not an owner may use all replicas: only gateways that do not know that
+// yet send it requests. A gateway that is leaving keeps the replicas that it has. The caller holds the function's mutex.
 func (s *servers) share(function string, view *peers.View) {
 	defer func() { s.ready.Store(len(s.replicas) > 0) }()
 	if view == nil {
@@ -89,11 +89,11 @@ func (s *servers) share(function string, view *peers.View) {
 	}
 }
 
-// maxRate is the number of requests in a second above which a function gets a further owner. A gateway passes on more than that, but it has other
-// functions, too, and its peers' requests to forward.
+// maxRate is the number of requests per second above which a function gets one more owner. A gateway can pass on more than that, but it also has
+// other functions, and requests to forward to its peers.
 const maxRate = 15_000
 
-// RunPeers takes part in the ownership of functions until ctx ends, if Config.Peers says that there may be other gateways. Call it once.
+// RunPeers takes part in the ownership of functions until ctx ends, if Config.Peers is set. Call it once.
 func (g *Gateway) RunPeers(ctx context.Context) {
 	if g.peers == nil {
 		return
@@ -122,7 +122,7 @@ func (g *Gateway) all() []*function {
 	return all
 }
 
-// reroute lets the functions that have several owners, or had, obey a new view at once. For the others it is early enough when a request comes.
+// reroute applies a new view at once to the functions that have, or had, several owners. For the others it is soon enough to do so when a request comes.
 func (g *Gateway) reroute() {
 	view := g.view()
 	for _, f := range g.all() {
@@ -132,7 +132,7 @@ func (g *Gateway) reroute() {
 	}
 }
 
-// countOwners lets the functions of which this gateway is the first owner have as many owners as their rates need.
+// countOwners sets the number of owners of the functions whose first owner is this gateway, as their rates require.
 func (g *Gateway) countOwners(now time.Time) {
 	view := g.view()
 	for _, f := range g.all() {
@@ -141,7 +141,7 @@ func (g *Gateway) countOwners(now time.Time) {
 		f.mu.Unlock()
 		n := view.Count(f.name.String())
 		if own > 0 && n > 1 {
-			rate *= float64(all) / float64(own) // what the others get, too
+			rate *= float64(all) / float64(own) // plus what the other owners get
 		}
 		if n > 1 || rate > maxRate {
 			g.peers.SetCount(f.name.String(), ownership.Count(n, rate, maxRate))

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// refusal is why a request gets no answer of a replica.
+// refusal is the reason for which a request is not answered by a replica.
 type refusal struct {
 	status int
 	reason string // one of those below
@@ -21,13 +21,13 @@ func newRefusal(status int, reason, text string) refusal {
 	return refusal{status: status, reason: reason, text: text}
 }
 
-// backOff is a time for which a function has no replicas and starts none.
+// backOff is a time during which a function has no replicas and starts none.
 type backOff struct {
 	until time.Time
 	why   string
 }
 
-// maxWhy is the number of characters at which the reason in an answer is cut: it may have a line of the replica's output.
+// maxWhy is the number of characters to which the reason in an answer is shortened: it may contain a line of the replica's output.
 const maxWhy = 300
 
 // refusal returns the refusal of a request to the function.
@@ -39,7 +39,7 @@ func (b *backOff) refusal() refusal {
 	return refusal{http.StatusServiceUnavailable, reasonBackOff, "no replica serves the function: " + string(why), b.until}
 }
 
-// reasonHeader is the header of all answers that are refusals of a gateway, and of no others.
+// reasonHeader is a header of every answer that is a refusal by a gateway, and of no other answer.
 const reasonHeader = "X-Gshare-Reason"
 
 // Reasons of refusals, in reasonHeader.
@@ -61,8 +61,8 @@ const (
 	reasonStopping    = "shutting-down"
 )
 
-// write answers with the refusal, in the form of the Open Inference Protocol: {"error": "..."}, or in that of OpenAI, whose clients cannot read
-// another one: {"error": {"message": "...", ...}}.
+// write answers with the refusal in the form of the Open Inference Protocol, {"error": "..."}, or in OpenAI's form, the only one that its clients can
+// read: {"error": {"message": "...", ...}}.
 func (r refusal) write(w http.ResponseWriter, openAI bool) {
 	h := w.Header()
 	h.Set("Content-Type", "application/json")

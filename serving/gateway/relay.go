@@ -18,17 +18,17 @@ import (
 	"github.com/gshare-dev/gshare/serving/gateway/peers"
 )
 
-// elapsedHeader is a header of all requests that a gateway forwards to another one, and of no others between them: for how many microseconds the first
-// one has had it. A deadline that a client says counts from then on.
+// elapsedHeader is a header of every request that a gateway forwards to another one, and of no other request between them. It says for how many
+// microseconds the first gateway has had the request. A deadline given by the client counts from then on.
 const elapsedHeader = "X-Gshare-Elapsed-Us"
 
-// spentHeader is a header as elapsedHeader: for how many microseconds the first gateway has had the whole request. Objectives of functions count from
-// then on. None if it has not come whole.
+// spentHeader is a header like elapsedHeader. It says for how many microseconds the first gateway has had the complete request, 0 if it has not
+// arrived completely. The function's objective counts from then on.
 const spentHeader = "X-Gshare-Spent-Us"
 
-// PeerServer returns the server for other gateways: what they forward is served here, whoever owns the function, and what Config.Peers answers. Its
-// Shutdown is that of Server. It does not check callers, which the other gateway has done: config is to let the handshake fail with all others. Serve
-// it with ServeTLS; in plain text it refuses everything.
+// PeerServer returns the server for other gateways. It serves the requests that they forward, whoever owns the function, and answers the questions to
+// Config.Peers. Its Shutdown works as that of Server. It does not check callers, which the other gateway has done, so config must make the handshake
+// with anyone else fail. Serve it with ServeTLS; in plain text it refuses everything.
 func (g *Gateway) PeerServer(config *tls.Config) *http.Server {
 	s := g.Server()
 	s.Protocols.SetUnencryptedHTTP2(false)
@@ -38,7 +38,7 @@ func (g *Gateway) PeerServer(config *tls.Config) *http.Server {
 	s.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		elapsed := r.Header.Get(elapsedHeader)
 		switch {
-		case r.TLS == nil: // served in plain text by mistake: anybody could have sent it
+		case r.TLS == nil: // served in plain text by mistake: anyone could have sent it
 			http.Error(w, "gateways connect over TLS", http.StatusForbidden)
 		case elapsed != "":
 			g.serve(w, r, elapsed)
@@ -51,7 +51,7 @@ func (g *Gateway) PeerServer(config *tls.Config) *http.Server {
 	return s
 }
 
-// parseElapsed returns for how long another gateway has had a request.
+// parseElapsed returns how long another gateway has had a request.
 func parseElapsed(text string) time.Duration {
 	us, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || us < 0 || us > (24*time.Hour).Microseconds() {
@@ -60,38 +60,38 @@ func parseElapsed(text string) time.Duration {
 	return time.Duration(us) * time.Microsecond
 }
 
-// errPeer is why a request is taken from a gateway that does not answer pings any more, and refusePeer what its client gets if it cannot be sent
-// to another one.
+// errPeer is why a request is taken away from a gateway that no longer answers pings; refusePeer is what its client gets if the request cannot be
+// sent to another gateway.
 var (
 	errPeer    = errors.New("the gateway that had the request failed")
 	refusePeer = newRefusal(http.StatusBadGateway, reasonGateway, errPeer.Error())
 )
 
-// relay is a request that another gateway serves.
+// relay is a request that another gateway is to serve.
 type relay struct {
 	*exchange
 	body   *repeatable  // nil for a stream
-	stream *streamStart // of the last gateway that was tried; nil if it is no stream
-	tried  []string     // gateways
-	resent bool         // after a gateway may have begun with it
+	stream *streamStart // what the last gateway tried gets of a stream; nil if it is none
+	tried  []string     // names of the gateways that were tried
+	resent bool         // sent again after a gateway may have begun to serve it
 }
 
-// relayed lets the owner of the function answer the request, if that is another gateway. If that fails before it has begun to answer, the next
-// one gets the request, as it would if a replica had failed. relayed returns false if this gateway is to serve it.
+// relayed makes the owner of the function answer the request, if that is another gateway. If the owner fails before it has begun to answer, the next
+// gateway gets the request, as another replica would if a replica had failed. relayed returns false if this gateway is to serve the request.
 func (e *exchange) relayed() bool {
 	if e.gateway.peers == nil || e.fromPeer {
 		return false
 	}
 	peer := e.gateway.route(e.function.place.queue()).choose(nil)
-	// What is not valid is refused here.
+	// Invalid requests are refused here, not forwarded.
 	if peer == nil || validate(e.request) != nil || e.request.ContentLength > int64(e.function.settings().MaxBody) {
 		return false
 	}
 	r := &relay{exchange: e}
 	controller := http.NewResponseController(e.writer)
-	whole := func() { _ = controller.SetReadDeadline(time.Time{}) } // as after readBody
+	whole := func() { _ = controller.SetReadDeadline(time.Time{}) } // as readBody does
 	if e.grpc && e.request.URL.Path == streamMethod {
-		whole() // the stream has bounds of its own
+		whole() // streams have timeouts of their own
 		e.rest = newRestOfStream(e.request.Body, controller)
 		e.gateway.streams.add(e.rest)
 		defer e.gateway.streams.remove(e.rest)
@@ -102,7 +102,7 @@ func (e *exchange) relayed() bool {
 		}
 		r.body = newRepeatable(e.body, from, &e.gateway.kept, whole)
 		if e.request.ContentLength == 0 || e.body != nil {
-			r.body.ended = time.Now() // it is whole, whether anybody reads it or not
+			r.body.ended = time.Now() // it has arrived completely, whether anybody reads it or not
 		}
 	}
 	for peer != nil {
@@ -113,7 +113,7 @@ func (e *exchange) relayed() bool {
 		r.tried = append(r.tried, peer.Name)
 		peer = e.gateway.route(e.function.place.queue()).choose(r.tried)
 	}
-	// What has been read of the body is given to this gateway: it is in the memory until the request has been answered.
+	// This gateway gets what has been read of the body, which stays in memory until the request has been answered.
 	e.rest, e.status, e.spent = nil, 0, r.spent()
 	if r.body != nil && e.body == nil {
 		e.request.Body = r.body.reader()
@@ -122,10 +122,10 @@ func (e *exchange) relayed() bool {
 	return false
 }
 
-// spent returns for how long the whole request has been with gateways.
+// spent returns how long gateways have had the complete request.
 func (r *relay) spent() time.Duration {
 	if r.body == nil {
-		return 0 // a stream is sent to another one only before it begins
+		return 0 // a stream goes to another gateway only before it begins
 	}
 	return r.body.sinceEnd()
 }
@@ -139,7 +139,7 @@ func (r *relay) close() {
 	_ = r.rest.Close() // never fails
 }
 
-// try sends the request to a gateway and passes its answer on. It returns false if the request may be sent to another one.
+// try sends the request to a gateway and passes the answer on. It returns false if the request may be sent to another gateway.
 func (r *relay) try(peer *peers.Peer) bool {
 	ctx, cancel := context.WithCancelCause(r.request.Context())
 	defer cancel(nil)
@@ -151,12 +151,12 @@ func (r *relay) try(peer *peers.Peer) bool {
 		upstream = r.gateway.toPeersGRPC
 	}
 	response, err := upstream.RoundTrip(r.outgoing(ctx, peer))
-	if err == nil && !stop() { // too late, and its body cannot be read any more
+	if err == nil && !stop() { // the peer was given up first, so the body can no longer be read
 		response.Body.Close()
 		err = errPeer
 	}
 	if err == nil && response.StatusCode >= 200 && response.Header.Get(reasonHeader) == reasonUnknown && r.mayRepeat() {
-		response.Body.Close() // it has not learnt of the function yet
+		response.Body.Close() // the peer does not know the function yet
 		return false
 	}
 	if err == nil && (response.StatusCode < 200 || response.StatusCode > 999) {
@@ -171,7 +171,7 @@ func (r *relay) try(peer *peers.Peer) bool {
 	return r.fail(ctx, err)
 }
 
-// mayRepeat reports whether the whole request could be sent again.
+// mayRepeat reports whether the complete request could be sent once more.
 func (r *relay) mayRepeat() bool {
 	if r.stream != nil {
 		return !r.stream.hasBegun()
@@ -179,15 +179,15 @@ func (r *relay) mayRepeat() bool {
 	return r.body.isWhole()
 }
 
-// fail ends a request that got no answer, or returns false if it may be sent to another gateway. It may if it has not been sent, or for the first
-// time: as after the failure of a replica, requests are taken for such that may be served twice.
+// fail ends a request that got no answer, or returns false if it may be sent to another gateway. It may if it was not sent at all, or if this is its
+// first failure: requests are assumed to be safe to serve twice, as after the failure of a replica.
 func (r *relay) fail(ctx context.Context, err error) bool {
 	why := r.why(ctx)
 	if r.body != nil && r.body.failure() != nil {
 		why = r.bodyRefusal(r.body.failure(), r.function.settings().MaxBody)
 	}
 	if why != refusePeer {
-		r.status, r.reason = why.status, why.reason // which the owner has counted
+		r.status, r.reason = why.status, why.reason // not counted here, but by the owner
 		if why.status != statusClientGone || r.request.Context().Err() == nil {
 			r.write(why)
 		}
@@ -200,11 +200,11 @@ func (r *relay) fail(ctx context.Context, err error) bool {
 		return false
 	}
 	r.refuse(why)
-	r.report() // nobody else can: its owner has failed
+	r.report() // nobody else can report it: the owner has failed
 	return true
 }
 
-// why returns why the request has got no answer.
+// why returns why the request got no answer.
 func (r *relay) why(ctx context.Context) refusal {
 	if errors.Is(context.Cause(ctx), errPeer) && r.request.Context().Err() == nil {
 		return refusePeer
@@ -222,8 +222,8 @@ func (r *relay) pass(ctx context.Context, peer *peers.Peer, response *http.Respo
 	copyHeader(e.writer.Header(), response.Header)
 	e.writer.WriteHeader(response.StatusCode)
 	e.status = response.StatusCode
-	if r.stream != nil && response.Header.Get(grpcStatus) == "" { // else it is all: a flush would make a trailer missing
-		_ = http.NewResponseController(e.writer).Flush() // its client may wait for it before it sends more
+	if r.stream != nil && response.Header.Get(grpcStatus) == "" { // as in forward
+		_ = http.NewResponseController(e.writer).Flush() // the client may wait for it before it sends more
 	}
 	if err := e.copyBody(response); err != nil {
 		why := r.why(ctx)
@@ -275,7 +275,7 @@ func (r *relay) outgoing(ctx context.Context, peer *peers.Peer) *http.Request {
 	case r.body == nil:
 		r.stream = &streamStart{rest: r.rest, cancel: r.cancel}
 		out.ContentLength, out.Body = -1, r.stream
-	case r.grpc: // whatever length it says: what comes counts
+	case r.grpc: // the length in the header does not matter
 		out.ContentLength, out.Body = -1, r.body.reader()
 	case in.ContentLength != 0:
 		out.Body = r.body.reader()
@@ -283,7 +283,7 @@ func (r *relay) outgoing(ctx context.Context, peer *peers.Peer) *http.Request {
 	return out
 }
 
-// addForwardedFor adds the client of a request to a header.
+// addForwardedFor adds the address of a request's client to X-Forwarded-For.
 func addForwardedFor(header http.Header, in *http.Request) {
 	client, _, err := net.SplitHostPort(in.RemoteAddr)
 	if err != nil {
@@ -295,8 +295,8 @@ func addForwardedFor(header http.Header, in *http.Request) {
 	header.Set("X-Forwarded-For", client)
 }
 
-// streamStart is what the client of a stream sends, for one gateway. It is not touched before the connection to that exists, so that it can be sent
-// to another one if that fails.
+// streamStart gives one gateway what the client of a stream sends. It reads nothing before the connection to that gateway exists, so that the stream
+// can be sent to another one if the connection fails.
 type streamStart struct {
 	rest   *restOfStream
 	cancel context.CancelCauseFunc
@@ -330,7 +330,7 @@ func (s *streamStart) Close() error {
 	return nil
 }
 
-// hasBegun reports whether something was read. If not, nothing will be.
+// hasBegun reports whether anything has been read. If not, nothing will be.
 func (s *streamStart) hasBegun() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -9,42 +9,42 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// maxKept bounds what is kept of a body to send it again, and maxAllKept that of all bodies of a gateway.
+// maxKept bounds how much of a body is kept so that it can be sent again, and maxAllKept how much of all bodies of a gateway.
 const (
 	maxKept    = 1 * share.MiB
 	maxAllKept = 256 * share.MiB
 )
 
-// repeatable is the body of a request that is passed on as it comes and may have to be sent again: what has come of it is kept, within bounds.
-// Its readers, of which the last one gets what is new, may be used concurrently.
+// repeatable is the body of a request that is passed on while it arrives and may have to be sent again: what has arrived is kept, within bounds.
+// Several readers may use it concurrently; the latest one gets what is new.
 type repeatable struct {
-	reading sync.Mutex // held while the client is waited for
+	reading sync.Mutex // held while waiting for the client
 	from    io.Reader
 	all     *bodies
-	whole   func() // called when the body has come whole, unless it is closed
+	whole   func() // called when the body has arrived completely, unless it has been closed
 
 	mu     sync.Mutex // guards what follows
 	kept   []byte
 	room   share.Bytes // reserved for kept
-	lost   bool        // not all is kept
-	err    error       // after what has come; io.EOF at the end
-	ended  time.Time   // when it had come whole; zero: it has not
+	lost   bool        // no longer kept completely
+	err    error       // the error after what has arrived; io.EOF at the end
+	ended  time.Time   // when it had arrived completely; zero if it has not
 	closed bool
 }
 
-// newRepeatable returns a body of which the first part has been read.
+// newRepeatable returns a body whose first part has already been read.
 func newRepeatable(first []byte, from io.Reader, all *bodies, whole func()) *repeatable {
 	return &repeatable{kept: first, from: from, all: all, whole: whole}
 }
 
-// isWhole reports whether a reader could read it from the beginning.
+// isWhole reports whether a new reader could read the body from its beginning.
 func (b *repeatable) isWhole() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return !b.lost
 }
 
-// sinceEnd returns for how long it has been there whole; 0 if it is not.
+// sinceEnd returns how long ago the body had arrived completely, or 0 if it has not.
 func (b *repeatable) sinceEnd() time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -54,7 +54,7 @@ func (b *repeatable) sinceEnd() time.Duration {
 	return time.Since(b.ended)
 }
 
-// failure returns the error of the client's side, or nil.
+// failure returns the error in reading from the client, or nil.
 func (b *repeatable) failure() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -77,7 +77,7 @@ func (b *repeatable) giveUp() {
 	b.kept, b.room, b.lost = nil, 0, true
 }
 
-// reader returns a reader of the body from its beginning. Those that were returned before must not be needed any more.
+// reader returns a reader of the body from its beginning. The readers returned before must no longer be needed.
 func (b *repeatable) reader() *bodyReader { return &bodyReader{body: b} }
 
 // bodyReader reads a repeatable body.
@@ -89,7 +89,7 @@ type bodyReader struct {
 	closed bool
 }
 
-// Read returns what has come already, or else waits for the client.
+// Read returns what has already arrived, or else waits for the client.
 func (r *bodyReader) Read(p []byte) (int, error) {
 	if n, err := r.next(p); n > 0 || err != nil || len(p) == 0 {
 		return n, err
@@ -97,7 +97,7 @@ func (r *bodyReader) Read(p []byte) (int, error) {
 	b := r.body
 	b.reading.Lock()
 	defer b.reading.Unlock()
-	if n, err := r.next(p); n > 0 || err != nil { // read by an earlier reader meanwhile
+	if n, err := r.next(p); n > 0 || err != nil { // an earlier reader has read it in the meantime
 		return n, err
 	}
 	n, err := b.from.Read(p)
@@ -105,13 +105,13 @@ func (r *bodyReader) Read(p []byte) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.at += n
-	if r.closed { // the next reader finds it among what is kept
+	if r.closed { // the next reader finds it in kept
 		return 0, errBodyClosed
 	}
 	return n, err
 }
 
-// Close ends the use of the reader, not that of the body.
+// Close closes the reader, not the body.
 func (r *bodyReader) Close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -121,7 +121,7 @@ func (r *bodyReader) Close() error {
 
 var errBodyClosed = errors.New("the body is not read any more")
 
-// next returns what has come and was not read yet: nothing if the client has to be waited for.
+// next returns what has arrived and has not been read yet, or nothing if the client has to be waited for.
 func (r *bodyReader) next(p []byte) (int, error) {
 	b := r.body
 	r.mu.Lock()
@@ -139,7 +139,7 @@ func (r *bodyReader) next(p []byte) (int, error) {
 	return 0, b.err
 }
 
-// came notes what has come.
+// came notes what has arrived.
 func (b *repeatable) came(p []byte, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

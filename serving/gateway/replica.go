@@ -11,17 +11,17 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/scaling"
 )
 
-// replica is a replica with the requests that it has.
+// replica is a replica of a function with the requests that it has.
 type replica struct {
 	Replica
-	flights  []*flight     // what it has
+	flights  []*flight     // the requests and batches that it has
 	ends     []time.Time   // memory for predictEnds
-	factor   float64       // measured over profiled latency; 0: not measured
-	learned  batchLatency  // where there is no profile
-	occupied time.Duration // that a request keeps a credit, measured; for the protocol OpenAI
-	avoid    time.Time     // gets no requests until then, since it has failed
-	failures int           // in a row
-	others   bool          // another gateway sends it requests
+	factor   float64       // ratio of measured to profiled latency; 0: not measured
+	learned  batchLatency  // latencies measured where there is no profile
+	occupied time.Duration // how long a request keeps its credit, measured; only with the protocol OpenAI
+	avoid    time.Time     // it has failed and gets no requests until then
+	failures int           // consecutive failures
+	others   bool          // another gateway owns it and sends it requests
 	drained  chan struct{}
 }
 
@@ -29,20 +29,20 @@ type replica struct {
 type flight struct {
 	began  time.Time
 	size   int  // requests
-	stream bool // lasts as long as its client likes, which says nothing of the latency of requests
+	stream bool // it lasts as long as its client likes, which says nothing about the latency of requests
 }
 
 // servers are the replicas of a function.
 type servers struct {
-	all      []*replica         // that are not draining, the preferred first
+	all      []*replica         // those that are not draining, preferred ones first
 	replicas []*replica         // those of them that get requests from this gateway
 	credits  []batching.Replica // memory for batchingLoad
 	draining map[string]*replica
-	ready    atomic.Bool            // some are in replicas; written with the function's mutex
-	owners   atomic.Pointer[owners] // written with the function's mutex; nil while there are no other gateways
+	ready    atomic.Bool            // replicas is not empty; written with the function's mutex held
+	owners   atomic.Pointer[owners] // written with the function's mutex held; nil while there are no other gateways
 }
 
-// setReplicas replaces the replicas. What is known of those that stay is kept.
+// setReplicas replaces the replicas. What is known about those that stay is kept.
 func (f *function) setReplicas(replicas []Replica) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -54,7 +54,7 @@ func (f *function) setReplicas(replicas []Replica) {
 	listed := map[string]bool{}
 	for _, r := range replicas {
 		listed[r.ID] = true
-		if f.draining[r.ID] != nil || r.Residency == scaling.Warm { // one that is parked gets no requests
+		if f.draining[r.ID] != nil || r.Residency == scaling.Warm { // a parked replica gets no requests
 			continue
 		}
 		r.Credits = max(r.Credits, 1)
@@ -81,8 +81,8 @@ func (f *function) setReplicas(replicas []Replica) {
 	f.dispatch()
 }
 
-// releaseHeld moves the requests that were held into the queue. They have missed the objective in any case, so unless a client has given its
-// own deadline, all of them are served, after those that can still be in time.
+// releaseHeld moves the requests that were held into the queue. They have missed the objective in any case. So all of them are served, after those
+// that can still be in time, except where the client has given a deadline of its own.
 func (f *function) releaseHeld() {
 	now := time.Now()
 	for _, it := range f.held {
@@ -95,7 +95,7 @@ func (f *function) releaseHeld() {
 	f.held = nil
 }
 
-// drain takes a replica out of the list and returns a channel that is closed when it has no requests.
+// drain removes a replica from the list and returns a channel that is closed when it has no more requests.
 func (f *function) drain(id string) <-chan struct{} {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -122,14 +122,14 @@ func (f *function) drain(id string) <-chan struct{} {
 	return r.drained
 }
 
-// begin counts a request or batch that the replica gets.
+// begin counts a request or batch that is given to the replica.
 func (r *replica) begin(now time.Time, size int) *flight {
 	flown := &flight{began: now, size: size}
 	r.flights = append(r.flights, flown)
 	return flown
 }
 
-// predictEnds returns when what the replica has is expected to be answered, ascending. The next call reuses the memory.
+// predictEnds returns when the replica is expected to have answered each of its requests, in ascending order. The next call reuses the memory.
 func (r *replica) predictEnds() []time.Time {
 	r.ends = r.ends[:0]
 	for _, f := range r.flights {
@@ -139,7 +139,7 @@ func (r *replica) predictEnds() []time.Time {
 	return r.ends
 }
 
-// end counts the end of what the replica had.
+// end counts the end of a request or batch of the replica.
 func (r *replica) end(flown *flight) {
 	if at := slices.Index(r.flights, flown); at >= 0 {
 		r.flights = slices.Delete(r.flights, at, at+1)
@@ -156,7 +156,7 @@ func (r *replica) end(flown *flight) {
 // Bounds of the factor by which profiled latencies are corrected.
 const minFactor, maxFactor = 0.5, 4
 
-// latency returns the latency to expect of a batch.
+// latency returns the expected latency of a batch.
 func (r *replica) latency(batch int) time.Duration {
 	profiled := r.profiled(batch)
 	if profiled == 0 {
@@ -165,7 +165,7 @@ func (r *replica) latency(batch int) time.Duration {
 	return time.Duration(float64(profiled) * cmp.Or(r.factor, 1))
 }
 
-// profiled returns the latency of a batch by the profile, or 0 if it has none.
+// profiled returns the latency of a batch according to the profile, or 0 if the profile does not have it.
 func (r *replica) profiled(batch int) time.Duration {
 	switch {
 	case r.BatchLatency != nil:
@@ -176,7 +176,7 @@ func (r *replica) profiled(batch int) time.Duration {
 	return 0
 }
 
-// measured corrects the expected latency by that of one batch.
+// measured corrects the expected latency by the measured latency of one batch.
 func (r *replica) measured(batch int, took time.Duration) {
 	r.failures = 0
 	profiled := r.profiled(batch)
@@ -187,14 +187,14 @@ func (r *replica) measured(batch int, took time.Duration) {
 	r.factor = min(max(float64(batching.Expect(r.latency(batch), took))/float64(profiled), minFactor), maxFactor)
 }
 
-// occupy corrects the time that a request keeps a credit.
+// occupy corrects how long a request is expected to keep its credit.
 func (r *replica) occupy(took time.Duration) { r.occupied = batching.Expect(r.occupied, took) }
 
-// batchLatency is the latency of batches of 1, 2, ... that was measured; 0 where none was.
+// batchLatency is the measured latency of batches of 1, 2, ... requests; 0 where none was measured.
 type batchLatency []time.Duration
 
-// of returns the latency of a batch: the longest that was measured of one that is not larger, or else that of the smallest that was measured.
-// So it does not fall with the size. It is 0 if nothing was measured.
+// of returns the expected latency of a batch: the longest that was measured for a batch of at most its size or, if there is none, that of the
+// smallest batch that was measured. So it never falls with the size. It is 0 if nothing was measured.
 func (l batchLatency) of(batch int) time.Duration {
 	var longest time.Duration
 	for i, d := range l {
@@ -206,7 +206,7 @@ func (l batchLatency) of(batch int) time.Duration {
 	return longest
 }
 
-// forgetWeight is the part by which what was measured of a larger batch is forgotten whenever a smaller one is faster. Otherwise a size that
+// forgetWeight is by which part the latencies of larger batches approach that of a smaller one that turns out to be faster. Without it, a size that
 // was slow once would never be tried again.
 const forgetWeight = 0.01
 
@@ -222,7 +222,7 @@ func (l *batchLatency) add(batch int, took time.Duration) {
 	}
 }
 
-// Shortest and longest time for which a replica that has failed gets no requests.
+// Shortest and longest time for which a failed replica gets no requests.
 const (
 	minAvoid = 100 * time.Millisecond
 	maxAvoid = 10 * time.Second

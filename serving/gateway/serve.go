@@ -13,10 +13,10 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// ServeHTTP passes a request to a replica of the function that its host names, or else the model in its body.
+// ServeHTTP passes a request to a replica of the function that its host names or, if the host names none, the model in its body.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) { g.serve(w, r, "") }
 
-// serve is ServeHTTP. elapsed is what another gateway says from which the request comes; empty if it comes from a client.
+// serve is ServeHTTP. elapsed is the value of elapsedHeader if another gateway has forwarded the request, empty if it comes from a client.
 func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, elapsed string) {
 	r, token, refused := g.takeToken(r)
 	e := &exchange{gateway: g, writer: w, request: r, sender: sender{gateway: g, request: r, unchecked: g.callers == nil, token: token}, start: time.Now()}
@@ -26,13 +26,14 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, elapsed string) 
 		r.Header.Del(elapsedHeader)
 		r.Header.Del(spentHeader)
 	}
-	// Also for requests that are refused: the server reads a body before it sends the answer. One of HTTP/2 may be open although it has no length.
+	// This applies to refused requests, too: the server reads a body before it sends the answer. In HTTP/2 the stream of a request may be open
+	// although its length is 0.
 	if r.ContentLength != 0 || r.ProtoMajor == 2 {
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout))
 	}
 	if r.ProtoMajor == 2 {
 		e.grpc = isGRPC(r)
-		defer func() { // for what the server still has to send then
+		defer func() { // for what the server still has to send after this function
 			_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout))
 		}()
 	}
@@ -42,7 +43,7 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, elapsed string) 
 	}
 	host := parseHost(r.Host)
 	if e.function = e.sender.callable(host); e.function == nil {
-		if isModelList(r) && !e.fromPeer { // which forwards requests to functions alone: this gateway has not learnt of one yet
+		if isModelList(r) && !e.fromPeer { // a peer forwards only requests to functions, so this is one that this gateway does not know yet
 			g.writeModels(w, e.sender.mayList())
 			return
 		}
@@ -55,7 +56,7 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, elapsed string) 
 	if e.relayed() {
 		return
 	}
-	defer e.report() // also where serve panics to break off an answer
+	defer e.report() // also if serve panics to break off an answer
 	e.serve()
 }
 
@@ -84,7 +85,7 @@ func (e *exchange) serve() {
 		e.gateway.streams.add(e.rest)
 		defer e.gateway.streams.remove(e.rest)
 	}
-	if refused.reason == reasonQueueFull { // it has come whole, and there is no room for it
+	if refused.reason == reasonQueueFull { // it has arrived completely, but there is no room for it
 		e.function.place.refuseReceived()
 		e.refuse(refused)
 		return
@@ -131,12 +132,12 @@ func (e *exchange) serve() {
 	}
 }
 
-// validate refuses a request of HTTP/2 with what net/http refuses in one of HTTP/1, and would not send to a replica, or as another request.
+// validate refuses HTTP/2 requests with what net/http refuses in HTTP/1: it would not send them to a replica, or the replica would see another request.
 func validate(r *http.Request) error {
 	switch {
 	case r.ProtoMajor != 2:
 		return nil
-	case !httpguts.ValidHeaderFieldName(r.Method): // both are tokens
+	case !httpguts.ValidHeaderFieldName(r.Method): // methods are tokens, too
 		return fmt.Errorf("method %.32q is not valid", r.Method)
 	case !httpguts.ValidHostHeader(r.Host):
 		return fmt.Errorf("authority %.100q is not valid", r.Host)
@@ -146,7 +147,7 @@ func validate(r *http.Request) error {
 	return nil
 }
 
-// wait waits for the turn of an item. It returns false if the client has gone, or its deadline has passed, which it answers.
+// wait waits for the turn of an item. It returns false if the client has gone or its deadline has passed, and then has answered the client.
 func (e *exchange) wait(ctx context.Context, it *item) (turn, bool) {
 	begin := time.Now()
 	select {
@@ -156,9 +157,9 @@ func (e *exchange) wait(ctx context.Context, it *item) (turn, bool) {
 	case <-ctx.Done():
 	}
 	why, counter := e.loss(ctx)
-	if !it.cancel(counter) { // its turn has come meanwhile
+	if !it.cancel(counter) { // its turn has come in the meantime
 		got := <-it.turn
-		if got.replica == nil { // its end is counted
+		if got.replica == nil { // its end has been counted already
 			e.queued += max(0, got.began().Sub(begin))
 			return got, true
 		}
@@ -170,8 +171,8 @@ func (e *exchange) wait(ctx context.Context, it *item) (turn, bool) {
 	return turn{}, false
 }
 
-// Headers in which clients say how long they wait, in milliseconds, the first one that is there: that of Envoy, and that of inference
-// gateways for the first token of a streamed answer.
+// Headers in which clients say how long they wait, in milliseconds; the first one present counts. The first is Envoy's; the second is that of
+// inference gateways, for the first token of a streamed answer.
 var timeoutHeaders = []string{"X-Envoy-Expected-Rq-Timeout-Ms", "X-Slo-Ttft-Ms"}
 
 // clientTimeout returns how long the client will wait for the answer, or 0 if it does not say.

@@ -6,23 +6,23 @@ import (
 	"time"
 )
 
-// Bounds of a connection. bodyTimeout and writeTimeout are those of a request's body and of a part of its answer.
+// Bounds of a connection. See also bodyTimeout, for the body of a request, and writeTimeout, for a piece of its answer.
 const (
 	headerTimeout = 10 * time.Second // for the header of a request
 	idleTimeout   = 2 * time.Minute  // between requests
 	maxHeader     = 64 << 10         // bytes, to which net/http adds 4 KiB
 
-	// Of HTTP/2, whose connections carry many requests at once. net/http bounds the rest: frames of 1 MiB, 1 MiB of a connection's bodies that
-	// are not read yet, 10,000 control frames that the client does not take, and four times maxStreams of requests that it opened and gave up.
-	maxStreams  = 1000             // requests of a connection at once
-	pingAfter   = 30 * time.Second // without a frame of the peer, for which a ping is then sent
-	pingTimeout = 15 * time.Second // for the answer
+	// For HTTP/2, whose connections carry many requests at once. net/http bounds the rest: frames of 1 MiB, 1 MiB of unread bodies per connection,
+	// 10,000 control frames that the client does not take, and four times maxStreams requests that the client opened and gave up.
+	maxStreams  = 1000             // concurrent requests of a connection
+	pingAfter   = 30 * time.Second // how long the peer may send no frame before it is sent a ping
+	pingTimeout = 15 * time.Second // how long the peer may take to answer the ping
 )
 
-// Server returns a server of the gateway whose clients cannot keep a connection busy without end, or fill its memory with headers. Its Shutdown
-// waits for the answers to all requests that the gateway has accepted, and ends streams of gRPC once their replicas have answered what they have.
+// Server returns a server for the gateway, in which clients can neither keep a connection busy forever nor fill memory with headers. Its Shutdown
+// waits for the answers to all requests that the gateway has accepted, and ends gRPC streams once their replicas have answered what they have got.
 //
-// It speaks HTTP/1.1 and, for gRPC, HTTP/2 without TLS to clients that know that it does.
+// It speaks HTTP/1.1 and, for gRPC, HTTP/2 without TLS to clients that know in advance that it does.
 func (g *Gateway) Server() *http.Server {
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)

@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// writeTimeout is how long a client may take to read a piece of an answer. Without a bound it could keep a credit from others without end.
+// writeTimeout is how long a client may take to read a piece of an answer. Without a bound a client could withhold a credit from others forever.
 const writeTimeout = 30 * time.Second
 
 // piece is how many bytes a client has to read within writeTimeout.
 const piece = 32 << 10
 
-// buffered is the length of an answer that net/http takes whether the client reads it or not.
+// buffered is the length up to which net/http accepts an answer whether the client reads it or not.
 const buffered = 2 << 10
 
-// writeBody lets write write a body of a length, -1 if it is not known, to the client, and fails if the client does not read it.
+// writeBody calls write to write a body of the given length, -1 if it is not known, to the client. It fails if the client does not read the body.
 func (e *exchange) writeBody(length int64, write func(io.Writer) error) error {
 	if length >= 0 && length <= buffered {
 		return write(e.writer)
@@ -23,13 +23,13 @@ func (e *exchange) writeBody(length int64, write func(io.Writer) error) error {
 	w := &boundedWriter{e.writer, http.NewResponseController(e.writer), e.request.ProtoMajor == 2}
 	err := write(w)
 	if err == nil && length >= 0 {
-		err = w.controller.Flush() // while there is a deadline
+		err = w.controller.Flush() // while the write deadline is set
 	}
 	_ = w.controller.SetWriteDeadline(time.Time{}) // the connection may be used again
 	return err
 }
 
-// boundedWriter writes to a client, which has to read each piece in time.
+// boundedWriter writes to a client that has to read each piece in time.
 type boundedWriter struct {
 	client     io.Writer
 	controller *http.ResponseController
@@ -43,7 +43,7 @@ func (w *boundedWriter) Write(b []byte) (n int, err error) {
 		more, err = w.client.Write(b[n:min(n+piece, len(b))])
 		n += more
 	}
-	if w.http2 && err == nil { // where a deadline ends the stream also when nothing is written
+	if w.http2 && err == nil { // in HTTP/2 a deadline ends the stream even if nothing is being written
 		err = w.controller.Flush()
 		_ = w.controller.SetWriteDeadline(time.Time{})
 	}

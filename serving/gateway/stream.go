@@ -11,11 +11,11 @@ import (
 	"time"
 )
 
-// restOfStream is what the client of a stream sends after its first message. A stream on which nothing comes, neither from its client nor from
-// its replica, ends after idleTimeout: it would keep a credit from others.
+// restOfStream is what the client of a stream sends after its first message. A stream on which nothing comes for idleTimeout, neither from its client
+// nor from its replica, is ended, since it would withhold a credit from others.
 //
-// When the gateway shuts down, the replica gets what has come of whole messages and then the end, as if the client had sent all. So it answers
-// what it has, and ends the stream.
+// When the gateway shuts down, the replica gets the messages that have arrived completely and then the end of the stream, as if the client had sent
+// everything. So the replica answers what it has got, and ends the stream.
 type restOfStream struct {
 	from       io.Reader
 	controller *http.ResponseController
@@ -24,13 +24,13 @@ type restOfStream struct {
 
 	mu       sync.Mutex // guards what follows
 	messages messages
-	ended    bool                    // the client has sent all, or the answer is complete: the controller must not be used any more
-	err      error                   // that has ended it before
-	waiting  bool                    // for what the client sends: all that came before is sent
-	cancel   context.CancelCauseFunc // ends what the replica has; nil before it has something
+	ended    bool                    // the client has sent everything, or the answer is complete: the controller must not be used any more
+	err      error                   // what has ended it before that
+	waiting  bool                    // waiting for the client: all that came before has been sent
+	cancel   context.CancelCauseFunc // takes the stream away from the replica; nil before the replica has it
 	stopping bool
-	cut      bool        // the replica got the end before the client had sent it
-	silence  *time.Timer // ends a stream whose replica answers no more while the gateway shuts down
+	cut      bool        // the replica got the end of the stream before the client had sent it
+	silence  *time.Timer // ends a stream whose replica no longer answers while the gateway shuts down
 }
 
 func newRestOfStream(from io.Reader, controller *http.ResponseController) *restOfStream {
@@ -39,14 +39,14 @@ func newRestOfStream(from io.Reader, controller *http.ResponseController) *restO
 	return s
 }
 
-// errStopping is why a stream ends that has not ended by itself since the gateway shuts down, and refuseStopping what its client gets. It gets the
-// same if the replica has ended the stream because the gateway shuts down: what it sent last may not have been answered.
+// errStopping is why the gateway ends a stream that has not ended by itself after the gateway began to shut down; refuseStopping is what its client
+// gets. The client also gets it if the replica has ended the stream because of the shutdown: the last messages may not have been answered.
 var (
 	errStopping    = errors.New("the gateway shuts down")
 	refuseStopping = newRefusal(http.StatusServiceUnavailable, reasonStopping, errStopping.Error())
 )
 
-// start begins to read what the client sends. cancel ends what the replica has.
+// start begins to read what the client sends. cancel takes the stream away from the replica.
 func (s *restOfStream) start(cancel context.CancelCauseFunc) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -57,8 +57,8 @@ func (s *restOfStream) start(cancel context.CancelCauseFunc) {
 	go s.copy()
 }
 
-// copy passes on what the client sends until that ends. It is not the transport that reads from the client, since only what it reads from can end
-// without an error.
+// copy passes on what the client sends until that ends. The transport does not read from the client itself: only a pipe, which it reads instead, can
+// be ended without an error.
 func (s *restOfStream) copy() {
 	buffer := buffers.Get().(*[]byte)
 	defer buffers.Put(buffer)
@@ -75,7 +75,7 @@ func (s *restOfStream) copy() {
 	}
 }
 
-// await notes that all has been sent that has come, and reports whether more is wanted.
+// await notes that everything that has arrived has been sent, and reports whether more is wanted.
 func (s *restOfStream) await() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -87,7 +87,7 @@ func (s *restOfStream) await() bool {
 	return !s.cut
 }
 
-// received notes what has come. It returns how much of it is to be sent, and the error after which nothing more is, io.EOF at the end.
+// received notes what has arrived. It returns how much of that is to be sent, and the error that comes after it if nothing more does, io.EOF at the end.
 func (s *restOfStream) received(b []byte, err error) (n int, last error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -125,7 +125,7 @@ func (s *restOfStream) stopLocked() {
 	s.cutOff()
 }
 
-// cutOff sends the end to the replica, unless a message has begun.
+// cutOff sends the end of the stream to the replica, unless a message has been sent in part.
 func (s *restOfStream) cutOff() {
 	if s.waiting && s.messages.isBetween() && !s.ended {
 		s.cut = true
@@ -133,7 +133,7 @@ func (s *restOfStream) cutOff() {
 	}
 }
 
-// extend notes that something has come from the replica.
+// extend notes that something has come from the replica, so that the stream is not idle.
 func (s *restOfStream) extend() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -149,7 +149,7 @@ func (s *restOfStream) extendLocked() {
 	}
 }
 
-// Read reads what the replica is to get.
+// Read returns what the replica is to get.
 func (s *restOfStream) Read(b []byte) (int, error) { return s.reader.Read(b) }
 
 // Close ends the use of the client's connection.
@@ -163,10 +163,10 @@ func (s *restOfStream) Close() error {
 	return s.reader.Close()
 }
 
-// isIdle reports whether the stream has ended because nothing came.
+// isIdle reports whether the stream was ended because nothing came.
 func (s *restOfStream) isIdle() bool { return errors.Is(s.failure(), os.ErrDeadlineExceeded) }
 
-// isBroken reports whether the stream has ended because its client has broken it off, or has not sent what it said.
+// isBroken reports whether the client has broken the stream off, or has not sent what it announced.
 func (s *restOfStream) isBroken() bool { return s.failure() != nil && !s.isIdle() }
 
 func (s *restOfStream) failure() error {
@@ -178,7 +178,7 @@ func (s *restOfStream) failure() error {
 	return s.err
 }
 
-// isCut reports whether the replica got the end before the client had sent it.
+// isCut reports whether the replica got the end of the stream before the client had sent it.
 func (s *restOfStream) isCut() bool {
 	if s == nil {
 		return false
@@ -188,16 +188,16 @@ func (s *restOfStream) isCut() bool {
 	return s.cut
 }
 
-// messages follows the messages of a call of gRPC.
+// messages keeps track of where the messages of a gRPC call begin and end.
 type messages struct {
-	prefix []byte // what has come of that of the message that has begun
-	left   int64  // bytes of the message after its prefix
+	prefix []byte // what has arrived of the prefix of the current message
+	left   int64  // bytes of the current message that are still to come after its prefix
 }
 
-// isBetween reports whether no message has begun.
+// isBetween reports whether no message is in progress.
 func (m *messages) isBetween() bool { return len(m.prefix) == 0 }
 
-// next follows the message that has begun, or the next one, and returns how many bytes of b belong to it.
+// next consumes bytes of the current message, or of the next one, and returns how many bytes of b belong to it.
 func (m *messages) next(b []byte) (n int) {
 	if missing := grpcPrefix - len(m.prefix); missing > 0 {
 		n = min(missing, len(b))
@@ -214,7 +214,7 @@ func (m *messages) next(b []byte) (n int) {
 	return n + int(more)
 }
 
-// streams are those that the gateway has now.
+// streams are the streams that the gateway has at present.
 type streams struct {
 	mu       sync.Mutex
 	open     map[*restOfStream]bool
@@ -239,7 +239,7 @@ func (s *streams) remove(rest *restOfStream) {
 	delete(s.open, rest)
 }
 
-// stop ends all streams, also those that come later, as soon as their replicas have answered what they have.
+// stop ends all streams, including those that come later, as soon as their replicas have answered what they have got.
 func (s *streams) stop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 // buffers holds buffers for the bodies of answers.
 var buffers = sync.Pool{New: func() any { b := make([]byte, 32<<10); return &b }}
 
-// newTransportGRPC returns a transport for HTTP/2 without TLS. It notices a replica that is there no more by pings.
+// newTransportGRPC returns a transport for HTTP/2 without TLS. By pings it notices a replica that has gone.
 func newTransportGRPC() *http.Transport {
 	t := newTransport()
 	t.Protocols = new(http.Protocols)
@@ -20,8 +20,7 @@ func newTransportGRPC() *http.Transport {
 	return t
 }
 
-// newPeerTransport returns a transport to other gateways: for HTTP/1.1, or for HTTP/2 if it is for gRPC. config may be nil: then no certificate of
-// theirs is trusted.
+// newPeerTransport returns a transport to other gateways, for HTTP/2 if it is for gRPC, otherwise for HTTP/1.1. If config is nil, it trusts no certificate.
 func newPeerTransport(config *tls.Config, grpc bool) *http.Transport {
 	t := newTransport()
 	if grpc {
@@ -33,7 +32,7 @@ func newPeerTransport(config *tls.Config, grpc bool) *http.Transport {
 	t.TLSHandshakeTimeout = headerTimeout
 	t.TLSClientConfig = &tls.Config{RootCAs: x509.NewCertPool()}
 	if config != nil {
-		t.TLSClientConfig = config.Clone() // the transport adds its protocols
+		t.TLSClientConfig = config.Clone() // the transport adds its protocols to it
 	}
 	return t
 }

@@ -13,7 +13,7 @@ func (g *Gateway) Head(name FunctionName) (waiting int, due time.Time) {
 	return 0, time.Time{}
 }
 
-// holdAll lets what waits in the queue of a function in turn wait for its next replica.
+// holdAll makes the queued requests of a function with Hold.InTime wait for its next replica, if it has none now.
 func (f *function) holdAll() {
 	if !f.config.Hold.InTime || len(f.replicas) > 0 {
 		return
@@ -26,10 +26,11 @@ func (f *function) holdAll() {
 	f.wake.Stop()
 }
 
-// refuseAtDue refuses an item when it is due, if it is in a queue then: no replica has taken it at once, for which its deadline was put off.
+// refuseAtDue refuses an item at the time it is due if it is still in a queue then. Its deadline in the queue was put off in the expectation that a
+// replica would take it at once, and none has.
 func refuseAtDue(it *item) {
 	time.AfterFunc(time.Until(it.due), func() {
-		f := it.lockQueue() // it may wait with a host, or has come back from there
+		f := it.lockQueue() // it may be in the queue of a host, or have come back from there
 		defer f.mu.Unlock()
 		if id := it.request.ID; f.items[id] == it {
 			f.queue.Remove(it.request)

@@ -14,12 +14,12 @@ import (
 	"time"
 )
 
-// maxHeader is how many bytes of an answer may come before its body, those of informational answers among them.
+// maxHeader is how many bytes of an answer may come before its body, including those of informational (1xx) answers.
 const maxHeader = 1 << 20
 
 var errHeaderTooLong = fmt.Errorf("http1: the header of the answer has more than %d bytes", maxHeader)
 
-// connection is one to a server. It has one user at a time.
+// connection is a connection to a server. It has one user at a time.
 type connection struct {
 	network   net.Conn
 	raw       syscall.RawConn // nil where network is no socket
@@ -27,26 +27,26 @@ type connection struct {
 	idle      *idle
 	reader    *bufio.Reader
 	left      int       // bytes that may still be read
-	used      bool      // for an earlier request
-	idleSince time.Time // while it is idle
+	used      bool      // an earlier request has used it
+	idleSince time.Time // only valid while it is idle
 	abort     func()    // closes it
 	watch     [1]byte   // memory for isOpen
-	alive     bool      // what isOpen found
+	alive     bool      // result of peek for isOpen
 	look      func(uintptr) bool
 }
 
 func newConnection(network net.Conn, address string, idle *idle) *connection {
 	c := &connection{network: network, address: address, idle: idle}
 	if socket, ok := network.(syscall.Conn); ok {
-		c.raw, _ = socket.SyscallConn() // fails as what follows does
+		c.raw, _ = socket.SyscallConn() // if it fails, so does all that follows
 	}
 	c.reader = bufio.NewReader(c)
-	c.abort = func() { _ = network.Close() } // nothing more is asked of it
+	c.abort = func() { _ = network.Close() } // the error does not matter: it is not used any more
 	c.look = c.peek
 	return c
 }
 
-// Read is for reader.
+// Read reads from the network for reader, at most left bytes.
 func (c *connection) Read(p []byte) (int, error) {
 	if c.left <= 0 {
 		return 0, errHeaderTooLong
@@ -56,7 +56,7 @@ func (c *connection) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// exchange sends a request, which is text, and returns its answer. If it fails, the connection is closed.
+// exchange sends a request, whose encoded form is text, and returns its answer. If it fails, the connection is closed.
 func (c *connection) exchange(r *http.Request, text []byte) (*http.Response, error) {
 	stop := context.AfterFunc(r.Context(), c.abort)
 	response, err := c.send(r, text)
@@ -74,7 +74,7 @@ func (c *connection) exchange(r *http.Request, text []byte) (*http.Response, err
 	return response, nil
 }
 
-// send is exchange up to the body of the answer.
+// send does what exchange does, up to the body of the answer.
 func (c *connection) send(r *http.Request, text []byte) (*http.Response, error) {
 	n, unsent := c.network.Write(text)
 	if unsent != nil && n == 0 {
@@ -101,13 +101,13 @@ func (c *connection) send(r *http.Request, text []byte) (*http.Response, error) 
 			return nil, errStatus(response.StatusCode)
 		case response.StatusCode >= 200 || response.StatusCode < 100:
 			c.left = math.MaxInt
-			response.Close = response.Close || unsent != nil // the server has answered before it had all
+			response.Close = response.Close || unsent != nil // the server has answered before it had the whole request
 			return response, nil
 		}
 	}
 }
 
-// isOpen reports whether an idle connection can be used: the server has neither closed it nor sent what nobody asked for.
+// isOpen reports whether an idle connection can be used: the server has neither closed it nor sent anything unasked.
 func (c *connection) isOpen() bool {
 	if c.raw == nil {
 		return true
@@ -116,19 +116,19 @@ func (c *connection) isOpen() bool {
 	return c.raw.Read(c.look) == nil && c.alive
 }
 
-// peek looks into the buffer of a socket.
+// peek looks into the receive buffer of a socket, which is empty if the connection is open.
 func (c *connection) peek(fd uintptr) bool {
 	_, _, err := syscall.Recvfrom(int(fd), c.watch[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
 	c.alive = errors.Is(err, syscall.EAGAIN)
 	return true
 }
 
-// body is that of an answer. The connection is idle again when it has been read to its end, and closed when it is closed before.
+// body is the body of an answer. When it has been read to its end, the connection becomes idle; when it is closed before that, so is the connection.
 type body struct {
 	io.ReadCloser
 	connection *connection
 	ctx        context.Context
-	stop       func() bool // ends the effect of ctx on the connection; false if it has had it
+	stop       func() bool // stops ctx from closing the connection; false if it has done so already
 	keep       bool        // the connection may be used again
 	ended      atomic.Bool
 }
@@ -151,7 +151,7 @@ func (b *body) Close() error {
 	return nil
 }
 
-// end gives the connection back if the answer is whole.
+// end makes the connection idle if the answer is complete, or else closes it.
 func (b *body) end(whole bool) {
 	if b.ended.Swap(true) {
 		return

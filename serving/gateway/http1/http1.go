@@ -1,8 +1,8 @@
-// Package http1 sends requests to servers of HTTP/1.1, in plain text and without a goroutine for a connection.
+// Package http1 sends requests to HTTP/1.1 servers, in plain text and without goroutines of its own for each connection.
 //
-// http.Transport has two of them for each, since a server may answer before it has read all of a request, and neither side may then wait for the
-// other. Waking them takes a third of the processor time of a proxy for small requests. A request that fits into the kernel's buffers of an idle
-// connection is sent without waiting, so the goroutine that wants the answer can send it, and then read.
+// http.Transport has two goroutines per connection, since a server may answer before it has read the whole request, and neither side may then wait
+// for the other. Waking them takes a third of the processor time of a proxy for small requests. But a request that fits into the kernel's buffers of
+// an idle connection is sent without waiting, so the goroutine that wants the answer can send the request and then read.
 package http1
 
 import (
@@ -17,22 +17,22 @@ import (
 	"time"
 )
 
-// maxBody is the largest body that is sent in one write: less than Linux buffers of a connection at least (tcp_wmem, 16 KiB), with room for headers.
+// maxBody is the largest body that is sent in one write: with room for headers, less than Linux buffers for any connection (tcp_wmem, 16 KiB).
 const maxBody = 12 << 10
 
-// Transport is an http.RoundTripper, for use by several goroutines. It follows a context until the answer's body has been read or closed. As
-// http.Transport does, it sends a request once more if a connection that was idle turns out to be closed, and the request was not sent or may be
+// Transport is an http.RoundTripper that several goroutines may use. A request's context applies until the answer's body has been read or closed.
+// Like http.Transport, it sends a request once more if an idle connection turns out to be closed and the request either was not sent or may be
 // repeated (RFC 9110, 9.2.2).
 type Transport struct {
-	// Dial connects to a server; net.Dialer's DialContext if nil.
+	// Dial connects to a server; if nil, it is net.Dialer's DialContext.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// Others gets the requests that Transport is not made for: those with larger bodies, or bodies of unknown length, and over TLS.
+	// Others gets the requests that Transport does not handle: those with larger bodies, or bodies of unknown length, and those over TLS.
 	Others http.RoundTripper
 
 	idle idle
 }
 
-// RoundTrip sends a request and returns when the answer's header has come.
+// RoundTrip sends a request and returns when the header of the answer has arrived.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if !isSmall(r) {
 		return t.Others.RoundTrip(r)
@@ -40,7 +40,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	text := buffers.Get().(*bytes.Buffer)
 	defer buffers.Put(text)
 	text.Reset()
-	if err := r.Write(text); err != nil { // which closes the body
+	if err := r.Write(text); err != nil { // Write closes the body
 		return nil, err
 	}
 	for {
@@ -77,7 +77,7 @@ func isSmall(r *http.Request) bool {
 	return known && r.ContentLength >= 0 && r.ContentLength <= maxBody && r.URL.Scheme == "http" && r.Method != http.MethodConnect && len(r.Trailer) == 0
 }
 
-// isRepeatable reports whether a server may get a request twice.
+// isRepeatable reports whether it does no harm if a server gets the request twice.
 func isRepeatable(r *http.Request) bool {
 	switch r.Method {
 	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
@@ -113,5 +113,5 @@ var (
 	errUnanswered = errors.New("the server closed the connection and did not answer")
 )
 
-// errStatus is the error of an answer that ends the use of HTTP on its connection.
+// errStatus is the error of an answer after which its connection no longer speaks HTTP.
 func errStatus(code int) error { return fmt.Errorf("http1: unexpected status %d", code) }

@@ -8,17 +8,17 @@ import (
 const (
 	maxIdle    = 1024             // connections to one server
 	maxIdleFor = 90 * time.Second // less than servers usually keep them
-	checkEvery = 10 * time.Second // for those that servers have closed
+	checkEvery = 10 * time.Second // for connections that servers have closed
 )
 
 // idle holds the connections that no request uses. The zero value is empty.
 type idle struct {
 	mu      sync.Mutex
-	of      map[string][]*connection // by address; the last was used last
-	checked bool                     // check will run
+	of      map[string][]*connection // by address, most recently used last
+	checked bool                     // a call of check is scheduled
 }
 
-// take returns the connection to a server that was used last, or nil.
+// take returns the most recently used idle connection to a server, or nil.
 func (i *idle) take(address string, now time.Time) *connection {
 	for {
 		c := i.pop(address)
@@ -42,7 +42,7 @@ func (i *idle) pop(address string) *connection {
 	return c
 }
 
-// put adds a connection, or closes it if there are enough.
+// put adds a connection, or closes it if there are enough already.
 func (i *idle) put(c *connection, now time.Time) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -62,7 +62,7 @@ func (i *idle) put(c *connection, now time.Time) {
 	}
 }
 
-// check closes the connections that were idle for too long, or whose server has closed them: nothing reads from them otherwise.
+// check closes the connections that have been idle for too long or that the server has closed, which nothing else would notice: nobody reads from them.
 func (i *idle) check() {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -18,20 +18,20 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 )
 
-// How long an address that no pod has may wait for its pod, and how many may wait at once. A pod may send requests before the kubelet has said
-// what its address is.
+// addressWait is how long a caller waits for a pod to appear that has its address, and maxAddressWaiters how many callers may wait at once. A pod may
+// send requests before the kubelet has reported its address.
 const (
 	addressWait       = 3 * time.Second
 	maxAddressWaiters = 256
 )
 
-// Addresses knows of all pods of a cluster the namespaces and the addresses, and nothing else: some 430 bytes of each. Pods in the network of
-// their node have no address of their own, and those that have ended none any more.
+// Addresses knows the namespaces and addresses of all pods of a cluster, and nothing else about them: some 430 bytes per pod. Pods on the host
+// network have no address of their own, and those that have ended no longer have one.
 type Addresses struct {
 	mu      sync.Mutex
 	pods    map[types.NamespacedName]podAddresses
 	byIP    map[netip.Addr][]types.NamespacedName
-	changed chan struct{} // closed when a pod gets an address
+	changed chan struct{} // closed, and replaced, when a pod gets an address
 	waiting int
 	synced  bool
 }
@@ -41,20 +41,20 @@ type podAddresses struct {
 	addresses []netip.Addr
 }
 
-// NewAddresses returns one that knows no pod.
+// NewAddresses returns Addresses without any pods.
 func NewAddresses() *Addresses {
 	return &Addresses{pods: map[types.NamespacedName]podAddresses{}, byIP: map[netip.Addr][]types.NamespacedName{}, changed: make(chan struct{})}
 }
 
-// errNoPod is the error of Namespace for an address of which it is not certain whose it is.
+// errNoPod is the error of Namespace for an address that cannot be attributed to one pod with certainty.
 var errNoPod = errors.New("is not that of one pod of the cluster")
 
-// Namespace returns the namespace of the pod with an address. If there is none yet, it waits for it, for a while.
+// Namespace returns the namespace of the pod with an address. If there is none yet, it waits for it up to addressWait.
 func (a *Addresses) Namespace(ctx context.Context, address netip.Addr) (string, error) {
 	a.mu.Lock()
 	namespace := a.find(address)
 	a.mu.Unlock()
-	if namespace != "" { // without the cost of a timer, as almost always
+	if namespace != "" { // the usual case, without the cost of a timer
 		return namespace, nil
 	}
 	return a.wait(ctx, address)
@@ -93,7 +93,7 @@ func (a *Addresses) wait(ctx context.Context, address netip.Addr) (string, error
 	}
 }
 
-// find returns the namespace of all pods that have an address, "" if there is none, or they are of several. The caller holds the mutex.
+// find returns the namespace of the pods with an address, or "" if there are none or they are of several namespaces. The caller holds the mutex.
 func (a *Addresses) find(address netip.Addr) string {
 	namespace := ""
 	for _, pod := range a.byIP[address] {
@@ -105,13 +105,13 @@ func (a *Addresses) find(address netip.Addr) string {
 	return namespace
 }
 
-// Run watches the pods until ctx ends. While the API server is away, what was known last holds.
+// Run watches the pods until ctx ends. While the API server is unreachable, the last known state remains in use.
 func (a *Addresses) Run(ctx context.Context, pods *client.CoreV1Client, log *slog.Logger) {
 	running := fields.AndSelectors(fields.OneTermNotEqualSelector("status.phase", string(v1.PodSucceeded)), fields.OneTermNotEqualSelector("status.phase", string(v1.PodFailed)))
 	lw := toolscache.NewFilteredListWatchFromClient(pods.RESTClient(), "pods", metav1.NamespaceAll,
 		func(o *metav1.ListOptions) { o.FieldSelector = running.String() })
 	r := toolscache.NewReflectorWithOptions(lw, &v1.Pod{}, a, toolscache.ReflectorOptions{Name: "addresses of pods"})
-	for ctx.Err() == nil { // it returns when a watch has ended, and lists again
+	for ctx.Err() == nil { // ListAndWatch returns when a watch has ended; then list again
 		if err := r.ListAndWatchWithContext(ctx); err != nil && ctx.Err() == nil {
 			log.Warn("watch of pods ended, will begin again", "error", err)
 		}
@@ -122,12 +122,12 @@ func (a *Addresses) Run(ctx context.Context, pods *client.CoreV1Client, log *slo
 	}
 }
 
-// WaitForSync blocks until Synced, and reports false if ctx ends before.
+// WaitForSync blocks until Synced, and returns false if ctx ends before that.
 func (a *Addresses) WaitForSync(ctx context.Context) bool {
 	return toolscache.WaitForCacheSync(ctx.Done(), a.Synced)
 }
 
-// Synced reports whether all pods are known that there were when Run was called.
+// Synced reports whether all pods that existed when Run was called are known.
 func (a *Addresses) Synced() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -173,7 +173,7 @@ func (a *Addresses) Replace(objects []any, _ string) error {
 // Resync implements cache.ReflectorStore.
 func (a *Addresses) Resync() error { return nil }
 
-// Transformer implements cache.TransformingStore: a long list of pods is not in memory as a whole.
+// Transformer implements cache.TransformingStore, so that a long list of pods is never in memory as a whole.
 func (a *Addresses) Transformer() toolscache.TransformFunc {
 	return func(object any) (any, error) {
 		if p, ok := object.(*v1.Pod); ok {
@@ -187,7 +187,7 @@ func (a *Addresses) Transformer() toolscache.TransformFunc {
 	}
 }
 
-// initialEvents returns the annotation by which the API server says that all pods have been sent.
+// initialEvents returns the annotation by which the API server marks the end of the initial list of pods.
 func initialEvents(p *v1.Pod) map[string]string {
 	if _, ok := p.Annotations[metav1.InitialEventsAnnotationKey]; !ok {
 		return nil
@@ -195,7 +195,7 @@ func initialEvents(p *v1.Pod) map[string]string {
 	return pick(p.Annotations, metav1.InitialEventsAnnotationKey)
 }
 
-// set notes the addresses of a pod. The caller holds the mutex.
+// set records the addresses of a pod. The caller holds the mutex.
 func (a *Addresses) set(p *v1.Pod) {
 	key := types.NamespacedName{Namespace: p.Namespace, Name: p.Name}
 	now := addressesOf(p)
@@ -227,7 +227,7 @@ func (a *Addresses) remove(key types.NamespacedName) {
 	delete(a.pods, key)
 }
 
-// addressesOf returns the addresses that only the pod has.
+// addressesOf returns the addresses that belong to this pod alone.
 func addressesOf(p *v1.Pod) (all []netip.Addr) {
 	if p.Spec.HostNetwork || p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed {
 		return nil

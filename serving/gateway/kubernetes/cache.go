@@ -25,14 +25,14 @@ import (
 
 // Cache watches the functions of a cluster and their pods.
 //
-// While the API server is away, the gateway goes on with the last state: the informers list again when it is back, and hand on the difference.
+// While the API server is unreachable, the gateway goes on with the last state. When it is back, the informers list again and pass on the difference.
 type Cache struct {
 	cache     cache.Cache
 	functions *Functions
 	synced    []toolscache.InformerSynced
 }
 
-// NewCache returns a cache that hands the objects of a cluster on to functions.
+// NewCache returns a cache that passes the objects of a cluster on to functions.
 func NewCache(config *rest.Config, functions *Functions, log *slog.Logger) (*Cache, error) {
 	scheme := runtime.NewScheme()
 	if err := v1.AddToScheme(scheme); err != nil {
@@ -41,7 +41,7 @@ func NewCache(config *rest.Config, functions *Functions, log *slog.Logger) (*Cac
 	if err := api.AddToScheme(scheme); err != nil {
 		return nil, err
 	}
-	// A mapper that knows the kinds, so that the gateway can start before the API server answers.
+	// The mapper knows the kinds without discovery, so that the gateway can start before the API server answers.
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(v1.SchemeGroupVersion.WithKind("Pod"), meta.RESTScopeNamespace)
 	mapper.Add(api.GroupVersion.WithKind(api.Kind), meta.RESTScopeNamespace)
@@ -55,7 +55,7 @@ func NewCache(config *rest.Config, functions *Functions, log *slog.Logger) (*Cac
 		ByObject: map[client.Object]cache.ByObject{
 			&v1.Pod{}:          {Label: labels.NewSelector().Add(*ofFunctions), Transform: slimPod},
 			&api.GPUFunction{}: {Transform: slimFunction},
-			&api.FaSTPod{}:     {Transform: slimFastPod}, // of all: without a label that somebody has removed, its pods would get no requests
+			&api.FaSTPod{}:     {Transform: slimFastPod}, // without a label selector: if somebody removed the label, the FaSTPod's pods would get no requests
 		},
 		DefaultWatchErrorHandler: func(ctx context.Context, _ *toolscache.Reflector, err error) {
 			if ctx.Err() == nil {
@@ -70,7 +70,7 @@ func NewCache(config *rest.Config, functions *Functions, log *slog.Logger) (*Cac
 	return w, w.handle()
 }
 
-// handle lets functions know of all changes of objects.
+// handle registers event handlers that tell functions about all changes of objects.
 func (c *Cache) handle() error {
 	for object, handler := range map[client.Object]toolscache.ResourceEventHandlerFuncs{
 		&v1.Pod{}: {
@@ -102,10 +102,10 @@ func (c *Cache) handle() error {
 	return nil
 }
 
-// keyOf returns the namespace and the name of a deleted object, whose last state may not be known.
+// keyOf returns the namespace and name of a deleted object, whose last state may be unknown.
 func keyOf(object any) types.NamespacedName {
 	if unknown, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
-		namespace, name, _ := toolscache.SplitMetaNamespaceKey(unknown.Key) // of the informer's own making
+		namespace, name, _ := toolscache.SplitMetaNamespaceKey(unknown.Key) // cannot fail: the informer made the key
 		return types.NamespacedName{Namespace: namespace, Name: name}
 	}
 	return client.ObjectKeyFromObject(object.(client.Object))
@@ -128,12 +128,12 @@ func (c *Cache) Run(ctx context.Context) error {
 	return c.cache.Start(ctx)
 }
 
-// WaitForSync blocks until Synced, and reports false if ctx ends before.
+// WaitForSync blocks until Synced, and returns false if ctx ends before that.
 func (c *Cache) WaitForSync(ctx context.Context) bool {
 	return toolscache.WaitForCacheSync(ctx.Done(), c.synced...)
 }
 
-// Synced reports whether the gateway knows all functions and pods that there were when Run was called.
+// Synced reports whether the gateway knows all functions and pods that existed when Run was called.
 func (c *Cache) Synced() bool {
 	for _, synced := range c.synced {
 		if !synced() {
@@ -143,7 +143,7 @@ func (c *Cache) Synced() bool {
 	return true
 }
 
-// slimFunction removes from a function what a gateway does not read.
+// slimFunction removes from a GPUFunction what a gateway does not read.
 func slimFunction(object any) (any, error) {
 	if f, ok := object.(*api.GPUFunction); ok {
 		f.ManagedFields, f.Annotations = nil, nil
@@ -151,7 +151,7 @@ func slimFunction(object any) (any, error) {
 	return object, nil
 }
 
-// slimFastPod keeps of a FaSTPod what says whose it is.
+// slimFastPod keeps of a FaSTPod only what identifies it and its owner.
 func slimFastPod(object any) (any, error) {
 	if fp, ok := object.(*api.FaSTPod); ok {
 		return &api.FaSTPod{TypeMeta: fp.TypeMeta, ObjectMeta: metav1.ObjectMeta{

@@ -10,7 +10,7 @@ import (
 	"github.com/gshare-dev/gshare/serving/identity"
 )
 
-// Callers is gateway.Callers of a cluster: a caller is of the namespace of its pod, or of the service account whose token it sends.
+// Callers is the gateway.Callers of a cluster: a caller belongs to the namespace of its pod, or of the service account whose token it sends.
 type Callers struct {
 	Addresses *Addresses
 	Tokens    *identity.Tokens

@@ -1,6 +1,6 @@
-// Package kubernetes lets a gateway serve the GPUFunctions of a Kubernetes cluster: their pods, which gshare-controller makes, are the replicas.
+// Package kubernetes makes a gateway serve the GPUFunctions of a Kubernetes cluster. The replicas are their pods, which gshare-controller creates.
 //
-// Functions says what objects mean for a gateway. Cache brings it the objects.
+// Functions translates objects into calls of the gateway. Cache delivers the objects.
 package kubernetes
 
 import (
@@ -25,7 +25,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Gateway is what Functions needs of a *gateway.Gateway.
+// Gateway is the part of *gateway.Gateway that Functions needs.
 type Gateway interface {
 	SetFunction(gateway.Function) error
 	RemoveFunction(gateway.FunctionName)
@@ -36,12 +36,12 @@ type Gateway interface {
 	StartDrain(name gateway.FunctionName, replica string) <-chan struct{}
 }
 
-// Reports is what Functions needs of a *report.Server.
+// Reports is the part of *report.Server that Functions needs.
 type Reports interface {
 	SetDrained(name gateway.FunctionName, pods []string)
 }
 
-// Functions keeps a gateway at the state of the objects that it gets, in any order. Its methods may be called concurrently.
+// Functions keeps a gateway in step with the objects that it receives, in whatever order. Its methods may be called concurrently.
 type Functions struct {
 	gateway Gateway
 	reports Reports
@@ -53,37 +53,37 @@ type Functions struct {
 	fastPods  map[types.NamespacedName]fastPod
 }
 
-// fastPod is a FaSTPod of a function.
+// fastPod is what Functions knows about a FaSTPod.
 type fastPod struct {
 	uid      types.UID
 	function gateway.FunctionName
-	owner    types.UID // of the function's object
+	owner    types.UID // UID of the GPUFunction that controls it
 }
 
-// function is a function, or the pods of one whose object has not come yet.
+// function is a function, or only the pods of one whose object has not come yet.
 type function struct {
 	name       gateway.FunctionName
 	uid        types.UID // of its object
-	known      bool      // to the gateway
+	known      bool      // the gateway has this function
 	credits    int       // of a replica
 	external   bool      // another autoscaler scales it: its replicas are all pods with its label
 	backingOff bool
-	why        string               // it does
-	invalid    string               // error of the last object, if it was not valid
-	object     *api.GPUFunction     // the last valid one
-	host       gateway.FunctionName // whose replicas serve the requests, too
-	last       gateway.FunctionName // host that the gateway may still use, until the function has its own replicas
+	why        string               // reason of the back-off
+	invalid    string               // error of the latest object, if that was not valid
+	object     *api.GPUFunction     // the latest valid object
+	host       gateway.FunctionName // the function whose replicas serve the requests, too
+	last       gateway.FunctionName // the present or previous host: the gateway may use it until the function has its own replicas
 	pods       map[string]*pod
 }
 
-// pod is a pod and what the gateway does with it.
+// pod is a pod and what the gateway does with it at present.
 type pod struct {
 	*v1.Pod
-	gets    bool // requests
-	leaving int  // drains that have not ended
+	gets    bool // it gets requests
+	leaving int  // number of drains that have not ended
 }
 
-// NewFunctions returns no functions.
+// NewFunctions returns Functions that have received no objects.
 func NewFunctions(g Gateway, r Reports, log *slog.Logger) *Functions {
 	return &Functions{
 		gateway: g, reports: r, log: log,
@@ -92,7 +92,7 @@ func NewFunctions(g Gateway, r Reports, log *slog.Logger) *Functions {
 	}
 }
 
-// SetFunction adds or changes a function. If the object is not valid, what is known of the function stays, but for its back-off.
+// SetFunction adds or changes a function. If the object is not valid, only the function's back-off is taken from it.
 func (f *Functions) SetFunction(object *api.GPUFunction) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -120,7 +120,7 @@ func (f *Functions) SetFunction(object *api.GPUFunction) {
 
 // configure makes a function known to the gateway, as its object describes it.
 func (f *Functions) configure(fn *function, object *api.GPUFunction) error {
-	// A function without a share gets a whole GPU, whose size is nothing to a gateway.
+	// A function without a share gets a whole GPU; its size does not matter to a gateway.
 	complete, err := object.CompleteForCluster(1024 * share.MiB)
 	if err != nil {
 		return err
@@ -196,7 +196,7 @@ func (f *Functions) deletePod(key types.NamespacedName) {
 	f.forget(fn)
 }
 
-// SetFastPod adds or changes a FaSTPod, whose pods are replicas of the function that controls it.
+// SetFastPod adds or changes a FaSTPod. Its pods are replicas of the function that controls it.
 func (f *Functions) SetFastPod(object *api.FaSTPod) {
 	now := fastPod{uid: object.UID}
 	if owner := metav1.GetControllerOf(object); owner != nil && owner.Kind == api.Kind {
@@ -221,7 +221,7 @@ func (f *Functions) DeleteFastPod(key types.NamespacedName) {
 	f.updateOwned(before.function)
 }
 
-// updateOwned tells the gateway which pods of functions get requests whose FaSTPods have changed. The caller holds the mutex.
+// updateOwned tells the gateway which pods get requests, for functions whose FaSTPods have changed. The caller holds the mutex.
 func (f *Functions) updateOwned(names ...gateway.FunctionName) {
 	for _, name := range slices.Compact(names) {
 		if fn := f.functions[name]; fn != nil {
@@ -230,15 +230,15 @@ func (f *Functions) updateOwned(names ...gateway.FunctionName) {
 	}
 }
 
-// refreshPeriod is the time between two calls of Refresh, and backOff how long clients of a function that is backing off are told to wait. The
-// controller does not say when it starts a replica again, but it says when it does.
+// refreshPeriod is the time between two calls of Refresh. backOff is how long clients of a function that is backing off are told to wait: the
+// controller does not announce when it will start a replica again, only that it has.
 const (
 	refreshPeriod = 5 * time.Second
 	backOff       = 10 * time.Second
 )
 
-// Refresh moves on the time after which clients of functions that are backing off may try again, and takes requests from pods whose nodes have been silent
-// for too long.
+// Refresh extends the time after which clients of functions that are backing off may try again, and takes requests away from pods whose nodes have
+// been silent too long.
 func (f *Functions) Refresh() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -262,7 +262,7 @@ func (f *Functions) function(name gateway.FunctionName) *function {
 	return fn
 }
 
-// forget removes a function of which nothing is left.
+// forget removes a function about which nothing is left to know.
 func (f *Functions) forget(fn *function) {
 	if !fn.known && fn.invalid == "" && len(fn.pods) == 0 {
 		delete(f.functions, fn.name)
@@ -297,9 +297,9 @@ func (f *Functions) update(fn *function) {
 	f.reportDrained(fn)
 }
 
-// has reports whether a pod with the label of the function is a replica of it: an instance of the controller, or any if another autoscaler scales the
-// function. Others are somebody else's, and get no requests, whatever the names in their labels and owner references are: an instance is controlled by a
-// FaSTPod that is there, which the function controls that is there.
+// has reports whether a pod with the label of the function is a replica of it: an instance that the controller has made, or any such pod if another
+// autoscaler scales the function. Names in labels and owner references are not enough, since anybody can write them: an instance is controlled by an
+// existing FaSTPod, which the existing function controls, by UID. Other pods get no requests.
 func (f *Functions) has(fn *function, p *pod) bool {
 	if fn.external {
 		return true
@@ -312,15 +312,15 @@ func (f *Functions) has(fn *function, p *pod) bool {
 	return ok && of.uid == owner.UID && of.function == fn.name && of.owner == fn.uid
 }
 
-// holdBack lets the gateway refuse requests to a function that is backing off.
+// holdBack makes the gateway refuse requests to a function that is backing off.
 func (f *Functions) holdBack(fn *function) {
 	if fn.known && fn.backingOff {
 		f.gateway.SetBackOff(fn.name, time.Now().Add(backOff), fn.why)
 	}
 }
 
-// drain waits for the requests that a pod has which gets no new ones, whether it is to be drained or not yet: if it is later, it must not be
-// reported while it has some.
+// drain waits until a pod that gets no new requests has answered those that it has, even if it is not to be drained: if it is to be drained later, it
+// must not be reported as drained while it still has requests.
 func (f *Functions) drain(fn *function, p *pod) {
 	done := f.gateway.StartDrain(fn.name, p.Name)
 	select {
@@ -340,7 +340,7 @@ func (f *Functions) drain(fn *function, p *pod) {
 	}()
 }
 
-// reportDrained lets the controller know the pods that it may end.
+// reportDrained tells the controller which pods it may end.
 func (f *Functions) reportDrained(fn *function) {
 	var drained []string
 	for name, p := range fn.pods {
@@ -355,15 +355,15 @@ func (f *Functions) reportDrained(fn *function) {
 	f.reports.SetDrained(fn.name, drained)
 }
 
-// isToDrain reports whether the pod is to get no new requests although it may be Ready: it is to be drained, deleted or parked.
+// isToDrain reports whether the pod is to get no new requests even if it is Ready, because it is being drained, deleted or parked.
 func (p *pod) isToDrain() bool {
 	_, drain := p.Annotations[api.AnnotationDrain]
 	w, _ := p.levels()
 	return drain || p.DeletionTimestamp != nil || !w.Level.Serves()
 }
 
-// residency returns when the pod gets requests: a Shared one, or one that is becoming Shared or Hot, when those that are Hot have no credit. So does one on
-// a node that is silent: it serves, or its first request fails and others take it.
+// residency returns how the gateway prefers the pod. A pod that is Shared, or is becoming Shared or Hot, gets requests only when Hot pods have no
+// free credit. The same goes for a pod on a silent node: either it serves, or its first request fails and other pods take over.
 func (p *pod) residency() scaling.Residency {
 	if w, r := p.levels(); min(w.Level, r.Level) >= residency.Hot && !api.OnSilentNode(p.Pod) {
 		return scaling.Hot
@@ -371,16 +371,16 @@ func (p *pod) residency() scaling.Residency {
 	return scaling.Shared
 }
 
-// maySend reports whether the pod may get requests at the levels that are wanted of it and that it has reached.
+// maySend reports whether the pod may get requests at the levels that it is wanted at and has reached.
 func (p *pod) maySend() bool {
 	w, r := p.levels()
 	return residency.MaySend(w, r)
 }
 
-// levels returns what the controller wants of the pod and what the agent of its node says. An agent that says nothing of a pod that is Ready is
-// older than the levels: it leaves the pod Hot.
+// levels returns the level that the controller wants for the pod and the one that the agent of its node reports. If the pod is Ready and the agent
+// reports nothing, the agent is older than the levels and leaves the pod Hot.
 func (p *pod) levels() (residency.Wanted, residency.Reached) {
-	w, r, _ := kube.ResidencyOf(p.Pod) // malformed annotations are as none
+	w, r, _ := kube.ResidencyOf(p.Pod) // malformed annotations count as none
 	if r == (residency.Reached{}) {
 		r.Level = residency.Hot
 	}

@@ -19,7 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Gateways watches the pods of all gateways of a cluster. While the API server is away, the last ones stay: whether they serve is not its business.
+// Gateways watches the pods of all gateways of a cluster. While the API server is unreachable, the last known ones stay: it is not what decides
+// whether a gateway serves.
 type Gateways struct {
 	cache  cache.Cache
 	port   int
@@ -30,8 +31,8 @@ type Gateways struct {
 	addresses map[string]string
 }
 
-// NewGateways returns a watch of the pods of a namespace with a selector of labels. set gets their addresses with a port, by name, whenever they
-// change.
+// NewGateways returns a watch of the pods in a namespace that match a label selector. Whenever they change, set is called with the address of each,
+// host:port, by name.
 func NewGateways(config *rest.Config, namespace, selector string, port int, set func(map[string]string), log *slog.Logger) (*Gateways, error) {
 	scheme := runtime.NewScheme()
 	if err := v1.AddToScheme(scheme); err != nil {
@@ -75,12 +76,12 @@ func NewGateways(config *rest.Config, namespace, selector string, port int, set 
 // Run watches until ctx ends. Call it once.
 func (g *Gateways) Run(ctx context.Context) error { return g.cache.Start(ctx) }
 
-// WaitForSync blocks until the gateways that there were when Run was called are known, and reports false if ctx ends before.
+// WaitForSync blocks until the gateways that existed when Run was called are known, and returns false if ctx ends before that.
 func (g *Gateways) WaitForSync(ctx context.Context) bool {
 	return toolscache.WaitForCacheSync(ctx.Done(), g.synced)
 }
 
-// setPod notes a gateway, ready or not: it says itself whether it serves. One whose containers have ended cannot.
+// setPod records a gateway whether it is ready or not, since pings find out whether it serves. A gateway whose containers have ended cannot serve.
 func (g *Gateways) setPod(p *v1.Pod) {
 	address := ""
 	if p.Status.PodIP != "" && p.Status.Phase != v1.PodSucceeded && p.Status.Phase != v1.PodFailed {

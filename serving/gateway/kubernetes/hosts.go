@@ -4,8 +4,8 @@ import (
 	"github.com/gshare-dev/gshare/serving/gateway"
 )
 
-// setHosts tells the gateway whose replicas serve the requests of a function, and of those that say that it is their host, after it has changed. The
-// caller holds the mutex.
+// setHosts tells the gateway which host serves the requests of a function that has changed, and of the functions whose host it is. The caller holds
+// the mutex.
 func (f *Functions) setHosts(changed *function) {
 	f.setHost(changed)
 	for _, fn := range f.functions {
@@ -16,13 +16,13 @@ func (f *Functions) setHosts(changed *function) {
 	}
 }
 
-// setHost tells the gateway the host of a function, if that is another than before.
+// setHost tells the gateway the host of a function if it has changed.
 func (f *Functions) setHost(fn *function) {
 	if !fn.known {
 		return
 	}
 	none := gateway.FunctionName{}
-	if fn.last != none && !f.mayServe(fn.last, fn) { // at once: it may have another model by now
+	if fn.last != none && !f.mayServe(fn.last, fn) { // at once, since the host may have another model by now
 		f.gateway.DropHost(fn.name)
 		fn.host, fn.last = none, none
 	}
@@ -40,8 +40,8 @@ func (f *Functions) setHost(fn *function) {
 	f.log.Info("host of function has changed", "function", fn.name.String(), "host", host.Name)
 }
 
-// hostOf returns the function that serves the requests of another one, no name if there is none. What the status says is checked, as it may be older than
-// the specifications, or somebody else's: requests go to no other model.
+// hostOf returns the function that serves the requests of another one, or an empty name if there is none. The status that names it is checked, as it
+// may be older than the specifications or have been written by somebody else: requests must not go to another model.
 func (f *Functions) hostOf(fn *function) (none gateway.FunctionName) {
 	name := gateway.FunctionName{Namespace: fn.name.Namespace, Name: fn.object.Status.Host}
 	if name.Name == "" || !f.mayServe(name, fn) {
@@ -50,7 +50,7 @@ func (f *Functions) hostOf(fn *function) (none gateway.FunctionName) {
 	return name
 }
 
-// mayServe reports whether a function may serve the requests of another one by the objects of both.
+// mayServe reports whether, according to the objects of both, the function host may serve the requests of fn.
 func (f *Functions) mayServe(host gateway.FunctionName, fn *function) bool {
 	h := f.functions[host]
 	return h != nil && h.known && h.object.MayServe(fn.object)

@@ -8,11 +8,11 @@ import (
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 )
 
-// silence is how long a pod gets requests although nothing is heard of its node. Kubelets correct within seconds what is said of their pods after the API
-// server was away; a node that is silent for longer may be gone, and its addresses may be those of other pods.
+// silence is how long a pod still gets requests after its node has fallen silent. After the API server has been unreachable, kubelets correct the
+// conditions of their pods within seconds. A node that is silent for longer may be gone, and its addresses may belong to other pods.
 const silence = time.Minute
 
-// serves reports whether a pod is Ready, or would be if its node had not fallen silent a short time ago.
+// serves reports whether a pod is Ready, or would be if its node had not recently fallen silent.
 func (p *pod) serves() bool {
 	address, ready := api.Address(p.Pod)
 	if ready || address == "" || !api.OnSilentNode(p.Pod) {

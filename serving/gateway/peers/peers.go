@@ -1,7 +1,7 @@
-// Package peers lets a gateway know which other gateways serve at this moment, and so which of them own a function: vgpu/ownership has the rule.
+// Package peers tells a gateway which other gateways serve at present, and so which of them own a function: vgpu/ownership has the rule.
 //
-// Somebody else says which gateways there are and where. Whether one serves is found out by pings alone, so it is known within 0.4 s and does not
-// depend on anybody else. Two gateways may come to different results for a moment.
+// Which gateways exist, and where, is set from outside. Whether a gateway serves is found out by pings alone, so it is known within 0.4 s and depends
+// on no third party. For a moment two gateways may come to different results.
 package peers
 
 import (
@@ -20,25 +20,25 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/ownership"
 )
 
-// Period is the time between two pings of a gateway, and Silence how long one may answer none of them until it owns no functions: until it
-// answers again. The longest that it takes to notice it is their sum.
+// Period is the time between two pings of a gateway. Silence is how long a gateway may answer none before it owns no functions until it answers
+// again. It takes at most the sum of both to notice a gateway's failure.
 const (
 	Period  = 100 * time.Millisecond
 	Silence = 300 * time.Millisecond
 )
 
-// Peers are the gateways of a cluster as one of them sees them. Its methods may be called concurrently.
+// Peers are the gateways of a cluster as seen by one of them. Its methods may be called concurrently.
 type Peers struct {
 	name      string
 	transport http.RoundTripper
 	log       *slog.Logger
 	view      atomic.Pointer[View]
 	answers   map[string]http.HandlerFunc // by path
-	questions chan struct{}               // has an element for each that is being asked
+	questions chan struct{}               // semaphore: one element for each question in progress
 
 	mu      sync.Mutex // guards what follows
 	others  map[string]*other
-	counts  map[string]int // owners of the functions that have several
+	counts  map[string]int // number of owners of the functions that have several
 	leaving bool
 	changed func()
 }
@@ -47,24 +47,24 @@ type Peers struct {
 type other struct {
 	name, address string
 	pinging       bool
-	answered      time.Time // when the last ping was sent that it has answered
+	answered      time.Time // when the latest answered ping was sent
 	live          *Peer     // nil while it owns nothing
 	end           context.CancelFunc
 }
 
-// Peer is another gateway for the time for which it serves without a break.
+// Peer is another gateway during a time in which it serves without interruption.
 type Peer struct {
 	Name    string
-	Address string          // host:port, of its port for gateways
-	Serving context.Context // ends when it does not answer pings any more; not if it ends in good order
+	Address string          // host:port of its server for gateways
+	Serving context.Context // ends when the gateway no longer answers pings; not when it leaves in good order
 }
 
-// NewTransport returns a transport for pings and questions, over TLS with a configuration that connects to gateways only.
+// NewTransport returns a transport for pings and questions over TLS. config has to connect to gateways only.
 func NewTransport(config *tls.Config) *http.Transport {
 	return &http.Transport{MaxIdleConnsPerHost: 1, TLSClientConfig: config.Clone(), TLSHandshakeTimeout: Silence}
 }
 
-// New returns a gateway with a name and without others. transport sends pings and questions, whose scheme is https.
+// New returns the Peers of the gateway with this name, as yet without others. transport sends pings and questions, with the scheme https.
 func New(name string, transport http.RoundTripper, log *slog.Logger) *Peers {
 	p := &Peers{
 		name: name, transport: transport, log: log, answers: map[string]http.HandlerFunc{}, questions: make(chan struct{}, maxQuestions),
@@ -74,10 +74,10 @@ func New(name string, transport http.RoundTripper, log *slog.Logger) *Peers {
 	return p
 }
 
-// OnChange sets what is called after each change of View. Call it before Run.
+// OnChange sets the function that is called after each change of View. Call it before Run.
 func (p *Peers) OnChange(changed func()) { p.changed = changed }
 
-// Set sets the other gateways, as addresses (host:port) by name. Those that were there before are pinged on.
+// Set sets the other gateways, as addresses (host:port) by name. Gateways that stay keep their state.
 func (p *Peers) Set(addresses map[string]string) {
 	p.mu.Lock()
 	for name, o := range p.others {
@@ -96,7 +96,7 @@ func (p *Peers) Set(addresses map[string]string) {
 	p.changed()
 }
 
-// leave lets a gateway own nothing. lost says that it does not answer what it has.
+// leave takes all functions from a gateway. lost says that it also no longer answers the requests that it has.
 func (o *other) leave(lost bool) {
 	if lost && o.end != nil {
 		o.end()
@@ -105,7 +105,7 @@ func (o *other) leave(lost bool) {
 	o.live = nil
 }
 
-// Leave lets this gateway own nothing from now on. The others learn it by their next pings.
+// Leave makes this gateway own nothing from now on. The others learn that from its answers to their next pings.
 func (p *Peers) Leave() {
 	p.mu.Lock()
 	p.leaving = true
@@ -128,7 +128,7 @@ func (p *Peers) Run(ctx context.Context) {
 	}
 }
 
-// check pings the others, and gives up those that have been silent for too long.
+// check pings the others, and gives up those that have been silent too long.
 func (p *Peers) check(ctx context.Context, now time.Time) {
 	p.mu.Lock()
 	lost := false
@@ -158,12 +158,12 @@ func (p *Peers) check(ctx context.Context, now time.Time) {
 
 // state is the answer to a ping.
 type state struct {
-	Gateway string         `json:"gateway"`          // its name
+	Gateway string         `json:"gateway"`          // the name of the gateway that answers
 	Leaving bool           `json:"leaving"`          // it owns nothing any more
-	Owners  map[string]int `json:"owners,omitempty"` // of the functions of which it is the first owner, if there are several
+	Owners  map[string]int `json:"owners,omitempty"` // number of owners of the functions whose first owner it is, if there are several
 }
 
-// Bounds of an answer to a ping, in bytes: a name and a number of each function that has several owners.
+// maxState bounds the answer to a ping, in bytes: a name and a number for each function that has several owners.
 const maxState = 1 << 20
 
 func (p *Peers) ping(ctx context.Context, o *other, now time.Time) {
@@ -192,23 +192,23 @@ func (p *Peers) ask(ctx context.Context, o *other) (s state, err error) {
 		return s, err
 	}
 	if s.Gateway != o.name {
-		return s, errors.New("it is another gateway") // that has got the address
+		return s, errors.New("it is another gateway") // another gateway has this address by now
 	}
 	return s, nil
 }
 
-// heard takes over the answer of a gateway, and reports whether it changes something. The caller holds the mutex.
+// heard applies a gateway's answer to a ping that was sent at a given time, and reports whether it changes anything. The caller holds the mutex.
 func (p *Peers) heard(o *other, s state, sent time.Time) (changed bool) {
 	o.answered = sent
 	switch {
 	case s.Leaving:
 		changed = o.live != nil
-		o.live = nil // what it has it answers
+		o.live = nil // it still answers the requests that it has
 	case o.live == nil:
 		if o.end == nil {
 			p.log.Info("gateway answers", "gateway", o.name, "address", o.address)
 		} else {
-			o.end() // it was leaving, so this is another one of that name
+			o.end() // the old one was leaving, so this is a new gateway of the same name
 		}
 		o.live, changed = &Peer{Name: o.name, Address: o.address}, true
 		o.live.Serving, o.end = context.WithCancel(context.Background())
@@ -220,7 +220,7 @@ func (p *Peers) heard(o *other, s state, sent time.Time) (changed bool) {
 		return changed
 	}
 	v := p.view.Load()
-	for f := range p.counts { // of which it decides
+	for f := range p.counts { // the gateway decides about those of which it is the first owner
 		if _, several := s.Owners[f]; !several && v.Rank(f)[0] == o.name {
 			delete(p.counts, f)
 			changed = true
@@ -235,7 +235,7 @@ func (p *Peers) heard(o *other, s state, sent time.Time) (changed bool) {
 	return changed
 }
 
-// SetCount sets how many owners a function has, at least 1. It has no effect if this gateway is not the first of them.
+// SetCount sets how many owners a function has, at least 1. It has no effect unless this gateway is the function's first owner.
 func (p *Peers) SetCount(function string, owners int) {
 	p.mu.Lock()
 	v := p.view.Load()
@@ -254,7 +254,7 @@ func (p *Peers) SetCount(function string, owners int) {
 	p.changed()
 }
 
-// ServeHTTP answers a ping, or a question of Ask.
+// ServeHTTP answers a ping of another gateway, or a question that it has sent by Ask.
 func (p *Peers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == "/ping" {
 		p.servePing(w)
@@ -274,7 +274,7 @@ func (p *Peers) servePing(w http.ResponseWriter) {
 		}
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(s) // fails if the other one has gone
+	_ = json.NewEncoder(w).Encode(s) // fails only if the other gateway has gone
 }
 
 // View returns the present state.
@@ -296,21 +296,21 @@ func (p *Peers) update() {
 	p.view.Store(v)
 }
 
-// View is the state of the gateways at one moment. It never changes.
+// View is the state of all gateways at one moment. It never changes.
 type View struct {
-	Self    string // name of the gateway whose view it is
+	Self    string // name of the gateway that has this view
 	Leaving bool   // it owns nothing any more
 	names   []string
 	peers   map[string]*Peer
 	counts  map[string]int
 }
 
-// Rank returns the names of the gateways that serve, in the order in which they own a function. It is empty if this one is leaving and there is
-// no other one.
+// Rank returns the names of the gateways that serve, in the order in which they own a function. It is empty if this gateway is leaving and there is
+// no other.
 func (v *View) Rank(function string) []string { return ownership.Rank(function, v.names) }
 
-// Count returns how many owners a function has, at least 1, if so many gateways serve.
+// Count returns how many owners a function has if that many gateways serve, at least 1.
 func (v *View) Count(function string) int { return max(v.counts[function], 1) }
 
-// Peer returns another gateway that serves, or nil for this one and for those that do not.
+// Peer returns another gateway that serves, or nil if the name is this gateway's or that of one that does not serve.
 func (v *View) Peer(name string) *Peer { return v.peers[name] }

@@ -7,17 +7,17 @@ import (
 	"net/http"
 )
 
-// Bounds of questions, each of which is a request to every other gateway, and of an answer in bytes.
+// Bounds of questions, each of which is one request to every other gateway, and of the bytes of an answer.
 const (
 	maxQuestions = 16 // at once
 	maxAnswer    = 4 << 10
 )
 
-// Answer sets what answers the questions of other gateways for a path. Call it before ServeHTTP.
+// Answer sets the handler for questions of other gateways with a path. Call it before ServeHTTP.
 func (p *Peers) Answer(path string, answer http.HandlerFunc) { p.answers[path] = answer }
 
-// Ask sends GET with a path and query to all other gateways that serve. It calls use with the bodies of their answers of status 200, one after
-// another as they come, until use returns true or ctx ends. Few questions are asked at once; others wait for them.
+// Ask sends GET requests with a path and query to all other gateways that serve. It calls use with the bodies of answers of status 200, one at a time
+// as they arrive, until use returns true or ctx ends. Only maxQuestions questions are asked at once; further ones wait.
 func (p *Peers) Ask(ctx context.Context, pathAndQuery string, use func(answer []byte) bool) {
 	select {
 	case p.questions <- struct{}{}:
@@ -28,7 +28,7 @@ func (p *Peers) Ask(ctx context.Context, pathAndQuery string, use func(answer []
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	all := p.view.Load().peers
-	answers := make(chan []byte, len(all)) // so that none waits when nobody listens any more
+	answers := make(chan []byte, len(all)) // so that no sender blocks after Ask has returned
 	for _, peer := range all {
 		go func() {
 			answer, err := p.get(ctx, peer.Address, pathAndQuery, maxAnswer)
@@ -50,7 +50,7 @@ func (p *Peers) Ask(ctx context.Context, pathAndQuery string, use func(answer []
 	}
 }
 
-// get returns the body of the answer of another gateway, or the bytes of it up to a limit.
+// get returns the body of another gateway's answer, or its first limit bytes.
 func (p *Peers) get(ctx context.Context, address, pathAndQuery string, limit int64) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+address+pathAndQuery, nil)
 	if err != nil {
