@@ -15,8 +15,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/scaling"
 )
 
-// Advisor says how many replicas functions need that somebody else scales. It decides by the rules of a Fleet, as if replicas were there at once
-// that it wants, and starts and ends none. Its methods may be called concurrently.
+// Advisor says how many replicas functions need that another autoscaler scales. It follows the rules of a Fleet, as if every replica that it wants
+// existed at once, but starts and ends none. Its methods may be called concurrently.
 type Advisor struct {
 	load func(gateway.FunctionName) gateway.Load
 	log  *slog.Logger
@@ -27,7 +27,7 @@ type Advisor struct {
 	changed   chan struct{} // closed, and replaced, when the answer for a function changes
 }
 
-// NewAdvisor returns an Advisor without functions. load returns the load on a function, with the counters of Gateways.
+// NewAdvisor returns an Advisor without functions. load returns the load of a function, with counters as Gateways describes them.
 func NewAdvisor(load func(gateway.FunctionName) gateway.Load, log *slog.Logger) *Advisor {
 	return &Advisor{load: load, log: log, functions: map[gateway.FunctionName]*function{}, changed: make(chan struct{})}
 }
@@ -58,7 +58,7 @@ func (a *Advisor) tick() {
 	}
 }
 
-// Wake decides at once about a function to which a request has come, if it is to have no replicas.
+// Wake decides at once about a function that is to have no replicas and to which a request has come.
 func (a *Advisor) Wake(name gateway.FunctionName) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -67,7 +67,7 @@ func (a *Advisor) Wake(name gateway.FunctionName) {
 	}
 }
 
-// decide needs the lock.
+// decide decides about a function. The caller holds the lock.
 func (a *Advisor) decide(fn *function, rate scaling.Rate) {
 	before := len(fn.state.Instances)
 	decisions, state, err := fn.scaler.Decide(a.now(), rate, fn.state)
@@ -87,14 +87,14 @@ func (a *Advisor) decide(fn *function, rate scaling.Rate) {
 	}
 }
 
-// announce needs the lock.
+// announce tells those who wait that an answer may have changed. The caller holds the lock.
 func (a *Advisor) announce() {
 	close(a.changed)
 	a.changed = make(chan struct{})
 }
 
-// Set adds a function, which has to be valid, or changes it. One that is added is taken to need as many replicas as get requests now, until its load
-// says otherwise. received has the numbers of requests in each of the last seconds, oldest first.
+// Set adds or changes a function, which has to be valid. A function that is added is assumed to need as many replicas as get requests at present,
+// until its load says otherwise. received has the number of requests in each of the last seconds, oldest first.
 func (a *Advisor) Set(object *api.GPUFunction, received []uint64) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -122,7 +122,7 @@ func (a *Advisor) Set(object *api.GPUFunction, received []uint64) error {
 	return nil
 }
 
-// now returns the time since Run began in whole periods. It needs the lock.
+// now returns the time since Run began, in whole periods. The caller holds the lock.
 func (a *Advisor) now() time.Duration { return time.Duration(a.ticks) * period }
 
 // Remove forgets a function.
@@ -135,8 +135,8 @@ func (a *Advisor) Remove(name gateway.FunctionName) {
 	}
 }
 
-// Wanted returns how many replicas a function needs, those in reserve included, and a channel that is closed when that may have changed. It is
-// not known of functions that were not Set.
+// Wanted returns how many replicas a function needs, including those in reserve, and a channel that is closed when that may have changed. known is
+// false for functions that Set has not added.
 func (a *Advisor) Wanted(name gateway.FunctionName) (replicas int, known bool, changed <-chan struct{}) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -147,7 +147,7 @@ func (a *Advisor) Wanted(name gateway.FunctionName) (replicas int, known bool, c
 	return len(fn.state.Instances), true, a.changed
 }
 
-// Status returns the states of all functions. Their replicas are those that get requests: Hot and Ready.
+// Status returns the states of all functions. A function's replicas are those that get requests, which count as Hot and ready.
 func (a *Advisor) Status() []Status {
 	a.mu.Lock()
 	defer a.mu.Unlock()

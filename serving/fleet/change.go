@@ -17,22 +17,22 @@ import (
 // Existing is an instance that an earlier process has created.
 type Existing struct {
 	ID        scaling.ID
-	Share     share.Share       // if it is none of the function's, the instance counts as one with that of the function
+	Share     share.Share       // if the function has no such share, the instance counts as one with the function's own
 	Residency scaling.Residency // Hot, Shared or Warm
 	Address   string            // host:port if it is ready, else empty
-	Outdated  bool              // its share or template is not that of the function
-	Ending    bool              // it is to end, and gets no requests any more
-	// From is the existing instance in whose place this one was created by Move; 0, or the ID of one that has ended, if it is like any other.
+	Outdated  bool              // its share or template differs from the function's
+	Ending    bool              // it is to end, and gets no new requests
+	// From is the existing instance that this one is to replace, as Move began. It is 0, or the ID of an instance that has ended, for all others.
 	From scaling.ID
 }
 
-// Set adds a function, which has to be valid, or changes it. What has been counted of its load goes on to count. Replicas of another share or
-// template are replaced one by one: each is ended once another one is ready. After an error nothing has changed.
+// Set adds or changes a function, which has to be valid. The counts of its load go on. Replicas with another share or template are replaced one at a
+// time: each is ended once its replacement is ready. If Set fails, nothing has changed.
 func (f *Fleet) Set(object *api.GPUFunction) error { return f.Restore(object, nil, nil) }
 
-// Restore is Set for a function with instances that an earlier process has created, of which the platform reports events from now on, and with the
-// numbers of requests that were received in each of the last seconds, oldest first. It ignores both for a function that is known. No new instance
-// gets the ID of an existing one.
+// Restore is Set for a function with instances that an earlier process has created. From now on the platform reports their events. received has the
+// number of requests that came in each of the last seconds, oldest first. Both are ignored if the function is already known. No new instance gets the
+// ID of an existing one.
 func (f *Fleet) Restore(object *api.GPUFunction, existing []Existing, received []uint64) error {
 	existing = slices.SortedFunc(slices.Values(existing), func(a, b Existing) int { return cmp.Compare(a.ID, b.ID) })
 	for at, last := 0, scaling.ID(0); at < len(existing); at++ {
@@ -73,9 +73,9 @@ func (f *Fleet) Restore(object *api.GPUFunction, existing []Existing, received [
 	return nil
 }
 
-// restore adds what an earlier process has left of a function.
+// restore adds what an earlier process has left behind of a function.
 func (f *Fleet) restore(fn *function, existing []Existing, received []uint64) {
-	fn.addLoad(f.gateways.Load(fn.name)) // requests of before are no load of the next second
+	fn.addLoad(f.gateways.Load(fn.name)) // earlier requests are no load of the next second
 	for _, e := range existing {
 		if e.Residency != scaling.Shared && e.Residency != scaling.Warm {
 			e.Residency = scaling.Hot
@@ -100,7 +100,7 @@ func (f *Fleet) restore(fn *function, existing []Existing, received []uint64) {
 	fn.state.Samples = samplesOf(received, f.now())
 }
 
-// samplesOf returns the samples of the seconds before a time, oldest first.
+// samplesOf returns samples for the seconds before now, oldest first.
 func samplesOf(received []uint64, now time.Duration) []scaling.Sample {
 	var samples []scaling.Sample
 	for n, count := range received {
@@ -110,14 +110,14 @@ func samplesOf(received []uint64, now time.Duration) []scaling.Sample {
 	return samples
 }
 
-// Has reports whether the fleet has a function. It has one that is being removed until nothing is left of it.
+// Has reports whether the fleet has a function. One that is being removed counts until nothing is left of it.
 func (f *Fleet) Has(name gateway.FunctionName) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.byName[name] != nil
 }
 
-// Remove ends the replicas of a function, after their requests, and forgets it.
+// Remove ends the replicas of a function once they have answered their requests, and then forgets the function.
 func (f *Fleet) Remove(name gateway.FunctionName) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -141,7 +141,7 @@ func (f *Fleet) forget(fn *function) {
 	f.functions = slices.DeleteFunc(f.functions, func(other *function) bool { return other == fn })
 }
 
-// bound has the autoscaler count no more instances than the function may have: those in reserve go first, then the youngest.
+// bound reduces the instances that the autoscaler counts to as many as the function may have: those in reserve go first, then the youngest.
 func (fn *function) bound() {
 	for len(fn.state.Instances) > *fn.object.Spec.Scaling.MaxReplicas {
 		last := slices.MaxFunc(fn.state.Instances, func(a, b scaling.Instance) int {
@@ -151,9 +151,9 @@ func (fn *function) bound() {
 	}
 }
 
-// replace starts an instance in place of one of another share or template, and reports whether it did anything. There is one replacement at a time,
-// until nothing is left of what it replaces: so a specification that does not work costs no replica, and there is room for one more at most.
-// Instances that are not ready are replaced at once.
+// replace starts an instance in place of one with an outdated share or template, and reports whether it did anything. Instances that are ready are
+// replaced one after another: the next one's turn comes when nothing is left of the last. So a specification that does not work costs no replica, and
+// at most one more instance needs room. Instances that are not ready are replaced at once.
 func (f *Fleet) replace(fn *function) (changed bool) {
 	all, goesOn := fn.sorted(), false
 	for _, i := range all {
@@ -170,7 +170,7 @@ func (f *Fleet) replace(fn *function) (changed bool) {
 		if stays || i.phase == draining || i.phase == stopping || fn.residency(i.ID) == scaling.Cold {
 			continue
 		}
-		if parked { // another one would start in order to be parked
+		if parked { // a replacement would start only to be parked
 			fn.state = fn.state.Without(i.ID)
 			f.delete(i)
 			changed = true
@@ -187,13 +187,13 @@ func (f *Fleet) replace(fn *function) (changed bool) {
 	return changed || f.enlarge(fn)
 }
 
-// follow looks after an instance that is being replaced, and reports whether it did anything. Where the function has changed again, another
-// instance takes the place of the one that was to follow, or the first one stays.
+// follow looks after an instance that is being replaced, and reports whether it did anything. If the function has changed again, the replacement is
+// outdated itself: another one is started in its place, or, if the first instance is up to date again, that one stays.
 func (f *Fleet) follow(i *instance) (changed bool) {
 	fn := i.function
 	next := fn.instances[i.follower]
 	switch {
-	case next == nil: // was not needed any more
+	case next == nil: // the replacement was no longer needed
 		f.delete(i)
 		return false
 	case !next.outdated || next.phase == ready:
@@ -210,13 +210,13 @@ func (f *Fleet) follow(i *instance) (changed bool) {
 	return true
 }
 
-// sameVariant returns the variant of which an instance is made that takes the place of another one.
+// sameVariant returns the variant for a replacement of the instance: the one with the same share, if there still is one.
 func (fn *function) sameVariant(i *instance) variant {
 	v, _ := fn.variantWith(i.Share)
 	return v
 }
 
-// startInPlace starts an instance of a variant that is to follow another instance, and that the autoscaler counts in place of the one with an ID.
+// startInPlace starts an instance of a variant as the replacement of instance i. The autoscaler counts it in place of the instance with the ID counted.
 func (f *Fleet) startInPlace(i *instance, counted scaling.ID, v variant) {
 	fn := i.function
 	fn.state.LastID++
@@ -227,9 +227,10 @@ func (f *Fleet) startInPlace(i *instance, counted scaling.ID, v variant) {
 	f.start(fn, id)
 }
 
-// refuse notes that an instance stays Shared, or Warm. If the autoscaler wants it to be Hot, another one starts in its place, where there is room for
-// it. Until that is ready a Shared one goes on to serve, as well as it can. A Warm one would serve nothing, and hold what the other one may need, such as its
-// part of a quota: it is ended. One that is wanted in reserve counts as parked from now on: it would be raised again with each answer else.
+// refuse notes that there is no room to raise an instance, so that it stays Shared or Warm. If the autoscaler wants it to be Hot, another instance is
+// started in its place, wherever there is room. Until that is ready, a Shared instance goes on serving, as well as it can. A Warm one would serve
+// nothing but hold what its replacement may need, such as its part of a quota, so it is ended. A Warm instance that is wanted only in reserve counts
+// as parked from now on: otherwise each such answer would make the fleet try to raise it again.
 func (f *Fleet) refuse(i *instance, stays scaling.Residency) {
 	i.Residency = stays
 	wanted := i.function.residency(cmp.Or(i.follower, i.ID))
@@ -244,13 +245,13 @@ func (f *Fleet) refuse(i *instance, stays scaling.Residency) {
 	case i.follower != 0:
 		f.delete(i)
 	default:
-		i.phase = ready // to be woken, as it may have been told already
+		i.phase = ready // so that it can be woken; it may have been told to already
 		i.function.park(i.ID, f.now())
 	}
 	f.publish(i.function)
 }
 
-// succeed ends the instances in whose place another one is ready now.
+// succeed ends the instances whose replacement, by, is now ready.
 func (f *Fleet) succeed(by *instance) {
 	for _, i := range by.function.sorted() {
 		if i.follower == by.ID {
@@ -263,16 +264,16 @@ func (f *Fleet) succeed(by *instance) {
 	}
 }
 
-// differs reports whether the instance was made with a share, template or protocol, which is in the readiness probe of a pod, that its
-// function does not want now.
+// differs reports whether the instance was made with a share, a template or a protocol that its function no longer wants. The protocol matters
+// because it determines the readiness probe of a pod.
 func (i *instance) differs() bool {
 	now := i.function.object
 	_, has := i.function.variantWith(i.Share)
 	return !has || i.Function.Spec.Protocol != now.Spec.Protocol || i.Function != now && !equality.Semantic.DeepEqual(i.Function.Spec.Template, now.Spec.Template)
 }
 
-// wanted returns the residency that the autoscaler wants of the instance. One that is being replaced serves as the other one shall, if there is
-// room for that, and one that is not counted keeps what it has.
+// wanted returns the residency that the autoscaler wants of the instance. An instance that is being replaced has that of its replacement, if there is
+// room for that; one that the autoscaler does not count keeps its own.
 func (i *instance) wanted() scaling.Residency {
 	if i.stays > scaling.Hot {
 		return i.stays

@@ -1,10 +1,10 @@
 // Package fleet runs as many replicas of functions as their load needs.
 //
-// Every second it takes the load of each function from the gateway, asks vgpu/scaling how many replicas it needs and vgpu/scaling/pool which
-// of them to start or end, and has a Platform do it. A request to a function without replicas is not left waiting for the next second.
-// Replicas get requests from when they are ready until they are to end; then those that they have are answered before they get SIGTERM. One
-// that ends by itself is started again, at once the first time and after growing pauses from then on. While a function has none but such
-// replicas, its requests are refused.
+// Every second it takes the load of each function from the gateway, asks vgpu/scaling how many replicas that needs and vgpu/scaling/pool which ones
+// to start or end, and has a Platform do so. For a request to a function without replicas it decides at once, not only at the next second. A replica
+// gets new requests from when it is ready until it is to end. Then it answers those that it has before it gets SIGTERM. A replica that ends by itself
+// is started again, at once the first time and after growing pauses from then on. While all replicas of a function are in such a pause, its requests
+// are refused.
 //
 // One goroutine, Run, takes all decisions, in the order of the events that it receives.
 package fleet
@@ -32,11 +32,11 @@ type Config struct {
 	Gateways Gateways
 	Platform Platform
 	Log      *slog.Logger
-	// KeepReplicas has Run leave all replicas as they are when it ends: another process goes on with them.
+	// KeepReplicas makes Run leave all replicas as they are when it ends, so that another process can go on with them.
 	KeepReplicas bool
-	// Decided, if it is set, gets each decision of an autoscaler and the load at that time. It must not block or call the fleet.
+	// Decided, if set, is called with each decision of an autoscaler and the load at that time. It must not block or call the fleet.
 	Decided func(*api.GPUFunction, scaling.Decision, scaling.Rate)
-	// Moved, if it is set, gets each step of a move. It must not block or call the fleet.
+	// Moved, if set, is called with each step of a move. It must not block or call the fleet.
 	Moved func(*api.GPUFunction, MoveStep)
 }
 
@@ -48,18 +48,18 @@ type Fleet struct {
 	keep     bool
 	decided  func(*api.GPUFunction, scaling.Decision, scaling.Rate) // may be nil
 	moved    func(*api.GPUFunction, MoveStep)                       // may be nil
-	drained  chan *instance                                         // that have no requests any more, or too long
-	loop     prometheus.Histogram                                   // seconds that decisions about all functions take
+	drained  chan *instance                                         // receives instances that have no more requests, or have had them too long
+	loop     prometheus.Histogram                                   // seconds that the decisions about all functions take
 
 	mu        sync.Mutex // guards what follows, and the functions
 	ticks     int        // periods since Run began
 	functions []*function
 	byName    map[gateway.FunctionName]*function
 	instances map[string]*instance
-	have      []pool.Instance // of carryOut, which uses its memory again for each function
+	have      []pool.Instance // memory of carryOut, which uses it again for each function
 }
 
-// New returns a fleet of the functions, which have to be valid, and makes them known to the gateways.
+// New returns a fleet with the functions, which have to be valid, and makes them known to the gateways.
 func New(c Config, functions []*api.GPUFunction) (*Fleet, error) {
 	f := &Fleet{
 		gateways: c.Gateways, platform: c.Platform, log: c.Log, keep: c.KeepReplicas, decided: c.Decided, moved: c.Moved, drained: make(chan *instance),
@@ -75,8 +75,8 @@ func New(c Config, functions []*api.GPUFunction) (*Fleet, error) {
 
 var protocols = map[api.Protocol]gateway.Protocol{api.HTTP: gateway.HTTP, api.OIP: gateway.OIP, api.OpenAI: gateway.OpenAI}
 
-// Run scales the functions until ctx ends, and then ends all replicas, unless they are to be kept. It returns when nothing is left of them. Call it
-// once.
+// Run scales the functions until ctx ends. Then it ends all replicas and returns when nothing is left of them, or returns at once if they are to be
+// kept. Call it once.
 func (f *Fleet) Run(ctx context.Context) {
 	ticker := time.NewTicker(period)
 	defer ticker.Stop()
@@ -118,7 +118,7 @@ func (f *Fleet) count() int {
 	return len(f.instances)
 }
 
-// now returns the time since Run began in whole periods, so that a tick that comes a little early counts as a period.
+// now returns the time since Run began, in whole periods, so that a tick which comes slightly early counts as a period.
 func (f *Fleet) now() time.Duration { return time.Duration(f.ticks) * period }
 
 func (f *Fleet) scaleAll() {
@@ -156,7 +156,7 @@ func (f *Fleet) scaleAll() {
 	}
 }
 
-// wake scales a function to which a request has come, if it has no replicas but parked ones.
+// wake scales a function to which a request has come, if it has no replicas or only parked ones.
 func (f *Fleet) wake(name gateway.FunctionName) {
 	if fn := f.byName[name]; fn != nil && !fn.removed && !fn.serves() {
 		fn.own, fn.guests = fn.rate(f.gateways.Load(name)), 0
@@ -195,7 +195,7 @@ func (f *Fleet) scale(fn *function) {
 	}
 }
 
-// carryOut starts and ends instances until those of a function are what its autoscaler wants, and reports whether it did anything.
+// carryOut starts and ends instances until those of a function match what its autoscaler wants, and reports whether it did anything.
 func (f *Fleet) carryOut(fn *function) (changed bool) {
 	for {
 		instances := fn.leading()
@@ -221,7 +221,7 @@ func (f *Fleet) carryOut(fn *function) (changed bool) {
 // start creates an instance with an ID.
 func (f *Fleet) start(fn *function, id scaling.ID) {
 	v := fn.variantFor(id)
-	fn.state = fn.state.Replace(id, id, v.configuration) // the function may have another share since it was counted
+	fn.state = fn.state.Replace(id, id, v.configuration) // the function's share may have changed since the autoscaler counted the instance
 	i := &instance{Instance: Instance{Name: InstanceName(fn.name, id), ID: id, Function: v.object, Share: v.configuration.Share}, function: fn}
 	f.add(i)
 	f.create(i)
@@ -232,8 +232,8 @@ func (f *Fleet) add(i *instance) {
 	i.function.instances[i.ID], i.function.byAge = i, nil
 }
 
-// Times after which the log says what a replica waits for that has not started: a server without a model to load has started by the first, and
-// one line a minute does not hide what others write.
+// Times after which the log says what a starting replica is waiting for. A server without a model to load has started by firstReminder, and one line
+// per minute does not hide what others write.
 const (
 	firstReminder  = 5 * time.Second
 	reminderPeriod = time.Minute
@@ -248,7 +248,7 @@ func (f *Fleet) create(i *instance) {
 	f.platform.Create(i.Instance)
 }
 
-// delete ends an instance, after its requests.
+// delete ends an instance once it has answered its requests.
 func (f *Fleet) delete(i *instance) {
 	switch i.phase {
 	case backingOff: // nothing is left of it
@@ -263,7 +263,8 @@ func (f *Fleet) delete(i *instance) {
 	}
 }
 
-// drain waits until an instance has answered its requests, for as long as it may then take to end. It gives up when ctx ends.
+// drain waits until an instance has answered its requests, at most for the function's grace period, which the instance then has again to end. It
+// gives up when ctx ends.
 func (f *Fleet) drain(ctx context.Context, i *instance) {
 	limited, cancel := context.WithTimeout(ctx, i.Function.Grace())
 	defer cancel()
@@ -276,7 +277,7 @@ func (f *Fleet) drain(ctx context.Context, i *instance) {
 	}
 }
 
-// end has the platform end an instance.
+// end tells the platform to end an instance.
 func (f *Fleet) end(i *instance) {
 	if i.phase != starting && i.phase != restarting && i.phase != draining {
 		return
@@ -286,7 +287,7 @@ func (f *Fleet) end(i *instance) {
 	f.publish(i.function)
 }
 
-// stopDrains has nobody wait any more for instances to answer their requests. They are not ended.
+// stopDrains stops all waits for instances to answer their requests. It does not end the instances.
 func (f *Fleet) stopDrains() {
 	for _, i := range f.instances {
 		if i.stopDrain != nil {
@@ -301,10 +302,10 @@ func (f *Fleet) deleteAll() {
 	}
 }
 
-// restartPause is when a replica that the platform starts again is expected to start, from now on: the platform does not say.
+// restartPause is after how long a replica that the platform restarts is expected to start, since the platform does not say.
 const restartPause = 10 * time.Second
 
-// observe notes what has happened to an instance. One that has failed is created again if it is wanted.
+// observe applies an event of an instance. An instance that has failed is created again if it is still wanted.
 func (f *Fleet) observe(e Event) {
 	i := f.instances[e.Instance]
 	if i == nil {
@@ -318,7 +319,7 @@ func (f *Fleet) observe(e Event) {
 	switch {
 	case e.Kind == CannotPark && wanted:
 		f.keepUnparked(i, e)
-	case e.Kind == Starting && i.isParked(): // its server has nothing to answer requests with
+	case e.Kind == Starting && i.isParked(): // expected: a parked server cannot answer probes
 	case (e.Kind == Failed || e.Kind == Restarting) && i.isParked():
 		f.lose(i, e)
 	case (e.Kind == Failed || e.Kind == Restarting) && wanted && f.abandon(i, e):
@@ -350,7 +351,7 @@ func (f *Fleet) observe(e Event) {
 	}
 }
 
-// unready notes that an instance accepts no requests: not yet, or not any more.
+// unready notes that an instance accepts no requests, either not yet or no longer.
 func (f *Fleet) unready(i *instance, e Event) {
 	before := i.phase
 	i.phase, i.message = starting, e.Message

@@ -15,35 +15,35 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// function is a function with the state of its autoscaler.
+// function is a function with the state of its autoscaler and its instances.
 type function struct {
 	object *api.GPUFunction
 	name   gateway.FunctionName
 	slo    time.Duration // of the object
 	scaler *scaling.Scaler
 	state  scaling.State
-	counts []counters // at the last ticks, oldest first
+	counts []counters // the counters at the last ticks, oldest first
 
-	instances map[scaling.ID]*instance // until nothing is left of them
-	byAge     []*instance              // the instances, the oldest first; nil after a change of them
+	instances map[scaling.ID]*instance // each until nothing is left of it
+	byAge     []*instance              // the instances, oldest first; nil after they have changed
 	removed   bool                     // its object is gone, and its instances are ending
 
-	cannotPark string // which replica could not be parked; then none is any more
+	cannotPark string // why a replica could not be parked, after which none is parked any more; empty if they can be
 
-	variants         []variant     // of which replicas are made; the first is the function itself
+	variants         []variant     // the variants that replicas are made of; the first is the function itself
 	starts, failures uint64        // of replicas
-	gpuTime          time.Duration // of replicas that have ended
+	gpuTime          time.Duration // of the replicas that have ended
 
 	hosting
 }
 
-// variant is a function with one of the shares that its replicas may have.
+// variant is the function with one of the shares that its replicas may have.
 type variant struct {
 	object        *api.GPUFunction
 	configuration scaling.Configuration
 }
 
-// configure takes over an object: new replicas have the shares and the rates that it says. After an error the function is unchanged.
+// configure applies a new object: from now on new replicas have its shares and its rates. After an error the function is unchanged.
 func (fn *function) configure(object *api.GPUFunction) error {
 	var variants []variant
 	var choices []scaling.Configuration
@@ -62,10 +62,10 @@ func (fn *function) configure(object *api.GPUFunction) error {
 		return err
 	}
 	if fn.object == nil || !equality.Semantic.DeepEqual(fn.object.Spec, object.Spec) {
-		fn.cannotPark = "" // another try, with what the owner has changed
+		fn.cannotPark = "" // parking is tried again, as the owner has changed something
 	}
 	fn.object, fn.slo, fn.scaler, fn.alone, fn.variants = object, object.Spec.SLO.Latency.Value(), scaler, alone, variants
-	for at := range fn.state.Instances { // those of another share are replaced soon, and keep their rate until then
+	for at := range fn.state.Instances { // instances with an outdated share are replaced soon, and keep their rate until then
 		i := &fn.state.Instances[at]
 		if v, ok := fn.variantWith(i.Configuration.Share); ok {
 			i.Configuration = v.configuration
@@ -74,7 +74,7 @@ func (fn *function) configure(object *api.GPUFunction) error {
 	return nil
 }
 
-// variantWith returns the variant of a share: the function itself, and false, if it has no such share.
+// variantWith returns the variant with a share, or the function itself and false if there is none.
 func (fn *function) variantWith(s share.Share) (variant, bool) {
 	for _, v := range fn.variants {
 		if v.configuration.Share == s {
@@ -84,7 +84,7 @@ func (fn *function) variantWith(s share.Share) (variant, bool) {
 	return fn.variants[0], false
 }
 
-// variantFor returns the variant of which the instance is made that the autoscaler counts with an ID.
+// variantFor returns the variant for an instance that the autoscaler counts under an ID.
 func (fn *function) variantFor(id scaling.ID) variant {
 	if i := fn.counted(id); i != nil {
 		v, _ := fn.variantWith(i.Configuration.Share)
@@ -93,7 +93,7 @@ func (fn *function) variantFor(id scaling.ID) variant {
 	return fn.variants[0]
 }
 
-// counted returns the instance that the autoscaler counts with an ID, nil if it counts none. Its instances are in the order of their IDs.
+// counted returns the instance that the autoscaler counts under an ID, or nil if it counts none. The autoscaler's instances are sorted by ID.
 func (fn *function) counted(id scaling.ID) *scaling.Instance {
 	all := fn.state.Instances
 	at, found := slices.BinarySearchFunc(all, id, func(i scaling.Instance, id scaling.ID) int { return cmp.Compare(i.ID, id) })
@@ -103,12 +103,12 @@ func (fn *function) counted(id scaling.ID) *scaling.Instance {
 	return &all[at]
 }
 
-// PolicyOf returns how a complete object wants its function to scale.
+// PolicyOf returns the scaling policy that a complete object asks for.
 func PolicyOf(object *api.GPUFunction) scaling.Policy {
 	s := object.Spec.Scaling
 	out, in := s.Votes()
 	least, most := s.MinReplicas, *s.MaxReplicas
-	if object.InTurn() { // a second one would only take turns with the first
+	if object.InTurn() { // a second replica would only take turns with the first
 		least, most = min(least, 1), min(most, 1)
 	}
 	return scaling.Policy{
@@ -118,10 +118,11 @@ func PolicyOf(object *api.GPUFunction) scaling.Policy {
 	}
 }
 
-// occupied is the rate of a function that has requests but gets no new ones: enough to keep a replica, and no more.
+// occupied is the rate of a function that has requests in progress but gets no new ones: enough to keep one replica, and no more.
 const occupied scaling.Rate = 0.0001
 
-// rate returns the requests per second that have come whole in the last second, or since the last tick if the load does not say. Others need no replica.
+// rate returns how many requests per second arrived completely in the last second or, if the load does not know that, since the last tick. Requests
+// that never arrive completely need no replica.
 func (fn *function) rate(l gateway.Load) scaling.Rate {
 	var before counters
 	if n := len(fn.counts); n > 0 {
@@ -138,8 +139,8 @@ func (fn *function) rate(l gateway.Load) scaling.Rate {
 	return rate
 }
 
-// since returns by how much a counter has grown, 0 if it has fallen: it is the sum of what several gateways have counted, of which one is gone, and
-// what the others had counted before is no load of now.
+// since returns by how much a counter has grown, or 0 if it has fallen. A counter is the sum over several gateways. It falls when one of them is
+// gone, and what the others had counted before is no load of the present.
 func since(now, before uint64) uint64 {
 	if now < before {
 		return 0
@@ -150,10 +151,10 @@ func since(now, before uint64) uint64 {
 // recent is the number of ticks that Status covers.
 const recent = 10
 
-// counters are what is kept of the load at a tick.
+// counters are the counters of the load that are kept at each tick.
 type counters struct{ received, inTime, finished uint64 }
 
-// addLoad adds the load at a tick. When counters have fallen, those of before say nothing about the time since.
+// addLoad adds the load at a tick. If a counter has fallen, the earlier ones say nothing about the time since and are dropped.
 func (fn *function) addLoad(l gateway.Load) {
 	now := counters{l.Received, l.InTime, finished(l)}
 	if n := len(fn.counts); n > 0 {
@@ -170,19 +171,19 @@ func (fn *function) addLoad(l gateway.Load) {
 	fn.counts = append(fn.counts, now)
 }
 
-// standing appends instances of the function as package pool sees them. When a replica was last used is not known, so of replicas in the
-// same phase those leave that the autoscaler has chosen.
+// standing appends instances of the function in the form of package pool. It is not known when a replica was last used. So among replicas in the same
+// phase, those go that the autoscaler has chosen.
 func (fn *function) standing(have []pool.Instance, instances []*instance) []pool.Instance {
 	for _, i := range instances {
 		v, _ := fn.variantWith(i.Share)
 		s := pool.Instance{ID: i.ID, Configuration: v.configuration, Phase: poolPhases[i.phase], Residency: fn.residency(i.ID)}
 		if s.Residency == scaling.Cold {
 			s.Residency, s.LastUsed = scaling.Shared, -1
-			if i.phase == ready && i.Residency == scaling.Warm { // is parked, and no better than one that starts, or is being woken: it goes
+			if i.phase == ready && i.Residency == scaling.Warm { // parked or being woken: worth no more than one that has failed, so it goes
 				s.Phase = pool.Failed
 			}
 		}
-		if s.Residency == scaling.Warm { // it is there: how it comes back is up to the autoscaler
+		if s.Residency == scaling.Warm { // for the pool it exists; how it becomes Hot again is up to the autoscaler
 			s.Residency = scaling.Shared
 		}
 		have = append(have, s)
@@ -194,7 +195,7 @@ var poolPhases = map[phase]pool.Phase{
 	starting: pool.Starting, ready: pool.Ready, backingOff: pool.Failed, restarting: pool.Failed, draining: pool.Draining, stopping: pool.Draining,
 }
 
-// residency returns the residency that the autoscaler wants of an instance, Cold for one that it does not know.
+// residency returns the residency that the autoscaler wants of an instance, or Cold if it does not count it.
 func (fn *function) residency(id scaling.ID) scaling.Residency {
 	if i := fn.counted(id); i != nil {
 		return i.Residency
@@ -202,27 +203,28 @@ func (fn *function) residency(id scaling.ID) scaling.Residency {
 	return scaling.Cold
 }
 
-// instance is an instance of a function between its creation and its end.
+// instance is an instance of a function, from its creation until nothing is left of it.
 type instance struct {
 	Instance
 	function *function
-	foreign  bool              // created from another specification than Instance.Function, by an earlier process
-	outdated bool              // has another share or template than its function wants
-	follower scaling.ID        // the instance that replaces this one, which goes once that is ready; 0 if none
-	stays    scaling.Residency // Shared or Warm: there is no room for more, and it stays so until it is replaced; Hot if there is
+	foreign  bool              // an earlier process created it, from a specification other than Instance.Function
+	outdated bool              // its share or template is not the one that the function wants
+	follower scaling.ID        // the instance that is to replace this one, which ends once that is ready; 0 if none
+	stays    scaling.Residency // Shared or Warm if there is no room for more: it stays so until it is replaced; else Hot
 
 	phase      phase
 	address    string
-	message    string    // why it is not ready
-	created    time.Time // the last time
-	reminder   time.Time // when the log says next that it still starts
+	message    string    // why it is not ready yet
+	created    time.Time // when it was created last
+	reminder   time.Time // when the log says next that it is still starting
 	readySince time.Time
-	failures   int           // in a row
-	retry      time.Duration // when it is created again, as Fleet.now
+	failures   int           // consecutive failures
+	retry      time.Duration // when it is created again, on the clock of Fleet.now
 	stopDrain  context.CancelFunc
 }
 
-// gpuTime returns how long a whole GPU would have been reserved by the instance until a time, since it was created the last time.
+// gpuTime returns for how long the instance has reserved GPU time until a given time, since it was last created: the elapsed time, times the part of
+// a whole GPU that it reserves.
 func (i *instance) gpuTime(until time.Time) time.Duration {
 	if i.phase == backingOff {
 		return 0
@@ -230,7 +232,7 @@ func (i *instance) gpuTime(until time.Time) time.Duration {
 	return time.Duration(float64(until.Sub(i.created)) * float64(i.Share.RequestArea()) / float64(share.WholeArea))
 }
 
-// phase is what an instance does.
+// phase is the phase of an instance's life.
 type phase string
 
 const (
@@ -242,15 +244,15 @@ const (
 	stopping   phase = "stopping"
 )
 
-// explained returns the message with the name of the instance, as the table and the answers to refused requests have it.
+// explained returns the message preceded by the name of the instance, as shown in the table and in refusals.
 func (i *instance) explained() string { return i.Name + ": " + i.message }
 
-// maxPause is the longest time until an instance that has failed is created again, and the time for which it has to be ready so that its
-// failures are forgotten.
+// maxPause is the longest pause before an instance that has failed is created again. An instance that has been ready for that long has its failures
+// forgotten.
 const maxPause = time.Minute
 
-// fail notes that the instance has ended by itself and returns the pause before it is created again: none after the first failure, then 1, 2,
-// 4 seconds and so on.
+// fail notes that the instance has ended by itself and returns the pause before it is created again: none after the first failure, then 1 s, 2 s, 4 s
+// and so on.
 func (i *instance) fail(reason string) time.Duration {
 	if i.phase == ready && time.Since(i.readySince) >= maxPause {
 		i.failures = 0

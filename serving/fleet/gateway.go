@@ -5,7 +5,7 @@ import (
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 )
 
-// GatewayFunction returns what a gateway has to know of a function, which has to be valid and complete.
+// GatewayFunction returns what a gateway has to know about a function, which has to be valid and complete.
 func GatewayFunction(object *api.GPUFunction) gateway.Function {
 	f := gateway.Function{
 		FunctionName: gateway.FunctionName{Namespace: object.Namespace, Name: object.Name},
@@ -18,5 +18,5 @@ func GatewayFunction(object *api.GPUFunction) gateway.Function {
 	return f
 }
 
-// MaxWaiting bounds the requests of a function that wait for its turn.
+// MaxWaiting bounds how many requests of a function wait for its turn.
 const MaxWaiting = 10_000

@@ -7,30 +7,32 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/scaling"
 )
 
-// patience is how long a function waits for all the replicas that are to take over its requests: then one has to do, such as when there is no room for
-// them beside those that they replace.
+// patience is how long a function waits until all the replicas that are to take over its requests are ready. After that one ready replica is enough,
+// for instance because there is no room for all of them beside those that they replace.
 const patience = 2 * time.Minute
 
-// hostPause is how long a fleet that begins waits for the host that gateways know of a function without replicas: it may only not have been set yet.
+// hostPause is how long after its start a fleet leaves a function without replicas alone if gateways name a host for it that the fleet does not know:
+// Set may only not have added the host yet.
 const hostPause = 15 * time.Second
 
-// hosting is what a function has to do with others that serve its requests, or whose requests it serves: gateway.Gateway.SetHost says how they go.
+// hosting is the relation of a function to its host, which serves its requests, and to its guests, whose requests it serves. gateway.Gateway.SetHost
+// describes how the requests go.
 type hosting struct {
-	host   gateway.FunctionName // no name without one
-	hosted bool                 // requests go to the host, by what gateways are to be told
-	ends   bool                 // the host is to serve on until the function has its replicas
-	since  time.Duration        // when the host was set, or its end
-	told   bool                 // SetHost was called
-	alone  *scaling.Scaler      // of the function without a minimum, for while the host serves
-	own    scaling.Rate         // of the function's own requests
-	guests scaling.Rate         // of those of its guests
+	host   gateway.FunctionName // empty without a host
+	hosted bool                 // gateways are to send the requests to the host
+	ends   bool                 // the host serves on only until the function has its own replicas
+	since  time.Duration        // when the host was set, or when its end began
+	told   bool                 // SetHost has been called
+	alone  *scaling.Scaler      // scaler without a minimum of replicas, for while the host serves
+	own    scaling.Rate         // rate of the function's own requests
+	guests scaling.Rate         // rate of its guests' requests
 }
 
-// SetHost lets another function, the host, have the replicas for the requests of a function: the host scales with the load of both, and the function has
-// none. It keeps those that it has until the host has its own for both: Status.Host says when requests are to go there. Without a host the function
-// scales by itself again, and the host with the load of both until the function has its replicas. before is the Status.Host that gateways know, from a
-// fleet that has ended; it counts the first time. SetHost has no effect if the function is not known, or while the host is not, or may not serve its
-// requests.
+// SetHost makes another function, the host, provide the replicas for the requests of a function: the host scales with the load of both, and the
+// function has none. The function keeps its replicas until the host has enough for both; Status.Host says from when requests are to go there. If host
+// is empty, the function scales by itself again, and the host with the load of both until the function has its replicas. before is the Status.Host
+// that gateways know from a fleet that has ended; it matters only in the first call. SetHost has no effect if the function is not known. A host has
+// no effect while it is not known, or may not serve the function's requests.
 func (f *Fleet) SetHost(name, host, before gateway.FunctionName) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -52,9 +54,9 @@ func (f *Fleet) SetHost(name, host, before gateway.FunctionName) {
 	}
 }
 
-// hostOf returns the host of a function, nil if there is none. What is known of both is compared each time, as gateways do.
+// hostOf returns the host of a function, or nil if it has none that may serve it. The objects of both are compared each time, as gateways do.
 func (f *Fleet) hostOf(fn *function) *function {
-	if fn.host.Name == "" { // as most have none, without a search for it each second
+	if fn.host.Name == "" { // the usual case: no search for a host every second
 		return nil
 	}
 	host := f.byName[fn.host]
@@ -64,7 +66,8 @@ func (f *Fleet) hostOf(fn *function) *function {
 	return host
 }
 
-// addGuest adds the load of a function to that of its host, if it has one, and lets requests go to the other of the two once that one has its replicas.
+// addGuest adds the load of a function that has a host to the host's. Once the replicas of the one that is to serve are ready, requests go there: to
+// the host, or back to the function.
 func (f *Fleet) addGuest(fn *function) {
 	host := f.hostOf(fn)
 	switch {
@@ -79,8 +82,8 @@ func (f *Fleet) addGuest(fn *function) {
 	host.guests += fn.own
 }
 
-// hasScaled reports whether a function has the replicas for a load that it has since some time: its window is full of that, and all that it wants are
-// ready. Once patience is over, one is enough.
+// hasScaled reports whether a function has the replicas for a load that it has had since a given time: that load fills its whole window, and all
+// replicas that it wants are ready. After patience one ready replica is enough.
 func (f *Fleet) hasScaled(fn *function, since time.Duration) bool {
 	past := f.now() - since
 	if past >= patience {
@@ -94,7 +97,7 @@ func (f *Fleet) hasScaled(fn *function, since time.Duration) bool {
 	return fn.hasReady() && past >= fn.object.Spec.Scaling.Window.Value()
 }
 
-// demand returns the rate that the replicas of a function are to answer, and the scaler that says how many.
+// demand returns the rate that the replicas of a function have to serve, and the scaler that decides how many it needs.
 func (f *Fleet) demand(fn *function) (scaling.Rate, *scaling.Scaler) {
 	host := f.hostOf(fn)
 	if fn.hosted && !fn.ends && f.byName[fn.host] == nil && !fn.serves() && f.now() < hostPause {
@@ -106,7 +109,7 @@ func (f *Fleet) demand(fn *function) (scaling.Rate, *scaling.Scaler) {
 	return fn.own + fn.guests, fn.scaler
 }
 
-// hasReady reports whether a replica of the function is ready to serve: a parked one is not.
+// hasReady reports whether a replica of the function is ready and not parked.
 func (fn *function) hasReady() bool {
 	for _, i := range fn.instances {
 		if i.phase == ready && !i.isParked() {

@@ -6,8 +6,7 @@ import (
 	"slices"
 )
 
-// sorted returns the instances of the function, the oldest first. The caller must not modify the slice, which stays as it is when instances come
-// and go.
+// sorted returns the instances of the function, oldest first. The caller must not modify the slice; it does not change when instances come and go.
 func (fn *function) sorted() []*instance {
 	if fn.byAge == nil {
 		fn.byAge = slices.SortedFunc(maps.Values(fn.instances), func(a, b *instance) int { return cmp.Compare(a.ID, b.ID) })
@@ -15,7 +14,7 @@ func (fn *function) sorted() []*instance {
 	return fn.byAge
 }
 
-// leading returns the instances of the function that are not followed by another one, the oldest first.
+// leading returns the instances of the function that are not being replaced, oldest first.
 func (fn *function) leading() []*instance {
 	all := fn.sorted()
 	if !slices.ContainsFunc(all, (*instance).isFollowed) {

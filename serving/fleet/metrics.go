@@ -13,7 +13,7 @@ var (
 	failuresDesc = prometheus.NewDesc("gshare_fleet_failures_total", "Replicas of functions that ended by themselves, or were not ready in time.", labels, nil)
 )
 
-// newLoopTimes returns the histogram of the times of the loop that decides about all functions.
+// newLoopTimes returns the histogram of how long the decisions about all functions take.
 func newLoopTimes() prometheus.Histogram {
 	return prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name: "gshare_fleet_loop_seconds", Help: "Time that the decisions about all functions took, once a second.",

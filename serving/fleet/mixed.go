@@ -7,9 +7,9 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/scaling"
 )
 
-// enlarge starts a replica of the share that answers most in place of the ready one that answers least, where the function may have no more replicas and
-// those that it has do not answer the load. Shares of several sizes are the smallest for what was missing when they were added: a load that rises slowly
-// would be left with as many small ones as there may be. It reports whether it did anything.
+// enlarge starts a replica with the share of the highest throughput in place of the ready one with the lowest, if the function may have no more
+// replicas and those that it has cannot serve the load. The autoscaler picks for each new replica the smallest share that makes up for what is
+// missing at the time, so a slowly rising load would otherwise end up with the maximal number of small replicas. It reports whether it did anything.
 func (f *Fleet) enlarge(fn *function) bool {
 	if len(fn.variants) < 2 || !fn.scaler.IsShort(fn.state) {
 		return false
@@ -26,7 +26,7 @@ func (f *Fleet) enlarge(fn *function) bool {
 		return false
 	}
 	f.startInPlace(least, least.ID, largest)
-	fn.state.Samples = nil // they say nothing of what there is from now on
+	fn.state.Samples = nil // they say nothing about the replicas from now on
 	return true
 }
 

@@ -6,14 +6,14 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/scaling"
 )
 
-// Movable is a replica that is ready, and whose function has no other one that takes the place of another.
+// Movable is a ready replica that can be moved: no replica of its function is being replaced.
 type Movable struct {
 	Instance string
 	Function *api.GPUFunction
 	Rate     float64 // its part of the function's requests per second, in the last 10 s
 }
 
-// Movable returns the replicas that can be moved, and those that take the place of others by Move and are not ready yet.
+// Movable returns the replicas that can be moved, and the names of those that Move has started and that are not ready yet.
 func (f *Fleet) Movable() (all []Movable, moving []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -33,7 +33,7 @@ func (f *Fleet) Movable() (all []Movable, moving []string) {
 			}
 		}
 		for at := range all[first:] {
-			all[first+at].Rate = of.Rate / float64(ready) // one at least, as it is movable
+			all[first+at].Rate = of.Rate / float64(ready) // not zero: a movable replica is ready
 		}
 	}
 	return all, moving
@@ -54,8 +54,8 @@ func (f *Fleet) canMove(i *instance) bool {
 	return true
 }
 
-// Move starts a replica on a MIG instance of a profile, which takes the place of another replica once it is ready: in the same residency, and after the
-// requests that the other one has by then. It reports whether it did: the other one may have come to be no longer Movable.
+// Move starts a replica on a MIG instance of a profile. Once it is ready it takes the place of another replica, in the same residency, and the other
+// one ends after it has answered its requests. Move reports whether it did so: the other replica may no longer be Movable.
 func (f *Fleet) Move(name, profile string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -80,12 +80,12 @@ func (f *Fleet) Move(name, profile string) bool {
 	return true
 }
 
-// abandon has the instance go on that another one was to take the place of, which has failed before it was ready. It reports whether that was so.
+// abandon ends a move whose new instance, next, has failed before it was ready: the old instance goes on. It reports whether next was part of a move.
 func (f *Fleet) abandon(next *instance, e Event) bool {
 	fn := next.function
 	i := fn.instances[next.Move.From]
 	if i == nil || i.follower != next.ID || i.phase == draining || i.phase == stopping {
-		next.Move = Move{} // it is like any other now
+		next.Move = Move{} // the old instance is gone or ending, so this one is like any other now
 		return false
 	}
 	fn.failures++
@@ -102,8 +102,7 @@ func (f *Fleet) abandon(next *instance, e Event) bool {
 	return true
 }
 
-// goOn goes on with the move of an instance that an earlier process has created in place of another one, if that is still there and has not been told
-// to end.
+// goOn continues a move that an earlier process has begun: next was created to replace another instance, which still exists and has not been told to end.
 func (f *Fleet) goOn(next *instance, from scaling.ID) {
 	fn := next.function
 	i := fn.instances[from]
@@ -121,22 +120,22 @@ func (f *Fleet) goOn(next *instance, from scaling.ID) {
 type MoveStep struct {
 	Function gateway.FunctionName
 	From, To string // replicas
-	Profile  string // of the MIG instance; empty if an earlier process has begun it
+	Profile  string // of the MIG instance; empty if an earlier process began the move
 	Kind     MoveKind
-	Why      string // of Abandoned
+	Why      string // the reason, only of Abandoned
 }
 
 // MoveKind is the kind of a MoveStep.
 type MoveKind string
 
-// The kinds of steps: the other replica starts, it serves and the first one is to end, or it has failed and the first one goes on.
+// The kinds of steps: the new replica is starting; it serves, and the old one is to end; or it has failed, and the old one goes on.
 const (
 	Moving    MoveKind = "Moving"
 	Moved     MoveKind = "Moved"
 	Abandoned MoveKind = "Abandoned"
 )
 
-// tell lets the log, and who wants to know, see a step of the move of an instance.
+// tell writes a step of the move to an instance into the log and passes it to Config.Moved.
 func (f *Fleet) tell(next *instance, kind MoveKind, why string) {
 	fn := next.function
 	s := MoveStep{Function: fn.name, From: InstanceName(fn.name, next.Move.From), To: next.Name, Profile: next.Move.Profile, Kind: kind, Why: why}

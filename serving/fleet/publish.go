@@ -7,8 +7,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/scaling"
 )
 
-// publish tells the gateway which instances of a function get requests, and whether one is about to. Instances that are being drained are among
-// them, as the gateway would otherwise forget their requests. It is to be called after each change of a phase.
+// publish tells the gateway which instances of a function get requests, and whether the function is backing off. Instances that are being drained are
+// listed, too, or the gateway would forget the requests that they have. Call it after each change of a phase.
 func (f *Fleet) publish(fn *function) {
 	var replicas []gateway.Replica
 	for _, i := range fn.instances {
@@ -34,8 +34,8 @@ func (f *Fleet) publish(fn *function) {
 	f.gateways.SetBackOff(fn.name, until, why)
 }
 
-// backOff returns the instance of a function that is created again next and why the oldest one has failed. It returns nil if one is ready or
-// starting, or none is wanted.
+// backOff returns the instance of a function that will be created again first, and why the oldest one has failed. It returns nil if any instance is
+// ready or starting, or none is wanted.
 func (f *Fleet) backOff(fn *function) (next *instance, why string) {
 	var oldest *instance
 	for _, i := range fn.instances {

@@ -7,11 +7,11 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/scaling"
 )
 
-// Spare is a replica in reserve that is ready, or one that is parked.
+// Spare is a ready replica in reserve, or a parked one.
 type Spare struct {
 	Instance string
 	Function gateway.FunctionName
-	Since    time.Duration // since when it is in reserve; from any fixed time, the same for all
+	Since    time.Duration // when it came into reserve, from a fixed time that is the same for all
 }
 
 // Spares returns the replicas of all functions that can be given up to make room for others.
@@ -28,18 +28,18 @@ func (f *Fleet) Spares() (all []Spare) {
 	return all
 }
 
-// Gift is what becomes of a replica that is given up.
+// Gift says what giving up a replica has made free.
 type Gift int
 
-// The gifts: nothing, as it is not in reserve any more; its GPU memory, as it is parked; or all that it has, as it is ended.
+// The gifts: nothing, since the replica is no longer in reserve; its GPU memory, since it is parked; or all that it had, since it is ended.
 const (
 	Nothing Gift = iota
 	Memory
 	All
 )
 
-// GiveUp parks a replica in reserve or, if it cannot be or is already, ends it, after its requests. It says which. The function gets another one when its
-// load needs it.
+// GiveUp parks a replica in reserve or, if that is impossible or it is parked already, ends it after it has answered its requests. It returns which
+// of these it has done. The function gets another replica when its load needs one.
 func (f *Fleet) GiveUp(name, why string) Gift {
 	f.mu.Lock()
 	defer f.mu.Unlock()

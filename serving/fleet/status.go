@@ -10,43 +10,44 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Status is the state of a function as its owner sees it. It has many fields: one for each column of the table and each metric.
+// Status is the state of a function as its owner sees it. It has a field for each column of the table and each metric.
 type Status struct {
 	Name     gateway.FunctionName
 	SLO      time.Duration
 	P99      time.Duration  // of the last 30 to 60 s; 0 without requests
-	Hit      float64        // part of the requests that were answered in time, of those of the last 10 s; NaN without any
-	Rate     float64        // requests per second in the last 10 s, of those that came whole
+	Hit      float64        // part of the requests of the last 10 s that were answered in time; NaN without requests
+	Rate     float64        // requests per second that arrived completely in the last 10 s
 	Replicas map[string]int // number in each phase
-	Hot      int            // replicas that are wanted and have their whole share; those that are being replaced count
-	Shared   int            // replicas in reserve, and those that are being replaced since they could not be made Hot
-	Warm     int            // replicas that are parked; of no phase
+	Hot      int            // replicas that are wanted with their whole share, including those that are being replaced
+	Shared   int            // replicas in reserve, and those being replaced because they could not be made Hot
+	Warm     int            // parked replicas, which are in no phase
 
-	// Reserved is what each of these replicas holds of a GPU: its share, or in reserve the memory alone. What a parked one keeps is not known here.
+	// Reserved is what each of the Hot and Shared replicas holds of a GPU: its share or, in reserve, only the memory. What a parked replica holds is
+	// not known here.
 	Reserved []share.Share
 
-	CannotPark string // which replica could not be parked, so that none is any more; empty if they can
+	CannotPark string // why a replica could not be parked, so that none is any more; empty if they can be
 	Share      share.Share
 	Ready      bool   // a replica is ready, or none is wanted
-	Reason     string // Serving, Idle, Starting or Failing; also Waiting, of functions that have GPUs in turn
+	Reason     string // Serving, Idle, Starting or Failing; also Waiting, for functions that take turns on GPUs
 	Message    string // about a replica that is not ready
 
-	// Host is the function to whose replicas requests go, as gateways are to be told; no name without one.
+	// Host is the function whose replicas serve the requests, as gateways are to be told; empty if there is none.
 	Host gateway.FunctionName
 
-	// GPUTime is how long whole GPUs would have been reserved for the function since New: the sum over its replicas of SM request times quota
-	// request times the time from each start until nothing was left of the replica, the wait for its share included. What a replica
-	// uses of its share, and its limits above the requests, do not count.
+	// GPUTime is for how long whole GPUs would have been reserved for the function since New. It is the sum over its replicas of SM request times
+	// quota request times the time from each start until nothing was left of the replica, including the wait for its share. What a replica actually
+	// uses of its share, and limits above the requests, do not count.
 	GPUTime time.Duration
 
 	Starts, Failures  uint64 // of replicas, since New
-	Waiting, InFlight int    // requests now: without a replica, and at one
+	Waiting, InFlight int    // requests at present: without a replica, and at one
 }
 
 // Status returns the states of all functions, in the order in which they were added.
 func (f *Fleet) Status() []Status { return f.StatusInto(nil) }
 
-// StatusInto is Status for a caller that looks often: it uses the memory of the states that an earlier call has returned, which are none any more.
+// StatusInto is Status for callers that call it often: it reuses the memory of the states that an earlier call returned, which must no longer be used.
 func (f *Fleet) StatusInto(used []Status) []Status {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -57,7 +58,7 @@ func (f *Fleet) StatusInto(used []Status) []Status {
 	return all
 }
 
-// StatusOf returns the state of a function, and false if the fleet does not have it.
+// StatusOf returns the state of a function, or false if the fleet does not have it.
 func (f *Fleet) StatusOf(name gateway.FunctionName) (Status, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -70,7 +71,7 @@ func (f *Fleet) StatusOf(name gateway.FunctionName) (Status, bool) {
 	return s, true
 }
 
-// setStatus sets the state of a function, with the memory of the map and the slice that it had.
+// setStatus sets s to the state of a function, reusing the map and the slice in s.
 func (f *Fleet) setStatus(s *Status, fn *function) {
 	load, now := f.gateways.Load(fn.name), time.Now()
 	replicas, reserved := s.Replicas, s.Reserved[:0]
@@ -88,7 +89,7 @@ func (f *Fleet) setStatus(s *Status, fn *function) {
 	fn.observe(s)
 	s.CannotPark = fn.cannotPark
 	for _, i := range fn.sorted() {
-		s.GPUTime += i.gpuTime(now) // of a parked one too, as of one in reserve: the sum only grows
+		s.GPUTime += i.gpuTime(now) // parked replicas count as well, as do those in reserve, so that the sum only grows
 		if i.isParked() {
 			s.count(scaling.Warm)
 			continue
@@ -98,7 +99,7 @@ func (f *Fleet) setStatus(s *Status, fn *function) {
 			s.count(i.wanted())
 			s.reserve(i)
 		}
-		if i.message != "" && s.Message == "" { // that of the oldest
+		if i.message != "" && s.Message == "" { // the message of the oldest instance
 			s.Message = i.explained()
 		}
 	}
@@ -117,7 +118,7 @@ func (f *Fleet) setStatus(s *Status, fn *function) {
 	}
 }
 
-// observe sets what the requests of the last ticks say.
+// observe sets Rate and Hit from the counters of the last ticks.
 func (fn *function) observe(s *Status) {
 	if n := len(fn.counts); n > 1 {
 		first, last := fn.counts[0], fn.counts[n-1]
@@ -148,6 +149,5 @@ func (s *Status) reserve(i *instance) {
 	}
 }
 
-// finished returns the number of requests of which it is known whether they were answered in time. Those whose clients left do not count, nor
-// those that were not valid.
+// finished returns how many requests are known to have been answered in time or not. Requests whose clients left and invalid requests do not count.
 func finished(l gateway.Load) uint64 { return l.Answered + l.Refused - l.Invalid + l.Failed }

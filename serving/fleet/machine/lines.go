@@ -7,7 +7,7 @@ import (
 	"unicode"
 )
 
-// maxLine is the length at which a line is cut.
+// maxLine is the length in bytes to which lines are cut.
 const maxLine = 4096
 
 // lines is an io.Writer that calls a function with each line.
@@ -15,7 +15,7 @@ type lines struct {
 	line func(text string)
 
 	mu   sync.Mutex // guards what follows
-	rest []byte     // of a line that has not ended
+	rest []byte     // the line that has not ended yet
 }
 
 // Write implements io.Writer. It never fails.
@@ -34,14 +34,14 @@ func (l *lines) Write(text []byte) (int, error) {
 	return n, nil
 }
 
-// add adds text to the line that has not ended.
+// add adds text to the line that has not ended, up to maxLine.
 func (l *lines) add(text []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.rest = append(l.rest, text[:min(len(text), maxLine-len(l.rest))]...)
 }
 
-// flush ends a line, unless it is empty.
+// flush ends the current line and passes it on, unless it is empty.
 func (l *lines) flush() {
 	l.mu.Lock()
 	text := strings.TrimSpace(strings.Map(printable, string(l.rest)))
@@ -52,7 +52,7 @@ func (l *lines) flush() {
 	}
 }
 
-// printable drops what would move the cursor of a terminal.
+// printable drops control characters, which could move the cursor of a terminal.
 func printable(r rune) rune {
 	if unicode.IsPrint(r) || r == '\t' {
 		return r

@@ -1,4 +1,4 @@
-// Package machine runs the instances of functions as processes of this machine, each on a share of a GPU that the machine's agent grants.
+// Package machine runs the instances of functions as processes on this machine, each on a share of a GPU that the machine's agent grants.
 package machine
 
 import (
@@ -22,9 +22,9 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Machine is a fleet.Platform. Each instance is a process group that ends with its first process, and with this process.
+// Machine is a fleet.Platform. Each instance is a process group. It ends when its first process ends, and when this process does.
 type Machine struct {
-	// Unprobed says that programs are ready once they execute: they answer no probes. It must not change once there are instances.
+	// Unprobed says that programs answer no probes and count as ready as soon as they execute. It must not change once there are instances.
 	Unprobed bool
 
 	run    []string
@@ -36,8 +36,8 @@ type Machine struct {
 	killed    bool
 }
 
-// New returns a Machine. run is gshare run with the flags that do not depend on the instance. output is called with each line that an
-// instance writes, from several goroutines at once.
+// New returns a Machine. run is the command line of gshare run with the flags that do not depend on the instance. output is called with each line
+// that an instance writes, possibly from several goroutines at once.
 func New(run []string, output func(instance, line string)) *Machine {
 	return &Machine{run: run, output: output, events: make(chan fleet.Event), processes: map[string]*process{}}
 }
@@ -68,7 +68,7 @@ func (m *Machine) Delete(name string) {
 	}
 }
 
-// Kill ends all instances at once with SIGKILL, and those that are created later.
+// Kill ends all instances at once with SIGKILL, including those that are created later.
 func (m *Machine) Kill() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -78,8 +78,8 @@ func (m *Machine) Kill() {
 	}
 }
 
-// freePort returns a port of the loopback interface that nobody listens on, and reserves it for a process. A program outside could take it
-// before the process does; then the process fails, and is started again with another one.
+// freePort returns a port of the loopback interface on which nobody listens, and reserves it for a process. Another program could still take the port
+// before the process does; then the process fails, and is started again with another port.
 func (m *Machine) freePort(p *process) (int, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -107,12 +107,12 @@ const loopback = "127.0.0.1"
 type process struct {
 	fleet.Instance
 	machine *Machine
-	port    int           // set under the machine's lock, as is group
-	group   int           // ID of the process group, while it cannot be that of another one
+	port    int           // set with the machine's lock held, as is group
+	group   int           // ID of the process group, as long as the kernel cannot reuse it; else 0
 	deleted chan struct{} // closed by Delete
 	exited  chan struct{} // closed when the first process has exited
-	late    chan struct{} // closed when it has not become ready in time
-	overdue string        // what it has waited for; set before late is closed
+	late    chan struct{} // closed if the process was not ready in time
+	overdue string        // what the process waited for; set before late is closed
 
 	written  lines
 	progress progress
@@ -145,16 +145,16 @@ func (p *process) live() {
 	p.send(fleet.Event{Kind: fleet.Failed, Message: failure})
 }
 
-// execute runs the process from its start to its end and returns how it ended.
+// execute runs the process from start to end and returns how it ended.
 func (p *process) execute() string {
 	port, err := p.machine.freePort(p)
 	if err != nil {
 		return err.Error()
 	}
-	runtime.LockOSThread() // the kernel sends Pdeathsig when the thread that has started the process ends
+	runtime.LockOSThread() // the kernel sends Pdeathsig when the thread that started the process ends
 	defer runtime.UnlockOSThread()
 	cmd := p.command(port)
-	p.progress.wait("") // reports that it waits for its share
+	p.progress.wait("") // reports that the process waits for its share
 	if err := cmd.Start(); err != nil {
 		return err.Error()
 	}
@@ -167,7 +167,7 @@ func (p *process) execute() string {
 	close(p.exited)
 	cancel()
 	others.Wait()
-	p.setGroup(0) // ends the rest of the group
+	p.setGroup(0) // ends the other processes of the group
 	err = cmd.Wait()
 	p.written.flush()
 	switch {
@@ -181,7 +181,7 @@ func (p *process) execute() string {
 	return p.progress.explain(err.Error())
 }
 
-// setGroup sets the group and ends the one before.
+// setGroup kills the processes of the present group and sets another one.
 func (p *process) setGroup(id int) {
 	p.machine.mu.Lock()
 	defer p.machine.mu.Unlock()
@@ -199,7 +199,7 @@ func (p *process) signal(s syscall.Signal) {
 	}
 }
 
-// awaitExit blocks until a child has exited, and leaves it a zombie.
+// awaitExit blocks until a child process has exited, and leaves it a zombie, so that its ID is not reused.
 func awaitExit(pid int) {
 	for unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR {
 	}
@@ -224,12 +224,12 @@ func (p *process) command(port int) *exec.Cmd {
 	cmd.Env = append(cmd.Env, api.PortVariable+"="+strconv.Itoa(port), api.HostVariable+"="+loopback)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	cmd.Stdout, cmd.Stderr = &p.written, &p.written
-	cmd.WaitDelay = time.Second // for a process that has left the group and keeps the output open
+	cmd.WaitDelay = time.Second // for processes that have left the group and keep the output open
 	return cmd
 }
 
-// terminate waits for Delete or for the end of the time to start, and then ends the process group: with SIGTERM and, if the first process lives
-// on, SIGKILL.
+// terminate waits for Delete, or until the process is late, and then ends the process group: with SIGTERM and, if the first process does not exit
+// within the grace period, SIGKILL.
 func (p *process) terminate() {
 	select {
 	case <-p.deleted:

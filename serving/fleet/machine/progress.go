@@ -5,14 +5,13 @@ import (
 	"sync"
 )
 
-// progress is what a process waits for until it is ready, and the last line that it has written. Until it is ready, each change is reported, in
-// the order of the changes.
+// progress is what a process waits for until it is ready, and the last line that it has written. Until then each change is reported, in order.
 type progress struct {
 	report func(message string) // called with the mutex held
 
 	mu       sync.Mutex // guards what follows
-	waits    string     // for what; empty while gshare run waits for the share
-	line     string     // the last one
+	waits    string     // what the process waits for; empty while gshare run waits for the share
+	line     string     // the last line that it has written
 	reported string
 	ended    bool
 }
@@ -32,7 +31,7 @@ func (p *progress) forget(prefix string) {
 	})
 }
 
-// explain adds the last line to how a process has ended.
+// explain returns how a process has ended, together with its last line.
 func (p *progress) explain(end string) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -42,14 +41,14 @@ func (p *progress) explain(end string) string {
 	return end + ": " + p.line
 }
 
-// explainOverdue adds the last line to what a process has waited for too long.
+// explainOverdue returns what a process has waited for too long, together with its last line.
 func (p *progress) explainOverdue(text string) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return withLine(text, p.line)
 }
 
-// end ends the reports.
+// end stops all further reports.
 func (p *progress) end() { p.change(func() { p.ended = true }) }
 
 func (p *progress) change(do func()) {
@@ -64,7 +63,7 @@ func (p *progress) change(do func()) {
 	p.report(message)
 }
 
-// message returns what is reported. While gshare run waits for the share, it writes why.
+// message returns what to report. While gshare run waits for the share, its last line says why.
 func (p *progress) message() string {
 	switch {
 	case p.waits != "":

@@ -19,10 +19,10 @@ import (
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 )
 
-// probePeriod is the time between two probes. Those of a pod are further apart; here requests wait for the first that succeeds.
+// probePeriod is the time between two probes. The kubelet probes pods less often; here requests are waiting for the first probe that succeeds.
 const probePeriod = 50 * time.Millisecond
 
-// Time for which a replica may start, and that one probe may take, where the function does not say.
+// Defaults for functions that do not set them: how long a replica may take to start, and how long one probe may take.
 const (
 	startLimit   = 10 * time.Minute
 	probeTimeout = time.Second
@@ -30,13 +30,13 @@ const (
 
 // check is a probe that has to succeed once before a process gets requests.
 type check struct {
-	path    string        // of a GET request; empty: the port accepts a connection
-	delay   time.Duration // before the first try
-	limit   time.Duration // after the delay, within which it has to succeed
-	timeout time.Duration // of one try
+	path    string        // path of a GET request; if empty, the port has to accept a connection
+	delay   time.Duration // time before the first try
+	limit   time.Duration // time after the delay within which it has to succeed
+	timeout time.Duration // time that one try may take
 }
 
-// checksOf returns the checks of a container, in their order.
+// checksOf returns the checks of a container, in order.
 func checksOf(c *v1.Container) []check {
 	var checks []check
 	if p := c.StartupProbe; p != nil {
@@ -57,7 +57,7 @@ func checksOf(c *v1.Container) []check {
 
 func seconds(n int32) time.Duration { return time.Duration(n) * time.Second }
 
-// target returns what the check asks of a port.
+// target describes what the check asks of a port.
 func (c check) target(port int) string {
 	if c.path == "" {
 		return "port " + strconv.Itoa(port)
@@ -65,7 +65,7 @@ func (c check) target(port int) string {
 	return "GET " + c.path
 }
 
-// try returns nil if the check succeeds, or else the status or error to show. It follows no redirect.
+// try returns nil if the check succeeds, or else the status or error to show. It does not follow redirects.
 func (c check) try(ctx context.Context, port int) error {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
@@ -92,7 +92,7 @@ func (c check) try(ctx context.Context, port int) error {
 	return nil
 }
 
-// simplify drops from an error what a reader knows already, such as the address.
+// simplify removes from an error what a reader already knows, such as the address.
 func (c check) simplify(err error) error {
 	if number := syscall.Errno(0); errors.As(err, &number) {
 		return number
@@ -103,8 +103,8 @@ func (c check) simplify(err error) error {
 	return err
 }
 
-// start waits until the process passes its checks, and reports what it waits for and that it is ready. The time that a process waits for its
-// share does not count. One that does not pass a check in time is ended.
+// start waits until the process passes its checks. It reports what the process waits for and, in the end, that it is ready. The time for which a
+// process waits for its share does not count. A process that does not pass a check in time is ended.
 func (p *process) start(ctx context.Context, pid int, command []string) {
 	ticker := time.NewTicker(probePeriod)
 	defer ticker.Stop()
@@ -135,17 +135,17 @@ func (p *process) start(ctx context.Context, pid int, command []string) {
 	p.send(fleet.Event{Kind: fleet.Ready, Address: net.JoinHostPort(loopback, strconv.Itoa(p.port))})
 }
 
-// starterPrefix begins the lines of gshare run. They say nothing about the program that follows it.
+// starterPrefix is how lines of gshare run itself begin, which say nothing about the program that it starts.
 const starterPrefix = "gshare: "
 
-// executes reports whether a process that was started with a command executes another program now, as gshare run does when it has the share. For a moment
-// of each execve(2), also of that which the start of the process returns from, the kernel shows no command line.
+// executes reports whether a process that was started with a command now executes another program, as gshare run does when it has got the share. For
+// a moment during each execve(2), including the one that starts the process, the kernel shows an empty command line.
 func executes(pid int, command []string) bool {
 	now, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 	return err != nil || len(now) > 0 && !bytes.Equal(now, []byte(strings.Join(command, "\x00")+"\x00"))
 }
 
-// pass tries a check until it succeeds. It returns false when the check's time is over, or next returns false.
+// pass tries a check until it succeeds. It returns false when the check's time is over or next returns false.
 func (p *process) pass(ctx context.Context, c check, next func() bool) bool {
 	target := c.target(p.port)
 	begin := time.Now().Add(c.delay)
@@ -169,12 +169,12 @@ func (p *process) pass(ctx context.Context, c check, next func() bool) bool {
 			return true
 		case ctx.Err() != nil:
 			return false
-		case !time.Now().Before(end): // the last try may have been cut off
+		case !time.Now().Before(end): // the deadline may have cut off the last try
 			p.overdue = fmt.Sprintf("not ready within %v, waited for %s", c.limit, waited)
 			p.progress.wait(p.overdue + "; is being ended")
 			close(p.late)
 			return false
-		case c.path != "" || !errors.Is(err, syscall.ECONNREFUSED): // a port on which nobody listens yet is what is waited for
+		case c.path != "" || !errors.Is(err, syscall.ECONNREFUSED): // a refused connection is expected while nobody listens on the port yet
 			waited = target + ": " + clean(err.Error())
 		default:
 			waited = target
@@ -186,10 +186,10 @@ func (p *process) pass(ctx context.Context, c check, next func() bool) bool {
 	}
 }
 
-// maxError is the length in bytes at which an error is cut.
+// maxError is the length in bytes to which errors are cut.
 const maxError = 256
 
-// clean cuts a text and drops what would move the cursor of a terminal.
+// clean cuts a text and removes control characters, which could move the cursor of a terminal.
 func clean(text string) string {
 	return strings.Map(printable, text[:min(len(text), maxError)])
 }

@@ -14,11 +14,11 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/scaling"
 )
 
-// mover loads functions by starting their servers, and evicts them by ending these. It is a swap.Mover.
+// mover loads functions by starting their servers, and evicts them by ending those. It is a swap.Mover.
 type mover struct {
 	platform fleet.Platform
 	log      *slog.Logger
-	ended    func(function string) // called when a server has ended that had been loaded and was not evicted
+	ended    func(function string) // called when a loaded server has ended without having been evicted
 
 	mu        sync.Mutex // guards what follows
 	servers   map[string]*server
@@ -26,17 +26,17 @@ type mover struct {
 	closing   bool
 }
 
-// server is what a function is served by.
+// server is the state of a function's server across its starts.
 type server struct {
 	object   *api.GPUFunction
 	starts   uint64
 	failures uint64
-	failure  string        // of the last start, if it has failed
-	used     time.Duration // how long the instances ran that have ended
-	current  *instance     // nil: none
+	failure  string        // why the last start failed; empty if it did not
+	used     time.Duration // how long the instances that have ended ran
+	current  *instance     // nil if the server does not run
 }
 
-// instance is one start of a server, until nothing is left of it.
+// instance is one run of a server, from its start until nothing is left of it.
 type instance struct {
 	fleet.Instance
 	function string
@@ -57,7 +57,7 @@ func (m *mover) add(function string, object *api.GPUFunction) {
 	m.servers[function] = &server{object: object}
 }
 
-// Load implements swap.Mover. It waits for the end of a server that has failed: swap.Swap learns of it before it is noted here.
+// Load implements swap.Mover. If the last server has failed, Load waits until it has ended: swap.Swap learns of the failure before mover has recorded it.
 func (m *mover) Load(ctx context.Context, function, gpu string) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, m.limitOf(function), errors.New("it was not ready in time"))
 	defer cancel()
@@ -86,10 +86,10 @@ func (m *mover) Load(ctx context.Context, function, gpu string) error {
 	return errors.New(i.message)
 }
 
-// startLimit is the time within which a server has to be ready, its wait for a share included, beside what its startup probe allows.
+// startLimit is the time within which a server has to be ready, including its wait for a share, in addition to what its startup probe allows.
 const startLimit = 5 * time.Minute
 
-// limitOf returns the time after which a load has failed. It ends earlier where the platform has less patience.
+// limitOf returns the time after which Load fails. The platform may fail the start earlier.
 func (m *mover) limitOf(function string) time.Duration {
 	limit := startLimit
 	if p := m.servers[function].object.Container().StartupProbe; p != nil {
@@ -146,7 +146,7 @@ func (m *mover) Evict(ctx context.Context, function, gpu string) error {
 	}
 }
 
-// watch takes the events of the platform, until ctx ends and nothing is left of any instance.
+// watch handles the events of the platform until ctx ends and nothing is left of any instance.
 func (m *mover) watch(ctx context.Context) {
 	stop := ctx.Done()
 	for stop != nil || m.count() > 0 {
@@ -179,7 +179,7 @@ func (m *mover) observe(e fleet.Event) {
 			close(i.ready)
 		}
 	case fleet.Failed, fleet.Gone:
-		if i.isReady && !i.evicted { // first, as swap.Swap wants
+		if i.isReady && !i.evicted { // before it is recorded here, as swap.Swap requires
 			m.mu.Unlock()
 			m.log.Warn("replica failed", "replica", i.Name, "reason", e.Message)
 			m.ended(i.function)
@@ -195,7 +195,7 @@ func (m *mover) observe(e fleet.Event) {
 	m.mu.Unlock()
 }
 
-// endAll ends all servers, and starts none any more.
+// endAll ends all servers. From then on none is started.
 func (m *mover) endAll() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -208,7 +208,7 @@ func (m *mover) endAll() {
 	}
 }
 
-// end notes that nothing is left of an instance.
+// end records that nothing is left of an instance.
 func (s *server) end(i *instance) {
 	s.current = nil
 	s.used += time.Since(i.began)
@@ -218,7 +218,7 @@ func (s *server) end(i *instance) {
 	}
 }
 
-// replicaOf returns the name and the address of the server of a function.
+// replicaOf returns the name and address of the current server of a function, empty if it has none.
 func (m *mover) replicaOf(function string) (name, address string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -228,10 +228,10 @@ func (m *mover) replicaOf(function string) (name, address string) {
 	return "", ""
 }
 
-// state is what is known of the server of a function.
+// state is what is known about the server of a function.
 type state struct {
 	starts, failures uint64
-	used             time.Duration // of whole GPUs
+	used             time.Duration // total time for which it had a whole GPU
 	ready, starting  bool
 	message          string // what it waits for, or why the last start has failed
 }

@@ -6,10 +6,10 @@ import (
 	"github.com/gshare-dev/gshare/serving/fleet"
 )
 
-// rateOver is the number of seconds over which Status.Rate is the mean.
+// rateOver is the number of seconds over which Status.Rate is averaged.
 const rateOver = 10
 
-// count notes each second what the functions have received. The mutex is held.
+// count records once a second how many requests each function has received. The caller holds the mutex.
 func (t *Turns) count(now time.Time) {
 	if now.Sub(t.counted) < time.Second {
 		return
@@ -21,7 +21,7 @@ func (t *Turns) count(now time.Time) {
 	}
 }
 
-// rate returns the requests per second that came in the last seconds.
+// rate returns how many requests per second came in the last rateOver seconds.
 func (fn *function) rate() float64 {
 	last := len(fn.received) - 1
 	if last < 1 {
@@ -30,7 +30,7 @@ func (fn *function) rate() float64 {
 	return float64(fn.received[last]-fn.received[0]) / float64(last)
 }
 
-// Status returns the states of all functions, in their order. A function has a replica while its server is ready, whether it has a turn or not.
+// Status returns the states of all functions, in order. A function has a replica while its server is ready, whether or not it is its turn.
 func (t *Turns) Status() []fleet.Status {
 	t.mu.Lock()
 	defer t.mu.Unlock()

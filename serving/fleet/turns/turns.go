@@ -1,6 +1,6 @@
-// Package turns serves functions that take turns on GPUs: one server at a time runs on each, and has all of it. Which is loaded, and for how long it may
-// answer requests while others wait, is decided by the deadlines of what waits at the gateway, as vgpu/pipeline/residency says. A function is loaded by
-// starting its server, and evicted by ending it.
+// Package turns serves functions that take turns on GPUs: each GPU runs one server at a time, which has all of it. Which function is loaded, and for
+// how long it may answer requests while others wait, follows from the deadlines of the requests that wait at the gateway, by the rules of
+// vgpu/pipeline/residency. Loading a function means to start its server, and evicting it to end the server.
 package turns
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Gateway is what has the requests: a *gateway.Gateway.
+// Gateway is the part of *gateway.Gateway that Turns needs.
 type Gateway interface {
 	SetFunction(gateway.Function) error
 	SetReplicas(gateway.FunctionName, []gateway.Replica) error
@@ -35,23 +35,23 @@ type Gateway interface {
 type Config struct {
 	Gateway  Gateway
 	Platform fleet.Platform
-	GPUs     int         // whole ones that nobody else uses
-	Memory   share.Bytes // of each
+	GPUs     int         // number of whole GPUs, which nobody else uses
+	Memory   share.Bytes // of each GPU
 	Log      *slog.Logger
 }
 
-// Times of turns.
+// Times that turns depend on.
 const (
-	poll    = 10 * time.Millisecond  // between two looks at what waits
-	idleEnd = 100 * time.Millisecond // after which a turn ends that is not used, so that another function finds the GPU free
-	// load is the time that the first start is taken to need where it is weighed against deadlines.
+	poll    = 10 * time.Millisecond  // time between two looks at the waiting requests
+	idleEnd = 100 * time.Millisecond // time after which an unused turn ends, so that another function finds the GPU free
+	// load is how long the first start of a server is assumed to take when it is weighed against deadlines.
 	load = 2 * time.Second
 )
 
 // maxMove is longer than a server may take to start or to end.
 const maxMove = 24 * time.Hour
 
-const kind = "gpu" // of all slices
+const kind = "gpu" // the kind of all slices
 
 // Turns serves functions. Run it once.
 type Turns struct {
@@ -62,29 +62,29 @@ type Turns struct {
 
 	mu        sync.Mutex // guards what follows
 	functions []*function
-	counted   time.Time // when what the functions have received was counted last
+	counted   time.Time // when the received requests were last counted
 }
 
-// function is one of the functions.
+// function is a function and its turn.
 type function struct {
 	object   *api.GPUFunction
 	name     gateway.FunctionName
-	said     want     // what the node was told last
-	turn     *turn    // nil: it has none
-	received []uint64 // gateway.Load.Received of the last ten seconds, the oldest first
+	said     want     // what swap was last told about its waiting requests
+	turn     *turn    // nil if it is not its turn
+	received []uint64 // gateway.Load.Received at each of the last rateOver seconds, oldest first
 }
 
-// turn is the turn of a function.
+// turn is the time for which a function has a GPU.
 type turn struct {
 	lease   residency.Lease
 	replica string
-	first   uint64    // requests that had begun before the turn
-	begun   uint64    // those that had when the lease got its bound
-	idle    time.Time // since when nothing waits and none is answered
+	first   uint64    // value of the function begun when the turn began
+	begun   uint64    // value of the function begun when the lease got its bound
+	idle    time.Time // since when no request waits or is being answered
 	ending  bool
 }
 
-// New returns Turns of functions, which have to be valid, and makes them known to the gateway.
+// New returns Turns for functions, which have to be valid, and makes them known to the gateway.
 func New(c Config, objects []*api.GPUFunction) (*Turns, error) {
 	node, err := residency.New(residency.Policy{ColdAfter: 365 * 24 * time.Hour})
 	if err != nil {
@@ -107,7 +107,7 @@ func New(c Config, objects []*api.GPUFunction) (*Turns, error) {
 		if object.Spec.Scaling.MinReplicas > 0 {
 			return nil, fmt.Errorf("function %s: spec.scaling.minReplicas is %d, and none is kept where functions have GPUs in turn", fn.name, object.Spec.Scaling.MinReplicas)
 		}
-		err := node.Register(residency.Function{ // all of the memory: no other server runs beside it
+		err := node.Register(residency.Function{ // all of the GPU's memory, so that no other server runs beside it
 			Name: fn.name.String(), Tenant: object.Namespace, Memory: c.Memory, Times: map[string]time.Duration{kind: timeOfRequest(object)},
 			LoadWarm: load, LoadCold: load,
 		})
@@ -124,19 +124,19 @@ func New(c Config, objects []*api.GPUFunction) (*Turns, error) {
 	}
 	t.swap = swap.New(swap.Config{
 		Node: node, Mover: t.moves, Grant: t.grant, Log: c.Log,
-		LoadLimit: maxMove, EvictLimit: maxMove, // an instance has limits of its own
-		Save: func([]byte) error { return nil }, // servers end with this process
+		LoadLimit: maxMove, EvictLimit: maxMove, // instances have time limits of their own
+		Save: func([]byte) error { return nil }, // nothing to restore: servers end with this process
 	})
 	return t, nil
 }
 
-// timeOfRequest returns how long a request takes, of as many as a server gets at once.
+// timeOfRequest returns how long a request takes if the server gets as many at once as it may.
 func timeOfRequest(object *api.GPUFunction) time.Duration {
 	s := object.Spec.Scaling
 	return time.Duration(min(max(float64(*s.Concurrency)/s.RequestsPerSecond*float64(time.Second), 1), float64(time.Hour)))
 }
 
-// Run serves until ctx ends, and then ends all servers. It returns when nothing is left of them.
+// Run serves until ctx ends. Then it ends all servers and returns when nothing is left of them.
 func (t *Turns) Run(ctx context.Context) {
 	var all sync.WaitGroup
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -157,21 +157,21 @@ func (t *Turns) Run(ctx context.Context) {
 	all.Wait()
 }
 
-// review tells the node what waits, and ends turns that are over.
+// review tells swap which requests wait, and ends turns that are over.
 func (t *Turns) review() {
-	for _, w := range t.look() { // which has given the lock back: Want may wait for grant, and that for the lock
+	for _, w := range t.look() { // look has released the lock: Want may wait for grant, which needs it
 		t.swap.Want(w.function, w.due, w.requests)
 	}
 }
 
-// want is what waits for a function.
+// want describes the waiting requests of a function.
 type want struct {
 	function string
 	due      time.Time
 	requests int
 }
 
-// look returns what has changed of what waits, and ends turns that are over.
+// look returns the functions whose waiting requests have changed, and ends turns that are over.
 func (t *Turns) look() (changed []want) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -193,7 +193,7 @@ func (t *Turns) look() (changed []want) {
 	return changed
 }
 
-// isOver reports whether the turn of a function is over: it has had its requests or its time while another waits, or it is not used.
+// isOver reports whether the turn of a function is over: it has had its requests or its time while another function waits, or it is unused.
 func (t *Turns) isOver(fn *function, waiting int, now time.Time) bool {
 	l, u := t.Gateway.Load(fn.name), fn.turn
 	if waiting > 0 || l.InFlight > 0 {
@@ -205,15 +205,15 @@ func (t *Turns) isOver(fn *function, waiting int, now time.Time) bool {
 		return !u.idle.IsZero() && now.Sub(u.idle) >= idleEnd
 	}
 	all := begun(l)
-	isOver := t.swap.Now()+poll > u.lease.Until // at the next look
+	isOver := t.swap.Now()+poll > u.lease.Until // it will be over at the next look
 	return !u.idle.IsZero() || isOver && (all > u.first || waiting == 0) || all >= u.begun+uint64(u.lease.Requests)
 }
 
-// begun is the number of requests that a replica got or that ended otherwise.
+// begun is the number of requests that a replica has got, or that have ended in another way.
 func begun(l gateway.Load) uint64 { return l.Answered + l.Failed + l.Gone + uint64(l.InFlight) }
 
-// end lets no more requests of a turn begin, and gives the GPU back when those that have are answered, or have had the grace period of the function: they
-// are lost then if another function is loaded.
+// end stops new requests of a turn from beginning. It gives the GPU back when the requests in progress have been answered, or after the function's
+// grace period. In that case they are lost if another function is loaded.
 func (t *Turns) end(fn *function) {
 	fn.turn.ending = true
 	number, replica := fn.turn.lease.Turn, fn.turn.replica
@@ -230,7 +230,7 @@ func (t *Turns) end(fn *function) {
 	}()
 }
 
-// grant takes over the leases: functions that have one get requests, others do not.
+// grant applies the present leases: functions with a lease get their requests served, others do not.
 func (t *Turns) grant(leases []residency.Lease) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -248,7 +248,7 @@ func (t *Turns) grant(leases []residency.Lease) {
 			replica, address := t.moves.replicaOf(l.Function)
 			before := begun(t.Gateway.Load(fn.name))
 			fn.turn = &turn{lease: l, replica: replica, first: before, begun: before}
-			t.setReplica(fn, nil) // one that has drained gets requests again
+			t.setReplica(fn, nil) // without this, a replica that was drained would get no requests
 			t.setReplica(fn, []gateway.Replica{{ID: replica, Address: address, Residency: scaling.Shared, Credits: *fn.object.Spec.Scaling.Concurrency}})
 		case has:
 			if fn.turn.lease.Requests == 0 {
@@ -265,7 +265,7 @@ func (t *Turns) setReplica(fn *function, replicas []gateway.Replica) {
 	}
 }
 
-// wholeGPU returns the share of a server: all of a GPU but the memory that its function does not want.
+// wholeGPU returns the share of a server: all the compute of a GPU, and the memory that its function wants.
 func wholeGPU(object *api.GPUFunction) share.Share {
 	return share.Share{
 		SMRequest: share.Whole, SMLimit: share.Whole, QuotaRequest: share.Whole, QuotaLimit: share.Whole, Memory: cmp.Or(object.Share().Memory, share.MiB),
