@@ -10,7 +10,7 @@ import (
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 )
 
-// canonical returns the share and the template of a specification as they are for all notations of their quantities: 1Gi is 1024Mi.
+// canonical returns the share and the template of a specification in a form that does not depend on how their quantities are written: 1Gi is 1024Mi.
 func canonical(s *api.FaSTPodSpec) (api.Share, v1.PodTemplateSpec) {
 	share, template := *s.Share.DeepCopy(), *s.Template.DeepCopy()
 	if memory, err := share.Memory.Parse(); err == nil {
@@ -52,7 +52,7 @@ func canonicalizeList(list v1.ResourceList) {
 			canonicalizeBytes(&quantity)
 		} else {
 			quantity.Format = resource.DecimalSI
-			quantity.Add(resource.Quantity{}) // forgets how it was written
+			quantity.Add(resource.Quantity{}) // forgets its original notation
 		}
 		list[name] = quantity
 	}
@@ -64,7 +64,7 @@ func isInBytes(name v1.ResourceName) bool {
 		strings.HasPrefix(string(name), v1.ResourceHugePagesPrefix)
 }
 
-// canonicalizeBytes writes a number of bytes as most users do, so that few templates have another hash than in earlier versions.
+// canonicalizeBytes writes a number of bytes in the notation that most users choose, so that few templates get another hash than in earlier versions.
 func canonicalizeBytes(q *resource.Quantity) {
 	format := resource.BinarySI
 	if q.Value()%1000 == 0 {

@@ -14,12 +14,12 @@ import (
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 )
 
-// countPause is how long the counts of a FaSTPod of a function may lag behind its pods. A pod that starts or ends changes several times within a moment,
-// and each count is one or two writes.
+// countPause is how long the counts of a function's FaSTPod may lag behind its pods. A pod that starts or ends changes several times in quick
+// succession, and each count takes one or two writes.
 const countPause = 2 * time.Second
 
-// podChanges has the FaSTPod that controls a pod looked at when the pod changes: at once if it creates and deletes its pods itself, and a little later
-// if it only counts those of a function.
+// podChanges queues the FaSTPod that controls a pod when the pod changes: at once if it creates and deletes its pods itself, or after countPause if
+// it only counts those of a function.
 type podChanges struct{}
 
 var _ handler.EventHandler = podChanges{}

@@ -18,8 +18,8 @@ import (
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 )
 
-// foreignScaler is an autoscaler that is told to scale what gshare scales. That of KEDA is the ScaledObject that a user has written: KEDA scales by a
-// HorizontalPodAutoscaler, which it makes for each one that it can obey.
+// foreignScaler is another autoscaler that is configured to scale what gshare scales. For KEDA it is the ScaledObject that a user has written, not
+// the HorizontalPodAutoscaler that KEDA makes for each ScaledObject that it can act on.
 type foreignScaler struct {
 	object v1.ObjectReference
 	target string // kind and name
@@ -29,8 +29,8 @@ func (s foreignScaler) String() string {
 	return fmt.Sprintf("%s %s is told to scale %s", s.object.Kind, s.object.Name, s.target)
 }
 
-// reviewConflict returns which other autoscalers are told to scale a function that gshare scales, and lets its owner know of those that were not
-// there before. gshare goes on: what it wants of FaSTPods of functions overwrites what others want.
+// reviewConflict returns which other autoscalers are configured to scale a function that gshare scales, and records an event for each one that is
+// new. gshare goes on: what it wants of the FaSTPods of functions overwrites what others want.
 func (r *functions) reviewConflict(ctx context.Context, f *api.GPUFunction, before string) (string, error) {
 	found, err := r.foreignScalers(ctx, f)
 	if err != nil || len(found) == 0 {
@@ -49,7 +49,7 @@ func (r *functions) reviewConflict(ctx context.Context, f *api.GPUFunction, befo
 
 const conflictHelp = "It has no effect, as gshare scales this function: delete it, or set scaling.autoscaler to External"
 
-// foreignScalers returns the autoscalers that are told to scale a function or one of its FaSTPods, in the order of their names.
+// foreignScalers returns the autoscalers that are configured to scale a function or one of its FaSTPods, sorted by name.
 func (r *functions) foreignScalers(ctx context.Context, f *api.GPUFunction) ([]foreignScaler, error) {
 	if f.External() {
 		return nil, nil
@@ -73,7 +73,7 @@ func (r *functions) foreignScalers(ctx context.Context, f *api.GPUFunction) ([]f
 	return found, nil
 }
 
-// functionOf returns the function that an autoscaler is told to scale, itself or one of its FaSTPods. It is empty for others.
+// functionOf returns the name of the function that an autoscaler is configured to scale, directly or by one of its FaSTPods. It is empty if there is none.
 func (r *functions) functionOf(ctx context.Context, scaler *autoscaling.HorizontalPodAutoscaler) (string, error) {
 	target := scaler.Spec.ScaleTargetRef
 	if group, err := schema.ParseGroupVersion(target.APIVersion); err != nil || group.Group != api.GroupVersion.Group {
@@ -94,7 +94,7 @@ func (r *functions) functionOf(ctx context.Context, scaler *autoscaling.Horizont
 	return "", nil
 }
 
-// writtenAs returns the object that a user has written: the autoscaler, or the ScaledObject for which KEDA has made it.
+// writtenAs returns the object that a user has written: the autoscaler itself, or the ScaledObject for which KEDA has made it.
 func writtenAs(scaler *autoscaling.HorizontalPodAutoscaler) v1.ObjectReference {
 	if owner := metav1.GetControllerOf(scaler); owner != nil && owner.Kind == "ScaledObject" {
 		return v1.ObjectReference{APIVersion: owner.APIVersion, Kind: owner.Kind, Namespace: scaler.Namespace, Name: owner.Name, UID: owner.UID}
@@ -104,25 +104,25 @@ func writtenAs(scaler *autoscaling.HorizontalPodAutoscaler) v1.ObjectReference {
 	}
 }
 
-// scaledBy returns the function that an autoscaler is told to scale, to be looked at: handler.MapFunc.
+// scaledBy is the handler.MapFunc that queues the function that an autoscaler is configured to scale.
 func (r *functions) scaledBy(ctx context.Context, object client.Object) []reconcile.Request {
 	scaler, ok := object.(*autoscaling.HorizontalPodAutoscaler)
 	if !ok {
 		return nil
 	}
 	name, err := r.functionOf(ctx, scaler)
-	if err != nil || name == "" { // the FaSTPod is an event of its own, when it is there
+	if err != nil || name == "" { // when the FaSTPod is created, that is an event of its own
 		return nil
 	}
 	return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: scaler.Namespace, Name: name}}}
 }
 
-// targetChanged passes the events of autoscalers by which what they are told to scale may change: their status changes each 15 seconds.
+// targetChanged passes events of autoscalers only if their target may have changed: their status alone changes every 15 seconds.
 var targetChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, _ := e.ObjectOld.(*autoscaling.HorizontalPodAutoscaler)
 	now, _ := e.ObjectNew.(*autoscaling.HorizontalPodAutoscaler)
 	return before == nil || now == nil || before.Spec.ScaleTargetRef != now.Spec.ScaleTargetRef
 }}
 
-// comeAndGone passes the beginning and the end of objects.
+// comeAndGone passes only the creation and the deletion of objects.
 var comeAndGone = predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }}

@@ -1,9 +1,9 @@
-// Package controller makes GPUFunctions and FaSTPods of a Kubernetes cluster serve: it keeps as many pods of each as their load, or their number
-// of replicas, needs. It also runs serving/planner, which plans how functions of one model are served together.
+// Package controller serves the GPUFunctions and FaSTPods of a Kubernetes cluster: it keeps as many pods of each as their load, or their number of
+// replicas, needs. It also runs serving/planner, which plans how functions with the same model are served together.
 //
-// serving/fleet decides, as it does on one machine. Here its instances are pods (Pods), and its gateways are processes that report what they count
-// over a connection from here, and read everything else from objects (Gateways). Only the leader acts. What it must not forget is in the cluster:
-// instances are pods with labels, and the load of the last two minutes is with the gateways.
+// serving/fleet takes the decisions, as it does on a single machine. Here its instances are pods (Pods). Its gateways are other processes (Gateways):
+// they report what they count over a connection that the controller opens, and read everything else from objects. Only the leader acts. All state
+// that it must not lose is in the cluster: instances are pods with labels, and the gateways keep the load of the last two minutes.
 package controller
 
 import (
@@ -48,8 +48,8 @@ func Scheme() (*runtime.Scheme, error) {
 	return s, api.AddToScheme(s)
 }
 
-// CacheOptions returns what the controller's cache holds: of pods, Services and NetworkPolicies those of functions and FaSTPods, of endpoints those of the gateways'
-// Service for reports, of ConfigMaps the data of InferencePlans.
+// CacheOptions returns what the controller's cache holds. Of pods, Services and NetworkPolicies it holds those of functions and FaSTPods, of
+// EndpointSlices those of the gateways' Service for reports, and of ConfigMaps the data of InferencePlans.
 func CacheOptions(service client.ObjectKey) (cache.Options, error) {
 	ours, err := labels.NewRequirement(api.LabelFaSTPod, selection.Exists, nil)
 	if err != nil {
@@ -79,23 +79,23 @@ func CacheOptions(service client.ObjectKey) (cache.Options, error) {
 
 // Options configures a controller.
 type Options struct {
-	Service client.ObjectKey // whose endpoints are the gateways' ports of reports
-	// Gateway is the host name of the gateways' Service for requests: the Services of functions are other names of it.
+	Service client.ObjectKey // the Service whose endpoints are the gateways' ports for reports
+	// Gateway is the host name of the gateways' Service for requests, for which the Services of functions are aliases.
 	Gateway string
 	Log     *slog.Logger
 	Metrics prometheus.Registerer // gets the metrics of the fleet, gshare_fleet_
-	// Quotas is the account of the pods that the process makes. Nil if nobody else makes any.
+	// Quotas is the account of the pods that this process creates. It may be nil if nothing else in the process creates any.
 	Quotas *Quotas
-	// ProfileFunctions says that functions get a GPUProfile that say only their objective (GPUFunction.SaysOnlyObjective).
+	// ProfileFunctions makes the controller create a GPUProfile for functions that state only their objective (GPUFunction.SaysOnlyObjective).
 	ProfileFunctions bool
-	// Watch receives the reports of the gateway at an address, until the connection ends.
+	// Watch passes the reports of the gateway at an address to receive until the connection ends.
 	Watch func(ctx context.Context, address string, receive func(report.Report)) error
-	// Advise lets other autoscalers know how many replicas the functions need that they scale, while this process leads, until ctx ends. Its error
-	// ends the manager. Nil for nothing.
+	// Advise tells other autoscalers how many replicas the functions need that they scale. It runs until ctx ends, while this process leads; its
+	// error ends the manager. It may be nil.
 	Advise func(ctx context.Context, a *fleet.Advisor) error
 }
 
-// AddTo adds a controller to a manager, whose cache is that of CacheOptions.
+// AddTo adds a controller to a manager, whose cache has the options of CacheOptions.
 func AddTo(m manager.Manager, o Options) error {
 	pods := NewPods(m.GetClient(), m.GetAPIReader(), m.GetEventRecorder(name), o.Log)
 	pods.quotas = cmp.Or(o.Quotas, pods.quotas)
@@ -148,7 +148,7 @@ func AddTo(m manager.Manager, o Options) error {
 	}
 	if err := ctrl.NewControllerManagedBy(m).Named("gpufunction").
 		For(&api.GPUFunction{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, hostChanged))).Owns(&v1.Service{}).Owns(&networking.NetworkPolicy{}).
-		Owns(&api.FaSTPod{}, builder.WithPredicates(comeAndGone)). // one that an autoscaler was told to scale before it was there
+		Owns(&api.FaSTPod{}, builder.WithPredicates(comeAndGone)). // for autoscalers configured to scale a FaSTPod before it exists
 		Watches(&autoscaling.HorizontalPodAutoscaler{}, handler.EnqueueRequestsFromMapFunc(known.scaledBy), builder.WithPredicates(targetChanged)).
 		Watches(&api.GPUProfile{}, handler.EnqueueRequestsFromMapFunc(known.functionsOf), builder.WithPredicates(predicate.Funcs{
 			UpdateFunc: func(e event.UpdateEvent) bool { return recommends(e.ObjectOld, e.ObjectNew) },
@@ -176,5 +176,5 @@ func AddTo(m manager.Manager, o Options) error {
 		For(&api.FaSTPod{}).Watches(&v1.Pod{}, podChanges{}).Complete(&fastPods{client: m.GetClient(), live: m.GetAPIReader(), quotas: pods.quotas, recorder: m.GetEventRecorder(name)})
 }
 
-// name is the name of the controller in events.
+// name is the controller's name in events.
 const name = "gshare-controller"

@@ -12,21 +12,21 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// recordDecisions returns a function that records decisions of autoscalers as events of the function's object. The same decision about the same pod
-// within some minutes is a series, of which the text is that of the first.
+// recordDecisions returns a function that records decisions of autoscalers as events of the function's object. Equal decisions about the same pod
+// within some minutes form a series, which keeps the text of the first.
 func recordDecisions(r events.EventRecorder) func(*api.GPUFunction, scaling.Decision, scaling.Rate) {
 	return func(f *api.GPUFunction, d scaling.Decision, rate scaling.Rate) {
 		reason := api.EventScaled
 		if d.Rule == scaling.FromZero {
 			reason = api.EventScaledFromZero
 		}
-		// In the key of a series; the pod may get a longer name, if this one is taken.
+		// The key of a series contains this name. If it is taken, the pod gets a longer one.
 		pod := &v1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: f.Namespace, Name: fmt.Sprintf("%s-%d", fastPodOf(withShare(f, d.Instance.Configuration.Share)).Name, d.Instance.ID)}
 		r.Eventf(f, pod, v1.EventTypeNormal, reason, actions[d.Action], "%s", decisionText(&f.Spec.Scaling, d, rate))
 	}
 }
 
-// withShare returns the variant of a function that has a share, or the function itself if none has.
+// withShare returns the variant of a function with a share, or the function itself if there is none.
 func withShare(f *api.GPUFunction, s share.Share) *api.GPUFunction {
 	for _, v := range f.Variants() {
 		if v.Share() == s {
@@ -36,10 +36,10 @@ func withShare(f *api.GPUFunction, s share.Share) *api.GPUFunction {
 	return f
 }
 
-// actions are what is done in events, which have a capital letter there.
+// actions are the actions in events, where they begin with a capital letter.
 var actions = map[scaling.Action]string{scaling.Create: "Create", scaling.Promote: "Promote", scaling.Demote: "Demote", scaling.Delete: "Delete"}
 
-// decisionText returns a decision as users read it.
+// decisionText returns a decision in words for users.
 func decisionText(s *api.Scaling, d scaling.Decision, rate scaling.Rate) string {
 	done := map[scaling.Action]string{
 		scaling.Create: "Create replica %d", scaling.Promote: "Take replica %d out of reserve", scaling.Demote: "Keep replica %d in reserve", scaling.Delete: "Delete replica %d",
@@ -48,13 +48,13 @@ func decisionText(s *api.Scaling, d scaling.Decision, rate scaling.Rate) string 
 		done = "Park replica %d"
 	}
 	reason := why(s, d.Rule)
-	if d.Rule == scaling.Unneeded && d.Instance.Residency == scaling.Cold { // was parked
+	if d.Rule == scaling.Unneeded && d.Instance.Residency == scaling.Cold { // the replica was parked
 		reason = "it was not needed for as long as keepWarm says"
 	}
 	return fmt.Sprintf(done, d.Instance.ID) + ": " + reason + fmt.Sprintf(" (load %s/s)", rounded(float64(rate)))
 }
 
-// why returns the reason of a decision.
+// why returns the reason of a decision in words for users.
 func why(s *api.Scaling, r scaling.Rule) string {
 	out, in := s.Votes()
 	switch {
@@ -66,7 +66,7 @@ func why(s *api.Scaling, r scaling.Rule) string {
 	return cmp.Or(rules[r], string(r))
 }
 
-// rules are why, in the words of docs/serving.md.
+// rules are the reasons of decisions, in the words of docs/serving.md.
 var rules = map[scaling.Rule]string{
 	scaling.FromZero:  "requests came while there was no replica",
 	scaling.Overflow:  "the load is above the capacity of the others",

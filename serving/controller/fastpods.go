@@ -22,15 +22,15 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/kube"
 )
 
-// stepPause is the time after which a FaSTPod is looked at again that has just got or lost a pod: what the cache has by then.
+// stepPause is the time after which a FaSTPod is looked at again after a pod was created or deleted for it: the cache usually shows the change by then.
 const stepPause = 50 * time.Millisecond
 
-// endedPause is the least time from the creation of a pod until it is replaced when it ends: what ends at once, on a node that refuses it for instance,
-// would be created again and again without a pause.
+// endedPause is the least time from the creation of a pod that ends until it is replaced. Otherwise a pod that ends at once, for instance because its
+// node refuses it, would be created again and again without pause.
 const endedPause = 10 * time.Second
 
-// fastPods keeps as many pods of a FaSTPod as its replicas say. Those of functions it only counts: their pods are the fleet's. It implements
-// reconcile.Reconciler.
+// fastPods keeps as many pods of each FaSTPod as its replicas field says. For FaSTPods of functions it only counts the pods, which belong to the
+// fleet. It implements reconcile.Reconciler.
 type fastPods struct {
 	client   client.Client
 	live     client.Reader // reads from the API server
@@ -67,7 +67,7 @@ func (r *fastPods) Reconcile(ctx context.Context, request reconcile.Request) (re
 	if why := OverQuota(err); why != "" {
 		return reconcile.Result{RequeueAfter: quotaPause}, r.writeStatus(ctx, fp, pods, why)
 	}
-	if apierrors.IsAlreadyExists(err) || err == nil && step != keepPods { // one step after the other; the cache may lag
+	if apierrors.IsAlreadyExists(err) || err == nil && step != keepPods { // one step at a time, since the cache may lag
 		return reconcile.Result{RequeueAfter: stepPause}, nil
 	}
 	if err != nil {
@@ -91,12 +91,12 @@ func (r *fastPods) podsOf(ctx context.Context, fp *api.FaSTPod) ([]*v1.Pod, erro
 	return pods, nil
 }
 
-// count writes how many pods a FaSTPod of a function has, and deletes one that has none any more and whose function has another.
+// count writes how many pods the FaSTPod of a function has. It deletes a FaSTPod that has no pods left if its function uses a later one.
 func (r *fastPods) count(ctx context.Context, fp *api.FaSTPod, pods []*v1.Pod) error {
 	active := int32(len(activeOf(pods)))
 	if active == 0 {
 		if superseded, err := isSuperseded(ctx, r.client, fp); err != nil || superseded {
-			// Pods changes an object before it uses it again.
+			// Deletion fails safely if the FaSTPod is used again: Pods changes the object first, so that its resource version differs.
 			return client.IgnoreNotFound(cmp.Or(err, r.client.Delete(ctx, fp, client.Preconditions{UID: &fp.UID, ResourceVersion: &fp.ResourceVersion})))
 		}
 	}
@@ -107,10 +107,10 @@ func (r *fastPods) count(ctx context.Context, fp *api.FaSTPod, pods []*v1.Pod) e
 		}
 		fp = changed
 	}
-	return r.writeStatus(ctx, fp, pods, "") // a policy keeps the function from growing
+	return r.writeStatus(ctx, fp, pods, "") // a policy limits the function, not its FaSTPod
 }
 
-// step is what is to be done next for the pods of a FaSTPod.
+// step is what to do next about the pods of a FaSTPod.
 type step int
 
 const (
@@ -119,8 +119,8 @@ const (
 	deletePod
 )
 
-// nextStep returns what to do next for as many pods as wanted, all of the present template: ended ones go, and there is one too many while pods of
-// an earlier template are replaced, so that none is missing.
+// nextStep returns what to do next to get as many pods as wanted, all of the present template. Pods that have ended are deleted. While pods of an
+// earlier template are being replaced, there is one pod more than wanted, so that none is missing.
 func nextStep(fp *api.FaSTPod, pods []*v1.Pod) (step, *v1.Pod) {
 	for _, p := range pods {
 		if p.DeletionTimestamp == nil && kube.Ended(p) {
@@ -138,7 +138,7 @@ func nextStep(fp *api.FaSTPod, pods []*v1.Pod) (step, *v1.Pod) {
 		}
 	}
 	if stale > 0 && wanted > 0 {
-		wanted++ // one of the present template, beside
+		wanted++ // one more, of the present template
 	}
 	switch {
 	case len(active) < wanted && len(active)-stale < int(*fp.Spec.Replicas):
@@ -149,15 +149,15 @@ func nextStep(fp *api.FaSTPod, pods []*v1.Pod) (step, *v1.Pod) {
 	return keepPods, nil
 }
 
-// activeOf returns the pods that neither have ended nor are being deleted.
+// activeOf returns the pods that have not ended and are not being deleted.
 func activeOf(pods []*v1.Pod) []*v1.Pod {
 	return slices.DeleteFunc(slices.Clone(pods), func(p *v1.Pod) bool { return p.DeletionTimestamp != nil || kube.Ended(p) })
 }
 
-// deletionCost is the annotation by which a user says which pods of a set to delete first: those with the least.
+// deletionCost is the annotation by which users say which pods of a set to delete first: those with the lowest cost.
 const deletionCost = "controller.kubernetes.io/pod-deletion-cost"
 
-// compareVictims orders pods by which is deleted first: those of another template, those that are not ready, the cheapest, the youngest.
+// compareVictims orders pods by which to delete first: those of another template, then those that are not ready, then the cheapest, then the youngest.
 func compareVictims(hash string) func(a, b *v1.Pod) int {
 	rank := func(holds bool) int {
 		if holds {
@@ -166,7 +166,7 @@ func compareVictims(hash string) func(a, b *v1.Pod) int {
 		return 0
 	}
 	cost := func(p *v1.Pod) int64 {
-		n, _ := strconv.ParseInt(p.Annotations[deletionCost], 10, 32) // 0 if it is none, as for a ReplicaSet
+		n, _ := strconv.ParseInt(p.Annotations[deletionCost], 10, 32) // 0 if it is not a number, as for a ReplicaSet
 		return n
 	}
 	return func(a, b *v1.Pod) int {
@@ -180,7 +180,7 @@ func compareVictims(hash string) func(a, b *v1.Pod) int {
 	}
 }
 
-// create creates the pod with the least number that is free.
+// create creates the pod with the lowest free number.
 func (r *fastPods) create(ctx context.Context, fp *api.FaSTPod, pods []*v1.Pod) error {
 	taken := map[string]bool{}
 	for _, p := range pods {
@@ -197,7 +197,7 @@ func (r *fastPods) create(ctx context.Context, fp *api.FaSTPod, pods []*v1.Pod) 
 			if e := r.live.Get(ctx, client.ObjectKeyFromObject(pod), existing); e == nil {
 				r.quotas.Found(existing)
 				if !metav1.IsControlledBy(existing, fp) {
-					continue // somebody else has the name
+					continue // another object has the name
 				}
 			}
 			return err // the cache does not have it yet
@@ -219,14 +219,14 @@ func (r *fastPods) create(ctx context.Context, fp *api.FaSTPod, pods []*v1.Pod) 
 	}
 }
 
-// writeStatus writes what is observed of the pods of a FaSTPod, and what a policy has against another one.
+// writeStatus writes what is observed about the pods of a FaSTPod, and why a policy refuses another pod, if one does.
 func (r *fastPods) writeStatus(ctx context.Context, fp *api.FaSTPod, pods []*v1.Pod, overQuota string) error {
 	status := fastPodStatus(fp, pods)
 	setTrue(&status.Conditions, metav1.Condition{Type: api.ConditionQuotaExceeded, Reason: reasonSharePolicy, Message: overQuota, ObservedGeneration: fp.Generation})
 	if equality.Semantic.DeepEqual(fp.Status, status) {
 		return nil
 	}
-	before := &api.FaSTPod{ObjectMeta: metav1.ObjectMeta{Namespace: fp.Namespace, Name: fp.Name}, Status: fp.Status} // a patch of the status needs no more
+	before := &api.FaSTPod{ObjectMeta: metav1.ObjectMeta{Namespace: fp.Namespace, Name: fp.Name}, Status: fp.Status} // all that a patch of the status needs
 	changed := before.DeepCopy()
 	changed.Status = status
 	return client.IgnoreNotFound(r.client.Status().Patch(ctx, changed, client.MergeFrom(before)))

@@ -16,19 +16,19 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/pipeline"
 )
 
-// nodePods has the pods of nodes, as they were a moment ago at most: however many replicas wait for instances, each node is asked for once in that time.
+// nodePods has the pods of nodes, at most nodePodsKept old: however many replicas wait for MIG instances, each node's pods are listed once in that time.
 type nodePods struct {
-	live client.Reader // the API server: the cache has no pods of others
+	live client.Reader // the API server, as the cache lacks pods of others
 
 	mu    sync.Mutex // held while the API server is asked
 	since time.Time
 	known map[string][]*v1.Pod // by node; not to be changed
 }
 
-// nodePodsKept is how long the pods of a node are taken for those that are there.
+// nodePodsKept is how long a list of the pods of a node is taken to be current.
 const nodePodsKept = time.Second
 
-// on returns a function that returns the pods that are bound to a node.
+// on returns a function that lists the pods bound to a node.
 func (n *nodePods) on(ctx context.Context) func(node string) ([]*v1.Pod, error) {
 	return func(node string) ([]*v1.Pod, error) {
 		n.mu.Lock()
@@ -47,13 +47,13 @@ func (n *nodePods) on(ctx context.Context) func(node string) ([]*v1.Pod, error) 
 	}
 }
 
-// fragments are the MIG instances of one node on which a function can run: all, and those without shares.
+// fragments are the MIG instances of one node on which a function can run: all of them, and those without shares.
 type fragments struct {
 	all, free []pipeline.Slice
 }
 
-// fragments returns the instances of each node on which parts of a function were measured, and their kinds. Instances of one profile have the memory of
-// the smallest of them.
+// fragments returns, for each node, the MIG instances on which parts of a function were measured, and their kinds. All instances of a profile are
+// taken to have the memory of the smallest one.
 func (c cutter) fragments(ctx context.Context, function pipeline.Function) (nodes []fragments, kinds []pipeline.Kind, err error) {
 	list := &v1.NodeList{}
 	if err := c.nodes.List(ctx, list); err != nil {
@@ -68,7 +68,7 @@ func (c cutter) fragments(ctx context.Context, function pipeline.Function) (node
 	for at := range list.Items {
 		inventory, present, err := kube.InventoryOf(&list.Items[at])
 		if err != nil || !present || list.Items[at].Spec.Unschedulable || !slices.ContainsFunc(nodeview.Slices(inventory), measured) {
-			continue // the scheduler reports what is wrong
+			continue // if the inventory is invalid, the scheduler reports it
 		}
 		here, err := pods(list.Items[at].Name)
 		if err != nil {
@@ -104,7 +104,7 @@ func (c cutter) fragments(ctx context.Context, function pipeline.Function) (node
 	return nodes, kinds, nil
 }
 
-// loadedNode returns a node with the shares of its pods. Where these cannot be known, all of its slices are closed, as to the scheduler.
+// loadedNode returns a node with the shares of its pods. If these cannot be determined, all slices are taken as unhealthy, as the scheduler does.
 func loadedNode(node *v1.Node, inventory kube.Inventory, pods []*v1.Pod) *packing.Node {
 	state := nodeview.OccupancyBuilder{
 		Node:       packing.NewNode(node.Name, nodeview.Slices(inventory), 0, 0),
@@ -124,7 +124,7 @@ func loadedNode(node *v1.Node, inventory kube.Inventory, pods []*v1.Pod) *packin
 	return state.Node
 }
 
-// isCovered reports whether an instance that is made on demand has no room, since one that overlaps it has shares.
+// isCovered reports whether there is no room for an instance that is made on demand because an instance that overlaps it has shares.
 func isCovered(n *packing.Node, i int) bool {
 	s := &n.Slices[i]
 	for j := range n.Slices {

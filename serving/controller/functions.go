@@ -24,31 +24,31 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// functions makes the GPUFunctions of the cluster known to the fleet: reconcile.Reconciler.
+// functions makes the GPUFunctions of the cluster known to the fleet. It implements reconcile.Reconciler.
 type functions struct {
 	client   client.Client
 	fleet    *fleet.Fleet
-	advisor  *fleet.Advisor // of functions that another autoscaler scales
+	advisor  *fleet.Advisor // for functions that another autoscaler scales
 	pods     *Pods
 	gateways *Gateways
 	services *services
 	networks *networkPolicies
 	recorder events.EventRecorder
-	// profileUnasked says that functions that say only their objective are measured.
+	// profileUnasked says that functions which state only their objective are profiled, too.
 	profileUnasked bool
 
 	mu    sync.Mutex
-	begun time.Time // the first time that a function was looked at
+	begun time.Time // when a function was first looked at
 	known map[gateway.FunctionName]known
 }
 
-// known is what is known of a function whose object is there.
+// known is what is known about a function whose object exists.
 type known struct {
 	uid        types.UID
 	generation int64
 	unprofiled bool
-	invalid    string                     // why the object cannot be obeyed
-	conflict   string                     // which other autoscalers are told to scale it
+	invalid    string                     // why the object is not valid; empty if it is
+	conflict   string                     // which other autoscalers are configured to scale it
 	profile    string                     // name of its GPUProfile; empty if it has none
 	profiled   *api.ProfileRecommendation // nil if there is none
 }
@@ -71,7 +71,7 @@ func (r *functions) Reconcile(ctx context.Context, request reconcile.Request) (r
 	r.mu.Lock()
 	before, seen := r.known[name]
 	r.mu.Unlock()
-	if seen && before.uid != object.UID { // it was deleted and made again: replicas of the earlier one go with it
+	if seen && before.uid != object.UID { // deleted and created again: the replicas of the earlier function go with it
 		r.remove(name)
 	}
 	if !r.settled() {
@@ -91,7 +91,7 @@ func (r *functions) Reconcile(ctx context.Context, request reconcile.Request) (r
 	switch {
 	case err == nil && complete.External():
 		if err = r.advisor.Set(complete, r.gateways.Recent(name)); err == nil {
-			r.fleet.Remove(name) // after Set, so that the load is kept
+			r.fleet.Remove(name) // after Set, so that the load counted so far is kept
 			if err := r.deleteLeft(ctx, name, complete); err != nil {
 				return reconcile.Result{}, err
 			}
@@ -108,11 +108,11 @@ func (r *functions) Reconcile(ctx context.Context, request reconcile.Request) (r
 	case memory == 0 && object.Spec.Resources.Share == nil && object.Status.Profiled == nil && !object.External():
 		result.RequeueAfter = gpuPause
 	}
-	if unmade != nil { // it serves without, or with what the profile has recommended before
+	if unmade != nil { // the function serves without a profile, or with what it recommended before
 		r.recorder.Eventf(object, nil, v1.EventTypeWarning, eventNoProfile, "Create", "%s", shortened(unmade.Error(), maxNote))
 		result.RequeueAfter = objectPause
 	}
-	if problem := r.services.ensure(ctx, object); problem != nil { // its requests can still name it by their host
+	if problem := r.services.ensure(ctx, object); problem != nil { // requests can still name the function by their host
 		r.recorder.Eventf(object, nil, v1.EventTypeWarning, eventNoService, "Create", "%s", shortened(problem.Error(), maxNote))
 		result.RequeueAfter = objectPause
 	}
@@ -134,7 +134,7 @@ func (r *functions) Reconcile(ctx context.Context, request reconcile.Request) (r
 	return result, unread
 }
 
-// remove ends what there is of a function for now, and all that the gateways have counted for it.
+// remove ends the replicas of a function and forgets what the gateways have counted for it.
 func (r *functions) remove(name gateway.FunctionName) {
 	r.advisor.Remove(name)
 	r.fleet.Remove(name)
@@ -143,20 +143,20 @@ func (r *functions) remove(name gateway.FunctionName) {
 	}
 }
 
-// gpuPause is the time after which a function that needs a node with a GPU, while there is none, is looked at again.
+// gpuPause is the time after which a function that needs a GPU is looked at again while no node has one.
 const gpuPause = 5 * time.Second
 
-// objectPause is the time after which the Service and the NetworkPolicy of a function are tried again: the API server may have been away, or somebody
-// else's object, of which no change is watched, has had the name.
+// objectPause is the time after which the Service and the NetworkPolicy of a function are tried again. The API server may have been unreachable. Or
+// another object has had the name, and its changes are not watched.
 const objectPause = 10 * time.Second
 
-// Times for which a new leader waits for the loads of before.
+// Times for which a new leader waits for the gateways to report the earlier load: between two checks, and at most.
 const (
 	settlePause = 50 * time.Millisecond
 	settleLimit = 2 * time.Second
 )
 
-// settled reports whether the gateways have said what the load was before, or have had enough time for it.
+// settled reports whether the gateways have reported the earlier load, or have had enough time to do so.
 func (r *functions) settled() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -166,8 +166,8 @@ func (r *functions) settled() bool {
 	return r.gateways.settled() || time.Since(r.begun) > settleLimit
 }
 
-// left returns the pods that an earlier leader has left of a function, of each instance one, and deletes others that are of no use. Of a function that
-// the fleet knows there are none.
+// left returns the pods of a function that an earlier leader has left, one for each instance, and deletes those that are of no use. It returns none
+// for a function that the fleet already knows.
 func (r *functions) left(ctx context.Context, name gateway.FunctionName, f *api.GPUFunction) ([]*v1.Pod, error) {
 	if r.fleet.Has(name) {
 		return nil, nil
@@ -187,7 +187,7 @@ func (r *functions) left(ctx context.Context, name gateway.FunctionName, f *api.
 		if of, err := r.isOf(ctx, pod, f); err != nil {
 			return nil, err
 		} else if !of {
-			continue // somebody else's, whatever its labels say
+			continue // not the function's, whatever its labels say
 		}
 		if found[id] || kube.Ended(pod) {
 			if err := r.pods.delete(ctx, pod); err != nil {
@@ -201,7 +201,7 @@ func (r *functions) left(ctx context.Context, name gateway.FunctionName, f *api.
 	return left, nil
 }
 
-// deleteLeft deletes the pods that an earlier leader has left of a function that another autoscaler scales by now: nobody else would.
+// deleteLeft deletes the pods that an earlier leader has left of a function that another autoscaler now scales, since nobody else would.
 func (r *functions) deleteLeft(ctx context.Context, name gateway.FunctionName, f *api.GPUFunction) error {
 	left, err := r.left(ctx, name, f)
 	for _, pod := range left {
@@ -210,7 +210,7 @@ func (r *functions) deleteLeft(ctx context.Context, name gateway.FunctionName, f
 	return err
 }
 
-// isOf reports whether a pod is controlled by a FaSTPod that a function controls.
+// isOf reports whether a pod is controlled by a FaSTPod that the function controls.
 func (r *functions) isOf(ctx context.Context, pod *v1.Pod, f *api.GPUFunction) (bool, error) {
 	owner := metav1.GetControllerOf(pod)
 	if owner == nil || owner.Kind != api.FaSTPodKind {
@@ -223,7 +223,7 @@ func (r *functions) isOf(ctx context.Context, pod *v1.Pod, f *api.GPUFunction) (
 	return fp.UID == owner.UID && metav1.IsControlledBy(fp, f), nil
 }
 
-// set gives a function to the fleet, with the pods that an earlier leader has left.
+// set passes a function to the fleet, together with the pods that an earlier leader has left.
 func (r *functions) set(name gateway.FunctionName, f *api.GPUFunction, left []*v1.Pod) error {
 	if r.fleet.Has(name) {
 		return r.fleet.Set(f)
@@ -259,7 +259,7 @@ func (r *functions) set(name gateway.FunctionName, f *api.GPUFunction, left []*v
 	return r.fleet.Restore(f, existing, r.gateways.Recent(name))
 }
 
-// all returns the functions whose objects are there.
+// all returns the functions whose objects exist.
 func (r *functions) all() map[gateway.FunctionName]known {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -272,7 +272,8 @@ func (r *functions) forget(name gateway.FunctionName) {
 	delete(r.known, name)
 }
 
-// gpuMemory returns the memory of the smallest GPU of the cluster's nodes, on all of which a share of that memory fits, and 0 without any.
+// gpuMemory returns the memory of the smallest GPU of the cluster's nodes, so that a share with that much memory fits on all of them. It is 0 if
+// there are no GPUs.
 func (r *functions) gpuMemory(ctx context.Context) (share.Bytes, error) {
 	nodes := &v1.NodeList{}
 	if err := r.client.List(ctx, nodes); err != nil {
@@ -282,7 +283,7 @@ func (r *functions) gpuMemory(ctx context.Context) (share.Bytes, error) {
 	for at := range nodes.Items {
 		inventory, present, err := kube.InventoryOf(&nodes.Items[at])
 		if err != nil || !present {
-			continue // the scheduler reports it
+			continue // if the inventory is invalid, the scheduler reports it
 		}
 		for _, s := range inventory.Slices {
 			if memory := share.Bytes(s.MemoryMiB) * share.MiB; s.Profile == "" && (least == 0 || memory < least) {

@@ -19,19 +19,19 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/scaling"
 )
 
-// Gateways is fleet.Gateways for gateways that are processes of their own. What they report is in loads; what they are to know they read from
-// objects: functions, pods and their annotations.
+// Gateways is fleet.Gateways for gateways that are other processes. What they report is in loads. What they have to know they read from objects:
+// functions, pods and their annotations.
 type Gateways struct {
 	*loads
 	client  client.Client
 	pods    *Pods
-	advisor *fleet.Advisor // of the functions that the fleet does not have
+	advisor *fleet.Advisor // for the functions that the fleet does not have
 
 	mu       sync.Mutex
 	backOffs map[gateway.FunctionName]backOff
 }
 
-// receive notes what the gateway with a name reports.
+// receive records a report of the gateway with a name.
 func (g *Gateways) receive(name string, r report.Report) {
 	functions := make([]functionReport, 0, len(r.Functions))
 	for _, f := range r.Functions {
@@ -58,8 +58,8 @@ func (g *Gateways) Waiting() <-chan gateway.FunctionName { return g.waiting }
 // SetFunction implements fleet.Gateways: gateways read the object.
 func (g *Gateways) SetFunction(gateway.Function) error { return nil }
 
-// RemoveFunction implements fleet.Gateways. The load of a function that another autoscaler scales from now on is not forgotten: counted again from
-// zero, it would look like requests of one second.
+// RemoveFunction implements fleet.Gateways. The load of a function that another autoscaler now scales is kept: if its counters started again from
+// zero, all its earlier requests would look like those of one second.
 func (g *Gateways) RemoveFunction(name gateway.FunctionName) {
 	if _, advised, _ := g.advisor.Wanted(name); !advised {
 		g.forget(name)
@@ -72,14 +72,14 @@ func (g *Gateways) RemoveFunction(name gateway.FunctionName) {
 // SetReplicas implements fleet.Gateways: the residency is an annotation of the pod, which gateways and the agent of its node read.
 func (g *Gateways) SetReplicas(_ gateway.FunctionName, replicas []gateway.Replica) error {
 	for _, r := range replicas {
-		if r.Residency < scaling.Cold { // one that is drained has none
+		if r.Residency < scaling.Cold { // a replica that is being drained has none
 			g.pods.setResidency(r.ID, r.Residency)
 		}
 	}
 	return nil
 }
 
-// SetBackOff implements fleet.Gateways: it becomes a condition of the object.
+// SetBackOff implements fleet.Gateways. The back-off becomes a condition of the object.
 func (g *Gateways) SetBackOff(name gateway.FunctionName, _ time.Time, why string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -104,7 +104,7 @@ func (g *Gateways) Drain(ctx context.Context, name gateway.FunctionName, replica
 	return g.waitDrained(ctx, name, key.Name)
 }
 
-// annotate sets annotations of a pod, if it is still there. It tries until ctx ends.
+// annotate sets annotations of a pod, if it still exists. It tries again until ctx ends.
 func (g *Gateways) annotate(ctx context.Context, pod client.ObjectKey, annotations map[string]string) error {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}})
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 )
 
-// functionOf returns the function that has a name in the namespace of another one, no name without one. Whether it may serve the other is for the fleet to
-// see, which knows the specifications of both.
+// functionOf returns the function with a name in the namespace of f, or no function if the name is empty. Whether it may serve the requests of f is
+// checked by the fleet, which knows the specifications of both.
 func functionOf(f *api.GPUFunction, name string) (other gateway.FunctionName) {
 	if name != "" {
 		other = gateway.FunctionName{Namespace: f.Namespace, Name: name}
@@ -17,7 +17,7 @@ func functionOf(f *api.GPUFunction, name string) (other gateway.FunctionName) {
 	return other
 }
 
-// hostChanged lets through the functions that are to be served by another one than before: no other change of a status is to be obeyed.
+// hostChanged passes updates of functions only if Status.ServedBy has changed, the only field of a status that the controller acts on.
 var hostChanged = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok := e.ObjectOld.(*api.GPUFunction)

@@ -10,11 +10,11 @@ import (
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 )
 
-// Fields by which the cache finds objects. By a label, it would compare all objects of the namespace, for each change of a pod.
+// Fields by which the cache finds objects. To find them by a label, it would compare all objects of the namespace for each change of a pod.
 const (
 	byFunction = "function" // pods and FaSTPods of a function, by its name
 	byFaSTPod  = "fastpod"  // pods of a FaSTPod, by its name
-	byRoom     = "room"     // pods of functions that are to end (leaving), and those that the scheduler finds no node for (waiting)
+	byRoom     = "room"     // pods of functions that are to end (leaving), and those for which the scheduler finds no node (waiting)
 )
 
 // index is a field of the objects of one type.
@@ -24,7 +24,7 @@ type index struct {
 	values client.IndexerFunc
 }
 
-// indexes are all that the controller needs of its cache.
+// indexes are all indexes that the controller needs in its cache.
 var indexes = []index{
 	{&v1.Pod{}, byFunction, labelled(api.LabelFunction)},
 	{&v1.Pod{}, byFaSTPod, labelled(api.LabelFaSTPod)},
@@ -32,7 +32,7 @@ var indexes = []index{
 	{&api.FaSTPod{}, byFunction, labelled(api.LabelFunction)},
 }
 
-// labelled returns the value of a label.
+// labelled returns an index by the value of a label.
 func labelled(name string) client.IndexerFunc {
 	return func(o client.Object) []string {
 		if value := o.GetLabels()[name]; value != "" {
@@ -48,7 +48,7 @@ const (
 	waiting = "waiting"
 )
 
-// roomOf returns the value of byRoom of a pod.
+// roomOf returns a pod's value of byRoom.
 func roomOf(o client.Object) []string {
 	p, ok := o.(*v1.Pod)
 	switch {
@@ -62,7 +62,7 @@ func roomOf(o client.Object) []string {
 	return nil
 }
 
-// addIndexes has a cache keep the indexes.
+// addIndexes adds the indexes to a cache.
 func addIndexes(indexer client.FieldIndexer) error {
 	var err error
 	for _, i := range indexes {

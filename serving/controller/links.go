@@ -14,22 +14,22 @@ import (
 
 // Times of the links to gateways.
 const (
-	lookPeriod = 500 * time.Millisecond // between looks at the endpoints: they are in the cache
+	lookPeriod = 500 * time.Millisecond // between two looks at the endpoints, which are in the cache
 	redialMin  = 100 * time.Millisecond
 	redialMax  = 2 * time.Second
 )
 
-// links keeps a connection to each gateway, and notes what they report.
+// links keeps a connection to each gateway and records what they report.
 type links struct {
 	client  client.Client
-	service client.ObjectKey // whose endpoints are the gateways' ports of reports
+	service client.ObjectKey // the Service whose endpoints are the gateways' ports for reports
 	loads   *loads
 	log     *slog.Logger
-	// watch receives the reports of the gateway with a name until the connection ends.
+	// watch receives the reports of a gateway, given by name and address, until the connection ends.
 	watch func(ctx context.Context, name, address string) error
 }
 
-// endpoint is the port of a gateway.
+// endpoint is a gateway's port for reports.
 type endpoint struct{ name, address string }
 
 // Run keeps the connections until ctx ends.
@@ -56,14 +56,14 @@ func (l *links) Run(ctx context.Context) {
 	}
 }
 
-// link is a connection that is kept.
+// link is a connection that is kept open.
 type link struct {
 	stop  context.CancelFunc
 	ended chan struct{}
 }
 
-// adjust opens and closes connections so that there is one to each endpoint. A gateway that has got another address is gone first: else the end of its
-// old connection would take away what it reports over the new one.
+// adjust opens and closes connections so that there is one to each endpoint. If a gateway has got another address, its old connection is ended first:
+// otherwise its end would remove what the gateway has reported over the new one.
 func (l *links) adjust(ctx context.Context, open map[endpoint]*link, found []endpoint) {
 	for e, old := range open {
 		if !slices.Contains(found, e) {
@@ -87,7 +87,7 @@ func (l *links) adjust(ctx context.Context, open map[endpoint]*link, found []end
 	}
 }
 
-// keep connects to a gateway again and again, until ctx ends.
+// keep connects to a gateway again and again until ctx ends.
 func (l *links) keep(ctx context.Context, e endpoint) {
 	defer l.loads.remove(e.name)
 	for pause := redialMin; ctx.Err() == nil; pause = min(2*pause, redialMax) {
@@ -108,7 +108,7 @@ func (l *links) keep(ctx context.Context, e endpoint) {
 	}
 }
 
-// endpoints returns the gateways that run, ready or not: one that ends still has requests.
+// endpoints returns the gateways that run, ready or not: a gateway that is ending still has requests.
 func (l *links) endpoints(ctx context.Context) ([]endpoint, error) {
 	list := &discovery.EndpointSliceList{}
 	if err := l.client.List(ctx, list, client.InNamespace(l.service.Namespace), client.MatchingLabels{discovery.LabelServiceName: l.service.Name}); err != nil {

@@ -15,23 +15,23 @@ type loads struct {
 	mu       sync.Mutex
 	changed  chan struct{}                         // closed, and replaced, with each change
 	gateways map[string]*reporter                  // by name
-	past     map[gateway.FunctionName]gateway.Load // counted by runs that have ended
-	expected map[string]bool                       // gateways that are there, and whether they have reported or could not be reached; nil until it is known
+	past     map[gateway.FunctionName]gateway.Load // what runs of gateways that have ended had counted
+	expected map[string]bool                       // whether each existing gateway has reported or could not be reached; nil until they are known
 }
 
 // reporter is one run of a gateway.
 type reporter struct {
 	incarnation string
 	connected   bool
-	base        map[gateway.FunctionName]gateway.Load // counters of its first report: of requests before
+	base        map[gateway.FunctionName]gateway.Load // counters of its first report, for earlier requests
 	functions   map[gateway.FunctionName]reported
 }
 
-// reported is what a gateway has last reported of a function.
+// reported is what a gateway has last reported about a function.
 type reported struct {
 	load    gateway.Load
 	recent  []uint64        // valid requests in each of the seconds before the first report, oldest first
-	drained map[string]bool // pods without requests of this gateway that are to be drained
+	drained map[string]bool // pods to be drained that have no requests of this gateway
 }
 
 func newLoads() *loads {
@@ -41,15 +41,15 @@ func newLoads() *loads {
 	}
 }
 
-// functionReport is what a gateway reports of a function.
+// functionReport is what a gateway reports about a function.
 type functionReport struct {
 	name gateway.FunctionName
 	reported
-	waits bool // for a first replica
+	waits bool // requests wait for a first replica
 }
 
-// report notes what a gateway has reported. What it has counted before its first report does not count: the fleet would take it for requests of
-// the present second.
+// report records a report of a gateway. What the gateway counted before its first report is left out: the fleet would take it for requests of the
+// present second.
 func (l *loads) report(name, incarnation string, functions []functionReport) {
 	l.mu.Lock()
 	r := l.gateways[name]
@@ -67,7 +67,7 @@ func (l *loads) report(name, incarnation string, functions []functionReport) {
 		if now.recent == nil {
 			now.recent = r.functions[f.name].recent
 		}
-		if now.load.Arrived < r.base[f.name].Arrived { // it was deleted and made again, and counts from zero
+		if now.load.Arrived < r.base[f.name].Arrived { // the function was deleted and created again, and is counted from zero
 			delete(r.base, f.name)
 		}
 		now.load = subtract(now.load, r.base[f.name])
@@ -87,7 +87,7 @@ func (l *loads) report(name, incarnation string, functions []functionReport) {
 	}
 }
 
-// expect notes which gateways there are.
+// expect records which gateways exist.
 func (l *loads) expect(names []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -101,7 +101,7 @@ func (l *loads) expect(names []string) {
 	}
 }
 
-// attempted notes that a gateway has reported or could not be reached. The lock must be held.
+// attempted records that a gateway has reported or could not be reached. The caller holds the lock.
 func (l *loads) attempted(name string) {
 	if _, expected := l.expected[name]; expected {
 		l.expected[name] = true
@@ -120,7 +120,7 @@ func (l *loads) settled() bool {
 	return l.expected != nil
 }
 
-// disconnect notes that a gateway is out of reach: what it has counted remains, and nobody waits for its requests.
+// disconnect records that a gateway is out of reach: what it has counted remains, but nobody waits for its requests.
 func (l *loads) disconnect(name string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -131,7 +131,7 @@ func (l *loads) disconnect(name string) {
 	l.announce()
 }
 
-// remove notes that a gateway will not come back.
+// remove records that a gateway will not come back.
 func (l *loads) remove(name string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -139,7 +139,7 @@ func (l *loads) remove(name string) {
 	l.announce()
 }
 
-// end adds what the run of a gateway has counted to the past. The lock must be held.
+// end adds what a run of a gateway has counted to the past. The caller holds the lock.
 func (l *loads) end(name string) {
 	if r := l.gateways[name]; r != nil {
 		for function, last := range r.functions {
@@ -149,20 +149,20 @@ func (l *loads) end(name string) {
 	}
 }
 
-// announce tells those that wait for a change. The lock must be held.
+// announce wakes those who wait for a change. The caller holds the lock.
 func (l *loads) announce() {
 	close(l.changed)
 	l.changed = make(chan struct{})
 }
 
-// Load returns the sum over all gateways, those that have ended included. Its LastSecond is known if each gateway of the function that is connected
+// Load returns the sum over all gateways, including those that have ended. Its LastSecond is known if every connected gateway that has the function
 // reports it.
 func (l *loads) Load(function gateway.FunctionName) gateway.Load {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	sum := l.past[function]
 	second := gateway.LastSecond{}
-	unknown := false // of a gateway
+	unknown := false // of some connected gateway
 	for _, r := range l.gateways {
 		reported, found := r.functions[function]
 		last := reported.load
@@ -181,7 +181,7 @@ func (l *loads) Load(function gateway.FunctionName) gateway.Load {
 	return sum
 }
 
-// Recent returns the requests in each of the seconds before the gateways' first reports, oldest first.
+// Recent returns the number of requests in each of the seconds before the gateways' first reports, oldest first.
 func (l *loads) Recent(function gateway.FunctionName) []uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -198,7 +198,7 @@ func (l *loads) Recent(function gateway.FunctionName) []uint64 {
 	return sum
 }
 
-// waitDrained returns when each connected gateway has reported that it drains a pod and has no requests there, or with the error of ctx.
+// waitDrained returns when every connected gateway has reported that it is draining a pod and has no requests there, or with the error of ctx.
 func (l *loads) waitDrained(ctx context.Context, function gateway.FunctionName, pod string) error {
 	return l.wait(ctx, func() bool {
 		for _, r := range l.gateways {
@@ -210,8 +210,8 @@ func (l *loads) waitDrained(ctx context.Context, function gateway.FunctionName, 
 	})
 }
 
-// waitStopped returns when each gateway that is there has reported that it has stopped sending requests to a pod, as the residency.Wanted with a
-// number has it, or with the error of ctx. One that cannot be reached may still send some.
+// waitStopped returns when every existing gateway has reported that it no longer sends requests to a pod, as the residency.Wanted with sequence
+// number seq demands, or with the error of ctx. A gateway that cannot be reached might still send some, so it is waited for.
 func (l *loads) waitStopped(ctx context.Context, function gateway.FunctionName, pod string, seq int64) error {
 	stopped := report.Stopped(pod, seq)
 	return l.wait(ctx, func() bool {
@@ -227,7 +227,8 @@ func (l *loads) waitStopped(ctx context.Context, function gateway.FunctionName, 
 	})
 }
 
-// wait returns when something holds of the reports, or with the error of ctx. holds is called with l.mu locked, again after each change.
+// wait returns when the reports fulfil a condition, or with the error of ctx. holds reports whether they do; it is called with l.mu locked, again
+// after each change.
 func (l *loads) wait(ctx context.Context, holds func() bool) error {
 	for {
 		l.mu.Lock()
@@ -244,7 +245,7 @@ func (l *loads) wait(ctx context.Context, holds func() bool) error {
 	}
 }
 
-// forget removes what is known of a function whose object is gone.
+// forget removes what is known about a function whose object has been deleted.
 func (l *loads) forget(function gateway.FunctionName) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -255,20 +256,20 @@ func (l *loads) forget(function gateway.FunctionName) {
 	}
 }
 
-// counted returns a load with its counters alone: no requests in the queue or at replicas, no latencies, and no rate.
+// counted returns only the counters of a load: no requests in the queue or at replicas, no latencies, and no rate.
 func counted(l gateway.Load) gateway.Load {
 	l.Waiting, l.InFlight, l.Replicas, l.P50, l.P99, l.LastSecond = 0, 0, 0, 0, 0, gateway.LastSecond{}
 	return l
 }
 
-// subtract returns a load whose counters have grown from those of before.
+// subtract returns a load whose counters are by how much they have grown since before.
 func subtract(now, before gateway.Load) gateway.Load {
 	now.Arrived, now.Received, now.Answered, now.InTime = now.Arrived-before.Arrived, now.Received-before.Received, now.Answered-before.Answered, now.InTime-before.InTime
 	now.Refused, now.Invalid, now.Failed, now.Gone = now.Refused-before.Refused, now.Invalid-before.Invalid, now.Failed-before.Failed, now.Gone-before.Gone
 	return now
 }
 
-// add returns the sum of the loads of two gateways, and the greater of their percentiles: that of both together is no greater.
+// add returns the sum of the loads of two gateways, with the greater of their percentiles: that of all requests together is no greater.
 func add(a, b gateway.Load) gateway.Load {
 	return gateway.Load{
 		Arrived: a.Arrived + b.Arrived, Received: a.Received + b.Received, Answered: a.Answered + b.Answered, InTime: a.InTime + b.InTime,

@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// newLoopTimes returns the histograms of the times of the loops beside the fleet's that look at all functions.
+// newLoopTimes returns the histograms of how long loops over all functions take, other than the fleet's.
 func newLoopTimes() *prometheus.HistogramVec {
 	return prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "gshare_controller_loop_seconds",
@@ -15,7 +15,7 @@ func newLoopTimes() *prometheus.HistogramVec {
 	}, []string{"loop"})
 }
 
-// observe adds the time since a loop began. There need be no histogram.
+// observe adds the time since a loop began. The observer may be nil.
 func observe(o prometheus.Observer, began time.Time) {
 	if o != nil {
 		o.Observe(time.Since(began).Seconds())

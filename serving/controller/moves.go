@@ -18,32 +18,32 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/pipeline"
 )
 
-// moves has replicas that are cut over several MIG instances move to a single one that is free, as pipeline.Migrations has it: their parts leave instances
-// that others can use, and no tensors go between them. The fleet carries moves out, one of a function at a time. What is under way is in the cluster: the
-// annotation api.AnnotationMovesFrom of the new pod, and what says of any pod that it is Ready or to end.
+// moves moves replicas that are cut over several MIG instances to a single free one, by the rules of pipeline.Migrations: their parts free instances
+// that others can use, and no tensors have to pass between instances. The fleet carries the moves out, one per function at a time. The state of moves
+// is in the cluster: the annotation api.AnnotationMovesFrom of the new pod, and what says of any pod that it is Ready or is to end.
 type moves struct {
 	fleet    *fleet.Fleet
 	pods     *Pods
 	recorder events.EventRecorder
 	log      *slog.Logger
-	time     prometheus.Observer // of the looks for replicas to move; may be nil
-	atOnce   int                 // the greatest number of moves of all functions at the same time
+	time     prometheus.Observer // time of the searches for replicas to move; may be nil
+	atOnce   int                 // most moves at the same time, of all functions
 
 	mu    sync.Mutex
 	again map[gateway.FunctionName]pause
 }
 
-// pause is when a function whose move was abandoned is looked at again.
+// pause is how long, and until when, a function is left alone after its move was abandoned.
 type pause struct {
 	length time.Duration
 	until  time.Time
 }
 
 const (
-	movesPeriod = 10 * time.Second // a replica loads its model to move, beside which this is little
-	// movesAtOnce bounds what moves take from others while they go on: each holds the instances of two replicas, and reads a model.
+	movesPeriod = 10 * time.Second // short beside the time that a moved replica needs to load its model
+	// movesAtOnce bounds what moves take away from others while they go on: each holds the MIG instances of two replicas and loads a model.
 	movesAtOnce = 4
-	// Between tries of a function: a replica that cannot start on one instance costs its load each time.
+	// Between two tries of a function: each replica that cannot start on one instance has loaded its model in vain.
 	movesPauseMin = time.Minute
 	movesPauseMax = time.Hour
 )
@@ -64,8 +64,8 @@ func (m *moves) Run(ctx context.Context) {
 	}
 }
 
-// look begins those moves for which there are instances. While a pod of a move has no node yet it begins none: the instance that the pod is about to get
-// still looks free.
+// look begins the moves for which there are free instances. It begins none while the pod of any move has no node yet: the instance that this pod is
+// about to get still looks free.
 func (m *moves) look(ctx context.Context) error {
 	defer observe(m.time, time.Now())
 	movable, moving := m.fleet.Movable()
@@ -106,24 +106,24 @@ func (m *moves) look(ctx context.Context) error {
 	return nil
 }
 
-// isPlaced reports whether the pod of a replica has a node, or there is none that will get one.
+// isPlaced reports whether the pod of a replica has a node, so that its instances are taken.
 func (m *moves) isPlaced(ctx context.Context, replica string) bool {
 	key, found := m.pods.keyOf(replica)
 	if !found {
-		return false // it is being created
+		return false // the pod is still to be created
 	}
 	pod := &v1.Pod{}
 	return m.pods.client.Get(ctx, key, pod) == nil && pod.Spec.NodeName != ""
 }
 
-// candidate is a replica with a pod that is cut.
+// candidate is a replica whose pod is cut.
 type candidate struct {
 	fleet.Movable
-	layout pipeline.Layout // its slices are profiles
+	layout pipeline.Layout // with profiles in place of slices
 }
 
-// candidates returns the replicas that are cut and whose functions are not to be left alone for now. It also returns the stages of all of them, as one
-// function.
+// candidates returns the replicas that are cut, except those of functions to be left alone for now. It also returns the stages of all of them as if
+// they were one function.
 func (m *moves) candidates(ctx context.Context, movable []fleet.Movable) (found []candidate, stages pipeline.Function) {
 	for _, r := range movable {
 		if r.Function.Spec.Pipeline == nil || m.pauses(gateway.FunctionName{Namespace: r.Function.Namespace, Name: r.Function.Name}) {
@@ -142,7 +142,7 @@ func (m *moves) candidates(ctx context.Context, movable []fleet.Movable) (found 
 	return found, stages
 }
 
-// running returns the replica as the rules know it, of kinds those on which its function was measured.
+// running returns the replica in the form of package pipeline. Only those kinds are considered on which its function was measured.
 func (c *candidate) running(id int, kinds []pipeline.Kind) (pipeline.RunningInstance, error) {
 	function := pipelineOf(c.Function)
 	measured := slices.DeleteFunc(slices.Clone(kinds), func(k pipeline.Kind) bool {
@@ -152,14 +152,14 @@ func (c *candidate) running(id int, kinds []pipeline.Kind) (pipeline.RunningInst
 	return pipeline.NewRunning(id, function, measured, c.layout, demand)
 }
 
-// pauses reports whether moves of a function are not to be tried now.
+// pauses reports whether a function is to be left alone for now.
 func (m *moves) pauses(f gateway.FunctionName) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return time.Now().Before(m.again[f].until)
 }
 
-// note records a step of a move as an event of the function. After an abandoned one the function is left alone for a while.
+// note records a step of a move as an event of the function. After an abandoned move the function is left alone for a while.
 func (m *moves) note(f *api.GPUFunction, s fleet.MoveStep) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

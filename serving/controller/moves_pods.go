@@ -20,19 +20,19 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/scaling"
 )
 
-// errCannotMove is the error for a replica that is to be whole on one instance of which there is none.
+// errCannotMove is the error for a replica that is to be whole on one MIG instance if there is no such instance.
 var errCannotMove = errors.New("it cannot be whole on one MIG instance")
 
-// cannotMove reports whether an error of create is the end of a move: for it, nobody waits for instances or for a quota.
+// cannotMove reports whether an error of create ends a move, as nobody waits for instances or for a quota in order to move.
 func cannotMove(i *podInstance, err error) bool {
 	return i.Move.From != 0 && (errors.Is(err, errCannotMove) || OverQuota(err) != "")
 }
 
-// movePause is how long the pod of a move may be without room. The instance was free, and may have been taken by somebody else since.
+// movePause is how long the pod of a move may be without room: the instance was free, and may have been taken in the meantime.
 const movePause = 5 * time.Second
 
-// endMove gives up the pod of a move that has no room: the replica whose place it was to take goes on. It reports whether the pod is not to be looked at
-// any further.
+// endMove gives up the pod of a move if there is no room for it: the replica that it was to replace goes on. It reports whether reconciliation of the
+// pod is to end here.
 func endMove(ctx context.Context, p *Pods, i *podInstance, pod *v1.Pod) (ended bool, err error) {
 	why := unschedulable(pod)
 	if i.Move.From == 0 || why == nil {
@@ -42,7 +42,7 @@ func endMove(ctx context.Context, p *Pods, i *podInstance, pod *v1.Pod) (ended b
 		p.queue.AddAfter(i.Name, left)
 		return false, nil
 	}
-	// It may have been bound since: then it is another version.
+	// If the pod has been bound in the meantime, its resource version differs, and it is not deleted.
 	err = p.client.Delete(ctx, pod, client.Preconditions{UID: &pod.UID, ResourceVersion: &pod.ResourceVersion})
 	if apierrors.IsConflict(err) {
 		p.queue.AddAfter(i.Name, time.Second)
@@ -54,7 +54,7 @@ func endMove(ctx context.Context, p *Pods, i *podInstance, pod *v1.Pod) (ended b
 	return true, p.end(ctx, i, fleet.Failed, "there was no room for it: "+why.Message)
 }
 
-// whole returns how a pod is cut that has one instance of a profile.
+// whole returns the cut of a pod that consists of one instance of a profile.
 func (c cutter) whole(ctx context.Context, f *api.GPUFunction, profile string) (*cut, error) {
 	f = c.current(ctx, f)
 	function := pipelineOf(f)
@@ -79,8 +79,8 @@ func (c cutter) whole(ctx context.Context, f *api.GPUFunction, profile string) (
 	return nil, fmt.Errorf("no node has an instance of %.64q any more", profile)
 }
 
-// layoutOf returns the layout of a pod that is cut over several instances, with profiles in place of the containers. What a template says by the same
-// variable is none, as there are no such containers.
+// layoutOf returns the layout of a pod that is cut over several instances, with the instances' profiles in place of the containers. A variable of the
+// same name in a user's template does not count, as there are no such containers.
 func layoutOf(pod *v1.Pod) (l pipeline.Layout, cut bool) {
 	server, text := &pod.Spec.Containers[0], ""
 	for _, v := range server.Env { // the last one counts
@@ -111,14 +111,14 @@ func layoutOf(pod *v1.Pod) (l pipeline.Layout, cut bool) {
 	return l, parts > 1 && len(containers) == 0
 }
 
-// setMovesFrom has a pod say whose place it takes.
+// setMovesFrom records in a pod which instance it is to replace.
 func setMovesFrom(pod *v1.Pod, m fleet.Move) {
 	if m.From != 0 {
 		setAnnotation(&pod.ObjectMeta, api.AnnotationMovesFrom, strconv.Itoa(int(m.From)))
 	}
 }
 
-// movesFrom returns the instance whose place a pod takes, 0 if there is none.
+// movesFrom returns the instance that a pod is to replace, 0 if there is none.
 func movesFrom(pod *v1.Pod) scaling.ID {
 	from, err := strconv.Atoi(pod.Annotations[api.AnnotationMovesFrom])
 	if err != nil || from < 1 {

@@ -14,15 +14,15 @@ import (
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 )
 
-// networkPolicies lets the pods of functions get connections of gateways only. Their node always reaches them, for its probes. Users let others
-// reach them by policies of their own, as policies add up.
+// networkPolicies makes the pods of functions accept connections only from gateways. Their nodes can always reach them, for probes. Users can admit
+// others by policies of their own, since policies add up.
 type networkPolicies struct {
 	client   client.Client
 	live     client.Reader
 	gateways string // namespace of the gateways
 }
 
-// ensure creates the NetworkPolicy of a function. It returns an error if another one has its name.
+// ensure creates or updates the NetworkPolicy of a function. It returns an error if another policy has its name.
 func (n *networkPolicies) ensure(ctx context.Context, f *api.GPUFunction) error {
 	policy := n.of(f)
 	key := client.ObjectKeyFromObject(policy)

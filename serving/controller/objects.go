@@ -12,13 +12,13 @@ import (
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 )
 
-// functionObjects are the objects of functions that a cache has. A client would copy each of them for who lists them, each second.
+// functionObjects are the GPUFunctions in a cache. Listing them by a client every second would copy each of them.
 type functionObjects struct {
 	mu     sync.Mutex
 	byName map[gateway.FunctionName]*api.GPUFunction
 }
 
-// watch keeps the objects of a cache. It is to be called before the cache starts.
+// watch follows the objects of a cache. Call it before the cache starts.
 func (o *functionObjects) watch(c crcache.Cache) error {
 	informer, err := c.GetInformer(context.Background(), &api.GPUFunction{}, crcache.BlockUntilSynced(false))
 	if err != nil {
@@ -54,7 +54,7 @@ func (o *functionObjects) handler() cache.ResourceEventHandler {
 	}
 }
 
-// all returns the objects, which are those of the cache and not to be changed.
+// all returns the objects, which belong to the cache and must not be changed.
 func (o *functionObjects) all() map[gateway.FunctionName]*api.GPUFunction {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -14,15 +14,15 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/residency"
 )
 
-// Times for which a pod of a function that has a node may go without being Ready, beside what the startupProbe of its container allows. Images of
-// servers are large, and the kubelet tries again what has failed.
+// Times for which a pod of a function that has a node may take to become Ready, in addition to what its container's startupProbe allows. They are
+// long because images of servers are large and the kubelet retries what has failed.
 const (
-	startLimit = 10 * time.Minute // after its container has started
-	nodeLimit  = time.Hour        // since it has the node
+	startLimit = 10 * time.Minute // since its container started
+	nodeLimit  = time.Hour        // since the pod got its node
 )
 
-// OverdueAt returns when a pod that is not Ready is to be given up, and the limit that it has passed then. It is zero for one without a node, for which
-// there may be room later.
+// OverdueAt returns when to give up a pod that is not Ready, and the limit that it exceeds then. It is zero for a pod without a node, since there may
+// be room for it later.
 func OverdueAt(p *v1.Pod) (at time.Time, limit time.Duration) {
 	var bound, unready time.Time
 	for _, c := range p.Status.Conditions {
@@ -50,7 +50,7 @@ func OverdueAt(p *v1.Pod) (at time.Time, limit time.Duration) {
 	return at, limit
 }
 
-// allowedStart returns how long the startupProbe of a container lets it start; 0 if it has none.
+// allowedStart returns how long the startupProbe of a container lets it take to start, 0 if it has none.
 func allowedStart(c *v1.Container) time.Duration {
 	if c.StartupProbe == nil {
 		return 0
@@ -65,11 +65,11 @@ func latest(a, b time.Time) time.Time {
 	return b
 }
 
-// endOverdue ends the pod of an instance if it has not become Ready in time, so that the fleet tries again elsewhere, after a pause. Otherwise it has
-// the pod looked at when the time is over.
+// endOverdue ends the pod of an instance that has not become Ready in time, so that the fleet tries again elsewhere, after a pause. If there is time
+// left, it has the pod looked at again when that is over.
 func endOverdue(ctx context.Context, p *Pods, i *podInstance, pod *v1.Pod) (ended bool, err error) {
 	at, limit := OverdueAt(pod)
-	if w, _, _ := kube.ResidencyOf(pod); at.IsZero() || w.Level == residency.Warm { // what is parked need not be Ready
+	if w, _, _ := kube.ResidencyOf(pod); at.IsZero() || w.Level == residency.Warm { // a parked pod need not be Ready
 		return false, nil
 	}
 	if woken := i.parked.Add(startLimit); woken.After(at) {

@@ -12,10 +12,10 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/tenancy"
 )
 
-// quotaPause is the time after which a pod is tried again that a policy did not allow.
+// quotaPause is the time after which a pod that a policy refused is tried again.
 const quotaPause = 2 * time.Second
 
-// quotaError is why a pod is not created that a policy does not allow.
+// quotaError is the error for a pod that is not created because a policy does not allow it.
 type quotaError struct{ excess []tenancy.Excess }
 
 // Error implements error.
@@ -27,7 +27,7 @@ func (e *quotaError) Error() string {
 	return strings.Join(texts, "; ")
 }
 
-// OverQuota returns what a policy has against a pod, and nothing if the error is another one.
+// OverQuota returns why a policy refuses a pod if err is such a refusal, or else an empty text.
 func OverQuota(err error) string {
 	if refused := (*quotaError)(nil); errors.As(err, &refused) {
 		return refused.Error()
@@ -35,17 +35,17 @@ func OverQuota(err error) string {
 	return ""
 }
 
-// refused is a replica that a policy does not let start.
+// refused is a replica that a policy keeps from starting.
 type refused struct {
 	function gateway.FunctionName
 	why      string
-	since    time.Time // since when that is why
+	since    time.Time // when the reason last changed
 }
 
-// refusedPeriod is the least time between two changes of what is said about a replica: what others hold changes often.
+// refusedPeriod is the least time between two changes of the reason given for a replica: what others hold changes often.
 const refusedPeriod = 30 * time.Second
 
-// refuse notes that a policy does not let a replica start, lets the owner of the function know, and returns why.
+// refuse records that a policy keeps a replica from starting, with an event of the function the first time, and returns the reason to give.
 func (q *Quotas) refuse(recorder events.EventRecorder, i *podInstance, why string) string {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -59,21 +59,21 @@ func (q *Quotas) refuse(recorder events.EventRecorder, i *podInstance, why strin
 	return why
 }
 
-// settle notes that a replica has started, or is not wanted any more.
+// settle records that a replica has started or is no longer wanted.
 func (q *Quotas) settle(instance string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	delete(q.refused, instance)
 }
 
-// overQuota returns the functions that a policy keeps from starting a replica, and why.
+// overQuota returns the functions that a policy keeps from starting a replica, each with the reason.
 func (q *Quotas) overQuota() map[gateway.FunctionName]string {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	found := map[gateway.FunctionName]string{}
 	for name, r := range q.refused {
 		if text := "replica " + name + ": " + r.why; found[r.function] == "" || text < found[r.function] {
-			found[r.function] = text // of several always the same
+			found[r.function] = text // with several reasons, always the same one
 		}
 	}
 	return found

@@ -21,24 +21,24 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// What the containers of a pod that is cut share, and the variables by which python -m gshare serve knows its part.
+// What the containers of a pod that is cut share, and the variables from which python -m gshare serve knows which part it is.
 const (
 	pipelineVolume = "gshare-pipeline"
 	pipelineFolder = "/run/gshare-pipeline"
 
-	stagesVariable = "GSHARE_STAGES" // the pipeline.Layout, of the head alone
-	stageVariable  = "GSHARE_STAGE"  // the container's name in it
-	attachVariable = "GSHARE_ATTACH" // the folder
+	stagesVariable = "GSHARE_STAGES" // the pipeline.Layout; only in the first container
+	stageVariable  = "GSHARE_STAGE"  // the container's name in the layout
+	attachVariable = "GSHARE_ATTACH" // pipelineFolder
 )
 
-// cut is how the pod of a replica is cut: each part is a container with a MIG instance of its own. The first is the server.
+// cut is how the pod of a replica is cut into parts: each part is a container with its own MIG instance. The first part is the server.
 type cut struct {
 	layout pipeline.Layout
-	kinds  []pipeline.Kind // of the parts, in the order of the layout
-	atOnce int             // requests, for each of spec.scaling.concurrency
+	kinds  []pipeline.Kind // kinds of the parts' instances, in the order of the layout
+	atOnce int             // requests at once for each of spec.scaling.concurrency
 }
 
-// newCut returns the cut of an assignment, for a pod of a function.
+// newCut returns the cut that an assignment means for a pod of a function.
 func newCut(r *pipeline.Ranking, a pipeline.Assignment, f *api.GPUFunction) *cut {
 	c := &cut{layout: r.Layout(a), atOnce: min(a.AtOnce(f.Spec.SLO.Latency.Value()), api.MaxAtOnce)}
 	server := f.Container().Name
@@ -63,12 +63,12 @@ func partName(server string, part int) string {
 func (c *cut) text() string {
 	text, err := json.Marshal(c.layout)
 	if err != nil {
-		panic(err) // it has names only
+		panic(err) // cannot happen: it consists of names
 	}
 	return string(text)
 }
 
-// key differs for cuts that differ in what the scheduler sees of them. cutKeyOf returns that of a pod.
+// key is the same for two cuts that the scheduler cannot distinguish. cutKeyOf returns the key for a pod.
 func (c *cut) key() string {
 	var names []string
 	for _, k := range c.kinds {
@@ -83,7 +83,7 @@ func (c *cut) key() string {
 
 func cutKey(layout string, kinds []string) string { return layout + strings.Join(kinds, ",") }
 
-// cutKeyOf returns the key of the cut that a pod has, also one that an earlier leader has created.
+// cutKeyOf returns the key of the cut of a pod, which an earlier leader may have created.
 func cutKeyOf(pod *v1.Pod) string {
 	server, layout := &pod.Spec.Containers[0], ""
 	for _, v := range server.Env {
@@ -101,7 +101,7 @@ func cutKeyOf(pod *v1.Pod) string {
 	}
 }
 
-// apply makes a container of each part, from that of the server, and asks for an instance for each. Without a cut it does nothing.
+// apply makes a container for each part, derived from the server's, and requests a MIG instance for each. It does nothing if c is nil.
 func (c *cut) apply(pod *v1.Pod) {
 	if c == nil {
 		return
@@ -120,13 +120,13 @@ func (c *cut) apply(pod *v1.Pod) {
 		stage.Ports, stage.Lifecycle, stage.StartupProbe, stage.ReadinessProbe, stage.LivenessProbe = nil, nil, nil, nil, nil
 		stage.Env = append(stage.Env, v1.EnvVar{Name: stageVariable, Value: stage.Name})
 		askInstance(pod, stage, c.kinds[part])
-		pod.Spec.InitContainers = append(pod.Spec.InitContainers, *stage) // after what prepares the pod
+		pod.Spec.InitContainers = append(pod.Spec.InitContainers, *stage) // after the init containers that prepare the pod
 	}
 	if c.atOnce > 1 {
 		setAnnotation(&pod.ObjectMeta, api.AnnotationAtOnce, strconv.Itoa(c.atOnce))
 	}
 	if len(c.kinds) > 1 {
-		// The kubelet would expand $(NAME).
+		// Escaped, since the kubelet would expand $(NAME).
 		server.Env = append(server.Env, v1.EnvVar{Name: stageVariable, Value: server.Name},
 			v1.EnvVar{Name: stagesVariable, Value: strings.ReplaceAll(c.text(), "$", "$$")})
 	}
@@ -134,7 +134,7 @@ func (c *cut) apply(pod *v1.Pod) {
 	kube.Complete(pod)
 }
 
-// askInstance has a container ask for all of a MIG instance.
+// askInstance makes a container request all of a MIG instance.
 func askInstance(pod *v1.Pod, c *v1.Container, kind pipeline.Kind) {
 	for _, list := range []*v1.ResourceList{&c.Resources.Limits, &c.Resources.Requests} {
 		*list = maps.Clone(*list)
@@ -150,7 +150,7 @@ func askInstance(pod *v1.Pod, c *v1.Container, kind pipeline.Kind) {
 	setAnnotation(&pod.ObjectMeta, kube.AnnotationContainerSlice+c.Name, kind.Name)
 }
 
-// pipelineOf returns a function with a pipeline as the rules know it. It is valid unless its object is of an older definition.
+// pipelineOf returns a function with a pipeline in the form of package pipeline. It is valid unless its object was created under an older definition.
 func pipelineOf(f *api.GPUFunction) pipeline.Function {
 	out := pipeline.Function{Name: f.Name, Transfer: f.Spec.Pipeline.Transfer.Value()}
 	for _, s := range f.Spec.Pipeline.Stages {
@@ -163,14 +163,14 @@ func pipelineOf(f *api.GPUFunction) pipeline.Function {
 	return out
 }
 
-// cutter cuts functions for the instances of the cluster's nodes.
+// cutter cuts functions to fit the MIG instances of the cluster's nodes.
 type cutter struct {
 	nodes client.Reader // a cache
 	pods  *nodePods
 }
 
-// cut returns how the next pod of a function with a pipeline is cut, for the instances that are free on one of the nodes: not as was tried in vain. Of
-// several nodes it is that where it takes the least. It returns nil if there is no other way.
+// cut returns how to cut the next pod of a function with a pipeline so that it fits the free instances of one of the nodes, other than as was tried
+// in vain. Among the nodes it chooses the cut that takes the fewest compute slices. It returns nil if there is no other cut.
 func (c cutter) cut(ctx context.Context, f *api.GPUFunction, tried map[string]bool) (*cut, error) {
 	f = c.current(ctx, f)
 	function := pipelineOf(f)
@@ -191,7 +191,7 @@ func (c cutter) cut(ctx context.Context, f *api.GPUFunction, tried map[string]bo
 	seen, began := map[string]bool{}, time.Now()
 	for _, n := range nodes {
 		if key := kindsOfAll(n.free); seen[key] {
-			continue // there it is cut in the same way
+			continue // the cut for this node would be the same
 		} else if seen[key] = true; time.Since(began) > cutLimit {
 			break
 		}
@@ -216,8 +216,8 @@ func (c cutter) cut(ctx context.Context, f *api.GPUFunction, tried map[string]bo
 	return anyCut(ranking, nodes, demand, f, began)
 }
 
-// current returns a function with the pipeline and the objective that its object has now: a replica that waits, as no node has what they ask for, is of
-// the function as it was when the replica was wanted first.
+// current returns a function with the pipeline and the objective that its object has now. A replica that waits because no node has what they ask for
+// still has the function as it was when the replica was first wanted.
 func (c cutter) current(ctx context.Context, f *api.GPUFunction) *api.GPUFunction {
 	now := &api.GPUFunction{}
 	if err := c.nodes.Get(ctx, client.ObjectKeyFromObject(f), now); err != nil || now.UID != f.UID || now.Spec.Pipeline == nil {
@@ -228,10 +228,10 @@ func (c cutter) current(ctx context.Context, f *api.GPUFunction) *api.GPUFunctio
 	return &changed
 }
 
-// cutLimit is the time after which no further nodes are looked at: functions of others wait for a worker.
+// cutLimit is the time after which no more nodes are considered: other functions are waiting for a worker.
 const cutLimit = time.Second
 
-// kindsOfAll returns a text that is the same for slices of the same kinds.
+// kindsOfAll returns a text that is equal for slices of equal kinds.
 func kindsOfAll(all []pipeline.Slice) string {
 	var names []string
 	for _, s := range all {
@@ -241,10 +241,10 @@ func kindsOfAll(all []pipeline.Slice) string {
 	return strings.Join(names, ",")
 }
 
-// errTooSlow is the error for a function that no node could run as its objective says.
+// errTooSlow is the error for a function whose objective no node could meet.
 var errTooSlow = errors.New("no node has the MIG instances to run it within spec.slo.latency, even if all of them were free")
 
-// anyCut returns how a pod is cut that has to wait: for instances of a node that others have now. began is when the search began.
+// anyCut returns how to cut a pod that has to wait for instances of a node which others have at present. began is when the search began.
 func anyCut(ranking *pipeline.Ranking, nodes []fragments, demand pipeline.Demand, f *api.GPUFunction, began time.Time) (*cut, error) {
 	seen := map[string]bool{}
 	for _, n := range nodes {
@@ -269,7 +269,7 @@ func anyCut(ranking *pipeline.Ranking, nodes []fragments, demand pipeline.Demand
 	return nil, errTooSlow
 }
 
-// next returns how the pod of an instance is to be cut; nil if its function has no pipeline.
+// next returns how to cut the pod of an instance, nil if its function has no pipeline.
 func (c cutter) next(ctx context.Context, i *podInstance) (*cut, error) {
 	switch {
 	case i.Function.Spec.Pipeline == nil:

@@ -8,7 +8,7 @@ import (
 	"github.com/gshare-dev/gshare/serving/planner"
 )
 
-// observedOf returns what there is of a function now, for its plan. What the pods of another autoscaler have is not known.
+// observedOf returns the present state of a function for its plan. What the pods of another autoscaler reserve is not known.
 func observedOf(f *fleet.Fleet, l *loads, of types.NamespacedName) planner.Running {
 	name := gateway.FunctionName{Namespace: of.Namespace, Name: of.Name}
 	load := l.Load(name)

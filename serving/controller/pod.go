@@ -19,8 +19,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// fastPodOf returns the FaSTPod whose pods are the replicas of a function with its present share and template. One with another share or
-// template has another name, as the ReplicaSets of a Deployment have. The function must be complete.
+// fastPodOf returns the FaSTPod whose pods are the replicas of a function with its present share and template. As with the ReplicaSets of a
+// Deployment, its name depends on these. The function must be complete.
 func fastPodOf(f *api.GPUFunction) *api.FaSTPod {
 	spec := api.FaSTPodSpec{
 		Share: *f.Spec.Resources.Share, Replicas: new(int32(0)), Template: *f.Spec.Template.DeepCopy(),
@@ -38,7 +38,7 @@ func fastPodOf(f *api.GPUFunction) *api.FaSTPod {
 	}
 }
 
-// hashOf returns a text of 8 characters that differs with what the specification means.
+// hashOf returns a text of 8 characters that depends on the meaning of the specification, not on its notation.
 func hashOf(s *api.FaSTPodSpec) string {
 	share, template := canonical(s)
 	text, err := json.Marshal(struct {
@@ -46,26 +46,26 @@ func hashOf(s *api.FaSTPodSpec) string {
 		Template v1.PodTemplateSpec
 	}{share, template})
 	if err != nil {
-		panic(err) // it came from JSON
+		panic(err) // cannot happen: it came from JSON
 	}
 	sum := sha256.Sum256(text)
 	return strings.ToLower(base32.HexEncoding.EncodeToString(sum[:5]))
 }
 
-// functionPod returns a pod of the FaSTPod of a function: the instance with a number.
+// functionPod returns a pod of a function's FaSTPod, for the instance with a number.
 func functionPod(fp *api.FaSTPod, name string, instance int) *v1.Pod {
 	p := podOf(fp, name)
 	setLabel(&p.ObjectMeta, api.LabelInstance, strconv.Itoa(instance))
 	return p
 }
 
-// standaloneName returns the name of a pod of a FaSTPod that a user has made. To make the pod itself takes long where its template is large.
+// standaloneName returns the name of a pod of a FaSTPod that a user has written. It exists because making the pod takes long if the template is large.
 func standaloneName(fp *api.FaSTPod, number int) string { return fmt.Sprintf("%s-%d", fp.Name, number) }
 
-// standalonePod returns a pod of a FaSTPod that a user has made.
+// standalonePod returns a pod of a FaSTPod that a user has written.
 func standalonePod(fp *api.FaSTPod, number int) *v1.Pod {
 	p := podOf(fp, standaloneName(fp, number))
-	delete(p.Labels, api.LabelInstance) // with the label of a function, it is a replica if another autoscaler scales the function
+	delete(p.Labels, api.LabelInstance) // with the label of a function it is still a replica, if another autoscaler scales the function
 	t := v1.PodTemplateSpec{ObjectMeta: p.ObjectMeta, Spec: p.Spec}
 	AddShare(&t, &fp.Spec.Share)
 	p.ObjectMeta, p.Spec = t.ObjectMeta, t.Spec
@@ -76,7 +76,7 @@ func standalonePod(fp *api.FaSTPod, number int) *v1.Pod {
 func podOf(fp *api.FaSTPod, name string) *v1.Pod {
 	p := &v1.Pod{ObjectMeta: *fp.Spec.Template.ObjectMeta.DeepCopy(), Spec: *fp.Spec.Template.Spec.DeepCopy()}
 	p.Namespace, p.Name = fp.Namespace, name
-	// Only gshare decides about these: a template must not get through the controller what the API server refuses to users.
+	// Only gshare sets these annotations: a template must not get through the controller what the API server refuses to users.
 	delete(p.Annotations, kube.AnnotationResidency)
 	delete(p.Annotations, kube.AnnotationTrialQuota)
 	delete(p.Annotations, kube.AnnotationResidencyReached)
@@ -87,7 +87,7 @@ func podOf(fp *api.FaSTPod, name string) *v1.Pod {
 	return p
 }
 
-// CompleteTemplate adds to the template of a function what a replica needs: the port, a readiness probe if it has none, and its share.
+// CompleteTemplate adds to a function's template what a replica needs: the port, a readiness probe if there is none, and the share.
 func CompleteTemplate(t *v1.PodTemplateSpec, s *api.Share, protocol api.Protocol) {
 	c := &t.Spec.Containers[0]
 	port := api.ContainerPort(&t.Spec)
@@ -101,7 +101,7 @@ func CompleteTemplate(t *v1.PodTemplateSpec, s *api.Share, protocol api.Protocol
 	AddShare(t, s)
 }
 
-// AddShare gives the first container of a pod a share, as the admission policy completes it where it is installed.
+// AddShare gives the first container of a pod a share, completed in the same way as by the admission policy where that is installed.
 func AddShare(t *v1.PodTemplateSpec, s *api.Share) {
 	c := &t.Spec.Containers[0]
 	if c.Resources.Limits == nil {
@@ -109,7 +109,7 @@ func AddShare(t *v1.PodTemplateSpec, s *api.Share) {
 	} else {
 		c.Resources.Limits = maps.Clone(c.Resources.Limits)
 	}
-	memory := resource.MustParse(string(s.Memory)) // valid in a complete function
+	memory := resource.MustParse(string(s.Memory)) // cannot fail in a complete function
 	for name, value := range map[v1.ResourceName]int64{
 		kube.ResourceSM: *s.SM, kube.ResourceQuota: quotaOf(s), kube.ResourceMemory: (memory.Value()-1)/int64(share.MiB) + 1, kube.ResourceVGPU: 1,
 	} {
@@ -126,7 +126,7 @@ func AddShare(t *v1.PodTemplateSpec, s *api.Share) {
 	t.ObjectMeta, t.Spec = p.ObjectMeta, p.Spec
 }
 
-// addPort names the default port, unless the container has it already under a name of its own.
+// addPort adds the default port under its name, unless the container already declares it under a name of its own.
 func addPort(c *v1.Container) {
 	for _, p := range c.Ports {
 		if p.ContainerPort == api.DefaultPort || p.Name == api.PortName {
@@ -136,7 +136,7 @@ func addPort(c *v1.Container) {
 	c.Ports = append(c.Ports, v1.ContainerPort{Name: api.PortName, ContainerPort: api.DefaultPort})
 }
 
-// readiness returns the probe of a server that says nothing of its own: OIP defines a path, of others it is known only whether they listen.
+// readiness returns the probe for a server whose template has none: OIP defines a path; of other servers it is only known whether they listen.
 func readiness(protocol api.Protocol, port int32) v1.ProbeHandler {
 	if protocol == api.OIP {
 		return v1.ProbeHandler{HTTPGet: &v1.HTTPGetAction{Path: "/v2/health/ready", Port: intstr.FromInt32(port)}}
@@ -151,7 +151,7 @@ func quotaOf(s *api.Share) int64 {
 	return *s.Quota
 }
 
-// setVariable sets a variable of a container, unless the user has.
+// setVariable sets an environment variable of a container, unless the user has set it.
 func setVariable(c *v1.Container, name, value string) {
 	for _, v := range c.Env {
 		if v.Name == name {
@@ -175,7 +175,7 @@ func setAnnotation(m *metav1.ObjectMeta, name, value string) {
 	m.Annotations[name] = value
 }
 
-// instanceOf returns the function and the number of the instance that a pod is.
+// instanceOf returns the function and the number of the instance that a pod belongs to.
 func instanceOf(p *v1.Pod) (function string, instance int, err error) {
 	function = p.Labels[api.LabelFunction]
 	instance, err = strconv.Atoi(p.Labels[api.LabelInstance])

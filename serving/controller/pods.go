@@ -24,8 +24,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/scaling"
 )
 
-// Pods is the fleet.Platform of a cluster: an instance is a pod. One that ends, or that somebody else deletes, has failed; a container that the
-// kubelet restarts has not.
+// Pods is the fleet.Platform of a cluster: each instance is a pod. An instance has failed if its pod ends or somebody else deletes it, but not if the
+// kubelet restarts a container.
 type Pods struct {
 	client   client.Client // reads from the cache
 	live     client.Reader // reads from the API server
@@ -35,31 +35,32 @@ type Pods struct {
 	queue    workqueue.TypedRateLimitingInterface[string] // names of instances that may have changed
 	quotas   *Quotas
 	onNodes  *nodePods
-	// waitStopped returns when each gateway has stopped sending requests to a pod, as the residency.Wanted with a number has it, or ctx ends.
+	// waitStopped returns when every gateway has stopped sending requests to a pod, as the residency.Wanted with sequence number seq demands, or when
+	// ctx ends.
 	waitStopped func(ctx context.Context, function gateway.FunctionName, pod string, seq int64) error
 
 	mu        sync.Mutex
 	instances map[string]*podInstance
-	inTurn    map[string]*podInstance // those of instances that take turns
+	inTurn    map[string]*podInstance // those that take turns on GPUs
 }
 
-// podInstance is an instance between its creation and its end. The lock of Pods guards its fields; only reconcile writes pod and uid, and it runs
-// once at a time for each name.
+// podInstance is an instance from its creation to its end. The lock of Pods guards its fields. Only reconcile writes pod and uid, and for each name
+// it runs only once at a time; fields "only for reconcile" need no lock.
 type podInstance struct {
-	fleet.Instance                  // with the residency that is wanted
+	fleet.Instance                  // with the residency that the fleet wants
 	pod            client.ObjectKey // empty until it has been created
 	uid            types.UID
-	deleted        bool        // by the fleet
-	silent         bool        // nothing may be reported yet
-	reported       fleet.Event // the last one; of reconcile alone
-	refused        int64       // residency.Wanted.Seq of the last change of which the fleet knows that it was refused; of reconcile alone
-	asked          int64       // Seq for which the gateways were asked to stop; of reconcile alone
+	deleted        bool        // the fleet has called Delete
+	silent         bool        // no events may be reported yet
+	reported       fleet.Event // the last event reported; only for reconcile
+	refused        int64       // residency.Wanted.Seq of the last refused change that the fleet knows about; only for reconcile
+	asked          int64       // Seq for which the gateways were asked to stop; only for reconcile
 	stopAsk        context.CancelFunc
-	stopped        int64            // Seq for which they have
-	parked         time.Time        // when it was parked last, or might have been; of reconcile alone
-	attempted      client.ObjectKey // the pod that was last to be created, which may be there although no answer came; of reconcile alone
-	cuts           triedCuts        // where its function has a pipeline; of reconcile alone
-	turn           turn             // where it takes turns
+	stopped        int64            // Seq for which the gateways have stopped
+	parked         time.Time        // when it was last parked, or may have been; only for reconcile
+	attempted      client.ObjectKey // the pod last attempted, which may exist although no answer came; only for reconcile
+	cuts           triedCuts        // if its function has a pipeline; only for reconcile
+	turn           turn             // if it takes turns
 }
 
 // NewPods returns a platform without instances.
@@ -67,7 +68,7 @@ func NewPods(c client.Client, live client.Reader, recorder events.EventRecorder,
 	return &Pods{
 		client: c, live: live, recorder: recorder, log: log, events: make(chan fleet.Event), instances: map[string]*podInstance{}, inTurn: map[string]*podInstance{},
 		quotas: NewQuotas(c, live), onNodes: &nodePods{live: live}, waitStopped: func(ctx context.Context, _ gateway.FunctionName, _ string, _ int64) error {
-			<-ctx.Done() // nobody knows the gateways
+			<-ctx.Done() // the gateways are not known
 			return ctx.Err()
 		},
 		queue: workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](100*time.Millisecond, 30*time.Second)),
@@ -82,12 +83,12 @@ func (p *Pods) Create(i fleet.Instance) {
 	p.add(&podInstance{Instance: i})
 }
 
-// Adopt makes an instance of a pod that is there already. Nothing is reported of it before Report.
+// Adopt makes an instance of an existing pod. No events of it are reported before Report is called.
 func (p *Pods) Adopt(i fleet.Instance, pod *v1.Pod) {
 	p.add(&podInstance{Instance: i, pod: client.ObjectKeyFromObject(pod), uid: pod.UID, silent: true, parked: time.Now(), turn: turn{adopted: takesTurns(pod)}})
 }
 
-// Report lets events of an instance of Adopt be sent.
+// Report allows events of an instance that was adopted.
 func (p *Pods) Report(name string) {
 	p.mu.Lock()
 	if i := p.instances[name]; i != nil {
@@ -119,7 +120,7 @@ func (p *Pods) Delete(name string) {
 	p.queue.Add(name)
 }
 
-// setResidency has the pod of an instance say how ready to serve it is to be. It has no effect on one that is not there.
+// setResidency sets the residency of an instance, which its pod's annotation is to show. It has no effect if there is no such instance.
 func (p *Pods) setResidency(name string, r scaling.Residency) {
 	p.mu.Lock()
 	i := p.instances[name]
@@ -143,7 +144,7 @@ func (p *Pods) keyOf(name string) (key client.ObjectKey, found bool) {
 	return client.ObjectKey{}, false
 }
 
-// watch has the pods in a cache looked at whenever they change.
+// watch queues the instances of the pods in a cache whenever these change.
 func (p *Pods) watch(c crcache.Cache) error {
 	informer, err := c.GetInformer(context.Background(), &v1.Pod{}, crcache.BlockUntilSynced(false))
 	if err != nil {
@@ -153,15 +154,15 @@ func (p *Pods) watch(c crcache.Cache) error {
 	return err
 }
 
-// handler returns the handler of events of pods of functions. A pod that has lost the labels of an instance is looked at once more. Of what is not an
-// instance nothing is queued: one that waits to lead takes nothing from the queue.
+// handler returns the handler of events of functions' pods. A pod that has lost the labels of an instance is looked at once more. Only existing
+// instances are queued: a process that waits to become the leader takes nothing from the queue.
 func (p *Pods) handler() cache.ResourceEventHandler {
 	changed := func(object any) {
 		if gone, ok := object.(cache.DeletedFinalStateUnknown); ok {
 			object = gone.Obj
 		}
 		if pod, ok := object.(*v1.Pod); ok {
-			if function, id, err := instanceOf(pod); err == nil { // else one of a FaSTPod without a function
+			if function, id, err := instanceOf(pod); err == nil { // else it belongs to a FaSTPod without a function
 				p.look(fleet.InstanceName(gateway.FunctionName{Namespace: pod.Namespace, Name: function}, scaling.ID(id)))
 			}
 		}
@@ -169,7 +170,7 @@ func (p *Pods) handler() cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{AddFunc: changed, UpdateFunc: func(before, now any) { changed(before); changed(now) }, DeleteFunc: changed}
 }
 
-// look has an instance looked at, if it is one.
+// look queues an instance if there is one with this name.
 func (p *Pods) look(name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -178,8 +179,8 @@ func (p *Pods) look(name string) {
 	}
 }
 
-// workers is the number of instances that are looked at at the same time: a request to the API server that takes long, for instance since a webhook
-// is asked, does not hold up the instances of other functions.
+// workers is the number of instances that are reconciled at the same time: a request to the API server that takes long, for instance because a
+// webhook is called, does not hold up the instances of other functions.
 const workers = 8
 
 // Run carries out what the fleet wants, until ctx ends.
@@ -217,7 +218,7 @@ func (p *Pods) reconcile(ctx context.Context, name string) error {
 	if i != nil {
 		deleted, level = i.deleted, i.Residency
 	}
-	ignore := i == nil || i.silent // it has ended, and its pod is being removed, or the fleet does not know it yet
+	ignore := i == nil || i.silent // it has ended and its pod is being removed, or the fleet does not know it yet
 	p.mu.Unlock()
 	switch {
 	case ignore:
@@ -257,7 +258,7 @@ func (p *Pods) reconcile(ctx context.Context, name string) error {
 		return p.end(ctx, i, fleet.Failed, takenAway)
 	case deleted && pod.DeletionTimestamp == nil:
 		return p.delete(ctx, pod)
-	case deleted: // its end is an event
+	case deleted: // when the pod has gone, that is an event
 		return nil
 	case pod.DeletionTimestamp != nil:
 		return p.end(ctx, i, fleet.Failed, "its pod is being deleted by somebody else")
@@ -300,17 +301,17 @@ func (p *Pods) reconcile(ctx context.Context, name string) error {
 	return p.writeResidency(ctx, i, pod, level)
 }
 
-// isInstance reports whether a pod has the labels of an instance and is controlled by a FaSTPod. To gateways others are no replicas.
+// isInstance reports whether a pod has the labels of an instance and is controlled by a FaSTPod. Gateways take no other pods for replicas.
 func isInstance(pod *v1.Pod, i *podInstance) bool {
 	function, id, err := instanceOf(pod)
 	owner := metav1.GetControllerOf(pod)
 	return err == nil && owner != nil && owner.Kind == api.FaSTPodKind && pod.Namespace == i.Function.Namespace && function == i.Function.Name && scaling.ID(id) == i.ID
 }
 
-// takenAway is why an instance has ended whose pod is none any more.
+// takenAway is why an instance has ended whose pod is no longer its own.
 const takenAway = "somebody has taken its labels or its controller from its pod, which is left alone"
 
-// podOf returns the pod of an instance, nil if there is none any more. What the cache does not have, the API server may.
+// podOf returns the pod of an instance, or nil if it no longer exists. A pod that is not in the cache may still be at the API server.
 func (p *Pods) podOf(ctx context.Context, i *podInstance) (*v1.Pod, error) {
 	for _, reader := range []client.Reader{p.client, p.live} {
 		pod := &v1.Pod{}
@@ -325,7 +326,7 @@ func (p *Pods) podOf(ctx context.Context, i *podInstance) (*v1.Pod, error) {
 	return nil, nil
 }
 
-// delete deletes a pod, and no other one of its name.
+// delete deletes this very pod, not another one of the same name.
 func (p *Pods) delete(ctx context.Context, pod *v1.Pod) error {
 	return client.IgnoreNotFound(p.client.Delete(ctx, pod, client.Preconditions{UID: &pod.UID}))
 }

@@ -15,12 +15,12 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/residency"
 )
 
-// isRefused reports whether the API server will not create an object, however often it is asked: before somebody changes something.
+// isRefused reports whether the API server will refuse to create an object every time until somebody changes something.
 func isRefused(err error) bool {
 	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsForbidden(err)
 }
 
-// deleteAttempted deletes the pod of an instance that was created although the API server did not say so.
+// deleteAttempted deletes the pod of an instance that may have been created although the API server did not confirm it.
 func (p *Pods) deleteAttempted(ctx context.Context, i *podInstance) error {
 	if i.attempted.Name == "" {
 		return nil
@@ -35,8 +35,8 @@ func (p *Pods) deleteAttempted(ctx context.Context, i *podInstance) error {
 	return p.delete(ctx, pod)
 }
 
-// create creates the pod of an instance, or finds the one that an earlier leader has created. The pod that a failed instance has had may still be
-// there: then the new one has a number after its name.
+// create creates the pod of an instance, or finds the one that an earlier leader has created. The pod that the instance had before it failed may
+// still exist; then a number is appended to the new one's name.
 func (p *Pods) create(ctx context.Context, i *podInstance) error {
 	wanted := fastPodOf(i.Function)
 	cut, err := cutter{p.client, p.onNodes}.next(ctx, i)
@@ -48,7 +48,7 @@ func (p *Pods) create(ctx context.Context, i *podInstance) error {
 	first := functionPod(wanted, fmt.Sprintf("%s-%d", wanted.Name, i.ID), int(i.ID))
 	cut.apply(first)
 	if err := p.quotas.check(ctx, first); err != nil {
-		return err // before the FaSTPod is kept for it
+		return err // before a FaSTPod is created or kept for it
 	}
 	fp, err := p.ensureFastPod(ctx, i.Function)
 	if err != nil {
@@ -62,7 +62,7 @@ func (p *Pods) create(ctx context.Context, i *podInstance) error {
 		pod := functionPod(fp, name, int(i.ID))
 		cut.apply(pod)
 		setMovesFrom(pod, i.Move)
-		created := residency.Created(residency.Hot) // it is placed with its whole share, and lowered later
+		created := residency.Created(residency.Hot) // the pod is placed with its whole share, and lowered later
 		if takesTurns(pod) {
 			created = residency.CreatedInTurn()
 		}
@@ -73,7 +73,7 @@ func (p *Pods) create(ctx context.Context, i *podInstance) error {
 		err := p.quotas.Create(ctx, pod)
 		if apierrors.IsAlreadyExists(err) {
 			if err := p.live.Get(ctx, client.ObjectKeyFromObject(pod), pod); apierrors.IsNotFound(err) {
-				attempt-- // it was just removed
+				attempt-- // it has just been removed
 				continue
 			} else if err != nil {
 				return err
@@ -97,8 +97,8 @@ func (p *Pods) create(ctx context.Context, i *podInstance) error {
 	}
 }
 
-// ensureFastPod returns the FaSTPod of a function, which it creates if it is not there. Several replicas of a function that start together want the same
-// one: it is there for all but the first.
+// ensureFastPod returns the FaSTPod of a function and creates it if necessary. When several replicas of a function start together, they all need the
+// same one; it exists for all but the first.
 func (p *Pods) ensureFastPod(ctx context.Context, f *api.GPUFunction) (*api.FaSTPod, error) {
 	wanted := fastPodOf(f)
 	key := client.ObjectKeyFromObject(wanted)
@@ -135,8 +135,8 @@ func (p *Pods) ensureFastPod(ctx context.Context, f *api.GPUFunction) (*api.FaST
 	return wanted, nil
 }
 
-// keepFastPod keeps the FaSTPod of a function from being deleted for having no pods: also one that it used before, and uses again. One that the function
-// does not control is of somebody else, or of an earlier function of this name, with which the garbage collector deletes it.
+// keepFastPod keeps a function's FaSTPod from being deleted for having no pods, even if the function used it before and now uses it again. A FaSTPod
+// that the function does not control belongs to somebody else, or to an earlier function of this name, with which the garbage collector deletes it.
 func (p *Pods) keepFastPod(ctx context.Context, f *api.GPUFunction, fp *api.FaSTPod) error {
 	switch {
 	case !metav1.IsControlledBy(fp, f) || fp.Spec.FunctionRef == nil || fp.Spec.FunctionRef.Name != f.Name:

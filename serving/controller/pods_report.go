@@ -10,7 +10,7 @@ import (
 	"github.com/gshare-dev/gshare/serving/fleet"
 )
 
-// end reports that nothing serves for an instance any more, and forgets it.
+// end reports the last event of an instance, of which nothing serves any more, and forgets the instance.
 func (p *Pods) end(ctx context.Context, i *podInstance, kind fleet.EventKind, why string) error {
 	i.stopAsking()
 	p.mu.Lock()
@@ -58,14 +58,13 @@ func endOf(p *v1.Pod) string {
 	return text
 }
 
-// maxNote is the greatest length of the text of an event, and maxMessage one for conditions of which none is near what the API server takes.
+// maxNote is the greatest length in bytes of the text of an event, maxMessage that of a condition. The API server accepts longer conditions.
 const (
 	maxNote    = 1024
 	maxMessage = 4096
 )
 
-// shortened returns the beginning of a text that is longer than a number of bytes. The API server repeats in its errors what users have written, of
-// any length.
+// shortened returns a text cut to a number of bytes if it is longer. Errors of the API server repeat what users have written, which may have any length.
 func shortened(text string, limit int) string {
 	if len(text) <= limit {
 		return text

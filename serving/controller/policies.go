@@ -20,7 +20,7 @@ import (
 // policyPeriod is the time between two looks at what the namespaces of a policy hold.
 const policyPeriod = 10 * time.Second
 
-// policies writes the status of SharePolicies: reconcile.Reconciler. They are enforced where pods are created.
+// policies writes the status of SharePolicies, which are enforced where pods are created. It implements reconcile.Reconciler.
 type policies struct {
 	client client.Client
 	quotas *Quotas
@@ -42,7 +42,7 @@ func (r *policies) Reconcile(ctx context.Context, request reconcile.Request) (re
 	return reconcile.Result{RequeueAfter: policyPeriod}, nil
 }
 
-// policyStatus returns the status of a policy, by what namespaces hold.
+// policyStatus returns the status of a policy, given what the namespaces hold.
 func policyStatus(p *api.SharePolicy, account *tenancy.Account) api.SharePolicyStatus {
 	s := api.SharePolicyStatus{ObservedGeneration: p.Generation, Conditions: p.DeepCopy().Status.Conditions}
 	var sum tenancy.Amount

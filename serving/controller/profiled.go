@@ -14,9 +14,9 @@ import (
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 )
 
-// takeProfile returns a function with what its profile recommends in its status, and makes the profile if there is none. While a profile is measured
-// anew, or is made again, the function keeps what it had. A function without a profile has nothing of one. The error says why there is no profile; the
-// function is there then, too.
+// takeProfile returns a copy of a function with what its profile recommends in its status, and creates the profile if it does not exist. While the
+// profile is measured again or created again, the function keeps the previous recommendation. A function that is not to have a profile has no
+// recommendation. If the error is not nil, it says why there is no profile; the function is returned even then.
 func (r *functions) takeProfile(ctx context.Context, f *api.GPUFunction) (*api.GPUFunction, error) {
 	f = f.DeepCopy()
 	name := r.profileOf(f)
@@ -37,14 +37,14 @@ func (r *functions) takeProfile(ctx context.Context, f *api.GPUFunction) (*api.G
 		return f, fmt.Errorf("GPUProfile %s measures a training, not a function: spec.profileRef can name another one", name)
 	case p.Status.Recommended != nil:
 		f.Status.Profiled = p.Status.Recommended.DeepCopy()
-		if p.Spec.Search.Strategy != api.Bisection { // others only say how far a user may go (D26)
+		if p.Spec.Search.Strategy != api.Bisection { // other searches only say how far a user may go (D26)
 			f.Status.Profiled.SMLimit = 0
 		}
 	}
 	return f, nil
 }
 
-// profileOf returns the name of the profile of a function, and an empty text if it has none: also if it is not to have one unless it asks for it.
+// profileOf returns the name of a function's profile, or an empty text if it has none or is not to get one without asking for it.
 func (r *functions) profileOf(f *api.GPUFunction) string {
 	if f.SaysOnlyObjective() && !r.profileUnasked {
 		return ""
@@ -52,7 +52,7 @@ func (r *functions) profileOf(f *api.GPUFunction) string {
 	return f.Profile()
 }
 
-// createProfile makes the profile of a function, which goes with it.
+// createProfile creates the profile of a function, which is deleted with the function.
 func (r *functions) createProfile(ctx context.Context, f *api.GPUFunction, name string) error {
 	p := &api.GPUProfile{
 		ObjectMeta: metav1.ObjectMeta{
@@ -62,7 +62,7 @@ func (r *functions) createProfile(ctx context.Context, f *api.GPUFunction, name 
 		Spec: api.GPUProfileSpec{FunctionRef: &api.FunctionReference{Name: f.Name}},
 	}
 	err := r.client.Create(ctx, p)
-	if apierrors.IsAlreadyExists(err) { // the cache does not have it yet
+	if apierrors.IsAlreadyExists(err) { // it exists, but is not in the cache yet
 		return nil
 	}
 	if err == nil {
@@ -71,11 +71,11 @@ func (r *functions) createProfile(ctx context.Context, f *api.GPUFunction, name 
 	return err
 }
 
-// functionsOf returns the functions that have a profile.
+// functionsOf returns the functions that have this profile.
 func (r *functions) functionsOf(ctx context.Context, p client.Object) []reconcile.Request {
 	list := &api.GPUFunctionList{}
 	if err := r.client.List(ctx, list, client.InNamespace(p.GetNamespace())); err != nil {
-		return nil // the cache ends
+		return nil // only fails while the cache shuts down
 	}
 	var found []reconcile.Request
 	for at := range list.Items {
@@ -86,7 +86,7 @@ func (r *functions) functionsOf(ctx context.Context, p client.Object) []reconcil
 	return found
 }
 
-// recommends lets through the changes of profiles that a function has to know of: of what they recommend, and that they are gone.
+// recommends reports whether a change of a profile matters to functions: whether it has another recommendation than before.
 func recommends(before, now client.Object) bool {
 	a, b := before.(*api.GPUProfile).Status.Recommended, now.(*api.GPUProfile).Status.Recommended
 	return b != nil && !equality.Semantic.DeepEqual(a, b)

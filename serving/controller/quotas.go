@@ -20,24 +20,24 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/tenancy"
 )
 
-// Quotas creates pods, unless a SharePolicy does not let their namespace have them. What a pod takes is accounted for before it is created, so of two
-// that are created at the same time the second one sees the first. Each process has one account, for all pods that it makes.
+// Quotas creates pods, unless a SharePolicy does not allow their namespace to have them. What a pod takes is accounted for before it is created, so
+// that of two pods created at the same time the second one is checked against the first. Each process has one account, for all pods that it creates.
 type Quotas struct {
 	client client.Client // reads from the cache
 	live   client.Reader // reads from the API server
-	synced []func() bool // whether the account has the pods that were there when this process began, of each cache
+	synced []func() bool // report, for each cache, whether the account has the pods that existed when this process began
 
 	mu      sync.Mutex
 	account *tenancy.Account
-	refused map[string]refused // by the name of the instance
+	refused map[string]refused // by name of the instance
 }
 
-// NewQuotas returns an account without pods.
+// NewQuotas returns Quotas with an empty account.
 func NewQuotas(c client.Client, live client.Reader) *Quotas {
 	return &Quotas{client: c, live: live, account: tenancy.NewAccount(), refused: map[string]refused{}}
 }
 
-// Watch accounts for the pods of a cache from now on: for those that an object of a kind controls. It is to be called before any cache starts.
+// Watch accounts from now on for the pods in a cache that an object of a kind controls. Call it before any cache starts.
 func (q *Quotas) Watch(c crcache.Cache, kind string) error {
 	informer, err := c.GetInformer(context.Background(), &v1.Pod{}, crcache.BlockUntilSynced(false))
 	if err != nil {
@@ -74,7 +74,7 @@ func (q *Quotas) handler(kind string) cache.ResourceEventHandler {
 	}}
 }
 
-// isOthers reports whether a pod that counts is that of an object of another kind: labels of templates can bring it into the cache of this one.
+// isOthers reports whether a pod that counts is controlled by an object of another kind: labels of templates can bring it into this kind's cache.
 func isOthers(p *v1.Pod, kind string) bool {
 	return counts(p) && metav1.GetControllerOf(p).Kind != kind
 }
@@ -89,7 +89,8 @@ func (q *Quotas) see(p *v1.Pod) {
 	})
 }
 
-// counts reports whether a pod counts against its namespace: a FaSTPod controls it, or a GPUProfile one with a share.
+// counts reports whether a pod counts against its namespace: it has not ended and is controlled by a FaSTPod, or requests a share and is controlled
+// by a GPUProfile.
 func counts(p *v1.Pod) bool {
 	owner := metav1.GetControllerOf(p)
 	if owner == nil || kube.Ended(p) {
@@ -100,8 +101,9 @@ func counts(p *v1.Pod) bool {
 
 func tenantOf(p *v1.Pod) tenancy.Pod { return tenancy.Pod{Namespace: p.Namespace, Name: p.Name} }
 
-// amountOf returns what a pod holds of the GPUs. Annotations do not make it less: users may change them. One can make it more, as it gives the pod a
-// GPU of its own, and another adds weights, until the placement says which the pod has. A pod whose specification is no request of shares is placed nowhere.
+// amountOf returns what a pod holds of the GPUs. Users may change annotations, so these cannot make the amount smaller. Two can make it larger: one
+// gives the pod a GPU of its own, and one adds weights, until the placement says which weights the pod has. A pod whose specification is not a valid
+// request is placed nowhere.
 func amountOf(p *v1.Pod) tenancy.Amount {
 	request, _, err := kube.RequestOf(&v1.Pod{Spec: p.Spec})
 	if err != nil {
@@ -118,7 +120,7 @@ func amountOf(p *v1.Pod) tenancy.Amount {
 	return tenancy.AmountOf(request)
 }
 
-// check returns a quotaError if a pod would not be created now. It takes nothing.
+// check returns a quotaError if a pod could not be created now. It reserves nothing.
 func (q *Quotas) check(ctx context.Context, p *v1.Pod) error {
 	limits, err := q.limits(ctx, p.Namespace)
 	if err != nil || len(limits) == 0 {
@@ -132,7 +134,7 @@ func (q *Quotas) check(ctx context.Context, p *v1.Pod) error {
 	return nil
 }
 
-// Create creates a pod that counts. The error is one of OverQuota if a policy does not allow it.
+// Create creates a pod that counts. If a policy does not allow it, OverQuota returns why for the error.
 func (q *Quotas) Create(ctx context.Context, p *v1.Pod) error {
 	if slices.ContainsFunc(q.synced, func(synced func() bool) bool { return !synced() }) {
 		return errors.New("the pods that there are are not known yet")
@@ -152,10 +154,10 @@ func (q *Quotas) Create(ctx context.Context, p *v1.Pod) error {
 	case isRefused(err):
 		q.locked(func(a *tenancy.Account) { a.Release(tenantOf(p)) })
 	}
-	return err // without an answer, the pod may be there
+	return err // other errors: the pod may have been created all the same
 }
 
-// Found notes that the API server has a pod of the name of one that was to be created.
+// Found records that the API server has a pod with the name of one that was to be created.
 func (q *Quotas) Found(p *v1.Pod) {
 	q.locked(func(a *tenancy.Account) {
 		if counts(p) {
@@ -166,7 +168,7 @@ func (q *Quotas) Found(p *v1.Pod) {
 	})
 }
 
-// limits returns what the policies let a namespace hold.
+// limits returns what the policies allow a namespace to hold.
 func (q *Quotas) limits(ctx context.Context, namespace string) ([]tenancy.Limit, error) {
 	list := &api.SharePolicyList{}
 	if err := q.client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
@@ -181,7 +183,7 @@ func (q *Quotas) limits(ctx context.Context, namespace string) ([]tenancy.Limit,
 	return found, nil
 }
 
-// priorities returns a function that gives the priority of a namespace.
+// priorities returns a function that returns the priority of a namespace.
 func (q *Quotas) priorities(ctx context.Context) (func(namespace string) int32, error) {
 	list := &api.SharePolicyList{}
 	if err := q.client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
@@ -201,14 +203,14 @@ func (q *Quotas) priorities(ctx context.Context) (func(namespace string) int32, 
 	}, nil
 }
 
-// confirmPeriod is the time between two looks at what was reserved for pods that have not been seen, and confirmPause the least time from when it was
-// reserved: a request to create a pod takes no longer.
+// confirmPeriod is the time between two checks of reservations for pods that have not been seen. confirmPause is how old a reservation must be to be
+// checked: a request to create a pod takes no longer.
 const (
 	confirmPeriod = 10 * time.Second
 	confirmPause  = 2 * time.Minute
 )
 
-// Run gives back what was reserved for pods that are not there, until ctx ends.
+// Run releases reservations for pods that do not exist, until ctx ends.
 func (q *Quotas) Run(ctx context.Context) {
 	ticker := time.NewTicker(confirmPeriod)
 	defer ticker.Stop()

@@ -10,20 +10,20 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// triedCuts are the cuts that the pods of a replica have had since one was placed, or for a while.
+// triedCuts are the cuts that the pods of a replica have had since one was placed, or since they were last forgotten.
 type triedCuts struct {
 	tried   map[string]bool // by cut.key
-	present string          // that of the pod
+	present string          // key of the present pod's cut
 	since   time.Time
-	given   int // pods that were given up
-	// last is the pod for which no other cut was left when it was looked for last. Unlike the others, the lock of Pods guards it.
+	given   int // number of pods that were given up
+	// last is the pod for which no other cut was left in the last search. Unlike the other fields, it is guarded by the lock of Pods.
 	last types.UID
 }
 
 // triedAgain is the time after which a cut that had no room is tried again.
 const triedAgain = time.Minute
 
-// add notes the cut of the pod.
+// add records the cut of the present pod.
 func (t *triedCuts) add(key string) {
 	if t.tried == nil {
 		t.tried, t.since = map[string]bool{}, time.Now()
@@ -32,22 +32,22 @@ func (t *triedCuts) add(key string) {
 	t.tried[key] = true
 }
 
-// forget lets all but the present cut be tried again, after a while.
+// forget allows all but the present cut to be tried again once triedAgain has passed.
 func (t *triedCuts) forget() {
 	if time.Since(t.since) >= triedAgain {
 		t.tried, t.since = map[string]bool{t.present: true}, time.Now()
 	}
 }
 
-// pause is how long a pod has to be without room before it is given up: it doubles with each, up to a minute. A pod may have no room for another
-// reason than its instances, which no cut changes.
+// pause is how long a pod has to be without room before it is given up. It doubles with each pod that was given up, up to triedAgain: there may be no
+// room for the pod for a reason that no cut changes.
 func (t *triedCuts) pause() time.Duration { return min(roomPause<<min(t.given, 10), triedAgain) }
 
-// recut gives up the pod of a replica with a pipeline for which the scheduler has found no node for a while, so that it is created again with the next
-// cut, if there is one. It reports whether the pod is not to be looked at any further.
+// recut gives up the pod of a replica with a pipeline if the scheduler has found no node for it for a while, so that it is created again with the
+// next cut, if there is one. It reports whether reconciliation of the pod is to end here.
 func recut(ctx context.Context, p *Pods, i *podInstance, pod *v1.Pod) (bool, error) {
 	why := unschedulable(pod)
-	if i.Function.Spec.Pipeline == nil || i.Move.From != 0 || why == nil || pod.Status.NominatedNodeName != "" { // others make room for it
+	if i.Function.Spec.Pipeline == nil || i.Move.From != 0 || why == nil || pod.Status.NominatedNodeName != "" { // or others make room for it
 		return false, nil
 	}
 	waits := time.Since(why.LastTransitionTime.Time)
@@ -55,11 +55,11 @@ func recut(ctx context.Context, p *Pods, i *podInstance, pod *v1.Pod) (bool, err
 		p.queue.AddAfter(i.Name, roomPause-waits)
 		return false, nil
 	}
-	i.cuts.add(cutKeyOf(pod)) // an earlier leader may have created it
+	i.cuts.add(cutKeyOf(pod)) // not known yet if an earlier leader created it
 	i.cuts.forget()
 	next, err := cutter{p.client, p.onNodes}.cut(ctx, i.Function, i.cuts.tried)
 	if err != nil {
-		p.log.Warn("failed to look for another cut", "replica", i.Name, "error", err) // what else is to be done for the pod does not depend on it
+		p.log.Warn("failed to look for another cut", "replica", i.Name, "error", err) // goes on: the rest of the reconciliation does not depend on this
 	}
 	setLastCut(p, i, pod, next == nil)
 	if next == nil {
@@ -70,7 +70,7 @@ func recut(ctx context.Context, p *Pods, i *podInstance, pod *v1.Pod) (bool, err
 		p.queue.AddAfter(i.Name, min(left, roomAgain))
 		return false, nil
 	}
-	// It may have been bound since: then it is another version.
+	// If the pod has been bound in the meantime, its resource version differs, and it is not deleted.
 	err = p.client.Delete(ctx, pod, client.Preconditions{UID: &pod.UID, ResourceVersion: &pod.ResourceVersion})
 	if apierrors.IsConflict(err) {
 		p.queue.AddAfter(i.Name, time.Second)
@@ -88,7 +88,7 @@ func recut(ctx context.Context, p *Pods, i *podInstance, pod *v1.Pod) (bool, err
 	return true, nil
 }
 
-// setLastCut notes whether no other cut is left for the pod of a replica.
+// setLastCut records whether no other cut is left for the pod of a replica.
 func setLastCut(p *Pods, i *podInstance, pod *v1.Pod, last bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -98,8 +98,8 @@ func setLastCut(p *Pods, i *podInstance, pod *v1.Pod, last bool) {
 	}
 }
 
-// mayRecut reports whether the pod of an instance without room may soon be replaced by one that is cut in another way, or is one that takes the place of another,
-// for which there is no last cut. Nothing is to be given up for it.
+// mayRecut reports whether no room is to be made for the pod of an instance because it may soon be replaced by one with another cut. That is also so
+// for a pod that is to replace another one, for which there is never a last cut.
 func mayRecut(p *Pods, name string, pod *v1.Pod) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

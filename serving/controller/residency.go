@@ -16,14 +16,14 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/scaling"
 )
 
-// writeResidency takes a pod one step nearer to the residency that the fleet wants of it, as package residency has it. The next step follows when the
-// agent of its node has answered, which is a change of the pod.
+// writeResidency takes a pod one step nearer to the residency that the fleet wants, by the rules of package residency. The next step follows when the
+// agent of its node has answered, which changes the pod.
 //
-// The replacement for one that cannot be made Hot is up to the fleet. It is told once for each raise; a new leader, which does not know what the fleet
-// was told, takes the pod for Shared (residencyOf), so that its fleet starts another replacement only if the load needs one more.
+// If a pod cannot be made Hot, its replacement is up to the fleet, which is told once for each raise. A new leader does not know what the fleet was
+// told. It takes the pod for Shared (residencyOf), so that its fleet starts another replacement only if the load needs one more.
 func (p *Pods) writeResidency(ctx context.Context, i *podInstance, pod *v1.Pod, level scaling.Residency) error {
 	w, r, err := kube.ResidencyOf(pod)
-	if err != nil { // somebody has changed it: it counts as Hot everywhere, and the agent does not answer
+	if err != nil { // somebody else has changed it: it counts as Hot everywhere, and the agent does not answer
 		p.log.Warn("residency of a pod is malformed", "replica", i.Name, "error", err)
 		return nil
 	}
@@ -56,7 +56,7 @@ func (p *Pods) writeResidency(ctx context.Context, i *podInstance, pod *v1.Pod, 
 	return nil
 }
 
-// cannotPark lets the fleet and the owner of a function know that the server of an instance does not give its memory back.
+// cannotPark tells the fleet and the owner of a function that the server of an instance does not give its memory back.
 func cannotPark(ctx context.Context, p *Pods, i *podInstance) {
 	p.mu.Lock()
 	i.Residency = scaling.Shared
@@ -66,15 +66,15 @@ func cannotPark(ctx context.Context, p *Pods, i *podInstance) {
 	p.send(ctx, fleet.Event{Instance: i.Name, Kind: fleet.CannotPark, Message: why})
 }
 
-// hasStopped reports whether no gateway sends requests to an instance any more, as the level with a number has it.
+// hasStopped reports whether no gateway sends requests to an instance any more, as the wanted level with sequence number seq demands.
 func hasStopped(p *Pods, i *podInstance, seq int64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return i.stopped == seq
 }
 
-// awaitStopped has an instance looked at again when no gateway sends requests to it any more, as the level with a number has it. The gateways
-// are those that are known after that level was written.
+// awaitStopped queues an instance when no gateway sends requests to it any more, as the wanted level with sequence number seq demands. It considers
+// the gateways that are known after that level was written.
 func awaitStopped(ctx context.Context, p *Pods, i *podInstance, seq int64) {
 	if i.asked == seq {
 		return
@@ -85,7 +85,7 @@ func awaitStopped(ctx context.Context, p *Pods, i *podInstance, seq int64) {
 	function, pod := gateway.FunctionName{Namespace: i.Function.Namespace, Name: i.Function.Name}, i.pod.Name
 	go func() {
 		if p.waitStopped(ctx, function, pod, seq) != nil {
-			return // it is wanted otherwise by now, or this process ends
+			return // another level is wanted by now, or this process ends
 		}
 		p.mu.Lock()
 		i.stopped = seq
@@ -94,7 +94,7 @@ func awaitStopped(ctx context.Context, p *Pods, i *podInstance, seq int64) {
 	}()
 }
 
-// stopAsking ends what awaitStopped has begun.
+// stopAsking ends the wait that awaitStopped has begun.
 func (i *podInstance) stopAsking() {
 	if i.stopAsk != nil {
 		i.stopAsk()
@@ -102,8 +102,8 @@ func (i *podInstance) stopAsking() {
 	i.stopAsk, i.asked = nil, 0
 }
 
-// refuse lets the fleet and the owner of a function know that an instance stays Shared or Warm. It is wanted so until the fleet says something else:
-// the raise would otherwise be tried again before the fleet has heard of this one.
+// refuse tells the fleet and the owner of a function that an instance stays Shared or Warm. Until the fleet says otherwise, that is the residency
+// that is wanted: the raise would otherwise be tried again before the fleet has heard of this refusal.
 func (p *Pods) refuse(ctx context.Context, i *podInstance, pod *v1.Pod, has residency.Level) {
 	stays, why := scaling.Shared, "its slice on node "+pod.Spec.NodeName+" has no room for its SM-time"
 	if has == residency.Warm {
@@ -121,7 +121,7 @@ func (p *Pods) refuse(ctx context.Context, i *podInstance, pod *v1.Pod, has resi
 	p.send(ctx, fleet.Event{Instance: i.Name, Kind: fleet.NoRoom, Residency: stays, Message: why})
 }
 
-// writeWanted has a pod say what is wanted of it, if it has not changed since it was read.
+// writeWanted writes what is wanted of a pod into its annotation, if the pod has not changed since it was read.
 func writeWanted(ctx context.Context, c client.Client, pod *v1.Pod, w residency.Wanted) error {
 	changed := pod.DeepCopy()
 	if err := setWanted(changed, w); err != nil {
@@ -139,19 +139,19 @@ func setWanted(p *v1.Pod, w residency.Wanted) error {
 	return nil
 }
 
-// isWaking reports whether a pod is parked and is to serve again: its container may be Ready all the time, but its server has no memory yet.
+// isWaking reports whether a pod is parked and is to serve again. Its container may be Ready all the time, but its server does not have its memory yet.
 func isWaking(p *v1.Pod) bool {
 	w, r, _ := kube.ResidencyOf(p) // one that is malformed counts as Hot
 	return w.Level.Serves() && r.Level == residency.Warm
 }
 
-// addressOf returns the host:port to which requests for a pod go, and whether it accepts any by now.
+// addressOf returns the host:port for requests to a pod, and whether the pod accepts requests.
 func addressOf(p *v1.Pod) (address string, serves bool) {
 	address, ready := api.Address(p)
-	return address, ready && (!isWaking(p) || takesTurns(p)) // it is there for the fleet, whoever has the turn
+	return address, ready && (!isWaking(p) || takesTurns(p)) // a pod that takes turns serves from the fleet's point of view, whoever's turn it is
 }
 
-// waitsFor returns what a pod that accepts no requests waits for.
+// waitsFor returns what a pod that accepts no requests is waiting for.
 func waitsFor(p *v1.Pod) string {
 	if isWaking(p) {
 		return "waits until its server has its memory again"
@@ -159,7 +159,7 @@ func waitsFor(p *v1.Pod) string {
 	return api.WaitsFor(p)
 }
 
-// startRefused reports whether a pod was placed where there is no room for it any more: it has not started.
+// startRefused reports whether a pod was placed where there was no longer room for it, so that it has not started.
 func startRefused(p *v1.Pod) bool {
 	w, r, _ := kube.ResidencyOf(p)
 	return r.Refused && r.Answers(w) && r.Level == residency.Cold
@@ -169,7 +169,7 @@ var levels = map[scaling.Residency]residency.Level{
 	scaling.Hot: residency.Hot, scaling.Shared: residency.Shared, scaling.Warm: residency.Warm, scaling.Cold: residency.Cold,
 }
 
-// residencyOf returns how ready to serve a pod is to be, or how it stays if there is no room for that.
+// residencyOf returns the residency wanted of a pod, or the one that it keeps because there was no room for that.
 func residencyOf(p *v1.Pod) scaling.Residency {
 	w, r, _ := kube.ResidencyOf(p) // one that is malformed counts as Hot
 	level := w.Level

@@ -10,7 +10,7 @@ import (
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 )
 
-// revisionOf returns the revision of a FaSTPod of a function, 0 if it has none: an earlier version has made it.
+// revisionOf returns the revision of a function's FaSTPod, or 0 if it has none because an earlier version of gshare created it.
 func revisionOf(fp *api.FaSTPod) int64 {
 	n, err := strconv.ParseInt(fp.Annotations[api.AnnotationRevision], 10, 64)
 	if err != nil {
@@ -19,8 +19,8 @@ func revisionOf(fp *api.FaSTPod) int64 {
 	return max(n, 0)
 }
 
-// compareRevisions orders the FaSTPods of a function by when it has come to use them. No two are equal: several may have been made in the same second,
-// or with the same revision while the cache lagged.
+// compareRevisions orders the FaSTPods of a function by when the function began to use them. No two compare equal, even if they were created in the
+// same second, or with the same revision while the cache lagged.
 func compareRevisions(a, b *api.FaSTPod) int {
 	return cmp.Or(
 		cmp.Compare(revisionOf(a), revisionOf(b)),
@@ -29,7 +29,7 @@ func compareRevisions(a, b *api.FaSTPod) int {
 	)
 }
 
-// othersOf returns the other FaSTPods of the function of one.
+// othersOf returns the other FaSTPods of the function that a FaSTPod belongs to.
 func othersOf(ctx context.Context, reader client.Reader, fp *api.FaSTPod) ([]*api.FaSTPod, error) {
 	list := &api.FaSTPodList{}
 	if err := reader.List(ctx, list, client.InNamespace(fp.Namespace), client.MatchingFields{byFunction: fp.Spec.FunctionRef.Name}); err != nil {
@@ -45,7 +45,7 @@ func othersOf(ctx context.Context, reader client.Reader, fp *api.FaSTPod) ([]*ap
 	return others, nil
 }
 
-// isSuperseded reports whether the function of a FaSTPod uses a later one.
+// isSuperseded reports whether the function of a FaSTPod now uses a later one.
 func isSuperseded(ctx context.Context, reader client.Reader, fp *api.FaSTPod) (bool, error) {
 	others, err := othersOf(ctx, reader, fp)
 	for _, other := range others {
@@ -56,7 +56,7 @@ func isSuperseded(ctx context.Context, reader client.Reader, fp *api.FaSTPod) (b
 	return false, err
 }
 
-// setLatest gives a FaSTPod a revision above those of the others of its function, unless it is the latest already.
+// setLatest gives a FaSTPod a higher revision than the others of its function have, unless it is already the latest.
 func setLatest(fp *api.FaSTPod, others []*api.FaSTPod) {
 	latest, last := revisionOf(fp) > 0, int64(0)
 	for _, other := range others {

@@ -24,38 +24,38 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/scaling"
 )
 
-// room gives up replicas in reserve of any function for pods of functions that the scheduler cannot place.
+// room gives up replicas in reserve, of any function, to make room for pods of functions that the scheduler cannot place.
 type room struct {
 	client   client.Client // reads from the cache
-	live     client.Reader // reads from the API server: the cache has no pods of others
+	live     client.Reader // reads from the API server, as the cache lacks pods of others
 	fleet    *fleet.Fleet
 	pods     *Pods
 	recorder events.EventRecorder
 	log      *slog.Logger
-	time     prometheus.Observer // of the looks for pods without room; may be nil
+	time     prometheus.Observer // time of the searches for pods without room; may be nil
 
-	looked map[types.UID]time.Time // when a search for a pod was made last
-	given  map[types.UID]given     // pods that were given up and that the cache has still
+	looked map[types.UID]time.Time // when room was last looked for, by pod
+	given  map[types.UID]given     // pods that were given up and are still in the cache
 }
 
 // given is a pod that was given up.
 type given struct {
 	key  client.ObjectKey
 	node string
-	by   time.Time // when it is parked, or will not be; zero if it ends
+	by   time.Time // when it is parked or is not expected to be any more; zero if it ends
 }
 
-// Times after which room is made for a pod that is unschedulable, and after which it is tried again: what was given up may take its grace period, and
-// the pods of nodes are read from the API server.
+// roomPause is the time after which room is made for an unschedulable pod, and roomAgain the time between two tries: what was given up may take its
+// grace period to end, and each try reads the pods of nodes from the API server.
 const (
 	roomPause = 2 * time.Second
 	roomAgain = 5 * time.Second
 )
 
-// parkingLimit is the time after which a replica that was to be parked is not expected to be any more.
+// parkingLimit is the time after which a replica that was to be parked is no longer expected to be.
 const parkingLimit = time.Minute
 
-// isSettled reports whether the pod of a replica that was to be parked is: how it counts says what it has left.
+// isSettled reports whether the pod of a replica that was to be parked is parked, so that its own state shows what it has released.
 func isSettled(p *v1.Pod) bool {
 	_, r, _ := kube.ResidencyOf(p)
 	return r.Level == residency.Warm
@@ -78,7 +78,7 @@ func (r *room) Run(ctx context.Context) {
 	}
 }
 
-// look makes room for one of the pods that have none, the one that has waited longest since the last time.
+// look makes room for one of the pods that need it: the one for which room has not been looked for the longest.
 func (r *room) look(ctx context.Context) error {
 	next, ending, err := r.next(ctx)
 	if err != nil || next == nil {
@@ -88,7 +88,7 @@ func (r *room) look(ctx context.Context) error {
 	return r.make(ctx, next, ending)
 }
 
-// next returns the pod to make room for, nil if there is none, and the nodes of those pods that are to end.
+// next returns the pod to make room for, or nil if there is none. ending has the nodes of the pods that are to end.
 func (r *room) next(ctx context.Context) (next *v1.Pod, ending map[types.UID]string, err error) {
 	defer observe(r.time, time.Now())
 	without, leave := &v1.PodList{}, &v1.PodList{}
@@ -121,7 +121,7 @@ func (r *room) next(ctx context.Context) (next *v1.Pod, ending map[types.UID]str
 	return next, ending, nil
 }
 
-// podOf returns a pod that the cache has, nil if it has none of this name with the UID. Without a UID, it is any.
+// podOf returns the pod with a name and a UID from the cache, or nil if it is not there. An empty UID matches any pod.
 func (r *room) podOf(ctx context.Context, key client.ObjectKey, uid types.UID) *v1.Pod {
 	pod := &v1.Pod{}
 	if err := r.client.Get(ctx, key, pod); err != nil || uid != "" && pod.UID != uid {
@@ -130,7 +130,7 @@ func (r *room) podOf(ctx context.Context, key client.ObjectKey, uid types.UID) *
 	return pod
 }
 
-// unschedulable returns the condition that says that the scheduler has found no node for a pod, nil if there is none.
+// unschedulable returns the condition that says that the scheduler has found no node for a pod, or nil if there is none.
 func unschedulable(p *v1.Pod) *v1.PodCondition {
 	i := slices.IndexFunc(p.Status.Conditions, func(c v1.PodCondition) bool { return c.Type == v1.PodScheduled })
 	if i < 0 || p.Spec.NodeName != "" {
@@ -142,13 +142,13 @@ func unschedulable(p *v1.Pod) *v1.PodCondition {
 	return nil
 }
 
-// waitsForRoom reports whether the scheduler has found no node for a pod for a while.
+// waitsForRoom reports whether the scheduler has found no node for a pod for at least roomPause.
 func waitsForRoom(p *v1.Pod) bool {
 	c := unschedulable(p)
 	return c != nil && time.Since(c.LastTransitionTime.Time) >= roomPause
 }
 
-// make gives up what is in the way of a pod.
+// make gives up the replicas in reserve that are in the way of a pod.
 func (r *room) make(ctx context.Context, pod *v1.Pod, ending map[types.UID]string) error {
 	var spares []spare
 	priority, err := r.pods.quotas.priorities(ctx)
@@ -192,7 +192,7 @@ func (r *room) make(ctx context.Context, pod *v1.Pod, ending map[types.UID]strin
 	return nil
 }
 
-// podsOn returns a function that lists the pods of a node, once for each.
+// podsOn returns a function that lists the pods of a node. Each node is listed only once.
 func podsOn(ctx context.Context, live client.Reader) func(node string) ([]*v1.Pod, error) {
 	known := map[string][]*v1.Pod{}
 	return func(node string) ([]*v1.Pod, error) {
@@ -212,7 +212,7 @@ func podsOn(ctx context.Context, live client.Reader) func(node string) ([]*v1.Po
 	}
 }
 
-// tell lets the owners of both functions know who made room for whom.
+// tell records in the events of both functions which replica has made room for which pod.
 func (r *room) tell(ctx context.Context, pod *v1.Pod, v spare, does string) {
 	note := fmt.Sprintf("Replica %s, which was in reserve, %s to make room for replica %s", v.instance, does, nameOf(r.pods, pod))
 	for _, p := range []*v1.Pod{v.pod, pod} {
@@ -223,7 +223,7 @@ func (r *room) tell(ctx context.Context, pod *v1.Pod, v spare, does string) {
 	}
 }
 
-// nameOf returns the name of the instance that a pod is, and an empty text if it is none.
+// nameOf returns the name of the instance that a pod belongs to, or an empty text if there is none.
 func nameOf(pods *Pods, pod *v1.Pod) string {
 	function, id, err := instanceOf(pod)
 	if err != nil {

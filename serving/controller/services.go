@@ -12,15 +12,15 @@ import (
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 )
 
-// services gives functions names in the cluster's DNS: a Service of type ExternalName with the name of the function, which leads to the gateways.
-// The host of requests names the function then, and no node needs a rule for it.
+// services gives functions names in the cluster's DNS: for each function there is a Service of type ExternalName with its name, which leads to the
+// gateways. So the host of requests names the function, and no node needs a rule for the Service.
 type services struct {
 	client  client.Client
 	live    client.Reader
 	gateway string // host name of the gateways' Service, with the domain of the cluster
 }
 
-// ensure creates the Service of a function. It returns an error if another Service has its name.
+// ensure creates or updates the Service of a function. It returns an error if another Service has its name.
 func (s *services) ensure(ctx context.Context, f *api.GPUFunction) error {
 	key := client.ObjectKeyFromObject(f)
 	found := &v1.Service{}

@@ -5,10 +5,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 )
 
-// slimPod keeps of a pod with a node only what this package and package profiles read of the cached pods: a cluster has several for each function, and most
-// of a pod is how its containers are to be run. Cached pods must not be updated, only patched, as what is missing here would be lost.
+// slimPod keeps of a pod with a node only what this package and package profiles read of cached pods. A cluster has several pods for each function,
+// and most of a pod is about how to run its containers. Cached pods must not be updated, only patched, as what is missing here would be lost.
 //
-// A pod without a node is kept as it is: room is looked for as the scheduler does.
+// A pod without a node is kept as it is: room is looked for by the rules of the scheduler.
 func slimPod(object any) (any, error) {
 	p, isPod := object.(*v1.Pod)
 	if !isPod {
@@ -32,7 +32,7 @@ func slimPod(object any) (any, error) {
 	return slim, nil
 }
 
-// slimContainers keeps what containers ask for and where they listen, how long they may start, and which stages they have.
+// slimContainers keeps what containers request, where they listen, how long they may take to start, and which stages they have.
 func slimContainers(all []v1.Container) []v1.Container {
 	if all == nil {
 		return nil
@@ -41,7 +41,7 @@ func slimContainers(all []v1.Container) []v1.Container {
 	for at := range all {
 		c := &all[at]
 		one := v1.Container{Name: c.Name, Ports: c.Ports, Resources: c.Resources, RestartPolicy: c.RestartPolicy, StartupProbe: c.StartupProbe}
-		if equality.Semantic.DeepEqual(c.Resources.Requests, c.Resources.Limits) { // as those of shares are
+		if equality.Semantic.DeepEqual(c.Resources.Requests, c.Resources.Limits) { // always so for shares; saves memory
 			one.Resources.Requests = one.Resources.Limits
 		}
 		for _, v := range c.Env {
@@ -54,7 +54,7 @@ func slimContainers(all []v1.Container) []v1.Container {
 	return slim
 }
 
-// slimConditions keeps whether a pod has a node, and whether it is Ready.
+// slimConditions keeps the conditions that say whether a pod has a node and whether it is Ready.
 func slimConditions(all []v1.PodCondition) []v1.PodCondition {
 	var slim []v1.PodCondition
 	for _, c := range all {
@@ -65,7 +65,7 @@ func slimConditions(all []v1.PodCondition) []v1.PodCondition {
 	return slim
 }
 
-// slimStatuses keeps whether containers run, and why not, and which images they have: a profile is stale once replicas run another one than was measured.
+// slimStatuses keeps whether containers run, and why not, and which images they have: a profile is stale once replicas run another image than was measured.
 func slimStatuses(all []v1.ContainerStatus) []v1.ContainerStatus {
 	if all == nil {
 		return nil

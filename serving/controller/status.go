@@ -16,7 +16,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Reasons of the condition Ready beside those of fleet.Status.
+// Reasons of the condition Ready, in addition to those of fleet.Status.
 const (
 	reasonInvalid    = "Invalid"
 	reasonUnprofiled = "Unprofiled"
@@ -31,10 +31,10 @@ const (
 	reasonServerKeepsMemory = "ServerKeepsMemory"
 )
 
-// backOff is why no replica of a function is started now; nothing if the text is empty.
+// backOff is the reason why no replica of a function is being started at present; there is none if the text is empty.
 type backOff struct{ why string }
 
-// statusOf returns the status of an object, which before is that it has now. The last argument is why a policy keeps it from growing, if one does.
+// statusOf returns the new status of an object whose present status is before. overQuota is why a policy keeps the function from growing, if one does.
 func statusOf(before api.GPUFunctionStatus, k known, s *fleet.Status, b backOff, overQuota string) api.GPUFunctionStatus {
 	status := *before.DeepCopy()
 	status.ObservedGeneration, status.Profiled = k.generation, k.profiled.DeepCopy()
@@ -86,7 +86,7 @@ func statusOf(before api.GPUFunctionStatus, k known, s *fleet.Status, b backOff,
 	return status
 }
 
-// setTrue sets a condition that is there only while it is True: while it has a message.
+// setTrue sets a condition that exists only while it is True, or removes it if it has no message.
 func setTrue(conditions *[]metav1.Condition, c metav1.Condition) {
 	if c.Message == "" {
 		meta.RemoveStatusCondition(conditions, c.Type)
@@ -96,7 +96,7 @@ func setTrue(conditions *[]metav1.Condition, c metav1.Condition) {
 	meta.SetStatusCondition(conditions, c)
 }
 
-// shareText returns a share as kubectl get prints it: 24% x 40%-80%, or 24%-48% x 100%. It is empty for a function whose pods are somebody else's.
+// shareText returns a share as kubectl get shows it: 24% x 40%-80%, or 24%-48% x 100%. It is empty for a function whose pods another autoscaler manages.
 func shareText(s *fleet.Status) string {
 	if s.Share == (share.Share{}) {
 		return ""
@@ -112,7 +112,7 @@ func shareText(s *fleet.Status) string {
 	return text
 }
 
-// rounded returns a number with two digits, so that the object is not written for each small change.
+// rounded returns a number rounded to two significant digits, so that the object is not written for each small change.
 func rounded(x float64) string {
 	if x == 0 || math.IsNaN(x) {
 		return "0"
@@ -136,19 +136,19 @@ func percent(part float64) string {
 	return strconv.FormatFloat(math.Floor(part*1000)/10, 'f', -1, 64) + "%"
 }
 
-// observedPeriod is the least time between two writes of an object for changes of what requests saw alone.
+// observedPeriod is the least time between two writes of an object of which only the observed values (api.Observed) have changed.
 const observedPeriod = 30 * time.Second
 
-// urgency says when a status has to be written.
+// urgency says how soon a status has to be written.
 type urgency int
 
 const (
 	never urgency = iota
-	later         // only what requests saw has changed, and by as much as is worth a write
+	later         // only observed values have changed, but by enough to be worth a write
 	atOnce
 )
 
-// due returns when a status has to be written.
+// due returns how soon a changed status has to be written.
 func due(before, now *api.GPUFunctionStatus) urgency {
 	same := *now
 	same.Observed = before.Observed
@@ -161,25 +161,25 @@ func due(before, now *api.GPUFunctionStatus) urgency {
 	return never
 }
 
-// Changes of what requests saw that are worth a write: a part of a number, and points of the percentage.
+// Changes of observed values that are worth a write: leastChange is a part of a number, leastPoints percentage points.
 const (
 	leastChange = 0.1
 	leastPoints = 0.5
 )
 
-// differs reports whether what requests saw has changed by as much as is worth a write. The load of a steady function varies by less.
+// differs reports whether observed values have changed by enough to be worth a write. The values of a function with a steady load vary by less.
 func differs(before, now api.Observed) bool {
 	from, to := pointsOf(before.Hit), pointsOf(now.Hit)
 	return farApart(numberOf(before.RequestsPerSecond), numberOf(now.RequestsPerSecond)) || farApart(secondsOf(before.P99), secondsOf(now.P99)) ||
 		(before.Hit == "") != (now.Hit == "") || !(math.Abs(from-to) < leastPoints)
 }
 
-// farApart reports whether one of two numbers is above the other by leastChange, or is none.
+// farApart reports whether two numbers differ by at least leastChange of the larger one, or one is not a number.
 func farApart(a, b float64) bool {
 	return a != b && !(math.Abs(a-b) < leastChange*max(math.Abs(a), math.Abs(b)))
 }
 
-// numberOf returns the number that a text of a status is: 0 if it is empty, and NaN if somebody has made something else of it.
+// numberOf returns the number in a text of a status: 0 if it is empty, and NaN if somebody has replaced it by something else.
 func numberOf(text string) float64 {
 	if text == "" {
 		return 0

@@ -20,52 +20,52 @@ import (
 // statusPeriod is the time between two looks at all functions.
 const statusPeriod = time.Second
 
-// Bounds of a period, so that many functions leave the API server to others: while 10,000 functions scale, the rest of the controller writes some 50
-// times a second, and all of it is to stay below 100. What requests saw differs a little each second for each function that has any: of those that
-// wait to be written, the others follow in turn.
+// Bounds of the work in one period, so that many functions leave enough of the API server to others: while 10,000 functions scale, the rest of the
+// controller writes some 50 times a second, and all of it is to stay below 100. For every function with requests, the observed values (api.Observed)
+// change a little each second. They are written in turn.
 const (
-	maxWrites   = 40  // of objects
-	maxObserved = 20  // of those, for changes of what requests saw alone
-	maxCompared = 500 // functions of which it is looked at what requests saw
+	maxWrites   = 40  // objects written
+	maxObserved = 20  // objects of those that are written only because observed values have changed
+	maxCompared = 500 // functions whose observed values are compared
 )
 
 // statusWriter writes the status of the objects of functions.
 type statusWriter struct {
 	client    client.Client
-	objects   func() map[gateway.FunctionName]*api.GPUFunction // of the cache, none of which is to be changed
+	objects   func() map[gateway.FunctionName]*api.GPUFunction // of the cache, not to be changed
 	fleet     *fleet.Fleet
 	advisor   *fleet.Advisor
 	functions *functions
 	gateways  *Gateways
 	log       *slog.Logger
-	time      prometheus.Observer // of the looks, without the writes; may be nil
+	time      prometheus.Observer // time of the comparisons, without the writes; may be nil
 
-	states  []fleet.Status // of the last look, whose memory the next one uses
+	states  []fleet.Status // of the last period; the next one reuses the memory
 	written map[gateway.FunctionName]time.Time
-	settled map[gateway.FunctionName]statusInputs // of those of which there was nothing to write at once
-	turn    []gateway.FunctionName                // whose turn it is to be looked at for what requests saw, first to last
+	settled map[gateway.FunctionName]statusInputs // inputs with which there was nothing to write at once
+	turn    []gateway.FunctionName                // order in which observed values are compared next
 }
 
-// statusInputs are what a status follows from, but for what requests saw. It has one field for each.
+// statusInputs are the values from which a status follows, except the observed values. It has one field for each.
 type statusInputs struct {
-	version  string // of the object
+	version  string // resource version of the object
 	known    known
 	why      backOff
 	running  bool // the fleet or the advisor has the function
 	ready    bool
 	reason   string
 	message  string
-	unparked string // why none is parked
+	unparked string // why no replica is parked
 	hot      int
 	shared   int
 	warm     int
-	replicas int // that are ready
+	replicas int // ready ones
 	share    share.Share
 	host     string
-	quota    string // why a policy keeps it from growing
+	quota    string // why a policy keeps the function from growing
 }
 
-// period is what is known of all functions in one period.
+// period is what is known about all functions in one period.
 type period struct {
 	known     map[gateway.FunctionName]known
 	states    map[gateway.FunctionName]*fleet.Status
@@ -86,7 +86,7 @@ func (p *period) statusOf(name gateway.FunctionName, object *api.GPUFunction, b 
 	return statusOf(object.Status, p.known[name], p.states[name], b, p.overQuota[name])
 }
 
-// Run writes what has changed, each second until ctx ends.
+// Run writes the statuses that have changed, every second until ctx ends.
 func (w *statusWriter) Run(ctx context.Context) {
 	w.written, w.settled = map[gateway.FunctionName]time.Time{}, map[gateway.FunctionName]statusInputs{}
 	ticker := time.NewTicker(statusPeriod)
@@ -101,14 +101,14 @@ func (w *statusWriter) Run(ctx context.Context) {
 	}
 }
 
-// statusWrite is the status that an object is to have.
+// statusWrite is a status that is to be written to an object.
 type statusWrite struct {
 	name   gateway.FunctionName
 	object *api.GPUFunction
 	status api.GPUFunctionStatus
 }
 
-// writeAll writes the most urgent of what has changed. The rest follows in the next periods.
+// writeAll writes the most urgent changes. The rest follow in the next periods.
 func (w *statusWriter) writeAll(ctx context.Context) {
 	for _, one := range w.look() {
 		w.written[one.name] = time.Now()
@@ -122,8 +122,7 @@ func (w *statusWriter) writeAll(ctx context.Context) {
 	}
 }
 
-// statusAlone returns an object with the status of another, and without what a patch of the status does not need: to find out what has changed, both
-// versions are written as JSON.
+// statusAlone returns an object with only the status of f and what a patch of it needs: to find the differences, both versions are encoded as JSON.
 func statusAlone(f *api.GPUFunction) *api.GPUFunction {
 	return &api.GPUFunction{ObjectMeta: metav1.ObjectMeta{Namespace: f.Namespace, Name: f.Name}, Status: f.Status}
 }
@@ -159,7 +158,7 @@ func (w *statusWriter) look() []statusWrite {
 		now := p.statusOf(name, object, b)
 		if due(&object.Status, &now) == atOnce {
 			writes = append(writes, statusWrite{name, object, now})
-			w.settled[name] = statusInputs{} // until the cache has it
+			w.settled[name] = statusInputs{} // compared again until the cache shows the write
 		} else {
 			w.settled[name] = inputs
 		}
@@ -170,7 +169,7 @@ func (w *statusWriter) look() []statusWrite {
 	return w.observed(writes, objects, p)
 }
 
-// observed adds writes for what requests saw to those that are urgent, as far as there is room for them.
+// observed adds writes for changed observed values to the urgent writes, as far as the bounds allow.
 func (w *statusWriter) observed(writes []statusWrite, objects map[gateway.FunctionName]*api.GPUFunction, p *period) []statusWrite {
 	room := min(maxObserved, maxWrites-len(writes))
 	urgent := map[gateway.FunctionName]bool{}
@@ -194,7 +193,7 @@ func (w *statusWriter) observed(writes []statusWrite, objects map[gateway.Functi
 	return writes
 }
 
-// forget forgets the functions that are gone.
+// forget forgets the functions that no longer exist.
 func (w *statusWriter) forget(all map[gateway.FunctionName]known) {
 	gone := func(name gateway.FunctionName) bool { _, there := all[name]; return !there }
 	maps.DeleteFunc(w.written, func(name gateway.FunctionName, _ time.Time) bool { return gone(name) })

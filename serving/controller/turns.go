@@ -19,39 +19,40 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// turns decides which replica of functions with class swap has the turn on each slice, by what waits for them at the gateways. What it decides is in the
-// pods, as their residency, so that another leader goes on from there. The agents hold it to one at a time.
+// turns decides which replica of functions with class swap has its turn on each slice, depending on what waits for them at the gateways. The
+// decisions are kept in the pods, as their residency, so that another leader can go on from there. The agents ensure that only one replica at a time
+// has a slice.
 type turns struct {
 	pods  *Pods
 	load  func(gateway.FunctionName) gateway.Load
 	began time.Time
 
-	known map[string]turnOf // by replica
+	known map[string]turnOf // by name of the replica
 }
 
-// turn is how an instance takes turns. The lock of Pods guards it.
+// turn is the part of an instance in taking turns. The lock of Pods guards it.
 type turn struct {
-	adopted bool            // it is of Adopt, and its pod takes turns, whatever its function wants now
-	level   residency.Level // Hot if it has one, else Warm; Cold: not decided; Unknown: it is to end
-	refused int64           // residency.Wanted.Seq of the last one that its agent has refused
+	adopted bool            // it was adopted with a pod that takes turns, whatever its function wants now
+	level   residency.Level // Hot if it is its turn, else Warm; Cold: not decided yet; Unknown: it is to end
+	refused int64           // residency.Wanted.Seq of the last change that its agent has refused
 }
 
-// turnOf is what is remembered of a replica. Times are since turns.began.
+// turnOf is what turns remembers about a replica. Times count from turns.began.
 type turnOf struct {
 	stage   residency.Stage
-	since   time.Duration // that it is in the stage, or serves in this turn
-	serves  time.Duration // since when it serves in this turn, though not Ready at times; 0: it has not yet
-	waiting time.Duration // that requests wait for it; 0: none does
+	since   time.Duration // when it entered the stage, or began to serve in this turn
+	serves  time.Duration // when it began to serve in this turn, even if it is not Ready at times; 0: not yet
+	waiting time.Duration // since when requests wait for it; 0: none do
 	begin   time.Duration // residency.InTurn.Begin
 	used    time.Duration // when its last turn ended
-	pause   time.Duration // until which it gets none, as its agent had no room for it
+	pause   time.Duration // until when it gets no turn, as its agent had no room for it
 	refused int64         // turn.refused
 }
 
 var turnPolicy = residency.ClusterTurns()
 
-// leaveLimit is how long a replica may take to give its memory back after its turn: it may have a request that does not end, or a gateway or the agent of its
-// node may be out of reach. Nobody else can have a turn until then.
+// leaveLimit is how long a replica may take to give its memory back after its turn: it may have a request that does not end, or a gateway or its
+// node's agent may be out of reach. Until then no other replica can have a turn.
 const leaveLimit = 5 * time.Minute
 
 // Run decides each second until ctx ends.
@@ -68,16 +69,16 @@ func (t *turns) Run(ctx context.Context) {
 	}
 }
 
-// review gives and takes turns on all slices.
+// review gives and takes away turns on all slices.
 func (t *turns) review(ctx context.Context) {
-	now := time.Since(t.began).Round(residency.TurnPeriod) // a look that is a moment early must not make a turn last until the next one
+	now := time.Since(t.began).Round(residency.TurnPeriod) // a review that comes slightly early must not make a turn last until the next one
 	bySlice, known := map[string][]residency.InTurn{}, map[string]turnOf{}
 	for name, i := range placedInstances(t.pods) {
 		pod := &v1.Pod{}
 		if err := t.pods.client.Get(ctx, i.pod, pod); err != nil || pod.UID != i.uid || !kube.TakesTurns(pod) || kube.Ended(pod) {
-			continue // the next look finds it
+			continue // the next review finds it
 		}
-		placement, _, _ := kube.PlacementOf(pod) // TakesTurns has read it
+		placement, _, _ := kube.PlacementOf(pod) // TakesTurns has read it without error
 		slice := pod.Spec.NodeName + "/" + placement.Containers[0].VGPUs[0].Slice
 		one, remembered := t.look(now, name, i, pod)
 		bySlice[slice], known[name] = append(bySlice[slice], one), remembered
@@ -98,32 +99,32 @@ func (t *turns) review(ctx context.Context) {
 	}
 }
 
-// look returns how a replica is with its turn, and what is to be remembered of it.
+// look returns the state of a replica with respect to its turn, and what to remember about it.
 func (t *turns) look(now time.Duration, name string, i placedInstance, pod *v1.Pod) (residency.InTurn, turnOf) {
 	load, last := t.load(i.function), t.known[name]
 	one := residency.InTurn{ID: name, Stage: stageOf(pod), Waiting: load.Waiting, InFlight: load.InFlight}
 	if _, found := t.known[name]; !found || one.Stage != last.stage {
 		if one.Stage == residency.Waiting && found {
-			last.used, last.waiting = now, 0 // those that still wait come after others that have waited meanwhile
+			last.used, last.waiting = now, 0 // requests that still wait come after those of others that have waited in the meantime
 		} else if _, r, _ := kube.ResidencyOf(pod); one.Stage == residency.Waiting && r.Level == residency.Warm {
-			last.used = 1 // it had one under an earlier leader
+			last.used = 1 // it had a turn under an earlier leader
 		}
 		last.stage, last.since, last.begin = one.Stage, now, 0
 		switch {
 		case one.Stage == residency.Waiting:
 			last.serves = 0
-		case one.Stage == residency.Beginning && !hasStarted(pod): // one that was parked does not load again
+		case one.Stage == residency.Beginning && !hasStarted(pod): // a replica that was parked does not load its model again
 			last.begin = allowedStart(&pod.Spec.Containers[0])
 		case one.Stage == residency.Serving && last.serves == 0:
 			last.serves = now
-		case one.Stage == residency.Serving: // who is not Ready now and then has no longer turn than others
+		case one.Stage == residency.Serving: // not being Ready now and then does not make a turn longer
 			last.since = last.serves
 		}
 	}
-	if i.refused != last.refused { // the agent may have answered what was wanted next since
+	if i.refused != last.refused { // remembered here, as the agent may have answered a later change since
 		last.pause, last.refused = now+turnPolicy.For, i.refused
 	}
-	if one.Stage == residency.Waiting && last.used == 0 { // it replaces another one of its function, whose requests it is to take over
+	if one.Stage == residency.Waiting && last.used == 0 { // it replaces another replica of its function, whose requests it is to take over
 		one.Waiting += load.InFlight
 	}
 	switch {
@@ -139,7 +140,7 @@ func (t *turns) look(now time.Duration, name string, i placedInstance, pod *v1.P
 	return one, last
 }
 
-// stageOf returns how far a pod is with its turn. It serves when it is Ready, since what is still loading could not be parked.
+// stageOf returns the stage of a pod's turn. The pod serves only when it is Ready, since a server that is still loading could not be parked.
 func stageOf(p *v1.Pod) residency.Stage {
 	w, r, err := kube.ResidencyOf(p)
 	_, ready := addressOf(p)
@@ -154,14 +155,14 @@ func stageOf(p *v1.Pod) residency.Stage {
 	return residency.Beginning
 }
 
-// hasStarted reports whether the startupProbe of a pod's server has succeeded, or the server runs without one.
+// hasStarted reports whether the startupProbe of a pod's server has succeeded, or the server runs and has none.
 func hasStarted(p *v1.Pod) bool {
 	return slices.ContainsFunc(p.Status.ContainerStatuses, func(c v1.ContainerStatus) bool {
 		return c.Name == p.Spec.Containers[0].Name && c.Started != nil && *c.Started
 	})
 }
 
-// takesTurns reports whether a pod takes turns with others on its slice, or is to.
+// takesTurns reports whether a pod takes turns with others on its slice, or will once it is placed.
 func takesTurns(p *v1.Pod) bool {
 	if _, placed := p.Annotations[kube.AnnotationPlacement]; placed {
 		return kube.TakesTurns(p)
@@ -169,7 +170,7 @@ func takesTurns(p *v1.Pod) bool {
 	return p.Annotations[kube.AnnotationIsolation] == string(share.Swap)
 }
 
-// writeTurn takes a pod one step nearer to having its turn, or to giving the memory back, as package residency has it.
+// writeTurn takes a pod one step nearer to having its turn or to giving its memory back, by the rules of package residency.
 func writeTurn(ctx context.Context, p *Pods, i *podInstance, pod *v1.Pod) error {
 	p.mu.Lock()
 	turn := i.turn.level
@@ -188,7 +189,7 @@ func writeTurn(ctx context.Context, p *Pods, i *podInstance, pod *v1.Pod) error 
 	case w.Level == residency.Warm:
 		i.parked = time.Now()
 	}
-	if r.Level == residency.Cold { // it has not started, and nobody sends requests to it
+	if r.Level == residency.Cold { // the pod has not started, and nobody sends requests to it
 		switch {
 		case turn == residency.Hot && w.Level == residency.Warm:
 			if next, ok := residency.Change(w, r, turn); ok {
@@ -212,7 +213,7 @@ func writeTurn(ctx context.Context, p *Pods, i *podInstance, pod *v1.Pod) error 
 	case residency.Write:
 		if r.Refused && r.Answers(w) {
 			p.mu.Lock()
-			i.turn.level, i.turn.refused = residency.Warm, w.Seq // until it is decided again
+			i.turn.level, i.turn.refused = residency.Warm, w.Seq // until turns decides again
 			p.mu.Unlock()
 		}
 		return writeWanted(ctx, p.client, pod, task.Wanted)
@@ -227,14 +228,14 @@ func writeTurn(ctx context.Context, p *Pods, i *podInstance, pod *v1.Pod) error 
 	return nil
 }
 
-// awaitsTurn reports whether a pod has not started yet, or is parked, since it is not its turn or its node's agent has not begun that.
+// awaitsTurn reports whether a pod has not started or is parked because it is not its turn, or because its node's agent has not acted on the turn yet.
 func awaitsTurn(p *v1.Pod) bool {
 	w, r, err := kube.ResidencyOf(p)
 	return err == nil && (r.Level == residency.Cold && !r.Refused || w.Level == residency.Warm && r.Level == residency.Warm) && takesTurns(p)
 }
 
-// reviewWaiting goes on with a replica that awaits its turn and is not Ready. One whose server has failed when it was parked would start without memory, and
-// is ended: the next one starts in its turn.
+// reviewWaiting handles a replica that waits for its turn and is not Ready. If its server has failed while it was parked, it would restart without
+// memory. So it is ended, and the next one starts in its turn.
 func reviewWaiting(ctx context.Context, p *Pods, i *podInstance, pod *v1.Pod) error {
 	failure := api.Failure(pod)
 	if _, r, _ := kube.ResidencyOf(pod); r.Level == residency.Cold {
@@ -257,7 +258,7 @@ func reviewWaiting(ctx context.Context, p *Pods, i *podInstance, pod *v1.Pod) er
 	return p.end(ctx, i, fleet.Failed, "has failed while it waited for its turn: "+failure)
 }
 
-// restartForTurn ends a replica that cannot be parked, so that others have their turns. The fleet starts another one, which waits for its own.
+// restartForTurn ends a replica that cannot be parked, so that others get their turns. The fleet starts another one, which waits for its own turn.
 func restartForTurn(ctx context.Context, p *Pods, i *podInstance, pod *v1.Pod, why string) error {
 	if err := p.delete(ctx, pod); err != nil {
 		return err
@@ -271,7 +272,7 @@ type placedInstance struct {
 	pod      client.ObjectKey
 	uid      types.UID
 	function gateway.FunctionName
-	latency  time.Duration // that its function is to have
+	latency  time.Duration // the objective of its function
 	refused  int64         // turn.refused
 }
 
@@ -289,7 +290,7 @@ func placedInstances(p *Pods) map[string]placedInstance {
 	return all
 }
 
-// setTurn has the pod of an instance have its turn (Hot), or give it back (Warm), or end since it has not done so (Unknown).
+// setTurn gives an instance its turn (Hot), takes it away (Warm), or ends the instance because it has not given its memory back (Unknown).
 func setTurn(p *Pods, name string, level residency.Level) {
 	p.mu.Lock()
 	i := p.instances[name]

@@ -20,30 +20,30 @@ import (
 type spare struct {
 	instance string
 	pod      *v1.Pod
-	since    time.Duration // since when it is in reserve: the last time that it was needed
+	since    time.Duration // when it came into reserve, after it was last needed
 }
 
-// search finds the replicas in reserve that have to be given up so that a pod has room.
+// search finds the replicas in reserve that have to be given up to make room for a pod.
 type search struct {
 	pod     *v1.Pod
 	nodes   []*v1.Node
-	podsOn  func(node string) ([]*v1.Pod, error) // that are bound to a node
-	leaving map[types.UID]string                 // nodes of the pods that are to end, beside those whose objects say so
-	err     error                                // the first one of podsOn
+	podsOn  func(node string) ([]*v1.Pod, error) // returns the pods bound to a node
+	leaving map[types.UID]string                 // nodes of the pods that are to end, in addition to those whose objects say so
+	err     error                                // the first error of podsOn
 }
 
-// victims returns the replicas to give up, those first that have been in reserve longest. There are none if no set of them is enough, or if the pod
-// has room without: when the pods that are to end have ended, or as soon as the scheduler tries again.
+// victims returns the replicas to give up, those that have been in reserve longest first. There are none if no set of them is enough, or if the pod
+// has room without: once the pods that are to end have ended, or as soon as the scheduler tries again.
 func (s *search) victims(spares []spare) []spare {
 	byName := map[string]spare{}
 	var candidates []residency.Candidate
-	models := map[string]kube.FitModel{} // of slices
+	models := map[string]kube.FitModel{} // by slice
 	nodes := map[string]*v1.Node{}       // by slice
 	for _, one := range spares {
 		placement, placed, err := kube.PlacementOf(one.pod)
 		node := s.node(one.pod.Spec.NodeName)
 		if err != nil || !placed || node == nil || one.pod.Spec.SchedulerName != s.pod.Spec.SchedulerName {
-			continue // shares of one packing model only fit beside each other
+			continue // only shares of the same packing model fit beside each other
 		}
 		slice := node.Name + "/" + placement.Containers[0].VGPUs[0].Slice
 		byName[one.instance], models[slice], nodes[slice] = one, placement.Model, node
@@ -74,8 +74,8 @@ func (s *search) node(name string) *v1.Node {
 	return nil
 }
 
-// fits reports whether the scheduler would place the pod on a node, as far as that depends on the node and its pods, without some of them and without
-// those that are to end.
+// fits reports whether the scheduler would place the pod on a node, as far as that depends on the node and its pods. The pods in without and those
+// that are to end are left out.
 func (s *search) fits(node *v1.Node, model kube.FitModel, without map[types.UID]bool) bool {
 	inventory, present, err := kube.InventoryOf(node)
 	if err != nil || !present {
@@ -125,7 +125,7 @@ func isLeaving(p *v1.Pod) bool {
 	return drain || p.DeletionTimestamp != nil
 }
 
-// unranked is a packing.Ranker for which all placements are alike: what counts is whether there is one.
+// unranked is a packing.Ranker that ranks all placements equally: what counts is whether there is one.
 type unranked struct{}
 
 // Rank implements packing.Ranker.
