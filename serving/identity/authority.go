@@ -1,8 +1,8 @@
-// Package identity proves who is at the ends of a connection between parts of gshare, and who calls a function.
+// Package identity authenticates both ends of connections between parts of gshare, and the callers of functions.
 //
-// Servers have a certificate of an authority of gshare's own, which gshare-controller keeps in a Secret (Keeper): no other controller and no webhook
-// is needed. Clients send the token of their service account, for an audience of ours, which the API server reviews (Tokens). Servers that share a
-// certificate prove with it to each other that they do (Files.FromPeers, Files.ToPeers).
+// Servers have a certificate of gshare's own authority, which gshare-controller keeps in a Secret (Keeper): no other controller and no webhook is
+// needed. Clients send the token of their service account, for an audience of gshare, and the API server reviews it (Tokens). Servers that share a
+// certificate use it to prove to each other that they do (Files.FromPeers, Files.ToPeers).
 package identity
 
 import (
@@ -20,29 +20,29 @@ import (
 	"time"
 )
 
-// Lives of certificates. Each is replaced when a third of its life is left.
+// Lifetimes of certificates. Each certificate is replaced when a third of its lifetime is left.
 const (
 	authorityLife   = 365 * 24 * time.Hour
 	certificateLife = 30 * 24 * time.Hour
 
-	// spread is how long a new authority is trusted before it signs. By then everybody has read of it: the kubelet takes some minutes to write a
-	// changed Secret into pods.
+	// spread is how long a new authority is trusted before it signs. By then all parts of gshare have read it: the kubelet takes some minutes to
+	// write a changed Secret into pods.
 	spread = 24 * time.Hour
-	// skew is how far clocks of nodes may differ.
+	// skew is how far the clocks of nodes may differ.
 	skew = time.Hour
 )
 
 // Authority is a certificate authority.
 type Authority struct {
 	certificate *x509.Certificate
-	key         crypto.Signer // nil of one that signs nothing any more
+	key         crypto.Signer // nil if the authority no longer signs
 }
 
-// Authorities are those that are trusted, oldest first. One of them signs.
+// Authorities are the authorities that are trusted, oldest first. One of them signs.
 type Authorities []Authority
 
-// Renew returns the authorities from now on: without those that have ended, with a new one when the youngest will end soon, and without the keys of
-// those that a younger one has replaced.
+// Renew returns the authorities to use from now on: it removes those that have expired, adds a new one when the youngest will expire soon, and
+// removes the keys of those that a younger one has replaced.
 func (a Authorities) Renew(now time.Time) (Authorities, error) {
 	a = slices.DeleteFunc(slices.Clone(a), func(one Authority) bool { return !now.Before(one.certificate.NotAfter) })
 	if len(a) == 0 || needsRenewal(a[len(a)-1].certificate, now) {
@@ -58,7 +58,7 @@ func (a Authorities) Renew(now time.Time) (Authorities, error) {
 	return a, nil
 }
 
-// signer returns the index of the authority that signs: the youngest that has been trusted for long enough, or else the oldest.
+// signer returns the index of the authority that signs: the youngest one that has been trusted for spread, or else the oldest.
 func (a Authorities) signer(now time.Time) int {
 	for i := len(a) - 1; i > 0; i-- {
 		if now.Sub(a[i].certificate.NotBefore.Add(skew)) >= spread {
@@ -89,10 +89,10 @@ func newAuthority(now time.Time) (Authority, error) {
 	return Authority{certificate, key}, err
 }
 
-// Certificate is a certificate of a server with its key, both in PEM.
+// Certificate is the certificate of a server and its key, both in PEM.
 type Certificate struct{ Chain, Key []byte }
 
-// Issue returns a certificate for the server with a DNS name, with which it may also connect to others as a client.
+// Issue returns a certificate for the server with a DNS name. The server may also use it as a client of other servers.
 func (a Authorities) Issue(name string, now time.Time) (Certificate, error) {
 	if len(a) == 0 || a[a.signer(now)].key == nil {
 		return Certificate{}, errors.New("no authority has a key")
@@ -118,19 +118,19 @@ func (a Authorities) Issue(name string, now time.Time) (Certificate, error) {
 	return Certificate{encodeCertificate(der), private}, err
 }
 
-// IsCurrent reports whether a certificate is one for the name, as Issue makes them, of the authority that signs now, and need not be renewed yet.
+// IsCurrent reports whether a certificate is for the name, as Issue makes them, is signed by the authority that signs now, and need not be renewed yet.
 func (a Authorities) IsCurrent(c Certificate, name string, now time.Time) bool {
 	pair, err := tls.X509KeyPair(c.Chain, c.Key)
 	if err != nil || len(a) == 0 || pair.Leaf.VerifyHostname(name) != nil || needsRenewal(pair.Leaf, now) {
 		return false
 	}
-	if !slices.Contains(pair.Leaf.ExtKeyUsage, x509.ExtKeyUsageClientAuth) { // an earlier controller has made it
+	if !slices.Contains(pair.Leaf.ExtKeyUsage, x509.ExtKeyUsageClientAuth) { // an earlier version of the controller issued it
 		return false
 	}
 	return pair.Leaf.CheckSignatureFrom(a[a.signer(now)].certificate) == nil
 }
 
-// Pool returns what to trust.
+// Pool returns the certificates of all authorities.
 func (a Authorities) Pool() *x509.CertPool {
 	pool := x509.NewCertPool()
 	for _, one := range a {
@@ -139,7 +139,7 @@ func (a Authorities) Pool() *x509.CertPool {
 	return pool
 }
 
-// Certificates returns what to trust, in PEM.
+// Certificates returns the certificates of all authorities, in PEM.
 func (a Authorities) Certificates() []byte {
 	var text []byte
 	for _, one := range a {
@@ -165,7 +165,7 @@ func (a Authorities) Encode() ([]byte, error) {
 	return text, nil
 }
 
-// DecodeAuthorities returns what Encode has encoded. It is an error if there are none, or the youngest one could not sign.
+// DecodeAuthorities decodes what Encode has encoded. It is an error if there are no authorities, or if the youngest one has no key to sign with.
 func DecodeAuthorities(text []byte) (Authorities, error) {
 	var a Authorities
 	for {

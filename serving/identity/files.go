@@ -17,18 +17,18 @@ import (
 // readPeriod is the time after which files are read again: the kubelet changes them when the Secret changes.
 const readPeriod = 10 * time.Second
 
-// Files is the certificate of a server, in the files tls.crt and tls.key of a folder, and ca.crt, which has the authorities that it trusts.
+// Files is the certificate of a server, in the files tls.crt and tls.key of a folder, and the authorities that it trusts, in ca.crt.
 type Files struct {
 	folder string
 
 	mu          sync.Mutex
-	read        time.Time // of the pair
+	read        time.Time // when pair was read
 	pair        *tls.Certificate
 	readTrusted time.Time
 	trusted     *x509.CertPool
 }
 
-// NewFiles returns the certificate in a folder.
+// NewFiles returns the Files in a folder.
 func NewFiles(folder string) *Files { return &Files{folder: folder} }
 
 // TLS returns the configuration of a server that follows changes of the files.
@@ -39,7 +39,8 @@ func (f *Files) TLS() *tls.Config {
 	}
 }
 
-// certificate returns the certificate. One file may be older than the other while the kubelet replaces both; then the pair of before holds.
+// certificate returns the server's certificate. While the kubelet replaces the two files, one may be older than the other; until both match, the
+// previous pair is used.
 func (f *Files) certificate(now time.Time) (*tls.Certificate, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -57,8 +58,8 @@ func (f *Files) certificate(now time.Time) (*tls.Certificate, error) {
 	return f.pair, nil
 }
 
-// TokenFile is the token of a service account in a file, which the kubelet replaces before it expires, as credentials of calls over gRPC. It is sent
-// over TLS only.
+// TokenFile is a file with the token of a service account, which the kubelet replaces before it expires. It is credentials for gRPC calls, and is
+// sent over TLS only.
 type TokenFile string
 
 var _ credentials.PerRPCCredentials = TokenFile("")

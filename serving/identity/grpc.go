@@ -9,7 +9,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Only returns an interceptor of gRPC that lets pass the streams of one service account.
+// Only returns a gRPC interceptor that accepts streams only from one service account.
 func (t *Tokens) Only(account Account) grpc.StreamServerInterceptor {
 	return func(server any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handle grpc.StreamHandler) error {
 		headers, _ := metadata.FromIncomingContext(stream.Context())

@@ -17,13 +17,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Names of the Secrets of a Keeper.
+// Names of the Secrets that a Keeper keeps.
 const (
 	AuthoritySecret = "gshare-serving-ca"  // nobody but the controller needs to read it
 	GatewaySecret   = "gshare-gateway-tls" // mounted by gateways
 )
 
-// Keys in the Secrets. Those of the gateways' are the names of the files that they read.
+// Keys in the Secrets. In the gateways' Secret they are the names of the files that gateways read.
 const (
 	authoritiesKey = "authorities.pem"
 	chainKey       = "tls.crt"
@@ -31,16 +31,16 @@ const (
 	trustedKey     = "ca.crt"
 )
 
-// keepPeriod is the time between two looks at the Secrets, retryMin the first pause after one that has failed.
+// keepPeriod is the time between two checks of the Secrets, and retryMin the first pause after a check that has failed.
 const (
 	keepPeriod = time.Minute
 	retryMin   = 100 * time.Millisecond
 )
 
-// Keeper keeps the authorities, and a certificate of the gateways, in two Secrets of a namespace. There may be several Keepers: the API server lets
-// only one of them change an object.
+// Keeper keeps the authorities, and a certificate for the gateways, in two Secrets of a namespace. Several Keepers may run at once: the API server
+// lets only one of them change an object.
 type Keeper struct {
-	// Reader reads Secrets from the API server, without a cache, which would need more permissions.
+	// Reader reads Secrets from the API server directly: a cache would need more permissions.
 	Reader    client.Reader
 	Writer    client.Writer
 	Namespace string
@@ -69,7 +69,7 @@ func (k *Keeper) Run(ctx context.Context) {
 	}
 }
 
-// TLS returns how to connect to a gateway.
+// TLS returns the configuration for connections to a gateway.
 func (k *Keeper) TLS() (*tls.Config, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -79,7 +79,7 @@ func (k *Keeper) TLS() (*tls.Config, error) {
 	return &tls.Config{RootCAs: k.trusted.Pool(), ServerName: k.Name, MinVersion: tls.VersionTLS13}, nil
 }
 
-// keep creates or renews what has to be. The authorities are written before a certificate of theirs is.
+// keep creates or renews what is necessary. The authorities are written before a certificate that they have signed.
 func (k *Keeper) keep(ctx context.Context, now time.Time) error {
 	authorities, err := k.keepAuthorities(ctx, now)
 	if err != nil {
@@ -100,7 +100,7 @@ func (k *Keeper) keepAuthorities(ctx context.Context, now time.Time) (Authoritie
 		return nil, err
 	}
 	stored, err := DecodeAuthorities(secret.Data[authoritiesKey])
-	if err != nil { // there are none, or somebody has changed them: what gateways have is of those that were known last
+	if err != nil { // there are none, or somebody has changed them: gateways still have a certificate of those known last
 		if secret.ResourceVersion != "" {
 			k.Log.Warn("replace authorities that are not valid", "secret", AuthoritySecret, "error", err)
 		}
@@ -133,7 +133,7 @@ func (k *Keeper) keepCertificate(ctx context.Context, a Authorities, now time.Ti
 	return k.write(ctx, secret, map[string][]byte{chainKey: c.Chain, privateKey: c.Key, trustedKey: a.Certificates()})
 }
 
-// read returns a Secret, or one without a resource version if there is none.
+// read returns a Secret, or an empty one without a resource version if it does not exist.
 func (k *Keeper) read(ctx context.Context, name string) (*v1.Secret, error) {
 	secret := &v1.Secret{}
 	err := k.Reader.Get(ctx, client.ObjectKey{Namespace: k.Namespace, Name: name}, secret)
@@ -143,7 +143,7 @@ func (k *Keeper) read(ctx context.Context, name string) (*v1.Secret, error) {
 	return secret, err
 }
 
-// write stores data in a Secret that read has returned, unless it has it. It fails if somebody else has written it since.
+// write stores data in a Secret that read has returned, unless it already has them. It fails if somebody else has written the Secret since.
 func (k *Keeper) write(ctx context.Context, secret *v1.Secret, data map[string][]byte) error {
 	if maps.EqualFunc(secret.Data, data, bytes.Equal) {
 		return nil

@@ -10,26 +10,26 @@ import (
 	"time"
 )
 
-// FromPeers returns the configuration of a server that follows changes of the files, for connections of servers that have the same certificate or
-// another one for its name. A handshake with anybody else fails, as all do while there are no files.
+// FromPeers returns the configuration of a server, which follows changes of the files. It accepts connections only from servers that have the same
+// certificate, or another one for the same name. Handshakes with all others fail, and so do all handshakes while there are no files.
 func (f *Files) FromPeers() *tls.Config {
 	config := f.TLS()
-	config.ClientAuth = tls.RequireAnyClientCert // which VerifyConnection verifies, with the authorities of that moment
+	config.ClientAuth = tls.RequireAnyClientCert // verified by VerifyConnection, with the authorities of that moment
 	config.VerifyConnection = f.verifyPeer(x509.ExtKeyUsageClientAuth)
 	return config
 }
 
-// ToPeers returns the configuration of connections to servers of FromPeers. A handshake with another server fails.
+// ToPeers returns the configuration for connections to servers of FromPeers. Handshakes with other servers fail.
 func (f *Files) ToPeers() *tls.Config {
 	return &tls.Config{
 		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return f.certificate(time.Now()) },
-		InsecureSkipVerify:   true, // by the address of a pod: VerifyConnection verifies by name, with the authorities of that moment
+		InsecureSkipVerify:   true, // the address is that of a pod: VerifyConnection verifies the name instead, with the authorities of that moment
 		VerifyConnection:     f.verifyPeer(x509.ExtKeyUsageServerAuth),
 		MinVersion:           tls.VersionTLS13,
 	}
 }
 
-// verifyPeer returns a check of who is at the other end of a connection: a server whose certificate is for the name of ours and this usage.
+// verifyPeer returns a check that the other end of a connection has a certificate for the name in our own certificate, and for this usage.
 func (f *Files) verifyPeer(usage x509.ExtKeyUsage) func(tls.ConnectionState) error {
 	return func(state tls.ConnectionState) error {
 		now := time.Now()
@@ -51,7 +51,7 @@ func (f *Files) verifyPeer(usage x509.ExtKeyUsage) func(tls.ConnectionState) err
 	}
 }
 
-// authorities returns what to trust. Those of before hold while the file cannot be read.
+// authorities returns the authorities to trust. While the file cannot be read, the previous ones are used.
 func (f *Files) authorities(now time.Time) (*x509.CertPool, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

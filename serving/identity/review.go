@@ -11,7 +11,7 @@ import (
 	client "k8s.io/client-go/kubernetes/typed/authentication/v1"
 )
 
-// ReviewBy returns a Review that asks an API server.
+// ReviewBy returns a Review that asks the API server.
 func ReviewBy(c client.TokenReviewInterface) Review {
 	return func(ctx context.Context, token, audience string) (Account, error) {
 		answer, err := c.Create(ctx, &authentication.TokenReview{Spec: authentication.TokenReviewSpec{Token: token, Audiences: []string{audience}}}, metav1.CreateOptions{})
@@ -24,14 +24,14 @@ func ReviewBy(c client.TokenReviewInterface) Review {
 			return Account{}, fmt.Errorf("%w: %.200s", ErrRefused, status.Error)
 		case !status.Authenticated:
 			return Account{}, ErrRefused
-		case !slices.Contains(status.Audiences, audience): // an API server that knows no audiences returns none
+		case !slices.Contains(status.Audiences, audience): // an API server that does not support audiences returns none
 			return Account{}, fmt.Errorf("%w: it is not for the audience %s", ErrRefused, audience)
 		}
 		return parseUser(status.User.Username)
 	}
 }
 
-// parseUser returns the service account that a user name is of.
+// parseUser returns the service account that a user name stands for.
 func parseUser(user string) (Account, error) {
 	parts := strings.Split(user, ":")
 	if len(parts) != 4 || parts[0] != "system" || parts[1] != "serviceaccount" || parts[2] == "" || parts[3] == "" {

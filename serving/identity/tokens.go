@@ -16,30 +16,30 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Audiences of tokens. One for the first is no good for the second.
+// Audiences of tokens. A token for one of them is not valid for the other.
 const (
-	AudienceFunctions = "serving.gshare.dev"         // of callers of functions
-	AudienceReports   = "reports.serving.gshare.dev" // of who reads the load reports of gateways
+	AudienceFunctions = "serving.gshare.dev"         // for callers of functions
+	AudienceReports   = "reports.serving.gshare.dev" // for readers of the load reports of gateways
 )
 
-// outage is how long the API server may be away without a caller noticing that was known before.
+// outage is how long the API server may be unreachable without any effect on callers that were known before.
 const outage = 10 * time.Minute
 
-// Times of what is known of a token. An answer that holds as the API server leaves may be knownFor old, and one that is back takes some time until it
-// answers reviews.
+// How long the result of a review is used. When the API server becomes unreachable, a result may already be up to knownFor old; and when it is back,
+// it takes some time until it answers reviews.
 const (
-	refreshAfter = 30 * time.Second    // it is reviewed again, while the last answer still holds
-	knownFor     = time.Minute         // after which a review has to end before it holds
-	knownWhile   = outage + 2*knownFor // instead, while no review succeeds
-	refusedFor   = 10 * time.Second    // one that was refused
-	reviewLimit  = 5 * time.Second     // of a review, and the time until the next one if it fails
+	refreshAfter = 30 * time.Second    // age at which the token is reviewed again while the result is still used
+	knownFor     = time.Minute         // age from which a caller waits for the next review
+	knownWhile   = outage + 2*knownFor // used instead of knownFor while no review succeeds
+	refusedFor   = 10 * time.Second    // for a token that was refused
+	reviewLimit  = 5 * time.Second     // duration of a review, and the time until the next one if it fails
 )
 
-// Bounds of what strangers can cause.
+// Bounds of the work that unknown callers can cause.
 const (
-	maxTokens        = 10_000 // known at once
+	maxTokens        = 10_000 // tokens known at once
 	maxTokenLength   = 16 << 10
-	reviewsPerSecond = 50 // of tokens that are not known
+	reviewsPerSecond = 50 // for tokens that are not known
 	reviewsAtOnce    = 100
 )
 
@@ -54,49 +54,50 @@ var (
 // Account is a service account.
 type Account struct{ Namespace, Name string }
 
-// Review asks who sends a token for an audience. The error is ErrRefused, wrapped, if the token is not one; others say that it could not ask.
+// Review asks whose token this is and whether it is for an audience. The error wraps ErrRefused if the token is not valid; other errors say that the
+// review failed.
 type Review func(ctx context.Context, token, audience string) (Account, error)
 
-// Tokens finds the service accounts of tokens. What it has found holds for a minute; while no review succeeds, twelve minutes and no longer than
-// the token, and so does what others have found. Its methods may be called concurrently.
+// Tokens finds the service accounts that tokens belong to. A result is used for one minute. While no review succeeds, it is used for twelve minutes,
+// but no longer than the token is valid; the same holds for results of other gateways. Its methods may be called concurrently.
 type Tokens struct {
 	audience string
 	review   Review
-	ask      Ask // nil without others
+	ask      Ask // nil if there are no other gateways
 	limit    *rate.Limiter
 
 	mu    sync.Mutex
 	known map[[sha256.Size]byte]*token
-	away  error     // of the last review of any token, if it did not succeed
-	since time.Time // when that ended
+	away  error     // error of the last review of any token, if that failed
+	since time.Time // when that review ended
 }
 
-// token is what is known of a token.
+// token is what is known about a token.
 type token struct {
 	expires  time.Time
-	reviewed time.Time // when a review succeeded last
+	reviewed time.Time // when the last successful review ended
 	account  Account
-	err      error         // of that review: ErrRefused
-	failed   error         // of the last review, if it did not succeed
-	failedAt time.Time     // when that was found
-	lent     loan          // holds while reviews fail
-	again    time.Time     // before which there is no review, after one that failed
-	pending  chan struct{} // closed when the present review ends; nil without one
+	err      error         // result of that review: nil or ErrRefused
+	failed   error         // error of the last review, if that failed
+	failedAt time.Time     // when failed was set
+	lent     loan          // result of another gateway, used while reviews fail
+	again    time.Time     // earliest time of the next review, after one that failed
+	pending  chan struct{} // closed when the review in progress ends; nil if there is none
 }
 
-// holds reports whether the last own review lets the token pass, if the next one does not succeed.
+// holds reports whether the last review by this gateway lets the token pass while further reviews fail.
 func (e *token) holds(now time.Time) bool {
 	return e.isGood() && now.Sub(e.reviewed) < knownWhile
 }
 
 func (e *token) isGood() bool { return !e.reviewed.IsZero() && e.err == nil }
 
-// NewTokens returns one that knows no token.
+// NewTokens returns Tokens that know no token yet.
 func NewTokens(audience string, review Review) *Tokens {
 	return &Tokens{audience: audience, review: review, limit: rate.NewLimiter(reviewsPerSecond, reviewsAtOnce), known: map[[sha256.Size]byte]*token{}}
 }
 
-// Find returns the token in the value of a header Authorization, "" if there is none for the audience. It does not say whether the token is valid.
+// Find returns the token in the value of an Authorization header, or "" if the header has none for the audience. It does not check that the token is valid.
 func (t *Tokens) Find(authorization string) string {
 	text, isBearer := cutBearer(authorization)
 	if !isBearer || len(text) > maxTokenLength {
@@ -113,7 +114,7 @@ func cutBearer(authorization string) (string, bool) {
 	return strings.TrimSpace(text), strings.EqualFold(scheme, "Bearer")
 }
 
-// Account returns the service account of a token of Find. The error is ErrRefused or ErrUnavailable, wrapped, or that of ctx.
+// Account returns the service account of a token that Find returned. The error wraps ErrRefused or ErrUnavailable, or is that of ctx.
 func (t *Tokens) Account(ctx context.Context, text string) (Account, error) {
 	c, err := parseClaims(text)
 	if err != nil || !slices.Contains(c.Audiences, t.audience) {
@@ -136,7 +137,7 @@ func (t *Tokens) Account(ctx context.Context, text string) (Account, error) {
 	}
 }
 
-// look returns what is known of a token or, if that is too little, a channel that is closed when more is.
+// look returns what is known about a token or, if that is not enough, a channel that is closed when more is known.
 func (t *Tokens) look(key [sha256.Size]byte, text string, expires time.Time) (Account, <-chan struct{}, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -146,7 +147,7 @@ func (t *Tokens) look(key [sha256.Size]byte, text string, expires time.Time) (Ac
 		e = &token{expires: expires}
 	}
 	age, isKnown := now.Sub(e.reviewed), !e.reviewed.IsZero()
-	isAway := e.failed != nil && now.Sub(e.failedAt) < knownFor+reviewLimit // one that failed long ago says nothing of now
+	isAway := e.failed != nil && now.Sub(e.failedAt) < knownFor+reviewLimit // a failure long ago says nothing about the present
 	switch {
 	case isKnown && e.err != nil && age < refusedFor:
 		return Account{}, nil, e.err
@@ -165,7 +166,8 @@ func (t *Tokens) look(key [sha256.Size]byte, text string, expires time.Time) (Ac
 	return Account{}, e.pending, nil
 }
 
-// start begins a review if none is under way. It returns false if it is too early after one that failed, or strangers send many tokens. The caller holds the mutex.
+// start begins a review of a token unless one is in progress. It returns false if the last one failed too recently, or if unknown callers send too
+// many tokens. The caller holds the mutex.
 func (t *Tokens) start(e *token, text string, now time.Time) bool {
 	if e.pending != nil {
 		return true
@@ -180,7 +182,7 @@ func (t *Tokens) start(e *token, text string, now time.Time) bool {
 		t.known[key] = e
 	}
 	e.pending = make(chan struct{})
-	// Others may have known a token before it was refused here.
+	// If a review here has refused the token, other gateways are not asked: they may have known it before that.
 	asks := t.ask != nil && e.err == nil && !e.holds(now) && !now.Before(e.lent.until)
 	var away error
 	if t.away != nil && now.Sub(t.since) < refreshAfter {
@@ -197,16 +199,16 @@ func (t *Tokens) start(e *token, text string, now time.Time) bool {
 	return true
 }
 
-// finding is what has been found out of a token.
+// finding is what has been found out about a token.
 type finding struct {
-	reviewed bool // or else err is that of a review of before
+	reviewed bool // if false, err is the error of an earlier review
 	account  Account
-	err      error // of the review
-	lent     loan  // zero if nobody has been asked, or knows it
+	err      error // error of the review
+	lent     loan  // zero if no other gateway was asked or knows the token
 }
 
-// find has a token reviewed and, if that fails, asks others for it if asks says so. While reviews fail, as away says, it asks them first, since it may
-// take long until a review fails, and has it reviewed if they do not know it.
+// find reviews a token. If asks says so, it also asks other gateways: after a review that fails, or, if the last reviews failed (away), before, since
+// it may take long until a review fails. In that case the token is reviewed only if they do not know it.
 func (t *Tokens) find(key [sha256.Size]byte, text string, asks bool, away error) (f finding) {
 	if asks && away != nil {
 		if f.lent = t.borrow(key); !f.lent.until.IsZero() {
@@ -222,7 +224,7 @@ func (t *Tokens) find(key [sha256.Size]byte, text string, asks bool, away error)
 	return f
 }
 
-// take keeps what has been found out of a token. The caller holds the mutex.
+// take stores what has been found out about a token. The caller holds the mutex.
 func (t *Tokens) take(e *token, f finding, now time.Time) {
 	if f.err == nil || errors.Is(f.err, ErrRefused) {
 		e.account, e.err, e.reviewed, e.failed, e.lent = f.account, f.err, now, nil, loan{}
@@ -233,20 +235,20 @@ func (t *Tokens) take(e *token, f finding, now time.Time) {
 	if !f.lent.until.IsZero() {
 		e.lent = f.lent
 	}
-	if f.reviewed { // or else the next request begins a review, for which nobody waits
+	if f.reviewed { // otherwise the next request begins a review, and nobody waits for it
 		e.again = now.Add(reviewLimit)
 		t.away, t.since = f.err, now
 	}
 }
 
-// reviewNow has a token reviewed.
+// reviewNow asks for a review of a token.
 func (t *Tokens) reviewNow(text string) (Account, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), reviewLimit) // for all who wait, of whom the first may leave
+	ctx, cancel := context.WithTimeout(context.Background(), reviewLimit) // not the context of a caller, who may leave while others still wait
 	defer cancel()
 	return t.review(ctx, text, t.audience)
 }
 
-// makeRoom forgets tokens that are of no use any more, and any others if that is not enough. The caller holds the mutex.
+// makeRoom forgets tokens that are of no more use or, if that is not enough, any tokens. The caller holds the mutex.
 func (t *Tokens) makeRoom(now time.Time) {
 	if len(t.known) < maxTokens {
 		return
@@ -264,7 +266,7 @@ func (t *Tokens) makeRoom(now time.Time) {
 	}
 }
 
-// claims are those of a token that say whether it is worth a review.
+// claims are the claims of a token that show whether it is worth a review.
 type claims struct {
 	Audiences audiences `json:"aud"`
 	Expires   int64     `json:"exp"`
@@ -272,7 +274,7 @@ type claims struct {
 
 func (c claims) expires() time.Time { return time.Unix(c.Expires, 0) }
 
-// audiences are one string or a list.
+// audiences is the claim "aud": a string or a list of strings.
 type audiences []string
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -285,7 +287,7 @@ func (a *audiences) UnmarshalJSON(text []byte) error {
 	return json.Unmarshal(text, (*[]string)(a))
 }
 
-// parseClaims returns the claims of a JSON Web Token, whose signature it does not check.
+// parseClaims returns the claims of a JSON Web Token. It does not check the signature.
 func parseClaims(text string) (claims, error) {
 	var c claims
 	parts := strings.Split(text, ".")
