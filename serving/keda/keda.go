@@ -1,8 +1,7 @@
-// Package keda lets KEDA scale functions by the rules of gshare: it is the server of a trigger of the type external-push, whose metadata has the
-// name of a function.
+// Package keda lets KEDA scale functions by the rules of gshare. It is the server for triggers of the type external-push whose metadata name a function.
 //
-// The one metric is the number of replicas that the function needs, its target is 1, and the trigger is active while that number is not 0. Which
-// functions KEDA may scale, and how many replicas they need, says an Advisor.
+// Its only metric is the number of replicas that the function needs, with a target of 1. The trigger is active while that number is not 0. An Advisor
+// decides which functions KEDA may scale and how many replicas they need.
 package keda
 
 import (
@@ -19,26 +18,27 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/api/externalscaler"
 )
 
-// Metric is the name of the metric, and FunctionKey the key of the trigger's metadata that has the name of the function. Its namespace is that of
-// the object that asks: KEDA's users scale by the load on functions of their own namespace only.
+// Metric is the name of the metric, and FunctionKey the key in the trigger's metadata under which the function's name stands. The namespace is that
+// of the object that asks: KEDA's users can scale only by the load of functions in their own namespace.
 const (
 	Metric      = "replicas"
 	FunctionKey = "function"
 )
 
-// Advisor says how many replicas functions need: *fleet.Advisor.
+// Advisor says how many replicas functions need. *fleet.Advisor is one.
 type Advisor interface {
-	// Wanted returns the number, whether the function is one that somebody else scales, and a channel that is closed when that may have changed.
+	// Wanted returns the number of replicas, whether the function is known and another autoscaler scales it, and a channel that is closed when these
+	// may have changed.
 	Wanted(gateway.FunctionName) (replicas int, known bool, changed <-chan struct{})
 }
 
-// Bounds of what clients may do, none of whom is known.
+// Bounds for clients, which are not authenticated.
 const (
-	maxStreams = 10_000  // of a connection: KEDA has one for all, with one stream for each trigger
+	maxStreams = 10_000  // streams of a connection: KEDA has one connection, with one stream for each trigger
 	maxMessage = 1 << 16 // bytes
 )
 
-// NewServer returns a server that answers KEDA with what an Advisor says.
+// NewServer returns a server that answers KEDA according to an Advisor.
 func NewServer(a Advisor) *grpc.Server {
 	server := grpc.NewServer(
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}),
@@ -57,7 +57,7 @@ func NewServer(a Advisor) *grpc.Server {
 	return server
 }
 
-// handle returns the handler of a call.
+// handle returns the gRPC handler of a method.
 func handle[Q any, A proto.Message, P interface {
 	*Q
 	proto.Message
@@ -79,7 +79,7 @@ func (s scaler) isActive(r *externalscaler.ScaledObjectRef) (*externalscaler.IsA
 }
 
 func (s scaler) metricSpec(r *externalscaler.ScaledObjectRef) (*externalscaler.GetMetricSpecResponse, error) {
-	_, err := functionOf(r) // whether it is there shows when its metric is read
+	_, err := functionOf(r) // if the function does not exist, reading its metric fails
 	return &externalscaler.GetMetricSpecResponse{MetricSpecs: []*externalscaler.MetricSpec{{MetricName: Metric, TargetSize: 1, TargetSizeFloat: 1}}}, err
 }
 
@@ -95,8 +95,8 @@ func (s scaler) metrics(r *externalscaler.GetMetricsRequest) (*externalscaler.Ge
 	return &externalscaler.GetMetricsResponse{MetricValues: []*externalscaler.MetricValue{value}}, nil
 }
 
-// stream sends whether there are to be any replicas, at once and with each change. It ends with an error while the function is not one that KEDA may
-// scale: KEDA asks again, after 2 seconds and then ever longer pauses up to a minute.
+// stream sends whether any replicas are needed, at once and after each change. It ends with an error while KEDA may not scale the function. Then KEDA
+// asks again after 2 seconds, with pauses that grow up to a minute.
 func (s scaler) stream(stream grpc.ServerStream) error {
 	var r externalscaler.ScaledObjectRef
 	if err := stream.RecvMsg(&r); err != nil {
@@ -121,7 +121,7 @@ func (s scaler) stream(stream grpc.ServerStream) error {
 	}
 }
 
-// wanted returns how many replicas the function needs that an object of KEDA names. Errors are statuses.
+// wanted returns how many replicas the function needs that an object of KEDA names. Its errors are gRPC statuses.
 func (s scaler) wanted(r *externalscaler.ScaledObjectRef) (replicas int, changed <-chan struct{}, err error) {
 	name, err := functionOf(r)
 	if err != nil {
