@@ -20,13 +20,12 @@ type HTTP struct {
 	URL    string
 	Header http.Header // Host sets the host that the request names
 	Body   []byte
-	// Stream reads answers as server-sent events, as those of OpenAI's API: each event is a token, and a failure is also an answer without
-	// any.
+	// Stream reads answers as server-sent events, as OpenAI's API sends them: each event counts as a token, and an answer without any is a failure.
 	Stream bool
 	Client *http.Client // NewHTTPClient returns one
 }
 
-// NewHTTPClient returns a client that keeps as many connections open as requests are under way at once, and follows no redirects.
+// NewHTTPClient returns a client that keeps as many connections open as there are concurrent requests, and follows no redirects.
 func NewHTTPClient() *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{
@@ -89,7 +88,7 @@ func readEvents(body io.Reader) Answer {
 			}
 			a.Tokens++
 		}
-		for errors.Is(err, bufio.ErrBufferFull) { // the rest of a long line is not looked at
+		for errors.Is(err, bufio.ErrBufferFull) { // skip the rest of a long line
 			_, err = lines.ReadSlice('\n')
 		}
 		switch {
@@ -106,7 +105,7 @@ func readEvents(body io.Reader) Answer {
 	}
 }
 
-// reason returns a short text for an error, equal for equal causes whatever the addresses.
+// reason returns a short text for an error that is equal for equal causes, whatever the addresses.
 func reason(err error) string {
 	var timeout interface{ Timeout() bool }
 	switch {

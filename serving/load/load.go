@@ -1,8 +1,8 @@
 // Package load sends requests to a server at times that do not depend on its answers, and measures how long they take.
 //
-// Latencies count from the time at which a request was scheduled, not from when it was sent: a server that stalls for a second makes the
-// requests of that second late, although a client that waits for answers would not have sent them (coordinated omission). The client
-// measures its own lateness too, and says when it was too slow for its figures to be those of the server.
+// Latencies count from the time for which a request was scheduled, not from when it was sent. If a server stalls for a second, the requests of that
+// second count as late, even though a client that waits for answers would not have sent them (coordinated omission). The client also measures its own
+// lateness, and says when it was too slow for its figures to be those of the server.
 package load
 
 import (
@@ -20,11 +20,11 @@ type Plan struct {
 	// Schedule yields the time of each request after the start, in ascending order. The requests before WarmUp are sent but not measured.
 	Schedule iter.Seq[time.Duration]
 	WarmUp   time.Duration
-	Length   time.Duration // of the whole run, by which rates are computed
+	Length   time.Duration // length of the whole run, from which rates are computed
 
-	Timeout     time.Duration // of one request, after it is sent; default 30 s
-	MaxInFlight int           // requests at once; one that is due beyond them is not sent; default 10,000
-	SLO         time.Duration // within which a request is answered in time; 0: none
+	Timeout     time.Duration // timeout of one request, from when it is sent; default 30 s
+	MaxInFlight int           // most requests at once; a request due beyond that is not sent; default 10,000
+	SLO         time.Duration // time within which a request counts as answered in time; 0: none
 }
 
 func (p *Plan) setDefaults() {
@@ -61,25 +61,24 @@ const (
 type Answer struct {
 	OK     bool
 	Status string // for a request that is not OK, a short reason, such as "503" or "timeout"
-	// First is when the first token of a streamed answer came, and Tokens how many came; zero where answers are not streamed.
+	// First is when the first token of a streamed answer came, and Tokens how many came; both are zero if answers are not streamed.
 	First  time.Time
 	Tokens int
 }
 
-// Sender sends requests. Send is called concurrently, with the number of the request, and returns once the answer is complete or ctx is
-// cancelled.
+// Sender sends requests. Send is called concurrently, with the number of the request. It returns once the answer is complete or ctx is cancelled.
 type Sender interface {
 	Send(ctx context.Context, n int) Answer
 }
 
-// Progress tells how far a run is.
+// Progress tells how far a run has come.
 type Progress struct {
 	Elapsed                time.Duration
 	Sent, Failed, InFlight int
 }
 
-// Run sends the requests of a plan and returns what came of them after the last answer. report, unless nil, is called once a second. If ctx
-// is cancelled no more requests are sent, those under way are given up, and Result.Interrupted is set. The error is a *share.FieldError.
+// Run sends the requests of a plan and returns the results after the last answer. report, unless nil, is called once a second. If ctx is cancelled,
+// no more requests are sent, those in flight are given up, and Result.Interrupted is set. The error is a *share.FieldError.
 func Run(ctx context.Context, p Plan, s Sender, report func(Progress)) (*Result, error) {
 	p.setDefaults()
 	if err := p.Validate(); err != nil {

@@ -9,44 +9,44 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// ResultVersion is the version of the JSON form of Result. It rises when a field changes its meaning or goes.
+// ResultVersion is the version of the JSON form of Result. It rises when a field changes its meaning or is removed.
 const ResultVersion = 1
 
-// Result is the outcome of a run. Requests of the warm-up are not counted. Times are in milliseconds, rates in requests a second.
+// Result is the outcome of a run. Requests of the warm-up are not counted. Times are in milliseconds, rates in requests per second.
 type Result struct {
 	Version     int     `json:"version"`
-	Seconds     float64 `json:"seconds"`               // that were measured, without the warm-up
-	Interrupted bool    `json:"interrupted,omitempty"` // before the end of the plan
+	Seconds     float64 `json:"seconds"`               // duration of the measurement, without the warm-up
+	Interrupted bool    `json:"interrupted,omitempty"` // the run ended before the plan did
 
-	Scheduled int            `json:"scheduled"` // requests that were due: Answered, and those of Failures
+	Scheduled int            `json:"scheduled"` // requests that were due: the sum of Answered and Failures
 	Answered  int            `json:"answered"`
-	Failures  map[string]int `json:"failures,omitempty"` // by reason; Unsent for those that MaxInFlight held back
+	Failures  map[string]int `json:"failures,omitempty"` // by reason; Unsent for requests that MaxInFlight held back
 
 	OfferedRate  float64 `json:"offeredRate"`
 	AnsweredRate float64 `json:"answeredRate"`
 
-	Latency Latencies `json:"latencyMs"` // of answered requests, since they were due
+	Latency Latencies `json:"latencyMs"` // of answered requests, from when they were due
 	// FirstToken is the latency of the first token of streamed answers, TokenGap the mean time between the tokens of each.
 	FirstToken *Latencies `json:"firstTokenMs,omitempty"`
 	TokenGap   *Latencies `json:"tokenGapMs,omitempty"`
 
 	SLO *Attainment `json:"slo,omitempty"`
 
-	Lateness   Latencies `json:"latenessMs"` // of the client: from when a request was due until it was sent
+	Lateness   Latencies `json:"latenessMs"` // lateness of the client: from when a request was due until it was sent
 	ClientLate bool      `json:"clientLate"` // the client was too slow for the figures to be those of the server
 
 	Intervals []Interval `json:"intervals,omitempty"`
 }
 
-// Unsent is the reason in Result.Failures of requests that were not sent because Plan.MaxInFlight were under way.
+// Unsent is the reason in Result.Failures for requests that were not sent because Plan.MaxInFlight requests were in flight.
 const Unsent = "not sent: too many in flight"
 
-// Attainment tells how many of the scheduled requests were answered within the objective. Failed ones were not.
+// Attainment tells how many of the scheduled requests were answered within the objective. Failed requests count as not answered.
 type Attainment struct {
 	Milliseconds float64 `json:"ms"`
 	InTime       int     `json:"inTime"`
 	Ratio        float64 `json:"ratio"`   // InTime / Scheduled
-	Goodput      float64 `json:"goodput"` // requests a second in time
+	Goodput      float64 `json:"goodput"` // requests per second that were answered in time
 }
 
 // Latencies are quantiles of a distribution, in milliseconds.
@@ -60,7 +60,7 @@ type Latencies struct {
 	Max  float64 `json:"max"`
 }
 
-// Interval is a part of the run, by the times at which requests were due.
+// Interval is a part of a run. Requests belong to it by the times at which they were due.
 type Interval struct {
 	From      float64 `json:"from"` // seconds since the start, warm-up included
 	Scheduled int     `json:"scheduled"`
@@ -69,7 +69,7 @@ type Interval struct {
 	P99       float64 `json:"p99Ms"`
 }
 
-// maxIntervals bounds the parts in which a run is reported, which take at least a second each.
+// maxIntervals bounds the number of intervals in which a run is reported. Each lasts at least a second.
 const maxIntervals = 240
 
 // recorder collects the measurements of a run.
@@ -157,7 +157,7 @@ func (c *recorder) answered(at, first, end time.Duration, a Answer) {
 	record(c.latency, took)
 	bound := took
 	if first > 0 {
-		bound = first - at // the objective of a streamed answer is that of its first token
+		bound = first - at // the objective of a streamed answer applies to its first token
 		record(c.firstToken, bound)
 		if a.Tokens > 1 {
 			record(c.perToken, (end-first)/time.Duration(a.Tokens-1))
@@ -205,8 +205,7 @@ func (c *recorder) result(took time.Duration, interrupted bool) *Result {
 	return r
 }
 
-// LatenessBound is the p99 of the client's own lateness above which its figures are not those of the server: a hundredth of the SLO, at
-// least 1 ms.
+// LatenessBound is the p99 of the client's own lateness above which its figures do not count as those of the server: a hundredth of the SLO, at least 1 ms.
 func (p *Plan) LatenessBound() time.Duration { return max(p.SLO/100, time.Millisecond) }
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
