@@ -15,35 +15,35 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/api/load"
 )
 
-// Report is what a gateway has to say. Counters of reports of the same gateway and incarnation go on.
+// Report is a report of a gateway. The counters continue from one report to the next as long as gateway and incarnation are the same.
 type Report struct {
-	Gateway     string // name of its pod
+	Gateway     string // name of the gateway's pod
 	Incarnation string
-	Functions   []Function // all in the first report, then those that have changed
+	Functions   []Function // all functions in the first report, then those that have changed
 }
 
-// Function is the load on one function.
+// Function is the load of one function.
 type Function struct {
 	gateway.FunctionName
 	Load gateway.Load // without the median latency
 
-	WaitsForReplica bool     // a request waits until there is a replica, or one has come in the present second while there was none
-	Seconds         []uint64 // requests received in each of the last seconds, oldest first; only in the first report
-	Drained         []string // all pods that are to be drained and have no requests from this gateway any more; see Stopped
+	WaitsForReplica bool     // a request waits for a first replica, or one came within the present second while there was no replica
+	Seconds         []uint64 // requests received in each of the last seconds, oldest first; in the first report only
+	Drained         []string // all pods to be drained that no longer have requests from this gateway; see Stopped
 }
 
-// Stopped returns what a gateway adds to Function.Drained for a pod that is to be parked, beside its name: that it has seen the
-// residency.Wanted with a number, and has no requests there.
+// Stopped returns what a gateway adds to Function.Drained for a pod that is to be parked, in addition to its name. It means that the gateway has seen
+// the residency.Wanted with this sequence number, and has no more requests at the pod.
 func Stopped(pod string, seq int64) string { return pod + "/" + strconv.FormatInt(seq, 10) }
 
 // silence is the time without a report after which a gateway counts as gone.
 const silence = 5 * period
 
-// ErrSilent is the error of Watch for a gateway that sends nothing any more.
+// ErrSilent is the error of Watch for a gateway that no longer sends anything.
 var ErrSilent = errors.New("no report for " + silence.String())
 
-// Watch calls receive with the reports of a gateway, one after the other, until ctx ends, the connection breaks, or the gateway is silent or
-// sends what is not valid. It returns nil if the gateway has ended in order, and said so.
+// Watch calls receive with the reports of a gateway, one at a time, until ctx ends, the connection breaks, or the gateway is silent or sends an
+// invalid report. It returns nil if the gateway has ended in good order and said so.
 func Watch(ctx context.Context, gateway grpc.ClientConnInterface, receive func(Report)) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -77,7 +77,7 @@ func Watch(ctx context.Context, gateway grpc.ClientConnInterface, receive func(R
 	return err
 }
 
-// Decode returns what a message says, or an error if it is not valid.
+// Decode returns the report in a message, or an error if it is not valid.
 func Decode(m *load.Report) (Report, error) {
 	r := Report{Gateway: m.Gateway, Incarnation: m.Incarnation}
 	if r.Gateway == "" || r.Incarnation == "" {
@@ -119,7 +119,7 @@ func decode(l *load.FunctionLoad) (Function, error) {
 	return f, nil
 }
 
-// encode returns the message of a load.
+// encode returns the message for a load.
 func encode(name gateway.FunctionName, l gateway.Load) *load.FunctionLoad {
 	return &load.FunctionLoad{
 		Namespace: name.Namespace, Name: name.Name, Arrived: l.Arrived, Received: l.Received, Answered: l.Answered, InTime: l.InTime,

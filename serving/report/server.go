@@ -1,7 +1,7 @@
-// Package report reports the load on the functions of a gateway to controllers, over gRPC: vgpu/api/load has the messages.
+// Package report reports the load of a gateway's functions to controllers, over gRPC. vgpu/api/load has the messages.
 //
-// A Server samples the gateway each second, and at once what a controller must not learn late: that a request waits for the first replica of a
-// function, and that a replica has answered its last request. Watch and Decode are the other side.
+// A Server samples the gateway every second. It reports at once what a controller must not learn late: that a request waits for the first replica of
+// a function, and that a replica has answered its last request. Watch and Decode are the client's side.
 package report
 
 import (
@@ -25,39 +25,39 @@ import (
 // period is the time between two reports.
 const period = time.Second
 
-// maxWatchers bounds the controllers that watch at once. There is one, and for a while those that it replaces.
+// maxWatchers bounds how many controllers watch at once. Normally there is one, plus for a while those that it has replaced.
 const maxWatchers = 16
 
-// Server reports the load on the functions of one gateway. Its methods may be called concurrently.
+// Server reports the load of the functions of one gateway. Its methods may be called concurrently.
 //
-// Its memory does not grow with what controllers leave unread: of each one it keeps only the version of the state that it has sent last.
+// Its memory does not grow with what controllers leave unread: for each controller it keeps only the version of the state that it has sent last.
 type Server struct {
 	gateway     *gateway.Gateway
 	name        string
 	incarnation string
-	ended       chan struct{} // closed when the last report can be sent
+	ended       chan struct{} // closed when it is time to send the last report
 
 	mu        sync.Mutex // guards what follows
-	version   uint64     // of the state, higher after each change
+	version   uint64     // version of the state, incremented with each change
 	functions map[gateway.FunctionName]*function
 	watchers  map[*watcher]bool
 }
 
 // function is the last sample of a function.
 type function struct {
-	load    *load.FunctionLoad // never changed, but replaced
-	version uint64             // in which it was replaced
+	load    *load.FunctionLoad // replaced, never modified
+	version uint64             // version of the state in which it was replaced
 	seconds []uint64           // requests received in each of the last seconds, oldest first
-	last    uint64             // received at the end of the last one
+	last    uint64             // load.Received at the end of the last second
 }
 
 // watcher is one controller.
 type watcher struct {
-	wake chan struct{} // of one element: there is something new
-	sent uint64        // version that was sent last
+	wake chan struct{} // buffer of one element: there is something new
+	sent uint64        // version of the state that was sent last
 }
 
-// New returns a server for a gateway with a name, that of its pod. Nobody else may read the gateway's Waiting.
+// New returns a server for a gateway. name is that of the gateway's pod. Nothing else may receive from the gateway's Waiting.
 func New(g *gateway.Gateway, name string) *Server {
 	return &Server{
 		gateway: g, name: name, incarnation: rand.Text(), ended: make(chan struct{}),
@@ -65,7 +65,7 @@ func New(g *gateway.Gateway, name string) *Server {
 	}
 }
 
-// GRPC returns a gRPC server with the service, to which options add who may read it. It closes connections whose client does not answer any more.
+// GRPC returns a gRPC server with the service. options may restrict who can read it. It closes connections whose client no longer answers.
 func (s *Server) GRPC(options ...grpc.ServerOption) *grpc.Server {
 	server := grpc.NewServer(append([]grpc.ServerOption{
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}),
@@ -97,7 +97,7 @@ func (s *Server) Run(ctx context.Context) {
 	}
 }
 
-// sampleAll takes the loads on all functions, at the end of a second or within one.
+// sampleAll samples the load of all functions. second says that a second has ended.
 func (s *Server) sampleAll(second bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -113,7 +113,7 @@ func (s *Server) sampleAll(second bool) {
 	}
 }
 
-// sample takes the load on a function, at the end of a second or within one. The caller holds the mutex.
+// sample samples the load of a function. second says that a second has ended. The caller holds the mutex.
 func (s *Server) sample(name gateway.FunctionName, second bool) *function {
 	l := encode(name, s.gateway.Load(name))
 	l.WaitsForReplica = l.Waiting > 0 && l.Replicas == 0
@@ -140,8 +140,8 @@ func (s *Server) set(f *function, l *load.FunctionLoad) {
 	f.load, f.version = l, s.version
 }
 
-// endSecond returns the number of requests of the second that has ended, of all that were received. The counter begins at 0 again when a function is
-// deleted and created again.
+// endSecond returns how many requests came in the second that has ended, given how many have been received in all. That counter starts again at 0
+// when a function is deleted and created again.
 func (f *function) endSecond(received uint64) uint64 {
 	came := received
 	if came >= f.last {
@@ -155,8 +155,8 @@ func (f *function) endSecond(received uint64) uint64 {
 	return came
 }
 
-// noteWaiting lets be sent that a request waits for the first replica of a function. It does nothing if the last sample says so, so that clients
-// that come and leave cost one sample a second.
+// noteWaiting reports at once that a request waits for the first replica of a function. It does nothing if the last sample already says so, so that
+// clients that come and leave cost one sample per second.
 func (s *Server) noteWaiting(name gateway.FunctionName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -164,13 +164,13 @@ func (s *Server) noteWaiting(name gateway.FunctionName) {
 		return
 	}
 	f := s.sample(name, false)
-	l := proto.CloneOf(f.load) // where the request may have left already
+	l := proto.CloneOf(f.load) // in the sample the request may have left already
 	l.WaitsForReplica = true
 	s.set(f, l)
 	s.wake()
 }
 
-// SetDrained sets the pods of a function that are to be drained and have no requests any more. A change is reported at once.
+// SetDrained sets the pods of a function that are to be drained and have no more requests. A change is reported at once.
 func (s *Server) SetDrained(name gateway.FunctionName, pods []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -194,12 +194,12 @@ func (s *Server) wakeAll() {
 	s.wake()
 }
 
-// wake lets all controllers be sent what is new. The caller holds the mutex.
+// wake makes the streams of all controllers send what is new. The caller holds the mutex.
 func (s *Server) wake() {
 	for w := range s.watchers {
 		select {
 		case w.wake <- struct{}{}:
-		default: // it has not yet been sent what came before, and will get all at once
+		default: // earlier news has not been sent yet; all will be sent together
 		}
 	}
 }
@@ -214,7 +214,7 @@ func (s *Server) watch(stream grpc.ServerStream) error {
 		return status.Errorf(codes.ResourceExhausted, "%d controllers watch already", maxWatchers)
 	}
 	defer s.remove(w)
-	s.sampleAll(false) // functions may be new since the last second
+	s.sampleAll(false) // there may be new functions since the last second
 	for first := true; ; first = false {
 		if err := stream.SendMsg(s.next(w, first)); err != nil {
 			return err
@@ -245,13 +245,13 @@ func (s *Server) remove(w *watcher) {
 	delete(s.watchers, w)
 }
 
-// next returns the next report for a controller: all that has changed since the last one.
+// next returns the next report for a controller: everything that has changed since the last one.
 func (s *Server) next(w *watcher, first bool) *load.Report {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := &load.Report{Gateway: s.name, Incarnation: s.incarnation}
 	for _, f := range s.functions {
-		if f.version <= w.sent { // never so at first
+		if f.version <= w.sent { // never true for the first report
 			continue
 		}
 		l := f.load
