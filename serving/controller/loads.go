@@ -227,7 +227,7 @@ func (l *loads) waitStopped(ctx context.Context, function gateway.FunctionName, 
 	})
 }
 
-// wait returns when the reports fulfil a condition, or with the error of ctx. holds reports whether they do; it is called with l.mu locked, again
+// wait returns when the reports meet a condition, or with the error of ctx. holds reports whether they do; it is called with l.mu locked, again
 // after each change.
 func (l *loads) wait(ctx context.Context, holds func() bool) error {
 	for {

@@ -6,17 +6,17 @@ import (
 	"strconv"
 )
 
-// array is an array of JSON, perhaps of arrays.
+// array is a JSON array, possibly of arrays.
 type array struct {
-	content []byte // between the outer brackets
-	depth   int    // of nested arrays
+	content []byte // what is between the outer brackets
+	depth   int    // depth of nesting
 	sizes   [maxDimensions]int64
-	count   int64 // of values that are not arrays
+	count   int64 // number of values that are not arrays
 	kinds   kind
 	numbers numbers
 }
 
-// array reads an array whose arrays of the same depth have the same number of elements.
+// array reads an array. All arrays at the same depth must have the same number of elements.
 func (s *scanner) array() array {
 	var a array
 	for i := range a.sizes {
@@ -76,7 +76,7 @@ func (s *scanner) nested(a *array, level int) {
 	}
 }
 
-// scalars reads values up to the end of their array. The first begins with c.
+// scalars reads values up to the end of their array and returns how many there are. The first one begins with c.
 func (s *scanner) scalars(a *array, c byte) int64 {
 	for size := int64(1); ; size++ {
 		if c == '[' {
@@ -97,8 +97,8 @@ func (s *scanner) scalars(a *array, c byte) int64 {
 	}
 }
 
-// decimals is the fast way through numbers like 0.25 or -1.5, with a comma behind them and no white space. It returns how many of them the text
-// begins with, and where they end.
+// decimals is a fast path for numbers like 0.25 or -1.5 that are followed by a comma, without white space. It returns how many such numbers come next
+// in the text, and where they end.
 func (s *scanner) decimals() (n int64, next int) {
 	for next = s.at; len(s.text)-next >= 32; n++ {
 		window := s.text[next : next+32]

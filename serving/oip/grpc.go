@@ -50,11 +50,11 @@ var parameterKinds = map[protowire.Number]protowire.Type{
 	doubleParameter: protowire.Fixed64Type, uint64Parameter: protowire.VarintType,
 }
 
-// contents is the field of InferTensorContents that holds the elements of a datatype.
+// contents is the field of InferTensorContents that holds the elements of tensors of a datatype.
 type contents struct {
 	field protowire.Number
 	name  string
-	kind  protowire.Type // of an element
+	kind  protowire.Type // wire type of an element
 }
 
 var contentsOf = map[string]contents{
@@ -68,8 +68,8 @@ var contentsOf = map[string]contents{
 	"BYTES":  {8, "bytes_contents", protowire.BytesType},
 }
 
-// ParseModelInfer locates the tensors of a message ModelInferRequest of inference.GRPCInferenceService, in raw_input_contents or in the contents
-// of the inputs. It keeps the message, which must not change as long as the request is used. The error is an *Error.
+// ParseModelInfer locates the tensors of a ModelInferRequest of inference.GRPCInferenceService, in raw_input_contents or in the contents of the
+// inputs. It keeps the message, which must not change as long as the request is used. The error is an *Error.
 func ParseModelInfer(message []byte) (*Request, error) {
 	if err := bounds(message, 0); err != nil {
 		return nil, err
@@ -117,7 +117,7 @@ func ParseModelInfer(message []byte) (*Request, error) {
 	return r, nil
 }
 
-// take reads a parameter of the request that is not sent with a batch. It returns false for another one.
+// take reads a parameter that is not sent with a batch (timeout or priority). It returns false for any other parameter.
 func (r *Request) take(p *reader, at, key string, value field) bool {
 	var number uint64
 	if key == "timeout" || key == "priority" {
@@ -143,7 +143,7 @@ func (r *Request) take(p *reader, at, key string, value field) bool {
 	return true
 }
 
-// parameter reads an entry of a map of InferParameters and appends it to found, unless take has taken it.
+// parameter reads an entry of a map of InferParameters and appends it to found, unless take handles it.
 func (r *reader) parameter(at string, entry field, found *[]parameter, take func(p *reader, at, key string, value field) bool) {
 	if !r.is(at, entry, protowire.BytesType) {
 		return
@@ -186,7 +186,7 @@ func (r *reader) parameter(at string, entry field, found *[]parameter, take func
 	}
 }
 
-// tensor reads an input or an output but for raw data.
+// tensor reads an input or an output, except its raw data.
 func (r *reader) tensor(list string, index int, message field) tensor {
 	at := element(list, index)
 	var t tensor
@@ -225,7 +225,7 @@ func (r *reader) tensor(list string, index int, message field) tensor {
 	return t
 }
 
-// shape reads what one field adds to a shape: a dimension, or several that are packed.
+// shape appends to a shape what one field adds to it: one dimension, or several that are packed.
 func (r *reader) shape(at string, f field, shape *[]int64) {
 	if f.kind != protowire.VarintType && !r.is(at, f, protowire.BytesType) {
 		return
@@ -261,7 +261,7 @@ func (r *reader) contents(at string, message []byte, t *tensor) {
 		case fields == 0:
 			t.data = slices.Clip(f.value)
 		default:
-			t.data = append(t.data, f.value...) // of a copy
+			t.data = append(t.data, f.value...) // copies, as Clip left no capacity
 		}
 		fields++
 	})
@@ -285,7 +285,8 @@ func (r *reader) contents(at string, message []byte, t *tensor) {
 	}
 }
 
-// checkVarints returns how many numbers the data of typed contents hold, -1 if they end within one. It notes whether all are of the datatype.
+// checkVarints returns how many numbers the data of typed contents hold, or -1 if the data end within a number. It sets odd if any number is out of
+// range for the datatype.
 func (t *tensor) checkVarints() int64 {
 	d := datatypes[t.datatype]
 	count := int64(0)
@@ -326,7 +327,7 @@ func (r *reader) output(index int, message field) output {
 	return o
 }
 
-// locateRaw gives the tensors of a list their raw data, of which there are either none or one for each tensor that is not in shared memory.
+// locateRaw assigns raw data to the tensors of a list. There must be either no raw data, or one element for each tensor that is not in shared memory.
 func (r *reader) locateRaw(tensors []tensor, list string, raw [][]byte, rawList string) {
 	taken := 0
 	for i := range tensors {

@@ -7,7 +7,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// tag writes the tag of a field of BytesType, and its length.
+// tag writes the tag of a field of BytesType and the length of its value.
 func (s *splicer) tag(number protowire.Number, length int) {
 	s.text = protowire.AppendVarint(protowire.AppendTag(s.text, number, protowire.BytesType), uint64(length))
 }
@@ -18,7 +18,7 @@ func (s *splicer) bytes(number protowire.Number, value []byte) {
 	s.splice(value)
 }
 
-// sum returns the length of all parts.
+// sum returns the total length of all parts.
 func sum(parts [][]byte) int {
 	n := 0
 	for _, part := range parts {
@@ -27,7 +27,8 @@ func sum(parts [][]byte) int {
 	return n
 }
 
-// tensor writes an input or an output with the given rows. Its data are parts, which are written later if they are raw.
+// tensor writes an input or an output with the given number of rows. parts are its data. If these are raw, they are not written here but by the
+// caller, later.
 func (s *splicer) tensor(number protowire.Number, t *tensor, rows int64, parts [][]byte) {
 	var shape []byte
 	for i, size := range t.shape {
@@ -75,7 +76,7 @@ func mergeGRPC(b *Batch) Message {
 	for _, p := range first.parameters {
 		out.bytes(parameters, p.token)
 	}
-	data := make([][][]byte, len(first.inputs)) // by input and request
+	data := make([][][]byte, len(first.inputs)) // indexed by input, then request
 	for i := range first.inputs {
 		for _, r := range requests {
 			data[i] = append(data[i], r.inputs[i].data)
@@ -96,7 +97,7 @@ func mergeGRPC(b *Batch) Message {
 	return Message{Segments: out.segments()}
 }
 
-// splitGRPC fills parts with the responses to the requests of the batch.
+// splitGRPC sets parts to the responses to the requests of the batch.
 func splitGRPC(b *Batch, message []byte, _ int, parts []*Message) *Error {
 	var p reader
 	var tensors []tensor

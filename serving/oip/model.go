@@ -1,7 +1,7 @@
 package oip
 
-// ModelOf returns the member "model" of the body of a request of the OpenAI API, whose paths name no model. It checks that the body is JSON, but
-// reads nothing else. The error is an *Error.
+// ModelOf returns the member "model" in the body of a request of the OpenAI API, whose paths do not name the model. It checks that the body is JSON,
+// but interprets nothing else. The error is an *Error.
 func ModelOf(body []byte) (string, error) {
 	if err := bounds(body, len(body)); err != nil {
 		return "", err

@@ -13,18 +13,18 @@ type kind uint8
 const (
 	integers  kind = 1 << iota // without fraction and exponent
 	fractions                  // other numbers
-	hugeOnes                   // numbers beyond 19 digits, or with an exponent of three digits: some servers refuse them
+	hugeOnes                   // numbers with more than 19 digits or an exponent of three digits, which some servers refuse
 	booleans
 	texts
 	nulls
 )
 
-// numbers is what is known of the integers among the values read.
+// numbers is what is known about the integers among the values read.
 type numbers struct {
-	largest, smallest uint64 // the largest one, and the magnitude of the smallest one below zero
+	largest, smallest uint64 // the largest one, and the magnitude of the smallest negative one
 }
 
-// scalar reads a value that begins with c and is neither array nor object.
+// scalar reads a value that begins with c and is neither an array nor an object.
 func (s *scanner) scalar(c byte, n *numbers) kind {
 	switch {
 	case c == '-' || c-'0' < 10:
@@ -110,7 +110,7 @@ func (s *scanner) tail(i int, found kind) kind {
 	return found
 }
 
-// digits returns the end of the digits that begin at i. It looks at eight bytes at once.
+// digits returns the end of the digits that begin at i. It checks eight bytes at a time.
 func digits(text []byte, i int) int {
 	for i+8 <= len(text) {
 		if other := notDigits(binary.LittleEndian.Uint64(text[i:])); other != 0 {
@@ -124,14 +124,14 @@ func digits(text []byte, i int) int {
 	return i
 }
 
-// notDigits returns a number whose highest bit of each byte is set where text has something else than a digit; the other bits are not.
+// notDigits returns a number in which the highest bit of each byte is set if that byte of text is not a digit; all other bits are 0.
 func notDigits(text uint64) uint64 {
 	const ones = 0x0101010101010101
-	v := text ^ '0'*ones // 0 to 9 for a digit
+	v := text ^ '0'*ones // each byte is 0 to 9 for a digit
 	return (v&(0x7f*ones) + 0x76*ones | v) & (0x80 * ones)
 }
 
-// unsigned reads a number of at most most, without fraction.
+// unsigned reads a whole number from 0 to most.
 func (s *scanner) unsigned(most uint64) uint64 {
 	var n numbers
 	c := s.peek()

@@ -1,24 +1,24 @@
-// Package oip merges inference requests of the Open Inference Protocol, version 2, into one request and splits the response, without
-// decoding a tensor: it locates the data of each tensor in the bytes that arrived, checks that they hold what the shape says, and
-// joins or cuts the bytes. docs/adr/0022-tensors-are-spliced.md has the reasons and the figures.
+// Package oip merges inference requests of the Open Inference Protocol, version 2, into one request, and splits its response, without decoding any
+// tensor: it locates the data of each tensor in the bytes that arrived, checks that they are what the shape demands, and joins or cuts the bytes.
+// docs/adr/0022-tensors-are-spliced.md has the reasons and the figures.
 //
 // A message is one of
 //
 //   - REST: the body of POST /v2/models/NAME/infer, JSON with tensors as arrays, flat or nested;
-//   - REST with the binary extension: JSON, whose length the header Inference-Header-Content-Length gives, then the tensors whose
-//     parameter binary_data_size says so, in their order;
+//   - REST with the binary extension: JSON, whose length is given by the header Inference-Header-Content-Length, followed by the tensors that have
+//     a parameter binary_data_size, in their order;
 //   - gRPC: a ModelInferRequest of inference.GRPCInferenceService, with tensors in raw_input_contents or as typed contents.
 //
-// ParseRequest and ParseModelInfer check a message and return what a queue wants to know of it. Merge joins requests of the same signature along
-// the first dimension of their inputs. Batch.Split cuts the response by the rows of each request and gives it the request's own id.
+// ParseRequest and ParseModelInfer check a message and return what a queue needs to know about it. Merge joins requests with the same signature along
+// the first dimension of their inputs. Batch.Split cuts the response by the rows of each request and gives each part the id of its request.
 //
 // # What is refused
 //
-// Requests are hostile: no request can spoil another one of its batch by the way it is written. A malformed one is refused with an *Error, which
-// names the field: not JSON or protocol buffers, a field twice or missing, data that do not fit their shape. A request that is well-formed and
-// yet could be refused by the server, or that says something about the server's state, is never merged with others; Request.Alone says why.
-// What a model makes of the values is beyond this package: if it refuses those of one request, the whole batch fails, and smaller ones have to
-// be tried.
+// Requests are assumed to be hostile: no request can spoil another one in its batch by the way it is written. A malformed request is refused with an
+// *Error, which names the field: not JSON or protocol buffers, a field given twice or missing, data that do not fit their shape. A request that is
+// well-formed, but that a server might still refuse, or that says something about the server's state, is never merged with others; Request.Alone says
+// why. What a model makes of the values is beyond this package: if it refuses those of one request, the whole batch fails, and smaller batches have
+// to be tried.
 package oip
 
 import (
@@ -33,22 +33,22 @@ import (
 
 // Bounds of a message.
 const (
-	maxTensors    = 256           // inputs, requested outputs, or outputs
-	maxDimensions = 16            // of a shape
-	maxMembers    = 64            // of a JSON object, entries of a gRPC map
-	maxDepth      = 32            // of JSON values in parameters and in fields that the protocol does not know
-	maxBody       = math.MaxInt32 // bytes of a message: protocol buffers have the same bound
+	maxTensors    = 256           // most inputs, requested outputs, or outputs
+	maxDimensions = 16            // most dimensions of a shape
+	maxMembers    = 64            // most members of a JSON object, or entries of a gRPC map
+	maxDepth      = 32            // depth of JSON values in parameters and in fields that the protocol does not define
+	maxBody       = math.MaxInt32 // bytes of a message; protocol buffers have the same bound
 
-	maxTimeout = math.MaxInt64 / 1000 // microseconds of the parameter timeout: about 292 years
+	maxTimeout = math.MaxInt64 / 1000 // most microseconds of the parameter timeout: about 292 years
 
-	maxMerged = maxBody - 64*maxTensors // bytes of the requests of a batch, whose shapes may grow by some digits
+	maxMerged = maxBody - 64*maxTensors // bytes of all requests of a batch, with room for shapes that grow by some digits
 )
 
-// HeaderName is the HTTP header that gives the number of bytes of JSON before the binary tensors, of a request and of a response.
+// HeaderName is the HTTP header that gives the number of bytes of JSON before the binary tensors, in requests and in responses.
 const HeaderName = "Inference-Header-Content-Length"
 
-// Error is a refusal of a message. It is the fault of who wrote the message: a request is answered 400 (INVALID_ARGUMENT), a
-// response of a server becomes 502 (INTERNAL).
+// Error is the refusal of a message, which is the fault of its sender: a request is answered with 400 (INVALID_ARGUMENT), a response of a server is
+// turned into 502 (INTERNAL).
 type Error struct {
 	Field   string // path of the field: "inputs[0].shape"; empty for the message as a whole
 	Problem string // what is wrong, as the end of a sentence that begins with the field
@@ -61,14 +61,14 @@ func (e *Error) Error() string {
 	return e.Field + " " + e.Problem
 }
 
-// Request is an inference request whose tensors are located. It refers to the bytes that it was parsed from, which must not change.
+// Request is an inference request whose tensors have been located. It refers to the bytes that it was parsed from, which must not change.
 type Request struct {
 	ID       string        // as the client gave it; may be empty
-	Timeout  time.Duration // parameter timeout, which is in microseconds; 0 if not given. Not sent with a batch
+	Timeout  time.Duration // parameter timeout, in the message in microseconds; 0 if not given. Not sent with a batch
 	Priority uint64        // parameter priority: 1 is the highest, 0 if not given. Not sent with a batch
 	Rows     int64         // first dimension of each input; 0 if the request must be sent alone
 
-	Model, Version string // of a gRPC message; REST has them in the path
+	Model, Version string // only of a gRPC message; REST has them in the path
 
 	body       []byte
 	jsonLength int
@@ -79,7 +79,7 @@ type Request struct {
 	fields
 }
 
-// fields are those of a request that the requests of a batch have in common, but for data and first dimensions.
+// fields are the parts of a request that all requests of a batch have in common, except for data and first dimensions.
 type fields struct {
 	parameters []parameter // without timeout and priority
 	inputs     []tensor
@@ -95,15 +95,15 @@ func (r *Request) Alone() error {
 	return r.alone
 }
 
-// Signature returns a string that two requests have in common if and only if Merge may join them: it stands for the form of the message, the
-// names, datatypes and shapes (but for the first dimension) of the inputs, all parameters but timeout and priority, and the requested
-// outputs. It is empty for a request that must be sent alone.
+// Signature returns a string that is equal for two requests if and only if Merge may join them. It stands for the form of the message, the names,
+// datatypes and shapes (except the first dimension) of the inputs, all parameters except timeout and priority, and the requested outputs. It is empty
+// for a request that must be sent alone.
 func (r *Request) Signature() string { return r.signature }
 
-// Message is a message to be sent: its segments, one after the other. Segments belong to the messages that they were taken from.
+// Message is a message to be sent, as a sequence of segments. Segments share memory with the messages that they were taken from.
 type Message struct {
 	Segments   [][]byte
-	JSONLength int // bytes of JSON at the beginning; HeaderName must be sent if there are more bytes than these. Not for gRPC
+	JSONLength int // bytes of JSON at the beginning; if the message is longer, HeaderName must be sent. Not for gRPC
 }
 
 // Len returns the number of bytes of the message.
@@ -115,7 +115,7 @@ func (m *Message) Len() int {
 	return n
 }
 
-// WriteTo writes the message to w; to a network connection, without copying the segments into one. It may be called several times.
+// WriteTo writes the message to w. If w is a network connection, the segments are not copied into one. It may be called several times.
 func (m *Message) WriteTo(w io.Writer) (int64, error) {
 	buffers := net.Buffers(slices.Clone(m.Segments)) // writing consumes the slice
 	return buffers.WriteTo(w)
@@ -127,19 +127,19 @@ func (m *Message) Reader() io.Reader {
 	return &buffers
 }
 
-// Batch is a request to a server that stands for one request or more.
+// Batch is a request to a server that stands for one or more requests.
 type Batch struct {
 	Message
 
-	Rows int64 // of all requests together; 0 for a request that is sent alone
+	Rows int64 // rows of all requests together; 0 for a request that is sent alone
 
-	requests []*Request // nil where one was left out
+	requests []*Request // nil for requests that were left out
 	merged   int
 }
 
-// Merge joins requests along the first dimension of their inputs. It leaves out those that do not agree with the first, and those that would
-// make the batch longer than a message may be; errs then has an entry for each request, nil for those in the batch. A single request becomes a
-// batch as it is, byte for byte. A merged one has no id, timeout or priority. Merge panics without requests.
+// Merge joins requests along the first dimension of their inputs. It leaves out those that do not agree with the first one, and those that would make
+// the batch longer than a message may be. If it leaves any out, errs has an entry for each request, which is nil for those in the batch. A single
+// request becomes a batch as it is, byte for byte. A merged batch has no id, timeout or priority. Merge panics if there are no requests.
 func Merge(requests []*Request) (batch *Batch, errs []error) {
 	first := requests[0]
 	batch = &Batch{requests: slices.Clone(requests), Rows: first.Rows, merged: 1}
@@ -170,14 +170,14 @@ func Merge(requests []*Request) (batch *Batch, errs []error) {
 	return batch, errs
 }
 
-// members returns the requests that were not left out.
+// members returns the requests in the batch.
 func (b *Batch) members() []*Request {
 	return slices.DeleteFunc(slices.Clone(b.requests), func(r *Request) bool { return r == nil })
 }
 
-// Split cuts the response to the batch, of which the first jsonLength bytes are JSON, as for ParseRequest (0 for gRPC). It returns a response for each
-// request that was given to Merge, nil for those left out. The error is an *Error; the requests may then be sent again one by one. The
-// response to a single request is returned as it is.
+// Split cuts the response to the batch, whose first jsonLength bytes are JSON, as for ParseRequest (0 for gRPC). It returns a response for each
+// request that was given to Merge, nil for those left out. The error is an *Error; the requests may then be sent again one by one. The response to a
+// single request is returned as it is.
 func (b *Batch) Split(body []byte, jsonLength int) ([]*Message, error) {
 	parts := make([]*Message, len(b.requests))
 	if b.merged == 1 {

@@ -8,18 +8,18 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// field is one of a message of protocol buffers.
+// field is a field of a protocol buffers message.
 type field struct {
 	number protowire.Number
 	kind   protowire.Type
-	value  []byte // as written, but for BytesType without its length
+	value  []byte // as encoded; for BytesType without its length
 	whole  []byte // with tag and length
 }
 
-// reader reads messages of protocol buffers. After the first error it calls nobody, and err stays.
+// reader reads protocol buffers messages. After the first error it makes no more calls, and err keeps that error.
 type reader struct {
 	err     *Error
-	unknown *Error // first field that the protocol does not have
+	unknown *Error // the first field that the protocol does not define
 }
 
 func (r *reader) fail(at, problem string) {
@@ -28,7 +28,7 @@ func (r *reader) fail(at, problem string) {
 	}
 }
 
-// fields calls read for each field of a message that is at the given path.
+// fields calls read for each field of the message at the given path.
 func (r *reader) fields(at string, message []byte, read func(f field)) {
 	for len(message) > 0 && r.err == nil {
 		number, kind, tag := protowire.ConsumeTag(message)
@@ -49,7 +49,7 @@ func (r *reader) fields(at string, message []byte, read func(f field)) {
 	}
 }
 
-// is checks the type of a field that is at the given path.
+// is checks the wire type of the field at the given path.
 func (r *reader) is(at string, f field, kind protowire.Type) bool {
 	if f.kind != kind {
 		r.fail(at, "has wire type "+strconv.Itoa(int(f.kind))+", not "+strconv.Itoa(int(kind)))
@@ -57,7 +57,7 @@ func (r *reader) is(at string, f field, kind protowire.Type) bool {
 	return r.err == nil
 }
 
-// once returns the bytes of a field that may be there once; before is what it was before.
+// once returns the bytes of a field that may be given only once. before is its value so far.
 func (r *reader) once(at string, f field, before []byte) []byte {
 	if before != nil {
 		r.fail(at, "is given twice")
@@ -68,7 +68,7 @@ func (r *reader) once(at string, f field, before []byte) []byte {
 	return slices.Clip(f.value)
 }
 
-// text is once for a string.
+// text is once for a string field, which has to be UTF-8.
 func (r *reader) text(at string, f field, before []byte) []byte {
 	value := r.once(at, f, before)
 	if !utf8.Valid(value) {
@@ -77,14 +77,14 @@ func (r *reader) text(at string, f field, before []byte) []byte {
 	return value
 }
 
-// strange notes a field that the protocol does not have.
+// strange records a field that the protocol does not define.
 func (r *reader) strange(at string, f field) {
 	if r.unknown == nil {
 		r.unknown = &Error{join(at, strconv.Itoa(int(f.number))), unknown}
 	}
 }
 
-// join returns the path of a field of the message at a path.
+// join returns the path of a field in the message at a path.
 func join(at, name string) string {
 	if at == "" {
 		return name
@@ -92,7 +92,7 @@ func join(at, name string) string {
 	return at + "." + name
 }
 
-// room reports whether one more element of a repeated field is within the bounds.
+// room reports whether a repeated field with n elements may have one more.
 func (r *reader) room(at string, n int) bool {
 	if n >= maxTensors {
 		r.fail(at, "has more than "+strconv.Itoa(maxTensors)+" elements")

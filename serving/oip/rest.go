@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// ParseRequest locates the tensors of the body of a REST request, of which the first jsonLength bytes are JSON (see JSONLength). It reads no
-// tensor into numbers and keeps body, which must not change as long as the request is used. The error is an *Error.
+// ParseRequest locates the tensors in the body of a REST request, whose first jsonLength bytes are JSON (see JSONLength). It converts no tensor into
+// numbers. It keeps body, which must not change as long as the request is used. The error is an *Error.
 func ParseRequest(body []byte, jsonLength int) (*Request, error) {
 	if err := bounds(body, jsonLength); err != nil {
 		return nil, err
@@ -31,7 +31,7 @@ func ParseRequest(body []byte, jsonLength int) (*Request, error) {
 	return r, nil
 }
 
-// bounds checks the length of a message and of its JSON.
+// bounds checks the length of a message and of its JSON part.
 func bounds(body []byte, jsonLength int) *Error {
 	switch {
 	case len(body) > maxBody:
@@ -42,7 +42,7 @@ func bounds(body []byte, jsonLength int) *Error {
 	return nil
 }
 
-// request reads a request but for binary data.
+// request reads a request, except its binary data.
 func (s *scanner) request(r *Request) {
 	s.members(func(key, _ []byte) {
 		switch string(key) {
@@ -89,16 +89,17 @@ func (s *scanner) request(r *Request) {
 	}
 }
 
-// unknown is said of a field that the protocol does not have.
+// unknown is the problem of a field that the protocol does not define.
 const unknown = "is not a field of the protocol"
 
-// otherwiseNested is said of data.
+// otherwiseNested is the problem of data with the encoding otherwise.
 const otherwiseNested = "are nested neither flat nor as the shape"
 
-// null skips a null, which some clients write for an optional field without value, and reports whether there was one.
+// null skips a null, which some clients write for an optional field without a value, and reports whether there was one.
 func (s *scanner) null() bool { return s.peek() == 'n' && s.literal("null") }
 
-// parameters reads a parameters object. It calls known before each value; those that known has not read are returned.
+// parameters reads a parameters object. It calls known before each value; known either reads the value and returns true, or the parameter is among
+// those returned.
 func (s *scanner) parameters(known func(key []byte) bool) []parameter {
 	if s.null() {
 		return nil
@@ -112,7 +113,7 @@ func (s *scanner) parameters(known func(key []byte) bool) []parameter {
 	return found
 }
 
-// tensor reads an input or an output but for binary data.
+// tensor reads an input or an output, except its binary data.
 func (s *scanner) tensor() tensor {
 	t := tensor{size: -1}
 	var data array
@@ -172,7 +173,7 @@ func (s *scanner) tensor() tensor {
 	return t
 }
 
-// take gives the tensor its data, an array of JSON.
+// take gives the tensor its data, a JSON array.
 func (t *tensor) take(s *scanner, a *array) {
 	t.data = a.content
 	t.hasText = a.kinds&texts != 0
@@ -209,7 +210,7 @@ func (s *scanner) output(r *Request) output {
 	return o
 }
 
-// locateBlobs gives the tensors of a field that have binary data their part of body, which has to hold these and nothing else.
+// locateBlobs assigns the binary data in body to those tensors of a field that have such data. body must hold these data and nothing else.
 func locateBlobs(tensors []tensor, field string, body []byte) *Error {
 	for i := range tensors {
 		t := &tensors[i]

@@ -55,7 +55,7 @@ func mergeREST(b *Batch) Message {
 	return Message{out.segments(), length}
 }
 
-// head writes a tensor up to its data: with another first dimension, and with another number of bytes if they are binary.
+// head writes a tensor up to its data, with the given first dimension and, if the data are binary, with size as their number of bytes.
 func (s *splicer) head(t *tensor, rows int64, size int) {
 	s.add(`{"name":`)
 	s.splice(t.token)
@@ -81,7 +81,7 @@ func (s *splicer) head(t *tensor, rows int64, size int) {
 	}
 }
 
-// fields writes members of an object.
+// fields writes members of an object, separated by commas.
 func (s *splicer) fields(fields []parameter) {
 	for i, f := range fields {
 		if i > 0 {
@@ -93,7 +93,7 @@ func (s *splicer) fields(fields []parameter) {
 	}
 }
 
-// splitREST fills parts with the responses to the requests of the batch.
+// splitREST sets parts to the responses to the requests of the batch.
 func splitREST(b *Batch, body []byte, jsonLength int, parts []*Message) *Error {
 	s := newScanner(body[:jsonLength])
 	outputs, others := s.response()
@@ -149,7 +149,7 @@ func splitREST(b *Batch, body []byte, jsonLength int, parts []*Message) *Error {
 	return nil
 }
 
-// response reads a response but for binary data. It leaves the id out.
+// response reads a response, except its binary data. It leaves out the id.
 func (s *scanner) response() (outputs []tensor, others []parameter) {
 	s.members(func(key, token []byte) {
 		switch string(key) {
@@ -178,7 +178,8 @@ func (s *scanner) response() (outputs []tensor, others []parameter) {
 	return outputs, others
 }
 
-// cutArray returns the first n elements of the content of an array, and the rest without the comma between. The array has been read before.
+// cutArray returns the first n elements in the content of an array, and the rest without the comma between them. The content must have been read
+// before, so that it is valid.
 func cutArray(content []byte, n int64, hasText, nested bool) (part, rest []byte) {
 	if n == 0 {
 		return nil, content

@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// scanner reads JSON from the left. After the first error it stands at the end and every method returns a zero value, so that callers
-// check err once.
+// scanner reads JSON from left to right. After the first error it stands at the end and every method returns a zero value, so that callers need to
+// check err only once.
 type scanner struct {
 	text []byte
 	at   int
@@ -24,7 +24,7 @@ func newScanner(text []byte) *scanner {
 // step is a member of an object or an element of an array.
 type step struct {
 	name  []byte
-	index int // of an element, which has no name; its array is the step before
+	index int // index of an element, whose name is nil; its array is the step before
 }
 
 func (s *scanner) enter(name []byte)        { s.path = append(s.path, step{name: name}) }
@@ -40,7 +40,7 @@ func (s *scanner) tooMany(what string, n int) {
 	s.fail("has more than " + strconv.Itoa(n) + " " + what)
 }
 
-// fail notes that something is wrong with the field where the scanner is.
+// fail records a problem with the field at which the scanner is, unless there was one before.
 func (s *scanner) fail(problem string) {
 	if s.err == nil {
 		s.err = s.problem(problem)
@@ -48,7 +48,7 @@ func (s *scanner) fail(problem string) {
 	}
 }
 
-// problem returns an error about the field where the scanner is.
+// problem returns an error about the field at which the scanner is.
 func (s *scanner) problem(problem string) *Error {
 	var field strings.Builder
 	for i, step := range s.path {
@@ -98,7 +98,7 @@ func (s *scanner) end() {
 	}
 }
 
-// members reads an object. It calls read for each member, with the scanner before the value, which read has to consume. No key may come twice.
+// members reads an object. It calls read for each member, with the scanner before the value, which read has to consume. A key must not occur twice.
 func (s *scanner) members(read func(key, raw []byte)) {
 	if s.peek() != '{' {
 		s.fail("is not an object")
@@ -135,7 +135,7 @@ func (s *scanner) members(read func(key, raw []byte)) {
 	}
 }
 
-// clip shortens a name for an error.
+// clip shortens a name for use in an error.
 func clip(name []byte) string {
 	const most = 64
 	if len(name) > most {

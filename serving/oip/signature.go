@@ -11,7 +11,7 @@ import (
 type output struct {
 	name       []byte
 	parameters []parameter
-	message    []byte // of protocol buffers
+	message    []byte // the protocol buffers message; nil for REST
 }
 
 // element returns the path of an element of a field.
@@ -22,14 +22,14 @@ func has(parameters []parameter, name string) bool {
 	return slices.ContainsFunc(parameters, func(p parameter) bool { return string(p.key) == name })
 }
 
-// refuseCompany notes why the request must be sent alone. The first reason stays; nil is none.
+// refuseCompany records why the request must be sent alone. Only the first reason is kept; nil is no reason.
 func (r *Request) refuseCompany(why *Error) {
 	if r.alone == nil && why != nil {
 		r.alone = why
 	}
 }
 
-// finish decides whether the request may be merged, once everything is read, and writes its signature.
+// finish decides whether the request may be merged, and sets its signature if so. It is called once everything has been read.
 func (r *Request) finish() {
 	for _, name := range []string{"sequence_id", "sequence_start", "sequence_end"} {
 		if has(r.parameters, name) {
@@ -53,7 +53,7 @@ func (r *Request) finish() {
 	}
 }
 
-// company returns why a request with this input must be sent alone, or nil. The first dimension of the first input is given.
+// company returns why a request with this input must be sent alone, or nil. rows is the first dimension of the request's first input.
 func (t *tensor) company(rows int64) *Error {
 	switch {
 	case t.rows() == 0:
@@ -82,7 +82,7 @@ func (r *Request) form() string {
 	return "REST"
 }
 
-// sign writes the signature: everything that two requests of a batch have in common, each part with its length before it.
+// sign returns the signature: everything that two requests of a batch have in common, each part preceded by its length.
 func (r *Request) sign() string {
 	text := make([]byte, 0, 256)
 	text = prefixed(text, []byte(r.form()))
@@ -113,7 +113,7 @@ func prefixed(text, part []byte) []byte {
 	return append(binary.AppendUvarint(text, uint64(len(part))), part...)
 }
 
-// sign appends parameters, in the order of their names.
+// sign appends parameters, sorted by name.
 func sign(text []byte, parameters []parameter) []byte {
 	text = binary.AppendUvarint(text, uint64(len(parameters)))
 	if len(parameters) > 1 {
@@ -126,7 +126,7 @@ func sign(text []byte, parameters []parameter) []byte {
 	return text
 }
 
-// mismatch returns why other must not be in a batch with r, or nil.
+// mismatch returns why other cannot be in a batch with r, or nil.
 func (r *Request) mismatch(other *Request) error {
 	switch {
 	case r.alone != nil:

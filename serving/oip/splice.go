@@ -1,17 +1,17 @@
 package oip
 
-// copied is the length below which a piece of another message is copied: a segment of its own costs more.
+// copied is the length below which a piece of another message is copied: a segment of its own would cost more.
 const copied = 1024
 
-// splicer builds a message of new text and pieces of other messages, which it does not copy if they are long.
+// splicer builds a message from new text and pieces of other messages, which it does not copy if they are long.
 type splicer struct {
 	text   []byte
 	pieces []piece
-	from   int // where the text begins that is in no piece yet
-	length int // of pieces
+	from   int // start of the text that is not in a piece yet
+	length int // total length of the pieces
 }
 
-// piece is a part of the text, or bytes of another message if there are any.
+// piece is a part of the splicer's text or, if bytes is not nil, of another message.
 type piece struct {
 	from, to int
 	bytes    []byte

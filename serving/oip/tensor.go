@@ -10,8 +10,8 @@ import (
 
 // datatype describes a datatype of the protocol.
 type datatype struct {
-	bytes     int    // of an element in binary form; 0 for BYTES, whose elements have a length of their own
-	kinds     kind   // of JSON values that every server takes
+	bytes     int    // size of an element in binary form; 0 for BYTES, whose elements carry their own length
+	kinds     kind   // kinds of JSON values that every server accepts
 	most      uint64 // largest integer
 	mostBelow uint64 // magnitude of the smallest integer
 }
@@ -33,12 +33,12 @@ var datatypes = map[string]datatype{
 	"BYTES":  {kinds: texts},
 }
 
-// takes reports whether every server takes the values of a as elements.
+// takes reports whether every server accepts the values of a as elements.
 func (d datatype) takes(a *array) bool {
 	return a.kinds&^d.kinds == 0 && a.numbers.largest <= d.most && a.numbers.smallest <= d.mostBelow
 }
 
-// encoding is how a tensor's data are written.
+// encoding is the way in which the data of a tensor are written.
 type encoding string
 
 const (
@@ -53,26 +53,26 @@ const (
 // tensor describes an input of a request or an output of a response. Its data are a part of the message, not a copy.
 type tensor struct {
 	name       []byte
-	token      []byte // the name as in the message
+	token      []byte // the name as encoded in the message
 	datatype   string
 	shape      []int64
 	elements   int64 // product of the shape
 	parameters []parameter
 	encoding   encoding
-	size       int64 // parameter binary_data_size of REST; -1 if it has none
+	size       int64 // parameter binary_data_size of REST; -1 if not given
 	data       []byte
-	hasText    bool        // data are JSON with strings
-	odd        bool        // data are JSON with values that not every server takes for the datatype
-	others     []parameter // fields that the protocol does not have
+	hasText    bool        // the data are JSON and contain strings
+	odd        bool        // the data contain values that not every server accepts for the datatype
+	others     []parameter // fields that the protocol does not define
 }
 
-// parameter is an entry of a parameters object, or a field of an object that is handed on as it is.
+// parameter is an entry of a parameters object, or a field of an object that is passed on as it is.
 type parameter struct {
-	key, token []byte // the token is the key as in the message
+	key, token []byte // token is the key as encoded in the message
 	value      []byte
 }
 
-// product returns the number of elements of a shape, false if it exceeds what an int64 holds.
+// product returns the number of elements of a shape, or false if it exceeds an int64.
 func product(shape []int64) (int64, bool) {
 	n := uint64(1)
 	for _, size := range shape {
@@ -93,7 +93,7 @@ func (t *tensor) rows() int64 {
 	return t.shape[0]
 }
 
-// checkBlob compares the data in binary form with the shape. It returns what is wrong, or "".
+// checkBlob compares data in binary form with the shape. It returns what is wrong, or "" if nothing is.
 func (t *tensor) checkBlob() string {
 	if size := int64(datatypes[t.datatype].bytes); size > 0 {
 		if n := int64(len(t.data)); n%size != 0 || n/size != t.elements {
@@ -115,8 +115,8 @@ func (t *tensor) checkBlob() string {
 	return ""
 }
 
-// elementOfBytes returns how many bytes the first element of a BYTES tensor in binary form takes: four for its length, then itself. It
-// returns -1 if data do not hold it.
+// elementOfBytes returns how many bytes the first element of a BYTES tensor takes in binary form: four for its length, and then the element. It
+// returns -1 if data do not hold all of it.
 func elementOfBytes(data []byte) int {
 	if len(data) < 4 {
 		return -1
@@ -128,7 +128,7 @@ func elementOfBytes(data []byte) int {
 	return int(n)
 }
 
-// cutBlob is cut for data in binary form. The rows may be any of the tensor's.
+// cutBlob is cut for data in binary form. data may begin at any row of the tensor.
 func (t *tensor) cutBlob(data []byte, rows int64) (part, rest []byte) {
 	row := t.elements / t.rows()
 	length := 0
@@ -142,7 +142,7 @@ func (t *tensor) cutBlob(data []byte, rows int64) (part, rest []byte) {
 	return data[:length:length], data[length:]
 }
 
-// cut splits the data behind the first rows. The data must have been checked against the shape.
+// cut splits the data after the first rows. They must have been checked against the shape.
 func (t *tensor) cut(rows int64) (part, rest []byte) {
 	switch t.encoding {
 	case nested:

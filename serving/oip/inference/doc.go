@@ -1,6 +1,6 @@
 // Package inference has the messages of the Open Inference Protocol over gRPC, generated from inference.proto.
 //
-// Model servers and clients use it. What lies between them does not decode messages: package oip finds the tensors in the bytes.
+// It is for model servers and clients. What lies between them does not decode messages: package oip finds the tensors in the encoded bytes.
 package inference
 
 //go:generate go run -C ../../../hack/proto . serving/oip/inference/inference.proto
