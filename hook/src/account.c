@@ -64,16 +64,17 @@ bool gsh_pages_valid(const int fds[3]) {
 }
 
 /*
- * Maps a page over the one at this address. Returns 0 or a negative errno. By the system call, since the thread sanitizer takes mmap for
- * a write, which other threads' reads of the page would race with.
+ * Maps a page over the one at this address. Returns 0 or a negative errno. Makes the system call directly: the thread sanitizer
+ * treats a call of mmap as a write, which would race with other threads' reads of the page.
  */
 static int map_fixed(void *address, int fd, int protection) {
 	return syscall(SYS_mmap, address, GSHARE_PAGE_SIZE, protection, MAP_SHARED | MAP_FIXED, fd, 0) == -1 ? -errno : 0;
 }
 
 /*
- * A process that reconnects takes its memory from the old client page to the new one. If the container page is the same, its sum contains
- * the memory all the time. Otherwise the server is another one, and the old page stays as it is for processes that still use it.
+ * When a process reconnects, the memory that it holds moves from its old client page to its new one. If the container page is still
+ * the same, its sum already includes that memory. Otherwise the page is another server's, and the memory is added to its sum; the
+ * old container page stays unchanged for the processes that still use it.
  */
 int gsh_pages_map(struct gsh_vgpu *v, const int fds[3]) {
 	struct gsh_file container = gsh_file_of(fds[1]);
@@ -81,10 +82,10 @@ int gsh_pages_map(struct gsh_vgpu *v, const int fds[3]) {
 	bool same = container.fd >= 0 && container.inode == v->container_page.inode && container.device == v->container_page.device;
 	uint64_t counted = same ? atomic_exchange(&v->client->memory, 0) : 0;
 	uint64_t imported = same ? atomic_exchange(&v->client->imported, 0) : 0;
-	atomic_store(&v->client->open, 0); /* the new page has it */
+	atomic_store(&v->client->open, 0); /* the new page reports it */
 	int r = map_fixed(v->container, fds[1], PROT_READ | PROT_WRITE);
 	if (!r) r = map_fixed(v->client, fds[2], PROT_READ | PROT_WRITE);
-	if (!r) r = map_fixed(v->server, fds[0], PROT_READ); /* last: it has the limit, which no other container page may be compared with */
+	if (!r) r = map_fixed(v->server, fds[0], PROT_READ); /* last: its limit must not be compared with the sum on another server's container page */
 	v->container_page = container;
 	atomic_fetch_add(&v->container->memory, atomic_load(&v->memory) - counted);
 	atomic_store(&v->client->memory, atomic_load(&v->memory));
@@ -95,13 +96,13 @@ int gsh_pages_map(struct gsh_vgpu *v, const int fds[3]) {
 	return r;
 }
 
-/* The budgets of this epoch, or those of the last one until the first thread has taken one in this. */
+/* Returns the sum of this epoch's budgets, or of the previous epoch's while no thread has taken a budget in this one. */
 uint64_t gsh_budgets_held(const struct gsh_vgpu *v) {
 	uint64_t budgets = atomic_load(&v->budgets);
 	return atomic_load(&gsh_epoch) - (uint32_t)(budgets >> 32) <= 1 ? (uint32_t)budgets : 0;
 }
 
-/* Work leaves `open` after it was added to `busy`; read in this order and stored in the other, none is missing in both. */
+/* Work is added to `busy` before it leaves `open`. So `open` is read first and stored last, and no work is missing from both. */
 void gsh_publish(struct gsh_vgpu *v) {
 	uint64_t open = gsh_budgets_held(v) + atomic_load(&v->open) + atomic_load(&v->unbounded);
 	if (atomic_load(&v->unknown_events)) open += atomic_load(&v->server->run_ahead); /* more than the bound, as for a long kernel */
@@ -138,7 +139,10 @@ static uint64_t bounded_sum(uint64_t a, uint64_t b) { return a > UINT64_MAX - b 
 /* Reads a container page's sum, which may be below 0 for a moment. */
 static uint64_t container_memory(uint64_t sum) { return (int64_t)sum < 0 ? 0 : sum; }
 
-/* With a session, processes that have none count, too: after a restart of the server some may not be able to reconnect. */
+/*
+ * Memory of processes without a session counts even if this process has one: after a restart of the server, some may be unable to
+ * reconnect.
+ */
 uint64_t gsh_memory_used(const struct gsh_vgpu *v) {
 	uint64_t used = container_memory(atomic_load(&v->container->memory)), unserved = gsh_peers_memory(v->number);
 	if (!atomic_load(&gsh_self_paced)) return bounded_sum(used, unserved);
@@ -147,9 +151,10 @@ uint64_t gsh_memory_used(const struct gsh_vgpu *v) {
 }
 
 /*
- * Reports whether the container's processes without a server hold no more than the limit, after this one has stated that it holds
- * bytes more. Each process states first and then looks, so of two at the limit none exceeds it, but both may be refused. One that
- * gets a server in between states that before it takes back what it held.
+ * Reports whether this process may hold `bytes` more beside the container's other processes without a server. Each process first
+ * states what it wants to hold and then reads what the others have stated. So two processes that reach the limit at once never
+ * exceed it together, but both may be refused. A process that gets a server meanwhile says so before it withdraws what it has
+ * stated.
  */
 static bool fits_without_server(struct gsh_vgpu *v, uint64_t bytes) {
 	uint64_t limit = atomic_load(&v->server->memory_limit), own = atomic_load(&v->memory);
@@ -160,7 +165,10 @@ static bool fits_without_server(struct gsh_vgpu *v, uint64_t bytes) {
 	return fits;
 }
 
-/* Adds bytes to the container's sum if they fit beside others. By compare-and-swap: of two processes at the limit one gets the last byte. */
+/*
+ * Adds bytes to the container's sum if they fit beside `others`. Uses compare-and-swap: of two processes that compete for the last
+ * bytes, only one gets them.
+ */
 static bool add_within_limit(struct gsh_vgpu *v, uint64_t bytes, uint64_t others) {
 	uint64_t limit = atomic_load(&v->server->memory_limit), used = atomic_load(&v->container->memory);
 	do {
@@ -198,7 +206,7 @@ static void add_imported(struct gsh_vgpu *v, uint64_t bytes) {
 	atomic_fetch_add(&v->imported, bytes);
 }
 
-/* By compare-and-swap, as add_within_limit. */
+/* Uses compare-and-swap, like add_within_limit. */
 uint64_t gsh_import_take(struct gsh_vgpu *v, uint64_t bytes) {
 	uint64_t taken = 0;
 	pthread_mutex_lock(&memory_lock);
@@ -226,8 +234,9 @@ void gsh_count_uncovered(void) {
 }
 
 /*
- * Moves the parent's client page to where the child never uses it. The child has the parent's descriptors of the driver, by which the
- * parent's memory outlives the parent, so the server must see that the page is in use (gshare_wire.h).
+ * Moves the parent's client page to an address that the child never uses. The child inherits the parent's descriptors of the
+ * driver, which keep the parent's memory alive after the parent has ended, so the server must see that the page is still in use
+ * (gshare_wire.h).
  */
 static void keep_parents_page(const struct gsh_vgpu *v) {
 	void *place = mmap(NULL, GSHARE_PAGE_SIZE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

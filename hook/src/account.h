@@ -19,15 +19,15 @@ struct gsh_vgpu {
 	struct gshare_server_page *server; /* read-only once it is the server's */
 	struct gshare_container_page *container;
 	struct gshare_client_page *client;
-	struct gsh_file container_page; /* tells whether a reconnect gave the same container page */
+	struct gsh_file container_page; /* tells after a reconnect whether the container page is still the same */
 	uint32_t number; /* index in WELCOME */
 	uint32_t index;  /* device ordinal in the container */
 	char uuid[GSHARE_UUID_SIZE];
 	/* sums of this process, copied to the client page by gsh_publish */
 	_Atomic uint64_t launches, blocks, busy, open; /* busy: ns measured; open: ns estimated, launched and not yet measured */
-	_Atomic uint64_t unbounded;                    /* ns estimated, of open work that gsh_unbound_oldest has taken out of `open` */
-	_Atomic uint32_t unbounded_events;             /* the events behind it */
-	_Atomic uint32_t unknown_events;               /* open events behind a launch of unknown cost */
+	_Atomic uint64_t unbounded;                    /* ns estimated, of open work that gsh_slot_unbound has taken out of `open` */
+	_Atomic uint32_t unbounded_events;             /* the events behind that work */
+	_Atomic uint32_t unknown_events;               /* open events of launches whose cost is unknown */
 	_Atomic uint64_t budgets, streams;             /* packed words, see budget.c */
 	_Atomic uint64_t memory, imported;             /* bytes; changed under the memory lock */
 	_Atomic uint32_t waiting;                      /* threads that wait for a token */
@@ -40,7 +40,7 @@ extern _Atomic uint32_t gsh_mode;     /* enum gshare_mode */
 extern _Atomic uint32_t gsh_epoch;    /* changes when every thread should take the slow path once */
 extern _Atomic bool gsh_self_paced;   /* no server: share the guaranteed part of each window with the container's other processes */
 extern _Atomic bool gsh_refused;      /* the server gives this process no session */
-extern _Atomic uint32_t gsh_captures; /* streams of this process that capture */
+extern _Atomic uint32_t gsh_captures; /* number of this process's streams that capture */
 
 /* Maps anonymous pages for every vGPU. Called at the start, and in a forked child, which must not write its parent's pages. */
 void gsh_pages_init(void);
@@ -49,20 +49,21 @@ void gsh_pages_init(void);
 bool gsh_pages_valid(const int fds[3]);
 
 /*
- * Maps the server's pages over the present ones and takes the process's memory to them. Returns 0 or a negative errno.
+ * Maps the server's pages over the present ones and carries the process's memory over to them. Returns 0 or a negative errno.
  * Called by the thread that connects; waits for the memory lock.
  */
 int gsh_pages_map(struct gsh_vgpu *v, const int fds[3]);
 
 /*
- * Switches between the server and the container's limits as its processes enforce them together (peers.h). A process states what it
- * holds before it says that no server serves it, and takes that back after it says that one does; so another process never misses it.
+ * Switches between the server's limits and the limits that the container's processes enforce together without one (peers.h). A
+ * process states what it holds before it says that no server serves it, and withdraws the statement only after it says that one
+ * does, so that other processes never miss its memory.
  */
 void gsh_account_pace(bool self_paced);
 
 /*
- * Reports whether a process without a server may have nothing: the server refuses it or serves other processes of the container, or
- * the process cannot know what others hold.
+ * Reports whether a process without a server may have neither memory nor launches: because the server refuses it, because the
+ * server serves other processes of the container, or because the process cannot know what the others hold.
  */
 bool gsh_account_barred(void);
 
@@ -85,8 +86,8 @@ void gsh_memory_charge(struct gsh_vgpu *v, uint64_t bytes);
 void gsh_memory_release(struct gsh_vgpu *v, uint64_t bytes);
 
 /*
- * Takes bytes of the container's allowance for memory of the model store, as far as it goes. Returns how many; none without a server, whose
- * page alone says what others have taken.
+ * Takes up to `bytes` from the container's allowance for memory of the model store. Returns how many it took: none without a
+ * server, since only the server's page tells what other processes have taken.
  */
 uint64_t gsh_import_take(struct gsh_vgpu *v, uint64_t bytes);
 

@@ -46,7 +46,7 @@ static uint64_t times(uint64_t a, uint64_t b) {
 
 #define LAYERED 1u          /* the depth is a number of layers, which is the same at every level */
 #define CUBEMAP 4u          /* the depth is a number of faces, the same at every level */
-#define SPARSE 0x40u        /* no memory of its own: it is mapped, from memory that is charged when it is created */
+#define SPARSE 0x40u        /* no memory of its own: mapped from memory that is charged when it is created */
 #define DEFERRED_MAPPING 0x80u /* the same */
 
 /* Returns the bytes of one mipmap level. */

@@ -2,7 +2,7 @@
 
 #include "platform.h"
 
-#define BATCHES 16 /* in which a tick's tokens are taken; a cut by the server comes too late for one batch a thread */
+#define BATCHES 16 /* number of batches in a tick's tokens; when the server cuts the tokens, each thread may still launch one batch */
 
 bool gsh_blocks_metered(const struct gsh_vgpu *v) {
 	return atomic_load_explicit(&v->server->unit, memory_order_relaxed) == GSHARE_UNIT_BLOCKS &&
@@ -18,7 +18,7 @@ bool gsh_blocks_expected(const struct gsh_vgpu *v) {
 	return gsh_blocks_metered(v) && atomic_load(&v->server->deadline) > gsh_now();
 }
 
-/* Returns the size of a batch: a sixteenth of a tick's tokens, in whole launches, from one. */
+/* Returns the thread blocks of a batch: at most a sixteenth of a tick's tokens, in whole launches, but at least one launch. */
 static uint64_t batch_size(const struct gsh_vgpu *v, uint64_t blocks, uint64_t launches) {
 	uint64_t most = atomic_load(&v->server->amount) / BATCHES / blocks;
 	if (launches > most) launches = most;
@@ -46,7 +46,10 @@ void gsh_cycle_begin(struct gsh_vgpu *v) {
 	atomic_compare_exchange_strong(&v->client->cycle_start, &none, gsh_now());
 }
 
-/* Of two threads whose waits return together one ends the cycle. The server reads the count before the times. */
+/*
+ * If the waits of two threads return at once, only one of them ends the cycle. The time is stored before the count, as
+ * the server reads the count first.
+ */
 bool gsh_cycle_end(struct gsh_vgpu *v) {
 	uint64_t start = v ? atomic_load(&v->client->cycle_start) : 0;
 	if (!start || !atomic_compare_exchange_strong(&v->client->cycle_start, &start, 0)) return false;

@@ -1,9 +1,9 @@
 /*
- * Block tokens and launch cycles of the class elastic (Dilu DI-54 to DI-56). The server's page shows how many thread blocks
- * the container may have taken since its start, the container's page how many its processes have taken. A thread takes
- * tokens for a few launches and returns those that it did not use; launches beyond are taken too, as a debt of the whole
- * container (D21). A launch cycle, by which the server sees contention, goes from the first launch after the host last
- * waited until its next wait returns. Slow path only; atomics, no lock.
+ * Block tokens and launch cycles of the class elastic (Dilu DI-54 to DI-56). The server's page has the number of thread
+ * blocks that the container may have taken since its start, the container's page the number that its processes have taken.
+ * A thread takes tokens for a few launches at a time and returns those that it did not use. Launches beyond its tokens are
+ * taken as well, as a debt of the whole container (D21). A launch cycle, by which the server detects contention, lasts from
+ * the first launch after the host last waited until its next wait returns. Slow path only; atomics, no lock.
  */
 #ifndef GSHARE_BLOCKS_H
 #define GSHARE_BLOCKS_H
@@ -25,7 +25,7 @@ bool gsh_blocks_expected(const struct gsh_vgpu *v);
  */
 uint64_t gsh_blocks_take(struct gsh_vgpu *v, uint64_t blocks, uint64_t launches);
 
-/* Returns unused tokens; a negative number takes those that were launched beyond. */
+/* Returns unused tokens; a negative number takes tokens for thread blocks that were launched without any. */
 void gsh_blocks_return(struct gsh_vgpu *v, int64_t unused);
 
 /* Begins a launch cycle unless one is open. Called before a launch is made or waits for its token. Reads the clock. */

@@ -1,6 +1,6 @@
 #include "budget.h"
 
-#define UNBOUNDED 4000000000ull /* ns; where the server sets no bound, events are still recorded now and then */
+#define UNBOUNDED 4000000000ull /* ns; used where the server sets no bound, so that events are still recorded now and then */
 
 uint64_t gsh_run_ahead_bound(const struct gsh_vgpu *v) {
 	uint64_t bound = atomic_load_explicit(&v->server->run_ahead, memory_order_relaxed);
@@ -8,9 +8,9 @@ uint64_t gsh_run_ahead_bound(const struct gsh_vgpu *v) {
 }
 
 /*
- * Counts the stream once an epoch and returns how many streams are in use: the larger of the counts of this epoch and of the
- * one before. v->streams packs the epoch (32 bits), the count of the one before (16) and that of this (16). The epoch is read
- * after the word, so that a word of a later epoch is never taken for an outdated one.
+ * Counts the stream once per epoch and returns how many streams are in use: the count of this epoch or of the previous one,
+ * whichever is larger. v->streams packs the epoch (32 bits), the previous epoch's count (16) and this epoch's count (16). The
+ * epoch is read after the word, so that a word of a later epoch is never mistaken for an outdated one.
  */
 static uint32_t streams_in_use(const struct gsh_stream_state *st) {
 	uint32_t epoch, before, now;
@@ -30,15 +30,15 @@ uint64_t gsh_budget_share(const struct gsh_stream_state *st) {
 	return gsh_run_ahead_bound(st->vgpu) / 4 / streams_in_use(st);
 }
 
-/* Returns the part of `all` that `others` leave, at most `wanted`. */
+/* Returns what `others` leave of `all`, at most `wanted`. */
 static uint64_t remaining(uint64_t others, uint64_t all, uint64_t wanted) {
 	uint64_t left = others < all ? all - others : 0;
 	return wanted < left ? wanted : left;
 }
 
 /*
- * v->budgets packs the epoch and the sum of its budgets. Every stream takes the slow path after its epoch, so the budget of a
- * thread that has ended, or no longer launches, need not be released.
+ * v->budgets packs an epoch and the sum of the budgets taken in it. In the next epoch every stream takes the slow path again,
+ * so the budget of a thread that has ended, or no longer launches, need not be released.
  */
 void gsh_budget_take(struct gsh_stream_state *st, uint64_t wanted) {
 	uint64_t all = gsh_run_ahead_bound(st->vgpu) / 4, old = atomic_load(&st->vgpu->budgets), others, budget;
@@ -61,8 +61,8 @@ void gsh_budget_release(struct gsh_stream_state *st) {
 }
 
 /*
- * Who takes a budget and who counts a launch as open each add their part first and ask then, so that of two that do not fit together at
- * least one notices.
+ * A thread that takes a budget and a thread that counts a launch as open both add their part before they check. So if the two
+ * do not fit together, at least one of them notices.
  */
 bool gsh_budgets_fit(const struct gsh_vgpu *v) {
 	uint64_t budgets = atomic_load(&v->budgets), taken = budgets >> 32 == atomic_load(&gsh_epoch) ? (uint32_t)budgets : 0;

@@ -1,6 +1,6 @@
 /*
- * Cancellation of threads (pthread_cancel). It must not end a thread in the middle of the hook's code, or of driver calls that
- * the hook makes, with a lock or a reference to an event held. It is disabled for that time.
+ * Cancellation of threads (pthread_cancel). It must not end a thread inside the hook's code, or inside a driver call that
+ * the hook makes, while the thread holds a lock or a reference to an event. So it is disabled for that time.
  */
 #ifndef GSHARE_CANCEL_H
 #define GSHARE_CANCEL_H

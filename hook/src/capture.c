@@ -7,7 +7,7 @@
 #include "device.h"
 #include "gate.h"
 
-/* Counts a capture before it begins. The epoch changes too, so that no thread is on the fast path then. */
+/* Counts a capture before it begins. Changes the epoch too, so that no thread is on the fast path during the capture. */
 static void begin_capture(void) {
 	atomic_fetch_add(&gsh_captures, 1);
 	atomic_fetch_add(&gsh_epoch, 1);

@@ -23,7 +23,7 @@
 #define SOCKET "/token.sock"    /* in that directory */
 #define STORES "/run/gshare-store" /* where a container has the sockets of model stores */
 
-/* Guards the descriptor: a frame must not be sent to a number that was closed and now is the application's next file. */
+/* Guards the descriptor: a frame must not be sent to a descriptor that has been closed and whose number the application has reused. */
 static pthread_mutex_t socket_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct gsh_file connection = {-1, 0, 0};
 static uint64_t session, generation, sequence; /* session and generation of the last WELCOME; frames sent since HELLO */
@@ -48,7 +48,7 @@ bool gsh_store_path(char *path, size_t size, uint32_t vgpu) {
 
 uint64_t gsh_client_jitter(void) { return (uint64_t)getpid() * 0x9e3779b97f4a7c15ull; }
 
-/* Moves a descriptor above 2, where it would receive the application's output. Returns the new one, or -1. */
+/* Moves a descriptor from 0 to 2, where it would receive the application's output, to a higher number. Returns it, or -1. */
 static int move_above_stdio(int fd) {
 	if (fd < 0 || fd > 2) return fd;
 	int moved = fcntl(fd, F_DUPFD_CLOEXEC, 3);
@@ -57,8 +57,8 @@ static int move_above_stdio(int fd) {
 }
 
 /*
- * Reports whether a descriptor is connected to a token server. GSHARE_FD stays set when the descriptor was closed, and its
- * number may then be that of a socket of the application.
+ * Reports whether a descriptor is connected to a token server. GSHARE_FD stays set after the descriptor is closed, and
+ * its number may then belong to a socket of the application.
  */
 static bool is_token_socket(int fd) {
 	struct sockaddr_un peer = {0};
@@ -115,7 +115,7 @@ static int send_frame(int fd, struct gsh_frame *f, uint64_t server_generation) {
 	return gsh_send(fd, f->bytes, f->length);
 }
 
-/* Sends HELLO, with the session before if this is a reconnect. Returns 0 or a negative errno. */
+/* Sends HELLO, with the previous session if this is a reconnect. Returns 0 or a negative errno. */
 static int send_hello(int fd) {
 	int driver = 0;
 	CALL(cuDriverGetVersion, &driver);
@@ -152,14 +152,17 @@ static int take_descriptors(struct msghdr *m, int *fds, int most) {
 	return n;
 }
 
-/* Reports whether all pages of a WELCOME are valid. Checked before the first is mapped, so that none or all are. */
+/* Reports whether all pages of a WELCOME are valid. All are checked before the first is mapped, so that all are mapped or none. */
 static bool pages_valid(const struct gsh_welcome *w, const int *fds) {
 	bool valid = true;
 	for (uint32_t i = 0; i < w->vgpus; i++) valid = valid && gsh_pages_valid(fds + 3 * i);
 	return valid;
 }
 
-/* Makes the session of a WELCOME the current one and maps its pages. Returns 0 or a negative errno: a program may have used up its mappings. */
+/*
+ * Makes the session of a WELCOME the current one and maps its pages. Returns 0 or a negative errno, such as when the
+ * program has no mappings left.
+ */
 static int apply_welcome(const struct gsh_welcome *w, const int *fds) {
 	int r = 0;
 	session = w->session;
@@ -190,7 +193,7 @@ static int receive_welcome(int fd) {
 	struct iovec io = {bytes, sizeof bytes};
 	struct msghdr m = {.msg_iov = &io, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
 	ssize_t n;
-	bool reset = false; /* by a server that had not read HELLO; what it sent before can still be received */
+	bool reset = false; /* by a server that had not read HELLO; what it sent before that can still be received */
 	while ((n = recvmsg(fd, &m, MSG_CMSG_CLOEXEC)) < 0 && (errno == EINTR || (errno == ECONNRESET && !reset))) reset = errno == ECONNRESET;
 	if (n <= 0) return n < 0 ? -errno : -EPIPE;
 	int fds[3 * GSHARE_VGPU_MAX], got = take_descriptors(&m, fds, 3 * GSHARE_VGPU_MAX);
@@ -227,7 +230,7 @@ int gsh_client_connect(void) {
 	if (fd < 0) atomic_store(&gsh_refused, false);
 	if (fd < 0) return fd;
 	int r = send_hello(fd);
-	if (!r || r == -EPIPE) r = receive_welcome(fd); /* with EPIPE the server has closed the connection, and may have sent why */
+	if (!r || r == -EPIPE) r = receive_welcome(fd); /* EPIPE: the server has closed the connection, but may have sent the reason */
 	atomic_store(&gsh_refused, r == -EAGAIN || r == -EPERM || r == -EACCES);
 	if (!r) {
 		install_connection(fd, again);
@@ -245,7 +248,7 @@ static void disconnect(void) {
 	pthread_mutex_unlock(&socket_lock);
 }
 
-/* After WELCOME the server sends nothing but the reason why it ends the connection. */
+/* After WELCOME the server sends nothing but the reason for closing the connection. */
 bool gsh_client_alive(void) {
 	char byte;
 	if (gsh_file_valid(&connection) && recv(connection.fd, &byte, 1, MSG_DONTWAIT) < 0 && (errno == EAGAIN || errno == EINTR))

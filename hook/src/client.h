@@ -5,9 +5,10 @@
 #include "account.h"
 
 /*
- * Connects, sends HELLO and maps the pages of WELCOME. After a reconnect it also sends a SNAPSHOT for each vGPU. Returns 0 or
- * a negative errno; waits at most 1 s. Called at the start, then by the helper thread only. Sets gsh_refused if it reached a server
- * that gives this process no session, since the container has as many as it may have, or whose answer the process may not receive.
+ * Connects, sends HELLO and maps the pages of WELCOME. After a reconnect it also sends a SNAPSHOT for each vGPU. Returns 0 or a
+ * negative errno; waits at most 1 s. Called at the start, then by the helper thread only. Sets gsh_refused if it reaches a server
+ * that gives this process no session, because the container has as many as it may have, or whose answer the process is not
+ * permitted to receive.
  */
 int gsh_client_connect(void);
 
@@ -27,15 +28,15 @@ void gsh_client_after_fork(void);
 const char *gsh_directory(void);
 
 /*
- * Chooses the directory of the socket and the policy file: `mounted` if it has a policy file or GSHARE_DIR (`own`) is not set,
- * else `own`. A tenant can set GSHARE_DIR to a directory with a policy and a server of his own, so it is used only where no
+ * Chooses the directory of the socket and the policy file: `mounted` if it has a policy file or if GSHARE_DIR (`own`) is not set,
+ * else `own`. A tenant can set GSHARE_DIR to a directory with a policy and a server of their own, so it is used only where no
  * policy is mounted, as under `gshare run`.
  */
 const char *gsh_directory_choose(const char *mounted, const char *own);
 
 /*
- * Stores the path of the socket of the model store of a vGPU, by its index in WELCOME: where containers have it mounted, or, where their token
- * server's directory is not, in that directory. Returns false if it does not fit.
+ * Stores the path of the socket of a vGPU's model store (the vGPU by its index in WELCOME). In a container it is where the store is
+ * mounted; where gsh_directory is another directory, it is in that one. Returns false if the path does not fit.
  */
 bool gsh_store_path(char *path, size_t size, uint32_t vgpu);
 

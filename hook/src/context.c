@@ -74,7 +74,7 @@ GSH_EXPORT CUresult cuCtxSetCurrent(CUcontext c) {
 DESTROY(cuCtxDestroy)
 DESTROY(cuCtxDestroy_v2)
 
-/* May end the context or not, which cannot be told. So its events are given up, and its memory stays charged. */
+/* The call may or may not end the context, and nothing tells which. So its events are given up, but its memory stays charged. */
 GSH_EXPORT CUresult cuCtxDetach(CUcontext c) {
 	NEED(cuCtxDetach);
 	gsh_reap_context(c);
@@ -89,7 +89,7 @@ GSH_EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *c, CUdevice d) {
 	return gsh_device_refused(d) ? CUDA_ERROR_DEVICE_UNAVAILABLE : real(c, d);
 }
 
-/* Reports whether the driver has a primary context of a device. */
+/* Reports whether the primary context of a device is active. */
 static bool primary_is_active(CUdevice d) {
 	unsigned flags;
 	int active = 0;
@@ -97,8 +97,8 @@ static bool primary_is_active(CUdevice d) {
 }
 
 /*
- * Returns the primary context of a device if there is one, or NULL. The driver is asked, since a runtime can have retained it by
- * functions that are not exported (cuGetExportTable).
+ * Returns the primary context of a device, or NULL if it is not active. Asks the driver, since a runtime can have retained it
+ * through functions that are not exported (cuGetExportTable).
  */
 static CUcontext primary_of(CUdevice d) {
 	CUcontext c = NULL;
@@ -142,8 +142,8 @@ static uint64_t attribute(int which, CUdevice d) {
 }
 
 /*
- * Returns the bytes of device memory that a context takes for a limit beyond the driver's default, which counts as the context's
- * own: the stack of every thread that can be resident, the buffer of printf, and the heap of malloc in kernels.
+ * Returns the bytes of device memory that a limit takes beyond the driver's default: for the stack of every thread that can be
+ * resident, the buffer of printf, or the heap of malloc in kernels. What the default takes counts as the context's own memory.
  */
 static uint64_t limit_bytes(int limit, uint64_t value, CUdevice d) {
 	static const uint64_t defaults[] = {1024, 1 << 20, 8 << 20}; /* CU_LIMIT_STACK_SIZE, _PRINTF_FIFO_SIZE, _MALLOC_HEAP_SIZE */
@@ -154,7 +154,7 @@ static uint64_t limit_bytes(int limit, uint64_t value, CUdevice d) {
 	return __builtin_mul_overflow(more, threads, &bytes) ? UINT64_MAX : bytes;
 }
 
-/* Charges what a limit takes, in place of what its last value took. */
+/* Replaces the charge for the limit's last value by that for the new one. */
 GSH_EXPORT CUresult cuCtxSetLimit(int limit, size_t value) {
 	NEED(cuCtxSetLimit);
 	struct gsh_current on = gsh_current();

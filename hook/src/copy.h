@@ -11,12 +11,12 @@
 /* A kind of copy. */
 enum gsh_copy { GSH_MEMSET = 1, GSH_DEVICE_COPY, GSH_ANY_COPY, GSH_PEER_COPY, GSH_PREFETCH, GSH_DISCARD, GSH_DECOMPRESS };
 
-/* The bytes that count as one thread block, and that an operation of a batch counts as where its size is not known. */
+/* The bytes that count as one thread block. An operation of a batch counts as this many where its size is not known. */
 #define GSH_COPY_BLOCK 65536u
 
 /*
- * Returns the key under which the cost of a copy is learned: one for each kind and power of two of bytes, below the address of
- * any function. NULL for a copy of no bytes, which is not gated.
+ * Returns the key under which the cost of a copy is learned, one for each kind and power of two of bytes. Keys are below the
+ * address of any function. NULL for a copy of no bytes, which is not gated.
  */
 static inline const void *gsh_copy_key(enum gsh_copy kind, uint64_t bytes) {
 	return bytes ? (const void *)(uintptr_t)((uint64_t)kind << 6 | (63 - (uint64_t)__builtin_clzll(bytes))) : NULL;

@@ -2,7 +2,7 @@
 
 struct gsh_cost gsh_costs[GSH_COSTS];
 
-/* Returns a new entry of unknown time for a key: a free one of its two, or else its preferred one, which is overwritten. */
+/* Creates an entry of unknown time for a key: in a free one of the key's two places, or else in its preferred one, which is overwritten. */
 static struct gsh_cost *insert(const void *key) {
 	struct gsh_cost *c = gsh_cost_slot(key), *neighbour = &gsh_costs[(c - gsh_costs) ^ 1];
 	if (atomic_load(&c->key) && !atomic_load(&neighbour->key)) c = neighbour;
@@ -14,16 +14,17 @@ static struct gsh_cost *insert(const void *key) {
 }
 
 /*
- * Returns the estimate after a measurement. One that is several times longer is taken at once, so that no more launches follow
- * at the old estimate; one that is several times shorter has little weight, as a function that took long may do so again. But
- * the old estimate may contain more than the function's time: a shorter one then replaces it.
+ * Returns the estimate after a measurement. A time that is several times longer is adopted at once, so that no more launches
+ * are made at the old estimate. A time that is several times shorter has little weight, as a function that once took long may
+ * do so again. But if the old estimate may contain more than the function's own time (replaced), any shorter time replaces
+ * it.
  */
 static uint64_t next_estimate(uint64_t old, uint64_t ns, bool replaced) {
 	if (old >= GSH_COST_UNKNOWN || ns / 4 > old || (replaced && ns < old)) return ns;
 	return ns < old / 4 ? old - (old - ns) / 64 : (3 * old + ns) / 4;
 }
 
-/* Returns the time between two bounds that is nearest to the old estimate, and the upper one without an estimate. */
+/* Returns the time between two bounds that is nearest to the old estimate. Without an estimate that is the upper bound. */
 static uint64_t nearest(uint64_t old, uint64_t least, uint64_t most) { return old > most ? most : old < least ? least : old; }
 
 void gsh_cost_learn(const void *key, uint64_t least, uint64_t most, bool beside) {

@@ -1,6 +1,6 @@
 /*
  * The cost of one launch of a function or graph: an estimate from measured device times, in a table of fixed size that is
- * read without a lock. An entry that another one replaced is measured again at its next launch.
+ * read without a lock. A key whose entry was taken by another key is measured again at its next launch.
  */
 #ifndef GSHARE_COST_H
 #define GSHARE_COST_H
@@ -12,7 +12,7 @@
 
 #define GSH_COSTS 4096
 #define GSH_COST_UNKNOWN (1ull << 62) /* larger than any budget */
-#define GSH_BLOCKS_UNKNOWN UINT64_MAX /* the entry was replaced by another one meanwhile */
+#define GSH_BLOCKS_UNKNOWN UINT64_MAX /* the entry has been taken by another key */
 
 /* The cost of one launch of a function or graph. */
 struct gsh_cost {
@@ -29,7 +29,7 @@ static inline struct gsh_cost *gsh_cost_slot(const void *key) {
 	return &gsh_costs[((uintptr_t)key * 0x9e3779b97f4a7c15ull) >> 52];
 }
 
-/* Returns the entry of a key, which is its preferred one or the neighbour; NULL if never measured, or replaced. */
+/* Returns the entry of a key, which is its preferred one or the neighbour; NULL if it was never measured, or its entry was taken. */
 static inline struct gsh_cost *gsh_cost_find(const void *key) {
 	struct gsh_cost *c = gsh_cost_slot(key), *neighbour = &gsh_costs[(c - gsh_costs) ^ 1];
 	if (atomic_load_explicit(&c->key, memory_order_relaxed) == key) return c;
@@ -43,9 +43,10 @@ static inline uint64_t gsh_cost_of(const void *key) {
 }
 
 /*
- * Corrects the estimate of a key by a measured device time: the launch took at most `most` ns, in `most` - `least` of which other
- * streams of the process were busy, so that it may have waited for them. The first measurement may contain the loading of
- * the function; one beside other processes may contain waiting for their kernels. Called by the thread that reaps.
+ * Corrects the estimate of a key by a measured device time. The launch took at most `most` ns; for `most` - `least` of
+ * them other streams of the process were busy, so it may have waited for them. The first measurement may include the
+ * loading of the function. One beside other processes (`beside`) may include waiting for their kernels. Called by the
+ * thread that reaps.
  */
 void gsh_cost_learn(const void *key, uint64_t least, uint64_t most, bool beside);
 
@@ -58,7 +59,7 @@ void gsh_cost_add_graph(const void *key, uint64_t blocks);
 /* Sets the thread blocks of a graph, where it has an entry. */
 void gsh_cost_set_blocks(const void *key, uint64_t blocks);
 
-/* Resets the time of a key whose handle may be used again. */
+/* Resets the time of a key whose handle the driver may reuse. */
 void gsh_cost_forget(const void *key);
 
 #endif

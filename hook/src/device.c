@@ -38,8 +38,8 @@ bool gsh_device_uuid(CUdevice d, char text[GSHARE_UUID_SIZE]) {
 static bool has_uuid(const struct gsh_vgpu *v) { return strlen(without_prefix(v->uuid)) == 36; }
 
 /*
- * Returns the vGPU whose ordinal in the container is that of the device, or NULL. A device whose UUID is known is not that of a vGPU with
- * another one: in a program that has changed CUDA_VISIBLE_DEVICES it may be anybody's.
+ * Returns the vGPU with the device's ordinal, or NULL. Where the device and the vGPU both have UUIDs, these differ, and
+ * the ordinal says nothing: in a program that has changed CUDA_VISIBLE_DEVICES it may be that of any device.
  */
 static struct gsh_vgpu *vgpu_by_ordinal(CUdevice d, bool uuid_known) {
 	for (uint32_t i = 0; i < atomic_load(&gsh_vgpu_count); i++)
@@ -61,7 +61,7 @@ void gsh_devices_map(void) {
 
 bool gsh_location_is_host(int type) { return type >= CU_MEM_LOCATION_TYPE_HOST && type <= CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT; }
 
-/* The server's kill switch is on the page of every vGPU. */
+/* The server's kill switch, state OFF, is on the page of every vGPU; the first is as good as any. */
 bool gsh_device_refused(CUdevice d) {
 	if (d < 0 || d >= atomic_load(&devices_mapped) || gsh_vgpu_of_device(d)) return false;
 	return atomic_load(&gsh_mode) != GSHARE_MODE_OFF && atomic_load(&gsh_vgpus[0].server->state) != GSHARE_OFF;

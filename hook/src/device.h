@@ -12,7 +12,7 @@ bool gsh_device_uuid(CUdevice d, char text[GSHARE_UUID_SIZE]);
 /* Finds the vGPU of every device, by UUID, or by ordinal where either has none. Called after every WELCOME, by the thread that connected. */
 void gsh_devices_map(void);
 
-/* Returns the vGPU of a device, or NULL where the process has no share: there contexts, memory and launches are refused. */
+/* Returns the vGPU of a device, or NULL if the process has no share of it: contexts, memory and launches are refused there. */
 struct gsh_vgpu *gsh_vgpu_of_device(CUdevice d);
 
 /* Reports whether a CUmemLocationType means host memory. Types that the hook does not know count as device memory. */

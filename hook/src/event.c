@@ -19,7 +19,7 @@ void gsh_capture_restore(int mode) {
 	if (mode != CU_STREAM_CAPTURE_MODE_RELAXED) CALL(cuThreadExchangeStreamCaptureMode, &mode);
 }
 
-/* Each thread begins its search at another slot, so that it finds those that have its events, and few of other threads. */
+/* Each thread begins its search at a different slot, so that it finds the slots that have its events, and few of other threads. */
 struct gsh_slot *gsh_slot_acquire(CUcontext c, bool with_event) {
 	static _Atomic uint32_t threads;
 	static _Thread_local uint32_t first;
@@ -55,7 +55,7 @@ void gsh_slot_unref(struct gsh_slot *slot) {
 	gsh_slot_move(slot, SLOT_DONE, SLOT_FREE);
 }
 
-/* Reports whether the device has not yet completed the event of this number; the number's remainder is its slot. */
+/* Reports whether the device has not yet completed the event of this number, whose slot is the number modulo GSH_EVENT_SLOTS. */
 static bool is_pending(uint64_t number) {
 	struct gsh_slot *slot = &gsh_slots[number % GSH_EVENT_SLOTS];
 	if (!number || !gsh_slot_ref(slot)) return false;

@@ -1,8 +1,8 @@
 /*
- * Timing events behind batches of launches (FG-73). A launching thread records an event in the stream that the launch names,
- * never in another: the handle that the application passes now is valid now, and a capturing stream is never touched.
- * Completed events are charged by whichever thread reaps, see reap.h. Events stay in the slots of a fixed table, which has no
- * lock: a launching thread must not make a system call because another one is at the table.
+ * Timing events behind batches of launches (FG-73). A launching thread records events only in the stream that its launch
+ * names: the handle is known to be valid at that moment, and a capturing stream is never touched. Completed events are
+ * charged by whichever thread reaps, see reap.h. Events stay in the slots of a fixed table without a lock, since a launching
+ * thread must not make a system call because another thread is using the table.
  */
 #ifndef GSHARE_EVENT_H
 #define GSHARE_EVENT_H
@@ -16,21 +16,21 @@ struct gsh_batch {
 	struct gsh_vgpu *vgpu;
 	CUcontext context;
 	CUstream stream;
-	uint64_t chain;      /* the same as that of the event before in the same stream */
-	uint64_t last_event; /* number of that event; 0: this one begins a chain and measures nothing */
-	uint64_t launches;   /* between the two */
+	uint64_t chain;      /* the same as that of the previous event in the stream */
+	uint64_t last_event; /* number of the previous event; 0: this event begins a chain and measures nothing */
+	uint64_t launches;   /* between the two events */
 	uint64_t work;       /* ns, estimated */
-	bool unknown;        /* a launch whose cost is unknown: work is only a bound for others */
-	const void *sample;  /* the function or graph that was launched, if it was one launch right behind the event before */
-	uint64_t returned_at; /* when the driver had taken a sample's launch, CLOCK_MONOTONIC ns */
+	bool unknown;        /* the batch is a launch of unknown cost; work is no estimate, but bounds other launches */
+	const void *sample;  /* the function or graph, if the batch is one launch right behind the previous event */
+	uint64_t returned_at; /* when the driver's call for a sample's launch returned, CLOCK_MONOTONIC ns */
 };
 
 /*
- * The state of a slot, in the low byte of its word: free; being recorded; open, that is recorded and not reaped; done, that
- * is reaped and free as soon as nobody refers to it; taken, that is its event has been moved to another owner. The upper
- * bytes count the threads that refer to the slot's event, each GSH_SLOT_REF.
+ * The state of a slot, in the low byte of its word. RECORDING: its event is being recorded. OPEN: recorded, not yet reaped.
+ * DONE: reaped, and free as soon as no thread refers to it. TAKEN: its event has been moved to another owner. The upper
+ * bytes count the threads that refer to the slot's event, in units of GSH_SLOT_REF.
  */
-enum gsh_slot_state { SLOT_FREE, SLOT_RECORDING, SLOT_OPEN, SLOT_DONE, SLOT_TAKEN }; /* done is open with one bit more */
+enum gsh_slot_state { SLOT_FREE, SLOT_RECORDING, SLOT_OPEN, SLOT_DONE, SLOT_TAKEN }; /* DONE is OPEN with one more bit set */
 #define GSH_SLOT_REF 256u
 
 /* An entry of the event table: one event and the batch of launches that it measures. */
@@ -42,7 +42,7 @@ struct gsh_slot {
 	struct gsh_batch batch;
 	uint64_t recorded_at;    /* CLOCK_MONOTONIC ns */
 	atomic_bool bounded;     /* the batch's work is part of the vGPU's `open` */
-	bool busy; /* the event before was not complete when this one was recorded: the stream was never idle in between */
+	bool busy; /* the previous event was not complete when this one was recorded: the stream was never idle in between */
 };
 
 /* The table of events of all vGPUs and contexts. */
@@ -82,8 +82,9 @@ uint32_t gsh_events_open(void);
 void gsh_events_after_fork(void);
 
 /*
- * Put the calling thread's capture mode to relaxed around calls with an event, which are otherwise illegal while another
- * thread captures. Always, and not only while a capture is known: one may begin between the check and the call.
+ * Set the calling thread's capture mode to relaxed, and restore it, around calls that use an event: these are otherwise
+ * illegal while another thread captures. Done always, not only while a capture is known, since one may begin between the
+ * check and the call.
  */
 int gsh_capture_relax(void);
 void gsh_capture_restore(int mode);

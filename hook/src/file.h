@@ -1,4 +1,4 @@
-/* Open files of the hook whose descriptors the application may close, as daemons do with all that they find, and reuse. */
+/* Open files of the hook. The application may close their descriptors, as daemons close all that they find, and then reuse the numbers. */
 #ifndef GSHARE_FILE_H
 #define GSHARE_FILE_H
 
@@ -14,7 +14,7 @@ struct gsh_file {
 /* Returns the file to which a descriptor refers now. Its fd is -1 if the descriptor is not open. */
 struct gsh_file gsh_file_of(int fd);
 
-/* Reports whether the descriptor still refers to the file. Checked before each use: otherwise it is the application's. */
+/* Reports whether the descriptor still refers to the file. Checked before each use: otherwise the descriptor is the application's. */
 bool gsh_file_valid(const struct gsh_file *f);
 
 /* Closes the file if the descriptor still refers to it, and forgets it. */

@@ -42,7 +42,7 @@
 #include "start.h"
 #include "token.h"
 
-/* For launches that are not counted: in a capture, when switched off. */
+/* The state for launches that are not counted: in a capture, or while the hook is switched off. */
 static _Thread_local struct gsh_stream_state uncounted;
 
 /* Returns a number that no other sequence of events has. */
@@ -63,13 +63,13 @@ static void flush_counters(struct gsh_stream_state *st) {
 	st->unknown = false;
 }
 
-/* Returns the block tokens that were taken and not launched, or takes those that were launched beyond (DI-54). */
+/* Returns the block tokens that were taken but not launched, or takes tokens for thread blocks that were launched without any (DI-54). */
 static void reconcile_blocks(struct gsh_stream_state *st) {
 	if (gsh_blocks_metered(st->vgpu)) gsh_blocks_return(st->vgpu, st->blocks_paid - (int64_t)st->blocks);
 	st->blocks_paid = (int64_t)st->blocks;
 }
 
-/* Returns the ns to charge where no event can be recorded: 0 for a launch of unknown cost, whose work is only a bound. */
+/* Returns the ns to charge where no event can be recorded: 0 for a launch of unknown cost, whose work is a bound and no estimate. */
 static uint64_t work_estimate(const struct gsh_stream_state *st) {
 	return st->unknown ? 0 : st->work;
 }
@@ -101,7 +101,7 @@ static void drop_state(struct gsh_stream_state *st) {
 	*st = (struct gsh_stream_state){.next_victim = st->next_victim};
 }
 
-/* Counts the launch as open before it is made, if it fits: of two threads at the bound one waits. */
+/* Counts the launch as open before it is made, if it fits. If two threads reach the bound at once, one of them waits. */
 static bool charge_open(struct gsh_stream_state *st, uint64_t more, uint64_t most) {
 	uint64_t open = atomic_load(&st->vgpu->open);
 	do {
@@ -126,17 +126,19 @@ static bool charge_open_beside_budgets(struct gsh_stream_state *st, uint64_t mor
 }
 
 /*
- * Waits until the process's unfinished work leaves room for the launch. Work with events behind it may fill three quarters
- * of the bound; the last quarter is for the budgets of the streams. Where the process launches into one stream only, launches
- * too long for its budget may fill the last quarter too: so two of up to half of the bound may be under way, and the device
- * need not wait for the host between them. A launch of unknown cost counts as half of the bound, so that no other such launch is under way until it was measured. It polls and does not wait in the driver, since a kernel may itself
- * wait for the launch that is held here. If all open work is just being launched by other threads there is no event to wait
- * for; after 100 sleeps of 20 us without one the launch goes ahead, so that a launch that hangs in the driver does not block
- * the process for ever.
+ * Waits until the process's unfinished work leaves room for the launch. Work with events behind it may fill three quarters of the
+ * bound; the last quarter is kept for the budgets of the streams. If the process launches into one stream only, launches that are
+ * too long for its budget may fill the last quarter too. Then two launches of up to half of the bound each can be under way, and
+ * the device need not wait for the host between them. A launch of unknown cost counts as half of the bound, so that no second one
+ * is under way until it has been measured.
+ *
+ * The thread polls instead of waiting in the driver, since a running kernel may itself wait for the launch that is held here. While
+ * other threads are still launching all the open work, there is no event to wait for. After 100 sleeps of 20 us without one the
+ * launch goes ahead, so that a launch that hangs in the driver does not block the process for ever.
  */
 static void wait_for_bound(struct gsh_stream_state *st, uint64_t budget, uint64_t cost) {
 	uint64_t bound = gsh_run_ahead_bound(st->vgpu), most = bound - bound / 4, more = cost >= GSH_COST_UNKNOWN ? bound / 2 : cost;
-	bool single = budget == bound / 4; /* the budget of a stream is its part of this */
+	bool single = budget == bound / 4; /* only one stream is in use: it may take all that is kept for budgets */
 	if (charge_open(st, st->work + more, most)) return;
 	if (st->launches_left != st->launches_at_event) close_batch(st);
 	gsh_budget_release(st);
@@ -173,7 +175,7 @@ static bool close_pending(struct gsh_stream_state *st) {
 	return st->last_event != 0;
 }
 
-/* Makes the next launch one between two events of its own, which measure its cost. */
+/* Makes the next launch a sample: it gets an event before and one behind it, which measure its cost. */
 static void begin_sample(struct gsh_stream_state *st, const void *key) {
 	if (!close_pending(st)) {
 		st->last_event = 0;
@@ -184,7 +186,7 @@ static void begin_sample(struct gsh_stream_state *st, const void *key) {
 	st->sample = key;
 }
 
-/* Returns how many launches of this cost, from 1, the budget allows before the next event. */
+/* Returns how many launches of this cost, at least 1, the budget allows before the next event. */
 static uint64_t launches_within(uint64_t budget, uint64_t cost) {
 	if (cost > budget) return 1;
 	return cost < budget / GSH_BATCH ? GSH_BATCH : 1 + budget / cost;
@@ -202,9 +204,9 @@ static bool pay_blocks(struct gsh_stream_state *st, uint64_t budget, uint64_t co
 }
 
 /*
- * Waits until the launch is permitted, bounded and paid. The page's generation is read before its state and compared after
- * the wait for the bound, so that no change in between is missed. Returns the cost of the launch, which may have been measured
- * during a wait.
+ * Waits until the launch is permitted, bounded and paid. The page's generation is read before its state and compared after the wait
+ * for the bound, so that no change in between is missed. Returns the cost of the launch, which may have been measured while this
+ * thread waited.
  */
 static uint64_t wait_for_permission(struct gsh_stream_state *st, const void *key, uint64_t budget, uint64_t blocks) {
 	uint64_t cost;
@@ -219,8 +221,8 @@ static uint64_t wait_for_permission(struct gsh_stream_state *st, const void *key
 }
 
 /*
- * Now and then makes a further launch of the epoch a sample, one that the program cannot foresee, with the next ones the most likely.
- * Otherwise a function that is short whenever an epoch begins and long later would be charged as short.
+ * Now and then makes one more launch of the epoch a sample. The program cannot predict which; the next few are the most likely.
+ * Otherwise a function that is short at the beginning of every epoch and long later would be charged as short.
  */
 static void choose_sample(struct gsh_stream_state *st) {
 	uint64_t random = (gsh_now() ^ (uint64_t)st->epoch << 32) * 0x9e3779b97f4a7c15ull;
@@ -235,7 +237,7 @@ static struct gsh_stream_state *enter_gated(struct gsh_stream_state *st, const v
 	uint64_t budget = gsh_budget_share(st);
 	gsh_cycle_begin(st->vgpu);
 	uint64_t cost = wait_for_permission(st, key, budget, blocks);
-	gsh_budget_take(st, cost > budget ? 0 : budget); /* the next launch is most likely one like this */
+	gsh_budget_take(st, cost > budget ? 0 : budget); /* the next launch is probably like this one */
 	bool new_epoch = st->epoch != st->budget_epoch;
 	if (new_epoch || cost > budget || st->sample_next) begin_sample(st, key);
 	st->sample_next = false;
@@ -285,8 +287,8 @@ static void record_before_sync(struct gsh_stream_state *st) {
 }
 
 /*
- * With an event behind its launches, what the call waits for is measured to its end. Of a whole context only the default
- * streams can be named safely: others may have been destroyed.
+ * With an event behind them, the launches that the call waits for are measured to their end. For a whole context, events are
+ * recorded in the default streams only: the handles of others may have been destroyed.
  */
 void gsh_sync_before(CUstream s) {
 	int cancel = gsh_cancel_disable();
@@ -299,13 +301,13 @@ void gsh_sync_before(CUstream s) {
 	gsh_cancel_restore(cancel);
 }
 
-/* Drops the states whose launches have no event: the whole context was waited for, so these are complete too. */
+/* Drops the states whose launches have no event: the call has waited for the whole context, so these launches are complete too. */
 static void drop_completed(void) {
 	for (int i = 0; i < GSH_STREAM_STATES; i++)
 		if (gsh_stream_states[i].launches_left != gsh_stream_states[i].launches_at_event) drop_state(&gsh_stream_states[i]);
 }
 
-/* Makes the thread's next launch take the slow path, where it begins a launch cycle. */
+/* Makes the thread's next launches take the slow path, where the first begins a launch cycle. */
 static void expect_cycle(void) {
 	for (int i = 0; i < GSH_STREAM_STATES; i++) gsh_stream_states[i].generation--;
 }

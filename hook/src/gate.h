@@ -1,8 +1,8 @@
 /*
  * The gate in front of launches (FG-71, FG-75). Its fast path is inline in this header: it makes no system call, takes no
- * lock, reads no clock and allocates nothing. A launch takes the slow path (gate.c) when the server changed a word of its
- * page, when 128 launches went by, when the estimated work since the last event has used up the stream's budget, and once
- * in every round of the helper thread.
+ * lock, reads no clock and allocates nothing. A launch takes the slow path (gate.c) when the server has changed a word of
+ * its page, after 128 launches, when the estimated work since the last event has used up the stream's budget, and once in
+ * every round of the helper thread.
  */
 #ifndef GSHARE_GATE_H
 #define GSHARE_GATE_H
@@ -13,7 +13,7 @@
 /* Launches between two events; recording one takes a driver about a microsecond, so 8 ns for each launch. */
 #define GSH_BATCH 128
 
-/* Counts a launch of this cost in the stream's state; NULL, with nothing counted, if it has to take the slow path. */
+/* Counts a launch of this cost in the stream's state. Returns NULL, with nothing counted, if it has to take the slow path. */
 static inline struct gsh_stream_state *gsh_enter_state(struct gsh_stream_state *st, uint64_t cost) {
 	uint64_t work = st->work + cost;
 	if (unlikely(!st->launches_left || work > st->budget || st->epoch != atomic_load_explicit(&gsh_epoch, memory_order_relaxed) ||
@@ -35,7 +35,7 @@ static inline struct gsh_stream_state *gsh_enter_fast(CUstream s, const void *ke
 	return gsh_enter_state(st, atomic_load_explicit(&c->ns, memory_order_relaxed));
 }
 
-/* Counts a launch like gsh_enter_fast, but also looks in the other ways of the stream's set and the cost's neighbour. */
+/* Counts a launch like gsh_enter_fast, but also looks in the other ways of the stream's set and in the neighbour of the cost's entry. */
 static inline struct gsh_stream_state *gsh_enter_set(CUstream s, const void *key) {
 	struct gsh_stream_state *st = gsh_stream_find(s);
 	return st ? gsh_enter_state(st, gsh_cost_of(key)) : NULL;

@@ -18,8 +18,8 @@ static atomic_bool with_memory;
 struct contents {
 	uint64_t blocks, bytes; /* thread blocks of kernels; bytes that memory nodes allocate */
 	CUdevice device;        /* of the memory nodes; -1: there are none */
-	bool refused;           /* some are on a device without a share, or not all on one device */
-	CUgraphExec nodes_of;   /* whose kernels are entered in the ledger one by one; NULL: not */
+	bool refused;           /* some memory nodes are on a device without a share, or they are not all on one device */
+	CUgraphExec nodes_of;   /* the executable graph whose kernels get ledger items of their own; NULL: none do */
 };
 
 /*
@@ -59,7 +59,7 @@ static void list_free(struct list *l) {
 /* The thread blocks of a kernel, from its parameters in any version. */
 #define KERNEL_BLOCKS(p) ((uint64_t)(p)->gridDimX * (p)->gridDimY * (p)->gridDimZ)
 
-/* Returns the key of a node in an executable graph; another one with the same key is told apart by its owner. */
+/* Returns the ledger key of a node of an executable graph. Nodes of different graphs with the same key are told apart by their owner. */
 static uint64_t node_key(CUgraphExec e, CUgraphNode n) { return (uint64_t)n ^ (uint64_t)e * 0x9e3779b97f4a7c15ull; }
 
 /* Adds a kernel to the contents. */
@@ -115,21 +115,21 @@ static bool inspect_graph(CUgraph g, struct contents *c) {
 	return complete;
 }
 
-/* Reports whether launches of the calling thread need block tokens, for which the blocks of graphs have to be right. */
+/* Reports whether launches of the calling thread need block tokens, so that the thread blocks of graphs have to be right. */
 static bool is_metered(void) {
 	const struct gsh_vgpu *v = gsh_current().vgpu;
 	return v && atomic_load(&v->server->unit) == GSHARE_UNIT_BLOCKS;
 }
 
 /*
- * Enters a new executable graph in the table of costs and in the ledger and stores it for the caller, or destroys it if its memory is refused.
- * Returns r.
+ * Enters a new executable graph in the cost table and in the ledger and stores it for the caller, or destroys it if its memory is
+ * refused. Returns r.
  */
 static CUresult instantiated(CUresult r, CUgraphExec e, CUgraphExec *to, CUgraph g) {
 	if (r != CUDA_SUCCESS) return r;
 	gsh_start();
 	struct contents c = {.device = -1, .nodes_of = is_metered() ? e : NULL};
-	if (!inspect_graph(g, &c) && !c.bytes) c.bytes = 1; /* what it really takes is charged after its first launch */
+	if (!inspect_graph(g, &c) && !c.bytes) c.bytes = 1; /* unknown, but not 0: what it really takes is charged after its first launch */
 	CUdevice d = c.device >= 0 ? c.device : gsh_current().device;
 	gsh_ledger_lock();
 	bool entered = !c.refused && gsh_item_put(&(struct gsh_item){EXEC, (uint64_t)e, NULL, NULL, c.bytes, (uint64_t)d, c.blocks, 0});
@@ -166,7 +166,10 @@ struct instantiate_params {
 };
 #define UPLOAD_FLAG 2ull
 
-/* The driver would allocate an uploaded graph's memory before its size is known, so the graph is instantiated without that and then uploaded. */
+/*
+ * The driver would allocate an uploaded graph's memory before its size is known, so the graph is instantiated without upload and
+ * then uploaded.
+ */
 #define INSTANTIATE_WITH_PARAMS(name, upload)                                                                           \
 	GSH_EXPORT CUresult name(CUgraphExec *e, CUgraph g, void *params) {                                             \
 		NEED(name);                                                                                             \
@@ -196,7 +199,7 @@ GSH_EXPORT CUresult cuGraphExecDestroy(CUgraphExec e) {
 	return real(e);
 }
 
-/* Sets the thread blocks of a node of an executable graph; of a node that was not seen before, those that it had stay counted. */
+/* Sets the thread blocks of a node of an executable graph. If the ledger lacks the node, its previous thread blocks stay counted. */
 static void set_node_blocks(CUgraphExec e, CUgraphNode node, uint64_t blocks) {
 	gsh_ledger_lock();
 	struct gsh_item *n = gsh_item_find(NODE, node_key(e, node)), *i = gsh_item_find(EXEC, (uint64_t)e);
@@ -243,7 +246,7 @@ GSH_EXPORT CUresult cuGraphExecNodeSetParams(CUgraphExec e, CUgraphNode n, CUgra
 	return r;
 }
 
-/* Counts the blocks of a graph whose nodes have replaced those of an executable one, which keep their handles. */
+/* Counts the thread blocks of an executable graph after it was updated from another graph. Its nodes keep their handles. */
 static CUresult updated(CUresult r, CUgraphExec e, CUgraph g) {
 	struct contents c = {.device = -1};
 	if (r != CUDA_SUCCESS || !is_metered()) return r;
@@ -286,8 +289,8 @@ static uint64_t graph_memory(CUdevice d, int attribute) {
 }
 
 /*
- * Adds bytes, negative ones too, to what graphs that are being launched on a device may take, and returns the sum before. The ledger has
- * an item for the memory of all graphs on a device, which share it.
+ * Adds bytes, possibly a negative number, to what graphs that are being launched on a device may take, and returns the sum before.
+ * All graphs on a device share their memory, so the ledger has one item for it.
  */
 static uint64_t add_pending(CUdevice d, int64_t bytes) {
 	gsh_ledger_lock();
@@ -307,8 +310,9 @@ static void refresh_device(CUdevice d) {
 }
 
 /*
- * Reserves a graph's memory. A graph that frees its memory leaves it to the next one, so only what exceeds the idle part of what the
- * driver has reserved is new. A graph that was launched before has its part of that.
+ * Reserves a graph's memory. The driver keeps memory that graphs have freed for later graphs, so only what exceeds the idle part of
+ * the driver's reservation is new. For a graph that was launched before, memory in use counts as idle, since its own is part of
+ * that.
  */
 static bool reserve_memory(struct gsh_reservation *h, CUgraphExec e) {
 	struct gsh_item item;
@@ -337,7 +341,7 @@ static CUresult commit_memory(struct gsh_reservation *h, CUgraphExec e, CUresult
 	return r;
 }
 
-/* Returns the thread blocks of one launch of a graph. Other entries may have driven it out of the table of costs. */
+/* Returns the thread blocks of one launch of a graph: from the ledger if its entry in the cost table has been taken by another key. */
 static uint64_t blocks_of(CUgraphExec e) {
 	struct gsh_cost *c = gsh_cost_find(e);
 	struct gsh_item item;
@@ -348,7 +352,7 @@ static uint64_t blocks_of(CUgraphExec e) {
 	return blocks;
 }
 
-/* Launches a graph by the slow path. */
+/* Launches a graph on the slow path. */
 static CUresult launch_slow(cuGraphLaunch_fn real, CUgraphExec e, CUstream s, bool twin) {
 	struct gsh_stream_state *st = gsh_enter_slow(gsh_stream_handle(s, twin), e, blocks_of(e));
 	if (!st) return CUDA_ERROR_DEVICE_UNAVAILABLE;

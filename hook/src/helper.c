@@ -9,7 +9,7 @@
 #include "reap.h"
 #include "token.h"
 
-#define ACTIVE_TIME (100 * GSH_MILLISECOND) /* for which rounds stay short after the last work */
+#define ACTIVE_TIME (100 * GSH_MILLISECOND) /* how long rounds stay short after the last work */
 #define ACTIVE_ROUND GSH_MILLISECOND
 #define IDLE_ROUND (100 * GSH_MILLISECOND)
 #define HEARTBEAT_TIMEOUT (3 * GSH_SECOND)
@@ -20,7 +20,7 @@
 static _Atomic uint32_t wake_word;  /* futex word, changed to wake an idle helper */
 static atomic_bool idle, activity;  /* activity: a thread was on the slow path since the last round */
 static atomic_bool stopped;         /* the process is exiting */
-/* The helper's own, except at the start and in a forked child. */
+/* Used by the helper thread only, except at the start and in a forked child. */
 static bool connected;
 static uint64_t last_active, retry_at, retry_after; /* CLOCK_MONOTONIC ns; retry_after: ns */
 
@@ -39,7 +39,7 @@ static void publish_all(uint64_t now, bool launched) {
 	}
 }
 
-/* Switches between the server's tokens and the process's own pace. */
+/* Switches between launching by the server's tokens and pacing by the process itself. */
 static void set_self_paced(bool self_paced) {
 	if (atomic_load(&gsh_self_paced) == self_paced) return;
 	gsh_account_pace(self_paced);
@@ -47,7 +47,7 @@ static void set_self_paced(bool self_paced) {
 	gsh_log(self_paced ? "token server unresponsive, enforcing guaranteed share locally" : "token server responsive again");
 }
 
-/* Tries to connect, at most every retry_after ns plus up to a quarter of it by chance. */
+/* Tries to connect, at most once every retry_after ns plus a random part of up to a quarter of that. */
 static void reconnect(uint64_t now) {
 	if (now < retry_at) return;
 	connected = gsh_client_connect() == 0;
@@ -58,14 +58,14 @@ static void reconnect(uint64_t now) {
 	if (connected) atomic_fetch_add(&gsh_epoch, 1);
 }
 
-/* Reports whether all tokens are past their deadline, which ends them where no server can. */
+/* Reports whether all tokens are past their deadline, which is what ends them when there is no server to do so. */
 static bool tokens_expired(uint64_t now) {
 	for (uint32_t i = 0; i < atomic_load(&gsh_vgpu_count); i++)
 		if (atomic_load(&gsh_vgpus[i].server->deadline) > now) return false;
 	return true;
 }
 
-/* Reports whether block tokens are overdue: a server that hangs issues none, and a wait for its heartbeat to expire is long. */
+/* Reports whether block tokens are overdue. A server that hangs issues none, and it would take long to wait until its heartbeat expires. */
 static bool blocks_overdue(uint64_t now) {
 	for (uint32_t i = 0; i < atomic_load(&gsh_vgpu_count); i++) {
 		const struct gshare_server_page *p = gsh_vgpus[i].server;
@@ -75,7 +75,7 @@ static bool blocks_overdue(uint64_t now) {
 	return false;
 }
 
-/* Detects a server that is gone or hangs. Its heartbeat is a CLOCK_MONOTONIC time, so one that is stopped is noticed too. */
+/* Detects a server that is gone or hangs. Its heartbeat is a CLOCK_MONOTONIC time, so a server that was stopped is noticed too. */
 static void watch_server(uint64_t now) {
 	if (connected) connected = gsh_client_alive();
 	if (!connected && !atomic_load(&stopped)) reconnect(now);
@@ -92,7 +92,7 @@ static bool round_once(void) {
 	publish_all(now, launched);
 	watch_server(now);
 	gsh_token_retire();
-	gsh_peers_usable(); /* for its locks, which end if the application closes all descriptors */
+	gsh_peers_usable(); /* takes its locks again if the application has closed all descriptors, which ends them */
 	atomic_fetch_add(&gsh_epoch, 1);
 	return now - last_active < ACTIVE_TIME;
 }

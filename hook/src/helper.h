@@ -1,7 +1,6 @@
 /*
- * The helper thread, of which each process has one: reaps events every millisecond while there is work, checks the server's
- * heartbeat and reconnects. It never uses a stream, and events only in the relaxed capture mode, so it cannot disturb a
- * capture.
+ * The helper thread, one in each process: reaps events every millisecond while there is work, checks the server's heartbeat
+ * and reconnects. It never uses a stream, and uses events only in the relaxed capture mode, so it cannot disturb a capture.
  */
 #ifndef GSHARE_HELPER_H
 #define GSHARE_HELPER_H
@@ -15,8 +14,8 @@ int gsh_helper_start(bool connected);
 void gsh_helper_wake(void);
 
 /*
- * Ends the helper's use of the driver. Runs at exit, before the driver's own handler. What the application calls later in its own
- * handlers is still held and charged, by the calling threads.
+ * Ends the helper's use of the driver. Runs at exit, before the driver's own handler. What the application calls later, in
+ * its own exit handlers, is still held and charged by the calling threads.
  */
 void gsh_helper_stop(void);
 

@@ -13,7 +13,7 @@
 #define ELF_MAGIC 0x464c457fu
 #define MOST (1ull << 30) /* bytes that an entry of a fat binary may have */
 
-/* Reports whether an image begins with a 32-bit number, none of whose bytes is 0. Reads no more of it than is the same. */
+/* Reports whether an image begins with a 32-bit number, none of whose bytes is 0. Stops reading at the first byte that differs. */
 static bool begins_with(const unsigned char *image, uint32_t magic) {
 	int i = 0;
 	while (i < 4 && image[i] == (unsigned char)(magic >> 8 * i)) i++;
@@ -63,8 +63,8 @@ static bool has_variables(const struct cubin *c, const Elf64_Shdr *s) {
 }
 
 /*
- * Returns the bytes of a section of variables, or those of all common variables for section SHN_COMMON, by its symbols: the size in a
- * section's header has only 32 bits where the compiler has written more.
+ * Returns the bytes of a section of variables, or those of all common variables for section SHN_COMMON. Adds up the
+ * symbols: the size in a section's header has only 32 bits where the compiler has written more.
  */
 static uint64_t bytes_by_symbols(const struct cubin *c, uint64_t index) {
 	uint64_t bytes = 0, end;
@@ -97,7 +97,7 @@ static uint64_t cubin_bytes(const unsigned char *image, size_t length) {
 	return sum;
 }
 
-/* Returns 0 for contents in a format that the hook cannot read: a new one of nvcc must not make every program fail. */
+/* Returns 0 as the size of contents in a format that the hook cannot read: a new format of nvcc must not make every program fail. */
 static uint64_t unreadable(void) {
 	gsh_log("failed to read a module: its variables are not counted");
 	return 0;
@@ -144,7 +144,7 @@ static uint64_t compressed_bytes(const struct entry *e, const unsigned char *con
 	return bytes;
 }
 
-/* Returns the most bytes of an entry of a fat binary, but for cubins of other architectures. */
+/* Returns the bytes of the largest entry of a fat binary. Cubins of other architectures do not count. */
 static uint64_t fat_bytes(const unsigned char *image, unsigned major) {
 	struct fat f;
 	struct entry e;
@@ -166,12 +166,12 @@ static uint64_t fat_bytes(const unsigned char *image, unsigned major) {
 struct registered {
 	uint32_t magic, version;
 	const unsigned char *fat;
-	const unsigned char *const *more; /* LINKED: fat binaries that the driver links where it can select nothing of `fat`; NULL ends the list */
+	const unsigned char *const *more; /* LINKED: fat binaries that the driver links if it can select nothing from `fat`; NULL ends the list */
 };
 #define REGISTERED_MAGIC 0x466243b1u
 #define LINKED 2u /* a version */
 
-/* Returns the bytes of a fat binary, or of those that it is linked from, if these are more. */
+/* Returns the bytes of a fat binary, or of those that it is linked from, whichever are more. */
 static uint64_t registered_bytes(const struct registered *r, unsigned major) {
 	uint64_t bytes = r->fat && begins_with(r->fat, FAT_MAGIC) ? fat_bytes(r->fat, major) : 0, sum = 0;
 	for (const unsigned char *const *part = r->version == LINKED ? r->more : NULL; part && *part; part++)

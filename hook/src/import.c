@@ -1,6 +1,7 @@
 /*
- * The wrappers of memory that another process or driver has allocated: who opens it is charged for it while it is open, as well as its
- * owner, since it lives on when the owner ends. Memory that is imported as a handle is in vmm.c.
+ * The wrappers of memory that another process or driver has allocated. The process that opens such memory is charged for
+ * it while it is open, and so is its owner, since the memory lives on when the owner ends. Memory that is imported as a
+ * handle is in vmm.c.
  */
 #define _GNU_SOURCE
 #include "reserve.h"
@@ -30,7 +31,7 @@ static uint64_t allocation_bytes(CUdeviceptr p) {
 	return CALL(cuPointerGetAttribute, &bytes, CU_POINTER_ATTRIBUTE_RANGE_SIZE, p) == CUDA_SUCCESS && bytes ? bytes : UINT64_MAX;
 }
 
-/* Charges what has been opened at an address, on the device that has it. Returns false if it does not fit. */
+/* Charges memory that was opened at an address, on the device that has it. Returns false if it does not fit. */
 static bool charge_opened(CUdeviceptr p, enum gsh_item_kind kind) {
 	struct gsh_reservation h;
 	struct gsh_current on = gsh_current();
@@ -42,7 +43,10 @@ static bool charge_opened(CUdeviceptr p, enum gsh_item_kind kind) {
 	return true;
 }
 
-/* Counts an opening of memory that is open already, which the driver answers with the same address; false if it is not. */
+/*
+ * Changes how often memory at an address has been opened again: the driver returns the same address each time. Returns
+ * false if the memory is not open, or if this closes its only opening.
+ */
 static bool change_openings(CUdeviceptr p, int by) {
 	gsh_ledger_lock();
 	struct gsh_item *i = gsh_item_find(OPENED, p);

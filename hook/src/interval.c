@@ -43,7 +43,7 @@ uint64_t gsh_union_add(struct gsh_union *u, int64_t start, int64_t end) {
 	return added;
 }
 
-/* Returns the time at which the last so many uncovered ns before end begin. */
+/* Returns the start of the shortest time before `end` in which `uncovered` ns are covered by no interval. */
 static int64_t uncovered_start(const struct gsh_union *u, int64_t end, int64_t uncovered) {
 	for (int i = u->n - 1; i >= 0; i--) {
 		if (u->at[i].start >= end) continue;

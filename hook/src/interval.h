@@ -16,7 +16,7 @@ struct gsh_union {
 	struct {
 		int64_t start, end;
 	} at[GSH_INTERVALS]; /* disjoint, in order */
-	int64_t floor;       /* once intervals were dropped: all time before counts as covered */
+	int64_t floor;       /* once intervals have been dropped: all time before it counts as covered */
 };
 
 /* Adds [start, end). Returns how many ns of it were not yet covered. */

@@ -75,7 +75,7 @@ typedef CUresult (*kernel_fn)(CUfunction, unsigned, unsigned, unsigned, unsigned
 		return real arguments;                                                                                  \
 	}
 
-/* A copy that may wait for its end takes the slow path always: its own events cost little beside it. */
+/* A copy that may wait for its end always takes the slow path: the events of its own cost little beside it. */
 #define BLOCKING_WRAPPER(name, twin, parameters, arguments, kind, bytes, stream)                                        \
 	GSH_EXPORT CUresult name parameters {                                                                           \
 		NEED(name);                                                                                             \

@@ -22,7 +22,7 @@ static uint64_t home(const struct gsh_item *i) {
 	return (h ^ h >> 32) & (capacity - 1);
 }
 
-/* Copies an item into the first free entry from its home; there is one. */
+/* Copies an item into the first free entry at or behind its home. There is always a free one. */
 static struct gsh_item *insert(const struct gsh_item *item) {
 	uint64_t at = home(item);
 	while (items[at].kind) at = (at + 1) & (capacity - 1);

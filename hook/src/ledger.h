@@ -8,9 +8,9 @@
 #include "account.h"
 
 /*
- * What an item is. OBJECT is physical memory behind handles and mappings (vmm.c), EXEC an executable graph, NODE its kernels, CONTEXT one that was
- * created, with its copies of the variables of libraries, OPENED memory of another process, FREEING what was
- * freed in the order of a stream and whose event the device has not reached.
+ * What an item is. OBJECT: physical memory behind handles and mappings (vmm.c). EXEC: an executable graph; NODE: one of its
+ * kernels. CONTEXT: a context that was created, with its copies of the variables of libraries. OPENED: memory of another
+ * process. FREEING: memory that was freed in stream order and whose event the device has not reached.
  */
 enum gsh_item_kind { NOTHING, POINTER, ARRAY, MIPMAP, EXTERNAL, HANDLE, MAPPING, OBJECT, POOL, GRAPH_MEMORY, EXEC, CONTEXT_LIMIT,
 		     MODULE, LIBRARY, CONTEXT, OPENED, NODE, FREEING };
@@ -19,8 +19,8 @@ enum gsh_item_kind { NOTHING, POINTER, ARRAY, MIPMAP, EXTERNAL, HANDLE, MAPPING,
 struct gsh_item {
 	enum gsh_item_kind kind;
 	uint64_t key;          /* the driver's handle or address */
-	struct gsh_vgpu *vgpu; /* that is charged; NULL: none is */
-	const void *owner;     /* whose end removes the item: a context, or the graph of a NODE; NULL: nothing's does */
+	struct gsh_vgpu *vgpu; /* the vGPU that is charged; NULL: none is */
+	const void *owner;     /* its end removes the item: a context, or the graph of a NODE; NULL: nothing's end does */
 	uint64_t bytes;        /* charged, where there is a vGPU; EXEC: of its memory nodes */
 	uint64_t other;        /* OBJECT: handles; HANDLE, MAPPING: key of the object; POOL: bytes being allocated; EXEC: device of its memory nodes; NODE: thread blocks;
 	                        * LIBRARY: bytes in one context; OPENED: how often, beyond once */
@@ -28,10 +28,10 @@ struct gsh_item {
 	unsigned flags;        /* OBJECT, POOL, EXEC: bits that vmm.c, pool.c and graph.c define */
 };
 
-/* Adds an item. Takes the lock. Without memory for it, its bytes stay charged to the end of the process. */
+/* Adds an item. Takes the lock. If there is no memory for the item, its bytes stay charged until the process ends. */
 void gsh_ledger_put(const struct gsh_item *item);
 
-/* Reports whether there is room for what the calls that are under way add; where the process may map no more memory there may be none. */
+/* Reports whether there is room for what the calls under way will add. There may be none if the process may map no more memory. */
 bool gsh_ledger_has_room(void);
 
 /* Removes the item of this kind and key and stores it; false if there is none. Takes the lock. */

@@ -53,7 +53,7 @@ GSH_EXPORT CUresult cuMemAllocManaged(CUdeviceptr *p, size_t bytes, unsigned fla
 	return gsh_reserve_commit(&h, r, POINTER, at, counted);
 }
 
-/* A pointer that the ledger lacks may be a pool's. */
+/* A pointer that is not in the ledger may have been allocated from a pool. */
 GSH_EXPORT CUresult cuMemFree_v2(CUdeviceptr p) {
 	NEED(cuMemFree_v2);
 	CUresult r = GSH_FREE(POINTER, p, real(p));
@@ -61,7 +61,7 @@ GSH_EXPORT CUresult cuMemFree_v2(CUdeviceptr p) {
 	return r;
 }
 
-/* Reserves what the pool may grow by. In a capture nothing: the allocation becomes a node, charged at the graph's launch. */
+/* Reserves what the pool may grow by. Reserves nothing in a capture: the allocation becomes a node, charged at the graph's launch. */
 static bool begin_async(struct gsh_reservation *h, CUmemoryPool pool, uint64_t bytes, CUstream s) {
 	bool on_host;
 	*h = (struct gsh_reservation){0};
@@ -76,7 +76,7 @@ static bool begin_async(struct gsh_reservation *h, CUmemoryPool pool, uint64_t b
 	return true;
 }
 
-/* Charges the pool with its real size, also if the capture has ended meanwhile, and releases the reservation. Returns r. */
+/* Charges the pool with its real size, even if the capture has ended meanwhile, and releases the reservation. Returns r. */
 static CUresult end_async(struct gsh_reservation *h, CUmemoryPool pool, uint64_t bytes, CUresult r) {
 	if (h->counted) gsh_pool_add_pending(pool, -(int64_t)bytes);
 	if (pool) gsh_pool_refresh(pool);
@@ -84,7 +84,7 @@ static CUresult end_async(struct gsh_reservation *h, CUmemoryPool pool, uint64_t
 	return r;
 }
 
-/* Returns the device of a stream, which may be another one than the current context's. */
+/* Returns the device of a stream, which may differ from that of the current context. */
 static CUdevice device_of(CUstream s, struct gsh_current current) {
 	CUcontext c = current.context;
 	CUdevice d = current.device;
@@ -103,13 +103,16 @@ static CUmemoryPool pool_of(CUstream s) {
 	return pool;
 }
 
-/* Reports whether a pool is of host memory. Pools of any other kind, also ones that later drivers have, count as device memory. */
+/* Reports whether a pool is of host memory. Pools of all other kinds, including kinds that later drivers add, count as device memory. */
 static bool is_host_pool(const CUmemPoolProps *props) {
 	int location = props->location.type;
 	return props->allocType == CU_MEM_ALLOCATION_TYPE_PINNED && gsh_location_is_host(location);
 }
 
-/* A pool takes memory where it was created for, whatever context allocates from it. The driver gets a copy of what was looked at. */
+/*
+ * A pool takes memory of the device that it was created for, whatever context allocates from it. The driver gets a copy
+ * of the properties that were checked.
+ */
 GSH_EXPORT CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *props) {
 	NEED(cuMemPoolCreate);
 	if (!props) return real(pool, props);
@@ -150,8 +153,8 @@ ALLOCATE_FROM(cuMemAllocFromPoolAsync, CU_STREAM_LEGACY)
 ALLOCATE_FROM(cuMemAllocFromPoolAsync_ptsz, CU_STREAM_PER_THREAD)
 
 /*
- * Keeps the charge of memory that was freed in the order of a stream until the device has come to an event behind that, which it may
- * never do. Where none can be recorded, until the context ends.
+ * Keeps memory that was freed in stream order charged until the device reaches an event behind the free, which may never
+ * happen. If no event can be recorded, it stays charged until the context ends.
  */
 static void free_in_order(struct gsh_item *item, CUstream s) {
 	CUevent e = NULL;

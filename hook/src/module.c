@@ -65,7 +65,7 @@ GSH_EXPORT CUresult cuModuleUnload(CUmodule m) {
 	return GSH_FREE(MODULE, m, real(m));
 }
 
-/* Returns how many contexts a library may be used in on a vGPU: the primary one, and those that were created. */
+/* Returns in how many contexts a library may be used on a vGPU: the primary one, and those that were created. */
 static uint64_t contexts_of(const struct gsh_vgpu *v) {
 	uint64_t n = 1;
 	gsh_ledger_lock();
@@ -89,7 +89,7 @@ static void release(struct gsh_reservation *held, uint32_t n) {
 	while (n-- > 0) gsh_memory_release(held[n].on.vgpu, held[n].bytes);
 }
 
-/* Reserves a library's variables on all vGPUs. Returns on how many, or -1 if they do not fit on one; then none is reserved. */
+/* Reserves a library's variables on all vGPUs. Returns on how many; if they do not fit on one of them, reserves none and returns -1. */
 static int reserve_library(struct gsh_reservation held[GSHARE_VGPU_MAX], uint64_t bytes) {
 	gsh_start();
 	uint32_t n = atomic_load(&gsh_vgpu_count);
@@ -147,7 +147,7 @@ CUresult gsh_context_begin(struct gsh_reservation *h, CUdevice d) {
 	*h = (struct gsh_reservation){0};
 	if (gsh_device_refused(d)) return CUDA_ERROR_DEVICE_UNAVAILABLE;
 	struct gsh_vgpu *v = gsh_vgpu_of_device(d);
-	if (!v) return CUDA_SUCCESS; /* the driver's own error, or limits are switched off */
+	if (!v) return CUDA_SUCCESS; /* the driver returns its own error, or limits are switched off */
 	uint64_t bytes = library_bytes(v);
 	if (!bytes) {
 		h->on.vgpu = v;

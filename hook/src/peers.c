@@ -15,7 +15,7 @@
 
 #define UNIT 512          /* bytes of memory for each byte of a lock */
 #define SLOTS GSHARE_UNSERVED_LENGTH
-#define QUERIES 65536     /* locks are listed by asking for one at a time; a container with more than this has no memory left */
+#define QUERIES 65536     /* the kernel reports one lock at a time; a container with more locks than this gets no memory */
 
 /* Offsets in the file. */
 #define SERVED 0
@@ -31,8 +31,8 @@ static struct gsh_file file = {-1, 0, 0};
 static uint32_t slot; /* of this process while the file is open */
 static bool absent; /* this process sees no file, or may not open it */
 /* What this process has stated. If the application closes the descriptor, its locks are taken again on the next use. */
-static bool known, served; /* known: whether it is served has been stated */
-static uint64_t active[GSHARE_VGPU_MAX]; /* the window from which on; 0: not active */
+static bool known, served; /* known: `served` has been stated */
+static uint64_t active[GSHARE_VGPU_MAX]; /* the window since which this process launches; 0: it does not */
 static int64_t held[GSHARE_VGPU_MAX];    /* units */
 
 /* Locks or unlocks a range for this process. Returns whether that was possible. */
@@ -51,12 +51,12 @@ static int first(int64_t from, int64_t end, int64_t *start, int64_t *stop) {
 		found = 1;
 		*start = l.l_start > from ? l.l_start : from;
 		*stop = l.l_len && l.l_start + l.l_len < end ? l.l_start + l.l_len : end;
-		end = *start; /* any lock of the range is returned: is there one before? */
+		end = *start; /* the kernel may return any lock of the range; look for an earlier one */
 	}
 	return found;
 }
 
-/* Takes a slot that no other process has: of two that try the same one at once both take another. */
+/* Takes a slot that no other process has. If two processes try the same slot at once, both take another one. */
 static bool take_slot(void) {
 	uint64_t seed = gsh_now() ^ (uint64_t)getpid() << 32;
 	int64_t start, stop;

@@ -4,9 +4,9 @@
  * there is no record that a process could forge or leave behind. A process that takes wrong locks, or none, lies to its own container
  * only.
  *
- *   SERVED   one byte, locked by every process that the server serves. While any is, a process without a server has nothing.
+ *   SERVED   one byte, locked by every process that the server serves. While it is locked, a process without a server has nothing.
  *   UNSERVED a byte for each process that the server does not serve, which the server counts
- *   PRESENT  a byte for each process, by which it has a slot of its own
+ *   PRESENT  a byte for each process, which gives it a slot of its own
  *   ACTIVE   a byte for each process and vGPU, locked while the process launches without a server
  *   MEMORY   a range for each process and vGPU, as long as the memory that it holds without a server
  *
@@ -34,24 +34,27 @@ bool gsh_peers_served(void);
 bool gsh_peers_hold(uint32_t vgpu, uint64_t bytes);
 
 /*
- * Returns how many bytes of a vGPU the other processes hold that have no server; UINT64_MAX if that cannot be read. Returns 0 to a
- * process that sees no file or may not open it, as those of other users under gshare run.
+ * Returns how many bytes of a vGPU the other processes without a server hold; UINT64_MAX if that cannot be read. Returns 0 to a
+ * process that sees no file or may not open it, such as processes of other users under gshare run.
  */
 uint64_t gsh_peers_memory(uint32_t vgpu);
 
-/* States that this process launches on a vGPU from a window on, which has a number above 0. Returns the one from which it already did. */
+/*
+ * States that this process launches on a vGPU from the given window on; the number of a window is above 0. Returns the window from
+ * which it has launched already, if it has.
+ */
 uint64_t gsh_peers_activate(uint32_t vgpu, uint64_t window);
 
 /* States that this process no longer launches on a vGPU. */
 void gsh_peers_deactivate(uint32_t vgpu);
 
-/* Returns how many other processes launch on a vGPU without a server, and in *before how many of them precede this one. */
+/* Returns how many other processes launch on a vGPU without a server, and stores in *before how many of them come before this one. */
 uint32_t gsh_peers_active(uint32_t vgpu, uint32_t *before);
 
 /* Returns a number that is the same in all processes of the container, and differs between containers. */
 uint64_t gsh_peers_number(void);
 
-/* Closes the child's copy of the file, which would keep the parent's locks, and forgets the locks. */
+/* Closes the child's copy of the file, which would keep the parent's locks alive, and forgets the locks. */
 void gsh_peers_after_fork(void);
 
 #endif

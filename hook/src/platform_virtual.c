@@ -1,6 +1,6 @@
 /*
- * The platform on the virtual clock of the device simulation, for tests. The clock is that of the fake driver, with which this
- * library is linked; a thread that waits does so in a call of it.
+ * The platform on the virtual clock of the device simulation, for tests. The clock is that of the fake driver, with which
+ * this library is linked; a thread waits by a call to the fake driver.
  */
 #define _GNU_SOURCE
 #include "platform.h"

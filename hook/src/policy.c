@@ -10,7 +10,7 @@
 
 #define FORMAT "vgpu %u %s memory %llu quota %u sm %u"
 
-/* The values are printed and compared with the line, so that a sign or a number that is too large is invalid. */
+/* The parsed values are printed again and compared with the line, which makes a sign or a number that is too large invalid. */
 bool gsh_policy_parse(const char *line, struct gsh_policy_line *p) {
 	unsigned long long memory = 0;
 	char printed[160];

@@ -5,12 +5,12 @@
 #include "event.h"
 #include "ledger.h"
 
-/* Bytes to which a pool at most rounds its growth up; what was reserved in excess is released right after the call. */
+/* Largest unit, in bytes, in which pools grow. What was reserved in excess is released right after the call. */
 #define PIECE (32ull << 20)
 
-#define KEYS_MAX 64 /* that are listed at once */
+#define KEYS_MAX 64 /* keys that are listed at once */
 
-/* Flags of a POOL: its memory is the host's; it was destroyed, but still has memory. */
+/* Flags of a POOL. ON_HOST: its memory is the host's. RETIRED: it was destroyed, but still has memory. */
 enum { ON_HOST = 1, RETIRED = 2 };
 
 /* Whether memory was freed into a pool since the pools were last refreshed. */
@@ -21,7 +21,7 @@ static bool get_attribute(CUmemoryPool pool, int attribute, uint64_t *value) {
 	return CALL(cuMemPoolGetAttribute, pool, attribute, value) == CUDA_SUCCESS;
 }
 
-/* Reads again after the charge was set: of two threads at once the last to write has seen the last state. */
+/* Reads the attribute again after setting the charge: if two threads do so at once, the last to set the charge has read the latest value. */
 void gsh_pool_refresh(CUmemoryPool pool) {
 	uint64_t before, after = 0;
 	for (int i = 0; i < 8 && get_attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &before); i++) {
@@ -47,7 +47,7 @@ static bool find(CUmemoryPool pool, struct gsh_item *copy) {
 	return i != NULL;
 }
 
-/* A pool that was not seen when it was created is a device's default pool, or one that came from elsewhere. */
+/* A pool whose creation was not seen is a device's default pool, or comes from elsewhere. */
 struct gsh_vgpu *gsh_pool_vgpu(CUmemoryPool pool, bool *on_host) {
 	struct gsh_item item;
 	int devices = 0;
@@ -69,7 +69,7 @@ void gsh_pool_add_pending(CUmemoryPool pool, int64_t bytes) {
 	gsh_ledger_unlock();
 }
 
-/* Returns all memory of a pool that is not in use to the device. Reports whether the pool has none left. */
+/* Returns all unused memory of a pool to the device. Reports whether the pool has none left. */
 static bool drain(CUmemoryPool pool) {
 	uint64_t nothing = 0, reserved = 1;
 	CALL(cuMemPoolSetAttribute, pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &nothing);
@@ -77,7 +77,7 @@ static bool drain(CUmemoryPool pool) {
 	return !get_attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved) || !reserved;
 }
 
-/* Destroying a device's pool makes its default pool the current one again. */
+/* Makes the default pool current again on every device whose current pool this is, as its destruction would. */
 static void replace_current(CUmemoryPool pool) {
 	int devices = 0;
 	CALL(cuDeviceGetCount, &devices);
@@ -127,8 +127,8 @@ uint64_t gsh_pool_growth(CUmemoryPool pool, uint64_t bytes) {
 }
 
 /*
- * Copies the lowest keys of a kind's items above a key, in ascending order, so that the driver is called without the ledger's lock. Returns
- * how many; 0 if there are no more.
+ * Copies the lowest keys above a key of a kind's items, in ascending order, so that the driver can be called without the
+ * ledger's lock. Returns how many; 0 if there are no more.
  */
 static int list_keys(enum gsh_item_kind kind, uint64_t above, uint64_t keys[KEYS_MAX]) {
 	int n = 0;
@@ -143,7 +143,7 @@ static int list_keys(enum gsh_item_kind kind, uint64_t above, uint64_t keys[KEYS
 	return n;
 }
 
-/* Calls a function with the keys of a kind's items until it returns true. Reports whether it has. */
+/* Calls a function with the keys of a kind's items until it returns true. Reports whether it did. */
 static bool any_key(enum gsh_item_kind kind, bool (*check)(uint64_t key)) {
 	uint64_t keys[KEYS_MAX], above = 0;
 	int n;
@@ -156,7 +156,10 @@ static bool any_key(enum gsh_item_kind kind, bool (*check)(uint64_t key)) {
 	return false;
 }
 
-/* Releases memory that was freed in the order of a stream, if the device has come to the event behind that. Returns false. */
+/*
+ * Releases memory that was freed in stream order, if the device has reached the event behind the free. Returns false, for
+ * any_key to go on.
+ */
 static bool release_freed(uint64_t event) {
 	struct gsh_item item;
 	if (CALL(cuEventQuery, (CUevent)event) != CUDA_SUCCESS || !gsh_ledger_take(FREEING, event, &item)) return false;
@@ -165,7 +168,10 @@ static bool release_freed(uint64_t event) {
 	return false;
 }
 
-/* Charges a pool with what it has reserved at present, and destroys it if it is retired and has nothing left. Returns false. */
+/*
+ * Charges a pool with what it has reserved at present, and destroys it if it is retired and has nothing left. Returns
+ * false, like release_freed.
+ */
 static bool refresh(uint64_t pool) {
 	gsh_pool_refresh((CUmemoryPool)pool);
 	destroy_retired((CUmemoryPool)pool);
@@ -186,7 +192,7 @@ static bool has_surplus(uint64_t pool) {
 	       get_attribute((CUmemoryPool)pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved) && reserved > used;
 }
 
-/* Reports whether memory is being freed in the order of a stream. */
+/* Reports whether memory is being freed in stream order. */
 static bool is_freeing(uint64_t event) { return event != 0; }
 
 void gsh_pools_freed(void) { atomic_store(&freed, true); }

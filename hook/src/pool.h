@@ -26,8 +26,8 @@ void gsh_pool_add_pending(CUmemoryPool pool, int64_t bytes);
 void gsh_pool_refresh(CUmemoryPool pool);
 
 /*
- * Keeps a pool until its last allocation is freed, and then destroys it: the driver does the same, but says no longer how much memory the
- * pool has. Returns false if the pool has none, so that it may be destroyed at once.
+ * Keeps a pool until its last allocation is freed, and then destroys it. The driver would do the same, but no longer tell how much
+ * memory the pool has. Returns false if the pool has none, so that it may be destroyed at once.
  */
 bool gsh_pool_retire(CUmemoryPool pool);
 

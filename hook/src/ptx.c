@@ -89,7 +89,7 @@ static uint64_t type_bytes(struct word w) {
 	return simple ? bits / 8 * lanes : 16;
 }
 
-/* Moves past a bracketed group and counts its elements: 1 and as many as it has commas. */
+/* Moves past a bracketed group and counts its elements: one more than it has commas. */
 static uint64_t skip_group(struct text *t) {
 	uint64_t elements = 1;
 	int depth = 0;
@@ -130,7 +130,7 @@ static uint64_t variable_bytes(struct text *t, uint64_t bytes) {
 	return open ? times(bytes, elements) : bytes;
 }
 
-/* Returns the bytes of the variables of a declaration, of which .global has been read. */
+/* Returns the bytes of the variables in a declaration whose .global has been read. */
 static uint64_t declared_bytes(struct text *t) {
 	uint64_t element = 0, lanes = 1, sum = 0, bytes;
 	struct word w;

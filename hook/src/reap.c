@@ -17,7 +17,7 @@
 #define UNBOUND_AFTER (250 * GSH_MILLISECOND)
 #define PAUSE_MIN (50 * GSH_MICROSECOND)
 #define PAUSE_MAX GSH_MILLISECOND
-#define HOST_TIME (5 * GSH_MICROSECOND) /* that the host usually needs for a launch, at most */
+#define HOST_TIME (5 * GSH_MICROSECOND) /* the host usually needs at most this long for a launch */
 #define REBASE (10 * (int64_t)GSH_SECOND) /* the driver's float milliseconds are too coarse beyond this */
 
 /*
@@ -39,7 +39,7 @@ static struct chain_end {
 
 static uint64_t doubted_at; /* when all costs were last made unknown, ns */
 static struct gsh_union unions[GSHARE_VGPU_MAX]; /* the intervals for which each vGPU was charged */
-static double overlap[GSHARE_VGPU_MAX]; /* moving average over samples: the part of a stream's work beside other streams' */
+static double overlap[GSHARE_VGPU_MAX]; /* moving average over samples: the part of a stream's work during which other streams work */
 static _Thread_local CUcontext entered_context; /* of the helper thread, while it reaps */
 static _Thread_local bool helper_thread; /* whether the calling thread is the helper */
 
@@ -51,8 +51,8 @@ static bool reaper_try_lock(void) { return !atomic_exchange(&reaping, true); }
 static void reaper_unlock(void) { atomic_store(&reaping, false); }
 
 /*
- * Waits for the lock, by polling: it is held for microseconds. Returns false after a second, which a thread that was ended in
- * the middle of the driver's code may have left behind.
+ * Waits for the lock by polling, as it is held for microseconds. Returns false after a second: then a thread may have been ended in
+ * the middle of the driver's code and have left it locked.
  */
 static bool reaper_lock(void) {
 	for (uint64_t from = gsh_now(); !reaper_try_lock(); gsh_sleep(20 * GSH_MICROSECOND))
@@ -135,11 +135,12 @@ static void charge_until_now(struct gsh_vgpu *v, uint64_t work) {
 }
 
 /*
- * Returns the part of the time between a sample's two events for which the device had nothing to do but to wait for the launch: on a
- * stream that was idle, the time that the host took to make it. Without this an empty kernel seems to take 5 us instead of 2, and gets as
- * many more events. How much of its time the host needed before the device could begin is not known: a launch may return long after
- * that, and the device may have been at the work before the first event meanwhile. So it is bounded, and at most half of the time
- * between the events: however a program holds up its launches, no kernel seems to take less than half of its time, and none no time.
+ * Returns the part of the time between a sample's two events in which the device only waited for the launch: on an idle stream, the
+ * time that the host took to make it. Without this an empty kernel seems to take 5 us instead of 2, and gets as many more events.
+ * How much of that time the host needed before the device could begin is unknown: a launch may return long after the device began,
+ * and the device may meanwhile have worked on what was launched before the first event. So the result is at most HOST_TIME and at
+ * most half of the time between the events: however a program delays its launches, no kernel seems to take less than half of its
+ * time, and none seems to take no time.
  */
 static uint64_t waited_for_host(const struct gsh_slot *slot, const struct chain_end *before, uint64_t took) {
 	uint64_t returned = slot->batch.returned_at, most = took / 2 < HOST_TIME ? took / 2 : HOST_TIME;
@@ -147,7 +148,7 @@ static uint64_t waited_for_host(const struct gsh_slot *slot, const struct chain_
 	return returned - before->recorded_at < most ? returned - before->recorded_at : most;
 }
 
-/* Takes a sample, one launch between two events of its own, into the cost of its function and the overlap of streams. */
+/* Updates the cost of a function and the overlap of streams from a sample, which is one launch between two events of its own. */
 static void learn(const struct gsh_slot *slot, const struct chain_end *before, uint64_t took, uint64_t added) {
 	const struct gsh_batch *b = &slot->batch;
 	uint64_t most = took - waited_for_host(slot, before, took);
@@ -157,10 +158,10 @@ static void learn(const struct gsh_slot *slot, const struct chain_end *before, u
 }
 
 /*
- * Makes all costs unknown if a batch took far longer than expected, that is by more than DOUBT_BOUNDS times the work that may be
- * unfinished. One of its functions has become longer, it is not known which, and at the old estimates the stream would get as far
- * ahead again after it has waited for its tokens. Or the batch waited for kernels of other processes; measuring anew then costs
- * little beside that. A batch launched before the last doubt does not count: it had those estimates too.
+ * Makes all costs unknown if a batch took far longer than expected, by more than DOUBT_BOUNDS times the work that may be
+ * unfinished. Perhaps one of its functions has become longer: it is not known which, and at the old estimates the stream would get
+ * as far ahead again after waiting for its tokens. Or the batch waited for kernels of other processes: compared to that, measuring
+ * anew costs little. A batch launched before the last doubt does not count, as it was estimated from the same costs.
  */
 static void doubt_costs(const struct gsh_slot *slot, uint64_t took) {
 	const struct gsh_batch *b = &slot->batch;

@@ -17,10 +17,10 @@ uint64_t gsh_event_record(const struct gsh_batch *batch);
 uint32_t gsh_reap(void);
 
 /*
- * Reaps, and returns for how many ns a launch that waits for the bound of unfinished work should sleep before it tries again: short
- * when the oldest batch is about to be complete. Returns 0 if no batch is open. A batch that has been open for long is taken out of
- * the bound, so that no launch waits without end for a kernel that waits for that launch: the first after 250 ms, a second one
- * beside it after 500 ms, and so on.
+ * Reaps, and returns for how many ns a launch that waits for the bound of unfinished work should sleep before it tries again: a
+ * short time when the oldest batch is about to be complete, 0 if no batch is open. A batch that has been open for long is taken out
+ * of the bound, so that no launch waits forever for a kernel that itself waits for that launch: the first after 250 ms, a second
+ * one beside it after 500 ms, and so on.
  */
 uint64_t gsh_reap_pause(struct gsh_vgpu *v);
 
@@ -33,7 +33,7 @@ void gsh_charge_estimate(struct gsh_vgpu *v, uint64_t work);
 /* Declares the calling thread the helper, which has no context of its own and uses that of each event. */
 void gsh_reap_from_helper(void);
 
-/* Stops the helper from reaping. Waits until it is in no driver call, but at most 100 ms. */
+/* Stops the helper from reaping. Waits, but at most 100 ms, until the helper is in no driver call. */
 void gsh_reap_end_helper(void);
 
 /* Forgets all events and releases the lock in a forked child. */

@@ -9,14 +9,14 @@ uint64_t gsh_allocated_bytes(uint64_t bytes) {
 	return bytes > UINT64_MAX - block ? UINT64_MAX : (bytes + block - 1) / block * block;
 }
 
-/* Reserves where the reservation is; counts a refusal on the client page. */
+/* Reserves bytes on the reservation's vGPU. Counts a refusal on the client page. */
 static bool reserve(struct gsh_reservation *h, uint64_t bytes) {
 	struct gsh_vgpu *v = h->on.vgpu;
 	h->bytes = bytes;
 	h->counted = true;
 	bool room = gsh_ledger_has_room();
 	if (v && room && gsh_memory_reserve(v, bytes)) return true;
-	gsh_pools_refresh(); /* a pool may have returned memory since */
+	gsh_pools_refresh(); /* a pool may have returned memory since it was last charged */
 	if (v && room && gsh_memory_reserve(v, bytes)) return true;
 	if (v) atomic_fetch_add(&v->client->refused, 1);
 	return false;

@@ -1,6 +1,7 @@
 /*
- * What every allocating wrapper does: reserve on the container's page, call the driver, then commit or release. The driver gets a copy of
- * what the hook looked at, and returns into a variable of the wrapper, since another thread could change the caller's in between.
+ * What every allocating wrapper does: reserve on the container's page, call the driver, then commit or release. The driver gets a
+ * copy of the arguments that the hook has checked and returns into a variable of the wrapper, since another thread could change the
+ * caller's memory in between.
  */
 #ifndef GSHARE_RESERVE_H
 #define GSHARE_RESERVE_H

@@ -16,12 +16,12 @@
 #include "reap.h"
 #include "stream.h"
 
-/* How far the start is; a futex word on which other threads wait. */
+/* How far the hook has started; a futex word on which other threads wait. */
 enum { NOT_STARTED, STARTING, STARTED };
 static _Atomic uint32_t progress;
 
 
-static atomic_bool forked; /* from a process that had started, and has not called cuInit since */
+static atomic_bool forked; /* this process was forked from one that had started, and has not called cuInit since */
 
 /* Runs in a forked child. CUDA does not work there, so all state is reset; a successful cuInit starts the hook again. */
 static void after_fork(void) {
@@ -36,7 +36,7 @@ static void after_fork(void) {
 	atomic_store(&progress, NOT_STARTED);
 }
 
-/* Connects to the server and tries again while it may be starting; not where its directory is missing. */
+/* Connects to the server. Retries while the server may be starting, but not if its directory is missing. */
 static bool connect_to_server(void) {
 	int r = gsh_client_connect();
 	for (uint64_t waited = 0; (r == -ECONNREFUSED || r == -ETIMEDOUT || r == -EPIPE || r == -EAGAIN) && waited < 2 * GSH_SECOND;

@@ -4,8 +4,8 @@
 
 /*
  * Sets up pages, server or policy, and the helper thread, once; later calls cost one load. Called after the driver's first
- * successful cuInit, and by what may come before it. Waits at most 2 s for the server. Does nothing in a forked child that
- * has not called cuInit.
+ * successful cuInit, and by wrappers that may be called before that. Waits at most 2 s for the server. Does nothing in a
+ * forked child that has not called cuInit.
  */
 void gsh_start(void);
 

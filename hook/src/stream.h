@@ -1,6 +1,7 @@
 /*
  * The state that each thread keeps for each stream that it launches into. A thread's states form a small set-associative
- * cache: a stream's handle selects a set, in which the stream has any of the ways; the preferred way is tried first.
+ * cache: a stream's handle selects a set, and the stream's state may be in any way of that set. The preferred way is
+ * tried first.
  */
 #ifndef GSHARE_STREAM_H
 #define GSHARE_STREAM_H
@@ -42,7 +43,7 @@ static inline CUstream gsh_stream_handle(CUstream s, bool per_thread) {
 	return s ? s : per_thread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
 }
 
-/* Returns the preferred entry of a stream: the one that its state gets if it is free. */
+/* Returns the preferred entry of a stream: the one that its state gets if that entry is free. */
 static inline struct gsh_stream_state *gsh_stream_preferred(CUstream s) {
 	return &gsh_stream_states[((uintptr_t)s * 0x9e3779b97f4a7c15ull) >> 60];
 }

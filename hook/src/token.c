@@ -27,8 +27,9 @@ static _Atomic uint64_t turns[GSHARE_VGPU_MAX];
 static uint64_t container_time(const struct gsh_vgpu *v) { return gsh_now() + window_of(v) + gsh_peers_number() % window_of(v); }
 
 /*
- * Reports whether a window is this process's turn: the processes that launch on the vGPU have one window each, in the order of their
- * slots. One that begins waits for the next window, for which all of them know that it is there.
+ * Reports whether a window is this process's turn. The processes that launch on the vGPU have one window each, in the
+ * order of their slots. A process that begins to launch waits for the next window, by which all of them know that it is
+ * there.
  */
 static bool is_own_turn(uint32_t vgpu, uint64_t window) {
 	uint32_t before;

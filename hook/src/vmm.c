@@ -14,8 +14,8 @@
 #include "store.h"
 
 /*
- * Flags of an OBJECT: it is another process's memory, whose mappings are charged, since its size is not known; it is that of the model store,
- * whose mappings are free within the container's allowance; it may not be written.
+ * Flags of an OBJECT. IMPORTED: another process's memory, which is charged for its mappings, since its size is not known. STORED:
+ * memory of the model store, whose mappings are free within the container's allowance. READ_ONLY: memory that may not be written.
  */
 enum { IMPORTED = 1, STORED = 2, READ_ONLY = 4 };
 
@@ -63,7 +63,7 @@ GSH_EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *h, size_t bytes, c
 				unsigned long long flags) {
 	NEED(cuMemCreate);
 	if (!prop) return real(h, bytes, prop, flags);
-	CUmemAllocationProp own = *prop; /* the driver gets what was looked at */
+	CUmemAllocationProp own = *prop; /* the driver gets what was checked */
 	if (gsh_location_is_host(own.location.type)) return real(h, bytes, &own, flags);
 	struct gsh_reservation hold;
 	if (!gsh_reserve_on(&hold, own.location.id, bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -85,7 +85,7 @@ GSH_EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *h, size_t bytes, c
 	return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* A handle is in the ledger once however often it was retained; the object counts how often. */
+/* A handle is in the ledger once, however often it was retained; the object counts how often. */
 GSH_EXPORT CUresult cuMemRelease(CUmemGenericAllocationHandle h) {
 	NEED(cuMemRelease);
 	struct gsh_item handle = {0}, object = {0}, removed = {0};
@@ -135,12 +135,12 @@ static struct gsh_item take_object(CUmemGenericAllocationHandle h, int mappings)
 }
 
 /*
- * Enters a mapping that the driver has made of an object, which counts it already. Returns false if the handle is not the object's any more:
- * another thread has released it, and the driver may have given its number to other memory.
+ * Enters a mapping that the driver has made of an object; the object counts it already. Returns false if the handle no longer
+ * refers to the object: another thread has released it, and the driver may have given its number to other memory.
  */
 static bool enter_mapping(CUdeviceptr p, size_t bytes, uint64_t free, CUmemGenericAllocationHandle h, const struct gsh_item *object,
 			  struct gsh_vgpu *charged) {
-	gsh_ledger_lock(); /* also memory without an object, such as the host's, since one call may unmap it together with what is behind it */
+	gsh_ledger_lock(); /* memory without an object, such as the host's, is entered too: one call may unmap it together with mappings behind it */
 	struct gsh_item *now = object_of(h);
 	bool same = (now ? now->key : 0) == object->key;
 	if (same) gsh_item_put(&(struct gsh_item){MAPPING, p, charged, NULL, bytes, object->key, free, 0});
@@ -200,7 +200,10 @@ static bool is_read_only(CUdeviceptr p, size_t bytes) {
 	return found;
 }
 
-/* Weights of the model store are written by the process that stores them, until it has committed them. The driver gets what was looked at. */
+/*
+ * Weights of the model store may be written only by the process that stores them, until it has committed them. The driver gets a
+ * copy of what was checked.
+ */
 GSH_EXPORT CUresult cuMemSetAccess(CUdeviceptr p, size_t bytes, const CUmemAccessDesc *list, size_t n) {
 	NEED(cuMemSetAccess);
 	if (!list || !n || n > SIZE_MAX / sizeof *list) return real(p, bytes, list, n);
@@ -230,7 +233,7 @@ static uint64_t object_at(uint64_t address) {
 	return 0;
 }
 
-/* As a mapping, the handle is counted before it is made. */
+/* Like a mapping, the handle is counted before it is made. */
 GSH_EXPORT CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *h, void *address) {
 	NEED(cuMemRetainAllocationHandle);
 	gsh_ledger_lock();
@@ -253,8 +256,9 @@ GSH_EXPORT CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *h,
 }
 
 /*
- * Counts one more handle of a handle's object, to the end of the process: other processes or the driver's own objects may have the memory, and
- * nothing says when they let go. It is counted before the driver's call, and returned for count_refs if that fails.
+ * Counts one more handle of a handle's object until the process ends: other processes or the driver's own objects may hold the
+ * memory, and nothing tells when they let go. It is counted before the driver's call. Returns the object, for count_refs if the
+ * call fails.
  */
 static uint64_t keep_handle(CUmemGenericAllocationHandle h) {
 	gsh_ledger_lock();
@@ -265,7 +269,7 @@ static uint64_t keep_handle(CUmemGenericAllocationHandle h) {
 	return key;
 }
 
-/* An exported handle keeps the memory, also after the last handle and mapping of this process are gone. */
+/* An exported handle keeps the memory alive, even after the last handle and mapping of this process are gone. */
 GSH_EXPORT CUresult cuMemExportToShareableHandle(void *os, CUmemGenericAllocationHandle h, int type, unsigned long long flags) {
 	NEED(cuMemExportToShareableHandle);
 	uint64_t object = keep_handle(h);
@@ -294,7 +298,10 @@ GSH_EXPORT CUresult cuMulticastBindAddr(CUmemGenericAllocationHandle multicast, 
 	return real(multicast, at, p, bytes, flags);
 }
 
-/* Keeps the memory that is mapped into arrays. Returns false for another process's, whose mappings there have no addresses to be charged at. */
+/*
+ * Keeps the memory that is mapped into arrays. Returns false for another process's memory, since its mappings in arrays have no
+ * addresses to be charged at.
+ */
 static bool keep_mapped(const CUarrayMapInfo *list, unsigned n) {
 	for (unsigned i = 0; i < n; i++)
 		if (list[i].memOperationType == CU_MEM_OPERATION_TYPE_MAP && take_object(list[i].memHandle, 0).flags & IMPORTED) return false;
@@ -303,7 +310,7 @@ static bool keep_mapped(const CUarrayMapInfo *list, unsigned n) {
 	return true;
 }
 
-/* Returns a copy of a list in memory of its own, NULL if there is none. The driver gets what was looked at. */
+/* Returns a copy of a list in memory of its own, NULL if there is none. The driver gets this copy, which was checked. */
 static CUarrayMapInfo *copy_of(const CUarrayMapInfo *list, size_t bytes) {
 	void *own = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	return own == MAP_FAILED ? NULL : memcpy(own, list, bytes);
@@ -332,14 +339,14 @@ static struct gsh_vgpu *vgpu_of(CUmemGenericAllocationHandle h, bool *refused) {
 	return gsh_vgpu_of_device(prop.location.id);
 }
 
-/* Returns the flags of imported memory by what its descriptor is. */
+/* Returns the flags of imported memory, by what its descriptor refers to. */
 static unsigned flags_of(enum gsh_owned owned) {
 	return IMPORTED | (owned == GSH_OWNED_NOT ? 0 : STORED) | (owned == GSH_OWNED_READ ? READ_ONLY : 0);
 }
 
 /*
- * Enters imported memory. The import of a process's own export may return the handle that it has already; what may be read only from now on
- * is so for all of its handles. Returns false if there is no room.
+ * Enters imported memory. The import of a process's own export may return the handle that the process has already; if the memory
+ * may only be read from now on, that holds for all of its handles. Returns false if there is no room.
  */
 static bool enter_import(CUmemGenericAllocationHandle imported, struct gsh_vgpu *v, unsigned flags) {
 	gsh_ledger_lock();
@@ -355,12 +362,12 @@ static bool enter_import(CUmemGenericAllocationHandle imported, struct gsh_vgpu 
 }
 
 /*
- * Memory that is imported is charged where it is mapped, also if its owner is charged, who may end before. That of the model store is not,
- * within the allowance. A descriptor is duplicated, so that the driver and the store get the same one.
+ * Imported memory is charged where it is mapped. Its owner may be charged as well, but may end earlier. Memory of the model store
+ * is not charged within the allowance. A descriptor is duplicated, so that the driver and the store get the same one.
  */
 GSH_EXPORT CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *h, void *os, int type) {
 	NEED(cuMemImportFromShareableHandle);
-	gsh_start(); /* which tells the allowance */
+	gsh_start(); /* makes the allowance known */
 	int fd = type == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ? fcntl((int)(intptr_t)os, F_DUPFD_CLOEXEC, 3) : -1;
 	CUmemGenericAllocationHandle imported = 0;
 	CUresult r = real(h ? &imported : NULL, fd >= 0 ? (void *)(intptr_t)fd : os, type);
