@@ -3,8 +3,8 @@ package token
 import "time"
 
 // member is a share that takes part in the time sharing of a slice, with its accounts. With slot tables, the account own limits the use in
-// the share's own turns to its quota request, and the account borrowed the use in turns of others to the rest of its quota limit: so
-// borrowed time is never missing in its own turns. A Queue uses only own, up to the quota limit.
+// the share's own turns to its quota request, and the account borrowed limits the use in turns of others to the rest of its quota limit. So
+// borrowed time is never deducted from its own turns. A Queue uses only own, up to the quota limit.
 type member struct {
 	Member
 	own, borrowed account
@@ -30,19 +30,19 @@ type members []*member
 // heldTime records for how long a share held tokens, to compare it with the device time that the share reports.
 type heldTime struct {
 	held        time.Duration // time for which ended tokens were held since the latest settlement
-	heldSince   time.Duration // start of the live token's part that held does not include
-	reportable  time.Duration // time in which it may have used the device and for which it has reported no use
+	heldSince   time.Duration // start of the part of the live token that held does not include
+	reportable  time.Duration // time in which it may have used the device, less the use that it has reported
 	seriesStart time.Duration // start of the present series of tokens without a pause
-	lastUse     time.Duration // end of the latest token and its known overrun
+	lastUse     time.Duration // end of the latest token and of its known overrun
 }
 
 func (m *member) isWaiting() bool { return m.hasWork && !m.live }
 
-// owed returns the share's debt that is known: device time used beyond its tokens.
+// owed returns the known debt of a share: device time used beyond its tokens.
 func (m *member) owed() time.Duration { return max(0, m.debt) }
 
-// waitsForDebt reports whether a share gets no token because it owes time and has no own time from which it could repay that: it waits for
-// as long as it overran its tokens.
+// waitsForDebt reports whether a share gets no token because it owes time and has no own time to repay it from. It then waits for as long as
+// it overran its tokens.
 func (m *member) waitsForDebt() bool { return !m.hasRequest() && m.owed() > 0 }
 
 // repayableDebt returns the part of a share's debt (device time used beyond its tokens) that its next token repays: as much as still leaves
@@ -66,7 +66,7 @@ func (m *member) startToken(now, until, shortest time.Duration, l *account, sequ
 		m.ownUntil -= due
 	}
 	if l == &m.own && m.owner {
-		// Spent credit moves the end of its own time: what is lost again in this token can be made up for behind it.
+		// Spending credit moves the end of the share's own time, so that time lost again during this token can be made up for after it.
 		m.credit -= max(0, now+amount-max(now, m.ownUntil))
 		m.ownUntil = max(m.ownUntil, now+amount)
 	}
@@ -89,9 +89,9 @@ func (m *member) endToken(now time.Duration) {
 }
 
 // settle compares the device time that a share reported since the last settlement with the time for which it held tokens (F43), and returns
-// the excess. A kernel may be reported when it ends, so most differences are of one kernel and cancel out over time: an excess becomes
-// debt; a shortfall reduces the debt first, and the remainder is returned to the account. No more counts than the time in which the share
-// may have used the device, and no less than the time for which others waited for its open work.
+// the excess. A kernel may be reported when it ends, so most differences are of one kernel and cancel out over time: an excess becomes debt;
+// a shortfall reduces the debt first, and the remainder is returned to the account. Reported time counts for at most the time in which the
+// share may have used the device. The excess is at least the time for which others waited for the share's open work.
 func (m *member) settle(now, busy, window, maxCredit time.Duration) (overrun time.Duration) {
 	busy = min(max(busy, 0), m.reportable)
 	m.reportable -= busy
@@ -121,21 +121,21 @@ func (m *member) settle(now, busy, window, maxCredit time.Duration) (overrun tim
 		}
 	}
 	if m.open == NoWork && m.debt < 0 {
-		m.makeUp.budget -= m.debt // it paid more with its turns than the overrun turned out to be
+		m.makeUp.budget -= m.debt // its turns have paid more than the overrun turned out to be
 		m.debt = 0
 	}
 	return max(0, overrun)
 }
 
-// startOwnTime begins a series of the share's own turns, from whose time it repays its debt. A share with more debt than the series is long
-// skips it, and repays what its account would have allowed in it. So does a share whose work still runs without a token, in advance. Unused time of earlier turns (credit) is kept up to maxCredit, so that no
-// window overflows.
+// startOwnTime begins a series of the share's own turns and repays debt from their time. If the debt is longer than the series, the share
+// skips the series and repays what its account would have allowed it to use. If its work still runs without a token, it skips the series as
+// well, and pays in advance. Unused time of earlier turns (credit) is kept up to maxCredit, so that no window overflows.
 func (m *member) startOwnTime(start, end, maxCredit time.Duration) {
 	m.credit = min(m.credit, maxCredit)
 	turn := min(max(0, end-start), m.own.budget)
 	m.ownUntil = end
 	if !m.overruns && m.debt <= turn-4*roundingTolerance {
-		return // what is left of the series is worth a token
+		return // enough of the series is left for a token
 	}
 	due := turn
 	if !m.overruns {

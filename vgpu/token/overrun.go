@@ -22,19 +22,19 @@ const (
 )
 
 const (
-	// contentionMemory is how long after another share last had work a share must repay debt of more than a window. A share that has been
-	// alone for longer disturbs nobody.
+	// contentionMemory is how long after another share last had work a share must still repay debt of more than a window. A share that
+	// has been alone for longer disturbs nobody.
 	contentionMemory = time.Second
-	// overrunTolerance is the time that may pass between the end of open work and the report of it.
+	// overrunTolerance is the time that may pass from the end of open work until it is reported.
 	overrunTolerance = 10 * time.Millisecond
 	// maxOverrun is how long the SMs of an ended token stay unavailable to others because its work is unfinished. It is longer than any
 	// sensible kernel. A share that reports unfinished work for longer may be lying, and others may then start beside it.
 	maxOverrun = 5 * time.Second
 )
 
-// overrunState is the state of work that a share launched under a token and that the device did not complete in it. A running kernel cannot
-// be stopped, so its SMs remain occupied, and shares that do not fit beside it get no tokens. The time is repaid by the share that caused it
-// (member.debt), and others make up for their turns that passed meanwhile (member.makeUp).
+// overrunState is the state of work that a share launched under a token and that was unfinished when the token ended. A running kernel
+// cannot be stopped, so its SMs remain occupied, and shares that do not fit beside it get no tokens. The share that caused this repays the
+// time (member.debt), and others make up for the turns that they lost (member.makeUp).
 type overrunState struct {
 	open       OpenWork
 	openSince  time.Duration // when open work began to count as overrun: the end of its token, or of other overruns that kept it from running
@@ -45,7 +45,7 @@ type overrunState struct {
 
 	makeUp   account       // budget: own time lost to overruns of others, see waitingToMakeUp
 	longEnd  time.Duration // when its open work was last seen to overrun a token by more than a turn
-	delayEnd time.Duration // when others had last delayed it by another turn
+	delayEnd time.Duration // when the time for which others have delayed it last grew by another turn
 	reported time.Duration // value of delayed at that time
 
 	overran time.Duration // total time for which it occupied SMs without a token while others wanted the device
@@ -123,8 +123,8 @@ func (s *Slice) elapse(now time.Duration) {
 	}
 }
 
-// addReportable increases the device time that the share may report: without a bound if it holds a token or delays others, else to at most
-// a window.
+// addReportable increases the device time that the share may report by d: without a bound if the share holds a token or delays others,
+// otherwise up to a window.
 func (m *member) addReportable(d, window time.Duration, unbounded bool) {
 	if unbounded {
 		m.reportable += d
@@ -152,7 +152,7 @@ func (list members) isBlocked(m *member) bool {
 }
 
 // updateOverruns finds the shares whose unfinished work occupies SMs without a token while other shares want the device. Short work counts
-// after a turn, as its length was a wrong estimate. Tokens of shares that cannot run beside it end.
+// only a turn after its token: its length was then estimated wrongly. Tokens of shares that cannot run beside such work end.
 func (s *Slice) updateOverruns() {
 	for _, m := range s.members {
 		contended := s.members.isContended(m, s.now)
@@ -175,7 +175,7 @@ func (s *Slice) updateOverruns() {
 			for s.free < 0 {
 				latest := s.members.latestToken()
 				if latest == nil {
-					break // several overruns, of tokens of different times
+					break // several shares overrun their tokens, which ended at different times
 				}
 				s.endToken(latest)
 			}
@@ -194,7 +194,7 @@ func (m *member) overrunStart(turn time.Duration) time.Duration {
 	return m.openSince + turn
 }
 
-// nextOverrunChange returns when an overrun of the share begins or will not be believed any more, or Never.
+// nextOverrunChange returns when an overrun of the share begins or is no longer believed, or Never.
 func (m *member) nextOverrunChange(now, turn time.Duration) time.Duration {
 	if m.overruns {
 		return m.openSince + maxOverrun
@@ -229,8 +229,8 @@ func newMakeUpAccount() account { return account{window: math.MaxInt64 / 4} }
 // clear removes the budget and the use of an account.
 func (l *account) clear() { l.budget, l.intervals = 0, l.intervals[:0] }
 
-// waitingToMakeUp returns the candidates for tokens that make up for time lost to overruns of others, in the order of that time, until the
-// given time. Such tokens may exceed the quota limit of a window, but not that of the whole time.
+// waitingToMakeUp returns the candidates for tokens, until the given times, that make up for time lost to overruns of others, the largest
+// loss first. Such tokens may exceed the quota limit in a window, but not over the whole time.
 func waitingToMakeUp(s *Slice, until func(*member) time.Duration) (list []candidate) {
 	for _, m := range s.members {
 		if m.account != &m.makeUp && len(m.makeUp.intervals) > 0 {

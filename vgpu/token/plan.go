@@ -17,7 +17,7 @@ type windowTurn struct {
 // turnOwner is a share that the slot table assigns to a turn.
 type turnOwner struct {
 	*member
-	first bool          // it has no share in the turn before
+	first bool          // it does not own the turn before
 	end   time.Duration // end of its own time, since the window's start; the same for all turns of one series
 }
 
@@ -25,7 +25,7 @@ type turnOwner struct {
 // Without such a share, the window is one turn that has no owner.
 func planTurns(c Config, all []*member) ([]windowTurn, bool) {
 	if len(all) == 0 {
-		return nil, true // the last one has left
+		return nil, true // the last share has left
 	}
 	members := slices.DeleteFunc(slices.Clone(all), func(m *member) bool { return !m.hasRequest() })
 	if len(members) == 0 {

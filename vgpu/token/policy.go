@@ -39,7 +39,7 @@ func ParsePolicy(name string) (Policy, error) {
 type tokenIssuer interface {
 	// plan prepares for a new list of shares, or returns false if they do not fit together.
 	plan(members []*member) bool
-	// disown takes its turns away from a share that has no quota request any more, also before the next plan takes effect.
+	// disown takes the turns away from a share that no longer has a quota request, in the present plan as well as in the next.
 	disown(m *member)
 	// budgets returns what a share may use in any window: of its own time, and of time borrowed from others.
 	budgets(m Member) (own, borrowed time.Duration)
@@ -47,7 +47,7 @@ type tokenIssuer interface {
 	maxCredit() time.Duration
 	// canUseOwnTime reports whether a share may use its own time now.
 	canUseOwnTime(m *member) bool
-	// ownTime returns how much of a period the share could have used of its own time if enough SMs had been free.
+	// ownTime returns how much of its own time the share could have used in a period if enough SMs had been free.
 	ownTime(m *member, from, to time.Duration) time.Duration
 	// issue grants tokens to waiting shares.
 	issue(s *Slice)
@@ -67,8 +67,8 @@ type Queue struct {
 	Name string
 	// Compare orders two shares, as for slices.SortFunc.
 	Compare func(a, b Backlog) int
-	// Barrier returns the latest deadline of tokens for shares behind the first one that finds too few free SMs, which can start at
-	// the given time at the latest.
+	// Barrier limits the tokens of shares that overtake the first share that finds too few free SMs: given the latest time at which that
+	// share can start, it returns their latest deadline.
 	Barrier func(start time.Duration) time.Duration
 }
 
@@ -99,7 +99,7 @@ func (q queueIssuer) ownTime(m *member, from, to time.Duration) time.Duration {
 
 // issue grants tokens from FaST-GShare's ready queue: the waiting shares below their quota limits, in the queue's order.
 func (q queueIssuer) issue(s *Slice) {
-	// F42; startToken limits it to the rest of the budget
+	// F42. startToken limits it further, to the rest of the budget.
 	until := func(m *member) time.Duration {
 		return s.now + max(q.config.Floor, min(q.config.windowFraction(m.QuotaRequest), q.config.Turn))
 	}

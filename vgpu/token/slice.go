@@ -86,9 +86,9 @@ func (s *Slice) Leave(now time.Duration, id ID) error {
 	})
 }
 
-// Reshape changes the quota request and limit of a share. Its token ends, it owes nothing and nothing is owed to it. With policy Table it
-// returns ErrDoesNotFit if no slot table holds all shares; otherwise a share that had no request has turns from the next window on, and one
-// that has none any more loses its turns at once.
+// Reshape changes the quota request and limit of a share. Its token ends, and what it owes or is owed is forgotten. With policy Table it
+// returns ErrDoesNotFit if no slot table holds all shares; otherwise a share that had no request has turns from the next window on, and a
+// share that no longer has one loses its turns at once.
 func (s *Slice) Reshape(now time.Duration, id ID, request, limit share.PerMille) error {
 	s.advanceTo(now)
 	at, known := s.members.find(id)
@@ -132,10 +132,10 @@ func (s *Slice) ReleaseToken(now time.Duration, id ID) error {
 	})
 }
 
-// Settle records how much device time a share used since its last settlement, to correct its account. Kernels that still run may be
-// included now or when they end. No more counts than the time in which the share held tokens, or had open work (ReportOpenWork) while others
-// wanted the device; without open work, up to a window may be reported late. Without settlements, a share is charged for the whole time for
-// which it held tokens.
+// Settle records how much device time a share used since its last settlement, to correct its account. Kernels that still run may be included
+// now or when they end. The time counts up to that in which the share held tokens, or had open work (ReportOpenWork) while others wanted the
+// device; without open work, up to a window may be reported late. Without settlements, a share is charged for the whole time for which it
+// held tokens.
 func (s *Slice) Settle(now time.Duration, id ID, busy time.Duration) error {
 	return s.update(now, id, func(m *member) {
 		s.creditDelayedShares(m, m.settle(s.now, busy, s.config.Window, s.issuer.maxCredit()))
@@ -143,7 +143,7 @@ func (s *Slice) Settle(now time.Duration, id ID, busy time.Duration) error {
 }
 
 // creditDelayedShares compensates shares whose turns began while a kernel that overran the token of share m still occupied their SMs. They
-// cannot measure the delay themselves: to them, a kernel that is queued behind another one runs.
+// cannot measure the delay themselves: a kernel that is queued behind another one seems to be running.
 func (s *Slice) creditDelayedShares(m *member, overrun time.Duration) {
 	if m.live {
 		return

@@ -99,8 +99,9 @@ func (t *tableIssuer) waitingBorrowers(s *Slice) []candidate {
 	return s.sortByBacklog(list, byRelativeBacklog)
 }
 
-// lendableUntil returns a function that computes until when a share may use idle SMs of the present turn. An overrun has to end within the
-// turn, too. A share without a request may run beside one whose turn is the whole window, so it has them for Config.Turn at a time.
+// lendableUntil returns a function that computes until when a share may use idle SMs of the present turn. The debt that it repays shortens
+// that, so that its overruns end within the turn, too. A share without a request gets the SMs for Config.Turn at a time, since the turn
+// beside which it runs may be the whole window.
 func (t *tableIssuer) lendableUntil(s *Slice) func(*member) time.Duration {
 	start, claimed := t.claimedSMs(s)
 	return func(m *member) time.Duration {
@@ -151,8 +152,8 @@ func (t *tableIssuer) enterTurnAt(now time.Duration) {
 }
 
 // beginWindow starts a window, with a new slot table if there is one. In the first window after a change, accounts limit shares to their
-// requests: shares that were late in the old table and are early in the new one would exceed their limits. Afterwards the turns themselves
-// keep every window within the requests, unless all shares run at once and need no turns.
+// requests: a share whose turn was late in the old table and is early in the new one would otherwise exceed its limit. After that the turns
+// themselves keep every window within the requests, unless all shares run at once and need no turns.
 func (t *tableIssuer) beginWindow() {
 	changed := t.next != nil
 	if changed {

@@ -9,15 +9,15 @@ import (
 
 // Bounds of what a share is owed, in ticks of its request.
 const (
-	owedTicks    = 2000 // the most
-	surplusTicks = 20   // the most that it can have had beyond its request; earlier surplus is forgotten
-	patientTicks = 100  // what a best-effort share is owed before others are stopped for it
+	owedTicks    = 2000 // the most that it can be owed
+	surplusTicks = 20   // the most that it can have got beyond its request; earlier surplus is forgotten
+	patientTicks = 100  // what a best-effort share must be owed before others are stopped for it
 )
 
-// Ticks of device time of a share without neighbours, by which it is known how long its blocks take.
+// Ticks of device time of a share without neighbours from which it is known how long its blocks take.
 const (
 	leastMeasured = 4
-	mostMeasured  = 80 // the more there are, the less the latest ones weigh
+	mostMeasured  = 80 // beyond this, earlier ticks lose half of their weight
 )
 
 // deviceTime is a part of a slice's device time: nanoseconds times per mille of the SMs.
@@ -25,28 +25,28 @@ type deviceTime int64
 
 func deviceTimeOf(d time.Duration, p share.PerMille) deviceTime { return deviceTime(d) * deviceTime(p) }
 
-// timeAccount compares the device time that a share gets with its request. The device time that processes report includes the time in which
-// their work waits behind that of neighbours. It shows when the share wanted the device, but not how much of it the share got: beside
-// neighbours that is estimated from the launched blocks.
+// timeAccount compares the device time that a share gets with its request. The device time that processes report includes time in which
+// their work waits behind that of neighbours. So it shows when the share wanted the device, but not how much of it the share got; beside
+// neighbours, that is estimated from the launched blocks.
 type timeAccount struct {
-	owed      deviceTime    // of the request, for the time in which the share wanted the device; negative if it got more
-	launched  deviceTime    // estimate for launched blocks, not yet counted as got
+	owed      deviceTime    // what the request is worth while the share wanted the device, less what it got; negative if it got more
+	launched  deviceTime    // estimated device time of launched blocks that does not yet count as got
 	wanted    time.Duration // how long it wanted the device in the latest ticks
-	used      time.Duration // how much of that it used, if nobody else did
-	reported  time.Duration // reported device time less what was counted as used; negative while a long kernel runs
+	used      time.Duration // how much of that time it used the device, assuming that nobody else did
+	reported  time.Duration // reported device time less what has been counted as used; negative while a long kernel runs
 	busy      bool          // launched work was unfinished at the end of the last tick
 	alone     int64         // ticks since a neighbour was active
 	disturbed bool          // a neighbour was active in the latest ticks, and it is not yet known how long the share's blocks take
 
-	blocks  int64         // that it launched without active neighbours,
+	blocks  int64         // blocks that it launched without active neighbours,
 	took    time.Duration // and how long they took; old ones weigh less
-	tries   int64         // ticks in which best-effort shares were stopped to measure that; those in which none was active count more
+	tries   int64         // ticks, up to owedTicks, in which others may have been stopped to measure that; ticks without active neighbours count more
 	active  bool          // it used or wanted the device in the latest ticks
 	stopped bool          // it gets no tokens until other shares have got what they are owed
 }
 
-// addTicks adds what a share reported in the given time. Work that is unfinished and reports nothing meanwhile is counted now, not when it
-// ends.
+// addTicks adds what a share reported in the given time. Work that stays unfinished, with nothing reported meanwhile, counts as use now, not
+// when it ends.
 func (a *timeAccount) addTicks(l Launches, passed time.Duration) {
 	working := a.busy && l.Busy
 	a.reported = min(a.reported+l.Device, maxTime)
@@ -115,10 +115,10 @@ func (s timeAccounts) addTicks(n int64) {
 	}
 }
 
-// measure adds what a share launched if no neighbour was active in the latest ticks nor the one before.
+// measure adds what a share launched in the latest ticks, if no neighbour was active in them nor in those before.
 func (a *timeAccount) measure(m *member, disturbed bool, n int64, tick time.Duration) {
 	if disturbed {
-		a.alone, a.reported = 0, min(a.reported, 0) // the rest is the time behind neighbours
+		a.alone, a.reported = 0, min(a.reported, 0) // what remains is time spent behind neighbours
 		a.tries++
 		return
 	}
@@ -137,7 +137,7 @@ func (a *timeAccount) isMeasured(tick time.Duration) bool {
 	return a.took >= leastMeasured*tick && a.blocks > 0
 }
 
-// timeOf returns the device time that blocks take, limited to most.
+// timeOf returns the device time that a number of blocks takes, limited to most.
 func (a *timeAccount) timeOf(blocks int64, cap share.PerMille, most deviceTime) deviceTime {
 	return deviceTime(min(float64(blocks)*float64(deviceTimeOf(a.took, cap))/float64(a.blocks), float64(most)))
 }
@@ -147,15 +147,16 @@ func (s timeAccounts) hasActiveNeighbour(m *member) bool {
 	return slices.ContainsFunc(s.members, func(other *member) bool { return other != m && other.time.active })
 }
 
-// requestOf returns the device time that a share's request is in a tick.
+// requestOf returns the device time in a tick that a share requests.
 func (s timeAccounts) requestOf(m *member) deviceTime { return deviceTimeOf(s.tick, m.Request) }
 
 // mostOwed returns the most that a share can be owed.
 func (s timeAccounts) mostOwed(m *member) deviceTime { return owedTicks * s.requestOf(m) }
 
-// deviceTimeGot returns the device time that a share got in the latest ticks, at most what it wanted at its cap. Beside shares that may be
-// stopped for it, that is the estimate for its launches. Otherwise nothing can be done about what others take, so it counts as getting its
-// part in proportion to the requests; also if it wanted nothing, since it could have had that. Of a share without a request nothing counts.
+// deviceTimeGot returns the device time that a share got in the latest ticks, at most what it wanted at its cap. Beside active shares that
+// may be stopped for it, that is the estimate for its launches. Beside others, nothing can be done about what they take. So the share counts
+// as having got its part in proportion to the requests, even if it wanted nothing, since it could have had that part. A share without a
+// request gets nothing that counts.
 func (s timeAccounts) deviceTimeGot(m *member, passed time.Duration) deviceTime {
 	if m.Request == 0 {
 		return 0
@@ -177,14 +178,14 @@ func (s timeAccounts) deviceTimeGot(m *member, passed time.Duration) deviceTime 
 	case a.wanted > 0 && disturbed && a.isMeasured(s.tick):
 		return min(a.launched, deviceTimeOf(a.wanted, m.cap))
 	case a.wanted > 0 && disturbed && m.Priority != share.SLO && m.tick.Blocks == 0:
-		return 0 // where the device prefers others, it may have waited all the time; when they are stopped for it, it is measured
+		return 0 // the device may have preferred others and let it wait all the time; it is measured when they are stopped for it
 	}
 	part := min(deviceTimeOf(used, m.cap), deviceTimeOf(used, share.Whole)*deviceTime(m.Request)/deviceTime(requests))
 	return max(part, deviceTimeOf(a.wanted, m.Request))
 }
 
-// mayStop reports whether a share may be stopped to give another one what it is owed: one that yields to it, and any share that got more
-// than its request.
+// mayStop reports whether share m may be stopped to give a neighbour what it is owed: m yields to the neighbour, or got more than its
+// request.
 func mayStop(m, neighbour *member) bool { return m.yieldsTo(neighbour) || m.time.owed < 0 }
 
 // yieldsTo reports whether a share comes behind another one: best effort behind an SLO share, and a share without a request behind any that
@@ -193,8 +194,8 @@ func (m *member) yieldsTo(neighbour *member) bool {
 	return neighbour.Priority == share.SLO && m.Priority != share.SLO || neighbour.Request > 0 && m.Request == 0
 }
 
-// isStopped reports whether a share gets no tokens because another one is owed device time and their caps do not fit together. A share
-// without a request gets none as soon as one that has a request is active, also beside a cap that fits if the slice is in EMERGENCY.
+// isStopped reports whether a share gets no tokens because another one is owed device time and the caps do not fit together. A share without
+// a request is stopped as soon as a share with a request is active; in an EMERGENCY, even if the caps fit together.
 func (s timeAccounts) isStopped(m *member) bool {
 	caps, owed, fits := m.cap, false, m.Request > 0 || !s.emergency
 	for _, other := range s.members {
@@ -210,8 +211,8 @@ func (s timeAccounts) isStopped(m *member) bool {
 	return owed && (caps > share.Whole || !fits)
 }
 
-// needsMeasuring reports whether the shares that yield to a share are stopped so that it can be measured how long its blocks take. Only best
-// effort beside best effort is not measured.
+// needsMeasuring reports whether the shares that yield to a share are to be stopped in order to measure how long its blocks take. Best
+// effort that only has best effort beside it is not measured.
 func (s timeAccounts) needsMeasuring(m *member) bool {
 	measures := m.Priority == share.SLO || slices.ContainsFunc(s.members, func(other *member) bool { return other.yieldsTo(m) })
 	return measures && (m.time.busy || !m.isQuiet()) && m.time.tries < owedTicks && !m.time.isMeasured(s.tick)

@@ -9,15 +9,15 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/token"
 )
 
-// Member describes a share of an elastic slice. A share without a request is of best effort and gets its limit, but only while those that
-// have one leave the SMs of its cap idle, and in an EMERGENCY only while they do nothing.
+// Member describes a share of an elastic slice. A share without a request is best effort and gets up to its limit, but only while shares
+// with a request leave the SMs of its cap idle, and in an EMERGENCY only while they do nothing.
 type Member struct {
 	ID             token.ID
 	Priority       share.Priority
 	Request, Limit share.PerMille // of the slice's SMs; the limit is also the member's cap under MPS
 
-	// MaxTokens is the number of blocks of this share's kernels that fill the whole slice for a tick (D19). With 0 it is calibrated
-	// from what the share launches, as it always is on a node; only the laboratory sets it.
+	// MaxTokens is the number of blocks of this share's kernels that fill the whole slice for a tick (D19). If it is 0, it is calibrated
+	// from what the share launches. That is always so on a node; only the laboratory sets it.
 	MaxTokens int64
 }
 
@@ -44,7 +44,7 @@ type Observation struct {
 	Cycle    time.Duration // its latest launch cycle
 	Shortest time.Duration // its shortest launch cycle so far
 
-	WholeSlice int64 // blocks that fill the whole slice for a tick: MaxTokens, given or calibrated
+	WholeSlice int64 // blocks that fill the whole slice for a tick: MaxTokens, set or calibrated
 }
 
 // BlocksOf converts a part of the slice's SMs to the number of blocks that keep them busy for a tick, at least 1.
@@ -65,12 +65,12 @@ func (c Config) validate() error {
 const (
 	window          = 100                      // ticks of the rate window, and of the longest cycle and debt
 	quietAfter      = 10                       // ticks without launches after which a member counts as quiet
-	violationRatio  = share.PerMille(1600)     // cycle of an EMERGENCY, of the reference
-	recoveredRatio  = share.PerMille(1200)     // cycle below which best effort may grow, of the reference
-	burstRatio      = share.PerMille(4000)     // cycle from which on it is long by itself, not by its neighbours, of the reference
-	growthRatio     = share.PerMille(1300)     // growth of best effort, of its last tokens
+	violationRatio  = share.PerMille(1600)     // cycle from which on there is an EMERGENCY, relative to the reference
+	recoveredRatio  = share.PerMille(1200)     // cycle below which best effort may grow, relative to the reference
+	burstRatio      = share.PerMille(4000)     // cycle that is long because of its own launches, not of neighbours, relative to the reference
+	growthRatio     = share.PerMille(1300)     // growth of best effort, relative to its last tokens
 	growthInterval  = 5                        // ticks between two growths of best effort
-	bestEffortFloor = share.PerMille(10)       // tokens that best effort always has, of its request
+	bestEffortFloor = share.PerMille(10)       // tokens that best effort always has, relative to its request
 	capHeadroom     = 2                        // tokens of a member at its MPS cap, as a multiple of what the cap is worth
 	uncalibrated    = int64(10_000_000)        // MaxTokens before the first measurement
 	maxBlocks       = int64(1_000_000_000_000) // limit of all counts of blocks, so that products cannot overflow
@@ -84,8 +84,8 @@ const (
 
 // calibration measures how many thread blocks of one share keep the whole slice busy for a tick (D19). It divides launched blocks by the
 // device time that they take, which does not depend on what slows the share down. Kernels that fill less than the share's MPS cap count as
-// if they filled it. Unfinished work is included in the blocks alone, so a sample is complete when no work is unfinished, or when it is so
-// long that such work is negligible; only the first sample is used before that.
+// if they filled it. Unfinished work counts in the blocks but not in the device time. So a sample is complete when no work is unfinished,
+// or when it is so long that such work is negligible; only the first sample is used before it is complete.
 type calibration struct {
 	blocks         int64         // of the incomplete sample
 	device, passed time.Duration // of the incomplete sample

@@ -56,7 +56,7 @@ func (c *launchCycles) close(length time.Duration) {
 }
 
 // updateReference adds a launch cycle or batch to the samples of the reference (the length of an undisturbed one) if neighbours slowed down
-// no more than its first quarter, if it is shorter than the reference, or if it is so long that neighbours cannot be the cause.
+// at most its first quarter, if it is shorter than the reference, or if it is so long that neighbours cannot be the cause.
 func (c *launchCycles) updateReference(from, length time.Duration) {
 	length = max(length, time.Microsecond)
 	if c.shortest == 0 || length < c.shortest {

@@ -110,8 +110,8 @@ func (m *member) endTick(now time.Duration, n int64, undisturbed bool, tick time
 func (m *member) isQuiet() bool { return m.silent > quietAfter }
 
 // setTokens sets the block tokens of the share for a tick. Unused tokens expire. Launches beyond the last tokens are a debt that is paid
-// first (D21), but of at most one rate window's tokens, so that one large kernel does not lock the share out. The tokens of a stopped share
-// pay its debt alone.
+// first (D21), but at most the tokens of one rate window, so that one large kernel does not lock the share out. The tokens of a stopped
+// share only pay its debt.
 func (m *member) setTokens(tokens int64) {
 	m.last = tokens
 	m.balance = max(min(m.balance, 0)+tokens, -window*tokens)

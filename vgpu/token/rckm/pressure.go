@@ -50,7 +50,7 @@ func (s *Slice) updateStates() {
 		case ratio < burstRatio:
 			m.ratio = ratio
 		default:
-			m.ratio = max(m.ratio, violationRatio) // the cycle does not show by how much neighbours stretch it, so the last ratio stays
+			m.ratio = max(m.ratio, violationRatio) // such a cycle does not show how much neighbours slow it down, so the last ratio stays
 		}
 		if state != m.state {
 			m.state, m.since = state, s.now

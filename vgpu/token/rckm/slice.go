@@ -102,8 +102,8 @@ func (s *Slice) MaxTokens(id token.ID) int64 {
 	return 0
 }
 
-// update calls change for the share with an ID at the given time, and lets the next Advance process ticks again. It returns an error if
-// there is no such share, or that of change.
+// update moves the slice to the given time, calls change for the share with the given ID, and lets the next Advance process ticks again. It
+// returns the error of change, or an error if there is no such share.
 func (s *Slice) update(now time.Duration, id token.ID, change func(*member) error) error {
 	s.advanceTo(now)
 	at, known := s.find(id)
@@ -140,8 +140,8 @@ func (s *Slice) Advance(now time.Duration) (changes []token.Change, next time.Du
 	return changes, time.Duration(s.ticks+1) * s.config.Tick
 }
 
-// endTicks ends the n ticks since the last one and issues tokens for the next. There is more than one if the server is late or the slice
-// was idle.
+// endTicks ends the n ticks since the last call and issues tokens for the next one. n is above 1 if the server is late or the slice was
+// idle.
 func (s *Slice) endTicks(n int64) {
 	s.ticks += n
 	if s.config.Algorithm == nil {
@@ -221,7 +221,7 @@ func (s *Slice) tokensFor(m *member) int64 {
 }
 
 // sloTokens returns the tokens of an SLO share: those of its limit, or of its request while another share is in EMERGENCY. Dilu keeps a
-// share at its request until it is in EMERGENCY itself; but then the share lengthens its own cycles, which no neighbour causes.
+// share at its request until it is in EMERGENCY itself; but its own lack of tokens then lengthens its cycles, without any neighbour.
 func (s *Slice) sloTokens(m *member) int64 {
 	if s.pressure.State == Emergency && m.ratio < violationRatio {
 		return m.blocksOf(m.Request)
