@@ -20,9 +20,9 @@ type blockState struct {
 	sms      share.PerMille // SMs that its latest token is worth
 	token    token.Token    // the latest one
 	credit   uint64         // blocks that the container may have taken since it joined
-	reported uint64         // taken blocks that package rckm knows of
+	reported uint64         // taken blocks that package rckm has been told of
 	lastRead time.Duration  // time of the last report to package rckm
-	working  bool           // package rckm knows that launched work is unfinished
+	working  bool           // package rckm has been told that launched work is unfinished
 }
 
 func (p *blockPolicy) join(v *vgpu, now time.Duration) error {
@@ -31,7 +31,7 @@ func (p *blockPolicy) join(v *vgpu, now time.Duration) error {
 	return p.Join(now, rckm.Member{ID: v.id, Priority: priority, Request: request, Limit: v.SMLimit})
 }
 
-// guarantee returns the priority of an elastic vGPU and its request for SMs: its own, or none.
+// guarantee returns the priority of an elastic vGPU and its request for SMs: its own, or none if it gets only what others leave.
 func (v *vgpu) guarantee(idleOnly bool) (share.Priority, share.PerMille) {
 	if idleOnly {
 		return share.BestEffort, 0
@@ -39,10 +39,10 @@ func (v *vgpu) guarantee(idleOnly bool) (share.Priority, share.PerMille) {
 	return cmp.Or(v.Priority, share.BestEffort), v.SMRequest
 }
 
-func (p *blockPolicy) leave(v *vgpu, now time.Duration) { _ = p.Leave(now, v.id) } // fails only for one that has not joined
+func (p *blockPolicy) leave(v *vgpu, now time.Duration) { _ = p.Leave(now, v.id) } // fails only for a vGPU that has not joined
 
 func (p *blockPolicy) resize(v *vgpu, limit share.PerMille, now time.Duration) error {
-	if limit < v.SMRequest { // also while it gets only what others leave
+	if limit < v.SMRequest { // even while it gets only what others leave
 		return fmt.Errorf("a limit of %v is not between %v and %v", limit, v.SMRequest, v.SMLimit)
 	}
 	if err := p.Resize(now, v.id, limit); err != nil {
@@ -83,8 +83,8 @@ func (p *blockPolicy) step(s *Slice, now time.Duration) time.Duration {
 	return token.Never
 }
 
-// writeNextTick writes the time of the next tokens to the pages of all processes, or 0 if there are none until the next launch. It returns
-// false if the slice has no processes.
+// writeNextTick writes the time of the next tokens to the pages of all processes, or 0 if no tokens are issued before the next launch. It
+// returns false if the slice has no processes.
 func (s *Slice) writeNextTick(next time.Duration) (written bool) {
 	if next == token.Never {
 		next = 0
@@ -121,12 +121,13 @@ func (p *blockPolicy) applyToken(v *vgpu, t token.Token, now time.Duration) {
 	}
 }
 
-// blocksToSMs converts a number of thread blocks to the part of the SMs that they keep busy for a tick. whole blocks keep all SMs busy.
+// blocksToSMs converts a number of thread blocks to the part of the SMs that they keep busy for a tick, given the number (whole) that keeps
+// all SMs busy.
 func blocksToSMs(blocks, whole int64) share.PerMille {
 	return share.PerMille((blocks*int64(share.Whole) + whole/2) / whole)
 }
 
-// reportLaunches passes what the processes of a vGPU have launched since the last call to package rckm, if anything changed.
+// reportLaunches tells package rckm what the processes of a vGPU have launched since the last call, if anything changed.
 func (p *blockPolicy) reportLaunches(v *vgpu, now time.Duration) {
 	v.leased.expire(now)
 	v.observePeak()
@@ -148,8 +149,8 @@ func (p *blockPolicy) reportLaunches(v *vgpu, now time.Duration) {
 	v.lastRead = now
 }
 
-// takenBlocks returns how many thread blocks the vGPU's processes have launched since the last call. Blocks that a process took and
-// returned are charged once, when they were taken first.
+// takenBlocks returns how many thread blocks the vGPU's processes have taken since the last call. Blocks that a process returns and later
+// takes again are charged only once.
 func (v *vgpu) takenBlocks() int64 {
 	n := int64(v.page.at.Taken.Load() - v.reported)
 	if n <= 0 {

@@ -26,14 +26,14 @@ type clientState struct {
 	server page[tokenwire.ServerPage]
 	client page[tokenwire.ClientPage]
 
-	detached   bool          // its connection has ended, and the process may still live
+	detached   bool          // its connection has ended, but the process may still live
 	stateSince time.Duration // time of the latest state change
 	lastActive time.Duration // time of the latest sign of work
 	lastRead   time.Duration
 	running    bool
 	open       token.OpenWork
 	openSince  time.Duration // time since which work is open and none has ended
-	reportable time.Duration // time in which it may have used the device and for which it has reported no use
+	reportable time.Duration // time in which it may have used the device, less the use that it has reported
 	waiting    bool          // the process waits for a token, as its page or a NEED frame reported
 	waitSince  time.Duration // start of that wait
 	readCounts
@@ -61,16 +61,16 @@ func newClientState(v VGPU, pid int, now time.Duration) (_ *clientState, err err
 	return c, nil
 }
 
-// work is what a process has done between two looks at its page.
+// work is what a process has done between two readings of its page.
 type work struct {
 	busy     time.Duration // device time
 	launches uint64
 }
 
-// readPage reads the page on which the process reports its use. It returns the work since the last call, with its device time limited to the time that
-// has passed with unfinished work plus maxLateReport, and how much launched work is unfinished.
+// readPage reads the page on which the process reports its use. It returns the work since the last call, and how much launched work is
+// unfinished. The device time of the work is limited to the time that has passed with unfinished work, plus maxLateReport.
 func (c *clientState) readPage(now, runAhead time.Duration) (work, token.OpenWork) {
-	open := c.client.at.Open.Load() // before Busy: work moves from Open to Busy
+	open := c.client.at.Open.Load() // read before Busy, as work moves from Open to Busy
 	launches, busy := c.client.at.Launches.Load(), c.client.at.Busy.Load()
 	if c.client.at.Waiting.Load() > 0 {
 		c.startWait(now)
@@ -102,7 +102,7 @@ func (c *clientState) readPage(now, runAhead time.Duration) (work, token.OpenWor
 // open, and the length of the longest cycle that ended since the last call. The start is never later than now.
 func (c *clientState) readCycles(now time.Duration) (start, longest time.Duration) {
 	page := c.client.at
-	ended := page.Cycles.Load() // before the times
+	ended := page.Cycles.Load() // read before the times, as a process writes it after them
 	for n := max(c.cycles, ended-min(ended, tokenwire.CyclesShown)); n < ended; n++ {
 		longest = max(longest, time.Duration(page.CycleTimes[n%tokenwire.CyclesShown].Load()))
 	}
@@ -113,7 +113,7 @@ func (c *clientState) readCycles(now time.Duration) (start, longest time.Duratio
 	return now - longest, longest
 }
 
-// startWait records that the process waits for a token, unless it runs or already waits. One without a connection gets no tokens.
+// startWait records that the process waits for a token, unless it runs or already waits. A process without a connection gets no tokens.
 func (c *clientState) startWait(now time.Duration) {
 	if !c.running && !c.waiting && !c.detached {
 		c.waiting, c.waitSince = true, now
@@ -121,7 +121,7 @@ func (c *clientState) startWait(now time.Duration) {
 }
 
 // hasWork reports whether the process has work for the device. A process that was paused with unfinished work counts until that work has
-// ended: it probably has more and can report it only then, and its vGPU should keep the token.
+// ended: it probably has more work, can report it only then, and should find that its vGPU still has the token.
 func (c *clientState) hasWork(now time.Duration) bool {
 	return c.waiting || c.open != token.NoWork || c.running && now-max(c.lastActive, c.stateSince) < idleTimeout
 }
@@ -159,7 +159,7 @@ func (c *clientState) close() {
 	c.client.close()
 }
 
-// subtractBounded subtracts part from an atomic sum, but leaves the least. Clients can write both numbers, so neither can be trusted.
+// subtractBounded subtracts part from an atomic sum, but never goes below least. Clients can write both numbers, so neither can be trusted.
 func subtractBounded(sum *atomic.Uint64, part, least uint64) {
 	for {
 		old := sum.Load()
@@ -188,7 +188,7 @@ func newPage[T any](name string, seals int) (page[T], error) {
 	return createPage[T](name, seals, (*page[T]).mapWritable)
 }
 
-// newReportPage creates a zeroed page that only processes write. See page.inUse.
+// newReportPage creates a zeroed page that only client processes write. See page.inUse.
 func newReportPage[T any](name string) (page[T], error) {
 	return createPage[T](name, unix.F_SEAL_GROW|unix.F_SEAL_SHRINK, (*page[T]).mapReadOnly)
 }
@@ -226,7 +226,7 @@ func (p *page[T]) mapWritable() (err error) {
 	return err
 }
 
-// mapReadOnly maps the page by a descriptor that is open for reading only, since for the kernel any other shared mapping is a writable one.
+// mapReadOnly maps the page through a descriptor that is open for reading only: the kernel treats any other shared mapping as writable.
 func (p *page[T]) mapReadOnly() error {
 	fd, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", p.file.Fd()), unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -237,9 +237,9 @@ func (p *page[T]) mapReadOnly() error {
 	return err
 }
 
-// inUse reports whether a process has the page mapped, so that it can change it. When it has returned false, no process can map the page
-// any more: the kernel accepts the seal only if there are no writable mappings. The page must be one of newReportPage. The call takes up to
-// 0.2 s if a process has the page pinned, for input and output.
+// inUse reports whether a process has the page mapped and so can change it. Once it has returned false, no process can map the page any more:
+// it succeeds in sealing the page against writing, which the kernel permits only while there are no writable mappings. The page must be from
+// newReportPage. The call takes up to 0.2 s if a process has the page pinned for input or output.
 func (p *page[T]) inUse() bool {
 	_, err := unix.FcntlInt(p.file.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_WRITE)
 	return err != nil

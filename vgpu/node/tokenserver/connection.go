@@ -29,11 +29,11 @@ type connection struct {
 	buffer    [tokenwire.MaxFrame + 1]byte
 }
 
-// framesPerVGPU limits the frames per second of a connection. A correct hook sends far fewer: one NEED per turn and thread.
+// framesPerVGPU limits the frames per second of a connection, for each vGPU. A correct hook sends far fewer: one NEED per turn and thread.
 const framesPerVGPU = 2000
 
-// framesPerContainer is the number of frames per second that the server handles of all connections of a container; further ones wait. A process
-// sends one for each turn, and there are at most some hundred turns in a second.
+// framesPerContainer is how many frames per second the server handles from all connections of a container together; further frames wait. A
+// process sends one for each turn, and there are at most a few hundred turns in a second.
 const framesPerContainer = 4000
 
 // serveConnection handles the frames of one connection of a process until it is closed, and waits until its pages are unused.
@@ -54,7 +54,7 @@ func (c *Container) serveConnection(conn *net.UnixConn, peer process.Process) {
 func (k *connection) run() error {
 	defer k.detachSession()
 	if err := k.readHello(); err != nil {
-		return err // a session may be open: the container can be closed at any moment
+		return err // a session may be open, since the container can be closed at any moment
 	}
 	k.watchProcess()
 	for {
@@ -92,7 +92,7 @@ func (k *connection) readHello() error {
 
 // readFrame reads one frame, decodes it and passes the message to handle.
 func (k *connection) readFrame(handle func(tokenwire.Message) error) error {
-	n, _, flags, _, err := k.conn.ReadMsgUnix(k.buffer[:], nil) // without a buffer for them, the kernel drops descriptors that a peer sends
+	n, _, flags, _, err := k.conn.ReadMsgUnix(k.buffer[:], nil) // no buffer for descriptors: the kernel drops those that a peer sends
 	switch {
 	case err != nil:
 		return err
@@ -116,8 +116,8 @@ func (k *connection) readFrame(handle func(tokenwire.Message) error) error {
 	return handle(m)
 }
 
-// awaitTurn blocks while the processes of the container together send more frames than framesPerContainer. Each of a thousand could otherwise
-// send as many as one connection may, and use up the node's CPU time in the agent.
+// awaitTurn blocks while the processes of the container together send more frames than framesPerContainer. Otherwise a thousand processes,
+// each sending as many as one connection may, could use up the node's CPU time in the agent.
 func (k *connection) awaitTurn() error {
 	now := k.server.Clock.Now()
 	at := time.Unix(0, int64(now))
@@ -162,7 +162,7 @@ func (k *connection) watchProcess() {
 	if k.fromLauncher() && k.session.pid != p.PID {
 		var err error
 		if p, err = openProcess(k.session.pid, p.UID); err != nil {
-			return // not visible in this PID namespace: its session ends when the socket closes
+			return // not visible in this PID namespace; its session ends when the socket closes
 		}
 		k.inheritor = p
 	}
@@ -172,7 +172,7 @@ func (k *connection) watchProcess() {
 	})
 }
 
-// openProcess opens the process with a PID that a client sent, and fails unless it runs as the given user.
+// openProcess opens the process whose PID a client sent. It fails unless the process runs as the given user.
 func openProcess(pid int, uid uint32) (process.Process, error) {
 	p, err := process.Open(pid)
 	if err != nil {
@@ -217,8 +217,8 @@ func (s *Server) refuse(conn *net.UnixConn, reason *refusal) {
 	_ = s.send(conn, s.header(1), &tokenwire.Error{Code: uint32(reason.code), Text: reason.text}, nil)
 }
 
-// send writes one frame with file descriptors, without blocking. The socket buffer holds all frames that a connection ever receives, so if
-// it is full, the client has stopped reading. A write timeout instead would also hit clients on a busy machine.
+// send writes one frame with file descriptors, without blocking. The socket buffer has room for all frames that a connection ever receives,
+// so if it is full, the client has stopped reading. A write timeout instead would also disconnect clients on a busy machine.
 func (s *Server) send(conn *net.UnixConn, h tokenwire.Header, m tokenwire.Message, fds []int) error {
 	frame, err := tokenwire.Encode(h, m)
 	if err != nil {

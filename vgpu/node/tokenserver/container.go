@@ -20,7 +20,7 @@ import (
 
 const (
 	acceptRetryDelay  = 100 * time.Millisecond // after a failed accept, most likely for lack of file descriptors
-	logLinesPerSecond = 1                      // a process may cause connections to be closed as often as it likes
+	logLinesPerSecond = 1                      // for each container; its processes can cause connections to be closed as often as they like
 )
 
 // Spec describes a container, or a program started by gshare run, that the server serves.
@@ -28,9 +28,9 @@ type Spec struct {
 	ID    string
 	Dir   string // created if it does not exist; an earlier server may have left it
 	VGPUs []VGPU
-	// IdleOnly says that the container begins with only the time that others leave, see Reshape.
+	// IdleOnly means that the container begins with only the time that others leave, see Reshape.
 	IdleOnly bool
-	// Parked says that the container begins without its device memory but for Kept of each vGPU, see Park.
+	// Parked means that the container begins with no more device memory than Kept for each vGPU, see Park.
 	Parked bool
 	Kept   share.Bytes
 
@@ -44,8 +44,8 @@ type Spec struct {
 	Empty func()
 }
 
-// Container is a container that the server serves, with its listener, connections and vGPUs. It has many methods: those of its connections, and those by
-// which its owner changes what it gets while it runs.
+// Container is a container that the server serves, with its listener, connections and vGPUs. It has many methods: those that its connections
+// use, and those by which its owner changes what the container gets while it runs.
 type Container struct {
 	Spec
 	server   *Server
@@ -57,7 +57,7 @@ type Container struct {
 	looking  sync.Mutex    // see inUse
 
 	mu          sync.Mutex    // guards the following
-	since       time.Duration // when it was prepared, then when it began to listen
+	since       time.Duration // when it was prepared; after Listen, when it began to listen
 	connections map[*net.UnixConn]struct{}
 	detached    int // sessions whose connection has ended and whose pages are still in use
 	stopped     bool
@@ -66,7 +66,7 @@ type Container struct {
 	limits containerLimits
 }
 
-// containerLimits limits what the processes of a container cause together.
+// containerLimits limits the load that the processes of a container cause together.
 type containerLimits struct {
 	logLines, frames *rate.Limiter
 }
@@ -85,8 +85,8 @@ func (s *Server) AddContainer(spec Spec) (*Container, error) {
 }
 
 // Prepare adds the container's shares to their slices and writes its policy file, but accepts no connections yet. A restarted server must
-// prepare all containers before the first one listens; otherwise it could grant SMs on which a process of a container not yet added is
-// still running.
+// prepare all containers before the first one listens. Otherwise it could grant SMs on which a process of a container that it does not know
+// yet is still running.
 func (s *Server) Prepare(spec Spec) (*Container, error) {
 	c := &Container{
 		Spec: spec, server: s, since: s.Clock.Now(), closing: make(chan struct{}),
@@ -114,7 +114,7 @@ func (c *Container) Listen() (err error) {
 	if c.listener, err = unixsocket.Listen("unixpacket", filepath.Join(c.Dir, SocketName), 0o666, c.server.Accepts); err != nil {
 		return err
 	}
-	c.listener.KeepFile() // clients try it again until the next server replaces it
+	c.listener.KeepFile() // clients keep trying this socket until the next server replaces it
 	c.server.containers[c.ID] = c
 	c.mu.Lock()
 	c.since = c.server.Clock.Now()
@@ -187,7 +187,7 @@ func (c *Container) stop(reason *refusal) {
 	c.serving.Wait()
 }
 
-// ErrFixed is returned by Resize for a share that is not elastic, so that its limit cannot change while it runs.
+// ErrFixed is returned by Resize for a share that is not elastic: its limit cannot change while it runs.
 var ErrFixed = errors.New("only shares of class elastic can be resized while a program runs")
 
 // Resize changes the SM limit of an elastic container. It must be between the request and the initial limit, which is the cap under MPS.
@@ -201,14 +201,15 @@ func (c *Container) Resize(limit share.PerMille) error {
 	return nil
 }
 
-// Reshape takes a container's guaranteed time and SMs away (idleOnly), or gives them back, while its processes run. Without them, it gets
-// the time and SMs that the other containers of the slice leave, up to its MPS cap; while no server runs, it gets none. Its memory limit
-// stays. It returns an error that wraps token.ErrDoesNotFit, and changes nothing, if the slot table has no room for what is to be given back.
+// Reshape takes a container's guaranteed time and SMs away (idleOnly), or gives them back, while its processes run. Without a guarantee it
+// gets the time and SMs that the other containers of the slice leave, up to its MPS cap, and nothing while no server runs. Its memory limit
+// stays. If the slot table has no room for the guarantee that is to be given back, Reshape changes nothing and returns an error that wraps
+// token.ErrDoesNotFit.
 func (c *Container) Reshape(idleOnly bool) error {
 	for i, v := range c.vgpus {
 		if err := v.Slice.reshape(v, idleOnly); err != nil {
 			for _, v := range c.vgpus[:i] {
-				_ = v.Slice.reshape(v, !idleOnly) // it has held that until now
+				_ = v.Slice.reshape(v, !idleOnly) // cannot fail: it had that until now
 			}
 			return err
 		}
@@ -216,7 +217,7 @@ func (c *Container) Reshape(idleOnly bool) error {
 	return c.writePolicy(idleOnly, c.limited())
 }
 
-// InUse reports whether there are open connections, or processes that may still have memory although theirs has ended.
+// InUse reports whether there are open connections, or closed ones whose processes may still hold memory.
 func (c *Container) InUse() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -255,8 +256,8 @@ func (c *Container) accept() {
 	}
 }
 
-// identify returns the process that has connected, and an error unless it belongs to the container. What was read about a PID is valid only
-// if the process is still alive afterwards.
+// identify returns the process that has connected, and an error unless it belongs to the container. Whether the process is alive is checked
+// last: what was read about its PID is valid only if the PID cannot have been reused meanwhile.
 func (c *Container) identify(conn *net.UnixConn) (peer process.Process, err error) {
 	if peer, err = process.Peer(conn); err != nil || c.Admit == nil {
 		return peer, err
@@ -293,7 +294,7 @@ func (c *Container) refuse(conn *net.UnixConn, peer process.Process, why error) 
 type refusals struct {
 	count uint64
 	last  *refusal
-	at    time.Duration // of the last one
+	at    time.Duration // of the last refusal
 }
 
 // add counts a refusal, unless the process does not belong to the container or the share has been removed.
@@ -303,7 +304,7 @@ func (r *refusals) add(reason *refusal, now time.Duration) {
 	}
 }
 
-// refusalPeriod is how long a refusal is reported. Refused processes try again much sooner.
+// refusalPeriod is how long a refusal is reported. Refused processes try again much sooner than that.
 const refusalPeriod = 5 * time.Second
 
 // current returns why a process is refused at present, or an empty string if none is.

@@ -6,12 +6,13 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// ErrElastic is returned by Narrow for a share of class elastic, which has a part of the SMs instead of a part of the time.
+// ErrElastic is returned by Narrow for a share of class elastic, which is given part of the SMs instead of part of the time.
 var ErrElastic = errors.New("the quota of a share of class elastic cannot change")
 
-// Narrow lets a container have a smaller part of each window than its share says, while its processes run: as if quota were both the request and the limit
-// of its share. With the request of its share it has its own again. What others may have does not change. It returns a *share.FieldError if quota is not
-// between 1 and that request, and an error that wraps token.ErrDoesNotFit, changing nothing, if the slot table has no room for what is to be given back.
+// Narrow gives a container a smaller part of each window than its share specifies, while its processes run: quota becomes both the request
+// and the limit. If quota is the share's own request, the share's own request and limit apply again. What other containers may have does not
+// change. Narrow returns a *share.FieldError if quota is not between 1 and the share's request. If the slot table has no room for what is to
+// be given back, it changes nothing and returns an error that wraps token.ErrDoesNotFit.
 func (c *Container) Narrow(quota share.PerMille) error {
 	for i, v := range c.vgpus {
 		switch own := c.VGPUs[i]; {
@@ -32,7 +33,7 @@ func (c *Container) Narrow(quota share.PerMille) error {
 	return c.writePolicy(c.isIdleOnly(), c.limited())
 }
 
-// narrow gives a vGPU another part of the window.
+// narrow sets a vGPU's request and limit for its part of the window.
 func (s *Slice) narrow(v *vgpu, request, limit share.PerMille) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -40,7 +41,7 @@ func (s *Slice) narrow(v *vgpu, request, limit share.PerMille) error {
 	if oldRequest == request && oldLimit == limit {
 		return nil
 	}
-	v.QuotaRequest, v.QuotaLimit = request, limit // what else the share has is read without the lock
+	v.QuotaRequest, v.QuotaLimit = request, limit // only these two: the other fields of the share are read without the lock
 	if err := s.policy.reshape(v, v.idle, s.server.Clock.Now()); err != nil {
 		v.QuotaRequest, v.QuotaLimit = oldRequest, oldLimit
 		return err
@@ -50,7 +51,7 @@ func (s *Slice) narrow(v *vgpu, request, limit share.PerMille) error {
 	return nil
 }
 
-// quotaNow returns the part of the window that a vGPU has now.
+// quotaNow returns the part of the window that a vGPU is guaranteed now.
 func (v *vgpu) quotaNow() share.PerMille {
 	v.Slice.mu.Lock()
 	defer v.Slice.mu.Unlock()

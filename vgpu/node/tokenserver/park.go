@@ -9,16 +9,17 @@ import (
 
 // Errors of Park.
 var (
-	// ErrUseUnknown is returned while it is not known how much memory the processes hold: one does not reach the server, or has not come
-	// back since it started.
+	// ErrUseUnknown is returned while it is not known how much memory the processes hold, because one of them does not reach the server or
+	// has not reconnected since the server started.
 	ErrUseUnknown = errors.New("not all processes say how much device memory they hold")
 	// ErrNothingFree is returned if the processes hold all of their memory.
 	ErrNothingFree = errors.New("the processes have given no device memory back")
 )
 
-// Park takes back the device memory that a container's processes do not hold, so that it can be another's: from now on they can allocate
-// up to what they hold now, in whole MiB, which it returns for the vGPU that keeps most. It is the same for a process that begins later, and
-// while no server runs. A container that is parked keeps what it has. Park returns an error, and changes nothing, if that is not possible.
+// Park takes back the device memory that a container's processes do not hold, so that other containers can have it. From now on the processes
+// can allocate only up to what they hold now, rounded up to MiB. So can processes that start later, and all of them while no server runs.
+// Park returns that amount for the vGPU that keeps the most. A container that is already parked keeps what it has. If parking is not
+// possible, Park changes nothing and returns an error.
 func (c *Container) Park() (kept share.Bytes, err error) {
 	if c.hasUnserved() {
 		return 0, ErrUseUnknown
@@ -32,7 +33,7 @@ func (c *Container) Park() (kept share.Bytes, err error) {
 	if err == nil {
 		err = c.writePolicy(c.isIdleOnly(), c.limited())
 	}
-	if err == nil && c.hasUnserved() { // it may have allocated beside what the page says
+	if err == nil && c.hasUnserved() { // it may have allocated memory that the page does not show
 		err = ErrUseUnknown
 	}
 	if err != nil {
@@ -41,7 +42,7 @@ func (c *Container) Park() (kept share.Bytes, err error) {
 	return kept, nil
 }
 
-// Unpark gives the memory back that Park has taken.
+// Unpark gives back the memory that Park has taken.
 func (c *Container) Unpark() error {
 	for _, v := range c.vgpus {
 		v.unpark()
@@ -49,7 +50,8 @@ func (c *Container) Unpark() error {
 	return c.writePolicy(c.isIdleOnly(), c.limited())
 }
 
-// limited returns the vGPUs of the container with the memory that its processes may hold, and the part of the window that they have now.
+// limited returns the container's vGPUs with the memory that its processes may hold now, and the part of the window that they are guaranteed
+// now.
 func (c *Container) limited() []VGPU {
 	all := slices.Clone(c.VGPUs)
 	for i := range all {
@@ -57,7 +59,7 @@ func (c *Container) limited() []VGPU {
 		case i < len(c.vgpus):
 			all[i].Memory -= c.vgpus[i].withheldBytes()
 			all[i].QuotaRequest = c.vgpus[i].quotaNow()
-		case c.Parked: // it has not joined its slices yet
+		case c.Parked: // the vGPU has not joined its slice yet
 			all[i].Memory = min(c.Kept, all[i].Memory)
 		}
 	}
@@ -77,8 +79,8 @@ func (v *vgpu) withheldBytes() share.Bytes {
 	return v.withheld
 }
 
-// park takes back what of the memory is not in use. It adds that to the sum on the page, in one step with the comparison: a process that
-// allocates at the same time finds it taken, or is counted.
+// park takes back the memory that is not in use by adding it to the sum on the container's page. Comparing and adding are one atomic step: a
+// process that allocates at the same time either finds the memory taken or is counted.
 func (v *vgpu) park() error {
 	v.Slice.mu.Lock()
 	defer v.Slice.mu.Unlock()
@@ -114,9 +116,9 @@ func (v *vgpu) unpark() {
 	v.parked, v.withheld = false, 0
 }
 
-// used returns the memory that the processes hold. The slice is locked.
+// used returns the memory that the processes hold. The caller holds the slice's lock.
 func (v *vgpu) used() share.Bytes { return max(0, loadBytes(&v.page.at.Memory)-v.withheld) }
 
-// observePeak keeps the most memory that the processes hold. It is called whenever they report device time, so what a kernel needs is seen, if not what is
-// allocated and freed without one. Processes write the sum, and may claim more than they can have.
+// observePeak records the most memory that the processes have held. It is called whenever they report device time, so it sees what a kernel
+// needs, but not memory that is allocated and freed without running one. Processes write the sum, and may claim more than they can have.
 func (v *vgpu) observePeak() { v.peak = max(v.peak, min(v.used(), v.Memory)) }

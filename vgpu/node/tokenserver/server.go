@@ -33,11 +33,11 @@ type Config struct {
 	Log   *slog.Logger // default slog.Default()
 
 	Turn           time.Duration // how long one process of a container runs while another one waits; default 5 ms
-	RunAhead       time.Duration // unfinished work that a process may queue; default 1 ms
+	RunAhead       time.Duration // unfinished work that a process may have on the device; default 1 ms
 	Window         time.Duration // accounting window, as sent to clients; default 100 ms
 	MaxConnections int           // per container, one for each process; default 1024, more than MPS serves
-	HelloTimeout   time.Duration // until the first frame of a connection; default 2 s
-	Accepts        *rate.Limiter // of connections, by all containers together; default unixsocket.NewLimiter()
+	HelloTimeout   time.Duration // time within which a connection must send its first frame; default 2 s
+	Accepts        *rate.Limiter // limits the connections accepted for all containers together; default unixsocket.NewLimiter()
 }
 
 func (c Config) withDefaults() Config {
@@ -85,11 +85,11 @@ func (s *Server) Close() {
 	}
 }
 
-// maxPages limits the pairs of pages of all processes together. Each takes two mappings, of which the kernel allows the server 65,530, and a
-// Go program ends when it needs another one.
+// maxPages limits the pairs of pages of all processes together. Each pair takes two mappings. The kernel allows the server 65,530 mappings,
+// and a Go program that needs one more crashes.
 const maxPages = 16384
 
-// takePages reserves pairs of pages, and returns false if there are not as many left.
+// takePages reserves n pairs of pages. It returns false if fewer are left.
 func (s *Server) takePages(n int) bool {
 	if s.pages.Add(int64(n)) <= maxPages {
 		return true
@@ -100,7 +100,7 @@ func (s *Server) takePages(n int) bool {
 
 func (s *Server) returnPages(n int) { s.pages.Add(-int64(n)) }
 
-// newSessionID returns a session ID that no earlier server has used. It starts from the server's start time in nanoseconds, and no server
+// newSessionID returns a session ID that no earlier server has used. IDs count up from the server's start time in nanoseconds, and no server
 // opens as many sessions as it runs nanoseconds.
 func (s *Server) newSessionID(reconnect bool) uint64 {
 	if reconnect {
@@ -134,7 +134,7 @@ const (
 	Silent                    // no HELLO arrived in time
 	Closing                   // the container is being taken out of service
 	Outdated                  // the hook lacks a capability that its share needs
-	Unreceived                // the process says that it could not receive its session
+	Unreceived                // the process reports that it could not receive its session
 	reasonCount               // the number of reasons
 )
 
@@ -170,8 +170,8 @@ const (
 	SocketName  = "token.sock"
 	PolicyName  = "policy"
 	sessionsDir = "sessions" // holds an empty file for each session, which a restarted server reads
-	// lockName is the name of an empty file. By locks on it, processes without a server keep to the container's limits together; the hook
-	// defines the locks (hook/src/peers.h), and the name has their version.
+	// lockName is the name of an empty file. While no server runs, processes use locks on it to keep to the container's limits together. The
+	// hook defines the locks (hook/src/peers.h); the number in the name is their version.
 	lockName = "processes-1"
 )
 
@@ -185,20 +185,20 @@ func (c *Container) createDir() error {
 	return c.writePolicy(c.IdleOnly, c.limited())
 }
 
-// writePolicy writes the limits for the time without a server; those of the memory are in the vGPUs.
+// writePolicy writes the limits that apply while no server runs. Memory limits are those of the given vGPUs.
 func (c *Container) writePolicy(idleOnly bool, vgpus []VGPU) error {
 	return atomicfile.WriteFile(filepath.Join(c.Dir, PolicyName), []byte(policyText(vgpus, idleOnly)), 0o644)
 }
 
-// createLockFile creates the container's lock file, unless an earlier server has: the processes hold their locks on that one. It is readable
-// for all users, or only for the owner if the container has one, since whoever can open it can take the locks. It belongs to the agent's user,
-// or its owner could write it and so fill the file system.
+// createLockFile creates the container's lock file, unless an earlier server has: running processes hold their locks on that file. All users
+// can read it, or only the owner if the container has one, since whoever can open it can take the locks. It belongs to the agent's user: its
+// owner could write it and so fill the file system.
 func (c *Container) createLockFile() error {
 	name, mode := filepath.Join(c.Dir, lockName), os.FileMode(0o444)
 	if c.Owner != nil {
 		mode = 0o400
 	}
-	// Without blocking: root in the container can hold a lease on the file (F_SETLEASE), for which an open would wait 45 s.
+	// O_NONBLOCK: root in the container can hold a lease on the file (F_SETLEASE), and opening it would otherwise block for 45 s.
 	file, err := os.OpenFile(name, os.O_CREATE|os.O_RDONLY|unix.O_NONBLOCK, mode)
 	if errors.Is(err, unix.EWOULDBLOCK) {
 		c.server.Log.Warn("failed to open lock file, processes without a session are not reported", "container", c.ID, "error", err)
@@ -244,12 +244,12 @@ func (c *Container) hasUnserved() bool {
 	if err != nil {
 		return false
 	}
-	lock := unix.Flock_t{Type: unix.F_WRLCK, Start: tokenwire.UnservedStart, Len: tokenwire.UnservedLength} // is there a lock in the way?
+	lock := unix.Flock_t{Type: unix.F_WRLCK, Start: tokenwire.UnservedStart, Len: tokenwire.UnservedLength} // asks whether another process holds such a lock
 	asked := raw.Control(func(fd uintptr) { err = unix.FcntlFlock(fd, unix.F_OFD_GETLK, &lock) })
 	return asked == nil && err == nil && lock.Type != unix.F_UNLCK
 }
 
-// policyText returns the content of the policy file: the limits by which the hook paces itself while the server is unreachable.
+// policyText returns the content of the policy file: the limits to which the hook keeps while the server is unreachable.
 func policyText(vgpus []VGPU, idleOnly bool) string {
 	var b strings.Builder
 	b.WriteString("version 1\n")

@@ -11,7 +11,7 @@ import (
 // session is the registration of one process at the server, from its HELLO frame until it disconnects.
 type session struct {
 	id       uint64
-	previous uint64 // its number at an earlier server; 0 if it had none
+	previous uint64 // ID of its session at an earlier server; 0 if it had none
 	pid      int
 	vgpus    []*vgpu
 	clients  []*clientState // one for each vGPU
@@ -45,7 +45,7 @@ func (k *connection) openSession(hello *tokenwire.Hello) error {
 	}
 	s.attachToVGPUs()
 	k.session = s
-	if hello.Session != 0 && hello.Session < k.server.generation { // files of its own sessions the server removes when they end
+	if hello.Session != 0 && hello.Session < k.server.generation { // this server removes the files of its own sessions when they end
 		k.removeSessionFile(hello.Session)
 	}
 	if err := k.server.send(k.conn, k.server.header(1), s.welcome(), s.descriptors()); err != nil {
@@ -94,7 +94,7 @@ func (s *session) handleNeed(index uint32) error {
 	return s.updateVGPU(index, func(v *vgpu, c *clientState) { c.startWait(v.Slice.server.Clock.Now()) })
 }
 
-// handleSnapshot handles a SNAPSHOT frame: the process uses its new pages, so the lease of its session at an earlier server ends.
+// handleSnapshot handles a SNAPSHOT frame: the process now uses its new pages, so the lease of its session at an earlier server ends.
 func (s *session) handleSnapshot(index uint32) error {
 	return s.updateVGPU(index, func(v *vgpu, _ *clientState) { v.leased.end(s.previous) })
 }
@@ -112,7 +112,7 @@ func (s *session) updateVGPU(index uint32, change func(*vgpu, *clientState)) err
 	return nil
 }
 
-// detachSession ends the turns of the connection's process, if it has a session. Another process that waits for its token runs at once.
+// detachSession ends the turn of the connection's process, if it has a session. Another process that waits for the token runs at once.
 func (k *connection) detachSession() {
 	s := k.session
 	if s == nil {
@@ -124,17 +124,18 @@ func (k *connection) detachSession() {
 		v.Slice.step()
 		v.Slice.mu.Unlock()
 	}
-	if !k.server.closed.Load() { // otherwise the next server has to wait for the process
+	if !k.server.closed.Load() { // if closed, the file stays, so that the next server waits for the process
 		k.removeSessionFile(s.id)
 	}
 }
 
-// The times between two looks at whether a page is still in use: the first, from which they double, and the longest.
+// The intervals at which endSession checks whether a page is still in use: the first one, which then doubles, and the longest.
 const firstLook, longestLook = time.Millisecond, 100 * time.Millisecond
 
-// endSession waits until no process has the pages of the session mapped, and then removes its memory and unfinished work from the vGPUs.
-// A process that has ended, executed another program or reconnected has unmapped them. One that has only closed the connection has not, nor
-// a process that was forked from it and so keeps the driver's descriptors, by which the memory outlives its owner.
+// endSession waits until no process has the pages of the session mapped, and then removes the session's memory and unfinished work from the
+// vGPUs. A process that has exited, executed another program or reconnected has unmapped them. A process that has only closed the
+// connection has not. Nor has a process that was forked from it: it keeps the driver's descriptors, so the memory outlives the process that
+// allocated it.
 func (k *connection) endSession() {
 	s := k.session
 	if s == nil {
@@ -150,7 +151,8 @@ func (k *connection) endSession() {
 	}
 }
 
-// awaitUnused blocks until no process has the page of the client mapped, and returns true, or false if the container is closed before.
+// awaitUnused blocks until no process has the page of the client mapped and returns true, or returns false if the container is closed
+// first.
 func (c *Container) awaitUnused(client *clientState) bool {
 	for wait := firstLook; c.inUse(client); wait = min(2*wait, longestLook) {
 		select {
@@ -162,8 +164,8 @@ func (c *Container) awaitUnused(client *clientState) bool {
 	return true
 }
 
-// inUse reports whether a process has the page of the client mapped, or whether the container is being closed. It looks at one page of the
-// container at a time, since a look can take a thread for long.
+// inUse reports whether a process has the page of the client mapped, or whether the container is being closed. It checks one page of the
+// container at a time, since a check can block a thread for long.
 func (c *Container) inUse(client *clientState) bool {
 	c.looking.Lock()
 	defer c.looking.Unlock()

@@ -33,7 +33,7 @@ type tokenPolicy interface {
 	step(s *Slice, now time.Duration) time.Duration
 }
 
-// Slice is a GPU or MIG instance whose shares the server issues tokens to. Times are those of the server's clock.
+// Slice is a GPU or MIG instance for whose shares the server issues tokens. Times are those of the server's clock.
 type Slice struct {
 	server *Server
 	timer  Timer
@@ -68,7 +68,7 @@ func (s *Server) NewSlice(tokens *token.Slice) *Slice {
 // step makes the token policy read the clients' pages and write new decisions, and sets the timer for the next call.
 func (s *Slice) step() {
 	if s.server.closed.Load() {
-		return // clients keep their state for the lease, so their SMs must not be granted again
+		return // clients keep their state until the lease ends, so their SMs must not be granted again
 	}
 	if next := s.policy.step(s, s.server.Clock.Now()); next != token.Never {
 		s.timer.Set(next)

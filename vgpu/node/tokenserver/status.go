@@ -19,22 +19,22 @@ type Status struct {
 }
 
 // VGPUStatus is the state of one vGPU of a container. Its measured values are those that the processes report. It has many fields because it
-// is one row of a table: metrics and commands each show a part of it.
+// is one row of a table, of which metrics and commands each show a part.
 type VGPUStatus struct {
-	share.Share    // with the quota that it has now, see Container.Narrow
+	share.Share    // with its present quota, see Container.Narrow
 	UUID           string
 	Index          int
 	Busy           time.Duration  // device time of the last second
-	Total          time.Duration  // device time since the container is in service
-	Launches       uint64         // of kernels since then, by processes that have ended as well
+	Total          time.Duration  // device time since the container was added
+	Launches       uint64         // kernel launches since then, including those of processes that have ended
 	Tokens         uint64         // tokens granted since then
 	Waits          Waits          // waits for tokens since then
-	Overruns       token.Overruns // of its tokens and of those of others; none in class elastic
+	Overruns       token.Overruns // overruns that it caused and suffered; none in class elastic
 	LeasedSessions int            // sessions of an earlier server that may still run
 	Used           share.Bytes    // device memory in use
-	Peak           share.Bytes    // most device memory in use since the server has the container, at most that of the share
+	Peak           share.Bytes    // most device memory in use since the container was added, at most that of the share
 	IdleOnly       bool           // it gets only the time that others leave, see Container.Reshape
-	Parked         bool           // its memory is taken back but for Kept, see Container.Park
+	Parked         bool           // all of its memory but Kept has been taken back, see Container.Park
 	Kept           share.Bytes    // device memory that its processes may hold now: all of its share unless it is parked
 	CurrentSMLimit share.PerMille // below SMLimit after a Resize
 	CurrentSMs     share.PerMille // SMs that its latest token is worth
@@ -67,7 +67,7 @@ func (c *Container) Status() Status {
 	now := c.server.Clock.Now()
 	c.mu.Lock()
 	status := Status{ID: c.ID, Connections: len(c.connections), Refusals: c.refusals.count, Refused: c.refusals.current(now)}
-	reconnected := now-c.since > Lease // until then processes of an earlier server reconnect
+	reconnected := now-c.since > Lease // before that, processes of an earlier server may still reconnect
 	c.mu.Unlock()
 	if status.Refused == "" && reconnected && c.hasUnserved() {
 		status.Refused = "a process does not reach the token server"
@@ -99,7 +99,7 @@ func (v *vgpu) status() VGPUStatus {
 	}
 	for _, c := range v.clients {
 		if c.detached {
-			continue // as a process without a session it is found by its use of the device
+			continue // like any process without a session, it is found by its use of the device
 		}
 		if c.waiting {
 			status.Waiting++
@@ -169,8 +169,7 @@ var WaitBounds = [...]time.Duration{
 	time.Second, 5 * time.Second,
 }
 
-// Waits is a histogram of the time that processes waited for a token: from when the server was notified of the wait until it let the
-// process run.
+// Waits is a histogram of how long processes waited for a token: from when the server learned of the wait until it let the process run.
 type Waits struct {
 	Buckets [len(WaitBounds) + 1]uint64 // not cumulative
 	Count   uint64

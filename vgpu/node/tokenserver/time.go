@@ -18,11 +18,11 @@ type timePolicy struct{ *token.Slice }
 
 // timeState is the state of a vGPU under time tokens. Its processes take turns while the vGPU holds a token.
 type timeState struct {
-	granted *token.Token // nil while it has none
+	granted *token.Token // nil while the vGPU has none
 	running *clientState // the process in state Run
 	next    *clientState // the process to run next
-	wanting bool         // package token knows that it has work
-	filled  uint64       // sequence of the token that its unfinished work uses up
+	wanting bool         // package token has been told that it has work
+	filled  uint64       // sequence number of the token that its unfinished work will use up
 
 	unsettled time.Duration // device time not yet reported to package token
 	settled   time.Duration // time of the last report to package token
@@ -34,7 +34,7 @@ func (p *timePolicy) join(v *vgpu, now time.Duration) error {
 	return p.Join(now, token.Member{ID: v.id, SM: v.SMRequest, QuotaRequest: request, QuotaLimit: limit})
 }
 
-// quota returns the request and the limit of a vGPU for its part of the window: its own, or all that others leave.
+// quota returns the request and the limit of a vGPU for its part of the window: its own, or no request and all that others leave.
 func (v *vgpu) quota(idleOnly bool) (request, limit share.PerMille) {
 	if idleOnly {
 		return 0, share.Whole
@@ -42,7 +42,7 @@ func (v *vgpu) quota(idleOnly bool) (request, limit share.PerMille) {
 	return v.QuotaRequest, v.QuotaLimit
 }
 
-func (p *timePolicy) leave(v *vgpu, now time.Duration) { _ = p.Leave(now, v.id) } // fails only for one that has not joined
+func (p *timePolicy) leave(v *vgpu, now time.Duration) { _ = p.Leave(now, v.id) } // fails only for a vGPU that has not joined
 
 func (p *timePolicy) resize(*vgpu, share.PerMille, time.Duration) error { return ErrFixed }
 
@@ -78,9 +78,9 @@ func (p *timePolicy) step(s *Slice, now time.Duration) time.Duration {
 	return token.Never
 }
 
-// reportUse passes to package token whether a vGPU has work, launched or waiting, and its device time since the last settlement. Device time
-// is passed only while no work is unfinished, or after a window in which some was finished: before that, the unfinished part would count as
-// unused time.
+// reportUse tells package token whether a vGPU has work, launched or waiting, and how much device time it used since the last settlement. It
+// settles only while no work is unfinished, or after a window in which some work was finished: before that, the time of unfinished work
+// would count as unused.
 func (p *timePolicy) reportUse(v *vgpu, now time.Duration) {
 	v.leased.expire(now)
 	v.observePeak()
@@ -92,7 +92,7 @@ func (p *timePolicy) reportUse(v *vgpu, now time.Duration) {
 		open = max(open, working)
 		hasWork = hasWork || c.hasWork(now)
 	}
-	_ = p.ReportOpenWork(now, v.id, open) // this and the following fail only for members that have not joined
+	_ = p.ReportOpenWork(now, v.id, open) // this and the following calls fail only for shares that have not joined
 	waited := v.unsettled > 0 && now-v.settled >= v.Slice.server.Window
 	if (v.held || v.unsettled > 0) && (open == token.NoWork || waited) {
 		_ = p.Settle(now, v.id, v.unsettled)
@@ -107,8 +107,8 @@ func (p *timePolicy) reportUse(v *vgpu, now time.Duration) {
 	v.wanting = hasWork
 }
 
-// isContended reports whether a process waits while its vGPU has no token, so that other shares must not exceed their tokens. One that gets
-// only the time that others leave does not count.
+// isContended reports whether a process waits while its vGPU has no token, so that other shares must not exceed their tokens. A vGPU that
+// gets only the time that others leave does not count.
 func (s *Slice) isContended() bool {
 	return slices.ContainsFunc(s.vgpus, func(v *vgpu) bool { return !v.idle && v.granted == nil && v.hasWaiting() })
 }
@@ -134,8 +134,8 @@ func (s *Slice) applyDecisions(now time.Duration) {
 	}
 }
 
-// nextPoll returns when the clients' pages must be read next: soon while a process waits, at the next heartbeat if there are only other
-// processes, and token.Never if there are none.
+// nextPoll returns when the clients' pages must be read next: soon if a process waits, at the next heartbeat if processes exist but none
+// waits, and token.Never if there are none.
 func (s *Slice) nextPoll(now time.Duration) time.Duration {
 	poll := token.Never
 	contended := s.isContended()
@@ -167,9 +167,9 @@ func (v *vgpu) applyChange(c token.Change) {
 	}
 }
 
-// launchDeadline returns when the process must stop launching, because its unfinished work will use up the rest of the token. Since the
-// process cannot know how much of the current batch is done, a quarter of the run-ahead (the unfinished work that it may queue) is
-// subtracted from that work. A process that overstates its work beyond that loses only time of its own.
+// launchDeadline returns when the process must stop launching, because its unfinished work will use up the rest of the token. The process
+// cannot know how much of the current batch is done, so a quarter of the run-ahead (the unfinished work that it may have) is subtracted from
+// that work. A process that overstates its work by more than that only loses time of its own.
 func (v *vgpu) launchDeadline() time.Duration {
 	var open uint64
 	for _, c := range v.clients {
@@ -181,8 +181,8 @@ func (v *vgpu) launchDeadline() time.Duration {
 	return v.granted.Until - max(0, known-v.measuringTime())
 }
 
-// measuringTime returns for how long work must have been open without progress before an estimate of more than the run-ahead is believed.
-// A process launches nothing more meanwhile, and a kernel that is short again ends in this time.
+// measuringTime returns for how long work must have been open without progress before an estimate above the run-ahead is believed. The
+// process launches nothing more meanwhile, and a kernel that turns out to be short ends within this time.
 func (v *vgpu) measuringTime() time.Duration { return v.Slice.server.RunAhead / 4 }
 
 // mustEndInTime reports whether the share's work must end with its token, because later work would exceed the share's limit or use the time
@@ -219,7 +219,7 @@ func (v *vgpu) chooseNext(now time.Duration) {
 		return
 	}
 	if slices.ContainsFunc(v.clients, func(c *clientState) bool { return c != v.running && c.open == token.LongWork }) {
-		return // it would run beside another process of the container
+		return // the process to start would run beside another process of the container
 	}
 	i := slices.IndexFunc(v.clients, func(c *clientState) bool { return c.waiting })
 	if i >= 0 && (v.running == nil || v.running.open != token.LongWork) {
@@ -245,8 +245,8 @@ func (v *vgpu) runNext(now time.Duration) {
 	v.Slice.server.Clock.Wake(&v.running.server.at.Wake)
 }
 
-// runAhead returns how much unfinished work a process may queue when it starts to run: no more than its token allows. While a process runs,
-// the value only grows, since its threads cannot all see a smaller one at the same time.
+// runAhead returns how much unfinished work a process may have when it starts to run: no more than its token allows. While a process runs,
+// the value only grows, since its threads cannot all learn of a smaller value at the same time.
 func (v *vgpu) runAhead() time.Duration {
 	return max(v.Slice.server.RunAhead/8, min(v.Slice.server.RunAhead, time.Duration(v.granted.Amount)))
 }

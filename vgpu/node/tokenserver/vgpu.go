@@ -23,9 +23,9 @@ type VGPU struct {
 	Priority share.Priority // priority class of an elastic share; empty is best-effort
 }
 
-// guaranteedFraction returns the fraction of each window in which a process may run while the server is unreachable. A process of an
-// elastic share then uses all SMs of its limit, so the fraction is its SM request divided by its SM limit. Without a server nobody knows
-// which time is idle.
+// guaranteedFraction returns the fraction of each window in which a process may run while the server is unreachable. A process of an elastic
+// share then uses all SMs of its limit, so the fraction is its SM request divided by its SM limit. A share that gets only what others leave
+// may not run at all, since without a server nothing tells which time is idle.
 func (v VGPU) guaranteedFraction(idleOnly bool) share.PerMille {
 	switch {
 	case idleOnly:
@@ -36,13 +36,13 @@ func (v VGPU) guaranteedFraction(idleOnly bool) share.PerMille {
 	return max(1, v.SMRequest*share.Whole/v.SMLimit)
 }
 
-// vgpu is the state of one vGPU of a container, that is of its share of one slice.
+// vgpu is the state of one vGPU of a container: one share on one slice.
 type vgpu struct {
 	VGPU
 	id       token.ID
 	idle     bool // it gets only the time that others leave, see Container.Reshape
 	parked   bool
-	withheld share.Bytes // of its memory that is taken back while it is parked, see Container.Park; in the sum on the page
+	withheld share.Bytes // memory that is taken back while it is parked, see Container.Park; part of the sum on the page
 	peak     share.Bytes // most memory that its processes were seen to hold
 	page     page[tokenwire.ContainerPage]
 	usage    usage
@@ -66,7 +66,7 @@ func (v *vgpu) hasWaiting() bool {
 	return slices.ContainsFunc(v.clients, func(c *clientState) bool { return c.waiting })
 }
 
-// detachClient pauses a process whose connection has ended, for good. Its memory and unfinished work still count, until removeClient.
+// detachClient pauses, for good, a process whose connection has ended. Its memory and unfinished work still count until removeClient.
 func (v *vgpu) detachClient(c *clientState, now time.Duration) {
 	if !v.Slice.server.closed.Load() {
 		c.setState(tokenwire.Pause, now)
@@ -77,8 +77,9 @@ func (v *vgpu) detachClient(c *clientState, now time.Duration) {
 	}
 }
 
-// removeClient removes a process from the vGPU. If it has ended, it also subtracts its memory from the container's total: a process that has
-// reconnected has taken its memory from the page before. Otherwise the total stays as its other processes know it.
+// removeClient removes a process from the vGPU. If the process has ended (ended), it also subtracts the process's memory from the
+// container's total; a process that has reconnected has already moved its memory from this page to its new one. Otherwise the total stays as
+// the other processes know it.
 func (v *vgpu) removeClient(c *clientState, ended bool) {
 	v.clients = without(v.clients, c)
 	if ended {

@@ -1,8 +1,8 @@
-// Package metrics exports a token server's state to Prometheus: for each share its quota and its use, and how long its processes wait;
+// Package metrics exports a token server's state to Prometheus: for each share its quota, its use, and how long its processes wait;
 // for the server, sessions and refusals.
 //
-// A scrape takes one snapshot; nothing is kept between scrapes. The number of series is bounded: containers and devices are those in
-// service, and reasons are a fixed list.
+// A scrape takes one snapshot; nothing is kept between scrapes. The number of series is bounded: only containers and devices in
+// service have series, and reasons are a fixed list.
 package metrics
 
 import (
