@@ -1,8 +1,8 @@
-// Package agent is the node agent of a cluster. It gives containers the shares that the scheduler placed for them, and releases the
-// shares when the containers are gone.
+// Package agent is the node agent of a cluster. It gives containers the shares that the scheduler placed for them, and releases the shares
+// when the containers are gone.
 //
-// Each grant is written to disk before it takes effect, in a directory for each container, and the next agent restores it. All
-// other state is read again at the start: the owners of tickets from the kubelet, placements from pods, devices from the driver.
+// Each grant is written to disk before it takes effect, in a directory for each container, and the next agent restores it. All other state
+// is read again at the start: the owners of tickets from the kubelet, placements from pods, devices from the driver.
 package agent
 
 import (
@@ -37,20 +37,20 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/ticket"
 )
 
-// Options configures an agent. All components of the agent read one copy; nothing changes it after the start. It has many fields: one for each
-// thing of the node or the cluster that the agent acts on.
+// Options configures an agent. All components of the agent share one copy, which nothing changes after the start. It has many fields: one
+// for each part of the node or the cluster that the agent acts on.
 type Options struct {
 	Config config.Configuration // with defaults, directory and node name set
 	Source gpu.Source
 
-	OnDemand *ondemand.Source // the Source, where it creates MIG instances on demand; nil: none are created
+	OnDemand *ondemand.Source // Source itself, if it creates MIG instances on demand; nil: none are created
 	MPS      mps.Daemons
-	Memory   *dmem.Limiter       // sets the driver's memory limits; nil: they are not used
-	Stores   *modelstore.Manager // of weights that pods share; nil: there are none
+	Memory   *dmem.Limiter       // sets the driver's memory limits; nil: these limits are not used
+	Stores   *modelstore.Manager // runs the stores of weights that pods share; nil: there are no stores
 	Pods     kubelet.Pods
 	Records  *kubelet.Records
 	Cluster  Cluster
-	Client   kubernetes.Interface // for resource claims; nil: none are served
+	Client   kubernetes.Interface // for resource claims; nil: claims are not served
 	Log      *slog.Logger
 
 	// ContainerOf returns the container of a process. The default reads the kernel's cgroups; tests assign processes themselves.
@@ -59,17 +59,18 @@ type Options struct {
 	// PathOf returns the cgroup path of the container of a process. The default reads the kernel's cgroups.
 	PathOf func(pid int) (string, error)
 
-	// Capabilities is the driver's list of the device nodes of MIG instances. The default is the real driver's; tests have their own.
+	// Capabilities is the driver's list of the device nodes of MIG instances. The default is the real driver's list; tests have their own.
 	Capabilities cdi.Capabilities
 
-	// Parking has servers of functions give their memory back and take it again. The default tries what package parking knows.
+	// Parking makes the servers of functions give their memory back and take it again. The default tries each method that package parking
+	// knows.
 	Parking Parking
 
 	// Linger blocks until the pods that were bound before the node was closed have had time to start. The default returns at once.
 	Linger func(context.Context)
 }
 
-// killPoint marks a point between two steps at which a crash must lose nothing. Tests replace it to kill the agent there.
+// killPoint marks a point between two steps at which a crash must not lose anything. Tests replace it to kill the agent there.
 var killPoint = killpoint.At
 
 // Parking parks the servers in containers.
@@ -135,7 +136,7 @@ func New(o Options) (*Agent, error) {
 	return a, nil
 }
 
-// startTimeout bounds how long a starting agent waits for the API server and for its GPUs to be opened. After it the agent registers with
+// startTimeout limits how long a starting agent waits for the API server and for its GPUs to be opened. After that the agent registers with
 // the kubelet regardless, since the kubelet fails pods whose device plugin is not registered.
 const startTimeout = 2 * time.Second
 
@@ -173,8 +174,8 @@ func (a *Agent) Run(ctx context.Context) error {
 	return nil
 }
 
-// serve runs the agent's periodic loops, serves the front and, while there is none, the kubelet. When the context ends, it first publishes that the node takes no new pods,
-// and returns once the loops have ended.
+// serve runs the agent's periodic loops, serves the front, and serves the kubelet directly while there is no front. When the context ends,
+// it first publishes that the node takes no new pods, and returns once the loops have ended.
 func (a *Agent) serve(ctx context.Context, listener net.Listener) {
 	var loops sync.WaitGroup
 	defer loops.Wait()
@@ -191,7 +192,7 @@ func (a *Agent) serve(ctx context.Context, listener net.Listener) {
 	loops.Go(func() { a.publisher.loop(serving, ctx) })
 	loops.Go(func() {
 		a.granter.adoptFromKubelet(serving)
-		a.guard.loop(serving) // not before: it would report containers whose grants are not known yet
+		a.guard.loop(serving) // not earlier: it would report containers whose grants are not known yet
 	})
 	loops.Go(func() { a.fronts.Serve(serving, listener) })
 	if a.servesClaims() {
@@ -205,7 +206,7 @@ func (a *Agent) serve(ctx context.Context, listener net.Listener) {
 }
 
 // openGPUs starts to open, in the background, the GPUs on which the agent creates MIG instances on demand. The returned channel is closed
-// when all are open. A GPU whose driver hangs delays its own containers only; restored grants on a GPU take effect once it is open.
+// when all are open. A GPU whose driver hangs delays only its own containers. Restored grants on a GPU take effect once it is open.
 func (a *Agent) openGPUs(ctx context.Context) (all <-chan struct{}) {
 	return a.slices.openGPUs(ctx, func(uuid string) {
 		if err := a.granter.serveRestored(); err != nil {
@@ -223,8 +224,9 @@ func (a *Agent) plugin() *deviceplugin.Plugin {
 	}
 }
 
-// servesClaims reports whether the configuration offers GPUs to resource claims, or this or an earlier agent of the node has served claims: the
-// kubelet can only give claims back to the driver, also those that were refused, and does not let their pods end until it has.
+// servesClaims reports whether the configuration offers GPUs to resource claims, or whether this or an earlier agent of the node has served
+// claims. In the latter case the kubelet still has to unprepare the claims, including refused ones, at the driver, and keeps their pods from
+// ending until it has.
 func (a *Agent) servesClaims() bool {
 	if a.Client == nil {
 		return false
@@ -233,7 +235,8 @@ func (a *Agent) servesClaims() bool {
 	return err == nil || len(a.Config.Kubernetes.ResourceClaims) > 0
 }
 
-// claimPlugin returns the driver for resource claims. It needs no front: while there is no agent, the kubelet waits with pods that have claims.
+// claimPlugin returns the driver for resource claims. It needs no front: while there is no agent, the kubelet lets pods that have claims
+// wait.
 func (a *Agent) claimPlugin() *draplugin.Plugin {
 	k := a.Config.Kubernetes
 	return &draplugin.Plugin{
@@ -242,11 +245,12 @@ func (a *Agent) claimPlugin() *draplugin.Plugin {
 	}
 }
 
-// besideFront answers the kubelet's own calls of the agent, which may come while a front is still connected that has just died.
+// besideFront answers the calls that the kubelet makes to the agent itself. They may come while a front that has just died still counts as
+// connected.
 type besideFront struct{ *Agent }
 
-// PreStart grants like Agent.PreStart. While a front is connected, it takes no owner of tickets for known, as the front may have answered an
-// Allocate that it has not told yet.
+// PreStart grants like Agent.PreStart. While a front is connected, it forgets the known owners of tickets first: the front may have answered
+// an Allocate that it has not reported yet.
 func (b besideFront) PreStart(ctx context.Context, tickets []string) error {
 	if b.fronts.Connected() {
 		b.Records.ForgetAll()
@@ -261,7 +265,7 @@ func (a *Agent) frontServer() *deviceplugin.FrontServer {
 	}
 }
 
-// watched counts the plugins of one kind that the kubelet has begun or ceased to watch.
+// watched counts the plugins of one kind that the kubelet watches: it is called when the kubelet begins to watch one or ceases to.
 func (a *Agent) watched(plugins *atomic.Int32, yes bool) {
 	if yes {
 		plugins.Add(1)
@@ -293,8 +297,8 @@ func (a *Agent) PreStart(ctx context.Context, tickets []string) error {
 	return a.granter.grantTickets(ctx, tickets)
 }
 
-// lockNode takes the file lock that only one agent of a node may hold, as two agents would grant the same share twice. It blocks until the
-// lock is free, and returns an error if the context ends before.
+// lockNode takes the file lock that only one agent of a node may hold: two agents would grant the same share twice. It blocks until the lock
+// is free, and returns an error if the context ends first.
 func lockNode(ctx context.Context, name string) (unlock func(), err error) {
 	file, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/watchdog"
 )
 
-// memoryAudit compares the device memory that the driver counts for the processes of each container with what the hook counts.
+// memoryAudit compares, for the processes of each container, the device memory that the driver counts with the memory that the hook counts.
 type memoryAudit struct {
 	slices *sliceRuntime
 	grants *grantStore
@@ -37,8 +37,8 @@ func (a *memoryAudit) ledgers() map[string]tokenserver.Status {
 	return ledgers
 }
 
-// observe returns the containers whose processes have more memory, by the driver, than by the hook or than their share. before is what
-// ledgers returned before the driver listed the processes: of memory that was freed meanwhile, only that has it.
+// observe returns the containers whose processes have more memory, as the driver counts it, than the hook counts or than their share. before
+// is the result of ledgers from before the driver listed the processes: it still includes memory that was freed since.
 func (a *memoryAudit) observe(now time.Time, before map[string]tokenserver.Status, processes []watchdog.Process) []watchdog.Finding {
 	after := a.ledgers()
 	var uses []watchdog.MemoryUse
@@ -46,16 +46,16 @@ func (a *memoryAudit) observe(now time.Time, before map[string]tokenserver.Statu
 		status, served := after[g.ID()]
 		for i, v := range g.VGPUs {
 			if !served || i >= len(status.VGPUs) {
-				continue // alone on its devices, or being closed
+				continue // alone on its slices, or being closed
 			}
 			ledger := status.VGPUs[i]
 			if earlier := before[g.ID()].VGPUs; i < len(earlier) {
 				ledger.Used = max(ledger.Used, earlier[i].Used)
 			}
-			if ledger.LeasedSessions > 0 { // which add their memory when they connect again
+			if ledger.LeasedSessions > 0 { // such processes report their memory again when they reconnect
 				ledger.Used = max(ledger.Used, v.Share.Memory)
 			}
-			uses = append(uses, watchdog.MemoryUse{ // what a parked container has given back may be another's
+			uses = append(uses, watchdog.MemoryUse{ // a parked container's Granted is what it keeps: others may have the rest
 				Pod: string(g.UID), Container: g.Container, Slice: v.Slice, Granted: g.Level().Charge(v.Share, g.Residency.Memory).Memory, Ledger: ledger.Used,
 				Context: mps.ContextMemory(v.Share.SMLimit), BestEffort: g.BestEffort, Weights: share.MemoryOf(g.Weights),
 				Processes: memoryOf(processes, string(g.UID), g.Container, v.Slice, ledger),

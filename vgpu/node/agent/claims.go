@@ -24,15 +24,16 @@ import (
 // OfferedToClaims returns what the node offers to resource claims now.
 func (a *Agent) OfferedToClaims() draplugin.Offer { return a.devices.offered() }
 
-// claimHealthTimeout is the least time for which the driver's last answer says that the devices of claims are healthy, as the kubelet's default.
+// claimHealthTimeout is the minimum time for which the devices of claims count as healthy after the driver's last answer. It is the
+// kubelet's default.
 const claimHealthTimeout = 30 * time.Second
 
-// claimPatience is how long the preparation of a claim retries what may pass soon, such as a predecessor that has not ended: the kubelet
-// allows it 45 s, and looks at the pod again after an error only a minute or more later.
+// claimPatience is how long the preparation of a claim is retried after errors that may pass soon, such as a predecessor that has not ended
+// yet. The kubelet allows 45 s, and after an error tries the pod again only a minute or more later.
 const claimPatience = 20 * time.Second
 
-// PrepareClaim grants the share that the scheduler has allocated to a resource claim to the container that uses the claim. It returns the
-// CDI device of the container. It may be called again. After an error the kubelet does not start the pod, and calls again.
+// PrepareClaim grants the share that the scheduler has allocated to a resource claim to the container that uses the claim, and returns the
+// container's CDI device. It may be called again. After an error the kubelet does not start the pod, and calls again.
 func (a *Agent) PrepareClaim(ctx context.Context, claim *resourceapi.ResourceClaim, parts []draplugin.Part) (cdiDevice string, err error) {
 	tickets := grant.ClaimTickets(claim.UID, len(parts))
 	err = a.granter.grantSoon(ctx, claimPatience, tickets, func(ctx context.Context) (grant.Claim, error) {
@@ -52,8 +53,8 @@ func (a *Agent) PrepareClaim(ctx context.Context, claim *resourceapi.ResourceCla
 	return cdi.Name(ticket.Key(tickets)), err
 }
 
-// allocated returns the vGPUs of a container's resource claim. Those that the container is granted already stay as they are, even if their
-// slices are not offered any more. What an earlier pod was granted by the claim is of an earlier allocation.
+// allocated returns the vGPUs of a container's resource claim. If the container has been granted them already, they stay as they are, even
+// if their slices are no longer offered. A grant by the claim to an earlier pod belongs to an earlier allocation, and does not count.
 func (a *Agent) allocated(c grant.Claim, parts []draplugin.Part) ([]kube.PlacedVGPU, error) {
 	granted, ok := a.granter.grants.ofClaim(c.ResourceClaim.UID)
 	if ok && granted.Owner == c.Owner() && slices.Equal(granted.ResourceClaim.ShareIDs, c.ResourceClaim.ShareIDs) {
@@ -94,10 +95,11 @@ func (a *Agent) containerOfClaim(ctx context.Context, claim *resourceapi.Resourc
 	return c, nil
 }
 
-// podClaimAnnotation names, on a claim that was made from a template, the entry of the pod's resourceClaims.
+// podClaimAnnotation is the annotation of a claim made from a template that names the entry in the pod's resourceClaims.
 const podClaimAnnotation = "resource.kubernetes.io/pod-claim-name"
 
-// claimNames returns the names under which a pod refers to a claim: one that it names, or one that was made for it from a template.
+// claimNames returns the names under which a pod refers to a claim, because the pod names the claim or because the claim was made for it
+// from a template.
 func claimNames(pod *v1.Pod, claim *resourceapi.ResourceClaim) (names []string) {
 	owned := slices.ContainsFunc(claim.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == pod.UID })
 	for _, c := range pod.Spec.ResourceClaims {
@@ -111,7 +113,7 @@ func claimNames(pod *v1.Pod, claim *resourceapi.ResourceClaim) (names []string) 
 }
 
 // usersOf returns the containers of a pod that use one of its resource claims. It returns a refusal for an init container that ends before
-// the others start, as its share would have to be another one's then.
+// the others start, as another container would then need its share.
 func usersOf(pod *v1.Pod, claims []string) (containers []string, _ error) {
 	uses := func(c *v1.Container) bool {
 		return slices.ContainsFunc(c.Resources.Claims, func(r v1.ResourceClaim) bool { return slices.Contains(claims, r.Name) })
@@ -134,8 +136,8 @@ func usersOf(pod *v1.Pod, claims []string) (containers []string, _ error) {
 	return containers, nil
 }
 
-// UnprepareClaim frees the share of a resource claim. It does nothing if the claim has none. It returns an error while processes of its pod
-// live; the kubelet calls again.
+// UnprepareClaim releases the share of a resource claim. It does nothing if the claim has none. It returns an error while processes of the
+// claim's pod live, and the kubelet calls again.
 func (a *Agent) UnprepareClaim(_ context.Context, claim types.UID) error {
 	granted, ok := a.granter.grants.ofClaim(claim)
 	if !ok {

@@ -15,7 +15,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/kube"
 )
 
-// claimReporter writes the enforcement statuses of shares by resource claims into the status of the claims. It is used by one goroutine.
+// claimReporter writes the enforcement statuses of shares that were requested by resource claims into the status of the claims. It is used
+// by one goroutine.
 type claimReporter struct {
 	*Options
 	grants      *grantStore

@@ -27,7 +27,7 @@ import (
 type Cluster interface {
 	// Published returns the inventory that the node has published.
 	Published(context.Context) (kube.Inventory, error)
-	// Publish writes the node's inventory, and its resources. They shrink as kube.CapacityPatch says of keep.
+	// Publish writes the node's inventory and its resources. keep limits how far they shrink, see kube.CapacityPatch.
 	Publish(ctx context.Context, inventory string, resources, keep v1.ResourceList) error
 	// WatchNode calls changed whenever the node object may have changed, until the context ends. It does not block.
 	WatchNode(ctx context.Context, changed func())
@@ -35,9 +35,9 @@ type Cluster interface {
 	WriteEnforcement(ctx context.Context, pod types.NamespacedName, uid types.UID, text string) error
 	// WriteClaimStatus writes the status of a resource claim's devices of driver gshare.dev.
 	WriteClaimStatus(ctx context.Context, claim types.NamespacedName, uid types.UID, devices []resourceapi.AllocatedDeviceStatus) error
-	// WriteResidency writes the level that a pod has reached, if both annotations of its residency are still those of this version.
+	// WriteResidency writes the level that a pod has reached, if both residency annotations of the pod are still those of the given version.
 	WriteResidency(ctx context.Context, pod *v1.Pod, text string) error
-	// Evict evicts a pod, as its disruption budget allows.
+	// Evict evicts a pod if its disruption budget allows.
 	Evict(ctx context.Context, pod types.NamespacedName, uid types.UID) error
 	// Warn and Notify write an event of type Warning or Normal on a pod.
 	Warn(pod *v1.Pod, reason, text string)
@@ -49,7 +49,7 @@ type APIServer struct {
 	client kubernetes.Interface
 	node   string
 	events record.EventRecorder
-	lister cache.Store // of the node, once it is watched
+	lister cache.Store // holds the Node object, once it is watched
 }
 
 // NewAPIServer returns the Cluster for the named node. It sends events until the context ends.
@@ -88,7 +88,8 @@ func (s *APIServer) get(ctx context.Context) (*v1.Node, error) {
 	return s.client.CoreV1().Nodes().Get(ctx, s.node, metav1.GetOptions{})
 }
 
-// Publish writes the inventory annotation and the extended resources of the Node object, where they differ. keep is that of kube.CapacityPatch.
+// Publish writes the inventory annotation and the extended resources of the Node object, where they differ. keep is passed to
+// kube.CapacityPatch.
 func (s *APIServer) Publish(ctx context.Context, inventory string, resources, keep v1.ResourceList) error {
 	node, err := s.get(ctx)
 	if err != nil {
@@ -96,7 +97,7 @@ func (s *APIServer) Publish(ctx context.Context, inventory string, resources, ke
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	// The capacity first: pods are admitted by it, and placed by the inventory.
+	// The capacity is written first: pods are admitted by it, and placed by the inventory.
 	if patch := kube.CapacityPatch(node, resources, keep); patch != nil {
 		if _, err := s.client.CoreV1().Nodes().Patch(ctx, s.node, types.MergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
 			return err
@@ -120,7 +121,7 @@ func (s *APIServer) WatchNode(ctx context.Context, changed func()) {
 		AddFunc: func(any) { changed() }, UpdateFunc: func(any, any) { changed() },
 	})
 	if err != nil {
-		return // only after the informer has ended
+		return // fails only after the informer has ended
 	}
 	s.lister = informer.GetStore()
 	factory.Start(ctx.Done())
@@ -150,8 +151,8 @@ func (s *APIServer) WriteClaimStatus(
 	return ignoreGone(err)
 }
 
-// WriteResidency writes the annotation with the level that a pod has reached. The error is of reason Invalid if the wanted or
-// the reached level is not that of this version of the pod; it is nil if the pod no longer exists.
+// WriteResidency writes the annotation with the level that a pod has reached. The error has reason Invalid if the wanted or the reached
+// level differs from that in the given version of the pod. It is nil if the pod no longer exists.
 func (s *APIServer) WriteResidency(ctx context.Context, pod *v1.Pod, text string) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -171,7 +172,7 @@ func ignoreGone(err error) error {
 	return err
 }
 
-// Evict requests the eviction of a pod, as far as its disruption budget allows. It returns nil if the pod with this UID no longer exists.
+// Evict requests the eviction of a pod, which its disruption budget may forbid. It returns nil if the pod with this UID no longer exists.
 func (s *APIServer) Evict(ctx context.Context, pod types.NamespacedName, uid types.UID) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()

@@ -101,7 +101,7 @@ func (e *enforcementReporter) faultOf(g *grant.Grant) string {
 	return ""
 }
 
-// smCap describes what caps the SMs of a container and at how many of its slice's SMs, such as "MPS, 54 of 108 SMs".
+// smCap describes the mechanism that caps the SMs of a container and the cap, such as "MPS, 54 of 108 SMs".
 func (e *enforcementReporter) smCap(g *grant.Grant, mps string) string {
 	v := g.VGPUs[0]
 	s, ok := e.devices.sliceByID(v.Slice)
@@ -128,8 +128,8 @@ func (e *enforcementReporter) mpsBypasses(g *grant.Grant, limit driverLimit) (es
 	return append(escapes, e.slices.mpsLimitations(g)...)
 }
 
-// violations returns the texts for a container's enforcement status about violations of shares: by its own processes, and by others that
-// use its slices without a share.
+// violations returns, for a container's enforcement status, texts about violations of shares by its own processes, and by others that use
+// its slices without a share.
 func (e *enforcementReporter) violations(g *grant.Grant) (escapes []string) {
 	for _, f := range reportable(e.guard.findings()) {
 		if f.pod == string(g.UID) && (f.container == "" || f.container == g.Container) {
@@ -144,7 +144,7 @@ func (e *enforcementReporter) violations(g *grant.Grant) (escapes []string) {
 	return escapes
 }
 
-// overrunsOf returns how a container overran its tokens or was delayed by others.
+// overrunsOf returns how much a container has overrun its tokens, and was delayed by overruns of others.
 func (e *enforcementReporter) overrunsOf(g *grant.Grant) token.Overruns {
 	service, served := e.grants.serviceOf(g.ID())
 	if !served || len(g.VGPUs) != 1 {
@@ -153,7 +153,7 @@ func (e *enforcementReporter) overrunsOf(g *grant.Grant) token.Overruns {
 	return service.container.Status().VGPUs[0].Overruns
 }
 
-// neighboursOf returns the other containers on the slice of a grant. Those of other namespaces have no name.
+// neighboursOf returns the other containers on the slice of a grant. Those of other namespaces are returned without a name.
 func (e *enforcementReporter) neighboursOf(g *grant.Grant) (list []enforcement.Neighbour) {
 	for _, other := range e.grants.onSlice(g.VGPUs[0].Slice) {
 		if other.ID() == g.ID() {
@@ -168,8 +168,8 @@ func (e *enforcementReporter) neighboursOf(g *grant.Grant) (list []enforcement.N
 	return list
 }
 
-// reportedFinding is a finding of the watchdog as an enforcement status shows it. It has no PID, so that the status changes only when the
-// last such process ends.
+// reportedFinding is a finding of the watchdog as an enforcement status shows it. It has no PID: the status stays the same until the last
+// such process ends.
 type reportedFinding struct {
 	pod, container string
 	text           string

@@ -19,7 +19,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// granter grants shares to containers and releases them. It serializes the operations on one container by a lock of that container: each
+// granter grants shares to containers and releases them. It serializes the operations on each container with a lock per container. An
 // operation first changes the grant store, then does its I/O without the store's lock, and then stores the outcome.
 type granter struct {
 	*Options
@@ -75,12 +75,12 @@ func (g *granter) admit(claim grant.Claim) error {
 	g.grants.markSetUp(granted.ID())
 	g.retainSlices()
 	if claim.ResourceClaim.UID == "" && !g.Records.StillHeld(claim) {
-		_ = g.files.Remove(ticket.Key(granted.Tickets)) // the kubelet has just allocated them to another container, and Allocate removed it too
+		_ = g.files.Remove(ticket.Key(granted.Tickets)) // just given to another container: like Allocate, leaves no file of the earlier one
 		return grant.Ambiguous("the kubelet has given tickets %v away", granted.Tickets)
 	}
 	g.publish()
 	if granted.Residency != (residency.Reached{}) {
-		signal(g.wake) // its level is reported
+		signal(g.wake) // so that the level is reported
 	}
 	return nil
 }
@@ -92,12 +92,12 @@ func (g *granter) rollBack(granted *grant.Grant, held bool) {
 	}
 	id := granted.ID()
 	g.stopService(id)
-	_ = os.RemoveAll(g.containerDir(id)) // what stays is removed at the next start
+	_ = os.RemoveAll(g.containerDir(id)) // what cannot be removed is removed at the next start
 	g.grants.remove(id)
 }
 
-// setUp writes the record of a grant, opens the container's socket and writes its CDI file; endpoint is that of its MPS daemon. The
-// record comes first, so that the share stays taken after a crash. Every step may be repeated.
+// setUp writes the record of a grant, opens the container's socket and writes its CDI file. endpoint is that of the container's MPS daemon.
+// The record is written first, so that the share stays taken after a crash. Every step may be repeated.
 func (g *granter) setUp(granted *grant.Grant, endpoint mps.Endpoint) error {
 	if err := g.writeRecord(granted); err != nil {
 		return err
@@ -172,8 +172,8 @@ func (g *granter) prepareService(granted *grant.Grant) (*tokenserver.Container, 
 	return c, nil
 }
 
-// processCheck returns the function by which the token server accepts only processes of the owner's pod. Containers within a pod need no
-// check: each has only its own socket mounted.
+// processCheck returns the function by which the token server accepts only processes of the owner's pod. Containers of one pod need not be
+// told apart: each has only its own socket mounted.
 func (g *granter) processCheck(owner grant.Owner) func(process.Process) error {
 	return func(p process.Process) error {
 		c, err := g.ContainerOf(p.PID)
@@ -206,8 +206,8 @@ func (g *granter) retainSlices() {
 	g.slices.retain(g.grants.all())
 }
 
-// release removes a grant, its files and its socket, and frees its share. The CDI file of its tickets stays if the kubelet has given the
-// tickets to another container since.
+// release removes a grant, its files and its socket, and frees its share. The CDI file of its tickets stays if the kubelet has since given
+// the tickets to another container.
 func (g *granter) release(granted grant.Grant) {
 	id := granted.ID()
 	defer g.operations.lock(id)()

@@ -23,9 +23,9 @@ type grantStore struct {
 	book     *grant.Book
 	pending  map[string]bool            // grants, by ID, that are being set up for the first time
 	services map[string]*service        // by grant ID; containers of class exclusive have none
-	enforced map[string]residency.Level // by grant ID: what the token server, and the server in the container, were last told; none: Unknown
+	enforced map[string]residency.Level // by grant ID: the level that the token server, and the server in the container, were last told; no entry: Unknown
 	parked   map[string]parkedState     // by grant ID
-	restored map[string]bool            // grants, by ID, of which it is not known whether all was done that is recorded
+	restored map[string]bool            // grants, by ID, of earlier agents, for which it is not known whether all that is recorded has been done
 	freed    chan struct{}              // closed and replaced when a grant is released
 }
 
@@ -37,19 +37,19 @@ func newGrantStore(c config.Configuration) *grantStore {
 	}
 }
 
-// parkedState is what came of parking a container.
+// parkedState is the outcome of parking a container.
 type parkedState struct {
-	kept   share.Bytes // memory that it keeps
-	host   share.Bytes // memory of the host that it has instead
-	failed int64       // residency.Wanted.Seq of the Warm that could not be enforced
+	kept   share.Bytes // device memory that it keeps
+	host   share.Bytes // memory of the host that it holds in place of device memory
+	failed int64       // residency.Wanted.Seq of a request for Warm that could not be enforced
 }
 
 // service is the state of a container at the token server and of its limits. Containers that have their slices alone have none.
 type service struct {
 	container   *tokenserver.Container
-	limitNote   string      // how the SM limit was moved; empty where it was not
+	limitNote   string      // how the SM limit was moved; empty if it was not
 	memoryLimit driverLimit // set by the driver
-	work        *kube.Work  // of the program of a trial, never modified; nil of others
+	work        *kube.Work  // of the program of a trial, never modified; nil for other programs
 }
 
 // all returns the grants that are set up completely, oldest first.
@@ -98,8 +98,8 @@ func (s *grantStore) serviceOf(id string) (service, bool) {
 	return service{}, false
 }
 
-// updateSlices replaces the slices on which shares can be granted by those that change returns. It calls change, with those who have grants,
-// while the lock is held: no grant is made between the computation and the replacement.
+// updateSlices replaces the slices on which shares can be granted by the result of change, which is called with the holders of grants. The
+// lock is held meanwhile, so that no grant is made between the computation and the replacement.
 func (s *grantStore) updateSlices(change func(inventory.Holders) grant.Slices) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -123,14 +123,14 @@ func (s *grantStore) hasAny() bool {
 	return len(s.book.All()) > 0
 }
 
-// hasPlaced reports whether containers have grants that gshare-scheduler placed.
+// hasPlaced reports whether containers have grants that were placed by gshare-scheduler.
 func (s *grantStore) hasPlaced() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.ContainsFunc(s.book.All(), func(g grant.Grant) bool { return !g.ByClaim() })
 }
 
-// ofClaim returns the grant of a resource claim, also while it is being set up; false if it has none.
+// ofClaim returns the grant of a resource claim, even while it is being set up; false if there is none.
 func (s *grantStore) ofClaim(claim types.UID) (grant.Grant, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -142,8 +142,8 @@ func (s *grantStore) ofClaim(claim types.UID) (grant.Grant, bool) {
 	return grant.Grant{}, false
 }
 
-// admit adds a grant for a container unless it has one. held reports that the container had the grant before, changed that its placement
-// differs from what was granted. The refusal is not nil if the share cannot be granted.
+// admit adds a grant for a container unless it has one. held reports that the container had the grant before; changed reports that its
+// placement now differs from what was granted. The refusal is not nil if the share cannot be granted.
 func (s *grantStore) admit(claim grant.Claim) (granted grant.Grant, held, changed bool, refusal *grant.Refusal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -163,7 +163,7 @@ func (s *grantStore) markSetUp(id string) {
 	delete(s.pending, id)
 }
 
-// contains reports whether exactly this grant is still stored, not a later one of the same container.
+// contains reports whether exactly this grant is still stored, and not a later one of the same container.
 func (s *grantStore) contains(granted *grant.Grant) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -199,7 +199,7 @@ func (s *grantStore) setMemoryLimit(id string, limit driverLimit) bool {
 	return running != nil
 }
 
-// updateService changes what is known of a container at the token server, if it is still there. The lock is held while change runs.
+// updateService calls change for the token server state of a grant's container, if it is still served. The lock is held while change runs.
 func (s *grantStore) updateService(id string, change func(*service)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -240,14 +240,14 @@ func (s *grantStore) notifyFreed() {
 	broadcast(&s.freed)
 }
 
-// addService stores the token server's container of a grant, and at which level it is served.
+// addService stores the token server's container of a grant and the level at which it is served.
 func (s *grantStore) addService(id string, c *tokenserver.Container, level residency.Level) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.services[id], s.enforced[id] = &service{container: c}, level
 }
 
-// setEnforced stores at which level a container is served, and what came of parking it. Unknown is that of one that could not be parked.
+// setEnforced stores the level at which a container is served and the outcome of parking it. The level is Unknown if it could not be parked.
 func (s *grantStore) setEnforced(id string, level residency.Level, parked parkedState) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -255,7 +255,8 @@ func (s *grantStore) setEnforced(id string, level residency.Level, parked parked
 	delete(s.restored, id)
 }
 
-// parkingOf returns what came of parking a container, and whether its server may be parked: it was, or what was done last is not known.
+// parkingOf returns the outcome of parking a container, and whether its server may be parked now: because it was parked, or because the last
+// step is not known.
 func (s *grantStore) parkingOf(id string) (state parkedState, maybe bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -263,9 +264,9 @@ func (s *grantStore) parkingOf(id string) (state parkedState, maybe bool) {
 	return s.parked[id], !known || s.restored[id] || enforced <= residency.Warm
 }
 
-// nextStep returns what package residency wants done next for a container, with its grant as it is; false if it has no grant that is set up.
-// A raise is in the book when it returns, so that no other container can be granted the same SM-time. waiting are the grants of containers
-// that are bound to the node; those that have started are skipped.
+// nextStep returns the next step that package residency wants for a container, together with the container's present grant. It returns false
+// if the container has no grant that is set up. A raise is already in the book when nextStep returns, so that no other container can be
+// granted the same SM-time. waiting holds the grants of containers that are bound to the node; those that have started are skipped.
 func (s *grantStore) nextStep(id string, w residency.Wanted, r residency.Reached, waiting []grant.Grant) (grant.Grant, residency.Step, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

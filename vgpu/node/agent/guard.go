@@ -15,7 +15,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/watchdog"
 )
 
-// guard finds processes that use a slice without a share that allows it, and reports or kills them. Only the findings are shared with other
+// guard finds processes that use a slice without a share that permits it, and reports or kills them. Only the findings are shared with other
 // goroutines.
 type guard struct {
 	*Options
@@ -28,9 +28,9 @@ type guard struct {
 
 	watch     *watchdog.Watch
 	audit     *memoryAudit
-	own       cgroup.Container     // the agent's own; zero outside of containers
+	own       cgroup.Container     // the agent's own container; zero if it is in none
 	pods      []*v1.Pod            // as listed when an unknown container was last seen
-	elsewhere []kubelet.Allocation // devices of other device plugins, as the kubelet listed them last
+	elsewhere []kubelet.Allocation // allocations of other device plugins, as the kubelet listed them last
 	processes processLister
 
 	mu    sync.Mutex // guards the following
@@ -39,14 +39,14 @@ type guard struct {
 
 const (
 	kubeletTimeout = time.Second
-	lingerPeriods  = 5 // watch periods that a slice stays used after its last stranger was seen
+	lingerPeriods  = 5 // number of watch periods for which a slice counts as used after its last stranger was seen
 	repeatEvents   = 10 * time.Minute
 )
 
 func newGuard(a *Agent, publish func()) *guard {
 	k := a.Config.Kubernetes
 	linger := lingerPeriods * k.WatchPeriod.Duration
-	own, _ := containerOf(os.Getpid()) // an error: outside of containers
+	own, _ := containerOf(os.Getpid()) // fails outside of containers
 	watch := watchdog.Config{
 		Grace: k.HookGrace.Duration, Linger: linger, Retry: linger, Repeat: repeatEvents, Kill: k.Strangers == config.EndStrangers,
 	}
@@ -84,7 +84,7 @@ func (g *guard) observe(ctx context.Context) {
 	if g.Config.Kubernetes.Strangers != config.IgnoreStrangers {
 		ledgers := g.audit.ledgers()
 		if processes, ok := g.processes.current(ctx); ok {
-			if !g.processes.failing { // an incomplete list would show devices without processes
+			if !g.processes.failing { // an incomplete list would show used devices as unused
 				g.slices.mps.ObserveProcesses(g.slices.withSliceUUIDs(processes))
 			}
 			known := g.identifyProcesses(ctx, processes)

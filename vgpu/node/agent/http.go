@@ -22,11 +22,11 @@ func (a *Agent) Handler() http.Handler {
 // stuckAfter is how long an operation on one container may take before /healthz fails.
 const stuckAfter = 10 * time.Second
 
-// healthy returns an error if a lock or an operation on a container is held up for too long, for example by a disk that hangs.
+// healthy returns an error if a lock, or an operation on a container, is held for too long, for example because a disk hangs.
 func (a *Agent) healthy() error {
 	free := make(chan struct{})
 	go func() {
-		a.devices.isBound() // takes the locks
+		a.devices.isBound() // blocks if a lock is held
 		a.guard.findings()
 		close(free)
 	}()
@@ -41,7 +41,7 @@ func (a *Agent) healthy() error {
 	return nil
 }
 
-// ready returns an error unless pods can be placed on the node and started.
+// ready returns an error unless pods can be placed on the node and started there.
 func (a *Agent) ready() error {
 	switch {
 	case !a.metrics.isWatched():

@@ -26,8 +26,9 @@ func containerOf(pid int) (cgroup.Container, error) {
 	return m.Container()
 }
 
-// identifyProcesses adds start time, pod and container to the listed GPU processes. It leaves out processes that have ended, the agent's
-// own, MPS servers, model stores, those on devices that gshare does not manage, and those outside of pods that use graphics only, such as a display server.
+// identifyProcesses adds start time, pod and container to the listed GPU processes. It leaves out processes that have ended, the agent's own
+// processes, MPS servers, model stores, processes on devices that gshare does not manage, and processes outside of pods that use only
+// graphics, such as a display server.
 func (g *guard) identifyProcesses(ctx context.Context, processes []gpu.Process) (known []watchdog.Process) {
 	inv := g.devices.currentInventory()
 	sessions, listed := g.slices.sessionPIDs(), false
@@ -66,13 +67,13 @@ func (g *guard) identityOf(pid int) (startTime uint64, c cgroup.Container, ok bo
 	return startTime, c, err == nil
 }
 
-// isOfNode reports whether a process that is in no container serves containers: an MPS server or a model store.
+// isOfNode reports whether a process outside of containers belongs to the node's own services: an MPS server or a model store.
 func (g *guard) isOfNode(pid int) bool {
 	return process.Program(pid) == mps.ServerProgram || g.Stores != nil && g.Stores.Owns(pid)
 }
 
-// listPods replaces the cached pods by those that the kubelet lists now. After an error the cache stays, and new containers remain without
-// a name until the next observation.
+// listPods replaces the cached pods by those that the kubelet lists now. After an error the cache stays as it is, and new containers have no
+// name until the next observation.
 func (g *guard) listPods(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, kubeletTimeout)
 	defer cancel()
@@ -97,8 +98,8 @@ func findContainer(pods []*v1.Pod, c cgroup.Container) (pod *v1.Pod, name string
 	return pods[i], ""
 }
 
-// hasTickets reports whether the container requests gshare/vgpu devices. If pod or container are not known, it returns true where that is
-// possible.
+// hasTickets reports whether the container requests gshare/vgpu devices. If the pod or the container is not known, it returns whether that
+// is possible.
 func hasTickets(pod *v1.Pod, name string) bool {
 	if pod == nil || name == "" {
 		return pod == nil || kube.RequestsShare(pod)

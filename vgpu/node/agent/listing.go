@@ -11,24 +11,25 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/watchdog"
 )
 
-// processLister lists the processes that use the GPUs, and the libraries by which they do. It is not safe for concurrent use.
+// processLister lists the processes that use the GPUs, and the libraries through which they do so. It is not safe for concurrent use.
 type processLister struct {
 	*Options
 	metrics *metrics
-	list    asyncCall[[]gpu.Process] // at the driver
+	list    asyncCall[[]gpu.Process] // the driver's list
 	failing bool                     // the last list failed
 
 	libraries map[libraryKey]mappedLibrary // of processes of the last list
 }
 
-// libraryKey identifies a process whose libraries are read. A process that opens its session is read again.
+// libraryKey identifies a process whose libraries are read. The libraries are read again after the process has opened a session.
 type libraryKey struct {
 	pid       int
 	startTime uint64
 	session   bool
 }
 
-// mappedLibrary is a library that a process was found to use without the hook, or none, and for how many lists that counts.
+// mappedLibrary is the library through which a process was found to use the GPU without the hook, or none, and for how many lists the result
+// counts.
 type mappedLibrary struct {
 	name  string
 	reads int // lists until the process is read again, if it has no such library
@@ -37,15 +38,15 @@ type mappedLibrary struct {
 // libraryReads is the number of lists between two reads of the libraries of one process. A read takes up to a millisecond.
 const libraryReads = 5
 
-// current returns the processes that use the GPUs now. The list may be incomplete if the driver reports an error; ok is false if no process
-// is known at all.
+// current returns the processes that use the GPUs now. The list may be incomplete if the driver reports an error; ok is false if it is empty
+// because of an error.
 func (l *processLister) current(ctx context.Context) (processes []gpu.Process, ok bool) {
 	processes, err := l.list.Await(ctx, l.Config.Kubernetes.WatchPeriod.Duration)
 	switch {
 	case ctx.Err() != nil:
 		return nil, false
 	case errors.Is(err, gpu.ErrNoGPU):
-		err = nil // and no process
+		err = nil // no GPU, so no process
 	}
 	l.metrics.countList(err)
 	if err != nil && !l.failing {
@@ -55,7 +56,8 @@ func (l *processLister) current(ctx context.Context) (processes []gpu.Process, o
 	return processes, err == nil || len(processes) > 0
 }
 
-// setLibraries sets the libraries by which these processes use the GPU without the hook, and forgets all other processes.
+// setLibraries sets, for each of these processes, the library through which it uses the GPU without the hook. It forgets all other
+// processes.
 func (l *processLister) setLibraries(processes []watchdog.Process) {
 	before := l.libraries
 	l.libraries = map[libraryKey]mappedLibrary{}
@@ -64,7 +66,7 @@ func (l *processLister) setLibraries(processes []watchdog.Process) {
 		k := libraryKey{p.PID, p.StartTime, p.Session}
 		found := before[k]
 		if found.name == "" && found.reads == 0 {
-			mapped, err := process.MappedLibraries(p.PID) // none of a process that has ended
+			mapped, err := process.MappedLibraries(p.PID) // returns none for a process that has ended
 			found = mappedLibrary{watchdog.LibraryWithoutHook(slices.Values(mapped), p.Session), libraryReads}
 			if errors.Is(err, process.ErrTooLong) {
 				found.name = cmp.Or(found.name, "some of more libraries than the agent reads")

@@ -28,7 +28,7 @@ type memoryRequest struct {
 	limit            share.Bytes
 }
 
-// driverLimit is a memory limit that the driver has confirmed, and the ID of the container that it holds for. A grant outlives its
+// driverLimit is a memory limit that the driver has confirmed, and the ID of the container for which it holds. A grant outlives its
 // container: a restarted container needs a new limit.
 type driverLimit struct {
 	container string // ID; empty: no limit is confirmed
@@ -38,9 +38,9 @@ type driverLimit struct {
 func (l driverLimit) isSet() bool { return l.container != "" }
 
 const (
-	memoryQueue = 64 // requests that wait for the driver's program
-	// memoryTimeout is how long the agent waits for the driver's program that sets memory limits, longer than that program may take by itself.
-	// A program that hangs in the driver cannot be killed.
+	memoryQueue = 64 // requests that may wait for the driver's program
+	// memoryTimeout is how long the agent waits for the driver's program that sets memory limits. It is longer than the program's own time
+	// limit. A program that hangs in the driver cannot be killed.
 	memoryTimeout = time.Minute
 )
 
@@ -104,8 +104,8 @@ func (l *memoryLimiter) limitOf(grant string) driverLimit {
 	return s.memoryLimit
 }
 
-// requestLimits queues memory limits for the containers of these processes that have none yet. It drops requests that do not fit the queue;
-// the next observation of the guard repeats them.
+// requestLimits queues memory limits for those containers of the processes that have none yet. It drops requests for which the queue has no
+// room; the next observation of the guard repeats them.
 func (l *memoryLimiter) requestLimits(processes []watchdog.Process) {
 	if !l.metrics.dmem.Load() {
 		return
@@ -120,8 +120,8 @@ func (l *memoryLimiter) requestLimits(processes []watchdog.Process) {
 	}
 }
 
-// requestFor returns the request that limits the memory of a process's container. ok is false if the driver cannot limit it, or limits it
-// already.
+// requestFor returns the request that limits the memory of a process's container. ok is false if the driver cannot limit it, or already
+// does.
 func (l *memoryLimiter) requestFor(p watchdog.Process) (r memoryRequest, ok bool) {
 	c, err := l.ContainerOf(p.PID)
 	if err != nil {

@@ -24,7 +24,7 @@ type metrics struct {
 	kills        *prometheus.CounterVec
 
 	registered atomic.Int32 // 1 while the kubelet watches the agent's own plugin
-	fronts     atomic.Int32 // that the kubelet watches
+	fronts     atomic.Int32 // fronts that the kubelet watches
 	open       atomic.Bool  // the API server has stored that the node takes pods
 	dmem       atomic.Bool  // the driver can limit memory
 	listedAt   atomic.Int64 // when processes were listed last, in Unix seconds; 0: never
@@ -67,8 +67,8 @@ func (m *metrics) countStart(err error, took time.Duration) {
 	m.duration.Observe(took.Seconds())
 }
 
-// countPublication counts a failed publication or, after a successful one, stores whether the node takes pods. reason is why it does not;
-// empty if it does.
+// countPublication counts a failed publication or, after a successful one, stores whether the node takes pods. reason says why it does not;
+// it is empty if it does.
 func (m *metrics) countPublication(err error, reason kube.Reason) {
 	if err != nil {
 		m.failures.Inc()

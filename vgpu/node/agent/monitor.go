@@ -23,21 +23,22 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// deviceMonitor keeps the inventory of the node: its slices (whole GPUs or MIG instances), their health, and their users without a share.
+// deviceMonitor keeps the inventory of the node: its slices (whole GPUs or MIG instances), their health, and which of them are used without
+// a share.
 type deviceMonitor struct {
 	*Options
 	slices   *sliceRuntime
 	grants   *grantStore
 	publish  func() // requests publication
 	list     asyncCall[[]gpu.Device]
-	appeared chan struct{} // requests a refresh: a GPU was opened
+	appeared chan struct{} // requests a refresh after a GPU was opened
 
 	mu             sync.Mutex // guards the following
 	inventory      inventory.Inventory
 	podsBound      bool              // pods with shares are bound to the node
-	used           map[string]string // slices that are used without a share, by ID: by whom
+	used           map[string]string // for each slice that is used without a share, by ID: who uses it
 	ticketsChanged chan struct{}     // closed and replaced when they change
-	checked        time.Time         // when the driver has listed the devices last; zero: this agent does not know them
+	checked        time.Time         // when the driver last listed the devices; zero: not yet for this agent
 	claimsLoaded   bool              // the slices of resource claims are those that the last agent left
 	offersChanged  chan struct{}     // closed and replaced when the slices of resource claims change
 }
@@ -73,7 +74,7 @@ func (m *deviceMonitor) sliceByID(id string) (s inventory.Slice, ok bool) {
 	return s, false
 }
 
-// usedBy describes the users of a slice that have no share there; empty if there are none.
+// usedBy describes who uses a slice without having a share there; empty if nobody does.
 func (m *deviceMonitor) usedBy(slice string) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -95,7 +96,8 @@ func (m *deviceMonitor) offered() draplugin.Offer {
 	return draplugin.Offer{Slices: m.inventory.OfClaims(), Known: known, Checked: m.checked, Changed: m.offersChanged}
 }
 
-// sliceIndexes returns the positions of slices in the published inventory, by which tickets are numbered, or -1 for a slice that is not in it.
+// sliceIndexes returns the positions of slices in the published inventory, by which tickets are numbered. It is -1 for a slice that is not
+// in the inventory.
 func (m *deviceMonitor) sliceIndexes(ids []string) (indexes []int) {
 	all := m.currentInventory().Published().Slices
 	for _, id := range ids {
@@ -104,8 +106,8 @@ func (m *deviceMonitor) sliceIndexes(ids []string) (indexes []int) {
 	return indexes
 }
 
-// updateInventory replaces the inventory by the result of change and returns both. The holders are those whose slices must not disappear. The
-// new inventory also decides which shares can be granted.
+// updateInventory replaces the inventory by the result of change and returns the old and the new one. change is called with the holders,
+// whose slices must not disappear. The new inventory also decides which shares can be granted.
 func (m *deviceMonitor) updateInventory(
 	change func(inventory.Inventory, inventory.Holders) inventory.Inventory,
 ) (before, after inventory.Inventory) {
@@ -135,7 +137,7 @@ func (m *deviceMonitor) updateInventory(
 func (m *deviceMonitor) refresh(ctx context.Context, timeout time.Duration) error {
 	devices, err := m.list.Await(ctx, timeout)
 	if err != nil && !errors.Is(err, gpu.ErrNoGPU) {
-		return err // no change is known
+		return err // nothing is known to have changed
 	}
 	m.slices.setDevices(devices)
 	config := m.inventoryConfig()
@@ -148,7 +150,8 @@ func (m *deviceMonitor) refresh(ctx context.Context, timeout time.Duration) erro
 	return nil
 }
 
-// setChecked stores when the driver has listed the devices. The first time is news for resource claims: what the node offers is known from then on.
+// setChecked stores when the driver last listed the devices. The first time, what the node offers to resource claims becomes known, and
+// their driver is told.
 func (m *deviceMonitor) setChecked(at time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -177,7 +180,7 @@ func (m *deviceMonitor) reportFaults(before, after []inventory.Slice) {
 }
 
 // firstRefresh blocks until the devices of the node are known. While the driver hangs it falls back to the inventory that was published
-// last, since the kubelet fails pods whose device plugin is not registered; the health loop refreshes later.
+// last, since the kubelet fails pods whose device plugin is not registered. The health loop refreshes it later.
 func (m *deviceMonitor) firstRefresh(ctx context.Context) error {
 	for ctx.Err() == nil {
 		err := m.refresh(ctx, startTimeout)
@@ -192,7 +195,7 @@ func (m *deviceMonitor) firstRefresh(ctx context.Context) error {
 	return nil
 }
 
-// usePublished makes the inventory that was published last the one by which shares are granted. It returns false if that has no slices.
+// usePublished makes shares be granted by the inventory that was published last. It returns false if that has no slices.
 func (m *deviceMonitor) usePublished() bool {
 	_, inv := m.updateInventory(func(inv inventory.Inventory, _ inventory.Holders) inventory.Inventory { return inv })
 	return len(inv.Slices()) > 0
@@ -252,8 +255,8 @@ func (m *deviceMonitor) isBound() bool {
 	return m.podsBound || m.grants.hasPlaced()
 }
 
-// setUsed stores the users of slices that have no share there, by slice ID. The node does not offer such slices or start containers on them
-// until the users are gone.
+// setUsed stores, by slice ID, who uses slices without having a share there. Until such users are gone, the node does not offer their slices
+// or start containers on them.
 func (m *deviceMonitor) setUsed(used map[string]string) {
 	m.mu.Lock()
 	before := m.used
@@ -267,14 +270,14 @@ func (m *deviceMonitor) setUsed(used map[string]string) {
 	m.publish()
 }
 
-// Names of the files with the inventory that was published last, and with the slices of resource claims, which it does not have.
+// Names of two files: the inventory that was published last, and the slices of resource claims, which the inventory does not contain.
 const (
 	inventoryName = "inventory.json"
 	claimsName    = "claims.json"
 )
 
-// loadPublished loads the inventory that was published last: from the agent's files or, where these are missing as after a reboot, from the
-// API server, which does not tell the slices of resource claims.
+// loadPublished loads the inventory that was published last: from the agent's files, or from the API server if these are missing, as after a
+// reboot. The API server does not know the slices of resource claims.
 func (m *deviceMonitor) loadPublished(ctx context.Context) {
 	text, err := os.ReadFile(filepath.Join(m.Config.Directory, inventoryName))
 	published := kube.Inventory{}
@@ -301,9 +304,10 @@ func (m *deviceMonitor) loadPublished(ctx context.Context) {
 	m.inventory, m.claimsLoaded = restored, err == nil
 }
 
-// savePublished writes the inventory, of which text is about to be published, to files for the next agent.
+// savePublished writes files for the next agent: the inventory in the form that is about to be published (text), and the slices of resource
+// claims.
 func (m *deviceMonitor) savePublished(inv inventory.Inventory, text string) error {
-	if m.offered().Known { // else an agent that the driver keeps waiting would tell the next one that there are none
+	if m.offered().Known { // otherwise an agent whose driver does not answer would tell the next one that there are none
 		claims, err := inv.EncodeClaims()
 		if err != nil {
 			return err

@@ -40,7 +40,7 @@ func (g *guard) handleFindings(ctx context.Context, found []watchdog.Finding) {
 
 var errOtherProcess = errors.New("the PID belongs to another process by now")
 
-// kill kills an observed process. It returns errOtherProcess if another process has the PID by now.
+// kill kills an observed process. It returns errOtherProcess if another process has the PID now.
 func (g *guard) kill(ctx context.Context, p watchdog.Process) error {
 	handle, err := process.Open(p.PID)
 	if err != nil {
@@ -64,8 +64,8 @@ var eventReasons = map[watchdog.Kind]string{
 	watchdog.Beside: eventBeside, watchdog.Uncounted: eventUncounted, watchdog.Overdrawn: eventOverdrawn,
 }
 
-// reportFinding logs a violation and writes an event on the pod of its process. A process outside of pods appears only in the log, in
-// metrics, and in the enforcement status of the pods on its slice.
+// reportFinding logs a violation and writes an event on the pod of its process. A violation by a process outside of pods appears only in the
+// log, in metrics, and in the enforcement status of the pods on its slice.
 func (g *guard) reportFinding(f watchdog.Finding) {
 	text := violationText(f, process.Program(f.PID))
 	pod, _ := findContainer(g.pods, cgroup.Container{PodUID: f.Pod})
@@ -75,7 +75,8 @@ func (g *guard) reportFinding(f watchdog.Finding) {
 	}
 }
 
-// violationText describes a violation and how to correct it. program is the name of the process's executable, empty if it is not known.
+// violationText describes a violation and how to correct it. program is the name of the process's executable; it is empty if the name is not
+// known.
 func violationText(f watchdog.Finding, program string) string {
 	who := fmt.Sprintf("process %d (%.64s) of container %s", f.PID, cmp.Or(program, "?"), cmp.Or(f.Container, "?"))
 	text := ""
@@ -105,7 +106,7 @@ func violationText(f watchdog.Finding, program string) string {
 	return text
 }
 
-// through returns the part of a sentence that names the library by which a process uses the GPU; empty if it is not known.
+// through returns the part of a sentence that names the library through which a process uses the GPU; empty if it is not known.
 func through(library string) string {
 	if library == "" {
 		return ""
@@ -116,8 +117,8 @@ func through(library string) string {
 // maxUsersNamed is how many users of a slice a message lists by name.
 const maxUsersNamed = 3
 
-// sliceUsers returns descriptions of those who use slices without a share, by slice ID: observed processes, and containers to which other
-// device plugins have allocated the slice. It includes MIG placements that overlap with a used one.
+// sliceUsers describes, by slice ID, who uses slices without a share: observed processes, and containers to which other device plugins have
+// allocated the slice. A MIG placement that overlaps with a used one counts as used, too.
 func (g *guard) sliceUsers() map[string]string {
 	inv := g.devices.currentInventory()
 	by := map[string][]string{}
@@ -138,7 +139,8 @@ func (g *guard) sliceUsers() map[string]string {
 	return inv.UsedAndOverlapping(used)
 }
 
-// podName returns the text by which messages refer to a pod, also for a pod that is not listed and for processes outside of pods.
+// podName returns the text by which messages refer to a pod, including pods that are not listed. It also has a text for processes outside of
+// pods.
 func (g *guard) podName(uid string) string {
 	if uid == "" {
 		return "processes outside of pods"
@@ -149,7 +151,7 @@ func (g *guard) podName(uid string) string {
 	return "a pod with UID " + uid
 }
 
-// joinUsers joins names to a list, sorted and without duplicates. It ends with the number of those beyond maxUsersNamed.
+// joinUsers joins names to a list, sorted and without duplicates. Beyond maxUsersNamed names, the list ends with the number of the others.
 func joinUsers(names []string) string {
 	slices.Sort(names)
 	names = slices.Compact(names)

@@ -17,7 +17,7 @@ type operationLocks struct {
 // containerLock is the lock of one container.
 type containerLock struct {
 	held  chan struct{} // full while the lock is held
-	users int           // that hold the lock or wait for it
+	users int           // number of operations that hold the lock or wait for it
 	since time.Time     // when the holder took it
 }
 
@@ -61,7 +61,7 @@ func (l *operationLocks) overdue(limit time.Duration) (container string) {
 	return ""
 }
 
-// signal wakes the loop that receives from the channel, unless a wake-up is pending. It never blocks.
+// signal wakes the loop that receives from the channel, unless a wake-up is already pending. It never blocks.
 func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -83,11 +83,11 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// errHung is returned while a call into the GPU driver has not come back within its timeout.
+// errHung is returned while a call into the GPU driver has not returned within its timeout.
 var errHung = errors.New("the driver does not answer")
 
-// asyncCall runs a call into the GPU driver that may hang. A hung call cannot be cancelled, so it runs in a goroutine of its own, and at
-// most one is in flight. An asyncCall is for one caller at a time.
+// asyncCall makes a call into the GPU driver that may hang. A hung call cannot be cancelled, so each call runs in a goroutine of its own,
+// and at most one is in flight. An asyncCall must have only one caller at a time.
 type asyncCall[T any] struct {
 	call     func() (T, error)
 	inFlight chan callResult[T] // nil: none

@@ -21,17 +21,18 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Times of parking. A server that has not given its memory back by then cannot be parked; a load is waited for as long as it takes within the limit,
-// and tried again.
+// Times of parking. A server that has not given its memory back within parkLimit cannot be parked. Waking may take up to wakeLimit, and is
+// tried again after that.
 const (
 	parkLimit   = 30 * time.Second
 	wakeLimit   = 5 * time.Minute
-	wakePause   = 2 * time.Second // between two tries
+	wakePause   = 2 * time.Second // between two attempts
 	settlePause = 200 * time.Millisecond
 	settleLimit = 3 * time.Second
 )
 
-// move is what a server is being told, without the locks of the keeper: it may take long, or not answer at all.
+// move is a request to a server to park or wake. It is made without the keeper's locks, since the server may take long to answer, or not
+// answer at all.
 type move struct {
 	parks bool
 	done  chan struct{} // closed when err is set
@@ -39,7 +40,8 @@ type move struct {
 	ended time.Time
 }
 
-// begin starts a move of a container's server, unless one of the same kind is known, and returns the one that is; nil while the other kind goes on.
+// begin starts a move of a container's server, unless there already is one of the same kind, and returns that move. It returns nil while a
+// move of the other kind is under way.
 func (k *residencyKeeper) begin(ctx context.Context, id string, parks bool, limit time.Duration, do func(context.Context) error) *move {
 	if m := k.moves[id]; m != nil {
 		if m.parks != parks && !m.isDone() {
@@ -71,15 +73,15 @@ func (m *move) isDone() bool {
 	}
 }
 
-// forgetMoves forgets those of containers that are gone.
+// forgetMoves forgets the moves of containers that are gone.
 func (k *residencyKeeper) forgetMoves() {
 	maps.DeleteFunc(k.moves, func(id string, m *move) bool {
 		return m.isDone() && !slices.ContainsFunc(k.grants.all(), func(g grant.Grant) bool { return g.ID() == id })
 	})
 }
 
-// park has the server in a container give its memory back, takes that away from its processes, and returns what they keep. It is called with each list of
-// pods until it is done, or has failed, which is stored.
+// park makes the server in a container give its memory back, takes that memory away from the container's processes, and returns what they
+// keep. It is called with each list of pods until it is done or has failed; a failure is stored.
 func (k *residencyKeeper) park(ctx context.Context, pod *v1.Pod, granted *grant.Grant, seq int64) (parked parkedState, done bool) {
 	id, inTurn := granted.ID(), granted.Class() == share.Swap
 	running, served := k.grants.serviceOf(id)
@@ -104,7 +106,7 @@ func (k *residencyKeeper) park(ctx context.Context, pod *v1.Pod, granted *grant.
 		err = k.checkKept(parked.kept)
 	}
 	if ctx.Err() != nil {
-		return parkedState{}, false // the agent ends
+		return parkedState{}, false // the agent is ending
 	}
 	if err != nil {
 		k.host.release(id)
@@ -119,7 +121,8 @@ func (k *residencyKeeper) park(ctx context.Context, pod *v1.Pod, granted *grant.
 	return parked, true
 }
 
-// checkKept returns an error if a container of class swap keeps more of the device than is set aside for it: others could not have their turns.
+// checkKept returns an error if a container of class swap keeps more device memory than is set aside for it: other containers could then not
+// have their turns.
 func (k *residencyKeeper) checkKept(kept share.Bytes) error {
 	aside := share.Bytes(0)
 	if s := k.Config.Kubernetes.Swap; s != nil {
@@ -132,16 +135,17 @@ func (k *residencyKeeper) checkKept(kept share.Bytes) error {
 	return nil
 }
 
-// wake gives the memory of a container back to its processes, and has its server take it. It is called with each list of pods until it is done.
+// wake gives the memory of a container back to its processes, and makes its server take it. It is called with each list of pods until it is
+// done.
 func (k *residencyKeeper) wake(ctx context.Context, pod *v1.Pod, granted *grant.Grant) (done bool) {
 	id := granted.ID()
 	running, served := k.grants.serviceOf(id)
 	if _, maybe := k.grants.parkingOf(id); !served || granted.BestEffort || !maybe {
-		return true // it never was
+		return true // it was never parked
 	}
 	server, err := serverOf(pod)
 	if err != nil {
-		return true // no container runs, or not where it could be reached: it was not parked
+		return true // it was not parked: no container runs, or none that could have been reached
 	}
 	if err := running.container.Unpark(); err != nil {
 		k.logOnce(pod, "the memory of a parked container is not given back", err.Error())
@@ -166,8 +170,8 @@ func (k *residencyKeeper) wake(ctx context.Context, pod *v1.Pod, granted *grant.
 	return true
 }
 
-// tellToPark has a server give its memory back, if the host has room for what it then keeps there. For one of class swap it has, as those on a slice
-// were admitted with a place for all of them.
+// tellToPark makes a server give its memory back, if the host has room for what the server then keeps there. For class swap there always is
+// room: containers are admitted to a slice only with a place on the host for all of them.
 func (k *residencyKeeper) tellToPark(ctx context.Context, id string, inTurn bool, server parking.Server, c *tokenserver.Container) error {
 	method, err := k.Parking.Find(ctx, server)
 	if err != nil {
@@ -190,20 +194,21 @@ func (k *residencyKeeper) tellToPark(ctx context.Context, id string, inTurn bool
 	return nil
 }
 
-// hostAccount is the memory of the host that is reserved for containers that are being parked, or were by this agent. What the others have is in
-// their records.
+// hostAccount counts the memory of the host that is reserved for containers that are being parked, or that this agent has parked. What other
+// containers hold there is in their records.
 type hostAccount struct {
 	mu       sync.Mutex // guards the following
 	reserved residency.HostMemory
 }
 
-// reserve counts a container with bytes, unless that would exceed a limit beside the grants. A limit of 0 is none.
+// reserve reserves bytes for a container, unless they and what the grants hold would exceed the limit. A limit of 0 means that there is
+// none.
 func (h *hostAccount) reserve(id string, bytes share.Bytes, grants []grant.Grant, limit share.Bytes) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	held := residency.HostMemory{}
 	for _, g := range grants {
-		held[g.ID()] = max(g.Residency.Host, h.reserved[g.ID()]) // reserved for one that is gone does not count
+		held[g.ID()] = max(g.Residency.Host, h.reserved[g.ID()]) // a reservation for a container that is gone does not count
 	}
 	if !held.Fits(id, bytes, limit) {
 		delete(held, id)
@@ -237,7 +242,7 @@ func usedBy(c *tokenserver.Container) (sum share.Bytes) {
 	return sum
 }
 
-// settle waits until a container holds no less memory than a moment before: a server may say that it has given memory back before the driver has it.
+// settle waits until a container's memory no longer shrinks: a server may say that it has given memory back before the driver has it.
 func settle(ctx context.Context, c *tokenserver.Container) {
 	for before, began := usedBy(c), time.Now(); time.Since(began) < settleLimit && ctx.Err() == nil; {
 		sleep(ctx, settlePause)

@@ -7,11 +7,11 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// memoryPeaks knows the peaks of memory of containers, by the ID of their grant. It is used by one goroutine.
+// memoryPeaks holds the memory peaks of containers, by grant ID. It is used by one goroutine.
 type memoryPeaks map[string]int64
 
-// risen reports whether a peak is greater than at the last call, as enforcement statuses show it. A container that writes its count as it likes makes
-// its pod be written as often as there are steps, and no more.
+// risen reports whether a peak, as enforcement statuses show it, is greater than at the last call. Since peaks are rounded to few steps, a
+// container that forges its count causes no more writes of its pod than there are steps.
 func (p *memoryPeaks) risen(containers []tokenserver.Status) bool {
 	found, risen := memoryPeaks{}, false
 	for _, c := range containers {
@@ -33,7 +33,8 @@ func peakOf(c *tokenserver.Status) (most int64) {
 // peakBits is how many of the leading bits of a peak are shown.
 const peakBits = 6
 
-// roundedPeak returns a peak in MiB, rounded up so that only its leading bits are not 0: less than 1/32 above it.
+// roundedPeak returns a peak in MiB, rounded up so that only its leading peakBits bits can be set. The result exceeds the peak by less than
+// 1/32.
 func roundedPeak(peak share.Bytes) int64 {
 	mib := (int64(peak) + int64(share.MiB) - 1) / int64(share.MiB)
 	unit := int64(1) << max(0, bits.Len64(uint64(mib))-peakBits)

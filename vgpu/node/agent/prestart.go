@@ -16,23 +16,23 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/residency"
 )
 
-// The start of a container waits for what may pass soon: its predecessor's end, the kubelet's record of its tickets. The kubelet
-// allows PreStart 30 s, and repeats it after an error.
+// The start of a container waits for conditions that may soon be met: that its predecessor has ended, that the kubelet has recorded its
+// tickets. The kubelet allows PreStart 30 s, and repeats it after an error.
 const (
 	retryFor     = 5 * time.Second
 	retryPeriod  = 100 * time.Millisecond
 	startLimit   = 25 * time.Second
-	preferWithin = 50 * time.Millisecond // the kubelet's main loop waits for Prefer
+	preferWithin = 50 * time.Millisecond // the kubelet's main loop waits for the answer of Prefer
 )
 
-// grantTickets grants the container that holds the tickets (device IDs of gshare/vgpu) the share that the scheduler placed for it. For a
-// few seconds it retries what may pass soon. It returns an error if the owner of the tickets is ambiguous.
+// grantTickets grants the container that holds the tickets (device IDs of gshare/vgpu) the share that the scheduler placed for it. For a few
+// seconds it retries after errors that may pass soon. It returns an error if the owner of the tickets is ambiguous.
 func (g *granter) grantTickets(ctx context.Context, tickets []string) error {
 	var first *grant.Owner
 	return g.grantSoon(ctx, retryFor, tickets, func(ctx context.Context) (grant.Claim, error) { return g.tryGrant(ctx, tickets, &first) })
 }
 
-// grantSoon calls try until a share is granted. It retries what may pass soon, for the given time.
+// grantSoon calls try until a share is granted. For the given time, it retries after errors that may pass soon.
 func (g *granter) grantSoon(
 	ctx context.Context, patience time.Duration, tickets []string, try func(context.Context) (grant.Claim, error),
 ) error {
@@ -43,7 +43,7 @@ func (g *granter) grantSoon(
 		freed := g.grants.freedChannel()
 		claim, err := try(ctx)
 		if last != nil && (ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded)) {
-			err = last // it says more than that the time is over
+			err = last // it tells more than that the time is over
 		}
 		if err == nil || !isTransient(err) || ctx.Err() != nil || time.Since(began) > patience {
 			g.metrics.countStart(err, time.Since(began))
@@ -60,8 +60,8 @@ func (g *granter) grantSoon(
 	}
 }
 
-// tryGrant attempts once to grant the share of the container that holds the tickets. It fails if an earlier attempt, whose owner is in
-// first, found another owner.
+// tryGrant attempts once to grant the share of the container that holds the tickets. It fails if an earlier attempt found another owner,
+// which is in first.
 func (g *granter) tryGrant(ctx context.Context, tickets []string, first **grant.Owner) (grant.Claim, error) {
 	claim, err := g.Records.Claim(ctx, tickets)
 	if err != nil {
@@ -99,8 +99,9 @@ func (g *granter) reportRefusal(claim grant.Claim, tickets []string, err error) 
 	}
 }
 
-// reportRefusedStart writes on an instance of a function that its slice has no room for it, so that gshare-controller replaces it. Of one that awaits its turn
-// it writes that it has not started, where the pod says otherwise: after a reboot nothing is left of what it had, and nobody else's turn would come.
+// reportRefusedStart writes on an instance of a function that its slice has no room for it, so that gshare-controller replaces it. If the
+// instance awaits its turn but its pod says that it has started, it writes that it has not: after a reboot nothing is left of what the
+// instance had, and otherwise no other instance would get its turn.
 func (g *granter) reportRefusedStart(pod *v1.Pod, refusal *grant.Refusal) {
 	wanted, reached, err := kube.ResidencyOf(pod)
 	refused := residency.Reached{Seq: wanted.Seq, Refused: true}
@@ -133,7 +134,7 @@ func (a *Agent) Prefer(ctx context.Context, available, must []string, n int) []s
 	return ticket.Prefer(available, must, a.devices.sliceIndexes(placed), n)
 }
 
-// placedSlices returns the slices of the one placed container that has n vGPUs and no tickets yet. It returns none if several such
+// placedSlices returns the slices of the only placed container that has n vGPUs and no tickets yet. It returns none if several such
 // containers have different slices.
 func (a *Agent) placedSlices(pods []*v1.Pod, n int) (placed []string) {
 	for _, pod := range pods {

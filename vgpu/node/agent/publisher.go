@@ -16,12 +16,12 @@ import (
 // watches the plugin, and the agent closes the node before it ends.
 
 const (
-	publishPause = 200 * time.Millisecond // changes within it share a publication
+	publishPause = 200 * time.Millisecond // changes within this time share a publication
 	publishRetry = time.Second            // after an error
-	closeTimeout = 3 * time.Second        // how long the end of an agent waits for the API server
+	closeTimeout = 3 * time.Second        // how long an ending agent waits for the API server
 
-	// Each enforcement status makes the API server and the kubelet process its pod once more. While many pods start at once, statuses wait
-	// until no share was granted for enforcementQuiet, but for enforcementLate at most.
+	// Each new enforcement status makes the API server and the kubelet process its pod once more. While many pods start at once, statuses
+	// are held back until no share has been granted for enforcementQuiet, but for at most enforcementLate.
 	enforcementQuiet = time.Second
 	enforcementLate  = time.Minute
 )
@@ -35,12 +35,12 @@ type publisher struct {
 	enforcement *enforcementReporter
 	claims      *claimReporter
 	lowered     *loweredPods
-	requests    chan struct{} // for publication
+	requests    chan struct{} // requests publication
 	closed      chan struct{} // receives once the API server has stored that the node is closed
 }
 
-// servingContext returns a context that ends after ctx: once the API server has stored that the node takes no new pods, and the pods bound
-// before have had time to start.
+// servingContext returns a context that ends some time after ctx: once the API server has stored that the node takes no new pods, and pods
+// that were bound before have had time to start.
 func (p *publisher) servingContext(ctx context.Context) (serving context.Context, stop context.CancelFunc) {
 	serving, stop = context.WithCancel(context.WithoutCancel(ctx))
 	context.AfterFunc(ctx, func() {
@@ -105,8 +105,8 @@ func (p *publisher) publishOnce(ctx, open context.Context, written map[types.UID
 	return retry
 }
 
-// publishInventory writes the inventory to the node's annotation. A reason makes every slice closed to new pods; the copy on disk for the
-// next agent is without it.
+// publishInventory writes the inventory to the node's annotation. A reason closes every slice to new pods; the copy on disk for the next
+// agent does not contain it.
 func (p *publisher) publishInventory(ctx context.Context, reason kube.Reason) error {
 	inv, rules := p.devices.currentInventory(), p.Config.Rules()
 	published := inv.Published()
@@ -117,7 +117,7 @@ func (p *publisher) publishInventory(ctx context.Context, reason kube.Reason) er
 	}
 	if err := p.devices.savePublished(inv, text); err != nil {
 		if reason != kube.ReasonClosing {
-			return err // the next agent must not lack what is published
+			return err // the next agent must know all that is published
 		}
 		p.Log.Error("failed to save the inventory", "error", err)
 	}
@@ -134,8 +134,8 @@ func (p *publisher) publishInventory(ctx context.Context, reason kube.Reason) er
 	return p.Cluster.Publish(ctx, text, kube.NodeResources(published, p.lowered.get()...), keep)
 }
 
-// inBurst reports whether to postpone enforcement statuses, because a share was granted within the last second and no pod has waited for a
-// minute for its first status. written maps pod UIDs to the statuses written last.
+// inBurst reports whether to hold back enforcement statuses: a share was granted within the last second, and no pod has waited for its first
+// status for a minute. written maps pod UIDs to the statuses written last.
 func (p *publisher) inBurst(written map[types.UID]string, now time.Time) bool {
 	burst := false
 	for _, g := range p.grants.all() {

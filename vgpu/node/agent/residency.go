@@ -18,14 +18,14 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// loweredPods holds the pods of the node that have given up SM-time or memory: the node advertises it in addition (kube.NodeResources). What it
-// advertises may fall again to what all pods request.
+// loweredPods holds the pods of the node that have given up SM-time or memory. The node advertises what they gave up in addition
+// (kube.NodeResources). What it advertises may shrink again to what all pods request.
 type loweredPods struct {
 	pods     atomic.Pointer[[]*v1.Pod]
 	requests atomic.Pointer[v1.ResourceList]
 }
 
-// requested returns what all pods of the node request of the resources that may fall, nothing before the pods are known.
+// requested returns how much all pods of the node request of the resources that may shrink. It is empty before the pods are known.
 func (l *loweredPods) requested() v1.ResourceList {
 	if requests := l.requests.Load(); requests != nil {
 		return *requests
@@ -40,7 +40,7 @@ func (l *loweredPods) get() []*v1.Pod {
 	return nil
 }
 
-// set takes them from a list of all pods of the node, and reports whether they are others than before. Only one goroutine may call it.
+// set replaces the pods by those in a list of all pods of the node, and reports whether they have changed. Only one goroutine may call it.
 func (l *loweredPods) set(all []*v1.Pod) (changed bool) {
 	var lowered []*v1.Pod
 	for _, pod := range all {
@@ -61,14 +61,14 @@ func (l *loweredPods) set(all []*v1.Pod) (changed bool) {
 	return !same
 }
 
-// residencyKeeper is the agent of package residency: it gives running instances of functions the level that gshare-controller wants of them,
-// as far as there is room, and reports it.
+// residencyKeeper executes the rules of package residency on the node: it gives running instances of functions the level that
+// gshare-controller wants, as far as there is room, and reports it.
 type residencyKeeper struct {
 	*granter
 	listed chan []*v1.Pod   // the latest list of the node's pods, with room for one
 	moves  map[string]*move // by grant ID: servers that are being parked or woken
 	host   hostAccount
-	logged map[types.UID]string // what was logged last of the listed pods that it cannot act on
+	logged map[types.UID]string // the latest log entry about each listed pod on which it cannot act
 }
 
 func newResidencyKeeper(g *granter) *residencyKeeper {
@@ -96,7 +96,7 @@ func (k *residencyKeeper) loop(ctx context.Context) {
 	}
 }
 
-// settle does for each instance what package residency wants done, until nothing is left to do.
+// settle takes the steps that package residency wants for each instance, until none is left.
 func (k *residencyKeeper) settle(ctx context.Context, pods []*v1.Pod) {
 	var waiting []grant.Grant
 	for _, pod := range pods {
@@ -127,7 +127,7 @@ func (k *residencyKeeper) settle(ctx context.Context, pods []*v1.Pod) {
 	}
 }
 
-// logOnce logs an event of a pod unless it was the last one logged of it, and reports whether it did.
+// logOnce logs an event of a pod unless it is the same as the last one logged for the pod. It reports whether it logged.
 func (k *residencyKeeper) logOnce(pod *v1.Pod, event, why string) bool {
 	text := event + why
 	if k.logged[pod.UID] == text {
@@ -138,7 +138,7 @@ func (k *residencyKeeper) logOnce(pod *v1.Pod, event, why string) bool {
 	return true
 }
 
-// advance takes the steps of one instance until one fails, which the next list repeats, or none is left.
+// advance takes the steps of one instance until none is left or one fails; the next list of pods repeats that one.
 func (k *residencyKeeper) advance(ctx context.Context, id string, pod *v1.Pod, w residency.Wanted, r residency.Reached, waiting []grant.Grant) {
 	defer k.operations.lock(id)()
 	for {
@@ -163,13 +163,13 @@ func (k *residencyKeeper) advance(ctx context.Context, id string, pod *v1.Pod, w
 	}
 }
 
-// enforce makes the token server serve a container at a level, and parks or wakes the server in it. A container that has its slice alone stays as it
-// is. What the token server refuses is tried again with each list, and the pod gets one event for it.
+// enforce makes the token server serve a container at a level, and parks or wakes the server in the container. A container that has its
+// slice alone stays as it is. What the token server refuses is tried again with each list of pods; the pod gets one event about it.
 func (k *residencyKeeper) enforce(ctx context.Context, pod *v1.Pod, granted *grant.Grant, seq int64, level residency.Level) (done bool) {
 	id := granted.ID()
 	running, served := k.grants.serviceOf(id)
 	if !served && granted.Class() != share.Exclusive {
-		return false // it is served, at the level of its record, once its MIG instance is known
+		return false // once its MIG instance is known, it will be served at the level of its record
 	}
 	if served {
 		if err := running.container.Reshape(level < residency.Hot); err != nil {
@@ -197,7 +197,7 @@ func (k *residencyKeeper) enforce(ctx context.Context, pod *v1.Pod, granted *gra
 	return true
 }
 
-// save records an answer on disk and then in the book, where nextStep has put a raise before.
+// save records an answer on disk and then in the book. nextStep has already put a raise into the book.
 func (k *residencyKeeper) save(granted grant.Grant, record residency.Reached) (done bool) {
 	before, level := granted.Residency, granted.Level()
 	granted.Residency = record
@@ -212,7 +212,7 @@ func (k *residencyKeeper) save(granted grant.Grant, record residency.Reached) (d
 	switch {
 	case record.Refused:
 		if parked, _ := k.grants.parkingOf(granted.ID()); parked.failed == record.Seq {
-			break // the event of that says why
+			break // the event about that says why
 		}
 		k.Cluster.Warn(podOf(granted), eventResidencyRefused, "the slice has no room for the SM-time or the memory of container "+granted.Container+
 			", which stays "+record.Level.String())
@@ -222,7 +222,8 @@ func (k *residencyKeeper) save(granted grant.Grant, record residency.Reached) (d
 	return true
 }
 
-// report writes the level that a pod has reached. The next list repeats it if the API server does not take it: the kubelet may see a pod later.
+// report writes the level that a pod has reached. If the API server does not accept it, the next list of pods repeats it: the kubelet may
+// see a pod's new version late.
 func (k *residencyKeeper) report(ctx context.Context, pod *v1.Pod, record residency.Reached) {
 	text, err := record.Encode()
 	if err == nil {

@@ -50,8 +50,8 @@ func (g *granter) readRecord(id string) (grant.Grant, error) {
 	return granted, err
 }
 
-// serveRestored opens the token server sockets of granted containers that have none. All shares are reserved before any socket opens, so
-// that no reserved share is granted to another container. Containers that fail keep their grants, and run by their policy file.
+// serveRestored opens the token server sockets of granted containers that have none. It reserves all shares before it opens any socket, so
+// that no reserved share is granted to another container. Containers for which this fails keep their grants, and run by their policy file.
 func (g *granter) serveRestored() (all error) {
 	g.restoring.Lock()
 	defer g.restoring.Unlock()
@@ -60,7 +60,7 @@ func (g *granter) serveRestored() (all error) {
 		if granted.Class() == share.Exclusive {
 			continue
 		}
-		defer g.operations.lock(granted.ID())() // until all listen
+		defer g.operations.lock(granted.ID())() // held until all containers listen
 		if _, served := g.grants.serviceOf(granted.ID()); served || !g.grants.contains(&granted) {
 			continue
 		}
@@ -81,8 +81,8 @@ func (g *granter) serveRestored() (all error) {
 	return all
 }
 
-// adoptFromKubelet grants the shares of containers that hold tickets by the kubelet's records and have no grant. That is so after a reboot,
-// which deletes the grants' files, and for containers created before the plugin registered.
+// adoptFromKubelet grants shares to containers that hold tickets in the kubelet's records but have no grant. Such containers exist after a
+// reboot, which deletes the grants' files, or if they were created before the plugin registered.
 func (g *granter) adoptFromKubelet(ctx context.Context) {
 	claims, err := g.Records.All(ctx)
 	if err != nil {

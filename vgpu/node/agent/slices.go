@@ -73,7 +73,7 @@ func (r *sliceRuntime) close() {
 	r.server.Close()
 }
 
-// classes returns the isolation classes that this node can enforce: only exclusive without the hook library or MPS.
+// classes returns the isolation classes that this node can enforce. Without the hook library or MPS, that is only exclusive.
 func (r *sliceRuntime) classes() []share.Isolation {
 	if r.host.Hook == "" || r.MPS.Available() != nil {
 		return []share.Isolation{share.Exclusive}
@@ -85,7 +85,7 @@ func (r *sliceRuntime) classes() []share.Isolation {
 	return classes
 }
 
-// swap returns what the slices offer to shares of class swap; nil if the node cannot enforce that class, or is not configured for it.
+// swap returns what the slices offer to shares of class swap, or nil if the node cannot enforce the class or is not configured for it.
 func (r *sliceRuntime) swap() *kube.Swap {
 	if !slices.Contains(r.classes(), share.Swap) {
 		return nil
@@ -94,7 +94,7 @@ func (r *sliceRuntime) swap() *kube.Swap {
 	return &kube.Swap{HostMiB: s.HostMemoryMiB, KeptMiB: s.KeptMemoryMiB}
 }
 
-// checkUsers returns a refusal if the container needs the hook and could not load it.
+// checkUsers returns a refusal if the container needs the hook but could not load it.
 func (r *sliceRuntime) checkUsers(pod *v1.Pod, granted *grant.Grant) *grant.Refusal {
 	if granted.Class() == share.Exclusive {
 		return nil
@@ -162,7 +162,7 @@ func (r *sliceRuntime) openGPUs(ctx context.Context, opened func(uuid string)) (
 			r.Log.Error("failed to open a GPU for MIG instances on demand", "device", uuid, "error", err)
 			return
 		}
-		for _, p := range r.OnDemand.MissingProfiles(uuid) { // another GPU of the node may have it
+		for _, p := range r.OnDemand.MissingProfiles(uuid) { // another GPU of the node may have the profile
 			r.Log.Warn("a GPU does not offer a profile of kubernetes.onDemandProfiles", "device", uuid, "profile", p)
 		}
 		opened(uuid)
@@ -178,9 +178,8 @@ func (r *sliceRuntime) withdrawnPlacements() []string {
 	return r.OnDemand.WithdrawnPlacements()
 }
 
-// provision creates the MIG instances of a grant and starts its MPS daemon. It returns where the container finds the daemon, or
-// nothing if it uses no MPS. It returns a refusal until both are ready: a CUDA program that finds no daemon silently runs without
-// MPS.
+// provision creates the MIG instances of a grant and starts its MPS daemon. It returns where the container finds the daemon, or nothing if
+// it uses no MPS. It returns a refusal until both are ready, since a CUDA program that finds no daemon silently runs without MPS.
 func (r *sliceRuntime) provision(g *grant.Grant) (mps.Endpoint, *grant.Refusal) {
 	if r.OnDemand != nil {
 		for _, v := range g.VGPUs {

@@ -11,8 +11,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/store"
 )
 
-// storeKeeper keeps the model stores running whose weights pods declare. Stores count nothing by themselves: the book counts what is declared,
-// and a store has no more.
+// storeKeeper keeps the model stores running whose weights pods declare. Stores are not charged for memory: the book charges the declared
+// weights, and a store holds no more.
 type storeKeeper struct {
 	*Options
 	slices *sliceRuntime
@@ -44,9 +44,9 @@ func (k *storeKeeper) needed() (all []modelstore.Store) {
 	return all
 }
 
-// open starts the stores of a grant whose record has been written, ends those on its slices that no grant needs any more, and has the others there drop
-// the weights that no pod declares any more. When it returns nil, all memory of its slices is free that the book takes for free. A store of another
-// slice that hangs is not in the way.
+// open prepares the slices of a grant whose record has been written. It ends stores there that no grant needs any more, starts the stores of
+// the grant, and makes the other stores there drop weights that no pod declares any more. When it returns nil, all memory of the slices that
+// the book counts as free is free. A hung store of another slice does not block it.
 func (k *storeKeeper) open(ctx context.Context, g *grant.Grant) error {
 	if k.Stores == nil {
 		return nil
@@ -55,7 +55,7 @@ func (k *storeKeeper) open(ctx context.Context, g *grant.Grant) error {
 	for _, v := range g.VGPUs {
 		on = append(on, v.Slice)
 	}
-	if err := k.Stores.RetainOn(on, k.needs); err != nil { // the release of their last grant may not have come to it yet
+	if err := k.Stores.RetainOn(on, k.needs); err != nil { // releasing the last grant of such a store may not have ended it yet
 		return err
 	}
 	own := storesOf(g)
@@ -87,11 +87,11 @@ func (k *storeKeeper) start(ctx context.Context, s modelstore.Store) error {
 	return k.Stores.Open(ctx, s, uuid, k.survivorsOf)
 }
 
-// errSessions is returned while it is not known which processes containers have.
+// errSessions is returned while it is not known which processes the containers have.
 var errSessions = errors.New("processes have not connected again yet")
 
-// survivorsOf returns the processes of the containers that share a store, which may have mapped what they declare. A process that has mapped
-// memory is connected to the token server, but for those of a container that is alone on its slice.
+// survivorsOf returns the processes of the containers that share a store, which may have mapped the weights that they declare. A process
+// that has mapped memory is connected to the token server, unless its container has its slice alone.
 func (k *storeKeeper) survivorsOf(s modelstore.Store) (left store.Survivors, _ error) {
 	for _, g := range k.grants.onSlice(s.Slice) {
 		if g.Namespace != s.Namespace || len(g.Weights) == 0 {
@@ -114,7 +114,7 @@ func (k *storeKeeper) survivorsOf(s modelstore.Store) (left store.Survivors, _ e
 	return left, nil
 }
 
-// retain ends the stores that no grant needs, also none that is being set up.
+// retain ends the stores that no grant needs; grants that are being set up count, too.
 func (k *storeKeeper) retain() {
 	if k.Stores == nil {
 		return
@@ -144,7 +144,7 @@ func (k *storeKeeper) loop(ctx context.Context) {
 			}
 			failed[s] = text
 		}
-		k.retain() // what a failed call has left
+		k.retain() // ends what an earlier call failed to end
 		sleep(ctx, max(k.Config.Kubernetes.HealthPeriod.Duration, time.Second))
 	}
 }

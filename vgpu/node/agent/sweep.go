@@ -16,13 +16,13 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Sweeps compare the grants with the pods: soon after a change, and now and then without one. The kubelet's watch does not report a change of
-// annotations alone, so sweeps are frequent while the node has instances of functions, whose level may change.
+// Sweeps compare the grants with the pods: soon after a change, and from time to time without one. The kubelet's watch does not report
+// changes of annotations alone, so sweeps are frequent while the node has instances of functions, whose wanted level is an annotation.
 const (
-	sweepPause     = 200 * time.Millisecond // changes within it share a sweep
+	sweepPause     = 200 * time.Millisecond // changes within this time share a sweep
 	sweepPeriod    = 10 * time.Second
-	instancePeriod = 250 * time.Millisecond // with sweepPause, how late a level is noticed
-	sweepRepeat    = 50                     // sweeps in a row while processes of ended pods live
+	instancePeriod = 250 * time.Millisecond // together with sweepPause, the delay until a new level is noticed
+	sweepRepeat    = 50                     // number of sweeps in a row while processes of ended pods live
 )
 
 // sweeper releases the grants of ended pods, and applies changed SM limits of running pods.
@@ -34,8 +34,8 @@ type sweeper struct {
 	period    time.Duration // until the next sweep without a change
 }
 
-// loop sweeps whenever it is woken, and periodically, until the context ends. While processes of ended pods remain it sweeps
-// repeatedly.
+// loop sweeps whenever it is woken, and periodically, until the context ends. While processes of ended pods remain, it sweeps without
+// waiting, up to sweepRepeat times.
 func (s *sweeper) loop(ctx context.Context) {
 	for repeated := 0; ctx.Err() == nil; {
 		repeated++
@@ -56,7 +56,7 @@ func (s *sweeper) loop(ctx context.Context) {
 // watchLoop wakes the sweeper when the kubelet reports that a pod has changed.
 func (s *sweeper) watchLoop(ctx context.Context) {
 	for ctx.Err() == nil {
-		_ = s.Pods.Watch(ctx, func() { signal(s.granter.wake) }) // the watch is started again, whatever has ended it
+		_ = s.Pods.Watch(ctx, func() { signal(s.granter.wake) }) // whatever ends the watch, it is started again
 		signal(s.granter.wake)
 		sleep(ctx, sweepPause)
 	}
@@ -65,7 +65,7 @@ func (s *sweeper) watchLoop(ctx context.Context) {
 // sweep releases the grants of pods that have ended or no longer exist, once their last process has ended: the containers of a
 // force-deleted pod may outlive its Pod object. It reports whether such processes remain.
 func (s *sweeper) sweep(ctx context.Context) (processesLeft bool) {
-	grants := s.granter.grants.all() // before the pods, so that the pod of a newer grant is not missed among them
+	grants := s.granter.grants.all() // listed before the pods, so that these include the pod of every grant
 	ctx, cancel := context.WithTimeout(ctx, sweepPeriod)
 	defer cancel()
 	pods, err := s.Pods.List(ctx)
@@ -76,7 +76,7 @@ func (s *sweeper) sweep(ctx context.Context) (processesLeft bool) {
 		s.period = instancePeriod
 	}
 	if err != nil {
-		return false // without the kubelet no pod is known to have ended
+		return false // without the kubelet, no pod is known to have ended
 	}
 	s.devices.setPodsBound(slices.ContainsFunc(pods, func(p *v1.Pod) bool { return kube.RequestsShare(p) && !kube.Ended(p) }))
 	s.applySMLimits(pods)
@@ -138,7 +138,7 @@ func (s *sweeper) applySMLimits(pods []*v1.Pod) {
 	}
 }
 
-// applySMLimit applies the SM limit of one container, and writes an event when the outcome differs from the last one.
+// applySMLimit applies the SM limit of one container, and writes an event when the outcome differs from the previous one.
 func (s *sweeper) applySMLimit(granted *grant.Grant, pod *v1.Pod) {
 	defer s.granter.operations.lock(granted.ID())()
 	running, served := s.granter.grants.serviceOf(granted.ID())

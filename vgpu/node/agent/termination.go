@@ -13,8 +13,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/grant"
 )
 
-// The kubelet kills a pod when its termination grace period is over. Shortly before, the CUDA work of the processes that are left is
-// ended by the MPS daemon: a client that is killed at work may take the server, and so its neighbours, with it.
+// The kubelet kills a pod when its termination grace period is over. Shortly before that, the agent makes the MPS daemon end the CUDA work
+// of the processes that are left: a client that is killed while it has work may crash the MPS server, and with it the other clients.
 const (
 	terminationLead   = time.Second
 	terminationPeriod = 250 * time.Millisecond
@@ -41,7 +41,7 @@ func (t *terminations) loop(ctx context.Context) {
 			clear(done)
 		}
 		for _, g := range t.expiring(pods, done, time.Now()) {
-			ends.Go(func() { t.endCUDAWork(ctx, g) }) // a hung daemon does not delay those of other slices
+			ends.Go(func() { t.endCUDAWork(ctx, g) }) // concurrent, as a hung daemon must not delay those of other slices
 		}
 	}
 }
@@ -60,7 +60,8 @@ func (t *terminations) terminatingPods(ctx context.Context) []*v1.Pod {
 	return slices.DeleteFunc(pods, func(p *v1.Pod) bool { return p.DeletionTimestamp == nil || kube.Ended(p) })
 }
 
-// expiring returns the grants of those pods whose grace period is nearly over. It adds these pods to done, and skips those that are in it.
+// expiring returns the grants of those pods whose grace period is nearly over. It skips the pods that are in done, and adds the others to
+// it.
 func (t *terminations) expiring(pods []*v1.Pod, done map[types.UID]bool, now time.Time) (expiring []grant.Grant) {
 	for _, p := range pods {
 		if done[p.UID] || now.Before(p.DeletionTimestamp.Add(-terminationLead)) { // the timestamp is the end of the grace period

@@ -11,8 +11,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// applyTrialQuotas lets the servers of trials have the quotas that their annotations say. A quota may be less than that of the share, which the scheduler
-// counts all the time.
+// applyTrialQuotas gives the containers of trials the quotas that annotations of their pods specify. Such a quota may be below that of the
+// share, but the scheduler always counts the share's.
 func (k *residencyKeeper) applyTrialQuotas(pods []*v1.Pod) {
 	for _, granted := range k.grants.all() {
 		i := slices.IndexFunc(pods, func(p *v1.Pod) bool { return p.UID == granted.UID })
@@ -23,7 +23,7 @@ func (k *residencyKeeper) applyTrialQuotas(pods []*v1.Pod) {
 	}
 }
 
-// applyTrialQuota applies the quota of one container. What is refused is logged, and the enforcement status does not say that it was done.
+// applyTrialQuota applies the quota of one container. A refused quota is logged, and the enforcement status keeps showing the old one.
 func (k *residencyKeeper) applyTrialQuota(granted *grant.Grant, pod *v1.Pod) {
 	defer k.operations.lock(granted.ID())()
 	running, served := k.grants.serviceOf(granted.ID())
@@ -45,8 +45,8 @@ func (k *residencyKeeper) applyTrialQuota(granted *grant.Grant, pod *v1.Pod) {
 	k.publish()
 }
 
-// countWork counts what the program of a trial has done, and reports it in the enforcement status of its pod. It is a write of the pod each time, and anybody
-// can annotate any number of pods. So only those are counted that are alone on their slice, as trials are.
+// countWork counts what the program of a trial has done, and reports it in the enforcement status of its pod. Each report writes the pod,
+// and anybody can annotate any number of pods. So it counts only for containers that are alone on their slice, as those of trials are.
 func (k *residencyKeeper) countWork(granted *grant.Grant, pod *v1.Pod) {
 	running, served := k.grants.serviceOf(granted.ID())
 	if !served || pod.Annotations[kube.AnnotationTrialQuota] == "" || len(k.grants.onSlice(granted.VGPUs[0].Slice)) > 1 {
