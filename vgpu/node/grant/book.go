@@ -33,11 +33,11 @@ type Book struct {
 // Slices are the slices of a node on which shares can be granted.
 type Slices struct {
 	All    []packing.Slice
-	Used   map[string]string // those that are used without a share, by ID: a description of the user; nothing is granted there
-	Claims map[string]bool   // those that resource claims get shares of, by ID; the others are for the device plugin
+	Used   map[string]string // slices that are used without a share, by ID, with a description of the user; nothing is granted there
+	Claims map[string]bool   // slices on which resource claims get shares, by ID; the device plugin serves the others
 
-	// Kept is how much memory slices have beside that in All, by ID: it is not offered. Before an update or with another configuration it may have
-	// been, to pods that are bound and start again after a reboot.
+	// Kept is the memory of each slice, by ID, that is not offered and so not part of All. It may have been offered before an update or a
+	// change of the configuration, to pods that are still bound to the node and start again after a reboot.
 	Kept map[string]share.Bytes
 }
 
@@ -50,7 +50,8 @@ func NewBook(c Config) *Book {
 	return b
 }
 
-// SetSlices replaces the slices of the node. Grants on slices that are gone, used or of the other interface remain until they are released.
+// SetSlices replaces the slices of the node. Grants on slices that are gone, in use without a share, or now offered through the other
+// interface remain until they are released.
 func (b *Book) SetSlices(s Slices) { b.slices = s }
 
 // Restore adds a grant of an earlier agent without checking that it fits, since its container may be running.
@@ -106,8 +107,9 @@ func (b *Book) Admit(c Claim, now time.Time) (g Grant, changed bool, _ *Refusal)
 	return g, false, nil
 }
 
-// checkKind returns a refusal if the pod says on which kind of slice the container is to be, and it was placed on another: a scheduler of an earlier
-// version does not know that containers can have kinds of their own. On a whole GPU, for instance, others would share what a MIG instance isolates.
+// checkKind returns a refusal if the pod specifies the kind of slice for the container, but was placed on another kind: a scheduler of an
+// earlier version does not know that containers can have kinds of their own. On a whole GPU, for instance, others would share what a MIG
+// instance isolates.
 func (b *Book) checkKind(g *Grant, pod *v1.Pod) *Refusal {
 	kind := cmp.Or(pod.Annotations[kube.AnnotationContainerSlice+g.Container], pod.Annotations[kube.AnnotationSlice])
 	if kind == "" || g.BestEffort {
@@ -123,11 +125,11 @@ func (b *Book) checkKind(g *Grant, pod *v1.Pod) *Refusal {
 	return nil
 }
 
-// start sets the residency with which a container starts, or returns why it cannot start.
+// start sets the residency with which a container starts, or returns a refusal that says why it cannot start.
 func (b *Book) start(g *Grant, pod *v1.Pod) (refusal *Refusal) {
 	wanted, _, err := kube.ResidencyOf(pod)
-	if err != nil || g.ByClaim() { // instances of functions get their shares by the device plugin
-		wanted = residency.Fixed // the agent does not act on what it cannot read
+	if err != nil || g.ByClaim() { // instances of functions get their shares through the device plugin
+		wanted = residency.Fixed // the agent does not act on an annotation that it cannot read
 	}
 	reached, ok := residency.Start(wanted, func(l residency.Level) bool {
 		refusal = b.checkFit(*g, l)
@@ -136,7 +138,7 @@ func (b *Book) start(g *Grant, pod *v1.Pod) (refusal *Refusal) {
 	switch {
 	case refusal != nil:
 		return refusal
-	case wanted.Level == residency.Warm && g.Class() == share.Swap: // what has loaded nothing could not be parked, so it would have a turn
+	case wanted.Level == residency.Warm && g.Class() == share.Swap: // with nothing loaded it could not be parked, so it would have a turn
 		return refuse(AwaitsTurn, "it is not the turn of the instance: it starts when gshare-controller lets it")
 	case !ok:
 		return refuse(Unwanted, "the instance is to be deleted")
@@ -154,8 +156,9 @@ func (b *Book) SetResidency(id string, r residency.Reached) {
 	}
 }
 
-// FitsAt reports whether the grant with this ID would fit at a level beside all others and beside containers that are bound to the node and
-// have no grant yet. Those count as Hot, but for one of class swap: there, others can start only when nobody has a turn.
+// FitsAt reports whether the grant with this ID would fit at a level beside all other grants and beside containers that are bound to the
+// node but have no grant yet. The latter count as Hot, except if the grant is of class swap: there, others can start only when nobody has a
+// turn.
 func (b *Book) FitsAt(id string, l residency.Level, waiting []Grant) bool {
 	g, ok := b.grants[id]
 	if ok && g.Class() == share.Swap {
@@ -164,7 +167,7 @@ func (b *Book) FitsAt(id string, l residency.Level, waiting []Grant) bool {
 	others := *b
 	others.grants = maps.Clone(b.grants)
 	delete(others.grants, id)
-	if g.Level() == residency.Warm { // others may have been given its memory, and what is kept is for contexts
+	if g.Level() == residency.Warm { // others may have been given its memory, and the kept memory is needed for contexts
 		others.slices.Kept = nil
 	}
 	for _, w := range waiting {
@@ -175,8 +178,8 @@ func (b *Book) FitsAt(id string, l residency.Level, waiting []Grant) bool {
 	return ok && others.checkFit(g, l) == nil
 }
 
-// Placed returns what the containers of a pod are to be granted, by the pod's placement on the named node; nothing if it has none that can
-// be read.
+// Placed returns what the containers of a pod are to be granted according to the pod's placement on the named node. It returns nothing if
+// the pod has no readable placement there.
 func Placed(pod *v1.Pod, node string) (all []Grant) {
 	placement, present, err := kube.PlacementOf(pod)
 	if !present || err != nil || placement.Node != node || !kube.RequestsShare(pod) {
@@ -201,8 +204,8 @@ func (b *Book) otherHolder(tickets []string, owner Owner) (Grant, bool) {
 	return Grant{}, false
 }
 
-// checkFit returns a refusal unless each vGPU of the grant fits at a level on its slice beside the present grants, by the rules of the
-// scheduler.
+// checkFit returns a refusal unless each vGPU of the grant, at a level, fits on its slice beside the present grants by the scheduler's
+// rules.
 func (b *Book) checkFit(g Grant, l residency.Level) *Refusal {
 	enforcement := share.Strict
 	if g.BestEffort {
@@ -247,8 +250,8 @@ func (b *Book) checkFit(g Grant, l residency.Level) *Refusal {
 	return nil
 }
 
-// repellingSlice returns the ID of a slice, on the device of slice s, with a grant that has the anti-affinity key of g and is of the same namespace;
-// empty if there is none.
+// repellingSlice returns the ID of a slice on the same device as slice s that has a grant with g's anti-affinity key in g's namespace; empty
+// if there is none.
 func (b *Book) repellingSlice(s *packing.Slice, g Grant) string {
 	for i := range b.slices.All {
 		o := &b.slices.All[i]
@@ -270,8 +273,8 @@ func (b *Book) overlappingSlice(s *packing.Slice) string {
 	return ""
 }
 
-// chargeOf returns what a vGPU of a grant counts on its slice at a level. One of class swap counts whole, as its next turn may come at any time; who
-// has a turn is residency.FitsTurn's to say.
+// chargeOf returns what a vGPU of a grant is charged for on its slice at a level. A vGPU of class swap is charged its whole share, as its
+// next turn may come at any time; residency.FitsTurn decides who has a turn.
 func chargeOf(g Grant, l residency.Level, v kube.PlacedVGPU) share.Share {
 	if v.Class == share.Swap {
 		return v.Share
@@ -279,7 +282,7 @@ func chargeOf(g Grant, l residency.Level, v kube.PlacedVGPU) share.Share {
 	return l.Charge(v.Share, g.Residency.Memory)
 }
 
-// holdersOn returns what the grants on a slice of class swap, but for that with an ID, hold of its memory.
+// holdersOn returns how much memory each grant on a slice of class swap holds, leaving out the grant with the ID except.
 func (b *Book) holdersOn(slice, except string) (holders []residency.Holder) {
 	for id, g := range b.grants {
 		for _, v := range g.VGPUs {
@@ -316,7 +319,8 @@ func (b *Book) On(slice string) (on []Grant) {
 	return on
 }
 
-// GrantedMemory returns the sum of the device memory that all grants on a slice may hold now and of their weights, each counted once for a namespace.
+// GrantedMemory returns the sum of the device memory that all grants on a slice may hold now, and of their weights, which count once for
+// each namespace.
 func (b *Book) GrantedMemory(slice string) share.Bytes {
 	load := b.loadOf(slice)
 	if len(load.Residents()) > 0 && load.Residents()[0].Class == share.Swap {

@@ -1,5 +1,5 @@
-// Package grant decides which container gets which part of the node's GPUs. It has no sockets, files
-// or clocks: from what the kubelet recorded and the pod asks for it computes a grant or a refusal.
+// Package grant decides which container gets which part of the node's GPUs. It has no sockets, files or clocks: from the kubelet's records
+// and the pod's request it computes a grant or a refusal.
 package grant
 
 import (
@@ -43,28 +43,28 @@ func (o Owner) String() string { return o.Namespace + "/" + o.Name + "/" + o.Con
 type Grant struct {
 	Owner
 	Tickets []string // sorted
-	// ResourceClaim is the claim by which the container has the share. Its UID is empty for a share that gshare-scheduler placed.
+	// ResourceClaim is the claim through which the container has the share. Its UID is empty for a share that gshare-scheduler placed.
 	ResourceClaim ResourceClaim
 	Model         kube.FitModel
 	VGPUs         []kube.PlacedVGPU
-	Weights       []share.Weights // that its slices hold for it beside its memory, as the pod was placed with
-	AntiAffinity  string          // that no other share of the namespace on its devices has, as the pod was placed with
+	Weights       []share.Weights // held by its slices beside the share's own memory, as placed with the pod
+	AntiAffinity  string          // key that no other share of the namespace on the same devices has, as placed with the pod
 	Since         time.Time
 	// BestEffort is true if the pod accepts that its share is not enforced. Its enforcement status lists what is not.
 	BestEffort bool
-	// Residency is how ready to serve the container is, and the last level wanted of it that is answered. The zero value is that of a
-	// container that is always Hot.
+	// Residency is the level that the container has reached, and the latest request for a level that has been answered. It is the zero value
+	// for a container that is always Hot.
 	Residency residency.Reached
 }
 
-// ResourceClaim identifies a resource claim and what is allocated to it.
+// ResourceClaim identifies a resource claim and its allocation.
 type ResourceClaim struct {
 	UID      types.UID   `json:"uid"`
 	Name     string      `json:"name"`     // in the namespace of its pod
-	ShareIDs []types.UID `json:"shareIDs"` // of each vGPU
+	ShareIDs []types.UID `json:"shareIDs"` // one for each vGPU
 }
 
-// ByClaim reports whether the container has its share by a resource claim.
+// ByClaim reports whether the container has its share through a resource claim.
 func (g *Grant) ByClaim() bool { return g.ResourceClaim.UID != "" }
 
 // Level returns the level of the container, which is never Cold.
@@ -75,7 +75,7 @@ func (g *Grant) Level() residency.Level {
 	return g.Residency.Level
 }
 
-// Record returns Residency for package residency, in which no record of a started container is Cold.
+// Record returns Residency in the form that package residency expects: there, the record of a started container is never Cold.
 func (g *Grant) Record() residency.Reached {
 	r := g.Residency
 	r.Level = g.Level()
@@ -90,21 +90,22 @@ func (g *Grant) Holds(tickets []string) bool {
 	return slices.Equal(g.Tickets, slices.Sorted(slices.Values(tickets)))
 }
 
-// Claim is a container that is about to start, with the tickets (device IDs) that the kubelet has recorded for it. For a container with a
-// resource claim, it has what the claim's allocation is, and tickets of its own.
+// Claim is a container that is about to start, with the tickets (device IDs) that the kubelet has recorded for it. For a container that uses
+// a resource claim, it has the claim's allocation, and tickets that stand for that (ClaimTickets).
 type Claim struct {
 	Pod       *v1.Pod
 	Container string
 	Tickets   []string
 
-	ResourceClaim ResourceClaim     // without UID: what gshare-scheduler has placed counts
-	Allocated     []kube.PlacedVGPU // to the resource claim
+	ResourceClaim ResourceClaim     // empty UID: the placement by gshare-scheduler applies
+	Allocated     []kube.PlacedVGPU // what is allocated to the resource claim
 }
 
-// byResourceClaim reports whether the container is to have its share by a resource claim.
+// byResourceClaim reports whether the container gets its share through a resource claim.
 func (c Claim) byResourceClaim() bool { return c.ResourceClaim.UID != "" }
 
-// ClaimTickets returns the names that stand for n vGPUs of a resource claim as tickets do for others. No other claim ever has them.
+// ClaimTickets returns the names that stand for the n vGPUs of a resource claim, as tickets do for other vGPUs. No other claim ever has the
+// same names.
 func ClaimTickets(claim types.UID, n int) (tickets []string) {
 	for i := range n {
 		tickets = append(tickets, fmt.Sprintf("claim-%s-%d", claim, i))
@@ -115,8 +116,8 @@ func ClaimTickets(claim types.UID, n int) (tickets []string) {
 // Owner returns the identity of the claim's container.
 func (c Claim) Owner() Owner { return Owner{c.Pod.UID, c.Pod.Namespace, c.Pod.Name, c.Container} }
 
-// grantOf returns the grant that follows from the claim's allocation or the pod's placement, or a refusal if the placement is for another pod or node, or differs
-// from what the containers request. It does not check whether the grant fits beside others.
+// grantOf returns the grant that follows from the claim's allocation or the pod's placement. It returns a refusal if the placement is for
+// another pod or node, or differs from what the containers request. It does not check whether the grant fits beside others.
 func (c Claim) grantOf(node string) (Grant, *Refusal) {
 	if c.byResourceClaim() {
 		return Grant{
@@ -150,12 +151,12 @@ func (c Claim) grantOf(node string) (Grant, *Refusal) {
 	}, nil
 }
 
-// recordVersion is the version of the grant records on disk. If an agent finds another version, it makes the grant again from the kubelet's
-// record and the pod's placement.
+// recordVersion is the version of the grant records on disk. If an agent finds an unknown version, it makes the grant again from the
+// kubelet's record and the pod's placement.
 //
-// Version 1 has no residency: the container is Hot. An agent that knows no other version still reads the grants of all pods that are not
-// instances of functions. Version 3 is of a resource claim. An agent that does not know it removes the record, and the kubelet asks to
-// prepare the claim again.
+// Version 1 has no residency: the container is Hot. So an agent that knows only version 1 still reads the grants of all pods that are not
+// instances of functions. Version 3 is for grants by resource claims. An agent that does not know it removes the record, and the kubelet
+// asks it to prepare the claim again.
 const (
 	recordVersion          = 1
 	residencyRecordVersion = 2
