@@ -12,11 +12,11 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/enforcement"
 )
 
-// pipeName is the name of the pipe by which clients connect to a daemon.
+// pipeName is the name of the pipe through which clients connect to a daemon.
 const pipeName = "control"
 
-// publishPipe makes the daemon's pipe available in the directory of its clients, unless its clients use the directories of namespaces. A
-// link to the pipe leads to the same daemon, but not to its pipe for commands of root, which is beside it.
+// publishPipe makes the daemon's pipe available in the directory for its clients, unless its clients use the directories of namespaces. A
+// link to this pipe leads to the same daemon, but not to the pipe beside it that accepts commands from root.
 func (c control) publishPipe() error {
 	if !c.hasPipe() {
 		return errors.New("the pipe of the daemon is missing")
@@ -59,7 +59,7 @@ func (m *Manager) Limitations(slice string) []string {
 	return nil
 }
 
-// inspect finds the limitations of the daemon, once for each process of it.
+// inspect finds the limitations of the daemon, once for each process that runs as this daemon.
 func (d *daemon) inspect() {
 	if d.pid == 0 || d.limitations != nil {
 		return
@@ -76,7 +76,7 @@ func (d *daemon) inspect() {
 	d.limitations, d.unpublished = found, d.unpublished || len(found) > 0
 }
 
-// findLimitations returns the limitations of the daemon with a PID. The result is not nil without an error.
+// findLimitations returns the limitations of the daemon with a PID. If err is nil, found is not nil.
 func (c control) findLimitations(ctx context.Context, pid int) (found []string, err error) {
 	found = []string{}
 	if os.Geteuid() == 0 && !hasArguments(pid, c.multiUserFlag()) {
@@ -95,8 +95,8 @@ func (c control) findLimitations(ctx context.Context, pid int) (found []string, 
 	return found, err
 }
 
-// takesClientCommands reports whether the daemon executes commands that come by the pipe for clients. It tries several times, since a
-// daemon that serves another session refuses commands too.
+// takesClientCommands reports whether the daemon executes commands that arrive through the pipe for clients. It tries several times, since a
+// daemon that is serving another session refuses commands, too.
 func (c control) takesClientCommands(ctx context.Context) bool {
 	for range 3 {
 		if _, err := c.tryCommandV2(ctx, c.ClientDir(c.slice), "get_server_list"); err == nil {

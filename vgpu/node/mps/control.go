@@ -25,7 +25,7 @@ var errTimeout = errors.New("timed out")
 
 const pipeVariable = "CUDA_MPS_PIPE_DIRECTORY="
 
-// control is a client of the MPS control daemon of one slice, to which it sends commands. It has about one method for each command of the
+// control is a client of the MPS control daemon of one slice, to which it sends commands. It has roughly one method for each command of the
 // daemon.
 type control struct {
 	Daemons
@@ -69,7 +69,7 @@ func (c control) start(ctx context.Context) error {
 	return c.moveToDetachedCgroup()
 }
 
-// runDaemon runs the control program with the arguments of a daemon, and with the flag for several users if it knows that.
+// runDaemon runs the control program with the arguments of a daemon, and with the flag for several users if the program supports it.
 func (c control) runDaemon(ctx context.Context, arguments []string) (err error) {
 	if os.Geteuid() != 0 {
 		_, err = c.run(ctx, "", arguments...)
@@ -87,12 +87,12 @@ func (c control) multiUserFlag() string {
 	return "-multiuser-server"
 }
 
-// noDaemonText is what the control program prints when it should send commands and no daemon runs. Programs of drivers before 555 take
-// themselves for that if they do not know one of their options.
+// noDaemonText is what the control program prints when it is run to send commands and no daemon runs. Programs of drivers before 555 act as
+// if they were run for that when they do not know one of their options.
 const noDaemonText = "Cannot find MPS control daemon process"
 
-// moveToDetachedCgroup moves the daemon out of the agent's cgroup before it starts servers: a container runtime kills all processes in the
-// cgroup of a container that ends.
+// moveToDetachedCgroup moves the daemon out of the agent's cgroup before the daemon starts servers: when the agent's container ends, the
+// container runtime kills all processes in its cgroup.
 func (c control) moveToDetachedCgroup() (all error) {
 	pids, _ := c.findProcesses()
 	for _, pid := range pids {
@@ -106,8 +106,8 @@ func (c control) run(ctx context.Context, input string, arguments ...string) (st
 	return c.runIn(ctx, c.PipeDir(c.slice), input, arguments...)
 }
 
-// runIn runs NVIDIA's control program with a pipe directory and returns its output. A daemon that it starts gets the guard, which keeps
-// clients from sending commands, but not with MPS v3, whose protocol is not known.
+// runIn runs NVIDIA's control program with a pipe directory and returns its output. A daemon that it starts gets the guard library, which
+// keeps clients from sending commands, except with MPS v3, whose protocol is not known.
 func (c control) runIn(ctx context.Context, pipeDir, input string, arguments ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout())
 	defer cancel()
@@ -120,7 +120,7 @@ func (c control) runIn(ctx context.Context, pipeDir, input string, arguments ...
 		cmd.Env = append(cmd.Env, "LD_PRELOAD="+c.Guard)
 	}
 	cmd.Stdin = strings.NewReader(input)
-	cmd.WaitDelay = 100 * time.Millisecond // its children may hold its output open
+	cmd.WaitDelay = 100 * time.Millisecond // processes that it started may hold its output open
 	out, err := cmd.CombinedOutput()
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		err = errTimeout
@@ -131,16 +131,16 @@ func (c control) runIn(ctx context.Context, pipeDir, input string, arguments ...
 	return string(out), nil
 }
 
-// busyDelay is the time between two tries to send a command to a daemon that serves another session of commands.
+// busyDelay is the time between two attempts to send a command to a daemon that is serving another command session.
 const busyDelay = 5 * time.Millisecond
 
-// errBusy means that the daemon has closed the session before it answered, as it serves one at a time.
+// errBusy means that the daemon closed the session before it answered, as it serves one session at a time.
 var errBusy = errors.New("the daemon serves another session of commands")
 
-// sessions has a mutex for each pipe directory, so that this process opens one session of commands at a time there.
+// sessions has a mutex for each pipe directory, so that this process opens only one command session at a time there.
 var sessions sync.Map
 
-// retry repeats a command until the daemon has time for it.
+// retry repeats a command until the daemon is free to execute it.
 func (c control) retry(ctx context.Context, command func(ctx context.Context) (string, error)) (answer string, err error) {
 	session, _ := sessions.LoadOrStore(c.PipeDir(c.slice), new(sync.Mutex))
 	session.(*sync.Mutex).Lock()
@@ -165,8 +165,8 @@ func (c control) commandV2(ctx context.Context, text string) (string, error) {
 	return c.retry(ctx, func(ctx context.Context) (string, error) { return c.tryCommandV2(ctx, c.PipeDir(c.slice), text) })
 }
 
-// tryCommandV2 sends one command to a daemon of MPS v2 by the pipe in a directory. A busy daemon can look like one that has nothing to say,
-// with exit code 0, so a second command follows whose answer is known to be a number.
+// tryCommandV2 sends one command to a daemon of MPS v2 through the pipe in a directory. A busy daemon can look like a daemon that has
+// nothing to report, with exit code 0. So a second command follows, whose answer is known to be a number.
 func (c control) tryCommandV2(ctx context.Context, pipeDir, text string) (string, error) {
 	output, err := c.runIn(ctx, pipeDir, text+"\nget_default_active_thread_percentage\n")
 	var exit *exec.ExitError
@@ -192,9 +192,9 @@ func (c control) hasPipe() bool {
 
 // server is an MPS server process with its clients.
 type server struct {
-	name    string // of MPS v3 only
+	name    string // only with MPS v3
 	pid     int    // 0: not started yet
-	fault   bool   // accepts no clients until those that a fault has failed have ended
+	fault   bool   // accepts no new clients until those that failed in a fault have ended
 	clients []int  // PIDs
 }
 
@@ -212,7 +212,7 @@ func (c control) listServers(ctx context.Context) (found []server, err error) {
 		if err != nil {
 			return nil, err
 		}
-		clients, err := c.commandV2(ctx, fmt.Sprint("get_client_list ", pid)) // none, if the server has ended meanwhile
+		clients, err := c.commandV2(ctx, fmt.Sprint("get_client_list ", pid)) // none if the server has ended meanwhile
 		if err != nil {
 			return nil, err
 		}
@@ -221,8 +221,8 @@ func (c control) listServers(ctx context.Context) (found []server, err error) {
 	return found, nil
 }
 
-// terminateClient terminates the CUDA work of a client; its process continues with errors. This must precede any signal that ends the
-// process: a client killed while it works can leave the server, and so all other clients, in an undefined state.
+// terminateClient terminates the CUDA work of a client; the client's process continues with errors. It must be called before any signal that
+// ends the process: a client killed while it works can leave the server, and so all other clients, in an undefined state.
 func (c control) terminateClient(ctx context.Context, s server, pid int) error {
 	if c.isVersion3 {
 		_, err := c.commandV3(ctx, "client", "terminate", strconv.Itoa(pid))
@@ -232,14 +232,14 @@ func (c control) terminateClient(ctx context.Context, s server, pid int) error {
 	return err
 }
 
-// quit tells the daemon to terminate itself and its servers, and removes what it leaves: its pipes, at which clients would fail. The exit
-// code of the command is the daemon's, which is 1 if one of its servers has ever failed.
+// quit tells the daemon to terminate its servers and itself, and removes the pipes that it leaves, since clients that connect to these would
+// fail. The exit code of the command is the daemon's, which is 1 if one of its servers has ever failed.
 func (c control) quit(ctx context.Context) error {
 	var err error
 	if c.isVersion3 {
 		_, err = c.commandV3(ctx, "-q")
 	} else {
-		_, err = c.run(ctx, "quit -t 1\n") // without a time, it waits for servers that do not end
+		_, err = c.run(ctx, "quit -t 1\n") // without a time limit, it waits for servers that never end
 	}
 	if exit := new(exec.ExitError); errors.As(err, &exit) && !c.isVersion3 && !strings.Contains(err.Error(), noDaemonText) {
 		err = nil
@@ -250,8 +250,8 @@ func (c control) quit(ctx context.Context) error {
 	return c.killAll()
 }
 
-// parsePIDs parses the output of a command with one PID per line. Any other text, such as "Server 12 not found", contains no PIDs: some
-// are followed by a line with a number that is none.
+// parsePIDs parses the output of a command that prints one PID per line. Any other text, such as "Server 12 not found", contains no PIDs,
+// although some such texts are followed by a line with a number.
 func parsePIDs(answer string) (pids []int) {
 	for line := range strings.Lines(answer) {
 		pid, err := strconv.Atoi(strings.TrimSpace(line))

@@ -10,25 +10,25 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/supervisor"
 )
 
-// daemon manages the MPS control daemon of one slice. Only the goroutine of its loop uses the fields that are not guarded.
+// daemon manages the MPS control daemon of one slice. The fields that are not guarded are used only by the goroutine of its loop.
 type daemon struct {
-	control    // isVersion3 changes together with pid, and is guarded too
+	control    // isVersion3 changes together with pid, and is guarded like it
 	manager    *Manager
 	supervisor *supervisor.Supervisor
 	wake       chan struct{}
-	clients    map[int]uint64 // start times by PID, as of the last answer; they may outlive the daemon; nil: it has never answered
-	hasServer  bool           // as of the last answer, the server of the members' namespaces exists
-	startErr   error          // of the last start
+	clients    map[int]uint64 // start times by PID, from the latest answer; they may outlive the daemon; nil: it has never answered
+	hasServer  bool           // according to the latest answer, the server of the members' namespaces exists
+	startErr   error          // error of the last start
 
 	// guarded by the manager's lock
 	identity                             // of the daemon's process; zero: not identified
-	limitations []string                 // of the identified daemon, as of its first answer; nil before it
-	pending     map[string]pendingMember // called Open, and are not members yet; by name
-	closed      string                   // why no new process is accepted; empty if it is
-	nonMPS      []int                    // processes without MPS
-	clientCount int                      // as of the last observation
+	limitations []string                 // of the identified daemon, from its first answer; nil before that
+	pending     map[string]pendingMember // shares that called Open and are not members yet; by name
+	closed      string                   // why the slice accepts no new process; empty if it accepts them
+	nonMPS      []int                    // processes that run without MPS
+	clientCount int                      // from the last observation
 	namespaces  map[string]namespace     // by member
-	unpublished bool                     // namespaces changed since the last OnChange
+	unpublished bool                     // namespaces has changed since the last OnChange
 }
 
 // identity identifies a process.
@@ -58,13 +58,13 @@ func (d *daemon) loop() {
 	for {
 		d.identifyProcess()
 		observation, decision := d.decide()
-		if d.manager.ctx.Err() != nil { // the daemon may have been asked, and answer nobody
+		if d.manager.ctx.Err() != nil { // closed: the daemon may seem not to answer only because the query was cancelled
 			return
 		}
 		d.publish(observation, decision)
 		next := d.manager.Interval
 		switch {
-		case !observation.Wanted && len(d.allMembers()) > 0: // Open has accepted a member meanwhile: do not stop its daemon
+		case !observation.Wanted && len(d.allMembers()) > 0: // Open has accepted a member meanwhile, so its daemon must not be stopped
 			next = min(next, actionDelay)
 		case decision.Action != supervisor.Nothing:
 			if err := d.performAction(decision.Action); err != nil && d.manager.ctx.Err() == nil {
@@ -87,8 +87,8 @@ func (d *daemon) loop() {
 	}
 }
 
-// allMembers returns the shares of the slice, including those that were only passed to Open. The limits passed to Open replace those of a
-// share with the same name.
+// allMembers returns the shares of the slice, including those that so far were only passed to Open. The limits passed to Open replace those
+// of a share with the same name.
 func (d *daemon) allMembers() []Member {
 	d.manager.mu.Lock()
 	defer d.manager.mu.Unlock()

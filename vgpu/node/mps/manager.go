@@ -19,7 +19,7 @@ type Config struct {
 	Daemons
 	Log        *slog.Logger
 	Interval   time.Duration     // between two observations of a slice; 0: one second
-	Supervisor supervisor.Config // zero: delays that suit an observation each second
+	Supervisor supervisor.Config // zero: delays that suit one observation per second
 	OnChange   func()            // called without locks held, when a slice opens or closes, or its non-MPS processes change
 }
 
@@ -27,11 +27,10 @@ var defaultSupervisor = supervisor.Config{
 	FirstDelay: time.Second, LastDelay: time.Minute, Settled: 5 * time.Minute, Patience: 10 * time.Second, Grace: 10 * time.Second,
 }
 
-// pendingTimeout is how long a daemon is kept for a share that was passed to Open but not to SetMembers.
+// pendingTimeout is how long a daemon is kept for a share that was passed to Open but not yet to SetMembers.
 const pendingTimeout = 30 * time.Second
 
-// Manager runs an MPS control daemon for each shared slice. It is safe for concurrent use. Only TerminateClients and Close wait for
-// daemons.
+// Manager runs an MPS control daemon for each shared slice. It is safe for concurrent use. Only TerminateClients and Close block on daemons.
 type Manager struct {
 	Config
 	ctx   context.Context
@@ -40,8 +39,8 @@ type Manager struct {
 
 	mu        sync.Mutex          // guards the following
 	daemons   map[string]*daemon  // by slice
-	members   map[string][]Member // by slice, as of the last SetMembers
-	processes map[string][]int    // PIDs by slice, as of the last ObserveProcesses; nil before it
+	members   map[string][]Member // by slice, from the last SetMembers
+	processes map[string][]int    // PIDs by slice, from the last ObserveProcesses; nil before the first
 	closed    bool
 }
 
@@ -77,11 +76,11 @@ var ErrClosed = errors.New("MPS does not accept clients on the slice now")
 // Endpoint tells where the processes of a share find the MPS daemon of their slice.
 type Endpoint struct {
 	PipeDir      string
-	SharedMemory string // the directory that containers must have at /dev/shm; empty: it does not matter, or they have that of the machine
+	SharedMemory string // the directory that containers must have at /dev/shm; empty: any directory will do, or they have the machine's
 }
 
-// Open returns the MPS endpoint for new processes of a share, or ErrClosed with the reason if its slice accepts none now. The slice's
-// daemon and the share's namespace are then created in the background. If MPS is not enabled, Open never fails.
+// Open returns the MPS endpoint for new processes of a share. If the slice accepts none now, it returns ErrClosed with the reason, and the
+// slice's daemon and the share's namespace are created in the background. If MPS is not enabled, Open never fails.
 func (m *Manager) Open(member Member) (Endpoint, error) {
 	if !m.Enabled() {
 		return Endpoint{PipeDir: m.ClientDir(member.Slice)}, nil
@@ -93,7 +92,7 @@ func (m *Manager) Open(member Member) (Endpoint, error) {
 		d.pending[member.Name] = pendingMember{member, time.Now()}
 	}
 	if d.closed == "" && !isAlive(d.pid, d.startTime) {
-		d.closed = "the daemon has ended" // the next observation would find it too, but later
+		d.closed = "the daemon has ended" // the next observation would notice this too, but later
 	}
 	reason := cmp.Or(d.closed, d.namespaceMissing(member))
 	if reason == "" {
@@ -110,8 +109,8 @@ func (m *Manager) Open(member Member) (Endpoint, error) {
 	return endpoint, nil
 }
 
-// SetMembers sets which shares use MPS on which slices. Daemons of slices without shares stop once they have no clients, and the shared memory
-// of these slices is unmounted, also if an earlier agent has mounted it.
+// SetMembers sets which shares use MPS on which slices. Daemons of slices without shares stop once they have no clients. The shared memory
+// of these slices is then unmounted, even if an earlier agent mounted it.
 func (m *Manager) SetMembers(members []Member) {
 	if !m.Enabled() {
 		return
@@ -144,12 +143,12 @@ func (m *Manager) daemonLocked(slice string) *daemon {
 	return d
 }
 
-// ObserveProcesses passes the processes that the driver lists on all slices to the manager. Those that are not clients of a daemon run
-// without limits: CUDA silently runs a process without MPS if it does not find the daemon.
+// ObserveProcesses tells the manager which processes the driver lists on all slices. Those that are not clients of a daemon run without
+// limits: CUDA silently runs a process without MPS if it does not find the daemon.
 func (m *Manager) ObserveProcesses(processes []gpu.Process) {
 	bySlice := map[string][]int{}
 	for _, p := range processes {
-		if !p.Graphics { // which MPS does not serve
+		if !p.Graphics { // MPS does not serve graphics
 			bySlice[p.Slice] = append(bySlice[p.Slice], p.PID)
 		}
 	}

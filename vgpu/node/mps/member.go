@@ -7,14 +7,14 @@ import (
 )
 
 // Member describes a share to the MPS daemon of its slice. If the daemon supports namespaces (MPS v3, driver 615), each share has its own:
-// processes that connect through its directory get its SMs whatever their environment says, and no more memory than it allows. Older
+// processes that connect through its directory get its SMs, whatever their environment says, and no more memory than it allows. Older
 // daemons rely on the environment of the processes.
 type Member struct {
 	Slice       string
 	Name        string // lowercase letters, digits and underscores; at most 35 bytes, to fit the path of a socket
 	SMs         share.PerMille
 	Memory      share.Bytes // of each process, without ContextMemory
-	LowPriority bool        // the default priority; a process may choose another one by its environment
+	LowPriority bool        // only the default: a process may choose another priority through its environment
 }
 
 // NewMember describes a share, with a name that is unique on its slice, for the slice's MPS daemon.

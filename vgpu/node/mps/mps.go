@@ -1,5 +1,5 @@
-// Package mps manages NVIDIA's Multi-Process Service (MPS), which caps the SMs of each process on a shared slice. It runs one control
-// daemon for each slice, so that a fault on one does not stop the others (FG-60, FG-63), also inside a MIG instance (FG-65). Package
+// Package mps manages NVIDIA's Multi-Process Service (MPS), which caps the SMs of each process on a shared slice. It runs one control daemon
+// for each slice, also inside MIG instances (FG-65), so that a fault on one slice does not stop the others (FG-60, FG-63). Package
 // supervisor decides when a daemon is started, stopped or replaced.
 package mps
 
@@ -33,13 +33,13 @@ var ErrNotInstalled = errors.New(controlProgram + " is not installed")
 type Daemons struct {
 	Dir            string          // holds the pipe directory of each slice, and the logs
 	Program        string          // path of the control daemon; empty: NVIDIA's, from PATH
-	DetachedCgroup cgroup.Detached // where daemons are moved that must outlive the agent's container
+	DetachedCgroup cgroup.Detached // where daemons are moved, as they must outlive the agent's container
 	Guard          string          // path of the library that keeps clients from sending commands to a daemon; empty: none
-	// OwnSharedMemory gives each slice a /dev/shm of its own, which its daemon and its containers share. It needs root. Without it, they have
-	// that of the machine.
+	// OwnSharedMemory gives each slice a /dev/shm of its own, shared by its daemon and its containers. This needs root. Without it, they use
+	// the machine's.
 	OwnSharedMemory bool
 	NoNamespaces    bool // starts daemons without namespaces, even where the driver supports them
-	Simulated       bool // the devices are simulated: without a Program no daemon runs, and clients get the same environment
+	Simulated       bool // the devices are simulated: without a Program no daemon runs, and clients get the same environment as with one
 
 	// CommandTimeout is how long a daemon may take to answer a command before it counts as hung; 0: two seconds.
 	CommandTimeout time.Duration
@@ -61,8 +61,8 @@ func (d Daemons) Available() error {
 	return nil
 }
 
-// PipeDir returns the directory with the pipes of a slice's daemon. It does not contain the daemon's log. Containers do not mount it, except
-// for the directories of namespaces in it: it has a pipe for commands that root may send.
+// PipeDir returns the directory with the pipes of a slice's daemon. It does not contain the daemon's log. Containers do not mount it, since
+// it has a pipe that accepts commands from root; they mount only the directories of namespaces in it.
 func (d Daemons) PipeDir(slice string) string { return filepath.Join(d.Dir, slice) }
 
 // ClientDir returns the directory that clients of a slice's daemon use as their pipe directory, if the daemon has no namespaces. It contains
@@ -74,8 +74,8 @@ const clientsDir = "clients"
 
 func (d Daemons) logDir(slice string) string { return filepath.Join(d.Dir, "log", slice) }
 
-// Stop stops the daemons of all slices, which keep running after their Manager is closed, and removes their cgroup and shared memory. After an error,
-// processes may still be running.
+// Stop stops the daemons of all slices, which keep running after their Manager is closed, and removes their cgroup and their shared memory.
+// If it returns an error, processes may still be running.
 func (d Daemons) Stop(ctx context.Context) error {
 	if !d.Enabled() {
 		return nil
@@ -128,8 +128,8 @@ func (d Daemons) Features(ctx context.Context) (Features, error) {
 	return Features{StaticPartitions: strings.Contains(text, "static-partitioning"), Namespaces: namespaces}, err
 }
 
-// supportsNamespaces reports whether the control program has commands for namespaces. NVIDIA's guide for Dynamo detects them the same way,
-// by the help text.
+// supportsNamespaces reports whether the control program has commands for namespaces. It looks for them in the help text, as NVIDIA's guide
+// for Dynamo does.
 func (d Daemons) supportsNamespaces(ctx context.Context) (bool, error) {
 	text, err := d.helpText(ctx, append(slices.Clone(version3Flags), "-h")...)
 	return strings.Contains(text, "namespace"), err

@@ -13,8 +13,8 @@ import (
 // reasonUnidentified is the reason for which a slice is closed while the process of its MPS daemon is unknown.
 const reasonUnidentified = "the daemon is not identified yet"
 
-// identifyProcess finds the process and the version of the daemon before it is queried. It clears what is known of a previous daemon
-// process, so that Open never applies the state of a daemon that has ended to the next one.
+// identifyProcess finds the process and the version of the daemon before it is queried. It clears what is known about a previous daemon
+// process, so that Open never applies the state of a daemon that has ended to its successor.
 func (d *daemon) identifyProcess() {
 	if isAlive(d.pid, d.startTime) {
 		return
@@ -30,8 +30,9 @@ func (d *daemon) identifyProcess() {
 	d.closed = cmp.Or(d.closed, reasonUnidentified)
 }
 
-// findIdentity returns the PID and start time of the daemon, or zeros unless there is exactly one, as while one is being started. It also
-// records the daemon's version: an agent that does not support namespaces may have started it and left the record of an earlier one.
+// findIdentity returns the PID and start time of the daemon. It returns zeros unless there is exactly one process, for example while a
+// daemon is being started. It also records the daemon's version: the daemon may have been started by an agent that does not support
+// namespaces and that left the record of an earlier daemon.
 func (c control) findIdentity(pids []int) (pid int, startTime uint64) {
 	if len(pids) != 1 {
 		return 0, 0
@@ -68,14 +69,14 @@ func (d *daemon) decide() (supervisor.Observation, supervisor.Decision) {
 	if d.canProvision(observation) {
 		decision.Closed = cmp.Or(decision.Closed, d.provision())
 	}
-	if d.pid == 0 { // the answer may be of any process
+	if d.pid == 0 { // the answer may come from any process
 		decision.Closed = cmp.Or(decision.Closed, reasonUnidentified)
 	}
 	return observation, decision
 }
 
 // observeDaemon queries the daemon for its servers and clients. It returns an error only if the daemon refuses to report them; the daemon
-// then counts as silent.
+// then counts as not answering.
 func (d *daemon) observeDaemon() (supervisor.Observation, error) {
 	observation := supervisor.Observation{Wanted: len(d.allMembers()) > 0, Daemon: supervisor.Answers}
 	servers, err := d.listServers(d.manager.ctx)

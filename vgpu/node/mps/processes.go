@@ -16,9 +16,11 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/process"
 )
 
-// A tenant can choose any name, arguments and environment for a process. The user and the pod of a process are known from the kernel.
+// A tenant can choose any name, arguments and environment for a process. The user and the pod of a process, however, are known from the
+// kernel.
 
-// findProcesses returns the PIDs of the slice's MPS daemons and servers, whoever started them. Servers survive a daemon that was killed.
+// findProcesses returns the PIDs of the slice's MPS daemons and servers, no matter who started them. Servers survive a daemon that was
+// killed.
 func (c control) findProcesses() (daemons, servers []int) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -43,10 +45,10 @@ func (c control) findProcesses() (daemons, servers []int) {
 	return daemons, servers
 }
 
-// isProcessOfSlice reports whether a process was started for the slice, by its environment, and not by a tenant.
+// isProcessOfSlice reports whether a process was started for the slice, according to its environment, and not by a tenant.
 func (c control) isProcessOfSlice(pid int) bool {
 	if isInOtherPod(pid) {
-		return false // first: reading the memory of a tenant's process can take as long as the tenant likes
+		return false // checked first: reading the memory of a tenant's process can take as long as the tenant likes
 	}
 	environment, err := process.ReadFile(pid, "environ")
 	return err == nil && bytes.Contains(append([]byte{0}, environment...), []byte("\x00"+pipeVariable+c.PipeDir(c.slice)+"\x00"))
@@ -64,8 +66,8 @@ func hasAgentUser(pid int) bool {
 	return err == nil && uid == os.Getuid()
 }
 
-// isInOtherPod reports whether a process is in another pod than the agent, or its pod is unknown. A daemon is in the agent's pod until it
-// is moved to the detached cgroup, and then in none.
+// isInOtherPod reports whether a process is in another pod than the agent, or in an unknown pod. A daemon is in the agent's pod until it is
+// moved to the detached cgroup, and then in none.
 func isInOtherPod(pid int) bool {
 	c, err := containerOf(pid)
 	if errors.Is(err, cgroup.ErrNoContainer) {
@@ -113,8 +115,8 @@ func waitForExit(p process.Process) error {
 }
 
 // removePipes removes the pipes of a daemon that has ended: clients that find them would hang or fail, and so would the next daemon.
-// Directories that containers may have mounted stay, as a mount does not follow a new directory of the same name. Since tenants can write
-// to them, links in them are never followed to the outside.
+// Directories that containers may have mounted stay, as a mount would not follow a new directory of the same name. Since tenants can write
+// to them, links in them are never followed out of the directory.
 func (c control) removePipes() error {
 	return errors.Join(removePipesIn(c.PipeDir(c.slice)), removePipesIn(c.ClientDir(c.slice)))
 }
@@ -138,7 +140,7 @@ func removeContents(root *os.Root, dir string) (all error) {
 		case !e.IsDir() || name != serverName && !isNamespaceDir(name):
 			all = errors.Join(all, root.RemoveAll(name))
 		case isNamespaceDir(name):
-			_ = removeContents(root, name) // its tenant may create files meanwhile, which must not keep the next daemon from starting
+			_ = removeContents(root, name) // may fail: the tenant can create files meanwhile, which must not keep the next daemon from starting
 		default:
 			all = errors.Join(all, removeContents(root, name))
 		}

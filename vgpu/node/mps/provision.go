@@ -13,9 +13,9 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/supervisor"
 )
 
-// nextIsVersion3 reports whether the next daemon is started with MPS v3, which has namespaces: if the driver supports them and the
+// nextIsVersion3 reports whether the next daemon is started with MPS v3, which has namespaces. It is if the driver supports them and the
 // configuration allows them, but not in MIG instances, for which NVIDIA does not promise them. While the slice has shares, the next daemon
-// has the version of the last one, because containers keep the pipe directories that they were given.
+// has the same version as the last one, because containers keep the pipe directories that they were given.
 func (d *daemon) nextIsVersion3(ctx context.Context) (bool, error) {
 	switch {
 	case d.hasMembers():
@@ -37,9 +37,9 @@ func (d *daemon) canProvision(observation supervisor.Observation) bool {
 	return d.isVersion3 && observation.Wanted && observation.Daemon == supervisor.Answers && !observation.Fault
 }
 
-// provision creates the MPS server and the namespaces of the shares, and deletes all others, including those of an earlier agent. It
-// returns why the slice has to be closed to all shares, or an empty string. A server that has ended disappears from the daemon's list with
-// its namespaces, and clients that connected then would run without MPS.
+// provision creates the MPS server and the namespaces of the shares, and deletes all other namespaces, including those of an earlier agent.
+// It returns why the slice has to be closed to all shares, or an empty string. A server that has ended disappears from the daemon's list
+// together with its namespaces; clients that connected then would run without MPS.
 func (d *daemon) provision() (closed string) {
 	ctx := d.manager.ctx
 	if !d.hasServer {
@@ -66,7 +66,7 @@ func (d *daemon) provision() (closed string) {
 // once, since an earlier agent may have been killed before it set them.
 func (d *daemon) createNamespaces(ctx context.Context, existing []string) map[string]namespace {
 	namespaces := map[string]namespace{}
-	var timeout error // once a command has timed out, the others would too
+	var timeout error // once one command has timed out, the others would too
 	for _, m := range d.allMembers() {
 		exists := slices.Contains(existing, m.Name)
 		if namespaces[m.Name] = (namespace{m, timeout}); timeout != nil || exists && d.namespaces[m.Name] == (namespace{m, nil}) {
@@ -80,8 +80,9 @@ func (d *daemon) createNamespaces(ctx context.Context, existing []string) map[st
 	return namespaces
 }
 
-// createNamespace creates the MPS namespace of a share, unless it exists, and then sets its limits. A container that kept its pipe
-// directory from a previous daemon may connect between these steps and be unlimited: its work is terminated, by this agent or by the next.
+// createNamespace creates the MPS namespace of a share, unless it exists, and then sets its limits. A container that has kept its pipe
+// directory from a previous daemon may connect between these steps and be unlimited. Its work is therefore terminated, by this agent or by
+// the next one.
 func (d *daemon) createNamespace(ctx context.Context, m Member, exists bool) error {
 	if !exists {
 		if err := d.markUnlimited(m.Name); err != nil {
@@ -100,7 +101,7 @@ func (d *daemon) createNamespace(ctx context.Context, m Member, exists bool) err
 	return d.unmarkUnlimited(m.Name)
 }
 
-// deleteNamespace deletes a namespace, unless a share needs it by now. The daemon refuses while the namespace has clients; the next
+// deleteNamespace deletes a namespace, unless a share needs it by now. The daemon refuses while the namespace has clients; then the next
 // iteration of the loop tries again.
 func (d *daemon) deleteNamespace(ctx context.Context, name string) {
 	if slices.ContainsFunc(d.allMembers(), func(m Member) bool { return m.Name == name }) {
@@ -110,7 +111,7 @@ func (d *daemon) deleteNamespace(ctx context.Context, name string) {
 		d.manager.Log.Debug("MPS namespace not deleted", "slice", d.slice, "namespace", name, "error", err)
 		return
 	}
-	_ = d.unmarkUnlimited(name) // a mark that remains only terminates the clients of the next namespace of that name once
+	_ = d.unmarkUnlimited(name) // if the mark stays, that only terminates the clients of the next namespace of this name once
 }
 
 func (d *daemon) setNamespaces(namespaces map[string]namespace) {
@@ -119,7 +120,7 @@ func (d *daemon) setNamespaces(namespaces map[string]namespace) {
 	d.setNamespacesLocked(namespaces)
 }
 
-// setNamespacesLocked stores the state of the shares' namespaces, and whether it has changed. The caller holds the manager's lock.
+// setNamespacesLocked stores the state of the shares' namespaces, and records whether it has changed. The caller holds the manager's lock.
 func (d *daemon) setNamespacesLocked(namespaces map[string]namespace) {
 	same := maps.EqualFunc(d.namespaces, namespaces, func(a, b namespace) bool {
 		return a.Member == b.Member && fmt.Sprint(a.err) == fmt.Sprint(b.err)

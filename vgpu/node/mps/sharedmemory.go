@@ -11,8 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Before version 3, an MPS server and its clients exchange files in /dev/shm, and CUDA fails with error 805 if they have different ones. A
-// container has its own, so the agent mounts a tmpfs for each slice, which the daemon and the containers of the slice have at /dev/shm.
+// Before version 3, an MPS server and its clients exchange files in /dev/shm, and CUDA fails with error 805 if they see different ones. Each
+// container has its own /dev/shm by default. So the agent mounts a tmpfs for each slice, which the daemon and the containers of the slice
+// have at /dev/shm.
 
 // SharedMemoryPath is where programs have their POSIX shared memory.
 const SharedMemoryPath = "/dev/shm"
@@ -20,16 +21,16 @@ const SharedMemoryPath = "/dev/shm"
 // sharedMemoryDir contains the mount points of all slices.
 const sharedMemoryDir = "shm"
 
-// sharedMemoryLimits are the mount options that limit what the processes of a slice can leave in their shared memory. Kubernetes counts its
-// pages as memory of the pod that writes them, while that pod exists.
+// sharedMemoryLimits are the mount options that limit how much the processes of a slice can leave in their shared memory. Kubernetes counts
+// its pages as memory of the pod that wrote them, while that pod exists.
 const sharedMemoryLimits = "size=1g,nr_inodes=64k,mode=0755"
 
 func (d Daemons) sharedMemoryMount(slice string) string {
 	return filepath.Join(d.Dir, sharedMemoryDir, slice)
 }
 
-// SharedMemory returns the directory that the MPS daemon and the containers of a slice have at /dev/shm. It is in the tmpfs of the slice, not
-// its mount point, so that no container can be created with the directory while the tmpfs is not mounted.
+// SharedMemory returns the directory that the MPS daemon and the containers of a slice have at /dev/shm. It is a directory inside the
+// slice's tmpfs, and not the mount point, so that no container can be created with it while the tmpfs is not mounted.
 func (d Daemons) SharedMemory(slice string) string {
 	return filepath.Join(d.sharedMemoryMount(slice), "files")
 }
@@ -55,7 +56,8 @@ func (c control) mountSharedMemory() error {
 	return os.Chmod(files, os.ModeSticky|0o777)
 }
 
-// unmountSharedMemory unmounts the shared memory of a slice, if it is mounted. Its files remain for processes that still have it.
+// unmountSharedMemory unmounts the shared memory of a slice, if it is mounted. Its files remain available to processes that still have it
+// mounted.
 func (d Daemons) unmountSharedMemory(slice string) error {
 	point := d.sharedMemoryMount(slice)
 	mounted, err := isMountPoint(point)
@@ -97,7 +99,7 @@ func isMountPoint(dir string) (bool, error) {
 }
 
 // withSharedMemory calls start on a thread with its own mount namespace, in which dir is mounted at /dev/shm. Processes that start creates
-// stay in that namespace. Mounts that are made or removed outside of it later are made or removed inside, too.
+// stay in that namespace. Mounts that are later made or removed outside of it are made or removed inside it, too.
 func withSharedMemory(dir string, start func() error) error {
 	done := make(chan error, 1)
 	go func() {
@@ -118,7 +120,7 @@ func withSharedMemory(dir string, start func() error) error {
 // usesSharedMemory reports whether the daemon of the slice is started with the slice's shared memory.
 func (c control) usesSharedMemory() bool { return c.OwnSharedMemory && !c.isVersion3 }
 
-// sharedMemoryMissing returns why containers cannot have the same shared memory as the daemon with a PID, or an empty string if they can.
+// sharedMemoryMissing returns why containers cannot share memory with the daemon with a PID, or an empty string if they can.
 func (c control) sharedMemoryMissing(pid int) string {
 	if !c.usesSharedMemory() {
 		return ""
@@ -134,7 +136,8 @@ func (c control) sharedMemoryMissing(pid int) string {
 	return ""
 }
 
-// releaseSharedMemory unmounts the shared memory of a slice, whose daemon has ended, unless a share was opened or granted meanwhile.
+// releaseSharedMemory unmounts the shared memory of a slice whose daemon has ended, unless a share has been opened or granted there
+// meanwhile.
 func (m *Manager) releaseSharedMemory(slice string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -13,11 +13,11 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// The commands of MPS v3 follow NVIDIA's pages "MPS v3 Interface" and "MPS v3 Namespaces" of release 615. These confirm: -d -p 3, -m, -q,
-// the verbs and options below, their output as comma-separated values, the directory of a namespace, and names of lowercase letters,
-// digits and underscores. Not confirmed, without such a driver at hand: fractions of a percent (the page says 1 to 100, its tables have
-// two decimals), the status of a server after a fault (assumed to be as in v2), reuse of a directory of the same name, and a directory
-// mounted at another path in a container.
+// The commands of MPS v3 follow NVIDIA's pages "MPS v3 Interface" and "MPS v3 Namespaces" of release 615. These pages confirm: -d -p 3, -m,
+// -q, the verbs and options below, their output as comma-separated values, the directory of a namespace, and names of lowercase letters,
+// digits and underscores. Not confirmed, for lack of such a driver: fractions of a percent (the page says 1 to 100, but its tables have two
+// decimals), the status of a server after a fault (assumed to be as in v2), reuse of a directory of the same name, and a directory mounted
+// at another path in a container.
 
 // version3Flags are the command-line flags that select MPS v3. NVIDIA's guide for Dynamo passes them with each command; the program uses
 // the version of the running daemon in any case.
@@ -121,7 +121,7 @@ func (c control) runsVersion3() bool {
 
 func hasVersion3Arguments(pid int) bool { return hasArguments(pid, version3Flags...) }
 
-// recordVersion stores the version of the daemon that runs or is about to be started, so that its successor can have the same.
+// recordVersion stores the version of the daemon that runs or is about to be started, so that its successor can be given the same version.
 func (c control) recordVersion() error {
 	if !c.isVersion3 {
 		return ignoreNotExist(os.Remove(c.versionFile()))
