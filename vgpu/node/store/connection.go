@@ -17,23 +17,23 @@ import (
 	rules "github.com/gshare-dev/gshare/vgpu/store"
 )
 
-// answer is a response, with the descriptor of memory that the receiver of the answer closes, or nil.
+// answer is a response, with the descriptor of memory that is sent with it, or nil. The receiver of the answer closes the descriptor.
 type answer struct {
 	storewire.Response
 	memory *os.File
 }
 
-// refusal is the answer for an error.
+// refusal returns the answer for an error.
 func refusal(status storewire.Status) answer {
 	return answer{Response: storewire.Response{Version: storewire.Version, Status: status}}
 }
 
-// granted is the answer for an entry.
+// granted returns the answer for an entry.
 func granted(e rules.Entry, memory *os.File) answer {
 	return answer{storewire.Response{Version: storewire.Version, Bytes: e.Bytes, Size: e.Size}, memory}
 }
 
-// serve answers the requests of a connection until it ends, and with it its leases.
+// serve answers the requests of a connection until the connection ends, and with it its leases.
 func (s *Server) serve(ctx context.Context, conn *net.UnixConn) {
 	c, err := s.open(conn)
 	if err != nil {
@@ -68,7 +68,7 @@ func (s *Server) serve(ctx context.Context, conn *net.UnixConn) {
 	}
 }
 
-// limitWriting ends a connection whose client writes and does not come to an end, or lets it last again.
+// limitWriting sets the time at which a connection whose client is writing is closed, or removes that limit.
 func (s *Server) limitWriting(conn *net.UnixConn, writing bool) {
 	var until time.Time
 	if writing && s.WriteLimit > 0 {
@@ -83,8 +83,8 @@ func (s *Server) writes(c rules.Client) bool {
 	return s.store.Writes(c)
 }
 
-// refuse answers the first request of a connection that is not admitted, so that the program learns why. If many wait to be told, it does not: those
-// that never ask would take the places of others.
+// refuse answers the first request of a connection that is not admitted, so that the program learns why. If many such connections have not
+// sent a request yet, it does not wait for one: clients that never ask would take the places of others.
 func (s *Server) refuse(conn *net.UnixConn) {
 	select {
 	case s.strangers <- struct{}{}:
@@ -123,11 +123,11 @@ func (s *Server) close(c rules.Client) {
 	delete(s.pids, c)
 }
 
-// maxDescriptors is how many descriptors of a packet are looked at; the kernel closes more.
+// maxDescriptors is how many descriptors of a packet are received; the kernel closes the others.
 const maxDescriptors = 4
 
-// receive returns the next frame, and the descriptor that comes with it if there is one, which the caller closes. The frame is longer than
-// any request if the packet is, and empty when the connection has ended.
+// receive returns the next frame, and the descriptor that comes with it, if any, which the caller closes. The frame is longer than any
+// request if the packet is, and empty if the connection has ended.
 func receive(conn *net.UnixConn) (frame []byte, file *os.File, _ error) {
 	frame, rights := make([]byte, storewire.RequestSize+1), make([]byte, unix.CmsgSpace(4*maxDescriptors))
 	n, with, _, _, err := conn.ReadMsgUnix(frame, rights)
@@ -141,7 +141,7 @@ func receive(conn *net.UnixConn) (frame []byte, file *os.File, _ error) {
 	for _, m := range messages {
 		fds, err := unix.ParseUnixRights(&m)
 		if err != nil {
-			continue // of another kind
+			continue // a control message of another kind
 		}
 		for _, fd := range fds {
 			if file != nil {
@@ -187,8 +187,8 @@ func (s *Server) answer(ctx context.Context, c rules.Client, frame []byte, file 
 	}
 }
 
-// own answers whether a descriptor is one that the store has passed on, which the kernel tells from others of the same file. What is not
-// committed is only its writer's.
+// own answers whether a descriptor is one that the store has passed on; the kernel can tell such a descriptor from others of the same file.
+// Weights that are not committed belong only to the process that writes them.
 func (s *Server) own(c rules.Client, file *os.File) answer {
 	if file == nil {
 		return refusal(storewire.Malformed)
@@ -211,10 +211,10 @@ func (s *Server) own(c rules.Client, file *os.File) answer {
 	return refusal(storewire.Absent)
 }
 
-// kcmpFile is KCMP_FILE: whether two descriptors are of the same opened file.
+// kcmpFile is KCMP_FILE, which asks whether two descriptors refer to the same open file.
 const kcmpFile = 0
 
-// isSame reports whether two descriptors of this process are duplicates. false if the kernel does not tell.
+// isSame reports whether two descriptors of this process are duplicates. It returns false if the kernel does not tell.
 func isSame(a, b *os.File) bool {
 	if a == nil || b == nil {
 		return false
@@ -234,7 +234,7 @@ func (s *Server) get(c rules.Client, k rules.Key) answer {
 	return s.export(e)
 }
 
-// export answers with the memory of an entry; s.mu is locked.
+// export returns the answer with the memory of an entry. The caller holds s.mu.
 func (s *Server) export(e rules.Entry) answer {
 	memory, err := s.descriptorOf(e.ID)
 	if err != nil {
@@ -244,7 +244,7 @@ func (s *Server) export(e rules.Entry) answer {
 	return granted(e, memory)
 }
 
-// descriptorOf returns a duplicate of the descriptor of an entry's memory; s.mu is locked.
+// descriptorOf returns a duplicate of the descriptor of an entry's memory. The caller holds s.mu.
 func (s *Server) descriptorOf(id rules.ID) (*os.File, error) {
 	if s.files[id] == nil {
 		file, err := s.Memory.Export(s.memory[id])
@@ -275,7 +275,7 @@ func (s *Server) put(c rules.Client, k rules.Key, bytes share.Bytes) answer {
 	h, err := s.create(e.Size)
 	if err != nil {
 		s.log(slog.LevelError, "failed to create memory", "weights", k.String(), "bytes", e.Size, "error", err)
-		_, _ = s.store.Discard(e.ID) // it is there: the lock has been held since
+		_, _ = s.store.Discard(e.ID) // cannot fail: the lock has been held since Put
 		return refusal(storewire.Failed)
 	}
 	s.memory[e.ID] = h
@@ -286,8 +286,8 @@ func (s *Server) put(c rules.Client, k rules.Key, bytes share.Bytes) answer {
 	return a
 }
 
-// create creates memory. The device may have less than the store's capacity left, as others use it too: then weights without users are dropped.
-// s.mu is locked.
+// create allocates device memory. The device may have less left than the store's capacity, as others use it too; then weights without users
+// are dropped until there is room. The caller holds s.mu.
 func (s *Server) create(size share.Bytes) (cuda.Handle, error) {
 	h, err := s.Memory.Create(size)
 	for err != nil {
@@ -301,7 +301,7 @@ func (s *Server) create(size share.Bytes) (cuda.Handle, error) {
 	return h, err
 }
 
-// discard drops an entry that is not committed, with its memory; s.mu is locked.
+// discard drops an entry that is not committed, with its memory. The caller holds s.mu.
 func (s *Server) discard(id rules.ID) {
 	if e, err := s.store.Discard(id); err == nil {
 		s.release([]rules.Entry{e})
@@ -332,7 +332,7 @@ func (s *Server) commit(ctx context.Context, c rules.Client, k rules.Key) answer
 	return granted(e, nil)
 }
 
-// digest computes the digest of an entry's memory, one after another, within the limit.
+// digest computes the digest of an entry's memory, within the time limit. Only one digest is computed at a time.
 func (s *Server) digest(ctx context.Context, memory *os.File, e rules.Entry) (rules.Digest, error) {
 	s.verifying.Lock()
 	defer s.verifying.Unlock()
@@ -349,7 +349,7 @@ func (s *Server) digest(ctx context.Context, memory *os.File, e rules.Entry) (ru
 	return found, err
 }
 
-// errDigestLimit is why a digest is given up.
+// errDigestLimit is the reason for which the computation of a digest is given up.
 var errDigestLimit = errors.New("the digest takes too long")
 
 // beginCommit ends the writing of an entry, and returns a descriptor of its memory.

@@ -17,11 +17,11 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/unixsocket"
 )
 
-// Control is the directory in which the agent finds the store of a slice and a namespace again, and which no pod has. The store holds a lock
-// of a file in it as long as it lives, so that it is found even if it hangs, and no second one serves beside it.
+// Control is the directory through which the agent finds the store of a slice and a namespace again. No pod can reach it. The store holds a
+// lock on a file in it for as long as it lives. So it is found even if it hangs, and no second store serves beside it.
 type Control string
 
-// ErrHeld is the error of Control.Hold while another store holds the lock.
+// ErrHeld is returned by Control.Hold while another store holds the lock.
 var ErrHeld = errors.New("another store holds the lock")
 
 func (c Control) lockFile() string { return filepath.Join(string(c), "lock") }
@@ -30,8 +30,8 @@ func (c Control) socket() string   { return filepath.Join(string(c), "control.so
 // LogFile returns the name of the store's log.
 func (c Control) LogFile() string { return filepath.Join(string(c), "log") }
 
-// Hold takes the lock for the rest of this process, which must not open the file again: to close it would end the lock. The error is ErrHeld
-// while another process has it.
+// Hold takes the lock for the rest of this process's life. The process must not open the file again, as closing it would release the lock.
+// The error is ErrHeld while another process holds the lock.
 func (c Control) Hold() error {
 	file, err := os.OpenFile(c.lockFile(), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -69,7 +69,7 @@ func (c Control) isFile(file *os.File) error {
 	return err
 }
 
-// Holder returns the process that holds the lock, which the caller closes; false if none does.
+// Holder returns the process that holds the lock, which the caller closes; false if no process does.
 func (c Control) Holder() (process.Process, bool) {
 	file, err := os.OpenFile(c.lockFile(), os.O_RDWR, 0)
 	if err != nil {
@@ -82,7 +82,7 @@ func (c Control) Holder() (process.Process, bool) {
 	}
 	p, err := process.Open(pid)
 	if err == nil && holderOf(file) == pid {
-		return p, true // the PID has not been used again
+		return p, true // the PID has not been reused
 	}
 	p.Close()
 	return process.Process{}, false
@@ -97,7 +97,7 @@ func holderOf(file *os.File) int {
 	return int(lock.Pid)
 }
 
-// HasServed reports whether a store has served here whose survivors are not recorded, see AddSurvivors.
+// HasServed reports whether a store has served here whose survivors have not been recorded yet, see AddSurvivors.
 func (c Control) HasServed() bool {
 	_, err := os.Stat(c.socket())
 	return !errors.Is(err, fs.ErrNotExist)
@@ -108,16 +108,16 @@ func (c Control) Listen() (*unixsocket.Listener, error) {
 	return unixsocket.Listen("unixpacket", c.socket(), 0o600, unixsocket.NewLimiter())
 }
 
-// controlVersion is that of the answers on the socket.
+// controlVersion is the version of the answers on the socket.
 const controlVersion = 1
 
-// status is what a store answers.
+// status is the answer of a store.
 type status struct {
 	Version int    `json:"version"`
 	Error   string `json:"error,omitempty"` // why Trim failed
 }
 
-// ServeControl drops what is not needed any more, see Trim, for each connection, and then answers it, until the listener is closed.
+// ServeControl answers each connection after it has dropped what is no longer needed, see Trim. It returns when the listener is closed.
 func (s *Server) ServeControl(listener *unixsocket.Listener) error {
 	for {
 		conn, err := listener.AcceptUnix()
@@ -134,14 +134,14 @@ func (s *Server) ServeControl(listener *unixsocket.Listener) error {
 		text, err := json.Marshal(answer)
 		if err == nil {
 			_ = conn.SetWriteDeadline(time.Now().Add(patience))
-			_, _ = conn.Write(text) // who has ended needs no answer
+			_, _ = conn.Write(text) // a peer that has ended needs no answer
 		}
 		conn.Close()
 	}
 }
 
-// Trim asks the store to drop what is not needed any more, and returns nil once it has. It returns an error if no store answers before the
-// context ends.
+// Trim asks the store to drop what is no longer needed, and returns nil once the store has done so. It returns an error if no store answers
+// before the context ends.
 func (c Control) Trim(ctx context.Context) error {
 	conn, err := unixsocket.Dial(ctx, "unixpacket", c.socket())
 	if err != nil {

@@ -17,18 +17,19 @@ import (
 	rules "github.com/gshare-dev/gshare/vgpu/store"
 )
 
-// helperFile is the descriptor by which a helper gets the memory.
+// helperFile is the descriptor through which a helper gets the memory.
 const helperFile = 3
 
-// Helper returns a function that computes digests in processes of a command, which call RunHelper with the two arguments that are added. They
-// read the memory, for which they need a context on the device; when they have ended it is gone, and the store never has one.
+// Helper returns a function that computes digests in helper processes. It runs the command with two more arguments, with which the process
+// calls RunHelper. A helper needs a context on the device to read the memory. The context ends with the helper, so the store itself never
+// has one.
 func Helper(command ...string) func(ctx context.Context, memory *os.File, size, bytes share.Bytes) (rules.Digest, error) {
 	return func(ctx context.Context, memory *os.File, size, length share.Bytes) (digest rules.Digest, _ error) {
 		arguments := append(command[1:len(command):len(command)], strconv.FormatInt(int64(size), 10), strconv.FormatInt(int64(length), 10))
 		cmd := exec.CommandContext(ctx, command[0], arguments...) // killed when ctx ends
 		var failure bytes.Buffer
 		cmd.ExtraFiles, cmd.Stderr = []*os.File{memory}, &failure
-		// The kernel kills it when the thread ends that has started it, which so must not end before.
+		// The kernel kills the helper when the thread that started it ends (Pdeathsig), so the thread must not end before the helper.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

@@ -9,11 +9,11 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/process"
 )
 
-// ErrNoGrant is the error of Grants for a process of a pod that has no share of the slice.
+// ErrNoGrant is the error, from the function that Grants returns, for a process of a pod that has no share of the slice.
 var ErrNoGrant = errors.New("the pod of the process has no share of the slice")
 
-// Grants returns a function that identifies a process: the kernel tells its pod, and the agent's records in a directory tell the pod's namespace
-// and that it has a share of the slice. The records are there while the agent is away.
+// Grants returns a function that identifies a process: the kernel tells its pod; the agent's records in a directory tell the pod's
+// namespace, and that the pod has a share of the slice. The records are there even while the agent is away.
 func Grants(directory, slice string) func(process.Process) (string, error) {
 	return func(p process.Process) (string, error) {
 		m, err := cgroup.Of(p.PID)
@@ -21,7 +21,7 @@ func Grants(directory, slice string) func(process.Process) (string, error) {
 			return "", err
 		}
 		if !p.Alive() {
-			return "", fmt.Errorf("process %d has ended", p.PID) // what was read may be of another one
+			return "", fmt.Errorf("process %d has ended", p.PID) // what was read may belong to another process
 		}
 		c, err := m.Container()
 		if err != nil {
@@ -49,5 +49,5 @@ func namespaceOf(directory, slice, pod string) (string, error) {
 	return "", ErrNoGrant
 }
 
-// Users identifies a process by its user, on a machine without Kubernetes: the namespace is the number of the user.
+// Users identifies a process by its user, on a machine without Kubernetes: the namespace is the user ID.
 func Users(p process.Process) (string, error) { return strconv.FormatUint(uint64(p.UID), 10), nil }

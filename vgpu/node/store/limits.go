@@ -9,23 +9,24 @@ import (
 )
 
 const (
-	// maxConnections bounds the connections at one time. A program needs one.
+	// maxConnections limits the number of connections at one time. A program needs only one.
 	maxConnections = 1024
-	// maxStrangers bounds those of them that are refused and have not asked yet.
+	// maxStrangers limits how many of them may be refused connections that have not sent a request yet.
 	maxStrangers = 32
-	// patience limits how long the store waits for a client to take a response, and one that is refused to ask at all.
+	// patience limits how long the store waits for a client to accept a response, and for a refused client to send a request.
 	patience = 2 * time.Second
 	// acceptRetryDelay is the pause after a failed accept, most likely for lack of file descriptors.
 	acceptRetryDelay = 100 * time.Millisecond
-	// requestsPerSecond bounds what the store answers; further requests wait. A program asks a hundred times a second while it waits for another.
+	// requestsPerSecond limits the requests that the store answers; further requests wait. A program sends a hundred requests a second while
+	// it waits for another program.
 	requestsPerSecond = 2000
-	// logLines is how many lines the log can have at once for what clients do, and then in a minute.
+	// logLines is how many lines about what clients do the log can have at once, and after that in each minute.
 	logLines = 60
 )
 
-// limits bound what clients can make the store do.
+// limits limits what clients can make the store do.
 type limits struct {
-	strangers chan struct{} // holds one for each connection that is refused and has not asked yet
+	strangers chan struct{} // holds one element for each refused connection that has not sent a request yet
 	requests  *rate.Limiter
 	lines     *rate.Limiter
 }
@@ -38,7 +39,7 @@ func newLimits() limits {
 	}
 }
 
-// log writes a line about what a client does, unless there have been many.
+// log writes a line about what a client does, unless there have been too many.
 func (s *Server) log(level slog.Level, text string, args ...any) {
 	if s.lines.Allow() {
 		s.Log.Log(context.Background(), level, text, args...)

@@ -14,8 +14,9 @@ import (
 	rules "github.com/gshare-dev/gshare/vgpu/store"
 )
 
-// grantsOn returns the grants of a slice that the agent has recorded in a directory; with a pod, those whose record names it. A record that cannot be read is of a grant that is
-// being made or released, or of another version of the agent, and is left out.
+// grantsOn returns the grants on a slice that the agent has recorded in a directory. If pod is not empty, it returns only grants whose
+// record contains that text. A record that cannot be read belongs to a grant that is being made or released, or to another version of the
+// agent, and is left out.
 func grantsOn(directory, slice, pod string) (found []grant.Grant, _ error) {
 	entries, err := os.ReadDir(directory)
 	if err != nil {
@@ -29,7 +30,7 @@ func grantsOn(directory, slice, pod string) (found []grant.Grant, _ error) {
 		if err != nil {
 			return nil, err
 		}
-		if !bytes.Contains(text, []byte(pod)) { // decoding it takes much longer, and anyone may connect often
+		if !bytes.Contains(text, []byte(pod)) { // decoding takes much longer, and anyone may connect often
 			continue
 		}
 		g, err := grant.Decode(text)
@@ -40,8 +41,9 @@ func grantsOn(directory, slice, pod string) (found []grant.Grant, _ error) {
 	return found, nil
 }
 
-// Declared returns a function that returns the weights that the pods of a namespace with a share of the slice declare, by the agent's records in
-// a directory, each with the largest size that one of them declares. That is what scheduler and agent count for them.
+// Declared returns a function that returns the weights that the pods of a namespace with a share of the slice declare, according to the
+// agent's records in a directory. Each digest has the largest size that one of the pods declares. Scheduler and agent charge the pods for
+// the same.
 func Declared(directory, slice, namespace string) func() (map[rules.Digest]share.Bytes, error) {
 	return func() (map[rules.Digest]share.Bytes, error) {
 		grants, err := grantsOn(directory, slice, "")

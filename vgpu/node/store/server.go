@@ -1,8 +1,9 @@
-// Package store serves the model store of a slice: weights in device memory that the programs of one namespace have once. vgpu/store decides,
-// this package knows the programs behind its connections, and creates and releases the memory. It maps none of it, so it needs no context on
-// the device.
+// Package store serves the model store of a slice: it keeps weights in device memory once for all programs of a namespace. vgpu/store makes
+// the decisions; this package knows the programs behind the connections, and creates and releases the memory. It maps none of the memory, so
+// it needs no context on the device.
 //
-// A program gets the memory's file descriptor. What it maps lives until it unmaps it or ends, also when the store ends before.
+// A program gets a file descriptor of the memory. What a program has mapped lives until the program unmaps it or ends, even if the store
+// ends first.
 package store
 
 import (
@@ -21,7 +22,7 @@ import (
 	rules "github.com/gshare-dev/gshare/vgpu/store"
 )
 
-// Memory is the device's.
+// Memory allocates the device's memory.
 type Memory interface {
 	Create(size share.Bytes) (cuda.Handle, error)
 	Export(h cuda.Handle) (*os.File, error)
@@ -31,24 +32,28 @@ type Memory interface {
 // Options configure a Server.
 type Options struct {
 	Namespace string
-	Capacity  share.Bytes // of device memory, for all weights; where Declared is set, that decides
-	// Declared returns which weights the store may have, and how much device memory each of them may take. nil: any, within Capacity.
+	Capacity  share.Bytes // device memory for all weights; if Declared is set, that decides instead
+	// Declared returns which weights the store may have, and how much device memory each of them may take. If it is nil, any weights may be
+	// stored, within Capacity.
 	Declared func() (map[rules.Digest]share.Bytes, error)
-	// Held returns how much of that is in use by copies of an earlier store. nil: nothing.
+	// Held returns how much of that memory copies of an earlier store still use. If it is nil, there are no such copies.
 	Held func() (map[rules.Digest]share.Bytes, error)
-	// Identify returns the namespace of a process, from what the kernel and the agent say.
+	// Identify returns the namespace of a process, from information of the kernel and the agent.
 	Identify func(p process.Process) (namespace string, err error)
-	// WriteLimit is how long a program may take to store weights, for which others wait. It loses its connection then. 0 is no limit.
+	// WriteLimit is how long a program may take to store weights, as others may be waiting for these. After that, the program loses its
+	// connection. 0 means no limit.
 	WriteLimit time.Duration
 	Memory     Memory
-	// Digest computes the digest of memory. It is called once at a time, and returns when its context ends.
+	// Digest computes the digest of memory. Only one call is made at a time. It must return when its context ends.
 	Digest func(ctx context.Context, memory *os.File, size, bytes share.Bytes) (rules.Digest, error)
-	// DigestLimit is how long Digest may take for each GiB of weights that has begun. Then they are dropped. 0 is no limit.
+	// DigestLimit is how long Digest may take for each GiB of weights, or part of one. After that, the weights are dropped. 0 means no
+	// limit.
 	DigestLimit time.Duration
 	Log         *slog.Logger
 }
 
-// Server serves a store. It has many methods: one for each request, each of which needs both the rules and the device under one lock.
+// Server serves a store. It has many methods: one for each kind of request, and each of these needs both the rules and the device under one
+// lock.
 type Server struct {
 	Options
 	limits
@@ -58,7 +63,7 @@ type Server struct {
 	store  *rules.Store
 	next   rules.Client
 	memory map[rules.ID]cuda.Handle
-	files  map[rules.ID]*os.File // of the memory: what clients get are duplicates, by which the store knows them again
+	files  map[rules.ID]*os.File // of the memory; clients get duplicates, by which the store recognizes the memory
 	pids   map[rules.Client]int
 	conns  map[*net.UnixConn]bool
 }
@@ -120,7 +125,7 @@ func closed(conn *net.UnixConn) error {
 	return conn.Close()
 }
 
-// enter keeps a connection, which is closed when the context ends. It refuses one that would miss that.
+// enter registers a connection, which is then closed when the context ends. It refuses a connection that comes too late for that.
 func (s *Server) enter(ctx context.Context, conn *net.UnixConn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -138,14 +143,14 @@ func (s *Server) leave(conn *net.UnixConn) {
 	conn.Close()
 }
 
-// Entries returns what the store has.
+// Entries returns the weights that the store has.
 func (s *Server) Entries() []rules.Entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.store.Entries()
 }
 
-// Evict drops weights without users until so much memory is free or none is left, and returns what it has dropped.
+// Evict drops weights without users until the given amount of memory is free or no such weights are left. It returns what it has dropped.
 func (s *Server) Evict(bytes share.Bytes) []rules.Entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -154,7 +159,7 @@ func (s *Server) Evict(bytes share.Bytes) []rules.Entry {
 	return dropped
 }
 
-// Trim drops weights without users that are not declared any more.
+// Trim drops weights that have no users and are no longer declared.
 func (s *Server) Trim() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -165,7 +170,7 @@ func (s *Server) Trim() error {
 	return nil
 }
 
-// readLimits reads which weights the store may have; s.mu is locked.
+// readLimits reads which weights the store may have. The caller holds s.mu.
 func (s *Server) readLimits() error {
 	if s.Declared == nil {
 		return nil
@@ -184,7 +189,7 @@ func (s *Server) readLimits() error {
 	return nil
 }
 
-// release gives the memory of entries back; s.mu is locked.
+// release gives the memory of entries back. The caller holds s.mu.
 func (s *Server) release(dropped []rules.Entry) {
 	for _, e := range dropped {
 		if file := s.files[e.ID]; file != nil {
@@ -193,7 +198,7 @@ func (s *Server) release(dropped []rules.Entry) {
 		}
 		h, ok := s.memory[e.ID]
 		if !ok {
-			continue // its memory could not be created
+			continue // memory for it could not be allocated
 		}
 		delete(s.memory, e.ID)
 		if err := s.Memory.Release(h); err != nil {

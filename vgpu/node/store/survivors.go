@@ -14,14 +14,14 @@ import (
 	rules "github.com/gshare-dev/gshare/vgpu/store"
 )
 
-// Survivors are the processes that may have mapped weights of a store that has ended. They keep the memory until they end, so a later store
-// may not have the same weights until then.
+// Survivors are the processes that may still have weights of an ended store mapped. They keep the memory until they end, so until then a
+// later store may not have the same weights.
 type Survivors struct {
 	PIDs    []int
-	Weights []share.Weights // that the earlier store may have had
+	Weights []share.Weights // weights that the ended store may have had
 }
 
-// survivorsVersion is that of the file with the survivors.
+// survivorsVersion is the version of the file with the survivors.
 const survivorsVersion = 1
 
 // survivorsRecord is the content of the file.
@@ -30,13 +30,13 @@ type survivorsRecord struct {
 	Generations []generation `json:"generations"`
 }
 
-// generation is what is left of one store.
+// generation is what is left of one store that has ended.
 type generation struct {
 	Processes []survivor             `json:"processes"`
 	Weights   map[string]share.Bytes `json:"weights"` // by digest
 }
 
-// survivor is a process; a PID alone may be used again.
+// survivor identifies a process; its PID alone may be reused.
 type survivor struct {
 	PID       int    `json:"pid"`
 	StartTime uint64 `json:"startTime"`
@@ -51,7 +51,8 @@ func (g generation) lives() bool { return slices.ContainsFunc(g.Processes, survi
 
 func (c Control) survivorsFile() string { return filepath.Join(string(c), "survivors.json") }
 
-// AddSurvivors records survivors of a store that has ended, before another one starts. If the agent is killed meanwhile, they may count twice.
+// AddSurvivors records the survivors of a store that has ended, before another store starts. If the agent is killed meanwhile, they may be
+// counted twice.
 func (c Control) AddSurvivors(s Survivors) error {
 	record, err := c.readSurvivors()
 	if err != nil {
@@ -96,8 +97,8 @@ func (c Control) readSurvivors() (survivorsRecord, error) {
 	return record, err
 }
 
-// Held returns how much memory the survivors may have of each weights. It is the same for a store that has none of its own yet: nobody knows which
-// of the weights the earlier one had.
+// Held returns, by digest, how much memory the survivors may have. Weights count as held even if the ended store may never have had them:
+// nobody knows which it had.
 func (c Control) Held() (map[rules.Digest]share.Bytes, error) {
 	record, err := c.readSurvivors()
 	if err != nil {

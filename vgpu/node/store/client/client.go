@@ -1,4 +1,4 @@
-// Package client stores weights in the model store of a slice and reads them. What is read is to be mapped read-only, as vgpu/node/store/cuda
+// Package client stores weights in the model store of a slice and reads them. Readers are to map them read-only, as vgpu/node/store/cuda
 // does. The leases of a client end when it is closed.
 package client
 
@@ -20,14 +20,14 @@ import (
 // Client is a connection to a store. It is not safe for concurrent use.
 type Client struct{ conn *net.UnixConn }
 
-// Weights are memory that a client has been given.
+// Weights are the memory of weights that a client was given.
 type Weights struct {
-	Memory *os.File    // which the caller closes
+	Memory *os.File    // closed by the caller
 	Bytes  share.Bytes // of the weights
-	Size   share.Bytes // of the memory, which is what to map
+	Size   share.Bytes // of the memory: this is what to map
 }
 
-// Dial connects to the store with a socket.
+// Dial connects to the store through its socket.
 func Dial(ctx context.Context, socket string) (*Client, error) {
 	conn, err := unixsocket.Dial(ctx, "unixpacket", socket)
 	if err != nil {
@@ -36,25 +36,26 @@ func Dial(ctx context.Context, socket string) (*Client, error) {
 	return &Client{conn}, nil
 }
 
-// Close ends the leases. Mappings stay, and their memory is not the store's any more: unmap before.
+// Close ends the leases. Mappings stay, but their memory no longer belongs to the store: remove them first.
 func (c *Client) Close() error { return c.conn.Close() }
 
-// Get takes a lease of weights. Errors are those of package store: ErrAbsent if they must be put, ErrBusy while another client puts them.
+// Get takes a lease of weights. Its errors are those of package store: ErrAbsent if the weights have to be put, ErrBusy while another client
+// puts them.
 func (c *Client) Get(k store.Key) (*Weights, error) { return c.ask(storewire.Get, k, 0, true) }
 
-// Put gets the memory for weights, to be mapped for writing, filled, unmapped and committed. Errors are those of package store.
+// Put gets memory for weights, which the caller maps for writing, fills, unmaps and commits. Its errors are those of package store.
 func (c *Client) Put(k store.Key, bytes share.Bytes) (*Weights, error) {
 	return c.ask(storewire.Put, k, bytes, true)
 }
 
-// Commit ends the writing, and waits until the digest is verified. The client has a lease of the weights then. The error is store.ErrDigest if
-// they have another digest: then the weights are gone.
+// Commit ends the writing, and waits until the digest is verified. The client then has a lease of the weights. The error is store.ErrDigest
+// if they have another digest, and the weights are dropped then.
 func (c *Client) Commit(k store.Key) error {
 	_, err := c.ask(storewire.Commit, k, 0, false)
 	return err
 }
 
-// ask sends a request and returns the memory that comes with its response, if some must.
+// ask sends a request and returns the memory that comes with its response. If memory is true, there must be some.
 func (c *Client) ask(o storewire.Operation, k store.Key, bytes share.Bytes, memory bool) (*Weights, error) {
 	frame, err := storewire.Request{Version: storewire.Version, Operation: o, Key: k, Bytes: bytes}.Encode()
 	if err != nil {
@@ -94,7 +95,7 @@ func (c *Client) receive() (r storewire.Response, memory *os.File, _ error) {
 		if err != nil {
 			return r, nil, err
 		}
-		for _, fd := range fds { // one at most has room
+		for _, fd := range fds { // there is room for one at most
 			unix.CloseOnExec(fd)
 			memory = os.NewFile(uintptr(fd), "device memory")
 		}

@@ -11,20 +11,21 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/store"
 )
 
-// pause is how long Load waits for another client that stores the same weights, between two questions.
+// pause is how long Load waits before it asks again, while another client stores the same weights.
 const pause = 10 * time.Millisecond
 
 // Write copies a part of the weights to the device.
 type Write func(offset share.Bytes, from []byte) error
 
-// Load maps weights read-only, and stores them before if the store does not have them: fill is called then, and writes all of them. It waits
-// while another client stores them, and takes its place if that one ends without. stored reports whether fill's are those that are mapped. It does
-// not read them: the store has verified their digest, and other bytes than so many are an error. The lease lasts until the client is closed, which is to be done after the mapping is removed, and after an error.
+// Load maps weights read-only. If the store does not have them, Load stores them first: it calls fill, which writes all of them. While
+// another client stores the same weights, Load waits, and takes over if that client ends without committing them. stored reports whether the
+// mapped weights were written by fill. Load does not read the weights: the store has verified their digest, and a size other than bytes is
+// an error. The lease lasts until the client is closed. Close it after the mapping is removed, and after an error.
 func (c *Client) Load(ctx context.Context, d cuda.Device, k store.Key, bytes share.Bytes, fill func(Write) error) (m cuda.Mapping, stored bool, _ error) {
 	for {
 		w, err := c.Get(k)
 		if err == nil {
-			if w.Bytes != bytes { // a reader would use what lies behind them
+			if w.Bytes != bytes { // a reader would go beyond their end
 				return m, false, errors.Join(fmt.Errorf("the store has %d bytes of %s, not %d: they are other weights", w.Bytes, k.Digest, bytes), w.Memory.Close())
 			}
 			m, err = d.Map(w.Memory, w.Size, false)

@@ -9,15 +9,15 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/store"
 )
 
-// Report says what Verify found.
+// Report is the result of Verify.
 type Report struct {
 	Bytes    share.Bytes  // of the weights
-	Found    store.Digest // which is that of the key, unless the weights have been changed
+	Found    store.Digest // same as the key's, unless the weights have been changed
 	Writable bool         // whether this program could have changed them
 }
 
-// Verify computes the digest of weights, and tries whether it can write them although the store has committed them: it maps them for writing and
-// writes a byte that is there already, which harms nobody.
+// Verify computes the digest of weights, and checks whether this program could change them although the store has committed them: it tries
+// to map them for writing and to write a byte with its present value, which does no harm.
 func (c *Client) Verify(d cuda.Device, k store.Key) (r Report, _ error) {
 	w, err := c.Get(k)
 	if err != nil {
@@ -37,7 +37,7 @@ func (c *Client) Verify(d cuda.Device, k store.Key) (r Report, _ error) {
 	return r, err
 }
 
-// writable reports whether memory can be mapped for writing, and written. A refusal of either is none of its errors.
+// writable reports whether memory can be mapped for writing, and written. If either is refused, the result is false and not an error.
 func writable(d cuda.Device, memory *os.File, size share.Bytes) (bool, error) {
 	m, err := d.Map(memory, size, true)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package cuda shares device memory between processes by file descriptors, with the CUDA driver's virtual memory management. It opens the
-// driver at run time: NVIDIA's or the simulated one of hook/fake. Memory is that of the first device that the process sees.
+// Package cuda shares device memory between processes by file descriptors, through the CUDA driver's virtual memory management. It opens the
+// driver at run time: NVIDIA's, or the simulated one of hook/fake. All memory is on the first device that the process sees.
 package cuda
 
 // #cgo LDFLAGS: -ldl
@@ -19,8 +19,8 @@ import (
 
 // Error is a failed call of the driver.
 type Error struct {
-	Call string // what was called
-	Name string // of the result, such as CUDA_ERROR_OUT_OF_MEMORY
+	Call string // what the call was to do
+	Name string // name of the result, such as CUDA_ERROR_OUT_OF_MEMORY
 }
 
 func (e *Error) Error() string { return e.Call + ": " + e.Name }
@@ -48,7 +48,8 @@ func (Device) Create(size share.Bytes) (Handle, error) {
 	return Handle(h), err
 }
 
-// Export returns a new descriptor of memory. Who has it may read and write all of the memory, which lives until it is closed everywhere.
+// Export returns a new descriptor of memory. Whoever has it may read and write all of the memory, which lives until the descriptor is closed
+// everywhere.
 func (Device) Export(h Handle) (*os.File, error) {
 	var fd C.int
 	if err := check("cuMemExportToShareableHandle", C.memory_export(&fd, C.memory_handle(h))); err != nil {
@@ -57,7 +58,7 @@ func (Device) Export(h Handle) (*os.File, error) {
 	return os.NewFile(uintptr(fd), "device memory"), nil
 }
 
-// Release gives memory back, once no other process has it.
+// Release gives memory back. It is freed once no other process has it.
 func (Device) Release(h Handle) error {
 	return check("cuMemRelease", C.memory_release(C.memory_handle(h)))
 }
@@ -68,8 +69,8 @@ type Mapping struct {
 	size    share.Bytes
 }
 
-// Map maps all memory of a descriptor, which the caller may close afterwards, for reading or for writing too. At its first call in a process
-// it creates the primary context, which takes device memory of its own.
+// Map maps all memory of a descriptor for reading, or also for writing. The caller may close the descriptor afterwards. The first call in a
+// process creates the primary context, which takes device memory of its own.
 func (Device) Map(memory *os.File, size share.Bytes, writable bool) (m Mapping, _ error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -77,7 +78,7 @@ func (Device) Map(memory *os.File, size share.Bytes, writable bool) (m Mapping, 
 	if err := check("cuMemImportFromShareableHandle", C.memory_import(&h, C.int(memory.Fd()))); err != nil {
 		return m, err
 	}
-	defer C.memory_release(h) // the mapping keeps the memory
+	defer C.memory_release(h) // the mapping keeps the memory alive
 	write := C.int(0)
 	if writable {
 		write = 1
