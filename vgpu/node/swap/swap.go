@@ -1,5 +1,5 @@
-// Package swap has the processes of functions take turns on slices of GPUs, as package vgpu/pipeline/residency decides: it is told what waits for
-// each function, loads and evicts, and grants leases to those who send the requests.
+// Package swap makes the processes of functions take turns on slices of GPUs, as package vgpu/pipeline/residency decides. It is told how
+// many requests wait for each function, loads and evicts functions, and grants leases to those who send the requests.
 package swap
 
 import (
@@ -13,13 +13,13 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/pipeline/residency"
 )
 
-// Mover loads and evicts functions. Its methods are called from several goroutines. A call for a function begins when the one before has returned, was
-// given up since its context had ended, or was for a process that has ended.
+// Mover loads and evicts functions. Its methods are called from several goroutines. A call for a function begins only when the previous call
+// for it has returned, or was given up because its context ended, or was for a process that has ended.
 type Mover interface {
-	// Load has the process of a function take its memory on a slice. It returns when the process can answer requests.
+	// Load makes the process of a function take its memory on a slice. It returns when the process can answer requests.
 	Load(ctx context.Context, function, slice string) error
-	// Evict has it give the memory back, or ends it. After an error it is called again. Once it has returned nil, nothing of the function takes
-	// memory of the slice any more, even if a Load was given up that has not returned.
+	// Evict makes the process of a function give the memory back, or ends the process. After an error it is called again. Once it has
+	// returned nil, the function takes no memory of the slice any more, even if a Load that was given up has not returned yet.
 	Evict(ctx context.Context, function, slice string) error
 }
 
@@ -27,11 +27,12 @@ type Mover interface {
 type Config struct {
 	Node  *residency.Node // new or restored
 	Mover Mover
-	// Save makes a snapshot of the node durable. Nothing is done that is not saved.
+	// Save makes a snapshot of the node durable. Nothing is done before it has been saved.
 	Save func(snapshot []byte) error
-	// Grant gets all leases whenever they have changed, from the goroutine of Run. It must not block.
+	// Grant receives all leases whenever they have changed. It is called by the goroutine of Run and must not block.
 	Grant func([]residency.Lease)
-	// LoadLimit and EvictLimit are the times after which a load has failed and an eviction is tried again; 5 min and 30 s.
+	// LoadLimit is how long a load may take before it has failed; default 5 min. EvictLimit is how long an eviction may take before it is
+	// tried again; default 30 s.
 	LoadLimit, EvictLimit time.Duration
 	Log                   *slog.Logger
 }
@@ -39,27 +40,27 @@ type Config struct {
 // period is the longest time between two decisions.
 const period = 50 * time.Millisecond
 
-// evictPause is the time between two tries to evict.
+// evictPause is the pause between two attempts to evict.
 const evictPause = time.Second
 
-// Swap runs a node. Its methods may be called concurrently, while Run runs.
+// Swap runs a node. Its methods may be called concurrently while Run runs.
 type Swap struct {
 	Config
 	began  time.Time
 	events chan func()
 	ended  chan struct{} // closed when Run returns
 
-	// Of the goroutine of Run.
-	todo   []residency.Step // decided, and perhaps not saved
+	// Used only by the goroutine of Run.
+	todo   []residency.Step // decided, but perhaps not saved yet
 	leases []residency.Lease
-	wants  map[string]residency.Want // what was said last, by function
+	wants  map[string]residency.Want // the latest call of Want, by function
 	moves  map[string]move           // by function
 }
 
-// move is the last step of a function, or the end of its process.
+// move is the latest step of a function, or the end of its process.
 type move struct {
-	number int                // of all of the function, so that the result of one that is over is known
-	stop   context.CancelFunc // of a step
+	number int                // counts the moves of the function, so that the result of an outdated move is recognized
+	stop   context.CancelFunc // stops a step
 }
 
 // New returns a Swap.
@@ -73,10 +74,10 @@ func New(c Config) *Swap {
 	return &Swap{Config: c, began: time.Now(), events: make(chan func(), 64), ended: make(chan struct{}), moves: map[string]move{}, wants: map[string]residency.Want{}}
 }
 
-// Now returns the time on the node's clock, which counts from New.
+// Now returns the time on the node's clock, which starts at New.
 func (s *Swap) Now() time.Duration { return time.Since(s.began) }
 
-// tell has the goroutine of Run do something before it decides next.
+// tell makes the goroutine of Run call do before its next decision.
 func (s *Swap) tell(do func()) {
 	select {
 	case s.events <- do:
@@ -84,22 +85,22 @@ func (s *Swap) tell(do func()) {
 	}
 }
 
-// Want says how many requests of a function wait, and when the first is due. It replaces what was said before.
+// Want reports how many requests of a function wait, and when the first is due. It replaces what was reported before.
 func (s *Swap) Want(function string, due time.Time, requests int) {
 	s.tell(func() {
 		s.wants[function] = residency.Want{Function: function, Deadline: due.Sub(s.began), Requests: requests}
 	})
 }
 
-// Finish ends a turn. No request of it is left, and none begins.
+// Finish ends a turn. None of its requests is in progress any more, and none will begin.
 func (s *Swap) Finish(turn uint64) {
 	s.tell(func() {
-		s.Node.FinishTurn(s.Now(), turn) // not if its process has ended
+		s.Node.FinishTurn(s.Now(), turn) // fails if the process has ended
 	})
 }
 
-// Ended says that the process of a function has ended, and holds no memory any more. It is to be called before an Evict returns that has found no
-// process, as the function may be loaded again after that.
+// Ended reports that the process of a function has ended and holds no memory any more. If an Evict finds no process, Ended must be called
+// before that Evict returns, as the function may be loaded again after it.
 func (s *Swap) Ended(function string) {
 	s.tell(func() {
 		s.next(function, func() {})
@@ -107,7 +108,7 @@ func (s *Swap) Ended(function string) {
 	})
 }
 
-// next begins a move of a function and returns its number. It stops the one before, which would be for another process from now on.
+// next begins a move of a function and returns its number. It stops the previous move, which from now on would apply to another process.
 func (s *Swap) next(function string, stop context.CancelFunc) int {
 	last := s.moves[function]
 	if last.stop != nil {
@@ -117,7 +118,7 @@ func (s *Swap) next(function string, stop context.CancelFunc) int {
 	return last.number + 1
 }
 
-// Run decides and acts until ctx ends. Processes stay as they are then. Call it once.
+// Run makes decisions and executes them until ctx ends. It then leaves the processes as they are. It must be called only once.
 func (s *Swap) Run(ctx context.Context) {
 	defer close(s.ended)
 	ticker := time.NewTicker(period)
@@ -142,9 +143,9 @@ func (s *Swap) Run(ctx context.Context) {
 	}
 }
 
-// decide dispatches, and then does and grants what is saved.
+// decide lets the node dispatch, saves the result, and then executes the saved steps and grants the saved leases.
 func (s *Swap) decide(ctx context.Context) {
-	for _, function := range slices.Sorted(maps.Keys(s.wants)) { // again, as a turn has taken the want with it that has come to nothing
+	for _, function := range slices.Sorted(maps.Keys(s.wants)) { // repeated, as a turn that came to nothing has used up the want
 		if err := s.Node.SetWant(s.Now(), s.wants[function]); err != nil {
 			s.Log.Error("cannot count the requests of a function", "function", function, "error", err)
 		}
@@ -159,7 +160,7 @@ func (s *Swap) decide(ctx context.Context) {
 			return
 		}
 	}
-	if changed { // first, as some may be of processes that have ended and are loaded again
+	if changed { // first, as old leases may be for processes that have ended and whose functions are loaded again
 		s.leases = leases
 		s.Grant(slices.Clone(leases))
 	}
@@ -170,7 +171,7 @@ func (s *Swap) decide(ctx context.Context) {
 	s.todo = nil
 }
 
-// do does a step, the move with a number, and reports what has become of it.
+// do executes a step, which is the move with the given number, and reports the result.
 func (s *Swap) do(ctx context.Context, step residency.Step, move int) {
 	if step.Move == residency.Load {
 		err := within(ctx, s.LoadLimit, func(ctx context.Context) error { return s.Mover.Load(ctx, step.Function, step.Slice) })
@@ -191,7 +192,7 @@ func (s *Swap) do(ctx context.Context, step residency.Step, move int) {
 	}
 }
 
-// report notes the end of a step, unless the process that it was for has ended meanwhile.
+// report records the result of a step, unless the process for which it was taken has ended meanwhile.
 func (s *Swap) report(step residency.Step, move int, failure error) {
 	s.tell(func() {
 		if s.moves[step.Function].number != move {
@@ -213,7 +214,7 @@ func (s *Swap) report(step residency.Step, move int, failure error) {
 	})
 }
 
-// within calls a function that may not return when its context ends, and does not wait for it longer than until then.
+// within calls a function that may not return when its context ends. It waits for the function only until the context ends.
 func within(ctx context.Context, limit time.Duration, do func(context.Context) error) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not done within %v", limit))
 	result := make(chan error, 1)
@@ -227,7 +228,7 @@ func within(ctx context.Context, limit time.Duration, do func(context.Context) e
 	case <-ctx.Done():
 	}
 	select {
-	case err := <-result: // the context ended with the call
+	case err := <-result: // the call returned as the context ended
 		return err
 	default:
 		return context.Cause(ctx)
