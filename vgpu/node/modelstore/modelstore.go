@@ -1,6 +1,6 @@
-// Package modelstore runs the model stores of a node: for each slice and namespace whose pods declare weights, a process gshare-node store. It
-// outlives the agent that has started it, and later agents find it by the lock that it holds. A store that has ended is replaced by an empty
-// one; one that hangs is killed before.
+// Package modelstore runs the model stores of a node: a process gshare-node store for each slice and namespace whose pods declare weights. A
+// store outlives the agent that started it; later agents find it by the lock that it holds. A store that has ended is replaced by an empty
+// one. A store that hangs is killed first.
 package modelstore
 
 import (
@@ -33,11 +33,11 @@ import (
 // SocketName is the name of a store's socket in its public directory.
 const SocketName = "store.sock"
 
-// Waiting times for a store.
+// Time limits for a store.
 const (
-	startTimeout         = 8 * time.Second // until it serves: it opens the driver first
+	startTimeout         = 8 * time.Second // until it serves; it opens the driver first
 	defaultAnswerTimeout = 2 * time.Second
-	killTimeout          = 2 * time.Second // until it has ended after SIGKILL; one that hangs in the driver may never end
+	killTimeout          = 2 * time.Second // until it has ended after SIGKILL; a store that hangs in the driver may never end
 	pollPeriod           = 5 * time.Millisecond
 )
 
@@ -47,7 +47,7 @@ var errEnds = errors.New("a model store has not ended after SIGKILL")
 // killPoint marks a point between two steps at which the agent may be killed.
 var killPoint = killpoint.At
 
-// Store names a store.
+// Store identifies a model store.
 type Store struct {
 	Slice     string // ID
 	Namespace string
@@ -59,36 +59,36 @@ func (s Store) ID() string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// Config is how stores are started.
+// Config configures how stores are started.
 type Config struct {
-	Dir            string          // of the stores' directories; only the agent's user may enter those
+	Dir            string          // contains the directories of the stores; only the agent's user may enter these
 	Grants         string          // the directory of the agent's records
 	Program        string          // path of gshare-node
-	DetachedCgroup cgroup.Detached // where stores are moved, which outlive the agent's container
+	DetachedCgroup cgroup.Detached // where stores are moved, as they outlive the agent's container
 	Log            *slog.Logger
 
-	// AnswerTimeout is how long a store may take to drop what is not needed before it counts as hung; 0: two seconds.
+	// AnswerTimeout is how long a store may take to drop what is no longer needed before it counts as hung; 0: two seconds.
 	AnswerTimeout time.Duration
 }
 
 // SurvivorsOf returns the processes that may have mapped weights of a store that has ended, or an error while they are not known.
 type SurvivorsOf func(Store) (store.Survivors, error)
 
-// Manager starts and ends stores. Its methods may be called at the same time; those for one store wait for each other.
+// Manager starts and ends stores. It is safe for concurrent use; calls for the same store wait for each other.
 type Manager struct {
 	Config
 	mu    sync.Mutex // guards the following
 	locks map[string]*sync.Mutex
 	pids  map[string]int // of running stores, by ID, as last seen
-	stuck map[string]int // PIDs of those that have not ended after SIGKILL, by ID
+	stuck map[string]int // PIDs of stores that have not ended after SIGKILL, by ID
 }
 
-// New returns a manager, which knows of no store before Retain.
+// New returns a Manager. It knows no stores before the first call of Retain.
 func New(c Config) *Manager {
 	return &Manager{Config: c, locks: map[string]*sync.Mutex{}, pids: map[string]int{}, stuck: map[string]int{}}
 }
 
-// SocketDir returns the directory with the socket of a store, which containers mount. It stays when a store is replaced.
+// SocketDir returns the directory with the socket of a store, which containers mount. It stays the same when the store is replaced.
 func (m *Manager) SocketDir(s Store) string { return filepath.Join(m.dir(s.ID()), "public") }
 
 func (m *Manager) dir(id string) string            { return filepath.Join(m.Dir, id) }
@@ -107,8 +107,8 @@ func (m *Manager) lock(id string) (unlock func()) {
 	return l.Unlock
 }
 
-// Open starts a store unless it runs, on the device with this UUID, and has it drop what no pod declares any more. It returns nil once that is
-// done. survivors is asked where the store takes the place of one that has ended.
+// Open starts a store on the device with this UUID, unless the store runs, and makes it drop weights that no pod declares any more. It
+// returns nil once that is done. survivors is called if the store replaces one that has ended.
 func (m *Manager) Open(ctx context.Context, s Store, uuid string, survivors SurvivorsOf) error {
 	id := s.ID()
 	defer m.lock(id)()
@@ -135,7 +135,7 @@ func (m *Manager) Open(ctx context.Context, s Store, uuid string, survivors Surv
 	return nil
 }
 
-// recordSurvivors keeps the memory of an earlier store counted while processes may have it.
+// recordSurvivors makes the memory of an earlier store keep counting while processes may still have it.
 func (m *Manager) recordSurvivors(s Store, survivors SurvivorsOf) error {
 	c := m.control(s.ID())
 	if !c.HasServed() {
@@ -149,8 +149,8 @@ func (m *Manager) recordSurvivors(s Store, survivors SurvivorsOf) error {
 	return c.AddSurvivors(left)
 }
 
-// Trim has the stores of a slice drop what no pod declares any more, and returns once their memory is free. A store that does not answer is
-// killed, with which its memory without users is free, too.
+// Trim makes the stores of a slice drop weights that no pod declares any more, and returns once their memory is free. It kills a store that
+// does not answer, which also frees the memory of weights without users.
 func (m *Manager) Trim(ctx context.Context, slice string, namespaces []string) (all error) {
 	for _, n := range namespaces {
 		id := Store{slice, n}.ID()
@@ -167,7 +167,8 @@ func (m *Manager) Trim(ctx context.Context, slice string, namespaces []string) (
 	return errors.Join(all, ctx.Err())
 }
 
-// await asks a store to drop what is not needed until it answers. ended is closed when the process has ended that was to answer; nil: nothing says so.
+// await repeatedly asks a store to drop what is no longer needed, until it answers. ended is closed when the store's process ends; nil: the
+// end of the process is not known.
 func (m *Manager) await(ctx context.Context, id string, limit time.Duration, ended <-chan struct{}) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -178,7 +179,7 @@ func (m *Manager) await(ctx context.Context, id string, limit time.Duration, end
 		}
 		select {
 		case <-ended:
-			p, other := m.control(id).Holder() // one that an agent started which was killed
+			p, other := m.control(id).Holder() // a store that was started by an agent that was killed
 			p.Close()
 			if !other {
 				return errors.New(m.lastLine(id))
@@ -216,7 +217,7 @@ func (m *Manager) start(ctx context.Context, s Store, uuid string) error {
 	killPoint("store started")
 	ended := make(chan struct{})
 	go func() {
-		_ = cmd.Wait() // the log says why
+		_ = cmd.Wait() // the store's log tells why it ended
 		close(ended)
 	}()
 	err = m.DetachedCgroup.Enter(cmd.Process.Pid)
@@ -244,8 +245,8 @@ func (m *Manager) lastLine(id string) string {
 	return "it has ended"
 }
 
-// Retain ends the stores that are not wanted, by their ID, and removes their directories. Weights that a program still has mapped live until
-// it ends. wanted is called while Open of the same store waits.
+// Retain ends the stores whose IDs are not wanted, and removes their directories. Weights that a program still has mapped live until the
+// program ends. Retain calls wanted while it keeps Open of the same store waiting.
 func (m *Manager) Retain(wanted func(id string) bool) (all error) {
 	entries, err := os.ReadDir(m.Dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -257,7 +258,7 @@ func (m *Manager) Retain(wanted func(id string) bool) (all error) {
 	return errors.Join(err, all)
 }
 
-// RetainOn does what Retain does for the stores of these slices, and for those of which nothing says of which slice they are.
+// RetainOn does the same as Retain, but only for stores of these slices and for stores whose slice is not known.
 func (m *Manager) RetainOn(on []string, wanted func(id string) bool) error {
 	return m.Retain(func(id string) bool {
 		slice, err := os.ReadFile(m.sliceFile(id))
@@ -294,7 +295,7 @@ func (m *Manager) Stop() error {
 	return m.DetachedCgroup.Remove()
 }
 
-// end kills a store that nobody needs. It waits for the end of one that hangs once: each grant and each release asks for that again.
+// end kills a store that nobody needs. It waits only once for a store that hangs, as each grant and each release calls it again.
 func (m *Manager) end(id string, p process.Process) error {
 	m.mu.Lock()
 	stuck := m.stuck[id] == p.PID
@@ -327,7 +328,7 @@ func killWithin(p process.Process, limit time.Duration) error {
 	return nil
 }
 
-// setPID notes which process is the store; 0: it has ended.
+// setPID records which process is the store; 0: it has ended.
 func (m *Manager) setPID(id string, pid int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -339,7 +340,7 @@ func (m *Manager) setPID(id string, pid int) {
 	}
 }
 
-// Owns reports whether a process that is in no container is a store, or one that a store has started to compute a digest.
+// Owns reports whether a process outside of containers is a store, or was started by a store to compute a digest.
 func (m *Manager) Owns(pid int) bool {
 	session, err := unix.Getsid(pid)
 	if err != nil {
