@@ -2,9 +2,9 @@ package parking
 
 import "context"
 
-// Checkpoint would park any process by cuCheckpointProcessCheckpoint of the driver. It supports none: shares are served by MPS, for whose clients
-// driver 580 refuses cuCheckpointProcessLock with CUDA_ERROR_NOT_SUPPORTED (docs/hardware.md), or are MIG instances, for which NVIDIA documents no
-// checkpoint.
+// Checkpoint would park any process through the driver's cuCheckpointProcessCheckpoint. It supports no server: shares are served by MPS, for
+// whose clients driver 580 refuses cuCheckpointProcessLock with CUDA_ERROR_NOT_SUPPORTED (docs/hardware.md), or are MIG instances, for which
+// NVIDIA documents no checkpoints.
 type Checkpoint struct{}
 
 // Name implements Method.
@@ -24,8 +24,8 @@ func (c Checkpoint) Park(ctx context.Context, s Server) error { return c.Probe(c
 // Wake implements Method.
 func (c Checkpoint) Wake(ctx context.Context, s Server) error { return c.Probe(ctx, s) }
 
-// Restart is what is left for a server without another method: it is ended, and another one is started when it is needed. So it supports none: its
-// process would not go on.
+// Restart stands for what remains to be done with a server that no other method supports: end it, and start another one when it is needed.
+// As a Method it supports no server, since the server's process would not go on.
 type Restart struct{}
 
 // Name implements Method.

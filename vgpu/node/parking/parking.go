@@ -1,7 +1,7 @@
-// Package parking has servers of models give their device memory back while their processes go on, and take it again.
+// Package parking makes model servers give their device memory back while their processes go on, and take it again later.
 //
-// A Method is one interface that servers have for that. Auto finds the one of a server. What a server says is not trusted: how much memory its
-// processes hold is for others to measure.
+// A Method is one interface through which servers can do that. Auto finds the method for a server. What a server says is not trusted: others
+// have to measure how much memory its processes hold.
 package parking
 
 import (
@@ -10,41 +10,42 @@ import (
 	"fmt"
 )
 
-// Method is one way to park a server. What it does may be repeated.
+// Method is one way to park a server. Its operations may be repeated.
 type Method interface {
-	// Name is what status and events call it.
+	// Name returns the name of the method in statuses and events.
 	Name() string
-	// Probe returns nil if the server can be parked this way, an *UnsupportedError if it cannot, and another error if it does not say.
+	// Probe returns nil if the server can be parked this way, an *UnsupportedError if it cannot, and another error if the server does not
+	// tell.
 	Probe(context.Context, Server) error
-	// CopiesToHost reports whether the server keeps in the memory of the host what it has on the device.
+	// CopiesToHost reports whether the server keeps what it has on the device in the memory of the host.
 	CopiesToHost() bool
-	// Park has the server give its device memory back. It returns when the server says that it has.
+	// Park makes the server give its device memory back. It returns when the server says that it has done so.
 	Park(context.Context, Server) error
-	// Wake has the server take its memory again. It returns when the server says that it can answer requests.
+	// Wake makes the server take its memory again. It returns when the server says that it can answer requests.
 	Wake(context.Context, Server) error
 }
 
-// UnsupportedError is why a server cannot be parked by a method, however often it is tried.
+// UnsupportedError tells why a method cannot park a server, however often it is tried.
 type UnsupportedError struct{ Method, Why string }
 
 func (e *UnsupportedError) Error() string { return e.Method + ": " + e.Why }
 
-// Auto is the first of some methods that a server supports. Its errors say for each method why not.
+// Auto is the Method that uses the first of several methods that a server supports. Its errors tell for each method why it cannot be used.
 type Auto []Method
 
-// Methods are all methods, the quickest ways back first. Restart is the last: it supports no server.
+// Methods are all methods, the one with the fastest Wake first. Restart is the last, and supports no server.
 var Methods = Auto{Triton{}, VLLM{}, Checkpoint{}, Restart{}}
 
 // Name implements Method.
 func (Auto) Name() string { return "Auto" }
 
-// CopiesToHost implements Method: it is not known of which server.
+// CopiesToHost implements Method. It returns true, as the server, and so its method, is not known.
 func (Auto) CopiesToHost() bool { return true }
 
-// Find returns the method of a server. The error is an *UnsupportedError if it has none.
+// Find returns the method for a server. The error is an *UnsupportedError if no method supports the server.
 func (a Auto) Find(ctx context.Context, s Server) (Method, error) {
 	var why []error
-	supported := false // some method may be, if the server would say
+	supported := false // whether some method may be supported, but the server did not tell
 	for _, m := range a {
 		err := m.Probe(ctx, s)
 		if err == nil {
@@ -55,7 +56,7 @@ func (a Auto) Find(ctx context.Context, s Server) (Method, error) {
 		}
 		why = append(why, err)
 	}
-	all := errors.Join(why...).Error() // a text: one method that is unsupported does not make all so
+	all := errors.Join(why...).Error() // as text: that one method is unsupported does not mean that all are
 	if supported {
 		return nil, errors.New(all)
 	}
@@ -79,7 +80,7 @@ func (a Auto) Park(ctx context.Context, s Server) error {
 	return err
 }
 
-// Wake implements Method. A server that has no method was never parked.
+// Wake implements Method. A server that no method supports was never parked, so nothing is done for it.
 func (a Auto) Wake(ctx context.Context, s Server) error {
 	m, err := a.Find(ctx, s)
 	if _, unsupported := errors.AsType[*UnsupportedError](err); unsupported {

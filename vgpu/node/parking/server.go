@@ -13,13 +13,13 @@ import (
 	"time"
 )
 
-// Server is the server in a container, by its address (host:port) alone.
+// Server is the server in a container. Only its address (host:port) is known.
 type Server struct{ Address string }
 
-// maxAnswer is the greatest length of an answer that is read, in bytes.
+// maxAnswer is the maximum length, in bytes, of an answer that is read.
 const maxAnswer = 64 << 10
 
-// client sends one request over each connection, to the address alone: not by a proxy, and not to where an answer points.
+// client sends one request per connection, and only to the given address: it uses no proxy and follows no redirects.
 var client = &http.Client{
 	Transport: &http.Transport{
 		Proxy: nil, DisableKeepAlives: true, MaxResponseHeaderBytes: 16 << 10, DisableCompression: true,
@@ -28,7 +28,7 @@ var client = &http.Client{
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 }
 
-// statusError is an answer with another status than 200.
+// statusError is the error for an answer with a status other than 200.
 type statusError struct {
 	status int
 	text   string
@@ -43,14 +43,14 @@ func (e *statusError) Error() string {
 
 var errNotJSON = errors.New("the answer is not the JSON that was expected")
 
-// isForeign reports whether an error of call says that the server has not what was asked for, or something else there.
+// isForeign reports whether an error of call means that the server does not offer what was requested, or offers something else at that path.
 func isForeign(err error) bool {
 	status, ok := errors.AsType[*statusError](err)
 	return ok && status.status < http.StatusInternalServerError || errors.Is(err, errNotJSON)
 }
 
-// call sends a request with a body, unless that is nil, and decodes the answer as JSON if it is to go somewhere. The error is a *statusError
-// for another status than 200.
+// call sends a request, with a body unless that is nil, and decodes the answer as JSON unless answer is nil. The error is a *statusError for
+// a status other than 200.
 func (s Server) call(ctx context.Context, method, path string, body, answer any) error {
 	var content io.Reader
 	if body != nil {
@@ -89,7 +89,7 @@ func (s Server) call(ctx context.Context, method, path string, body, answer any)
 	return nil
 }
 
-// printable returns the beginning of what a server says, as events can have it.
+// printable returns the beginning of a server's text, in a form that is safe for events.
 func printable(text []byte) string {
 	const most = 120
 	return strings.Map(func(r rune) rune {
@@ -100,10 +100,10 @@ func printable(text []byte) string {
 	}, string(bytes.TrimSpace(text[:min(len(text), most)])))
 }
 
-// pollPeriod is the time between two looks at whether a server has done what it was told.
+// pollPeriod is the time between two checks of whether a server has done what it was told to do.
 const pollPeriod = 100 * time.Millisecond
 
-// poll looks until something is done, fails, or ctx ends.
+// poll calls done repeatedly, until it returns true or an error, or ctx ends.
 func poll(ctx context.Context, done func() (bool, error)) error {
 	for {
 		if ok, err := done(); ok || err != nil {

@@ -10,14 +10,15 @@ import (
 	"strings"
 )
 
-// Triton parks a server with the model repository extension of the Open Inference Protocol, as Triton has it with
-// --model-control-mode=explicit: the models are unloaded, and loaded again from their files. Which were loaded the server itself remembers.
+// Triton parks a server through the model repository extension of the Open Inference Protocol, which Triton offers with
+// --model-control-mode=explicit: the models are unloaded, and later loaded again from their files. The server itself remembers which models
+// it had loaded.
 type Triton struct{}
 
-// modelRepository is the name of the extension, which may be followed by what it can do besides.
+// modelRepository is the name of the extension. Servers may append the names of optional features to it.
 const modelRepository = "model_repository"
 
-// maxModels is the greatest number of models of a server.
+// maxModels is the maximum number of models of a server.
 const maxModels = 64
 
 // States and reason of models in the index of a repository.
@@ -74,7 +75,7 @@ func (t Triton) Park(ctx context.Context, s Server) error {
 			return err
 		}
 	}
-	return poll(ctx, func() (bool, error) { // the answer comes before the memory is free
+	return poll(ctx, func() (bool, error) { // the server answers before the memory is free
 		models, err := t.index(ctx, s)
 		return err == nil && !slices.ContainsFunc(models, func(m tritonModel) bool { return m.State != "" && m.State != stateUnavailable }), err
 	})
@@ -112,7 +113,7 @@ func (Triton) change(ctx context.Context, s Server, name, change string) error {
 	return nil
 }
 
-// namesOf returns the names of the models with a version for which something holds, each once.
+// namesOf returns the names of the models that have a version for which holds returns true, each name once.
 func namesOf(models []tritonModel, holds func(tritonModel) bool) (names []string) {
 	for _, m := range models {
 		if holds(m) && !slices.Contains(names, m.Name) {
