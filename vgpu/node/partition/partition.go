@@ -1,6 +1,6 @@
-// Package partition creates MIG instances on a node's GPU on demand, and keeps idle ones for reuse. A journal records which instances
-// gshare created and which step is being executed, so that an agent that ends at any moment leaves nothing that the next one does not
-// recognize. Instances that are in use, or that others created, are never removed.
+// Package partition creates MIG instances on a node's GPU on demand, and keeps idle ones for reuse. A journal records which instances gshare
+// created and which step is being executed, so that whenever an agent ends, the next one recognizes everything that it left. Instances that
+// are in use, or that others created, are never removed.
 package partition
 
 import (
@@ -84,8 +84,8 @@ func (c Config) parseJournal(text []byte) (record, error) {
 	return r, nil
 }
 
-// obtainAttempts is how often Obtain lists the instances: before it changes them, and again afterwards, when a process may have started on
-// one.
+// obtainAttempts is how often Obtain lists the instances: before it changes them, and once more after that, as a process may have started on
+// one meanwhile.
 const obtainAttempts = 2
 
 // Obtain returns the MIG instance at a placement, protected until Release. It reuses an idle instance, or creates one and removes idle ones
@@ -113,8 +113,8 @@ func (m *Manager) Obtain(at mig.Instance) (Instance, error) {
 	return Instance{}, fmt.Errorf("%s at %d: the device does not list the MIG instance that it created", at.Profile.Name, at.Start)
 }
 
-// Hold protects an existing instance, which a container uses since the time of an earlier Manager, until Release. The error is ErrNotFound
-// if it no longer exists.
+// Hold protects, until Release, an existing instance that a container has been using since the time of an earlier Manager. The error is
+// ErrNotFound if the instance no longer exists.
 func (m *Manager) Hold(at mig.Instance) (Instance, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -206,7 +206,7 @@ func (m *Manager) reconcile() ([]Instance, error) {
 	return found, m.saveRecord(r)
 }
 
-// releaseMissing forgets holds on instances that no longer exist, as after a reset. The driver may give their UUIDs to new ones.
+// releaseMissing drops the protection of instances that no longer exist, as after a reset. The driver may give their UUIDs to new instances.
 func (m *Manager) releaseMissing(found []Instance) {
 	exists := map[string]bool{}
 	for _, i := range found {
@@ -215,7 +215,7 @@ func (m *Manager) releaseMissing(found []Instance) {
 	maps.DeleteFunc(m.held, func(uuid string, _ bool) bool { return !exists[uuid] })
 }
 
-// plannerInstances converts instances for geometry.Plan. Those with partial compute instances count as used by whoever created them.
+// plannerInstances converts instances for geometry.Plan. Instances with partial compute instances count as used by whoever created these.
 func (m *Manager) plannerInstances(found []Instance) (view []geometry.Instance) {
 	for _, i := range found {
 		partial := i.ComputeInstances > 0 && i.UUID == ""
@@ -272,7 +272,7 @@ type Instance struct {
 }
 
 // Device creates and destroys the MIG instances of one GPU. Calls may block for as long as the driver does. Instances and the steps passed
-// to Apply point to the same profiles. Implementations need not be safe for concurrent use.
+// to Apply refer to the same profiles. Implementations need not be safe for concurrent use.
 type Device interface {
 	// Instances returns the GPU instances that exist. With an error the list may be incomplete.
 	Instances() ([]Instance, error)

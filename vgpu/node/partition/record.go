@@ -61,8 +61,8 @@ func (r record) completed() record {
 	return r
 }
 
-// reconciled returns the journal record without instances that no longer exist, and with the one whose creation was in progress, if it
-// exists. An instance that others created at the same placement, after a reset without a reboot, counts as gshare's.
+// reconciled returns the journal record without instances that no longer exist, and with the instance whose creation was in progress, if it
+// exists. An instance that others created at the same placement after a reset without a reboot counts as gshare's.
 func (r record) reconciled(found []Instance) record {
 	exists := func(p placement) bool {
 		return slices.ContainsFunc(found, func(i Instance) bool { return placementOf(i.Instance) == p })
@@ -78,12 +78,12 @@ func (r record) reconciled(found []Instance) record {
 func (r record) encode() []byte {
 	text, err := json.Marshal(r)
 	if err != nil {
-		panic(err) // impossible: it has strings and integers only
+		panic(err) // impossible: the record has only strings and integers
 	}
 	return append(text, '\n')
 }
 
-// parseRecord parses and validates a journal record. It rejects one of another version.
+// parseRecord parses and validates a journal record. It rejects records of other versions.
 func parseRecord(text []byte) (r record, err error) {
 	if err := versioned.Decode(text, recordVersion, &r); err != nil {
 		return r, err

@@ -19,7 +19,7 @@ type Device struct {
 	handle        nvml.Device
 	model         *mig.Model
 	infos         map[*mig.Profile]nvml.GpuInstanceProfileInfo
-	otherProfiles []nvml.GpuInstanceProfileInfo // those that package mig does not describe
+	otherProfiles []nvml.GpuInstanceProfileInfo // profiles that package mig does not describe
 }
 
 // Find returns the GPU with a UUID, without changing its MIG mode. The error is partition.ErrNoGPU if there is none, and partition.ErrNoMIG
@@ -52,7 +52,7 @@ func checkMIGMode(handle nvml.Device) error {
 }
 
 // Model returns the MIG profiles of the GPU as the driver reports them. The instances that the Device lists, and the steps that it applies,
-// point to these profiles.
+// refer to these profiles.
 func (d *Device) Model() *mig.Model { return d.model }
 
 // Instances returns the GPU instances that exist, in the order of their positions. It fails if one has a profile that package mig does not
@@ -182,8 +182,8 @@ func (d *Device) discoverProfiles() error {
 	return d.nameProfiles(infos, memory.Total)
 }
 
-// isUnsupported reports whether a call failed because the GPU has no profile with the given ID. After any other error there may be one,
-// with instances.
+// isUnsupported reports whether a call failed because the GPU has no profile with the given ID. After any other error the GPU may have the
+// profile, and instances of it.
 func isUnsupported(r nvml.Return) bool {
 	return r == nvml.ERROR_NOT_SUPPORTED || r == nvml.ERROR_INVALID_ARGUMENT
 }

@@ -33,7 +33,7 @@ func (s *Source) Ensure(id string) error {
 		i.lastEnsure = time.Now()
 		return ErrCreating
 	case i.err == nil && i.device.UUID == "":
-		return errUnlisted // until the next list
+		return errUnlisted // wait for the next list
 	case i.err == nil:
 		i.lastEnsure = time.Now()
 		return nil
@@ -43,7 +43,7 @@ func (s *Source) Ensure(id string) error {
 	s.releaseUnused()
 	i = &instance{gpu: d, lastEnsure: time.Now()}
 	s.instances[id] = i
-	go s.createInstance(i, at) // a call that hangs in the driver cannot be cancelled, so nobody waits for it
+	go s.createInstance(i, at) // in the background: a call that hangs in the driver cannot be cancelled
 	return err
 }
 
@@ -71,7 +71,7 @@ func (s *Source) obtainInstance(d *device, at mig.Instance) (uuid string, listed
 		err = errUnlisted
 	}
 	if err != nil {
-		d.manager.Release(i.UUID) // for the next attempt
+		d.manager.Release(i.UUID) // so that the next attempt can obtain it again
 	}
 	return i.UUID, listed, err
 }
@@ -99,7 +99,7 @@ func (s *Source) SetUsed(ids []string) {
 	s.releaseUnused()
 }
 
-// releaseUnused releases the instances that no container uses and for which Ensure was not called lately. The caller holds the lock.
+// releaseUnused releases the instances that no container uses and for which Ensure has not been called recently. The caller holds the lock.
 func (s *Source) releaseUnused() {
 	for id, i := range s.instances {
 		if i.done && !slices.Contains(s.used, id) && time.Since(i.lastEnsure) > requestTimeout {

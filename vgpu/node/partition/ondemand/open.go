@@ -47,7 +47,7 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// openGPU tries to open a GPU once. It first holds the MIG instances that containers use, so that nobody can take their place.
+// openGPU tries to open a GPU once. It first holds the MIG instances that containers use, so that no other instance can take their place.
 func (s *Source) openGPU(d *device) error {
 	manager, model, err := d.GPU.Open()
 	var held map[string]string
@@ -66,7 +66,7 @@ func (s *Source) openGPU(d *device) error {
 	d.manager, d.model = manager, model
 	for id, uuid := range held {
 		i := &instance{gpu: d, done: true, uuid: uuid, doneTime: time.Now()}
-		i.device, _ = deviceWithInstance(devices, uuid) // if it is not listed now, a later list has it
+		i.device, _ = deviceWithInstance(devices, uuid) // if it is not listed now, a later list will contain it
 		s.instances[id] = i
 	}
 	s.releaseUnused() // containers may have ended meanwhile

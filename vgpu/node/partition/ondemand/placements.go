@@ -29,8 +29,8 @@ func (d *device) offerPlacements(listed *gpu.Device) gpuInstances {
 	return c
 }
 
-// freePlacements returns the placements that do not overlap instances of others, and that are offered or used by a container. A placement
-// has the fault of its instance, even if that is idle.
+// freePlacements returns the placements that do not overlap with instances of others and that are offered, or used by a container. A
+// placement has the fault of its instance, even if the instance is idle.
 func (d *device) freePlacements(c gpuInstances, total share.Bytes, faults map[string]string) (free []gpu.Instance) {
 	uuids := map[mig.Instance]string{}
 	for _, i := range c.created {
@@ -100,8 +100,8 @@ func (d *device) placements() (all []mig.Instance) {
 	return all
 }
 
-// placementByID returns the MIG placement with an ID on an open GPU, whether it is offered or not: a container may still use one that was
-// offered earlier.
+// placementByID returns the MIG placement with an ID on an open GPU, even if it is not offered: a container may still use a placement that
+// was offered earlier.
 func (d *device) placementByID(id string) (at mig.Instance, ok bool) {
 	for _, at := range d.placements() {
 		if placementID(d.UUID, at) == id {
@@ -116,7 +116,7 @@ func (d *device) isOffered(p *mig.Profile) bool {
 	return len(d.Profiles) == 0 || slices.Contains(d.Profiles, p.Name)
 }
 
-// MissingProfiles returns the configured profiles of which an open GPU has no placement without media engines.
+// MissingProfiles returns the configured profiles for which an open GPU has no placement, not counting placements with media engines.
 func (s *Source) MissingProfiles(uuid string) (profiles []string) {
 	d := s.snapshotOf(uuid)
 	if d == nil || d.model == nil {

@@ -1,6 +1,6 @@
-// Package ondemand offers placements for MIG instances on GPUs, and creates an instance when a container is about to use its placement.
-// What a node offers never changes with the instances: a placement is a slice whether its instance exists or not, and an instance that
-// gshare created is not offered in addition.
+// Package ondemand offers placements for MIG instances on GPUs, and creates an instance when a container is about to use its placement. What
+// a node offers does not change as instances come and go: a placement is a slice whether its instance exists or not, and an instance that
+// gshare created is not offered in addition to its placement.
 package ondemand
 
 import (
@@ -19,13 +19,13 @@ import (
 // GPU describes a GPU whose MIG instances gshare may create and remove.
 type GPU struct {
 	UUID     string
-	Profiles []string // offered profiles; empty: all without media engines, of which a GPU has one set
+	Profiles []string // offered profiles; empty: all, except those with media engines, of which a GPU has only one set
 	// Open takes over what an earlier agent left, and returns the GPU's model as the driver describes it. It may block for as long as the
 	// driver does.
 	Open func() (*partition.Manager, *mig.Model, error)
 }
 
-// Errors for which a container has to wait for its instance.
+// Errors after which a container has to wait for its instance.
 var (
 	ErrClosed   = errors.New("the MIG instances of the GPU are not known yet")
 	ErrCreating = errors.New("the MIG instance is being created") // which takes a second or two
@@ -33,7 +33,7 @@ var (
 	errUnlisted = errors.New("the driver does not list the MIG instance that was created")
 )
 
-// requestTimeout is how long a MIG instance is kept for a container that has requested it by Ensure and does not start to use it.
+// requestTimeout is how long a MIG instance is kept for a container that has requested it through Ensure but does not start to use it.
 const requestTimeout = 30 * time.Second
 
 // Source is a gpu.Source that offers MIG placements, each a slice whether its instance exists or not, on some of the devices. It is safe
@@ -55,7 +55,7 @@ type device struct {
 	openErr error // of the last attempt
 
 	created []partition.Instance // by gshare, as of the last list
-	used    []string             // the source's, in a snapshot only
+	used    []string             // that of the Source; set only in a snapshot
 }
 
 // instance is the MIG instance of a placement: requested, created or failed.
@@ -69,7 +69,7 @@ type instance struct {
 	lastEnsure time.Time  // zero: a container uses it
 }
 
-// New returns a Source that creates MIG instances on the given GPUs once they are open. All other devices are those of source.
+// New returns a Source that creates MIG instances on the given GPUs once they are open. All other devices are listed as source lists them.
 func New(source gpu.Source, gpus []GPU) *Source {
 	s := &Source{Source: source, instances: map[string]*instance{}}
 	for _, g := range gpus {
@@ -78,8 +78,8 @@ func New(source gpu.Source, gpus []GPU) *Source {
 	return s
 }
 
-// Devices returns the node's devices. On GPUs of this source, their instances are those that others created, and the placements that these
-// leave free.
+// Devices returns the node's devices. For the GPUs of this source it lists as instances those that others created, and the placements that
+// are free beside them.
 func (s *Source) Devices() ([]gpu.Device, error) {
 	start := time.Now()
 	devices, err := s.Source.Devices()
@@ -106,7 +106,7 @@ func (s *Source) Processes() ([]gpu.Process, error) {
 }
 
 // storeInstances stores which MIG instances a GPU had when it was listed. An instance that no longer exists, as after a reset, is created
-// again by the next Ensure. One that is only missing from the driver's list stays with its container.
+// again by the next Ensure. An instance that is missing only from the driver's list stays with its container.
 func (s *Source) storeInstances(listed gpu.Device, c gpuInstances, start time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

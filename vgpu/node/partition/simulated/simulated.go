@@ -1,5 +1,5 @@
-// Package simulated makes and removes the MIG instances of simulated GPUs, so that MIG on demand can be tried on machines without one. Instances are
-// in a file: they outlive the agent, and end with the boot.
+// Package simulated creates and removes the MIG instances of simulated GPUs, so that MIG on demand can be tried on machines without such
+// GPUs. Instances are kept in a file: they outlive the agent, and end with the boot.
 package simulated
 
 import (
@@ -21,8 +21,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Source adds the MIG instances that were made to simulated devices in MIG mode, which are those with the list mig, be it empty. It is safe for
-// concurrent use.
+// Source adds the MIG instances that were created to simulated devices in MIG mode, which are those with a list mig, even an empty one. It
+// is safe for concurrent use.
 type Source struct {
 	gpu.Source
 	Dir  string // for the files with the instances
@@ -31,8 +31,8 @@ type Source struct {
 	mu sync.Mutex // guards the files
 }
 
-// Open returns the manager of a GPU's instances, and the model with its placements. The error is partition.ErrNoGPU or partition.ErrNoMIG if there is no
-// such GPU.
+// Open returns the manager of a GPU's instances, and the model with its placements. The error is partition.ErrNoGPU if there is no such GPU,
+// or partition.ErrNoMIG if it is not in MIG mode.
 func (s *Source) Open(c partition.Config) (*partition.Manager, *mig.Model, error) {
 	devices, err := s.Source.Devices()
 	if err != nil {
@@ -59,7 +59,7 @@ func modelOf(d gpu.Device) (*mig.Model, error) {
 	return mig.ModelNamed(fmt.Sprintf("%s-%dGB", d.Model, (d.Memory/share.MiB+1023)/1024))
 }
 
-// Devices returns the devices with the instances that were made.
+// Devices returns the devices with the instances that were created.
 func (s *Source) Devices() ([]gpu.Device, error) {
 	devices, err := s.Source.Devices()
 	if err != nil {
