@@ -13,12 +13,13 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/watchdog"
 )
 
-// memoryAudit compares the device memory that the driver counts for the processes of each run with what the hook counts. It ends none.
+// memoryAudit compares, for the processes of each run, the device memory that the driver counts with the memory that the hook counts. It
+// ends no run.
 type memoryAudit struct {
 	watch *watchdog.MemoryWatch
 
 	mu    sync.Mutex        // guards the following
-	notes map[string]string // differences of runs, by ID, as their enforcement statuses show them
+	notes map[string]string // differences by run ID, as the enforcement statuses of the runs show them
 }
 
 // noteOf returns the difference of a run's memory; empty if there is none.
@@ -48,7 +49,7 @@ func (a *memoryAudit) observe(runs []*run, processes []gpu.Process) {
 	a.notes = notes
 }
 
-// memoryOf returns the memory of a run's processes on a vGPU: of those with a session, and of all in the cgroup of the run.
+// memoryOf returns the memory of a run's processes on a vGPU: of those with a session, and of all others in the cgroup of the run.
 func memoryOf(r *run, v tokenserver.VGPUStatus, processes []gpu.Process) (all []watchdog.ProcessMemory) {
 	for _, p := range processes {
 		if p.Slice != v.UUID {

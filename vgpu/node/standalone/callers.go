@@ -12,17 +12,17 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/process"
 )
 
-// The limits of each user at the control socket.
+// The limits for each user of the control socket.
 const (
-	maxConnections = 256 // that are open
-	maxWaiters     = 128 // requests that wait for a share
-	// requestsPerSecond is the rate at which requests are handled, twice as many at once. Others are delayed.
+	maxConnections = 256 // open connections
+	maxWaiters     = 128 // requests that may wait for a share
+	// requestsPerSecond is the rate at which requests are handled; a burst may have twice as many. Further requests are delayed.
 	requestsPerSecond = 100
-	// rememberedUsers is the number of users above which those without connections are forgotten.
+	// rememberedUsers is the number of users above which users without connections are forgotten.
 	rememberedUsers = 1024
 )
 
-// callers limits what each user may ask of the control socket, so that no user keeps others from being served.
+// callers limits how much each user may demand of the control socket, so that no user keeps others from being served.
 type callers struct {
 	log      *slog.Logger
 	logLimit *rate.Limiter
@@ -42,7 +42,7 @@ func newCallers(log *slog.Logger) *callers {
 	return &callers{log: log, logLimit: rate.NewLimiter(1, 1), users: map[uint32]*caller{}, open: map[net.Conn]*caller{}}
 }
 
-// callerKey is the key of a request's context for its connection and user.
+// callerKey is the key under which a request's context has the request's connection and user.
 type callerKey struct{}
 
 // callerConn is the connection of a request, and its user.
@@ -99,7 +99,7 @@ func (c *callers) forgetIdle() {
 	}
 }
 
-// changed uncounts connections that have ended. It is the ConnState of the server.
+// changed stops counting connections that have ended. It is the ConnState function of the server.
 func (c *callers) changed(conn net.Conn, state http.ConnState) {
 	if state != http.StateClosed {
 		return
@@ -116,7 +116,7 @@ func (c *callers) changed(conn net.Conn, state http.ConnState) {
 func (c *callers) pace(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if caller, ok := r.Context().Value(callerKey{}).(callerConn); ok && caller.user.requests.Wait(r.Context()) == nil {
-			handler.ServeHTTP(w, r) // otherwise the caller has gone
+			handler.ServeHTTP(w, r) // otherwise the caller is gone
 		}
 	})
 }

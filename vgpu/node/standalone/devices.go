@@ -73,7 +73,7 @@ func (d *deviceSet) sliceOf(device gpu.Device, i gpu.Instance) packing.Slice {
 	}
 }
 
-// loaded returns a copy of the devices on which the shares of the given runs are taken.
+// loaded returns a copy of the devices that is loaded with the shares of the given runs.
 func (d *deviceSet) loaded(runs []*run) *packing.Node {
 	node := d.empty.Clone()
 	for _, r := range runs {
@@ -124,7 +124,7 @@ func (d *deviceSet) refusalText(r packing.Refusal) string {
 func (d *deviceSet) suggestions(node *packing.Node, pod *packing.Pod) (list []string) {
 	c := pod.Request.Containers[0]
 	try := func(flag string, now, vgpus int64, set func(s *share.Share, v int64)) {
-		most := sort.Search(int(now), func(i int) bool { // what fits also fits if it is smaller
+		most := sort.Search(int(now), func(i int) bool { // whatever fits also fits if it is smaller
 			smaller := c
 			set(&smaller.Share, int64(i)+1)
 			return !d.admits(node, pod, smaller)

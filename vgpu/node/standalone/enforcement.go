@@ -58,7 +58,7 @@ func identityHint() string {
 	return "; no cgroup could be made here"
 }
 
-// smCap describes what caps the SMs of a run and at which number, such as "MPS, 54 of 108 SMs".
+// smCap describes the mechanism that caps the SMs of a run and the cap, such as "MPS, 54 of 108 SMs".
 func (e *enforcementReporter) smCap(r *run) string {
 	s := e.devices.sliceByUUID(r.Devices[0])
 	return enforcement.SMs(e.mpsName(r), r.Share.SMLimit, s.SMs, s.Profile)
@@ -77,8 +77,9 @@ func (e *enforcementReporter) mpsBypass(r *run) string {
 	return enforcement.MPSEnvironment
 }
 
-// addObserved returns the status of one of the runs with notes in its enforcement status: for each vGPU that a process of the run uses
-// without MPS, if the driver counts more of its memory than the hook, if a process is refused, and about kernels that outlast their turns.
+// addObserved returns the status of one of the runs, with notes added to its enforcement status: about each vGPU that a process of the run
+// uses without MPS, about memory that the driver counts and the hook does not, about a process that is refused, and about kernels that last
+// longer than their turns.
 func (e *enforcementReporter) addObserved(observed *run, runs []*run) control.Run {
 	r := observed.status()
 	var neighbours []enforcement.Neighbour

@@ -37,8 +37,9 @@ type granter struct {
 	watches     sync.WaitGroup
 }
 
-// admit returns the grant of a share for a process, or the reason for refusing it. With a grant, the node closes the process handle later.
-// If no share is free and the request asks to wait, admit blocks until one is free or ctx ends, and calls queued with each reason for it.
+// admit returns the grant of a share for a process, or the reason for refusing it. If a share is granted, the node closes the process handle
+// later. If no share is free and the request asks to wait, admit blocks until one is free or ctx ends, and calls queued with each reason for
+// waiting.
 func (g *granter) admit(
 	ctx context.Context, p process.Process, r control.RunRequest, queued func(*control.Refusal),
 ) (*control.Grant, *control.Refusal) {
@@ -93,7 +94,7 @@ func (g *granter) waitersOf(uid uint32) (n int) {
 	return n
 }
 
-// dequeue removes a request from the queue whose sender has given up. It returns the grant if that was made in the meantime.
+// dequeue removes from the queue a request whose sender has given up. If the request has been granted in the meantime, it returns the grant.
 func (g *granter) dequeue(w *waiter, why error) (*control.Grant, *control.Refusal) {
 	g.operation.Lock()
 	defer g.operation.Unlock()
@@ -139,8 +140,8 @@ func (g *granter) tryAdmit(w *waiter) (_ *control.Refusal, later bool) {
 	return nil, false
 }
 
-// admitWaiters grants the queued requests that fit now, in the order of their arrival. A request that does not fit is overtaken by others
-// that do. The caller holds the operation lock.
+// admitWaiters grants the queued requests that fit now, in the order of their arrival. A request that does not fit is overtaken by later
+// ones that do. The caller holds the operation lock.
 func (g *granter) admitWaiters() {
 	g.waiters = slices.DeleteFunc(g.waiters, func(w *waiter) bool {
 		refusal, later := g.tryAdmit(w)
@@ -193,7 +194,7 @@ func (g *granter) processEnded(r *run) {
 	g.operation.Lock()
 	defer g.operation.Unlock()
 	if g.runs.isClosed() {
-		return // the handle was closed, not the process
+		return // the handle was closed; the process has not ended
 	}
 	g.runs.update(func() { r.dead = true })
 	g.release(r)
@@ -227,7 +228,8 @@ func (g *granter) endAfterLease(r *run) {
 	time.AfterFunc(g.timing.lease, func() { g.endIfUnused(r) })
 }
 
-// setLimit changes the SM limit or the quota of a run of the calling user, from the next tokens on. It returns nil on success.
+// setLimit changes the SM limit or the quota of a run of the calling user. The change applies from the next tokens on. It returns nil on
+// success.
 func (g *granter) setLimit(uid uint32, r control.LimitRequest) *control.Refusal {
 	g.operation.Lock()
 	defer g.operation.Unlock()
@@ -253,7 +255,7 @@ func (g *granter) setLimit(uid uint32, r control.LimitRequest) *control.Refusal 
 	return nil
 }
 
-// narrow sets the quota of a run, in percent, up to the one that the run began with. What others may have stays the same.
+// narrow sets the quota of a run, in percent, up to the quota with which the run began. What other runs may have does not change.
 func (g *granter) narrow(r *run, percent int64) error {
 	own := r.Share.QuotaRequest
 	switch {
@@ -270,8 +272,8 @@ func (g *granter) narrow(r *run, percent int64) error {
 	return g.server.save(r)
 }
 
-// resize sets the SM limit of a run, in percent. It refuses limits below the run's request or above the limit that the run began with, at
-// which MPS caps its processes.
+// resize sets the SM limit of a run, in percent. It refuses limits below the run's request or above the limit with which the run began,
+// which is the cap under MPS.
 func (g *granter) resize(r *run, percent int64) error {
 	s := r.Share
 	if percent < 1 || percent > 100 || share.PerMille(percent*10) < s.SMRequest || share.PerMille(percent*10) > s.SMLimit {
@@ -346,7 +348,8 @@ func (g *granter) restore() error {
 	return nil
 }
 
-// restoreRun serves a run again whose record was read. If its process has ended, the share is kept for its children until the lease expires.
+// restoreRun serves a run again after its record was read. If its process has ended, the share is kept for its children until the lease
+// expires.
 func (g *granter) restoreRun(r *run) {
 	r.process, r.dead = openIfAlive(r.PID, r.StartTime)
 	if err := g.server.prepare(r, func() { g.endIfUnused(r) }); err != nil {
@@ -360,7 +363,7 @@ func (g *granter) restoreRun(r *run) {
 	}
 }
 
-// openIfAlive opens the process with a PID and start time. dead reports that this process has ended; its PID may be reused.
+// openIfAlive opens the process with a PID and start time. dead reports that this process has ended; its PID may have been reused.
 func openIfAlive(pid int, start uint64) (p process.Process, dead bool) {
 	p, err := process.Open(pid)
 	if err != nil {

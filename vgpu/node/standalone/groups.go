@@ -10,7 +10,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/cgroup"
 )
 
-// Groups creates a cgroup for each run, by which the agent identifies the processes of the run. It needs root.
+// Groups creates a cgroup for each run, by which the agent recognizes the processes of the run. It needs root.
 type Groups struct {
 	root string // where the hierarchy of version 2 is mounted
 }
@@ -33,7 +33,7 @@ func FindGroups() (*Groups, error) {
 	return nil, fmt.Errorf("cgroup v2 is not mounted")
 }
 
-// enter moves a process into a new cgroup below its present one, whose limits thus still apply, and returns the path of the new one.
+// enter moves a process into a new cgroup below its present one, whose limits therefore still apply. It returns the path of the new cgroup.
 func (g *Groups) enter(pid int, run string) (path string, err error) {
 	m, err := cgroup.Of(pid)
 	if err != nil {
@@ -55,8 +55,8 @@ func (g *Groups) enter(pid int, run string) (path string, err error) {
 	return path, nil
 }
 
-// confines reports whether a user is unable to move processes out of a cgroup. Root can, and so can a user with write access to cgroup.procs of
-// an ancestor, as below user@UID.service.
+// confines reports whether a user is unable to move processes out of a cgroup. Root is able to, and so is a user with write access to
+// cgroup.procs of a cgroup above it, such as below user@UID.service.
 func (g *Groups) confines(path string, uid uint32) bool {
 	for path != "/" {
 		path = filepath.Dir(path)
@@ -68,8 +68,8 @@ func (g *Groups) confines(path string, uid uint32) bool {
 	return true
 }
 
-// mayWrite reports whether a user can write to a file or, as its owner, make it writable. It assumes so if the file is writable for group or
-// others.
+// mayWrite reports whether a user can write to a file, or can make it writable as its owner. It assumes so if the file is writable for group
+// or others.
 func mayWrite(info os.FileInfo, uid uint32) bool {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	return !ok || uid == 0 || stat.Uid == uid || info.Mode()&0o022 != 0

@@ -41,9 +41,9 @@ func (n *Node) postRun(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	connection := http.NewResponseController(w)
-	_ = connection.SetWriteDeadline(time.Time{}) // the request may wait for days; this cannot fail for a socket
+	_ = connection.SetWriteDeadline(time.Time{}) // the request may wait for days; cannot fail for a socket
 	say := func(e control.Event) {
-		_ = json.NewEncoder(w).Encode(e) // a caller that is gone ends the context too
+		_ = json.NewEncoder(w).Encode(e) // if the caller is gone, the context ends, too
 		_ = connection.Flush()
 	}
 	grant, refusal := n.granter.admit(r.Context(), p, request, func(why *control.Refusal) { say(control.Event{Waiting: why}) })

@@ -20,7 +20,7 @@ type memoryLimiter struct {
 
 	mu        sync.Mutex // guards the following; not held while the driver's program runs
 	available bool       // the driver has memory limits
-	logged    bool       // that it has none
+	logged    bool       // that it has none was logged
 }
 
 // driver returns the limiter for the cgroups of runs, or an error if the driver does not support memory limits. Only success is remembered:
@@ -73,7 +73,7 @@ func retryWithBackoff(first time.Duration, attempt func(again bool) (over bool))
 // set, or the run has ended. Only the failure of the first attempt is logged.
 func (m *memoryLimiter) tryLimit(r *run, again bool) (over bool) {
 	if again && !m.runs.isRunning(r) {
-		return true // its cgroup may be another run's by now
+		return true // its cgroup may belong to another run by now
 	}
 	limit, err := m.setLimit(r)
 	switch {

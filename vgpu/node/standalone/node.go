@@ -24,7 +24,7 @@ type Options struct {
 	Source  gpu.Source    // lists the processes on the devices; nil: not monitored
 	Groups  *Groups       // nil: processes are identified by their user only
 	Memory  *dmem.Limiter // sets the driver's memory limits for the cgroups of Groups; nil: not used
-	// Environment is added to that of every grant, and Metrics to those of the debug server: simulated devices need them.
+	// Environment is added to that of every grant, and Metrics to the metrics of the debug server. Simulated devices need both.
 	Environment []string
 	Metrics     []prometheus.Collector
 	Log         *slog.Logger
@@ -33,16 +33,16 @@ type Options struct {
 
 // timing is the set of timeouts and periods of a node, which tests shorten.
 type timing struct {
-	mpsTimeout time.Duration // for MPS to serve the device of a request that does not queue
+	mpsTimeout time.Duration // for MPS to serve the device of a request that is not queued
 	lease      time.Duration // for the children of a restored run to reconnect
-	request    time.Duration // to send a request to the control socket, and for an idle connection; responses may take five times as long
+	request    time.Duration // to send a request to the control socket, and until an idle connection is closed; responses may take five times as long
 	period     time.Duration // between checks of the processes on the devices, and before the first retry of a driver call
 }
 
 var defaultTiming = timing{mpsTimeout: 10 * time.Second, lease: tokenserver.Lease, request: 2 * time.Second, period: 2 * time.Second}
 
 // Node grants shares of the GPUs of one machine to runs (programs started by gshare run) and serves them. Locks that guard state are not
-// held over disk, driver or daemon I/O.
+// held during disk, driver or daemon I/O.
 type Node struct {
 	Options
 	devices     *deviceSet
@@ -55,7 +55,7 @@ type Node struct {
 }
 
 // New returns a node that serves the configured devices, and the runs that an earlier agent left. It returns an error if there is no such
-// device, or a run whose record it cannot read.
+// device, or if it cannot read the record of a run.
 func New(o Options) (*Node, error) {
 	if o.timing == (timing{}) {
 		o.timing = defaultTiming
@@ -92,9 +92,8 @@ func (n *Node) Close() {
 	n.granter.watches.Wait()
 }
 
-// watchProcesses passes the processes on the devices to the MPS manager, which finds those that run without MPS, and compares their memory
-// with what the hook counts, until the node is closed.
-// Close does not wait for it, since a call may hang in the driver.
+// watchProcesses observes the processes on the devices until the node is closed. It passes them to the MPS manager, which finds those that
+// run without MPS, and compares their memory with what the hook counts. Close does not wait for it, since a call may hang in the driver.
 func (n *Node) watchProcesses() {
 	if n.Source == nil {
 		return

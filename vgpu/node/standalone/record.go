@@ -15,14 +15,14 @@ const recordName = "run.json"
 // recordVersion is the version of the records of runs on disk. Records of other versions are refused.
 const recordVersion = 1
 
-// record is what an agent saves about a run, so that a later agent can restore it. Later agents must be able to read its bytes: see
-// testdata/run.json. It has many fields because that is one flat file.
+// record is what an agent saves about a run, so that a later agent can restore it. Later agents must be able to read it: see
+// testdata/run.json. It has many fields because it is one flat file.
 type record struct {
 	Version     int                       `json:"version"`
 	ID          string                    `json:"id"`
 	Name        string                    `json:"name,omitempty"`
 	UID         uint32                    `json:"uid"`
-	PID         int                       `json:"pid"`       // of the process that asked for the run, which becomes the program
+	PID         int                       `json:"pid"`       // of the process that asked for the run and becomes the program
 	StartTime   uint64                    `json:"startTime"` // of that process, in ticks since boot: PIDs are reused
 	Started     time.Time                 `json:"started"`
 	Devices     []string                  `json:"devices"` // UUID of each vGPU's device
@@ -30,7 +30,7 @@ type record struct {
 	Priority    share.Priority            `json:"priority"`
 	Share       savedShare                `json:"share"`             // of each device
 	SMLimit     share.PerMille            `json:"smLimit,omitempty"` // set by SetLimit; 0: that of the share
-	Quota       share.PerMille            `json:"quota,omitempty"`   // likewise
+	Quota       share.PerMille            `json:"quota,omitempty"`   // set by SetLimit; 0: that of the share
 	Cgroup      string                    `json:"cgroup,omitempty"`
 	MemoryLimit share.Bytes               `json:"driverLimit,omitempty"` // device memory limit that the driver has confirmed; 0: none
 	Enforcement control.EnforcementStatus `json:"enforcement"`
@@ -45,7 +45,7 @@ type savedShare struct {
 	Memory       share.Bytes    `json:"memory"`
 }
 
-// request returns the share of a run as a request for whole GPUs. The record has the devices themselves.
+// request returns the share of a run as a request for whole GPUs. The devices themselves are in the record.
 func (r *record) request() share.Request {
 	return share.Request{
 		Terms:      share.Terms{Isolation: r.Class, Priority: r.Priority, Slice: share.WholeGPU, Enforcement: share.Strict},

@@ -16,7 +16,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/token"
 )
 
-// runStore holds the runs of a node. Its lock is never held over I/O.
+// runStore holds the runs of a node. Its lock is never held during I/O.
 type runStore struct {
 	mu     sync.Mutex // guards the following, and the fields of runs that change
 	runs   []*run     // in the order of admission
@@ -35,7 +35,7 @@ func (s *runStore) remove(r *run) {
 	s.runs = slices.DeleteFunc(s.runs, func(other *run) bool { return other == r })
 }
 
-// isRunning reports whether the share of a run is not being released, and the node is not closed.
+// isRunning reports whether the node is open and the share of a run is not being released.
 func (s *runStore) isRunning(r *run) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -123,8 +123,8 @@ func (r *run) member() mps.Member {
 	return mps.NewMember(r.Devices[0], r.ID, share.Share(r.Share), mps.HasLowPriority(r.Class, r.Priority))
 }
 
-// contextMemory returns what each process of the run may have on a device beyond the run's share. A run that is alone on its devices is no
-// client of MPS, and may use all SMs.
+// contextMemory returns how much memory each process of the run may have on a device beyond the run's share. A run that has its devices
+// alone is not a client of MPS, and may use all SMs.
 func (r *run) contextMemory() share.Bytes {
 	if r.Class == share.Exclusive {
 		return mps.ContextMemory(share.Whole)
@@ -132,7 +132,8 @@ func (r *run) contextMemory() share.Bytes {
 	return mps.ContextMemory(r.Share.SMLimit)
 }
 
-// admit returns an error if a process that connects to the token server does not belong to the run, by its cgroup or else by its user.
+// admit returns an error if a process that connects to the token server does not belong to the run, judging by its cgroup, or by its user if
+// the run has no cgroup.
 func (r *run) admit(p process.Process) error {
 	if r.Cgroup == "" {
 		if p.UID != r.UID && p.UID != 0 {
@@ -162,7 +163,7 @@ func (r *run) status() control.Run {
 	return out
 }
 
-// overruns returns how the run overran its tokens or was delayed by others.
+// overruns returns how much the run has overrun its tokens, and was delayed by overruns of others.
 func (r *run) overruns() token.Overruns {
 	status := r.container.Status()
 	if len(status.VGPUs) != 1 {

@@ -24,7 +24,7 @@ type runServer struct {
 	enforcement *enforcementReporter
 	mps         *mps.Manager
 	tokens      *tokenserver.Server
-	slices      []*tokenserver.Slice // of the devices
+	slices      []*tokenserver.Slice // one for each device
 }
 
 // newRunServer returns a run server whose token server has a token loop for each device.
@@ -134,7 +134,7 @@ func (s *runServer) load(id string) (*run, error) {
 func (s *runServer) prepare(r *run, empty func()) (err error) {
 	spec := tokenserver.Spec{
 		ID: r.ID, Dir: s.dirOf(r.ID), Owner: &r.UID, Admit: r.admit, Launcher: r.PID,
-		Empty: func() { go empty() }, // it must not wait for the connection that ends
+		Empty: func() { go empty() }, // in the background: it must not wait for the connection that is ending
 	}
 	picks := r.picks(s.devices.empty)
 	if len(picks) != len(r.Devices) {
@@ -178,7 +178,8 @@ func (s *runServer) syncMPS(runs []*run) {
 	s.mps.SetMembers(members)
 }
 
-// grantOf returns the grant of a run: the environment for its program, and whether it identifies itself by an inherited socket.
+// grantOf returns the grant of a run: the environment for its program, and whether the program identifies itself through an inherited
+// socket.
 func (s *runServer) grantOf(r *run) *control.Grant {
 	environment := []string{"GSHARE_DIR=" + s.dirOf(r.ID)}
 	environment = append(environment, "CUDA_VISIBLE_DEVICES="+strings.Join(r.Devices, ","))

@@ -18,13 +18,13 @@ type waiter struct {
 	name    string
 	request share.Request
 	grant   chan *control.Grant
-	reasons chan waitReason // the last reason that its sender has not seen yet
+	reasons chan waitReason // the latest reason, if its sender has not seen it yet
 
-	reason  *control.Refusal // why it waits, by the last attempt; guarded by the granter's operation lock, as is onlyMPS
-	onlyMPS bool             // the share fits, and MPS does not serve the device yet
+	reason  *control.Refusal // why the last attempt failed; guarded by the granter's operation lock, as is onlyMPS
+	onlyMPS bool             // the share fits, but MPS does not serve the device yet
 }
 
-// waitReason is why a request waits. As a rule MPS is ready soon.
+// waitReason is why a request waits. Usually, MPS is ready soon.
 type waitReason struct {
 	*control.Refusal
 	onlyMPS bool
@@ -47,11 +47,11 @@ func (w *waiter) setReason(why *control.Refusal) {
 	w.reasons <- waitReason{why, w.onlyMPS}
 }
 
-// mpsPatience is how long a request waits for MPS alone before its sender is told. A daemon starts within a fraction of it.
+// mpsPatience is how long a request waits for MPS alone before its sender is told. A daemon usually starts within a fraction of that.
 const mpsPatience = time.Second
 
-// await returns the grant of the request or why it is refused after all, or neither if ctx ends first. It calls tell with the reason for which
-// the request waits, and again when that changes.
+// await returns the grant of the request or its refusal, or neither if ctx ends first. It calls tell with the reason for which the request
+// waits, and again whenever that changes.
 func (w *waiter) await(ctx context.Context, tell func(*control.Refusal)) (*control.Grant, *control.Refusal) {
 	var told string
 	var forMPS *control.Refusal // not told yet
