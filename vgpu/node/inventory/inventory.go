@@ -1,5 +1,5 @@
-// Package inventory turns what a machine has into what its node offers: the published inventory, and the slices that the
-// agent itself admits by. Devices come and go, but what is offered never shrinks while pods are bound.
+// Package inventory turns what a machine has into what its node offers: the published inventory, and the slices on which the agent itself
+// admits shares. Devices come and go, but what is offered never shrinks while pods are bound.
 package inventory
 
 import (
@@ -19,14 +19,14 @@ import (
 // Config holds the administrator's settings for a node's GPUs.
 type Config struct {
 	Owned     []string          // UUIDs or indices of the devices that gshare serves; empty: all
-	Claimed   []string          // UUIDs or indices of the devices that pods get by resource claims; AllDevices: all
+	Claimed   []string          // UUIDs or indices of the devices that pods get through resource claims; AllDevices: all
 	Cordoned  []string          // UUIDs of devices and slices that take no new pods
-	Classes   []share.Isolation // what this node can enforce
+	Classes   []share.Isolation // isolation classes that this node can enforce
 	Reserve   share.PerMille
 	Contexts  share.Bytes // memory of each slice that is kept for contexts and MPS
 	MaxShares int
 	Store     bool       // pods can share weights in the node's model store
-	Swap      *kube.Swap // of class swap, where Classes has it
+	Swap      *kube.Swap // what slices offer to class swap, if Classes contains it
 }
 
 // AllDevices stands for all devices in Config.Claimed.
@@ -41,19 +41,19 @@ type Inventory struct {
 type Slice struct {
 	kube.Slice             // Healthy and Reason follow from the fields below
 	Fault      string      // why it cannot be used; empty if it can
-	Cordoned   bool        // takes no new pods, except those bound before
-	Used       string      // the user without a share, if there is one: takes no new pods, also none bound before
+	Cordoned   bool        // takes no new pods, except pods that were bound before
+	Used       string      // who uses it without a share; empty if nobody does: takes no new pods, not even pods that were bound before
 	Index      int         // of the device, in the driver's order
-	Claims     bool        // pods get shares of it by resource claims; otherwise by the device plugin and gshare-scheduler
-	Kept       share.Bytes // of its memory, beside MemoryMiB: for contexts and MPS
+	Claims     bool        // pods get shares of it through resource claims; otherwise through the device plugin and gshare-scheduler
+	Kept       share.Bytes // part of its memory beyond MemoryMiB, kept for contexts and MPS
 	gpu.Properties
 }
 
-// Holders says who has shares of the node at the time of an Update.
+// Holders describes who has shares of the node at the time of an Update.
 type Holders struct {
-	Bound  bool     // pods with shares may be bound to the node, by either interface
-	Placed bool     // such pods that gshare-scheduler has placed, which get their shares by the device plugin
-	Claims []string // IDs of the slices of which resource claims have shares
+	Bound  bool     // pods with shares may be bound to the node, through either interface
+	Placed bool     // such pods placed by gshare-scheduler, which get their shares through the device plugin, may be bound
+	Claims []string // IDs of the slices on which resource claims have shares
 }
 
 func (c Config) owns(d gpu.Device) bool {
@@ -63,7 +63,7 @@ func (c Config) owns(d gpu.Device) bool {
 // slicesOf returns the slices of these GPUs: the whole GPU or, in MIG mode, its instances.
 func (c Config) slicesOf(devices []gpu.Device) (found []Slice) {
 	for _, d := range devices {
-		if !c.owns(d) || d.SMs == 0 { // too broken to report its size
+		if !c.owns(d) || d.SMs == 0 { // it does not report its size
 			continue
 		}
 		if !d.MIG {
@@ -100,11 +100,12 @@ func (c Config) claimsDevice(uuid string, index int) bool {
 	})
 }
 
-// interfaces says by which interface pods may have shares of slices, device plugin or resource claims. Keys are those of ownedTogether.
+// interfaces tells through which interface, resource claims or the device plugin, pods may have shares of slices. The keys are those of
+// ownedTogether.
 type interfaces struct{ claims, plugin map[string]bool }
 
-// ownedTogether returns what changes its interface as a whole: a slice or, of a GPU whose MIG instances are made on demand, all of the GPU, since its
-// placements exclude each other.
+// ownedTogether returns a key for what changes its interface as a whole. That is the slice, or the whole GPU if its MIG instances are
+// created on demand, since its placements exclude each other.
 func (s *Slice) ownedTogether() string {
 	if s.Room != 0 {
 		return s.Device
@@ -112,7 +113,7 @@ func (s *Slice) ownedTogether() string {
 	return s.ID
 }
 
-// interfacesOf returns who may have shares of the slices of an inventory and of those found now.
+// interfacesOf returns through which interface pods may have shares of the slices in an inventory and of those found now.
 func (inv Inventory) interfacesOf(found []Slice, h Holders) interfaces {
 	of := interfaces{claims: map[string]bool{}, plugin: map[string]bool{}}
 	for _, s := range slices.Concat(inv.slices, found) {
@@ -128,8 +129,8 @@ func (inv Inventory) interfacesOf(found []Slice, h Holders) interfaces {
 	return of
 }
 
-// keepInterface leaves a slice to the interface by which pods may have shares of it, until they are gone. Until then a slice that is to change
-// takes no new pods.
+// keepInterface leaves a slice to the interface through which pods may have shares of it, until these are gone. Until then, a slice that is
+// to change its interface takes no new pods.
 func (s *Slice) keepInterface(of interfaces) {
 	wanted := s.Claims
 	switch key := s.ownedTogether(); {
@@ -170,12 +171,12 @@ const (
 )
 
 // Update returns the inventory for the GPUs that are found now. Slices keep their positions, by which tickets are numbered. A slice that is
-// gone stays in it as unhealthy while pods are bound, or while its GPU does not list all MIG instances. A slice that the configuration gives
-// to the other interface changes once nobody has shares of it.
+// gone stays in the inventory as unhealthy while pods are bound, or while its GPU does not list all MIG instances. A slice that the
+// configuration gives to the other interface changes once nobody has shares of it.
 func (inv Inventory) Update(c Config, devices []gpu.Device, holders Holders) Inventory {
 	found, bound := c.slicesOf(devices), holders.Bound
 	owners := inv.interfacesOf(found, holders)
-	now := map[string]bool{} // whether what is owned together is of claims
+	now := map[string]bool{} // whether what changes its interface together now belongs to claims
 	for i := range found {
 		found[i].keepInterface(owners)
 		now[found[i].ownedTogether()] = found[i].Claims
@@ -194,7 +195,7 @@ func (inv Inventory) Update(c Config, devices []gpu.Device, holders Holders) Inv
 			next = append(next, found[i])
 		case fault != "" && !conflictsWith(found, old):
 			old.Fault = fault
-			if claims, found := now[old.ownedTogether()]; found { // else it would hold its GPU back, or take it back later
+			if claims, found := now[old.ownedTogether()]; found { // otherwise the slice would keep its GPU from changing, or change it back later
 				old.Claims = claims
 			}
 			old.updateHealth()
@@ -209,7 +210,7 @@ func (inv Inventory) Update(c Config, devices []gpu.Device, holders Holders) Inv
 
 // missingFault returns the fault text of a slice that the driver no longer lists.
 func missingFault(old Slice) string {
-	if old.Room != 0 { // to be created on demand: the driver never had it
+	if old.Room != 0 { // it was to be created on demand: the driver never listed it
 		return withdrawn
 	}
 	return gone
@@ -240,7 +241,7 @@ func conflictsWith(found []Slice, old Slice) bool {
 	return slices.ContainsFunc(found, func(s Slice) bool { return s.Device == old.Device && (s.Profile == "") != (old.Profile == "") })
 }
 
-// Restore returns the inventory for what the node published last. Faults remain until the next Update; cordons follow from the
+// Restore returns the inventory from what the node published last. Faults remain until the next Update; cordons are those of the
 // configuration.
 func Restore(c Config, published kube.Inventory) Inventory {
 	var inv Inventory
@@ -252,7 +253,7 @@ func Restore(c Config, published kube.Inventory) Inventory {
 
 func (c Config) restored(s kube.Slice) Slice {
 	slice := Slice{Slice: s, Cordoned: c.cordons(s.Device, s.ID)}
-	if s.Reason == kube.ReasonFault || !s.Healthy && s.Reason == "" { // the latter by an agent that did not say why yet
+	if s.Reason == kube.ReasonFault || !s.Healthy && s.Reason == "" { // an earlier agent published no reason
 		slice.Fault = before
 	}
 	slice.updateHealth()
@@ -262,7 +263,7 @@ func (c Config) restored(s kube.Slice) Slice {
 // Slices returns the slices (whole GPUs or MIG instances) in the inventory's order.
 func (inv Inventory) Slices() []Slice { return inv.slices }
 
-// OfClaims returns the slices of which pods get shares by resource claims.
+// OfClaims returns the slices of which pods get shares through resource claims.
 func (inv Inventory) OfClaims() (all []Slice) {
 	for _, s := range inv.slices {
 		if s.Claims {
@@ -272,7 +273,7 @@ func (inv Inventory) OfClaims() (all []Slice) {
 	return all
 }
 
-// Published returns, in the form of the Node annotation, the slices of which pods get shares by the device plugin.
+// Published returns, in the form of the Node annotation, the slices of which pods get shares through the device plugin.
 func (inv Inventory) Published() kube.Inventory {
 	return inv.inForm(func(s Slice) bool { return !s.Claims })
 }
@@ -286,8 +287,8 @@ func (inv Inventory) inForm(include func(Slice) bool) (out kube.Inventory) {
 	return out
 }
 
-// AllUnhealthy returns the inventory to publish while the node takes no pods: no slice is healthy, and why is the reason of those that
-// would be.
+// AllUnhealthy returns the inventory to publish while the node takes no pods: no slice is healthy, and those that would be have the reason
+// why.
 func (inv Inventory) AllUnhealthy(why kube.Reason) kube.Inventory {
 	out := inv.Published()
 	for i := range out.Slices {
@@ -298,8 +299,8 @@ func (inv Inventory) AllUnhealthy(why kube.Reason) kube.Inventory {
 	return out
 }
 
-// Packing returns the slices as the agent uses them to admit bound pods. Cordoned slices count as healthy, since they still take pods that
-// were bound before.
+// Packing returns the slices in the form in which the agent uses them to admit bound pods. Cordoned slices count as healthy, since they
+// still take pods that were bound before.
 func (inv Inventory) Packing() []packing.Slice {
 	out := nodeview.Slices(inv.inForm(func(Slice) bool { return true }))
 	for i, s := range inv.slices {
@@ -320,8 +321,8 @@ func (inv Inventory) Kept() map[string]share.Bytes {
 // Tickets returns the number of tickets (device IDs that the kubelet may allocate) of each slice.
 func (inv Inventory) Tickets() []int { return kube.Tickets(inv.Published()) }
 
-// WithUsed returns the inventory in which the given slices are used without a share. used maps slice IDs to descriptions of the users.
-// These slices take no new pods.
+// WithUsed returns the inventory with the given slices marked as used without a share, so that they take no new pods. used maps slice IDs to
+// descriptions of the users.
 func (inv Inventory) WithUsed(used map[string]string) Inventory {
 	marked := slices.Clone(inv.slices)
 	for i := range marked {

@@ -12,8 +12,8 @@ import (
 // claimsVersion is the version of the record of EncodeClaims.
 const claimsVersion = 1
 
-// claimsRecord is what an agent leaves to the next one of the slices of resource claims: the inventory in the Node's annotation has only
-// those of the device plugin.
+// claimsRecord is what an agent records for the next one about the slices of resource claims: the inventory in the Node's annotation
+// contains only the slices of the device plugin.
 type claimsRecord struct {
 	Version int           `json:"version"`
 	Slices  []claimsSlice `json:"slices"`
@@ -26,7 +26,7 @@ type claimsSlice struct {
 	ComputeCapability string `json:"computeCapability,omitempty"`
 }
 
-// EncodeClaims returns a record of the slices of which pods get shares by resource claims, for Config.WithClaims of the next agent.
+// EncodeClaims returns a record of the slices of which pods get shares through resource claims, for Inventory.WithClaims of the next agent.
 func (inv Inventory) EncodeClaims() ([]byte, error) {
 	record := claimsRecord{Version: claimsVersion}
 	for _, s := range inv.OfClaims() {
@@ -35,17 +35,17 @@ func (inv Inventory) EncodeClaims() ([]byte, error) {
 	return json.Marshal(record)
 }
 
-// WithClaims returns the inventory with the slices of a record of EncodeClaims. Faults remain until the next Update. A slice that the
-// configuration has given to the device plugin meanwhile takes no new claims.
+// WithClaims returns the inventory with the slices in a record of EncodeClaims. Faults remain until the next Update. A slice that the
+// configuration has since given to the device plugin takes no new claims.
 func (inv Inventory) WithClaims(c Config, text []byte) (Inventory, error) {
 	var record claimsRecord
 	if err := versioned.Decode(text, claimsVersion, &record); err != nil {
 		return inv, err
 	}
-	// An agent writes the record before the inventory: what is in both was given to claims as the agent ended.
+	// An agent writes the record before the inventory. So a slice that is in both was being given to claims when the agent ended.
 	all := slices.DeleteFunc(slices.Clone(inv.slices), func(old Slice) bool {
 		return slices.ContainsFunc(record.Slices, func(s claimsSlice) bool {
-			exclusive := old.Profile == "" || s.Profile == "" || old.Room != 0 && s.Room != 0 // a whole GPU, or places of one
+			exclusive := old.Profile == "" || s.Profile == "" || old.Room != 0 && s.Room != 0 // one of them is a whole GPU, or both are placements on one GPU
 			return old.ID == s.ID || old.Device == s.Device && exclusive
 		})
 	})
