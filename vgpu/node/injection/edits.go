@@ -1,5 +1,5 @@
-// Package injection computes what is added to a container with a grant: the devices, the hook in front of the CUDA driver, the
-// socket of the token server. It also refuses pods whose own fields could bypass that.
+// Package injection computes what is added to a container with a grant: the devices, the hook in front of the CUDA driver, and the socket of
+// the token server. It also refuses pods whose own fields could bypass these.
 package injection
 
 import (
@@ -31,38 +31,40 @@ const (
 	PreloadPath = "/etc/ld.so.preload"
 	LibraryDir  = "/usr/lib/gshare"
 	Library     = LibraryDir + "/libgshare.so"
-	SocketDir   = "/run/gshare" // the default of the hook
+	SocketDir   = "/run/gshare" // the hook's default
 	MPSDir      = "/run/gshare-mps"
-	StoreDir    = "/run/gshare-store" // of the model stores of each slice, by its number in the container
+	StoreDir    = "/run/gshare-store" // has the model store of each slice, by the slice's number in the container
 )
 
-// Environment variables with the path of the model store's socket, and with that of the library that programs use it by.
+// Environment variables: the path of the model store's socket, and the path of the library through which programs use the store.
 const (
 	StoreVariable        = "GSHARE_STORE"
 	StoreLibraryVariable = "GSHARE_STORE_LIBRARY"
 )
 
-// Files for programs that use a model store, which lie beside the hook and are mounted in LibraryDir: a library, and modules for Python.
+// Files for programs that use a model store: a library, and modules for Python. They lie beside the hook on the host and are mounted in
+// LibraryDir.
 const (
 	storeLibrary      = "libgshare_store.so"
 	storeModule       = "gshare_store.py"
 	safetensorsModule = "gshare_safetensors.py"
 )
 
-// Host describes the files and devices on the node from which containers are equipped.
+// Host describes the files and devices on the node that are injected into containers.
 type Host struct {
-	Hook    string // the library; empty in a node without one, which then shares nothing
-	Preload string // a file that names Library
+	Hook    string // path of the hook library; empty if the node has none, and then shares no slice
+	Preload string // path of a file that contains the path Library
 	Driver  cdi.Driver
-	// AllLibraries leaves the driver's libraries for OpenCL, OpenGL and Vulkan in containers with a shared slice, where the hook does not
-	// limit them.
+	// AllLibraries leaves the driver's libraries for OpenCL, OpenGL and Vulkan in containers with a shared slice. The hook does not limit
+	// their use.
 	AllLibraries bool
 
 	Capabilities cdi.Capabilities          // of MIG instances
-	Device       func(slice string) Device // nil: a slice is a device by its UUID
-	// Store returns the directory with the socket of a slice's model store. nil: there are none.
+	Device       func(slice string) Device // nil: each slice is the device with its ID as UUID
+	// Store returns the directory with the socket of a slice's model store. If it is nil, there are no stores.
 	Store func(slice, namespace string) string
-	// StoreFiles are the files for programs that use a model store, by their name in LibraryDir. Those that the node does not have are missing.
+	// StoreFiles are the paths of the files for programs that use a model store, by their name in LibraryDir. It lacks files that the node
+	// does not have.
 	StoreFiles map[string]string
 }
 
@@ -79,7 +81,7 @@ func (h Host) device(slice string) Device {
 	return h.Device(slice)
 }
 
-// checkListed returns an error for a MIG instance that the driver does not list now, which would otherwise be injected as a whole GPU.
+// checkListed returns an error for a MIG instance that the driver does not list now: it would otherwise be injected as a whole GPU.
 func (d Device) checkListed(slice string) error {
 	if d.UUID == "" || d.MIG == nil && strings.HasPrefix(d.UUID, "MIG-") {
 		return fmt.Errorf("slice %s: the driver does not list the MIG instance now", slice)
@@ -108,8 +110,8 @@ func (h Host) deviceEdits(devices []Device) (edits specs.ContainerEdits, err err
 	return edits, nil
 }
 
-// Edits returns the CDI container edits for a grant: devices, hook library, token server socket, and what it shares with its MPS daemon. dir is
-// the container's directory on the host, endpoint that of its MPS daemon; empty if none runs.
+// Edits returns the CDI container edits for a grant: devices, hook library, token server socket, and what the container shares with its MPS
+// daemon. dir is the container's directory on the host. endpoint is that of its MPS daemon, or empty if none runs.
 func (h Host) Edits(g *grant.Grant, dir string, endpoint mps.Endpoint) (specs.ContainerEdits, error) {
 	var uuids []string
 	var devices []Device
@@ -124,12 +126,12 @@ func (h Host) Edits(g *grant.Grant, dir string, endpoint mps.Endpoint) (specs.Co
 	if err != nil {
 		return specs.ContainerEdits{}, err
 	}
-	// The directory is deleted with the grant, so a runtime with an outdated file cannot create a container from it.
+	// The directory is deleted with the grant, so no container can be created from an outdated CDI file that a runtime still has.
 	edits = cdi.Join(specs.ContainerEdits{
 		Env: []string{"CUDA_VISIBLE_DEVICES=" + strings.Join(uuids, ",")}, Mounts: []*specs.Mount{readOnlyMount(dir, SocketDir)},
 	}, cdi.Join(h.storeEdits(g), edits))
 	if g.Class() == share.Exclusive {
-		return edits, nil // alone on its devices: it needs no hook
+		return edits, nil // it has its devices alone and needs no hook
 	}
 	if !h.AllLibraries {
 		edits.Mounts = slices.DeleteFunc(edits.Mounts, func(m *specs.Mount) bool { return watchdog.IsWithoutCUDA(filepath.Base(m.ContainerPath)) })
@@ -138,8 +140,9 @@ func (h Host) Edits(g *grant.Grant, dir string, endpoint mps.Endpoint) (specs.Co
 	return cdi.Join(edits, h.mpsEdits(g, endpoint)), nil
 }
 
-// storeEdits returns the container edits with the sockets of the model stores and the files to use them by, if the container's pod declares
-// weights. The variable names the socket of the first slice. Directories are mounted, since a store that is replaced has another socket.
+// storeEdits returns the container edits with the sockets of the model stores and the files for using them, if the container's pod declares
+// weights. The environment variable names the socket of the first slice. The sockets' directories are mounted, since a store that replaces
+// another one creates a new socket.
 func (h Host) storeEdits(g *grant.Grant) (edits specs.ContainerEdits) {
 	if h.Store == nil || len(g.Weights) == 0 {
 		return edits
@@ -157,9 +160,10 @@ func (h Host) storeEdits(g *grant.Grant) (edits specs.ContainerEdits) {
 	return edits
 }
 
-// mpsEdits returns the container edits that make the container's processes clients of their slice's MPS daemon; the endpoint is empty if none
-// runs. The container's root must not replace a pipe by its own, to which others would connect. The shared memory replaces what the pod has at
-// /dev/shm: container runtimes drop other mounts at the path of one from a CDI file.
+// mpsEdits returns the container edits that make the container's processes clients of their slice's MPS daemon. The endpoint is empty if
+// none runs. The pipe directory is mounted read-only: the container's root must not replace a pipe with its own, to which others would
+// connect. The shared memory replaces what the pod has at /dev/shm: container runtimes drop other mounts at the path of a mount from a CDI
+// file.
 func (h Host) mpsEdits(g *grant.Grant, endpoint mps.Endpoint) specs.ContainerEdits {
 	v := g.VGPUs[0]
 	inside := mps.Daemons{Dir: MPSDir}.PipeDir(h.device(v.Slice).UUID)
@@ -194,8 +198,8 @@ func Install(hook, dir string) (library, preload string, err error) {
 	return library, preload, writeIfChanged(preload, []byte(Library+"\n"), 0o644)
 }
 
-// InstallStoreFiles does the same for the files that lie beside the hook for programs which use a model store, and returns their paths by their
-// names. Those that are not there are left out.
+// InstallStoreFiles does the same for the files beside the hook for programs that use a model store, and returns their paths by name.
+// Missing files are left out.
 func InstallStoreFiles(hook, dir string) (map[string]string, error) {
 	installed := map[string]string{}
 	for _, name := range []string{storeLibrary, storeModule, safetensorsModule} {

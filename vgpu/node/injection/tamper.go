@@ -13,8 +13,8 @@ import (
 // reservedEnvPrefixes are the prefixes of environment variables by which a pod could change its limits or request GPUs without a share.
 var reservedEnvPrefixes = []string{"GSHARE_", "CUDA_MPS_", "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "NVIDIA_MIG_"}
 
-// stageVariables are those by which the containers of a pipeline know their stages. gshare-controller sets them in the pods that it cuts; only
-// python -m gshare serve reads them, and limits do not depend on them.
+// stageVariables are the environment variables from which the containers of a pipeline know their stages. gshare-controller sets them in the
+// pods that it cuts. Only python -m gshare serve reads them, and no limits depend on them.
 var stageVariables = []string{"GSHARE_ATTACH", "GSHARE_STAGE", "GSHARE_STAGES"}
 
 // isReserved reports whether only gshare may set an environment variable in a container with a share.
@@ -24,7 +24,7 @@ func isReserved(variable string) bool {
 }
 
 // protectedHostPaths returns the host paths that a pod must not mount, since it could then change what is injected into containers.
-// directory is the agent's.
+// directory is the agent's directory.
 func protectedHostPaths(directory string) []string {
 	return []string{directory, "/dev", "/proc", "/sys", "/etc/cdi", "/run/cdi", "/var/run", "/var/lib/kubelet"}
 }
@@ -61,8 +61,8 @@ func findContainer(pod *v1.Pod, name string) *v1.Container {
 	return nil
 }
 
-// checkMounts returns a refusal for volume mounts on or below the paths that gshare injects. A mount above them is harmless, since it is
-// made before the injected ones.
+// checkMounts returns a refusal for volume mounts on or below the paths that gshare injects. A mount above such a path is harmless, since it
+// is made before the injected ones.
 func checkMounts(c *v1.Container) *grant.Refusal {
 	for _, m := range c.VolumeMounts {
 		for _, own := range []string{PreloadPath, LibraryDir, SocketDir, MPSDir, StoreDir} {
@@ -74,8 +74,9 @@ func checkMounts(c *v1.Container) *grant.Refusal {
 	return nil
 }
 
-// CheckPod returns a refusal for a pod with a resource claim that could bypass its share by its own fields or those of any of its containers.
-// An admission policy refuses such pods if they request a share by gshare's resources, but does not see what device a claim is for.
+// CheckPod returns a refusal for a pod with a resource claim if the pod's own fields, or those of any of its containers, would allow it to
+// bypass its share. For pods that request shares by gshare's resources an admission policy does this, but it does not see for which device a
+// claim is.
 func CheckPod(pod *v1.Pod, directory string) *grant.Refusal {
 	switch {
 	case pod.Spec.HostPID:

@@ -7,9 +7,9 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/grant"
 )
 
-// CheckUsers returns a refusal for a container that could not load the hook: the file is mounted noexec on the host, and the pod has a user
-// namespace of its own, in which the flag is locked. In other containers the runtime's mount is without it. The dynamic loader would only
-// print a warning and run the program without the hook.
+// CheckUsers returns a refusal for a container that could not load the hook. That is so if the hook's file is mounted noexec on the host and
+// the pod has a user namespace of its own, in which the flag is locked; in other containers, the runtime's mount does not have the flag. The
+// dynamic loader would only print a warning and run the program without the hook.
 func (h Host) CheckUsers(pod *v1.Pod) *grant.Refusal { return checkUsers(pod, h.Hook, isNoExec) }
 
 func checkUsers(pod *v1.Pod, hook string, isNoExec func(file string) bool) *grant.Refusal {
@@ -20,8 +20,8 @@ func checkUsers(pod *v1.Pod, hook string, isNoExec func(file string) bool) *gran
 		"or let the agent have a directory that is mounted without noexec", hook)
 }
 
-// isNoExec reports whether the file is mounted noexec on the host. The agent's own mounts need not have the flag of the host's, so it looks
-// through process 1 if it can.
+// isNoExec reports whether the file is mounted noexec on the host. The agent's own mounts need not have the same flags as the host's, so it
+// looks through process 1 if it can.
 func isNoExec(file string) bool {
 	for _, name := range []string{"/proc/1/root" + file, file} {
 		var fs unix.Statfs_t
