@@ -1,5 +1,5 @@
-// Package kubelet reads the pods of this node (PodsAPI) and which container holds which tickets (podresources) from the kubelet.
-// Both work while the API server is away, and both limit the rate of calls. Where a kubelet has no PodsAPI, the API server is read instead.
+// Package kubelet reads from the kubelet the pods of this node (PodsAPI) and which container holds which tickets (podresources). Both work
+// while the API server is away, and both limit the rate of calls. For kubelets without PodsAPI, pods are read from the API server instead.
 package kubelet
 
 import (
@@ -20,14 +20,14 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/kube"
 )
 
-// A kubelet serves 100 calls a second of each of its APIs, to all callers together, and 10 at once.
+// A kubelet serves 100 calls per second of each of its APIs, for all callers together, and 10 at the same time.
 const (
 	callsPerSecond = 60
 	callsAtOnce    = 4
-	maxMessage     = 64 << 20 // ten times what 110 usual pods take
+	maxMessage     = 64 << 20 // ten times what 110 typical pods take
 )
 
-// retryEvery is the pause before a call that the kubelet has refused is repeated.
+// retryEvery is the pause before a call that the kubelet refused is repeated.
 const retryEvery = 50 * time.Millisecond
 
 // ErrNoPod is returned for a pod that the kubelet does not have.
@@ -43,7 +43,7 @@ func dial(socket string) (*grpc.ClientConn, error) {
 }
 
 // retryWhileBusy repeats a call, at the limiter's rate, while the kubelet answers that it is too busy or not ready. Its error is
-// context.DeadlineExceeded if it gives up for lack of time, even if some is left that would not suffice.
+// context.DeadlineExceeded if it gives up for lack of time, even if some time is left that would not suffice.
 func retryWhileBusy(ctx context.Context, limit *rate.Limiter, call func(context.Context) error) error {
 	for {
 		if err := limit.Wait(ctx); err != nil {
@@ -55,7 +55,7 @@ func retryWhileBusy(ctx context.Context, limit *rate.Limiter, call func(context.
 		err := call(ctx)
 		switch status.Code(err) {
 		case codes.ResourceExhausted, codes.FailedPrecondition, codes.Unavailable:
-		case codes.DeadlineExceeded: // the kubelet knows the deadline too
+		case codes.DeadlineExceeded: // the kubelet knows the deadline, too
 			return fmt.Errorf("%w: %w", context.DeadlineExceeded, err)
 		default:
 			return err

@@ -22,14 +22,14 @@ import (
 
 var reconnect = backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.5, Jitter: 0.2, MaxDelay: time.Second}
 
-// ErrNoOwner and ErrTwoOwners are returned for tickets whose owner does not follow from the kubelet's records.
+// ErrNoOwner and ErrTwoOwners are returned for tickets if the kubelet's records do not name exactly one owner.
 var (
 	ErrNoOwner   = errors.New("no container holds these tickets by the kubelet's records")
 	ErrTwoOwners = errors.New("two containers hold these tickets by the kubelet's records")
 )
 
-// Records finds out which container holds which tickets (device IDs of gshare/vgpu) from the kubelet's podresources API. It reads each pod
-// only once, so that the number of calls depends on the pods that start.
+// Records finds out from the kubelet's podresources API which container holds which tickets (device IDs of gshare/vgpu). It reads each pod
+// only once, so that the number of calls depends only on the number of pods that start.
 type Records struct {
 	pods   Pods
 	conn   *grpc.ClientConn
@@ -40,7 +40,7 @@ type Records struct {
 	mu     sync.Mutex // guards the following
 	owners map[string]owned
 	read   map[types.UID]bool // pods whose records are complete
-	epoch  uint64             // of allocations
+	epoch  uint64             // grows with each allocation and each ForgetAll
 	valid  uint64             // first epoch after the last ForgetAll; earlier answers may be outdated
 	given  map[string]uint64  // epoch of the last allocation of each ticket; earlier answers may be outdated
 }
@@ -105,13 +105,13 @@ func (r *Records) Forget(uid types.UID) {
 	}
 }
 
-// Claim returns the container that holds exactly these tickets, with its pod. It returns ErrNoOwner or ErrTwoOwners if the kubelet's
-// records name none, or two.
+// Claim returns the container that holds exactly these tickets, with its pod. It returns ErrNoOwner or ErrTwoOwners if the kubelet's records
+// name no such container, or two.
 func (r *Records) Claim(ctx context.Context, tickets []string) (grant.Claim, error) {
 	key := ticket.Key(tickets)
 	o, known := r.known(key)
 	if !known {
-		// One call reads for all waiting callers; those that came during the reading repeat it.
+		// One call reads for all waiting callers; those that arrive while it reads call again.
 		for range 2 {
 			if _, err, _ := r.reads.Do("", func() (any, error) { return nil, r.readFor(ctx) }); err != nil {
 				return grant.Claim{}, err
@@ -121,7 +121,7 @@ func (r *Records) Claim(ctx context.Context, tickets []string) (grant.Claim, err
 			}
 		}
 	}
-	if _, late := r.pods.(*Bound); late && !known { // a record may be that of a pod which another of the same name has replaced
+	if _, late := r.pods.(*Bound); late && !known { // the pod of a record may have been replaced by another one of the same name
 		r.ForgetAll()
 	}
 	if !known {
@@ -192,7 +192,7 @@ func (r *Records) readAll(ctx context.Context) error {
 			continue
 		}
 		if slices.ContainsFunc(pods, func(other *v1.Pod) bool { return namesake(pod, other) }) {
-			continue // Get identifies pods by name: with two of one name, the answer is ambiguous
+			continue // Get identifies pods by name, so it is ambiguous for two pods of one name
 		}
 		if err := r.readPod(ctx, pod); err != nil {
 			return err
