@@ -16,7 +16,7 @@ var ErrNoGPU = errors.New("no GPU")
 // Device holds the properties and the present state of one physical GPU.
 type Device struct {
 	UUID   string
-	Minor  int    // number of its device node, which need not be its index
+	Minor  int    // number of its device node, which may differ from its index
 	Index  int    // its number in the driver's order, as nvidia-smi shows it
 	Model  string // as pods name it: A100
 	SMs    int
@@ -24,15 +24,15 @@ type Device struct {
 	Properties
 
 	NUMA   *int // node of the machine to which it is attached; nil: not known
-	NVLink int  // set of GPUs of the machine, every two of them joined by NVLink, from 1 on; 0: none, or not known
+	NVLink int  // number, from 1, of a set of GPUs of the machine of which every two are joined by NVLink; 0: none, or not known
 
 	Fault      string     // why it cannot be used now; empty if it can
-	Instances  []Instance // in MIG mode only
-	MIG        bool       // in MIG mode: its instances are used, never the whole device
+	Instances  []Instance // only in MIG mode
+	MIG        bool       // the device is in MIG mode: its instances are used, never the whole device
 	Incomplete string     // why some of its instances could not be listed; empty if all are
 }
 
-// Properties are what a user may want of a GPU besides its model and size. What is not known is empty.
+// Properties are what users may require of a GPU besides its model and size. Unknown properties are empty.
 type Properties struct {
 	DriverVersion     string // such as 580.65.06
 	ComputeCapability string // of CUDA, such as 9.0
@@ -44,10 +44,10 @@ type Instance struct {
 	Profile string // such as 1g.10gb
 	SMs     int
 	Memory  share.Bytes
-	Fault   string // why it cannot be used although the device can
+	Fault   string // why it cannot be used although the device can be
 
 	GPU, Compute int   // the driver's IDs of its GPU instance and its compute instance
-	MemorySlices uint8 // bit set of the memory slices it occupies; 0 unless it is a placement for an instance made on demand
+	MemorySlices uint8 // bit set of the memory slices that it occupies; 0 unless it is a placement for an instance created on demand
 }
 
 // Usable returns the devices without a fault.
@@ -57,13 +57,13 @@ func Usable(devices []Device) []Device {
 
 // Process is a process that uses a GPU or MIG instance: with a CUDA or OpenCL context of its own, through MPS, or for graphics.
 type Process struct {
-	PID      int         // as the agent sees it
+	PID      int         // as the agent's PID namespace has it
 	Slice    string      // UUID of the device, or of the instance in MIG mode
-	Memory   share.Bytes // that the driver counts for it there, with what its contexts take; 0 if the driver does not tell
+	Memory   share.Bytes // that the driver counts for it there, including its contexts; 0 if the driver does not tell
 	Graphics bool        // it uses OpenGL or Vulkan and has no CUDA context
 }
 
-// Source lists the GPUs of a machine and the processes that use them. Its calls block as long as the driver does.
+// Source lists the GPUs of a machine and the processes that use them. Its calls block for as long as the driver does.
 type Source interface {
 	// Devices returns the devices in the driver's order. The error is ErrNoGPU if there are none.
 	Devices() ([]Device, error)

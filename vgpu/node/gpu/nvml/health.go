@@ -15,7 +15,7 @@ import (
 // health stores the critical errors (Xids) that the driver has reported, each until the driver reports that no recovery is required.
 type health struct {
 	mu   sync.Mutex           // guards xids
-	xids map[component]uint64 // the last Xid of each
+	xids map[component]uint64 // the latest Xid of each component
 }
 
 // component is what an error concerns: a GPU, or one of its GPU instances.
@@ -30,7 +30,7 @@ const wholeDevice = math.MaxUint32
 // applicationErrors are the Xids that faulty programs cause and that leave the GPU healthy (NVIDIA, XID Errors).
 var applicationErrors = map[uint64]bool{13: true, 31: true, 43: true, 45: true, 68: true, 109: true}
 
-// eventTimeout bounds one wait for driver events, and so how long a session takes to end.
+// eventTimeout bounds one wait for driver events, and therefore how long a session takes to end.
 const eventTimeout = time.Second
 
 // watch records the driver's error events until done returns true. It returns false if the driver stops delivering events.
@@ -55,7 +55,7 @@ func (h *health) record(event nvml.EventData) {
 	}
 	uuid, r := event.Device.GetUUID()
 	if r != nvml.SUCCESS {
-		return // the next list shows that the device is lost
+		return // the next list of devices shows that the device is lost
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -74,7 +74,7 @@ func (h *health) setFaults(handle nvml.Device, d *gpu.Device) {
 }
 
 // faultOf describes the error of a GPU or GPU instance; empty if there is none. It forgets an error once the driver requires no recovery.
-// With drivers that do not report that, an error stays until the agent ends.
+// With drivers that do not report whether recovery is required, an error stays until the agent ends.
 func (h *health) faultOf(handle nvml.Device, c component) string {
 	h.mu.Lock()
 	xid, ok := h.xids[c]

@@ -15,7 +15,7 @@ import (
 func listInstances(handle nvml.Device) (found []gpu.Instance, err error) {
 	err = eachInstance(handle, func(instance nvml.Device) error {
 		read, err := readInstance(instance)
-		if err != nil || !share.ValidProfile(read.Profile) { // a compute instance that is only part of its GPU instance is not used
+		if err != nil || !share.ValidProfile(read.Profile) { // compute instances that are only part of their GPU instance are not used
 			return err
 		}
 		if err := read.Validate(); err != nil {
@@ -54,7 +54,7 @@ func visitInstance(handle nvml.Device, index int, visit func(nvml.Device) error)
 	return err
 }
 
-// instanceAt returns the MIG instance at an index, or nil if there is none. After an error it is not known whether there is one.
+// instanceAt returns the MIG instance at an index, or nil if there is none. If it returns an error, it is not known whether there is one.
 func instanceAt(handle nvml.Device, index int) (nvml.Device, error) {
 	switch instance, r := handle.GetMigDeviceHandleByIndex(index); r {
 	case nvml.SUCCESS:

@@ -14,15 +14,15 @@ type locality struct {
 	nvlink int
 }
 
-// set adds the locality to the properties of a GPU. One in MIG mode has none: its instances cannot reach other GPUs.
+// set adds the locality to the properties of a GPU. A GPU in MIG mode has none: its instances cannot reach other GPUs.
 func (l locality) set(d *gpu.Device) {
 	if !d.MIG {
 		d.NUMA, d.NVLink = l.numa, l.nvlink
 	}
 }
 
-// localitiesOf returns where the GPUs are; nil handles are of lost ones. What the driver does not tell stays unknown: nothing but the choice
-// among equally good GPUs depends on it.
+// localitiesOf returns where the GPUs are; handles of lost GPUs are nil. What the driver does not tell stays unknown: only the choice among
+// equally good GPUs depends on it.
 func localitiesOf(handles []nvml.Device) []locality {
 	found := make([]locality, len(handles))
 	for i, set := range linkedSets(len(handles), func(i, j int) bool { return joined(handles[i], handles[j]) }) {
@@ -39,7 +39,7 @@ func localitiesOf(handles []nvml.Device) []locality {
 // maxNUMANodes is the number of NUMA nodes that the driver is asked about: those that Linux can have.
 const maxNUMANodes = 1024
 
-// numaNode returns the NUMA node whose memory is the nearest to a GPU, or nil if that is none or several.
+// numaNode returns the NUMA node whose memory is nearest to a GPU, or nil if there is no such node or there are several.
 func numaNode(handle nvml.Device) *int {
 	mask, r := handle.GetMemoryAffinity(maxNUMANodes, nvml.AFFINITY_SCOPE_NODE)
 	if r != nvml.SUCCESS {
@@ -70,9 +70,9 @@ func joined(a, b nvml.Device) bool {
 	return r == nvml.SUCCESS && back == nvml.P2P_STATUS_OK
 }
 
-// linkedSets divides so many GPUs into sets of which every two are joined, in the order of their indices, and returns the number of the set
-// of each, from 1 on, or 0 for a GPU that is alone. Where a GPU is joined to several sets, as in the cube mesh of eight V100s, it is
-// in the first.
+// linkedSets divides the given number of GPUs, in the order of their indices, into sets of which every two GPUs are joined. It returns for
+// each GPU the number of its set, from 1, or 0 if the GPU is alone. A GPU that could be in several sets, as in the cube mesh of eight V100s,
+// is in the first.
 func linkedSets(gpus int, joined func(i, j int) bool) []int {
 	var sets [][]int
 	for i := range gpus {

@@ -17,7 +17,7 @@ import (
 )
 
 // Source lists GPUs and processes through NVML. A machine without NVML or driver counts as one without GPUs. It is safe for concurrent use;
-// a call that hangs blocks no other, unless the driver does.
+// a call that hangs does not block others, unless the driver does.
 type Source struct {
 	library nvml.Interface
 	session session
@@ -68,7 +68,7 @@ func (s *Source) eachDevice(visit func(index int, handle nvml.Device, where loca
 	return nil
 }
 
-// readDevice reads the properties of a GPU. After an error, the properties that were read before it are set.
+// readDevice reads the properties of a GPU. If it returns an error, the properties that were read before are set.
 func readDevice(handle nvml.Device) (d gpu.Device, err error) {
 	uuid, r := handle.GetUUID()
 	if r != nvml.SUCCESS {
@@ -97,15 +97,15 @@ func readDevice(handle nvml.Device) (d gpu.Device, err error) {
 		return d, errors.New("memory rows could not be remapped: replace the device")
 	}
 	if d.Minor, r = handle.GetMinorNumber(); r != nvml.SUCCESS {
-		return d, callError("read minor number", r) // 0 would be another device's
+		return d, callError("read minor number", r) // 0 would be the minor number of another device
 	}
 	if d.MIG, err = isMIG(handle); err != nil {
-		d.MIG = true // so that it is not offered whole
+		d.MIG = true // so that the whole device is not offered
 		return d, err
 	}
 	if d.MIG {
 		if d.Instances, err = listInstances(handle); err != nil {
-			// Not an error of the device: its faults show in other calls, and a new session would lose Xid events.
+			// This is not an error of the device: its faults show in other calls, and a new session would lose Xid events.
 			d.Incomplete = err.Error()
 		}
 	}
@@ -142,8 +142,8 @@ func modelOf(name string) string {
 	return detailPattern.ReplaceAllString(brandPattern.ReplaceAllString(strings.TrimSpace(name), ""), "")
 }
 
-// coresPerSM returns the number of CUDA cores in one SM, by compute capability (CUDA C++ Programming Guide, compute
-// capabilities): 64 on Volta, Turing and the A100, 128 from the other Amperes on.
+// coresPerSM returns the number of CUDA cores in one SM, by compute capability (CUDA C++ Programming Guide, compute capabilities): 64 on
+// Volta, Turing and the A100, 128 on other Ampere GPUs and later ones.
 func coresPerSM(major, minor int) int {
 	if major == 7 || major == 8 && minor == 0 {
 		return 64
@@ -163,7 +163,7 @@ func (s *Source) Processes() (found []gpu.Process, all error) {
 		switch {
 		case err != nil:
 		case mig:
-			all = errors.Join(all, eachInstance(handle, list)) // instances come and go: an error is no reason for a new session
+			all = errors.Join(all, eachInstance(handle, list)) // an error of an instance, which may just have been removed, is no reason for a new session
 		default:
 			err = list(handle)
 		}
@@ -173,8 +173,8 @@ func (s *Source) Processes() (found []gpu.Process, all error) {
 	return mergeProcesses(found), errors.Join(err, all)
 }
 
-// mergeProcesses sorts the processes and merges those that are listed more than once: the driver may list an MPS client as an ordinary process
-// too, and a process with CUDA and graphics in both lists. Each list then has all of its memory.
+// mergeProcesses sorts the processes and merges those that are listed more than once: the driver may list an MPS client as an ordinary
+// process, too, and a process that uses CUDA and graphics in both lists. Each entry then has all of the process's memory.
 func mergeProcesses(listed []gpu.Process) (merged []gpu.Process) {
 	slices.SortFunc(listed, func(a, b gpu.Process) int { return cmp.Or(cmp.Compare(a.Slice, b.Slice), cmp.Compare(a.PID, b.PID)) })
 	for _, p := range listed {
@@ -208,7 +208,7 @@ func listProcesses(handle nvml.Device) (found []gpu.Process, err error) {
 	return found, err
 }
 
-// usedMemory returns the memory of a listed process, or 0 if the driver does not know it, which it reports as the largest number.
+// usedMemory returns the memory of a listed process, or 0 if the driver does not know it, in which case it reports the largest number.
 func usedMemory(p nvml.ProcessInfo) share.Bytes {
 	if p.UsedGpuMemory > uint64(share.MaxMemory) {
 		return 0

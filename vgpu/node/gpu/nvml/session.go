@@ -10,12 +10,12 @@ import (
 )
 
 // session keeps NVML initialized and caches the handles of the GPUs, which take seconds to look up on a busy machine. It becomes stale when
-// a GPU fails to answer; the next one finds GPUs that are new or were lost.
+// a GPU fails to answer; the next session finds GPUs that are new or have been lost.
 type session struct {
-	mu      sync.Mutex    // guards the following; held over the driver's search for handles
+	mu      sync.Mutex    // guards the following; held while the driver looks up handles
 	handles []nvml.Device // nil: there is no session; a nil element is a lost device
 	where   []locality    // of the GPUs with these handles; it does not change while the machine runs
-	users   int           // callers that use the handles
+	users   int           // number of callers that use the handles
 	stale   bool          // it ends with its last user
 
 	health health // outlives the sessions
@@ -83,8 +83,8 @@ func (s *session) isStale() bool {
 	return s.stale
 }
 
-// release ends a caller's use of the GPU handles. ok false makes the session stale. The last user of a stale session shuts NVML down, so a
-// caller whose call hangs keeps the session usable for the others.
+// release ends a caller's use of the GPU handles. If ok is false, the session becomes stale. The last user of a stale session shuts NVML
+// down, so a caller whose call hangs keeps the session usable for the others.
 func (s *session) release(library nvml.Interface, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -28,7 +28,7 @@ func (s *Simulation) serveOne(t *thread) (progress bool) {
 	}
 	answer.now, answer.wakes, answer.virtual = s.time(), s.wakes, s.virtual
 	t.asked = nil
-	_, _ = t.conn.Write(answer.encode()) // a peer that is gone shows at the next read
+	_, _ = t.conn.Write(answer.encode()) // if the peer is gone, the next read fails
 	return true
 }
 
@@ -36,7 +36,7 @@ func (s *Simulation) serveOne(t *thread) (progress bool) {
 func (s *Simulation) replyTo(p *process, r *request) (answer reply, due bool) {
 	switch r.op {
 	case opHello:
-		return reply{value: uint64(s.start.UnixNano())}, true // by which a client knows the simulation again
+		return reply{value: uint64(s.start.UnixNano())}, true // by which a client recognizes the simulation
 	case opSleep:
 		return reply{}, s.time() >= time.Duration(r.a)
 	case opWaitWord:
@@ -116,7 +116,7 @@ func (s *Simulation) submit(p *process, w work) {
 const wavesMax = 10_000
 
 // submitWaves submits a kernel as its waves: sets of thread blocks that fill the SMs one after another. Between two waves, work of processes
-// with a higher priority may go first.
+// with a higher priority may run.
 func (s *Simulation) submitWaves(p *process, w work, first *device.Work) {
 	waves := time.Duration(min(max(1, w.waves), wavesMax))
 	first.Duration, first.Width = w.duration/waves, w.width

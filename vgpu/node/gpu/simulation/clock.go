@@ -7,8 +7,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/tokenserver"
 )
 
-// Clock is the simulation's clock in the form that a token server needs (tokenserver.Clock). Its methods never advance the virtual clock,
-// since they may be called with the server's lock held, which the function of a timer would need.
+// Clock is the simulation's clock in the form that a token server needs (tokenserver.Clock). Its methods never advance the virtual clock:
+// they may be called while the server holds its lock, which the functions of timers would need.
 type Clock struct{ s *Simulation }
 
 // Clock returns the simulation's clock, for a token server in this process.

@@ -8,10 +8,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Total is what a GPU has run since the simulation began, without kernels and copies whose process ended before them.
+// Total is what a GPU has run since the simulation began. Kernels and copies whose process ended before them do not count.
 type Total struct {
 	Kernels int           // completed
-	Time    time.Duration // sum of the times from their starts to their ends, also where they ran side by side
+	Time    time.Duration // sum of the times from start to end, even of kernels that ran side by side
 	Copies  time.Duration // the same for copies between host and device
 }
 

@@ -1,9 +1,9 @@
-// Package simulation simulates the GPUs behind the fake driver of hook/fake, for several client processes at the same time. The kernels of a
-// process take their time by the model of vgpu/device.
+// Package simulation simulates the GPUs behind the fake driver of hook/fake, for several client processes at the same time. How long the
+// kernels of a process take follows the model of vgpu/device.
 //
-// It runs on the machine's clock or on a virtual one. On the virtual clock time advances only while every thread of every client
-// waits in a call of the driver or of the hook, and no frame is on its way to a token server on the same clock. An experiment
-// therefore costs as much as its events, and its result does not depend on the speed of the machine.
+// It runs on the machine's clock or on a virtual one. On the virtual clock, time advances only while every thread of every client waits in a
+// call of the driver or of the hook, and no frame is on its way to a token server on the same clock. So an experiment costs only as much as
+// its events, and its result does not depend on the speed of the machine.
 package simulation
 
 import (
@@ -23,7 +23,7 @@ type Config struct {
 	Mode    os.FileMode // of the socket; 0: 0600
 	Devices int
 	Virtual bool // the clock is the simulation's
-	Record  bool // keep what processes have run, also after their end: Spans, Ran and Usage return it
+	Record  bool // keep what processes have run, even after they end, for Spans, Ran and Usage
 }
 
 // Simulation is a set of simulated GPUs, their clock, and the processes that use them. It has many fields and methods because one lock
@@ -34,20 +34,20 @@ type Simulation struct {
 	records  bool
 	start    time.Time
 	workers  sync.WaitGroup
-	kick     chan struct{} // look at the devices again
+	kick     chan struct{} // asks advanceLoop to look at the devices again
 
 	mu        sync.Mutex // guards all below
 	changed   *sync.Cond
 	now       time.Duration
-	until     time.Duration // virtual clock: it stands still from here on
+	until     time.Duration // virtual clock: the time at which it stops
 	devices   []*device.Device
 	totals    []Total // by device
 	processes map[device.Process]*process
-	created   device.Process // processes so far
+	created   device.Process // number of processes so far
 	threads   []*thread
 	timers    []*timer
 	inFlight  int // frames that were announced and not yet handled
-	firing    int // timers whose function runs
+	firing    int // number of timers whose function is running
 	wakes     uint64
 	progress  uint64
 	closed    bool

@@ -64,7 +64,7 @@ func (s *Simulation) advanceDevices() {
 func (s *Simulation) record(gpu int, w *device.Work) {
 	p := s.processes[w.Stream.Process]
 	if p == nil {
-		return // it ended before its kernel
+		return // the process ended before its kernel
 	}
 	if first := p.firstWaves[w]; first != nil {
 		p.queued--

@@ -26,7 +26,7 @@ type process struct {
 	batches  uint64     // number of batches that were queued
 	late     []*request // requests whose work arrived before an earlier batch, and that need no answer
 	events   map[uint64]*device.Work
-	recorded []uint64 // events in the order of their records
+	recorded []uint64 // IDs of events in the order in which they were recorded
 	queued   int      // unfinished kernels
 	spans    []Span
 
@@ -54,7 +54,7 @@ func (s *Simulation) serve(conn *net.UnixConn) {
 		s.mu.Lock()
 		s.handleRequest(t, &r)
 		s.update()
-		closed := s.closed // Close does not know a connection that greets this late
+		closed := s.closed // Close does not know a connection whose greeting comes this late
 		s.mu.Unlock()
 		if closed {
 			break
@@ -103,7 +103,7 @@ func (s *Simulation) addThread(t *thread, greeting *request) {
 	s.threads = append(s.threads, t)
 }
 
-// addProcess adds a process of which no thread is connected. It may have sent work before, by threads that have ended.
+// addProcess adds a process that has no connected thread. It may have sent work before, through threads that have ended.
 func (s *Simulation) addProcess(pid int, greeting *request) *process {
 	s.created++
 	p := &process{
