@@ -1,4 +1,4 @@
-// Package atomicfile replaces files so that no reader and no crash ever leaves half of one.
+// Package atomicfile replaces files in such a way that no reader ever sees, and no crash ever leaves, half a file.
 package atomicfile
 
 import (
@@ -24,8 +24,8 @@ func WriteFile(path string, data []byte, perm os.FileMode) error {
 	return syncFolder(filepath.Dir(path))
 }
 
-// writeSynced creates a new file with this content and returns once it is on disk. O_EXCL makes it fail if a file or symbolic link has the
-// name.
+// writeSynced creates a new file with this content and returns once it is on disk. O_EXCL makes it fail if a file or symbolic link with the
+// name exists.
 func writeSynced(path string, data []byte, perm os.FileMode) error {
 	if err := syscall.Unlink(path); err != nil && err != syscall.ENOENT {
 		return &os.PathError{Op: "unlink", Path: path, Err: err}

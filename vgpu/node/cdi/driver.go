@@ -12,7 +12,7 @@ import (
 // (nvidia-ctk cdi generate --device-name-strategy=uuid). An empty path adds nothing to containers.
 type Driver string
 
-// Edits returns the container edits of the devices with these UUIDs, and those that the file has for all devices.
+// Edits returns the container edits of the devices with these UUIDs, and the edits in the file that apply to all devices.
 func (d Driver) Edits(devices []string) (specs.ContainerEdits, error) {
 	if d == "" {
 		return specs.ContainerEdits{}, nil
@@ -22,7 +22,7 @@ func (d Driver) Edits(devices []string) (specs.ContainerEdits, error) {
 		return specs.ContainerEdits{}, fmt.Errorf("driver: %w", err)
 	}
 	var spec specs.Spec
-	if err := yaml.Unmarshal(text, &spec); err != nil { // not strictly: later versions of CDI add fields
+	if err := yaml.Unmarshal(text, &spec); err != nil { // not strict: later versions of CDI add fields
 		return specs.ContainerEdits{}, fmt.Errorf("driver: %s: %w", d, err)
 	}
 	edits := spec.ContainerEdits

@@ -1,6 +1,6 @@
-// Package cdi writes the files of the Container Device Interface, by which a container runtime adds devices to a container. The kubelet
-// passes the device name of a set of tickets to the runtime before their owner is known; the file with that name is written when
-// the container is about to be created.
+// Package cdi writes the files of the Container Device Interface, through which a container runtime adds devices to a container. The kubelet
+// passes the device name for a set of tickets to the runtime before the owner of the tickets is known; the file for that name is written
+// just before the container is created.
 package cdi
 
 import (
@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	version = "0.6.0" // the first with annotations; containerd has read it since 1.7.2
+	version = "0.6.0" // the first version with annotations; containerd has read it since 1.7.2
 	prefix  = "gshare.dev-grant-"
 
 	// kind is the kind of the CDI device that stands for the share of a container. The runtime adds to the container what the file says.
@@ -44,7 +44,7 @@ func Name(key string) string { return kind + "=" + key }
 type Directory string
 
 // Write writes the CDI file for a ticket key, with its owner and the edits of the owner's container. The temporary file is in the same
-// directory, as runtimes watch that for renames and only read names that end in .json or .yaml.
+// directory: runtimes watch that directory for renames and read only files whose names end in .json or .yaml.
 func (d Directory) Write(key, owner string, edits specs.ContainerEdits) error {
 	text, err := json.Marshal(specs.Spec{
 		Version: version, Kind: kind,
@@ -120,8 +120,8 @@ type Capabilities string
 // DriverCapabilities is the path at which the NVIDIA driver lists the device nodes of MIG instances.
 const DriverCapabilities Capabilities = "/proc/driver/nvidia-caps/mig-minors"
 
-// Edits returns the container edits with the device nodes of a MIG instance: that of its GPU, of its GPU instance and of its compute
-// instance. It reads the driver's file on each call, since the driver uses numbers again for other instances.
+// Edits returns the container edits with the device nodes of a MIG instance: those of its GPU, its GPU instance and its compute instance. It
+// reads the driver's file on each call, since the driver reuses numbers for other instances.
 func (c Capabilities) Edits(i Instance) (edits specs.ContainerEdits, err error) {
 	text, err := os.ReadFile(string(c))
 	if err != nil {

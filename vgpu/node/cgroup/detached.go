@@ -12,8 +12,8 @@ import (
 // Detached is a cgroup outside of all containers and systemd services, so that a process in it outlives the container that started it. The
 // zero value stands for no cgroup.
 type Detached struct {
-	Mount string // of all hierarchies: /sys/fs/cgroup
-	Name  string // of the cgroup, below the root of each
+	Mount string // of all cgroup hierarchies: /sys/fs/cgroup
+	Name  string // of the cgroup, relative to the root of each hierarchy
 }
 
 // Enter moves a process into the cgroup, in every cgroup hierarchy, creating the cgroup if it does not exist. Children that the process
@@ -43,7 +43,7 @@ func (a Detached) enter(root string, pid int) error {
 	return os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0)
 }
 
-// copyCPUSet gives a new cgroup v1 the CPUs and memory nodes of the root, since without them it accepts no process. In cgroup v2 it does
+// copyCPUSet gives a new cgroup v1 the CPUs and memory nodes of the root: until it has some, it accepts no process. In cgroup v2 it does
 // nothing.
 func copyCPUSet(root, dir string) error {
 	for _, name := range []string{"cpuset.cpus", "cpuset.mems"} {

@@ -1,5 +1,5 @@
-// Package cgroup finds the container of a process from its cgroups, whose names depend on container runtime, cgroup version and
-// cgroup driver (systemd or cgroupfs).
+// Package cgroup finds the container of a process from its cgroups. The names of these depend on the container runtime, the cgroup version
+// and the cgroup driver (systemd or cgroupfs).
 package cgroup
 
 import (
@@ -19,7 +19,7 @@ type Line struct {
 	Path        string
 }
 
-// Of reads the cgroups of a process. The caller must check afterwards that the PID has not been used for another process meanwhile.
+// Of reads the cgroups of a process. The caller must check afterwards that the PID has not been reused meanwhile.
 func Of(pid int) (Membership, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
 	if err != nil {
@@ -92,8 +92,8 @@ func (m Membership) Container() (Container, error) {
 	return found, nil
 }
 
-// containerInPath returns the container that a cgroup path names; false if there is none. Of nested pods it takes the outermost, since a
-// container may create cgroups below its own.
+// containerInPath returns the container that a cgroup path names; false if there is none. If the path contains several pods, it uses the
+// outermost, since a container may create cgroups below its own.
 func containerInPath(path string) (Container, bool) {
 	names := splitPath(path)
 	for i, name := range names {

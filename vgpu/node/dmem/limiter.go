@@ -1,6 +1,6 @@
-// Package dmem limits the device memory of a cgroup in the driver (NVIDIA MPS, MPS v3 Memory Partitioning). Unlike the hook and the
-// limit of MPS, a program cannot bypass it. It needs driver 615 and cgroup v2, and does not support MIG instances. Managed memory
-// counts as memory of the host.
+// Package dmem makes the driver limit the device memory of a cgroup (NVIDIA MPS, MPS v3 Memory Partitioning). Unlike the limits of the hook
+// and of MPS, a program cannot bypass this one. It needs driver 615 and cgroup v2, and does not support MIG instances. Managed memory counts
+// as memory of the host.
 package dmem
 
 import (
@@ -42,9 +42,9 @@ func (l Limiter) Available(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", ErrMissing, err)
 }
 
-// Limit limits the device memory that all processes of a cgroup use together on a GPU, and returns the limit that the driver confirms. The
-// cgroup must be the container's own, since the container could leave cgroups below it. The soft limit is 0: a reservation would outlive
-// the cgroup in its ancestors.
+// Limit limits the device memory that all processes of a cgroup together use on a GPU, and returns the limit that the driver confirms. The
+// cgroup must be the container's own, since the container could leave cgroups below it. The soft limit is set to 0: a reservation would
+// outlive the cgroup in the cgroups above it.
 func (l Limiter) Limit(ctx context.Context, cgroup, gpu string, limit share.Bytes) (share.Bytes, error) {
 	where := []string{"--namespace", filepath.Join(l.mount(), cgroup), "-i", gpu}
 	mib := strconv.FormatInt(int64((limit+share.MiB-1)/share.MiB), 10)
@@ -74,7 +74,7 @@ func hardLimit(text string) (share.Bytes, error) {
 	return 0, fmt.Errorf("parse hard limit of the driver: %.200q", text)
 }
 
-// answerTimeout is how long nvidia-smi may run before it is killed. A process that hangs in the driver does not end even then.
+// answerTimeout is how long nvidia-smi may run before it is killed. If it hangs in the driver, it does not end even then.
 const answerTimeout = 10 * time.Second
 
 var errNoAnswer = errors.New("no answer")

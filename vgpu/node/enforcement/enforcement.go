@@ -1,4 +1,4 @@
-// Package enforcement has the texts of enforcement statuses that nodes of a cluster and single machines share: what limits a share.
+// Package enforcement has texts about what limits a share. Nodes of a cluster and single machines use the same ones in enforcement statuses.
 package enforcement
 
 import (
@@ -11,11 +11,11 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/watchdog"
 )
 
-// Texts of enforcement statuses: by what a share is limited, and what is not enforced.
+// Texts of enforcement statuses: what limits a share, and what is not enforced.
 const (
 	HookAndTokens  = "hook and token server"
-	IdleOnly       = ", only in time that others leave"              // after HookAndTokens, of an instance of a function that is Shared
-	BelowLimit     = " at the limit, hook and token server below it" // after the MPS feature that limits the SMs
+	IdleOnly       = ", only in time that others leave"              // follows HookAndTokens, for an instance of a function at level Shared
+	BelowLimit     = " at the limit, hook and token server below it" // follows the MPS feature that limits the SMs
 	Simulated      = "the devices are simulated"
 	NonMPSProcess  = "a process runs without MPS, and its SMs are not limited"
 	MPSEnvironment = "a program that changes its environment loosens the limits of MPS"
@@ -25,14 +25,14 @@ const (
 	MemoryBypass   = "a program that avoids hook and MPS is not limited in memory"
 )
 
-// MemoryCounts compares what driver and hook count of the memory of a share's processes.
+// MemoryCounts compares what the driver and the hook count of the memory of a share's processes.
 func MemoryCounts(c watchdog.MemoryCounts) string {
 	return fmt.Sprintf(DriverCounts+"%d MiB of its processes, the hook %d MiB, and the share has %d MiB",
 		c.Driver/share.MiB, c.Ledger/share.MiB, c.Granted/share.MiB)
 }
 
-// MPS returns the name by which enforcement statuses refer to MPS: with namespace, the container runs in an MPS namespace, whose limits its
-// processes cannot loosen.
+// MPS returns the name by which enforcement statuses refer to MPS. namespace means that the container runs in an MPS namespace, whose limits
+// its processes cannot loosen.
 func MPS(namespace bool) string {
 	if namespace {
 		return "MPS namespace"

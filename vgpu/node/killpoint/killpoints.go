@@ -10,8 +10,8 @@ import (
 	"syscall"
 )
 
-// At kills the process at the point that the environment variable GSHARE_TEST_KILL_AT names. The value recorded:3 means the third time that
-// it is called with "recorded".
+// At kills the process at the point named by the environment variable GSHARE_TEST_KILL_AT. The value recorded:3 means the third call of At
+// with "recorded".
 var At = parse(os.Getenv("GSHARE_TEST_KILL_AT"))
 
 // parse returns the function that kills the process at the point that the text names, or one that does nothing if the text is empty.

@@ -69,8 +69,8 @@ func peerOf(socket int) (Process, error) {
 	return p, err
 }
 
-// openPeer opens a peer by its PID. If the peer has ended, its PID may by now be that of another process, which others that hold the
-// connection could have waited for. So it returns an error for a process that does not run as the peer's user.
+// openPeer opens a peer by its PID. If the peer has ended, another process may have its PID by now; processes that still hold the connection
+// could have waited for that. So openPeer returns an error for a process that does not run as the peer's user.
 func openPeer(pid int, uid uint32) (Process, error) {
 	p, err := Open(pid)
 	if err != nil {
@@ -99,7 +99,7 @@ func Open(pid int) (Process, error) {
 	return p, err
 }
 
-// pidfd wraps a pidfd as a non-blocking file, so that waiting for it blocks no OS thread.
+// pidfd wraps a pidfd as a non-blocking file, so that waiting for it does not block an OS thread.
 func pidfd(fd int) (*os.File, error) {
 	unix.CloseOnExec(fd)
 	if err := unix.SetNonblock(fd, true); err != nil {
@@ -109,8 +109,8 @@ func pidfd(fd int) (*os.File, error) {
 	return os.NewFile(uintptr(fd), "pidfd"), nil
 }
 
-// Alive reports whether the process has not ended. If it returns true, whatever was read from /proc by its PID before the call is of this
-// process.
+// Alive reports whether the process has not ended. If it returns true, everything that was read from /proc by the process's PID before the
+// call belongs to this process.
 func (p Process) Alive() bool {
 	raw, err := p.fd.SyscallConn()
 	if err != nil {
@@ -123,7 +123,7 @@ func (p Process) Alive() bool {
 // Wait blocks until the process has ended or the handle is closed.
 func (p Process) Wait() {
 	if raw, err := p.fd.SyscallConn(); err == nil {
-		_ = raw.Read(readable) // an error means closed
+		_ = raw.Read(readable) // fails only when the handle is closed
 	}
 }
 
@@ -192,7 +192,7 @@ func Program(pid int) string {
 	if err != nil {
 		return ""
 	}
-	return filepath.Base(strings.TrimSuffix(file, " (deleted)")) // replaced by an update
+	return filepath.Base(strings.TrimSuffix(file, " (deleted)")) // the kernel adds that if the file was replaced by an update
 }
 
 // User returns the real user ID of a process. It does not use the owner of the process's files in /proc, which is root for a process that
@@ -226,8 +226,8 @@ func parseUsers(status string) ([]int, error) {
 	return nil, fmt.Errorf("parse status of a process: %.100q", status)
 }
 
-// maxFile is the number of bytes that are read of a file in /proc. A process chooses how long its maps, arguments and environment are, and can
-// make them longer than the memory of the machine.
+// maxFile is the number of bytes that are read of a file in /proc. A process determines how long its maps, arguments and environment are,
+// and can make them longer than the machine's memory.
 const maxFile = 4 << 20
 
 // ErrTooLong is returned for a file in /proc that a process has made longer than the agent reads.

@@ -1,5 +1,5 @@
-// Package uninstall removes what agents have left on a node: files, sockets, daemons, MIG instances, annotations and capacity of
-// the Node object. It starts when no pod of the node has a share.
+// Package uninstall removes what agents have left on a node: files, sockets, daemons, MIG instances, and annotations and capacity of the
+// Node object. It begins when no pod of the node has a share.
 package uninstall
 
 import (
@@ -38,7 +38,7 @@ type Node struct {
 	Client kubernetes.Interface
 	MPS    mps.Daemons
 	Stores *modelstore.Manager // nil: there are none
-	// Clear removes the MIG instances that agents made on a GPU, none that is in use.
+	// Clear removes the MIG instances that agents created on a GPU, except those that are in use.
 	Clear func(uuid string) error
 	// Pods lists the pods of the node, as its kubelet does.
 	Pods func(context.Context) ([]*v1.Pod, error)
@@ -66,15 +66,16 @@ func (n Node) Step(ctx context.Context) error {
 	return n.cleanNodeObject(ctx)
 }
 
-// hasGrant reports whether an agent has left a grant of a container of the pod. The specification of a pod with a resource claim does not tell.
+// hasGrant reports whether an agent has left a grant for a container of the pod. This must be read from the records: the specification of a
+// pod with a resource claim does not tell.
 func (n Node) hasGrant(pod types.UID) bool {
-	records, _ := filepath.Glob(filepath.Join(n.Config.Directory, "grants", "*", "grant.json")) // fails for a malformed pattern only
+	records, _ := filepath.Glob(filepath.Join(n.Config.Directory, "grants", "*", "grant.json")) // fails only for a malformed pattern
 	for _, name := range records {
 		text, err := os.ReadFile(name)
 		if err != nil {
 			continue
 		}
-		if g, err := grant.Decode(text); err == nil && g.UID == pod { // agents serve no other records
+		if g, err := grant.Decode(text); err == nil && g.UID == pod { // agents serve no records that cannot be decoded
 			return true
 		}
 	}
@@ -89,7 +90,7 @@ func (n Node) removeFiles(ctx context.Context) error {
 	if n.Stores != nil {
 		err = errors.Join(err, n.Stores.Stop())
 	}
-	sockets := n.Config.Kubernetes // of the driver for claims; the kubelet then removes its ResourceSlices
+	sockets := n.Config.Kubernetes // of the driver for claims; without them, the kubelet removes its ResourceSlices
 	err = errors.Join(err, os.RemoveAll(filepath.Join(sockets.Plugins, claimDriver)),
 		os.RemoveAll(filepath.Join(sockets.PluginRegistry, claimDriver+"-reg.sock")))
 	entries, readErr := os.ReadDir(n.Config.Directory)

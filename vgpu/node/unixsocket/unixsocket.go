@@ -34,8 +34,8 @@ type Listener struct {
 	open    context.Context // cancelled by Close
 	cancel  context.CancelFunc
 	name    string
-	file    os.FileInfo // of the socket, when it was made
-	unlink  sync.Once   // done when the file has been removed, or is to stay
+	file    os.FileInfo // identifies the socket's file as it was created
+	unlink  sync.Once   // done when the file has been removed, or is to be kept
 }
 
 // Listen opens a socket with the given file mode in place of one that a killed server has left.
@@ -61,7 +61,7 @@ func Listen(network, name string, mode os.FileMode, accepts *rate.Limiter) (_ *L
 		listener.Close()
 		return nil, err
 	}
-	listener.SetUnlinkOnClose(false) // package net removes whatever has the name by then
+	listener.SetUnlinkOnClose(false) // package net would remove whatever file has the name by then
 	open, cancel := context.WithCancel(context.Background())
 	return &Listener{UnixListener: listener, accepts: accepts, open: open, cancel: cancel, name: name, file: file}, nil
 }
@@ -84,14 +84,14 @@ func (l *Listener) AcceptUnix() (*net.UnixConn, error) {
 	return l.UnixListener.AcceptUnix()
 }
 
-// KeepFile lets the socket's file stay when the listener is closed. It is called before Close.
+// KeepFile makes Close keep the socket's file. It must be called before Close.
 func (l *Listener) KeepFile() { l.unlink.Do(func() {}) }
 
-// Close closes the socket and removes its file, unless another server has put its own in the place. A blocked call of AcceptUnix returns
-// net.ErrClosed.
+// Close closes the socket and removes its file, unless another server has put its own file in its place. A blocked call of AcceptUnix
+// returns net.ErrClosed.
 func (l *Listener) Close() error {
 	l.cancel()
-	// Before the socket is closed, since no other file can have its inode until then.
+	// The file is removed before the socket is closed: until then, no other file can have its inode.
 	l.unlink.Do(func() {
 		now, err := os.Lstat(l.name)
 		if err == nil && os.SameFile(l.file, now) {
@@ -104,7 +104,7 @@ func (l *Listener) Close() error {
 // Accept does the same as AcceptUnix.
 func (l *Listener) Accept() (net.Conn, error) { return l.AcceptUnix() }
 
-// Dial connects to a socket. Unlike package net, which fails at once if the backlog is full, it waits in the order of arrival, for at most
+// Dial connects to a socket. Unlike package net, which fails at once if the backlog is full, it waits in the order of arrival, for up to
 // five seconds.
 func Dial(ctx context.Context, network, name string) (*net.UnixConn, error) {
 	kind := unix.SOCK_STREAM

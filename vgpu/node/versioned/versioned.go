@@ -17,7 +17,7 @@ func (e *UnsupportedError) Error() string {
 }
 
 // Decode parses a JSON object whose field "version" has the given value. It returns an error for other versions and for unknown, duplicate
-// or misspelled fields: data that is not understood must never be read as zeros.
+// or misspelled fields: data that is not understood must never be read as zero values.
 func Decode(text []byte, version int, into any) error {
 	var header struct {
 		Version int `json:"version"`
