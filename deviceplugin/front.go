@@ -26,30 +26,31 @@ import (
 
 // FrontOptions configures a Front.
 type FrontOptions struct {
-	Directory string // of the FrontServer's socket
-	Plugins   string // directory of the kubelet's device plugins
+	Directory string // contains the FrontServer's socket
+	Plugins   string // the kubelet's directory for device plugins
 	Resource  string
 	CDI       cdi.Directory
 	Log       *slog.Logger
 }
 
-// Front holds the kubelet's device plugin connection in a process of its own, so that no pod fails because the agent is away. It advertises
-// the tickets that the agent sent last, answers Allocate itself, and forwards PreStartContainer to the agent, for which it waits.
+// Front holds the connection between kubelet and device plugin in a process of its own, so that no pod fails because the agent is away. It
+// advertises the tickets that the agent sent last, and answers Allocate itself. It forwards PreStartContainer to the agent, and waits for
+// the agent if it is away.
 type Front struct {
 	FrontOptions
 
 	agent   api.DevicePluginClient
-	telling sync.Mutex // serializes tell: an Allocate that has been told must not follow a PreStart for the same tickets
+	telling sync.Mutex // serializes tell: the agent must not be told of an Allocate after a PreStart for the same tickets
 
 	metrics *frontMetrics
 
 	mu       sync.Mutex // guards the following
 	tickets  []string
 	changed  chan struct{} // closed and replaced when the tickets change
-	untold   [][]string    // tickets of each Allocate that the agent has not been told of, each set once
+	untold   [][]string    // tickets of each Allocate of which the agent has not been told, without duplicates
 	watched  bool          // by the kubelet
-	refused  bool          // by the agent, which speaks another protocol
-	restream func()        // ends the stream to the agent, whose metadata says whether the kubelet watches
+	refused  bool          // by the agent, because it speaks another protocol version
+	restream func()        // ends the stream to the agent; the metadata of the next one tells whether the kubelet watches
 }
 
 // NewFront returns a front that does nothing before Run.
@@ -60,12 +61,13 @@ func NewFront(o FrontOptions) *Front {
 const (
 	// patience is how long PreStart waits for the agent: 2 s less than the kubelet waits for PreStart (30 s).
 	patience = (api.KubeletPreStartContainerRPCTimeoutInSecs - 2) * time.Second
-	// reconnectEvery is the pause between attempts to reach an agent that is away, and refusedPause after it has refused the protocol.
+	// reconnectEvery is the pause between attempts to reach an agent that is away, and refusedPause is the pause after the agent has refused
+	// the protocol.
 	reconnectEvery = 50 * time.Millisecond
 	refusedPause   = time.Second
-	// tellPatience bounds how long an Allocate is being told to the agent before PreStart does it.
+	// tellPatience is how long Allocate tries to tell the agent, in the background. After that it is left to PreStart.
 	tellPatience = 5 * time.Second
-	// overlap is how long a front that leaves stays registered after the agent may register: for calls that are in progress.
+	// overlap is how long a leaving front stays registered after the agent may register, for calls that are in progress.
 	overlap = 2 * time.Second
 )
 
@@ -90,7 +92,7 @@ func (f *Front) Run(ctx context.Context) error {
 	}
 	registration := registration{front: f, plugin: plugin}
 	defer registration.leave()
-	logged := codes.Unknown // OK: connected
+	logged := codes.Unknown // the status logged last; OK: connected
 	received := func(ctx context.Context) error {
 		if logged != codes.OK {
 			f.Log.Info("connected to the agent")
@@ -102,16 +104,16 @@ func (f *Front) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		err := f.followAgent(ctx, received)
 		code := status.Code(err)
-		if code != codes.Canceled { // a new stream reports whether the kubelet watches
+		if code != codes.Canceled { // Canceled: a new stream follows at once, to tell whether the kubelet watches
 			f.metrics.connected.Set(0)
 		}
-		if code != logged && ctx.Err() == nil && code != codes.Canceled { // once for each reason
+		if code != logged && ctx.Err() == nil && code != codes.Canceled { // logged once for each reason
 			f.Log.Warn("not connected to the agent: containers wait for it", "error", status.Convert(err).Message())
 			logged = code
 		}
 		pause := reconnectEvery
 		f.setRefused(code == codes.FailedPrecondition)
-		if code == codes.FailedPrecondition { // another protocol: the agent registers itself
+		if code == codes.FailedPrecondition { // the agent speaks another protocol version and registers itself
 			registration.leave()
 			pause = refusedPause
 		}
@@ -143,7 +145,7 @@ func (f *Front) followAgent(ctx context.Context, received func(context.Context) 
 	}
 }
 
-// streamContext returns a context whose metadata says whether the kubelet watches the front. end is called when that changes.
+// streamContext returns a context whose metadata tells whether the kubelet watches the front. end is called when that changes.
 func (f *Front) streamContext(ctx context.Context, end func()) context.Context {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -190,15 +192,15 @@ func (f *Front) setTickets(devices []*api.Device) {
 	f.changed = make(chan struct{})
 }
 
-// Tickets returns the tickets that the agent sent last, also while it is away, and a channel that is closed when they have changed.
+// Tickets returns the tickets that the agent sent last, even if it is away now, and a channel that is closed when they change.
 func (f *Front) Tickets() (tickets []string, changed <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.tickets, f.changed
 }
 
-// Prefer returns any n of the available tickets. It does not ask the agent: which tickets a container gets only matters to readers of the
-// kubelet's records, and the kubelet fails a pod if the front is killed during a call, so calls must be short.
+// Prefer returns any n of the available tickets. It does not ask the agent: which tickets a container gets matters only to readers of the
+// kubelet's records. And calls must be short, as the kubelet fails a pod if the front is killed during one.
 func (f *Front) Prefer(_ context.Context, available, must []string, n int) []string {
 	return ticket.Prefer(available, must, nil, n)
 }
@@ -214,7 +216,7 @@ func (f *Front) Allocate(tickets []string) string {
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), tellPatience)
 		defer cancel()
-		_ = f.tell(ctx) // PreStart tells what this does not
+		_ = f.tell(ctx) // if this fails, PreStart tells the agent
 	}()
 	return cdi.Name(key)
 }
@@ -229,7 +231,7 @@ func (f *Front) addUntold(sets ...[]string) {
 	}
 }
 
-// takeUntold returns all sets of tickets that the agent has not been told of, and forgets them.
+// takeUntold returns all sets of tickets of which the agent has not been told, and forgets them.
 func (f *Front) takeUntold() [][]string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -238,7 +240,7 @@ func (f *Front) takeUntold() [][]string {
 	return taken
 }
 
-// tell tells the agent which tickets the kubelet has allocated again, so that it forgets their last owners.
+// tell tells the agent which tickets the kubelet has allocated again, so that the agent forgets their previous owners.
 func (f *Front) tell(ctx context.Context) error {
 	f.telling.Lock()
 	defer f.telling.Unlock()
@@ -257,7 +259,7 @@ func (f *Front) tell(ctx context.Context) error {
 	return err
 }
 
-// PreStart forwards the call to the agent. While the agent is away it waits, for almost as long as the kubelet does.
+// PreStart forwards the call to the agent. If the agent is away, it waits for almost as long as the kubelet does.
 func (f *Front) PreStart(ctx context.Context, tickets []string) error {
 	ctx, cancel := context.WithTimeout(withProtocol(ctx), patience)
 	defer cancel()
@@ -296,7 +298,7 @@ func (f *Front) forwardPreStart(ctx context.Context, tickets []string) error {
 	return err
 }
 
-// registration is a front's registration with the kubelet, which begins and ends with the agent's consent.
+// registration is a front's registration with the kubelet, which begins and ends in agreement with the agent.
 type registration struct {
 	front  *Front
 	plugin *Plugin
@@ -305,7 +307,7 @@ type registration struct {
 	ended  chan struct{}
 }
 
-// begin registers with the kubelet, unless it is registered already. From then on agents do not register.
+// begin registers with the kubelet, unless the front is registered already. From then on agents do not register.
 func (r *registration) begin(ctx context.Context) error {
 	if r.lock != nil {
 		return nil

@@ -40,8 +40,8 @@ func (m *frontMetrics) setRegistered(yes bool) {
 	}
 }
 
-// Handler returns the HTTP handler of /metrics, /healthz and /readyz. A front is ready while the kubelet watches it, or while an agent of
-// another protocol is registered in its place.
+// Handler returns the HTTP handler of /metrics, /healthz and /readyz. A front is ready while the kubelet watches it, or while an agent with
+// another protocol version is registered in its place.
 func (f *Front) Handler() http.Handler {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(f.metrics.registered, f.metrics.connected, f.metrics.waiting, f.metrics.waits)
@@ -54,7 +54,7 @@ const stuckAfter = 10 * time.Second
 func (f *Front) healthy() error {
 	free := make(chan struct{})
 	go func() {
-		f.Tickets() // takes the lock
+		f.Tickets() // blocks while the lock is held
 		close(free)
 	}()
 	select {

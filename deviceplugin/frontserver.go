@@ -19,7 +19,7 @@ import (
 )
 
 // protocol is the version of the protocol between Front and FrontServer: the kubelet's device plugin API v1beta1 on a Unix socket, with the
-// metadata below. Each side refuses another version. It is a variable so that a test can build programs of another version.
+// metadata below. Each side refuses other versions. It is a variable so that a test can build programs of another version.
 var protocol = "1"
 
 // Metadata of the calls.
@@ -36,14 +36,14 @@ const (
 
 // FrontServer serves the calls of fronts on a Unix socket. It belongs to the agent.
 type FrontServer struct {
-	Directory  string // is created, private to its owner
+	Directory  string // created if missing, accessible only to its owner
 	Node       Node
 	Log        *slog.Logger
-	Registered func(bool) // is called with true when the kubelet has begun to watch a front, and with false when that front is lost
-	Lost       func()     // is called when a front is lost, which may have answered Allocate without telling
+	Registered func(bool) // called with true when the kubelet begins to watch a front, and with false when that front is lost
+	Lost       func()     // called when a front is lost: it may have answered an Allocate without telling the agent
 
 	mu      sync.Mutex // guards the following
-	fronts  int        // connected
+	fronts  int        // number of connected fronts
 	changed chan struct{}
 }
 
@@ -110,7 +110,7 @@ func (s *FrontServer) WaitAbsent(ctx context.Context) {
 		connected, changed := s.connections()
 		look := time.After(absentPeriod)
 		if connected {
-			look = nil // a front that dies changes the connections
+			look = nil // the death of a front changes the number of connections
 		} else if lock, err := flock(filepath.Join(s.Directory, servingLock), unix.LOCK_EX|unix.LOCK_NB); err == nil {
 			lock.Close()
 			return
@@ -129,7 +129,7 @@ func (s *FrontServer) Connected() bool {
 	return connected
 }
 
-// absentPeriod is the pause between two looks for a front that is not connected yet, or ends.
+// absentPeriod is the pause between two checks for a front that is not connected yet, or is ending.
 const absentPeriod = 5 * time.Millisecond
 
 func (s *FrontServer) connections() (connected bool, changed <-chan struct{}) {

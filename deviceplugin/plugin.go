@@ -1,5 +1,5 @@
-// Package deviceplugin implements the kubelet's device plugin API, v1beta1, for gshare/vgpu: sockets and messages. The Node decides
-// the answers.
+// Package deviceplugin implements the kubelet's device plugin API, v1beta1, for gshare/vgpu: its sockets and messages. A Node decides the
+// answers.
 package deviceplugin
 
 import (
@@ -22,23 +22,24 @@ import (
 
 // Plugin registers a device plugin with the kubelet and serves its calls.
 type Plugin struct {
-	Directory string // of the kubelet's device plugins
+	Directory string // the kubelet's directory for device plugins
 	Resource  string
 	Node      Node
 	Log       *slog.Logger
-	// Registered is called with true when the kubelet has begun to watch, and with false when it has ceased to.
+	// Registered is called with true when the kubelet begins to watch the plugin, and with false when it stops watching.
 	Registered func(bool)
-	// Await, unless nil, blocks until the plugin may register, or the context ends. It is called before each registration.
+	// Await, unless it is nil, blocks until the plugin may register or the context ends. It is called before each registration.
 	Await func(context.Context)
 }
 
-// retryEvery is the pause between registrations while the kubelet is away, and watchTimeout how long it may take to begin to watch. A
-// kubelet that restarts fails pods that are bound but not running unless the plugin is registered by then, so the pause is short.
+// retryEvery is the pause between attempts to register while the kubelet is away, and watchTimeout is how long the kubelet may take to begin
+// to watch. A kubelet that restarts fails pods that are bound but not running unless the plugin is registered by then, so the pause is
+// short.
 const (
 	retryEvery   = 100 * time.Millisecond
 	watchTimeout = 10 * time.Second
-	// lastCalls is how long a plugin that ends serves after it has ended ListAndWatch, by which the kubelet turns to another plugin of the
-	// resource, if one is registered.
+	// lastCalls is how long an ending plugin still serves after it has ended ListAndWatch. The end of that call makes the kubelet turn to
+	// another plugin of the resource, if one is registered.
 	lastCalls = 100 * time.Millisecond
 )
 
@@ -58,7 +59,7 @@ func (p *Plugin) Run(ctx context.Context) {
 		}
 		err := p.serve(ctx)
 		if err != nil && ctx.Err() == nil && err.Error() != logged {
-			p.Log.Warn("failed to register with the kubelet", "error", err) // once for each error
+			p.Log.Warn("failed to register with the kubelet", "error", err) // logged once for each error
 			logged = err.Error()
 		}
 		if err == nil {
@@ -72,7 +73,7 @@ func (p *Plugin) Run(ctx context.Context) {
 }
 
 // serve registers once and serves until the kubelet stops watching or the context ends. It uses a new socket each time, since the kubelet
-// refuses one to which it believes to be connected.
+// refuses a socket to which it believes it is still connected.
 func (p *Plugin) serve(ctx context.Context) error {
 	if _, err := os.Stat(filepath.Join(p.Directory, kubeletSocket)); err != nil {
 		return fmt.Errorf("find socket of kubelet: %w", err)
@@ -114,8 +115,8 @@ func (p *Plugin) serve(ctx context.Context) error {
 
 var errSwept = errors.New("the kubelet has removed the socket of the plugin")
 
-// whileListed returns a context that ends when the named socket is deleted. A kubelet that starts deletes all sockets of plugins; one that
-// is told of a deleted socket would try for ten seconds to connect to it.
+// whileListed returns a context that ends when the named socket is deleted. A kubelet that starts deletes the sockets of all plugins; a
+// kubelet that is told of a deleted socket would try to connect to it for ten seconds.
 func (p *Plugin) whileListed(ctx context.Context, name string) (context.Context, context.CancelFunc) {
 	listed, end := context.WithCancelCause(ctx)
 	socket := filepath.Join(p.Directory, name)
@@ -135,8 +136,8 @@ func (p *Plugin) whileListed(ctx context.Context, name string) (context.Context,
 	return listed, func() { end(context.Canceled) }
 }
 
-// await blocks until the channel receives, which means that the kubelet watches the plugin. It returns an error if the context ends or the
-// patience is over.
+// await blocks until the channel receives, which means that the kubelet watches the plugin. It returns an error if the context ends, or if
+// that takes longer than patience.
 func await(ctx context.Context, c <-chan struct{}, patience time.Duration) error {
 	select {
 	case <-c:
@@ -166,7 +167,7 @@ func (p *Plugin) register(ctx context.Context, name string) error {
 	return err
 }
 
-// Sweep removes the sockets of gshare's plugins on which nobody listens any more.
+// Sweep removes sockets of gshare's plugins on which nobody listens any more.
 func (p *Plugin) Sweep() error {
 	left, err := filepath.Glob(filepath.Join(p.Directory, "gshare-*.sock"))
 	for _, socket := range left {
@@ -185,10 +186,11 @@ type Node interface {
 	Tickets() (tickets []string, changed <-chan struct{})
 	// Prefer returns n of the available tickets, with must among them. The kubelet may choose others.
 	Prefer(ctx context.Context, available, must []string, n int) []string
-	// Allocate returns the CDI device name of the tickets, whose file is written later by PreStart. It must not block: the kubelet's
-	// main loop waits for it.
+	// Allocate returns the CDI device name for the tickets. The file for that name is written later, by PreStart. Allocate must not block:
+	// the kubelet's main loop waits for it.
 	Allocate(tickets []string) string
-	// PreStart grants the container that holds the tickets, and is about to be created, its share. After an error the kubelet retries.
+	// PreStart grants the container that holds the tickets its share, just before the container is created. After an error the kubelet
+	// retries.
 	PreStart(ctx context.Context, tickets []string) error
 }
 
@@ -197,8 +199,8 @@ type service struct {
 	api.UnimplementedDevicePluginServer
 	node     Node
 	watching chan struct{} // receives when the kubelet begins to watch
-	lost     chan struct{} // receives when it has ceased to
-	ending   chan struct{} // is closed to end ListAndWatch
+	lost     chan struct{} // receives when the kubelet stops watching
+	ending   chan struct{} // closed to end ListAndWatch
 }
 
 func newService(node Node) *service {
@@ -217,8 +219,8 @@ func (s *service) GetDevicePluginOptions(context.Context, *api.Empty) (*api.Devi
 	return &api.DevicePluginOptions{PreStartRequired: true, GetPreferredAllocationAvailable: true}, nil
 }
 
-// ListAndWatch sends the device IDs to the kubelet, and again whenever they change. It always reports them as healthy: the health of slices
-// is in the node's inventory, where a change does not fail running pods.
+// ListAndWatch sends the device IDs to the kubelet, and sends them again whenever they change. It always reports them as healthy: the health
+// of slices is in the node's inventory, where a change does not fail running pods.
 func (s *service) ListAndWatch(_ *api.Empty, stream api.DevicePlugin_ListAndWatchServer) error {
 	signal(s.watching)
 	defer signal(s.lost)
