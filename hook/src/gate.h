@@ -49,9 +49,9 @@ static inline struct gsh_stream_state *gsh_enter_set(CUstream s, const void *key
 struct gsh_stream_state *gsh_enter_slow(CUstream s, const void *key, uint64_t blocks);
 void gsh_leave(struct gsh_stream_state *st, CUresult r);
 
-#define GSH_SYNC_UNNAMED ((CUstream)-1) /* a synchronising call that names no stream */
-#define GSH_SYNC_CONTEXT ((CUstream)-2) /* one that waits for a whole context */
-#define GSH_SYNC_QUERY ((CUstream)-3)   /* one that queries an event and does not wait */
+#define GSH_SYNC_UNNAMED ((CUstream)-1) /* for a synchronising call that names no stream */
+#define GSH_SYNC_CONTEXT ((CUstream)-2) /* for a synchronising call that waits for a whole context */
+#define GSH_SYNC_QUERY ((CUstream)-3)   /* for a call that queries an event and does not wait */
 
 /*
  * Called before and after a synchronising call, with the stream that it names or one of the above. Before, an event is

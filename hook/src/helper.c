@@ -13,7 +13,7 @@
 #define ACTIVE_ROUND GSH_MILLISECOND
 #define IDLE_ROUND (100 * GSH_MILLISECOND)
 #define HEARTBEAT_TIMEOUT (3 * GSH_SECOND)
-#define BLOCKS_TIMEOUT (250 * GSH_MILLISECOND) /* after the deadline by which the server was to issue block tokens */
+#define BLOCKS_TIMEOUT (250 * GSH_MILLISECOND) /* after the deadline by which the server should have issued block tokens */
 #define RETRY_FIRST (50 * GSH_MILLISECOND)
 #define RETRY_LAST (250 * GSH_MILLISECOND)
 

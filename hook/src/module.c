@@ -1,7 +1,8 @@
 /*
- * The wrappers of modules. The variables of a module (__device__) are memory of the context into which it is loaded; those of a
- * library are memory of every context that uses it, perhaps much later. Both are charged when they are loaded, at the size that the
- * image declares: a library once for each of the process's devices, whose primary context may use it, and once for each other context.
+ * The wrappers of modules. The variables of a module (__device__) are memory of the context into which the module is loaded. The
+ * variables of a library are memory of every context that uses the library, perhaps much later. Both are charged when they are
+ * loaded, at the size that the image declares: a library once for each of the process's devices, whose primary context may use it,
+ * and once for each other context.
  */
 #define _GNU_SOURCE
 #include "module.h"

@@ -76,7 +76,7 @@ static uint64_t number(struct word w) {
 	return value;
 }
 
-/* Returns the bytes of a type such as .b8 or .f16x2, 16 for one that it does not know, and 0 if the word is no type. */
+/* Returns the bytes of a type such as .b8 or .f16x2, 16 for an unknown type, and 0 if the word is no type. */
 static uint64_t type_bytes(struct word w) {
 	static const char *const others[] = {".align", ".v2", ".v4", ".v8", ".attribute", ".ptr", ".global", ".param"};
 	if (w.length < 2 || w.at[0] != '.') return 0;

@@ -46,8 +46,8 @@ GSH_EXPORT CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice d) {
 }
 
 /*
- * Returns the vGPU of an NVML device, or NULL. NVML is used without CUDA too (nvidia-smi): such a process has no session, its
- * limit is that of the policy file.
+ * Returns the vGPU of an NVML device, or NULL. NVML is used without CUDA too (nvidia-smi). Such a process has no session,
+ * so the limit of the policy file applies to it.
  */
 static struct gsh_vgpu *vgpu_of(nvmlDevice_t d) {
 	char uuid[96] = "";
@@ -56,7 +56,7 @@ static struct gsh_vgpu *vgpu_of(nvmlDevice_t d) {
 	return gsh_vgpu_of_uuid(uuid);
 }
 
-/* Replaces total and free by those of the share; used is the difference, so that the three agree. */
+/* Replaces total and free by the share's size and what is free of it. used is their difference, so that the three agree. */
 static void narrow(nvmlDevice_t d, unsigned long long *total, unsigned long long *left, unsigned long long *used) {
 	struct gsh_vgpu *v = vgpu_of(d);
 	if (!limited(v)) return;

@@ -23,8 +23,8 @@ struct gsh_reservation {
 uint64_t gsh_allocated_bytes(uint64_t bytes);
 
 /*
- * Reserve bytes on the calling thread's vGPU, on that of a device, or on the one named. Return false if the limit would be exceeded: the
- * wrapper then returns CUDA_ERROR_OUT_OF_MEMORY. Start the hook if that has not been done.
+ * Reserve bytes on the calling thread's vGPU, on the vGPU of a device, or on a given vGPU. Return false if the limit would be
+ * exceeded: the wrapper then returns CUDA_ERROR_OUT_OF_MEMORY. They start the hook if that has not been done.
  */
 bool gsh_reserve_current(struct gsh_reservation *h, uint64_t bytes);
 bool gsh_reserve_on(struct gsh_reservation *h, CUdevice d, uint64_t bytes);

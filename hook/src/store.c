@@ -1,4 +1,4 @@
-/* The frames are those of vgpu/api/storewire. */
+/* The frames are defined in vgpu/api/storewire. */
 #define _GNU_SOURCE
 #include "store.h"
 

@@ -1,6 +1,6 @@
 /*
- * Comparisons of names for lookups. Not those of the C library: the runtimes of sanitizers replace them, and look functions up by
- * dlsym, and so by the hook, before their replacements work.
+ * Comparisons of names for lookups. They replace those of the C library, which the runtimes of sanitizers override: these
+ * runtimes look functions up by dlsym, and so through the hook, before their own comparisons work.
  */
 #ifndef GSHARE_TEXT_H
 #define GSHARE_TEXT_H

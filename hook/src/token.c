@@ -20,10 +20,13 @@ static uint64_t window_of(const struct gsh_vgpu *v) {
 	return window ? window : DEFAULT_WINDOW;
 }
 
-/* For each vGPU, twice the number of the window for which a turn was decided last, plus 1 if that is this process's turn. */
+/* For each vGPU, twice the number of the window for which a turn was last decided, plus 1 if that window is this process's turn. */
 static _Atomic uint64_t turns[GSHARE_VGPU_MAX];
 
-/* Returns the time by which windows are counted without a server. It is the same in all processes of a container, and differs between containers. */
+/*
+ * Returns the present time on the clock by which windows are counted when there is no server. It is the same in all
+ * processes of a container, and differs between containers.
+ */
 static uint64_t container_time(const struct gsh_vgpu *v) { return gsh_now() + window_of(v) + gsh_peers_number() % window_of(v); }
 
 /*

@@ -288,7 +288,7 @@ GSH_EXPORT CUresult cuMulticastBindMem(CUmemGenericAllocationHandle multicast, s
 	return r;
 }
 
-/* The addresses may be those of several mappings. If the call fails, their memory stays charged to the end of the process. */
+/* The address range may cover several mappings. If the call fails, their memory stays charged until the process ends. */
 GSH_EXPORT CUresult cuMulticastBindAddr(CUmemGenericAllocationHandle multicast, size_t at, CUdeviceptr p, size_t bytes, unsigned long long flags) {
 	NEED(cuMulticastBindAddr);
 	gsh_ledger_lock();
