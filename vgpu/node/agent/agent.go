@@ -265,7 +265,7 @@ func (a *Agent) frontServer() *deviceplugin.FrontServer {
 	}
 }
 
-// watched counts the plugins of one kind that the kubelet watches: it is called when the kubelet begins to watch one or ceases to.
+// watched counts the plugins of one kind that the kubelet watches. It is called whenever the kubelet begins to watch one, or stops.
 func (a *Agent) watched(plugins *atomic.Int32, yes bool) {
 	if yes {
 		plugins.Add(1)

@@ -192,7 +192,7 @@ func (r *Records) readAll(ctx context.Context) error {
 			continue
 		}
 		if slices.ContainsFunc(pods, func(other *v1.Pod) bool { return namesake(pod, other) }) {
-			continue // Get identifies pods by name, so it is ambiguous for two pods of one name
+			continue // Get identifies pods by name, so its answer is ambiguous for two pods of one name
 		}
 		if err := r.readPod(ctx, pod); err != nil {
 			return err

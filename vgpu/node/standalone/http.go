@@ -72,8 +72,8 @@ func (n *Node) getStatus(w http.ResponseWriter, _ *http.Request) {
 	_ = json.NewEncoder(w).Encode(n.Status()) // as above
 }
 
-// NewDebugServer returns a server of /metrics: the metrics of the token server, of the Go runtime and of the agent's process,
-// and those of the options.
+// NewDebugServer returns a server of /metrics: the metrics of the token server, of the Go runtime, of the agent's process, and of the
+// options.
 func (n *Node) NewDebugServer() *http.Server {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(metrics.New(n.server.tokens), collectors.NewGoCollector(),
