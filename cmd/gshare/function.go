@@ -121,7 +121,7 @@ func orDash(text string) string { return cmp.Or(text, "-") }
 // age returns a duration as kubectl prints it.
 func age(d time.Duration) string { return duration.HumanDuration(max(0, d)) }
 
-// described is a function with its replicas and what was decided about it.
+// described is the JSON and YAML form of a function: its object, its replicas, and what the autoscaler decided about it.
 type described struct {
 	Function  *api.GPUFunction    `json:"function"`
 	Replicas  []function.Replica  `json:"replicas"`
@@ -167,7 +167,8 @@ func writeDescription(w io.Writer, f *api.GPUFunction, facts *function.Facts) er
 	return writeDecisions(w, facts.Decisions)
 }
 
-// hostText returns whose replicas serve a function by an InferencePlan; nothing if its own do, and are to.
+// hostText returns the name of the function whose replicas serve this one under an InferencePlan, and any change under way. It is empty if the
+// function's own replicas serve it and will continue to.
 func hostText(s *api.GPUFunctionStatus) string {
 	switch {
 	case s.ServedBy == "" && s.Host == "":

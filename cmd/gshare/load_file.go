@@ -21,7 +21,7 @@ import (
 	"github.com/gshare-dev/gshare/serving/load"
 )
 
-// fileLoad is a load of a file.
+// fileLoad is one of the loads in a file.
 type fileLoad struct {
 	loadRun
 	url, function string
@@ -72,8 +72,8 @@ func (l *loadRun) runFile(cmd *cobra.Command, file, url string) error {
 	return errors.Join(errs...)
 }
 
-// decode parses a file of loads. What a load does not say is taken from l, but the seeds differ, so that the loads do not have the same
-// arrivals.
+// decode parses a file of loads. Fields that a load does not set are taken from l. Only the default seeds differ, so that the loads do not have
+// the same arrivals.
 func (l *loadRun) decode(text []byte, url string) ([]*fileLoad, error) {
 	text, err := yaml.YAMLToJSONStrict(text)
 	if err != nil {
@@ -130,7 +130,7 @@ func (l *fileLoad) decode(fields map[string]json.RawMessage) error {
 	return err
 }
 
-// fieldValues returns a value of a file, or those of a list, as text.
+// fieldValues returns a field's value, or the values of a list, as text.
 func fieldValues(text json.RawMessage) ([]string, error) {
 	var value any
 	if err := json.Unmarshal(text, &value); err != nil {

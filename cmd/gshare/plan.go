@@ -53,7 +53,7 @@ type planFlags struct {
 	format               output.Format
 
 	input planning.Input
-	notes []string // which measurements the plan is made of, and how models are partitioned
+	notes []string // on which measurements the plan is based, and how models are partitioned
 }
 
 // planners holds the planning functions by the value of --policy that selects them.
@@ -201,11 +201,11 @@ func (p *planFlags) writeTable(out io.Writer, plans []policyPlan) error {
 	return nil
 }
 
-// maxCounted is a number of replicas of which one is less than a tenth of their cost.
+// maxCounted is the largest planned number of replicas for which tight warns: with more, one replica is less than a tenth of the cost.
 const maxCounted = 16
 
-// tight returns which groups will have more replicas than planned, as gshare scales them by the requests of a second: half of the seconds have more than the
-// mean. A replica is taken to answer what gshare profile would find by the latency profile.
+// tight warns about groups that will have more replicas than planned, because gshare scales by the requests of each second, of which half exceed
+// the mean. It assumes that a replica answers what gshare profile would find from the latency profile.
 func (p *planFlags) tight(plans []policyPlan) (warnings []string) {
 	for _, plan := range plans {
 		for i := range plan.Groups {

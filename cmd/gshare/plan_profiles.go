@@ -20,7 +20,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// planProfiles are the profiles of gshare plan, from files of different forms.
+// planProfiles holds the profiles of gshare plan, which come from files of different forms.
 type planProfiles struct {
 	catalogue planning.Catalogue
 	objects   []api.GPUProfile
@@ -65,8 +65,8 @@ func (p *planProfiles) decode(file string, text []byte) error {
 	return nil
 }
 
-// complete adds to the catalogue those models of applications that it lacks and that GPUProfiles or gshare profile have measured, and returns what is to be known of
-// each. A model without any profile is left to planning.Input.Validate.
+// complete adds to the catalogue the models of applications that it lacks and that a GPUProfile or gshare profile has measured. It returns notes
+// about each of them. It leaves out models without any profile, which planning.Input.Validate reports.
 func (p *planProfiles) complete(applications []planning.Application) (notes []string, err error) {
 	for _, a := range applications {
 		if slices.ContainsFunc(p.catalogue.Models, func(m profile.Model) bool { return m.Name == a.Model }) {
@@ -87,7 +87,8 @@ func (p *planProfiles) complete(applications []planning.Application) (notes []st
 	return notes, nil
 }
 
-// measured returns a model as the only profile with its name has measured it, and which that is; nil if there is none.
+// measured returns the measurements of a model, and the source that they come from. There must be only one source. It returns nil if there is
+// none.
 func (p *planProfiles) measured(model string) (m *profileview.Measured, source string, err error) {
 	var sources []string
 	var fits []func() (*profileview.Measured, error)
@@ -115,7 +116,7 @@ func (p *planProfiles) measured(model string) (m *profileview.Measured, source s
 	return nil, "", fmt.Errorf("there are %d profiles of model %.64q, want 1: %s; a model may be namespace/name of a GPUProfile", len(fits), model, strings.Join(sources, ", "))
 }
 
-// fitRecord returns the model of a record with the latencies on shares that gshare profile has measured.
+// fitRecord fits a model to the latencies on shares that gshare profile has measured.
 func fitRecord(r *profiler.Record) (*profileview.Measured, error) {
 	if r.Plan.Progress > 0 {
 		return nil, errors.New("a program that answers no requests has no latencies")

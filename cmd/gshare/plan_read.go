@@ -11,7 +11,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/planning"
 )
 
-// applicationsFile is the file of applications that gshare plan reads. That of prices is planning.PriceBook. JSON is YAML, too.
+// applicationsFile is the file of applications that gshare plan reads. The file of prices is a planning.PriceBook. Both may be JSON, which is
+// valid YAML.
 type applicationsFile struct {
 	Applications []planning.Application `json:"applications"`
 }

@@ -53,20 +53,20 @@ type profileRun struct {
 	hook, socket string
 }
 
-// searchFlags say which shares are tried.
+// searchFlags say which shares are tried, and how.
 type searchFlags struct {
 	strategy string
 	grid     bool
 	step     int64
 	maxBatch int
-	length   time.Duration // for which the rate of a training is to be steady
+	length   time.Duration // of the time over which the kernel rate of a training job must be steady
 }
 
-// commandFlags describe a program that is profiled without a file.
+// commandFlags describe a program that is profiled without a file of functions.
 type commandFlags struct {
-	slo                     time.Duration // 0: it answers no requests
+	slo                     time.Duration // 0 if the program answers no requests
 	protocol, ready, memory string
-	training                bool // it answers no requests
+	training                bool // the program is a training job and answers no requests
 }
 
 func profileCommand() *cobra.Command {
@@ -172,7 +172,7 @@ func (p *profileRun) checkStrategy(cmd *cobra.Command) error {
 	return nil
 }
 
-// source returns the text of the functions: FILE, or one that describes the program after --.
+// source returns the text of a file of functions: the content of FILE, or a description of the program after --.
 func (p *profileRun) source(cmd *cobra.Command, args []string) ([]byte, error) {
 	if cmd.ArgsLenAtDash() < 0 {
 		if len(args) != 1 {
@@ -222,13 +222,13 @@ func (p *profileRun) function(text []byte, m *profiledMachine) (*api.GPUFunction
 type profilePlan struct {
 	state    string
 	config   profiler.Config
-	record   profiler.Record // without trials
+	record   profiler.Record // of the profile to be made, before any trial
 	function *api.GPUFunction
 	request  profiler.Request
 	training bool // the program answers no requests
 }
 
-// objective is the part of the requests that are to be answered within the SLO, as it is for gshare serve.
+// objective is the fraction of the requests that must be answered within the SLO, as for gshare serve.
 const objective = 0.99
 
 func (p *profileRun) plan(f *api.GPUFunction, m *profiledMachine) (*profilePlan, error) {
@@ -274,7 +274,7 @@ func (p *profileRun) plan(f *api.GPUFunction, m *profiledMachine) (*profilePlan,
 	return plan, err
 }
 
-// strategyOf returns the search of a plan, or nil if it is another one than those of --strategy.
+// strategyOf returns the search that a plan names, or nil if the name is none of the values of --strategy.
 func strategyOf(p *profiler.Plan, slo time.Duration, device string) search.Strategy {
 	switch p.Strategy {
 	case growth:
@@ -287,18 +287,18 @@ func strategyOf(p *profiler.Plan, slo time.Duration, device string) search.Strat
 	return nil
 }
 
-// buildRequest returns the request that the flags say or, without any, that of the function.
+// buildRequest returns the request that the flags describe or, if none of them is set, that of the function.
 func (p *profileRun) buildRequest(f *api.GPUFunction) (profiler.Request, error) {
 	if own := f.Spec.Request; own != nil && p.path == "" && p.request.isZero() {
 		return profiler.RequestOf(own, f, "")
 	}
-	h, err := p.request.build("http://server/") // the address is known once the server has started
+	h, err := p.request.build("http://server/") // only a placeholder: the address is known once the server has started
 	if err != nil {
 		return profiler.Request{}, err
 	}
 	r := profiler.Request{Method: h.Method, Path: p.path, Header: h.Header, Body: h.Body, Stream: h.Stream, OIP: f.Spec.Protocol == api.OIP}
 	if p.request.method == "" {
-		r.Method = "" // as the protocol has it
+		r.Method = "" // the default of the protocol
 	}
 	if err := r.SetDefaults(f.Name); err != nil {
 		return r, fmt.Errorf("--%w", err)
@@ -306,7 +306,7 @@ func (p *profileRun) buildRequest(f *api.GPUFunction) (profiler.Request, error) 
 	return r, nil
 }
 
-// measure measures what the record lacks. It returns nil also if the budget is used up.
+// measure runs the trials that the record lacks. It returns nil even if the budget is used up before the end.
 func (p *profilePlan) measure(cmd *cobra.Command, m *profiledMachine, record *profiler.Record) error {
 	if record.Complete {
 		fmt.Fprintf(cmd.ErrOrStderr(), "gshare: %s has this profile; remove it to measure again\n", p.state)

@@ -59,7 +59,7 @@ type profiledMachine struct {
 	device  control.Device
 }
 
-// newProfiledMachine asks the agent for the device. Devices of different kinds are refused: one cannot choose between them.
+// newProfiledMachine asks the agent for its GPU. It refuses GPUs of different kinds, because a program cannot choose on which of them it runs.
 func newProfiledMachine(ctx context.Context, starter []string, socket string) (*profiledMachine, error) {
 	m := &profiledMachine{client: agent.New(socket), starter: starter}
 	status, err := m.client.Status(ctx)
@@ -125,7 +125,8 @@ func (m *profiledMachine) driver() string {
 	return string(bytes.Join(bytes.Fields(line), []byte(" ")))
 }
 
-// target returns a profiler.Target that starts the function's program on this machine. One that is training answers no requests.
+// target returns a profiler.Target that starts the function's program on this machine. A training job answers no requests, so its target sends
+// none.
 func (m *profiledMachine) target(f *api.GPUFunction, r profiler.Request, training bool, console *cli.Console) *processTarget {
 	t := &processTarget{profiledMachine: m, function: f, request: r, training: training, console: console, running: map[string]*profiledProcess{}}
 	t.processes = processes.New(m.starter, func(_, line string) { t.remember(line) })
@@ -165,7 +166,7 @@ type profiledProcess struct {
 	reason string // why it has ended; set before ended is closed
 }
 
-// receive passes on what becomes of the processes, as long as this process lives.
+// receive passes the events of started processes on to them, until this process ends.
 func (t *processTarget) receive() {
 	for e := range t.processes.Events() {
 		t.mu.Lock()
@@ -181,7 +182,7 @@ func (t *processTarget) receive() {
 	}
 }
 
-// waitNotice is the time after which a start that takes long is explained.
+// waitNotice is how long a start may take before a message says what it waits for.
 const waitNotice = 5 * time.Second
 
 // Start implements profiler.Target.
@@ -240,7 +241,8 @@ func (p *profiledProcess) Close() {
 	}
 }
 
-// Narrow implements profiler.Server. An agent that knows no quotas of running programs refuses, as it does for a whole GPU.
+// Narrow implements profiler.Server. It returns false if the agent cannot change the quota of a running program, or if the program has a whole
+// GPU.
 func (p *profiledProcess) Narrow(ctx context.Context, quota share.PerMille) bool {
 	return p.target.client.SetLimit(ctx, control.LimitRequest{Run: p.name, Quota: new(int64(quota / 10))}) == nil
 }

@@ -18,24 +18,25 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// profileResult is the JSON form of a profile: its record, what latency models and gshare-model --points read, and the choice.
+// profileResult is the JSON form of a profile: its record, the points that latency models and gshare-model --points read, and the recommended
+// share.
 type profileResult struct {
 	*profiler.Record
 	Points      []profile.Point `json:"points"`
 	Recommended *recommendation `json:"recommended,omitempty"` // missing if no share meets the objective
 }
 
-// recommendation has what goes into a GPUFunction, or into a pod.
+// recommendation holds the values to put into a GPUFunction or a pod.
 type recommendation struct {
 	SM                int     `json:"sm"`
-	SMLimit           int     `json:"smLimit,omitempty"` // where others leave SMs idle; missing if the search does not say
+	SMLimit           int     `json:"smLimit,omitempty"` // useful where others leave SMs idle; missing if the search does not find it
 	Quota             int     `json:"quota"`
 	Memory            string  `json:"memory"`
 	MaxBatch          int     `json:"maxBatch"`
-	RequestsPerSecond float64 `json:"requestsPerSecond"` // of a training: kernels a second
+	RequestsPerSecond float64 `json:"requestsPerSecond"` // kernels a second for a training job
 }
 
-// leastMemory is recommended to a program that has allocated nothing, in MiB: a share needs some.
+// leastMemory is the memory, in MiB, that is recommended to a program that has allocated nothing: a share must have some.
 const leastMemory = 64
 
 // recommend returns the recommendation of a record, or nil.
@@ -120,7 +121,7 @@ func writeProfile(w io.Writer, f *api.GPUFunction, r *profileResult, s search.St
 	return nil
 }
 
-// writePod prints what a function or a pod asks for so that it has more SMs than it requests, where others leave them idle.
+// writePod prints how a function or a pod asks for more SMs than it requests, to use them while others leave them idle.
 func writePod(w io.Writer, c *recommendation) {
 	if c.SMLimit <= c.SM {
 		return
@@ -131,7 +132,8 @@ func writePod(w io.Writer, c *recommendation) {
 		kube.ResourceMemory, strings.TrimSuffix(c.Memory, "Mi"))
 }
 
-// unsteadyRate is by how much the rate of a training may differ from its mean before a share of it says little: a fifth is what its request may lose.
+// unsteadyRate is the relative deviation of a training job's rate from its mean above which shares can hardly be compared: the search accepts a
+// request that costs a fifth of the rate.
 const unsteadyRate = 0.10
 
 // writeTraining prints the trials of a program that answers no requests.

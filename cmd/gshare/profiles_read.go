@@ -17,7 +17,7 @@ import (
 type profileForm int
 
 const (
-	otherForm   profileForm = iota // such as planning.Catalogue, or what cannot be read
+	otherForm   profileForm = iota // anything else, such as a planning.Catalogue or an unreadable file
 	objectForm                     // Kubernetes objects
 	machineForm                    // what gshare profile has measured on one machine: --state, or -o json
 )

@@ -58,7 +58,7 @@ func (s *screen) show(render func(width int) string) {
 		defer ticker.Stop()
 		for {
 			width, _ := output.Terminal(s.table)
-			text := render(width) // without the lock, as what it asks may be writing
+			text := render(width) // without the lock: what render calls may be writing to the screen
 			s.mu.Lock()
 			s.erase()
 			s.text = text
@@ -90,6 +90,6 @@ func (s *screen) erase() {
 }
 
 func (s *screen) draw() {
-	_, _ = io.WriteString(s.table, s.text) // nothing is to be done if the terminal has gone
+	_, _ = io.WriteString(s.table, s.text) // if the terminal has gone, there is nothing to do
 	s.lines = strings.Count(s.text, "\n")
 }

@@ -104,8 +104,8 @@ func (s *serveRun) run(cmd *cobra.Command, file string) error {
 	return err
 }
 
-// serveFleet serves until ctx ends. Then it stops accepting requests, waits for those that were accepted, and ends the replicas. A signal
-// meanwhile ends all at once.
+// serveFleet serves until ctx ends. Then it stops accepting requests, waits until the accepted ones are answered, and ends the replicas. A
+// second signal during that time ends everything at once.
 func serveFleet(ctx context.Context, server *http.Server, listener net.Listener, f servers, m *processes.Machine, screen *screen) error {
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
@@ -121,7 +121,7 @@ func serveFleet(ctx context.Context, server *http.Server, listener net.Listener,
 	again, release := signal.NotifyContext(context.WithoutCancel(ctx), os.Interrupt, syscall.SIGTERM)
 	defer release()
 	fmt.Fprintln(screen, "gshare: stopping; interrupt again to end all at once")
-	_ = server.Shutdown(again) // fails if again ends, which is seen below
+	_ = server.Shutdown(again) // fails only if again ends, which the select below handles
 	stop()
 	select {
 	case <-done:
@@ -151,7 +151,7 @@ func readFunctions(file string) ([]*api.GPUFunction, error) {
 	return functions, errors.Join(errs...)
 }
 
-// readSource reads a file of functions, and of one that is too long as much as tells that.
+// readSource reads a file of functions. Of a file that is too long, it reads just enough for the parser to see that it is.
 func readSource(file string) ([]byte, error) {
 	opened, err := os.Open(file)
 	if err != nil {

@@ -15,13 +15,13 @@ import (
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 )
 
-// servers are the servers of the functions: replicas that scale with the load, or one of each function that has a GPU in turn with the others.
+// servers runs the functions' servers: either replicas that scale with the load, or one server for each function, which take turns on the GPUs.
 type servers interface {
 	Run(context.Context)
 	Status() []fleet.Status
 }
 
-// servers returns what serves the functions.
+// servers returns the servers of the functions, in the way that --in-turn selects.
 func (s *serveRun) servers(
 	ctx context.Context, g *gateway.Gateway, m *processes.Machine, log *slog.Logger, metrics prometheus.Registerer, functions []*api.GPUFunction,
 ) (servers, error) {

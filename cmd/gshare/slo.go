@@ -49,7 +49,7 @@ func sloCommand() *cobra.Command {
 			if err != nil {
 				notes = append(notes, "what the gateways count is not known: "+err.Error())
 			}
-			f, err := function.Get(cmd.Context(), c, id.Namespace, id.Name) // again: the status is as late as the counters
+			f, err := function.Get(cmd.Context(), c, id.Namespace, id.Name) // read again, so that the status is as recent as the counters
 			if err != nil {
 				return err
 			}

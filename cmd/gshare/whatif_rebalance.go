@@ -20,7 +20,7 @@ import (
 
 // rebalancing is the output of gshare whatif --rebalance.
 type rebalancing struct {
-	Moves   []movedPod    `json:"moves"` // that free GPUs, in their order
+	Moves   []movedPod    `json:"moves"` // that free GPUs, in the order in which to make them
 	Freed   []string      `json:"freed"` // GPUs, as node/UUID
 	Waiting []admittedPod `json:"waiting"`
 	Stay    []string      `json:"stay"` // how many pods may not be moved, and why
@@ -33,11 +33,11 @@ type movedPod struct {
 	To   []string `json:"to"`
 }
 
-// admittedPod is a pod that waits, and the moves of other pods after which it would fit on a node. Each is by itself: the moves for one are not
-// taken to have been made for another.
+// admittedPod is a waiting pod, and the moves of other pods after which it would fit on a node. Each waiting pod is considered on its own: the
+// moves for one do not assume those for another.
 type admittedPod struct {
 	Pod   string     `json:"pod"`
-	Node  string     `json:"node,omitempty"` // none: no moves let it in
+	Node  string     `json:"node,omitempty"` // empty if no moves make it fit
 	Moves []movedPod `json:"moves"`
 }
 
