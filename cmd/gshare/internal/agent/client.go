@@ -26,8 +26,8 @@ type Client struct {
 	http   http.Client
 }
 
-// New returns a client for a control socket. If socket is empty, it uses that of the agent that the user runs, if there is one, or else
-// that of the machine's agent.
+// New returns a client for a control socket. If socket is empty, it uses the socket of the user's own agent if one is running, otherwise that of
+// the machine's agent.
 func New(socket string) *Client {
 	if socket == "" {
 		socket = defaultSocket()
