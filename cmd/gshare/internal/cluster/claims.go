@@ -12,7 +12,7 @@ import (
 // ClaimDriver is the name of gshare's driver for resource claims, and of its DeviceClass in manifests/claims.
 const ClaimDriver = "gshare.dev"
 
-// Claims holds the resource claims of all namespaces, and the devices that nodes offer to them by gshare's driver.
+// Claims holds the resource claims of all namespaces, and the devices that nodes offer to claims through gshare's driver.
 type Claims struct {
 	Claims  []resourceapi.ResourceClaim
 	Devices []ClaimDevice
@@ -20,7 +20,7 @@ type Claims struct {
 
 // ClaimDevice is a device of gshare's driver: a GPU or MIG instance of which resource claims get shares.
 type ClaimDevice struct {
-	Node string // and the pool, which is named like it
+	Node string // also the name of its pool
 	resourceapi.Device
 }
 
@@ -66,7 +66,7 @@ func (c *Claims) Device(r *resourceapi.DeviceRequestAllocationResult) *ClaimDevi
 	return nil
 }
 
-// On returns what claims have been allocated of a device, with the claims, in the order of the list.
+// On returns the claims to which a part of the device is allocated, each with its allocation, in the order of c.Claims.
 func (c *Claims) On(d *ClaimDevice) (holders []ClaimHolder) {
 	for i := range c.Claims {
 		claim := &c.Claims[i]
@@ -82,13 +82,13 @@ func (c *Claims) On(d *ClaimDevice) (holders []ClaimHolder) {
 	return holders
 }
 
-// ClaimHolder is a claim with what it has been allocated of one device.
+// ClaimHolder is a claim and its allocation on one device.
 type ClaimHolder struct {
 	Claim  *resourceapi.ResourceClaim
 	Result *resourceapi.DeviceRequestAllocationResult
 }
 
-// Name returns the namespace and the name of the pod that uses the claim, or of the claim if there is none.
+// Name returns namespace/name of the pod that uses the claim, or of the claim itself if no pod uses it.
 func (h ClaimHolder) Name() string {
 	for _, user := range h.Claim.Status.ReservedFor {
 		return h.Claim.Namespace + "/" + user.Name

@@ -55,7 +55,7 @@ func (f *Flags) Connect() (*Connection, error) {
 	if err != nil {
 		return nil, fmt.Errorf("kubeconfig: %w", err)
 	}
-	config.QPS, config.Burst = 50, 100 // one person asks, and then no more
+	config.QPS, config.Burst = 50, 100 // one user runs one command, so client-go's lower defaults would only slow it down
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, err
@@ -64,7 +64,7 @@ func (f *Flags) Connect() (*Connection, error) {
 	return &Connection{config, client, objects, namespace}, err
 }
 
-// forPacking is the permission that it takes to see nodes and pods.
+// forPacking names the objects that a command must be permitted to list in order to see nodes and pods.
 const forPacking = "nodes and on pods of all namespaces"
 
 // Nodes returns all nodes of the cluster.
@@ -81,7 +81,7 @@ func Pods(ctx context.Context, client kubernetes.Interface) ([]*v1.Pod, error) {
 	})
 }
 
-// forMoving is the permission that it takes to see, too, who may be moved.
+// forMoving names the objects that a command must be permitted to list in order to see, in addition, which pods may be moved.
 const forMoving = "nodes, namespaces and, of all namespaces, pods and poddisruptionbudgets"
 
 // Namespaces returns all namespaces of the cluster.
@@ -98,8 +98,8 @@ func Budgets(ctx context.Context, client kubernetes.Interface) ([]*policy.PodDis
 	})
 }
 
-// listAll lists all objects of a type page by page, so that no single response of the API server is large. It names what else the caller lists if
-// it may not.
+// listAll lists all objects of a type page by page, so that no single response of the API server is large. needs names everything that the
+// command has to list, for the error if permission is denied.
 func listAll[T any](ctx context.Context, what, needs string, page pager.ListPageFunc) (all []T, err error) {
 	err = pager.New(page).EachListItem(ctx, metav1.ListOptions{}, func(o runtime.Object) error {
 		all = append(all, any(o).(T))

@@ -35,7 +35,7 @@ type Holder struct {
 	Priority  share.Priority
 	Share     share.Share
 	Level     residency.Level // at which the pod counts on the slice
-	Counted   share.Share     // what of the share counts there
+	Counted   share.Share     // the part of the share that counts at this level
 }
 
 // Name returns the container's name in the form namespace/pod/container.
@@ -56,7 +56,7 @@ func (n *Node) Holders(slice string) (list []Holder) {
 	return list
 }
 
-// UntrustedPods returns a line for each pod because of which the free capacity of the node cannot be trusted, saying what is wrong with the pod.
+// UntrustedPods returns a line for each pod that makes the node's free capacity unreliable, saying what is wrong with the pod.
 func (s *Snapshot) UntrustedPods(n *Node) (list []string) {
 	for _, pod := range s.onNode[n.Name] {
 		said := s.PodRequest(pod)
@@ -108,7 +108,7 @@ var remedies = map[kube.Reason]string{
 	kube.ReasonUnwatched: "the kubelet does not watch the agent's plugin: wait some seconds; if that does not help, see the logs of the agent and of the kubelet",
 }
 
-// Remedy returns advice on how to make slices accept pods again that are closed for the given reasons.
+// Remedy returns advice on how to reopen slices that are closed to new pods for the given reasons.
 func Remedy(reasons []kube.Reason) string {
 	reasons = slices.Clone(reasons)
 	slices.Sort(reasons)
@@ -123,5 +123,5 @@ func Remedy(reasons []kube.Reason) string {
 	return strings.Join(all, "; ")
 }
 
-// RulesRemedy is advice for a node whose configured limits of sharing differ from those of a scheduler profile.
+// RulesRemedy is advice for a node whose configured limits of sharing differ from those that a scheduler profile assumes.
 const RulesRemedy = "set gammaPercent, tenancy and window alike in the agent's configuration (node.yaml) and in the arguments of the profile's plugin"

@@ -28,11 +28,11 @@ type Profile struct {
 	Name   string // by which pods select it, in spec.schedulerName
 	Plugin registry.Plugin
 	Packer packing.Packer // places pods as the plugin does while the mix of pods in the cluster is unknown
-	rules  kube.Rules     // that the plugin assumes of nodes
+	rules  kube.Rules     // that the plugin assumes nodes enforce
 }
 
-// CheckRules returns an error that wraps nodeview.ErrRules if the node with the inventory would refuse shares that the profile admits, or has
-// another window than the profile requires.
+// CheckRules returns an error that wraps nodeview.ErrRules if the node that published the inventory would refuse shares that the profile admits,
+// or if its window is not the one that the profile requires.
 func (p Profile) CheckRules(inventory kube.Inventory) error {
 	return nodeview.CheckRules(p.Name, p.rules, inventory.Rules)
 }

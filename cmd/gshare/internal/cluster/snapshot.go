@@ -24,7 +24,7 @@ type Snapshot struct {
 	Profiles []Profile
 	Notes    []string // what could not be read
 
-	onNode    map[string][]*v1.Pod // that have not ended
+	onNode    map[string][]*v1.Pod // pods that have not ended, by node name
 	nominated map[string][]*v1.Pod
 	read      map[*v1.Pod]*nodeview.PodRequest
 }
