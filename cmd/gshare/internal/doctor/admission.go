@@ -30,7 +30,7 @@ func (e *examination) checkAPIServer() {
 		"upgrade to "+minServer.String()+", the oldest supported version")
 }
 
-// The kinds of admission policies. That of their bindings ends with binding.
+// The kinds of admission policies. The kind of a policy's binding is the policy's kind followed by binding.
 const (
 	mutating   = "MutatingAdmissionPolicy"
 	validating = "ValidatingAdmissionPolicy"
@@ -58,10 +58,10 @@ func (e *examination) checkAdmission() {
 	}
 }
 
-// applyAll installs what is missing.
+// applyAll is the command that installs the missing policies, and the rest of gshare.
 const applyAll = "kubectl apply -k manifests"
 
-// checkInstalled checks that all admission policies, or bindings, of a kind are installed. version is that of the API from which they are read.
+// checkInstalled checks that all admission policies, or bindings, of a kind are installed. version is the API version in which it reads them.
 func (e *examination) checkInstalled(kind, version string, names []string, fix string) {
 	var there, missing []string
 	for _, name := range names {

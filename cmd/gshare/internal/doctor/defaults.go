@@ -31,8 +31,8 @@ func (e *examination) defaultsVersion() (string, error) {
 	return "", nil
 }
 
-// checkDefaults checks that a policy fills in what pods with shares leave out. Where the API server serves no such policies, that is a warning:
-// pods then have to say everything, and gshare-share refuses those that do not.
+// checkDefaults checks that a policy sets the fields that pods with shares leave out. It only warns if the API server serves no such policies:
+// pods then have to set every field themselves, and gshare-share refuses those that do not.
 func (e *examination) checkDefaults(version string, names map[string][]string) {
 	fix := applyAll
 	switch version {
@@ -66,7 +66,7 @@ func serverMetrics(ctx context.Context, api discovery.DiscoveryInterface) []byte
 	}
 	metrics, err := client.Get().AbsPath("/metrics").DoRaw(ctx)
 	if err != nil {
-		return nil // such as without the permission
+		return nil // for example, permission is denied
 	}
 	return metrics
 }

@@ -1,6 +1,6 @@
-// Package doctor checks the installation of gshare in a cluster: the API server and the admission policies, the scheduler, what serves
-// functions, and on each node the kubelet, the container runtime, the node agent and its inventory. It only reads from the API server, with the user's
-// permissions; checks that these do not allow end as unknown.
+// Package doctor checks the installation of gshare in a cluster: the API server and the admission policies, the scheduler, the components that
+// serve functions, and on each node the kubelet, the container runtime, the node agent and its inventory. It only reads from the API server,
+// with the user's permissions; checks for which these do not suffice have the status unknown.
 package doctor
 
 import (

@@ -48,7 +48,7 @@ func (e *examination) checkGPUs(s *cluster.Snapshot, n *examinedNode) {
 // claimDriver is the name of the driver for resource claims.
 const claimDriver = "gshare.dev"
 
-// offeredToClaims returns how many GPUs and MIG instances the node offers to resource claims; 0 also if that cannot be read.
+// offeredToClaims returns how many GPUs and MIG instances the node offers to resource claims. It returns 0 if that cannot be read.
 func (e *examination) offeredToClaims(node string) (count int) {
 	list, err := e.client.ResourceV1().ResourceSlices().List(e.ctx, metav1.ListOptions{})
 	if err != nil {
@@ -75,7 +75,7 @@ func sliceCounts(inv kube.Inventory) string {
 	return strings.Join(list, ", ")
 }
 
-// rules checks that the agent admits what the scheduler's profiles do. A node that no profile trusts gets no pods.
+// rules checks that the agent admits whatever the scheduler's profiles admit. A node that fails this check for every profile gets no pods.
 func (e *examination) rules(n *examinedNode, inventory kube.Inventory, profiles []cluster.Profile) {
 	r := inventory.Rules
 	if r == nil {
@@ -192,7 +192,7 @@ func (e *examination) checkPods(s *cluster.Snapshot, n *examinedNode) {
 	}
 }
 
-// missing returns what is not enforced for a pod, as the node agent reports it, of the texts with a beginning.
+// missing returns the node agent's texts about what it does not enforce for a pod, of which it selects those that start with beginning.
 func missing(pod *v1.Pod, beginning string) (texts []string) {
 	status, _, _ := kube.EnforcementStatusOf(pod)
 	for _, c := range status.Containers {

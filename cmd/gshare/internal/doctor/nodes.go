@@ -98,8 +98,8 @@ func (e *examination) checkKubelet(n *examinedNode) {
 	e.addCheck(kubelet, n.Name, "ready", ready == v1.ConditionTrue, Failed, message, "kubectl describe node "+n.Name)
 }
 
-// checkKubeletVersion checks that the version of the node's kubelet is supported. Where it may have no PodsAPI, a node agent that is ready
-// has another way to read pods.
+// checkKubeletVersion checks that the version of the node's kubelet is supported. On a version that may lack PodsAPI, a ready node agent shows
+// that it can read pods in another way.
 func (e *examination) checkKubeletVersion(n *examinedNode, r release) {
 	version := n.Object.Status.NodeInfo.KubeletVersion
 	if !r.atLeast(minKubelet) || r.atLeast(hasPodsAPI) {
@@ -142,7 +142,7 @@ func (e *examination) checkRuntime(n *examinedNode) {
 	}
 }
 
-// checkAgent checks that the node agent's pod is ready and runs the image of its DaemonSet, which is nil if it could not be read.
+// checkAgent checks that the node agent's pod is ready and runs the image of its DaemonSet. expected is nil if the DaemonSet could not be read.
 func (e *examination) checkAgent(n *examinedNode, expected *apps.DaemonSet) {
 	const logs = "kubectl logs -n " + cluster.Namespace + " "
 	if len(n.agents) == 0 {

@@ -21,8 +21,8 @@ const (
 	schedulerLease = "gshare-scheduler"
 )
 
-// maxLeaseAge is the time without a renewal after which a leader lease counts as unused. The scheduler renews it every two seconds and
-// gives it up after ten.
+// maxLeaseAge is the time without a renewal after which a leader lease counts as unused. A leading scheduler renews its lease every two seconds,
+// and stops leading if it has failed to for ten.
 const maxLeaseAge = 30 * time.Second
 
 // checkScheduler checks that a scheduler pod is ready and holds the leader lease, and that its configuration has gshare's profile.
@@ -44,7 +44,7 @@ func (e *examination) checkScheduler() {
 	e.checkProfile()
 }
 
-// checkLeaseOf checks that somebody holds the leader lease of a component and renews it. help says what follows if nobody does, and what to do.
+// checkLeaseOf checks that a process holds the leader lease of a component and renews it. help says what happens if none does, and what to do.
 func (e *examination) checkLeaseOf(component, name string, maxAge time.Duration, help string) {
 	lease, err := e.client.CoordinationV1().Leases(cluster.Namespace).Get(e.ctx, name, metav1.GetOptions{})
 	switch {

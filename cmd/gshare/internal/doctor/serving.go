@@ -30,7 +30,7 @@ const (
 	controllerLease = "gshare-controller"
 )
 
-// applyServing is how serving is installed.
+// applyServing is the command that installs serving.
 const applyServing = "kubectl apply -k manifests/serving"
 
 var (
@@ -38,10 +38,10 @@ var (
 	functionsResource   = api.GroupVersion.WithResource("gpufunctions")
 )
 
-// servingExamination is an examination of what serves functions.
+// servingExamination is the part of an examination that covers serving: the components that serve functions.
 type servingExamination struct{ *examination }
 
-// check checks the kinds of serving, its controller and gateways, and the functions. It adds nothing if none of it is installed.
+// check checks the kinds of serving, its controller and gateways, and the functions. It adds no findings if none of them is installed.
 func (e servingExamination) check() {
 	controllers, controllersErr := e.ownPods(ControllerPods)
 	gateways, gatewaysErr := e.ownPods(GatewayPods)
@@ -64,8 +64,8 @@ func (e servingExamination) check() {
 	e.checkReplicas()
 }
 
-// maxControllerLeaseAge is the time without a renewal after which no controller leads. It renews its lease every half second, and another one leads
-// after six.
+// maxControllerLeaseAge is the time without a renewal after which no controller counts as leading. The leader renews its lease every half
+// second, and another controller takes over after about six seconds.
 const maxControllerLeaseAge = 15 * time.Second
 
 func (e servingExamination) ownPods(selector string) ([]v1.Pod, error) {
@@ -76,7 +76,7 @@ func (e servingExamination) ownPods(selector string) ([]v1.Pod, error) {
 	return list.Items, nil
 }
 
-// checkOwn checks that a pod of a part of serving is ready, and all are.
+// checkOwn checks the pods of one component of serving: it fails if none is ready, and warns if only some are.
 func (e servingExamination) checkOwn(check, selector string, pods []v1.Pod, err error) {
 	if err != nil {
 		e.addFinding(serving, "", check, Unknown, err.Error(), "run doctor with permission to list pods in "+cluster.Namespace)
@@ -99,7 +99,7 @@ func (e servingExamination) checkOwn(check, selector string, pods []v1.Pod, err 
 		applyServing+"; kubectl describe pods -n "+cluster.Namespace+" -l "+selector)
 }
 
-// definitions returns those of this version, which it parses once: they are large.
+// definitions returns the CustomResourceDefinitions of this version. It parses them once, because they are large.
 var definitions = sync.OnceValues(func() (all []*unstructured.Unstructured, err error) {
 	for _, text := range manifests.ServingDefinitions() {
 		o := &unstructured.Unstructured{}
@@ -111,7 +111,8 @@ var definitions = sync.OnceValues(func() (all []*unstructured.Unstructured, err 
 	return all, nil
 })
 
-// checkDefinitions compares the definitions of the kinds with those of this version: a field that is not defined is dropped by the API server.
+// checkDefinitions compares the installed CustomResourceDefinitions with those of this version. The API server silently drops fields that the
+// installed ones do not define.
 func (e servingExamination) checkDefinitions() {
 	all, err := definitions()
 	if err != nil {
@@ -156,7 +157,8 @@ func fieldsOf(definition map[string]any) map[string]any {
 	return fields
 }
 
-// missingFields returns the fields of a schema that another one does not have. Of those of templates only gshare's own are compared.
+// missingFields returns the paths of the fields in the schema want that got does not have. It does not compare what is below spec.template, a
+// pod template of Kubernetes.
 func missingFields(path string, want, got map[string]any) (missing []string) {
 	if path == ".spec.template" {
 		return nil
@@ -175,7 +177,7 @@ func missingFields(path string, want, got map[string]any) (missing []string) {
 	return missing
 }
 
-// checkFunctions reports the functions that serve nothing: their objects cannot be obeyed, or all their replicas fail.
+// checkFunctions reports the functions that serve nothing, because their specification is invalid or because all their replicas fail.
 func (e servingExamination) checkFunctions() {
 	list, err := e.objects.Resource(functionsResource).List(e.ctx, metav1.ListOptions{})
 	if err != nil {

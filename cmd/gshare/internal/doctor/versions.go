@@ -29,8 +29,8 @@ type Version struct {
 // componentPrefix is the common prefix of the names of gshare's components.
 const componentPrefix = "gshare"
 
-// Versions returns the versions of this client, the API server, the schedulers, the node agents, and of the controllers and gateways if there are any.
-// They publish theirs as an annotation of their pods.
+// Versions returns the versions of this client, the API server, the schedulers, the node agents, and any controllers and gateways. gshare's
+// components publish theirs as an annotation of their pods.
 func Versions(ctx context.Context, api kubernetes.Interface, client string) []Version {
 	found := []Version{{Component: componentPrefix, Version: client, Count: 1}}
 	info, err := api.Discovery().ServerVersion()
@@ -111,8 +111,8 @@ func (r release) atLeast(o release) bool {
 	return r.major > o.major || r.major == o.major && r.minor >= o.minor
 }
 
-// The oldest supported versions of Kubernetes: those on which gshare was tried. Kubelets have PodsAPI, from which the node agent reads pods, by
-// default from 1.37; before, it needs the feature gate of 1.36 or a permission to read pods from the API server.
+// The oldest supported versions of Kubernetes: those on which gshare was tried. The node agent reads pods from the kubelet's PodsAPI, which is
+// on by default from 1.37. Before that, the node agent needs the feature gate of 1.36, or permission to read pods from the API server.
 var (
 	minServer  = release{1, 35}
 	minKubelet = release{1, 35}
