@@ -5,28 +5,28 @@ import (
 	"time"
 )
 
-// Facts is what is known of a function, as of one moment. It has many fields: one for each thing that a finding depends on.
+// Facts is what is known about a function at one moment. Each of its many fields is something that a finding depends on.
 type Facts struct {
 	Name, Namespace string
 
 	SLO        time.Duration
 	P99        time.Duration // 0 if there were no requests
-	Hit        float64       // part of the requests of late that were answered in time; NaN without any
-	Rate       float64       // requests per second of late
+	Hit        float64       // fraction of the recent requests that were answered in time; NaN if there were none
+	Rate       float64       // recent requests per second
 	Unprofiled bool          // the share or RequestsPerSecond is not set
-	Profile    string        // name of the GPUProfile that is to find both; empty without one
+	Profile    string        // name of the GPUProfile that is to measure both; empty if there is none
 	Reason     string        // of the condition Ready
 	Message    string        // of the condition Ready
 	BackOff    string        // message of the condition BackingOff; empty if it is not True
-	OverQuota  string        // of the condition QuotaExceeded, likewise
-	CannotPark string        // of the condition CannotPark, likewise
-	Conflict   string        // of the condition ScalingConflict, likewise
+	OverQuota  string        // likewise of the condition QuotaExceeded
+	CannotPark string        // likewise of the condition CannotPark
+	Conflict   string        // likewise of the condition ScalingConflict
 
 	MinReplicas, MaxReplicas int
 	Hot                      int     // replicas that have their whole share
-	RequestsPerSecond        float64 // that one replica is said to answer; of shares of several sizes, the largest
-	Least                    float64 // likewise, the smallest; 0 if all replicas have the same share
-	Together                 float64 // that the Hot replicas are said to answer together; 0 if all replicas have the same share
+	RequestsPerSecond        float64 // declared throughput of a replica; if shares differ in size, of one with the largest
+	Least                    float64 // likewise of one with the smallest; 0 if all replicas have the same share
+	Together                 float64 // declared throughput of all Hot replicas; 0 if all replicas have the same share
 	Concurrency              int
 	KeepShared               string
 	Replicas                 []Replica
@@ -42,7 +42,7 @@ type Replica struct {
 	Node      string `json:"node,omitempty"`
 	Slice     string `json:"slice,omitempty"`
 	Share     string `json:"share,omitempty"`
-	Waits     string `json:"waits,omitempty"` // for what, or why it fails; empty if it is ready
+	Waits     string `json:"waits,omitempty"` // what it waits for, or why it fails; empty if it does neither
 
 	Age time.Duration `json:"-"` // since its creation
 }
@@ -61,28 +61,26 @@ const (
 	PhaseEnding   Phase = "Ending"
 )
 
-// Decision is what the autoscaler has decided, from an event.
+// Decision is an event of a function: what the autoscaler decided, or a warning.
 type Decision struct {
 	Time      time.Time `json:"time"`
 	Text      string    `json:"text"`
-	Scaled    bool      `json:"scaled"` // else it is a warning
-	Up        bool      `json:"up"`     // a replica more
+	Scaled    bool      `json:"scaled"` // the event reports a change of scale
+	Up        bool      `json:"up"`     // by a replica more, not one less
 	ColdStart bool      `json:"coldStart,omitempty"`
 	Count     int       `json:"count"` // how often it was decided
 
 	Ago time.Duration `json:"-"`
 }
 
-// Traffic is what the gateways have counted of a function during a time.
+// Traffic is what the gateways counted for a function while their counters were watched.
 type Traffic struct {
 	During   time.Duration  // for how long they were watched
 	Requests int            // that have ended
 	Refusals map[string]int // of these, by reason
-	Took     time.Duration  // of a request, on the average
-	Queued   time.Duration  // of that, waiting for a replica
+	Took     time.Duration  // mean time of a request
+	Queued   time.Duration  // the part of Took that was spent waiting for a replica
 }
-
-// missed reports whether too many requests are late: fewer than 99 % are in time.
 
 // Scalings returns the decisions of the autoscaler, the latest first.
 func (f *Facts) Scalings() []Decision {

@@ -8,40 +8,41 @@ import (
 	"time"
 )
 
-// Finding is one thing that makes the requests of a function late or keeps its number of replicas as it is, and what would help.
+// Finding is one reason why a function's requests are late or its number of replicas does not change, and what would help.
 type Finding struct {
 	Kind   Kind   `json:"kind"`
 	Detail string `json:"detail"`
 	Help   string `json:"help,omitempty"`
 }
 
-// Kind is a finding as one word, for programs.
+// Kind names a finding in one word, for programs.
 type Kind string
 
-// The findings, in the order in which they are reported: what refuses everything comes first.
+// The findings, in the order in which they are reported: those because of which all requests are refused come first.
 const (
-	Invalid       Kind = "Invalid"       // the object cannot be obeyed
+	Invalid       Kind = "Invalid"       // the specification is invalid
 	BackingOff    Kind = "BackingOff"    // every replica has failed, and requests are refused
 	Failing       Kind = "Failing"       // a replica fails
 	QuotaExceeded Kind = "QuotaExceeded" // a policy does not let a replica start
 	NoRoom        Kind = "NoRoom"        // the scheduler finds no room for a replica
 	Starting      Kind = "Starting"      // a replica is not ready yet
 	Unprofiled    Kind = "Unprofiled"    // share or throughput are not set, so it is not scaled
-	AtLimit       Kind = "AtLimit"       // maxReplicas are there, and requests are late
-	ShareTooSmall Kind = "ShareTooSmall" // requests are late that do not wait
-	AllRefused    Kind = "AllRefused"    // the gateway predicts that every request is late
-	TooOptimistic Kind = "TooOptimistic" // requestsPerSecond is more than a replica answers in time
+	AtLimit       Kind = "AtLimit"       // requests are late although there are maxReplicas replicas
+	ShareTooSmall Kind = "ShareTooSmall" // a replica takes longer than the objective, even without any wait
+	AllRefused    Kind = "AllRefused"    // the gateway refuses nearly every request as too late
+	TooOptimistic Kind = "TooOptimistic" // a replica cannot answer requestsPerSecond in time
 	ColdStarts    Kind = "ColdStarts"    // requests waited for a first replica
 	Flapping      Kind = "Flapping"      // replicas come and go
 	CannotPark    Kind = "CannotPark"    // replicas are stopped instead of parked
-	Conflict      Kind = "Conflict"      // another autoscaler is told to scale it
+	Conflict      Kind = "Conflict"      // another autoscaler is configured to scale it
 	Refused       Kind = "Refused"       // the gateway refuses some requests
 	NothingFound  Kind = "NothingFound"
 )
 
+// missed reports whether too many requests are late: fewer than 99 % are in time.
 func (f *Facts) missed() bool { return f.Hit < 0.99 } // false for NaN
 
-// Diagnose returns what the facts say about late requests, the gravest first. There is at least one finding.
+// Diagnose returns why requests are late, as far as the facts tell, the gravest reason first. There is at least one finding.
 func Diagnose(f *Facts) []Finding {
 	var found []Finding
 	for _, rule := range []func(*Facts) *Finding{
@@ -72,7 +73,7 @@ func backingOff(f *Facts) *Finding {
 	return &Finding{BackingOff, "all replicas fail, and requests are refused until one starts: " + f.BackOff, f.logsHelp()}
 }
 
-// logsHelp returns how to see why replicas fail.
+// logsHelp returns the command that shows why replicas fail.
 func (f *Facts) logsHelp() string {
 	for _, r := range f.Replicas {
 		if r.Phase == PhaseFailing {
@@ -168,7 +169,8 @@ func unprofiled(f *Facts) *Finding {
 		help}
 }
 
-// answered returns what the Hot replicas, or so many others, are said to answer together.
+// answered returns the declared throughput of the Hot replicas together or, if all replicas have the same share, of the given number of
+// replicas.
 func (f *Facts) answered(replicas int) float64 {
 	if f.Together > 0 {
 		return f.Together
@@ -176,7 +178,7 @@ func (f *Facts) answered(replicas int) float64 {
 	return float64(replicas) * f.RequestsPerSecond
 }
 
-// saidToAnswer returns what the Hot replicas are said to answer, in words.
+// saidToAnswer returns the declared throughput of the Hot replicas, in words.
 func (f *Facts) saidToAnswer() string {
 	if f.Together > 0 {
 		return fmt.Sprintf("all are said to answer %.3g/s together", f.Together)
@@ -192,7 +194,7 @@ func atLimit(f *Facts) *Finding {
 		"a greater scaling.maxReplicas, or a larger share with a greater requestsPerSecond"}
 }
 
-// late are the reasons for which the gateway refuses requests that would be, or are, late.
+// late holds the reasons with which the gateway refuses requests that are late, or that it predicts to be.
 var late = []string{"predicted-late", "deadline-passed"}
 
 func (t *Traffic) late() (n int) {
@@ -202,7 +204,7 @@ func (t *Traffic) late() (n int) {
 	return n
 }
 
-// fewRequests is the number of requests below which their averages say nothing.
+// fewRequests is the number of requests below which averages over them mean nothing.
 const fewRequests = 10
 
 func allRefused(f *Facts) *Finding {
@@ -238,7 +240,7 @@ func (t *Traffic) refused() (n int) {
 	return n
 }
 
-// atReplica returns how long a request that was not refused was at a replica, on the average. Those that were refused were at none.
+// atReplica returns the mean time that a request spent at a replica. Refused requests reach no replica, so they do not count.
 func (t *Traffic) atReplica() time.Duration {
 	return time.Duration(float64(t.Took-t.Queued) * float64(t.Requests) / float64(t.Requests-t.refused()))
 }
@@ -273,7 +275,7 @@ func coldStarts(f *Facts) *Finding {
 		fmt.Sprintf("scaling.keepShared longer than %s keeps the last replica over longer gaps, scaling.minReplicas: 1 always", f.KeepShared)}
 }
 
-// oftenScaled is how often replicas are added, and given up, in an hour before it is called flapping.
+// oftenScaled is how many times within an hour replicas must have been added, and as often removed, for that to count as flapping.
 const oftenScaled = 4
 
 func flapping(f *Facts) *Finding {

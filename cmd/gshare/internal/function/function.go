@@ -1,5 +1,5 @@
-// Package function reads the functions of a cluster, with their replicas and what was decided about them, and says why their requests are late.
-// It only reads from the API server, and the metrics of the gateways by port-forwarding, with the user's permissions.
+// Package function reads the functions of a cluster, with their replicas and the decisions about them, and finds out why their requests are
+// late. It only reads, with the user's permissions: from the API server, and the gateways' metrics through port-forwarding.
 package function
 
 import (
@@ -58,7 +58,8 @@ func Get(ctx context.Context, c *cluster.Connection, namespace, name string) (*a
 	return decoded(object.Object)
 }
 
-// explained adds to an error what is not installed, where the API server only says that it has not found anything.
+// explained returns the error of a request for what. Where the API server says only that it found no such resource, the error says that serving
+// is not installed.
 func explained(what string, err error) error {
 	if apierrors.IsNotFound(err) && strings.Contains(err.Error(), "the server could not find the requested resource") {
 		return fmt.Errorf("%s: serving is not installed in this cluster (kubectl apply -k manifests/serving)", what)
@@ -74,7 +75,7 @@ func decoded(object map[string]any) (*api.GPUFunction, error) {
 	return f, nil
 }
 
-// Read returns what is known of a function now, without its traffic.
+// Read returns everything that is known about a function now, except its traffic.
 func Read(ctx context.Context, c *cluster.Connection, f *api.GPUFunction, now time.Time) (*Facts, error) {
 	pods, err := c.Client.CoreV1().Pods(f.Namespace).List(ctx, metav1.ListOptions{LabelSelector: api.LabelFunction + "=" + f.Name})
 	if err != nil {
@@ -101,7 +102,7 @@ func Read(ctx context.Context, c *cluster.Connection, f *api.GPUFunction, now ti
 	return facts, nil
 }
 
-// factsOf returns what the object of a function says.
+// factsOf returns the facts that the function's object contains.
 func factsOf(f *api.GPUFunction) *Facts {
 	s, status := f.Spec.Scaling, &f.Status
 	facts := &Facts{
@@ -130,10 +131,10 @@ func factsOf(f *api.GPUFunction) *Facts {
 	return facts
 }
 
-// setRates sets what replicas are said to answer: by the specification, or by the profile where that says nothing. The replicas are those of the pods, in
-// their order.
+// setRates sets the declared throughput of the replicas: that of the specification or, where it has none, of the profile. facts.Replicas must
+// hold the replicas of pods, in the same order.
 func (facts *Facts) setRates(f *api.GPUFunction, pods []v1.Pod) {
-	complete, err := f.CompleteForCluster(share.Bytes(1024) * share.MiB) // of one without a share it says nothing here
+	complete, err := f.CompleteForCluster(share.Bytes(1024) * share.MiB) // any GPU memory will do: only functions with a share matter here
 	if facts.Unprofiled || err != nil {
 		return
 	}
@@ -155,14 +156,14 @@ func (facts *Facts) setRates(f *api.GPUFunction, pods []v1.Pod) {
 	}
 }
 
-// hasShare reports whether a pod asks for as many SMs and as much time as a share.
+// hasShare reports whether a pod requests the SMs and the time of a share.
 func hasShare(p *v1.Pod, s share.Share) bool {
 	request, _, err := kube.RequestOf(p)
 	return err == nil && len(request.Containers) > 0 &&
 		request.Containers[0].Share.SMRequest == s.SMRequest && request.Containers[0].Share.QuotaRequest == s.QuotaRequest
 }
 
-// partOf parses a percentage such as 99.4%. It returns NaN for an empty text.
+// partOf parses a percentage such as 99.4% as a fraction. It returns NaN for an empty text.
 func partOf(text string) float64 {
 	value, err := strconv.ParseFloat(strings.TrimSuffix(text, "%"), 64)
 	if err != nil {
@@ -204,7 +205,7 @@ func replicaOf(pod *v1.Pod, now time.Time) Replica {
 	return r
 }
 
-// decisionOf returns what an event of a function says. Warnings count as well: they say what could not be done.
+// decisionOf converts an event of a function. Warnings are decisions, too: they say what could not be done.
 func decisionOf(e *v1.Event, now time.Time) Decision {
 	d := Decision{Time: e.EventTime.Time, Text: e.Message, Count: 1, ColdStart: e.Reason == api.EventScaledFromZero}
 	d.Up = e.Action == "Create" || e.Action == "Promote"

@@ -19,14 +19,15 @@ import (
 // GatewayPods is the label selector of the gateways.
 const GatewayPods = "app=gshare-gateway"
 
-// counters are those of a function, summed over gateways since these began.
+// counters holds the counters of one function, summed over all gateways. Each gateway counts from its own start.
 type counters struct {
 	requests     float64
 	refusals     map[string]float64
 	took, queued float64 // seconds
 }
 
-// Watch returns what all gateways count of a function during a time. It takes permission to create pods/portforward in the namespace of the gateways.
+// Watch returns what all gateways count for a function over the given time. The user needs permission to create pods/portforward in the
+// gateways' namespace.
 func Watch(ctx context.Context, c *cluster.Connection, namespace, name string, during time.Duration) (*Traffic, error) {
 	list, err := c.Client.CoreV1().Pods(cluster.Namespace).List(ctx, metav1.ListOptions{LabelSelector: GatewayPods})
 	if err != nil {
@@ -71,7 +72,7 @@ func readAll(ctx context.Context, c *cluster.Connection, pods []v1.Pod, namespac
 	return sum, nil
 }
 
-// metricsPort returns the port of a gateway's container with the name metrics.
+// metricsPort returns the container port with the name metrics in a gateway's pod.
 func metricsPort(pod *v1.Pod) int {
 	for _, c := range pod.Spec.Containers {
 		for _, p := range c.Ports {
@@ -120,7 +121,7 @@ func label(m *dto.Metric, name string) string {
 	return ""
 }
 
-// between returns the traffic between two readings. A gateway that was started again counts from zero, which shows as fewer requests.
+// between returns the traffic between two readings. A gateway that has restarted counts from zero again, which shows as fewer requests.
 func between(before, after *counters, during time.Duration) *Traffic {
 	t := &Traffic{During: during, Requests: int(after.requests - before.requests), Refusals: map[string]int{}}
 	if t.Requests <= 0 {
