@@ -67,8 +67,8 @@ type reader struct {
 	pods    []whatif.Pod
 
 	waiting, claims, foreign, measured, assumed, whole, instances int
-	profiled                                                      map[usage.Profiled]int // containers by the profile that counts for them
-	unlike                                                        map[usage.Match]int    // containers for which no profile counts, by how the nearest differs
+	profiled                                                      map[usage.Profiled]int // containers by the profile that applies to them
+	unlike                                                        map[usage.Match]int    // containers to which no profile applies, by how the nearest one differs
 	refused                                                       []string
 }
 

@@ -65,8 +65,9 @@ func (r *reader) gpuPod(node *gpuNode, pod *v1.Pod) whatif.Pod {
 	return out
 }
 
-// request returns the pod's request converted to gshare's resources, parsed with its annotations by the scheduler's own code. An instance of a function
-// that has given up its SM-time, or is parked, counts as it does for the scheduler: whole, if it has its slice in turn with others.
+// request returns the pod's request converted to gshare's resources. The scheduler's own code parses it, with the pod's annotations. A
+// function's instance that has given up its SM-time, or is parked, counts as much as it does for the scheduler; one that takes turns with others
+// on its slice counts with its whole share.
 func (r *reader) request(node *gpuNode, pod *v1.Pod) (share.Request, error) {
 	if kube.RequestsShare(pod) {
 		request, _, err := kube.RequestOf(pod)

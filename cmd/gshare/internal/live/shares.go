@@ -30,8 +30,9 @@ func (r *reader) convert(node *gpuNode, pod *v1.Pod, c *v1.Container) v1.Resourc
 	}}
 }
 
-// shareFor returns the share that a container would request of each GPU with gshare: its measured use, else what its resources state, else
-// what a GPUProfile recommends for its image, else the assumption. A container with several whole GPUs keeps them whole, because most such pods are training jobs that use them fully.
+// shareFor returns the share that a container would request of each GPU with gshare: its measured use, else what its resources state, else what
+// a GPUProfile recommends for its image, else the assumption. A container with several whole GPUs keeps them whole, because most such pods are
+// training jobs that use them fully.
 func (r *reader) shareFor(node *gpuNode, pod *v1.Pod, c *v1.Container, devices int64, profile string, nvidia bool) gpuShare {
 	whole := gpuShare{sm: 100, quota: 100, memory: node.memory}
 	measured, known := r.options.Usage[usage.Pod{Namespace: pod.Namespace, Name: pod.Name}]
@@ -68,7 +69,8 @@ func (r *reader) shareFor(node *gpuNode, pod *v1.Pod, c *v1.Container, devices i
 	return gpuShare{sm: a.SM, quota: a.Quota, memory: a.Memory(node.memory)}
 }
 
-// imageOf returns the image of a container as the kubelet has reported it; if it has not, the one of the pod if that has a digest.
+// imageOf returns the image ID that the kubelet reports for a container. Until it reports one, that is the pod's image if it has a digest, else
+// an empty string.
 func imageOf(pod *v1.Pod, c *v1.Container) string {
 	for _, statuses := range [][]v1.ContainerStatus{pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses} {
 		for i := range statuses {
