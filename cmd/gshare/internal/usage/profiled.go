@@ -13,11 +13,11 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Container is what identifies a container with a whole GPU, and that GPU.
+// Container holds what identifies a container that has a whole GPU, and the model of that GPU.
 type Container struct {
 	ImageID       string // as the kubelet names it
 	Command, Args []string
-	Model         string // of the GPU, or of NVIDIA's product
+	Model         string // of the GPU, or the product name in NVIDIA's labels
 }
 
 // Profiled is the share that a GPUProfile recommends.
@@ -33,10 +33,10 @@ func (p Profiled) String() string {
 	return fmt.Sprintf("GPUProfile %s, sm=%d,quota=%d,mem=%d", p.Profile, p.SM, p.Quota, p.MemoryMiB)
 }
 
-// Match says whether a profile is of a container, or how the nearest one differs.
+// Match says whether a profile applies to a container or, if none does, how the nearest one differs.
 type Match int
 
-// The nearest one is of another image, or of this one on another GPU or with another command, or is that of the container.
+// The nearest profile is of another image, of the same image on another GPU, of both but with another command, or it applies.
 const (
 	OtherImage Match = iota
 	OtherGPU
@@ -44,23 +44,23 @@ const (
 	Same
 )
 
-// Profiles has the GPUProfiles that can be used.
+// Profiles holds the usable GPUProfiles.
 type Profiles struct {
-	byImage map[string][]candidate // by the digest of the image; those first which are to be used
+	byImage map[string][]candidate // by the digest of the image, the preferred ones first
 	usable  int
 	notes   []string
 }
 
-// candidate is a profile that can be used.
+// candidate is a usable profile.
 type candidate struct {
 	Profiled
 	model         string // of the GPU, as modelOf returns it
-	anyCommand    bool   // a function was measured, whose command is not known here
+	anyCommand    bool   // the profile is of a GPUFunction, whose command is not known here
 	command, args []string
 }
 
-// NewProfiles returns the profiles to use: those that are complete and not Stale. Of several of the same image, GPU and command, it is the one with the most
-// SM-time, then the most memory, then the first name.
+// NewProfiles selects the usable profiles: those that are complete and not Stale. Of several for the same image, GPU and command, it uses the
+// one with the most SM-time, then the most memory, then the first name.
 func NewProfiles(all []api.GPUProfile) *Profiles {
 	p := &Profiles{byImage: map[string][]candidate{}}
 	var found []candidate
@@ -85,7 +85,7 @@ func NewProfiles(all []api.GPUProfile) *Profiles {
 	return p
 }
 
-// candidateOf returns a profile as one to use, or an error that says why it is none.
+// candidateOf returns the candidate that a profile makes, or an error that says why the profile cannot be used.
 func candidateOf(p *api.GPUProfile) (candidate, error) {
 	r, err := profileview.RecommendedOf(p)
 	if err != nil {
@@ -109,7 +109,7 @@ func candidateOf(p *api.GPUProfile) (candidate, error) {
 	return c, nil
 }
 
-// compare orders candidates of one image: those of a command before those of any, then the larger share.
+// compare orders candidates of one image: profiles of a certain command come before those of any command, then larger shares first.
 func compare(a, b candidate) int {
 	if a.anyCommand != b.anyCommand {
 		if b.anyCommand {
@@ -124,7 +124,7 @@ func (c candidate) sameAs(other candidate) bool {
 	return c.model == other.model && c.anyCommand == other.anyCommand && slices.Equal(c.command, other.command) && slices.Equal(c.args, other.args)
 }
 
-// For returns the share that a profile recommends for a container; if there is none, how the nearest one differs. Profiles may be nil.
+// For returns the share that a profile recommends for a container and Same or, if no profile applies, how the nearest one differs. p may be nil.
 func (p *Profiles) For(c Container) (Profiled, Match) {
 	nearest := OtherImage
 	if p == nil || c.ImageID == "" {
@@ -152,7 +152,7 @@ func (p *Profiles) Usable() int {
 	return p.usable
 }
 
-// Notes returns which profiles cannot be used, and why.
+// Notes returns a line for each profile that cannot be used, with the reason.
 func (p *Profiles) Notes() []string {
 	if p == nil {
 		return nil
@@ -160,8 +160,9 @@ func (p *Profiles) Notes() []string {
 	return p.notes
 }
 
-// digestOf returns the digest of an image, under which every registry has the same one, from what the kubelet calls its ID: with containerd and CRI-O
-// registry.example/a@sha256:0a1b or sha256:0a1b, with cri-dockerd docker-pullable://registry.example/a@sha256:0a1b. Tags say nothing, since they move.
+// digestOf returns the digest in the image ID that a kubelet reports: with containerd and CRI-O registry.example/a@sha256:0a1b or sha256:0a1b,
+// with cri-dockerd docker-pullable://registry.example/a@sha256:0a1b. An image has the same digest in every registry. Tags identify nothing,
+// because they move.
 func digestOf(imageID string) string {
 	if _, id, scheme := strings.Cut(imageID, "://"); scheme {
 		imageID = id
@@ -175,8 +176,8 @@ var (
 	modelDetail = regexp.MustCompile(` (?:\d+gb|pcie|sxm\d?|nvl|hbm\w+)\b.*$`) // form factor and memory
 )
 
-// modelOf returns the model of a GPU in small letters, from that of an inventory or the product in the labels of NVIDIA's GPU feature discovery: a100 from A100
-// and from NVIDIA-A100-SXM4-80GB.
+// modelOf returns the model of a GPU in lower case, from the model in an inventory or the product in the labels of NVIDIA's GPU feature
+// discovery: a100 from A100 and from NVIDIA-A100-SXM4-80GB.
 func modelOf(product string) string {
 	return modelDetail.ReplaceAllString(modelBrand.ReplaceAllString(strings.ToLower(modelWords.Replace(product)), ""), "")
 }
