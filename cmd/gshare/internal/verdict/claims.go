@@ -16,10 +16,10 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// ByClaims reports whether a pod can only have shares by resource claims.
+// ByClaims reports whether resource claims are the only way in which a pod can get shares.
 func ByClaims(pod *v1.Pod) bool { return len(pod.Spec.ResourceClaims) > 0 && !kube.RequestsShare(pod) }
 
-// ExplainClaims returns the explanation for a pod with resource claims. Where none of them is gshare's it is that of Explain.
+// ExplainClaims returns the explanation for a pod with resource claims. If none of the claims is for gshare, it returns what Explain does.
 func ExplainClaims(s *cluster.Snapshot, pod *v1.Pod, c *cluster.Claims) *Report {
 	r := &Report{Pod: pod.Namespace + "/" + pod.Name, Scheduler: pod.Spec.SchedulerName, Said: statusMessages(pod), Notes: s.Notes}
 	var waiting, allocated []podClaim
@@ -63,7 +63,7 @@ func claimsOf(pod *v1.Pod, c *cluster.Claims) (list []podClaim) {
 		name := entry.ResourceClaimName
 		for _, made := range pod.Status.ResourceClaimStatuses {
 			if made.Name == entry.Name {
-				name = made.ResourceClaimName // nil: none is needed
+				name = made.ResourceClaimName // nil if the pod needs no claim
 			}
 		}
 		p := podClaim{PodResourceClaim: entry}
@@ -75,7 +75,7 @@ func claimsOf(pod *v1.Pod, c *cluster.Claims) (list []podClaim) {
 	return list
 }
 
-// absence says why the claim of an entry is not there.
+// absence says why the claim of an entry does not exist.
 func (p podClaim) absence() string {
 	if p.ResourceClaimTemplateName != nil {
 		return fmt.Sprintf("the claim %s of the pod is not there yet: Kubernetes makes it from the ResourceClaimTemplate %s, if that exists", p.Name, *p.ResourceClaimTemplateName)
@@ -83,7 +83,7 @@ func (p podClaim) absence() string {
 	return fmt.Sprintf("the ResourceClaim of the pod's entry %s does not exist", p.Name)
 }
 
-// isOurs reports whether a claim is for devices of gshare's driver: by what it has been allocated or, before, by gshare's class.
+// isOurs reports whether a claim is for devices of gshare's driver: according to its allocation or, before there is one, to its device class.
 func isOurs(claim *resourceapi.ResourceClaim) bool {
 	if a := claim.Status.Allocation; a != nil {
 		return slices.ContainsFunc(a.Devices.Results, func(r resourceapi.DeviceRequestAllocationResult) bool { return r.Driver == cluster.ClaimDriver })
@@ -91,7 +91,7 @@ func isOurs(claim *resourceapi.ResourceClaim) bool {
 	return slices.ContainsFunc(wishesOf(claim), func(w wish) bool { return w.class == cluster.ClaimDriver })
 }
 
-// wish is a request of a claim, or one of the alternatives of a request.
+// wish is one request of a claim, or one of the alternatives of a request.
 type wish struct {
 	name, class string
 	capacity    *resourceapi.CapacityRequirements
@@ -109,7 +109,8 @@ func wishesOf(claim *resourceapi.ResourceClaim) (list []wish) {
 	return list
 }
 
-// explainWaiting fills in the report for a pod of which claims are not allocated: what each device has left, and what it lacks.
+// explainWaiting fills in the report for a pod with unallocated claims: what each device has left, and which of the claims' requests that does
+// not satisfy.
 func (r *Report) explainWaiting(waiting []podClaim, c *cluster.Claims) {
 	var names []string
 	var wishes []wish
@@ -152,7 +153,7 @@ func (w wish) text() string {
 	return w.name + ": " + strings.Join(parts, ", ") + " of a device of class " + w.class
 }
 
-// allocatedDevices returns the devices of which claims have something.
+// allocatedDevices returns the devices of which at least a part is allocated to a claim.
 func allocatedDevices(c *cluster.Claims) (taken []*cluster.ClaimDevice) {
 	for i := range c.Devices {
 		if d := &c.Devices[i]; len(c.On(d)) > 0 {
@@ -162,7 +163,8 @@ func allocatedDevices(c *cluster.Claims) (taken []*cluster.ClaimDevice) {
 	return taken
 }
 
-// excludes reports whether two devices are MIG instances that cannot exist together: they consume the same memory slice of a GPU.
+// excludes reports whether two devices are MIG instances that cannot exist at the same time, because both consume the same memory slice of a
+// GPU.
 func excludes(a, b *cluster.ClaimDevice) bool {
 	if a == b || a.Node != b.Node {
 		return false
@@ -179,7 +181,8 @@ func excludes(a, b *cluster.ClaimDevice) bool {
 	return false
 }
 
-// deviceReport says what a device has left, and what of it is too little for the wishes. taken are the devices of which claims have something.
+// deviceReport reports what is left of a device, and where that is too little for the wishes. taken are the devices of which a part is
+// allocated.
 func deviceReport(d *cluster.ClaimDevice, wishes []wish, c *cluster.Claims, taken []*cluster.ClaimDevice) Slice {
 	out := Slice{ID: d.Name, Model: textOf(d, "model")}
 	for _, t := range d.Taints {
@@ -212,7 +215,7 @@ func deviceReport(d *cluster.ClaimDevice, wishes []wish, c *cluster.Claims, take
 	return out
 }
 
-// of returns how much of a capacity of a device the wish is for, before it is rounded up.
+// of returns how much of a device's capacity with this name the wish asks for, before the driver rounds it up.
 func (w wish) of(d *cluster.ClaimDevice, name resourceapi.QualifiedName) resource.Quantity {
 	if w.capacity != nil {
 		if amount, ok := w.capacity.Requests[name]; ok {
@@ -225,7 +228,7 @@ func (w wish) of(d *cluster.ClaimDevice, name resourceapi.QualifiedName) resourc
 	return d.Capacity[name].Value
 }
 
-// freeOf returns what claims have left of the capacities of a device.
+// freeOf returns how much of each capacity of a device is not allocated to claims.
 func freeOf(d *cluster.ClaimDevice, c *cluster.Claims) map[resourceapi.QualifiedName]resource.Quantity {
 	free := map[resourceapi.QualifiedName]resource.Quantity{}
 	holders := c.On(d)

@@ -44,9 +44,9 @@ type Slice struct {
 	ID      string   `json:"id"`
 	Model   string   `json:"model"`
 	Says    []string `json:"says"`
-	Closed  string   `json:"closed,omitempty"` // why it takes no new pods, in a word, if that is in the way
+	Closed  string   `json:"closed,omitempty"` // reason, in a word, why it accepts no new pods, if that is an obstacle
 	Holders []string `json:"holders,omitempty"`
-	Shared  string   `json:"shared,omitempty"` // what instances hold there that have given up their SM-time
+	Shared  string   `json:"shared,omitempty"` // what the instances that have given up their SM-time still hold there
 }
 
 func (n *Node) fix() string {
@@ -76,11 +76,11 @@ func newNodeExplainer(s *cluster.Snapshot, pod *v1.Pod, request *nodeview.PodReq
 const (
 	ineligible = iota * 100
 	noResources
-	asked // and the packer's refusals above it
+	asked // the packer was asked; its refusal, a number, is added
 )
 
-// explainNode returns the obstacles that keep the pod off a node. open is the node with its slices if nothing but the slices keeps the pod off,
-// else nil.
+// explainNode returns the obstacles that keep the pod off a node. open is the node with its slices if nothing but the slices can keep the pod
+// off, else nil.
 func (v *nodeExplainer) explainNode(object *v1.Node) (out Node, open *packing.Node) {
 	n := v.snapshot.Derive(object, v.profile, v.pod, cluster.NoPod)
 	out = Node{Name: object.Name, Obstacles: v.ineligibility(object), depth: asked}
@@ -116,7 +116,7 @@ func (v *nodeExplainer) addSlices(out *Node) {
 	if n == nil {
 		return
 	}
-	var closed []kube.Reason // of the slices that are in the way
+	var closed []kube.Reason // reasons of the slices that accept no new pods
 	for i, says := range explain.SliceRefusals(v.profile.Packer.Rules, n.Node, &v.request.Pod) {
 		s := &n.Slices[i]
 		line := Slice{ID: string(s.ID), Model: strings.TrimSpace(s.Model + " " + s.Profile)}
@@ -143,7 +143,7 @@ func (v *nodeExplainer) addSlices(out *Node) {
 	}
 }
 
-// heldByShared returns what the instances among the holders of a slice hold that have given up their SM-time, or "" if there are none.
+// heldByShared returns what those holders of a slice that have given up their SM-time still hold, or "" if there are none.
 func heldByShared(holders []cluster.Holder) string {
 	count, memory := 0, share.Bytes(0)
 	for _, h := range holders {
@@ -161,7 +161,7 @@ func heldByShared(holders []cluster.Holder) string {
 	return fmt.Sprintf("%d Shared instances hold %d MiB", count, memory/share.MiB)
 }
 
-// blockingPods returns the pods of the node of which any single one, if it ended, would leave enough space for the pod.
+// blockingPods returns those pods of the node of which each, by ending, would alone leave enough space for the pod.
 func (v *nodeExplainer) blockingPods(n *cluster.Node) (names []string) {
 	for _, other := range v.snapshot.PodsOn(n.Name) {
 		if !kube.RequestsShare(other) {

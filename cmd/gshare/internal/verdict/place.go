@@ -23,8 +23,8 @@ type Place struct {
 	Model     string     `json:"model,omitempty"`
 	Class     string     `json:"class"`
 	Share     string     `json:"share"`
-	Weights   string     `json:"weights,omitempty"`      // that the slice holds for the pod beside its share
-	Key       string     `json:"antiAffinity,omitempty"` // of which the GPU holds no other share of the namespace
+	Weights   string     `json:"weights,omitempty"`      // weights that the slice holds for the pod in addition to its share
+	Key       string     `json:"antiAffinity,omitempty"` // anti-affinity key: no other share of the namespace on the GPU has it
 	Beside    []Neighbor `json:"beside,omitempty"`       // the other containers on the slice
 	Missing   bool       `json:"missing,omitempty"`
 }
