@@ -102,8 +102,8 @@ func handler(client kubernetes.Interface) http.Handler {
 	return mux
 }
 
-// certificate returns the callback by which the TLS server gets its certificate. It reads the files for each connection, so that a renewed
-// certificate is used at once.
+// certificate returns the callback from which the TLS server gets its certificate. The callback reads the files for each connection, so that a
+// renewed certificate takes effect at once.
 func (o *Options) certificate() (func(*tls.ClientHelloInfo) (*tls.Certificate, error), error) {
 	if o.CertFile != "" || o.KeyFile != "" {
 		load := func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
