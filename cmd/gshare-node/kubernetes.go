@@ -30,8 +30,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/mps"
 )
 
-// bindTime is the time that usually suffices from the scheduler's decision on a pod to the kubelet's allocation of its devices; on a busy
-// machine that takes about a second.
+// bindTime is how long the agent lingers after it has closed the node to new pods, so that pods that are already bound can start. From the
+// scheduler's decision on a pod to the kubelet's allocation of its devices takes about a second on a busy machine.
 const bindTime = 2 * time.Second
 
 // serveNode runs the agent of a Kubernetes node until the context is cancelled, and returns when the agent has shut down.
@@ -55,7 +55,7 @@ func serveNode(ctx context.Context, c config.Configuration) error {
 	if onDemand != nil {
 		source = onDemand
 	}
-	reporting, stopReporting := context.WithCancel(context.WithoutCancel(ctx)) // events and reports are sent until the agent has ended
+	reporting, stopReporting := context.WithCancel(context.WithoutCancel(ctx)) // outlives ctx: the agent sends events and reports until it has ended
 	defer stopReporting()
 	a, err := agent.New(agent.Options{
 		Config: c, Source: source, OnDemand: onDemand, Log: log, Pods: node.pods, Records: records,
@@ -108,8 +108,8 @@ func connect(c *config.Configuration, log *slog.Logger) (p connection, err error
 	return p, err
 }
 
-// podsOf returns the node's pods as the kubelet has them, or as the API server does if the kubelet does not serve PodsAPI: then its socket
-// is not there. The kubelet makes the socket before it starts pods, such as the agent's.
+// podsOf returns the source of the node's pods: the kubelet's PodsAPI or, if the kubelet does not serve it, the API server. A missing socket
+// shows that it does not: the kubelet creates the socket before it starts any pod, and so before the agent's.
 func podsOf(c config.Kubernetes, client kubernetes.Interface, log *slog.Logger) (kubelet.Pods, error) {
 	if _, err := os.Stat(c.Pods); errors.Is(err, fs.ErrNotExist) {
 		log.Info("the kubelet has no PodsAPI: pods are read from the API server", "socket", c.Pods)
@@ -141,7 +141,7 @@ func clientFor(kubeconfig string) (kubernetes.Interface, error) {
 	if err != nil {
 		return nil, err
 	}
-	restConfig.QPS, restConfig.Burst = 50, 100 // an enforcement status and an event for each pod that starts
+	restConfig.QPS, restConfig.Burst = 50, 100 // each pod that starts causes an enforcement status and an event
 	return kubernetes.NewForConfig(restConfig)
 }
 
@@ -165,8 +165,8 @@ func daemonsOf(c config.Configuration) mps.Daemons {
 	}
 }
 
-// storesOf returns the manager of model stores, or nil if there is no driver on which they could run. Where the configuration wants none, it ends
-// those of an earlier agent once no pod uses them. Stores outlive the agent's container, as MPS daemons do.
+// storesOf returns the manager of model stores, or nil if there is no driver on which they could run. If the configuration enables no stores,
+// the manager ends those of an earlier agent once no pod uses them. Stores outlive the agent's container, as MPS daemons do.
 func storesOf(c config.Configuration, log *slog.Logger) *modelstore.Manager {
 	program, err := os.Executable()
 	if !daemonsOf(c).Enabled() || err != nil {
@@ -178,8 +178,8 @@ func storesOf(c config.Configuration, log *slog.Logger) *modelstore.Manager {
 	})
 }
 
-// guardLibrary returns the path of the library that keeps clients from commanding MPS daemons, or an empty string if it is not installed.
-// It is beside the hook, or beside this program.
+// guardLibrary returns the path of the library that keeps clients from commanding MPS daemons, or an empty string if it is not installed. It
+// looks next to the hook, then next to this program.
 func guardLibrary(hook string) string {
 	program, _ := os.Executable()
 	for _, beside := range []string{hook, program} {
@@ -191,8 +191,8 @@ func guardLibrary(hook string) string {
 	return ""
 }
 
-// clusterDaemonsOf returns the manager of MPS daemons for an agent in a pod. These daemons must survive a restart of the agent's container, and
-// their clients are in containers.
+// clusterDaemonsOf returns the manager of MPS daemons for an agent in a pod. Its daemons must survive a restart of the agent's container, and
+// they serve clients in other containers.
 func clusterDaemonsOf(c config.Configuration) mps.Daemons {
 	d := daemonsOf(c)
 	d.DetachedCgroup = cgroup.Detached{Mount: "/sys/fs/cgroup", Name: "gshare-mps"}

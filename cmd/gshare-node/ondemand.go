@@ -15,8 +15,8 @@ import (
 	simulatedmig "github.com/gshare-dev/gshare/vgpu/node/partition/simulated"
 )
 
-// onDemandOf returns a source of devices that also offers the MIG instances that can be created on the configured GPUs, or nil if none is
-// configured. It does not call the driver, which may hang.
+// onDemandOf returns a source of devices that also offers the MIG instances that can be created on the GPUs configured for that, or nil if no
+// GPU is. It does not call the driver, which may hang.
 func onDemandOf(c config.Configuration, source gpu.Source) (*ondemand.Source, error) {
 	if len(c.Kubernetes.OnDemand) == 0 {
 		return nil, nil
@@ -44,7 +44,7 @@ func onDemandOf(c config.Configuration, source gpu.Source) (*ondemand.Source, er
 	return ondemand.New(source, gpus), nil
 }
 
-// openGPU opens a GPU and adopts its existing MIG instances. NVML stays initialised while the agent runs, because a new session takes
+// openGPU opens a GPU and adopts its existing MIG instances. NVML stays initialised while the agent runs, because in a new NVML session it takes
 // seconds to find the handles.
 func openGPU(driver library.Interface, c partition.Config) (*partition.Manager, *mig.Model, error) {
 	if r := driver.Init(); r != library.SUCCESS {

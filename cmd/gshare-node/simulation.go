@@ -14,9 +14,9 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// simulatedKernels is the simulation of the kernels on simulated devices. Without one it has no fields but stop.
+// simulatedKernels is the running simulation of kernels on simulated devices. If kernels are not simulated, only stop is set.
 type simulatedKernels struct {
-	environment []string // by which the simulated driver of a program finds the simulation
+	environment []string // tells a program's simulated driver where the simulation is
 	metrics     []prometheus.Collector
 	stop        func()
 }
@@ -37,7 +37,7 @@ func simulateKernels(c config.Configuration) (k simulatedKernels, err error) {
 	socket := filepath.Join(c.Directory, "simulation.sock")
 	mode := os.FileMode(0o600)
 	if os.Geteuid() == 0 {
-		mode = 0o666 // as the control socket: root's agent serves all users
+		mode = 0o666 // like the control socket's: an agent that runs as root serves all users
 	}
 	s, err := simulation.New(simulation.Config{Socket: socket, Mode: mode, Devices: len(devices)})
 	if err != nil {
@@ -51,8 +51,8 @@ func simulateKernels(c config.Configuration) (k simulatedKernels, err error) {
 	}, nil
 }
 
-// driverMemory returns the memory that each device of the simulated driver is to have. It returns an error for devices that the driver cannot
-// have: its UUIDs are fixed, and all its devices are whole GPUs of the same memory.
+// driverMemory returns the memory of each device, for the simulated driver. It returns an error if the devices differ from those that the driver
+// simulates, which have fixed UUIDs and are whole GPUs of equal memory.
 func driverMemory(devices []gpu.Device) (share.Bytes, error) {
 	for i, d := range devices {
 		want := fmt.Sprintf("GPU-00000000-0000-0000-0000-%012x", i)

@@ -54,7 +54,8 @@ func storeCommand() *cobra.Command {
 // writeLimit is how long a program may take to store weights, long enough for 100 GB from a disk of 60 MB/s.
 const writeLimit = 30 * time.Minute
 
-// digestLimit is how long the digest of a GiB may take: a process that shares its processor with ten others, and has no instructions for SHA-256.
+// digestLimit is how long computing the digest of a GiB may take: enough for a process that shares its processor with ten others and has no
+// instructions for SHA-256.
 const digestLimit = time.Minute
 
 func serveStore(ctx context.Context, o storeOptions) error {
@@ -99,9 +100,9 @@ func serveStore(ctx context.Context, o storeOptions) error {
 	return listenStore(ctx, o, store.New(options))
 }
 
-// listenStore serves programs, and the agent where it has started the store, until the context ends.
+// listenStore serves programs until the context ends. If the agent has started the store, it serves the agent, too.
 func listenStore(ctx context.Context, o storeOptions, server *store.Server) error {
-	listener, err := unixsocket.Listen("unixpacket", o.socket, 0o666, unixsocket.NewLimiter()) // who connects is identified
+	listener, err := unixsocket.Listen("unixpacket", o.socket, 0o666, unixsocket.NewLimiter()) // anybody may connect: the store identifies its clients
 	if err != nil {
 		return err
 	}
@@ -122,10 +123,10 @@ func listenStore(ctx context.Context, o storeOptions, server *store.Server) erro
 	return server.Serve(ctx, listener)
 }
 
-// maxLog is how many bytes of a log are kept: programs of pods can make a store write to it.
+// maxLog is the largest size of a store's log, in bytes. It is limited because programs in pods can make the store write to it.
 const maxLog = 1 << 20
 
-// boundedLog is the log of a store that the agent has started. When it is full it starts over.
+// boundedLog is the log of a store that the agent has started. It is emptied when it is full.
 type boundedLog struct {
 	*os.File
 	mu   sync.Mutex
@@ -159,7 +160,7 @@ func (l *boundedLog) Write(text []byte) (int, error) {
 	return n, err
 }
 
-// digestCommand is what the store starts to verify weights.
+// digestCommand returns the command that the store runs as a child process to verify weights.
 func digestCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:    "digest MEMORY-BYTES WEIGHTS-BYTES",
