@@ -1,4 +1,5 @@
-// Command gshare-controller makes GPUFunctions and FaSTPods of a cluster serve: it keeps as many pods as their load needs, and measures GPUProfiles.
+// Command gshare-controller serves the GPUFunctions and FaSTPods of a cluster: it keeps as many pods as their load needs, and measures
+// GPUProfiles.
 package main
 
 import (
@@ -65,7 +66,7 @@ func command() *cobra.Command {
 	return cmd
 }
 
-// configOf returns how to reach the API server.
+// configOf returns the client configuration for the API server: that of the kubeconfig or, without one, of the pod.
 func configOf(kubeconfig string) (*rest.Config, error) {
 	if kubeconfig == "" {
 		return rest.InClusterConfig()
@@ -73,8 +74,8 @@ func configOf(kubeconfig string) (*rest.Config, error) {
 	return clientcmd.BuildConfigFromFlags("", kubeconfig)
 }
 
-// Times of the lease. Another controller looks at it each retryPeriod and up to a fifth of that later, sees a last renewal that late, and leads as late
-// after the end of the lease: at the most 5.2 s after the renewal.
+// Times of the leader lease. Another controller reads the lease every retryPeriod and up to a fifth of that later. So it sees the last renewal
+// up to 0.6 s late, and notices up to 0.6 s late that leaseDuration has passed since: it leads at most 5.2 s after the renewal.
 const (
 	leaseDuration = 4 * time.Second
 	retryPeriod   = 500 * time.Millisecond
@@ -87,7 +88,7 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return cli.Usage(err)
 	}
-	config.QPS = -1 // a limit that counts reads too would delay creations
+	config.QPS = -1 // no limit: client-go's would count reads, too, and delay creations
 	limitWrites(config)
 	clients, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -123,7 +124,7 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	ready := func(*http.Request) error { return nil } // its caches are not asked: one that waits to lead is in order
+	ready := func(*http.Request) error { return nil } // regardless of caches: a controller that waits to lead is ready
 	if err := errors.Join(m.AddHealthzCheck("ping", healthz.Ping), m.AddReadyzCheck("started", ready)); err != nil {
 		return err
 	}

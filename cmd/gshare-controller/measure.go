@@ -16,7 +16,7 @@ import (
 	"github.com/gshare-dev/gshare/serving/profiles"
 )
 
-// measureCommand returns the command that clients of trials run: what profiles.clientCommand names.
+// measureCommand returns the command that the client pods of trials run. profiles.clientCommand contains its name.
 func measureCommand() *cobra.Command {
 	var result string
 	cmd := &cobra.Command{
@@ -33,7 +33,7 @@ func measureCommand() *cobra.Command {
 	return cmd
 }
 
-// measure does a job and writes its outcome to a file.
+// measure runs the job that text describes and writes its outcome to a file.
 func measure(ctx context.Context, text, result string) error {
 	job, err := profiler.DecodeJob([]byte(text))
 	if err != nil {
@@ -50,10 +50,10 @@ func measure(ctx context.Context, text, result string) error {
 	return os.WriteFile(result, written, 0o644)
 }
 
-// ownImage returns the image of the pod that this process runs in, once it is known.
+// ownImage reads, and then remembers, the image of the pod that this process runs in.
 type ownImage struct {
 	clients         kubernetes.Interface
-	namespace, name string // of the pod; empty if the process is in none
+	namespace, name string // of the pod; empty if the process does not run in one
 
 	mu    sync.Mutex
 	known string

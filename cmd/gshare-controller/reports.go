@@ -12,7 +12,7 @@ import (
 
 // reader reads the reports of gateways.
 type reader struct {
-	keeper *identity.Keeper // of the authority of their certificates
+	keeper *identity.Keeper // keeps the authority that signs the gateways' certificates
 	token  identity.TokenFile
 }
 

@@ -16,15 +16,15 @@ import (
 	"github.com/gshare-dev/gshare/serving/keda"
 )
 
-// adviser answers other autoscalers while this process leads.
+// adviser answers KEDA's queries while this process leads.
 type adviser struct {
-	address         string // of the port for KEDA; 0 for none
+	address         string // to listen on for KEDA; 0 for none
 	clients         kubernetes.Interface
-	namespace, name string // of the pod that this process is; empty if it is none
+	namespace, name string // of the pod that this process runs in; empty if it does not run in one
 	log             *slog.Logger
 }
 
-// run answers until ctx ends. Only the leader knows the load, so it leads the Service for KEDA to itself.
+// run answers until ctx ends. Only the leader knows the load, so it labels its pod as the one that KEDA's Service selects.
 func (a adviser) run(ctx context.Context, advisor *fleet.Advisor) error {
 	if a.address == "0" {
 		return nil
@@ -55,7 +55,7 @@ const leader = "serving.gshare.dev/leader"
 // announceRetry is the time after which announce tries again.
 const announceRetry = time.Second
 
-// announce gives the label of the leader to this pod and takes it from others, until it succeeds or ctx ends.
+// announce sets the leader label on this pod and removes it from all others. It retries until it succeeds or ctx ends.
 func (a adviser) announce(ctx context.Context) {
 	for {
 		err := a.label(ctx)

@@ -12,15 +12,15 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// The limit of a question to the API server, and the time after which the next one follows.
+// askLimit is the timeout of a request to the API server, and askPause the time between two of them.
 const (
 	askLimit = 5 * time.Second
 	askPause = time.Second
 )
 
-// waitForServer blocks until the API server answers ask, or ctx ends. Meanwhile it says on the address of the health checks, 0 for none, that this process
-// is alive: one that ends since the API server is away, or is ended by its livenessProbe, is started again after pauses of up to five minutes, and so as
-// late when the API server is back.
+// waitForServer blocks until the API server answers ask, or ctx ends. Meanwhile it answers the livenessProbe on the health address, unless that
+// is 0. If the process ended because the API server is away, or were killed by its livenessProbe, the kubelet would restart it after pauses of
+// up to five minutes, and so up to five minutes after the API server is back.
 func waitForServer(ctx context.Context, health string, ask func(context.Context) error, log *slog.Logger) error {
 	bounded := func() error {
 		ctx, cancel := context.WithTimeout(ctx, askLimit)
@@ -54,8 +54,8 @@ func waitForServer(ctx context.Context, health string, ask func(context.Context)
 	}
 }
 
-// withoutRefusal returns nil for an error by which the API server itself refuses a question: it is there. A cluster may let nobody ask for its version,
-// and one that waited for that would wait for ever.
+// withoutRefusal returns nil for an error with which the API server refuses a request: then it is there. A cluster may permit nobody to read its
+// version, and waiting for that would never end.
 func withoutRefusal(err error) error {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) {
@@ -67,7 +67,7 @@ func withoutRefusal(err error) error {
 	return err
 }
 
-// alive answers the livenessProbe. The readinessProbe fails: this process does not watch anything yet.
+// alive answers the livenessProbe with success and the readinessProbe with failure, because this process does not watch anything yet.
 func alive(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path != "/healthz" {
 		http.Error(w, "waiting for the API server", http.StatusServiceUnavailable)

@@ -9,9 +9,9 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Bounds of the writes to the API server, a second. 10,000 functions that scale need some 80. After the API server was slow or away everything that was
-// put off comes at once, and it is to stay below 100 a second over any ten then too: 10 x writesPerSecond + writesAtOnce. Of these some are left to pods
-// and shares, which requests wait for.
+// Limits of the writes to the API server per second. 10,000 functions that scale need about 80. After the API server was slow or away, all
+// writes that were put off come at once. Even then they must stay below 100 per second over any ten seconds: 10 x writesPerSecond +
+// writesAtOnce. Reports get less than that, so that some writes are left for pods and shares, which requests wait for.
 const (
 	writesPerSecond  = 90
 	writesAtOnce     = 50
@@ -19,13 +19,14 @@ const (
 	reportsAtOnce    = 20
 )
 
-// writeLimit delays writes to the API server that exceed the bounds. Reads and watches pass, and so does the lease, which is lost after some seconds.
+// writeLimit delays writes to the API server that exceed the limits. It does not delay reads, watches, or renewals of the lease, which would
+// expire within seconds.
 type writeLimit struct {
 	next            http.RoundTripper
 	writes, reports *rate.Limiter
 }
 
-// limitWrites bounds the writes of all clients that are made from config, taken together.
+// limitWrites limits the writes of all clients that are made from config, in total.
 func limitWrites(config *rest.Config) {
 	writes, reports := rate.NewLimiter(writesPerSecond, writesAtOnce), rate.NewLimiter(reportsPerSecond, reportsAtOnce)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
@@ -33,7 +34,8 @@ func limitWrites(config *rest.Config) {
 	})
 }
 
-// RoundTrip sends a request, when it may be sent. A write whose context ends before that fails and has not been sent.
+// RoundTrip sends a request as soon as the limits allow. If the context of a write ends before that, it returns an error, and the write has not
+// been sent.
 func (l *writeLimit) RoundTrip(r *http.Request) (*http.Response, error) {
 	for _, limiter := range l.limitersOf(r) {
 		if err := limiter.Wait(r.Context()); err != nil {
@@ -46,7 +48,7 @@ func (l *writeLimit) RoundTrip(r *http.Request) (*http.Response, error) {
 	return l.next.RoundTrip(r)
 }
 
-// WrappedRoundTripper lets client-go find the transport below, to close its idle connections.
+// WrappedRoundTripper lets client-go find the wrapped transport, whose idle connections it closes.
 func (l *writeLimit) WrappedRoundTripper() http.RoundTripper { return l.next }
 
 func (l *writeLimit) limitersOf(r *http.Request) []*rate.Limiter {
