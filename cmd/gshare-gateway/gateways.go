@@ -17,9 +17,9 @@ import (
 	"github.com/gshare-dev/gshare/serving/identity"
 )
 
-// gateways are the other gateways, and the port for them.
+// gateways holds the connections to the other gateways of the cluster, and the port that this gateway listens on for them.
 type gateways struct {
-	peers    *peers.Peers // nil if this gateway serves alone, and so are listener and files
+	peers    *peers.Peers // nil, as listener and files are, if this gateway serves alone
 	listener net.Listener
 	files    *identity.Files
 	watch    watch
@@ -37,8 +37,8 @@ type noWatch struct{}
 func (noWatch) Run(context.Context) error        { return nil }
 func (noWatch) WaitForSync(context.Context) bool { return true }
 
-// newGateways listens on the port for other gateways, which are to have the certificate of this one. Without --tls, it does not, and has no others:
-// who sends a request could not be told.
+// newGateways listens on the port for other gateways, which must have the same certificate as this one. Without --tls it does not listen, and
+// this gateway serves alone, because it could not tell who sends a request.
 func (o *options) newGateways(ctx context.Context, config *rest.Config, log *slog.Logger) (*gateways, error) {
 	if o.tls == "" {
 		log.Warn("serve without other gateways, since --tls is empty")
@@ -59,7 +59,7 @@ func (o *options) newGateways(ctx context.Context, config *rest.Config, log *slo
 	return g, err
 }
 
-// tls is for connections to other gateways.
+// tls returns the configuration of connections to other gateways, or nil if this gateway serves alone.
 func (g *gateways) tls() *tls.Config {
 	if g.files == nil {
 		return nil
@@ -67,14 +67,14 @@ func (g *gateways) tls() *tls.Config {
 	return g.files.ToPeers()
 }
 
-// leave lets this gateway own no functions any more.
+// leave makes this gateway give up all functions that it owns.
 func (g *gateways) leave() {
 	if g.peers != nil {
 		g.peers.Leave()
 	}
 }
 
-// serve serves what other gateways forward, until ctx ends and what is accepted is answered.
+// serve answers requests that other gateways forward, until ctx ends and all accepted requests are answered.
 func (g *gateways) serve(ctx context.Context, serves *gateway.Gateway, grace time.Duration, log *slog.Logger) error {
 	if g.listener == nil {
 		return nil

@@ -19,13 +19,14 @@ import (
 	"github.com/gshare-dev/gshare/serving/report"
 )
 
-// reporting is the port on which the load is reported.
+// reporting holds the port on which the gateway reports its load.
 type reporting struct {
-	listener net.Listener // nil if it is not
+	listener net.Listener // nil if the load is not reported
 	options  []grpc.ServerOption
 }
 
-// newReporting listens on the port for the controller. Without --tls it does not: the controller could not tell who reports.
+// newReporting listens on the port for the controller. Without --tls it does not listen: the controller could not tell which gateway a report is
+// from.
 func (o *options) newReporting(ctx context.Context, config *rest.Config, log *slog.Logger) (*reporting, error) {
 	options, err := o.onlyController(config)
 	if err != nil {
@@ -50,7 +51,7 @@ func (r *reporting) serve(ctx context.Context, reports *report.Server) (stop fun
 	return serveReports(ctx, r.listener, reports, r.options...)
 }
 
-// onlyController returns the options of a server that speaks TLS, and only to the controller.
+// onlyController returns the options of a server that speaks TLS and accepts streams only from the controller's service account.
 func (o *options) onlyController(config *rest.Config) ([]grpc.ServerOption, error) {
 	namespace, name, _ := strings.Cut(o.controller, "/")
 	if namespace == "" || name == "" {
@@ -67,7 +68,7 @@ func (o *options) onlyController(config *rest.Config) ([]grpc.ServerOption, erro
 	}, nil
 }
 
-// reviewBy returns how to have tokens reviewed by the API server.
+// reviewBy returns a function that has the API server review tokens.
 func reviewBy(config *rest.Config) (identity.Review, error) {
 	client, err := authentication.NewForConfig(config)
 	if err != nil {
@@ -76,13 +77,13 @@ func reviewBy(config *rest.Config) (identity.Review, error) {
 	return identity.ReviewBy(client.TokenReviews()), nil
 }
 
-// callers are those of functions, and the pods by which they are found.
+// callers identifies who calls a function, by the address of the caller's pod and by its token. pods is the client that reads the pods.
 type callers struct {
 	kubernetes.Callers
 	pods *core.CoreV1Client
 }
 
-// newCallers returns the callers of a cluster. The gateways know each other's tokens while the API server is away.
+// newCallers returns the callers of a cluster. While the API server is away, the gateways ask each other about tokens that they have reviewed.
 func newCallers(config *rest.Config, others *peers.Peers) (*callers, error) {
 	review, err := reviewBy(config)
 	if err != nil {

@@ -67,7 +67,7 @@ func command() *cobra.Command {
 	return cmd
 }
 
-// run connects the parts, and serves until ctx ends.
+// run sets up the parts of the gateway, and serves until ctx ends.
 func (o *options) run(ctx context.Context) error {
 	log := newLog()
 	config, err := o.config()
@@ -100,7 +100,7 @@ func (o *options) run(ctx context.Context) error {
 	}
 	server := newServer(g.Server(), o.grace, log)
 
-	running, stop := context.WithCancel(context.WithoutCancel(ctx)) // until the last request is answered
+	running, stop := context.WithCancel(context.WithoutCancel(ctx)) // outlives ctx, until the last request is answered
 	defer stop()
 	defer serveMetrics(listeners[1], registry, func() bool { return cache.Synced() && callers.Addresses.Synced() && !server.ending.Load() })()
 	defer reporting.serve(running, reports)()
@@ -120,7 +120,7 @@ func (o *options) run(ctx context.Context) error {
 	return both.Wait()
 }
 
-// newLog returns the log of the gateway, to which the libraries write, too.
+// newLog returns the log of the gateway, and makes Kubernetes' client libraries write to it.
 func newLog() *slog.Logger {
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	klog.SetSlogLogger(log)
@@ -128,7 +128,7 @@ func newLog() *slog.Logger {
 	return log
 }
 
-// config returns how to reach the API server.
+// config returns the client configuration for the API server.
 func (o *options) config() (*rest.Config, error) {
 	if o.kubeconfig == "" {
 		return rest.InClusterConfig()
@@ -140,7 +140,7 @@ func (o *options) config() (*rest.Config, error) {
 	return config, nil
 }
 
-// listen listens on addresses, each after the flag that has it.
+// listen listens on addresses. Each argument is preceded by the flag that sets it, for error messages.
 func listen(ctx context.Context, flagsAndAddresses ...string) (all []net.Listener, err error) {
 	for i := 0; i < len(flagsAndAddresses); i += 2 {
 		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", flagsAndAddresses[i+1])
@@ -152,7 +152,7 @@ func listen(ctx context.Context, flagsAndAddresses ...string) (all []net.Listene
 	return all, nil
 }
 
-// podName returns the name of the pod of this program.
+// podName returns the name of the pod that this program runs in.
 func podName() string {
 	if name := os.Getenv("POD_NAME"); name != "" {
 		return name

@@ -16,13 +16,14 @@ import (
 	"github.com/gshare-dev/gshare/serving/report"
 )
 
-// maxAccepting is the time for which requests are accepted after SIGTERM: clients, proxies and DNS learn meanwhile that the pod ends.
+// maxAccepting is how long, at most, requests are still accepted after SIGTERM. In that time clients, proxies and DNS learn that the pod is
+// ending.
 const maxAccepting = 5 * time.Second
 
-// server accepts requests, and ends without losing one.
+// server serves HTTP, and shuts down without losing an accepted request.
 type server struct {
 	http   *http.Server
-	grace  time.Duration // until requests are broken off
+	grace  time.Duration // time after which the shutdown breaks off requests
 	log    *slog.Logger
 	ending atomic.Bool
 }
@@ -39,8 +40,9 @@ func newServer(s *http.Server, grace time.Duration, log *slog.Logger) *server {
 	return created
 }
 
-// lastAnswer ends its connection: an answer of HTTP/1.1 says so, on one of HTTP/2 the client is told to open another one for further requests. So
-// few connections are left that a request comes on at the moment at which they are closed.
+// lastAnswer is a ResponseWriter that makes its answer the last on the connection: with HTTP/1.1 the answer closes the connection; with HTTP/2
+// the client is told to open another one for further requests. So when the server finally closes its connections, a request is unlikely to
+// arrive on one of them at that moment.
 type lastAnswer struct{ http.ResponseWriter }
 
 func (w lastAnswer) WriteHeader(code int) {
@@ -48,15 +50,15 @@ func (w lastAnswer) WriteHeader(code int) {
 	w.ResponseWriter.WriteHeader(code)
 }
 
-// Unwrap is for http.ResponseController.
+// Unwrap lets http.ResponseController find the wrapped ResponseWriter.
 func (w lastAnswer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// serve accepts requests until ctx ends and some seconds longer, and returns when all are answered, or broken off after the grace.
+// serve accepts requests until some seconds after ctx has ended. It returns when all are answered, or broken off after the grace.
 func (s *server) serve(ctx context.Context, l net.Listener) error {
 	return s.until(ctx, func() error { return s.http.Serve(l) })
 }
 
-// serveTLS is serve over TLS, as the server is configured for it.
+// serveTLS does what serve does, over TLS as the http.Server is configured for it.
 func (s *server) serveTLS(ctx context.Context, l net.Listener) error {
 	return s.until(ctx, func() error { return s.http.ServeTLS(l, "", "") })
 }
@@ -105,10 +107,10 @@ func serveMetrics(l net.Listener, registry *prometheus.Registry, ready func() bo
 	return func() { _ = s.Close() }
 }
 
-// lastReports is the time in which controllers get the last reports.
+// lastReports is how long controllers have to receive the last reports.
 const lastReports = 2 * time.Second
 
-// serveReports reports the load until stop is called, which sends the last reports.
+// serveReports reports the load until stop is called. stop returns when the last reports are sent.
 func serveReports(ctx context.Context, l net.Listener, reports *report.Server, options ...grpc.ServerOption) (stop func()) {
 	running, end := context.WithCancel(ctx)
 	go reports.Run(running)
