@@ -1,5 +1,5 @@
-// Command gshare-model is a model server to try gshare with: it has the protocols of inference servers, weights that are bytes on the GPU, and
-// kernels that take the times of a table.
+// Command gshare-model is a model server for trying out gshare: it speaks the protocols of inference servers, its weights are bytes on the GPU,
+// and its kernels take the times of a table.
 package main
 
 import (
@@ -63,8 +63,8 @@ func command() *cobra.Command {
 	return cmd
 }
 
-// serve opens the GPU, listens, loads the model and serves until the context ends and the requests that have begun are answered.
-// digest is that of the weights as declared; nil: the engine computes it if it needs it.
+// serve opens the GPU, listens, loads the model, and serves until the context ends and all requests in progress are answered. digest is the
+// declared digest of the weights; if it is nil, the engine computes it when it needs it.
 func (o *options) serve(ctx context.Context, table model.Table, digest *store.Digest, inputs []server.Tensor) error {
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil)).With("model", table.Name)
 	device, err := cuda.Open()
@@ -76,7 +76,7 @@ func (o *options) serve(ctx context.Context, table model.Table, digest *store.Di
 		return err
 	}
 	if o.store == "" {
-		o.store = os.Getenv("GSHARE_STORE") // where the agent has one for the pod
+		o.store = os.Getenv("GSHARE_STORE") // set by the agent if it has a store for the pod
 	}
 	if o.store != "" {
 		device, err := memory.Open()
@@ -97,7 +97,7 @@ func (o *options) serve(ctx context.Context, table model.Table, digest *store.Di
 	}
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)
-	protocols.SetUnencryptedHTTP2(true) // of gRPC
+	protocols.SetUnencryptedHTTP2(true) // for gRPC
 	h := &http.Server{Handler: s, Protocols: &protocols, ReadHeaderTimeout: 10 * time.Second, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)}
 	ended := make(chan error, 1)
 	go func() { ended <- h.Serve(listener) }()

@@ -20,7 +20,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/profile"
 )
 
-// options holds the flags. It has a field for each, so many fields.
+// options holds the flags, each in a field.
 type options struct {
 	points, name, address, store string
 	weights, workspace, declared string
@@ -49,7 +49,7 @@ func (o *options) register(f *pflag.FlagSet) {
 	f.BoolVar(&o.faults, "faults", false, "let requests ask for faults by the header "+server.FaultHeader)
 }
 
-// table returns the table of the model, of the file and the flags, which win.
+// table returns the table of the model, from the file of measurements and the flags, which take precedence.
 func (o *options) table() (model.Table, error) {
 	t := model.Table{Name: "model", Version: "1", Weights: 1 << 20}
 	if o.points == "" && len(o.batches) == 0 {

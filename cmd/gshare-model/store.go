@@ -14,17 +14,17 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/store"
 )
 
-// declaration returns the weights of a model as pods declare them: by their digest, with the memory that the store has them in.
+// declaration returns the weights of a model in the form in which pods declare them: their digest, and the memory that they take in the store.
 func declaration(t model.Table) string {
 	return fmt.Sprintf("%s=%dMi", store.Digest(t.Digest()), stored(t)/share.MiB)
 }
 
-// stored returns the memory that the store has the weights of a model in.
+// stored returns the memory that the weights of a model take in the store.
 func stored(t model.Table) share.Bytes {
 	return (share.Bytes(t.Weights) + store.Granularity - 1) / store.Granularity * store.Granularity
 }
 
-// digest returns that of --declared, nil without it.
+// digest returns the digest in --declared, or nil if that is not set.
 func (o *options) digest(t model.Table) (*store.Digest, error) {
 	if o.declared == "" {
 		return nil, nil
@@ -43,13 +43,13 @@ func (o *options) digest(t model.Table) (*store.Digest, error) {
 	return &digest, err
 }
 
-// sharedWeights has the weights in the model store of the slice.
+// sharedWeights is a model.Store that keeps the weights in the model store of the slice.
 type sharedWeights struct {
 	device cuda.Device
 	socket string
 	log    *slog.Logger
 
-	lease   *client.Client // while the weights are loaded
+	lease   *client.Client // held while the weights are loaded
 	mapping cuda.Mapping
 }
 
