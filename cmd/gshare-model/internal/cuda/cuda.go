@@ -15,8 +15,8 @@ import (
 
 // Error is a failed call of the driver.
 type Error struct {
-	Call string // what was called
-	Name string // of the result, such as CUDA_ERROR_OUT_OF_MEMORY
+	Call string // the driver function, or what was attempted
+	Name string // name of the result, such as CUDA_ERROR_OUT_OF_MEMORY
 }
 
 func (e *Error) Error() string { return e.Call + ": " + e.Name }
@@ -28,19 +28,19 @@ func check(call string, result C.int) error {
 	return &Error{call, C.GoString(C.driver_error(result))}
 }
 
-// Numbers of CUdevice_attribute.
+// Values of the enum CUdevice_attribute.
 const (
 	attributeSMs          = 16
 	attributeThreadsPerSM = 39
 )
 
-// threads is the number of threads of a block: the most that a block may have.
+// threads is the number of threads in a block: the maximum that CUDA allows.
 const threads = 1024
 
 // Device is the first GPU that the process sees.
 type Device struct {
-	sms   int // that the process may use
-	perSM int // blocks that an SM runs at once
+	sms   int // number of SMs that the process may use
+	perSM int // number of blocks that an SM runs at the same time
 }
 
 // Open initialises the driver and retains the primary context of the first GPU.
@@ -103,7 +103,7 @@ func (q *Queue) Allocate(bytes int) (Address, error) {
 // Free frees device memory.
 func (q *Queue) Free(a Address) error { return check("cuMemFree", C.driver_free(C.ulonglong(a))) }
 
-// staging returns pinned host memory of at least n bytes, whose contents the next call may replace.
+// staging returns pinned host memory of at least n bytes. It is valid until the next call, which may overwrite or free it.
 func (q *Queue) staging(n int) ([]byte, error) {
 	if n > q.size {
 		if q.pinned != nil {
@@ -136,7 +136,7 @@ func (q *Queue) Upload(to Address, from []byte) error {
 	return q.Wait()
 }
 
-// Download copies bytes from the device and waits for them.
+// Download copies bytes from the device and waits for the copy.
 func (q *Queue) Download(to []byte, from Address) error {
 	if len(to) == 0 {
 		return nil
@@ -155,7 +155,7 @@ func (q *Queue) Download(to []byte, from Address) error {
 	return nil
 }
 
-// Spin queues a kernel that runs for t on sm per mille of the GPU's SMs, and longer if the process may use fewer.
+// Spin queues a kernel that runs for t on sm per mille of the GPU's SMs, or for longer if the process may use fewer SMs than that.
 func (q *Queue) Spin(t time.Duration, sm int) error {
 	key := kernelKey{t, sm}
 	kernel, loaded := q.kernels[key]

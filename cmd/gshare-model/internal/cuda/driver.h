@@ -4,10 +4,10 @@
 
 #include <stddef.h>
 
-enum { DRIVER_ABSENT = -1, DRIVER_TOO_OLD = -2 }; /* besides the driver's own results */
+enum { DRIVER_ABSENT = -1, DRIVER_TOO_OLD = -2 }; /* in addition to the driver's own results */
 
 int driver_open(void); /* opens the library and makes the primary context of device 0 the calling thread's */
-int driver_enter(void); /* makes it the calling thread's */
+int driver_enter(void); /* makes the context of driver_open the calling thread's */
 int driver_attribute(int *value, int attribute);
 int driver_allocate(unsigned long long *address, size_t bytes);
 int driver_free(unsigned long long address);

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// ptx returns a module for GPUs from Volta on with one kernel without parameters, whose blocks each read the GPU's clock until the time is
-// over.
+// ptx returns a PTX module, for GPUs from Volta on, with one kernel without parameters. Each block of the kernel polls the GPU's clock until the
+// time is over.
 func ptx(name string, t time.Duration) string {
 	return fmt.Sprintf(`.version 6.0
 .target sm_70
