@@ -1,5 +1,5 @@
-// Package model runs batches of a model that a table describes: its weights are bytes on the device, its kernels take the times of the table,
-// and its results are checksums of the inputs, so that a client can tell whether each request got its own result.
+// Package model runs batches of a synthetic model that a table describes. Its weights are bytes on the device, its kernels take the times in the
+// table, and its results are checksums of the inputs, from which a client can tell whether each request got its own result.
 package model
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/gshare-dev/gshare/cmd/gshare-model/internal/cuda"
 )
 
-// Queue is where an engine runs kernels and copies, one after another.
+// Queue runs an engine's kernels and copies in order.
 type Queue interface {
 	Allocate(bytes int) (cuda.Address, error)
 	Free(cuda.Address) error
@@ -30,17 +30,17 @@ var ErrNotLoaded = errors.New("the model is not loaded")
 // Engine serves one model.
 type Engine struct {
 	Table Table
-	Store Store // where the weights are shared with other servers, before the first Load; nil: the engine has its own
-	// Digest is the SHA-256 of the weights, by which the store knows them. If it is nil before the first Load, that generates and reads all of them
-	// to compute it.
+	Store Store // shares weights with other servers, set before the first Load; nil: the engine has its own
+	// Digest is the SHA-256 of the weights, by which the store identifies them. If it is not set before the first Load, Load generates all of
+	// the weights once more to compute it.
 	Digest *[sha256.Size]byte
 
 	jobs chan job
 
 	mu        sync.Mutex
-	changed   *sync.Cond // the fields below, which mu guards
-	users     int        // batches that run or wait
-	changing  bool       // whether the model is loaded or unloaded
+	changed   *sync.Cond // signals changes of the fields below, which mu guards
+	users     int        // number of batches that run or wait
+	changing  bool       // whether the model is being loaded or unloaded
 	loaded    bool
 	weights   cuda.Address
 	workspace cuda.Address
@@ -65,8 +65,8 @@ type worker struct {
 	size   int
 }
 
-// Open returns an engine without weights that runs so many batches at once, each on a queue of its own. The queues are opened by the
-// goroutines that use them.
+// Open returns an engine without weights that runs up to concurrency batches at the same time, each on a queue of its own. The goroutine that
+// uses a queue also opens it.
 func Open(table Table, concurrency int, open func() (Queue, error)) (*Engine, error) {
 	if err := table.Validate(); err != nil {
 		return nil, err
@@ -94,7 +94,7 @@ func Open(table Table, concurrency int, open func() (Queue, error)) (*Engine, er
 	return e, err
 }
 
-// run runs a job on the first free queue, in the order of the calls. It returns early if the context ends before the job has begun.
+// run runs a job on the first queue that is free, in the order of the calls. It returns early if the context ends before the job has begun.
 func (e *Engine) run(ctx context.Context, f func(*worker) error) error {
 	j := job{f, make(chan error, 1)}
 	select {
@@ -105,7 +105,8 @@ func (e *Engine) run(ctx context.Context, f func(*worker) error) error {
 	}
 }
 
-// begin waits until the model is neither loaded nor unloaded, and keeps it so until end is called.
+// begin waits until the model is not being loaded or unloaded, and keeps others from starting to until end is called. It returns ErrNotLoaded if
+// the model is not loaded.
 func (e *Engine) begin() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -126,7 +127,8 @@ func (e *Engine) end() {
 	e.changed.Broadcast()
 }
 
-// change runs a function while no batch runs, unless the model is already loaded or unloaded as wanted. If it succeeds, the model is so.
+// change runs f, which loads or unloads the model, while no batch runs. It does nothing if the model is already in the wanted state, and records
+// that state if f succeeds.
 func (e *Engine) change(ctx context.Context, loaded bool, f func(*worker) error) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -175,14 +177,14 @@ func (e *Engine) Infer(ctx context.Context, rows [][]byte) ([]uint32, error) {
 	return sums, err
 }
 
-// BatchError says that a batch has no or too many rows.
+// BatchError is the error for a batch with no rows or too many.
 type BatchError struct{ Size, Max int }
 
 func (e *BatchError) Error() string {
 	return fmt.Sprintf("a batch has 1 to %d rows, not %d", e.Max, e.Size)
 }
 
-// batch copies the rows to the device, runs the kernel and checks the sums of what is on the device then.
+// batch copies the rows to the device, runs the kernel, and returns the checksums of what is on the device afterwards.
 func (e *Engine) batch(w *worker, rows [][]byte) ([]uint32, error) {
 	var all []byte
 	for _, row := range rows {

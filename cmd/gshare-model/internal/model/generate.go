@@ -8,12 +8,12 @@ import (
 
 // stream is a text that is being generated.
 type stream struct {
-	steps chan error // one for each step of the decoder, unless the stream is still busy with the one before
+	steps chan error // result of each step of the decoder; one that comes while the last is unread is dropped
 }
 
-// Generate runs a batch of the prompt alone and then calls emit for each token of the answer. All texts share the steps of one decoder, as
-// in servers with continuous batching: each step runs one kernel and gives every text its next token. Token i is the checksum of the
-// prompt followed by i as 4 bytes, little endian.
+// Generate runs a batch with only the prompt, and then calls emit for each token of the answer. All texts share the steps of one decoder, as in
+// servers with continuous batching: each step runs one kernel and gives every text its next token. Token i is the checksum of the prompt
+// followed by i as 4 bytes, little endian.
 func (e *Engine) Generate(ctx context.Context, prompt []byte, tokens int, emit func(token string) error) error {
 	if _, err := e.Infer(ctx, [][]byte{prompt}); err != nil {
 		return err
@@ -41,7 +41,7 @@ func Token(name string, prompt []byte, i int) string {
 	return fmt.Sprintf("%08x", Checksum(name, binary.LittleEndian.AppendUint32(prompt[:len(prompt):len(prompt)], uint32(i))))
 }
 
-// join adds a text to the decoder, which runs while there are any.
+// join adds a text to the decoder, which runs while it has any.
 func (e *Engine) join() *stream {
 	s := &stream{make(chan error, 1)}
 	d := &e.decoding

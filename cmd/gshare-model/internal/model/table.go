@@ -16,8 +16,8 @@ type Table struct {
 	Name      string
 	Version   string
 	Weights   int           // bytes
-	Workspace int           // bytes of the device that the model takes besides while it is loaded, such as a cache's
-	Load      time.Duration // that a load takes at least, as one of larger weights does
+	Workspace int           // further bytes of device memory that the loaded model takes, such as for a cache
+	Load      time.Duration // minimum time of a load, to simulate larger weights
 	Token     time.Duration // between the tokens of a generated text
 	Batches   []Batch       // in ascending order of their sizes
 }
@@ -26,7 +26,7 @@ type Table struct {
 type Batch struct {
 	Size int
 	Time time.Duration // on a GPU of its own
-	SM   int           // part of the GPU's SMs that it keeps busy, in per mille
+	SM   int           // SMs that it keeps busy, in per mille of the GPU's
 }
 
 // Validate returns an error if a value is out of bounds.
@@ -61,8 +61,8 @@ func (t Table) Validate() error {
 // MaxBatch returns the size of the largest batch.
 func (t Table) MaxBatch() int { return t.Batches[len(t.Batches)-1].Size }
 
-// Batch returns the kernel of a batch of n requests, with 1 <= n <= MaxBatch. Times between two sizes of the table are interpolated
-// linearly; a batch below the smallest size takes as long as that one.
+// Batch returns the kernel of a batch of n requests, with 1 <= n <= MaxBatch. It interpolates linearly between the times of two sizes in the
+// table. A batch below the smallest size takes as long as one of that size.
 func (t Table) Batch(n int) Batch {
 	i, found := slices.BinarySearchFunc(t.Batches, n, func(b Batch, n int) int { return cmp.Compare(b.Size, n) })
 	if found || i == 0 {
@@ -73,7 +73,8 @@ func (t Table) Batch(n int) Batch {
 	return Batch{n, below.Time + time.Duration(part*float64(above.Time-below.Time)), above.SM}
 }
 
-// saturated is the factor by which a batch may take longer on fewer SMs, compared with the most, and still count as keeping only those busy.
+// saturated is the factor by which a batch may take longer on fewer SMs than on the most that were measured, and still count as keeping only
+// those fewer SMs busy.
 const saturated = 1.05
 
 // FromPoints returns the table of a measured model. A batch has the time that was measured on the most SMs, and keeps busy the fewest SMs

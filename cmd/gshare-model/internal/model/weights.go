@@ -19,10 +19,10 @@ type Store interface {
 	Unload() error
 }
 
-// piece is how many bytes of the weights are copied at once.
+// piece is how many bytes of the weights are generated and copied at a time.
 const piece = 4 << 20
 
-// content calls a function with each piece of the weights, which begin with the model's name. Results depend on it.
+// content generates the weights and calls a function with each piece. They begin with the model's name, on which results depend.
 func (t Table) content(each func(at int, piece []byte) error) error {
 	random := rand.NewChaCha8([32]byte([]byte(fmt.Sprintf("%-32.32s", t.Name))))
 	content := make([]byte, min(piece, t.Weights))
@@ -49,7 +49,8 @@ func (t Table) Digest() [sha256.Size]byte {
 	return [sha256.Size]byte(hash.Sum(nil))
 }
 
-// Load puts the weights on the device, unless they are there, and allocates the workspace. It takes Table.Load at least, unless ctx ends before.
+// Load copies the weights to the device, or maps those in the store, and allocates the workspace. It does nothing if the model is loaded. It
+// takes at least Table.Load, unless ctx ends before.
 func (e *Engine) Load(ctx context.Context) error {
 	return e.change(ctx, true, func(w *worker) (err error) {
 		least := time.After(e.Table.Load)
@@ -63,7 +64,7 @@ func (e *Engine) Load(ctx context.Context) error {
 		}
 		select {
 		case <-least:
-		case <-ctx.Done(): // it is there all the same
+		case <-ctx.Done(): // the model is loaded nevertheless
 		}
 		return nil
 	})
@@ -94,7 +95,7 @@ func (e *Engine) freeWorkspace(w *worker) error {
 	return w.Free(e.workspace)
 }
 
-// Unload frees weights and workspace after all requests that have begun. The weights of a store stay there.
+// Unload frees weights and workspace once all requests in progress have ended. Weights in a store stay there.
 func (e *Engine) Unload(ctx context.Context) error {
 	return e.change(ctx, false, func(w *worker) error {
 		err := e.freeWorkspace(w)
