@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// texts is a member of a request that is a text or a list of texts. Token numbers, or lists of them, count as their JSON.
+// texts is a JSON value that is a text or a list of texts. Arrays of token numbers are taken as the text of their JSON.
 type texts []string
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -25,7 +25,7 @@ func (t *texts) UnmarshalJSON(from []byte) error {
 		return err
 	}
 	if len(all) > 0 && all[0][0] != '"' && all[0][0] != '[' {
-		*t = texts{string(from)} // one text of token numbers
+		*t = texts{string(from)} // an array of token numbers, taken as one text
 		return nil
 	}
 	*t = nil
@@ -63,7 +63,7 @@ type completionResponse struct {
 	Usage   *usage             `json:"usage,omitempty"`
 }
 
-// complete answers each prompt with tokens, all at once or, of a single prompt, each when it is generated.
+// complete answers each prompt with tokens. It sends all of them at once or, for a single prompt with stream, each as soon as it is generated.
 func (s *Server) complete(w http.ResponseWriter, r *http.Request) error {
 	var request completionRequest
 	if err := decode(r, &request); err != nil {
@@ -127,14 +127,14 @@ type embeddingRequest struct {
 	EncodingFormat string `json:"encoding_format"` // float (default) or base64
 }
 
-// embedding is the vector of an input: numbers, or in base64 as float32, little endian.
+// embedding is the vector of an input: a list of numbers, or the base64 of float32 values, little endian.
 type embedding struct {
 	Object    string `json:"object"`
 	Index     int    `json:"index"`
 	Embedding any    `json:"embedding"`
 }
 
-// embed answers each input, all of which run as one batch, with a vector of the bytes of its result, the lowest first, as parts of 256.
+// embed runs all inputs as one batch and answers each with a vector: the bytes of its checksum, the lowest first, divided by 256.
 func (s *Server) embed(w http.ResponseWriter, r *http.Request) error {
 	var request embeddingRequest
 	if err := decode(r, &request); err != nil {

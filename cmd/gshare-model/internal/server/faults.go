@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// FaultHeader is the header by which a client asks for faults, such as "delay=50ms,error=500".
+// FaultHeader is the request header by which a client asks for faults, such as "delay=50ms,error=500".
 const FaultHeader = "x-gshare-fault"
 
-// Faults are what a server does instead of its work, or before it, when a request asks for it. The values are called in the order in which
-// the request names them with what follows "=", and return whether the request goes on.
+// Faults maps the names of faults to functions that a server calls before it handles a request that asks for them, in the order in which the
+// request names them. value is what follows "=". A function returns whether the server continues with the request.
 type Faults map[string]func(w http.ResponseWriter, r *http.Request, value string) (goesOn bool)
 
-// AllFaults returns the faults of a real server: an error, a delay, no answer, a connection that breaks, and a process that exits.
+// AllFaults returns faults that real servers have: an error, a delay, no answer, a broken connection, and the exit of the process.
 func AllFaults() Faults {
 	return Faults{
 		"error": func(w http.ResponseWriter, _ *http.Request, value string) bool {
@@ -43,7 +43,7 @@ func AllFaults() Faults {
 			}
 		},
 		"hang": func(_ http.ResponseWriter, r *http.Request, _ string) bool {
-			_, _ = io.Copy(io.Discard, r.Body) // the server sees the end of a connection only behind the body
+			_, _ = io.Copy(io.Discard, r.Body) // the server notices a closed connection only after it has read the body
 			<-r.Context().Done()
 			return false
 		},
@@ -55,7 +55,7 @@ func AllFaults() Faults {
 	}
 }
 
-// handler applies the faults that requests ask for.
+// handler returns a handler that applies the faults that a request asks for, and then calls next.
 func (f Faults) handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if f != nil && r.Header.Get(FaultHeader) != "" {

@@ -19,7 +19,7 @@ import (
 // grpcService answers the methods of the Open Inference Protocol over gRPC.
 type grpcService struct{ *Server }
 
-// withGRPC returns a handler that serves gRPC, and all else by another handler.
+// withGRPC returns a handler that serves gRPC and passes all other requests to another handler.
 func (s grpcService) withGRPC(other http.Handler) http.Handler {
 	server := grpc.NewServer(grpc.MaxRecvMsgSize(maxBody), grpc.MaxSendMsgSize(maxBody))
 	server.RegisterService(&grpc.ServiceDesc{
@@ -49,7 +49,7 @@ func (s grpcService) withGRPC(other http.Handler) http.Handler {
 	})
 }
 
-// method describes a method of the service.
+// method returns the description of a method of the service, which answer implements.
 func method[Request, Response any](name string, answer func(context.Context, *Request) (*Response, error)) grpc.MethodDesc {
 	return grpc.MethodDesc{MethodName: name, Handler: func(_ any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
 		request := new(Request)
@@ -64,7 +64,7 @@ func method[Request, Response any](name string, answer func(context.Context, *Re
 	}}
 }
 
-// grpcError returns an error with the code of gRPC that fits its HTTP status.
+// grpcError converts an error to one with the gRPC code that corresponds to its HTTP status.
 func grpcError(err error) error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return status.FromContextError(err).Err()
@@ -159,7 +159,7 @@ func (s grpcService) memoryUnregister(_ context.Context, r *pb.SystemSharedMemor
 	return &pb.SystemSharedMemoryUnregisterResponse{}, nil
 }
 
-// modelInfer runs the batch of a request. The response has bytes if the request has, else numbers.
+// modelInfer runs the batch of a request. The output has raw contents if the inputs do, else numbers.
 func (s grpcService) modelInfer(ctx context.Context, r *pb.ModelInferRequest) (*pb.ModelInferResponse, error) {
 	if err := s.known(r.GetModelName(), r.GetModelVersion()); err != nil {
 		return nil, err
@@ -216,14 +216,14 @@ func (s grpcService) modelInfer(ctx context.Context, r *pb.ModelInferRequest) (*
 	return response, nil
 }
 
-// Parameters of tensors in shared memory.
+// The parameters of tensors in shared memory.
 const (
 	regionParameter = "shared_memory_region"
 	sizeParameter   = "shared_memory_byte_size"
 	offsetParameter = "shared_memory_offset"
 )
 
-// spanOf returns the shared memory that parameters name, or nil.
+// spanOf returns the span of shared memory that parameters name, or nil if they name none.
 func spanOf(p map[string]*pb.InferParameter) *span {
 	region := p[regionParameter].GetStringParam()
 	if region == "" {
@@ -242,7 +242,7 @@ func spanParameters(s span) map[string]*pb.InferParameter {
 	}
 }
 
-// fromContents converts the elements of a message.
+// fromContents converts the typed elements of a message to bytes in the layout of a tensor.
 func fromContents(datatype string, c *pb.InferTensorContents) (data []byte, err error) {
 	little := binary.LittleEndian
 	switch datatype {
@@ -277,7 +277,7 @@ func fromContents(datatype string, c *pb.InferTensorContents) (data []byte, err 
 	return nil, fmt.Errorf("the elements of %s have no contents but raw ones", datatype)
 }
 
-// narrow appends values that have fewer bytes than their type, and refuses those that do not fit.
+// narrow appends values of a datatype that is narrower than the Go type in which the message has them. It refuses values that do not fit.
 func narrow[T int32 | uint32](data []byte, values []T, least, most T, add func([]byte, T) []byte) ([]byte, error) {
 	for _, v := range values {
 		if v < least || v > most {

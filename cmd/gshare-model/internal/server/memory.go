@@ -11,10 +11,10 @@ import (
 	"sync"
 )
 
-// region is shared memory of the host that a client has registered.
+// region is a region of the host's shared memory that a client has registered.
 type region struct {
 	Name   string `json:"name"`
-	Key    string `json:"key"` // of shm_open
+	Key    string `json:"key"` // name given to shm_open
 	Offset int    `json:"offset"`
 	Size   int    `json:"byte_size"`
 }
@@ -31,10 +31,10 @@ type regions struct {
 	byName map[string]region
 }
 
-// sharedMemory is where shm_open has its files.
+// sharedMemory is the directory in which shm_open creates its files.
 const sharedMemory = "/dev/shm"
 
-// handleMemory registers the extension for shared memory of the host.
+// handleMemory registers the handlers of the protocol's extension for shared memory of the host.
 func (s *Server) handleMemory(handle handlers) {
 	const all, one = "/v2/systemsharedmemory", "/v2/systemsharedmemory/region/{region}"
 	status := func(w http.ResponseWriter, r *http.Request) error {
@@ -112,7 +112,7 @@ func (r *regions) list(name string) ([]region, error) {
 	return found, nil
 }
 
-// find opens the file of a span's region and returns where in it the span begins.
+// find opens the file of a span's region, and returns the offset of the span in it.
 func (r *regions) find(s span, flags int) (*os.File, int64, error) {
 	r.mu.Lock()
 	found, ok := r.byName[s.region]

@@ -48,7 +48,7 @@ func newMetrics(e *model.Engine) metrics {
 	return m
 }
 
-// begin counts a batch that waits for the device, and returns a function to call at its end.
+// begin counts a batch as waiting for the device, and returns a function to call when it has ended.
 func (m *metrics) begin(rows int) (done func(error)) {
 	start := time.Now()
 	m.running.Inc()
@@ -81,7 +81,7 @@ func (r *statusRecorder) WriteHeader(status int) {
 	r.ResponseWriter.WriteHeader(status)
 }
 
-// Flush is there for gRPC, which asks for a http.Flusher.
+// Flush implements http.Flusher, which gRPC requires of a ResponseWriter.
 func (r *statusRecorder) Flush() { _ = http.NewResponseController(r.ResponseWriter).Flush() }
 
 func (r *statusRecorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }

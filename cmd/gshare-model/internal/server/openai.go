@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// defaultTokens is the length of an answer to a request that does not say it.
+// defaultTokens is the length of an answer in tokens if the request does not set it.
 const defaultTokens = 16
 
-// maxTokens is the length of the longest answer.
+// maxTokens is the largest length of an answer, in tokens.
 const maxTokens = 1 << 16
 
 type chatRequest struct {
@@ -32,7 +32,7 @@ type streamOptions struct {
 	IncludeUsage bool `json:"include_usage"`
 }
 
-// prompt returns the text of all messages. Content that is not a string counts as its JSON.
+// prompt returns the concatenated text of all messages. Content that is not a string is taken as its JSON.
 func (r *chatRequest) prompt() []byte {
 	var all []byte
 	for _, m := range r.Messages {
@@ -63,7 +63,7 @@ type usage struct {
 	Total      int `json:"total_tokens"`
 }
 
-// add counts a prompt, whose tokens are its words, and the tokens of its answer.
+// add counts the tokens of a prompt, one for each of its words, and the tokens of its answer.
 func (u *usage) add(prompt string, tokens int) {
 	u.Prompt += len(strings.Fields(prompt))
 	u.Completion += tokens
@@ -79,7 +79,7 @@ type chatResponse struct {
 	Usage   *usage       `json:"usage,omitempty"`
 }
 
-// handleOpenAI registers the completions and embeddings of OpenAI.
+// handleOpenAI registers the handlers of OpenAI's API.
 func (s *Server) handleOpenAI(handle handlers) {
 	handle("GET /v1/models", func(w http.ResponseWriter, _ *http.Request) error {
 		one := map[string]any{"id": s.Engine.Table.Name, "object": "model", "created": 0, "owned_by": "gshare"}
@@ -91,7 +91,7 @@ func (s *Server) handleOpenAI(handle handlers) {
 	handle("POST /v1/embeddings", s.embed)
 }
 
-// knownIfNamed returns an error if a request names another model.
+// knownIfNamed returns an error if a request names a model that is not this server's. It may name none.
 func (s *Server) knownIfNamed(name string) error {
 	if name == "" {
 		return nil
@@ -99,7 +99,7 @@ func (s *Server) knownIfNamed(name string) error {
 	return s.known(name, "")
 }
 
-// writeOpenAIError answers with an error in the form that clients of OpenAI read.
+// writeOpenAIError writes an error in the format that OpenAI's clients expect.
 func writeOpenAIError(w http.ResponseWriter, err error) {
 	content := map[string]any{"message": err.Error(), "type": "invalid_request_error", "param": nil, "code": nil}
 	if statusOf(err) >= http.StatusInternalServerError {
@@ -108,7 +108,7 @@ func writeOpenAIError(w http.ResponseWriter, err error) {
 	writeJSON(w, statusOf(err), map[string]any{"error": content})
 }
 
-// chat answers a prompt with tokens, all at once or each when it is generated.
+// chat answers a prompt with tokens. It sends all of them at once or, with stream, each as soon as it is generated.
 func (s *Server) chat(w http.ResponseWriter, r *http.Request) error {
 	var request chatRequest
 	if err := decode(r, &request); err != nil {
@@ -151,7 +151,7 @@ func (s *Server) chat(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// generate generates tokens and counts them.
+// generate generates an answer and counts its tokens in the metrics.
 func (s *Server) generate(ctx context.Context, prompt []byte, tokens int, emit func(string) error) error {
 	return s.Engine.Generate(ctx, prompt, tokens, func(token string) error {
 		s.metrics.tokens.Inc()
@@ -159,8 +159,8 @@ func (s *Server) generate(ctx context.Context, prompt []byte, tokens int, emit f
 	})
 }
 
-// events sends events to a client. An error before the first one is an ordinary answer; one behind it breaks the connection, so that the
-// client cannot take the text for complete.
+// events sends server-sent events to a client. An error before the first event is an ordinary answer. A later one breaks the connection, so that
+// the client cannot mistake the text for complete.
 type events struct {
 	w     http.ResponseWriter
 	begun bool
@@ -182,7 +182,7 @@ func (e *events) send(content any) error {
 	return http.NewResponseController(e.w).Flush()
 }
 
-// end ends the answer, with the error that has occurred if there is one.
+// end ends the answer, with an error if err is not nil.
 func (e *events) end(err error) error {
 	if err == nil {
 		_, err = fmt.Fprint(e.w, "data: [DONE]\n\n")
@@ -200,7 +200,7 @@ func (s *Server) stream(ctx context.Context, w http.ResponseWriter, response cha
 		response.Choices = choices
 		return events.send(response)
 	}
-	role := "assistant" // of the first token only
+	role := "assistant" // in the event of the first token only
 	err := s.generate(ctx, prompt, tokens, func(token string) error {
 		err := send(chatChoice{Delta: &chatMessage{role, token + " "}})
 		role = ""

@@ -8,15 +8,15 @@ import (
 	"strconv"
 )
 
-// jsonLengthHeader tells where binary tensors begin in a body.
+// jsonLengthHeader is the header with the length of the JSON part of a body. The binary tensors follow it.
 const jsonLengthHeader = "Inference-Header-Content-Length"
 
-// extensions are the extensions of the protocol that the server has.
+// extensions lists the protocol's extensions that the server supports.
 var extensions = []string{"binary_tensor_data", "model_repository", "system_shared_memory"}
 
 type handlers func(pattern string, h func(http.ResponseWriter, *http.Request) error)
 
-// handleREST registers the Open Inference Protocol.
+// handleREST registers the handlers of the Open Inference Protocol over REST.
 func (s *Server) handleREST(handle handlers) {
 	handle("GET /v2/health/live", func(w http.ResponseWriter, _ *http.Request) error { return nil })
 	handle("GET /v2/health/ready", func(w http.ResponseWriter, _ *http.Request) error { return s.checkReady() })
@@ -98,7 +98,7 @@ type modelState struct {
 	Reason  string `json:"reason"`
 }
 
-// index lists the repository, or only what is ready.
+// index lists the models of the repository, or only those that are ready.
 func (s *Server) index(ready bool) []modelState {
 	m := modelState{s.Engine.Table.Name, s.Engine.Table.Version, "READY", ""}
 	if !s.Engine.Loaded() {
@@ -110,7 +110,7 @@ func (s *Server) index(ready bool) []modelState {
 	return []modelState{m}
 }
 
-// parameters are those of the extensions for binary and shared tensors.
+// parameters holds the parameters of the extensions for binary tensors and for shared memory.
 type parameters struct {
 	BinarySize   *int   `json:"binary_data_size,omitempty"`
 	Binary       *bool  `json:"binary_data,omitempty"`
@@ -120,7 +120,7 @@ type parameters struct {
 	Offset       int    `json:"shared_memory_offset,omitempty"`
 }
 
-// span returns the shared memory that the parameters name, or nil.
+// span returns the span of shared memory that the parameters name, or nil if they name none.
 func (p parameters) span() *span {
 	if p.Region == "" {
 		return nil
@@ -151,7 +151,7 @@ type restResponse struct {
 	Outputs []restTensor `json:"outputs"`
 }
 
-// inferREST runs the batch of a request in JSON, with or without binary tensors behind it.
+// inferREST runs the batch of a request whose body is JSON, which binary tensors may follow.
 func (s *Server) inferREST(w http.ResponseWriter, r *http.Request) error {
 	if err := s.known(r.PathValue("model"), r.PathValue("version")); err != nil {
 		return err
@@ -198,7 +198,7 @@ func (s *Server) inferREST(w http.ResponseWriter, r *http.Request) error {
 	return writeResult(w, response, result, binaryOutput)
 }
 
-// writeResult writes a response with its output, in JSON or as bytes behind it.
+// writeResult writes a response with its output, either in the JSON or as bytes that follow it.
 func writeResult(w http.ResponseWriter, response restResponse, result *tensor, isBinary bool) error {
 	out := restTensor{Tensor: result.Tensor}
 	if !isBinary {
@@ -223,11 +223,11 @@ func writeResult(w http.ResponseWriter, response restResponse, result *tensor, i
 	}
 	w.Header().Set("Content-Type", "application/octet-stream")
 	w.Header().Set(jsonLengthHeader, strconv.Itoa(len(text)))
-	_, _ = w.Write(append(text, result.data...)) // the client has gone
+	_, _ = w.Write(append(text, result.data...)) // fails only if the client has disconnected
 	return nil
 }
 
-// splitBody returns the JSON part of a body and the binary part behind it.
+// splitBody returns the JSON part of a body and the binary part that follows it.
 func splitBody(r *http.Request) (text, rest []byte, err error) {
 	body, err := readAll(r)
 	if err != nil {
@@ -244,7 +244,7 @@ func splitBody(r *http.Request) (text, rest []byte, err error) {
 	return body[:length], body[length:], nil
 }
 
-// input returns an input with its elements, and what follows of the binary part.
+// input returns an input with its elements, and the rest of the binary part that it has not taken.
 func (s *Server) input(in *restTensor, rest []byte) (*tensor, []byte, error) {
 	t := &tensor{Tensor: in.Tensor}
 	var p parameters
@@ -275,7 +275,7 @@ func readAll(r *http.Request) ([]byte, error) {
 	return body, nil
 }
 
-// statusOrBad returns the status of an error of reading a request.
+// statusOrBad returns the HTTP status for an error in reading a request: 400 unless the error has one of its own.
 func statusOrBad(err error) int {
 	if status := statusOf(err); status != http.StatusInternalServerError {
 		return status

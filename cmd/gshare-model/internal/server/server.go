@@ -1,5 +1,5 @@
-// Package server offers an engine by the protocols of inference servers: the Open Inference Protocol over REST and gRPC with the binary tensor,
-// model repository and shared memory extensions, the completions and embeddings of OpenAI, and plain HTTP.
+// Package server serves an engine over the protocols of inference servers: the Open Inference Protocol over REST and gRPC with the extensions
+// for binary tensors, the model repository and shared memory, the completions and embeddings of OpenAI, and plain HTTP.
 package server
 
 import (
@@ -18,20 +18,20 @@ import (
 	"github.com/gshare-dev/gshare/cmd/gshare-model/internal/model"
 )
 
-// serverName is what the server calls itself.
+// serverName is the name of the server in its metadata.
 const serverName = "gshare-model"
 
-// outputName is the model's only output: a checksum of UINT32 for each row.
+// outputName is the name of the model's only output: for each row a checksum of type UINT32.
 const outputName = "checksum"
 
 // maxBody is the largest request in bytes.
 const maxBody = 1 << 30
 
-// Config says what a server offers.
+// Config holds what a server serves.
 type Config struct {
 	Engine  *model.Engine
-	Inputs  []Tensor // of the model, without the dimension of the batch
-	Faults  Faults   // on request of clients; nil: none
+	Inputs  []Tensor // inputs of the model; their shapes lack the batch dimension
+	Faults  Faults   // that clients may ask for; nil: none
 	Version string   // of the program
 }
 
@@ -111,10 +111,10 @@ func writeError(w http.ResponseWriter, err error) {
 func writeJSON(w http.ResponseWriter, status int, content any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(content) // the client has gone
+	_ = json.NewEncoder(w).Encode(content) // fails only if the client has disconnected
 }
 
-// known returns an error unless the server has this model in this version; an empty version is any.
+// known returns an error unless the server has this model in this version. An empty version stands for any.
 func (s *Server) known(name, version string) error {
 	table := s.Engine.Table
 	if name != table.Name || (version != "" && version != table.Version) {
@@ -123,7 +123,7 @@ func (s *Server) known(name, version string) error {
 	return nil
 }
 
-// wanted is an output that a request names, and where it wants it.
+// wanted is an output that a request names, and the shared memory to write it to, if any.
 type wanted struct {
 	name   string
 	memory *span
@@ -158,7 +158,7 @@ func (s *Server) infer(ctx context.Context, inputs []*tensor, outputs []wanted) 
 	return result, nil
 }
 
-// run runs a batch and counts it.
+// run runs a batch and counts it in the metrics.
 func (s *Server) run(ctx context.Context, rows [][]byte) ([]uint32, error) {
 	done := s.metrics.begin(len(rows))
 	sums, err := s.Engine.Infer(ctx, rows)
@@ -166,7 +166,7 @@ func (s *Server) run(ctx context.Context, rows [][]byte) ([]uint32, error) {
 	return sums, err
 }
 
-// joinRows checks the inputs and returns the bytes of each row, of all inputs in the order of the model's.
+// joinRows checks the inputs and returns the bytes of each row: the row of every input, concatenated in the order of the model's inputs.
 func (s *Server) joinRows(inputs []*tensor) ([][]byte, error) {
 	if len(inputs) != len(s.Inputs) {
 		return nil, errorf(http.StatusBadRequest, "the request has %d inputs, the model %d", len(inputs), len(s.Inputs))
@@ -203,7 +203,7 @@ func (s *Server) joinRows(inputs []*tensor) ([][]byte, error) {
 	return joined, nil
 }
 
-// fits reports whether a shape is that of a batch with the dimensions that are wanted.
+// fits reports whether a shape is the batch dimension followed by the wanted dimensions, of which -1 stands for any.
 func fits(shape, want []int64) bool {
 	if len(shape) != len(want)+1 {
 		return false
@@ -216,7 +216,7 @@ func fits(shape, want []int64) bool {
 	return true
 }
 
-// plain runs a batch of one, whose row is the body.
+// plain runs a batch of one row, which is the body of the request.
 func (s *Server) plain(w http.ResponseWriter, r *http.Request) error {
 	body, err := readAll(r)
 	if err != nil {

@@ -10,29 +10,29 @@ import (
 	"strconv"
 )
 
-// Tensor describes an input or output. A dimension of -1 is any size.
+// Tensor describes an input or output. A dimension of -1 stands for any size.
 type Tensor struct {
 	Name     string  `json:"name"`
 	Datatype string  `json:"datatype"`
 	Shape    []int64 `json:"shape"`
 }
 
-// tensor is a tensor with its elements in row-major order, little endian. An element of BYTES is preceded by its length in 4 bytes.
+// tensor is a tensor with its elements in row-major order, little endian. Each element of datatype BYTES is preceded by its length in 4 bytes.
 type tensor struct {
 	Tensor
 	data []byte
 }
 
-// widths maps each datatype to the bytes of an element; BYTES has no fixed width.
+// widths maps each datatype to the size of an element in bytes. BYTES has no fixed size.
 var widths = map[string]int{
 	"BOOL": 1, "UINT8": 1, "INT8": 1, "UINT16": 2, "INT16": 2, "FP16": 2, "BF16": 2, "UINT32": 4, "INT32": 4, "FP32": 4,
 	"UINT64": 8, "INT64": 8, "FP64": 8, "BYTES": 0,
 }
 
-// maxElements is the largest number of elements of a tensor, so that sizes cannot overflow.
+// maxElements is the largest number of elements in a tensor, so that sizes in bytes cannot overflow.
 const maxElements = 1 << 32
 
-// elements returns the number of elements of a shape.
+// elements returns the number of elements in a tensor of this shape.
 func elements(shape []int64) (int, error) {
 	n := int64(1)
 	for _, d := range shape {
@@ -46,7 +46,7 @@ func elements(shape []int64) (int, error) {
 	return int(n), nil
 }
 
-// rows returns the number of rows, which is the first dimension, and cuts the data into them.
+// rows splits the data into rows, of which the first dimension is the number.
 func (t *tensor) rows() ([][]byte, error) {
 	n, err := elements(t.Shape)
 	if err != nil {
@@ -118,7 +118,7 @@ func fromJSON(datatype string, text json.RawMessage) (data []byte, err error) {
 	}
 }
 
-// appendElement appends one element that JSON gives.
+// appendElement appends one element, given as a JSON token.
 func appendElement(data []byte, datatype string, token json.Token) ([]byte, error) {
 	switch value := token.(type) {
 	case bool:
@@ -165,7 +165,7 @@ func appendNumber(data []byte, datatype, text string) ([]byte, error) {
 	return append(data, all[:widths[datatype]]...), nil
 }
 
-// KnownDatatype reports whether the protocol has a datatype of this name.
+// KnownDatatype reports whether the Open Inference Protocol has a datatype of this name.
 func KnownDatatype(name string) bool {
 	_, known := widths[name]
 	return known
