@@ -10,13 +10,13 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// WriteVariable is the environment variable with which Check writes the section instead of comparing it: make reference sets it.
+// WriteVariable is the environment variable that makes Check write the section instead of comparing it. make reference sets it.
 const WriteVariable = "GSHARE_WRITE_REFERENCE"
 
-// page is docs/cli.md, as the packages of programs reach it.
+// page is the path of docs/cli.md from the package of a program, in which its tests run.
 const page = "../../docs/cli.md"
 
-// Check is a test that docs/cli.md has the section of a program as its flags and commands are.
+// Check fails the test unless the section of a program in docs/cli.md matches its flags and commands.
 func Check(t *testing.T, program *cobra.Command) {
 	t.Helper()
 	want, err := Section(program)
@@ -41,7 +41,7 @@ func Check(t *testing.T, program *cobra.Command) {
 	}
 }
 
-// Replace returns a page with another section of a program. It returns an error if the page has no such section.
+// Replace returns the page with the section of a program replaced. It returns an error if the page has no such section.
 func Replace(page, program, section string) (string, error) {
 	const heading = "\n## "
 	before, rest, found := strings.Cut(page, heading+program+"\n")

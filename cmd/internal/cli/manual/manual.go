@@ -1,4 +1,4 @@
-// Package manual describes the commands of a program in Markdown, and holds docs/cli.md against them.
+// Package manual describes the commands of a program in Markdown, and checks docs/cli.md against that.
 package manual
 
 import (
@@ -10,15 +10,15 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Section returns the section of a program: its description, flags and examples, and those of its commands. It returns an error for a command or a
-// flag that has no description.
+// Section returns the Markdown section of a program: its description, flags and examples, and those of its commands. It returns an error if a
+// command or a flag has no description.
 func Section(program *cobra.Command) (string, error) {
 	var s section
 	s.add(program)
 	return s.text.String(), s.err
 }
 
-// section is the text of a program that is being written.
+// section is the section of a program while it is being written.
 type section struct {
 	text strings.Builder
 	err  error
@@ -38,7 +38,7 @@ func (s *section) add(cmd *cobra.Command) {
 		fmt.Fprintf(&s.text, "\n%s\n", short)
 	}
 	switch {
-	case strings.Contains(long, "\n  "): // lists and examples, whose lines have to stay
+	case strings.Contains(long, "\n  "): // a list or an example, whose line breaks matter
 		fmt.Fprintf(&s.text, "\n```text\n%s\n```\n", long)
 	case long != "":
 		fmt.Fprintf(&s.text, "\n%s\n", long)
@@ -83,7 +83,7 @@ func flagName(f *pflag.Flag) string {
 	return strings.TrimSpace(name + " " + kind)
 }
 
-// standard returns the default of a flag; nothing for those that stand for "not given".
+// standard returns the default of a flag, or an empty string if the default only means that the flag is not given.
 func standard(f *pflag.Flag) string {
 	switch f.DefValue {
 	case "", "[]", "false", "0s":
@@ -96,7 +96,7 @@ func standard(f *pflag.Flag) string {
 	return "`" + cell(f.DefValue) + "`"
 }
 
-// cell returns a text as a cell of a table has it.
+// cell returns a text in the form of a table cell.
 func cell(text string) string {
 	return strings.ReplaceAll(strings.Join(strings.Fields(text), " "), "|", `\|`)
 }
