@@ -14,7 +14,7 @@ type boxes struct {
 	rects  []rectangle.Rect
 }
 
-// arrange returns the rectangles of the shares, or none and false if they do not fit.
+// arrange returns an arrangement of the shares as rectangles, or false if they do not fit.
 func arrange(shares []Share, window time.Duration) (boxes, bool) {
 	shares = withSMTime(shares)
 	list := make([]rectangle.Box, len(shares))
@@ -64,7 +64,7 @@ func (b boxes) borders(ends func(rectangle.Rect) (share.PerMille, share.PerMille
 	return slices.Compact(list)
 }
 
-// borderCells maps the borders of rectangles to character cells, so that rectangles that do not overlap do not overlap as drawn either.
+// borderCells maps the borders of rectangles to character cells, such that rectangles that do not overlap do not overlap in the drawing, either.
 func borderCells(marks []share.PerMille, cells int) map[share.PerMille]int {
 	sizes := make([]int64, len(marks)-1)
 	for k := range sizes {

@@ -10,7 +10,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// The size of a picture in cells. The height grows if more shares run together than there are lines.
+// The size of a picture in cells. A picture is higher if more shares run at the same time than it has lines.
 const (
 	widest    = 64
 	narrowest = 8
@@ -50,8 +50,8 @@ func sortedShares(shares []Share) []Share {
 	return list
 }
 
-// withSMTime returns the shares that request SM-time, which are the first of sorted ones. The others run in time that these leave, and are in
-// the legend only.
+// withSMTime returns the shares that request SM-time, which come first in sorted order. Shares that request none run in time that the others
+// leave, and appear in the legend only.
 func withSMTime(sorted []Share) []Share {
 	if at := slices.IndexFunc(sorted, func(x Share) bool { return x.Share.SMRequest == 0 && x.Share.QuotaRequest == 0 }); at >= 0 {
 		return sorted[:at]
@@ -59,8 +59,9 @@ func withSMTime(sorted []Share) []Share {
 	return sorted
 }
 
-// plan returns how the shares of the slice divide its window, as a slot table or as rectangles, and whether they can be admitted so. Nodes
-// execute slot tables, so rectangles need one as well, with the reserve. The plan is empty where none was found.
+// plan returns how the shares of the slice divide its window, as a slot table or as rectangles, and whether they are admissible in that form.
+// Nodes execute slot tables, so rectangles are admissible only if there is a slot table with the reserve, too. The plan is empty if none was
+// found.
 func (s Slice) plan() (plan, bool) {
 	window := cmp.Or(s.Window, defaultWindow)
 	t, ok := solve(s.Shares, window, s.Reserve)
@@ -149,7 +150,7 @@ func wrapShare(s share.Share, width int) []string {
 	return lines
 }
 
-// freeText returns the legend's line with the SM-time that is free, and the fraction of the window that is kept for switching between turns.
+// freeText returns the legend's line with the free SM-time, and the fraction of the window that is reserved for switching between turns.
 func (s Slice) freeText(width int) string {
 	rest := share.PerMille(max(share.WholeArea-s.allocated(), 0) / share.Area(share.Whole))
 	text := fmt.Sprintf("···  free: %s of SM-time", rest.Percent())

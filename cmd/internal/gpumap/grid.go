@@ -59,8 +59,8 @@ func (r row) paint(p painter) string {
 	return b.String()
 }
 
-// distribute divides lines among GPU models, need being the lines that each could fill: each gets one, and every further line goes to the
-// model of which the smallest fraction is shown.
+// distribute divides lines among GPU models. need holds the number of lines that each model could fill. Each model gets one line, and every
+// further line goes to the model of which the smallest fraction is shown.
 func distribute(lines int, need []int) []int {
 	got := make([]int, len(need))
 	for ; lines > 0; lines-- {

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Interesting returns the n GPUs that are most worth drawing: first those whose shares have different quotas, then those with the most
-// shares. GPUs whose drawings would look the same are last, and empty GPUs are omitted.
+// Interesting returns the n GPUs that are most worth drawing: first those whose shares have different quotas, then those with the most shares.
+// GPUs that would look like one already chosen come last, and empty GPUs are omitted.
 func Interesting(gpus []Slice, n int) []Slice {
 	seen := map[string]bool{}
 	var fresh, again []candidate
@@ -61,7 +61,7 @@ func candidateOf(s Slice) candidate {
 	var b strings.Builder
 	fmt.Fprint(&b, s.Rectangles)
 	last := 0
-	for _, x := range sortedShares(s.Shares) { // by falling quota
+	for _, x := range sortedShares(s.Shares) { // in descending order of quota
 		quota := int(x.Share.QuotaRequest)
 		if c.quotas == 0 || quota != last {
 			c.quotas++

@@ -43,7 +43,7 @@ func usage(t totals) []string {
 	return words
 }
 
-// levelLegend returns the overview's legend: which character stands for how full a GPU.
+// levelLegend returns the overview's legend, which says how full a GPU is for each character.
 func (p *page) levelLegend() []string {
 	var partly strings.Builder
 	for l := empty + 1; l < full; l++ {

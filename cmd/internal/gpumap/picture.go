@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// plan is a division of a GPU's window among shares that can be drawn: a slot table or rectangles.
+// plan is a way to divide a GPU's window among shares, a slot table or rectangles, that can be drawn.
 type plan interface {
 	tall() int // fewest lines on which every share is visible
 	draw(width, height int) picture
@@ -46,8 +46,8 @@ func (p *picture) addBlock(b block) {
 	p.blocks = append(p.blocks, b)
 }
 
-// edges divides a row of cells in proportion to sizes, and returns the borders: section k is between edges k and k+1. whole is the total
-// that fills the row; the sum of sizes may be less. Each section has at least one cell if there are enough cells.
+// edges divides a row of cells in proportion to sizes, and returns the borders: section k is between edges k and k+1. A sum of sizes equal to
+// whole fills the row; a smaller one leaves cells free. Each section has at least one cell if there are enough cells.
 func edges(sizes []int64, whole int64, cells int) []int {
 	at := make([]int, len(sizes)+1)
 	var sum int64

@@ -8,7 +8,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// turns draws a slot table: from left to right the intervals of a window (its turns), and in each, one above the other, the shares that run then.
+// turns draws a slot table. The intervals of a window, its turns, are side by side from left to right. Within each turn, the shares that run in
+// it are stacked.
 type turns struct {
 	window time.Duration
 	items  []slot.Item
@@ -60,7 +61,7 @@ func (t turns) draw(width, height int) picture {
 	return p
 }
 
-// withUnusedTime returns the turns, followed by the unused rest of the window as one more turn, in which only shares with a quota of 100 % run.
+// withUnusedTime returns the turns, followed by the unused rest of the window as a further turn, in which only shares with a quota of 100 % run.
 func (t turns) withUnusedTime() []slot.Turn {
 	rest := t.window
 	for _, turn := range t.table.Turns {
