@@ -21,8 +21,8 @@ type Slice struct {
 	ID string
 }
 
-// Of returns the slices of a node, for drawing, with what the shares of the pods bound to it that have not terminated count there. Pods
-// without a placement are left out. A node without a valid inventory annotation has no slices.
+// Of returns the slices of a node, for drawing. On them are the shares of the pods that are bound to the node and have not terminated, each with
+// what counts of it. Pods without a placement are left out. A node without a valid inventory annotation has no slices.
 func Of(node *v1.Node, pods []*v1.Pod) (list []Slice) {
 	inventory, _, err := kube.InventoryOf(node)
 	if err != nil {
