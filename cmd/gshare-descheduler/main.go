@@ -1,5 +1,5 @@
-// Command gshare-descheduler is the Kubernetes descheduler with one more plugin, GPURebalance, which moves pods so that whole GPUs become free
-// or a pod fits that waits. Flags, policies and metrics are those of the descheduler.
+// Command gshare-descheduler is the Kubernetes descheduler with one additional plugin, GPURebalance, which moves pods so that whole GPUs become
+// free or a waiting pod fits. Its flags, policies and metrics are those of the descheduler.
 package main
 
 import (
@@ -17,7 +17,7 @@ func main() {
 	os.Exit(cli.Run(command()))
 }
 
-// command returns the descheduler's command. It registers its own plugins just before it runs, and ours must be beside them.
+// command returns the descheduler's command, which registers its own plugins in PreRunE. GPURebalance is registered right after them.
 func command() *cobra.Command {
 	cmd := app.NewDeschedulerCommand(os.Stdout)
 	before := cmd.PreRunE
