@@ -18,13 +18,13 @@ type Args struct {
 
 	// Scheduler is the profile of gshare-scheduler whose pods are moved; gshare if empty.
 	Scheduler string `json:"scheduler,omitempty"`
-	// GammaPercent and MixTenants are the gamma and the tenancy of that profile; 150 if the first is 0.
+	// GammaPercent and MixTenants are the gamma and the tenancy of that profile. GammaPercent is 150 if 0.
 	GammaPercent int64 `json:"gammaPercent,omitempty"`
 	MixTenants   bool  `json:"mixTenants,omitempty"`
 
-	// MovesPerGPU is the most pods to evict to free one GPU; 10 if 0.
+	// MovesPerGPU is the largest number of pods to evict in order to free one GPU; 10 if 0.
 	MovesPerGPU int `json:"movesPerGPU,omitempty"`
-	// Rest is how long the pods of an owner are left alone after one of them was moved; 30m if 0.
+	// Rest is how long no pod of an owner is moved after one of them was; 30m if 0.
 	Rest metav1.Duration `json:"rest,omitzero"`
 }
 
@@ -34,7 +34,7 @@ func (a *Args) DeepCopyObject() runtime.Object {
 	return &same
 }
 
-// Default fills in what a policy leaves out.
+// Default sets the arguments that a policy leaves out.
 func Default(o runtime.Object) {
 	a := o.(*Args)
 	if a.Scheduler == "" {
@@ -51,7 +51,7 @@ func Default(o runtime.Object) {
 	}
 }
 
-// Validate returns what is wrong with the arguments. The descheduler validates before it fills in defaults, so 0 is right.
+// Validate returns an error for invalid arguments. 0 is valid, because the descheduler validates before it sets defaults.
 func Validate(o runtime.Object) error {
 	a := o.(*Args)
 	var errs []error

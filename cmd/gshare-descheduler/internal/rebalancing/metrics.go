@@ -8,7 +8,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/rebalance"
 )
 
-// The plugin's own metrics, beside the descheduler's descheduler_pods_evicted_total with strategy="GPURebalance".
+// The plugin's own metrics. The descheduler's descheduler_pods_evicted_total counts its evictions with strategy="GPURebalance".
 var (
 	movable = metrics.NewGauge(&metrics.GaugeOpts{
 		Name: "gshare_rebalance_movable_pods", Help: "Pods with shares that may be moved, as of the last cycle.",
@@ -32,7 +32,7 @@ var (
 
 func init() { legacyregistry.MustRegister(movable, fixed, waiting, planned, freed) }
 
-// observe records the state of the cluster and the step of a cycle.
+// observe records the state of the cluster and the step that a cycle makes.
 func observe(view *rebalanceview.View, step rebalance.Plan) {
 	movable.Set(float64(len(view.Pods)))
 	waiting.Set(float64(len(view.Waiting)))

@@ -1,5 +1,5 @@
-// Package rebalancing is the descheduler's plugin GPURebalance. In each cycle it evicts the pods of one step: those that let a waiting pod in, or
-// those on one GPU that becomes free; then it waits until the replacements run.
+// Package rebalancing is the descheduler's plugin GPURebalance. In each cycle it evicts the pods of one step: pods whose move lets a waiting pod
+// in, or all pods on one GPU, which becomes free. It makes no further step to free a GPU until the replacements run.
 package rebalancing
 
 import (
@@ -42,7 +42,7 @@ type Plugin struct {
 	namespaces corelisters.NamespaceLister
 	budgets    policylisters.PodDisruptionBudgetLister
 	now        func() time.Time
-	rests      map[types.UID]time.Time // until when the pods of an owner are left alone
+	rests      map[types.UID]time.Time // until when no pod of an owner is moved
 }
 
 var _ framework.BalancePlugin = &Plugin{}
@@ -63,7 +63,7 @@ func New(_ context.Context, args runtime.Object, handle framework.Handle) (frame
 // Name implements framework.Plugin.
 func (p *Plugin) Name() string { return Name }
 
-// Balance makes one step. Pods move to all nodes of the cluster, and only from those that the policy selects.
+// Balance makes one step. It moves pods only from the nodes that the policy selects, but to any node of the cluster.
 func (p *Plugin) Balance(ctx context.Context, nodes []*v1.Node) *framework.Status {
 	view, err := p.view(nodes)
 	if err != nil {
@@ -107,8 +107,8 @@ func (p *Plugin) view(selected []*v1.Node) (*rebalanceview.View, error) {
 	return rebalanceview.New(o), nil
 }
 
-// step returns the moves for the first waiting pod that some let in. While pods wait or end, no GPU is freed: they may be the pods of the last
-// step and their replacements.
+// step returns the moves that let in the first waiting pod for which there are any. It frees no GPU while pods wait or terminate, because these
+// may be the pods of the last step and their replacements.
 func (p *Plugin) step(view *rebalanceview.View) (rebalance.Plan, string) {
 	limits := rebalance.Limits{Moves: p.args.MovesPerGPU, PerDevice: p.args.MovesPerGPU, Devices: 1}
 	for _, pod := range view.Waiting {
@@ -137,7 +137,7 @@ func ownerOf(pod *v1.Pod) types.UID {
 	return pod.UID
 }
 
-// isLimit reports whether an eviction was refused by a limit of the policy: what is left of the step waits for the next cycle.
+// isLimit reports whether a limit of the policy refused an eviction. The rest of the step then waits for the next cycle.
 func isLimit(err error) bool {
 	var node *evictions.EvictionNodeLimitError
 	var namespace *evictions.EvictionNamespaceLimitError
