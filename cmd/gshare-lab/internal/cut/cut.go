@@ -1,4 +1,4 @@
-// Package cut is gshare-lab cut: it cuts a function that the Python package gshare has measured into stages on given slices.
+// Package cut is gshare-lab cut: it cuts a function that the Python package gshare has measured into stages that run on given slices.
 package cut
 
 import (
@@ -117,7 +117,7 @@ func parseSlice(text string) (pipeline.Slice, error) {
 		return pipeline.Slice{ID: id, Kind: pipeline.Kind{Name: name, Compute: 1, Memory: share.Bytes(*mib) * share.MiB}}, nil
 	}
 	for _, m := range mig.Models() {
-		if p, known := m.Profile(name); known { // of the same name, all models have as much compute and memory
+		if p, known := m.Profile(name); known { // profiles of the same name have the same compute and memory on all models
 			return pipeline.Slice{ID: id, Kind: pipeline.KindOf(p)}, nil
 		}
 	}
