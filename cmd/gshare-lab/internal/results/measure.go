@@ -24,7 +24,7 @@ import (
 type table struct {
 	name, title, text string
 	command           []string // arguments of gshare-lab that all rows have
-	needs             []string // files that its profiles name
+	needs             []string // data files that the profiles in its arguments name
 	rows              []row
 	columns           []column
 	targets           []target
@@ -118,7 +118,7 @@ func (t table) withoutMissing() table {
 	return t
 }
 
-// measure runs the rows of the table, some at a time: only figures of speed depend on how many.
+// measure runs the rows of the table, o.jobs of them at the same time. That affects only figures of speed.
 func (o options) measure(ctx context.Context, t table) (cells, error) {
 	measured := make([]map[string]cell, len(t.rows))
 	group, ctx := errgroup.WithContext(ctx)

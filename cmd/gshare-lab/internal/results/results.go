@@ -19,7 +19,7 @@ type options struct {
 	jobs  int // rows measured at a time
 	check bool
 
-	origin provenance // as of the start: what the command writes counts as a change of tracked files
+	origin provenance // read at the start, because files that the command writes count as changed tracked files
 }
 
 // Command returns the command gshare-lab results, which regenerates or checks the tables of RESULTS.md.
@@ -72,7 +72,7 @@ func (o options) run(ctx context.Context) error {
 func (o options) runTable(ctx context.Context, t table) (int, error) {
 	all := len(t.rows)
 	if t = t.withoutMissing(); len(t.rows) < all && !o.check {
-		return 0, nil // the table keeps what is stored
+		return 0, nil // nothing to run: the table keeps its stored cells
 	}
 	got, err := o.measure(ctx, t)
 	if err != nil {

@@ -41,7 +41,7 @@ func openb() table {
 	return t
 }
 
-// targetsNear returns the two targets by which a cell must be within 0.2 of a published value.
+// targetsNear returns the two targets that require a cell to be within 0.2 of a published value.
 func targetsNear(row, column string, value float64) []target {
 	return []target{
 		{rows: []string{row}, column: column, least: true, bound: value - 0.2},
@@ -49,7 +49,7 @@ func targetsNear(row, column string, value float64) []target {
 	}
 }
 
-// openbBound says how far the policies of openb are from what any policy could reach.
+// openbBound defines the table that says how far the policies of openb are from what any policy could reach.
 func openbBound() table {
 	t := table{
 		name: "bound", title: "How far from the optimum on openb",
@@ -82,7 +82,7 @@ func openbBound() table {
 	return t
 }
 
-// openbTries says what came of variants of gshare's node choice.
+// openbTries defines the table of variants of gshare's node choice.
 func openbTries() table {
 	t := table{
 		name: "tries", title: "What was tried to come closer to the optimum on openb",
@@ -102,7 +102,7 @@ func openbTries() table {
 	return t
 }
 
-// moving compares clusters from which pods have gone with the same pods packed anew.
+// moving defines the table that compares clusters in which pods remain after others have gone with the same pods packed anew.
 func moving() table {
 	const percent, perTenth = "percent_of_fresh", "evictions_per_tenth"
 	t := table{
@@ -186,7 +186,7 @@ func events() table {
 	}
 }
 
-// eventPeaks returns the targets by which Dilu's two simplest placement policies, exclusive and limit, reach their published peak numbers
+// eventPeaks returns the targets that require Dilu's two simplest placement policies, exclusive and limit, to reach their published peak numbers
 // of GPUs within 1 %.
 func eventPeaks() []target {
 	var out []target

@@ -8,7 +8,7 @@ import (
 
 const worlds = "cmd/gshare-lab/internal/simulate/testdata/serving/"
 
-// servingColumns returns a column for each pair of a figure and a policy, the policies of one figure beside each other.
+// servingColumns returns a column for each pair of a figure and a policy. The columns of one figure are side by side.
 func servingColumns(policies []string, figures ...column) []column {
 	var out []column
 	for _, f := range figures {
@@ -48,8 +48,8 @@ func scaling() table {
 			"simulate", "serving", "--profiles", worlds + "scaling.yaml", "--trace", "dataset:dilu/bursty.txt",
 			"--policy", "eager,keepalive,lazy,gshare"}}},
 	}
-	// In the last two rows each function has one instance from its first request on. Every policy must load it once, and the
-	// papers' reserve its share for as long as it is up: they can only tie.
+	// In the last two rows each function has one instance from its first request on. Every policy must load it once, and the papers' policies
+	// reserve its share for as long as it runs: they can only tie.
 	var first, last []string
 	for i, r := range t.rows {
 		if i < len(t.rows)-2 {
@@ -59,7 +59,7 @@ func scaling() table {
 		}
 	}
 	t.targets = append(t.targets, target{rows: last, column: "gshare gpu_seconds", other: "lazy gpu_seconds", times: 0.5})
-	for i, functions := range []float64{2, 1} { // with requests: no policy has fewer cold starts
+	for i, functions := range []float64{2, 1} { // number of functions with requests, so that no policy can have fewer cold starts
 		t.targets = append(t.targets, target{rows: last[i : i+1], column: "gshare cold_starts", bound: functions})
 	}
 	for _, figure := range []string{" slo_violation_percent", " cold_starts", " gpu_seconds"} {

@@ -7,17 +7,17 @@ import (
 	"strings"
 )
 
-// target is a bound that a column must keep in some or all rows: a number, or the value of another column in the same row.
+// target is a bound that the cells of a column must keep in some or all rows: a number, or computed from another column of the same row.
 type target struct {
 	rows   []string // empty: all
-	where  []target // of these only rows that meet them all; there must be one
+	where  []target // only rows whose cells meet all of these; there must be such a row
 	column string   // key
 	least  bool     // the column must be at least the bound; otherwise at most
 	bound  float64
-	other  string  // key of a column that is the bound instead
+	other  string  // key of a column that gives the bound instead
 	times  float64 // that column's value times this; 0 is 1
-	plus   float64 // and this added
-	strict bool    // beyond the bound, not on it
+	plus   float64 // added to that product
+	strict bool    // a cell equal to the bound misses the target
 }
 
 func (g target) String() string {
