@@ -12,7 +12,7 @@ import (
 	"github.com/gshare-dev/gshare/lab/cluster"
 )
 
-// boundSimulation holds the flags of gshare-lab simulate bound, which says how much of a cluster's GPUs any policy could allocate.
+// boundSimulation holds the flags of gshare-lab simulate bound, which computes how much of a cluster's GPUs any policy could allocate.
 type boundSimulation struct {
 	clusterSimulation
 	self  *simulation
@@ -20,19 +20,19 @@ type boundSimulation struct {
 	known map[solvedKey]solved
 }
 
-// solvedKey is what a solution is for.
+// solvedKey identifies a solved problem.
 type solvedKey struct {
 	seed uint64
 	load float64
 }
 
-// solved is a problem and its solution, which several policies need.
+// solved is a problem and its solution, which are kept because several values of --policy need them.
 type solved struct {
 	problem  *bound.Problem
 	solution bound.Solution
 }
 
-// What is no policy of a scheduler.
+// The values of --policy that are no policies of a scheduler but limits and packings.
 const (
 	clairvoyant = "clairvoyant"
 	accepting   = "accepting"
@@ -97,7 +97,8 @@ func (b *boundSimulation) run(ctx context.Context, policy string, seed uint64) (
 	}, nil
 }
 
-// limit returns the figure of a limit or of the packing and, for a chart's first run, stores it as a line over the load.
+// limit returns the figure of a limit or a packing. In the first run with a chart, it also stores the figure at several loads as a line of the
+// chart.
 func (b *boundSimulation) limit(ctx context.Context, policy string, seed uint64) ([]report.Figure, error) {
 	if known := slices.ContainsFunc(b.curves, func(l chart.Line) bool { return l.Name == policy }); b.self.plot != "" && !known {
 		line := chart.Line{Name: policy}

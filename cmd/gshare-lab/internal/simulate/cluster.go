@@ -77,7 +77,7 @@ func (c *clusterSimulation) prepare() error {
 	switch {
 	case c.nodesFile == "" || c.podsFile == "":
 		return errors.New("--nodes and --pods are required")
-	case !(c.load > 0 && c.load <= maxLoad): // NaN too
+	case !(c.load > 0 && c.load <= maxLoad): // NaN, too
 		return fmt.Errorf("--load: %v is not above 0 and at most %d", c.load, maxLoad)
 	case c.replicate < 1 || c.replicate > maxReplicate:
 		return fmt.Errorf("--replicate: %d is not between 1 and %d", c.replicate, maxReplicate)

@@ -11,14 +11,14 @@ import (
 	"github.com/gshare-dev/gshare/lab/cluster"
 )
 
-// rebalanceSimulation holds the flags of gshare-lab simulate rebalance, which moves pods on a cluster from which others have gone.
+// rebalanceSimulation holds the flags of gshare-lab simulate rebalance, which moves the pods that remain on a cluster after others have gone.
 type rebalanceSimulation struct {
 	clusterSimulation
 	turnover, left float64
 	known          map[uint64]cluster.ChurnResult // by seed
 }
 
-// The states of a cluster that are compared.
+// The states of a cluster that the simulation compares.
 const (
 	churned    = "churned"
 	rebalanced = "rebalanced"

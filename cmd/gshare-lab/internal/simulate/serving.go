@@ -64,10 +64,10 @@ type servingSimulation struct {
 	scale                 float64
 	step, duration        time.Duration
 
-	first  func() uint64 // seed
+	first  func() uint64 // returns the first seed
 	spec   serving.Spec
 	series []arrival.Series
-	inputs map[uint64]*serving.Input // by seed, the same for all policies
+	inputs map[uint64]*serving.Input // by seed; all policies get the same
 }
 
 func simulateServing() *simulation {
@@ -140,7 +140,7 @@ func (s *servingSimulation) prepare() error {
 	return err
 }
 
-// runOne runs a simulation, and appends to the file of --use what it says of each second.
+// runOne runs a simulation, and appends the use of the GPUs in each second to the file of --use.
 func (s *servingSimulation) runOne(ctx context.Context, in *serving.Input, policy string, seed uint64) (serving.Result, error) {
 	if s.use == "" {
 		return serving.Run(ctx, in, policy)

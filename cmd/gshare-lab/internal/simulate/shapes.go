@@ -80,7 +80,7 @@ func (s *shapesSimulation) prepare() error {
 	switch {
 	case s.pods < 0 || s.pods > maxShapes:
 		return fmt.Errorf("--pods: %d is not between 1 and %d", s.pods, maxShapes)
-	case !(s.reserve >= 0 && s.reserve <= maxReserve): // NaN too
+	case !(s.reserve >= 0 && s.reserve <= maxReserve): // NaN, too
 		return fmt.Errorf("--reserve: %v is not between 0 and %v", s.reserve, maxReserve)
 	case s.memoryGiB < 1 || s.memoryGiB > maxMemoryGiB:
 		return fmt.Errorf("--slice-memory: %d is not between 1 and %d", s.memoryGiB, maxMemoryGiB)

@@ -50,7 +50,7 @@ func (s *shapesSimulation) runFill(ctx context.Context, policy string, pods []sh
 	}, nil
 }
 
-// The GPUs and the load of --churn.
+// The number of GPUs and the load of --churn.
 const (
 	churnGPUs = 30
 	churnLoad = 1.1

@@ -97,7 +97,7 @@ func (s *simulation) validate() ([]string, error) {
 	return policies, s.prepare()
 }
 
-// butVariants says what all does not include.
+// butVariants returns, for the help of --policy, which values all stands for if it does not include every value.
 func (s *simulation) butVariants() string {
 	if len(s.variants) == 0 {
 		return ""
@@ -141,10 +141,10 @@ func (s *simulation) runAll(ctx context.Context, policies []string) ([]report.Su
 	return out, nil
 }
 
-// sweep holds a line for each policy: a figure over the values of an input, summed over the random seeds.
+// sweep holds a line for each policy, with a figure at each value of an input. add sums the figure over the random seeds.
 type sweep map[string]*chart.Line
 
-// add adds to a policy's line the figure that one seed yields at each value of x.
+// add adds one seed's figure at each value of x to a policy's line.
 func (s sweep) add(policy string, x []float64, figure func(x float64) (float64, error)) error {
 	line := s[policy]
 	if line == nil {
@@ -162,7 +162,7 @@ func (s sweep) add(policy string, x []float64, figure func(x float64) (float64, 
 	return nil
 }
 
-// lines returns the means over the seeds, in the order of the summaries.
+// lines divides the sums by the number of seeds and returns the lines in the order of the summaries. It must be called only once.
 func (s sweep) lines(summaries []report.Summary) (lines []chart.Line) {
 	for _, summary := range summaries {
 		line := *s[summary.Policy]

@@ -11,7 +11,7 @@ import (
 	"github.com/gshare-dev/gshare/lab/unseen"
 )
 
-// unseenSimulation holds the flags of gshare-lab simulate unseen.
+// unseenSimulation holds the flags of gshare-lab simulate unseen, which predicts one model from measurements of others.
 type unseenSimulation struct{ data string }
 
 const unseenLong = `Leave one model out of published measurements, and predict it from the others and what little is known of it. --policy is the model.
