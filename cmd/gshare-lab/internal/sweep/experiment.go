@@ -10,26 +10,27 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/profile/search"
 )
 
-// experiment sweeps a model over vCPUs, fits its latency model to what the sweep has measured, and compares that with points that the fit has not seen.
+// experiment sweeps a model over vCPUs, fits its latency model to the points of the sweep, and compares the fit with further points that it was
+// not fitted to.
 type experiment struct {
 	from, to   profile.MilliCPU
 	batches    []int
-	most       int // points of a batch that are fitted
-	heldOut    int // points of a batch that are not
-	executions int // of each point
+	most       int // largest number of points of a batch to which the model is fitted
+	heldOut    int // number of points of a batch to which it is not
+	executions int // number of executions at each point
 }
 
-// measure runs a model some times on vCPUs with a batch, and returns how long each execution took.
+// measure runs a model with a batch on vCPUs a number of times, and returns how long each execution took.
 type measure func(c profile.MilliCPU, batch, executions int) ([]time.Duration, error)
 
-// result is what one repeat of an experiment has found.
+// result is the result of one repeat of an experiment.
 type result struct {
 	Model   profile.CPU `json:"cpu"`
 	Fitted  []point     `json:"fitted"`
 	HeldOut []point     `json:"heldOut"`
 }
 
-// point is a measurement beside what the fit says.
+// point is a measurement and what the fitted model predicts for it.
 type point struct {
 	CPU       profile.MilliCPU `json:"milliCPU"`
 	Batch     int              `json:"batch"`
@@ -75,7 +76,8 @@ func (e *experiment) run(m measure) (result, error) {
 	return result{*model, compare(model, fitted), compare(model, others)}, nil
 }
 
-// between returns the vCPUs of the points that are not fitted: in the middle, as factors go, of the widest gaps between those that are.
+// between returns the vCPUs of the held-out points of a batch: the geometric means of the neighbouring fitted points that have the largest
+// ratios.
 func (e *experiment) between(fitted []profile.Point, batch int) (all []profile.MilliCPU) {
 	var known []profile.MilliCPU
 	for _, p := range fitted {
@@ -131,7 +133,7 @@ func compare(model *profile.CPU, points []profile.Point) (all []point) {
 	return all
 }
 
-// errors returns the mean absolute errors of the means and of the p99 that a fit predicts, as parts of what was measured.
+// errorsOf returns the mean absolute errors of the predicted means and of the predicted p99, relative to what was measured.
 func errorsOf(points []point) (mean, p99 profile.MAPE) {
 	for _, p := range points {
 		mean += profile.MAPE(math.Abs(float64(p.Predicted.Mean/p.Measured.Mean)-1) / float64(len(points)))

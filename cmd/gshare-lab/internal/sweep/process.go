@@ -16,12 +16,12 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/profile"
 )
 
-// network is the program of the model. It is given to Python as an argument.
+// network is the Python program that runs the model. It is passed to Python as an argument.
 //
 //go:embed network.py
 var network string
 
-// program is a model that runs, and how it is stopped.
+// program is the running program of a model.
 type program struct {
 	cmd    *exec.Cmd
 	ask    io.WriteCloser
@@ -61,10 +61,10 @@ func (p *program) close() {
 	_ = p.cmd.Wait()
 }
 
-// warmUps are executions before those that count.
+// warmUps is the number of executions before those that count.
 const warmUps = 3
 
-// measure has the model run on vCPUs.
+// measure implements the function type measure: the program runs the model, limited to the vCPUs.
 func (p *program) measure(ctx context.Context, c profile.MilliCPU, batch, executions int) ([]time.Duration, error) {
 	held, stop := context.WithCancel(ctx)
 	ended := make(chan error, 1)
@@ -90,11 +90,12 @@ func (p *program) execute(batch, executions int) (all []time.Duration, err error
 	return all, nil
 }
 
-// look is the time between two looks at the time that the program has used, by as much of which it may overrun its part of a period. It pays for that in
-// the next one.
+// look is the interval at which hold reads the processor time that the program has used. The program may overrun its part of a period by as
+// much, and pays for that in the next period.
 const look = 500 * time.Microsecond
 
-// hold lets the program have its part of each period, until ctx ends. This is what a CPU limit of the kernel does, for machines on which none can be set.
+// hold limits the program to its part of each period, until ctx ends. It does what a CPU limit of the kernel does, for machines on which none
+// can be set.
 func (p *program) hold(ctx context.Context, c profile.MilliCPU) error {
 	defer p.signal(syscall.SIGCONT)
 	own := p.period * time.Duration(c) / 1000
@@ -115,7 +116,7 @@ func (p *program) hold(ctx context.Context, c profile.MilliCPU) error {
 			time.Sleep(min(look, time.Until(end)))
 		}
 		if left := time.Until(end); left <= 0 {
-			limit, end = min(limit, now)+own, end.Add(p.period) // what is left over is lost, an overrun is not
+			limit, end = min(limit, now)+own, end.Add(p.period) // time left over expires; an overrun is deducted
 		}
 	}
 	return nil

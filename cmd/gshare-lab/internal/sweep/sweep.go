@@ -111,7 +111,7 @@ func (o *options) run(ctx context.Context, cmd *cobra.Command, args []string) er
 	return o.judge(results)
 }
 
-// judge returns an error if a repeat predicts worse than it has to.
+// judge returns an error if a repeat's predictions are worse than required.
 func (o *options) judge(results []result) error {
 	for n, r := range results {
 		if mean, p99 := errorsOf(r.HeldOut); 100*float64(mean) > o.maxMean || 100*float64(p99) > o.maxTails {
