@@ -69,7 +69,7 @@ func (o benchOptions) validate() error {
 type benchSize struct {
 	Nodes int                    `json:"nodes"`
 	Sides map[string]*benchSide  `json:"sides"`
-	Ratio map[string]benchRatios `json:"ratio_to_stock"` // medians of the ratios round by round
+	Ratio map[string]benchRatios `json:"ratio_to_stock"` // medians of the ratios of each round
 }
 
 // benchSide holds the measurements of one scheduler configuration, one value for each round.
@@ -169,7 +169,8 @@ func (o benchOptions) run(ctx context.Context, s *sandbox, size *benchSize, c co
 // profileSeconds is the length of a CPU profile.
 const profileSeconds = 5
 
-// profile writes a CPU profile of the scheduler to a file, if one is wanted, and reports then.
+// profile writes a CPU profile of the scheduler to a file if the flag for profiles is set. The channel receives its error or nil; without the
+// flag it is closed at once.
 func (o benchOptions) profile(ctx context.Context, p *controlplane.Process, name string) <-chan error {
 	done := make(chan error, 1)
 	if o.profiles == "" {
@@ -187,7 +188,7 @@ func (o benchOptions) profile(ctx context.Context, p *controlplane.Process, name
 	return done
 }
 
-// record adds the measurements of a scheduler, which had the metrics before when the first pod came.
+// record adds the measurements of a scheduler. before holds its metrics before the first pod was created.
 func (z *benchSize) record(ctx context.Context, name string, t *bulk.Tracker, p *controlplane.Process, before metrics) error {
 	m, err := scrape(ctx, p)
 	if err != nil {

@@ -111,7 +111,7 @@ type replayResult struct {
 	PodsPerSecond     float64          `json:"pods_per_second"`
 	P50Millis         float64          `json:"p50_ms"`
 	P99Millis         float64          `json:"p99_ms"`
-	Cycles            map[string]int64 `json:"cycles"` // scheduling cycles by how many nodes were filtered
+	Cycles            map[string]int64 `json:"cycles"` // number of scheduling cycles by the number of filtered nodes
 	Details           []string         `json:"details,omitempty"`
 }
 
