@@ -72,7 +72,7 @@ func (o options) run(ctx context.Context) error {
 func (o options) runTable(ctx context.Context, t table) (int, error) {
 	all := len(t.rows)
 	if t = t.withoutMissing(); len(t.rows) < all && !o.check {
-		return 0, nil // nothing to run: the table keeps its stored cells
+		return 0, nil // some rows cannot be measured here: the table keeps its stored cells
 	}
 	got, err := o.measure(ctx, t)
 	if err != nil {
