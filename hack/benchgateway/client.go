@@ -16,23 +16,23 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// plainRequest is a request with 1 KiB for the function "plain".
+// plainRequest returns a request with a body of 1 KiB for the function "plain".
 func plainRequest(proxy string) []byte {
 	host := "plain"
 	if proxy == throughKnative {
-		host = "plain.default.svc.cluster.local" // of the revision
+		host = "plain.default.svc.cluster.local" // the host name of the revision
 	}
 	return request(host, "/v1/predict", "application/octet-stream", 0, make([]byte, 1024))
 }
 
-// inferRequest is a request of the Open Inference Protocol with 1 KiB in a binary tensor for the function "batched".
+// inferRequest returns a request of the Open Inference Protocol for the function "batched", with 1 KiB in a binary tensor.
 func inferRequest() []byte {
 	head := `{"id":"1","inputs":[{"name":"x","shape":[1,256],"datatype":"FP32","parameters":{"binary_data_size":1024}}]}`
 	return request("batched", "/v2/models/batched/infer", "application/octet-stream", len(head), append([]byte(head), make([]byte, 1024)...))
 }
 
-// numbersRequest is an inference request with 256 numbers in JSON: of the Open Inference Protocol, or of the first version of KServe's protocol, the only
-// one that its batcher knows.
+// numbersRequest returns an inference request with 256 numbers in JSON. It is one of the Open Inference Protocol, except for KServe's batcher,
+// which only knows the first version of KServe's protocol.
 func numbersRequest(proxy string) []byte {
 	var numbers []string
 	for i := range 256 {
@@ -54,7 +54,7 @@ func request(host, path, contentType string, jsonLength int, body []byte) []byte
 	return append([]byte(head+"\r\n"), body...)
 }
 
-// saturate sends requests over all connections, each as soon as the one before is answered.
+// saturate sends requests over all connections, each as soon as the previous one on its connection is answered.
 func (o *options) saturate(ctx context.Context, proxy string, request []byte) (figure, error) {
 	return o.measure(ctx, proxy, request, 0)
 }
@@ -64,7 +64,7 @@ func (o *options) paced(ctx context.Context, proxy string, request []byte, rate 
 	return o.measure(ctx, proxy, request, time.Duration(float64(o.connections)/rate*float64(time.Second)))
 }
 
-// measure runs a server and a proxy, lets clients send requests, and returns what that has cost after a warm-up.
+// measure runs a server and a proxy, sends requests to the proxy, and returns what they cost, after a warm-up.
 func (o *options) measure(ctx context.Context, proxy string, request []byte, every time.Duration) (figure, error) {
 	p, err := o.startProxy(ctx, proxy)
 	if err != nil {
@@ -90,7 +90,7 @@ func (o *options) measure(ctx context.Context, proxy string, request []byte, eve
 	}, nil
 }
 
-// clients sends requests for a time and returns their latencies in nanoseconds, from when they were to be sent.
+// clients sends requests for a time and returns their latencies in nanoseconds, measured from when each was due.
 func (o *options) clients(address string, request []byte, every, last time.Duration) (*hdrhistogram.Histogram, error) {
 	all := hdrhistogram.New(1, int64(time.Minute), 3)
 	var mu sync.Mutex
@@ -111,7 +111,7 @@ func (o *options) clients(address string, request []byte, every, last time.Durat
 	return all, failed
 }
 
-// client sends requests over one connection until the end.
+// client sends requests over one connection until end, one every interval or, if every is 0, as soon as the previous one is answered.
 func client(address string, request []byte, next, end time.Time, every time.Duration, latencies *hdrhistogram.Histogram) error {
 	c, err := net.Dial("tcp", address)
 	if err != nil {

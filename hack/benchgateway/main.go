@@ -1,6 +1,6 @@
-// Command benchgateway measures what serving/gateway costs beside other proxies: httputil.ReverseProxy, nginx if it is installed, and with --proxies,
-// which names the program that is built in hack/proxies, Knative's activator with its queue-proxy and KServe's batcher. Each proxy is a process of its
-// own, that of Knative two, between the same clients and the same server; what counts is the processor time of these alone, so that other work on the
+// Command benchgateway compares the cost of serving/gateway with that of other proxies: httputil.ReverseProxy, nginx if it is installed, and, with
+// --proxies, Knative's activator with its queue-proxy and KServe's batcher. --proxies names the program built from hack/proxies. Each proxy is a process
+// of its own, Knative's two, between the same clients and the same server. Only the processor time of these processes counts, so that other work on the
 // machine disturbs little.
 //
 //	go run ./hack/benchgateway
@@ -34,7 +34,7 @@ func main() {
 	flag.StringVar(&o.proxies, "proxies", "", "program of hack/proxies: then its proxies are measured, too")
 	flag.Parse()
 	if *profiles != "" {
-		os.Setenv(profileVariable, *profiles) // for the children
+		os.Setenv(profileVariable, *profiles) // inherited by the children
 	}
 	if err := o.run(context.Background()); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -45,19 +45,19 @@ func main() {
 type options struct {
 	rounds, connections int
 	time                time.Duration
-	proxies             string // program of hack/proxies; empty: those are left out
+	proxies             string // program built from hack/proxies; if empty, its proxies are left out
 }
 
-// workload is what clients send.
+// workload is a kind of request that clients send, and the proxies that can pass it on.
 type workload struct {
 	name    string
 	proxies []string // the first is the baseline
 	request func(proxy string) []byte
 }
 
-// figure is one measurement of a proxy.
+// figure holds what one measurement of a proxy yields.
 type figure struct {
-	perRequest time.Duration // of the processor
+	perRequest time.Duration // processor time
 	rate       float64       // requests a second
 	p50, p99   time.Duration
 }
@@ -90,7 +90,7 @@ func (o *options) run(ctx context.Context) error {
 	return o.added(ctx)
 }
 
-// compare measures the proxies in turn, in every round from the other end, and prints the medians.
+// compare measures the proxies in turn, in reverse order in every other round, and prints the medians.
 func (o *options) compare(ctx context.Context, w workload, table *tabwriter.Writer) error {
 	figures := map[string][]figure{}
 	for round := range o.rounds {
@@ -115,7 +115,7 @@ func (o *options) compare(ctx context.Context, w workload, table *tabwriter.Writ
 	return nil
 }
 
-// added prints the latency that the gateway adds at about half of its load.
+// added prints the latency that the gateway adds at half of the rate that saturates it.
 func (o *options) added(ctx context.Context) error {
 	f, err := o.saturate(ctx, throughGateway, plainRequest(throughGateway))
 	if err != nil {

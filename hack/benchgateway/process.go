@@ -24,14 +24,14 @@ import (
 	"github.com/gshare-dev/gshare/serving/oip"
 )
 
-// What a child of this program is, and the address of the server that it passes requests to.
+// The environment variables that tell a child of this program which role it has, and the address to which it passes requests.
 const (
 	roleVariable    = "GSHARE_BENCH_ROLE"
 	targetVariable  = "GSHARE_BENCH_TARGET"
-	profileVariable = "GSHARE_BENCH_PROFILE" // folder of profiles; none if empty
+	profileVariable = "GSHARE_BENCH_PROFILE" // folder for CPU profiles; none are written if empty
 )
 
-// Proxies, and the server behind them.
+// The roles: proxies, and the server behind them.
 const (
 	direct         = "none"
 	reverseProxy   = "ReverseProxy"
@@ -40,7 +40,7 @@ const (
 	throughNginx   = "nginx"
 	server         = "server"
 
-	throughKnative = "activator, queue-proxy" // of Knative
+	throughKnative = "activator, queue-proxy" // Knative's
 	throughKServe  = "KServe's batcher"
 )
 
@@ -85,7 +85,7 @@ func (o *options) startProxy(ctx context.Context, name string) (*proxy, error) {
 	return p, nil
 }
 
-// start starts a program in a role and returns the address that it listens on.
+// start starts a program in a role and returns the address on which it listens.
 func (p *proxy) start(ctx context.Context, exe, role, target string) (string, error) {
 	cmd := exec.CommandContext(ctx, exe)
 	cmd.Env = append(os.Environ(), roleVariable+"="+role, targetVariable+"="+target)
@@ -102,7 +102,7 @@ func (p *proxy) start(ctx context.Context, exe, role, target string) (string, er
 	return strings.TrimSpace(line), err
 }
 
-// nginxConfig is for one worker without a log, with connections to the server that are kept.
+// nginxConfig configures nginx with one worker and no access log. It keeps connections to the server open.
 const nginxConfig = `worker_processes 1;
 daemon off;
 error_log stderr crit;
@@ -153,7 +153,7 @@ func (p *proxy) startNginx(ctx context.Context, target string) (string, error) {
 	return "", errors.New("nginx does not listen")
 }
 
-// children returns the children of a process.
+// children returns the IDs of a process's children.
 func children(pid int) (pids []int, err error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
 	for _, field := range strings.Fields(string(text)) {
@@ -175,7 +175,7 @@ func (p *proxy) processor() time.Duration {
 			return 0
 		}
 		fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
-		for _, ticks := range fields[11:13] { // of user and system, 100 a second
+		for _, ticks := range fields[11:13] { // utime and stime, in ticks of 10 ms
 			n, _ := strconv.Atoi(ticks)
 			sum += time.Duration(n) * 10 * time.Millisecond
 		}
@@ -193,7 +193,7 @@ func (p *proxy) stop() {
 	}
 }
 
-// serve is a child: the server, or a proxy of it. It ends at an interrupt.
+// serve runs a child: the server, or a proxy in front of it. It ends on an interrupt.
 func serve(role, target string) error {
 	handler, err := handlerOf(role, target)
 	if err != nil {
@@ -221,7 +221,7 @@ func serve(role, target string) error {
 	}
 }
 
-// profile begins a processor profile of this process, which stop ends, if one is wanted.
+// profile starts a CPU profile of this process if profileVariable is set. stop ends the profile.
 func profile(role string) (stop func(), err error) {
 	folder := os.Getenv(profileVariable)
 	if folder == "" {
@@ -264,7 +264,7 @@ func handlerOf(role, target string) (http.Handler, error) {
 	return nil, fmt.Errorf("unknown role %q", role)
 }
 
-// answer answers a plain request with 256 bytes, and an inference request with its inputs.
+// answer is the server: it answers a plain request with 256 bytes, and an inference request with its inputs as outputs.
 func answer(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	length, none := strconv.Atoi(r.Header.Get(oip.HeaderName))
