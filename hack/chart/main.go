@@ -50,7 +50,7 @@ var optionalBases = map[string]string{
 	"claims":     ".Values.claims",
 	"monitoring": ".Values.monitoring",
 	"older":      `ternary (semverCompare "<1.37-0" .Capabilities.KubeVersion.Version) .Values.olderKubelets (eq (toString .Values.olderKubelets) "auto")`,
-	"serving":    ".Values.serving.enabled", // it may get other values
+	"serving":    ".Values.serving.enabled", // not .serving itself, which may get further values
 	"web":        ".Values.web",
 }
 
@@ -152,7 +152,7 @@ var substitutions = []substitution{
 	{`(?m)^( +)nodeSelector:\n +gshare\.dev/gpus: "true"$`, "${1}nodeSelector: {{ toJson .Values.nodeSelector }}\n" +
 		"$1{{- with .Values.runtimeClassName }}\n${1}runtimeClassName: {{ . }}\n$1{{- end }}", 1},
 	{`(?m)^data:\n  node\.yaml: \|\n(?:    .*\n)+`, "data: {{ toJson " + agentConfig + " }}\n", 1},
-	// Another configuration rolls the agents, as with kustomize.
+	// A change of the configuration changes this name, which rolls out the agents, as with kustomize.
 	{`gshare-node-config-[a-z0-9]{10}`, "gshare-node-config-{{ toJson " + agentConfig + " | sha256sum | trunc 10 }}", 2},
 }
 
@@ -179,8 +179,8 @@ func (m *templater) template(r *resource.Resource) string {
 // admissionGroup is the API of admission policies, without its version.
 const admissionGroup = "apiVersion: admissionregistration.k8s.io/"
 
-// setDefaultsVersion sets $version to that of mutating admission policies: what the Helm value says, or else what the cluster serves. Helm knows
-// the kinds only of a cluster that it can reach.
+// setDefaultsVersion sets $version to the version of mutating admission policies: that of the Helm value, or else that of the cluster. Helm
+// knows which kinds a cluster serves only if it can reach the cluster.
 const setDefaultsVersion = "{{- $version := .Values.policies.defaults | default \"auto\" }}\n" +
 	"{{- if eq $version \"auto\" }}\n" +
 	"{{- $beta := .Capabilities.APIVersions.Has \"admissionregistration.k8s.io/v1beta1/MutatingAdmissionPolicy\" }}\n" +
