@@ -7,10 +7,10 @@ import (
 	"strconv"
 )
 
-// spin keeps a processor busy for as long as the process of its argument lives: it must not outlive a program that is killed.
+// spin keeps a processor busy while the process with the ID in its argument lives. So it does not outlive this program even if that is killed.
 const spin = `while kill -0 "$0"; do for ((i = 0; i < 100000; i++)); do :; done; done 2>/dev/null`
 
-// load is processes that keep processors busy.
+// load holds the processes that keep processors busy.
 type load []*exec.Cmd
 
 func startLoad(n int) (load, error) {

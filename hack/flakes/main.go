@@ -1,10 +1,10 @@
-// Command flakes looks for tests that fail now and then. It compiles the test binaries of packages once and runs them again and again, in
-// random order of packages and of their tests, beside busy processes, until a time has passed. The next package is one of those that ran
-// least often. It prints how often each package ran and each
-// test that failed at least once, with its first output and the seed of that run's order, and fails when there is one.
+// Command flakes looks for tests that fail now and then. It compiles the test binaries of packages once and runs them again and again until a
+// time has passed: beside busy processes, in random order of packages and of the tests in each. The next package is always one of those with the
+// fewest runs. It prints how often each package ran and each test that failed at least once, with its first output and the seed of that run's
+// order. It fails if there is any.
 //
-// The packages and their flags are read from the standard input as hack/test.sh list prints them, so that each runs as CI runs it.
-// Arguments, as of go list, restrict them.
+// The packages and their flags are read from standard input in the format of hack/test.sh list, so that each runs as CI runs it. Arguments are
+// patterns as of go list, and select packages.
 package main
 
 import (

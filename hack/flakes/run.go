@@ -20,10 +20,11 @@ import (
 type runner struct {
 	test2json string        // the program that "go tool test2json" runs
 	atOnce    int           // how many packages run at the same time
-	grace     time.Duration // how long a binary may take to end itself at its timeout, and its output to end after it
+	grace     time.Duration // how long a binary may take to end itself after its timeout, and then its output to end
 }
 
-// newRunner returns a runner. It asks the go command where test2json is: starting that for each run would take longer than many tests.
+// newRunner returns a runner. It asks the go command for the path of test2json, because starting test2json through the go command in each run
+// would take longer than many tests.
 func newRunner(ctx context.Context, atOnce int, grace time.Duration) (runner, error) {
 	out, err := exec.CommandContext(ctx, "go", "tool", "-n", "test2json").Output()
 	if err != nil {
@@ -32,17 +33,17 @@ func newRunner(ctx context.Context, atOnce int, grace time.Duration) (runner, er
 	return runner{strings.TrimSpace(string(out)), atOnce, grace}, nil
 }
 
-// result is what one run of a suite's binary ended with.
+// result is the result of one run of a suite's binary.
 type result struct {
 	suite    *suite
-	seed     int64 // of the order of tests
+	seed     int64 // random seed of the order of the tests
 	seconds  float64
 	failures []failure
 }
 
-// failure is a test that failed, or the package if no test did, or if the run was ended while tests were running.
+// failure is a test that failed. If no test did, or if the run was ended while tests were running, it is the whole package.
 type failure struct {
-	test   string // empty: the package
+	test   string // empty for the whole package
 	output string
 }
 
@@ -66,8 +67,8 @@ func testName(test string) string {
 	return test
 }
 
-// runAll runs the suites until bounded ends, and calls done with each result. It returns when the last run has ended. Runs that ctx
-// interrupts have no result.
+// runAll runs the suites until bounded ends, calls done with each result, and returns when the last run has ended. Runs that ctx interrupts have
+// no result.
 func (r runner) runAll(ctx, bounded context.Context, suites []*suite, done func(result)) {
 	runs := map[*suite]int{}
 	running := map[*suite]bool{}
@@ -93,8 +94,8 @@ func (r runner) runAll(ctx, bounded context.Context, suites []*suite, done func(
 	}
 }
 
-// next returns a random suite of those with the fewest runs that may start beside the running ones: none runs beside itself, nor do any two
-// that are to run alone. It returns nil if there is none.
+// next returns a random suite among those that may start now and have the fewest runs, or nil if none may start. A suite does not run twice at
+// the same time, and of the suites that have to run alone only one runs at a time.
 func next(suites []*suite, runs map[*suite]int, running map[*suite]bool) *suite {
 	var fewest []*suite
 	for _, s := range suites {
@@ -121,8 +122,8 @@ func mayStart(s *suite, running map[*suite]bool) bool {
 	return true
 }
 
-// run runs the binary once. At its timeout the binary ends itself and prints what its goroutines do. If it cannot, since it hangs outside of
-// tests, it gets a signal to do so, and then is killed, as is everything of its process group.
+// run runs the binary once. At its timeout the binary ends itself and prints its goroutines. If it cannot, because it hangs outside of tests, it
+// gets SIGQUIT to the same effect. In the end its whole process group is killed.
 func (r runner) run(ctx context.Context, s *suite) result {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout+r.grace)
 	defer cancel()
@@ -146,9 +147,10 @@ func (r runner) run(ctx context.Context, s *suite) result {
 	return result{s, seed, seconds, failures(&out, err, ctx.Err() != nil)}
 }
 
-// failures reads the output of a run that ended with the error, as it was killed or not. A test that contains a failed one is no failure.
+// failures reads the output of a run that ended with err. killed says whether the run was ended from outside. A test that fails only because a
+// subtest failed is not reported.
 func failures(out io.Reader, err error, killed bool) []failure {
-	outputs := map[string]*strings.Builder{"": {}} // by test
+	outputs := map[string]*strings.Builder{"": {}} // by name of the test; "" is the package
 	running := map[string]bool{}
 	failedBelow := map[string]bool{}
 	var failed []string
@@ -170,7 +172,7 @@ func failures(out io.Reader, err error, killed bool) []failure {
 		case e.Action == "pass", e.Action == "skip":
 			delete(running, e.Test)
 			outputs[e.Test].Reset()
-		case e.Action == "fail" && strings.Contains(outputs[e.Test].String(), "--- FAIL: "+e.Test+" "): // otherwise the process ended before the test
+		case e.Action == "fail" && strings.Contains(outputs[e.Test].String(), "--- FAIL: "+e.Test+" "): // without that line, the process ended before the test did
 			delete(running, e.Test)
 			if !failedBelow[e.Test] {
 				failed = append(failed, e.Test)
@@ -186,7 +188,7 @@ func failures(out io.Reader, err error, killed bool) []failure {
 	var found []failure
 	for _, test := range failed {
 		text := ""
-		for _, name := range append(testevent.Parents(test), test) { // a panic of a subtest is in the output of its parent
+		for _, name := range append(testevent.Parents(test), test) { // a subtest's panic is in the output of its parent
 			text += outputs[name].String()
 		}
 		found = append(found, failure{test, text})

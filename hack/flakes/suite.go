@@ -22,13 +22,13 @@ import (
 // modulePrefix is the part of the import paths that the output omits.
 const modulePrefix = "github.com/gshare-dev/gshare/"
 
-// suite is the tests of a package as CI runs them.
+// suite is the test binary of a package with the flags with which CI runs it.
 type suite struct {
 	pkg     string // import path
 	folder  string // of the package, where its tests run
 	binary  string
 	race    bool
-	alone   bool     // CI runs the packages of this one's stage one at a time
+	alone   bool     // in CI, the packages of its stage run one at a time
 	args    []string // of the binary
 	timeout time.Duration
 }
@@ -41,7 +41,7 @@ func (s *suite) String() string {
 	return name
 }
 
-// reproduce returns the arguments of a go test that runs the suite in the order of the seed.
+// reproduce returns the arguments with which go test runs the suite in the order of the seed.
 func (s *suite) reproduce(seed int64) string {
 	flags := fmt.Sprint("-count=1 -shuffle=", seed)
 	if s.race {
@@ -53,7 +53,8 @@ func (s *suite) reproduce(seed int64) string {
 	return flags + " ./" + strings.TrimPrefix(s.pkg, modulePrefix)
 }
 
-// readSuites parses the output of hack/test.sh list: lines with flags of go test, then a package. No run gets longer than the timeout.
+// readSuites parses the output of hack/test.sh list: on each line flags of go test, then a package. It limits the timeout of each suite to the
+// given one.
 func readSuites(in io.Reader, timeout time.Duration) ([]*suite, error) {
 	var suites []*suite
 	lines := bufio.NewScanner(in)
@@ -80,8 +81,8 @@ func readSuites(in io.Reader, timeout time.Duration) ([]*suite, error) {
 	return suites, lines.Err()
 }
 
-// match finds the folders of the suites' packages and, if there are patterns, leaves out the packages that match none. It fails when a
-// pattern matches packages that are all in no suite.
+// match finds the folders of the suites' packages. If there are patterns, it drops the suites whose packages match none of them, and fails if a
+// pattern matches no suite's package.
 func match(ctx context.Context, suites []*suite, patterns []string) ([]*suite, error) {
 	folders, err := list(ctx, "./...")
 	if err != nil {
@@ -129,8 +130,8 @@ func list(ctx context.Context, pattern string) (map[string]string, error) {
 	return folders, nil
 }
 
-// compileAll compiles the suites' binaries into the folder, two at the same time, and returns the suites that have tests. The command of
-// the prefix, if there is one, runs the go command.
+// compileAll compiles the suites' binaries into the folder, two at the same time, and returns the suites that have tests. prefix is a command
+// line that is put before the go command; it may be empty.
 func compileAll(ctx context.Context, suites []*suite, folder string, prefix []string) ([]*suite, error) {
 	builds, ctx := errgroup.WithContext(ctx)
 	builds.SetLimit(2)
@@ -148,7 +149,7 @@ func compileAll(ctx context.Context, suites []*suite, folder string, prefix []st
 }
 
 func (s *suite) compile(ctx context.Context, prefix []string) error {
-	// As go test does, without the tables for debuggers, which would be most of the time and disk space.
+	// Like go test, omit the tables for debuggers, which take most of the time and disk space.
 	command := append(slices.Clone(prefix), "go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-o", s.binary)
 	if s.race {
 		command = append(command, "-race")
