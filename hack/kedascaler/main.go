@@ -1,7 +1,7 @@
-// Command kedascaler serves what KEDA asks, for the function resnet50 of the namespace ml, whose load comes as lines of standard input: the number of
-// requests in each second from now on, or "request" for one that waits. It prints its address.
+// Command kedascaler answers KEDA's queries for the function resnet50 of the namespace ml. The load on the function comes as lines of standard
+// input: the number of requests in each second from then on, or "request" for one request that waits. It prints its address.
 //
-// It is a program of its own, as it cannot be linked with KEDA: both define the messages of externalscaler.
+// It is a program of its own because it cannot be linked with KEDA: both register the protocol buffer messages of externalscaler.
 package main
 
 import (
@@ -41,7 +41,7 @@ func (l *load) get(gateway.FunctionName) gateway.Load {
 	return l.now
 }
 
-// change lets n requests come, of which some wait, and sets how many come in each second from now on.
+// change adds n requests, sets how many requests wait, and sets how many arrive in each second from now on.
 func (l *load) change(n, rate uint64, waiting int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -65,7 +65,7 @@ func run() error {
 	}
 	go advisor.Run(context.Background())
 	go func() {
-		for n := uint64(0); ; n++ { // evenly within each second
+		for n := uint64(0); ; n++ { // spread the arrivals evenly over each second
 			time.Sleep(100 * time.Millisecond)
 			l.mu.Lock()
 			come := l.rate*(n+1)/10 - l.rate*n/10
@@ -79,7 +79,7 @@ func run() error {
 	}
 	server := keda.NewServer(advisor)
 	go func() {
-		defer server.Stop() // with the end of the test
+		defer server.Stop() // standard input ends with the test
 		for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
 			if lines.Text() == "request" {
 				l.change(1, 0, 1)
