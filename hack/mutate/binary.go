@@ -19,20 +19,21 @@ import (
 	"time"
 )
 
-// selector is the environment variable that selects the mutation of a combined test binary by its number. None is selected without it.
+// selector is the environment variable with the number of the mutation that a combined test binary runs with. Without it, the binary runs with
+// none.
 const selector = "GSHARE_MUTATION"
 
-// combined is a test binary that holds several mutations of a package, each as a copy of its function. That saves building a binary for
+// combined holds the test binaries of a package that contain several mutations, each in a copy of its function. That saves building a binary for
 // each mutation.
 type combined struct {
 	work    string
-	folders []string // of the tests
-	paths   []string // of the binaries, one for each folder
+	folders []string // in which the tests run
+	paths   []string // binaries, one for each folder
 	limit   time.Duration
 }
 
-// combine builds the test binaries of a package with all given mutations, which must lie in functions. It returns which of them do not
-// compile: those are left out. It fails if the tests fail without a mutation.
+// combine builds the test binaries of a package with all given mutations, which must lie in functions. It leaves out the mutations that do not
+// compile and returns their numbers. It fails if the tests fail without any mutation.
 func combine(ctx context.Context, p *pack, mutations []mutation, timeout time.Duration) (c *combined, invalid []int, err error) {
 	c = &combined{limit: timeout}
 	if c.work, err = os.MkdirTemp("", "mutate"); err != nil {
@@ -70,12 +71,12 @@ func combine(ctx context.Context, p *pack, mutations []mutation, timeout time.Du
 	return c, invalid, nil
 }
 
-// lines holds the lines of a file that the copies of functions take, by the number of the mutation.
+// lines holds, by the number of a mutation, the first and the last line of the copy of its function in a file.
 type lines map[int][2]int
 
 var compileError = regexp.MustCompile(`(?m)^(\S*?)([^/\s]+\.go):(\d+):\d+: `)
 
-// build builds the binaries. It returns the mutations in whose copies the compiler found errors.
+// build builds the binaries. It returns the numbers of the mutations in whose copies the compiler found errors.
 func (c *combined) build(ctx context.Context, overlay string, at map[string]lines) ([]int, error) {
 	c.paths = nil
 	for i, folder := range c.folders {
@@ -104,7 +105,8 @@ func (c *combined) build(ctx context.Context, overlay string, at map[string]line
 	return nil, nil
 }
 
-// test runs the binaries with one mutation, -1 for none, until a test notices it. It returns who noticed.
+// test runs the binaries with one mutation, or with none if number is -1, until a test notices. It returns the verdict, and the test that
+// noticed.
 func (c *combined) test(ctx context.Context, number int) (verdict, string) {
 	for i, path := range c.paths {
 		ctx, cancel := context.WithTimeout(ctx, c.limit+time.Minute)
@@ -122,8 +124,8 @@ func (c *combined) test(ctx context.Context, number int) (verdict, string) {
 	return survived, "no test failed"
 }
 
-// writeCombined writes the files of a package with a copy of a function for each mutation, and the description with which the go command
-// reads them in place of the originals. It returns where the copies lie, by the name of the file.
+// writeCombined writes the files of a package with a copy of a function for each mutation, and the overlay file that makes the go command read
+// them in place of the originals. It returns the lines of the copies by the name of the file.
 func writeCombined(work string, p *pack, mutations []mutation, without []int) (overlay string, at map[string]lines, err error) {
 	replace, packageName := map[string]string{}, ""
 	at = map[string]lines{}
@@ -159,7 +161,7 @@ func writeCombined(work string, p *pack, mutations []mutation, without []int) (o
 	return overlay, at, os.WriteFile(overlay, description, 0o600)
 }
 
-// put writes a text to the work folder, to be read in place of the file.
+// put writes a text to the work folder, and adds it to the overlay in place of the file.
 func put(work string, replace map[string]string, file, text string) error {
 	original, err := filepath.Abs(file)
 	if err != nil {
@@ -169,8 +171,8 @@ func put(work string, replace map[string]string, file, text string) error {
 	return os.WriteFile(replace[original], []byte(text), 0o600)
 }
 
-// withCopies returns a source file with a mutated copy of a function at its end for each mutation of the file, and in the function itself a
-// call of the copy when that mutation is selected; the lines of the copies; and the package's name.
+// withCopies returns a source file with mutations, the lines of their copies, and the package's name. For each mutation it appends a mutated
+// copy of the function to the file, and makes the function itself call the copy when that mutation is selected.
 func withCopies(file string, source []byte, mutations []mutation, without []int) (string, lines, string, error) {
 	fset := token.NewFileSet()
 	parsed, err := parser.ParseFile(fset, file, source, parser.SkipObjectResolution)
@@ -240,7 +242,7 @@ func apply(out *bytes.Buffer, source []byte, from, to int, edits []edit) {
 	out.Write(source[from:to])
 }
 
-// callOf returns a call of a function with its own parameters, with %s for its name, and the edits that give parameters names.
+// callOf returns a call of a function with its own parameters, with %s in place of the name, and the edits that name its unnamed parameters.
 func callOf(f *ast.FuncDecl, offset func(token.Pos) int) (string, []edit) {
 	var edits []edit
 	name := func(field *ast.Field) (all []string) {

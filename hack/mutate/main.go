@@ -1,10 +1,10 @@
-// Command mutate measures how much the tests notice: it makes a random sample of small changes ("mutations") to the rules, the plugins, the
-// grant and the token server, one at a time, and runs the tests of the changed package on each. A mutation that no test notices shows
-// behaviour that is not tested. The changed files are given to the compiler as an overlay, so the tree is never touched. One test binary is
-// built for all mutations of a package that lie in functions: each is a copy of its function, selected by an environment variable.
+// Command mutate measures how much the tests notice. It draws a random sample of small changes ("mutations") to the rules, the plugins, the
+// grant and the token server, makes one at a time, and runs the tests of the changed package on it. A mutation that no test notices shows
+// behaviour that is not tested. The compiler gets the changed files as an overlay, so the tree is never touched. One test binary holds all
+// mutations of a package that lie in functions: each is a copy of its function, selected by an environment variable.
 //
-// The same seed on the same tree draws the same sample. Mutations that do not compile are replaced by the next of the random order. Those
-// that change nothing anybody can observe are listed in equivalent.txt with the reason, and are not run.
+// The same seed on the same tree draws the same sample. A mutation that does not compile is replaced by the next in the random order. Mutations
+// that change nothing observable are listed in equivalent.txt with the reason, and are not run.
 package main
 
 import (
@@ -19,7 +19,7 @@ import (
 	"time"
 )
 
-// defaultPackages are what is mutated unless arguments name other packages: the ring of rules, and the adapters that decide who gets a GPU.
+// defaultPackages are mutated unless arguments name other packages: the packages of rules, and the adapters that decide who gets a GPU.
 var defaultPackages = []string{
 	"./vgpu/batching/...", "./vgpu/explain/...", "./vgpu/mig/...", "./vgpu/packing/...", "./vgpu/pipeline/...", "./vgpu/planning/...",
 	"./vgpu/profile/...", "./vgpu/scaling/...", "./vgpu/share/...", "./vgpu/supervisor/...", "./vgpu/token/...", "./vgpu/watchdog/...",

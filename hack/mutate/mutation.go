@@ -18,7 +18,7 @@ type mutation struct {
 	line       int
 	start, end int
 	text       string
-	combines   bool   // it lies in a function of which a copy can be called in its place
+	combines   bool   // it lies in a function that can be replaced by a call of a mutated copy
 	before     string // the smallest statement or expression around the change, on one line
 	after      string
 }
@@ -27,7 +27,7 @@ func (m mutation) String() string {
 	return fmt.Sprintf("%s:%d %s: %s -> %s", m.file, m.line, m.function, m.before, m.after)
 }
 
-// id returns what identifies the mutation in equivalent.txt: String without the line number, which changes with every edit of the file.
+// id returns the identifier of the mutation in equivalent.txt: String without the line number, which any edit of the file above it changes.
 func (m mutation) id() string {
 	return fmt.Sprintf("%s %s: %s -> %s", m.file, m.function, m.before, m.after)
 }
@@ -78,7 +78,7 @@ type finder struct {
 	found    []mutation
 }
 
-// operators lists what each operator is replaced by: the neighbour at the boundary and the opposite.
+// operators lists what each operator is replaced by: the operator that differs at the boundary, and the opposite.
 var operators = map[token.Token][]token.Token{
 	token.LSS: {token.LEQ, token.GEQ}, token.LEQ: {token.LSS, token.GTR},
 	token.GTR: {token.GEQ, token.LEQ}, token.GEQ: {token.GTR, token.LSS},
@@ -140,7 +140,7 @@ func (f *finder) operator(n ast.Node, at token.Pos, op token.Token) {
 	}
 }
 
-// negate negates a condition, except one that a changed operator negates already.
+// negate negates a condition, except a comparison, which a change of its operator negates already.
 func (f *finder) negate(condition ast.Expr) {
 	if b, ok := condition.(*ast.BinaryExpr); ok && b.Op != token.LAND && b.Op != token.LOR {
 		return
@@ -148,7 +148,7 @@ func (f *finder) negate(condition ast.Expr) {
 	f.add(condition, condition.Pos(), condition.End(), "!("+f.text(condition)+")")
 }
 
-// remove takes a statement away. Log messages stay: what they say is not what a rule decides.
+// remove removes a statement. It leaves log messages alone: no rule depends on what they say.
 func (f *finder) remove(n ast.Node) {
 	if parent := len(f.within) - 2; parent >= 0 {
 		switch f.within[parent].(type) {
@@ -180,19 +180,19 @@ func isLog(n ast.Node) bool {
 	return false
 }
 
-// isVerbosity reports whether a call asks a logger for a verbosity, as in logger.V(2).
+// isVerbosity reports whether a call selects a logger's verbosity, as logger.V(2) does.
 func isVerbosity(call *ast.CallExpr) bool {
 	name, ok := call.Fun.(*ast.SelectorExpr)
 	return ok && name.Sel.Name == "V" && len(call.Args) == 1
 }
 
-// isInfinity reports whether a call is of math.Inf, whose number is only a sign: its neighbours mean the same.
+// isInfinity reports whether a call is one of math.Inf. Only the sign of its argument matters, so changing that by one means nothing.
 func isInfinity(call *ast.CallExpr) bool {
 	name, ok := call.Fun.(*ast.SelectorExpr)
 	return ok && name.Sel.Name == "Inf"
 }
 
-// constant changes a number by one in both directions.
+// constant changes a number by one in each direction.
 func (f *finder) constant(n *ast.BasicLit) {
 	switch n.Kind {
 	case token.INT:
@@ -208,7 +208,7 @@ func (f *finder) constant(n *ast.BasicLit) {
 	}
 }
 
-// returned replaces each result of a return statement by its zero value: an error by nil, a number by 0; a truth value by its opposite.
+// returned replaces each result of a return statement: an error by nil, a number by 0, and a truth value by its opposite.
 func (f *finder) returned(n *ast.ReturnStmt) {
 	if len(f.results) == 0 {
 		return

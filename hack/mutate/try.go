@@ -29,14 +29,14 @@ const (
 	invalid    verdict = "invalid"    // it does not compile
 )
 
-// furtherTests are tests of a package that lie in another folder. They run when those in the package's own folder have noticed nothing.
+// furtherTests maps packages to the folder of further tests of them. These run when the tests in the package's own folder have noticed nothing.
 var furtherTests = map[string]string{"plugins": "./test/plugins", "plugins/sharing": "./test/plugins"}
 
 // pack is a package that is mutated.
 type pack struct {
 	folder string // relative to the root of the module
 	files  []string
-	tests  bool // there are tests in its folder
+	tests  bool // whether there are tests in its folder
 }
 
 // listPackages returns the packages that match the patterns of the go command.
@@ -84,7 +84,7 @@ func (p *pack) mutations() ([]mutation, error) {
 	return all, nil
 }
 
-// tryAll finds the verdicts of mutations, and reports each when it is known.
+// tryAll finds the verdict on each mutation and reports it as soon as it is known.
 func tryAll(ctx context.Context, all []mutation, o options, report func(mutation, verdict, string)) {
 	byPackage := map[*pack][]mutation{}
 	var order []*pack
@@ -141,7 +141,8 @@ func inParallel(workers, n int, f func(int)) {
 	_ = group.Wait()
 }
 
-// try runs the tests of a mutation's package, and then those further ones that exist, until one notices it. It returns who noticed.
+// try runs the tests of a mutation's package, and then any further tests of it, until one notices the mutation. It returns the verdict, and the
+// test that noticed.
 func try(ctx context.Context, m mutation, timeout time.Duration) (verdict, string) {
 	work, err := os.MkdirTemp("", "mutate")
 	if err != nil {
@@ -167,9 +168,9 @@ func try(ctx context.Context, m mutation, timeout time.Duration) (verdict, strin
 	return survived, "no test failed"
 }
 
-// test runs one package's tests. Short tests suffice: the long ones are no part of CI.
+// test runs one package's short tests. The long ones are not part of CI.
 func test(ctx context.Context, suite, overlay string, timeout time.Duration) (verdict, string) {
-	ctx, cancel := context.WithTimeout(ctx, timeout+5*time.Minute) // beyond the tests' own limit: compiling, and processes that they leave
+	ctx, cancel := context.WithTimeout(ctx, timeout+5*time.Minute) // in addition to the tests' own limit, for compiling and for processes that tests leave behind
 	defer cancel()
 	c := exec.CommandContext(ctx, "go", "test", "-overlay", overlay, "-vet=off", "-count=1", "-failfast", "-timeout", timeout.String(), suite)
 	c.Env = append(os.Environ(), "GOFLAGS=-buildvcs=false")
@@ -186,7 +187,7 @@ func test(ctx context.Context, suite, overlay string, timeout time.Duration) (ve
 	return noticed, reason(out)
 }
 
-// reason returns which test failed, or the panic, from the output of a test binary.
+// reason returns the name of the failed test, or the panic, from the output of a test binary.
 func reason(out []byte) string {
 	if found := failure.FindSubmatch(out); found != nil {
 		return cmp.Or(string(found[1]), string(found[2]), string(found[3]))
@@ -196,7 +197,7 @@ func reason(out []byte) string {
 
 var failure = regexp.MustCompile(`(?m)^--- FAIL: (\S+)|^panic: (test timed out)|^(?:panic|fatal error): ([^\n]{0,60})`)
 
-// writeOverlay writes the mutated file and the description with which the go command reads it in place of the original.
+// writeOverlay writes the mutated file, and the overlay file that makes the go command read it in place of the original.
 func writeOverlay(work string, m mutation) (string, error) {
 	source, err := os.ReadFile(m.file)
 	if err != nil {
