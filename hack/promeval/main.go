@@ -26,7 +26,7 @@ type input struct {
 type scrape struct {
 	Time   float64
 	Text   string            // in Prometheus' text format
-	Labels map[string]string // of the target, where the series has none of that name
+	Labels map[string]string // of the target; added to a series unless it has one of that name
 }
 
 // output is the result of one query.

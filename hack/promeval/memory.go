@@ -66,7 +66,7 @@ func (m memoryStorage) add(s scrape) error {
 		p.Labels(&l)
 		b := labels.NewBuilder(l)
 		for _, name := range slices.Sorted(maps.Keys(s.Labels)) {
-			if l.Get(name) == "" { // honorLabels
+			if l.Get(name) == "" { // as with honor_labels, the series' own label wins
 				b.Set(name, s.Labels[name])
 			}
 		}
