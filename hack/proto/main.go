@@ -1,4 +1,4 @@
-// Command proto generates the Go code of a definition of protocol buffers, so that neither protoc nor its plugins need be installed:
+// Command proto generates the Go code of protocol buffer definitions, so that neither protoc nor its plugins have to be installed:
 //
 //	go run -C hack/proto . serving/oip/inference/inference.proto
 package main
@@ -18,7 +18,7 @@ import (
 	"google.golang.org/protobuf/types/pluginpb"
 )
 
-// root is the root of the repository, seen from here.
+// root is the path of the repository's root from this module.
 const root = "../.."
 
 func main() {
@@ -36,7 +36,7 @@ func main() {
 func generate(names []string) error {
 	compiler := protocompile.Compiler{
 		Resolver:       &protocompile.SourceResolver{ImportPaths: []string{root}},
-		SourceInfoMode: protocompile.SourceInfoStandard, // comments
+		SourceInfoMode: protocompile.SourceInfoStandard, // keeps comments
 	}
 	files, err := compiler.Compile(context.Background(), names...)
 	if err != nil {
@@ -44,7 +44,7 @@ func generate(names []string) error {
 	}
 	request := &pluginpb.CodeGeneratorRequest{FileToGenerate: names, Parameter: proto.String("paths=source_relative")}
 	for _, f := range files {
-		// Through bytes: what the compiler makes has options that are not yet known as those of Go's descriptors.
+		// Encode and decode: in what the compiler makes, options are not yet of the types that Go's descriptors have.
 		text, err := proto.Marshal(protodesc.ToFileDescriptorProto(f))
 		if err != nil {
 			return err
