@@ -39,7 +39,7 @@ import (
 	"knative.dev/serving/pkg/queue/sharedmain"
 )
 
-// The revision that the proxies serve, with as many requests at once as serving/gateway's replica has credits.
+// The revision that the proxies serve. It accepts as many concurrent requests as serving/gateway's replica has credits in the comparison.
 const (
 	namespace   = "default"
 	revision    = "plain"
@@ -47,7 +47,8 @@ const (
 	timeout     = 300 // seconds
 )
 
-// newActivator returns the handlers of Knative's cmd/activator, in their order, with a revision whose queue-proxy listens at the target.
+// newActivator returns the chain of handlers of Knative's cmd/activator, in the same order, for a revision whose queue-proxy listens at the
+// target.
 func newActivator(target string) (http.Handler, error) {
 	logger := zap.NewNop().Sugar()
 	ctx := injection.WithConfig(logging.WithLogger(context.Background(), logger), &rest.Config{})
@@ -122,7 +123,7 @@ func createRevision(ctx context.Context, target string) error {
 	return err
 }
 
-// startQueueProxy runs Knative's queue-proxy before a server. Beside its own port it needs 8022, 9090 and 9091.
+// startQueueProxy runs Knative's queue-proxy in front of a server. In addition to its own port, it needs the ports 8022, 9090 and 9091.
 func startQueueProxy(target string) (address string, err error) {
 	_, port, err := net.SplitHostPort(target)
 	if err != nil {
@@ -143,14 +144,14 @@ func startQueueProxy(target string) (address string, err error) {
 	}
 	go func() {
 		if err := sharedmain.Main(); err != nil {
-			os.Exit(1) // it has said why
+			os.Exit(1) // it has logged the reason
 		}
 	}()
 	address = net.JoinHostPort("127.0.0.1", own)
 	return address, await(address)
 }
 
-// freePort returns a port at which nobody listens.
+// freePort returns a port on which nothing listens.
 func freePort() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -17,13 +17,13 @@ import (
 	"knative.dev/serving/pkg/queue/health"
 )
 
-// Batches of as many instances as serving/gateway's in the comparison, which wait for others for the shortest time that the batcher knows.
+// Batches have as many instances as serving/gateway's in the comparison, and wait for others for the shortest time that the batcher allows.
 const (
 	batchSize      = 8
 	batchLatencyMS = 1
 )
 
-// newBatcher returns what buildServer of KServe's cmd/agent does with --enable-batcher alone.
+// newBatcher returns the handler that buildServer of KServe's cmd/agent returns if only --enable-batcher is set.
 func newBatcher(target string) http.Handler {
 	logger := zap.NewNop().Sugar()
 	p := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: target})

@@ -1,4 +1,5 @@
-// Command proxies is a proxy of KServe or Knative, for hack/benchgateway, which measures serving/gateway beside it. A variable says which:
+// Command proxies runs a proxy of KServe or Knative for hack/benchgateway, which compares serving/gateway with it. An environment variable
+// selects the proxy:
 //
 //   - "activator": Knative's activator, with its throttler and the handlers of its program. A fake of the API server's client tells it of one
 //     revision, "plain" in the namespace "default". Statistics for the autoscaler are dropped instead of sent; there are neither metrics nor traces,
@@ -6,7 +7,7 @@
 //   - "queue-proxy": Knative's queue-proxy as its program runs it.
 //   - "batcher": KServe's batcher with the handlers of its agent, which has nothing else switched on then. It logs nothing, other than the agent.
 //
-// It prints the address at which it listens, passes requests to the address of another variable, and ends at an interrupt.
+// It prints the address on which it listens, passes requests to the address in another variable, and ends on an interrupt.
 package main
 
 import (
@@ -20,7 +21,7 @@ import (
 	pkgnet "knative.dev/pkg/network"
 )
 
-// The variables, which hack/benchgateway sets.
+// The environment variables that hack/benchgateway sets.
 const (
 	roleVariable   = "GSHARE_BENCH_ROLE"
 	targetVariable = "GSHARE_BENCH_TARGET"
@@ -38,7 +39,7 @@ func main() {
 	<-interrupt
 }
 
-// start starts a proxy and returns the address at which it listens.
+// start starts a proxy and returns the address on which it listens.
 func start(role, target string) (address string, err error) {
 	var handler http.Handler
 	switch role {
@@ -62,7 +63,7 @@ func start(role, target string) (address string, err error) {
 	return l.Addr().String(), nil
 }
 
-// await waits until somebody listens at an address.
+// await waits until something listens on an address.
 func await(address string) error {
 	var err error
 	for range 500 {
