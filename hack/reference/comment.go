@@ -11,24 +11,25 @@ import (
 	"strings"
 )
 
-// entry is a constant of the source that users meet, with what its comment says of it: text, then an indented block of fields:
+// entry is a constant in the source that users meet, and what its comment says: a text, then an indented block of fields:
 //
 //	// LabelGPUs selects the nodes on which the agent runs.
 //	//
 //	//	kind: label
 //	//	object: node
 type entry struct {
-	constant, name string // in Go, and its value or the field "name"
+	constant, name string // identifier in Go; its value, or the field "name" of the comment
 	text           string
 	fields         map[string]string
 	where          string // file
 	typed          string // the name of the constant's type, if it has one
 }
 
-// field returns a field of a comment.
+// field returns the value of a field in the comment.
 func (e *entry) field(name string) string { return e.fields[name] }
 
-// require returns an error unless the comment has text and these fields, and no others but those that are optional.
+// require returns an error unless the comment has a text, all of the required fields, and no other fields except kind, name and the optional
+// ones.
 func (e *entry) require(fields []string, optional ...string) error {
 	if e.text == "" {
 		return fmt.Errorf("%s: %s has no comment", e.where, e.constant)
@@ -52,7 +53,7 @@ func (e *entry) require(fields []string, optional ...string) error {
 
 var fieldLine = regexp.MustCompile(`^\t([a-z][a-z ]*): (.+)$`)
 
-// readComment divides a comment into its text and the fields of its indented block. A field goes on in lines that are indented further.
+// readComment splits a comment into its text and the fields of its indented block. Lines with deeper indentation continue a field.
 func readComment(comment string) (text string, fields map[string]string) {
 	fields = map[string]string{}
 	var lines []string
@@ -72,16 +73,16 @@ func readComment(comment string) (text string, fields map[string]string) {
 	return strings.TrimSpace(strings.Join(lines, "\n")), fields
 }
 
-// sourceText is what is read of the constants and literals of a Go file.
+// sourceText holds what is read from Go files: constants, literals, and calls that record events.
 type sourceText struct {
 	constants []entry
-	literals  []entry // texts outside of constants
+	literals  []entry // string literals outside of constants
 
 	recorded     []recordedEvent
-	eventReasons []string // names of the constants that are values of a variable of this name
+	eventReasons []string // names of the constants in the variable eventReasons
 }
 
-// readSource reads the constants of all packages below the folders of sources, but not of their tests.
+// readSource reads all packages below the source folders, without their tests.
 func readSource(root string) (sourceText, error) {
 	var all sourceText
 	for _, source := range append([]string{"deviceplugin", "draplugin"}, sources...) {
@@ -93,7 +94,7 @@ func readSource(root string) (sourceText, error) {
 			if err != nil {
 				return err
 			}
-			short, _ := filepath.Rel(root, name) // name is below root
+			short, _ := filepath.Rel(root, name) // cannot fail: name is below root
 			all.read(file, filepath.ToSlash(short))
 			return nil
 		})
@@ -117,7 +118,7 @@ func (s *sourceText) read(file *ast.File, where string) {
 			if n.Tok == token.CONST {
 				s.readConstants(n, where)
 			}
-			return n.Tok == token.VAR // the texts of constants are no literals
+			return n.Tok == token.VAR // do not visit literals in constants
 		case *ast.Field:
 			return n.Tag == nil
 		case *ast.BasicLit:

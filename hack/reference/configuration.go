@@ -39,10 +39,10 @@ func configurationPage(root string) (string, error) {
 	return page.String(), nil
 }
 
-// key is one of a configuration file. Keys that are documented together have one text, of which the others refer to the first.
+// key is a key of a configuration file. If keys are documented together, the first has the text and the others refer to it.
 type key struct{ name, field, kind, text string }
 
-// keysOf returns the keys that the fields of a struct are in YAML, with their comments as text.
+// keysOf returns the YAML keys of a struct's fields, with the fields' comments as text.
 func keysOf(file, structure string) ([]key, error) {
 	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ParseComments)
 	if err != nil {
@@ -98,7 +98,7 @@ func withKeyNames(text string, keys []key) string {
 	return text
 }
 
-// kindOf returns what a value of a type is in YAML.
+// kindOf returns what a value of a Go type is in YAML.
 func kindOf(e ast.Expr) string {
 	switch e := e.(type) {
 	case *ast.StarExpr:

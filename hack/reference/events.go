@@ -11,7 +11,8 @@ import (
 	"strings"
 )
 
-// dynamicReasons are the files in which the reason of an event is no constant at the place of the call, and why it is documented nevertheless.
+// dynamicReasons maps files in which a call records an event with a reason that is not a constant there to why the event is documented
+// nevertheless.
 var dynamicReasons = map[string]string{
 	"plugins/sharing/events.go":       "one of two constants",
 	"serving/controller/decisions.go": "one of two constants",
@@ -22,7 +23,7 @@ var dynamicReasons = map[string]string{
 	"vgpu/node/agent/prestart.go":     "a grant.Reason: all of them have to be documented",
 }
 
-// reasonArguments are the functions that record an event, with the index of the reason among their arguments.
+// reasonArguments maps the names of functions that record an event to the index of the argument with the reason.
 var reasonArguments = map[string]int{"Eventf": 3, "Event": 2, "Warn": 1, "Notify": 1}
 
 var eventFields = []string{"object", "type", "written by", "to do"}
@@ -30,11 +31,11 @@ var eventFields = []string{"object", "type", "written by", "to do"}
 // recordedEvent is a call that records an event.
 type recordedEvent struct {
 	where, kind string
-	reason      string // name of the constant, empty if it is none
-	text        string // if it is a literal
+	reason      string // name of the constant; empty if the reason is not one
+	text        string // the reason if it is a literal
 }
 
-// recordedBy returns the event that a call records, if it does.
+// recordedBy returns the event that a call records, or false if it records none.
 func recordedBy(call *ast.CallExpr, where string) (e recordedEvent, ok bool) {
 	at, known := reasonArguments[called(call)]
 	method, isMethod := call.Fun.(*ast.SelectorExpr)
@@ -44,7 +45,7 @@ func recordedBy(call *ast.CallExpr, where string) (e recordedEvent, ok bool) {
 	e = recordedEvent{where: where}
 	switch name := called(call); name {
 	case "Warn", "Notify":
-		if typeName(method.X) != "Cluster" { // a log
+		if typeName(method.X) != "Cluster" { // not the recorder but a logger
 			return e, false
 		}
 		e.kind = map[string]string{"Warn": "Warning", "Notify": "Normal"}[name]
@@ -56,7 +57,8 @@ func recordedBy(call *ast.CallExpr, where string) (e recordedEvent, ok bool) {
 	return e, true
 }
 
-// events returns the documented events, sorted by their objects. It returns an error for one that is recorded and has no comment as it is needed.
+// events returns the documented events, sorted by their objects. It returns an error if an event is recorded whose reason lacks the required
+// comment.
 func (s sourceText) events() (events []entry, err error) {
 	byConstant := map[string][]entry{}
 	for _, c := range s.constants {

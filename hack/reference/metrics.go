@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// metric is what the source says of a metric of Prometheus.
+// metric is what the source says about a Prometheus metric.
 type metric struct {
 	name, kind, help string
 	labels           []string
@@ -80,7 +80,7 @@ func findMetrics(root string) (map[string][]metric, error) {
 			}
 			metrics, err := metricsOf(name)
 			if len(metrics) > 0 {
-				folder, _ := filepath.Rel(root, name) // name is below root
+				folder, _ := filepath.Rel(root, name) // cannot fail: name is below root
 				found[filepath.ToSlash(folder)] = metrics
 			}
 			return err
@@ -116,9 +116,9 @@ func metricsOf(folder string) ([]metric, error) {
 	return p.found, p.err
 }
 
-// helper is a function of the package that makes a description of its first two parameters, name and help.
+// helper is a function in the package that creates a metric's description from its first two parameters, name and help.
 type helper struct {
-	prefix string // before the name
+	prefix string // put before the name
 	labels []string
 }
 
@@ -131,7 +131,7 @@ type metricsPackage struct {
 	err     error
 }
 
-// readHelpers finds the lists of labels, and the helpers; twice, since one helper may call another.
+// readHelpers finds the lists of labels, and the helpers. It looks twice, because one helper may call another.
 func (p *metricsPackage) readHelpers() {
 	for range 2 {
 		for _, file := range p.files {
@@ -179,7 +179,7 @@ func (p *metricsPackage) readHelper(f *ast.FuncDecl) {
 	})
 }
 
-// prefixOfName returns the text before the parameter in name or "prefix"+name.
+// prefixOfName returns what comes before the parameter name in an expression: nothing in name, and prefix in "prefix"+name.
 func prefixOfName(e ast.Expr) (prefix string, ofParameter bool) {
 	if sum, ok := e.(*ast.BinaryExpr); ok {
 		text, isText := literal(sum.X)
@@ -223,7 +223,7 @@ func (p *metricsPackage) visit(n ast.Node) bool {
 	return true
 }
 
-// ofOptions returns the metric of a call such as NewCounterVec(CounterOpts{Name: ..., Help: ...}, labels).
+// ofOptions returns the metric that a call such as NewCounterVec(CounterOpts{Name: ..., Help: ...}, labels) defines.
 func (p *metricsPackage) ofOptions(call *ast.CallExpr) (m metric, ok bool) {
 	options := call.Args[0]
 	if address, isAddress := options.(*ast.UnaryExpr); isAddress {
@@ -265,7 +265,7 @@ func (p *metricsPackage) add(m metric) {
 	p.found = append(p.found, m)
 }
 
-// labels returns the labels of nil, of a list, of a variable with one, or of append to one.
+// labels returns the labels in an expression: nil, a list, a variable that holds a list, or an append to one of these.
 func (p *metricsPackage) labels(e ast.Expr) ([]string, bool) {
 	switch e := e.(type) {
 	case *ast.Ident:
@@ -294,7 +294,7 @@ func (p *metricsPackage) strings(all []ast.Expr) (texts []string, ok bool) {
 	return texts, true
 }
 
-// literal returns the value of a string literal, or of several that are added.
+// literal returns the value of a string literal, or of several that are concatenated.
 func literal(e ast.Expr) (string, bool) {
 	switch e := e.(type) {
 	case *ast.BasicLit:

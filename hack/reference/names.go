@@ -12,10 +12,10 @@ import (
 	"strings"
 )
 
-// nameKind is a kind of name that gshare gives to what Kubernetes' objects carry.
+// nameKind is a kind of name, such as a label, that gshare defines for Kubernetes objects.
 type nameKind struct {
 	kind, title string
-	fields      []string // that the comment of a constant needs
+	fields      []string // required in the comment of a constant
 }
 
 var nameKinds = []nameKind{
@@ -30,11 +30,11 @@ var nameKinds = []nameKind{
 var (
 	ownName = regexp.MustCompile(`^((serving\.)?gshare\.dev/[a-z][a-z-]*|gshare/[a-z][a-z-]*)$`)
 
-	// mentioned finds names in texts of other languages. An API version has a digit behind it, and is none.
+	// mentioned finds names in manifests and pages. It does not match API versions, which have a digit after the name.
 	mentioned = regexp.MustCompile(`(?:^|[^a-z0-9.-])((?:serving\.)?gshare\.dev/[a-z]+(?:-[a-z]+)*)(?:[^a-z0-9]|$)`)
 )
 
-// namesPage returns docs/annotations.md: what gshare reads and writes on the objects of Kubernetes.
+// namesPage returns docs/annotations.md: the names that gshare reads from and writes to Kubernetes objects.
 func namesPage(root string) (string, error) {
 	source, err := readSource(root)
 	if err != nil {
@@ -54,7 +54,7 @@ func namesPage(root string) (string, error) {
 	return namesText(names), nil
 }
 
-// names returns the documented names, sorted. It returns an error for one that has no comment as it is needed, or is no constant.
+// names returns the documented names, sorted. It returns an error for a name that lacks the required comment or is not a constant.
 func (s sourceText) names(more ...entry) (names []entry, err error) {
 	for _, l := range s.literals {
 		if ownName.MatchString(l.name) {
@@ -94,7 +94,7 @@ func namesText(names []entry) string {
 	return page.String()
 }
 
-// meaning returns the text of a name with its values, default and example.
+// meaning returns the text of a name, with its values, default and example.
 func meaning(n entry) string {
 	text := withoutSubject(n) + " Values: " + n.field("values") + "."
 	if d := n.field("default"); d != "" {
@@ -106,7 +106,8 @@ func meaning(n entry) string {
 	return text
 }
 
-// withoutSubject returns the text of an entry without its name at the beginning, which stands beside it: "LabelX is the name." is "The name."
+// withoutSubject returns the text of an entry without the name at its beginning, which the table has in a column of its own: "LabelX is the
+// name." becomes "The name."
 func withoutSubject(n entry) string {
 	rest, found := strings.CutPrefix(n.text, "`"+n.name+"` ")
 	if !found {
@@ -118,7 +119,7 @@ func withoutSubject(n entry) string {
 	return strings.ToUpper(rest[:1]) + rest[1:]
 }
 
-// nameOfManifest returns the name that the comment at the head of a manifest describes, as one of no constant does.
+// nameOfManifest returns the name that the comment at the head of a manifest documents. No constant has that name.
 func nameOfManifest(root, file string) (entry, error) {
 	text, err := os.ReadFile(filepath.Join(root, file))
 	if err != nil {
@@ -142,7 +143,7 @@ func nameOfManifest(root, file string) (entry, error) {
 	return e, nil
 }
 
-// checkMentioned returns an error if a manifest or a page of docs mentions a name that there is not.
+// checkMentioned returns an error if a manifest or a page of docs mentions a name that does not exist.
 func checkMentioned(root string, names []entry) error {
 	var wrong error
 	check := func(file string) error {

@@ -33,8 +33,8 @@ func valuesPage(root string) (string, error) {
 	return page.String(), nil
 }
 
-// valuesOf returns the values of a file with their comments. A map whose keys have no comments is one value. It returns an error for a value
-// without a comment.
+// valuesOf returns the values in a file with their comments. A map whose keys have no comments counts as one value. It returns an error for a
+// value without a comment.
 func valuesOf(text string) ([]value, error) {
 	parsed, err := yaml.Parse(text)
 	if err != nil {
@@ -69,7 +69,7 @@ func valuesOf(text string) ([]value, error) {
 	return values, nil
 }
 
-// commentOf returns the comment in the line of a key.
+// commentOf returns the comment on the line of a key.
 func commentOf(nodes ...*yaml.Node) string {
 	for _, n := range nodes {
 		if c := strings.TrimSpace(strings.TrimPrefix(n.LineComment, "#")); c != "" {
@@ -79,7 +79,7 @@ func commentOf(nodes ...*yaml.Node) string {
 	return ""
 }
 
-// hasComments reports whether a key of a map has a comment.
+// hasComments reports whether any key of a map has a comment.
 func hasComments(node *yaml.Node) bool {
 	for i := 0; i+1 < len(node.Content); i += 2 {
 		if commentOf(node.Content[i], node.Content[i+1]) != "" {
@@ -89,7 +89,7 @@ func hasComments(node *yaml.Node) bool {
 	return false
 }
 
-// flowText returns a value in one line.
+// flowText returns a value as YAML on one line.
 func flowText(node *yaml.Node) string {
 	switch {
 	case node.Kind == yaml.MappingNode:
