@@ -8,10 +8,11 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// pluginArchive is the name of the archive with kubectl's plugin for a platform.
+// pluginArchive returns the name of the archive with the kubectl plugin for a platform.
 func pluginArchive(p platform) string { return "kubectl-gshare_" + p.name() + ".tar.gz" }
 
-// writeArchives writes, for each platform, an archive with kubectl's plugin, and one with what a machine without Kubernetes needs, if that is built.
+// writeArchives writes two archives for each platform: one with the kubectl plugin, and one with what a machine without Kubernetes needs, if
+// that was built.
 func (r *release) writeArchives(platforms []platform) error {
 	for _, p := range platforms {
 		plugin := tree{}
@@ -54,7 +55,7 @@ func (r *release) writeArchive(name string, content tree, p platform, programs [
 	return os.WriteFile(r.path(name), archive, 0o644)
 }
 
-// writeKrew writes the manifest of kubectl's plugin with the version and the checksum of each archive.
+// writeKrew writes the krew manifest of the kubectl plugin, with the version and the checksum of each archive.
 func (r *release) writeKrew(platforms []platform) error {
 	text, err := os.ReadFile(filepath.Join(r.root, "manifests", "krew", "gshare.yaml"))
 	if err != nil {

@@ -8,13 +8,13 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// artefact is an image whose configuration is not that of a container.
+// artefact is an OCI image whose configuration is not that of a container.
 type artefact struct {
 	v1.Image
 	config []byte
 }
 
-// withConfig returns an image with another configuration, of the type of a chart's.
+// withConfig returns an image with another configuration, of the media type of a Helm chart's.
 func withConfig(image v1.Image, config []byte) v1.Image { return &artefact{image, config} }
 
 // RawConfigFile implements v1.Image.

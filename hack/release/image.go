@@ -19,14 +19,14 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// imageSpec is an image of the release. Its program has the image's name.
+// imageSpec describes an image of the release. The image's entrypoint is the program of the same name.
 type imageSpec struct {
 	name  string
-	files map[string]string // path in the image by file in the directory of the platform's programs
-	root  bool              // runs as root, and needs a C library: the directory "root" of the programs
+	files map[string]string // maps paths in the image to files in the directory of the platform's programs
+	root  bool              // it runs as root and contains the directory "root" of the programs, a C library
 }
 
-// specs are the images, as the Dockerfile makes them.
+// specs describes the images, which are the same as those of the Dockerfile.
 var specs = []imageSpec{
 	{
 		name: "gshare-node", root: true,
@@ -42,10 +42,10 @@ var specs = []imageSpec{
 	{name: "gshare-gateway", files: map[string]string{"usr/local/bin/gshare-gateway": "gshare-gateway"}},
 }
 
-// nobody is the user and group of images that do not run as root.
+// nobody is the user and group as which the other images run.
 const nobody = "65532:65532"
 
-// searchPath is where programs are found in an image: NVIDIA's container runtime adds its own to /usr/bin.
+// searchPath is the search path in an image. It includes /usr/bin, to which NVIDIA's container runtime adds its programs.
 const searchPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 // possible reports whether everything that the image needs was built for a platform.
@@ -58,7 +58,7 @@ func (s *imageSpec) possible(p platform) bool {
 	return !s.root || p.has("root")
 }
 
-// layer returns the files of the image: programs, the C library if it needs one, and the licences of what they contain.
+// layer returns the files of the image: programs, the C library if it needs one, and the licences of all that the programs contain.
 func (s *imageSpec) layer(r *release, p platform) (tree, error) {
 	content := tree{}
 	for at, source := range s.files {
@@ -109,13 +109,14 @@ func (s *imageSpec) build(r *release, p platform) (v1.Image, error) {
 	return mutate.Append(image, mutate.Addendum{Layer: layer, History: v1.History{Created: v1.Time{Time: r.time}, CreatedBy: "make release"}})
 }
 
-// The annotations by which programs that import an OCI layout know the names of its images.
+// The annotations in which programs that import an OCI layout look for the names of its images.
 const (
 	refName        = "org.opencontainers.image.ref.name"
 	containerdName = "io.containerd.image.name"
 )
 
-// writeImages writes all images of all platforms as one archive of an OCI layout, which container runtimes import and registries take.
+// writeImages writes all images for all platforms as one archive of an OCI layout, which container runtimes can import and which can be pushed
+// to registries.
 func (r *release) writeImages(platforms []platform) error {
 	all := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	for _, s := range specs {
@@ -136,11 +137,11 @@ func (r *release) writeImages(platforms []platform) error {
 		if count == 0 {
 			return fmt.Errorf("image %s: its programs are built for no platform", s.name)
 		}
-		reference, err := name.ParseReference(r.image(s.name)) // with the registry and path of names that have none
+		reference, err := name.ParseReference(r.image(s.name)) // adds the default registry and path to names without them
 		if err != nil {
 			return err
 		}
-		full := strings.TrimPrefix(reference.Name(), "index.") // container runtimes say docker.io
+		full := strings.TrimPrefix(reference.Name(), "index.") // container runtimes name Docker's registry docker.io
 		all = mutate.AppendManifests(all, mutate.IndexAddendum{Add: one, Descriptor: v1.Descriptor{
 			Annotations: map[string]string{refName: full, containerdName: full},
 		}})
@@ -148,7 +149,7 @@ func (r *release) writeImages(platforms []platform) error {
 	return r.writeLayout("gshare-images_"+r.version+".tar", all)
 }
 
-// writeLayout writes an index, with all that it refers to, as an archive of an OCI layout.
+// writeLayout writes an index, with all that it refers to, as the archive of an OCI layout.
 func (r *release) writeLayout(name string, index v1.ImageIndex) error {
 	dir, err := os.MkdirTemp("", "gshare-release-")
 	if err != nil {

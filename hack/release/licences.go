@@ -17,16 +17,16 @@ import (
 	"golang.org/x/mod/module"
 )
 
-// sourceURL is where the sources are.
+// sourceURL is the address of the source repository.
 const sourceURL = "https://github.com/gshare-dev/gshare"
 
-// licenceFile matches the names of the files in which a module states its licence, and what it wants to be passed on with it.
+// licenceFile matches the names of files with a module's licence, and of those that must be distributed with it.
 var licenceFile = regexp.MustCompile(`(?i)^(licen[cs]e|copying|notice|patents)([.-].*)?$`)
 
-// termsFile matches the names of those with the licence itself.
+// termsFile matches the names of files with the licence itself.
 var termsFile = regexp.MustCompile(`(?i)^(licen[cs]e|copying)([.-].*)?$`)
 
-// addLicences adds the licence of gshare, of Go, and of each module that is in one of the programs, below a directory of the tree.
+// addLicences adds the licences of gshare, of Go, and of each module in one of the programs below a directory of the tree.
 func (r *release) addLicences(t tree, dir string, p platform, programs []string) error {
 	if err := t.add(path.Join(dir, "gshare", "LICENSE"), filepath.Join(r.root, "LICENSE"), 0o644); err != nil {
 		return err
@@ -54,7 +54,7 @@ func (r *release) addLicences(t tree, dir string, p platform, programs []string)
 	return nil
 }
 
-// addLicencesOf adds the licence files of a directory. It is an error if there are none.
+// addLicencesOf adds the licence files in a directory. It returns an error if there are none.
 func addLicencesOf(t tree, dir, source string) error {
 	entries, err := os.ReadDir(source)
 	if err != nil {
@@ -76,7 +76,7 @@ func addLicencesOf(t tree, dir, source string) error {
 	return nil
 }
 
-// modules returns the modules that are in the programs, without gshare itself, by path. Libraries in C have none.
+// modules returns the modules in the programs, without gshare itself, sorted by path. Libraries in C contain none.
 func (p platform) modules(programs []string) ([]debug.Module, error) {
 	found := map[string]debug.Module{}
 	for _, program := range programs {
@@ -97,7 +97,7 @@ func (p platform) modules(programs []string) ([]debug.Module, error) {
 	return slices.SortedFunc(maps.Values(found), func(a, b debug.Module) int { return strings.Compare(a.Path, b.Path) }), nil
 }
 
-// moduleDir returns the directory of a module's sources, which are there since a program was built with them.
+// moduleDir returns the directory of a module's source in the module cache. It exists because a program was built from it.
 func moduleDir(m debug.Module) (string, error) {
 	cache, err := goEnv("GOMODCACHE")
 	if err != nil {
@@ -116,7 +116,7 @@ func goEnv(name string) (string, error) {
 	return strings.TrimSpace(string(out)), err
 }
 
-// licenceOf returns the SPDX expression of the licences that a tree has below a directory, NOASSERTION if none is recognised.
+// licenceOf returns the SPDX expression for the licences in a directory of the tree, or NOASSERTION if none is recognised.
 func licenceOf(t tree, dir string) string {
 	ids := map[string]bool{}
 	for name, f := range t {

@@ -30,7 +30,7 @@ func main() {
 	}
 }
 
-// release is what is released, from which files, and where it is written to.
+// release says what to release, from which files, and where to write it.
 type release struct {
 	version, commit, registry string
 	time                      time.Time
@@ -63,7 +63,7 @@ func (r *release) write() error {
 
 // platform is an operating system and an architecture, with the programs that were built for it.
 type platform struct {
-	arch string // as Go says it: amd64
+	arch string // Go's name of it, such as amd64
 	dir  string // of its programs
 }
 

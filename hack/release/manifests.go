@@ -18,15 +18,15 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// manifests are the files that kubectl applies, and the kustomize base of each.
+// manifests maps the files that users apply with kubectl to their kustomize bases.
 var manifests = map[string]string{
 	"gshare.yaml": "base", "gshare-serving.yaml": "serving", "gshare-monitoring.yaml": "monitoring", "gshare-older.yaml": "older",
 }
 
-// uninstallFile is the patch that lets agents remove what they leave on their nodes.
+// uninstallFile is the patch of the DaemonSet that makes agents remove what they have left on their nodes.
 const uninstallFile = "gshare-uninstall.yaml"
 
-// writeManifests writes the kustomize bases with the images of the release, and the patch.
+// writeManifests writes the kustomize bases with the images of the release, and the patch for uninstalling.
 func (r *release) writeManifests([]platform) error {
 	for name, base := range manifests {
 		objects, err := r.kustomize(base)
@@ -45,7 +45,7 @@ func (r *release) writeManifests([]platform) error {
 	return os.WriteFile(r.path(uninstallFile), bytes.ReplaceAll(patch, []byte("manifests/node/uninstall.yaml"), []byte(uninstallFile)), 0o644)
 }
 
-// kustomize returns the objects of a base with the images of the release.
+// kustomize returns the objects of a base, with the images of the release.
 func (r *release) kustomize(base string) ([]byte, error) {
 	root, err := filepath.Abs(r.root)
 	if err != nil {
@@ -75,7 +75,7 @@ func (r *release) kustomize(base string) ([]byte, error) {
 	return objects.AsYaml()
 }
 
-// writeChart writes the Helm chart as helm package does, and as the artefact that a registry takes.
+// writeChart writes the Helm chart twice: as helm package does, and as an artefact for registries.
 func (r *release) writeChart([]platform) error {
 	content := tree{}
 	if err := content.addDir("gshare", filepath.Join(r.root, "manifests", "chart")); err != nil {
@@ -104,10 +104,10 @@ func (r *release) writeChart([]platform) error {
 	return r.writeLayout("gshare-chart_"+r.version+".tar", index)
 }
 
-// chartVersion is the version of the chart: semantic, without the v.
+// chartVersion returns the version of the chart: a semantic version, without the leading v.
 func (r *release) chartVersion() string { return strings.TrimPrefix(r.version, "v") }
 
-// editChart puts version and images of the release into the chart.
+// editChart sets the version and the images of the release in the chart.
 func (r *release) editChart(content tree) error {
 	for _, edit := range []struct{ file, from, to string }{
 		{"gshare/Chart.yaml", `(?m)^version: .*$`, "version: " + r.chartVersion()},
@@ -126,7 +126,7 @@ func (r *release) editChart(content tree) error {
 	return nil
 }
 
-// The types of a chart's parts in a registry, by Helm.
+// The media types that Helm gives the parts of a chart in a registry.
 const (
 	chartConfig  types.MediaType = "application/vnd.cncf.helm.config.v1+json"
 	chartContent types.MediaType = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"

@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// The files that say what the release is made of.
+// The files that document what the release is made of.
 const (
 	materialsFile  = "gshare.spdx.json"
 	provenanceFile = "gshare.provenance.json"
@@ -26,7 +26,7 @@ func sha256Of(path string) (string, error) {
 	return fmt.Sprintf("%x", sha256.Sum256(content)), err
 }
 
-// checksums returns the checksum of each file of the release by its name, without those of the given names.
+// checksums returns the checksum of each file of the release, by name, except for the given files.
 func (r *release) checksums(without ...string) (map[string]string, error) {
 	entries, err := os.ReadDir(r.out)
 	if err != nil {
@@ -44,7 +44,7 @@ func (r *release) checksums(without ...string) (map[string]string, error) {
 	return sums, nil
 }
 
-// writeChecksums writes the checksums of all other files as sha256sum --check reads them.
+// writeChecksums writes the checksums of all other files in the format of sha256sum --check.
 func (r *release) writeChecksums([]platform) error {
 	sums, err := r.checksums(checksumsFile)
 	if err != nil {
@@ -70,7 +70,7 @@ type object = map[string]any
 
 var notOfIdentifiers = regexp.MustCompile(`[^0-9A-Za-z.-]`)
 
-// writeMaterials writes the bill of materials by SPDX 2.3: gshare, Go's standard library, and the modules that are in any of the programs.
+// writeMaterials writes the bill of materials in the format SPDX 2.3: gshare, Go's standard library, and the modules in any of the programs.
 func (r *release) writeMaterials(platforms []platform) error {
 	var programs []string
 	for _, s := range specs {
@@ -124,7 +124,8 @@ func relation(from, kind, to string) object {
 	return object{"spdxElementId": from, "relationshipType": kind, "relatedSpdxElement": "SPDXRef-" + to}
 }
 
-// writeProvenance writes, by SLSA 1.0, from what the files were made and how. It is not signed: whoever publishes the release signs it.
+// writeProvenance writes from what and how the files were made, in the format SLSA 1.0. It does not sign that: whoever publishes the release
+// does.
 func (r *release) writeProvenance([]platform) error {
 	sums, err := r.checksums(provenanceFile, checksumsFile)
 	if err != nil {

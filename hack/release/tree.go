@@ -23,14 +23,14 @@ type file struct {
 // tree is the content of an archive or of an image's layer: files by their paths, which are relative and have slashes.
 type tree map[string]file
 
-// add adds a file of the machine. Symbolic links are followed.
+// add adds a file from the file system of this machine. It follows symbolic links.
 func (t tree) add(name, source string, mode fs.FileMode) error {
 	content, err := os.ReadFile(source)
 	t[name] = file{content, mode}
 	return err
 }
 
-// addDir adds the files below a directory of the machine, with the permissions that they have. Symbolic links are followed.
+// addDir adds the files below a directory of this machine, with their permissions. It follows symbolic links.
 func (t tree) addDir(name, source string) error {
 	return filepath.WalkDir(source, func(at string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
@@ -52,7 +52,7 @@ func (t tree) addDir(name, source string) error {
 	})
 }
 
-// tar returns the tree as a tar archive. It depends on nothing but the tree and the time that all files get.
+// tar returns the tree as a tar archive. The bytes depend only on the tree and on the time, which all files get.
 func (t tree) tar(at time.Time) ([]byte, error) {
 	var out bytes.Buffer
 	archive := tar.NewWriter(&out)
