@@ -20,8 +20,8 @@ type function struct {
 	slo     string
 	sm      int     // percent of the SMs
 	rate    float64 // requests a second that one replica answers within the objective
-	series  int     // of the trace, by descending rate
-	scale   float64 // requests for each of the trace
+	series  int     // index in the trace, in descending order of rate
+	scale   float64 // requests for each request in the trace
 }
 
 var functions = []function{
@@ -106,7 +106,8 @@ func (w *way) file() string { return strings.ReplaceAll(w.name, " ", "-") + ".ya
 
 func (d *demo) file(name string) string { return filepath.Join(d.dir, name) }
 
-// readTrace returns the load of each function in requests a second: those of the trace's minutes, one after another, times the function's scale.
+// readTrace returns the load of each function in requests a second. A second has the requests of a minute of the trace, in order, times the
+// function's scale.
 func readTrace(file string, seconds int) (rates [][]float64, err error) {
 	packed, err := os.Open(file)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// The children end with the thread that starts them, which therefore has to be the main one.
+// Children get SIGKILL when the thread that started them ends, so that must be the main thread.
 func init() { runtime.LockOSThread() }
 
 func main() {
@@ -39,7 +39,7 @@ func main() {
 	}
 }
 
-// run starts the agent, makes all runs and prints the comparison. Whatever it has started has ended when it returns.
+// run starts the agent, makes all runs and prints the comparison. When it returns, everything that it started has ended.
 func run(ctx context.Context, bin, trace string, seconds int) (err error) {
 	bin, err = filepath.Abs(bin)
 	if err != nil {

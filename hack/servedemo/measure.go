@@ -14,13 +14,13 @@ import (
 	"time"
 )
 
-// result is what became of the load in one way to serve the functions.
+// result is the outcome of serving the functions in one way.
 type result struct {
 	way   way
-	loads []loadResult // of the functions
+	loads []loadResult // one for each function
 }
 
-// loadResult is a row of gshare load -o json, with what gshare serve says of the function.
+// loadResult is a row of gshare load -o json, with what gshare serve reports about the function.
 type loadResult struct {
 	Scheduled  int
 	Latency    struct{ P50, P99 float64 } `json:"latencyMs"`
@@ -28,10 +28,10 @@ type loadResult struct {
 	ClientLate bool
 
 	gpuSeconds float64 // reserved during the load
-	starts     float64 // of replicas, during the load
+	starts     float64 // replicas started during the load
 }
 
-// measure serves the functions in one way, sends the load, and ends what serves them.
+// measure serves the functions in one way, sends the load, and stops serving.
 func (d *demo) measure(ctx context.Context, w way) (r result, err error) {
 	serve, err := d.start(ctx, "msg=serving ", "gshare", "serve", d.file(w.file()), "--socket", d.file("run/control.sock"),
 		"--address", "127.0.0.1:0", "--metrics-address", "127.0.0.1:0")
@@ -67,7 +67,7 @@ func (d *demo) measure(ctx context.Context, w way) (r result, err error) {
 	return r, nil
 }
 
-// awaitReplicas waits until each function has as many ready replicas.
+// awaitReplicas waits until each function has at least this many ready replicas.
 func awaitReplicas(ctx context.Context, metrics string, least int) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
@@ -93,7 +93,7 @@ func awaitReplicas(ctx context.Context, metrics string, least int) error {
 	}
 }
 
-// page is a page of metrics.
+// page is the text of a metrics endpoint.
 type page []byte
 
 func scrape(address string) (page, error) {
@@ -105,7 +105,7 @@ func scrape(address string) (page, error) {
 	return io.ReadAll(response.Body)
 }
 
-// value returns a metric of a function, and of a phase if one is given. It is 0 if there is none.
+// value returns a metric of a function or, if a phase is given, of its replicas in that phase. It is 0 if there is none.
 func (p page) value(name, function string, phase ...string) float64 {
 	labels := `function="` + function + `",namespace="default"`
 	for _, s := range phase {
@@ -115,7 +115,7 @@ func (p page) value(name, function string, phase ...string) float64 {
 	if found == nil {
 		return 0
 	}
-	value, _ := strconv.ParseFloat(string(found[1]), 64) // the format of the page
+	value, _ := strconv.ParseFloat(string(found[1]), 64) // cannot fail: the metrics format has numbers here
 	return value
 }
 

@@ -19,13 +19,14 @@ import (
 // demo is a run of this program.
 type demo struct {
 	bin, dir string
-	length   time.Duration // of each load
+	length   time.Duration // duration of each load
 }
 
 // patience is how long a program may take to end after SIGTERM before it is killed.
 const patience = 15 * time.Second
 
-// command returns a program of the demo's, in a process group of its own, so that Ctrl-C lets this program end the others in order.
+// command returns a command of the demo's programs. It runs in a process group of its own, so that Ctrl-C reaches only this program, which then
+// ends the others in order.
 func (d *demo) command(name string, args ...string) *exec.Cmd {
 	cmd := exec.Command(filepath.Join(d.bin, name), args...)
 	cmd.Env = append(os.Environ(), "PATH="+d.bin+":"+os.Getenv("PATH"), "LD_LIBRARY_PATH="+filepath.Join(d.bin, "fake"))
@@ -36,7 +37,7 @@ func (d *demo) command(name string, args ...string) *exec.Cmd {
 // program is a program that runs in the background.
 type program struct {
 	*exec.Cmd
-	ended chan struct{} // its standard error has
+	ended chan struct{} // closed when its standard error has ended
 
 	mu  sync.Mutex // guards log
 	log strings.Builder
@@ -102,7 +103,7 @@ func (p *program) stop() error {
 	return nil
 }
 
-// output runs a program and returns what it prints. The program ends with ctx.
+// output runs a program and returns what it prints. It ends the program when ctx ends.
 func (d *demo) output(ctx context.Context, name string, args ...string) ([]byte, error) {
 	cmd := d.command(name, args...)
 	var out, problems bytes.Buffer
