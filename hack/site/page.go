@@ -19,24 +19,24 @@ import (
 
 var markdown = goldmark.New(goldmark.WithExtensions(extension.GFM), goldmark.WithParserOptions(parser.WithAutoHeadingID()))
 
-// page is a Markdown file, whose links lead to where their targets are in the site.
+// page is a Markdown file whose links have been rewritten to where their targets are in the site.
 type page struct {
-	name     string // in the repository
+	name     string // path in the repository
 	title    string
 	source   []byte
 	tree     ast.Node
-	headings map[string]bool // identifiers
+	headings map[string]bool // identifiers of its headings
 	links    []link
 }
 
 // link is a link to a file of the repository.
 type link struct {
-	target   string // a file; README.md for a folder
-	fragment string // "": the file itself
+	target   string // path of a file; the README.md of a folder
+	fragment string // identifier of a heading; empty for the whole file
 }
 
-// parse reads a page. Its error names the links to files that are not there, and the HTML, which would be left out of the site: mostly a <name>
-// that is not marked as code.
+// parse reads a page. Its error names links to missing files, and HTML, which the site would leave out: mostly a <name> that is not marked as
+// code.
 func parse(tree fs.FS, name string) (*page, error) {
 	source, err := fs.ReadFile(tree, name)
 	if err != nil {
@@ -72,7 +72,7 @@ func parse(tree fs.FS, name string) (*page, error) {
 	return p, errors.Join(append(problems, err)...)
 }
 
-// isComment returns an error for HTML that a reader would miss.
+// isComment returns an error for HTML other than a comment, which readers would miss.
 func isComment(html []byte) error {
 	html = bytes.TrimSpace(html)
 	if bytes.HasPrefix(html, []byte("<!--")) {
@@ -82,13 +82,13 @@ func isComment(html []byte) error {
 	return fmt.Errorf("%s is HTML", first)
 }
 
-// follow keeps where a link of the page leads, and returns what it is in the site. Links to other hosts are left alone.
+// follow records the target of a link of the page, and returns the link's destination in the site. It does not touch links to other hosts.
 func (p *page) follow(tree fs.FS, destination []byte) ([]byte, error) {
 	u, err := url.Parse(string(destination))
 	if err != nil || u.Scheme != "" || u.Host != "" {
 		return destination, err
 	}
-	if path.IsAbs(u.Path) { // GitHub takes it from the root of the repository, a browser from that of the host
+	if path.IsAbs(u.Path) { // GitHub resolves it from the repository's root, a browser from the host's
 		return destination, fmt.Errorf("the link %s: write where it leads from the page", destination)
 	}
 	target := p.name
@@ -111,7 +111,7 @@ func (p *page) follow(tree fs.FS, destination []byte) ([]byte, error) {
 	return []byte(u.String()), nil
 }
 
-// order returns the targets of the page's links.
+// order returns the targets of the page's links, in the order of the links.
 func (p *page) order() []string {
 	var targets []string
 	for _, l := range p.links {
@@ -126,7 +126,7 @@ func (p *page) html() ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// identifiers gives headings the identifiers that GitHub gives them, so that a link works in both places.
+// identifiers gives headings the same identifiers as GitHub does, so that links work in both places.
 type identifiers struct{ used map[string]bool }
 
 // Generate implements parser.IDs.

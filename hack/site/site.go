@@ -14,7 +14,7 @@ import (
 	"strings"
 )
 
-// contents is the page whose links are the navigation, in their order.
+// contents is the page whose links are the navigation, in the same order.
 const contents = "docs/README.md"
 
 var (
@@ -26,7 +26,7 @@ var (
 	frame = template.Must(template.New("page").Parse(layout))
 )
 
-// site is what is written: pages by their paths in the repository, and other files that they link to.
+// site is what is written: pages by their paths in the repository, and the other files that they link to.
 type site struct {
 	pages map[string]*page
 	files map[string]bool
@@ -85,7 +85,7 @@ func read(tree fs.FS) (*site, error) {
 	return s, errors.Join(problems...)
 }
 
-// run writes the site of a repository into a folder, which it empties before. It refuses a folder with anything but a site.
+// run writes the site of a repository into a folder, which it empties first. It refuses a folder that contains anything but a site.
 func run(tree fs.FS, out string) error {
 	s, err := read(tree)
 	if err != nil {
@@ -115,7 +115,7 @@ func run(tree fs.FS, out string) error {
 	return write(out, "style.css", style)
 }
 
-// empty removes a site that was written before.
+// empty removes the site of an earlier run.
 func empty(out string) error {
 	there, err := os.ReadDir(out)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -168,7 +168,7 @@ func (s *site) render(p *page) ([]byte, error) {
 	return text.Bytes(), err
 }
 
-// htmlName is where a Markdown file of the repository is in the site.
+// htmlName returns the path in the site of a Markdown file of the repository.
 func htmlName(name string) string {
 	dir, file := path.Split(name)
 	if file == "README.md" {
