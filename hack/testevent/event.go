@@ -7,18 +7,19 @@ import (
 	"io"
 )
 
-// Event is one line of the output of "go test -json" (go doc test2json). Test is empty in an event of the whole package.
+// Event is one line of the output of "go test -json" (go doc test2json). Test is empty in events of the whole package.
 type Event struct {
 	Action      string
 	Package     string
-	ImportPath  string // of a build event, which has no Package
+	ImportPath  string // set in build events, which have no Package
 	Test        string
 	Elapsed     float64 // seconds
 	Output      string
-	FailedBuild string // of a package that failed: the ImportPath of the build that broke
+	FailedBuild string // set if a package failed because a build did: the ImportPath of that build
 }
 
-// Read calls event for each event until the end of the input, and other for each line that is no event. It returns errors of the reader.
+// Read calls event for each event until the end of the input, and other for each line that is not an event. It returns an error if reading
+// fails.
 func Read(in io.Reader, event func(Event), other func(line string)) error {
 	lines := bufio.NewReader(in)
 	for {
