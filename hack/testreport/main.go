@@ -1,8 +1,8 @@
-// Command testreport reads the output of one or more runs of "go test -json" and prints a summary: one line
-// per package, the output of failed tests, the reason of each skip, what each stage took, the ten slowest packages, and "N passed, N failed, N skipped" as the
-// last line. An event {"Action":"stage","Output":NAME} says which stage of hack/test.sh the events after it belong to, and {"Action":"spent","Output":LINE}
-// what one has taken. It fails when a test or a build failed, when no test ran, and, with CI=true, when a test was skipped
-// that the file of allowed skips does not list.
+// Command testreport reads the output of one or more runs of "go test -json" and prints a summary: one line per package, the output of failed
+// tests, the reason of each skip, the time of each stage, the ten slowest packages, and "N passed, N failed, N skipped" as the last line. An
+// event {"Action":"stage","Output":NAME} names the stage of hack/test.sh that the following events belong to, and
+// {"Action":"spent","Output":LINE} says how long a stage took. It fails if a test or a build failed, if no test ran, or, with CI=true, if a test
+// was skipped that the file of allowed skips does not list.
 package main
 
 import (

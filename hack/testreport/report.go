@@ -14,8 +14,8 @@ import (
 // modulePrefix is the part of the import paths that the report omits.
 const modulePrefix = "github.com/gshare-dev/gshare/"
 
-// report prints the result of each package and counts passed, failed and skipped tests. A test with subtests counts only by its subtests,
-// unless it fails or is skipped itself.
+// report prints the result of each package and counts passed, failed and skipped tests. A test with subtests is not counted itself, but its
+// subtests are, unless it fails or is skipped itself.
 type report struct {
 	out                     io.Writer
 	passed, failed, skipped int
@@ -24,7 +24,7 @@ type report struct {
 	skips                   []skip
 	stage                   string
 	slowest                 []duration
-	stages                  []string // what each took, in the words of hack/test.sh
+	stages                  []string // a line from hack/test.sh for each, with the time that it took
 }
 
 // duration is how long the tests of a package took in a stage.
@@ -38,7 +38,7 @@ const slowestShown = 10
 
 // packageRun is the state of a package whose tests are running. The output of a test is dropped as soon as the test has passed.
 type packageRun struct {
-	output                  map[string]*strings.Builder // by test; "" is the package itself
+	output                  map[string]*strings.Builder // by name of the test; "" is the package itself
 	children                map[string]bool             // tests that have subtests
 	failedBelow             map[string]bool             // tests of which a subtest failed
 	passed, failed, skipped int
@@ -56,7 +56,7 @@ func (r *report) readEvents(in io.Reader) error {
 }
 
 func (r *report) handle(e testevent.Event) {
-	switch e.Action { // of hack/test.sh
+	switch e.Action { // hack/test.sh writes stage and spent
 	case "stage":
 		r.stage = e.Output
 	case "spent":
@@ -114,7 +114,7 @@ func (r *report) finishTest(p *packageRun, e testevent.Event) {
 	delete(p.output, e.Test)
 }
 
-// finishPackage prints the result of a package. A package that failed without a failed test, as it did not build or crashed, counts as one
+// finishPackage prints the result of a package. If a package failed without a failed test, because it did not build or crashed, it counts as one
 // failure, and its remaining output is printed.
 func (r *report) finishPackage(p *packageRun, e testevent.Event) {
 	delete(r.packages, e.Package)
@@ -140,8 +140,8 @@ func (r *report) finishPackage(p *packageRun, e testevent.Event) {
 	r.skipped += p.skipped
 }
 
-// finish prints the skipped tests, what the stages took, the slowest packages and the totals, and reports whether everything passed. If strict, tests that are skipped without being in
-// the allow list are failures.
+// finish prints the skipped tests, the time of each stage, the slowest packages and the totals, and reports whether everything passed. If
+// strict, skipped tests that are not in the allow list are failures.
 func (r *report) finish(allowed allowList, strict bool) bool {
 	ok := true
 	for name := range r.packages {
