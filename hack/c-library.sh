@@ -1,7 +1,7 @@
 # Sourced by the scripts that make images without a base image.
 
-# library CC DIR: copies the C library into the root directory of an image, with the licence. Programs of NVIDIA's that the container
-# runtime adds need more of it than the agent does.
+# library CC DIR: copies the C library, and its licence, into the root directory of an image. NVIDIA's programs, which the container runtime
+# adds, need more of it than the agent does.
 library() {
   local cc=$1 root=$2 triple name
   triple=$("$cc" -dumpmachine)

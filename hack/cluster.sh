@@ -7,7 +7,7 @@ source hack/compile-env.sh
 out=$PWD/bin/cluster
 mkdir -p "$out"
 
-# Tests of several packages may ask for it at once.
+# Tests of several packages may run this at the same time.
 hyperkube() {
   local version
   exec {lock}>"$out/.lock"

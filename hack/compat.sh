@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Installs gshare in real clusters of each version of Kubernetes that it supports, and there runs the first pod, a burst, the agent's death,
-# an upgrade and the removal: hack/compat.sh [VERSION...], such as 1.36. It says of each version and part whether it passed, and fails if one
-# did not. Needs root. hack/compat.sh build VERSION... compiles only, which takes a quarter of an hour a version and more on 2 cores.
-# GSHARE_KUBELET_FEATURES=PodsAPI turns on that feature gate of kubelets. On 1.35 it installs gshare both with the defaults of a
-# policy in v1beta1 and without.
+# Installs gshare in real clusters of each version of Kubernetes that it supports, and tests in each the first pod, a burst, the death of the
+# agent, an upgrade and the removal: hack/compat.sh [VERSION...], such as 1.36. It reports for each version and part whether it passed, and fails
+# if any did not. It needs root. hack/compat.sh build VERSION... only compiles, which takes a quarter of an hour or more for each version on 2
+# cores. GSHARE_KUBELET_FEATURES=PodsAPI turns on that feature gate in kubelets. On 1.35, gshare is installed twice: with the policy that sets
+# defaults, in v1beta1, and without it.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 source hack/compile-env.sh
@@ -13,7 +13,7 @@ results=()
 # module prints the module file of a version, in test/controlplane/compat.
 module() { if [ "$1" = 1.36 ]; then echo go.mod; else echo "v$1.mod"; fi; }
 
-# build compiles the programs of one version into bin/compat/VERSION; those of the version that gshare is built with are hyperkube's.
+# build compiles the programs of one version into bin/compat/VERSION. For the version that gshare is built with, hyperkube has them.
 build() {
   local release file
   [ "$1" = 1.37 ] && return
@@ -24,7 +24,7 @@ build() {
       -o "$PWD/bin/compat/$1/kubernetes" .
 }
 
-# part runs tests of the cluster in one version, and keeps all that they say in bin/compat/VERSION.
+# part runs tests of the cluster with one version, and keeps their output in bin/compat/VERSION.
 part() {
   local version=$1 name=$2 pattern=$3 log began=$SECONDS result=passed
   log=$logs/$version/${name// /-}.log

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Writes what follows from the types of vgpu/api/serving: the CustomResourceDefinitions of manifests/serving, and the methods that copy objects.
+# Writes what is generated from the types in vgpu/api/serving: the CustomResourceDefinitions of manifests/serving, and the DeepCopy methods.
 # hack/crds.sh [check]: check changes nothing, and fails if they differ from what it would write.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -13,16 +13,16 @@ if [ "${1:-}" = check ]; then
 fi
 mkdir -p bin
 go build -C hack/crds -o ../../bin/ tool # a module of its own, with exact versions
-# kubectl apply keeps an object in one of its annotations, for which 256 KiB is the limit: hence the short descriptions. Rates are numbers
-# with fractions, which controller-gen calls dangerous, as not every language prints them alike.
+# kubectl apply keeps a copy of the object in an annotation, which is limited to 256 KiB: hence the short descriptions. Rates are floating-point
+# numbers, which controller-gen calls dangerous, because languages differ in how they write them.
 bin/controller-gen paths=./$types \
   crd:maxDescLen=200,generateEmbeddedObjectMeta=true,allowDangerousTypes=true output:crd:dir="$definitions" \
   object output:object:dir="$code"
-# The API server takes any exponent in the quantities of a template, and gshare-controller would read 1000000000000000000e999999999 for ever.
+# The API server accepts any exponent in the quantities of a template, and gshare-controller would parse 1000000000000000000e999999999 for ever.
 quantity='^(\\+|-)?(([0-9]{1,32}(\\.[0-9]{0,32})?)|(\\.[0-9]{1,32}))(([KMGTPE]i)|[numkMGTPE]|([eE](\\+|-)?[0-9]{1,2}))?$'
 sed -i "s/^\( *pattern: \).*\[numkMGTPE\].*/\1$quantity/" "$definitions"/serving.gshare.dev_*.yaml
-# What else is a number or a text is a port of a template. The API server takes any number there, and Go's type none beyond 32 bits: one object would keep
-# gshare-controller and the gateways from reading all of its kind.
+# The other fields that are a number or a text are ports in templates. The API server accepts any number there, but Go's type holds only 32 bits:
+# one object with a larger number would keep gshare-controller and the gateways from reading any object of its kind.
 sed -i -e '/ pattern: /{n;b' -e '}' -e 's/^\( *\)x-kubernetes-int-or-string: true$/\1maximum: 65535\n\1minimum: 0\n&/' "$definitions"/serving.gshare.dev_*.yaml
 if [ "${1:-}" = check ] && ! { diff <(cat manifests/serving/serving.gshare.dev_*) <(cat "$definitions"/*) && diff $types/$copies "$code/$copies"; }; then
   echo "manifests/serving or $types/$copies is not what $types says (make crds writes it)"

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Lets published programs and clients use gshare: the tests in modules of their own, whose dependencies are not gshare's, and other autoscalers on the test
-# cluster. They need the network the first time, and the first builds of KEDA and KServe take minutes. The cluster needs root, and Prometheus is Debian's.
+# Tests gshare with published programs and clients: the tests in modules of their own, whose dependencies are not gshare's, and other autoscalers
+# on the test cluster. They need the network the first time, and the first builds of KEDA and KServe take minutes. The cluster needs root, and
+# Debian's package of Prometheus.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 for module in test/*/go.mod cmd/*/go.mod test/controlplane/kubernetes/go.mod hack/proxies/go.mod hack/release/go.mod; do

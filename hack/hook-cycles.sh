@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# hook-cycles.sh: fails when more than two files of hook/src refer to each other in a cycle. One file refers to another if it
-# uses a function or variable that the other defines. Reads nm of freshly compiled objects; called by hook.sh check.
+# hook-cycles.sh: fails if more than two files of hook/src form a cycle of references. A file refers to another if it uses a function or variable
+# that the other defines. It reads the symbols of freshly compiled objects with nm; hook.sh check calls it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 objects=$(mktemp -d)

@@ -29,7 +29,7 @@ no_server() { # no_server FOLDER: the runs without a token server
   POLICY=1 GSHARE_DIR=$1/policy under "no server, policy" preloaded "$1/libgshare.so" "$1/no_server_test"
 }
 
-# The library for aarch64 under an emulator. Tests that execute another program are left out: the emulator does not follow.
+# Tests the library for aarch64 under an emulator. Tests that execute another program are left out, because the emulator does not follow them.
 aarch64() {
   local dir=$out/aarch64 cc=aarch64-linux-gnu-gcc
   command -v $cc >/dev/null && command -v qemu-aarch64 >/dev/null || { echo "hook: no aarch64 compiler or emulator"; return; }
@@ -81,7 +81,7 @@ test_all() {
   fi
 }
 
-# sanitized KIND RUNTIME: the same tests with a sanitizer, but for lookups: that build does not export dlsym.
+# sanitized KIND RUNTIME: the same tests with a sanitizer, except those of symbol lookups, because that build does not export dlsym.
 sanitized() {
   hook/test/build.sh "$out" "-fsanitize=$1"
   hack/hook.sh sanitized "$out" "$1"
@@ -91,7 +91,7 @@ sanitized() {
   done
 }
 
-# The overhead of a launch under the hook, and the system calls of the launching thread.
+# Measures the overhead of a launch under the hook, and counts the system calls of the launching thread.
 bench() {
   hook/fake/build.sh "$out"
   hack/hook.sh build "$out"

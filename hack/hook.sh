@@ -55,7 +55,7 @@ library() {
 # shellcheck disable=SC2086
 guard() { "$1" $flags -shared -Wl,-z,relro -Wl,-soname,libgshare-mps.so -o "$2" hook/mps/guard.c; }
 
-# The library and its modules for Python. Older C libraries have dlopen and pthread_once in libraries of their own.
+# The store's library and its modules for Python. In older C libraries, dlopen and pthread_once are in libraries of their own.
 store() {
   # shellcheck disable=SC2086
   "$1" $flags -shared -Wl,-z,relro -Wl,-soname,libgshare_store.so -o "$2" hook/store/store.c hook/store/map.c -Wl,--no-as-needed -l:libdl.so.2 -l:libpthread.so.0
@@ -81,7 +81,7 @@ fail() {
   exit 1
 }
 
-# The library under a sanitizer: sanitized OUT KIND. It does not export dlsym, see hook/test/entry.c.
+# sanitized OUT KIND: builds the library with a sanitizer. It does not export dlsym, see hook/test/entry.c.
 sanitized() {
   { echo "GSHARE_1 { global:"; names | sed 's/.*/  &;/'; echo "local: *; };"; } >"$out/export.map"
   # shellcheck disable=SC2046,SC2086
@@ -99,7 +99,7 @@ check() {
   done
 }
 
-# Containers may have an old C library.
+# Fails if a library needs a newer C library than 2.17: containers may have an old one.
 check_age() {
   nm -D --undefined-only "$1" | grep -o 'GLIBC_[0-9.]*' | sort -uV | tail -1 | {
     read -r newest

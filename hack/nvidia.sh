@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Fetches NVIDIA's user space for the tests against it and runs them: hack/nvidia.sh [fetch [FOLDER...]]. No GPU is needed.
 #
-# fetch unpacks the packages of hack/nvidia.txt, all or those of the named folders, from Debian's non-free suites into
-# $GSHARE_NVIDIA (default: the user's cache), outside of the system and of the repository. What cannot be had is named; the tests
-# that need it are then skipped. The packages come from the Debian mirror of apt's configuration, or from $DEBIAN_MIRROR.
+# fetch unpacks the packages of hack/nvidia.txt, all or those of the named folders, from Debian's non-free suites into $GSHARE_NVIDIA (default:
+# the user's cache), outside of the system and of the repository. It names what it cannot get, and the tests that need it are then skipped. The
+# packages come from the Debian mirror in apt's configuration, or from $DEBIAN_MIRROR.
 #
 # Without an argument: fetch, then all tests of test/nvidia, and as root those of the MPS daemons on a real kubelet.
 set -euo pipefail
@@ -18,7 +18,7 @@ rows() { awk -v folder="$1" '$1 == folder' "$table"; }
 # present FOLDER reports whether a folder holds what the table says.
 present() { [ "$(cat "$GSHARE_NVIDIA/$1/versions" 2>/dev/null)" = "$(rows "$1")" ]; }
 
-# apt COMMAND ARGUMENT... runs an apt program on its own state in $work, with no source but those of the table.
+# apt COMMAND ARGUMENT... runs an apt program with a state of its own in $work, and no package sources but those of the table.
 apt() {
   local command=$1
   shift
@@ -38,7 +38,7 @@ prepare() {
   [ -n "$mirror" ] || { echo "apt's configuration names no Debian mirror: set DEBIAN_MIRROR" && return 1; }
   mkdir -p "$work/lists/partial" "$work/archives/partial" "$work/debs"
   awk -v source="deb [signed-by=$keys] $mirror" '!/^#/ {print source, $2, $3}' "$table" | sort -u >"$work/sources"
-  apt apt-get update >"$work/update.log" 2>&1 || true # a suite that fails stands in the log, the others can be used
+  apt apt-get update >"$work/update.log" 2>&1 || true # the log names a suite that failed; the others can be used
 }
 
 # download SUITE PACKAGE VERSION SHA256 leaves the package at $work/debs/PACKAGE.deb. It fails with the reason.
@@ -56,8 +56,8 @@ download() {
   }
 }
 
-# unpack PACKAGE DIR unpacks $work/debs/PACKAGE.deb. Of CUDA's development files only the headers are taken, which come first:
-# the static libraries behind them have gigabytes.
+# unpack PACKAGE DIR unpacks $work/debs/PACKAGE.deb. Of CUDA's development files it takes only the headers, which come first in the archive: the
+# static libraries that follow have gigabytes.
 unpack() {
   if [ "$1" != nvidia-cuda-dev ]; then
     dpkg-deb -x "$work/debs/$1.deb" "$2"
@@ -75,7 +75,7 @@ fill() {
   while read -r _ suite _ package version sum; do
     download "$suite" "$package" "$version" "$sum" && unpack "$package" "$new" || return 1
   done < <(rows "$folder")
-  if [[ $folder =~ ^[0-9]+$ ]]; then # a driver: its programs and libraries under one name for all branches
+  if [[ $folder =~ ^[0-9]+$ ]]; then # a driver branch: its programs and libraries get the same names in all branches
     mkdir "$new/bin" "$new/lib"
     find "$new/usr" -type f -name 'nvidia-cuda-mps-*' -perm /111 -exec mv -t "$new/bin" {} +
     find "$new/usr" -name 'lib*.so*' -exec mv -t "$new/lib" {} +
@@ -90,7 +90,7 @@ fill() {
   mv "$new" "$GSHARE_NVIDIA/$folder"
 }
 
-# fetch fetches the folders that are not there yet and says what it did with each. It fails if one is missing at the end.
+# fetch fetches the folders that are missing and reports on each. It fails if any is still missing at the end.
 fetch() {
   local folder reason ready='' status=0
   for folder; do

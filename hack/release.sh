@@ -21,7 +21,7 @@ if [ -n "$(git status --porcelain)" ]; then
   exit 1
 fi
 out=${1:-bin/release/$version}
-out=${out%/} # beside which a part is made
+out=${out%/} # without a slash, so that $out.part is beside it
 programs=$(mktemp -d)
 trap 'rm -rf "$programs"' EXIT
 commit=$(git rev-parse HEAD)
@@ -61,10 +61,10 @@ done
 
 rm -rf "$out" "$out.part"
 root=$PWD
-mkdir -p "$out.part" # what is there under the name of a release is whole
+mkdir -p "$out.part" # so that a folder with the name of a release is always complete
 part=$(cd "$out.part" && pwd)
 (cd hack/release && go run . --version "$version" --commit "$commit" --time "$(git log -1 --format=%ct)" --registry "${REGISTRY:-}" \
   --programs "$programs" --root "$root" --out "$part")
 (cd "$part" && sha256sum --check --quiet SHA256SUMS)
-mv -T "$part" "$out" # not into a folder that another run has made meanwhile
+mv -T "$part" "$out" # -T fails, rather than move into a folder that another run has made
 echo "release: wrote ${out#"$root"/}"

@@ -4,7 +4,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 source hack/compile-env.sh
 "${compile[@]}" go build -o bin/ ./cmd/gshare ./cmd/gshare-node ./cmd/gshare-model ./hack/servedemo
-built=bin/fake/built # is newer than all sources in C if they are built
+built=bin/fake/built # its time stamp: newer than all C sources once they are built
 if [ ! -e $built ] || [ -n "$(find hook -name '*.[chS]' -newer $built -o -name '*.def' -newer $built -o -name '*.sh' -newer $built)" ]; then
   hack/hook.sh build bin >/dev/null
   hook/fake/build.sh bin/fake

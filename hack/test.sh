@@ -1,21 +1,21 @@
 #!/usr/bin/env bash
-# Runs the tests: hack/test.sh [all|quick|unit|race|integration|long|cluster|layers]. `all` is what CI runs; `quick` is for after each
-# change: what needs neither an API server nor the fake driver, without the race detector. It keeps results of what did not change.
-# hack/test.sh list prints what CI runs: a line for each package, with its flags of go test before it.
+# Runs the tests: hack/test.sh [all|quick|unit|race|integration|long|cluster|layers]. `all` is what CI runs. `quick` is for after each change: it
+# runs what needs neither an API server nor the fake driver, without the race detector, and reuses cached results for packages that have not
+# changed. hack/test.sh list prints what CI runs: a line for each package, with its flags for go test before it.
 #
 # Every run of `go test` goes through hack/testreport, which prints one line a package, the output of what failed, the slowest
 # packages, and as the last line of all "N passed, N failed, N skipped". With CI=true a skip must be listed in hack/allowed-skips.txt.
 # LOG=FILE keeps all that the tests say, as JSON.
 #
-# The race detector needs its own build of everything a package imports. So it is used where goroutines meet and
-# nothing imports k8s.io/kubernetes, whose second build would take longer than all tests together.
+# The race detector needs a second build of everything that a package imports. So it is used only where goroutines meet and nothing imports
+# k8s.io/kubernetes, whose second build would take longer than all tests together.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 mode=${1:-all}
 module=$(go list -m)
 concurrent="^$module/(plugins|serving|vgpu/packing|vgpu/kube|vgpu/token|deviceplugin|vgpu/node/(agent|grant|kubelet|mps|process|standalone|tokenserver))(/|\$)"
-# Tests with a Kubernetes API server or scheduler, and those of whole programs that measure time: one package at a time.
+# Tests that run a Kubernetes API server or scheduler, or measure the time of whole programs: one package at a time.
 alone="^$module/(cmd/gshare/internal/(verdict/scheduled|web)|cmd/gshare-(lab/internal/trial|node|scheduler)|test/(admission|claims|controlplane|install|plugins|soak))(/|\$)"
 cluster="^$module/test/(cluster|monitoring)(/|\$)"
 elsewhere="^$module/test/(bench|helm|layers)(/|\$)" # benchmarks; long; a stage of its own
@@ -25,7 +25,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 go build -buildvcs=false -o "$work/testreport" ./hack/testreport
 
-# packages prints the packages that match the pattern and, of those, leaves out what matches any further one.
+# packages prints the packages that match the first pattern and none of the others.
 packages() {
   local list
   list=$(go list ./... | grep -E "$1" || true)
@@ -34,19 +34,19 @@ packages() {
   echo "$list"
 }
 
-# run passes its arguments to go test, less the part of vet that it would run: hack/lint.sh runs all of vet, and the two
-# keep separate results for every package of Kubernetes. A failure does not stop the runs after it; the status is kept in
-# a file because the runs stand on the left of a pipe. The tests themselves run with an ordinary collector.
+# run runs go test with its arguments, without the part of vet that go test includes: hack/lint.sh runs all of vet, and the two keep separate
+# results for every package of Kubernetes. A failure does not stop the runs that follow; the status is kept in a file because the runs are on the
+# left side of a pipe. The tests themselves run with the default garbage collection.
 run() { "${compile[@]}" go test -exec 'env -u GOGC -u GOMEMLIMIT' -vet=off -json "$@" || echo 1 >"$work/failed"; }
 
-# of runs go test with the given flags on the packages that it reads, if there are any.
+# of runs go test with the given flags on the packages that it reads from standard input, if there are any.
 of() {
   local list
   mapfile -t list
   if [ -n "${list[0]:-}" ]; then run "$@" "${list[@]}"; fi
 }
 
-# hyperkube builds the program that control planes run, once for all test binaries.
+# hyperkube builds the program that test control planes run, once for all test binaries.
 hyperkube() {
   hack/cluster.sh hyperkube
   export GSHARE_HYPERKUBE=$PWD/bin/cluster/hyperkube
@@ -56,8 +56,8 @@ hyperkube() {
 say() { echo "{\"Action\":\"stage\",\"Output\":\"$1\"}"; }
 stage() { say "$1" && spend "$1" "$1"; }
 
-# spend NAME COMMAND... runs a command and keeps for the report what it took: seconds, and seconds of processors. `times` has the latter, in
-# its second line, of what this shell has waited for.
+# spend NAME COMMAND... runs a command and records for the report how long it took: seconds, and seconds of processor time. The second line of
+# `times` has the latter, for the children that this shell has waited for.
 spend() {
   local name=$1 began=$SECONDS
   shift
@@ -74,17 +74,17 @@ layers() { run "$module/test/layers"; }
 quick() {
   local list
   mapfile -t list < <(packages . "$alone" "$cluster" "$elsewhere" "^$module/(cmd/gshare-model|hook|test/enforce|test/fake|test/hostile|test/nvidia)(/|\$)")
-  go test -vet=off -json -short "${list[@]}" || echo 1 >"$work/failed" # go test keeps no results with -exec
+  go test -vet=off -json -short "${list[@]}" || echo 1 >"$work/failed" # without run: go test caches no results with -exec
 }
 unit() {
   packages . "$concurrent" "$alone" "$cluster" "$elsewhere" | of -timeout 20m
-  run -run TestOpenbAllocation "$module/vgpu/packing" # the whole trace; under the race detector it takes a part of it
+  run -run TestOpenbAllocation "$module/vgpu/packing" # on the whole trace; under the race detector the test uses a part of it
 }
 race() { packages "$concurrent" "$alone" | of -race -timeout 20m; } # a busy machine is five times slower
 integration() { packages "$alone" | of -p 1 -timeout 20m; }
-# What takes long without a cluster: the GPU lane on the fake driver, the agent killed at every moment of a change of geometry, the
-# gateway's account of many random requests, the profiler and the planner ended at each step, the Python package, and the chart, for which
-# Helm is compiled.
+# Tests that take long without a cluster: the GPU lane on the fake driver, the agent killed at every moment of a change of MIG geometry, the
+# gateway's account of many random requests, the profiler and the planner ended at each step, the Python package, and the chart, for which Helm
+# is compiled.
 long() {
   run -run '^TestLane$' "$module/cmd/gshare-node" -full
   run -run '^TestKilledBetweenSteps(OfStores)?$' "$module/vgpu/node/agent" -full
@@ -95,7 +95,7 @@ long() {
   run -timeout 40m "$module/test/helm"
 }
 cluster() { packages "$cluster" | of -p 1 -timeout 120m "$@"; }
-# together runs the short tests of the cluster, which mostly wait for it, beside the integration tests.
+# together runs the short tests of the cluster, which mostly wait for the cluster, in parallel with the integration tests.
 together() {
   cluster -short >"$work/cluster.json" &
   stage integration
@@ -123,7 +123,7 @@ list)
 all)
   spend hyperkube hyperkube
   spend lint hack/lint.sh quick
-  spend programs hack/cluster.sh build || true # where it cannot be built the tests of the cluster say why they are skipped
+  spend programs hack/cluster.sh build || true # if the build fails, the tests of the cluster say why they are skipped
   stages=$ci
   ;;
 quick) stages="layers quick" ;;

@@ -20,8 +20,7 @@ if command -v gcc >/dev/null; then
   rm -rf "$hookdir"
 fi
 
-# Paths of somebody's machine and hosts that packages come from. Each pattern has a bracket so that it does not
-# find itself.
+# Paths on somebody's machine, and hosts of package mirrors. Each pattern has a bracket so that it does not match itself.
 words='/[w]ork/|/[f]arm/|/[h]ome/[a-z]|/[r]oot/go|[p]roxy[.]golang[.]org|[d]eb[.]debian[.]org|[r]egistry[.]npmjs'
 if git grep --untracked -n -I -i -E "$words" -- . ':!go.sum'; then
   echo "the lines above name one machine's paths or a package registry"

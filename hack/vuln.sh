@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Looks for known vulnerabilities in what gshare's programs call: VULNDB=file:///DIRECTORY hack/vuln.sh [PACKAGE...]. VULNDB is the address of a
-# vulnerability database of Go: https:, or a folder with a copy. Without it the script looks for nothing, and says so instead of failing, since a machine
-# without a network cannot know. It fails for a vulnerable function that is called, not for one that is only in a module.
+# Go vulnerability database: https:, or a folder with a copy. Without VULNDB the script checks nothing and says so. It does not fail then,
+# because a machine without a network cannot look. It fails if a vulnerable function is called, but not if a vulnerable module is merely
+# required.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 if [ -z "${VULNDB:-}" ]; then
