@@ -1,7 +1,7 @@
-// Command benchgateway compares the cost of serving/gateway with that of other proxies: httputil.ReverseProxy, nginx if it is installed, and, with
-// --proxies, Knative's activator with its queue-proxy and KServe's batcher. --proxies names the program built from hack/proxies. Each proxy is a process
-// of its own, Knative's two, between the same clients and the same server. Only the processor time of these processes counts, so that other work on the
-// machine disturbs little.
+// Command benchgateway compares the cost of serving/gateway with that of other proxies: httputil.ReverseProxy, nginx if it is installed, and,
+// with --proxies, Knative's activator with its queue-proxy and KServe's batcher. --proxies names the program built from hack/proxies. Each proxy
+// runs between the same clients and the same server as a process of its own, or two for Knative. Only the processor time of the proxy counts, so
+// that other work on the machine disturbs little.
 //
 //	go run ./hack/benchgateway
 package main
