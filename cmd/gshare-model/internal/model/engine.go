@@ -31,8 +31,8 @@ var ErrNotLoaded = errors.New("the model is not loaded")
 type Engine struct {
 	Table Table
 	Store Store // shares weights with other servers, set before the first Load; nil: the engine has its own
-	// Digest is the SHA-256 of the weights, by which the store identifies them. If it is not set before the first Load, Load generates all of
-	// the weights once more to compute it.
+	// Digest is the SHA-256 of the weights, by which the store identifies them. If it is not set before the first Load with a store, Load
+	// generates and hashes all of the weights to compute it.
 	Digest *[sha256.Size]byte
 
 	jobs chan job
