@@ -204,8 +204,8 @@ func (p *planFlags) writeTable(out io.Writer, plans []policyPlan) error {
 // maxCounted is the largest planned number of replicas for which tight warns: with more, one replica is less than a tenth of the cost.
 const maxCounted = 16
 
-// tight warns about groups that will have more replicas than planned, because gshare scales by the requests of each second, of which half exceed
-// the mean. It assumes that a replica answers what gshare profile would find from the latency profile.
+// tight warns about groups that will have more replicas than planned, because gshare scales by the requests in each second, and half of the
+// seconds have more than the mean. It assumes that a replica answers what gshare profile would find from the latency profile.
 func (p *planFlags) tight(plans []policyPlan) (warnings []string) {
 	for _, plan := range plans {
 		for i := range plan.Groups {

@@ -59,7 +59,7 @@ type searchFlags struct {
 	grid     bool
 	step     int64
 	maxBatch int
-	length   time.Duration // of the time over which the kernel rate of a training job must be steady
+	length   time.Duration // time over which the kernel rate of a training job must be steady
 }
 
 // commandFlags describe a program that is profiled without a file of functions.
