@@ -6,11 +6,13 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/packing"
 )
 
-// precision is the resolution of the search for the fewest GPUs: one hundredth of the pool's GPUs, rounded up.
+// precision is the resolution of the search for the fewest GPUs: the search ends when its bounds differ by one GPU, or by 1/precision of
+// the upper one.
 const precision = 100
 
-// countNeeded sets the GPUs and nodes that all pods of the group need: those in use on the smallest part of the pool on which every pod can
-// be placed. It searches for that part, because on a pool with GPUs to spare the scheduler spreads pods to keep GPUs useful for later ones.
+// countNeeded adds to the row the GPUs and nodes that all pods of the group need: those in use when the pods are packed onto the fewest GPUs
+// that hold every pod. It searches for that number by bisection instead of counting GPUs in use on the whole group, because with GPUs to
+// spare the scheduler spreads pods to keep GPUs useful for later ones.
 func (g *group) countNeeded(r *Row, rules packing.Rules) {
 	best := g.pack(rules, r.GPUs)
 	if len(best.unplaced) > 0 {
@@ -29,14 +31,14 @@ func (g *group) countNeeded(r *Row, rules packing.Rules) {
 	best.addTo(r)
 }
 
-// repacking is the state of placing the pods of a group again, on the first nodes of the group.
+// repacking is the state of placing a group's pods again, on the first nodes of the group.
 type repacking struct {
 	packer   packing.Packer
 	fleet    *packing.Fleet
 	nodes    []*packing.Node
 	version  int64
 	unplaced []Pod
-	reasons  []string // why, of each of these
+	reasons  []string // why each of the unplaced pods does not fit
 }
 
 // pack places the pods one by one, as the scheduler would, on the first GPUs of the group.
@@ -56,8 +58,8 @@ func (g *group) pack(rules packing.Rules, gpus int) *repacking {
 	return p
 }
 
-// firstNodes returns the first nodes of the group, without pods, that have the given number of GPUs together; the last node may lose some
-// of its GPUs.
+// firstNodes returns empty copies of the group's first nodes that together have the given number of GPUs, or all nodes if there are too few.
+// The last copy may have fewer GPUs than its node.
 func (g *group) firstNodes(gpus int) (nodes []*packing.Node) {
 	for _, n := range g.nodes {
 		if gpus <= 0 {
@@ -104,7 +106,8 @@ func (p *repacking) hasCapacity(i int, pod *packing.Pod) bool {
 	return p.nodes[i].CPU >= pod.CPU && p.nodes[i].RAM >= pod.RAM
 }
 
-// reasonAgainst returns the most informative reason of the nodes for which the pod does not fit.
+// reasonAgainst returns why the pod fits none of the nodes: of the nodes' refusals, the one from the latest check, which came closest to
+// admitting the pod.
 func (p *repacking) reasonAgainst(pod *packing.Pod) string {
 	why := packing.Admitted
 	for i, n := range p.nodes {
@@ -125,7 +128,7 @@ func (p *repacking) set(i int, n *packing.Node) {
 	p.fleet.Set(i, n, p.version)
 }
 
-// addTo adds to the row the GPUs and nodes in use, and the GPUs that the pods which could not be placed hold today.
+// addTo adds to the row the GPUs and nodes in use. Pods that could not be placed are listed, and the GPUs that they hold today count as needed.
 func (p *repacking) addTo(r *Row) {
 	var held packing.MilliGPU
 	for i, pod := range p.unplaced {

@@ -1,5 +1,6 @@
-// Package whatif packs the GPU pods that run in a cluster again, by the rules of gshare's scheduler, and counts the GPUs and nodes that
-// would then be needed. Pods stay in their pool of nodes, as it is not known here what else ties them to it.
+// Package whatif estimates how many GPUs gshare would save in a cluster. It packs the cluster's running GPU pods again, by the rules of
+// gshare's scheduler, and counts the GPUs and nodes that they would then need. Pods stay in their node pool, because what else ties them to
+// it is not known here.
 package whatif
 
 import (
@@ -10,10 +11,10 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Node is a node whose GPUs gshare would share, with the CPU and memory that pods without GPUs leave free.
+// Node is a node whose GPUs gshare would share. CPU and RAM are what its pods without GPUs leave free.
 type Node struct {
 	Name   string
-	Pool   string // of nodes; may be empty
+	Pool   string // the node pool it belongs to; may be empty
 	Model  string // of its GPUs
 	Slices []packing.Slice
 	CPU    packing.MilliCPU
@@ -25,7 +26,7 @@ type Pod struct {
 	packing.Pod
 	Name string // namespace/name
 	Node string
-	Held packing.MilliGPU // what it holds of the node's GPUs today
+	Held packing.MilliGPU // how much of the node's GPUs it holds today
 }
 
 // Row compares, for one pool of nodes and one GPU model, the GPUs and nodes held today with those needed with gshare.
@@ -36,14 +37,14 @@ type Row struct {
 	GPUs  int    `json:"gpus"`
 	Pods  int    `json:"pods"`
 
-	HeldGPUs  int `json:"heldGPUs"`  // GPUs of which a pod holds a part today
+	HeldGPUs  int `json:"heldGPUs"`  // GPUs that pods hold at least in part today
 	HeldNodes int `json:"heldNodes"` // nodes on which a pod holds a GPU today
 
 	NeededGPUs  int `json:"neededGPUs"`  // with gshare
 	NeededNodes int `json:"neededNodes"` // with gshare
 
 	Unplaced []string          `json:"unplaced,omitempty"` // pods that did not fit; what they hold today counts as needed
-	Reasons  map[string]string `json:"reasons,omitempty"`  // why, by pod
+	Reasons  map[string]string `json:"reasons,omitempty"`  // why they did not fit, by pod
 }
 
 // SavedPercent returns the percentage of the GPUs held today that gshare would free; it is negative if gshare needs more.
@@ -54,8 +55,8 @@ func (r Row) SavedPercent() float64 {
 	return 100 * float64(r.HeldGPUs-r.NeededGPUs) / float64(r.HeldGPUs)
 }
 
-// Compare returns a row for each pool and GPU model, ordered by both. The pods of a pool are placed in the given order, one by one, by a
-// scheduler that has learned their mix.
+// Compare returns a row for each pool and GPU model, ordered by both. Pods are placed one by one, in the given order, as a scheduler would
+// that already knows which shapes of pods its cluster runs.
 func Compare(nodes []Node, pods []Pod, rules packing.Rules) []Row {
 	groups := groupsOf(nodes, pods)
 	rows := make([]Row, len(groups))
@@ -131,7 +132,7 @@ func (g *group) makeRow(rules packing.Rules) Row {
 	return r
 }
 
-// countHeld sets the GPUs and nodes held today. GPUs are rounded up on each node, as a GPU of which a part is held is not free.
+// countHeld sets the GPUs and nodes held today. GPUs are rounded up per node, because a GPU that is held in part is not free.
 func (g *group) countHeld(r *Row) {
 	held := map[string]packing.MilliGPU{}
 	for _, p := range g.pods {
@@ -150,7 +151,7 @@ func ceilGPUs(m packing.MilliGPU) int {
 	return int((m + packing.WholeGPU - 1) / packing.WholeGPU)
 }
 
-// countDevices returns the number of physical GPUs of the slices. If loads are given, it counts only the GPUs that hold a share.
+// countDevices returns the number of physical GPUs that the slices belong to. If loads is not nil, only GPUs that hold a share count.
 func countDevices(slices []packing.Slice, loads []packing.Load) int {
 	seen := map[string]bool{}
 	for i, s := range slices {
