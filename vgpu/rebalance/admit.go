@@ -8,9 +8,9 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Admit returns the fewest moves that it finds after which a pod fits that waits, and whether there are any; no moves if it fits now. Sets of
-// one and of two pods are all tried, larger ones are those from which no pod can be left out. Of equal numbers, the pods that are moved most
-// willingly and are smallest go.
+// Admit returns the shortest plan it finds after which the waiting pod fits, and whether it found one; the plan has no moves if the pod
+// fits already. It tries all sets of one and of two pods, then one larger set per node from which no pod can be left out. Among sets of
+// equal size it prefers the least reluctance, then the smallest pods.
 func Admit(c *Cluster, waiting *Pod, l Limits) (Plan, bool) {
 	s := newState(c, true)
 	for size := range 4 {
@@ -28,7 +28,7 @@ func Admit(c *Cluster, waiting *Pod, l Limits) (Plan, bool) {
 	return Plan{}, false
 }
 
-// victims is a set of pods of a node.
+// victims is a set of pods of one node that might be moved away to make room.
 type victims struct {
 	node       int
 	pods       []int
@@ -36,11 +36,11 @@ type victims struct {
 	area       share.Area // sum
 }
 
-// manyVictims stands for sets of any size that leave no pod out.
+// manyVictims, as a set size, stands for sets of any size from which no pod can be left out.
 const manyVictims = 3
 
-// victims returns the sets of pods of the given size without which the waiting pod would fit on their node, in the order in which to try
-// them.
+// victims returns the sets of pods of the given size, at most most pods each, whose removal would let the waiting pod fit on their node, in
+// the order in which to try them.
 func (s *state) victims(waiting *Pod, size, most int) (list []victims) {
 	for node := range s.nodes {
 		if s.Eligible != nil && !s.Eligible(waiting, node) {
@@ -64,7 +64,8 @@ func (s *state) victims(waiting *Pod, size, most int) (list []victims) {
 	return list
 }
 
-// sets returns sets of movable pods of a node: all of size 0, 1 and 2, or one larger one.
+// sets returns candidate sets of movable pods of a node: all sets of size 0, 1 or 2; for manyVictims, one set from which no pod can be left
+// out.
 func (s *state) sets(waiting *Pod, node, size int) (sets [][]int) {
 	if size == 0 {
 		return [][]int{nil}
@@ -93,7 +94,7 @@ func (s *state) sets(waiting *Pod, node, size int) (sets [][]int) {
 	return sets
 }
 
-// leastOf leaves out of a set the pods that need not go, those first that go least willingly and are largest.
+// leastOf drops from a set every pod that need not be moved. It tries the most reluctant pods first, and among those the largest.
 func (s *state) leastOf(waiting *Pod, node int, pods []int) []int {
 	least := slices.Clone(pods)
 	slices.SortStableFunc(pods, func(a, b int) int {
@@ -108,7 +109,7 @@ func (s *state) leastOf(waiting *Pod, node int, pods []int) []int {
 	return least
 }
 
-// fitsWithout reports whether the waiting pod would fit on a node without some pods.
+// fitsWithout reports whether the waiting pod would fit on a node from which some pods are gone.
 func (s *state) fitsWithout(waiting *Pod, node int, gone []int) bool {
 	_, ok := s.placeWithout(waiting, node, gone)
 	return ok
@@ -126,7 +127,7 @@ func (s *state) placeWithout(waiting *Pod, node int, gone []int) (packing.Plan, 
 	return plan, refusal == packing.Admitted
 }
 
-// makeRoom moves the victims away and reports whether the waiting pod fits on their node then. If not, it has changed nothing.
+// makeRoom moves the victims away and reports whether the waiting pod then fits on their node. If it does not, makeRoom changes nothing.
 func (s *state) makeRoom(waiting *Pod, v victims) bool {
 	plan, ok := s.placeWithout(waiting, v.node, v.pods)
 	if !ok {

@@ -8,8 +8,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Free returns moves that empty whole devices, of which each leads to a device that is used anyway. Devices whose pods are moved most
-// willingly come first, and of those the ones with the fewest pods.
+// Free returns moves that empty whole devices, each move to a device that is in use anyway. It starts with the devices whose pods are moved
+// with the least reluctance, and among those with the ones that hold the fewest pods.
 func Free(c *Cluster, l Limits) Plan {
 	s := newState(c, false)
 	for s.freeOnce(l) {
@@ -23,7 +23,7 @@ func (s *state) freeOnce(l Limits) (progress bool) {
 		if l.Devices > 0 && s.freed >= l.Devices {
 			return false
 		}
-		pods := s.podsOn(c.Device) // another device's pods may have come since
+		pods := s.podsOn(c.Device) // pods of other devices may have been moved here since
 		if len(pods) == 0 || len(pods) > min(l.perDevice(), l.Moves-len(s.moves)) {
 			continue
 		}
@@ -37,15 +37,15 @@ func (s *state) freeOnce(l Limits) (progress bool) {
 	return progress
 }
 
-// candidate is a device that may be emptied.
+// candidate is a device that could be emptied.
 type candidate struct {
 	Device
-	reluctance int // of the pod that is moved least willingly
+	reluctance int // the highest of its pods
 	pods       int
-	area       share.Area // of its pods
+	area       share.Area // sum over its pods
 }
 
-// candidates returns the devices of which all pods may move, in the order in which to try them.
+// candidates returns the devices whose pods may all be moved, in the order in which to try them.
 func (s *state) candidates() (list []candidate) {
 	for node, n := range s.nodes {
 		for i := range n.Slices {
@@ -70,8 +70,8 @@ func (s *state) candidates() (list []candidate) {
 	return list
 }
 
-// canEmpty reports whether a device is healthy and all its pods may move. One that wishes for empty devices would come back, as the scheduler gives its
-// replacement the device that became free.
+// canEmpty reports whether a device is healthy, holds only listed pods, and all of them may be moved. A device with a pod that prefers
+// empty devices (packing spread) does not qualify: the scheduler would place the pod's replacement on the device that just became free.
 func (s *state) canEmpty(d Device) bool {
 	n := s.Nodes[d.Node]
 	for i := range n.Slices {

@@ -8,13 +8,14 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/packing"
 )
 
-// Bounds of the search for places, so that one device or one pod does not take long in a large cluster.
+// Bounds of the search for places, so that no single device or pod takes long in a large cluster.
 const (
 	maxTargets = 4   // nodes that are tried for a pod
 	maxTries   = 200 // moves that are tried to clear one set of slices
 )
 
-// state is the cluster with the moves made so far. Nodes are rebuilt from the list of their pods, since a share cannot be taken off a node.
+// state is the cluster with the moves made so far. Nodes are rebuilt from the list of their pods, since a share cannot be removed from a
+// packing.Node.
 type state struct {
 	*Cluster
 	nodes   []*packing.Node // with their pods; never changed, only replaced
@@ -23,17 +24,17 @@ type state struct {
 	budgets []int
 	moved   []bool
 	moves   []Move
-	freed   int // devices that were cleared by intention
+	freed   int // devices cleared on purpose, not as a side effect
 
-	open   bool     // unused devices are places too
-	closed []Device // no places: they are being cleared
+	open   bool     // pods may also move to unused devices
+	closed []Device // devices that are being cleared and so accept no pods
 
-	fleet   *packing.Fleet // of the nodes as views
+	fleet   *packing.Fleet // holds the views of the nodes that show makes
 	version int64
-	keys    []string // of the pods in the fleet
+	keys    []string // identify the pods to the fleet
 }
 
-// spot is where a pod runs.
+// spot is where a pod runs: its node and the slices that it holds there.
 type spot struct {
 	node int
 	plan packing.Plan
@@ -63,7 +64,7 @@ func (s *state) rebuild(node int) {
 	s.show(node)
 }
 
-// without returns a node as it would be without some of its pods.
+// without returns a node as it would be if some of its pods were gone.
 func (s *state) without(node int, gone []int) *packing.Node {
 	n := s.Nodes[node].Clone()
 	for _, p := range s.on[node] {
@@ -77,7 +78,7 @@ func (s *state) without(node int, gone []int) *packing.Node {
 	return n
 }
 
-// show gives the fleet a view of a node on which only slices that are places are healthy.
+// show gives the fleet a view of a node on which the only healthy slices are those that may receive pods.
 func (s *state) show(node int) {
 	view := *s.nodes[node]
 	view.Slices = slices.Clone(view.Slices)
@@ -102,7 +103,8 @@ func (s *state) isUsed(d Device) bool {
 	return false
 }
 
-// close keeps pods away from devices of one node that are being cleared; without devices it reopens those.
+// close keeps pods away from devices of one node while they are being cleared. Devices that were closed before are opened; without devices,
+// all are open again.
 func (s *state) close(devices []Device) {
 	before := s.closed
 	s.closed = devices
@@ -117,8 +119,8 @@ func (s *state) mayMove(p int) bool {
 	return pod.Movable && !s.moved[p] && !slices.ContainsFunc(pod.Budgets, func(b int) bool { return s.budgets[b] <= 0 })
 }
 
-// clear moves the pods away, one after the other, and reports whether all have other places and, if not nil, done is true then. If not, it has
-// changed nothing.
+// clear moves the pods away, one after the other. It reports whether all of them have found other places and, unless done is nil, done then
+// returns true. Otherwise it changes nothing.
 func (s *state) clear(pods []int, done func() bool) bool {
 	pods = slices.Clone(pods)
 	slices.SortStableFunc(pods, func(a, b int) int { return compareSizes(&s.Pods[b], &s.Pods[a]) })
@@ -152,7 +154,8 @@ func compareSizes(a, b *Pod) int {
 	return cmp.Or(cmp.Compare(a.Request.Area(), b.Request.Area()), cmp.Compare(a.memory(), b.memory()))
 }
 
-// targets returns the best places for a pod: beside itself if its owner can have two, else as if it were gone.
+// targets returns the best places for a pod: beside the pod itself if its owner can run the replacement at the same time, otherwise as if
+// the pod were gone.
 func (s *state) targets(p int) (spots []spot) {
 	pod := &s.Pods[p]
 	if !pod.Twice {
@@ -169,7 +172,7 @@ func (s *state) targets(p int) (spots []spot) {
 	return spots
 }
 
-// take removes a pod from its node, and put brings it to one.
+// take removes a pod from its node, and put places it on one.
 func (s *state) take(p int) {
 	node := s.at[p].node
 	s.on[node] = slices.DeleteFunc(s.on[node], func(o int) bool { return o == p })
@@ -190,7 +193,7 @@ func (s *state) move(p int, to spot) {
 	s.count(p, -1)
 }
 
-// undo takes back the last move. A pod moves once, so it goes back to where the cluster has it.
+// undo takes back the last move. A pod is moved at most once, so it returns to its place in the cluster.
 func (s *state) undo() {
 	last := s.moves[len(s.moves)-1]
 	s.moves = s.moves[:len(s.moves)-1]
@@ -199,7 +202,7 @@ func (s *state) undo() {
 	s.count(last.Pod, 1)
 }
 
-// count marks a pod as moved and takes it from its budgets, or with 1 gives both back.
+// count marks a pod as moved and charges its budgets if sign is -1; with 1 it takes both back.
 func (s *state) count(p, sign int) {
 	s.moved[p] = sign < 0
 	for _, b := range s.Pods[p].Budgets {
@@ -223,7 +226,7 @@ func (s *state) plan() Plan {
 	return plan
 }
 
-// devicesOf returns the devices of which a pod holds a slice, each once.
+// devicesOf returns the devices of which a pod at this spot holds slices, each once.
 func (c *Cluster) devicesOf(at spot) (devices []Device) {
 	for _, picks := range at.plan {
 		for _, pick := range picks {
