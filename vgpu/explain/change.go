@@ -7,7 +7,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Edit is the change of one field, a resource or an annotation, that a user would make to a pod.
+// Edit is a change that a user would make to one field of a pod: a resource of a container, or an annotation.
 type Edit struct {
 	Container string `json:"container,omitempty"` // empty for an annotation of the pod
 	Field     string `json:"field"`               // resource or annotation
@@ -15,16 +15,17 @@ type Edit struct {
 	To        string `json:"to"` // empty: remove the field
 }
 
-// Change is a set of edits to a pod which together let it fit a node.
+// Change is a set of edits that together let a pod fit a node.
 type Change struct {
 	Edits []Edit `json:"edits"`
 	Node  string `json:"node"` // where the pod would then fit
 	loss  int64  // reductions in per-mille of what was requested, summed over the edits
 }
 
-// Changes returns the smallest changes to the request that would let the pod fit a node, the smallest first: less of one quantity,
-// otherwise less of two quantities of a container; then changes of other conditions, such as the GPU model; and for memory that no GPU has, the
-// fewest whole GPUs that have it. It returns none if the pod fits as it is, or if no such change helps.
+// Changes returns the smallest changes to the request that would let the pod fit a node, in this order: reductions of one quantity or, if
+// none suffices, of two quantities of one container, smallest first; changes of other conditions, such as the GPU model; and, for a
+// container that asks for more memory than any GPU has, the fewest whole GPUs that have it together. It returns none if the pod fits as it
+// is, or if no such change helps.
 func (q *Search) Changes() []Change {
 	if q.findNode(q.Pod.Request) != nowhere {
 		return nil
@@ -52,8 +53,8 @@ func (q *Search) singleReductions() (found []Change) {
 // maxPairNodes is the maximum number of nodes on which changes of two quantities are tried.
 const maxPairNodes = 32
 
-// pairReductions returns the changes that lower two quantities of one container. For each value of the first it finds the smallest
-// sufficient reduction of the second, and keeps the pair with the least loss.
+// pairReductions returns the changes that lower two quantities of one container. For each value of the first quantity it finds the smallest
+// sufficient reduction of the second, and it keeps the pair with the least loss. It searches the first maxPairNodes nodes only.
 func (q *Search) pairReductions() (found []Change) {
 	q = &Search{q.Packer, q.Nodes[:min(len(q.Nodes), maxPairNodes)], q.Pod}
 	for c := range q.Pod.Request.Containers {
@@ -94,8 +95,8 @@ func sample(a variants, n int) variants {
 	return out
 }
 
-// smallestFitting returns the first request in the list that fits a node, and the node's index, or -1 if none fits. It searches by
-// bisection: a smaller share fits wherever a larger one does.
+// smallestFitting returns the first request in the list that fits a node, and the node's index, or nowhere if none fits. It can search by
+// bisection because a smaller share fits wherever a larger one does.
 func (q *Search) smallestFitting(a variants) (variant, int) {
 	i, _ := slices.BinarySearchFunc(a, true, func(s variant, _ bool) int {
 		if q.findNode(s.request) == nowhere {
@@ -109,13 +110,12 @@ func (q *Search) smallestFitting(a variants) (variant, int) {
 	return a[i], q.findNode(a[i].request)
 }
 
-// variant is a changed request, with the edits that lead to it and their loss: the sum of the reductions, each per-mille of what was
-// requested.
+// variant is a changed request with the edits that produce it. loss is the sum of the reductions, each in per mille of what was requested.
 type variant struct {
 	request share.Request
 	edits   []Edit
 	loss    int64
 }
 
-// variants lists requests in which one quantity is lower than requested, the smallest reduction first.
+// variants lists requests in which one quantity is lower than requested, smallest reduction first.
 type variants []variant

@@ -1,5 +1,5 @@
-// Package explain finds out why slices refuse a pod, and the smallest change to its request that would admit it. It decides nothing
-// itself: it runs the packer on changed requests.
+// Package explain finds out why slices refuse a pod, and which smallest change to its request would get it admitted. It makes no decisions
+// of its own: it runs the packer on changed requests.
 package explain
 
 import (
@@ -10,7 +10,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Search finds changes to a pod's request that let it fit one of the given nodes. Changes of two quantities are tried on the first nodes
+// Search finds changes to a pod's request that let it fit one of the given nodes. It tries changes of two quantities on the first nodes
 // only.
 type Search struct {
 	Packer packing.Packer
@@ -18,7 +18,8 @@ type Search struct {
 	Pod    *packing.Pod
 }
 
-// SliceRefusals returns, for each slice of a node, why it refuses each container of the pod, every container taken alone.
+// SliceRefusals returns, for each slice of a node and each container of the pod, why the slice refuses the container. Each container is
+// judged as if it were the pod's only one.
 func SliceRefusals(rules packing.Rules, n *packing.Node, pod *packing.Pod) [][]packing.Refusal {
 	out := make([][]packing.Refusal, len(n.Slices))
 	for i := range n.Slices {
@@ -31,7 +32,7 @@ func SliceRefusals(rules packing.Rules, n *packing.Node, pod *packing.Pod) [][]p
 	return out
 }
 
-// findNode returns the index of the first node that the changed request fits, or -1.
+// findNode returns the index of the first node that the pod fits with the changed request, or nowhere.
 func (q *Search) findNode(r share.Request) int {
 	if r.Validate() != nil || r.ValidateDevices() != nil {
 		return nowhere
@@ -52,7 +53,7 @@ func cloneRequest(r share.Request) share.Request {
 	return r
 }
 
-// advice holds, for each reason for which the packer refuses a pod, what a user or an administrator can do about it.
+// advice holds, for each reason why the packer refuses a pod, what a user or an administrator can do about it.
 var advice = [...]string{
 	packing.NoSlices:          "an administrator has to run the node agent there",
 	packing.WrongKind:         "gshare.dev/slice, or that of a container, asks for another kind of slice than the node has",
@@ -73,11 +74,11 @@ var advice = [...]string{
 	packing.NoJointPlacement:  "each container would fit alone: ask for less, or put them into pods of their own",
 }
 
-// Advice returns a clause on what a user or an administrator can do about a refusal, or "" if nothing was refused.
+// Advice returns what a user or an administrator can do about a refusal, as a clause, or "" if nothing was refused.
 func Advice(r packing.Refusal) string { return advice[r] }
 
-// termChanges returns the changes of one of the pod's conditions, such as GPU model or isolation class, that let the pod fit a node with
-// its quantities unchanged. Of several helpful values of a condition it returns the first.
+// termChanges returns the changes of one of the pod's conditions, such as GPU model or isolation class, that let the pod fit a node while
+// its quantities stay as they are. If several values of a condition help, it returns the first.
 func (q *Search) termChanges() (found []Change) {
 	for _, alternatives := range [][]variant{q.modelVariants(), q.isolationVariants(), q.sliceVariants(), q.enforcementVariants(), q.antiAffinityVariants()} {
 		for _, s := range alternatives {
@@ -120,8 +121,8 @@ func (q *Search) isolationVariants() (steps []variant) {
 	return steps
 }
 
-// sliceVariants returns the requests for another kind of slice: a whole GPU, or a MIG profile that one of the nodes has. A container that has
-// a kind of its own is changed alone, and the others together.
+// sliceVariants returns the requests for another kind of slice: a whole GPU, or a MIG profile that one of the nodes has. Each container
+// that names its own kind of slice is changed alone; the others, which follow the pod's annotation, are changed together.
 func (q *Search) sliceVariants() (steps []variant) {
 	now, asked := q.Pod.Request.Slice, q.Pod.Request.Containers
 	kinds := append([]string{share.WholeGPU}, q.distinctValues(func(n, i int) string { return q.Nodes[n].Slices[i].Profile })...)
@@ -150,7 +151,7 @@ func (q *Search) enforcementVariants() []variant {
 	return []variant{q.newTermVariant(share.FieldEnforcement, string(now), string(other), func(t *share.Terms) { t.Enforcement = other })}
 }
 
-// antiAffinityVariants returns the request without the anti-affinity, if it has any.
+// antiAffinityVariants returns the request without its anti-affinity, or nothing if it has none.
 func (q *Search) antiAffinityVariants() []variant {
 	now := q.Pod.Request.AntiAffinity
 	if now == "" {
@@ -159,7 +160,7 @@ func (q *Search) antiAffinityVariants() []variant {
 	return []variant{q.newTermVariant(share.FieldAntiAffinity, now, "", func(t *share.Terms) { t.AntiAffinity = "" })}
 }
 
-// distinctValues returns the sorted distinct values of a property of the nodes' slices, without the empty one.
+// distinctValues returns the values of a property over all slices of the nodes, sorted, each once, without the empty value.
 func (q *Search) distinctValues(of func(node, slice int) string) (list []string) {
 	for n := range q.Nodes {
 		for i := range q.Nodes[n].Slices {

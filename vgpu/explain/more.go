@@ -8,8 +8,9 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// moreGPUs returns the changes by which a container whose memory no GPU has gets the fewest whole GPUs that have it together. The scheduler cannot
-// make them by itself: how many GPUs a container has is in the pod, and its program has to divide the model between them.
+// moreGPUs returns, for each container that asks for more memory than any GPU has, the change to the fewest whole GPUs that have it
+// together. The scheduler cannot make this change by itself: the pod says how many GPUs a container gets, and the container's program has
+// to divide the model between them.
 func (q *Search) moreGPUs() (found []Change) {
 	for c := range q.Pod.Request.Containers {
 		if !q.isTooLarge(c) {
@@ -26,7 +27,8 @@ func (q *Search) moreGPUs() (found []Change) {
 	return found
 }
 
-// isTooLarge reports whether container c asks for whole GPUs or parts of them with more memory than any has.
+// isTooLarge reports whether container c runs on GPUs that are not divided by MIG and asks for more memory per vGPU, weights included, than
+// any of them has.
 func (q *Search) isTooLarge(c int) bool {
 	if q.Pod.Request.TermsOf(c).Slice != share.WholeGPU {
 		return false
@@ -37,7 +39,7 @@ func (q *Search) isTooLarge(c int) bool {
 	})
 }
 
-// mostDevices returns the number of GPUs of the node with most, at most those that a pod may have.
+// mostDevices returns the largest number of GPUs that a node has, but at most the number that a pod may have.
 func (q *Search) mostDevices() (most int) {
 	for _, n := range q.Nodes {
 		seen := map[string]bool{}
@@ -49,7 +51,8 @@ func (q *Search) mostDevices() (most int) {
 	return min(most, share.MaxVGPUs)
 }
 
-// onWholeGPUs returns the request with container c on n whole GPUs, each with an equal part of its memory in whole MiB.
+// onWholeGPUs returns the request with container c on n whole GPUs, each with an equal part of the container's memory, rounded up to whole
+// MiB.
 func (q *Search) onWholeGPUs(c, n int) variant {
 	changed := cloneRequest(q.Pod.Request)
 	container := &changed.Containers[c]
@@ -73,7 +76,7 @@ func (q *Search) onWholeGPUs(c, n int) variant {
 			s.edits = append(s.edits, newEdit(before.Name, e.field, e.from, e.to))
 		}
 	}
-	if l := before.Share.SMLimit; l > before.Share.SMRequest && l < share.Whole { // annotations of the pod
+	if l := before.Share.SMLimit; l > before.Share.SMRequest && l < share.Whole { // limits are annotations of the pod; the edit removes them
 		s.edits = append(s.edits, Edit{Field: share.FieldSMLimit, From: strconv.Itoa(int(l / percent))})
 	}
 	if l := before.Share.QuotaLimit; l > before.Share.QuotaRequest && l < share.Whole {

@@ -7,8 +7,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// reductions returns, for each quantity of the c-th container, the requests in which it is lower. The quantities are always in the same
-// order; one that cannot be lower has an empty list.
+// reductions returns, for each quantity of container c, the requests in which it is lower. The quantities are always in the same order; one
+// that cannot be lowered has an empty list.
 func (q *Search) reductions(r share.Request, c int) []variants {
 	return []variants{
 		q.memoryReductions(r, c), smReductions(r, c), quotaReductions(r, c), limitReductions(r, c, smLimit), limitReductions(r, c, quotaLimit),
@@ -17,10 +17,10 @@ func (q *Search) reductions(r share.Request, c int) []variants {
 	}
 }
 
-const percent share.PerMille = 10 // users write whole percents
+const percent share.PerMille = 10 // users write whole percentages
 
-// memoryReductions returns the requests with less memory, one for each amount that a slice has left: nothing between two of these amounts
-// fits more.
+// memoryReductions returns the requests with less memory, one for each amount that a slice has left. Amounts in between need not be tried,
+// as they fit no more slices than the next larger amount in the list.
 func (q *Search) memoryReductions(r share.Request, c int) (a variants) {
 	now := r.Containers[c].Share.Memory
 	for _, left := range q.memoryLeft(now) {
@@ -49,7 +49,7 @@ func (q *Search) memoryLeft(below share.Bytes) (list []share.Bytes) {
 	return slices.Compact(list)
 }
 
-// smReductions returns the requests with fewer SMs. An SM limit that equals the request is lowered with it.
+// smReductions returns the requests with fewer SMs. If the SM limit equals the request, it is lowered with it.
 func smReductions(r share.Request, c int) (a variants) {
 	now := r.Containers[c].Share
 	for sm := now.SMRequest - percent; sm >= percent; sm -= percent {
@@ -64,10 +64,10 @@ func smReductions(r share.Request, c int) (a variants) {
 	return a
 }
 
-// quotaReductions returns the requests with less quota. A quota limit that equals the request is lowered with it.
+// quotaReductions returns the requests with less quota. If the quota limit equals the request, it is lowered with it.
 func quotaReductions(r share.Request, c int) (a variants) {
 	now := r.Containers[c].Share
-	if r.Containers[c].VGPUs > 1 { // needs all of the time
+	if r.Containers[c].VGPUs > 1 { // several vGPUs need all of the time
 		return nil
 	}
 	for q := now.QuotaRequest - percent; q >= percent; q -= percent {
@@ -82,7 +82,7 @@ func quotaReductions(r share.Request, c int) (a variants) {
 	return a
 }
 
-// limitAccessor returns a pointer to one of a share's two limits, the name of its field, and the request that it may not fall below.
+// limitAccessor returns a pointer to one of a share's two limits, the name of its field, and the request that the limit may not fall below.
 type limitAccessor func(*share.Share) (limit *share.PerMille, field string, request share.PerMille)
 
 func smLimit(s *share.Share) (*share.PerMille, string, share.PerMille) {
@@ -93,8 +93,8 @@ func quotaLimit(s *share.Share) (*share.PerMille, string, share.PerMille) {
 	return &s.QuotaLimit, share.FieldQuotaLimit, s.QuotaRequest
 }
 
-// limitReductions returns the requests with a lower limit that is still above its request. A limit equal to the request may allow another
-// isolation class, so limitReducedTo tries it on its own.
+// limitReductions returns the requests with a lower limit that is still above its request. Lowering the limit to its request is left to
+// limitReducedTo, since it may also allow another isolation class.
 func limitReductions(r share.Request, c int, of limitAccessor) (a variants) {
 	now, _, request := of(&r.Containers[c].Share)
 	for l := *now - percent; l > request; l -= percent {
@@ -103,8 +103,8 @@ func limitReductions(r share.Request, c int, of limitAccessor) (a variants) {
 	return a
 }
 
-// limitReducedTo returns the request with the limit lowered to l, or nothing if it is not higher. Limits are annotations of the pod, so
-// those of all containers are lowered.
+// limitReducedTo returns the request with the limit lowered to l, or nothing if the limit is at most l already. Limits are annotations of
+// the pod, so the limits of all its containers are lowered, but none below its own request.
 func limitReducedTo(r share.Request, c int, of limitAccessor, l share.PerMille) variants {
 	now, field, _ := of(&r.Containers[c].Share)
 	if *now <= l {
@@ -120,7 +120,7 @@ func limitReducedTo(r share.Request, c int, of limitAccessor, l share.PerMille) 
 	return variants{s}
 }
 
-// vgpuReductions returns the requests with fewer vGPUs, each of the same share, so that the totals of SMs and memory are lower too.
+// vgpuReductions returns the requests with fewer vGPUs of the same share each, so the container's totals of SMs and memory fall with them.
 func vgpuReductions(r share.Request, c int) (a variants) {
 	now := r.Containers[c].VGPUs
 	sm, mem := int64(r.Containers[c].Share.SMRequest/percent), int64(r.Containers[c].Share.Memory/share.MiB)
@@ -135,8 +135,8 @@ func vgpuReductions(r share.Request, c int) (a variants) {
 	return a
 }
 
-// newVariant returns a changed request with the edit of one field that leads to it. Resources are totals of the container, so SMs and
-// memory of one vGPU are multiplied by the number of vGPUs.
+// newVariant returns a changed request with the edit of one field that produces it. Resources of a pod are totals of a container, so SMs
+// and memory of one vGPU are multiplied by the number of vGPUs.
 func newVariant(changed share.Request, c int, field string, from, to int64) variant {
 	container, all := &changed.Containers[c], int64(1)
 	if field == share.FieldMemory || field == share.FieldSM {
