@@ -2,8 +2,8 @@ package mig
 
 import "iter"
 
-// costTable holds, for every set of used memory slices, how useless the free slices are for later instances. The cost of a placement is
-// then two look-ups.
+// costTable holds the cost of every set of used memory slices: how useless the remaining free slices are for later instances. With it, the
+// cost of a placement takes two look-ups.
 type costTable [256]int
 
 // costTable returns the cost of every set of used memory slices on a GPU of the model.
@@ -15,21 +15,21 @@ func (m *Model) costTable() *costTable {
 	return &c
 }
 
-// cost returns a measure of how useless the free slices are for later instances: first by fragmentation, then by the number of placements
-// that are not free.
+// cost returns how useless the free slices are for later instances. Fragmentation decides; among equal fragmentations, more free placements
+// cost less.
 func (m *Model) cost(used Slices) int {
 	l := Layout{Used: used}
 	return m.fragmentation(l)*m.countPlacements(Layout{}) - m.countPlacements(l)
 }
 
-// FragmentationCost returns how much less useful the free slices of a GPU become if the instance is created. It is for callers that need it
-// too rarely to prepare a Chooser.
+// FragmentationCost returns how much less useful the free slices of a GPU become if the instance is created. Callers that need many costs
+// prepare a Chooser instead.
 func (m *Model) FragmentationCost(l Layout, i Instance) int {
 	return m.cost(l.With(i).Used) - m.cost(l.Used)
 }
 
-// fragmentation returns the fragmentation measure of FGD for one request of every profile: each profile without a free placement adds the
-// number of free slices, which are lost to it.
+// fragmentation returns the fragmentation measure of FGD for one request of every profile: for each profile without a free placement it
+// adds the number of free memory slices, since that profile can use none of them.
 func (m *Model) fragmentation(l Layout) int {
 	free := m.Memory - l.Used.Len()
 	lost := 0
@@ -50,7 +50,8 @@ func (m *Model) countPlacements(l Layout) int {
 	return n
 }
 
-// profilesWithoutMedia iterates over the profiles without media engines. The others (+me) have the same placements as their counterparts.
+// profilesWithoutMedia iterates over the profiles without media engines. Those with media engines (+me) have the same placements as their
+// counterparts.
 func (m *Model) profilesWithoutMedia() iter.Seq[*Profile] {
 	return func(yield func(*Profile) bool) {
 		for i := range m.Profiles {
@@ -61,8 +62,8 @@ func (m *Model) profilesWithoutMedia() iter.Seq[*Profile] {
 	}
 }
 
-// Chooser chooses where to create instances on GPUs of one model by fragmentation gradient descent: at the placement that leaves the fewest
-// free slices useless for the profiles that may be requested next. It is immutable and safe for concurrent use.
+// Chooser chooses where to create instances on GPUs of one model by fragmentation gradient descent: it takes the placement that makes the
+// fewest free slices useless for the profiles that may be requested next. It is immutable and safe for concurrent use.
 type Chooser struct {
 	costs *costTable
 }
@@ -70,8 +71,8 @@ type Chooser struct {
 // NewChooser returns a Chooser for GPUs of the model.
 func NewChooser(m *Model) *Chooser { return &Chooser{costs: m.costTable()} }
 
-// Choose returns the index of the GPU and the first memory slice at which a new instance has the least cost, the first of equal ones. It
-// returns false if no GPU has a free placement.
+// Choose returns the GPU, by index, and the first memory slice at which a new instance costs least; of equal costs, the first. It returns
+// false if no GPU has a free placement.
 func (c *Chooser) Choose(gpus []Layout, p *Profile) (gpu, start int, ok bool) {
 	var least int
 	for g, l := range gpus {
@@ -89,7 +90,7 @@ func (c *Chooser) Choose(gpus []Layout, p *Profile) (gpu, start int, ok bool) {
 }
 
 // FragmentationCost returns how much less useful the free slices of a GPU become for later requests if the instance is created; it may be
-// negative. Costs are comparable on all GPUs of this model, so a scheduler can rank nodes by them.
+// negative. Costs are comparable across all GPUs of this model, so a scheduler can rank nodes by them.
 func (c *Chooser) FragmentationCost(l Layout, i Instance) int {
 	return c.costs[l.With(i).Used] - c.costs[l.Used]
 }

@@ -9,15 +9,15 @@ type Instance struct {
 // Layout is the set of memory slices, and the media engines, that the instances of one GPU occupy. The zero value is a GPU without
 // instances.
 //
-// Compute slices need not be counted: instances at placements that the driver lists, on disjoint memory slices, never have more compute
+// Compute slices need not be counted: instances on disjoint memory slices, at placements that the driver lists, never have more compute
 // slices than the GPU.
 type Layout struct {
 	Used  Slices
 	Media bool // an instance has the media engines
 }
 
-// Fits reports whether the driver could create the instance beside the existing ones: its placement is legal and free, and so are the media
-// engines if it needs them.
+// Fits reports whether the driver could create the instance beside the existing ones: its placement is legal, its memory slices are free,
+// and so are the media engines if it needs them.
 func (l Layout) Fits(i Instance) bool {
 	for _, start := range i.Profile.Starts {
 		if start == i.Start {
@@ -27,7 +27,7 @@ func (l Layout) Fits(i Instance) bool {
 	return false
 }
 
-// With returns the layout after another instance is created, which must fit.
+// With returns the layout after another instance, which must fit, is created.
 func (l Layout) With(i Instance) Layout {
 	return Layout{Used: l.Used | i.Profile.slicesAt(i.Start), Media: l.Media || i.Profile.Media}
 }
@@ -37,7 +37,7 @@ func (l Layout) Without(i Instance) Layout {
 	return Layout{Used: l.Used &^ i.Profile.slicesAt(i.Start), Media: l.Media && !i.Profile.Media}
 }
 
-// Starts returns, in ascending order, the memory slices at which an instance of a profile can be created.
+// Starts returns the first memory slices at which an instance of the profile can be created, in ascending order.
 func (l Layout) Starts(p *Profile) []int {
 	var starts []int
 	for _, s := range p.Starts {
@@ -48,14 +48,14 @@ func (l Layout) Starts(p *Profile) []int {
 	return starts
 }
 
-// Availability lists where instances of one profile can still be created on a GPU, and how many of them.
+// Availability says where instances of one profile can still be created on a GPU, and how many fit together.
 type Availability struct {
 	Profile *Profile
-	Starts  []int // of the free placements
+	Starts  []int // first memory slices of the free placements
 	Max     int   // number of instances that fit together
 }
 
-// Available returns where instances can still be created on a GPU with this layout, for each profile of which at least one fits.
+// Available returns the availability of each profile of which at least one more instance fits on a GPU with this layout.
 func (m *Model) Available(l Layout) []Availability {
 	var all []Availability
 	for i := range m.Profiles {
@@ -67,8 +67,8 @@ func (m *Model) Available(l Layout) []Availability {
 	return all
 }
 
-// maxCount returns how many instances of a profile can still be created together. Creating them in ascending order is optimal for instances
-// of one size.
+// maxCount returns how many more instances of a profile fit together. Placing them in ascending order is optimal because they have the same
+// size.
 func (l Layout) maxCount(p *Profile) int {
 	n := 0
 	for _, s := range p.Starts {

@@ -1,4 +1,4 @@
-// Package mig describes the legal placements of instances on a GPU in MIG mode, and chooses the placement of a new instance that leaves the
+// Package mig describes where instances can be placed on a GPU in MIG mode, and chooses for a new instance the placement that keeps the
 // free slices most useful for later ones. Existing instances are never moved or changed.
 package mig
 
@@ -13,22 +13,22 @@ type Slices uint8
 // Len returns the number of slices in the set.
 func (s Slices) Len() int { return bits.OnesCount8(uint8(s)) }
 
-// sliceRange returns the set of n memory slices from start on.
+// sliceRange returns the set of n memory slices that begins with slice start.
 func sliceRange(start, n int) Slices { return Slices(1<<n-1) << start }
 
-// Profile is a MIG profile: a size of GPU instance that the driver can create, with its legal placements.
+// Profile is a MIG profile: a kind of GPU instance that the driver can create, with its size and legal placements.
 type Profile struct {
-	Name     string // the driver's, such as 1g.10gb
+	Name     string // as the driver names it, such as 1g.10gb
 	Compute  int    // compute slices
 	Memory   int    // memory slices
 	MemoryGB int    // as in the name; the usable memory is a little less
 	MiB      int    // of usable memory as the driver reports it; 0: unknown
 	SMs      int    // streaming multiprocessors; 0: unknown, to be read from the driver
-	Media    bool   // has the media engines (+me), of which a GPU has one set
+	Media    bool   // has the media engines (+me); a GPU has one set of them
 	Starts   []int  // first memory slices of its legal placements, ascending
 }
 
-// slicesAt returns the memory slices that an instance of the profile occupies if it begins at the given one.
+// slicesAt returns the memory slices that an instance of the profile occupies if start is its first.
 func (p *Profile) slicesAt(start int) Slices { return sliceRange(start, p.Memory) }
 
 // Model is a GPU model with its MIG profiles.
@@ -62,9 +62,9 @@ func ModelNamed(name string) (*Model, error) {
 // Models returns the GPU models whose MIG placements are known.
 func Models() []*Model { return models }
 
-// models lists the known GPU models. Their placements are those that nvidia-smi mig -lgipp lists, which are equal on all GPUs with eight
-// memory slices; the names of profiles are those of NVIDIA's page of supported profiles. FluidFaaS's table lacks the double-memory and +me
-// profiles, and counts profiles although only placements determine what fits (U20).
+// models lists the known GPU models. Their placements are those that nvidia-smi mig -lgipp lists, which are the same on all GPUs with eight
+// memory slices; the names of profiles are those on NVIDIA's page of supported profiles. FluidFaaS's table lacks the double-memory and +me
+// profiles, and it counts instances per profile although only placements determine what fits (U20).
 var models = []*Model{
 	sevenSliceModel("A100-40GB", []int{5, 10, 10, 20, 20, 40}, []int{14, 14, 28, 42, 56, 98}),
 	sevenSliceModel("A100-80GB", []int{10, 20, 20, 40, 40, 80}, []int{14, 14, 28, 42, 56, 98}),

@@ -1,5 +1,5 @@
-// Package geometry plans how the instances of a GPU in MIG mode change when one is requested at a placement. An idle instance there is
-// reused, and others are removed only if they overlap it. Instances in use stay.
+// Package geometry plans how the instances of a GPU in MIG mode have to change when an instance is requested at a placement. An idle
+// instance at that placement is reused, idle instances that overlap it are removed, and instances in use stay.
 //
 // FluidFaaS never changes instances at run time (FF-38), as that takes minutes; changing idle ones takes seconds (U21).
 package geometry
@@ -13,15 +13,15 @@ import (
 // Instance is an existing GPU instance, with whether it is ready, in use, or must not be removed.
 type Instance struct {
 	mig.Instance
-	Ready bool // has the compute instance that programs run on
+	Ready bool // it has the compute instance that programs run on
 	Used  bool // held by a container or busy: neither reused nor removed
 	Fixed bool // may be reused, but not removed
 }
 
-// Action is the operation of a Step: creating or destroying a GPU instance or its compute instance.
+// Action is what a Step does: create or destroy a GPU instance or its compute instance.
 type Action string
 
-// The actions. The driver removes a GPU instance only when its compute instances are gone.
+// The actions. The driver removes a GPU instance only after its compute instances.
 const (
 	CreateGPU      Action = "create GPU instance"
 	CreateCompute  Action = "create compute instance"
@@ -32,7 +32,8 @@ const (
 // Actions lists all values of Action.
 var Actions = []Action{CreateGPU, CreateCompute, DestroyCompute, DestroyGPU}
 
-// Step is one driver call that creates or destroys an instance. The placement identifies the GPU instance, since no two that exist overlap.
+// Step is one driver call that creates or destroys an instance. Its placement identifies the GPU instance, since no two existing instances
+// overlap.
 type Step struct {
 	Action
 	mig.Instance
@@ -41,11 +42,11 @@ type Step struct {
 // String returns the action, the profile and the placement, such as "create GPU instance 1g.10gb at 3".
 func (s Step) String() string { return fmt.Sprintf("%s %s at %d", s.Action, s.Profile.Name, s.Start) }
 
-// Plan returns the driver calls that make an instance exist at a placement, which the scheduler has chosen; there are none if it exists
-// already. It returns false if the instance itself or an overlapping one is in use, or cannot be removed.
+// Plan returns the driver calls that make an instance exist at a placement, which the scheduler has chosen; none if the instance exists
+// already. It returns false if the instance itself is in use, or is fixed and not ready, or if an overlapping one is in use or fixed.
 //
-// Idle instances do not influence whether there is a plan, so a GPU accepts the same requests as if they were removed as soon as they
-// become idle.
+// Idle instances that may be removed do not influence whether there is a plan, so a GPU accepts the same requests as if each were removed
+// as soon as it became idle.
 func Plan(now []Instance, at mig.Instance) (steps []Step, ok bool) {
 	for _, i := range now {
 		same := i.Instance == at
@@ -56,7 +57,7 @@ func Plan(now []Instance, at mig.Instance) (steps []Step, ok bool) {
 	return stepsTo(now, at), true
 }
 
-// stepsTo returns the driver calls that make an instance exist at a placement with which no instance in use or fixed conflicts.
+// stepsTo returns the driver calls that make an instance exist at a placement. No instance that is in use or fixed may conflict with it.
 func stepsTo(now []Instance, at mig.Instance) (steps []Step) {
 	creations := []Step{{CreateGPU, at}, {CreateCompute, at}}
 	for _, i := range now {
