@@ -1,6 +1,6 @@
-// Package device models how one GPU runs the kernels of several processes under MPS: each process has a cap of SMs, each stream is a queue,
-// and a kernel starts when its SMs are free and runs to its end. Time is an argument, so that the model can be run by a virtual clock and
-// by a real one.
+// Package device models how one GPU runs the kernels of several processes under MPS: each process has a cap on its SMs, each stream is a
+// queue, and a kernel starts when its SMs are free and runs to its end. Time is an argument, so a virtual clock can drive the model as well
+// as a real one.
 package device
 
 import (
@@ -16,9 +16,9 @@ type Device struct {
 	now       time.Duration
 	free      share.PerMille
 	processes map[Process]*process
-	streams   map[Stream][]*Work // first: the head, waiting or running
-	blocked   []*Work            // heads that wait for their time or for other work
-	ready     []*Work            // heads that wait for SMs alone, in order of arrival
+	streams   map[Stream][]*Work // in order; the first is the head, which waits or runs
+	blocked   []*Work            // heads that wait for their submission time or for other work
+	ready     []*Work            // heads that wait for SMs only, by priority, then arrival
 	running   runningHeap        // kernels and copies
 	completed []*Work
 	arrivals  uint64
@@ -27,12 +27,12 @@ type Device struct {
 }
 
 type process struct {
-	limit, held share.PerMille // SMs it may fill, and fills
-	behind      bool           // its blocks wait where others' do
-	kernels     int            // running
-	since       time.Duration  // valid while kernels > 0
+	limit, held share.PerMille // SMs it may fill, and SMs it fills now
+	behind      bool           // lower priority: its kernels wait behind those of others
+	kernels     int            // that are running
+	since       time.Duration  // start of the busy period; valid while kernels > 0
 	use         Usage
-	forgotten   bool // its entry goes with its last kernel
+	forgotten   bool // removed once its last kernel ends
 }
 
 // New returns an idle device without processes at time zero.
@@ -45,12 +45,12 @@ func (d *Device) Attach(p Process, limit share.PerMille) {
 	d.processes[p] = &process{limit: max(limit, 1)}
 }
 
-// LowerPriority lowers the priority of a process (CUDA_MPS_CLIENT_PRIORITY): its waiting work starts after that of other processes. Running
-// work continues.
+// LowerPriority lowers the priority of a process (CUDA_MPS_CLIENT_PRIORITY): its waiting work starts after the waiting work of other
+// processes. Work that is running continues.
 func (d *Device) LowerPriority(p Process) { d.processes[p].behind = true }
 
-// SetInterference sets by how much processes slow each other down through memory bandwidth and caches: a kernel takes that much longer if
-// kernels of others fill the rest of the device when it starts, and proportionally less if they fill a part of it.
+// SetInterference sets how much processes slow each other down through memory bandwidth and caches: a kernel takes longer by this fraction
+// if kernels of other processes fill the rest of the device when it starts, and proportionally less if they fill part of it.
 func (d *Device) SetInterference(by share.PerMille) { d.interference = by }
 
 // Detach removes the waiting work of a process. Running work continues to its end, as a GPU does not preempt.
@@ -76,7 +76,7 @@ func (d *Device) Detach(p Process) {
 	}
 }
 
-// Forget forgets a detached process and what it has used, once its running work has ended.
+// Forget removes a detached process and its usage, at once or, if it still has running work, when that ends.
 func (d *Device) Forget(p Process) {
 	if who := d.processes[p]; who.kernels > 0 {
 		who.forgotten = true
@@ -103,7 +103,8 @@ func (d *Device) LastWork(s Stream) *Work {
 	return nil
 }
 
-// NextEvent returns the time at which the next kernel ends or may start if nothing is submitted, and false if there is none.
+// NextEvent returns the earliest time at which running work ends or waiting work may start, provided that nothing is submitted before. It
+// returns false if there is no such time.
 func (d *Device) NextEvent() (at time.Duration, ok bool) {
 	if len(d.running) > 0 {
 		at, ok = d.running[0].End, true
@@ -137,8 +138,8 @@ func (d *Device) Advance(now time.Duration) []*Work {
 	return completed
 }
 
-// moveReady moves the work at the heads of streams that waits for nothing but SMs to the ready list. It repeats that, as a completed marker
-// releases other work.
+// moveReady moves the heads of streams that wait for nothing but SMs to the ready list. It repeats until nothing changes, since a marker
+// completes at once and may release other work.
 func (d *Device) moveReady() {
 	for again := true; again; {
 		again = false
@@ -161,7 +162,7 @@ func (d *Device) moveReady() {
 	}
 }
 
-// insertReady inserts work into the ready list in the order in which kernels arrived, behind that of processes with a higher priority.
+// insertReady inserts a kernel into the ready list in order of arrival, behind the kernels of all processes with a higher priority.
 func (d *Device) insertReady(w *Work) {
 	if w.order == 0 {
 		d.arrivals++
@@ -181,7 +182,7 @@ func (d *Device) before(a, b *Work) bool {
 	return a.order < b.order
 }
 
-// completeKernels ends the running kernels and copies whose end has been reached.
+// completeKernels completes the running kernels and copies that end by now.
 func (d *Device) completeKernels() {
 	for len(d.running) > 0 && d.running[0].End <= d.now {
 		w := heap.Pop(&d.running).(*Work)
@@ -192,7 +193,7 @@ func (d *Device) completeKernels() {
 	}
 }
 
-// finishHead completes the work at the head of a stream. The next work of the stream begins to wait.
+// finishHead completes the work at the head of a stream. The next work of the stream becomes its head and starts to wait.
 func (d *Device) finishHead(w *Work) {
 	w.Done = true
 	d.completed = append(d.completed, w)

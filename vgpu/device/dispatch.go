@@ -7,16 +7,16 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// reservation keeps SMs for the first waiting kernel, which is too wide for the free ones. It can start when enough running kernels have
+// reservation keeps SMs for the first waiting kernel, which is wider than the free SMs. It can start once enough running kernels have
 // ended.
 type reservation struct {
 	at    time.Duration
-	spare share.PerMille // SMs that it leaves free then
+	spare share.PerMille // SMs that remain free once the reserved kernel runs
 }
 
-// dispatch starts ready kernels in order of arrival. Later ones may overtake if that does not delay the first waiting kernel (EASY
-// backfilling; Lifka, JSSPP 1995), so that narrow kernels never starve a wide one. A kernel that waits for the cap of its own process
-// delays that process alone.
+// dispatch starts ready kernels in order. Later kernels may overtake the first waiting one if that does not delay it (EASY backfilling;
+// Lifka, JSSPP 1995), so narrow kernels never starve a wide one. A kernel that waits because its process has reached its own SM cap delays
+// only that process.
 func (d *Device) dispatch() {
 	var first *reservation
 	held := map[Process]bool{}
@@ -41,8 +41,8 @@ func (d *Device) dispatch() {
 	d.ready = waiting
 }
 
-// admits reports whether a kernel may start now without delaying the reserved one, and if so deducts its SMs from the spare ones. A nil
-// reservation admits every kernel.
+// admits reports whether a kernel may start now without delaying the kernel with the reservation. If the admitted kernel outlasts the
+// reservation's start, its SMs are deducted from the spare ones. A nil reservation admits every kernel.
 func (r *reservation) admits(w *Work, now time.Duration) bool {
 	if r == nil || now+w.Duration <= r.at {
 		return true
@@ -54,7 +54,7 @@ func (r *reservation) admits(w *Work, now time.Duration) bool {
 	return true
 }
 
-// reserve returns a reservation for the time at which the given width of SMs will be free.
+// reserve returns a reservation for the earliest time at which SMs of the given width will be free.
 func (d *Device) reserve(width share.PerMille) *reservation {
 	ends := append(runningHeap(nil), d.running...)
 	free := d.free
@@ -80,7 +80,7 @@ func (d *Device) start(w *Work) {
 	d.run(w)
 }
 
-// run lets work run to its end.
+// run starts work, which runs to its end.
 func (d *Device) run(w *Work) {
 	w.Start, w.End, w.started = d.now, d.now+w.Duration, true
 	heap.Push(&d.running, w)
@@ -101,7 +101,7 @@ func (d *Device) release(w *Work) {
 	}
 }
 
-// runningHeap is a heap of running work by their end. Equal ends keep the order of arrival.
+// runningHeap is a heap of running work, ordered by end time, then by arrival.
 type runningHeap []*Work
 
 func (r runningHeap) Len() int      { return len(r) }

@@ -6,7 +6,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Process identifies a process that is a client of the device.
+// Process identifies a process that is an MPS client of the device.
 type Process int
 
 // Stream identifies a CUDA stream of a process. Its work runs in the order of submission.
@@ -15,32 +15,31 @@ type Stream struct {
 	ID      uint64
 }
 
-// Work is one entry of a stream: a kernel, a copy between host and device if its width is 0, or a marker (a CUDA event) if it also has no
-// duration.
+// Work is one entry of a stream: a kernel, a copy between host and device if Width is 0, or a marker (a CUDA event) if Duration is 0 too.
 type Work struct {
 	Stream   Stream
-	At       time.Duration  // time of its submission by the host; it starts no earlier
-	Duration time.Duration  // at its full width
+	At       time.Duration  // when the host submits it; it starts no earlier
+	Duration time.Duration  // on Width SMs; grows if the kernel runs on fewer, or is slowed down
 	Width    share.PerMille // SMs that it can fill
-	Least    share.PerMille // SMs that suffice to start if fewer are free than it can fill; 0 if it needs all
-	Follows  bool           // it is the next wave of the kernel before it in its stream, and keeps that kernel's order
-	After    *Work          // work of another stream that must end first; nil if none
+	Least    share.PerMille // fewest free SMs with which it starts; 0: as many as it can fill
+	Follows  bool           // the next wave of the kernel before it in its stream: it keeps that kernel's order
+	After    *Work          // work of another stream that must complete first; may be nil
 
 	Done       bool
 	Start, End time.Duration // valid when Done
 
-	width   share.PerMille // SMs that it runs on
+	width   share.PerMille // SMs on which it runs, at most Width
 	order   uint64         // of arrival
 	started bool
 }
 
-// limitTo sets the width of a kernel, at most the SM cap of its process.
+// limitTo sets the width on which a kernel runs: Width, but at most the SM cap of its process.
 func (w *Work) limitTo(limit share.PerMille) {
 	w.width = w.Width
 	w.narrow(limit)
 }
 
-// narrow reduces the width of a kernel to the given one. Its duration grows in proportion, rounded up.
+// narrow reduces the width of a kernel to at most the given one. Its duration grows in proportion, rounded up.
 func (w *Work) narrow(width share.PerMille) {
 	if w.width > width {
 		w.Duration = (w.Duration*time.Duration(w.width) + time.Duration(width) - 1) / time.Duration(width)
@@ -48,7 +47,7 @@ func (w *Work) narrow(width share.PerMille) {
 	}
 }
 
-// narrowToFree narrows a kernel to the free SMs if these suffice to start it, as blocks run on any SMs that are free.
+// narrowToFree narrows a kernel to the free SMs if they suffice to start it, since blocks run on whichever SMs are free.
 func (w *Work) narrowToFree(free share.PerMille) {
 	if w.Least > 0 && free >= min(w.Least, w.width) {
 		w.narrow(free)
@@ -60,14 +59,14 @@ func (w *Work) isReady(now time.Duration) bool {
 	return w.At <= now && (w.After == nil || w.After.Done)
 }
 
-// Usage is what a process has used of the device: kernels, busy time and SM-time.
+// Usage is how much of the device a process has used: kernels, busy time and SM-time.
 type Usage struct {
 	Kernels int           // completed kernels
 	Busy    time.Duration // time with at least one running kernel
-	SMTime  time.Duration // of completed kernels, times per-mille of SMs
+	SMTime  time.Duration // sum over completed kernels of duration times per mille of SMs
 }
 
-// Usage returns what a process has used until the last Advance, including the busy time of running kernels.
+// Usage returns what a process had used at the last Advance. Busy time includes running kernels; the rest counts completed ones.
 func (d *Device) Usage(p Process) Usage {
 	who, ok := d.processes[p]
 	if !ok {
