@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// withoutCUDA lists the beginnings of the names of libraries of NVIDIA's driver that use a GPU without libcuda, which the hook limits: OpenCL; OpenGL and Vulkan.
+// withoutCUDA lists the prefixes of the names of the NVIDIA driver's libraries that use a GPU without libcuda, where the hook enforces
+// limits: OpenCL, then OpenGL and Vulkan.
 var withoutCUDA = []string{
 	"libnvidia-opencl.so", "libGLX_nvidia.so", "libEGL_nvidia.so", "libnvidia-glcore.so", "libnvidia-eglcore.so",
 }
@@ -16,8 +17,9 @@ func IsWithoutCUDA(library string) bool {
 	return slices.ContainsFunc(withoutCUDA, func(beginning string) bool { return strings.HasPrefix(library, beginning) })
 }
 
-// LibraryWithoutHook returns the name of the library by which a process uses the GPU without the hook, of all libraries that it has loaded. It
-// is empty where none is known. libcuda counts for a process without a session only: its calls do not reach the hook.
+// LibraryWithoutHook returns, of all libraries that a process has loaded, the name of one by which it uses the GPU without the hook, or ""
+// if none is known to. libcuda counts only for a process without a session, since a session shows that calls to libcuda go through the
+// hook.
 func LibraryWithoutHook(loaded iter.Seq[string], session bool) (name string) {
 	for library := range loaded {
 		if IsWithoutCUDA(library) {

@@ -9,14 +9,14 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// MemoryUse is the device memory of a container with a share, on one slice, as the hook and as the driver count it.
+// MemoryUse is the device memory of a container with a share, on one slice, as counted by the hook and by the driver.
 type MemoryUse struct {
 	Pod, Container, Slice string
 	Granted               share.Bytes
-	Ledger                share.Bytes // that the hook counts for all its processes; they can forge it
-	Context               share.Bytes // that each process may have for its contexts and their code, which only the driver counts
-	BestEffort            bool        // no process is killed
-	Weights               share.Bytes // of the model store, which the container may map: no process is charged for them
+	Ledger                share.Bytes // what the hook counts for all its processes, which can forge it
+	Context               share.Bytes // what each process may have for its contexts and their code, which only the driver counts
+	BestEffort            bool        // its processes are never killed
+	Weights               share.Bytes // in the model store, which the container may map without being charged
 	Processes             []ProcessMemory
 }
 
@@ -24,11 +24,11 @@ type MemoryUse struct {
 type ProcessMemory struct {
 	PID       int
 	StartTime uint64
-	Driver    share.Bytes // that the driver counts, with what contexts take; 0 if it does not tell
-	Ledger    share.Bytes // that the hook counts; 0 without a session
+	Driver    share.Bytes // what the driver counts, contexts included; 0 if it does not tell
+	Ledger    share.Bytes // what the hook counts; 0 without a session
 }
 
-// DriverTotal returns the memory that the driver counts for all processes of the container, with what their contexts take.
+// DriverTotal returns the memory that the driver counts for all processes of the container, their contexts included.
 func (u MemoryUse) DriverTotal() (sum share.Bytes) {
 	for _, p := range u.Processes {
 		sum += p.Driver
@@ -36,8 +36,8 @@ func (u MemoryUse) DriverTotal() (sum share.Bytes) {
 	return sum
 }
 
-// beyondAllowance returns the memory that the driver counts for these processes beyond what each may have for its contexts, and for the weights,
-// which the driver may count for each process that maps them.
+// beyondAllowance returns the memory that the driver counts for these processes beyond two allowances of each: what it may have for its
+// contexts, and the weights, which the driver may count again for each process that maps them.
 func (u MemoryUse) beyondAllowance(processes []ProcessMemory) (sum share.Bytes) {
 	for _, p := range processes {
 		sum += max(0, p.Driver-u.Context-u.Weights)
@@ -45,12 +45,12 @@ func (u MemoryUse) beyondAllowance(processes []ProcessMemory) (sum share.Bytes) 
 	return sum
 }
 
-// Uncounted returns how much memory the driver counts beyond the ledger and an allowance for the contexts of each process.
+// Uncounted returns how much memory the driver counts beyond the ledger and the allowances of each process.
 func (u MemoryUse) Uncounted() share.Bytes {
 	return max(0, u.beyondAllowance(u.Processes)-u.Ledger)
 }
 
-// excess is how far the driver's count of a container's memory exceeds what it may be.
+// excess says which bound the driver's count of a container's memory exceeds.
 type excess int
 
 const (
@@ -62,7 +62,8 @@ const (
 // excessKinds maps excesses to the kinds of their findings.
 var excessKinds = map[excess]Kind{beyondLedger: Uncounted, beyondShare: Overdrawn}
 
-// excess compares the driver's count with the share and with the ledger. It does not rely on the ledger to find that a share is exceeded.
+// excess compares the driver's count with the share and with the ledger. To find that the share is exceeded it does not rely on the ledger,
+// which the processes can forge.
 func (u MemoryUse) excess() excess {
 	switch beyond := u.beyondAllowance(u.Processes); {
 	case beyond > u.Granted:
@@ -73,11 +74,11 @@ func (u MemoryUse) excess() excess {
 	return noExcess
 }
 
-// MemoryWatch compares the driver's count of the memory of each container with the hook's and with the share, and decides which differences
-// to report, and which processes to kill. It is not safe for concurrent use.
+// MemoryWatch compares how much memory of each container the driver counts with the hook's count and with the share, and decides which
+// differences to report and which processes to kill. It is not safe for concurrent use.
 //
 // One observation alone shows nothing: the two counts are taken at different times, and the driver reads one process after another. So an
-// excess counts from the second observation in a row that shows it, until the second in a row that does not.
+// excess begins to count with the second observation in a row that shows it, and ceases with the second in a row that does not.
 type MemoryWatch struct {
 	config   Config
 	seen     map[memoryKey]memoryState
@@ -87,17 +88,17 @@ type MemoryWatch struct {
 // memoryKey identifies a container on a slice across observations.
 type memoryKey struct{ pod, container, slice string }
 
-// memoryState is what is stored about the memory of a container on a slice.
+// memoryState is what a MemoryWatch remembers about the memory of a container on a slice.
 type memoryState struct {
-	last, confirmed excess // of the last observation; that the last two observations confirm
+	last, confirmed excess // what the last observation shows; what two in a row have confirmed
 	since           time.Time
 	shown           MemoryCounts
-	killed          map[processKey]time.Time // when kills were decided
+	killed          map[processKey]time.Time // when it was decided to kill them
 }
 
-// MemoryCounts is the memory of a container on a slice that driver and hook count, its share, and what each process may have for its
-// contexts. To keep reports from changing with each observation, the counts are those of the first observation of an excess, until the
-// driver counts an eighth more.
+// MemoryCounts holds what the driver and the hook count for a container on a slice, its share, and what each process may have for its
+// contexts. To keep reports from changing with each observation, the counts stay those of the observation that confirmed the excess until
+// the driver's count grows by more than an eighth.
 type MemoryCounts struct{ Driver, Ledger, Granted, Context share.Bytes }
 
 // NewMemoryWatch returns a MemoryWatch without any observations.
@@ -105,8 +106,8 @@ func NewMemoryWatch(c Config) *MemoryWatch {
 	return &MemoryWatch{config: c, seen: map[memoryKey]memoryState{}, reported: map[reportKey]time.Time{}}
 }
 
-// Observe returns the containers whose memory exceeds their ledgers or their shares, each with the process that has the most memory beyond
-// its ledger. It forgets containers that are not in the list. now must not decrease from call to call.
+// Observe returns the containers whose memory exceeds their ledger or their share, each with the process that has the most memory beyond
+// its own ledger. It forgets containers that are not in the list. now must not decrease from call to call.
 func (w *MemoryWatch) Observe(now time.Time, uses []MemoryUse) (found []Finding) {
 	maps.DeleteFunc(w.reported, func(_ reportKey, at time.Time) bool { return now.Sub(at) >= w.config.Repeat })
 	before := w.seen
@@ -137,8 +138,8 @@ func (w *MemoryWatch) next(s memoryState, u MemoryUse, now time.Time) memoryStat
 	return s
 }
 
-// finding returns the Finding for a confirmed excess, and stores that it was reported and which process is to be killed. Until a killed
-// process is gone, its memory does not count as a reason to kill another.
+// finding returns the Finding for a confirmed excess, and records that it was reported and which process is to be killed. Until a process
+// that was chosen for a kill is gone, or Config.Retry has passed, its memory is no reason to kill another.
 func (w *MemoryWatch) finding(now time.Time, u MemoryUse, s *memoryState) Finding {
 	maps.DeleteFunc(s.killed, func(_ processKey, at time.Time) bool { return now.Sub(at) >= w.config.Retry })
 	left := slices.DeleteFunc(slices.Clone(u.Processes), func(p ProcessMemory) bool {

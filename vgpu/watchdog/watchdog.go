@@ -1,5 +1,5 @@
-// Package watchdog decides which processes use a node's slices without a share that allows it, since when, and whether to report or
-// kill them. The node agent supplies what it has observed and granted, and carries the decisions out.
+// Package watchdog decides which processes use a node's slices without a share that allows it, since when, and whether to report or kill
+// them. The node agent supplies what it has observed and what it has granted, and carries out the decisions.
 package watchdog
 
 import (
@@ -11,16 +11,16 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Kind is the way in which a process violates the shares of a slice.
+// Kind is how a process violates the shares of a slice.
 type Kind string
 
 // The kinds.
 const (
 	Stranger   Kind = "stranger"   // its container has no share
-	Trespasser Kind = "trespasser" // its container has a share, of other slices
+	Trespasser Kind = "trespasser" // its container has a share, but of other slices
 	Unhooked   Kind = "unhooked"   // its container shares the slice, but the process has no session at the token server
 	Outsider   Kind = "outsider"   // it is in no pod; it is reported, never killed
-	Beside     Kind = "beside"     // it has a session and a library that uses the GPU without the hook; it is reported, never killed
+	Beside     Kind = "beside"     // it has a session, but also a library that uses the GPU without the hook; it is reported, never killed
 	Uncounted  Kind = "uncounted"  // its container has memory that the hook does not count, within the share; it is reported, never killed
 	Overdrawn  Kind = "overdrawn"  // its container has more memory than its share
 )
@@ -31,15 +31,15 @@ var Kinds = []Kind{Stranger, Trespasser, Unhooked, Outsider, Beside, Uncounted, 
 // Process is an observed process that uses a slice.
 type Process struct {
 	PID                int
-	StartTime          uint64 // in the kernel's ticks; PIDs are used again, a PID with a start time is not
+	StartTime          uint64 // in clock ticks of the kernel; tells apart processes that get the same PID
 	Slice              string
-	Pod                string      // UID; empty where it is in no pod
-	Container          string      // name; empty where it is not known yet
-	Memory             share.Bytes // that the driver counts for it there
-	Library            string      // by which it uses the GPU without the hook; empty where none is known
+	Pod                string      // UID; empty if it is in no pod
+	Container          string      // name; empty if it is not known yet
+	Memory             share.Bytes // what the driver counts for it on the slice
+	Library            string      // by which it uses the GPU without the hook; empty if none is known
 	Session            bool        // it has a session at the token server
 	AllocatedElsewhere bool        // another device plugin has allocated the device to its container
-	Ticketed           bool        // the kubelet has allocated tickets of gshare to its container, or may have
+	Ticketed           bool        // the kubelet has allocated gshare's device tickets to its container, or may have
 }
 
 // Grant is the granted share of one container, as far as the watchdog needs it.
@@ -47,17 +47,18 @@ type Grant struct {
 	Pod, Container string
 	Slices         []string
 	Hooked         bool // its processes must have sessions at the token server
-	BestEffort     bool // it also runs where its share cannot be enforced
+	BestEffort     bool // it may run where its share cannot be enforced
 }
 
-// classification is what the observation of a process shows: which kind of violation, if any, and whether the process may be killed.
+// classification is what the observation of a process shows: the kind of violation, if any, and whether the process is exempt from being
+// killed.
 type classification struct {
 	kind   Kind // empty: the process may use the slice
 	spared bool // it is reported, but never killed
 }
 
-// classify compares a process with the grants. If its container is not known, it may use what any container of its pod may. If another
-// device plugin has allocated the device to it, it violates nothing.
+// classify compares a process with the grants. While its container is unknown, it may use whatever any container of its pod may use. If
+// another device plugin has allocated the device to its container, it violates nothing.
 func classify(p Process, grants []Grant) classification {
 	if p.AllocatedElsewhere {
 		return classification{}
@@ -88,8 +89,8 @@ func classify(p Process, grants []Grant) classification {
 type Config struct {
 	Grace  time.Duration // how long a process may use a slice before it has a session
 	Linger time.Duration // how long a slice counts as used after its last stranger was observed
-	Repeat time.Duration // between two reports of one kind on one pod
-	Retry  time.Duration // between two attempts to kill one process
+	Repeat time.Duration // least time between two reports of one kind on one pod
+	Retry  time.Duration // least time between two attempts to kill one process
 	Kill   bool          // kill strangers, trespassers and unhooked processes
 }
 
@@ -98,7 +99,7 @@ type Finding struct {
 	Process
 	Kind   Kind
 	Since  time.Time    // when the violation was first observed
-	Report bool         // none of this kind was reported of its pod lately
+	Report bool         // no violation of this kind by its pod was reported lately
 	Kill   bool         // the process is to be killed
 	Counts MemoryCounts // of its container, for Uncounted and Overdrawn
 }
@@ -118,20 +119,20 @@ type processKey struct {
 	slice     string
 }
 
-// violation is what is stored about a process that violates the shares of a slice.
+// violation is what a Watch remembers about a process that violates the shares of a slice.
 type violation struct {
 	kind   Kind
 	since  time.Time
 	killed time.Time // when a kill was last decided; zero: never
 }
 
-// reportKey identifies a violation that is reported only once in a while: its kind, and the pod or, outside of pods, the slice.
+// reportKey identifies what is reported only once in a while: a kind of violation by a pod or, for processes outside of pods, on a slice.
 type reportKey struct {
 	of   string // pod or slice
 	kind Kind
 }
 
-// usage is the use of a slice by a pod without a share; the pod is empty for processes outside of pods.
+// usage is the use of a slice by a pod without a share of it. The pod is empty for processes outside of pods.
 type usage struct{ slice, pod string }
 
 // New returns a Watch without any observations.
@@ -139,8 +140,8 @@ func New(c Config) *Watch {
 	return &Watch{config: c, seen: map[processKey]violation{}, reported: map[reportKey]time.Time{}, used: map[usage]time.Time{}}
 }
 
-// Observe compares all GPU processes that run now with the grants, and returns the violations, sorted by slice and PID. It forgets
-// processes that are not in the list. now must not decrease from call to call.
+// Observe compares all GPU processes that run now with the grants, and returns the confirmed violations, sorted by slice and PID. It
+// forgets processes that are not in the list. now must not decrease from call to call.
 func (w *Watch) Observe(now time.Time, processes []Process, grants []Grant) (found []Finding) {
 	maps.DeleteFunc(w.reported, func(_ reportKey, at time.Time) bool { return now.Sub(at) >= w.config.Repeat })
 	maps.DeleteFunc(w.used, func(_ usage, at time.Time) bool { return now.Sub(at) >= w.config.Linger })
@@ -169,8 +170,8 @@ func compare(a, b Process) int {
 	return cmp.Or(cmp.Compare(a.Slice, b.Slice), cmp.Compare(a.PID, b.PID), cmp.Compare(a.StartTime, b.StartTime))
 }
 
-// isConfirmed reports whether a violation has lasted long enough to act on it. One observation alone may show a process whose share is just
-// being released, or another process with a reused PID. A process without the hook has a grace period to connect to the token server.
+// isConfirmed reports whether a violation has lasted long enough to act on. A single observation may show a process whose share is just
+// being released, or another process with a reused PID. A process without a session has a grace period to connect to the token server.
 func (w *Watch) isConfirmed(v violation, now time.Time) bool {
 	if v.kind == Unhooked {
 		return now.Sub(v.since) >= w.config.Grace
@@ -178,7 +179,7 @@ func (w *Watch) isConfirmed(v violation, now time.Time) bool {
 	return now.After(v.since)
 }
 
-// finding returns the Finding for a confirmed violation, and stores when it was reported and when the process was to be killed.
+// finding returns the Finding for a confirmed violation, and records when it was reported and when a kill was decided.
 func (w *Watch) finding(now time.Time, p Process, judged classification, v *violation) Finding {
 	f := Finding{Process: p, Kind: judged.kind, Since: v.since}
 	about := reportKey{cmp.Or(p.Pod, p.Slice), judged.kind}
@@ -190,13 +191,13 @@ func (w *Watch) finding(now time.Time, p Process, judged classification, v *viol
 		f.Kill = true
 		v.killed = now
 	}
-	if judged.kind != Unhooked && judged.kind != Beside { // whose share is accounted for
+	if judged.kind != Unhooked && judged.kind != Beside { // these two have a share, which is accounted for
 		w.used[usage{p.Slice, p.Pod}] = now
 	}
 	return f
 }
 
-// Used returns the pods that use slices without a share, or did until recently: a sorted list of pod UIDs for each slice ID. An empty UID
+// Used returns, for each slice ID, the sorted UIDs of the pods that use the slice without a share, or did until recently. An empty UID
 // stands for processes outside of pods.
 func (w *Watch) Used() map[string][]string {
 	used := map[string][]string{}
