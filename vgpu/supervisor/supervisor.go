@@ -1,6 +1,6 @@
-// Package supervisor decides over the MPS daemon of one slice, a GPU or a MIG instance (FG-60, FG-65): when it is started and
-// restarted, when the slice takes new containers, and which processes run without MPS and so without its limits. A daemon with clients
-// is never stopped, except for clients that a fault of the device has failed already.
+// Package supervisor manages the MPS daemon of one slice, a GPU or a MIG instance (FG-60, FG-65). It decides when the daemon is started and
+// restarted, when the slice accepts new containers, and which processes run without MPS and so without its limits. A daemon with clients is
+// never stopped, unless a device fault has already failed those clients.
 package supervisor
 
 import (
@@ -26,48 +26,48 @@ const (
 type Observation struct {
 	Wanted  bool // containers share the slice, or are about to
 	Daemon  Daemon
-	Fault   bool  // the server accepts no client until all clients of a device fault have ended
+	Fault   bool  // a device fault has failed the clients: the server accepts none until all of these have ended
 	Clients int   // processes that run through MPS
-	NonMPS  []int // PIDs of processes with a context of their own: CUDA silently runs without MPS where it does not find the daemon
+	NonMPS  []int // PIDs of processes with a context of their own: CUDA silently runs without MPS if it does not find the daemon
 }
 
-// Action is what the caller is to do with the MPS daemon of a slice.
+// Action is what the caller should do with the MPS daemon of a slice.
 type Action string
 
 // The actions. The caller does not wait for their effect, which later observations show.
 const (
 	Nothing    Action = ""
 	Start      Action = "start"
-	Stop       Action = "stop"        // by the daemon's own command
+	Stop       Action = "stop"        // with the daemon's own command
 	Kill       Action = "kill"        // the daemon's process
-	EndClients Action = "end clients" // by the daemon's command, before any signal: a killed client may take the server with it
+	EndClients Action = "end clients" // with the daemon's command, before any signal is sent: a killed client may take the server down with it
 )
 
-// Decision is what to do about the MPS daemon of a slice, and whether the slice takes new containers.
+// Decision is what to do about the MPS daemon of a slice, and whether the slice accepts new containers.
 type Decision struct {
 	Action Action
-	Closed string // why the slice takes no new container; empty if it does
+	Closed string // why the slice accepts no new containers; empty if it does
 	NonMPS []int  // PIDs of the processes that are confirmed to run without MPS, ascending
 }
 
-// Config configures a Supervisor. Observations should follow each other much faster than each of its durations.
+// Config configures a Supervisor. The interval between observations should be much shorter than each of its durations.
 type Config struct {
 	FirstDelay time.Duration // from the first start to the next; each further delay is twice as long
 	LastDelay  time.Duration // maximum delay
-	Settled    time.Duration // a daemon that was healthy for so long restarts with the first delay
+	Settled    time.Duration // how long a daemon must be healthy for the delay to fall back to FirstDelay
 	Patience   time.Duration // how long the daemon may be silent before it is killed
-	Grace      time.Duration // how long a fault may take to pass by itself
+	Grace      time.Duration // how long to wait for a fault to pass by itself
 }
 
 // Supervisor decides from periodic observations when to start, stop or kill the MPS daemon of one slice. It is not safe for concurrent use.
 type Supervisor struct {
 	config    Config
-	nextStart time.Time     // no start before
+	nextStart time.Time     // the daemon is not started before
 	delay     time.Duration // between the next start and the one after it
 	healthy   period
 	silent    period
 	fault     period
-	nonMPS    map[int]bool // in the last observation
+	nonMPS    map[int]bool // PIDs in the last observation
 }
 
 // New returns a Supervisor without any observations.
@@ -79,7 +79,7 @@ type period struct {
 	on    bool
 }
 
-// update stores whether the condition holds now, and returns for how long its value has been the same.
+// update records whether the condition holds now. It returns for how long it has held, or 0 if it does not hold.
 func (p *period) update(now time.Time, on bool) time.Duration {
 	if !on || !p.on {
 		*p = period{now, on}
@@ -87,11 +87,11 @@ func (p *period) update(now time.Time, on bool) time.Duration {
 	return now.Sub(p.since)
 }
 
-// smsPerTPC is the number of SMs in a texture processing cluster (TPC), which MPS does not divide: of 188 SMs, clients limited to 25, 50
-// and 75 % get 46, 94 and 140.
+// smsPerTPC is the number of SMs in a texture processing cluster (TPC), which is the unit in which MPS limits SMs: on a GPU with 188 SMs,
+// clients limited to 25, 50 and 75 % get 46, 94 and 140.
 const smsPerTPC = 2
 
-// Cap returns how many of a slice's SMs MPS lets a client use with the given per-mille limit: rounded down to whole TPCs, but at least one
+// Cap returns how many of a slice's SMs MPS lets a client with the given per-mille limit use: rounded down to whole TPCs, but at least one
 // TPC.
 func Cap(part share.PerMille, sms int) int {
 	return min(sms, max(smsPerTPC, int(part)*sms/int(share.Whole)/smsPerTPC*smsPerTPC))
@@ -107,7 +107,7 @@ func (s *Supervisor) Decide(now time.Time, o Observation) Decision {
 	return d
 }
 
-// firstOf lists the first PIDs, for a reason that is short however many there are.
+// firstOf lists the first few PIDs, so that a reason stays short however many there are.
 func firstOf(pids []int) string {
 	const most = 4
 	var texts []string
@@ -120,7 +120,7 @@ func firstOf(pids []int) string {
 	return strings.Join(texts, ", ")
 }
 
-// decideDaemon returns the action for the daemon and whether the slice takes new containers, without regard to processes that bypass MPS.
+// decideDaemon returns the action for the daemon and whether the slice accepts new containers, ignoring processes that bypass MPS.
 func (s *Supervisor) decideDaemon(now time.Time, o Observation) Decision {
 	silent := s.silent.update(now, o.Daemon == Silent)
 	fault := s.fault.update(now, o.Daemon == Answers && o.Fault)
@@ -142,12 +142,12 @@ func (s *Supervisor) decideDaemon(now time.Time, o Observation) Decision {
 	return Decision{}
 }
 
-// resetDelay lets the next start of the MPS daemon happen at once, since a healthy daemon that is stopped has not failed.
+// resetDelay lets the MPS daemon be started again at once: a healthy daemon that is stopped has not failed.
 func (s *Supervisor) resetDelay() {
 	s.delay, s.nextStart = s.config.FirstDelay, time.Time{}
 }
 
-// decideAbsent decides when no daemon runs. It starts one when the slice is shared, but not while clients of the earlier daemon run: they
+// decideAbsent decides when no daemon runs. It starts one if the slice is shared, but not while clients of the earlier daemon run: they
 // keep its server alive, and a second server on the slice is not supported.
 func (s *Supervisor) decideAbsent(now time.Time, o Observation) Decision {
 	switch {
@@ -163,18 +163,19 @@ func (s *Supervisor) decideAbsent(now time.Time, o Observation) Decision {
 	return Decision{Action: Start, Closed: "the daemon is being started"}
 }
 
-// decideSilent decides when the daemon does not answer. It kills the daemon if that has lasted for too long and there are no clients.
+// decideSilent decides when the daemon does not answer. It kills the daemon once it has been silent for Config.Patience, unless it has
+// clients.
 func (s *Supervisor) decideSilent(now time.Time, o Observation, lasted time.Duration) Decision {
 	d := Decision{Closed: "the daemon does not answer"}
 	if lasted >= s.config.Patience {
 		d.Action = unlessClients(o.Clients, Kill)
-		s.silent.since = now // it is repeated after as long
+		s.silent.since = now // if the kill has no effect, it is repeated after another Patience
 	}
 	return d
 }
 
-// decideFault decides after a GPU fault, which has failed all MPS clients: the server serves again once they have ended. After the grace
-// period it ends the remaining clients or, if there are none, stops the daemon.
+// decideFault decides after a device fault, which has failed all MPS clients: the server accepts clients again once these have ended. After
+// the grace period it ends the remaining clients or, if there are none, stops the daemon.
 func (s *Supervisor) decideFault(now time.Time, o Observation, lasted time.Duration) Decision {
 	d := Decision{Closed: "a fault has failed its clients"}
 	if lasted >= s.config.Grace {
@@ -194,8 +195,8 @@ func unlessClients(clients int, a Action) Action {
 	return a
 }
 
-// confirmNonMPS returns the processes that ran without MPS in this and in the previous observation, since a process that is just connecting
-// to MPS may appear in one.
+// confirmNonMPS returns the processes that ran without MPS in both this and the previous observation. One observation is not enough, since
+// it may catch a process that is just connecting to MPS.
 func (s *Supervisor) confirmNonMPS(nonMPS []int) (confirmed []int) {
 	before := s.nonMPS
 	s.nonMPS = map[int]bool{}
