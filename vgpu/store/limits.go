@@ -7,8 +7,9 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Limit sets which weights the store may have from now on, and how much device memory each of them may take in all layouts together, less what
-// is held of it: copies of an earlier store that programs still have. Others are refused. What the store has already stays until Trim.
+// Limit sets which weights the store may have from now on: for each digest, how much device memory all its layouts together may take. Put
+// refuses all other weights. What is held of a digest is deducted from its limit: copies from an earlier store that programs still have.
+// What the store has already stays until Trim.
 func (s *Store) Limit(limits, held map[Digest]share.Bytes) {
 	s.limits, s.held, s.capacity = maps.Clone(limits), maps.Clone(held), 0
 	if limits == nil {
@@ -19,8 +20,8 @@ func (s *Store) Limit(limits, held map[Digest]share.Bytes) {
 	}
 }
 
-// Trim drops the committed entries without users of weights that exceed their limit, those first that have been unused longest, and returns
-// them. It drops nothing of a store without limits.
+// Trim drops committed entries without users whose weights exceed their limit, least recently used first, and returns them. It drops
+// nothing from a store without limits.
 func (s *Store) Trim() (dropped []Entry) {
 	if s.limits == nil {
 		return nil
@@ -34,7 +35,8 @@ func (s *Store) Trim() (dropped []Entry) {
 	return dropped
 }
 
-// checkLimit returns ErrSize if so much more memory of weights exceeds their limit, and ErrFull if it will not once what is held has ended.
+// checkLimit returns ErrSize if that much more memory would exceed the limit of the weights, and ErrFull if it would do so only as long as
+// the held memory is in use.
 func (s *Store) checkLimit(d Digest, size share.Bytes) error {
 	left := s.limits[d] - s.usedBy(d)
 	switch {
@@ -48,7 +50,7 @@ func (s *Store) checkLimit(d Digest, size share.Bytes) error {
 	return nil
 }
 
-// usedBy returns the device memory of weights in all layouts.
+// usedBy returns the device memory that weights take in all their layouts.
 func (s *Store) usedBy(d Digest) (sum share.Bytes) {
 	for k, e := range s.entries {
 		if k.Digest == d {

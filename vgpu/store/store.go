@@ -1,9 +1,9 @@
-// Package store decides about the model store of a slice: which weights it has, who may write and read them, and which are dropped when
-// memory is needed. A store belongs to one namespace. Its clients are connections, and a connection is a lease: what it uses is not dropped
-// before it has ended.
+// Package store makes the decisions of a slice's model store: which weights it has, who may write and read them, and which are dropped when
+// memory is needed. A store belongs to one namespace. Its clients are connections, and a connection is a lease: what a client uses is not
+// dropped until its connection ends.
 //
-// Weights are written once. The first client that asks for absent weights becomes their writer; when it commits, their digest is verified, and
-// from then on they are only read. A writer that ends before it has committed leaves nothing.
+// Weights are written once. The first client that asks for absent weights becomes their writer. When it commits them, their digest is
+// verified, and from then on they can only be read. If a writer ends before it commits, its weights are dropped.
 package store
 
 import (
@@ -21,16 +21,17 @@ import (
 // Granularity is the unit of physical device memory that can be exported; sizes are rounded up to it.
 const Granularity = 2 * share.MiB
 
-// MaxEntries is the maximum number of weights in a store, each of which takes Granularity at least: what a store does takes longer the more it has.
+// MaxEntries is the maximum number of entries in a store. Each takes at least Granularity; the bound exists because operations take longer
+// the more entries there are.
 const MaxEntries = 1024
 
-// Digest is the SHA-256 of the weights as they are in device memory.
+// Digest is the SHA-256 of weights as they lie in device memory.
 type Digest [32]byte
 
 // Key names weights within the store's namespace.
 type Key struct {
 	Digest Digest
-	Layout string // how they lie in memory: what else a reader must agree on, such as a part of a model for several GPUs; may be empty
+	Layout string // how they lie in memory: what else a reader must agree on, such as which part of a split model; may be empty
 }
 
 func (k Key) String() string {
@@ -40,43 +41,43 @@ func (k Key) String() string {
 	return k.Digest.String() + " (" + k.Layout + ")"
 }
 
-// Client is a connection. Numbers are not used twice.
+// Client identifies a connection. Numbers are not reused.
 type Client int64
 
-// ID is an entry of the store. Numbers are not used twice: the same weights get another one when they are stored again.
+// ID identifies an entry of the store. Numbers are not reused: weights that are stored again get another one.
 type ID int64
 
-// State is how far an entry is.
+// State is a stage in the life of an entry.
 type State int
 
-// The states, in their order.
+// The states, in the order in which an entry passes through them.
 const (
-	Writing   State = iota // one client may write it, and none reads it
+	Writing   State = iota // one client may write it, and none may read it
 	Verifying              // its digest is being computed
-	Committed              // it may be read, and nobody may write it
+	Committed              // it may be read, but no longer written
 )
 
 func (s State) String() string { return [...]string{"writing", "verifying", "committed"}[s] }
 
-// Entry is what the store has.
+// Entry describes weights in the store.
 type Entry struct {
 	ID    ID
 	Key   Key
 	State State
-	Bytes share.Bytes // of the weights
-	Size  share.Bytes // of the device memory: Bytes, rounded up
-	Users int         // clients that have a lease of it
+	Bytes share.Bytes // size of the weights
+	Size  share.Bytes // device memory that they take: Bytes, rounded up to Granularity
+	Users int         // number of clients with a lease of it
 
-	Writer Client // while it is Writing
+	Writer Client // valid while the state is Writing
 }
 
 type entry struct {
 	Entry
 	users map[Client]bool
-	used  int64 // when a client last began or ended to use it, in the order of the store's events
+	used  int64 // number of the store's event in which a client last began or ceased to use it
 }
 
-// The reasons for which a store refuses.
+// The reasons why a store refuses a request.
 var (
 	ErrNamespace = errors.New("the store belongs to another namespace")
 	ErrClient    = errors.New("the connection has not been opened")
@@ -93,26 +94,27 @@ var (
 type Store struct {
 	namespace string
 	capacity  share.Bytes
-	limits    map[Digest]share.Bytes // nil: capacity alone limits
-	held      map[Digest]share.Bytes // of the limits
+	limits    map[Digest]share.Bytes // nil: only capacity limits
+	held      map[Digest]share.Bytes // deducted from the limits; see Limit
 	used      share.Bytes
-	clients   map[Client]int // with how many entries each is writing
+	clients   map[Client]int // open clients, with how many entries each is writing
 	entries   map[Key]*entry
 	next      ID
 	events    int64
 }
 
-// New returns an empty store of a namespace that may take so much device memory.
+// New returns an empty store of a namespace. Its weights may take up to capacity of device memory.
 func New(namespace string, capacity share.Bytes) *Store {
 	return &Store{namespace: namespace, capacity: capacity, clients: map[Client]int{}, entries: map[Key]*entry{}}
 }
 
-// Open admits a client, whose namespace the kernel and the agent have established. The error is ErrNamespace.
+// Open admits a client, whose namespace the kernel and the agent have established. It returns ErrNamespace if the store belongs to another
+// one.
 func (s *Store) Open(c Client, namespace string) error {
 	if namespace == "" || namespace != s.namespace {
 		return ErrNamespace
 	}
-	s.clients[c] += 0 // it may be there already
+	s.clients[c] += 0 // keeps the count of a client that is open already
 	return nil
 }
 
@@ -124,7 +126,7 @@ func (s *Store) isOpen(c Client) bool {
 // Writes reports whether a client is the writer of weights that it has not committed.
 func (s *Store) Writes(c Client) bool { return s.clients[c] > 0 }
 
-// Get gives a client a lease of weights. Errors are ErrClient, ErrAbsent, and ErrBusy while they are not committed.
+// Get gives a client a lease of weights. It returns ErrClient, ErrAbsent or, while the weights are not committed, ErrBusy.
 func (s *Store) Get(c Client, k Key) (Entry, error) {
 	e := s.entries[k]
 	switch {
@@ -140,8 +142,9 @@ func (s *Store) Get(c Client, k Key) (Entry, error) {
 	return e.view(), nil
 }
 
-// Put makes a client the writer of absent weights. It returns the entries that have been dropped to make room, whose memory must be released
-// before the new entry's is created. Errors are ErrClient, ErrPresent, ErrBusy, ErrSize and ErrFull; nothing is dropped then.
+// Put makes a client the writer of absent weights. It also returns the entries that were dropped to make room; the caller must release
+// their memory before it creates the new entry's. Errors are ErrClient, ErrPresent, ErrBusy, ErrSize and ErrFull; in that case nothing is
+// dropped.
 func (s *Store) Put(c Client, k Key, bytes share.Bytes) (_ Entry, dropped []Entry, _ error) {
 	e := s.entries[k]
 	switch {
@@ -163,7 +166,7 @@ func (s *Store) Put(c Client, k Key, bytes share.Bytes) (_ Entry, dropped []Entr
 	}
 	evictable, missing := s.Evictable(), s.used-(s.capacity-size)
 	if len(s.entries) >= MaxEntries {
-		missing = max(missing, 1) // one has to go
+		missing = max(missing, 1) // one entry has to go
 	}
 	if missing > evictable {
 		return Entry{}, nil, ErrFull
@@ -178,7 +181,8 @@ func (s *Store) Put(c Client, k Key, bytes share.Bytes) (_ Entry, dropped []Entr
 	return e.view(), dropped, nil
 }
 
-// Commit ends the writing of an entry. The caller verifies its digest, and then calls Verified. Errors are ErrAbsent and ErrWriter.
+// Commit ends the writing of an entry. The caller must then compute the entry's digest and call Verified. Errors are ErrAbsent and
+// ErrWriter.
 func (s *Store) Commit(c Client, k Key) (Entry, error) {
 	e := s.entries[k]
 	switch {
@@ -192,8 +196,9 @@ func (s *Store) Commit(c Client, k Key) (Entry, error) {
 	return e.view(), nil
 }
 
-// Verified says which digest an entry in the state Verifying was found to have. If it is that of its key, the entry is committed; if not, it is
-// dropped, and the error is ErrDigest. The caller releases the memory then. ErrAbsent: no such entry is being verified.
+// Verified reports to the store which digest an entry in the state Verifying was found to have. If it matches the entry's key, the entry is
+// committed. Otherwise the entry is dropped, the caller must release its memory, and the error is ErrDigest. The error is ErrAbsent if no
+// such entry is being verified.
 func (s *Store) Verified(id ID, found Digest) (Entry, error) {
 	for _, e := range s.entries {
 		if e.ID != id || e.State != Verifying {
@@ -210,7 +215,8 @@ func (s *Store) Verified(id ID, found Digest) (Entry, error) {
 	return Entry{}, ErrAbsent
 }
 
-// Discard drops an entry that is not committed, after its memory could not be created or its digest not be computed. The error is ErrAbsent.
+// Discard drops an entry that is not committed, because its memory could not be created or its digest could not be computed. The error is
+// ErrAbsent.
 func (s *Store) Discard(id ID) (Entry, error) {
 	for _, e := range s.entries {
 		if e.ID == id && e.State != Committed {
@@ -221,11 +227,11 @@ func (s *Store) Discard(id ID) (Entry, error) {
 	return Entry{}, ErrAbsent
 }
 
-// Close ends a client and its leases. It returns the entry that it was writing, which has been dropped, if there is one.
+// Close ends a client and its leases. It returns the entries that the client was still writing, which are dropped.
 func (s *Store) Close(c Client) (dropped []Entry) {
 	delete(s.clients, c)
 	for _, e := range s.sorted(func(e *entry) bool { return e.users[c] }) {
-		if e.State == Writing { // it has one user, the writer
+		if e.State == Writing { // its only user is the writer
 			s.drop(e)
 			dropped = append(dropped, e.view())
 			continue
@@ -236,8 +242,8 @@ func (s *Store) Close(c Client) (dropped []Entry) {
 	return dropped
 }
 
-// Evict drops committed entries without users, those first that have been unused longest, until so much memory is free or none is left. It
-// returns what has been dropped. It drops nothing if bytes is not positive.
+// Evict drops committed entries without users, least recently used first, until the given amount of memory has been freed or no such entry
+// is left. It returns what it dropped. It drops nothing if bytes is not positive.
 func (s *Store) Evict(bytes share.Bytes) (dropped []Entry) {
 	if bytes <= 0 {
 		return nil
@@ -266,7 +272,7 @@ func (s *Store) Evictable() (sum share.Bytes) {
 	return sum
 }
 
-// Entries returns all entries, those first that have been unused longest.
+// Entries returns all entries, least recently used first.
 func (s *Store) Entries() (all []Entry) {
 	for _, e := range s.sorted(func(*entry) bool { return true }) {
 		all = append(all, e.view())
@@ -295,7 +301,7 @@ func (s *Store) drop(e *entry) {
 	delete(s.entries, e.Key)
 }
 
-// sorted returns the entries for which include is true, in the order in which they were last used.
+// sorted returns the entries for which include is true, least recently used first.
 func (s *Store) sorted(include func(*entry) bool) (all []*entry) {
 	for _, e := range s.entries {
 		if include(e) {
@@ -306,7 +312,7 @@ func (s *Store) sorted(include func(*entry) bool) (all []*entry) {
 	return all
 }
 
-// ParseDigest parses a digest with its algorithm, sha256: and 64 hexadecimal digits in lower case.
+// ParseDigest parses a digest with its algorithm: sha256: and 64 lower-case hexadecimal digits.
 func ParseDigest(text string) (d Digest, _ error) {
 	digits, ok := strings.CutPrefix(text, "sha256:")
 	if !ok || len(digits) != 2*len(d) || strings.ToLower(digits) != digits {
@@ -318,5 +324,5 @@ func ParseDigest(text string) (d Digest, _ error) {
 	return d, nil
 }
 
-// String returns what ParseDigest parses.
+// String returns the digest in the form that ParseDigest parses.
 func (d Digest) String() string { return "sha256:" + hex.EncodeToString(d[:]) }
