@@ -1,8 +1,10 @@
-// Package ownership decides which of several gateways serve a function, so that each replica gets its requests from one gateway only.
+// Package ownership decides which of several gateways serves a function, so that each replica of the function gets its requests from only
+// one gateway.
 //
-// It is rendezvous hashing: each gateway has a score for each function, and the gateways with the highest scores own it. All who know the same
-// gateways come to the same result, whatever they knew before, and a gateway that comes or goes changes the owners only of the functions that
-// it owns then, or has owned. A function whose requests are too many for one gateway has several owners, which divide its replicas.
+// It uses rendezvous hashing: each gateway has a score for each function, and the gateways with the highest scores own the function. All
+// who know the same gateways come to the same result, regardless of what they knew before, and a gateway that joins or leaves changes the
+// owners only of functions that it owns afterwards or owned before. A function with too many requests for one gateway has several owners,
+// which divide its replicas among themselves.
 package ownership
 
 import (
@@ -10,8 +12,8 @@ import (
 	"slices"
 )
 
-// Rank returns the gateways in the order in which they own a function: the first n of them if it has n owners. The first one decides how many it has.
-// gateways are different names in any order, and are not changed.
+// Rank returns the gateways in the order in which they own a function: if it has n owners, they are the first n. The first one also decides
+// how many owners there are. The names in gateways must differ; their order does not matter, and the slice is not changed.
 func Rank(function string, gateways []string) []string {
 	type scored struct {
 		name  string
@@ -29,8 +31,9 @@ func Rank(function string, gateways []string) []string {
 	return ranked
 }
 
-// Divide returns which of the owners of a function each of its replicas gets its requests from. Every owner has as many replicas as another, or
-// one more; if there are fewer replicas than owners, the last owners have none. owners are ranked, replicas are different names in any order.
+// Divide returns, for each replica of a function, the owner from which it gets its requests. The numbers of replicas per owner differ by at
+// most one; if there are fewer replicas than owners, the last owners get none. owners are in the order of Rank. The names in replicas must
+// differ; their order does not matter.
 func Divide(owners, replicas []string) map[string]string {
 	owners = owners[:min(len(owners), len(replicas))]
 	if len(owners) == 0 {
@@ -51,7 +54,7 @@ func Divide(owners, replicas []string) map[string]string {
 	})
 	each, more := len(replicas)/len(owners), len(replicas)%len(owners)
 	of, has := make(map[string]string, len(replicas)), map[string]int{}
-	for _, p := range pairs { // the best pairs first, while the owner may have one more
+	for _, p := range pairs { // best pairs first, as long as the owner may take another replica
 		if _, taken := of[p.replica]; taken || has[p.owner] > each || has[p.owner] == each && more == 0 {
 			continue
 		}
@@ -64,12 +67,12 @@ func Divide(owners, replicas []string) map[string]string {
 	return of
 }
 
-// shrinkAt is the part of what the remaining owners can do below which one is given up. Otherwise a rate near a bound would change the owners
-// each second.
+// shrinkAt delays giving up an owner: it happens only once the rate is below this fraction of what the remaining owners can serve.
+// Otherwise a rate near a threshold would change the owners every second.
 const shrinkAt = 0.8
 
-// Count returns how many owners a function should have that has owners now, at least 1, for a rate of requests. One owner is to get no more than
-// most of them; both are in requests per second.
+// Count returns how many owners a function should have, at least 1, given how many it has now and its rate of requests. Owners are added as
+// long as one would get more than most; rate and most are in requests per second.
 func Count(owners int, rate, most float64) int {
 	owners = max(owners, 1)
 	for rate > float64(owners)*most {
@@ -81,8 +84,8 @@ func Count(owners int, rate, most float64) int {
 	return owners
 }
 
-// score returns the hash of two names: FNV-1a, whose bits are then mixed as in MurmurHash3, since names that differ in their last characters only
-// would have scores near each other.
+// score returns a hash of two names: FNV-1a, whose bits are then mixed as in MurmurHash3, since otherwise names that differ only in their
+// last characters would have similar scores.
 func score(a, b string) uint64 {
 	const prime = 1099511628211
 	h := uint64(14695981039346656037)
