@@ -9,31 +9,32 @@ import (
 // Pod names a pod.
 type Pod struct{ Namespace, Name string }
 
-// Account is what the pods of each namespace hold: those that have been seen, and those that are being created and have not been seen yet. It is never
-// less than what the cluster has, if what is seen is late but in order, and one account alone creates pods. It is not safe for concurrent use.
+// Account tracks what the pods of each namespace hold: pods that have been seen, and pods that are being created and have not been seen
+// yet. It never counts less than the cluster has, provided that what is seen arrives in order, however late, and that pods are created
+// through this account only. It is not safe for concurrent use.
 type Account struct {
 	namespaces map[string]*holding
 }
 
 // holding is what a namespace holds.
 type holding struct {
-	sum  Amount // of all pods
+	sum  Amount // over all pods
 	pods map[string]*entry
 }
 
-// entry is the pod with a name, of which there is one at a time. One that is reserved may be the next one of the name, while the one before has not
-// been seen to be gone: then the greater of the two counts.
+// entry accounts for the pod of one name. A new pod of the name may be reserved before its predecessor has been seen to be gone; until then
+// the greater of the two amounts counts.
 type entry struct {
 	seen     Amount
-	uid      string // of the one that has been seen; empty if none is there
+	uid      string // of the pod that has been seen; empty if none is there
 	reserved *reservation
 }
 
 type reservation struct {
 	amount Amount
-	uid    string // empty until the API server has said that the pod is created
+	uid    string // empty until the API server has confirmed that the pod is created
 	since  time.Time
-	again  bool // one before it has not been answered: a pod may be there although this one is not created
+	again  bool // it follows a reservation whose outcome is unknown: even if this creation fails, a pod may exist
 }
 
 func (e *entry) amount() Amount {
@@ -54,10 +55,10 @@ func (a *Account) Held(namespace string) Amount {
 	return Amount{}
 }
 
-// Namespaces returns those that hold something, sorted.
+// Namespaces returns the namespaces that hold something, sorted.
 func (a *Account) Namespaces() []string { return slices.Sorted(maps.Keys(a.namespaces)) }
 
-// Check returns what Reserve would, and takes nothing.
+// Check returns what Reserve would return, without reserving anything.
 func (a *Account) Check(p Pod, amount Amount, limits []Limit) []Excess {
 	before := Amount{}
 	if h := a.namespaces[p.Namespace]; h != nil && h.pods[p.Name] != nil {
@@ -66,8 +67,8 @@ func (a *Account) Check(p Pod, amount Amount, limits []Limit) []Excess {
 	return Check(limits, a.Held(p.Namespace), greater(before, amount).minus(before))
 }
 
-// Reserve takes an amount for a pod that is to be created now, if the limits of its namespace let it. Else it takes nothing and returns what is too
-// much. What is taken for a pod of this name already is not taken twice.
+// Reserve reserves an amount for a pod that is about to be created, if the limits of its namespace allow it. Otherwise it reserves nothing
+// and returns the limits that would be exceeded. What this pod name holds already is not counted twice.
 func (a *Account) Reserve(p Pod, amount Amount, limits []Limit, now time.Time) []Excess {
 	if excess := a.Check(p, amount, limits); len(excess) > 0 {
 		return excess
@@ -82,7 +83,7 @@ func (a *Account) Reserve(p Pod, amount Amount, limits []Limit, now time.Time) [
 	return nil
 }
 
-// Created notes that the pod for which something is reserved is there, and has a UID.
+// Created records that the API server has created the pod for which an amount is reserved, with this UID.
 func (a *Account) Created(p Pod, uid string) {
 	a.change(p, func(e *entry) {
 		switch {
@@ -95,7 +96,7 @@ func (a *Account) Created(p Pod, uid string) {
 	})
 }
 
-// Release gives back what was last reserved for a pod, since the API server has refused to create it.
+// Release gives back what was last reserved for a pod, because the API server has refused to create it.
 func (a *Account) Release(p Pod) {
 	a.change(p, func(e *entry) {
 		if e.reserved != nil && !e.reserved.again {
@@ -104,10 +105,10 @@ func (a *Account) Release(p Pod) {
 	})
 }
 
-// Forget gives back all that is reserved for a pod, since the API server has none of its name.
+// Forget gives back everything reserved for a pod, because the API server has no pod of its name.
 func (a *Account) Forget(p Pod) { a.change(p, func(e *entry) { e.reserved = nil }) }
 
-// Seen notes that a pod is there and what it holds.
+// Seen records that a pod exists and what it holds.
 func (a *Account) Seen(p Pod, uid string, amount Amount) {
 	a.change(p, func(e *entry) {
 		e.seen, e.uid = amount, uid
@@ -117,7 +118,7 @@ func (a *Account) Seen(p Pod, uid string, amount Amount) {
 	})
 }
 
-// Gone notes that a pod that may have been seen holds nothing any more.
+// Gone records that a pod, whether or not it was seen, no longer holds anything.
 func (a *Account) Gone(p Pod, uid string) {
 	a.change(p, func(e *entry) {
 		if e.uid == uid {
@@ -129,8 +130,9 @@ func (a *Account) Gone(p Pod, uid string) {
 	})
 }
 
-// Unconfirmed returns the pods for which something has been reserved before a time and that have not been seen since. The answer of the API server may
-// be lost, or the pod be gone before it was seen: whoever asks the API server can tell by Created or Forget.
+// Unconfirmed returns the pods for which something was reserved before the given time and that have not been seen since: the API server's
+// answer may have been lost, or the pod may have been deleted before it was seen. The caller can ask the API server and then call Created
+// or Forget.
 func (a *Account) Unconfirmed(before time.Time) []Pod {
 	var found []Pod
 	for namespace, h := range a.namespaces {
@@ -143,7 +145,7 @@ func (a *Account) Unconfirmed(before time.Time) []Pod {
 	return found
 }
 
-// change changes the entry of a pod, and the sum of its namespace with it.
+// change applies a function to the entry of a pod, and updates the sum of its namespace.
 func (a *Account) change(p Pod, do func(*entry)) {
 	h := a.namespaces[p.Namespace]
 	if h == nil {

@@ -1,4 +1,5 @@
-// Package tenancy decides whether the pods of a namespace may take more of the cluster's GPUs, and keeps account of what those of each one hold.
+// Package tenancy decides whether the pods of a namespace may take more of the cluster's GPUs, and tracks what the pods of each namespace
+// hold.
 package tenancy
 
 import (
@@ -9,19 +10,20 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// MiB is an amount of device memory in MiB: that of all pods of a cluster, in bytes, could be more than an integer holds.
+// MiB is an amount of device memory in MiB, because the memory of all pods of a cluster in bytes could overflow an integer.
 type MiB int64
 
-// Amount is what pods hold of the GPUs.
+// Amount is how much of the GPUs pods hold.
 type Amount struct {
 	Replicas int        // pods
 	Area     share.Area // guaranteed SM-time
 	Memory   MiB
 }
 
-// AmountOf returns what a pod with a request holds, and whatever its residency: it may be raised to its whole share at any time. One with isolation
-// exclusive holds all SM-time of its devices, as nobody else gets any of it; how much memory they have is not known. It holds its weights on each
-// device as if it shared them with nobody: which pods share them is not known before they are placed.
+// AmountOf returns what a pod with this request holds, whatever its residency, since it may be raised to its whole share at any time. With
+// isolation exclusive it holds all SM-time of its devices, since nobody else gets any of it, but only the memory that it requests, since
+// the memory of the devices is not known here. Its weights count on each device as if it shared them with nobody, since which pods share
+// them is not known before placement.
 func AmountOf(r share.Request) Amount {
 	a := Amount{Replicas: 1, Area: r.Area()}
 	if r.Isolation == share.Exclusive {
@@ -49,7 +51,7 @@ func greater(a, b Amount) Amount {
 	return Amount{max(a.Replicas, b.Replicas), max(a.Area, b.Area), max(a.Memory, b.Memory)}
 }
 
-// Limit is what a policy lets the pods of a namespace hold at the most. What is nil has no limit.
+// Limit is the most that a policy lets the pods of a namespace hold. A nil field sets no limit.
 type Limit struct {
 	Policy   string
 	Replicas *int
@@ -57,7 +59,7 @@ type Limit struct {
 	Memory   *MiB
 }
 
-// Resource is what a limit is of, in the words of users.
+// Resource is what a limit applies to, in the words of users.
 type Resource string
 
 // The resources.
@@ -67,14 +69,15 @@ const (
 	Memory   Resource = "device memory"
 )
 
-// Excess is that of a namespace over a limit, in the unit of the resource: pods, SM per-mille times quota per-mille, or MiB.
+// Excess says by how much a namespace exceeds a limit. Its amounts are in the unit of the resource: pods, SM per mille times quota per
+// mille, or MiB.
 type Excess struct {
 	Policy            string
 	Resource          Resource
-	Limit, Held, More int64 // More is what was asked for beside what is held
+	Limit, Held, More int64 // More is what was requested in addition to Held
 }
 
-// String says which policy it is and by how much more than it allows would be held.
+// String names the policy, and says by how much more than it allows would be held.
 func (e Excess) String() string {
 	text := func(amount int64) string { return format(e.Resource, amount) }
 	of := " of "
@@ -88,7 +91,7 @@ func (e Excess) String() string {
 	return fmt.Sprintf("%s, of which %s are held, and %s more would be %s too much", limit, text(e.Held), text(e.More), text(e.Held+e.More-e.Limit))
 }
 
-// format writes an amount as users do: 240% of a GPU's SM-time, 1525Mi, 3.
+// format formats an amount as users write it, such as 240% of a GPU's SM-time, 1525Mi, or 3.
 func format(r Resource, amount int64) string {
 	switch r {
 	case Area:
@@ -100,8 +103,8 @@ func format(r Resource, amount int64) string {
 	return strconv.FormatInt(amount, 10)
 }
 
-// Check returns the limits that a namespace would exceed which holds an amount and takes more. A limit that is exceeded already does not keep it from
-// taking more of something else.
+// Check returns the limits that a namespace would exceed if it took the amount more in addition to held. A limit that is exceeded already
+// does not keep the namespace from taking more of other resources.
 func Check(limits []Limit, held, more Amount) []Excess {
 	var found []Excess
 	for _, l := range limits {
@@ -115,7 +118,7 @@ func Check(limits []Limit, held, more Amount) []Excess {
 	return found
 }
 
-// Exceeded returns the limits that a namespace exceeds which holds an amount: it took it before there was such a limit.
+// Exceeded returns the limits that a namespace exceeds with what it holds, which it took before the limits were set.
 func Exceeded(limits []Limit, held Amount) []Excess {
 	var found []Excess
 	for _, l := range limits {
@@ -128,7 +131,7 @@ func Exceeded(limits []Limit, held Amount) []Excess {
 	return found
 }
 
-// each calls a function for each resource of a limit.
+// each calls a function for each resource that has a limit.
 func (l *Limit) each(held, more Amount, do func(r Resource, limit, held, more int64)) {
 	if l.Replicas != nil {
 		do(Replicas, int64(*l.Replicas), int64(held.Replicas), int64(more.Replicas))
