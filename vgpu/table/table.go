@@ -11,11 +11,11 @@ import (
 	"strings"
 )
 
-// Row is one record of a CSV file, with the line on which it begins.
+// Row is one record of CSV text.
 type Row struct {
 	Line   int // on which the record begins, from 1
 	Fields []string
-	header []string // trimmed; none for Records
+	header []string // names of the columns, trimmed; nil for rows of Records
 }
 
 // Column returns the index of the named column, or -1.
@@ -29,8 +29,8 @@ func (r *Row) Text(column string) string {
 	return ""
 }
 
-// Records iterates over the records of CSV text, all of them with as many fields as the first. It ends at the first error, which names the
-// line. The fields of a record are valid until the next one.
+// Records iterates over the records of CSV text, which must all have as many fields as the first. It stops at the first error, which names
+// the line. The fields of a record are valid only until the next record.
 func Records(in io.Reader) iter.Seq2[Row, error] {
 	return func(yield func(Row, error) bool) {
 		r := csv.NewReader(in)
@@ -83,7 +83,7 @@ func Rows(in io.Reader, columns ...string) iter.Seq2[Row, error] {
 	}
 }
 
-// Map returns the fields of the record by column name.
+// Map returns the fields of the record by column name, without surrounding spaces.
 func (r *Row) Map() map[string]string {
 	m := make(map[string]string, len(r.header))
 	for i, name := range r.header {
