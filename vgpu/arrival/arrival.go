@@ -1,7 +1,7 @@
 // Package arrival parses recorded request traces and draws the arrival times of requests from them.
 //
-// Whatever a file holds, single requests or counts, becomes counts over equal steps of time. Arrivals are drawn from them: a
-// Poisson process, or another renewal process, whose rate is that of the step, so that a trace can be played faster or denser
+// Whether a file lists single requests or counts, it is read as counts over equal steps of time. Arrivals are drawn from these counts by a
+// Poisson process, or another renewal process, whose rate is that of the current step. A trace can therefore be played faster or denser
 // than it was recorded, and with several seeds.
 package arrival
 
@@ -23,7 +23,7 @@ type Series struct {
 	Counts []float64
 }
 
-// Bounds of a trace, so that a simulation stays within memory for every file.
+// Bounds of a trace, so that a simulation does not run out of memory, whatever the file.
 const (
 	MaxSteps    = 1 << 20
 	MaxRequests = 100_000_000
@@ -65,9 +65,9 @@ func (s *Series) Validate() error {
 // Source describes how the arrivals of one function are drawn from a series of request counts.
 type Source struct {
 	Series *Series
-	Scale  float64       // requests for each that was recorded
+	Scale  float64       // requests to draw per recorded request
 	Gaps   Gaps          // Exponential if nil
-	Shift  time.Duration // the series is played from here, and from its beginning once it has ended
+	Shift  time.Duration // where in the series to start; at its end the series starts over
 }
 
 // Validate returns a *share.FieldError if the series, scale or shift is out of bounds, or nil.
@@ -92,8 +92,8 @@ type Arrival struct {
 	Function int32
 }
 
-// Draw draws the requests of all functions until a time, in the order of time. Each function has a random number generator of its
-// own, so that adding a function does not change the others.
+// Draw draws the requests of all functions until a time, in order of time. Each function has its own random number generator, so that
+// adding a function does not change the arrivals of the others.
 func Draw(sources []Source, until time.Duration, seed uint64) []Arrival {
 	var all []Arrival
 	for f := range sources {

@@ -14,9 +14,9 @@ import (
 
 // requestTable names the columns of a CSV table with one request per row.
 type requestTable struct {
-	time  string // column: when the request came, or was answered
-	less  string // column of the seconds to take off it; none if empty
-	name  string // column of the function; one function if empty
+	time  string // column of the time at which the request arrived or was answered
+	less  string // column of the seconds to subtract from that time; none if empty
+	name  string // column of the function's name; if empty, all requests go to one function
 	parse func(word string, line int, column string) (float64, error)
 }
 
@@ -72,7 +72,7 @@ func parseDate(word string, line int, column string) (float64, error) {
 	return float64(at.UnixNano()) / 1e9, nil
 }
 
-// countPerSecond returns the number of requests per second for each function, starting at the first request of all.
+// countPerSecond returns the number of requests per second for each function. All series start at the first request to any function.
 func countPerSecond(all []request) ([]Series, error) {
 	if len(all) == 0 {
 		return nil, share.Invalid("trace", "has no requests")

@@ -17,8 +17,8 @@ func Exponential(r *rand.Rand) float64 { return r.ExpFloat64() }
 // Even returns the mean gap: arrivals are evenly spaced while the rate is constant.
 func Even(*rand.Rand) float64 { return 1 }
 
-// Gamma returns a function that draws gaps with a gamma distribution, whose standard deviation is cv times the mean: below 1 arrivals are
-// more regular than those of a Poisson process, above 1 they come in bursts. The error is a *share.FieldError.
+// Gamma returns a function that draws gaps from a gamma distribution whose standard deviation is cv times the mean: with cv below 1,
+// arrivals are more regular than those of a Poisson process, above 1 they come in bursts. The error is a *share.FieldError.
 func Gamma(cv float64) (Gaps, error) {
 	if !(cv >= 0.01 && cv <= 100) {
 		return nil, share.Invalid("cv", "%v is outside 0.01 to 100", cv)
@@ -27,7 +27,7 @@ func Gamma(cv float64) (Gaps, error) {
 	return func(r *rand.Rand) float64 { return distuv.Gamma{Alpha: alpha, Beta: alpha, Src: r}.Rand() }, nil
 }
 
-// Ramp returns a series of steps of a second whose rate rises or falls linearly from one number of requests a second to another.
+// Ramp returns a series with steps of one second whose rate changes linearly between two numbers of requests per second.
 func Ramp(from, to float64, seconds int) Series {
 	s := Series{Name: "ramp", Step: second}
 	for i := range seconds {

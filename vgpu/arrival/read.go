@@ -13,7 +13,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/table"
 )
 
-// Steps of the series: second for formats with single requests, minute for those with counts.
+// Steps of the series: a second for rate files and single requests, a minute for tables of counts per minute.
 const (
 	second = time.Second
 	minute = time.Minute
@@ -21,12 +21,12 @@ const (
 
 // Read parses a trace, whose format it detects:
 //
-//   - a number a line: requests a second (Dilu's rate files);
+//   - one number per line: requests per second (Dilu's rate files);
 //   - CSV with the columns app, func, end_timestamp, duration: single requests (Azure Functions 2021);
 //   - CSV with a column TIMESTAMP: single requests (Azure LLM inference 2023);
-//   - CSV with the columns HashFunction, Trigger, 1, 2, ...: requests a minute (Azure Functions 2019).
+//   - CSV with the columns HashFunction, Trigger, 1, 2, ...: requests per minute (Azure Functions 2019).
 //
-// It returns the series by descending rate, then name. Errors are *share.FieldError and name the line and the column.
+// It returns the series in order of descending rate, then name. Errors are *share.FieldError and name the line and the column.
 func Read(text string) ([]Series, error) {
 	header, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
 	columns := strings.Split(strings.TrimSpace(header), ",")
