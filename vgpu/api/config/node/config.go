@@ -22,8 +22,8 @@ const (
 	Kind       = "NodeConfiguration"
 )
 
-// Configuration is the configuration file of the node agent. Everything has a default; the file itself may be missing. It has
-// many fields because they are the keys of one flat file.
+// Configuration is the configuration file of the node agent. Everything has a default, and the file itself may be missing. It has many
+// fields because they are the keys of one flat file.
 type Configuration struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
@@ -84,7 +84,7 @@ type Configuration struct {
 	Kubernetes Kubernetes `json:"kubernetes,omitzero"`
 }
 
-// Decode parses the text of a configuration file, refuses unknown fields, fills in the defaults except that of Directory, and validates the
+// Decode parses the text of a configuration file, refuses unknown fields, fills in all defaults but that of Directory, and validates the
 // result.
 func Decode(text []byte) (Configuration, error) {
 	c := Configuration{}
@@ -135,7 +135,7 @@ func isLoopback(address string) bool {
 	return err == nil && a.Addr().IsLoopback()
 }
 
-// Validate returns an error for values that could not work. Package token checks the window and the turn further.
+// Validate returns an error for values that cannot work. Package token checks the window and the turn further.
 func (c Configuration) Validate() error {
 	switch {
 	case c.Tenancy != "user" && c.Tenancy != "mixed":
@@ -176,7 +176,7 @@ func (c Configuration) Rules() kube.Rules {
 	return kube.Rules{GammaPercent: *c.GammaPercent, MixTenants: c.Tenancy == "mixed", Window: c.Window}
 }
 
-// NewTokens returns a scheduler of time tokens for one slice, with the configured policy, window, turn and reserve.
+// NewTokens returns a scheduler of the time tokens of one slice, with the configured policy, window, turn and reserve.
 func (c Configuration) NewTokens() (*token.Slice, error) {
 	policy, err := token.ParsePolicy(c.TokenPolicy)
 	if err != nil {
@@ -190,7 +190,7 @@ func (c Configuration) NewTokens() (*token.Slice, error) {
 // ControlSocket is the name of the socket, in the node agent's directory, on which it serves its control API.
 const ControlSocket = "control.sock"
 
-// FrontDirectory is the name of the directory, in the node agent's, that it shares with the front.
+// FrontDirectory is the name of the directory, in the node agent's directory, that the agent shares with the front.
 const FrontDirectory = "front"
 
 // DefaultDirectory returns the directory for the sockets of an agent that runs as the user: /run/gshare for root, else gshare in the user's

@@ -12,8 +12,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Kubernetes holds the settings of the node agent's configuration file for a node of a Kubernetes cluster. Changes take effect when the
-// agent restarts, which containers do not notice. It has many fields because they are the keys of one flat section.
+// Kubernetes holds the settings of the node agent for a node of a Kubernetes cluster. Changes take effect when the agent restarts, which
+// running containers do not notice. It has many fields because they are the keys of one flat section.
 type Kubernetes struct {
 	// NodeName is the name of this node; default $NODE_NAME.
 	NodeName string `json:"nodeName,omitempty"`
@@ -95,14 +95,14 @@ type Kubernetes struct {
 	Swap *Swap `json:"swap,omitempty"`
 }
 
-// Swap is the memory of pods that share a slice in turn.
+// Swap configures the memory of pods that hold a slice in turn.
 type Swap struct {
-	// HostMemoryMiB is by how much the memory of the pods on each slice may exceed that of the slice. All of it may be on the host while one
-	// pod gives way to another, as far as the servers copy it there; the memory limits of the pods are to allow for that.
+	// HostMemoryMiB is how much more memory the pods on a slice may have together than the slice has. While one pod gives way to another,
+	// all of it may be on the host, to the extent that the servers copy it there; the memory limits of the pods must allow for that.
 	HostMemoryMiB int64 `json:"hostMemoryMiB"`
 
-	// KeptMemoryMiB is how much device memory each of them may keep while another has its turn, such as for its CUDA context; it is set
-	// aside. A server that keeps more cannot be parked. Default 0.
+	// KeptMemoryMiB is how much device memory each of these pods may keep while another one has its turn, such as for its CUDA context. It
+	// is set aside. A server that keeps more cannot be parked. Default 0.
 	KeptMemoryMiB int64 `json:"keptMemoryMiB,omitempty"`
 }
 

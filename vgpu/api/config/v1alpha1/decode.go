@@ -24,8 +24,8 @@ func Load(obj runtime.Object, into Args) error {
 	return into.Validate()
 }
 
-// Decode decodes the arguments of a plugin as kube-scheduler passes them: nil if the user set none, else raw JSON or YAML. It refuses
-// unknown fields and does not fill in defaults.
+// Decode decodes the arguments of a plugin as kube-scheduler passes them: nil if the user has set none, otherwise raw JSON or YAML. It
+// refuses unknown fields and does not fill in defaults.
 func Decode(obj runtime.Object, into any) error {
 	if obj == nil {
 		return nil
@@ -64,7 +64,7 @@ func (a *SlotPackingArgs) Default() {
 	setDefault(&a.Balance.Scarcity, true)
 }
 
-// Default fills in the default of each argument that is not set. If one of the weights is set, the other becomes what is missing to 100
+// Default fills in the default of each argument that is not set. If only one of the weights is set, the other becomes the rest of 100
 // percent.
 func (a *ComplementaryPackingArgs) Default() {
 	a.SharingArgs.Default()

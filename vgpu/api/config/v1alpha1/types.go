@@ -3,10 +3,10 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// Tenancy is whether pods of different namespaces may share a slice.
+// Tenancy says whether pods of different namespaces may share a slice.
 type Tenancy string
 
-// Namespace, the default, lets pods of one namespace at a time on a shared slice. Mixed does not restrict it.
+// Namespace, the default, lets only pods of one namespace at a time share a slice. Mixed lifts that restriction.
 const (
 	Namespace Tenancy = "namespace"
 	Mixed     Tenancy = "mixed"
@@ -23,13 +23,13 @@ type SharingArgs struct {
 	// Tenancy is "namespace" (default) or "mixed".
 	Tenancy Tenancy `json:"tenancy,omitempty"`
 
-	// Window is the window that nodes must have: the field of this name in the configuration of their agents. Nodes with another one are
-	// refused. Default: any, as it does not depend on the window which shares fit together.
+	// Window is the accounting window that nodes must have: the field of this name in the configuration of their agents. Nodes with another
+	// window are refused. By default any window is accepted, as which shares fit together does not depend on it.
 	Window *metav1.Duration `json:"window,omitempty"`
 
-	// CandidateNodes is how many of the best nodes the other plugins filter for one pod, or at most: for a pod of which they look at no more than
-	// resources, taints and node affinity it is the best node alone. The choice stays exact: the other nodes rank lower, and if all
-	// candidates are refused the pod is tried on more, and in the end on every node. 0 always tries every node. Default 64.
+	// CandidateNodes is the maximum number of nodes, best first, that the other plugins filter for one pod. For a pod that they judge only
+	// by resources, taints and node affinity, it is the best node alone. The choice stays exact: all other nodes rank lower, and if every
+	// candidate is refused the pod is tried on more nodes, in the end on all of them. 0 always tries every node. Default 64.
 	CandidateNodes *int `json:"candidateNodes,omitempty"`
 }
 
@@ -37,19 +37,19 @@ type SharingArgs struct {
 type SlotPackingArgs struct {
 	SharingArgs `json:",inline"`
 
-	// Balance switches the terms of the cost by which nodes are ranked. Without any of them the choice is best fit.
+	// Balance switches the terms of the cost by which nodes are ranked. Without any of them the ranking is best fit.
 	Balance BalanceArgs `json:"balance,omitempty"`
 }
 
 // BalanceArgs switches the terms of the cost by which SlotPacking ranks nodes. Each is on by default.
 type BalanceArgs struct {
-	// Fragmentation keeps free GPU time usable for the pods that are typical of the cluster.
+	// Fragmentation keeps free GPU time usable for pods that are typical of the cluster.
 	Fragmentation *bool `json:"fragmentation,omitempty"`
 	// Stranding avoids leaving remainders on a slice that few pods could use.
 	Stranding *bool `json:"stranding,omitempty"`
-	// CPUShortage avoids leaving GPU time on nodes that have no CPU left for it.
+	// CPUShortage avoids leaving free GPU time on nodes that lack the CPU to use it.
 	CPUShortage *bool `json:"cpuShortage,omitempty"`
-	// Scarcity keeps GPU models that some pods require for those pods.
+	// Scarcity keeps GPU models that some pods require free for those pods.
 	Scarcity *bool `json:"scarcity,omitempty"`
 }
 
@@ -62,9 +62,9 @@ type RectanglePackingArgs struct {
 type ComplementaryPackingArgs struct {
 	SharingArgs `json:",inline"`
 
-	// AlphaPercent weighs the SMs that stay free on a GPU when GPUs are compared. Default 60.
+	// AlphaPercent is the weight of the SMs that stay free on a GPU when GPUs are compared. Default 60.
 	AlphaPercent *int64 `json:"alphaPercent,omitempty"`
 
-	// BetaPercent weighs the memory that stays free. The two add up to 100. Default what AlphaPercent leaves.
+	// BetaPercent is the weight of the memory that stays free. The two weights add up to 100. Default: 100 minus AlphaPercent.
 	BetaPercent *int64 `json:"betaPercent,omitempty"`
 }
