@@ -1,5 +1,5 @@
-"""Functions as pipelines: models with their pre- and postprocessing as a graph of modules, which runs whole on one GPU or as stages on
-several slices. It needs Python 3.9, Linux, and no packages; PyTorch and NumPy are used where the components use them. See docs/pipelines.md.
+"""Functions as pipelines: a graph of modules, such as a model with its pre- and postprocessing, which runs whole on one GPU or as stages on
+several slices. Requires Linux and Python 3.9 but no packages; PyTorch and NumPy are used if the components use them. See docs/pipelines.md.
 """
 
 from .measure import build

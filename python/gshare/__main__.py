@@ -1,5 +1,5 @@
-"""python -m gshare build measures a function and writes its build file, python -m gshare spec says what that means for a GPUFunction, python -m gshare serve
-runs it, python -m gshare stage is one of its stages in a container of its own."""
+"""python -m gshare build measures a function and writes its build file, python -m gshare spec converts a build file to spec.pipeline of a
+GPUFunction, python -m gshare serve serves a function, and python -m gshare stage runs one of its stages in a container of its own."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from .spec import CONTEXT_MIB, spec
 from .stage import attached
 from .start import parse_stages, run
 
-GRACE = 25  # seconds for what was begun when SIGTERM comes
+GRACE = 25  # seconds after SIGTERM for requests in progress
 
 
 def main(arguments: Optional[List[str]] = None) -> int:
-    """Returns the exit status."""
+    """Runs the command line and returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m gshare", description="Functions as pipelines over slices of GPUs.")
     commands = parser.add_subparsers(dest="command", required=True)
     command = commands.add_parser("build", help="measure a function's nodes and write its build file")
@@ -79,7 +79,7 @@ def _spec(parsed: argparse.Namespace) -> int:
 
 def _serve(parsed: argparse.Namespace) -> int:
     folder, name, text = (os.environ.get(v) for v in ("GSHARE_ATTACH", "GSHARE_STAGE", "GSHARE_STAGES"))
-    if folder and name and not text:  # a part of a replica that gshare-controller has cut
+    if folder and name and not text:  # one stage of a replica that gshare-controller has cut into stages
         return _run_stage(folder, name, parsed.start_timeout)
     kind = load_class(parsed.function)
     stages, devices = parse_stages(text, "GSHARE_STAGES") if text else (parsed.stages, None)
@@ -111,7 +111,7 @@ def _stage(parsed: argparse.Namespace) -> int:
 def _run_stage(folder: str, name: str, start_timeout: float) -> int:
     status = attached(folder, name, start_timeout)
     sys.stdout.flush()
-    os._exit(status)  # not to wait for threads of the components
+    os._exit(status)  # does not wait for threads of the components
 
 
 if __name__ == "__main__":

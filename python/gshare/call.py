@@ -1,4 +1,4 @@
-"""Finds functions, and calls their nodes."""
+"""Loads the classes of functions, and calls their nodes."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from .errors import GraphError
 from .graph import Node, resolve
 from .pipeline import Pipeline
 
-FROM_FILE = "__gshare__"  # what names of modules begin with that load_class has read from a file
-MAX_TEXT = 4096  # characters of an error
+FROM_FILE = "__gshare__"  # prefix of the names of modules that load_class has loaded from a file
+MAX_TEXT = 4096  # characters of an error message
 
 
 def load_class(target: str) -> Type[Pipeline]:
-    """Returns the class of module:Class or path.py:Class. Raises a GraphError if it is no Pipeline."""
+    """Loads the class that module:Class or path.py:Class names. Raises GraphError if it is not a subclass of Pipeline."""
     where, _, name = target.rpartition(":")
     if not where or not name:
         raise GraphError(f"{target!r} is not module:Class or file.py:Class")
@@ -40,13 +40,13 @@ def load_class(target: str) -> Type[Pipeline]:
 
 
 def device() -> str:
-    """Returns "cuda" if a component has loaded PyTorch and it has a device here, else "cpu"."""
+    """Returns "cuda" if a component has imported PyTorch and PyTorch sees a GPU, else "cpu"."""
     torch = sys.modules.get("torch")
     return "cuda" if torch is not None and torch.cuda.is_available() else "cpu"
 
 
 def caller(before: Callable[[Node], None] = lambda node: None) -> Callable[[Node, Mapping[str, Any]], Any]:
-    """Returns what runs a node for Graph.run. It loads evicted modules, and raises NodeFailed."""
+    """Returns a function with which Graph.run can run nodes. It loads evicted modules, and raises NodeFailed."""
 
     def call(node: Node, values: Mapping[str, Any]) -> Any:
         before(node)
@@ -59,7 +59,7 @@ def caller(before: Callable[[Node], None] = lambda node: None) -> Callable[[Node
 
 @contextlib.contextmanager
 def failing(node: str) -> Iterator[None]:
-    """Raises NodeFailed for whatever a node's own code raises, which is the result of the request."""
+    """Turns any exception of a node's own code into NodeFailed, which becomes the result of the request."""
     try:
         yield
     except Exception as e:
@@ -67,7 +67,7 @@ def failing(node: str) -> Iterator[None]:
 
 
 class NodeFailed(Exception):
-    """A node has raised an exception. args are its name, the exception's type and text."""
+    """A node raised an exception. args are the node's name, and the exception's type and text."""
 
 
 class Late(Exception):

@@ -1,7 +1,8 @@
-"""Values between stages as bytes: None, bool, int, float, str, bytes, lists, tuples, dicts with keys of str, and tensors of PyTorch and arrays of
-NumPy, whose elements are copied once to write and once to read. Nothing is pickled, so that reading runs no code of whoever has written.
+"""Encodes the values that stages pass to each other: None, bool, int, float, str, bytes, lists, tuples, dicts with str keys, PyTorch tensors
+and NumPy arrays. The elements of tensors and arrays are copied once when written and once when read. Nothing is pickled, so that reading a
+value never runs code of the process that wrote it.
 
-A value is a length (4 bytes), that much JSON, and the buffers to which the JSON refers, each at a multiple of 64 bytes.
+An encoded value is the length of its JSON (4 bytes), the JSON, and the buffers to which the JSON refers, each at a multiple of 64 bytes.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from .errors import NotTransferable
 _ALIGN = 64
 _LENGTH = struct.Struct("<I")
 _MAX_DEPTH = 32
-_Buffer = Tuple[int, Any, Any]  # length in bytes, address or None, the object that owns or is the buffer
+_Buffer = Tuple[int, Any, Any]  # length in bytes; address, or None if the object is itself a buffer; the object that owns the memory
 
 
 def encode_into(target: memoryview, value: Any) -> int:
-    """Writes a value, and returns its length in bytes. Raises NotTransferable if its type is not known or the target is too small."""
+    """Encodes a value into target and returns its length in bytes. Raises NotTransferable if its type is unknown or target is too small."""
     header, buffers = _header(value)
     end = _LENGTH.size + len(header)
     places = []
@@ -53,7 +54,7 @@ def size(value: Any) -> int:
 
 
 def decode(source: memoryview) -> Any:
-    """Returns a copy of the value in the source. Raises NotTransferable if it is not one."""
+    """Decodes a copy of the value in source. Raises NotTransferable if source does not contain a valid value."""
     try:
         (length,) = _LENGTH.unpack_from(source, 0)
         if length > len(source) - _LENGTH.size:
@@ -65,7 +66,7 @@ def decode(source: memoryview) -> Any:
 
 
 def describe(value: Any) -> str:
-    """Returns the type of a value with its shape, such as "torch.float32[1,3,224,224]", or "dict"."""
+    """Returns the type of a value, with its shape or length if it has one: "torch.float32[1,3,224,224]", "list[3]", "dict"."""
     torch, numpy = sys.modules.get("torch"), sys.modules.get("numpy")
     if torch is not None and isinstance(value, torch.Tensor):
         return f"{value.dtype}[{','.join(map(str, value.shape))}]"
@@ -84,12 +85,12 @@ def _header(value: Any) -> Tuple[bytes, List[_Buffer]]:
     buffers: List[_Buffer] = []
     try:
         return json.dumps(_flatten(value, buffers, 0), separators=(",", ":")).encode(), buffers
-    except (ValueError, TypeError, RuntimeError, NotImplementedError, BufferError) as e:  # such as an int of 5000 digits, or a tensor without memory
+    except (ValueError, TypeError, RuntimeError, NotImplementedError, BufferError) as e:  # such as an int with 5000 digits, or a tensor without storage
         raise NotTransferable(f"a value cannot be passed between stages: {e}") from None
 
 
 def _flatten(value: Any, buffers: List[_Buffer], depth: int) -> Any:
-    """Returns a value as JSON, in which everything but None, bool, int, float and str is a list that begins with its type."""
+    """Returns a value in a form for JSON: anything but None, bool, int, float and str becomes a list that begins with its type."""
     if depth > _MAX_DEPTH:
         raise NotTransferable(f"a value has more than {_MAX_DEPTH} levels")
     if value is None or isinstance(value, (bool, int, float, str)) and type(value) in (bool, int, float, str):

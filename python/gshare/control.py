@@ -1,13 +1,13 @@
-"""What the process of a stage and the one that has started it say to each other on the control socket. The first message is the configuration."""
+"""The messages on the control socket between the process of a stage and its head. The first message, to the stage, is the configuration in JSON."""
 
 MAX_BYTES = 128 << 10  # of a message
 
 READY = b"ready"
-FAILED = b"failed "  # and a text: it could not start
+FAILED = b"failed "  # followed by the reason why the stage could not start
 EVICT = b"evict"
 EVICTED = b"evicted"
 STOP = b"stop"
 
-PEER_LOST = b"lost"  # on the connection of a stage that has attached, which then ends: an edge has ended before the pipeline was closed
+PEER_LOST = b"lost"  # sent on the connection of an attached stage before it exits: an edge was closed before the pipeline was
 
-PEER_GONE = 3  # exit status: an edge has ended before the pipeline was closed
+PEER_GONE = 3  # exit status of a stage: an edge was closed before the pipeline was

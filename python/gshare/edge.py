@@ -1,8 +1,8 @@
-"""An edge between two processes: a ring of slots in shared memory, and a socket whose messages say which slot has what.
+"""An edge between two processes: slots in shared memory, and a socket whose messages say which slot contains what.
 
-The sender writes to a slot that is free, the receiver returns it once it has read it: a sender without a free slot waits (back-pressure). The
-socket keeps the order, wakes who waits, and tells either side when the other process is gone. Memory and sockets have no names, so nothing is
-left behind whoever is killed.
+The sender writes to a free slot, and the receiver returns the slot once it has read it. A sender without a free slot waits (back-pressure).
+The socket keeps messages in order, wakes whichever side waits, and tells each side when the other process is gone. Memory and sockets have no
+names, so nothing is left behind if either process is killed.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from typing import Any, List, NamedTuple, Optional
 from . import codec
 from .errors import DeadlineExceeded, Error
 
-_MESSAGE = struct.Struct("<QqIQB")  # sequence number, deadline, slot, length, whether it is an error
+_MESSAGE = struct.Struct("<QqIQB")  # sequence number, deadline, slot, length of the value, whether it is an error
 _SLOT = struct.Struct("<I")
 
-MIN_SLOT = 64 << 10  # bytes; any error fits
+MIN_SLOT = 64 << 10  # bytes; large enough for any error
 
 
 class Gone(Error):
@@ -29,12 +29,12 @@ class Gone(Error):
 
 
 class Message(NamedTuple):
-    """What an edge carries."""
+    """A message that an edge carries."""
 
     sequence: int
-    deadline: int  # of time.monotonic_ns, the same in all processes of a machine; 0: none
+    deadline: int  # on the clock of time.monotonic_ns, which all processes of a machine share; 0: none
     failed: bool
-    value: Any  # of the request, by name; of an error, what errors.py makes of it
+    value: Any  # of a request: values by name; of a failed one: a list that describes the error
 
 
 class Ends(NamedTuple):
@@ -46,7 +46,7 @@ class Ends(NamedTuple):
 
 
 def make(slots: int, slot_bytes: int) -> Ends:
-    """Makes an edge. The descriptors are the caller's to close."""
+    """Creates an edge. The caller must close the descriptors."""
     if slots < 1 or slot_bytes < MIN_SLOT or slot_bytes % mmap.PAGESIZE:
         raise ValueError(f"{slots} slots of {slot_bytes} bytes: want 1 or more, each a multiple of {mmap.PAGESIZE} from {MIN_SLOT} on")
     memory = os.memfd_create("gshare-edge")
@@ -60,7 +60,7 @@ def make(slots: int, slot_bytes: int) -> Ends:
 
 
 class _End:
-    """One end of an edge, which takes over both descriptors."""
+    """One end of an edge. It owns both descriptors and closes them."""
 
     def __init__(self, memory: int, link: int, slots: int, slot_bytes: int) -> None:
         self._link = socket.socket(fileno=link)
@@ -71,16 +71,16 @@ class _End:
         self._slots, self._slot_bytes = slots, slot_bytes
 
     def fileno(self) -> int:
-        """The socket, for select."""
+        """Returns the descriptor of the socket, for select."""
         return self._link.fileno()
 
     def close(self) -> None:
-        """Ends the edge. The other end sees it once it has read what is on the way."""
+        """Closes this end. The other end notices once it has read the messages that are still in transit."""
         self._link.close()
         try:
             self._memory.close()
         except BufferError:
-            pass  # somebody else's thread still copies; it is unmapped with the last reference
+            pass  # another thread is still copying; the memory is unmapped with the last reference to it
 
     def _slot(self, slot: int) -> memoryview:
         if not 0 <= slot < self._slots:
@@ -107,14 +107,14 @@ class _End:
 
 
 class Sender(_End):
-    """The end that writes. reserve, then write, then post or cancel; for one thread at a time."""
+    """The end that writes: reserve a slot, write to it, then post or cancel it. Not safe for concurrent use."""
 
     def __init__(self, memory: int, link: int, slots: int, slot_bytes: int) -> None:
         super().__init__(memory, link, slots, slot_bytes)
         self._free: List[int] = list(range(slots))
 
     def reserve(self, deadline: int = 0) -> int:
-        """Returns a free slot. Waits until the deadline for one (0: for ever), and then raises DeadlineExceeded; raises Gone without a receiver."""
+        """Returns a free slot. Waits for one until the deadline (0: forever), then raises DeadlineExceeded. Raises Gone if the receiver is gone."""
         while True:
             self._take_back()
             if self._free:
@@ -123,7 +123,7 @@ class Sender(_End):
                 raise DeadlineExceeded("the pipeline was full until the deadline")
 
     def write(self, slot: int, value: Any) -> int:
-        """Writes a value to a reserved slot, and returns its length. Raises NotTransferable."""
+        """Writes a value to a reserved slot, and returns its length in bytes. Raises NotTransferable."""
         with self._slot(slot) as target:
             return codec.encode_into(target, value)
 
@@ -147,7 +147,7 @@ class Receiver(_End):
     """The end that reads."""
 
     def receive(self) -> Message:
-        """Waits for a message, and returns its slot. Raises Gone after the last one."""
+        """Waits for a message, reads it, and gives its slot back to the sender. Raises Gone after the last message."""
         sequence, deadline, slot, length, failed = _MESSAGE.unpack(self._receive(_MESSAGE.size))
         with self._slot(slot) as memory:
             if length > len(memory):
@@ -157,12 +157,12 @@ class Receiver(_End):
         try:
             self._send(_SLOT.pack(slot))
         except Gone:
-            pass  # the next call says so, after what is on the way
+            pass  # a later call raises it, after the messages that are still in transit
         return Message(sequence, deadline, bool(failed), value)
 
 
 def _readable(link: socket.socket, deadline: int) -> bool:
-    """Waits until there is something to read, up to the deadline (0: for ever)."""
+    """Waits until there is something to read, or until the deadline (0: forever). Returns whether there is."""
     poll = select.poll()
     poll.register(link, select.POLLIN)
     left: Optional[float] = None

@@ -1,4 +1,4 @@
-"""What can go wrong, as exceptions. All are subclasses of Error."""
+"""The exceptions of this package. All are subclasses of Error."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class GraphError(Error):
 
 
 class NodeError(Error):
-    """A node has raised an exception, perhaps in another process."""
+    """A node raised an exception, possibly in another process."""
 
     def __init__(self, node: str, kind: str, text: str) -> None:
         super().__init__(f"node {node}: {kind}: {text}" if text else f"node {node}: {kind}")
@@ -20,11 +20,11 @@ class NodeError(Error):
 
 
 class DeadlineExceeded(Error):
-    """The request was not complete at its deadline, or was not begun since there was no room for it."""
+    """The request was not complete at its deadline, or there was no room to begin it before."""
 
 
 class StageLost(Error):
-    """The process of a stage has ended or was killed. The requests that were in the pipeline are lost, and it accepts no more."""
+    """The process of a stage ended or was killed. Requests in the pipeline are lost, and it accepts no more."""
 
 
 class Closed(Error):
@@ -32,4 +32,4 @@ class Closed(Error):
 
 
 class NotTransferable(Error):
-    """A value cannot be passed between stages: its type is not known, or it is larger than a slot."""
+    """A value cannot be passed between stages: its type is unknown, or it is larger than a slot."""

@@ -1,4 +1,4 @@
-"""The graph of a function: its nodes, and which of them reads what. Pipeline.graph finds it by calling define once."""
+"""The graph of a function: its nodes, and what each of them reads. Pipeline.graph obtains it by calling define once."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, NoReturn, Seq
 from .errors import GraphError
 from .module import Module
 
-MAX_NODES = 12  # as many as the planner cuts
+MAX_NODES = 12  # the maximum for which the planner can cut stages
 
 
 class Symbol:
-    """A value of a request, as define sees it: an input, what a node returns, or an item of either."""
+    """The placeholder of a value of a request in define: an input, the result of a node, or an item of either."""
 
     def __init__(self, source: str, path: Tuple[Any, ...] = ()) -> None:
         self.source, self.path = source, path
@@ -32,39 +32,40 @@ class Symbol:
 
 
 class Node(NamedTuple):
-    """A registered module with what it is called with: values that may have symbols in lists, tuples and dicts."""
+    """A registered module with its arguments: values that may contain symbols, also inside lists, tuples and dicts."""
 
     name: str
     module: Module
     args: Tuple[Any, ...]
     kwargs: Dict[str, Any]
-    chance: int  # per mille of the requests for which it has work; 0: all
+    chance: int  # for how many requests it has work, in per mille; 0: for all
 
     def reads(self) -> List[str]:
-        """Returns the names of the inputs and nodes that it reads, each once."""
+        """Returns the names of the inputs and nodes that the node reads, each once."""
         return sources((self.args, self.kwargs))
 
 
 class Graph(NamedTuple):
-    """The nodes in an order in which each comes after all that it reads."""
+    """The nodes, in an order in which each comes after all nodes that it reads."""
 
     inputs: Tuple[str, ...]
     nodes: Tuple[Node, ...]
-    output: Any  # as the arguments of a node
+    output: Any  # may contain symbols, like the arguments of a node
 
     def after(self, node: Node) -> List[str]:
         """Returns the names of the nodes that a node reads."""
         return [name for name in node.reads() if name not in self.inputs]
 
     def run(self, names: Iterable[str], values: Dict[str, Any], call: Any) -> None:
-        """Runs nodes on the values of a request, by input and node, and adds what they return. call(node, values) runs one of them."""
+        """Runs the named nodes. values has the values of a request by the names of inputs and nodes; what nodes return is added to it.
+        call(node, values) runs one node."""
         wanted = set(names)
         for node in self.nodes:
             if node.name in wanted:
                 values[node.name] = call(node, values)
 
     def check(self) -> None:
-        """Raises a GraphError if there are no nodes or too many, or one reads nothing of the request, or nothing reads one."""
+        """Raises GraphError if there are no nodes or too many, if a node reads nothing of the request, or if nothing reads a node's result."""
         if not 1 <= len(self.nodes) <= MAX_NODES:
             raise GraphError(f"define calls {len(self.nodes)} nodes: want 1 to {MAX_NODES}")
         read = set(sources(self.output))
@@ -78,7 +79,7 @@ class Graph(NamedTuple):
 
 
 class Flow(NamedTuple):
-    """Values that go from a group of nodes to another. HEAD, the caller, sends the inputs and receives the output."""
+    """The values that one group of nodes sends to another. HEAD, the caller, sends the inputs and receives the output."""
 
     sender: int
     receiver: int
@@ -89,8 +90,8 @@ HEAD = -1
 
 
 def flows(graph: Graph, groups: Sequence[Sequence[str]]) -> List[Flow]:
-    """Returns what flows between groups of nodes that run in processes of their own. Raises a GraphError if a node is in no group or in two, or
-    groups wait for each other."""
+    """Returns which values flow between groups of nodes, each of which runs in a process of its own. Raises GraphError if a node is in no group
+    or in two, or if groups wait for each other."""
     group: Dict[str, int] = {name: HEAD for name in graph.inputs}
     for i, names in enumerate(groups):
         for name in names:
@@ -114,7 +115,7 @@ def flows(graph: Graph, groups: Sequence[Sequence[str]]) -> List[Flow]:
 
 
 def depths(groups: int, edges: Iterable[Tuple[int, int]]) -> List[int]:
-    """Returns how many groups a request passes before each group at most. Raises a GraphError if groups wait for each other."""
+    """Returns, for each group, the largest number of groups that a request passes before it. Raises GraphError if groups wait for each other."""
     before: Dict[int, Set[int]] = {i: set() for i in range(groups)}
     for sender, receiver in edges:
         if sender != HEAD and receiver != HEAD:
@@ -130,7 +131,7 @@ def depths(groups: int, edges: Iterable[Tuple[int, int]]) -> List[int]:
 
 
 def sources(value: Any) -> List[str]:
-    """Returns the names of the inputs and nodes whose symbols are in a value, each once."""
+    """Returns the names of the inputs and nodes whose symbols a value contains, each once."""
     found: Dict[str, None] = {}
 
     def visit(v: Any) -> None:
@@ -148,7 +149,7 @@ def sources(value: Any) -> List[str]:
 
 
 def resolve(value: Any, values: Mapping[str, Any]) -> Any:
-    """Returns a value with each symbol replaced by what it stands for."""
+    """Returns a value with each symbol replaced by the value that it stands for."""
     if isinstance(value, Symbol):
         found = values[value.source]
         for key in value.path:

@@ -1,5 +1,5 @@
-"""Requests and answers of the Open Inference Protocol, version 2, over HTTP with JSON: as tensors of PyTorch or arrays of NumPy where the function
-has loaded one of these, else as nested lists."""
+"""Converts requests and answers of the Open Inference Protocol, version 2, over HTTP with JSON. Inputs become PyTorch tensors or NumPy arrays
+if the function has imported one of these, else nested lists."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Sequence
 
 from .errors import NotTransferable
 
-# What the protocol calls types of elements, and what PyTorch and NumPy do.
+# Names of element types: those of the protocol, and those of PyTorch and NumPy.
 TYPES = {
     "BOOL": "bool", "UINT8": "uint8", "INT8": "int8", "INT16": "int16", "INT32": "int32", "INT64": "int64", "FP16": "float16", "FP32": "float32",
     "FP64": "float64",
@@ -18,7 +18,7 @@ _MAX_DIMENSIONS = 16
 
 
 def inputs(request: Any, names: Sequence[str]) -> List[Any]:
-    """Returns the inputs of a request in the order of their names. Raises NotTransferable if it is not one of these inputs."""
+    """Returns the inputs of a request in the order of names. Raises NotTransferable if the request does not have exactly these inputs."""
     if not isinstance(request, dict) or not isinstance(request.get("inputs"), list):
         raise NotTransferable("the request is no object with a list of inputs")
     found: Dict[str, Any] = {}
@@ -36,8 +36,8 @@ def inputs(request: Any, names: Sequence[str]) -> List[Any]:
 
 
 def outputs(result: Any) -> List[Dict[str, Any]]:
-    """Returns the tensors of an answer: those of a dict by their names, anything else as "output". Raises NotTransferable if something is
-    no tensor, number, text, or list of these."""
+    """Returns the tensors of an answer: the values of a dict under their keys, anything else under the name "output". Raises NotTransferable
+    for a value that is not a tensor, number, text, or list of these."""
     named = result if isinstance(result, dict) else {"output": result}
     return [{"name": str(name), **_tensor(value)} for name, value in named.items()]
 

@@ -1,4 +1,4 @@
-"""Measures the nodes of a function, and writes what the planner cuts stages by: a build file, whose format is in docs/pipelines.md."""
+"""Measures the nodes of a function, and writes a build file, from which the planner cuts stages. docs/pipelines.md defines its format."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ def build(
     repeats: int = 5,
     name: str = "",
 ) -> Dict[str, Any]:
-    """Runs a function on examples, node by node, and returns what goes to the build file, to which it is written if one is named.
+    """Runs a function on examples, node by node, and returns the content of the build file, which is also written to file if one is named.
 
-    example(batch) returns the inputs of a request with so many items: a tuple, or the one input. kind is that of the slice on which this process
-    runs, such as "1g.10gb". Times are medians of so many repeats. Times on other kinds that the file has already stay if its graph is the
-    same; otherwise the file is replaced.
+    example(batch) returns the inputs of a request with batch items: a tuple, or the input itself if there is only one. kind is the kind of
+    slice on which this process runs, such as "1g.10gb". Times are medians of that many repeats. Times on other kinds of slices that the
+    file already has are kept if its graph is the same; otherwise the file is replaced.
     """
     subject = load_class(function) if isinstance(function, str) else function
     graph = subject().graph()
@@ -60,7 +60,7 @@ def build(
 
 
 class _Measured:
-    """What was measured of a node."""
+    """The measurements of one node."""
 
     def __init__(self) -> None:
         self.times: _Times = []
@@ -68,10 +68,10 @@ class _Measured:
         self.takes: List[str] = []
         self.gives = ""
         self.output = 0  # bytes
-        self.transfer = 0
+        self.transfer = 0  # nanoseconds
 
     def measure(self, node: Node, args: Any, kwargs: Any, batch: int, repeats: int) -> Any:
-        """Runs a node and returns its output. The first run, whose time does not count, is that of which the memory is taken."""
+        """Runs a node repeatedly and returns its output. Memory is measured in a first run, whose time does not count."""
         value, memory = _memory_of(node, lambda: node.module.call(*args, **kwargs))
         self.memory = max(self.memory, memory)
         times = []
@@ -90,12 +90,12 @@ class _Measured:
 
 
 def _memory_of(node: Node, call: Callable[[], Any]) -> Tuple[Any, int]:
-    """Loads and calls a node, and returns its output and the bytes that it takes at its peak: of device memory where it is on one, else its
-    weights and what Python has allocated meanwhile."""
+    """Loads and calls a node. Returns its output and its peak memory in bytes: device memory if it runs on a GPU, else its weights and what
+    Python allocated meanwhile."""
     tracemalloc.start()
     try:
         node.module.load(device())
-        node.module.load(device())  # the first one may have loaded PyTorch, and with it found a device
+        node.module.load(device())  # the first load may have imported PyTorch, so that there now is a device
         torch = sys.modules.get("torch")
         on_device = torch is not None and device() == "cuda"
         before = 0
@@ -126,7 +126,7 @@ def _transfer_time(value: Any, size: int, repeats: int) -> int:
     receiver = edge.Receiver(ends.memory, ends.receiver, 1, slot_bytes)
     times = []
     try:
-        for i in range(repeats + 1):  # the first one touches new pages
+        for i in range(repeats + 1):  # the first transfer, which touches new pages, does not count
             begin = time.perf_counter_ns()
             slot = sender.reserve()
             sender.post(slot, sender.write(slot, value), i, 0)
@@ -154,7 +154,7 @@ def _content(graph: Graph, name: str, kind: str, measured: Dict[str, _Measured])
 
 
 def _keep_others(built: Dict[str, Any], file: str, kind: str) -> None:
-    """Adds what a file has of the same graph on other kinds of slices."""
+    """Adds the measurements on other kinds of slices from an existing file, if its graph is the same."""
     try:
         with open(file, encoding="utf-8") as f:
             old = json.load(f)
@@ -175,7 +175,7 @@ def _shape(built: Dict[str, Any]) -> Any:
 
 
 def _write(built: Dict[str, Any], file: str) -> None:
-    """Replaces the file at once."""
+    """Replaces the file atomically."""
     folder = os.path.dirname(os.path.abspath(file))
     with tempfile.NamedTemporaryFile("w", dir=folder, prefix=".gshare-", delete=False, encoding="utf-8") as f:
         try:

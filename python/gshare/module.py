@@ -1,4 +1,4 @@
-"""A component of a pipeline, whatever its framework: made where it runs, called, moved off the device and back."""
+"""A component of a pipeline, of any framework: created in the process that runs it, called, and moved off its device and back."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any, Callable, Optional
 
 
 class Module:
-    """What makes a component, and the component once it is loaded.
+    """A factory of a component, and the component once it is loaded.
 
-    The factory is a class or function that returns something callable, such as a torch.nn.Module. Only processes that run the
-    component call it, so that each has the weights of its own stage alone. Override load, evict or memory for frameworks other than PyTorch.
+    The factory is a class or function that returns something callable, such as a torch.nn.Module. It is called only in processes that run
+    the component, so that each has only the weights of its own stage. Override load, evict or memory for frameworks other than PyTorch.
     """
 
     def __init__(self, factory: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
@@ -19,15 +19,15 @@ class Module:
             raise TypeError(f"{factory!r} cannot make a component: pass its class, or a function that returns it")
         self._factory, self._args, self._kwargs = factory, args, kwargs
         self._component: Optional[Any] = None
-        self._device = ""  # "" while it is not on a device
+        self._device = ""  # where the component is; "" before load and after evict
 
     @property
     def default_name(self) -> str:
-        """The name of a node that is registered without one."""
+        """The name of the node if the module is registered without one."""
         return str(getattr(self._factory, "__name__", type(self._factory).__name__)).lower()
 
     def load(self, device: str) -> None:
-        """Makes the component if there is none yet, and moves it to the device ("cpu", "cuda")."""
+        """Creates the component if it does not exist yet, and moves it to the device ("cpu", "cuda")."""
         if self._component is None:
             self._component = self._factory(*self._args, **self._kwargs)
             if not callable(self._component):
@@ -37,7 +37,7 @@ class Module:
         self._device = device
 
     def evict(self) -> None:
-        """Moves the component's memory from the device to the host. load brings it back."""
+        """Moves the component from the device to host memory. load moves it back."""
         if self._component is None or not self._device:
             return
         torch = sys.modules.get("torch")
@@ -47,7 +47,7 @@ class Module:
         self._device = ""
 
     def memory(self) -> int:
-        """Returns how many bytes the weights of the loaded component take: 0 where that is not known."""
+        """Returns how many bytes the weights of the loaded component take, or 0 if that is unknown."""
         if not _is_torch(self._component):
             return int(getattr(self._component, "nbytes", 0))
         assert self._component is not None
@@ -55,7 +55,7 @@ class Module:
         return sum(t.numel() * t.element_size() for t in tensors)
 
     def call(self, *args: Any, **kwargs: Any) -> Any:
-        """Runs the loaded component on values, whose tensors are moved to its device."""
+        """Calls the loaded component with the arguments, whose tensors are moved to its device first."""
         assert self._component is not None, "load comes first"
         torch = sys.modules.get("torch")
         if torch is None:

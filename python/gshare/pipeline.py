@@ -11,7 +11,7 @@ from .module import Module
 
 
 class Registered:
-    """A module of a pipeline. define calls it as it would call the component."""
+    """A registered module. define calls it as it would call the component."""
 
     def __init__(self, pipeline: "Pipeline", name: str, module: Module, chance: int) -> None:
         self._pipeline, self.name, self.module, self._chance = pipeline, name, module, chance
@@ -21,19 +21,19 @@ class Registered:
 
 
 class Pipeline:
-    """A function as a graph of modules. Subclasses register modules with reg, in __init__ or in define, and say in define which
-    reads what; inputs of the function are the parameters of define."""
+    """A function as a graph of modules. Subclasses register modules with reg, in __init__ or in define, and call them in define, which
+    thereby says what each of them reads. The parameters of define are the inputs of the function."""
 
     def __init__(self) -> None:
         self._registered: Dict[str, Registered] = {}
         self._calls: Optional[List[Node]] = None
 
     def reg(self, factory: Union[Module, Callable[..., Any]], *args: Any, name: str = "", chance: float = 1.0, **kwargs: Any) -> Registered:
-        """Registers a component as a node of the graph: a Module, or a class or function that makes the component when called
+        """Registers a component as a node of the graph. factory is a Module, or a class or function that returns the component when called
         with the further arguments.
 
-        The name is that of the class in lower case, by default. chance is the fraction of requests for which the node has work to do, above 0 and
-        up to 1; the planner weighs its time by it when it computes rates, but not latencies.
+        name is the name of the node; by default that of the class or function in lower case. chance is the fraction of requests for which the
+        node has work to do, above 0 and up to 1. The planner multiplies the node's time by it when it computes rates, but not for latencies.
         """
         if not hasattr(self, "_registered"):
             raise GraphError(f"{type(self).__name__}.__init__ has to call super().__init__() before it registers modules")
@@ -52,12 +52,12 @@ class Pipeline:
         return self._registered[name]
 
     def define(self, *inputs: Any, **_: Any) -> Any:
-        """Calls the registered modules on the inputs, and returns the result: what a module has returned, or a list, tuple or dict of
-        that. It runs once, before any request, on symbols instead of values."""
+        """Calls the registered modules on the inputs, and returns the result: what a module has returned, or a list, tuple or dict of such
+        values. It runs once, before any request, on symbols instead of values."""
         raise NotImplementedError(f"{type(self).__name__} has to define its graph: override define")
 
     def graph(self) -> Graph:
-        """Calls define, and returns the graph. Raises a GraphError if it is not one that can run."""
+        """Calls define, and returns the graph. Raises GraphError if the graph cannot run."""
         if type(self).define is Pipeline.define:
             self.define()
         inputs = tuple(inspect.signature(self.define).parameters)

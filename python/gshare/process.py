@@ -1,4 +1,4 @@
-"""The processes of stages, as the program that runs the pipeline sees them: its own children, or processes of other containers that attach to it."""
+"""The processes of stages, as seen by the program that runs the pipeline: its own children, or processes in other containers that attach to it."""
 
 from __future__ import annotations
 
@@ -13,35 +13,35 @@ from typing import Callable, Dict, List, Optional
 from . import control as says
 from .errors import GraphError, StageLost
 
-Passed = List[int]  # file descriptors that a stage gets
+Passed = List[int]  # file descriptors that are passed to a stage
 
 
 class Process:
-    """A started stage. control is the socket on which it is told what to do."""
+    """A started stage. control is the socket on which it receives commands."""
 
     def __init__(self, nodes: List[str], control: socket.socket) -> None:
         self.nodes, self.control = nodes, control
-        self.pid: Optional[int] = None  # unknown of other containers
+        self.pid: Optional[int] = None  # unknown if it runs in another container
 
     def fileno(self) -> int:
-        """A descriptor that is readable once the process has ended."""
+        """Returns a descriptor that becomes readable when the process ends."""
         raise NotImplementedError
 
     def ended(self) -> Optional[str]:
-        """How the process has ended; None while it runs, "" if it has ended only because another one did."""
+        """Returns how the process ended: None while it runs, "" if it ended only because another stage did."""
         raise NotImplementedError
 
     def close(self, kill: bool) -> None:
-        """Waits for the end of a process that was told to stop."""
+        """Releases a process that was told to stop. A child is killed first if kill is set, and waited for."""
         raise NotImplementedError
 
 
-# Start starts the stage with these nodes on its device, and passes the descriptors on.
+# Start starts the process of the stage with these nodes, on its device, and passes it the descriptors.
 Start = Callable[[List[str], Optional[str], Passed], Process]
 
 
 class Child(Process):
-    """A process that this one has started."""
+    """A stage that is a child of this process."""
 
     def __init__(self, nodes: List[str], control: socket.socket, popen: "subprocess.Popen[bytes]") -> None:
         super().__init__(nodes, control)
@@ -72,10 +72,10 @@ class Child(Process):
 
 
 def spawn(nodes: List[str], visible: Optional[str], passed: Passed) -> Process:
-    """Starts a child that sees the device with this value of CUDA_VISIBLE_DEVICES; None: those that this process sees."""
+    """Starts a child with this value of CUDA_VISIBLE_DEVICES; with None it sees the devices that this process sees."""
     environment = dict(os.environ, PYTHONPATH=os.pathsep.join(os.path.abspath(p or ".") for p in sys.path))
     if visible is not None:
-        environment["CUDA_VISIBLE_DEVICES"] = visible  # before the process makes its first call to CUDA
+        environment["CUDA_VISIBLE_DEVICES"] = visible  # takes effect only if set before the process first calls CUDA
     control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
         popen = subprocess.Popen(
@@ -86,7 +86,7 @@ def spawn(nodes: List[str], visible: Optional[str], passed: Passed) -> Process:
 
 
 class Attached(Process):
-    """A process of another container of the pod. life is its connection, which it holds as long as it runs."""
+    """A stage in another container of the pod. life is its connection to this process, which is open as long as it runs."""
 
     def __init__(self, nodes: List[str], control: socket.socket, life: socket.socket) -> None:
         super().__init__(nodes, control)
@@ -107,31 +107,31 @@ class Attached(Process):
         return self._ended
 
     def close(self, kill: bool) -> None:
-        self.control.close()  # it ends without, and its container starts it again
+        self.control.close()  # this ends the process; the kubelet restarts its container
         self._life.close()
 
 
 class Head:
-    """Where the stages of other containers attach: a socket in a folder that the containers share."""
+    """Accepts the stages of other containers, which attach to a socket in a folder that the containers share."""
 
     def __init__(self, folder: str, names: List[str], timeout: float) -> None:
-        """names are those of the stages. They have timeout seconds to attach."""
+        """names are the names of the expected stages, which have timeout seconds to attach."""
         if len(set(names)) != len(names):
             raise GraphError(f"stages that attach need names of their own, not {names}")
         self._all, self._names, self._until = tuple(names), names, time.monotonic() + timeout
         self._waiting: Dict[str, socket.socket] = {}
         self._path = socket_in(folder)
         try:
-            os.unlink(self._path)  # of a head before this one
+            os.unlink(self._path)  # the socket of an earlier head
         except FileNotFoundError:
             pass
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._listener.bind(self._path)
-        os.chmod(self._path, 0o666)  # containers of the pod may have other users
+        os.chmod(self._path, 0o666)  # containers of the pod may run as other users
         self._listener.listen(len(names))
 
     def start(self, nodes: List[str], name: Optional[str], passed: Passed) -> Process:
-        """Waits until the stage of that name has attached, and hands it the descriptors. Raises StageLost if it does not."""
+        """Waits until the stage of that name attaches, and passes it the descriptors. Raises StageLost if it does not attach in time."""
         assert name is not None
         while name not in self._waiting:
             self._accept(name)
@@ -146,7 +146,7 @@ class Head:
         return Attached(nodes, control, life)
 
     def _accept(self, wanted: str) -> None:
-        """Lets one stage in, or turns one away whose name is unknown or taken."""
+        """Accepts one stage, or rejects it if its name is unknown or has been handed out already. wanted is the name to report on a timeout."""
         self._listener.settimeout(max(0.001, self._until - time.monotonic()))
         try:
             life, _ = self._listener.accept()
@@ -158,7 +158,7 @@ class Head:
             return
         life.settimeout(None)
         before = self._waiting.pop(name, None)
-        if before is not None:  # it has ended and was started again
+        if before is not None:  # that process ended, and its container was restarted
             before.close()
         if name in self._names:
             self._waiting[name] = life
@@ -170,7 +170,7 @@ class Head:
                 pass
 
     def close(self) -> None:
-        """Lets no more stages in."""
+        """Stops accepting stages, and drops those that wait."""
         for life in self._waiting.values():
             life.close()
         self._listener.close()
@@ -182,8 +182,9 @@ def socket_in(folder: str) -> str:
 
 
 def attach(folder: str, name: str, timeout: float) -> "tuple[socket.socket, socket.socket, Dict[int, int]]":
-    """Attaches this process as a stage. Returns its connection, to be held as long as it runs, its control socket, and its descriptors by the
-    numbers that they have in the configuration. Waits up to timeout seconds for a head; raises StageLost without one."""
+    """Attaches this process to a head as a stage. Returns its connection, which must stay open as long as it runs, its control socket, and its
+    descriptors by the numbers that the configuration uses for them. Waits up to timeout seconds for a head; raises StageLost if there is none,
+    or GraphError if the head does not expect a stage of this name."""
     until = time.monotonic() + timeout
     while True:
         life = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -203,4 +204,4 @@ def attach(folder: str, name: str, timeout: float) -> "tuple[socket.socket, sock
             raise GraphError(text[len(says.FAILED) :].decode(errors="replace"))
         if time.monotonic() > until:
             raise StageLost(f"no head at {socket_in(folder)}: {why}")
-        time.sleep(0.1)  # the head's container may start later, or again
+        time.sleep(0.1)  # the head's container may start later, or be restarting

@@ -1,4 +1,4 @@
-"""What all functions that run have in common, and functions that run whole."""
+"""The interface of running functions, and functions that run whole in this process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Self = TypeVar("Self", bound="Runner")
 
 
 class Runner:
-    """A function that runs. Calls may come from several threads."""
+    """A running function. It may be called from several threads."""
 
     def __enter__(self: Self) -> Self:
         return self
@@ -28,16 +28,16 @@ class Runner:
         raise NotImplementedError
 
     def evict(self) -> None:
-        """Moves the components from the device to host memory. The next request brings them back."""
+        """Moves the components from the device to host memory. The next request moves them back."""
         raise NotImplementedError
 
     def close(self) -> None:
-        """Completes what was begun, and ends all processes. Calls from then on raise Closed."""
+        """Completes the requests that were accepted, and ends all processes. Later calls raise Closed."""
         raise NotImplementedError
 
 
 class Whole(Runner):
-    """A function in this process. One request runs at a time."""
+    """A function that runs whole in this process, one request at a time."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph, self._lock, self._closed = graph, threading.Lock(), False
@@ -79,7 +79,7 @@ class Whole(Runner):
 
 
 def monotonic_deadline(timeout: Optional[float]) -> int:
-    """Returns a timeout in seconds as an instant of time.monotonic_ns; 0 for none."""
+    """Converts a timeout in seconds to a deadline on the clock of time.monotonic_ns; 0: none."""
     return 0 if timeout is None else max(1, time.monotonic_ns() + int(timeout * 1e9))
 
 

@@ -13,31 +13,31 @@ from .runner import Runner
 
 MAX_BODY = 64 << 20  # bytes of a request
 TIMEOUT_HEADER = "X-Envoy-Expected-Rq-Timeout-Ms"
-IDLE = 60  # seconds for which a connection may be silent
+IDLE = 60  # seconds after which an idle connection is closed
 
 
 class Server(ThreadingHTTPServer):
-    """A server of one function. timeout is that of each request, in seconds."""
+    """An HTTP server of one function. timeout is the time limit of each request, in seconds."""
 
-    daemon_threads = True  # connections may be idle; finish waits for answers
+    daemon_threads = True  # idle connections must not delay the exit; finish waits for answers
     allow_reuse_address = True
     request_queue_size = 128
 
     def __init__(self, address: Tuple[str, int], runner: Runner, name: str, inputs: Sequence[str], timeout: Optional[float]) -> None:
         super().__init__(address, _Handler)
         self.runner, self.name, self.inputs, self.limit = runner, name, list(inputs), timeout
-        self.lost: Optional[StageLost] = None  # why it can serve no more
+        self.lost: Optional[StageLost] = None  # why the function can no longer be served
         self.draining = False
-        self.active = 0  # requests, under idle
+        self.active = 0  # requests in progress; protected by idle
         self.idle = threading.Condition()
 
     def drain(self) -> None:
-        """Ends serve_forever once what was begun is answered. Returns at once."""
+        """Makes serve_forever return, and connections close after their next answer. Returns at once; finish waits for the answers."""
         self.draining = True
         threading.Thread(target=self.shutdown, daemon=True).start()
 
     def finish(self, timeout: float) -> None:
-        """Waits up to so many seconds until all answers are written, and closes the server."""
+        """Waits until all answers are written, for at most timeout seconds, and closes the server."""
         with self.idle:
             self.idle.wait_for(lambda: self.active == 0, timeout)
         self.server_close()
@@ -49,11 +49,11 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = IDLE
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Says nothing for each request."""
+        """Does not log requests."""
 
     def do_GET(self) -> None:
         if "Transfer-Encoding" in self.headers or self.headers.get("Content-Length", "0") != "0":
-            self.close_connection = True  # the body is not read, and must not be taken for the next request
+            self.close_connection = True  # the body is not read, and must not be parsed as the next request
         model = f"/v2/models/{self.server.name}"
         if self.path == "/v2/health/live":
             self._answer(200, {"live": True})
@@ -96,7 +96,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(*self._infer(body))
 
     def _infer(self, body: bytes) -> Tuple[int, Dict[str, Any]]:
-        """Returns status and answer."""
+        """Runs the function on the body of a request. Returns the HTTP status and the answer."""
         try:
             request = json.loads(body)
             values = inference.inputs(request, self.server.inputs)
@@ -125,7 +125,7 @@ class _Handler(BaseHTTPRequestHandler):
         return 200, answer
 
     def _limit(self) -> Optional[float]:
-        """Returns how many seconds the request may take: the server's limit, or less if the client says that it waits for less."""
+        """Returns how many seconds the request may take: the smaller of the server's limit and the client's; None if there is neither."""
         text = self.headers.get(TIMEOUT_HEADER, "")
         asked = int(text) / 1000 if text.isascii() and text.isdigit() and len(text) < 10 else None
         limits = [limit for limit in (asked, self.server.limit) if limit is not None]

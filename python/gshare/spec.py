@@ -1,4 +1,4 @@
-"""Writes what a build file has measured as spec.pipeline of a GPUFunction."""
+"""Converts the measurements in a build file to spec.pipeline of a GPUFunction."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any, Dict, List
 from .errors import GraphError
 from .measure import VERSION
 
-CONTEXT_MIB = 300  # of CUDA, about, which build does not see
+CONTEXT_MIB = 300  # approximate memory of a CUDA context, which build does not measure
 _PROFILE = re.compile(r"[1-9]g\.[1-9][0-9]{0,3}gb(\+me|\+me\.all|\+gfx|-me)?")
 
 
 def spec(file: str, batch: int = 1, context_mib: int = CONTEXT_MIB) -> str:
-    """Returns the YAML of spec.pipeline, indented by two spaces, from a build file: the times of requests with so many items on MIG instances, of
-    kinds that are named by their profiles. Each stage gets context_mib more memory than was measured, as it may be in a process of its own. Raises a
-    GraphError if the file is none, or if a stage was not measured on an instance."""
+    """Returns the YAML of spec.pipeline, indented by two spaces, from a build file. It uses the times of requests with batch items, measured on
+    MIG instances; their kinds of slices are named by their profiles. Each stage gets context_mib more memory than was measured, as it may run in
+    a process of its own. Raises GraphError if the file is not a build file, or if a stage was not measured on a MIG instance."""
     with open(file, encoding="utf-8") as f:
         try:
             built = json.load(f)
@@ -46,5 +46,5 @@ def _stage(file: str, node: Dict[str, Any], batch: int, context_mib: int) -> Lis
 
 
 def _duration(nanoseconds: int) -> str:
-    """Returns a duration as Kubernetes reads it, in whole microseconds, rounded up."""
+    """Formats a duration as Kubernetes parses it, in whole microseconds, rounded up."""
     return f"{max(1, -(-nanoseconds // 1000))}us"

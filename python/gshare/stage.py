@@ -1,8 +1,8 @@
-"""The process of one group of nodes: python -m gshare.stage N, where N is its control socket, which run starts; or python -m gshare stage, which
-attaches to a run in another container.
+"""The process of one stage, which is a group of nodes. gshare.run starts it as python -m gshare.stage N, where N is the descriptor of its control
+socket; in a container of its own it is python -m gshare stage, which attaches to a head in another container.
 
-It reads one message of each edge that leads to it, runs its nodes, and writes one to each edge that leads away: also for a request that has failed or
-is late, so that every edge has all requests in their order.
+For each request it reads one message from every incoming edge, runs its nodes, and writes one message to every outgoing edge. It does so even
+for requests that have failed or are late, so that every edge carries all requests in order.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Stage:
     """The nodes, edges and control socket of this process."""
 
     def __init__(self, control: socket.socket, config: Dict[str, Any], descriptors: Optional[Dict[int, int]] = None) -> None:
-        """descriptors are those of this process by the numbers in the configuration; None: they are the same."""
+        """descriptors maps the numbers in the configuration to descriptors of this process; None: they are the same."""
         self._control = control
         self._graph = load_class(config["target"])().graph()
         self._names: List[str] = config["nodes"]
@@ -40,13 +40,13 @@ class Stage:
         self._out: List[Tuple[Sender, List[str]]] = [(Sender(*here(*e["ends"])), e["values"]) for e in config["out"]]
 
     def load(self) -> None:
-        """Loads all components, so that no request waits for it."""
+        """Loads all components, so that no request waits for that."""
         for module in self._modules():
             module.load(device())
-            module.load(device())  # the first one may have loaded PyTorch, and with it found a device
+            module.load(device())  # the first load may have imported PyTorch, so that there now is a device
 
     def serve(self) -> None:
-        """Runs requests until the control socket says stop, or closes."""
+        """Runs requests until the control socket says stop or is closed."""
         while True:
             messages = self._receive()
             if messages is None:
@@ -57,7 +57,7 @@ class Stage:
             self._pass_on(first.sequence, first.deadline, *self._run(messages))
 
     def _receive(self) -> Optional[List[Message]]:
-        """Waits for a message on each edge, or for the end (None)."""
+        """Waits for one message from each incoming edge and returns them, or None if the stage is to stop."""
         messages: Dict[int, Message] = {}
         while len(messages) < len(self._in):
             poll = select.poll()
@@ -74,7 +74,7 @@ class Stage:
         return [messages[i] for i in range(len(self._in))]
 
     def _obey(self) -> bool:
-        """Does what the control socket says. False: stop."""
+        """Executes a command from the control socket. Returns False if the stage is to stop."""
         if self._control.recv(says.MAX_BYTES) == says.EVICT:
             for module in self._modules():
                 module.evict()
@@ -86,7 +86,7 @@ class Stage:
         return [node.module for node in self._graph.nodes if node.name in self._names]
 
     def _run(self, messages: List[Message]) -> Tuple[bool, Any]:
-        """Returns whether the request has failed, and its values or the error."""
+        """Runs the nodes on a request. Returns whether it failed, and its values or the error."""
         for m in messages:
             if m.failed:
                 return True, m.value
@@ -123,22 +123,22 @@ class Stage:
 
 
 def main() -> int:
-    """Returns the exit status."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # these are for the process that has started this one, which then closes the pipeline
+    """Runs a stage that gshare.run has started. Returns the exit status."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process handles these signals and then closes the pipeline
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     return run(socket.socket(fileno=int(sys.argv[1])))
 
 
 def attached(folder: str, name: str, timeout: float) -> int:
-    """Runs the stage of that name of the function whose head is at the folder. Returns the exit status."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # which process 1 of a container would ignore
+    """Attaches to the head whose socket is in the folder, and runs the stage of that name. Returns the exit status."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # without a handler, process 1 of a container ignores SIGTERM
     life, control, descriptors = attach(folder, name, timeout)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it ends when the head does, which answers what was begun
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the head first completes requests in progress, and this process ends when the head does
     with life:
         try:
             status = run(control, descriptors)
         except ConnectionError:
-            return 0  # the head has given up, perhaps for want of another stage
+            return 0  # the head has given up, perhaps because another stage is missing
         if status == says.PEER_GONE:
             try:
                 life.send(says.PEER_LOST)
@@ -148,7 +148,7 @@ def attached(folder: str, name: str, timeout: float) -> int:
 
 
 def run(control: socket.socket, descriptors: Optional[Dict[int, int]] = None) -> int:
-    """Runs a stage by what its control socket says. Returns the exit status."""
+    """Runs a stage according to the configuration and commands on its control socket. Returns the exit status."""
     try:
         stage = Stage(control, json.loads(control.recv(says.MAX_BYTES)), descriptors)
         stage.load()
@@ -164,7 +164,7 @@ def run(control: socket.socket, descriptors: Optional[Dict[int, int]] = None) ->
 
 
 def _stopped(control: socket.socket) -> bool:
-    """Reports whether the pipeline is being closed, if its edges are closed at the same time."""
+    """Reports whether an edge is gone because the pipeline is being closed: in that case the control socket is readable too."""
     poll = select.poll()
     poll.register(control, select.POLLIN)
     return bool(poll.poll(0))
@@ -173,4 +173,4 @@ def _stopped(control: socket.socket) -> bool:
 if __name__ == "__main__":
     status = main()
     sys.stdout.flush()
-    os._exit(status)  # not to wait for threads of the components
+    os._exit(status)  # does not wait for threads of the components

@@ -1,4 +1,4 @@
-"""A function as stages: processes of their own, each with a device of its own."""
+"""A function that runs in stages, each a process of its own with its own device."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from .runner import Runner, monotonic_deadline, named
 
 
 class _Pending:
-    """A request in the pipeline."""
+    """A request in the pipeline. missing counts the edges from which its values have not arrived yet."""
 
     def __init__(self, values: Dict[str, Any], edges: int) -> None:
         self.future: "Future[Any]" = Future()
-        self.future.set_running_or_notify_cancel()  # the pipeline completes it, so that it cannot be cancelled
+        self.future.set_running_or_notify_cancel()  # so that callers cannot cancel it; the pipeline completes it
         self.values, self.missing = values, edges
         self.error: Any = None
 
 
 class Staged(Runner):
-    """A function in stages. Requests are in several stages at a time, and results keep their order."""
+    """A function in stages. Several requests are in the pipeline at a time, and their results come in the order of the requests."""
 
     def __init__(
         self, target: str, graph: Graph, groups: List[List[str]], devices: Optional[Sequence[str]], slots: int, slot_bytes: int,
@@ -42,8 +42,8 @@ class Staged(Runner):
         self._processes: List[Process] = []
         self._out: List["tuple[edge.Sender, List[str]]"] = []
         self._in: List[edge.Receiver] = []
-        self._submit = threading.Lock()  # of the edges that lead away, and the next sequence number
-        self._state = threading.Lock()  # of what follows
+        self._submit = threading.Lock()  # protects the edges to the stages, and _next
+        self._state = threading.Lock()  # protects _pending and _over
         self._pending: Dict[int, _Pending] = {}
         self._over: Optional[Error] = None
         self._idle = threading.Condition(self._state)
@@ -60,7 +60,7 @@ class Staged(Runner):
 
     @property
     def pids(self) -> List[int]:
-        """The process of each stage that this one has started."""
+        """The process IDs of the stages that this process has started."""
         return [p.pid for p in self._processes if p.pid is not None]
 
     # Start.
@@ -68,13 +68,13 @@ class Staged(Runner):
     def _start(self, target: str, groups: List[List[str]], devices: Optional[Sequence[str]], slots: int, slot_bytes: int) -> None:
         found = flows(self._graph, groups)
         depth = depths(len(groups), [(f.sender, f.receiver) for f in found])
-        passed: List[List[int]] = [[] for _ in groups]  # descriptors for each process
+        passed: List[List[int]] = [[] for _ in groups]  # descriptors to pass to each process
         config: List[Dict[str, Any]] = [{"target": target, "nodes": names, "in": [], "out": []} for names in groups]
         opened: Set[int] = set()
         try:
             for flow in found:
                 span = (max(depth) + 1 if flow.receiver == HEAD else depth[flow.receiver]) - (-1 if flow.sender == HEAD else depth[flow.sender])
-                many = slots + span - 1  # an edge past other stages has room for what these have
+                many = slots + span - 1  # an edge that bypasses stages needs room for the requests that are in them
                 ends = edge.make(many, slot_bytes)
                 opened.update(ends)
                 self._connect(flow, ends, many, slot_bytes, passed, config, opened)
@@ -115,7 +115,7 @@ class Staged(Runner):
                 raise StageLost(f"stage {process.nodes} did not start: {text}")
 
     def _how_ended(self, process: Process) -> str:
-        """Says how a process has ended that has closed its control socket."""
+        """Returns, as a clause, how a process that has closed its control socket ended."""
         select.select([process], [], [], 10)
         return f"it {process.ended() or 'has ended'}"
 
@@ -130,8 +130,8 @@ class Staged(Runner):
             raise DeadlineExceeded("the request was in the pipeline at its deadline") from None
 
     def submit(self, *inputs: Any, timeout: Optional[float] = None) -> "Future[Any]":
-        """Sends a request, and returns where its result will be. Waits while the pipeline is full, up to timeout seconds; raises as a call does.
-        Callbacks of the result must not send requests, since no results are read meanwhile."""
+        """Sends a request, and returns the future of its result. While the pipeline is full it waits, up to timeout seconds. Raises the same
+        errors as a call. Callbacks of the future must not send requests, since no results are read while they run."""
         deadline = monotonic_deadline(timeout)
         values = named(self._graph, inputs)
         if not self._submit.acquire(timeout=-1 if timeout is None else max(0, timeout)):
@@ -216,7 +216,7 @@ class Staged(Runner):
             pending.future.set_exception(NodeError(*pending.error[1:]))
 
     def _lost(self) -> Error:
-        """Says which stage was lost first: the others have ended because their edges did."""
+        """Returns an error that names the stage that was lost first. The others ended because their edges were closed."""
         until = time.monotonic() + 1
         while True:
             for process in self._processes:
@@ -252,7 +252,7 @@ class Staged(Runner):
                     raise StageLost(f"stage {process.nodes} has ended")
 
     def close(self, timeout: float = 30) -> None:
-        """As Runner.close. Requests that take longer than timeout seconds raise Closed."""
+        """Like Runner.close. Requests that are not complete after timeout seconds raise Closed."""
         with self._submit:
             with self._state:
                 if self._over is None:
@@ -268,7 +268,7 @@ class Staged(Runner):
                 try:
                     process.control.send(says.STOP)
                 except OSError:
-                    pass  # it is gone
+                    pass  # the process is gone
         self._wake.close()
         if hasattr(self, "_collector"):
             self._collector.join()

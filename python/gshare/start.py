@@ -29,13 +29,22 @@ def run(
     attach: Optional[str] = None,
     here: Optional[str] = None,
 ) -> "Runner":
-    """Starts a function, and returns when it is loaded.
+    """Starts a function, and returns once it is loaded.
 
-    function is a subclass of Pipeline, or where it is: "module:Class" or "file.py:Class". stages are the names of the nodes of
-    each process, or a file of stages that gshare-lab cut has written, with their devices; without, the function runs whole in this process. devices are what CUDA_VISIBLE_DEVICES is in each of these processes, such as the UUID
-    of a MIG device. Edges between them have slots for so many values more than it takes to keep all stages busy, each of slot_bytes at
-    most. With attach, a folder that containers share, stages are no processes of this one: each is python -m gshare stage in a container of its
-    own with its device, and devices are their names; the one named here is a process of this container, and sees its device. Raises a GraphError, or StageLost if a stage does not start within start_timeout seconds.
+    function is a subclass of Pipeline, or where to find one: "module:Class" or "file.py:Class".
+
+    stages lists, for each process, the names of the nodes that it runs; or it names a file of stages that gshare-lab cut has written, which
+    also has the devices. Without stages, the function runs whole in this process. devices lists the value of CUDA_VISIBLE_DEVICES for each
+    process, such as the UUID of a MIG device.
+
+    slots is the number of values that an edge between two processes has room for; an edge has room for one more per stage that it
+    bypasses, so that all stages can be busy. Each value takes at most slot_bytes.
+
+    attach is a folder that several containers mount. With it, each stage is python -m gshare stage in a container of its own, which has its
+    device, and devices are the names of the stages. Only the stage named by here is started by this process, in its own container and on
+    its own device.
+
+    Raises GraphError, or StageLost if a stage does not start within start_timeout seconds.
     """
     kind = load_class(function) if isinstance(function, str) else function
     graph = kind().graph()
@@ -70,13 +79,13 @@ def run(
 
 
 def read_stages(file: str) -> Tuple[Stages, Sequence[str]]:
-    """Returns the nodes and the device of each process from a file that gshare-lab cut has written. Raises a GraphError if it is none."""
+    """Returns the nodes and the device of each process from a file that gshare-lab cut has written. Raises GraphError if it is not such a file."""
     with open(file, encoding="utf-8") as f:
         return parse_stages(f.read(), file)
 
 
 def parse_stages(text: str, file: str) -> Tuple[Stages, Sequence[str]]:
-    """As read_stages, of the text of a file."""
+    """Like read_stages, from the text of a file; file is its name in errors."""
     try:
         content = json.loads(text)
         if content["version"] != STAGES_VERSION:
@@ -91,7 +100,7 @@ def parse_stages(text: str, file: str) -> Tuple[Stages, Sequence[str]]:
 
 
 def _target(kind: Type[Pipeline]) -> str:
-    """Returns where another process finds a class."""
+    """Returns the module or file, and the name, by which another process can load a class."""
     if "<locals>" in kind.__qualname__:
         raise GraphError(f"{kind.__qualname__} is local to a function: other processes cannot import it")
     if kind.__module__ == "__main__" or kind.__module__.startswith(FROM_FILE):
