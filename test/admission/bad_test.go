@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// digest names weights, and nine declares one too many.
+// digest is the digest of some weights. nine declares nine weights, one more than a pod may declare.
 var (
 	digest = "sha256:" + strings.Repeat("0a", 32)
 	nine   = func() string {
@@ -23,7 +23,7 @@ var (
 	}()
 )
 
-// badPods break one rule each. The refusal starts with the field, and says the fix.
+// badPods violate one rule each. The API server's refusal begins with the name of the field and ends with how to fix it.
 var badPods = map[string]struct {
 	pod        *v1.Pod
 	field, fix string

@@ -13,7 +13,7 @@ import (
 
 const generated = 600 // pods
 
-// testConsistent: the policies refuse what the scheduler would refuse, and only that.
+// testConsistent: the policies refuse exactly the pods that the scheduler would refuse.
 func (c *cluster) testConsistent(t *testing.T) {
 	refused, missed := c.compare(t)
 	for _, err := range missed {
@@ -24,8 +24,8 @@ func (c *cluster) testConsistent(t *testing.T) {
 	}
 }
 
-// compare returns the number of the generated pods that package kube refuses, and says why it refuses those that the API server accepts. The
-// API server may refuse no other.
+// compare generates pods and returns how many of them package kube refuses, and an error for each of those that the API server accepts. It
+// fails the test if the API server refuses a pod that package kube accepts.
 func (c *cluster) compare(t *testing.T) (refused int, missed []error) {
 	t.Helper()
 	random := rand.New(rand.NewPCG(1, 2))
@@ -51,7 +51,7 @@ func (c *cluster) compare(t *testing.T) (refused int, missed []error) {
 	return refused, missed
 }
 
-// generate makes up to three changes to a good pod.
+// generate returns a valid pod with up to three changes.
 func generate(random *rand.Rand) *v1.Pod {
 	p := pod()
 	if random.IntN(4) == 0 {
@@ -82,7 +82,7 @@ var structures = []change{
 	limits("nvidia.com/gpu=1"),
 }
 
-// ends are values at the edges of what is allowed, and others beside the usual.
+// ends holds values to try for a field: usual ones, and ones at and beyond the limits of what is allowed.
 type ends struct {
 	name          string
 	usual, values []string
@@ -122,7 +122,7 @@ var zeros = strings.Repeat("0", 64)
 
 const name63 = "abcdefghijklmnopqrstuvwxyz0123456789abcdefghijklmnopqrstuvwxyz0"
 
-// repeated names one model n times.
+// repeated returns a list that contains the same model n times.
 func repeated(n int) string {
 	text := "A"
 	for range n - 1 {

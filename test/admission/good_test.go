@@ -10,10 +10,10 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/kube"
 )
 
-// completedPod is what pod() asks for with the defaults.
+// completedPod is what pod() requests after the defaults have been filled in.
 const completedPod = "vgpu 1 sm 24 quota 100 time 2400 mem 8192"
 
-// goodPods pass. want is what the first container asks for then.
+// goodPods are accepted. want is what the first container then requests.
 var goodPods = map[string]struct {
 	pod  *v1.Pod
 	want string
@@ -47,7 +47,7 @@ var goodPods = map[string]struct {
 	"by default name": {pod(func(p *v1.Pod) { p.Spec.SchedulerName = v1.DefaultSchedulerName }), completedPod},
 }
 
-// testGood: the policies do to a pod what kube.Complete does to it, and nothing else.
+// testGood: the policies complete a pod exactly as kube.Complete does, and change nothing else.
 func (c *cluster) testGood(t *testing.T, completed map[string]*v1.Pod) {
 	for name, tc := range goodPods {
 		got := c.must(t, name, tc.pod)

@@ -10,7 +10,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/kube"
 )
 
-// incompletePods lack what the policy with the defaults would fill in. The refusal says all of it.
+// incompletePods lack what the policy with the defaults would fill in. The refusal names everything that is missing.
 var incompletePods = map[string]struct {
 	pod     *v1.Pod
 	missing string
@@ -24,13 +24,12 @@ var incompletePods = map[string]struct {
 	"other scheduler": {pod(limits("vgpu=1", "sm-time=2400"), by(v1.DefaultSchedulerName)), "spec.schedulerName: gshare"},
 }
 
-// by has the pod name a scheduler.
+// by sets the pod's scheduler name.
 func by(scheduler string) change {
 	return func(p *v1.Pod) { p.Spec.SchedulerName = scheduler }
 }
 
-// testIncomplete: without the policy that fills in defaults, a pod that leaves something out is refused, and one that says everything is
-// stored as it is.
+// testIncomplete: without the policy that fills in defaults, incomplete pods are refused, and complete ones are stored unchanged.
 func (c *cluster) testIncomplete(t *testing.T, completed map[string]*v1.Pod) {
 	for name, tc := range incompletePods {
 		t.Run(name, func(t *testing.T) {

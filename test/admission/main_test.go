@@ -1,4 +1,4 @@
-// Package admission_test tries the admission policies of manifests/admission on a real API server.
+// Package admission_test tests the admission policies of manifests/admission on a real API server.
 package admission_test
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/gshare-dev/gshare/test/controlplane/access"
 )
 
-// server is how an administrator reaches the API server of all tests.
+// server is an administrator's client configuration for the API server that the tests share.
 var server *rest.Config
 
 func TestMain(m *testing.M) {

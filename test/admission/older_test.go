@@ -12,8 +12,9 @@ import (
 
 var full = flag.Bool("full", false, "start API servers that emulate older versions as well")
 
-// TestOlder: an API server that emulates Kubernetes 1.35 takes the policy with the defaults in no version, and one that serves v1beta1 takes it in
-// that, and completes pods by it. One cannot do both here: the API server of 1.37 reads policies in v1, which 1.35 does not have.
+// TestOlder: an API server that emulates Kubernetes 1.35 accepts the policy with the defaults in no API version. One that serves v1beta1 accepts
+// the policy in v1beta1, and completes pods by it. The two cannot be tested on one server: the API server of 1.37 reads policies in v1, which 1.35
+// does not have.
 func TestOlder(t *testing.T) {
 	if !*full {
 		t.Skip("takes two API servers: -full")
@@ -40,7 +41,7 @@ func TestOlder(t *testing.T) {
 	})
 }
 
-// prepare returns what the API server makes of pods without the policies.
+// prepare returns the pods as the API server would store them without the policies.
 func (c *cluster) prepare(t *testing.T) stored {
 	t.Helper()
 	c.namespace(t, "slo", map[string]string{"gshare.dev/slo": "allowed"})
@@ -48,7 +49,7 @@ func (c *cluster) prepare(t *testing.T) stored {
 	return c.without(t)
 }
 
-// connectWith starts an API server of its own with these flags.
+// connectWith starts a separate API server with these flags.
 func connectWith(t *testing.T, flags ...string) *cluster {
 	t.Helper()
 	plane, err := controlplane.Start(t.Context(), controlplane.Options{APIServerArgs: flags})

@@ -8,10 +8,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// change makes one pod of another.
+// change modifies a pod.
 type change func(*v1.Pod)
 
-// pod asks for 24 % of the SMs of a GPU and 8 GiB, before the changes.
+// pod returns a pod that requests 24 % of a GPU's SMs and 8 GiB, with the changes applied.
 func pod(changes ...change) *v1.Pod {
 	p := plain(limits("sm=24", "mem=8192"))
 	for _, c := range changes {
@@ -20,7 +20,7 @@ func pod(changes ...change) *v1.Pod {
 	return p
 }
 
-// plain returns a pod without a share, before the changes.
+// plain returns a pod without a share, with the changes applied.
 func plain(changes ...change) *v1.Pod {
 	p := &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "pod-", Annotations: map[string]string{}},
@@ -38,7 +38,8 @@ func container(name string, written ...string) v1.Container {
 	return c
 }
 
-// set takes "sm=24" for gshare/sm, or "sm=" to take it away; other resources stand for themselves.
+// set sets resources written as "sm=24", and removes those written as "sm=". Names without a slash, except cpu, are
+// gshare's.
 func set(list v1.ResourceList, written []string) {
 	for _, w := range written {
 		name, value, _ := strings.Cut(w, "=")
@@ -51,12 +52,12 @@ func set(list v1.ResourceList, written []string) {
 	}
 }
 
-// limits changes those of the first container.
+// limits changes the limits of the first container.
 func limits(written ...string) change {
 	return func(p *v1.Pod) { set(p.Spec.Containers[0].Resources.Limits, written) }
 }
 
-// says writes an annotation of gshare's.
+// says sets one of gshare's annotations.
 func says(name, value string) change {
 	return func(p *v1.Pod) { p.Annotations["gshare.dev/"+name] = value }
 }

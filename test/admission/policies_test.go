@@ -10,7 +10,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/kube"
 )
 
-// TestPolicies first asks the API server without the policies, then with them: what differs is their work.
+// TestPolicies queries the API server first without the policies and then with them, so that any difference is due to the
+// policies.
 func TestPolicies(t *testing.T) {
 	c := connect(t, server)
 	before := c.prepare(t)
@@ -26,10 +27,11 @@ func TestPolicies(t *testing.T) {
 	t.Run("quota", c.testQuota)
 }
 
-// stored is what the API server makes of pods without the policies.
+// stored holds pods as the API server would store them without the policies.
 type stored struct{ good, strange map[string]*v1.Pod }
 
-// without returns the negative control: nothing else refuses the bad pods, or completes the good ones.
+// without is the negative control: without the policies, nothing refuses the bad pods or completes the good ones. It returns
+// the stored pods.
 func (c *cluster) without(t *testing.T) stored {
 	t.Helper()
 	for name, tc := range badPods {
@@ -55,7 +57,7 @@ func (c *cluster) without(t *testing.T) stored {
 	return s
 }
 
-// must is try for a pod that nobody may refuse. It clears what differs from one creation to the next.
+// must is like try, for a pod that must not be refused. It clears the fields that differ between any two creations.
 func (c *cluster) must(t *testing.T, name string, p *v1.Pod) *v1.Pod {
 	t.Helper()
 	got, err := c.try("slo", p)
@@ -66,7 +68,7 @@ func (c *cluster) must(t *testing.T, name string, p *v1.Pod) *v1.Pod {
 	return got
 }
 
-// testStrange: a pod that asks for nothing of gshare's is byte for byte what it was, whatever else it asks for.
+// testStrange: a pod that requests none of gshare's resources is stored as without the policies, whatever else it requests.
 func (c *cluster) testStrange(t *testing.T, before map[string]*v1.Pod) {
 	for name, p := range strangePods {
 		if diff := cmp.Diff(before[name], c.must(t, name, p)); diff != "" {

@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// testQuota: a ResourceQuota limits a namespace by memory and by SM-time, though no user writes sm-time.
+// testQuota: a ResourceQuota limits a namespace's memory and SM-time, although users do not write sm-time.
 func (c *cluster) testQuota(t *testing.T) {
 	c.namespace(t, "limited", nil)
 	c.limit(t, "limited", v1.ResourceList{"requests.gshare/mem": resource.MustParse("10000"), "requests.gshare/sm-time": resource.MustParse("5000")})
@@ -36,7 +36,7 @@ func (c *cluster) testQuota(t *testing.T) {
 	}
 }
 
-// limit makes a ResourceQuota with a status, as the controller manager does, which does not run here.
+// limit creates a ResourceQuota with a status. The controller manager, which would write the status, does not run here.
 func (c *cluster) limit(t *testing.T, namespace string, hard v1.ResourceList) {
 	t.Helper()
 	quotas := c.CoreV1().ResourceQuotas(namespace)

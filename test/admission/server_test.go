@@ -27,7 +27,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/kube"
 )
 
-// cluster is the API server as the tests use it.
+// cluster is the tests' client of the API server.
 type cluster struct {
 	*kubernetes.Clientset
 	config *rest.Config
@@ -45,7 +45,7 @@ func connect(t *testing.T, config *rest.Config) *cluster {
 	return &cluster{Clientset: client, config: config, ctx: ctx}
 }
 
-// namespace makes one, with labels.
+// namespace creates a namespace with labels.
 func (c *cluster) namespace(t *testing.T, name string, labels map[string]string) {
 	t.Helper()
 	namespace := &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
@@ -54,12 +54,13 @@ func (c *cluster) namespace(t *testing.T, name string, labels map[string]string)
 	}
 }
 
-// try returns what the API server would store for the pod, or why it refuses it.
+// try returns the pod as the API server would store it, or the error with which it refuses the pod.
 func (c *cluster) try(namespace string, p *v1.Pod) (*v1.Pod, error) {
 	return c.CoreV1().Pods(namespace).Create(c.ctx, p, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 }
 
-// install applies the policies as kustomize would, but for that with the defaults, and waits until each is in force, which takes about a second.
+// install applies the policies as kustomize would, except the one with the defaults, and waits until each is in force, which takes about a
+// second.
 func (c *cluster) install(t *testing.T) {
 	t.Helper()
 	for name, file := range base(t) {
@@ -72,7 +73,7 @@ func (c *cluster) install(t *testing.T) {
 		"gshare-isolation": pod(hostPID),
 		"gshare-slo":       pod(says("class", "slo")),
 	} {
-		kube.Complete(p) // gshare-share refuses one that is not
+		kube.Complete(p) // gshare-share would refuse an incomplete pod
 		c.eventually(t, name, func() (bool, error) {
 			_, err := c.try("default", p)
 			return err != nil && strings.Contains(err.Error(), name), err
@@ -80,10 +81,10 @@ func (c *cluster) install(t *testing.T) {
 	}
 }
 
-// defaults is the file of the policy that fills in what pods leave out.
+// defaults is the file of the policy that fills in what pods omit.
 const defaults = "defaults.yaml"
 
-// installDefaults applies the file of the policy that fills in what pods leave out, and waits until it is in force.
+// installDefaults applies the policy that fills in what pods omit, and waits until it is in force.
 func (c *cluster) installDefaults(t *testing.T, file []byte) {
 	t.Helper()
 	c.apply(t, file)
@@ -93,7 +94,7 @@ func (c *cluster) installDefaults(t *testing.T, file []byte) {
 	})
 }
 
-// eventually waits for what is; the second result says how it stands.
+// eventually waits until the condition holds. The condition's second result explains a failure to the reader of the test's log.
 func (c *cluster) eventually(t *testing.T, what string, is func() (bool, error)) {
 	t.Helper()
 	var saw error
@@ -106,7 +107,7 @@ func (c *cluster) eventually(t *testing.T, what string, is func() (bool, error))
 	}
 }
 
-// base returns the files that the kustomization lists, by their names.
+// base returns the files that the kustomization lists, by name.
 func base(t *testing.T) map[string][]byte {
 	t.Helper()
 	var kustomization struct{ Resources []string }
@@ -142,7 +143,8 @@ func (c *cluster) apply(t *testing.T, file []byte) {
 	}
 }
 
-// create creates the objects of a file. The API server compiles every expression then, and refuses one that it cannot.
+// create creates the objects of a file. The API server compiles all expressions of a policy at that time, and refuses the policy if one does not
+// compile.
 func (c *cluster) create(t *testing.T, file []byte) error {
 	t.Helper()
 	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discovery.NewDiscoveryClientForConfigOrDie(c.config)))

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// testUpdate: a word of the share may not become wrong afterwards; whatever else changes is not looked at.
+// testUpdate: an update that makes an annotation of the share invalid is refused. Updates of anything else are not checked.
 func (c *cluster) testUpdate(t *testing.T) {
 	pods := c.CoreV1().Pods("default")
 	p, err := pods.Create(c.ctx, pod(), metav1.CreateOptions{})
@@ -39,7 +39,7 @@ func (c *cluster) testUpdate(t *testing.T) {
 	}
 }
 
-// testDebug: a container that joins the pod later gets no more than the others.
+// testDebug: an ephemeral container is subject to the same restrictions as the pod's other containers.
 func (c *cluster) testDebug(t *testing.T) {
 	pods := c.CoreV1().Pods("default")
 	p, err := pods.Create(c.ctx, pod(), metav1.CreateOptions{})
