@@ -1,5 +1,5 @@
-// Package bounds checks in tests that validation accepts the least and the most of a number, and refuses what lies beyond with the name of
-// the field.
+// Package bounds lets tests check that a validation accepts the minimum and the maximum of a number, and refuses values beyond them with
+// an error that names the field.
 package bounds
 
 import (
@@ -11,21 +11,21 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Field is a bounded number of a T.
+// Field is a numeric field of T with bounds.
 type Field[T any, N int64 | float64] struct {
 	name        string
 	least, most N
 	set         func(*T, N)
 }
 
-// Of returns the field that errors state by the given name. The least and the most are valid; the next smaller and the next larger number
-// are not. A number without a bound has the smallest or largest int64, or an infinity, in its place.
+// Of returns the field that errors call by the given name. The values least and most are valid; the next smaller and the next larger
+// number are not. If there is no bound, pass the smallest or largest int64, or an infinity.
 func Of[T any, N int64 | float64](name string, least, most N, set func(*T, N)) Field[T, N] {
 	return Field[T, N]{name, least, most, set}
 }
 
-// Check reports as errors of the test which bounds of the fields validate does not keep. Only the field under test differs from the value
-// that valid returns.
+// Check reports a test error for each bound that validate does not enforce. Only the field under test differs from the value that valid
+// returns.
 func Check[T any, N int64 | float64](t *testing.T, valid func() T, validate func(*T) error, fields ...Field[T, N]) {
 	t.Helper()
 	for _, f := range fields {
@@ -55,7 +55,8 @@ func Check[T any, N int64 | float64](t *testing.T, valid func() T, validate func
 	}
 }
 
-// beyond returns the next number in a direction, 1 or -1. It wraps around, or stays, where there is none.
+// beyond returns the next number in a direction, 1 or -1. At the end of the type's range, an int64 wraps around and an infinity stays the
+// same.
 func beyond[N int64 | float64](n N, direction int) N {
 	switch n := any(n).(type) {
 	case int64:

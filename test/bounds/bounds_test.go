@@ -22,14 +22,14 @@ func (b *box) validate() error {
 	return nil
 }
 
-// TestCheck checks that right bounds pass.
+// TestCheck checks that correct bounds pass.
 func TestCheck(t *testing.T) {
 	valid := func() box { return box{count: 1} }
 	bounds.Check(t, valid, (*box).validate, bounds.Of("count", 1, 7, func(b *box, n int64) { b.count = n }))
 	bounds.Check(t, valid, (*box).validate, bounds.Of("part", 0, 0.5, func(b *box, x float64) { b.part = x }))
 }
 
-// TestCheckFails checks that wrong bounds fail, in a test of its own that is expected to fail.
+// TestCheckFails checks that wrong bounds fail. Check gets a separate testing.T, which is expected to fail.
 func TestCheckFails(t *testing.T) {
 	set := func(b *box, n int64) { b.count = n }
 	for name, f := range map[string]bounds.Field[box, int64]{
