@@ -1,4 +1,4 @@
-// Package claims_test tries what gshare's driver for resource claims writes on a real API server, under the stock scheduler.
+// Package claims_test tests what gshare's driver for resource claims publishes on a real API server, under the stock scheduler.
 package claims_test
 
 import (
@@ -63,7 +63,7 @@ func (c *cluster) must(err error) {
 	}
 }
 
-// wait polls until done returns an empty text, and fails with its last one.
+// wait polls until done returns an empty string. If that does not happen in time, it fails the test with the last string.
 func (c *cluster) wait(done func() string) {
 	c.t.Helper()
 	last := ""
@@ -85,7 +85,7 @@ func slice(id string, sms int, memoryMiB int64, classes ...share.Isolation) inve
 	}
 }
 
-// publish writes the ResourceSlices of a node as the driver does, and returns them as they are stored.
+// publish writes the ResourceSlices of a node as the driver does, and returns them as the API server stored them.
 func (c *cluster) publish(node string, offered []inventory.Slice) (stored []*resourceapi.ResourceSlice, err error) {
 	pool := draplugin.Resources(node, offered).Pools[node]
 	for i, s := range pool.Slices {
@@ -108,7 +108,7 @@ func (c *cluster) publish(node string, offered []inventory.Slice) (stored []*res
 	return stored, nil
 }
 
-// TestDevicesAreValid: the API server stores what the driver publishes, and drops nothing of it.
+// TestDevicesAreValid: the API server stores what the driver publishes without dropping any field.
 func TestDevicesAreValid(t *testing.T) {
 	c := connect(t)
 	mps := []share.Isolation{share.Exclusive, share.MPS}
@@ -122,7 +122,7 @@ func TestDevicesAreValid(t *testing.T) {
 		slice("GPU-0", 132, 143771, mps...), failed, part, silent, slice("GPU-2", 108, 81920, share.Exclusive), slice("GPU-3", 1, 1, mps...),
 		slice("GPU-4", 2, 2, mps...), slice("GPU-5", 3, int64(share.MaxMemory/share.MiB), mps...),
 	}
-	for i := range 100 { // more than one ResourceSlice holds
+	for i := range 100 { // more than fit into one ResourceSlice
 		offered = append(offered, slice(fmt.Sprint("GPU-x", i), 132, 143771, mps...))
 	}
 	stored, err := c.publish("valid", offered)
@@ -141,7 +141,7 @@ func TestDevicesAreValid(t *testing.T) {
 	}
 }
 
-// TestInvalidDevice: the server that stored the devices above does look at their policies.
+// TestInvalidDevice is the negative control of TestDevicesAreValid: the API server does validate the request policies of devices.
 func TestInvalidDevice(t *testing.T) {
 	c := connect(t)
 	_, err := c.publish("invalid", []inventory.Slice{slice("GPU-0", 132, 0, share.MPS), slice("GPU-0", 132, 1, share.MPS)})
@@ -152,7 +152,7 @@ func TestInvalidDevice(t *testing.T) {
 
 const class = draplugin.Driver
 
-// prepare makes a node, the class and a namespace.
+// prepare creates a node, the DeviceClass and namespaces.
 func (c *cluster) prepare(node string, namespaces ...string) {
 	c.t.Helper()
 	_, err := c.CoreV1().Nodes().Create(c.ctx, &v1.Node{
@@ -178,7 +178,7 @@ func (c *cluster) prepare(node string, namespaces ...string) {
 	}
 }
 
-// claim makes a claim of a device that the CEL expressions select, and a pod that uses it on a node.
+// claim creates a claim for a device that the CEL expressions select, and a pod on the node that uses it.
 func (c *cluster) claim(namespace, name, node string, requests map[resourceapi.QualifiedName]string, selectors ...string) {
 	c.t.Helper()
 	capacity := &resourceapi.CapacityRequirements{Requests: map[resourceapi.QualifiedName]resource.Quantity{}}
@@ -205,7 +205,7 @@ func (c *cluster) claim(namespace, name, node string, requests map[resourceapi.Q
 	c.must(err)
 }
 
-// allocated waits for the allocation of a claim, and returns what the driver reads from it.
+// allocated waits until a claim is allocated, and returns the placement that the driver derives from the allocation.
 func (c *cluster) allocated(namespace, name, node string, offered []inventory.Slice) kube.PlacedVGPU {
 	c.t.Helper()
 	var claim *resourceapi.ResourceClaim
@@ -240,8 +240,8 @@ func (c *cluster) condition(namespace, name string) string {
 	return ""
 }
 
-// TestStockScheduler: claims of several namespaces share a GPU under the stock scheduler, until their sum is all of it. What they consume is
-// rounded up to what the node enforces.
+// TestStockScheduler: under the stock scheduler, claims of several namespaces share a GPU until it is fully allocated. The consumed capacity
+// is rounded up to what the node can enforce.
 func TestStockScheduler(t *testing.T) {
 	c := connect(t)
 	c.prepare("shared", "a", "b")
@@ -276,7 +276,7 @@ func TestStockScheduler(t *testing.T) {
 		c.claim("a", name, "shared", requests)
 	}
 	c.claim("a", "rest", "shared", map[resourceapi.QualifiedName]string{"sm": "68", "memory": "62Gi"})
-	c.allocated("a", "rest", "shared", offered) // after those that do not fit were tried
+	c.allocated("a", "rest", "shared", offered) // after the scheduler has tried the claims that do not fit
 	for name := range refused {
 		c.wait(func() string {
 			claim, err := c.ResourceV1().ResourceClaims("a").Get(c.ctx, name, metav1.GetOptions{})
@@ -292,7 +292,7 @@ func TestStockScheduler(t *testing.T) {
 	}
 }
 
-// TestTaint: a GPU that has failed gets no new claims; the other one of its node does.
+// TestTaint: a failed GPU gets no new claims, while the other GPU of its node does.
 func TestTaint(t *testing.T) {
 	c := connect(t)
 	c.prepare("tainted", "c")

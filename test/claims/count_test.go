@@ -9,8 +9,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/inventory"
 )
 
-// countedAlike checks that Kueue 0.19 charges a claim's queue what the scheduler has charged the device: what docs/queues.md says of quotas
-// by capacity holds only then.
+// countedAlike checks that Kueue 0.19 charges the claim's queue the same amount that the scheduler charges the device. What docs/queues.md
+// says about quotas by capacity depends on this.
 func (c *cluster) countedAlike(namespace, name string, of inventory.Slice, requests map[resourceapi.QualifiedName]string) {
 	c.t.Helper()
 	claim, err := c.ResourceV1().ResourceClaims(namespace).Get(c.ctx, name, metav1.GetOptions{})
@@ -24,8 +24,8 @@ func (c *cluster) countedAlike(namespace, name string, of inventory.Slice, reque
 	}
 }
 
-// queueCharge computes, as Kueue 0.19 documents, what a request for a capacity costs: the request or else the policy's default, rounded up to
-// a value that the policy admits.
+// queueCharge computes what a request for a capacity costs, as documented by Kueue 0.19: the request, or the policy's default if there is
+// none, rounded up to a value that the policy admits.
 func queueCharge(of resourceapi.DeviceCapacity, request string) int64 {
 	policy := of.RequestPolicy
 	amount := policy.Default.Value()

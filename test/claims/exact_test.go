@@ -41,16 +41,16 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// This file is not part of CI: it tries whether a scheduler profile can choose the devices of claims itself, around the stock plugin. See
-// docs/adr/0033-claims-are-not-packed-exactly.md for what it found.
+// This file is not part of CI. It explores whether a scheduler profile can choose the devices of claims itself, by wrapping the stock plugin.
+// docs/adr/0033-claims-are-not-packed-exactly.md describes the findings.
 
 // exactName is the name of the wrapped plugin, which must differ from that of the stock one.
 const exactName = "ExactDynamicResources"
 
-// packed is the key of the taint by which devices are fenced from schedulers that add only.
+// packed is the key of the taint that keeps schedulers which merely sum up requests away from devices.
 const packed = draplugin.TaintPrefix + "packed"
 
-// exact is the stock plugin for claims, which sees of the devices of gshare only those that were chosen for the pod, one on each node.
+// exact wraps the stock plugin for claims. Of gshare's devices, it shows the stock plugin only those chosen for the pod, one on each node.
 type exact struct {
 	*dynamicresources.DynamicResources
 	handle fwk.Handle
@@ -59,7 +59,7 @@ type exact struct {
 	wrong  atomic.Int64 // allocations that differ from what was chosen
 }
 
-// handle gives the stock plugin the view as its lister of ResourceSlices.
+// handle is a framework handle that gives the stock plugin the view as its lister of ResourceSlices.
 type handle struct {
 	fwk.Handle
 	view *view
@@ -76,10 +76,10 @@ type manager struct {
 
 func (m manager) ResourceSlices() fwk.ResourceSliceLister { return m.view }
 
-// view lists the ResourceSlices of the cluster with one device of gshare's on each node.
+// view lists the cluster's ResourceSlices, with only the chosen one of gshare's devices on each node.
 type view struct {
 	fwk.ResourceSliceLister
-	mu     sync.Mutex        // held during PreFilter of the stock plugin, which reads the list there only
+	mu     sync.Mutex        // held during PreFilter of the stock plugin, the only place where it reads the list
 	chosen map[string]string // devices by node
 }
 
@@ -104,8 +104,8 @@ func (v *view) ListWithDeviceTaintRules() ([]*resourceapi.ResourceSlice, error) 
 	return seen, err
 }
 
-// books are what is reserved of the devices, by the scheduler's own account: here the percentages of SMs, by node and device. It stands for the slot
-// tables of SlotPacking, and chooses the last device that fits, which no first fit would.
+// books records what this scheduler has reserved on the devices: percentages of SMs, by node and device. It stands in for the slot tables of
+// SlotPacking. It chooses the last device that fits, which no first-fit algorithm would.
 type books struct {
 	mu       sync.Mutex
 	devices  map[string][]string
@@ -135,7 +135,7 @@ func (b *books) reserve(claim types.UID, node, device string, percent int64) {
 	b.of[claim] = [2]string{node, device}
 }
 
-// unreserve takes a reservation back, if there is one.
+// unreserve undoes a reservation, if there is one.
 func (b *books) unreserve(claim types.UID, percent int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -147,7 +147,7 @@ func (b *books) unreserve(claim types.UID, percent int64) {
 
 func (e *exact) Name() string { return exactName }
 
-// claimsOf returns the claims of a pod, with the percentage of SMs that each is for.
+// claimsOf returns the claims of a pod, and the percentage of SMs that each requests.
 func (e *exact) claimsOf(pod *v1.Pod) (claims []*resourceapi.ResourceClaim, percent int64) {
 	for _, c := range pod.Spec.ResourceClaims {
 		claim, err := e.handle.SharedDRAManager().ResourceClaims().Get(pod.Namespace, *c.ResourceClaimName)
@@ -253,7 +253,7 @@ profiles:
 	return made
 }
 
-// fleet makes nodes with GPUs, fenced or not, and returns their devices.
+// fleet creates nodes with GPUs, with or without the taint packed, and returns the books of their devices.
 func (c *cluster) fleet(prefix string, nodes, gpus int, fenced bool) *books {
 	c.t.Helper()
 	b := &books{devices: map[string][]string{}, reserved: map[[2]string]int64{}, of: map[types.UID][2]string{}}
@@ -280,7 +280,7 @@ func (c *cluster) fleet(prefix string, nodes, gpus int, fenced bool) *books {
 	return b
 }
 
-// burst makes claims of some percent of the SMs, and then pods of a profile that use them, and returns how long it took until all are bound.
+// burst creates claims for a percentage of the SMs, then pods of a profile that use them, and returns the time until all are bound.
 func (c *cluster) burst(what, profile string, pods int, percent func(int) int64, withClaims bool) time.Duration {
 	c.t.Helper()
 	name := func(i int) string { return fmt.Sprintf("%s-%d", what, i) }
@@ -346,8 +346,8 @@ func (c *cluster) burst(what, profile string, pods int, percent func(int) int64,
 	return time.Since(began)
 }
 
-// TestExact: what the wrapped plugin chooses is what the stock one allocates, for claims of many sizes at once; a profile without it gets nothing of the
-// fenced devices.
+// TestExact: for many concurrent claims of different sizes, the stock plugin allocates exactly the devices that the wrapper chose. A profile without the
+// wrapper gets none of the tainted devices.
 func TestExact(t *testing.T) {
 	c := connect(t)
 	b := c.fleet("fenced", 4, 8, true)
@@ -387,8 +387,8 @@ func TestExact(t *testing.T) {
 	})
 }
 
-// TestExactRate compares how many pods the profiles bind in a second: without shares, with shares by resources, and by claims with the stock plugin and
-// the wrapped one.
+// TestExactRate compares how many pods per second the profiles bind: pods without shares, with shares by resources, and with claims by the stock plugin
+// and by the wrapped one.
 func TestExactRate(t *testing.T) {
 	c := connect(t)
 	b := c.fleet("rate", 20, 8, false)

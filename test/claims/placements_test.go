@@ -14,7 +14,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// placements returns the placements for MIG instances on A100 GPUs.
+// placements returns the possible placements of MIG instances on A100 GPUs.
 func placements(t *testing.T, gpus int) (offered []inventory.Slice) {
 	t.Helper()
 	m, err := mig.ModelNamed("A100-80GB")
@@ -39,7 +39,8 @@ func placements(t *testing.T, gpus int) (offered []inventory.Slice) {
 	return offered
 }
 
-// TestPlacementsAreValid: the API server stores the counters of a node with nine GPUs and the devices that consume them, and drops nothing.
+// TestPlacementsAreValid: the API server stores the shared counters of a node with nine GPUs, and the devices that consume them, without dropping
+// any field.
 func TestPlacementsAreValid(t *testing.T) {
 	c := connect(t)
 	offered := placements(t, 9)
@@ -65,8 +66,8 @@ func ofProfile(name string) string {
 	return fmt.Sprintf(`has(device.attributes["gshare.dev"].profile) && device.attributes["gshare.dev"].profile == %q`, name)
 }
 
-// TestInstancesUnderStockScheduler: claims by profile get instances that the GPU can have together, and its whole GPU beside. One that does not fit
-// waits until the claim in its way is gone. Shares of one instance consume its memory slices once.
+// TestInstancesUnderStockScheduler: claims for MIG profiles get instances that can coexist on the GPU, and claims for whole GPUs get the other GPU.
+// A claim that does not fit waits until the claim in its way is deleted. Shares of one instance consume its memory slices once.
 func TestInstancesUnderStockScheduler(t *testing.T) {
 	c := connect(t)
 	c.prepare("cut", "d")
@@ -109,7 +110,7 @@ func TestInstancesUnderStockScheduler(t *testing.T) {
 	c.must(c.CoreV1().Pods("d").Delete(c.ctx, "middle", metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}))
 	middle, err := c.ResourceV1().ResourceClaims("d").Get(c.ctx, "middle", metav1.GetOptions{})
 	c.must(err)
-	middle.Status.ReservedFor, middle.Status.Allocation = nil, nil // as the controller of claims does, which does not run here
+	middle.Status.ReservedFor, middle.Status.Allocation = nil, nil // as the resource claim controller, which does not run here, would do
 	_, err = c.ResourceV1().ResourceClaims("d").UpdateStatus(c.ctx, middle, metav1.UpdateOptions{})
 	c.must(err)
 	if got := c.allocated("d", "waits", "cut", offered); got.Slice != prefix+"c1m1.5" {
