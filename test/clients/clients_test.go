@@ -1,5 +1,5 @@
-// Package clients_test lets published clients use gshare-model, on the simulated driver, through the gateway: that of OpenAI, and one of gRPC
-// that knows the Open Inference Protocol from KServe's definitions. It needs gcc, and the network for KServe's definitions.
+// Package clients_test sends requests from published client libraries to gshare-model, on the simulated driver, through the gateway: OpenAI's
+// own client, and gRPC with KServe's definitions of the Open Inference Protocol. It needs gcc, and the network to fetch KServe's definitions.
 package clients_test
 
 import (
@@ -34,7 +34,7 @@ import (
 
 const kserve = "github.com/kserve/kserve@v0.20.0"
 
-// startModel builds and starts gshare-model with the name "m", and returns its address.
+// startModel builds and starts gshare-model with a model named "m", and returns its address.
 func startModel(t *testing.T) string {
 	t.Helper()
 	folder := t.TempDir()
@@ -66,7 +66,7 @@ func startModel(t *testing.T) string {
 			address = m[1]
 		}
 		if strings.Contains(lines.Text(), "loaded the model") {
-			go func() { // so that it can write more
+			go func() { // keeps reading, so that the program never blocks on its output
 				for lines.Scan() {
 				}
 			}()
@@ -77,7 +77,7 @@ func startModel(t *testing.T) string {
 	return ""
 }
 
-// startGateway serves a function "m" with a replica, and returns the gateway and its address.
+// startGateway serves a function "m" with one replica, and returns the gateway and its address.
 func startGateway(t *testing.T, f gateway.Function, replica string) (*gateway.Gateway, string) {
 	t.Helper()
 	g := gateway.New(gateway.Config{})
@@ -98,7 +98,7 @@ func startGateway(t *testing.T, f gateway.Function, replica string) (*gateway.Ga
 	return g, listener.Addr().String()
 }
 
-// TestOpenAI uses OpenAI's own client, which knows the gateway's address only.
+// TestOpenAI uses OpenAI's own client, configured with nothing but the gateway's address.
 func TestOpenAI(t *testing.T) {
 	g, address := startGateway(t, gateway.Function{Protocol: gateway.OpenAI}, startModel(t))
 	client := openai.NewClient(option.WithBaseURL("http://"+address+"/v1"), option.WithAPIKey("none"), option.WithMaxRetries(0))
@@ -224,7 +224,7 @@ func TestKServe(t *testing.T) {
 	}
 }
 
-// definitions returns the service as KServe defines it.
+// definitions returns KServe's definition of the service.
 func definitions(t *testing.T) protoreflect.ServiceDescriptor {
 	t.Helper()
 	command := exec.Command("go", "mod", "download", "-json", kserve)

@@ -1,5 +1,5 @@
-// Package scheduler_test runs upstream's scheduler_perf with gshare's plugins: the same harness, workloads in its form, and
-// the real plugin registry.
+// Package scheduler_test runs upstream's scheduler_perf with gshare's plugins: the upstream harness, workloads in its
+// format, and the real plugin registry.
 package scheduler_test
 
 import (
