@@ -16,7 +16,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/kube"
 )
 
-// mishaps are what can happen to a bind request.
+// mishaps are the faults that can be injected into a bind request.
 var mishaps = []struct {
 	name string
 	fate fate
@@ -34,8 +34,8 @@ var mishaps = []struct {
 	{"answered after 1.5 s", func(p *proxy, b *bind) { held(after(1500*time.Millisecond)())(p, b) }},
 }
 
-// chance decides by seed, pod and attempt, so that every run has the same mishaps. Two of three first attempts go wrong, and
-// half of the second and third ones.
+// chance chooses the fate of each bind request by seed, pod and attempt, so that every run has the same faults. Two of three
+// first attempts fail, and half of the second and third ones.
 type chance struct {
 	mu    sync.Mutex // guards count
 	count map[string]int
@@ -56,15 +56,15 @@ func (c *chance) pick(pod string, attempt int) fate {
 	return chosen
 }
 
-// chanceOf returns the same sequence for the same name.
+// chanceOf returns a random generator that yields the same sequence for the same name.
 func chanceOf(name string) *rand.Rand {
 	hash := fnv.New64a()
 	_, _ = hash.Write([]byte(name))
 	return rand.New(rand.NewPCG(seed, hash.Sum64()))
 }
 
-// faultyCluster returns nodes and 146 pods that fill them exactly in any order: for each model of GPU there is one size of pod,
-// and pods with two vGPUs have nodes with two GPUs.
+// faultyCluster returns nodes and 146 pods that fill them exactly, in whatever order they are placed: all pods for one GPU
+// model have the same size, and pods with two vGPUs go to nodes with two GPUs.
 func faultyCluster() ([]*v1.Node, []*v1.Pod) {
 	machines := append(nodes("a", 8, 4), nodes("b", 4, 2, ofModel("B200"))...)
 	machines = append(machines, nodes("h", 7, 2, ofModel("H200"))...)
@@ -78,7 +78,7 @@ func TestBindRequestsGoWrong(t *testing.T) {
 	c := &chance{count: map[string]int{}}
 	var p *proxy
 	p = l.startProxy(func(pod string, attempt int) fate {
-		if p.underWay(pod) { // a server that answers truthfully, while an earlier request is under way
+		if p.underWay(pod) { // a server that responds truthfully, while an earlier request is still in flight
 			return forward
 		}
 		return c.pick(pod, attempt)

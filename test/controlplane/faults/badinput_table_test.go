@@ -22,10 +22,10 @@ func withInit(c v1.Container) option {
 	return func(p *v1.Pod) { p.Spec.InitContainers = append(p.Spec.InitContainers, c) }
 }
 
-// good is a share that any node takes; options make it bad.
+// good is a share that fits any node; the tests' options make it invalid.
 var good = asking("sm", "24", "quota", "100", "mem", "1024", "vgpu", "1")
 
-// nonsense lists requests that no node can meet, with the event that explains why. The nodes have 2 GPUs each.
+// nonsense lists requests that no node can satisfy, with the event that explains why. The nodes have 2 GPUs each.
 var nonsense = []struct {
 	name    string
 	options []option

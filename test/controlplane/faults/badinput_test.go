@@ -42,8 +42,8 @@ func TestNonsenseIsRefusedWithReason(t *testing.T) {
 	l.finish()
 }
 
-// TestReasonsWithPercent has reasons with a percent sign, gshare's own and the user's. The scheduler takes a reason for a
-// format string when it makes the event; the event must be readable all the same.
+// TestReasonsWithPercent has reasons that contain a percent sign, gshare's own and a user's. The scheduler uses a reason as
+// a format string when it creates the event; the event must be readable nevertheless.
 func TestReasonsWithPercent(t *testing.T) {
 	l := newLab(t)
 	l.sharedScheduler()

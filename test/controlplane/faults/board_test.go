@@ -16,18 +16,18 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/kube"
 )
 
-// board shows all pods as they are watched.
+// board holds the latest state of all pods, as seen by a watch.
 type board struct {
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	pods    pods
-	places  map[types.UID][]place // every place that a pod was seen at, in order
+	places  map[types.UID][]place // every place where a pod was seen, in order
 	changed chan struct{}         // closed and replaced at every change
 }
 
-// pods are by namespace/name.
+// pods maps namespace/name to the pod.
 type pods map[string]*v1.Pod
 
-// place is where a pod is bound to.
+// place is what a pod is bound to: its node, and its placement annotation.
 type place struct{ node, placement string }
 
 func newBoard(ctx context.Context, c kubernetes.Interface) (*board, error) {
@@ -98,7 +98,7 @@ func (b *board) wait(ctx context.Context, holds func(pods) bool) error {
 	}
 }
 
-// waitAtMost reports whether the condition came to hold in time.
+// waitAtMost reports whether the condition became true within the limit.
 func (b *board) waitAtMost(ctx context.Context, limit time.Duration, holds func(pods) bool) bool {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

@@ -10,7 +10,7 @@ import (
 	"github.com/gshare-dev/gshare/test/controlplane"
 )
 
-// slowly lets bind requests take their time, so that many are under way when their connections are cut.
+// slowly delays bind requests, so that many are in flight when their connections are cut.
 func slowly(pod string, _ int) fate {
 	delay := time.Duration(50+chanceOf(pod).IntN(400)) * time.Millisecond
 	return func(p *proxy, b *bind) {
@@ -22,8 +22,8 @@ func slowly(pod string, _ int) fate {
 	}
 }
 
-// TestRefusalAfterTimeout sends a first bind request that times out and is carried out much later, and has the second one
-// refused. The space must not be given to another pod as long as the first may still be carried out.
+// TestRefusalAfterTimeout lets a first bind request time out and be carried out much later, and has the second one refused.
+// The share must not go to another pod while the first request may still be carried out.
 func TestRefusalAfterTimeout(t *testing.T) {
 	l := newLab(t)
 	release := make(chan struct{})
@@ -53,7 +53,7 @@ func TestRefusalAfterTimeout(t *testing.T) {
 	}
 }
 
-// TestConnectionsAreCutInMidBurst cuts all connections of the scheduler again and again, watches included.
+// TestConnectionsAreCutInMidBurst repeatedly cuts all connections of the scheduler, including watches.
 func TestConnectionsAreCutInMidBurst(t *testing.T) {
 	l := newLab(t)
 	p := l.startProxy(slowly)

@@ -10,7 +10,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/kube"
 )
 
-// vgpusOf reads a bound pod's placement: the slices of each container, by its name.
+// vgpusOf returns the slices of each container by name, from a bound pod's placement.
 func (l *lab) vgpusOf(pod string) map[string][]string {
 	l.t.Helper()
 	p, present, err := kube.PlacementOf(l.pod(pod))
@@ -47,7 +47,7 @@ func TestEveryContainerIsPlaced(t *testing.T) {
 	l.finish()
 }
 
-// TestContainersAreAllPlacedOrNone has a pod of which each container fits, but not both.
+// TestContainersAreAllPlacedOrNone has a pod whose two containers each fit alone, but not together.
 func TestContainersAreAllPlacedOrNone(t *testing.T) {
 	l := newLab(t)
 	l.sharedScheduler()
@@ -58,7 +58,7 @@ func TestContainersAreAllPlacedOrNone(t *testing.T) {
 	if text := l.pod("pod").Annotations[kube.AnnotationPlacement]; text != "" {
 		t.Errorf("the waiting pod has the placement %s", text)
 	}
-	l.addPods(gpuPod("whole", 100)) // nothing is held for the pod that waits
+	l.addPods(gpuPod("whole", 100)) // the waiting pod reserves nothing
 	l.waitBound("whole")
 	l.addNodes(node("large", 2))
 	l.waitBound("pod")
@@ -68,8 +68,8 @@ func TestContainersAreAllPlacedOrNone(t *testing.T) {
 	l.finish()
 }
 
-// TestProfilesNeverMixOnASlice sends pods of both packing models to the same nodes at once. There is one GPU more than each
-// model needs alone, as both may leave one half empty.
+// TestProfilesNeverMixOnASlice creates pods of both packing models for the same nodes at once. There is one GPU more than
+// the models need separately, since each may leave half a GPU unused.
 func TestProfilesNeverMixOnASlice(t *testing.T) {
 	l := newLab(t)
 	scheduler := l.sharedScheduler()

@@ -7,7 +7,7 @@ import (
 	"github.com/gshare-dev/gshare/test/controlplane"
 )
 
-// holdFirst runs a scheduler whose first bind request for the pod waits until the gate opens.
+// holdFirst runs a scheduler whose first bind request for the pod is held until open is called.
 func (l *lab) holdFirst(pod string) (p *proxy, open func()) {
 	l.t.Helper()
 	gate := make(chan struct{})
@@ -21,8 +21,8 @@ func (l *lab) holdFirst(pod string) (p *proxy, open func()) {
 	return p, func() { close(gate) }
 }
 
-// TestPodDeletedWhileItIsBound deletes a pod between Reserve and the API server's answer. Its space goes to others, again and
-// again: nothing of it stays behind.
+// TestPodDeletedWhileItIsBound deletes a pod between Reserve and the API server's response. Its share is given to other pods
+// twice, which shows that nothing of it remains reserved.
 func TestPodDeletedWhileItIsBound(t *testing.T) {
 	l := newLab(t)
 	p, open := l.holdFirst("gone")
@@ -48,7 +48,8 @@ func TestPodDeletedWhileItIsBound(t *testing.T) {
 	l.wantFull()
 }
 
-// TestPodReplacedWhileItIsBound has a new pod of the same name meanwhile: the request for the old one must not bind the new.
+// TestPodReplacedWhileItIsBound creates another pod of the same name meanwhile: the request for the old pod must not bind the
+// new one.
 func TestPodReplacedWhileItIsBound(t *testing.T) {
 	l := newLab(t)
 	p, open := l.holdFirst("again")

@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// forward is the fate of a request on a good day.
+// forward is the fate of a request without a fault: it is passed on, and so is the response.
 func forward(p *proxy, b *bind) {
 	status, header, answer := p.send(b)
 	for name, values := range header {
@@ -18,7 +18,7 @@ func forward(p *proxy, b *bind) {
 	_, _ = b.w.Write(answer)
 }
 
-// answer answers with a status and passes nothing on.
+// answer responds with a status and does not forward the request.
 func answer(code int, reason metav1.StatusReason) fate {
 	return func(_ *proxy, b *bind) { b.reply(code, reason) }
 }
@@ -33,16 +33,16 @@ func (b *bind) reply(code int, reason metav1.StatusReason) {
 	_ = json.NewEncoder(b.w).Encode(status)
 }
 
-// busy is the answer of a server that asks for patience, in words that client-go obeys by itself.
+// busy responds with 429 and a Retry-After header, on which client-go retries by itself.
 func busy(_ *proxy, b *bind) {
 	b.w.Header().Set("Retry-After", "1")
 	b.reply(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests)
 }
 
-// drop closes the connection without an answer.
+// drop closes the connection without a response.
 func drop(*proxy, *bind) { panic(http.ErrAbortHandler) }
 
-// butThen forwards the request, withholds the answer and continues with another fate.
+// butThen forwards the request, withholds the response and continues with another fate.
 func butThen(then fate) fate {
 	return func(p *proxy, b *bind) {
 		p.send(b)
@@ -50,7 +50,7 @@ func butThen(then fate) fate {
 	}
 }
 
-// late answers that the time is up, and passes the request on only when the signal comes.
+// late responds at once with a gateway timeout, and forwards the request only after the signal.
 func late(signal func() <-chan struct{}) fate {
 	return func(p *proxy, b *bind) {
 		p.mu.Lock()
@@ -69,7 +69,7 @@ func late(signal func() <-chan struct{}) fate {
 	}
 }
 
-// held passes the request on when the gate opens.
+// held forwards the request once the gate opens.
 func held(gate <-chan struct{}) fate {
 	return func(p *proxy, b *bind) {
 		<-gate
@@ -77,7 +77,7 @@ func held(gate <-chan struct{}) fate {
 	}
 }
 
-// after returns a signal that comes by itself.
+// after returns a signal that fires after the given time.
 func after(d time.Duration) func() <-chan struct{} {
 	return func() <-chan struct{} {
 		done := make(chan struct{})
@@ -86,7 +86,7 @@ func after(d time.Duration) func() <-chan struct{} {
 	}
 }
 
-// turnstile lets as many bind requests through as it is told. The others wait until they are let through or their sender dies.
+// turnstile forwards as many bind requests as it has been told to. The others wait until they may pass or the sender dies.
 type turnstile struct{ tickets chan struct{} }
 
 func newTurnstile() *turnstile { return &turnstile{tickets: make(chan struct{}, 10_000)} }

@@ -10,7 +10,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/kube"
 )
 
-// unreadable are inventories that nothing may be built on, by the name of their node.
+// unreadable returns inventories that must not be relied on, and the reasons that events give, by the name of the node.
 func unreadable() map[string]struct{ text, reason string } {
 	with := func(node, old, replacement string) string {
 		return strings.Replace(encode(inventory(node, 1)), old, replacement, 1)
@@ -37,7 +37,7 @@ func TestUnreadableInventories(t *testing.T) {
 		n.Annotations[kube.AnnotationInventory] = c.text
 		l.addNodes(n)
 	}
-	fit := gpuPods("fit", 4, 25) // all that the sound node can take
+	fit := gpuPods("fit", 4, 25) // all that fits on the one node with a valid inventory
 	l.addPods(fit...)
 	l.waitBound(names(fit)...)
 	for _, p := range fit {
@@ -45,7 +45,7 @@ func TestUnreadableInventories(t *testing.T) {
 	}
 	l.addPods(gpuPod("waiting", 25))
 	l.waitRefused("waiting")
-	l.waitEvent(l.pod("waiting").UID, "FailedScheduling", "6 gshare inventory is malformed") // the scheduler has seen them all
+	l.waitEvent(l.pod("waiting").UID, "FailedScheduling", "6 gshare inventory is malformed") // the scheduler has seen all of the inventories
 	for name, c := range bad {
 		n, err := l.client.CoreV1().Nodes().Get(l.ctx, name, metav1.GetOptions{})
 		l.must(err)
@@ -65,7 +65,7 @@ func TestUnreadableInventories(t *testing.T) {
 	l.finish()
 }
 
-// TestInventoryBecomesUnreadable checks that pods which run on a node stay counted through its bad times.
+// TestInventoryBecomesUnreadable checks that pods running on a node remain counted while its inventory cannot be read.
 func TestInventoryBecomesUnreadable(t *testing.T) {
 	l := newLab(t)
 	l.sharedScheduler()

@@ -21,15 +21,15 @@ import (
 
 const testTimeout = time.Minute
 
-// lab is the cluster as one test uses it.
+// lab is one test's view of the cluster.
 type lab struct {
 	t      *testing.T
-	ctx    context.Context // ends with the test
+	ctx    context.Context // cancelled at the end of the test
 	client kubernetes.Interface
 	board  *board
 }
 
-// newLab returns an empty bulk. No scheduler is started.
+// newLab returns the shared cluster, emptied. It starts no scheduler.
 func newLab(t *testing.T) *lab {
 	t.Helper()
 	if err := startPlane(); err != nil {
@@ -42,7 +42,7 @@ func newLab(t *testing.T) *lab {
 	return l
 }
 
-// clean removes what an earlier test left, and returns when the scheduler that runs knows that it is gone.
+// clean removes what an earlier test left, and returns once the running scheduler knows that it is gone.
 func (l *lab) clean() {
 	l.t.Helper()
 	at := metav1.DeleteOptions{GracePeriodSeconds: new(int64)}
@@ -53,8 +53,8 @@ func (l *lab) clean() {
 	}
 }
 
-// schedulerHasNoNode asks the scheduler with a pod whether it knows no node. One that still knows a node of an earlier test would bind
-// pods of this test to it, or to what a node of the same name had.
+// schedulerHasNoNode finds out by a probe pod whether the scheduler knows no nodes. A scheduler that still knew a node of an earlier
+// test would bind this test's pods to it, or to slices that an earlier node of the same name had.
 func (l *lab) schedulerHasNoNode() bool {
 	l.t.Helper()
 	l.addPods(rawPod("probe"))
@@ -93,14 +93,14 @@ func (l *lab) addPods(pods ...*v1.Pod) {
 	l.must(bulk.CreatePods(l.ctx, l.client, pods))
 }
 
-// deletePod deletes at once, as a kubelet does when the containers have ended.
+// deletePod deletes a pod with a grace period of zero, as a kubelet does when the containers have ended.
 func (l *lab) deletePod(name string) {
 	l.t.Helper()
 	at := metav1.DeleteOptions{GracePeriodSeconds: new(int64)}
 	l.must(l.client.CoreV1().Pods(metav1.NamespaceDefault).Delete(l.ctx, name, at))
 }
 
-// setInventory replaces a node's inventory by any text.
+// setInventory replaces a node's inventory by an arbitrary text.
 func (l *lab) setInventory(node, text string) {
 	l.t.Helper()
 	patch := annotationPatch(l.t, kube.AnnotationInventory, text)
@@ -108,7 +108,8 @@ func (l *lab) setInventory(node, text string) {
 	l.must(err)
 }
 
-// tellScheduler replaces a node's inventory and returns when the scheduler goes by it: a pod runs on a slice that only it has.
+// tellScheduler replaces a node's inventory, and returns once the scheduler uses it: a canary pod was bound to a slice that only the
+// new inventory has.
 func (l *lab) tellScheduler(node string, inv kube.Inventory) {
 	l.t.Helper()
 	canary := kube.Slice{
@@ -147,7 +148,7 @@ func (l *lab) pod(name string) *v1.Pod {
 	return pod
 }
 
-// addInBackground creates the pods while the test continues, and has created all of them when the test ends.
+// addInBackground creates the pods while the test goes on. All of them have been created when the test ends.
 func (l *lab) addInBackground(pods []*v1.Pod) {
 	created := make(chan error, 1)
 	go func() { created <- bulk.CreatePods(l.ctx, l.client, pods) }()

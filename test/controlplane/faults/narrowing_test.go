@@ -12,8 +12,9 @@ import (
 	"github.com/gshare-dev/gshare/test/controlplane"
 )
 
-// TestCandidatesAreAllRefused has more nodes than candidates. The packing order prefers nodes that other plugins refuse, for
-// reasons that the cheap check does not know; the pods must come to the few others in a second cycle.
+// TestCandidatesAreAllRefused has more nodes than one cycle has candidates. The packing order prefers nodes that other
+// plugins refuse, for reasons that gshare's cheap check does not cover; a second cycle must place the pods on the few
+// remaining nodes.
 func TestCandidatesAreAllRefused(t *testing.T) {
 	const count, taken = 76, 70
 	l := newLab(t)

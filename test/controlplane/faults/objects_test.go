@@ -21,7 +21,7 @@ const (
 
 type nodeOption func(*v1.Node)
 
-// node has whole GPUs, and more CPU and memory than any pod here requests.
+// node returns a node with whole GPUs, and with more CPU and memory than any pod here requests.
 func node(name string, gpus int, more ...nodeOption) *v1.Node {
 	inv := inventory(name, gpus)
 	has := kube.NodeResources(inv)
@@ -64,12 +64,12 @@ func inventory(node string, gpus int) kube.Inventory {
 func encode(inv kube.Inventory) string {
 	text, err := kube.EncodeInventory(inv)
 	if err != nil {
-		panic(err) // a mistake in the test
+		panic(err) // a bug in the test
 	}
 	return text
 }
 
-// ofModel returns all GPUs of the node another model.
+// ofModel replaces the model of all GPUs of the node.
 func ofModel(model string) nodeOption {
 	return func(n *v1.Node) {
 		inv, _, err := kube.InventoryOf(n)
@@ -89,7 +89,7 @@ func allocatable(name v1.ResourceName, amount string) nodeOption {
 
 type option func(*v1.Pod)
 
-// gpuPod requests a share of SMs at full quota, completed as the admission policies do it.
+// gpuPod requests a percentage of SMs at full quota, completed as by the admission policies.
 func gpuPod(name string, sm int64, more ...option) *v1.Pod {
 	pod := rawPod(name, append([]option{gshare("sm", strconv.FormatInt(sm, 10)), gshare("mem", "1000")}, more...)...)
 	kube.Complete(pod)
@@ -121,7 +121,7 @@ func gpuPods(prefix string, count int, sm int64, more ...option) []*v1.Pod {
 	return out
 }
 
-// container requests the named amounts of gshare's resources.
+// container returns a container that requests the given amounts of gshare's resources.
 func container(name string, namesAndAmounts ...string) v1.Container {
 	c := v1.Container{Name: name, Image: trace.Image, Resources: v1.ResourceRequirements{Limits: v1.ResourceList{}}}
 	for i := 0; i < len(namesAndAmounts); i += 2 {
@@ -130,7 +130,7 @@ func container(name string, namesAndAmounts ...string) v1.Container {
 	return c
 }
 
-// sidecar returns an init container that lasts.
+// sidecar returns an init container that keeps running beside the main containers.
 func sidecar(c v1.Container) v1.Container {
 	c.RestartPolicy = new(v1.ContainerRestartPolicyAlways)
 	return c

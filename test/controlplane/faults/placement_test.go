@@ -9,8 +9,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/kube"
 )
 
-// TestPlacementOverwritten overwrites the placement of a running pod. A scheduler that has made the placement
-// itself knows better; one that starts afterwards must refuse the node, as it cannot know what is free.
+// TestPlacementOverwritten overwrites the placement of a running pod. The scheduler that made the placement goes by its own
+// records; one that starts afterwards must refuse the node, since it cannot know what is free there.
 func TestPlacementOverwritten(t *testing.T) {
 	l := newLab(t)
 	before := l.ownScheduler("before", controlplane.SchedulerOptions{})
@@ -37,14 +37,15 @@ func TestPlacementOverwritten(t *testing.T) {
 	l.waitBound("doubtful")
 	l.wantNode("doubtful", "m")
 
-	// The victim with its own placement again: the node is trusted, and nothing was given twice.
+	// With the victim's own placement restored, the node is trusted again, and nothing was given out twice.
 	l.annotatePod("victim", kube.AnnotationPlacement, written)
 	l.addPods(gpuPod("last", 25, on("n")))
 	l.waitBound("last")
 	l.finish()
 }
 
-// TestPlacementOfAnotherPod copies a placement from one pod to another: it is sound JSON, but not this pod's.
+// TestPlacementOfAnotherPod copies a placement from one pod to another: the JSON is valid, but the placement is not this
+// pod's.
 func TestPlacementOfAnotherPod(t *testing.T) {
 	l := newLab(t)
 	before := l.ownScheduler("before", controlplane.SchedulerOptions{})
@@ -58,7 +59,7 @@ func TestPlacementOfAnotherPod(t *testing.T) {
 	l.waitRefused("doubtful")
 	l.waitEvent(l.pod("doubtful").UID, "FailedScheduling", "a pod's gshare placement is malformed")
 
-	// The pod that cannot be trusted goes; its node can be used again.
+	// Once the pod with the wrong placement is gone, its node can be used again.
 	began := time.Now()
 	l.deletePod("large")
 	l.waitBound("doubtful")
@@ -66,7 +67,8 @@ func TestPlacementOfAnotherPod(t *testing.T) {
 	l.finish()
 }
 
-// TestPlacementRepaired checks that a pod which waits because a placement cannot be read is woken when it is written back.
+// TestPlacementRepaired checks that a pod waiting because of an unreadable placement is retried when that placement is
+// restored.
 func TestPlacementRepaired(t *testing.T) {
 	l := newLab(t)
 	before := l.ownScheduler("before", controlplane.SchedulerOptions{})

@@ -29,19 +29,19 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// schedulerConfig is the one that users install, except that a refused pod is tried again after a second at the latest.
+// schedulerConfig is the installed configuration, except that an unschedulable pod is retried after at most a second.
 var schedulerConfig = []byte(string(manifests.SchedulerConfig) + "podInitialBackoffSeconds: 1\npodMaxBackoffSeconds: 1\n")
 
-// plane is the control plane of all tests.
+// plane is the control plane that all tests share.
 type plane struct {
 	*controlplane.ControlPlane
 	client    kubernetes.Interface
 	board     *board
 	endWatch  context.CancelFunc
-	scheduler *controlplane.Process // the one that most tests use; nil while a test runs its own
+	scheduler *controlplane.Process // the one that most tests share; nil while a test runs its own
 }
 
-// common is started by the first test that needs it.
+// common is the shared control plane, started by the first test that needs it.
 var (
 	common     *plane
 	startPlane = sync.OnceValue(func() (err error) {
@@ -73,7 +73,7 @@ func (p *plane) stop() error {
 	return p.Stop()
 }
 
-// sharedScheduler makes sure that the scheduler which most tests use is running.
+// sharedScheduler ensures that the scheduler shared by most tests is running.
 func (l *lab) sharedScheduler() *controlplane.Process {
 	l.t.Helper()
 	if common.scheduler == nil {
@@ -82,7 +82,7 @@ func (l *lab) sharedScheduler() *controlplane.Process {
 	return common.scheduler
 }
 
-// ownScheduler runs a scheduler for this test only, and no other unless the test starts one more.
+// ownScheduler runs a scheduler for this test only. No other scheduler runs, unless the test starts more.
 func (l *lab) ownScheduler(name string, o controlplane.SchedulerOptions) *controlplane.Process {
 	l.t.Helper()
 	if common.scheduler != nil {
@@ -106,7 +106,7 @@ func (l *lab) startScheduler(name string, o controlplane.SchedulerOptions) *cont
 	return p
 }
 
-// reportPanics fails the test when the scheduler died by itself or its log shows a crash.
+// reportPanics fails the test if the scheduler ended by itself, or its log shows a crash.
 func (l *lab) reportPanics(p *controlplane.Process) {
 	if err := p.Err(); err != nil {
 		l.t.Error(err)

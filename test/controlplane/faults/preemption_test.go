@@ -29,7 +29,7 @@ func (l *lab) addPriorities() {
 
 func priority(class string) option { return func(p *v1.Pod) { p.Spec.PriorityClassName = class } }
 
-// started writes, in place of a kubelet, when pods began to run: the first named first.
+// started writes the pods' start times, as a kubelet would, in the order of the names.
 func (l *lab) started(names ...string) {
 	l.t.Helper()
 	began := time.Now().Add(-time.Hour)
@@ -42,7 +42,7 @@ func (l *lab) started(names ...string) {
 	}
 }
 
-// wantExactly checks which pods are left, and that all of them are bound.
+// wantExactly checks that exactly these pods are left, and that all of them are bound.
 func (l *lab) wantExactly(want ...string) {
 	l.t.Helper()
 	report, all := l.audit()
@@ -65,7 +65,7 @@ func (l *lab) wantExactly(want ...string) {
 func TestPreemptionEvictsTheLeast(t *testing.T) {
 	cases := []struct {
 		name      string
-		a, b, c   string // priorities of the pods of 30, 30 and 40, which started in this order
+		a, b, c   string // priorities of the pods of 30 %, 30 % and 40 %, which started in this order
 		preemptor int64
 		wantGone  string
 	}{
@@ -96,7 +96,7 @@ func TestPreemptionEvictsTheLeast(t *testing.T) {
 	}
 }
 
-// TestPreemptionOfSeveralGPUs has a preemptor with two vGPUs, which needs space on two devices of one node.
+// TestPreemptionOfSeveralGPUs has a preemptor with two vGPUs, which needs room on two devices of one node.
 func TestPreemptionOfSeveralGPUs(t *testing.T) {
 	l := newLab(t)
 	l.addPriorities()
@@ -118,7 +118,8 @@ func TestPreemptionOfSeveralGPUs(t *testing.T) {
 	l.finish()
 }
 
-// TestPreemptionWaitsForVictims has a victim that terminates slowly. Its share goes to the preemptor and to no other pod.
+// TestPreemptionWaitsForVictims has a victim that terminates slowly. Its share must go to the preemptor, and to no other
+// pod.
 func TestPreemptionWaitsForVictims(t *testing.T) {
 	l := newLab(t)
 	l.addPriorities()

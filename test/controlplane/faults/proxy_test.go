@@ -18,25 +18,26 @@ import (
 	"github.com/gshare-dev/gshare/test/controlplane/access"
 )
 
-// proxy stands between a scheduler and the API server. All but bind requests it passes on.
+// proxy is a reverse proxy between a scheduler and the API server. It can inject faults into bind requests and live reads,
+// and passes on everything else.
 type proxy struct {
 	url       string
 	server    *httptest.Server
 	target    *url.URL
 	transport http.RoundTripper
 	pass      http.Handler
-	decide    func(pod string, attempt int) fate // of each bind request; attempts count from 1
-	readFails func(pod string, read int) bool    // whether a live read is answered 500; nil is never
-	late      sync.WaitGroup                     // requests that are passed on after they were answered
+	decide    func(pod string, attempt int) fate // the fate of a bind request; attempts count from 1
+	readFails func(pod string, read int) bool    // whether a live read gets status 500; nil: none does
+	late      sync.WaitGroup                     // requests to be forwarded after their response was sent
 
-	mu       sync.Mutex     // guards what follows
+	mu       sync.Mutex     // guards the fields below
 	attempts map[string]int // bind requests, by pod
 	reads    map[string]int // live reads, by pod
 	bound    map[string]int // bind requests that the API server carried out, by pod
-	pending  map[string]int // late requests under way, by pod
+	pending  map[string]int // late requests in flight, by pod
 }
 
-// fate is what becomes of a bind request.
+// fate handles a bind request: it forwards the request, responds to it, or both.
 type fate func(p *proxy, b *bind)
 
 // bind is one bind request.
@@ -47,7 +48,7 @@ type bind struct {
 	body []byte
 }
 
-// startProxy starts a proxy that lives as long as the test.
+// startProxy starts a proxy that runs until the end of the test.
 func (l *lab) startProxy(decide func(pod string, attempt int) fate) *proxy {
 	l.t.Helper()
 	to := common.Config(access.Scheduler)
@@ -89,7 +90,7 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.decide(b.pod, attempt)(p, b)
 }
 
-// passOn passes on what is not a bind request, unless it is a live read that shall fail.
+// passOn forwards a request other than a bind request, except for live reads that are to fail.
 func (p *proxy) passOn(w http.ResponseWriter, r *http.Request) {
 	match := readPath.FindStringSubmatch(r.URL.Path)
 	if match == nil || r.Method != http.MethodGet || p.readFails == nil {
@@ -107,7 +108,7 @@ func (p *proxy) passOn(w http.ResponseWriter, r *http.Request) {
 	p.pass.ServeHTTP(w, r)
 }
 
-// send forwards the request, even if the client has gone, and returns the answer.
+// send forwards the request, even if the client has gone, and returns the API server's response.
 func (p *proxy) send(b *bind) (status int, header http.Header, answer []byte) {
 	r := b.r.Clone(context.Background())
 	r.RequestURI, r.URL.Scheme, r.URL.Host, r.Host = "", p.target.Scheme, p.target.Host, p.target.Host
@@ -127,7 +128,7 @@ func (p *proxy) send(b *bind) (status int, header http.Header, answer []byte) {
 	return response.StatusCode, response.Header, answer
 }
 
-// waitAttempts returns when that many bind requests for the pod have come.
+// waitAttempts returns once the proxy has received n bind requests for the pod.
 func (p *proxy) waitAttempts(ctx context.Context, pod string, n int) error {
 	return wait.PollUntilContextCancel(ctx, pollInterval, true, func(context.Context) (bool, error) {
 		p.mu.Lock()

@@ -14,8 +14,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/kube"
 )
 
-// exactFit returns 20 nodes with 80 GPUs and pods that fill them exactly, in whatever order they come: all pods of one model
-// of GPU are of one size.
+// exactFit returns 20 nodes with 80 GPUs, and pods that fill them exactly in whatever order they are placed: all pods for
+// one GPU model have the same size.
 func exactFit() ([]*v1.Node, []*v1.Pod) {
 	quarters := gpuPods("quarter", 17*4*4, 25, annotated(kube.AnnotationModel, gpuModel))
 	halves := gpuPods("half", 3*4*2, 50, annotated(kube.AnnotationModel, "H200"))
@@ -58,7 +58,7 @@ func TestLeaderIsKilledInMidBurst(t *testing.T) {
 	gate := newTurnstile()
 	election := controlplane.SchedulerOptions{
 		Server: l.startProxy(gate.decide).url, LeaderElect: true,
-		LeaseDuration: 6 * time.Second, RenewDeadline: 5 * time.Second, RetryPeriod: 250 * time.Millisecond, // a leader that stands still for 5 s ends
+		LeaseDuration: 6 * time.Second, RenewDeadline: 5 * time.Second, RetryPeriod: 250 * time.Millisecond, // a leader that is stopped for 5 s loses the lease and exits
 	}
 	leader := l.ownScheduler("first", election)
 	first := l.waitHolder("")
@@ -84,7 +84,7 @@ func TestLeaderIsKilledInMidBurst(t *testing.T) {
 	l.wantFull()
 }
 
-// waitHolder blocks until the leader is not the given one, and returns the leader.
+// waitHolder blocks until the lease has a holder other than the given one, and returns the holder.
 func (l *lab) waitHolder(not string) string {
 	l.t.Helper()
 	var holder string

@@ -56,8 +56,8 @@ func tolerates(p *v1.Pod) {
 
 func plain(*v1.Node) {}
 
-// TestStockConditions has two nodes, of which the packing order prefers the busy one: the pod just fills its GPU. What
-// Kubernetes asks otherwise must override that.
+// TestStockConditions has two nodes, of which the packing order prefers the busy one, since the pod fills up its GPU. Kubernetes'
+// other scheduling conditions must override that preference.
 func TestStockConditions(t *testing.T) {
 	cases := []struct {
 		name     string
@@ -109,11 +109,12 @@ func (l *lab) cordon(node string, cordoned bool) {
 	l.must(err)
 }
 
-// cordonLabel is written together with a cordon.
+// cordonLabel is a label that the test sets in the same update as the cordon.
 const cordonLabel = "gshare.test/cordoned"
 
-// waitCordonSeen returns when the scheduler has seen that the node is cordoned: nodes and pods reach it by two watches, so a pod that
-// is created after the cordon can be scheduled before it. A pod that tolerates the cordon runs where only the label of the cordon is.
+// waitCordonSeen returns once the scheduler has seen that the node is cordoned: it watches nodes and pods separately, so a pod
+// created after the cordon can be scheduled before the scheduler knows of it. A canary pod that tolerates the cordon can run only
+// where the cordon's label is.
 func (l *lab) waitCordonSeen(node string) {
 	l.t.Helper()
 	l.addPods(gpuPod("canary", 1, on(node), func(p *v1.Pod) {

@@ -8,8 +8,8 @@ import (
 	"github.com/gshare-dev/gshare/test/controlplane"
 )
 
-// TestNodeVanishesInMidBurst deletes a node while pods are being bound to it, and later brings it back under its name. The
-// pods that are bound to it hold their shares again.
+// TestNodeVanishesInMidBurst deletes a node while pods are being bound to it, and later creates it again under the same
+// name. The pods bound to it then hold their shares again.
 func TestNodeVanishesInMidBurst(t *testing.T) {
 	l := newLab(t)
 	gate := newTurnstile()
@@ -32,7 +32,7 @@ func TestNodeVanishesInMidBurst(t *testing.T) {
 	l.wantFull()
 }
 
-// TestSliceFallsIll checks that an unhealthy slice gets no new shares and keeps those it has.
+// TestSliceFallsIll checks that a slice that becomes unhealthy gets no new shares and keeps those it has.
 func TestSliceFallsIll(t *testing.T) {
 	l := newLab(t)
 	l.sharedScheduler()
@@ -60,7 +60,7 @@ func TestSliceFallsIll(t *testing.T) {
 	l.finish("z")
 }
 
-// TestSliceIsRemovedAndAddedAgain checks that the shares on a slice count again when it comes back.
+// TestSliceIsRemovedAndAddedAgain checks that the shares on a slice are counted again when the slice comes back.
 func TestSliceIsRemovedAndAddedAgain(t *testing.T) {
 	l := newLab(t)
 	l.sharedScheduler()

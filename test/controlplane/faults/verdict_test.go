@@ -10,7 +10,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// audit derives what all slices hold from the API server's objects.
+// audit computes what all slices hold from the API server's objects.
 func (l *lab) audit() (audit.Report, []v1.Pod) {
 	l.t.Helper()
 	nodes, pods, err := bulk.ListObjects(l.ctx, l.client)
@@ -18,7 +18,8 @@ func (l *lab) audit() (audit.Report, []v1.Pod) {
 	return audit.Check(nodes, pods, audit.Options{}), pods
 }
 
-// finish ends a test: no rule is broken, and exactly the pods named wait.
+// finish ends a test: it checks that no rule is violated and that exactly the named pods are pending, for none of which
+// there is room.
 func (l *lab) finish(waiting ...string) audit.Report {
 	l.t.Helper()
 	report, all := l.audit()
@@ -48,7 +49,7 @@ func (l *lab) reportViolations(report audit.Report) {
 	}
 }
 
-// wantNode checks where a bound pod is.
+// wantNode checks to which node a pod is bound.
 func (l *lab) wantNode(pod, node string) {
 	l.t.Helper()
 	if got := l.pod(pod).Spec.NodeName; got != node {
@@ -56,7 +57,7 @@ func (l *lab) wantNode(pod, node string) {
 	}
 }
 
-// wantFull checks that no part of any GPU is left.
+// wantFull checks that every GPU is fully allocated.
 func (l *lab) wantFull() {
 	l.t.Helper()
 	if report := l.finish(); report.Requested != share.Area(report.GPUs)*share.WholeArea {
@@ -64,7 +65,7 @@ func (l *lab) wantFull() {
 	}
 }
 
-// wantSound checks that no rule is broken in the midst of things, and counts the bound pods.
+// wantSound checks, while the test goes on, that no rule is violated, and returns the number of bound pods.
 func (l *lab) wantSound() (bound int) {
 	l.t.Helper()
 	report, all := l.audit()

@@ -18,13 +18,13 @@ const (
 	eventTimeout = 15 * time.Second
 )
 
-// waitBound returns when the pods have a node.
+// waitBound returns once the pods are bound to nodes.
 func (l *lab) waitBound(names ...string) {
 	l.t.Helper()
 	l.waitPods("to be bound", func(p *v1.Pod) bool { return p.Spec.NodeName != "" }, names...)
 }
 
-// waitRefused returns when the scheduler has reported the pods unschedulable.
+// waitRefused returns once the scheduler has reported the pods unschedulable.
 func (l *lab) waitRefused(names ...string) {
 	l.t.Helper()
 	l.waitPods("to be refused", refused, names...)
@@ -48,7 +48,7 @@ func (l *lab) waitPods(what string, holds func(*v1.Pod) bool, names ...string) {
 	}
 }
 
-// waitCount returns when at least that many pods are bound.
+// waitCount returns once at least the given number of pods is bound.
 func (l *lab) waitCount(bound int) {
 	l.t.Helper()
 	var now int
@@ -58,7 +58,7 @@ func (l *lab) waitCount(bound int) {
 	}
 }
 
-// waitSettled returns when every pod is bound or refused, and as many as given exist.
+// waitSettled returns once exactly count pods exist and each is bound or reported unschedulable.
 func (l *lab) waitSettled(count int) {
 	l.t.Helper()
 	err := l.board.wait(l.ctx, func(p pods) bool {
@@ -69,7 +69,7 @@ func (l *lab) waitSettled(count int) {
 	}
 }
 
-// waitEvent returns when the object has a warning with the reason whose note has the text.
+// waitEvent returns once the object has a warning event with the reason, whose note contains the text.
 func (l *lab) waitEvent(uid types.UID, reason, text string) {
 	l.t.Helper()
 	var notes []string

@@ -7,10 +7,10 @@ import (
 
 const (
 	wakeLimit    = 2 * time.Second
-	wakeAttempts = 3 // the machine may be busy with other things
+	wakeAttempts = 3 // the machine may be busy
 )
 
-// wake causes an event after which the pod "waiting" fits; prepare sets up the cluster so that this pod waits.
+// wake is an event after which the pod "waiting" fits. prepare sets up the cluster so that the pod has to wait.
 type wake struct {
 	name           string
 	prepare, event func(*lab)
