@@ -50,8 +50,8 @@ type ControlPlane struct {
 	schedulers []*Process
 }
 
-// Start runs etcd and the API server, and returns when they serve and the namespaces default and kube-system exist. ctx limits the start
-// only; call Stop to end the control plane.
+// Start runs etcd and the API server, and returns once they serve and the namespaces default and kube-system exist. ctx limits only the
+// start; call Stop to end the control plane.
 func Start(ctx context.Context, o Options) (*ControlPlane, error) {
 	c := &ControlPlane{dir: o.Dir, temporary: o.Dir == ""}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
@@ -113,7 +113,7 @@ func (c *ControlPlane) Kubeconfig(user access.User) string {
 func (c *ControlPlane) Dir() string { return c.dir }
 
 // Stop ends the schedulers, then the API server and etcd, and removes a temporary directory. It returns an error if the API server had
-// ended unexpectedly. A second call does nothing.
+// already ended unexpectedly. A second call does nothing.
 func (c *ControlPlane) Stop() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -137,8 +137,8 @@ func (c *ControlPlane) Stop() error {
 	return err
 }
 
-// RunWith starts a control plane, calls run with it, and stops it, as a TestMain does before os.Exit. It returns the status of run, or 1 if
-// the control plane did not start or ended unexpectedly.
+// RunWith starts a control plane, calls run with it, and stops it, for use in a TestMain that then calls os.Exit. It returns the status of
+// run, or 1 if the control plane did not start or ended unexpectedly.
 func RunWith(run func(*ControlPlane) int) (status int) {
 	c, err := Start(context.Background(), Options{})
 	if err != nil {

@@ -47,7 +47,7 @@ func TestSchedulerBindsAgainAfterKill(t *testing.T) {
 	proxy, requests := startProxy(t, c.Config(access.Scheduler))
 	second := startScheduler(ctx, t, c, controlplane.SchedulerOptions{
 		Server: proxy, LeaderElect: true,
-		LeaseDuration: time.Minute, RenewDeadline: 50 * time.Second, RetryPeriod: 500 * time.Millisecond, // nobody waits for its end
+		LeaseDuration: time.Minute, RenewDeadline: 50 * time.Second, RetryPeriod: 500 * time.Millisecond, // nobody waits for the lease to expire
 	})
 	waitBound(ctx, t, client, "second")
 	if requests.Load() == 0 {

@@ -81,7 +81,8 @@ func logMemory(t *testing.T, processes ...*controlplane.Process) {
 	}
 }
 
-// startProxy passes requests on to the API server, as the configuration's user, and counts them.
+// startProxy forwards requests to the API server as the configuration's user, and counts them. It returns the proxy's URL
+// and the count.
 func startProxy(t *testing.T, to *rest.Config) (string, *atomic.Int64) {
 	t.Helper()
 	target, err := url.Parse(to.Host)
@@ -148,7 +149,7 @@ func waitBound(ctx context.Context, t *testing.T, client *kubernetes.Clientset, 
 	t.Fatalf("pod %s was not bound: %v", name, ctx.Err())
 }
 
-// resources makes a list from names and quantities in turn.
+// resources returns a resource list from alternating names and quantities.
 func resources(namesAndQuantities ...string) corev1.ResourceList {
 	list := corev1.ResourceList{}
 	for pair := range slices.Chunk(namesAndQuantities, 2) {

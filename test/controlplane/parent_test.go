@@ -18,7 +18,7 @@ import (
 
 const parentDirectory = "CONTROLPLANE_TEST_PARENT"
 
-// runAsParent makes this process one that starts a control plane and waits to be killed.
+// runAsParent is the main function of a process that starts a control plane and waits to be killed.
 func runAsParent() {
 	dir := os.Getenv(parentDirectory)
 	if dir == "" {

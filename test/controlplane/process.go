@@ -27,15 +27,15 @@ type Process struct {
 	LogFile string
 
 	command  *exec.Cmd
-	stdin    io.Closer // the child ends when this is closed
+	stdin    io.Closer // closing it ends the child
 	client   *http.Client
-	stopping atomic.Bool // Stop or Kill was called
+	stopping atomic.Bool // whether Stop or Kill was called
 	done     chan struct{}
 	err      error // set before done is closed
 }
 
-// launch runs the child program in the folder, as the role, with its output appended to p.LogFile. The child has its own process group, so
-// that Ctrl-C reaches only the parent, which ends the children in order.
+// launch starts the child program in the folder, in the given role, and appends its output to p.LogFile. The child has its own process
+// group, so that Ctrl-C reaches only the parent, which then ends its children in order.
 func (p *Process) launch(folder, role string, args []string) error {
 	program, err := childProgram()
 	if err != nil {
@@ -60,7 +60,7 @@ func (p *Process) launch(folder, role string, args []string) error {
 	return nil
 }
 
-// wait reaps the child, which also closes the pipe, and records how it ended.
+// wait reaps the child, which also closes the pipe, and records how the child ended.
 func (p *Process) wait() {
 	defer close(p.done)
 	err := p.command.Wait()
@@ -73,7 +73,7 @@ func (p *Process) wait() {
 	}
 }
 
-// PID returns the ID of the child process. After Done is closed it may belong to another process.
+// PID returns the process ID of the child. Once Done is closed, it may belong to another process.
 func (p *Process) PID() int { return p.command.Process.Pid }
 
 // Done returns a channel that is closed when the child has ended and has been reaped.
@@ -92,14 +92,14 @@ func (p *Process) Err() error {
 // Kill sends SIGKILL to the child and waits until it has ended.
 func (p *Process) Kill() {
 	p.stopping.Store(true)
-	_ = p.command.Process.Kill() // fails only if it has ended
+	_ = p.command.Process.Kill() // fails only if the process has already ended
 	<-p.done
 }
 
-// Stop sends SIGTERM to the child, waits until it has ended, and kills it after a few seconds.
+// Stop sends SIGTERM to the child and waits until it has ended. It kills the child after a few seconds.
 func (p *Process) Stop() {
 	p.stopping.Store(true)
-	_ = p.command.Process.Signal(syscall.SIGTERM) // fails only if it has ended
+	_ = p.command.Process.Signal(syscall.SIGTERM) // fails only if the process has already ended
 	select {
 	case <-p.done:
 	case <-time.After(stopGrace):
@@ -107,8 +107,8 @@ func (p *Process) Stop() {
 	}
 }
 
-// Get requests a path such as /metrics, /readyz or /debug/pprof/heap from the child's server as Admin, and returns the body. A status other
-// than 200 is an error.
+// Get requests a path such as /metrics, /readyz or /debug/pprof/heap from the child's server as Admin, and returns the body. Any status but
+// 200 is an error.
 func (p *Process) Get(ctx context.Context, path string) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, p.URL+path, nil)
 	if err != nil {
@@ -135,8 +135,8 @@ const (
 	RoleServer    = "kube-apiserver"
 	RoleScheduler = "kube-scheduler"
 
-	// EtcdURL is a socket relative to the state directory, in which the child runs: no port to clash with, no length limit on the
-	// directory's path, and no access for other users of the machine.
+	// EtcdURL is a socket relative to the state directory, which is the child's working directory. So there is no port to clash with, no limit
+	// on the length of the directory's path, and no access for other users of the machine.
 	EtcdURL = "unix://etcd.sock"
 
 	// LogFolder is the folder of logs in the state directory.
@@ -160,10 +160,10 @@ func childProgram() (string, error) {
 	return hyperkube()
 }
 
-// hyperkube returns the path of the program hyperkube, and builds it first unless the environment names one.
+// hyperkube returns the path of the program hyperkube. It builds the program first, unless the environment names one.
 var hyperkube = sync.OnceValues(func() (string, error) {
 	if path := os.Getenv(Hyperkube); path != "" {
-		_, err := os.Stat(path) // go test keeps results of tests for as long as the files that they look at are the same
+		_, err := os.Stat(path) // go test reruns a cached test when a file changes that the test has looked at
 		return path, err
 	}
 	folder, err := executable.Build("hyperkube")

@@ -13,7 +13,7 @@ import (
 	"github.com/gshare-dev/gshare/test/controlplane/access"
 )
 
-// SchedulerOptions configures a scheduler. The zero value is a scheduler without leader election.
+// SchedulerOptions configures a scheduler. The zero value means no leader election.
 type SchedulerOptions struct {
 	// Server is a URL to use instead of the API server's, such as a test's proxy. client-go sends no
 	// token over plain HTTP, so the proxy has to add it, as a transport made from Config(Scheduler) does.
@@ -22,12 +22,13 @@ type SchedulerOptions struct {
 	Verbosity   int      // of the log
 	Args        []string // more kube-scheduler flags, such as --feature-gates
 
-	// Times of the leader election; zero means the defaults of Kubernetes (15 s, 10 s, 2 s).
+	// Timing of the leader election; zero means the defaults of Kubernetes (15 s, 10 s, 2 s).
 	LeaseDuration, RenewDeadline, RetryPeriod time.Duration
 }
 
-// StartScheduler runs a scheduler with the KubeSchedulerConfiguration and gshare's plugins in a child process, and returns when it has
-// filled its caches. ctx limits the start only. The name, which the Process and its files have, can be used again when the process is done.
+// StartScheduler runs a scheduler with the KubeSchedulerConfiguration and gshare's plugins in a child process, and returns once it has
+// filled its caches. ctx limits only the start. The Process and its files have the given name, which can be reused once the process has
+// ended.
 func (c *ControlPlane) StartScheduler(ctx context.Context, name string, config []byte, o SchedulerOptions) (*Process, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

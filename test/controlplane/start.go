@@ -23,14 +23,14 @@ const (
 	portAttempts  = 3
 )
 
-// childSpec describes a child process to start; args returns its arguments for the port that it is to serve on.
+// childSpec describes a child process to start. args returns its command-line arguments for the port on which it is to serve.
 type childSpec struct {
 	name, role string
 	args       func(port int) []string
 }
 
-// startChild runs the child process and blocks until its /readyz succeeds. A port that is free when chosen can be taken before the child
-// listens on it; then another one is tried.
+// startChild runs the child process and blocks until its /readyz succeeds. If the port, which was free when it was chosen, is taken
+// before the child listens on it, another one is tried.
 func (c *ControlPlane) startChild(ctx context.Context, what childSpec) (*Process, error) {
 	var p *Process
 	var err error
@@ -109,8 +109,8 @@ func (c *ControlPlane) prepare() (err error) {
 	return err
 }
 
-// lockFolder locks a directory, or returns an error if it is in use: a second etcd would take over the first one's socket. The lock is
-// released when the file is closed or the process ends.
+// lockFolder locks a directory, or returns an error if the directory is in use: a second etcd would take over the first one's socket.
+// The lock is released when the file is closed or the process ends.
 func lockFolder(folder string) (*os.File, error) {
 	file, err := os.OpenFile(filepath.Join(folder, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -123,8 +123,8 @@ func lockFolder(folder string) (*os.File, error) {
 	return file, nil
 }
 
-// disabledAdmissionPlugins lists the admission plugins that rely on a controller manager, which does not run: they would refuse pods
-// without a service account, keep new nodes tainted, or add finalizers that nobody removes.
+// disabledAdmissionPlugins lists the admission plugins that rely on a controller manager, which does not run here. They would refuse
+// pods without a service account, keep new nodes tainted, or add finalizers that nobody removes.
 var disabledAdmissionPlugins = []string{
 	"ServiceAccount",
 	"TaintNodesByCondition",
@@ -140,8 +140,8 @@ func apiServerArguments(port int, o Options) []string {
 		"--etcd-db-metric-poll-interval=0",
 		fmt.Sprintf("--secure-port=%d", port),
 		"--bind-address=" + loopback,
-		"--advertise-address=" + loopback, // else a route to the outside has to exist
-		"--endpoint-reconciler-type=none", // endpoints may not be loopback addresses
+		"--advertise-address=" + loopback, // otherwise the machine needs a route to the outside
+		"--endpoint-reconciler-type=none", // endpoints must not be loopback addresses
 		"--service-cluster-ip-range=10.0.0.0/16",
 		"--tls-cert-file=" + access.ServingCert,
 		"--tls-private-key-file=" + access.ServingKey,

@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/util/keyutil"
 )
 
-// User is the name of a user whom the API server authenticates by a token.
+// User is the name of a user, whom the API server authenticates by a bearer token.
 type User string
 
 const (
@@ -87,7 +87,7 @@ func (c *Credentials) tokenTable() []byte {
 	return []byte(table.String())
 }
 
-// Token returns the bearer token of a user, or "" if New was not called with the user.
+// Token returns the bearer token of a user, or "" if New was called without this user.
 func (c *Credentials) Token(user User) string { return c.tokens[user] }
 
 // Config returns a client configuration with the bearer token and without a rate limit. The caller may change it.

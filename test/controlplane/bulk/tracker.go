@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Tracker watches all pods and records when each was first seen and when it was seen bound.
+// Tracker watches all pods and records when each was first seen, and when it was first seen bound.
 type Tracker struct {
 	mu      sync.Mutex // guards the fields below
 	pods    map[types.UID]*podState
@@ -28,7 +28,7 @@ type podState struct {
 	refused        bool
 }
 
-// Progress counts the existing pods, the bound ones and the unschedulable ones.
+// Progress counts the pods that exist, those that are bound, and those reported unschedulable.
 type Progress struct {
 	Seen    int // pods that exist
 	Bound   int
@@ -136,7 +136,7 @@ func (t *Tracker) progress() Progress {
 	return Progress{Seen: len(t.pods), Bound: t.bound, Refused: t.refused}
 }
 
-// Wait blocks until the condition holds, which it checks at every change of a pod, or returns the context's error.
+// Wait blocks until the condition holds, or returns the context's error. It evaluates the condition at every change of a pod.
 func (t *Tracker) Wait(ctx context.Context, done func(Progress) bool) error {
 	for {
 		t.mu.Lock()

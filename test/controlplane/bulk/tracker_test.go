@@ -22,7 +22,7 @@ func pod(name, node string, refused bool) *v1.Pod {
 	return p
 }
 
-// A pod is waiting, then refused, then bound, then gone.
+// TestTracker follows a pod that first waits, is then reported unschedulable, then bound, then deleted.
 func TestTracker(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -80,7 +80,7 @@ func TestEach(t *testing.T) {
 	}
 }
 
-// The first failure ends the work and is the one that is told.
+// TestEachFails: the first failure ends the work, and is the error that is returned.
 func TestEachFails(t *testing.T) {
 	err := forEach(t.Context(), 1_000_000, func(_ context.Context, i int) error {
 		if i == 3 {

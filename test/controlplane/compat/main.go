@@ -1,5 +1,6 @@
-// Command compat is the programs of a cluster in the minor version of Kubernetes that its module file requires, in one binary: "compat kubelet
-// --config F" is that version's kubelet. The test cluster runs them in place of those of the version that gshare is built with.
+// Command compat contains the programs of a cluster, in the minor version of Kubernetes that its module file requires, in one binary: "compat
+// kubelet --config F" runs that version's kubelet. The test cluster runs them in place of the programs of the version that gshare is built
+// with.
 package main
 
 import (
@@ -18,8 +19,8 @@ import (
 	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
 )
 
-// programs holds the constructor of each program's command. A command is constructed only when it is to run, since that registers flags and
-// feature gates, which are global to a process.
+// programs holds the constructor of each program's command. Only the command that is to run is constructed, since the construction registers
+// flags and feature gates, which are global to a process.
 var programs = map[string]func() *cobra.Command{
 	"kube-apiserver":          apiserver.NewAPIServerCommand,
 	"kube-controller-manager": controllermanager.NewControllerManagerCommand,

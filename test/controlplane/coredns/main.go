@@ -1,5 +1,5 @@
-// Command coredns is CoreDNS with the plugins of the Corefile that kubeadm writes. The others resolve names of cloud providers, whose
-// libraries take longer to compile than all that is used.
+// Command coredns is CoreDNS with only the plugins of the Corefile that kubeadm writes. The other plugins resolve names of cloud
+// providers, and their libraries take longer to compile than everything else together.
 package main
 
 import (

@@ -1,7 +1,7 @@
-// Command hyperkube is every Kubernetes program of the test cluster in one binary: "hyperkube kubelet --config F" is
-// the kubelet. Linking once instead of five times saves minutes and half a gigabyte; what the programs have in common
-// is compiled and stored once. etcd is embedded the same way, and the scheduler is gshare's. Under the name of one of its
-// programs it is that program, as in an image.
+// Command hyperkube contains every Kubernetes program of the test cluster in one binary: "hyperkube kubelet --config F" runs the
+// kubelet. Linking once instead of five times saves minutes and half a gigabyte, since what the programs have in common is compiled and
+// stored once. etcd is embedded in the same way, and the scheduler is gshare's. If the binary is called by the name of one of its
+// programs, as in an image, it runs that program.
 package main
 
 import (
@@ -30,8 +30,8 @@ import (
 	"github.com/gshare-dev/gshare/test/controlplane/program"
 )
 
-// programs holds the constructor of each program's command by the program's name. A command is constructed only when it is to run, since
-// that registers flags and feature gates, which are global to a process.
+// programs maps names of programs to the constructors of their commands. Only the command that is to run is constructed, since the
+// construction registers flags and feature gates, which are global to a process.
 var programs = map[string]func() *cobra.Command{
 	"etcd":                    etcdCommand,
 	"gshare-scheduler":        schedulerCommand,
@@ -46,7 +46,7 @@ func main() {
 	program.RunIfChild()
 	if name := filepath.Base(os.Args[0]); programs[name] != nil {
 		command := programs[name]()
-		if name == "gshare-scheduler" { // in a pod, as cmd/gshare-scheduler
+		if name == "gshare-scheduler" { // in a pod, with the arguments of cmd/gshare-scheduler
 			command.SetArgs(skew.Arguments(os.Args[1:]))
 		}
 		os.Exit(cli.Run(command))

@@ -1,7 +1,8 @@
-// Command kubernetes is every program of a node of kind in one binary, that of its name: kubeadm, kubelet and kubectl on the node, and what
-// runs in the pods of its system. Linking once instead of nine times saves minutes and a gigabyte, and one image serves all of those pods.
+// Command kubernetes contains every program of a kind node in one binary and runs the one whose name it is called by: kubeadm, kubelet and
+// kubectl on the node, and the programs of the system pods. Linking once instead of nine times saves minutes and a gigabyte, and one image
+// serves all of those pods.
 //
-// The C library is linked in, so that the image needs none; names are therefore looked up by Go itself.
+// The C library is linked statically, so that the image needs none; Go therefore resolves host names itself.
 //
 //go:debug netdns=go
 package main
@@ -33,8 +34,8 @@ import (
 	"github.com/gshare-dev/gshare/test/controlplane/kubernetes/routes"
 )
 
-// programs holds what runs each program, by its name. A command is constructed only when it is to run, since that registers flags and
-// feature gates, which are global to a process.
+// programs maps names to the functions that run the programs. Only the command that is to run is constructed, since the construction
+// registers flags and feature gates, which are global to a process.
 var programs = map[string]func(){
 	"etcd":                    func() { etcdmain.Main(os.Args) },
 	"kube-apiserver":          run(apiserver.NewAPIServerCommand),

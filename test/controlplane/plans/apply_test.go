@@ -18,8 +18,8 @@ import (
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 )
 
-// TestApply: with the permissions of the manifests, a plan in mode Apply lets front serve back, which then has no pods; and back serves itself again after the
-// plan is only to recommend, or is deleted, although no controller ran then.
+// TestApply: with the permissions of the manifests, a plan in mode Apply makes front serve back's requests, and back then has no pods. Back serves itself
+// again after the plan's mode changes to Recommend, or the plan is deleted, although no controller ran at that time.
 func TestApply(t *testing.T) {
 	admin := install(t)
 	stop := startController(t)
@@ -67,7 +67,7 @@ func TestApply(t *testing.T) {
 	startController(t)
 	served("", 1)
 	list, reasons := &events.EventList{}, []string(nil)
-	err := wait.PollUntilContextTimeout(t.Context(), 200*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) { // they are written beside
+	err := wait.PollUntilContextTimeout(t.Context(), 200*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) { // events are written asynchronously
 		if err := admin.List(ctx, list, client.InNamespace("default")); err != nil {
 			return false, err
 		}
@@ -84,7 +84,7 @@ func TestApply(t *testing.T) {
 	}
 }
 
-// awaitServed waits until a function has a host and as many pods, while a kubelet has all pods run.
+// awaitServed waits until a function is served by the given host and has the given number of pods. It plays a kubelet that runs all pods.
 func awaitServed(t *testing.T, c client.Client, name, host string, pods int) {
 	t.Helper()
 	f, list, own := &api.GPUFunction{}, &v1.PodList{}, 0
@@ -103,7 +103,7 @@ func awaitServed(t *testing.T, c client.Client, name, host string, pods int) {
 			}
 			p.Status = v1.PodStatus{Phase: v1.PodRunning, PodIP: "10.0.0.1", PodIPs: []v1.PodIP{{IP: "10.0.0.1"}}, Conditions: []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionTrue}}}
 			if err := c.Status().Update(ctx, p); apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-				return false, nil // the controller has changed or deleted it since it was listed
+				return false, nil // the controller has changed or deleted the object since it was listed
 			} else if err != nil {
 				return false, err
 			}

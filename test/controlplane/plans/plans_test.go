@@ -41,20 +41,20 @@ import (
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 )
 
-// server is an administrator's client configuration for the API server of all tests.
+// server is an administrator's client configuration for the API server that the tests share.
 var server *rest.Config
 
 func TestMain(m *testing.M) {
 	os.Exit(controlplane.RunWith(func(plane *controlplane.ControlPlane) int {
 		server = plane.Config(access.Admin)
-		ctrl.SetLogger(logr.FromSlogHandler(slog.DiscardHandler)) // which else asks for one, with a stack
+		ctrl.SetLogger(logr.FromSlogHandler(slog.DiscardHandler)) // without a logger, controller-runtime complains with a stack trace
 		return m.Run()
 	}))
 }
 
 const root = "../../../"
 
-// data has the latencies of a model in all modes, and its layers, whose best partition was not measured.
+// data has the latencies of a model in all modes, and its layers. The best partition of the layers was not measured.
 const data = `models:
 - name: vision
   cpu:
@@ -77,7 +77,7 @@ const data = `models:
     maxBatch: 16
 `
 
-// stages has the measurements of a model that is cut into stages.
+// stages has the measurements of a model that is partitioned into stages.
 const stages = `  partitioned:
     stages:
     - workers: [{mean: [{alpha: 0.6, beta: 0.4, gamma: 0.05}], p99: [{alpha: 0.7, beta: 0.4, gamma: 0.06}], memoryMiB: {slope: 30, intercept: 150}}]
@@ -86,7 +86,7 @@ const stages = `  partitioned:
     master: {milliCPU: 100, memoryMiB: 128}
 `
 
-// chain has the model's layers.
+// chain lists the model's layers.
 const chain = `chains:
 - model: vision
   input: 600000
@@ -98,8 +98,8 @@ const chain = `chains:
 const prices = `prices: {currency: USD, nanoPerVCPUSecond: 16000, nanoPerGBSecond: 2400, nanoPerGPUGBSecond: 34000, nanoPerCall: 120, nanoPerSliceSecond: 500000, nanoPerSliceGBSecond: 1500}
 `
 
-// TestPlans: plans of each mode are in the status of their objects, with the permissions of the manifests, and in what kubectl get prints; a price
-// that changes is planned for; and what cannot be planned says why.
+// TestPlans: with the permissions of the manifests, plans of each mode appear in the status of their objects and in the output of kubectl get. A
+// changed price leads to a new plan, and a plan that cannot be made says why.
 func TestPlans(t *testing.T) {
 	admin := install(t)
 	startController(t)
@@ -161,7 +161,7 @@ func create(t *testing.T, c client.Client, o client.Object) {
 	}
 }
 
-// await waits until the condition Planned of a plan begins as wanted: its status, reason and message.
+// await waits until a plan's condition Planned, written as status, reason and message, begins with want.
 func await(ctx context.Context, t *testing.T, c client.Client, name, want string) *api.InferencePlan {
 	t.Helper()
 	return awaitCondition(ctx, t, c, name, api.ConditionPlanned, want)
@@ -185,7 +185,7 @@ func awaitCondition(ctx context.Context, t *testing.T, c client.Client, name, co
 	return plan
 }
 
-// printed returns what kubectl get prints of a plan, by column.
+// printed returns the columns that kubectl get prints for a plan.
 func printed(t *testing.T, name string) map[string]any {
 	t.Helper()
 	text, err := kubernetes.NewForConfigOrDie(server).RESTClient().Get().AbsPath("/apis/serving.gshare.dev/v1alpha1/namespaces/default/inferenceplans/"+name).
@@ -204,7 +204,7 @@ func printed(t *testing.T, name string) map[string]any {
 	return cells
 }
 
-// install creates the kinds of serving and the permissions of the controller, and returns an administrator's client.
+// install creates the CRDs of serving and the controller's permissions, and returns an administrator's client.
 func install(t *testing.T) client.Client {
 	t.Helper()
 	scheme, err := controller.Scheme()
@@ -218,7 +218,7 @@ func install(t *testing.T) client.Client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ensure := func(o client.Object) { // another test may have
+	ensure := func(o client.Object) { // another test may have created it
 		t.Helper()
 		if err := admin.Create(t.Context(), o); client.IgnoreAlreadyExists(err) != nil {
 			t.Fatal(err)
@@ -277,7 +277,7 @@ func install(t *testing.T) client.Client {
 	return admin
 }
 
-// startController runs the controller, with the permissions of its service account, until it is stopped or the test ends.
+// startController runs the controller with the permissions of its service account, until stop is called or the test ends.
 func startController(t *testing.T) (stop func()) {
 	t.Helper()
 	as := rest.CopyConfig(server)
@@ -292,7 +292,7 @@ func startController(t *testing.T) (stop func()) {
 		t.Fatal(err)
 	}
 	m, err := ctrl.NewManager(as, manager.Options{Scheme: scheme, Cache: cached, Metrics: metrics.Options{BindAddress: "0"}, HealthProbeBindAddress: "0",
-		Controller: config.Controller{SkipNameValidation: new(true)}}) // as there are some, one after the other
+		Controller: config.Controller{SkipNameValidation: new(true)}}) // since the tests start several controllers, one after another
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,6 @@
 // Package program contains the programs that the child processes of package controlplane run: etcd with kube-apiserver, and
-// gshare-scheduler. It is separate from controlplane because it links Kubernetes, which a test that only starts a control plane need not
-// do.
+// gshare-scheduler. It is separate from controlplane because it links Kubernetes, which a test that only starts a control plane does not
+// need.
 package program
 
 import (
@@ -23,9 +23,9 @@ import (
 	"github.com/gshare-dev/gshare/test/controlplane"
 )
 
-// RunIfChild runs the program of a control plane's child process and does not return, if the arguments say that this process is one. A main
-// function that supports this calls it before anything else; control planes that the process starts then use its own binary for their
-// children.
+// RunIfChild runs the program of a control plane's child process and does not return, if the command line says that this process is such a
+// child. A main function that calls it must do so before anything else; control planes that the process starts then run its own binary in
+// their children.
 func RunIfChild() {
 	if len(os.Args) < 3 || os.Args[1] != controlplane.ChildArgument {
 		controlplane.UseOwnProgram()
@@ -57,8 +57,8 @@ func SchedulerOptions() []schedulerapp.Option {
 	return options
 }
 
-// exitWithParent ends the process when its standard input ends. The parent holds the other end of that pipe and never writes to it, so it
-// closes when the parent ends, however that happens. (Linux's parent death signal is tied to the parent's thread, not to its process.)
+// exitWithParent ends the process when its standard input ends. The parent holds the other end of that pipe and never writes to it, so the
+// pipe closes when the parent ends in any way. (Linux's parent death signal is tied to the parent's thread, not to its process.)
 func exitWithParent() {
 	_, _ = io.Copy(io.Discard, os.Stdin)
 	os.Exit(1)
@@ -99,9 +99,9 @@ func startEtcd() (*embed.Etcd, error) {
 	return etcd, nil
 }
 
-// EtcdConfig returns the configuration of a single etcd member without fsync: a killed process loses nothing by that, only a machine that
-// loses power does. client is the URL to serve; log is a file or stderr. The snapshot count keeps etcd's default, as a higher one only holds
-// more of the log in memory.
+// EtcdConfig returns the configuration of a single etcd member without fsync: killing the process loses nothing, only a power failure of the
+// machine does. client is the URL to serve; log is a file or stderr. The snapshot count keeps etcd's default, since a higher one would only
+// keep more of the log in memory.
 func EtcdConfig(name, dir, client, log string) (*embed.Config, error) {
 	clientURL, err := url.Parse(client)
 	if err != nil {

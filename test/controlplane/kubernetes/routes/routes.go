@@ -1,5 +1,5 @@
-// Package routes is the pods' network of a cluster whose nodes are on one bridge, as those of kind are: a route to the pods of each other
-// node is all that it takes.
+// Package routes implements the pod network of a cluster whose nodes are on one bridge, as kind's are. There, each node needs only a route
+// to the pods of every other node.
 package routes
 
 import (
@@ -23,17 +23,17 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// router is the pods' network of one node.
+// router sets up the pod network of one node.
 type router struct {
 	node       string // name of this node
-	podSubnet  string // addresses of all pods of the cluster, as CIDR
-	configPath string // where the container runtime finds how to connect pods
-	// route has packets to a range of addresses sent to a gateway, also if they went to another before.
+	podSubnet  string // CIDR of the addresses of all pods of the cluster
+	configPath string // CNI configuration file that the container runtime reads
+	// route routes packets for a range of addresses to a gateway, and replaces an earlier route for that range.
 	route func(to *net.IPNet, gateway net.IP) error
 }
 
-// Command returns the command podroutes, which sets up the pods' network of its node, and follows the nodes of the cluster. The environment
-// has the node's name, NODE_NAME, and the addresses of all pods, POD_SUBNET.
+// Command returns the command podroutes, which sets up the pod network of its node and follows changes of the cluster's nodes. It reads the
+// node's name from the environment variable NODE_NAME, and the CIDR of all pods from POD_SUBNET.
 func Command() *cobra.Command {
 	r := router{
 		node: os.Getenv("NODE_NAME"), podSubnet: os.Getenv("POD_SUBNET"), configPath: "/etc/cni/net.d/10-podroutes.conflist",
@@ -59,7 +59,7 @@ func (r *router) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if endpoint := os.Getenv("CONTROL_PLANE_ENDPOINT"); endpoint != "" { // kind adds it: the service's address needs kube-proxy first
+	if endpoint := os.Getenv("CONTROL_PLANE_ENDPOINT"); endpoint != "" { // set by kind; the address of the service kubernetes works only once kube-proxy runs
 		config.Host = "https://" + endpoint
 	}
 	client, err := kubernetes.NewForConfig(config)
@@ -87,10 +87,10 @@ func (r *router) run(ctx context.Context) error {
 	return nil
 }
 
-// connect adds the route to the pods of another node, or tells this node's container runtime how to connect its pods.
+// connect adds a route to the pods of another node. For this node, it configures how the container runtime connects pods instead.
 func (r *router) connect(node *v1.Node) error {
 	if node.Spec.PodCIDR == "" {
-		return nil // the controller manager has not given it one yet: there will be an update
+		return nil // the controller manager has not assigned a pod CIDR yet; an update will follow
 	}
 	if node.Name == r.node {
 		return r.writeConfig(node.Spec.PodCIDR)
@@ -110,7 +110,7 @@ func (r *router) connect(node *v1.Node) error {
 	return nil
 }
 
-// writeConfig writes the configuration of the network plugins: a pair of interfaces for each pod, with an address of the node's range.
+// writeConfig writes the CNI configuration: a veth pair for each pod, with an address of the node's range.
 func (r *router) writeConfig(pods string) error {
 	content := fmt.Sprintf(`{
   "cniVersion": "0.4.0",
@@ -127,7 +127,7 @@ func (r *router) writeConfig(pods string) error {
 	if now, err := os.ReadFile(r.configPath); err == nil && string(now) == content {
 		return nil
 	}
-	unfinished := filepath.Join(filepath.Dir(r.configPath), ".podroutes") // the runtime reads files as soon as they have its suffix
+	unfinished := filepath.Join(filepath.Dir(r.configPath), ".podroutes") // the runtime reads a file as soon as it has the right suffix
 	if err := os.WriteFile(unfinished, []byte(content), 0o644); err != nil {
 		return err
 	}
@@ -135,7 +135,8 @@ func (r *router) writeConfig(pods string) error {
 	return os.Rename(unfinished, r.configPath)
 }
 
-// masquerade has packets of pods to addresses outside of the cluster's pods sent as the node's: nobody else knows the way to a pod.
+// masquerade rewrites the source address of packets from pods to the outside of the pod network to the node's address, since nobody outside
+// has a route to a pod.
 func (r *router) masquerade(ctx context.Context) error {
 	rule := []string{"POSTROUTING", "--source", r.podSubnet, "!", "--destination", r.podSubnet, "--jump", "MASQUERADE"}
 	err := exec.CommandContext(ctx, "iptables", append([]string{"--wait", "--table", "nat", "--check"}, rule...)...).Run()

@@ -58,7 +58,7 @@ func TestConnect(t *testing.T) {
 	}
 }
 
-// TestOwn: a node's own range goes to its container runtime, and the file is only written when that changes it.
+// TestOwn: the node's own range is written to the configuration of the container runtime, and only if that changes the file.
 func TestOwn(t *testing.T) {
 	folder := t.TempDir()
 	r := router{node: "a", configPath: filepath.Join(folder, "10-podroutes.conflist"), route: func(*net.IPNet, net.IP) error {
