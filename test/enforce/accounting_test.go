@@ -8,7 +8,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// TestAccounting compares the device time that the hook measures by events with that of the device.
+// TestAccounting compares the device time that the hook measures with driver events to the device's own count.
 func TestAccounting(t *testing.T) {
 	t.Parallel()
 	const length, measured = second, 900 * ms
@@ -26,7 +26,7 @@ func TestAccounting(t *testing.T) {
 	}
 }
 
-// TestAccountingControl is the negative control: without events of the driver, no measured time is reported.
+// TestAccountingControl is the negative control: without driver events, the hook reports no measured time.
 func TestAccountingControl(t *testing.T) {
 	t.Parallel()
 	r := results(t, enforce.Experiment{Tokens: table, Length: second, Pods: []enforce.Pod{

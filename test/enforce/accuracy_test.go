@@ -15,7 +15,7 @@ type load struct {
 	args []string
 }
 
-// Memsets of 256 MiB and copies of 64 MiB on the device are 0.3 and 0.15 ms of the simulated memory's bandwidth.
+// A memset of 256 MiB takes 0.3 ms, and a copy of 64 MiB on the device 0.15 ms, of the simulated memory's bandwidth.
 var (
 	memsets = []string{"268435456", "as=memset"}
 	copies  = []string{"67108864", "as=copy", "streams=2"}
@@ -32,7 +32,7 @@ var loads = []load{
 	{"synchronous", []string{kernel(300*time.Microsecond, share.Whole), "sync=1"}},
 }
 
-// TestAccuracy runs a pod beside a greedy one with the rest of the quota: each gets its quota, and neither waits longer than necessary.
+// TestAccuracy runs a pod beside a greedy one that has the rest of the quota: each gets its quota, and neither waits longer than necessary.
 func TestAccuracy(t *testing.T) {
 	t.Parallel()
 	length, quotas, sms := 2*second, []share.PerMille{250}, []share.PerMille{240}
@@ -53,7 +53,7 @@ func accuracy(t *testing.T, load load, sm, quota share.PerMille, length time.Dur
 	spans := run(t, enforce.Experiment{Tokens: table, Length: length, Pods: []enforce.Pod{
 		{Share: part(sm, quota), Load: load.args}, {Share: part(1000, other), Load: greedy()},
 	}})
-	from := 5 * window // kernels of unknown length have been measured by then
+	from := 5 * window // by then, kernels of unknown length have been measured
 	for i, q := range []share.PerMille{quota, other} {
 		t.Logf("pod %d: busy %.2f %%, quota %.1f %%, stall p99 %v", i, 100*spans[i].Busy(from, length), float64(q)/10,
 			enforce.Quantile(spans[i].Stalls(from, length), 0.99))
@@ -67,8 +67,8 @@ func accuracy(t *testing.T, load load, sm, quota share.PerMille, length time.Dur
 	}
 }
 
-// TestAlternatingStreams: a stream's kernels wait for those of the process's other stream. That is not part of their cost, else too few are
-// launched ahead, and the pod's SMs idle in its turns.
+// TestAlternatingStreams has kernels that wait for those of the process's other stream. The hook must not count that wait as part of their
+// cost, or too few are launched ahead and the pod's SMs idle during its turns.
 func TestAlternatingStreams(t *testing.T) {
 	t.Parallel()
 	accuracy(t, load{"", []string{kernel(150*time.Microsecond, share.Whole), "streams=2"}}, 500, 250, 2*second)
@@ -77,7 +77,7 @@ func TestAlternatingStreams(t *testing.T) {
 // noEvents makes the driver refuse to create events, so that the hook cannot measure anything.
 var noEvents = []string{"FAKE_CUDA_FAIL=cuEventCreate:1:2:1000000000"}
 
-// TestAccuracyControl is the negative control: without the hook or its events, the accuracy check fails.
+// TestAccuracyControl is the negative control: the accuracy check fails without the hook, and without driver events.
 func TestAccuracyControl(t *testing.T) {
 	t.Parallel()
 	for name, control := range map[string]struct {

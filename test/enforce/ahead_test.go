@@ -9,8 +9,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// TestRunAhead checks that the unfinished work of a process, which the server cannot stop, stays within the bound for any number of
-// streams and threads.
+// TestRunAhead checks that the unfinished work of a process, which the server cannot stop, stays within the run-ahead bound for any
+// number of streams and threads.
 func TestRunAhead(t *testing.T) {
 	t.Parallel()
 	const bound = ms // the token server's default
@@ -29,7 +29,7 @@ func TestRunAhead(t *testing.T) {
 	}
 }
 
-// TestRunAheadControl is the negative control: with a wide bound, more work is queued.
+// TestRunAheadControl is the negative control: with a larger bound, more work is queued.
 func TestRunAheadControl(t *testing.T) {
 	t.Parallel()
 	if got := ahead(t, 20*ms, 100*time.Microsecond, 1, 8); got <= ms {
@@ -37,7 +37,7 @@ func TestRunAheadControl(t *testing.T) {
 	}
 }
 
-// ahead measures one process that is alone on the device.
+// ahead returns the largest amount of queued work of a process that has the device to itself.
 func ahead(t *testing.T, bound, length time.Duration, streams, threads int) time.Duration {
 	load := []string{kernel(length, share.Whole), fmt.Sprint("streams=", streams), fmt.Sprint("threads=", threads)}
 	spans := run(t, enforce.Experiment{Tokens: table, RunAhead: bound, Length: second / 2, Pods: []enforce.Pod{
@@ -48,7 +48,7 @@ func ahead(t *testing.T, bound, length time.Duration, streams, threads int) time
 	return got
 }
 
-// TestBackToBack checks that the device does not wait for the host between kernels or graphs of up to half of the bound.
+// TestBackToBack checks that the device does not wait for the host between kernels or graphs that take up to half of the bound.
 func TestBackToBack(t *testing.T) {
 	t.Parallel()
 	for _, length := range []time.Duration{180 * time.Microsecond, 378 * time.Microsecond, 480 * time.Microsecond} {

@@ -9,7 +9,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// The parameters of the loads in elastic experiments.
+// Parameters of the loads in the experiments with elastic shares.
 const (
 	grid     = 64 // blocks of each kernel
 	learned  = 400 * ms
@@ -22,12 +22,13 @@ func elastic(request, limit share.PerMille) share.Share {
 	return share.Share{SMRequest: request, SMLimit: limit, QuotaRequest: share.Whole, QuotaLimit: share.Whole, Memory: share.MiB}
 }
 
-// inference returns a load of batches of ten kernels that the host waits for, every 25 ms without neighbours.
+// inference returns a load of batches of ten kernels, for which the host waits. A batch starts every 25 ms if there are no
+// neighbours.
 func inference() []string {
 	return []string{kernel(500*time.Microsecond, 100), "sync=10", fmt.Sprint("pause=", (20 * ms).Nanoseconds())}
 }
 
-// serving returns an SLO pod that bursts until the given end, beside a best-effort trainer that never pauses.
+// serving returns an SLO pod whose burst lasts until end, beside a best-effort trainer that always has work.
 func serving(end time.Duration, more ...[]string) enforce.Experiment {
 	return enforce.Experiment{Elastic: true, Pods: []enforce.Pod{
 		{Share: elastic(300, 600), Priority: share.SLO, Load: inference(),
@@ -36,7 +37,7 @@ func serving(end time.Duration, more ...[]string) enforce.Experiment {
 	}}
 }
 
-// open starts an experiment.
+// open starts an experiment, and stops it at the end of the test.
 func open(t *testing.T, e enforce.Experiment) *enforce.Machine {
 	t.Helper()
 	e.Folder = built(t)
@@ -57,8 +58,8 @@ func watch(t *testing.T, m *enforce.Machine, until time.Duration, all []enforce.
 	return all
 }
 
-// TestBurst checks that an SLO pod in a burst has its limit, and the trainer beside it is cut, within three ticks of the time when
-// its cycle is stretched by 1.6; and that the trainer has its own limit again within a second and never starves.
+// TestBurst checks that within three ticks of its cycle being stretched by a factor of 1.6, a bursting SLO pod has its limit and
+// the trainer beside it is cut; and that the trainer has its own limit again within a second and never starves.
 func TestBurst(t *testing.T) {
 	t.Parallel()
 	m := open(t, serving(burstEnd))
@@ -97,7 +98,7 @@ func TestBurstControl(t *testing.T) {
 	}
 }
 
-// TestCredit checks that the blocks launched in any second are those that were issued, for one process and for two. The control is
+// TestCredit checks that, in any second, as many blocks are launched as were issued, for one process and for two. The control is
 // the same load without the hook.
 func TestCredit(t *testing.T) {
 	t.Parallel()
@@ -113,7 +114,7 @@ func TestCredit(t *testing.T) {
 				t.Errorf("%d blocks beyond what was issued and a batch a thread", over)
 			}
 			free := serving(until, more...)
-			free.Unhooked, free.Length = true, until+2*second // what was launched by then has run
+			free.Unhooked, free.Length = true, until+2*second // by then, everything launched until that time has run
 			if over := excess(run(t, free)[1]); over <= 0 {
 				t.Errorf("without the hook the credit is kept as well, by %d", -over)
 			}
@@ -121,10 +122,11 @@ func TestCredit(t *testing.T) {
 	}
 }
 
-// TestOneCredit checks that two processes of a container share one credit, and that the survivor has all of it when the other dies.
+// TestOneCredit checks that two processes of a container share one credit, and that the survivor has all of it after the other
+// dies.
 func TestOneCredit(t *testing.T) {
 	t.Parallel()
-	const died, end = burst + 500*ms, burst + 900*ms // while the tokens of an EMERGENCY bind them
+	const died, end = burst + 500*ms, burst + 900*ms // while both are limited by the tokens of an EMERGENCY
 	m := open(t, serving(end, greedy(at("from", learned))))
 	ticks := watch(t, m, died, nil)
 	first, other := m.Process(1, 0).Launched(died-300*ms, died), m.Process(1, 1).Launched(died-300*ms, died)
@@ -144,8 +146,8 @@ func TestOneCredit(t *testing.T) {
 	}
 }
 
-// TestResize checks that a new limit applies within two ticks, in tokens and in kernels, even without contention, and that it can
-// be raised again up to the cap.
+// TestResize checks that a new limit applies within two ticks, to tokens and to kernels, even without contention, and that the
+// limit can be raised again up to the cap.
 func TestResize(t *testing.T) {
 	t.Parallel()
 	const length = 200 * ms
@@ -153,8 +155,8 @@ func TestResize(t *testing.T) {
 		{Share: elastic(400, 800), Priority: share.BestEffort, Load: greedy()},
 	}})
 	ticks := watch(t, m, second, nil)
-	// follows reports whether what was launched from two ticks after the moment is the limit's part of what is at the cap, from the
-	// start on.
+	// follows reports whether the number of launches, counted from two ticks after the limit was moved, is proportional to the limit,
+	// compared to the launches at the cap.
 	follows := func(limit share.PerMille, moved time.Duration) bool {
 		from := moved + 2*enforce.Tick
 		got, full := m.Spans(0).Launched(from, moved+length), m.Spans(0).Launched(second-length+2*enforce.Tick, second)
@@ -184,8 +186,8 @@ func TestResize(t *testing.T) {
 	}
 }
 
-// TestServerDies kills the token server during an EMERGENCY: processes continue with no more than their guarantee, and within a
-// second after its return all have reconnected and the trainer has at least its request.
+// TestServerDies kills the token server during an EMERGENCY. Meanwhile, processes go on with no more than their guarantee. Within a
+// second after the server is back, all have reconnected and the trainer has at least its request.
 func TestServerDies(t *testing.T) {
 	t.Parallel()
 	const died, again = burst + 100*ms, burst + 300*ms
@@ -223,7 +225,7 @@ func TestServerDies(t *testing.T) {
 	}
 }
 
-// TestElasticOverhead checks that ten pods on one slice lose at most one percent to the tokens when there is no SLO pod to protect.
+// TestElasticOverhead checks that tokens cost ten pods on one slice at most one percent while there is no SLO pod to protect.
 func TestElasticOverhead(t *testing.T) {
 	t.Parallel()
 	e := enforce.Experiment{Elastic: true, Length: second}

@@ -25,8 +25,8 @@ func Delivered(s Spans, quota share.PerMille, from, to time.Duration) error {
 	return nil
 }
 
-// Bounded returns an error if a pod used more in any window after a point in time than its limit and the work that may be queued
-// when a token ends.
+// Bounded returns an error if, in any window that begins at or after a point in time, a pod used more than its limit plus the
+// work that may be queued when a token ends.
 func Bounded(s Spans, limit share.PerMille, window, queued, after time.Duration) error {
 	bound := time.Duration(limit)*window/time.Duration(share.Whole) + queued
 	if most := s.Most(window, after); most > bound {
@@ -35,12 +35,12 @@ func Bounded(s Spans, limit share.PerMille, window, queued, after time.Duration)
 	return nil
 }
 
-// Loss returns the fraction of its kernels that a pod lost from one period to another of the same length.
+// Loss returns the fraction by which the number of a pod's kernels dropped from one period to another of the same length.
 func Loss(s Spans, before, after, length time.Duration) float64 {
 	return 1 - float64(s.Kernels(after, after+length))/float64(s.Kernels(before, before+length))
 }
 
-// Prompt returns an error unless the 99th percentile of the stalls of a pod is within the rest of the window, one turn and the
+// Prompt returns an error unless the 99th percentile of a pod's stalls is at most the rest of the window plus one turn and the
 // longest kernel.
 func Prompt(s Spans, quota share.PerMille, window, turn, kernel, from, to time.Duration) error {
 	bound := time.Duration(share.Whole-quota)*window/time.Duration(share.Whole) + turn + kernel

@@ -7,8 +7,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// TestCopies runs a pod whose whole load is memsets or copies on the device beside a greedy one: each gets its quota. Without the hook, or
-// if the hook cannot measure, it does not.
+// TestCopies runs a pod that only executes memsets, or copies on the device, beside a greedy pod. Each gets its quota; without the hook,
+// or if the hook cannot measure, the first does not keep to it.
 func TestCopies(t *testing.T) {
 	t.Parallel()
 	const quota, other, from, length = 100, 850, 5 * window, 2 * second
@@ -41,8 +41,8 @@ func TestCopies(t *testing.T) {
 	}
 }
 
-// TestUploads runs a pod that copies to the device without end beside one that computes. Such copies use no SMs: they take nothing of the
-// other's quota and wait for no token.
+// TestUploads runs a pod that continuously copies to the device beside one that computes. Such copies use no SMs: they take nothing from
+// the other pod's quota, and need no token.
 func TestUploads(t *testing.T) {
 	t.Parallel()
 	const quota, from, length = 500, 5 * window, second

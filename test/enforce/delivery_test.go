@@ -13,7 +13,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/token"
 )
 
-// filled returns random shares in steps of 5 % that fill a GPU, until 30 in a row do not fit.
+// filled returns random shares, in steps of 5 %, that fill a GPU: it stops after 30 shares in a row that do not fit.
 func filled(r *rand.Rand) (items []slot.Item) {
 	for refused := 0; refused < 30 && len(items) < 12; {
 		item := slot.Item{SM: share.PerMille(50 * (1 + r.IntN(20))), Quota: share.PerMille(50 * (1 + r.IntN(20)))}
@@ -26,11 +26,11 @@ func filled(r *rand.Rand) (items []slot.Item) {
 	return items
 }
 
-// kernelMax is the longest kernel on the SMs of its pod, in us. A turn overruns by at most two of them, which the table's reserve
-// has to cover.
+// kernelMax is the longest kernel in us, on the SMs of its pod. A turn overruns by at most two such kernels, which the reserve of the slot
+// table has to cover.
 const kernelMax = 300
 
-// pods returns a pod with a greedy load of its own kind for each share.
+// pods returns a pod for each share, with a greedy load of random kernels.
 func pods(r *rand.Rand, items []slot.Item) (pods []enforce.Pod) {
 	for _, item := range items {
 		length := time.Duration(20+r.IntN(kernelMax)) * time.Microsecond * time.Duration(item.SM) / time.Duration(share.Whole)
@@ -43,14 +43,14 @@ func pods(r *rand.Rand, items []slot.Item) (pods []enforce.Pod) {
 	return pods
 }
 
-// delivery returns a full GPU with a greedy load for each share.
+// delivery returns an experiment with a full GPU and a greedy load for each share.
 func delivery(seed uint64, policy token.Config) enforce.Experiment {
 	r := rand.New(rand.NewPCG(seed, 8))
 	return enforce.Experiment{Tokens: policy, Length: 2*window + second, Pods: pods(r, filled(r))}
 }
 
-// faults returns the number of pods that get less than 98 % of their quota over the last second, while all are busy, and of those
-// that exceed their limit in a window of it by more than the run-ahead and a kernel.
+// faults returns how many pods get less than 98 % of their quota over the last second, while all are busy; and how many exceed their limit,
+// in any window of that second, by more than the run-ahead and one kernel.
 func faults(t *testing.T, e enforce.Experiment) (short, over int) {
 	const from, runAhead = 2 * window, ms // the token server's default
 	worst, most := 1e9, -window
@@ -72,7 +72,7 @@ func faults(t *testing.T, e enforce.Experiment) (short, over int) {
 	return short, over
 }
 
-// TestDelivery checks on random full GPUs that pods get the quota for which they were admitted, and no more than their limits.
+// TestDelivery checks on random full GPUs that pods get the quota with which they were admitted, and no more than their limits.
 func TestDelivery(t *testing.T) {
 	t.Parallel()
 	gpus := uint64(2)
@@ -89,8 +89,8 @@ func TestDelivery(t *testing.T) {
 	}
 }
 
-// TestFaSTLimits checks on the same GPUs that pods keep to their limits under FaST-GShare's queue. It does not give them their quota on every
-// full GPU: what they lack is logged.
+// TestFaSTLimits checks on the same GPUs that pods keep to their limits under FaST-GShare's queue. That queue does not deliver every quota on
+// every full GPU; shortfalls are logged.
 func TestFaSTLimits(t *testing.T) {
 	t.Parallel()
 	gpus := uint64(1)
@@ -109,7 +109,7 @@ func TestFaSTLimits(t *testing.T) {
 	}
 }
 
-// TestDeliveryControl is the negative control: with the policy that FaST-GShare prints some pod gets too little, and without the
+// TestDeliveryControl is the negative control: with the policy as printed in FaST-GShare's paper some pod gets too little, and without the
 // hook some pod gets too much.
 func TestDeliveryControl(t *testing.T) {
 	t.Parallel()

@@ -8,8 +8,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// TestElastic checks that a pod that is alone reaches its limit within two windows, and that it has its request within one window
-// after the owner of the rest returns.
+// TestElastic checks that a pod reaches its limit within two windows while it is alone, and has its request within one window
+// after the pod with the rest of the quota resumes.
 func TestElastic(t *testing.T) {
 	t.Parallel()
 	borrower := share.Share{SMRequest: 1000, SMLimit: 1000, QuotaRequest: 200, QuotaLimit: 800, Memory: share.MiB}
@@ -20,7 +20,7 @@ func TestElastic(t *testing.T) {
 	for name, period := range map[string]struct {
 		pod   int
 		quota share.PerMille
-		from  int // windows
+		from  int // in windows
 		to    int
 	}{
 		"the limit, two windows after the start":     {0, 800, 2, 9},
@@ -42,7 +42,7 @@ func TestElastic(t *testing.T) {
 	}
 }
 
-// TestElasticControl is the negative control: a pod that is alone stays at its limit if that is its request.
+// TestElasticControl is the negative control: a pod whose limit equals its request stays at it while it is alone.
 func TestElasticControl(t *testing.T) {
 	t.Parallel()
 	spans := run(t, enforce.Experiment{Tokens: table, Length: second, Pods: []enforce.Pod{{Share: part(1000, 200), Load: greedy()}}})

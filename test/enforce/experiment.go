@@ -1,4 +1,4 @@
-// Package enforce measures what pods get on one GPU: the real token server, the real hook in real processes, the fake driver and
+// Package enforce measures what pods get on one GPU, with the real token server, the real hook in real processes, the fake driver and
 // the device simulation, on the virtual clock. Its results describe time sharing, not a real device: the simulation has no memory
 // bandwidth, no caches and no preemption.
 package enforce
@@ -19,22 +19,22 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/token"
 )
 
-// Pod describes a container of an experiment, with one or more processes. Their loads are arguments of the test program
+// Pod describes a container of an experiment, with one or more processes. Their loads are command-line arguments of the test program
 // hook/fake/programs/spin.c.
 type Pod struct {
 	Share    share.Share
 	Priority share.Priority // of an elastic share
 	Load     []string
-	More     [][]string // the loads of the others
+	More     [][]string // the loads of further processes
 	Env      []string
 }
 
 // Experiment describes pods that share one simulated GPU, and how long they run.
 type Experiment struct {
-	Folder   string // with native.Driver
+	Folder   string // holds the build of native.Driver
 	Unhooked bool   // the processes run without the hook
 	Tokens   token.Config
-	Elastic  bool          // class elastic: block tokens, and no use for Tokens
+	Elastic  bool          // the shares are of class elastic: block tokens apply, and Tokens is not used
 	RunAhead time.Duration // of the token server; 0 for its default
 	Pods     []Pod
 	Length   time.Duration
@@ -43,10 +43,10 @@ type Experiment struct {
 // UUID is the UUID of the experiment's GPU.
 const UUID = "GPU-00000000-0000-0000-0000-000000000000"
 
-// Result holds the kernels that a pod has run, and the GPU time that its hook has reported.
+// Result holds the kernels that a pod has run, and the device time that its hook has reported.
 type Result struct {
 	Kernels  Spans
-	Reported time.Duration // device time that its hook measured in the last nine tenths of a second
+	Reported time.Duration // measured by the hook in the last nine tenths of a second
 }
 
 // Run runs the experiment on the virtual clock and returns the results of its pods, in their order.
@@ -70,9 +70,9 @@ type Machine struct {
 	Served []*tokenserver.Container // one for each pod
 
 	dir  string
-	pods [][]*fakegpu.Running // the processes of each
+	pods [][]*fakegpu.Running // the processes of each pod
 
-	now time.Duration // as far as it was watched
+	now time.Duration // end of the period covered by Watch
 }
 
 // Open starts the simulated GPU, the token server and the processes of the pods, and waits until all processes have called the driver.
@@ -123,7 +123,7 @@ func (m *Machine) Close() {
 	os.RemoveAll(m.dir)
 }
 
-// Serve starts a token server for the pods. After the earlier server was closed, it stands for a restarted one.
+// Serve starts a token server for the pods. Called after an earlier server was closed, it simulates a restart.
 func (m *Machine) Serve() error {
 	quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
 	m.Server = tokenserver.New(tokenserver.Config{Clock: m.GPU.Clock(), Log: quiet, Window: m.Tokens.Window, RunAhead: m.RunAhead})
@@ -167,7 +167,7 @@ func (m *Machine) start(pod int, load []string) error {
 	return nil
 }
 
-// Spans returns the kernels that all processes of a pod have run so far, in the order of their ends.
+// Spans returns the kernels that all processes of a pod have run so far, in the order in which they ended.
 func (m *Machine) Spans(pod int) (all Spans) {
 	for _, p := range m.pods[pod] {
 		all = append(all, m.GPU.Spans(p.PID)...)
@@ -176,7 +176,7 @@ func (m *Machine) Spans(pod int) (all Spans) {
 	return all
 }
 
-// Process returns the kernels that one process of a pod has run so far, in the order of their ends.
+// Process returns the kernels that one process of a pod has run so far, in the order in which they ended.
 func (m *Machine) Process(pod, process int) Spans { return m.GPU.Spans(m.pods[pod][process].PID) }
 
 // Busy returns for how long kernels of a pod's first process have run so far.

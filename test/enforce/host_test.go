@@ -8,9 +8,9 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// TestShortBesideLong checks that a program of short kernels, which the host launches more slowly than the GPU runs them, has its part of
-// the rate that it has alone beside a program of kernels of 1.8 ms, and that it has less where nothing limits the two. On a GPU, whose
-// clock falls while the long kernels run, it has less than here (docs/hardware.md).
+// TestShortBesideLong runs a program of short kernels, which the host launches more slowly than the GPU runs them, beside one with
+// kernels of 1.8 ms. It checks that the first achieves its part of the rate that it has alone, and less if nothing limits the two. On a
+// real GPU, whose clock drops while the long kernels run, it achieves less than here (docs/hardware.md).
 func TestShortBesideLong(t *testing.T) {
 	t.Parallel()
 	length := 5 * window

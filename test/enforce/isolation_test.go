@@ -8,7 +8,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/token"
 )
 
-// neighbours returns a pod that uses its quota, beside seven that start to launch without end at the given time.
+// neighbours returns a pod that uses its quota beside seven pods that start to launch continuously at the given time.
 func neighbours(unhooked bool, start string) enforce.Experiment {
 	e := enforce.Experiment{Tokens: table, Unhooked: unhooked, Pods: []enforce.Pod{{Share: part(500, 400), Load: greedy()}}}
 	for range 7 {
@@ -38,8 +38,8 @@ func TestIsolation(t *testing.T) {
 	}
 }
 
-// TestFaST is the experiment of section 5.3 of FaST-GShare: a pod with a limit of 80 % of the time, then another one with 50 %.
-// With all SMs each they disturb each other; with 24 % of the SMs each they do not.
+// TestFaST is the experiment of section 5.3 of FaST-GShare: a pod with a limit of 80 % of the time, later joined by one with 50 %.
+// With all SMs each, they disturb each other; with 24 % of the SMs each, they do not.
 func TestFaST(t *testing.T) {
 	t.Parallel()
 	half := second

@@ -9,7 +9,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// longLoad is a load of a share of 60 % of the SMs whose kernels or graphs may last longer than its turns.
+// longLoad is the load of a share with 60 % of the SMs, whose kernels or graphs may take longer than its turns.
 type longLoad struct {
 	name      string
 	quota     share.PerMille
@@ -17,11 +17,12 @@ type longLoad struct {
 	args      []string
 	longest   time.Duration // of one kernel or graph on all SMs
 	neighbour []string      // the load of a share of 60 % of SMs and time; greedy if nil
-	lies      bool          // what it reports to the server is false
-	always    bool          // it is tested without -full, too
+	lies      bool          // it reports false times to the token server
+	always    bool          // it is tested even without -full
 }
 
-// changing returns the name of a kernel that first takes 20 us for the given number of launches, then another time for 100, and so on in turn.
+// changing returns the name of a kernel that first takes 20 us for the given number of launches, then the given length for 100, and so on
+// alternately.
 func changing(after int, length time.Duration) string {
 	return fmt.Sprintf("%s_after%d_ns%d_for100", kernel(20*time.Microsecond, share.Whole), after, length.Nanoseconds())
 }
@@ -43,7 +44,7 @@ var (
 		{"a graph of 200 ms", 200, 1, longGraph, 200 * ms, nil, false, false},
 		{"a graph of 200 ms, quota 5 %", 50, 1, longGraph, 200 * ms, nil, false, false},
 		{"kernels that take 50 ms after 300 of 20 us", 200, 1, []string{changing(300, 50*ms)}, 50 * ms, nil, false, false},
-		{"kernels that take 50 ms after 295 of 20 us", 200, 1, []string{changing(295, 50*ms)}, 50 * ms, nil, false, true}, // none of the first long ones is a sample
+		{"kernels that take 50 ms after 295 of 20 us", 200, 1, []string{changing(295, 50*ms)}, 50 * ms, nil, false, true}, // none of the first long kernels is among those measured
 		{"kernels that take 5 ms after 300 of 20 us", 200, 1, []string{changing(300, 5*ms)}, 5 * ms, nil, false, false},
 		{"kernels of 200 ms beside a server", 200, 1, []string{kernel(200*ms, share.Whole)}, 200 * ms, server, false, false},
 		{"kernels of 200 ms beside kernels of 500 ms", 200, 1, []string{kernel(200*ms, share.Whole)}, 500 * ms, []string{kernel(500*ms, share.Whole)}, false, false},
@@ -51,8 +52,9 @@ var (
 	}
 )
 
-// TestLong checks that a share has its quota over many windows, and in any 10 s not more than one kernel or graph (or 2 points) beyond it,
-// whatever the length of its kernels, and that its neighbour has its quota, and in any 10 s not less by more than that.
+// TestLong checks that a share gets its quota over many windows whatever the length of its kernels, and exceeds it in no period of 10 s by
+// more than one kernel or graph (or 2 points); and that its neighbour gets its own quota, and in no period of 10 s falls short by more than
+// that.
 func TestLong(t *testing.T) {
 	t.Parallel()
 	length := 11 * second
@@ -94,7 +96,7 @@ func TestLong(t *testing.T) {
 	}
 }
 
-// TestLongControl is the negative control: without the hook, a share with kernels of 200 ms has more than its quota.
+// TestLongControl is the negative control: without the hook, a share with kernels of 200 ms gets more than its quota.
 func TestLongControl(t *testing.T) {
 	t.Parallel()
 	spans := run(t, enforce.Experiment{Tokens: table, Unhooked: true, Length: 5 * second, Pods: []enforce.Pod{

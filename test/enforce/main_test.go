@@ -24,7 +24,7 @@ const (
 	turn   = 5 * ms
 )
 
-// table is the configuration of slices in most experiments.
+// table is the token configuration of slices in most experiments.
 var table = token.Config{Policy: token.Table, Reserve: 50}
 
 var build struct {
@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// built compiles the programs of clients, once for all tests, and returns their folder.
+// built compiles the programs of the GPU's clients, once for all tests, and returns their folder.
 func built(t testing.TB) string {
 	t.Helper()
 	if _, err := exec.LookPath("gcc"); err != nil {
@@ -83,17 +83,17 @@ func run(t testing.TB, e enforce.Experiment) (spans []enforce.Spans) {
 	return spans
 }
 
-// part returns a share whose limits are its requests.
+// part returns a share whose limits equal its requests.
 func part(sm, quota share.PerMille) share.Share {
 	return share.Share{SMRequest: sm, SMLimit: sm, QuotaRequest: quota, QuotaLimit: quota, Memory: 1024 * share.MiB}
 }
 
-// kernel returns the name of a kernel of the fake driver.
+// kernel returns the name by which the fake driver knows a kernel's length and width.
 func kernel(length time.Duration, width share.PerMille) string {
 	return fmt.Sprintf("spin_ns%d_sm%d_blocks64", length.Nanoseconds(), width)
 }
 
-// greedy returns a load that always has work, in kernels of 0.5 ms on all SMs that it gets.
+// greedy returns a load that always has work: kernels of 0.5 ms, on all SMs that it may use.
 func greedy(more ...string) []string {
 	return append([]string{kernel(500*time.Microsecond, share.Whole)}, more...)
 }

@@ -9,15 +9,15 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// TestRequest checks that an SLO pod has its SM request beside a best-effort pod, whatever the kernels of that, less one of them, and that
-// the best-effort pod has at least nine tenths of its own. The control is the same load without the hook.
+// TestRequest checks that an SLO pod gets its SM request, less one kernel of the other pod, beside a best-effort pod with kernels of any
+// kind; and that the best-effort pod gets at least nine tenths of its own request. The control is the same load without the hook.
 func TestRequest(t *testing.T) {
 	t.Parallel()
 	const from, to = second, 5 * second
 	for name, test := range map[string]struct {
 		kernel     string
 		length     time.Duration // of a kernel, or of one of its waves
-		priorities bool          // the device goes by the MPS priorities
+		priorities bool          // the simulated device honours the MPS priorities
 	}{
 		"0.5 ms":             {kernel(ms/2, share.Whole), ms / 2, true},
 		"5 ms, one block":    {"spin_ns5000000_sm1000_blocks1", 5 * ms, false},

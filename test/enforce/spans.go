@@ -8,7 +8,7 @@ import (
 	fakegpu "github.com/gshare-dev/gshare/test/fake/gpu"
 )
 
-// Spans are the kernels of one pod, each with its launch, start and end, in the order of their ends.
+// Spans are the kernels of one pod with their times of launch, start and end, in the order in which they ended.
 type Spans []fakegpu.Span
 
 // Busy returns the fraction of a period in which at least one of the kernels ran.
@@ -20,11 +20,11 @@ func (s Spans) Busy(from, to time.Duration) float64 {
 	return float64(busy) / float64(to-from)
 }
 
-// Most returns the largest time within any window of the given length during which at least one kernel ran. It ignores kernels that start
+// Most returns the longest time during which at least one kernel ran within a window of the given length. It ignores kernels that start
 // before after.
 func (s Spans) Most(window, after time.Duration) (most time.Duration) {
 	merged := slices.DeleteFunc(s.merged(), func(span fakegpu.Span) bool { return span.Start < after })
-	busy, last := time.Duration(0), 0 // of the kernels from k on that begin within the window
+	busy, last := time.Duration(0), 0 // busy time of the kernels from k on that start within the window
 	for _, first := range merged {
 		end := first.Start + window
 		for ; last < len(merged) && merged[last].Start < end; last++ {
@@ -36,7 +36,7 @@ func (s Spans) Most(window, after time.Duration) (most time.Duration) {
 	return most
 }
 
-// Least returns the smallest time within any window of the given length in a period during which at least one kernel ran.
+// Least returns the shortest time during which at least one kernel ran, of all windows of the given length in a period.
 func (s Spans) Least(window, from, to time.Duration) time.Duration {
 	merged, least := s.merged(), window
 	used := func(start time.Duration) (sum time.Duration) {
@@ -63,7 +63,7 @@ func (s Spans) merged() (list Spans) {
 	return list
 }
 
-// Stalls returns the times between the ends of consecutive kernels in a period, in which the pod made no progress, in ascending order.
+// Stalls returns the times without progress in a period, those between the ends of consecutive kernels, in ascending order.
 func (s Spans) Stalls(from, to time.Duration) []time.Duration {
 	var stalls []time.Duration
 	last := from
@@ -79,7 +79,7 @@ func (s Spans) Stalls(from, to time.Duration) []time.Duration {
 	return stalls
 }
 
-// Quantile returns the value that the given fraction of sorted values does not exceed, or zero if there are none.
+// Quantile returns the value that the given fraction of the sorted values does not exceed, or zero if there are no values.
 func Quantile(sorted []time.Duration, part float64) time.Duration {
 	if len(sorted) == 0 {
 		return 0
@@ -106,10 +106,10 @@ func (s Spans) Longest() (longest time.Duration) {
 	return longest
 }
 
-// Ahead returns the largest amount of launched and unfinished GPU work, as a duration, at any launch after the given time, without the
-// launched kernel. It assumes that the kernels have the GPU alone and use all of its SMs.
+// Ahead returns the largest amount of launched but unfinished GPU work, as a duration, at any launch after the given time. It does not
+// include the kernel being launched, and assumes that the kernels have the GPU alone and use all of its SMs.
 func (s Spans) Ahead(after time.Duration) (most time.Duration) {
-	free := time.Duration(0) // when the device is done with what was launched so far
+	free := time.Duration(0) // when the device will have finished everything launched so far
 	for _, span := range slices.SortedFunc(slices.Values(s), func(a, b fakegpu.Span) int { return int(a.At - b.At) }) {
 		if span.At >= after {
 			most = max(most, free-span.At)

@@ -8,7 +8,7 @@ import (
 
 func TestSpans(t *testing.T) {
 	s := enforce.Spans{{Start: 0, End: 2 * ms}, {Start: ms, End: 3 * ms}, {Start: 6 * ms, End: 8 * ms}}
-	// The second and the third are launched while the first runs, the last one when 1 ms of the third is left.
+	// The second and third kernels are launched while the first runs, the last one when 1 ms of the third is left.
 	queue := enforce.Spans{{At: 0, Start: 0, End: 3 * ms}, {At: ms, Start: 3 * ms, End: 4 * ms}, {At: ms, Start: 4 * ms, End: 6 * ms}, {At: 5 * ms, Start: 6 * ms, End: 7 * ms}}
 	for name, test := range map[string]struct{ got, want float64 }{
 		"overlaps count once": {s.Busy(0, 10*ms), 0.5},

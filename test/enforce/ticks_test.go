@@ -9,11 +9,11 @@ import (
 // Tick is the period in which block tokens are issued.
 const Tick = 5 * time.Millisecond
 
-// Issue is the token of a pod right after a tick.
+// Issue is the state of a pod's token right after a tick.
 type Issue struct {
 	At     time.Duration
-	SMs    share.PerMille // what its latest token is worth
-	Blocks int64          // of that token, after what was launched beyond the one before
+	SMs    share.PerMille // worth of the latest token
+	Blocks int64          // of that token, less what was launched beyond the previous one
 }
 
 // Ticks are the issues of one pod, in order.
@@ -37,9 +37,10 @@ func (m *Machine) Watch(until time.Duration, all []Ticks) ([]Ticks, error) {
 	return all, nil
 }
 
-// Excess returns by how many blocks the launches of a pod, whose kernels have that many blocks each, exceeded what was issued in
-// the worst period of a length. Launches may exceed a tick by one batch of each thread, a sixteenth of its token (or of the one before,
-// if it was taken under that) or one kernel, which the next tick pays.
+// Excess returns by how many blocks a pod's launches exceeded the issued blocks, in the worst period of the given length. Each kernel
+// has the given number of blocks. The launches of a tick may exceed its token by one batch for each thread, where a batch is the larger
+// of one kernel and a sixteenth of the token (or of the previous token, under which it may have been taken); the next tick pays for
+// that.
 func (t Ticks) Excess(s Spans, kernel, threads int64, length time.Duration) int64 {
 	n := int(length / Tick)
 	worst, sum, beyond, paid := int64(-1<<62), make([]int64, len(t)+1), int64(0), int64(0)
@@ -57,7 +58,7 @@ func (t Ticks) Excess(s Spans, kernel, threads int64, length time.Duration) int6
 	return worst
 }
 
-// First returns the time of the first issue from a time on that meets the condition, or zero.
+// First returns the time of the first issue at or after a time that meets the condition, or zero.
 func (t Ticks) First(from time.Duration, asked func(Issue) bool) time.Duration {
 	for _, issue := range t {
 		if issue.At >= from && asked(issue) {
@@ -67,7 +68,7 @@ func (t Ticks) First(from time.Duration, asked func(Issue) bool) time.Duration {
 	return 0
 }
 
-// Issued returns how many blocks were issued in a period, after payment for launches beyond earlier tokens.
+// Issued returns how many blocks were issued in a period, net of payment for launches beyond earlier tokens.
 func (t Ticks) Issued(from, to time.Duration) (blocks int64) {
 	for _, issue := range t {
 		if issue.At >= from && issue.At < to {

@@ -8,8 +8,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// TestUnservedProcesses checks that the processes of a pod use its quota together while the token server is away, and that each of them
-// has a part of it.
+// TestUnservedProcesses checks that, while the token server is away, the processes of a pod together use its quota, and that each gets
+// a part of it.
 func TestUnservedProcesses(t *testing.T) {
 	t.Parallel()
 	const processes, quota, away, length = 4, 200, second / 2, 2 * second
@@ -29,7 +29,7 @@ func TestUnservedProcesses(t *testing.T) {
 	if err := m.GPU.Run(length); err != nil {
 		t.Fatal(err)
 	}
-	from := away + 2*window // the last token and the first window have ended
+	from := away + 2*window // by then, the last token and the first window have ended
 	got := m.Spans(0).Busy(from, length)
 	t.Logf("the pod is busy for %.1f %% of the time", 100*got)
 	if most := float64(quota)/float64(share.Whole) + 0.02; got > most || got < 0.15 {
@@ -44,7 +44,7 @@ func TestUnservedProcesses(t *testing.T) {
 	}
 }
 
-// TestUnservedProcessEnds checks that the others have the turns of a process that was killed.
+// TestUnservedProcessEnds checks that when a process is killed, the others get its turns.
 func TestUnservedProcessEnds(t *testing.T) {
 	t.Parallel()
 	const away, killed, length = second / 2, second, 2 * second
