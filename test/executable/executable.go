@@ -1,4 +1,4 @@
-// Package executable builds the programs that tests run besides Go's own, and reads the ends of their logs.
+// Package executable builds the programs that tests run in addition to Go's own tools, and reads the ends of their logs.
 package executable
 
 import (
@@ -40,8 +40,8 @@ func repository() (string, error) {
 	return "", errors.New("hack/cluster.sh is in no folder above the working folder")
 }
 
-// LogTail returns the last lines of a log, at most 4,000 bytes, for an error message. A log that does not exist is empty; if it cannot
-// be read, the reason is returned in its place.
+// LogTail returns the last lines of a log, at most 4,000 bytes, for an error message. For a log that does not exist it returns nothing,
+// and for one that cannot be read, the reason.
 func LogTail(path string) []byte {
 	content, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {

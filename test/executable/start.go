@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// starter returns a channel of functions that one thread calls, which never ends.
+// starter returns a channel of functions to be called by one thread that never ends.
 var starter = sync.OnceValue(func() chan<- func() {
 	functions := make(chan func())
 	go func() {
@@ -19,9 +19,9 @@ var starter = sync.OnceValue(func() chan<- func() {
 	return functions
 })
 
-// Start starts a program that the kernel kills when the process of the test ends, however it ends. The kernel does so when the thread ends that
-// has started the program, and a thread of Go ends with a goroutine that has locked it, such as one that mounts in a namespace of its own:
-// hence the thread for all programs. Other attributes of the command are kept.
+// Start starts a program that the kernel kills when the test process ends in any way. The kernel kills the program when the thread that started
+// it ends, and Go ends a thread together with a goroutine that has locked it, such as one that mounts in its own mount namespace. Therefore all
+// programs are started by one thread that never ends. Other attributes of the command are kept.
 func Start(command *exec.Cmd) error {
 	if command.SysProcAttr == nil {
 		command.SysProcAttr = &syscall.SysProcAttr{}

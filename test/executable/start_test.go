@@ -12,10 +12,10 @@ import (
 	"github.com/gshare-dev/gshare/test/executable"
 )
 
-// The first thread of a process does not end with its goroutine: it is kept from those of the test.
+// The main thread does not end with its goroutine. It is locked here, so that no goroutine of the test runs on it.
 func init() { runtime.LockOSThread() }
 
-// answers starts a program on a thread that ends then, and reports whether the program still answers.
+// answers starts a program on a thread that then ends, and reports whether the program still responds.
 func answers(t *testing.T, start func(*exec.Cmd) error) bool {
 	t.Helper()
 	command := exec.Command("cat")

@@ -1,5 +1,5 @@
-// Package gpu lets tests run programs on simulated GPUs: it starts clients of the fake driver of hook/fake, which test/native builds, beside the
-// simulation of vgpu/node/gpu/simulation.
+// Package gpu lets tests run programs on simulated GPUs: it starts clients of the fake driver of hook/fake, which test/native builds, together
+// with the simulation of vgpu/node/gpu/simulation.
 package gpu
 
 import (
@@ -16,7 +16,7 @@ import (
 // Config configures a simulation of GPUs.
 type Config = simulation.Config
 
-// Span holds the times of a kernel.
+// Span holds the launch, start and end times of a kernel.
 type Span = simulation.Span
 
 // Simulation is a simulation of GPUs that records the kernels of its clients.
@@ -34,11 +34,11 @@ func New(config Config) (*Simulation, error) {
 
 // Client describes a program to run on the simulated GPUs.
 type Client struct {
-	Folder    string         // with native.Driver and the program
-	Arguments []string       // the program's name and what follows
+	Folder    string         // holds the build of native.Driver and the program
+	Arguments []string       // the program's name and its arguments
 	SMs       share.PerMille // CUDA_MPS_ACTIVE_THREAD_PERCENTAGE; 0 for all
 	Preload   string         // library, or empty
-	Env       []string       // more of the environment
+	Env       []string       // additional environment variables
 }
 
 // Running is a program that runs on the simulated GPUs.
@@ -48,7 +48,7 @@ type Running struct {
 	output bytes.Buffer
 }
 
-// Start starts a program that uses the simulated GPUs. The virtual clock waits for the program from its first driver call on.
+// Start starts a program that uses the simulated GPUs. From the program's first driver call on, the virtual clock waits for the program.
 func (s *Simulation) Start(c Client) (*Running, error) {
 	cmd := exec.Command(filepath.Join(c.Folder, c.Arguments[0]), c.Arguments[1:]...)
 	cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+c.Folder, "FAKE_CUDA_SOCKET="+s.socket)
@@ -68,7 +68,7 @@ func (s *Simulation) Start(c Client) (*Running, error) {
 	return r, nil
 }
 
-// Wait waits until the program has exited, and returns what it printed.
+// Wait waits until the program has exited, and returns its output.
 func (r *Running) Wait() (string, error) {
 	err := r.cmd.Wait()
 	return r.output.String(), err

@@ -59,7 +59,7 @@ func TestPrograms(t *testing.T) {
 	}
 }
 
-// TestStorm runs many threads on the virtual clock and checks that it never stops and that all kernels run.
+// TestStorm runs many threads on the virtual clock, and checks that the clock never gets stuck and that all kernels run.
 func TestStorm(t *testing.T) {
 	s := simulation(t, true)
 	r, err := s.Start(fakegpu.Client{Folder: driver(t), Arguments: []string{"storm", "6", "500"}})
@@ -81,11 +81,11 @@ func TestStorm(t *testing.T) {
 	}
 }
 
-// TestBandwidth checks how long copies take on the modelled GPUs, of which spin prints the time of one with its launch.
+// TestBandwidth checks how long copies take on the modelled GPUs. spin prints the time of a copy including its launch.
 func TestBandwidth(t *testing.T) {
 	for _, test := range []struct {
 		model, kind string
-		want        time.Duration // for 12 MB, besides the launch
+		want        time.Duration // for 12 MB, without the launch
 	}{
 		{"", "upload", 1000 * time.Microsecond}, {"H200", "upload", 250 * time.Microsecond},
 		{"", "copy", 24_000_000 / 900 * time.Nanosecond}, {"H200", "copy", 5000 * time.Nanosecond},
@@ -108,13 +108,13 @@ func TestBandwidth(t *testing.T) {
 		if _, scanned := fmt.Sscanf(out, "launches %d waits %d", &launches, &took); err != nil || scanned != nil {
 			t.Fatalf("%q: %v, %v", out, err, scanned)
 		}
-		if over := took - test.want; over < 0 || over > 10*time.Microsecond { // 5 us of a launch and 1 us to set the copy up
+		if over := took - test.want; over < 0 || over > 10*time.Microsecond { // 5 us for the launch and 1 us to set up the copy
 			t.Errorf("%s %s: %v, want %v", test.model, test.kind, took, test.want)
 		}
 	}
 }
 
-// TestNamespaces: the driver counts the memory of processes of several PID namespaces, in which all have the same PID, and as long as each lives.
+// TestNamespaces: the driver counts the memory of processes that have the same PID in different PID namespaces, each for as long as it lives.
 func TestNamespaces(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, to make PID namespaces")
@@ -167,7 +167,7 @@ func TestNamespaces(t *testing.T) {
 	}
 }
 
-// TestOrphans checks on both clocks that clients end with their simulation, as when a test is killed.
+// TestOrphans checks on both clocks that clients exit when their simulation goes away, as it does when a test is killed.
 func TestOrphans(t *testing.T) {
 	for _, virtual := range []bool{false, true} {
 		s := simulation(t, virtual)
@@ -175,8 +175,8 @@ func TestOrphans(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		time.AfterFunc(time.Minute, r.Kill) // instead of waiting for ever
-		if virtual {                        // on the machine's clock it ends wherever it is, if only before it has begun
+		time.AfterFunc(time.Minute, r.Kill) // so that Wait does not block forever
+		if virtual {                        // on the machine's clock the client exits at whatever point it has reached, even before its first call
 			if err := s.Await(1); err != nil {
 				t.Fatal(err)
 			}
@@ -189,7 +189,7 @@ func TestOrphans(t *testing.T) {
 	}
 }
 
-// TestSurface checks that the fake driver exports all functions of the hook's list.
+// TestSurface checks that the fake driver exports every function that the hook's symbols.def lists.
 func TestSurface(t *testing.T) {
 	list, err := os.ReadFile("../../../hook/src/symbols.def")
 	if err != nil {

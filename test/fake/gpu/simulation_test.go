@@ -56,7 +56,8 @@ func simulation(t *testing.T, virtual bool) *fakegpu.Simulation {
 	return s
 }
 
-// run starts one spin for each line of arguments, with its SMs, runs them to their ends and returns their kernels.
+// run starts a spin for each line of arguments, with its percentage of SMs, waits until all have ended, and returns their
+// kernels.
 func run(t *testing.T, s *fakegpu.Simulation, folder string, until time.Duration, sms share.PerMille, clients ...[]string) (spans [][]fakegpu.Span) {
 	t.Helper()
 	var running []*fakegpu.Running
@@ -85,7 +86,7 @@ func run(t *testing.T, s *fakegpu.Simulation, folder string, until time.Duration
 
 func TestAlone(t *testing.T) {
 	spans := run(t, simulation(t, true), driver(t), 2*time.Second, 0, []string{"spin_ns1000000_sm500_blocks64", "until=1000000000", "sync=1"})[0]
-	// A launch takes 5 us of host time and the device 1 ms.
+	// A launch takes 5 us of host time, and the kernel 1 ms on the device.
 	if n := len(spans); n < 990 || n > 1000 {
 		t.Errorf("%d kernels of 1 ms in one second", n)
 	}
@@ -96,7 +97,8 @@ func TestAlone(t *testing.T) {
 	}
 }
 
-// TestCap runs kernels of full width at a quarter of the SMs: four processes run side by side, each four times as slow.
+// TestCap runs kernels of full width on a quarter of the SMs: four processes run side by side, each at a quarter of the
+// speed.
 func TestCap(t *testing.T) {
 	kernel := []string{"spin_ns1000000_sm1000_blocks64", "until=400000000", "sync=4"}
 	for i, spans := range run(t, simulation(t, true), driver(t), time.Second, 250, kernel, kernel, kernel, kernel) {
@@ -115,7 +117,7 @@ func TestGraph(t *testing.T) {
 	}
 }
 
-// TestRepeat checks that an experiment gives the same result twice.
+// TestRepeat checks that repeating an experiment gives the same result.
 func TestRepeat(t *testing.T) {
 	folder := driver(t)
 	kernels := [][]string{
@@ -179,7 +181,7 @@ func TestEmpty(t *testing.T) {
 	}
 }
 
-// TestTimers checks that a timer fires at its time, again when it is set again, and never after Stop.
+// TestTimers checks that a timer fires at its time, again after it was set again, and never after Stop.
 func TestTimers(t *testing.T) {
 	s := simulation(t, true)
 	clock := s.Clock()

@@ -1,5 +1,5 @@
-// Package kubelet fakes a kubelet for tests: the device manager, podresources and the PodsAPI on real sockets, with the order of
-// calls, refusals and races of the real one (v1.37).
+// Package kubelet is a fake kubelet for tests: the device manager, podresources and the PodsAPI on real sockets, with the order of calls,
+// the refusals and the races of the real one (v1.37).
 package kubelet
 
 import (
@@ -28,24 +28,24 @@ import (
 // Kubelet is a fake kubelet. Its pods and allocated devices survive Kill and Start, as they do in the checkpoint of a real one. It has many
 // fields: the state of the kubelet's device manager under one lock, and counters and faults for tests.
 type Kubelet struct {
-	Dir      string // of its sockets
+	Dir      string // where the sockets are
 	Resource string
 
-	Busy     atomic.Int64 // number of next calls of the local APIs that are refused with ResourceExhausted
+	Busy     atomic.Int64 // number of further calls of the local APIs to be refused with ResourceExhausted
 	Starting atomic.Bool  // the PodsAPI refuses calls with FailedPrecondition
 	Gets     atomic.Int64 // calls of podresources Get
 	Lists    atomic.Int64 // calls of podresources List
-	Hide     atomic.Bool  // podresources returns no devices of gshare yet
+	Hide     atomic.Bool  // podresources does not return gshare's devices yet
 
-	mu        sync.Mutex // guards the following
+	mu        sync.Mutex // guards the fields below
 	servers   []*grpc.Server
-	endpoints map[string]plugin.DevicePluginClient // by socket, the live ones
-	latest    plugin.DevicePluginClient            // nil: none is registered; PreStart is then skipped
+	endpoints map[string]plugin.DevicePluginClient // live ones, by socket
+	latest    plugin.DevicePluginClient            // nil if none is registered; PreStart is then skipped
 	conns     []*grpc.ClientConn
 	devices   []string
 	pods      map[types.UID]*v1.Pod
 	held      map[holder][]string
-	elsewhere map[holder][]*resources.ContainerDevices // by other plugins
+	elsewhere map[holder][]*resources.ContainerDevices // allocated by other plugins
 	watchers  map[chan struct{}]bool
 	changed   chan struct{} // closed and replaced when devices or endpoints change
 }
@@ -76,7 +76,7 @@ func (k *Kubelet) Start() error {
 	}
 	old, err := filepath.Glob(filepath.Join(k.DevicePlugins(), "*"))
 	for _, socket := range old {
-		if e := os.Remove(socket); e != nil && !os.IsNotExist(e) { // a plugin removes its own
+		if e := os.Remove(socket); e != nil && !os.IsNotExist(e) { // a plugin may have removed its own
 			err = errors.Join(err, e)
 		}
 	}
@@ -104,7 +104,7 @@ func (k *Kubelet) serve(socket string, register func(*grpc.Server)) error {
 	if err != nil {
 		return err
 	}
-	listener.(*net.UnixListener).SetUnlinkOnClose(false) // a kubelet that is killed leaves it
+	listener.(*net.UnixListener).SetUnlinkOnClose(false) // a killed kubelet leaves its socket file
 	server := grpc.NewServer()
 	register(server)
 	k.mu.Lock()
@@ -114,7 +114,7 @@ func (k *Kubelet) serve(socket string, register func(*grpc.Server)) error {
 	return nil
 }
 
-// Kill stops the kubelet as SIGKILL does: connections break, and the socket files stay.
+// Kill stops the kubelet as SIGKILL does: connections break, and the socket files remain.
 func (k *Kubelet) Kill() {
 	k.mu.Lock()
 	servers, conns := k.servers, k.conns
@@ -136,7 +136,7 @@ func (k *Kubelet) notifyChanged() {
 	k.changed = make(chan struct{})
 }
 
-// rateLimitError returns the error of the kubelet's rate limit for the next Busy calls, and nil for others.
+// rateLimitError returns the error of the kubelet's rate limit for the next Busy calls, and nil for all others.
 func (k *Kubelet) rateLimitError() error {
 	if k.Busy.Add(-1) >= 0 {
 		return status.Error(codes.ResourceExhausted, "rejected by rate limit")
@@ -145,7 +145,7 @@ func (k *Kubelet) rateLimitError() error {
 	return nil
 }
 
-// AddPod adds a pod that the kubelet has not admitted yet.
+// AddPod adds a pod that the kubelet has yet to admit.
 func (k *Kubelet) AddPod(pod *v1.Pod) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -185,8 +185,8 @@ func (k *Kubelet) notify() {
 	}
 }
 
-// Admit allocates n devices to a container by the calls of a real kubelet: GetPreferredAllocation, then Allocate; only then does
-// podresources list them. It returns the name of the CDI device.
+// Admit allocates n devices to a container by the same calls as a real kubelet: GetPreferredAllocation, then Allocate. podresources lists
+// the devices only afterwards. It returns the name of the CDI device.
 func (k *Kubelet) Admit(ctx context.Context, uid types.UID, container string, n int) (cdi string, err error) {
 	k.mu.Lock()
 	client, free := k.latest, k.available()
@@ -241,8 +241,8 @@ func (k *Kubelet) available() (free []string) {
 	return free
 }
 
-// Create makes the device plugin calls of a container's creation: PreStartContainer, which like the real kubelet it skips while no plugin
-// is registered.
+// Create makes the device plugin calls of a container's creation: PreStartContainer, which is skipped while no plugin is registered, as in
+// the real kubelet.
 func (k *Kubelet) Create(ctx context.Context, uid types.UID, container string) error {
 	k.mu.Lock()
 	client, ids := k.latest, slices.Clone(k.held[holder{uid, container}])
@@ -261,7 +261,7 @@ func (k *Kubelet) Held(uid types.UID, container string) []string {
 	return slices.Clone(k.held[holder{uid, container}])
 }
 
-// WaitDevices blocks until a registered plugin reports exactly n devices.
+// WaitDevices blocks until a registered plugin has reported exactly n devices.
 func (k *Kubelet) WaitDevices(ctx context.Context, n int) error {
 	for {
 		k.mu.Lock()

@@ -52,7 +52,7 @@ func (r *registry) Register(ctx context.Context, request *plugin.RegisterRequest
 	return &plugin.Empty{}, nil
 }
 
-// watch stores the devices that a plugin reports, until its stream ends.
+// watch stores the devices that a plugin reports, until the plugin's ListAndWatch stream ends.
 func (k *Kubelet) watch(endpoint string, client plugin.DevicePluginClient) {
 	stream, err := client.ListAndWatch(context.Background(), &plugin.Empty{})
 	for err == nil {
@@ -73,7 +73,7 @@ func (k *Kubelet) watch(endpoint string, client plugin.DevicePluginClient) {
 	delete(k.endpoints, endpoint)
 	if k.latest == client {
 		k.latest = nil
-		for _, other := range k.endpoints { // as the real one does
+		for _, other := range k.endpoints { // the real kubelet does the same
 			k.latest = other
 		}
 		k.notifyChanged()

@@ -13,7 +13,7 @@ import (
 var errArgument = errors.New("invalid argument")
 
 // create creates a GPU instance. Like the driver, it returns ErrInsufficientResources if the placement is occupied or any other resource is
-// short. It looks up the profile by name, since the caller may have read its own through NVML.
+// insufficient. It looks up the profile by name, since the caller may have obtained its own copy through NVML.
 func (g *GPU) create(at mig.Instance) (*instance, error) {
 	p, ok := g.model.Profile(at.Profile.Name)
 	if !ok {
@@ -89,7 +89,7 @@ func (g *GPU) destroy(i *instance) error {
 	return nil
 }
 
-// lowestFree returns the lowest ID that is not taken. n is the number of IDs that are.
+// lowestFree returns the lowest ID that is not taken. n is the number of taken IDs.
 func lowestFree(n int, taken func(int) bool) int {
 	for id := range n {
 		if !taken(id) {

@@ -1,6 +1,6 @@
 // Package mig is a fake GPU in MIG mode. It refuses what hardware refuses: overlaps, placements that the driver does not list, a second
-// instance with media engines, and removal of what is in use. Its calls can fail before or after they took effect, or hang; it can reboot, and
-// outlive a process that is killed. It implements partition.Device and the functions of NVML.
+// instance with media engines, and removal of instances in use. Its calls can be made to fail before or after they take effect, or to hang. It
+// can reboot, and its state can outlive a process that is killed. It implements partition.Device and the functions of NVML.
 package mig
 
 import (
@@ -24,11 +24,11 @@ type GPU struct {
 	uuid  string
 	model *mig.Model
 
-	mu        sync.Mutex // guards the following
+	mu        sync.Mutex // guards the fields below
 	instances []*instance
 	faults    faults
-	steps     []geometry.Step // that took effect
-	file      *os.File        // to which they are appended, or nil
+	steps     []geometry.Step // steps that took effect
+	file      *os.File        // to which steps are appended, or nil
 }
 
 // instance is a GPU instance: a part of the GPU with memory of its own, which holds compute instances.
@@ -50,7 +50,7 @@ func New(uuid string, m *mig.Model) *GPU { return &GPU{uuid: uuid, model: m} }
 // Model returns the GPU's model, with its MIG profiles.
 func (g *GPU) Model() *mig.Model { return g.model }
 
-// Instances returns the present GPU instances.
+// Instances returns the GPU instances that exist.
 func (g *GPU) Instances() (found []partition.Instance, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -75,8 +75,7 @@ func (g *GPU) report(i *instance) partition.Instance {
 	return r
 }
 
-// uuidOf returns the UUID of a compute instance. Like a real one, it is the same again for an instance that is created again in the same
-// way.
+// uuidOf returns the UUID of a compute instance. As on a real GPU, an instance that is created again in the same way has the same UUID.
 func (g *GPU) uuidOf(i *instance, c *compute) string {
 	return fmt.Sprintf("MIG-%s-%d-%d", g.uuid, i.id, c.id)
 }
@@ -107,8 +106,8 @@ func (g *GPU) apply(s geometry.Step) error {
 	return g.destroy(i)
 }
 
-// findInstance returns the GPU instance with this profile name and start, or nil. It ignores the profile's other fields, since the caller
-// may have read them through NVML.
+// findInstance returns the GPU instance with this profile name and start, or nil. It ignores the profile's other fields, since the caller may
+// have obtained them through NVML.
 func (g *GPU) findInstance(at mig.Instance) *instance {
 	for _, i := range g.instances {
 		if i.Profile.Name == at.Profile.Name && i.Start == at.Start {
@@ -144,16 +143,16 @@ func (g *GPU) record(a geometry.Action, i *instance) {
 
 func byStart(a, b *instance) int { return cmp.Compare(a.Start, b.Start) }
 
-// Events that the code under test does not cause.
+// Events that are not caused by the code under test.
 
-// Start simulates that a process starts on the first compute instance of a GPU instance, which must exist.
+// Start simulates a process that starts on the first compute instance of a GPU instance, which must exist.
 func (g *GPU) Start(at mig.Instance) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.findInstance(at).compute[0].processes++
 }
 
-// Stop ends a process that Start has started on the GPU instance.
+// Stop ends a process that Start started on the GPU instance.
 func (g *GPU) Stop(at mig.Instance) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -187,7 +186,8 @@ type storedStep struct {
 	Start   int
 }
 
-// Stored returns a GPU in the state that an earlier process left it in: it repeats the steps in the named file, and appends further ones.
+// Stored returns a GPU in the state in which an earlier process left it: it repeats the steps in the named file, and appends further steps to
+// it.
 func Stored(uuid string, m *mig.Model, name string) (*GPU, error) {
 	g := New(uuid, m)
 	file, err := os.OpenFile(name, os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
@@ -216,25 +216,26 @@ func (g *GPU) appendStep(s geometry.Step) {
 		return
 	}
 	if err := json.NewEncoder(g.file).Encode(storedStep{s.Action, s.Profile.Name, s.Start}); err != nil {
-		panic(err) // the file was lost
+		panic(err) // the file is gone
 	}
 }
 
 // Fault describes how an injected failure of a driver call behaves.
 type Fault struct {
-	Err   error         // returned error; nil: that of the device
-	After bool          // the call takes effect before it fails, if the device allows it
+	Err   error         // returned error; nil: the device's own result
+	After bool          // the call takes effect, if the device allows it, and then fails
 	Hang  chan struct{} // the call, and with it the whole driver, blocks until Hang is closed; nil: it does not block
 	Began chan struct{} // closed when the call begins to block
 }
 
 // faults counts the calls to the GPU, and holds the faults to inject into later ones.
 type faults struct {
-	calls  int // so far
+	calls  int // number of calls so far
 	byCall map[int]Fault
 }
 
-// Fail injects a fault into a future call, where 0 is the next one. Each list of instances and each create or destroy counts as a call.
+// Fail injects a fault into a future call, where 0 is the next one. Each listing of instances, each creation and each destruction counts as a
+// call.
 func (g *GPU) Fail(call int, f Fault) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -244,7 +245,7 @@ func (g *GPU) Fail(call int, f Fault) {
 	g.faults.byCall[g.faults.calls+call] = f
 }
 
-// call counts a call to the GPU and executes act, or the fault that is injected for the call.
+// call counts a call to the GPU, and executes act or the fault that is injected for the call.
 func (f *faults) call(act func() error) error {
 	fault, ok := f.byCall[f.calls]
 	f.calls++
@@ -259,7 +260,7 @@ func (f *faults) call(act func() error) error {
 		return act()
 	}
 	if fault.After {
-		_ = act() // the result is lost
+		_ = act() // the caller gets the fault's error instead
 	}
 	return fault.Err
 }

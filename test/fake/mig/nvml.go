@@ -28,10 +28,11 @@ func profileNumber(p *mig.Profile) int {
 	return profileNumbers[[2]int{p.Compute, p.Memory}][0]
 }
 
-// profileIDOffset is the difference between a profile's ID and its NVML constant, so that tests find code that confuses the two.
+// profileIDOffset is the difference between a profile's ID and its NVML constant, so that tests reveal code that confuses the
+// two.
 const profileIDOffset = 40
 
-// NVML returns an NVML library of a machine with this GPU. Calls that MIG does not need panic.
+// NVML returns the NVML library of a machine with this GPU. Functions that MIG does not need panic.
 func (g *GPU) NVML() nvml.Interface {
 	return &mock.Interface{
 		DeviceGetHandleByUUIDFunc: func(uuid string) (nvml.Device, nvml.Return) {
@@ -72,7 +73,7 @@ func query[T any](g *GPU, get func() (T, nvml.Return)) (value T, r nvml.Return) 
 
 func (g *GPU) memoryInfo() (nvml.Memory, nvml.Return) {
 	last := g.model.Profiles[len(g.model.Profiles)-1]
-	return nvml.Memory{Total: uint64(last.MemoryGB)<<30 - 300<<20}, nvml.SUCCESS // a little less than in the name
+	return nvml.Memory{Total: uint64(last.MemoryGB)<<30 - 300<<20}, nvml.SUCCESS // a little less than the name says
 }
 
 func (g *GPU) profileInfo(n int) (nvml.GpuInstanceProfileInfo, nvml.Return) {
@@ -126,7 +127,7 @@ func (g *GPU) createGPUInstance(info *nvml.GpuInstanceProfileInfo, at *nvml.GpuI
 }
 
 func (g *GPU) gpuInstances(info *nvml.GpuInstanceProfileInfo) (found []nvml.GpuInstance, _ nvml.Return) {
-	_ = make([]bool, info.InstanceCount)[0] // go-nvml panics as well where the caller gives no count
+	_ = make([]bool, info.InstanceCount)[0] // go-nvml also panics if the caller passes no count
 	return found, g.call(func() error {
 		for _, i := range g.instances {
 			if i.Profile == g.profile(info) {

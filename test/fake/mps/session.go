@@ -1,4 +1,4 @@
-// Package mps opens connections to MPS control daemons, real or fake, as CUDA and NVIDIA's control program do.
+// Package mps opens connections to MPS control daemons, real or fake, in the same way as CUDA and NVIDIA's control program.
 package mps
 
 import (
@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Session is what a program wants from a daemon.
+// Session is the kind of session that a program requests from a daemon.
 type Session uint32
 
 // The kinds of sessions that tests open.
@@ -19,10 +19,10 @@ const (
 	Commands Session = 4
 )
 
-// patience is how long the daemon may take for its first message.
+// patience limits how long the daemon may take to send its first message.
 const patience = 10 * time.Second
 
-// Open connects to a daemon's socket and sends the credentials of this process and what it wants.
+// Open connects to a daemon's socket, sends the credentials of this process, and requests a session.
 func Open(socket string, session Session) (*net.UnixConn, error) {
 	conn, err := Connect(socket)
 	if err != nil {
@@ -45,7 +45,7 @@ func Open(socket string, session Session) (*net.UnixConn, error) {
 	return conn, nil
 }
 
-// Connect connects to a daemon's socket and says nothing.
+// Connect connects to a daemon's socket without sending anything.
 func Connect(socket string) (*net.UnixConn, error) {
 	return net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: socket, Net: "unixpacket"})
 }

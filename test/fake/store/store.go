@@ -1,4 +1,4 @@
-// Package store plays gshare-node store in tests of those who start it, without memory of a device.
+// Package store plays gshare-node store, without device memory, in tests of the code that starts it.
 package store
 
 import (
@@ -15,17 +15,18 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Behaviour is the environment variable that tells how a store misbehaves, and its values.
+// Behaviour is the environment variable that selects how a store misbehaves; the other constants are its values.
 const (
 	Behaviour = "GSHARE_TEST_STORE"
-	Fails     = "fails" // before it has the lock
-	Hangs     = "hangs" // once it has the lock
+	Fails     = "fails" // before it takes the lock
+	Hangs     = "hangs" // after it has taken the lock
 )
 
-// ErrDriver is why a store ends that is to fail.
+// ErrDriver is the error of a store that is told to fail.
 var ErrDriver = errors.New("no driver")
 
-// Run serves with the arguments of gshare-node store until the process is killed. It takes programs for ones of the namespace.
+// Run serves with the arguments of gshare-node store until the process is killed. It treats every client as a process of the
+// namespace.
 func Run(arguments []string) error {
 	argument := func(name string) string { return arguments[slices.Index(arguments, name)+1] }
 	if os.Getenv(Behaviour) == Fails {
