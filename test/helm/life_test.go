@@ -20,8 +20,8 @@ import (
 	"github.com/gshare-dev/gshare/test/install/manifest"
 )
 
-// TestDocuments runs every command of helm that the documents show, in their order, on a real API server: they install, upgrade,
-// roll back and uninstall.
+// TestDocuments runs all helm commands in the documentation, in their order, on a real API server: they install, upgrade, roll
+// back and uninstall.
 func TestDocuments(t *testing.T) {
 	plane, err := controlplane.Start(t.Context(), controlplane.Options{})
 	if err != nil {
@@ -56,12 +56,12 @@ func TestDocuments(t *testing.T) {
 	for _, o := range own {
 		left, err := get(t, server, o)
 		if gone := apierrors.IsNotFound(err); !gone && (err != nil || left.GetDeletionTimestamp() == nil) {
-			t.Errorf("%s is left: %v", manifest.Key(o), err) // a namespace is ending: what would end it does not run here
+			t.Errorf("%s is left: %v", manifest.Key(o), err) // a namespace stays Terminating, since no controller runs here
 		}
 	}
 }
 
-// checkThere finds every object with what it says.
+// checkThere checks that every object exists with its spec and data.
 func checkThere(t *testing.T, server *rest.Config, want []*unstructured.Unstructured) {
 	t.Helper()
 	for _, o := range want {
@@ -77,7 +77,7 @@ func checkThere(t *testing.T, server *rest.Config, want []*unstructured.Unstruct
 	}
 }
 
-// within reports whether whatever is wanted is there; the API server adds defaults.
+// within reports whether got contains everything in want. It may have more, since the API server adds defaults.
 func within(got, want any) bool {
 	switch want := want.(type) {
 	case map[string]any:

@@ -1,5 +1,5 @@
-// Package helm_test renders and installs the Helm chart with the real helm, and holds it against the kustomize overlays. It is one
-// of the long tests: helm takes minutes to compile. hack/test.sh long runs it.
+// Package helm_test renders and installs the Helm chart with the real helm, and compares it with the kustomize overlays. It is one
+// of the long tests, since helm takes minutes to compile: hack/test.sh long runs it.
 package helm_test
 
 import (
@@ -14,7 +14,7 @@ import (
 
 const root = "../.."
 
-// program builds helm, whose module is hack/helm, into bin/.
+// program builds helm, from the module hack/helm, into bin/.
 var program = sync.OnceValues(func() (string, error) {
 	path, err := filepath.Abs(root + "/bin/helm")
 	if err != nil {
@@ -27,7 +27,7 @@ var program = sync.OnceValues(func() (string, error) {
 	return path, nil
 })
 
-// helm runs a command in the root of the checkout, and gives what it printed.
+// helm runs a helm command in the root of the checkout, and returns its output.
 func helm(t *testing.T, kubeconfig string, args ...string) (string, error) {
 	t.Helper()
 	path, err := program()

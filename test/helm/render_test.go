@@ -14,7 +14,7 @@ import (
 
 const chart = "manifests/chart"
 
-// render returns what the chart makes of values.
+// render returns the objects that the chart renders with the values.
 func render(t *testing.T, values ...string) []*unstructured.Unstructured {
 	t.Helper()
 	text, err := helm(t, "", append([]string{"template", "gshare", chart, "--kube-version", "v1.37.1"}, values...)...)
@@ -28,7 +28,7 @@ func render(t *testing.T, values ...string) []*unstructured.Unstructured {
 	return objects
 }
 
-// overlays are what kustomize makes, and the values that make the same.
+// overlays lists kustomize folders, and the Helm values that must render the same objects.
 var overlays = map[string]struct{ folders, values []string }{
 	"as it is": {[]string{"manifests"}, nil},
 	"kind": {[]string{"manifests/overlays/kind"}, []string{
@@ -52,10 +52,11 @@ var overlays = map[string]struct{ folders, values []string }{
 	"1.35, v1beta1 by its value": {[]string{"test/install/testdata/kubernetes-1.35-v1beta1"}, []string{"--kube-version", "v1.35.8", "--set", "policies.defaults=v1beta1"}},
 }
 
-// hashed is the name of the agent's configuration. Its end follows from the content, by another sum with Helm.
+// hashed matches the name of the agent's configuration. Its suffix depends on the content; Helm and kustomize use different
+// hashes.
 var hashed = regexp.MustCompile(`gshare-node-config-[a-z0-9]{10}`)
 
-// told is objects by their names.
+// told returns the objects by their keys, with the hash suffixes removed.
 func told(t *testing.T, objects []*unstructured.Unstructured) map[string]any {
 	t.Helper()
 	all := map[string]any{}
@@ -73,7 +74,7 @@ func told(t *testing.T, objects []*unstructured.Unstructured) map[string]any {
 	return all
 }
 
-// TestOverlays: the chart makes object for object what kustomize makes.
+// TestOverlays: the chart renders exactly the objects that kustomize builds.
 func TestOverlays(t *testing.T) {
 	for name, test := range overlays {
 		var want []*unstructured.Unstructured
@@ -90,7 +91,7 @@ func TestOverlays(t *testing.T) {
 	}
 }
 
-// TestRolls: the agents get another template if and only if their configuration is another.
+// TestRolls: the agents' pod template changes if and only if their configuration changes.
 func TestRolls(t *testing.T) {
 	name := func(values ...string) string {
 		for _, o := range render(t, values...) {
@@ -109,7 +110,7 @@ func TestRolls(t *testing.T) {
 	}
 }
 
-// TestValues: each value changes what it says, and no other name is taken for one.
+// TestValues: each value changes what it is documented to change, and unknown values are errors.
 func TestValues(t *testing.T) {
 	all := len(render(t))
 	if n := len(render(t, "--set", "policies.slo=false")); n != all-2 {
@@ -141,7 +142,7 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// TestLint: helm finds nothing to complain of, nor do the checks of the manifests.
+// TestLint: neither helm lint nor the checks of the manifests find anything.
 func TestLint(t *testing.T) {
 	if _, err := helm(t, "", "lint", "--strict", chart, "--kube-version", "v1.37.1"); err != nil {
 		t.Error(err)

@@ -1,4 +1,4 @@
-// Package hostile runs programs of several processes in one container, under the real token server and the real hook, on the fake driver.
+// Package hostile runs programs with several processes in one container, under the real token server and the real hook, on the fake driver.
 package hostile
 
 import (
@@ -59,7 +59,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// tempDir returns a new directory. Its name is short, since names of sockets end at 108 bytes.
+// tempDir returns a new directory. Its name is short, since socket paths are limited to 108 bytes.
 func tempDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "gshare")
@@ -70,7 +70,7 @@ func tempDir(t *testing.T) string {
 	return dir
 }
 
-// serve starts a token server with one container, of 512 MiB on device 0 of the fake driver, in a directory.
+// serve starts a token server in a directory, with one container that has 512 MiB of device 0 of the fake driver.
 func serve(t *testing.T, dir string) *tokenserver.Server {
 	t.Helper()
 	server := tokenserver.New(tokenserver.Config{Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
@@ -87,7 +87,7 @@ func serve(t *testing.T, dir string) *tokenserver.Server {
 	return server
 }
 
-// awaitUnserved waits until a process of the container says, by a lock, that it has no session.
+// awaitUnserved waits until a process of the container indicates, by a file lock, that it has no session with the token server.
 func awaitUnserved(t *testing.T, dir string) {
 	t.Helper()
 	file, err := os.Open(filepath.Join(dir, "processes-1"))
@@ -107,7 +107,7 @@ func awaitUnserved(t *testing.T, dir string) {
 	t.Fatal("timed out waiting until the process says that it has no session")
 }
 
-// attempt runs an attempt of memory.c, and returns its exit code. It calls restart when the program asks for that.
+// attempt runs one of the attempts in memory.c, and returns its exit code. It calls restart when the program asks for that.
 func attempt(t *testing.T, name string, restart func(), env ...string) int {
 	t.Helper()
 	command := exec.Command(filepath.Join(built(t), "memory"), name, fmt.Sprint(512))
@@ -135,8 +135,8 @@ func attempt(t *testing.T, name string, restart func(), env ...string) int {
 	return command.ProcessState.ExitCode()
 }
 
-// TestMemory runs programs that try to have more memory together than their container, as they have without the hook, and innocent ones that
-// do something unusual.
+// TestMemory runs programs whose processes together try to get more memory than their container has, as they can without the hook, and
+// innocent programs that do something unusual.
 func TestMemory(t *testing.T) {
 	list := exec.Command(filepath.Join(built(t), "memory"))
 	list.Env = append(os.Environ(), "LD_LIBRARY_PATH="+built(t))

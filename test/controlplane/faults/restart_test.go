@@ -58,7 +58,7 @@ func TestLeaderIsKilledInMidBurst(t *testing.T) {
 	gate := newTurnstile()
 	election := controlplane.SchedulerOptions{
 		Server: l.startProxy(gate.decide).url, LeaderElect: true,
-		LeaseDuration: 6 * time.Second, RenewDeadline: 5 * time.Second, RetryPeriod: 250 * time.Millisecond, // a leader that is stopped for 5 s loses the lease and exits
+		LeaseDuration: 6 * time.Second, RenewDeadline: 5 * time.Second, RetryPeriod: 250 * time.Millisecond, // a leader that is stopped for 5 s exits
 	}
 	leader := l.ownScheduler("first", election)
 	first := l.waitHolder("")
