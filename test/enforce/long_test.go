@@ -44,7 +44,7 @@ var (
 		{"a graph of 200 ms", 200, 1, longGraph, 200 * ms, nil, false, false},
 		{"a graph of 200 ms, quota 5 %", 50, 1, longGraph, 200 * ms, nil, false, false},
 		{"kernels that take 50 ms after 300 of 20 us", 200, 1, []string{changing(300, 50*ms)}, 50 * ms, nil, false, false},
-		{"kernels that take 50 ms after 295 of 20 us", 200, 1, []string{changing(295, 50*ms)}, 50 * ms, nil, false, true}, // none of the first long kernels is among those measured
+		{"kernels that take 50 ms after 295 of 20 us", 200, 1, []string{changing(295, 50*ms)}, 50 * ms, nil, false, true}, // none of the first long ones is measured
 		{"kernels that take 5 ms after 300 of 20 us", 200, 1, []string{changing(300, 5*ms)}, 5 * ms, nil, false, false},
 		{"kernels of 200 ms beside a server", 200, 1, []string{kernel(200*ms, share.Whole)}, 200 * ms, server, false, false},
 		{"kernels of 200 ms beside kernels of 500 ms", 200, 1, []string{kernel(200*ms, share.Whole)}, 500 * ms, []string{kernel(500*ms, share.Whole)}, false, false},

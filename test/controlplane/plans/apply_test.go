@@ -67,7 +67,7 @@ func TestApply(t *testing.T) {
 	startController(t)
 	served("", 1)
 	list, reasons := &events.EventList{}, []string(nil)
-	err := wait.PollUntilContextTimeout(t.Context(), 200*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) { // events come asynchronously
+	err := wait.PollUntilContextTimeout(t.Context(), 200*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) { // events come later
 		if err := admin.List(ctx, list, client.InNamespace("default")); err != nil {
 			return false, err
 		}
