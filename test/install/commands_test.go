@@ -18,7 +18,7 @@ func commands(t *testing.T, program string) []document.Command {
 	return all
 }
 
-// TestKubectl: kubectl takes every command of the documents, and the files that they name are there.
+// TestKubectl: kubectl accepts every documented command, and the files that the commands name exist.
 func TestKubectl(t *testing.T) {
 	all, named := commands(t, "kubectl"), 0
 	for _, c := range all {

@@ -18,8 +18,8 @@ import (
 	serving "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 )
 
-// TestStoredDecodes: what the API server stores of the serving objects, their Go types decode, whichever field a user fills with what. One object of one user
-// that does not would keep gshare-controller and the gateways from reading all objects of all users, as they come in one list.
+// TestStoredDecodes: whatever value a user gives to any field of a serving object, if the API server stores the object, its Go type can decode it. Otherwise
+// a single object of one user would keep gshare-controller and the gateways from reading all objects of all users, since they come in one list.
 func TestStoredDecodes(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := serving.AddToScheme(scheme); err != nil {
@@ -55,7 +55,7 @@ func TestStoredDecodes(t *testing.T) {
 	}
 }
 
-// values are what is tried for each field, as JSON.
+// values are tried for each field, as JSON.
 var values = []string{
 	"0", "-1", "65536", "2147483648", "3000000000", "-3000000000", "9223372036854775807", "9223372036854775808", "1e2", "1e18", "1e19", "1e300", "-1e300", "0.5",
 	`""`, `"x"`, `"1"`, `"-1"`, `"3000000000"`, `"1e999999999"`, `"1e99"`, `"1.5Gi"`, `"0x10"`, `"NaN"`, `"1m"`, `"-5s"`, `"2020-01-01T00:00:00Z"`,
@@ -63,20 +63,20 @@ var values = []string{
 	`"9999-12-31T24:00:00Z"`, `"2020-01-01T00:00:00+25:00"`, `"\ud800"`, "true", "null", "{}", "[]", `["x"]`, "[1]", `{"x":"y"}`, `{"x":1}`,
 }
 
-// fields tries values for fields.
+// fields tries all values for all fields of a kind.
 type fields struct {
 	t              *testing.T
 	new            func() runtime.Object
-	known          map[string][]any // of taken, by the schema
+	known          map[string][]any // results of taken, by the schema
 	tried, refused int
 }
 
-// walk tries all values for a field, and for those within it. The path has the names of fields, and an empty one for the elements of a list.
+// walk tries all values for a field and for the fields within it. The path has the names of fields, and an empty name for the elements of a list.
 func (f *fields) walk(path []string, schema *extensions.JSONSchemaProps) {
 	if len(path) == 1 && path[0] != "spec" {
-		return // the API server decodes metadata itself, and the status is not for users to write
+		return // the API server decodes metadata itself, and users cannot write the status
 	}
-	if len(path) > 0 && len(schema.Properties) == 0 { // an object takes nothing else
+	if len(path) > 0 && len(schema.Properties) == 0 { // an object with properties can be nothing but an object
 		f.try(path, schema)
 	}
 	for name, field := range schema.Properties {
@@ -111,7 +111,7 @@ func (f *fields) try(path []string, schema *extensions.JSONSchemaProps) {
 	}
 }
 
-// taken returns the values that the API server takes for a field, without regard to what else a user has to write.
+// taken returns the values that the API server accepts for a field, ignoring which other fields are required.
 func (f *fields) taken(schema *extensions.JSONSchemaProps) []any {
 	alone := schema.DeepCopy()
 	alone.Description, alone.Required, alone.XValidations = "", nil, nil
@@ -119,7 +119,7 @@ func (f *fields) taken(schema *extensions.JSONSchemaProps) []any {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	if taken, known := f.known[string(text)]; known { // most fields are alike
+	if taken, known := f.known[string(text)]; known { // many fields have the same schema
 		return taken
 	}
 	internal := &apiextensions.JSONSchemaProps{}
@@ -134,9 +134,9 @@ func (f *fields) taken(schema *extensions.JSONSchemaProps) []any {
 	for _, text := range values {
 		var object map[string]any
 		if err := utiljson.Unmarshal([]byte(`{"v":`+text+`}`), &object); err != nil {
-			continue // the API server reads it as little
+			continue // the API server cannot decode it either
 		}
-		if value := object["v"]; value == nil || len(validation.ValidateCustomResource(nil, value, validator)) > 0 { // null is as nothing
+		if value := object["v"]; value == nil || len(validation.ValidateCustomResource(nil, value, validator)) > 0 { // null means that the field is unset
 			f.refused++
 		} else {
 			taken = append(taken, value)

@@ -18,7 +18,7 @@ import (
 	"github.com/gshare-dev/gshare/test/install/manifest"
 )
 
-// blocks returns the examples of all documents.
+// blocks returns the code examples of all documents.
 func blocks(t *testing.T) []document.Block {
 	t.Helper()
 	all, err := document.Blocks(root)
@@ -42,7 +42,7 @@ func objects(t *testing.T, where, text string) []*unstructured.Unstructured {
 	return all
 }
 
-// TestExamples: the API server with the policies takes every object of the documents, and of the demo on kind.
+// TestExamples: the API server, with the policies installed, accepts every object in the documentation and in the kind demo.
 func TestExamples(t *testing.T) {
 	enforce(t)
 	defineServing(t)
@@ -52,7 +52,7 @@ func TestExamples(t *testing.T) {
 	}
 	tried := 0
 	for _, b := range append(blocks(t), document.Block{File: "kind/demo.yaml", Language: "yaml", Text: string(demo)}) {
-		if b.Language != "yaml" || strings.HasPrefix(b.Text, "- ") { // a list, such as loads of gshare load, is no object
+		if b.Language != "yaml" || strings.HasPrefix(b.Text, "- ") { // a list, such as the loads of gshare load, is not an object
 			continue
 		}
 		for _, o := range objects(t, b.File, whole(b.Text)) {
@@ -70,7 +70,7 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// foreign reports whether an object is one of Kueue, KEDA or KServe, whose definitions are not here.
+// foreign reports whether an object belongs to Kueue, KEDA or KServe, whose CRDs are not installed here.
 func foreign(apiVersion string) bool {
 	for _, group := range []string{"kueue.", "keda.sh/", "serving.kserve.io/"} {
 		if strings.HasPrefix(apiVersion, group) {
@@ -80,7 +80,7 @@ func foreign(apiVersion string) bool {
 	return false
 }
 
-// whole makes a pod of an example that shows a specification alone.
+// whole completes an example that shows only a pod specification to a pod.
 func whole(text string) string {
 	if strings.HasPrefix(text, "spec:") {
 		return "apiVersion: v1\nkind: Pod\nmetadata: {name: example}\n" + text
@@ -88,7 +88,8 @@ func whole(text string) string {
 	return text
 }
 
-// podFor returns the pod that an object would make, since no controller runs here; other objects stay.
+// podFor returns the pod that a controller would create for an object, since none runs here. Objects without a pod template are
+// returned unchanged.
 func podFor(t *testing.T, o *unstructured.Unstructured) *unstructured.Unstructured {
 	t.Helper()
 	spec, present, err := unstructured.NestedMap(o.Object, "spec", "template", "spec")
@@ -104,7 +105,7 @@ func podFor(t *testing.T, o *unstructured.Unstructured) *unstructured.Unstructur
 	return pod
 }
 
-// enforce installs the policies and waits until they refuse.
+// enforce installs the policies and waits until they are in force.
 func enforce(t *testing.T) {
 	t.Helper()
 	for _, o := range build(t, "manifests/admission") {
@@ -122,7 +123,7 @@ func asking(t *testing.T, limits string) *unstructured.Unstructured {
 		"  - {name: main, image: x, resources: {limits: {"+limits+"}}}\n")[0]
 }
 
-// refused waits until a policy is in force, which refuses a pod with these limits for a reason.
+// refused waits until a policy is in force that refuses a pod with these limits, for the given reason.
 func refused(t *testing.T, limits, why string) {
 	t.Helper()
 	var last error
@@ -135,7 +136,7 @@ func refused(t *testing.T, limits, why string) {
 	}
 }
 
-// TestLargestGPU: the policy of the documents refuses what no GPU of the cluster could hold, and nothing else.
+// TestLargestGPU: the documented policy refuses exactly the pods that no GPU of the cluster could hold.
 func TestLargestGPU(t *testing.T) {
 	enforce(t)
 	made := 0
@@ -163,7 +164,8 @@ func TestLargestGPU(t *testing.T) {
 	}
 }
 
-// TestProvider: kind/tools.sh takes Docker before podman, and podman's docker for podman, as kind does: it cannot run nodes by it.
+// TestProvider: like kind, kind/tools.sh prefers Docker to podman. It recognizes a docker command that is podman's, and uses
+// podman then, since kind cannot run nodes through that command.
 func TestProvider(t *testing.T) {
 	const podman, docker, stopped = "echo podman version 5.4.0", "echo Docker version 29.1.3", `test "$1" != info && echo Docker version 29.1.3`
 	for name, test := range map[string]struct {
@@ -181,7 +183,7 @@ func TestProvider(t *testing.T) {
 			dir := t.TempDir()
 			for program, script := range map[string]string{"docker": test.docker, "podman": test.podman} {
 				if script == "" {
-					script = "exit 127" // as if it were not there
+					script = "exit 127" // behaves like a missing program
 				}
 				if err := os.WriteFile(filepath.Join(dir, program), []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {
 					t.Fatal(err)
@@ -197,7 +199,7 @@ func TestProvider(t *testing.T) {
 	}
 }
 
-// TestScripts checks that bash can parse the scripts of kind, and that each reports a missing program.
+// TestScripts checks that bash can parse the scripts of kind/, and that each reports a missing program.
 func TestScripts(t *testing.T) {
 	scripts, err := filepath.Glob(root + "kind/*.sh")
 	if err != nil || len(scripts) != 6 {

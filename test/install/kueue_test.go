@@ -14,14 +14,14 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// queue holds the example's Kueue objects, in the fields that its API v1beta2 has.
+// queue holds one of the example's Kueue objects, with the fields of Kueue's API v1beta2 that the example uses.
 type queue struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
 	Spec              struct {
 		ClusterQueue      string               `json:"clusterQueue,omitempty"`      // of a LocalQueue
 		NodeLabels        map[string]string    `json:"nodeLabels,omitempty"`        // of a ResourceFlavor
-		NamespaceSelector metav1.LabelSelector `json:"namespaceSelector,omitempty"` // and the rest: of a ClusterQueue
+		NamespaceSelector metav1.LabelSelector `json:"namespaceSelector,omitempty"` // this and the rest: of a ClusterQueue
 		ResourceGroups    []struct {
 			CoveredResources []v1.ResourceName `json:"coveredResources"`
 			Flavors          []struct {
@@ -37,7 +37,7 @@ type quota struct {
 	NominalQuota int64           `json:"nominalQuota"`
 }
 
-// kueue reads the example of the documents: the queues by their kinds, and the job.
+// kueue reads the documented example: the queue objects by their kinds, and the job.
 func kueue(t *testing.T) (queues map[string]queue, job batchv1.Job) {
 	t.Helper()
 	queues = map[string]queue{}
@@ -62,8 +62,7 @@ func kueue(t *testing.T) (queues map[string]queue, job batchv1.Job) {
 	return queues, job
 }
 
-// counted returns what Kueue counts of a pod's template: what the containers ask for, where a limit stands for a request that is
-// not written.
+// counted returns what Kueue counts for a pod template: the containers' requests, where a limit stands in for a missing request.
 func counted(template v1.PodSpec) v1.ResourceList {
 	pod := &v1.Pod{Spec: *template.DeepCopy()}
 	for i := range pod.Spec.Containers {
@@ -72,8 +71,8 @@ func counted(template v1.PodSpec) v1.ResourceList {
 	return requests.PodRequests(pod, requests.PodResourcesOptions{})
 }
 
-// TestKueue: the queue of the documents covers all that the job asks for, counts for it what its pods will hold, and admits as many
-// as the GPUs can take.
+// TestKueue: the documented queue covers all resources that the job requests, counts for the job what its pods will hold, and
+// admits as many jobs as fit on the GPUs.
 func TestKueue(t *testing.T) {
 	enforce(t)
 	queues, job := kueue(t)
@@ -83,7 +82,7 @@ func TestKueue(t *testing.T) {
 		job.Labels["kueue.x-k8s.io/queue-name"] != queues["LocalQueue"].Name || job.Spec.Suspend == nil || !*job.Spec.Suspend {
 		t.Errorf("the objects do not name each other: %+v", queues)
 	}
-	var names []v1.ResourceName // Kueue requires a flavor's resources in the order of the covered ones
+	var names []v1.ResourceName // Kueue requires the flavor's resources in the order of coveredResources
 	jobs := map[v1.ResourceName]int64{}
 	asked := counted(job.Spec.Template.Spec)
 	for _, r := range flavor.Resources {
@@ -97,7 +96,7 @@ func TestKueue(t *testing.T) {
 	if !slices.Equal(names, group.CoveredResources) || len(asked) != len(names) {
 		t.Errorf("%v are covered, %v have a quota, the job asks for %v", group.CoveredResources, names, asked)
 	}
-	// Eight GPUs: one job each by SMs and time of 50 % x 80 %, two of which a slot table can hold; 16 GiB of 80 GiB each.
+	// Eight GPUs. Each job has 50 % of the SMs x 80 % of the time, of which a slot table holds two, and 16 of 80 GiB.
 	if jobs["gshare/sm-time"] != 20 || jobs["gshare/mem"] != 40 || jobs["gshare/sm"] < 1000 || jobs["gshare/quota"] < 1000 || jobs["gshare/vgpu"] < 1000 {
 		t.Errorf("so many jobs are admitted by each resource: %v", jobs)
 	}
@@ -111,7 +110,7 @@ func TestKueue(t *testing.T) {
 	}
 }
 
-// madeOf returns what a pod of the job requests after the admission policies.
+// madeOf returns what a pod of the job requests once the admission policies have completed it.
 func madeOf(t *testing.T, job batchv1.Job) v1.ResourceList {
 	t.Helper()
 	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: job.Name}, Spec: job.Spec.Template.Spec}
@@ -122,7 +121,7 @@ func madeOf(t *testing.T, job batchv1.Job) v1.ResourceList {
 	return requests.PodRequests(made, requests.PodResourcesOptions{})
 }
 
-// shorter returns the number of the job's template without sm-time, which only its pods would get.
+// shorter returns what Kueue counts for the job's template without sm-time, which the policies would add to its pods only.
 func shorter(job batchv1.Job) v1.ResourceList {
 	template := *job.Spec.Template.Spec.DeepCopy()
 	delete(template.Containers[0].Resources.Limits, "gshare/sm-time")

@@ -11,7 +11,7 @@ import (
 
 const root = "../../"
 
-// kustomizations lists all kustomizations that a user may apply.
+// kustomizations lists all kustomizations that users may apply.
 var kustomizations = []string{
 	"manifests", "manifests/base", "manifests/admission", "manifests/node", "manifests/scheduler", "manifests/monitoring",
 	"manifests/serving", "manifests/web", "manifests/rebalance", "manifests/overlays/kind", "manifests/overlays/example", "manifests/overlays/serving", "test/install/testdata/web",
@@ -28,7 +28,7 @@ func build(t *testing.T, folder string) []*unstructured.Unstructured {
 
 func key(o *unstructured.Unstructured) string { return manifest.Key(o) }
 
-// TestTopIsAll: the one command installs every object of every part.
+// TestTopIsAll: the documented command installs every object of every component.
 func TestTopIsAll(t *testing.T) {
 	have := map[string]bool{}
 	for _, o := range build(t, "manifests") {
@@ -46,7 +46,7 @@ func TestTopIsAll(t *testing.T) {
 	}
 }
 
-// TestOlder: on Kubernetes 1.35, the components change the policy with the defaults and its binding, and nothing else.
+// TestOlder: the components for Kubernetes 1.35 change the policy with the defaults and its binding, and nothing else.
 func TestOlder(t *testing.T) {
 	for folder, version := range map[string]string{"kubernetes-1.35": "", "kubernetes-1.35-v1beta1": "admissionregistration.k8s.io/v1beta1"} {
 		t.Run(folder, func(t *testing.T) {

@@ -27,7 +27,7 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// TestLintFinds is the negative control.
+// TestLintFinds is the negative control of the lint of the manifests.
 func TestLintFinds(t *testing.T) {
 	if found := manifest.LintPod(&v1.PodSpec{HostPID: true, Containers: []v1.Container{{Image: "x"}}}, false); len(found) != 11 {
 		t.Errorf("a careless pod: %q", found)

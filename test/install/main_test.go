@@ -1,5 +1,5 @@
-// Package install_test checks what a cluster is set up with: the manifests and their overlays, the dashboard and the alerts, the
-// documents and their examples.
+// Package install_test checks what is installed in a cluster: the manifests and their overlays, the dashboard and the alerts,
+// and the documentation with its examples.
 package install_test
 
 import (

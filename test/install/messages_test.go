@@ -12,7 +12,8 @@ import (
 // message is the message of a gshare program in a row of trouble.md, without the parts that vary.
 var message = regexp.MustCompile("(?m)^\\| (?:container does not start|pod stays Pending|pod is refused or Pending): `([^`…]+)")
 
-// TestMessages: users can find what they see, such as the reason of an event: it begins a string of the programs.
+// TestMessages: users can find in docs/trouble.md what they see, such as the reason of an event. Each message there is the
+// beginning of a string in the programs.
 func TestMessages(t *testing.T) {
 	text, err := os.ReadFile(root + "docs/trouble.md")
 	if err != nil {
@@ -30,7 +31,7 @@ func TestMessages(t *testing.T) {
 	}
 }
 
-// sources returns the text of what decides and enforces shares.
+// sources returns the source code of the programs that decide on and enforce shares.
 func sources(t *testing.T) string {
 	t.Helper()
 	var all strings.Builder

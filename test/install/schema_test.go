@@ -17,17 +17,18 @@ import (
 	config "github.com/gshare-dev/gshare/vgpu/api/config/node"
 )
 
-// dryRun returns what the API server would store, with unknown and repeated fields as errors. Namespaces are made.
+// dryRun returns the error with which the API server refuses an object, where unknown and repeated fields are errors.
+// Namespaces are really created.
 func dryRun(t *testing.T, o *unstructured.Unstructured) error {
 	t.Helper()
 	options := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict}
 	if o.GetKind() == "Namespace" {
-		options.DryRun = nil // what is in it cannot be tried without
+		options.DryRun = nil // otherwise objects in the namespace could not be tried
 	}
 	return create(t, o, options)
 }
 
-// create makes an object that is not there yet.
+// create creates an object unless it exists.
 func create(t *testing.T, o *unstructured.Unstructured, options metav1.CreateOptions) error {
 	t.Helper()
 	kind := o.GroupVersionKind()
@@ -45,7 +46,7 @@ func create(t *testing.T, o *unstructured.Unstructured, options metav1.CreateOpt
 	return err
 }
 
-// mapper knows the server's kinds; asking for them takes long.
+// mapper maps kinds to the server's resources. It is created once, since discovery takes long.
 var mapper = sync.OnceValue(func() meta.RESTMapper {
 	return restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discovery.NewDiscoveryClientForConfigOrDie(server)))
 })
@@ -54,7 +55,7 @@ func TestServerTakesThem(t *testing.T) {
 	for _, folder := range kustomizations {
 		for _, o := range build(t, folder) {
 			if o.GroupVersionKind().Group == "monitoring.coreos.com" {
-				continue // of Prometheus' operator, which is not here; test/monitoring tries the rules
+				continue // a kind of the Prometheus operator, which is not installed here; test/monitoring tests the rules
 			}
 			if err := dryRun(t, o); err != nil {
 				t.Errorf("%s: %s: %v", folder, key(o), err)
@@ -63,7 +64,7 @@ func TestServerTakesThem(t *testing.T) {
 	}
 }
 
-// TestServerRefuses is the negative control: a misspelt field of each part is refused.
+// TestServerRefuses is the negative control: a misspelt field of an object of each component is refused.
 func TestServerRefuses(t *testing.T) {
 	for _, o := range build(t, "manifests") {
 		if o.GetKind() != "Deployment" && o.GetKind() != "DaemonSet" {
@@ -78,7 +79,7 @@ func TestServerRefuses(t *testing.T) {
 	}
 }
 
-// TestAgentReadsIt: the agent's configuration is one that the agent takes, in every overlay.
+// TestAgentReadsIt: the agent accepts its configuration of every overlay.
 func TestAgentReadsIt(t *testing.T) {
 	found := 0
 	for _, folder := range kustomizations {

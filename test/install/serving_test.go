@@ -23,7 +23,7 @@ import (
 	serving "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 )
 
-// shortest is all that a user has to write of a function.
+// shortest is all that a user has to write for a function.
 const shortest = `apiVersion: serving.gshare.dev/v1alpha1
 kind: GPUFunction
 metadata: {name: resnet50}
@@ -60,7 +60,7 @@ spec:
   - {namespace: "*", maxReplicas: 0}
 `
 
-// tenant returns one of a policy with some fields.
+// tenant returns one tenant of a policy, with the given fields.
 func tenant(fields ...any) []any {
 	t := map[string]any{"namespace": "vision"}
 	for i := 0; i < len(fields); i += 2 {
@@ -69,7 +69,7 @@ func tenant(fields ...any) []any {
 	return []any{t}
 }
 
-// planned is all that a user has to write of a plan.
+// planned is all that a user has to write for a plan.
 const planned = `apiVersion: serving.gshare.dev/v1alpha1
 kind: InferencePlan
 metadata: {name: vision}
@@ -80,7 +80,7 @@ spec:
   prices: {configMap: prices}
 `
 
-// measured is a profile of a function, and measuredTemplate one of a server that is no function.
+// measured is a profile of a function. measuredTemplate is a profile of a server that is not a function.
 const measured = `apiVersion: serving.gshare.dev/v1alpha1
 kind: GPUProfile
 metadata: {name: measured}
@@ -108,7 +108,7 @@ spec:
   template: {spec: {containers: [{name: main, image: registry.example/train}]}}
 `
 
-// onMachine makes of a function for a cluster one that a machine can run.
+// onMachine converts a function for a cluster to one that a single machine can run.
 func onMachine(o *unstructured.Unstructured) *unstructured.Unstructured {
 	o = o.DeepCopy()
 	containers, _, _ := unstructured.NestedSlice(o.Object, "spec", "template", "spec", "containers")
@@ -135,13 +135,13 @@ func set(o *unstructured.Unstructured, field string, value any) {
 
 func resource(plural string) dynamic.ResourceInterface {
 	kind := dynamic.NewForConfigOrDie(server).Resource(schema.GroupVersionResource{Group: "serving.gshare.dev", Version: "v1alpha1", Resource: plural})
-	if plural == "sharepolicies" { // of the cluster
+	if plural == "sharepolicies" { // they are cluster-scoped
 		return kind
 	}
 	return kind.Namespace("default")
 }
 
-// defineServing creates the kinds of serving and waits until the server has them.
+// defineServing creates the CRDs of serving, and waits until the server serves them.
 func defineServing(t *testing.T) {
 	t.Helper()
 	for _, what := range [][]string{{"-f", root + "manifests/base/namespace.yaml"}, {"-k", root + "manifests/serving"}} {
@@ -162,7 +162,7 @@ func defineServing(t *testing.T) {
 	meta.MaybeResetRESTMapper(mapper())
 }
 
-// keep creates an object until the end of the test.
+// keep creates an object and deletes it at the end of the test.
 func keep(t *testing.T, plural string, o *unstructured.Unstructured) {
 	t.Helper()
 	if _, err := resource(plural).Create(t.Context(), o, metav1.CreateOptions{}); err != nil {
@@ -175,14 +175,15 @@ func keep(t *testing.T, plural string, o *unstructured.Unstructured) {
 	})
 }
 
-// stored returns what the server would store for an object. Unknown fields are errors.
+// stored returns the object as the server would store it. Unknown fields are errors.
 func stored(t *testing.T, plural string, o *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	t.Helper()
 	options := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict}
 	return resource(plural).Create(t.Context(), o, options)
 }
 
-// TestServingDefaults: the shortest function is complete, has the defaults that gshare serve has, and no field that the Go type has not.
+// TestServingDefaults: the shortest function is accepted and gets the same defaults as with gshare serve, and the stored object has no
+// field that the Go type lacks.
 func TestServingDefaults(t *testing.T) {
 	defineServing(t)
 	o := objects(t, "", shortest)[0]
@@ -244,7 +245,8 @@ func TestServingDefaults(t *testing.T) {
 	}
 }
 
-// TestProfileDefaults: the shortest profile has the defaults that the controller takes without them, and no field that the Go type has not.
+// TestProfileDefaults: the shortest profile gets the same defaults that the controller assumes without them, and the stored object has no
+// field that the Go type lacks.
 func TestProfileDefaults(t *testing.T) {
 	defineServing(t)
 	for _, text := range []string{measured, measuredTemplate, measuredTraining} {
@@ -265,7 +267,7 @@ func TestProfileDefaults(t *testing.T) {
 	}
 }
 
-// serveFunction returns the function as gshare serve reads it.
+// serveFunction returns the function as gshare serve decodes it.
 func serveFunction(t *testing.T, o *unstructured.Unstructured) *serving.GPUFunction {
 	t.Helper()
 	functions, err := decodeFile(t, o)
@@ -284,10 +286,10 @@ func decodeFile(t *testing.T, o *unstructured.Unstructured) ([]*serving.GPUFunct
 	return serving.Decode(text)
 }
 
-// edits are fields with the values that they get; nil deletes a field.
+// edits maps fields to new values; nil deletes a field.
 type edits map[string]any
 
-// apply changes the fields of a copy, and those whose name is shorter first.
+// apply returns a copy of the object with the edits, made in the order of the fields' names, so that a field precedes those within it.
 func (e edits) apply(o *unstructured.Unstructured) *unstructured.Unstructured {
 	o = o.DeepCopy()
 	for _, field := range slices.Sorted(maps.Keys(e)) {
@@ -296,7 +298,7 @@ func (e edits) apply(o *unstructured.Unstructured) *unstructured.Unstructured {
 	return o
 }
 
-// container returns one with some fields.
+// container returns a container with additional fields.
 func container(fields ...string) map[string]any {
 	c := map[string]any{"name": "server", "image": "x"}
 	for i := 0; i < len(fields); i += 2 {
@@ -305,11 +307,11 @@ func container(fields ...string) map[string]any {
 	return c
 }
 
-// badFunctions are refused by the API server and by gshare serve, both with the name of the field.
+// badFunctions are refused by the API server and by gshare serve, in both cases with the name of the field.
 var badFunctions = map[string]struct {
 	edits   edits
-	field   string // that both name
-	cluster string // what the API server says besides
+	field   string // which both errors name
+	cluster string // what the API server's error also contains
 }{
 	"no objective":        {edits{"spec.slo.latency": nil}, "spec.slo.latency", "Required"},
 	"no unit":             {edits{"spec.slo.latency": "69"}, "spec.slo.latency", "want a duration of 1ms to 1h, such as 69ms"},
@@ -382,7 +384,7 @@ func TestServingRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	serveFunction(t, onMachine(good))
-	for _, memory := range []string{"1.073741824e+09", "+1Gi"} { // as Helm, for one, writes a large number
+	for _, memory := range []string{"1.073741824e+09", "+1Gi"} { // as Helm, for example, writes a large number
 		object := edits{"spec.resources.share.memory": memory}.apply(good)
 		if _, err := stored(t, "gpufunctions", object); err != nil {
 			t.Errorf("memory %s: %v", memory, err)
@@ -402,7 +404,7 @@ func TestServingRefuses(t *testing.T) {
 	}
 }
 
-// TestServingRefusesInCluster has what only the API server sees.
+// TestServingRefusesInCluster tests what only the API server refuses.
 func TestServingRefusesInCluster(t *testing.T) {
 	defineServing(t)
 	for name, tc := range map[string]struct {
@@ -506,7 +508,8 @@ func TestServingRefusesInCluster(t *testing.T) {
 	}
 }
 
-// TestFaSTPodScale: an autoscaler reads and sets the number of pods without knowing the kind, and the function of a FaSTPod stays the same.
+// TestFaSTPodScale: an autoscaler can read and set the number of pods through the scale subresource, without knowing the kind, and the
+// function of a FaSTPod cannot be changed.
 func TestFaSTPodScale(t *testing.T) {
 	defineServing(t)
 	pods := resource("fastpods")
@@ -542,7 +545,7 @@ func TestFaSTPodScale(t *testing.T) {
 	}
 }
 
-// writeStatus writes the status of an object, all of whose fields the server must know.
+// writeStatus writes the status of an object. Fields that the server does not know are errors.
 func writeStatus(t *testing.T, plural, name string, status any) {
 	t.Helper()
 	text, err := json.Marshal(map[string]any{"status": status})
@@ -555,7 +558,7 @@ func writeStatus(t *testing.T, plural, name string, status any) {
 	}
 }
 
-// TestServingColumns: kubectl get shows a function as gshare serve does.
+// TestServingColumns: kubectl get prints the same columns for a function as gshare serve.
 func TestServingColumns(t *testing.T) {
 	defineServing(t)
 	keep(t, "gpufunctions", objects(t, "", shortest)[0])
@@ -581,7 +584,7 @@ func TestServingColumns(t *testing.T) {
 			var got string
 			var last error
 			err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
-				// The server lists a new kind in its categories a while after it has the kind, and kubectl keeps what it was told.
+				// The server lists a new kind in its categories only a while after it serves the kind, and kubectl caches what it gets.
 				t.Setenv("KUBECACHEDIR", t.TempDir())
 				var out string
 				out, last = run(append([]string{"get"}, strings.Fields(words)...))
@@ -595,7 +598,7 @@ func TestServingColumns(t *testing.T) {
 	}
 }
 
-// TestServingExplain: kubectl explain prints the comments of the Go types, and knows the pod template.
+// TestServingExplain: kubectl explain prints the comments of the Go types, and knows the fields of the pod template.
 func TestServingExplain(t *testing.T) {
 	defineServing(t)
 	for field, want := range map[string]string{
@@ -604,7 +607,7 @@ func TestServingExplain(t *testing.T) {
 		t.Run(field, func(t *testing.T) {
 			var out string
 			err := wait.PollUntilContextTimeout(t.Context(), 100*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
-				var err error // the server publishes the schema a while after it has the kind
+				var err error // the server publishes the schema only a while after it serves the kind
 				out, err = run([]string{"explain", field})
 				return err == nil && strings.Contains(strings.Join(strings.Fields(out), " "), want), nil
 			})
@@ -615,10 +618,10 @@ func TestServingExplain(t *testing.T) {
 	}
 }
 
-// lastApplied is the greatest size of an object that kubectl apply can keep in its annotation.
+// lastApplied is the maximum size in bytes of an object that kubectl apply can keep in its annotation.
 const lastApplied = 256 << 10
 
-// TestServingDescribed: every field has a description, and definitions leave room in the annotation of kubectl apply.
+// TestServingDescribed: every field has a description, and each CRD is small enough for the annotation of kubectl apply.
 func TestServingDescribed(t *testing.T) {
 	for _, o := range build(t, "manifests/serving") {
 		if o.GetKind() != "CustomResourceDefinition" {
@@ -631,7 +634,7 @@ func TestServingDescribed(t *testing.T) {
 			}
 			versions, _, _ := unstructured.NestedSlice(o.Object, "spec", "versions")
 			root, _, _ := unstructured.NestedMap(versions[0].(map[string]any), "schema", "openAPIV3Schema")
-			least := 500 // those of a pod template, for the most part
+			least := 500 // mostly those of a pod template
 			if _, template, _ := unstructured.NestedMap(root, "properties", "spec", "properties", "template"); !template {
 				least = 15
 			}
@@ -642,8 +645,8 @@ func TestServingDescribed(t *testing.T) {
 	}
 }
 
-// described reports fields without description, and returns how many fields there are. Those of metadata are known to everybody: the server
-// describes that of the object, and controller-gen leaves out the descriptions in templates.
+// described reports fields without a description, and returns the number of fields. It makes an exception for metadata: the server itself
+// describes that of the object, and controller-gen omits its descriptions in pod templates.
 func described(t *testing.T, path string, node map[string]any) int {
 	t.Helper()
 	n := 0
@@ -664,7 +667,7 @@ func described(t *testing.T, path string, node map[string]any) int {
 	return n
 }
 
-// stages returns one stage of a pipeline that takes a time on a profile.
+// stages returns one stage of a pipeline, which takes the given time on instances of the profile.
 func stages(profile, time string) []any {
 	return []any{map[string]any{"name": "a", "memory": "1Gi", "times": []any{map[string]any{"profile": profile, "time": time}}}}
 }

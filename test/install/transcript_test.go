@@ -20,7 +20,7 @@ import (
 	kubectlutil "k8s.io/kubectl/pkg/cmd/util"
 )
 
-// elsewhere are the commands that need more than an API server, and what that is.
+// elsewhere lists words of commands that need more than an API server, and what they need.
 var elsewhere = map[string]string{
 	"rollout":      "controllers and kubelets: test/cluster waits for the same pods",
 	"port-forward": "a kubelet",
@@ -28,15 +28,15 @@ var elsewhere = map[string]string{
 
 	"first.yaml": "a file with the manifest above the command, which TestExamples applies",
 
-	// make release writes these files.
+	// Files that make release writes.
 	"gshare.yaml":           "test/cluster applies it",
 	"gshare-serving.yaml":   "manifests/serving, which is applied here, with other images",
 	"gshare-older.yaml":     "manifests/older, which is applied here",
 	"gshare-uninstall.yaml": "manifests/node/uninstall.yaml, which is applied here",
 }
 
-// TestTranscript runs the commands of the documents for kubectl on the API server, in the order in which they are written. What a
-// sentence mentions may be incomplete, and is not run.
+// TestTranscript runs the documented kubectl commands on the API server, in the order of the documents. Commands mentioned within a sentence may be
+// incomplete, and are not run.
 func TestTranscript(t *testing.T) {
 	enforce(t)
 	defineServing(t)
@@ -67,8 +67,8 @@ func TestTranscript(t *testing.T) {
 	}
 }
 
-// stage makes what the documents take for granted: a node, a namespace, the service account that controllers create, the first pod, the plan and the
-// profile of a training.
+// stage creates what the documents take for granted: a node, a namespace, the service account that controllers would create, the first pod, the
+// plan, and the profile of a training.
 func stage(t *testing.T) {
 	t.Helper()
 	core := kubernetes.NewForConfigOrDie(server).CoreV1()
@@ -94,10 +94,10 @@ func stage(t *testing.T) {
 	}
 }
 
-// failure is the message of kubectl before it would exit.
+// failure is the message with which kubectl would exit.
 type failure string
 
-// run is kubectl with these words, as an administrator.
+// run runs kubectl with these arguments, as an administrator.
 func run(words []string) (output string, err error) {
 	var out bytes.Buffer
 	kubectlutil.BehaviorOnFatal(func(message string, _ int) { panic(failure(message)) })
@@ -117,7 +117,7 @@ func run(words []string) (output string, err error) {
 	return "", cmd.Execute()
 }
 
-// kubectlCommand is kubectl without plugins: looking for them, it would take the flags of the test for its own.
+// kubectlCommand returns kubectl without plugins: while looking for plugins, it would parse the test's own flags.
 func kubectlCommand(out io.Writer) *cobra.Command {
 	streams := genericiooptions.IOStreams{In: os.Stdin, Out: out, ErrOut: out}
 	cmd := kubectl.NewKubectlCommand(kubectl.KubectlOptions{ConfigFlags: genericclioptions.NewConfigFlags(true), IOStreams: streams})

@@ -19,13 +19,13 @@ import (
 type Command struct {
 	File    string
 	Words   []string // the first is the program
-	Mention bool     // stands in a sentence, so arguments may be missing
+	Mention bool     // occurs within a sentence, so arguments may be missing
 }
 
 func (c Command) String() string { return c.File + ": " + strings.Join(c.Words, " ") }
 
-// knownPrograms lists the programs that the documentation uses, beside scripts. hack/targets.md says who runs their commands; tests check
-// the flags of all but the last ones, which tests cannot rely on.
+// knownPrograms lists the programs that the documentation uses, in addition to scripts. hack/targets.md says who runs their commands. Tests
+// check the flags of all but the last ones, which may be missing where the tests run.
 var knownPrograms = []string{
 	"gshare",       // cmd/gshare
 	"gshare-node",  // cmd/gshare-node
@@ -36,8 +36,8 @@ var knownPrograms = []string{
 	"kind", "nvidia-ctk", "curl", "ctr", "python3",
 }
 
-// Commands returns the documented commands of the program with this name. It returns an error if an example of shell has a command that is
-// not one of the known programs, so that no example goes unchecked.
+// Commands returns the documented commands of the program with this name. It returns an error if a shell example has a command of an
+// unknown program, so that no example goes unchecked.
 func Commands(root, program string) ([]Command, error) {
 	return commandsWhere(root, program, func(name string) bool { return name == program })
 }
@@ -88,8 +88,8 @@ func (b Block) commands() ([]Command, error) {
 	return nil, nil
 }
 
-// parseTranscript returns the commands that were typed in a transcript, which follow a "$ ". It returns an error if the block has another
-// line that begins with a known program, as such a block must be marked as sh.
+// parseTranscript returns the commands typed in a transcript, which follow "$ ". It returns an error if another line begins with a known
+// program, since such a block must be marked as sh.
 func (b Block) parseTranscript() (all []Command, err error) {
 	for _, m := range typed.FindAllStringSubmatch(b.Text, -1) {
 		commands, err := b.parseShell(m[1])
@@ -110,7 +110,7 @@ func isKnown(program string) bool {
 	return slices.Contains(knownPrograms, program) || isScript(program)
 }
 
-// isScript reports whether a word is the path of a script; a name without a folder only names a file.
+// isScript reports whether a word is the path of a script. A name without a folder is not, since it only names a file.
 func isScript(program string) bool {
 	return strings.Contains(program, "/") && strings.HasSuffix(program, ".sh")
 }
@@ -144,7 +144,7 @@ func (b Block) parseCall(parseCall *syntax.CallExpr) (Command, error) {
 	return c, nil
 }
 
-// withoutKubectl returns a command of "kubectl gshare" as the equivalent command of gshare, and others unchanged.
+// withoutKubectl returns the command gshare that is equivalent to a command "kubectl gshare", and other commands unchanged.
 func (c Command) withoutKubectl() Command {
 	if c.Words[0] == "kubectl" && len(c.Words) > 1 && c.Words[1] == "gshare" {
 		c.Words = c.Words[1:]
@@ -152,7 +152,7 @@ func (c Command) withoutKubectl() Command {
 	return c
 }
 
-// Check returns why the program would not accept the command: it has no such command, flag or argument. It runs nothing.
+// Check returns an error if the program would not accept the command, because it has no such command, flag or argument. It runs nothing.
 func (c Command) Check(program *cobra.Command) error {
 	cmd, rest, err := program.Find(c.Words[1:])
 	if err != nil {
@@ -171,7 +171,7 @@ func (c Command) Check(program *cobra.Command) error {
 	return cmd.ValidateArgs(args)
 }
 
-// Block is one example in the documentation: a fenced code block, or code in a line of text, whose Language is "inline".
+// Block is one example in the documentation: a fenced code block, or code within a line of text, whose Language is "inline".
 type Block struct{ File, Language, Text string }
 
 var (

@@ -50,7 +50,7 @@ func TestCommandsOfABlock(t *testing.T) {
 	}
 }
 
-// TestTry is the control of every test of commands: what a program would not take is found.
+// TestTry is the negative control of all tests of commands: a command that the program would not accept is found.
 func TestTry(t *testing.T) {
 	for words, wantErr := range map[string]string{
 		"list":               "",

@@ -8,11 +8,11 @@ import (
 	"testing"
 )
 
-// cell is what stands between two cells of a Markdown table: a bar that is no text.
+// cell matches the separator of the cells of a Markdown table: a bar that is not escaped.
 var cell = regexp.MustCompile(`(?:^|[^\\])\|`)
 
-// doubled returns the rows of tables that have the first two cells of a row above, and the long lines of text that stand there twice: what is left
-// of two versions of a page that were merged, of which each reader believes another one.
+// doubled returns the table rows whose first two cells equal those of a row above, and the long lines of text that occur twice. Such duplicates
+// remain when two versions of a page are merged, and different readers then believe different versions.
 func doubled(text string) (found []string) {
 	lines, rows, fenced := map[string]bool{}, map[string]bool{}, false
 	for line := range strings.Lines(text) {
@@ -28,7 +28,7 @@ func doubled(text string) (found []string) {
 			at := cell.FindAllStringIndex(line, 3)
 			seen, key = rows, line[:at[len(at)-1][1]]
 		case line == "":
-			clear(rows) // the table has ended
+			clear(rows) // the end of a table
 			continue
 		default:
 			clear(rows)
@@ -44,7 +44,7 @@ func doubled(text string) (found []string) {
 	return found
 }
 
-// TestDoubled: no page says a thing twice.
+// TestDoubled: no page says the same thing twice.
 func TestDoubled(t *testing.T) {
 	pages, err := filepath.Glob(filepath.Join(root, "docs/*.md"))
 	if err != nil || len(pages) < 30 {
@@ -61,7 +61,7 @@ func TestDoubled(t *testing.T) {
 	}
 }
 
-// TestDoubledFinds tries the search on small pages.
+// TestDoubledFinds tests the search on small pages.
 func TestDoubledFinds(t *testing.T) {
 	const head = "| A | B | C |\n|---|---|---|\n"
 	long := strings.Repeat("word ", 15)

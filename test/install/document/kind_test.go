@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// kindScripts copies the scripts of kind/ to a folder beside programs that only write down how they were called: docker, podman and kubectl, and
-// go, which runs kind. clusters is what kind says there is; images are those that docker and podman have.
+// kindScripts copies the scripts of kind/ to a folder beside fakes that only print how they are called: docker, podman and kubectl, and go,
+// which runs kind. clusters is what kind lists; images are the images that docker and podman have.
 func kindScripts(t *testing.T, clusters, images string) (folder string, run func(script string, environment ...string) (string, error)) {
 	t.Helper()
 	folder = t.TempDir()
@@ -42,13 +42,13 @@ func kindScripts(t *testing.T, clusters, images string) (folder string, run func
 	}
 }
 
-// TestKindUpRefuses: what would fail after minutes of building fails at once, and says what to do.
+// TestKindUpRefuses: what would fail after minutes of building fails at once, with advice on what to do.
 func TestKindUpRefuses(t *testing.T) {
 	const local = "localhost/gshare-kind-node:v1.37.1"
 	for _, c := range []struct {
 		name, clusters, images string
 		environment            []string
-		want                   string // "": it goes on to make the cluster
+		want                   string // "": it goes on to create the cluster
 	}{
 		{name: "nothing there"},
 		{name: "another cluster", clusters: "gshare-2"},
@@ -75,13 +75,13 @@ func TestKindUpRefuses(t *testing.T) {
 	}
 }
 
-// TestKindDown: the cluster is removed by the program that has made it, though Docker, which is asked first, runs as well.
+// TestKindDown: the cluster is deleted through the provider that created it, even though Docker, which is tried first, runs as well.
 func TestKindDown(t *testing.T) {
 	folder, run := kindScripts(t, "", "")
 	if out, err := run("up.sh", "KIND_EXPERIMENTAL_PROVIDER=podman"); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	for _, want := range []string{"podman", "docker"} { // after the first, nothing remembers it
+	for _, want := range []string{"podman", "docker"} { // after the first deletion, the provider is no longer recorded
 		if out, err := run("down.sh"); err != nil || !strings.Contains(out, "delete cluster --name gshare by "+want) {
 			t.Errorf("want %s: %v\n%s", want, err, out)
 		}

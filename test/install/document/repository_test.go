@@ -34,7 +34,7 @@ func read(t *testing.T, name string) string {
 	return string(text)
 }
 
-// targets returns the targets of the Makefile, which all have a line of help, each with its recipe.
+// targets returns the recipes of the Makefile's targets, by name. It requires a line of help for each target.
 func targets(t *testing.T) map[string]string {
 	t.Helper()
 	found := map[string]string{}
@@ -47,19 +47,19 @@ func targets(t *testing.T) map[string]string {
 	return found
 }
 
-// TestMake: the Makefile has every target that the documents name.
+// TestMake: every target named in the documentation exists in the Makefile.
 func TestMake(t *testing.T) {
 	has := targets(t)
 	for _, c := range commands(t, "make") {
 		for _, word := range c.Words[1:] {
-			if _, ok := has[word]; !ok && !strings.Contains(word, "=") { // the others are variables
+			if _, ok := has[word]; !ok && !strings.Contains(word, "=") { // a variable
 				t.Errorf("%v: no target %s", c, word)
 			}
 		}
 	}
 }
 
-// TestTargets: make accepts every target without running it, and the help lists it.
+// TestTargets: make accepts every target in a dry run, and the help lists it.
 func TestTargets(t *testing.T) {
 	make, err := exec.LookPath("make")
 	if err != nil {
@@ -82,14 +82,14 @@ func TestTargets(t *testing.T) {
 	}
 }
 
-// Who runs a target, as a cell of hack/targets.md says it: a file that has the given text, or a person, by hand.
+// Who runs a target, as a cell of hack/targets.md states it: a file that contains the given text, or a person, by hand.
 var (
 	byFile = regexp.MustCompile("^`([^`]+)`: `([^`]+)`$")
 	byHand = regexp.MustCompile(`^by hand, \d{4}-\d\d-\d\d$`)
 )
 
-// TestTargetsAreRun: hack/targets.md says of each target and each documented program who runs it, what it cites is there, and whatever is only
-// run by hand has a reason.
+// TestTargetsAreRun: hack/targets.md says who runs each target and each documented program. What it cites exists, and whatever is only run by
+// hand has a reason.
 func TestTargetsAreRun(t *testing.T) {
 	want := slices.Clone(knownPrograms)
 	for target := range targets(t) {
@@ -119,7 +119,8 @@ func TestTargetsAreRun(t *testing.T) {
 	}
 }
 
-// TestScripts: the scripts of the Makefile and the documents are there, bash parses them, and they know the modes that are named.
+// TestScripts: the scripts named in the Makefile and the documentation exist, bash can parse them, and they know the modes with which they are
+// called.
 func TestScripts(t *testing.T) {
 	all, err := Scripts(root)
 	if err != nil {
@@ -158,14 +159,14 @@ func TestScripts(t *testing.T) {
 	}
 }
 
-// goFlags are the flags of go that the documents use.
+// goFlags are the flags of the go command that the documentation uses.
 var goFlags = map[string][]string{
 	"build": {"-o"},
 	"run":   {},
 	"test":  {"-run", "-race", "-json", "-count=1", "-timeout", "-v", "-full"},
 }
 
-// TestGo: go knows the documented commands, and the packages and tests that they name are there.
+// TestGo: the go command accepts the documented commands, and the packages and tests that they name exist.
 func TestGo(t *testing.T) {
 	for _, c := range commands(t, "go") {
 		if err := checkGo(c.Words); err != nil {
@@ -192,7 +193,7 @@ func checkGo(words []string) error {
 		switch {
 		case strings.HasPrefix(word, "./"):
 			if err := checkPackage(word, tests); err != nil || words[1] == "run" {
-				return err // what follows are arguments of the program
+				return err // the rest are arguments of the program
 			}
 		case strings.HasPrefix(word, "-") && !slices.Contains(flags, word):
 			return fmt.Errorf("flag %s is not known", word)
@@ -203,7 +204,7 @@ func checkGo(words []string) error {
 	return nil
 }
 
-// checkPackage returns an error if a package is not there, or none of its tests matches the pattern.
+// checkPackage returns an error if a package does not exist, or none of its tests matches the pattern.
 func checkPackage(word, tests string) error {
 	if below, all := strings.CutSuffix(word, "/..."); all {
 		_, err := os.Stat(filepath.Join(root, below))
@@ -234,7 +235,7 @@ func checkPackage(word, tests string) error {
 	return fmt.Errorf("no test of %s matches %s", word, tests)
 }
 
-// TestDocker: the Dockerfile has the stages that the documents build.
+// TestDocker: the Dockerfile has the stages that the documented commands build.
 func TestDocker(t *testing.T) {
 	dockerfile := read(t, "Dockerfile")
 	for _, c := range commands(t, "docker") {

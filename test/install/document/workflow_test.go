@@ -10,10 +10,11 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// pinned is an action by its commit.
+// pinned matches an action that is pinned to a commit.
 var pinned = regexp.MustCompile(`^[a-z-]+/[a-z-]+@[0-9a-f]{40}$`)
 
-// TestWorkflows: the hosted workflows run scripts and targets that are there, by actions of one commit, and say what they may do.
+// TestWorkflows: the hosted workflows run scripts and targets that exist, pin their actions to commits, and declare their
+// permissions.
 func TestWorkflows(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(root, ".github/workflows/*.yaml"))
 	if err != nil || len(files) < 2 {

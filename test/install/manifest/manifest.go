@@ -1,4 +1,4 @@
-// Package manifest builds gshare's Kubernetes manifests and checks them for what a careful administrator would not install.
+// Package manifest builds gshare's Kubernetes manifests, and checks them for anything that a careful administrator would not install.
 package manifest
 
 import (
@@ -91,7 +91,7 @@ func excessiveRights(rules []rbac.PolicyRule) (found []string) {
 	return found
 }
 
-// ExcessiveRight returns a right in the rule that no component of gshare should have: to read secrets, to create pods, or to do everything.
+// ExcessiveRight returns a right in the rule that no component of gshare should have: reading secrets, creating pods, or doing everything.
 // It returns "" if there is none.
 func ExcessiveRight(r rbac.PolicyRule) string {
 	for _, word := range slices.Concat(r.Verbs, r.Resources, r.APIGroups) {
@@ -105,8 +105,8 @@ func ExcessiveRight(r rbac.PolicyRule) string {
 	return ""
 }
 
-// LintPod returns what a careful administrator would object to in a pod. privileged is whether the pod may run as root and use the host's
-// namespaces.
+// LintPod returns what a careful administrator would object to in a pod. privileged tells whether the pod may run as root and use the
+// host's namespaces.
 func LintPod(pod *v1.PodSpec, privileged bool) (found []string) {
 	if pod.ServiceAccountName == "" {
 		found = append(found, "no service account of its own")
