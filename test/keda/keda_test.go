@@ -1,5 +1,5 @@
-// Package keda_test has KEDA's own code of the trigger external-push ask serving/keda, in a module of its own: what KEDA needs is not gshare's
-// business. Its first build takes minutes.
+// Package keda_test lets KEDA's own implementation of the trigger external-push query serving/keda. It is a separate module, so that gshare
+// does not depend on what KEDA depends on. Its first build takes minutes.
 package keda_test
 
 import (
@@ -19,7 +19,7 @@ import (
 	v2 "k8s.io/api/autoscaling/v2"
 )
 
-// startScaler starts the server of KEDA's questions, and returns its address and where to write the load.
+// startScaler starts the server that KEDA queries. It returns the server's address, and where to write the load that the server is to report.
 func startScaler(t *testing.T) (address string, load io.Writer) {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "scaler")
@@ -42,7 +42,7 @@ func startScaler(t *testing.T) (address string, load io.Writer) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = in.Close() // ends it
+		_ = in.Close() // the program ends with its input
 		if err := command.Wait(); err != nil {
 			t.Error(err)
 		}
@@ -54,7 +54,7 @@ func startScaler(t *testing.T) (address string, load io.Writer) {
 	return strings.TrimSpace(line), in
 }
 
-// trigger returns what KEDA knows of a trigger for a function.
+// trigger returns KEDA's configuration of a trigger for a function.
 func trigger(address, namespace, function string) *scalersconfig.ScalerConfig {
 	return &scalersconfig.ScalerConfig{
 		ScalableObjectName: "resnet50", ScalableObjectNamespace: namespace, ScalableObjectType: "ScaledObject", TriggerType: "external-push",
@@ -82,7 +82,7 @@ func TestExternalPush(t *testing.T) {
 		t.Fatalf("metrics %+v", specs)
 	}
 	metric := specs[0].External.Metric.Name
-	// expect waits until KEDA reads a number of replicas.
+	// expect waits until KEDA gets the given number of replicas.
 	expect := func(when string, want int64) {
 		t.Helper()
 		for deadline := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
@@ -133,7 +133,7 @@ func TestExternalPush(t *testing.T) {
 	expect("without load again", 0)
 }
 
-// TestRefused: KEDA gets an error, and leaves the number of replicas as it is, for what is not a function that it may scale.
+// TestRefused: for anything that is not a function that KEDA may scale, KEDA gets an error and leaves the number of replicas unchanged.
 func TestRefused(t *testing.T) {
 	address, _ := startScaler(t)
 	for name, test := range map[string]struct{ namespace, function, want string }{

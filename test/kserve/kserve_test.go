@@ -1,5 +1,5 @@
-// Package kserve_test has KServe's own reconcilers make the Deployment of docs/autoscalers.md, in a module of its own: what KServe needs is not
-// gshare's business. Its first build takes minutes.
+// Package kserve_test runs KServe's own reconcilers on the InferenceService of docs/autoscalers.md. It is a separate module, so that gshare does
+// not depend on what KServe depends on. Its first build takes minutes.
 package kserve_test
 
 import (
@@ -24,7 +24,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// example returns the InferenceService of the document.
+// example returns the documented InferenceService.
 func example(t *testing.T) *v1beta1.InferenceService {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/autoscalers.md")
@@ -46,7 +46,7 @@ func example(t *testing.T) *v1beta1.InferenceService {
 	return nil
 }
 
-// reconcile does what KServe's controller does for the predictor in Standard mode, with the class of the annotations.
+// reconcile does what KServe's controller does for a predictor in Standard mode, with the autoscaler class in the annotations.
 func reconcile(t *testing.T, c client.Client, scheme *runtime.Scheme, s *v1beta1.InferenceService) {
 	t.Helper()
 	meta := metav1.ObjectMeta{
@@ -70,8 +70,8 @@ func reconcile(t *testing.T, c client.Client, scheme *runtime.Scheme, s *v1beta1
 	}
 }
 
-// TestExternal: with the class external KServe makes no HorizontalPodAutoscaler and leaves the replicas that somebody else has set, whatever else
-// changes; with the class hpa it makes one.
+// TestExternal: with the autoscaler class external, KServe creates no HorizontalPodAutoscaler and keeps a number of replicas that somebody else
+// has set, whatever else changes. With the class hpa it creates one.
 func TestExternal(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := clientscheme.AddToScheme(scheme); err != nil {

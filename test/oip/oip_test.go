@@ -1,8 +1,8 @@
-// Package oip_test sends requests of the Open Inference Protocol, whose messages KServe's published definitions describe, through serving/oip to
-// a server that reads them by the same definitions: its protocol buffers for gRPC, its OpenAPI schema for REST.
+// Package oip_test sends requests of the Open Inference Protocol through serving/oip to a server. Clients and server encode and decode them by
+// KServe's published definitions: the protocol buffers for gRPC, the OpenAPI schema for REST.
 //
-// It is a module of its own, which needs the network to fetch KServe's definitions. What it has seen on the wire is stored in
-// serving/oip/testdata/kserve.json, where the tests of serving/oip find it; "go test . -update" writes that file.
+// It is a separate module, which needs the network to download KServe's definitions. The messages seen on the wire are stored in
+// serving/oip/testdata/kserve.json for the tests of serving/oip; "go test . -update" writes that file.
 package oip_test
 
 import (
@@ -45,7 +45,7 @@ const (
 
 var update = flag.Bool("update", false, "write what was seen on the wire to "+recorded)
 
-// exchange is what was on the wire: requests of clients, the batch and its response, and what the clients received.
+// exchange records the messages on the wire: the clients' requests, the batch and its response, and what the clients received.
 type exchange struct {
 	Requests [][]byte `json:"requests"`
 	Batch    []byte   `json:"batch"`
@@ -53,7 +53,7 @@ type exchange struct {
 	Parts    [][]byte `json:"parts"`
 }
 
-// definitions returns the folder of KServe's definitions of the protocol.
+// definitions returns the folder with KServe's definitions of the protocol.
 func definitions(t *testing.T) string {
 	command := exec.Command("go", "mod", "download", "-json", kserve)
 	command.Env = append(os.Environ(), "GOFLAGS=-mod=mod")
@@ -115,7 +115,8 @@ func TestKServe(t *testing.T) {
 	}
 }
 
-// TestDefinitions compares the messages of serving/oip/inference with KServe's. Those of the repository are Triton's, which differ.
+// TestDefinitions compares the messages of serving/oip/inference with KServe's. The repository has Triton's definitions, which differ from
+// KServe's.
 func TestDefinitions(t *testing.T) {
 	theirs := compile(t, definitions(t))
 	compared := 0
@@ -128,7 +129,7 @@ func TestDefinitions(t *testing.T) {
 		for i := range ours.Fields().Len() {
 			f := ours.Fields().Get(i)
 			g := other.Fields().ByNumber(f.Number())
-			if g == nil && ours.Name() == "InferParameter" { // has two kinds of Triton's
+			if g == nil && ours.Name() == "InferParameter" { // has two more kinds in Triton's definitions
 				continue
 			}
 			if g == nil || describe(g) != describe(f) {
@@ -149,7 +150,7 @@ func TestDefinitions(t *testing.T) {
 	}
 }
 
-// messages returns messages with those within them.
+// messages returns the messages and all messages nested in them.
 func messages(list protoreflect.MessageDescriptors) (all []protoreflect.MessageDescriptor) {
 	for i := range list.Len() {
 		all = append(append(all, list.Get(i)), messages(list.Get(i).Messages())...)
@@ -165,7 +166,7 @@ func find(list protoreflect.MessageDescriptors, name protoreflect.FullName) prot
 	return messages(list)[at]
 }
 
-// describe returns what of a field is on the wire or in JSON.
+// describe returns everything about a field that affects its encoding on the wire or in JSON.
 func describe(f protoreflect.FieldDescriptor) string {
 	kind := f.Kind().String()
 	if f.Message() != nil {
@@ -174,7 +175,7 @@ func describe(f protoreflect.FieldDescriptor) string {
 	return fmt.Sprintf("%v %s %s = %d", f.Cardinality(), kind, f.Name(), f.Number())
 }
 
-// gateway merges as many requests as it waits for, in the order of their ids, and gives each its part of the response.
+// gateway waits for a number of requests, merges them in the order of their IDs, and gives each its part of the response.
 type gateway struct {
 	parse func(body []byte) (*oip.Request, error)
 	send  func(batch []byte) ([]byte, error)
@@ -248,7 +249,7 @@ func written(m *oip.Message) []byte {
 	return body
 }
 
-// wire is a codec that hands on bytes, and writes messages so that the same message has the same bytes.
+// wire is a gRPC codec that passes bytes through, and encodes messages deterministically.
 type wire struct{}
 
 func (wire) Name() string { return "proto" }
@@ -287,7 +288,7 @@ func serve(t *testing.T, answer func(stream grpc.ServerStream) error) *grpc.Clie
 	return connection
 }
 
-// compile reads KServe's definition for gRPC.
+// compile compiles KServe's gRPC definition.
 func compile(t *testing.T, folder string) protoreflect.FileDescriptor {
 	compiler := protocompile.Compiler{Resolver: &protocompile.SourceResolver{ImportPaths: []string{folder}}}
 	files, err := compiler.Compile(t.Context(), "grpc_predict_v2.proto")
@@ -299,7 +300,7 @@ func compile(t *testing.T, folder string) protoreflect.FileDescriptor {
 
 func overGRPC(t *testing.T, folder string, requests []string) exchange {
 	method := compile(t, folder).Services().ByName("GRPCInferenceService").Methods().ByName("ModelInfer")
-	// The model's outputs are its inputs.
+	// The model returns its inputs as outputs.
 	answer := func(request *dynamicpb.Message) *dynamicpb.Message {
 		response := dynamicpb.NewMessage(method.Output())
 		field := func(m protoreflect.Message, name protoreflect.Name) protoreflect.FieldDescriptor {
@@ -374,7 +375,7 @@ func overGRPC(t *testing.T, folder string, requests []string) exchange {
 	return g.seen
 }
 
-// schema returns a schema of KServe's OpenAPI definition.
+// schema returns a schema from KServe's OpenAPI definition.
 func schema(t *testing.T, folder, name string) *openapi3.Schema {
 	document, err := openapi3.NewLoader().LoadFromFile(filepath.Join(folder, "rest_predict_v2.yaml"))
 	if err != nil {
@@ -383,7 +384,7 @@ func schema(t *testing.T, folder, name string) *openapi3.Schema {
 	return document.Components.Schemas[name].Value
 }
 
-// check holds a message against a schema, and decodes it.
+// check validates a message against a schema, and decodes it.
 func check(t *testing.T, schema *openapi3.Schema, body []byte) map[string]any {
 	var v map[string]any
 	if err := json.Unmarshal(body, &v); err != nil {
@@ -407,7 +408,7 @@ func overREST(t *testing.T, folder string, requests []string) exchange {
 		defer response.Body.Close()
 		return io.ReadAll(response.Body)
 	}
-	// The model's outputs are its inputs.
+	// The model returns its inputs as outputs.
 	answer := func(request map[string]any) map[string]any {
 		response := map[string]any{"model_name": "m", "outputs": request["inputs"]}
 		if id, ok := request["id"]; ok {
