@@ -6,11 +6,11 @@ import (
 	"testing/fstest"
 )
 
-// TestFiles gives the checks small files, bad ones for the most part: a check that cannot fail holds nothing.
+// TestFiles runs the checks on small files, most of which violate a rule: a check that cannot fail enforces nothing.
 func TestFiles(t *testing.T) {
 	for name, test := range map[string]struct {
 		path, content string
-		want          string // part of the one violation; none if empty
+		want          string // contained in the only violation; empty if there is none
 	}{
 		"rule, standard library": {"vgpu/share/a.go", `import ("fmt"; "time"); var _ = time.Second; var _ = fmt.Sprint`, ""},
 		"rule, gonum":            {"vgpu/share/a.go", `import _ "gonum.org/v1/gonum/mat"`, ""},

@@ -9,10 +9,11 @@ import (
 	"strings"
 )
 
-// clocks are the functions of package time that read or wait for the clock. A rule gets the time as an argument.
+// clocks are the functions of package time that read the clock or wait for it. Packages of rules get the time as an argument
+// instead.
 var clocks = []string{"Now", "Since", "Until", "After", "AfterFunc", "Sleep", "Tick", "NewTimer", "NewTicker"}
 
-// checkCalls finds clocks in rules, and exits outside of commands and tools.
+// checkCalls finds clocks in packages of rules, and exits outside of commands and tools.
 func checkCalls(s source) []string {
 	var found []string
 	own, _ := ringOf(s.folder())
@@ -58,13 +59,13 @@ func exits(imported, function string) bool {
 	return false
 }
 
-// importNames gives the import path by the name that the file uses for it.
+// importNames returns the import paths by the names that the file uses for them.
 func importNames(file *ast.File) map[string]string {
 	names := map[string]string{}
 	for _, spec := range file.Imports {
 		name, err := strconv.Unquote(spec.Path.Value)
 		if err != nil {
-			continue // the parser has checked it
+			continue // cannot fail: the parser has checked the file
 		}
 		switch {
 		case spec.Name != nil:

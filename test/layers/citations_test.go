@@ -14,16 +14,16 @@ import (
 )
 
 var (
-	// code is a number that a paper's capability, a correction of a paper or a published figure has.
+	// code matches the number of a capability of a paper, of a correction to a paper, or of a published figure.
 	code = regexp.MustCompile(`\b(?:FG|DI|FF|PA)-\d+\b|\bN-[A-Z]\d+\b|\b[FDUP]\d{1,2}\b`)
 
-	// codeRange is several numbers: "DI-60 to DI-63".
+	// codeRange matches several numbers, such as "DI-60 to DI-63".
 	codeRange = regexp.MustCompile(`\b((?:FG|DI|FF|PA|N)-[A-Z]?)(\d+) to (?:FG|DI|FF|PA|N)-[A-Z]?(\d+)\b`)
 
-	// page is a document that a comment names, by its path from the root of the repository.
+	// page matches a document that a comment names by its path from the root of the repository.
 	page = regexp.MustCompile(`\b[\w./-]+\.md\b`)
 
-	// outside is what a clone does not have. Each pattern has a bracket so that it does not find itself.
+	// outside matches names of things that a clone does not contain. Each pattern has a bracket so that it does not match itself.
 	outside = regexp.MustCompile(`\bDESIG[N](\.md)?\b|\b(facts|spec|shared|papers)[/](data|[a-z-]+\.md|[a-z]+/)|\bHOUS[E]\.md`)
 )
 
@@ -58,7 +58,8 @@ func defined(tree fs.FS) (map[string]bool, error) {
 	return found, nil
 }
 
-// checkCitations finds, in one text, numbers that no page defines, pages that do not exist, and what lies outside the repository.
+// checkCitations finds, in one text, numbers that no page defines, pages that do not exist, and references to things outside the
+// repository.
 func checkCitations(tree fs.FS, name, text string, known map[string]bool) []string {
 	var found []string
 	for number, line := range strings.Split(text, "\n") {
@@ -84,7 +85,7 @@ func checkCitations(tree fs.FS, name, text string, known map[string]bool) []stri
 	return found
 }
 
-// commentOf returns the part of a line that is a comment, by the language of the file.
+// commentOf returns the part of a line that is a comment, according to the language of the file.
 func commentOf(name, line string) (string, bool) {
 	switch filepath.Ext(name) {
 	case ".go", ".c", ".h":
@@ -109,7 +110,7 @@ func exists(tree fs.FS, name string) bool {
 	return err == nil
 }
 
-// TestCitations holds that the repository stands alone.
+// TestCitations enforces that everything cited in the repository is in the repository.
 func TestCitations(t *testing.T) {
 	tree := os.DirFS(root)
 	known, err := defined(tree)
@@ -143,7 +144,7 @@ func TestCitations(t *testing.T) {
 	}
 }
 
-// inPage is a path of the repository between backquotes.
+// inPage matches a path of the repository in backquotes.
 var inPage = regexp.MustCompile("`((?:cmd|deviceplugin|draplugin|docs|hack|hook|lab|manifests|plugins|test|vgpu)/[\\w./-]+)`")
 
 // checkPaths finds paths that a page names and that do not exist.
@@ -157,7 +158,7 @@ func checkPaths(tree fs.FS, name, text string) []string {
 	return found
 }
 
-// TestPaths holds that the pages a contributor goes by name files that exist.
+// TestPaths enforces that the files named on the pages for contributors exist.
 func TestPaths(t *testing.T) {
 	tree := os.DirFS(root)
 	for _, name := range []string{"CONTRIBUTING.md", "README.md", "docs/architecture.md", "docs/README.md", "test/README.md", "hack/README.md", "vgpu/README.md", "cmd/README.md"} {

@@ -12,7 +12,7 @@ import (
 	"testing/fstest"
 )
 
-// capabilities are the numbers of the capabilities of each paper, as ranges.
+// capabilities holds the ranges of numbers of each paper's capabilities.
 var capabilities = []struct {
 	paper, prefix string
 	ranges        [][2]int
@@ -25,25 +25,26 @@ var capabilities = []struct {
 
 var statuses = []string{"live", "part", "rule", "open", "refused"}
 
-// realPaths are the folders whose tests run the scheduler, the agent, the token server or the hook as a cluster or gshare run does.
+// realPaths are the folders whose tests run the scheduler, the agent, the token server or the hook in the same way as a cluster or
+// gshare run does.
 var realPaths = []string{"test/cluster", "test/controlplane", "test/enforce", "test/plugins", "cmd/gshare-node", "cmd/gshare"}
 
 var (
 	capabilityNumber = regexp.MustCompile(`^(FG|DI|FF|PA)-\d+$`)
 
-	// figureNumber is the name of a figure of a paper, or of a range of them.
+	// figureNumber matches the number of a paper's figure, or of a range of figures.
 	figureNumber = regexp.MustCompile(`^N-[DFP]\d+`)
 
-	// cited is a path of the repository with a symbol or a test in it.
+	// cited matches a path of the repository, optionally with a symbol or a test in the file.
 	cited = regexp.MustCompile("`([\\w./-]+)(?::(\\w+))?`")
 
 	definedTest = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)\w+)\(`)
 
-	// deferral is a reason that only says that nobody has built it yet.
+	// deferral matches a reason that merely says that nobody has built something yet.
 	deferral = regexp.MustCompile(`(?i)\b(refused here|controllers?|I/O|storage|a library|not yet|later|to do|out of scope)\b`)
 )
 
-// minReason is the least number of characters of the reason of a refusal.
+// minReason is the minimum length, in characters, of the reason for a refusal.
 const minReason = 60
 
 // testsOf returns the names of all Go tests of a tree, as folder:name.
@@ -62,10 +63,10 @@ func testsOf(tree fs.FS) (map[string]bool, error) {
 	return found, err
 }
 
-// capabilityRow is a line of the table of capabilities.
+// capabilityRow is a row of the table of capabilities.
 type capabilityRow struct{ number, capability, status, where, tests, note string }
 
-// capabilityRows returns the lines of the table of capabilities, and what in it is no such line.
+// capabilityRows returns the rows of the table of capabilities, and the malformed ones separately.
 func capabilityRows(text string) (rows []capabilityRow, bad []string) {
 	for line := range strings.Lines(text) {
 		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
@@ -84,7 +85,8 @@ func capabilityRows(text string) (rows []capabilityRow, bad []string) {
 	return rows, bad
 }
 
-// checkRow finds what is wrong with one line: its status, files, symbols and tests that do not exist, and what the status asks for.
+// checkRow finds what is wrong with one row: an unknown status, files, symbols and tests that do not exist, and whatever the status
+// requires.
 func checkRow(tree fs.FS, r capabilityRow, tests map[string]bool) []string {
 	var found []string
 	report := func(format string, args ...any) { found = append(found, r.number+": "+fmt.Sprintf(format, args...)) }
@@ -120,7 +122,7 @@ func checkRow(tree fs.FS, r capabilityRow, tests map[string]bool) []string {
 	return found
 }
 
-// missingCitations finds the files and symbols that a cell cites and that do not exist.
+// missingCitations finds files and symbols that a cell cites and that do not exist.
 func missingCitations(tree fs.FS, cell string) []string {
 	var found []string
 	for _, m := range cited.FindAllStringSubmatch(cell, -1) {
@@ -134,7 +136,7 @@ func missingCitations(tree fs.FS, cell string) []string {
 	return found
 }
 
-// checkFigures finds lines of the table of the papers' figures that cite nothing, or what does not exist.
+// checkFigures finds rows of the table of the papers' figures that cite nothing, or something that does not exist.
 func checkFigures(tree fs.FS, text string) []string {
 	var found []string
 	for line := range strings.Lines(text) {
@@ -152,7 +154,7 @@ func checkFigures(tree fs.FS, text string) []string {
 	return found
 }
 
-// checkNumbers finds capabilities that have no line, or more than one, and lines of no capability.
+// checkNumbers finds capabilities that have no row or several rows, and rows without a known capability.
 func checkNumbers(rows []capabilityRow) []string {
 	lines := map[string]int{}
 	for _, r := range rows {
@@ -176,7 +178,7 @@ func checkNumbers(rows []capabilityRow) []string {
 	return found
 }
 
-// checkCounts finds counts, one line for each paper and one for all, that differ from those of the lines.
+// checkCounts finds counts that differ from the table of capabilities. There is one row of counts for each paper and one for all.
 func checkCounts(rows []capabilityRow, text string) []string {
 	var found []string
 	count := func(name, prefix string) {
@@ -261,7 +263,7 @@ func TestBadCoverage(t *testing.T) {
 	}
 }
 
-// TestBadFigures checks that a figure without a file, or with one that does not exist, is found.
+// TestBadFigures checks that a figure is reported that has no file, or one that does not exist.
 func TestBadFigures(t *testing.T) {
 	tree := fstest.MapFS{"vgpu/token/a_test.go": {Data: []byte("func TestA(t *testing.T) {}\n")}}
 	for name, test := range map[string]struct{ line, want string }{
@@ -275,7 +277,7 @@ func TestBadFigures(t *testing.T) {
 	}
 }
 
-// TestBadNumbers checks that a line too few, a line too many and a wrong count are found.
+// TestBadNumbers checks that a missing row, a superfluous row and a wrong count are reported.
 func TestBadNumbers(t *testing.T) {
 	var rows []capabilityRow
 	for _, c := range capabilities {

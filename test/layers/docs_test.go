@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// vague names say nothing about what a package holds, so everything ends up in it.
+// vague lists package names that say nothing about the contents, so that everything ends up there.
 var vague = []string{"util", "utils", "common", "helper", "helpers", "types"}
 
-// readmeLines is about a page.
+// readmeLines is the length of about a page.
 const readmeLines = 60
 
-// checkPackages wants one package comment for each package, and a name that says something. The tests of a package need
-// no comment of their own; a folder of tests alone does.
+// checkPackages requires exactly one package comment for each package, and a meaningful package name. The tests of a package
+// need no comment of their own; a folder that contains only tests does.
 func checkPackages(sources []source) []string {
 	comments := map[string]int{} // by folder
 	names := map[string]string{}
@@ -50,7 +50,7 @@ func checkPackages(sources []source) []string {
 	return found
 }
 
-// checkReadmes wants a README.md of at most a page in each top folder.
+// checkReadmes requires a README.md of at most one page in each top-level folder.
 func checkReadmes(tree fs.FS) []string {
 	entries, err := fs.ReadDir(tree, ".")
 	if err != nil {

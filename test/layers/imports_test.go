@@ -6,19 +6,19 @@ import (
 	"strings"
 )
 
-// ring is a distance from the centre. An import may point to the same ring or to a smaller one.
+// ring is the distance of a package from the centre. Imports may point to the same ring or to a smaller one.
 type ring int
 
 const (
 	rules     ring = iota // decisions: standard library and gonum, no I/O, no clock
-	contracts             // how decisions are written in Kubernetes objects, files and frames
+	contracts             // how decisions are represented in Kubernetes objects, files and frames
 	adapters              // Kubernetes, kubelet, sockets, NVML, HTTP
 	wiring                // commands, tools and tests: everything
 )
 
 func (r ring) String() string { return [...]string{"rule", "contract", "adapter", "wiring"}[r] }
 
-// rings gives the ring of a folder: the longest entry that it lies in decides. A new top folder needs an entry.
+// rings maps folders to rings; the longest matching path decides. A new top-level folder needs an entry.
 var rings = map[string]ring{
 	"vgpu": rules, "lab": rules, "lab/audit": adapters, "lab/dataset": adapters, "lab/trace": adapters,
 	"vgpu/api": contracts, "vgpu/kube": contracts, "manifests": contracts, "kind": contracts, "hook": contracts, "python": contracts,
@@ -42,7 +42,7 @@ func parent(folder string) string {
 	return "."
 }
 
-// Packages with everything below them.
+// Packages, including everything below them.
 var (
 	sharing = []string{
 		"vgpu/share", "vgpu/packing", "vgpu/residency", "vgpu/token", "vgpu/mig", "vgpu/explain", "vgpu/supervisor", "vgpu/watchdog",
@@ -53,7 +53,8 @@ var (
 	noContracts = []string{"k8s.io/kubernetes", "k8s.io/client-go", "k8s.io/kube-scheduler"}
 )
 
-// checkImports holds one file to its ring. Tests may import what they like from outside, helpers below test/, and the published data.
+// checkImports checks the imports of one file against its ring. Tests may also import anything from outside the repository, helpers
+// below test/, and the published data.
 func checkImports(s source) []string {
 	var found []string
 	own, ok := ringOf(s.folder())
@@ -63,7 +64,7 @@ func checkImports(s source) []string {
 	for _, spec := range s.file.Imports {
 		name, err := strconv.Unquote(spec.Path.Value)
 		if err != nil {
-			continue // the parser has checked it
+			continue // cannot fail: the parser has checked the file
 		}
 		if why := forbidden(s, own, name); why != "" {
 			found = append(found, fmt.Sprintf("%s: a %s package imports %s: %s", s.path, own, name, why))
@@ -83,7 +84,7 @@ func forbidden(s source, own ring, name string) string {
 		case s.isTest() && within(folder, "test", "lab/dataset", "lab/trace"):
 			return ""
 		case s.isTest():
-			// what a test compares is not what ships
+			// tests may compare what must not be shipped together
 		case within(s.path, "plugins") && within(folder, "vgpu/node"), within(s.path, "vgpu/node") && within(folder, "plugins"):
 			return "scheduler and node meet in objects only"
 		case within(s.path, sharing...) && within(folder, serving...):

@@ -1,5 +1,5 @@
-// Package layers_test holds the shape of the repository: which ring may import which, where clocks and exits are
-// allowed, that every package and top folder says what it is, and that large types have a reason.
+// Package layers_test enforces the structure of the repository: which ring may import which, where clocks and exits are
+// allowed, that every package and top-level folder says what it is, and that large types have a reason.
 //
 // It reads the sources itself instead of asking the go command, because the test cache notices only files that the test
 // opens: a version built on "go list" went on passing from the cache after a forbidden import was added.
@@ -85,7 +85,7 @@ func readSources(t *testing.T) []source {
 	return sources
 }
 
-// visible says whether a folder belongs to the repository's own sources.
+// visible reports whether a folder is part of the repository's own sources.
 func visible(folder string) bool {
 	return !strings.HasPrefix(folder, ".") && !slices.Contains([]string{"bin", "coverage", "testdata"}, folder)
 }

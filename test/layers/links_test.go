@@ -13,10 +13,11 @@ import (
 
 var (
 	codeBlock = regexp.MustCompile("(?ms)^ *```.*?^ *```")
-	linkInMD  = regexp.MustCompile(`\]\(([^)\s#:]+)(?:#[^)\s]*)?\)`) // to a file, not an address with a scheme
+	linkInMD  = regexp.MustCompile(`\]\(([^)\s#:]+)(?:#[^)\s]*)?\)`) // to a file, not to a URL with a scheme
 )
 
-// checkLinks finds links of a page that lead to no file of the repository. hack/site checks those of docs, with their headings.
+// checkLinks finds links on a page that lead to no file of the repository. hack/site checks the links of docs, including those to
+// headings.
 func checkLinks(tree fs.FS, name, text string) []string {
 	var found []string
 	for _, m := range linkInMD.FindAllStringSubmatch(codeBlock.ReplaceAllString(text, ""), -1) {
@@ -27,7 +28,7 @@ func checkLinks(tree fs.FS, name, text string) []string {
 	return found
 }
 
-// TestLinks holds that links between files of the repository lead somewhere, also on pages that are no documentation, such as results.
+// TestLinks enforces that links between files of the repository work, even on pages that are not documentation, such as results.
 func TestLinks(t *testing.T) {
 	tree, pages := os.DirFS(root), 0
 	err := fs.WalkDir(tree, ".", func(name string, entry fs.DirEntry, err error) error {

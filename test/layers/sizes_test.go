@@ -12,13 +12,14 @@ const (
 	maxFields  = 15
 )
 
-// typeSize is what a type declares.
+// typeSize counts what a type declares.
 type typeSize struct {
 	comment         string
 	methods, fields int
 }
 
-// checkSizes requires that the comment of a type with many methods or fields contains that word, with the reason why it has so many.
+// checkSizes requires that the comment of a type with many methods (or fields) contains the word "methods" (or "fields"), with the
+// reason why there are so many.
 func checkSizes(sources []source) []string {
 	types := map[string]*typeSize{} // by folder and name
 	sizeOf := func(s source, name string) *typeSize {
@@ -65,7 +66,7 @@ func checkSizes(sources []source) []string {
 	return found
 }
 
-// receiver returns the name of a method's receiver type.
+// receiver returns the name of the type of a method's receiver.
 func receiver(e ast.Expr) string {
 	switch e := e.(type) {
 	case *ast.StarExpr:
