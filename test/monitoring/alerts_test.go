@@ -10,8 +10,8 @@ import (
 
 const root = "../.."
 
-// alerts lists, for each alert, metrics of a node and the scheduler at 0 s and at 600 s with which it fires, and slightly lower ones
-// with which it does not.
+// alerts lists, for each alert, metrics of a node and the scheduler: those before, those at 600 s with which the alert fires, and
+// slightly different ones with which it does not.
 var alerts = map[string]struct{ before, fires, silent string }{
 	"GShareSchedulerDown":      {"", "other 1\n", `up{job="gshare-scheduler"} 1` + "\n"},
 	"GShareAgentDown":          {"", `up{job="gshare-node"} 0` + "\n", `up{job="gshare-node"} 1` + "\n"},
@@ -22,7 +22,7 @@ var alerts = map[string]struct{ before, fires, silent string }{
 	"GShareStrangers": {"", `gshare_node_strangers{slice="GPU-0",kind="outsider"} 2` + "\n",
 		`gshare_node_strangers{slice="GPU-0",kind="outsider"} 0` + "\n"},
 	"GShareBlind": {"", "gshare_node_watch_timestamp_seconds 100\n", "gshare_node_watch_timestamp_seconds 598\n"},
-	"GShareShareStarved": {share(0, 0), share(60, 9), share(60, 0) + // has little, and does not want more
+	"GShareShareStarved": {share(0, 0), share(60, 9), share(60, 0) + // uses little, but does not want more
 		`gshare_share_busy_seconds_total{container="b"} 300` + "\n" + `gshare_share_stalls_total{container="b"} 9` + "\n"},
 	"GShareMemoryNearLimit": {"", memory(96), memory(95)},
 	"GShareStartsRefused":   {starts(0, 0), starts(0, 9), starts(100, 1)},
@@ -39,10 +39,10 @@ var alerts = map[string]struct{ before, fires, silent string }{
 	"GShareReplicasStartSlowly":     {"", `gshare_fleet_replicas{function="f",phase="starting"} 1` + "\n", `gshare_fleet_replicas{function="f",phase="starting"} 0` + "\n" + `gshare_fleet_replicas{function="f",phase="ready"} 1` + "\n"},
 }
 
-// quiet is where serving is not installed, or nothing comes: no alert of serving fires.
+// quiet lists metrics with which no alert of serving may fire: serving is not installed, or no requests come.
 var quiet = []string{"", "other 1\n", answers(2, 1), waiting(0, 0)}
 
-// answers are those of a function that began with the scrape before.
+// answers returns the request counters of a function whose first request came just before the previous scrape.
 func answers(all, failed int) string {
 	return fmt.Sprintf("gshare_gateway_requests_total{namespace=\"ml\",function=\"f\",code=\"200\"} %d\ngshare_gateway_requests_total{namespace=\"ml\",function=\"f\",code=\"429\"} %d\n", all-failed, failed)
 }
@@ -68,7 +68,7 @@ func starts(granted, refused int) string {
 	return fmt.Sprintf("gshare_node_starts_total{result=\"granted\"} %d\ngshare_node_starts_total{result=\"NoRoom\"} %d\n", granted, refused)
 }
 
-// TestAlerts: each alert fires when it should, and not otherwise.
+// TestAlerts: each alert fires when it should, and only then.
 func TestAlerts(t *testing.T) {
 	long(t)
 	judge, all := build(t), load(t, Alerts)
@@ -82,7 +82,7 @@ func TestAlerts(t *testing.T) {
 			continue
 		}
 		for text, want := range map[string]bool{said.fires: true, said.silent: false} {
-			// The first value is there from the beginning, so that a rate is one of the time between.
+			// The first value is scraped twice, from the beginning on, so that a rate covers only the change at the end.
 			scrapes := []Scrape{{Time: 0, Text: said.before}, {Time: 320, Text: said.before}, {Time: 600, Text: text}}
 			answers, err := judge.Evaluate(scrapes, 600, a)
 			if err != nil || answers[0].Error != "" {
@@ -95,7 +95,7 @@ func TestAlerts(t *testing.T) {
 	}
 }
 
-// TestServingAlertsAreQuiet: no alert of serving fires where it is not installed, or nothing comes.
+// TestServingAlertsAreQuiet: no alert of serving fires where serving is not installed, or no requests come.
 func TestServingAlertsAreQuiet(t *testing.T) {
 	long(t)
 	judge, tried := build(t), 0
@@ -116,7 +116,7 @@ func TestServingAlertsAreQuiet(t *testing.T) {
 	}
 }
 
-// TestDashboard: every query is one that Prometheus takes. What they give is tried on a real cluster (test/cluster).
+// TestDashboard: Prometheus accepts every query of the dashboard. Their results are tested on a real cluster (test/cluster).
 func TestDashboard(t *testing.T) {
 	long(t)
 	judge, all := build(t), load(t, Dashboard)
@@ -134,7 +134,7 @@ func TestDashboard(t *testing.T) {
 	}
 }
 
-// TestDocuments: every query of the documents is one that Prometheus takes.
+// TestDocuments: Prometheus accepts every query in the documentation.
 func TestDocuments(t *testing.T) {
 	long(t)
 	judge, asked := build(t), 0
@@ -175,7 +175,7 @@ func load(t *testing.T, from func(string) ([]Query, error)) []Query {
 	return all
 }
 
-// long leaves a test to make e2e: Prometheus' engine takes minutes to compile.
+// long skips a test unless it runs as part of make e2e, since Prometheus' engine takes minutes to compile.
 func long(t *testing.T) {
 	t.Helper()
 	if testing.Short() {

@@ -12,7 +12,7 @@ import (
 	"github.com/gshare-dev/gshare/test/install/manifest"
 )
 
-// podMonitor is what the test reads of a PodMonitor.
+// podMonitor holds the fields of a PodMonitor that the test reads.
 type podMonitor struct {
 	Spec struct {
 		Selector            struct{ MatchLabels map[string]string }
@@ -20,8 +20,8 @@ type podMonitor struct {
 	}
 }
 
-// TestMonitors: the monitors scrape every container of gshare's that serves metrics. Prometheus' operator keeps only ports that a
-// container declares, by name or by number: what is not declared is not scraped, and no alert fires.
+// TestMonitors: the monitors scrape every container of gshare that serves metrics. The Prometheus operator keeps only ports that
+// a container declares, by name or by number: an undeclared port is not scraped, and no alert fires.
 func TestMonitors(t *testing.T) {
 	declared := map[string][]string{}
 	for _, o := range append(objects(t, "manifests/base"), objects(t, "manifests/serving")...) {
@@ -80,7 +80,8 @@ func TestMonitors(t *testing.T) {
 	}
 }
 
-// notMetrics are ports of requests, of other gateways, of reports to the controller, of KEDA's questions and of probes.
+// notMetrics are the names of ports that serve no metrics: those for requests, for other gateways, for reports to the controller,
+// for KEDA's queries, and for probes.
 var notMetrics = []string{"http", "peers", "report", "keda", "health"}
 
 func objects(t *testing.T, folder string) []*unstructured.Unstructured {

@@ -15,7 +15,7 @@ import (
 
 // Query is the PromQL expression of a dashboard panel or of an alert.
 type Query struct {
-	Name string // of the panel or the alert
+	Name string // name of the panel or the alert
 	Expr string
 }
 
@@ -69,11 +69,11 @@ func read(root, name string, into any) error {
 	return yaml.Unmarshal(text, into)
 }
 
-// Scrape is the metrics text of one target at a time.
+// Scrape is the metrics of one target at one time.
 type Scrape struct {
 	Time   float64
 	Text   string            // in Prometheus' text format
-	Labels map[string]string // of the target; a series' own label of that name has precedence
+	Labels map[string]string // labels of the target; a series' own label of the same name has precedence
 }
 
 // Result is the value of a query: label sets with their samples, or an error.
