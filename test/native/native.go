@@ -1,10 +1,10 @@
 // Package native builds the C programs of the repository for tests: the hook, the fake driver and the C tests of the hook. All packages share
-// one build, which the first of them makes, and get copies of it.
+// one build, made by the first package that needs it, and get copies of it.
 //
-// Builds are kept in the folder gshare/native of the user's cache, under the hash of all that they are made of: the sources and scripts, the
-// versions of the compilers, and the flags in the environment. They are made of a copy of the sources that were hashed, so that a file which
-// changes meanwhile, or which the hash does not cover, cannot get into them. Headers of the system are not hashed: after an update of these
-// alone, remove the folder.
+// Builds are kept in the folder gshare/native of the user's cache, under a hash of everything that they are made from: the sources and
+// scripts, the versions of the compilers, and the flags in the environment. They are made from a copy of the hashed sources, so that a file
+// which changes meanwhile, or which the hash does not cover, cannot get into them. System headers are not hashed: after updating only those,
+// remove the folder.
 package native
 
 import (
@@ -23,37 +23,37 @@ import (
 	"time"
 )
 
-// Part is what one script builds.
+// Part is the output of one script.
 type Part string
 
-// The parts.
+// The parts that can be built.
 const (
 	Driver    Part = "driver"     // the fake driver, its programs and the hook on the virtual clock
 	Hook      Part = "hook"       // libgshare.so, libgshare-mps.so, libgshare_store.so and gshare_*.py
 	HookTests Part = "hook-tests" // the C tests of the hook, and Driver, with which they are linked
 )
 
-// scripts are called with the folder as last argument.
+// scripts maps parts to the scripts that build them, which get the folder as an additional last argument.
 var scripts = map[Part][]string{
 	Driver: {"hook/fake/build.sh"}, Hook: {"hack/hook.sh", "build"}, HookTests: {"hook/test/build.sh"},
 }
 
-// compilers are the programs besides $CC whose versions matter.
+// compilers are the programs whose versions affect a build, in addition to $CC.
 var compilers = []string{"gcc", "aarch64-linux-gnu-gcc", "ld"}
 
-// variables are those of the environment that the scripts, gcc or ld read, but for where temporary files are and the language of messages.
+// variables are the environment variables that the scripts, gcc or ld read, except those for temporary files and the language of messages.
 var variables = []string{
 	"CC", "CFLAGS", "COMPILER_PATH", "CPATH", "C_INCLUDE_PATH", "GCC_EXEC_PREFIX", "LIBRARY_PATH", "LD_RUN_PATH", "SOURCE_DATE_EPOCH",
 }
 
-// kept is how many builds of a part stay in the cache: those used last.
+// kept is the number of builds of a part that stay in the cache: the most recently used ones.
 const kept = 4
 
-// Build puts parts into a folder, which need not exist. It needs bash and gcc. root is the root of the checkout. The files are the caller's
-// own and may be changed. Where the user has no cache or it cannot be written, they are compiled in the folder. An error has the output of
-// the compiler.
+// Build puts the parts into a folder, which need not exist. It needs bash and gcc. root is the root of the checkout. The caller owns the
+// files and may change them. If the user has no cache, or it cannot be written, the parts are compiled directly in the folder. An error
+// contains the compiler's output.
 func Build(root, folder string, parts ...Part) error {
-	folder, err := filepath.Abs(folder) // scripts change their working folder
+	folder, err := filepath.Abs(folder) // the scripts change their working directory
 	if err != nil {
 		return err
 	}
@@ -86,8 +86,8 @@ func (p Part) build(root, folder string) error {
 	return give(entry, folder)
 }
 
-// lock waits until no other process builds the part, or copies it out of the cache, and returns the file to close. The cache of the part is
-// the folder of the file.
+// lock waits until no other process builds the part, or copies it out of the cache, and returns the locked file for the caller to close. The
+// file's folder is the part's cache.
 func (p Part) lock() (*os.File, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -111,8 +111,8 @@ func (p Part) lock() (*os.File, error) {
 	return file, nil
 }
 
-// sources returns what the parts are built from, by path: the script of the hook, and the folder hook without its Go files and documents.
-// Since it opens them all in the process of the test, go test knows that the results of the test depend on them.
+// sources returns the files that the parts are built from, by path: the scripts, and the folder hook without its Go files and documents. It
+// opens all of them in the test process, so that go test knows that the test's results depend on them.
 func sources(root string) (map[string][]byte, error) {
 	files := map[string][]byte{}
 	read := func(name string) (err error) {
@@ -128,7 +128,7 @@ func sources(root string) (map[string][]byte, error) {
 	return files, cmp.Or(err, read("hack/hook.sh"))
 }
 
-// key returns the hash of sources, compilers and flags.
+// key returns the hash of sources, compiler versions and flags.
 func key(files map[string][]byte) string {
 	hash := sha256.New()
 	for _, name := range slices.Sorted(maps.Keys(files)) {
@@ -139,14 +139,14 @@ func key(files map[string][]byte) string {
 	}
 	for _, name := range append([]string{cmp.Or(os.Getenv("CC"), "gcc")}, compilers...) {
 		version, err := exec.Command(name, "--version").CombinedOutput()
-		fmt.Fprintf(hash, "%s: %q %v\n", name, version, err) // an error for one that is not installed, which the scripts do without
+		fmt.Fprintf(hash, "%s: %q %v\n", name, version, err) // an error for a compiler that is not installed, which the scripts can do without
 	}
 	return fmt.Sprintf("%x", hash.Sum(nil)[:16])
 }
 
-// store builds a part from sources in a work folder, and moves it into its place in the cache when it is complete.
+// store builds a part from the sources in a work folder, and moves the complete build to its place in the cache.
 func (p Part) store(files map[string][]byte, work, entry string, lock *os.File) error {
-	if err := os.RemoveAll(work); err != nil { // of a build that was killed
+	if err := os.RemoveAll(work); err != nil { // left by a build that was killed
 		return err
 	}
 	defer os.RemoveAll(work)
@@ -166,8 +166,8 @@ func (p Part) store(files map[string][]byte, work, entry string, lock *os.File) 
 	return os.Rename(out, entry)
 }
 
-// compile runs the script of a part. The script holds the lock too, if there is one: it may outlive this process, and nobody else shall write
-// into its folder then.
+// compile runs the script of a part. The script inherits the lock, if there is one: it may outlive this process, and nobody else may write
+// into its folder until then.
 func (p Part) compile(root, folder string, lock *os.File) error {
 	if p == HookTests {
 		if err := Build(root, folder, Driver); err != nil {
@@ -185,8 +185,9 @@ func (p Part) compile(root, folder string, lock *os.File) error {
 	return nil
 }
 
-// give copies a build into a folder. It leaves that to a process of its own: had this one a program open for writing while another
-// goroutine starts a process, the program could not be run until that process executes ("text file busy").
+// give copies a build into a folder. A separate process does the copying: if this process had a program open for writing while another
+// goroutine forks, the child would inherit the descriptor, and the program could not be executed until the child calls execve ("text file
+// busy").
 func give(entry, folder string) error {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err
@@ -198,7 +199,7 @@ func give(entry, folder string) error {
 	return nil
 }
 
-// prune removes the builds in a cache, except those used last. What cannot be read or removed stays.
+// prune removes the builds in a cache, except the most recently used ones. What cannot be read or removed stays.
 func prune(cache string) {
 	entries, _ := os.ReadDir(cache)
 	var builds []fs.FileInfo

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// checkout returns the root of a checkout whose scripts build a file "out" from hook/src/a.c, and add a line to a log. The user's cache is
-// empty.
+// checkout returns the root of a checkout whose scripts build a file "out" from hook/src/a.c and append a line to a log. The user's cache
+// is empty.
 func checkout(t *testing.T) (root, log string) {
 	t.Helper()
 	root, log = t.TempDir(), filepath.Join(t.TempDir(), "log")
@@ -52,7 +52,7 @@ func read(t *testing.T, path ...string) string {
 	return string(text)
 }
 
-// built returns a folder with parts.
+// built returns a folder into which the parts were built.
 func built(t *testing.T, root string, parts ...Part) string {
 	t.Helper()
 	folder := filepath.Join(t.TempDir(), "folder")
@@ -62,7 +62,7 @@ func built(t *testing.T, root string, parts ...Part) string {
 	return folder
 }
 
-// TestChanges: whatever a build is made of leads to another one when it changes, and nothing else does.
+// TestChanges: a change of anything that a build is made from leads to another build, and nothing else does.
 func TestChanges(t *testing.T) {
 	for name, change := range map[string]func(t *testing.T, root string){
 		"a byte": func(t *testing.T, root string) { write(t, filepath.Join(root, "hook/src/a.c"), "b") },
@@ -107,7 +107,7 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-// TestOnce: of callers at the same time one builds; each has files of its own.
+// TestOnce: of several concurrent callers only one builds, and each gets files of its own.
 func TestOnce(t *testing.T) {
 	root, log := checkout(t)
 	var callers sync.WaitGroup
@@ -133,7 +133,7 @@ func TestOnce(t *testing.T) {
 	}
 }
 
-// TestSourcesOnly: what is not hashed is not there for the scripts.
+// TestSourcesOnly: the scripts do not see files that are not hashed.
 func TestSourcesOnly(t *testing.T) {
 	root, _ := checkout(t)
 	write(t, filepath.Join(root, "hook/fake/build.sh"), "cat other")
@@ -142,7 +142,7 @@ func TestSourcesOnly(t *testing.T) {
 	}
 }
 
-// TestFailure: what a failed or a killed build has left is not used.
+// TestFailure: what a failed or killed build leaves behind is not used.
 func TestFailure(t *testing.T) {
 	root, log := checkout(t)
 	good := read(t, root, "hook/fake/build.sh")
@@ -167,7 +167,7 @@ func TestFailure(t *testing.T) {
 	}
 }
 
-// TestNoCache: where there is no cache, each call compiles in its folder.
+// TestNoCache: without a cache, each call compiles in its own folder.
 func TestNoCache(t *testing.T) {
 	for name, prepare := range map[string]func(t *testing.T){
 		"none":         func(t *testing.T) { t.Setenv("XDG_CACHE_HOME", ""); t.Setenv("HOME", "") },
@@ -188,7 +188,7 @@ func TestNoCache(t *testing.T) {
 	}
 }
 
-// TestOld: the builds used last stay in the cache.
+// TestOld: the most recently used builds stay in the cache.
 func TestOld(t *testing.T) {
 	root, log := checkout(t)
 	source := func(n int) { write(t, filepath.Join(root, "hook/src/a.c"), strings.Repeat("a", n)) }
@@ -197,18 +197,18 @@ func TestOld(t *testing.T) {
 	for n := range kept + 1 {
 		source(n + 1)
 		built(t, root, Driver)
-		if n == 0 { // long ago
+		if n == 0 { // the least recently used
 			if err := os.Chtimes(first, time.Time{}, time.Now().Add(-time.Hour)); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if n == kept-1 { // used again
+		if n == kept-1 { // used again, and so the most recently used
 			source(1)
 			built(t, root, Driver)
 		}
 	}
 	entries, err := os.ReadDir(filepath.Dir(first))
-	if err != nil || len(entries) != kept+1 { // and the lock
+	if err != nil || len(entries) != kept+1 { // kept builds, and the lock
 		t.Errorf("%v, %v", entries, err)
 	}
 	if _, err := os.Stat(first); err != nil {
@@ -219,10 +219,10 @@ func TestOld(t *testing.T) {
 	}
 }
 
-// TestKilled: while the script of a killed test still runs, nobody else builds.
+// TestKilled: while the script of a killed test process still runs, nobody else builds.
 func TestKilled(t *testing.T) {
 	const variable = "NATIVE_TEST_ROOT"
-	if root := os.Getenv(variable); root != "" { // the process that is killed
+	if root := os.Getenv(variable); root != "" { // in the process that will be killed
 		t.Fatal(Build(root, t.TempDir(), Driver))
 	}
 	root, _ := checkout(t)

@@ -10,8 +10,8 @@ import (
 	"github.com/gshare-dev/gshare/test/nvidia"
 )
 
-// TestImages checks that the hook reads the size of variables in what the real nvcc compiles: PTX, a cubin, and fat binaries, also such that
-// are compressed or relocatable.
+// TestImages checks that the hook determines the size of variables in the output of the real nvcc: PTX, a cubin, and fat binaries, including
+// compressed and relocatable ones.
 func TestImages(t *testing.T) {
 	toolkit := filepath.Join(nvidia.Folder(t, "cuda-12.4"), "usr")
 	for _, compiler := range []string{"gcc", "g++"} {

@@ -21,7 +21,7 @@ type types struct {
 	values map[string]int64
 }
 
-// compile compiles a C source with the given flags and returns its types, which the compiler describes for debuggers.
+// compile compiles a C source with the given flags and returns its types, as read from the debugging information.
 func compile(t *testing.T, source string, flags ...string) types {
 	t.Helper()
 	object := filepath.Join(t.TempDir(), "types.o")
@@ -64,7 +64,7 @@ func compile(t *testing.T, source string, flags ...string) types {
 	}
 }
 
-// plain returns a type without names and qualifiers.
+// plain returns a type without typedefs and qualifiers.
 func plain(t dwarf.Type) dwarf.Type {
 	for {
 		switch named := t.(type) {
@@ -78,9 +78,9 @@ func plain(t dwarf.Type) dwarf.Type {
 	}
 }
 
-// difference says how a type of ours differs from the real one in its binary interface: the kind and width of values, the offsets of the
-// fields of structures, the names of handles. It is empty if they agree. void stands for any type behind a pointer. Signs of integers
-// and the names of structures do not matter, and a structure of ours may name a part of the real one's fields.
+// difference describes how a type of ours differs from the real one in its binary interface: the kind and width of values, the offsets of
+// structure fields, the names of handles. It is empty if they agree. void matches any type behind a pointer. The signedness of integers
+// and the names of structures do not matter, and a structure of ours may declare only some of the real one's fields.
 func difference(ours, real dwarf.Type) string {
 	ours, real = plain(ours), plain(real)
 	switch o := ours.(type) {
@@ -136,7 +136,7 @@ func difference(ours, real dwarf.Type) string {
 	return ""
 }
 
-// differentField says how a field of ours differs from the one of that name among the real ones.
+// differentField describes how a field of ours differs from the real structure's field of the same name.
 func differentField(ours *dwarf.StructField, real []*dwarf.StructField) string {
 	for _, r := range real {
 		if r.Name == ours.Name {
@@ -149,10 +149,10 @@ func differentField(ours *dwarf.StructField, real []*dwarf.StructField) string {
 	return "no such field"
 }
 
-// constants are macros of hook/include/gshare_cuda.h, which the compiler does not describe.
+// constants matches the macros of hook/include/gshare_cuda.h, which debugging information does not describe.
 var constants = regexp.MustCompile(`(?m)^#define (CU\w+) `)
 
-// enumerators returns a declaration of a constant MACRO_X for each macro X.
+// enumerators returns declarations of an enumerator MACRO_X for each macro X, which debugging information does describe.
 func enumerators(macros []string) string {
 	var text strings.Builder
 	for _, m := range macros {
@@ -161,14 +161,14 @@ func enumerators(macros []string) string {
 	return text.String()
 }
 
-// graphics stands for the headers of OpenGL and VDPAU, which need not be installed, and includes those of CUDA that need them.
+// graphics replaces the headers of OpenGL and VDPAU, which need not be installed, and includes the CUDA headers that need them.
 const graphics = `typedef unsigned GLuint, GLenum, VdpDevice, VdpVideoSurface, VdpOutputSurface;
 typedef void VdpGetProcAddress(void);
 #include <cudaGLTypedefs.h>
 #include <cudaVDPAUTypedefs.h>
 `
 
-// emptyHeaders returns a folder with empty files of these names.
+// emptyHeaders returns a folder with empty files of the given names.
 func emptyHeaders(t *testing.T, names ...string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -183,8 +183,8 @@ func emptyHeaders(t *testing.T, names ...string) string {
 	return dir
 }
 
-// realTypes returns the types in the headers of a CUDA toolkit. Each function of the hook has a type that is named as the hook's own.
-// Functions that are newer than the toolkit are left out.
+// realTypes returns the types in the headers of a CUDA toolkit. It declares the type of each function under the hook's own name for it,
+// and leaves out functions that are newer than the toolkit.
 func realTypes(t *testing.T, include string, macros []string, list []symbol) types {
 	t.Helper()
 	version := 0
@@ -209,8 +209,8 @@ func realTypes(t *testing.T, include string, macros []string, list []symbol) typ
 	return compile(t, source.String(), "-D__CUDA_API_VERSION_INTERNAL", "-isystem", include, "-isystem", emptyHeaders(t, "GL/gl.h", "vdpau/vdpau.h"))
 }
 
-// compare says how the types of ours differ from the real ones. Only what has a name of the driver's interface is compared, and functions
-// that the real ones lack are left out.
+// compare describes how the types of ours differ from the real ones. It compares only types that have a name in the driver's interface,
+// and leaves out functions that the real ones lack.
 func compare(ours, real types) []string {
 	var differences []string
 	for name, o := range ours.named {
@@ -238,7 +238,7 @@ func compare(ours, real types) []string {
 	return differences
 }
 
-// TestInterface compares what hook/include/gshare_cuda.h and symbols.def say of the driver's binary interface with NVIDIA's headers:
+// TestInterface compares what hook/include/gshare_cuda.h and symbols.def say about the driver's binary interface with NVIDIA's headers:
 // structures, constants, and the arguments of all functions.
 func TestInterface(t *testing.T) {
 	header, err := os.ReadFile(filepath.Join(root, "hook/include/gshare_cuda.h"))
@@ -270,14 +270,14 @@ func TestInterface(t *testing.T) {
 	}
 }
 
-// TestDifferences gives compare declarations that differ.
+// TestDifferences checks that compare finds the differences in declarations that differ.
 func TestDifferences(t *testing.T) {
 	if _, err := exec.LookPath("gcc"); err != nil {
 		t.Skip("gcc is not installed")
 	}
 	for name, test := range map[string]struct {
 		ours, real string
-		want       string // part of the one difference; none if empty
+		want       string // contained in the only difference; empty if there is none
 	}{
 		"the same":            {"typedef int (*cuF_fn)(int, void *);", "typedef int (*cuF_fn)(enum {A} e, const char *p);", ""},
 		"fewer arguments":     {"typedef int (*cuF_fn)(int);", "typedef int (*cuF_fn)(int, int);", "instead of"},

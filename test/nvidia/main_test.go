@@ -14,10 +14,10 @@ import (
 	"github.com/gshare-dev/gshare/test/native"
 )
 
-// root is the repository, seen from this package.
+// root is the root of the repository, relative to this package.
 const root = "../.."
 
-// build is the one build of the hook, the fake driver and the programs that all tests of the package share.
+// build holds the only build of the hook, the fake driver and the programs, which all tests of the package share.
 var build struct {
 	once sync.Once
 	dir  string
@@ -68,9 +68,9 @@ func output(t *testing.T, command *exec.Cmd) string {
 
 // symbol is a function of the driver or NVML in hook/src/symbols.def.
 type symbol struct {
-	name  string // as the driver exports it, with the suffix of a per-thread twin
-	base  string // the name that cuGetProcAddress takes; empty for NVML's functions and what the hook only calls
-	since int    // the first version of CUDA that answers the base name with this function
+	name  string // as the driver exports it, including the suffix of a per-thread variant
+	base  string // the name passed to cuGetProcAddress; empty for functions of NVML and those that the hook only calls
+	since int    // the first CUDA version for which the base name resolves to this function
 	twin  bool
 }
 
@@ -104,7 +104,7 @@ func symbols(t *testing.T) []symbol {
 	return list
 }
 
-// names returns the functions of the driver that the hook wraps, and their base names.
+// names returns the names of the driver functions that the hook wraps, and their base names.
 func names(list []symbol) (wrapped, bases map[string]bool) {
 	wrapped, bases = map[string]bool{}, map[string]bool{}
 	for _, s := range list {
@@ -115,10 +115,11 @@ func names(list []symbol) (wrapped, bases map[string]bool) {
 	return wrapped, bases
 }
 
-// suffix matches what follows the base name of an exported function: its version and its per-thread twin, in any order.
+// suffix matches what follows the base name of an exported function: the version and the suffix of a per-thread variant, in
+// any order.
 var suffix = regexp.MustCompile(`(_v\d+|_pt[ds]z?s?z?)+$`)
 
-// baseName returns the name of an exported function without its version and twin.
+// baseName returns the name of an exported function without these suffixes.
 func baseName(name string) string { return suffix.ReplaceAllString(name, "") }
 
 // unhandled returns the names and patterns of hook/src/unhandled.txt.
@@ -137,7 +138,7 @@ func unhandled(t *testing.T) []string {
 	return patterns
 }
 
-// matches reports whether one of the patterns stands for the name.
+// matches reports whether one of the patterns matches the name.
 func matches(patterns []string, name string) bool {
 	for _, pattern := range patterns {
 		if ok, err := path.Match(pattern, name); ok && err == nil {

@@ -1,5 +1,5 @@
-// Package nvidia finds NVIDIA's user space for tests: driver libraries, MPS daemons, headers and compiler, which hack/nvidia.sh
-// fetches. No GPU is needed.
+// Package nvidia finds NVIDIA's user-space software for tests: driver libraries, MPS daemons, headers and the compiler, which
+// hack/nvidia.sh downloads. It needs no GPU.
 package nvidia
 
 import (
@@ -9,11 +9,11 @@ import (
 	"testing"
 )
 
-// Drivers returns the branches of the driver that hack/nvidia.txt names.
+// Drivers returns the driver branches that hack/nvidia.txt lists.
 func Drivers() []string { return []string{"535", "550", "555"} }
 
-// Folder returns the absolute path of a fetched folder of hack/nvidia.txt, such as "535", which has the driver's programs in bin and
-// its libraries in lib. It skips the test if the folder is not there.
+// Folder returns the absolute path of a downloaded folder of hack/nvidia.txt. A folder such as "535" has the driver's programs in
+// bin and its libraries in lib. It skips the test if the folder is missing.
 func Folder(t testing.TB, name string) string {
 	t.Helper()
 	folder, err := Find(name)
@@ -23,7 +23,7 @@ func Folder(t testing.TB, name string) string {
 	return folder
 }
 
-// Find returns what Folder does, or an error if the folder is not there.
+// Find is like Folder, but returns an error if the folder is missing.
 func Find(name string) (folder string, err error) {
 	base := os.Getenv("GSHARE_NVIDIA")
 	if base == "" {

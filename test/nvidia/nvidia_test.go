@@ -8,7 +8,7 @@ import (
 	"github.com/gshare-dev/gshare/test/nvidia"
 )
 
-// TestFolders checks that each driver's folder has the programs and libraries that its users rely on.
+// TestFolders checks that each driver's folder has the programs and libraries that the other tests rely on.
 func TestFolders(t *testing.T) {
 	for _, driver := range nvidia.Drivers() {
 		t.Run(driver, func(t *testing.T) {

@@ -18,8 +18,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/gpu/nvml"
 )
 
-// TestNVML lists the GPUs through the real library of each driver, in a process that finds it as the agent does. Without the driver's
-// kernel module the answer is that there is no GPU, with the reason.
+// TestNVML lists the GPUs through each driver's real library, in a process that finds the library in the same way as the agent.
+// Without the driver's kernel module, the result is that there is no GPU, with the reason.
 func TestNVML(t *testing.T) {
 	if os.Getenv("LIST_GPUS") != "" {
 		makeNoDevices(t)
@@ -48,8 +48,8 @@ func TestNVML(t *testing.T) {
 	}
 }
 
-// makeNoDevices takes the right to make device nodes from the calling thread: as root, NVIDIA's libraries make /dev/nvidiactl even
-// where there is no GPU, and it stays.
+// makeNoDevices takes away the calling thread's capability to create device nodes: as root, NVIDIA's libraries create /dev/nvidiactl
+// even if there is no GPU, and it would remain.
 func makeNoDevices(t *testing.T) {
 	runtime.LockOSThread()
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}

@@ -13,7 +13,7 @@ import (
 	"github.com/gshare-dev/gshare/test/nvidia"
 )
 
-// sample returns a folder with a CUDA program that the real nvcc has compiled, and the runtime that it uses.
+// sample returns a folder with a CUDA program compiled by the real nvcc, and the CUDA runtime that it uses.
 func sample(t *testing.T) string {
 	t.Helper()
 	toolkit := filepath.Join(nvidia.Folder(t, "cuda-12.4"), "usr")
@@ -36,17 +36,17 @@ func sample(t *testing.T) string {
 	return folder
 }
 
-// machine is a fake driver whose device runs kernels in real time, and an agent that shares it.
+// machine is a fake driver, whose device runs kernels in real time, and an agent that shares the device.
 type machine struct {
 	folder, libraries, socket string
 	gpu                       *fakegpu.Simulation
 }
 
-// newMachine starts an agent. Its programs find the driver's and other libraries in the given folder and in that of the build.
+// newMachine starts an agent. Programs find the driver's libraries and others in the given folder and in the build's folder.
 func newMachine(t *testing.T, libraries string) *machine {
 	t.Helper()
 	build := built(t)
-	folder, err := os.MkdirTemp("", "gn") // short enough for the name of a socket
+	folder, err := os.MkdirTemp("", "gn") // short enough for a socket path
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +83,8 @@ func (m *machine) write(t *testing.T, name, text string) {
 	}
 }
 
-// share runs a program with half the SMs, half the time and 1 GiB of the device, and returns its output and whether it succeeded.
+// share runs a program on a share with half the SMs, half the time and 1 GiB of the device. It returns the program's output and whether
+// it succeeded.
 func (m *machine) share(t *testing.T, environment []string, program ...string) (string, bool) {
 	t.Helper()
 	arguments := append([]string{"gshare", "run", "--socket", m.socket, "--hook", built(t) + "/libgshare.so",
@@ -91,7 +92,7 @@ func (m *machine) share(t *testing.T, environment []string, program ...string) (
 	return m.start(t, environment, arguments...)
 }
 
-// start runs a program on the device and returns its output and whether it succeeded.
+// start runs a program on the device without a share. It returns the program's output and whether it succeeded.
 func (m *machine) start(t *testing.T, environment []string, program ...string) (string, bool) {
 	t.Helper()
 	folder := built(t)
@@ -107,13 +108,13 @@ func (m *machine) start(t *testing.T, environment []string, program ...string) (
 	return text, err == nil
 }
 
-// TestPrograms runs a program that the real nvcc has compiled, with the fake driver alone, under the hook, and on a share.
+// TestPrograms runs a program compiled by the real nvcc: with the fake driver alone, under the hook, and on a share.
 func TestPrograms(t *testing.T) {
 	folder := sample(t)
 	newMachine(t, folder).everywhere(t, nil, folder+"/sample")
 }
 
-// TestPyCUDA runs a program of PyCUDA, with the fake driver alone, under the hook, and on a share.
+// TestPyCUDA runs a PyCUDA program: with the fake driver alone, under the hook, and on a share.
 func TestPyCUDA(t *testing.T) {
 	folder := filepath.Join(nvidia.Folder(t, "pycuda"), "usr/lib")
 	python, err := exec.LookPath("python3.11")
@@ -130,20 +131,21 @@ func TestPyCUDA(t *testing.T) {
 	m.everywhere(t, environment, python, program)
 }
 
-// everywhere runs a program that does what sample.cu does, with the fake driver alone, under the hook without an agent, and on a share.
+// everywhere runs a program that does the same as sample.cu: with the fake driver alone, under the hook without an agent, and on a
+// share.
 //
-// Its 200 kernels of a millisecond take twice as long with half the time and, on a share, twice as long again with half the SMs; less a
-// window or two, since the first one's time is there at once. On a busy machine they take longer.
+// On a share, its 200 kernels of 1 ms take twice as long because of half the time, and twice as long again because of half the SMs,
+// less a window or two, since the first window's time is available at once. On a busy machine they take longer.
 func (m *machine) everywhere(t *testing.T, environment []string, program ...string) {
 	m.write(t, "policy", "version 1\nvgpu 0 none memory 1073741824 quota 500 sm 1000\n")
-	m.write(t, "processes-1", "") // the lock file, as a container has it
+	m.write(t, "processes-1", "") // the lock file, as in a container
 	hooked := append(slices.Clone(environment), "LD_PRELOAD="+built(t)+"/libgshare.so", "GSHARE_DIR="+m.folder)
 	for _, test := range []struct {
 		name  string
 		run   func() (string, bool)
 		total int // MiB of device memory that the program sees
-		large int // the error of an allocation of 3 GiB
-		least int // ms that the kernels take
+		large int // error code of an allocation of 3 GiB
+		least int // least time in ms that the kernels take
 	}{
 		{"bare", func() (string, bool) { return m.start(t, environment, program...) }, 16384, 0, 200},
 		{"hook", func() (string, bool) { return m.start(t, hooked, program...) }, 1024, 2, 280},

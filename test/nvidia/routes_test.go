@@ -14,7 +14,7 @@ import (
 	"github.com/gshare-dev/gshare/test/nvidia"
 )
 
-// exports returns the functions of the driver that its library exports, sorted.
+// exports returns the functions that the driver's library exports, sorted.
 func exports(t *testing.T, driver string) []string {
 	t.Helper()
 	file, err := elf.Open(filepath.Join(nvidia.Folder(t, driver), "lib/libcuda.so.1"))
@@ -36,16 +36,16 @@ func exports(t *testing.T, driver string) []string {
 	return slices.Compact(names)
 }
 
-// route is the first version at which cuGetProcAddress answers with a function.
+// route is the function that cuGetProcAddress returns for a name, from a version on.
 type route struct {
-	name    string // that was asked for
+	name    string // the name that was requested
 	flags   int
 	version int
-	real    string // the exported function at the address, or "?"
-	hooked  string // the wrapper that the hook answers, "=" for the same address, or "?"
+	real    string // the exported function at the returned address, or "?"
+	hooked  string // the wrapper that the hook returns, "=" for the same address, or "?"
 }
 
-// routes returns what cuGetProcAddress of a real driver answers for every name that the driver exports.
+// routes returns what a real driver's cuGetProcAddress returns for every name that the driver exports.
 func routes(t *testing.T, driver string) []route {
 	t.Helper()
 	folder, dir := nvidia.Folder(t, driver), built(t)
@@ -72,8 +72,8 @@ func routes(t *testing.T, driver string) []route {
 	return list
 }
 
-// wrong says what is wrong with a route under the hook: nothing if it leads to the wrapper of a function that symbols.def has, or
-// past the hook to one that unhandled.txt has.
+// wrong describes what is wrong with a route under the hook. It returns "" if the route leads to the wrapper of a function in
+// symbols.def, or past the hook to a function in unhandled.txt.
 func wrong(r route, wrapped, bases map[string]bool, left []string) string {
 	switch {
 	case r.real == "?":
@@ -88,7 +88,7 @@ func wrong(r route, wrapped, bases map[string]bool, left []string) string {
 	return ""
 }
 
-// TestRoutes asks real drivers for all their functions, with the hook and without.
+// TestRoutes queries real drivers for all their functions, with the hook and without.
 func TestRoutes(t *testing.T) {
 	wrapped, bases := names(symbols(t))
 	left := unhandled(t)
@@ -121,12 +121,12 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
-// TestVersions compares the base name and the first version of each function of symbols.def with what real drivers answer.
-// Per-thread twins are answered from version 7000 on.
+// TestVersions compares the base name and the first version of each function in symbols.def with real drivers. Per-thread
+// variants are returned from version 7000 on.
 func TestVersions(t *testing.T) {
 	for _, driver := range nvidia.Drivers() {
 		t.Run(driver, func(t *testing.T) {
-			first := map[string]route{} // by function, with plain flags or those of twins
+			first := map[string]route{} // by function, with default flags or with those for per-thread variants
 			newest := 0
 			for _, r := range routes(t, driver) {
 				newest = max(newest, r.version)
@@ -158,7 +158,7 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// missing returns the exported functions that are in neither list. A name of unhandled.txt stands for all versions of a function,
+// missing returns the exported functions that are in neither list. A name in unhandled.txt covers all versions of a function,
 // unless symbols.def wraps one of them.
 func missing(exported []string, handled []symbol, left []string) []string {
 	known, bases := names(handled)
@@ -172,7 +172,7 @@ func missing(exported []string, handled []symbol, left []string) []string {
 	return list
 }
 
-// TestUnhandled checks that every function of real drivers is wrapped, or listed in unhandled.txt with a reason.
+// TestUnhandled checks that every function of the real drivers is either wrapped or listed in unhandled.txt with a reason.
 func TestUnhandled(t *testing.T) {
 	handled, left := symbols(t), unhandled(t)
 	invented := []string{"cuLaunchKernel_v9", "cuMemAlloc_v3", "cuMemAllocMore", "cuInit", "cuMemcpyDtoA_v2", "cuGetErrorName"}
