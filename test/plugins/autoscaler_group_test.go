@@ -30,13 +30,13 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// The node of docs/queues.md.
+// The size of the node in docs/queues.md.
 const (
 	groupGPUs = 8
 	groupMiB  = 81920
 )
 
-// arrived is a node of the group as it is once its agent has published its GPUs.
+// arrived returns a node of the group once its agent has published its GPUs.
 func arrived(t *testing.T) *v1.Node {
 	t.Helper()
 	var inventory kube.Inventory
@@ -55,7 +55,8 @@ func arrived(t *testing.T) *v1.Node {
 	return node
 }
 
-// template is a node of the group as the autoscaler makes it up while there is none: its label and its resources.
+// template returns a node of the group as the autoscaler constructs it while the group is empty: with the group's label and
+// resources.
 func template(shared v1.ResourceList) *v1.Node {
 	node := st.MakeNode().Name("new").Label("gshare.dev/gpus", "true").
 		Capacity(map[v1.ResourceName]string{"cpu": "96", "memory": "768Gi", "pods": "110"}).Obj()
@@ -67,7 +68,7 @@ func template(shared v1.ResourceList) *v1.Node {
 
 var row = regexp.MustCompile("(?m)^\\| (`gshare/.*`) \\| ([0-9]+) \\|")
 
-// documented is the resources of the table in the documents.
+// documented returns the resources in the table of the documentation.
 func documented(t *testing.T) v1.ResourceList {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/queues.md")
@@ -87,7 +88,7 @@ func documented(t *testing.T) v1.ResourceList {
 	return list
 }
 
-// stock runs the filters that the autoscaler's simulation decides by: those of Kubernetes, without gshare's.
+// stock runs the filters that decide in the autoscaler's simulation: those of Kubernetes, without gshare's.
 func stock(t *testing.T, pod *v1.Pod, node *v1.Node) *fwk.Status {
 	t.Helper()
 	metrics.Register()
@@ -105,7 +106,7 @@ func stock(t *testing.T, pod *v1.Pod, node *v1.Node) *fwk.Status {
 	return judge(t, fw, pod, node)
 }
 
-// judge filters an empty node.
+// judge runs the filters on an empty node.
 func judge(t *testing.T, fw framework.Framework, pod *v1.Pod, node *v1.Node) *fwk.Status {
 	t.Helper()
 	state := framework.NewCycleState()
@@ -117,7 +118,7 @@ func judge(t *testing.T, fw framework.Framework, pod *v1.Pod, node *v1.Node) *fw
 	return fw.RunFilterPlugins(t.Context(), state, pod, info)
 }
 
-// pending is a pod as the policies leave it.
+// pending returns a pod as the admission policies complete it.
 func pending(sm, mem, vgpus, quota int) *v1.Pod {
 	pod := st.MakePod().Namespace("team").Name("pending").UID("uid-pending").Lim(map[v1.ResourceName]string{
 		kube.ResourceSM: fmt.Sprint(sm), kube.ResourceMemory: fmt.Sprint(mem), kube.ResourceVGPU: fmt.Sprint(vgpus), kube.ResourceQuota: fmt.Sprint(quota),

@@ -8,7 +8,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// TestTemplateIsTrue: the documents assumed of an empty group what a node's agent advertises then.
+// TestTemplateIsTrue: the resources that the documentation assumes for an empty group are those that an agent advertises on
+// its nodes.
 func TestTemplateIsTrue(t *testing.T) {
 	node, list := arrived(t), documented(t)
 	if len(list) != 5 {
@@ -21,14 +22,15 @@ func TestTemplateIsTrue(t *testing.T) {
 	}
 }
 
-// TestScaleFromZero: the autoscaler would add a node of the group for a pod if and only if the pod fits one, but for what only
-// gshare sees: the memory of one GPU, and that the vGPUs of a container are on different ones.
+// TestScaleFromZero: the autoscaler would add a node of the group for a pod if and only if the pod fits on such a node.
+// Exceptions are the constraints that only gshare sees: the memory of a single GPU, and that the vGPUs of a container are on
+// different GPUs.
 func TestScaleFromZero(t *testing.T) {
 	empty, node := template(documented(t)), arrived(t)
 	for name, test := range map[string]struct {
 		pod        *v1.Pod
 		adds, fits bool
-		why        string // the autoscaler's refusal
+		why        string // why the autoscaler adds no node
 	}{
 		"a share":            {pending(24, 4096, 1, 100), true, true, ""},
 		"a part of the time": {pending(60, 8192, 1, 40), true, true, ""},
@@ -58,7 +60,8 @@ func elsewhere(pod *v1.Pod) *v1.Pod {
 	return pod
 }
 
-// TestTemplateNeedsNoInventory: gshare's own plugin refuses a node without an inventory, so it is not for the simulation.
+// TestTemplateNeedsNoInventory: gshare's own plugin refuses a node without an inventory, so it must not take part in the
+// simulation.
 func TestTemplateNeedsNoInventory(t *testing.T) {
 	empty := template(documented(t))
 	w := newWorld(t, []*v1.Node{empty})
@@ -67,7 +70,7 @@ func TestTemplateNeedsNoInventory(t *testing.T) {
 	}
 }
 
-// TestAddedNodesFit: but for these two, whatever the autoscaler adds a node for fits that node.
+// TestAddedNodesFit: except for these two constraints, every pod for which the autoscaler adds a node fits on that node.
 func TestAddedNodesFit(t *testing.T) {
 	empty, node := template(documented(t)), arrived(t)
 	w := newWorld(t, []*v1.Node{node})

@@ -11,7 +11,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/kube"
 )
 
-// doing adds a workload to the pod.
+// doing sets the workload annotation of the pod.
 func doing(workload string, pod *v1.Pod) *v1.Pod {
 	if pod.Annotations == nil {
 		pod.Annotations = map[string]string{}
@@ -20,7 +20,7 @@ func doing(workload string, pod *v1.Pod) *v1.Pod {
 	return pod
 }
 
-// best is the node with the most points, and its points.
+// best returns the node with the highest score, and the score.
 func (w world) best(t *testing.T, state fwk.CycleState, pod *v1.Pod) (string, int64) {
 	t.Helper()
 	nodes, err := w.snapshot.NodeInfos().List()
@@ -43,7 +43,8 @@ func (w world) best(t *testing.T, state fwk.CycleState, pod *v1.Pod) (string, in
 	return top.Name, top.TotalScore
 }
 
-// A pod goes to the node and the GPU that host its workload, though another GPU would be filled up; without one it goes there.
+// TestComplementaryPackingFollowsWorkloads: a pod goes to the node and the GPU that host its workload, even though it would
+// fill up another GPU. If no GPU hosts its workload, it goes to that other GPU.
 func TestComplementaryPackingFollowsWorkloads(t *testing.T) {
 	mate := doing("web", placed(t, gpuPod("mate", 30, 1), "n1", "n1-1"))
 	crowd := doing("batch", placed(t, gpuPod("crowd", 60, 1), "n2", "n2-0"))

@@ -15,7 +15,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// annotated is a pod of 10 % of a GPU with these annotations, in pairs.
+// annotated returns a pod with 10 % of a GPU and the given annotations, as pairs of name and value.
 func annotated(name, namespace string, pairs ...string) *v1.Pod {
 	pod := resnext(name, namespace, 1024, "")
 	pod.Annotations = map[string]string{}
@@ -25,10 +25,10 @@ func annotated(name, namespace string, pairs ...string) *v1.Pod {
 	return pod
 }
 
-// fourGPUs are two nodes of two.
+// fourGPUs returns two nodes with two GPUs each.
 func fourGPUs(t *testing.T) []*v1.Node { return []*v1.Node{gpuNode(t, "n1", 2), gpuNode(t, "n2", 2)} }
 
-// onSlice is the slice on which a bound pod of one vGPU is.
+// onSlice returns the slice of a bound pod with one vGPU.
 func onSlice(t *testing.T, pod *v1.Pod) string {
 	t.Helper()
 	p, there, err := kube.PlacementOf(pod)
@@ -38,7 +38,7 @@ func onSlice(t *testing.T, pod *v1.Pod) string {
 	return p.Containers[0].VGPUs[0].Slice
 }
 
-// bindAll binds pods with these annotations one after the other, and returns them with those that were there.
+// bindAll binds count pods with these annotations one after another, and returns the pods that were bound before together with the new ones.
 func bindAll(t *testing.T, plugin string, nodes []*v1.Node, bound []*v1.Pod, name string, count int, pairs ...string) []*v1.Pod {
 	t.Helper()
 	for i := range count {
@@ -63,8 +63,8 @@ func countOn(t *testing.T, pods []*v1.Pod) map[string]int {
 
 var packingPlugins = []string{registry.SlotPacking, registry.RectanglePacking, registry.ComplementaryPacking}
 
-// As many pods with one key are placed as there are GPUs, each on its own; the next one waits, and its event says why. Pods without the key, or
-// with another one, are not kept away. The independent checker finds nothing wrong with the cluster.
+// TestKeysStayApart: as many pods with the same anti-affinity key are placed as there are GPUs, each on its own GPU. The next one waits, and its
+// event says why. Pods with another key or none are unaffected. The independent checker finds no violation in the cluster.
 func TestKeysStayApart(t *testing.T) {
 	for _, plugin := range packingPlugins {
 		t.Run(plugin, func(t *testing.T) {
@@ -102,7 +102,8 @@ func TestKeysStayApart(t *testing.T) {
 	}
 }
 
-// What was placed counts: a tenant frees no GPU and blocks none by editing the annotation of a pod that runs.
+// TestKeysOfPlacedPodsCount: the key with which a pod was placed counts. By editing the annotation of a running pod, a tenant can neither free a
+// GPU nor block one.
 func TestKeysOfPlacedPodsCount(t *testing.T) {
 	nodes := fourGPUs(t)[:1]
 	bound := bindAll(t, registry.SlotPacking, nodes, nil, "p", 2, kube.AnnotationAntiAffinity, "replica")
@@ -117,8 +118,8 @@ func TestKeysOfPlacedPodsCount(t *testing.T) {
 	}
 }
 
-// Pods that wish for empty GPUs take all before any gets a second one; pods that wish for full ones share one as long as it has room. In between
-// is what the profile does by itself.
+// TestWishes: pods with packing "spread" occupy every empty GPU before any GPU gets a second pod; pods with "binpack" share a GPU as long as it
+// has room.
 func TestWishes(t *testing.T) {
 	for _, plugin := range packingPlugins {
 		t.Run(plugin, func(t *testing.T) {
@@ -141,7 +142,8 @@ func TestWishes(t *testing.T) {
 	}
 }
 
-// The vGPUs of one pod are on one node, each on a GPU that is its alone, and on a node with GPUs of several sizes on those with the most memory.
+// TestModelOverSeveralGPUs: the vGPUs of one pod are on one node, each alone on its GPU. On a node with GPUs of several sizes, they are on the
+// GPUs with the most memory.
 func TestModelOverSeveralGPUs(t *testing.T) {
 	sized := func(name string, mib ...int64) *v1.Node {
 		var inv kube.Inventory
@@ -172,7 +174,7 @@ func TestModelOverSeveralGPUs(t *testing.T) {
 		pod    *v1.Pod
 		node   string
 		want   []string
-		reason string // on n1
+		reason string // why n1 refuses it
 	}{
 		"the largest of a node":             {false, model(2, 20480), "n2", []string{"n2-1", "n2-3"}, ""},
 		"all of a node":                     {false, model(4, 80000), "n2", []string{"n2-0", "n2-1", "n2-2", "n2-3"}, ""},

@@ -29,7 +29,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// world is a framework with one packing plugin alone, on a snapshot.
+// world is a scheduling framework with a single packing plugin, on a snapshot of the cluster.
 type world struct {
 	framework.Framework
 	client    *fake.Clientset
@@ -39,7 +39,7 @@ type world struct {
 	ledger    *ledger.Ledger
 }
 
-// newWorld runs SlotPacking.
+// newWorld returns a world with SlotPacking.
 func newWorld(t *testing.T, nodes []*v1.Node, pods ...*v1.Pod) world {
 	t.Helper()
 	return newWorldOf(t, registry.SlotPacking, nodes, pods...)
@@ -77,7 +77,7 @@ func newWorldOf(t *testing.T, name string, nodes []*v1.Node, pods ...*v1.Pod) wo
 	return w
 }
 
-// knows puts pods where the informer would have them.
+// knows adds pods to the informer's store.
 func (w world) knows(t *testing.T, pods ...*v1.Pod) {
 	t.Helper()
 	for _, pod := range pods {
@@ -87,7 +87,7 @@ func (w world) knows(t *testing.T, pods ...*v1.Pod) {
 	}
 }
 
-// filter runs PreFilter, then the filters on every node with the nominated pods, as the scheduler does.
+// filter runs PreFilter, and then the filters on every node with the nominated pods, as the scheduler does.
 func (w world) filter(t *testing.T, state fwk.CycleState, pod *v1.Pod) *framework.NodeToStatus {
 	t.Helper()
 	ctx := context.Background()
@@ -107,7 +107,7 @@ func (w world) filter(t *testing.T, state fwk.CycleState, pod *v1.Pod) *framewor
 	return out
 }
 
-// gpuNode has so many whole GPUs, named after the node: n1-0, n1-1 and so on.
+// gpuNode returns a node with the given number of whole GPUs, named after the node: n1-0, n1-1 and so on.
 func gpuNode(t *testing.T, name string, gpus int) *v1.Node {
 	t.Helper()
 	var inv kube.Inventory
@@ -126,7 +126,7 @@ func gpuNode(t *testing.T, name string, gpus int) *v1.Node {
 	return node
 }
 
-// gpuPod asks for all SMs of a GPU, for a part of the time.
+// gpuPod returns a pod that requests all SMs of a GPU for the given percentage of the time.
 func gpuPod(name string, quota int, priority int32) *v1.Pod {
 	pod := st.MakePod().Namespace("team").Name(name).UID("uid-" + name).Priority(priority).Lim(map[v1.ResourceName]string{
 		kube.ResourceSM: "100", kube.ResourceQuota: fmt.Sprint(quota), kube.ResourceMemory: "1024",
@@ -136,7 +136,7 @@ func gpuPod(name string, quota int, priority int32) *v1.Pod {
 	return pod
 }
 
-// placed is how the pod looks once it is bound to the slice.
+// placed returns the pod as it is once bound to the slice.
 func placed(t *testing.T, pod *v1.Pod, node, slice string) *v1.Pod {
 	t.Helper()
 	req, _, err := kube.RequestOf(pod)
@@ -165,7 +165,7 @@ func podInfo(t *testing.T, pod *v1.Pod) *framework.PodInfo {
 	return info
 }
 
-// sliceOf is where the ledger has the pod.
+// sliceOf returns the pod's slice according to the ledger.
 func (w world) sliceOf(uid types.UID) string {
 	if assumed, ok := w.ledger.Get(uid); ok {
 		return assumed.Containers[0].VGPUs[0].Slice

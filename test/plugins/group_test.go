@@ -8,7 +8,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 )
 
-// member is a pod of a group with the state that it keeps from its simulation to its commit.
+// member is a pod of a group, with the cycle state that it keeps from its simulation to its commit.
 type member struct {
 	pod   *v1.Pod
 	state *framework.CycleState
@@ -28,7 +28,8 @@ func (w world) reserve(t *testing.T, m member) {
 	}
 }
 
-// simulate runs filters and Reserve for the members as a group cycle does, and undoes everything, last member first.
+// simulate runs the filters and Reserve for the members as a group scheduling cycle does, and then undoes everything in
+// reverse order. It returns how many members fit.
 func (w world) simulate(t *testing.T, members []member) (fitted int) {
 	t.Helper()
 	var undo []func()
@@ -62,7 +63,7 @@ func TestGroupSimulationAndCommit(t *testing.T) {
 		members = append(members, member{gpuPod(name, 45, 1), state})
 		w.knows(t, members[len(members)-1].pod)
 	}
-	for range 2 { // placements are tried one after the other
+	for range 2 { // the scheduler simulates one placement after another
 		if fitted := w.simulate(t, members); fitted != 3 {
 			t.Fatalf("%d members fit, want 3: one beside the pod that is there, two on the other GPU", fitted)
 		}
@@ -73,7 +74,7 @@ func TestGroupSimulationAndCommit(t *testing.T) {
 	onSlice := map[string]int{}
 	for _, m := range members[:3] {
 		m.state.SetPodGroupSchedulingCycle(nil)
-		w.reserve(t, m) // the snapshot shows none of the mates
+		w.reserve(t, m) // the snapshot shows none of the other members
 		onSlice[w.sliceOf(m.pod.UID)]++
 	}
 	if onSlice["n1-0"] != 1 || onSlice["n1-1"] != 2 {

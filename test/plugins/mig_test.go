@@ -37,7 +37,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/partition/ondemand"
 )
 
-// machine has a whole GPU, one with a MIG instance that an administrator made, and one whose instances are made on demand.
+// machine has a whole GPU, a GPU with a MIG instance that an administrator created, and a GPU whose instances are created on demand.
 type machine struct{ *fakemig.GPU }
 
 func (m machine) Devices() ([]gpu.Device, error) {
@@ -57,8 +57,8 @@ func (m machine) Devices() ([]gpu.Device, error) {
 
 func (machine) Processes() ([]gpu.Process, error) { return nil, nil }
 
-// capabilities lists the nodes of all instances that there may be: nvidia-cap<100 x minor + 10 x GPU instance>, one more for the
-// compute instance.
+// capabilities lists the device nodes of all possible instances: nvidia-cap<1000 x minor + 10 x GPU instance>, and for the compute instance
+// the number that follows.
 func capabilities() (text string) {
 	for minor := range 3 {
 		for gi := range 20 {
@@ -69,7 +69,7 @@ func capabilities() (text string) {
 	return text
 }
 
-// bulletin is an API server that keeps the inventory of the node.
+// bulletin stands in for the API server and stores the node's inventory.
 type bulletin struct {
 	agent.Cluster
 	mu   sync.Mutex // guards text
@@ -98,7 +98,7 @@ func (b *bulletin) inventory() string {
 	return b.text
 }
 
-// opened says that the node takes pods on every GPU: instances of GPU-a are offered only when its journal is read.
+// opened reports whether the node takes pods on every GPU. Instances of GPU-a are offered only once the agent has read its journal.
 func (b *bulletin) opened() bool {
 	inv, err := kube.DecodeInventory(b.inventory())
 	onDemand := func(s kube.Slice) bool { return s.Device == "GPU-a" }
@@ -106,7 +106,7 @@ func (b *bulletin) opened() bool {
 	return err == nil && slices.ContainsFunc(inv.Slices, onDemand) && !slices.ContainsFunc(inv.Slices, closed)
 }
 
-// migNode is that machine with its agent and its kubelet, as the scheduler sees it: by its inventory and the pods bound to it.
+// migNode is the machine with its agent and kubelet. The scheduler sees only its inventory and the pods bound to it.
 type migNode struct {
 	dir     string
 	gpu     *fakemig.GPU
@@ -124,7 +124,7 @@ func must(t *testing.T, err error) {
 
 func newMIGNode(t *testing.T) *migNode {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "gm") // short enough for a socket
+	dir, err := os.MkdirTemp("", "gm") // short enough for a socket path
 	must(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	model, err := mig.ModelNamed("A100-80GB")
@@ -186,7 +186,7 @@ func (n *migNode) serve(t *testing.T, api agent.Cluster) {
 	})
 }
 
-// asking gives a pod that asks for nearly half of a slice of that kind; without one, of a whole GPU.
+// asking returns a pod that requests nearly half of a slice of the given kind, or of a whole GPU if no kind is given.
 func asking(name, kind string) *v1.Pod {
 	pod := st.MakePod().Namespace("team").Name(name).UID("uid-" + name).Container("image").Obj()
 	pod.Spec.Containers[0].Resources.Limits = gpuPod("like", 45, 0).Spec.Containers[0].Resources.Limits
@@ -198,7 +198,7 @@ func asking(name, kind string) *v1.Pod {
 	return pod
 }
 
-// schedule lets the plugins place and bind a pod; it is nil where they refuse. What they write is all that the node hears.
+// schedule lets the plugins place and bind a pod, and returns the bound pod, or nil if they refuse it. The node learns only what they write.
 func (n *migNode) schedule(t *testing.T, pod *v1.Pod) *v1.Pod {
 	t.Helper()
 	w := newWorld(t, []*v1.Node{n.object}, n.bound...)
@@ -231,7 +231,8 @@ func (n *migNode) schedule(t *testing.T, pod *v1.Pod) *v1.Pod {
 	return bound
 }
 
-// run is what the kubelet and the runtime do with the pod: it gives the UUID that its program sees, and its device nodes.
+// run does what the kubelet and the container runtime do to start the pod. It returns the UUID of the device that the pod's program sees, and
+// its device nodes.
 func (n *migNode) run(t *testing.T, pod *v1.Pod) (uuid string, nodes []string) {
 	t.Helper()
 	n.kubelet.AddPod(pod)
@@ -239,7 +240,7 @@ func (n *migNode) run(t *testing.T, pod *v1.Pod) (uuid string, nodes []string) {
 	return n.create(t, pod, name, n.admit(t, pod, name))
 }
 
-// admit allocates a container's ticket, and gives its CDI device.
+// admit allocates a container's ticket, and returns its CDI device.
 func (n *migNode) admit(t *testing.T, pod *v1.Pod, container string) (device string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -249,7 +250,7 @@ func (n *migNode) admit(t *testing.T, pod *v1.Pod, container string) (device str
 	return device
 }
 
-// create starts a container.
+// create starts a container, and returns the same as run.
 func (n *migNode) create(t *testing.T, pod *v1.Pod, container, device string) (uuid string, nodes []string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -272,7 +273,7 @@ func (n *migNode) create(t *testing.T, pod *v1.Pod, container, device string) (u
 	return uuid, nodes
 }
 
-// instance gives the device nodes of one MIG instance.
+// instance returns the device nodes of one MIG instance.
 func instance(minor, gi int) []string {
 	number := 1000*minor + 10*gi
 	return []string{
@@ -280,13 +281,13 @@ func instance(minor, gi int) []string {
 	}
 }
 
-// TestSliceKinds: what a pod says in gshare.dev/slice decides on which slice it ends up, from the scheduler to the device nodes of
-// exactly one instance; instances that are not there yet are made.
+// TestSliceKinds: the annotation gshare.dev/slice decides on which slice a pod ends up, from the scheduler down to the device nodes of
+// exactly one instance. Instances that do not exist yet are created.
 func TestSliceKinds(t *testing.T) {
 	n := newMIGNode(t)
 	for _, c := range []struct {
 		name, kind, uuid string
-		nodes            []string // nil: it is refused
+		nodes            []string // nil: the pod is refused
 	}{
 		{"whole", "", "GPU-w", []string{"nvidia0", "nvidiactl"}},
 		{"whole by name", "gpu", "GPU-w", []string{"nvidia0", "nvidiactl"}},
@@ -295,7 +296,7 @@ func TestSliceKinds(t *testing.T) {
 		{"beside it", "2g.20gb", "MIG-m", instance(1, 5)},
 		{"no more of that profile", "2g.20gb", "", nil},
 		{"made on demand", "3g.40gb", "MIG-GPU-a-0-0", instance(2, 14)},
-		{"any", "mig", "MIG-GPU-a-1-0", instance(2, 10)}, // the smallest, where it fragments the least
+		{"any", "mig", "MIG-GPU-a-1-0", instance(2, 10)}, // the smallest instance, at the placement that fragments the GPU least
 		{"small", "1g.10gb", "MIG-GPU-a-2-0", instance(2, 11)},
 		{"not offered", "7g.80gb", "", nil},
 		{"beside the first", "3g.40gb", "MIG-GPU-a-0-0", instance(2, 14)},
@@ -318,7 +319,7 @@ func TestSliceKinds(t *testing.T) {
 	}
 }
 
-// staged gives a pod of containers that each ask for a whole slice of a kind of their own.
+// staged returns a pod whose containers each request a whole slice of the given kind.
 func staged(name string, kinds ...string) *v1.Pod {
 	pod := asking(name, "")
 	pod.Annotations = map[string]string{}
@@ -335,8 +336,8 @@ func staged(name string, kinds ...string) *v1.Pod {
 	return pod
 }
 
-// TestSliceOfEachContainer: a pod whose containers ask for slices of different kinds gets all of them on one node or none, and each container
-// sees the device nodes of its own instance and of no other.
+// TestSliceOfEachContainer: a pod whose containers request slices of different kinds gets all of them on one node, or none. Each container
+// sees the device nodes of its own instance only.
 func TestSliceOfEachContainer(t *testing.T) {
 	type seen struct {
 		UUID  string
@@ -346,7 +347,7 @@ func TestSliceOfEachContainer(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		kinds []string
-		want  []seen // nil: it is refused
+		want  []seen // nil: the pod is refused
 	}{
 		{"one too many", []string{"2g.20gb", "2g.20gb"}, nil},
 		{"not offered", []string{"1g.10gb", "7g.80gb"}, nil},

@@ -20,13 +20,13 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/kube"
 )
 
-// cluster is a scheduler with all its stock plugins, and more nodes than candidates. Of equal nodes, n00 is the best one for every pod.
+// cluster is a scheduler with all stock plugins, and more nodes than a cycle has candidates. Of equally good nodes, n00 ranks first for every pod.
 type cluster struct {
 	scheduler *scheduler.Scheduler
 	profile   framework.Framework
 }
 
-// newCluster changes the nodes and adds pods to them; edit gets the index of each node.
+// newCluster returns a cluster whose nodes were modified by edit, which gets the index of each node, and which has the given pods.
 func newCluster(t *testing.T, file string, edit func(i int, node *v1.Node), pods ...*v1.Pod) cluster {
 	t.Helper()
 	sched, err := newScheduler(t, file)
@@ -55,7 +55,7 @@ func newCluster(t *testing.T, file string, edit func(i int, node *v1.Node), pods
 	return c
 }
 
-// schedule is one scheduling cycle of a pod, up to the choice of a node. An error is what makes the scheduler record FailedScheduling.
+// schedule runs one scheduling cycle of a pod, up to the choice of a node. An error would make the scheduler record FailedScheduling.
 func (c cluster) schedule(t *testing.T, pod *v1.Pod) (node string, err error) {
 	t.Helper()
 	if err := c.profile.SharedInformerFactory().Core().V1().Pods().Informer().GetStore().Add(pod); err != nil {
@@ -66,14 +66,14 @@ func (c cluster) schedule(t *testing.T, pod *v1.Pod) (node string, err error) {
 	var unfit *framework.FitError
 	switch {
 	case errors.As(err, &unfit):
-		_, _ = c.profile.RunPostFilterPlugins(t.Context(), state, pod, unfit.Diagnosis.NodeToStatus) // what it says is part of the event
+		_, _ = c.profile.RunPostFilterPlugins(t.Context(), state, pod, unfit.Diagnosis.NodeToStatus) // its message becomes part of the event
 	case err != nil:
 		t.Fatal(err)
 	}
 	return result.SuggestedHost, err
 }
 
-// TestStockFiltersRefuseNoBestNode: where a stock filter refuses the node that is the best one by its GPUs, the first cycle goes to the next one.
+// TestStockFiltersRefuseNoBestNode: if a stock filter refuses the node that ranks first by its GPUs, the first cycle already chooses the next node.
 func TestStockFiltersRefuseNoBestNode(t *testing.T) {
 	repelling := gpuPod("repelling", 1, 0)
 	repelling.Spec.Affinity = &v1.Affinity{PodAntiAffinity: &v1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []v1.PodAffinityTerm{{
@@ -135,13 +135,13 @@ func TestStockFiltersRefuseNoBestNode(t *testing.T) {
 	}
 }
 
-// restartsAll lets a pod need a feature that older kubelets do not have.
+// restartsAll makes a pod require a feature that older kubelets lack.
 func restartsAll(pod *v1.Pod) {
 	pod.Spec.Containers[0].RestartPolicyRules = []v1.ContainerRestartRule{{Action: v1.ContainerRestartRuleActionRestartAllContainers}}
 }
 
-// TestUnknownFilterRefusesOnePod: a profile has an affinity of its own, which gshare's plugin does not know. It costs one pod a cycle that fails, not
-// each of them.
+// TestUnknownFilterRefusesOnePod: a profile has an affinity of its own, which gshare's plugin does not know. That makes the scheduling cycle of one
+// pod fail, not that of every pod.
 func TestUnknownFilterRefusesOnePod(t *testing.T) {
 	text, err := os.ReadFile(manifest)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/feature"
 )
 
-// preempt runs DefaultPreemption and gives the node it chose and the pods it deleted.
+// preempt runs DefaultPreemption, and returns the node it chose and the pods it deleted.
 func preempt(t *testing.T, w world, pod *v1.Pod) (node string, victims []string) {
 	t.Helper()
 	w.knows(t, pod)
@@ -39,7 +39,8 @@ func preempt(t *testing.T, w world, pod *v1.Pod) (node string, victims []string)
 	return node, victims
 }
 
-// The dry run removes all pods of lower priority and gives back what need not go.
+// TestPreemptionTakesTheNeededVictims: the dry run removes all pods of lower priority and then restores those that need not
+// be preempted.
 func TestPreemptionTakesTheNeededVictims(t *testing.T) {
 	tests := map[string]struct {
 		quota    int
@@ -80,7 +81,8 @@ func TestNoEvictionWhereNoneCanHelp(t *testing.T) {
 	}
 }
 
-// nominate lets the pod wait in the queue for its room on n1. The queue knows a nominee's spec only while it holds it.
+// nominate puts the pod into the scheduling queue with n1 as its nominated node. The queue knows the spec of a nominated pod
+// only while it holds the pod.
 func nominate(t *testing.T, w world, pod *v1.Pod) world {
 	t.Helper()
 	w.knows(t, pod)
@@ -89,7 +91,8 @@ func nominate(t *testing.T, w world, pod *v1.Pod) world {
 	return w
 }
 
-// The victim is ending and the nominee, which wants 60 % of a GPU at priority 5, waits for its room.
+// TestRoomOfTheNomineeIsKept: while the victim terminates, the room of the nominated pod, which needs 60 % of a GPU at
+// priority 5, is kept for it.
 func TestRoomOfTheNomineeIsKept(t *testing.T) {
 	victim := placed(t, gpuPod("victim", 100, 1), "n1", "n1-0")
 	victim.DeletionTimestamp = &metav1.Time{}

@@ -22,7 +22,7 @@ import (
 
 const manifest = "../../manifests/scheduler/config.yaml"
 
-// newScheduler makes a scheduler of the configuration file, as kube-scheduler does.
+// newScheduler creates a scheduler from the configuration file, as kube-scheduler does.
 func newScheduler(t *testing.T, file string) (*scheduler.Scheduler, error) {
 	t.Helper()
 	cfg, err := options.LoadConfigFromFile(klog.Background(), file)
@@ -80,7 +80,8 @@ func TestManifestProfiles(t *testing.T) {
 	}
 }
 
-// checkWeights: places differ by one point, so the weight must outdo all that the other scorers give together.
+// checkWeights checks the plugin's weight: the scores of its nodes may differ by only one point, which must outweigh the
+// scores of all other plugins together.
 func checkWeights(t *testing.T, set config.PluginSet, plugin string) {
 	t.Helper()
 	var own, others int32

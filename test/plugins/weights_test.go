@@ -14,14 +14,14 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// The memory of ResNeXt in figure 13 of FaST-GShare, in MiB: of a pod that has its own weights, of one that shares them, and of the store with
-// one copy of them.
+// The memory of ResNeXt in figure 13 of FaST-GShare, in MiB: of a pod with its own weights, of a pod that shares them, and of the store with one
+// copy of them.
 const (
 	resnextAlone, resnextShared, resnextStore = 3335, 1829, 1805
 	resnextDigest                             = "sha256:5c0d5e7f5c0d5e7f5c0d5e7f5c0d5e7f5c0d5e7f5c0d5e7f5c0d5e7f5c0d5e7f"
 )
 
-// smallNode has a GPU of 16 GB, with a model store or without one.
+// smallNode returns a node with a GPU of 16 GB, with or without a model store.
 func smallNode(t *testing.T, name string, store bool) *v1.Node {
 	t.Helper()
 	id := name + "-0"
@@ -36,7 +36,7 @@ func smallNode(t *testing.T, name string, store bool) *v1.Node {
 	return node
 }
 
-// resnext asks for 12 % of a GPU's SMs, and for weights where a digest is given.
+// resnext requests 12 % of a GPU's SMs, and declares weights if a digest is given.
 func resnext(name, namespace string, memory int, digest string) *v1.Pod {
 	pod := st.MakePod().Namespace(namespace).Name(name).UID("uid-" + name).Lim(map[v1.ResourceName]string{
 		kube.ResourceSM: "12", kube.ResourceMemory: fmt.Sprint(memory),
@@ -49,8 +49,8 @@ func resnext(name, namespace string, memory int, digest string) *v1.Pod {
 	return pod
 }
 
-// bind schedules a pod on nodes with these pods. It returns the pod as the API server then has it, or nil and why the first node refuses it. Each
-// time it is another scheduler, which knows of the others what their annotations say.
+// bind schedules a pod on nodes with the bound pods. It returns the pod as the API server would store it, or nil and the reason why the first
+// node refuses it. Each call uses a new scheduler, which knows about the bound pods only what their annotations say.
 func bind(t *testing.T, plugin string, nodes []*v1.Node, bound []*v1.Pod, pod *v1.Pod) (*v1.Pod, string) {
 	t.Helper()
 	w := newWorldOf(t, plugin, nodes, bound...)
@@ -77,7 +77,8 @@ func bind(t *testing.T, plugin string, nodes []*v1.Node, bound []*v1.Pod, pod *v
 	return out, ""
 }
 
-// TestSevenResNeXt is the case of FaST-GShare's figure 13 (FG-136): of pods that declare their weights seven fit a GPU of 16 GB, of others four.
+// TestSevenResNeXt is the case of FaST-GShare's figure 13 (FG-136): seven pods that declare their weights fit on a GPU of 16 GB, but only four
+// that do not.
 func TestSevenResNeXt(t *testing.T) {
 	for name, tc := range map[string]struct {
 		memory int
@@ -90,7 +91,7 @@ func TestSevenResNeXt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for _, plugin := range []string{registry.SlotPacking, registry.RectanglePacking, registry.ComplementaryPacking} {
 				nodes, bound := []*v1.Node{smallNode(t, "n1", true), smallNode(t, "n2", true)}, []*v1.Pod(nil)
-				first := map[string]int{} // how many each node has of the first so many
+				first := map[string]int{} // how many of the first tc.want pods each node has
 				for i := range 2*tc.want + 1 {
 					pod, reason := bind(t, plugin, nodes, bound, resnext(fmt.Sprint("p", i), "team", tc.memory, tc.digest))
 					if (pod == nil) != (i == 2*tc.want) || pod == nil && reason != "insufficient GPU memory" {
@@ -137,7 +138,7 @@ func TestWeightsOfPlacedPods(t *testing.T) {
 		"all but one":       {func(b []*v1.Pod) []*v1.Pod { return b[6:] }, last(16384-resnextStore-resnextShared, resnextDigest), true},
 		"all but one, more": {func(b []*v1.Pod) []*v1.Pod { return b[6:] }, last(16384-resnextStore-resnextShared+1, ""), false},
 		"all have gone":     {func([]*v1.Pod) []*v1.Pod { return nil }, last(16384, ""), true},
-		"annotations taken back": {func(b []*v1.Pod) []*v1.Pod { // what was placed counts
+		"annotations taken back": {func(b []*v1.Pod) []*v1.Pod { // what counts is with which weights the pods were placed
 			for _, pod := range b {
 				delete(pod.Annotations, kube.AnnotationWeights)
 			}
