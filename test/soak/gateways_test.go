@@ -29,32 +29,32 @@ import (
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 )
 
-// gatewayCount is the number of gateways. Each owns a part of the functions, whose requests it counts.
+// gatewayCount is the number of gateways. Each owns a part of the functions, and counts the requests of those.
 const gatewayCount = 2
 
-// gateways report made-up load, one report a second, as gateways do: all functions first, and then those whose numbers have changed.
+// gateways report synthetic load once a second, in the same way as real gateways: first all functions, and then those whose numbers have changed.
 type gateways struct {
 	mu        sync.Mutex
 	random    *rand.Rand
 	functions []*demand
 	byName    map[string]*demand
-	changes   float64 // functions that change, each second
+	changes   float64 // functions whose load changes, per second
 	due       float64
-	changed   chan struct{} // closed, and replaced, with each second and with each pod that is drained
+	changed   chan struct{} // closed and replaced every second, and when a pod is drained
 }
 
-// demand is the load on a function.
+// demand is the load of a function.
 type demand struct {
-	rate    float64            // requests a second
-	raised  bool               // needs a replica more than at its lowest
-	load    *load.FunctionLoad // never changed, but replaced
+	rate    float64            // requests per second
+	raised  bool               // needs one replica more than at its lowest
+	load    *load.FunctionLoad // never modified, only replaced
 	recent  []uint64           // requests in each of the last seconds, oldest first
-	drained map[string]bool    // pods
-	version int                // grows whenever load is replaced
-	drains  int                // grows whenever drained has changed
+	drained map[string]bool    // names of pods
+	version int                // incremented whenever load is replaced
+	drains  int                // incremented whenever drained changes
 }
 
-// replicasOf returns how many replicas the load of a function needs at first: 3 on average.
+// replicasOf returns how many replicas the initial load of a function needs: 3 on average.
 func replicasOf(n int) int {
 	if raised(n) {
 		return 2 + n%4
@@ -64,10 +64,10 @@ func replicasOf(n int) int {
 
 func raised(n int) bool { return n/4%2 == 1 }
 
-// rateOf returns the requests a second of which a number of replicas has to be there: half a replica less than they can do.
+// rateOf returns a rate, in requests per second, that needs the given number of replicas: half a replica less than their capacity.
 func rateOf(replicas int) float64 { return (float64(replicas) - 0.5) * capacity }
 
-// startGateways starts gateways and lets the controller know of them.
+// startGateways starts gateways and announces them to the controller.
 func startGateways(ctx context.Context, t *testing.T, c clients, certificates string) *gateways {
 	t.Helper()
 	g := &gateways{random: rand.New(rand.NewPCG(1, 0)), byName: map[string]*demand{}, changed: make(chan struct{})}
@@ -102,7 +102,7 @@ func startGateways(ctx context.Context, t *testing.T, c clients, certificates st
 	return g
 }
 
-// writeCertificates waits for the Secret with the certificate of gateways, which the controller makes, and writes it to files as the kubelet does.
+// writeCertificates waits for the Secret with the gateways' certificate, which the controller creates, and writes it to files as the kubelet does.
 func writeCertificates(ctx context.Context, t *testing.T, c clients, folder string) {
 	t.Helper()
 	secret := &v1.Secret{}
@@ -122,7 +122,7 @@ func writeCertificates(ctx context.Context, t *testing.T, c clients, folder stri
 	}
 }
 
-// outsideAddress returns an address of this machine that an EndpointSlice may have: none of the loopback device.
+// outsideAddress returns an address of this machine that is allowed in an EndpointSlice, which those of the loopback device are not.
 func outsideAddress(t *testing.T) string {
 	t.Helper()
 	addresses, err := net.InterfaceAddrs()
@@ -147,14 +147,14 @@ func endpoints(n int, at *net.TCPAddr) *discovery.EndpointSlice {
 	}
 }
 
-// vary lets the load of a part of the functions change each minute from now on.
+// vary makes the load of the given fraction of the functions change every minute from now on.
 func (g *gateways) vary(part float64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.changes = part * float64(len(g.functions)) / 60
 }
 
-// run counts requests until ctx ends.
+// run generates requests until ctx ends.
 func (g *gateways) run(ctx context.Context) {
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
@@ -168,7 +168,7 @@ func (g *gateways) run(ctx context.Context) {
 	}
 }
 
-// second counts the requests of a second. They come at random, so that most numbers differ from those of the second before.
+// second generates the requests of one second. Their number is random, so that most numbers differ from those of the second before.
 func (g *gateways) second() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -195,13 +195,13 @@ func (g *gateways) second() {
 	g.announce()
 }
 
-// announce tells all streams. It needs the lock.
+// announce wakes all streams. The caller holds the lock.
 func (g *gateways) announce() {
 	close(g.changed)
 	g.changed = make(chan struct{})
 }
 
-// setDrained notes that a pod gets no requests any more, or is gone.
+// setDrained records that a pod no longer gets requests, or that it is gone.
 func (g *gateways) setDrained(pod *v1.Pod, gone bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -219,14 +219,14 @@ func (g *gateways) setDrained(pod *v1.Pod, gone bool) {
 	g.announce()
 }
 
-// replace replaces the load by a copy that is changed: streams may be sending the one of before.
+// replace replaces the load by a modified copy, since streams may still be sending the previous one.
 func (d *demand) replace(change func(*load.FunctionLoad)) {
 	d.load = proto.CloneOf(d.load)
 	change(d.load)
 	d.version++
 }
 
-// watch reports to the controller, as the gateway with a number.
+// watch streams reports to the controller, as gateway n.
 func (g *gateways) watch(stream grpc.ServerStream, n int) error {
 	if err := stream.RecvMsg(&load.WatchRequest{}); err != nil {
 		return err
@@ -245,8 +245,8 @@ func (g *gateways) watch(stream grpc.ServerStream, n int) error {
 	}
 }
 
-// report returns what has changed since the versions that were sent. A gateway that does not own a function has no requests of it, and drains its pods
-// all the same.
+// report returns what has changed since the versions in sent. A gateway that does not own a function has no requests for it, but reports its drained
+// pods as well.
 func (g *gateways) report(n int, first bool, sent []int) (*load.Report, <-chan struct{}) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -27,7 +27,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Hollow nodes. Nobody counts what their GPUs hold: that there is always room is part of the experiment.
+// The hollow nodes. Nobody accounts for what their GPUs hold, since it is part of the experiment that there is always room.
 const (
 	podsOfNode = 96
 	gpusOfNode = 8
@@ -39,7 +39,7 @@ func sliceName(node, gpu int) string {
 	return fmt.Sprintf("GPU-5b2e3c1a-0000-4d2f-%04x-1f6c8e0d4a%02x", node, gpu)
 }
 
-// createNodes creates nodes with GPUs.
+// createNodes creates the nodes with their GPUs.
 func (w *world) createNodes(t *testing.T) {
 	t.Helper()
 	group, ctx := errgroup.WithContext(w.ctx)
@@ -64,21 +64,21 @@ func (w *world) createNodes(t *testing.T) {
 	}
 }
 
-// kubelet plays the scheduler, the kubelets and the agents of all nodes: it binds a pod, says that it runs and is Ready, carries out what is wanted of
-// its residency, and lets it go when it is deleted.
+// kubelet plays the scheduler, and the kubelets and agents of all nodes: it binds pods, reports them as running and Ready, carries out their desired
+// residency, and removes them when they are deleted.
 type kubelet struct {
 	client  kubernetes.Interface
 	pods    listers.PodLister
 	queue   workqueue.TypedRateLimitingInterface[string]
 	nodes   int
-	bound   atomic.Int64 // pods so far
+	bound   atomic.Int64 // number of pods bound so far
 	drained func(pod *v1.Pod, gone bool)
 
 	mu      sync.Mutex
 	isReady map[string]bool
 }
 
-// startKubelet plays until ctx ends.
+// startKubelet starts a kubelet that runs until ctx ends.
 func startKubelet(ctx context.Context, t *testing.T, c kubernetes.Interface, nodes int) *kubelet {
 	t.Helper()
 	k := &kubelet{
@@ -117,7 +117,7 @@ func startKubelet(ctx context.Context, t *testing.T, c kubernetes.Interface, nod
 	return k
 }
 
-// thin drops what a kubelet has no use for here.
+// thin drops the parts of a pod that the fake kubelet does not need.
 func thin(o any) (any, error) {
 	if pod, ok := o.(*v1.Pod); ok {
 		pod.ManagedFields, pod.Spec.Volumes, pod.Spec.Containers[0].Env, pod.Spec.Containers[0].VolumeMounts = nil, nil, nil, nil
@@ -134,14 +134,14 @@ func (k *kubelet) work(ctx context.Context) {
 		switch err := k.look(ctx, key); {
 		case err == nil, apierrors.IsNotFound(err):
 			k.queue.Forget(key)
-		default: // a conflict, most of the time: the cache lags
+		default: // usually a conflict, since the cache lags behind
 			k.queue.AddRateLimited(key)
 		}
 		k.queue.Done(key)
 	}
 }
 
-// look does the next thing for a pod.
+// look takes the next step for a pod.
 func (k *kubelet) look(ctx context.Context, key string) error {
 	namespace, name, err := cache.SplitMetaNamespaceKey(key)
 	if err != nil {
@@ -178,7 +178,7 @@ func (k *kubelet) look(ctx context.Context, key string) error {
 	return nil
 }
 
-// bind binds a pod to the next node.
+// bind binds a pod to the next node in turn.
 func (k *kubelet) bind(ctx context.Context, pod *v1.Pod) error {
 	request, asks, err := kube.RequestOf(pod)
 	if err != nil || !asks {
@@ -197,7 +197,7 @@ func (k *kubelet) bind(ctx context.Context, pod *v1.Pod) error {
 	return k.client.CoreV1().Pods(pod.Namespace).Bind(ctx, binding, metav1.CreateOptions{})
 }
 
-// running returns the patch by which a kubelet says that a pod runs and is Ready.
+// running returns the patch by which a kubelet reports a pod as running and Ready.
 func running(pod *v1.Pod) []byte {
 	now := time.Now().UTC().Format(time.RFC3339)
 	condition := func(name string) string {
@@ -210,7 +210,7 @@ func running(pod *v1.Pod) []byte {
 		ip, ip, now, condition("PodReadyToStartContainers"), condition("Initialized"), condition("ContainersReady"), condition("Ready"), c.Name, c.Image, pod.UID, now)
 }
 
-// addressOf returns an address that is not another pod's, most likely.
+// addressOf returns an address for a pod that most likely no other pod has.
 func addressOf(uid types.UID) string {
 	var sum uint32
 	for _, c := range []byte(uid) {
@@ -219,7 +219,7 @@ func addressOf(uid types.UID) string {
 	return fmt.Sprintf("10.%d.%d.%d", 2+sum>>16%250, sum>>8%256, 1+sum%250)
 }
 
-// note keeps count of the pods that are Ready.
+// note keeps track of which pods are Ready.
 func (k *kubelet) note(pod *v1.Pod, ready bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

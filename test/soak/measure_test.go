@@ -15,35 +15,35 @@ import (
 	"time"
 )
 
-// sample is what is read each second.
+// sample is one reading of the controller's process. There is one every second.
 type sample struct {
-	processor time.Duration // since the controller started
-	memory    int64         // bytes that are resident
-	pods      int           // that are Ready
+	processor time.Duration // used since the controller started
+	memory    int64         // resident, in bytes
+	pods      int           // number that are Ready
 }
 
-// scrape is what is read of the controller's metrics, as often as Prometheus does.
+// scrape is one reading of the controller's metrics, taken as often as Prometheus would.
 type scrape struct {
-	at     int // index of the sample before
+	at     int // index of the preceding sample
 	values map[string]float64
 }
 
-// loops are the loops that look at all functions each second, by the metrics of their times.
+// loops maps the loops that go over all functions every second to the histograms of their durations.
 var loops = map[string]string{
 	"scale": "gshare_fleet_loop_seconds{}", "status": `gshare_controller_loop_seconds{loop="status"}`, "room": `gshare_controller_loop_seconds{loop="room"}`,
 }
 
-// recording is what has been measured.
+// recording holds the results of a measurement.
 type recording struct {
 	functions int
 	changes   float64
-	samples   []sample // one a second, the first of when the measurement began
-	scrapes   []scrape // the first and the last of them at the begin and at the end
-	writes    []int    // in each second
+	samples   []sample // one per second, beginning with the start of the measurement
+	scrapes   []scrape // including one at the beginning and one at the end
+	writes    []int    // per second
 	written   map[string]int
 }
 
-// measure records until the time is over.
+// measure records until the configured time is over.
 func (w *world) measure(t *testing.T) *recording {
 	t.Helper()
 	r := &recording{functions: *functionCount, changes: *changes}
@@ -103,7 +103,7 @@ func (w *world) sample(t *testing.T, r *recording) {
 	r.samples = append(r.samples, sample{processor, memory, w.kubelet.ready()})
 }
 
-// profile writes profiles, if they are wanted. What they cost is not measured.
+// profile writes profiles if they are requested. Their cost is not part of the measurement.
 func (w *world) profile(t *testing.T) {
 	t.Helper()
 	if *profiles == "" {
@@ -120,7 +120,7 @@ func (w *world) profile(t *testing.T) {
 
 const heading = "   s   cores | scale  worst | status worst | room   worst |  RSS MiB  live MiB  goroutines |  pods"
 
-// row returns what was measured between two scrapes.
+// row returns a line of the table, with what was measured between scrape n-1 and scrape n.
 func (r *recording) row(n int) string {
 	from, to := r.scrapes[n-1], r.scrapes[n]
 	text := fmt.Sprintf("%4d  %6.3f ", to.at, r.cores(from.at, to.at))
@@ -139,12 +139,13 @@ func worstText(seconds float64) string {
 	return fmt.Sprintf("<%4.2g", seconds)
 }
 
-// cores returns the processor time of the controller in a second, between two samples.
+// cores returns the controller's processor time per second between two samples.
 func (r *recording) cores(from, to int) float64 {
 	return (r.samples[to].processor - r.samples[from].processor).Seconds() / float64(max(1, to-from))
 }
 
-// loopTimes returns the mean time of a loop between two scrapes, and a bound of the longest, in seconds. Of a histogram name is name{labels}.
+// loopTimes returns the mean duration of a loop between two scrapes, and an upper bound of the longest, in seconds. The name of the histogram has the
+// form name{labels}.
 func loopTimes(from, to map[string]float64, name string) (mean, worst float64) {
 	metric, labels, _ := strings.Cut(strings.TrimSuffix(name, "}"), "{")
 	grown := func(suffix, labels string) float64 {
@@ -172,7 +173,7 @@ func loopTimes(from, to map[string]float64, name string) (mean, worst float64) {
 	return grown("_sum", labels) / count, worst
 }
 
-// table returns all rows, of at least a minute each.
+// table returns all rows: one for each pair of consecutive scrapes.
 func (r *recording) table() string {
 	lines := []string{heading}
 	for n := 1; n < len(r.scrapes); n++ {
@@ -181,12 +182,12 @@ func (r *recording) table() string {
 	return strings.Join(lines, "\n")
 }
 
-// pods returns how many pods the controller has created and deleted.
+// pods returns how many pods the controller created and deleted.
 func (r *recording) pods() (created, deleted int) {
 	return r.written["create pods"], r.written["delete pods"]
 }
 
-// kinds returns what was written, and how often a second.
+// kinds returns the rate of each kind of write, per second.
 func (r *recording) kinds() string {
 	var lines []string
 	for _, kind := range slices.SortedFunc(maps.Keys(r.written), func(a, b string) int {
@@ -197,22 +198,22 @@ func (r *recording) kinds() string {
 	return strings.Join(lines, "\n")
 }
 
-// The limits, by the design of serving.
+// The limits that the design of serving sets.
 const (
-	maxLoop       = 0.5 // seconds of one core, each second
+	maxLoop       = 0.5 // seconds of one core, every second
 	maxMemory     = 1536 << 20
-	maxWrites     = 100  // a second
+	maxWrites     = 100  // per second
 	maxGrowth     = 0.05 // of memory
-	writesSpan    = 10   // seconds over which writes are averaged
-	growthSeconds = 600  // a run that is shorter says nothing of growth
+	writesSpan    = 10   // seconds over which the rate of writes is averaged
+	growthSeconds = 600  // a shorter run says nothing about growth
 )
 
-// verdict is a limit and what was measured.
+// verdict is a limit with the measured value.
 type verdict struct {
 	what, measured, limit string
 	holds                 bool
-	known                 bool // the run was long enough
-	always                bool // also of few functions
+	known                 bool // whether the run was long enough to tell
+	always                bool // applies even to few functions
 }
 
 func (r *recording) verdicts() []verdict {
@@ -238,7 +239,7 @@ func (r *recording) verdicts() []verdict {
 	})
 }
 
-// mostWrites returns the writes a second in those seconds in a row with the most, and in all.
+// mostWrites returns the highest rate of writes over writesSpan consecutive seconds, and the mean rate.
 func (r *recording) mostWrites() (most, mean float64) {
 	span := min(writesSpan, len(r.writes))
 	sum := 0
@@ -254,8 +255,9 @@ func (r *recording) mostWrites() (most, mean float64) {
 	return most, mean
 }
 
-// growth returns by which part the memory, or the number of goroutines, of the last quarter is above that of the second. The first is not compared: a
-// process needs some time until its heap has the size that it keeps. The collector lets the memory that is resident rise and fall, so medians are.
+// growth returns by what fraction the memory, or the number of goroutines if that is more, grew from the second quarter of the run to the last. The
+// first quarter is ignored, since a process takes some time until its heap has its final size. The values are medians, since garbage collection makes
+// the resident memory rise and fall.
 func (r *recording) growth() (part float64, known bool) {
 	n := len(r.samples)
 	if n < growthSeconds {
@@ -279,10 +281,10 @@ func (r *recording) growth() (part float64, known bool) {
 		slices.Sort(all)
 		return all[len(all)/2]
 	}
-	return max(memory(n-n/4, n)/memory(n/4, n/2), (goroutines(n-n/4, n)+100)/(goroutines(n/4, n/2)+100)) - 1, true // each drain has one for a while
+	return max(memory(n-n/4, n)/memory(n/4, n/2), (goroutines(n-n/4, n)+100)/(goroutines(n/4, n/2)+100)) - 1, true // each drain runs a goroutine for a while
 }
 
-// store writes what was measured to a file, with where and when.
+// store writes the results to a file, together with where and when they were measured.
 func (r *recording) store(path string) error {
 	type limit struct {
 		What     string `json:"what"`

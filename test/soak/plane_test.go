@@ -42,14 +42,14 @@ const (
 	service   = "gshare-gateway-reports"
 )
 
-// clients are those of an administrator, without a rate limit.
+// clients are an administrator's clients, without a rate limit.
 type clients struct {
 	config  *rest.Config
 	core    kubernetes.Interface
 	objects client.Client
 }
 
-// auditPolicy has the API server write down what the controller writes, and nothing else.
+// auditPolicy makes the API server log what the controller writes, and nothing else.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
@@ -60,7 +60,7 @@ rules:
 - level: None
 `
 
-// newWorld starts the API server, the hollow nodes, the gateways and the controller.
+// newWorld starts the API server, the kubelet of the hollow nodes, the gateways and the controller.
 func newWorld(ctx context.Context, t *testing.T) *world {
 	t.Helper()
 	folder := t.TempDir()
@@ -106,7 +106,7 @@ func newWorld(ctx context.Context, t *testing.T) *world {
 	return w
 }
 
-// install creates what the controller needs: the definitions of its objects, and the account and the roles that it has in a cluster.
+// install creates what the controller needs: the CRDs, and the service account and roles that it has in a cluster.
 func (w *world) install(t *testing.T) {
 	t.Helper()
 	access, err := os.ReadFile("../../manifests/serving/controller.yaml")
@@ -127,7 +127,7 @@ func (w *world) install(t *testing.T) {
 				t.Fatal(err)
 			}
 			if kind := o.GetKind(); kind == "Deployment" || kind == "PodDisruptionBudget" || kind == "" {
-				continue // the controller is a process of this machine
+				continue // the controller runs as a process of this machine
 			}
 			if err := w.clients.objects.Create(w.ctx, o); err != nil {
 				t.Fatalf("create %s %s: %v", o.GetKind(), o.GetName(), err)
@@ -142,7 +142,7 @@ func (w *world) install(t *testing.T) {
 	}
 }
 
-// token returns a token of the controller's account for an audience, or for the API server.
+// token returns a token of the controller's service account for an audience, by default the API server.
 func (w *world) token(t *testing.T, audience ...string) string {
 	t.Helper()
 	request := &authentication.TokenRequest{Spec: authentication.TokenRequestSpec{Audiences: audience, ExpirationSeconds: new(int64(24 * 3600))}}
@@ -153,7 +153,8 @@ func (w *world) token(t *testing.T, audience ...string) string {
 	return answer.Status.Token
 }
 
-// writeKubeconfig writes how the controller reaches the API server: by its own account, so with the rights that it has in a cluster.
+// writeKubeconfig writes a kubeconfig with the controller's own service account, so that it has the same permissions as in a
+// cluster.
 func (w *world) writeKubeconfig(t *testing.T, path string) {
 	t.Helper()
 	config := clientcmdapi.NewConfig()
@@ -166,12 +167,12 @@ func (w *world) writeKubeconfig(t *testing.T, path string) {
 	}
 }
 
-// namespaceOf returns the namespace of a function: there are 100 functions in each.
+// namespaceOf returns the namespace of a function. There are 100 functions in each namespace.
 func namespaceOf(n int) string { return fmt.Sprintf("team-%d", n/100) }
 
 func nameOf(n int) string { return fmt.Sprintf("model-%d", n) }
 
-// writers is the number of requests by which objects are created at once.
+// writers is the number of concurrent requests that create objects.
 const writers = 8
 
 // fill creates the functions, and waits until as many pods are Ready as their load needs.
@@ -203,10 +204,10 @@ func (w *world) fill(t *testing.T) {
 	}
 }
 
-// capacity is what a replica answers, in requests per second.
+// capacity is how many requests per second a replica can answer.
 const capacity = 100
 
-// function returns a function as users write one. One of a short run scales within seconds.
+// function returns a function as users would write it, except that in a short run it scales within seconds.
 func function(n int) *api.GPUFunction {
 	window, keep := api.Duration("20s"), api.Duration("30s") // the defaults
 	if *functionCount < many {

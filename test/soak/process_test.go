@@ -19,7 +19,7 @@ import (
 	"github.com/gshare-dev/gshare/test/executable"
 )
 
-// process is the controller.
+// process is the controller's process.
 type process struct {
 	command *exec.Cmd
 	log     string
@@ -28,7 +28,7 @@ type process struct {
 	ended   chan error
 }
 
-// startController builds gshare-controller and runs it as a pod of the cluster does.
+// startController builds gshare-controller, and runs it in the same way as a pod of a cluster does.
 func startController(t *testing.T, log, kubeconfig, token string) *process {
 	t.Helper()
 	path := *program
@@ -46,7 +46,7 @@ func startController(t *testing.T, log, kubeconfig, token string) *process {
 	p := &process{log: log, metrics: freeAddress(t), pprof: freeAddress(t), ended: make(chan error, 1)}
 	p.command = exec.Command(path, "--kubeconfig", kubeconfig, "--token", token, "--metrics", p.metrics, "--pprof", p.pprof, "--health", "0", "--keda", "0", fmt.Sprintf("--leader-elect=%t", *elect))
 	p.command.Stdout, p.command.Stderr = file, file
-	p.command.Env = append(os.Environ(), "GOGC=", "GOMEMLIMIT=1400MiB") // as in manifests/serving/controller.yaml, whatever tests run with
+	p.command.Env = append(os.Environ(), "GOGC=", "GOMEMLIMIT=1400MiB") // as in manifests/serving/controller.yaml, whatever the test's own environment has
 	if err := executable.Start(p.command); err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +56,7 @@ func startController(t *testing.T, log, kubeconfig, token string) *process {
 		close(stopped)
 	}()
 	t.Cleanup(func() {
-		_ = p.command.Process.Kill() // fails only if it has ended
+		_ = p.command.Process.Kill() // fails only if the process has already ended
 		<-stopped
 		if t.Failed() {
 			t.Logf("end of the controller's log:\n%s", p.tail())
@@ -77,16 +77,16 @@ func freeAddress(t *testing.T) string {
 	return listener.Addr().String()
 }
 
-// clockTick is the unit of processor times in /proc: USER_HZ, which is 100 everywhere.
+// clockTick is the unit of processor times in /proc, USER_HZ, which is 100 Hz on all platforms.
 const clockTick = 10 * time.Millisecond
 
-// processor returns the processor time that the controller has used, in user and system mode.
+// processor returns the user and system time that the controller has used.
 func (p *process) processor() (time.Duration, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.command.Process.Pid))
 	if err != nil {
 		return 0, err
 	}
-	_, after, _ := bytes.Cut(text, []byte(") ")) // the name before may have spaces
+	_, after, _ := bytes.Cut(text, []byte(") ")) // the name of the program, in parentheses, may contain spaces
 	fields := strings.Fields(string(after))
 	if len(fields) < 13 {
 		return 0, fmt.Errorf("malformed: %s", text)
@@ -99,7 +99,7 @@ func (p *process) processor() (time.Duration, error) {
 	return time.Duration(user+system) * clockTick, err
 }
 
-// memory returns the memory of the controller that is resident, in bytes.
+// memory returns the controller's resident memory in bytes.
 func (p *process) memory() (int64, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", p.command.Process.Pid))
 	if err != nil {
@@ -113,7 +113,7 @@ func (p *process) memory() (int64, error) {
 	return pages * int64(os.Getpagesize()), err
 }
 
-// scrape returns those of the controller's metrics whose names, with their labels, begin with one of the prefixes.
+// scrape returns the controller's metrics whose names, including labels, begin with one of the prefixes.
 func (p *process) scrape(ctx context.Context, prefixes ...string) (map[string]float64, error) {
 	body, err := get(ctx, "http://"+p.metrics+"/metrics")
 	if err != nil {
@@ -141,7 +141,7 @@ func parseMetrics(text []byte, prefixes ...string) (map[string]float64, error) {
 	return found, nil
 }
 
-// profile writes a profile of the controller to a file.
+// profile writes one of the controller's profiles to a file.
 func (p *process) profile(ctx context.Context, path, file string) error {
 	body, err := get(ctx, "http://"+p.pprof+"/debug/pprof/"+path)
 	if err != nil {

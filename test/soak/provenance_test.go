@@ -11,13 +11,13 @@ import (
 	"time"
 )
 
-// provenance is where, when and of what was measured, as in the other results of test/bench.
+// provenance says where, when and with what a result was measured, as in the other results of test/bench.
 type provenance struct {
 	Machine string `json:"machine"`
 	Go      string `json:"go"`
 	Date    string `json:"date"`
 	Commit  string `json:"commit"`
-	Busy    string `json:"busy"` // the load averages at the end, as /proc/loadavg has them
+	Busy    string `json:"busy"` // the load averages at the end of the run, as in /proc/loadavg
 }
 
 func currentProvenance() provenance {
@@ -34,7 +34,7 @@ func currentProvenance() provenance {
 	if text, err := exec.Command("git", "describe", "--always", "--exclude", "*", "--dirty=+").Output(); err == nil {
 		commit = strings.TrimSpace(string(text))
 	}
-	busy, _ := os.ReadFile("/proc/loadavg") // empty elsewhere
+	busy, _ := os.ReadFile("/proc/loadavg") // empty where /proc does not exist
 	return provenance{
 		Machine: fmt.Sprintf("%d cores of %s", runtime.NumCPU(), model), Go: runtime.Version(), Date: time.Now().UTC().Format(time.DateOnly), Commit: commit,
 		Busy: strings.TrimSpace(string(busy)),

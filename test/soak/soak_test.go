@@ -1,5 +1,5 @@
-// Package soak_test measures gshare-controller with many functions: a real API server and etcd, the controller as a process of its own, gateways that
-// report made-up load over the real protocol, and hollow nodes, whose pods only say that they run.
+// Package soak_test measures gshare-controller with many functions: a real API server and etcd, the controller as a separate process, gateways that
+// report synthetic load over the real protocol, and hollow nodes, whose pods merely report that they run.
 package soak_test
 
 import (
@@ -12,8 +12,8 @@ import (
 	"github.com/gshare-dev/gshare/test/controlplane"
 )
 
-// The size of a run. The short one, of the defaults, is a test of the measurement and of what the controller writes; the limits of processor time and
-// memory say something about many functions only.
+// The size of a run. The short run, with the defaults, tests the measurement and what the controller writes. The limits of processor time and memory
+// are meaningful only with many functions.
 var (
 	functionCount = flag.Int("functions", 40, "number of functions, each with 3 replicas on average; 10,000 are the ones that the limits are for")
 	lasts         = flag.Duration("for", 8*time.Second, "how long to measure, once all pods are Ready")
@@ -24,11 +24,11 @@ var (
 	profiles      = flag.String("profiles", "", "folder for profiles of the controller: the processor over the last 30 s, and the heap")
 )
 
-// many is the number of functions from which on a run is held against the limits of processor time.
+// many is the number of functions from which on the limits of processor time apply.
 const many = 1000
 
-// TestSoak holds the controller against the limits that its design names: the loop within half a second of one core, 1.5 GiB, no growth, and 100 writes
-// a second.
+// TestSoak checks the controller against the limits that its design sets: half a second of one core each second for the loop, 1.5 GiB of memory, no
+// growth, and 100 writes per second.
 func TestSoak(t *testing.T) {
 	if *functionCount < many {
 		*changes = max(*changes, 4) // so that some scale within seconds
@@ -66,7 +66,7 @@ func TestSoak(t *testing.T) {
 	}
 }
 
-// rest waits until the controller has written what follows from the start: the status of functions and FaSTPods.
+// rest waits until the controller has written what results from the start: the status of functions and FaSTPods.
 func (w *world) rest(t *testing.T) {
 	t.Helper()
 	if *functionCount < many {
@@ -84,7 +84,7 @@ func (w *world) rest(t *testing.T) {
 	}
 }
 
-// sleep waits unless something has ended that must not.
+// sleep waits, and fails the test if the controller or the API server ends.
 func (w *world) sleep(t *testing.T, d time.Duration) {
 	t.Helper()
 	select {
@@ -98,7 +98,7 @@ func (w *world) sleep(t *testing.T, d time.Duration) {
 	}
 }
 
-// world is all that runs.
+// world is everything that runs in a test.
 type world struct {
 	ctx        context.Context
 	plane      *controlplane.ControlPlane

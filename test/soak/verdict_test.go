@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// quiet returns what a run of some seconds records that keeps all limits.
+// quiet returns the recording of a run of some seconds that stays within all limits.
 func quiet(seconds int) *recording {
 	r := &recording{functions: 10_000, written: map[string]int{}}
 	for n := range seconds + 1 {
@@ -23,7 +23,7 @@ func quiet(seconds int) *recording {
 	return r
 }
 
-// loopMetrics returns what the controller's metrics say when each loop has run a number of times, for some seconds each.
+// loopMetrics returns the controller's metrics after each loop has run count times, for the given number of seconds each.
 func loopMetrics(count int, each float64) map[string]float64 {
 	values := map[string]float64{"go_goroutines": 300}
 	for name, labels := range map[string]string{"gshare_fleet_loop_seconds": "", "gshare_controller_loop_seconds": `loop="status"`} {
@@ -40,7 +40,7 @@ func loopMetrics(count int, each float64) map[string]float64 {
 	return values
 }
 
-// TestVerdicts: each limit is missed by a run that is beyond it, and by no other.
+// TestVerdicts: each limit is violated by a run that exceeds it, and by no other run.
 func TestVerdicts(t *testing.T) {
 	for name, test := range map[string]struct {
 		seconds int

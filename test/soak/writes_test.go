@@ -13,17 +13,17 @@ import (
 	"time"
 )
 
-// writes counts what the controller writes, by the audit log of the API server.
+// writes counts what the controller writes, according to the API server's audit log.
 type writes struct {
 	path string
 
 	mu     sync.Mutex
 	file   *os.File
 	reader *bufio.Reader
-	rest   []byte // a line that is not complete yet
+	rest   []byte // an incomplete last line
 	all    int
-	kinds  map[string]int // by verb and resource
-	second map[int64]int  // by Unix time
+	kinds  map[string]int // counts by verb and resource
+	second map[int64]int  // counts by Unix time
 	err    error
 }
 
@@ -31,7 +31,7 @@ func newWrites(path string) *writes {
 	return &writes{path: path, kinds: map[string]int{}, second: map[int64]int{}}
 }
 
-// auditEvent is what is used of a line of the log.
+// auditEvent has the fields of a line of the log that are used here.
 type auditEvent struct {
 	Verb      string `json:"verb"`
 	ObjectRef struct {
@@ -42,7 +42,7 @@ type auditEvent struct {
 	Stage    string    `json:"stage"`
 }
 
-// total reads what is new in the log, and returns the number of writes so far.
+// total reads new lines of the log, and returns the number of writes so far.
 func (w *writes) total() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -50,7 +50,7 @@ func (w *writes) total() int {
 	return w.all
 }
 
-// read needs the lock.
+// read reads the new lines of the log. The caller holds the lock.
 func (w *writes) read() {
 	if w.file == nil {
 		file, err := os.Open(w.path)
@@ -94,7 +94,7 @@ func (w *writes) add(line []byte) error {
 	return nil
 }
 
-// state returns copies of what has been counted.
+// state returns copies of the counts.
 func (w *writes) state() (kinds map[string]int, seconds map[int64]int, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -1,4 +1,4 @@
-// Package tokenclient implements the hook's side of the token protocol, for tests without a GPU and C code.
+// Package tokenclient implements the hook's side of the token protocol, for tests without a GPU and without C code.
 package tokenclient
 
 import (
@@ -31,7 +31,7 @@ type VGPU struct {
 	Server    *tokenwire.ServerPage
 	Container *tokenwire.ContainerPage
 	Client    *tokenwire.ClientPage
-	Files     [3]int // descriptors of the pages, in that order
+	Files     [3]int // descriptors of the pages, in the order of the fields above
 }
 
 // Connect opens the token socket in a container's directory, without sending a frame.
@@ -39,8 +39,8 @@ func Connect(dir string) (*net.UnixConn, error) {
 	return unixsocket.Dial(context.Background(), "unixpacket", filepath.Join(dir, "token.sock"))
 }
 
-// Dial connects to the token socket in a container's directory and sends HELLO. session is the ID of the process's earlier session; 0 if
-// there is none.
+// Dial connects to the token socket in a container's directory and sends HELLO. session is the ID of an earlier session of the process, or
+// 0.
 func Dial(dir string, session uint64) (*Client, error) {
 	conn, err := Connect(dir)
 	if err != nil {
@@ -53,7 +53,8 @@ func Dial(dir string, session uint64) (*Client, error) {
 	return c, err
 }
 
-// Greet sends HELLO on a connection, and maps the shared pages in the server's answer. session is the ID of an earlier session or 0.
+// Greet sends HELLO on a connection, and maps the shared pages that come with the server's answer. session is the ID of an earlier session,
+// or 0.
 func Greet(conn *net.UnixConn, session uint64) (*Client, error) {
 	c := &Client{Conn: conn}
 	if err := c.Send(&tokenwire.Hello{HookVersion: 1, PID: uint32(syscall.Getpid()), Capabilities: tokenwire.CapabilityBlocks, Session: session}); err != nil {
@@ -145,8 +146,8 @@ func (c *Client) Close() error {
 	return c.Conn.Close()
 }
 
-// WaitRun sends NEED for a vGPU and waits until its shared page has the state RUN, as the hook does before a launch. It returns false after
-// the limit.
+// WaitRun sends NEED for a vGPU, and waits until its shared page has the state RUN, as the hook does before a launch. It returns false if
+// that takes longer than the limit.
 func (c *Client) WaitRun(vgpu int, limit time.Duration) bool {
 	v := &c.VGPUs[vgpu]
 	end := time.Now().Add(limit)
@@ -169,7 +170,8 @@ func (c *Client) WaitRun(vgpu int, limit time.Duration) bool {
 	return true
 }
 
-// WaitToken waits until a vGPU has a token with a sequence number other than after. It sends nothing. It returns false after the limit.
+// WaitToken waits until a vGPU has a token whose sequence number is not after. It sends nothing. It returns false if that takes longer than
+// the limit.
 func (c *Client) WaitToken(vgpu int, after uint64, limit time.Duration) bool {
 	v := &c.VGPUs[vgpu]
 	for end := time.Now().Add(limit); ; {
