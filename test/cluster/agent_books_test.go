@@ -26,7 +26,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// grantsOn returns the grants that the agent of a node has written to disk.
+// grantsOn returns the grants that a node's agent has written to disk.
 func (a *agents) grantsOn(node *cluster.Node) (grants []grant.Grant, err error) {
 	files, err := filepath.Glob(node.Machine.HostPath("/run/gshare/grants/*/grant.json"))
 	for _, file := range files {
@@ -43,9 +43,9 @@ func (a *agents) grantsOn(node *cluster.Node) (grants []grant.Grant, err error) 
 	return grants, err
 }
 
-// checkBooks compares what the API server, the agent and the kubelet record about a node: every running container with a share must have
-// exactly one grant, equal to its placement, with the tickets that the kubelet has recorded, and no other container may have one. Grants by
-// resource claims must be those of the allocations.
+// checkBooks compares the records of the API server, the agent and the kubelet about a node. Every running container with a share must have
+// exactly one grant, which equals its placement and has the tickets that the kubelet has recorded; no other container may have a grant.
+// Grants through resource claims must match the claims' allocations.
 func (a *agents) checkBooks(ctx context.Context, node *cluster.Node) error {
 	grants, err := a.grantsOn(node)
 	if err != nil {
@@ -144,7 +144,7 @@ func (a *agents) waitBooks(ctx context.Context, t *testing.T, node *cluster.Node
 	return time.Since(began)
 }
 
-// clear deletes all pods of the default namespace and waits until nothing is granted.
+// clear deletes all pods of the default namespace and waits until no grants are left.
 func (a *agents) clear(ctx context.Context, t *testing.T) {
 	t.Helper()
 	err := a.Client().CoreV1().Pods("default").DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
@@ -163,8 +163,8 @@ func (a *agents) clear(ctx context.Context, t *testing.T) {
 	}
 }
 
-// waitGrants blocks until a number of containers on a node have grants, by the agent's metrics and its directory, and returns how long that
-// took.
+// waitGrants blocks until exactly the given number of containers on a node have grants, according to both the agent's metrics and its
+// directory, and returns how long that took.
 func (a *agents) waitGrants(ctx context.Context, t *testing.T, node *cluster.Node, want int) time.Duration {
 	t.Helper()
 	began := time.Now()

@@ -18,8 +18,9 @@ import (
 // burst is the number of pods that start at once on one node.
 const burst = 60
 
-// What a burst with shares may cost, times one without. In time the target is 1.5, but what else the machine does at that moment
-// counts too; processor time is almost free of it, and on a machine that has nothing else to do it is what the time is made of.
+// The limits of what a burst with shares may cost, relative to one without. The target for the duration is 1.5, but the duration also
+// depends on what else the machine does at the time. Processor time hardly depends on that, and on an otherwise idle machine it
+// determines the duration.
 const (
 	mostTime = 2
 	mostCPU  = 1.5
@@ -31,7 +32,7 @@ func TestAgentBurst(t *testing.T) {
 	a := startWithAgents(t, cluster.Options{Nodes: 1}, eightGPUs)
 	node := a.Nodes[0]
 	var plain, shared []cost
-	for range 2 { // in turns, so that what else the machine does meets both; those with shares come to cold caches
+	for range 2 { // alternating, so that other work on the machine affects both; the bursts with shares find cold caches
 		shared = append(shared, a.burst(t, node, burst, func(pod *v1.Pod) *v1.Pod { return ask(pod, 20, 50, 1024) }))
 		plain = append(plain, a.burst(t, node, burst, func(pod *v1.Pod) *v1.Pod { return pod }))
 	}
@@ -51,8 +52,8 @@ func least(of []cost) cost {
 	return slices.MinFunc(of, func(a, b cost) int { return cmp.Compare(a.time, b.time) })
 }
 
-// TestAgentHundred starts a hundred containers with shares at once and checks that none fails because of the kubelet's rate limit: the
-// agent asks the kubelet who owns each container's tickets, and the kubelet answers a hundred calls per second.
+// TestAgentHundred starts a hundred containers with shares at once, and checks that none fails because of the kubelet's rate limit: the
+// agent asks the kubelet which container owns which tickets, and the kubelet answers at most a hundred calls per second.
 func TestAgentHundred(t *testing.T) {
 	long(t)
 	a := startWithAgents(t, cluster.Options{Nodes: 1}, eightGPUs)
@@ -66,8 +67,8 @@ func TestAgentHundred(t *testing.T) {
 	a.checkStarts(t, node, 100)
 }
 
-// checkStarts checks that all containers of a node got their shares at the first attempt. Otherwise it reports the reasons, such as the
-// kubelet's rate limit.
+// checkStarts checks that all containers of a node got their shares at the first attempt. Otherwise it reports the reasons for
+// failures, such as the kubelet's rate limit.
 func (a *agents) checkStarts(t *testing.T, node *cluster.Node, want int) {
 	t.Helper()
 	text, err := a.of[node.Name].get(t.Context(), "/metrics")
@@ -119,7 +120,7 @@ func (a *agents) burst(t *testing.T, node *cluster.Node, n int, with func(*v1.Po
 		t.Logf("%d x %s: %s", max(1, e.Count), e.Reason, e.Message)
 	}
 	a.clear(ctx, t)
-	if err := node.RemoveDeletedPods(ctx); err != nil { // else the next burst pays for the end of this one
+	if err := node.RemoveDeletedPods(ctx); err != nil { // otherwise the next burst pays for the removal of this one
 		t.Fatal(err)
 	}
 	return cost{took, used.sum()}

@@ -10,11 +10,11 @@ import (
 	"github.com/gshare-dev/gshare/test/cluster"
 )
 
-// mostClaimTime is what a burst of pods with claims may take, times the same burst by the device plugin.
+// mostClaimTime limits the duration of a burst of pods with claims, relative to the same burst through the device plugin.
 const mostClaimTime = 2
 
-// TestAgentClaimsBurst starts many pods at once on one node, by the device plugin and gshare-scheduler, and by resource claims and the stock profile of
-// the same program, each on four GPUs, and compares the times.
+// TestAgentClaimsBurst starts many pods at once on one node and compares the durations: through the device plugin and gshare-scheduler, and through
+// resource claims and the same program's stock profile. Each uses four GPUs.
 func TestAgentClaimsBurst(t *testing.T) {
 	long(t)
 	a := startWithAgents(t, cluster.Options{Nodes: 1, SchedulerConfig: withStockProfile(t)}, eightGPUs)
@@ -26,7 +26,7 @@ func TestAgentClaimsBurst(t *testing.T) {
 	a.template(ctx, t, "small", "6", "1Gi")
 
 	var plugin, claims []cost
-	for range 2 { // in turns, so that what else the machine does meets both
+	for range 2 { // alternating, so that other work on the machine affects both
 		plugin = append(plugin, a.burst(t, node, burst, func(pod *v1.Pod) *v1.Pod { return ask(pod, 12, 50, 1024) }))
 		claims = append(claims, a.burst(t, node, burst, func(pod *v1.Pod) *v1.Pod { return claiming(pod, "small") }))
 		a.waitNoClaims(testContext(t), t)

@@ -12,7 +12,8 @@ import (
 	"github.com/gshare-dev/gshare/test/cluster"
 )
 
-// deviceFails: a device that fails gets a taint and no new claims, until it works again. The pod on it goes on, and its status says so by the kubelet.
+// deviceFails: a device that fails gets a taint and no new claims until it works again. The pod on it keeps running, and the kubelet reports the
+// device's health in the pod's status.
 func (a *agents) deviceFails(ctx context.Context, t *testing.T, node *cluster.Node) {
 	a.create(ctx, t, withClaim("resident", "quarter"))
 	resident := a.hasClaim(ctx, t, "resident", 24, 16<<30)
@@ -35,7 +36,8 @@ func (a *agents) deviceFails(ctx context.Context, t *testing.T, node *cluster.No
 	a.endClaims(ctx, t, node, resident, late)
 }
 
-// deviceIsCordoned: a device that the configuration cordons gets no new claims, until it is given back. It is healthy, and the pod on it goes on.
+// deviceIsCordoned: a device that is cordoned in the agent's configuration gets no new claims until it is uncordoned. It stays healthy, and the pod on
+// it keeps running.
 func (a *agents) deviceIsCordoned(ctx context.Context, t *testing.T, node *cluster.Node) {
 	a.create(ctx, t, withClaim("resident", "quarter"))
 	resident := a.hasClaim(ctx, t, "resident", 24, 16<<30)
@@ -51,7 +53,7 @@ func (a *agents) deviceIsCordoned(ctx context.Context, t *testing.T, node *clust
 	a.endClaims(ctx, t, node, resident, late)
 }
 
-// endClaims deletes pods and waits until nothing of their claims is left.
+// endClaims deletes pods and waits until their claims are gone.
 func (a *agents) endClaims(ctx context.Context, t *testing.T, node *cluster.Node, pods ...*v1.Pod) {
 	t.Helper()
 	a.leave(ctx, t, pods)
@@ -59,7 +61,7 @@ func (a *agents) endClaims(ctx context.Context, t *testing.T, node *cluster.Node
 	a.waitNoClaims(ctx, t)
 }
 
-// waitHealth waits until the kubelet has written the health of a pod's device into its status.
+// waitHealth waits until the kubelet has written the device's health to the pod's status.
 func (a *agents) waitHealth(ctx context.Context, t *testing.T, pod *v1.Pod, health v1.ResourceHealthStatus, message string) {
 	t.Helper()
 	poll(ctx, t, func() string {

@@ -19,8 +19,8 @@ const oneInMIGMode = `devices:
 - {uuid: GPU-1, model: A100, sms: 108, memoryMiB: 81920, mig: []}
 `
 
-// TestAgentClaimsOnDemand: under the stock scheduler, claims of MIG profiles reach exactly their instances, which the agent makes as the pods come. A
-// claim whose instance cannot be made beside them waits; a killed agent makes none twice.
+// TestAgentClaimsOnDemand: under the stock scheduler, claims for MIG profiles get exactly their instances, which the agent creates as pods come. A
+// claim waits if its instance cannot be created beside the existing ones. An agent that is killed and restarted creates no instance twice.
 func TestAgentClaimsOnDemand(t *testing.T) {
 	long(t)
 	kubelet := map[string]any{"syncFrequency": "2s"}
@@ -54,7 +54,7 @@ func TestAgentClaimsOnDemand(t *testing.T) {
 	}
 
 	a.leave(ctx, t, []*v1.Pod{large})
-	other := a.hasInstance(ctx, t, "other", "MIG-1-4g.40gb-0", "") // in the place of the one before
+	other := a.hasInstance(ctx, t, "other", "MIG-1-4g.40gb-0", "") // in place of the previous one
 	a.goesOn(ctx, t, small)
 	a.waitBooks(ctx, t, node)
 	a.endClaims(ctx, t, node, append(parts, small, other)...)
@@ -82,7 +82,7 @@ func TestAgentClaimsOnDemand(t *testing.T) {
 	}
 }
 
-// waitPlacements waits until the 18 instances that an A100 can have are offered to claims, each with what it consumes of the GPU.
+// waitPlacements waits until all 18 instances that an A100 can have are offered to claims, each with what it consumes of the GPU.
 func (a *agents) waitPlacements(ctx context.Context, t *testing.T) {
 	t.Helper()
 	poll(ctx, t, func() string {
@@ -108,7 +108,7 @@ func (a *agents) waitPlacements(ctx context.Context, t *testing.T) {
 	})
 }
 
-// profileTemplate makes a ResourceClaimTemplate for a MIG instance of a profile, or a part of its SMs and 1Gi.
+// profileTemplate creates a ResourceClaimTemplate for a MIG instance of a profile; or, if sm is set, for that part of its SMs and 1Gi.
 func (a *agents) profileTemplate(ctx context.Context, t *testing.T, name, profile, sm string) {
 	t.Helper()
 	request := &resourceapi.ExactDeviceRequest{
@@ -132,8 +132,8 @@ func (a *agents) profileTemplate(ctx context.Context, t *testing.T, name, profil
 	}
 }
 
-// hasInstance waits until a pod runs, and checks from inside that it has a MIG instance, and the percentage of its SMs that MPS gives it; none if
-// it is alone.
+// hasInstance waits until a pod runs. It checks inside the pod that the pod has a MIG instance and which percentage of the instance's SMs MPS gives
+// it; MPS sets none if the pod has the instance to itself.
 func (a *agents) hasInstance(ctx context.Context, t *testing.T, name, instance, percent string) *v1.Pod {
 	t.Helper()
 	pod, err := a.WaitPod(ctx, name, cluster.IsRunning)

@@ -17,7 +17,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// restartsWithClaims kills each program beside the agent while a pod with a claim runs and one comes: the first goes on, the second gets its share.
+// restartsWithClaims kills each program other than the agent while one pod with a claim runs and another one starts. The first must keep running, and
+// the second must get its share.
 func (a *agents) restartsWithClaims(t *testing.T, node *cluster.Node) {
 	for _, test := range []struct {
 		name     string
@@ -51,7 +52,7 @@ func (a *agents) restartsWithClaims(t *testing.T, node *cluster.Node) {
 			}
 			arrival := a.hasClaim(ctx, t, "arrival", 76, 64<<30)
 			a.goesOn(ctx, t, resident)
-			a.waitDevices(ctx, t, "gpu-1") // a kubelet that starts removes the ResourceSlices of its node
+			a.waitDevices(ctx, t, "gpu-1") // a starting kubelet deletes the ResourceSlices of its node
 			a.waitBooks(ctx, t, node)
 			a.endClaims(ctx, t, node, resident, arrival)
 		})
@@ -71,7 +72,8 @@ func (a *agents) restartsWithClaims(t *testing.T, node *cluster.Node) {
 	})
 }
 
-// rebootWithClaims reboots the node: its pod with a claim gets its share again, though nothing of the grant is left, and one that came meanwhile too.
+// rebootWithClaims reboots the node. Its pod with a claim gets its share again, although no grant survives a reboot, and so does a pod that was
+// created meanwhile.
 func (a *agents) rebootWithClaims(ctx context.Context, t *testing.T, node *cluster.Node) {
 	a.create(ctx, t, withClaim("resident", "quarter"))
 	before := a.hasClaim(ctx, t, "resident", 24, 16<<30)
@@ -93,8 +95,8 @@ func (a *agents) rebootWithClaims(ctx context.Context, t *testing.T, node *clust
 	a.endClaims(ctx, t, node, resident, arrival)
 }
 
-// checkClaimBooks compares the grants by resource claims on a node with what the scheduler has allocated: each pod that has started has its own, and
-// no claim has two.
+// checkClaimBooks compares the grants through resource claims on a node with the scheduler's allocations: each started pod has its own share, and no
+// claim has two grants.
 func (a *agents) checkClaimBooks(ctx context.Context, node *cluster.Node, grants []grant.Grant) error {
 	claims, err := a.Client().ResourceV1().ResourceClaims("").List(ctx, metav1.ListOptions{})
 	if err != nil {

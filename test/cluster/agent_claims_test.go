@@ -27,12 +27,12 @@ kind: KubeSchedulerConfiguration
 profiles: [{schedulerName: default-scheduler}]
 `
 
-// TestAgentClaims: under the stock scheduler, pods with resource claims share a GPU of a real kubelet, each with its share enforced. A killed
-// agent finds them again, and a deleted pod frees its share.
+// TestAgentClaims: under the stock scheduler, pods with resource claims share a GPU on a real kubelet, and each share is enforced. An agent
+// that is killed and restarted finds the grants again, and deleting a pod frees its share.
 func TestAgentClaims(t *testing.T) {
 	long(t)
-	// After a failed Prepare or Unprepare, as while the agent is away, the kubelet looks at the pod again with its next synchronization,
-	// after a minute or more by default.
+	// After Prepare or Unprepare fails, as it does while the agent is away, the kubelet does not retry before its next synchronization of the
+	// pod, by default after a minute or more.
 	kubelet := map[string]any{"syncFrequency": "2s"}
 	a := startWithAgents(t, cluster.Options{Nodes: 1, SchedulerConfig: []byte(stock), KubeletConfig: kubelet}, twoGPUs)
 	ctx := testContext(t)
@@ -71,7 +71,7 @@ func TestAgentClaims(t *testing.T) {
 	t.Run("reboot", func(t *testing.T) { a.rebootWithClaims(testContext(t), t, node) })
 }
 
-// killedBetweenSteps ends the agent by SIGKILL between any two steps of Prepare and of Unprepare: the next one goes on.
+// killedBetweenSteps kills the agent with SIGKILL between any two steps of Prepare and of Unprepare. The next agent completes them.
 func (a *agents) killedBetweenSteps(ctx context.Context, t *testing.T, node *cluster.Node) {
 	agent := a.of[node.Name]
 	for _, point := range []string{"recorded", "served", "granted", "ungranted", "unserved"} {
@@ -98,13 +98,13 @@ func (a *agents) killedBetweenSteps(ctx context.Context, t *testing.T, node *clu
 	}
 }
 
-// offerToClaims starts the agent again with a configuration that gives GPUs to resource claims.
+// offerToClaims restarts the agent with a configuration that offers GPUs to resource claims.
 func (a *agent) offerToClaims(ctx context.Context, t *testing.T, uuids ...string) {
 	t.Helper()
 	a.configure(ctx, t, "  resourceClaims: ["+strings.Join(uuids, ", ")+"]\n")
 }
 
-// configure starts the agent again with more lines of the kubernetes part of its configuration. The returned function takes them back.
+// configure restarts the agent with additional lines in the kubernetes section of its configuration. undo removes them again.
 func (a *agent) configure(ctx context.Context, t *testing.T, lines string) (undo func()) {
 	t.Helper()
 	name := a.program.Args[1]
@@ -123,7 +123,7 @@ func (a *agent) configure(ctx context.Context, t *testing.T, lines string) (undo
 	return func() { restart(string(before)) }
 }
 
-// poll waits until done returns an empty text, and fails the test with its last one.
+// poll waits until done returns an empty string. If that does not happen in time, it fails the test with the last string.
 func poll(ctx context.Context, t *testing.T, done func() string) {
 	t.Helper()
 	last := ""
@@ -136,7 +136,8 @@ func poll(ctx context.Context, t *testing.T, done func() string) {
 	}
 }
 
-// waitDevices waits until these devices, and no others, are offered to claims. Each is the name, and the keys of taints after blanks.
+// waitDevices waits until exactly these devices are offered to claims. Each is given by its name, followed by the keys of its taints,
+// separated by spaces.
 func (a *agents) waitDevices(ctx context.Context, t *testing.T, want ...string) {
 	t.Helper()
 	poll(ctx, t, func() string {
@@ -174,7 +175,7 @@ func (a *agents) deviceClass(ctx context.Context, t *testing.T) {
 	}
 }
 
-// template makes a ResourceClaimTemplate for a part of a GPU.
+// template creates a ResourceClaimTemplate for a part of a GPU.
 func (a *agents) template(ctx context.Context, t *testing.T, name, sm, memory string) {
 	t.Helper()
 	_, err := a.Client().ResourceV1().ResourceClaimTemplates("default").Create(ctx, &resourceapi.ResourceClaimTemplate{
@@ -205,7 +206,7 @@ func claiming(pod *v1.Pod, template string) *v1.Pod {
 	return pod
 }
 
-// hasClaim waits until a pod runs, and checks from inside and by its enforcement status that it has this share of GPU-1.
+// hasClaim waits until a pod runs. It checks inside the pod, and in its enforcement status, that the pod has this share of GPU-1.
 func (a *agents) hasClaim(ctx context.Context, t *testing.T, name string, percent, memory int64) *v1.Pod {
 	t.Helper()
 	pod, err := a.WaitPod(ctx, name, cluster.IsRunning)
@@ -229,7 +230,7 @@ func (a *agents) hasClaim(ctx context.Context, t *testing.T, name string, percen
 	return pod
 }
 
-// waitClaimStatus waits until the status of a pod's claim says what is not enforced of its share: the devices are simulated.
+// waitClaimStatus waits until the status of a pod's claim says which parts of its share are not enforced, since the devices are simulated.
 func (a *agents) waitClaimStatus(ctx context.Context, t *testing.T, pod *v1.Pod) {
 	t.Helper()
 	if len(pod.Status.ResourceClaimStatuses) != 1 {
@@ -249,7 +250,7 @@ func (a *agents) waitClaimStatus(ctx context.Context, t *testing.T, pod *v1.Pod)
 	})
 }
 
-// waitUnschedulable waits until the scheduler has tried to place a pod in vain.
+// waitUnschedulable waits until the scheduler has failed to place a pod.
 func (a *agents) waitUnschedulable(ctx context.Context, t *testing.T, name string) {
 	t.Helper()
 	_, err := a.WaitPod(ctx, name, func(p *v1.Pod) bool {
@@ -265,7 +266,7 @@ func (a *agents) waitUnschedulable(ctx context.Context, t *testing.T, name strin
 	}
 }
 
-// waitNoClaims waits until no claim of ended pods is left.
+// waitNoClaims waits until all claims of ended pods are gone.
 func (a *agents) waitNoClaims(ctx context.Context, t *testing.T) {
 	t.Helper()
 	poll(ctx, t, func() string {

@@ -13,7 +13,7 @@ import (
 	"github.com/gshare-dev/gshare/test/cluster/machine"
 )
 
-// tick is the unit of times in /proc/PID/stat.
+// tick is the unit of the times in /proc/PID/stat.
 const tick = 10 * time.Millisecond
 
 // cpuTime is the processor time that each program of the cluster has used.
@@ -48,7 +48,7 @@ func timeOf(t *testing.T, pid int) time.Duration {
 		t.Fatal(err)
 	}
 	_, rest, _ := strings.Cut(string(text), ") ")
-	fields := strings.Fields(rest) // from the third on (proc(5)): utime and stime are the 14th and the 15th
+	fields := strings.Fields(rest) // from the third field on (proc(5)); utime and stime are the 14th and 15th
 	user, err1 := strconv.Atoi(fields[11])
 	system, err2 := strconv.Atoi(fields[12])
 	if err1 != nil || err2 != nil {

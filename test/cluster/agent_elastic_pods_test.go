@@ -19,11 +19,11 @@ import (
 )
 
 const (
-	looked = 2 * time.Second      // in which SMs are counted
-	wide   = 5 * time.Millisecond // kernels that fill all SMs take at least so long, others less
+	looked = 2 * time.Second      // period in which the use of SMs is measured
+	wide   = 5 * time.Millisecond // kernels that fill all SMs take at least this long, others less
 )
 
-// elasticPod returns a pod of an elastic slice whose program waits for begin.
+// elasticPod returns a pod of an elastic slice whose program waits until begin is called.
 func elasticPod(name string, class share.Priority, sm, limit int64, program []string) *v1.Pod {
 	pod := cluster.Pod(name, "sh", "-c", "until test -e /go; do sleep 0.1; done; exec "+strings.Join(program, " "))
 	pod.Spec.Containers[0].Image = workload
@@ -46,7 +46,7 @@ func (a *agents) runsElastic(ctx context.Context, t *testing.T, name string, lim
 	return pod
 }
 
-// begin starts the work of the pod's program, and waits for its first kernel.
+// begin lets the pod's program start its work, and waits for its first kernel.
 func (a *agents) begin(ctx context.Context, t *testing.T, pod *v1.Pod) {
 	t.Helper()
 	if _, err := a.Nodes[0].Exec(ctx, pod, "main", "touch", "/go"); err != nil {
@@ -55,11 +55,11 @@ func (a *agents) begin(ctx context.Context, t *testing.T, pod *v1.Pod) {
 	a.computes(ctx, t, pod)
 }
 
-// press starts another process in a pod that uses all SMs that it can get. The returned function waits for its end.
+// press starts another process in a pod, which uses all SMs that it can get. ended waits for that process to end.
 func (a *agents) press(ctx context.Context, t *testing.T, pod *v1.Pod, length time.Duration) (ended func()) {
 	t.Helper()
 	from := a.gpus["GPU-0"].Clock().Now()
-	var now unix.Timespec // the programs' clock is the machine's
+	var now unix.Timespec // the simulation uses the same clock as programs
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +85,7 @@ func (a *agents) press(ctx context.Context, t *testing.T, pod *v1.Pod, length ti
 	}
 }
 
-// wide returns the percentage of a period in which the pod ran kernels that fill all SMs that it may use.
+// wide returns the percentage of a period during which the pod ran kernels that fill all SMs available to it.
 func (g gpus) wide(t *testing.T, pod *v1.Pod, from, to time.Duration) float64 {
 	t.Helper()
 	var sum time.Duration
@@ -99,13 +99,14 @@ func (g gpus) wide(t *testing.T, pod *v1.Pod, from, to time.Duration) float64 {
 	return 100 * sum.Seconds() / (to - from).Seconds()
 }
 
-// waitSMs waits until the pod, capped at its limit, uses between least and most percent of the SM-time with wide kernels.
+// waitSMs waits until the wide kernels of the pod, whose cap is its limit, use between least and most percent of the
+// SM-time.
 func (a *agents) waitSMs(ctx context.Context, t *testing.T, pod *v1.Pod, limit, least, most float64) {
 	t.Helper()
 	clock := a.gpus["GPU-0"].Clock()
 	for {
 		from := clock.Now()
-		time.Sleep(looked) // what is measured is time on the machine's clock
+		time.Sleep(looked) // the measurement takes real time
 		got := a.gpus.wide(t, pod, from, clock.Now()) * limit / 100
 		t.Logf("%s has %.1f%% of the SM-time", pod.Name, got)
 		if got >= least && got <= most {

@@ -17,16 +17,16 @@ import (
 
 const oneGPU = "devices:\n- {uuid: GPU-0, model: A100, sms: 108, memoryMiB: 81920}\n"
 
-// What the two pods of an elastic slice may have of its SMs, in percent. Their limits are all that γ allows.
+// The requests and limits of the two pods of an elastic slice, in percent of its SMs. The sum of the limits is all that γ allows.
 const (
 	serveRequest, serveLimit = 30, 60
 	trainRequest, trainLimit = 50, 90
 )
 
 // TestAgentElastic runs inference beside a training job on an elastic slice, with the real agent and hook. Inference reaches its limit
-// while the other pod is idle, and its limit follows the pod's annotation down and up, but not above the limit with which it was placed.
-// When both work, a burst presses the training job below its request; the agent is killed during the burst, and afterwards the training job
-// must recover.
+// while the other pod is idle. Its limit follows the pod's annotation down and up, but not above the limit with which the pod was placed.
+// When both work, a burst pushes the training job below its request; the agent is killed during the burst, and the training job must
+// recover afterwards.
 func TestAgentElastic(t *testing.T) {
 	long(t)
 	driver := buildDriver(t)
@@ -42,7 +42,7 @@ func TestAgentElastic(t *testing.T) {
 	t.Run("killed in a burst", func(t *testing.T) { a.testKilledInBurst(testContext(t), t, serve, train) })
 }
 
-// testLimit changes the limit of a pod that uses all it can, beside an idle pod.
+// testLimit changes the limit of a pod that uses as much as it can, beside an idle pod.
 func (a *agents) testLimit(ctx context.Context, t *testing.T, pod *v1.Pod) {
 	ended := a.press(ctx, t, pod, 45*time.Second)
 	a.realTime(t, []*v1.Pod{pod}, unix.SCHED_RR)
@@ -66,7 +66,8 @@ func (a *agents) testLimit(ctx context.Context, t *testing.T, pod *v1.Pod) {
 	ended()
 }
 
-// testLimitKept checks that SMs by which a pod has lowered its limit are not given to other pods, since it may raise the limit again.
+// testLimitKept checks that when a pod lowers its limit, the difference is not given to other pods, since the pod may raise the limit
+// again.
 func (a *agents) testLimitKept(ctx context.Context, t *testing.T) {
 	t.Helper()
 	a.create(ctx, t, elasticPod("third", share.BestEffort, 10, 20, spin(wide, 10)))
@@ -80,7 +81,7 @@ func (a *agents) testLimitKept(ctx context.Context, t *testing.T) {
 	}
 }
 
-// testKilledInBurst kills the agent, which contains the token server, while a burst presses the training job.
+// testKilledInBurst kills the agent, which contains the token server, while a burst pushes the training job below its request.
 func (a *agents) testKilledInBurst(ctx context.Context, t *testing.T, serve, train *v1.Pod) {
 	node := a.Nodes[0]
 	a.begin(ctx, t, serve)

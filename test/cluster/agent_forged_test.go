@@ -17,7 +17,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/kube"
 )
 
-// testPolicies checks which writes the admission policies refuse. The user is an administrator, so that nothing else refuses them.
+// testPolicies checks which writes the admission policies refuse. It acts as an administrator, so that nothing else refuses them.
 func testPolicies(ctx context.Context, t *testing.T, a *agents) {
 	a.create(ctx, t, ask(cluster.Pod("victim", "sleep", "inf"), 10, 10, 512))
 	victim := a.runsAsPlaced(ctx, t, "victim")
@@ -138,7 +138,7 @@ func testForged(ctx context.Context, t *testing.T, a *agents) {
 	a.create(ctx, t, on(ask(cluster.Pod("honest", "sleep", "inf"), 60, 70, 8192), node))
 	honest := a.runsAsPlaced(ctx, t, "honest")
 
-	// A copy of somebody's placement. Creating with it succeeds once the policy is no longer in force.
+	// A copy of another pod's placement. The pod can be created as soon as the policy is no longer in force.
 	copied := ask(cluster.Pod("copied", "sleep", "inf"), 60, 70, 8192)
 	copied.Spec.NodeName = node.Name
 	copied.Annotations = map[string]string{kube.AnnotationPlacement: honest.Annotations[kube.AnnotationPlacement]}
@@ -151,7 +151,7 @@ func testForged(ctx context.Context, t *testing.T, a *agents) {
 	}
 	t.Logf("event: %s", a.waitEvent(ctx, t, "copied", "GPUPlacementForged"))
 
-	// A placement made up for a pod of one's own, on what somebody else has.
+	// A placement invented for one's own pod, on resources that another pod holds.
 	own := ask(cluster.Pod("own", "sleep", "inf"), 60, 70, 8192)
 	own.Spec.NodeName = node.Name
 	a.create(ctx, t, own)
@@ -165,7 +165,7 @@ func testForged(ctx context.Context, t *testing.T, a *agents) {
 	}
 	t.Logf("event: %s", a.waitEvent(ctx, t, "own", "GPUShareDoesNotFit"))
 
-	// Editing what has been granted changes nothing for whoever runs.
+	// Editing a placement after it was granted changes nothing for the running container.
 	larger := strings.Replace(honest.Annotations[kube.AnnotationPlacement], `"quota":700`, `"quota":900`, 1)
 	if _, err := a.Client().CoreV1().Pods("default").Patch(ctx, "honest", types.MergePatchType, kube.AnnotationPatch(kube.AnnotationPlacement, larger), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)

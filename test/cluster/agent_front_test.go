@@ -11,14 +11,15 @@ import (
 	"github.com/gshare-dev/gshare/test/cluster"
 )
 
-// What happens during a burst, and how long a killed program is away: a kubelet starts a container again after a second at first.
+// How often a program is killed during a burst, and for how long it is away: the kubelet first restarts a container after about a
+// second.
 const (
 	kills = 10
 	away  = time.Second
 )
 
-// TestAgentFront kills agent and front while pods come, and counts the pods that the kubelet fails. Without the front the kubelet must
-// fail some, else the test measures nothing.
+// TestAgentFront kills the agent and the front while pods arrive, and counts the pods that the kubelet fails. Without the front the
+// kubelet must fail some, or the test would prove nothing.
 func TestAgentFront(t *testing.T) {
 	long(t)
 	a, node := startLoaded(t)
@@ -40,7 +41,7 @@ func TestAgentFront(t *testing.T) {
 		name        string
 		rounds      int
 		round       func(context.Context, *testing.T)
-		least, most int // of the pods may be failed
+		least, most int // how many pods the kubelet may fail
 	}{
 		{"agent killed", kills, killAgent, 0, 0},
 		{"front killed", kills, func(ctx context.Context, t *testing.T) {
@@ -48,7 +49,7 @@ func TestAgentFront(t *testing.T) {
 			time.Sleep(away)
 			startFront(ctx, t)
 		}, 0, mostFailed},
-		{"front killed after the agent", kills / 2, func(ctx context.Context, t *testing.T) { // the agent has no registration of its own
+		{"front killed after the agent", kills / 2, func(ctx context.Context, t *testing.T) { // the agent is not registered with the kubelet itself
 			killAgent(ctx, t)
 			agent.waitFront(ctx, t)
 			agent.front.Kill()
@@ -63,7 +64,7 @@ func TestAgentFront(t *testing.T) {
 			old := agent.program
 			old.Path = buildOf(t, "../..", "gshare-node-protocol-0", "./cmd/gshare-node", "-ldflags=-X github.com/gshare-dev/gshare/deviceplugin.protocol=0")
 			agent.Kill()
-			agent.run(ctx, t, old) // returns when it is ready, and so registered
+			agent.run(ctx, t, old) // returns once the agent is ready, and so registered
 			time.Sleep(5 * everyArrival)
 			agent.Kill()
 			agent.start(ctx, t)
@@ -73,7 +74,7 @@ func TestAgentFront(t *testing.T) {
 			}
 		}, 0, mostFailed},
 		{"agent killed without a front", kills / 2, func(ctx context.Context, t *testing.T) {
-			agent.front.Kill() // in the first round
+			agent.front.Kill() // takes effect in the first round
 			killAgent(ctx, t)
 		}, 1, arriving},
 	} {
@@ -102,14 +103,14 @@ func TestAgentFront(t *testing.T) {
 	}
 }
 
-// arriveDuring creates the pods of a burst at the given distance, and the rest at once when over is closed.
+// arriveDuring creates the pods of a burst at intervals of distance. Once over is closed, it creates the rest at once.
 func (a *agents) arriveDuring(ctx context.Context, t *testing.T, node *cluster.Node, over <-chan struct{}, distance time.Duration) {
 	t.Helper()
 	for n := range arriving {
 		a.arrive(ctx, t, node, n, n+1)
 		select {
 		case <-over:
-		case <-time.After(distance): // the load
+		case <-time.After(distance): // the rate of arrivals
 		}
 	}
 }

@@ -20,10 +20,10 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/cgroup"
 )
 
-// workload is an image with busybox and /bin/spin, a program that keeps a GPU busy.
+// workload is an image with busybox and /bin/spin, which keeps a GPU busy.
 const workload = "docker.io/local/workload:1"
 
-// gpus are simulated devices on the machine's clock, by UUID. Programs in containers drive them through the fake driver.
+// gpus maps UUIDs to simulated devices that run in real time. Programs in containers use them through the fake driver.
 type gpus map[string]*fakegpu.Simulation
 
 // buildDriver compiles the fake driver and the programs, and returns their folder.
@@ -43,7 +43,7 @@ func workloadImage(t *testing.T, driver string) cluster.Image {
 	return cluster.Image{Name: workload, Files: withLibraries(t, "/bin/spin", filepath.Join(driver, "spin"))}
 }
 
-// startGPUs starts a simulation for each device of the cluster's only node, and installs the fake driver in containers.
+// startGPUs starts a simulation for each device of the cluster's only node, and installs the fake driver for containers.
 func startGPUs(t *testing.T, a *agents, driver string, uuids ...string) gpus {
 	t.Helper()
 	if out, err := exec.Command("cp", "-r", driver, filepath.Join(a.Dir, "fake")).CombinedOutput(); err != nil {
@@ -84,7 +84,7 @@ const driverDevice = `- name: UUID
     mounts: [{hostPath: DIR/UUID.sock, containerPath: /dev/UUID.sock, options: [rbind]}]
 `
 
-// unhooked makes a pod use a GPU without gshare: driver and socket are mounted from the host, without the hook.
+// unhooked makes a pod use a GPU without gshare: the driver and the socket are mounted from the host, and there is no hook.
 func unhooked(a *agents, pod *v1.Pod, uuid string) *v1.Pod {
 	c := &pod.Spec.Containers[0]
 	c.Env = []v1.EnvVar{{Name: "LD_LIBRARY_PATH", Value: "/usr/lib/fake"}, {Name: "FAKE_CUDA_SOCKET", Value: "/dev/gpu.sock"}}
@@ -97,7 +97,7 @@ func unhooked(a *agents, pod *v1.Pod, uuid string) *v1.Pod {
 	return pod
 }
 
-// used returns the percentage of a period in which the device ran kernels of the pod.
+// used returns the percentage of a period during which the device ran kernels of the pod.
 func (g gpus) used(t *testing.T, uuid string, pod *v1.Pod, from, to time.Duration) float64 {
 	t.Helper()
 	var sum time.Duration
@@ -109,7 +109,7 @@ func (g gpus) used(t *testing.T, uuid string, pod *v1.Pod, from, to time.Duratio
 	return 100 * sum.Seconds() / (to - from).Seconds()
 }
 
-// pidsOf returns the PIDs of a pod's processes, found by their cgroups.
+// pidsOf returns the PIDs of a pod's processes, which it finds by their cgroups.
 func pidsOf(t *testing.T, pod *v1.Pod) (pids []int) {
 	t.Helper()
 	entries, err := os.ReadDir("/proc")
@@ -123,7 +123,7 @@ func pidsOf(t *testing.T, pod *v1.Pod) (pids []int) {
 		}
 		m, err := cgroup.Of(pid)
 		if err != nil {
-			continue // it has ended
+			continue // the process has ended
 		}
 		if c, err := m.Container(); err == nil && c.PodUID == string(pod.UID) {
 			pids = append(pids, pid)
@@ -132,7 +132,7 @@ func pidsOf(t *testing.T, pod *v1.Pod) (pids []int) {
 	return pids
 }
 
-// program waits until a device has run a kernel of the pod, and returns the PID of its process in the PID namespace of the pod's machine.
+// program waits until a device has run a kernel of the pod, and returns the process's PID in the PID namespace of its machine.
 func (g gpus) program(ctx context.Context, t *testing.T, uuid string, pod *v1.Pod) (pid int) {
 	t.Helper()
 	err := wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(context.Context) (bool, error) {
@@ -149,12 +149,12 @@ func (g gpus) program(ctx context.Context, t *testing.T, uuid string, pod *v1.Po
 	return pid
 }
 
-// onMachine converts a PID to the PID namespace of the process's machine; 0 if the process has ended.
+// onMachine converts a PID to the PID namespace of the machine that the process runs on. It returns 0 if the process has ended.
 func onMachine(t *testing.T, pid int) int {
 	t.Helper()
 	for line := range strings.Lines(read(t, fmt.Sprintf("/proc/%d/status", pid))) {
 		if levels, ok := strings.CutPrefix(line, "NSpid:"); ok {
-			inner, err := strconv.Atoi(strings.Fields(levels)[1]) // after ours; the container's own is the third
+			inner, err := strconv.Atoi(strings.Fields(levels)[1]) // after the PID in our namespace; the PID in the container's own namespace is third
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -164,7 +164,7 @@ func onMachine(t *testing.T, pid int) int {
 	return 0
 }
 
-// spin returns the command of a program that launches kernels of a length and a width, in percent of the SMs, without end.
+// spin returns the command of a program that continuously launches kernels of the given length and width, in percent of the SMs.
 func spin(kernel time.Duration, sm int64, more ...string) []string {
 	return append([]string{"/bin/spin", fmt.Sprintf("spin_ns%d_sm%d_blocks64", kernel.Nanoseconds(), 10*sm)}, more...)
 }

@@ -29,7 +29,7 @@ func apply(t *testing.T, c *cluster.Cluster, manifest []byte) {
 	for {
 		object := &unstructured.Unstructured{}
 		if err := decoder.Decode(object); err != nil {
-			return // the end
+			return // end of the manifest
 		}
 		if len(object.Object) == 0 {
 			continue

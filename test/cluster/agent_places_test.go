@@ -40,7 +40,7 @@ func TestAgent(t *testing.T) {
 	}
 }
 
-// testMixed creates pods with different shares and checks from inside each that it has its own.
+// testMixed creates pods with different shares, and checks inside each that it has its own share.
 func testMixed(ctx context.Context, t *testing.T, a *agents) {
 	began := time.Now()
 	shapes := []struct{ sm, quota, mem int64 }{{50, 60, 8192}, {50, 60, 8192}, {24, 40, 4096}, {10, 100, 1024}, {30, 90, 2048}, {5, 10, 512}}
@@ -56,7 +56,7 @@ func testMixed(ctx context.Context, t *testing.T, a *agents) {
 	}
 }
 
-// runsAsPlaced waits until a pod runs with its share and has an enforcement status, and checks the share from inside.
+// runsAsPlaced waits until a pod runs with its share and has an enforcement status, and checks the share inside the pod.
 func (a *agents) runsAsPlaced(ctx context.Context, t *testing.T, name string) *v1.Pod {
 	t.Helper()
 	pod, err := a.WaitPod(ctx, name, cluster.IsRunning)
@@ -76,8 +76,8 @@ func (a *agents) runsAsPlaced(ctx context.Context, t *testing.T, name string) *v
 	return pod
 }
 
-// testRectangles checks that what profile gshare-rectangle binds runs: on a node that switches between sets of shares, two pods with all SMs
-// and half of the time are not on one GPU, as rectangles without a reserve would be.
+// testRectangles checks that pods bound by the profile gshare-rectangle can run. On a node that switches between sets of shares, two pods with all SMs and
+// half of the time must not be on one GPU, as they would be if rectangles had no reserve.
 func testRectangles(ctx context.Context, t *testing.T, a *agents) {
 	create := func(name string, quota int64) {
 		pod := on(ask(cluster.Pod(name, "sleep", "inf"), 100, quota, 1024), a.Nodes[1])
@@ -125,7 +125,7 @@ func testContainers(ctx context.Context, t *testing.T, a *agents) {
 	}
 }
 
-// testTwoGPUsInParts checks that containers of one pod that do not fit on one GPU get parts of two, each with the device, the MPS daemon and the
+// testTwoGPUsInParts checks that if the containers of a pod do not fit on one GPU, they get parts of two GPUs, each with the device, the MPS daemon and the
 // limits of its own slice.
 func testTwoGPUsInParts(ctx context.Context, t *testing.T, a *agents) {
 	pod := cluster.Pod("stages", "sleep", "inf")
@@ -162,8 +162,7 @@ func testWhole(ctx context.Context, t *testing.T, a *agents) {
 	a.waitBooks(ctx, t, a.Nodes[1])
 }
 
-// testTwins repeatedly creates two pods of the same shape at once. They do not fit on one GPU together, so each must get the slice of its
-// own placement.
+// testTwins repeatedly creates two identical pods at once. They do not fit on one GPU together, so each must get the slice of its own placement.
 func testTwins(ctx context.Context, t *testing.T, a *agents) {
 	for round := range 5 {
 		names := []string{fmt.Sprintf("twin-%d-a", round), fmt.Sprintf("twin-%d-b", round)}
@@ -202,7 +201,7 @@ func testBypass(ctx context.Context, t *testing.T, a *agents) {
 		t.Errorf("a pod that bypassed the scheduler is %v (%v)", pod.Status.Phase, err)
 	}
 	a.waitGrants(ctx, t, a.Nodes[0], 0)
-	// Another pod is not disturbed by it.
+	// Other pods are not affected.
 	a.create(ctx, t, on(ask(cluster.Pod("beside", "sleep", "inf"), 10, 10, 512), a.Nodes[0]))
 	a.runsAsPlaced(ctx, t, "beside")
 }
@@ -230,10 +229,10 @@ func testContainerRestart(ctx context.Context, t *testing.T, a *agents) {
 	a.waitBooks(ctx, t, a.Nodes[1])
 }
 
-// untilTold has a container wait until the test creates a file in it: not for a time, within which nobody may see it run.
+// untilTold makes a container wait until the test creates a file in it. After a fixed time, the container might end before the test has seen it run.
 const untilTold = "until test -e /told; do sleep 0.1; done"
 
-// testGivenBack ends pods in all possible ways and checks that their shares are free again within seconds.
+// testGivenBack ends pods in every possible way, and checks that their shares are free again within seconds.
 func testGivenBack(ctx context.Context, t *testing.T, a *agents) {
 	node := a.Nodes[0]
 	now := int64(0)
@@ -266,7 +265,7 @@ func testGivenBack(ctx context.Context, t *testing.T, a *agents) {
 		}
 		a.waitGrants(ctx, t, node, 1)
 		if end == nil {
-			_, _ = node.Exec(ctx, pod, "main", "touch", "/told") // may itself be ended with the container
+			_, _ = node.Exec(ctx, pod, "main", "touch", "/told") // may itself be killed together with the container
 		} else if err := end(name); err != nil {
 			t.Fatal(err)
 		}
@@ -275,11 +274,11 @@ func testGivenBack(ctx context.Context, t *testing.T, a *agents) {
 		}
 		took := a.waitGrants(ctx, t, node, 0)
 		t.Logf("%s: back %v after the API server said so", name, took)
-		if took > 15*time.Second { // the kubelet ends the containers of a pod that is gone; it takes its time on a loaded machine
+		if took > 15*time.Second { // the kubelet first has to end the containers of the deleted pod, which takes a while on a busy machine
 			t.Errorf("%s: back after %v", name, took)
 		}
 	}
-	// A pod whose image is not there gets tickets and no more, and gives them back.
+	// A pod whose image is missing only gets tickets, and gives them back.
 	missing := on(ask(cluster.Pod("no-image", "sleep", "inf"), 20, 20, 1024), node)
 	missing.Spec.Containers[0].Image = "docker.io/local/missing:1"
 	a.create(ctx, t, missing)
@@ -309,8 +308,8 @@ func (a *agents) waitEnded(ctx context.Context, name string) error {
 	return ctx.Err()
 }
 
-// testHealth checks that a pod on a failed device is marked and new pods are placed elsewhere until the device recovers, without a restart
-// of the container.
+// testHealth checks that a pod on a failed device is marked, and that new pods are placed elsewhere until the device recovers, without a restart of the
+// container.
 func testHealth(ctx context.Context, t *testing.T, a *agents) {
 	node := a.Nodes[0]
 	a.create(ctx, t, on(ask(cluster.Pod("sick", "sleep", "inf"), 60, 70, 8192), node))
@@ -333,7 +332,7 @@ func testHealth(ctx context.Context, t *testing.T, a *agents) {
 		t.Fatal(err)
 	}
 	t.Logf("event: %s", a.waitEvent(ctx, t, "sick", "GPUFault"))
-	// Two more of that size need both devices; one has to wait, and goes on when the device is back.
+	// Two more pods of that size need both devices. One has to wait until the device has recovered.
 	a.createOffSlice(ctx, t, node, "first", slice)
 	a.create(ctx, t, on(ask(cluster.Pod("second", "sleep", "inf"), 30, 60, 512), node))
 	for _, name := range []string{"first", "second"} {
@@ -370,8 +369,8 @@ func testHealth(ctx context.Context, t *testing.T, a *agents) {
 	})
 }
 
-// createOffSlice creates a pod on a node as soon as the scheduler knows that a slice has failed: it hears of it from the API server, as the test does, and may
-// be later. It deletes what was placed there before.
+// createOffSlice creates a pod on a node once the scheduler knows that a slice has failed. The scheduler learns that from the API server, as the test does,
+// and possibly later than the test. Whatever the scheduler places on the slice before is deleted.
 func (a *agents) createOffSlice(ctx context.Context, t *testing.T, node *cluster.Node, name, slice string) {
 	t.Helper()
 	pods := a.Client().CoreV1().Pods("default")

@@ -51,7 +51,7 @@ func (a *agents) node(name string) *cluster.Node {
 	return nil
 }
 
-// checkInside checks from inside a container that it has what its placement contains.
+// checkInside checks inside each container of a pod that it has what its placement says.
 func (a *agents) checkInside(ctx context.Context, pod *v1.Pod) error {
 	placement, present, err := kube.PlacementOf(pod)
 	if err != nil || !present {

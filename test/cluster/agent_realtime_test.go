@@ -12,8 +12,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// realTime sets the scheduling class of the devices, the agents and the pods' programs. In the normal class each wake-up may be delayed by
-// about 3 ms on a busy machine, which is long compared to a kernel.
+// realTime sets the scheduling class of the simulated devices, the agents and the pods' programs. In the normal class, each wake-up can be
+// delayed by about 3 ms on a busy machine, which is long compared to a kernel.
 func (a *agents) realTime(t *testing.T, pods []*v1.Pod, class uint32) {
 	t.Helper()
 	pids := []int{os.Getpid()}
@@ -39,7 +39,7 @@ func setClasses(pids []int, class uint32) error {
 	return nil
 }
 
-// realTimeGroups exists if each cgroup has its own real-time budget; then all of it belongs to the root cgroup.
+// realTimeGroups exists if each cgroup has its own real-time budget, in which case the root cgroup has all of it.
 const realTimeGroups = "/sys/fs/cgroup/cpu/cpu.rt_runtime_us"
 
 func setClass(pid int, class uint32) error {

@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// What a replaced agent is tried with: how often, how far apart pods come meanwhile, and how many of all of them the kubelet may fail.
+// The number of replacements, the interval between arriving pods meanwhile, and the number of all these pods that the kubelet may fail.
 const (
 	replacements = 2
 	everyArrival = 250 * time.Millisecond
 	mostFailed   = 1
 )
 
-// TestAgentReplaced stops the agent in order (SIGTERM) while pods compute and others are created, and starts the next one. Running pods
-// must not be disturbed, and new pods must wait for the next agent without being failed by the kubelet.
+// TestAgentReplaced stops the agent gracefully (SIGTERM) while pods compute and others are created, and starts the next agent. Running
+// pods must not be disturbed, and new pods must wait for the next agent without being failed by the kubelet.
 func TestAgentReplaced(t *testing.T) {
 	long(t)
 	a, node := startLoaded(t)
@@ -28,7 +28,7 @@ func TestAgentReplaced(t *testing.T) {
 		}()
 		for n := range arriving {
 			a.arrive(ctx, t, node, n, n+1)
-			time.Sleep(everyArrival) // the load
+			time.Sleep(everyArrival) // the rate of arrivals
 		}
 		if err := <-back; err != nil {
 			t.Fatal(err)

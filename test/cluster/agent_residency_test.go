@@ -16,8 +16,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/residency"
 )
 
-// testResidency checks that the agent of a running pod follows the levels that gshare-controller's account writes, and reports them under the
-// policies.
+// testResidency checks that the agent of a running pod's node applies the residency levels that gshare-controller's account writes, and
+// reports them, with the admission policies in force.
 func testResidency(ctx context.Context, t *testing.T, a *agents) {
 	config := a.Config(access.Admin)
 	config.Impersonate = rest.ImpersonationConfig{

@@ -27,13 +27,13 @@ const eightGPUs = `devices:
 - {uuid: GPU-7, model: A100, sms: 108, memoryMiB: 81920}
 `
 
-// The load of a restart: pods that compute, and a burst of pods that come before and while the program is away.
+// The load during a restart: pods that compute, and a burst of pods that arrive before and while the program is away.
 const (
 	residents = 4
 	arriving  = 20
 )
 
-// stuck is how long no pod of a burst may start to run while some are still waiting.
+// stuck is the longest time without a further pod of a burst starting to run while some are still waiting.
 const stuck = 30 * time.Second
 
 // startLoaded starts a cluster with one node whose pods compute on simulated GPUs.
@@ -96,7 +96,7 @@ func TestAgentRestarts(t *testing.T) {
 	}
 }
 
-// TestAgentFaults ends the agent between any two steps of its protocol, during a burst.
+// TestAgentFaults makes the agent end between any two steps of its protocol, during a burst.
 func TestAgentFaults(t *testing.T) {
 	long(t)
 	a, node := startLoaded(t)
@@ -108,7 +108,7 @@ func TestAgentFaults(t *testing.T) {
 			agent.Kill()
 			agent.startFaulty(ctx, t, point)
 			a.arrive(ctx, t, node, 0, arriving)
-			a.leave(ctx, t, before) // the steps of a release, too
+			a.leave(ctx, t, before) // so that the agent also takes the steps of a release
 			select {
 			case <-agent.Done():
 			case <-ctx.Done():
@@ -121,7 +121,7 @@ func TestAgentFaults(t *testing.T) {
 			a.clear(ctx, t)
 		})
 		if !passed {
-			return // what it has left would fail the others too
+			return // what it has left would make the others fail too
 		}
 	}
 }
@@ -129,7 +129,7 @@ func TestAgentFaults(t *testing.T) {
 func resident(i int) string { return fmt.Sprintf("resident-%d", i) }
 func arrival(i int) string  { return fmt.Sprintf("arrival-%d", i) }
 
-// load starts the residents and looks into them.
+// load starts the resident pods and checks them from inside.
 func (a *agents) load(ctx context.Context, t *testing.T, node *cluster.Node) (pods []*v1.Pod) {
 	t.Helper()
 	for i := range residents {
@@ -143,14 +143,14 @@ func (a *agents) load(ctx context.Context, t *testing.T, node *cluster.Node) (po
 	return pods
 }
 
-// arrive creates pods and does not wait for them.
+// arrive creates pods without waiting for them.
 func (a *agents) arrive(ctx context.Context, t *testing.T, node *cluster.Node, from, to int) {
 	t.Helper()
 	for i := from; i < to; i++ {
 		pod := on(ask(cluster.Pod(arrival(i), "sleep", "inf"), 30, 40, 2048), node)
 		err := wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 			_, err := a.Client().CoreV1().Pods("default").Create(ctx, pod, metav1.CreateOptions{})
-			return err == nil, nil // the API server may be away
+			return err == nil, nil // the API server may be down
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -167,8 +167,8 @@ func (a *agents) leave(ctx context.Context, t *testing.T, pods []*v1.Pod) {
 	}
 }
 
-// settle waits until all that arrived run, and looks into them. Pods that the kubelet failed because it found no plugin are
-// made again, as a controller does; it says how many. Those before must be what they were.
+// settle waits until all arriving pods run, and checks them from inside. It recreates pods that the kubelet failed because no plugin was
+// registered, as a controller would, and returns their number. The pods in before must run unchanged.
 func (a *agents) settle(ctx context.Context, t *testing.T, node *cluster.Node, before []*v1.Pod) (failed int) {
 	t.Helper()
 	a.progress(ctx, t)
@@ -205,15 +205,15 @@ func (a *agents) settle(ctx context.Context, t *testing.T, node *cluster.Node, b
 	return failed
 }
 
-// progress waits until no pod of the burst is on its way any more, and complains if nothing moves for long.
+// progress waits until every pod of the burst has started or failed, and reports an error if nothing changes for too long.
 func (a *agents) progress(ctx context.Context, t *testing.T) {
 	t.Helper()
 	settled, since := 0, time.Now()
 	for settled < arriving && ctx.Err() == nil {
-		time.Sleep(100 * time.Millisecond) // between two looks
+		time.Sleep(100 * time.Millisecond) // between polls
 		pods, err := a.Client().CoreV1().Pods("default").List(ctx, metav1.ListOptions{})
 		if err != nil {
-			continue // the API server may be away
+			continue // the API server may be down
 		}
 		now := 0
 		for _, pod := range pods.Items {
@@ -231,7 +231,7 @@ func (a *agents) progress(ctx context.Context, t *testing.T) {
 	}
 }
 
-// computes waits until the device has run a kernel of the pod that began after the call.
+// computes waits until the device has run a kernel of the pod that started after the call.
 func (a *agents) computes(ctx context.Context, t *testing.T, pod *v1.Pod) {
 	t.Helper()
 	slice := sliceOf(t, pod)
@@ -240,11 +240,11 @@ func (a *agents) computes(ctx context.Context, t *testing.T, pod *v1.Pod) {
 		if ctx.Err() != nil {
 			t.Fatalf("%s computes no more", pod.Name)
 		}
-		time.Sleep(50 * time.Millisecond) // between two looks
+		time.Sleep(50 * time.Millisecond) // between polls
 	}
 }
 
-// sliceOf returns the slice on which the pod's only vGPU was placed.
+// sliceOf returns the slice on which the pod's only vGPU is placed.
 func sliceOf(t *testing.T, pod *v1.Pod) string {
 	t.Helper()
 	placement, _, err := kube.PlacementOf(pod)
@@ -254,8 +254,8 @@ func sliceOf(t *testing.T, pod *v1.Pod) string {
 	return placement.Containers[0].VGPUs[0].Slice
 }
 
-// TestAgentReboot reboots the node. Pods must come back with their own shares, or be failed by the kubelet if it starts them before the
-// plugin has registered, and nothing from before the reboot may remain.
+// TestAgentReboot reboots the node. Pods must either come back with their own shares, or be failed by the kubelet if it starts them before
+// the plugin has registered. Nothing from before the reboot may remain.
 func TestAgentReboot(t *testing.T) {
 	long(t)
 	a, node := startLoaded(t)
@@ -266,10 +266,10 @@ func TestAgentReboot(t *testing.T) {
 	agent.Kill()
 	began := time.Now()
 	down, started := node.Containerd.Done(), make(chan error, 1)
-	go func() { // as a service that is started before the kubelet
+	go func() { // like a service that is started before the kubelet
 		<-down
 		err := wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, func(context.Context) (bool, error) {
-			return node.Containerd.Done() != down, nil // it is started again, and so is the machine
+			return node.Containerd.Done() != down, nil // both containerd and the machine have been started again
 		})
 		if err == nil {
 			program := agent.program

@@ -18,8 +18,8 @@ const twoInstances = `devices:
   {uuid: MIG-small, profile: 1g.10gb, sms: 14, memoryMiB: 9728}, {uuid: MIG-large, profile: 3g.40gb, sms: 42, memoryMiB: 40192}]}
 `
 
-// TestAgentStages: the containers of a pod ask for MIG instances of different profiles. Each sees its own instance alone; a pod of which one
-// container finds no instance gets none for the other either.
+// TestAgentStages: the containers of a pod request MIG instances of different profiles. Each sees only its own instance. If one container
+// finds no instance, the pod gets none for the other container either.
 func TestAgentStages(t *testing.T) {
 	long(t)
 	a := startWithAgents(t, cluster.Options{Nodes: 1}, twoInstances)
@@ -36,7 +36,7 @@ func TestAgentStages(t *testing.T) {
 	a.waitGrants(ctx, t, node, 0)
 
 	a.create(ctx, t, stages("stages", 60, "3g.40gb", "1g.10gb"))
-	pod := a.runsAsPlaced(ctx, t, "stages") // and each container sees what it was placed on, and no more
+	pod := a.runsAsPlaced(ctx, t, "stages") // each container sees only what it was placed on
 	placed, _, err := kube.PlacementOf(pod)
 	if err != nil || len(placed.Containers) != 2 {
 		t.Fatalf("placement %+v, %v", placed, err)
@@ -51,7 +51,7 @@ func TestAgentStages(t *testing.T) {
 	a.waitGrants(ctx, t, node, 0)
 }
 
-// stages returns a pod of two containers, main and second, that ask for a part of a slice of a kind of their own.
+// stages returns a pod with the containers main and second, each of which requests a part of a slice of the given kind.
 func stages(name string, sm int64, main, second string) *v1.Pod {
 	pod := cluster.Pod(name, "sleep", "inf")
 	also := pod.Spec.Containers[0]
@@ -65,7 +65,7 @@ func stages(name string, sm int64, main, second string) *v1.Pod {
 	return pod
 }
 
-// withoutDriver starts the agent again without a driver description: this machine has no device nodes of MIG instances.
+// withoutDriver restarts the agent without a driver description, since this machine has no device nodes of MIG instances.
 func (a *agent) withoutDriver(ctx context.Context, t *testing.T) {
 	t.Helper()
 	name := a.program.Args[1]

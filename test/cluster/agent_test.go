@@ -39,7 +39,7 @@ type agent struct {
 	program machine.Program
 	front   *machine.Process
 	node    *cluster.Node
-	devices string // file of the simulated devices
+	devices string // path of the list of simulated devices
 	address string
 }
 
@@ -60,7 +60,7 @@ func startWithAgents(t *testing.T, o cluster.Options, devices string) *agents {
 	apply(t, c, manifests.Namespace)
 	apply(t, c, manifests.NodeAccess)
 	apply(t, c, manifests.NodePolicies)
-	apply(t, c, manifests.NodePods) // of use where the kubelet has no PodsAPI
+	apply(t, c, manifests.NodePods) // used if the kubelet has no PodsAPI
 	all := &agents{Cluster: c, of: map[string]*agent{}}
 	for _, node := range c.Nodes {
 		all.of[node.Name] = startAgent(ctx, t, c, node, program, hook, devices)
@@ -109,7 +109,7 @@ func buildOf(t *testing.T, root, name, folder string, flags ...string) string {
 
 func buildHook(t *testing.T) string { return buildHookOf(t, "../..", "hook") }
 
-// buildHookOf builds the hook of a checkout into a folder of bin/cluster.
+// buildHookOf builds a checkout's hook into a folder of bin/cluster.
 func buildHookOf(t *testing.T, root, folder string) string {
 	t.Helper()
 	dir, err := filepath.Abs(filepath.Join("../../bin/cluster", folder))
@@ -122,8 +122,8 @@ func buildHookOf(t *testing.T, root, folder string) string {
 	return filepath.Join(dir, "libgshare.so")
 }
 
-// configuration is the agents' configuration. It slows the token server down by five, since a call of the fake driver costs many times one
-// of a real driver.
+// configuration is the agents' configuration. It slows the token server down by a factor of five, since a call of the fake driver is many
+// times as expensive as one of a real driver.
 const configuration = `apiVersion: gshare.dev/v1alpha1
 kind: NodeConfiguration
 simulatedDevices: %s
@@ -164,25 +164,25 @@ func startAgent(ctx context.Context, t *testing.T, c *cluster.Cluster, node *clu
 	return a
 }
 
-// waitFront blocks until the kubelet watches the front and the agent knows.
+// waitFront blocks until the kubelet watches the front, and the agent knows that it does.
 func (a *agent) waitFront(ctx context.Context, t *testing.T) {
 	t.Helper()
 	for ctx.Err() == nil {
 		if text, err := a.get(ctx, "/metrics"); err == nil && strings.Contains(text, "gshare_node_fronts 1\n") {
 			return
 		}
-		time.Sleep(20 * time.Millisecond) // between two looks
+		time.Sleep(20 * time.Millisecond) // between polls
 	}
 	t.Fatal("the front has not registered")
 }
 
-// start starts an agent, after the previous one has ended.
+// start starts an agent after the previous one has ended.
 func (a *agent) start(ctx context.Context, t *testing.T) {
 	t.Helper()
 	a.run(ctx, t, a.program)
 }
 
-// startFaulty starts an agent that ends at a point of its protocol, and returns when it is ready or has ended.
+// startFaulty starts an agent that exits at a given point of its protocol. It returns once the agent is ready or has exited.
 func (a *agent) startFaulty(ctx context.Context, t *testing.T, point string) {
 	t.Helper()
 	program := a.program

@@ -14,8 +14,9 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/injection"
 )
 
-// TestUserNamespaces: pods with a user namespace of their own (hostUsers: false) get their shares as others do. Where the agent's folder is
-// mounted noexec, as /run is in many distributions, others can load the hook, and they are refused.
+// TestUserNamespaces: pods with a user namespace of their own (hostUsers: false) get their shares like other pods. If the agent's folder is
+// mounted noexec, as /run is in many distributions, pods with hostUsers can still load the hook, but those with their own user namespace
+// cannot and are refused.
 func TestUserNamespaces(t *testing.T) {
 	long(t)
 	a := startWithAgents(t, cluster.Options{Nodes: 1, Runtime: buildRunc(t)}, oneGPU)
@@ -27,7 +28,8 @@ func TestUserNamespaces(t *testing.T) {
 			t.Fatalf("%v: %s", err, out)
 		}
 	}
-	// A user namespace may mount /proc only beside one that nothing is mounted over, and the machine's has sysctls mounted over it.
+	// The kernel lets a user namespace mount /proc only if a /proc without mounts over it is visible, but on the machine, sysctls are mounted
+	// over /proc.
 	run("mkdir /run/proc && mount -t proc proc /run/proc")
 	a.loadsHook(ctx, t, "host-users", true)
 	a.loadsHook(ctx, t, "own-users", false)
@@ -41,7 +43,8 @@ func TestUserNamespaces(t *testing.T) {
 	a.waitEvent(ctx, t, "noexec-own-users", string(grant.UnsafePod))
 }
 
-// buildRunc returns a folder with a runc that can do what Debian's is too old for, and skips the test where it cannot be compiled.
+// buildRunc returns a folder with a runc that supports user namespaces, for which Debian's is too old. It skips the test if runc cannot be
+// compiled.
 func buildRunc(t *testing.T) string {
 	t.Helper()
 	if err := exec.Command("pkg-config", "--exists", "libseccomp").Run(); err != nil {
@@ -64,7 +67,7 @@ func withUsers(name string, hostUsers bool) *v1.Pod {
 	return pod
 }
 
-// loadsHook checks that a pod runs with its share, in the user namespace that it asks for, and may execute the hook's file.
+// loadsHook checks that a pod runs with its share, in the user namespace that it requests, and that it may execute the hook's file.
 func (a *agents) loadsHook(ctx context.Context, t *testing.T, name string, hostUsers bool) {
 	t.Helper()
 	a.create(ctx, t, withUsers(name, hostUsers))

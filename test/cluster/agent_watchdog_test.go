@@ -17,8 +17,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/kube"
 )
 
-// TestAgentWatchdog runs a pod without a share on a device beside a pod with one. The first must be reported, and killed if the node's
-// policy says so, while the second keeps running. Then the second is seen on a device that is not of its share, and must be killed too.
+// TestAgentWatchdog runs a pod without a share beside a pod with one on the same device. The first must be reported, and killed if the
+// node's policy says so, while the second keeps running. Then the second is seen on a device outside its share, and must be killed too.
 func TestAgentWatchdog(t *testing.T) {
 	long(t)
 	a, node := startLoaded(t)
@@ -75,7 +75,7 @@ func computing(name string) *v1.Pod {
 	return pod
 }
 
-// using returns the device file's entries for processes that use a device.
+// using returns entries for the list of simulated devices, which say that processes use a device.
 func using(uuid string, pids ...int) string {
 	text := "processes:\n"
 	for _, pid := range pids {
@@ -100,7 +100,7 @@ func (a *agent) police(ctx context.Context, t *testing.T, policy string) {
 	a.start(ctx, t)
 }
 
-// goesOn checks that the pod's container has not ended.
+// goesOn checks that the pod's container is still running.
 func (a *agents) goesOn(ctx context.Context, t *testing.T, was *v1.Pod) {
 	t.Helper()
 	is, err := a.Client().CoreV1().Pods("default").Get(ctx, was.Name, metav1.GetOptions{})
@@ -124,7 +124,7 @@ func (a *agents) waitKilled(ctx context.Context, t *testing.T, pod string) {
 	}
 }
 
-// waitEnforcement waits until the enforcement status of a pod contains a text, or no longer contains it.
+// waitEnforcement waits until the enforcement status of a pod contains a text, or, if says is false, no longer contains it.
 func (a *agents) waitEnforcement(ctx context.Context, t *testing.T, pod, part string, says bool) {
 	t.Helper()
 	is, err := a.WaitPod(ctx, pod, func(p *v1.Pod) bool {
@@ -136,7 +136,7 @@ func (a *agents) waitEnforcement(ctx context.Context, t *testing.T, pod, part st
 	}
 }
 
-// waitOffer waits until the node offers a slice to new pods, or no longer offers it.
+// waitOffer waits until the node offers a slice to new pods, or, if offered is false, no longer offers it.
 func (a *agents) waitOffer(ctx context.Context, t *testing.T, node *cluster.Node, slice string, offered bool) {
 	t.Helper()
 	a.waitNode(ctx, t, node, func(n *v1.Node) bool {

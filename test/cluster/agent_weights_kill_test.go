@@ -13,7 +13,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/store"
 )
 
-// podKilled: the memory of a program that is killed while it has the weights is free at once, and theirs stays. The pod in its place maps them again.
+// podKilled: if a program with mapped weights is killed, its own memory is free at once, and the shared weights stay. The pod that replaces it maps
+// them again.
 func (w *weighing) podKilled(t *testing.T) {
 	const name = "shared-6"
 	before := w.used(t)
@@ -39,12 +40,12 @@ func (w *weighing) podKilled(t *testing.T) {
 	w.checkLedger(t)
 }
 
-// storeKilled: programs keep what they have mapped, and it stays counted.
+// storeKilled: when the store is killed, programs keep the weights that they have mapped, and these remain counted.
 func (w *weighing) storeKilled(t *testing.T) {
 	w.killStore(t, func() {})
 }
 
-// bothKilled: the next agent finds that the store has ended as well, and starts another.
+// bothKilled: the next agent finds that the store has ended as well, and starts another one.
 func (w *weighing) bothKilled(t *testing.T) {
 	w.killStore(t, func() {
 		w.agent.Kill()
@@ -53,7 +54,7 @@ func (w *weighing) bothKilled(t *testing.T) {
 	})
 }
 
-// killStore kills the store and does something else, and waits for another store. The programs that share the weights notice nothing.
+// killStore kills the store, calls also, and waits for another store. The programs that share the weights must not notice.
 func (w *weighing) killStore(t *testing.T, also func()) {
 	t.Helper()
 	_, control := w.storeOf("default")
@@ -70,7 +71,7 @@ func (w *weighing) killStore(t *testing.T, also func()) {
 	w.checkLedger(t)
 }
 
-// waitAnotherStore waits until a store runs in the place of one with a PID.
+// waitAnotherStore waits until a store runs in place of the one with PID before.
 func (w *weighing) waitAnotherStore(t *testing.T, control store.Control, before int) {
 	t.Helper()
 	err := wait.PollUntilContextCancel(w.ctx, 50*time.Millisecond, true, func(context.Context) (bool, error) {
@@ -81,7 +82,7 @@ func (w *weighing) waitAnotherStore(t *testing.T, control store.Control, before 
 	}
 }
 
-// waitUsed waits until the driver counts so many MiB.
+// waitUsed waits until the driver counts this much used memory, in MiB.
 func (w *weighing) waitUsed(t *testing.T, want float64) {
 	t.Helper()
 	got := -1.

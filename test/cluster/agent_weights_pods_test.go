@@ -23,7 +23,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/store"
 )
 
-// server returns a pod of gshare-model with a share of the GPU's memory, in MiB. declared is what it declares; empty: it has its own weights.
+// server returns a pod of gshare-model with a share of the GPU's memory, in MiB. declared is its declaration of weights; if it is empty, the
+// pod has weights of its own.
 func (w *weighing) server(name, model string, weights, workspace, memory int64, declared string) *v1.Pod {
 	pod := cluster.Pod(name)
 	c := &pod.Spec.Containers[0]
@@ -35,7 +36,7 @@ func (w *weighing) server(name, model string, weights, workspace, memory int64, 
 	pod.Spec.RestartPolicy = v1.RestartPolicyNever
 	if declared != "" {
 		pod.Annotations = map[string]string{kube.AnnotationWeights: declared}
-		if !strings.Contains(declared, ",") { // what the server has is all that the pod declares
+		if !strings.Contains(declared, ",") { // the pod declares exactly the weights that its server has
 			c.Args = append(c.Args, "--declared=$(WEIGHTS)")
 			of := v1.ObjectFieldSelector{FieldPath: "metadata.annotations['" + kube.AnnotationWeights + "']"}
 			c.Env = append(c.Env, v1.EnvVar{Name: "WEIGHTS", ValueFrom: &v1.EnvVarSource{FieldRef: &of}})
@@ -48,7 +49,7 @@ func modelFlags(model string, weights int64) []string {
 	return []string{"--name=" + model, fmt.Sprintf("--weights=%dMi", weights), "--batch=1=1ms"}
 }
 
-// declared returns the weights of a model as a pod declares them.
+// declared returns the declaration of a model's weights for a pod.
 func (w *weighing) declared(t *testing.T, model string, weights int64) string {
 	t.Helper()
 	out, err := exec.Command(w.model, append(modelFlags(model, weights), "--declare")...).Output()
@@ -58,7 +59,7 @@ func (w *weighing) declared(t *testing.T, model string, weights int64) string {
 	return strings.TrimSpace(string(out))
 }
 
-// ready waits until a pod of a namespace serves, and returns it.
+// ready waits until a pod serves, and returns it.
 func (w *weighing) ready(t *testing.T, namespace, name string) (pod *v1.Pod) {
 	t.Helper()
 	var err error
@@ -82,7 +83,7 @@ func (w *weighing) ready(t *testing.T, namespace, name string) (pod *v1.Pod) {
 	return pod
 }
 
-// waits waits until the scheduler has no node for a pod, for this reason.
+// waits waits until the scheduler reports that no node fits a pod, with the given reason.
 func (w *weighing) waits(t *testing.T, name, reason string) {
 	t.Helper()
 	_, err := w.WaitPod(w.ctx, name, func(p *v1.Pod) bool {
@@ -98,7 +99,7 @@ func (w *weighing) waits(t *testing.T, name, reason string) {
 	}
 }
 
-// answer returns what a server says to a request.
+// answer returns a server's response to a request.
 func (w *weighing) answer(t *testing.T, pod *v1.Pod) string {
 	t.Helper()
 	request, err := http.NewRequestWithContext(w.ctx, http.MethodPost, "http://"+pod.Status.PodIP+":8080/", strings.NewReader("hello"))
@@ -117,7 +118,7 @@ func (w *weighing) answer(t *testing.T, pod *v1.Pod) string {
 	return string(regexp.MustCompile(`"checksum":\d+`).Find(text))
 }
 
-// used returns the memory of the GPU that is in use, in MiB by the driver's count.
+// used returns the GPU memory in use, in MiB, as the driver counts it.
 func (w *weighing) used(t *testing.T) float64 {
 	t.Helper()
 	arguments := append(append([]string(nil), w.env...), filepath.Join(w.Dir, "fake", "linked"))
@@ -126,13 +127,13 @@ func (w *weighing) used(t *testing.T) float64 {
 	if _, scanned := fmt.Sscanf(string(out), "ok %f %f", &left, &total); err != nil || scanned != nil {
 		t.Fatalf("%q: %v, %v", out, err, scanned)
 	}
-	return (total-left)/(1<<20) - 64 // which this program has
+	return (total-left)/(1<<20) - 64 // used by this program itself
 }
 
 // near reports whether a number differs from another by one percent at most.
 func near(got, want float64) bool { return got >= 0.99*want && got <= 1.01*want }
 
-// checkLedger checks that what the programs of the shares report and what the stores have is what the driver counts.
+// checkLedger checks that the memory reported for the shares plus that of the store equals the driver's count.
 func (w *weighing) checkLedger(t *testing.T) {
 	t.Helper()
 	var ledger, driver float64
@@ -160,7 +161,7 @@ func (w *weighing) checkLedger(t *testing.T) {
 	}
 }
 
-// sharing returns the pods that share the weights, after a look at each.
+// sharing returns the pods that share the weights, after checking that each of them serves.
 func (w *weighing) sharing(t *testing.T) (pods []*v1.Pod) {
 	t.Helper()
 	for i := range 7 {
@@ -173,14 +174,14 @@ func (w *weighing) sharing(t *testing.T) (pods []*v1.Pod) {
 	return pods
 }
 
-// storeOf returns the store of a namespace.
+// storeOf returns the directory and the control of a namespace's store.
 func (w *weighing) storeOf(namespace string) (dir string, control store.Control) {
 	id := modelstore.Store{Slice: "GPU-0", Namespace: namespace}.ID()
 	dir = "/run/gshare/stores/" + id
 	return dir, store.Control(w.node.Machine.HostPath(dir))
 }
 
-// waitStores waits until the node has so many stores.
+// waitStores waits until the node has this number of stores.
 func (w *weighing) waitStores(t *testing.T, want int) {
 	t.Helper()
 	var stores []string
@@ -193,7 +194,8 @@ func (w *weighing) waitStores(t *testing.T, want int) {
 	}
 }
 
-// verifyAs runs gshare-node store verify in the cgroup of a pod, by which the kernel says whose process it is, without the hook.
+// verifyAs runs gshare-node store verify, without the hook, in the cgroup of a pod. From the cgroup the store learns to which pod the process
+// belongs.
 func (w *weighing) verifyAs(t *testing.T, pod *v1.Pod, digest string) (string, error) {
 	t.Helper()
 	pids := pidsOf(t, pod)

@@ -25,8 +25,8 @@ import (
 
 const oneV100 = "devices:\n- {uuid: GPU-0, model: V100, sms: 80, memoryMiB: 16384}\n"
 
-// The memory of ResNeXt in figure 13 of FaST-GShare, in MiB: of a pod with its own weights, and of one that shares them; the weights are what the
-// paper's store takes for them, in whole units of 2 MiB. The rest of a share beyond the workspace is for inputs.
+// The memory of ResNeXt in figure 13 of FaST-GShare, in MiB: of a pod with its own weights, and of a pod that shares them. The weights take what the
+// paper's store takes for them, rounded to whole units of 2 MiB. The rest of a share beyond the workspace is for inputs.
 const (
 	resnextAlone, resnextShared, resnextWeights = 3335, 1829, 1806
 	resnextWorkspace                            = resnextShared - 4
@@ -38,14 +38,14 @@ type weighing struct {
 	ctx   context.Context
 	node  *cluster.Node
 	agent *agent
-	env   []string // of programs on the node that use the GPU
+	env   []string // for programs on the node that use the GPU
 	model string   // path of gshare-model
 	http  http.Client
 }
 
-// TestSharedWeights is FaST-GShare's figure 13 (FG-136) with a real kubelet: seven pods of ResNeXt that share its weights run on a GPU of 16 GB, and
-// four of those that do not. The driver counts the weights once; agent, store, both, and a pod that has mapped the weights are killed meanwhile; nothing
-// is left in the end.
+// TestSharedWeights is figure 13 of FaST-GShare (FG-136) with a real kubelet: on a GPU of 16 GB run seven pods of ResNeXt that share its weights, but
+// only four that do not. The driver counts the weights once. Meanwhile, the agent, the store, both of them, and a pod that has mapped the weights are
+// killed. In the end nothing may be left.
 func TestSharedWeights(t *testing.T) {
 	long(t)
 	w := startWeighing(t)
@@ -62,16 +62,16 @@ func TestSharedWeights(t *testing.T) {
 
 func startWeighing(t *testing.T) *weighing {
 	t.Helper()
-	for _, name := range []string{"gshare-stores", "gshare-mps"} { // which programs enter that outlive the agent; the last to be cleaned up
+	for _, name := range []string{"gshare-stores", "gshare-mps"} { // cgroups of programs that outlive the agent; they are removed last
 		t.Cleanup(func() { _ = cgroup.Detached{Mount: "/sys/fs/cgroup", Name: name}.Remove() })
 	}
 	driver := buildDriver(t)
 	w := &weighing{model: buildOf(t, "../..", "gshare-model", "./cmd/gshare-model")}
 	image := modelImageOf(t, driver)
-	maps.Copy(image.Files, withLibraries(t, "/bin/weights", filepath.Join(driver, "weights"))) // a user of libgshare_store.so
+	maps.Copy(image.Files, withLibraries(t, "/bin/weights", filepath.Join(driver, "weights"))) // a program that uses libgshare_store.so
 	library := filepath.Join(filepath.Dir(buildHook(t)), "libgshare_store.so")
-	maps.Copy(image.Files, withLibraries(t, "/unused/libgshare_store.so", library))               // for the C library's parts, which other images have
-	scheduler := bytes.ReplaceAll(manifests.SchedulerConfig, []byte("  pluginConfig: &packed\n"), // pods of two namespaces on the GPU
+	maps.Copy(image.Files, withLibraries(t, "/unused/libgshare_store.so", library))               // only for the parts of the C library that the library needs, which other images have
+	scheduler := bytes.ReplaceAll(manifests.SchedulerConfig, []byte("  pluginConfig: &packed\n"), // so that pods of two namespaces share the GPU
 		[]byte("  pluginConfig: &packed\n  - name: SlotPacking\n    args: {tenancy: mixed}\n"))
 	w.agents = startWithAgents(t, cluster.Options{Nodes: 1, Images: []cluster.Image{image}, SchedulerConfig: scheduler}, oneV100)
 	w.gpus = startGPUs(t, w.agents, driver, "GPU-0")
@@ -82,7 +82,7 @@ func startWeighing(t *testing.T) *weighing {
 	w.agent = w.of[w.node.Name]
 	w.http.Transport = &http.Transport{DialContext: w.node.Machine.Dial}
 
-	account := filepath.Join(w.Dir, "account") // of the driver, for all programs of the node
+	account := filepath.Join(w.Dir, "account") // the driver's account, shared by all programs of the node
 	if err := os.WriteFile(account, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +119,7 @@ func (w *weighing) edit(t *testing.T, name, before, after string) {
 	}
 }
 
-// restartAgent kills the agent, and returns when another one serves.
+// restartAgent kills the agent, and returns once the next one serves.
 func (w *weighing) restartAgent(t *testing.T) {
 	t.Helper()
 	w.agent.Kill()
@@ -127,7 +127,7 @@ func (w *weighing) restartAgent(t *testing.T) {
 	w.agent.waitFront(w.ctx, t)
 }
 
-// explain logs what the pods and the stores say.
+// explain logs the state of the pods and the stores.
 func (w *weighing) explain(t *testing.T) {
 	if !t.Failed() {
 		return
@@ -151,7 +151,7 @@ func (w *weighing) explain(t *testing.T) {
 	}
 }
 
-// fourAlone: pods with their own weights.
+// fourAlone: four pods with weights of their own fit.
 func (w *weighing) fourAlone(t *testing.T) {
 	const fit = 4
 	for i := range fit + 1 {
@@ -160,7 +160,7 @@ func (w *weighing) fourAlone(t *testing.T) {
 			w.ready(t, "default", fmt.Sprint("alone-", i))
 		}
 	}
-	w.waits(t, fmt.Sprint("alone-", fit), "Insufficient gshare/mem") // Kubernetes' own count
+	w.waits(t, fmt.Sprint("alone-", fit), "Insufficient gshare/mem") // Kubernetes' own accounting
 	got := w.used(t)
 	t.Logf("%d pods with their own weights run, and have %.0f MiB; one more waits", fit, got)
 	if !near(got, fit*resnextAlone) {
@@ -169,7 +169,7 @@ func (w *weighing) fourAlone(t *testing.T) {
 	w.clear(w.ctx, t)
 }
 
-// sevenShare: pods with the weights of the store.
+// sevenShare: seven pods that share the weights of the store fit.
 func (w *weighing) sevenShare(t *testing.T) {
 	const fit = 7
 	declared := w.declared(t, "resnext", resnextWeights)
@@ -203,8 +203,8 @@ func (w *weighing) sevenShare(t *testing.T) {
 	w.checkLedger(t)
 }
 
-// refusesOthers: a pod of another namespace that declares weights has a store of its own, and gets nothing of the first one. One of the first
-// namespace does: the control.
+// refusesOthers: a pod of another namespace that declares weights gets a store of its own, and nothing of the first store. The control is a pod of the
+// first namespace, which does get them.
 func (w *weighing) refusesOthers(t *testing.T) {
 	namespace := &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "other"}}
 	if _, err := w.Client().CoreV1().Namespaces().Create(w.ctx, namespace, metav1.CreateOptions{}); err != nil {
@@ -218,7 +218,7 @@ func (w *weighing) refusesOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	stranger := w.ready(t, "other", "stranger")
-	for _, verb := range []string{"stored", "read"} { // by the library that the agent has mounted
+	for _, verb := range []string{"stored", "read"} { // through the library that the agent has mounted
 		out, err := w.node.Exec(w.ctx, stranger, "main", "sh", "-c", fmt.Sprintf(
 			`LD_LIBRARY_PATH=$(dirname $GSHARE_STORE_LIBRARY):$LD_LIBRARY_PATH /bin/weights $GSHARE_STORE %s %q 2>&1; ls /usr/lib/gshare`, textDigest, text))
 		if want := verb + " " + text + "\ngshare_safetensors.py\ngshare_store.py\nlibgshare.so\nlibgshare_store.so\n"; string(out) != want {
@@ -240,7 +240,7 @@ func (w *weighing) refusesOthers(t *testing.T) {
 	w.checkLedger(t)
 }
 
-// agentKilled: programs and store go on without the agent, which finds them again.
+// agentKilled: programs and the store keep running without the agent, and the next agent finds them again.
 func (w *weighing) agentKilled(t *testing.T) {
 	_, control := w.storeOf("default")
 	before := w.pidOf(t, control)
@@ -258,7 +258,7 @@ func (w *weighing) agentKilled(t *testing.T) {
 	w.checkLedger(t)
 }
 
-// leavesNothing: when the pods have gone, so have the stores, and all memory is free.
+// leavesNothing: when the pods are gone, so are the stores, and all memory is free.
 func (w *weighing) leavesNothing(t *testing.T) {
 	w.clear(w.ctx, t)
 	w.waitStores(t, 0)

@@ -20,22 +20,22 @@ import (
 )
 
 const (
-	// measured is how long the load is looked at, after it has run for a moment.
+	// measured is how long the load is measured, once it has run for a moment.
 	measured = 10 * time.Second
-	// tolerance is by how many points the time of a share may differ from its quota.
+	// tolerance is by how many percentage points the time of a share may differ from its quota.
 	tolerance = 3
 )
 
-// loads are pods that keep one GPU busy: two with a fixed part of its time, and one that uses what they leave. The SMs of any two exceed
-// the GPU.
+// loads are pods that keep one GPU busy: two with a fixed part of its time, and one that uses what they leave. Any two of them request
+// more SMs than the GPU has.
 var loads = []struct {
 	name         string
 	quota, limit int64
 }{{"half", 50, 50}, {"third", 30, 30}, {"greedy", 10, 100}}
 
-// TestAgentWorkload runs programs that keep a simulated GPU busy in real containers, with the real hook in front of the fake driver, and
-// checks that each gets its quota, however much its neighbours try to use. Without the hook they do not, which the same measurement must
-// show.
+// TestAgentWorkload runs programs that keep a simulated GPU busy in real containers, with the real hook in front of the fake driver. It
+// checks that each gets its quota, however much its neighbours try to use. As a control, the same measurement must show that without the
+// hook they do not.
 func TestAgentWorkload(t *testing.T) {
 	long(t)
 	driver := buildDriver(t)
@@ -81,7 +81,7 @@ func (a *agents) measure(ctx context.Context, t *testing.T, devices gpus, uuid s
 		}
 	}
 	clock := devices[uuid].Clock()
-	for _, pod := range pods { // until all are at work
+	for _, pod := range pods { // until all of them are working
 		for devices.used(t, uuid, pod, 0, clock.Now()) == 0 {
 			time.Sleep(50 * time.Millisecond)
 		}
@@ -89,7 +89,7 @@ func (a *agents) measure(ctx context.Context, t *testing.T, devices gpus, uuid s
 	a.realTime(t, pods, unix.SCHED_RR)
 	defer a.realTime(t, pods, unix.SCHED_NORMAL)
 	from := clock.Now()
-	time.Sleep(measured) // what is measured is time on the machine's clock
+	time.Sleep(measured) // the measurement takes real time
 	to := clock.Now()
 	for _, pod := range pods {
 		percent := devices.used(t, uuid, pod, from, to)
@@ -99,7 +99,7 @@ func (a *agents) measure(ctx context.Context, t *testing.T, devices gpus, uuid s
 	return got
 }
 
-// takeOver replaces the agent by another one, and checks that programs keep running and are served again.
+// takeOver replaces the agent by another one, and checks that the programs keep running and are served again.
 func (a *agents) takeOver(ctx context.Context, t *testing.T, pods []*v1.Pod) {
 	t.Helper()
 	agent := a.of[a.Nodes[0].Name]
