@@ -70,7 +70,7 @@ func startWeighing(t *testing.T) *weighing {
 	image := modelImageOf(t, driver)
 	maps.Copy(image.Files, withLibraries(t, "/bin/weights", filepath.Join(driver, "weights"))) // a program that uses libgshare_store.so
 	library := filepath.Join(filepath.Dir(buildHook(t)), "libgshare_store.so")
-	maps.Copy(image.Files, withLibraries(t, "/unused/libgshare_store.so", library))               // only for the parts of the C library that the library needs, which other images have
+	maps.Copy(image.Files, withLibraries(t, "/unused/libgshare_store.so", library))               // for the parts of the C library, which other images have
 	scheduler := bytes.ReplaceAll(manifests.SchedulerConfig, []byte("  pluginConfig: &packed\n"), // so that pods of two namespaces share the GPU
 		[]byte("  pluginConfig: &packed\n  - name: SlotPacking\n    args: {tenancy: mixed}\n"))
 	w.agents = startWithAgents(t, cluster.Options{Nodes: 1, Images: []cluster.Image{image}, SchedulerConfig: scheduler}, oneV100)

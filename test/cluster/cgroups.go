@@ -18,7 +18,7 @@ import (
 
 const cgroupMount = "/sys/fs/cgroup"
 
-// cgroupRoots returns the mount points of the cgroup hierarchies: one of cgroup v2, or one per controller of cgroup v1.
+// cgroupRoots returns the mount points of the cgroup hierarchies: one for cgroup v2, or one for each controller of cgroup v1.
 func cgroupRoots() ([]string, error) {
 	if _, err := os.Stat(filepath.Join(cgroupMount, "cgroup.controllers")); err == nil {
 		return []string{cgroupMount}, nil
@@ -86,7 +86,7 @@ func enableControllers(folder string) error {
 // copyCpuset copies the CPUs and memory nodes of a cgroup to its new child: in cgroup v1 a new cpuset is empty and accepts no process.
 func copyCpuset(parent, child string) error {
 	if _, err := os.Stat(filepath.Join(child, "cpuset.cpu_exclusive")); err != nil {
-		return nil // not a cpuset of version 1
+		return nil // not a cpuset of cgroup v1
 	}
 	for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
 		value, err := os.ReadFile(filepath.Join(parent, file))
@@ -100,8 +100,8 @@ func copyCpuset(parent, child string) error {
 	return nil
 }
 
-// removeCgroup removes a cgroup and its descendants from every hierarchy. It retries for some seconds while the kernel still counts
-// processes that have been killed.
+// removeCgroup removes a cgroup and its descendants from every hierarchy. It retries for some seconds, since the kernel may still
+// count processes that have been killed.
 func removeCgroup(name string) error {
 	roots, err := cgroupRoots()
 	if err != nil {

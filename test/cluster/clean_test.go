@@ -15,8 +15,8 @@ import (
 	"github.com/gshare-dev/gshare/test/cluster"
 )
 
-// TestLeavesNothing starts a cluster in a process that is then killed, and another cluster in this process. The second start must remove
-// what the first process left behind, and the end of the second cluster everything else.
+// TestLeavesNothing starts a cluster in a process that is then killed, and another cluster in this process. The start of the second
+// cluster must remove what the first process left behind, and nothing may be left when it ends.
 func TestLeavesNothing(t *testing.T) {
 	if os.Getenv(killedEnvironment) != "" {
 		waitForKill(t)

@@ -3,8 +3,8 @@
 // containerd, runc and a kubelet, all at their usual paths and ports. It needs root and a few programs of the Linux
 // distribution, but no network, registry or images.
 //
-// Every program can be killed and started again, and a node rebooted. Nothing is left when a test ends; if its process
-// is killed, the machines end with it, and the next Start removes the folder and the cgroups that remain.
+// Every program can be killed and restarted, and a node can be rebooted. Nothing is left when a test ends. If the test process is killed,
+// the machines end with it, and the next Start removes the directory and the cgroups that remain.
 package cluster
 
 import (
@@ -35,30 +35,30 @@ type Options struct {
 	SchedulerConfig []byte         // a KubeSchedulerConfiguration without gshare's plugins; gshare's own, manifests/scheduler, if nil
 	APIServerArgs   []string       // more flags of kube-apiserver
 	KubeletConfig   map[string]any // fields of the KubeletConfiguration that replace the cluster's own
-	Images          []Image        // besides BusyboxImage
-	Runtime         string         // folder of the runc to use; that of PATH if empty
+	Images          []Image        // in addition to BusyboxImage
+	Runtime         string         // folder of the runc to use; empty: the one in PATH
 }
 
-// Cluster is a running Kubernetes cluster for a test, with the processes of its control plane and its nodes. Its many methods
-// start, stop and reach these processes: tests have no other handle of the cluster.
+// Cluster is a running Kubernetes cluster for a test, with the processes of its control plane and its nodes. It has many methods because
+// tests start, stop and reach these processes through it, and have no other handle of the cluster.
 type Cluster struct {
 	Nodes []*Node
 	// The control plane's processes, all on one machine.
 	Etcd, APIServer, ControllerManager, Scheduler *machine.Process
-	// Dir has the cluster's files, and is seen under the same path on every machine.
+	// Dir is the directory of the cluster's files. Every machine sees it under the same path.
 	Dir string
 
 	options     Options
 	programs    string   // folder of the programs that hack/cluster.sh builds
-	images      []string // archives
+	images      []string // paths of image archives
 	lock        *os.File
 	control     *machine.Machine
 	credentials *access.Credentials
 	client      *kubernetes.Clientset
 }
 
-// Start starts a cluster and waits until all nodes are ready. The cluster is stopped at the end of the test; if the test failed, the ends
-// of all logs are printed. Start skips the test if this machine cannot run a cluster.
+// Start starts a cluster and waits until all nodes are ready. The cluster is stopped at the end of the test; if the test failed, the last
+// lines of all logs are printed. Start skips the test if this machine cannot run a cluster.
 func Start(t testing.TB, o Options) *Cluster {
 	t.Helper()
 	if err := checkRequirements(); err != nil {
@@ -153,7 +153,7 @@ func (c *Cluster) haltAndRemove() error {
 	return errors.Join(removeStateDir(c.Dir), c.lock.Close())
 }
 
-// copyLogs copies all logs below the directory that the environment variable GSHARE_CLUSTER_LOGS names, if it is set.
+// copyLogs copies all logs to a directory below the one that the environment variable GSHARE_CLUSTER_LOGS names, if it is set.
 func (c *Cluster) copyLogs(test string) error {
 	folder := os.Getenv("GSHARE_CLUSTER_LOGS")
 	if folder == "" || c.Dir == "" {
@@ -164,7 +164,7 @@ func (c *Cluster) copyLogs(test string) error {
 }
 
 func (c *Cluster) showLogs(t testing.TB) {
-	logs, _ := filepath.Glob(filepath.Join(c.Dir, "logs", "*.log")) // the pattern is right
+	logs, _ := filepath.Glob(filepath.Join(c.Dir, "logs", "*.log")) // the pattern is well-formed
 	for _, log := range logs {
 		t.Logf("end of %s:\n%s", filepath.Base(log), executable.LogTail(log))
 	}

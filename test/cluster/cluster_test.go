@@ -16,7 +16,7 @@ import (
 	"github.com/gshare-dev/gshare/test/cluster/machine"
 )
 
-// TestCluster tests the harness on one cluster, with increasingly destructive steps.
+// TestCluster tests the harness on one cluster, in increasingly destructive steps.
 func TestCluster(t *testing.T) {
 	c := cluster.Start(t, cluster.Options{Images: []cluster.Image{{Name: extraImage, Files: map[string]string{"/text/of/this": "README.md"}}}})
 	first := make([]*corev1.Pod, len(c.Nodes))
@@ -78,7 +78,7 @@ func shell(t *testing.T, c *cluster.Cluster, pod *corev1.Pod, script string) str
 	return ""
 }
 
-// reached checks that a pod can be reached through the kubelet's port, as by kubectl, and through its own address.
+// reached checks that a pod can be reached through the kubelet's port, as kubectl does, and at its own address.
 func reached(t *testing.T, c *cluster.Cluster, pod *corev1.Pod) {
 	ctx := testContext(t)
 	stream := must[io.ReadCloser](t)(c.Client().CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{}).Stream(ctx))
@@ -94,7 +94,8 @@ func reached(t *testing.T, c *cluster.Cluster, pod *corev1.Pod) {
 	}
 }
 
-// apart checks that pods of both nodes reach each other, and that each node's runtime knows only its own containers.
+// apart checks that pods of different nodes reach each other, and that each node's container runtime knows only its own
+// containers.
 func apart(t *testing.T, c *cluster.Cluster, pods []*corev1.Pod) {
 	if got := shell(t, c, pods[0], "ping -c 1 -W 10 "+pods[1].Status.PodIP); !strings.Contains(got, "1 packets received") {
 		t.Errorf("ping said %s", got)
@@ -117,7 +118,7 @@ func image(t *testing.T, c *cluster.Cluster) {
 	}
 }
 
-// same fails unless the pod still runs in the container that it had.
+// same fails unless the pod is still running in the same container.
 func same(t *testing.T, c *cluster.Cluster, was *corev1.Pod) {
 	t.Helper()
 	if got := shell(t, c, was, "cat /mark"); got != "mark" {
@@ -132,7 +133,7 @@ func same(t *testing.T, c *cluster.Cluster, was *corev1.Pod) {
 func kubeletKilled(t *testing.T, c *cluster.Cluster, pod *corev1.Pod) {
 	node := c.Nodes[0]
 	node.Kubelet.Kill()
-	shell(t, c, pod, "test -e /mark") // while it is dead
+	shell(t, c, pod, "test -e /mark") // while the killed program is down
 	if err := node.Kubelet.Restart(testContext(t)); err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +157,7 @@ func controlPlaneKilled(t *testing.T, c *cluster.Cluster, pods []*corev1.Pod) {
 	for _, process := range killed {
 		process.Kill()
 	}
-	shell(t, c, pods[0], "test -e /mark") // while they are dead
+	shell(t, c, pods[0], "test -e /mark") // while the killed programs are down
 	for _, process := range slices.Backward(killed) {
 		if err := process.Restart(ctx); err != nil {
 			t.Fatal(err)

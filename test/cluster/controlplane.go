@@ -56,7 +56,7 @@ func (c *Cluster) startComponent(ctx context.Context, name, health string, args 
 func (c *Cluster) apiServerArgs() []string {
 	return append([]string{
 		"--etcd-servers=http://127.0.0.1:2379",
-		"--bind-address=0.0.0.0", // of the control machine, which cannot be reached from outside
+		"--bind-address=0.0.0.0", // all addresses of the control machine, which cannot be reached from outside
 		"--advertise-address=" + controlAddress,
 		"--secure-port=6443",
 		"--service-cluster-ip-range=10.96.0.0/16",
@@ -111,7 +111,7 @@ func (c *Cluster) schedulerArgs() ([]string, error) {
 		"--authorization-kubeconfig=" + kubeconfig,
 		"--bind-address=127.0.0.1",
 	}
-	if c.options.SchedulerConfig == nil { // gshare's, which adds this itself where it runs in a pod
+	if c.options.SchedulerConfig == nil { // in a pod, gshare-scheduler adds this flag itself
 		version, err := c.Client().Discovery().ServerVersion()
 		if err != nil {
 			return nil, fmt.Errorf("read the API server's version: %w", err)
@@ -135,7 +135,7 @@ func writeYAML(path string, value any) error {
 	return os.WriteFile(path, content, 0o600)
 }
 
-// checkHealth returns an error unless a health endpoint, requested as Admin in the network of a machine, returns 200.
+// checkHealth returns an error unless a health endpoint, requested as Admin from within a machine's network, returns 200.
 func (c *Cluster) checkHealth(ctx context.Context, m *machine.Machine, url string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -145,7 +145,7 @@ func (c *Cluster) checkHealth(ctx context.Context, m *machine.Machine, url strin
 	transport := &http.Transport{
 		DialContext:       m.Dial,
 		DisableKeepAlives: true,
-		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true}, // each program makes its own certificate
+		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true}, // each program creates its own certificate
 	}
 	response, err := (&http.Client{Transport: transport}).Do(request)
 	if err != nil {
@@ -158,7 +158,7 @@ func (c *Cluster) checkHealth(ctx context.Context, m *machine.Machine, url strin
 	return nil
 }
 
-// waitServiceAccount blocks until the controller manager has created a service account of the default namespace, which pods need.
+// waitServiceAccount blocks until the controller manager has created a service account in the default namespace, which pods need.
 func (c *Cluster) waitServiceAccount(ctx context.Context, name string) error {
 	found := func(ctx context.Context) (bool, error) {
 		_, err := c.client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, name, metav1.GetOptions{})

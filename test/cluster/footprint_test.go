@@ -17,7 +17,7 @@ import (
 	"github.com/gshare-dev/gshare/test/controlplane/access"
 )
 
-// footprint returns everything of gshare's that is left on the API server and on the nodes, except for events, which expire.
+// footprint returns everything of gshare that is left on the API server and on the nodes, except for events, which expire.
 func (i *installed) footprint(t *testing.T) (found []string) {
 	t.Helper()
 	found = i.objects(t)
@@ -43,7 +43,7 @@ func (i *installed) footprint(t *testing.T) (found []string) {
 	return found
 }
 
-// counted returns gshare's resources in a node's capacity.
+// counted returns the resources in a node's capacity that are gshare's.
 func counted(node *v1.Node) (found []string) {
 	for name := range node.Status.Capacity {
 		if strings.HasPrefix(string(name), "gshare/") {
@@ -54,7 +54,7 @@ func counted(node *v1.Node) (found []string) {
 	return found
 }
 
-// objects returns all objects with gshare in their name or namespace.
+// objects returns all objects that have gshare in their name or namespace.
 func (i *installed) objects(t *testing.T) (found []string) {
 	t.Helper()
 	client, err := dynamic.NewForConfig(i.Config(access.Admin))
@@ -88,7 +88,8 @@ func (i *installed) objects(t *testing.T) (found []string) {
 	return found
 }
 
-// filesOf returns gshare's files, sockets and mounts on a node, except for empty directories in /run, which the next boot removes.
+// filesOf returns gshare's files, sockets and mounts on a node, except for empty directories in /run, which disappear at the next
+// boot.
 func filesOf(t *testing.T, node *cluster.Node) (found []string) {
 	t.Helper()
 	root := node.Machine.HostPath("/")
@@ -100,7 +101,7 @@ func filesOf(t *testing.T, node *cluster.Node) (found []string) {
 				return nil
 			case err != nil:
 				return err
-			case entry.IsDir() && (name == "/run/containerd" || name == "/run/shared"): // the runtime's; and the test's own
+			case entry.IsDir() && (name == "/run/containerd" || name == "/run/shared"): // of the container runtime, and of the test itself
 				return fs.SkipDir
 			case !entry.IsDir() && strings.Contains(name, "gshare"):
 				found = append(found, "file "+name)

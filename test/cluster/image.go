@@ -18,7 +18,7 @@ import (
 	"github.com/gshare-dev/gshare/test/cluster/machine"
 )
 
-// Names of the images that every node has.
+// Names of the images that are on every node.
 const (
 	PauseImage   = "docker.io/local/pause:1"
 	BusyboxImage = "docker.io/local/busybox:1"
@@ -26,11 +26,11 @@ const (
 
 // Image describes a container image that is built from files of this machine.
 type Image struct {
-	Name  string            // such as docker.io/local/workload:1
-	Files map[string]string // path in the image: path here, links followed
-	// Command is the default command; a shell if empty. Arguments of a container take its place.
+	Name  string            // for example docker.io/local/workload:1
+	Files map[string]string // path in the image: path on this machine, links followed
+	// Command is the default command; a shell if empty. A container's arguments replace it.
 	Command string
-	// Entrypoint is the program that gets the arguments of a container; none if empty.
+	// Entrypoint is the program that receives the arguments of a container; none if empty.
 	Entrypoint string
 	// Bare leaves out busybox and its commands.
 	Bare bool

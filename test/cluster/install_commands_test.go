@@ -10,13 +10,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// gshare runs kubectl gshare on a node, from which the API server can be reached.
+// gshare runs kubectl gshare on a node, where the API server can be reached.
 func (i *installed) gshare(args ...string) (string, error) {
 	out, err := i.Nodes[0].Machine.Run(i.ctx, i.plugin, append(args, "--kubeconfig", i.kubeconfig)...)
 	return string(out), err
 }
 
-// doctor checks that kubectl gshare doctor finds no problem and can check everything.
+// doctor checks that kubectl gshare doctor finds no problem and is able to check everything.
 func (i *installed) doctor(t *testing.T) {
 	out, err := i.gshare("doctor", "--all")
 	warnings := "0 warnings"
@@ -34,7 +34,7 @@ func (i *installed) doctor(t *testing.T) {
 	t.Log(out)
 }
 
-// top checks that kubectl gshare top shows the user's pod with its request and its use.
+// top checks that kubectl gshare top shows the user's pod with its request and usage.
 func (i *installed) top(t *testing.T) {
 	out, err := i.gshare("top", "--every", "2s", "-o", "json")
 	var look struct {
@@ -63,7 +63,8 @@ func (i *installed) top(t *testing.T) {
 // versions waits until all components have reported their versions.
 func (i *installed) versions(t *testing.T) { i.says(t, older) }
 
-// says waits until schedulers and agents report an edition. If that edition cannot report its version, the images are compared instead.
+// says waits until schedulers and agents report the version of an edition. If that edition cannot report its version, it compares the
+// images instead.
 func (i *installed) says(t *testing.T, v edition) {
 	t.Helper()
 	var out string

@@ -15,16 +15,16 @@ import (
 // edition is a version of gshare that can be installed. The tags of its images do not contain the version, but the programs report it.
 type edition struct {
 	tag, version string
-	commit       string // of this repository; this checkout if empty
+	commit       string // of this repository; empty: this checkout
 }
 
-// The older one may be another commit, which is then built with its own hook and has its own manifests.
+// The older edition can be another commit, which is then built with its own hook and has its own manifests.
 var (
 	older = edition{"old", "v0.1.0", os.Getenv("GSHARE_UPGRADE_FROM")}
 	newer = edition{"new", "v0.2.0", ""}
 )
 
-var trees sync.Map // of commits
+var trees sync.Map // source trees of commits
 
 // root returns the source tree of the edition.
 func (v edition) root(t *testing.T) string {
@@ -49,7 +49,7 @@ func (v edition) build(t *testing.T, name string) string {
 	return buildOf(t, v.root(t), name+"-"+v.tag, "./cmd/"+name, "-ldflags=-s -w -X github.com/gshare-dev/gshare/cmd/internal/release.version="+v.version)
 }
 
-// images returns the images of the edition. driver is a folder with MPS programs for the agent's.
+// images returns the images of the edition. driver is a folder with the MPS programs for the agent's image.
 func (v edition) images(t *testing.T, driver string) []cluster.Image {
 	t.Helper()
 	agent := withLibraries(t, "/bin/gshare-node", v.build(t, "gshare-node"))
@@ -66,7 +66,7 @@ func (v edition) images(t *testing.T, driver string) []cluster.Image {
 	}
 }
 
-// mpsPrograms returns the files that an agent's image needs for the MPS programs in a folder.
+// mpsPrograms returns the files of the MPS programs in a folder, for the agent's image.
 func mpsPrograms(t *testing.T, folder string) map[string]string {
 	t.Helper()
 	files := map[string]string{}

@@ -17,16 +17,16 @@ import (
 
 // failure is a pod that does not run, and what kubectl gshare explain must say about it.
 type failure struct {
-	sm, mem, vgpu int64              // that it asks for; 50 %, 1024 MiB and one where zero
-	holder        [2]int64           // sm and mem of a pod that holds this on each of the eight GPUs; none if zero
-	change        func(*v1.Pod)      // of the pod
-	before, after [][]string         // kubectl
-	devices       string             // that the node finds; all are well if empty
-	waits         func(*v1.Pod) bool // until the pod is so; unschedulable if nil
+	sm, mem, vgpu int64              // requested by the pod; zero means 50 %, 1024 MiB or one
+	holder        [2]int64           // sm and mem that another pod holds on each of the eight GPUs; none if zero
+	change        func(*v1.Pod)      // changes the pod
+	before, after [][]string         // kubectl commands that set the failure up and undo it
+	devices       string             // the node's simulated devices; empty: all are healthy
+	waits         func(*v1.Pod) bool // condition for which to wait; nil: unschedulable
 	want          []string
 }
 
-// The ways to wait that users meet.
+// The reasons for waiting that users encounter.
 var failures = map[string]failure{
 	"too much time": {holder: [2]int64{60, 1024},
 		want: []string{"NoNodeFits: 0 of 1 nodes fit: 1 insufficient GPU SM-time", "gshare/sm: 40 instead of 50 in container main", "GPU-7 A100", "held by default/holder/main", "would fit without one of  default/holder"}},
@@ -81,13 +81,13 @@ func pendingFor(reason string) func(*v1.Pod) bool {
 	}
 }
 
-// placedTooEarly reports whether the scheduler placed a pod that cannot be placed since the last change of its node: it reads pods and nodes by
-// watches of their own, of which that of the nodes may be behind.
+// placedTooEarly reports whether the scheduler has placed a pod that no longer fits since the last change of its node: it watches pods and
+// nodes separately, and the watch of nodes may lag behind.
 func placedTooEarly(f failure, p *v1.Pod) bool {
 	return len(f.before) > 0 && f.waits == nil && p.Spec.NodeName != ""
 }
 
-// explains creates each failure and checks the explanation. It also explains a running pod, to see that the reasons are not always given.
+// explains creates each failure and checks the explanation. It also explains a running pod, as a control that reasons are not given always.
 func (i *installed) explains(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(failures)) {
 		f := failures[name]
@@ -144,7 +144,7 @@ func (i *installed) prepare(t *testing.T, f failure) {
 	}
 	if f.holder[0] > 0 {
 		holder := cluster.Pod("holder", "sleep", "inf")
-		for range 8 { // a share of several GPUs would be of whole ones
+		for range 8 { // a share with several vGPUs would take whole GPUs
 			c := *holder.Spec.Containers[0].DeepCopy()
 			c.Name, c.Resources.Limits = fmt.Sprint("main", len(holder.Spec.Containers)), vgpus(f.holder[0], f.holder[1], 1)
 			holder.Spec.Containers = append(holder.Spec.Containers, c)
@@ -157,7 +157,7 @@ func (i *installed) prepare(t *testing.T, f failure) {
 	}
 }
 
-// mend reverts what prepare has changed.
+// mend undoes what prepare has changed.
 func (i *installed) mend(t *testing.T, f failure) {
 	t.Helper()
 	i.clear(i.ctx, t)

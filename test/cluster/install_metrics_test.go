@@ -16,8 +16,8 @@ import (
 	"github.com/gshare-dev/gshare/test/monitoring"
 )
 
-// watched evaluates the dashboard's queries and the alerts with Prometheus' engine over the metrics of the installed agents and schedulers:
-// every query must have a result but those of functions, of which there are none, and no alert may fire.
+// watched evaluates the dashboard's queries and the alerts with Prometheus' engine over the metrics of the installed agents and schedulers.
+// Every query must have a result, except those about functions, since there are none, and no alert may fire.
 func (i *installed) watched(t *testing.T) {
 	t.Helper()
 	judge, err := monitoring.BuildEvaluator("../..", t.TempDir())
@@ -25,7 +25,7 @@ func (i *installed) watched(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := float64(time.Now().Unix())
-	// A rate needs two samples. What has changed between the two is not asked.
+	// A rate needs two samples; how they differ is irrelevant here.
 	scrapes := append(i.scrape(t, now-240), i.scrape(t, now)...)
 	for _, q := range load(t, monitoring.Dashboard) {
 		if got := answer(t, judge, scrapes, now, q); len(got.Results) == 0 && !ofFunctions.MatchString(q.Expr) {
@@ -43,7 +43,7 @@ func (i *installed) watched(t *testing.T) {
 	}
 }
 
-// ofFunctions are the metrics of gateways and of the controller.
+// ofFunctions matches the metrics of gateways and of the controller.
 var ofFunctions = regexp.MustCompile(`gshare_(gateway|fleet)_`)
 
 func load(t *testing.T, from func(string) ([]monitoring.Query, error)) []monitoring.Query {
@@ -91,7 +91,7 @@ func (i *installed) fetch(t *testing.T, node *cluster.Node, url string) string {
 	}
 	request.Header.Set("Authorization", "Bearer "+i.Token(access.Admin))
 	client := http.Client{Transport: &http.Transport{
-		DialContext: node.Machine.Dial, DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, // it makes its own certificate
+		DialContext: node.Machine.Dial, DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, // the server creates its own certificate
 	}}
 	response, err := client.Do(request)
 	if err != nil {

@@ -27,28 +27,29 @@ import (
 )
 
 const (
-	// nvidiaDriver makes containers use NVIDIA's library in the image.
+	// nvidiaDriver is a driver description that makes containers use NVIDIA's library in the image.
 	nvidiaDriver = `cdiVersion: 0.6.0
 kind: simulated/gpu
 devices:
 - {name: GPU-0, containerEdits: {env: [LD_LIBRARY_PATH=/usr/lib/driver]}}
 `
 
-	// initProgram prints the result of cuInit.
+	// initProgram is a C program that prints the result of cuInit.
 	initProgram = `#include <stdio.h>
 int cuInit(unsigned);
 int main(void) { return printf("%d", cuInit(0)) < 0; }
 `
 )
 
-// Results of NVIDIA's cuInit without a GPU: with an MPS daemon, whose server cannot start, and without one.
+// Results of NVIDIA's cuInit without a GPU, with an MPS daemon whose server cannot start, and without a daemon.
 const (
 	withDaemon    = "805" // CUDA_ERROR_MPS_CONNECTION_FAILED
 	withoutDaemon = "100" // CUDA_ERROR_NO_DEVICE
 )
 
-// TestNVIDIA runs the agent as root in its pod with NVIDIA's MPS control daemons of each branch of the driver that is there, one after the
-// other as by upgrades. The agent starts, commands, replaces and ends them. Pods reach them, share memory with them, and cannot end them.
+// TestNVIDIA runs the agent as root in its pod, with NVIDIA's MPS control daemons of each downloaded driver branch in turn, as after
+// driver upgrades. The agent starts, commands, replaces and ends them. Pods reach the daemons and share memory with them, but cannot end
+// them.
 func TestNVIDIA(t *testing.T) {
 	long(t)
 	n := startNVIDIA(t)
@@ -58,7 +59,7 @@ func TestNVIDIA(t *testing.T) {
 			n.testDaemons(t, branch)
 		})
 		if !done {
-			return // what it has left would fail the others too
+			return // what it has left would make the others fail too
 		}
 	}
 }
@@ -114,7 +115,7 @@ func buildInit(t *testing.T, driver string) (program string) {
 	return program
 }
 
-// testDaemons runs the agent with the daemon of a branch, and pods beside it.
+// testDaemons runs the agent with the daemon of a driver branch, and pods that use it.
 func (n nvidiaNode) testDaemons(t *testing.T, branch string) {
 	n.setAgent(t, branch)
 	first := n.client(t, "first")
@@ -140,7 +141,7 @@ func (n nvidiaNode) testDaemons(t *testing.T, branch string) {
 	if err := syscall.Kill(daemon, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	third := n.client(t, "third") // starts when the next daemon serves
+	third := n.client(t, "third") // it starts once the next daemon serves
 	if n.daemon(t) == daemon {
 		t.Error("the daemon that was killed is back")
 	}
@@ -154,7 +155,7 @@ func (n nvidiaNode) testDaemons(t *testing.T, branch string) {
 	})
 }
 
-// setAgent makes the node run the agent's image of a branch.
+// setAgent makes the node run the agent's image for a driver branch.
 func (n nvidiaNode) setAgent(t *testing.T, branch string) {
 	t.Helper()
 	n.kubectl(t, "-n", "gshare-system", "set", "image", "daemonset/gshare-node", "agent="+agentImage(branch))
@@ -170,7 +171,7 @@ func (n nvidiaNode) client(t *testing.T, name string) *v1.Pod {
 	return n.runsAsPlaced(n.ctx, t, name)
 }
 
-// daemonLimitations returns what a pod's enforcement status says of the daemon of its slice.
+// daemonLimitations returns what a pod's enforcement status says about the daemon of its slice.
 func daemonLimitations(t *testing.T, pod *v1.Pod) (found []string) {
 	t.Helper()
 	status, _, err := kube.EnforcementStatusOf(pod)
@@ -185,7 +186,7 @@ func daemonLimitations(t *testing.T, pod *v1.Pod) (found []string) {
 	return found
 }
 
-// limitationsOf returns the limitations of a branch's daemon.
+// limitationsOf returns the expected limitations of a driver branch's daemon.
 func limitationsOf(branch string) (all []string) {
 	if branch < "555" {
 		all = append(all, mps.SingleUser)
@@ -196,7 +197,7 @@ func limitationsOf(branch string) (all []string) {
 	return all
 }
 
-// reaches checks that CUDA in a pod finds the daemon by the pod's pipe, and not by another one.
+// reaches checks that CUDA in a pod finds the daemon through the pod's pipe directory, and not through any other.
 func (n nvidiaNode) reaches(t *testing.T, pod *v1.Pod) {
 	t.Helper()
 	for command, want := range map[string]string{"cuinit": withDaemon, "CUDA_MPS_PIPE_DIRECTORY=/tmp cuinit": withoutDaemon} {
@@ -206,7 +207,7 @@ func (n nvidiaNode) reaches(t *testing.T, pod *v1.Pod) {
 	}
 }
 
-// shares checks that the first pod's files in /dev/shm are those of the others and of the daemon.
+// shares checks that the first pod sees the same files in /dev/shm as the other pods and the daemon.
 func (n nvidiaNode) shares(t *testing.T, daemon int, pods ...*v1.Pod) {
 	t.Helper()
 	file := fmt.Sprintf("%s/file-%d", mps.SharedMemoryPath, time.Now().UnixNano())
@@ -223,7 +224,7 @@ func (n nvidiaNode) shares(t *testing.T, daemon int, pods ...*v1.Pod) {
 	}
 }
 
-// daemon waits for the slice's only daemon and returns its PID, as the test sees it.
+// daemon waits until the slice has exactly one daemon, and returns its PID as the test sees it.
 func (n nvidiaNode) daemon(t *testing.T) (pid int) {
 	t.Helper()
 	n.waitFor(t, "one daemon", func() bool {

@@ -21,8 +21,8 @@ const (
 	quotaTime = "requests." + kube.ResourceSMTime
 )
 
-// quota checks that a namespace with a ResourceQuota gets as much memory and SM-time as the quota allows, and again what deleted pods
-// release. Users do not write gshare/sm-time themselves.
+// quota checks that a namespace with a ResourceQuota gets as much memory and SM-time as the quota allows, and gets again what deleted
+// pods release. Users do not write gshare/sm-time themselves.
 func (i *installed) quota(t *testing.T) {
 	i.kubectl(t, "create", "namespace", limited)
 	i.kubectl(t, "create", "quota", "gpus", "-n", limited, "--hard="+string(quotaTime)+"=5000,"+string(quotaMem)+"=10000")

@@ -20,9 +20,9 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/kube"
 )
 
-// TestInstall does what an administrator does, with kubectl and images: labels nodes, applies the manifests, checks the installation,
-// upgrades, rolls back and uninstalls. Meanwhile users run pods, reach limits, and ask why a pod waits. In the end nothing may be left,
-// once the kubelet has forgotten the device plugin.
+// TestInstall does what an administrator does, with kubectl and images: label nodes, apply the manifests, check the installation, upgrade, roll
+// back and uninstall. Meanwhile, users run pods, reach limits, and ask why a pod waits. In the end nothing may be left, once the kubelet has
+// forgotten the device plugin.
 func TestInstall(t *testing.T) {
 	long(t)
 	i := startEmpty(t)
@@ -41,7 +41,7 @@ func TestInstall(t *testing.T) {
 		{"quota", i.quota}, {"explain", i.explains}, {"upgrade", i.upgrades},
 	} {
 		if !t.Run(part.name, part.run) {
-			return // what it has left would fail the others too
+			return // what it has left would make the others fail too
 		}
 	}
 	if found := i.footprint(t); len(found) < 30 {
@@ -54,8 +54,8 @@ func TestInstall(t *testing.T) {
 	}
 }
 
-// leastPod runs a pod that requests only gshare/sm and gshare/mem, and checks its enforcement status. It is a client of the MPS daemon, although it
-// has a volume of its own at /dev/shm.
+// leastPod runs a pod that requests only gshare/sm and gshare/mem, and checks its enforcement status. The pod is a client of the MPS daemon even
+// though it has a volume of its own at /dev/shm.
 func (i *installed) leastPod(t *testing.T) {
 	t.Helper()
 	pod := cluster.Pod("least", spin(time.Millisecond, 20, "sync=2", "pause=20000000")...)
@@ -71,7 +71,7 @@ func (i *installed) leastPod(t *testing.T) {
 		if i.defaults == "" {
 			return err != nil && strings.Contains(err.Error(), "defaults: this cluster fills in nothing; write gshare/vgpu: 1, gshare/sm-time: 2400"), nil
 		}
-		return err == nil && got.Spec.SchedulerName == kube.SchedulerName, nil // the policies are not in force at once
+		return err == nil && got.Spec.SchedulerName == kube.SchedulerName, nil // the policies are not in force immediately
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -91,19 +91,19 @@ func (i *installed) uninstall(t *testing.T) {
 	i.kubectl(t, "delete", "-k", i.overlay(t, older))
 }
 
-// installed is a cluster with the stock scheduler, in which gshare runs from images.
+// installed is a cluster with the stock scheduler, in which gshare is run from images.
 type installed struct {
 	*agents
 	ctx        context.Context
 	kubeconfig string
-	plugin     string // kubectl-gshare
-	defaults   string // version of the API server's mutating admission policies; "" if it serves none
+	plugin     string // path of kubectl-gshare
+	defaults   string // API version in which mutating admission policies are served; "" if none
 }
 
-// readDefaults finds out in which version the API server serves mutating admission policies.
+// readDefaults determines in which API version the API server serves mutating admission policies.
 func (i *installed) readDefaults(t *testing.T) {
 	t.Helper()
-	for _, version := range []string{"v1beta1", "v1"} { // the newest wins
+	for _, version := range []string{"v1beta1", "v1"} { // the newest one wins
 		list, err := i.Client().Discovery().ServerResourcesForGroupVersion("admissionregistration.k8s.io/" + version)
 		if err != nil && !apierrors.IsNotFound(err) {
 			t.Fatal(err)
@@ -114,7 +114,7 @@ func (i *installed) readDefaults(t *testing.T) {
 	}
 }
 
-// written returns the pod as its user has to write it: complete where no policy completes it.
+// written returns the pod as its user has to write it: complete if no policy would complete it.
 func (i *installed) written(pod *v1.Pod) *v1.Pod {
 	if i.defaults == "" {
 		kube.Complete(pod)
@@ -122,7 +122,7 @@ func (i *installed) written(pod *v1.Pod) *v1.Pod {
 	return pod
 }
 
-// startEmpty starts a cluster with eight simulated GPUs and the images of both editions, in which gshare is not installed yet.
+// startEmpty starts a cluster with eight simulated GPUs and the images of both editions, where gshare is not installed yet.
 func startEmpty(t *testing.T) *installed {
 	t.Helper()
 	driver, plugin := buildDriver(t), newer.build(t, "gshare")
@@ -157,7 +157,7 @@ func startWithImages(t *testing.T, images []cluster.Image) *installed {
 	return i
 }
 
-// addGPUs adds eight simulated GPUs with their driver to the node.
+// addGPUs installs eight simulated GPUs with their driver on the node.
 func (i *installed) addGPUs(t *testing.T, driver string) {
 	t.Helper()
 	var uuids []string
@@ -168,8 +168,8 @@ func (i *installed) addGPUs(t *testing.T, driver string) {
 	i.describeGPUs(t, read(t, filepath.Join(i.Dir, "driver.yaml")), eightGPUs)
 }
 
-// describeGPUs writes what the agent reads of the node's simulated GPUs into files in /etc/cdi, which it mounts: what their driver adds to
-// containers, and the list of them.
+// describeGPUs writes the files about the node's simulated GPUs into /etc/cdi, from where the agent's pod mounts them: the description of what the
+// driver adds to containers, and the list of the GPUs.
 func (i *installed) describeGPUs(t *testing.T, driver, devices string) {
 	t.Helper()
 	node := i.Nodes[0]
@@ -180,12 +180,12 @@ func (i *installed) describeGPUs(t *testing.T, driver, devices string) {
 	if err := os.WriteFile(filepath.Join(folder, "simulated.yaml"), []byte(driver), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	a := &agent{node: node, devices: filepath.Join(folder, "devices.simulated"), address: "127.0.0.1:9477"} // its process is a pod's
+	a := &agent{node: node, devices: filepath.Join(folder, "devices.simulated"), address: "127.0.0.1:9477"} // the process of the agent is in a pod
 	a.setDevices(t, devices)
 	i.of = map[string]*agent{node.Name: a}
 }
 
-// hyperkube returns the path of the program that contains kubectl.
+// hyperkube returns the path of the binary that contains kubectl.
 func hyperkube(t *testing.T) string { return (&installed{}).repository(t, "bin/cluster/hyperkube") }
 
 func (*installed) repository(t *testing.T, path string) string {
@@ -197,7 +197,7 @@ func (*installed) repository(t *testing.T, path string) string {
 	return path
 }
 
-// kubectl runs kubectl on a node, from which the API server can be reached.
+// kubectl runs kubectl on a node, where the API server can be reached.
 func (i *installed) kubectl(t *testing.T, args ...string) string {
 	t.Helper()
 	args = append([]string{"kubectl", "--kubeconfig", i.kubeconfig, "--cache-dir", filepath.Join(i.Dir, "cache")}, args...)
@@ -208,7 +208,7 @@ func (i *installed) kubectl(t *testing.T, args ...string) string {
 	return string(out)
 }
 
-// explain logs what helps to find out why a test has failed.
+// explain logs what helps to find the cause of a failure.
 func (i *installed) explain(t *testing.T) {
 	if !t.Failed() {
 		return
@@ -225,13 +225,13 @@ func (i *installed) explain(t *testing.T) {
 	}
 }
 
-// apply installs an edition, or upgrades to it.
+// apply installs an edition, or upgrades or rolls back to it.
 func (i *installed) apply(t *testing.T, v edition) {
 	t.Helper()
 	i.kubectl(t, "apply", "-k", i.overlay(t, v))
 }
 
-// rolled blocks until all rollouts are complete.
+// rolled blocks until all rollouts have completed.
 func (i *installed) rolled(t *testing.T) {
 	t.Helper()
 	for _, what := range programs {
@@ -241,8 +241,8 @@ func (i *installed) rolled(t *testing.T) {
 
 var programs = []string{"deployment/gshare-scheduler", "daemonset/gshare-node"}
 
-// nodeConfiguration is the configuration for kind with the simulated driver and MPS, whose clients fail when their server ends, and with a
-// token server slowed down as in the other tests.
+// nodeConfiguration is the configuration for kind with the simulated driver and with MPS, whose clients fail when their server ends. The token
+// server is slowed down as in the other tests.
 const nodeConfiguration = `apiVersion: gshare.dev/v1alpha1
 kind: NodeConfiguration
 simulatedDevices: /etc/cdi/devices.simulated
@@ -257,14 +257,14 @@ kubernetes:
   healthPeriod: 1s
 `
 
-// overlay returns the kustomize overlay for kind, changed for a cluster without kube-proxy, in which the address of the service kubernetes
-// is not served.
+// overlay returns the kustomize overlay for kind, changed for a cluster without kube-proxy, where the address of the service kubernetes does not
+// work.
 func (i *installed) overlay(t *testing.T, v edition) string {
 	t.Helper()
 	folder := filepath.Join(i.Dir, "install-"+v.tag)
 	from := func(path string) string { return must[string](t)(filepath.Rel(folder, path)) }
 	base, component := from(filepath.Join(v.root(t), "manifests/overlays/kind")), ""
-	if os.Getenv(cluster.Program) != "" { // an older version
+	if os.Getenv(cluster.Program) != "" { // an older version of Kubernetes
 		base += ", " + from(i.repository(t, "manifests/older"))
 	}
 	switch i.defaults {

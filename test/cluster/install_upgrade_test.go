@@ -18,8 +18,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// upgrades changes from one edition to the other and back while pods compute and others are created, as docs/operate.md describes. No
-// running container may end, and every share must be granted exactly once all the time.
+// upgrades rolls from one edition to the other and back, as docs/operate.md describes, while pods compute and others are created. No
+// running container may end, and every share must be granted exactly once at all times.
 func (i *installed) upgrades(t *testing.T) {
 	before := i.load(i.ctx, t, i.Nodes[0])
 	for _, step := range []struct {
@@ -48,7 +48,7 @@ func (i *installed) upgrade(t *testing.T, before []*v1.Pod, roll func(*testing.T
 	i.arrive(i.ctx, t, node, 0, arriving/2)
 	began := time.Now()
 	roll(t)
-	for n := arriving / 2; n < arriving; n++ { // some at every step of the roll
+	for n := arriving / 2; n < arriving; n++ { // so that pods arrive at every step of the rollout
 		i.arrive(i.ctx, t, node, n, n+1)
 		time.Sleep(500 * time.Millisecond)
 	}
@@ -56,7 +56,7 @@ func (i *installed) upgrade(t *testing.T, before []*v1.Pod, roll func(*testing.T
 	took := time.Since(began)
 	failed := i.settle(i.ctx, t, node, before)
 	t.Logf("rolled after %v, all run after %v; the kubelet failed %d of %d pods that came; %d looks at the shares", took, time.Since(began), failed, arriving, stop())
-	if from.commit == "" && failed > mostFailed { // agents of another commit may not close their nodes
+	if from.commit == "" && failed > mostFailed { // agents of another commit may not close their nodes during the rollout
 		t.Errorf("the kubelet failed %d of %d pods that came", failed, arriving)
 	}
 	i.says(t, to)
@@ -86,7 +86,7 @@ func (i *installed) watchShares(t *testing.T, pods []*v1.Pod) (stop func() int) 
 		for ; ctx.Err() == nil; time.Sleep(50 * time.Millisecond) {
 			grants, err := i.grantsOn(i.Nodes[0])
 			if err != nil {
-				continue // a file has gone since it was listed
+				continue // the file was deleted after it was listed
 			}
 			looks++
 			if wrong := doubt(grants, placed); wrong != "" {
@@ -104,7 +104,7 @@ func (i *installed) watchShares(t *testing.T, pods []*v1.Pod) (stop func() int) 
 	return stop
 }
 
-// doubt returns which of the placed pods have not their share once, or what is given out twice.
+// doubt describes placed pods that do not have their share exactly once, and resources that are granted twice.
 func doubt(grants []grant.Grant, placed map[types.UID]kube.Placement) string {
 	seen, tickets, memory := map[types.UID]int{}, map[string]grant.Grant{}, map[string]share.Bytes{}
 	for _, g := range grants {
@@ -131,7 +131,7 @@ func doubt(grants []grant.Grant, placed map[types.UID]kube.Placement) string {
 	return ""
 }
 
-// TestDoubt: what watches the shares sees that one is lost, changed or doubled.
+// TestDoubt: doubt reports a share that is lost, changed or granted twice.
 func TestDoubt(t *testing.T) {
 	vgpu := func(slice string, memory share.Bytes) []kube.PlacedVGPU {
 		return []kube.PlacedVGPU{{Slice: slice, Share: share.Share{Memory: memory}}}

@@ -7,8 +7,8 @@ import (
 	"github.com/gshare-dev/gshare/test/cluster/machine"
 )
 
-// The cluster's network is a bridge on the control machine, connected to every node by a veth pair. The addresses are from the
-// range for benchmarks (RFC 2544) and from a private range, and are not visible outside the machines.
+// The cluster's network is a bridge on the control machine, to which every node is connected by a veth pair. The addresses are
+// from the range for benchmarks (RFC 2544) and from a private range, and are not visible outside the machines.
 const (
 	controlAddress = "198.18.0.1"
 	server         = "https://" + controlAddress + ":6443"

@@ -72,8 +72,8 @@ func isReady(node *corev1.Node) bool {
 	return false
 }
 
-// Reboot halts the node like a power failure and boots it again: /run is empty and cgroups are gone, but files on disk remain. It restarts
-// containerd and the kubelet, and returns when they serve. Other programs that the test started on the node are not restarted.
+// Reboot halts the node like a power failure and boots it again: /run is empty and cgroups are gone, but files on disk remain. It restarts containerd and
+// the kubelet, and returns once they serve. It does not restart other programs that the test started on the node.
 func (n *Node) Reboot(ctx context.Context) error {
 	n.Machine.Halt()
 	if err := removeCgroup(n.Cgroup()); err != nil {
@@ -120,12 +120,11 @@ const containerdConfig = `version = 3
   SystemdCgroup = false
 `
 
-// networkFolder has the CNI configuration of a node and no other: in the usual folder there may be one of a program of this machine, such as podman, which
-// would come first.
+// networkFolder contains nothing but the CNI configuration of a node. The usual folder may contain that of a program of the real machine, such as podman,
+// which would take precedence.
 const networkFolder = "/etc/cni/cluster.d"
 
-// networkConfig is the CNI configuration of a node: a bridge for its pods. It needs no masquerading, as the machines have routes to all
-// pods.
+// networkConfig is the CNI configuration of a node: a bridge for its pods. It needs no masquerading, since the machines have routes to all pods.
 const networkConfig = `{"cniVersion": "1.0.0", "name": "pods", "plugins": [{
   "type": "bridge", "bridge": "pods0", "isGateway": true,
   "ipam": {"type": "host-local", "ranges": [[{"subnet": "%s"}]], "routes": [{"dst": "0.0.0.0/0"}]}

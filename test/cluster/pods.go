@@ -12,7 +12,7 @@ import (
 
 const pollInterval = 50 * time.Millisecond
 
-// Pod returns a pod in the default namespace, for gshare's scheduler, whose container "main" runs a command in the busybox image. It has no
+// Pod returns a pod in the default namespace for gshare's scheduler. Its container "main" runs a command in the busybox image. It has no
 // termination grace period.
 func Pod(name string, command ...string) *corev1.Pod {
 	no, grace := false, int64(0)
@@ -35,7 +35,7 @@ func (c *Cluster) WaitPod(ctx context.Context, name string, wanted func(*corev1.
 	var last error
 	seen := func(ctx context.Context) (bool, error) {
 		pod, last = c.client.CoreV1().Pods(metav1.NamespaceDefault).Get(ctx, name, metav1.GetOptions{})
-		return last == nil && wanted(pod), nil // the API server may be down for a while
+		return last == nil && wanted(pod), nil // the API server may be down
 	}
 	if err := wait.PollUntilContextCancel(ctx, pollInterval, true, seen); err != nil {
 		return nil, fmt.Errorf("wait for pod %s: %w; last: %v, %s", name, err, last, podSummary(pod))

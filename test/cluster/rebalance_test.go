@@ -27,9 +27,9 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/kube"
 )
 
-// TestRebalance: a pod waits for a whole GPU. On one of two GPUs are two small pods that have agreed to move, on the other one is a pod that
-// stays. The descheduler moves nobody while one of the two would have no place, nobody while their disruption budget is 0, and then both, so
-// that the waiting pod runs.
+// TestRebalance: a pod waits for a whole GPU. One of two GPUs has two small pods that have agreed to be moved, the other one has a pod that stays.
+// The descheduler evicts no pod while only one of the two could go elsewhere, and none while their disruption budget is 0. Then it evicts both, and
+// the waiting pod runs.
 func TestRebalance(t *testing.T) {
 	long(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
@@ -63,13 +63,13 @@ func TestRebalance(t *testing.T) {
 // rebalanced is a cluster of two nodes with a GPU each, and the descheduler.
 type rebalanced struct{ *agents }
 
-const smallPods = "small" // the Deployment, and label app of its pods
+const smallPods = "small" // name of the Deployment, and the pods' label app
 
-// scatter puts the two small pods on node-0, a pod that stays on node-1, and leaves a pod waiting for a whole GPU.
+// scatter starts the two small pods on node-0 and a pod that stays on node-1, and creates a pod that waits for a whole GPU.
 func (r *rebalanced) scatter(ctx context.Context, t *testing.T) {
 	t.Helper()
 	filler := ask(on(cluster.Pod("filler", "sleep", "inf"), r.Nodes[1]), 100, 100, 1024)
-	create(t, r.Cluster, filler) // so that the small pods go to the other node
+	create(t, r.Cluster, filler) // so that the small pods go to node-0
 	budget := &policy.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Name: smallPods},
 		Spec: policy.PodDisruptionBudgetSpec{
@@ -95,8 +95,8 @@ func (r *rebalanced) scatter(ctx context.Context, t *testing.T) {
 	}
 }
 
-// smallDeployment has two pods of 40 % of a GPU, which may be moved. They take some seconds to end, so that their replacements come while they still
-// hold their shares, as those of most pods do.
+// smallDeployment has two pods with 40 % of a GPU, which may be moved. They take some seconds to end, so that, as with most pods, their replacements
+// are created while they still hold their shares.
 func smallDeployment() *apps.Deployment {
 	pod := ask(cluster.Pod(smallPods, "sleep", "inf"), 40, 100, 4096)
 	pod.Spec.TerminationGracePeriodSeconds = new(int64(8))
@@ -115,7 +115,7 @@ func smallDeployment() *apps.Deployment {
 	}
 }
 
-// stay runs a pod on node-1 that nobody may move.
+// stay runs a pod on node-1 that may not be moved.
 func (r *rebalanced) stay(ctx context.Context, t *testing.T, name string, percent int64) *v1.Pod {
 	t.Helper()
 	r.create(ctx, t, ask(on(cluster.Pod(name, "sleep", "inf"), r.Nodes[1]), percent, 100, 1024))
@@ -132,7 +132,7 @@ func (r *rebalanced) remove(ctx context.Context, t *testing.T, name string) {
 	}
 }
 
-// startDescheduler runs the program with the policy and the permissions of the manifests, but in short intervals.
+// startDescheduler runs the descheduler with the policy and the permissions of the manifests, but at short intervals.
 func (r *rebalanced) startDescheduler(ctx context.Context, t *testing.T) {
 	t.Helper()
 	program := buildOf(t, "../../cmd/gshare-descheduler", "gshare-descheduler", ".")
@@ -159,14 +159,14 @@ func (r *rebalanced) startDescheduler(ctx context.Context, t *testing.T) {
 	}))
 }
 
-// metrics returns the descheduler's metrics, as text.
+// metrics returns the text of the descheduler's metrics.
 func (r *rebalanced) metrics(ctx context.Context) (string, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://descheduler/metrics", nil)
 	if err != nil {
 		return "", err
 	}
 	client := http.Client{Transport: &http.Transport{
-		DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, // it makes its own certificate
+		DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, // the server creates its own certificate
 		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
 			return r.Nodes[0].Machine.Dial(ctx, network, "127.0.0.1:10258")
 		},
@@ -183,7 +183,7 @@ func (r *rebalanced) metrics(ctx context.Context) (string, error) {
 	return string(body), err
 }
 
-// metric returns the sum of a metric of the descheduler, which is 0 before it was counted.
+// metric returns the sum of one of the descheduler's metrics, or 0 if it has not been counted yet.
 func (r *rebalanced) metric(ctx context.Context, t *testing.T, name string) (sum float64) {
 	t.Helper()
 	for line := range strings.Lines(must[string](t)(r.metrics(ctx))) {
@@ -196,11 +196,11 @@ func (r *rebalanced) metric(ctx context.Context, t *testing.T, name string) (sum
 	return sum
 }
 
-// waitCycles blocks until the descheduler has gone through some more whole cycles.
+// waitCycles blocks until the descheduler has completed n more cycles.
 func (r *rebalanced) waitCycles(ctx context.Context, t *testing.T, n float64) {
 	t.Helper()
 	const cycles = "descheduler_loop_duration_seconds_count"
-	until := r.metric(ctx, t, cycles) + n + 1 // the one that runs now may have begun before
+	until := r.metric(ctx, t, cycles) + n + 1 // the current cycle may have begun earlier
 	poll(ctx, t, func() string {
 		if done := r.metric(ctx, t, cycles); done < until {
 			return fmt.Sprintf("%v cycles, want %v", done, until)
@@ -209,7 +209,7 @@ func (r *rebalanced) waitCycles(ctx context.Context, t *testing.T, n float64) {
 	})
 }
 
-// movesNobody checks that the descheduler sees two pods that may move and one that waits, and leaves them as they are.
+// movesNobody checks that the descheduler sees two pods that may move and one that waits, and evicts none.
 func (r *rebalanced) movesNobody(ctx context.Context, t *testing.T, before map[types.UID]string, why string) {
 	t.Helper()
 	r.waitCycles(ctx, t, 3)
@@ -225,7 +225,7 @@ func (r *rebalanced) movesNobody(ctx context.Context, t *testing.T, before map[t
 	}
 }
 
-// setBudget sets how many small pods may be away, and waits until that is in effect.
+// setBudget sets how many small pods may be unavailable, and waits until that is in effect.
 func (r *rebalanced) setBudget(ctx context.Context, t *testing.T, n int32) {
 	t.Helper()
 	budgets := r.Client().PolicyV1().PodDisruptionBudgets("default")
@@ -243,7 +243,7 @@ func (r *rebalanced) setBudget(ctx context.Context, t *testing.T, n int32) {
 	})
 }
 
-// letsIn waits until the waiting pod runs where the small pods were, and these on the other node.
+// letsIn waits until the waiting pod runs where the small pods were, and the small pods run on the other node.
 func (r *rebalanced) letsIn(ctx context.Context, t *testing.T, before map[types.UID]string) {
 	t.Helper()
 	whole := must[*v1.Pod](t)(r.WaitPod(ctx, "whole", cluster.IsRunning))
@@ -253,7 +253,7 @@ func (r *rebalanced) letsIn(ctx context.Context, t *testing.T, before map[types.
 	r.waitSmall(ctx, t, r.Nodes[1], before)
 }
 
-// waitSmall waits until two small pods run on a node, none of them one of those before.
+// waitSmall waits until two small pods run on a node, neither of which is in before.
 func (r *rebalanced) waitSmall(ctx context.Context, t *testing.T, node *cluster.Node, before map[types.UID]string) {
 	t.Helper()
 	poll(ctx, t, func() string {
@@ -270,7 +270,7 @@ func (r *rebalanced) waitSmall(ctx context.Context, t *testing.T, node *cluster.
 	})
 }
 
-// small returns the nodes of the small pods that run and do not end.
+// small returns the nodes of the small pods that run and are not being deleted.
 func (r *rebalanced) small(ctx context.Context, t *testing.T) map[types.UID]string {
 	t.Helper()
 	list := must[*v1.PodList](t)(r.Client().CoreV1().Pods("default").List(ctx, metav1.ListOptions{LabelSelector: "app=" + smallPods}))

@@ -12,7 +12,7 @@ import (
 	"github.com/gshare-dev/gshare/test/controlplane/access"
 )
 
-// TestRelease installs what make release has made, and nothing else, with the three commands of docs/install.md: on a node without a registry.
+// TestRelease installs the output of make release, and nothing else, on a node without a registry, with the three commands of docs/install.md.
 // GSHARE_RELEASE is the directory of the release.
 func TestRelease(t *testing.T) {
 	release := os.Getenv("GSHARE_RELEASE")
@@ -39,13 +39,14 @@ func TestRelease(t *testing.T) {
 	t.Logf("from the files of the release to a pod with a share: %v", time.Since(began).Round(time.Second))
 }
 
-// mountMPS copies the simulated MPS programs to where the agent's pod sees them: on a real node NVIDIA's container runtime adds them to it.
+// mountMPS copies the simulated MPS programs to where the agent's pod sees them. On a real node, NVIDIA's container runtime adds the programs to the
+// pod.
 func (i *installed) mountMPS(t *testing.T, driver string) {
 	t.Helper()
 	folder := i.Nodes[0].Machine.HostPath("/etc/cdi")
 	for path, source := range mpsPrograms(t, driver) {
 		if filepath.Dir(path) != "/usr/lib/gshare" {
-			continue // a library that the image has
+			continue // a library that is in the image
 		}
 		content, err := os.ReadFile(source)
 		if err == nil {
@@ -57,7 +58,8 @@ func (i *installed) mountMPS(t *testing.T, driver string) {
 	}
 }
 
-// releaseOverlay returns a kustomize overlay of the release's gshare.yaml, changed as little as simulated GPUs and a cluster without kube-proxy want.
+// releaseOverlay returns a kustomize overlay of the release's gshare.yaml, with only the changes that simulated GPUs and a cluster without kube-proxy
+// need.
 func (i *installed) releaseOverlay(t *testing.T, release string) string {
 	t.Helper()
 	folder := filepath.Join(i.Dir, "install-release")

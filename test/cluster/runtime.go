@@ -23,8 +23,8 @@ func (n *Node) criClient() (client cri.RuntimeServiceClient, stop func(), err er
 	return cri.NewRuntimeServiceClient(connection), func() { connection.Close() }, nil
 }
 
-// RemoveDeletedPods blocks until the node has no pod sandboxes. It removes stopped ones at once; the kubelet would take up to a minute.
-// Pods deleted without a grace period disappear from the API server before the node has stopped them.
+// RemoveDeletedPods blocks until the node has no pod sandboxes. It removes stopped ones immediately; the kubelet would take up to a
+// minute. Pods deleted without a grace period disappear from the API server before the node has stopped them.
 func (n *Node) RemoveDeletedPods(ctx context.Context) error {
 	runtime, stop, err := n.criClient()
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Every cluster has a directory in the directory for temporary files, named by this prefix and a random suffix, and a cgroup of
-// the same name. The process that holds the lock in the directory owns both.
+// Every cluster has a directory in the system's temporary directory, whose name is this prefix and a random suffix, and a cgroup of the
+// same name. The process that holds the lock in the directory owns both.
 const (
 	statePrefix = "gshare-cluster-"
 	lockFile    = "lock"
@@ -55,7 +55,8 @@ func removeStateDir(folder string) error {
 	return errors.Join(removeCgroup("/"+filepath.Base(folder)), os.RemoveAll(folder))
 }
 
-// removeStaleStateDirs removes the directories and cgroups of clusters whose test processes were killed. Their machines ended with those.
+// removeStaleStateDirs removes the directories and cgroups of clusters whose test processes were killed. Their machines ended together
+// with those processes.
 func removeStaleStateDirs() error {
 	folders, err := filepath.Glob(filepath.Join(os.TempDir(), statePrefix+"*"))
 	if err != nil {
@@ -64,7 +65,7 @@ func removeStaleStateDirs() error {
 	for _, folder := range folders {
 		lock, err := lockStateDir(folder)
 		if errors.Is(err, syscall.EWOULDBLOCK) || errors.Is(err, os.ErrNotExist) {
-			continue // in use, or another process has just removed it
+			continue // in use, or just removed by another process
 		}
 		if err != nil {
 			return err

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// traces are what a cluster, known by the name of its folder, has on this machine at the moment.
+// traces lists what currently exists on this machine of a cluster, which is identified by the name of its directory.
 type traces struct{ processes, mounts, cgroups, files []string }
 
 func (t traces) String() string {
@@ -36,7 +36,7 @@ func find(t *testing.T, dir string) traces {
 	return found
 }
 
-// processesOf finds the processes that have a mount or a cgroup of the cluster, as all on its machines do.
+// processesOf returns the processes that have a mount or a cgroup of the cluster, which all processes on its machines have.
 func processesOf(t *testing.T, name string) []string {
 	t.Helper()
 	var found []string
@@ -53,7 +53,7 @@ func processesOf(t *testing.T, name string) []string {
 	return found
 }
 
-// read reads a file of /proc; a process that has just ended has empty ones.
+// read reads a file of /proc. The files of a process that has just ended are empty.
 func read(t *testing.T, path string) string {
 	t.Helper()
 	content, err := os.ReadFile(path)
@@ -63,7 +63,7 @@ func read(t *testing.T, path string) string {
 	return string(content)
 }
 
-// foldersNamed looks in the folder and one level below.
+// foldersNamed searches a folder and one level below it.
 func foldersNamed(t *testing.T, root, name string) []string {
 	t.Helper()
 	var found []string
@@ -77,7 +77,7 @@ func foldersNamed(t *testing.T, root, name string) []string {
 	return found
 }
 
-// settings returns what this machine's kernel and network must have after a cluster as before it.
+// settings returns the settings of this machine's kernel and network that a cluster must leave unchanged.
 func settings(t *testing.T) string {
 	t.Helper()
 	var all strings.Builder

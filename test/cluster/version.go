@@ -5,17 +5,17 @@ import (
 	"strings"
 )
 
-// Another version of Kubernetes than the one that gshare is built with. Program names the program of test/controlplane/compat, which holds its
-// kube-apiserver, kube-controller-manager, kube-scheduler and kubelet; etcd, kubectl and gshare's scheduler remain hyperkube's. Features
-// lists feature gates, separated by commas, that are turned on in its kubelets, and ServerFlags more flags of its kube-apiserver, separated by
-// spaces.
+// Environment variables that select another version of Kubernetes than the one that gshare is built with. Program names the program of
+// test/controlplane/compat, which contains its kube-apiserver, kube-controller-manager, kube-scheduler and kubelet; etcd, kubectl and gshare's
+// scheduler remain those of hyperkube. Features lists feature gates, separated by commas, to turn on in the kubelets. ServerFlags lists
+// additional flags of kube-apiserver, separated by spaces.
 const (
 	Program     = "GSHARE_KUBERNETES"
 	Features    = "GSHARE_KUBELET_FEATURES"
 	ServerFlags = "GSHARE_APISERVER_FLAGS"
 )
 
-// kubernetes returns the path of the program with this component of Kubernetes.
+// kubernetes returns the path of the program that contains this component of Kubernetes.
 func (c *Cluster) kubernetes(component string) string {
 	ofGshare := component == "etcd" || component == "kube-scheduler" && c.options.SchedulerConfig == nil
 	if path := os.Getenv(Program); path != "" && !ofGshare {

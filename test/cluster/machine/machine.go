@@ -1,8 +1,8 @@
-// Package machine creates machines for tests from Linux namespaces: each has its own processes, mounts, network, host name and
-// /run, over the files of the real machine. All of it ends when the process that made it ends, however that dies.
+// Package machine creates machines for tests from Linux namespaces: each has its own processes, mounts, network, host name and /run, on
+// top of the files of the real machine. All of it ends when the process that created it ends, for whatever reason.
 //
-// What a machine's programs write to /etc and /var goes into the machine's folder and is still there after a reboot.
-// Everything else of the file system is the real machine's.
+// What a machine's programs write to /etc and /var goes into the machine's own directory, and survives a reboot. The rest of the file
+// system is shared with the real machine.
 package machine
 
 import (
@@ -17,10 +17,10 @@ import (
 
 // Config configures a Machine, the Linux namespaces that a test uses like a machine of its own.
 type Config struct {
-	Name   string // its host name, and the name of its folder
-	Init   string // path of the program of init/init.c
-	Shared string // folder that the machine sees as it is, under the same path; holds the machine's own folder
-	Logs   string // folder for the logs of its programs
+	Name   string // host name, and name of the machine's directory
+	Init   string // path of the compiled init/init.c
+	Shared string // directory that the machine sees unchanged, under the same path; contains the machine's own directory
+	Logs   string // directory for the logs of the machine's programs
 }
 
 // Machine is a set of Linux namespaces that tests use like a machine of its own. Its methods may be called from any goroutine, but not
@@ -67,8 +67,8 @@ func (m *Machine) DataDir() string { return filepath.Join(m.Shared, m.Name) }
 // PID returns the process ID of the machine's process 1, as the caller sees it.
 func (m *Machine) PID() int { return m.init.Process.Pid }
 
-// HostPath converts a path on the machine to one that the caller can open, or dial if it is a socket. Links with absolute targets lead out
-// of the machine, so /var/run has to be written as /run.
+// HostPath converts a path on the machine to one that the caller can open, or dial if it is a socket. Symbolic links with absolute targets
+// would lead out of the machine, so /var/run has to be written as /run.
 func (m *Machine) HostPath(path string) string {
 	return filepath.Join(fmt.Sprintf("/proc/%d/root", m.PID()), path)
 }
@@ -113,7 +113,7 @@ func (m *Machine) startInit() error {
 // Halt kills every process of the machine at once, like a power failure, and waits until all have ended. A second call does nothing.
 func (m *Machine) Halt() {
 	if m.init.Process == nil {
-		return // a boot has failed
+		return // Boot or Reboot has failed
 	}
 	m.mu.Lock()
 	processes := m.processes
@@ -122,14 +122,14 @@ func (m *Machine) Halt() {
 	for _, p := range processes {
 		p.setStopRequested()
 	}
-	_ = m.init.Process.Kill() // fails only if it has ended
+	_ = m.init.Process.Kill() // fails only if the process has already ended
 	for _, p := range processes {
 		<-p.Done()
 	}
 	_ = m.init.Wait()
 }
 
-// Reboot halts the machine and boots it again with an empty /run. It does not restart its programs.
+// Reboot halts the machine and boots it again with an empty /run. It does not restart programs.
 func (m *Machine) Reboot() error {
 	m.Halt()
 	if err := m.boot(); err != nil {

@@ -150,7 +150,7 @@ func TestConnectVeth(t *testing.T) {
 	}
 	left, right := boot(t), boot(t)
 	ctx := testContext(t)
-	for range 2 { // the second cable takes the place of the first
+	for range 2 { // the second pair replaces the first
 		if err := left.ConnectVeth(ctx, "port", right, "eth0"); err != nil {
 			t.Fatal(err)
 		}
@@ -159,7 +159,7 @@ func TestConnectVeth(t *testing.T) {
 	run(t, right, "ip address add 198.18.1.2/24 dev eth0; ip link set eth0 up; ip link set lo up")
 	for {
 		_, err := left.Dial(ctx, "tcp", "198.18.1.2:7")
-		if errors.Is(err, syscall.ECONNREFUSED) { // by the other machine, where nobody listens
+		if errors.Is(err, syscall.ECONNREFUSED) { // refused by the other machine, where nobody listens
 			return
 		}
 		if ctx.Err() != nil {

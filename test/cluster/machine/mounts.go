@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sysctls are kernel-wide settings that a kubelet would change. Files with the wanted values are mounted over them, so that the kubelet
-// finds them set and the kernel of the real machine keeps its own.
+// sysctls are system-wide kernel settings that a kubelet would change. Files with the desired values are mounted over them, so that the
+// kubelet finds them as desired, and the real machine's kernel keeps its settings.
 var sysctls = map[string]string{
 	"/proc/sys/vm/overcommit_memory":      "1",
 	"/proc/sys/vm/panic_on_oom":           "0",

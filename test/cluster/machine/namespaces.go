@@ -26,12 +26,12 @@ func (m *Machine) runInNamespaces(spaces int, f func() error) error {
 	result := make(chan error)
 	go func() {
 		runtime.LockOSThread()
-		if unix.Gettid() == unix.Getpid() { // the main thread cannot end: hold it, and another one is taken
+		if unix.Gettid() == unix.Getpid() { // the main thread cannot end, so keep it occupied until another thread is used
 			defer runtime.UnlockOSThread()
 			result <- m.runInNamespaces(spaces, f)
 			return
 		}
-		result <- m.enterNamespaces(spaces, f) // the thread, locked, ends with the goroutine
+		result <- m.enterNamespaces(spaces, f) // the thread is locked and ends with the goroutine
 	}()
 	return <-result
 }
@@ -43,7 +43,7 @@ func (m *Machine) enterNamespaces(spaces int, f func() error) error {
 	}
 	defer unix.Close(init)
 	if spaces&mountSpace != 0 {
-		if err := unix.Unshare(unix.CLONE_FS); err != nil { // a thread that shares it cannot enter another mount namespace
+		if err := unix.Unshare(unix.CLONE_FS); err != nil { // a thread that shares its file system attributes cannot enter another mount namespace
 			return fmt.Errorf("unshare the working directory: %w", err)
 		}
 	}
@@ -71,14 +71,14 @@ func (m *Machine) run(spaces int, command *exec.Cmd) ([]byte, error) {
 	return stdout.Bytes(), err
 }
 
-// ConnectVeth connects this machine to another one by a pair of virtual Ethernet interfaces (veth), and replaces an interface of the same
-// name. The kernel removes the pair when either machine is halted.
+// ConnectVeth connects this machine to another one by a pair of virtual Ethernet interfaces (veth), and replaces existing interfaces of
+// the same name. The kernel removes the pair when either machine is halted.
 func (m *Machine) ConnectVeth(ctx context.Context, port string, other *Machine, otherPort string) error {
-	ip := func(args ...string) error { // outside of this machine's processes, where the other's PID is known
+	ip := func(args ...string) error { // run outside the machine's PID namespace, where the other machine's PID is known
 		_, err := m.run(networkSpace, exec.CommandContext(ctx, "ip", args...))
 		return err
 	}
-	_ = ip("link", "delete", port) // fails if there is none
+	_ = ip("link", "delete", port) // fails if there is no such interface
 	return ip("link", "add", port, "type", "veth", "peer", "name", otherPort, "netns", strconv.Itoa(other.PID()))
 }
 

@@ -25,7 +25,7 @@ type Program struct {
 	Path string
 	Args []string
 	Env  []string // added to the caller's
-	// Ready returns nil when the program serves. Nil means at once.
+	// Ready returns nil once the program serves. If Ready is nil, the program counts as ready at once.
 	Ready func(context.Context) error
 }
 
@@ -64,7 +64,7 @@ func (p *Process) PID() int { return p.current().command.Process.Pid }
 // Done returns a channel that is closed when the process has ended and been reaped.
 func (p *Process) Done() <-chan struct{} { return p.current().done }
 
-// Err returns how the process ended, or nil while it runs or if it was stopped on purpose.
+// Err returns how the process ended. It returns nil while the process runs, and if it was stopped on purpose.
 func (p *Process) Err() error {
 	r := p.current()
 	select {
@@ -78,14 +78,14 @@ func (p *Process) Err() error {
 // Kill sends SIGKILL to the process, but not to its children, and waits until it has ended.
 func (p *Process) Kill() {
 	p.setStopRequested()
-	_ = p.Signal(syscall.SIGKILL) // fails only if it has ended
+	_ = p.Signal(syscall.SIGKILL) // fails only if the process has already ended
 	<-p.Done()
 }
 
 // Stop sends SIGTERM to the process, waits until it has ended, and kills it after a few seconds.
 func (p *Process) Stop() {
 	p.setStopRequested()
-	_ = p.Signal(syscall.SIGTERM) // fails only if it has ended
+	_ = p.Signal(syscall.SIGTERM) // fails only if the process has already ended
 	select {
 	case <-p.Done():
 	case <-time.After(stopGrace):
