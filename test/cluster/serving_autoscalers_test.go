@@ -26,13 +26,13 @@ import (
 
 var ecosystem = flag.Bool("ecosystem", false, "run KEDA, prometheus-adapter and Prometheus, which come from the network; make ecosystem does")
 
-// autoscaled is a cluster whose API server asks servers of external metrics, which run on a node.
+// autoscaled is a cluster whose API server forwards requests for external metrics to servers that run on a node.
 type autoscaled struct {
 	*served
-	folder string // of the certificate that all of them have
+	folder string // folder of the certificate that all of these servers use
 }
 
-// metricsHost is the name in the certificate: that of the Service to which the API server passes requests for external metrics.
+// metricsHost is the host name in the certificate: the Service to which the API server forwards requests for external metrics.
 const metricsHost = "metrics.keda.svc"
 
 // Ports on the node.
@@ -45,11 +45,12 @@ const (
 	prometheusAddress = "127.0.0.1:9190"
 )
 
-// small leaves out what a debugger needs: KEDA's programs take a minute less to link.
+// small omits debugging information, which makes KEDA's programs link a minute faster.
 const small = "-ldflags=-s -w"
 
-// TestServingAutoscalers follows docs/autoscalers.md with the programs of others as they are published: KEDA's operator and metrics server, Prometheus and
-// prometheus-adapter, and the HorizontalPodAutoscaler of kube-controller-manager. The load comes through a gateway, and the pods of the FaSTPod answer it.
+// TestServingAutoscalers follows docs/autoscalers.md with the published programs of other projects: KEDA's operator and metrics server, Prometheus,
+// prometheus-adapter, and the HorizontalPodAutoscaler of kube-controller-manager. The load arrives through a gateway, and the pods of the FaSTPod answer
+// it.
 func TestServingAutoscalers(t *testing.T) {
 	long(t)
 	if !*ecosystem {
@@ -93,7 +94,7 @@ func startAutoscaled(t *testing.T) *autoscaled {
 
 func (a *autoscaled) file(name string) string { return filepath.Join(a.folder, name) }
 
-// followsKEDA: KEDA takes a FaSTPod from no replica to as many as gshare wants and back.
+// followsKEDA: KEDA scales a FaSTPod from zero to as many replicas as gshare recommends, and back.
 func (a *autoscaled) followsKEDA(t *testing.T) {
 	a.startKEDA(t)
 	a.write(t, a.recipe(t, "kind: FaSTPod"))
@@ -118,7 +119,7 @@ func (a *autoscaled) followsKEDA(t *testing.T) {
 	})
 }
 
-// followsMetric: a HorizontalPodAutoscaler takes a FaSTPod from one replica to as many as the metric of gshare-controller says and back.
+// followsMetric: a HorizontalPodAutoscaler scales a FaSTPod from one replica to as many as gshare-controller's metric says, and back.
 func (a *autoscaled) followsMetric(t *testing.T) {
 	a.startPrometheus(t)
 	a.startPrometheusAdapter(t)
@@ -129,7 +130,7 @@ func (a *autoscaled) followsMetric(t *testing.T) {
 	a.risesAndFalls(t, 1)
 }
 
-// risesAndFalls sends 85 requests a second, for which the function wants three replicas of 32 each, and then none.
+// risesAndFalls sends 85 requests per second, for which the function needs three replicas with 32 each, and then none.
 func (a *autoscaled) risesAndFalls(t *testing.T, least int) {
 	t.Helper()
 	c := a.newClients(t, "resnet50")
@@ -153,7 +154,7 @@ func (a *autoscaled) replicas(t *testing.T) int {
 	return a.readyReplicas(t, api.LabelFaSTPod, "resnet50")
 }
 
-// recipe returns the example of docs/autoscalers.md that has a text, for the image of the tests, callers on nodes, and a machine that may be busy.
+// recipe returns the example of docs/autoscalers.md that contains a text, changed for the tests' image, for callers on nodes, and for a busy machine.
 func (a *autoscaled) recipe(t *testing.T, has string) string {
 	t.Helper()
 	blocks, err := document.Blocks("../..")
@@ -231,7 +232,7 @@ func (a *autoscaled) startPrometheus(t *testing.T) {
 	})
 }
 
-// startPrometheusAdapter has the API server ask prometheus-adapter for external metrics from now on.
+// startPrometheusAdapter starts prometheus-adapter, and makes the API server request external metrics from it.
 func (a *autoscaled) startPrometheusAdapter(t *testing.T) {
 	adapter := buildOf(t, "prometheusadapter", "prometheus-adapter", "sigs.k8s.io/prometheus-adapter/cmd/adapter", small)
 	_, rules, _ := strings.Cut(a.recipe(t, "externalRules:"), "config.yaml: |\n")
@@ -247,7 +248,7 @@ func (a *autoscaled) startPrometheusAdapter(t *testing.T) {
 	a.serveMetrics(t, promMetricsPort)
 }
 
-// servingArgs are the flags by which servers of the Kubernetes API serve, and find out who asks.
+// servingArgs returns the flags that make a server of the Kubernetes API serve and authenticate its callers.
 func (a *autoscaled) servingArgs(name string, port int, kubeconfig string) []string {
 	return []string{
 		name, fmt.Sprintf("--secure-port=%d", port), "--tls-cert-file=" + a.file("tls.crt"), "--tls-private-key-file=" + a.file("tls.key"),
@@ -255,7 +256,7 @@ func (a *autoscaled) servingArgs(name string, port int, kubeconfig string) []str
 	}
 }
 
-// serveMetrics has the API server pass requests for external metrics on to a port of the node.
+// serveMetrics makes the API server forward requests for external metrics to a port of the node.
 func (a *autoscaled) serveMetrics(t *testing.T, port int) {
 	t.Helper()
 	ca, err := os.ReadFile(a.file("ca.crt"))
@@ -291,7 +292,7 @@ func (a *autoscaled) kubeconfig(t *testing.T, name, token string) string {
 	return a.file(name + ".kubeconfig")
 }
 
-// start starts a program on the first node, whose log is shown if the test fails.
+// start starts a program on the first node, and logs the end of its log if the test fails.
 func (a *autoscaled) start(t *testing.T, program machine.Program) {
 	t.Helper()
 	p, err := a.Nodes[0].Machine.Start(a.ctx, program)
@@ -305,7 +306,7 @@ func (a *autoscaled) start(t *testing.T, program machine.Program) {
 	})
 }
 
-// listens returns when a program serves: something accepts connections at an address of the node.
+// listens returns a Ready function: the program is ready once something accepts connections at an address of the node.
 func (a *autoscaled) listens(address string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		connection, err := a.Nodes[0].Machine.Dial(ctx, "tcp", address)

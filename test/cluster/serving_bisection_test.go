@@ -15,8 +15,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// requestedFunction is a function of protocol HTTP that says what to ask it, with a body in a ConfigMap, and whose profile bisects. More than 20 % of the SMs
-// do not help its server.
+// requestedFunction is a function of protocol HTTP that specifies the request to measure it with, whose body is in a ConfigMap, and a profile that bisects.
+// Its server is no faster with more than 20 % of the SMs.
 const requestedFunction = `apiVersion: v1
 kind: ConfigMap
 metadata: {name: samples, namespace: default}
@@ -43,8 +43,9 @@ spec:
       - {name: server, image: "` + modelImage + `", args: [--name, resnet50, --batch, 1=50ms, --sm, "20", --input, "input:UINT8:1"], resources: {requests: {cpu: 100m}}}
 `
 
-// TestServingBisection: a function that is no server of OIP is measured by the request that it says, for the fewest SMs that answer most of it and all of it.
-// The function gets both, as does a pod that asks for them.
+// TestServingBisection: a function whose server does not speak OIP is measured with the request that it specifies, for the fewest SMs with which it reaches
+// most of its highest rate, and for the fewest with which it reaches all of it. The function gets these as its request and limit, and so does a pod that asks
+// for them.
 func TestServingBisection(t *testing.T) {
 	long(t)
 	s := startServing(t)

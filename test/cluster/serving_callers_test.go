@@ -19,7 +19,8 @@ import (
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 )
 
-// refusesCallers: without "*", the function answers pods of its namespace and tokens of its service accounts, and nobody else.
+// refusesCallers: without "*" in its access list, the function accepts requests from pods of its namespace and with tokens of
+// its namespace's service accounts, and no others.
 func (s *served) refusesCallers(t *testing.T) {
 	open := s.function(t).Spec.Access.Namespaces
 	allow := func(namespaces string) {
@@ -57,7 +58,7 @@ func (s *served) refusesCallers(t *testing.T) {
 	s.kubectl(t, "get", "networkpolicy", "gshare-resnet50")
 }
 
-// call sends a request for the function to a gateway, and returns the status and the body of the answer.
+// call sends a request for the function to a gateway, and returns the status and the body of the response.
 func (s *served) call(t *testing.T, dial func(context.Context, string, string) (net.Conn, error), token string) (int, string) {
 	t.Helper()
 	gateway := s.pods(t, "gshare-system", "app", "gshare-gateway")[0]
@@ -81,7 +82,7 @@ func (s *served) call(t *testing.T, dial func(context.Context, string, string) (
 	return response.StatusCode, string(text)
 }
 
-// tokenFor returns a token of a service account of a namespace, which it creates.
+// tokenFor creates a service account in a namespace, and returns a token for it.
 func (s *served) tokenFor(t *testing.T, namespace, audience string) string {
 	t.Helper()
 	accounts := s.Client().CoreV1().ServiceAccounts(namespace)
@@ -99,13 +100,13 @@ func (s *served) tokenFor(t *testing.T, namespace, audience string) string {
 	return answer.Status.Token
 }
 
-// dialFrom connects from the network namespace of a process.
+// dialFrom connects from within the network namespace of a process.
 func dialFrom(pid int) func(context.Context, string, string) (net.Conn, error) {
 	return func(ctx context.Context, network, address string) (connection net.Conn, err error) {
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
-			runtime.LockOSThread() // the thread ends with the goroutine
+			runtime.LockOSThread() // the locked thread ends with the goroutine
 			var process int
 			if process, err = unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK); err != nil {
 				return

@@ -19,8 +19,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/kube"
 )
 
-// onlyObjective is a function that says nothing of what a replica needs or can do. Its batches keep 20 % of the SMs busy, and half of those the twice of
-// the time.
+// onlyObjective is a function that does not say what a replica needs or can do. Its batches keep 20 % of the SMs busy; with half as many SMs, they take
+// twice as long.
 const onlyObjective = `apiVersion: serving.gshare.dev/v1alpha1
 kind: GPUFunction
 metadata: {name: resnet50}
@@ -38,15 +38,15 @@ spec:
         resources: {requests: {cpu: 100m}} # without, whatever else runs on this machine comes first
 `
 
-// Of the load while the function is measured.
+// The load while the function is measured.
 const (
-	steadyRate  = 4 // requests a second
+	steadyRate  = 4 // requests per second
 	steadyAfter = 20 * time.Second
-	profileTime = 12 * time.Minute // at most: a search is 8 trials of half a minute at most
+	profileTime = 12 * time.Minute // at most: a search has at most 8 trials, of at most half a minute each
 )
 
-// TestServingFirstProfile: a function that says only its objective is measured by itself, and moves under a steady load from a whole GPU to the share that
-// it needs, with the memory that its server was seen to use. No request is lost, and the objective holds throughout.
+// TestServingFirstProfile: a function that states only its objective is measured automatically. Under a steady load, it moves from a whole GPU to the
+// share that it needs, with as much memory as its server was seen to use. No request is lost, and the objective is met throughout.
 func TestServingFirstProfile(t *testing.T) {
 	long(t)
 	s := startServing(t)
@@ -130,10 +130,10 @@ func TestServingFirstProfile(t *testing.T) {
 	}
 }
 
-// holding is what the scheduler counts of the pods of a function.
+// holding is what a function's pods hold, as the scheduler counts it.
 type holding struct {
 	pods      int
-	time      float64 // whole GPUs
+	time      float64 // in whole GPUs
 	memoryMiB int64
 }
 
@@ -160,7 +160,7 @@ func (s *served) readyReason(t *testing.T) string {
 	return ""
 }
 
-// isThere reports whether a pod of a function is there, also while it ends.
+// isThere reports whether a function's pod still exists, even if it is terminating.
 func (s *served) isThere(t *testing.T, uid types.UID) bool {
 	t.Helper()
 	list := &v1.PodList{}
@@ -175,7 +175,7 @@ func (s *served) isThere(t *testing.T, uid types.UID) bool {
 	return false
 }
 
-// inferSender sends inference requests of one row to both gateways.
+// inferSender sends inference requests with one row to both gateways.
 func (s *served) inferSender(t *testing.T, function string) traffic.Sender {
 	t.Helper()
 	sender := s.sender(t, function).(*traffic.HTTP)

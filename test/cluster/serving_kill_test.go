@@ -15,7 +15,7 @@ import (
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 )
 
-// sharedFunction has two replicas of a quarter of a GPU, and gets a third one for a rate above 100 a second.
+// sharedFunction has two replicas with a quarter of a GPU each, and gets a third one at more than 100 requests per second.
 const sharedFunction = `apiVersion: serving.gshare.dev/v1alpha1
 kind: GPUFunction
 metadata: {name: resnet50}
@@ -27,15 +27,15 @@ spec:
   template: {spec: {containers: [{name: server, image: "` + modelImage + `", args: [--batch, 1=2ms]}]}}
 `
 
-// loads are what clients do while a part of serving is killed with SIGKILL.
+// servingLoads are what clients do while a component of serving is killed with SIGKILL.
 var servingLoads = []struct {
 	name  string
-	rate  int // requests a second
-	burst int // at once, as it is killed
+	rate  int // requests per second
+	burst int // concurrent requests, sent at the time of the kill
 }{{"idle", 0, 0}, {"load", 40, 0}, {"burst", 20, 60}}
 
-// TestServingKills kills each part of serving and of the cluster under it, in three states of load. Requests are lost only with the gateway that has
-// them, no pod is created twice, no share is given twice, and each part goes on afterwards.
+// TestServingKills kills each component of serving, and of the cluster that it runs on, under three loads. Only requests held by a killed gateway
+// may be lost. No pod is created twice, no share is granted twice, and each component resumes its work afterwards.
 func TestServingKills(t *testing.T) {
 	long(t)
 	s := startServing(t)
@@ -55,9 +55,9 @@ func TestServingKills(t *testing.T) {
 	for _, victim := range []struct {
 		name string
 		kill func(*testing.T) (restart func())
-		lost bool // requests that it has are lost with it
+		lost bool // requests that the victim holds are lost
 	}{
-		{"nobody", func(*testing.T) func() { return func() {} }, false}, // the control: what the load does by itself
+		{"nobody", func(*testing.T) func() { return func() {} }, false}, // the control: the effect of the load alone
 		{"gateway", s.killOneOf("gshare-gateway"), true},
 		{"controller", s.killLeader, false},
 		{"agent", process(s.of[node.Name].Kill, s.of[node.Name].Restart), false},
@@ -117,7 +117,7 @@ func (s *served) uids(t *testing.T) (all []string) {
 	return all
 }
 
-// checkInstances: no two pods are the same instance.
+// checkInstances checks that no two pods are the same instance.
 func (s *served) checkInstances(t *testing.T) {
 	t.Helper()
 	seen := map[string]string{}
@@ -130,7 +130,7 @@ func (s *served) checkInstances(t *testing.T) {
 	}
 }
 
-// killOneOf kills the processes of a pod of a Deployment, which the kubelet restarts.
+// killOneOf kills the processes of one of a Deployment's pods, which the kubelet restarts.
 func (s *served) killOneOf(app string) func(*testing.T) func() {
 	return func(t *testing.T) func() {
 		pod := s.pods(t, "gshare-system", "app", app)[0]
@@ -158,15 +158,16 @@ func (s *served) readyOf(t *testing.T, app string) (n int) {
 	return n
 }
 
-// clients send requests to all gateways in turn, and to another one where a connection is refused, as a Service with readiness has them do.
+// clients send requests to all gateways in turn, and try the next one if a connection is refused, so that they behave like clients of a Service with
+// readiness probes.
 type clients struct {
 	s         *served
-	function  string // in the namespace default
+	function  string // in namespace default
 	path      string
 	body      string
 	addresses []string
 	from      func(ctx context.Context, network, address string) (net.Conn, error)
-	token     string // of a service account; none if empty
+	token     string // of a service account; empty: none
 	http      http.Client
 	running   sync.WaitGroup
 
@@ -174,8 +175,8 @@ type clients struct {
 	next    int
 	sent    int
 	failed  []error
-	slowest time.Duration // until an answer
-	last    string        // answer
+	slowest time.Duration // longest time until an answer
+	last    string        // latest answer
 }
 
 func (s *served) newClients(t *testing.T, function string) *clients {
@@ -191,7 +192,7 @@ func (s *served) newClients(t *testing.T, function string) *clients {
 	return c
 }
 
-// dial connects to a gateway, or the other one.
+// dial connects to the next gateway, or if that fails, to the other one.
 func (c *clients) dial(ctx context.Context, network, _ string) (net.Conn, error) {
 	c.mu.Lock()
 	c.next++
@@ -207,14 +208,14 @@ func (c *clients) dial(ctx context.Context, network, _ string) (net.Conn, error)
 	return nil, err
 }
 
-// send sends requests at a rate, in requests a second, until ctx ends.
+// send sends requests at a rate, in requests per second, until ctx ends.
 func (c *clients) send(ctx context.Context, rate int) {
 	if rate > 0 {
 		c.sendEach(ctx, time.Second/time.Duration(rate))
 	}
 }
 
-// sendEach sends a request at once and then one after each pause, until ctx ends.
+// sendEach sends one request immediately, and another one after each pause, until ctx ends.
 func (c *clients) sendEach(ctx context.Context, pause time.Duration) {
 	ticker := time.NewTicker(pause)
 	defer ticker.Stop()
@@ -228,7 +229,7 @@ func (c *clients) sendEach(ctx context.Context, pause time.Duration) {
 	}
 }
 
-// burst sends requests at once.
+// burst sends n requests at once.
 func (c *clients) burst(n int) {
 	for range n {
 		c.running.Go(c.one)
@@ -271,7 +272,7 @@ func (c *clients) request() error {
 	return err
 }
 
-// wait returns what has become of all requests, when no more are sent and all have their answers.
+// wait waits until no more requests are being sent and all are answered, and returns the number of requests and the errors of those that failed.
 func (c *clients) wait() (sent int, failed []error) {
 	c.running.Wait()
 	c.mu.Lock()

@@ -17,17 +17,17 @@ import (
 
 var full = flag.Bool("full", false, "run experiments in full: the API server is away for ten minutes, and all loads of table 7 are played")
 
-// Times of TestServingWithoutAPIServer. afterwards is long enough for the node controller to give up nodes, kubelets to contradict it, and pods on nodes that
-// are given up to be evicted if they did not.
+// Times of TestServingWithoutAPIServer. afterwards is long enough for the node controller to mark nodes as unreachable and for kubelets to correct that, and
+// also for pods to be evicted from such nodes if the kubelets did not.
 const (
-	known      = 5 * time.Second // before the API server goes, for callers to become known
+	known      = 5 * time.Second // before the outage, so that gateways get to know the callers
 	seldom     = 50 * time.Second
 	afterwards = 90 * time.Second
 )
 
-// TestServingWithoutAPIServer takes the API server away for a minute, or for ten, while pods and holders of tokens send requests: none is lost, meanwhile and
-// as it comes back, though the kubelets and the node controller have not heard of each other for longer than the cluster's grace period. The same pods
-// serve, gateways were never restarted, a controller leads again, and it scales.
+// TestServingWithoutAPIServer stops the API server for one minute, or for ten, while pods and holders of tokens send requests. None is lost, neither during
+// the outage nor when the API server comes back, although the kubelets and the node controller have not heard from each other for longer than the cluster's
+// grace period. In the end the same pods serve, no gateway was restarted, a controller leads again, and the function scales.
 func TestServingWithoutAPIServer(t *testing.T) {
 	long(t)
 	outage := time.Minute
@@ -38,7 +38,7 @@ func TestServingWithoutAPIServer(t *testing.T) {
 	ctx, stop := context.WithTimeout(t.Context(), outage+afterwards+15*time.Minute)
 	defer stop()
 	s.ctx = ctx
-	s.write(t, strings.NewReplacer("latency: 2s", "latency: 10s", `["*"]`, "[]").Replace(sharedFunction)) // callers of its namespace only
+	s.write(t, strings.NewReplacer("latency: 2s", "latency: 10s", `["*"]`, "[]").Replace(sharedFunction)) // only callers of its own namespace
 	s.wait(t, "two pods", func() bool { return s.ready(t) == 2 })
 	pods, leader, gateways := s.uids(t), s.leader(t), s.lives(t, "gshare-gateway")
 
@@ -97,7 +97,8 @@ func TestServingWithoutAPIServer(t *testing.T) {
 	s.scalesAgain(t)
 }
 
-// countOf counts errors by their text: what is refused as late says that the machine is too busy, what is refused as unknown that the API server is missed.
+// countOf counts errors by their text. Requests refused as late indicate that the machine is too busy; requests refused as unknown, that the API server is
+// missed.
 func countOf(errs []error) map[string]int {
 	counts := map[string]int{}
 	for _, err := range errs {
@@ -106,7 +107,7 @@ func countOf(errs []error) map[string]int {
 	return counts
 }
 
-// lives returns the pods of a part of serving, with how often each was restarted.
+// lives returns the pods of a serving component, with the number of times that each was restarted.
 func (s *served) lives(t *testing.T, app string) (all []string) {
 	t.Helper()
 	for _, p := range s.pods(t, "gshare-system", "app", app) {
@@ -116,7 +117,7 @@ func (s *served) lives(t *testing.T, app string) (all []string) {
 	return all
 }
 
-// scalesAgain: a function with two pods gets a third one for more load, and gives it back.
+// scalesAgain: a function with two pods gets a third one under more load, and loses it afterwards.
 func (s *served) scalesAgain(t *testing.T) {
 	c := s.newClients(t, "resnet50")
 	c.token = s.tokenFor(t, "default", identity.AudienceFunctions)
@@ -125,7 +126,7 @@ func (s *served) scalesAgain(t *testing.T) {
 	c.running.Go(func() { c.send(ctx, 120) })
 	took := s.wait(t, "a third pod", func() bool { return s.ready(t) > 2 })
 	stop()
-	sent, failed := c.wait() // until there are enough pods some are refused
+	sent, failed := c.wait() // some are refused until there are enough pods
 	t.Logf("a third pod is ready after %.1f s; %d requests, %d refused: %v", took.Seconds(), sent, len(failed), firstOf(failed))
 	s.wait(t, "two pods", func() bool { return len(s.uids(t)) == 2 })
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// parkedFunction has one replica, which is parked soon after it was needed. A GPU has 80 GiB.
+// parkedFunction has one replica, which is parked shortly after it was last needed. Each GPU has 80 GiB.
 const parkedFunction = `apiVersion: serving.gshare.dev/v1alpha1
 kind: GPUFunction
 metadata: {name: parked}
@@ -28,7 +28,7 @@ spec:
   template: {spec: {containers: [{name: server, image: "` + modelImage + `", args: [--batch, 1=2ms, --weights, 64Mi]}]}}
 `
 
-// largeFastPod asks for memory that each of the cluster's four GPUs has, but not beside the replica of parkedFunction.
+// largeFastPod requests as much memory as each of the cluster's four GPUs has, so that it does not fit beside the replica of parkedFunction.
 const largeFastPod = `apiVersion: serving.gshare.dev/v1alpha1
 kind: FaSTPod
 metadata: {name: large}
@@ -38,9 +38,9 @@ spec:
   template: {spec: {containers: [{name: server, image: "` + modelImage + `", args: [--batch, 1=2ms], readinessProbe: {tcpSocket: {port: 8080}}}]}}
 `
 
-// The parts of TestServing below park a replica, give its memory to another pod, and have it serve again.
+// The following parts of TestServing park a replica, give its memory to another pod, and make the replica serve again.
 
-// parkedPods returns the pods of the function that have reached Warm, and what they keep.
+// parkedPods returns the function's pods that have reached level Warm, and the memory that they keep.
 func (s *served) parkedPods(t *testing.T) (found []types.UID, kept share.Bytes) {
 	t.Helper()
 	for _, p := range s.pods(t, "default", api.LabelFunction, "parked") {
@@ -55,7 +55,7 @@ func (s *served) parkedPods(t *testing.T) (found []types.UID, kept share.Bytes) 
 	return found, kept
 }
 
-// parks: a replica that is not needed any more gives its GPU memory back, and its pod stays.
+// parks: a replica that is no longer needed releases its GPU memory, and its pod stays.
 func (s *served) parks(t *testing.T) {
 	s.write(t, parkedFunction)
 	if err := s.askFirst(t, "parked"); err != nil {
@@ -74,7 +74,7 @@ func (s *served) parks(t *testing.T) {
 	})
 }
 
-// givesMemoryOfParked: the memory of the parked replica is another pod's.
+// givesMemoryOfParked: the memory of the parked replica goes to another pod.
 func (s *served) givesMemoryOfParked(t *testing.T) {
 	s.write(t, largeFastPod)
 	s.wait(t, "four large pods", func() bool { return s.readyReplicas(t, api.LabelFaSTPod, "large") == 4 })
@@ -91,8 +91,8 @@ func (s *served) givesMemoryOfParked(t *testing.T) {
 	})
 }
 
-// wakesParked: a request has the parked replica serve again. It waits for that and is answered, and so are all that come meanwhile; then the replica is
-// parked again.
+// wakesParked: a request makes the parked replica serve again. It waits until then and is answered, and so are all requests that arrive meanwhile.
+// Later the replica is parked again.
 func (s *served) wakesParked(t *testing.T) {
 	parked, _ := s.parkedPods(t)
 	c := s.newClients(t, "parked")

@@ -27,8 +27,8 @@ const fragments = `devices:
 - {uuid: GPU-1, model: A100, sms: 108, memoryMiB: 81920, mig: [{uuid: MIG-b, profile: 1g.10gb, sms: 14, memoryMiB: 9728}]}
 `
 
-// rows is python/examples/rows_stages.py as a function: its three components have 3 GiB of weights each, so that a small instance holds two of them. The
-// driver in its image is the fake one.
+// rows is python/examples/rows_stages.py as a function. Its three components have 3 GiB of weights each, so that a small instance holds two of them. The image
+// has the fake driver.
 const rows = `apiVersion: serving.gshare.dev/v1alpha1
 kind: GPUFunction
 metadata: {name: rows, namespace: default}
@@ -59,9 +59,9 @@ spec:
 
 const pythonImage = "docker.io/local/python:1"
 
-// TestServingPipeline: the replica of a function that no free MIG instance holds is cut into two containers with an instance each, of two GPUs, which the agent
-// grants to them alone, and answers requests. Once the large instance is free, the replica moves there while requests come, of which none is lost: also where the
-// controller is killed as the replica on the large instance starts.
+// TestServingPipeline: if no free MIG instance can hold the replica of a function, the replica is split into two containers. Each gets an instance of its own,
+// on different GPUs, which the agent grants to that container only; together they answer requests. Once the large instance is free, the replica moves there
+// under load without losing a request, even if the controller is killed while the replica on the large instance starts.
 func TestServingPipeline(t *testing.T) {
 	long(t)
 	python, image := imageOfPython(t)
@@ -81,7 +81,8 @@ func TestServingPipeline(t *testing.T) {
 	t.Run("controller killed", func(t *testing.T) { s.moves(t, function, func(t *testing.T) { s.killLeader(t)() }) })
 }
 
-// moves writes the function while the large instance is taken, and frees it while requests come. While the replica on it starts it does something else.
+// moves creates the function while the large instance is taken, and then frees that instance under load. It calls meanwhile as the replica on the large
+// instance starts.
 func (s *served) moves(t *testing.T, function string, meanwhile func(*testing.T)) {
 	holder := cluster.Pod("holder", "sleep", "inf")
 	holder.Spec.Containers[0].Resources.Limits = limits(100, 100, 40192)
@@ -158,7 +159,7 @@ func (s *served) moves(t *testing.T, function string, meanwhile func(*testing.T)
 	s.waitBooks(s.ctx, t, s.Nodes[0])
 }
 
-// startFragments starts a cluster that serves, with one node of MIG instances and an image.
+// startFragments starts a cluster with serving, and one node with MIG instances and an image.
 func startFragments(t *testing.T, image cluster.Image) *served {
 	t.Helper()
 	images := []cluster.Image{servingImage(t, "gshare-controller"), servingImage(t, "gshare-gateway"), image}
@@ -184,7 +185,7 @@ func (s *served) readyRows(t *testing.T) (found []v1.Pod) {
 	return found
 }
 
-// ranOn returns the device of each component, as the last answer says.
+// ranOn returns the device that each component ran on, according to the last answer.
 func (c *clients) ranOn(t *testing.T) []string {
 	t.Helper()
 	var answer struct {
@@ -226,7 +227,7 @@ func (s *served) slicesOf(t *testing.T, pod *v1.Pod) []string {
 	return found
 }
 
-// imageOfPython returns an image with this machine's Python, the package gshare, an example and the fake driver, and the path of the interpreter.
+// imageOfPython returns an image with this machine's Python, the package gshare, an example and the fake driver. It also returns the path of the interpreter.
 func imageOfPython(t *testing.T) (program string, image cluster.Image) {
 	t.Helper()
 	out, err := exec.Command("python3", "-c", "import os, sys, sysconfig; print(os.path.realpath(sys.executable)); print(sysconfig.get_path('stdlib'))").Output()
@@ -239,7 +240,7 @@ func imageOfPython(t *testing.T) (program string, image cluster.Image) {
 	}
 	program = paths[0]
 	files := withLibraries(t, program, program)
-	// What a server has no use for is larger than all the rest.
+	// What the server does not need is larger than everything else.
 	leave := []string{"__pycache__", "config-*", "dist-packages", "ensurepip", "idlelib", "lib2to3", "pydoc_data", "site-packages", "test", "tests", "tkinter", "turtledemo"}
 	add := func(folder, to string) {
 		if err := filepath.WalkDir(folder, func(path string, e fs.DirEntry, err error) error {

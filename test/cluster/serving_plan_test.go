@@ -30,7 +30,7 @@ data:
     prices: {currency: USD, nanoPerVCPUSecond: 16000, nanoPerGBSecond: 2400, nanoPerCall: 120, nanoPerSliceSecond: 500000, nanoPerSliceGBSecond: 1500}
 `
 
-// plannedFunction is a function of that model, whose replicas answer batches as the profile says.
+// plannedFunction is a function with that model, whose replicas answer batches as the profile says.
 const plannedFunction = `apiVersion: serving.gshare.dev/v1alpha1
 kind: GPUFunction
 metadata: {name: %s}
@@ -44,7 +44,7 @@ spec:
   template: {spec: {containers: [{name: server, image: "` + modelImage + `", args: [--name, vision, --batch, 1=9ms, --batch, 4=27ms, --sm, "12", --input, "input:UINT8:1"]}]}}
 `
 
-// appliedPlan is a plan for both of them.
+// appliedPlan is a plan for two such functions.
 const appliedPlan = `apiVersion: serving.gshare.dev/v1alpha1
 kind: InferencePlan
 metadata: {name: vision}
@@ -57,8 +57,8 @@ spec:
   prices: {configMap: vision, key: prices}
 `
 
-// TestServingPlan: with a plan applied, one function's replicas serve the requests of both, and the other function has none; when the plan only
-// recommends again, it has its own. No request is lost or refused meanwhile.
+// TestServingPlan: while a plan is applied, the replicas of one function serve the requests of both, and the other function has no replicas.
+// Once the plan is changed to recommend only, the other function has its own replicas again. No request is lost or refused meanwhile.
 func TestServingPlan(t *testing.T) {
 	long(t)
 	s := startServing(t)
@@ -87,7 +87,7 @@ func TestServingPlan(t *testing.T) {
 		return s.objects.Get(s.ctx, client.ObjectKey{Namespace: "default", Name: "vision"}, plan) == nil && meta.IsStatusConditionTrue(plan.Status.Conditions, api.ConditionApplied)
 	})
 	t.Log(meta.FindStatusCondition(plan.Status.Conditions, api.ConditionApplied).Message)
-	time.Sleep(5 * time.Second) // of requests
+	time.Sleep(5 * time.Second) // requests keep coming
 	if n := len(s.pods(t, "default", api.LabelFunction, "front")); n != 1 {
 		t.Errorf("front has %d pods", n)
 	}
@@ -105,7 +105,7 @@ func TestServingPlan(t *testing.T) {
 	}
 }
 
-// servedBy reports whether the replicas of a function serve another one, or its own if host is empty, and gateways have been told so.
+// servedBy reports whether a function is served by the replicas of host, or by its own if host is empty, and the gateways have been told so.
 func (s *served) servedBy(t *testing.T, name, host string) bool {
 	t.Helper()
 	f := &api.GPUFunction{}

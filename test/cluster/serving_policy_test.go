@@ -10,7 +10,7 @@ import (
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 )
 
-// ofTeam are a namespace, which is allowed one pod, and a FaSTPod and a function that want two.
+// ofTeam contains a namespace that may have one pod, and a FaSTPod and a function there that want two.
 const ofTeam = `apiVersion: v1
 kind: Namespace
 metadata: {name: team}
@@ -38,8 +38,8 @@ spec:
   template: {spec: {containers: [{name: server, image: "` + modelImage + `", args: [--batch, 1=10ms]}]}}
 `
 
-// obeysPolicy: of a FaSTPod and a function in a namespace that is allowed one pod, the first one gets it, both say why they get no more, and do when
-// they may.
+// obeysPolicy: if a namespace may have only one pod, the first of a FaSTPod and a function there gets it. Both report why they get no more, and get
+// more once they may.
 func (s *served) obeysPolicy(t *testing.T) {
 	s.write(t, ofTeam)
 	fastPod := func() api.FaSTPodStatus {
@@ -76,7 +76,7 @@ func (s *served) obeysPolicy(t *testing.T) {
 	s.kubectl(t, "delete", "-n", "team", "gpufunction/chat", "fastpod/bert")
 }
 
-// namesOtherAutoscaler: a function says which other autoscaler is told to scale it.
+// namesOtherAutoscaler: a function reports which other autoscaler is configured to scale it.
 func (s *served) namesOtherAutoscaler(t *testing.T) {
 	target := s.kubectl(t, "get", "fastpods", "-l", api.LabelFunction+"=resnet50", "-o", "jsonpath={.items[0].metadata.name}")
 	s.write(t, `apiVersion: autoscaling/v2

@@ -13,7 +13,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/kube"
 )
 
-// profiledFunction is a function that says nothing but its objective and its profile, which tries two shares.
+// profiledFunction is a function that specifies only its objective and its profile, which tries two shares.
 const profiledFunction = `apiVersion: serving.gshare.dev/v1alpha1
 kind: GPUProfile
 metadata: {name: measured}
@@ -36,7 +36,7 @@ spec:
       - {name: server, image: "` + modelImage + `", args: [--name, resnet50, --batch, 1=20ms, --input, "input:UINT8:1"]}
 `
 
-// TestServingProfile measures a function on shares of a GPU, with the controller, a client and a server killed meanwhile, and serves it on the share that
+// TestServingProfile measures a function on shares of a GPU, while the controller, a client and a server are killed, and then serves it on the share that
 // was found.
 func TestServingProfile(t *testing.T) {
 	long(t)

@@ -10,7 +10,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/kube"
 )
 
-// quotaProfile tries two quotas of one share.
+// quotaProfile tries one share with two quotas.
 const quotaProfile = `apiVersion: serving.gshare.dev/v1alpha1
 kind: GPUProfile
 metadata: {name: quotas}
@@ -25,7 +25,8 @@ spec:
       - {name: server, image: "` + modelImage + `", args: [--name, quotas, --batch, 1=20ms, --input, "input:UINT8:1"]}
 `
 
-// TestServingQuotas measures a server with two quotas of a share: the agent of its node changes that of the pod while it runs.
+// TestServingQuotas measures a server with two quotas of one share. The node's agent changes the quota of the pod while it
+// runs.
 func TestServingQuotas(t *testing.T) {
 	long(t)
 	s := startServing(t)

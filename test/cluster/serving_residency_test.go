@@ -15,7 +15,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/residency"
 )
 
-// pairFunction has up to two replicas, of which no GPU has the SM-time of two, and keeps one in reserve for longer than the test takes.
+// pairFunction has up to two replicas, for which the SM-time of one GPU is not enough, and keeps one in reserve for longer than the test takes.
 const pairFunction = `apiVersion: serving.gshare.dev/v1alpha1
 kind: GPUFunction
 metadata: {name: pair}
@@ -27,7 +27,7 @@ spec:
   template: {spec: {containers: [{name: server, image: "` + modelImage + `", args: [--batch, 1=2ms]}]}}
 `
 
-// besideFastPod asks for the SM-time that three of the cluster's four GPUs have left beside one replica of pairFunction.
+// besideFastPod has three pods, for which the cluster's four GPUs have enough SM-time beside one replica of pairFunction, but not beside two.
 const besideFastPod = `apiVersion: serving.gshare.dev/v1alpha1
 kind: FaSTPod
 metadata: {name: beside}
@@ -37,7 +37,7 @@ spec:
   template: {spec: {containers: [{name: server, image: "` + modelImage + `", args: [--batch, 1=2ms], readinessProbe: {tcpSocket: {port: 8080}}}]}}
 `
 
-// wholeFunction has three replicas of a whole GPU each.
+// wholeFunction has three replicas with a whole GPU each.
 const wholeFunction = `apiVersion: serving.gshare.dev/v1alpha1
 kind: GPUFunction
 metadata: {name: whole}
@@ -47,18 +47,18 @@ spec:
   template: {spec: {containers: [{name: server, image: "` + modelImage + `", args: [--batch, 1=2ms]}]}}
 `
 
-// Rates at which pairFunction needs both replicas, and one, in requests a second.
+// Rates in requests per second at which pairFunction needs both replicas, or only one.
 const (
 	rateOfTwo = 16
 	rateOfOne = 4
 )
 
-// The parts of TestServing below take a replica into reserve and back with all programs that have to agree about it: a controller writes what is
-// wanted, the agent of the node frees the SM-time and says so, the scheduler gives it to another pod, and gateways send requests where they are
-// answered.
+// The following parts of TestServing take a replica into reserve and back. All components have to cooperate: the controller writes the desired level,
+// the node's agent frees the SM-time and reports it, the scheduler gives it to another pod, and gateways send requests only to replicas that answer
+// them.
 
-// under waits until something holds of the cluster while clients send requests to a function, none of which may fail. Before they end it calls then: two
-// seconds without load are enough to change what the function has.
+// under waits until a condition of the cluster holds while clients send requests to a function, none of which may fail. Then it calls the functions in
+// then while clients are still sending, since two seconds without load are enough to change the function's replicas.
 func (s *served) under(t *testing.T, rate int, what string, holds func() bool, then ...func()) {
 	t.Helper()
 	c := s.newClients(t, "pair")
@@ -77,7 +77,7 @@ func (s *served) under(t *testing.T, rate int, what string, holds func() bool, t
 	}
 }
 
-// replicas returns the pods of the function that are ready and have reached a level, sorted by UID.
+// replicas returns the function's ready pods that have reached a level, sorted by UID.
 func (s *served) replicas(t *testing.T, level residency.Level) (found []types.UID) {
 	t.Helper()
 	for _, p := range s.pods(t, "default", api.LabelFunction, "pair") {
@@ -93,7 +93,7 @@ func (s *served) replicas(t *testing.T, level residency.Level) (found []types.UI
 	return found
 }
 
-// are returns a condition: the function has so many pods at each level, and no others.
+// are returns a condition that holds when the function has exactly this many pods at each level.
 func (s *served) are(t *testing.T, hot, shared int) func() bool {
 	return func() bool {
 		return len(s.replicas(t, residency.Hot)) == hot && len(s.replicas(t, residency.Shared)) == shared &&
@@ -119,10 +119,10 @@ func (s *served) hasEvent(t *testing.T, function, reason string) bool {
 	return strings.TrimSpace(out) != ""
 }
 
-// keepsReserve: of two replicas one stays when the load needs one only.
+// keepsReserve: when the load needs only one of two replicas, the other one is kept in reserve.
 func (s *served) keepsReserve(t *testing.T) {
 	s.write(t, pairFunction)
-	for _, gateway := range s.pods(t, "gshare-system", "app", "gshare-gateway") { // the clients below ask both
+	for _, gateway := range s.pods(t, "gshare-system", "app", "gshare-gateway") { // the clients below use both gateways
 		if err := s.askFirstAt(t, gateway, "pair"); err != nil {
 			t.Fatal(err)
 		}
@@ -131,7 +131,7 @@ func (s *served) keepsReserve(t *testing.T) {
 	s.under(t, rateOfOne, "one in reserve", s.are(t, 1, 1))
 }
 
-// raisesReserve: more load has the same pods serve again, and no other is started.
+// raisesReserve: under more load the same pods serve again, and no other pod is started.
 func (s *served) raisesReserve(t *testing.T) {
 	before := append(s.replicas(t, residency.Hot), s.replicas(t, residency.Shared)...)
 	slices.Sort(before)
@@ -141,7 +141,7 @@ func (s *served) raisesReserve(t *testing.T) {
 	}
 }
 
-// givesTimeOfReserve: a pod for which two Hot replicas leave no SM-time is placed beside the one that goes into reserve, which stays.
+// givesTimeOfReserve: a pod for which two Hot replicas leave no SM-time is placed beside the replica that goes into reserve, and that replica stays.
 func (s *served) givesTimeOfReserve(t *testing.T) {
 	s.under(t, rateOfTwo, "both are Hot", s.are(t, 2, 0), func() { s.write(t, besideFastPod) })
 	s.under(t, rateOfTwo, "a third pod finds no node beside two Hot replicas", func() bool {
@@ -153,7 +153,7 @@ func (s *served) givesTimeOfReserve(t *testing.T) {
 	}, func() { s.areBesideReserve(t) })
 }
 
-// areBesideReserve: the five pods have the four GPUs, and each node says so.
+// areBesideReserve checks that the five pods share the four GPUs, and that all records about each node agree.
 func (s *served) areBesideReserve(t *testing.T) {
 	onSlice := map[string]int{}
 	pods := append(s.pods(t, "default", api.LabelFaSTPod, "beside"), s.pods(t, "default", api.LabelFunction, "pair")...)
@@ -178,8 +178,8 @@ func isUnschedulable(p v1.Pod) bool {
 	})
 }
 
-// replacesReserve: a replica whose SM-time another pod has by now stays Shared, and the one that is created in its place waits for a node. It is
-// Hot as soon as there is room, and then the function has two replicas again.
+// replacesReserve: a replica whose SM-time has been given to another pod stays Shared, and the replacement that is created for it waits for a node. As
+// soon as there is room, one of them becomes Hot, and the function has two replicas again.
 func (s *served) replacesReserve(t *testing.T) {
 	s.under(t, rateOfTwo, "a replacement waits for a node", func() bool {
 		return s.hasEvent(t, "pair", "StaysShared") && slices.ContainsFunc(s.pods(t, "default", api.LabelFunction, "pair"), isUnschedulable) &&
@@ -188,7 +188,7 @@ func (s *served) replacesReserve(t *testing.T) {
 	s.under(t, rateOfTwo, "two are Hot", s.are(t, 2, 0))
 }
 
-// endsReserve: a replica in reserve goes when another function needs its GPU, and both functions say so.
+// endsReserve: a replica in reserve ends when another function needs its GPU, and both functions report it.
 func (s *served) endsReserve(t *testing.T) {
 	s.under(t, rateOfOne, "one in reserve", s.are(t, 1, 1), func() { s.write(t, wholeFunction) })
 	s.under(t, rateOfOne, "three whole GPUs, and only the Hot replica", func() bool {
@@ -199,7 +199,7 @@ func (s *served) endsReserve(t *testing.T) {
 	}
 }
 
-// deletesReserve: nothing is left of the functions, on no node.
+// deletesReserve: no node has anything left of the deleted functions.
 func (s *served) deletesReserve(t *testing.T) {
 	s.kubectl(t, "delete", "gpufunction", "pair", "whole")
 	s.wait(t, "no pods", func() bool {

@@ -12,8 +12,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/kube"
 )
 
-// mixedFunction is a function whose batches keep 40 % of the SMs busy: on a quarter of these a batch takes four times as long, so that of the requests at
-// random times far fewer than a quarter are in time.
+// mixedFunction is a function whose batches keep 40 % of the SMs busy. With a quarter of these SMs, a batch takes four times as long, so that of requests
+// that arrive at random, far fewer than a quarter meet the objective.
 const mixedFunction = `apiVersion: serving.gshare.dev/v1alpha1
 kind: GPUProfile
 metadata: {name: mixed}
@@ -37,8 +37,8 @@ spec:
       - {name: server, image: "` + modelImage + `", args: [--name, mixed, --batch, 1=50ms, --sm, "40", --input, "input:UINT8:1"]}
 `
 
-// TestServingMixedShares: a function has one replica of the share that its profile recommends and, for a load that is a little more than that answers, one
-// of a smaller share, which goes first when the load falls.
+// TestServingMixedShares: a function has one replica with the share that its profile recommends. When the load slightly exceeds what that replica can
+// answer, it also gets one with a smaller share, which is the first to go when the load falls.
 func TestServingMixedShares(t *testing.T) {
 	long(t)
 	s := startServing(t)

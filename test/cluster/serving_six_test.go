@@ -26,7 +26,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// halves are a GPU that is cut into two instances.
+// halves is the list of simulated devices: one GPU that is split into two instances.
 const halves = `devices:
 - {uuid: GPU-0, model: A100, sms: 108, memoryMiB: 81920, mig: [
   {uuid: MIG-a, profile: 3g.40gb, sms: 42, memoryMiB: 40192}, {uuid: MIG-b, profile: 3g.40gb, sms: 42, memoryMiB: 40192}]}
@@ -34,8 +34,9 @@ const halves = `devices:
 
 const halfMemory = 40192 * share.MiB
 
-// sixthFunction may have all the memory of an instance but what two others keep, 64 MiB, and takes 40,000 MiB of it. With six of them, the sum is three
-// times what both instances have, but for 384 MiB. Its weights are small, so that they are in the memory of this host, and take the time of large ones.
+// sixthFunction may use all of an instance's memory except the 64 MiB that two other functions keep, and takes 40,000 MiB of it. Six such functions
+// together need three times the memory of both instances, less 384 MiB. The weights are small, so that they fit into this host's memory, but take as long
+// to load as large ones.
 const sixthFunction = `apiVersion: serving.gshare.dev/v1alpha1
 kind: GPUFunction
 metadata: {name: %s}
@@ -60,13 +61,13 @@ spec:
         readinessProbe: {periodSeconds: 1, httpGet: {path: /v2/health/ready, port: 8080}}
 `
 
-// sixth is one of the functions.
+// sixth is one of the six functions.
 type sixth struct {
 	name       string
 	slo, takes time.Duration
 }
 
-// six returns the functions: some have an objective that not every request can have.
+// six returns the functions. Some have an objective that not every request can meet.
 func six() (all []sixth) {
 	for i := range 6 {
 		all = append(all, sixth{
@@ -76,14 +77,14 @@ func six() (all []sixth) {
 	return all
 }
 
-// sixRate is of each function, in requests a second, and sixLength how long requests come.
+// sixRate is the rate of each function, in requests per second, and sixLength the duration of the load.
 const (
 	sixRate   = 0.8
 	sixLength = 3 * time.Minute
 )
 
-// TestServingSixFunctions: six functions have the memory of two MIG instances in turn, which is a third of what they need. The driver never runs out of it,
-// as many requests are late or refused as in the simulator, and each has its answer by its deadline, whoever is killed.
+// TestServingSixFunctions: six functions take turns in the memory of two MIG instances, which is a third of what they need. The driver never runs out of
+// memory, as many requests are late or refused as in the simulator, and each request gets a response by its deadline, whichever component is killed.
 func TestServingSixFunctions(t *testing.T) {
 	long(t)
 	s := startHalves(t)
@@ -111,7 +112,7 @@ func TestServingSixFunctions(t *testing.T) {
 	for _, part := range []struct {
 		name string
 		kill func(*testing.T) (restart func())
-		lost bool // requests that it has are lost with it
+		lost bool // requests that the victim holds are lost
 	}{
 		{"agent killed", func(t *testing.T) func() {
 			agent := s.of[s.Nodes[0].Name]
@@ -142,7 +143,7 @@ func TestServingSixFunctions(t *testing.T) {
 	s.waitBooks(s.ctx, t, s.Nodes[0])
 }
 
-// startHalves starts a cluster that serves, with one node with halves and their simulations, whose agent has pods take turns.
+// startHalves starts a cluster with serving. Its only node has the devices in halves with their simulations, and its agent lets pods take turns.
 func startHalves(t *testing.T) *served {
 	t.Helper()
 	driver := buildDriver(t)
@@ -173,16 +174,16 @@ func startHalves(t *testing.T) *served {
 	return s
 }
 
-// outcome is what has become of a request.
+// outcome is the result of a request.
 type outcome struct {
 	function int
-	status   int    // 0: none
-	text     string // of the answer
+	status   int    // 0: no response
+	text     string // body of the response
 	took     time.Duration
 	err      error
 }
 
-// sendSix sends requests to the functions as they arrive, and returns what has become of each.
+// sendSix sends requests to the functions at the times of the arrivals, and returns the outcome of each.
 func (s *served) sendSix(t *testing.T, functions []sixth, arrivals []traffic.Arrival) []outcome {
 	t.Helper()
 	c := s.newClients(t, "")
@@ -217,18 +218,18 @@ func (c *clients) answerOf(function string) (status int, text string, err error)
 	return response.StatusCode, string(body), err
 }
 
-// inTimeStatuses are those of answers, and of refusals.
+// inTimeStatuses are the statuses of answers and of refusals.
 var inTimeStatuses = []int{http.StatusOK, http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusGatewayTimeout}
 
-// answerSlack is how much later than its deadline a client may see an answer that was in time, on a machine with other work. One that a replica is about to
-// give is not broken off at the deadline.
+// answerSlack is by how much a client on a busy machine may see the response later than the deadline. A response that a replica is about to give is not cut
+// off at the deadline.
 const answerSlack = 1500 * time.Millisecond
 
-// peerSlack is how long a gateway may take to learn that the one that has a request was killed. It refuses the request then if it is too late.
+// peerSlack is how long a gateway may take to notice that the gateway holding a request was killed. It then refuses the request if it is late.
 const peerSlack = 3 * time.Second
 
-// checkOutcomes returns how many requests have missed their objectives, and fails if one has neither an answer nor a refusal in time. lost is how many may
-// have none, and statuses are those of answers and refusals.
+// checkOutcomes returns how many requests missed their objectives. It fails the test if a request has no response in time whose status is in statuses,
+// those of answers and refusals; lost is the number of requests that need none.
 func checkOutcomes(t *testing.T, functions []sixth, all []outcome, lost int, statuses ...int) (missed int) {
 	t.Helper()
 	slack := answerSlack
@@ -270,7 +271,7 @@ func arrivalsOfSix(functions []sixth, length time.Duration, seed uint64) []traff
 	return traffic.Draw(sources, length, seed)
 }
 
-// playSix sends requests to the functions, and the same ones to the simulator with the times that turns took here to begin and to end.
+// playSix sends requests to the functions, and plays the same requests in the simulator, with the times that turns took to begin and to end here.
 func (s *served) playSix(t *testing.T, functions []sixth, on map[string][]string, turns *turnTimes) {
 	turns.reset()
 	arrivals := arrivalsOfSix(functions, sixLength, 1)
@@ -315,12 +316,12 @@ func namesOf(functions []sixth) (names []string) {
 	return names
 }
 
-// killsBesideSix sends requests to the functions while somebody is killed. All of them answer again.
+// killsBesideSix sends requests to the functions while a component is killed. Afterwards, all functions must answer again.
 func (s *served) killsBesideSix(t *testing.T, functions []sixth, kill func(*testing.T) (restart func()), loses bool) {
 	arrivals := arrivalsOfSix(functions, 25*time.Second, 2)
 	lost := 0
 	if loses {
-		lost = len(arrivals) / 2 // all that the gateway may have
+		lost = len(arrivals) / 2 // all that the killed gateway can hold
 	}
 	var all []outcome
 	var sending sync.WaitGroup
@@ -328,9 +329,9 @@ func (s *served) killsBesideSix(t *testing.T, functions []sixth, kill func(*test
 	time.Sleep(8 * time.Second)
 	kill(t)()
 	sending.Wait()
-	t.Logf("%d missed", checkOutcomes(t, functions, all, lost, append(inTimeStatuses, http.StatusBadGateway)...)) // of a server that has failed with a request, and with it again
+	t.Logf("%d missed", checkOutcomes(t, functions, all, lost, append(inTimeStatuses, http.StatusBadGateway)...)) // 502: a server failed, also at the retry
 	c := s.newClients(t, "")
-	answers := make([]bool, len(functions)) // has answered: an objective may be shorter than a round of turns
+	answers := make([]bool, len(functions)) // whether a function has answered, since an objective may be shorter than a round of turns
 	took := s.wait(t, "all functions answer", func() bool {
 		var asking sync.WaitGroup
 		for n, f := range functions {
@@ -347,7 +348,7 @@ func (s *served) killsBesideSix(t *testing.T, functions []sixth, kill func(*test
 	t.Logf("all answer %.1f s later", took.Seconds())
 }
 
-// killServing kills a server that has its turn. Its container starts again.
+// killServing kills a server during its turn. Its container restarts.
 func (s *served) killServing(names []string) func(*testing.T) func() {
 	return func(t *testing.T) func() {
 		s.wait(t, "a server is killed", func() bool {
@@ -358,7 +359,7 @@ func (s *served) killServing(names []string) func(*testing.T) func() {
 				}
 				pids := pidsOf(t, &p)
 				for _, pid := range pids {
-					_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended
+					_ = syscall.Kill(pid, syscall.SIGKILL) // the process may already have ended
 				}
 				return len(pids) > 0
 			}

@@ -21,14 +21,14 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/residency"
 )
 
-// turnTimes are how long turns took to begin, and to end.
+// turnTimes records how long turns took to begin and to end.
 type turnTimes struct {
 	mu             sync.Mutex
 	begins, leaves []change
 	pods           map[string]turnSeen
 }
 
-// change is how long after something was wanted of a pod it was so.
+// change is the time from when a level was wanted of a pod until the pod had reached it.
 type change struct {
 	wanted time.Time
 	took   time.Duration
@@ -37,7 +37,7 @@ type change struct {
 // turnSeen is what a watch has seen of a pod.
 type turnSeen struct {
 	wanted  residency.Level
-	since   time.Time // of the change to it
+	since   time.Time // when the wanted level changed
 	reached bool
 }
 
@@ -47,8 +47,9 @@ func (w *turnTimes) reset() {
 	w.begins, w.leaves = nil, nil
 }
 
-// times returns how long they took from the decisions on. Those are taken each second, at a moment that is known from when something was wanted: some
-// time after it, and so never shortly before. The longest time of a second in which nothing was wanted ends with it.
+// times returns how long the changes took, counted from the controller's decisions, and the mean time until a decision was written. Decisions are made once
+// per second, always at the same moment of the second. That moment follows from when wanted levels were written: they are written some time after it, but
+// never shortly before it. So the longest interval of a second without writes ends at that moment.
 func (w *turnTimes) times() (begins, leaves []time.Duration, written time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -75,7 +76,7 @@ func (w *turnTimes) times() (begins, leaves []time.Duration, written time.Durati
 	return from(w.begins), from(w.leaves), written
 }
 
-// watchTurns looks at the pods of functions as they change.
+// watchTurns watches the pods of functions, and records their turns.
 func (s *served) watchTurns(t *testing.T) *turnTimes {
 	t.Helper()
 	seen := &turnTimes{pods: map[string]turnSeen{}}
@@ -124,15 +125,15 @@ func (w *turnTimes) look(p *v1.Pod, now time.Time) {
 	w.pods[p.Name] = one
 }
 
-// Of the file of hook/fake/account.c, in which the fake driver counts the device memory of the processes of a machine.
+// Layout of the file of hook/fake/account.c, in which the fake driver counts the device memory of all processes of a machine.
 const (
 	accountProcesses = 64
 	accountEntry     = 16 + 16*8 // PID, PID namespace, bytes of each device
-	accountDriver    = 1 << 20   // the first byte that a process keeps locked
+	accountDriver    = 1 << 20   // the first byte that each process keeps locked
 )
 
-// watchDriverMemory looks all the time at how much memory of a device the fake driver has given to processes, in the files NAME.memory of a folder, and keeps
-// the most.
+// watchDriverMemory continuously reads how much memory of a device the fake driver has given to processes, from the files NAME.memory in a folder. most is
+// the largest amount so far.
 func watchDriverMemory(t *testing.T, folder string) (most *atomic.Int64) {
 	most = &atomic.Int64{}
 	ctx, stop := context.WithCancel(t.Context())
@@ -154,26 +155,26 @@ func watchDriverMemory(t *testing.T, folder string) (most *atomic.Int64) {
 				}
 				most.Store(max(most.Load(), bytes))
 			}
-			time.Sleep(20 * time.Millisecond) // between two looks
+			time.Sleep(20 * time.Millisecond) // between polls
 		}
 	}()
 	return most
 }
 
-// driverMemory returns the bytes of the first device that processes have which run.
+// driverMemory returns how many bytes of the first device running processes have.
 func driverMemory(name string) (sum int64, err error) {
 	file, err := os.OpenFile(name, os.O_RDWR, 0)
 	if err != nil {
 		return 0, err
 	}
-	defer file.Close() // and the lock is gone
+	defer file.Close() // which also releases the lock
 	guard := unix.Flock_t{Type: unix.F_WRLCK, Whence: io.SeekStart, Len: 1}
 	if err := unix.FcntlFlock(file.Fd(), unix.F_OFD_SETLKW, &guard); err != nil {
 		return 0, err
 	}
 	all := make([]byte, accountProcesses*accountEntry)
 	if n, err := file.ReadAt(all, 0); err == io.EOF && n == 0 {
-		return 0, nil // it has just been created
+		return 0, nil // the file was just created
 	} else if err != nil {
 		return 0, err
 	}

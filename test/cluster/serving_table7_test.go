@@ -27,27 +27,28 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// table7 is a load of FluidFaaS's table 7, as the simulator's worlds have it, for a cluster of two nodes of four GPUs. Requests are dilated: they take, and
-// may take, so many times as long, and come as many times less often, so that processors have time for them. Seconds of the trace, in which replicas are
-// added, are seconds.
+// table7 is a load of FluidFaaS's table 7, as in the simulator's worlds, for a cluster of two nodes with four GPUs each. Requests are dilated: they take, and
+// are allowed to take, a multiple of the time, and arrive less frequently by the same factor, so that the processors can keep up. Seconds of the trace, in
+// which replicas are added, are not dilated.
 type table7 struct {
-	size string  // of the applications
-	gain float64 // points of the hit rate that pipelines have to be ahead
+	size string  // size of the applications
+	gain float64 // by how many points the hit rate with pipelines has to be higher
 }
 
 const (
-	table7Geometry = "p2" // 3g.40gb and twice 2g.20gb on each GPU
-	table7Scale    = 8.0  // requests for each of the trace, before dilation
+	table7Geometry = "p2" // 3g.40gb and two 2g.20gb on each GPU
+	table7Scale    = 8.0  // requests for each request of the trace, before dilation
 	table7Dilation = 10
 	table7Length   = 3 * time.Minute
-	table7WarmUp   = 40 * time.Second // load is not counted before: replicas start
+	table7WarmUp   = 40 * time.Second // replicas start during this time, and the load is not counted
 )
 
-// instancesOf are the MIG instances of an A100-80GB by profile.
+// instancesOf maps profiles to the sizes of the MIG instances of an A100-80GB.
 var instancesOf = map[string]struct{ sms, memoryMiB int }{"1g.10gb": {14, 9728}, "2g.20gb": {28, 19968}, "3g.40gb": {42, 40192}, "4g.40gb": {56, 40192}}
 
-// TestServingTable7 plays medium and heavy load of FluidFaaS's table 7, and the light one, to functions that run whole only, and to the same functions as
-// pipelines, which gshare-controller cuts for the MIG instances that are free. The simulator plays the same requests. Without -full it is the heavy load only.
+// TestServingTable7 plays the medium, heavy and light loads of FluidFaaS's table 7 to functions that can only run whole, and to the same functions as
+// pipelines, which gshare-controller splits according to the free MIG instances. The simulator plays the same requests. Without -full, only the heavy load is
+// played.
 func TestServingTable7(t *testing.T) {
 	long(t)
 	all := []table7{{size: "heavy", gain: 10}}
@@ -60,7 +61,7 @@ func TestServingTable7(t *testing.T) {
 	}
 }
 
-// startTable7 starts a cluster that serves, of two nodes that have half of the GPUs each.
+// startTable7 starts a cluster with serving, and two nodes with half of the GPUs each.
 func startTable7(t *testing.T, gpus [][]string) (s *served, python string) {
 	t.Helper()
 	python, image := imageOfPython(t)
@@ -92,13 +93,14 @@ func startTable7(t *testing.T, gpus [][]string) (s *served, python string) {
 	return s, python
 }
 
-// instanceOf returns what the UUIDs of instances of a profile begin with, such as MIG-2g-.
+// instanceOf returns the common prefix of the UUIDs of a profile's instances, such as MIG-2g-.
 func instanceOf(profile string) string {
 	size, _, _ := strings.Cut(profile, ".")
 	return "MIG-" + size + "-"
 }
 
-// input returns the dilated world and load. Of the simulator's world it leaves out that some requests need not all components: servers here have none of that.
+// input returns the dilated world and load. It omits one feature of the simulator's world, that some requests do not need all components, which the servers
+// here lack.
 func (w *table7) input(t *testing.T) *simulator.Input {
 	t.Helper()
 	var spec simulator.Spec
@@ -123,7 +125,7 @@ func (w *table7) input(t *testing.T) *simulator.Input {
 		for n := range f.Graph.Nodes {
 			node := &f.Graph.Nodes[n]
 			node.Chance = 0
-			node.Name = strings.ReplaceAll(node.Name, "-", "_") // an identifier of Python
+			node.Name = strings.ReplaceAll(node.Name, "-", "_") // must be a Python identifier
 			node.After = slices.Clone(node.After)
 			for i := range node.After {
 				node.After[i] = strings.ReplaceAll(node.After[i], "-", "_")
@@ -136,7 +138,7 @@ func (w *table7) input(t *testing.T) *simulator.Input {
 	return in
 }
 
-// function returns the object of a function, with a stage for each of its components, or one for all of them.
+// function returns the manifest of a function, with one stage for each component, or a single stage if it can only run whole.
 func (w *table7) function(t *testing.T, f *simulator.Function, python string, whole bool) string {
 	t.Helper()
 	type component struct {
@@ -156,7 +158,7 @@ func (w *table7) function(t *testing.T, f *simulator.Function, python string, wh
 		components, stages = append(components, c), append(stages, stage)
 	}
 	all := f.Graph.Whole()
-	slowest := time.Duration(0) // on an instance that holds all of it
+	slowest := time.Duration(0) // on an instance that holds all components
 	one := api.Stage{Name: "all", Memory: quantity(all.Memory)}
 	for _, kind := range slices.Sorted(maps.Keys(all.Times)) {
 		one.Times = append(one.Times, api.StageTime{Profile: kind, Time: api.Duration(all.Times[kind].String())})
@@ -204,7 +206,7 @@ spec:
 
 func quantity(b share.Bytes) api.Quantity { return api.Quantity(fmt.Sprintf("%dMi", b/share.MiB)) }
 
-// run plays the load to functions that run whole, then to pipelines, and in the simulator.
+// run plays the load to functions that run whole, to pipelines, and in the simulator.
 func (w *table7) run(t *testing.T, s *served, python string) {
 	in := w.input(t)
 	counts := make([]int, len(in.Functions))
@@ -249,16 +251,16 @@ func (w *table7) run(t *testing.T, s *served, python string) {
 	}
 }
 
-// table7Played is what came of a load.
+// table7Played is the result of playing a load.
 type table7Played struct {
 	requests, inTime int
 	whole, parts     int           // ready replicas at the end, on one instance and on several
-	start            time.Duration // of one of them, once it had a node
+	start            time.Duration // time for a replica to start once it has a node
 }
 
 func (p *table7Played) hit() float64 { return 100 * float64(p.inTime) / float64(max(p.requests, 1)) }
 
-// fitsWhole reports whether an instance of one of these profiles holds all of a function.
+// fitsWhole reports whether all components of a function fit on an instance with one of these profiles.
 func fitsWhole(f *simulator.Function, profiles []string) bool {
 	all := f.Graph.Whole()
 	return slices.ContainsFunc(profiles, func(p string) bool {
@@ -266,8 +268,8 @@ func fitsWhole(f *simulator.Function, profiles []string) bool {
 	})
 }
 
-// startInRealTime has the replicas of functions start in the real-time class, until the returned function is called: a start takes as long as on a machine
-// with nothing else to do.
+// startInRealTime makes the replicas of functions start in the real-time scheduling class until stop is called, so that a start takes as long as on an
+// otherwise idle machine.
 func (s *served) startInRealTime(t *testing.T) (stop func()) {
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -282,11 +284,11 @@ func (s *served) startInRealTime(t *testing.T) (stop func()) {
 			}
 			list := &v1.PodList{}
 			if err := s.objects.List(s.ctx, list, objects.InNamespace("default"), objects.HasLabels{api.LabelFunction}); err != nil {
-				continue // the test itself finds out
+				continue // the test itself notices
 			}
 			for n := range list.Items {
 				if _, ready := api.Address(&list.Items[n]); !ready && list.Items[n].Spec.NodeName != "" {
-					_ = setClasses(pidsOf(t, &list.Items[n]), unix.SCHED_RR) // some may end just now
+					_ = setClasses(pidsOf(t, &list.Items[n]), unix.SCHED_RR) // some may just have ended
 				}
 			}
 		}
@@ -294,7 +296,7 @@ func (s *served) startInRealTime(t *testing.T) (stop func()) {
 	return func() { close(done); <-ended }
 }
 
-// became returns when a condition of a pod was last changed.
+// became returns when a condition of a pod last changed.
 func became(pod *v1.Pod, condition v1.PodConditionType) (at time.Time) {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == condition {
@@ -304,7 +306,7 @@ func became(pod *v1.Pod, condition v1.PodConditionType) (at time.Time) {
 	return at
 }
 
-// play plays the load to functions, which run whole only or may be cut.
+// play plays the load to functions that can only run whole, or that may be split.
 func (w *table7) play(t *testing.T, s *served, in *simulator.Input, python string, whole bool) *table7Played {
 	t.Helper()
 	defer s.startInRealTime(t)()
@@ -318,7 +320,7 @@ func (w *table7) play(t *testing.T, s *served, in *simulator.Input, python strin
 	for n, name := range names {
 		c := s.newClients(t, name)
 		c.path, c.body = "/v2/models/application/infer", string(body)
-		if !whole || fitsWhole(&in.Functions[n], in.MIG.GPUs[0]) { // for others there is no instance, and all their requests are refused
+		if !whole || fitsWhole(&in.Functions[n], in.MIG.GPUs[0]) { // for other functions there is no instance, and all their requests are refused
 			s.wait(t, "ready: "+name, func() bool { return s.readyFor(t, name) >= 1 })
 			s.wait(t, "answers: "+name, func() bool { return c.request() == nil })
 		}

@@ -27,7 +27,7 @@ import (
 
 const modelImage = "docker.io/local/model:1"
 
-// sixLines is all that a user has to write, but for access: the tests send requests from nodes.
+// sixLines is the minimal function, plus access, since the tests send requests from nodes.
 const sixLines = `apiVersion: serving.gshare.dev/v1alpha1
 kind: GPUFunction
 metadata: {name: resnet50}
@@ -37,16 +37,16 @@ spec:
   template: {spec: {containers: [{name: server, image: "` + modelImage + `", args: [--batch, 1=10ms]}]}}
 `
 
-// served is a cluster of two nodes with controllers and gateways in pods.
+// served is a cluster with two nodes, with controllers and gateways in pods.
 type served struct {
 	*agents
 	ctx     context.Context
 	objects client.Client
-	http    http.Client // of a node, where pods have addresses
+	http    http.Client // dials from a node, where pods have routable addresses
 }
 
-// TestServing writes a function of six lines, sends requests to it, and takes away what serves them. Then it does so with one that keeps a reserve, and parks
-// one.
+// TestServing creates a function of six lines, sends requests to it, and takes away what serves them. Then it tests a function that keeps a reserve, and one
+// that is parked.
 func TestServing(t *testing.T) {
 	s := startServing(t)
 	s.write(t, sixLines)
@@ -67,7 +67,7 @@ func TestServing(t *testing.T) {
 	}
 }
 
-// startServing starts a cluster, in which the manifests of serving are applied, with more flags of the API server.
+// startServing starts a cluster and installs serving. It passes additional flags to the API server.
 func startServing(t *testing.T, apiServerArgs ...string) *served {
 	t.Helper()
 	driver := buildDriver(t)
@@ -112,8 +112,8 @@ func modelImageOf(t *testing.T, driver string) cluster.Image {
 	return cluster.Image{Name: modelImage, Files: files, Entrypoint: "/bin/gshare-model"}
 }
 
-// overlay returns manifests/serving, changed for a cluster without kube-proxy, in which the address of the service kubernetes is not served, and
-// without the default scheduler.
+// overlay returns manifests/serving, changed for a cluster without kube-proxy, where the address of the service kubernetes does not work, and without the
+// default scheduler.
 func (s *served) overlay(t *testing.T) string {
 	t.Helper()
 	folder := filepath.Join(s.Dir, "serving")
@@ -184,7 +184,7 @@ func (s *served) explain(t *testing.T) {
 	}
 }
 
-// write creates an object from its text, or changes it.
+// write applies an object, which it creates or changes.
 func (s *served) write(t *testing.T, text string) {
 	t.Helper()
 	file := filepath.Join(s.Dir, "object.yaml")
@@ -194,7 +194,7 @@ func (s *served) write(t *testing.T, text string) {
 	s.kubectl(t, "apply", "-f", file)
 }
 
-// pods returns the pods with a label that do not end.
+// pods returns the pods with a label that are not being deleted.
 func (s *served) pods(t *testing.T, namespace, label, value string) []v1.Pod {
 	t.Helper()
 	list := &v1.PodList{}
@@ -210,13 +210,13 @@ func (s *served) pods(t *testing.T, namespace, label, value string) []v1.Pod {
 	return found
 }
 
-// ask sends a request for a function to a gateway, always the same, from a node, and returns an error unless the answer is 200.
+// ask sends a request for a function from a node to the first gateway, and returns an error unless the response has status 200.
 func (s *served) ask(t *testing.T, function string) error {
 	t.Helper()
 	return s.askAt(t, s.pods(t, "gshare-system", "app", "gshare-gateway")[0], function)
 }
 
-// askAt is ask of a gateway.
+// askAt is like ask, but uses the given gateway.
 func (s *served) askAt(t *testing.T, gateway v1.Pod, function string) error {
 	t.Helper()
 	request, err := http.NewRequestWithContext(s.ctx, http.MethodGet, "http://"+gateway.Status.PodIP+":8080/v2/health/ready", nil)
@@ -236,14 +236,14 @@ func (s *served) askAt(t *testing.T, gateway v1.Pod, function string) error {
 	return err
 }
 
-// askFirst is ask of a function that the gateway may not know yet.
+// askFirst is like ask, for a function that the gateway may not know yet.
 func (s *served) askFirst(t *testing.T, function string) error {
 	t.Helper()
 	return s.askFirstAt(t, s.pods(t, "gshare-system", "app", "gshare-gateway")[0], function)
 }
 
-// askFirstAt sends a gateway the first request for a function, again until the gateway knows the function: it hears of it from the API server, as the test
-// does, and may be later. Until then a node, whose address is no pod's, is refused as for any name.
+// askFirstAt repeats the first request for a function until the gateway knows the function: like the test, the gateway learns of it from the API server,
+// possibly later. Until then, requests from a node, whose address is not that of a pod, are refused as for an unknown name.
 func (s *served) askFirstAt(t *testing.T, gateway v1.Pod, function string) error {
 	t.Helper()
 	var err error
@@ -254,7 +254,7 @@ func (s *served) askFirstAt(t *testing.T, gateway v1.Pod, function string) error
 	return err
 }
 
-// get returns the page at a URL.
+// get returns the body of the response to a GET request.
 func (s *served) get(t *testing.T, url string) string {
 	t.Helper()
 	response, err := s.http.Get(url)
@@ -269,7 +269,7 @@ func (s *served) get(t *testing.T, url string) string {
 	return string(text)
 }
 
-// wait waits until something holds of the cluster.
+// wait waits until a condition of the cluster holds, and returns how long that took.
 func (s *served) wait(t *testing.T, what string, holds func() bool) time.Duration {
 	t.Helper()
 	began := time.Now()
@@ -288,7 +288,7 @@ func (s *served) function(t *testing.T) *api.GPUFunction {
 	return f
 }
 
-// answersFromZero: the first request of a function without pods is answered by the pod that is created for it, on a whole GPU.
+// answersFromZero: the first request for a function without pods is answered by a pod that is created for it, on a whole GPU.
 func (s *served) answersFromZero(t *testing.T) {
 	s.wait(t, "known to the controller", func() bool { return s.function(t).Status.ObservedGeneration > 0 })
 	if pods := s.pods(t, "default", api.LabelFunction, "resnet50"); len(pods) != 0 {
@@ -342,7 +342,7 @@ func (s *served) kill(t *testing.T, pod *v1.Pod) {
 	}
 }
 
-// ready returns how many pods of the function accept requests.
+// ready returns how many of the function's pods accept requests.
 func (s *served) ready(t *testing.T) (n int) {
 	t.Helper()
 	for _, p := range s.pods(t, "default", api.LabelFunction, "resnet50") {
@@ -353,7 +353,7 @@ func (s *served) ready(t *testing.T) (n int) {
 	return n
 }
 
-// holder returns which process of a controller leads: the name of its pod, and an ID of its own.
+// holder returns the identity of the controller process that leads: the name of its pod and an ID of the process.
 func (s *served) holder(t *testing.T) string {
 	t.Helper()
 	lease, err := s.Client().CoordinationV1().Leases("gshare-system").Get(s.ctx, "gshare-controller", metav1.GetOptions{})
@@ -363,14 +363,15 @@ func (s *served) holder(t *testing.T) string {
 	return *lease.Spec.HolderIdentity
 }
 
-// leadsAfter reports whether another process leads than the one that did, of the other pod or, where that is faster, the next one of the same.
+// leadsAfter reports whether a process other than the former holder leads. It may be in the other pod, or the restarted process of the same pod if that is
+// faster.
 func (s *served) leadsAfter(t *testing.T, holder string) bool {
 	t.Helper()
 	now := s.holder(t)
 	return now != "" && now != holder
 }
 
-// leader returns the pod of the controller that leads.
+// leader returns the pod of the controller that is the leader.
 func (s *served) leader(t *testing.T) v1.Pod {
 	t.Helper()
 	holder, _, _ := strings.Cut(s.holder(t), "_")
@@ -382,7 +383,7 @@ func (s *served) leader(t *testing.T) v1.Pod {
 	return v1.Pod{}
 }
 
-// anotherLeader: after the leader's end the next one goes on with the same pods.
+// anotherLeader: after the leader is killed, the next leader goes on with the same pods.
 func (s *served) anotherLeader(t *testing.T) {
 	before := s.pods(t, "default", api.LabelFunction, "resnet50")
 	leader, holder := s.leader(t), s.holder(t)
@@ -400,7 +401,7 @@ func (s *served) anotherLeader(t *testing.T) {
 	}
 }
 
-// lostPod: a pod that somebody deletes is replaced, and requests go to the others meanwhile.
+// lostPod: a pod that somebody deletes is replaced, and meanwhile requests go to the others.
 func (s *served) lostPod(t *testing.T) {
 	victim := s.pods(t, "default", api.LabelFunction, "resnet50")[0]
 	s.kubectl(t, "delete", "pod", victim.Name, "--wait=false")
@@ -415,7 +416,7 @@ func (s *served) lostPod(t *testing.T) {
 	})
 }
 
-// scalesFastPod: a FaSTPod without a function has as many pods as kubectl scale says.
+// scalesFastPod: a FaSTPod without a function has as many pods as kubectl scale sets.
 func (s *served) scalesFastPod(t *testing.T) {
 	s.write(t, `apiVersion: serving.gshare.dev/v1alpha1
 kind: FaSTPod
@@ -441,7 +442,7 @@ spec:
 	}
 }
 
-// failsClearly: while the only replica of a function fails, its requests are refused at once, with the reason that the status has.
+// failsClearly: while the only replica of a function fails, requests are refused at once, with the same reason as in the function's status.
 func (s *served) failsClearly(t *testing.T) {
 	s.write(t, strings.NewReplacer("name: resnet50", "name: broken", "1=10ms", "nonsense").Replace(sixLines))
 	refused := func() bool {
@@ -456,7 +457,7 @@ func (s *served) failsClearly(t *testing.T) {
 	s.kubectl(t, "delete", "gpufunction", "broken")
 }
 
-// deleted: nothing is left of objects that are deleted.
+// deleted: nothing is left of deleted objects.
 func (s *served) deleted(t *testing.T) {
 	s.kubectl(t, "delete", "gpufunction", "resnet50")
 	s.kubectl(t, "delete", "fastpod", "bert")

@@ -22,8 +22,9 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// FaST-GShare's profile of ResNet on a V100, at 12 % of the SMs: 35.1 requests a second with 40 % of the time. So a request needs 11.4 ms of a whole
-// quota; gshare-model, whose kernels are all that takes time, is given that. The objective is that of the paper's auto-scaling.
+// FaST-GShare's profile of ResNet on a V100 with 12 % of the SMs: 35.1 requests per second with 40 % of the time. A request thus takes 11.4 ms at full
+// quota, and gshare-model, whose kernels are all that takes time, is configured with that. The objective is the one that the paper uses for
+// auto-scaling.
 const (
 	resnetSM, resnetQuota = 12, 40
 	resnetRate            = 35.1
@@ -31,21 +32,21 @@ const (
 	resnetWork            = 11400 * time.Microsecond
 )
 
-// scaled is how a function scales. All have the same model and the same share, up to its limit.
+// scaled is a function that scales in a certain way. All have the same model and the same share, except for its limit.
 type scaled struct {
 	name             string
 	quotaLimit       int64 // percent of the time
-	window, out, in  int   // seconds and votes
+	window, out, in  int   // window in seconds; votes in it to scale out and in
 	keepShared       time.Duration
 	minimum, maximum int
 }
 
-// tracePlay is a load to play to functions, all at the same time.
+// tracePlay is a load that is played to several functions at the same time.
 type tracePlay struct {
 	name     string
 	series   traffic.Series
-	scale    float64 // requests for each of the series
-	dilation int     // how many times longer than in the profile requests take and may take
+	scale    float64 // requests for each request of the series
+	dilation int     // factor by which requests take longer than in the profile, and may take longer
 	ways     []scaled
 }
 
@@ -53,7 +54,7 @@ func (p *tracePlay) work() time.Duration { return time.Duration(p.dilation) * re
 func (p *tracePlay) slo() time.Duration  { return time.Duration(p.dilation) * resnetSLO }
 func (p *tracePlay) rate() float64       { return resnetRate / float64(p.dilation) }
 
-// function returns the object of a function that scales in a way.
+// function returns the manifest of a function that scales in the given way.
 func (p *tracePlay) function(w scaled) string {
 	return fmt.Sprintf(`apiVersion: serving.gshare.dev/v1alpha1
 kind: GPUFunction
@@ -75,7 +76,7 @@ spec:
 `, w.name, p.slo(), resnetSM, resnetQuota, w.quotaLimit, p.rate(), w.minimum, w.maximum, w.window, w.out, w.in, w.keepShared, modelImage, p.work(), resnetSM)
 }
 
-// replicas returns the same for the simulator.
+// replicas returns the same function for the simulator.
 func (p *tracePlay) replicas(w scaled, ends time.Duration) *simulator.Replicas {
 	return &simulator.Replicas{
 		Share: share.Share{SMRequest: 10 * resnetSM, SMLimit: 10 * resnetSM, QuotaRequest: 10 * resnetQuota, QuotaLimit: share.PerMille(10 * w.quotaLimit),
@@ -87,21 +88,21 @@ func (p *tracePlay) replicas(w scaled, ends time.Duration) *simulator.Replicas {
 	}
 }
 
-// played is what a way to scale gave, on the cluster and in the simulator.
+// played is the result of a way to scale, on the cluster and in the simulator.
 type played struct {
 	scaled
 	requests            int
-	missed, simMissed   float64 // percent
+	missed, simMissed   float64 // in percent
 	cold, simCold       int
-	gpu, simGPU         float64 // seconds
+	gpu, simGPU         float64 // in seconds
 	result              *client.Result
 	watched             *watched
 	startTime, endsTime time.Duration
 }
 
 // TestServingTraces plays published loads to functions on the cluster, and the same requests in the simulator of lab/serving, with the times that
-// replicas took to start and to end on this cluster. Requests are dilated: they take, and may take, several times as long as the profile says, and
-// come as many times less often, so that processors have time for them. Seconds of the loads are seconds.
+// replicas took to start and to end on this cluster. Requests are dilated: they take, and are allowed to take, several times as long as in the profile,
+// and arrive less frequently by the same factor, so that the processors can keep up. Seconds of the loads are not dilated.
 func TestServingTraces(t *testing.T) {
 	long(t)
 	s := startServing(t)
@@ -120,7 +121,7 @@ func TestServingTraces(t *testing.T) {
 	t.Run("bursts", s.playsBursts)
 }
 
-// fastRamp is the load of FaST-GShare's figure 12, in requests a second, and a quiet end.
+// fastRamp is the load of FaST-GShare's figure 12, in requests per second, followed by a quiet period.
 func fastRamp() traffic.Series {
 	s := traffic.Series{Name: "ramp", Step: time.Second}
 	for _, step := range []struct {
@@ -134,7 +135,7 @@ func fastRamp() traffic.Series {
 	return s
 }
 
-// playsRamp: at most 1 % of the requests of the ramp are late or refused, with as many replicas as the paper has.
+// playsRamp: at most 1 % of the ramp's requests are late or refused, with as many replicas as in the paper.
 func (s *served) playsRamp(t *testing.T) {
 	p := &tracePlay{name: "FaST ramp", series: fastRamp(), scale: 0.25, dilation: 4, ways: []scaled{
 		{name: "ramp", quotaLimit: 80, window: 40, out: 6, in: 37, keepShared: 30 * time.Second, minimum: 1, maximum: 4},
@@ -151,10 +152,10 @@ func (s *served) playsRamp(t *testing.T) {
 	r.check(t)
 }
 
-// playsBursts: on Dilu's bursty load gshare misses less, and starts fewer replicas, than the baselines do on the same cluster at the same time, and
-// takes less GPU time than keeping replicas alive. The baselines are configurations of functions: scaling as FaST-GShare does (eager), as INFless
-// (keepalive), and as Dilu's global scaler (lazy). Only Dilu's and gshare's replicas may use more time than they reserve, twice as much; only gshare
-// has a reserve. By the simulator a function with the default window and votes starts as many replicas as lazy.
+// playsBursts: on Dilu's bursty load, gshare misses fewer requests and starts fewer replicas than the baselines, which run on the same cluster at the
+// same time, and takes less GPU time than keeping replicas alive. The baselines are functions configured to scale like FaST-GShare (eager), like
+// INFless (keepalive), and like Dilu's global scaler (lazy). Only the replicas of Dilu and gshare may use more time than they reserve, up to twice as
+// much, and only gshare has a reserve. According to the simulator, a function with the default window and votes starts as many replicas as lazy.
 func (s *served) playsBursts(t *testing.T) {
 	all, err := traffic.Read(dataset.MustRead(t, "dilu/bursty.txt"))
 	if err != nil {
@@ -181,7 +182,7 @@ func (s *served) playsBursts(t *testing.T) {
 	gshare.check(t)
 }
 
-// play plays a load to functions on the cluster, and in the simulator.
+// play plays a load to functions on the cluster and in the simulator.
 func (s *served) play(t *testing.T, p *tracePlay) (all []played) {
 	t.Helper()
 	var names []string
@@ -191,7 +192,7 @@ func (s *served) play(t *testing.T, p *tracePlay) (all []played) {
 	}
 	for _, w := range p.ways {
 		s.wait(t, "ready: "+w.name, func() bool { return s.readyFor(t, w.name) >= w.minimum })
-		if err := s.ask(t, w.name); err != nil { // opens the connections on the way
+		if err := s.ask(t, w.name); err != nil { // opens the connections along the path
 			t.Fatal(err)
 		}
 	}
@@ -284,14 +285,14 @@ func (s *served) simulate(t *testing.T, p *tracePlay, arrivals []traffic.Arrival
 	r.simMissed, r.simCold, r.simGPU = got.ViolationPercent(), got.ColdStarts, got.GPUSeconds
 }
 
-// Differences of the simulator from the cluster up to which both agree.
+// How far the simulator may differ from the cluster.
 const (
-	agreeMissed = 1.5  // points
-	agreeGPU    = 0.05 // of the cluster's
+	agreeMissed = 1.5  // percentage points
+	agreeGPU    = 0.05 // of the cluster's GPU time
 	agreeCold   = 1
 )
 
-// agrees returns what of a result differs too much between cluster and simulator, or an empty text.
+// agrees describes what differs too much between cluster and simulator. It returns "" if nothing does.
 func (r *played) agrees() string {
 	var found []string
 	if d := r.simMissed - r.missed; max(d, -d) > agreeMissed {
@@ -306,8 +307,8 @@ func (r *played) agrees() string {
 	return strings.Join(found, ", ")
 }
 
-// check fails if the simulator does not agree. The baselines are not checked: their replicas are at the limit of their quota for long, and with kernels
-// that are long against its window they get less of it here than in the simulator.
+// check fails if the simulator differs too much from the cluster. It is not used for the baselines: their replicas are at their quota limit for long
+// periods, and with kernels that are long compared to the agent's window they get less of their quota here than in the simulator.
 func (r *played) check(t *testing.T) {
 	t.Helper()
 	if why := r.agrees(); why != "" {
@@ -315,7 +316,7 @@ func (r *played) check(t *testing.T) {
 	}
 }
 
-// table returns the results, of cluster and simulator beside each other.
+// table returns the results of cluster and simulator, side by side.
 func (p *tracePlay) table(all []played) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
@@ -328,7 +329,7 @@ func (p *tracePlay) table(all []played) string {
 		fmt.Fprintf(w, "%s\t%d\t%.2f\t%.2f\t%d\t%d\t%.1f\t%.1f\t%s\n", r.name, r.requests, r.missed, r.simMissed, r.cold, r.simCold, r.gpu, r.simGPU, verdict)
 	}
 	if err := w.Flush(); err != nil {
-		panic(err) // a strings.Builder does not fail
+		panic(err) // a strings.Builder never fails
 	}
 	fmt.Fprintf(&b, "A start took %.2f s, an end %.2f s.", all[0].startTime.Seconds(), all[0].endsTime.Seconds())
 	return b.String()

@@ -13,7 +13,7 @@ import (
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 )
 
-// trained is a training whose kernels keep at most 40 % of the SMs busy, one after the other.
+// trained is a training whose sequential kernels keep at most 40 % of the SMs busy.
 const trained = `apiVersion: serving.gshare.dev/v1alpha1
 kind: GPUProfile
 metadata: {name: train}
@@ -26,8 +26,8 @@ spec:
       - {name: main, image: "` + modelImage + `", command: [COMMAND], resources: {requests: {cpu: 100m}}}
 `
 
-// TestServingTraining: a program that answers no requests is measured by the kernels that the agents count, on all SMs as well, without a client. More than half of
-// the SMs do not help it.
+// TestServingTraining: a program that answers no requests is measured without a client, by the kernels that the agents count, including a measurement with all
+// SMs. It is no faster with more than half of the SMs.
 func TestServingTraining(t *testing.T) {
 	long(t)
 	s := startServing(t)
@@ -43,7 +43,7 @@ func TestServingTraining(t *testing.T) {
 	}
 	for _, point := range p.Status.Points {
 		t.Logf("%+v", point)
-		if point.KernelsPerSecond <= 0 || point.KernelsPerSecond > 60 || point.Failed != "" { // 50 launches a second on an idle machine
+		if point.KernelsPerSecond <= 0 || point.KernelsPerSecond > 60 || point.Failed != "" { // 50 launches per second on an idle machine
 			t.Errorf("%+v", point)
 		}
 		if part := point.GPUTimePercent; part == nil || *part < 20 || *part > 80 {

@@ -21,7 +21,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// turnFunction has one replica, which holds 60 of the 80 GiB of a GPU in turn with those of others.
+// turnFunction has one replica, which takes turns with others and then holds 60 of a GPU's 80 GiB.
 const turnFunction = `apiVersion: serving.gshare.dev/v1alpha1
 kind: GPUFunction
 metadata: {name: %s}
@@ -36,10 +36,12 @@ spec:
     spec: {containers: [{name: server, image: "` + modelImage + `", args: [--batch, 1=2ms, --weights, 64Mi]}]}
 `
 
-// takeTurns lets pods of class swap have 80 GiB of the host beyond the memory of each GPU, and keep 64 MiB of it.
+// takeTurns is a configuration with which pods of class swap may use 80 GiB of host memory beyond the memory of each GPU, and keep 64 MiB of GPU memory while
+// they are parked.
 const takeTurns = "  swap: {hostMemoryMiB: 81920, keptMemoryMiB: 64}\n"
 
-// TestServingTurns: two functions that do not fit a GPU together are on one, answer all requests in turn, and never hold more than it has, whoever is killed.
+// TestServingTurns: two functions that do not fit on a GPU together share one. They answer all requests in turn, and never hold more memory than the GPU has,
+// whichever component is killed.
 func TestServingTurns(t *testing.T) {
 	long(t)
 	s := startServing(t)
@@ -118,7 +120,7 @@ func TestServingTurns(t *testing.T) {
 	}
 }
 
-// configure adds to the configuration of the agent of a node, and starts it again.
+// configure adds lines to the configuration of a node's agent, and restarts the agent.
 func (s *served) configure(t *testing.T, node *cluster.Node, text string) {
 	t.Helper()
 	name := filepath.Join(s.Dir, node.Name+"-node.yaml")
@@ -142,7 +144,7 @@ func (s *served) configure(t *testing.T, node *cluster.Node, text string) {
 	})
 }
 
-// startedTurns returns the pods of the functions that have had a turn.
+// startedTurns returns the pods of the functions that have already had a turn.
 func (s *served) startedTurns(t *testing.T, names []string) (found []v1.Pod) {
 	t.Helper()
 	for _, name := range names {
@@ -151,7 +153,7 @@ func (s *served) startedTurns(t *testing.T, names []string) (found []v1.Pod) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if r.Level > residency.Cold { // whose server need not be Ready, as it may be parked
+			if r.Level > residency.Cold { // readiness does not matter, since the server may be parked
 				found = append(found, p)
 			}
 		}
@@ -185,7 +187,7 @@ func (s *served) nodeOf(t *testing.T, slice string) *cluster.Node {
 	return nil
 }
 
-// watchMemory looks all the time at how much memory the agents have granted of a GPU, and keeps the most.
+// watchMemory continuously reads how much memory of a GPU the agents have granted. most is the largest amount so far.
 func (s *served) watchMemory(t *testing.T) (most *atomic.Int64) {
 	most = &atomic.Int64{}
 	ctx, stop := context.WithCancel(s.ctx)
@@ -197,7 +199,7 @@ func (s *served) watchMemory(t *testing.T) (most *atomic.Int64) {
 			for _, n := range s.Nodes {
 				text, err := s.of[n.Name].get(ctx, "/metrics")
 				if err != nil {
-					continue // it is being killed
+					continue // the agent is being killed
 				}
 				for lines := bufio.NewScanner(strings.NewReader(text)); lines.Scan(); {
 					if line, is := strings.CutPrefix(lines.Text(), "gshare_node_slice_memory_promised_bytes{"); is {
@@ -211,7 +213,7 @@ func (s *served) watchMemory(t *testing.T) (most *atomic.Int64) {
 					}
 				}
 			}
-			time.Sleep(20 * time.Millisecond) // between two looks
+			time.Sleep(20 * time.Millisecond) // between polls
 		}
 	}()
 	return most

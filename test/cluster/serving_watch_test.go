@@ -19,31 +19,31 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// watchPeriod is how often pods are looked at, and so the resolution of all that is seen of them.
+// watchPeriod is the interval at which pods are observed, and so the resolution of all observed times.
 const watchPeriod = 200 * time.Millisecond
 
-// watched is what the pods of a function did while somebody watched.
+// watched is what was observed of a function's pods.
 type watched struct {
 	known    map[types.UID]*watchedPod
-	reserved float64 // seconds of whole GPUs: what the scheduler counts of the pods, over time
-	cold     int     // pods that were created
+	reserved float64 // SM-time that the scheduler counts for the pods, in seconds of whole GPUs
+	cold     int     // number of pods created
 	starts   []time.Duration
-	ends     []time.Duration // from when a pod is to end until it is gone
+	ends     []time.Duration // from the start of a pod's deletion until it is gone
 	hot      []replicaChange
 }
 
 type watchedPod struct {
 	seen, ready, ending time.Time
-	known               bool // before somebody watched
+	known               bool // existed before the observation began
 }
 
-// replicaChange is a number of replicas that the function had from a time on: pods that do not end and are wanted Hot.
+// replicaChange is a change of the function's number of replicas: pods that are not being deleted and are wanted Hot.
 type replicaChange struct {
 	at time.Duration
 	n  int
 }
 
-// sequence returns the numbers of replicas, without their times.
+// sequence returns the successive numbers of replicas.
 func (w *watched) sequence() string {
 	var all []string
 	for _, h := range w.hot {
@@ -60,7 +60,7 @@ func (w *watched) times() string {
 	return strings.Join(all, ", ")
 }
 
-// watch looks at the pods of functions until the returned function is called, which returns what they did, by function.
+// watch observes the pods of functions until stop is called, which returns what was observed, by function.
 func (s *served) watch(t *testing.T, functions ...string) (stop func() map[string]*watched) {
 	t.Helper()
 	all := map[string]*watched{}
@@ -79,7 +79,7 @@ func (s *served) watch(t *testing.T, functions ...string) (stop func() map[strin
 		last = now
 		for _, name := range functions {
 			for _, pod := range all[name].look(list.Items, name, now, now.Sub(began), passed, first) {
-				if err := setClasses(pidsOf(t, pod), unix.SCHED_RR); err != nil { // as play does with those before
+				if err := setClasses(pidsOf(t, pod), unix.SCHED_RR); err != nil { // as play does for the pods that existed before
 					return err
 				}
 			}
@@ -111,7 +111,8 @@ func (s *served) watch(t *testing.T, functions ...string) (stop func() map[strin
 	}
 }
 
-// look notes what the pods of a function do now, and what they have reserved since the last time. It returns those that have become ready.
+// look records the state of a function's pods, and what they have reserved since the last call. It returns the pods that have become
+// ready.
 func (w *watched) look(pods []v1.Pod, function string, now time.Time, at, passed time.Duration, first bool) (ready []*v1.Pod) {
 	hot, there := 0, map[types.UID]bool{}
 	for n := range pods {
@@ -156,7 +157,7 @@ func (w *watched) look(pods []v1.Pod, function string, now time.Time, at, passed
 	return ready
 }
 
-// reserved returns the part of a GPU's SM-time that a pod keeps from others, as the scheduler counts it.
+// reserved returns the fraction of a GPU's SM-time that a pod holds, as the scheduler counts it.
 func reserved(pod *v1.Pod) (part float64) {
 	placement, present, err := kube.PlacementOf(pod)
 	if err != nil || !present || kube.Ended(pod) {
