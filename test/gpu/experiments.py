@@ -1,7 +1,7 @@
-"""The experiments. Each takes a Machine and the seconds of one run, and gives what it found; lane.py writes that down.
+"""The experiments. Each takes a Machine and the length of one run in seconds, and returns its results, which lane.py stores.
 
-Names such as N-F1 are those of the headline numbers of the papers. Every comparison has two baselines: one pod alone, as the
-paper compares, and as many pods with equal rights that race, without which most of a gain is that of any concurrency.
+Names such as N-F1 are those of the papers' headline numbers. Every comparison has two baselines: one pod alone, as in the paper,
+and the same number of pods racing with equal rights. Without the second, most of a gain would be one that any concurrency gives.
 """
 
 import ctypes
@@ -25,7 +25,7 @@ def plain(m, workload, seconds, percent=None, rate=0):
 
 
 def alone(program):
-    """What one program finds, and how long it took until it was ready."""
+    """Runs one program, and returns its result and how long it took to get ready."""
     since = time.monotonic()
     program.start()
     ready = time.monotonic() - since
@@ -33,7 +33,7 @@ def alone(program):
 
 
 def at_once(programs):
-    """What programs find that begin when the last of them is ready."""
+    """Lets programs begin once all of them are ready, and returns their results."""
     for p in programs:
         p.line()
     for p in programs:
@@ -42,18 +42,18 @@ def at_once(programs):
 
 
 def together(programs):
-    """The sum of the rates and the worst of the tails of programs that run at once."""
+    """Runs programs at the same time, and returns the sum of their rates and the worst of their tail latencies."""
     found = at_once(programs)
     return {"pods": len(found), "rate": sum(f["rate"] for f in found), "p95_ms": max(f["p95_ms"] for f in found)}
 
 
 def coverage(m, _):
-    """The hook's own counter against that of CUPTI, which the profiler uses. A thread counts a launch with the next one that takes the
-    slow path, so that the last ones before a pause may be missing: fewer than 64 for each stream, however many there were before."""
+    """Compares the hook's count of launches with that of CUPTI, which the profiler uses. A thread reports its launches with the next one
+    that takes the slow path, so the last ones before a pause may be missing: fewer than 64 for each stream, however many there were."""
     program, found = m.shared(m.command("count", "convolution", 200), 50, 100), {}
     for part in ("first", "all"):
         counted, seen, until = program.line(), 0, time.monotonic() + 3
-        while time.monotonic() < until:  # the hook reports now and then
+        while time.monotonic() < until:  # the hook reports only from time to time
             seen = max([p["launches"] for r in m.status()["runs"] for v in r["vgpus"] for p in v["processes"] or []] or [0])
             time.sleep(0.05)
         found[part] = {"counted_by_cupti": counted["launches"], "counted_by_hook": seen, "calls": counted.get("calls", {})}
@@ -64,8 +64,8 @@ def coverage(m, _):
 
 
 def overhead(m, _):
-    """N-D6: what a launch costs the host without gshare, as a client of MPS, and on a share, in turns; medians of five. Then a training,
-    with a whole GPU each."""
+    """N-D6: the host's cost of a launch without gshare, as a client of MPS, and on a share; alternating, medians of five. Then the rate
+    of a training in the same three ways, with a whole GPU each."""
     count, found = 10000 if m.arguments.dry_run else 100000, {}
     ways = {
         "plain": lambda command: m.plain(command), "mps": lambda command: m.plain(command, 100),
@@ -86,8 +86,8 @@ def overhead(m, _):
 
 
 def quota(m, seconds):
-    """N-F8: the part of the time in which the kernels of a program run that always wants more, by quota; slope and intercept of the line
-    through them. Its requests are four kernels of 0.5 ms."""
+    """N-F8: by quota, the fraction of the time in which kernels of a greedy program run, with slope and intercept of the line through
+    these points. Each request is four kernels of 0.5 ms."""
     points = {q: 0.002 * alone(serve(m, "timer", seconds, quota=q))["rate"] for q in (10, 25, 50, 75)}
     slope = (points[75] - points[25]) / 0.5
     return {"parts": points, "slope": slope, "intercept": points[50] - slope * 0.5,
@@ -95,7 +95,7 @@ def quota(m, seconds):
 
 
 def sm(m, seconds):
-    """N-F8, the other axis: rate by SMs, with what the agent says MPS gives."""
+    """N-F8, the other axis: the rate by SMs, together with the SMs that MPS gives according to the agent."""
     whole = alone(serve(m, "product", seconds, isolation="mps"))["rate"]
     points = {}
     for part in (12, 25, 50, 75):
@@ -104,12 +104,13 @@ def sm(m, seconds):
 
 
 def crowded(m, seconds):
-    """What shares deliver while all of them want more: shares of the time of all SMs, and of SMs side by side, against one that is
-    alone. Then the same of time between a program of long kernels and one of short ones, beside one of short ones that is alone."""
+    """What shares deliver while all of their programs are greedy, compared to a program alone: shares of the time on all SMs, and shares
+    of SMs side by side. Then the same for shares of time between a program of long kernels and one of short kernels, compared to the
+    latter alone."""
     whole = {w: alone(serve(m, w, seconds, isolation="mps"))["rate"] for w in ("timer", "product", "recurrent")}
 
     def parts(**programs):
-        """Programs by the workload, each with its share, that run at once."""
+        """Runs programs at the same time, given by workload, each with a share."""
         each = [(workload, share) for workload, shares in programs.items() for share in shares]
         found = at_once([serve(m, workload, seconds, **share) for workload, share in each])
         return [f["rate"] / whole[workload] for f, (workload, _) in zip(found, each)]
@@ -123,7 +124,7 @@ def crowded(m, seconds):
 
 
 def packing(m, seconds):
-    """N-F1 to N-F5: one to nine pods, capped, against one pod, and against as many that race."""
+    """N-F1 to N-F5: one to nine pods with limited SMs, compared to one pod, and to the same number of pods that race."""
     counts, found = m.arguments.pods, {}
     for workload in INFERENCE:
         def mps(percent):
@@ -133,9 +134,9 @@ def packing(m, seconds):
 
         one = alone(plain(m, workload, seconds))
         racing = mps(100)
-        # nine times 12 % of the SMs do not fit under a guarantee: the ninth would wait for another to end
+        # nine shares of 12 % of the SMs cannot all be guaranteed: the ninth would wait until another ends
         capped = {n: together([serve(m, workload, seconds, sm=12, mem="2Gi") for _ in range(n)]) for n in counts if n * 12 <= 100}
-        # N-F4: from five pods on, 24 % do not fit under a guarantee either; both as MPS alone would have them
+        # N-F4: from five pods on, shares of 24 % cannot be guaranteed either; both run as they would under MPS alone
         found[workload] = {
             "one_pod": one, "racing": racing, "capped_12": capped, "mps_12": mps(12), "mps_24": mps(24),
             "gain_over_one": {n: c["rate"] / one["rate"] for n, c in capped.items()},
@@ -145,7 +146,7 @@ def packing(m, seconds):
 
 
 def isolation(m, seconds):
-    """N-F9: a pod alone and beside three greedy ones, by time only and by SMs and time."""
+    """N-F9: a pod alone and beside three greedy ones, with shares of time only, and with shares of SMs and time."""
     def beside(sm_percent, part):
         by_itself = alone(serve(m, "convolution", seconds, sm=sm_percent, quota=part))
         crowd = [serve(m, "recurrent", seconds, sm=12, quota=part, mem="2Gi") for _ in range(3)]
@@ -156,8 +157,8 @@ def isolation(m, seconds):
 
 
 def memory(m, _):
-    """What a share of 2 GiB can take, what it sees, and what the device counts while it holds that, with few SMs and with all: the rest is
-    the driver's context, which grows with the SMs."""
+    """How much memory a share of 2 GiB can allocate and sees, and how much the device counts meanwhile, with few SMs and with all. The
+    difference is the driver's context, which grows with the SMs."""
     found = {}
     for sms in (10, 100):
         before = m.memory_used()
@@ -169,9 +170,9 @@ def memory(m, _):
 
 
 def pairs(m, seconds):
-    """N-D1 to N-D5: an inference and a training on one GPU, elastic, against each alone and against MPS at the limits and at the
-    requests, at the same arrivals."""
-    found, seconds = {}, 2 * seconds  # of 20 requests a second the tail is to be more than one
+    """N-D1 to N-D5: an inference and a training on one GPU with elastic shares, compared to each alone, and to MPS with the limits and
+    with the requests as percentages, with the same arrivals."""
+    found, seconds = {}, 2 * seconds  # at 20 requests per second, the tail should be more than one request
     for workload, rate in (("convolution", 35), ("transformer", 20)):
         exclusive = {"inference": alone(plain(m, workload, seconds, rate=rate)), "training": alone(plain(m, "trainer", seconds))}
 
@@ -187,14 +188,14 @@ def pairs(m, seconds):
         found[workload] = {"exclusive": exclusive, "elastic": elastic, "mps_l": limit, "mps_r": request,
                            "p95_over_exclusive": elastic["inference"]["p95_ms"] / exclusive["inference"]["p95_ms"],
                            "training_kept_percent": 100 * elastic["training"]["rate"] / exclusive["training"]["rate"]}
-    # N-D4; the limits of a GPU are 150 % together
+    # N-D4; the limits on a GPU may add up to 150 %
     two = together([serve(m, "trainer", seconds, sm=30, sm_limit=75) for _ in range(2)])
     found["trainings"] = {"together": two, "of_exclusive_percent": 100 * two["rate"] / alone(plain(m, "trainer", seconds))["rate"]}
     return found
 
 
 def crash(m, seconds):
-    """Kills the agent under load and starts it again: no program may end, and the new agent has to list them all again."""
+    """Kills the agent under load and restarts it. No program may end, and the new agent must list all of them again."""
     pods = [serve(m, "convolution", 600, sm=30, quota=q) for q in (45, 30, 15)]  # killed below, long before their 600 s
     try:
         for p in pods:
@@ -215,7 +216,7 @@ def crash(m, seconds):
 
 
 def known(m, pods):
-    """Waits until the agent reports launches of as many runs as there are pods."""
+    """Waits until the agent reports launches for as many runs as there are pods."""
     until = time.monotonic() + 60
     while time.monotonic() < until and all(p.alive() for p in pods):
         if sum(any(p["launches"] for v in r["vgpus"] for p in v["processes"] or []) for r in m.status()["runs"]) >= len(pods):
@@ -225,15 +226,15 @@ def known(m, pods):
 
 
 def graphs(m, seconds):
-    """Graphs under half of the window: one launch each, so that the hook must count them whole."""
+    """Graphs with half of the time. A graph is a single launch, so the hook must account for all of its kernels at once."""
     whole = alone(serve(m, "graphs", seconds, isolation="mps"))
     half = alone(serve(m, "graphs", seconds, quota=50))
     return {"whole": whole, "half": half, "part": half["rate"] / whole["rate"]}
 
 
 def store(m, _):
-    """FG-138 and what docs/store.md does not know: whether programs can import weights, without MPS and as its clients, what a write to a
-    read-only mapping does to them and to others, and the memory that the store and each program take."""
+    """FG-138, and the open questions of docs/store.md: whether programs can import weights, without MPS and as its clients; what a write
+    to a read-only mapping does to the program and to others; and how much memory the store and each program take."""
     found = {}
     for name, percent in (("plain", None), ("mps", 100)):
         found[name] = loaded(m, m.folder / f"{name}.sock", percent)
@@ -243,7 +244,7 @@ def store(m, _):
 
 
 def weights(m, percent, mode, socket=""):
-    """A program that takes weights from a store."""
+    """Starts a program that gets weights from a store."""
     library = m.arguments.fake.resolve() if m.arguments.dry_run else m.arguments.hook.parent
     return m.plain([sys.executable, machine.HERE / "weights.py", mode, socket, library / "libgshare_store.so"], percent, m.counted)
 
@@ -261,7 +262,7 @@ def start_store(m, socket, percent):
 
 
 def loaded(m, socket, percent):
-    """Two programs load weights. Then store and first program are killed. The memory is the device's, in MiB above what it was before."""
+    """Lets two programs load weights, and then kills the store and the first program. Memory is the device's, in MiB more than before."""
     before = weights(m, percent, "free").result()["free"]
 
     def taken():
@@ -290,7 +291,7 @@ def loaded(m, socket, percent):
 
 
 def written(m, socket, percent, how):
-    """One program writes to its read-only weights, beside another that has them."""
+    """Lets one program write to its read-only weights while another program has mapped the same weights."""
     running = [start_store(m, socket, percent)]
     try:
         beside = weights(m, percent, "load", socket)
@@ -304,8 +305,8 @@ def written(m, socket, percent, how):
 
 
 def checkpoint(m, _):
-    """A program with 2 GiB is parked by the driver's checkpoint and woken, by itself, as a client of MPS, and on a share. The codes are
-    the driver's, 0 or the step that was refused; the times are the host's, the memory is the device's while it is parked."""
+    """Parks a program with 2 GiB through the driver's checkpoint and wakes it: without MPS, as a client of MPS, and on a share. The codes
+    are the driver's, with the step that was refused if any; times are the host's, and memory is the device's while it is parked."""
     size = ["hold", "product", 2048]
     ways = {
         "plain": lambda: m.plain(m.command(*size)), "mps": lambda: m.plain(m.command(*size), 100),
@@ -317,7 +318,7 @@ def checkpoint(m, _):
         try:
             pid = program.line()["pid"]
             found[name] = {"held_mib": m.memory_used() - before} | parked(m, pid, before)
-            if found[name].get("refused") not in ("Restore", "Unlock"):  # after these it is still locked, and would never answer
+            if found[name].get("refused") not in ("Restore", "Unlock"):  # otherwise it is still locked and would never answer
                 found[name]["unchanged"] = program.ask()["unchanged"]
         finally:
             program.kill()
@@ -326,7 +327,7 @@ def checkpoint(m, _):
 
 
 def parked(m, pid, before):
-    """Locks a process, takes its checkpoint, restores and unlocks it; what each step took, up to one that is refused."""
+    """Locks a process, checkpoints, restores and unlocks it. Returns how long each step took, up to the first that is refused."""
     cuda = ctypes.CDLL(str(m.libcuda))
     cuda.cuInit(0)
     found, arguments = {}, ctypes.create_string_buffer(256)  # zeros: no timeout, the same GPUs

@@ -29,7 +29,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def missing():
-    """Says what keeps the experiments from running here, or nothing."""
+    """Returns what keeps the experiments from running here, or "" if nothing does."""
     try:
         import torch
     except ImportError:
@@ -38,7 +38,7 @@ def missing():
 
 
 def said(*command):
-    """The first line that a command says; empty where it fails."""
+    """Returns the first line of a command's output, or "" if the command fails."""
     try:
         out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     except (OSError, subprocess.CalledProcessError):
@@ -47,7 +47,7 @@ def said(*command):
 
 
 def setup(arguments):
-    """What the figures were measured on."""
+    """Returns a description of what the figures were measured on."""
     about = {"date": time.strftime("%Y-%m-%d"), "machine": platform.machine(), "dry_run": arguments.dry_run, "seconds": arguments.seconds,
              "commit": said("git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"), "device": "fake"}
     if not arguments.dry_run:
@@ -60,7 +60,7 @@ def setup(arguments):
 
 
 def flat(found, path=""):
-    """The figures of a result, each with the path to it."""
+    """Yields the figures of a result, each with its path."""
     if not isinstance(found, dict):
         yield path, found
         return
@@ -79,18 +79,18 @@ def table(results):
 
 
 def attempt(what, *arguments):
-    """Returns the result of a call and whether it failed; in place of the result of a failed one, the reason."""
+    """Returns the result of a call, or the reason if it failed, and whether it failed."""
     try:
         return what(*arguments), False
-    except Exception as e:  # whatever it is: time on a GPU is short, and the results before and after it must not be lost
+    except Exception as e:  # any exception: time on a GPU is scarce, and the results of the other experiments must not be lost
         traceback.print_exc()
         return {"failed": f"{type(e).__name__}: {e}"}, True
 
 
 def run(arguments, chosen):
     """Runs the experiments one after another and returns their results and whether any failed. Results are never lost: they are written
-    after each, a failure takes the place of the one result, and the other experiments are still run. The agent's log is kept beside
-    them."""
+    after each experiment, and if one fails, the reason takes the place of its result and the others are still run. The agent's log is
+    kept beside the results."""
     results, failures = {"setup": setup(arguments), "took_s": {}, "experiments": {}}, 0
     arguments.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="gl") as folder:  # a short name, because the path of a socket in it is limited to 107 bytes
@@ -109,7 +109,7 @@ def run(arguments, chosen):
                     results["took_s"][experiment.__name__] = time.monotonic() - since
                     failures += failed
                     m.end_programs()
-                    if m.agent.poll() is not None:  # a failed experiment has ended it
+                    if m.agent.poll() is not None:  # ended by a failed experiment
                         failures += attempt(m.start)[1]
                     write(arguments.out, results)
         finally:
@@ -127,7 +127,7 @@ def write(folder, results):
 
 
 def status(m):
-    """What the agent says of a share on this machine."""
+    """Returns what the agent reports about a share on this machine."""
     program = m.shared(m.command("count", "convolution", 1), 50, 50)
     program.line()
     found = m.status()["runs"][0]["enforcement"]

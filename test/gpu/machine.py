@@ -13,7 +13,7 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 
-# What the fake driver's programs do in place of each workload: launches a request, and the kernel.
+# What the fake driver's programs run in place of each workload: the number of launches per request, and the kernel.
 PLAYED = {
     "product": (1, "spin_ns500000_sm1000_blocks64"),
     "timer": (4, "spin_ns500000_sm1000_blocks132"),
@@ -26,7 +26,7 @@ PLAYED = {
 
 
 class Failed(Exception):
-    """A program did not do what it was started for."""
+    """Raised if a program does not do what it was started for."""
 
 
 class Unix(http.client.HTTPConnection):
@@ -40,7 +40,7 @@ class Unix(http.client.HTTPConnection):
 
 
 class Program:
-    """A running workload. One that says nothing for limit seconds is ended: what waits for it would wait for ever."""
+    """A running workload. It is killed if it prints nothing for limit seconds, since whoever reads its output would wait forever."""
 
     def __init__(self, command, environment, limit):
         self.limit = limit
@@ -57,7 +57,7 @@ class Program:
         return json.loads(text)
 
     def start(self):
-        """Waits until the program is ready, and lets it begin."""
+        """Waits until the program is ready, and then lets it begin."""
         self.line()
         self.go()
 
@@ -100,7 +100,7 @@ class Machine:
             devices = self.folder / "devices.yaml"
             devices.write_text("devices:\n- {uuid: GPU-0, model: A100, sms: 108, memoryMiB: 40960}\n")
             config += f"simulatedDevices: {devices}\nsimulatedMPS: {self.mps}\n"
-        # where the fake driver counts the memory of all programs; it does so for nothing else, and the real one always
+        # the file in which the fake driver counts the memory of all programs, which only some experiments need; the real driver always does
         self.counted = {"FAKE_CUDA_SHARED": str(self.folder / "account")}
         (self.folder / "node.yaml").write_text(config)
         self.log = open(self.folder / "agent.log", "a", encoding="utf-8")
@@ -112,7 +112,7 @@ class Machine:
         return self.programs[-1]
 
     def end_programs(self):
-        """Ends the programs that an experiment has left, since the shares that they hold are waited for by the next ones."""
+        """Ends the programs that an experiment has left, since programs of the next one would wait for their shares."""
         for p in self.programs:
             if p.alive():
                 p.kill()
@@ -141,14 +141,14 @@ class Machine:
         return found
 
     def memory_used(self):
-        """The device's memory in use, in MiB, as the driver counts it; 0 on the fake one, which does not."""
+        """Returns the device's memory in use, in MiB, as the driver counts it; 0 on the fake device, where nvidia-smi cannot be asked."""
         if self.arguments.dry_run:
             return 0
         query = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"]
         return int(subprocess.run(query, capture_output=True, text=True, check=True).stdout)
 
     def command(self, mode, workload, *more):
-        """What does the work: PyTorch, or a program of the fake driver's. Those of the mode serve wait for Program.start."""
+        """Returns the command of a workload, in PyTorch or with the fake driver. In mode serve it waits for Program.start."""
         if mode == "launches":
             return [self.arguments.fake.resolve() / mode, *more]
         if not self.arguments.dry_run:
@@ -168,7 +168,7 @@ class Machine:
         return self.run([*run, *command], self.environment)
 
     def plain(self, command, percent=None, more=None):
-        """Runs a command without gshare, with more of an environment; with a percentage as a client of MPS, as others share a GPU."""
+        """Runs a command without gshare, with additional environment variables; with a percentage, as a client of plain MPS."""
         environment = self.environment | (more or {})
         if percent is not None and self.start_plain_mps():
             environment |= {"CUDA_MPS_PIPE_DIRECTORY": str(self.plain_pipe), "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": str(percent)}
@@ -193,7 +193,7 @@ class Machine:
             self.plain_mps = False
 
     def kill(self):
-        """Ends the agent as a crash does."""
+        """Kills the agent, as in a crash."""
         self.agent.kill()
         self.agent.wait()
 
@@ -205,6 +205,6 @@ class Machine:
                 self.agent.wait(60)
             except subprocess.TimeoutExpired:
                 self.kill()
-        for pipe in (self.folder / "run" / "mps").glob("*-*"):  # of devices and MIG instances: their daemons outlive the agent
+        for pipe in (self.folder / "run" / "mps").glob("*-*"):  # one for each device or MIG instance: MPS daemons outlive the agent
             self.give_mps("quit -t 5\n", pipe=pipe)
         self.log.close()

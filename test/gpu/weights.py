@@ -40,7 +40,7 @@ def free():
 
 
 def load(socket, library):
-    """Loads the weights. Returns the connection, the weights, and what to say of it."""
+    """Loads the weights. Returns the connection to the store, the weights, and what to print about it."""
     digest, filled = hashlib.sha256(WEIGHTS).digest(), []
 
     def fill(address):
@@ -63,7 +63,7 @@ def fill(address):
     return cuda.cuMemsetD8_v2(ctypes.c_ulonglong(address), ctypes.c_ubyte(1), ctypes.c_size_t(SIZE))
 
 
-KERNEL = b"spin_ns1000_sm1_blocks1"  # the fake driver reads from the name what it does, which is no more than to take that long
+KERNEL = b"spin_ns1000_sm1_blocks1"  # the name tells the fake driver how long the kernel takes; on the fake driver it does nothing else
 PTX = b""".version 6.0
 .target sm_70
 .address_size 64

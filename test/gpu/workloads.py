@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """The programs of the GPU lane, in PyTorch. Each prints one line of JSON.
 
-    workloads.py serve NAME SECONDS RATE    says that it is ready, and after a line of its input: requests one after another, or RATE a second on average
-    workloads.py count COUNT                so many requests of the convolution net under CUPTI, and ten times as many after a line of its input
-    workloads.py allocate                   takes memory in pieces of 256 MiB until it is refused, then waits for the end of its input
-    workloads.py hold MIB                   holds memory, says its process id, and for each line of its input whether the memory is unchanged
+    workloads.py serve NAME SECONDS RATE    reports that it is ready, and after a line of input runs requests back to back, or RATE per second on average
+    workloads.py count COUNT                runs COUNT requests of the convolution net under CUPTI, and ten times as many after a line of input
+    workloads.py allocate                   allocates memory in pieces of 256 MiB until that fails, then waits for the end of its input
+    workloads.py hold MIB                   holds memory and prints its process ID, and after each line of input whether the memory is unchanged
 
 NAME is product, timer, convolution, transformer, recurrent, graphs or trainer. All weights are random: what they compute means nothing.
 """
@@ -21,7 +21,7 @@ from torch import nn
 
 
 def product():
-    """Products of matrices of thousands of blocks, one behind another, which keep a large GPU busy: a load of known cost."""
+    """Consecutive matrix products with thousands of thread blocks each, which keep a large GPU busy: a load of known cost."""
     a = torch.randn(8192, 8192, device="cuda", dtype=torch.float16)
     into = torch.empty_like(a)
 
@@ -51,9 +51,9 @@ again:
 
 
 def timer():
-    """Kernels whose blocks, one on each SM, run until the GPU's timer is 0.5 ms further: a load whose time does not depend on the GPU's
-    clock, which is higher where less of the GPU is busy."""
-    torch.ones(1, device="cuda")  # makes the context
+    """Kernels with one block on each SM, which run for 0.5 ms by the GPU's timer. Their duration does not depend on the GPU's clock rate,
+    which is higher while less of the GPU is busy."""
+    torch.ones(1, device="cuda")  # creates the CUDA context
     cuda, module, kernel = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p(), ctypes.c_void_p()
     if cuda.cuModuleLoadData(ctypes.byref(module), TIMER) or cuda.cuModuleGetFunction(ctypes.byref(kernel), module, b"timer"):
         sys.exit("workloads.py: the kernel cannot be loaded")
@@ -75,7 +75,7 @@ def block(before, after, stride):
 
 
 def convolution():
-    """A convolution net of about the size of a ResNet-18, one picture a request."""
+    """A convolutional network of about the size of ResNet-18, with one image per request."""
     widths = [(64, 64, 1), (64, 128, 2), (128, 256, 2), (256, 512, 2)]
     net = nn.Sequential(
         nn.Conv2d(3, 64, 7, 2, 3), nn.MaxPool2d(3, 2, 1), *[block(*w) for w in widths], nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 1000))
@@ -90,14 +90,14 @@ def encoder():
 
 
 def transformer():
-    """An encoder of the size of BERT, one text of 128 tokens a request."""
+    """An encoder of the size of BERT, with one text of 128 tokens per request."""
     net = encoder().cuda().half().eval()
     text = torch.randn(1, 128, 768, device="cuda", dtype=torch.float16)
     return lambda: net(text)
 
 
 def recurrent():
-    """A recurrent net step by step: hundreds of small kernels, bound by their launches as RNN-T is."""
+    """A recurrent network, step by step: hundreds of small kernels, whose launches are the bottleneck, as with RNN-T."""
     cell = nn.LSTMCell(640, 640).cuda().half().eval()
     step = torch.randn(1, 640, device="cuda", dtype=torch.float16)
 
@@ -110,7 +110,7 @@ def recurrent():
 
 
 def graphs():
-    """The convolution net as one graph a request."""
+    """The convolutional network, as one CUDA graph per request."""
     run = convolution()
     for _ in range(3):
         run()
@@ -122,7 +122,7 @@ def graphs():
 
 
 def trainer():
-    """Steps of training of the encoder, eight texts each."""
+    """Training steps of the encoder, with eight texts each."""
     net = encoder().cuda()
     text = torch.randn(8, 128, 768, device="cuda")
     optimizer = torch.optim.AdamW(net.parameters())
@@ -162,7 +162,7 @@ def serve(name, seconds, rate):
 
 
 def count(requests):
-    """Kernels and graphs by CUPTI, through PyTorch's profiler: from the first, so that the hook's counter has no other."""
+    """Counts kernels and graphs with CUPTI, through PyTorch's profiler, from the first one on, so that the hook counts no others."""
     from torch.profiler import ProfilerActivity, profile
 
     request, counted = None, {}

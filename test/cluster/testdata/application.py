@@ -1,4 +1,4 @@
-"""An application whose components hold memory of their GPU, by CUDA's driver, and take time, but compute nothing."""
+"""An application whose components allocate GPU memory through CUDA's driver and take time, but compute nothing."""
 
 import ctypes
 import json
@@ -7,8 +7,8 @@ import time
 
 import gshare
 
-COMPONENTS = json.loads(os.environ["COMPONENTS"])  # in their order: name, bytes, and seconds of a request by what the UUID of the instance begins with
-TRANSFER = float(os.environ["TRANSFER"])  # seconds that a value takes from one instance to another
+COMPONENTS = json.loads(os.environ["COMPONENTS"])  # in order: name, bytes, and seconds per request by prefix of the instance's UUID
+TRANSFER = float(os.environ["TRANSFER"])  # seconds to transfer a value between instances
 DEVICE = os.environ.get("CUDA_VISIBLE_DEVICES", "")
 
 
@@ -27,7 +27,7 @@ class Component:
     def __call__(self, value):
         starts = time.monotonic()
         if isinstance(value, dict) and value["ran"][-1] != DEVICE:
-            starts = max(starts, value["at"] + TRANSFER)  # while a value is on its way, others are worked on
+            starts = max(starts, value["at"] + TRANSFER)  # other values are processed while this one is transferred
         time.sleep(max(0.0, starts + self.seconds - time.monotonic()))
         return {"ran": (value["ran"] if isinstance(value, dict) else []) + [DEVICE], "at": time.monotonic()}
 

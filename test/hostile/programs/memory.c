@@ -1,8 +1,8 @@
 /*
- * Programs of several processes, which share the memory limit of a container under a real token server. Each takes a part of the limit and
- * then does something by which the server could lose sight of it: memory NAME LIMIT, in MiB. By the fake driver's count of all
- * processes, one that is hostile fails (exit code 1) if it gets more than the limit together; one that is innocent fails if it does not get
- * what it may have.
+ * Programs with several processes, which share the memory limit of a container under a real token server: memory NAME LIMIT, in MiB. Each
+ * process allocates a part of the limit, and then does something that could make the server lose track of it. The fake driver counts the
+ * memory of all processes. A hostile program fails (exit code 1) if its processes together get more than the limit; an innocent one fails
+ * if it does not get what it is entitled to.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -22,21 +22,21 @@
 #include "../../../hook/test/driver.h"
 
 #define MIB (1ull << 20)
-#define PART (400 * MIB) /* of which the limit has room for one */
+#define PART (400 * MIB) /* the limit has room for one */
 
 uint64_t fakecuda_used_by_all(CUdevice d);
 
 static uint64_t limit;
 static const char *program; /* its first argument */
 
-/* Allocates, and tries it again for a while: the server may still have to see that another process has ended. */
+/* Allocates, and retries for a while, since the server may not have noticed yet that another process has ended. */
 static CUdeviceptr allocate(uint64_t bytes) {
 	CUdeviceptr p = 0;
 	for (int n = 0; n < 20 && cuMemAlloc_v2(&p, bytes) != CUDA_SUCCESS; n++) usleep(10000);
 	return p;
 }
 
-/* Tells the first process that this one is done. */
+/* Tells the first process whether this one has got what it wanted. */
 static void report(int ok) {
 	if (write(1, ok ? "y" : "n", 1) != 1) _exit(2);
 }
@@ -55,7 +55,7 @@ static void close_all(void) {
 
 static void allow_no_descriptors(void) { setrlimit(RLIMIT_NOFILE, &(struct rlimit){0, 0}); }
 
-/* What a hostile process does when it has its part. The process that stays reports. */
+/* What hostile processes do once they have their part. The process that remains reports. */
 
 static void just_stays(void) {
 	report(1);
@@ -68,13 +68,13 @@ static void closes_descriptors(void) {
 	just_stays();
 }
 
-/* Cannot reconnect when the server is restarted. */
+/* Makes itself unable to reconnect after the server is restarted. */
 static void stays_behind(void) {
 	allow_no_descriptors();
 	just_stays();
 }
 
-/* Sends what no server takes on all sockets, so that the server closes the connection. */
+/* Sends an invalid message on all sockets, so that the server closes the connection. */
 static void breaks_protocol(void) {
 	allow_no_descriptors();
 	for (int fd = 3; fd < 64; fd++) send(fd, "?", 1, MSG_NOSIGNAL);
@@ -87,7 +87,7 @@ static void *closes_later(void *main_thread) {
 	return NULL;
 }
 
-/* Its main thread ends, so that /proc shows no memory of it. */
+/* Ends its main thread, so that /proc shows no memory of the process. */
 static void main_thread_ends(void) {
 	static pthread_t self;
 	pthread_t t;
@@ -96,7 +96,7 @@ static void main_thread_ends(void) {
 	pthread_exit(NULL);
 }
 
-/* Ends, and leaves a child that has its descriptors of the driver. */
+/* Exits, and leaves a child that has inherited the driver's file descriptors. */
 static void leaves_child(void) {
 	if (fork()) _exit(0);
 	just_stays();
@@ -113,14 +113,14 @@ static int stays_in_memory(void *unused) {
 	return 0;
 }
 
-/* Ends, and leaves a child that has its address space. */
+/* Exits, and leaves a child that shares its address space. */
 static void leaves_address_space(void) {
 	static char stack[65536] __attribute__((aligned(16)));
 	clone(stays_in_memory, stack + sizeof stack, CLONE_VM | SIGCHLD, NULL);
 	_exit(0);
 }
 
-/* Is killed by the child for which it waits, and which has its address space. */
+/* Is killed by the child that it waits for, which shares its address space. */
 static void killed_in_vfork(void) {
 	if (!vfork()) {
 		kill(getppid(), SIGKILL);
@@ -128,7 +128,7 @@ static void killed_in_vfork(void) {
 	}
 }
 
-/* Executes this program again. */
+/* Executes this program again, as a process of the named attempt. */
 static void becomes(const char *name) {
 	char text[32];
 	snprintf(text, sizeof text, "%llu", (unsigned long long)(limit / MIB));
@@ -139,7 +139,7 @@ static void becomes(const char *name) {
 static char *filling;
 static size_t filled;
 
-/* Uses up the mappings that the kernel allows a process, but for as many as its number. */
+/* Uses up the memory mappings that the kernel allows a process, except as many as the process's number. */
 static void fill_mappings(int number) {
 	long most = 65530, page = sysconf(_SC_PAGESIZE);
 	void *spare[32];
@@ -154,7 +154,7 @@ static void fill_mappings(int number) {
 
 static void release_mappings(void) { munmap(filling, filled); }
 
-/* What an innocent process does. */
+/* What innocent processes do. */
 
 static void becomes_another(void) { becomes("just_stays"); }
 
@@ -163,14 +163,14 @@ static void closes_and_becomes_another(void) {
 	becomes("just_stays");
 }
 
-/* Reports whether one of the lowest descriptors is a socket of the kind that the hook has. */
+/* Returns whether one of the lowest descriptors is a socket of the kind that the hook uses. */
 static int connected(void) {
 	int type = 0, found = 0;
 	for (int fd = 3; fd < 64; fd++) found |= !getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &(socklen_t){sizeof type}) && type == SOCK_SEQPACKET;
 	return found;
 }
 
-/* Closes all descriptors and goes on: its memory counts once, and it may free and allocate. */
+/* Closes all descriptors and goes on. Its memory must be counted once, and it must be able to free and allocate. */
 static void closes_and_goes_on(void) {
 	CUdeviceptr p, q;
 	size_t left = 0, total;
@@ -185,7 +185,7 @@ static void closes_and_goes_on(void) {
 	stay();
 }
 
-/* Ends while a child lives that has executed another program, as a server that it started. */
+/* Exits while a child is alive that has executed another program, such as a server that it started. */
 static void leaves_program(void) {
 	if (!vfork()) {
 		execl("/bin/cat", "cat", NULL); /* until the first process ends */
@@ -203,9 +203,9 @@ static void ends(void) {
 static const struct attempt {
 	const char *name;
 	void (*then)(void);
-	int parts, granted; /* how many processes are started, and how many of them get memory */
-	int restart;        /* the server is restarted after the first */
-	void (*before)(int number), (*after)(void); /* done by each process before and after it starts CUDA */
+	int parts, granted; /* number of processes, and how many of them get memory */
+	int restart;        /* the server is restarted after the first process */
+	void (*before)(int number), (*after)(void); /* called in each process before and after CUDA is initialized */
 } attempts[] = {
 	{"just_stays", just_stays, 4, 1},
 	{"closes_descriptors", closes_descriptors, 4, 1},
@@ -230,7 +230,7 @@ static const struct attempt *find(const char *name) {
 	return a;
 }
 
-/* One process: takes its part and then does what the attempt says. */
+/* Runs one process: it allocates its part and then does what the attempt specifies. */
 static int part(const char *name) {
 	const struct attempt *a = find(name);
 	if (a->before) a->before(getenv("NUMBER") ? atoi(getenv("NUMBER")) : 0);

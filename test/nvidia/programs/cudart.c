@@ -1,8 +1,8 @@
 /*
- * cudart: a small CUDA runtime on the driver API, in place of NVIDIA's, which asks the driver to prove that it is NVIDIA's before it does
+ * cudart: a small CUDA runtime on top of the driver API. It replaces NVIDIA's, which makes the driver prove that it is NVIDIA's before doing
  * anything. It has what programs compiled by nvcc with -cudart shared need: registration, launches, memory, streams, events, graphs.
- * Like NVIDIA's it gets every function of the driver from cuGetProcAddress, at the version that it was compiled for. The numbers
- * of the driver's errors are the runtime's.
+ * Like NVIDIA's, it gets every driver function from cuGetProcAddress, at the version that it was compiled for. It returns the
+ * driver's error numbers as those of the runtime.
  */
 #define _GNU_SOURCE
 #include <cuda.h>
@@ -29,13 +29,13 @@ static void *find(const char *name) {
 static __thread cudaError_t last_error;
 static __thread int device;
 
-/* Remembers an error of the calling thread. */
+/* Stores an error as the calling thread's last one. */
 static cudaError_t note(int result) {
 	if (result != cudaSuccess && result != cudaErrorNotReady) last_error = (cudaError_t)result;
 	return (cudaError_t)result;
 }
 
-/* Calls the function of a name and type, which is looked up once. The name is as it is before cuda.h appends a version. */
+/* Calls the driver function with a name and type, and looks it up only once. The name is without the version that cuda.h appends. */
 #define INVOKE(type, name, ...)                                                                                         \
 	({                                                                                                              \
 		static type function_;                                                                                  \
@@ -56,14 +56,14 @@ static cudaError_t start(void) {
 	return (cudaError_t)r;
 }
 
-/* Starts and calls, and returns the result from the function of the runtime. */
+/* Initialises the driver, calls a function, and returns the result from the enclosing runtime function. */
 #define RETURN(name, ...)                                                                                               \
 	do {                                                                                                            \
 		cudaError_t started = start();                                                                          \
 		return note(started ? (int)started : INVOKE(__typeof__(&name), #name, __VA_ARGS__));                    \
 	} while (0)
 
-/* What the compiler registers: an image, and the kernels in it by the address of their stub on the host. */
+/* What compiled programs register: an image, and the kernels in it by the addresses of their stubs on the host. */
 struct image {
 	const void *data;
 	CUmodule module;
@@ -80,11 +80,11 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 void **__cudaRegisterFatBinary(void *wrapper) {
 	struct image *image = calloc(1, sizeof *image);
-	image->data = ((void **)wrapper)[1]; /* behind a magic number and a version */
+	image->data = ((void **)wrapper)[1]; /* after a magic number and a version */
 	return (void **)image;
 }
 void __cudaRegisterFatBinaryEnd(void **handle) { (void)handle; }
-void __cudaUnregisterFatBinary(void **handle) { (void)handle; } /* the process ends, or the driver is gone already */
+void __cudaUnregisterFatBinary(void **handle) { (void)handle; } /* the process is ending, or the driver is already gone */
 char __cudaInitModule(void **handle) { return handle != NULL; }
 
 void __cudaRegisterFunction(void **handle, const char *stub, char *name, const char *device_name, int threads, uint3 *tid, uint3 *bid,
@@ -95,7 +95,7 @@ void __cudaRegisterFunction(void **handle, const char *stub, char *name, const c
 	kernels = k;
 }
 
-/* Returns the driver's function of a kernel, whose image is loaded when it is first used. */
+/* Returns the driver's function for a kernel. The kernel's image is loaded at its first use. */
 static cudaError_t function_of(const void *stub, CUfunction *function) {
 	int r = start();
 	pthread_mutex_lock(&lock);
@@ -109,7 +109,7 @@ static cudaError_t function_of(const void *stub, CUfunction *function) {
 	return (cudaError_t)r;
 }
 
-/* The configuration between <<< and >>>, until the stub of the kernel takes it. */
+/* The launch configuration between <<< and >>>, until the kernel's stub fetches it. */
 static __thread struct {
 	dim3 grid, block;
 	size_t shared;

@@ -1,4 +1,4 @@
-/* Prints for each file how many bytes of variables the hook reads in it. */
+/* Prints, for each file, the size in bytes of the variables that the hook finds in it. */
 #include <stdio.h>
 #include <stdlib.h>
 

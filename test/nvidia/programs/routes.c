@@ -1,7 +1,7 @@
 /*
- * routes: asks the driver's cuGetProcAddress, directly and as a program under the hook does, for names that it reads from its input,
- * at every version up to the driver's and with every flag. It prints a line for each first version of an answer: name, flags, version,
- * the exported function at the address, and what the hook answered: "=" for the same address, or the name of a wrapper. "?" stands
+ * routes: reads names from its input and passes them to the driver's cuGetProcAddress, directly and as a program under the hook does, for
+ * every version up to the driver's and with every flag. For each result it prints a line at the first version that gives it: name, flags,
+ * version, the exported function at the address, and the hook's result: "=" for the same address, or the name of a wrapper. "?" stands
  * for an address that no library exports.
  */
 #define _GNU_SOURCE
@@ -14,7 +14,7 @@
 typedef void *(*dlsym_fn)(void *, const char *);
 typedef int (*ask_fn)(const char *, void **, int, unsigned long long, int *);
 
-/* Returns the exported name at exactly this address if it is in a library whose path contains the text. */
+/* Returns the name exported at exactly this address, if it is in a library whose path contains the text. */
 static const char *name_of(void *p, const char *library) {
 	Dl_info i;
 	return dladdr(p, &i) && i.dli_sname && i.dli_saddr == p && strstr(i.dli_fname, library) ? i.dli_sname : "?";

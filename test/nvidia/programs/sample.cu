@@ -1,6 +1,6 @@
 /*
- * sample: a CUDA program as nvcc compiles it. It uses each part of the runtime once, allocates 512 MiB and 3 GiB of device memory, and
- * runs 200 kernels of a millisecond, whose name tells the fake driver how long they run. It prints a line for each but the first.
+ * sample: a CUDA program to be compiled by nvcc. It uses each part of the runtime once, allocates 512 MiB and 3 GiB of device memory, and
+ * runs 200 kernels of 1 ms, whose name tells the fake driver how long they run. It prints a line for each step except the first.
  */
 #include <chrono>
 #include <cstdio>

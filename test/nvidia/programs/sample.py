@@ -9,7 +9,7 @@ KERNEL = "spin_ns1000000_sm1000_blocks64"  # tells the fake driver how long it r
 
 
 def use_all(kernel):
-    """Uses what programs use most."""
+    """Uses the features that programs use most."""
     host = numpy.zeros(50000, numpy.float32)
     device = cuda.to_device(host)
     cuda.memcpy_htod(device, host)

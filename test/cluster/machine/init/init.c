@@ -1,9 +1,9 @@
 /*
- * Process 1 of a machine, and of a pod's sandbox: it collects the dead and does nothing else.
+ * Process 1 of a machine, and of a pod's sandbox: it reaps ended processes and does nothing else.
  *
- * "init machine" makes its mounts private, mounts its own /proc, says so on standard output, and ends when its
- * standard input does. The kernel then kills everything else in the machine. Without an argument it is a pod's
- * pause program and ends at SIGTERM.
+ * "init machine" makes its mounts private, mounts its own /proc, reports that on standard output, and exits when
+ * its standard input ends. The kernel then kills everything else in the machine. Without an argument it is a pod's
+ * pause program, and exits on SIGTERM.
  */
 #include <errno.h>
 #include <signal.h>
