@@ -11,7 +11,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// TestPodChanges: many changes of pods of a function are one look at their FaSTPod, a little later; one of a FaSTPod that creates pods is looked at once.
+// TestPodChanges: many changes of a function's pods lead to a single reconciliation of their FaSTPod a little later. A FaSTPod that is creating pods is
+// reconciled at once.
 func TestPodChanges(t *testing.T) {
 	ofFunction := func() *v1.Pod { return functionPod(fastPodOf(function(t, nil)), "bert-1", 1) }
 	alone := fastPod(1, 24)
@@ -19,7 +20,7 @@ func TestPodChanges(t *testing.T) {
 	stranger.OwnerReferences[0].Kind = "ReplicaSet"
 	for name, test := range map[string]struct {
 		pod        *v1.Pod
-		now, later int // looks: at once, and after countPause
+		now, later int // reconciliations: at once, and after countPause
 	}{
 		"pod of a function":      {ofFunction(), 0, 1},
 		"pod of a FaSTPod alone": {standalonePod(alone, 1), 1, 0},

@@ -19,7 +19,7 @@ import (
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 )
 
-// scaler is an autoscaler that is told to scale an object of the group.
+// scaler returns an autoscaler that is configured to scale an object of gshare's API group.
 func scaler(name, kind, target string) *autoscaling.HorizontalPodAutoscaler {
 	return &autoscaling.HorizontalPodAutoscaler{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: name},
@@ -29,7 +29,7 @@ func scaler(name, kind, target string) *autoscaling.HorizontalPodAutoscaler {
 	}
 }
 
-// TestForeignScalers finds those that are told to scale the function resnet50.
+// TestForeignScalers finds the autoscalers that are configured to scale the function resnet50.
 func TestForeignScalers(t *testing.T) {
 	ours := function(t, nil)
 	fp := fastPodOf(ours)
@@ -93,8 +93,8 @@ func TestForeignScalers(t *testing.T) {
 	}
 }
 
-// TestConflict: a function that is scaled by gshare and by another autoscaler says so once, goes on being scaled, and is without conflict when the other
-// one is gone.
+// TestConflict: a function that is scaled by gshare and by another autoscaler reports that once, and continues to be scaled. The conflict ends when the
+// other autoscaler is deleted.
 func TestConflict(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := function(t, func(f *api.GPUFunction) { f.Spec.Scaling.MinReplicas = 1 })

@@ -10,7 +10,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/scaling"
 )
 
-// TestDecisions: what the autoscaler decides is an event of the function, in which a cold start can be told from other decisions.
+// TestDecisions: each of the autoscaler's decisions becomes an event of the function, which tells cold starts from other
+// decisions.
 func TestDecisions(t *testing.T) {
 	for name, test := range map[string]struct {
 		action scaling.Action
@@ -47,7 +48,7 @@ func TestDecisions(t *testing.T) {
 	}
 }
 
-// TestDecisionOfShare: the pod of a decision is one of the share that the replica has.
+// TestDecisionOfShare: the event of a decision names a pod with the share of the replica that the decision is about.
 func TestDecisionOfShare(t *testing.T) {
 	f, err := mixedFunction(t).CompleteForCluster(0)
 	if err != nil {
@@ -63,7 +64,7 @@ func TestDecisionOfShare(t *testing.T) {
 	}
 }
 
-// podName keeps the name of the pod of the last event.
+// podName records the name of the pod in the last event.
 type podName struct{ name string }
 
 func (p *podName) Eventf(_, related runtime.Object, _, _, _, _ string, _ ...any) {

@@ -16,7 +16,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/scaling"
 )
 
-// TestExternal gives a function to another autoscaler and takes it back: one of the two decides about its pods at any time.
+// TestExternal hands a function over to another autoscaler and takes it back. At any time, exactly one of the two decides about its pods.
 func TestExternal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := function(t, func(f *api.GPUFunction) { f.Spec.Scaling.MinReplicas = 1 })
@@ -43,7 +43,7 @@ func TestExternal(t *testing.T) {
 			}
 			time.Sleep(3 * time.Second)
 			synctest.Wait()
-			for id := range scaling.ID(4) { // as a watch would
+			for id := range scaling.ID(4) { // as a watch would report them
 				c.pods.look(fleet.InstanceName(name, id))
 			}
 			synctest.Wait()
@@ -64,7 +64,7 @@ func TestExternal(t *testing.T) {
 		reconciled(func(f *api.GPUFunction) {
 			f.Spec.Template, f.Spec.Resources, f.Spec.Scaling.Autoscaler, f.Spec.Scaling.MinReplicas = v1.PodTemplateSpec{}, api.Resources{}, api.External, 0
 		})
-		for _, p := range c.all() { // there is no kubelet that ends it
+		for _, p := range c.all() { // no kubelet ends it
 			if p.DeletionTimestamp == nil {
 				t.Error("the pod of gshare's is not deleted")
 			}
@@ -109,7 +109,8 @@ func TestExternal(t *testing.T) {
 	})
 }
 
-// TestExternalLeft: a controller that takes over after a function was given to another autoscaler ends the pods that gshare's had, and no others.
+// TestExternalLeft: if a function was handed over to another autoscaler before a controller took over, the controller ends the pods that gshare's
+// autoscaler had, and no others.
 func TestExternalLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		native := function(t, nil)

@@ -26,7 +26,7 @@ func fastPod(replicas int32, sm int64) *api.FaSTPod {
 	}
 }
 
-// simulated is a pod with the time at which it was created.
+// simulated returns a pod that was created at the given time.
 func simulated(fp *api.FaSTPod, number int, created int, ready bool) *v1.Pod {
 	p := standalonePod(fp, number)
 	p.CreationTimestamp = metav1.Unix(int64(created), 0)
@@ -71,8 +71,8 @@ func TestNextStep(t *testing.T) {
 	}
 }
 
-// TestRollout replaces pods of random templates, with readiness at random times: there are never fewer ready ones than wanted, once there
-// are as many, never more than one too many, and all are of the present template in the end.
+// TestRollout replaces pods of random templates, which become ready at random times. Once there are as many ready pods as wanted, there are
+// never fewer, and never more than one pod too many. In the end, all pods have the current template.
 func TestRollout(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 0))
 	for run := range 500 {
@@ -134,7 +134,7 @@ func TestFastPodStatus(t *testing.T) {
 	}
 }
 
-// reconcileFastPod has the controller take steps for a FaSTPod, and returns what it wants then.
+// reconcileFastPod runs the controller for a FaSTPod a number of times, and returns the last result.
 func reconcileFastPod(c *cluster, fp *api.FaSTPod, steps int) (result reconcile.Result) {
 	c.Helper()
 	r := &fastPods{client: slimmed(c.client), live: c.client, quotas: c.pods.quotas, recorder: c.recorder}
@@ -180,7 +180,8 @@ func TestPodsThatEndAtOnce(t *testing.T) {
 	})
 }
 
-// TestStandalonePodIsNoInstance: with the label of a function it is a replica of one that another autoscaler scales, and never the fleet's.
+// TestStandalonePodIsNoInstance: a standalone FaSTPod's pod with a function's label is a replica of a function that another autoscaler
+// scales, and never an instance of the fleet.
 func TestStandalonePodIsNoInstance(t *testing.T) {
 	fp := fastPod(1, 24)
 	fp.Spec.Template.Labels = map[string]string{api.LabelFunction: "chat", api.LabelInstance: "1", "team": "vision"}

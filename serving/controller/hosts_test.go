@@ -12,12 +12,12 @@ import (
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 )
 
-// TestServedBy: a function whose status says that another one serves it has no pods, although it has a minimum, and has some again when the status does not
-// say so any more.
+// TestServedBy: a function has no pods while its status says that another function serves it, even if it has a minimum. It has pods again once the status
+// no longer says so.
 func TestServedBy(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(guest *api.GPUFunction)
-		pods   int // of the guest while its status names the host
+		pods   int // pods of the guest while its status names the host
 	}{
 		"same template": {func(*api.GPUFunction) {}, 0},
 		"another image": {func(f *api.GPUFunction) { f.Spec.Template.Spec.Containers[0].Image = "example.com/other" }, 1},
@@ -71,7 +71,7 @@ func TestServedBy(t *testing.T) {
 	}
 }
 
-// TestHostChanged: of the changes of a status, that of the host is looked at.
+// TestHostChanged: of all changes of a status, only a change of the host triggers a reconciliation.
 func TestHostChanged(t *testing.T) {
 	none, one, other := &api.GPUFunction{}, &api.GPUFunction{}, &api.GPUFunction{}
 	one.Status.ServedBy, other.Status.ServedBy = "one", "other"

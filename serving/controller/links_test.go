@@ -10,7 +10,8 @@ import (
 	"github.com/gshare-dev/gshare/serving/gateway"
 )
 
-// TestGatewayWithAnotherAddress loses nothing that a gateway reports over its new connection, however late the old one ends.
+// TestGatewayWithAnotherAddress checks that nothing is lost that a gateway reports over its new connection, however late the
+// old one ends.
 func TestGatewayWithAnotherAddress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &links{loads: newLoads(), log: slog.New(slog.DiscardHandler)}

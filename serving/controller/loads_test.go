@@ -12,7 +12,7 @@ import (
 	"github.com/gshare-dev/gshare/serving/report"
 )
 
-// one reports on one function.
+// one makes a gateway report on a single function.
 func one(l *loads, gateway, incarnation string, now reported, waits bool) {
 	l.report(gateway, incarnation, []functionReport{{resnet, now, waits}})
 }
@@ -26,7 +26,7 @@ func TestLoads(t *testing.T) {
 	inSecond := func(received uint64) reported {
 		return reported{load: gateway.Load{LastSecond: gateway.LastSecond{Received: received, Known: true}}}
 	}
-	// connected is the first report of a gateway, which has counted two requests before.
+	// connected makes the first report of a gateway that has already counted two requests.
 	connected := func(l *loads, gateway string) { one(l, gateway, "1", load(2, 0), false) }
 	for name, test := range map[string]struct {
 		do   func(l *loads)
@@ -174,13 +174,14 @@ func TestWaiting(t *testing.T) {
 	}
 }
 
-// TestWaitStopped: a pod is parked only when each gateway that is there says that it has seen that this is wanted now, and has no requests there.
+// TestWaitStopped: a pod is parked only once every connected gateway has reported that it knows the current wish to park it, and has no requests
+// at the pod.
 func TestWaitStopped(t *testing.T) {
 	saw := func(seq int64) reported {
 		return reported{drained: map[string]bool{"pod-1": true, report.Stopped("pod-1", seq): true}}
 	}
 	for name, test := range map[string]struct {
-		then func(l *loads) // after the wait has begun
+		then func(l *loads) // called after the wait has begun
 		done bool
 	}{
 		"both":                      {func(l *loads) { one(l, "a", "1", saw(3), false); one(l, "b", "1", saw(3), false) }, true},
@@ -226,7 +227,7 @@ func TestWaitStopped(t *testing.T) {
 func TestWaitDrained(t *testing.T) {
 	drained := reported{drained: map[string]bool{"pod-1": true}}
 	for name, test := range map[string]struct {
-		then func(l *loads) // after the wait has begun
+		then func(l *loads) // called after the wait has begun
 		done bool
 	}{
 		"both":                      {func(l *loads) { one(l, "a", "1", drained, false); one(l, "b", "1", drained, false) }, true},

@@ -17,7 +17,7 @@ import (
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 )
 
-// TestMoves: a replica in two parts serves until another one on a single instance, which has become free, is Ready.
+// TestMoves: a replica in two parts keeps serving until a replacement on a single instance that has become free is Ready.
 func TestMoves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node, f := instanceNode(t, "a", "2g.20gb", "1g.10gb", "1g.10gb"), oneReplica(t, "images")
@@ -26,7 +26,7 @@ func TestMoves(t *testing.T) {
 		w := live(c, node)
 		stop := w.lead(f)
 		defer stop()
-		sleep(3*movesPeriod + movesPeriod/2) // between two looks
+		sleep(3*movesPeriod + movesPeriod/2) // between two reviews
 		if got := w.replicas("images"); len(got) != 1 || len(got["1"]) != 2 {
 			t.Fatalf("replicas %v while the large instance is taken", got)
 		}
@@ -49,7 +49,7 @@ func TestMoves(t *testing.T) {
 	})
 }
 
-// TestSameUUIDs: nodes with the same simulated devices have instances of their own, of which moves look at all together.
+// TestSameUUIDs: nodes with the same simulated devices still have separate instances, even though a review of moves considers all nodes together.
 func TestSameUUIDs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := instanceNode(t, "a", "2g.20gb", "1g.10gb"), instanceNode(t, "b")
@@ -72,14 +72,14 @@ func TestSameUUIDs(t *testing.T) {
 	})
 }
 
-// TestLayoutOf: what a template or somebody else has written is not taken for a cut.
+// TestLayoutOf: environment variables that a template or somebody else has written are not mistaken for a cut.
 func TestLayoutOf(t *testing.T) {
 	const stages = `{"version":1,"function":"images","stages":[[{"nodes":["denoise"],"slice":"server"}],[{"nodes":["classify"],"slice":"gshare-stage-1"}]]}`
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, instanceNode(t, "a", "1g.10gb", "1g.10gb"))
 		c.run(false)
 		f := images(t)
-		f.Spec.Template.Spec.Containers[0].Env = []v1.EnvVar{{Name: stagesVariable, Value: "{"}} // the last one counts
+		f.Spec.Template.Spec.Containers[0].Env = []v1.EnvVar{{Name: stagesVariable, Value: "{"}} // the last variable of a name counts
 		c.pods.Create(instanceOfFunction(f, 1))
 		c.event()
 		p := c.replica()
@@ -110,13 +110,14 @@ func TestLayoutOf(t *testing.T) {
 	})
 }
 
-// TestMovesWithoutRoom: where somebody else gets the instance, or the replica there never starts, the one in parts goes on. The next try is after a pause.
+// TestMovesWithoutRoom: if somebody else gets the instance, or the replacement never starts, the replica in parts keeps serving. The next attempt follows
+// after a pause.
 func TestMovesWithoutRoom(t *testing.T) {
 	failed := v1.PodStatus{Phase: v1.PodFailed, Message: "out of memory"}
 	for name, test := range map[string]struct {
 		hold, fail bool
 		objects    []client.Object
-		tries      int // pods that were to be created
+		tries      int // pods that the controller tries to create
 		why        string
 	}{
 		"taken":          {hold: true, tries: 1, why: "no room for it: 0/1 nodes"},
@@ -178,7 +179,7 @@ func TestMovesWithoutRoom(t *testing.T) {
 	}
 }
 
-// TestMovesWaitForNode: while the scheduler has not placed the pod of a move, the instance for it looks free. Nothing else is to move there.
+// TestMovesWaitForNode: until the scheduler has placed the pod of a move, the instance for it looks free, but nothing else may be moved there.
 func TestMovesWaitForNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node := instanceNode(t, "a", "2g.20gb", "1g.10gb", "1g.10gb", "1g.10gb", "1g.10gb")
@@ -203,7 +204,8 @@ func TestMovesWaitForNode(t *testing.T) {
 	})
 }
 
-// TestMovesAtOnce: there are no more moves at the same time than may be, and none while a pod of one has no node. All replicas move in the end.
+// TestMovesAtOnce: the number of concurrent moves is limited, and no move begins while the pod of another one has no node. In the end, all replicas have
+// moved.
 func TestMovesAtOnce(t *testing.T) {
 	for _, atOnce := range []int{1, 2} {
 		t.Run(fmt.Sprint(atOnce), func(t *testing.T) {
@@ -220,7 +222,7 @@ func TestMovesAtOnce(t *testing.T) {
 				c := newCluster(t, objects...)
 				c.moves.atOnce = atOnce
 				w := live(c, nodes...)
-				w.startsIn = 12 * time.Second // longer than a period
+				w.startsIn = 12 * time.Second // longer than a review period
 				defer w.lead(functions...)()
 				sleep(20 * time.Second)
 				for _, h := range holders {
@@ -240,8 +242,8 @@ func TestMovesAtOnce(t *testing.T) {
 	}
 }
 
-// TestMovesAfterCrash: the controller ends before or after any of its writes, while a replica moves. The next one goes on: in the end there is the replica on
-// one instance and nothing else, and somebody served all the time.
+// TestMovesAfterCrash: the controller crashes before or after any of its writes while a replica moves, and the next controller continues. In the end there is
+// only the replica on one instance, and some replica was serving at all times.
 func TestMovesAfterCrash(t *testing.T) {
 	const limit = 20
 	for _, done := range []bool{false, true} {
@@ -255,7 +257,7 @@ func TestMovesAfterCrash(t *testing.T) {
 				}
 				crashes++
 			}
-			// The pod of the move, the drain and the end of the other one at least.
+			// At least: the pod of the move, the drain, and the end of the other pod.
 			if crashes < 3 || crashes == limit {
 				t.Errorf("%d crashes", crashes)
 			}
@@ -264,7 +266,7 @@ func TestMovesAfterCrash(t *testing.T) {
 	}
 }
 
-// crashAt has a controller end at one of its writes since the large instance was free, and reports whether there were as many.
+// crashAt makes a controller crash at one of its writes, counted from when the large instance became free. It reports whether there were that many writes.
 func crashAt(t *testing.T, write int, done bool) (crashed bool) {
 	node, f := instanceNode(t, "a", "2g.20gb", "1g.10gb", "1g.10gb"), oneReplica(t, "images")
 	holder := on(t, "a", "MIG-a-0")
@@ -309,14 +311,14 @@ func crashAt(t *testing.T, write int, done bool) (crashed bool) {
 		c.calls.Create, c.calls.Patch, c.calls.Delete = nil, nil, nil
 		c.lead()
 		w.mu.Unlock()
-		sleep(3 * time.Second) // until the next one leads
+		sleep(3 * time.Second) // until the next controller leads
 		stop = w.lead(f)
 	case <-time.After(20 * time.Second):
 	}
 	sleep(30 * time.Second)
 	defer stop()
 	got := w.replicas("images")
-	if len(got) != 1 || !slices.Equal(got["2"], []string{"2g.20gb"}) { // 3 if the next controller had begun anew
+	if len(got) != 1 || !slices.Equal(got["2"], []string{"2g.20gb"}) { // "3" if the next controller had started over
 		t.Errorf("crash at write %d: replicas %v", write, got)
 	}
 	if w.most != 2 || w.without > 0 || w.mostMoves > 1 {

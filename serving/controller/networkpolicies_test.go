@@ -41,7 +41,7 @@ func TestNetworkPolicyOfFunction(t *testing.T) {
 			}
 			c := b.Build()
 			n := &networkPolicies{client: c, live: c, gateways: "gshare-system"}
-			for range 2 { // the second time nothing happens
+			for range 2 { // the second run changes nothing
 				if err := n.ensure(t.Context(), f); (err == nil) != (test.err == "") || err != nil && !strings.Contains(err.Error(), test.err) {
 					t.Fatalf("error %v, want %q", err, test.err)
 				}
@@ -66,7 +66,8 @@ func TestNetworkPolicyOfFunction(t *testing.T) {
 	}
 }
 
-// TestObjectsOfFunctionLater: what the API server did not take at first is made later, without a change of the function.
+// TestObjectsOfFunctionLater: objects that the API server refused at first are created later, even if the function does not
+// change.
 func TestObjectsOfFunctionLater(t *testing.T) {
 	for name, kind := range map[string]client.Object{"NetworkPolicy": &networking.NetworkPolicy{}, "Service": &v1.Service{}} {
 		t.Run(name, func(t *testing.T) {

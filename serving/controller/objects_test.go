@@ -9,7 +9,8 @@ import (
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 )
 
-// TestFunctionObjects: what is there is what the cache has, also after the end of a function whose deletion was not seen.
+// TestFunctionObjects: the objects that exist are those in the cache, even after the end of a function whose deletion was
+// not observed.
 func TestFunctionObjects(t *testing.T) {
 	named := func(name, version string) *api.GPUFunction {
 		f := &api.GPUFunction{}

@@ -13,7 +13,7 @@ import (
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 )
 
-// bind lets a pod have a node since now.
+// bind sets a pod's node, as of now.
 func bind(p *v1.Pod) {
 	p.Spec.NodeName = "node-1"
 	p.Status.Conditions = []v1.PodCondition{
@@ -22,14 +22,15 @@ func bind(p *v1.Pod) {
 	}
 }
 
-// startContainer lets the container of a pod run since now.
+// startContainer sets a pod's container as running since now.
 func startContainer(p *v1.Pod) {
 	bind(p)
 	p.Status.Phase = v1.PodRunning
 	p.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "server", State: v1.ContainerState{Running: &v1.ContainerStateRunning{StartedAt: metav1.Now()}}}}
 }
 
-// TestPodThatNeverBecomesReady: it is ended when its time is over, the function gets an event, and the fleet learns that it has failed.
+// TestPodThatNeverBecomesReady: a pod that is not ready in time is ended, the function gets an event, and the fleet learns that the
+// instance failed.
 func TestPodThatNeverBecomesReady(t *testing.T) {
 	withProbe := func(f *api.GPUFunction) {
 		f.Spec.Template.Spec.Containers[0].StartupProbe = &v1.Probe{InitialDelaySeconds: 60, PeriodSeconds: 10, FailureThreshold: 120, TimeoutSeconds: 1}
@@ -62,7 +63,7 @@ func TestPodThatNeverBecomesReady(t *testing.T) {
 						if e.Kind != fleet.Failed {
 							continue
 						}
-						took := time.Since(begin).Round(time.Second) // objects have times in seconds
+						took := time.Since(begin).Round(time.Second) // timestamps of objects have a resolution of one second
 						if test.ends == 0 || took != test.ends || !strings.Contains(e.Message, test.why) {
 							t.Errorf("failed after %v: %s; want %v: %s", took, e.Message, test.ends, test.why)
 						}

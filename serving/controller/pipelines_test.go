@@ -21,13 +21,13 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// instances are the memory of instances by their profile, in MiB, and their SMs.
+// instances maps profiles to the memory of their instances, in MiB, and their SMs.
 var instances = map[string]struct {
 	memory int64
 	sms    int
 }{"1g.10gb": {9728, 14}, "2g.20gb": {19968, 28}, "3g.40gb": {40192, 42}}
 
-// instanceNode returns a node with MIG instances of these profiles, MIG-<node>-0 and on.
+// instanceNode returns a node with MIG instances of these profiles, whose UUIDs are MIG-<node>-0 and so on.
 func instanceNode(t *testing.T, name string, profiles ...string) *v1.Node {
 	t.Helper()
 	inventory := kube.Inventory{Rules: &kube.Rules{GammaPercent: 150, Window: metav1.Duration{Duration: kube.DefaultWindow}}}
@@ -44,7 +44,7 @@ func instanceNode(t *testing.T, name string, profiles ...string) *v1.Node {
 	return &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{kube.AnnotationInventory: text}}}
 }
 
-// on returns a pod that has all of an instance.
+// on returns a pod that holds a whole instance.
 func on(t *testing.T, node, slice string) *v1.Pod {
 	t.Helper()
 	whole := share.Share{SMRequest: share.Whole, SMLimit: share.Whole, QuotaRequest: share.Whole, QuotaLimit: share.Whole, Memory: share.MiB}
@@ -62,7 +62,7 @@ func on(t *testing.T, node, slice string) *v1.Pod {
 	return p
 }
 
-// images is a function of two stages, of which an instance of 1g.10gb holds one and one of 2g.20gb both.
+// images returns a function of two stages: an instance with profile 1g.10gb can hold one of them, and one with 2g.20gb both.
 func images(t *testing.T) *api.GPUFunction {
 	return function(t, func(f *api.GPUFunction) {
 		f.Name, f.Spec.Resources = "images", api.Resources{}
@@ -77,7 +77,7 @@ func images(t *testing.T) *api.GPUFunction {
 	})
 }
 
-// kindsOf returns the slices that the containers of a pod ask for, by name.
+// kindsOf returns the slices that a pod's containers request, by container name.
 func kindsOf(t *testing.T, p *v1.Pod) map[string]string {
 	t.Helper()
 	request, asks, err := kube.RequestOf(p)
@@ -94,7 +94,7 @@ func kindsOf(t *testing.T, p *v1.Pod) map[string]string {
 	return kinds
 }
 
-// TestCut: a replica of a function with a pipeline is as whole as the instances allow that are free on one node.
+// TestCut: a replica of a function with a pipeline is cut into as few parts as the free instances of one node allow.
 func TestCut(t *testing.T) {
 	whole := func(profile string) map[string]string { return map[string]string{"server": profile} }
 	two := map[string]string{"server": "1g.10gb", "gshare-stage-1": "1g.10gb"}
@@ -143,7 +143,8 @@ func (c *cluster) replica() *v1.Pod {
 	return &all[0]
 }
 
-// TestCutPod: the parts are sidecars with the image of the server, which knows them by their names; they share a folder in memory.
+// TestCutPod: the parts are sidecars with the server's image. The server finds them by their names, and they share a folder in
+// memory.
 func TestCutPod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, instanceNode(t, "a", "1g.10gb", "1g.10gb"))
@@ -199,7 +200,7 @@ func TestNoInstances(t *testing.T) {
 	})
 }
 
-// TestCorrectedPipeline: a replica that waits is cut by what its function says by then.
+// TestCorrectedPipeline: a waiting replica is cut according to the function's current pipeline.
 func TestCorrectedPipeline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		right := images(t)
@@ -220,7 +221,7 @@ func TestCorrectedPipeline(t *testing.T) {
 		if err := c.client.Update(t.Context(), stored); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Minute) // it is tried again each 30 s at least
+		time.Sleep(time.Minute) // a retry follows every 30 s at least
 		if kinds := kindsOf(t, c.replica()); len(kinds) != 2 {
 			t.Errorf("it is cut as %v", kinds)
 		}

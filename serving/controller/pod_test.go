@@ -13,7 +13,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// function returns a complete function with a share of 24 % x 40-80 % and 1.5 GiB and a bit.
+// function returns a complete function with a share of 24 % of the SMs, a quota of 40 to 80 %, and slightly more than 1.5 GiB.
 func function(t *testing.T, change func(f *api.GPUFunction)) *api.GPUFunction {
 	t.Helper()
 	f := &api.GPUFunction{
@@ -147,7 +147,7 @@ func TestInstanceOf(t *testing.T) {
 	}
 }
 
-// TestResidencyOfTemplate: a template cannot say how ready to serve its pods are, which the API server lets only gshare write.
+// TestResidencyOfTemplate: a template cannot set the residency of its pods, which the API server lets only gshare write.
 func TestResidencyOfTemplate(t *testing.T) {
 	f := function(t, func(f *api.GPUFunction) {
 		f.Spec.Template.Annotations = map[string]string{

@@ -28,7 +28,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/scaling"
 )
 
-// cluster is an API server that keeps objects, and the parts of a controller.
+// cluster is a fake API server with the components of a controller.
 type cluster struct {
 	*testing.T
 	client   client.WithWatch
@@ -36,7 +36,7 @@ type cluster struct {
 	known    *functions
 	moves    *moves
 	recorder *events.FakeRecorder
-	calls    interceptor.Funcs // of the API server; replaceable
+	calls    interceptor.Funcs // calls of the API server, which tests may intercept
 	uids     atomic.Int32
 }
 
@@ -78,7 +78,7 @@ func newCluster(t *testing.T, objects ...client.Object) *cluster {
 	return c
 }
 
-// lead makes the parts of another controller, which knows nothing yet, in place of the ones before.
+// lead replaces the components by those of another controller, which knows nothing yet.
 func (c *cluster) lead() {
 	c.Helper()
 	log := slog.New(slog.DiscardHandler)
@@ -99,7 +99,7 @@ func (c *cluster) lead() {
 		networks: &networkPolicies{client: c.client, live: c.client, gateways: "gshare-system"}, recorder: c.recorder, known: map[gateway.FunctionName]known{}}
 }
 
-// run has the pods looked after, and the fleet too if there is one, until the test ends.
+// run runs the component that manages pods, and also the fleet if fleetToo, until the test ends.
 func (c *cluster) run(fleetToo bool) {
 	ctx, cancel := context.WithCancel(c.Context())
 	c.Cleanup(func() { cancel(); synctest.Wait() })
@@ -121,7 +121,7 @@ func (c *cluster) event() fleet.Event {
 	}
 }
 
-// all returns the pods that there are.
+// all returns all pods.
 func (c *cluster) all() []v1.Pod {
 	c.Helper()
 	list := &v1.PodList{}
@@ -142,7 +142,7 @@ func (c *cluster) one() *v1.Pod {
 	return &all[0]
 }
 
-// update changes a pod as somebody else would, and tells the platform.
+// update changes a pod as somebody else would, and reports the change to the platform.
 func (c *cluster) update(pod *v1.Pod, change func(p *v1.Pod)) {
 	c.Helper()
 	before := pod.DeepCopy()
@@ -301,7 +301,7 @@ func TestWaitingToLeadQueuesNothing(t *testing.T) {
 	})
 }
 
-// reconcile has the controller look at the function of an object.
+// reconcile runs the controller for the function of an object.
 func (c *cluster) reconcile(f *api.GPUFunction) reconcile.Result {
 	c.Helper()
 	result, err := c.known.Reconcile(c.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(f)})
@@ -325,7 +325,7 @@ func TestFunctionMadeAgain(t *testing.T) {
 		time.Sleep(1100 * time.Millisecond)
 		old := c.one()
 		c.update(old, makeReady)
-		// Both happen before the controller looks at either.
+		// Both changes are made before the controller sees either.
 		again := f.DeepCopy()
 		again.UID, again.ResourceVersion = "uid-2", ""
 		if err := errors.Join(c.client.Delete(t.Context(), f), c.client.(client.Client).Create(t.Context(), again)); err != nil {
@@ -346,7 +346,7 @@ func TestFunctionMadeAgain(t *testing.T) {
 	})
 }
 
-// collect deletes what is owned by functions and FaSTPods that are gone, as the garbage collector does.
+// collect deletes objects owned by functions and FaSTPods that no longer exist, as the garbage collector does.
 func collect(c *cluster) {
 	c.Helper()
 	uids := map[types.UID]bool{}
@@ -437,8 +437,8 @@ func TestFastPodOfSomebodyElse(t *testing.T) {
 	})
 }
 
-// TestFastPodWithoutFunction: a FaSTPod with the function as its controller that does not say that it is of one is somebody else's, who can know its name.
-// It ended gshare-controller, for all.
+// TestFastPodWithoutFunction: a FaSTPod whose controller is a function, but whose spec does not name that function, was created by somebody who knew the
+// function's name. Such an object used to crash gshare-controller for all users.
 func TestFastPodWithoutFunction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := function(t, nil)
@@ -453,14 +453,15 @@ func TestFastPodWithoutFunction(t *testing.T) {
 	})
 }
 
-// TestReplicasThatStartTogether: several replicas of a function create its FaSTPod at the same time. Each has its pod at once, without a pause after a failure.
+// TestReplicasThatStartTogether: several replicas of a function create its FaSTPod at the same time. Each gets its pod at once, without a pause after a
+// failure.
 func TestReplicasThatStartTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
 		wait := make(chan struct{})
 		c.calls.Create = func(ctx context.Context, w client.WithWatch, o client.Object, options ...client.CreateOption) error {
 			if _, ok := o.(*api.FaSTPod); ok {
-				<-wait // none sees that of another
+				<-wait // none sees the FaSTPod that another one creates
 			}
 			return w.Create(ctx, o, options...)
 		}

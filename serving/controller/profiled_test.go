@@ -20,8 +20,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// TestTakeProfile: a function that names a profile gets one, is Unprofiled until it recommends something, and has that from then on, also while it is
-// measured anew or is gone.
+// TestTakeProfile: a function that names a profile gets that profile. It is Unprofiled until the profile recommends something, and keeps the
+// recommendation from then on, even while the profile is measured anew or is deleted.
 func TestTakeProfile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := function(t, nil)
@@ -98,14 +98,14 @@ func TestTakeProfile(t *testing.T) {
 	})
 }
 
-// TestFirstProfile: a function that says only its objective gets a profile of its name, and then what that recommends; one that says more, or whose
-// requests are not known, gets none.
+// TestFirstProfile: a function that states only its objective gets a profile of the same name, and then what that profile recommends. A function that
+// states more, or whose requests are unknown, gets none.
 func TestFirstProfile(t *testing.T) {
 	want := api.ProfileRecommendation{SM: 20, Quota: 100, Memory: "1152Mi", MaxBatch: 8, RequestsPerSecond: 34.9}
 	for name, test := range map[string]struct {
 		change    func(f *api.GPUFunction)
 		off, none bool
-		other     *api.GPUProfile // that is there before
+		other     *api.GPUProfile // existed before
 		problem   string
 	}{
 		"only the objective": {},
@@ -184,8 +184,8 @@ func TestFirstProfile(t *testing.T) {
 	}
 }
 
-// TestProfileRefused: a function whose profile the API server refuses, for a ResourceQuota for instance, is served all the same, and the profile is
-// tried again.
+// TestProfileRefused: if the API server refuses a function's profile, for example because of a ResourceQuota, the function is served nevertheless,
+// and creating the profile is retried.
 func TestProfileRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := function(t, func(f *api.GPUFunction) { f.Spec.ProfileRef = &api.ProfileReference{Name: "measured"} })
@@ -210,7 +210,7 @@ func TestProfileRefused(t *testing.T) {
 	})
 }
 
-// TestProfileOfTraining: what a training needs says nothing of a function that names its profile.
+// TestProfileOfTraining: the profile of a training has no effect on a function that names it.
 func TestProfileOfTraining(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := function(t, nil)
@@ -226,7 +226,8 @@ func TestProfileOfTraining(t *testing.T) {
 	})
 }
 
-// TestTakesLimit: a function gets the SMs that a bisection has measured to be of use, and not those that another search only allows.
+// TestTakesLimit: a function gets an SM limit only from a bisection, which has measured that the SMs are of use, and not from other searches, which
+// merely allow them.
 func TestTakesLimit(t *testing.T) {
 	for strategy, want := range map[api.ProfileStrategy]int64{api.Bisection: 40, api.HybridGrowth: 0} {
 		t.Run(string(strategy), func(t *testing.T) {
@@ -264,7 +265,7 @@ func TestShareText(t *testing.T) {
 	}
 }
 
-// TestRecommends: a function is looked at for the changes of its profile that matter to it.
+// TestRecommends: a function is reconciled for those changes of its profile that matter to it.
 func TestRecommends(t *testing.T) {
 	none, one, other := &api.GPUProfile{}, &api.GPUProfile{}, &api.GPUProfile{}
 	one.Status.Recommended = &api.ProfileRecommendation{SM: 10}

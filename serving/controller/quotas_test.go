@@ -24,7 +24,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/tenancy"
 )
 
-// policy allows the pods of a namespace a number of replicas.
+// policy returns a SharePolicy that allows the pods of a namespace a number of replicas.
 func policy(name, namespace string, replicas int32) *api.SharePolicy {
 	return &api.SharePolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: api.SharePolicySpec{Tenants: []api.Tenant{{Namespace: namespace, MaxReplicas: &replicas}}},
@@ -46,8 +46,8 @@ func (c *cluster) recorded() string {
 	}
 }
 
-// TestQuotaAtTheSameTime has two functions grow while the API server has answered neither: the policy allows one of them, and the other one when the
-// first has gone.
+// TestQuotaAtTheSameTime lets two functions grow before the API server has responded for either. The policy allows only one of them, and the other
+// one once the first is gone.
 func TestQuotaAtTheSameTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, policy("gold", "ml", 1))
@@ -61,7 +61,7 @@ func TestQuotaAtTheSameTime(t *testing.T) {
 		c.run(false)
 		c.pods.Create(instanceOfFunction(named(t, "a"), 1))
 		c.pods.Create(instanceOfFunction(named(t, "b"), 1))
-		refused := c.event() // the other one has no answer
+		refused := c.event() // for the other function there is no response yet
 		const why = "SharePolicy gold allows 1 replicas, of which 1 are held, and 1 more would be 1 too much"
 		if refused.Kind != fleet.Starting || refused.Message != why {
 			t.Fatalf("got %+v, want %s", refused, why)
@@ -99,7 +99,7 @@ func TestQuotaAtTheSameTime(t *testing.T) {
 	})
 }
 
-// TestQuotaLeavesNothing: a replica that a policy does not allow has no FaSTPod kept for it, and can be deleted.
+// TestQuotaLeavesNothing: no FaSTPod is kept for a replica that a policy does not allow, and the replica can be deleted.
 func TestQuotaLeavesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, policy("gold", "*", 0), policy("silver", "other", 9))
@@ -120,7 +120,8 @@ func TestQuotaLeavesNothing(t *testing.T) {
 	})
 }
 
-// TestQuotaAnswers: what the API server refuses is given back at once, and what it does not answer when it turns out not to be there.
+// TestQuotaAnswers: what is counted for a pod is released at once if the API server refuses the pod, and, if it does not respond, once the pod turns
+// out not to exist.
 func TestQuotaAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fp := fastPod(9, 24)
@@ -159,7 +160,7 @@ func TestQuotaAnswers(t *testing.T) {
 	})
 }
 
-// TestQuotaCounts: pods count that a FaSTPod controls, with what their specification says, and not with what their annotations do.
+// TestQuotaCounts: pods that a FaSTPod controls are counted according to their specification, not their annotations.
 func TestQuotaCounts(t *testing.T) {
 	fp := fastPod(1, 24)
 	fp.UID = "fp-1"
@@ -177,7 +178,7 @@ func TestQuotaCounts(t *testing.T) {
 	declaring.Annotations = map[string]string{kube.AnnotationWeights: digest + "=100Mi"}
 	loaded := all
 	loaded.Memory += 100
-	placed := declaring.DeepCopy() // and then its user takes the declaration back
+	placed := declaring.DeepCopy() // later the user removes the declaration
 	placed.Annotations = map[string]string{kube.AnnotationPlacement: `{"v":1,"node":"n","uid":"1","model":"slots","containers":[{"name":"` +
 		placed.Spec.Containers[0].Name + `","vgpus":[{"slice":"g","class":"mps","priority":"slo","sm":240,"quota":1000,"memory":1073741824}]}],` +
 		`"weights":[{"digest":"` + digest + `","memory":104857600}]}`}
@@ -212,7 +213,7 @@ func TestQuotaCounts(t *testing.T) {
 	}
 }
 
-// TestQuotaOfTrials: of the pods of a GPUProfile the server counts, and the client does not.
+// TestQuotaOfTrials: of a GPUProfile's pods, those of servers are counted and those of clients are not.
 func TestQuotaOfTrials(t *testing.T) {
 	profile := &api.GPUProfile{ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: "bert", UID: "profile"}}
 	server := standalonePod(fastPod(1, 24), 1)
@@ -224,7 +225,7 @@ func TestQuotaOfTrials(t *testing.T) {
 	trials, functions := q.handler(api.ProfileKind), q.handler(api.FaSTPodKind)
 	trials.OnAdd(server, true)
 	trials.OnAdd(sends, true)
-	functions.OnAdd(server, true) // with the labels of both in its template
+	functions.OnAdd(server, true) // its template has the labels of both
 	functions.OnDelete(server)
 	if got, want := q.account.Held("ml"), (tenancy.Amount{Replicas: 1, Area: 240 * 1000, Memory: 1024}); got != want {
 		t.Errorf("held %+v, want %+v", got, want)
@@ -237,7 +238,7 @@ func TestQuotaOfTrials(t *testing.T) {
 	}
 }
 
-// TestQuotaOfSidecars: what a template asks for beside the share counts, whatever its annotations let the scheduler make of it.
+// TestQuotaOfSidecars: whatever a template requests in addition to the share is counted, no matter what its annotations make the scheduler do.
 func TestQuotaOfSidecars(t *testing.T) {
 	sidecar := func(limits v1.ResourceList) func(*v1.PodTemplateSpec) {
 		return func(template *v1.PodTemplateSpec) {
@@ -290,7 +291,7 @@ func TestQuotaOfUnknownPods(t *testing.T) {
 	}
 }
 
-// TestQuotaOfFastPods: a FaSTPod of a user gets as many pods as the policy allows, and says why not more.
+// TestQuotaOfFastPods: a user's FaSTPod gets as many pods as the policy allows, and reports why it gets no more.
 func TestQuotaOfFastPods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fp := fastPod(3, 24)
@@ -351,7 +352,7 @@ func TestPolicyStatus(t *testing.T) {
 	if s := reconciled(); s.ObservedGeneration != 3 || s.Namespaces != 0 || s.Memory != "0Mi" || meta.IsStatusConditionTrue(s.Conditions, api.ConditionExceeded) {
 		t.Errorf("without pods: %+v", s)
 	}
-	for number := range 3 { // before there was the policy
+	for number := range 3 { // before the policy existed
 		pod := standalonePod(fp, number)
 		pod.UID = types.UID(pod.Name)
 		c.pods.quotas.handler(api.FaSTPodKind).OnAdd(pod, false)

@@ -13,14 +13,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// refuse is what the scheduler does with a pod for which it finds no node.
+// refuse marks a pod as unschedulable, as the scheduler does.
 func refuse(p *v1.Pod) {
 	p.Status.Conditions = []v1.PodCondition{{
 		Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: v1.PodReasonUnschedulable, LastTransitionTime: metav1.Now(),
 	}}
 }
 
-// ignoreEvents takes the events of the pods, which are of no interest.
+// ignoreEvents discards the events about pods.
 func (c *cluster) ignoreEvents() {
 	go func() {
 		for {
@@ -33,7 +33,7 @@ func (c *cluster) ignoreEvents() {
 	}()
 }
 
-// TestRecut: a pod that the scheduler has not placed for 2 s is replaced by one with the next cut. Once all were tried, it waits.
+// TestRecut: a pod that the scheduler has not placed within 2 s is replaced by one with the next cut. Once all cuts were tried, it keeps waiting.
 func TestRecut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, instanceNode(t, "a", "3g.40gb", "1g.10gb", "1g.10gb"))
@@ -73,7 +73,8 @@ func TestRecut(t *testing.T) {
 	})
 }
 
-// TestRecutMakesNoRoom: nothing is given up for a pod that another one with another cut may soon replace. Each has more time than the one before.
+// TestRecutMakesNoRoom: no other replica is ended for a pod that may soon be replaced by one with another cut. Each pod waits longer than the one
+// before.
 func TestRecutMakesNoRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, instanceNode(t, "a", "2g.20gb"), instanceNode(t, "b", "1g.10gb", "1g.10gb"), instanceNode(t, "c", "3g.40gb"))
@@ -107,7 +108,7 @@ func TestRecutMakesNoRoom(t *testing.T) {
 	})
 }
 
-// TestRecutBound: a pod that was bound when it is to be given up stays.
+// TestRecutBound: a pod that is bound just before it would be given up stays.
 func TestRecutBound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, instanceNode(t, "a", "3g.40gb", "1g.10gb", "1g.10gb"))
@@ -136,7 +137,7 @@ func TestRecutBound(t *testing.T) {
 	})
 }
 
-// TestRecutAdopted: a new leader does not give up the only cut that there is.
+// TestRecutAdopted: a new leader does not give up a pod with the only possible cut.
 func TestRecutAdopted(t *testing.T) {
 	for name, profiles := range map[string][]string{"whole": {"3g.40gb"}, "in stages": {"1g.10gb", "1g.10gb"}} {
 		t.Run(name, func(t *testing.T) {

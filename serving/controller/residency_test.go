@@ -39,7 +39,7 @@ func wantedOf(p *v1.Pod) residency.Wanted {
 	return w
 }
 
-// TestWriteResidency goes through what the fleet wants of a pod and what the agent answers, and looks at what is written and reported.
+// TestWriteResidency covers what the fleet can want of a pod and what the agent can report, and checks what is written and reported.
 func TestWriteResidency(t *testing.T) {
 	const hot, shared, warm = residency.Hot, residency.Shared, residency.Warm
 	wants := func(r scaling.Residency) func(c *cluster) {
@@ -50,7 +50,7 @@ func TestWriteResidency(t *testing.T) {
 			c.update(c.one(), func(p *v1.Pod) { setReached(p, residency.Reached{Seq: seq, Level: l, Refused: refused}) })
 		}
 	}
-	// conflicts has somebody else change the pod just before the next write.
+	// conflicts makes somebody else change the pod just before the next write.
 	conflicts := func(c *cluster) {
 		var once sync.Once
 		c.calls.Patch = func(ctx context.Context, w client.WithWatch, o client.Object, p client.Patch, options ...client.PatchOption) error {
@@ -71,13 +71,13 @@ func TestWriteResidency(t *testing.T) {
 		}
 	}
 	started := answers(1, hot, false)
-	look := func(c *cluster) { c.update(c.one(), func(*v1.Pod) {}) }               // as after each change
-	unheard := func(c *cluster) { c.known.gateways.expect([]string{"gateway-1"}) } // a gateway that says nothing
+	look := func(c *cluster) { c.update(c.one(), func(*v1.Pod) {}) }               // as after any change
+	unheard := func(c *cluster) { c.known.gateways.expect([]string{"gateway-1"}) } // expects a gateway that reports nothing
 	for name, c := range map[string]struct {
 		steps  []func(*cluster)
 		want   residency.Wanted
 		events string
-		told   int // events of the function
+		told   int // number of the function's events
 	}{
 		"created":               {want: residency.Wanted{Seq: 1, Level: hot}},
 		"agent has not started": {steps: []func(*cluster){wants(scaling.Shared)}, want: residency.Wanted{Seq: 1, Level: hot}},
@@ -203,8 +203,8 @@ func TestWriteResidency(t *testing.T) {
 	}
 }
 
-// TestWaking: a parked replica that is to serve again accepts no requests before its agent says so, although its pod may be Ready all the time. One that is
-// never woken is ended, so that another one takes its place.
+// TestWaking: a parked replica that is to serve again accepts no requests before its agent reports that it can, although its pod may be Ready all the time. A
+// replica that never wakes is ended, so that another one takes its place.
 func TestWaking(t *testing.T) {
 	for name, woken := range map[string]bool{"woken": true, "never woken": false} {
 		t.Run(name, func(t *testing.T) {
@@ -256,7 +256,7 @@ func TestWaking(t *testing.T) {
 				time.Sleep(time.Hour) // parked
 				c.pods.setResidency("ml/resnet50-1", scaling.Hot)
 				time.Sleep(time.Second)
-				c.update(c.one(), func(*v1.Pod) {}) // as it is seen after the write
+				c.update(c.one(), func(*v1.Pod) {}) // as the watch reports it after the write
 				if e := last(fleet.Starting); !strings.Contains(e.Message, "has its memory again") {
 					t.Errorf("%+v", e)
 				}
@@ -293,8 +293,8 @@ func TestStartRefused(t *testing.T) {
 	})
 }
 
-// agent answers for all nodes what is wanted of pods, each time after a while, until ctx ends. A pod for which full returns true cannot be raised. It
-// returns the largest number of pods that were there at once.
+// agent plays the agents of all nodes until ctx ends: it reports what is wanted of pods as reached, after a delay. A pod for which full returns true cannot
+// be raised. It returns the largest number of pods that existed at the same time.
 func (c *cluster) agent(ctx context.Context, late time.Duration, full func(p *v1.Pod) bool) (most int) {
 	before := map[types.UID]v1.Pod{}
 	for ctx.Err() == nil {
@@ -332,8 +332,8 @@ func (c *cluster) agent(ctx context.Context, late time.Duration, full func(p *v1
 	return most
 }
 
-// TestRestartWhileReplacing: a function needs its Shared or its parked replica, which cannot be made Hot, and the controller ends after each of its writes in
-// turn. Another one goes on. There are never more than two replicas, and at last one which is Hot.
+// TestRestartWhileReplacing: a function needs its Shared or parked replica, which cannot become Hot, and the controller crashes after each of its writes in
+// turn. The next controller continues. There are never more than two replicas, and in the end one that is Hot.
 func TestRestartWhileReplacing(t *testing.T) {
 	for _, has := range []residency.Wanted{{Seq: 2, Level: residency.Shared}, {Seq: 2, Level: residency.Warm, Drained: true}} {
 		for after, complete := 1, false; !complete; after++ {
@@ -370,7 +370,7 @@ func restartWhileReplacing(t *testing.T, has residency.Wanted, after int) (compl
 	return ended < after
 }
 
-// TestRestartAfterReplacement: the controller has ended when the replacement was there, and the refused one still to be Hot.
+// TestRestartAfterReplacement: the controller crashes when the replacement exists, while the refused replica is still wanted Hot.
 func TestRestartAfterReplacement(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := running(t)
@@ -391,7 +391,7 @@ func TestRestartAfterReplacement(t *testing.T) {
 	})
 }
 
-// objects returns all that is on the API server.
+// objects returns all objects of the API server.
 func (c *cluster) objects() (all []client.Object) {
 	c.Helper()
 	functions, fps := &api.GPUFunctionList{}, &api.FaSTPodList{}
@@ -410,8 +410,8 @@ func (c *cluster) objects() (all []client.Object) {
 	return all
 }
 
-// serveUntil runs the controller and an agent until the controller has written a number of times, if it is not 0, and a time has passed. It returns how
-// often the controller has written. The pod with the name full cannot be raised.
+// serveUntil runs the controller and an agent until the controller has made a number of writes, if it is not 0, or until a time has passed. It returns the
+// number of writes. The pod with the name full cannot be raised.
 func (c *cluster) serveUntil(f *api.GPUFunction, writes int, length time.Duration) int {
 	c.Helper()
 	ctx, cancel := context.WithCancel(c.Context())

@@ -12,7 +12,8 @@ import (
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 )
 
-// TestFastPodsOfOneSecond: of the FaSTPods that a function has used, all but the last one go, also if they were made in the same second.
+// TestFastPodsOfOneSecond: of the FaSTPods that a function has used, all but the latest are deleted, even if they were created within
+// the same second.
 func TestFastPodsOfOneSecond(t *testing.T) {
 	for _, order := range [][]string{{"resnet50:1", "resnet50:2", "resnet50:3"}, {"resnet50:3", "resnet50:2", "resnet50:1"}, {"resnet50:1", "resnet50:2", "resnet50:1"}} {
 		t.Run(fmt.Sprint(order), func(t *testing.T) {
@@ -56,7 +57,7 @@ func TestFastPodsOfOneSecond(t *testing.T) {
 	}
 }
 
-// TestCompareRevisions: no two FaSTPods are equal, whatever somebody has written into the annotation.
+// TestCompareRevisions: no two FaSTPods compare as equal, whatever somebody has written into the annotation.
 func TestCompareRevisions(t *testing.T) {
 	var all []*api.FaSTPod
 	for _, revision := range []string{"", "0", "x", "-1", "99999999999999999999", "1", "2", "10"} {

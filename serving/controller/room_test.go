@@ -43,7 +43,7 @@ func sliceOf(node string) string {
 	return "GPU-5b2e3c1a-0000-4d2f-9a7e-1f6c8e0d4a0" + node[len(node)-1:]
 }
 
-// small is a function whose replicas are limited by their memory.
+// small returns a function whose number of replicas on a GPU is limited by their memory.
 func small(t *testing.T, namespace, name, memory string) *api.GPUFunction {
 	return function(t, func(f *api.GPUFunction) {
 		f.Namespace, f.Name, f.UID = namespace, name, types.UID(namespace+"-"+name)
@@ -72,13 +72,13 @@ func place(t *testing.T, p *v1.Pod, node string) *v1.Pod {
 func TestVictims(t *testing.T) {
 	drained := func(p *v1.Pod) { setAnnotation(&p.ObjectMeta, api.AnnotationDrain, "2026-01-01T00:00:00Z") }
 	type placed struct {
-		name   string // of the pod; those of spares begin with s
+		name   string // name of the pod; those of spare pods begin with s
 		node   string
 		since  int
 		change func(*v1.Pod)
 	}
 	for name, c := range map[string]struct {
-		memory string // of the pod; of all others 4 GiB
+		memory string // of the pod; all others have 4 GiB
 		pods   []placed
 		change func(*v1.Pod)
 		node   func(*v1.Node)
@@ -148,10 +148,11 @@ func TestVictims(t *testing.T) {
 	}
 }
 
-// TestMakeRoom: the replica of a function that is needed has no room, as those of two others in reserve hold the memory, a for longer than b.
+// TestMakeRoom: a function needs a replica, for which there is no room since the replicas of functions a and b in reserve hold the memory, a
+// for longer than b.
 func TestMakeRoom(t *testing.T) {
 	for name, test := range map[string]struct {
-		namespace string // of a and b; no GPU has pods of two
+		namespace string // of a and b; no GPU has pods of two namespaces
 		priority  int32
 		want      string
 	}{
@@ -194,7 +195,7 @@ func makesRoom(t *testing.T, namespace string, priority int32, want string) {
 		r := &room{client: slimmed(k.client), live: k.client, fleet: k.known.fleet, pods: k.pods, recorder: k.recorder, log: k.pods.log}
 		go r.Run(t.Context())
 		k.reconcile(others[0])
-		time.Sleep(5 * time.Second) // the other one is in reserve for less time
+		time.Sleep(5 * time.Second) // the other replica has been in reserve for less time
 		k.reconcile(others[1])
 		k.reconcile(needed)
 		time.Sleep(1100 * time.Millisecond)

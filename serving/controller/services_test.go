@@ -17,11 +17,11 @@ func TestServiceOfFunction(t *testing.T) {
 	f := function(t, nil)
 	own := (&services{gateway: before}).of(f)
 	foreign := &v1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: "resnet50"}, Spec: v1.ServiceSpec{ExternalName: before}}
-	ofNamesake := own.DeepCopy() // of a function that was deleted and made again
+	ofNamesake := own.DeepCopy() // of a function that was deleted and created again
 	ofNamesake.OwnerReferences[0].UID = "uid-0"
 	for name, test := range map[string]struct {
 		there *v1.Service
-		want  string // the host that it leads to
+		want  string // the host that it points to
 		err   string
 	}{
 		"none":               {nil, gateway, ""},
@@ -40,7 +40,7 @@ func TestServiceOfFunction(t *testing.T) {
 			}
 			c := b.Build()
 			s := &services{client: c, live: c, gateway: gateway}
-			for range 2 { // the second time nothing happens
+			for range 2 { // the second run changes nothing
 				if err := s.ensure(t.Context(), f); (err == nil) != (test.err == "") || err != nil && !strings.Contains(err.Error(), test.err) {
 					t.Fatalf("error %v, want %q", err, test.err)
 				}

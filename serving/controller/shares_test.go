@@ -15,7 +15,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/scaling"
 )
 
-// mixedFunction is a function whose profile recommends 20 % of the SMs and has measured 10 % beside it.
+// mixedFunction returns a function whose profile recommends 20 % of the SMs, and has also measured 10 %.
 func mixedFunction(t *testing.T) *api.GPUFunction {
 	f := function(t, nil)
 	f.Spec.Resources.Share, f.Spec.Scaling = nil, api.Scaling{MaxReplicas: new(4), Shares: api.MixedShares}
@@ -25,7 +25,7 @@ func mixedFunction(t *testing.T) *api.GPUFunction {
 	return f
 }
 
-// TestMixedShares: the pods of each share have a FaSTPod of their own, and another leader goes on with both.
+// TestMixedShares: the pods of each share have their own FaSTPod, and another leader continues with both.
 func TestMixedShares(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := mixedFunction(t)

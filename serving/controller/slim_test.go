@@ -16,7 +16,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/residency"
 )
 
-// slimmed returns a client that reads pods as they are in the controller's cache.
+// slimmed returns a client that reads pods as the controller's cache stores them.
 func slimmed(c client.WithWatch) client.WithWatch {
 	slim := func(p *v1.Pod) error {
 		kept, err := slimPod(p)
@@ -66,7 +66,7 @@ func wholePod(t *testing.T) *v1.Pod {
 	return place(t, p, "node-1")
 }
 
-// TestSlimPod: what the controller finds out from a pod with a node is the same when it reads the slim one.
+// TestSlimPod: what the controller derives from a pod with a node is the same for the slim pod as for the whole one.
 func TestSlimPod(t *testing.T) {
 	for name, change := range map[string]func(p *v1.Pod){
 		"serves": makeReady,

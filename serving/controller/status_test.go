@@ -16,7 +16,8 @@ import (
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 )
 
-// TestLongMessages has what users wrote, and the API server repeats in its errors, not keep a status from being written: its definition allows 32768.
+// TestLongMessages checks that texts of users, which the API server repeats in its errors, do not make a status too long to be written: its schema
+// allows 32768 characters.
 func TestLongMessages(t *testing.T) {
 	long := strings.Repeat("é", 40_000)
 	s := statusOf(api.GPUFunctionStatus{}, known{}, &fleet.Status{Reason: "Failing", Message: long}, backOff{long}, "")
@@ -27,7 +28,7 @@ func TestLongMessages(t *testing.T) {
 	}
 }
 
-// TestStatusHost: the status names the function to which the fleet lets requests go, at once, and keeps the planner's field.
+// TestStatusHost: the status names the function that the fleet currently lets requests go to, without delay, and keeps the planner's field.
 func TestStatusHost(t *testing.T) {
 	host := gateway.FunctionName{Namespace: "default", Name: "host"}
 	for name, test := range map[string]struct {
@@ -50,7 +51,8 @@ func TestStatusHost(t *testing.T) {
 	}
 }
 
-// TestStatusInputs: each part of a state that a status shows at once is one of its inputs. Of one that is not, no change would be written.
+// TestStatusInputs: each part of the state that a status shows without delay is one of its inputs. Changes of a part that is not an input would not be
+// written.
 func TestStatusInputs(t *testing.T) {
 	name := gateway.FunctionName{Namespace: "ml", Name: "f"}
 	inputs := func(s *fleet.Status) statusInputs {
@@ -82,8 +84,8 @@ func TestStatusInputs(t *testing.T) {
 	}
 }
 
-// writing returns a statusWriter of a cluster with functions f0, f1 and so on, of which all but some have the status that they are to have, but for what
-// requests saw.
+// writing returns a statusWriter for a cluster with functions f0, f1 and so on. All of these except the first without ones already have their final
+// status, apart from what requests observed.
 func writing(t *testing.T, functions, without int) (*cluster, *statusWriter) {
 	t.Helper()
 	var objects []client.Object
@@ -131,7 +133,7 @@ func writing(t *testing.T, functions, without int) (*cluster, *statusWriter) {
 	}
 }
 
-// TestUrgentFirst has far more objects to write for what requests saw than one period allows, and few that are urgent.
+// TestUrgentFirst has many more objects to write because of requests than one period allows, and a few that are urgent.
 func TestUrgentFirst(t *testing.T) {
 	c, w := writing(t, 3*maxObserved, 3)
 	gone := gateway.FunctionName{Namespace: "ml", Name: "gone"}
@@ -154,8 +156,8 @@ func TestUrgentFirst(t *testing.T) {
 	}
 }
 
-// TestStatusesInTurn: what requests saw of more functions than a period has room for is written of each once before it is of one twice, and only then is
-// there nothing left. What is urgent is never more than a period has room for, and none of it is lost.
+// TestStatusesInTurn: if requests change the status of more functions than a period has room for, each is written once before any is written twice, and
+// only then is nothing left. Urgent statuses never exceed a period's room, and none is lost.
 func TestStatusesInTurn(t *testing.T) {
 	for name, test := range map[string]struct{ without, each int }{"observed": {0, maxObserved}, "urgent": {3*maxWrites + 1, maxWrites}} {
 		t.Run(name, func(t *testing.T) {
@@ -178,7 +180,7 @@ func TestStatusesInTurn(t *testing.T) {
 	}
 }
 
-// TestStatusChangedByOthers: a status is written again that somebody else has changed.
+// TestStatusChangedByOthers: a status that somebody else has changed is written again.
 func TestStatusChangedByOthers(t *testing.T) {
 	c, w := writing(t, 1, 0)
 	w.writeAll(t.Context())

@@ -15,7 +15,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/residency"
 )
 
-// startedTurns has functions start one after the other on a slice. The last one has the turn.
+// startedTurns starts functions one after another on a slice. The last one has the turn.
 func startedTurns(t *testing.T, functions ...string) (s *turnSlice, failed *[]string) {
 	s = newTurnSlice(t)
 	failed = s.drain(t.Context())
@@ -36,7 +36,7 @@ func (s *turnSlice) reached(function string) (level residency.Level) {
 	return level
 }
 
-// TestTurnOfOneThatDoesNotWake: a parked server that does not take its memory again, though its container is Ready all the time, does not keep the turn.
+// TestTurnOfOneThatDoesNotWake: a parked server that does not take its memory back, although its container is always Ready, does not keep the turn.
 func TestTurnOfOneThatDoesNotWake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, failed := startedTurns(t, "a", "b")
@@ -58,8 +58,8 @@ func TestTurnOfOneThatDoesNotWake(t *testing.T) {
 	})
 }
 
-// TestTurnOfOneThatLoadsForLong: a server whose startupProbe lets it start for longer has as much time to begin the turn in which it starts, also when it
-// has started and is not Ready yet, but not those after it was parked, in which it loads nothing.
+// TestTurnOfOneThatLoadsForLong: if a server's startupProbe lets it take longer to start, it may take as long to begin the turn in which it starts, even if it
+// has started but is not Ready yet. That does not apply to later turns, after it was parked, in which it loads nothing.
 func TestTurnOfOneThatLoadsForLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newTurnSlice(t, "a")
@@ -87,7 +87,7 @@ func TestTurnOfOneThatLoadsForLong(t *testing.T) {
 	})
 }
 
-// TestTurnOfOneWhoseResidencyWasChanged: what a tenant writes on its pod does not keep others from their turns.
+// TestTurnOfOneWhoseResidencyWasChanged: whatever a tenant writes on their pod, other pods get their turns.
 func TestTurnOfOneWhoseResidencyWasChanged(t *testing.T) {
 	for name, text := range map[string]string{"malformed": "Hot", "to be deleted": `{"v":1,"residency":{"seq":9,"level":"Cold"}}`} {
 		t.Run(name, func(t *testing.T) {
@@ -111,7 +111,7 @@ func TestTurnOfOneWhoseResidencyWasChanged(t *testing.T) {
 	}
 }
 
-// TestTurnOfOneThatIsNotReadyAtTimes: a server whose probe fails every few seconds has no longer turns than others.
+// TestTurnOfOneThatIsNotReadyAtTimes: a server whose probe fails every few seconds does not get longer turns than others.
 func TestTurnOfOneThatIsNotReadyAtTimes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := startedTurns(t, "a", "b")
@@ -134,7 +134,7 @@ func TestTurnOfOneThatIsNotReadyAtTimes(t *testing.T) {
 	})
 }
 
-// TestTurnOfReplacement: a replica that replaces one of its function that always has requests in flight starts all the same.
+// TestTurnOfReplacement: a replica starts even if it replaces one of the same function that always has requests in flight.
 func TestTurnOfReplacement(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := startedTurns(t, "a")
@@ -152,7 +152,8 @@ func started(p *v1.Pod) bool {
 	return r.Level != residency.Cold
 }
 
-// TestTurnOfOneWhoseFunctionHasChanged: a replica of class swap that an earlier leader has left goes on to take turns though its function has another class now.
+// TestTurnOfOneWhoseFunctionHasChanged: a replica of class swap that an earlier leader left continues to take turns, although its function now has another
+// class.
 func TestTurnOfOneWhoseFunctionHasChanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := startedTurns(t, "a", "b")
@@ -170,7 +171,7 @@ func TestTurnOfOneWhoseFunctionHasChanged(t *testing.T) {
 	})
 }
 
-// TestTurnOfOneThatIsNotDrained: a request that does not end, or a gateway out of reach, keeps others from their turns for a while only.
+// TestTurnOfOneThatIsNotDrained: a request that does not end, or an unreachable gateway, keeps others from their turns only for a limited time.
 func TestTurnOfOneThatIsNotDrained(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, failed := startedTurns(t, "a", "b")
@@ -192,7 +193,7 @@ func TestTurnOfOneThatIsNotDrained(t *testing.T) {
 	})
 }
 
-// TestTurnThatIsRefused: a turn for which the agent has no room is not wanted again at once, however soon the agent answers.
+// TestTurnThatIsRefused: a turn for which the agent has no room is not requested again at once, however soon the agent responds.
 func TestTurnThatIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := startedTurns(t, "a", "b")

@@ -24,20 +24,20 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// turnSlice is a GPU on which pods of class swap are: the test plays their scheduler, their agent, and their gateways.
+// turnSlice is a GPU with pods of class swap. The test plays their scheduler, agent and gateways.
 type turnSlice struct {
 	*cluster
 	turns  *turns
-	writes int // of the controller
+	writes int // by the controller
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	waiting map[string]int
-	served  map[string]int // turns of each function in which it could answer
+	served  map[string]int // turns of each function in which it was able to answer
 	busy    map[string]int // requests in flight
-	keeps   string         // the function whose server cannot be parked
-	refuses string         // the function whose pod's agent has no room for it, and answers at once
-	edited  bool           // somebody has changed the residency of a pod
-	sleeps  string         // the function whose server cannot be woken, and whose agent tries on
+	keeps   string         // function whose server cannot be parked
+	refuses string         // function for whose pod the agent has no room, which it reports at once
+	edited  bool           // somebody else has changed the residency of a pod
+	sleeps  string         // function whose server cannot be woken, while its agent keeps trying
 }
 
 func newTurnSlice(t *testing.T, functions ...string) *turnSlice {
@@ -85,7 +85,7 @@ func (s *turnSlice) place(p *v1.Pod) {
 	setAnnotation(&p.ObjectMeta, kube.AnnotationPlacement, text)
 }
 
-// tick lets a second pass: the controller decides, the agent does the next step of each pod, and who has the turn answers 5 requests.
+// tick simulates one second: the controller decides, the agent takes the next step for each pod, and the function that has the turn answers 5 requests.
 func (s *turnSlice) tick() {
 	s.Helper()
 	time.Sleep(time.Second)
@@ -124,7 +124,7 @@ func (s *turnSlice) tick() {
 			if err := s.client.Get(s.Context(), client.ObjectKeyFromObject(p), p); err != nil {
 				s.Fatal(err)
 			}
-			w = wantedOf(p) // by which the controller takes the turn back
+			w = wantedOf(p) // with this the controller ends the turn
 			s.update(p, func(p *v1.Pod) { setReached(p, residency.Reached{Seq: w.Seq, Level: residency.Warm}) })
 			continue
 		}
@@ -170,7 +170,7 @@ func (s *turnSlice) tick() {
 	synctest.Wait()
 }
 
-// ticks lets seconds pass until something holds, or a limit.
+// ticks simulates seconds until a condition holds, or up to a limit.
 func (s *turnSlice) ticks(limit int, until func() bool) (took int) {
 	s.Helper()
 	for took = range limit {
@@ -185,7 +185,7 @@ func (s *turnSlice) ticks(limit int, until func() bool) (took int) {
 	return limit
 }
 
-// levels returns what is wanted of the pods.
+// levels returns the wanted levels of the pods.
 func (s *turnSlice) levels() map[string]residency.Level {
 	levels := map[string]residency.Level{}
 	for _, p := range s.all() {
@@ -212,7 +212,7 @@ func (s *turnSlice) waits() (sum int) {
 	return sum
 }
 
-// drain takes the events that would be the fleet's, and has the gateways stop at once.
+// drain consumes the events meant for the fleet, and makes the gateways stop at once.
 func (s *turnSlice) drain(ctx context.Context) (failed *[]string) {
 	failed = new([]string)
 	go func() {
@@ -230,8 +230,8 @@ func (s *turnSlice) drain(ctx context.Context) (failed *[]string) {
 	return failed
 }
 
-// TestTurnsOfFunctions: the replicas of three functions start one after the other on one slice, and then each has its turn when requests wait for it; another
-// controller goes on where this one ends.
+// TestTurnsOfFunctions: the replicas of three functions start one after another on one slice. Then each gets its turn when requests wait for it, and another
+// controller continues where this one ends.
 func TestTurnsOfFunctions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		names := []string{"a", "b", "c"}
@@ -264,14 +264,14 @@ func TestTurnsOfFunctions(t *testing.T) {
 		if s.writes != before {
 			t.Errorf("%d writes while nobody waits", s.writes-before)
 		}
-		s.turns = &turns{pods: s.pods, load: s.load, began: time.Now(), known: map[string]turnOf{}} // of another leader
+		s.turns = &turns{pods: s.pods, load: s.load, began: time.Now(), known: map[string]turnOf{}} // as a new leader
 		s.ask(10, "a")
 		s.ask(10, "b")
 		s.ticks(60, func() bool { return s.waits() == 0 })
 	})
 }
 
-// TestTurnIsNotLongerForALook: a replica without requests gives way a second after it was seen to serve, though looks come a moment early or late.
+// TestTurnIsNotLongerForALook: a replica without requests gives up its turn a second after it was seen to serve, even if reviews come slightly early or late.
 func TestTurnIsNotLongerForALook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newTurnSlice(t, "a", "b")
@@ -332,7 +332,7 @@ func TestTurnsOfAnotherLeader(t *testing.T) {
 	})
 }
 
-// TestTurnsAreBounded: a function that always has requests does not keep others from their turns, though its own have waited longest.
+// TestTurnsAreBounded: a function that always has requests does not keep others from their turns, even if its own requests have waited longest.
 func TestTurnsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newTurnSlice(t, "a", "b", "c")
@@ -351,7 +351,7 @@ func TestTurnsAreBounded(t *testing.T) {
 	})
 }
 
-// TestTurnOfOneThatKeepsItsMemory: a server that cannot be parked is ended, so that the other one has its turn.
+// TestTurnOfOneThatKeepsItsMemory: a server that cannot be parked is ended, so that the other function gets its turn.
 func TestTurnOfOneThatKeepsItsMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newTurnSlice(t, "a", "b")
@@ -367,7 +367,7 @@ func TestTurnOfOneThatKeepsItsMemory(t *testing.T) {
 	})
 }
 
-// TestParkedServerFails: a server that fails while another has the turn has no memory to start with, and another replica takes its place.
+// TestParkedServerFails: a server that fails while another one has the turn has no memory to start with, so another replica takes its place.
 func TestParkedServerFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newTurnSlice(t, "a")
@@ -391,7 +391,7 @@ func TestParkedServerFails(t *testing.T) {
 	})
 }
 
-// TestTurnThatDoesNotBegin: a replica whose container does not start, such as for lack of its image, has its turn taken back.
+// TestTurnThatDoesNotBegin: if a replica's container does not start, for example because its image is missing, its turn is taken back.
 func TestTurnThatDoesNotBegin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newTurnSlice(t, "a")
@@ -400,7 +400,7 @@ func TestTurnThatDoesNotBegin(t *testing.T) {
 			return s.levels()["a"] == residency.Warm && len(s.all()) == 1 && s.all()[0].Spec.NodeName != ""
 		})
 		s.turns.review(t.Context())
-		s.update(s.one(), func(p *v1.Pod) { // the agent does not hear of it
+		s.update(s.one(), func(p *v1.Pod) { // the agent does not learn of it
 			if err := setWanted(p, residency.Wanted{Seq: 2, Level: residency.Hot}); err != nil && !apierrors.IsConflict(err) {
 				t.Fatal(err)
 			}

@@ -8,7 +8,7 @@ import (
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 )
 
-// TestWaits: what a pod that is not Ready waits for, or why it cannot run, as users read it.
+// TestWaits: what a pod that is not Ready waits for, or why it cannot run, in words for users.
 func TestWaits(t *testing.T) {
 	waiting := func(reason, message string) v1.ContainerStatus {
 		return v1.ContainerStatus{Name: "server", State: v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: reason, Message: message}}}

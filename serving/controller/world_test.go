@@ -18,21 +18,22 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// world is a cluster with a scheduler and kubelets: pods get free instances of one node, and are Ready some seconds later. It counts what must not be.
+// world is a cluster with a scheduler and kubelets: pods get free instances of one node, and become Ready some seconds later. It counts violations of
+// what must always hold.
 type world struct {
 	*cluster
-	mu          sync.Mutex // held by each look, and while another controller takes the place of the present one
+	mu          sync.Mutex // held by each look, and while another controller replaces the current one
 	inventories map[string]kube.Inventory
-	startsIn    time.Duration // until a pod that has a node is Ready
-	placesIn    time.Duration // until a pod that there is room for has a node
+	startsIn    time.Duration // time until a pod with a node is Ready
+	placesIn    time.Duration // time until a pod for which there is room has a node
 	neverReady  func(p *v1.Pod) bool
 
 	known     map[types.UID]*v1.Pod
 	created   map[types.UID]time.Time
 	bound     map[types.UID]time.Time
-	without   int // looks at which a function had no pod that gets requests, after its first
-	most      int // pods of one function
-	mostMoves int // pods that take the place of others, and are not Ready
+	without   int // looks at which a function had no pod for requests, after it had its first one
+	most      int // most pods of one function at a time
+	mostMoves int // most pods at a time that are to replace others and are not Ready
 }
 
 const worldPeriod = 500 * time.Millisecond
@@ -61,7 +62,7 @@ func live(c *cluster, nodes ...*v1.Node) *world {
 	return w
 }
 
-// look does what the scheduler and the kubelets do, has the controller see what has changed as a watch would, and counts.
+// look takes the next steps of the scheduler and the kubelets, reports changes to the controller as a watch would, and updates the counts.
 func (w *world) look() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -106,7 +107,7 @@ func (w *world) look() {
 	w.mostMoves = max(w.mostMoves, moving)
 }
 
-// served reports whether a pod of a function has been Ready by now.
+// served reports whether a pod of a function has ever been Ready.
 func (w *world) served(f string) bool {
 	for uid, since := range w.bound {
 		if p := w.known[uid]; p != nil && p.Labels[api.LabelFunction] == f && movesFrom(p) == 0 && time.Since(since) > w.startsIn+2*worldPeriod {
@@ -188,7 +189,7 @@ func (w *world) place(p *v1.Pod, all []v1.Pod) bool {
 	return false
 }
 
-// lead has the present controller do all that it does, until it is stopped.
+// lead runs the current controller until it is stopped.
 func (w *world) lead(functions ...*api.GPUFunction) (stop func()) {
 	ctx, cancel := context.WithCancel(w.Context())
 	go w.pods.Run(ctx)
@@ -200,7 +201,7 @@ func (w *world) lead(functions ...*api.GPUFunction) (stop func()) {
 	return func() { cancel(); synctest.Wait() }
 }
 
-// replicas returns the profiles of the pods of a function by the number of the instance.
+// replicas returns the profiles of a function's pods by instance number.
 func (w *world) replicas(function string) map[string][]string {
 	found := map[string][]string{}
 	for _, p := range w.all() {
@@ -213,7 +214,7 @@ func (w *world) replicas(function string) map[string][]string {
 	return found
 }
 
-// told returns the events by now whose reasons begin with one of some texts.
+// told returns the events so far whose reasons begin with one of the given prefixes.
 func (w *world) told(prefixes ...string) (all []string) {
 	for {
 		select {
@@ -227,7 +228,7 @@ func (w *world) told(prefixes ...string) (all []string) {
 	}
 }
 
-// oneReplica is a function with a pipeline and one replica.
+// oneReplica returns a function with a pipeline and one replica.
 func oneReplica(t *testing.T, name string) *api.GPUFunction {
 	f := images(t)
 	f.Name, f.UID = name, types.UID("uid-"+name)
