@@ -15,7 +15,7 @@ import (
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 )
 
-// counter is a load that a test changes.
+// counter is a load that the test sets.
 type counter struct {
 	mu   sync.Mutex
 	load gateway.Load
@@ -27,7 +27,7 @@ func (c *counter) get(gateway.FunctionName) gateway.Load {
 	return c.load
 }
 
-// add lets requests come, of which some still wait.
+// add adds requests, of which some are still waiting.
 func (c *counter) add(requests uint64, waiting int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -35,7 +35,7 @@ func (c *counter) add(requests uint64, waiting int) {
 	c.load.Answered = c.load.Received - uint64(waiting)
 }
 
-// external returns a function that somebody else scales, whose replicas answer 10 requests per second each.
+// external returns a function that another autoscaler scales, with replicas that answer 10 requests per second each.
 func external(t *testing.T) *api.GPUFunction {
 	t.Helper()
 	f := &api.GPUFunction{Spec: api.GPUFunctionSpec{
@@ -59,7 +59,7 @@ func TestAdvisor(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
 		go a.Run(ctx)
-		// pass lets seconds pass, with a number of requests in each, which are answered at once.
+		// pass lets seconds pass with a number of requests in each, which are answered at once.
 		pass := func(seconds int, requests uint64) {
 			for range seconds {
 				load.add(requests, 0)
@@ -122,7 +122,8 @@ func TestAdvisor(t *testing.T) {
 	})
 }
 
-// TestAdvisorTakesOver: another process has scaled the function before, and its replicas are not given up for want of a window.
+// TestAdvisorTakesOver: another process has advised on the function before, and its replicas are not given up merely because
+// the new process has not seen a full window yet.
 func TestAdvisorTakesOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := external(t)

@@ -18,13 +18,13 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/scaling"
 )
 
-// replicated is a function for a simulation and for the fleet.
+// replicated is a function that both the simulation and the fleet run.
 type replicated struct {
-	rate        int           // requests a second that a replica answers in time
+	rate        int           // requests per second that a replica answers in time
 	work        time.Duration // of a request
 	slo         time.Duration
-	start, ends time.Duration // of a replica
-	replicas    int           // at most
+	start, ends time.Duration // of a replica, until it is ready and until it is gone
+	replicas    int           // maximum
 }
 
 // object returns the function as its user writes it.
@@ -35,19 +35,19 @@ func (r replicated) object(t *testing.T) *api.GPUFunction {
 	})
 }
 
-// decision is what an autoscaler has decided, and when.
+// decision is a decision of an autoscaler with its time.
 type decision struct {
 	at     time.Duration
 	action scaling.Action
 }
 
-// run is what came of a trace.
+// run is the result of playing a trace.
 type run struct {
 	decisions []decision
 	missed    int // requests that were not answered in time
 }
 
-// simulate has the simulator play the arrivals.
+// simulate plays the arrivals in the simulator.
 func (r replicated) simulate(t *testing.T, arrivals []arrival.Arrival, length time.Duration) (got run) {
 	t.Helper()
 	object := r.object(t)
@@ -68,7 +68,7 @@ func (r replicated) simulate(t *testing.T, arrivals []arrival.Arrival, length ti
 	return got.until(length)
 }
 
-// play has a gateway and a fleet play the arrivals, in virtual time.
+// play plays the arrivals with a gateway and a fleet, in virtual time.
 func (r replicated) play(t *testing.T, arrivals []arrival.Arrival, length time.Duration) (got run) {
 	t.Helper()
 	begin := time.Time{}
@@ -96,7 +96,7 @@ func (r replicated) play(t *testing.T, arrivals []arrival.Arrival, length time.D
 	return got.until(length)
 }
 
-// until leaves out what was decided after the trace.
+// until returns the run without the decisions made after the trace.
 func (r run) until(length time.Duration) run {
 	for at, d := range r.decisions {
 		if d.at >= length {
@@ -107,7 +107,7 @@ func (r run) until(length time.Duration) run {
 	return r
 }
 
-// agreement returns which part of the decisions of two runs, in percent, the other one has taken too, within a period.
+// agreement returns the percentage of the decisions of two runs that the other run has also made, at most a period apart.
 func agreement(a, b []decision) float64 {
 	used, same := make([]bool, len(b)), 0
 	for _, d := range a {
@@ -122,7 +122,8 @@ func agreement(a, b []decision) float64 {
 	return 100 * float64(same) / float64(max(len(a), len(b)))
 }
 
-// compare plays a trace to the simulator and to the fleet with its gateway, and holds that they decide the same and miss as many deadlines.
+// compare plays a trace in the simulator and with the fleet and its gateway, and checks that they make the same decisions and miss equally many
+// deadlines.
 func (r replicated) compare(t *testing.T, tr trace) {
 	t.Helper()
 	arrivals := arrival.Draw([]arrival.Source{{Series: &tr.series, Scale: 1}}, tr.length, *seed)
@@ -141,7 +142,7 @@ func (r replicated) compare(t *testing.T, tr trace) {
 	}
 }
 
-// fastRamp is the load of FaST-GShare's figure 12, with its noise: from nothing to 110 requests a second and back.
+// fastRamp is the load of FaST-GShare's figure 12, including its noise: from zero to 110 requests per second and back.
 func fastRamp() trace {
 	random := rand.New(rand.NewPCG(7, 0))
 	s := arrival.Series{Name: "ramp", Step: time.Second}
@@ -156,13 +157,13 @@ func fastRamp() trace {
 	return trace{"FaST-GShare's ramp", s, s.Length()}
 }
 
-// TestSimulatorAgrees compares the simulator with the fleet and its gateway on the ramp of FaST-GShare: its SLO, and a replica of about the rate of its
-// smallest.
+// TestSimulatorAgrees compares the simulator with the fleet and its gateway on the ramp of FaST-GShare, with the paper's SLO, and a replica that has
+// about the rate of the paper's smallest one.
 func TestSimulatorAgrees(t *testing.T) {
 	replicated{rate: 35, work: 20 * ms, slo: 69 * ms, start: 2 * second, ends: 500 * ms, replicas: 8}.compare(t, fastRamp())
 }
 
-// TestDiluSimulatorAgrees does so on Dilu's bursty load, with replicas that start in 10 s.
+// TestDiluSimulatorAgrees does the same with Dilu's bursty load, and replicas that start in 10 s.
 func TestDiluSimulatorAgrees(t *testing.T) {
 	s := arrival.Series{Name: "bursty", Step: time.Second}
 	for _, field := range strings.Fields(dataset.MustRead(t, "dilu/bursty.txt")) {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// refused sends a request and holds that it is refused with the reason, so many seconds before the next try.
+// refused sends a request and checks that it is refused after the given time with the reason, and with the number of seconds until the next try.
 func (w *world) refused(when string, took time.Duration, retryAfter string) {
 	w.Helper()
 	begin := time.Now()
@@ -21,21 +21,21 @@ func (w *world) refused(when string, took time.Duration, retryAfter string) {
 	}
 }
 
-// dying is a replica that never is ready and ends soon.
+// dying is a replica that never gets ready and ends soon.
 var dying = life{start: -1, dies: 200 * ms}
 
-// TestRefusedWhileBackingOff: a request waits while a replica starts, even one that has failed before, and is refused when the pause begins or has
-// begun. When the replica starts again, requests wait again.
+// TestRefusedWhileBackingOff: a request waits while a replica is starting, even one that has failed before, and is refused when the back-off
+// begins or if it has begun. When the replica starts again, requests wait again.
 func TestRefusedWhileBackingOff(t *testing.T) {
 	lives := []life{dying, dying, dying, dying, {start: 3 * second}}
 	start(t, "requestsPerSecond: 10, minReplicas: 1", func(attempt int) life { return lives[min(attempt, 4)] }, func(w *world) {
-		w.refused("held", 400*ms, "1") // starts at 0 and at 200 ms
+		w.refused("held", 400*ms, "1") // starts at 0 and 200 ms
 		w.refused("new", 0, "1")
-		sleep(time.Until(w.begin.Add(1100 * ms))) // starts at 1 s, the third time
+		sleep(time.Until(w.begin.Add(1100 * ms))) // third start at 1 s
 		w.refused("held again", 100*ms, "2")
 		sleep(time.Until(w.begin.Add(2700 * ms)))
 		w.refused("later", 0, "1")
-		sleep(time.Until(w.begin.Add(8 * second))) // starts at 3 and at 7 s
+		sleep(time.Until(w.begin.Add(8 * second))) // starts at 3 and 7 s
 		if status, took := w.ask(0); status != 200 || took != 2*second {
 			w.Errorf("when it starts: status %d after %v, created at %v", status, took, w.creations())
 		}
@@ -62,7 +62,7 @@ func TestOthersServe(t *testing.T) {
 	}
 }
 
-// TestRefusedBesideOneThatEnds: a replica that ends is no hope for requests.
+// TestRefusedBesideOneThatEnds: requests do not wait because of a replica that is ending.
 func TestRefusedBesideOneThatEnds(t *testing.T) {
 	lives := []life{{start: second, ends: time.Hour}, dying}
 	start(t, "requestsPerSecond: 10, window: 2s, keepShared: 1s", func(attempt int) life { return lives[min(attempt, 1)] }, func(w *world) {
@@ -77,8 +77,8 @@ func TestRefusedBesideOneThatEnds(t *testing.T) {
 	})
 }
 
-// TestRefusedRequestsAreLoad: as long as requests come, a function tries to start a replica although all of them are refused. It gives up without
-// them, and the next request starts a replica and waits for it.
+// TestRefusedRequestsAreLoad: as long as requests come, the function keeps trying to start a replica, even if all of them are refused. Without
+// requests it gives up, and the next request starts a replica and waits for it.
 func TestRefusedRequestsAreLoad(t *testing.T) {
 	start(t, "requestsPerSecond: 10, window: 4s, keepShared: 6s", func(int) life { return dying }, func(w *world) {
 		if failed := w.load(2, 10*time.Minute, 0); failed != 1200 {

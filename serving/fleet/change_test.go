@@ -13,7 +13,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/scaling"
 )
 
-// decode returns the function of the other tests with other fields of scaling, and a change.
+// decode returns the function of the other tests with the given scaling, modified by change.
 func decode(t testing.TB, scaling string, change func(f *api.GPUFunction)) *api.GPUFunction {
 	t.Helper()
 	functions, err := api.Decode([]byte(head + "  scaling: {" + scaling + "}\n"))
@@ -96,7 +96,7 @@ func TestChangedBeforeReady(t *testing.T) {
 	})
 }
 
-// TestChangedToFailing: a new specification that does not work costs no replica of the old one, and the old one can come back.
+// TestChangedToFailing: a new specification that fails ends no replica of the old one, and the function can be changed back.
 func TestChangedToFailing(t *testing.T) {
 	const two = "minReplicas: 2, requestsPerSecond: 10"
 	start(t, two, func(n int) life {
@@ -127,8 +127,8 @@ func TestChangedToFailing(t *testing.T) {
 	})
 }
 
-// TestChangedAgain: while the replacement of a replica fails, the function changes once more, to something that works or back. What failed is given
-// up, and no request meets nobody.
+// TestChangedAgain: while the replacement of a replica fails, the function is changed once more, either to something that works or back. The
+// failing replacement is given up, and every request finds a replica.
 func TestChangedAgain(t *testing.T) {
 	const one = "minReplicas: 1, requestsPerSecond: 10"
 	works := func(f *api.GPUFunction) { f.Spec.Resources.Share.SM = new(int64(40)) }
@@ -168,7 +168,7 @@ func TestChangedAgain(t *testing.T) {
 	}
 }
 
-// TestChangedInReserve: the replacement of a replica in reserve is in reserve, and so is the replica meanwhile.
+// TestChangedInReserve: the replacement of a replica in reserve is also in reserve, and the old replica stays in reserve meanwhile.
 func TestChangedInReserve(t *testing.T) {
 	const rare = "requestsPerSecond: 10, window: 2s, keepShared: 60s"
 	start(t, rare, steady, func(w *world) {
@@ -198,7 +198,7 @@ func TestResidencyOfNextStart(t *testing.T) {
 	})
 }
 
-// TestLowerMaximum: a lower bound ends replicas although the load needs them, and none of their requests is lost.
+// TestLowerMaximum: lowering the maximum ends replicas even though the load needs them, without losing any of their requests.
 func TestLowerMaximum(t *testing.T) {
 	start(t, "minReplicas: 4, requestsPerSecond: 10", steady, func(w *world) {
 		sleep(5 * second)
@@ -267,7 +267,7 @@ func TestRemove(t *testing.T) {
 	})
 }
 
-// TestSuccessor: of two fleets one after the other on the same platform, the second goes on with the instances and the load of the first.
+// TestSuccessor: of two successive fleets on the same platform, the second continues with the instances and the load of the first.
 func TestSuccessor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &memory{T: t, events: make(chan Event), live: func(int) life { return life{start: second} }, begin: time.Now(),
@@ -295,7 +295,7 @@ func TestSuccessor(t *testing.T) {
 			t.Fatal(err)
 		}
 		existing := []Existing{{ID: 2, Residency: scaling.Hot, Address: "f-2:80"}, {ID: 1, Address: "f-1:80"}}
-		load := slices.Repeat([]uint64{35}, 20) // for 4 replicas
+		load := slices.Repeat([]uint64{35}, 20) // needs 4 replicas
 		if err := second.Restore(object, existing, load); err != nil {
 			t.Fatal(err)
 		}

@@ -24,11 +24,11 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/scaling/pool"
 )
 
-// life is what an instance does.
+// life describes how an instance behaves.
 type life struct {
-	start time.Duration // until it is ready; negative: it never is
-	dies  time.Duration // after its start, by itself; 0: never
-	ends  time.Duration // after SIGTERM; longer than the grace period: it gets SIGKILL
+	start time.Duration // time until it is ready; negative: never
+	dies  time.Duration // time from its start until it ends by itself; 0: never
+	ends  time.Duration // time it takes after SIGTERM; if longer than the grace period, it gets SIGKILL
 }
 
 // memory is a Platform whose instances are goroutines.
@@ -38,14 +38,14 @@ type memory struct {
 	live   func(attempt int) life
 	begin  time.Time
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	running map[string]chan struct{}
-	created []time.Duration // when
-	as      []Instance      // what was created then
+	created []time.Duration // times of creations
+	as      []Instance      // the instances as they were created
 	deleted []time.Duration
-	busy    map[string]int // requests by instance
+	busy    map[string]int // requests in flight, by instance
 	broken  int            // requests of instances that were deleted
-	most    int            // instances at once
+	most    int            // largest number of instances at a time
 }
 
 func (m *memory) Events() <-chan Event { return m.events }
@@ -106,7 +106,7 @@ func (m *memory) Delete(name string) {
 	}
 }
 
-// RoundTrip answers for the instance that the URL names, after the time that the header Work says.
+// RoundTrip answers for the instance in the URL, after the time given in the header Work.
 func (m *memory) RoundTrip(r *http.Request) (*http.Response, error) {
 	name := strings.TrimSuffix(r.URL.Host, ":80")
 	alive := func(change int) bool {
@@ -134,7 +134,7 @@ type world struct {
 	gateway *gateway.Gateway
 	fleet   *Fleet
 	log     *lockedBuffer
-	stop    func() // ends the fleet and waits until Run returns
+	stop    func() // ends the fleet and waits until Run has returned
 }
 
 // lockedBuffer keeps what is written to it.
@@ -167,12 +167,12 @@ const head = "apiVersion: serving.gshare.dev/v1alpha1\nkind: GPUFunction\nmetada
 
 var name = gateway.FunctionName{Namespace: "default", Name: "f"}
 
-// start runs a test in virtual time. Afterwards nothing may be left.
+// start runs a test in virtual time. After the test, nothing may be left running.
 func start(t *testing.T, scaling string, live func(attempt int) life, test func(w *world)) {
 	startObject(t, decode(t, scaling, nil), live, func(*Fleet) {}, test)
 }
 
-// startObject is start with any function, of name f, and a change of the fleet before it runs.
+// startObject is like start, for any function, whose name must be f. prepare can change the fleet before it runs.
 func startObject(t *testing.T, object *api.GPUFunction, live func(attempt int) life, prepare func(*Fleet), test func(w *world)) {
 	synctest.Test(t, func(t *testing.T) {
 		m := &memory{T: t, events: make(chan Event), live: live, begin: time.Now(), running: map[string]chan struct{}{}, busy: map[string]int{}}
@@ -199,7 +199,7 @@ func startObject(t *testing.T, object *api.GPUFunction, live func(attempt int) l
 	})
 }
 
-// ask sends a request that takes a replica the given time, and returns the status of the answer and the time that it took.
+// ask sends a request that takes the given time on a replica, and returns the response's status and the time that it took.
 func (w *world) ask(work time.Duration) (status int, took time.Duration) {
 	begin := time.Now()
 	r := &http.Request{Method: http.MethodPost, Host: "f", URL: &url.URL{Path: "/"}, RequestURI: "/", Header: http.Header{}, Body: http.NoBody}
@@ -209,7 +209,7 @@ func (w *world) ask(work time.Duration) (status int, took time.Duration) {
 	return answer.Code, time.Since(begin)
 }
 
-// load sends requests at a rate for a time, and counts those that are not answered with 200.
+// load sends requests at a rate for a period, and returns the number of those not answered with 200.
 func (w *world) load(rate float64, length time.Duration, work time.Duration) (failed int) {
 	var wait sync.WaitGroup
 	var mu sync.Mutex
@@ -229,7 +229,7 @@ func (w *world) load(rate float64, length time.Duration, work time.Duration) (fa
 
 func (w *world) status() Status { return w.fleet.Status()[0] }
 
-// replicas returns the number of instances that run.
+// replicas returns the number of running instances.
 func (m *memory) replicas() int { m.mu.Lock(); defer m.mu.Unlock(); return len(m.running) }
 
 const (
@@ -252,13 +252,13 @@ func (m *memory) deletions() []time.Duration {
 func (m *memory) mostAtOnce() int     { m.mu.Lock(); defer m.mu.Unlock(); return m.most }
 func (m *memory) brokenRequests() int { m.mu.Lock(); defer m.mu.Unlock(); return m.broken }
 
-// sleep waits until the time has passed and everybody else waits.
+// sleep waits until the time has passed and all goroutines are blocked.
 func sleep(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
 
-// TestZeroToOneToZero: a request to a function at zero starts a replica at once and is answered by it; without further requests the replica
+// TestZeroToOneToZero: a request to a function at zero starts a replica at once, which answers it. Without further requests, the replica
 // ends after the window and the time in reserve.
 func TestZeroToOneToZero(t *testing.T) {
 	start(t, "requestsPerSecond: 10, window: 4s, keepShared: 6s", steady, func(w *world) {
@@ -286,7 +286,7 @@ func TestZeroToOneToZero(t *testing.T) {
 	})
 }
 
-// TestReserve: a replica in reserve serves again without a start.
+// TestReserve: a replica in reserve serves again without being started.
 func TestReserve(t *testing.T) {
 	start(t, "requestsPerSecond: 10, window: 4s, keepShared: 60s", steady, func(w *world) {
 		w.ask(20 * ms)
@@ -297,7 +297,7 @@ func TestReserve(t *testing.T) {
 	})
 }
 
-// TestLoadDecides: there are as many replicas as the load needs, no request is lost when their number falls, and none is killed.
+// TestLoadDecides: there are as many replicas as the load needs. No request is lost when their number falls, and no replica is killed.
 func TestLoadDecides(t *testing.T) {
 	start(t, "requestsPerSecond: 10, maxReplicas: 4, window: 10s, keepShared: 5s", steady, func(w *world) {
 		failed := w.load(5, 20*second, 50*ms)
@@ -321,7 +321,7 @@ func TestLoadDecides(t *testing.T) {
 	})
 }
 
-// TestDecided: whoever wants to know gets each decision with the load, the first of which is a cold start.
+// TestDecided: a subscriber gets each decision together with the load. The first decision is a cold start.
 func TestDecided(t *testing.T) {
 	var got []string
 	object := decode(t, "requestsPerSecond: 10, window: 4s, keepShared: 1s", nil)
@@ -351,7 +351,7 @@ func TestMinimum(t *testing.T) {
 	})
 }
 
-// TestDrain: at the end of the fleet a replica answers what it has, within its grace period.
+// TestDrain: when the fleet ends, a replica answers the requests that it has, within its grace period.
 func TestDrain(t *testing.T) {
 	for _, test := range []struct {
 		work, dies time.Duration
@@ -377,7 +377,7 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// TestDrainAtScaleIn: a replica that the load does not need any more answers the request that it has.
+// TestDrainAtScaleIn: a replica that the load no longer needs answers the request that it has.
 func TestDrainAtScaleIn(t *testing.T) {
 	start(t, "requestsPerSecond: 10, maxReplicas: 2, window: 2s, keepShared: 1s", func(int) life { return life{ends: second} }, func(w *world) {
 		w.load(20, 2*second, 10*ms)
@@ -402,7 +402,7 @@ func TestDrainAtScaleIn(t *testing.T) {
 	})
 }
 
-// TestReplace: a replica that dies after it has served for long is replaced at once, and requests wait for the new one.
+// TestReplace: a replica that dies after having served for long is replaced at once, and requests wait for the new one.
 func TestReplace(t *testing.T) {
 	start(t, "requestsPerSecond: 10, minReplicas: 1", func(int) life { return life{start: second, dies: 90 * second} }, func(w *world) {
 		sleep(270*second + ms)
@@ -415,7 +415,7 @@ func TestReplace(t *testing.T) {
 	})
 }
 
-// TestBackOff: one that dies again and again is started after growing pauses, and its owner learns why.
+// TestBackOff: a replica that dies again and again is restarted after growing pauses, and its owner learns why.
 func TestBackOff(t *testing.T) {
 	start(t, "requestsPerSecond: 10, minReplicas: 1", func(int) life { return life{start: second, dies: 200 * ms} }, func(w *world) {
 		sleep(5 * time.Minute)
@@ -433,8 +433,8 @@ func TestBackOff(t *testing.T) {
 	})
 }
 
-// TestScaleInTakesTheFailing: of two replicas the one that fails again and again ends when one suffices, and the one that serves stays,
-// though it is the younger one, which would end otherwise.
+// TestScaleInTakesTheFailing: if one of two replicas suffices, the one that fails repeatedly ends and the one that serves stays, even
+// though it is the younger one, which would otherwise end.
 func TestScaleInTakesTheFailing(t *testing.T) {
 	live := func(attempt int) life {
 		switch attempt {
@@ -464,7 +464,8 @@ func TestScaleInTakesTheFailing(t *testing.T) {
 	})
 }
 
-// TestNeverReady: the requests to a function whose replica does not get ready are given up, its owner learns why, and it ends without load.
+// TestNeverReady: if a replica does not get ready, the requests waiting for it are given up, the owner learns why, and the replica ends
+// once there is no load.
 func TestNeverReady(t *testing.T) {
 	start(t, "requestsPerSecond: 10, window: 4s, keepShared: 5s", func(int) life { return life{start: -1, ends: second} }, func(w *world) {
 		go func() {
@@ -483,7 +484,7 @@ func TestNeverReady(t *testing.T) {
 	})
 }
 
-// TestGPUTime: a replica costs its share from each start until nothing is left of it, and nothing while it waits for its next start.
+// TestGPUTime: a replica is charged for its share from each start until nothing of it is left, but not while it waits for its next start.
 func TestGPUTime(t *testing.T) {
 	for name, test := range map[string]struct {
 		life  life
@@ -493,7 +494,7 @@ func TestGPUTime(t *testing.T) {
 		"starts":            {life{start: 30 * second}, 10 * second, 10 * second / 5},
 		"serves":            {life{start: 3 * second}, 10 * second, 10 * second / 5},
 		"waits for a share": {life{start: -1}, 10 * second, 10 * second / 5},
-		"has failed twice":  {life{dies: 2 * second}, 4*second + 900*ms, 4 * second / 5}, // the third start is at 5 s
+		"has failed twice":  {life{dies: 2 * second}, 4*second + 900*ms, 4 * second / 5}, // the third start would be at 5 s
 		"fails again":       {life{dies: 2 * second}, 6 * second, (4 + 1) * second / 5},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -517,7 +518,7 @@ func TestGPUTime(t *testing.T) {
 	})
 }
 
-// TestSlowToDie: while an old replica ends, a new one can start.
+// TestSlowToDie: a new replica can start while an old one is still ending.
 func TestSlowToDie(t *testing.T) {
 	start(t, "requestsPerSecond: 10, window: 2s, keepShared: 1s", func(int) life { return life{start: second, ends: time.Hour} }, func(w *world) {
 		w.ask(20 * ms)
@@ -530,7 +531,7 @@ func TestSlowToDie(t *testing.T) {
 	})
 }
 
-// TestStop: the end of a fleet ends what starts, what serves, what waits for its next try and what ends already.
+// TestStop: when a fleet ends, it ends replicas that are starting, serving, waiting for their next try, or already ending.
 func TestStop(t *testing.T) {
 	lives := []life{{start: -1}, {start: 0, ends: time.Hour}, {start: second, dies: 10 * ms}, {start: second, dies: 10 * ms}}
 	start(t, "requestsPerSecond: 10, minReplicas: 3", func(attempt int) life { return lives[min(attempt, 3)] }, func(w *world) {
@@ -546,7 +547,7 @@ func TestStop(t *testing.T) {
 	})
 }
 
-// TestChosenLeaves: of replicas that are ready the one ends that the autoscaler has chosen, whether it is the older or the younger one.
+// TestChosenLeaves: of the ready replicas, the one that the autoscaler has chosen ends, whether it is the older or the younger one.
 func TestChosenLeaves(t *testing.T) {
 	for _, chosen := range []scaling.ID{1, 2} {
 		t.Run(fmt.Sprint(chosen), func(t *testing.T) {

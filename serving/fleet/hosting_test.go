@@ -17,7 +17,7 @@ import (
 
 var guest = gateway.FunctionName{Namespace: "default", Name: "g"}
 
-// of returns how many replicas of a function run.
+// of returns how many replicas of a function are running.
 func (m *memory) of(function string) (n int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -29,12 +29,12 @@ func (m *memory) of(function string) (n int) {
 	return n
 }
 
-// loadGuest is load of the guest.
+// loadGuest is like load, for the guest.
 func (w *world) loadGuest(rate float64, length time.Duration) int {
 	return w.loadOf(guest.Name, "10ms", rate, length)
 }
 
-// loadOf is load of a function, of requests that take some time. It returns the number of those that are lost.
+// loadOf is like load, for any function and requests that take the given time. It returns the number of lost requests.
 func (w *world) loadOf(function, work string, rate float64, length time.Duration) (failed int) {
 	var wait sync.WaitGroup
 	var mu sync.Mutex
@@ -55,7 +55,7 @@ func (w *world) loadOf(function, work string, rate float64, length time.Duration
 	return failed
 }
 
-// setHost tells the gateway and the fleet the guest's host, in this order or the other.
+// setHost sets the guest's host at the fleet and at the gateway, in the given order.
 func (w *world) setHost(host gateway.FunctionName, fleetFirst bool) {
 	w.Helper()
 	if fleetFirst {
@@ -70,7 +70,7 @@ func (w *world) setHost(host gateway.FunctionName, fleetFirst bool) {
 	}
 }
 
-// follow tells the gateway each second to which hosts the fleet lets requests go, as the status of objects does.
+// follow tells the gateway every second which hosts the fleet currently lets requests go to, as the status of objects does.
 func (w *world) follow() {
 	ctx, stop := context.WithCancel(w.Context())
 	w.Cleanup(stop)
@@ -89,7 +89,7 @@ func (w *world) follow() {
 	}()
 }
 
-// withGuest runs a test with a function and one of the same template, which is to be its guest.
+// withGuest runs a test with a function and another one with the same template, which can become its guest.
 func withGuest(t *testing.T, scaling string, change func(*api.GPUFunction), test func(w *world)) {
 	object := decode(t, scaling, nil)
 	startObject(t, object, steady, func(f *Fleet) {
@@ -102,8 +102,8 @@ func withGuest(t *testing.T, scaling string, change func(*api.GPUFunction), test
 	}, test)
 }
 
-// TestGuestHasNoReplicas checks that a host scales with its guest's load while the guest has no replicas, although it has a minimum, and that no request
-// is lost as the host comes and goes.
+// TestGuestHasNoReplicas checks that a host scales with its guest's load while the guest has no replicas, even if the guest has a minimum, and that no request
+// is lost when the host is set and unset.
 func TestGuestHasNoReplicas(t *testing.T) {
 	for name, fleetFirst := range map[string]bool{"gateway first": false, "fleet first": true} {
 		t.Run(name, func(t *testing.T) {
@@ -144,7 +144,7 @@ func TestGuestHasNoReplicas(t *testing.T) {
 	}
 }
 
-// TestGuestWakesHost checks that a request to a guest starts a replica of its host, and none of the guest, if there is none.
+// TestGuestWakesHost checks that if a host has no replica, a request to its guest starts one of the host and none of the guest.
 func TestGuestWakesHost(t *testing.T) {
 	withGuest(t, "minReplicas: 0, requestsPerSecond: 10", func(*api.GPUFunction) {}, func(w *world) {
 		w.setHost(name, false)
@@ -158,8 +158,8 @@ func TestGuestWakesHost(t *testing.T) {
 	})
 }
 
-// TestHeavyGuest checks that a guest with much more load than its host keeps its replicas until the host has enough for both, and comes back likewise: as what
-// one replica can do is less than the load, requests would be lost else.
+// TestHeavyGuest checks that a guest with much more load than its host keeps its replicas until the host has enough for both, and that the reverse holds on
+// the way back. Since one replica is not enough for the load, requests would otherwise be lost.
 func TestHeavyGuest(t *testing.T) {
 	withGuest(t, "minReplicas: 1, requestsPerSecond: 10, keepShared: 10s", func(*api.GPUFunction) {}, func(w *world) {
 		w.follow()
@@ -177,12 +177,12 @@ func TestHeavyGuest(t *testing.T) {
 		}
 		is := func(when string, host gateway.FunctionName, f, g int) {
 			w.Helper()
-			if s, _ := w.fleet.StatusOf(guest); s.Host != host || min(w.of("f"), 6) != f || min(w.of("g"), 5) != g { // a trend adds one
+			if s, _ := w.fleet.StatusOf(guest); s.Host != host || min(w.of("f"), 6) != f || min(w.of("g"), 5) != g { // a trend may add one
 				w.Errorf("%s: host %q, %d replicas of f and %d of g, want %q, %d and %d", when, s.Host.Name, w.of("f"), w.of("g"), host.Name, f, g)
 			}
 		}
 		none := gateway.FunctionName{}
-		sleep(time.Minute) // in which some are lost, until there are enough replicas
+		sleep(time.Minute) // some requests are lost until there are enough replicas
 		before := lost()
 		w.fleet.SetHost(guest, name, none)
 		sleep(14 * second)
@@ -201,7 +201,8 @@ func TestHeavyGuest(t *testing.T) {
 	})
 }
 
-// TestHostWithoutRoom checks that a guest goes to a host that gets no more replicas, after some time: it may have to go to make room for them.
+// TestHostWithoutRoom checks that after some time a guest moves even to a host that gets no more replicas, since the guest's own replicas may be what takes up
+// the room.
 func TestHostWithoutRoom(t *testing.T) {
 	object := decode(t, "minReplicas: 1, requestsPerSecond: 10, keepShared: 10s", nil)
 	full := func(attempt int) life {
@@ -237,7 +238,7 @@ func TestHostWithoutRoom(t *testing.T) {
 	})
 }
 
-// TestHostOfEarlierFleet checks that a fleet that begins goes on with the host that gateways know, whether it is to stay or to end.
+// TestHostOfEarlierFleet checks that a new fleet continues with the host that the gateways know, whether the host is to stay or to be unset.
 func TestHostOfEarlierFleet(t *testing.T) {
 	none := gateway.FunctionName{}
 	for name, test := range map[string]struct{ host, before, at, later gateway.FunctionName }{
@@ -265,8 +266,8 @@ func TestHostOfEarlierFleet(t *testing.T) {
 	}
 }
 
-// TestHostAndGuestSwap checks that no request of either is lost when the guest becomes the host and the host its guest, by way of the guest by itself, however
-// soon the one follows the other.
+// TestHostAndGuestSwap checks that no request to either function is lost when guest and host swap roles, with the guest hosted by nobody in between, however
+// soon the second change follows the first.
 func TestHostAndGuestSwap(t *testing.T) {
 	for name, between := range map[string]time.Duration{"at once": 0, "before it is ready": second, "a period of the planner": 5 * second, "later": 2 * time.Minute} {
 		t.Run(name, func(t *testing.T) {
@@ -303,7 +304,7 @@ func TestHostAndGuestSwap(t *testing.T) {
 	}
 }
 
-// TestUnlikeGuest checks that the fleet does not take the replicas of a function that its host may not serve.
+// TestUnlikeGuest checks that the fleet does not end the replicas of a function whose requests its host cannot serve.
 func TestUnlikeGuest(t *testing.T) {
 	other := func(f *api.GPUFunction) { f.Spec.Template.Spec.Containers[0].Image = "example.com/other" }
 	withGuest(t, "minReplicas: 1, requestsPerSecond: 10", other, func(w *world) {
@@ -315,7 +316,7 @@ func TestUnlikeGuest(t *testing.T) {
 	})
 }
 
-// TestHostIsSetLater: a fleet that begins starts no replicas of a guest while it does not know the host that gateways do, but for a while only.
+// TestHostIsSetLater: a new fleet that does not know the host that the gateways know starts no replicas of the guest, but only for a limited time.
 func TestHostIsSetLater(t *testing.T) {
 	start(t, "minReplicas: 1, requestsPerSecond: 10", steady, func(w *world) {
 		w.stop()

@@ -11,7 +11,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/scaling"
 )
 
-// steps keeps the steps of moves.
+// steps records the steps of moves.
 type steps struct{ all []string }
 
 func (s *steps) of(f *Fleet) {
@@ -20,7 +20,7 @@ func (s *steps) of(f *Fleet) {
 	}
 }
 
-// TestMove: a replica serves until the one that takes its place is ready, and no request is lost. There is one more at most.
+// TestMove: a replica serves until its replacement is ready, and no request is lost. There is at most one additional replica.
 func TestMove(t *testing.T) {
 	var s steps
 	startObject(t, decode(t, "minReplicas: 2, maxReplicas: 2, requestsPerSecond: 20", nil), steady, s.of, func(w *world) {
@@ -67,7 +67,8 @@ func TestMove(t *testing.T) {
 	})
 }
 
-// TestMoveInReserve: a replica in reserve is in reserve where it has moved, too, and one that is needed again meanwhile is Hot there.
+// TestMoveInReserve: the replacement of a replica in reserve is in reserve, too. If the replica is needed again meanwhile, the
+// replacement is Hot.
 func TestMoveInReserve(t *testing.T) {
 	for _, needed := range []bool{false, true} {
 		t.Run(fmt.Sprintf("needed=%v", needed), func(t *testing.T) {
@@ -94,7 +95,8 @@ func TestMoveInReserve(t *testing.T) {
 	}
 }
 
-// TestMoveFails: the replica goes on, and the one that has failed is not created again. After a move it is created like any other.
+// TestMoveFails: if the replacement fails, the replica goes on and the replacement is not created again. After a completed move, the
+// replacement is restarted like any other replica.
 func TestMoveFails(t *testing.T) {
 	var s steps
 	lives := []life{{start: second}, {start: time.Hour, dies: 2 * second}, {start: second, dies: 30 * second}, {start: second}}
@@ -116,7 +118,7 @@ func TestMoveFails(t *testing.T) {
 		if got := w.names(); !slices.Equal(got, []string{"f-3"}) {
 			w.Errorf("%v run", got)
 		}
-		sleep(30 * second) // it has failed, and is there again
+		sleep(30 * second) // it has failed and was created again
 		if got := w.names(); !slices.Equal(got, []string{"f-3"}) || len(w.creations()) != 4 || w.as[3].Move != (Move{}) {
 			w.Errorf("%v run, %+v were created", got, w.as)
 		}
@@ -126,7 +128,7 @@ func TestMoveFails(t *testing.T) {
 	})
 }
 
-// TestMoveUnneeded: while a replica moves, the load falls and the function needs none. Both end.
+// TestMoveUnneeded: if the load falls during a move so that no replica is needed, both end.
 func TestMoveUnneeded(t *testing.T) {
 	start(t, "requestsPerSecond: 10, window: 4s, keepShared: 1s", func(n int) life {
 		if n == 1 {
@@ -145,7 +147,7 @@ func TestMoveUnneeded(t *testing.T) {
 	})
 }
 
-// TestMoveOfChangedFunction: what the owner has changed is rolled out, not moved.
+// TestMoveOfChangedFunction: a change by the owner is rolled out, and not treated as a move.
 func TestMoveOfChangedFunction(t *testing.T) {
 	const two = "minReplicas: 1, maxReplicas: 1, requestsPerSecond: 10"
 	start(t, two, steady, func(w *world) {
@@ -168,15 +170,15 @@ func TestMoveOfChangedFunction(t *testing.T) {
 	})
 }
 
-// TestMoveOfPredecessor: the next process goes on with a move, wherever it has stopped.
+// TestMoveOfPredecessor: the next process continues a move, wherever the previous one stopped.
 func TestMoveOfPredecessor(t *testing.T) {
 	at := func(id scaling.ID) string { return fmt.Sprintf("f-%d:80", id) }
 	const one = "requestsPerSecond: 10, minReplicas: 1, maxReplicas: 1"
 	for name, test := range map[string]struct {
 		scaling  string
 		existing []Existing
-		before   []string // ready and not to end
-		ready    bool     // the other one becomes ready then
+		before   []string // ready, and not about to end
+		ready    bool     // the replacement becomes ready then
 		after    []string
 	}{
 		"starts":                 {one, []Existing{{ID: 3, Address: at(3)}, {ID: 4, From: 3}}, []string{"f-3", "f-4"}, true, []string{"f-4"}},

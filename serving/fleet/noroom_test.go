@@ -8,7 +8,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/scaling"
 )
 
-// TestNoRoom: the platform cannot make the first instance Hot, and says so twice.
+// TestNoRoom: the platform cannot make the first instance Hot, and reports that twice.
 func TestNoRoom(t *testing.T) {
 	const one = "requestsPerSecond: 10"
 	set := func(w *world, share bool) {
@@ -23,8 +23,8 @@ func TestNoRoom(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		before, after func(w *world)
-		fails         bool     // the other instance
-		then, later   []string // instances at once, and when another one has had time to start
+		fails         bool     // whether the other instance fails
+		then, later   []string // instances at once, and after another one has had time to start
 		hot, shared   int      // at once
 	}{
 		"wanted Hot":        {then: []string{"f-1", "f-2"}, later: []string{"f-2"}, hot: 1, shared: 1},

@@ -12,7 +12,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/scaling"
 )
 
-// parking has replicas parked after 2 s in reserve.
+// parking parks replicas after 2 s in reserve.
 const parking = "requestsPerSecond: 10, window: 2s, keepShared: 2s"
 
 // parkingFunction returns a function whose replicas stay parked for a minute, as in a cluster.
@@ -35,8 +35,8 @@ func (w *world) awaitParked() {
 	w.Fatalf("%+v: no replica is parked", w.status())
 }
 
-// TestParked: a replica that is not needed stays, parked, and gets the next request; what happens to its server meanwhile is no failure. After its time it
-// is ended.
+// TestParked: a replica that is not needed stays and is parked, and gets the next request. Whatever happens to its server meanwhile is not a failure. It
+// ends when its time is over.
 func TestParked(t *testing.T) {
 	startParking(t, parking, steady, func(w *world) {
 		w.ask(ms)
@@ -61,7 +61,7 @@ func TestParked(t *testing.T) {
 	})
 }
 
-// TestCannotPark: a replica that cannot be parked is ended, and no later one is to be parked until the function changes.
+// TestCannotPark: a replica that cannot be parked is ended, and no other replica is parked until the function changes.
 func TestCannotPark(t *testing.T) {
 	startParking(t, parking, steady, func(w *world) {
 		w.ask(ms)
@@ -95,12 +95,12 @@ func TestCannotPark(t *testing.T) {
 	})
 }
 
-// TestParkedWithoutRoom: the platform cannot wake a replica. If it is needed another one starts in its place and it is ended, as it would serve nothing
-// and hold what the other one may need. If it is wanted in reserve it stays parked, and is not raised again and again.
+// TestParkedWithoutRoom: the platform cannot wake a parked replica. If it is needed, another one starts in its place and it is ended, since it would serve
+// nothing and hold what the other one may need. If it is only wanted in reserve, it stays parked, and is not raised again and again.
 func TestParkedWithoutRoom(t *testing.T) {
 	for name, c := range map[string]struct {
 		wanted scaling.Residency
-		waking bool // is known to be
+		waking bool // the platform reports that it is waking
 		want   []string
 		warm   int
 	}{
@@ -138,10 +138,11 @@ func TestParkedWithoutRoom(t *testing.T) {
 	}
 }
 
-// TestParkedHost: a host whose replicas are parked, or cannot be woken, has none for its guest's requests, which keeps its own until one is ready.
+// TestParkedHost: a host whose replicas are parked, or cannot be woken, has none for its guest's requests. The guest keeps its own replicas until one of
+// the host is ready.
 func TestParkedHost(t *testing.T) {
 	object := parkingFunction(t, "requestsPerSecond: 10, window: 2s, keepShared: 2s")
-	never := func(attempt int) life { // but for the first one of each
+	never := func(attempt int) life { // except for the first replica of each
 		if attempt < 2 {
 			return life{start: second, ends: second}
 		}
@@ -164,9 +165,9 @@ func TestParkedHost(t *testing.T) {
 		var load sync.WaitGroup
 		lost := 0
 		load.Go(func() { lost = w.loadGuest(5, 5*time.Minute) })
-		sleep(20 * second) // the guest has its own
+		sleep(20 * second) // the guest has its own replicas
 		w.fleet.SetHost(guest, name, gateway.FunctionName{})
-		sleep(1500 * ms) // the host is to be woken
+		sleep(1500 * ms) // the host is being woken
 		w.events <- Event{Instance: "f-1", Kind: NoRoom, Residency: scaling.Warm, Message: "full"}
 		load.Wait()
 		if s, _ := w.fleet.StatusOf(guest); s.Host != (gateway.FunctionName{}) || lost > 0 {
@@ -175,7 +176,7 @@ func TestParkedHost(t *testing.T) {
 	})
 }
 
-// TestParkedGuest: a guest whose own replicas are parked has none that serve: its requests go to the host at once, and wake none of its own.
+// TestParkedGuest: if a guest's own replicas are parked, none of them serves. Its requests go to the host at once, and wake none of the parked replicas.
 func TestParkedGuest(t *testing.T) {
 	object := parkingFunction(t, "minReplicas: 0, requestsPerSecond: 10, window: 2s, keepShared: 2s")
 	startObject(t, object, steady, func(f *Fleet) {
@@ -209,7 +210,7 @@ func TestParkedGuest(t *testing.T) {
 	})
 }
 
-// TestParkedFails: a parked replica that fails is not started again, whatever its platform does.
+// TestParkedFails: a parked replica that fails is not started again, whatever the platform does.
 func TestParkedFails(t *testing.T) {
 	for _, kind := range []EventKind{Restarting, Failed} {
 		t.Run(string(kind), func(t *testing.T) {
@@ -237,7 +238,7 @@ func TestParkedFails(t *testing.T) {
 	}
 }
 
-// TestGiveUpParks: a replica in reserve is parked when its memory is needed, and ended when that was not enough.
+// TestGiveUpParks: a replica in reserve is parked when its memory is needed, and ended if that was not enough.
 func TestGiveUpParks(t *testing.T) {
 	startParking(t, "requestsPerSecond: 10, window: 2s, keepShared: 1m", steady, func(w *world) {
 		w.ask(ms)
@@ -255,7 +256,7 @@ func TestGiveUpParks(t *testing.T) {
 	})
 }
 
-// TestRestoreParked: a replica that an earlier process has parked is parked.
+// TestRestoreParked: a replica that an earlier process parked is restored as parked.
 func TestRestoreParked(t *testing.T) {
 	f, err := New(Config{Gateways: gateway.New(gateway.Config{}), Platform: &memory{}, Log: slog.New(slog.DiscardHandler)}, nil)
 	if err != nil {
@@ -272,7 +273,7 @@ func TestRestoreParked(t *testing.T) {
 	}
 }
 
-// TestWakingStays: a parked replica whose time is over does not take the place of another one that is being woken.
+// TestWakingStays: when the time of one parked replica is over, that one ends, and not another one that is being woken.
 func TestWakingStays(t *testing.T) {
 	f := parkingFunction(t, "requestsPerSecond: 10, maxReplicas: 3, window: 4s, keepShared: 1s")
 	startShares(t, f, []Existing{{ID: 1, Residency: scaling.Warm}, {ID: 2, Residency: scaling.Warm}}, func(s *shares) {
@@ -288,7 +289,7 @@ func TestWakingStays(t *testing.T) {
 	})
 }
 
-// TestParkNoMore: parked replicas are ended once their function does not say any more that replicas are to be parked.
+// TestParkNoMore: parked replicas are ended once their function no longer asks for parking.
 func TestParkNoMore(t *testing.T) {
 	startParking(t, parking, steady, func(w *world) {
 		w.ask(ms)

@@ -8,8 +8,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/scaling"
 )
 
-// TestRateBesideReports has every other report of a gateway come just after the tick of its second, as happens for hours when the two clocks of a second
-// have about the same phase: the rate is that of the requests if the gateway counts them by seconds. The difference of two counts is not.
+// TestRateBesideReports makes every other report of a gateway arrive just after the tick for its second, as happens for hours if the two clocks tick at
+// about the same time. The rate is still that of the requests, since the gateway counts them by seconds; the difference of two totals would not be.
 func TestRateBesideReports(t *testing.T) {
 	const perSecond = 50
 	for name, test := range map[string]struct {
@@ -22,7 +22,7 @@ func TestRateBesideReports(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			fn := &function{}
 			var rates []scaling.Rate
-			for _, seconds := range []uint64{2, 2, 4, 4, 6, 6} { // that have been reported at each tick
+			for _, seconds := range []uint64{2, 2, 4, 4, 6, 6} { // reported by each tick
 				l := gateway.Load{Received: perSecond * seconds, LastSecond: gateway.LastSecond{Received: perSecond, Known: test.bySeconds}}
 				rates = append(rates, fn.rate(l))
 				fn.addLoad(l)

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestRestartedByPlatform: while the only replica has failed and its platform is to start it again, requests are refused at once; the replica is
-// not created twice.
+// TestRestartedByPlatform: while the only replica has failed and the platform is about to restart it, requests are refused at once, and the
+// replica is not created a second time.
 func TestRestartedByPlatform(t *testing.T) {
 	start(t, "minReplicas: 1, requestsPerSecond: 10", func(int) life { return life{start: time.Hour} }, func(w *world) {
 		send := func(k EventKind, message string) {

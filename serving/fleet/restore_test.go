@@ -17,7 +17,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// remote stands for gateways that are other processes: a test says what they have counted.
+// remote plays gateways in other processes: the test sets what they have counted.
 type remote struct {
 	*gateway.Gateway
 	mu   sync.Mutex
@@ -30,21 +30,21 @@ func (r *remote) Load(gateway.FunctionName) gateway.Load {
 	return r.load
 }
 
-// count sets the number of all requests, which all were answered in time.
+// count sets the total number of requests, all of which were answered in time.
 func (r *remote) count(n uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.load = gateway.Load{Arrived: n, Received: n, Answered: n, InTime: n}
 }
 
-// restored is a fleet that goes on with what an earlier one has left. It leaves its replicas, too.
+// restored is a fleet that continues with what an earlier fleet has left, and also leaves its own replicas.
 type restored struct {
 	*memory
 	remote *remote
 	fleet  *Fleet
 }
 
-// restore runs a test in virtual time, with a fleet that was restored with the existing instances, which all run.
+// restore runs a test in virtual time, with a fleet restored from the existing instances, all of which are running.
 func restore(t *testing.T, scaling string, existing []Existing, received []uint64, counted uint64, test func(r *restored)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -75,7 +75,7 @@ func restore(t *testing.T, scaling string, existing []Existing, received []uint6
 	})
 }
 
-// TestLoadOfBefore: what gateways have counted before the fleet began, and what they have lost, is no load.
+// TestLoadOfBefore: what gateways counted before the fleet began is not load, and neither is a drop of their counts.
 func TestLoadOfBefore(t *testing.T) {
 	restore(t, "requestsPerSecond: 10", nil, nil, 1e6, func(r *restored) {
 		sleep(5 * second)
@@ -98,7 +98,7 @@ func TestRestore(t *testing.T) {
 		scaling  string
 		existing []Existing
 		received []uint64
-		want     []string // that run after some seconds
+		want     []string // running after some seconds
 		created  int
 	}{
 		"nothing":            {"requestsPerSecond: 10", nil, nil, nil, 0},
@@ -143,7 +143,8 @@ func TestRestoreRefuses(t *testing.T) {
 	}
 }
 
-// TestKeepWhileDraining: a fleet that leaves its replicas ends although one of them still has a request, and ends none.
+// TestKeepWhileDraining: a fleet that leaves its replicas behind ends even while one of them has a request, and ends none of
+// them.
 func TestKeepWhileDraining(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &world{T: t, memory: &memory{T: t, events: make(chan Event), live: func(int) life { return life{start: second} }, begin: time.Now(),
@@ -170,7 +171,7 @@ func TestKeepWhileDraining(t *testing.T) {
 		if status := <-answered; status != 200 || len(w.deletions()) != 0 {
 			t.Errorf("status %d, deleted at %v", status, w.deletions())
 		}
-		sleep(time.Minute) // a drain would have ended
+		sleep(time.Minute) // a drain would be over by now
 		w.Delete("f-1")
 		<-w.memory.events
 	})

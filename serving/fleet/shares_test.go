@@ -16,7 +16,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// mixed returns a complete function whose profile recommends 20 % of the SMs for 100 requests a second, and has measured smaller shares.
+// mixed returns a complete function whose profile recommends 20 % of the SMs for 100 requests per second, and has also measured smaller shares.
 func mixed(t *testing.T, change func(*api.GPUFunction)) *api.GPUFunction {
 	t.Helper()
 	f := decode(t, "requestsPerSecond: 100, maxReplicas: 20, window: 4s, keepShared: 1s", nil)
@@ -36,7 +36,7 @@ func mixed(t *testing.T, change func(*api.GPUFunction)) *api.GPUFunction {
 	return complete
 }
 
-// shares is a fleet whose load a test sets, in requests a second.
+// shares is a fleet whose load the test sets, in requests per second.
 type shares struct {
 	*memory
 	remote *remote
@@ -44,7 +44,7 @@ type shares struct {
 	count  uint64
 }
 
-// startShares runs a test in virtual time, with replicas that an earlier process has left.
+// startShares runs a test in virtual time, with replicas left by an earlier process.
 func startShares(t *testing.T, f *api.GPUFunction, existing []Existing, test func(*shares)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -74,7 +74,7 @@ func startShares(t *testing.T, f *api.GPUFunction, existing []Existing, test fun
 	})
 }
 
-// load has as many requests come in each of some seconds.
+// load generates the same number of requests in each of some seconds.
 func (s *shares) load(rate uint64, seconds int) {
 	for range seconds {
 		time.Sleep(second / 2)
@@ -85,7 +85,7 @@ func (s *shares) load(rate uint64, seconds int) {
 	synctest.Wait()
 }
 
-// running returns the number of instances that are not to end, by their SMs in percent.
+// running returns the number of instances that are not about to end, by their SMs in percent.
 func (s *shares) running() map[int]int {
 	s.fleet.mu.Lock()
 	defer s.fleet.mu.Unlock()
@@ -101,8 +101,9 @@ func (s *shares) running() map[int]int {
 	return found
 }
 
-// TestMixedShares follows FaST-GShare's Algorithm 1: as many replicas of the recommended share as the load keeps busy, the smallest share that answers
-// the rest, and the least efficient leave first. Per SM-time the share of 20 % answers 500, that of 10 % 400, that of 5 % and a quota of 40 % 400.
+// TestMixedShares follows FaST-GShare's Algorithm 1: as many replicas of the recommended share as the load keeps busy, and for the rest the smallest
+// share that answers it. The least efficient replicas end first. Relative to SM-time, the share of 20 % answers 500, that of 10 % 400, and that of 5 %
+// with a quota of 40 % also 400.
 func TestMixedShares(t *testing.T) {
 	for _, test := range []struct {
 		load uint64
@@ -116,7 +117,7 @@ func TestMixedShares(t *testing.T) {
 	} {
 		t.Run(fmt.Sprint(test.load), func(t *testing.T) {
 			startShares(t, mixed(t, nil), nil, func(s *shares) {
-				// From zero one replica starts for the load of the first second, the others for that of the window.
+				// From zero, one replica starts for the load of the first second, and the others for that of the window.
 				if s.load(test.load, 12); !maps.Equal(s.running(), test.want) {
 					t.Errorf("%v, want %v", s.running(), test.want)
 				}
@@ -134,7 +135,7 @@ func TestMixedShares(t *testing.T) {
 			}
 		})
 	})
-	t.Run("at the maximum", func(t *testing.T) { // small ones, of a load that rose slowly, are in the way
+	t.Run("at the maximum", func(t *testing.T) { // small replicas, started while the load rose slowly, are in the way
 		startShares(t, mixed(t, func(f *api.GPUFunction) { f.Spec.Scaling.MaxReplicas = new(2) }), nil, func(s *shares) {
 			s.load(6, 12)
 			if s.load(30, 12); !maps.Equal(s.running(), map[int]int{5: 1, 10: 1}) {
@@ -160,7 +161,7 @@ func TestMixedShares(t *testing.T) {
 	})
 }
 
-// TestMixedSharesChange: replicas of a share that the profile does not have any more are replaced, and others stay.
+// TestMixedSharesChange: replicas whose share is no longer in the profile are replaced, and others stay.
 func TestMixedSharesChange(t *testing.T) {
 	startShares(t, mixed(t, nil), nil, func(s *shares) {
 		s.load(230, 12)
@@ -176,7 +177,7 @@ func TestMixedSharesChange(t *testing.T) {
 	})
 }
 
-// TestMixedSharesRestored: another process goes on with replicas of each share, and knows what each answers.
+// TestMixedSharesRestored: another process continues with replicas of each share, and knows the rate of each.
 func TestMixedSharesRestored(t *testing.T) {
 	f := mixed(t, nil)
 	var existing []Existing
@@ -187,7 +188,7 @@ func TestMixedSharesRestored(t *testing.T) {
 		if want := (map[int]int{20: 1, 10: 1, 5: 1}); !maps.Equal(s.running(), want) {
 			t.Errorf("%v, want %v", s.running(), want)
 		}
-		if s.load(145, 12); len(s.created) > 0 { // 148 are answered
+		if s.load(145, 12); len(s.created) > 0 { // capacity for 148
 			t.Errorf("%d were created", len(s.created))
 		}
 		sms := slices.Sorted(maps.Keys(s.running()))

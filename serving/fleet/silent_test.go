@@ -11,8 +11,8 @@ import (
 	"github.com/gshare-dev/gshare/serving/gateway"
 )
 
-// TestSilentClients opens 3,000 requests of which one byte of ten comes. They start no replica, neither while the gateway waits for the rest
-// nor when the clients have left. The control is one request that comes whole.
+// TestSilentClients opens 3,000 requests that send only one of ten announced bytes. They start no replica, neither while the gateway waits
+// for the rest nor when the clients have disconnected. The control is one complete request.
 func TestSilentClients(t *testing.T) {
 	const clients = 3000
 	start(t, "requestsPerSecond: 10, window: 4s, keepShared: 6s", steady, func(w *world) {
@@ -41,7 +41,7 @@ func TestSilentClients(t *testing.T) {
 		}
 		check(0)
 		for _, sent := range bodies {
-			_ = sent.CloseWithError(io.ErrUnexpectedEOF) // as net/http reports that a connection has ended
+			_ = sent.CloseWithError(io.ErrUnexpectedEOF) // as net/http reports the end of a connection
 		}
 		wait.Wait()
 		sleep(recent * period)

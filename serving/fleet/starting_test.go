@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// TestReminders: the log says after some seconds what a replica waits for that does not start, and then once a minute; it says nothing of one
-// that starts at once, and begins again with each start.
+// TestReminders: after some seconds, and then once a minute, the log says what a replica waits for that does not start. It says nothing about
+// one that starts at once, and begins anew with each start.
 func TestReminders(t *testing.T) {
 	lives := []life{{start: -1, dies: 150 * second, ends: second}, {start: 4 * second, dies: 100 * second}, {start: -1, ends: second}}
 	start(t, "requestsPerSecond: 10, minReplicas: 1", func(attempt int) life { return lives[min(attempt, 2)] }, func(w *world) {
 		const line = `msg="replica is still starting" replica=f-1 `
 		for _, step := range []struct {
 			at   time.Duration
-			want string // of the last line
+			want string // contained in the last line
 			n    int
 		}{
 			{at: 4 * second, n: 0}, {at: 6 * second, want: `seconds=5 reason="no room"`, n: 1}, {at: 64 * second, n: 1},
@@ -30,7 +30,7 @@ func TestReminders(t *testing.T) {
 	})
 }
 
-// TestUnready: the log says what a replica waits for that is not ready any more, in its own time, not as often as it would have since the start.
+// TestUnready: the log says what a replica waits for that is no longer ready, with intervals counted from then on, not from its start.
 func TestUnready(t *testing.T) {
 	start(t, "requestsPerSecond: 10, minReplicas: 1", func(int) life { return life{start: second} }, func(w *world) {
 		sleep(time.Hour)

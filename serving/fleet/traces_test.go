@@ -21,49 +21,49 @@ var (
 	seed = flag.Uint64("seed", 1, "seed of the requests of TestTraces")
 )
 
-// Of the function that TestTraces scales: each request takes 10 ms of a replica, which has one at a time and a whole GPU.
+// The function that TestTraces scales: each request takes 10 ms on a replica, which handles one at a time and has a whole GPU.
 const (
 	traceWork = 10 * ms
 	traceSLO  = 100 * ms
-	traceRate = 70          // requests per second that a replica answers in time, nearly all of them
+	traceRate = 70          // requests per second of which a replica answers nearly all in time
 	idle      = 20 * second // before a trace begins, so that replicas of a minimum are ready
 )
 
 // setting is one row of the table of TestTraces.
 type setting struct {
-	window, keepShared string // the defaults if they are empty
+	window, keepShared string // empty: the defaults
 	min                int
-	start              time.Duration // of a replica
-	variant            string        // what is changed beyond that, for the table
+	start              time.Duration // time until a replica is ready
+	variant            string        // other changes, as named in the table
 	policy             func(p *scaling.Policy)
-	foreseen           time.Duration // the autoscaler sees the load as it is this much later
+	foreseen           time.Duration // by how much the autoscaler sees the load in advance
 }
 
-// outcome is what a setting gave.
+// outcome is the result of a setting.
 type outcome struct {
 	requests, inTime int
-	// Requests that were not answered in time, by what the replicas did when they came: too few were wanted, one was starting, or neither.
+	// Requests that were not answered in time, by the state of the replicas when they came: too few were wanted, one was starting, or neither.
 	window, starting, other int
 	starts, most            int
-	gpu                     time.Duration // for which replicas had their GPUs
+	gpu                     time.Duration // time for which replicas had their GPUs
 }
 
-// percent returns a number of requests in percent of all.
+// percent returns a number of requests as a percentage of all.
 func (o outcome) percent(n int) float64 { return 100 * float64(n) / float64(o.requests) }
 
-// gpuByNeed returns the GPU time by that of the requests alone.
+// gpuByNeed returns the GPU time relative to the time that the requests themselves need.
 func (o outcome) gpuByNeed() float64 {
 	return float64(o.gpu) / float64(o.requests) / float64(traceWork)
 }
 
-// trace is a load on the function.
+// trace is the load of the function.
 type trace struct {
 	name   string
 	series arrival.Series
 	length time.Duration
 }
 
-// rate returns the requests per second that are to be expected at a time.
+// rate returns the expected rate at a time, in requests per second.
 func (tr *trace) rate(at time.Duration) float64 {
 	if at < 0 || at >= tr.length {
 		return 0
@@ -71,7 +71,7 @@ func (tr *trace) rate(at time.Duration) float64 {
 	return tr.series.Counts[int(at/tr.series.Step)%len(tr.series.Counts)] / tr.series.Step.Seconds()
 }
 
-// expected returns how many requests are to be expected until a time.
+// expected returns the expected number of requests until a time.
 func (tr *trace) expected(until time.Duration) uint64 {
 	sum := 0.0
 	for at := time.Duration(0); at < until; at += tr.series.Step {
@@ -80,8 +80,8 @@ func (tr *trace) expected(until time.Duration) uint64 {
 	return uint64(sum)
 }
 
-// periodic returns periods of a load with the shape of Dilu's periodic one: within a tenth of the period it rises from almost nothing to 110
-// requests per second, where it stays for a third with a dip in the middle, then falls and stays low.
+// periodic returns a load with the shape of Dilu's periodic one: within a tenth of the period it rises from almost zero to 110 requests per
+// second, stays there for a third with a dip in the middle, then falls and stays low.
 func periodic(period time.Duration, periods int) trace {
 	shape := []float64{2, 4, 35, 80, 105, 110, 100, 75, 60, 80, 100, 95, 80, 60, 45, 35, 30, 25, 20, 15, 12, 10, 8, 5, 3, 1}
 	s := arrival.Series{Name: "periodic", Step: period / time.Duration(len(shape))}
@@ -115,25 +115,25 @@ func ramp(length time.Duration) trace {
 	return trace{"ramp", s, length}
 }
 
-// level returns a load that stays just below what one replica does: only the noise of single seconds is above.
+// level returns a load just below the capacity of one replica, which only the noise of single seconds exceeds.
 func level(length time.Duration) trace {
 	return trace{"level, 65/s", arrival.Series{Step: time.Second, Counts: []float64{65}}, length}
 }
 
-// conversations returns the beginning of Azure's trace of an LLM service, with more requests for each that was recorded.
+// conversations returns the beginning of Azure's trace of an LLM service, with more requests for each recorded one.
 func conversations(t *testing.T, length time.Duration, more float64) trace {
 	all, err := arrival.Read(dataset.MustRead(t, "serving/AzureLLMInferenceTrace_conv.csv"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := all[0].Coarser(10) // single seconds would be multiplied noise
+	s := all[0].Coarser(10) // for single seconds, the noise would be multiplied
 	for i := range s.Counts {
 		s.Counts[i] *= more
 	}
 	return trace{"Azure LLM", s, length}
 }
 
-// foresight shows the autoscaler the load of later.
+// foresight shows the autoscaler the load of a later time.
 type foresight struct {
 	Gateways
 	trace *trace
@@ -171,7 +171,7 @@ func (tr *trace) measure(t *testing.T, s setting) (o outcome) {
 	startObject(t, object, func(int) life { return life{start: s.start, ends: 100 * ms} }, prepare, func(w *world) {
 		var wait sync.WaitGroup
 		var mu sync.Mutex
-		var missed []time.Duration // when they came
+		var missed []time.Duration // times of their arrival
 		arrivals := arrival.Draw([]arrival.Source{{Series: &tr.series, Scale: 1}}, tr.length, *seed)
 		sleep(idle)
 		o = outcome{requests: len(arrivals), gpu: -w.status().GPUTime}
@@ -204,7 +204,7 @@ func (tr *trace) measure(t *testing.T, s setting) (o outcome) {
 	return o
 }
 
-// replicasAt returns the replicas that were starting and that were ready at a time.
+// replicasAt returns how many replicas were starting, and how many were ready, at a time.
 func (m *memory) replicasAt(at, start time.Duration) (starting, ready int) {
 	for _, created := range m.creations() {
 		switch {
@@ -222,8 +222,8 @@ func (m *memory) replicasAt(at, start time.Duration) (starting, ready int) {
 	return starting, ready
 }
 
-// settings returns the rows of the table: one thing at a time differs from a window of 10 s, 30 s in reserve, no minimum and 2 s to start; and
-// some from the defaults.
+// settings returns the rows of the table. In most, one parameter at a time differs from a window of 10 s, 30 s in reserve, no minimum and 2 s
+// to start; some differ from the defaults.
 func settings() []setting {
 	base := func(change func(s *setting)) setting {
 		s := setting{window: "10s", keepShared: "30s", start: 2 * second}

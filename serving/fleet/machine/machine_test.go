@@ -22,7 +22,7 @@ import (
 
 const asServer = "MACHINE_TEST_SERVER"
 
-// TestMain lets the test binary be a server that is ready at its third probe, and on SIGTERM ends with code 0.
+// TestMain lets the test binary also be a server that is ready at its third probe and exits with code 0 on SIGTERM.
 func TestMain(m *testing.M) {
 	if os.Getenv(asServer) == "" {
 		os.Exit(m.Run())
@@ -47,12 +47,12 @@ func TestMain(m *testing.M) {
 	os.Exit(0)
 }
 
-// world is a Machine on which no agent grants shares, and the functions to run on it.
+// world is a Machine without an agent that grants shares, with the functions to run on it.
 type world struct {
 	*Machine
 	t  *testing.T
 	mu sync.Mutex
-	// output is what instances have written.
+	// output is what the instances have written.
 	output []string
 }
 
@@ -100,7 +100,7 @@ func (w *world) next(kind fleet.EventKind) fleet.Event {
 	}
 }
 
-// written waits for the first line that an instance writes, and returns it.
+// written waits for the next line that an instance writes, and returns it.
 func (w *world) written() string {
 	w.t.Helper()
 	for {
@@ -135,7 +135,7 @@ func TestServer(t *testing.T) {
 	}
 }
 
-// TestConnection: without a probe an instance is ready when it accepts connections.
+// TestConnection: without a probe, an instance is ready once it accepts connections.
 func TestConnection(t *testing.T) {
 	w := newWorld(t)
 	w.create("f-1", `{command: ["`+os.Args[0]+`"], env: [{name: `+asServer+`, value: "1"}]}`, 30)
@@ -144,7 +144,7 @@ func TestConnection(t *testing.T) {
 	w.next(fleet.Gone)
 }
 
-// TestFailures: an instance that ends by itself has failed, and says why.
+// TestFailures: an instance that ends by itself has failed, and the event says why.
 func TestFailures(t *testing.T) {
 	for container, want := range map[string]string{
 		`{command: [sh, -c, 'echo one; printf "out of \033memory" >&2; exit 7']}`: "exited with code 7: out of memory",
@@ -165,7 +165,7 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// TestShare holds that the share of the function reaches gshare run.
+// TestShare checks that the function's share is passed to gshare run.
 func TestShare(t *testing.T) {
 	w := newWorld(t, "echo", "run", "--socket", "s")
 	w.create("vision/f-1", `{command: [serve], args: [-x]}`, 30)
@@ -184,7 +184,8 @@ func TestShare(t *testing.T) {
 	}
 }
 
-// TestStubborn: an instance that does not care about SIGTERM is killed after its grace period, with all that it has started.
+// TestStubborn: an instance that ignores SIGTERM is killed after its grace period, together with all processes that it has
+// started.
 func TestStubborn(t *testing.T) {
 	w := newWorld(t)
 	w.create("f-1", `{command: [sh, -c, 'trap "" TERM; sleep 1000 & echo $!; while :; do sleep 1000; done']}`, 1)
@@ -197,7 +198,7 @@ func TestStubborn(t *testing.T) {
 	awaitEnd(t, child)
 }
 
-// TestKill: Kill ends what runs and what is created later, at once.
+// TestKill: Kill ends at once what is running and what is created later.
 func TestKill(t *testing.T) {
 	w := newWorld(t)
 	w.create("f-1", `{command: [sh, -c, 'trap "" TERM; echo started; while :; do sleep 1000; done']}`, 3600)
@@ -209,7 +210,7 @@ func TestKill(t *testing.T) {
 	w.next(fleet.Failed)
 }
 
-// TestOrphans: what an instance has started ends with it.
+// TestOrphans: processes that an instance has started end together with it.
 func TestOrphans(t *testing.T) {
 	w := newWorld(t)
 	w.create("f-1", `{command: [sh, -c, 'sleep 1000 & echo $!']}`, 30)
@@ -217,7 +218,7 @@ func TestOrphans(t *testing.T) {
 	awaitEnd(t, strings.TrimPrefix(e.Message, "exited with code 0: "))
 }
 
-// awaitEnd waits until a process has ended; whether its parent has noticed does not matter.
+// awaitEnd waits until a process has ended, whether or not its parent has reaped it.
 func awaitEnd(t *testing.T, pid string) {
 	t.Helper()
 	if _, err := strconv.Atoi(pid); err != nil {
@@ -234,7 +235,7 @@ func awaitEnd(t *testing.T, pid string) {
 	}
 }
 
-// TestManyTimes starts and ends instances again and again: no process, goroutine or descriptor is left.
+// TestManyTimes repeatedly starts and ends instances, and checks that no process, goroutine or descriptor is left.
 func TestManyTimes(t *testing.T) {
 	w := newWorld(t)
 	descriptors := func() int {

@@ -17,7 +17,7 @@ import (
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 )
 
-// await waits for a message of an instance that is not ready and matches the expression, and returns what its last group matches.
+// await waits for a message about an instance that is not ready which matches the expression, and returns the match of the last group.
 func (w *world) await(expression string) string {
 	w.t.Helper()
 	for re := regexp.MustCompile(expression); ; {
@@ -27,8 +27,8 @@ func (w *world) await(expression string) string {
 	}
 }
 
-// TestNeverListens: an instance that does not listen says what it waits for, and fails when its time is over, with its last line. All that it
-// has started ends, too.
+// TestNeverListens: an instance that does not listen reports what it waits for, and fails when its time is over, with its last line of
+// output. All processes that it has started end, too.
 func TestNeverListens(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "/bin/sh", "-c", `while [ "$1" != -- ]; do shift; done; shift; sleep 1000 & echo $!; exec "$@"`) // before the time to start begins
@@ -41,10 +41,10 @@ func TestNeverListens(t *testing.T) {
 	awaitEnd(t, child)
 }
 
-// ignoring runs programs that ignore SIGTERM from their begin on.
+// ignoring runs programs that ignore SIGTERM from their start on.
 var ignoring = []string{"/bin/sh", "-c", `trap "" TERM; while [ "$1" != -- ]; do shift; done; shift; exec "$@"`}
 
-// TestStubbornStart: SIGKILL follows for an instance that was not ready in time and does not care about SIGTERM.
+// TestStubbornStart: an instance that is not ready in time and ignores SIGTERM gets SIGKILL.
 func TestStubbornStart(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, ignoring...)
@@ -55,7 +55,7 @@ func TestStubbornStart(t *testing.T) {
 	}
 }
 
-// TestDeleteOfLate: an instance that is deleted while it is being ended is gone, not failed.
+// TestDeleteOfLate: an instance that is deleted while it is already being ended counts as gone, not as failed.
 func TestDeleteOfLate(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, ignoring...)
@@ -66,7 +66,7 @@ func TestDeleteOfLate(t *testing.T) {
 	w.next(fleet.Gone)
 }
 
-// TestProbes: first the startup probe has to succeed, and then the readiness probe. Each status that is waited for is told.
+// TestProbes: first the startup probe has to succeed, and then the readiness probe. Each awaited status is reported.
 func TestProbes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -77,7 +77,8 @@ func TestProbes(t *testing.T) {
 	w.next(fleet.Gone)
 }
 
-// TestWaitForShare: the time for which an instance waits for its share is not that of its start, and its reason is that of gshare run.
+// TestWaitForShare: the time for which an instance waits for its share does not count as part of its start, and the reported reason is that
+// of gshare run.
 func TestWaitForShare(t *testing.T) {
 	t.Parallel()
 	granted := t.TempDir() + "/granted"
@@ -88,7 +89,7 @@ func TestWaitForShare(t *testing.T) {
 	select {
 	case e := <-w.Events():
 		t.Fatalf("%+v", e)
-	case <-time.After(1500 * time.Millisecond): // more than the time to start
+	case <-time.After(1500 * time.Millisecond): // longer than the time to start
 	}
 	if err := os.WriteFile(granted, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -99,10 +100,10 @@ func TestWaitForShare(t *testing.T) {
 	}
 }
 
-// TestExecutes: a process that has just been started does not count as one that executes another program, and later does.
+// TestExecutes: executes does not take a process that was just started for one that executes another program, and later does.
 func TestExecutes(t *testing.T) {
 	t.Parallel()
-	for range 100 { // for a moment of each start the kernel shows no command line
+	for range 100 { // for a moment during each start the kernel shows no command line
 		cmd := exec.Command("/bin/sh", "-c", "read go && exec sleep 1000")
 		input, err := cmd.StdinPipe()
 		if err != nil {
@@ -128,7 +129,7 @@ func TestExecutes(t *testing.T) {
 	}
 }
 
-// TestInitialDelay: no probe comes before the delay has passed.
+// TestInitialDelay: no probe is made before the delay has passed.
 func TestInitialDelay(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
