@@ -7,7 +7,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// swapGPU takes shares of class swap: 8 GiB, 6 GiB of the host beyond them, and half a GiB that each keeps.
+// swapGPU returns a GPU that takes shares of class swap: it has 8 GiB, may have shares of 6 GiB more in host memory, and each share keeps half a GiB.
 func swapGPU(id string) Slice {
 	s := gpu(id, "A100")
 	s.Memory, s.MaxShares = 8<<30, 4
@@ -16,7 +16,7 @@ func swapGPU(id string) Slice {
 	return s
 }
 
-// swapping is a share of class swap.
+// swapping returns a share of class swap.
 func swapping(memory share.Bytes) Resident {
 	return Resident{Tenant: "a", Model: Slots, Class: share.Swap, Share: withMemory(fixed(100, 100), memory)}
 }
@@ -45,7 +45,7 @@ func TestAdmitSwap(t *testing.T) {
 	})
 }
 
-// fitInTurn is the rule in other words: any one of them beside what the others keep, and all of them in the slice and the host.
+// fitInTurn states the rule in other words: any one share fits beside what the others keep, and all together fit in the memory of slice and host.
 func fitInTurn(s *Slice, all []share.Bytes) bool {
 	sum := share.Bytes(0)
 	for i, m := range all {
@@ -62,8 +62,8 @@ func fitInTurn(s *Slice, all []share.Bytes) bool {
 	return sum <= s.Memory+s.Swap.Host
 }
 
-// TestSwapSumsNeverExceed places pods of class swap and others in random order, and ends some: what is on a slice always fits there, in turn or at once,
-// and a pod is refused only where no slice could take it.
+// TestSwapSumsNeverExceed places pods of class swap and others in random order, and ends some. What is on a slice always fits there, in turn or at the
+// same time, and a pod is refused only if no slice can take it.
 func TestSwapSumsNeverExceed(t *testing.T) {
 	random := rand.New(rand.NewPCG(22, 2))
 	packer := bestFit(Slots)
@@ -126,7 +126,7 @@ func couldTake(s *Slice, residents []Resident, memory share.Bytes) bool {
 	return len(all) <= s.MaxShares && fitInTurn(s, all)
 }
 
-// checkSlice checks what is on a slice, and returns how many of class swap are.
+// checkSlice checks the shares on a slice, and returns how many of them are of class swap.
 func checkSlice(t *testing.T, s *Slice, residents []Resident) int {
 	t.Helper()
 	var all []share.Bytes
@@ -149,7 +149,7 @@ func checkSlice(t *testing.T, s *Slice, residents []Resident) int {
 	return len(all)
 }
 
-// TestSwapJoins: a pod of class swap goes to a slice of that class rather than to an empty one, under each ranker.
+// TestSwapJoins: under each ranker, a pod of class swap goes to a slice of that class rather than to an empty one.
 func TestSwapJoins(t *testing.T) {
 	for name, packer := range map[string]Packer{"best fit": bestFit(Slots), "best area": {NewRules(Slots), BestArea{}}} {
 		t.Run(name, func(t *testing.T) {

@@ -6,8 +6,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// admission is one question to Rules.Admit and its answer. Parts left nil are an empty healthy GPU, terms that accept
-// anything, and the default rules.
+// admission is a call of Rules.Admit with its result. Fields left nil mean an empty healthy GPU, terms that accept anything,
+// and the default rules.
 type admission struct {
 	slice func(*Slice)
 	load  *Load
@@ -110,7 +110,7 @@ func TestAdmitSize(t *testing.T) {
 	})
 }
 
-// TestClone: what is added to one copy of a load is not seen in another, nor in the original.
+// TestClone: what is added to one copy of a load is seen neither in another copy nor in the original.
 func TestClone(t *testing.T) {
 	var l Load
 	for n := range 10 {

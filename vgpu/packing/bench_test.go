@@ -8,7 +8,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// bench is a busy fleet: pods of a few shapes come, others go, and the load stays where it is.
+// bench is a busy fleet: pods of a few shapes come and go, and the load stays about constant.
 type bench struct {
 	random  *rand.Rand
 	fleet   *Fleet
@@ -132,7 +132,7 @@ func (s *bench) finish() {
 
 func BenchmarkPlaceAmong4000Slices(b *testing.B) {
 	s := newBench(b, 500)
-	missed := 0 // pods that found no room
+	missed := 0 // pods for which there was no room
 	b.ReportAllocs()
 	for b.Loop() {
 		if s.place(s.draw()) {
@@ -144,7 +144,7 @@ func BenchmarkPlaceAmong4000Slices(b *testing.B) {
 	b.ReportMetric(float64(missed)/float64(b.N), "missed/op")
 }
 
-// BenchmarkAdmit asks a half full slice for each shape in turn, as ranking a node does.
+// BenchmarkAdmit asks a half-full slice about each shape in turn, as the ranking of a node does.
 func BenchmarkAdmit(b *testing.B) {
 	s := newBench(b, 4)
 	var asks []ShareRequest

@@ -7,8 +7,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// The small world of the hand-computed cases: one model, and typical pods that ask for half a GPU and 4 CPUs, or for a
-// whole GPU and 8 CPUs, equally often.
+// smallWorld returns the demand of the hand-computed cases: one GPU model, and typical pods that request, equally often, half a GPU and 4
+// CPUs, or a whole GPU and 8 CPUs.
 func smallWorld() (*Demand, Capacity) {
 	var m Mix
 	m.Add(Shape{VGPUs: 1, Milli: 500, CPU: 4000}, 10)
@@ -17,7 +17,7 @@ func smallWorld() (*Demand, Capacity) {
 	return NewDemand(&m, c), c
 }
 
-// used is a node whose GPUs hold so many percent.
+// used returns a node whose GPUs are used to these percentages.
 func used(cpu MilliCPU, percents ...int) *Node {
 	n := gpuNode("n", len(percents))
 	n.CPU = cpu
@@ -68,8 +68,8 @@ func TestFragmentation(t *testing.T) {
 	}
 }
 
-// TestFragmentationOfSeveralPicks checks that F after the picks of a pod is F of the node that has taken the pod, also where several of its
-// containers are on one slice.
+// TestFragmentationOfSeveralPicks checks that F computed from the picks of a pod equals F of the node after it has taken the pod, even if
+// several of the pod's containers are on one slice.
 func TestFragmentationOfSeveralPicks(t *testing.T) {
 	d, _ := smallWorld()
 	for _, picks := range [][]int{{0, 0}, {1, 1}, {0, 1}, {1, 0, 1}, {0, 0, 0}} {
@@ -112,7 +112,7 @@ func TestCPUShortage(t *testing.T) {
 	}
 }
 
-// cost is what the terms say of a half-GPU pod with so much CPU on slice 0 of the node, in millionths of a milli-GPU.
+// costOf returns what the terms charge for a half-GPU pod with this much CPU on slice 0 of the node, in millionths of a milli-GPU.
 func costOf(d *Demand, terms Terms, n *Node, cpu MilliCPU) int64 {
 	pod := podOf(fixed(50, 100))
 	pod.CPU = cpu
@@ -165,7 +165,7 @@ func TestStrandingIsHalfOfTheChange(t *testing.T) {
 	}
 }
 
-// Without terms the tightest node wins: least GPU left, CPU counted at the usual ratio.
+// TestNoTermsIsBestFit: without terms, the tightest node wins: the one with the least GPU left, where CPU counts at the usual ratio.
 func TestNoTermsIsBestFit(t *testing.T) {
 	d, _ := smallWorld()
 	pod := podOf(fixed(50, 100))
@@ -181,7 +181,8 @@ func TestNoTermsIsBestFit(t *testing.T) {
 	}
 }
 
-// Where pods ask for hardly any CPU, a node's free CPU is worth more GPUs than there are; the GPUs must still tell.
+// TestPlentifulCPUDoesNotHideTheGPUs: if pods request hardly any CPU, a node's free CPU is worth more GPUs than there are. The GPUs must
+// still make a difference.
 func TestPlentifulCPUDoesNotHideTheGPUs(t *testing.T) {
 	d, _ := smallWorld()
 	d.cpuRatio = 10

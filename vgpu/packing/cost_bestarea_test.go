@@ -7,7 +7,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// boxed is a share of tenant "a" on a slice that packs rectangles.
+// boxed returns a share of tenant "a" on a slice that packs rectangles.
 func boxed(s share.Share) Resident {
 	return as(runs(s), func(r *Resident) { r.Model = Rectangles })
 }
@@ -40,7 +40,8 @@ func TestBestAreaPrefersFreeThenRepackThenFresh(t *testing.T) {
 // The pods of reference values 7.5: 12 % SM x 40 % quota, 24 x 40, 50 x 60.
 var paper = map[rune]share.Share{'R': fixed(12, 40), 'N': fixed(24, 40), 'B': fixed(50, 60)}
 
-// repackNode and repackPod are a stage of the paper's eight pods at which no free rectangle serves though all fit.
+// repackNode and repackPod are a stage in placing the paper's eight pods at which no free rectangle suffices, although all
+// pods fit.
 func repackNode(t *testing.T) *Node {
 	t.Helper()
 	n := gpuNode("n", 1)
@@ -74,7 +75,7 @@ func TestBestAreaTakesTheSmallestSufficientRectangle(t *testing.T) {
 	}
 }
 
-// TestPaperPodsNeedReserve: the paper's eight pods fill 98.4 % of a GPU, which takes a reserve of 0.
+// TestPaperPodsNeedReserve: the paper's eight pods fill 98.4 % of a GPU, which is possible only with a reserve of 0.
 func TestPaperPodsNeedReserve(t *testing.T) {
 	for reserve, want := range map[share.PerMille]Refusal{0: Admitted, 50: NoSMTime} {
 		t.Run(fmt.Sprint(reserve), func(t *testing.T) {
@@ -87,7 +88,8 @@ func TestPaperPodsNeedReserve(t *testing.T) {
 	}
 }
 
-// With a re-pack before a new GPU the eight pods need one GPU in each of the 420 orders; without it, 282 orders need two.
+// TestPaperPodsNeedOneGPUInEveryOrder: if a GPU is re-packed before a new one is used, the eight pods need one GPU in each
+// of the 420 orders. Without re-packing, 282 orders need two.
 func TestPaperPodsNeedOneGPUInEveryOrder(t *testing.T) {
 	orders := 0
 	var place func(n *Node, order string, left map[rune]int)

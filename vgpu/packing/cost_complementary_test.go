@@ -11,7 +11,7 @@ import (
 
 func complementary(c Complementary) Packer { return Packer{Rules: NewRules(Slots), Ranker: c} }
 
-// does names the workload of a resident.
+// does sets the workload of a resident.
 func does(r Resident, workload string) Resident {
 	return as(r, func(r *Resident) { r.Use.Workload = workload })
 }
@@ -44,7 +44,8 @@ func TestComplementaryTiers(t *testing.T) {
 	}
 }
 
-// SMs and memory pull to different GPUs; the weights decide (DI-37). Were the largest score to win (D6), all would turn.
+// TestComplementaryLeavesTheLeast: SMs and memory favour different GPUs, and the weights decide (DI-37). If the largest score
+// won (D6), all results would be reversed.
 func TestComplementaryLeavesTheLeast(t *testing.T) {
 	// With the pod of 10 % and 8 of 80 GiB: 30 % of the SMs and 70 % of the memory stay free on the first, 80 % and 10 % on
 	// the second.
@@ -99,7 +100,8 @@ func TestComplementarySeveralGPUs(t *testing.T) {
 	}
 }
 
-// Containers of one pod may share a GPU: the second finds the first there (DI-39) and starts nothing.
+// TestComplementaryCountsEarlierPicks: containers of one pod may share a GPU. The second one finds the first one there (DI-39),
+// and uses no further GPU.
 func TestComplementaryCountsEarlierPicks(t *testing.T) {
 	n := gpuNode("n", 2)
 	pod := podOf(withMemory(fixed(50, 100), 40), withMemory(fixed(30, 100), 20))
@@ -113,7 +115,8 @@ func TestComplementaryCountsEarlierPicks(t *testing.T) {
 	}
 }
 
-// The most vGPUs on the emptiest of the largest slices stay in order: left-overs below a stranger, strangers below a fresh GPU.
+// TestComplementaryExtremes: ranks stay in order even with the most vGPUs on the emptiest of the largest slices: whatever is
+// left over weighs less than a GPU without affinity, and that less than a GPU that was empty.
 func TestComplementaryExtremes(t *testing.T) {
 	crowd := gpuNode("n", share.MaxVGPUs)
 	for i := range crowd.Slices {
@@ -141,8 +144,8 @@ func TestComplementaryExtremes(t *testing.T) {
 	}
 }
 
-// algorithm1 is the printed algorithm with D3, D4 and D6, in floats and from the shares alone: the score of the best choice
-// of GPUs for a pod of one container, or not ok where there is none.
+// algorithm1 is the printed algorithm with D3, D4 and D6, in floating point and from the shares alone. It returns the score of
+// the best choice of GPUs for a pod with one container, or ok false if there is none.
 func algorithm1(r Rules, n *Node, pod *Pod) (tiers [2]int, score float64, ok bool) {
 	want, taken := pod.Request.Containers[0], map[string]bool{}
 	for range want.VGPUs {
@@ -178,7 +181,7 @@ func algorithm1(r Rules, n *Node, pod *Pod) (tiers [2]int, score float64, ok boo
 	return tiers, score, true
 }
 
-// randomActive has four GPUs, most of them with one to three shares of three workloads.
+// randomActive returns a node with four GPUs, most of which have one to three shares of three workloads.
 func randomActive(random *rand.Rand) *Node {
 	n := gpuNode("n", 4)
 	for i := range n.Loads {
@@ -190,7 +193,8 @@ func randomActive(random *rand.Rand) *Node {
 	return n
 }
 
-// Expired random nodes every rank is that of Algorithm 1. A control with other weights must differ.
+// TestComplementaryAgreesWithAlgorithm1: on random nodes, every rank equals that of Algorithm 1. As a control, other weights
+// must give another rank.
 func TestComplementaryAgreesWithAlgorithm1(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 1))
 	compared, affine, differ := 0, 0, 0
@@ -212,7 +216,7 @@ func TestComplementaryAgreesWithAlgorithm1(t *testing.T) {
 		}
 		cost := int64(rank) >> tieBits
 		want := float64(int64(tiers[1])*costOfUnused+int64(tiers[0])*costWithoutAffinity) + score*float64(one)
-		if math.Abs(float64(cost)-want) > 3 { // a vGPU is rounded down to a millionth, its memory too
+		if math.Abs(float64(cost)-want) > 3 { // a vGPU's cost is rounded down to a millionth, and so is its memory
 			t.Fatalf("cost %d, want %f\n%+v\n%+v", cost, want, pod, n)
 		}
 		if _, other, _ := complementary(Complementary{Alpha: 100, Beta: 900}).Place(n, pod); other != rank {
@@ -224,7 +228,7 @@ func TestComplementaryAgreesWithAlgorithm1(t *testing.T) {
 	}
 }
 
-// TestHasAffinity: equal names of workloads are affinity, and none is not.
+// TestHasAffinity: equal names of workloads are affine; missing names are not.
 func TestHasAffinity(t *testing.T) {
 	for name, c := range map[string]struct {
 		a, b Use

@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// The pods of these cases ask for 8 CPUs a GPU; 100 GPUs run, 800 CPUs with them.
+// TestCPURatio: the pods of these cases request 8 CPUs per GPU, and 100 GPUs with 800 CPUs are in use.
 func TestCPURatio(t *testing.T) {
 	var gpuPods Mix
 	gpuPods.Add(Shape{VGPUs: 1, Milli: 1000, CPU: 8000}, 100)
@@ -60,7 +60,8 @@ func TestEmptyDemandIsBestFit(t *testing.T) {
 	}
 }
 
-// A demand of pods on a cluster without GPUs, or for models that it does not have, divides by nothing.
+// TestDemandWithoutCapacity: a demand for a cluster without GPUs, or for models that it does not have, causes no division by
+// zero.
 func TestDemandWithoutCapacity(t *testing.T) {
 	var m Mix
 	m.Add(Shape{VGPUs: 2, Milli: 500, CPU: 4000, Models: "H200,X1"}, 3)
@@ -93,7 +94,7 @@ func TestCapacity(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	n.CPU = -1 // overcommitted: what is free is nothing
+	n.CPU = -1 // overcommitted: nothing is free
 	if got := CapacityOf(n, 48_000).FreeCPU; got != 0 {
 		t.Errorf("free CPU %d", got)
 	}

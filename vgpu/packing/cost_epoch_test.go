@@ -2,7 +2,8 @@ package packing
 
 import "testing"
 
-// epochWorld is a cluster of ten GPUs on which so many halves and wholes run.
+// epochWorld returns the mix of this many running pods with half a GPU and with a whole one, and the capacity of their
+// cluster.
 func epochWorld(halves, wholes int) (*Mix, Capacity) {
 	var m Mix
 	m.Add(Shape{VGPUs: 1, Milli: 500, CPU: 4000}, halves)
@@ -48,7 +49,7 @@ func TestFirstPodsEndTheFirstEpoch(t *testing.T) {
 	}
 }
 
-// Demand is looked at again only when the cluster has changed by half since the last comparison.
+// TestEpochLooksRarely: the demand is compared again only after the cluster has changed by half since the last comparison.
 func TestEpochLooksRarely(t *testing.T) {
 	e := NewEpoch(epochWorld(400, 400))
 	m, c := epochWorld(800, 800)

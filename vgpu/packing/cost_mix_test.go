@@ -61,7 +61,7 @@ func TestMixReturnsToEmpty(t *testing.T) {
 	}
 }
 
-// milliShape is a shape of its own for each number.
+// milliShape returns a different shape for each number.
 func milliShape(i int) Shape { return Shape{VGPUs: 1, Milli: MilliGPU(i + 1)} }
 
 func TestTypicalShapes(t *testing.T) {
@@ -79,7 +79,7 @@ func TestTypicalShapes(t *testing.T) {
 	for name, c := range map[string]struct {
 		mix        *Mix
 		want       int
-		wantWeight ppm // of the first
+		wantWeight ppm // of the first shape
 	}{
 		"none":                               {&Mix{}, 0, 0},
 		"two stand for 95 %":                 {&skewed, 2, 60 * one / 95},
@@ -106,7 +106,8 @@ func TestTypicalShapes(t *testing.T) {
 	}
 }
 
-// The same pods in any order of arrival, with any that left again, make the same demand.
+// TestDemandDependsOnTheMixAlone: the same pods result in the same demand in any order of arrival, even if other pods came
+// and left.
 func TestDemandDependsOnTheMixAlone(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 7))
 	c := Capacity{GPU: 20_000, FreeGPU: 10_000, CPU: 400_000, FreeCPU: 200_000, Models: map[string]MilliGPU{"A100": 12_000, "H200": 8_000}}

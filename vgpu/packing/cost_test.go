@@ -36,7 +36,8 @@ func TestRankOrdersByCostThenTie(t *testing.T) {
 	}
 }
 
-// The largest nodes, the rarest models and the most lopsided mixes leave ranks in order and far from their bounds.
+// TestRanksOfExtremesStayInOrder: even for the largest nodes, the rarest models and the most unbalanced mixes, ranks are in
+// order and far from their bounds.
 func TestRanksOfExtremesStayInOrder(t *testing.T) {
 	var m Mix
 	rare := Shape{VGPUs: 16, Milli: 1000, CPU: 1, Models: "rare"}
@@ -79,7 +80,7 @@ func TestRanksOfExtremesStayInOrder(t *testing.T) {
 	}
 }
 
-// A thousand cores on sixteen free GPUs still fit the tie-break at the usual ratios.
+// TestTieBreakHoldsLargeNodes: a thousand cores with sixteen free GPUs still fit into the tie-break at the usual ratios.
 func TestTieBreakHoldsLargeNodes(t *testing.T) {
 	var m Mix
 	m.Add(Shape{VGPUs: 1, Milli: 1000, CPU: 1000}, 1)

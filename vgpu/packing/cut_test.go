@@ -9,8 +9,9 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// A cut is right by the definition: each part is on a device of its own that admits it, all parts but the last take what their device has free,
-// the parts add up to the model, and no choice of fewer devices has its memory. There is one if and only if all devices together have it.
+// TestCutIsTheFewestParts checks cuts against their definition: each part is on a device of its own that admits it; all parts except the last
+// take all that is free on their device; the parts add up to the model; and no fewer devices have enough memory. There is a cut if and only if
+// all devices together have enough.
 func TestCutIsTheFewestParts(t *testing.T) {
 	random := rand.New(rand.NewPCG(21, 21))
 	rules := NewRules(Slots)
@@ -79,7 +80,7 @@ func TestCutIsTheFewestParts(t *testing.T) {
 	}
 }
 
-// freeFor is the memory that a slice has for a part of the model, beside weights that are not there yet.
+// freeFor returns the memory that a slice has for a part of the model, in addition to weights that have to be loaded there.
 func freeFor(n *Node, slice int, model ShareRequest) share.Bytes {
 	free := n.Slices[slice].Memory - n.Loads[slice].Memory()
 	for _, w := range model.Terms.Weights {
@@ -92,7 +93,7 @@ func sameDevice(n *Node, parts []Part, p Part) bool {
 	return slices.ContainsFunc(parts, func(o Part) bool { return n.Slices[o.Slice].Device == n.Slices[p.Slice].Device })
 }
 
-// fewestDevices tries all sets of devices; 0 if not even all together have the memory.
+// fewestDevices tries all sets of devices. It returns 0 if even all of them together lack the memory.
 func fewestDevices(free map[string]share.Bytes, memory share.Bytes) (fewest int) {
 	var list []share.Bytes
 	for _, f := range free {
@@ -112,8 +113,8 @@ func fewestDevices(free map[string]share.Bytes, memory share.Bytes) (fewest int)
 	return fewest
 }
 
-// Several vGPUs that have their devices for themselves get, of devices that the ranker and the SM-time do not tell apart, those with the most
-// memory; others go by what they leave.
+// TestSeveralVGPUsTakeTheMostFreeMemory: several vGPUs that do not share their devices with others get the devices with the most memory, among
+// those that ranker and SM-time do not distinguish. Other vGPUs are ranked by what they leave free.
 func TestSeveralVGPUsTakeTheMostFreeMemory(t *testing.T) {
 	sized := func(gib ...share.Bytes) *Node {
 		n := gpuNode("n", len(gib))
@@ -126,8 +127,8 @@ func TestSeveralVGPUsTakeTheMostFreeMemory(t *testing.T) {
 	for name, tc := range map[string]struct {
 		node *Node
 		pod  *Pod
-		want []int // slices, ascending
-		dilu []int // with Dilu's ranker, where that chooses another one for what is no part of a model: the one that is filled most
+		want []int // slices, in ascending order
+		dilu []int // with Dilu's ranker, if it differs for what is not part of a model: the fullest one
 	}{
 		"of three sizes":            {sized(40, 80, 24, 80, 40), wide(3, fixed(100, 100)), []int{0, 1, 3}, nil},
 		"of equal sizes":            {sized(40, 40, 40), wide(2, fixed(100, 100)), []int{0, 1}, nil},

@@ -11,13 +11,13 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// apart is the pod with an anti-affinity key.
+// apart returns the pod with an anti-affinity key.
 func apart(pod *Pod, key string) *Pod {
 	pod.Request.AntiAffinity = key
 	return pod
 }
 
-// wishing is the pod with a wish for full or empty devices.
+// wishing returns the pod with a preference for full or empty devices.
 func wishing(pod *Pod, p share.Packing) *Pod {
 	pod.Request.Packing = p
 	return pod
@@ -32,7 +32,7 @@ func randomKeys(random *rand.Rand, n *Node) {
 	}
 }
 
-// keysOn lists the keys on each device, with their tenants.
+// keysOn returns the keys on each device, with their tenants.
 func keysOn(n *Node) map[string][]string {
 	on := map[string][]string{}
 	for i := range n.Loads {
@@ -45,7 +45,7 @@ func keysOn(n *Node) map[string][]string {
 	return on
 }
 
-// onAnything is the pod with the same kind of slice for all containers, of any model.
+// onAnything returns the pod with the same kind of slice for all containers, and any GPU model.
 func onAnything(pod *Pod) *Pod {
 	pod.Request.Models, pod.Request.Slice = nil, []string{share.WholeGPU, share.AnyMIG}[len(pod.Request.Containers)%2]
 	for c := range pod.Request.Containers {
@@ -54,7 +54,7 @@ func onAnything(pod *Pod) *Pod {
 	return pod
 }
 
-// existsApart tries every slice for every vGPU, in every order, without the packer's rule for devices.
+// existsApart tries every slice for every vGPU, in every order, without using the packer's rule for devices.
 func existsApart(rules Rules, n *Node, pod *Pod, c, v int, used []string) bool {
 	if c == len(pod.Request.Containers) {
 		return true
@@ -81,8 +81,8 @@ func existsApart(rules Rules, n *Node, pod *Pod, c, v int, used []string) bool {
 	return false
 }
 
-// Random pods with a key find a place if and only if one exists that is right by the definition: no device holds the key twice. A place is
-// also one that Admits, and what is placed keeps to the definition.
+// TestAntiAffinityFindsAPlaceIffThereIsOne: random pods with a key are placed if and only if there is a place that satisfies the definition:
+// no device has the key twice. Admits agrees with that, and what is placed satisfies the definition.
 func TestAntiAffinityFindsAPlaceIffThereIsOne(t *testing.T) {
 	for _, m := range []Model{Slots, Rectangles} {
 		t.Run(string(m), func(t *testing.T) {
@@ -144,7 +144,7 @@ func count(list []string, of string) (n int) {
 func TestAntiAffinity(t *testing.T) {
 	small := fixed(10, 100)
 	twoGPUs := []Slice{gpu("a", "A100"), gpu("b", "A100")}
-	instances := []Slice{instanceOf("a0", "a", "1g.10gb"), instanceOf("a1", "a", "1g.10gb"), instanceOf("b0", "b", "1g.10gb")} // a1 and b0 are equal but for the device
+	instances := []Slice{instanceOf("a0", "a", "1g.10gb"), instanceOf("a1", "a", "1g.10gb"), instanceOf("b0", "b", "1g.10gb")} // a1 and b0 differ in the device
 	for name, tc := range map[string]struct {
 		slices []Slice
 		there  Resident // on the first slice
@@ -191,7 +191,8 @@ func onMIG(pod *Pod) *Pod {
 	return pod
 }
 
-// A pod with a wish gets the emptiest or fullest device that admits it, on whatever node, and the profile decides between equally full ones.
+// TestWishComesFirst: a pod with a preference gets the emptiest or fullest device that admits it, on whatever node. Among equally full devices
+// the profile decides.
 func TestWishComesFirst(t *testing.T) {
 	random := rand.New(rand.NewPCG(12, 12))
 	demand, _, _ := randomWorld(random)
@@ -277,8 +278,9 @@ func TestFullness(t *testing.T) {
 	}
 }
 
-// The parts of a rank with a wish never outweigh each other: the worst weights and ranker's cost of a better step come before the best ones of
-// the next, and the worst ranker's cost before the next step of weights.
+// TestPartsOfARankDoNotMix: the parts of a rank with a preference never outweigh each other. A better step with the worst weights and the
+// highest ranker's cost comes before the next step with the best of both, and better weights with the highest ranker's cost come before the
+// next step of weights.
 func TestPartsOfARankDoNotMix(t *testing.T) {
 	n := stored(gpuNode("n", 2))
 	pod := wishing(podOf(fixed(10, 100)), share.Spread)
@@ -306,7 +308,8 @@ func TestPartsOfARankDoNotMix(t *testing.T) {
 	}
 }
 
-// A fleet finds for pods with keys and wishes what sorting all nodes finds, however nodes change between.
+// TestBestOfKeysAndWishesEqualsSorting: for pods with keys and preferences, a fleet finds the same nodes as sorting all nodes does, however
+// nodes change in between.
 func TestBestOfKeysAndWishesEqualsSorting(t *testing.T) {
 	random := rand.New(rand.NewPCG(13, 13))
 	demand, _, _ := randomWorld(random)
@@ -324,7 +327,7 @@ func TestBestOfKeysAndWishesEqualsSorting(t *testing.T) {
 			n := randomNode(random, Slots)
 			randomKeys(random, n)
 			n.Name = fmt.Sprint("n", i)
-			if old := nodes[i]; old != nil && random.IntN(3) == 0 { // the same but for one key: no cache may take it for the old one
+			if old := nodes[i]; old != nil && random.IntN(3) == 0 { // the same node with another key, which no cache may confuse with the old one
 				n = old.Clone()
 				for k := range n.Loads {
 					n.Loads[k].residents = slices.Clone(n.Loads[k].residents)
@@ -356,13 +359,13 @@ func TestBestOfKeysAndWishesEqualsSorting(t *testing.T) {
 	}
 }
 
-// BenchmarkOpenbOfWishes replays openb's lists with pods that wish for full or empty GPUs, and reports what is allocated: docs/packing.md.
+// BenchmarkOpenbOfWishes replays openb's lists with pods that prefer full or empty GPUs, and reports the allocation for docs/packing.md.
 func BenchmarkOpenbOfWishes(b *testing.B) {
 	for _, list := range []string{"default", "gpuspec33", "multigpu50", "cpu250"} {
 		for _, c := range []struct {
 			name  string
 			wish  share.Packing
-			every int // how many pods come for each that wishes
+			every int // one pod in this many has a preference
 		}{{"none", share.AnyPacking, 1}, {"binpack", share.Binpack, 1}, {"spread", share.Spread, 1}, {"spread-tenth", share.Spread, 10}} {
 			b.Run(list+"/"+c.name, func(b *testing.B) {
 				for b.Loop() {

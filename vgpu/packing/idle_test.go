@@ -7,7 +7,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// idle is a share that requests no SM-time, as that of an instance that runs in time that others leave.
+// idle returns a share that requests no SM-time, like that of an instance that runs only in time that others leave.
 func idle(s share.Share) share.Share { return share.Share{Memory: s.Memory} }
 
 func TestAdmitBesideIdleShares(t *testing.T) {
@@ -34,7 +34,8 @@ func TestAdmitBesideIdleShares(t *testing.T) {
 	})
 }
 
-// A raise may leave more on a slice than it has: it then admits nothing, and stands for no free SM-time.
+// TestAdmitOnOverfullSlice: after a pod is raised, a slice may have more on it than it can hold. It then admits nothing, and
+// counts as having no free SM-time.
 func TestAdmitOnOverfullSlice(t *testing.T) {
 	for _, m := range []Model{Slots, Rectangles} {
 		t.Run(string(m), func(t *testing.T) {
@@ -58,7 +59,7 @@ func TestAdmitOnOverfullSlice(t *testing.T) {
 	}
 }
 
-// An idle share takes memory and a place of the slice, and nothing else.
+// TestIdleSharesTakeMemoryAndPlaces: an idle share takes memory and a place of the slice, and nothing else.
 func TestIdleSharesTakeMemoryAndPlaces(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 9))
 	admitted := 0
@@ -95,7 +96,8 @@ func TestIdleSharesTakeMemoryAndPlaces(t *testing.T) {
 	}
 }
 
-// Nobody who needs a whole slice can use one with an idle share, so it does not rank as such.
+// TestIdleSlicesRankAsUsed: a slice with an idle share cannot be given to a pod that needs a whole slice, so it is not
+// ranked as empty.
 func TestIdleSlicesRankAsUsed(t *testing.T) {
 	n := gpuNode("n", 2)
 	n.Loads[1].Add(runs(idle(fixed(50, 100))))

@@ -13,7 +13,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// sorted is Best without memory: every node is placed on anew, and all are sorted.
+// sorted is like Best without its caches: it places the pod on every node anew, and sorts all nodes.
 func sorted(p Packer, nodes []*Node, pod *Pod, k int, eligible func(int) bool) []Candidate {
 	all := []Candidate{}
 	for i, n := range nodes {
@@ -30,7 +30,7 @@ func sorted(p Packer, nodes []*Node, pod *Pod, k int, eligible func(int) bool) [
 	return all[:min(k, len(all))]
 }
 
-// fleetPods are a few pods with their keys: parts, whole GPUs, two GPUs, and one without any.
+// fleetPods returns a few pods by key: parts of GPUs, whole GPUs, two GPUs, and a pod without any.
 func fleetPods() map[string]*Pod {
 	return map[string]*Pod{
 		"small": podOf(fixed(10, 100)), "half": podOf(fixed(50, 100)), "turns": podOf(fixed(60, 30)), "whole": podOf(fixed(100, 100)),
@@ -107,7 +107,8 @@ func TestBestAsksOnlyAboutChangedNodes(t *testing.T) {
 	}
 }
 
-// Fresh nodes that are alike are asked about once; a used one, or one of another kind, is not taken for like.
+// TestBestAsksOnceAboutFreshTwins: of several empty nodes that are alike, only one is evaluated. A used node, or one of
+// another kind, is not considered alike.
 func TestBestAsksOnceAboutFreshTwins(t *testing.T) {
 	counter := &countingRanker{}
 	fleet := NewFleet(Packer{Rules: NewRules(Slots), Ranker: counter}, 6)
@@ -193,7 +194,7 @@ func TestColumnsBeyondTheMostAreForgotten(t *testing.T) {
 	}
 }
 
-// TestCachedRank: the rank of a node is known once Best has evaluated it, until the node changes.
+// TestCachedRank: the rank of a node is cached once Best has evaluated the node, until the node changes.
 func TestCachedRank(t *testing.T) {
 	nodes := []*Node{gpuNode("a", 1), load(gpuNode("b", 1), 0, runs(fixed(70, 100)))}
 	fleet := NewFleet(bestFit(Slots), 3) // the third is never set
@@ -227,11 +228,11 @@ func TestCachedRank(t *testing.T) {
 	}
 }
 
-// TestCapacityOfNodesNeverSet: BestWithCapacity leaves out nodes that were never set, also for a pod without a share.
+// TestCapacityOfNodesNeverSet: BestWithCapacity skips nodes that were never set, even for a pod without a share.
 func TestCapacityOfNodesNeverSet(t *testing.T) {
 	fleet := NewFleet(bestFit(Slots), 2)
 	for name, pod := range fleetPods() {
-		pod.CPU, pod.RAM = 0, 0 // as much as a node has that was never set
+		pod.CPU, pod.RAM = 0, 0 // as much as a node that was never set has
 		if c, ok := fleet.BestWithCapacity(name, pod); ok {
 			t.Errorf("%s: node %d, which was never set", name, c.Node)
 		}

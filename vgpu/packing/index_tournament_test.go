@@ -12,7 +12,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Whoever joins, leaves or changes, the winner is the least of those that take part.
+// TestTournamentFindsTheLeast: whichever nodes join, leave or change, the winner is the least of the participants.
 func TestTournamentFindsTheLeast(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 3))
 	for _, size := range []int{1, 2, 3, 40, 64, 65, 300} {
@@ -74,7 +74,7 @@ func TestBestWithRoomIsTheFirstWithRoom(t *testing.T) {
 		case 5:
 			packer = packers[random.IntN(2)]
 			fleet.SetPacker(packer)
-		case 6: // asks behind the tournament's back
+		case 6: // evaluates without the tournament
 			key := keys[random.IntN(len(keys))]
 			fleet.Best(key, pods[key], 3, nil)
 		}
@@ -95,7 +95,8 @@ func TestBestWithRoomIsTheFirstWithRoom(t *testing.T) {
 	}
 }
 
-// The tournament asks about a node once for each change, and not at all where it is seen to be too small.
+// TestBestWithRoomAsksLittle: the tournament evaluates a node once for each change, and not at all if it is obviously too
+// small.
 func TestBestWithRoomAsksLittle(t *testing.T) {
 	counter := &countingRanker{}
 	fleet := NewFleet(Packer{Rules: NewRules(Slots), Ranker: counter}, 4)
@@ -147,7 +148,8 @@ func TestOvercommittedNode(t *testing.T) {
 	}
 }
 
-// What the log has forgotten it says so; what it remembers is in order.
+// TestChangesRememberTheLast: the log reports that it has forgotten older changes, and returns those that it remembers in
+// order.
 func TestChangesRememberTheLast(t *testing.T) {
 	var c changeLog
 	const nodes = 3

@@ -10,7 +10,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// wiredNode is a node of equal GPUs with these localities.
+// wiredNode returns a node of identical GPUs with these localities.
 func wiredNode(at ...Locality) *Node {
 	n := gpuNode("n", len(at))
 	for i := range at {
@@ -90,7 +90,8 @@ func slicesOf(plan Plan) (out []int) {
 	return out
 }
 
-// No choice of as many free GPUs has more pairs joined by NVLink; without NVLink, none has more pairs at one NUMA node.
+// TestNoChoiceIsNearer: no other choice of as many free GPUs has more pairs connected by NVLink or, without NVLink, more pairs at the
+// same NUMA node.
 func TestNoChoiceIsNearer(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 5))
 	better := 0 // than the first GPUs
@@ -160,7 +161,8 @@ func eachChoice(list []int, count int, visit func([]int)) {
 	choose(0)
 }
 
-// A locality changes which of equally good slices are taken, and nothing else: whether a pod fits, why not, and the rank of each slice.
+// TestLocalityOnlyBreaksTies: localities decide which of equally good slices are taken, and nothing else: not whether a pod fits, why
+// it does not, or the rank of a slice.
 func TestLocalityOnlyBreaksTies(t *testing.T) {
 	random := rand.New(rand.NewPCG(6, 6))
 	moved := 0

@@ -8,7 +8,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// as changes a resident for one case.
+// as returns a resident modified for one case.
 func as(r Resident, change func(*Resident)) Resident {
 	change(&r)
 	return r
@@ -43,7 +43,7 @@ func TestAdmitBesideNeighbours(t *testing.T) {
 	})
 }
 
-// Refusals do not depend on the order in which the neighbours came.
+// TestAdmitGivesTheFirstReasonWhateverTheOrder: refusals do not depend on the order in which the neighbours were added.
 func TestAdmitGivesTheFirstReasonWhateverTheOrder(t *testing.T) {
 	small := fixed(10, 100)
 	neighbours := []Resident{
@@ -97,8 +97,8 @@ func TestAdmitRoom(t *testing.T) {
 	})
 }
 
-// TestRectanglesRun: nodes execute slot tables, so what is admitted as rectangles is admitted as slots, too; and the reserve decides in some
-// of the cases.
+// TestRectanglesRun: nodes execute slot tables, so whatever is admitted as rectangles must also be admitted as slots. In some of the cases
+// the reserve makes the difference.
 func TestRectanglesRun(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 18))
 	boxes, slots := NewRules(Rectangles), NewRules(Slots)

@@ -7,7 +7,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// TestEquals: two nodes are equal until any field of theirs, of a slice or of a share is changed.
+// TestEquals: two nodes are equal until any field of the node, of a slice or of a share differs.
 func TestEquals(t *testing.T) {
 	build := func() (*Node, *Resident) {
 		n := gpuNode("n", 2)

@@ -6,7 +6,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// gpu is a healthy whole GPU that serves every class, large enough for anything the tests ask.
+// gpu returns a healthy whole GPU that serves every class, and is large enough for whatever the tests request.
 func gpu(id, model string) Slice {
 	return Slice{
 		ID: SliceID(id), Device: id, Model: model, SMs: 100, Memory: 80 << 30, Healthy: true, MaxShares: 64,
@@ -14,7 +14,7 @@ func gpu(id, model string) Slice {
 	}
 }
 
-// gpuNode is a node of so many equal GPUs.
+// gpuNode returns a node with the given number of identical GPUs.
 func gpuNode(name string, gpus int) *Node {
 	slices := make([]Slice, gpus)
 	for i := range slices {
@@ -23,7 +23,7 @@ func gpuNode(name string, gpus int) *Node {
 	return NewNode(name, slices, MilliCPU(gpus)*16000, share.Bytes(gpus)*128<<30)
 }
 
-// mig is a MIG instance of the device.
+// instanceOf returns a MIG instance of the device.
 func instanceOf(id, device, profile string) Slice {
 	s := gpu(id, "A100")
 	s.Device, s.Profile = device, profile
@@ -31,7 +31,7 @@ func instanceOf(id, device, profile string) Slice {
 	return s
 }
 
-// fixed is a share in percent whose limits are its requests, with 1 GiB.
+// fixed returns a share in percent, with 1 GiB, whose limits equal its requests.
 func fixed(sm, quota share.PerMille) share.Share {
 	return share.Share{SMRequest: 10 * sm, SMLimit: 10 * sm, QuotaRequest: 10 * quota, QuotaLimit: 10 * quota, Memory: 1 << 30}
 }
@@ -48,7 +48,7 @@ func withMemory(s share.Share, gib share.Bytes) share.Share {
 	return s
 }
 
-// podOf is a pod of tenant "a" with one container for each share.
+// podOf returns a pod of tenant "a" with one container for each share.
 func podOf(shares ...share.Share) *Pod {
 	p := &Pod{Tenant: "a", CPU: 1000, RAM: 1 << 30}
 	for i, s := range shares {
@@ -57,14 +57,14 @@ func podOf(shares ...share.Share) *Pod {
 	return p
 }
 
-// wide is a pod of one container with so many vGPUs.
+// wide returns a pod with one container that has the given number of vGPUs.
 func wide(vgpus int, s share.Share) *Pod {
 	p := podOf(s)
 	p.Request.Containers[0].VGPUs = vgpus
 	return p
 }
 
-// runs is a share of tenant "a" on a slice of class mps that packs by slots.
+// runs returns a share of tenant "a" on a slice of class mps that is packed by slots.
 func runs(s share.Share) Resident {
 	return Resident{Tenant: "a", Model: Slots, Class: share.MPS, Share: s}
 }
@@ -77,12 +77,12 @@ func loadOf(residents ...Resident) *Load {
 	return &l
 }
 
-// bestFit is a packer without any of policy D's terms.
+// bestFit returns a packer without any of policy D's terms.
 func bestFit(m Model) Packer {
 	return Packer{Rules: NewRules(m), Ranker: Balance{Demand: &Demand{}}}
 }
 
-// withSidecar adds a container of one vGPU with all of the time.
+// withSidecar adds a container with one vGPU and all of the time.
 func withSidecar(p *Pod, sm share.PerMille) *Pod {
 	p.Request.Containers = append(p.Request.Containers, podOf(fixed(sm, 100)).Request.Containers...)
 	return p

@@ -8,8 +8,9 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// The floors are a little below what was measured, and above the best published policy: FGD allocates 95.2 % of openb's
-// default list when as much has arrived as the cluster has, and 95.4 % when 1.3 times as much has (means of ten published runs).
+// TestOpenbAllocation has lower bounds slightly below what was measured, and above the best published policy: FGD allocates 95.2 %
+// of openb's default list once as much has arrived as the cluster has, and 95.4 % once 1.3 times as much has (means of ten
+// published runs).
 func TestOpenbAllocation(t *testing.T) {
 	for name, c := range map[string]struct {
 		seed             uint64
@@ -21,7 +22,7 @@ func TestOpenbAllocation(t *testing.T) {
 		"learned online":         {seed: 0, learn: online, terms: AllTerms, want100: 95.6, want130: 95.7, most130: 100},
 		"learned online, seed 1": {seed: 1, learn: online, terms: AllTerms, want100: 95.6, want130: 95.7, most130: 100},
 		"known in advance":       {seed: 0, learn: inAdvance, terms: AllTerms, want100: 95.6, want130: 95.7, most130: 100},
-		// Best fit is the yardstick: were it as good, the terms would be worth nothing.
+		// Best fit is the yardstick: if it were as good, the terms would be of no use.
 		"best fit": {seed: 0, learn: inAdvance, terms: Terms{}, want100: 92, want130: 92, most130: 94},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -38,7 +39,7 @@ func TestOpenbAllocation(t *testing.T) {
 	}
 }
 
-// learning is where the demand takes the mix of pods from: from those that run, as the scheduler does, or from the list.
+// learning selects where the demand takes the mix of pods from: from the running pods, as in the scheduler, or from the list.
 type learning int
 
 const (
@@ -69,12 +70,12 @@ func replayOpenb(t testing.TB, list string, seed uint64, terms Terms, learn lear
 	return replayOpenbOf(t, list, seed, terms, learn, func(int, *Pod) {})
 }
 
-// replayOpenbOf is replayOpenb with changes of pods, by their number in the shuffled list.
+// replayOpenbOf is like replayOpenb, and changes pods by their number in the shuffled list.
 func replayOpenbOf(t testing.TB, list string, seed uint64, terms Terms, learn learning, change func(int, *Pod)) *openbRun {
 	t.Helper()
 	r := &openbRun{random: rand.New(rand.NewPCG(seed, 1)), terms: terms, rules: NewRules(Slots)}
 	r.nodes = openbNodes(t, r.random)
-	if raceDetector { // an eighth of the cluster, of the same kinds of node
+	if raceDetector { // an eighth of the cluster, with the same kinds of nodes
 		r.nodes = every(8, r.nodes)
 	}
 	r.total.Models = map[string]MilliGPU{}
@@ -106,7 +107,8 @@ func every(n int, nodes []*Node) (out []*Node) {
 	return out
 }
 
-// arriveAll lets the pods come until 1.3 times what the cluster has was asked for: first the list, then random pods of it.
+// arriveAll lets pods arrive until 1.3 times the capacity of the cluster was requested: first those of the list, then random pods
+// of it.
 func (r *openbRun) arriveAll(pods []*Pod, learn learning) {
 	whole := share.Area(r.total.GPU) * share.Area(share.Whole)
 	var arrived share.Area
@@ -140,7 +142,7 @@ func (r *openbRun) setPacker(d *Demand) {
 	r.fleet.SetPacker(p)
 }
 
-// freezeAll makes one demand of the whole list, for a cluster on which it runs.
+// freezeAll computes one demand from the whole list, for a cluster that runs it.
 func (r *openbRun) freezeAll(pods []*Pod) {
 	var all Mix
 	c := r.total
@@ -153,7 +155,7 @@ func (r *openbRun) freezeAll(pods []*Pod) {
 	r.setPacker(NewDemand(&all, c))
 }
 
-// arrive puts the pod on the best of the nodes with enough CPU and memory; where there is none it is dropped.
+// arrive places the pod on the best node with enough CPU and memory. If there is none, the pod is dropped.
 func (r *openbRun) arrive(pod *Pod) {
 	best, ok := r.fleet.BestWithCapacity(fmt.Sprint(pod.Request, pod.CPU, pod.RAM), pod)
 	if !ok {

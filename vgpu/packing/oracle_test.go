@@ -10,7 +10,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// randomNode has one to four slices, whole GPUs and MIG instances, some of them in use.
+// randomNode returns a node with one to four slices, whole GPUs and MIG instances, some of which are in use.
 func randomNode(random *rand.Rand, m Model) *Node {
 	n := NewNode("n", nil, 64000, 256<<30)
 	for i := range 1 + random.IntN(4) {
@@ -41,7 +41,7 @@ func randomNode(random *rand.Rand, m Model) *Node {
 	return n
 }
 
-// idlePod is the pod once it has given up its SM-time.
+// idlePod returns the pod after it has given up its SM-time.
 func idlePod(pod *Pod) *Pod {
 	out := *pod
 	out.Request.Containers = slices.Clone(pod.Request.Containers)
@@ -51,7 +51,7 @@ func idlePod(pod *Pod) *Pod {
 	return &out
 }
 
-// randomPod has one to three containers of one or two vGPUs.
+// randomPod returns a pod with one to three containers of one or two vGPUs.
 func randomPod(random *rand.Rand) *Pod {
 	pod := podOf()
 	for range 1 + random.IntN(3) {
@@ -133,7 +133,7 @@ func TestPlaceSucceedsIffAnAssignmentExists(t *testing.T) {
 	}
 }
 
-// checkPlan follows the plan one vGPU at a time: each must be admitted in the class planned.
+// checkPlan follows the plan one vGPU at a time: each must be admitted in the planned class.
 func checkPlan(t *testing.T, rules Rules, n *Node, pod *Pod, plan Plan) {
 	t.Helper()
 	n = n.Clone()
@@ -157,7 +157,7 @@ func checkPlan(t *testing.T, rules Rules, n *Node, pod *Pod, plan Plan) {
 	}
 }
 
-// checkRefusal sees to it that a pod is said never to fit only where it does not fit on the empty node either.
+// checkRefusal checks that a pod is reported as never fitting only if it does not fit on the empty node either.
 func checkRefusal(t *testing.T, packer Packer, n *Node, pod *Pod, refusal Refusal) {
 	t.Helper()
 	empty := NewNode(n.Name, n.Slices, n.CPU, n.RAM)
@@ -202,7 +202,7 @@ func residents(n *Node) (out [][]Resident) {
 	return out
 }
 
-// permuted is the node with the same shares, come in another order.
+// permuted returns the node with the same shares, added in another order.
 func permuted(random *rand.Rand, n *Node) *Node {
 	out := NewNode(n.Name, n.Slices, n.CPU, n.RAM)
 	for i := range n.Loads {

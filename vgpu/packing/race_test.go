@@ -2,5 +2,5 @@
 
 package packing
 
-// raceDetector says that this test binary is some fifteen times slower than usual.
+// raceDetector reports that this test binary is about fifteen times slower than usual.
 const raceDetector = true

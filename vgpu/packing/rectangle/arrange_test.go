@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Every multiset of up to five boxes on a grid of fifths: no miss.
+// TestArrangeFindsAllOnACoarseGrid tries every multiset of up to five boxes on a grid of fifths, and allows no miss.
 func TestArrangeFindsAllOnACoarseGrid(t *testing.T) {
 	var types []Box
 	for w := 1; w <= 5; w++ {
@@ -44,7 +44,7 @@ func everyMultiset(boxes, types []Box, depth int, visit func([]Box)) {
 	}
 }
 
-// agrees fails the test on an answer that is wrong, and is false where Arrange misses a packing.
+// agrees fails the test if the answer is wrong. It returns false if Arrange misses a packing.
 func agrees(t *testing.T, boxes []Box, cells int) bool {
 	t.Helper()
 	rects, ok := Arrange(boxes)
@@ -78,7 +78,7 @@ func TestArrangeFindsAllOnAFinerGrid(t *testing.T) {
 	}
 }
 
-// Sets that fill the slice to the last per cent and are known to fit: the hardest there are.
+// TestArrangeFullSlices uses sets that fill the slice to the last percent and are known to fit, which are the hardest.
 func TestArrangeFullSlices(t *testing.T) {
 	rng := rand.New(rand.NewPCG(6, 4))
 	for _, c := range []struct{ boxes, most int }{{6, 0}, {8, 0}, {12, 5}, {16, 25}} {
@@ -103,7 +103,7 @@ func TestArrangeFullSlices(t *testing.T) {
 	}
 }
 
-// No guillotine cut makes this one, so no order of cuts finds it by chance.
+// TestArrangePinwheel: no guillotine cut produces this set, so no order of cuts finds it by chance.
 func TestArrangePinwheel(t *testing.T) {
 	boxes := []Box{box(600, 400), box(400, 600), box(600, 400), box(400, 600), box(200, 200)}
 	rects, ok := Arrange(boxes)
@@ -118,7 +118,7 @@ func TestArrangeIsAFunctionOfTheMultiset(t *testing.T) {
 	for range 300 {
 		boxes := cut(rng, 2+rng.IntN(12), 50)
 		if rng.IntN(2) == 0 {
-			boxes = append(boxes[:len(boxes)-1], boxes[0]) // some equal, some that do not fit
+			boxes = append(boxes[:len(boxes)-1], boxes[0]) // some that are equal, some that do not fit
 		}
 		want, wantOK := Arrange(boxes)
 		rng.Shuffle(len(boxes), func(i, j int) { boxes[i], boxes[j] = boxes[j], boxes[i] })

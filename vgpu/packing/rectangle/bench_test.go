@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// BenchmarkArrange packs sets that fill the slice ("full"), sets that leave some room ("usual"), and sets that nothing
-// packs and no bound refuses ("hopeless"), which cost the whole budget.
+// BenchmarkArrange packs sets that fill the slice ("full"), sets that leave some room ("usual"), and sets that cannot be
+// packed although no bound rules them out ("hopeless"), which cost the whole budget.
 func BenchmarkArrange(b *testing.B) {
 	for name, boxes := range map[string][]Box{
 		"8-paper":     paperPods(),

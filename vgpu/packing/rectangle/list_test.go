@@ -27,7 +27,8 @@ func checkFree(t *testing.T, l *List) {
 	}
 }
 
-// Invariant 4 of the specification, after places, and after releases by ListOf and Restructure.
+// TestFreeListAgainstBruteForce checks invariant 4 of the specification: after placing, and after releases by ListOf and
+// Restructure.
 func TestFreeListAgainstBruteForce(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 4))
 	for range 20 {
@@ -54,7 +55,8 @@ func rectsOf(l *List) []Rect {
 	return rects
 }
 
-// Keeping loses maximality (F29) but never safety, and the list stays bounded wherever it can be rebuilt.
+// TestKeptListNeverOffersWhatIsPlaced: keeping the list loses maximality (F29) but never safety, and the list stays bounded
+// wherever it can be rebuilt.
 func TestKeptListNeverOffersWhatIsPlaced(t *testing.T) {
 	rng := rand.New(rand.NewPCG(2, 4))
 	l := NewList()
@@ -86,7 +88,7 @@ func boxesOf(l *List) []Box {
 	return boxes
 }
 
-// Invariant 5.
+// TestRemovalInAnyOrderGivesTheWholeBack checks invariant 5.
 func TestRemovalInAnyOrderGivesTheWholeBack(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	for range 200 {
@@ -105,7 +107,7 @@ func TestRemovalInAnyOrderGivesTheWholeBack(t *testing.T) {
 	}
 }
 
-// FG-120: the next pod of the same function gets the same rectangle.
+// TestReleasedRectangleIsReused checks FG-120: the next pod of the same function gets the same rectangle.
 func TestReleasedRectangleIsReused(t *testing.T) {
 	l := NewList()
 	for id := range 3 {
@@ -140,7 +142,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// What Repack returns holds the same shares and has room for the box; the list it was asked of is unchanged.
+// TestRepackLeavesRoom: the list that Repack returns holds the same shares and has room for the box, and the original list
+// is unchanged.
 func TestRepackLeavesRoom(t *testing.T) {
 	l := ListOf([]Rect{rect(0, 0, 150, 100), rect(300, 0, 100, 500), rect(900, 0, 50, 50)})
 	before, b := l.Placed(), box(850, 1000)

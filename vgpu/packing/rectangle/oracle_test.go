@@ -7,8 +7,9 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// exhaustive tries every box at every grid point, with an occupancy bitmap: slow, obvious, and nothing in common with what
-// it checks. cells is the grid's side, at most 8. Only mirror images of the first box's place are left out.
+// exhaustive tries every box at every grid point, with an occupancy bitmap: it is slow and obvious, and shares nothing with
+// the code that it checks. cells is the side of the grid, at most 8. Only mirror images of the first box's place are left
+// out.
 func exhaustive(boxes []Box, cells int) bool {
 	unit := share.Whole / share.PerMille(cells)
 	var try func(i int, taken uint64) bool
@@ -41,7 +42,7 @@ func mask(x, y, w, h, cells int) uint64 {
 	return m
 }
 
-// maximalFree is every maximal free rectangle of a grid of tenths, by looking at each cell.
+// maximalFree finds every maximal free rectangle on a grid of tenths by examining each cell.
 func maximalFree(placed []Placed) map[Rect]bool {
 	var all []Rect
 	for _, r := range everyRect {
@@ -116,7 +117,7 @@ func checkPacking(t *testing.T, boxes []Box, rects []Rect) {
 	}
 }
 
-// cut returns a random set of n boxes that fills the slice, by guillotine cuts on multiples of unit.
+// cut returns a random set of n boxes that fills the slice, made by guillotine cuts at multiples of unit.
 func cut(rng *rand.Rand, n, unit int) []Box {
 	boxes := []Box{box(1000, 1000)}
 	for tries := 0; len(boxes) < n && tries < 1000; tries++ {

@@ -9,7 +9,7 @@ import (
 // The paper's pods: ResNet 12 % SM x 40 % quota, RNNT 24 x 40, BERT 50 x 60 (reference values 7.5).
 var pods = map[rune]Box{'R': box(400, 120), 'N': box(400, 240), 'B': box(600, 500)}
 
-// gpusFor counts the slices that an arrival order takes.
+// gpusFor returns the number of slices that an order of arrival needs.
 func gpusFor(t *testing.T, order string, put func([]*List, int, Box) (int, bool)) int {
 	t.Helper()
 	lists := []*List{NewList(), NewList(), NewList()}
@@ -31,7 +31,7 @@ func gpusFor(t *testing.T, order string, put func([]*List, int, Box) (int, bool)
 	return used
 }
 
-// putAsPrinted asks for a new slice at once (lines 2-4), where Put re-packs first.
+// putAsPrinted uses a new slice at once (lines 2-4), whereas Put first tries to re-pack.
 func putAsPrinted(lists []*List, id int, b Box) (int, bool) {
 	i, ok := bestMatch(lists, b)
 	if !ok {
@@ -53,7 +53,8 @@ func TestReferenceOrders(t *testing.T) {
 	}
 }
 
-// F27: without re-packing 282 of the 420 arrival orders need a second slice, with it none.
+// TestF27All420Orders checks F27: without re-packing, 282 of the 420 orders of arrival need a second slice; with it, none
+// does.
 func TestF27All420Orders(t *testing.T) {
 	plain, repacking := map[int]int{}, map[int]int{}
 	everyOrder("", map[rune]int{'R': 4, 'N': 2, 'B': 2}, func(order string) {
@@ -83,7 +84,8 @@ func everyOrder(prefix string, left map[rune]int, visit func(string)) {
 	}
 }
 
-// F20: with the inequalities as printed the smallest rectangle wins, which does not hold the box.
+// TestF20OnlySufficientRectangles checks F20: with the inequalities as printed, the smallest rectangle wins even if it
+// cannot hold the box.
 func TestF20OnlySufficientRectangles(t *testing.T) {
 	l := ListOf([]Rect{rect(0, 0, 500, 900)}) // leaves 500 x 1000 at the right and 1000 x 100 above
 	if w, ok := l.Fit(box(400, 200)); !ok || w != (Waste{Area: 420000, ShortSide: 100}) {
@@ -101,7 +103,7 @@ func TestF24WidthIsTheQuotaRequest(t *testing.T) {
 	}
 }
 
-// F26: equal area, then the shorter left-over side, then lower y, then lower x.
+// TestF26Ties checks F26: for equal areas, the shorter left-over side decides, then the lower y, then the lower x.
 func TestF26Ties(t *testing.T) {
 	wide, tall := rect(0, 500, 800, 200), rect(0, 0, 400, 400)
 	for name, c := range map[string]struct {
@@ -120,7 +122,8 @@ func TestF26Ties(t *testing.T) {
 	}
 }
 
-// F31: area 72 %, but no two lie above each other and three do not stand side by side.
+// TestF31AreaIsNotEnough checks F31: the area is 72 %, but no two boxes fit above each other, and three do not fit side by
+// side.
 func TestF31AreaIsNotEnough(t *testing.T) {
 	three := []Box{box(400, 600), box(400, 600), box(400, 600)}
 	if _, ok := Arrange(three); ok {

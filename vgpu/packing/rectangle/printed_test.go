@@ -2,8 +2,8 @@ package rectangle
 
 import "testing"
 
-// printed is lines 5-19 of Algorithm 2 as the paper has them, but for the corrections that are switched on. It shows that
-// the tests of this package have teeth.
+// printed is lines 5-19 of Algorithm 2 as printed in the paper, except for the corrections that are enabled. It shows that
+// the tests of this package detect the printed errors.
 type printed struct{ removesR, skipsItself, dropsEmpty bool }
 
 func (p printed) place(list []Rect, r, f Rect) []Rect {
@@ -40,7 +40,7 @@ func (p printed) pieces(r, f Rect) []Rect {
 	return out
 }
 
-// unique is lines 15 to 19.
+// unique implements lines 15 to 19.
 func (p printed) unique(list []Rect) []Rect {
 	var out []Rect
 	for j, r := range list {
@@ -59,7 +59,7 @@ func (p printed) unique(list []Rect) []Rect {
 	return out
 }
 
-// twice places a box of 40 x 40 % and one of 60 x 50 %, whose second rectangle also meets the free one above the first.
+// twice places a box of 40 x 40 % and one of 60 x 50 %, whose second rectangle also intersects the free one above the first.
 func (p printed) twice() (list []Rect, f Rect) {
 	first, second := rect(0, 0, 400, 400), rect(400, 0, 600, 500)
 	list = p.place([]Rect{wholeSlice}, wholeSlice, first)
@@ -76,7 +76,8 @@ func twice(t *testing.T) *List {
 	return l
 }
 
-// F21: printed, a free rectangle still covers the placed box, and the correct pieces, being inside it, are gone.
+// TestF21OccupiedAreaIsNotOffered checks F21: as printed, a free rectangle still covers the placed box, and the correct
+// pieces, which are inside it, are removed.
 func TestF21OccupiedAreaIsNotOffered(t *testing.T) {
 	doubled := func(list []Rect, f Rect) bool {
 		for _, r := range list {
@@ -94,7 +95,7 @@ func TestF21OccupiedAreaIsNotOffered(t *testing.T) {
 	}
 }
 
-// F22: printed, every rectangle lies inside itself and is removed.
+// TestF22RectangleDoesNotRemoveItself checks F22: as printed, every rectangle is inside itself and is removed.
 func TestF22RectangleDoesNotRemoveItself(t *testing.T) {
 	if list, _ := (printed{removesR: true, dropsEmpty: true}).twice(); len(list) != 0 {
 		t.Error("the printed algorithm was expected to lose every rectangle; this test shows nothing")
@@ -108,7 +109,7 @@ func TestF22RectangleDoesNotRemoveItself(t *testing.T) {
 	}
 }
 
-// F23: printed, there are pieces with nothing in them.
+// TestF23EmptyPiecesAreDropped checks F23: as printed, some pieces have no area.
 func TestF23EmptyPiecesAreDropped(t *testing.T) {
 	empty := func(list []Rect) (n int) {
 		for _, r := range list {
@@ -135,7 +136,8 @@ func TestF23EmptyPiecesAreDropped(t *testing.T) {
 	}
 }
 
-// F28: these fit in this order, not by area. Printed, the slice is reset and one running pod has no rectangle any more.
+// TestF28FailedRestructureKeepsTheOldList checks F28: these boxes fit in this order, but not in order of area. As printed,
+// the slice is reset, and one running pod has no rectangle any more.
 func TestF28FailedRestructureKeepsTheOldList(t *testing.T) {
 	boxes := []Box{box(400, 700), box(600, 600), box(1000, 300), box(600, 100)}
 	l := NewList()
