@@ -20,7 +20,7 @@ import (
 	"github.com/gshare-dev/gshare/serving/gateway"
 )
 
-// callers has a pod in each of two namespaces. Tokens begin with "ours-"; what follows is the namespace.
+// callers knows a pod in each of two namespaces. Tokens begin with "ours-", followed by the namespace.
 type callers struct{}
 
 func (callers) FindToken(authorization string) string {
@@ -51,7 +51,7 @@ func (callers) OfAddress(_ context.Context, address netip.Addr) (string, error) 
 	return "", fmt.Errorf("the address %s is not that of a pod", address)
 }
 
-// echo is a replica that answers with the header Authorization that it gets.
+// echo is a replica that responds with the Authorization header that it received.
 type echo struct{}
 
 func (echo) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -151,7 +151,8 @@ func TestCallers(t *testing.T) {
 	}
 }
 
-// TestHiddenFunctions: a sender who may not call a function gets the answer that it would get if there were none, and is looked for as long.
+// TestHiddenFunctions: a sender who may not call a function gets the same response as if the function did not exist, and the gateway takes
+// as many steps to identify the sender.
 func TestHiddenFunctions(t *testing.T) {
 	type request struct{ method, host, path, body, contentType string }
 	answerTo := func(q request, from, authorization string, exists bool) (*httptest.ResponseRecorder, int, string) {
@@ -211,7 +212,7 @@ func TestHiddenFunctions(t *testing.T) {
 				if with.Code != without.Code || with.Body.String() != without.Body.String() || !headersEqual(with.Header(), without.Header()) {
 					t.Errorf("%d %v %s\nwithout the function: %d %v %s", with.Code, with.Header(), with.Body, without.Code, without.Header(), without.Body)
 				}
-				// Where the request names an open model, too, nobody has to be looked for if there is no function of the host's name.
+				// If the request also names an open model, the sender need not be identified if there is no function of the host's name.
 				if asked != askedWithout && name != "host, open model" {
 					t.Errorf("%d questions who calls, %d without the function", asked, askedWithout)
 				}
@@ -230,7 +231,7 @@ func headersEqual(a, b http.Header) bool {
 	return maps.EqualFunc(a, b, slices.Equal)
 }
 
-// countedCallers is callers, and counts the questions.
+// countedCallers is callers, with a count of the queries.
 type countedCallers struct {
 	callers
 	asked int
@@ -246,7 +247,7 @@ func (c *countedCallers) OfAddress(ctx context.Context, address netip.Addr) (str
 	return c.callers.OfAddress(ctx, address)
 }
 
-// TestSeveralAuthorizations: no replica gets the gateway's token beside another value.
+// TestSeveralAuthorizations: no replica gets the gateway's token, even if it is sent beside another Authorization value.
 func TestSeveralAuthorizations(t *testing.T) {
 	g := gateway.New(gateway.Config{Upstream: echo{}, Callers: callers{}})
 	fn := gateway.FunctionName{Namespace: "models", Name: "chat"}

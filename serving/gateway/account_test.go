@@ -20,21 +20,21 @@ import (
 
 var full = flag.Bool("full", false, "send 100,000 random requests, not 2,000, and have 1,000 streams at once, not 100")
 
-// account is what a test knows of the requests that it sends.
+// account counts the requests that the test sends, by their expected outcome.
 type account struct {
 	*world
 	batched bool
 
 	arrived, received, invalid atomic.Uint64
-	garbled                    atomic.Uint64 // whole and not JSON, which is seen only where there is room for the body
-	answered                   atomic.Uint64 // whole, by a replica
+	garbled                    atomic.Uint64 // complete but not JSON, which is noticed only if there is room for the body
+	answered                   atomic.Uint64 // completely, by a replica
 }
 
-// sampler looks at the counts of a function all the time, outside of the bubble, since time does not pass there while a goroutine is busy.
+// sampler continuously reads the counts of a function. It runs outside the bubble, where time does not pass while a goroutine is busy.
 type sampler struct {
 	function atomic.Pointer[function]
 	samples  int
-	unequal  *Load // the first that was not the sum of its parts
+	unequal  *Load // the first load that was not the sum of its parts
 	stop     atomic.Bool
 	ended    chan struct{}
 }
@@ -57,9 +57,9 @@ func (s *sampler) sample(f *function) {
 	}
 }
 
-// TestAccount sends random requests, of which many are faulty or given up, to replicas that refuse, fail, hang, die, drain, go and back off. It checks
-// all the time that what has arrived is answered, refused, failed, gone, waiting or in flight, and at the end that the gateway has counted what
-// the clients have sent.
+// TestAccount sends random requests, many of which are faulty or given up, to replicas that refuse, fail, hang, die, drain, go and back off. It checks
+// at all times that each request that has arrived is answered, refused, failed, gone, waiting or in flight, and at the end that the gateway has
+// counted what the clients have sent.
 func TestAccount(t *testing.T) {
 	requests := 2000
 	if *full {
@@ -101,7 +101,7 @@ func (a *account) run(requests int) {
 	stop()
 	faults.Wait()
 	clients.Wait()
-	time.Sleep(time.Second) // what hangs at a replica has ended
+	time.Sleep(time.Second) // by then, requests that hang at a replica have ended
 	synctest.Wait()
 	l := a.gateway.Load(resnet)
 	arrived, received, invalid, garbled, answered := a.arrived.Load(), a.received.Load(), a.invalid.Load(), a.garbled.Load(), a.answered.Load()
@@ -141,7 +141,7 @@ func (a *account) client(i int, r *rand.Rand) {
 	head := func(host, headers string, length int) string {
 		return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: %s\r\n%sContent-Length: %d\r\n\r\n", path, host, headers, length)
 	}
-	// send sends a text in which a request begins, and then the rest.
+	// send sends the beginning of a request, and then the rest.
 	send := func(begin, rest string, counters ...*atomic.Uint64) {
 		if _, err := io.WriteString(c, begin); err != nil {
 			a.Errorf("%q: %v", begin, err)
@@ -149,14 +149,14 @@ func (a *account) client(i int, r *rand.Rand) {
 		}
 		if rest != "" {
 			pause(20 * ms)
-			_, _ = io.WriteString(c, rest) // fails where the gateway has refused the request
+			_, _ = io.WriteString(c, rest) // fails if the gateway has refused the request
 		}
 		for _, n := range counters {
 			n.Add(1)
 		}
 	}
 	switch kind := r.IntN(20); kind {
-	case 0: // leaves within the header: nobody knows for which function
+	case 0: // leaves within the header, when the function is still unknown
 		send("POST / HTTP/1.1\r\nHost: res", "")
 	case 1: // leaves before the body, or within it
 		send(head("resnet", "", len(body)+1)+body[:r.IntN(len(body)+1)], "", &a.arrived)
@@ -196,7 +196,7 @@ func (a *account) client(i int, r *rand.Rand) {
 	}
 }
 
-// read reads an answer to its end.
+// read reads a response to its end.
 func (a *account) read(c net.Conn) {
 	response, err := http.ReadResponse(bufio.NewReader(c), nil)
 	if err != nil {
@@ -208,7 +208,7 @@ func (a *account) read(c net.Conn) {
 	}
 }
 
-// disturb changes the replicas until ctx ends, and leaves three that run.
+// disturb changes the replicas until ctx ends, and leaves three running ones.
 func (a *account) disturb(ctx context.Context) {
 	r := rand.New(rand.NewPCG(2, 0))
 	names := []string{"a", "b", "c"}
@@ -231,7 +231,7 @@ func (a *account) disturb(ctx context.Context) {
 		case 0:
 			set(nil)
 			time.Sleep(2 * pause)
-		case 4: // fails while requests are held or wait, and starts again while requests are refused
+		case 4: // fails while requests are held or waiting, and restarts while requests are refused
 			set(list[:r.IntN(2)])
 			time.Sleep(pause)
 			a.gateway.SetBackOff(resnet, time.Now().Add(pause), "a: exited with code 1")
@@ -246,7 +246,7 @@ func (a *account) disturb(ctx context.Context) {
 			drains.Go(func() { _ = a.gateway.Drain(ctx, resnet, name) })
 			time.Sleep(pause)
 			set(nil) // ends the drain
-		case 3: // dies with all that it has
+		case 3: // dies with all its requests
 			stop[name]()
 			time.Sleep(pause)
 			stop[name] = a.network.serve(a.T, name+":80", a.replica())
@@ -257,7 +257,7 @@ func (a *account) disturb(ctx context.Context) {
 	drains.Wait()
 }
 
-// replica returns a server that answers at random: well, with an error, broken off, or after too long.
+// replica returns a server that behaves at random: it answers correctly, with an error, with a broken-off response, or too late.
 func (a *account) replica() http.Handler {
 	var n atomic.Uint64
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -287,8 +287,8 @@ func (a *account) replica() http.Handler {
 		case 4:
 			w.WriteHeader([]int{400, 429, 500, 503}[how.IntN(4)])
 		case 5:
-			fmt.Fprint(w, `{"outputs":[]}`) // no answer to a batch
-		case 6: // no HTTP
+			fmt.Fprint(w, `{"outputs":[]}`) // not a valid response to a batch
+		case 6: // not HTTP
 			c, _, err := w.(http.Hijacker).Hijack()
 			if err != nil {
 				a.Error(err)

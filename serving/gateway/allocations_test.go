@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// upstream answers each request itself.
+// upstream is a transport that answers each request itself.
 type upstream struct{ body []byte }
 
 func (u upstream) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -21,7 +21,7 @@ func (u upstream) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, ContentLength: int64(len(u.body)), Body: io.NopCloser(bytes.NewReader(u.body))}, nil
 }
 
-// client takes an answer as a connection does.
+// client receives a response as a connection does.
 type client struct {
 	header http.Header
 	bytes  int
@@ -32,7 +32,7 @@ func (c *client) WriteHeader(int)                   {}
 func (c *client) SetReadDeadline(time.Time) error   { return nil }
 func (c *client) Write(b []byte) (n int, err error) { c.bytes += len(b); return len(b), nil }
 
-// TestAllocations bounds what the gateway itself allocates for a request that passes through, without the server and the transport.
+// TestAllocations limits what the gateway itself allocates for a request that it passes on, without the server and the transport.
 func TestAllocations(t *testing.T) {
 	g := New(Config{Upstream: upstream{make([]byte, 256)}, Metrics: prometheus.NewRegistry()})
 	if err := g.SetFunction(Function{FunctionName: resnet, SLO: time.Hour}); err != nil {
@@ -55,7 +55,7 @@ func TestAllocations(t *testing.T) {
 	if c.bytes != 201*256 {
 		t.Fatalf("%d bytes of answers", c.bytes)
 	}
-	if own > 35 { // 31; more under the race detector, which empties pools
+	if own > 35 { // normally 31; more under the race detector, which empties pools
 		t.Errorf("%v allocations a request", own)
 	}
 }

@@ -18,7 +18,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// TestAnnouncedBodies checks that clients that announce long bodies, or say no length, and send nothing keep no room from others.
+// TestAnnouncedBodies checks that clients that announce long bodies, or no length, and then send nothing, do not use up room that others
+// need.
 func TestAnnouncedBodies(t *testing.T) {
 	const maxBody = 64 * share.MiB
 	for name, headers := range map[string]string{
@@ -70,7 +71,7 @@ func TestAnnouncedBodies(t *testing.T) {
 	}
 }
 
-// TestArriving checks that bodies of all lengths come whole, in whatever pieces, and that their room is counted.
+// TestArriving checks that bodies of all lengths arrive completely, however they are split, and that their memory is accounted for.
 func TestArriving(t *testing.T) {
 	const most = 5 * firstRoom
 	body := make([]byte, most)
@@ -125,7 +126,8 @@ func TestArriving(t *testing.T) {
 	})
 }
 
-// TestMemoryOfBodies checks that bodies have no more memory than they may, whatever clients send of them, and that all that fit are served.
+// TestMemoryOfBodies checks that bodies never use more memory than allowed, however much of them clients send, and that all bodies that fit
+// are served.
 func TestMemoryOfBodies(t *testing.T) {
 	const body, most = 1 << 20, 8 << 20
 	f := Function{MaxBody: body, MaxBytes: most, Timeout: time.Hour}
@@ -173,7 +175,7 @@ func TestMemoryOfBodies(t *testing.T) {
 				if a := w.ask(w.Context(), text+"y"); a.status != 200 || a.body != text+"y" {
 					w.Errorf("an honest client: %d %s", a.status, a.reason)
 				}
-				time.Sleep(time.Second) // the server closes connections a little later
+				time.Sleep(time.Second) // the server closes connections slightly later
 			})
 		})
 	}

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// TestBackOff: while a function without replicas starts none, its requests are refused at once, those that wait already among them, with the
-// reason and the rest of the time. They are load. Afterwards requests wait again.
+// TestBackOff: while a function without replicas starts none, its requests are refused at once, including those already waiting, with the
+// reason and the remaining time. They count as load. Afterwards, requests wait again.
 func TestBackOff(t *testing.T) {
 	start(t, Function{SLO: time.Second}, func(w *world) {
 		var wait sync.WaitGroup
@@ -66,7 +66,7 @@ func TestBackOff(t *testing.T) {
 	})
 }
 
-// TestBackOffWithQueue: requests that wait for the last replica are refused when it has gone.
+// TestBackOffWithQueue: requests waiting for the last replica are refused when that replica is gone.
 func TestBackOffWithQueue(t *testing.T) {
 	start(t, Function{}, func(w *world) {
 		w.replicas(echo(10*time.Second), 1, 0, "a")
@@ -87,7 +87,7 @@ func TestBackOffWithQueue(t *testing.T) {
 	})
 }
 
-// TestBackOffOfBatch: a request that was left out of a batch does not wait for a function that starts no replica.
+// TestBackOffOfBatch: a request that was left out of a batch does not wait for a function that is backing off.
 func TestBackOffOfBatch(t *testing.T) {
 	start(t, Function{}, func(w *world) {
 		w.replicas(echo(0), 1, 0, "a")
@@ -116,7 +116,7 @@ func TestBackOffOfBatch(t *testing.T) {
 	})
 }
 
-// TestBackOffReason: what a replica has written reaches clients cut, and as text of a JSON string only.
+// TestBackOffReason: what a replica has printed reaches clients truncated, and only as text within a JSON string.
 func TestBackOffReason(t *testing.T) {
 	for name, why := range map[string]string{
 		"long": strings.Repeat("é", 5000), "quotes": `"}, {"error": "\`, "control": "a\r\nX-Evil: 1\r\n\r\n\x1b[2J\x00", "markup": "<script>alert(1)</script>&", "bytes": "\xff\xfe",

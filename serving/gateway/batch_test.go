@@ -23,7 +23,7 @@ import (
 
 const inferPath = "/v2/models/resnet/infer"
 
-// tensors is the JSON of a request or response with one tensor of FP32.
+// tensors is the JSON of a request or response with one FP32 tensor.
 type tensors struct {
 	ID      string   `json:"id,omitempty"`
 	Inputs  []tensor `json:"inputs,omitempty"`
@@ -37,7 +37,7 @@ type tensor struct {
 	Data     []float64 `json:"data"`
 }
 
-// input returns a request of rows with one value each.
+// input returns a request whose rows have one value each.
 func input(id string, values ...float64) string {
 	text, err := json.Marshal(tensors{ID: id, Inputs: []tensor{{"x", []int{len(values), 1}, "FP32", values}}})
 	if err != nil {
@@ -46,12 +46,12 @@ func input(id string, values ...float64) string {
 	return string(text)
 }
 
-// model is a server whose outputs are its inputs.
+// model is a server that returns its inputs as outputs.
 type model struct {
 	mu      sync.Mutex
 	batches [][]float64 // rows of each request
 	took    func(rows int) time.Duration
-	fails   func(rows []float64) int // status; 0: none
+	fails   func(rows []float64) int // returns a status; 0: success
 	headers []http.Header
 }
 
@@ -84,7 +84,7 @@ func (m *model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(tensors{ID: request.ID, Outputs: request.Inputs})
 }
 
-// sizes returns the rows of each request that the model has got.
+// sizes returns the number of rows of each request that the model has received.
 func (m *model) sizes() string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -100,7 +100,7 @@ func (w *world) infer(ctx context.Context, body string, headers ...string) answe
 	return w.ask(ctx, body, append(headers, "Path", inferPath)...)
 }
 
-// right reports whether an answer has the id and the values.
+// right reports whether a response has the ID and the values.
 func right(a answer, id string, values ...float64) bool {
 	var got tensors
 	return a.status == 200 && json.Unmarshal([]byte(a.body), &got) == nil && got.ID == id && len(got.Outputs) == 1 &&
@@ -111,8 +111,8 @@ func constant(d time.Duration) func(int) time.Duration { return func(int) time.D
 
 var batched = Function{Protocol: OIP, MaxBatch: 8, SLO: 10 * time.Second}
 
-// TestBatches checks that requests that wait while a replica is busy are sent as one, that each gets its own rows and id, and that no batch
-// has more rows than it may.
+// TestBatches checks that requests that wait while a replica is busy are sent together, that each gets its own rows and ID, and that no batch has more
+// rows than allowed.
 func TestBatches(t *testing.T) {
 	start(t, batched, func(w *world) {
 		m := &model{took: constant(10 * ms)}
@@ -146,7 +146,7 @@ func TestBatches(t *testing.T) {
 	})
 }
 
-// histogram returns how many values a histogram has.
+// histogram returns the number of observations of a histogram.
 func histogram(t *testing.T, g prometheus.Gatherer, name string) uint64 {
 	t.Helper()
 	families, err := g.Gather()
@@ -161,14 +161,15 @@ func histogram(t *testing.T, g prometheus.Gatherer, name string) uint64 {
 	return 0
 }
 
-// TestOnlyEqualRequestsAreMerged checks that a batch has only requests of one path and form, and that what cannot be in a batch passes as it is.
+// TestOnlyEqualRequestsAreMerged checks that a batch contains only requests with the same path and form, and that requests that cannot be in a batch are
+// passed on unchanged.
 func TestOnlyEqualRequestsAreMerged(t *testing.T) {
 	start(t, batched, func(w *world) {
 		m := &model{took: constant(10 * ms)}
 		w.replicas(m, 1, 0, "a")
 		var wait sync.WaitGroup
 		for i, headers := range [][]string{
-			{}, // alone, since nothing waits yet
+			{}, // alone, since nothing is waiting yet
 			{}, {"Query", "v=2"}, {"Accept", "application/json"}, {"Authorization", "Bearer 1"}, {"Content-Encoding", "identity"}, {},
 		} {
 			wait.Go(func() {
@@ -188,7 +189,7 @@ func TestOnlyEqualRequestsAreMerged(t *testing.T) {
 	})
 }
 
-// TestMalformed checks that a request that is wrong is refused by itself, before it waits.
+// TestMalformed checks that only the malformed request is refused, before it waits.
 func TestMalformed(t *testing.T) {
 	start(t, batched, func(w *world) {
 		m := &model{took: constant(10 * ms)}
@@ -252,7 +253,7 @@ func TestFailedBatchIsHalved(t *testing.T) {
 	})
 }
 
-// TestBatchWithoutBudget checks that a batch that fails is not tried again without end.
+// TestBatchWithoutBudget checks that a failing batch is not retried endlessly.
 func TestBatchWithoutBudget(t *testing.T) {
 	start(t, batched, func(w *world) {
 		m := &model{took: constant(10 * ms), fails: func([]float64) int { return http.StatusServiceUnavailable }}
@@ -285,7 +286,7 @@ func TestBatchWithoutBudget(t *testing.T) {
 	})
 }
 
-// TestBatchOfDeadReplica checks that the requests of a batch go to another replica when theirs dies.
+// TestBatchOfDeadReplica checks that the requests of a batch are sent to another replica if theirs dies.
 func TestBatchOfDeadReplica(t *testing.T) {
 	start(t, batched, func(w *world) {
 		m := &model{took: constant(10 * ms)}
@@ -318,7 +319,7 @@ func TestBatchOfDeadReplica(t *testing.T) {
 	})
 }
 
-// TestClientsOfBatchLeave checks that a client that leaves does not end the batch of the others, and that a batch without clients is given up.
+// TestClientsOfBatchLeave checks that a client that disconnects does not end the batch for the others, and that a batch without clients is given up.
 func TestClientsOfBatchLeave(t *testing.T) {
 	start(t, batched, func(w *world) {
 		m := &model{took: constant(time.Second)}
@@ -337,7 +338,7 @@ func TestClientsOfBatchLeave(t *testing.T) {
 			})
 			synctest.Wait()
 		}
-		time.Sleep(1500 * ms) // in the batch of three
+		time.Sleep(1500 * ms) // while the batch of three is executing
 		leave()
 		wait.Wait()
 		if got := m.sizes(); got != "1 3" {
@@ -362,7 +363,7 @@ func TestClientsOfBatchLeave(t *testing.T) {
 func TestBinaryBatch(t *testing.T) {
 	start(t, batched, func(w *world) {
 		busy := make(chan bool, 1)
-		w.replicas(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { // outputs are inputs
+		w.replicas(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { // returns its inputs as outputs
 			body, _ := io.ReadAll(r.Body)
 			length, _ := strconv.Atoi(r.Header.Get(oip.HeaderName))
 			if len(busy) == 0 {
@@ -390,7 +391,7 @@ func TestBinaryBatch(t *testing.T) {
 	})
 }
 
-// TestDeadlineInMessage checks that the timeout of a message, in microseconds, is the deadline of a request without a header for it.
+// TestDeadlineInMessage checks that the timeout in a message, in microseconds, is the deadline of a request without a header for it.
 func TestDeadlineInMessage(t *testing.T) {
 	start(t, batched, func(w *world) {
 		w.replicas(&model{took: constant(time.Second)}, 1, time.Second, "a")
@@ -405,9 +406,10 @@ func TestDeadlineInMessage(t *testing.T) {
 	})
 }
 
-// TestBatchOverload sends twice what a replica can serve in full batches. What is accepted is in time, and nearly all that can be served is.
+// TestBatchOverload sends twice as many requests as a replica can serve in full batches. Accepted requests are answered in time, and nearly as many as
+// can be served are accepted.
 func TestBatchOverload(t *testing.T) {
-	latency := func(n int) time.Duration { return 10*ms + time.Duration(n)*5*ms } // a batch of 8 takes 50 ms: 160 a second
+	latency := func(n int) time.Duration { return 10*ms + time.Duration(n)*5*ms } // a batch of 8 takes 50 ms: 160 per second
 	start(t, Function{Protocol: OIP, MaxBatch: 8, SLO: 200 * ms}, func(w *world) {
 		w.network.serve(w.T, "a:80", &model{took: latency})
 		if err := w.gateway.SetReplicas(resnet, []Replica{{ID: "a", Address: "a:80", BatchLatency: latency}}); err != nil {
@@ -415,7 +417,7 @@ func TestBatchOverload(t *testing.T) {
 		}
 		var wait sync.WaitGroup
 		var inTime, late atomic.Int32
-		for i := range 3200 { // 320 a second
+		for i := range 3200 { // 320 per second
 			wait.Go(func() {
 				switch a := w.infer(w.Context(), input("", float64(i))); {
 				case a.status == 200 && a.took <= 200*ms:
@@ -433,12 +435,12 @@ func TestBatchOverload(t *testing.T) {
 	})
 }
 
-// TestFirstByteCounts checks that with the protocol OpenAI the deadline is that of the first byte.
+// TestFirstByteCounts checks that with the protocol OpenAI the deadline applies to the first byte.
 func TestFirstByteCounts(t *testing.T) {
 	start(t, Function{Protocol: OpenAI, SLO: 200 * ms}, func(w *world) {
 		first := atomic.Int64{}
 		w.replicas(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-			_, _ = io.Copy(io.Discard, r.Body) // or the server does not see that the client leaves
+			_, _ = io.Copy(io.Discard, r.Body) // otherwise the server does not notice that the client disconnects
 			select {
 			case <-time.After(time.Duration(first.Load())):
 			case <-r.Context().Done():
@@ -467,7 +469,7 @@ func TestFirstByteCounts(t *testing.T) {
 	})
 }
 
-// TestLearnedLatency checks what is expected of batches of sizes that were not measured.
+// TestLearnedLatency checks the expected latencies of batches of sizes that were not measured.
 func TestLearnedLatency(t *testing.T) {
 	var l batchLatency
 	if l.of(3) != 0 {
@@ -493,13 +495,13 @@ func TestLearnedLatency(t *testing.T) {
 	}
 }
 
-// TestQueueTime checks that Server-Timing has the time for which a request waited for a replica, and not that of the replica, neither of one that
-// answered a batch nor of one that failed before.
+// TestQueueTime checks that Server-Timing contains the time for which a request waited for a replica, without the time of the replica that answered its
+// batch, or of one that failed before.
 func TestQueueTime(t *testing.T) {
 	start(t, batched, func(w *world) {
 		w.replicas(&model{took: constant(100 * ms)}, 1, 0, "a")
 		var wait sync.WaitGroup
-		for i := range 3 { // one, and then two as a batch
+		for i := range 3 { // one alone, and then two as a batch
 			wait.Go(func() {
 				a := w.ask(w.Context(), input(fmt.Sprint(i), 1), "Path", inferPath)
 				if want := fmt.Sprintf("queue;dur=%d.0", (a.took - 100*ms).Milliseconds()); a.status != 200 || a.header.Get("Server-Timing") != want {
@@ -526,7 +528,7 @@ func TestQueueTime(t *testing.T) {
 	})
 }
 
-// TestLengthOfBatchedCall checks that a client does not get the length of the answer to its batch.
+// TestLengthOfBatchedCall checks that a client does not get the Content-Length of the response to its batch.
 func TestLengthOfBatchedCall(t *testing.T) {
 	r := httptest.NewRecorder()
 	e := &exchange{writer: r, request: httptest.NewRequest(http.MethodPost, inferMethod, nil), grpc: true}

@@ -24,7 +24,7 @@ import (
 
 const ms = time.Millisecond
 
-// network is a network of pipes between servers with names.
+// network connects servers by name through in-memory pipes.
 type network struct {
 	mu      sync.Mutex
 	servers map[string]*listener
@@ -65,7 +65,7 @@ func (n *network) dial(ctx context.Context, _, address string) (net.Conn, error)
 	}
 }
 
-// serve starts a server under a name until the test ends or stop is called.
+// serve runs a server under a name until the test ends or stop is called.
 func (n *network) serve(t *testing.T, name string, h http.Handler) (stop func()) {
 	return n.run(t, name, &http.Server{Handler: h})
 }
@@ -85,12 +85,12 @@ func (n *network) run(t *testing.T, name string, server *http.Server) (stop func
 	return stop
 }
 
-// world is a gateway with a function, on a network.
+// world is a gateway with a function, on an in-memory network.
 type world struct {
 	*testing.T
 	network  *network
 	gateway  *Gateway
-	server   *http.Server // of the gateway
+	server   *http.Server // that of the gateway
 	client   *http.Client
 	registry *prometheus.Registry
 }
@@ -129,7 +129,7 @@ func start(t *testing.T, f Function, test func(w *world)) {
 	})
 }
 
-// replicas serves the handler under each of the names, and gives the function these replicas.
+// replicas serves the handler under each of the names, and makes these the replicas of the function.
 func (w *world) replicas(h http.Handler, credits int, latency time.Duration, names ...string) {
 	w.Helper()
 	var list []Replica
@@ -151,7 +151,7 @@ type answer struct {
 	took   time.Duration
 }
 
-// ask sends a request and returns its answer. Headers are pairs of name and value; Path and Query change the address.
+// ask sends a request and returns the response. headers are pairs of name and value; the names Path and Query change the URL instead.
 func (w *world) ask(ctx context.Context, body string, headers ...string) answer {
 	begin := time.Now()
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://gateway:80/v1/predict?x=1", strings.NewReader(body))
@@ -180,7 +180,7 @@ func (w *world) ask(ctx context.Context, body string, headers ...string) answer 
 	return answer{response.StatusCode, response.Header.Get("X-Gshare-Reason"), string(text), response.Header, err, time.Since(begin)}
 }
 
-// echo answers with the request's body after a time.
+// echo responds with the request's body after a delay.
 func echo(after time.Duration) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
@@ -194,7 +194,7 @@ func echo(after time.Duration) http.Handler {
 	})
 }
 
-// TestPass checks that a request and its answer pass unchanged, and how a host names a function.
+// TestPass checks that a request and its response pass unchanged, and how a host name identifies a function.
 func TestPass(t *testing.T) {
 	start(t, Function{}, func(w *world) {
 		w.replicas(echo(5*ms), 1, 0, "a")
@@ -215,7 +215,7 @@ func TestPass(t *testing.T) {
 	})
 }
 
-// TestEarliestDeadlineFirst checks that waiting requests are served by their deadlines, one for each credit.
+// TestEarliestDeadlineFirst checks that waiting requests are served in the order of their deadlines, one for each credit.
 func TestEarliestDeadlineFirst(t *testing.T) {
 	start(t, Function{SLO: 10 * time.Second}, func(w *world) {
 		var mu sync.Mutex
@@ -244,14 +244,14 @@ func TestEarliestDeadlineFirst(t *testing.T) {
 	})
 }
 
-// TestOverload sends twice what the replicas can serve. What is accepted is in time, and that is nearly all that can be served. The control is
-// a queue in the order of arrival: there nearly everything is late.
+// TestOverload sends twice as many requests as the replicas can serve. Accepted requests are answered in time, and nearly as many as can be
+// served are accepted. The control is a queue in the order of arrival, where nearly everything is late.
 func TestOverload(t *testing.T) {
 	start(t, Function{SLO: 200 * ms}, func(w *world) {
-		w.replicas(echo(20*ms), 1, 20*ms, "a", "b") // 100 a second
+		w.replicas(echo(20*ms), 1, 20*ms, "a", "b") // 100 per second
 		var wait sync.WaitGroup
 		var inTime, late, refused atomic.Int32
-		for range 2000 { // 200 a second
+		for range 2000 { // 200 per second
 			wait.Go(func() {
 				switch a := w.ask(w.Context(), "input"); {
 				case a.status == 200 && a.took <= 200*ms:
@@ -294,7 +294,7 @@ func TestOverload(t *testing.T) {
 	})
 }
 
-// TestFromZero holds requests until a replica comes, and bounds how many and for how long.
+// TestFromZero checks that requests are held until a replica comes, and the limits of how many are held and for how long.
 func TestFromZero(t *testing.T) {
 	start(t, Function{SLO: 50 * ms, Hold: Hold{Requests: 3, For: 10 * time.Second}}, func(w *world) {
 		var wait sync.WaitGroup
@@ -329,7 +329,7 @@ func TestFromZero(t *testing.T) {
 	})
 }
 
-// TestClientGone checks that requests whose client has gone leave the queue, and give their credit back at once.
+// TestClientGone checks that when their clients disconnect, requests leave the queue and return their credits at once.
 func TestClientGone(t *testing.T) {
 	start(t, Function{}, func(w *world) {
 		w.replicas(echo(time.Hour), 1, 0, "a")
@@ -357,7 +357,8 @@ func TestClientGone(t *testing.T) {
 	})
 }
 
-// TestDeadlineOfClient checks that a client's deadline ends waiting and execution, and reaches the replica less the time that has passed.
+// TestDeadlineOfClient checks that a client's deadline ends waiting and execution, and is passed to the replica, reduced by the time that has
+// passed.
 func TestDeadlineOfClient(t *testing.T) {
 	start(t, Function{}, func(w *world) {
 		var got atomic.Value
@@ -388,7 +389,7 @@ func TestDeadlineOfClient(t *testing.T) {
 	})
 }
 
-// TestDeadlineInAnswer checks that a client's deadline breaks an answer off, and that the replica is not blamed.
+// TestDeadlineInAnswer checks that a client's deadline cuts off a response, and that the replica does not count as failed.
 func TestDeadlineInAnswer(t *testing.T) {
 	start(t, Function{}, func(w *world) {
 		w.replicas(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
@@ -406,8 +407,8 @@ func TestDeadlineInAnswer(t *testing.T) {
 	})
 }
 
-// TestReplicaDies checks that a request whose replica dies before it answers goes to another, and that an answer that breaks off does not
-// look whole.
+// TestReplicaDies checks that if a replica dies before it answers, the request is sent to another one, and that a response that breaks off
+// does not look complete.
 func TestReplicaDies(t *testing.T) {
 	start(t, Function{}, func(w *world) {
 		dies := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
@@ -453,7 +454,7 @@ func TestReplicaDies(t *testing.T) {
 	})
 }
 
-// TestRetriesAreBounded checks that a function all of whose replicas fail does not double its requests.
+// TestRetriesAreBounded checks that retries do not double the requests of a function all of whose replicas fail.
 func TestRetriesAreBounded(t *testing.T) {
 	start(t, Function{}, func(w *world) {
 		var sent atomic.Int32
@@ -470,7 +471,7 @@ func TestRetriesAreBounded(t *testing.T) {
 	})
 }
 
-// TestStream checks that what a replica streams reaches the client at once, and that its credit is taken until the end.
+// TestStream checks that whatever a replica streams reaches the client at once, and that the credit is taken until the stream ends.
 func TestStream(t *testing.T) {
 	start(t, Function{}, func(w *world) {
 		w.replicas(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
@@ -513,7 +514,7 @@ func TestStream(t *testing.T) {
 	})
 }
 
-// TestDrain checks that a replica that is drained gets nothing new and loses nothing.
+// TestDrain checks that a draining replica gets no new requests and loses none.
 func TestDrain(t *testing.T) {
 	start(t, Function{}, func(w *world) {
 		w.replicas(echo(100*ms), 2, 0, "a", "b")
@@ -548,7 +549,7 @@ func TestDrain(t *testing.T) {
 	})
 }
 
-// TestStartDrain drops the replica from the list while it has a request.
+// TestStartDrain removes the replica from the list while it has a request.
 func TestStartDrain(t *testing.T) {
 	start(t, Function{}, func(w *world) {
 		w.replicas(echo(100*ms), 1, 0, "a")
@@ -574,7 +575,7 @@ func TestStartDrain(t *testing.T) {
 	})
 }
 
-// TestBodies checks the bounds of bodies: too large, short, and too slow.
+// TestBodies checks the limits of bodies: too large, too short, and too slow.
 func TestBodies(t *testing.T) {
 	start(t, Function{MaxBody: 1024, MaxBytes: 2048}, func(w *world) {
 		w.replicas(echo(time.Second), 1, 0, "a")
@@ -610,10 +611,10 @@ func TestBodies(t *testing.T) {
 	})
 }
 
-// TestSlowReplicaIsNoticed checks that a replica that is slower than its profile gets no more than it can answer in time.
+// TestSlowReplicaIsNoticed checks that a replica that is slower than its profile gets no more requests than it can answer in time.
 func TestSlowReplicaIsNoticed(t *testing.T) {
 	start(t, Function{SLO: 100 * ms}, func(w *world) {
-		w.replicas(echo(40*ms), 1, 20*ms, "a") // the profile says 50 a second, it does 25
+		w.replicas(echo(40*ms), 1, 20*ms, "a") // 50 per second by the profile, but really 25
 		var wait sync.WaitGroup
 		var inTime, late atomic.Int32
 		for range 1000 {
@@ -633,7 +634,8 @@ func TestSlowReplicaIsNoticed(t *testing.T) {
 	})
 }
 
-// TestOneSlowAnswer checks that a burst is served although each replica has just given one answer late: that says little of the next ones.
+// TestOneSlowAnswer checks that a burst is served even if each replica has just answered one request late, since that says little about the
+// next ones.
 func TestOneSlowAnswer(t *testing.T) {
 	for name, profiled := range map[string]time.Duration{"profiled": 2 * ms, "not profiled": 0} {
 		t.Run(name, func(t *testing.T) {
@@ -662,7 +664,7 @@ func TestOneSlowAnswer(t *testing.T) {
 	}
 }
 
-// TestOccupied checks that a replica with the protocol OpenAI is expected to be free when what it streams has ended, not when that begins.
+// TestOccupied checks that with the protocol OpenAI, a replica is expected to be free once its stream has ended, not when the stream begins.
 func TestOccupied(t *testing.T) {
 	start(t, Function{Protocol: OpenAI, SLO: 500 * ms}, func(w *world) {
 		w.replicas(http.HandlerFunc(func(a http.ResponseWriter, _ *http.Request) {
@@ -685,8 +687,8 @@ func TestOccupied(t *testing.T) {
 	})
 }
 
-// TestLoneRequestIsServed checks that a request to an idle replica is served although it will be late, so that a measurement that was wrong
-// cannot close a function.
+// TestLoneRequestIsServed checks that a request to an idle replica is served even if it is expected to be late. Otherwise a wrong measurement
+// could close a function for good.
 func TestLoneRequestIsServed(t *testing.T) {
 	start(t, Function{SLO: 50 * ms}, func(w *world) {
 		slow := atomic.Bool{}
@@ -710,8 +712,8 @@ func TestLoneRequestIsServed(t *testing.T) {
 	})
 }
 
-// TestLoneRequestIsDueAsBefore checks that a client's deadline ends a request that an idle replica got although it would be late, and that it
-// does not count as in time.
+// TestLoneRequestIsDueAsBefore checks that a request given to an idle replica, although it is expected to be late, still ends at the client's
+// deadline, and does not count as in time.
 func TestLoneRequestIsDueAsBefore(t *testing.T) {
 	start(t, Function{SLO: 50 * ms}, func(w *world) {
 		var got atomic.Value
@@ -732,13 +734,13 @@ func TestLoneRequestIsDueAsBefore(t *testing.T) {
 	})
 }
 
-// TestHopelessRequests checks that a client that gives up each of its requests cannot fill an idle replica with them.
+// TestHopelessRequests checks that a client that gives up each of its requests cannot occupy an idle replica with them.
 func TestHopelessRequests(t *testing.T) {
 	start(t, Function{SLO: 200 * ms}, func(w *world) {
 		var served atomic.Int32
 		w.replicas(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 			served.Add(1)
-			time.Sleep(100 * ms) // whether the client is there or not
+			time.Sleep(100 * ms) // whether or not the client is still there
 		}), 1, 100*ms, "a")
 		for i := range 100 {
 			a := w.ask(w.Context(), "input", timeoutHeaders[0], "5")
@@ -761,8 +763,8 @@ func TestHopelessRequests(t *testing.T) {
 	})
 }
 
-// TestLoneRequestIsServedInRealTime checks the same on a clock that goes on between two decisions about a request, which that of synctest
-// does not.
+// TestLoneRequestIsServedInRealTime checks the same in real time, where the clock advances between two decisions about a request, which
+// synctest's clock does not.
 func TestLoneRequestIsServedInRealTime(t *testing.T) {
 	g := New(Config{})
 	if err := g.SetFunction(Function{FunctionName: resnet, SLO: time.Microsecond}); err != nil {
@@ -781,7 +783,7 @@ func TestLoneRequestIsServedInRealTime(t *testing.T) {
 	}
 }
 
-// TestHotFirst checks that Hot replicas get requests before Shared ones, whatever their latency.
+// TestHotFirst checks that Hot replicas get requests before Shared ones, whatever their latencies.
 func TestHotFirst(t *testing.T) {
 	start(t, Function{}, func(w *world) {
 		var hot, shared atomic.Int32
@@ -813,7 +815,7 @@ func TestHotFirst(t *testing.T) {
 	})
 }
 
-// TestRemoveFunction checks that its requests end, and that its metrics go.
+// TestRemoveFunction checks that the requests of a removed function end, and that its metrics are removed.
 func TestRemoveFunction(t *testing.T) {
 	start(t, Function{}, func(w *world) {
 		var wait sync.WaitGroup
@@ -850,7 +852,7 @@ func TestConfigurationIsChecked(t *testing.T) {
 	}
 }
 
-// TestReplicasChangeInFlight changes the residency of a replica again and again while it has requests. The race detector looks on.
+// TestReplicasChangeInFlight repeatedly changes the residency of a replica that has requests. It is meant for the race detector.
 func TestReplicasChangeInFlight(t *testing.T) {
 	start(t, Function{}, func(w *world) {
 		w.replicas(echo(5*ms), 4, 0, "a")

@@ -28,19 +28,19 @@ import (
 	pb "github.com/gshare-dev/gshare/serving/oip/inference"
 )
 
-// grpcModel is a server of gRPC whose outputs are its inputs.
+// grpcModel is a gRPC server that returns its inputs as outputs.
 type grpcModel struct {
 	took   func(rows int) time.Duration
 	fails  func(*pb.ModelInferRequest) error
-	silent bool          // answers no request of a stream
-	thinks time.Duration // before it answers one
-	stuck  bool          // does not end a stream whose client has sent all
+	silent bool          // does not answer the requests of a stream
+	thinks time.Duration // delay before each answer
+	stuck  bool          // does not end a stream after the client has sent everything
 
 	mu      sync.Mutex
 	batches []string
-	ids     []string        // of the requests of streams
-	seen    metadata.MD     // of the last call
-	left    []time.Duration // until the deadline of each call
+	ids     []string        // IDs of the requests of streams
+	seen    metadata.MD     // of the latest call
+	left    []time.Duration // time until the deadline of each call
 }
 
 func (m *grpcModel) infer(ctx context.Context, r *pb.ModelInferRequest) (*pb.ModelInferResponse, error) {
@@ -74,7 +74,7 @@ func (m *grpcModel) infer(ctx context.Context, r *pb.ModelInferRequest) (*pb.Mod
 	return response, nil
 }
 
-// stream answers each request with two responses when it comes.
+// stream answers each request of a stream with two responses.
 func (m *grpcModel) stream(s grpc.ServerStream) error {
 	for {
 		r := new(pb.ModelInferRequest)
@@ -128,7 +128,7 @@ func (m *grpcModel) server() *grpc.Server {
 	return s
 }
 
-// grpcReplicas serves the model under each of the names, and gives the function these replicas.
+// grpcReplicas serves the model under each of the names, and makes these the replicas of the function.
 func (w *world) grpcReplicas(m *grpcModel, credits int, latency time.Duration, names ...string) {
 	w.Helper()
 	var list []Replica
@@ -149,7 +149,7 @@ func (w *world) grpcReplicas(m *grpcModel, credits int, latency time.Duration, n
 	}
 }
 
-// dial returns a client of gRPC of a function, by its authority.
+// dial returns a gRPC client for the function with the given authority.
 func (w *world) dial(authority string) *grpc.ClientConn {
 	w.Helper()
 	c, err := grpc.NewClient("passthrough:///gateway:80", grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithAuthority(authority),
@@ -166,7 +166,7 @@ func inferRequest(id string, values ...byte) *pb.ModelInferRequest {
 		Inputs: []*pb.ModelInferRequest_InferInputTensor{{Name: "x", Datatype: "UINT8", Shape: []int64{int64(len(values)), 1}}}}
 }
 
-// encode returns a message as it is in the body of a call.
+// encode returns a message as it appears in the body of a call.
 func encode(w *world, m proto.Message) []byte {
 	w.Helper()
 	text, err := proto.Marshal(m)
@@ -188,7 +188,7 @@ func call(ctx context.Context, c *grpc.ClientConn, id string, values ...byte) er
 	return nil
 }
 
-// TestGRPC checks that calls, their metadata and their statuses pass unchanged, and that deadlines are less the time that has passed.
+// TestGRPC checks that calls, their metadata and their statuses pass unchanged, and that deadlines are reduced by the time that has passed.
 func TestGRPC(t *testing.T) {
 	start(t, Function{}, func(w *world) {
 		m := &grpcModel{took: constant(10 * ms)}
@@ -236,7 +236,7 @@ func TestGRPC(t *testing.T) {
 	})
 }
 
-// count checks how many requests the metrics have by status.
+// count checks the number of requests by status, according to the metrics.
 func (w *world) count(want map[string]float64) {
 	w.Helper()
 	synctest.Wait()
@@ -320,8 +320,8 @@ func TestGRPCRefusals(t *testing.T) {
 	})
 }
 
-// TestGRPCStream checks that messages of a stream pass in both directions when they are sent, that it ends with the replica's status, and what
-// ends it else.
+// TestGRPCStream checks that the messages of a stream pass in both directions as soon as they are sent, that the stream ends with the replica's
+// status, and what else ends it.
 func TestGRPCStream(t *testing.T) {
 	start(t, Function{Protocol: OIP, MaxBatch: 8}, func(w *world) {
 		m := &grpcModel{}
@@ -357,7 +357,7 @@ func TestGRPCStream(t *testing.T) {
 		s := open(w.Context())
 		for i := range 3 {
 			exchange(s, fmt.Sprint(i))
-			time.Sleep(idleTimeout - time.Second) // longer than a body may take together
+			time.Sleep(idleTimeout - time.Second) // longer than a body may take in total
 		}
 		if err := s.CloseSend(); err != nil {
 			w.Error(err)
@@ -409,7 +409,7 @@ func TestGRPCStream(t *testing.T) {
 	})
 }
 
-// TestGRPCStreamThatIsRefused checks that a client gets the status of a replica that answers a stream with a header only.
+// TestGRPCStreamThatIsRefused checks that a client gets the status of a replica that answers a stream with headers only.
 func TestGRPCStreamThatIsRefused(t *testing.T) {
 	start(t, Function{Protocol: OIP}, func(w *world) {
 		server := &http.Server{Protocols: new(http.Protocols), Handler: http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
@@ -435,7 +435,8 @@ func TestGRPCStreamThatIsRefused(t *testing.T) {
 	})
 }
 
-// TestGRPCReplicaFails checks that a call is sent to another replica if one fails, and that replicas without gRPC are not avoided for that.
+// TestGRPCReplicaFails checks that a call is sent to another replica if one fails, and that replicas that do not speak gRPC are not avoided
+// because of that.
 func TestGRPCReplicaFails(t *testing.T) {
 	start(t, Function{}, func(w *world) {
 		m := &grpcModel{}
@@ -469,7 +470,7 @@ func TestGRPCReplicaFails(t *testing.T) {
 	})
 }
 
-// TestHTTP2 checks that a client of HTTP/2 that does not speak gRPC is served like one of HTTP/1.1.
+// TestHTTP2 checks that an HTTP/2 client that does not speak gRPC is served like an HTTP/1.1 client.
 func TestHTTP2(t *testing.T) {
 	start(t, Function{}, func(w *world) {
 		w.replicas(echo(0), 1, 0, "a")
@@ -506,7 +507,7 @@ func TestGRPCTimeout(t *testing.T) {
 	}
 }
 
-// TestGRPCLongTimeout checks that a message whose timeout has more digits than the header grpc-timeout may have reaches the replica.
+// TestGRPCLongTimeout checks that a message reaches the replica even if its timeout has more digits than the header grpc-timeout allows.
 func TestGRPCLongTimeout(t *testing.T) {
 	start(t, batched, func(w *world) {
 		m := &grpcModel{}
@@ -522,8 +523,8 @@ func TestGRPCLongTimeout(t *testing.T) {
 	})
 }
 
-// TestGRPCBatches checks that calls that wait while a replica is busy are sent as one, that each gets its own rows and id, and that a batch that
-// fails is divided until only the call that is to blame gets the error.
+// TestGRPCBatches checks that calls that wait while a replica is busy are sent together, that each gets its own rows and ID, and that a failing
+// batch is divided until only the call that is to blame gets the error.
 func TestGRPCBatches(t *testing.T) {
 	start(t, batched, func(w *world) {
 		m := &grpcModel{took: constant(10 * ms)}
@@ -567,7 +568,7 @@ func TestGRPCBatches(t *testing.T) {
 		m.batches = nil
 		ask(w.Context(), 0)
 		synctest.Wait()
-		for i := range byte(2) { // not for others' eyes
+		for i := range byte(2) { // must not be seen by others
 			ask(metadata.AppendToOutgoingContext(w.Context(), "authorization", "secret"), 1+i)
 		}
 		wait.Wait()
@@ -584,7 +585,7 @@ func TestGRPCBatches(t *testing.T) {
 	})
 }
 
-// TestGRPCBatchGarbage checks that calls whose batch gets an answer that is not one message are sent alone, at once.
+// TestGRPCBatchGarbage checks that calls whose batch gets a response that is not exactly one message are then sent alone, without delay.
 func TestGRPCBatchGarbage(t *testing.T) {
 	for name, body := range map[string]string{"no message": "", "a compressed one": "\x01\x00\x00\x00\x01x", "half of one": "\x00\x00\x00\x01\x01x", "two": "\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"} {
 		t.Run(name, func(t *testing.T) {

@@ -24,22 +24,22 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// hostile is a client that writes frames of HTTP/2 as it likes.
+// hostile is a client that writes arbitrary HTTP/2 frames.
 type hostile struct {
 	*world
 	net.Conn
 	*http2.Framer
 	headers bytes.Buffer
 	encoder *hpack.Encoder
-	stopped atomic.Pointer[chan struct{}] // it reads nothing until that is closed
+	stopped atomic.Pointer[chan struct{}] // nothing is read until the channel is closed
 	ended   chan struct{}                 // closed when the server has closed the connection
-	after   time.Duration                 // from the dial to that
+	after   time.Duration                 // time from the dial until then
 
-	resets, refused, answers, goAways atomic.Int32 // frames of the server
-	status                            atomic.Value // of the last answer
+	resets, refused, answers, goAways atomic.Int32 // frames from the server
+	status                            atomic.Value // of the latest response
 }
 
-// hostile opens a connection and reads what comes, unless it is a client that does not read.
+// hostile opens a connection and reads whatever comes, unless the client is one that does not read.
 func (w *world) hostile(settings ...http2.Setting) *hostile {
 	w.Helper()
 	c, err := w.network.dial(w.Context(), "", "gateway:80")
@@ -86,7 +86,7 @@ func (w *world) hostile(settings ...http2.Setting) *hostile {
 	return h
 }
 
-// block returns the header of a call with further fields, which are pairs.
+// block returns the header block of a call with additional fields, given as pairs.
 func (h *hostile) block(fields ...string) []byte {
 	h.headers.Reset()
 	all := append([]string{":method", "POST", ":scheme", "http", ":authority", "resnet"}, fields...)
@@ -94,12 +94,12 @@ func (h *hostile) block(fields ...string) []byte {
 		all = append(all[:6:6], append([]string{":path", inferMethod, "content-type", grpcType, "te", "trailers"}, fields...)...)
 	}
 	for i := 0; i < len(all); i += 2 {
-		_ = h.encoder.WriteField(hpack.HeaderField{Name: all[i], Value: all[i+1]}) // never fails in memory
+		_ = h.encoder.WriteField(hpack.HeaderField{Name: all[i], Value: all[i+1]}) // cannot fail in memory
 	}
 	return bytes.Clone(h.headers.Bytes())
 }
 
-// held returns the bytes of bodies that the gateway keeps.
+// held returns how many bytes of bodies the gateway holds.
 func (w *world) held() share.Bytes {
 	b := &w.gateway.function(resnet).bodies
 	b.mu.Lock()
@@ -118,7 +118,7 @@ func (h *hostile) open(stream uint32, fields ...string) error {
 	return h.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: h.block(fields...), EndHeaders: true})
 }
 
-// TestHostileHTTP2 does what no honest client of HTTP/2 does. Nothing of it reaches a replica or is kept, and others are served.
+// TestHostileHTTP2 does what no honest HTTP/2 client does. None of it reaches a replica or is kept, and other clients are served.
 func TestHostileHTTP2(t *testing.T) {
 	message := func(length uint32, body string) []byte {
 		return append(binary.BigEndian.AppendUint32([]byte{0}, length), body...)
@@ -295,14 +295,14 @@ func TestHostileHTTP2(t *testing.T) {
 				if l := w.gateway.Load(resnet); w.held() != 0 || l.Waiting+l.InFlight > 0 {
 					w.Errorf("%d bytes are never released; %+v", w.held(), l)
 				}
-				time.Sleep(2 * time.Second) // the server closes connections a little later
+				time.Sleep(2 * time.Second) // the server closes connections slightly later
 			})
 		})
 	}
 }
 
-// TestHTTP2ClientThatDoesNotRead checks that a client that takes nothing of its answers gives back the credit after a while, and that the server
-// keeps nothing of it: one that does not open its window, and one that does not read at all.
+// TestHTTP2ClientThatDoesNotRead checks that if a client does not take its responses, the credit is returned after a while and the server keeps
+// nothing. One client does not open its window, another one does not read at all.
 func TestHTTP2ClientThatDoesNotRead(t *testing.T) {
 	for name, c := range map[string]struct {
 		values int
@@ -350,13 +350,14 @@ func TestHTTP2ClientThatDoesNotRead(t *testing.T) {
 				}
 				h.Conn.Close()
 				<-h.ended
-				time.Sleep(2 * time.Second) // the server closes connections a little later
+				time.Sleep(2 * time.Second) // the server closes connections slightly later
 			})
 		})
 	}
 }
 
-// TestStatusThatIsNone checks that a replica that answers with a status that cannot be passed on has failed, and gives back its credit.
+// TestStatusThatIsNone checks that a replica that responds with a status that cannot be passed on counts as failed, and that its credit is
+// returned.
 func TestStatusThatIsNone(t *testing.T) {
 	for _, code := range []string{"12345", "1000", "99", "-1"} {
 		t.Run(code, func(t *testing.T) {
@@ -373,7 +374,7 @@ func TestStatusThatIsNone(t *testing.T) {
 					_, _ = io.ReadFull(c, make([]byte, len(http2.ClientPreface)))
 					framer := http2.NewFramer(c, c)
 					settled := make(chan struct{})
-					go func() { defer close(settled); _ = framer.WriteSettings() }() // the client may not read yet
+					go func() { defer close(settled); _ = framer.WriteSettings() }() // the client may not be reading yet
 					for {
 						frame, err := framer.ReadFrame()
 						if err != nil {
@@ -393,7 +394,7 @@ func TestStatusThatIsNone(t *testing.T) {
 				if err := call(w.Context(), w.dial("resnet"), "1", 1); status.Code(err) != codes.Unavailable {
 					w.Error(err)
 				}
-				synctest.Wait() // the connection is idle then
+				synctest.Wait() // by then the connection is idle
 				if l := w.gateway.Load(resnet); l.Failed != 1 || l.InFlight != 0 || len(w.gateway.function(resnet).replicas[0].flights) != 0 {
 					w.Errorf("%+v", l)
 				}
@@ -402,7 +403,7 @@ func TestStatusThatIsNone(t *testing.T) {
 	}
 }
 
-// avoided returns how many replicas get no requests because they are held to have failed.
+// avoided returns how many replicas get no requests because they are considered failed.
 func (w *world) avoided() (n int) {
 	f := w.gateway.function(resnet)
 	f.mu.Lock()
@@ -415,12 +416,12 @@ func (w *world) avoided() (n int) {
 	return n
 }
 
-// TestReplicaIsNotBlamed checks that what a client does wrong in the middle of an exchange does not keep its replica from others.
+// TestReplicaIsNotBlamed checks that a client's errors in the middle of an exchange do not make the gateway avoid the replica for others.
 func TestReplicaIsNotBlamed(t *testing.T) {
 	for name, c := range map[string]struct {
 		fields []string
 		do     func(h *hostile)
-		want   string // status of gRPC
+		want   string // gRPC status
 	}{
 		"a stream that is shorter than its length": {
 			[]string{"content-length", "1000"}, func(h *hostile) { _ = h.WriteData(1, true, []byte{0}) }, "1",
@@ -454,14 +455,14 @@ func TestReplicaIsNotBlamed(t *testing.T) {
 				}
 				h.Conn.Close()
 				synctest.Wait()
-				time.Sleep(2 * time.Second) // the server closes connections a little later
+				time.Sleep(2 * time.Second) // the server closes connections slightly later
 			})
 		})
 	}
 }
 
-// TestInvalidHTTP2 checks that a request that HTTP/1 cannot express, or that a replica of gRPC would not get, is refused, and that no replica is
-// avoided for it.
+// TestInvalidHTTP2 checks that a request is refused that cannot be expressed in HTTP/1, or would not reach a gRPC replica, and that no replica
+// is avoided because of it.
 func TestInvalidHTTP2(t *testing.T) {
 	for name, c := range map[string]struct{ method, authority, path, contentType, value, status string }{
 		"method":           {"GET /x HTTP/1.1", "resnet", "/", "text/plain", "", "400"},
@@ -478,7 +479,7 @@ func TestInvalidHTTP2(t *testing.T) {
 				if c.contentType == grpcType {
 					w.grpcReplicas(m, 1, 0, "a", "b")
 					var wait sync.WaitGroup
-					for range 2 { // so that both have said how long a header may be
+					for range 2 { // so that both sides have announced their header limits
 						wait.Go(func() {
 							if err := call(w.Context(), w.dial("resnet"), "honest", 1); err != nil {
 								w.Error(err)
@@ -502,13 +503,13 @@ func TestInvalidHTTP2(t *testing.T) {
 				}
 				h.Conn.Close()
 				synctest.Wait()
-				time.Sleep(2 * time.Second) // the server closes connections a little later
+				time.Sleep(2 * time.Second) // the server closes connections slightly later
 			})
 		})
 	}
 }
 
-// TestIdleStreamWithoutAnswer checks that a stream on which nothing comes ends as idle also if its replica has not begun to answer.
+// TestIdleStreamWithoutAnswer checks that a stream without traffic ends as idle even if its replica has not begun to respond.
 func TestIdleStreamWithoutAnswer(t *testing.T) {
 	start(t, Function{}, func(w *world) {
 		w.grpcReplicas(&grpcModel{silent: true}, 1, 0, "a")

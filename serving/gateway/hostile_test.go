@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// raw sends text over a connection of its own and returns the first bytes of the answer.
+// raw sends text over a connection of its own, and returns the first bytes of the response.
 func (w *world) raw(text string, limit int64) answer {
 	c, err := w.network.dial(w.Context(), "", "gateway:80")
 	if err != nil {
@@ -26,7 +26,8 @@ func (w *world) raw(text string, limit int64) answer {
 	return answer{body: string(got), err: err, took: time.Since(begin)}
 }
 
-// TestHostileRequests sends what no honest client sends. Each is answered or cut off, none reaches a replica, and others are served.
+// TestHostileRequests sends what no honest client sends. Each request is answered or cut off, none reaches a replica, and other clients are
+// served.
 func TestHostileRequests(t *testing.T) {
 	start(t, Function{MaxBody: 1024}, func(w *world) {
 		var served atomic.Int32
@@ -74,12 +75,12 @@ func TestHostileRequests(t *testing.T) {
 		if f := w.gateway.function(resnet); f.bodies.bytes != 0 {
 			w.Errorf("%d bytes are never released", f.bodies.bytes)
 		}
-		time.Sleep(time.Second) // the server closes connections a little later
+		time.Sleep(time.Second) // the server closes connections slightly later
 	})
 }
 
-// TestClientThatDoesNotRead checks that a client that reads nothing of its answer gives back the credit after a while, and that the replica is
-// not blamed. The control is a client that reads slowly, but reads.
+// TestClientThatDoesNotRead checks that if a client does not read its response, the credit is returned after a while and the replica does not
+// count as failed. The control is a client that reads slowly.
 func TestClientThatDoesNotRead(t *testing.T) {
 	for name, length := range map[string]string{"streamed": "", "of known length": "Content-Length"} {
 		t.Run(name, func(t *testing.T) {
@@ -99,7 +100,7 @@ func TestClientThatDoesNotRead(t *testing.T) {
 				if _, err := io.WriteString(c, "GET / HTTP/1.1\r\nHost: resnet\r\n\r\n"); err != nil {
 					w.Fatal(err)
 				}
-				for range 4 { // the control: less than a piece at a time, longer than writeTimeout together
+				for range 4 { // the control: less than one piece at a time, and longer than writeTimeout in total
 					time.Sleep(writeTimeout - time.Second)
 					if _, err := io.ReadFull(c, make([]byte, piece+2000)); err != nil {
 						w.Fatal(err)
@@ -121,8 +122,8 @@ func TestClientThatDoesNotRead(t *testing.T) {
 	}
 }
 
-// TestManyStreams checks that a thousand streams at once each get their own events, each when it is sent, and that those that are given up
-// give their credits back at once.
+// TestManyStreams checks that each of a thousand concurrent streams gets its own events as soon as they are sent, and that streams that are
+// given up return their credits at once.
 func TestManyStreams(t *testing.T) {
 	const streams, events = 1000, 5
 	start(t, Function{Protocol: OpenAI}, func(w *world) {
@@ -181,8 +182,8 @@ func TestManyStreams(t *testing.T) {
 	})
 }
 
-// TestShutdown stops the server while requests are held, wait, are in a batch and are answered. All of them get their answers, and nothing new
-// is accepted.
+// TestShutdown stops the server while requests are held, waiting, in a batch, and being answered. All of them get their responses, and no new
+// request is accepted.
 func TestShutdown(t *testing.T) {
 	start(t, Function{Protocol: OIP, MaxBatch: 4}, func(w *world) {
 		const held, more = 50, 150

@@ -16,7 +16,7 @@ import (
 
 var search = FunctionName{"default", "search"}
 
-// guest adds a function and lets resnet be its host.
+// guest adds a function and makes resnet its host.
 func (w *world) guest(f Function) {
 	w.Helper()
 	f.FunctionName = search
@@ -34,7 +34,7 @@ func (w *world) host(name FunctionName) {
 	}
 }
 
-// setReplicas gives a function replicas of these names, which are served already.
+// setReplicas sets the replicas of a function, which are being served already.
 func (w *world) setReplicas(name FunctionName, replicas ...string) {
 	w.Helper()
 	var list []Replica
@@ -46,14 +46,15 @@ func (w *world) setReplicas(name FunctionName, replicas ...string) {
 	}
 }
 
-// counts returns the counters of a function, without what depends on when they are read.
+// counts returns the counters of a function, except those that depend on when they are read.
 func (w *world) counts(name FunctionName) Load {
 	l := w.gateway.Load(name)
 	l.P50, l.P99, l.Replicas = 0, 0, 0
 	return l
 }
 
-// TestMixedBatch checks that requests of a host and its guest are sent as one, that each gets its own rows, and that each function counts its own.
+// TestMixedBatch checks that requests of a host and its guest are sent together, that each gets its own rows, and that each function counts its own
+// requests.
 func TestMixedBatch(t *testing.T) {
 	for name, own := range map[string]Function{
 		"both have batches": batched,
@@ -67,7 +68,7 @@ func TestMixedBatch(t *testing.T) {
 				var wait sync.WaitGroup
 				for i := range 9 {
 					wait.Go(func() {
-						time.Sleep(time.Duration(min(i, 1)) * ms) // the first one alone, while the others come
+						time.Sleep(time.Duration(min(i, 1)) * ms) // the first one alone, while the others arrive
 						id, value := fmt.Sprint("id", i), float64(i)
 						if a := w.infer(w.Context(), input(id, value), "Host", []string{"resnet", "search"}[i%2]); !right(a, id, value) {
 							w.Errorf("request %d: %+v", i, a)
@@ -95,13 +96,13 @@ func TestMixedBatch(t *testing.T) {
 	}
 }
 
-// TestTimeoutsOfMixedBatch: of requests in one batch each is given up after the timeout of its own function, and the others are answered.
+// TestTimeoutsOfMixedBatch: each request of a batch is given up after the timeout of its own function, and the others are answered.
 func TestTimeoutsOfMixedBatch(t *testing.T) {
 	host := batched
 	host.Timeout = time.Minute
 	for name, c := range map[string]struct {
 		guest time.Duration // its timeout
-		took  time.Duration // by the batch
+		took  time.Duration // time that the batch takes
 		want  [2]int        // status for the host's client and the guest's
 		after [2]time.Duration
 	}{
