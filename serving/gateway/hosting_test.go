@@ -148,7 +148,7 @@ func TestTimeoutsOfMixedBatch(t *testing.T) {
 	}
 }
 
-// answers returns how many answers with 200 of a function the metrics have.
+// answers returns the number of a function's responses with status 200, according to the metrics.
 func (w *world) answers(f FunctionName) (n float64) {
 	w.Helper()
 	families, err := w.registry.Gather()
@@ -165,13 +165,13 @@ func (w *world) answers(f FunctionName) (n float64) {
 	return n
 }
 
-// TestGuestDeadline checks that a guest's requests go by its own objective, among those of the host and in answers.
+// TestGuestDeadline checks that a guest's own objective applies to its requests, both in the queue with those of the host and in responses.
 func TestGuestDeadline(t *testing.T) {
 	for name, c := range map[string]struct {
 		guest  time.Duration // its objective
-		order  string        // of the requests at the replica
-		late   bool          // the guest's is refused
-		inTime uint64        // of the guest
+		order  string        // of the requests as they reach the replica
+		late   bool          // the guest's request is refused
+		inTime uint64        // number for the guest
 	}{
 		"tighter":         {50 * ms, "h0 g h1 h2", false, 1},
 		"looser":          {10 * time.Second, "h0 h1 h2 g", false, 1},
@@ -259,7 +259,7 @@ func TestGuestBounds(t *testing.T) {
 	}
 }
 
-// namespaces are callers whose address is 10.0.0.1 in namespace default, and any other in namespace others.
+// namespaces identifies callers: address 10.0.0.1 is in namespace default, and any other in namespace others.
 type namespaces struct{}
 
 func (namespaces) FindToken(string) string                         { return "" }
@@ -271,7 +271,7 @@ func (namespaces) OfAddress(_ context.Context, a netip.Addr) (string, error) {
 	return "others", nil
 }
 
-// TestGuestAccess checks that who may call a host may not call its guest for that, nor the other way round.
+// TestGuestAccess checks that the right to call a host does not include the right to call its guest, nor the other way round.
 func TestGuestAccess(t *testing.T) {
 	for name, c := range map[string]struct{ host, guest []string }{
 		"host":    {[]string{"others"}, nil},
@@ -300,7 +300,7 @@ func TestGuestAccess(t *testing.T) {
 	}
 }
 
-// statusOf returns that of the answer to a request from an address.
+// statusOf returns the status of the response to a request from an address.
 func statusOf(g *Gateway, host, from string) int {
 	r, _ := http.NewRequest(http.MethodGet, "http://"+host+"/", http.NoBody) // a valid address
 	r.RemoteAddr = from
@@ -316,7 +316,7 @@ type statusClient struct {
 
 func (c *statusClient) WriteHeader(status int) { c.status = status }
 
-// TestHostTakesOver checks where the requests of a guest go while replicas of it and its host come and go, and that all are answered.
+// TestHostTakesOver checks where a guest's requests go while replicas of the guest and its host come and go, and that all are answered.
 func TestHostTakesOver(t *testing.T) {
 	start(t, Function{}, func(w *world) {
 		var mu sync.Mutex
@@ -348,7 +348,7 @@ func TestHostTakesOver(t *testing.T) {
 		}
 		step := func(name string, change func(), want string) {
 			w.Helper()
-			ask(5) // wait as it changes
+			ask(5) // requests that wait during the change
 			synctest.Wait()
 			change()
 			synctest.Wait()
@@ -400,7 +400,7 @@ func TestHostTakesOver(t *testing.T) {
 	})
 }
 
-// TestGuestDeleted checks that what a deleted guest has in its host's queue is refused, and only that.
+// TestGuestDeleted checks that a deleted guest's requests in its host's queue are refused, and no others.
 func TestGuestDeleted(t *testing.T) {
 	start(t, Function{}, func(w *world) {
 		w.guest(Function{})
@@ -422,7 +422,8 @@ func TestGuestDeleted(t *testing.T) {
 	})
 }
 
-// TestDropHost checks that a host that is dropped gets no requests of the guest any more, and that those that wait for it wait for the guest's replicas.
+// TestDropHost checks that a dropped host gets no more requests of the guest, and that those waiting for the host then wait for the guest's own
+// replicas.
 func TestDropHost(t *testing.T) {
 	start(t, Function{}, func(w *world) {
 		w.guest(Function{})
@@ -446,7 +447,7 @@ func TestDropHost(t *testing.T) {
 		w.network.serve(w.T, "own:80", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("X-Own", "1") }))
 		w.setReplicas(search, "own")
 		wait.Wait()
-		w.gateway.DropHost(search) // without one
+		w.gateway.DropHost(search) // it has none
 		w.gateway.DropHost(FunctionName{"default", "unknown"})
 	})
 }
@@ -478,8 +479,8 @@ func TestNoHost(t *testing.T) {
 	}
 }
 
-// TestHostingAccount lets hosts and replicas change at random under requests that are given up at random. It checks all the time that what has arrived
-// of each function is answered, refused, failed, gone, waiting or in flight, and that nothing waits at the end.
+// TestHostingAccount changes hosts and replicas at random while requests are sent and given up at random. It checks at all times that each function's
+// requests that have arrived are answered, refused, failed, gone, waiting or in flight, and at the end that none is waiting.
 func TestHostingAccount(t *testing.T) {
 	for seed := range uint64(4) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
@@ -526,8 +527,8 @@ func TestHostingAccount(t *testing.T) {
 	}
 }
 
-// TestGuestOwner checks that one gateway has the requests of a host and its guests, so that they can be in one batch, and that without a host the
-// guest's own gateway has them.
+// TestGuestOwner checks that the requests of a host and its guests go to one gateway, so that they can be in one batch, and that without a host the
+// guest's own gateway gets them.
 func TestGuestOwner(t *testing.T) {
 	startCluster(t, Function{}, 2, false, func(c *cluster) {
 		c.replicas(func(string) http.Handler { return echo(0) }, "a")
@@ -542,7 +543,7 @@ func TestGuestOwner(t *testing.T) {
 		}
 		for _, step := range []struct {
 			host   FunctionName
-			served [2]uint64 // by the owner of the host, and that of the guest, in all
+			served [2]uint64 // total served by the owner of the host and by that of the guest
 		}{{resnet, [2]uint64{2, 0}}, {FunctionName{}, [2]uint64{2, 2}}} {
 			for _, m := range c.members {
 				if err := m.SetHost(guest, step.host); err != nil {

@@ -15,14 +15,14 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// hangs answers nothing until its client goes away.
+// hangs does not respond until its client goes away.
 var hangs = http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(io.Discard, r.Body)
 	<-r.Context().Done()
 })
 
-// TestReplicaThatHangs checks that a request that has no deadline of its client is given up when its replica has not begun to answer after
-// Timeout, that the replica is avoided as after other failures, and that its credit is free.
+// TestReplicaThatHangs checks that a request without a client's deadline is given up if its replica has not begun to respond within Timeout,
+// that the replica is avoided as after other failures, and that its credit is returned.
 func TestReplicaThatHangs(t *testing.T) {
 	const timeout = time.Minute
 	for name, c := range map[string]struct {
@@ -41,7 +41,7 @@ func TestReplicaThatHangs(t *testing.T) {
 				for i := range c.requests {
 					go func() { answers <- w.ask(w.Context(), input("", float64(i)), "Path", c.path) }()
 				}
-				synctest.Wait() // they are held, and sent together
+				synctest.Wait() // they are held, and sent as a batch
 				w.replicas(hangs, 1, 0, "a")
 				for range c.requests {
 					if a := <-answers; a.status != 504 || a.reason != reasonDeadline || a.took != timeout {
@@ -62,7 +62,7 @@ func TestReplicaThatHangs(t *testing.T) {
 	}
 }
 
-// TestLongAnswer checks that Timeout is for the begin of an answer only, and that a client may wait for it longer if it says so.
+// TestLongAnswer checks that Timeout only applies to the beginning of a response, and that a client may ask for a longer wait.
 func TestLongAnswer(t *testing.T) {
 	start(t, Function{Timeout: time.Minute}, func(w *world) {
 		w.replicas(http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
@@ -83,8 +83,8 @@ func TestLongAnswer(t *testing.T) {
 	})
 }
 
-// TestGRPCReplicaThatHangs is TestReplicaThatHangs for calls. The replica is not avoided for a stream, whose client may not have sent what the
-// replica waits for.
+// TestGRPCReplicaThatHangs is TestReplicaThatHangs for gRPC calls. The replica is not avoided because of a stream, since the client may not
+// have sent what the replica waits for.
 func TestGRPCReplicaThatHangs(t *testing.T) {
 	const timeout = time.Minute
 	hung := &grpcModel{silent: true, took: func(rows int) time.Duration {
@@ -130,7 +130,7 @@ func TestGRPCReplicaThatHangs(t *testing.T) {
 				if err := call(w.Context(), connection, "honest", 1); err != nil {
 					w.Fatal(err)
 				}
-				if name == "batch" { // both wait for the credit, and are sent together
+				if name == "batch" { // both wait for the credit, and are sent as a batch
 					go func() { _ = call(w.Context(), connection, "first", 1) }()
 					synctest.Wait()
 				}

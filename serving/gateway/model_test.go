@@ -13,13 +13,13 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// chat sends a request of the protocol OpenAI to a host that names no function.
+// chat sends a request of the protocol OpenAI to a host name that identifies no function.
 func (w *world) chat(body string) answer {
 	return w.ask(w.Context(), body, "Host", "gateway.example.com", "Path", "/v1/chat/completions")
 }
 
-// TestModelNamesFunction checks that the model in the body names the function where the host does not, and only for functions with the protocol
-// OpenAI.
+// TestModelNamesFunction checks that the model in the body identifies the function if the host name does not, and only for functions with the
+// protocol OpenAI.
 func TestModelNamesFunction(t *testing.T) {
 	start(t, Function{Protocol: OpenAI, MaxBody: 2000}, func(w *world) {
 		w.replicas(echo(5*ms), 4, 0, "a")
@@ -78,7 +78,7 @@ func TestModelNamesFunction(t *testing.T) {
 	})
 }
 
-// TestListModels checks that a client whose host names no function gets the models that it may name.
+// TestListModels checks that a client whose host name identifies no function gets a list of the models that it may use.
 func TestListModels(t *testing.T) {
 	start(t, Function{Protocol: OpenAI}, func(w *world) {
 		w.replicas(echo(0), 1, 0, "a")
@@ -123,7 +123,8 @@ func TestListModels(t *testing.T) {
 	})
 }
 
-// counting is who finds no caller, and the upstream: each notes how many bytes of bodies count among those of which the model was looked for.
+// counting looks up callers, and is also the upstream. It records how many bytes are accounted for at that time, of bodies that were searched
+// for a model.
 type counting struct {
 	gateway *Gateway
 	bytes   share.Bytes
@@ -141,7 +142,8 @@ func (c *counting) RoundTrip(*http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
 }
 
-// TestModelBodyCounts: a body counts as long as it is in memory: while it is not known who calls, and while another gateway has the request.
+// TestModelBodyCounts: a body is accounted for as long as it is in memory, including while the caller is being identified and while another
+// gateway handles the request.
 func TestModelBodyCounts(t *testing.T) {
 	body := `{"model":"resnet","prompt":"` + strings.Repeat("x", 100_000) + `"}`
 	t.Run("caller", func(t *testing.T) {

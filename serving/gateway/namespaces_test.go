@@ -11,7 +11,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// TestBodiesOfNamespaces: whoever has functions in one namespace cannot use up the memory of a gateway, however many they are, nor what others need.
+// TestBodiesOfNamespaces: the owner of functions in one namespace cannot use up a gateway's memory that others need, however many the functions are.
 func TestBodiesOfNamespaces(t *testing.T) {
 	g := New(Config{})
 	reserved := func(namespace string, functions int) (sum share.Bytes) {
@@ -41,7 +41,7 @@ func TestBodiesOfNamespaces(t *testing.T) {
 	for i := range 20 {
 		name := FunctionName{"greedy", fmt.Sprint("f", i)}
 		f := g.function(name)
-		g.RemoveFunction(name) // while replicas answer what it has
+		g.RemoveFunction(name) // while replicas are answering its requests
 		f.bodies.release(f.bodies.bytes)
 		f.answers.release(f.answers.bytes)
 	}
@@ -54,10 +54,10 @@ func TestBodiesOfNamespaces(t *testing.T) {
 	}
 }
 
-// answerOf is a replica that answers everything with a body.
+// answerOf is a replica that responds to everything with the same body.
 type answerOf struct {
 	body  []byte
-	sized bool // the answer says its length
+	sized bool // whether the response states its length
 }
 
 func (a answerOf) RoundTrip(*http.Request) (*http.Response, error) {
@@ -68,7 +68,8 @@ func (a answerOf) RoundTrip(*http.Request) (*http.Response, error) {
 	return r, nil
 }
 
-// TestRoomOfAnswers: the answer to a batch is in memory as long as its clients get their parts of it. What has no room is not read.
+// TestRoomOfAnswers: the response to a batch is in memory until its clients have got their parts of it. A response for which there is no room is not
+// read.
 func TestRoomOfAnswers(t *testing.T) {
 	const most = 100_000
 	for _, test := range []struct {

@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// refusing is a RoundTripper for requests that must not get to it.
+// refusing is a RoundTripper for requests that must not reach it.
 type refusing struct{}
 
 func (refusing) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -40,7 +40,7 @@ func request(t *testing.T, method, url, body string) *http.Request {
 	return r
 }
 
-// serveRaw lets a function answer on each connection to the address that it returns, and counts the connections.
+// serveRaw runs answer on each connection to the returned address, and counts the connections.
 func serveRaw(t *testing.T, answer func(connection net.Conn, reader *bufio.Reader)) (url string, connections *atomic.Int64) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -65,7 +65,7 @@ func serveRaw(t *testing.T, answer func(connection net.Conn, reader *bufio.Reade
 	return "http://" + listener.Addr().String(), connections
 }
 
-// readRequest reads a request whole. It returns false at the end of the connection.
+// readRequest reads a complete request. It returns false at the end of the connection.
 func readRequest(reader *bufio.Reader) bool {
 	r, err := http.ReadRequest(reader)
 	if err != nil {
@@ -75,7 +75,7 @@ func readRequest(reader *bufio.Reader) bool {
 	return err == nil
 }
 
-// TestServer sends requests to a server of net/http, which gets them as it does from http.Transport, over one connection.
+// TestServer sends requests over one connection to a net/http server, which receives them as it does from http.Transport.
 func TestServer(t *testing.T) {
 	var got []string
 	remotes := map[string]bool{}
@@ -138,7 +138,7 @@ func TestServer(t *testing.T) {
 	}
 }
 
-// TestAnswers compares what becomes of answers, valid or not, with what http.Transport makes of them.
+// TestAnswers compares how responses, valid or not, are handled with how http.Transport handles them.
 func TestAnswers(t *testing.T) {
 	for name, answer := range map[string]string{
 		"length":                 "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello",
@@ -178,7 +178,7 @@ func TestAnswers(t *testing.T) {
 					return "error"
 				}
 				defer response.Body.Close()
-				if response.StatusCode == http.StatusSwitchingProtocols { // of use to nobody who did not ask for it
+				if response.StatusCode == http.StatusSwitchingProtocols { // useless for a client that did not ask for it
 					return "error"
 				}
 				body, err := io.ReadAll(response.Body)
@@ -191,8 +191,8 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestPoisoned sends two requests to a server that answers the first one twice. The second answer must not be taken for that of the second request,
-// whether it comes with the first or some time later.
+// TestPoisoned sends two requests to a server that answers the first one twice. The second response must not be taken as that of the second
+// request, whether it arrives together with the first or some time later.
 func TestPoisoned(t *testing.T) {
 	for name, pause := range map[string]time.Duration{"at once": 0, "later": 20 * time.Millisecond} {
 		t.Run(name, func(t *testing.T) {
@@ -223,7 +223,7 @@ func TestPoisoned(t *testing.T) {
 	}
 }
 
-// TestClosedWhileIdle sends requests to a server that closes each connection after its first answer, without saying so.
+// TestClosedWhileIdle sends requests to a server that closes each connection after its first response, without announcing it.
 func TestClosedWhileIdle(t *testing.T) {
 	closed := make(chan bool, 1)
 	url, connections := serveRaw(t, func(c net.Conn, reader *bufio.Reader) {
@@ -247,7 +247,8 @@ func TestClosedWhileIdle(t *testing.T) {
 	}
 }
 
-// TestClosedMeanwhile sends a second request on a connection whose server closes it when it reads it: only what may be repeated is sent again.
+// TestClosedMeanwhile sends a second request on a connection that the server closes when it reads that request. Only requests that may be repeated
+// are sent again.
 func TestClosedMeanwhile(t *testing.T) {
 	for method, repeated := range map[string]bool{"GET": true, "POST": false} {
 		t.Run(method, func(t *testing.T) {
@@ -272,7 +273,7 @@ func TestClosedMeanwhile(t *testing.T) {
 	}
 }
 
-// TestNeverAnswered sends a request to a server that closes every connection: it is not sent without end.
+// TestNeverAnswered sends a request to a server that closes every connection, and checks that it is not retried endlessly.
 func TestNeverAnswered(t *testing.T) {
 	url, connections := serveRaw(t, func(_ net.Conn, reader *bufio.Reader) { readRequest(reader) })
 	if _, err := newTransport(t).RoundTrip(request(t, "GET", url, "")); !errors.Is(err, errUnanswered) {
@@ -306,14 +307,14 @@ func TestHeaderTooLong(t *testing.T) {
 			if _, err := newTransport(t).RoundTrip(request(t, "POST", url, "")); !errors.Is(err, errHeaderTooLong) {
 				t.Error(err)
 			}
-			if sent := <-ended; sent > 50*maxHeader { // what the kernel buffers comes on top
+			if sent := <-ended; sent > 50*maxHeader { // plus what the kernel buffers
 				t.Errorf("%d bytes were taken", sent)
 			}
 		})
 	}
 }
 
-// TestCanceled ends the context while a server is silent before its answer, and in the middle of it.
+// TestCanceled cancels the context while a server is silent before its response, and in the middle of it.
 func TestCanceled(t *testing.T) {
 	why := errors.New("the deadline has passed")
 	for name, begun := range map[string]string{"before the answer": "", "in its header": "HTTP/1.1 200 OK\r\nX", "in its body": "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhello"} {
@@ -323,7 +324,7 @@ func TestCanceled(t *testing.T) {
 				readRequest(reader)
 				_, _ = io.WriteString(c, begun)
 				close(silent)
-				readRequest(reader) // until the client closes the connection
+				readRequest(reader) // returns when the client closes the connection
 				close(gone)
 			})
 			ctx, cancel := context.WithCancelCause(t.Context())
@@ -350,7 +351,7 @@ func TestCanceled(t *testing.T) {
 	})
 }
 
-// TestClosedBody closes the body of an answer that has no end: its server notices.
+// TestClosedBody closes the body of an endless response, and checks that the server notices.
 func TestClosedBody(t *testing.T) {
 	ended := make(chan bool)
 	url, _ := serveRaw(t, func(c net.Conn, reader *bufio.Reader) {
@@ -382,9 +383,9 @@ func TestClosedBody(t *testing.T) {
 	}
 }
 
-// refusingConnection takes a part of what is written and then fails, as one does whose server has read enough.
+// refusingConnection accepts a part of what is written and then fails, like a connection whose server has read enough.
 type refusingConnection struct {
-	net.Conn // nil: nothing else is asked of it
+	net.Conn // nil: no other method is called
 	answer   io.Reader
 	closed   bool
 }
@@ -393,7 +394,7 @@ func (c *refusingConnection) Write(p []byte) (int, error) { return min(len(p), 1
 func (c *refusingConnection) Read(p []byte) (int, error)  { return c.answer.Read(p) }
 func (c *refusingConnection) Close() error                { c.closed = true; return nil }
 
-// TestAnsweredEarly gets an answer from a server that does not take the whole request, for instance since its header is too long.
+// TestAnsweredEarly gets a response from a server that does not accept the whole request, for example because its header is too long.
 func TestAnsweredEarly(t *testing.T) {
 	for answer, want := range map[string]string{
 		"HTTP/1.1 431 Too Much\r\nContent-Length: 3\r\n\r\nlot": "431 Too Much",
@@ -414,7 +415,7 @@ func TestAnsweredEarly(t *testing.T) {
 	}
 }
 
-// TestOthers sends what does not fit into one write, or has no known length.
+// TestOthers sends requests that do not fit into one write, or have no known length.
 func TestOthers(t *testing.T) {
 	transport := newTransport(t)
 	for name, r := range map[string]*http.Request{
@@ -441,7 +442,7 @@ func (i *idle) count() (connections int, checked bool) {
 	return connections, i.checked
 }
 
-// TestIdle leaves connections idle: those for too long are closed, and no goroutine waits for them.
+// TestIdle leaves connections idle. Those that are idle for too long are closed, and no goroutine waits for them.
 func TestIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var servers []net.Conn
@@ -487,11 +488,11 @@ func TestIdle(t *testing.T) {
 		if len(servers) != 3 {
 			t.Errorf("%d connections, want 3", len(servers))
 		}
-		transport.CloseIdleConnections() // else the test panics, as goroutines of its bubble are left
+		transport.CloseIdleConnections() // otherwise the test panics, since goroutines of its bubble are left
 	})
 }
 
-// TestManyAtOnce sends requests from many goroutines, some of which give up, and each gets its own answer.
+// TestManyAtOnce sends requests from many goroutines, some of which give up, and checks that each gets its own response.
 func TestManyAtOnce(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(w, r.Body)

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// at returns a pod with addresses.
+// at returns a pod with IP addresses.
 func at(namespace, name, uid string, ips ...string) *v1.Pod {
 	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(uid)}}
 	for i, ip := range ips {
@@ -43,7 +43,7 @@ func TestAddresses(t *testing.T) {
 	for name, test := range map[string]struct {
 		change  func(*Addresses) error
 		address string
-		want    string // namespace; none if empty
+		want    string // expected namespace; empty: none
 	}{
 		"pod":                    {add(a), "10.0.0.1", "models"},
 		"second address":         {add(a), "fd00::1", "models"},
@@ -86,7 +86,8 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// TestAddressWait: a request of a pod whose address is not known yet waits for it, but not for long, and only some do.
+// TestAddressWait: a request from a pod whose address is not known yet waits for the address, but only for a short time, and
+// only a limited number of requests wait.
 func TestAddressWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := NewAddresses()
@@ -132,7 +133,7 @@ func TestAddressWait(t *testing.T) {
 	})
 }
 
-// TestSlimAddresses: nothing is kept of a pod that addresses do not follow from.
+// TestSlimAddresses: of a pod, only what its addresses depend on is kept.
 func TestSlimAddresses(t *testing.T) {
 	p := at("models", "a", "1", "10.0.0.1")
 	p.Spec.HostNetwork, p.Status.Phase, p.ResourceVersion = true, v1.PodRunning, "7"

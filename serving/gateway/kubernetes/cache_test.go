@@ -22,19 +22,19 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/residency"
 )
 
-// apiServer answers lists and watches of functions and pods. A watch gets all changes, also those of before it began: a client that begins another
-// one misses none.
+// apiServer answers lists and watches of functions and pods. A watch gets all changes, including those before it began, so a client that starts
+// another watch misses none.
 type apiServer struct {
 	t *testing.T
 
 	mu      sync.Mutex
-	objects map[string][]runtime.Object // as they were before the changes, by resource
+	objects map[string][]runtime.Object // by resource, without the changes
 	changes map[string][]metav1.WatchEvent
 	changed chan struct{} // closed at the next change
 	queries []string
 }
 
-// change has the watches of a resource see a change.
+// change adds a change to the watches of a resource.
 func (s *apiServer) change(resource string, e metav1.WatchEvent) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -92,7 +92,7 @@ func event(kind string, object runtime.Object) metav1.WatchEvent {
 	return metav1.WatchEvent{Type: kind, Object: runtime.RawExtension{Object: object}}
 }
 
-// ofAPIServer makes an object one that an API server sends.
+// ofAPIServer completes an object to one as an API server sends it.
 func ofAPIServer[O interface {
 	runtime.Object
 	metav1.Object
@@ -110,14 +110,14 @@ func ofAPIServer[O interface {
 	return object
 }
 
-// lockedText lets a test see the state of a gateway while informers change it.
+// lockedText returns the state of a gateway while informers may be changing it.
 func lockedText(f *Functions, g *fakeGateway) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return g.text()
 }
 
-// TestCache watches an API server that then goes away.
+// TestCache watches an API server that later goes away.
 func TestCache(t *testing.T) {
 	s := &apiServer{
 		t: t, changes: map[string][]metav1.WatchEvent{}, changed: make(chan struct{}),
@@ -126,7 +126,7 @@ func TestCache(t *testing.T) {
 	server := httptest.NewServer(s)
 	defer server.Close()
 	g, f := newTest()
-	f.DeleteFastPod(types.NamespacedName{Namespace: chat.Namespace, Name: "chat-1"}) // to get it from the API server
+	f.DeleteFastPod(types.NamespacedName{Namespace: chat.Namespace, Name: "chat-1"}) // so that it has to be read from the API server
 	c, err := NewCache(&rest.Config{Host: server.URL}, f, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
@@ -172,7 +172,7 @@ func TestCache(t *testing.T) {
 		}
 	}
 	s.queries = nil
-	clear(s.objects) // it answers nothing but errors from now on
+	clear(s.objects) // it only returns errors from now on
 	clear(s.changes)
 	s.mu.Unlock()
 	server.CloseClientConnections()
@@ -186,7 +186,7 @@ func TestCache(t *testing.T) {
 	expect("when all but a pod has been deleted meanwhile", "")
 }
 
-// expectQueries waits until an API server was asked a number of times.
+// expectQueries waits until the API server has been queried a number of times.
 func expectQueries(t *testing.T, s *apiServer, want int) {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
@@ -202,7 +202,7 @@ func expectQueries(t *testing.T, s *apiServer, want int) {
 	}
 }
 
-// gated gives a pod what OnSilentNode reads.
+// gated sets the fields of a pod that OnSilentNode reads.
 func gated(p *v1.Pod) {
 	p.Spec.ReadinessGates = []v1.PodReadinessGate{{ConditionType: "example.com/registered"}}
 	p.Status.Conditions = append(p.Status.Conditions, v1.PodCondition{Type: v1.ContainersReady, Status: v1.ConditionTrue},
@@ -224,7 +224,7 @@ func TestSlimObjects(t *testing.T) {
 	if got, want := fmt.Sprint(object), fmt.Sprint(want); got != want {
 		t.Errorf("kept %s, want %s", got, want)
 	}
-	again, err := slimPod(object) // informers may do so
+	again, err := slimPod(object) // informers may transform an object twice
 	if err != nil || fmt.Sprint(again) != fmt.Sprint(object) {
 		t.Errorf("the second time %v, error %v", again, err)
 	}

@@ -22,21 +22,21 @@ import (
 
 var chat = gateway.FunctionName{Namespace: "default", Name: "chat"}
 
-// state is what a gateway knows of a function.
+// state is what a gateway knows about a function.
 type state struct {
 	gateway.Function
 	replicas []gateway.Replica
-	until    time.Time // of its back-off
+	until    time.Time // end of its back-off
 	why      string
 	host     gateway.FunctionName
-	ends     int // of hosts that may go on until the function has its own replicas
+	ends     int // number of hosts that may go on until the function has its own replicas
 	drops    int
 }
 
-// fakeGateway is a gateway, and the server of its reports, that remembers what it knows.
+// fakeGateway is a gateway, and the server of its reports, that records what it is told.
 type fakeGateway struct {
 	functions map[gateway.FunctionName]*state
-	inFlight  map[string]chan struct{} // of replicas that have requests; closed when they are answered
+	inFlight  map[string]chan struct{} // by replica with requests; closed when they are answered
 	drained   map[gateway.FunctionName][]string
 }
 
@@ -80,7 +80,7 @@ func (g *fakeGateway) DropHost(name gateway.FunctionName) {
 	}
 }
 
-// StartDrain finds only replicas that are listed, as a gateway does.
+// StartDrain finds only listed replicas, as a real gateway does.
 func (g *fakeGateway) StartDrain(name gateway.FunctionName, replica string) <-chan struct{} {
 	if s := g.functions[name]; s != nil && slices.ContainsFunc(s.replicas, func(r gateway.Replica) bool { return r.ID == replica }) {
 		if requests := g.inFlight[replica]; requests != nil {
@@ -94,7 +94,7 @@ func (g *fakeGateway) StartDrain(name gateway.FunctionName, replica string) <-ch
 
 func (g *fakeGateway) SetDrained(name gateway.FunctionName, pods []string) { g.drained[name] = pods }
 
-// text describes the state of all functions in a line.
+// text returns the state of all functions in one line.
 func (g *fakeGateway) text() string {
 	var lines []string
 	for name, s := range g.functions {
@@ -172,7 +172,7 @@ func newPod(name string, changes ...func(*v1.Pod)) *v1.Pod {
 	return p
 }
 
-// TestAtOnce: a pod in parts gets as many times the requests at once as the controller has written.
+// TestAtOnce: the number of concurrent requests for a pod in parts is multiplied by the factor that the controller has written.
 func TestAtOnce(t *testing.T) {
 	for value, want := range map[string]int{"3": 12, "1": 4, "64": 256, "": 4, "0": 4, "-2": 4, "65": 4, "many": 4, "99999999999999999999": 4} {
 		g, f := newTest()
@@ -187,7 +187,7 @@ func TestAtOnce(t *testing.T) {
 func noInstance(p *v1.Pod) { delete(p.Labels, api.LabelInstance) }
 func notReady(p *v1.Pod)   { p.Status.Conditions[0].Status = v1.ConditionFalse }
 
-// silentNode is what the node controller writes of a pod that was Ready.
+// silentNode changes a Ready pod as the node controller does when its node is silent.
 func silentNode(p *v1.Pod) {
 	notReady(p)
 	p.Status.Conditions[0].LastTransitionTime = metav1.Now()
@@ -217,8 +217,8 @@ func reached(l residency.Level) func(*v1.Pod) {
 	}
 }
 
-// TestStates gives the gateway a function and one pod in a state, in both orders, as the first state that is seen and after one in which it got
-// requests.
+// TestStates gives the gateway a function and a pod in some state, in both orders: as the first state that is seen, and after a state in which
+// the pod got requests.
 func TestStates(t *testing.T) {
 	const hot, none = " a=10.0.0.1:90/Hot/4", ""
 	for name, test := range map[string]struct {
@@ -284,7 +284,7 @@ func TestStates(t *testing.T) {
 	}
 }
 
-// TestSilentForLong: the address of a pod on a node that has been silent for a minute may be that of another pod by now.
+// TestSilentForLong: once a pod's node has been silent for a minute, the pod's address may belong to another pod.
 func TestSilentForLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const function = "chat slo=200ms HTTP batch=1:"
@@ -305,7 +305,7 @@ func TestSilentForLong(t *testing.T) {
 	})
 }
 
-// TestOwners: the pods of a function are those of the FaSTPods that it controls, as long as all three are there.
+// TestOwners: the pods of a function are those of the FaSTPods that it controls, as long as all three objects exist.
 func TestOwners(t *testing.T) {
 	const nobody, one = "chat slo=200ms HTTP batch=1:", "chat slo=200ms HTTP batch=1: a=10.0.0.1:90/Hot/4"
 	g, f := newTest()
@@ -337,7 +337,7 @@ func TestOwners(t *testing.T) {
 	}
 }
 
-// TestExternal: the replicas of a function that another autoscaler scales are the pods with its label, whoever made them.
+// TestExternal: if another autoscaler scales a function, its replicas are the pods with its label, whoever created them.
 func TestExternal(t *testing.T) {
 	external := func(f *api.GPUFunction) {
 		f.Spec.Scaling.Autoscaler, f.Spec.Scaling.RequestsPerSecond, f.Spec.Template = api.External, 10, v1.PodTemplateSpec{}
@@ -365,7 +365,8 @@ func TestExternal(t *testing.T) {
 	}
 }
 
-// TestOrders tries all orders of the changes of objects in which the changes of each object keep their order: the end is the same.
+// TestOrders tries all interleavings of the changes of several objects, where the changes of each object keep their order. All lead to the same
+// final state.
 func TestOrders(t *testing.T) {
 	objects := [][]func(*Functions){
 		{
@@ -430,12 +431,12 @@ func TestNamespaces(t *testing.T) {
 	}
 }
 
-// TestRequestsInFlight has a pod with a request at each change.
+// TestRequestsInFlight has a pod with a request in flight at each change.
 func TestRequestsInFlight(t *testing.T) {
 	key := types.NamespacedName{Namespace: chat.Namespace, Name: "a"}
 	for name, test := range map[string]struct {
 		changes []func(*Functions)
-		during  []string // drained pods before the request is answered, and after
+		during  []string // drained pods before and after the request is answered
 		after   []string
 	}{
 		"drain":                {[]func(*Functions){func(f *Functions) { f.SetPod(newPod("a", drain)) }}, nil, []string{"a"}},
@@ -536,7 +537,7 @@ func TestInvalidFunction(t *testing.T) {
 	}
 }
 
-// TestFunctionInTurn: requests of a function of class swap wait until their deadlines, not for a first replica.
+// TestFunctionInTurn: requests for a function of class swap wait until their deadlines, not for a first replica.
 func TestFunctionInTurn(t *testing.T) {
 	g, f := newTest()
 	for annotation, want := range map[string]string{"": "chat slo=200ms HTTP batch=1:", "mps": "chat slo=200ms HTTP batch=1:", "swap": "chat slo=200ms HTTP batch=1: in turn"} {
@@ -557,7 +558,7 @@ func TestNothingIsLeft(t *testing.T) {
 	f.DeleteFunction(chat)
 	f.SetFunction(newFunction(func(f *api.GPUFunction) { f.Spec.SLO.Latency = "soon" }))
 	f.DeleteFunction(chat)
-	for range 2 { // the second time it is not known
+	for range 2 { // the second time the function is unknown
 		f.DeletePod(types.NamespacedName{Namespace: chat.Namespace, Name: "a"})
 	}
 	f.DeleteFastPod(types.NamespacedName{Namespace: chat.Namespace, Name: "chat-1"})

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// TestGateways follows the pods of gateways.
+// TestGateways tracks the pods of gateways.
 func TestGateways(t *testing.T) {
 	var calls []map[string]string
 	g := &Gateways{port: 8082, addresses: map[string]string{}, set: func(a map[string]string) { calls = append(calls, maps.Clone(a)) }}

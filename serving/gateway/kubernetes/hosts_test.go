@@ -11,7 +11,7 @@ import (
 
 var guest = gateway.FunctionName{Namespace: "default", Name: "guest"}
 
-// TestHosts checks whose replicas serve a function whose status names chat, in whichever order the objects come.
+// TestHosts checks which replicas serve a function whose status names chat as its host, in whatever order the objects arrive.
 func TestHosts(t *testing.T) {
 	type change = func(guest, host *api.GPUFunction)
 	for name, test := range map[string]struct {
@@ -77,7 +77,8 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-// TestHostEnds checks that a host goes on for a function without replicas when the status names none any more, but not once it has another template.
+// TestHostEnds checks that a host keeps serving a function without replicas after the status no longer names a host, but not once the function has
+// another template.
 func TestHostEnds(t *testing.T) {
 	other := newFunction(func(f *api.GPUFunction) { f.Spec.Template.Spec.Containers[0].Image = "example.com/other" })
 	served := newFunction(func(f *api.GPUFunction) { f.Name, f.UID, f.Status.Host = guest.Name, "g", chat.Name })

@@ -16,11 +16,11 @@ import (
 	"time"
 )
 
-// network carries pings between gateways in no time.
+// network carries pings between gateways without delay.
 type network struct {
 	mu      sync.Mutex
 	serving map[string]http.Handler // by address
-	silent  map[string]bool         // take pings and never answer
+	silent  map[string]bool         // accept pings but never respond
 }
 
 func (n *network) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -70,7 +70,7 @@ func start(t *testing.T, count int, test func(n *network, all []*Peers)) {
 
 func names(p *Peers) string { return strings.Join(p.View().names, "") }
 
-// TestSilence lets a gateway stop to answer and answer again, in each way in which it may.
+// TestSilence makes a gateway stop responding and then respond again, in every possible way.
 func TestSilence(t *testing.T) {
 	for name, fail := range map[string]func(*network){
 		"killed":          func(n *network) { delete(n.serving, "b:1") },
@@ -104,7 +104,7 @@ func TestSilence(t *testing.T) {
 	}
 }
 
-// TestLeave checks that a gateway that leaves owns nothing at once, and that what it has is not given up.
+// TestLeave checks that a gateway owns nothing as soon as it leaves, and that its pending requests are not given up.
 func TestLeave(t *testing.T) {
 	start(t, 2, func(n *network, all []*Peers) {
 		b := all[0].View().Peer("b")
@@ -116,7 +116,7 @@ func TestLeave(t *testing.T) {
 		if synctest.Wait(); names(all[0]) != "a" || b.Serving.Err() != nil {
 			t.Errorf("a sees %q, b has ended: %v", names(all[0]), b.Serving.Err())
 		}
-		n.set(func() { delete(n.serving, "b:1") }) // before it has answered all: what it has is lost
+		n.set(func() { delete(n.serving, "b:1") }) // before it has answered all requests: the rest are lost
 		time.Sleep(Silence + Period)
 		if synctest.Wait(); b.Serving.Err() == nil {
 			t.Error("a still waits for b")
@@ -128,7 +128,7 @@ func TestLeave(t *testing.T) {
 	})
 }
 
-// TestSet checks that a gateway whose pod is deleted is given up at once, and that one with a new address is pinged there.
+// TestSet checks that a gateway is given up at once when its pod is deleted, and that one with a new address is pinged there.
 func TestSet(t *testing.T) {
 	start(t, 3, func(n *network, all []*Peers) {
 		a := all[0]
@@ -145,7 +145,8 @@ func TestSet(t *testing.T) {
 	})
 }
 
-// TestCount checks that the first owner of a function decides for all how many it has, and that the next one keeps the number.
+// TestCount checks that the first owner of a function decides for all gateways how many owners it has, and that the next owner
+// keeps the number.
 func TestCount(t *testing.T) {
 	start(t, 3, func(n *network, all []*Peers) {
 		const f = "default/resnet"
@@ -180,7 +181,7 @@ func TestCount(t *testing.T) {
 	})
 }
 
-// TestBadAnswers checks what no gateway answers.
+// TestBadAnswers checks responses that no gateway would give.
 func TestBadAnswers(t *testing.T) {
 	for name, body := range map[string]string{"none": "", "text": "ok", "no name": "{}", "endless": `{"gateway":"` + strings.Repeat("b", maxState)} {
 		t.Run(name, func(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// TestAsk asks three gateways, some of which fail in the ways in which they may.
+// TestAsk queries three gateways, some of which fail in every possible way.
 func TestAsk(t *testing.T) {
 	yes := func(w http.ResponseWriter, r *http.Request) { _, _ = w.Write([]byte("yes " + r.URL.RawQuery)) }
 	hangs := func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
@@ -47,7 +47,7 @@ func TestAsk(t *testing.T) {
 	}
 }
 
-// TestAskOn: the answer that is of use may be the last one.
+// TestAskOn: the useful response may be the last one.
 func TestAskOn(t *testing.T) {
 	start(t, 4, func(_ *network, all []*Peers) {
 		for _, p := range all[1:] {
@@ -61,7 +61,7 @@ func TestAskOn(t *testing.T) {
 	})
 }
 
-// TestAskAtOnce: of many questions few are under way, and no one waits for longer than it wants to.
+// TestAskAtOnce: of many queries, only a few are in flight, and none waits longer than its caller wants.
 func TestAskAtOnce(t *testing.T) {
 	start(t, 2, func(_ *network, all []*Peers) {
 		var now, most atomic.Int32
