@@ -24,7 +24,7 @@ func TestLife(t *testing.T) {
 	t.Parallel()
 	r := newFixture(t)
 	cdi := r.pod("a", "GPU-1", 60, 70)
-	r.wait("ticket numbered like its slice", func() bool { // advice comes in time or not at all; without it the first free is taken
+	r.wait("ticket numbered like its slice", func() bool { // the kubelet may ask before the advice is there, and then takes the first free ticket
 		if strings.HasPrefix(r.kubelet.Held("a", "main")[0], "g1-") {
 			return true
 		}
@@ -35,7 +35,7 @@ func TestLife(t *testing.T) {
 		t.Error("a CDI file is there before the container is known")
 	}
 	r.mustCreate("a", cdi, "GPU-1")
-	r.mustCreate("a", cdi, "GPU-1") // its container starts again
+	r.mustCreate("a", cdi, "GPU-1") // the container restarts
 	r.wait("enforcement status", func() bool {
 		r.cluster.mu.Lock()
 		defer r.cluster.mu.Unlock()
@@ -48,7 +48,7 @@ func TestLife(t *testing.T) {
 	}
 }
 
-// TestReusedTickets: a container never gets the share of its tickets' previous owner, even if the runtime creates it without PreStart.
+// TestReusedTickets: a container never gets the share of the tickets' previous owner, even if the runtime creates it without PreStart.
 func TestReusedTickets(t *testing.T) {
 	t.Parallel()
 	r := newFixture(t)
@@ -69,7 +69,7 @@ func TestReusedTickets(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(r.dir, "cdi", "gshare.dev-grant-"+strings.TrimPrefix(cdi, "gshare.dev/grant=")+".json")); !os.IsNotExist(err) {
 		t.Fatalf("after Allocate the old owner's file is still there (%v)", err)
 	}
-	r.mustCreate("b", cdi, "GPU-0") // waits for a's release where it has to
+	r.mustCreate("b", cdi, "GPU-0") // may have to wait for the release of a's share
 	if got := r.grants(); !slices.Equal(got, []string{"pod-b"}) {
 		t.Errorf("granted: %v", got)
 	}
@@ -123,7 +123,7 @@ func TestSetUpFails(t *testing.T) {
 	if !r.cluster.hasEvent("GPUShareNotServed") {
 		t.Errorf("events %v", r.cluster.events)
 	}
-	if _, err := r.create("a", cdi); err == nil { // its container starts again
+	if _, err := r.create("a", cdi); err == nil { // the container restarts
 		t.Error("started again without a driver")
 	}
 	if got := r.grants(); !slices.Equal(got, []string{"pod-a"}) || r.left("grants") != 1 {
@@ -133,7 +133,7 @@ func TestSetUpFails(t *testing.T) {
 	r.mustCreate("a", cdi, "GPU-0")
 }
 
-// TestRestart: a new agent restores the grants, before the kubelet answers, and refuses to grant a share twice.
+// TestRestart: a new agent restores the grants before the kubelet responds, and does not grant a share twice.
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	r := newFixture(t)
@@ -141,7 +141,7 @@ func TestRestart(t *testing.T) {
 	r.mustCreate("a", cdi, "GPU-0")
 	whole := r.pod("w", "GPU-1", 100, 100)
 	r.mustCreate("w", whole, "GPU-1")
-	forged := r.pod("b", "GPU-0", 60, 70) // admitted, but it does not fit beside a
+	forged := r.pod("b", "GPU-0", 60, 70) // admitted, although it does not fit beside a
 	for range 3 {
 		r.stop()
 		r.kubelet.Kill()
@@ -158,7 +158,7 @@ func TestRestart(t *testing.T) {
 		t.Errorf("a share was granted twice: %s", spec)
 	}
 	r.kubelet.RemovePod("a")
-	r.mustCreate("b", forged, "GPU-0") // it has been waiting for that
+	r.mustCreate("b", forged, "GPU-0") // it has been waiting for that room
 }
 
 // TestReboot: the agent's files are gone, and it adopts the containers from the kubelet's checkpoint.
@@ -178,7 +178,7 @@ func TestReboot(t *testing.T) {
 	r.mustCreate("a", cdi, "GPU-1")
 }
 
-// TestDeviceGone: while pods are bound, a device that disappears stays in the inventory with a fault.
+// TestDeviceGone: a device that disappears while pods are bound to it stays in the inventory, with a fault.
 func TestDeviceGone(t *testing.T) {
 	t.Parallel()
 	r := newFixture(t)
@@ -191,7 +191,7 @@ func TestDeviceGone(t *testing.T) {
 		t.Errorf("%d tickets, want %d", n, tickets)
 	}
 	r.stop()
-	r.start() // it has not forgotten either
+	r.start() // the new agent has not forgotten the device either
 	if n := len(r.kubelet.Devices()); n != tickets {
 		t.Errorf("%d tickets after a restart, want %d", n, tickets)
 	}
@@ -254,7 +254,7 @@ func TestBurst(t *testing.T) {
 	}
 }
 
-// TestAPIServerAway: containers start without an API server. The agent publishes its state when it is back.
+// TestAPIServerAway: containers start without the API server. Once it is back, the agent publishes its state.
 func TestAPIServerAway(t *testing.T) {
 	t.Parallel()
 	r := newFixture(t)
@@ -320,7 +320,7 @@ func TestHTTP(t *testing.T) {
 	r.wait("unreadiness", func() bool { return r.ready() != nil })
 }
 
-// TestSecondAgent: a second agent of a node does not serve, as it would grant the same shares.
+// TestSecondAgent: a second agent of a node does not serve, since it would grant the same shares again.
 func TestSecondAgent(t *testing.T) {
 	t.Parallel()
 	r := newFixture(t)

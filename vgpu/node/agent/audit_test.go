@@ -32,8 +32,8 @@ func (c *processFixture) session(pod, slice string) *program {
 	return p
 }
 
-// TestMemoryAudit: a process that has more memory than its share by the driver's count, and less by the hook's, is reported, and killed by
-// policy. A process at its limit is not, nor one whose memory is merely uncounted killed.
+// TestMemoryAudit: a process that has more memory than its share according to the driver, but less according to the hook, is reported, and
+// killed if the policy says so. A process at its limit is not, and a process is not killed merely because its memory is not counted.
 func TestMemoryAudit(t *testing.T) {
 	t.Parallel()
 	const gib = 1024 * share.MiB
@@ -48,7 +48,7 @@ func TestMemoryAudit(t *testing.T) {
 			honest, partial, thief := c.session("a", "GPU-0"), c.session("b", "GPU-0"), c.session("c", "GPU-0")
 			large := c.session("d", "GPU-1")
 			large.charge(gib)
-			c.hold(large, gib+617*share.MiB) // the context with all SMs of an H100
+			c.hold(large, gib+617*share.MiB) // includes the context with all SMs of an H100
 			honest.charge(gib)
 			c.hold(honest, gib+400*share.MiB)
 			c.hold(partial, gib)
@@ -91,7 +91,7 @@ func TestMemoryAudit(t *testing.T) {
 	}
 }
 
-// TestMemoryAuditParked: a server that says that it has given its memory back, and has not, exceeds what it keeps.
+// TestMemoryAuditParked: a server that claims to have released its memory, but has not, exceeds what it may keep.
 func TestMemoryAuditParked(t *testing.T) {
 	t.Parallel()
 	c := newProcessFixture(t, config.EndStrangers)
@@ -111,8 +111,8 @@ func TestMemoryAuditParked(t *testing.T) {
 	}
 }
 
-// TestLibraries: a process that uses a GPU without CUDA is reported with its library, with a session or without, and killed only without.
-// Graphics counts in a pod, and not outside of pods.
+// TestLibraries: a process that uses a GPU without CUDA is reported with its library, with or without a session, and killed only without a
+// session. Graphics libraries count in pods, but not outside of them.
 func TestLibraries(t *testing.T) {
 	t.Parallel()
 	c := newProcessFixture(t, config.EndStrangers)
@@ -159,8 +159,8 @@ func (c *processFixture) holdMemory(folder, pod string, memory share.Bytes, envi
 	return p, strings.TrimSpace(result)
 }
 
-// TestMemoryWithoutHook: the driver's count comes from the driver's own account. A program without the hook takes more than its share, and
-// is reported and killed; one with the hook, at its limit to the byte, is not.
+// TestMemoryWithoutHook: the driver's count comes from the driver's own account. A program without the hook that takes more than its share
+// is reported and killed; a program with the hook that is at its limit to the byte is not.
 func TestMemoryWithoutHook(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("gcc"); err != nil {
@@ -171,14 +171,14 @@ func TestMemoryWithoutHook(t *testing.T) {
 	for name, value := range map[string]string{
 		"FAKE_CUDA_SHARED": filepath.Join(folder, "account"), "FAKE_NVML_CONTEXT": fmt.Sprint(int64(400 * share.MiB)),
 	} {
-		os.Setenv(name, value) // of the fake NVML in this process, too
+		os.Setenv(name, value) // also for the fake NVML in this process
 	}
 	if err := native.Build("../../..", folder, native.Driver, native.Hook); err != nil {
 		t.Fatal(err)
 	}
 	source := nvml.New(library.New(library.WithLibraryPath(filepath.Join(folder, "libnvidia-ml.so.1"))))
 	c := newProcessFixture(t, config.EndStrangers, func(o *Options) {
-		o.Source, o.Config.Kubernetes.HookGrace.Duration = source, time.Hour // so that only the memory counts
+		o.Source, o.Config.Kubernetes.HookGrace.Duration = source, time.Hour // so that only the memory matters
 	})
 	c.granted("a", slice, 20, 30) // and 1 GiB
 	c.granted("b", slice, 20, 30)

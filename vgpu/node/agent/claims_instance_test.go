@@ -9,7 +9,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// TestClaimOfInstance: a claim of a MIG instance reaches that one and no other of the GPU, alone or with others by MPS.
+// TestClaimOfInstance: a claim for a MIG instance gets exactly that instance of the GPU, either alone or shared with others
+// through MPS.
 func TestClaimOfInstance(t *testing.T) {
 	t.Parallel()
 	r := newFixture(t, func(o *Options) {

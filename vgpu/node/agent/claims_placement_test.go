@@ -16,8 +16,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// TestClaimsOnDemand: a claim of a placement gets exactly its instance, which is made while the claim is prepared, is shared with others by MPS, outlives
-// the agent, and is removed for a placement that overlaps once the claim is given back.
+// TestClaimsOnDemand: a claim for a placement gets exactly its instance. The instance is created while the claim is prepared, can be shared through MPS,
+// outlives the agent, and is removed for an overlapping placement once the claim is given back.
 func TestClaimsOnDemand(t *testing.T) {
 	t.Parallel()
 	r, g := newPartitioned(t, func(p partitioned) gpu.Source { return p }, func() {}, func(o *Options) {
@@ -47,11 +47,11 @@ func TestClaimsOnDemand(t *testing.T) {
 
 	pod, overlapping := podWithClaim("d", "main")
 	r.kubelet.AddPod(pod)
-	for limit := time.Second; ; limit *= 2 { // it waits for the end of the first
+	for limit := time.Second; ; limit *= 2 { // it waits for the end of the first claim
 		short, cancel := context.WithTimeout(r.ctx, limit)
 		_, err := r.PrepareClaim(short, overlapping, partOf("a.c1m1.5", share.Whole, 10<<30))
 		cancel()
-		if errors.Is(err, context.DeadlineExceeded) && r.ctx.Err() == nil { // too short for a try on a busy machine
+		if errors.Is(err, context.DeadlineExceeded) && r.ctx.Err() == nil { // too short for one attempt on a busy machine
 			continue
 		}
 		if err == nil || !strings.Contains(err.Error(), "cannot be made beside") {
@@ -70,7 +70,7 @@ func TestClaimsOnDemand(t *testing.T) {
 	if err := r.UnprepareClaim(r.ctx, "claim-a"); err != nil {
 		t.Fatal(err)
 	}
-	r.acted(g, made) // it is kept for the next
+	r.acted(g, made) // it is kept for the next claim
 	want("d", "a.c1m1.5", share.Whole, 10<<30, "MIG-GPU-a-0-0")
 	r.acted(g, slices.Concat(made, removed("3g.40gb", 4), []string{"create GPU instance 1g.10gb at 5", "create compute instance 1g.10gb at 5"}))
 }
@@ -78,14 +78,14 @@ func TestClaimsOnDemand(t *testing.T) {
 // crashClaims is set in the environment of an agent that kills itself if its GPU is for resource claims.
 const crashClaims = "GSHARE_TEST_CRASH_CLAIMS"
 
-// Folders between a test and the agent that it kills, which has no kubelet for its claims: a file for each claim, with the name of its pod. The first has
-// those that are wanted, with the ID of the slice; the second those that are prepared, with the CDI device.
+// Directories through which a test and the agent that it kills communicate; the agent has no kubelet for its claims. They have a file for each claim,
+// with the name of its pod. The first contains the wanted claims, with the slice IDs; the second the prepared ones, with the CDI devices.
 const (
 	wantedClaims   = "wanted"
 	preparedClaims = "prepared"
 )
 
-// serveWanted calls the agent as the kubelet does, until each wanted claim is prepared and each other one given back.
+// serveWanted calls the agent as the kubelet would, until each wanted claim is prepared and all others are given back.
 func (a *Agent) serveWanted(ctx context.Context, dir string) {
 	for ; ctx.Err() == nil; time.Sleep(5 * time.Millisecond) {
 		if o := a.OfferedToClaims(); !o.Known || len(o.Slices) == 0 {
@@ -99,7 +99,7 @@ func (a *Agent) serveWanted(ctx context.Context, dir string) {
 			}
 			slice, err := os.ReadFile(filepath.Join(dir, wantedClaims, pod))
 			if err != nil {
-				continue // not wanted any more
+				continue // no longer wanted
 			}
 			_, claim := podWithClaim(pod, "main")
 			device, err := a.PrepareClaim(ctx, claim, wholePlacement(string(slice)))
@@ -127,7 +127,7 @@ func (a *Agent) serveWanted(ctx context.Context, dir string) {
 }
 
 func namesIn(dir string) (names []string) {
-	entries, _ := os.ReadDir(dir) // not there: none
+	entries, _ := os.ReadDir(dir) // empty if it does not exist
 	for _, e := range entries {
 		if !strings.HasPrefix(e.Name(), ".") {
 			names = append(names, e.Name())
@@ -136,13 +136,13 @@ func namesIn(dir string) (names []string) {
 	return names
 }
 
-// writeWhole writes a file so that nobody sees a part of it.
+// writeWhole writes a file atomically, so that no reader sees a part of it.
 func writeWhole(name, text string) error {
 	hidden := filepath.Join(filepath.Dir(name), "."+filepath.Base(name))
 	return errors.Join(os.WriteFile(hidden, []byte(text), 0o600), os.Rename(hidden, name))
 }
 
-// wholePlacement returns what a claim of all of a placement on an A100 has.
+// wholePlacement returns what a claim for a whole placement on an A100 gets.
 func wholePlacement(slice string) []draplugin.Part {
 	var compute, memory, start int
 	if _, err := fmt.Sscanf(slice, "a.c%dm%d.%d", &compute, &memory, &start); err != nil {
@@ -151,7 +151,7 @@ func wholePlacement(slice string) []draplugin.Part {
 	return partOf(slice, share.Whole, share.Bytes(memory)*10<<30)
 }
 
-// beginClaim adds a pod with a claim of a placement, and waits until the claim is prepared with an instance.
+// beginClaim adds a pod with a claim for a placement, and waits until the claim is prepared with an instance.
 func (l *crashNode) beginClaim(uid, slice string) error {
 	pod, _ := podWithClaim(uid, "main")
 	l.kubelet.AddPod(pod)

@@ -24,7 +24,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// claimed configures a node whose GPU-1 is for resource claims.
+// claimed configures a node whose GPU-1 is offered to resource claims.
 func claimed(o *Options) {
 	o.Config.Tenancy, o.Config.Kubernetes.ResourceClaims = "mixed", []string{"GPU-1"}
 }
@@ -67,8 +67,8 @@ func (r *fixture) specOf(cdi string) string {
 	return string(text)
 }
 
-// TestClaims: a claim has a share like a pod that gshare-scheduler placed, until it is given back; the sums of a GPU hold, and a new agent
-// finds all again.
+// TestClaims: until it is given back, a claim has a share like a pod that gshare-scheduler placed. The sums on a GPU stay within bounds, and a new
+// agent finds all claims again.
 func TestClaims(t *testing.T) {
 	r := newFixture(t, claimed)
 	a, device, err := r.prepare("a", "GPU-1", 240, 16<<30)
@@ -85,11 +85,11 @@ func TestClaims(t *testing.T) {
 	}
 	pod, large := podWithClaim("b", "main")
 	r.kubelet.AddPod(pod)
-	for limit := time.Second; ; limit *= 2 { // it waits for the end of the first
+	for limit := time.Second; ; limit *= 2 { // it waits for the end of the first claim
 		short, cancel := context.WithTimeout(r.ctx, limit)
 		_, err := r.PrepareClaim(short, large, partOf("GPU-1", 770, 1<<30))
 		cancel()
-		if errors.Is(err, context.DeadlineExceeded) && r.ctx.Err() == nil { // too short for a try on a busy machine
+		if errors.Is(err, context.DeadlineExceeded) && r.ctx.Err() == nil { // too short for one attempt on a busy machine
 			continue
 		}
 		if err == nil || !strings.Contains(err.Error(), "not possible beside") {
@@ -124,7 +124,7 @@ func TestClaims(t *testing.T) {
 	}
 }
 
-// TestClaimEnds: the share of a pod that has ended is free before the kubelet gives the claim back.
+// TestClaimEnds: the share of an ended pod is free even before the kubelet gives the claim back.
 func TestClaimEnds(t *testing.T) {
 	r := newFixture(t, claimed)
 	claim, _, err := r.prepare("a", "GPU-1", 240, 16<<30)
@@ -138,7 +138,7 @@ func TestClaimEnds(t *testing.T) {
 	}
 }
 
-// TestClaimStatus: the status of a claim says by what its share is limited, and what is missing, as the pod's annotation does.
+// TestClaimStatus: the status of a claim says what limits its share and what is not enforced, as the annotation of a pod does.
 func TestClaimStatus(t *testing.T) {
 	r := newFixture(t, claimed)
 	claim, _, err := r.prepare("a", "GPU-1", 240, 16<<30)
@@ -164,7 +164,8 @@ func TestClaimStatus(t *testing.T) {
 	}
 }
 
-// TestClaimOfNextPod: a pod that uses a claim after another one gets what the claim is allocated now, whenever the share of the other is released.
+// TestClaimOfNextPod: a pod that uses a claim after another pod gets what is currently allocated to the claim, no matter when the other pod's share
+// is released.
 func TestClaimOfNextPod(t *testing.T) {
 	r := newFixture(t, claimed)
 	claim, _, err := r.prepare("a", "GPU-1", 240, 16<<30)
@@ -180,7 +181,8 @@ func TestClaimOfNextPod(t *testing.T) {
 	}
 }
 
-// TestClaimsKeepNoCapacity: pods with claims take nothing of what the node advertises to others, so that shrinks with the GPUs for them.
+// TestClaimsKeepNoCapacity: pods with claims take nothing from the capacity that the node advertises to other pods, so that capacity shrinks by the
+// GPUs offered to claims.
 func TestClaimsKeepNoCapacity(t *testing.T) {
 	all := []string{"GPU-1"}
 	r := newFixture(t, func(o *Options) { o.Config.Tenancy, o.Config.Kubernetes.ResourceClaims = "mixed", all })
@@ -195,8 +197,8 @@ func TestClaimsKeepNoCapacity(t *testing.T) {
 	r.wait("the end of what the node advertises", func() bool { return r.cluster.memory() == 0 })
 }
 
-// TestServesClaims: an agent whose configuration has no GPUs for claims any more takes back those of an earlier one, also those that were refused,
-// which have no grant.
+// TestServesClaims: an agent whose configuration no longer offers GPUs to claims still takes back claims of an earlier configuration, including
+// refused ones, which have no grant.
 func TestServesClaims(t *testing.T) {
 	for name, test := range map[string]struct{ client, configured, before, want bool }{
 		"never":             {client: true},
@@ -225,7 +227,7 @@ func TestServesClaims(t *testing.T) {
 	}
 }
 
-// TestOneInterface: the device plugin's pods get nothing of a GPU for claims, and claims nothing of the others.
+// TestOneInterface: pods of the device plugin get nothing of a GPU offered to claims, and claims get nothing of the other GPUs.
 func TestOneInterface(t *testing.T) {
 	r := newFixture(t, claimed)
 	if n := len(r.devices.currentInventory().Published().Slices); n != 1 {
@@ -242,7 +244,7 @@ func TestOneInterface(t *testing.T) {
 	r.mustCreate("c", cdi, "GPU-0")
 }
 
-// TestInterfaceChanges: a GPU whose claims the configuration ends keeps them, and is the device plugin's once they are given back.
+// TestInterfaceChanges: a GPU that is no longer offered to claims keeps its existing claims, and is the device plugin's once they are given back.
 func TestInterfaceChanges(t *testing.T) {
 	on := true
 	r := newFixture(t, func(o *Options) {
@@ -272,8 +274,9 @@ func TestInterfaceChanges(t *testing.T) {
 	})
 }
 
-// TestClaimsWhileDriverHangs: a new agent that hears nothing from the driver offers to claims what the last one did, and prepares them. Without the
-// records of the last one, as after a reboot, it publishes no pool until the driver answers: an empty one would replace that of the last agent.
+// TestClaimsWhileDriverHangs: while the driver does not respond, a new agent offers to claims what the previous agent did, and prepares them.
+// Without the previous agent's records, as after a reboot, it publishes no pool until the driver responds: an empty pool would replace that of the
+// previous agent.
 func TestClaimsWhileDriverHangs(t *testing.T) {
 	t.Parallel()
 	for name, rebooted := range map[string]bool{"restarted": false, "rebooted": true} {
@@ -302,7 +305,7 @@ func TestClaimsWhileDriverHangs(t *testing.T) {
 			}
 			if rebooted {
 				r.stop()
-				r.start() // does not take what the last one did not know for nothing
+				r.start() // it does not treat what the previous agent did not know as absent
 				now = r.OfferedToClaims()
 				if now.Known {
 					t.Errorf("offered by the agent after it: %+v", now)
@@ -323,7 +326,7 @@ func TestClaimsWhileDriverHangs(t *testing.T) {
 	}
 }
 
-// TestClaimRefused: what a share cannot be given for is refused, with words for the user.
+// TestClaimRefused: claims for which no share can be granted are refused, with a message for the user.
 func TestClaimRefused(t *testing.T) {
 	r := newFixture(t, claimed)
 	for name, test := range map[string]struct {

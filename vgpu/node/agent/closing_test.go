@@ -14,7 +14,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/kube"
 )
 
-// isClosed reports whether every published slice takes no pods for this reason. It checks that the node's resources are unchanged.
+// isClosed reports whether every published slice is closed to pods for this reason. It checks that the node's resources are unchanged.
 func (r *fixture) isClosed(why kube.Reason) bool {
 	r.t.Helper()
 	r.cluster.mu.Lock()
@@ -26,7 +26,7 @@ func (r *fixture) isClosed(why kube.Reason) bool {
 	return !slices.ContainsFunc(inv.Slices, func(s kube.Slice) bool { return s.Healthy || s.Reason != why })
 }
 
-// TestPublishesRules: the inventory has the rules of the agent's configuration, also while the node is closed.
+// TestPublishesRules: the inventory contains the rules of the agent's configuration, even while the node is closed.
 func TestPublishesRules(t *testing.T) {
 	t.Parallel()
 	want := kube.Rules{GammaPercent: 200, MixTenants: true, Window: metav1.Duration{Duration: 50 * time.Millisecond}}
@@ -47,7 +47,8 @@ func TestPublishesRules(t *testing.T) {
 	}
 }
 
-// TestClosing: an agent that is to end closes the node first. It still serves pods that were bound before. The next agent opens the node.
+// TestClosing: an agent that is about to end closes the node first, and still serves pods that were bound before. The next agent opens
+// the node.
 func TestClosing(t *testing.T) {
 	t.Parallel()
 	come := make(chan struct{})
@@ -63,7 +64,7 @@ func TestClosing(t *testing.T) {
 		t.Fatalf("a node that is served publishes %s", r.published())
 	}
 	admitted := r.pod("a", "GPU-0", 60, 70)
-	r.kubelet.AddPod(placed("b", "GPU-1", 60, 70)) // bound, and the kubelet has not come to it
+	r.kubelet.AddPod(placed("b", "GPU-1", 60, 70)) // bound, but not admitted by the kubelet yet
 	ended := make(chan struct{})
 	go func() {
 		r.stop()
@@ -88,13 +89,13 @@ func TestClosing(t *testing.T) {
 	if !r.isClosed(kube.ReasonClosing) {
 		t.Errorf("after the end: %s", r.published())
 	}
-	r.start() // until it is ready
+	r.start() // returns once the agent is ready
 	if !r.offers("GPU-0") || !r.offers("GPU-1") {
 		t.Errorf("the next agent publishes %s", r.published())
 	}
 }
 
-// TestCloseWithoutAPIServer: without an API server an agent ends too, and does not wait for pods.
+// TestCloseWithoutAPIServer: an agent can end without an API server, and does not wait for pods then.
 func TestCloseWithoutAPIServer(t *testing.T) {
 	t.Parallel()
 	r := newFixture(t, func(o *Options) {
@@ -119,7 +120,7 @@ func TestCloseWithFullDisk(t *testing.T) {
 	}
 }
 
-// TestKubeletAway: a node takes no pods while its kubelet is away.
+// TestKubeletAway: a node is closed to pods while its kubelet is away.
 func TestKubeletAway(t *testing.T) {
 	t.Parallel()
 	r := newFixture(t)

@@ -24,7 +24,7 @@ func apiServer(t *testing.T) (*APIServer, *fake.Clientset, context.Context) {
 	return NewAPIServer(ctx, client, "n"), client, ctx
 }
 
-// TestPublish: the node is patched once, and again when somebody has changed it.
+// TestPublish: the node is patched only once, and again if somebody else has changed it.
 func TestPublish(t *testing.T) {
 	t.Parallel()
 	s, client, ctx := apiServer(t)
@@ -77,7 +77,7 @@ func TestWatchNode(t *testing.T) {
 	}
 }
 
-// TestPodGone: writing the enforcement status of a pod that is gone is no error.
+// TestPodGone: writing the enforcement status of a deleted pod is not an error.
 func TestPodGone(t *testing.T) {
 	t.Parallel()
 	s, client, ctx := apiServer(t)
@@ -93,12 +93,12 @@ func TestPodGone(t *testing.T) {
 	}
 }
 
-// TestWriteResidency: the level that is reached is written only on the pod as it was seen, and without the resourceVersion, which is older in
-// the kubelet.
+// TestWriteResidency: the reached level is only written if the pod is the one that was seen, with an unchanged residency. The
+// write does not use the resourceVersion, since the kubelet's may be older.
 func TestWriteResidency(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		seen, now map[string]string // annotations; nil: the pod is gone
+		seen, now map[string]string // annotations; nil: the pod was deleted
 		uid       types.UID
 		fails     bool
 	}{

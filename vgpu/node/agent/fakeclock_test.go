@@ -18,8 +18,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// TestPublisherLoop: the inventory is published at once, an enforcement status once nothing was granted for a moment; after an error the
-// publisher tries again. The loop runs on a fake clock.
+// TestPublisherLoop: the inventory is published immediately, and an enforcement status once no share has been granted for a moment.
+// After an error, the publisher retries. The loop runs on a fake clock.
 func TestPublisherLoop(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -66,7 +66,7 @@ func TestPublisherLoop(t *testing.T) {
 	})
 }
 
-// TestServingContext: an agent whose node cannot be closed serves no longer than the timeout.
+// TestServingContext: an agent whose node cannot be closed stops serving after the timeout.
 func TestServingContext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -109,7 +109,7 @@ func TestAsyncCall(t *testing.T) {
 	})
 }
 
-// TestOperationLocks: operations on one container wait for each other, and one that takes too long is found.
+// TestOperationLocks: operations on the same container wait for each other, and one that takes too long is detected.
 func TestOperationLocks(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -32,14 +32,14 @@ import (
 
 // cluster is a Cluster that records what is written to it.
 type cluster struct {
-	mu        sync.Mutex // guards the following
+	mu        sync.Mutex // guards the fields below
 	inventory string
 	has       v1.ResourceList
 	enforced  map[types.UID]string
 	events    []string
 	evicted   []string
-	reached   map[types.UID]string // the residency that was written last
-	conflicts int                  // writes of the residency that fail before one succeeds
+	reached   map[types.UID]string // the latest residency written
+	conflicts int                  // number of writes of the residency that fail before one succeeds
 	away      bool
 	claims    map[string][]resourceapi.AllocatedDeviceStatus // by namespace and name
 }
@@ -108,7 +108,7 @@ func (c *cluster) WriteClaimStatus(_ context.Context, claim types.NamespacedName
 	return c.fail()
 }
 
-// claimDevices returns the status of a claim's devices that was written last.
+// claimDevices returns the latest status written for a claim's devices.
 func (c *cluster) claimDevices(claim string) []resourceapi.AllocatedDeviceStatus {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -179,7 +179,7 @@ func newFixture(t *testing.T, options ...func(*Options)) *fixture {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	t.Cleanup(cancel)
-	dir, err := os.MkdirTemp("", "ga") // t.TempDir is too long for a socket
+	dir, err := os.MkdirTemp("", "ga") // t.TempDir is too long for a socket path
 	if err != nil {
 		t.Fatal(err)
 	}

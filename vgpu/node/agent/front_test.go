@@ -15,7 +15,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/cdi"
 )
 
-// startFront runs a front on the agent's node, and returns when the agent knows that the kubelet watches it.
+// startFront runs a front on the agent's node, and returns once the agent knows that the kubelet watches the front.
 func (r *fixture) startFront() {
 	r.t.Helper()
 	f := deviceplugin.NewFront(deviceplugin.FrontOptions{
@@ -34,7 +34,7 @@ func (r *fixture) startFront() {
 	r.wait("the front", func() bool { return r.metrics.fronts.Load() == 1 })
 }
 
-// TestFront: a pod that comes while the agent is away is admitted, and gets its share from the next agent.
+// TestFront: a pod that arrives while the agent is away is admitted, and gets its share from the next agent.
 func TestFront(t *testing.T) {
 	t.Parallel()
 	r := newFixture(t)
@@ -49,8 +49,8 @@ func TestFront(t *testing.T) {
 	}
 }
 
-// TestFrontReusesTicket: a ticket that the front gives to another pod gets nothing of its last owner's share, although the kubelet still lists
-// the last owner.
+// TestFrontReusesTicket: a pod to which the front gives a used ticket gets nothing of the previous owner's share, even though the kubelet
+// still lists the previous owner.
 func TestFrontReusesTicket(t *testing.T) {
 	t.Parallel()
 	r := newFixture(t)
@@ -65,8 +65,8 @@ func TestFrontReusesTicket(t *testing.T) {
 	r.mustCreate("b", cdi, "GPU-1")
 }
 
-// TestUntoldTicket: a ticket of which the front has not told the agent is not taken for its last owner's when the kubelet turns to the agent's
-// own plugin.
+// TestUntoldTicket: if the front could not tell the agent about a ticket before the kubelet switches to the agent's own plugin, the ticket is
+// not attributed to its previous owner.
 func TestUntoldTicket(t *testing.T) {
 	t.Parallel()
 	r := newFixture(t)
@@ -77,7 +77,7 @@ func TestUntoldTicket(t *testing.T) {
 		t.Fatal(c, err)
 	}
 	r.kubelet.RemovePod("a")
-	r.kubelet.AddPod(placed("a", "GPU-0", 50, 50)) // it is listed, but has given its ticket back
+	r.kubelet.AddPod(placed("a", "GPU-0", 50, 50)) // it is still listed, but has given its ticket back
 	r.kubelet.AddPod(placed("b", "GPU-1", 50, 50))
 	r.kubelet.Give("b", "main", tickets) // without Allocate
 	if err := r.plugin().Node.PreStart(r.ctx, tickets); err != nil {

@@ -20,7 +20,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/watchdog"
 )
 
-// TestStranger: by policy a process of a pod without a share is ignored, reported, or killed.
+// TestStranger: depending on the policy, a process of a pod without a share is ignored, reported, or killed.
 func TestStranger(t *testing.T) {
 	t.Parallel()
 	for _, policy := range policies {
@@ -60,14 +60,14 @@ func TestStranger(t *testing.T) {
 	}
 }
 
-// TestUsedDevice: a device that a stranger uses is not offered, and refused to pods that were bound to it, until the stranger is gone.
-// Containers that run there go on, and may restart.
+// TestUsedDevice: a device that a stranger uses is not offered, and is refused to pods already bound to it, until the stranger is gone.
+// Containers that are running there continue, and may restart.
 func TestUsedDevice(t *testing.T) {
 	t.Parallel()
 	c := newProcessFixture(t, config.ReportStrangers)
 	running := c.fixture.pod("a", "GPU-1", 20, 70)
 	c.fixture.mustCreate("a", running, "GPU-1")
-	c.start("", "", "GPU-1") // a process of the host will do
+	c.start("", "", "GPU-1") // a process of the host suffices
 	bound := c.fixture.pod("b", "GPU-1", 20, 70)
 	c.fixture.wait("the slice to be marked as used", func() bool { return !c.offered("GPU-1") })
 	if spec, err := c.fixture.create("b", bound); err == nil {
@@ -88,7 +88,7 @@ func TestUsedDevice(t *testing.T) {
 	c.enforced("a", "processes outside of pods", false)
 }
 
-// TestUnhooked: a process on a shared slice without a session is reported or killed after its grace period; one with a session is not.
+// TestUnhooked: a process without a session on a shared slice is reported or killed after its grace period; one with a session is not.
 func TestUnhooked(t *testing.T) {
 	t.Parallel()
 	for _, policy := range policies[1:] {
@@ -106,7 +106,7 @@ func TestUnhooked(t *testing.T) {
 			} else {
 				c.enforced("a", "without the hook", true)
 			}
-			c.wait(15) // longer than the grace
+			c.wait(15) // longer than the grace period
 			if !hooked.alive() || unhooked.alive() != (policy == config.ReportStrangers) {
 				t.Errorf("process with a session alive: %v; without: %v", hooked.alive(), unhooked.alive())
 			}
@@ -137,7 +137,7 @@ func TestTrespasser(t *testing.T) {
 	}
 }
 
-// TestOtherPlugin: a device that another plugin has allocated is neither offered nor granted while its pod lives, and the pod's processes
+// TestOtherPlugin: a device that another plugin has allocated is neither offered nor granted while its pod exists, and the pod's processes
 // are not killed.
 func TestOtherPlugin(t *testing.T) {
 	t.Parallel()
@@ -179,7 +179,7 @@ func TestNotOwned(t *testing.T) {
 	}
 }
 
-// TestHungDriver: nothing waits for a driver that hangs while it lists processes; its late answer is used.
+// TestHungDriver: nothing waits for a driver that hangs while listing processes, and its late response is used.
 func TestHungDriver(t *testing.T) {
 	t.Parallel()
 	hung := make(chan struct{})
@@ -188,7 +188,7 @@ func TestHungDriver(t *testing.T) {
 	p := c.start("s", "main", "GPU-1")
 	c.fixture.mustCreate("a", c.fixture.pod("a", "GPU-1", 20, 70), "GPU-1")
 	c.fixture.kubelet.AllocateElsewhere("s", "main", "nvidia.com/gpu", "GPU-0")
-	c.fixture.wait("the slice to be marked as used", func() bool { return !c.offered("GPU-0") }) // what the kubelet says is looked at all the same
+	c.fixture.wait("the slice to be marked as used", func() bool { return !c.offered("GPU-0") }) // the kubelet's records are examined nevertheless
 	c.fixture.wait("metric", func() bool { return !strings.Contains(scrape(c.fixture), "gshare_node_watch_failures_total 0\n") })
 	if c.lists.Load() != 0 || !p.alive() || c.fixture.healthy() != nil {
 		t.Errorf("the driver was called %d times; alive %v; %v", c.lists.Load(), p.alive(), c.fixture.healthy())
@@ -206,8 +206,9 @@ func scrape(r *fixture) string {
 	return w.Body.String()
 }
 
-// TestNeverKilled: a process without a grant is not killed if its container has tickets by the kubelet's record, as the agent may have lost
-// the grant. Nor are processes of the host, or of containers that the kubelet does not know. A stranger beside them is.
+// TestNeverKilled: a process without a grant is not killed if its container has tickets according to the kubelet, since the agent may have
+// lost the grant. Processes of the host, and of containers that the kubelet does not know, are not killed either. A stranger beside them
+// is.
 func TestNeverKilled(t *testing.T) {
 	t.Parallel()
 	c := newProcessFixture(t, config.EndStrangers)
@@ -219,7 +220,7 @@ func TestNeverKilled(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	c.fixture.kubelet.Hide.Store(true) // the kubelet's record is not there yet
+	c.fixture.kubelet.Hide.Store(true) // the kubelet has no record yet
 	c.fixture.start()
 	spared := []*program{c.start("a", "main", "GPU-0"), c.start("", "", "GPU-0"), c.start("unknown", "main", "GPU-0")}
 	c.start("s", "main", "GPU-0").waitKilled()
@@ -243,11 +244,11 @@ func (c *processFixture) useOutside(name, slice string) {
 		t.Skip("the test binary is on another file system than temporary files: ", err)
 	}
 	p := launch(t, exec.Command(file))
-	p.connect("") // it has begun to run the file
+	p.connect("") // it is now executing the file
 	c.use(p, slice)
 }
 
-// TestMPSServer: the MPS server that the agent has started is no stranger. The same program with another name is.
+// TestMPSServer: the MPS server that the agent started is not a stranger, but the same program under another name is.
 func TestMPSServer(t *testing.T) {
 	t.Parallel()
 	c := newProcessFixture(t, config.ReportStrangers)
@@ -286,7 +287,7 @@ func TestReusedPID(t *testing.T) {
 	p.waitKilled()
 }
 
-// TestUsers: the texts about users of a slice are short, and do not depend on PIDs or their order.
+// TestUsers: the texts about users of a slice are short, and do not depend on PIDs or on the order of processes.
 func TestUsers(t *testing.T) {
 	t.Parallel()
 	if got := joinUsers([]string{"d", "b", "a", "c", "b"}); got != "a, b, c and 1 more" {
@@ -307,7 +308,7 @@ func TestUsers(t *testing.T) {
 	}
 }
 
-// TestFind: containers of all types are found by their ID, and their pod even if the kubelet does not know the ID yet.
+// TestFind: containers of all types are found by their ID. Their pod is found even if the kubelet does not know the ID yet.
 func TestFind(t *testing.T) {
 	t.Parallel()
 	pod := running(placed("a", "GPU-0", 20, 70))
