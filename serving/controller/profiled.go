@@ -59,7 +59,7 @@ func (r *functions) createProfile(ctx context.Context, f *api.GPUFunction, name 
 			Namespace: f.Namespace, Name: name,
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(f, api.GroupVersion.WithKind(api.Kind))},
 		},
-		Spec: api.GPUProfileSpec{FunctionRef: &api.FunctionReference{Name: f.Name}},
+		Spec: api.GPUProfileSpec{FunctionRef: &api.FunctionReference{Name: f.Name}, Remeasure: api.RemeasureNewImage},
 	}
 	err := r.client.Create(ctx, p)
 	if apierrors.IsAlreadyExists(err) { // it exists, but is not in the cache yet

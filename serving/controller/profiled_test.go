@@ -163,6 +163,8 @@ func TestFirstProfile(t *testing.T) {
 					return
 				case err != nil:
 					t.Fatal(err)
+				case test.other == nil && p.Spec.Remeasure != api.RemeasureNewImage:
+					t.Errorf("it is not measured again for a new image: %+v", p.Spec)
 				}
 				if test.other == nil {
 					if !metav1.IsControlledBy(p, f) || p.Spec.FunctionRef.Name != f.Name || !k.unprofiled || k.profile != f.Name {

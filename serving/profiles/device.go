@@ -74,7 +74,7 @@ func fingerprintOf(target *v1.Pod, nodes []v1.Node, version string) *api.Profile
 	for _, s := range slicesOf(&nodes[node]) {
 		if s.ID == placement.Containers[0].VGPUs[0].Slice {
 			return &api.ProfileFingerprint{
-				Image: bounded(target.Status.ContainerStatuses[image].ImageID, 1024), Model: bounded(s.Model, 64), SMs: int32(s.SMs), MemoryMiB: s.MemoryMiB,
+				Image: bounded(target.Status.ContainerStatuses[image].ImageID, maxImage), Model: bounded(s.Model, 64), SMs: int32(s.SMs), MemoryMiB: s.MemoryMiB,
 				Driver: bounded(nodes[node].Labels[labelDriver], 64), Gshare: bounded(version, 128),
 			}
 		}

@@ -461,6 +461,75 @@ func TestStale(t *testing.T) {
 	}
 }
 
+// TestNewImage: a profile that asks for it is measured again once the replicas of its function run another image, once for each image and at most once an
+// hour; until then, the function keeps its share.
+func TestNewImage(t *testing.T) {
+	const old, pushed = "bert@sha256:1", "bert@sha256:2"
+	for name, test := range map[string]struct {
+		when      api.Remeasure
+		served    string // image of the replicas
+		measured  string // image that later trials get
+		after     time.Duration
+		wantImage string
+		wantTimes int // for which the first trial was made
+	}{
+		"never, as by default":        {when: "", served: pushed, measured: pushed, after: 2 * time.Hour, wantImage: old, wantTimes: 1},
+		"never":                       {when: api.RemeasureNever, served: pushed, measured: pushed, after: 2 * time.Hour, wantImage: old, wantTimes: 1},
+		"a new image":                 {when: api.RemeasureNewImage, served: pushed, measured: pushed, after: 2 * time.Hour, wantImage: pushed, wantTimes: 2},
+		"the same image":              {when: api.RemeasureNewImage, served: old, measured: old, after: 2 * time.Hour, wantImage: old, wantTimes: 1},
+		"within the hour":             {when: api.RemeasureNewImage, served: pushed, measured: pushed, after: time.Minute, wantImage: old, wantTimes: 1},
+		"no replicas":                 {when: api.RemeasureNewImage, served: "", measured: pushed, after: 2 * time.Hour, wantImage: old, wantTimes: 1},
+		"a node that keeps the image": {when: api.RemeasureNewImage, served: pushed, measured: old, after: 2 * time.Hour, wantImage: old, wantTimes: 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				p, f := ofFunction(0)
+				p.Spec.Remeasure = test.when
+				w := newWorld(t, p, f, gpuNode(t, "node1", "H200", 40960))
+				share := w.run().Status.Recommended
+				if share == nil {
+					t.Fatal("nothing is recommended")
+				}
+				if test.served != "" {
+					w.readyReplica(test.served)
+				}
+				w.image = test.measured
+				for range 3 { // however often it is looked
+					time.Sleep(test.after)
+					if r := w.pass(1).Status.Recommended; r == nil || r.SM != share.SM || r.Memory != share.Memory {
+						t.Errorf("recommended %+v meanwhile, was %+v", r, share)
+					}
+					p = w.run()
+				}
+				if c := meta.FindStatusCondition(p.Status.Conditions, api.ConditionComplete); c.Status != metav1.ConditionTrue || p.Status.Fingerprint.Image != test.wantImage {
+					t.Errorf("%+v, measured is %+v", c, p.Status.Fingerprint)
+				}
+				if n := w.ran["10 x 100, 1, again false"]; n != test.wantTimes {
+					t.Errorf("the first trial was made %d times, want %d", n, test.wantTimes)
+				}
+				c := meta.FindStatusCondition(p.Status.Conditions, api.ConditionStale)
+				if want := test.served != "" && test.served != test.wantImage; (c.Status == metav1.ConditionTrue) != want {
+					t.Errorf("%+v, want stale: %t", c, want)
+				}
+			})
+		})
+	}
+}
+
+// readyReplica creates a replica of the function that is ready, on a node of its own.
+func (w *world) readyReplica(image string) {
+	w.Helper()
+	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.key.Namespace, Name: "ready", UID: "ready", Labels: map[string]string{api.LabelFunction: w.key.Name}}}
+	p.Spec = v1.PodSpec{NodeName: "node2", Containers: []v1.Container{{Name: "server", Image: "bert"}}}
+	p.Status = v1.PodStatus{
+		Phase: v1.PodRunning, PodIP: "10.0.0.1", Conditions: []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionTrue}},
+		ContainerStatuses: []v1.ContainerStatus{{Name: "server", ImageID: image}},
+	}
+	if err := w.server.Create(w.Context(), p); err != nil {
+		w.Fatal(err)
+	}
+}
+
 // TestSomebodyElsesPod: a pod that has the name of a trial's is neither used nor ended.
 func TestSomebodyElsesPod(t *testing.T) {
 	inBubble(t, func(t *testing.T) {

@@ -1,6 +1,8 @@
 package profiles
 
 import (
+	"time"
+
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -12,6 +14,9 @@ import (
 func (s *state) review(status *api.GPUProfileStatus) decision {
 	if status.Completed == nil {
 		return decision{}
+	}
+	if s.hasNewImage(status) {
+		return s.write(s.restart(status))
 	}
 	c := metav1.Condition{Type: api.ConditionStale, Status: metav1.ConditionFalse, Reason: "UpToDate", ObservedGeneration: s.profile.Generation}
 	limit := s.profile.Spec.StaleAfter.Value()
@@ -47,8 +52,22 @@ func stale(was *api.ProfileFingerprint, nodes []v1.Node, version, image string) 
 		return "no node has a GPU like the one on which it was measured"
 	case !driver:
 		return "no node with such a GPU has the driver " + was.Driver + " any more"
-	case image != "" && bounded(image, 1024) != was.Image:
+	case image != "" && bounded(image, maxImage) != was.Image:
 		return "the replicas run the image " + image + ", measured was " + was.Image
 	}
 	return ""
 }
+
+// hasNewImage reports whether a complete profile is to be measured again, as the replicas run another image than was measured. It is once for an image:
+// where trials get the earlier one from their node, which has the tag already, it would be for ever. While replicas of two images take turns it is seldom.
+func (s *state) hasNewImage(status *api.GPUProfileStatus) bool {
+	image := bounded(s.served, maxImage)
+	return s.profile.Spec.Remeasure == api.RemeasureNewImage && image != "" && image != status.ReplicasImage &&
+		status.Fingerprint != nil && image != status.Fingerprint.Image && s.now.Sub(status.Completed.Time) >= remeasurePause
+}
+
+// remeasurePause is the least time between the end of a measurement and the next one for a new image.
+const remeasurePause = time.Hour
+
+// maxImage bounds the name of an image in a status.
+const maxImage = 1024

@@ -115,7 +115,22 @@ type GPUProfileSpec struct {
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]*)?(ns|us|µs|ms|s|m|h))+$') && duration(self) >= duration('1h') && duration(self) <= duration('87600h')",message="want a duration of 1h to 87600h, such as 720h"
 	StaleAfter Duration `json:"staleAfter,omitempty"`
+
+	// remeasure says when a complete profile is measured again by itself: NewImage, once the replicas run another image, or Never, as without it.
+	// +optional
+	Remeasure Remeasure `json:"remeasure,omitempty"`
 }
+
+// Remeasure says when a complete profile is measured again by itself.
+//
+// +kubebuilder:validation:Enum=Never;NewImage
+type Remeasure string
+
+// The values of Remeasure.
+const (
+	RemeasureNever    Remeasure = "Never"
+	RemeasureNewImage Remeasure = "NewImage" // under the same tag: another template is always measured
+)
 
 // ProfileTraining says how a program is measured that answers no requests, such as a training.
 type ProfileTraining struct {

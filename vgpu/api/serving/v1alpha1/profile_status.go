@@ -66,6 +66,11 @@ type GPUProfileStatus struct {
 	// completed is when the last measurement ended.
 	// +optional
 	Completed *metav1.Time `json:"completed,omitempty"`
+
+	// replicasImage is the image that the function's replicas ran when the last measurement ended, with its digest; none if there were no replicas.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	ReplicasImage string `json:"replicasImage,omitempty"`
 }
 
 // ProfileFingerprint identifies what was measured, and on what.
