@@ -19,7 +19,7 @@ const (
 	//	values: True
 	ConditionReady = "Ready"
 
-	// ConditionEnforced is True while all of the share is enforced; otherwise the message says what is not.
+	// ConditionEnforced is True while the whole share is enforced. Otherwise the message says what is not.
 	//
 	//	kind: condition
 	//	object: device in the status of a ResourceClaim

@@ -42,7 +42,7 @@ func (a adviser) run(ctx context.Context, advisor *fleet.Advisor) error {
 	return server.Serve(listener)
 }
 
-// leader is the label of the pod of gshare-controller that acts. Another pod may still have it, whose node is out of reach.
+// leader is the label of the pod of gshare-controller that is the leader. An earlier leader whose node is unreachable may still have it.
 //
 //	kind: label
 //	object: pod of gshare-controller

@@ -2,7 +2,7 @@ package controller
 
 // The reasons of events, beside those of autoscaling (api.EventScaled).
 const (
-	// eventInvalid says that the function asks for something that cannot be.
+	// eventInvalid says that the function asks for something impossible.
 	//
 	//	kind: event
 	//	object: GPUFunction
@@ -11,17 +11,17 @@ const (
 	//	to do: correct the field that the message names
 	eventInvalid = "Invalid"
 
-	// eventNoProfile says that the GPUProfile of the function cannot be created, or measures something else.
+	// eventNoProfile says that the GPUProfile of the function cannot be created, or that it measures something else.
 	//
 	//	kind: event
 	//	object: GPUFunction
 	//	type: Warning
 	//	written by: gshare-controller
-	//	to do: see the message; the function is served without, or with what was recommended before
+	//	to do: see the message; meanwhile, the function is served without a recommendation, or with the previous one
 	eventNoProfile = "NoProfile"
 
-	// eventNoService says that the Service of the function cannot be created, often since its name is taken. Requests still reach it by the host
-	// of the gateway.
+	// eventNoService says that the Service of the function cannot be created, often because its name is taken. Requests still reach the function through
+	// the gateway, by their host.
 	//
 	//	kind: event
 	//	object: GPUFunction
@@ -30,32 +30,32 @@ const (
 	//	to do: rename the function or the other Service
 	eventNoService = "NoService"
 
-	// eventNoNetworkPolicy says that the NetworkPolicy cannot be created that lets only gateways reach the replicas.
+	// eventNoNetworkPolicy says that the NetworkPolicy that lets only gateways reach the replicas cannot be created.
 	//
 	//	kind: event
 	//	object: GPUFunction
 	//	type: Warning
 	//	written by: gshare-controller
-	//	to do: see the message; until then, who reaches the replicas is up to the cluster
+	//	to do: see the message; until it is fixed, the cluster decides who can reach the replicas
 	eventNoNetworkPolicy = "NoNetworkPolicy"
 
-	// eventNotReadyInTime says that a replica has not become Ready in time, and was deleted so that another one is tried.
+	// eventNotReadyInTime says that a replica did not become Ready in time and was deleted, so that another one can be tried.
 	//
 	//	kind: event
 	//	object: GPUFunction
 	//	type: Warning
 	//	written by: gshare-controller
-	//	to do: see the message for what the pod waited for, and the logs of the next one; a server that
-	//	  loads for longer than 10 minutes needs a startupProbe that allows it
+	//	to do: see the message for what the pod waited for, and the logs of the next pod; a server that
+	//	  takes more than 10 minutes to load needs a startupProbe that allows for it
 	eventNotReadyInTime = "NotReadyInTime"
 
-	// eventFailedCreate says that a pod cannot be created: an admission policy, a webhook or a ResourceQuota refuses it.
+	// eventFailedCreate says that a pod cannot be created because an admission policy, a webhook or a ResourceQuota refuses it.
 	//
 	//	kind: event
 	//	object: GPUFunction, FaSTPod
 	//	type: Warning
 	//	written by: gshare-controller
-	//	to do: correct what the message names
+	//	to do: fix what the message names
 	eventFailedCreate = "FailedCreate"
 
 	// eventCreated says that a pod was created.
@@ -67,16 +67,16 @@ const (
 	//	to do: nothing
 	eventCreated = "SuccessfulCreate"
 
-	// eventQuotaExceeded says that a SharePolicy does not let a replica or pod start.
+	// eventQuotaExceeded says that a SharePolicy keeps a replica or pod from being started.
 	//
 	//	kind: event
 	//	object: GPUFunction, FaSTPod
 	//	type: Warning
 	//	written by: gshare-controller
-	//	to do: end others of the namespace, or ask an administrator for more; the message says how much is missing
+	//	to do: stop other pods in the namespace, or ask an administrator to raise the limit; the message says how much is missing
 	eventQuotaExceeded = "QuotaExceeded"
 
-	// eventForeignScaler says that another autoscaler is told to scale a function that gshare scales. It has no effect.
+	// eventForeignScaler says that another autoscaler targets a function that gshare scales. It has no effect.
 	//
 	//	kind: event
 	//	object: GPUFunction
@@ -85,7 +85,7 @@ const (
 	//	to do: delete the other autoscaler, or set `scaling.autoscaler: External`
 	eventForeignScaler = "ForeignScaler"
 
-	// eventProfiling says that a GPUProfile was created, which measures what a replica of the function needs.
+	// eventProfiling says that a GPUProfile was created to measure what a replica of the function needs.
 	//
 	//	kind: event
 	//	object: GPUFunction
@@ -94,7 +94,7 @@ const (
 	//	to do: nothing
 	eventProfiling = "Profiling"
 
-	// eventStaysShared says that a replica in reserve stays there, as its GPU has no room for its SM-time. Another one starts in its place.
+	// eventStaysShared says that a replica stays in reserve because its GPU has no room for its SM-time. Another replica starts in its place.
 	//
 	//	kind: event
 	//	object: GPUFunction
@@ -103,18 +103,18 @@ const (
 	//	to do: nothing
 	eventStaysShared = "StaysShared"
 
-	// eventCannotPark says that a replica could not be parked. Those of the function are stopped from then on instead; one that has a GPU in turn is started
-	// anew for each turn.
+	// eventCannotPark says that a replica could not be parked. From then on, replicas of the function are stopped instead. One that takes turns on a GPU
+	// is started anew for each turn.
 	//
 	//	kind: event
 	//	object: GPUFunction
 	//	type: Warning
 	//	written by: gshare-controller
-	//	to do: give the function a server that can be parked, as docs/serving.md says, or take `scaling.keepWarm` away
+	//	to do: use a server that can be parked (see docs/serving.md), or remove `scaling.keepWarm`
 	eventCannotPark = "CannotPark"
 
-	// eventStaysWarm says that a parked replica cannot be woken where it is, since its GPU has no room for its SM-time or its memory. Another one starts in
-	// its place.
+	// eventStaysWarm says that a parked replica cannot be woken where it is, because its GPU has no room for its SM-time or its memory. Another replica
+	// starts in its place.
 	//
 	//	kind: event
 	//	object: GPUFunction
@@ -132,8 +132,8 @@ const (
 	//	to do: nothing
 	eventMadeRoom = "MadeRoom"
 
-	// eventMoving says that a replica that is cut over several MIG instances is to move to one that holds all of it. Until its successor there is Ready,
-	// it goes on to serve.
+	// eventMoving says that a replica that is split over several MIG instances is moving to one instance that can hold all of it. It keeps serving until
+	// its successor there is Ready.
 	//
 	//	kind: event
 	//	object: GPUFunction
@@ -142,7 +142,7 @@ const (
 	//	to do: nothing
 	eventMoving = "Moving"
 
-	// eventMoved says that a replica now runs on one MIG instance. The pod over several ends when it has answered its requests.
+	// eventMoved says that a replica now runs on one MIG instance. The pod that was split over several ends once it has answered its requests.
 	//
 	//	kind: event
 	//	object: GPUFunction
@@ -151,13 +151,13 @@ const (
 	//	to do: nothing
 	eventMoved = "Moved"
 
-	// eventMoveAbandoned says that a replica stays on several MIG instances, as its successor on one has failed before it was Ready. The move is tried
-	// again after a pause.
+	// eventMoveAbandoned says that a replica stays on several MIG instances because its successor on one instance failed before it was Ready. The move
+	// is tried again after a pause.
 	//
 	//	kind: event
 	//	object: GPUFunction
 	//	type: Warning
 	//	written by: gshare-controller
-	//	to do: see the message; where the instance was taken by another pod, nothing
+	//	to do: see the message; if another pod took the instance, nothing
 	eventMoveAbandoned = "MoveAbandoned"
 )

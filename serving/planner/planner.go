@@ -170,13 +170,13 @@ func (p *Planner) replan(object *api.InferencePlan, status *api.InferencePlanSta
 	return nil
 }
 
-// eventPlanned says that the plan has other groups or sizes than before. The message says why.
+// eventPlanned says that the groups or sizes of the plan have changed. The message says why.
 //
 //	kind: event
 //	object: InferencePlan
 //	type: Normal
 //	written by: gshare-controller
-//	to do: nothing; `status.groups` has the new ones
+//	to do: nothing; see `status.groups` for the new ones
 const eventPlanned = "Planned"
 
 // eventNotApplied says that a group of the plan cannot be served by the replicas of one of its functions.
@@ -185,7 +185,7 @@ const eventPlanned = "Planned"
 //	object: InferencePlan
 //	type: Warning
 //	written by: gshare-controller
-//	to do: write what the message names to the function that is to serve the others, or nothing: each function has its own replicas until then
+//	to do: change what the message names in the function that is to serve the others, or do nothing: until then, each function has its own replicas
 const eventNotApplied = "NotApplied"
 
 // complete returns a problem if there is no plan, or a function with requests is not part of it.

@@ -234,7 +234,7 @@ func (r *Reconciler) create(ctx context.Context, p *api.GPUProfile, pod *v1.Pod)
 //	object: GPUProfile
 //	type: Warning
 //	written by: gshare-controller
-//	to do: correct what the message names in the template of the profile or of its function
+//	to do: fix what the message names in the template of the profile or of its function
 const eventFailedCreate = "FailedCreate"
 
 // report tells the owner of a profile how the profile has ended.

@@ -7,8 +7,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// AnnotationEnforcementStatus is the node agent's report on which mechanisms hold each container of a pod to its share, and what they leave open.
-// It is for people; only GPUProfiles follow from it: the memory that they recommend, and what programs do on the shares of their trials.
+// AnnotationEnforcementStatus is the node agent's report on which mechanisms hold each container of a pod to its share, and what they leave open. It
+// is meant for people. Only GPUProfiles use it: for the memory that they recommend, and for what programs do on the shares of their trials.
 //
 //	kind: annotation
 //	object: pod

@@ -80,7 +80,7 @@ type Reason string
 
 // The reasons.
 const (
-	// ReasonFault means that the device has failed, or that the driver does not find it any more.
+	// ReasonFault says that the device has failed or the driver no longer finds it.
 	//
 	//	kind: taint
 	//	name: gshare.dev/fault
@@ -89,7 +89,7 @@ const (
 	//	values: effect NoSchedule
 	ReasonFault Reason = "fault"
 
-	// ReasonUsed means that processes without a share use the device.
+	// ReasonUsed says that processes without a share use the device.
 	//
 	//	kind: taint
 	//	name: gshare.dev/used
@@ -98,7 +98,7 @@ const (
 	//	values: effect NoSchedule
 	ReasonUsed Reason = "used"
 
-	// ReasonCordoned means that the agent's configuration cordons or drains the device.
+	// ReasonCordoned says that the agent's configuration cordons or drains the device.
 	//
 	//	kind: taint
 	//	name: gshare.dev/cordoned
@@ -107,7 +107,7 @@ const (
 	//	values: effect NoSchedule
 	ReasonCordoned Reason = "cordoned"
 
-	// ReasonClosing means that the agent is shutting down.
+	// ReasonClosing says that the agent is shutting down.
 	//
 	//	kind: taint
 	//	name: gshare.dev/closing
@@ -116,7 +116,7 @@ const (
 	//	values: effect NoSchedule
 	ReasonClosing Reason = "closing"
 
-	// ReasonUnwatched means that the kubelet is not connected to the agent's device plugin, as one of them is down or starting.
+	// ReasonUnwatched says that the kubelet is not connected to the agent's device plugin because one of them is down or starting.
 	//
 	//	kind: taint
 	//	name: gshare.dev/unwatched

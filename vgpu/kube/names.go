@@ -40,10 +40,10 @@ const (
 // AnnotationContainerSlice followed by the name of a container means the same as AnnotationSlice, for that container alone.
 const AnnotationContainerSlice = share.FieldContainerSlice
 
-// The annotation by which users agree that their pods are moved.
+// The annotation by which users agree to have their pods moved.
 const (
-	// AnnotationRebalance is whether a pod may be evicted so that whole GPUs become free or a waiting pod fits. On a namespace it is for all
-	// pods that have none of their own.
+	// AnnotationRebalance is whether a pod may be evicted so that whole GPUs become free or a waiting pod fits. On a namespace, it applies to all pods
+	// that do not set it themselves.
 	//
 	//	kind: annotation
 	//	object: pod, namespace
@@ -59,8 +59,8 @@ const (
 
 // The annotations that gshare writes: the node agent on its node, the scheduler on a pod through its Binding.
 const (
-	// AnnotationInventory lists the slices (GPUs and MIG instances) that a node offers, with their SMs, memory, isolation classes and health. The scheduler
-	// places pods by it.
+	// AnnotationInventory lists the slices (GPUs and MIG instances) that a node offers, with their SMs, memory, isolation classes and health. The
+	// scheduler uses it to place pods.
 	//
 	//	kind: annotation
 	//	object: node
@@ -70,8 +70,8 @@ const (
 	//	example: gshare.dev/inventory: '{"v":1,"slices":[{"id":"GPU-0a","device":"GPU-0a","model":"A100","sms":108,"memoryMiB":81920,"healthy":true}]}'
 	AnnotationInventory = "gshare.dev/inventory"
 
-	// AnnotationPlacement names the slice and the share of each vGPU of a pod. It is written when the pod is bound to its node; the agent checks it before
-	// it grants the share.
+	// AnnotationPlacement names the slice and the share of each vGPU of a pod. It is written when the pod is bound to its node; the agent checks it
+	// before it grants the share.
 	//
 	//	kind: annotation
 	//	object: pod
@@ -85,8 +85,8 @@ const (
 // The annotations of the residency protocol (package residency) on the pods of functions. gshare-controller writes a residency.Wanted, which says
 // how ready to serve the pod is to be; the agent of its node writes a residency.Reached, which says how ready it is. ResidencyOf reads both.
 const (
-	// AnnotationResidency is how ready to serve the pod of a function is to be: `Hot` serves with its own SM-time, `Shared` in idle time only, `Warm` is parked with its
-	// data in host memory, `Cold` is to end.
+	// AnnotationResidency is how ready to serve the pod of a function should be: `Hot` serves with its own SM-time, `Shared` serves in idle time only,
+	// `Warm` is parked with its data in host memory, and `Cold` ends.
 	//
 	//	kind: annotation
 	//	object: pod of a function
@@ -107,8 +107,8 @@ const (
 	AnnotationResidencyReached = "gshare.dev/residency-reached"
 )
 
-// AnnotationTrialQuota is the part of the time, in percent, that the server of a trial has for now: at most that of its share. So one server is measured
-// with several quotas. The agent reports what it enforces in `gshare.dev/enforcement-status`.
+// AnnotationTrialQuota is the percentage of time that the server of a trial currently has: at most the quota of its share. This way, one server can
+// be measured with several quotas. The agent reports what it enforces in `gshare.dev/enforcement-status`.
 //
 //	kind: annotation
 //	object: pod of a GPUProfile

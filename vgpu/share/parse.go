@@ -121,8 +121,8 @@ func inContainer(name string, err error) error { return fmt.Errorf("container %.
 // The names under which users write the parts of a share. They stand here because a refusal has to name them;
 // package kube reads and writes them.
 const (
-	// FieldSM is the share of streaming multiprocessors (SMs), in percentage points of a GPU and in total for the container: 200 with two
-	// vGPUs is two whole GPUs. Limit and request are equal.
+	// FieldSM is the share of streaming multiprocessors (SMs), in percentage points of a GPU, as a total for the container: 200 with two vGPUs is two
+	// whole GPUs. Limit and request are equal.
 	//
 	//	kind: resource
 	//	object: container
@@ -132,8 +132,8 @@ const (
 	//	example: gshare/sm: 24
 	FieldSM = "gshare/sm"
 
-	// FieldQuota is the time that is guaranteed, in percent of every window (100 ms unless the node's configuration says otherwise). Below
-	// 100 only with one vGPU.
+	// FieldQuota is the guaranteed time, in percent of every window (100 ms unless the node's configuration says otherwise). Values below 100 require a
+	// single vGPU.
 	//
 	//	kind: resource
 	//	object: container
@@ -143,7 +143,7 @@ const (
 	//	example: gshare/quota: 40
 	FieldQuota = "gshare/quota"
 
-	// FieldMemory is the device memory in MiB, in total for the container, as a plain number: `4Gi` would be read as four thousand million MiB.
+	// FieldMemory is the device memory in MiB, as a total for the container. It is a plain number: `4Gi` would mean four thousand million MiB.
 	//
 	//	kind: resource
 	//	object: container
@@ -153,8 +153,8 @@ const (
 	//	example: gshare/mem: 4096
 	FieldMemory = "gshare/mem"
 
-	// FieldVGPU is the number of GPUs of one node among which `gshare/sm` and `gshare/mem` are divided evenly. Several GPUs of one container
-	// have to be whole (100 of `gshare/sm` for each) or of isolation class `exclusive`.
+	// FieldVGPU is the number of GPUs of one node among which `gshare/sm` and `gshare/mem` are divided evenly. With several GPUs, a container must have
+	// whole GPUs (100 of `gshare/sm` for each) or isolation class `exclusive`.
 	//
 	//	kind: resource
 	//	object: container
@@ -164,7 +164,7 @@ const (
 	//	example: gshare/vgpu: 2
 	FieldVGPU = "gshare/vgpu"
 
-	// FieldSMTime is `gshare/sm` times `gshare/quota`: 10000 is the whole time of a whole GPU. It is for the quotas of namespaces.
+	// FieldSMTime is `gshare/sm` times `gshare/quota`: 10000 is the whole time of a whole GPU. Use it in ResourceQuotas of namespaces.
 	//
 	//	kind: resource
 	//	object: container
@@ -174,7 +174,7 @@ const (
 	//	example: requests.gshare/sm-time: "40000" in a ResourceQuota
 	FieldSMTime = "gshare/sm-time"
 
-	// FieldMemorySize is `gshare/mem` of each container that has `gshare/sm` and leaves `gshare/mem` out, as a size.
+	// FieldMemorySize is the value of `gshare/mem`, as a size, for each container that has `gshare/sm` and leaves `gshare/mem` out.
 	//
 	//	kind: annotation
 	//	object: pod
@@ -184,8 +184,8 @@ const (
 	//	example: gshare.dev/mem: 16Gi
 	FieldMemorySize = "gshare.dev/mem"
 
-	// FieldSMLimit is how many SMs a vGPU may use while others leave them unused, in percent of the GPU. It may be changed while the pod runs, up to
-	// its first value, and only on slices of class `elastic`.
+	// FieldSMLimit is how many SMs a vGPU may use while others leave them idle, in percent of the GPU. It can be changed while the pod runs, up to its
+	// first value, and only on slices of class `elastic`.
 	//
 	//	kind: annotation
 	//	object: pod
@@ -195,7 +195,7 @@ const (
 	//	example: gshare.dev/sm-limit: "48"
 	FieldSMLimit = "gshare.dev/sm-limit"
 
-	// FieldQuotaLimit is the part of each window that a vGPU may use while others leave it unused, in percent. Not together with an SM limit above
+	// FieldQuotaLimit is the percentage of each window that a vGPU may use while others leave it unused. It cannot be combined with an SM limit above
 	// the request.
 	//
 	//	kind: annotation
@@ -206,8 +206,8 @@ const (
 	//	example: gshare.dev/quota-limit: "80"
 	FieldQuotaLimit = "gshare.dev/quota-limit"
 
-	// FieldClass is the priority on an elastic slice: `slo` (service level objective) gets its SMs back first. An administrator may require the
-	// label `gshare.dev/slo` of the namespace.
+	// FieldClass is the priority on an elastic slice: pods with `slo` (service level objective) get their SMs back first. An administrator may require
+	// the label `gshare.dev/slo` on the namespace.
 	//
 	//	kind: annotation
 	//	object: pod
@@ -217,9 +217,9 @@ const (
 	//	example: gshare.dev/class: slo
 	FieldClass = "gshare.dev/class"
 
-	// FieldIsolation is how the SMs of pods on one GPU are kept apart: `exclusive` leaves the GPU to one pod at a time, `mps` gives each pod a fixed part
-	// of the SMs, `elastic` a part that may grow up to its limit. With `swap`, pods of one namespace hold the memory of the GPU in turn, one at a time;
-	// nodes take it where `kubernetes.swap` of the agent is set.
+	// FieldIsolation is how the SMs of pods on one GPU are kept apart. `exclusive` gives the GPU to one pod at a time, `mps` gives each pod a fixed part
+	// of the SMs, and `elastic` a part that may grow up to its limit. With `swap`, pods of one namespace take turns in holding the memory of the GPU,
+	// one at a time; nodes accept it if `kubernetes.swap` of the agent is set.
 	//
 	//	kind: annotation
 	//	object: pod
@@ -229,7 +229,7 @@ const (
 	//	example: gshare.dev/isolation: mps
 	FieldIsolation = "gshare.dev/isolation"
 
-	// FieldModel is a list of GPU models, of which the pod gets one, separated by commas. `kubectl gshare map` shows those of the cluster.
+	// FieldModel is a comma-separated list of GPU models. The pod gets one of them. `kubectl gshare map` shows the models in the cluster.
 	//
 	//	kind: annotation
 	//	object: pod
@@ -249,7 +249,7 @@ const (
 	//	example: gshare.dev/workload: resnet50
 	FieldWorkload = "gshare.dev/workload"
 
-	// FieldSlice is what the percentages of the share refer to: a whole GPU, or a MIG instance of any or of one profile.
+	// FieldSlice is what the percentages of the share refer to: a whole GPU, a MIG instance of any profile, or a MIG instance of one profile.
 	//
 	//	kind: annotation
 	//	object: pod
@@ -259,8 +259,9 @@ const (
 	//	example: gshare.dev/slice: 1g.18gb
 	FieldSlice = "gshare.dev/slice"
 
-	// FieldContainerSlice is, with the name of a container of the pod behind it, `gshare.dev/slice` for that container alone: the stages of a pipeline ask
-	// for MIG instances of different profiles. The name has at most 57 characters, as Kubernetes bounds the names of annotations.
+	// FieldContainerSlice is `gshare.dev/slice` for one container alone; the name of the container follows the dot. The stages of a pipeline use it to
+	// request MIG instances of different profiles. The container name can have at most 57 characters because Kubernetes limits the length of annotation
+	// names.
 	//
 	//	kind: annotation
 	//	object: pod
@@ -280,7 +281,7 @@ const (
 	//	example: gshare.dev/enforcement: best-effort
 	FieldEnforcement = "gshare.dev/enforcement"
 
-	// FieldWeights names weights that the pod shares with others of its namespace that name the same ones: on a slice they count once.
+	// FieldWeights names the weights that the pod shares with other pods of its namespace that name the same ones. They count only once on a slice.
 	//
 	//	kind: annotation
 	//	object: pod
@@ -290,8 +291,8 @@ const (
 	//	example: gshare.dev/weights: sha256:2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae=2634Mi
 	FieldWeights = "gshare.dev/weights"
 
-	// FieldPacking is which GPUs a pod prefers, on all nodes: with `binpack` the fullest that can take it, with `spread` the emptiest. It is a wish and
-	// comes before what else the profile prefers; among GPUs that are equally full the profile decides.
+	// FieldPacking is which GPUs a pod prefers, across all nodes: with `binpack` the fullest that can take it, with `spread` the emptiest. It is a
+	// preference that takes precedence over the other preferences of the scheduler profile; among equally full GPUs, the profile decides.
 	//
 	//	kind: annotation
 	//	object: pod
@@ -301,8 +302,9 @@ const (
 	//	example: gshare.dev/packing: spread
 	FieldPacking = "gshare.dev/packing"
 
-	// FieldAntiAffinity is a key that keeps shares apart: no two shares on one physical GPU have the same key, if their pods are of one namespace. Keys
-	// of other namespaces do not matter. A pod that finds no GPU without its key waits. It counts as it was when the pod was placed.
+	// FieldAntiAffinity is a key that keeps shares apart: shares of pods in the same namespace with the same key never share a physical GPU. Keys of
+	// other namespaces do not matter. A pod waits while no GPU without its key has room. The key that counts is the one at the time when the pod was
+	// placed.
 	//
 	//	kind: annotation
 	//	object: pod

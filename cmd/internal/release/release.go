@@ -32,7 +32,7 @@ func Version() string {
 	return cmp.Or(version, info.Main.Version, "(devel)")
 }
 
-// annotation holds the version of the program in a pod of gshare's own components. `kubectl gshare version` lists them.
+// annotation is the version of the program in a pod of gshare's own components. `kubectl gshare version` lists the versions.
 //
 //	kind: annotation
 //	object: pod of gshare

@@ -8,8 +8,8 @@ const (
 	//	object: pod
 	//	type: Warning
 	//	written by: node agent
-	//	to do: see the message and the node's kernel log; `kubectl gshare doctor` names the fix. The pod goes on if the GPU recovers;
-	//	  otherwise delete it, so that it is placed elsewhere
+	//	to do: see the message and the node's kernel log; `kubectl gshare doctor` names the fix. If the GPU recovers, the pod continues;
+	//	  otherwise delete the pod, so that it is placed elsewhere
 	eventFault = "GPUFault"
 
 	// eventRecovered says that the GPU or MIG instance of the pod works again.
@@ -18,10 +18,10 @@ const (
 	//	object: pod
 	//	type: Normal
 	//	written by: node agent
-	//	to do: nothing; a program that has lost its CUDA context has to be started again
+	//	to do: nothing; restart programs that have lost their CUDA context
 	eventRecovered = "GPURecovered"
 
-	// eventLimitChanged says that a container was given the SM limit that the annotation `gshare.dev/sm-limit` now says.
+	// eventLimitChanged says that a container now has the SM limit that the annotation `gshare.dev/sm-limit` sets.
 	//
 	//	kind: event
 	//	object: pod
@@ -30,50 +30,50 @@ const (
 	//	to do: nothing
 	eventLimitChanged = "GPULimitChanged"
 
-	// eventLimitRefused says that a container keeps its SM limit, since that of the annotation `gshare.dev/sm-limit` is invalid or above the first
-	// one.
+	// eventLimitRefused says that a container keeps its SM limit because the one in the annotation `gshare.dev/sm-limit` is invalid or above the first
+	// limit.
 	//
 	//	kind: event
 	//	object: pod
 	//	type: Warning
 	//	written by: node agent
-	//	to do: write a limit as the message says; for more than the first limit, create the pod again
+	//	to do: set a limit as the message says; for more than the first limit, recreate the pod
 	eventLimitRefused = "GPULimitRefused"
 
-	// eventResidencyRefused says that a replica in reserve cannot serve with its own SM-time, since its GPU has no room for it now.
+	// eventResidencyRefused says that a replica in reserve cannot serve with its own SM-time because its GPU currently has no room for it.
 	//
 	//	kind: event
 	//	object: pod of a function
 	//	type: Warning
 	//	written by: node agent
-	//	to do: nothing: gshare-controller starts another replica in its place
+	//	to do: nothing; gshare-controller starts another replica in its place
 	eventResidencyRefused = "GPUResidencyRefused"
 
-	// eventCannotPark says that a replica that is not needed could not be parked, and keeps its device memory.
+	// eventCannotPark says that a replica that is no longer needed could not be parked and keeps its device memory.
 	//
 	//	kind: event
 	//	object: pod of a function
 	//	type: Warning
 	//	written by: node agent
-	//	to do: give the function a server that can be parked, as docs/serving.md says, or take `scaling.keepWarm` away
+	//	to do: use a server that can be parked (see docs/serving.md), or remove `scaling.keepWarm`
 	eventCannotPark = "GPUCannotPark"
 
-	// eventCannotWake says that a parked replica could not be woken. It is tried again.
+	// eventCannotWake says that a parked replica could not be woken. The agent tries again.
 	//
 	//	kind: event
 	//	object: pod of a function
 	//	type: Warning
 	//	written by: node agent
-	//	to do: see the server's log; deleting the pod has another one start in its place
+	//	to do: see the server's log; if you delete the pod, another one starts in its place
 	eventCannotWake = "GPUCannotWake"
 
-	// eventResidencyNotEnforced says that a replica could not be put in reserve or taken out of it.
+	// eventResidencyNotEnforced says that a replica could not be moved into or out of reserve.
 	//
 	//	kind: event
 	//	object: pod of a function
 	//	type: Warning
 	//	written by: node agent
-	//	to do: nothing at first, as it is tried again; if it goes on, see the agent's log
+	//	to do: nothing at first, because the agent tries again; if the event persists, see the agent's log
 	eventResidencyNotEnforced = "GPUResidencyNotEnforced"
 
 	// eventStranger says that a process of a pod without a share uses a shared GPU.
@@ -82,28 +82,28 @@ const (
 	//	object: pod
 	//	type: Warning
 	//	written by: node agent
-	//	to do: request `gshare/sm`, or take the GPU out of `devices` of the agent's configuration
+	//	to do: request `gshare/sm`, or remove the GPU from `devices` in the agent's configuration
 	eventStranger = "GPUStranger"
 
-	// eventTrespasser says that a process uses another GPU than that of its share.
+	// eventTrespasser says that a process uses a GPU other than that of its share.
 	//
 	//	kind: event
 	//	object: pod
 	//	type: Warning
 	//	written by: node agent
-	//	to do: the program must not create or mount device nodes; remove what gives it more than the agent does
+	//	to do: keep the program from creating or mounting device nodes; remove whatever gives it more than the agent does
 	eventTrespasser = "GPUTrespasser"
 
-	// eventUnhooked says that a process uses the shared GPU without the CUDA hook, so that its time is not limited.
+	// eventUnhooked says that a process uses the shared GPU without the CUDA hook, so its GPU time is not limited.
 	//
 	//	kind: event
 	//	object: pod
 	//	type: Warning
 	//	written by: node agent
-	//	to do: link the program dynamically, and leave `/etc/ld.so.preload` as it is; or request the whole GPU
+	//	to do: link the program dynamically and do not change `/etc/ld.so.preload`; or request the whole GPU
 	eventUnhooked = "GPUUnhooked"
 
-	// eventBeside says that a process has a library that uses the GPU in another way than through CUDA, such as Vulkan, and is not limited there.
+	// eventBeside says that a process has loaded a library that uses the GPU without CUDA, such as Vulkan. That use is not limited.
 	//
 	//	kind: event
 	//	object: pod
@@ -121,7 +121,7 @@ const (
 	//	to do: `CUDA_MODULE_LOADING=LAZY` often reduces it; otherwise leave room for it in `gshare/mem`
 	eventUncounted = "GPUMemoryUncounted"
 
-	// eventOverdrawn says that a container has more device memory than its share.
+	// eventOverdrawn says that a container uses more device memory than its share.
 	//
 	//	kind: event
 	//	object: pod

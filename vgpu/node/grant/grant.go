@@ -245,13 +245,13 @@ type Reason string
 
 // The reasons of refusals.
 const (
-	// NotPlaced says that the pod has no placement: another scheduler, or nobody, has placed it.
+	// NotPlaced says that the pod has no placement: it was placed by another scheduler, or by none.
 	//
 	//	kind: event
 	//	object: pod
 	//	type: Warning
 	//	written by: node agent
-	//	to do: delete the pod, and create it again with the scheduler `gshare` in `spec.schedulerName` and without `spec.nodeName`
+	//	to do: delete the pod and create it again with `gshare` as `spec.schedulerName` and without `spec.nodeName`
 	NotPlaced Reason = "GPUShareNotPlaced"
 
 	// Forged says that the placement was not made for this pod, node or request.
@@ -260,8 +260,8 @@ const (
 	//	object: pod
 	//	type: Warning
 	//	written by: node agent
-	//	to do: delete the pod, so that it is created and placed again. Only the scheduler may write `gshare.dev/placement`: find out who
-	//	  else did
+	//	to do: delete the pod, so that it is created and placed again. Only the scheduler may write `gshare.dev/placement`: find out what
+	//	  else wrote it
 	Forged Reason = "GPUPlacementForged"
 
 	// UnsafePod says that fields of the pod, such as host namespaces or mounts, would let it bypass its share.
@@ -273,7 +273,7 @@ const (
 	//	to do: remove what the message names
 	UnsafePod Reason = "GPUShareUnsafe"
 
-	// UnknownSlice says that the node does not have the GPU or MIG instance of the placement any more.
+	// UnknownSlice says that the node no longer has the GPU or MIG instance of the placement.
 	//
 	//	kind: event
 	//	object: pod
@@ -282,7 +282,7 @@ const (
 	//	to do: delete the pod, so that it is created and placed again
 	UnknownSlice Reason = "GPUSliceUnknown"
 
-	// OtherInterface says that the GPU is offered by resource claims and the pod asks by `gshare/*`, or the other way round.
+	// OtherInterface says that the GPU is offered through resource claims but the pod requests `gshare/*`, or the other way round.
 	//
 	//	kind: event
 	//	object: pod
@@ -297,17 +297,17 @@ const (
 	//	object: pod
 	//	type: Warning
 	//	written by: node agent
-	//	to do: end the process that the message names, or take the GPU out of `devices` of the agent's configuration
+	//	to do: stop the process that the message names, or remove the GPU from `devices` in the agent's configuration
 	InUse Reason = "GPUSliceInUse"
 
-	// DoesNotFit says that the share does not fit beside those that are granted on the GPU: often that of a pod that has ended and whose processes
-	// still run.
+	// DoesNotFit says that the share does not fit beside the shares already granted on the GPU. Often one of them belongs to a pod that has ended but
+	// whose processes still run.
 	//
 	//	kind: event
 	//	object: pod
 	//	type: Warning
 	//	written by: node agent
-	//	to do: wait, the kubelet tries again; the message says what is missing
+	//	to do: wait for the kubelet to try again; the message says what is missing
 	DoesNotFit Reason = "GPUShareDoesNotFit"
 
 	// AmbiguousTickets says that the kubelet's records do not name one container to which the share belongs.
@@ -316,16 +316,16 @@ const (
 	//	object: pod
 	//	type: Warning
 	//	written by: node agent
-	//	to do: wait, the kubelet tries again; if it goes on, delete the pod
+	//	to do: wait for the kubelet to try again; if the event persists, delete the pod
 	AmbiguousTickets Reason = "GPUTicketsAmbiguous"
 
-	// Closed says that the GPU takes no new containers for now, since its MPS daemon does not serve.
+	// Closed says that the GPU currently takes no new containers because its MPS daemon does not serve.
 	//
 	//	kind: event
 	//	object: pod
 	//	type: Warning
 	//	written by: node agent
-	//	to do: wait, the kubelet tries again; if it goes on, see the agent's log
+	//	to do: wait for the kubelet to try again; if the event persists, see the agent's log
 	Closed Reason = "GPUSliceClosed"
 
 	// NotServed says that the node could not set the share up.
@@ -337,14 +337,14 @@ const (
 	//	to do: see the message and [trouble.md](trouble.md); the kubelet tries again
 	NotServed Reason = "GPUShareNotServed"
 
-	// AwaitsTurn says that the pod shares a GPU in turn (`gshare.dev/isolation: swap`), where another pod has its turn now.
+	// AwaitsTurn says that the pod takes turns on its GPU (`gshare.dev/isolation: swap`), and that it is the turn of another pod.
 	//
 	//	kind: event
 	//	object: Pod
 	//	type: Warning
 	//	written by: node agent
-	//	to do: nothing; the container starts when it is its turn. If it never is, look at the other pods of the GPU: one that is no replica of a function
-	//	    keeps its turn until it ends
+	//	to do: nothing; the container starts when its turn comes. If that never happens, look at the other pods on the GPU: a pod that is not a replica
+	//	    of a function keeps its turn until it ends
 	AwaitsTurn Reason = "GPUAwaitsTurn"
 
 	// Unwanted says that the pod is a replica of a function that is about to be deleted.
@@ -356,13 +356,13 @@ const (
 	//	to do: nothing
 	Unwanted Reason = "GPUInstanceUnwanted"
 
-	// Changed says that somebody has changed the placement after the share was granted. The pod keeps what was granted.
+	// Changed says that the placement was changed after the share was granted. The pod keeps what was granted.
 	//
 	//	kind: event
 	//	object: pod
 	//	type: Warning
 	//	written by: node agent
-	//	to do: find out who writes `gshare.dev/placement`; delete the pod if it is to get another share
+	//	to do: find out what writes `gshare.dev/placement`; to give the pod another share, delete it
 	Changed Reason = "GPUPlacementOverridden"
 )
 

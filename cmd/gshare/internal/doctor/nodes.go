@@ -12,7 +12,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/kube"
 )
 
-// labelGPUs selects the nodes whose GPUs are to be shared: the DaemonSet runs the agent there.
+// labelGPUs selects the nodes whose GPUs gshare shares: the DaemonSet runs the agent there.
 //
 //	kind: label
 //	object: node

@@ -11,14 +11,14 @@ import (
 // External reports whether another autoscaler scales the function.
 func (f *GPUFunction) External() bool { return f.Spec.Scaling.Autoscaler == External }
 
-// Unprofiled reports whether the share of the function, or the rate that one replica answers, is not known. Then it has one replica. The share of
-// one that is External is known to others.
+// Unprofiled reports whether the share of the function, or the rate that one replica can serve, is unknown. The function then has one replica. The
+// share of an External function is known to others.
 func (f *GPUFunction) Unprofiled() bool {
 	f = f.withProfile()
 	return f.Spec.Resources.Share == nil && f.Spec.Pipeline == nil && !f.External() || f.Spec.Scaling.RequestsPerSecond == 0
 }
 
-// Profile returns the name of the GPUProfile whose recommendation the function has, and an empty text if it has none.
+// Profile returns the name of the GPUProfile whose recommendation the function uses, or an empty string if it uses none.
 func (f *GPUFunction) Profile() string {
 	switch {
 	case f.Spec.ProfileRef != nil:
@@ -29,14 +29,15 @@ func (f *GPUFunction) Profile() string {
 	return ""
 }
 
-// SaysOnlyObjective reports whether the function leaves to gshare what a replica needs and can do, and gshare can find out: it is told what to ask, or
-// knows it of servers with the protocol OIP. What it would ask others by itself need not be like the requests of their users, and a share that is enough for
-// / is none for them. Who says the share or the rate has them.
+// SaysOnlyObjective reports whether the function leaves it to gshare what a replica needs and can serve, and gshare can find out: either the function
+// says what to send, or it uses protocol OIP, for which gshare knows what to send. What gshare would send to other servers by itself need not
+// resemble the requests of their users, and a share that suffices for / may not suffice for those. A function that sets the share or the rate uses
+// what it sets.
 func (f *GPUFunction) SaysOnlyObjective() bool {
 	return f.Spec.ProfileRef == nil && !f.External() && (f.Spec.Protocol == OIP || f.Spec.Request != nil) && f.Spec.Resources.Share == nil && f.Spec.Scaling.RequestsPerSecond == 0
 }
 
-// withProfile returns the function with what its profile recommends: a copy, or the function itself if there is nothing.
+// withProfile returns the function with what its profile recommends: a copy, or the function itself if there is no recommendation.
 func (f *GPUFunction) withProfile() *GPUFunction {
 	r := f.Status.Profiled
 	if f.Profile() == "" || r == nil || f.External() {
@@ -53,9 +54,10 @@ func (f *GPUFunction) withProfile() *GPUFunction {
 	return f
 }
 
-// profiledLimit returns the SMs, in percent, that a replica gets where others leave them idle, as its profile has measured, or nil for those of its share. It
-// is at most one and a half times the share: the sum of the limits on a GPU is at most 150 % by default, so that a GPU has room for as many replicas as without
-// limits, and load on the machine that measures makes it high. A template that says itself what it gets, by annotations, gets that. Shares of different size have no limit that was measured.
+// profiledLimit returns the percentage of SMs that a replica may use while others leave them idle, as its profile has measured, or nil for no more
+// than its share. It is at most one and a half times the share: the sum of the limits on a GPU is at most 150 % by default, so that a GPU has room
+// for as many replicas as without limits, and load on the measuring machine makes the measured limit high. Annotations of the template take
+// precedence. With shares of different sizes, there is no measured limit.
 func (f *GPUFunction) profiledLimit() *int64 {
 	r, a := f.Status.Profiled, f.Spec.Template.Annotations
 	if r.SMLimit <= r.SM || r.SMLimit > 100 || r.Quota != 100 || f.Spec.Scaling.Shares == MixedShares || a[share.FieldIsolation] != "" || a[share.FieldSMLimit] != "" {
@@ -64,10 +66,10 @@ func (f *GPUFunction) profiledLimit() *int64 {
 	return new(min(r.SMLimit, r.SM*3/2))
 }
 
-// Variants returns the function with each of the shares that its replicas may have: itself, and, where they are Mixed, copies with those that its
-// profile has measured beside the recommended one and that are smaller. None of them answers more for its SM-time than the function itself, whatever rate its
-// specification says: as many replicas of the function's own share as the load keeps busy are to run. The function must be complete. Nothing of what is
-// returned may be changed.
+// Variants returns the function with each of the shares that its replicas may have: itself and, if the shares are Mixed, copies with the smaller
+// shares that its profile has measured besides the recommended one. None of them serves more for its SM-time than the function itself, whatever rate
+// its spec says, because as many replicas with the function's own share as the load keeps busy are to run. The function must be complete. Nothing
+// that is returned may be changed.
 func (f *GPUFunction) Variants() []*GPUFunction {
 	all := []*GPUFunction{f}
 	if f.Spec.Scaling.Shares != MixedShares || f.Spec.ProfileRef == nil || f.Status.Profiled == nil || f.External() {
@@ -75,7 +77,7 @@ func (f *GPUFunction) Variants() []*GPUFunction {
 	}
 	whole := f.Share().RequestArea()
 	for _, s := range f.Status.Profiled.Smaller {
-		if s.SM < 1 || s.Quota < 1 { // the status is not checked as the specification is
+		if s.SM < 1 || s.Quota < 1 { // unlike the spec, the status is not checked
 			continue
 		}
 		v := *f
@@ -89,15 +91,15 @@ func (f *GPUFunction) Variants() []*GPUFunction {
 	return all
 }
 
-// lessEfficient is the most that a smaller share answers for its SM-time, as a part of what the function's own does: of two that do as much, the smaller one
-// would be the choice for any load.
+// lessEfficient bounds what a smaller share serves for its SM-time, as a fraction of what the function's own share does. If both served as much, the
+// smaller one would be chosen for any load.
 const lessEfficient = 0.99
 
-// CompleteForCluster returns a copy of an object of a cluster in which every field is set that the methods of a GPUFunction, and who runs it,
-// rely on. One with a profile has what its status says that the profile recommends. A function without a share gets a whole GPU, of which memory is the memory, and one that is Unprofiled as many replicas as it has at
-// least, and one at the least. One that is External is given a share that no pod has: to the rules its replicas are all alike. The API server has
-// checked the object by its CustomResourceDefinition; the error, *share.FieldError joined, is for what an object of an older definition, or no GPU
-// at all, leaves wrong.
+// CompleteForCluster returns a copy of an object of a cluster, with every field set that the methods of a GPUFunction, and the code that runs it,
+// rely on. A function with a profile gets what its status says that the profile recommends. A function without a share gets a whole GPU with the
+// given memory. An Unprofiled function gets as many replicas as its minimum, and at least one. An External function gets a share that no pod has,
+// because its replicas are all alike to the rules. The API server has checked the object against its CustomResourceDefinition; the error,
+// *share.FieldError joined, is for what an object of an older definition, or a cluster without a GPU, leaves wrong.
 func (f *GPUFunction) CompleteForCluster(memory share.Bytes) (*GPUFunction, error) {
 	f = f.withProfile().DeepCopy()
 	f.APIVersion, f.Kind = APIVersion, Kind // clients leave them out
@@ -108,7 +110,7 @@ func (f *GPUFunction) CompleteForCluster(memory share.Bytes) (*GPUFunction, erro
 	s := &f.Spec.Scaling
 	if unprofiled {
 		s.MaxReplicas = new(max(1, s.MinReplicas))
-		setDefault(&s.RequestsPerSecond, 1) // whatever it is, it changes nothing with as few replicas
+		setDefault(&s.RequestsPerSecond, 1) // the value does not matter with so few replicas
 	}
 	whole := int64(100)
 	switch {

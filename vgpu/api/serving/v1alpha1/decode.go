@@ -16,18 +16,19 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// MaxFile is the greatest size of a file of functions in bytes.
+// MaxFile is the maximum size of a file of functions in bytes.
 const MaxFile = 1 << 20
 
 // separator matches the lines that separate YAML documents. What follows on the line belongs to the next document.
 var separator = regexp.MustCompile(`(?m)^(---|\.\.\.)([ \t]|$)`)
 
-// Decode parses a file of functions for one machine, one in each YAML document, fills in the defaults and validates them. It refuses unknown and
-// repeated fields, those that only a cluster can heed included, and functions with the same name and namespace. The error names the document and the field of each mistake.
+// Decode parses a file of functions for one machine, one in each YAML document, fills in the defaults and validates the functions. It refuses unknown
+// and repeated fields, fields that only a cluster supports, and functions with the same name and namespace. The error names the document and the
+// field of each mistake.
 func Decode(text []byte) ([]*GPUFunction, error) { return decode(text, func(*GPUFunction) {}) }
 
-// DecodeUnmeasured is Decode for functions that are to be measured: what nobody can know before may be missing. A share is then the whole GPU
-// with the given memory, and requestsPerSecond the least that is valid.
+// DecodeUnmeasured is Decode for functions that are to be measured: what nobody can know before may be missing. A missing share becomes the whole GPU
+// with the given memory, and a missing requestsPerSecond the lowest valid value.
 func DecodeUnmeasured(text []byte, memory Quantity) ([]*GPUFunction, error) {
 	return decode(text, func(f *GPUFunction) {
 		setPointer(&f.Spec.Resources.Share, Share{})
@@ -75,7 +76,7 @@ func decode(text []byte, complete func(*GPUFunction)) ([]*GPUFunction, error) {
 	return functions, nil
 }
 
-// decodeOne parses one document. It returns nil for one that is empty.
+// decodeOne parses one document. It returns nil for an empty one.
 func decodeOne(document string, complete func(*GPUFunction)) (*GPUFunction, error) {
 	text, err := yaml.YAMLToJSONStrict([]byte(document))
 	if err != nil {

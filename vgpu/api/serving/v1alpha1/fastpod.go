@@ -5,8 +5,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// FaSTPod is a number of equal pods, each with the same share of a GPU. A function has one for each share that its replicas have. Users may
-// scale others themselves, or by an autoscaler.
+// FaSTPod is a set of identical pods, each with the same share of a GPU. A function has one for each share that its replicas have. Users may scale
+// others themselves or with an autoscaler.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=fastpods,singular=fastpod,shortName=fp,categories=gshare
@@ -30,11 +30,11 @@ type FaSTPod struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
-	// spec is what is wanted of the pods.
+	// spec is the desired state of the pods.
 	// +required
 	Spec FaSTPodSpec `json:"spec"`
 
-	// status is what the cluster observes of the pods.
+	// status is the observed state of the pods.
 	// +optional
 	Status FaSTPodStatus `json:"status,omitzero"`
 }
@@ -48,33 +48,33 @@ type FaSTPodList struct {
 	Items           []FaSTPod `json:"items"`
 }
 
-// FaSTPodSpec is what is wanted of the pods of a FaSTPod.
+// FaSTPodSpec is the desired state of the pods of a FaSTPod.
 //
 // +kubebuilder:validation:XValidation:rule="self.template.spec.containers.size() >= 1",fieldPath=".template.spec.containers",message="want at least 1 container"
 // +kubebuilder:validation:XValidation:rule="has(self.functionRef) == has(oldSelf.functionRef)",fieldPath=".functionRef",message="cannot be added or removed"
 // +kubebuilder:validation:XValidation:rule="self.template.spec.containers.all(c, has(c.image) && c.image.size() > 0)",fieldPath=".template.spec.containers",message="want an image in each container"
 type FaSTPodSpec struct {
-	// share is that of the first container of each pod.
+	// share is the GPU share of the first container of each pod.
 	// +required
 	Share Share `json:"share"`
 
-	// replicas is the number of pods.
+	// replicas is the desired number of pods.
 	// +optional
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000
 	Replicas *int32 `json:"replicas,omitempty"`
 
-	// template describes a pod. Its first container has the share.
+	// template is the pod template. Its first container gets the share.
 	// +required
 	Template v1.PodTemplateSpec `json:"template"`
 
-	// functionRef names the GPUFunction whose replicas the pods are, which then decides about the rest of the specification.
+	// functionRef names the GPUFunction whose replicas the pods are. That function then controls the rest of the spec.
 	// +optional
 	FunctionRef *FunctionReference `json:"functionRef,omitempty"`
 }
 
-// FunctionReference names a GPUFunction of the same namespace.
+// FunctionReference names a GPUFunction in the same namespace.
 type FunctionReference struct {
 	// name is the metadata.name of the GPUFunction.
 	// +required
@@ -84,21 +84,21 @@ type FunctionReference struct {
 	Name string `json:"name"`
 }
 
-// FaSTPodStatus is what the cluster observes of the pods of a FaSTPod.
+// FaSTPodStatus is the observed state of the pods of a FaSTPod.
 type FaSTPodStatus struct {
-	// observedGeneration is the metadata.generation of the specification that the rest of the status is about.
+	// observedGeneration is the metadata.generation of the spec that the rest of the status describes.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// conditions are what holds of the pods now. Ready is True if as many as wanted accept requests; its reason says why. QuotaExceeded is True
-	// while a SharePolicy keeps one from being started.
+	// conditions are the current conditions of the pods. Ready is True if the desired number accepts requests; its reason says why. QuotaExceeded is
+	// True while a SharePolicy keeps a pod from being started.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=16
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// replicas is the number of pods that are there.
+	// replicas is the number of pods that exist.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Replicas int32 `json:"replicas,omitempty"`
@@ -112,7 +112,7 @@ type FaSTPodStatus struct {
 	// +optional
 	Residency ResidencyCounts `json:"residency,omitzero"`
 
-	// selector is the label selector of the pods as a text, for autoscalers that read their metrics.
+	// selector is the label selector of the pods as a string, for autoscalers that read their metrics.
 	// +optional
 	// +kubebuilder:validation:MaxLength=4096
 	Selector string `json:"selector,omitempty"`

@@ -5,8 +5,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// file is a GPUFunction as one machine can run it: its fields are all that a file may contain. What a machine shares with a cluster has the same
-// types.
+// file is a GPUFunction as one machine can run it. Its fields are all that a file may contain. Fields that a machine and a cluster have in common
+// have the same types.
 type file struct {
 	APIVersion string   `json:"apiVersion"`
 	Kind       string   `json:"kind"`
@@ -19,7 +19,7 @@ type fileMeta struct {
 	Namespace string `json:"namespace,omitempty"`
 }
 
-// fileSpec is a GPUFunctionSpec with another template.
+// fileSpec is a GPUFunctionSpec with a different template.
 type fileSpec struct {
 	GPUFunctionSpec `json:",inline"`
 	Template        fileTemplate `json:"template"` // hides that of GPUFunctionSpec

@@ -4,7 +4,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// InferencePlan is the cheapest way to serve some functions of one model within their objectives, found again when their load changes.
+// InferencePlan is the cheapest way to serve several functions of one model within their objectives. gshare plans again when their load changes.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=inferenceplans,singular=inferenceplan,shortName=gplan,categories=gshare
@@ -35,7 +35,7 @@ type InferencePlan struct {
 	Status InferencePlanStatus `json:"status,omitzero"`
 }
 
-// InferencePlanList is a list of plans.
+// InferencePlanList is a list of InferencePlans.
 //
 // +kubebuilder:object:root=true
 type InferencePlanList struct {
@@ -46,13 +46,13 @@ type InferencePlanList struct {
 
 // InferencePlanSpec is what to plan.
 type InferencePlanSpec struct {
-	// model is that of all functions: a name in the profiles.
+	// model is the model that all functions serve: a name in the profiles.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Model string `json:"model"`
 
-	// functions are GPUFunctions of the plan's namespace which all serve the model, and so may share replicas.
+	// functions are GPUFunctions in the plan's namespace that all serve the model, and so may share replicas.
 	// +required
 	// +listType=map
 	// +listMapKey=name
@@ -60,8 +60,8 @@ type InferencePlanSpec struct {
 	// +kubebuilder:validation:MaxItems=64
 	Functions []PlannedFunction `json:"functions"`
 
-	// modes are the ways to run the model that may be planned. Share: on shares of a GPU. CPU: on vCPUs. GPU: on memory of a GPU that is sold
-	// by the GB and the call. Partitioned: in stages on vCPUs.
+	// modes are the ways to run the model that may be planned. Share: on shares of a GPU. CPU: on vCPUs. GPU: on GPU memory sold by the GB and the call.
+	// Partitioned: in stages on vCPUs.
 	// +optional
 	// +listType=set
 	// +kubebuilder:default={Share}
@@ -69,18 +69,18 @@ type InferencePlanSpec struct {
 	// +kubebuilder:validation:MaxItems=4
 	Modes []ExecutionMode `json:"modes,omitempty"`
 
-	// mode says what becomes of the plan. Recommend: it is in status, and nothing else changes. Apply: one function of each group serves the
+	// mode says what happens with the plan. Recommend: it is written to status, and nothing else changes. Apply: one function of each group serves the
 	// requests of the others, which have no replicas.
 	// +optional
 	// +kubebuilder:default=Recommend
 	Mode PlanMode `json:"mode,omitempty"`
 
-	// profiles is the data with the latencies of the model, as gshare plan --profiles reads it. Of a model that it does not name, and without it, what a
-	// GPUProfile of one of the functions has measured counts.
+	// profiles is the data with the latencies of the model, as read by gshare plan --profiles. If it is not set or does not name the model, the
+	// measurements of a GPUProfile of one of the functions count.
 	// +optional
 	Profiles DataReference `json:"profiles,omitzero"`
 
-	// prices is the data with the prices, as gshare plan --prices reads it.
+	// prices is the data with the prices, as read by gshare plan --prices.
 	// +required
 	Prices DataReference `json:"prices"`
 
@@ -98,11 +98,11 @@ type PlannedFunction struct {
 	// +kubebuilder:validation:MaxLength=50
 	Name string `json:"name"`
 
-	// requestsPerSecond is the rate to plan for, such as one that is expected. Without it, it is the one that the gateways count.
+	// requestsPerSecond is the rate to plan for, such as an expected one. Defaults to the rate that the gateways count.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self >= 0.001",message="want at least 0.001"
 	// +kubebuilder:validation:Maximum=1000000
-	RequestsPerSecond float64 `json:"requestsPerSecond,omitempty"` // a rule and no minimum, of which the API server drops the fraction for 0
+	RequestsPerSecond float64 `json:"requestsPerSecond,omitempty"` // a rule, not a minimum: the API server drops the fraction of a minimum and takes 0
 }
 
 // ExecutionMode is a way to run a model.
@@ -118,44 +118,44 @@ const (
 	ModePartitioned ExecutionMode = "Partitioned"
 )
 
-// PlanMode says what becomes of a plan.
+// PlanMode says what happens with a plan.
 //
 // +kubebuilder:validation:Enum=Recommend;Apply
 type PlanMode string
 
-// Recommend leaves a plan in its status. Apply also lets one function of each group serve the others: it sets their status.servedBy, and changes no
-// specification.
+// Recommend only writes the plan to its status. Apply also lets one function of each group serve the others: it sets their status.servedBy, and changes
+// no spec.
 const (
 	Recommend PlanMode = "Recommend"
 	Apply     PlanMode = "Apply"
 )
 
-// DataReference names data in a ConfigMap of the plan's namespace, which must have the label serving.gshare.dev/plan-data.
+// DataReference names data in a ConfigMap in the plan's namespace, which must have the label serving.gshare.dev/plan-data.
 type DataReference struct {
-	// configMap is the metadata.name of the ConfigMap. It must have the label serving.gshare.dev/plan-data, whose value does not matter.
+	// configMap is the metadata.name of the ConfigMap. It must have the label serving.gshare.dev/plan-data, with any value.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	ConfigMap string `json:"configMap"`
 
-	// key is that of the data in the ConfigMap, whose only one it is if key is not set.
+	// key is the key of the data in the ConfigMap. May be left out if the ConfigMap has only one key.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	Key string `json:"key,omitempty"`
 }
 
-// Replan says when to plan again. A changed specification, objective, profile or price list is planned at once; the groups change only if that
-// saves enough, or they no longer keep the objectives.
+// Replan says when to plan again. A change of the spec, an objective, a profile or the prices is planned at once. The groups change only if that
+// saves enough, or if they no longer keep the objectives.
 type Replan struct {
-	// driftPercent is by how much, in percent, a function's rate must differ from the one that was planned for.
+	// driftPercent is by how much, in percent, the rate of a function must differ from the planned one.
 	// +optional
 	// +kubebuilder:default=20
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000
 	DriftPercent *int32 `json:"driftPercent,omitempty"`
 
-	// after is for how long it must do so: 1s to 24h. Shorter peaks do not count. The rate is a mean over it, too, which must differ for twice as
-	// long.
+	// after is how long the rate must differ: 1s to 24h. Shorter peaks do not count. The rate is a mean over this time as well, which must differ for
+	// twice as long.
 	// +optional
 	// +kubebuilder:default="60s"
 	// +kubebuilder:validation:MaxLength=32
@@ -172,12 +172,12 @@ type Replan struct {
 
 // InferencePlanStatus is a plan.
 type InferencePlanStatus struct {
-	// observedGeneration is the metadata.generation of the specification that the rest of the status is about.
+	// observedGeneration is the metadata.generation of the spec that the rest of the status describes.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// conditions are what holds of the plan now. Planned is True if each function with requests is in a group. Applied, in mode Apply, is True if
-	// one function of each group serves the others. Tight is True if there will be more replicas than planned.
+	// conditions are the current conditions. Planned is True if each function with requests is in a group. Applied, in mode Apply, is True if one
+	// function of each group serves the others. Tight is True if there will be more replicas than planned.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -193,7 +193,7 @@ type InferencePlanStatus struct {
 	// +kubebuilder:validation:MaxLength=1024
 	Because string `json:"because,omitempty"`
 
-	// dataHash identifies the profiles and prices of which the groups were planned.
+	// dataHash identifies the profiles and prices that the groups were planned from.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	DataHash string `json:"dataHash,omitempty"`
@@ -223,11 +223,11 @@ type InferencePlanStatus struct {
 	// +kubebuilder:validation:items:MaxLength=1024
 	Notes []string `json:"notes,omitempty"`
 
-	// cost is what the functions cost now, and would cost by the plan.
+	// cost is what the functions cost now, and what they would cost with the plan.
 	// +optional
 	Cost PlanCost `json:"cost,omitzero"`
 
-	// misses is the part of the requests that the plan is predicted to answer after their objective, such as 0.4%.
+	// misses is the percentage of requests that the plan is predicted to answer later than their objective, such as 0.4%.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	Misses string `json:"misses,omitempty"`
@@ -243,12 +243,12 @@ type PlanGroup struct {
 	// +kubebuilder:validation:MaxItems=64
 	Functions []GroupMember `json:"functions"`
 
-	// host is the function of the group that is to serve the others, in mode Apply. It is not set if none can, and for a function by itself.
+	// host is the function of the group that is to serve the others, in mode Apply. Not set if none can, or if the group has only one function.
 	// +optional
 	// +kubebuilder:validation:MaxLength=50
 	Host string `json:"host,omitempty"`
 
-	// applied is how the host serves the group, and what that saves, or why no function does.
+	// applied is how the host serves the group and what that saves, or why no function can.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Applied string `json:"applied,omitempty"`
@@ -257,22 +257,22 @@ type PlanGroup struct {
 	// +required
 	Mode ExecutionMode `json:"mode"`
 
-	// on is its resources as text, such as 2 x 24% SM x 50% time, 1980 MiB.
+	// on is the group's resources as text, such as 2 x 24% SM x 50% time, 1980 MiB.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	On string `json:"on,omitempty"`
 
-	// batch is the greatest number of requests that run together.
+	// batch is the maximum number of requests that run together.
 	// +required
 	// +kubebuilder:validation:Minimum=1
 	Batch int32 `json:"batch"`
 
-	// replicas is the number of replicas in mode Share. Functions of other modes are paid per call.
+	// replicas is the number of replicas in mode Share. In other modes, functions are paid per call.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Replicas int32 `json:"replicas,omitempty"`
 
-	// share is that of each replica in mode Share.
+	// share is the share of each replica in mode Share.
 	// +optional
 	Share *Share `json:"share,omitempty"`
 
@@ -281,12 +281,12 @@ type PlanGroup struct {
 	// +kubebuilder:validation:Minimum=0
 	MilliCPU int64 `json:"milliCPU,omitempty"`
 
-	// memory is that of the function in modes CPU and GPU, outside of GPUs.
+	// memory is the memory of the function in modes CPU and GPU, not counting GPU memory.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	Memory Quantity `json:"memory,omitempty"`
 
-	// gpuGB is the memory of a GPU in mode GPU.
+	// gpuGB is the GPU memory in mode GPU, in GB.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	GPUGB int32 `json:"gpuGB,omitempty"`
@@ -302,12 +302,12 @@ type PlanGroup struct {
 	// +kubebuilder:validation:MaxLength=32
 	P99 Duration `json:"p99,omitempty"`
 
-	// cost is that of an hour.
+	// cost is the cost per hour.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	Cost string `json:"cost,omitempty"`
 
-	// misses is the part of the requests that are predicted to be answered after their objective, such as 0.4%.
+	// misses is the percentage of requests that are predicted to be answered later than their objective, such as 0.4%.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	Misses string `json:"misses,omitempty"`
@@ -320,23 +320,23 @@ type GroupMember struct {
 	// +kubebuilder:validation:MaxLength=50
 	Name string `json:"name"`
 
-	// slo is the objective that was planned for.
+	// slo is the objective that the plan was made for.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	SLO Duration `json:"slo,omitempty"`
 
-	// requestsPerSecond is the rate that was planned for.
+	// requestsPerSecond is the rate that the plan was made for.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	RequestsPerSecond string `json:"requestsPerSecond,omitempty"`
 
-	// timeout is how long its requests may wait for others of the group before their batch starts.
+	// timeout is how long requests of this function may wait for others of the group before their batch starts.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	Timeout Duration `json:"timeout,omitempty"`
 }
 
-// PlanStage is a stage of a model that is cut into some.
+// PlanStage is one stage of a model that is split into several.
 type PlanStage struct {
 	// milliCPUs are the sizes of its workers in thousandths of a vCPU.
 	// +required
@@ -345,52 +345,52 @@ type PlanStage struct {
 	MilliCPUs []int64 `json:"milliCPUs"`
 }
 
-// Unplanned is a function that is in no group, and why.
+// Unplanned is a function that is in no group, with the reason.
 type Unplanned struct {
 	// name is the metadata.name of the GPUFunction.
 	// +required
 	// +kubebuilder:validation:MaxLength=50
 	Name string `json:"name"`
 
-	// slo is the objective that was planned for.
+	// slo is the objective that the plan was made for.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	SLO Duration `json:"slo,omitempty"`
 
-	// requestsPerSecond is the rate that was planned for.
+	// requestsPerSecond is the rate that the plan was made for.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	RequestsPerSecond string `json:"requestsPerSecond,omitempty"`
 
-	// reason is why, as text.
+	// reason is why the function is in no group, as text.
 	// +required
 	// +kubebuilder:validation:MaxLength=1024
 	Reason string `json:"reason"`
 }
 
-// PlanCost is what functions cost in an hour. The numbers are texts, since they are rounded to be read.
+// PlanCost is what functions cost per hour. The numbers are strings because they are rounded for readers.
 type PlanCost struct {
-	// currency is that of the price list, such as USD.
+	// currency is the currency of the price list, such as USD.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	Currency string `json:"currency,omitempty"`
 
-	// now is that of the shares of the functions' replicas that are there, by the price list, such as 1.8.
+	// now is the cost of the shares of the functions' current replicas, by the price list, such as 1.8.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	Now string `json:"now,omitempty"`
 
-	// planned is that of the plan.
+	// planned is the cost of the plan.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	Planned string `json:"planned,omitempty"`
 
-	// separate is that of the cheapest plan in which each function is served alone.
+	// separate is the cost of the cheapest plan in which each function is served alone.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	Separate string `json:"separate,omitempty"`
 
-	// saving is the part of now that the plan would save, such as 42%. It is negative if the plan costs more.
+	// saving is the percentage of now that the plan would save, such as 42%. It is negative if the plan costs more.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	Saving string `json:"saving,omitempty"`

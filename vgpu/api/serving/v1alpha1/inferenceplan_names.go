@@ -1,6 +1,6 @@
 package v1alpha1
 
-// LabelPlanData is the label of ConfigMaps that InferencePlans may name: gshare-controller reads no others.
+// LabelPlanData is the label of ConfigMaps that InferencePlans may name. gshare-controller reads no others.
 //
 //	kind: label
 //	object: ConfigMap
@@ -12,7 +12,7 @@ const LabelPlanData = "serving.gshare.dev/plan-data"
 
 // Conditions of an InferencePlan and their reasons.
 const (
-	// ConditionPlanned is True if the status has a plan for the present specification. Otherwise the reason says why not.
+	// ConditionPlanned is True if the status has a plan for the current spec. Otherwise the reason says why not.
 	//
 	//	kind: condition
 	//	object: InferencePlan
@@ -21,15 +21,15 @@ const (
 	ConditionPlanned = "Planned"
 
 	ReasonPlanned     = "Planned"     // all functions with requests are in a group
-	ReasonNotFeasible = "NotFeasible" // some function's objective cannot be kept by any planned mode: see status.unplanned
-	ReasonRateUnknown = "RateUnknown" // rates are not known for long enough
+	ReasonNotFeasible = "NotFeasible" // no planned mode keeps the objective of some function: see status.unplanned
+	ReasonRateUnknown = "RateUnknown" // the rates have not been known for long enough
 	ReasonNoRequests  = "NoRequests"  // no function gets requests
-	ReasonNoData      = "NoData"      // a ConfigMap or its key is not there
+	ReasonNoData      = "NoData"      // a ConfigMap or its key does not exist
 	ReasonInvalidData = "InvalidData" // profiles or prices are not valid
-	ReasonNoFunction  = "NoFunction"  // a GPUFunction is not there
+	ReasonNoFunction  = "NoFunction"  // a GPUFunction does not exist
 
-	// ConditionApplied is there in mode Apply. It is True if each group of the plan is served by the replicas of one of its functions. Otherwise the
-	// reason says why not.
+	// ConditionApplied is present only in mode Apply. It is True if each group of the plan is served by the replicas of one of its functions. Otherwise
+	// the reason says why not.
 	//
 	//	kind: condition
 	//	object: InferencePlan
@@ -37,13 +37,13 @@ const (
 	//	values: True, False
 	ConditionApplied = "Applied"
 
-	ReasonApplied    = "Applied"    // what the plan says is so
-	ReasonApplying   = "Applying"   // some of it is not written yet, such as while a function that is to serve others is still served itself
+	ReasonApplied    = "Applied"    // the plan is in effect
+	ReasonApplying   = "Applying"   // some of it is not written yet, for example while a function that is to serve others is still served by another
 	ReasonNotApplied = "NotApplied" // some group cannot be served by one function: see status.groups
 	ReasonNotPlanned = "NotPlanned" // there is no plan yet: see the condition Planned
 
-	// ConditionTight is True if the rate of a group is so near to what its planned replicas answer (`requestsPerSecond` of its function) that there will be
-	// more replicas than planned, which the message counts. It is there while there is a plan.
+	// ConditionTight is True if the rate of a group is so close to what its planned replicas can serve (`requestsPerSecond` of its function) that there
+	// will be more replicas than planned. The message says how many. The condition is present while there is a plan.
 	//
 	//	kind: condition
 	//	object: InferencePlan
@@ -52,21 +52,21 @@ const (
 	ConditionTight = "Tight"
 
 	ReasonNearRate = "NearRate" // there will be more replicas than planned
-	ReasonRoom     = "Room"     // there is room for what comes at random
+	ReasonRoom     = "Room"     // there is room for random variation
 )
 
-// Reasons of the events of a GPUFunction that tell who serves its requests.
+// Reasons of the events of a GPUFunction that say who serves its requests.
 const (
-	// EventServedBy says that the replicas of another function serve the requests of this one, by an InferencePlan in mode Apply.
+	// EventServedBy says that the replicas of another function now serve the requests of this one, because of an InferencePlan in mode Apply.
 	//
 	//	kind: event
 	//	object: GPUFunction
 	//	type: Normal
 	//	written by: gshare-controller
-	//	to do: nothing; the InferencePlan in mode Recommend leaves each function its own replicas
+	//	to do: nothing; with the InferencePlan in mode Recommend, each function keeps its own replicas
 	EventServedBy = "ServedBy"
 
-	// EventServedByOwn says that the replicas of the function serve its requests again.
+	// EventServedByOwn says that the function's own replicas serve its requests again.
 	//
 	//	kind: event
 	//	object: GPUFunction

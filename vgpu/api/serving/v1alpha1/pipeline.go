@@ -8,10 +8,10 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Pipeline says how a replica may be cut into stages. gshare runs it whole on one MIG instance, or cuts it, and each part of it is a container with an
-// instance of its own.
+// Pipeline says how a replica may be split into stages. gshare runs it whole on one MIG instance, or splits it into parts, each a container with its
+// own instance.
 type Pipeline struct {
-	// stages are the smallest parts, as python -m gshare build has measured them: up to 12. gshare runs one or more of them in a container.
+	// stages are the smallest parts, as measured by python -m gshare build: up to 12. gshare runs one or more of them in a container.
 	// +required
 	// +listType=map
 	// +listMapKey=name
@@ -19,7 +19,7 @@ type Pipeline struct {
 	// +kubebuilder:validation:MaxItems=12
 	Stages []Stage `json:"stages"`
 
-	// transfer is the time for the largest value from one stage to another in another container.
+	// transfer is the time to pass the largest value from one stage to another in a different container.
 	// +optional
 	// +kubebuilder:default="1ms"
 	// +kubebuilder:validation:MaxLength=32
@@ -29,26 +29,26 @@ type Pipeline struct {
 
 // Stage is one component of a function.
 type Stage struct {
-	// name is that of a component in the program.
+	// name is the name of a component in the program.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
 
-	// dependsOn names the stages whose results it takes.
+	// dependsOn names the stages whose results this stage takes.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=12
 	// +kubebuilder:validation:items:MaxLength=63
 	DependsOn []string `json:"dependsOn,omitempty"`
 
-	// memory is that of the device at the peak, weights included, with a unit.
+	// memory is the peak device memory, including weights, with a unit.
 	// +required
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[+]?[0-9.]{1,32}([eE][+-]?[0-9]{1,2}|[A-Za-z]{0,2})$') && isQuantity(self) && quantity(self).compareTo(quantity('1Mi')) >= 0 && quantity(self).compareTo(quantity('1Pi')) <= 0",message="want a quantity of 1Mi to 1Pi, such as 1525Mi"
 	Memory Quantity `json:"memory"`
 
-	// times are those of one request, by the MIG profile of the instance. It runs on no other.
+	// times are the times of one request, by the MIG profile of the instance. The stage runs on no other profile.
 	// +required
 	// +listType=map
 	// +listMapKey=profile
@@ -57,7 +57,7 @@ type Stage struct {
 	Times []StageTime `json:"times"`
 }
 
-// StageTime is how long a stage takes on a kind of MIG instance.
+// StageTime is how long a stage takes on one kind of MIG instance.
 type StageTime struct {
 	// profile is a MIG profile, such as 1g.10gb.
 	// +required
@@ -65,14 +65,14 @@ type StageTime struct {
 	// +kubebuilder:validation:Pattern=`^[1-9]g\.[1-9][0-9]{0,3}gb(\+me|\+me\.all|\+gfx|-me)?$`
 	Profile string `json:"profile"`
 
-	// time is that of one request, such as 12ms: up to 1h.
+	// time is the time of one request, up to 1h, such as 12ms.
 	// +required
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]*)?(ns|us|µs|ms|s|m|h))+$') && duration(self) > duration('0s') && duration(self) <= duration('1h')",message="want a duration of up to 1h, such as 12ms"
 	Time Duration `json:"time"`
 }
 
-// Bytes returns the memory of a stage; 0 if it is no quantity.
+// Bytes returns the memory of a stage, or 0 if it is not a quantity.
 func (s *Stage) Bytes() share.Bytes {
 	q, err := s.Memory.Parse()
 	if err != nil {
@@ -90,7 +90,7 @@ func (p *Pipeline) setShare(r *Resources) {
 	r.Share = &Share{SM: new(int64(100)), Memory: Quantity(fmt.Sprintf("%dMi", (memory-1)/share.MiB+1))}
 }
 
-// validatePipeline returns an error for what a function with a pipeline cannot have.
+// validatePipeline returns an error for fields that a function with a pipeline cannot have.
 func (s *GPUFunctionSpec) validatePipeline(field string) error {
 	if s.Pipeline == nil {
 		return nil
@@ -119,8 +119,8 @@ func (s *GPUFunctionSpec) validatePipeline(field string) error {
 	return nil
 }
 
-// StagePrefix is what the names of the containers begin with that a replica with a pipeline has beside those of its template.
+// StagePrefix begins the names of the containers that a replica with a pipeline has in addition to those of its template.
 const StagePrefix = "gshare-stage-"
 
-// maxStagedName is the length of the name of a container which can be part of the name of an annotation, after gshare.dev/slice and a dot.
+// maxStagedName is the maximum length of a container name that can be part of an annotation name, after gshare.dev/slice and a dot.
 const maxStagedName = 63 - len("slice.")

@@ -7,9 +7,9 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// Labels and annotations of the pods of a function, which gshare-controller makes and gateways read.
+// Labels and annotations of the pods of a function, which gshare-controller writes and gateways read.
 const (
-	// LabelFunction is the name of the function whose requests the pod answers, which is in the pod's namespace. Users write it on pods that they make
+	// LabelFunction is the name of the function, in the pod's namespace, whose requests the pod answers. Users set it on pods that they create
 	// themselves.
 	//
 	//	kind: label
@@ -20,7 +20,7 @@ const (
 	//	example: serving.gshare.dev/function: resnet50
 	LabelFunction = "serving.gshare.dev/function"
 
-	// LabelInstance is the number of the replica that the pod is, as events and `kubectl gshare function` name it.
+	// LabelInstance is the number of the replica, as in events and in the output of `kubectl gshare function`.
 	//
 	//	kind: label
 	//	object: pod of a function
@@ -40,7 +40,7 @@ const (
 	//	example: serving.gshare.dev/fastpod: resnet50-r616371r
 	LabelFaSTPod = "serving.gshare.dev/fastpod"
 
-	// LabelTemplate changes with the share and the template of a FaSTPod without a function, so that pods of earlier ones are replaced.
+	// LabelTemplate changes with the share and the template of a FaSTPod without a function, so that pods with earlier ones are replaced.
 	//
 	//	kind: label
 	//	object: pod of a FaSTPod
@@ -50,7 +50,7 @@ const (
 	//	example: serving.gshare.dev/template: 7d4c9b2f
 	LabelTemplate = "serving.gshare.dev/template"
 
-	// LabelProfile is the name of the GPUProfile for which the pod is a server or a client of a trial.
+	// LabelProfile is the name of the GPUProfile that the pod belongs to, as the server or a client of a trial.
 	//
 	//	kind: label
 	//	object: pod
@@ -60,7 +60,7 @@ const (
 	//	example: serving.gshare.dev/profile: resnet50
 	LabelProfile = "serving.gshare.dev/profile"
 
-	// AnnotationDrain tells gateways to send no new requests to the pod, which is about to end. Its value is when the drain began.
+	// AnnotationDrain tells gateways to send no new requests to the pod, because it is about to end. Its value is the time at which the drain began.
 	//
 	//	kind: annotation
 	//	object: pod of a function
@@ -70,9 +70,9 @@ const (
 	//	example: serving.gshare.dev/drain: "2026-01-02T15:04:05Z"
 	AnnotationDrain = "serving.gshare.dev/drain"
 
-	// AnnotationMovesFrom is the number of the replica whose place the pod takes: one that is cut over several MIG instances, while this one has a
-	// single instance. It is there from the creation on, so that the next controller goes on with the move if the first ends in between. Once that
-	// replica has ended it says nothing.
+	// AnnotationMovesFrom is the number of the replica that the pod replaces: one that is split over several MIG instances, while this pod has a single
+	// instance. It is set when the pod is created, so that the next controller continues the move if the first one ends. Once the replaced replica has
+	// ended, it means nothing.
 	//
 	//	kind: annotation
 	//	object: pod of a function
@@ -82,9 +82,9 @@ const (
 	//	example: serving.gshare.dev/moves-from: "3"
 	AnnotationMovesFrom = "serving.gshare.dev/moves-from"
 
-	// AnnotationAtOnce is for how many times spec.scaling.concurrency requests the gateways send to the pod at once: one that is cut into parts over
-	// several MIG instances works on a request in each of them. It is as few as let it answer almost as many as its slowest part can, and
-	// no more than it answers within slo.latency.
+	// AnnotationAtOnce multiplies spec.scaling.concurrency for the pod: the gateways send it that many requests at once, because a pod that is split
+	// over several MIG instances works on a request in each part. It is the smallest factor with which the pod answers almost as many requests as its
+	// slowest part can, and no more than it can answer within slo.latency.
 	//
 	//	kind: annotation
 	//	object: pod of a function
@@ -94,7 +94,8 @@ const (
 	//	example: serving.gshare.dev/at-once: "3"
 	AnnotationAtOnce = "serving.gshare.dev/at-once"
 
-	// AnnotationRevision says in which order a function has come to use its FaSTPods. The greatest number is that of the present one.
+	// AnnotationRevision numbers the FaSTPods of a function in the order in which the function has used them. The greatest number is that of the current
+	// one.
 	//
 	//	kind: annotation
 	//	object: FaSTPod of a function
@@ -105,13 +106,13 @@ const (
 	AnnotationRevision = "serving.gshare.dev/revision"
 )
 
-// The port on which a pod of a function is to listen: the one with this name of its first container, or else this number.
+// The port on which a pod of a function must listen: the port of its first container with this name or, if there is none, this number.
 const (
 	PortName    = "serving"
 	DefaultPort = 8080
 )
 
-// ContainerPort returns the port on which a pod of a function is to listen.
+// ContainerPort returns the port on which a pod of a function must listen.
 func ContainerPort(s *v1.PodSpec) int32 {
 	if len(s.Containers) > 0 {
 		for _, p := range s.Containers[0].Ports {
@@ -123,7 +124,7 @@ func ContainerPort(s *v1.PodSpec) int32 {
 	return DefaultPort
 }
 
-// Address returns the host:port to which requests for a pod of a function go, and whether it accepts any: it is Ready and has an IP.
+// Address returns the host:port to which requests for a pod of a function go, and whether the pod accepts requests: it is Ready and has an IP.
 func Address(p *v1.Pod) (address string, ready bool) {
 	if p.Status.PodIP == "" {
 		return "", false
@@ -136,10 +137,10 @@ func Address(p *v1.Pod) (address string, ready bool) {
 	return net.JoinHostPort(p.Status.PodIP, strconv.Itoa(int(ContainerPort(&p.Spec)))), ready
 }
 
-// MaxAtOnce is the greatest value of AnnotationAtOnce.
+// MaxAtOnce is the maximum value of AnnotationAtOnce.
 const MaxAtOnce = 64
 
-// AtOnce returns for how many times spec.scaling.concurrency requests a pod gets at once, as AnnotationAtOnce says: 1 if that is none of its values.
+// AtOnce returns the factor by which AnnotationAtOnce multiplies spec.scaling.concurrency for a pod: 1 if the value is missing or invalid.
 func AtOnce(p *v1.Pod) int {
 	n, err := strconv.Atoi(p.Annotations[AnnotationAtOnce])
 	if err != nil || n < 1 || n > MaxAtOnce {
@@ -148,9 +149,9 @@ func AtOnce(p *v1.Pod) int {
 	return n
 }
 
-// OnSilentNode reports whether a pod is not Ready only because nothing is heard of its node. The node controller says so of all pods of such a node,
-// and of all pods of a cluster whose API server was away for a minute, until the kubelet corrects it: a kubelet never says of a pod whose containers
-// are ready and whose readiness gates are passed that it is not Ready.
+// OnSilentNode reports whether a pod is not Ready only because its node is silent. The node controller marks all pods of such a node not Ready, and
+// all pods of a cluster whose API server was away for a minute, until the kubelet corrects it. A kubelet itself never marks a pod not Ready if its
+// containers are ready and its readiness gates are passed.
 func OnSilentNode(p *v1.Pod) bool {
 	status := map[v1.PodConditionType]v1.ConditionStatus{}
 	for _, c := range p.Status.Conditions {
@@ -164,16 +165,16 @@ func OnSilentNode(p *v1.Pod) bool {
 	return status[v1.PodReady] == v1.ConditionFalse && status[v1.ContainersReady] == v1.ConditionTrue
 }
 
-// The reasons of events that say what the autoscaler of a GPUFunction has decided. Their action is Create, Promote, Demote or Delete, their related object
-// the pod.
+// The reasons of events that say what the autoscaler of a GPUFunction has decided. Their action is Create, Promote, Demote or Delete; their related
+// object is the pod.
 const (
-	// EventScaled says that the autoscaler has started or ended a replica, or put it in reserve or taken it out, and why.
+	// EventScaled says that the autoscaler has started or ended a replica, or moved it into or out of reserve, and why.
 	//
 	//	kind: event
 	//	object: GPUFunction
 	//	type: Normal
 	//	written by: gshare-controller
-	//	to do: nothing; `kubectl gshare function` shows them in their order
+	//	to do: nothing; `kubectl gshare function` lists them in order
 	EventScaled = "Scaled"
 
 	// EventScaledFromZero says that a request has started the first replica: a cold start.
@@ -188,8 +189,8 @@ const (
 
 // Conditions of a GPUFunction and their reasons.
 const (
-	// ConditionReady is True while requests are answered, by a replica that is there or by one that starts for them; of a
-	// FaSTPod, while all of its pods are Ready.
+	// ConditionReady is True while requests are answered, by a running replica or by one that starts for them. For a FaSTPod, it is True while all of
+	// its pods are Ready.
 	//
 	//	kind: condition
 	//	object: GPUFunction, FaSTPod
@@ -197,8 +198,8 @@ const (
 	//	values: True, False
 	ConditionReady = "Ready"
 
-	// ConditionBackingOff is True while each replica has failed and none is started for a while: gateways then refuse requests at once, with
-	// the message.
+	// ConditionBackingOff is True while every replica has failed and no new one is started for a while. Gateways then refuse requests at once, with the
+	// message.
 	//
 	//	kind: condition
 	//	object: GPUFunction
@@ -206,8 +207,8 @@ const (
 	//	values: True, or no such condition
 	ConditionBackingOff = "BackingOff"
 
-	// ConditionQuotaExceeded is True while a SharePolicy keeps a replica, or a pod of a FaSTPod, from being started. The message says which one, and
-	// how much would be too much.
+	// ConditionQuotaExceeded is True while a SharePolicy keeps a replica, or a pod of a FaSTPod, from being started. The message names the policy and
+	// says by how much the limit would be exceeded.
 	//
 	//	kind: condition
 	//	object: GPUFunction, FaSTPod
@@ -215,8 +216,8 @@ const (
 	//	values: True, or no such condition
 	ConditionQuotaExceeded = "QuotaExceeded"
 
-	// ConditionCannotPark is True while replicas are stopped instead of parked (scaling.keepWarm), since one could not be. The message says which one;
-	// the events of its pod said why. It is tried again after a change of the function.
+	// ConditionCannotPark is True while replicas are stopped instead of parked (scaling.keepWarm), because one of them could not be parked. The message
+	// says which one; events of its pod say why. Parking is tried again after the function changes.
 	//
 	//	kind: condition
 	//	object: GPUFunction
@@ -224,8 +225,8 @@ const (
 	//	values: True, or no such condition
 	ConditionCannotPark = "CannotPark"
 
-	// ConditionScalingConflict is True while another autoscaler is told to scale a function that gshare scales, with reason ForeignScaler. What it
-	// wants has no effect: gshare goes on.
+	// ConditionScalingConflict is True, with reason ForeignScaler, while another autoscaler targets a function that gshare scales. What the other one
+	// wants has no effect: gshare keeps scaling the function.
 	//
 	//	kind: condition
 	//	object: GPUFunction

@@ -7,8 +7,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/tenancy"
 )
 
-// SharePolicy limits what the pods of functions and FaSTPods of a namespace hold of the GPUs. Of several policies that name a namespace each one
-// holds.
+// SharePolicy limits how much of the GPUs the pods of functions and FaSTPods in a namespace may hold. If several policies name a namespace, all of
+// them apply.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=sharepolicies,singular=sharepolicy,scope=Cluster,shortName=gsp,categories=gshare
@@ -22,7 +22,7 @@ import (
 type SharePolicy struct {
 	metav1.TypeMeta `json:",inline"`
 
-	// metadata names the policy: functions that it keeps from growing say which one it is.
+	// metadata names the policy. Functions that the policy keeps from growing report this name.
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
@@ -30,12 +30,12 @@ type SharePolicy struct {
 	// +required
 	Spec SharePolicySpec `json:"spec"`
 
-	// status is what the cluster observes.
+	// status is the observed state of the namespaces.
 	// +optional
 	Status SharePolicyStatus `json:"status,omitzero"`
 }
 
-// SharePolicyList is a list of policies.
+// SharePolicyList is a list of SharePolicies.
 //
 // +kubebuilder:object:root=true
 type SharePolicyList struct {
@@ -46,7 +46,7 @@ type SharePolicyList struct {
 
 // SharePolicySpec is what the administrator allows.
 type SharePolicySpec struct {
-	// tenants are the namespaces with what each may hold.
+	// tenants are the namespaces and what each may hold.
 	// +required
 	// +listType=map
 	// +listMapKey=namespace
@@ -55,41 +55,41 @@ type SharePolicySpec struct {
 	Tenants []Tenant `json:"tenants"`
 }
 
-// AnyNamespace is the name of a tenant that stands for each namespace that the policy does not name.
+// AnyNamespace is the name of a tenant that stands for every namespace that the policy does not name.
 const AnyNamespace = "*"
 
-// Tenant is a namespace with what its pods may hold. All of its functions and FaSTPods count together, whatever the residency of a pod. Nothing that
-// is there is ended: what would be too much is not started.
+// Tenant is a namespace and what its pods may hold. All of its functions and FaSTPods count together, whatever the residency of a pod. No pod is
+// ended: one that would exceed a limit is not started.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.maxSMPercent) || has(self.maxMemory) || has(self.maxReplicas) || self.priority != 0",message="want at least one of maxSMPercent, maxMemory, maxReplicas, priority"
 type Tenant struct {
-	// namespace is its name. '*' stands for each one that the policy does not name: each of them has these limits.
+	// namespace is the name of the namespace. '*' stands for every namespace that the policy does not name: each of them has these limits.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:XValidation:rule="self == '*' || self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="want the name of a namespace, or '*' for each other one"
 	Namespace string `json:"namespace"`
 
-	// maxSMPercent is the greatest sum of the SM-time of all pods, sm x quota, in percent of a GPU: 250 are two and a half GPUs.
+	// maxSMPercent is the maximum total SM-time (sm x quota) of all pods, in percent of a GPU: 250 is two and a half GPUs.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=10000000
 	MaxSMPercent *int64 `json:"maxSMPercent,omitempty"`
 
-	// maxMemory is the greatest sum of the device memory of all pods, with a unit: 0 to 1Ei, such as 320Gi. Parts of a MiB are dropped.
+	// maxMemory is the maximum total device memory of all pods, with a unit, from 0 to 1Ei, such as 320Gi. Fractions of a MiB are dropped.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[+]?[0-9.]{1,32}([eE][+-]?[0-9]{1,2}|[A-Za-z]{0,2})$') && isQuantity(self) && quantity(self).compareTo(quantity('0')) >= 0 && quantity(self).compareTo(quantity('1Ei')) <= 0",message="want a quantity of 0 to 1Ei, such as 320Gi"
 	MaxMemory *Quantity `json:"maxMemory,omitempty"`
 
-	// maxReplicas is the greatest number of pods.
+	// maxReplicas is the maximum number of pods.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000000
 	MaxReplicas *int32 `json:"maxReplicas,omitempty"`
 
-	// priority says who makes room for whom: pods in reserve are not ended for pods of a namespace of less priority. It is 0 for a namespace that
-	// no policy names, and the least of those of several policies.
+	// priority decides who makes room: pods in reserve are not ended for pods of a namespace with lower priority. It is 0 for a namespace that no policy
+	// names. With several policies, the lowest applies.
 	// +optional
 	// +kubebuilder:default=0
 	// +kubebuilder:validation:Minimum=-1000
@@ -97,42 +97,42 @@ type Tenant struct {
 	Priority int32 `json:"priority,omitempty"`
 }
 
-// SharePolicyStatus is what the cluster observes of the namespaces of a policy.
+// SharePolicyStatus is the observed state of the namespaces of a policy.
 type SharePolicyStatus struct {
-	// observedGeneration is the metadata.generation of the specification that the rest of the status is about.
+	// observedGeneration is the metadata.generation of the spec that the rest of the status describes.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// conditions are what holds of the policy now. Exceeded is True while a namespace holds more than the policy allows, from before; its message
-	// says how much.
+	// conditions are the current conditions of the policy. Exceeded is True while a namespace holds more than the policy allows, because it already did
+	// before the limit. Its message says how much.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=16
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// namespaces is the number of the namespaces with pods that count.
+	// namespaces is the number of namespaces with pods that count.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Namespaces int32 `json:"namespaces,omitempty"`
 
-	// replicas is the number of these pods.
+	// replicas is the number of pods that count.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Replicas int32 `json:"replicas,omitempty"`
 
-	// smPercent is the sum of their SM-time in percent of a GPU, rounded up.
+	// smPercent is the total SM-time of these pods, in percent of a GPU, rounded up.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	SMPercent int64 `json:"smPercent,omitempty"`
 
-	// memory is the sum of their device memory, such as 12200Mi.
+	// memory is the total device memory of these pods, such as 12200Mi.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	Memory Quantity `json:"memory,omitempty"`
 }
 
-// ConditionExceeded is True while a namespace holds more than a SharePolicy allows: it did before there was this limit.
+// ConditionExceeded is True while a namespace holds more than a SharePolicy allows, because it already did before the limit was set.
 //
 //	kind: condition
 //	object: SharePolicy
@@ -140,7 +140,7 @@ type SharePolicyStatus struct {
 //	values: True, False
 const ConditionExceeded = "Exceeded"
 
-// Tenant returns what the policy says of a namespace, and nil if that is nothing.
+// Tenant returns what the policy says about a namespace, or nil if it says nothing.
 func (p *SharePolicy) Tenant(namespace string) *Tenant {
 	var other *Tenant
 	for at := range p.Spec.Tenants {
@@ -154,8 +154,8 @@ func (p *SharePolicy) Tenant(namespace string) *Tenant {
 	return other
 }
 
-// LimitOf returns what the policy lets the pods of a namespace hold, and false if it says nothing of it. The API server has checked the quantities; one
-// that is none allows nothing.
+// LimitOf returns what the policy lets the pods of a namespace hold, or false if it says nothing about the namespace. The API server has checked the
+// quantities; an invalid one allows nothing.
 func (p *SharePolicy) LimitOf(namespace string) (tenancy.Limit, bool) {
 	t, limit := p.Tenant(namespace), tenancy.Limit{Policy: p.Name}
 	if t == nil {

@@ -5,8 +5,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// GPUProfile measures how large a share of a GPU a server or a training needs: gshare-controller starts it alone on a GPU with shares of different size,
-// one after the other, and sends requests to a server.
+// GPUProfile measures how large a share of a GPU a server or a training job needs. gshare-controller runs it alone on a GPU with shares of different
+// sizes in turn, and sends requests to a server.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=gpuprofiles,singular=gpuprofile,shortName=gprof,categories=gshare
@@ -32,7 +32,7 @@ type GPUProfile struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
-	// spec is what is to be measured.
+	// spec is what to measure.
 	// +required
 	Spec GPUProfileSpec `json:"spec"`
 
@@ -41,7 +41,7 @@ type GPUProfile struct {
 	Status GPUProfileStatus `json:"status,omitzero"`
 }
 
-// GPUProfileList is a list of profiles.
+// GPUProfileList is a list of GPUProfiles.
 //
 // +kubebuilder:object:root=true
 type GPUProfileList struct {
@@ -50,8 +50,8 @@ type GPUProfileList struct {
 	Items           []GPUProfile `json:"items"`
 }
 
-// GPUProfileSpec is what is to be measured. Measurements are dropped, and all is measured again, when it changes in anything but search.maxTrials,
-// memory and staleAfter.
+// GPUProfileSpec is what to measure. If it changes in anything but search.maxTrials, memory and staleAfter, the measurements are dropped and
+// everything is measured again.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.functionRef) != has(self.template)",message="want exactly one of functionRef and template"
 // +kubebuilder:validation:XValidation:rule="(has(self.template) && !has(self.training)) == has(self.slo)",fieldPath=".slo",message="want it with a template, and neither with functionRef, whose function has it, nor with training"
@@ -65,63 +65,62 @@ type GPUProfileSpec struct {
 	// +optional
 	FunctionRef *FunctionReference `json:"functionRef,omitempty"`
 
-	// template describes a server that is no GPUFunction, as the template of a GPUFunction does, or a training, as that of a Job does.
+	// template is the pod template of a server that is not a GPUFunction, written as in a GPUFunction, or of a training job, written as in a Job.
 	// +optional
 	Template v1.PodTemplateSpec `json:"template,omitzero"`
 
-	// slo is the latency objective of the template.
+	// slo is the latency objective of the server in template.
 	// +optional
 	SLO SLO `json:"slo,omitzero"`
 
-	// protocol is that of the requests to the template: HTTP without it.
+	// protocol is the protocol of the requests to the server in template. Defaults to HTTP.
 	// +optional
 	Protocol Protocol `json:"protocol,omitempty"`
 
-	// concurrency is how many requests the template gets at once: 1 without it.
+	// concurrency is the number of requests that the server in template gets at once. Defaults to 1.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=10000
 	Concurrency *int `json:"concurrency,omitempty"`
 
-	// training says that the template answers no requests. It is measured by the kernels that it launches in a second.
+	// training says that the template answers no requests. It is measured by the kernels that it launches per second.
 	// +optional
 	Training *ProfileTraining `json:"training,omitempty"`
 
-	// accelerator is the model of the GPU, as gshare.dev/model of a pod: H200. Without it, that of which the cluster has the most.
+	// accelerator is the GPU model to measure on, like gshare.dev/model of a pod, such as H200. Defaults to the model that the cluster has the most of.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:XValidation:rule="self == '' || self.matches('^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$')",message="want the model of a GPU, such as H200"
 	Accelerator string `json:"accelerator,omitempty"`
 
-	// memory is the device memory of the share that is recommended. Without it, what the trials used and a tenth more; where that is not known,
-	// all of the GPU.
+	// memory is the device memory of the recommended share. Defaults to what the trials used plus a tenth or, if that is not known, to all of the GPU.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[+]?[0-9.]{1,32}([eE][+-]?[0-9]{1,2}|[A-Za-z]{0,2})$') && isQuantity(self) && quantity(self).compareTo(quantity('1Mi')) >= 0 && quantity(self).compareTo(quantity('1Pi')) <= 0",message="want a quantity of 1Mi to 1Pi, such as 1525Mi"
 	Memory Quantity `json:"memory,omitempty"`
 
-	// request is what the server is asked. Without it, that of the function.
+	// request is what to send to the server. Defaults to the request of the function.
 	// +optional
 	Request ProfileRequest `json:"request,omitzero"`
 
-	// search says which shares are tried.
+	// search says which shares to try.
 	// +optional
 	// +kubebuilder:default={}
 	Search ProfileSearch `json:"search,omitzero"`
 
-	// staleAfter is the age at which a profile is Stale: 1h to 87600h.
+	// staleAfter is the age at which a profile becomes Stale, from 1h to 87600h.
 	// +optional
 	// +kubebuilder:default="720h"
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]*)?(ns|us|µs|ms|s|m|h))+$') && duration(self) >= duration('1h') && duration(self) <= duration('87600h')",message="want a duration of 1h to 87600h, such as 720h"
 	StaleAfter Duration `json:"staleAfter,omitempty"`
 
-	// remeasure says when a complete profile is measured again by itself: NewImage, once the replicas run another image, or Never, as without it.
+	// remeasure says when a complete profile is measured again automatically: NewImage, once the replicas run another image, or Never, the default.
 	// +optional
 	Remeasure Remeasure `json:"remeasure,omitempty"`
 }
 
-// Remeasure says when a complete profile is measured again by itself.
+// Remeasure says when a complete profile is measured again automatically.
 //
 // +kubebuilder:validation:Enum=Never;NewImage
 type Remeasure string
@@ -129,12 +128,12 @@ type Remeasure string
 // The values of Remeasure.
 const (
 	RemeasureNever    Remeasure = "Never"
-	RemeasureNewImage Remeasure = "NewImage" // under the same tag: another template is always measured
+	RemeasureNewImage Remeasure = "NewImage" // under the same tag: a changed template is always measured again
 )
 
-// ProfileTraining says how a program is measured that answers no requests, such as a training.
+// ProfileTraining says how to measure a program that answers no requests, such as a training job.
 type ProfileTraining struct {
-	// steady is for how long the rate of kernels has to be the same, within 5 %: 15s to 60s. A trial takes what it is after eight times that.
+	// steady is how long the rate of kernels must stay the same, within 5 %: 15s to 60s. After eight times that, a trial takes the rate as it is.
 	// +optional
 	// +kubebuilder:default="15s"
 	// +kubebuilder:validation:MaxLength=32
@@ -142,7 +141,7 @@ type ProfileTraining struct {
 	Steady Duration `json:"steady,omitempty"`
 }
 
-// ProfileReference names a GPUProfile of the same namespace.
+// ProfileReference names a GPUProfile in the same namespace.
 type ProfileReference struct {
 	// name is the metadata.name of the GPUProfile.
 	// +required
@@ -152,39 +151,39 @@ type ProfileReference struct {
 	Name string `json:"name"`
 }
 
-// ProfileStrategy is how shares to try are chosen.
+// ProfileStrategy says how the shares to try are chosen.
 //
 // +kubebuilder:validation:Enum=HybridGrowth;Bisection;Grid
 type ProfileStrategy string
 
-// The strategies. HybridGrowth lets the SMs grow until a batch takes half of the objective, then doubles the batch. Bisection finds the fewest SMs that
-// answer 80 % and all of what the whole GPU does. Grid tries all combinations.
+// The strategies. HybridGrowth adds SMs until a batch takes half of the objective, then doubles the batch. Bisection finds the fewest SMs that answer
+// 80 % of what the whole GPU does, and the fewest that answer all of it. Grid tries all combinations.
 const (
 	HybridGrowth ProfileStrategy = "HybridGrowth"
 	Bisection    ProfileStrategy = "Bisection"
 	Grid         ProfileStrategy = "Grid"
 )
 
-// ProfileSearch says which shares are tried.
+// ProfileSearch says which shares to try.
 //
 // +kubebuilder:validation:XValidation:rule="self.strategy == 'Grid' || !has(self.sm) && !has(self.quota)",fieldPath=".strategy",message="want sm and quota with Grid only"
 // +kubebuilder:validation:XValidation:rule="self.strategy != 'Grid' || !has(self.step)",fieldPath=".step",message="want it without Grid only"
 // +kubebuilder:validation:XValidation:rule="self.strategy != 'Bisection' || !has(self.step) || 100 % self.step == 0",fieldPath=".step",message="want a divisor of 100 with Bisection"
 // +kubebuilder:validation:XValidation:rule="(has(self.sm) ? self.sm.size() : 7) * (has(self.quota) ? self.quota.size() : 5) <= 200",fieldPath=".sm",message="want at most 200 combinations of sm and quota"
 type ProfileSearch struct {
-	// strategy chooses the shares. HybridGrowth: the SMs grow until a batch takes half of the objective, then the batch doubles. Bisection: with one
-	// batch, the fewest SMs that answer 80 % of what all of them do, and the fewest that answer all of it. Grid: all combinations of sm and quota.
+	// strategy chooses the shares. HybridGrowth: add SMs until a batch takes half of the objective, then double the batch. Bisection: for one batch, the
+	// fewest SMs with 80 % and all of the whole GPU's rate. Grid: all combinations of sm and quota.
 	// +optional
 	// +kubebuilder:default=HybridGrowth
 	Strategy ProfileStrategy `json:"strategy,omitempty"`
 
-	// step is the percentage of the SMs by which HybridGrowth grows, and of which the result of Bisection is a multiple: 10 without it.
+	// step is the percentage of SMs that HybridGrowth adds at a time, and of which the result of Bisection is a multiple. Defaults to 10.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
 	Step int64 `json:"step,omitempty"`
 
-	// sm are the percentages of the SMs of Grid: 6, 12, 24, 50, 60, 80 and 100 without it.
+	// sm are the percentages of SMs that Grid tries. Defaults to 6, 12, 24, 50, 60, 80 and 100.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -193,7 +192,7 @@ type ProfileSearch struct {
 	// +kubebuilder:validation:items:Maximum=100
 	SM []int64 `json:"sm,omitempty"`
 
-	// quota are the percentages of the time of Grid: 20, 40, 60, 80 and 100 without it.
+	// quota are the percentages of GPU time that Grid tries. Defaults to 20, 40, 60, 80 and 100.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -202,14 +201,14 @@ type ProfileSearch struct {
 	// +kubebuilder:validation:items:Maximum=100
 	Quota []int64 `json:"quota,omitempty"`
 
-	// maxBatch is the largest batch that HybridGrowth tries, and the batch of Bisection and Grid. More than 1 needs protocol OIP. Without it, that of the
-	// function or, with HybridGrowth and OIP, 32.
+	// maxBatch is the largest batch that HybridGrowth tries, and the batch of Bisection and Grid. More than 1 requires protocol OIP. Defaults to that of
+	// the function or, for HybridGrowth with OIP, to 32.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=4096
 	MaxBatch int `json:"maxBatch,omitempty"`
 
-	// maxTrials is the greatest number of trials. The best of them is then the result.
+	// maxTrials is the maximum number of trials. After that, the best of them is the result.
 	// +optional
 	// +kubebuilder:default=60
 	// +kubebuilder:validation:Minimum=1

@@ -2,21 +2,21 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// GPUProfileStatus is what was measured. It is all that gshare-controller knows: one that starts goes on from here.
+// GPUProfileStatus is what was measured. gshare-controller keeps no other state: after a restart, it continues from here.
 type GPUProfileStatus struct {
-	// observedGeneration is the metadata.generation of the specification that the rest of the status is about.
+	// observedGeneration is the metadata.generation of the spec that the rest of the status describes.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// conditions are what holds of the profile now. Complete is True once nothing is left to measure; its reason says why not. Stale is True if
-	// something has changed since, so that the profile may not hold any more.
+	// conditions are the current conditions. Complete is True once nothing is left to measure; otherwise its reason says why. Stale is True if the
+	// profile may no longer hold, because something has changed.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=16
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// plan is a hash of what is measured. Trials of another plan cannot be compared.
+	// plan is a hash of what is measured. Trials of different plans cannot be compared.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Plan string `json:"plan,omitempty"`
@@ -25,41 +25,41 @@ type GPUProfileStatus struct {
 	// +optional
 	Fingerprint *ProfileFingerprint `json:"fingerprint,omitempty"`
 
-	// trials is the number of points.
+	// trials is the number of trials in points.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Trials int32 `json:"trials,omitempty"`
 
-	// current is what is measured now, as kubectl get prints it.
+	// current is what is being measured, as kubectl get prints it.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	Current string `json:"current,omitempty"`
 
-	// gpuSeconds is how long a GPU was reserved for trials that were recorded.
+	// gpuSeconds is how many seconds a GPU was reserved for the recorded trials.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	GPUSeconds int64 `json:"gpuSeconds,omitempty"`
 
-	// targets is how many pods with the server were begun.
+	// targets is how many pods with the server have been started.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Targets int32 `json:"targets,omitempty"`
 
-	// target is the share of the pod with the server that is measured; none if there is no such pod.
+	// target is the share of the server pod that is being measured. Not set if there is no such pod.
 	// +optional
 	Target *ProfileTarget `json:"target,omitempty"`
 
-	// attempt is the trial that has begun; none if there is no such trial.
+	// attempt is the trial in progress. Not set if there is none.
 	// +optional
 	Attempt *ProfileAttempt `json:"attempt,omitempty"`
 
-	// points are the trials.
+	// points are the results of the trials.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=200
 	Points []ProfilePoint `json:"points,omitempty"`
 
-	// recommended is the share that costs the least SM-time for a request within the objective; none if no share meets it.
+	// recommended is the share that costs the least SM-time per request within the objective. Not set if no share meets it.
 	// +optional
 	Recommended *ProfileRecommendation `json:"recommended,omitempty"`
 
@@ -67,7 +67,7 @@ type GPUProfileStatus struct {
 	// +optional
 	Completed *metav1.Time `json:"completed,omitempty"`
 
-	// replicasImage is the image that the function's replicas ran when the last measurement ended, with its digest; none if there were no replicas.
+	// replicasImage is the image, with its digest, that the function's replicas ran when the last measurement ended. Not set if there were no replicas.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	ReplicasImage string `json:"replicasImage,omitempty"`
@@ -75,7 +75,7 @@ type GPUProfileStatus struct {
 
 // ProfileFingerprint identifies what was measured, and on what.
 type ProfileFingerprint struct {
-	// image is that of the server with its digest, as the kubelet names it.
+	// image is the image of the server with its digest, as the kubelet reports it.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Image string `json:"image,omitempty"`
@@ -85,7 +85,7 @@ type ProfileFingerprint struct {
 	// +kubebuilder:validation:MaxLength=64
 	Model string `json:"model,omitempty"`
 
-	// sms is the number of the SMs of the GPU.
+	// sms is the number of SMs of the GPU.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	SMs int32 `json:"sms,omitempty"`
@@ -95,7 +95,7 @@ type ProfileFingerprint struct {
 	// +kubebuilder:validation:Minimum=0
 	MemoryMiB int64 `json:"memoryMiB,omitempty"`
 
-	// driver is the version of the GPU driver, if a label of the node says it (that of NVIDIA's GPU feature discovery).
+	// driver is the version of the GPU driver, if the node has the label for it that NVIDIA's GPU feature discovery sets.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Driver string `json:"driver,omitempty"`
@@ -106,75 +106,75 @@ type ProfileFingerprint struct {
 	Gshare string `json:"gshare,omitempty"`
 }
 
-// ProfileTarget is the share of the pod with the server.
+// ProfileTarget is the share of the server pod.
 type ProfileTarget struct {
-	// number is that of the pod among those that were begun.
+	// number is the number of this pod among the server pods that have been started.
 	// +required
 	// +kubebuilder:validation:Minimum=1
 	Number int32 `json:"number"`
 
-	// sm is the percentage of the SMs.
+	// sm is the percentage of SMs.
 	// +required
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
 	SM int64 `json:"sm"`
 
-	// quota is the percentage of the time.
+	// quota is the percentage of GPU time.
 	// +required
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
 	Quota int64 `json:"quota"`
 }
 
-// ProfileAttempt is a trial that has begun on the target.
+// ProfileAttempt is a trial in progress on the target.
 type ProfileAttempt struct {
-	// batch is the number of rows of a request.
+	// batch is the number of rows in a request.
 	// +required
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=4096
 	Batch int `json:"batch"`
 
-	// confirm says that the trial is the best, and is measured again for longer.
+	// confirm says that this trial was the best and is being measured again for longer.
 	// +optional
 	Confirm bool `json:"confirm,omitempty"`
 
-	// count is how often it was begun since the server ended or failed.
+	// count is how often the trial was started: once, and again each time the server ended or failed.
 	// +required
 	// +kubebuilder:validation:Minimum=1
 	Count int32 `json:"count"`
 
-	// clients is how many pods that send the requests were begun.
+	// clients is how many client pods, which send the requests, have been started.
 	// +required
 	// +kubebuilder:validation:Minimum=1
 	Clients int32 `json:"clients"`
 
-	// since is when the last of these was begun.
+	// since is when the last client pod was started.
 	// +required
 	Since metav1.Time `json:"since"`
 }
 
-// ProfilePoint is one trial: a share, a batch, and what was measured. Times of a batch are those of a server that always has the next one.
-// It has many fields since it is one row of a table.
+// ProfilePoint is the result of one trial: a share, a batch, and what was measured. Batch times are those of a server that always has the next batch.
+// It has many fields because it is one row of a table.
 type ProfilePoint struct {
-	// sm is the percentage of the SMs.
+	// sm is the percentage of SMs.
 	// +required
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
 	SM int64 `json:"sm"`
 
-	// quota is the percentage of the time.
+	// quota is the percentage of GPU time.
 	// +required
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
 	Quota int64 `json:"quota"`
 
-	// batch is the number of rows of a request.
+	// batch is the number of rows in a request.
 	// +required
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=4096
 	Batch int `json:"batch"`
 
-	// failed is why the server does not run on the share; then nothing was measured.
+	// failed is why the server does not run with this share. Nothing was measured then.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	Failed string `json:"failed,omitempty"`
@@ -194,38 +194,38 @@ type ProfilePoint struct {
 	// +kubebuilder:validation:Minimum=0
 	P99Microseconds int64 `json:"p99Microseconds,omitempty"`
 
-	// plateau is how many rows a second were answered while there was always the next batch.
+	// plateau is the number of rows answered per second while there was always a next batch.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Plateau float64 `json:"plateau,omitempty"`
 
-	// requestsPerSecond is the highest rate of rows at random times that was answered within the objective; 0: none.
+	// requestsPerSecond is the highest rate of rows, arriving at random, that was answered within the objective; 0 if there is none.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	RequestsPerSecond float64 `json:"requestsPerSecond,omitempty"`
 
-	// latencyP50Microseconds is the median latency at that rate, since a request was due.
+	// latencyP50Microseconds is the median latency at that rate, from when a request was due.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	LatencyP50Microseconds int64 `json:"latencyP50Microseconds,omitempty"`
 
-	// latencyP99Microseconds is the latency of 99 % at that rate.
+	// latencyP99Microseconds is the 99th percentile of the latency at that rate.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	LatencyP99Microseconds int64 `json:"latencyP99Microseconds,omitempty"`
 
-	// kernelsPerSecond is how many kernels a training launched in a second.
+	// kernelsPerSecond is how many kernels a training job launched per second.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	KernelsPerSecond float64 `json:"kernelsPerSecond,omitempty"`
 
-	// spreadPercent is by how much the kernels of some moments differed from that.
+	// spreadPercent is by how much the kernel rate at some moments differed from that.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	SpreadPercent float64 `json:"spreadPercent,omitempty"`
 
-	// gpuTimePercent is the part of the time in which one of its kernels ran, in the mean over the last minute of the trial or less. None if the agent
-	// did not count it, as that of a server with the whole GPU.
+	// gpuTimePercent is the percentage of time in which a kernel of it ran, averaged over the last minute of the trial or less. Not set if the agent did
+	// not count it, as for a server with the whole GPU.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
@@ -236,7 +236,7 @@ type ProfilePoint struct {
 	// +kubebuilder:validation:Minimum=0
 	MemoryMiB int64 `json:"memoryMiB,omitempty"`
 
-	// clientLate says that the rate may be higher: the client was too slow to tell.
+	// clientLate says that the client was too slow to tell whether the rate could be higher.
 	// +optional
 	ClientLate bool `json:"clientLate,omitempty"`
 

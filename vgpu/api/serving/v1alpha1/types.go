@@ -1,6 +1,6 @@
-// Package v1alpha1 defines the objects of serving: GPUFunction, a server of models that gshare scales, with its latency objective and its share
-// of a GPU; FaSTPod, replicas that all have one share; GPUProfile, the measurement of how large a share a server needs; SharePolicy, which limits what
-// the pods of a namespace hold; and InferencePlan, a plan of how functions of one model are served together.
+// Package v1alpha1 defines the objects of the serving API: GPUFunction, a model server that gshare scales, with its latency objective and its share
+// of a GPU; FaSTPod, replicas that all have the same share; GPUProfile, a measurement of how large a share a server needs; SharePolicy, which limits
+// what the pods of a namespace hold; and InferencePlan, a plan of how to serve functions of one model together.
 //
 // The comments of types and fields are what kubectl explain prints, up to 200 characters of each. make crds writes manifests/serving from them.
 //
@@ -27,7 +27,7 @@ const (
 	ProfileKind = "GPUProfile"
 )
 
-// GPUFunction is a server of which there are as many replicas as the load needs, and none without load.
+// GPUFunction is a server that runs as many replicas as its load needs, and none without load.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=gpufunctions,singular=gpufunction,shortName=gfn,categories=gshare
@@ -45,20 +45,20 @@ const (
 type GPUFunction struct {
 	metav1.TypeMeta `json:",inline"`
 
-	// metadata names the function: requests name it by their host.
+	// metadata names the function. Requests address it by this name, in their host.
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
-	// spec is what the user wants of the function.
+	// spec is the desired state of the function.
 	// +required
 	Spec GPUFunctionSpec `json:"spec"`
 
-	// status is what the cluster observes of the function.
+	// status is the observed state of the function.
 	// +optional
 	Status GPUFunctionStatus `json:"status,omitzero"`
 }
 
-// GPUFunctionList is a list of functions.
+// GPUFunctionList is a list of GPUFunctions.
 //
 // +kubebuilder:object:root=true
 type GPUFunctionList struct {
@@ -67,7 +67,7 @@ type GPUFunctionList struct {
 	Items           []GPUFunction `json:"items"`
 }
 
-// GPUFunctionSpec is what the user wants of a function.
+// GPUFunctionSpec is the desired state of a function.
 //
 // +kubebuilder:validation:XValidation:rule="self.batching.maxBatch <= 1 || self.protocol == 'OIP'",fieldPath=".batching.maxBatch",message="want 1: only requests of protocol OIP are joined"
 // +kubebuilder:validation:XValidation:rule="self.scaling.autoscaler == 'External' || has(self.template)",fieldPath=".template",message="want a template, unless scaling.autoscaler is External"
@@ -83,56 +83,57 @@ type GPUFunctionSpec struct {
 	// +required
 	SLO SLO `json:"slo"`
 
-	// protocol is that of the requests. HTTP: any. OIP: the Open Inference Protocol, whose requests can be joined. OpenAI: completions and
-	// embeddings, with the objective for the first byte.
+	// protocol is the protocol of the requests. HTTP: any. OIP: the Open Inference Protocol, whose requests can be batched. OpenAI: completions and
+	// embeddings; the objective applies to the first byte.
 	// +optional
 	// +kubebuilder:default=HTTP
 	Protocol Protocol `json:"protocol,omitempty"`
 
-	// batching says how requests are joined.
+	// batching says how requests are joined into batches.
 	// +optional
 	// +kubebuilder:default={}
 	Batching Batching `json:"batching,omitzero"`
 
-	// template describes a replica. Its one container listens on the port in the variable PORT, and gets requests once its startupProbe and
-	// readinessProbe succeed or, without any, it accepts connections.
+	// template is the pod template of a replica. Its one container listens on $PORT, and gets requests once its startupProbe and readinessProbe succeed
+	// or, without probes, once it accepts connections.
 	// +optional
 	Template v1.PodTemplateSpec `json:"template,omitzero"`
 
-	// resources is what each replica gets.
+	// resources are the GPU resources of each replica.
 	// +optional
 	Resources Resources `json:"resources,omitzero"`
 
-	// profileRef names the GPUProfile whose share, rate and batch the function has, once it is complete. If there is no such profile, one of this
-	// function is made. Without it, a function of protocol OIP, or with a request, that says neither resources.share nor scaling.requestsPerSecond has
-	// that of its own name. Only in a cluster.
+	// profileRef names the GPUProfile that provides the share, rate and batch size, once it is complete. If it does not exist, gshare creates it for
+	// this function. Only in a cluster. Without profileRef, a function with protocol OIP, or with a request, uses the GPUProfile of its own name if it
+	// sets neither resources.share nor scaling.requestsPerSecond.
 	// +optional
 	ProfileRef *ProfileReference `json:"profileRef,omitempty"`
 
-	// request is what gshare asks a replica in order to measure it. With it, a function of any protocol that says neither resources.share nor
-	// scaling.requestsPerSecond nor profileRef has the GPUProfile of its own name. Without it, one of protocol OIP is asked zeros, as the metadata of its
-	// model describe them.
+	// request is what gshare sends to a replica to measure it. Without it, a function with protocol OIP gets zeros, in the shapes that the metadata of
+	// its model describes. With it, a function of any protocol uses the GPUProfile of its own name if it sets none of resources.share,
+	// scaling.requestsPerSecond and profileRef.
 	// +optional
 	Request *ProfileRequest `json:"request,omitempty"`
 
-	// pipeline lets gshare cut a replica into stages, each on a MIG instance of its own, where no instance that is free holds all of it. Only in a
-	// cluster, and for servers that run python -m gshare serve.
+	// pipeline lets gshare split a replica into stages, each on a MIG instance of its own, when no free instance can hold all of it. Only in a cluster,
+	// and for servers that run python -m gshare serve.
 	// +optional
 	Pipeline *Pipeline `json:"pipeline,omitempty"`
 
-	// scaling bounds the number of replicas and says what one can do.
+	// scaling bounds the number of replicas and says how much one replica can serve.
 	// +optional
 	// +kubebuilder:default={}
 	Scaling Scaling `json:"scaling,omitzero"`
 
-	// access says who may call the function: by default the pods of its namespace.
+	// access says who may call the function. Defaults to the pods of its namespace.
 	// +optional
 	Access Access `json:"access,omitzero"`
 }
 
-// Access says who may call a function. On one machine everybody may who reaches the gateway.
+// Access says who may call a function. On a single machine, everyone who can reach the gateway may.
 type Access struct {
-	// namespaces are those whose pods and service accounts may call the function, beside its own. '*' lets everybody who reaches the gateway.
+	// namespaces are the namespaces whose pods and service accounts may call the function, in addition to its own. '*' allows everyone who can reach the
+	// gateway.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=64
@@ -143,7 +144,7 @@ type Access struct {
 
 // SLO is the latency objective of a function.
 type SLO struct {
-	// latency is the time within which 99 % of the requests are to be answered, such as 69ms: 1ms to 1h. A request that would be late is refused.
+	// latency is the time within which 99 % of the requests should be answered, from 1ms to 1h, such as 69ms. A request that would be late is refused.
 	// +required
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]*)?(ns|us|µs|ms|s|m|h))+$') && duration(self) >= duration('1ms') && duration(self) <= duration('1h')",message="want a duration of 1ms to 1h, such as 69ms"
@@ -155,17 +156,17 @@ type SLO struct {
 // +kubebuilder:validation:Enum=HTTP;OIP;OpenAI
 type Protocol string
 
-// The protocols. HTTP is any. OIP is the Open Inference Protocol, whose requests can be joined; OpenAI is that of chat completions, where the
-// objective is that of the first byte of the answer.
+// The protocols. HTTP is any. OIP is the Open Inference Protocol, whose requests can be joined into batches. OpenAI is the protocol of chat
+// completions, where the objective applies to the first byte of the response.
 const (
 	HTTP   Protocol = "HTTP"
 	OIP    Protocol = "OIP"
 	OpenAI Protocol = "OpenAI"
 )
 
-// Batching says how requests are joined.
+// Batching says how requests are joined into batches.
 type Batching struct {
-	// maxBatch is how many rows (inputs) a replica may get as one request. More than 1 needs protocol OIP.
+	// maxBatch is the maximum number of rows (inputs) that a replica gets in one request. More than 1 requires protocol OIP.
 	// +optional
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=1
@@ -173,140 +174,143 @@ type Batching struct {
 	MaxBatch int `json:"maxBatch,omitempty"`
 }
 
-// Resources is what each replica gets.
+// Resources are the GPU resources of each replica.
 type Resources struct {
-	// share is the share of a GPU. On one machine it is required. In a cluster, without it, gshare chooses one that meets the objective.
+	// share is the share of a GPU that each replica gets. Required on a single machine. In a cluster, if it is not set, gshare chooses one that meets
+	// the objective.
 	// +optional
 	Share *Share `json:"share,omitempty"`
 }
 
-// Share is a share of one GPU in the units of a pod.
+// Share is a share of one GPU, in the units that pods use.
 //
 // +kubebuilder:validation:XValidation:rule="self.?quotaLimit.orValue(100) >= self.?quota.orValue(100)",fieldPath=".quotaLimit",message="want at least the quota, which is 100 by default"
 // +kubebuilder:validation:XValidation:rule="self.?smLimit.orValue(100) >= self.sm",fieldPath=".smLimit",message="want at least sm"
 // +kubebuilder:validation:XValidation:rule="self.?smLimit.orValue(self.sm) == self.sm || self.?quota.orValue(100) == 100",fieldPath=".smLimit",message="above sm, it needs quota 100"
 type Share struct {
-	// sm is the percentage of the GPU's SMs, as gshare/sm of a pod.
+	// sm is the percentage of the GPU's SMs, like gshare/sm of a pod.
 	// +required
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
 	SM *int64 `json:"sm"`
 
-	// smLimit is the greatest percentage of the SMs, which a replica gets where others leave them idle: then it is of class elastic. Without it, it is sm.
+	// smLimit is the percentage of SMs that a replica may use while other pods leave them idle. Defaults to sm. With a limit above sm, the replica has
+	// isolation class elastic.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
 	SMLimit *int64 `json:"smLimit,omitempty"`
 
-	// quota is the guaranteed percentage of the time, as gshare/quota of a pod.
+	// quota is the guaranteed percentage of GPU time, like gshare/quota of a pod.
 	// +optional
 	// +kubebuilder:default=100
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
 	Quota *int64 `json:"quota,omitempty"`
 
-	// quotaLimit is the greatest percentage of the time, which a replica gets where others leave it unused. Without it, it is the quota.
+	// quotaLimit is the percentage of GPU time that a replica may use while other pods leave it unused. Defaults to quota.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
 	QuotaLimit *int64 `json:"quotaLimit,omitempty"`
 
-	// memory is that of the device, with a unit: 1Mi to 1Pi, such as 1525Mi. Parts of a MiB are rounded up.
+	// memory is the device memory, with a unit, from 1Mi to 1Pi, such as 1525Mi. Fractions of a MiB are rounded up.
 	// +required
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[+]?[0-9.]{1,32}([eE][+-]?[0-9]{1,2}|[A-Za-z]{0,2})$') && isQuantity(self) && quantity(self).compareTo(quantity('1Mi')) >= 0 && quantity(self).compareTo(quantity('1Pi')) <= 0",message="want a quantity of 1Mi to 1Pi, such as 1525Mi"
 	Memory Quantity `json:"memory"`
 }
 
-// Autoscaler is who decides how many replicas a function has.
+// Autoscaler is what decides how many replicas a function has.
 //
 // +kubebuilder:validation:Enum=Native;External
 type Autoscaler string
 
-// The autoscalers. Native is gshare, which makes the pods. External is another one, such as KEDA or a HorizontalPodAutoscaler: gshare says how many
-// replicas the function needs, and sends its requests to the pods with its label, whoever makes them.
+// The autoscalers. Native is gshare, which also creates the pods. External is another one, such as KEDA or a HorizontalPodAutoscaler: gshare reports
+// how many replicas the function needs, and sends its requests to the pods with its label, whoever creates them.
 const (
 	Native   Autoscaler = "Native"
 	External Autoscaler = "External"
 )
 
-// Scaling bounds the number of replicas and says what one can do.
+// Scaling bounds the number of replicas and says how much one replica can serve.
 //
 // +kubebuilder:validation:XValidation:rule="self.?maxReplicas.orValue(10) >= self.?minReplicas.orValue(0)",fieldPath=".maxReplicas",message="want at least minReplicas; the default is 10"
 // +kubebuilder:validation:XValidation:rule="!has(self.scaleOutVotes) || self.scaleOutVotes <= duration(self.window).getSeconds()",fieldPath=".scaleOutVotes",message="want at most the seconds of the window"
 // +kubebuilder:validation:XValidation:rule="!has(self.scaleInVotes) || self.scaleInVotes < duration(self.window).getSeconds()",fieldPath=".scaleInVotes",message="want less than the seconds of the window"
 type Scaling struct {
-	// autoscaler decides how many replicas there are. Native: gshare. External: another one, of pods that are not gshare's: all those in the
+	// autoscaler decides how many replicas there are. Native: gshare. External: another autoscaler, of pods that gshare does not create: all in the
 	// namespace with the label serving.gshare.dev/function.
 	// +optional
 	// +kubebuilder:default=Native
 	Autoscaler Autoscaler `json:"autoscaler,omitempty"`
 
-	// minReplicas is the number of replicas that are there without load.
+	// minReplicas is the minimum number of replicas, which run even without load.
 	// +optional
 	// +kubebuilder:default=0
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=1000
 	MinReplicas int `json:"minReplicas,omitempty"`
 
-	// maxReplicas is the greatest number of replicas.
+	// maxReplicas is the maximum number of replicas.
 	// +optional
 	// +kubebuilder:default=10
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000
 	MaxReplicas *int `json:"maxReplicas,omitempty"`
 
-	// shares says which shares the replicas have. Single: all that of the function. Mixed: any of those that its profile has measured: as many
-	// replicas of the recommended one as the load keeps busy, and one of the smallest that answers the rest. Mixed needs a profileRef.
+	// shares says which shares the replicas have. Single: all have the function's share. Mixed: any share that the profile has measured; requires
+	// profileRef. Mixed runs as many replicas with the recommended share as the load keeps busy, and one with the smallest share that serves the rest.
 	// +optional
 	// +kubebuilder:default=Single
 	Shares ReplicaShares `json:"shares,omitempty"`
 
-	// requestsPerSecond is what one replica answers within the objective. On one machine it is required. In a cluster, without it, gshare
-	// measures it.
+	// requestsPerSecond is the rate that one replica can serve within the objective. Required on a single machine. In a cluster, gshare measures it if
+	// it is not set.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self >= 0.001",message="want at least 0.001"
 	// +kubebuilder:validation:Maximum=1000000
-	RequestsPerSecond float64 `json:"requestsPerSecond,omitempty"` // a rule and no minimum, of which the API server drops the fraction for 0
+	RequestsPerSecond float64 `json:"requestsPerSecond,omitempty"` // a rule, not a minimum: the API server drops the fraction of a minimum and takes 0
 
-	// concurrency is how many requests a replica gets at once. The others wait in the gateway, earliest deadline first.
+	// concurrency is the number of requests that a replica gets at once. The others wait in the gateway, earliest deadline first.
 	// +optional
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=10000
 	Concurrency *int `json:"concurrency,omitempty"`
 
-	// window is the span of the load samples, one a second, that decide: 2s to 1h. Half of them (scaleOutVotes) above what all replicas can
-	// do add replicas; three quarters (scaleInVotes) below what one fewer could do give one up.
+	// window is the period of load samples, one per second, that scaling looks at: 2s to 1h. If half of them (scaleOutVotes) exceed what all replicas
+	// can serve, replicas are added. If three quarters (scaleInVotes) are below what one replica fewer could serve, one is given up.
 	// +optional
 	// +kubebuilder:default="20s"
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]*)?(ns|us|µs|ms|s|m|h))+$') && duration(self) >= duration('2s') && duration(self) <= duration('1h')",message="want a duration of 2s to 1h, such as 20s"
 	Window Duration `json:"window,omitempty"`
 
-	// scaleOutVotes is the number of samples of the window that add replicas: 1 for a rise at once. Without it, half of the window.
+	// scaleOutVotes is how many samples of the window must exceed what the replicas can serve before replicas are added. 1 adds them at once. Defaults
+	// to half of the window.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=3600
 	ScaleOutVotes *int `json:"scaleOutVotes,omitempty"`
 
-	// scaleInVotes is the number of samples of the window than which more give replicas up. One less than the window keeps replicas for as
-	// long as the window after they were needed. Without it, three quarters of the window.
+	// scaleInVotes gives up replicas when more than this number of samples of the window show that fewer suffice. Defaults to three quarters of the
+	// window. One less than the window keeps replicas for a whole window after they were needed.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=3599
 	ScaleInVotes *int `json:"scaleInVotes,omitempty"`
 
-	// keepShared is how long a replica that was given up stays in reserve before it is stopped: 1ms to 24h. It gets requests only when the
-	// others are busy, and serves again at once when the load rises.
+	// keepShared is how long a replica that was given up stays in reserve before it is stopped: 1ms to 24h. It gets requests only when the others are
+	// busy, and serves again at once when the load rises.
 	// +optional
 	// +kubebuilder:default="30s"
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]*)?(ns|us|µs|ms|s|m|h))+$') && duration(self) >= duration('1ms') && duration(self) <= duration('24h')",message="want a duration of 1ms to 24h, such as 30s"
 	KeepShared Duration `json:"keepShared,omitempty"`
 
-	// keepWarm is how long a replica stays parked after its time in reserve: 1s to 168h. Its server gives the memory of the GPU back
-	// and keeps its process. Without it none is parked. Only in a cluster, for servers that can: Triton and vLLM.
+	// keepWarm is how long a replica stays parked after its time in reserve: 1s to 168h. If not set, none is parked. Only in a cluster, for servers that
+	// support it: Triton and vLLM. A parked server releases its GPU memory and keeps its process.
 	// +optional
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+([.][0-9]*)?(ns|us|µs|ms|s|m|h))+$') && duration(self) >= duration('1s') && duration(self) <= duration('168h')",message="want a duration of 1s to 168h, such as 10m"
@@ -321,13 +325,13 @@ type ReplicaShares string
 // The values of Scaling.Shares.
 const (
 	SingleShare ReplicaShares = "Single" // all replicas have the share of the function
-	MixedShares ReplicaShares = "Mixed"  // replicas have shares that the profile has measured (FaST-GShare, Algorithm 1)
+	MixedShares ReplicaShares = "Mixed"  // replicas have any of the shares that the profile has measured (FaST-GShare, Algorithm 1)
 )
 
 // Samples returns the number of load samples of a window, one a second.
 func (s *Scaling) Samples() int { return int(s.Window.Value() / time.Second) }
 
-// Votes returns how many samples of the window add replicas, and the number than which more give replicas up.
+// Votes returns how many samples of the window add replicas, and the number that samples have to exceed to give replicas up.
 func (s *Scaling) Votes() (out, in int) {
 	out, in = scaling.Votes(s.Samples())
 	if s.ScaleOutVotes != nil {
@@ -342,7 +346,7 @@ func (s *Scaling) Votes() (out, in int) {
 // Duration is a duration as users write it, such as "69ms".
 type Duration string
 
-// UnmarshalJSON implements json.Unmarshaler. It takes every value: one that is no string is kept as it is written, so that validation names its
+// UnmarshalJSON implements json.Unmarshaler. It accepts any value: one that is not a string is kept as written, so that validation can name its
 // field.
 func (d *Duration) UnmarshalJSON(text []byte) error {
 	if string(text) == "null" {
@@ -360,12 +364,12 @@ func (d Duration) Value() time.Duration {
 	return value
 }
 
-// StartLimit returns the time within which a startup probe has to succeed, after its initial delay. The probe must be one of Decode.
+// StartLimit returns the time within which a startup probe must succeed, after its initial delay. The probe must come from Decode.
 func StartLimit(p *v1.Probe) time.Duration {
 	return time.Duration(p.PeriodSeconds) * time.Duration(p.FailureThreshold) * time.Second
 }
 
-// Grace returns the termination grace period. The function must be one of Decode or CompleteForCluster.
+// Grace returns the termination grace period. The function must come from Decode or CompleteForCluster.
 func (f *GPUFunction) Grace() time.Duration {
 	return time.Duration(*f.Spec.Template.Spec.TerminationGracePeriodSeconds) * time.Second
 }
@@ -373,7 +377,7 @@ func (f *GPUFunction) Grace() time.Duration {
 // Container returns the container of the function's replicas. The function must be valid and not External.
 func (f *GPUFunction) Container() *v1.Container { return &f.Spec.Template.Spec.Containers[0] }
 
-// Share returns the share of each replica. The function must be one of Decode or CompleteForCluster.
+// Share returns the share of each replica. The function must come from Decode or CompleteForCluster.
 func (f *GPUFunction) Share() share.Share {
 	s, _ := f.Spec.Resources.Share.share() // valid
 	return s

@@ -90,7 +90,7 @@ func checkName(field, name string) error {
 	return nil
 }
 
-// checkDuration returns an error unless the duration is within the bounds. The unit is the one to suggest for a number without any.
+// checkDuration returns an error unless the duration is within the bounds. The unit is the one to suggest for a number without a unit.
 func checkDuration(field string, d Duration, low, high time.Duration, unit string) error {
 	v := d.Value()
 	if v >= low && v <= high {
@@ -117,7 +117,7 @@ func (s *GPUFunctionSpec) validateProtocol(field string) error {
 	return nil
 }
 
-// validateProfile returns an error for what one machine does not have: profiles, and an agent that parks.
+// validateProfile returns an error for what a single machine does not have: profiles, and an agent that parks.
 func (s *GPUFunctionSpec) validateProfile(field string) error {
 	if s.ProfileRef != nil {
 		return share.Invalid(field+".profileRef", "only a cluster has profiles; measure with gshare profile")
@@ -134,7 +134,7 @@ func (s *GPUFunctionSpec) validateProfile(field string) error {
 	return nil
 }
 
-// validateKeepWarm returns an error for a time that replicas cannot be parked for. Without one they are not.
+// validateKeepWarm returns an error for an invalid time to park replicas. Without one, replicas are not parked.
 func (s *Scaling) validateKeepWarm(field string) error {
 	if s.KeepWarm == "" {
 		return nil
@@ -165,8 +165,8 @@ func validateGrace(field string, s *v1.PodSpec) error {
 
 // Variables that are set for each replica.
 const (
-	PortVariable = "PORT" // on which the server is to listen
-	HostVariable = "HOST" // the address on which the server is to listen, where it is not all addresses
+	PortVariable = "PORT" // the port on which the server must listen
+	HostVariable = "HOST" // the address on which the server must listen, if not on all addresses
 )
 
 func validateContainer(field string, c *v1.Container) error {

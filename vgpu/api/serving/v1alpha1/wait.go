@@ -7,8 +7,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// Failure returns why a container of a pod that is not Ready cannot run until the kubelet tries again: it has exited, or there is no image or no
-// volume for it. It returns an empty text if there is none.
+// Failure returns why a container of a pod that is not Ready cannot run until the kubelet tries again: it has exited, or its image or a volume is
+// missing. It returns an empty string if there is no such container.
 func Failure(p *v1.Pod) string {
 	for _, c := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
 		w, t := c.State.Waiting, c.State.Terminated
