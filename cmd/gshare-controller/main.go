@@ -42,26 +42,27 @@ func command() *cobra.Command {
 	cmd := cli.Root(&cobra.Command{
 		Use:   "gshare-controller [--kubeconfig FILE]",
 		Short: "Run as many pods of each GPUFunction as its load needs",
-		Long: "gshare-controller makes the GPUFunctions and FaSTPods of a cluster serve. It reads the load of functions from the gateways, and creates\n" +
-			"and deletes pods. It also measures what GPUProfiles ask for. Of several controllers one leads; another takes over within 6 seconds of its end.",
+		Long: "gshare-controller runs the pods of the GPUFunctions and FaSTPods of a cluster. It reads the load of the functions from the gateways, and\n" +
+			"creates and deletes pods accordingly. It also runs the measurements that GPUProfiles ask for. If there are several controllers, one\n" +
+			"leads, and another takes over within 6 seconds after the leader ends.",
 		Example: "  gshare-controller\n  gshare-controller --kubeconfig ~/.kube/config --leader-elect=false",
 		Args:    cli.NoArgs,
 		Version: release.Version(),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), o) },
 	})
 	f := cmd.Flags()
-	f.StringVar(&o.kubeconfig, "kubeconfig", "", "how to reach the API server; by default as the pod that this is")
-	f.StringVar(&o.namespace, "namespace", "gshare-system", "namespace of the gateways' services, of the lease and of the Secrets with certificates")
-	f.StringVar(&o.service, "gateways", "gshare-gateway-reports", "headless service of the gateways' ports of reports")
-	f.StringVar(&o.token, "token", "/var/run/secrets/gshare/token", "file of the token with which the gateways' reports are read; it may change")
-	f.StringVar(&o.domain, "cluster-domain", "cluster.local", "domain of the cluster's DNS")
-	f.StringVar(&o.metrics, "metrics", ":9090", "address of the metrics (Prometheus), 0 for none")
-	f.StringVar(&o.health, "health", ":8081", "address of /healthz and /readyz, 0 for none")
-	f.StringVar(&o.keda, "keda", ":9091", "address for KEDA's triggers of type external-push (gRPC, without TLS), while it leads; 0 for none")
-	f.StringVar(&o.pprof, "pprof", "0", "address of /debug/pprof, which shows to everybody who reaches it what the process does; 0 for none")
-	f.StringVar(&o.profileImage, "profile-image", "", "image with gshare-controller for the pods that send the requests of GPUProfiles; by default its own")
-	f.BoolVar(&o.profileFunctions, "profile-functions", true, "measure functions of protocol OIP that say neither a share nor a rate nor profileRef, by a GPUProfile of their name")
-	f.BoolVar(&o.elect, "leader-elect", true, "act only as the leader")
+	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file (default: the in-cluster configuration)")
+	f.StringVar(&o.namespace, "namespace", "gshare-system", "namespace of the gateways' services, the lease, and the Secrets with certificates")
+	f.StringVar(&o.service, "gateways", "gshare-gateway-reports", "headless service of the ports on which gateways report the load")
+	f.StringVar(&o.token, "token", "/var/run/secrets/gshare/token", "file with the token for reading the gateways' reports; the file may change while the controller runs")
+	f.StringVar(&o.domain, "cluster-domain", "cluster.local", "DNS domain of the cluster")
+	f.StringVar(&o.metrics, "metrics", ":9090", "address to serve Prometheus metrics on; 0 for none")
+	f.StringVar(&o.health, "health", ":8081", "address to serve /healthz and /readyz on; 0 for none")
+	f.StringVar(&o.keda, "keda", ":9091", "address to serve KEDA triggers of type external-push on, while leading (gRPC without TLS); 0 for none")
+	f.StringVar(&o.pprof, "pprof", "0", "address to serve /debug/pprof on, which shows what the process does to anyone who can reach it; 0 for none")
+	f.StringVar(&o.profileImage, "profile-image", "", "gshare-controller image for the pods that send the requests of GPUProfiles (default: the image of the controller's own pod)")
+	f.BoolVar(&o.profileFunctions, "profile-functions", true, "measure functions with protocol OIP that set no share, rate or profileRef, by creating a GPUProfile of the same name")
+	f.BoolVar(&o.elect, "leader-elect", true, "act only while leading")
 	cmd.AddCommand(measureCommand())
 	return cmd
 }

@@ -22,14 +22,15 @@ func measureCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "measure",
 		Short: "Send the requests of one trial of a GPUProfile",
-		Long: "measure is what the pods run that gshare-controller creates to send the requests of a GPUProfile. It needs no API server: the variable\n" +
-			profiles.JobVariable + " says what to measure, and the result is written to a file, by default the termination message of the container.",
+		Long: "gshare-controller creates pods that run measure to send the requests of a GPUProfile. measure needs no API server: the environment\n" +
+			"variable " + profiles.JobVariable + " says what to measure, and the result is written to a file, by default the termination message of\n" +
+			"the container.",
 		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return measure(cmd.Context(), os.Getenv(profiles.JobVariable), result)
 		},
 	}
-	cmd.Flags().StringVar(&result, "result", "/dev/termination-log", "file for the result")
+	cmd.Flags().StringVar(&result, "result", "/dev/termination-log", "file to write the result to")
 	return cmd
 }
 

@@ -41,29 +41,29 @@ func command() *cobra.Command {
 	var o options
 	cmd := cli.Root(&cobra.Command{
 		Use:   "gshare-gateway",
-		Short: "Pass requests to the replicas of the functions of a cluster",
-		Long: "gshare-gateway passes HTTP and gRPC requests to the replicas of the GPUFunctions of a cluster. A request names its function by its\n" +
-			"host: FUNCTION.NAMESPACE. It has to be answered within the objective of the function; requests to a function without replicas wait\n" +
-			"until gshare-controller has started one, to which the gateway reports the load.\n\n" +
-			"Where there are several gateways, one of them owns a function and has its queue; the others forward its requests to that one. The pods\n" +
-			"with --peer-selector in the namespace $POD_NAMESPACE are the gateways; without the variable, there is only this one. They\n" +
-			"prove to each other by the certificate in --tls that they are gateways; without one, a gateway serves alone.\n\n" +
-			"On SIGTERM it is not ready any more, but accepts requests for some seconds, until clients have learnt that. It ends when the\n" +
-			"requests that it has accepted are answered, or after --termination-grace.",
+		Short: "Pass requests to the replicas of the functions in a cluster",
+		Long: "gshare-gateway passes HTTP and gRPC requests to the replicas of the GPUFunctions in a cluster. A request names its function by its\n" +
+			"host: FUNCTION.NAMESPACE. It must be answered within the objective of the function. The gateway reports the load to\n" +
+			"gshare-controller. Requests to a function without replicas wait until gshare-controller has started one.\n\n" +
+			"If there are several gateways, each function is owned by one of them, which has its queue. The others forward requests to the owner.\n" +
+			"The gateways are the pods that match --peer-selector in the namespace $POD_NAMESPACE; without the variable, there is only this one.\n" +
+			"Gateways identify themselves to each other by the certificate in --tls; without it, a gateway serves alone.\n\n" +
+			"On SIGTERM, a gateway stops being ready, but accepts requests for some more seconds, until clients have noticed. It ends when it has\n" +
+			"answered the requests that it accepted, or after --termination-grace.",
 		Args:    cli.NoArgs,
 		Version: release.Version(),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
 	})
 	f := cmd.Flags()
-	f.StringVar(&o.listen, "listen", ":8080", "address on which requests are accepted: HTTP/1.1, and HTTP/2 without TLS")
-	f.StringVar(&o.report, "report", ":8081", "address on which the load is reported to gshare-controller; none if --tls is empty")
-	f.StringVar(&o.tls, "tls", "/etc/gshare/tls", "folder of tls.crt, tls.key and ca.crt, for the ports --report and --peers; they may change")
-	f.StringVar(&o.controller, "controller", "gshare-system/gshare-controller", "NAMESPACE/NAME of the service account that may read the load")
-	f.StringVar(&o.metrics, "metrics", ":9090", "address on which /metrics, /healthz and /readyz are served")
-	f.StringVar(&o.peers, "peers", ":8082", "address on which other gateways forward requests and ping, with the same port at all of them; none if --tls is empty")
-	f.StringVar(&o.peerSelector, "peer-selector", "app=gshare-gateway", "labels of the pods of gateways")
-	f.StringVar(&o.kubeconfig, "kubeconfig", "", "file that names the API server (default: that of the cluster in which the gateway runs)")
-	f.DurationVar(&o.grace, "termination-grace", 30*time.Second, "time after SIGTERM until requests are broken off")
+	f.StringVar(&o.listen, "listen", ":8080", "address to accept requests on: HTTP/1.1, and HTTP/2 without TLS")
+	f.StringVar(&o.report, "report", ":8081", "address to report the load to gshare-controller on; none if --tls is empty")
+	f.StringVar(&o.tls, "tls", "/etc/gshare/tls", "directory with tls.crt, tls.key and ca.crt, for --report and --peers; the files may change while the gateway runs")
+	f.StringVar(&o.controller, "controller", "gshare-system/gshare-controller", "service account that may read the load, as NAMESPACE/NAME")
+	f.StringVar(&o.metrics, "metrics", ":9090", "address to serve /metrics, /healthz and /readyz on")
+	f.StringVar(&o.peers, "peers", ":8082", "address on which other gateways forward requests and ping, with the same port for all gateways; none if --tls is empty")
+	f.StringVar(&o.peerSelector, "peer-selector", "app=gshare-gateway", "label selector of the gateway pods")
+	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file (default: the in-cluster configuration)")
+	f.DurationVar(&o.grace, "termination-grace", 30*time.Second, "time after SIGTERM until open requests are aborted")
 	return cmd
 }
 

@@ -30,10 +30,11 @@ func command() *cobra.Command {
 	var o options
 	cmd := cli.Root(&cobra.Command{
 		Use:   "gshare-model [flags]",
-		Short: "A model server to try gshare with",
-		Long: "gshare-model serves a model that is not there: its kernels take the times that you give and compute nothing, its weights are bytes of\n" +
-			"the size that you give, and its results are checksums of the inputs. It listens on $HOST:$PORT and serves the Open Inference Protocol\n" +
-			"over REST and gRPC, OpenAI's completions and embeddings, and POST / with any body. It needs a GPU with its driver, or the simulated driver of hook/fake.",
+		Short: "Serve a simulated model, to try gshare with",
+		Long: "gshare-model serves a model that does not exist: its kernels take the times that you specify and compute nothing, its weights are\n" +
+			"bytes of the size that you specify, and its results are checksums of the inputs. It listens on $HOST:$PORT and serves the Open\n" +
+			"Inference Protocol over REST and gRPC, OpenAI's completions and embeddings, and POST / with any body. It needs a GPU with its driver,\n" +
+			"or the simulated driver of hook/fake.",
 		Example: "  gshare-model --name resnet50 --weights 100Mi --batch 1=5ms --batch 8=22ms\n" +
 			"  gshare-model --points resnet50.json --faults\n" +
 			"  PORT=9000 gshare-model --name chat --weights 2Gi --batch 1=80ms --token 20ms",

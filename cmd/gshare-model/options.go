@@ -31,22 +31,22 @@ type options struct {
 }
 
 func (o *options) register(f *pflag.FlagSet) {
-	f.StringVar(&o.points, "points", "", "file with measurements of a model: a JSON array of points of a profile")
-	f.StringVar(&o.name, "name", "", "name of the model (default: that of the measurements, else model)")
-	f.StringVar(&o.weights, "weights", "", "bytes of the weights, such as 100Mi (default: the memory of the smallest measurement, else 1Mi)")
-	f.StringVar(&o.workspace, "workspace", "", "bytes of the GPU that the model takes besides its weights, such as 500Mi (default: none)")
-	f.DurationVar(&o.load, "load", 0, "time that a load takes at least, so that small weights stand for large ones (default: that of the copy)")
-	f.StringVar(&o.store, "store", "", "socket of a model store (gshare-node store), which has the weights once for all servers (default: GSHARE_STORE, else each has its own)")
-	f.BoolVar(&o.declare, "declare", false, "print the weights as pods declare them (annotation gshare.dev/weights), and end")
-	f.StringVar(&o.declared, "declared", "", "the weights as the pod declares them, as --declare prints them; a store alone then verifies their digest (default: the digest is computed first, of all weights)")
-	f.StringArrayVar(&o.batches, "batch", nil, "size of a batch and its time on a GPU of its own, such as 8=22ms; may be repeated")
-	f.IntVar(&o.sm, "sm", 100, "SMs in percent of a GPU that the batches of --batch keep busy")
-	f.DurationVar(&o.token, "token", 0, "time of each token of a text (default: that of a batch of one)")
-	f.StringArrayVar(&o.inputs, "input", []string{"input:FP32:-1"}, "name, datatype and dimensions of an input after the first, which is the batch; may be repeated")
-	f.IntVar(&o.concurrency, "concurrency", 1, "batches that run at once")
+	f.StringVar(&o.points, "points", "", "file with the measurements of a model: a JSON array of profile points")
+	f.StringVar(&o.name, "name", "", "name of the model (default: the name in the measurements, else model)")
+	f.StringVar(&o.weights, "weights", "", "size of the weights, such as 100Mi (default: the memory of the smallest measurement, else 1Mi)")
+	f.StringVar(&o.workspace, "workspace", "", "GPU memory that the model takes in addition to its weights, such as 500Mi (default: none)")
+	f.DurationVar(&o.load, "load", 0, "minimum time to load the weights, so that small weights can stand for large ones (default: the time of the copy)")
+	f.StringVar(&o.store, "store", "", "socket of a model store (gshare-node store), which holds one copy of the weights for all servers (default: $GSHARE_STORE, else each server has its own copy)")
+	f.BoolVar(&o.declare, "declare", false, "print the weights as pods declare them (annotation gshare.dev/weights) and exit")
+	f.StringVar(&o.declared, "declared", "", "weights as the pod declares them and --declare prints them; only the store then verifies their digest (default: compute the digest of all weights first)")
+	f.StringArrayVar(&o.batches, "batch", nil, "batch size and its time alone on a GPU, such as 8=22ms; can be repeated")
+	f.IntVar(&o.sm, "sm", 100, "SMs that the batches of --batch keep busy, in percent of a GPU")
+	f.DurationVar(&o.token, "token", 0, "time for each token of a text (default: the time of a batch of one)")
+	f.StringArrayVar(&o.inputs, "input", []string{"input:FP32:-1"}, "name, datatype and dimensions of an input, without the batch dimension; can be repeated")
+	f.IntVar(&o.concurrency, "concurrency", 1, "number of batches that run at the same time")
 	f.StringVar(&o.address, "address", net.JoinHostPort(os.Getenv("HOST"), cmp.Or(os.Getenv("PORT"), "8080")), "address to listen on")
-	f.DurationVar(&o.grace, "grace", 30*time.Second, "how long requests may take to end after SIGTERM")
-	f.BoolVar(&o.faults, "faults", false, "let requests ask for faults by the header "+server.FaultHeader)
+	f.DurationVar(&o.grace, "grace", 30*time.Second, "time for running requests to finish after SIGTERM")
+	f.BoolVar(&o.faults, "faults", false, "let requests ask for faults with the header "+server.FaultHeader)
 }
 
 // table returns the table of the model, from the file of measurements and the flags, which take precedence.

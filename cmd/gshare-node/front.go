@@ -20,8 +20,8 @@ func frontCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "front [--config FILE]",
 		Short: "Hold the kubelet's connection while the agent is away",
-		Long: "gshare-node front runs beside the agent, with its configuration, and registers the device plugin with the kubelet. While the agent\n" +
-			"is away, pods are admitted all the same, and their containers wait for the agent. Without a front the agent registers itself.",
+		Long: "gshare-node front runs next to the agent, with the same configuration, and registers the device plugin with the kubelet. While the\n" +
+			"agent is away, pods are still admitted, and their containers wait for the agent. Without a front, the agent registers itself.",
 		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := readConfig(file)

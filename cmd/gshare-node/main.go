@@ -27,9 +27,9 @@ func command() *cobra.Command {
 	cmd := cli.Root(&cobra.Command{
 		Use:   "gshare-node [--standalone] [--config FILE]",
 		Short: "Share the GPUs of this machine",
-		Long: "gshare-node serves a node of a cluster: containers get the shares of GPUs that gshare-scheduler has placed.\n\n" +
+		Long: "gshare-node runs on a node of a cluster and gives containers the GPU shares that gshare-scheduler has placed.\n\n" +
 			"gshare-node --standalone shares the GPUs of a machine without Kubernetes, for programs that gshare run starts.\n" +
-			"As root it identifies processes by cgroup and serves all users; otherwise it serves the user who started it.",
+			"As root, it identifies processes by cgroup and serves all users. Otherwise it serves only the user who started it.",
 		Example: "  gshare-node --config /etc/gshare/node.yaml\n" +
 			"  gshare-node --standalone\n" +
 			"  gshare-node --standalone --config /etc/gshare/node.yaml",

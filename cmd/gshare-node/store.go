@@ -29,23 +29,24 @@ func storeCommand() *cobra.Command {
 	var o storeOptions
 	cmd := &cobra.Command{
 		Use:   "store --socket FILE --namespace NAME {--capacity BYTES | --slice ID --grants DIRECTORY}",
-		Short: "Keep weights on a slice once, for all pods of a namespace",
-		Long: "gshare-node store keeps weights in the memory of the first GPU that it sees. Programs of one namespace store them once by their digest,\n" +
-			"and map them read-only. It does not depend on the agent while it runs, and what programs have mapped outlives it.\n\n" +
-			"With --slice and --grants programs are identified by their pod, which must have a share of the slice by the agent's records, and the\n" +
-			"store has the weights that pods of the namespace declare, each up to the declared size. Without them programs are identified by\n" +
-			"their user, and the namespace is the number of that user.\n\n" +
-			"The agent starts stores by itself, where kubernetes.modelStore is set.",
+		Short: "Keep one copy of model weights on a slice for all pods of a namespace",
+		Long: "gshare-node store keeps weights in the memory of the first GPU that it sees. Programs of one namespace store weights once, by their\n" +
+			"digest, and map them read-only. The store does not depend on the agent while it runs, and what programs have mapped outlives the\n" +
+			"store.\n\n" +
+			"With --slice and --grants, programs are identified by their pod, which must have a share of the slice according to the agent's\n" +
+			"records. The store then holds the weights that pods of the namespace declare, each up to the declared size. Without these flags,\n" +
+			"programs are identified by their user, and the namespace is the user ID.\n\n" +
+			"The agent starts stores by itself where kubernetes.modelStore is set.",
 		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return serveStore(cmd.Context(), o) },
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.socket, "socket", "", "the socket on which programs ask for weights")
-	f.StringVar(&o.namespace, "namespace", "", "the namespace whose programs may ask")
-	f.StringVar(&o.capacity, "capacity", "", "the device memory for all weights, such as 8Gi")
-	f.StringVar(&o.slice, "slice", "", "the slice whose memory it is")
-	f.StringVar(&o.grants, "grants", "", "the directory of the agent's records, such as /run/gshare/grants")
-	f.StringVar(&o.control, "control", "", "a directory that only the agent has, by which it finds the store again")
+	f.StringVar(&o.socket, "socket", "", "socket on which programs ask for weights")
+	f.StringVar(&o.namespace, "namespace", "", "namespace whose programs may ask for weights")
+	f.StringVar(&o.capacity, "capacity", "", "device memory for all weights together, such as 8Gi")
+	f.StringVar(&o.slice, "slice", "", "ID of the slice whose memory holds the weights")
+	f.StringVar(&o.grants, "grants", "", "directory of the agent's records, such as /run/gshare/grants")
+	f.StringVar(&o.control, "control", "", "directory that only the agent can access, through which it finds the store again")
 	_ = f.MarkHidden("control")
 	cmd.AddCommand(verifyCommand(), digestCommand())
 	return cmd
@@ -181,9 +182,9 @@ func verifyCommand() *cobra.Command {
 	var socket, digest, layout string
 	cmd := &cobra.Command{
 		Use:   "verify --socket FILE --weights sha256:DIGEST [--layout NAME]",
-		Short: "Check that the store's weights are unchanged, and that they cannot be written",
-		Long: "gshare-node store verify reads weights as a program of the namespace does. It fails if they have another digest than they were\n" +
-			"stored under, or if it could write them: then so can any program of the namespace, by mapping them for writing.",
+		Short: "Check that the weights in a store are unchanged and cannot be written",
+		Long: "gshare-node store verify reads weights as a program of the namespace does. It fails if their digest is not the one that they were\n" +
+			"stored under, or if it can write them: then any program of the namespace can, by mapping them for writing.",
 		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			d, err := rules.ParseDigest(digest)
@@ -206,9 +207,9 @@ func verifyCommand() *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&socket, "socket", "", "the store's socket")
-	cmd.Flags().StringVar(&digest, "weights", "", "the digest of the weights")
-	cmd.Flags().StringVar(&layout, "layout", "", "the name of their layout, if they were stored with one")
+	cmd.Flags().StringVar(&socket, "socket", "", "socket of the store")
+	cmd.Flags().StringVar(&digest, "weights", "", "digest of the weights")
+	cmd.Flags().StringVar(&layout, "layout", "", "layout of the weights, if they were stored with one")
 	return cmd
 }
 

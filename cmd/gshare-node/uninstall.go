@@ -23,11 +23,11 @@ func uninstallCommand() *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
 		Use:   "uninstall [--config FILE]",
-		Short: "Remove what the agent has left on this node, and keep running",
-		Long: "gshare-node uninstall runs in place of the agent, with its configuration. It waits until no pod of the node has a share,\n" +
-			"then removes files and sockets, MIG instances that the agent created, the inventory and the capacity of the node. It keeps running,\n" +
-			"since a DaemonSet would restart it; /readyz returns 200 when nothing is left. That takes five minutes, for which the kubelet\n" +
-			"remembers a device plugin.",
+		Short: "Remove what the agent left on this node, and keep running",
+		Long: "gshare-node uninstall runs in place of the agent, with the same configuration. It waits until no pod of the node has a share. Then it\n" +
+			"removes files and sockets, MIG instances that the agent created, and the inventory and capacity of the node. It keeps running,\n" +
+			"because a DaemonSet would restart it. /readyz returns 200 when nothing is left. That takes five minutes, the time for which the\n" +
+			"kubelet remembers a device plugin.",
 		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := readConfig(file)

@@ -17,10 +17,12 @@ import (
 
 const doctorLong = `Check the prerequisites and the state of gshare in a cluster, and show how to fix what fails.
 
-The checks cover the API server, the admission policies, the scheduler with its lease and profile, and on each node the kubelet, the
-container runtime, the node agent, the inventory, the node's capacities, the tickets, MPS, and the placements of its pods. If serving is
-installed, they cover its kinds, controller and gateways, and functions and replicas that do not get to serve. doctor only reads from the API server, with your permissions; checks that need other permissions are reported as unknown. The exit code is 1 if
-a check failed.`
+The checks cover the API server, the admission policies, and the scheduler with its lease and profile. On each node they cover the
+kubelet, the container runtime, the node agent, the inventory, the node's capacities, the tickets, MPS, and the placements of its pods.
+If serving is installed, they also cover its kinds, controller and gateways, and functions and replicas that cannot serve.
+
+doctor only reads from the API server, with your permissions. Checks that need other permissions are reported as unknown. The exit code
+is 1 if a check failed.`
 
 func doctorCommand() *cobra.Command {
 	var flags cluster.Flags
@@ -44,7 +46,7 @@ func doctorCommand() *cobra.Command {
 	}
 	flags.AddTo(cmd)
 	format.AddTo(cmd)
-	cmd.Flags().BoolVar(&all, "all", false, "also list checks that passed")
+	cmd.Flags().BoolVar(&all, "all", false, "also list the checks that passed")
 	return cmd
 }
 

@@ -20,15 +20,16 @@ import (
 
 const explainLong = `Explain where a pod with GPU shares is placed, or why it is pending.
 
-For a placed pod it shows each slice and the shares beside it. For a pending pod it shows why each node and slice does not fit, and the
-smallest changes that would make the pod fit: less memory, fewer SMs, less time, another GPU model, class or kind of slice, or
-the end of another pod. It applies the scheduler's rules to the current nodes and pods and changes nothing.
+For a placed pod, explain shows each of its slices and the other shares on it. For a pending pod, it shows why the pod does not fit on
+each node and slice, and the smallest changes that would make it fit: less memory, fewer SMs, less time, another GPU model, class or
+kind of slice, or the end of another pod. It applies the scheduler's rules to the current nodes and pods, and changes nothing.
 
-For a pod with resource claims it shows the devices and the pods beside it or, while a claim is not allocated, what each device has left.
+For a pod with resource claims, explain shows its devices and the other pods on them. While a claim is not allocated, it shows what each
+device has left.
 
-It needs permission to list nodes and pods and, for resource claims, resourceclaims and resourceslices. With permission to list ConfigMaps in gshare-system it uses the scheduler's configuration,
-otherwise the default one. It does not evaluate conditions that depend on other pods (pod affinity, topology spread, volumes, ports)
-but shows the scheduler's last message about them.`
+explain needs permission to list nodes and pods and, for pods with resource claims, resourceclaims and resourceslices. With permission
+to list ConfigMaps in gshare-system, it uses the scheduler's configuration, otherwise the default one. It does not evaluate conditions
+that depend on other pods (pod affinity, topology spread, volumes, ports), but shows the scheduler's last message about them.`
 
 func explainCommand() *cobra.Command {
 	var flags cluster.Flags

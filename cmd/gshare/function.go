@@ -19,13 +19,13 @@ import (
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 )
 
-const functionLong = `Show the functions of a cluster, or one with its replicas and why it was scaled.
+const functionLong = `Show the functions of a cluster, or one function with its replicas and why it was scaled.
 
-The table has what requests saw in the last seconds: the latency of 99 % of them (P99), the part within the objective (HIT), and how many
-came each second (RPS). PODS are those with their whole share, those in reserve and those that are parked.
+The table describes the requests of the last seconds: the 99th percentile of their latency (P99), the part answered within the objective
+(HIT), and the requests per second (RPS). PODS counts the pods with their whole share, those in reserve, and those that are parked.
 
-With NAME it shows each replica: where it is, which share it has, and what it waits for, and the events of the last hour: what the
-autoscaler has decided and why, and what could not be done.`
+With NAME, gshare function shows for each replica where it is, which share it has, and what it waits for. It also shows the events of
+the last hour: what the autoscaler decided and why, and what could not be done.`
 
 // functionFlags are the flags of the commands about functions.
 type functionFlags struct {

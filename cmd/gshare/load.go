@@ -23,17 +23,18 @@ import (
 
 const loadLong = `Send requests to a server at a rate that does not depend on its answers, and measure their latency.
 
-Latencies count from the time at which a request was due, so that a server which stalls makes the requests of that time late. load says
-so if it was itself too slow for its figures to be those of the server.
+Latency is measured from the time at which a request was due, so if the server stalls, the requests that become due meanwhile count as
+late. load warns you if it was too slow itself, since its figures are then not the server's alone.
 
-The rate is constant (--rate), rises or falls (--ramp 10:100), or that of a trace (--trace): a file of rates, one number a second, or a
-trace of Azure Functions 2019, 2021 or Azure LLM inference 2023. --speed plays a trace faster, --scale multiplies its requests.
+The rate is constant (--rate), rises or falls (--ramp 10:100), or follows a trace (--trace): a file of rates, with one number for each
+second, or a trace of Azure Functions 2019, 2021 or Azure LLM inference 2023. --speed plays a trace faster, --scale multiplies its
+requests.
 
 With --slo, the exit code is 1 if fewer than 99 % of the requests were answered within the objective (--objective changes the
-percentage). With --stream, the objective is that of the first token.
+percentage). With --stream, the objective applies to the first token.
 
-With --file, load sends several loads at the same time, and prints a table with a row for each. The file is a YAML list. A load has the
-fields url, which may be the argument instead, function, which is the name that the requests have as their host, and those of the flags:
+With --file, load sends several loads at the same time, and prints a table with a row for each. The file is a YAML list. The fields of
+a load are named after the flags. In addition there are url (default: the URL argument) and function (the Host header of the requests):
 
   - {function: resnet50, rate: 40, slo: 69ms}
   - {function: bert, ramp: "1:20", slo: 200ms, header: ["Content-Type:text/plain"], data: "hello"}`
@@ -106,31 +107,31 @@ func loadCommand() *cobra.Command {
 	l.format.AddTo(cmd)
 	l.addTo(cmd.Flags())
 	cmd.Flags().StringVar(&l.plot, "plot", "", "write latency over time to this .svg or .png file")
-	cmd.Flags().StringVarP(&file, "file", "f", "", "file of loads to send at the same time; flags are for those that do not say otherwise")
+	cmd.Flags().StringVarP(&file, "file", "f", "", "YAML file of loads to send at the same time; flags apply to the loads that do not set them")
 	return cmd
 }
 
 // addTo adds the flags that describe a load. The values that they have now are the defaults.
 func (l *loadRun) addTo(f *pflag.FlagSet) {
 	s, p, r := &l.schedule, &l.plan, &l.request
-	f.Float64Var(&s.rate, "rate", s.rate, "requests a second")
+	f.Float64Var(&s.rate, "rate", s.rate, "requests per second")
 	f.StringVar(&s.ramp, "ramp", s.ramp, "first and last rate of a linear ramp over the duration, such as 10:100")
-	f.StringVar(&s.trace, "trace", s.trace, "file of a trace that gives the rate")
-	f.IntVar(&s.series, "series", s.series, "function of the trace, by descending rate from 0; -1: all together")
-	f.Float64Var(&s.scale, "scale", s.scale, "requests for each of the trace")
-	f.Float64Var(&s.speed, "speed", s.speed, "seconds of the trace that a second plays")
-	f.StringVar(&s.arrivals, "arrivals", s.arrivals, "gaps between requests: poisson, constant, or gamma:CV with their coefficient of variation")
-	f.Uint64Var(&s.seed, "seed", s.seed, "seed of the arrivals")
+	f.StringVar(&s.trace, "trace", s.trace, "trace file that sets the rate")
+	f.IntVar(&s.series, "series", s.series, "function of the trace to replay, numbered from 0 by descending rate; -1 for the sum of all")
+	f.Float64Var(&s.scale, "scale", s.scale, "requests to send for each request of the trace")
+	f.Float64Var(&s.speed, "speed", s.speed, "seconds of the trace to replay per second")
+	f.StringVar(&s.arrivals, "arrivals", s.arrivals, "gaps between requests: poisson, constant, or gamma:CV, where CV is their coefficient of variation")
+	f.Uint64Var(&s.seed, "seed", s.seed, "random seed of the arrival times")
 	f.DurationVarP(&p.Length, "duration", "d", p.Length, "length of the run")
-	f.DurationVar(&p.WarmUp, "warm-up", p.WarmUp, "time at the start that is not measured")
-	f.DurationVar(&p.Timeout, "timeout", p.Timeout, "time after which a request has failed")
-	f.IntVar(&p.MaxInFlight, "max-in-flight", p.MaxInFlight, "requests at once; those due beyond them are not sent")
-	f.DurationVar(&p.SLO, "slo", p.SLO, "time within which a request is to be answered")
-	f.Float64Var(&l.objective, "objective", l.objective, "percentage of the requests that are to be answered within the SLO")
+	f.DurationVar(&p.WarmUp, "warm-up", p.WarmUp, "time at the start of the run that is not measured")
+	f.DurationVar(&p.Timeout, "timeout", p.Timeout, "time after which a request counts as failed")
+	f.IntVar(&p.MaxInFlight, "max-in-flight", p.MaxInFlight, "maximum number of concurrent requests; requests due beyond it are not sent")
+	f.DurationVar(&p.SLO, "slo", p.SLO, "latency objective of a request")
+	f.Float64Var(&l.objective, "objective", l.objective, "percentage of the requests that must be answered within the SLO")
 	f.StringVarP(&r.method, "method", "X", r.method, "HTTP method (default POST with --data, else GET)")
-	f.StringArrayVarP(&r.headers, "header", "H", r.headers, "header of the requests, such as Host:resnet50; may be repeated")
-	f.StringVar(&r.data, "data", r.data, "body of the requests, or @FILE")
-	f.BoolVar(&r.stream, "stream", r.stream, "read answers as server-sent events, each of them a token")
+	f.StringArrayVarP(&r.headers, "header", "H", r.headers, "header of the requests, such as Host:resnet50; can be repeated")
+	f.StringVar(&r.data, "data", r.data, "body of the requests, or @FILE to read it from a file")
+	f.BoolVar(&r.stream, "stream", r.stream, "read responses as server-sent events, one token each")
 }
 
 // prepare returns the request to send, and completes the plan.

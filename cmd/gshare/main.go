@@ -22,8 +22,8 @@ func root() *cobra.Command {
 	cmd := cli.Root(&cobra.Command{
 		Use:   "gshare",
 		Short: "Share GPUs between programs and pods",
-		Long: "gshare shares GPUs.\n\nOn a machine with gshare-node: run, serve, profile, set, ps, top.\nIn a cluster with gshare: explain, map, tree, top, doctor, version, web.\nWith serving in it: function, slo.\n" +
-			"Before you share: whatif, plan. For servers: load.\n\nInstalled as kubectl-gshare, it is the plugin kubectl gshare.",
+		Long: "gshare shares GPUs.\n\nOn a machine with gshare-node: run, serve, profile, set, ps, top.\nIn a cluster with gshare: explain, map, tree, top, doctor, version, web.\nIn a cluster with serving: function, slo.\n" +
+			"Before you share: whatif, plan. To test servers: load.\n\nInstalled as kubectl-gshare, it is a kubectl plugin: kubectl gshare.",
 	})
 	cmd.AddCommand(planCommand(), whatifCommand(), loadCommand(), runCommand(), serveCommand(), profileCommand(), setCommand(), psCommand(), topCommand(),
 		functionCommand(), sloCommand(), explainCommand(), mapCommand(), treeCommand(), doctorCommand(), versionCommand(), webCommand())

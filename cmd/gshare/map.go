@@ -28,9 +28,9 @@ func mapCommand() *cobra.Command {
 	var svg string
 	cmd := &cobra.Command{
 		Use: "map [NODE]", Short: "Draw the GPUs of a cluster or the shares on a node",
-		Long: "Draw the GPUs of a cluster, one character for each, by how much of their SM-time is requested.\n\n" +
-			"With a node, draw the window of each of its slices: time from left to right, SMs from bottom to top, a block for each share.\n" +
-			"Slices that are packed as rectangles show the rectangles. --svg writes the windows of all slices, or of the node's, to a file.",
+		Long: "Draw the GPUs of a cluster, one character each, by how much of their SM-time is requested.\n\n" +
+			"With NODE, draw the window of each of its slices: time from left to right, SMs from bottom to top, a block for each share.\n" +
+			"Slices that are packed as rectangles show the rectangles. --svg writes the windows of all slices, or of those of NODE, to a file.",
 		Example: "  gshare map\n  gshare map gpu-node-1\n  gshare map gpu-node-1 --svg node.svg",
 		Args:    cli.AtMost(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

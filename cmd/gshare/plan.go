@@ -26,23 +26,26 @@ const planLong = `Plan the cheapest way to serve applications within their laten
 plan reads applications (model, latency objective, request rate), latency profiles of their models, and prices. For each group of
 applications that is served together, it prints the mode, the resources, the batch size and the cost.
 
---profiles takes files of three forms. A list of models has their latency models, of any mode, and is used where it names the model. What
-"kubectl get gpuprofiles -A -o yaml" prints has the models under the names of the GPUProfiles, as name or namespace/name; one that is Stale
-is used, and a note says so. What gshare profile saves as NAME.profile.json, or prints with -o json, has one model under the name of its
-function. The last two have latencies on shares alone, for windows of 100 ms, with the batch and the memory that they recommend.
+--profiles accepts files of three forms:
+  models        a list of latency models, of any mode. It takes precedence where it names the model.
+  GPUProfiles   the output of "kubectl get gpuprofiles -A -o yaml". A model is the name or namespace/name of a GPUProfile. A GPUProfile
+                that is Stale is used, and a note says so.
+  measurements  what gshare profile saves as NAME.profile.json or prints with -o json: one model, with the name of its function.
+
+The last two contain latencies on shares only, for windows of 100 ms, with the batch and the memory that they recommend.
 
 Modes:
   cpu          the whole model in one function on vCPUs
   gpu          the whole model in one function with some GB of a GPU
   partitioned  the model cut into stages of functions on vCPUs
-  share        the whole model on gshare shares, which are billed whether busy or not
+  share        the whole model on gshare shares, which are billed whether they are busy or not
 
 Policies:
   gshare        the cheapest groups; exact for up to 10 applications of a model
   pamba         the groups of PAMBA's two phases
   harmonybatch  the groups of HarmonyBatch, with the modes cpu and gpu only
 
-plan starts nothing. The exit code is 1 if an application cannot meet its objective; the others are planned.`
+plan starts nothing. If an application cannot meet its objective, the others are planned and the exit code is 1.`
 
 // planFlags holds the flags of gshare plan and the input read from its files.
 type planFlags struct {
@@ -82,13 +85,13 @@ func planCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&p.applications, "applications", "", "YAML or JSON file of applications: name, model, slo (seconds), rate (requests per second)")
-	f.StringSliceVar(&p.profiles, "profiles", nil, "YAML or JSON files of the models' latency profiles, of GPUProfiles, or of what gshare profile has measured")
-	f.StringVar(&p.prices, "prices", "", "YAML or JSON file of prices (billionths of the currency) and, optionally, of the sizes that the platform sells")
+	f.StringSliceVar(&p.profiles, "profiles", nil, "YAML or JSON files of latency models, of GPUProfiles, or of measurements by gshare profile")
+	f.StringVar(&p.prices, "prices", "", "YAML or JSON file of prices (in billionths of the currency) and, optionally, of the sizes that the platform sells")
 	f.StringVar(&p.policy, "policy", "gshare", "comma-separated list of gshare, pamba, harmonybatch; or all")
 	f.StringVar(&p.modes, "modes", "all", "comma-separated list of cpu, gpu, partitioned, share; or all")
 	p.format.AddTo(cmd)
-	f.StringVar(&p.plot, "plot", "", "also write a chart of the cheapest mode by SLO and rate to this file (.svg or .png)")
-	f.StringVar(&p.model, "model", "", "model of the chart (default: model of the first application)")
+	f.StringVar(&p.plot, "plot", "", "also write a chart of the cheapest mode by SLO and rate to this .svg or .png file")
+	f.StringVar(&p.model, "model", "", "model to draw in the chart (default: the model of the first application)")
 	return cmd
 }
 

@@ -19,25 +19,27 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-const profileLong = `Measure how large a share of a GPU a server needs, and what it does with it.
+const profileLong = `Measure how large a share of a GPU a server needs, and what it achieves with that share.
 
-profile starts the server alone on a GPU of this machine, with shares of different size one after the other, and sends it requests: one
-after the other, for the time of a batch, and then at random times, for the highest rate at which 99 % are answered within the objective.
-It prints these for each share, and the share that costs the least SM-time for a request, as lines for the GPUFunction.
+profile starts the server alone on a GPU of this machine, with shares of different sizes one after the other. On each share it sends
+requests one by one to measure the time of a batch. It then sends them at random times to find the highest rate at which 99 % are answered
+within the objective. It prints both for each share. It also prints the share that costs the least SM-time per request, as lines for the
+GPUFunction.
 
-FILE has a GPUFunction, as for gshare serve; share and requestsPerSecond may be missing. A program after -- needs --slo. With protocol OIP, requests
-are made from the metadata of the model, and batches are tried as well; other servers get GET /, or what --path, --data and --header say.
+FILE contains a GPUFunction, as for gshare serve; share and requestsPerSecond are optional. A server given after -- needs --slo. With
+protocol OIP, profile builds requests from the metadata of the model, and also tries batches. Other servers receive GET /, or the request
+that --path, --data and --header describe.
 
---strategy says which shares are tried:
-  growth     SMs grow until a batch takes half of the objective, then the batch doubles
-  bisection  the fewest SMs that do 80 % of what all of them do, and the fewest that do all of it
-  grid       35 shares of SMs and time
+--strategy selects the shares to try:
+  growth     add SMs until a batch takes at most half of the objective, then double the batch
+  bisection  find the fewest SMs with 80 % of the throughput on all SMs, and the fewest with all of it
+  grid       try 35 shares of SMs and time
 
-A program after -- without --slo answers no requests, such as a training. It is measured by the kernels that it launches in a second, with
---strategy bisection, and must run for longer than a trial.
+A program given after -- without --slo answers no requests, for example a training job. With --strategy bisection, profile measures how
+many kernels it launches per second. The program must run for longer than a trial.
 
-What was measured is saved after each trial in the file --state. The same command goes on from there, and shows the result again if nothing is
-missing.`
+profile saves its measurements in the --state file after each trial. Run the same command again to continue from there, or to show the
+result again if nothing is missing.`
 
 // profileRun holds the flags of gshare profile.
 type profileRun struct {
@@ -81,27 +83,27 @@ func profileCommand() *cobra.Command {
 	}
 	p.format.AddTo(cmd)
 	f := cmd.Flags()
-	f.StringVar(&p.name, "name", "", "function of FILE to profile, if there are several; name of the function for a program")
-	f.DurationVar(&p.command.slo, "slo", 0, "time within which a request is to be answered, for a program")
+	f.StringVar(&p.name, "name", "", "function to profile if FILE contains several; for a program, the name to give to its function")
+	f.DurationVar(&p.command.slo, "slo", 0, "latency objective of a request to a program")
 	f.StringVar(&p.command.protocol, "protocol", string(api.HTTP), "protocol of a program: HTTP, OIP or OpenAI")
-	f.StringVar(&p.command.ready, "ready", "", "path of which a GET succeeds once a program is ready (default: it accepts connections)")
-	f.StringVar(&p.command.memory, "mem", "", "device memory of a program, such as 8Gi (default: all of the GPU)")
-	f.StringVar(&p.path, "path", "", "path of the requests (default /, with OIP /v2/models/NAME/infer)")
+	f.StringVar(&p.command.ready, "ready", "", "path on which GET succeeds once a program is ready (default: it is ready when it accepts connections)")
+	f.StringVar(&p.command.memory, "mem", "", "device memory of a program, such as 8Gi (default: all memory of the GPU)")
+	f.StringVar(&p.path, "path", "", "path of the requests (default: /, or /v2/models/NAME/infer with OIP)")
 	f.StringVarP(&p.request.method, "method", "X", "", "HTTP method (default POST with --data, else GET)")
-	f.StringArrayVarP(&p.request.headers, "header", "H", nil, "header of the requests, such as Content-Type:text/plain; may be repeated")
-	f.StringVar(&p.request.data, "data", "", "body of the requests, or @FILE; with OIP of one row (default: zeros)")
-	f.BoolVar(&p.request.stream, "stream", false, "read answers as server-sent events, of which the first is to come within the objective")
+	f.StringArrayVarP(&p.request.headers, "header", "H", nil, "header of the requests, such as Content-Type:text/plain; can be repeated")
+	f.StringVar(&p.request.data, "data", "", "body of the requests, or @FILE to read it from a file; with OIP, a request of one row (default: zeros)")
+	f.BoolVar(&p.request.stream, "stream", false, "read responses as server-sent events; the objective applies to the first event")
 	f.StringVar(&p.search.strategy, "strategy", growth, "shares to try: growth, bisection or grid")
-	f.BoolVar(&p.search.grid, "grid", false, "the same as --strategy grid")
-	f.Int64Var(&p.search.step, "step", 10, "percent of the SMs by which shares grow, or of which the result of a bisection is a multiple")
-	f.DurationVar(&p.search.length, "steady", 15*time.Second, "time for which the kernels of a program without --slo are to be as many")
-	f.IntVar(&p.search.maxBatch, "max-batch", 0, "largest batch to try (default: that of the function, or 32 with OIP and growth)")
-	f.IntVar(&p.maxTrials, "max-trials", 0, "most trials (default: as many as the search needs)")
-	f.DurationVar(&p.maxTime, "max-time", 0, "time after which no trial begins (default: none)")
-	f.StringVar(&p.state, "state", "", "file of what was measured (default NAME.profile.json)")
-	f.StringVar(&p.plot, "plot", "", "write the rates over the SMs to this .svg or .png file")
+	f.BoolVar(&p.search.grid, "grid", false, "same as --strategy grid")
+	f.Int64Var(&p.search.step, "step", 10, "step in percent of the SMs: growth adds this many, bisection finds a multiple of it")
+	f.DurationVar(&p.search.length, "steady", 15*time.Second, "time for which the kernel rate of a program without --slo must be steady")
+	f.IntVar(&p.search.maxBatch, "max-batch", 0, "largest batch to try (default: the largest batch of the function, or 32 with OIP and growth)")
+	f.IntVar(&p.maxTrials, "max-trials", 0, "maximum number of trials (default: as many as the search needs)")
+	f.DurationVar(&p.maxTime, "max-time", 0, "time after which no new trial begins (default: no limit)")
+	f.StringVar(&p.state, "state", "", "file of the measurements (default: NAME.profile.json)")
+	f.StringVar(&p.plot, "plot", "", "write a chart of the rates by SMs to this .svg or .png file")
 	f.StringVar(&p.hook, "hook", "", "path of libgshare.so (default: next to gshare)")
-	f.StringVar(&p.socket, "socket", "", "control socket of the agent (default: that of your own agent, else of the machine's)")
+	f.StringVar(&p.socket, "socket", "", "control socket of the agent (default: the socket of your own agent, else of the machine's)")
 	return cmd
 }
 

@@ -24,8 +24,8 @@ func psCommand() *cobra.Command {
 		Use:   "ps",
 		Short: "List the shares on this machine",
 		Long: "List the programs that gshare run started on this machine, with their shares, the SMs that they may use now, and the time and\n" +
-			"memory that they used in the last second. -o json and -o yaml include how each share is enforced,\n" +
-			"and why processes are refused.",
+			"memory that they used in the last second. -o json and -o yaml also include how each share is enforced, and why processes\n" +
+			"are refused.",
 		Example: "  gshare ps\n  gshare ps -o json",
 		Args:    cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -33,8 +33,8 @@ func runCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run --sm PERCENT --mem SIZE [flags] -- PROGRAM [ARGUMENTS]",
 		Short: "Run a program on a share of this machine's GPUs",
-		Long: "Request a share from the agent of this machine (gshare-node --standalone), then replace this process by the program, which\n" +
-			"keeps the terminal and receives signals itself. The share is released when the program and all GPU processes that it\n" +
+		Long: "Request a share from the agent of this machine (gshare-node --standalone), then replace this process with the program. The\n" +
+			"program keeps the terminal and receives signals itself. The share is released when the program and all GPU processes that it\n" +
 			"started have ended.",
 		Example: "  gshare run --sm 30 --quota 50 --mem 8Gi -- python infer.py\n" +
 			"  gshare run --sm 24 --quota 40 --quota-limit 80 --mem 2Gi --wait -- ./serve --port 8000\n" +
@@ -50,19 +50,19 @@ func runCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.SetInterspersed(false)
-	f.Int64Var(&o.sm, "sm", 0, "SMs in percent of a GPU, in total for all vGPUs: 200 is two GPUs")
+	f.Int64Var(&o.sm, "sm", 0, "SMs in percent of a GPU, in total for all vGPUs; 200 is two GPUs")
 	f.Int64Var(&o.quota, "quota", 100, "guaranteed time in percent of each window")
-	f.Int64Var(&o.quotaLimit, "quota-limit", 0, "maximum time in percent of each window, if others leave it unused (default: --quota)")
-	f.StringVar(&o.memory, "mem", "", "device memory in total for all vGPUs, such as 8Gi or 512Mi")
-	f.Int64Var(&o.vgpus, "vgpu", 0, "number of vGPUs, each on a device of its own (default: --sm / 100, rounded up)")
-	f.Int64Var(&o.smLimit, "sm-limit", 0, "maximum SMs in percent of a GPU, if others leave them unused (isolation elastic; default: --sm)")
-	f.StringVar(&o.class, "class", "", "priority class: slo or best-effort (default best-effort)")
+	f.Int64Var(&o.quotaLimit, "quota-limit", 0, "maximum time in percent of each window, while others leave it unused (default: --quota)")
+	f.StringVar(&o.memory, "mem", "", "device memory, in total for all vGPUs, such as 8Gi or 512Mi")
+	f.Int64Var(&o.vgpus, "vgpu", 0, "number of vGPUs, each on its own device (default: --sm / 100, rounded up)")
+	f.Int64Var(&o.smLimit, "sm-limit", 0, "maximum SMs in percent of a GPU, while others leave them unused (isolation elastic; default: --sm)")
+	f.StringVar(&o.class, "class", "", "priority class: slo or best-effort (default: best-effort)")
 	f.StringVar(&o.isolation, "isolation", "", "isolation class: exclusive, mps or elastic (default: any that the share allows)")
-	f.StringVar(&o.slice, "slice", "", "kind of slice that percentages refer to: gpu, mig, or a MIG profile such as 1g.10gb (default gpu)")
-	f.StringVar(&o.name, "name", "", "name of the run (default: name of the program)")
+	f.StringVar(&o.slice, "slice", "", "kind of slice that percentages refer to: gpu, mig, or a MIG profile such as 1g.10gb (default: gpu)")
+	f.StringVar(&o.name, "name", "", "name of the run (default: the name of the program)")
 	f.BoolVar(&o.wait, "wait", false, "wait until the share fits")
 	f.StringVar(&o.hook, "hook", "", "path of libgshare.so (default: next to gshare)")
-	f.StringVar(&o.socket, "socket", "", "control socket of the agent (default: that of your own agent, else of the machine's)")
+	f.StringVar(&o.socket, "socket", "", "control socket of the agent (default: the socket of your own agent, else of the machine's)")
 	return cmd
 }
 

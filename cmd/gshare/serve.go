@@ -29,15 +29,16 @@ import (
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 )
 
-const serveLong = `Serve functions on this machine: pass HTTP requests to as many replicas as the load needs, each on a share of a GPU, and to none without load.
+const serveLong = `Serve functions on this machine: pass HTTP requests to as many replicas as the load needs, each on a share of a GPU. Without load there
+are no replicas.
 
-FILE has a GPUFunction in each YAML document. A request names its function by its host: FUNCTION or FUNCTION.NAMESPACE. The first request
-to a function without replicas starts one and waits for it. A replica is a process with the variable PORT in its environment, on which it
-is to listen; its share comes from the agent of this machine (gshare-node --standalone). With --in-turn it is a whole GPU, which a function has until
-others need it: so there may be more functions than GPUs.
+FILE contains a GPUFunction in each YAML document. A request names its function by its host: FUNCTION or FUNCTION.NAMESPACE. The first
+request to a function without replicas starts a replica and waits for it. A replica is a process that must listen on the port in its
+environment variable PORT. It gets its share from the agent of this machine (gshare-node --standalone). With --in-turn, the share is a
+whole GPU, which a function keeps until other functions need it, so there can be more functions than GPUs.
 
-On a terminal, the functions are shown in a table. SIGTERM or Ctrl-C ends gshare serve after the requests that it has accepted; a second one
-ends it and the replicas at once.`
+On a terminal, gshare serve shows the functions in a table. On SIGTERM or Ctrl-C, it answers the requests that it has accepted and ends.
+A second signal ends it and the replicas at once.`
 
 // serveRun holds the flags of gshare serve.
 type serveRun struct {
@@ -55,11 +56,11 @@ func serveCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error { return s.run(cmd, args[0]) },
 	}
 	f := cmd.Flags()
-	f.StringVar(&s.address, "address", "127.0.0.1:8080", "address on which requests are accepted")
-	f.StringVar(&s.metrics, "metrics-address", "", "address on which /metrics is served, such as 127.0.0.1:9480 (default: none)")
+	f.StringVar(&s.address, "address", "127.0.0.1:8080", "address to accept requests on")
+	f.StringVar(&s.metrics, "metrics-address", "", "address to serve /metrics on, such as 127.0.0.1:9480 (default: none)")
 	f.StringVar(&s.hook, "hook", "", "path of libgshare.so (default: next to gshare)")
-	f.StringVar(&s.socket, "socket", "", "control socket of the agent (default: that of your own agent, else of the machine's)")
-	f.BoolVar(&s.inTurn, "in-turn", false, "run one server at a time on each GPU, and let the functions take turns by the deadlines of what waits")
+	f.StringVar(&s.socket, "socket", "", "control socket of the agent (default: the socket of your own agent, else of the machine's)")
+	f.BoolVar(&s.inTurn, "in-turn", false, "run one server at a time on each GPU, and let the functions take turns by the deadlines of waiting requests")
 	return cmd
 }
 

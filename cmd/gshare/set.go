@@ -16,8 +16,9 @@ func setCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set RUN --sm-limit PERCENT | set RUN --quota PERCENT",
 		Short: "Change the SM limit or the quota of a running program",
-		Long: "Change the SM limit of an elastic run, between its SM request and the limit that it was started with, or the quota of a run of class mps,\n" +
-			"up to the one that it was started with. The program keeps running. RUN is a name or an ID that gshare ps lists.",
+		Long: "Change the SM limit of an elastic run, or the quota of a run of class mps, while the program keeps running. The SM limit can be set\n" +
+			"between the SM request of the run and the limit that it started with; the quota, up to the quota that it started with.\n" +
+			"RUN is a name or an ID that gshare ps lists.",
 		Example: "  gshare set trainer --sm-limit 40\n  gshare set server --quota 25",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
@@ -38,7 +39,7 @@ func setCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().Int64Var(&limit, "sm-limit", 0, "maximum SMs in percent of the GPU")
-	cmd.Flags().Int64Var(&quota, "quota", 0, "guaranteed time in percent of each window, and the most")
+	cmd.Flags().Int64Var(&quota, "quota", 0, "guaranteed and maximum time in percent of each window")
 	cmd.Flags().StringVar(&socket, "socket", "", "control socket of the agent")
 	return cmd
 }

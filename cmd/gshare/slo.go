@@ -14,8 +14,9 @@ import (
 
 const sloLong = `Explain why requests to a function are late, why it was scaled, and what would help.
 
-It looks at the function's status, its pods and its events of the last hour, and for some seconds at what the gateways count, which takes
-the permission to create pods/portforward in gshare-system; without it, it says what the rest shows. It changes nothing.`
+slo reads the function's status, its pods and its events of the last hour, and watches the counters of the gateways for some seconds.
+Watching them needs permission to create pods/portforward in gshare-system; without it, slo explains what the other sources show. It
+changes nothing.`
 
 // sloReport is what gshare slo shows of a function.
 type sloReport struct {
@@ -66,7 +67,7 @@ func sloCommand() *cobra.Command {
 		},
 	}
 	flags.addTo(cmd)
-	cmd.Flags().DurationVar(&during, "during", during, "how long the counters of the gateways are watched")
+	cmd.Flags().DurationVar(&during, "during", during, "how long to watch the counters of the gateways")
 	return cmd
 }
 

@@ -22,11 +22,12 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-const topLong = `Show the use of each share: a bar for the part of the time that its processes used the device, with a mark (!) at its guaranteed quota.
+const topLong = `Show the use of each share: a bar for the part of the time during which its processes used the device, with a mark (!) at its guaranteed
+quota.
 
 gshare top shows the runs of this machine. With --cluster, the default of kubectl gshare top, it shows the shares of a cluster from the
-metrics of the node agents. That needs permission to list pods and to create pods/portforward in gshare-system. A share that
-had to wait and got less than its quota is marked BELOW QUOTA; over intervals of a second or less this may be chance.`
+metrics of the node agents. That needs permission to list pods and to create pods/portforward in gshare-system. A share that had to wait
+and got less than its quota is marked BELOW QUOTA. Over intervals of a second or less, this may be chance.`
 
 func topCommand() *cobra.Command {
 	var socket string

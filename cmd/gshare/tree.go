@@ -21,7 +21,7 @@ func treeCommand() *cobra.Command {
 	var format output.Format
 	cmd := &cobra.Command{
 		Use: "tree", Short: "List the GPUs of a cluster with their slices and shares",
-		Long:    "List nodes, the devices of each node, the slices of each device, and the containers with a share of each slice.",
+		Long:    "List the nodes, the devices of each node, the slices of each device, and the containers with a share of each slice.",
 		Example: "  gshare tree\n  gshare tree -o yaml",
 		Args:    cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -44,7 +44,7 @@ func versionCommand() *cobra.Command {
 	}
 	flags.AddTo(cmd)
 	format.AddTo(cmd)
-	cmd.Flags().BoolVar(&client, "client", false, "print the version of this program only")
+	cmd.Flags().BoolVar(&client, "client", false, "print only the version of this program")
 	return cmd
 }
 

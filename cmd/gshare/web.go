@@ -11,13 +11,14 @@ import (
 	"github.com/gshare-dev/gshare/cmd/internal/cli"
 )
 
-const webLong = `Serve a web page that draws the slices of a cluster with their shares, as map does, and refreshes itself.
+const webLong = `Serve a web page that draws the slices of a cluster with their shares, as gshare map does, and refreshes itself.
 
-The page is served over HTTPS and is read-only. A browser asks for a user name and a password: any name, and a token as the password. The
-API server authenticates the token (TokenReview) and authorizes its user (SubjectAccessReview), who needs the verb get on ` + web.Path + `.
+The page is read-only and served over HTTPS. When the browser asks for a user name and a password, enter any name, and a token as the
+password. The API server authenticates the token (TokenReview) and authorizes its user (SubjectAccessReview), who needs the verb get on
+` + web.Path + `.
 
-gshare web itself needs permission to list nodes and pods and to create TokenReviews and SubjectAccessReviews. manifests/web runs it in the
-cluster.`
+gshare web itself needs permission to list nodes and pods and to create TokenReviews and SubjectAccessReviews. The manifests
+in manifests/web run it in the cluster.`
 
 func webCommand() *cobra.Command {
 	var flags cluster.Flags

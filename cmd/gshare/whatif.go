@@ -30,20 +30,21 @@ const whatifLong = `Estimate how many GPUs and nodes the pods of a running clust
 whatif reads the nodes and pods, packs the pods that hold GPUs with the rules of gshare's scheduler, and compares the result with what
 they hold now. gshare need not be installed. It needs permission to list nodes and pods, and changes nothing.
 
-It counts whole GPUs, time-sliced GPUs, MIG instances, memory and cores of HAMi and Volcano, and shares of gshare. The need of a pod
-is its measured use (--usage), else what its resources state. A share of gshare stays as it is. A container with one whole GPU states
-nothing: it needs what a GPUProfile recommends for its image (--profiles), else --assume. Containers with several GPUs keep
-whole GPUs unless their use is measured. Annotations gshare.dev/* apply. Pods stay in their node pool and fit its CPU and memory.
-The number of GPUs is exact to one percent.
+whatif counts whole GPUs, time-sliced GPUs, MIG instances, memory and cores of HAMi and Volcano, and shares of gshare. The need of a pod
+is its measured use (--usage), or else what its resources specify. A share of gshare stays as it is. A container with one whole GPU does
+not say how much of it is needed: whatif takes what a GPUProfile recommends for its image (--profiles), or else --assume. Containers with
+several GPUs keep whole GPUs unless their use is measured. Annotations gshare.dev/* apply. Pods stay in their node pool and fit its CPU
+and memory. The number of GPUs is exact to one percent.
 
---profiles reads what "kubectl get gpuprofiles -A -o yaml" prints, on this cluster or another. A GPUProfile counts for containers with the
-digest of its image, on GPUs of its model, and if it has a template, with the same command and args. One that is Stale does not count,
-and of several the one with the largest share does. Notes say which were used for how many containers, and which were not, and why.
+--profiles reads the output of "kubectl get gpuprofiles -A -o yaml", from this cluster or another. A GPUProfile applies to containers with
+the digest of its image, on GPUs of its model and, if it has a template, with the same command and args. A GPUProfile that is Stale does
+not apply. If several apply, the one with the largest share counts. Notes say which GPUProfiles were used for how many containers, and
+which were not used and why.
 
---rebalance is for clusters that run gshare: it lists the pods that could be moved to GPUs in use so that whole GPUs become free, and those that
-could be moved so that a waiting pod fits, in an order in which each has a place when it is moved. It also lists namespaces and disruption
-budgets, and moves nothing. Pods that refuse by the annotation gshare.dev/rebalance stay; those that say nothing count as willing
-unless --agreed is set.`
+--rebalance is for clusters that run gshare. It lists the pods that could be moved to GPUs in use so that whole GPUs become free, and the
+pods that could be moved so that a waiting pod fits. The moves are in an order in which each pod has a place when it is moved. --rebalance
+also needs permission to list namespaces and disruption budgets, and moves nothing. Pods that refuse moves with the annotation
+gshare.dev/rebalance stay where they are. Pods that neither agree nor refuse count as willing unless --agreed is set.`
 
 // whatifRun holds the flags of gshare whatif, which compares the GPUs that pods use today with those that they would need with gshare.
 type whatifRun struct {
@@ -84,16 +85,16 @@ func whatifCommand() *cobra.Command {
 	w.cluster.AddTo(cmd)
 	f.StringSliceVarP(&w.options.Namespaces, "namespace", "n", nil, "count only GPU pods of these namespaces (default: all)")
 	f.StringVar(&w.assume, "assume", usage.DefaultAssumption.String(),
-		"need of a pod with one whole GPU: percent of SMs and of time, MiB or percent of memory")
-	f.StringVar(&w.usage, "usage", "", "CSV file of the measured use of each GPU of a pod: namespace,pod,sm_percent,memory_mib")
-	f.StringSliceVar(&w.profiles, "profiles", nil, "files of GPUProfiles, whose recommended shares are the need of containers with their images")
+		"assumed need of a pod with one whole GPU: SMs and time in percent, memory in MiB or percent")
+	f.StringVar(&w.usage, "usage", "", "CSV file with the measured use of each GPU of a pod: namespace,pod,sm_percent,memory_mib")
+	f.StringSliceVar(&w.profiles, "profiles", nil, "files of GPUProfiles, whose recommended shares count as the need of containers with the same image")
 	f.Int64Var(&w.options.GPUMemory, "gpu-memory", 81920, "memory in MiB of GPUs on nodes without the label nvidia.com/gpu.memory")
 	f.BoolVar(&w.mixTenants, "mix-tenants", false, "let pods of different namespaces share a GPU")
-	f.BoolVar(&w.rebalance, "rebalance", false, "list the pods that could be moved to free whole GPUs, or for pods that wait")
-	f.BoolVar(&w.agreed, "agreed", false, "with --rebalance: move only pods that have agreed, not those that say nothing")
-	f.IntVar(&w.moves, "moves", 100, "with --rebalance: the most pods to move")
+	f.BoolVar(&w.rebalance, "rebalance", false, "list the pods that could be moved to free whole GPUs or to let waiting pods fit")
+	f.BoolVar(&w.agreed, "agreed", false, "with --rebalance: move only pods that agreed, not those that neither agreed nor refused")
+	f.IntVar(&w.moves, "moves", 100, "with --rebalance: maximum number of pods to move")
 	w.format.AddTo(cmd)
-	f.StringVar(&w.plot, "plot", "", "also write a chart to this file (.svg or .png)")
+	f.StringVar(&w.plot, "plot", "", "also write a chart to this .svg or .png file")
 	return cmd
 }
 

@@ -16,9 +16,9 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-const long = `Cut a function into the stages that suit the given slices best, and print which nodes run on which slice, as gshare.run of the
-Python package reads it. Whole on one slice comes first; otherwise stages whose times are most alike (FluidFaaS). Every stage fits
-the memory of its slice, and a request that runs every node is complete within the SLO.
+const long = `Cut a function into the stages that suit the given slices best, and print which nodes run on which slice, in the format that gshare.run of
+the Python package reads. If one slice can serve the whole function, it is not cut. Otherwise the stages are those whose times are most alike
+(FluidFaaS). Every stage fits in the memory of its slice, and a request that runs every node is complete within the SLO.
 
 The exit code is 1 if no cut fits.`
 
@@ -49,12 +49,12 @@ func Command() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.build, "build", "", "build file of the function (required)")
-	f.StringArrayVar(&o.slices, "slice", nil, "a free slice, once for each: what CUDA_VISIBLE_DEVICES calls it, = and its MIG profile; "+
-		"of another kind, with : and its memory, such as a=cpu:8Gi")
-	f.DurationVar(&o.demand.SLO, "slo", time.Second, "maximum time of a request")
-	f.Float64Var(&o.demand.Rate, "rate", 0, "requests per second that the stages have to sustain (0: any)")
-	f.IntVar(&o.demand.Candidates, "candidates", 4, "number of fitting cuts that are compared")
-	f.IntVar(&o.batch, "batch", 1, "items of a request, one of the batches that were measured")
+	f.StringArrayVar(&o.slices, "slice", nil, "free slice as ID=PROFILE, with its ID for CUDA_VISIBLE_DEVICES and its MIG profile, "+
+		"or as ID=KIND:MEMORY for other kinds, such as a=cpu:8Gi; can be repeated")
+	f.DurationVar(&o.demand.SLO, "slo", time.Second, "maximum latency of a request")
+	f.Float64Var(&o.demand.Rate, "rate", 0, "requests per second that the stages must sustain; 0 for any")
+	f.IntVar(&o.demand.Candidates, "candidates", 4, "number of fitting cuts to compare")
+	f.IntVar(&o.batch, "batch", 1, "items per request; must be one of the measured batch sizes")
 	return cmd
 }
 

@@ -31,11 +31,11 @@ func Command() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.dir, "dir", "test/bench", "folder of RESULTS.md, results/ and figures/")
-	f.StringSliceVar(&o.only, "only", nil, "only these tables: "+strings.Join(tableNames(), ", "))
-	f.IntVar(&o.runs, "runs", 10, "seeds a cell")
-	f.IntVar(&o.jobs, "jobs", 1, "rows measured at a time; more than one distorts figures of speed")
-	f.BoolVar(&o.check, "check", false, "compare with the stored ranges and write nothing")
+	f.StringVar(&o.dir, "dir", "test/bench", "directory of RESULTS.md, results/ and figures/")
+	f.StringSliceVar(&o.only, "only", nil, "regenerate or check only these tables: "+strings.Join(tableNames(), ", "))
+	f.IntVar(&o.runs, "runs", 10, "number of seeds per cell")
+	f.IntVar(&o.jobs, "jobs", 1, "number of rows to measure at a time; more than one distorts figures of speed")
+	f.BoolVar(&o.check, "check", false, "compare with the stored ranges without writing anything")
 	return cmd
 }
 

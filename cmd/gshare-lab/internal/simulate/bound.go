@@ -40,27 +40,26 @@ const (
 	accepted    = "accepted"
 )
 
-const boundLong = `Say how much of a cluster's GPUs any policy could allocate to the pods that simulate cluster lets arrive, with the same flags and
-seeds:
+const boundLong = `Compute how much of a cluster's GPUs any policy could allocate to the pods that arrive in simulate cluster with the same flags and seeds:
 
-  clairvoyant  upper limit for a policy that knows all pods beforehand and may refuse any
-  accepting    upper limit for a policy that knows them too, but refuses a pod only if no node has room for it
-  packed       a packing of a selection of the pods: a policy could reach as much, so that clairvoyant is not far too high
-  accepted     what a policy allocates that knows all pods beforehand, has packed them, and still refuses a pod only if no node has room for it:
-               accepting is no lower
+  clairvoyant  upper limit for a policy that knows all pods beforehand and may refuse any pod
+  accepting    upper limit for a policy that knows all pods too, but refuses a pod only if no node has room for it
+  packed       a packing of a selection of the pods. A policy could reach as much, so clairvoyant is not far too high.
+  accepted     what a policy allocates that knows all pods beforehand and has packed them, but refuses a pod only if no node has room for
+               it. accepting is no lower.
   others       what the policy allocates
 
-The limits are linear programs over node types and pod requests. What is printed is proven by prices, in integers.
+The limits are linear programs over node types and pod requests. The printed values are proven by prices, in integers.
 
 Figures of each run:
   allocation_percent  GPUs in use, in percent, when --load times the GPUs of the cluster have been requested
-  idle_...            of policies, the percentage of GPUs that are idle and why no refused pod can have them: what is left of devices is too
-                      small (fragment), no such pod accepts the model, or the node has too little CPU or memory for all that do`
+  idle_...            policies: percentage of GPUs that are idle, by the reason why no refused pod can have them: what is left of devices is
+                      too small (fragment), no refused pod accepts the model, or the node has too little CPU or memory for all that do`
 
 func simulateBound() *simulation {
 	b := &boundSimulation{known: map[solvedKey]solved{}}
 	b.self = &simulation{
-		name: "bound", short: "Limit from above what any policy can allocate of a cluster", long: boundLong,
+		name: "bound", short: "Compute upper limits of what any policy can allocate of a cluster", long: boundLong,
 		example:  "  gshare-lab simulate bound --load 1 --policy all",
 		policies: append([]string{clairvoyant, accepting, packed, accepted}, cluster.Policies()...), variants: cluster.Tries(),
 		flags: b.flags, prepare: b.prepare, run: b.run, chart: b.chart,
@@ -70,7 +69,7 @@ func simulateBound() *simulation {
 
 func (b *boundSimulation) flags(f *pflag.FlagSet) {
 	b.clusterSimulation.flags(f)
-	f.IntVar(&b.tries, "tries", 50_000, "how often packed, and half as often accepted, tries to improve a few nodes")
+	f.IntVar(&b.tries, "tries", 50_000, "number of attempts to improve a few nodes for packed, and half as many for accepted")
 }
 
 func (b *boundSimulation) run(ctx context.Context, policy string, seed uint64) ([]report.Figure, error) {

@@ -41,14 +41,14 @@ Figures of each run:
 
 Of nodes with equal scores, fgd chooses the first, as in its published results, and fgd-stock a random one, as kube-scheduler does.
 
-The policies after fgd-stock are variants of gshare that were tried to allocate more, and are no part of the scheduler:
-  known     what pods typically request is known of the whole list from the start
-  bygpu     typical pods count with the GPUs that they request
-  worth     what is left of a device counts with the best combination of typical requests that it holds, at the prices of a linear program
-  reserve   unused devices are kept for pods of whole GPUs, unused nodes for pods of several
+The policies after fgd-stock are variants of gshare that were tried to allocate more. They are not part of the scheduler:
+  known     the typical requests of the whole list of pods are known from the start
+  bygpu     typical pods are weighted by the GPUs that they request
+  worth     what is left of a device is valued by the best combination of typical requests that fits, at the prices of a linear program
+  reserve   unused devices are kept for pods with whole GPUs, and unused nodes for pods with several GPUs
   coarse    costs that differ by less than 4 % of a GPU are equal
   together  64 pods wait at a time, and the largest of them is placed first
-  ahead     the four best nodes are compared by what it costs to place 24 pods like those that run afterwards`
+  ahead     the four best nodes are compared by the cost of then placing 24 pods like those that are running`
 
 func simulateCluster() *simulation {
 	c := &clusterSimulation{}
@@ -62,9 +62,9 @@ func simulateCluster() *simulation {
 func (c *clusterSimulation) flags(f *pflag.FlagSet) {
 	f.StringVar(&c.nodesFile, "nodes", openbNodes, "CSV file of nodes: sn, cpu_milli, memory_mib, gpu, model")
 	f.StringVar(&c.podsFile, "pods", openbPods, "CSV file of pods: name, cpu_milli, memory_mib, num_gpu, gpu_milli, and optionally gpu_spec")
-	f.Float64Var(&c.load, "load", 1.3, "GPUs requested at the end, as a multiple of those of the cluster")
-	f.IntVar(&c.replicate, "replicate", 1, "copies of the nodes and of the pods")
-	f.StringVar(&c.order, "order", cluster.RandomOrder, "order of the nodes, the first of which is chosen among equals: "+strings.Join(cluster.Orders(), ", "))
+	f.Float64Var(&c.load, "load", 1.3, "GPUs requested at the end, as a multiple of the GPUs of the cluster")
+	f.IntVar(&c.replicate, "replicate", 1, "number of copies of the nodes and of the pods")
+	f.StringVar(&c.order, "order", cluster.RandomOrder, "order of the nodes; among equal nodes, the first is chosen: "+strings.Join(cluster.Orders(), ", "))
 }
 
 // Upper bounds of flags, to catch typing errors.

@@ -30,7 +30,7 @@ quota. A pod stops when its token ends, and loses the switch loss when it starts
 
 --admission is slot, or mra for FaST-GShare's rectangles, which are not packed again to fit a pod. With slot, every GPU keeps switch loss x
 turns / window free.
---tokens, the same as --policy, is table (gshare's slot table), fast (FaST-GShare's order, corrected), hol (the paper as printed: stops at
+--tokens is the same as --policy: table (gshare's slot table), fast (FaST-GShare's order, corrected), hol (the paper as printed: stops at
 the first pod that does not fit) or skip (the paper's code: every pod that fits runs).
 
 Figures of each run:

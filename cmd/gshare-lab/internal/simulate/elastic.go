@@ -36,13 +36,13 @@ type elasticRun struct {
 	cv   float64
 }
 
-const elasticLong = `Run two functions on one GPU, as in Dilu's section 5.2, and compare them with a GPU for each. The shares follow from the functions'
+const elasticLong = `Run two functions on one GPU, as in Dilu's section 5.2, and compare them with one GPU each. The shares follow from the functions'
 profiles by Dilu's rules. Functions and GPU are models: kernels run in waves on free SMs. Contention for anything but SMs (bandwidth,
 caches) is set by --interference.
 
 --policy is rckm (Dilu's block tokens, corrected, with MPS caps at the limits and best effort at MPS's lower priority), rckm-tokens
-(the same without the priority), rckm-gaps (rckm if the host does not report when a batch ends), rckm-printed (the algorithm as printed
-in the paper), rckm-uncapped (rckm without the caps: only tokens enforce limits), exclusive (a GPU for each), mps-l and mps-r (only MPS
+(rckm without the priority), rckm-gaps (rckm if the host does not report when a batch ends), rckm-printed (the algorithm as printed
+in the paper), rckm-uncapped (rckm without the caps: only tokens enforce limits), exclusive (one GPU each), mps-l and mps-r (only MPS
 caps, at the limits or at the requests), fast and table (time tokens at the limits; if these do not fit together, the window is divided by
 the requests), tgs (priority as in TGS: the second function gets what the first leaves, with a rate that halves and grows).
 
@@ -67,12 +67,12 @@ func simulateElastic() *simulation {
 
 func (e *elasticSimulation) flags(f *pflag.FlagSet) {
 	f.StringVar(&e.kind, "kind", elastic.PairKinds()[0], strings.Join(elastic.PairKinds(), ", "))
-	f.StringVar(&e.pair, "pair", "all", "one pair of the kind, or all")
+	f.StringVar(&e.pair, "pair", "all", "pair of the kind, or all")
 	f.Float64Var(&e.setting.CV, "cv", 1, "coefficient of variation of the gaps between requests: gamma distributed, 1 is Poisson")
-	f.Float64Var(&e.load, "load", 1, "requests per second, as a multiple of those of Dilu's figures")
-	f.Float64Var(&e.slo, "slo", 3, "SLO of inference, as a multiple of its time on a whole GPU; with its request it takes at most half of the SLO")
-	f.IntVar(&e.seconds, "seconds", 60, "time in which requests arrive; those that wait at the end are served")
-	f.Float64Var(&e.setting.MaxTokens, "max-tokens", 0, "MaxTokens of the rckm policies, as a multiple of what lets a function without neighbours launch its request; 0: calibrated")
+	f.Float64Var(&e.load, "load", 1, "requests per second, as a multiple of the rates in Dilu's figures")
+	f.Float64Var(&e.slo, "slo", 3, "SLO of inference, as a multiple of its time on a whole GPU; with its requested share, inference takes at most half of the SLO")
+	f.IntVar(&e.seconds, "seconds", 60, "time in which requests arrive, in seconds; requests that wait at the end are served")
+	f.Float64Var(&e.setting.MaxTokens, "max-tokens", 0, "MaxTokens of the rckm policies, as a multiple of what a function without neighbours needs to launch its request; 0 to calibrate")
 	f.IntVar(&e.interference, "interference", 0, "slowdown of kernels in percent while neighbours fill the rest of the GPU")
 }
 

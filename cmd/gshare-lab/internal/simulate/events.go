@@ -37,8 +37,8 @@ Dilu's simulator (ASPLOS'25, 5.5): one Python dict per line. Nothing is random; 
   complementary  Dilu's Algorithm 1 as gshare corrects it; the workers of an instance stay on one node
   gshare         the choice of the profile gshare, with the workers of an instance as pods of their own
 
-The last two divide an LLM between active GPUs of one node rather than start a GPU, if these have the memory; --cut=false
-disables this. In Kubernetes, the author of a pod decides this (gshare/vgpu).
+The last two divide an LLM between active GPUs of one node, if these have the memory, rather than start a GPU. --cut=false disables this.
+In Kubernetes, the author of a pod decides this (gshare/vgpu).
 
 Figures of each run:
   peak_gpus             maximum of active GPUs
@@ -66,9 +66,9 @@ func simulateEvents() *simulation {
 func (e *eventsSimulation) flags(f *pflag.FlagSet) {
 	f.StringVar(&e.file, "file", "", "list of events (required)")
 	f.IntVar(&e.nodes, "nodes", 1000, "number of nodes")
-	f.IntVar(&e.gpus, "gpus-per-node", 4, "GPUs of each node")
-	f.IntVar(&e.memory, "memory", 40, "memory of each GPU in GiB")
-	f.Int64Var(&e.gamma, "gamma", 150, "maximum sum of limits on a GPU in percent")
+	f.IntVar(&e.gpus, "gpus-per-node", 4, "number of GPUs per node")
+	f.IntVar(&e.memory, "memory", 40, "memory of each GPU, in GiB")
+	f.Int64Var(&e.gamma, "gamma", 150, "maximum sum of limits on a GPU, in percent")
 	f.BoolVar(&e.cut, "cut", true, "let complementary and gshare divide LLMs between GPUs")
 }
 

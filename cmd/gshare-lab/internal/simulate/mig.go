@@ -42,10 +42,10 @@ func simulateMIG() *simulation {
 
 func (m *migSimulation) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&m.mix, "mix", "uniform", "frequencies of the sizes: uniform, small or mid")
-	f.Float64Var(&m.load.Offered, "load", 1.1, "requested compute slices at a time, as a multiple of those of the GPUs")
+	f.Float64Var(&m.load.Offered, "load", 1.1, "compute slices requested at a time, as a multiple of the compute slices of the GPUs")
 	f.IntVar(&m.load.GPUs, "gpus", 60, "number of GPUs")
 	f.IntVar(&m.load.Requests, "requests", 20000, "number of requests; the first quarter is not counted")
-	f.StringVar(&m.model, "model", "A100-80GB", "kind of GPU: "+strings.Join(migModels(), ", "))
+	f.StringVar(&m.model, "model", "A100-80GB", "GPU model: "+strings.Join(migModels(), ", "))
 }
 
 func migModels() (names []string) {

@@ -27,23 +27,23 @@ const (
 	scheduled  = "scheduled"
 )
 
-const rebalanceLong = `Count the GPUs in use on a cluster where pods come and go, before and after moving some. The pods of the trace arrive in random order until
-they request --load times the GPUs of the cluster; then each is replaced --turnover times, on average; then all end but --left of them.
-gshare's policy places each.
+const rebalanceLong = `Count the GPUs in use on a cluster where pods come and go, before and after moving some of the pods. The pods of the trace arrive in random
+order until they request --load times the GPUs of the cluster. Then each pod is replaced --turnover times on average. Then pods end until
+--left of the load remains. gshare's policy places each pod.
 
-  churned     the cluster then
-  rebalanced  after the moves that gshare whatif --rebalance would show, each to the place planned
-  followed    after the same evictions, where gshare's scheduler chooses the places by itself
-  fresh       the same pods packed anew, the largest first and each on the fullest GPU with room
-  scheduled   the same pods placed anew by gshare's scheduler, in random order
+  churned     the cluster after that
+  rebalanced  after the moves that gshare whatif --rebalance would show, each to the planned place
+  followed    after the same evictions, when gshare's scheduler chooses the places by itself
+  fresh       the same pods packed again, the largest first, each on the fullest GPU with room
+  scheduled   the same pods placed again by gshare's scheduler, in random order
 
 Figures of each run:
   gpus_in_use           GPUs that hold a pod
-  percent_of_fresh      those, in percent of the GPUs in use in fresh
+  percent_of_fresh      gpus_in_use, in percent of the GPUs in use in fresh
   evictions             pods moved
   evictions_per_tenth   pods moved for each tenth of a GPU that is freed
-  impossible            of rebalanced, moves that had no room when their turn came, by an account of its own
-  lost                  of followed, evicted pods that the scheduler could not place again`
+  impossible            rebalanced: moves that had no room when their turn came, according to separate accounting
+  lost                  followed: evicted pods that the scheduler could not place again`
 
 func simulateRebalance() *simulation {
 	r := &rebalanceSimulation{known: map[uint64]cluster.ChurnResult{}}
@@ -59,8 +59,8 @@ func (r *rebalanceSimulation) flags(f *pflag.FlagSet) {
 	r.clusterSimulation.flags(f)
 	f.Lookup("load").DefValue = "0.9"
 	r.load = 0.9
-	f.Float64Var(&r.turnover, "turnover", 2, "how often each pod is replaced by another, on average")
-	f.Float64Var(&r.left, "left", 0.6, "part of the load that is left at the end")
+	f.Float64Var(&r.turnover, "turnover", 2, "average number of times that each pod is replaced by another")
+	f.Float64Var(&r.left, "left", 0.6, "part of the load that remains at the end")
 }
 
 func (r *rebalanceSimulation) prepare() error {

@@ -27,13 +27,13 @@ const servingLong = `Serve the requests of a trace with functions on GPUs, and c
 profiles and hardware; time is virtual.
 
 On whole GPUs that instances share (gpus in the profiles file, shares of each function):
-  eager         FaST-GShare: scales with its Algorithm 1 by the load of the last seconds; fixed shares of SMs, none of time
+  eager         FaST-GShare: scales with its Algorithm 1 by the load of the last seconds; fixed shares of SMs, no shares of time
   keepalive     as INFless: scales out at once, and in after a minute
-  lazy          Dilu: shares with a limit of twice the request, and scales by a window of 40 s
+  lazy          Dilu: shares with a limit of twice the request; scales by a window of 40 s
 On GPUs with MIG instances (mig, nodes of each function):
   monolithic    as ESG: a function on a slice of its own, the smallest that meets the SLO
   pipelined     FluidFaaS: functions in stages on free slices; idle functions share slices in turn
-With a provider's functions, billed by call (models, model of each function):
+With a provider's functions, billed per call (models, model of each function):
   harmonybatch  whole functions, in the groups and batches of HarmonyBatch
   pamba         as planned by PAMBA, including partitioned functions
 On a cluster with room for all (replicas of each function):
@@ -50,8 +50,8 @@ Figures of each run:
   cost                   in the currency of the prices
   p50_ms, p95_ms, p99_ms latency of answered requests
   queue_ms, load_ms, transfer_ms, execution_ms
-                         MIG: means of its parts. Loads are those to slices that functions share in turn; who waits for an instance to
-                         start, queues
+                         MIG: means of the parts of the latency. Loads are those to slices that functions share in turn. Requests that
+                         wait for an instance to start are queued.
   used_gpu_seconds       shares: part of gpu_seconds in which SMs were busy; memory_gb_seconds: device memory in use
   requests, refused, completed_per_second (before the trace ended)`
 
@@ -87,14 +87,14 @@ func simulateServing() *simulation {
 }
 
 func (s *servingSimulation) flags(f *pflag.FlagSet) {
-	f.StringVar(&s.trace, "trace", "", "requests: one number per line (requests per second), or a CSV file of Azure's traces (required)")
+	f.StringVar(&s.trace, "trace", "", "trace of requests: one number per line (requests per second), or a CSV file of Azure's traces (required)")
 	f.StringVar(&s.profiles, "profiles", "", "YAML or JSON file of hardware, prices, and functions with their profiles (required)")
-	f.StringVar(&s.data, "data", "", "directory of the tables that the profiles file refers to (default: that of the profiles file)")
+	f.StringVar(&s.data, "data", "", "directory of the tables that the profiles file refers to (default: the directory of the profiles file)")
 	f.StringVar(&s.geometry, "geometry", "", "MIG geometry of the GPUs: one of mig.geometries in the profiles file")
-	f.StringVar(&s.use, "use", "", "also write a CSV file of the MIG compute slices that are occupied and at work in each second")
+	f.StringVar(&s.use, "use", "", "also write the MIG compute slices that are occupied and busy in each second to this CSV file")
 	f.IntVar(&s.gpus, "gpus", 0, "number of whole GPUs (default: gpus in the profiles file)")
-	f.Float64Var(&s.scale, "scale", 1, "requests for each request of the trace")
-	f.DurationVar(&s.step, "step", 0, "interval of the rates, for traces with few requests (default: that of the trace)")
+	f.Float64Var(&s.scale, "scale", 1, "requests to send for each request of the trace")
+	f.DurationVar(&s.step, "step", 0, "interval of the rates, for traces with few requests (default: the interval of the trace)")
 	f.DurationVar(&s.duration, "duration", 0, "part of the trace to play (default: all)")
 }
 

@@ -29,10 +29,10 @@ const shapesLong = `Pack pods that request a part of a GPU's SMs for a part of t
 
 Figures of each run:
   gpus             GPUs in use at the end
-  lower_bound      minimum of GPUs for any packing: the fractional configuration LP over all pods
+  lower_bound      minimum number of GPUs for any packing: the fractional configuration LP over all pods
   ratio            gpus / lower_bound
-  density_percent  requested SM-time, in percent of that of the GPUs in use
-  ns_per_pod       time for a decision, on one thread
+  density_percent  requested SM-time, in percent of the SM-time of the GPUs in use
+  ns_per_pod       time per decision, on one thread
 
 With --churn, pods start and end on 30 GPUs: Poisson arrivals with 1.1 times the SM-time of the GPUs, exponential lifetimes. Pods that do
 not fit are dropped. The first third of the arrivals is not counted. The figures are gpus, density_percent (the mean over time),
@@ -48,8 +48,8 @@ Policies:
   slot           slots, GPU with the most valuable pods first: quota times the price of the SM share in the configuration LP over
                  the pods so far
 
---reserve is the part of each window that a GPU keeps free for switching between sets of pods, with all policies. The published policies
-have no reserve: compare them with 0, too.`
+--reserve is the part of each window that a GPU keeps free for switching between sets of pods. It applies to all policies. The published
+policies have no reserve, so compare them with 0, too.`
 
 func simulateShapes() *simulation {
 	s := &shapesSimulation{}
@@ -62,8 +62,8 @@ func simulateShapes() *simulation {
 
 func (s *shapesSimulation) flags(f *pflag.FlagSet) {
 	f.StringVar(&s.familyName, "family", "papermix", shapesFamilyHelp())
-	f.StringVar(&s.openbPods, "openb-pods", openbPods, "list of pods for the family openb")
-	f.IntVar(&s.pods, "pods", 0, "number of pods (default 1000, or 5000 with --churn)")
+	f.StringVar(&s.openbPods, "openb-pods", openbPods, "file with the list of pods for the family openb")
+	f.IntVar(&s.pods, "pods", 0, "number of pods (default: 1000, or 5000 with --churn)")
 	f.Float64Var(&s.reserve, "reserve", 0, "part of each window that a GPU keeps free for switching, such as 0.05")
 	f.Int64Var(&s.memoryGiB, "slice-memory", 80, "memory of a GPU in GiB")
 	f.BoolVar(&s.churn, "churn", false, "let pods start and end")

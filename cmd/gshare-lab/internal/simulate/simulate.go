@@ -20,7 +20,7 @@ func Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "simulate",
 		Short: "Compare gshare's rules with published ones on traces and generated loads",
-		Long: "Run the rules of gshare's scheduler and node agent on simulated clusters and GPUs, beside published policies. The results\n" +
+		Long: "Run the rules of gshare's scheduler and node agent, and published policies, on simulated clusters and GPUs. The results\n" +
 			"depend only on the inputs and the seed, except for speeds.",
 	}
 	for _, s := range simulations() {
@@ -73,10 +73,10 @@ func (s *simulation) command() *cobra.Command {
 	s.flags(f)
 	f.StringVar(&s.policy, "policy", s.policies[0], "comma-separated list of "+strings.Join(slices.Concat(s.policies, s.variants), ", ")+"; or all"+s.butVariants())
 	f.Uint64Var(&s.seed, "seed", 1, "seed of the first run")
-	f.IntVar(&s.runs, "runs", 1, "number of runs, with seeds from --seed on; prints means and standard deviations")
+	f.IntVar(&s.runs, "runs", 1, "number of runs, with consecutive seeds from --seed; prints means and standard deviations")
 	f.StringVarP(&s.output, "output", "o", "table", "output format: json or table")
 	if s.chart != nil {
-		f.StringVar(&s.plot, "plot", "", "also write a chart to this file (.svg or .png)")
+		f.StringVar(&s.plot, "plot", "", "also write a chart to this .svg or .png file")
 	}
 	return cmd
 }

@@ -14,19 +14,20 @@ import (
 // unseenSimulation holds the flags of gshare-lab simulate unseen, which predicts one model from measurements of others.
 type unseenSimulation struct{ data string }
 
-const unseenLong = `Leave one model out of published measurements, and predict it from the others and what little is known of it. --policy is the model.
+const unseenLong = `Leave one model out of published measurements, and predict it from the other models and what little is known of it. --policy is the model.
 
---data parvagpu: latencies on MIG instances of an A100. The model is known on the whole GPU alone, and the others say how much slower it is on parts of it.
---data harmonybatch: curves on vCPUs, of bert, resnet50 and vgg19, from a file that has no licence and so is not in the repository. The mean of a batch of
-one is known, and the others say how much longer larger batches, and the p99, take.
+--data parvagpu: latencies on MIG instances of an A100. The model is known only on the whole GPU. The other models tell how much slower it
+is on parts of the GPU.
+--data harmonybatch: curves on vCPUs, of bert, resnet50 and vgg19, from a file that has no licence and is therefore not in the repository.
+The mean of a batch of one is known. The other models tell how much longer larger batches, and the p99, take.
 
 Figures of each run:
-  error_percent, worst_percent  error of the latencies that are predicted, in the mean and at most
-  p99_error_percent             of vCPUs: error of the p99
-  points                        latencies that are predicted
-  broken, groups                of GPUs: groups of a plan for eight random applications, made of the prediction, that do not keep their objectives by what was
-                                measured, and all
-  above_percent                 by how much the others cost more than they have to
+  error_percent, worst_percent  mean and maximum error of the predicted latencies
+  p99_error_percent             vCPUs: error of the p99
+  points                        number of predicted latencies
+  broken, groups                GPUs: a plan for eight random applications is made from the prediction; groups that miss their objectives
+                                according to the measurements, and all groups
+  above_percent                 by how much the other groups cost more than necessary
   saving_percent                by how much the best plan is cheaper than each application by itself`
 
 func simulateUnseen() *simulation {
@@ -39,7 +40,7 @@ func simulateUnseen() *simulation {
 }
 
 func (u *unseenSimulation) flags(f *pflag.FlagSet) {
-	f.StringVar(&u.data, "data", "parvagpu", "parvagpu or harmonybatch")
+	f.StringVar(&u.data, "data", "parvagpu", "published measurements: parvagpu or harmonybatch")
 }
 
 func (u *unseenSimulation) prepare() error {

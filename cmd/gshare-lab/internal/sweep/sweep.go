@@ -17,16 +17,16 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/profile"
 )
 
-const long = `Measure a model on fractions of this machine's vCPUs, and print how well curves that are fitted to some of them predict others.
+const long = `Measure a model on fractions of this machine's vCPUs, and print how well curves that are fitted to some of the points predict the others.
 
-The model is a residual network with random weights in PyTorch (Debian: python3-torch), or what another program runs: one that writes "ready", and then
-a line for each line that it reads, after a batch of the size that the line says.
+The model is a residual network with random weights in PyTorch (Debian: python3-torch), or what PROGRAM runs. PROGRAM must write "ready".
+For each line that it then reads, it must run a batch of the size in the line, then write a line.
 
-The fraction is of the time, as for a container with a CPU limit: of each period, the program runs until it has used up its part, and is stopped then.
-For each batch, the vCPUs of the sweep are both ends of the range and what halves the widest gap between two; those that are held out lie in the middle
-of gaps. All of it is done again for each repeat.
+A fraction is a part of the time, as for a container with a CPU limit: in each period, the program runs until it has used up its part, and
+is then stopped. For each batch, the points are both ends of the range, and then always the middle of the widest gap between two points.
+The points that are held out lie in the middle of gaps. All of this is done again for each repeat.
 
-The exit code is 1 if an error of the points that were held out is above its bound. Nothing else should run on the machine.`
+The exit code is 1 if an error of the points that were held out exceeds its bound. Nothing else should run on the machine.`
 
 // options are the flags of gshare-lab sweep.
 type options struct {
@@ -53,17 +53,17 @@ func Command() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.python, "python", "/usr/bin/python3", "Python that has torch")
-	f.Int64Var(&o.from, "from", 500, "least vCPUs, in thousandths")
-	f.Int64Var(&o.to, "to", int64(1000*runtime.NumCPU()), "most vCPUs, in thousandths")
-	f.IntSliceVar(&o.experiment.batches, "batches", []int{1, 2}, "sizes of batches, from 1 without a gap")
-	f.IntVar(&o.experiment.most, "points", 7, "points of a batch to fit")
-	f.IntVar(&o.experiment.heldOut, "held-out", 4, "points of a batch that are held out")
-	f.IntVar(&o.experiment.executions, "executions", 100, "executions of each point")
-	f.IntVar(&o.repeats, "repeats", 3, "how often to do all of it")
-	f.IntVar(&o.period, "period", 100, "milliseconds of which the program runs for its part; Kubernetes has 100")
-	f.Float64Var(&o.maxMean, "max-mean", 10, "bound of the error of means, in percent")
-	f.Float64Var(&o.maxTails, "max-p99", 12, "bound of the error of the p99, in percent")
+	f.StringVar(&o.python, "python", "/usr/bin/python3", "Python interpreter with torch")
+	f.Int64Var(&o.from, "from", 500, "minimum vCPUs, in thousandths")
+	f.Int64Var(&o.to, "to", int64(1000*runtime.NumCPU()), "maximum vCPUs, in thousandths")
+	f.IntSliceVar(&o.experiment.batches, "batches", []int{1, 2}, "batch sizes, consecutive from 1")
+	f.IntVar(&o.experiment.most, "points", 7, "number of points to fit per batch size")
+	f.IntVar(&o.experiment.heldOut, "held-out", 4, "number of held-out points per batch size")
+	f.IntVar(&o.experiment.executions, "executions", 100, "number of executions per point")
+	f.IntVar(&o.repeats, "repeats", 3, "number of times to make all measurements")
+	f.IntVar(&o.period, "period", 100, "period in milliseconds, of which the program runs for its part; Kubernetes uses 100")
+	f.Float64Var(&o.maxMean, "max-mean", 10, "maximum error of the means, in percent")
+	f.Float64Var(&o.maxTails, "max-p99", 12, "maximum error of the p99, in percent")
 	o.format.AddTo(cmd)
 	return cmd
 }

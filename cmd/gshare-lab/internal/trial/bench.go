@@ -35,8 +35,8 @@ func benchCommand() *cobra.Command {
 		Short: "Compare the scheduling throughput of gshare and stock kube-scheduler",
 		Long: "Schedule the same number of pods on the same nodes, in turn with stock kube-scheduler (pods request one unit of a plain\n" +
 			"extended resource) and with gshare (pods request a share). Each round starts new schedulers, in alternating order. Compare\n" +
-			"the ratios, not the absolute figures, which depend on the load of the machine. Processor time (CPU) is that of the whole\n" +
-			"scheduler, with its informers and bindings, and depends least on what else runs.",
+			"the ratios, not the absolute figures, which depend on the load of the machine. The processor time (CPU) is measured for the\n" +
+			"whole scheduler, with its informers and bindings, and depends least on what else runs.",
 		Example: "  gshare-lab bench --nodes 1000,5000 --rounds 3",
 		Args:    cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -47,8 +47,8 @@ func benchCommand() *cobra.Command {
 	f.IntSliceVar(&o.nodes, "nodes", []int{1000, 5000}, "cluster sizes")
 	f.IntVar(&o.pods, "pods", 2000, "number of pods in each round")
 	f.IntVar(&o.rounds, "rounds", 3, "number of rounds")
-	f.BoolVar(&o.wide, "wide", false, "also measure gshare without candidate nodes: filter every node for every pod")
-	f.StringVar(&o.profiles, "profiles", "", "folder for a CPU profile of each scheduler's first seconds with pods; none if empty")
+	f.BoolVar(&o.wide, "wide", false, "also measure gshare without candidate nodes, so that it filters every node for every pod")
+	f.StringVar(&o.profiles, "profiles", "", "directory for CPU profiles of each scheduler's first seconds with pods; none if empty")
 	o.format.AddTo(cmd)
 	return cmd
 }

@@ -28,7 +28,7 @@ func demoCommand() *cobra.Command {
 	o := demoOptions{replayOptions: replayOptions{replicate: 1}}
 	cmd := &cobra.Command{
 		Use:   "demo",
-		Short: "Place thousands of pods, many with a part of a GPU, on a mixed cluster and draw the GPUs",
+		Short: "Place thousands of pods, many with a part of a GPU, on a mixed cluster, and draw the GPUs",
 		Long: "Create a cluster with the node types of the openb production trace, place random pods with the frequencies of that trace\n" +
 			"with gshare-scheduler, check every placement, and draw the GPUs. Pods with a part of a GPU request a part of its SMs and of\n" +
 			"its time.",
@@ -40,7 +40,7 @@ func demoCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.IntVar(&o.count, "pods", 3000, "number of pods")
-	f.Uint64Var(&o.seed, "seed", 1, "seed of the random pods")
+	f.Uint64Var(&o.seed, "seed", 1, "random seed of the pods")
 	f.StringVar(&o.profile, "profile", profiles[0], profileHelp)
 	f.BoolVar(&o.keep, "keep", false, "keep the API server and the scheduler running until Ctrl-C")
 	return cmd

@@ -44,7 +44,7 @@ func replayCommand() *cobra.Command {
 			"is independent of the scheduler recomputes every GPU from the API objects.\n\n" +
 			"The files are CSV in the format of the openb production trace: nodes with sn,cpu_milli,memory_mib,gpu,model, and pods with\n" +
 			"name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec. A pod with gpu_milli g requests ceil(g/10) percent of the SMs all of\n" +
-			"the time and that part of the memory; several GPUs are whole; gpu_spec lists accepted models.",
+			"the time, and that part of the memory. A pod with several GPUs gets whole GPUs. gpu_spec lists the accepted models.",
 		Example: "  gshare-lab replay --nodes nodes.csv --pods pods.csv --output json",
 		Args:    cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -55,9 +55,9 @@ func replayCommand() *cobra.Command {
 	f.StringVar(&o.nodes, "nodes", "", "CSV file of nodes (required)")
 	f.StringVar(&o.pods, "pods", "", "CSV file of pods (required)")
 	f.StringVar(&o.profile, "profile", profiles[0], profileHelp)
-	f.IntVar(&o.limit, "limit", 0, "number of pods to replay; 0 is all")
+	f.IntVar(&o.limit, "limit", 0, "number of pods to replay; 0 for all")
 	f.IntVar(&o.replicate, "replicate", 1, "number of copies of nodes and pods")
-	f.Uint64Var(&o.seed, "seed", 0, "seed to shuffle the pods; 0 keeps the order of the file")
+	f.Uint64Var(&o.seed, "seed", 0, "random seed for shuffling the pods; 0 keeps the order of the file")
 	o.format.AddTo(cmd)
 	cobra.CheckErr(cmd.MarkFlagRequired("nodes"))
 	cobra.CheckErr(cmd.MarkFlagRequired("pods"))
