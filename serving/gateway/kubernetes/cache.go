@@ -173,7 +173,7 @@ func slimPod(object any) (any, error) {
 			Namespace: p.Namespace, Name: p.Name, UID: p.UID, ResourceVersion: p.ResourceVersion, DeletionTimestamp: p.DeletionTimestamp,
 			OwnerReferences: p.OwnerReferences,
 			Labels:          pick(p.Labels, api.LabelFunction, api.LabelInstance),
-			Annotations:     pick(p.Annotations, api.AnnotationDrain, kube.AnnotationResidency, kube.AnnotationResidencyReached),
+			Annotations:     pick(p.Annotations, api.AnnotationDrain, api.AnnotationAtOnce, kube.AnnotationResidency, kube.AnnotationResidencyReached),
 		},
 		Status: v1.PodStatus{PodIP: p.Status.PodIP},
 	}

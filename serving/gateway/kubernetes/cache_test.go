@@ -202,7 +202,10 @@ func expectQueries(t *testing.T, s *apiServer, want int) {
 	}
 }
 
-// gated sets the fields of a pod that OnSilentNode reads.
+// inParts gives a pod what AtOnce reads.
+func inParts(p *v1.Pod) { p.Annotations[api.AnnotationAtOnce] = "3" }
+
+// gated gives a pod what OnSilentNode reads.
 func gated(p *v1.Pod) {
 	p.Spec.ReadinessGates = []v1.PodReadinessGate{{ConditionType: "example.com/registered"}}
 	p.Status.Conditions = append(p.Status.Conditions, v1.PodCondition{Type: v1.ContainersReady, Status: v1.ConditionTrue},
@@ -210,7 +213,7 @@ func gated(p *v1.Pod) {
 }
 
 func TestSlimObjects(t *testing.T) {
-	full := ofAPIServer(newPod("a", drain, wanted(residency.Hot), reached(residency.Shared), terminating, func(p *v1.Pod) {
+	full := ofAPIServer(newPod("a", drain, inParts, wanted(residency.Hot), reached(residency.Shared), terminating, func(p *v1.Pod) {
 		p.Labels["app"], p.Annotations["note"] = "chat", "long"
 		p.Spec.NodeName = "node"
 		p.Status.Conditions = append(p.Status.Conditions, v1.PodCondition{Type: v1.PodScheduled, Status: v1.ConditionTrue})
@@ -219,7 +222,7 @@ func TestSlimObjects(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := newPod("a", drain, wanted(residency.Hot), reached(residency.Shared), gated)
+	want := newPod("a", drain, inParts, wanted(residency.Hot), reached(residency.Shared), gated)
 	want.DeletionTimestamp, want.ResourceVersion, want.TypeMeta = full.DeletionTimestamp, "7", full.TypeMeta
 	if got, want := fmt.Sprint(object), fmt.Sprint(want); got != want {
 		t.Errorf("kept %s, want %s", got, want)
