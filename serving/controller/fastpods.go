@@ -186,21 +186,25 @@ func (r *fastPods) create(ctx context.Context, fp *api.FaSTPod, pods []*v1.Pod) 
 	for _, p := range pods {
 		taken[p.Name] = true
 	}
-	for number := 1; ; number++ {
-		if taken[standaloneName(fp, number)] {
+	for search := (nameSearch{number: 1}); ; {
+		if taken[standaloneName(fp, search.number)] {
+			search.number++
 			continue
 		}
-		pod := standalonePod(fp, number)
+		pod := standalonePod(fp, search.number)
 		err := r.quotas.Create(ctx, pod)
 		if apierrors.IsAlreadyExists(err) {
 			existing := &v1.Pod{}
 			if e := r.live.Get(ctx, client.ObjectKeyFromObject(pod), existing); e == nil {
 				r.quotas.Found(existing)
-				if !metav1.IsControlledBy(existing, fp) {
-					continue // another object has the name
+				if !metav1.IsControlledBy(existing, fp) && search.next() {
+					continue // somebody else has the name
 				}
 			}
-			return err // the cache does not have it yet
+			if !search.ended() {
+				return err // the cache does not have it yet
+			}
+			err = errNamesTaken
 		}
 		if why := OverQuota(err); why != "" {
 			if !meta.IsStatusConditionTrue(fp.Status.Conditions, api.ConditionQuotaExceeded) {

@@ -1,9 +1,12 @@
 package controller
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -159,6 +162,52 @@ func TestNameOfSomebodyElsesPod(t *testing.T) {
 	}
 	if want := []string{"bert-1", "bert-2", "bert-3"}; !slices.Equal(names, want) {
 		t.Errorf("pods %v, want %v", names, want)
+	}
+}
+
+// TestManyNamesOfSomebodyElsesPods: whoever makes pods with the names that a FaSTPod or a function may use costs the API server few requests, of which
+// all share those of the controller, and a name is found beside a thousand of them.
+func TestManyNamesOfSomebodyElsesPods(t *testing.T) {
+	for name, test := range map[string]struct {
+		others int
+		pod    bool // is made
+	}{
+		"a thousand in a row": {1000, true},
+		"all":                 {1 << 30, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				fp, f := fastPod(1, 24), function(t, nil)
+				fp.UID = "fp-1"
+				c := newCluster(t, fp)
+				defer c.pods.queue.ShutDown()
+				creates := 0
+				c.calls.Create = func(ctx context.Context, w client.WithWatch, o client.Object, options ...client.CreateOption) error {
+					if _, is := o.(*v1.Pod); !is {
+						return w.Create(ctx, o, options...)
+					}
+					creates++
+					number, err := strconv.Atoi(o.GetName()[strings.LastIndexByte(o.GetName(), '-')+1:])
+					if err == nil && number <= test.others {
+						foreign := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: o.GetNamespace(), Name: o.GetName()}}
+						if err := w.Create(ctx, foreign); err != nil {
+							return err
+						}
+					}
+					return w.Create(ctx, o, options...)
+				}
+				r := &fastPods{client: slimmed(c.client), live: c.client, quotas: c.pods.quotas, recorder: c.recorder}
+				_, err := r.Reconcile(c.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(fp)})
+				if (err == nil) != test.pod || creates > mostNames {
+					t.Errorf("FaSTPod: error %v after %d requests", err, creates)
+				}
+				creates = 0
+				i := &podInstance{Instance: instanceOfFunction(f, 1)}
+				if err := c.pods.create(c.Context(), i); (err == nil) != test.pod || (i.uid != "") != test.pod || creates > mostNames {
+					t.Errorf("function: error %v after %d requests", err, creates)
+				}
+			})
+		})
 	}
 }
 

@@ -54,10 +54,10 @@ func (p *Pods) create(ctx context.Context, i *podInstance) error {
 	if err != nil {
 		return err
 	}
-	for attempt := 0; ; attempt++ {
+	for search := (nameSearch{}); !search.ended(); {
 		name := fmt.Sprintf("%s-%d", fp.Name, i.ID)
-		if attempt > 0 {
-			name = fmt.Sprintf("%s-%d", name, attempt)
+		if search.number > 0 {
+			name = fmt.Sprintf("%s-%d", name, search.number)
 		}
 		pod := functionPod(fp, name, int(i.ID))
 		cut.apply(pod)
@@ -73,13 +73,14 @@ func (p *Pods) create(ctx context.Context, i *podInstance) error {
 		err := p.quotas.Create(ctx, pod)
 		if apierrors.IsAlreadyExists(err) {
 			if err := p.live.Get(ctx, client.ObjectKeyFromObject(pod), pod); apierrors.IsNotFound(err) {
-				attempt-- // it has just been removed
+				search.again() // it was just removed
 				continue
 			} else if err != nil {
 				return err
 			}
 			p.quotas.Found(pod)
 			if pod.DeletionTimestamp != nil || kube.Ended(pod) || !metav1.IsControlledBy(pod, fp) || !isInstance(pod, i) {
+				search.next()
 				continue
 			}
 		} else if err != nil {
@@ -95,6 +96,7 @@ func (p *Pods) create(ctx context.Context, i *podInstance) error {
 		p.log.Info("created pod", "replica", i.Name, "pod", i.pod.String())
 		return nil
 	}
+	return errNamesTaken
 }
 
 // ensureFastPod returns the FaSTPod of a function and creates it if necessary. When several replicas of a function start together, they all need the
