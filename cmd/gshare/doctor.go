@@ -65,16 +65,16 @@ func writeFindings(w io.Writer, found []doctor.Finding, all bool) error {
 	fmt.Fprintln(t, "STATUS\tNODE\tCOMPONENT\tCHECK\tMESSAGE")
 	for _, f := range found {
 		if all || f.Status != doctor.OK {
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", f.Status, f.Node, f.Component, f.Check, strings.TrimSpace(f.Message))
+			output.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", f.Status, f.Node, f.Component, f.Check, strings.TrimSpace(f.Message))
 			if f.Fix != "" {
-				fmt.Fprintf(t, "\t\t\t\tfix: %s\n", f.Fix)
+				output.Fprintf(t, "\t\t\t\tfix: %s\n", f.Fix)
 			}
 		}
 	}
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(w, "%d ok, %d warnings, %d unknown, %d failed\n", count(found, doctor.OK), count(found, doctor.Warning),
+	_, err := output.Fprintf(w, "%d ok, %d warnings, %d unknown, %d failed\n", count(found, doctor.OK), count(found, doctor.Warning),
 		count(found, doctor.Unknown), count(found, doctor.Failed))
 	return err
 }

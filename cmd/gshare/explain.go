@@ -88,15 +88,15 @@ func explainPod(ctx context.Context, c *cluster.Connection, name types.Namespace
 
 // writeReport writes the summary of an explained pod, then the changes that would make the pod fit, then the slices and nodes in detail.
 func writeReport(w io.Writer, r *verdict.Report, s *cluster.Snapshot) error {
-	fmt.Fprintf(w, "%s  %s: %s\n", r.Pod, r.Reason, r.Summary)
+	output.Fprintf(w, "%s  %s: %s\n", r.Pod, r.Reason, r.Summary)
 	if r.Fix != "" {
-		fmt.Fprintf(w, "fix:  %s\n", r.Fix)
+		output.Fprintf(w, "fix:  %s\n", r.Fix)
 	}
 	for _, line := range r.Asks {
-		fmt.Fprintf(w, "requests: %s\n", line)
+		output.Fprintf(w, "requests: %s\n", line)
 	}
 	for _, line := range r.Said {
-		fmt.Fprintf(w, "status: %s\n", line)
+		output.Fprintf(w, "status: %s\n", line)
 	}
 	writeChanges(w, "The pod would fit with one of these changes:", r.Changes)
 	writePlaces(w, r.Places, s)
@@ -104,17 +104,17 @@ func writeReport(w io.Writer, r *verdict.Report, s *cluster.Snapshot) error {
 		return err
 	}
 	for _, note := range r.Notes {
-		fmt.Fprintln(w, "*", note)
+		output.Fprintln(w, "*", note)
 	}
 	return nil
 }
 
 func writeChanges(w io.Writer, title string, changes []advice.Change) {
 	if len(changes) > 0 {
-		fmt.Fprintf(w, "\n%s\n", title)
+		output.Fprintf(w, "\n%s\n", title)
 	}
 	for _, c := range changes {
-		fmt.Fprintf(w, "  %s  (on node %s)\n", changeText(c), c.Node)
+		output.Fprintf(w, "  %s  (on node %s)\n", changeText(c), c.Node)
 	}
 }
 
@@ -141,18 +141,18 @@ func changeText(c advice.Change) string {
 func writePlaces(w io.Writer, places []verdict.Place, s *cluster.Snapshot) {
 	drawn := map[string]bool{}
 	for _, p := range places {
-		fmt.Fprintf(w, "\n%s vGPU %d: slice %s of %s (%s), %s: %s\n", p.Container, p.VGPU, p.Slice, p.Node, p.Model, p.Class, p.Share)
+		output.Fprintf(w, "\n%s vGPU %d: slice %s of %s (%s), %s: %s\n", p.Container, p.VGPU, p.Slice, p.Node, p.Model, p.Class, p.Share)
 		if p.Weights != "" {
-			fmt.Fprintf(w, "  and %s\n", p.Weights)
+			output.Fprintf(w, "  and %s\n", p.Weights)
 		}
 		if p.Key != "" {
-			fmt.Fprintf(w, "  and anti-affinity %s: no other share of the namespace on this GPU has it\n", p.Key)
+			output.Fprintf(w, "  and anti-affinity %s: no other share of the namespace on this GPU has it\n", p.Key)
 		}
 		if p.Missing {
 			fmt.Fprintln(w, "  the node's inventory no longer lists this slice")
 		}
 		for _, n := range p.Beside {
-			fmt.Fprintf(w, "  beside %s: %s\n", n.Name, n.Share)
+			output.Fprintf(w, "  beside %s: %s\n", n.Name, n.Share)
 		}
 		if !drawn[p.Slice] {
 			drawn[p.Slice] = true
@@ -180,30 +180,30 @@ func writeNodes(w io.Writer, r *verdict.Report) error {
 		writeNode(t, n)
 	}
 	if more := len(r.Nodes) - maxNodes; more > 0 {
-		fmt.Fprintf(t, "… %d more\tsee -o json\t\n", more)
+		output.Fprintf(t, "… %d more\tsee -o json\t\n", more)
 	}
 	return t.Flush()
 }
 
 func writeNode(t io.Writer, n verdict.Node) {
 	if n.Fits {
-		fmt.Fprintf(t, "%s\tfits\t\n", n.Name)
+		output.Fprintf(t, "%s\tfits\t\n", n.Name)
 	}
 	name := n.Name
 	for _, o := range n.Obstacles {
-		fmt.Fprintf(t, "%s\t%s\t%s\n", name, o.Reason, o.Detail)
+		output.Fprintf(t, "%s\t%s\t%s\n", name, o.Reason, o.Detail)
 		if name = ""; o.Fix != "" {
-			fmt.Fprintf(t, "\t\tfix: %s\n", o.Fix)
+			output.Fprintf(t, "\t\tfix: %s\n", o.Fix)
 		}
 	}
 	for _, s := range n.Slices {
-		fmt.Fprintf(t, "\t  %s %s\t%s%s\n", shortDevice(s.ID), s.Model, strings.Join(s.Says, "; ")+closedFor(s.Closed), heldBy(s.Holders, s.Shared))
+		output.Fprintf(t, "\t  %s %s\t%s%s\n", shortDevice(s.ID), s.Model, strings.Join(s.Says, "; ")+closedFor(s.Closed), heldBy(s.Holders, s.Shared))
 	}
 	for _, c := range n.Changes {
-		fmt.Fprintf(t, "\t  would fit with\t%s\n", changeText(c))
+		output.Fprintf(t, "\t  would fit with\t%s\n", changeText(c))
 	}
 	if len(n.Leave) > 0 {
-		fmt.Fprintf(t, "\t  would fit without one of\t%s\n", strings.Join(n.Leave, ", "))
+		output.Fprintf(t, "\t  would fit without one of\t%s\n", strings.Join(n.Leave, ", "))
 	}
 }
 

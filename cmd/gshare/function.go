@@ -97,11 +97,11 @@ func writeFunctions(w io.Writer, all []*api.GPUFunction, everywhere bool, now ti
 	fmt.Fprintln(t, "NAME\tSLO\tP99\tHIT\tRPS\tPODS\tSHARE\tREADY\tREASON\tAGE")
 	for _, f := range all {
 		if everywhere {
-			fmt.Fprint(t, f.Namespace, "\t")
+			output.Fprintf(t, "%s\t", f.Namespace)
 		}
 		ready, reason := readiness(f)
 		o := f.Status.Observed
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", f.Name, f.Spec.SLO.Latency, orDash(string(o.P99)), orDash(o.Hit), orDash(o.RequestsPerSecond),
+		output.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", f.Name, f.Spec.SLO.Latency, orDash(string(o.P99)), orDash(o.Hit), orDash(o.RequestsPerSecond),
 			orDash(f.Status.Pods), orDash(f.Status.Share), ready, reason, age(now.Sub(f.CreationTimestamp.Time)))
 	}
 	return t.Flush()
@@ -147,16 +147,16 @@ func writeDescription(w io.Writer, f *api.GPUFunction, facts *function.Facts) er
 	ready, reason := readiness(f)
 	o := f.Status.Observed
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(t, "FUNCTION\t%s/%s\n", f.Namespace, f.Name)
-	fmt.Fprintf(t, "READY\t%s\n", cmp.Or(joined(ready, reason, facts.Message), "-"))
+	output.Fprintf(t, "FUNCTION\t%s/%s\n", f.Namespace, f.Name)
+	output.Fprintf(t, "READY\t%s\n", cmp.Or(joined(ready, reason, facts.Message), "-"))
 	if facts.BackOff != "" {
-		fmt.Fprintf(t, "BACKING OFF\t%s\n", facts.BackOff)
+		output.Fprintf(t, "BACKING OFF\t%s\n", facts.BackOff)
 	}
-	fmt.Fprintf(t, "SLO\t%s: p99 %s, %s in time, %s requests/s\n", f.Spec.SLO.Latency, orDash(string(o.P99)), orDash(o.Hit), orDash(o.RequestsPerSecond))
-	fmt.Fprintf(t, "SHARE\t%s\n", orDash(f.Status.Share))
-	fmt.Fprintf(t, "REPLICAS\t%s (hot+shared+warm), %d to %d, %s\n", orDash(f.Status.Pods), facts.MinReplicas, limitOf(facts), rateText(facts))
+	output.Fprintf(t, "SLO\t%s: p99 %s, %s in time, %s requests/s\n", f.Spec.SLO.Latency, orDash(string(o.P99)), orDash(o.Hit), orDash(o.RequestsPerSecond))
+	output.Fprintf(t, "SHARE\t%s\n", orDash(f.Status.Share))
+	output.Fprintf(t, "REPLICAS\t%s (hot+shared+warm), %d to %d, %s\n", orDash(f.Status.Pods), facts.MinReplicas, limitOf(facts), rateText(facts))
 	if text := hostText(&f.Status); text != "" {
-		fmt.Fprintf(t, "SERVED BY\t%s\n", text)
+		output.Fprintf(t, "SERVED BY\t%s\n", text)
 	}
 	if err := t.Flush(); err != nil {
 		return err
@@ -216,7 +216,7 @@ func writeReplicas(w io.Writer, all []function.Replica) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "POD\tPHASE\tRESIDENCY\tNODE\tSLICE\tSHARE\tAGE\tWAITS FOR")
 	for _, r := range all {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Pod, r.Phase, r.Residency, orDash(r.Node), orDash(shortDevice(r.Slice)), orDash(r.Share), age(r.Age), orDash(r.Waits))
+		output.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Pod, r.Phase, r.Residency, orDash(r.Node), orDash(shortDevice(r.Slice)), orDash(r.Share), age(r.Age), orDash(r.Waits))
 	}
 	return t.Flush()
 }
@@ -233,10 +233,10 @@ func writeDecisions(w io.Writer, all []function.Decision) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "AGO\tEVENT")
 	for _, d := range all[:min(len(all), maxDecisions)] {
-		fmt.Fprintf(t, "%s\t%s%s\n", age(d.Ago), d.Text, times(d.Count))
+		output.Fprintf(t, "%s\t%s%s\n", age(d.Ago), d.Text, times(d.Count))
 	}
 	if more := len(all) - maxDecisions; more > 0 {
-		fmt.Fprintf(t, "…\t%d more: see -o json\n", more)
+		output.Fprintf(t, "…\t%d more: see -o json\n", more)
 	}
 	return t.Flush()
 }

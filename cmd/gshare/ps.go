@@ -53,7 +53,7 @@ func writeRuns(w io.Writer, status control.Status) error {
 	for _, r := range status.Runs {
 		identity, _, _ := strings.Cut(r.Enforcement.Identity, ":")
 		for _, v := range r.VGPUs {
-			fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", r.ID, r.Name, userName(r.UID), r.PID,
+			output.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", r.ID, r.Name, userName(r.UID), r.PID,
 				shortDevice(v.Device), formatRange(v.SM, v.SMLimit), v.SMNow.Percent(), formatRange(v.Quota, v.QuotaLimit), v.UsedTime.Percent(), memoryText(v.Memory),
 				memoryText(v.UsedMemory), len(v.Processes), stateOf(v, r.Refused != ""), identity)
 		}

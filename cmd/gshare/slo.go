@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"io"
 	"text/tabwriter"
 	"time"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/gshare-dev/gshare/cmd/gshare/internal/function"
 	"github.com/gshare-dev/gshare/cmd/internal/cli"
+	"github.com/gshare-dev/gshare/cmd/internal/output"
 )
 
 const sloLong = `Explain why requests to a function are late, why it was scaled, and what would help.
@@ -75,12 +75,12 @@ func sloCommand() *cobra.Command {
 const maxScalings = 3
 
 func writeSLO(w io.Writer, r *sloReport) error {
-	fmt.Fprintf(w, "%s  objective %s: p99 %s, %s in time\n\n", r.Function, r.SLO, orDash(r.P99), orDash(r.Hit))
+	output.Fprintf(w, "%s  objective %s: p99 %s, %s in time\n\n", r.Function, r.SLO, orDash(r.P99), orDash(r.Hit))
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, f := range r.Findings {
-		fmt.Fprintf(t, "%s\t%s\n", f.Kind, f.Detail)
+		output.Fprintf(t, "%s\t%s\n", f.Kind, f.Detail)
 		if f.Help != "" {
-			fmt.Fprintf(t, "\thelp: %s\n", f.Help)
+			output.Fprintf(t, "\thelp: %s\n", f.Help)
 		}
 	}
 	for at, d := range r.Decisions[:min(len(r.Decisions), maxScalings)] {
@@ -88,13 +88,13 @@ func writeSLO(w io.Writer, r *sloReport) error {
 		if at == 0 {
 			title = "Scaled"
 		}
-		fmt.Fprintf(t, "%s\t%s ago: %s%s\n", title, age(d.Ago), d.Text, times(d.Count))
+		output.Fprintf(t, "%s\t%s ago: %s%s\n", title, age(d.Ago), d.Text, times(d.Count))
 	}
 	if err := t.Flush(); err != nil {
 		return err
 	}
 	for _, note := range r.Notes {
-		fmt.Fprintln(w, "*", note)
+		output.Fprintln(w, "*", note)
 	}
 	return nil
 }

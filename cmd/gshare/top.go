@@ -99,7 +99,7 @@ func refreshText(status control.Status, live bool) []byte {
 		b.WriteString("\x1b[H\x1b[J")
 	}
 	for _, d := range status.Devices {
-		fmt.Fprintf(&b, "%s  %s  %d SMs  SM-time %s allocated  memory %s of %s allocated  %s\n", shortDevice(d.UUID), d.Model, d.SMs,
+		output.Fprintf(&b, "%s  %s  %d SMs  SM-time %s allocated  memory %s of %s allocated  %s\n", shortDevice(d.UUID), d.Model, d.SMs,
 			d.Time.Percent(), memoryText(d.Promised), memoryText(d.Memory), d.Class)
 		for _, r := range status.Runs {
 			writeUse(&b, d.UUID, r)
@@ -114,7 +114,7 @@ func writeUse(b *bytes.Buffer, device string, r control.Run) {
 		if v.Device != device {
 			continue
 		}
-		fmt.Fprintf(b, "  %-16.16s SM %4s of %-9s |%s| %5s of %-9s mem %6s of %-6s %s\n", r.Name, v.SMNow.Percent(), formatRange(v.SM, v.SMLimit),
+		output.Fprintf(b, "  %-16.16s SM %4s of %-9s |%s| %5s of %-9s mem %6s of %-6s %s\n", r.Name, v.SMNow.Percent(), formatRange(v.SM, v.SMLimit),
 			usageBar(v.UsedTime, v.Quota), v.UsedTime.Percent(), formatRange(v.Quota, v.QuotaLimit), memoryText(v.UsedMemory), memoryText(v.Memory), stateOf(v, r.Refused != ""))
 	}
 }
@@ -123,10 +123,15 @@ const barCells = 40
 
 // usageBar returns a text bar of the used fraction of the window, with a mark at the quota.
 func usageBar(used, quota share.PerMille) string {
-	full := min(barCells, int(used)*barCells/int(share.Whole))
+	full := cell(used, barCells)
 	cells := []rune(strings.Repeat("=", full) + strings.Repeat(" ", barCells-full))
-	cells[min(barCells-1, int(quota)*barCells/int(share.Whole))] = '!'
+	cells[cell(quota, barCells-1)] = '!'
 	return string(cells)
+}
+
+// cell returns how many cells of a bar a part of the window is, whatever a metric says.
+func cell(part share.PerMille, most int) int {
+	return max(0, min(most, int(part)*barCells/int(share.Whole)))
 }
 
 // topOfCluster holds the flags of gshare top --cluster.
@@ -194,7 +199,7 @@ func writeUseReport(w io.Writer, report useReport) error {
 		if u.Closed != "" {
 			state += ", slice closed: " + u.Closed
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t|%s|\t%s\t%s\t%s\t%d\t%s\n", u.Node, shortDevice(u.Slice), u.Container, share.PerMille(u.SM).Percent(),
+		output.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t|%s|\t%s\t%s\t%s\t%d\t%s\n", u.Node, shortDevice(u.Slice), u.Container, share.PerMille(u.SM).Percent(),
 			formatRange(quota, share.PerMille(u.QuotaLimit)), usageBar(used, quota), used.Percent(), memoryText(share.Bytes(u.Memory)),
 			memoryText(share.Bytes(u.MemoryUsed)), u.Stalls, state)
 	}
@@ -202,7 +207,7 @@ func writeUseReport(w io.Writer, report useReport) error {
 		return err
 	}
 	for _, text := range report.Errors {
-		fmt.Fprintln(&b, "* error:", text)
+		output.Fprintln(&b, "* error:", text)
 	}
 	_, err := w.Write(b.Bytes())
 	return err

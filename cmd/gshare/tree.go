@@ -117,10 +117,10 @@ func newTreeSlice(n *cluster.Node, s *packing.Slice) treeSlice {
 
 func writeTree(w io.Writer, nodes []treeNode) error {
 	for _, n := range nodes {
-		fmt.Fprintln(w, n.Name+errorNote(n.Error))
+		output.Fprintln(w, n.Name+errorNote(n.Error))
 		for i, d := range n.Devices {
 			branch, below := treePrefixes(i == len(n.Devices)-1)
-			fmt.Fprintf(w, "%s%s  %s\n", branch, d.UUID, d.Model)
+			output.Fprintf(w, "%s%s  %s\n", branch, d.UUID, d.Model)
 			writeSlices(w, below, d)
 		}
 	}
@@ -133,15 +133,15 @@ func writeSlices(w io.Writer, below string, d treeDevice) {
 		indent := below
 		state := fmt.Sprintf("%d SMs, %d MiB, %s%s", s.SMs, s.MemoryMiB, classOf(s), health(s))
 		if s.ID == d.UUID {
-			fmt.Fprintf(w, "%s   %s\n", below, state)
+			output.Fprintf(w, "%s   %s\n", below, state)
 		} else {
 			branch, deeper := treePrefixes(i == len(d.Slices)-1)
-			fmt.Fprintf(w, "%s%s%s  %s: %s\n", below, branch, s.ID, s.Profile, state)
+			output.Fprintf(w, "%s%s%s  %s: %s\n", below, branch, s.ID, s.Profile, state)
 			indent += deeper
 		}
 		for j, h := range s.Shares {
 			branch, _ := treePrefixes(j == len(s.Shares)-1)
-			fmt.Fprintf(w, "%s%s%s  %s\n", indent, branch, h.Container, shareText(h))
+			output.Fprintf(w, "%s%s%s  %s\n", indent, branch, h.Container, shareText(h))
 		}
 	}
 }

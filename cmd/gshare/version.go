@@ -72,11 +72,11 @@ func writeVersions(w io.Writer, found []doctor.Version) error {
 		case v.Image:
 			note = "tag of the image"
 		}
-		fmt.Fprintf(t, "%s\t%s\t%d\t%s\n", v.Component, cmp.Or(v.Version, "unknown"), v.Count, note)
+		output.Fprintf(t, "%s\t%s\t%d\t%s\n", v.Component, cmp.Or(v.Version, "unknown"), v.Count, note)
 	}
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(w, "supported: %s\n", doctor.SkewPolicy)
+	_, err := output.Fprintf(w, "supported: %s\n", doctor.SkewPolicy)
 	return err
 }

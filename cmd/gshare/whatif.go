@@ -197,17 +197,17 @@ func (c *comparison) writeTable(out io.Writer) error {
 		return err
 	}
 	for _, note := range c.Notes {
-		fmt.Fprintln(out, "*", note)
+		output.Fprintln(out, "*", note)
 	}
 	for _, pod := range c.Total.Unplaced {
-		fmt.Fprintf(out, "* does not fit, counted with the GPUs that it holds now: %s: %s\n", pod, c.Total.Reasons[pod])
+		output.Fprintf(out, "* does not fit, counted with the GPUs that it holds now: %s: %s\n", pod, c.Total.Reasons[pod])
 	}
 	return nil
 }
 
 // writeRow writes the table row of a node pool, or of the total. It adds zero to numbers because -0 would be printed as such.
 func writeRow(t io.Writer, name string, r whatif.Row) {
-	fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\t%d\t%.0f%%\t%d\t%d\n", name, r.Pods, r.Nodes, r.GPUs,
+	output.Fprintf(t, "%s\t%d\t%d\t%d\t%d\t%d\t%.0f%%\t%d\t%d\n", name, r.Pods, r.Nodes, r.GPUs,
 		r.HeldGPUs, r.NeededGPUs, math.Round(r.SavedPercent())+0, r.HeldNodes, r.NeededNodes)
 }
 

@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/gshare-dev/gshare/cmd/gshare/internal/cluster"
+	"github.com/gshare-dev/gshare/cmd/internal/output"
 	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/kube/rebalanceview"
 	"github.com/gshare-dev/gshare/vgpu/packing"
@@ -116,16 +117,16 @@ func (r rebalancing) writeTable(out io.Writer) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "%d moves free %d GPUs\n", len(r.Moves), len(r.Freed))
+	output.Fprintf(out, "%d moves free %d GPUs\n", len(r.Moves), len(r.Freed))
 	for _, d := range r.Freed {
-		fmt.Fprintln(out, "  "+d)
+		output.Fprintln(out, "  "+d)
 	}
 	for _, a := range r.Waiting {
 		switch {
 		case a.Node == "":
-			fmt.Fprintf(out, "%s waits, and no moves let it in\n", a.Pod)
+			output.Fprintf(out, "%s waits, and no moves let it in\n", a.Pod)
 		default:
-			fmt.Fprintf(out, "%s waits, and fits on node %s after %d moves\n", a.Pod, a.Node, len(a.Moves))
+			output.Fprintf(out, "%s waits, and fits on node %s after %d moves\n", a.Pod, a.Node, len(a.Moves))
 			writeMoves(t, a.Moves)
 			if err := t.Flush(); err != nil {
 				return err
@@ -133,13 +134,13 @@ func (r rebalancing) writeTable(out io.Writer) error {
 		}
 	}
 	for _, text := range r.Stay {
-		fmt.Fprintln(out, "* pods that stay,", text)
+		output.Fprintln(out, "* pods that stay,", text)
 	}
 	return nil
 }
 
 func writeMoves(t io.Writer, moves []movedPod) {
 	for _, m := range moves {
-		fmt.Fprintf(t, "%s\t%s\t%s\n", m.Pod, strings.Join(m.From, ","), strings.Join(m.To, ","))
+		output.Fprintf(t, "%s\t%s\t%s\n", m.Pod, strings.Join(m.From, ","), strings.Join(m.To, ","))
 	}
 }

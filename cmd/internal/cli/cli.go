@@ -10,6 +10,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/gshare-dev/gshare/cmd/internal/output"
 )
 
 // Root configures a program's root command so that errors print no usage text and invalid flags are usage errors, and returns it.
@@ -26,7 +28,7 @@ func Main(cmd *cobra.Command) {
 	err := cmd.ExecuteContext(ctx)
 	stop()
 	if err != nil {
-		fmt.Fprintf(os.Stderr, "%s: %v\n", cmd.Name(), err)
+		fmt.Fprintf(os.Stderr, "%s: %s\n", cmd.Name(), output.Text(err.Error()))
 		os.Exit(ExitCode(err))
 	}
 }

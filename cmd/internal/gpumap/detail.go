@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gshare-dev/gshare/cmd/internal/output"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
@@ -127,7 +128,7 @@ func (p *page) entries(shares []Share, looks []shareStyle) [][]string {
 	list := make([][]string, len(shares))
 	name, size := 0, 0
 	for _, x := range shares {
-		name, size = max(name, columns(printable(x.Pod))), max(size, columns(x.Share.String()))
+		name, size = max(name, columns(output.Line(x.Pod))), max(size, columns(x.Share.String()))
 	}
 	name = min(name, longestName, max(p.Width-swatch-2-size, shortest))
 	for at, x := range shares {

@@ -5,6 +5,8 @@ import (
 	"html"
 	"io"
 	"strings"
+
+	"github.com/gshare-dev/gshare/cmd/internal/output"
 )
 
 // Dimensions of an SVG in pixels.
@@ -45,7 +47,7 @@ func writeSlice(b *strings.Builder, s Slice, x, y int) int {
 	drawn := how.draw(grid, grid)
 	left, top := x+10, y+plotTop
 	write := func(at int, text string) {
-		fmt.Fprintf(b, "<text x=\"%d\" y=\"%d\">%s</text>\n", left, at, html.EscapeString(printable(text)))
+		fmt.Fprintf(b, "<text x=\"%d\" y=\"%d\">%s</text>\n", left, at, html.EscapeString(output.Line(text)))
 	}
 	write(y+14, strings.TrimSpace(fmt.Sprintf("%s GPU %d  %s", s.Node, s.Index, s.Model))+", "+how.name()+", window "+milliseconds(drawn.window)+" ms")
 	write(y+28, s.freeText(1000))
@@ -60,7 +62,7 @@ func writeSlice(b *strings.Builder, s Slice, x, y int) int {
 	}
 	for i, share := range s.Shares {
 		fmt.Fprintf(b, "<rect x=\"%d\" y=\"%d\" width=\"10\" height=\"10\" fill=\"%s\"/>\n", left, at-9, svgColours[i%len(svgColours)])
-		fmt.Fprintf(b, "<text x=\"%d\" y=\"%d\">%s</text>\n", left+15, at, html.EscapeString(printable(share.Pod+"  "+share.Share.String())))
+		fmt.Fprintf(b, "<text x=\"%d\" y=\"%d\">%s</text>\n", left+15, at, html.EscapeString(output.Line(share.Pod+"  "+share.Share.String())))
 		at += lineHeight
 	}
 	return at - y + lineHeight

@@ -3,10 +3,10 @@ package gpumap
 import (
 	"fmt"
 	"strings"
-	"unicode"
 
 	"github.com/charmbracelet/lipgloss"
 
+	"github.com/gshare-dev/gshare/cmd/internal/output"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
@@ -15,7 +15,7 @@ func columns(s string) int { return lipgloss.Width(s) }
 
 // shorten truncates a text to a width by removing its middle, because names of pods differ at their ends.
 func shorten(s string, width int) string {
-	s = printable(s)
+	s = output.Line(s)
 	if columns(s) <= width {
 		return s
 	}
@@ -24,16 +24,6 @@ func shorten(s string, width int) string {
 	}
 	tail := lastColumns(s, (width-1)/2)
 	return firstColumns(s, width-1-columns(tail)) + "…" + tail
-}
-
-// printable replaces control characters, which could move the terminal's cursor.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
-		}
-		return '?'
-	}, s)
 }
 
 // firstColumns returns the longest prefix of s that fits into a number of columns.

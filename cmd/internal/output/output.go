@@ -53,8 +53,9 @@ func (f *Format) Write(w io.Writer, value any, table func(io.Writer) error) erro
 	if err != nil {
 		return err
 	}
+	text = escaped(text)
 	if f.name == "yaml" {
-		text, err = yaml.JSONToYAML(text)
+		text, err = yaml.JSONToYAML(text) // which refuses most of what is escaped
 	} else {
 		text = append(text, '\n')
 	}

@@ -198,12 +198,15 @@ func missing(pod *v1.Pod, beginning string) (texts []string) {
 	for _, c := range status.Containers {
 		for _, text := range c.Missing {
 			if strings.HasPrefix(text, beginning) {
-				texts = append(texts, text)
+				texts = append(texts, fmt.Sprintf("%.*s", maxReported, text))
 			}
 		}
 	}
 	return texts
 }
+
+// maxReported is how many characters of each text of a pod are shown: whoever may change the pod can write any, and other pods are to be seen, too.
+const maxReported = 300
 
 // healthOf returns the problem that the node agent reports for a pod's containers, or an empty string.
 func healthOf(pod *v1.Pod) string {
@@ -216,7 +219,7 @@ func healthOf(pod *v1.Pod) string {
 	}
 	for _, c := range status.Containers {
 		if c.Health != "" {
-			return c.Health
+			return fmt.Sprintf("%.*s", maxReported, c.Health)
 		}
 	}
 	return ""
