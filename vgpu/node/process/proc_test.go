@@ -48,6 +48,19 @@ func TestParseMapped(t *testing.T) {
 	}
 }
 
+// TestHostileNames: a container names its programs and libraries as it likes, and the agent writes the names into events and statuses.
+func TestHostileNames(t *testing.T) {
+	const maps = "7f01-7f02 r--p 00000000 fd:01 77 /lib/libcuda.so\x1b[2J\u009b1A\xff.1\n"
+	if got, want := parseMapped(maps), []string{"libcuda.so?[2J?1A\ufffd.1"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	for file, want := range map[string]string{"/bin/a\r\nkilled": "a??killed", "/opt/é (deleted)": "é", "/x/\x1b]0;t\a": "?]0;t?"} {
+		if got := fileName(file); got != want {
+			t.Errorf("%q: got %q, want %q", file, got, want)
+		}
+	}
+}
+
 // FuzzBorn: the name of a process may hold anything, and does not move the field.
 func FuzzBorn(f *testing.F) {
 	f.Add("cat", uint64(77))

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"golang.org/x/sys/unix"
 )
@@ -192,7 +193,18 @@ func Program(pid int) string {
 	if err != nil {
 		return ""
 	}
-	return filepath.Base(strings.TrimSuffix(file, " (deleted)")) // the kernel adds that if the file was replaced by an update
+	return fileName(file)
+}
+
+// fileName returns the base name of a file that /proc names, also of one that an update has replaced. It goes into events, statuses and logs, and a
+// container has chosen it: what a terminal would obey, or take for the end of a line, becomes a question mark.
+func fileName(file string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return '?'
+	}, filepath.Base(strings.TrimSuffix(file, " (deleted)")))
 }
 
 // User returns the real user ID of a process. It does not use the owner of the process's files in /proc, which is root for a process that
@@ -263,7 +275,7 @@ func parseMapped(maps string) (libraries []string) {
 			continue
 		}
 		last = line[slash:]
-		name := filepath.Base(strings.TrimSuffix(strings.TrimSuffix(last, "\n"), " (deleted)"))
+		name := fileName(strings.TrimSuffix(last, "\n"))
 		if strings.Contains(name, ".so") && !slices.Contains(libraries, name) {
 			libraries = append(libraries, name)
 		}
