@@ -127,12 +127,16 @@ func (s *APIServer) WatchNode(ctx context.Context, changed func()) {
 	factory.Start(ctx.Done())
 }
 
-// WriteEnforcement writes the enforcement status of a pod as its annotation. It returns nil if the pod with this UID no longer exists.
+// WriteEnforcement writes the enforcement status of a pod as its annotation. It returns nil if the pod with this UID no longer exists, and if the pod's
+// annotations are full: whoever may change the pod can fill them, and would have the agent write again each second for as long as the pod is there.
 func (s *APIServer) WriteEnforcement(ctx context.Context, pod types.NamespacedName, uid types.UID, text string) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	patch := kube.AnnotationPatchForUID(string(uid), kube.AnnotationEnforcementStatus, text)
 	_, err := s.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	if apierrors.IsInvalid(err) {
+		return nil
+	}
 	return ignoreGone(err)
 }
 

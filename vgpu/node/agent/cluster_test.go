@@ -6,10 +6,13 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
+	kubetest "k8s.io/client-go/testing"
 
 	"github.com/gshare-dev/gshare/vgpu/kube"
 )
@@ -93,8 +96,28 @@ func TestPodGone(t *testing.T) {
 	}
 }
 
-// TestWriteResidency: the reached level is only written if the pod is the one that was seen, with an unchanged residency. The
-// write does not use the resourceVersion, since the kubelet's may be older.
+// TestFullAnnotations: a pod whose owner leaves no room for the enforcement status is not tried again and again, as one is after other errors.
+func TestFullAnnotations(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		answer error
+		again  bool
+	}{
+		"full": {apierrors.NewInvalid(v1.SchemeGroupVersion.WithKind("Pod").GroupKind(), "p", nil), false},
+		"busy": {apierrors.NewTooManyRequests("later", 1), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, client, ctx := apiServer(t)
+			client.PrependReactor("patch", "pods", func(kubetest.Action) (bool, runtime.Object, error) { return true, nil, test.answer })
+			if err := s.WriteEnforcement(ctx, types.NamespacedName{Namespace: "ns", Name: "p"}, "u", "report"); (err != nil) != test.again {
+				t.Errorf("error %v, want one: %t", err, test.again)
+			}
+		})
+	}
+}
+
+// TestWriteResidency: the level that is reached is written only on the pod as it was seen, and without the resourceVersion, which is older in
+// the kubelet.
 func TestWriteResidency(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
