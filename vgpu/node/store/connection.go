@@ -179,7 +179,7 @@ func (s *Server) answer(ctx context.Context, c rules.Client, frame []byte, file 
 	case storewire.Get:
 		return s.get(c, r.Key)
 	case storewire.Put:
-		return s.put(c, r.Key, r.Bytes)
+		return s.put(ctx, c, r.Key, r.Bytes)
 	case storewire.Own:
 		return s.own(c, file)
 	default:
@@ -260,7 +260,10 @@ func (s *Server) descriptorOf(id rules.ID) (*os.File, error) {
 	return os.NewFile(uintptr(fd), "device memory"), nil
 }
 
-func (s *Server) put(c rules.Client, k rules.Key, bytes share.Bytes) answer {
+func (s *Server) put(ctx context.Context, c rules.Client, k rules.Key, bytes share.Bytes) answer {
+	if s.puts.Wait(ctx) != nil {
+		return refusal(storewire.Failed)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.readLimits(); err != nil {
@@ -332,10 +335,14 @@ func (s *Server) commit(ctx context.Context, c rules.Client, k rules.Key) answer
 	return granted(e, nil)
 }
 
-// digest computes the digest of an entry's memory, within the time limit. Only one digest is computed at a time.
+// digest computes the digest of an entry's memory, one after another, within the limit, and after a pause if the last one was wrong.
 func (s *Server) digest(ctx context.Context, memory *os.File, e rules.Entry) (rules.Digest, error) {
 	s.verifying.Lock()
 	defer s.verifying.Unlock()
+	if err := s.rest(ctx); err != nil {
+		return rules.Digest{}, err
+	}
+	began := time.Now()
 	if s.DigestLimit > 0 {
 		const gib = 1024 * share.MiB
 		limit, cancel := context.WithTimeoutCause(ctx, s.DigestLimit*time.Duration((e.Bytes+gib-1)/gib), errDigestLimit)
@@ -346,10 +353,23 @@ func (s *Server) digest(ctx context.Context, memory *os.File, e rules.Entry) (ru
 	if err != nil && ctx.Err() != nil {
 		err = errors.Join(context.Cause(ctx), err)
 	}
+	if err == nil && found != e.Key.Digest {
+		s.resting = time.Now().Add(min(wrongPause*time.Since(began), longestPause))
+	}
 	return found, err
 }
 
-// errDigestLimit is the reason for which the computation of a digest is given up.
+// rest waits for the end of the pause after a digest that was wrong. s.verifying is locked.
+func (s *Server) rest(ctx context.Context) error {
+	select {
+	case <-time.After(time.Until(s.resting)):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// errDigestLimit is why a digest is given up.
 var errDigestLimit = errors.New("the digest takes too long")
 
 // beginCommit ends the writing of an entry, and returns a descriptor of its memory.

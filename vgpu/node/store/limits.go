@@ -20,7 +20,13 @@ const (
 	// requestsPerSecond limits the requests that the store answers; further requests wait. A program sends a hundred requests a second while
 	// it waits for another program.
 	requestsPerSecond = 2000
-	// logLines is how many lines about what clients do the log can have at once, and after that in each minute.
+	// putsPerSecond bounds how often the store looks what is declared, which takes it milliseconds, and creates memory. A program asks once for the
+	// weights that it stores; a program that has many can have as many at once.
+	putsPerSecond, putsAtOnce = 20, 256
+	// wrongPause is how long, as a multiple of the time that the last digest took, the next one waits if that was another than the key said, and
+	// longestPause how long at most. To compute one takes time of the device and the CPU that nobody is charged for.
+	wrongPause, longestPause = 9, time.Minute
+	// logLines is how many lines the log can have at once for what clients do, and then in a minute.
 	logLines = 60
 )
 
@@ -28,6 +34,7 @@ const (
 type limits struct {
 	strangers chan struct{} // holds one element for each refused connection that has not sent a request yet
 	requests  *rate.Limiter
+	puts      *rate.Limiter
 	lines     *rate.Limiter
 }
 
@@ -35,6 +42,7 @@ func newLimits() limits {
 	return limits{
 		strangers: make(chan struct{}, maxStrangers),
 		requests:  rate.NewLimiter(requestsPerSecond, requestsPerSecond),
+		puts:      rate.NewLimiter(putsPerSecond, putsAtOnce),
 		lines:     rate.NewLimiter(rate.Every(time.Minute/logLines), logLines),
 	}
 }

@@ -5,16 +5,19 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"golang.org/x/time/rate"
 
 	"github.com/gshare-dev/gshare/vgpu/api/storewire"
 	"github.com/gshare-dev/gshare/vgpu/node/process"
+	"github.com/gshare-dev/gshare/vgpu/share"
 	rules "github.com/gshare-dev/gshare/vgpu/store"
 )
 
@@ -163,6 +166,69 @@ func TestRequestsAreBounded(t *testing.T) {
 	if err := <-answered; errors.Is(err, rules.ErrAbsent) {
 		t.Error("one request more is answered")
 	}
+}
+
+// TestPutsAreBounded checks that a program that asks to store weights over and over, for each of which the store reads all records of the agent, waits
+// while others read.
+func TestPutsAreBounded(t *testing.T) {
+	var looks atomic.Int32
+	r := start(t, func(o *Options) {
+		o.Declared = func() (map[rules.Digest]share.Bytes, error) {
+			looks.Add(1)
+			return nil, nil
+		}
+	})
+	r.puts.SetBurst(3)
+	r.puts.SetLimit(rate.Every(time.Hour))
+	c := r.dial(t)
+	for range 3 {
+		if _, err := c.Put(keyOf("weights"), 7); !errors.Is(err, rules.ErrSize) {
+			t.Fatal(err)
+		}
+	}
+	answered := make(chan error, 1)
+	go func() {
+		_, err := c.Put(keyOf("weights"), 7)
+		answered <- err
+	}()
+	for range 20 {
+		if _, err := r.dial(t).Get(keyOf("weights")); !errors.Is(err, rules.ErrAbsent) {
+			t.Errorf("others: %v", err)
+		}
+	}
+	r.stop()
+	if err := <-answered; errors.Is(err, rules.ErrSize) || looks.Load() != 3 {
+		t.Errorf("one more is answered: %v, %d looks", err, looks.Load())
+	}
+}
+
+// TestWrongDigestsAreBounded checks that a program that stores wrong weights over and over has the store compute digests for a tenth of the time only, and
+// that a right one costs nobody any.
+func TestWrongDigestsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		right, wrong := keyOf("right"), keyOf("wrong")
+		s := New(Options{Digest: func(context.Context, *os.File, share.Bytes, share.Bytes) (rules.Digest, error) {
+			time.Sleep(time.Second)
+			return right.Digest, nil
+		}})
+		began := time.Now()
+		for _, step := range []struct {
+			key   rules.Key
+			after time.Duration // since the beginning
+		}{{right, time.Second}, {wrong, 2 * time.Second}, {wrong, 12 * time.Second}, {right, 22 * time.Second}, {right, 23 * time.Second}} {
+			if _, err := s.digest(t.Context(), nil, rules.Entry{Key: step.key}); err != nil || time.Since(began) != step.after {
+				t.Errorf("after %v, want %v, error %v", time.Since(began), step.after, err)
+			}
+		}
+		if _, err := s.digest(t.Context(), nil, rules.Entry{Key: wrong}); err != nil {
+			t.Error(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := s.digest(ctx, nil, rules.Entry{Key: right}); err == nil {
+			t.Error("the pause outlasts the store")
+		}
+	})
 }
 
 // TestWriterHangs checks that a program that stores weights and hangs is given up, and others can store them, while one that has stored them may

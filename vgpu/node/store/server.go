@@ -57,7 +57,8 @@ type Options struct {
 type Server struct {
 	Options
 	limits
-	verifying sync.Mutex // held while a digest is computed
+	verifying sync.Mutex // held while a digest is computed; guards resting
+	resting   time.Time  // until when none is computed, as the last one was wrong
 
 	mu     sync.Mutex
 	store  *rules.Store
