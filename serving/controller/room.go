@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -78,7 +79,7 @@ func (r *room) Run(ctx context.Context) {
 	}
 }
 
-// look makes room for one of the pods that need it: the one for which room has not been looked for the longest.
+// look makes room for one of the pods that have none, the one of its namespace that has waited longest since the last time.
 func (r *room) look(ctx context.Context) error {
 	next, ending, err := r.next(ctx)
 	if err != nil || next == nil {
@@ -88,21 +89,28 @@ func (r *room) look(ctx context.Context) error {
 	return r.make(ctx, next, ending)
 }
 
-// next returns the pod to make room for, or nil if there is none. ending has the nodes of the pods that are to end.
+// next returns the pod to make room for, nil if there is none, and the nodes of those pods that are to end. Namespaces take turns, so that one with
+// many pods that have no room does not hold up others.
 func (r *room) next(ctx context.Context) (next *v1.Pod, ending map[types.UID]string, err error) {
 	defer observe(r.time, time.Now())
 	without, leave := &v1.PodList{}, &v1.PodList{}
 	if err := errors.Join(r.client.List(ctx, without, client.MatchingFields{byRoom: waiting}), r.client.List(ctx, leave, client.MatchingFields{byRoom: leaving})); err != nil {
 		return nil, nil, err
 	}
-	waits := map[types.UID]bool{}
+	waits, last := map[types.UID]bool{}, map[string]time.Time{} // last is when a search was made for a pod of a namespace
 	for at := range without.Items {
 		pod := &without.Items[at]
 		waits[pod.UID] = true
+		if looked := r.looked[pod.UID]; looked.After(last[pod.Namespace]) {
+			last[pod.Namespace] = looked
+		}
+	}
+	for at := range without.Items {
+		pod := &without.Items[at]
 		looked, name := r.looked[pod.UID], nameOf(r.pods, pod)
 		switch {
 		case name == "" || !waitsForRoom(pod) || time.Since(looked) < roomAgain || mayRecut(r.pods, name, pod):
-		case next == nil || looked.Before(r.looked[next.UID]):
+		case next == nil || cmp.Or(last[pod.Namespace].Compare(last[next.Namespace]), looked.Compare(r.looked[next.UID])) < 0:
 			next = pod
 		}
 	}

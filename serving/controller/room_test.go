@@ -16,6 +16,7 @@ import (
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/residency"
+	"github.com/gshare-dev/gshare/vgpu/scaling"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
@@ -226,6 +227,48 @@ func makesRoom(t *testing.T, namespace string, priority int32, want string) {
 		}
 		if n, gone := len(k.recorder.Events), 3-len(names()); n != 2*gone {
 			t.Errorf("%d events, want one of both functions for each of %d", n, gone)
+		}
+	})
+}
+
+// TestRoomInTurn: a namespace with many replicas that have no room does not hold up one of another namespace.
+func TestRoomInTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newCluster(t)
+		defer k.pods.queue.ShutDown()
+		for namespace, n := range map[string]int{"ml": 9, "team": 1} {
+			f := small(t, namespace, "f", "4Gi")
+			for id := 1; id <= n; id++ {
+				p := functionPod(fastPodOf(f), fmt.Sprint("f-", id), id)
+				p.Status.Conditions = []v1.PodCondition{{
+					Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: v1.PodReasonUnschedulable, LastTransitionTime: metav1.Now(),
+				}}
+				if err := k.client.Create(t.Context(), p); err != nil {
+					t.Fatal(err)
+				}
+				k.pods.Adopt(instanceOfFunction(f, scaling.ID(id)), p)
+			}
+		}
+		time.Sleep(time.Minute)
+		r := &room{client: k.client, live: k.client, fleet: k.known.fleet, pods: k.pods, looked: map[types.UID]time.Time{}, given: map[types.UID]given{}}
+		var looked []string
+		for range 12 {
+			next, _, err := r.next(t.Context())
+			if err != nil || next == nil {
+				t.Fatal(next, err)
+			}
+			r.looked[next.UID] = time.Now()
+			looked = append(looked, next.Namespace)
+			time.Sleep(time.Second)
+		}
+		count := 0
+		for _, namespace := range looked {
+			if namespace == "team" {
+				count++
+			}
+		}
+		if !slices.Contains(looked[:2], "team") || count < 2 {
+			t.Errorf("looked for room for pods of %v", looked)
 		}
 	})
 }
