@@ -1,15 +1,19 @@
 package controller
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/gshare-dev/gshare/serving/fleet"
 	"github.com/gshare-dev/gshare/serving/gateway"
@@ -129,11 +133,51 @@ func writing(t *testing.T, functions, without int) (*cluster, *statusWriter) {
 	}
 	return c, &statusWriter{
 		client: c.client, objects: listed, fleet: c.known.fleet, advisor: c.known.advisor, functions: c.known, gateways: c.known.gateways, log: slog.New(slog.DiscardHandler),
-		written: map[gateway.FunctionName]time.Time{}, settled: map[gateway.FunctionName]statusInputs{},
+		written: map[gateway.FunctionName]time.Time{}, settled: map[gateway.FunctionName]statusInputs{}, failed: map[gateway.FunctionName]pause{},
 	}
 }
 
-// TestUrgentFirst has many more objects to write because of requests than one period allows, and a few that are urgent.
+// TestFailedStatuses: functions whose statuses the API server refuses do not take the writes of others, and are tried again with longer and longer pauses.
+func TestFailedStatuses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, w := writing(t, maxWrites+1, maxWrites+1)
+		sound := fmt.Sprintf("f%d", maxWrites)
+		refused, tries := true, map[string]int{}
+		w.client = interceptor.NewClient(c.client, interceptor.Funcs{
+			SubResourcePatch: func(ctx context.Context, server client.Client, sub string, o client.Object, p client.Patch, options ...client.SubResourcePatchOption) error {
+				tries[o.GetName()]++
+				if refused && o.GetName() != sound {
+					return apierrors.NewRequestEntityTooLargeError("it is too large")
+				}
+				return server.SubResource(sub).Patch(ctx, o, p, options...)
+			},
+		})
+		for range 2 {
+			w.writeAll(t.Context())
+			time.Sleep(statusPeriod)
+		}
+		if tries[sound] == 0 {
+			t.Error("the status that can be written waits behind those that cannot")
+		}
+		for range 60 {
+			w.writeAll(t.Context())
+			time.Sleep(statusPeriod)
+		}
+		if n := tries["f0"]; n < 2 || n > 8 {
+			t.Errorf("a status that cannot be written was tried %d times in a minute", n)
+		}
+		refused = false
+		for range int(failedPauseMax/statusPeriod) + 3 {
+			w.writeAll(t.Context())
+			time.Sleep(statusPeriod)
+		}
+		if left := w.look(); len(left) != 0 || len(w.failed) != 0 {
+			t.Errorf("%d statuses are left to be written, %d have failed", len(left), len(w.failed))
+		}
+	})
+}
+
+// TestUrgentFirst has far more objects to write for what requests saw than one period allows, and few that are urgent.
 func TestUrgentFirst(t *testing.T) {
 	c, w := writing(t, 3*maxObserved, 3)
 	gone := gateway.FunctionName{Namespace: "ml", Name: "gone"}

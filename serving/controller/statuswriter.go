@@ -24,9 +24,14 @@ const statusPeriod = time.Second
 // controller writes some 50 times a second, and all of it is to stay below 100. For every function with requests, the observed values (api.Observed)
 // change a little each second. They are written in turn.
 const (
-	maxWrites   = 40  // objects written
-	maxObserved = 20  // objects of those that are written only because observed values have changed
-	maxCompared = 500 // functions whose observed values are compared
+	maxWrites   = 40  // of objects
+	maxObserved = 20  // of those, for changes of what requests saw alone
+	maxCompared = 500 // functions of which it is looked at what requests saw
+
+	// Between tries of a function whose status cannot be written, as of one that is as large as an object may be. Without pauses, some such functions
+	// would take all of the writes of each period.
+	failedPauseMin = 2 * time.Second
+	failedPauseMax = time.Minute
 )
 
 // statusWriter writes the status of the objects of functions.
@@ -42,8 +47,9 @@ type statusWriter struct {
 
 	states  []fleet.Status // of the last period; the next one reuses the memory
 	written map[gateway.FunctionName]time.Time
-	settled map[gateway.FunctionName]statusInputs // inputs with which there was nothing to write at once
-	turn    []gateway.FunctionName                // order in which observed values are compared next
+	settled map[gateway.FunctionName]statusInputs // of those of which there was nothing to write at once
+	turn    []gateway.FunctionName                // whose turn it is to be looked at for what requests saw, first to last
+	failed  map[gateway.FunctionName]pause        // of those whose last write has failed
 }
 
 // statusInputs are the values from which a status follows, except the observed values. It has one field for each.
@@ -88,7 +94,7 @@ func (p *period) statusOf(name gateway.FunctionName, object *api.GPUFunction, b 
 
 // Run writes the statuses that have changed, every second until ctx ends.
 func (w *statusWriter) Run(ctx context.Context) {
-	w.written, w.settled = map[gateway.FunctionName]time.Time{}, map[gateway.FunctionName]statusInputs{}
+	w.written, w.settled, w.failed = map[gateway.FunctionName]time.Time{}, map[gateway.FunctionName]statusInputs{}, map[gateway.FunctionName]pause{}
 	ticker := time.NewTicker(statusPeriod)
 	defer ticker.Stop()
 	for {
@@ -116,13 +122,23 @@ func (w *statusWriter) writeAll(ctx context.Context) {
 		changed := before.DeepCopy()
 		changed.Status = one.status
 		err := w.client.Status().Patch(ctx, changed, client.MergeFrom(before))
-		if client.IgnoreNotFound(err) != nil && ctx.Err() == nil {
+		if client.IgnoreNotFound(err) == nil {
+			delete(w.failed, one.name)
+		} else if ctx.Err() == nil {
+			length := min(max(2*w.failed[one.name].length, failedPauseMin), failedPauseMax)
+			w.failed[one.name] = pause{length, time.Now().Add(length)}
 			w.log.Warn("failed to write status", "function", one.name.String(), "error", err)
 		}
 	}
 }
 
-// statusAlone returns an object with only the status of f and what a patch of it needs: to find the differences, both versions are encoded as JSON.
+// pauses reports whether the status of a function is not to be written yet, as that has failed.
+func (w *statusWriter) pauses(name gateway.FunctionName) bool {
+	return time.Now().Before(w.failed[name].until)
+}
+
+// statusAlone returns an object with the status of another, and without what a patch of the status does not need: to find out what has changed, both
+// versions are written as JSON.
 func statusAlone(f *api.GPUFunction) *api.GPUFunction {
 	return &api.GPUFunction{ObjectMeta: metav1.ObjectMeta{Namespace: f.Namespace, Name: f.Name}, Status: f.Status}
 }
@@ -152,7 +168,7 @@ func (w *statusWriter) look() []statusWrite {
 		if !seen {
 			w.turn, w.settled[name] = append(w.turn, name), statusInputs{}
 		}
-		if inputs == before || len(writes) >= maxWrites {
+		if inputs == before || len(writes) >= maxWrites || w.pauses(name) {
 			continue
 		}
 		now := p.statusOf(name, object, b)
@@ -181,7 +197,7 @@ func (w *statusWriter) observed(writes []statusWrite, objects map[gateway.Functi
 		w.turn = w.turn[1:]
 		object := objects[name]
 		w.turn = append(w.turn, name)
-		if _, found := p.known[name]; object == nil || !found || urgent[name] || time.Since(w.written[name]) < observedPeriod {
+		if _, found := p.known[name]; object == nil || !found || urgent[name] || w.pauses(name) || time.Since(w.written[name]) < observedPeriod {
 			continue
 		}
 		now := p.statusOf(name, object, w.gateways.backOff(name))
@@ -197,6 +213,7 @@ func (w *statusWriter) observed(writes []statusWrite, objects map[gateway.Functi
 func (w *statusWriter) forget(all map[gateway.FunctionName]known) {
 	gone := func(name gateway.FunctionName) bool { _, there := all[name]; return !there }
 	maps.DeleteFunc(w.written, func(name gateway.FunctionName, _ time.Time) bool { return gone(name) })
+	maps.DeleteFunc(w.failed, func(name gateway.FunctionName, _ pause) bool { return gone(name) })
 	before := len(w.settled)
 	maps.DeleteFunc(w.settled, func(name gateway.FunctionName, _ statusInputs) bool { return gone(name) })
 	if len(w.settled) < before {
