@@ -92,7 +92,7 @@ func (v *vgpu) park() error {
 	}
 	for {
 		sum := v.page.at.Memory.Load()
-		kept := (max(0, share.Bytes(sum)) + share.MiB - 1) / share.MiB * share.MiB
+		kept := (min(max(0, share.Bytes(sum)), v.Memory) + share.MiB - 1) / share.MiB * share.MiB // processes write any sum
 		if kept >= v.Memory {
 			return ErrNothingFree
 		}

@@ -2,6 +2,7 @@ package tokenserver_test
 
 import (
 	"errors"
+	"math"
 	"strings"
 	"testing"
 
@@ -26,9 +27,11 @@ func TestPark(t *testing.T) {
 			t.Errorf("%s: processes can allocate %d bytes, want %d", what, free, kept-used)
 		}
 	}
-	sum.Store(uint64(gib))
-	if _, err := served.Park(); !errors.Is(err, tokenserver.ErrNothingFree) {
-		t.Errorf("all memory is in use: %v", err)
+	for _, all := range []uint64{math.MaxInt64, uint64(gib)} {
+		sum.Store(all)
+		if kept, err := served.Park(); !errors.Is(err, tokenserver.ErrNothingFree) {
+			t.Errorf("all memory is in use: kept %d, %v", kept, err)
+		}
 	}
 	check("all in use", false, gib, gib)
 	sum.Store(uint64(3*share.MiB + 1))
