@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -68,11 +69,26 @@ type residencyKeeper struct {
 	listed chan []*v1.Pod   // the latest list of the node's pods, with room for one
 	moves  map[string]*move // by grant ID: servers that are being parked or woken
 	host   hostAccount
-	logged map[types.UID]string // the latest log entry about each listed pod on which it cannot act
+	logged map[types.UID]string // what was logged last of the listed pods that it cannot act on
+	// refused is what the API server has refused to write last on the listed pods.
+	refused map[types.UID]refusedReport
 }
 
+// refusedReport is a report on a pod that the API server has refused as the pod is: the kubelet may see a change of it later, or its annotations are
+// full, as whoever may change the pod can have them.
+type refusedReport struct {
+	report string // and the annotations that it was about
+	pause  time.Duration
+	until  time.Time
+}
+
+// The pauses before a refused report is tried again, the first and the longest. A change of the pod ends them.
+const firstReportPause, longestReportPause = instancePeriod, time.Minute
+
 func newResidencyKeeper(g *granter) *residencyKeeper {
-	return &residencyKeeper{granter: g, listed: make(chan []*v1.Pod, 1), moves: map[string]*move{}, logged: map[types.UID]string{}}
+	return &residencyKeeper{
+		granter: g, listed: make(chan []*v1.Pod, 1), moves: map[string]*move{}, logged: map[types.UID]string{}, refused: map[types.UID]refusedReport{},
+	}
 }
 
 // observe passes the present pods of the node to the loop. It never blocks; only one goroutine may call it.
@@ -117,9 +133,9 @@ func (k *residencyKeeper) settle(ctx context.Context, pods []*v1.Pod) {
 			k.advance(ctx, granted[0].ID(), pod, wanted, reached, waiting)
 		}
 	}
-	maps.DeleteFunc(k.logged, func(uid types.UID, _ string) bool {
-		return !slices.ContainsFunc(pods, func(p *v1.Pod) bool { return p.UID == uid })
-	})
+	gone := func(uid types.UID) bool { return !slices.ContainsFunc(pods, func(p *v1.Pod) bool { return p.UID == uid }) }
+	maps.DeleteFunc(k.logged, func(uid types.UID, _ string) bool { return gone(uid) })
+	maps.DeleteFunc(k.refused, func(uid types.UID, _ refusedReport) bool { return gone(uid) })
 	k.forgetMoves()
 	k.applyTrialQuotas(pods)
 	if k.lowered.set(pods) {
@@ -222,18 +238,29 @@ func (k *residencyKeeper) save(granted grant.Grant, record residency.Reached) (d
 	return true
 }
 
-// report writes the level that a pod has reached. If the API server does not accept it, the next list of pods repeats it: the kubelet may
-// see a pod's new version late.
+// report writes the level that a pod has reached. A later list repeats it if the API server does not take it: the kubelet may see a pod later.
 func (k *residencyKeeper) report(ctx context.Context, pod *v1.Pod, record residency.Reached) {
 	text, err := record.Encode()
+	about := text + "\n" + pod.Annotations[kube.AnnotationResidency] + "\n" + pod.Annotations[kube.AnnotationResidencyReached]
+	refused := k.refused[pod.UID]
+	if refused.report != about {
+		refused = refusedReport{report: about}
+	} else if time.Now().Before(refused.until) {
+		return
+	}
 	if err == nil {
 		err = k.Cluster.WriteResidency(ctx, pod, text)
 	}
+	if apierrors.IsInvalid(err) {
+		refused.pause = min(max(2*refused.pause, firstReportPause), longestReportPause)
+		refused.until = time.Now().Add(refused.pause)
+		k.refused[pod.UID] = refused
+		return
+	}
+	delete(k.refused, pod.UID)
 	if err == nil {
 		k.Log.Info("reported residency", "pod", pod.Namespace+"/"+pod.Name, "level", record.Level, "seq", record.Seq, "refused", record.Refused)
 		return
 	}
-	if !apierrors.IsInvalid(err) {
-		k.Log.Warn("failed to report residency", "pod", pod.Namespace+"/"+pod.Name, "error", err)
-	}
+	k.Log.Warn("failed to report residency", "pod", pod.Namespace+"/"+pod.Name, "error", err)
 }

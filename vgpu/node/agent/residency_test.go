@@ -2,10 +2,12 @@ package agent
 
 import (
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -227,6 +229,36 @@ func TestResidencyConflict(t *testing.T) {
 	r.cluster.mu.Unlock()
 	r.instance("a")
 	r.awaitReached("a", residency.Reached{Seq: 1, Level: residency.Hot})
+}
+
+// TestRefusedReports: a report on a pod whose owner leaves no room for it is repeated with longer and longer pauses, and at once when the pod changes.
+func TestRefusedReports(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const many = 1 << 30
+		c := &cluster{conflicts: many}
+		k := newResidencyKeeper(&granter{Options: &Options{Cluster: c, Log: slog.New(slog.DiscardHandler)}})
+		pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u", Annotations: map[string]string{kube.AnnotationResidency: "w"}}}
+		record := residency.Reached{Seq: 1, Level: residency.Hot}
+		for range time.Minute / instancePeriod {
+			k.report(t.Context(), pod, record)
+			time.Sleep(instancePeriod)
+		}
+		tries := many - c.conflicts
+		if tries < 4 || tries > 12 {
+			t.Errorf("%d tries in a minute", tries)
+		}
+		pod.Annotations[kube.AnnotationResidency] = "x"
+		k.report(t.Context(), pod, record)
+		if got := many - c.conflicts; got != tries+1 {
+			t.Errorf("%d tries after the pod has changed, want one", got-tries)
+		}
+		c.conflicts = 0
+		time.Sleep(instancePeriod)
+		k.report(t.Context(), pod, record)
+		if c.reached["u"] == "" || len(k.refused) != 0 {
+			t.Errorf("reached %v, refused %v", c.reached, k.refused)
+		}
+	})
 }
 
 // TestRefusedStart: an instance for which the slice has no room is reported as refused, and has no grant.
