@@ -133,7 +133,9 @@ func (k *residencyKeeper) settle(ctx context.Context, pods []*v1.Pod) {
 			k.advance(ctx, granted[0].ID(), pod, wanted, reached, waiting)
 		}
 	}
-	gone := func(uid types.UID) bool { return !slices.ContainsFunc(pods, func(p *v1.Pod) bool { return p.UID == uid }) }
+	gone := func(uid types.UID) bool {
+		return !slices.ContainsFunc(pods, func(p *v1.Pod) bool { return p.UID == uid })
+	}
 	maps.DeleteFunc(k.logged, func(uid types.UID, _ string) bool { return gone(uid) })
 	maps.DeleteFunc(k.refused, func(uid types.UID, _ refusedReport) bool { return gone(uid) })
 	k.forgetMoves()
