@@ -73,7 +73,7 @@ func (p *Pods) create(ctx context.Context, i *podInstance) error {
 		err := p.quotas.Create(ctx, pod)
 		if apierrors.IsAlreadyExists(err) {
 			if err := p.live.Get(ctx, client.ObjectKeyFromObject(pod), pod); apierrors.IsNotFound(err) {
-				search.again() // it was just removed
+				search.again() // it has just been removed
 				continue
 			} else if err != nil {
 				return err

@@ -24,12 +24,12 @@ const statusPeriod = time.Second
 // controller writes some 50 times a second, and all of it is to stay below 100. For every function with requests, the observed values (api.Observed)
 // change a little each second. They are written in turn.
 const (
-	maxWrites   = 40  // of objects
-	maxObserved = 20  // of those, for changes of what requests saw alone
-	maxCompared = 500 // functions of which it is looked at what requests saw
+	maxWrites   = 40  // objects written
+	maxObserved = 20  // objects of those that are written only because observed values have changed
+	maxCompared = 500 // functions whose observed values are compared
 
-	// Between tries of a function whose status cannot be written, as of one that is as large as an object may be. Without pauses, some such functions
-	// would take all of the writes of each period.
+	// Pauses between attempts to write a status that the API server refuses, for example because the object is as large as an object may be. Without them,
+	// a few such functions would take all the writes of each period.
 	failedPauseMin = 2 * time.Second
 	failedPauseMax = time.Minute
 )
@@ -47,9 +47,9 @@ type statusWriter struct {
 
 	states  []fleet.Status // of the last period; the next one reuses the memory
 	written map[gateway.FunctionName]time.Time
-	settled map[gateway.FunctionName]statusInputs // of those of which there was nothing to write at once
-	turn    []gateway.FunctionName                // whose turn it is to be looked at for what requests saw, first to last
-	failed  map[gateway.FunctionName]pause        // of those whose last write has failed
+	settled map[gateway.FunctionName]statusInputs // inputs with which there was nothing to write at once
+	turn    []gateway.FunctionName                // order in which observed values are compared next
+	failed  map[gateway.FunctionName]pause        // functions whose last write failed
 }
 
 // statusInputs are the values from which a status follows, except the observed values. It has one field for each.
@@ -137,8 +137,7 @@ func (w *statusWriter) pauses(name gateway.FunctionName) bool {
 	return time.Now().Before(w.failed[name].until)
 }
 
-// statusAlone returns an object with the status of another, and without what a patch of the status does not need: to find out what has changed, both
-// versions are written as JSON.
+// statusAlone returns an object with only the status of f and what a patch of it needs: to find the differences, both versions are encoded as JSON.
 func statusAlone(f *api.GPUFunction) *api.GPUFunction {
 	return &api.GPUFunction{ObjectMeta: metav1.ObjectMeta{Namespace: f.Namespace, Name: f.Name}, Status: f.Status}
 }

@@ -69,8 +69,8 @@ type residencyKeeper struct {
 	listed chan []*v1.Pod   // the latest list of the node's pods, with room for one
 	moves  map[string]*move // by grant ID: servers that are being parked or woken
 	host   hostAccount
-	logged map[types.UID]string // what was logged last of the listed pods that it cannot act on
-	// refused is what the API server has refused to write last on the listed pods.
+	logged map[types.UID]string // the latest log entry about each listed pod on which it cannot act
+	// refused is the latest report on each listed pod that the API server has refused to write.
 	refused map[types.UID]refusedReport
 }
 
@@ -240,7 +240,8 @@ func (k *residencyKeeper) save(granted grant.Grant, record residency.Reached) (d
 	return true
 }
 
-// report writes the level that a pod has reached. A later list repeats it if the API server does not take it: the kubelet may see a pod later.
+// report writes the level that a pod has reached. If the API server does not accept it, a later list of pods repeats it: the kubelet may
+// see a pod's new version late.
 func (k *residencyKeeper) report(ctx context.Context, pod *v1.Pod, record residency.Reached) {
 	text, err := record.Encode()
 	about := text + "\n" + pod.Annotations[kube.AnnotationResidency] + "\n" + pod.Annotations[kube.AnnotationResidencyReached]
