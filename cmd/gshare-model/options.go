@@ -20,7 +20,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/profile"
 )
 
-// options holds the flags, each in a field.
+// options holds the flags. It has many fields: one for each flag.
 type options struct {
 	points, name, address, store string
 	weights, workspace, declared string

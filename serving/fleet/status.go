@@ -10,7 +10,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Status is the state of a function as its owner sees it. It has a field for each column of the table and each metric.
+// Status is the state of a function as its owner sees it. It has many fields: one for each column of the table and each metric.
 type Status struct {
 	Name     gateway.FunctionName
 	SLO      time.Duration

@@ -68,7 +68,7 @@ type Trial struct {
 	Plateau    float64 `json:"plateau"`              // rows per second while the server always has a batch
 	Confidence float64 `json:"confidence"`           // half the width of the 95 % confidence interval of Point.Mean, as a fraction of Point.Mean
 	P50        float64 `json:"p50Ms,omitempty"`      // latency at the rate Point.Throughput, in milliseconds from when a request was due
-	P99        float64 `json:"p99Ms,omitempty"`      // as P50
+	P99        float64 `json:"p99Ms,omitempty"`      // likewise
 	ClientLate bool    `json:"clientLate,omitempty"` // the rate may be higher: the client was too slow to tell
 	Confirmed  bool    `json:"confirmed,omitempty"`  // the rate was measured again for longer
 	Steps      []Step  `json:"steps,omitempty"`

@@ -15,7 +15,7 @@ func (s *state) review(status *api.GPUProfileStatus) decision {
 	if status.Completed == nil {
 		return decision{}
 	}
-	if s.hasNewImage(status) {
+	if hasNewImage(s, status) {
 		return s.write(s.restart(status))
 	}
 	c := metav1.Condition{Type: api.ConditionStale, Status: metav1.ConditionFalse, Reason: "UpToDate", ObservedGeneration: s.profile.Generation}
@@ -60,7 +60,7 @@ func stale(was *api.ProfileFingerprint, nodes []v1.Node, version, image string) 
 
 // hasNewImage reports whether a complete profile is to be measured again, as the replicas run another image than was measured. It is once for an image:
 // where trials get the earlier one from their node, which has the tag already, it would be for ever. While replicas of two images take turns it is seldom.
-func (s *state) hasNewImage(status *api.GPUProfileStatus) bool {
+func hasNewImage(s *state, status *api.GPUProfileStatus) bool {
 	image := bounded(s.served, maxImage)
 	return s.profile.Spec.Remeasure == api.RemeasureNewImage && image != "" && image != status.ReplicasImage &&
 		status.Fingerprint != nil && image != status.Fingerprint.Image && s.now.Sub(status.Completed.Time) >= remeasurePause
