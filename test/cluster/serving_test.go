@@ -294,11 +294,12 @@ func (s *served) answersFromZero(t *testing.T) {
 	if pods := s.pods(t, "default", api.LabelFunction, "resnet50"); len(pods) != 0 {
 		t.Fatalf("%d pods without a request", len(pods))
 	}
-	began := time.Now()
+	created, began := s.firstPod(t, "resnet50"), time.Now()
 	if err := s.askFirst(t, "resnet50"); err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("first answer after %.1f s", time.Since(began).Seconds())
+	answered := time.Since(began)
+	seen := <-created
 	pods := s.pods(t, "default", api.LabelFunction, "resnet50")
 	if len(pods) != 1 {
 		t.Fatalf("%d pods", len(pods))
@@ -307,6 +308,8 @@ func (s *served) answersFromZero(t *testing.T) {
 	if err != nil || !present || placement.Containers[0].VGPUs[0].Share.SMRequest != 1000 {
 		t.Errorf("placed as %+v, %v: want a whole GPU", placement, err)
 	}
+	t.Logf("the pod is there %d ms after the request, and the first answer after %.2f s; the same pod without a gateway is Ready after %.2f s",
+		seen.Sub(began).Milliseconds(), answered.Seconds(), s.withoutGateway(t, &pods[0]).Seconds())
 }
 
 func (s *served) hasStatus(t *testing.T) {
