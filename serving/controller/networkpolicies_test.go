@@ -15,6 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/gshare-dev/gshare/test/tracker"
 )
 
 func TestNetworkPolicyOfFunction(t *testing.T) {
@@ -35,7 +37,7 @@ func TestNetworkPolicyOfFunction(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			b := fake.NewClientBuilder().WithScheme(scheme)
+			b := fake.NewClientBuilder().WithScheme(scheme).WithObjectTracker(tracker.New(scheme))
 			if test.there != nil {
 				b = b.WithObjects(test.there.DeepCopy())
 			}

@@ -23,6 +23,7 @@ import (
 
 	"github.com/gshare-dev/gshare/serving/fleet"
 	"github.com/gshare-dev/gshare/serving/gateway"
+	"github.com/gshare-dev/gshare/test/tracker"
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 	"github.com/gshare-dev/gshare/vgpu/residency"
 	"github.com/gshare-dev/gshare/vgpu/scaling"
@@ -47,7 +48,7 @@ func newCluster(t *testing.T, objects ...client.Object) *cluster {
 		t.Fatal(err)
 	}
 	c := &cluster{T: t, recorder: events.NewFakeRecorder(100)}
-	builder := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&api.GPUFunction{}, &api.FaSTPod{}, &api.SharePolicy{}).
+	builder := fake.NewClientBuilder().WithScheme(scheme).WithObjectTracker(tracker.New(scheme)).WithObjects(objects...).WithStatusSubresource(&api.GPUFunction{}, &api.FaSTPod{}, &api.SharePolicy{}).
 		WithIndex(&v1.Pod{}, "spec.nodeName", func(o client.Object) []string { return []string{o.(*v1.Pod).Spec.NodeName} })
 	for _, i := range indexes {
 		builder = builder.WithIndex(i.object, i.field, i.values)

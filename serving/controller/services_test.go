@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	"github.com/gshare-dev/gshare/test/tracker"
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 )
 
@@ -34,7 +35,7 @@ func TestServiceOfFunction(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			b := fake.NewClientBuilder().WithScheme(scheme)
+			b := fake.NewClientBuilder().WithScheme(scheme).WithObjectTracker(tracker.New(scheme))
 			if test.there != nil {
 				b = b.WithObjects(test.there.DeepCopy())
 			}

@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/gshare-dev/gshare/test/tracker"
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
@@ -113,7 +114,7 @@ func start(t *testing.T, change func(p *api.InferencePlan, data map[string]strin
 	function := func(name string, slo api.Duration) *api.GPUFunction {
 		return &api.GPUFunction{ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: name}, Spec: api.GPUFunctionSpec{SLO: api.SLO{Latency: slo}}}
 	}
-	c.client = fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(plan, &api.GPUFunction{}).
+	c.client = fake.NewClientBuilder().WithScheme(scheme).WithObjectTracker(tracker.New(scheme)).WithStatusSubresource(plan, &api.GPUFunction{}).
 		WithObjects(plan, function("checkout", "250ms"), function("search", "1s"),
 			&v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: "data", Labels: map[string]string{api.LabelPlanData: ""}}, Data: data},
 			&v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: "private"}, Data: map[string]string{"secret": "hush: hush"}}).Build()

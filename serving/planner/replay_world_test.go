@@ -31,6 +31,7 @@ import (
 
 	"github.com/gshare-dev/gshare/serving/fleet"
 	"github.com/gshare-dev/gshare/serving/gateway"
+	"github.com/gshare-dev/gshare/test/tracker"
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 	"github.com/gshare-dev/gshare/vgpu/planning"
 	"github.com/gshare-dev/gshare/vgpu/profile"
@@ -288,7 +289,7 @@ func (r *replay) objects(t *testing.T, functions []*api.GPUFunction, together bo
 		plan.Spec.Functions = append(plan.Spec.Functions, api.PlannedFunction{Name: f.Name, RequestsPerSecond: r.in.Applications[at].Rate})
 		objects = append(objects, f)
 	}
-	return fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(plan, &api.GPUFunction{}).WithObjects(objects...).Build()
+	return fake.NewClientBuilder().WithScheme(scheme).WithObjectTracker(tracker.New(scheme)).WithStatusSubresource(plan, &api.GPUFunction{}).WithObjects(objects...).Build()
 }
 
 // follow has the fleet and the gateway do what the objects say, and the objects say what the fleet does, as gshare-controller and gshare-gateway do.

@@ -25,6 +25,7 @@ import (
 
 	"github.com/gshare-dev/gshare/serving/controller"
 	"github.com/gshare-dev/gshare/serving/profiler"
+	"github.com/gshare-dev/gshare/test/tracker"
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/profile"
@@ -102,7 +103,7 @@ func newWorld(t *testing.T, p *api.GPUProfile, objects ...client.Object) *world 
 	if len(objects) == 0 {
 		objects = []client.Object{gpuNode(t, "node1", "H200", 40960)}
 	}
-	w.server = fake.NewClientBuilder().WithScheme(scheme).WithObjects(append(objects, p)...).WithStatusSubresource(&api.GPUProfile{}).Build()
+	w.server = fake.NewClientBuilder().WithScheme(scheme).WithObjectTracker(tracker.New(scheme)).WithObjects(append(objects, p)...).WithStatusSubresource(&api.GPUProfile{}).Build()
 	write := func(do func() error) error {
 		w.writes++
 		before, after := false, false
