@@ -245,6 +245,9 @@ func (p *profileRun) plan(f *api.GPUFunction, m *profiledMachine) (*profilePlan,
 	case batch > 1 && !oip:
 		return nil, errors.New("--max-batch: more than 1 needs protocol OIP")
 	}
+	if f.GPUs() > 1 {
+		return nil, fmt.Errorf("spec.resources.share.gpus: %d, and only shares of one GPU are measured", f.GPUs())
+	}
 	request, err := p.buildRequest(f)
 	if err != nil {
 		return nil, err

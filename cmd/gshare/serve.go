@@ -227,8 +227,12 @@ func functionTable(functions []fleet.Status, width int) string {
 		for _, n := range s.Replicas {
 			all += n
 		}
-		fmt.Fprintf(t, "%s\t%v\t%s\t%s\t%.3g\t%d/%d\t%s x %s\t%s\t%s\n", name, s.SLO, p99, hit, s.Rate, s.Replicas["ready"], all,
-			formatRange(s.Share.SMRequest, s.Share.SMLimit), formatRange(s.Share.QuotaRequest, s.Share.QuotaLimit),
+		gpus := ""
+		if s.GPUs > 1 {
+			gpus = fmt.Sprintf("%d x ", s.GPUs)
+		}
+		fmt.Fprintf(t, "%s\t%v\t%s\t%s\t%.3g\t%d/%d\t%s%s x %s\t%s\t%s\n", name, s.SLO, p99, hit, s.Rate, s.Replicas["ready"], all,
+			gpus, formatRange(s.Share.SMRequest, s.Share.SMLimit), formatRange(s.Share.QuotaRequest, s.Share.QuotaLimit),
 			map[bool]string{true: "True", false: "False"}[s.Ready], reason)
 	}
 	t.Flush()

@@ -17,6 +17,9 @@ func canonical(s *api.FaSTPodSpec) (api.Share, v1.PodTemplateSpec) {
 		canonicalizeBytes(&memory)
 		share.Memory = api.Quantity(memory.String())
 	}
+	if share.GPUs == 1 { // the default
+		share.GPUs = 0
+	}
 	pod := &template.Spec
 	lists := []v1.ResourceList{pod.Overhead}
 	requirements := []*v1.ResourceRequirements{}

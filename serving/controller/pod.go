@@ -109,9 +109,9 @@ func AddShare(t *v1.PodTemplateSpec, s *api.Share) {
 	} else {
 		c.Resources.Limits = maps.Clone(c.Resources.Limits)
 	}
-	memory := resource.MustParse(string(s.Memory)) // cannot fail in a complete function
+	memory, gpus := resource.MustParse(string(s.Memory)), s.Count() // cannot fail in a complete function
 	for name, value := range map[v1.ResourceName]int64{
-		kube.ResourceSM: *s.SM, kube.ResourceQuota: quotaOf(s), kube.ResourceMemory: (memory.Value()-1)/int64(share.MiB) + 1, kube.ResourceVGPU: 1,
+		kube.ResourceSM: *s.SM * gpus, kube.ResourceQuota: quotaOf(s), kube.ResourceMemory: ((memory.Value()-1)/int64(share.MiB) + 1) * gpus, kube.ResourceVGPU: gpus,
 	} {
 		c.Resources.Limits[name] = *resource.NewQuantity(value, resource.DecimalSI)
 	}

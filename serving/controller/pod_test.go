@@ -72,6 +72,28 @@ func TestFunctionPod(t *testing.T) {
 	}
 }
 
+// TestSeveralGPUs: a pod asks for the sums over its GPUs, and the number of GPUs is part of what makes replicas outdated.
+func TestSeveralGPUs(t *testing.T) {
+	whole := func(gpus int64) *api.FaSTPod {
+		return fastPodOf(function(t, func(f *api.GPUFunction) {
+			f.Spec.Resources.Share = &api.Share{SM: new(int64(100)), Memory: "1537M", GPUs: gpus}
+		}))
+	}
+	got := functionPod(whole(2), "resnet50-1", 1).Spec.Containers[0].Resources.Limits
+	for name, want := range map[v1.ResourceName]int64{kube.ResourceVGPU: 2, kube.ResourceSM: 200, kube.ResourceQuota: 100, kube.ResourceMemory: 2 * 1466, kube.ResourceSMTime: 20_000} {
+		if q := got[name]; q.Value() != want {
+			t.Errorf("%s: %v, want %d", name, &q, want)
+		}
+	}
+	request, asks, err := kube.RequestOf(functionPod(whole(2), "resnet50-1", 1))
+	if err != nil || !asks || request.ValidateDevices() != nil || request.Containers[0].VGPUs != 2 || request.Containers[0].Share.Memory != 1466*share.MiB {
+		t.Errorf("%+v, %v: no node takes it", request, err)
+	}
+	if one := whole(1).Name; whole(2).Name == one || whole(0).Name != one {
+		t.Error("the name depends on the notation of one GPU, or not on the number of GPUs")
+	}
+}
+
 func TestTemplateOfUser(t *testing.T) {
 	f := function(t, func(f *api.GPUFunction) {
 		f.Spec.Protocol = api.OIP

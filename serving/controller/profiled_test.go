@@ -255,13 +255,14 @@ func TestTakesLimit(t *testing.T) {
 
 // TestShareText: a share is printed with its limits.
 func TestShareText(t *testing.T) {
-	for want, s := range map[string]share.Share{
-		"":               {},
-		"24% x 40%":      {SMRequest: 240, SMLimit: 240, QuotaRequest: 400, QuotaLimit: 400},
-		"24% x 40%-80%":  {SMRequest: 240, SMLimit: 240, QuotaRequest: 400, QuotaLimit: 800},
-		"20%-40% x 100%": {SMRequest: 200, SMLimit: 400, QuotaRequest: 1000, QuotaLimit: 1000},
+	for want, s := range map[string]fleet.Status{
+		"":                {GPUs: 1},
+		"24% x 40%":       {GPUs: 1, Share: share.Share{SMRequest: 240, SMLimit: 240, QuotaRequest: 400, QuotaLimit: 400}},
+		"24% x 40%-80%":   {GPUs: 1, Share: share.Share{SMRequest: 240, SMLimit: 240, QuotaRequest: 400, QuotaLimit: 800}},
+		"20%-40% x 100%":  {GPUs: 1, Share: share.Share{SMRequest: 200, SMLimit: 400, QuotaRequest: 1000, QuotaLimit: 1000}},
+		"2 x 100% x 100%": {GPUs: 2, Share: share.Share{SMRequest: 1000, SMLimit: 1000, QuotaRequest: 1000, QuotaLimit: 1000}},
 	} {
-		if got := shareText(&fleet.Status{Share: s}); got != want {
+		if got := shareText(&s); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}

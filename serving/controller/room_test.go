@@ -149,6 +149,50 @@ func TestVictims(t *testing.T) {
 	}
 }
 
+// TestVictimsForSeveralGPUs: a replica with two GPUs needs room on both, so a reserve on each is given up.
+func TestVictimsForSeveralGPUs(t *testing.T) {
+	const second = "GPU-5b2e3c1a-0000-4d2f-9a7e-1f6c8e0d4a09"
+	node := gpuNode(t, "n1", func(n *v1.Node) {
+		inventory, err := kube.DecodeInventory(n.Annotations[kube.AnnotationInventory])
+		if err != nil {
+			t.Fatal(err)
+		}
+		inventory.Slices[0].Classes = []share.Isolation{share.Exclusive, share.MPS}
+		other := inventory.Slices[0]
+		other.ID, other.Device = second, second
+		inventory.Slices = append(inventory.Slices, other)
+		if n.Annotations[kube.AnnotationInventory], err = kube.EncodeInventory(inventory); err != nil {
+			t.Fatal(err)
+		}
+	})
+	waits := functionPod(fastPodOf(function(t, func(f *api.GPUFunction) {
+		f.Spec.Resources.Share = &api.Share{SM: new(int64(100)), Memory: "4Gi", GPUs: 2}
+	})), "waits", 1)
+	var pods []*v1.Pod
+	var spares []spare
+	for at, name := range []string{"s1", "s2", "s3"} {
+		p := functionPod(fastPodOf(small(t, "ml", "f", "4Gi")), name, 1)
+		p.UID = types.UID(name)
+		place(t, p, "n1")
+		if at > 0 {
+			p.Annotations[kube.AnnotationPlacement] = strings.ReplaceAll(p.Annotations[kube.AnnotationPlacement], sliceOf("n1"), second)
+		}
+		pods, spares = append(pods, p), append(spares, spare{name, p, time.Duration(at)})
+	}
+	on := pods
+	s := search{pod: waits, nodes: []*v1.Node{node}, leaving: map[types.UID]string{}, podsOn: func(string) ([]*v1.Pod, error) { return on, nil }}
+	for want, there := range map[string]int{"s1 s2 s3": 3, "s1 s2": 2, "s1": 1} {
+		on = pods[:there]
+		var got []string
+		for _, v := range s.victims(spares[:there]) {
+			got = append(got, v.instance)
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("victims %v, want %s", got, want)
+		}
+	}
+}
+
 // TestMakeRoom: a function needs a replica, for which there is no room since the replicas of functions a and b in reserve hold the memory, a
 // for longer than b.
 func TestMakeRoom(t *testing.T) {

@@ -96,12 +96,17 @@ func setTrue(conditions *[]metav1.Condition, c metav1.Condition) {
 	meta.SetStatusCondition(conditions, c)
 }
 
-// shareText returns a share as kubectl get shows it: 24% x 40%-80%, or 24%-48% x 100%. It is empty for a function whose pods another autoscaler manages.
+// shareText returns a share as kubectl get shows it: 24% x 40%-80%, 24%-48% x 100%, or 2 x 100% x 100% for two GPUs. It is empty for a function whose
+// pods another autoscaler manages.
 func shareText(s *fleet.Status) string {
 	if s.Share == (share.Share{}) {
 		return ""
 	}
-	text := s.Share.SMRequest.Percent()
+	text := ""
+	if s.GPUs > 1 {
+		text = fmt.Sprintf("%d x ", s.GPUs)
+	}
+	text += s.Share.SMRequest.Percent()
 	if s.Share.SMLimit > s.Share.SMRequest {
 		text += "-" + s.Share.SMLimit.Percent()
 	}

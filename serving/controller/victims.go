@@ -37,17 +37,22 @@ type search struct {
 func (s *search) victims(spares []spare) []spare {
 	byName := map[string]spare{}
 	var candidates []residency.Candidate
-	models := map[string]kube.FitModel{} // by slice
-	nodes := map[string]*v1.Node{}       // by slice
+	models := map[string]kube.FitModel{} // by place
+	nodes := map[string]*v1.Node{}       // by place
+	request, _, _ := kube.RequestOf(s.pod) // no pod fits if it is not valid
+	several := slices.ContainsFunc(request.Containers, func(c share.Container) bool { return c.VGPUs > 1 })
 	for _, one := range spares {
 		placement, placed, err := kube.PlacementOf(one.pod)
 		node := s.node(one.pod.Spec.NodeName)
 		if err != nil || !placed || node == nil || one.pod.Spec.SchedulerName != s.pod.Spec.SchedulerName {
 			continue // only shares of the same packing model fit beside each other
 		}
-		slice := node.Name + "/" + placement.Containers[0].VGPUs[0].Slice
-		byName[one.instance], models[slice], nodes[slice] = one, placement.Model, node
-		candidates = append(candidates, residency.Candidate{ID: one.instance, Slice: slice, LastUsed: one.since})
+		place := node.Name
+		if !several {
+			place += "/" + placement.Containers[0].VGPUs[0].Slice
+		}
+		byName[one.instance], models[place], nodes[place] = one, placement.Model, node
+		candidates = append(candidates, residency.Candidate{ID: one.instance, Place: place, LastUsed: one.since})
 	}
 	for _, name := range s.leaving {
 		if node := s.node(name); node != nil && slices.ContainsFunc(slices.Collect(maps.Values(models)), func(m kube.FitModel) bool { return s.fits(node, m, nil) }) {
@@ -55,12 +60,12 @@ func (s *search) victims(spares []spare) []spare {
 		}
 	}
 	var found []spare
-	for _, c := range residency.Victims(candidates, func(slice string, without []residency.Candidate) bool {
+	for _, c := range residency.Victims(candidates, func(place string, without []residency.Candidate) bool {
 		gone := map[types.UID]bool{}
 		for _, c := range without {
 			gone[byName[c.ID].pod.UID] = true
 		}
-		return s.fits(nodes[slice], models[slice], gone)
+		return s.fits(nodes[place], models[place], gone)
 	}) {
 		found = append(found, byName[c.ID])
 	}

@@ -17,7 +17,7 @@ import (
 // Existing is an instance that an earlier process has created.
 type Existing struct {
 	ID        scaling.ID
-	Share     share.Share       // if the function has no such share, the instance counts as one with the function's own
+	Share     share.Share       // of each GPU, of which it has as many as the function's replicas; if the function has no such share, it counts as one with the function's own
 	Residency scaling.Residency // Hot, Shared or Warm
 	Address   string            // host:port if it is ready, else empty
 	Outdated  bool              // its share or template differs from the function's
@@ -264,12 +264,12 @@ func (f *Fleet) succeed(by *instance) {
 	}
 }
 
-// differs reports whether the instance was made with a share, a template or a protocol that its function no longer wants. The protocol matters
-// because it determines the readiness probe of a pod.
+// differs reports whether the instance was made with a share, a number of GPUs, a template or a protocol that its function no longer wants. The
+// protocol matters because it determines the readiness probe of a pod.
 func (i *instance) differs() bool {
 	now := i.function.object
 	_, has := i.function.variantWith(i.Share)
-	return !has || i.Function.Spec.Protocol != now.Spec.Protocol || i.Function != now && !equality.Semantic.DeepEqual(i.Function.Spec.Template, now.Spec.Template)
+	return !has || i.Function.GPUs() != now.GPUs() || i.Function.Spec.Protocol != now.Spec.Protocol || i.Function != now && !equality.Semantic.DeepEqual(i.Function.Spec.Template, now.Spec.Template)
 }
 
 // wanted returns the residency that the autoscaler wants of the instance. An instance that is being replaced has that of its replacement, if there is

@@ -518,6 +518,28 @@ func TestGPUTime(t *testing.T) {
 	})
 }
 
+// TestSeveralGPUs: each GPU of a replica counts, and a replica with another number of GPUs is replaced.
+func TestSeveralGPUs(t *testing.T) {
+	on := func(gpus int64) *api.GPUFunction {
+		return decode(t, "requestsPerSecond: 10, minReplicas: 1", func(f *api.GPUFunction) {
+			f.Spec.Resources.Share = &api.Share{SM: new(int64(100)), Quota: new(int64(100)), Memory: "1Gi", GPUs: gpus}
+		})
+	}
+	startObject(t, on(2), func(int) life { return life{start: second} }, func(*Fleet) {}, func(w *world) {
+		sleep(10 * second)
+		if s := w.status(); s.GPUTime != 20*second || len(s.Reserved) != 2 || s.Reserved[1] != s.Share || s.GPUs != 2 {
+			w.Errorf("%v of GPU time, %d GPUs, holding %v", s.GPUTime, s.GPUs, s.Reserved)
+		}
+		if err := w.fleet.Set(on(3)); err != nil {
+			w.Fatal(err)
+		}
+		sleep(10 * second)
+		if s := w.status(); len(s.Reserved) != 3 || len(w.creations()) != 2 || w.replicas() != 1 {
+			w.Errorf("%d replicas with %d GPUs, %d started", w.replicas(), len(s.Reserved), len(w.creations()))
+		}
+	})
+}
+
 // TestSlowToDie: a new replica can start while an old one is still ending.
 func TestSlowToDie(t *testing.T) {
 	start(t, "requestsPerSecond: 10, window: 2s, keepShared: 1s", func(int) life { return life{start: second, ends: time.Hour} }, func(w *world) {

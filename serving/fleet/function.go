@@ -64,10 +64,11 @@ func (fn *function) configure(object *api.GPUFunction) error {
 	if fn.object == nil || !equality.Semantic.DeepEqual(fn.object.Spec, object.Spec) {
 		fn.cannotPark = "" // parking is tried again, as the owner has changed something
 	}
+	sameGPUs := fn.object == nil || fn.object.GPUs() == object.GPUs()
 	fn.object, fn.slo, fn.scaler, fn.alone, fn.variants = object, object.Spec.SLO.Latency.Value(), scaler, alone, variants
-	for at := range fn.state.Instances { // instances with an outdated share are replaced soon, and keep their rate until then
+	for at := range fn.state.Instances { // instances with an outdated share or number of GPUs are replaced soon, and keep their rate until then
 		i := &fn.state.Instances[at]
-		if v, ok := fn.variantWith(i.Configuration.Share); ok {
+		if v, ok := fn.variantWith(i.Configuration.Share); ok && sameGPUs {
 			i.Configuration = v.configuration
 		}
 	}
@@ -224,12 +225,12 @@ type instance struct {
 }
 
 // gpuTime returns for how long the instance has reserved GPU time until a given time, since it was last created: the elapsed time, times the part of
-// a whole GPU that it reserves.
+// a whole GPU that it reserves, times the number of its GPUs.
 func (i *instance) gpuTime(until time.Time) time.Duration {
 	if i.phase == backingOff {
 		return 0
 	}
-	return time.Duration(float64(until.Sub(i.created)) * float64(i.Share.RequestArea()) / float64(share.WholeArea))
+	return time.Duration(float64(until.Sub(i.created)) * float64(i.Share.RequestArea()) * float64(i.Function.GPUs()) / float64(share.WholeArea))
 }
 
 // phase is the phase of an instance's life.

@@ -9,7 +9,7 @@ var (
 	requestsDesc = prometheus.NewDesc("gshare_fleet_requests", "Requests to functions now: waiting for a replica, or in_flight at one.", []string{"namespace", "function", "state"}, nil)
 	startsDesc   = prometheus.NewDesc("gshare_fleet_starts_total", "Replicas of functions that were started, again or for the first time.", labels, nil)
 	gpuTimeDesc  = prometheus.NewDesc("gshare_fleet_gpu_seconds_total",
-		"SM request times quota request of the replicas of functions, over the time from their starts to their ends: 1 is a whole GPU for a second.", labels, nil)
+		"SM request times quota request times GPUs of the replicas of functions, over the time from their starts to their ends: 1 is a whole GPU for a second.", labels, nil)
 	failuresDesc = prometheus.NewDesc("gshare_fleet_failures_total", "Replicas of functions that ended by themselves, or were not ready in time.", labels, nil)
 )
 

@@ -22,12 +22,13 @@ type Status struct {
 	Shared   int            // replicas in reserve, and those being replaced because they could not be made Hot
 	Warm     int            // parked replicas, which are in no phase
 
-	// Reserved is what each of the Hot and Shared replicas holds of a GPU: its share or, in reserve, only the memory. What a parked replica holds is
-	// not known here.
+	// Reserved is what the Hot and Shared replicas hold of GPUs, with an element for each GPU of each of them: its share or, in reserve, only the
+	// memory of a part of a GPU. What a parked replica holds is not known here.
 	Reserved []share.Share
 
 	CannotPark string // why a replica could not be parked, so that none is any more; empty if they can be
 	Share      share.Share
+	GPUs       int64  // number of GPUs of each replica, of each of which it has the Share
 	Ready      bool   // a replica is ready, or none is wanted
 	Reason     string // Serving, Idle, Starting or Failing; also Waiting, for functions that take turns on GPUs
 	Message    string // about a replica that is not ready
@@ -36,8 +37,8 @@ type Status struct {
 	Host gateway.FunctionName
 
 	// GPUTime is for how long whole GPUs would have been reserved for the function since New. It is the sum over its replicas of SM request times
-	// quota request times the time from each start until nothing was left of the replica, including the wait for its share. What a replica actually
-	// uses of its share, and limits above the requests, do not count.
+	// quota request times the number of its GPUs times the time from each start until nothing was left of the replica, including the wait for its share.
+	// What a replica actually uses of its share, and limits above the requests, do not count.
 	GPUTime time.Duration
 
 	Starts, Failures  uint64 // of replicas, since New
@@ -80,7 +81,7 @@ func (f *Fleet) setStatus(s *Status, fn *function) {
 	}
 	clear(replicas)
 	*s = Status{
-		Name: fn.name, SLO: fn.slo, P99: load.P99, Hit: math.NaN(), Share: fn.variants[0].configuration.Share, Replicas: replicas, Reserved: reserved,
+		Name: fn.name, SLO: fn.slo, P99: load.P99, Hit: math.NaN(), Share: fn.variants[0].configuration.Share, GPUs: fn.object.GPUs(), Replicas: replicas, Reserved: reserved,
 		GPUTime: fn.gpuTime, Starts: fn.starts, Failures: fn.failures, Waiting: load.Waiting, InFlight: load.InFlight,
 	}
 	if fn.hosted {
@@ -141,11 +142,20 @@ func (s *Status) count(r scaling.Residency) {
 }
 
 func (s *Status) reserve(i *instance) {
+	var held share.Share
 	switch i.wanted() {
 	case scaling.Shared:
-		s.Reserved = append(s.Reserved, share.Share{Memory: i.Share.Memory})
+		held.Memory = i.Share.Memory
+		if i.Share.IsWhole() { // it has the GPU to itself
+			held = i.Share
+		}
 	case scaling.Hot:
-		s.Reserved = append(s.Reserved, i.Share)
+		held = i.Share
+	default:
+		return
+	}
+	for range i.Function.GPUs() {
+		s.Reserved = append(s.Reserved, held)
 	}
 }
 

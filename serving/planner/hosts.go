@@ -124,6 +124,8 @@ func mayServe(host, guest *api.GPUFunction) error {
 		return fmt.Errorf("%s is being deleted", host.Name)
 	case host.External() || guest.External():
 		return fmt.Errorf("%s and %s: want scaling.autoscaler Native of both", host.Name, guest.Name)
+	case host.GPUs() > 1 || guest.GPUs() > 1:
+		return fmt.Errorf("%s and %s: want resources.share.gpus 1 of both", host.Name, guest.Name)
 	case host.Spec.Protocol != guest.Spec.Protocol:
 		return fmt.Errorf("%s and %s have the protocols %s and %s", host.Name, guest.Name, host.Spec.Protocol, guest.Spec.Protocol)
 	case !equality.Semantic.DeepEqual(host.Spec.Template, guest.Spec.Template):
@@ -142,6 +144,9 @@ func mayGrow(f *api.GPUFunction) error {
 
 // configOf returns the configuration of a function's replicas, with batches of up to batch, and the function completed with defaults.
 func configOf(f *api.GPUFunction, batch int) (planning.Config, *api.GPUFunction, error) {
+	if f.GPUs() > 1 {
+		return planning.Config{}, nil, fmt.Errorf("%s has %d GPUs for each replica, and only shares of one GPU are planned", f.Name, f.GPUs())
+	}
 	if f.Unprofiled() {
 		return planning.Config{}, nil, fmt.Errorf("%s has a whole GPU for each replica: want resources.share, or a profile that is complete", f.Name)
 	}

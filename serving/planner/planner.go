@@ -31,7 +31,7 @@ import (
 // Running describes what exists of a function at present.
 type Running struct {
 	Received uint64        // valid requests so far
-	Replicas []share.Share // what each replica holds: its share, or, for one in reserve, its memory alone
+	Replicas []share.Share // one for each GPU of each replica: its share, or, for one in reserve, its memory alone
 	Others   int           // replicas of another autoscaler; what these hold is not known
 }
 

@@ -51,6 +51,8 @@ func planOf(p *api.GPUProfile, f *api.GPUFunction) (*plan, error) {
 		}}
 	} else if f.External() {
 		return nil, share.Invalid("spec.functionRef", "the pods of %s are those of another autoscaler: write a template instead", f.Name)
+	} else if s := f.Spec.Resources.Share; s != nil && s.Count() > 1 {
+		return nil, share.Invalid("spec.functionRef", "%s has %d GPUs for each replica, and only shares of one GPU are measured", f.Name, s.Count())
 	}
 	f = f.DeepCopy()
 	f.Spec.Resources.Share, f.Spec.ProfileRef, f.Status.Profiled = nil, nil, nil // the trials use other shares and batches

@@ -46,7 +46,7 @@ type served struct {
 }
 
 // TestServing creates a function of six lines, sends requests to it, and takes away what serves them. Then it tests a function that keeps a reserve, and one
-// that is parked.
+// that is parked, and one with two GPUs for each replica.
 func TestServing(t *testing.T) {
 	s := startServing(t)
 	s.write(t, sixLines)
@@ -59,7 +59,7 @@ func TestServing(t *testing.T) {
 		{"deleted", s.deleted},
 		{"reserve", s.keepsReserve}, {"reserve is Hot again", s.raisesReserve}, {"time of the reserve", s.givesTimeOfReserve},
 		{"reserve without room", s.replacesReserve}, {"room of the reserve", s.endsReserve}, {"reserve deleted", s.deletesReserve},
-		{"parked", s.parks}, {"memory of the parked", s.givesMemoryOfParked}, {"woken", s.wakesParked},
+		{"parked", s.parks}, {"memory of the parked", s.givesMemoryOfParked}, {"woken", s.wakesParked}, {"two GPUs", s.givesTwoGPUs},
 	} {
 		if !t.Run(part.name, part.run) {
 			return // what follows would fail, too

@@ -405,8 +405,8 @@ func (c *controller) makeRoom(p *pod) {
 			from = append(from, Candidate{string(rune('a' + other.id)), string(rune('0' + v.node)), time.Duration(other.id * 7 % 5)})
 		}
 	}
-	victims := Victims(from, func(slice string, without []Candidate) bool {
-		l := countedLoad(c.world, &c.view, int(slice[0]-'0'), func(q *pod, v version) bool {
+	victims := Victims(from, func(place string, without []Candidate) bool {
+		l := countedLoad(c.world, &c.view, int(place[0]-'0'), func(q *pod, v version) bool {
 			for _, victim := range without {
 				if int(victim.ID[0]-'a') == q.id {
 					return true

@@ -246,12 +246,12 @@ func TestVictims(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
-			for _, v := range Victims(from, func(slice string, without []Candidate) bool {
+			for _, v := range Victims(from, func(place string, without []Candidate) bool {
 				sum := 0
 				for _, c := range without {
 					sum += memory[c.ID]
 				}
-				return sum >= test.need[slice]
+				return sum >= test.need[place]
 			}) {
 				got = append(got, v.ID)
 			}

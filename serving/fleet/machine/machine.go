@@ -208,13 +208,15 @@ func awaitExit(pid int) {
 func (p *process) command(port int) *exec.Cmd {
 	c := p.Function.Container()
 	percent := func(part share.PerMille) string { return strconv.Itoa(int(part / 10)) }
+	gpus := p.Function.GPUs()
 	limit := []string{}
 	if p.Share.SMLimit > p.Share.SMRequest {
 		limit = []string{"--sm-limit", percent(p.Share.SMLimit)}
 	}
 	arguments := slices.Concat(p.machine.run[1:], limit, []string{
-		"--name", path.Base(p.Name), "--class", string(share.SLO), "--wait", "--sm", percent(p.Share.SMRequest), "--quota", percent(p.Share.QuotaRequest),
-		"--quota-limit", percent(p.Share.QuotaLimit), "--mem", fmt.Sprintf("%dMi", p.Share.Memory/share.MiB), "--",
+		"--name", path.Base(p.Name), "--class", string(share.SLO), "--wait", "--quota", percent(p.Share.QuotaRequest), "--quota-limit", percent(p.Share.QuotaLimit),
+		"--vgpu", fmt.Sprint(gpus), "--sm", percent(p.Share.SMRequest * share.PerMille(gpus)), // in total, as is the memory
+		"--mem", fmt.Sprintf("%dMi", int64(p.Share.Memory/share.MiB)*gpus), "--",
 	}, c.Command, c.Args)
 	cmd := exec.Command(p.machine.run[0], arguments...)
 	cmd.Env = os.Environ()

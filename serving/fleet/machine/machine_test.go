@@ -169,7 +169,7 @@ func TestFailures(t *testing.T) {
 func TestShare(t *testing.T) {
 	w := newWorld(t, "echo", "run", "--socket", "s")
 	w.create("vision/f-1", `{command: [serve], args: [-x]}`, 30)
-	want := "exited with code 0: run --socket s --name f-1 --class slo --wait --sm 24 --quota 40 --quota-limit 80 --mem 1525Mi -- serve -x"
+	want := "exited with code 0: run --socket s --name f-1 --class slo --wait --quota 40 --quota-limit 80 --vgpu 1 --sm 24 --mem 1525Mi -- serve -x"
 	if e := w.next(fleet.Failed); e.Message != want {
 		t.Errorf("%q, want %q", e.Message, want)
 	}
@@ -181,6 +181,15 @@ func TestShare(t *testing.T) {
 	w.Create(fleet.Instance{Name: "f-2", Function: f[0], Share: f[0].Share()})
 	if e := w.next(fleet.Failed); !strings.Contains(e.Message, "--sm-limit 48") {
 		t.Errorf("%q, want the limit of the SMs", e.Message)
+	}
+	f, err = api.Decode([]byte("apiVersion: serving.gshare.dev/v1alpha1\nkind: GPUFunction\nmetadata: {name: f}\nspec:\n  slo: {latency: 1s}\n  scaling: {requestsPerSecond: 1}\n" +
+		"  resources: {share: {sm: 100, memory: 1Gi, gpus: 2}}\n  template: {spec: {containers: [{command: [serve]}]}}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Create(fleet.Instance{Name: "f-3", Function: f[0], Share: f[0].Share()})
+	if e := w.next(fleet.Failed); !strings.Contains(e.Message, "--vgpu 2 --sm 200 --mem 2048Mi") {
+		t.Errorf("%q, want two GPUs, and the sums of their SMs and memory", e.Message)
 	}
 }
 

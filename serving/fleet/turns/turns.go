@@ -104,6 +104,9 @@ func New(c Config, objects []*api.GPUFunction) (*Turns, error) {
 		if memory := object.Share().Memory; memory > c.Memory {
 			return nil, fmt.Errorf("function %s wants %d MiB of a GPU that has %d MiB", fn.name, memory/share.MiB, c.Memory/share.MiB)
 		}
+		if object.GPUs() > 1 {
+			return nil, fmt.Errorf("function %s: spec.resources.share.gpus is %d, and functions that have GPUs in turn have one each", fn.name, object.GPUs())
+		}
 		if object.Spec.Scaling.MinReplicas > 0 {
 			return nil, fmt.Errorf("function %s: spec.scaling.minReplicas is %d, and none is kept where functions have GPUs in turn", fn.name, object.Spec.Scaling.MinReplicas)
 		}

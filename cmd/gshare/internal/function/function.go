@@ -179,8 +179,15 @@ func replicaOf(pod *v1.Pod, now time.Time) Replica {
 	}
 	if p, err := kube.DecodePlacement(pod.Annotations[kube.AnnotationPlacement]); err == nil {
 		for _, c := range p.Containers {
-			for _, v := range c.VGPUs {
+			for at, v := range c.VGPUs {
+				if at > 0 {
+					r.Slice += ", " + v.Slice
+					continue
+				}
 				r.Slice, r.Share = v.Slice, verdict.ShareText(v.Share)
+				if len(c.VGPUs) > 1 {
+					r.Share = fmt.Sprintf("%d x %s", len(c.VGPUs), r.Share)
+				}
 			}
 		}
 	}

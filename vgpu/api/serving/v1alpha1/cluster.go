@@ -135,6 +135,7 @@ func (f *GPUFunction) CompleteForCluster(memory share.Bytes) (*GPUFunction, erro
 		f.Spec.validatePipeline("spec"),
 		f.Spec.Resources.Share.validate("spec.resources.share"),
 		s.validate("spec.scaling"),
+		f.validateGPUs(),
 		f.Spec.Access.validate("spec.access"),
 	)
 }

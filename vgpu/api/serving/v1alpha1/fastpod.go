@@ -17,6 +17,7 @@ import (
 // +kubebuilder:printcolumn:name="Quota",type=integer,JSONPath=`.spec.share.quota`
 // +kubebuilder:printcolumn:name="Limit",type=integer,JSONPath=`.spec.share.quotaLimit`
 // +kubebuilder:printcolumn:name="Memory",type=string,JSONPath=`.spec.share.memory`
+// +kubebuilder:printcolumn:name="GPUs",type=integer,JSONPath=`.spec.share.gpus`,priority=1
 // +kubebuilder:printcolumn:name="Desired",type=integer,JSONPath=`.spec.replicas`
 // +kubebuilder:printcolumn:name="Current",type=integer,JSONPath=`.status.replicas`
 // +kubebuilder:printcolumn:name="Ready",type=integer,JSONPath=`.status.readyReplicas`

@@ -77,6 +77,7 @@ type GPUFunctionList struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.template) || self.template.spec.containers.all(c, has(c.image) && c.image.size() > 0)",fieldPath=".template.spec.containers",message="want an image in each container"
 // +kubebuilder:validation:XValidation:rule="self.scaling.shares != 'Mixed' || has(self.profileRef)",fieldPath=".scaling.shares",message="Mixed: want a profileRef, whose profile measures the shares"
 // +kubebuilder:validation:XValidation:rule="!has(self.pipeline) || self.scaling.autoscaler != 'External' && !has(self.profileRef) && !(has(self.resources) && has(self.resources.share)) && has(self.scaling.requestsPerSecond) && !has(self.scaling.keepWarm)",fieldPath=".pipeline",message="want scaling.requestsPerSecond with it, and neither resources.share, profileRef, scaling.keepWarm nor another autoscaler"
+// +kubebuilder:validation:XValidation:rule="!has(self.scaling.keepWarm) || self.?resources.?share.?gpus.orValue(1) == 1",fieldPath=".scaling.keepWarm",message="want none with several GPUs: only replicas with one can be parked"
 // +kubebuilder:validation:XValidation:rule="!has(self.profileRef) || self.scaling.autoscaler != 'External' && !(has(self.resources) && has(self.resources.share)) && !has(self.scaling.requestsPerSecond)",fieldPath=".profileRef",message="want neither resources.share nor scaling.requestsPerSecond, which are those of the profile, and no other autoscaler"
 type GPUFunctionSpec struct {
 	// slo is the latency objective.
@@ -182,13 +183,14 @@ type Resources struct {
 	Share *Share `json:"share,omitempty"`
 }
 
-// Share is a share of one GPU, in the units that pods use.
+// Share is a share of one GPU, or of each of several GPUs, in the units that pods use for a share of one.
 //
 // +kubebuilder:validation:XValidation:rule="self.?quotaLimit.orValue(100) >= self.?quota.orValue(100)",fieldPath=".quotaLimit",message="want at least the quota, which is 100 by default"
 // +kubebuilder:validation:XValidation:rule="self.?smLimit.orValue(100) >= self.sm",fieldPath=".smLimit",message="want at least sm"
 // +kubebuilder:validation:XValidation:rule="self.?smLimit.orValue(self.sm) == self.sm || self.?quota.orValue(100) == 100",fieldPath=".smLimit",message="above sm, it needs quota 100"
+// +kubebuilder:validation:XValidation:rule="self.?gpus.orValue(1) == 1 || self.sm == 100 && self.?quota.orValue(100) == 100",fieldPath=".gpus",message="with several GPUs, want sm 100 and quota 100: a process can share one GPU only"
 type Share struct {
-	// sm is the percentage of the GPU's SMs, like gshare/sm of a pod.
+	// sm is the percentage of the GPU's SMs, like gshare/sm of a pod with one GPU.
 	// +required
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
@@ -219,6 +221,13 @@ type Share struct {
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[+]?[0-9.]{1,32}([eE][+-]?[0-9]{1,2}|[A-Za-z]{0,2})$') && isQuantity(self) && quantity(self).compareTo(quantity('1Mi')) >= 0 && quantity(self).compareTo(quantity('1Pi')) <= 0",message="want a quantity of 1Mi to 1Pi, such as 1525Mi"
 	Memory Quantity `json:"memory"`
+
+	// gpus is the number of GPUs, all of one node, of each of which a replica gets this share. sm and quota must be 100 if there are several. The pod
+	// asks for the sums over its GPUs. Defaults to 1.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=64
+	GPUs int64 `json:"gpus,omitempty"`
 }
 
 // Autoscaler is what decides how many replicas a function has.
@@ -381,4 +390,15 @@ func (f *GPUFunction) Container() *v1.Container { return &f.Spec.Template.Spec.C
 func (f *GPUFunction) Share() share.Share {
 	s, _ := f.Spec.Resources.Share.share() // valid
 	return s
+}
+
+// GPUs returns the number of GPUs of each replica.
+func (f *GPUFunction) GPUs() int64 { return f.Spec.Resources.Share.Count() }
+
+// Count returns the number of GPUs of which it is a share. That is 1 for no share.
+func (s *Share) Count() int64 {
+	if s == nil {
+		return 1
+	}
+	return max(1, s.GPUs)
 }

@@ -134,6 +134,22 @@ func (s *GPUFunctionSpec) validateProfile(field string) error {
 	return nil
 }
 
+// validateGPUs returns an error for what replicas with several GPUs cannot do.
+func (f *GPUFunction) validateGPUs() error {
+	if f.GPUs() == 1 {
+		return nil
+	}
+	if f.Spec.Scaling.KeepWarm != "" {
+		return share.Invalid("spec.scaling.keepWarm", "want none: replicas with %d GPUs cannot be parked", f.GPUs())
+	}
+	switch class := f.Spec.Template.Annotations[share.FieldIsolation]; share.Isolation(class) {
+	case share.AnyIsolation, share.Exclusive:
+		return nil
+	default:
+		return share.Invalid("spec.template.metadata.annotations", "want no %s: %.64s, as replicas with %d GPUs have them to themselves", share.FieldIsolation, class, f.GPUs())
+	}
+}
+
 // validateKeepWarm returns an error for an invalid time to park replicas. Without one, replicas are not parked.
 func (s *Scaling) validateKeepWarm(field string) error {
 	if s.KeepWarm == "" {
@@ -255,6 +271,7 @@ func (a *Access) validate(field string) error {
 // shareFields are the names of the parts of a share in a function.
 var shareFields = map[string]string{
 	share.FieldSM: ".sm", share.FieldSMLimit: ".smLimit", share.FieldQuota: ".quota", share.FieldQuotaLimit: ".quotaLimit", share.FieldMemory: ".memory",
+	share.FieldVGPU: ".gpus",
 }
 
 func (s *Share) validate(field string) error {
@@ -277,8 +294,16 @@ func (s *Share) share() (share.Share, error) {
 	}
 	mib := (q.Value()-1)/int64(share.MiB) + 1
 	c, err := share.NewContainer("server", share.RawContainer{SM: s.SM, Quota: s.Quota, Memory: &mib, VGPUs: new(int64(1))}, share.Limits{SM: s.SMLimit, Quota: s.QuotaLimit})
-	if err == nil && c.Share.SMLimit > c.Share.SMRequest && c.Share.QuotaRequest != share.Whole {
+	switch {
+	case err != nil:
+	case c.Share.SMLimit > c.Share.SMRequest && c.Share.QuotaRequest != share.Whole:
 		err = share.Invalid(share.FieldSMLimit, "above sm, it needs quota 100")
+	case s.GPUs < 0 || s.GPUs > share.MaxVGPUs:
+		err = share.Invalid(share.FieldVGPU, "%d is outside 1 to %d", s.GPUs, share.MaxVGPUs)
+	case s.GPUs*mib > int64(share.MaxMemory/share.MiB):
+		err = share.Invalid(share.FieldVGPU, "%d with %.64s each are more than 1Pi in total", s.GPUs, string(s.Memory))
+	case s.GPUs > 1 && !c.Share.IsWhole():
+		err = share.Invalid(share.FieldVGPU, "with several GPUs, want sm 100 and quota 100: a process can share one GPU only")
 	}
 	return c.Share, err
 }
