@@ -77,7 +77,7 @@ func TestServeInTurn(t *testing.T) {
 	beside.Go(func() { b.watchMemory(t, &over) })
 	answered := make([]atomic.Int64, len(functions))
 	var killed atomic.Int64
-	beside.Go(func() { b.killServers(&answered[0], &killed, &over) })
+	beside.Go(func() { b.killServers(answered, &killed, &over) })
 	var others atomic.Int64 // refused, or failed since the server was killed twice
 	var clients sync.WaitGroup
 	for i, f := range functions {
@@ -153,13 +153,19 @@ func (b *bench) watchMemory(t *testing.T, over *atomic.Bool) {
 	}
 }
 
-// killServers kills the processes of random runs, the first one once a request is answered.
-func (b *bench) killServers(answered, killed *atomic.Int64, over *atomic.Bool) {
-	for !over.Load() {
-		if answered.Load() == 0 || !b.killServer() {
+// killServers kills the processes of random runs: one after a request has been answered, the next one after another has, but at most one a second. On a
+// busy machine servers take longer than a second to load.
+func (b *bench) killServers(answered []atomic.Int64, killed *atomic.Int64, over *atomic.Bool) {
+	for before := int64(0); !over.Load(); {
+		now := int64(0)
+		for i := range answered {
+			now += answered[i].Load()
+		}
+		if now == before || !b.killServer() {
 			time.Sleep(5 * time.Millisecond)
 			continue
 		}
+		before = now
 		killed.Add(1)
 		time.Sleep(time.Second)
 	}

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -453,10 +454,12 @@ func (s *served) failsClearly(t *testing.T) {
 		return err != nil && strings.HasPrefix(err.Error(), "503") && strings.Contains(err.Error(), "container server")
 	}
 	s.wait(t, "refused with the reason", refused)
-	status := s.kubectl(t, "get", "gpufunction", "broken", "-o", "jsonpath={.status.conditions[*].message}")
-	if !strings.Contains(status, "broken-") || !strings.Contains(status, "container server") {
-		t.Errorf("status %q", status)
-	}
+	s.wait(t, "status with the reason", func() bool { // while the container starts again, there is another one
+		f := &api.GPUFunction{}
+		return s.objects.Get(s.ctx, client.ObjectKey{Namespace: "default", Name: "broken"}, f) == nil && slices.ContainsFunc(f.Status.Conditions, func(c metav1.Condition) bool {
+			return strings.Contains(c.Message, "broken-") && strings.Contains(c.Message, "container server")
+		})
+	})
 	s.kubectl(t, "delete", "gpufunction", "broken")
 }
 
