@@ -37,8 +37,8 @@ type search struct {
 func (s *search) victims(spares []spare) []spare {
 	byName := map[string]spare{}
 	var candidates []residency.Candidate
-	models := map[string]kube.FitModel{} // by place
-	nodes := map[string]*v1.Node{}       // by place
+	models := map[string]kube.FitModel{}   // by place
+	nodes := map[string]*v1.Node{}         // by place
 	request, _, _ := kube.RequestOf(s.pod) // no pod fits if it is not valid
 	several := slices.ContainsFunc(request.Containers, func(c share.Container) bool { return c.VGPUs > 1 })
 	for _, one := range spares {
