@@ -18,6 +18,7 @@ type section struct{ file, structure, title, prefix string }
 var sections = []section{
 	{"config.go", "Configuration", "Keys", ""},
 	{"kubernetes.go", "Kubernetes", "Keys below kubernetes", "kubernetes."},
+	{"kubernetes.go", "Swap", "Keys below kubernetes.swap", "kubernetes.swap."},
 }
 
 const configurationFolder = "vgpu/api/config/node"
@@ -39,10 +40,10 @@ func configurationPage(root string) (string, error) {
 	return page.String(), nil
 }
 
-// key is a key of a configuration file. If keys are documented together, the first has the text and the others refer to it.
+// key is a key of a configuration file.
 type key struct{ name, field, kind, text string }
 
-// keysOf returns the YAML keys of a struct's fields, with the fields' comments as text.
+// keysOf returns the YAML keys of a struct's fields, with the fields' comments as text. It is an error if a field has none.
 func keysOf(file, structure string) ([]key, error) {
 	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ParseComments)
 	if err != nil {
@@ -59,10 +60,8 @@ func keysOf(file, structure string) ([]key, error) {
 		switch {
 		case name == "apiVersion" || name == "kind":
 			continue
-		case k.text == "" && len(keys) == 0:
-			return nil, fmt.Errorf("%s of %s has no comment", k.field, file)
 		case k.text == "":
-			k.text = "see above"
+			return nil, fmt.Errorf("%s of %s has no comment", k.field, file)
 		}
 		keys = append(keys, k)
 	}
@@ -111,12 +110,12 @@ func kindOf(e ast.Expr) string {
 		}
 		return "number"
 	case *ast.Ident:
-		switch e.Name {
-		case "string":
+		switch {
+		case e.Name == "string":
 			return "text"
-		case "bool":
+		case e.Name == "bool":
 			return "true, false"
-		case "Kubernetes":
+		case ast.IsExported(e.Name): // a struct of the package
 			return "section"
 		}
 	}

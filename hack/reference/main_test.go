@@ -86,26 +86,38 @@ type C struct {
 	// Devices lists GPUs, not more than Most.
 	Devices []string `+"`json:\"devices,omitempty\"`"+`
 
-	// Window is a period, Turn a part of it | or all.
+	// Window is a period | or none.
 	Window metav1.Duration `+"`json:\"window\"`"+`
-	Turn   metav1.Duration `+"`json:\"turn\"`"+`
-	Most   *int64          `+"`json:\"most\"`"+`
+
+	// Most is a number.
+	Most *int64 `+"`json:\"most\"`"+`
+
+	// Part has keys of its own.
+	Part *Part `+"`json:\"part\"`"+`
+}
+
+type Bare struct {
+	// One is a number.
+	One int `+"`json:\"one\"`"+`
+	Two int `+"`json:\"two\"`"+`
 }
 `)
 	got, err := keysOf(filepath.Join(folder, "a.go"), "C")
 	want := []key{
 		{"devices", "Devices", "list", "`devices` lists GPUs, not more than `most`.\n"},
-		{"window", "Window", "duration", "`window` is a period, `turn` a part of it | or all.\n"},
-		{"turn", "Turn", "duration", "see above"},
-		{"most", "Most", "number", "see above"},
+		{"window", "Window", "duration", "`window` is a period | or none.\n"},
+		{"most", "Most", "number", "`most` is a number.\n"},
+		{"part", "Part", "section", "`part` has keys of its own.\n"},
 	}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(key{})); err != nil || diff != "" {
 		t.Errorf("%v\n%s", err, diff)
 	}
-	if _, err := keysOf(filepath.Join(folder, "a.go"), "D"); err == nil {
-		t.Error("a struct that is not there has keys")
+	for name, why := range map[string]string{"D": "is not there", "Bare": "has a field without a comment"} {
+		if _, err := keysOf(filepath.Join(folder, "a.go"), name); err == nil {
+			t.Errorf("a struct that %s has keys", why)
+		}
 	}
-	if got := row(got[1].name, got[1].text); !strings.Contains(got, `\| or all. |`) {
+	if got := row(got[1].name, got[1].text); !strings.Contains(got, `\| or none. |`) {
 		t.Errorf("row %q", got)
 	}
 }

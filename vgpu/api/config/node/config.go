@@ -28,59 +28,65 @@ type Configuration struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
 
-	// Directory holds the control socket and a directory for each run. Default /run/gshare as root, else
+	// Directory is where the agent keeps its control socket and a directory for each run. Default: /run/gshare for root, otherwise
 	// $XDG_RUNTIME_DIR/gshare.
 	Directory string `json:"directory,omitempty"`
 
-	// SimulatedDevices is a file that lists devices to simulate instead of those of the machine.
+	// SimulatedDevices is a file with a list of devices. The agent simulates these and does not look for GPUs. Default: none, the GPUs of the
+	// machine.
 	SimulatedDevices string `json:"simulatedDevices,omitempty"`
 
-	// SimulatedKernels lets the kernels of programs on the simulated devices take their time: gshare-node --standalone runs the simulation
-	// that the simulated driver (hook/fake) uses. The programs end with the agent. Default: kernels take no time.
+	// SimulatedKernels makes the kernels of programs on simulated devices take time, with gshare-node --standalone and the simulated driver
+	// (hook/fake). The programs end when the agent ends. Default: false, kernels take no time.
 	SimulatedKernels bool `json:"simulatedKernels,omitempty"`
 
-	// SimulatedMPS is a program that stands in for NVIDIA's MPS on simulated devices. Default: none.
+	// SimulatedMPS is a program to run in place of NVIDIA's MPS on simulated devices. Default: none.
 	SimulatedMPS string `json:"simulatedMPS,omitempty"`
 
-	// MPSVersion is the newest version of MPS to use: 2, or 3 (default) where the driver offers it. A slice in use keeps its version.
+	// MPSVersion is the newest version of MPS to use: 2 or 3. Version 3 is used only where the driver has it, and a slice with shares keeps its
+	// version. Default: 3.
 	MPSVersion int `json:"mpsVersion,omitempty"`
 
-	// Devices lists the GPUs that gshare manages, by UUID or, with kubernetes, by index ("0"), which may mean another GPU after a
-	// reboot. Default all. Other GPUs are left alone.
+	// Devices lists the GPUs that gshare manages, by UUID or, in a cluster, by index, such as "0". An index may mean another GPU after a reboot.
+	// Other GPUs are left alone. Default: all GPUs.
 	Devices []string `json:"devices,omitempty"`
 
-	// Tenancy is "user" (default: all shares on a device belong to one user) or "mixed".
+	// Tenancy says who may have shares of the same device: "user", shares of one user only, or "mixed", shares of several users. Default: user.
 	Tenancy string `json:"tenancy,omitempty"`
 
-	// GammaPercent bounds the sum of the limits on a device, in percent of the device. Default 150.
+	// GammaPercent is the maximum of the sum of all limits on a device, in percent of the device. Default: 150.
 	GammaPercent *int64 `json:"gammaPercent,omitempty"`
 
-	// ReservePerMille is the part of a window kept free for switching between sets of shares. Default 50.
+	// ReservePerMille is the part of each window that is kept free for switching between sets of shares. Default: 50.
 	ReservePerMille *share.PerMille `json:"reservePerMille,omitempty"`
 
-	// ContextReserveMiB is the memory of each GPU and each MIG instance that is not promised to shares, at most an eighth of it: the CUDA contexts
-	// of their programs take some beside the shares (on an H100 18 MiB each and 4.5 MiB for each SM of their SM limits), and so does the MPS
-	// server (66 MiB). A device that cannot be shared is promised whole. Default 1024; 0 for simulated devices.
+	// ContextReserveMiB is the memory of each GPU and MIG instance that is not given to shares, at most an eighth of its memory. It is for what
+	// CUDA contexts take besides the memory of the shares (on an H100 18 MiB each, and 4.5 MiB for each SM of their SM limits) and for the MPS
+	// server (66 MiB). Nothing is kept back on a device that cannot be shared. Default: 1024, and 0 for simulated devices.
 	ContextReserveMiB *int64 `json:"contextReserveMiB,omitempty"`
 
-	// MaxShares is the maximum number of shares on a device. Default 16.
+	// MaxShares is the maximum number of shares on a device. Default: 16.
 	MaxShares int `json:"maxShares,omitempty"`
 
-	// Window is the period in which quotas are accounted (default 100ms; it divides a second). Turn is the part of it for which
-	// one set of shares runs (default 5ms). RunAhead is how much unfinished work a process may queue on the device (default 1ms).
-	Window   metav1.Duration `json:"window,omitzero"`
-	Turn     metav1.Duration `json:"turn,omitzero"`
+	// Window is the period over which quotas are counted. A second must be a multiple of it. Default: 100ms.
+	Window metav1.Duration `json:"window,omitzero"`
+
+	// Turn is the time for which one set of shares runs before the next. Default: 5ms.
+	Turn metav1.Duration `json:"turn,omitzero"`
+
+	// RunAhead is how much unfinished work a process may have queued on the device. Default: 1ms.
 	RunAhead metav1.Duration `json:"runAhead,omitzero"`
 
-	// TokenPolicy is the order in which shares of class mps get their time tokens: "table" (default) executes the slot table by which
-	// they were admitted, "fast" is FaST-GShare's queue, without its guarantee for each second. Class elastic has block tokens instead.
+	// TokenPolicy is the order in which shares of class mps get their time tokens. "table" follows the slot table by which the shares were
+	// admitted. "fast" is the queue of FaST-GShare, which does not guarantee the quota in each second. Shares of class elastic have block tokens
+	// instead. Default: table.
 	TokenPolicy string `json:"tokenPolicy,omitempty"`
 
-	// DebugAddress serves /metrics with gshare-node --standalone, such as 127.0.0.1:9477. It must be a loopback address, as requests
-	// are not authenticated. Default: off.
+	// DebugAddress is the address at which gshare-node --standalone serves /metrics, such as 127.0.0.1:9477. It must be a loopback address, because
+	// requests are not authenticated. Default: none, metrics are not served.
 	DebugAddress string `json:"debugAddress,omitempty"`
 
-	// Kubernetes holds the settings for a node of a cluster; gshare-node --standalone ignores them.
+	// Kubernetes holds the settings for a node of a cluster. gshare-node --standalone ignores them.
 	Kubernetes Kubernetes `json:"kubernetes,omitzero"`
 }
 

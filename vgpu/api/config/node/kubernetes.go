@@ -15,94 +15,105 @@ import (
 // Kubernetes holds the settings of the node agent for a node of a Kubernetes cluster. Changes take effect when the agent restarts, which
 // running containers do not notice. It has many fields because they are the keys of one flat section.
 type Kubernetes struct {
-	// NodeName is the name of this node; default $NODE_NAME.
+	// NodeName is the name of this node. Default: the value of $NODE_NAME.
 	NodeName string `json:"nodeName,omitempty"`
 
-	// Kubeconfig is for an agent that does not run in a pod; default is the pod's service account.
+	// Kubeconfig is a kubeconfig file for an agent that does not run in a pod. Default: none, the service account of the pod.
 	Kubeconfig string `json:"kubeconfig,omitempty"`
 
-	// DevicePlugins is the directory in which the kubelet of this node registers device plugins; PodResources and Pods are its
-	// sockets that list the devices of containers and the pods. Defaults are those of a kubelet with root /var/lib/kubelet.
+	// DevicePlugins is the directory in which the kubelet finds device plugins. Default: /var/lib/kubelet/device-plugins.
 	DevicePlugins string `json:"devicePlugins,omitempty"`
-	PodResources  string `json:"podResources,omitempty"`
-	Pods          string `json:"pods,omitempty"`
 
-	// ResourceClaims lists the GPUs, by UUID or index, of which pods get shares by resource claims, as devices of driver gshare.dev, instead
-	// of by gshare-scheduler and the device plugin; "all" stands for all of them. It needs tenancy: mixed. A GPU changes once no pod has
-	// a share of it, and takes no new pods until then. Default: none. Plugins and PluginRegistry are the directories in which the
-	// kubelet finds such drivers. Defaults are those of a kubelet with root /var/lib/kubelet.
+	// PodResources is the socket of the kubelet that lists the devices of containers. Default: /var/lib/kubelet/pod-resources/kubelet.sock.
+	PodResources string `json:"podResources,omitempty"`
+
+	// Pods is the socket of the kubelet that lists the pods of this node. Default: /var/lib/kubelet/pods-api/pods-api.sock.
+	Pods string `json:"pods,omitempty"`
+
+	// ResourceClaims lists the GPUs, by UUID or index, that are offered to resource claims as devices of driver gshare.dev, and no longer through
+	// gshare-scheduler and the device plugin. "all" stands for all GPUs. It needs tenancy: mixed. A GPU that pods have shares of changes over once
+	// these have ended, and gets no new pods until then. Default: none.
 	ResourceClaims []string `json:"resourceClaims,omitempty"`
-	Plugins        string   `json:"plugins,omitempty"`
-	PluginRegistry string   `json:"pluginRegistry,omitempty"`
 
-	// CDI is a directory in which the container runtime looks for CDI files. Default /var/run/cdi.
+	// Plugins is the directory for the sockets of drivers of resource claims. Default: /var/lib/kubelet/plugins.
+	Plugins string `json:"plugins,omitempty"`
+
+	// PluginRegistry is the directory in which the kubelet finds drivers of resource claims. Default: /var/lib/kubelet/plugins_registry.
+	PluginRegistry string `json:"pluginRegistry,omitempty"`
+
+	// CDI is a directory in which the container runtime looks for files of the Container Device Interface. Default: /var/run/cdi.
 	CDI string `json:"cdi,omitempty"`
 
-	// Driver is the CDI file that makes devices usable in containers, with device names by UUID, as nvidia-ctk cdi generate
-	// --device-name-strategy=uuid writes it. Default: containers get no device nodes.
+	// Driver is the file of the Container Device Interface that makes GPUs usable in containers, with devices named by UUID, as nvidia-ctk cdi
+	// generate --device-name-strategy=uuid writes it. Default: none, containers get no device nodes.
 	Driver string `json:"driver,omitempty"`
 
-	// AllLibraries keeps the libraries of Driver for OpenCL, OpenGL and Vulkan in containers on shared devices, where nothing limits their
-	// time. Default: containers on shared devices get none of them.
+	// AllLibraries also mounts the driver's libraries for OpenCL, OpenGL and Vulkan in containers on shared devices. What a program does through
+	// them is not limited in time. Default: false.
 	AllLibraries bool `json:"allLibraries,omitempty"`
 
-	// Hook is the path of libgshare.so. Default: none, and devices are allocated whole only. The files of model stores that lie beside it,
-	// libgshare_store.so and gshare_*.py, are mounted in pods that declare weights.
+	// Hook is the path of libgshare.so. The files of model stores beside it, libgshare_store.so and gshare_*.py, are mounted in pods that declare
+	// weights. Default: none, pods get whole devices only.
 	Hook string `json:"hook,omitempty"`
 
-	// ModelStore lets pods of a namespace share the weights that they declare (annotation gshare.dev/weights): the agent runs a model store for
-	// them on each slice, and the scheduler counts them once there. Default: pods that declare weights are not placed on the node.
+	// ModelStore lets pods of a namespace share the weights that they declare with the annotation gshare.dev/weights. The agent runs a model store
+	// for them on each slice, and the scheduler counts the weights once there. Default: false, pods that declare weights are not placed on the
+	// node.
 	ModelStore bool `json:"modelStore,omitempty"`
 
-	// Cordon lists UUIDs of devices or slices that accept no new pods; from those in Drain the pods are also evicted.
+	// Cordon lists the UUIDs of devices and slices that get no new pods. Default: none.
 	Cordon []string `json:"cordon,omitempty"`
-	Drain  []string `json:"drain,omitempty"`
 
-	// OnDemand lists the UUIDs of GPUs in MIG mode whose instances the agent creates as pods request them, and removes when
-	// idle and in the way. Instances that others created stay. Default: none; instances are used as they are.
-	// Simulated devices with a list mig can be listed, too. A GPU that is also in ResourceClaims offers its instances to resource claims.
-	// OnDemandProfiles lists the profiles that are offered, by default all; those that a GPU lacks are logged. A GPU of the device plugin
-	// is advertised with its least capacity: with 7g among the profiles, one slice.
-	OnDemand         []string `json:"onDemand,omitempty"`
+	// Drain lists the UUIDs of devices and slices that get no new pods, and whose pods are evicted. Default: none.
+	Drain []string `json:"drain,omitempty"`
+
+	// OnDemand lists the UUIDs of GPUs in MIG mode on which the agent creates instances as pods request them. It removes its instances when they
+	// are idle and in the way, and leaves those of others. Simulated devices with a list mig can be listed, too. A GPU that is also in
+	// ResourceClaims offers its instances to resource claims. Default: none, instances are used as they are.
+	OnDemand []string `json:"onDemand,omitempty"`
+
+	// OnDemandProfiles lists the profiles of the instances that the agent may create; those that a GPU lacks are logged. The device plugin
+	// advertises a GPU with the least capacity that it can have: with 7g among the profiles, one slice. Default: all profiles.
 	OnDemandProfiles []string `json:"onDemandProfiles,omitempty"`
 
-	// Listen serves /metrics, /healthz and /readyz of the agent, FrontListen those of the front. Defaults 127.0.0.1:9477 and
-	// 127.0.0.1:9478; "off" serves nothing.
-	Listen      string `json:"listen,omitempty"`
+	// Listen is the address at which the agent serves /metrics, /healthz and /readyz, or "off". Default: 127.0.0.1:9477.
+	Listen string `json:"listen,omitempty"`
+
+	// FrontListen is the address at which the front serves the same, or "off". Default: 127.0.0.1:9478.
 	FrontListen string `json:"frontListen,omitempty"`
 
-	// HealthPeriod is the interval of health checks of devices. Default 5s.
+	// HealthPeriod is the time between two health checks of a device. Default: 5s.
 	HealthPeriod metav1.Duration `json:"healthPeriod,omitzero"`
 
-	// Strangers is what the agent does about processes of pods that use a device without a share of it, avoid the hook, or have more memory
-	// by the driver's count than their share:
-	// "report" (default) by event, metric and enforcement status; "end" also terminates them; "ignore" does not look for them. New
-	// shares are refused on a device that strangers use, until they have ended.
+	// Strangers says what the agent does about processes of pods that use a device without having a share of it, that avoid the hook, or that have
+	// more memory by the driver's count than their share. "report" writes an event, a metric and the enforcement status, "end" also terminates the
+	// processes, "ignore" does not look for them. A device that such processes use gets no new shares until they have ended. Default: report.
 	Strangers string `json:"strangers,omitempty"`
 
-	// WatchPeriod is the interval of checks for strangers and for devices of other device plugins (default 2s). HookGrace is how
-	// long a process may use a shared device before it must be connected to the token server (default 10s).
+	// WatchPeriod is the time between two searches for strangers and for devices that other device plugins have given out. Default: 2s.
 	WatchPeriod metav1.Duration `json:"watchPeriod,omitzero"`
-	HookGrace   metav1.Duration `json:"hookGrace,omitzero"`
 
-	// ParkedHostMemoryMiB limits the host memory that parked replicas of functions keep together for what they have given back, as far as the
-	// servers copy it there. One that would exceed it is not parked. Those of class swap do not count. Default 0: only the memory limit of each
-	// pod counts.
+	// HookGrace is how long a process may use a shared device before it must be connected to the token server. Default: 10s.
+	HookGrace metav1.Duration `json:"hookGrace,omitzero"`
+
+	// ParkedHostMemoryMiB is the maximum of the host memory that parked replicas of functions take together for the device memory that they have
+	// given back, where their servers copy it to the host. A replica that would exceed it is not parked. Replicas of class swap do not count.
+	// Default: 0, only the memory limits of the pods apply.
 	ParkedHostMemoryMiB int64 `json:"parkedHostMemoryMiB,omitempty"`
 
-	// Swap lets pods with gshare.dev/isolation: swap hold the memory of a GPU or MIG instance in turn. Default: none are taken. Update
-	// gshare-scheduler before it is set: an earlier version places no pods on such a node.
+	// Swap allows pods with gshare.dev/isolation: swap, which hold the memory of a GPU or MIG instance in turn. Update gshare-scheduler before you
+	// set it: earlier versions place no pods on such a node. Default: none, the node gets no such pods.
 	Swap *Swap `json:"swap,omitempty"`
 }
 
 // Swap configures the memory of pods that hold a slice in turn.
 type Swap struct {
-	// HostMemoryMiB is how much more memory the pods on a slice may have together than the slice has. While one pod gives way to another,
-	// all of it may be on the host, to the extent that the servers copy it there; the memory limits of the pods must allow for that.
+	// HostMemoryMiB is by how much the memory of the pods on a slice may exceed that of the slice. While one pod gives way to another, that much
+	// may be in host memory, where the servers copy it there, and the memory limits of the pods must have room for it.
 	HostMemoryMiB int64 `json:"hostMemoryMiB"`
 
-	// KeptMemoryMiB is how much device memory each of these pods may keep while another one has its turn, such as for its CUDA context. It
-	// is set aside. A server that keeps more cannot be parked. Default 0.
+	// KeptMemoryMiB is how much device memory each of these pods may keep while another one has its turn, for example for its CUDA context. It is
+	// set aside. A server that keeps more cannot be parked. Default: 0.
 	KeptMemoryMiB int64 `json:"keptMemoryMiB,omitempty"`
 }
 
