@@ -129,7 +129,7 @@ func (s *serving) mustAnswer(t *testing.T) {
 func TestServe(t *testing.T) {
 	b := newBench(t)
 	b.start(t)
-	s := b.serve(t, resnet50("maxReplicas: 1, window: 2s, keepShared: 1s"))
+	s := b.serve(t, resnet50("maxReplicas: 1, window: 4s, keepShared: 1s"))
 	if runs := b.mustStatus(t).Runs; len(runs) > 0 {
 		t.Fatalf("before the first request: %+v", runs)
 	}
@@ -151,11 +151,12 @@ func TestServe(t *testing.T) {
 	if err := syscall.Kill(killed, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "another replica runs", func() bool {
-		runs := b.mustStatus(t).Runs
-		return len(runs) == 1 && runs[0].PID != killed
-	})
-	s.mustAnswer(t)
+	const failed = `gshare_fleet_failures_total{function="resnet50",namespace="default"} 1` + "\n"
+	eventually(t, "its end is noticed", func() bool { return strings.Contains(s.metrics(t), failed) })
+	s.mustAnswer(t) // the request keeps the next replica from being ended for want of load
+	if runs := b.mustStatus(t).Runs; len(runs) != 1 || runs[0].PID == killed {
+		t.Errorf("%+v", runs)
+	}
 	for _, line := range []string{`gshare_fleet_starts_total{function="resnet50",namespace="default"} 3`, `gshare_fleet_failures_total{function="resnet50",namespace="default"} 1`,
 		`gshare_fleet_replicas{function="resnet50",namespace="default",phase="ready"} 1`, `gshare_gateway_requests_total{code="200",function="resnet50",namespace="default"} 18`} {
 		eventually(t, line, func() bool { return strings.Contains(s.metrics(t), line+"\n") }) // after the client has the answer

@@ -44,7 +44,7 @@ func withStores(o *Options) {
 	o.Config.Kubernetes.ModelStore = true
 	o.Stores = modelstore.New(modelstore.Config{
 		Dir: filepath.Join(o.Config.Directory, "stores"), Grants: filepath.Join(o.Config.Directory, "grants"), Program: os.Args[0],
-		Log: slog.New(slog.DiscardHandler),
+		AnswerTimeout: time.Minute, Log: slog.New(slog.DiscardHandler),
 	})
 }
 

@@ -33,11 +33,14 @@ import (
 // SocketName is the name of a store's socket in its public directory.
 const SocketName = "store.sock"
 
-// Time limits for a store.
+// Time limits for a store. Tests extend those that are variables.
+var (
+	startTimeout = 8 * time.Second // until it serves; it opens the driver first
+	killTimeout  = 2 * time.Second // until it has ended after SIGKILL; a store that hangs in the driver may never end
+)
+
 const (
-	startTimeout         = 8 * time.Second // until it serves; it opens the driver first
 	defaultAnswerTimeout = 2 * time.Second
-	killTimeout          = 2 * time.Second // until it has ended after SIGKILL; a store that hangs in the driver may never end
 	pollPeriod           = 5 * time.Millisecond
 )
 

@@ -24,6 +24,7 @@ import (
 
 // The test binary is also the program of the stores, by its first argument.
 func TestMain(m *testing.M) {
+	startTimeout, killTimeout = time.Minute, time.Minute // the machine may be busy
 	if len(os.Args) == 4 && os.Args[1] == "open" {
 		os.Exit(openAndDie(os.Args[2], os.Args[3]))
 	}

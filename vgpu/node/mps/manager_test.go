@@ -138,10 +138,10 @@ func TestFault(t *testing.T) {
 		failing, stubborn := r.connect(), r.connect()
 		r.signal(stubborn.Process.Pid, syscall.SIGSTOP) // it cannot even see the error
 		r.signal(r.servers()[0], syscall.SIGUSR1)
+		r.waitFor("the slice to close", func() bool { return r.ClosedReasons()[slice] == "a fault has failed its clients" }) // opens again soon
 		if err := <-failing.ended; err == nil {
 			t.Error("a client continued after a fault")
 		}
-		r.waitFor("the slice to close", func() bool { return r.ClosedReasons()[slice] == "a fault has failed its clients" })
 		r.waitUntilOpen()
 		if !stubborn.alive() {
 			t.Error("a client was ended by a signal")

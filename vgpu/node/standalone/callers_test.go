@@ -62,9 +62,7 @@ func TestIdleConnectionsEnd(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			conn := dialControl(t, n)
-			if _, err := io.WriteString(conn, sent); err != nil {
-				t.Fatal(err)
-			}
+			_, _ = io.WriteString(conn, sent) // fails if the machine is so busy that the connection is closed by now
 			waitUntilClosed(t, conn)
 		})
 	}
@@ -79,10 +77,12 @@ func TestWaitingRequestStays(t *testing.T) {
 	if _, refusal := n.granter.admit(t.Context(), holder.Process, all, nil); refusal != nil {
 		t.Fatal(refusal)
 	}
-	response, err := client.Post("http://agent"+control.RunsPath, "", strings.NewReader(`{"sm": 30, "memoryMiB": 1024, "wait": true}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	var response *http.Response
+	eventually(t, "the request is sent in time", func() bool { // on a busy machine, the server may close a new connection first
+		var err error
+		response, err = client.Post("http://agent"+control.RunsPath, "", strings.NewReader(`{"sm": 30, "memoryMiB": 1024, "wait": true}`))
+		return err == nil
+	})
 	defer response.Body.Close()
 	events := json.NewDecoder(bufio.NewReader(response.Body))
 	var event control.Event
