@@ -143,11 +143,16 @@ func (s *served) raisesReserve(t *testing.T) {
 
 // givesTimeOfReserve: a pod for which two Hot replicas leave no SM-time is placed beside the replica that goes into reserve, and that replica stays.
 func (s *served) givesTimeOfReserve(t *testing.T) {
+	atLeast := func(replicas string) {
+		s.kubectl(t, "patch", "gpufunction", "pair", "--type=merge", "-p", `{"spec": {"scaling": {"minReplicas": `+replicas+`}}}`)
+	}
+	atLeast("2") // if the load fell for a moment, the third pod would take the SM-time of the second replica for good
 	s.under(t, rateOfTwo, "both are Hot", s.are(t, 2, 0), func() { s.write(t, besideFastPod) })
 	s.under(t, rateOfTwo, "a third pod finds no node beside two Hot replicas", func() bool {
 		return s.readyReplicas(t, api.LabelFaSTPod, "beside") == 2 && slices.ContainsFunc(s.pods(t, "default", api.LabelFaSTPod, "beside"), isUnschedulable) &&
 			s.are(t, 2, 0)()
 	})
+	atLeast("0")
 	s.under(t, rateOfOne, "it runs beside the reserve, which stays", func() bool {
 		return s.readyReplicas(t, api.LabelFaSTPod, "beside") == 3 && s.are(t, 1, 1)()
 	}, func() { s.areBesideReserve(t) })

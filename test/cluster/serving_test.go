@@ -75,7 +75,7 @@ func startServing(t *testing.T, apiServerArgs ...string) *served {
 	images := []cluster.Image{servingImage(t, "gshare-controller"), servingImage(t, "gshare-gateway"), modelImageOf(t, driver)}
 	s := &served{agents: startWithAgents(t, cluster.Options{Images: images, APIServerArgs: apiServerArgs}, twoGPUs)}
 	var stop context.CancelFunc
-	s.ctx, stop = context.WithTimeout(t.Context(), 10*time.Minute)
+	s.ctx, stop = context.WithTimeout(t.Context(), 25*time.Minute)
 	t.Cleanup(stop)
 	s.http.Transport = &http.Transport{DialContext: s.Nodes[0].Machine.Dial}
 	s.gpus = startGPUs(t, s.agents, driver, "GPU-0", "GPU-1")

@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"context"
 	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
@@ -11,6 +12,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/gshare-dev/gshare/test/controlplane"
 	"github.com/gshare-dev/gshare/vgpu/kube"
@@ -94,6 +96,9 @@ func TestBindRequestsGoWrong(t *testing.T) {
 	l.waitBound(names(pods)...)
 	t.Logf("%d pods were bound after %v", len(pods), time.Since(began))
 	p.late.Wait()
+	for _, pod := range pods { // the watch may be faster than the answer to the request
+		l.must(wait.PollUntilContextCancel(l.ctx, pollInterval, true, func(context.Context) (bool, error) { return p.carriedOut(pod.Name) > 0, nil }))
+	}
 	for what, count := range c.count {
 		t.Logf("%4d bind requests: %s", count, what)
 	}

@@ -1,11 +1,14 @@
 package faults
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/gshare-dev/gshare/vgpu/kube"
 )
@@ -72,10 +75,24 @@ func TestInventoryBecomesUnreadable(t *testing.T) {
 	l.addNodes(node("n", 1))
 	l.addPods(gpuPod("resident", 60))
 	l.waitBound("resident")
-	l.setInventory("n", "[]")
+	l.makeUnreadable("n")
 	l.addPods(gpuPod("small", 40), gpuPod("large", 60))
 	l.waitRefused("small", "large")
 	l.setInventory("n", encode(inventory("n", 1)))
 	l.waitBound("small")
 	l.finish("large")
+}
+
+// makeUnreadable replaces a node's inventory by one that cannot be read, and returns once the scheduler has seen that: it watches nodes and pods
+// separately. A canary pod without a share, which such a node accepts, can run only where the label is that is set at the same time.
+func (l *lab) makeUnreadable(node string) {
+	l.t.Helper()
+	const label = "gshare.test/unreadable"
+	patch := fmt.Sprintf(`{"metadata": {"annotations": {%q: "[]"}, "labels": {%q: "true"}}}`, kube.AnnotationInventory, label)
+	_, err := l.client.CoreV1().Nodes().Patch(l.ctx, node, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	l.must(err)
+	l.addPods(rawPod("canary", on(node), func(p *v1.Pod) { p.Spec.NodeSelector[label] = "true" }))
+	l.waitBound("canary")
+	l.deletePod("canary")
+	l.must(l.board.wait(l.ctx, func(p pods) bool { return p["default/canary"] == nil }))
 }

@@ -83,8 +83,8 @@ func TestPlacementRepaired(t *testing.T) {
 	l.waitRefused("waiting")
 	began := time.Now()
 	l.annotatePod("victim", kube.AnnotationPlacement, written)
-	if !l.board.waitAtMost(l.ctx, 3*wakeLimit, func(p pods) bool { return p["default/waiting"].Spec.NodeName != "" }) {
-		t.Fatalf("not bound within %v of the repair", 3*wakeLimit)
+	if !l.board.waitAtMost(l.ctx, wakeLimit, func(p pods) bool { return p["default/waiting"].Spec.NodeName != "" }) {
+		t.Fatalf("not bound within %v of the repair", wakeLimit)
 	}
 	t.Logf("bound %v after the repair", time.Since(began))
 	l.finish()

@@ -5,10 +5,8 @@ import (
 	"time"
 )
 
-const (
-	wakeLimit    = 2 * time.Second
-	wakeAttempts = 3 // the machine may be busy
-)
+// wakeLimit is far below the 5 min after which the scheduler tries every pod again, and above what a busy machine needs.
+const wakeLimit = 30 * time.Second
 
 // wake is an event after which the pod "waiting" fits. prepare sets up the cluster so that the pod has to wait.
 type wake struct {
@@ -21,30 +19,22 @@ func TestWaitingPodIsWoken(t *testing.T) {
 		t.Run(w.name, func(t *testing.T) {
 			l := newLab(t)
 			l.sharedScheduler()
-			for range wakeAttempts {
-				l.clean()
-				if l.measure(w) <= wakeLimit {
-					return
-				}
-			}
-			t.Errorf("the pod was not bound within %v in any of %d attempts", wakeLimit, wakeAttempts)
+			l.clean()
+			l.measure(w)
 		})
 	}
 }
 
-// measure returns the time from just before the event to the watch event that shows the waiting pod bound.
-func (l *lab) measure(w wake) time.Duration {
+// measure logs the time from just before the event to the watch event that shows the waiting pod bound.
+func (l *lab) measure(w wake) {
 	l.t.Helper()
 	w.prepare(l)
 	l.waitRefused("waiting")
 	began := time.Now()
 	w.event(l)
-	if !l.board.waitAtMost(l.ctx, 10*time.Second, func(p pods) bool { return p["default/waiting"].Spec.NodeName != "" }) {
-		l.t.Errorf("not bound within 10 s")
-		return time.Hour
+	if !l.board.waitAtMost(l.ctx, wakeLimit, func(p pods) bool { return p["default/waiting"].Spec.NodeName != "" }) {
+		l.t.Fatalf("not bound within %v", wakeLimit)
 	}
-	took := time.Since(began)
-	l.t.Logf("bound %v after the event", took.Round(time.Millisecond))
+	l.t.Logf("bound %v after the event", time.Since(began).Round(time.Millisecond))
 	l.finish()
-	return took
 }

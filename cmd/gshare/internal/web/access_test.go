@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	authentication "k8s.io/api/authentication/v1"
 	authorization "k8s.io/api/authorization/v1"
@@ -121,6 +122,21 @@ func allow(t *testing.T, name string) {
 		Subjects: []rbac.Subject{{Kind: rbac.ServiceAccountKind, Namespace: "default", Name: name}}}
 	if _, err := admin.RbacV1().ClusterRoleBindings().Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
+	}
+	user := "system:serviceaccount:default:" + name
+	for end := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) { // the authorizer learns of the binding later
+		review, err := admin.AuthorizationV1().SubjectAccessReviews().Create(t.Context(), &authorization.SubjectAccessReview{Spec: authorization.SubjectAccessReviewSpec{
+			User: user, NonResourceAttributes: &authorization.NonResourceAttributes{Path: Path, Verb: "get"},
+		}}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if review.Status.Allowed {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%s is not allowed to get the page", user)
+		}
 	}
 }
 
