@@ -76,9 +76,9 @@ quick() {
   mapfile -t list < <(packages . "$alone" "$cluster" "$elsewhere" "^$module/(cmd/gshare-model|hook|test/enforce|test/fake|test/hostile|test/nvidia)(/|\$)")
   go test -vet=off -json -short "${list[@]}" || echo 1 >"$work/failed" # without run: go test caches no results with -exec
 }
-# unit starts the tests of test/enforce first, because they take longer than any others and mostly wait.
+# unit starts the tests of test/enforce first, because they take longer than any others and mostly wait: beside four busy processes 19 minutes.
 unit() {
-  run -timeout 20m "$module/test/enforce" >"$work/enforce.json" &
+  run -timeout 40m "$module/test/enforce" >"$work/enforce.json" &
   packages . "$concurrent" "$alone" "$cluster" "$elsewhere" "^$module/test/enforce\$" | of -timeout 20m
   run -run TestOpenbAllocation "$module/vgpu/packing" # on the whole trace; under the race detector the test uses a part of it
   wait
