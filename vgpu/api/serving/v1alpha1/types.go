@@ -391,14 +391,3 @@ func (f *GPUFunction) Share() share.Share {
 	s, _ := f.Spec.Resources.Share.share() // valid
 	return s
 }
-
-// GPUs returns the number of GPUs of each replica.
-func (f *GPUFunction) GPUs() int64 { return f.Spec.Resources.Share.Count() }
-
-// Count returns the number of GPUs of which it is a share. That is 1 for no share.
-func (s *Share) Count() int64 {
-	if s == nil {
-		return 1
-	}
-	return max(1, s.GPUs)
-}

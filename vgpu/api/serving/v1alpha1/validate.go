@@ -134,22 +134,6 @@ func (s *GPUFunctionSpec) validateProfile(field string) error {
 	return nil
 }
 
-// validateGPUs returns an error for what replicas with several GPUs cannot do.
-func (f *GPUFunction) validateGPUs() error {
-	if f.GPUs() == 1 {
-		return nil
-	}
-	if f.Spec.Scaling.KeepWarm != "" {
-		return share.Invalid("spec.scaling.keepWarm", "want none: replicas with %d GPUs cannot be parked", f.GPUs())
-	}
-	switch class := f.Spec.Template.Annotations[share.FieldIsolation]; share.Isolation(class) {
-	case share.AnyIsolation, share.Exclusive:
-		return nil
-	default:
-		return share.Invalid("spec.template.metadata.annotations", "want no %s: %.64s, as replicas with %d GPUs have them to themselves", share.FieldIsolation, class, f.GPUs())
-	}
-}
-
 // validateKeepWarm returns an error for an invalid time to park replicas. Without one, replicas are not parked.
 func (s *Scaling) validateKeepWarm(field string) error {
 	if s.KeepWarm == "" {
