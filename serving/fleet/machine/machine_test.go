@@ -173,23 +173,19 @@ func TestShare(t *testing.T) {
 	if e := w.next(fleet.Failed); e.Message != want {
 		t.Errorf("%q, want %q", e.Message, want)
 	}
-	f, err := api.Decode([]byte("apiVersion: serving.gshare.dev/v1alpha1\nkind: GPUFunction\nmetadata: {name: f}\nspec:\n  slo: {latency: 1s}\n  scaling: {requestsPerSecond: 1}\n" +
-		"  resources: {share: {sm: 24, smLimit: 48, memory: 1Gi}}\n  template: {spec: {containers: [{command: [serve]}]}}\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.Create(fleet.Instance{Name: "f-2", Function: f[0], Share: f[0].Share()})
-	if e := w.next(fleet.Failed); !strings.Contains(e.Message, "--sm-limit 48") {
-		t.Errorf("%q, want the limit of the SMs", e.Message)
-	}
-	f, err = api.Decode([]byte("apiVersion: serving.gshare.dev/v1alpha1\nkind: GPUFunction\nmetadata: {name: f}\nspec:\n  slo: {latency: 1s}\n  scaling: {requestsPerSecond: 1}\n" +
-		"  resources: {share: {sm: 100, memory: 1Gi, gpus: 2}}\n  template: {spec: {containers: [{command: [serve]}]}}\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.Create(fleet.Instance{Name: "f-3", Function: f[0], Share: f[0].Share()})
-	if e := w.next(fleet.Failed); !strings.Contains(e.Message, "--vgpu 2 --sm 200 --mem 2048Mi") {
-		t.Errorf("%q, want two GPUs, and the sums of their SMs and memory", e.Message)
+	for n, test := range []struct{ share, want string }{
+		{"{sm: 24, smLimit: 48, memory: 1Gi}", "--sm-limit 48"},
+		{"{sm: 100, memory: 1Gi, gpus: 2}", "--vgpu 2 --sm 200 --mem 2048Mi"}, // the sums of their SMs and memory
+	} {
+		f, err := api.Decode([]byte("apiVersion: serving.gshare.dev/v1alpha1\nkind: GPUFunction\nmetadata: {name: f}\nspec:\n  slo: {latency: 1s}\n" +
+			"  scaling: {requestsPerSecond: 1}\n  resources: {share: " + test.share + "}\n  template: {spec: {containers: [{command: [serve]}]}}\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.Create(fleet.Instance{Name: fmt.Sprint("g-", n), Function: f[0], Share: f[0].Share()})
+		if e := w.next(fleet.Failed); !strings.Contains(e.Message, test.want) {
+			t.Errorf("%q, want %s", e.Message, test.want)
+		}
 	}
 }
 

@@ -205,7 +205,7 @@ func missing(pod *v1.Pod, beginning string) (texts []string) {
 	return texts
 }
 
-// maxReported is how many characters of each text of a pod are shown: whoever may change the pod can write any, and other pods are to be seen, too.
+// maxReported is the maximum number of characters shown of each text of a pod: a tenant can write texts of any length, which would hide other pods.
 const maxReported = 300
 
 // healthOf returns the problem that the node agent reports for a pod's containers, or an empty string.
