@@ -64,7 +64,7 @@ func command() *cobra.Command {
 	return cmd
 }
 
-// serve opens the GPU, listens, loads the model, and serves until the context ends and all requests in progress are answered. digest is the
+// serve opens the GPU, loads the model, listens, and serves until the context ends and all requests in progress are answered. digest is the
 // declared digest of the weights; if it is nil, the engine computes it when it needs it.
 func (o *options) serve(ctx context.Context, table model.Table, digest *store.Digest, inputs []server.Tensor) error {
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil)).With("model", table.Name)
@@ -92,6 +92,12 @@ func (o *options) serve(ctx context.Context, table model.Table, digest *store.Di
 		config.Faults = server.AllFaults()
 	}
 	s := server.New(config)
+	start := time.Now()
+	if err := engine.Load(ctx); err != nil {
+		return err
+	}
+	log.Info("loaded the model", "bytes", table.Weights, "seconds", time.Since(start).Seconds())
+	// Only now, since many probes take a server that accepts connections for one that is ready.
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", o.address)
 	if err != nil {
 		return err
@@ -103,11 +109,6 @@ func (o *options) serve(ctx context.Context, table model.Table, digest *store.Di
 	ended := make(chan error, 1)
 	go func() { ended <- h.Serve(listener) }()
 	log.Info("listening", "address", listener.Addr().String())
-	start := time.Now()
-	if err := engine.Load(ctx); err != nil {
-		return errors.Join(err, h.Close())
-	}
-	log.Info("loaded the model", "bytes", table.Weights, "seconds", time.Since(start).Seconds())
 	select {
 	case err := <-ended:
 		return err

@@ -83,21 +83,22 @@ func start(t *testing.T, folder string, env []string, arguments ...string) *proc
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = p.Process.Kill() })
-	loaded := make(chan bool, 1)
+	listening := make(chan bool, 1)
 	go func() {
 		var all strings.Builder
 		for s := bufio.NewScanner(output); s.Scan(); fmt.Fprintln(&all, s.Text()) {
 			if m := regexp.MustCompile(`msg=listening .*address=(\S+)`).FindStringSubmatch(s.Text()); m != nil {
 				p.url = "http://" + m[1]
-			}
-			if strings.Contains(s.Text(), "loaded the model") {
-				loaded <- true
+				if !strings.Contains(all.String(), "loaded the model") {
+					t.Error("it accepts connections, as if it were ready, before the model is loaded")
+				}
+				listening <- true
 			}
 		}
-		close(loaded)
+		close(listening)
 		p.stderr <- all.String()
 	}()
-	if !<-loaded {
+	if !<-listening {
 		t.Fatalf("it ended: %s", <-p.stderr)
 	}
 	return p

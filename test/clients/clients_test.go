@@ -60,17 +60,13 @@ func startModel(t *testing.T) string {
 		_ = command.Process.Kill()
 		_ = command.Wait()
 	})
-	address := ""
 	for lines := bufio.NewScanner(output); lines.Scan(); {
 		if m := regexp.MustCompile(`msg=listening .*address=(\S+)`).FindStringSubmatch(lines.Text()); m != nil {
-			address = m[1]
-		}
-		if strings.Contains(lines.Text(), "loaded the model") {
 			go func() { // keeps reading, so that the program never blocks on its output
 				for lines.Scan() {
 				}
 			}()
-			return address
+			return m[1]
 		}
 	}
 	t.Fatal("gshare-model has ended")
