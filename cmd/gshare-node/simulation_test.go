@@ -44,7 +44,7 @@ func (s *simulated) spin(t *testing.T, kernel string) *instance {
 // model starts gshare-model, whose requests take 22 ms on a whole GPU, and returns its URL.
 func (s *simulated) model(t *testing.T, sm int) (m *instance, url string) {
 	t.Helper()
-	m = s.run(t, "loaded the model", sm, "gshare-model", "--name", "m", "--weights", "1Mi", "--batch", "8=22ms")
+	m = s.run(t, "msg=listening", sm, "gshare-model", "--name", "m", "--weights", "1Mi", "--batch", "8=22ms")
 	return m, "http://" + (&serving{instance: m}).find(t, `address=(\S+)`) + "/"
 }
 
