@@ -101,7 +101,7 @@ func compilePlanted(t *testing.T, line string, timeout time.Duration) (runner, [
 	if suites, err = compileAll(t.Context(), suites, t.TempDir(), nil); err != nil {
 		t.Fatal(err)
 	}
-	r, err := newRunner(t.Context(), 2, time.Second)
+	r, err := newRunner(t.Context(), 2, 7*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,9 +139,9 @@ func TestFind(t *testing.T) {
 	}{
 		{line: "planted/rare", timeout: time.Minute, runs: 50, failed: true, without: "TestOther",
 			want: []string{"FAIL planted/rare TestRare/case: 1 of 50 runs; the first: go test -count=1 -shuffle=", "one in fifty", "1 tests failed"}},
-		{line: "planted/hangs", timeout: time.Second, runs: 1, failed: true, without: "TestEnds,",
+		{line: "planted/hangs", timeout: 5 * time.Second, runs: 1, failed: true, without: "TestEnds,",
 			want: []string{"FAIL planted/hangs (package): 1 of 1 runs", "ended while running TestHangs", "waiting", "goroutine"}},
-		{line: "planted/stuck", timeout: time.Second, runs: 1, failed: true,
+		{line: "planted/stuck", timeout: 3 * time.Second, runs: 1, failed: true,
 			want: []string{"FAIL planted/stuck (package): 1 of 1 runs", "clean up", "SIGQUIT"}},
 		{line: "planted/killed", timeout: time.Minute, runs: 1, failed: true, want: []string{"FAIL planted/killed (package)", "ended while running TestKilled"}},
 		{line: "planted/panics", timeout: time.Minute, runs: 1, failed: true, without: "(package)",

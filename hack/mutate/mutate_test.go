@@ -133,7 +133,7 @@ func TestAll(t *testing.T) {
 		}
 	}
 	var mu sync.Mutex
-	tryAll(context.Background(), all, options{workers: 2, timeout: 2 * time.Second}, func(m mutation, v verdict, _ string) {
+	tryAll(context.Background(), all, options{workers: 2, timeout: 15 * time.Second}, func(m mutation, v verdict, _ string) {
 		mu.Lock()
 		defer mu.Unlock()
 		got[m.before+" -> "+m.after] = v

@@ -27,7 +27,7 @@
 #define MIB (1ull << 20)
 #define KERNEL "spin_ns1000_sm100_blocks1"
 #define SHORT_KERNEL "spin_ns100000_sm100_blocks8"
-#define LONG_KERNEL "spin_ns3000000000_sm100_blocks8"
+#define LONG_KERNEL "spin_ns60000000000_sm100_blocks8"
 
 static CUfunction kernel;
 static CUstream stream;
@@ -166,7 +166,7 @@ static void small_stack(void) {
 	pthread_join(thread, NULL);
 }
 
-/* Launches and sets memory beside a kernel of 3 s in another stream, which may wait for what these calls do. Needs the simulation. */
+/* Launches and sets memory beside a kernel of a minute in another stream, which may wait for what these calls do. Needs the simulation. */
 static void beside_long_kernel(void) {
 	CUfunction spin;
 	CUmodule module;
@@ -175,12 +175,10 @@ static void beside_long_kernel(void) {
 	CHECK(!cuModuleLoadData(&module, "") && !cuModuleGetFunction(&spin, module, LONG_KERNEL) && !cuStreamCreate(&other, 1));
 	CHECK(!cuModuleGetFunction(&kernel, module, SHORT_KERNEL));
 	CHECK_EQUAL(driver_launch(spin, other), CUDA_SUCCESS);
-	double from = seconds();
 	launch(8);
 	for (int i = 0; i < 8; i++) CHECK_EQUAL(cuMemsetD32Async((CUdeviceptr)1 << 40, 1, 1024, stream), CUDA_SUCCESS);
-	CHECK(seconds() - from < 2);
 	CHECK_EQUAL(cuStreamQuery(other), CUDA_ERROR_NOT_READY); /* the long kernel still runs */
-	CHECK_EQUAL(cuCtxSynchronize(), CUDA_SUCCESS);
+	_exit(check_failures != 0);				 /* without waiting for it */
 }
 
 /* Resets the device, whose primary context a runtime has retained by functions that are not exported, and uses it again. */
@@ -461,8 +459,8 @@ static const struct check_test scenarios[] = {
 static int serve(struct server *s, pid_t child) {
 	int status = 0;
 	for (double from = seconds(); !waitpid(child, &status, WNOHANG); usleep(1000)) {
-		if (seconds() - from > 10) {
-			printf("  still runs after 10 s\n");
+		if (seconds() - from > 120) {
+			printf("  still runs after 120 s\n");
 			kill(child, SIGKILL);
 		}
 		if (*reached == 1) {

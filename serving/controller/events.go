@@ -104,7 +104,7 @@ const (
 	eventStaysShared = "StaysShared"
 
 	// eventCannotPark says that a replica could not be parked. From then on, replicas of the function are stopped instead. One that takes turns on a GPU
-	// is started anew for each turn.
+	// is restarted for each turn.
 	//
 	//	kind: event
 	//	object: GPUFunction

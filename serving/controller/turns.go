@@ -263,7 +263,7 @@ func restartForTurn(ctx context.Context, p *Pods, i *podInstance, pod *v1.Pod, w
 	if err := p.delete(ctx, pod); err != nil {
 		return err
 	}
-	p.recorder.Eventf(i.Function, pod, v1.EventTypeWarning, eventCannotPark, "Delete", "Replica %s is started anew for each turn: %s", i.Name, why)
+	p.recorder.Eventf(i.Function, pod, v1.EventTypeWarning, eventCannotPark, "Delete", "Replica %s is restarted for each turn: %s", i.Name, why)
 	return p.end(ctx, i, fleet.Failed, why)
 }
 

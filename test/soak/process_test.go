@@ -69,7 +69,7 @@ func (p *process) tail() []byte { return executable.LogTail(p.log) }
 
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := net.Listen("tcp", "127.0.0.2:0") // no outgoing connection takes its port until it is used: those come from 127.0.0.1
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -226,7 +226,7 @@ func (p *process) command(port int) *exec.Cmd {
 	cmd.Env = append(cmd.Env, api.PortVariable+"="+strconv.Itoa(port), api.HostVariable+"="+loopback)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	cmd.Stdout, cmd.Stderr = &p.written, &p.written
-	cmd.WaitDelay = time.Second // for processes that have left the group and keep the output open
+	cmd.WaitDelay = 5 * time.Second // for processes that have left the group and keep the output open
 	return cmd
 }
 

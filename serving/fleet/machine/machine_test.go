@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"net/http"
@@ -11,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -20,9 +20,12 @@ import (
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 )
 
-const asServer = "MACHINE_TEST_SERVER"
+const (
+	asServer    = "MACHINE_TEST_SERVER"  // set: this binary is a server
+	startedFile = "MACHINE_TEST_STARTED" // if set, the server has started once the file of this name exists
+)
 
-// TestMain lets the test binary also be a server that is ready at its third probe and exits with code 0 on SIGTERM.
+// TestMain lets the test binary also be a server that exits with code 0 on SIGTERM.
 func TestMain(m *testing.M) {
 	if os.Getenv(asServer) == "" {
 		os.Exit(m.Run())
@@ -34,12 +37,11 @@ func TestMain(m *testing.M) {
 		fmt.Println(err)
 		os.Exit(1)
 	}
-	probes := atomic.Int32{}
 	go http.Serve(listener, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.String() != "/ready?x=1" || probes.Add(1) < 3 {
+		_, err := os.Stat(cmp.Or(os.Getenv(startedFile), "/"))
+		if err != nil || r.URL.String() != "/ready?x=1" {
 			w.WriteHeader(503)
 		}
-		fmt.Fprint(w, probes.Load())
 	}))
 	fmt.Println("listening, flags", os.Args[1:])
 	<-stop

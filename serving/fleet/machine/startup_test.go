@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -70,8 +71,12 @@ func TestDeleteOfLate(t *testing.T) {
 func TestProbes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.create("f-1", `{command: ["`+os.Args[0]+`"], env: [{name: `+asServer+`, value: "1"}], startupProbe: {httpGet: {path: "/ready?x=1"}}, readinessProbe: {httpGet: {path: /live}}}`, 30)
+	started := filepath.Join(t.TempDir(), "started")
+	w.create("f-1", `{command: ["`+os.Args[0]+`"], env: [{name: `+asServer+`, value: "1"}, {name: `+startedFile+`, value: `+started+`}], startupProbe: {httpGet: {path: "/ready?x=1"}}, readinessProbe: {httpGet: {path: /live}}}`, 30)
 	w.await("^waits for GET /ready.x=1: 503")
+	if err := os.WriteFile(started, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	w.await("^waits for GET /live: 503")
 	w.Delete("f-1")
 	w.next(fleet.Gone)

@@ -83,7 +83,7 @@ func (l Limiter) run(ctx context.Context, arguments ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, cmp.Or(l.Program, "nvidia-smi"), append([]string{"memory-limits"}, arguments...)...)
-	cmd.WaitDelay = 100 * time.Millisecond
+	cmd.WaitDelay = 2 * time.Second
 	out, err := cmd.CombinedOutput()
 	if ctx.Err() != nil {
 		return "", fmt.Errorf("nvidia-smi memory-limits: %w: %w", errNoAnswer, ctx.Err())

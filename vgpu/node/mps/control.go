@@ -120,7 +120,7 @@ func (c control) runIn(ctx context.Context, pipeDir, input string, arguments ...
 		cmd.Env = append(cmd.Env, "LD_PRELOAD="+c.Guard)
 	}
 	cmd.Stdin = strings.NewReader(input)
-	cmd.WaitDelay = 100 * time.Millisecond // processes that it started may hold its output open
+	cmd.WaitDelay = 2 * time.Second // processes that it started may hold its output open
 	out, err := cmd.CombinedOutput()
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		err = errTimeout

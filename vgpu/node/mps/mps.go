@@ -141,7 +141,7 @@ func (d Daemons) helpText(ctx context.Context, arguments ...string) (string, err
 	ctx, cancel := context.WithTimeout(ctx, d.timeout())
 	defer cancel()
 	cmd := exec.CommandContext(ctx, d.program(), arguments...)
-	cmd.WaitDelay = 100 * time.Millisecond
+	cmd.WaitDelay = 2 * time.Second
 	out, err := cmd.CombinedOutput()
 	var exit *exec.ExitError
 	if errors.As(err, &exit) && exit.Exited() {

@@ -9,8 +9,9 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/device"
 )
 
-// stallTimeout is how long, in real time, Run and Await wait without any progress before they fail.
-const stallTimeout = 10 * time.Second
+// stallTimeout is how long, in real time, Run and Await wait without any progress before they fail. Time in which the machine itself stands still does
+// not count.
+const stallTimeout = 30 * time.Second
 
 // Run advances the virtual clock to the given time and waits until all threads wait there. If nothing happens for a while, it returns an
 // error that describes what each thread does.
@@ -41,14 +42,16 @@ func (s *Simulation) Await(processes int) error {
 func (s *Simulation) await(ready func() bool) error {
 	watch := time.AfterFunc(time.Second, s.changed.Broadcast)
 	defer watch.Stop()
-	progress, since := s.progress, time.Now()
+	progress, idle, last := s.progress, time.Duration(0), time.Now()
 	for !ready() {
+		idle += min(time.Since(last), 2*time.Second)
+		last = time.Now()
 		switch {
 		case s.closed:
 			return fmt.Errorf("the simulation was closed at %v", s.now)
 		case progress != s.progress:
-			progress, since = s.progress, time.Now()
-		case time.Since(since) > stallTimeout:
+			progress, idle = s.progress, 0
+		case idle > stallTimeout:
 			return fmt.Errorf("stuck at %v: %s", s.now, s.describeState())
 		}
 		watch.Reset(time.Second)
