@@ -98,7 +98,8 @@ func (a *autoscaled) file(name string) string { return filepath.Join(a.folder, n
 func (a *autoscaled) followsKEDA(t *testing.T) {
 	a.startKEDA(t)
 	a.write(t, a.recipe(t, "kind: FaSTPod"))
-	a.write(t, strings.Replace(a.recipe(t, "kind: ScaledObject"), "gshare-scaler.gshare-system:9091", net.JoinHostPort(a.leader(t).Status.PodIP, "9091"), 1))
+	leader, _ := a.leader(t)
+	a.write(t, strings.Replace(a.recipe(t, "kind: ScaledObject"), "gshare-scaler.gshare-system:9091", net.JoinHostPort(leader.Status.PodIP, "9091"), 1))
 	a.wait(t, "KEDA has made its HorizontalPodAutoscaler", func() bool {
 		_, err := a.run(a.ctx, t, "get", "hpa", "keda-hpa-resnet50")
 		return err == nil

@@ -140,7 +140,7 @@ func (s *served) killOneOf(app string) func(*testing.T) func() {
 }
 
 func (s *served) killLeader(t *testing.T) func() {
-	leader, holder := s.leader(t), s.holder(t)
+	leader, holder := s.leader(t)
 	s.kill(t, &leader)
 	return func() {
 		s.wait(t, "another leader", func() bool { return s.leadsAfter(t, holder) })

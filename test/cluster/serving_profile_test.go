@@ -64,7 +64,7 @@ func TestServingProfile(t *testing.T) {
 	if placement, present, err := kube.PlacementOf(server); err != nil || !present || placement.Containers[0].VGPUs[0].Share.SMRequest != 200 {
 		t.Errorf("the server is placed as %+v, %v", placement, err)
 	}
-	leader := s.leader(t)
+	leader, _ := s.leader(t)
 	s.kill(t, &leader)
 	s.wait(t, "a trial after the controller's end", func() bool { return points() == 1 })
 	s.wait(t, "the client of the second trial", func() bool { to := profile().Status.Target; return running(true) != nil && to != nil && to.SM == 40 })

@@ -2,6 +2,7 @@ package cluster_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -256,26 +258,46 @@ func (s *served) askFirstAt(t *testing.T, gateway v1.Pod, function string) error
 }
 
 // get returns the body of the response to a GET request.
-func (s *served) get(t *testing.T, url string) string {
-	t.Helper()
-	response, err := s.http.Get(url)
+func (s *served) get(url string) (string, error) {
+	ctx, cancel := context.WithTimeout(s.ctx, 10*time.Second) // what has the address may have ended
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
-		t.Fatal(err)
+		return "", err
+	}
+	response, err := s.http.Do(request)
+	if err != nil {
+		return "", err
 	}
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
+	return string(text), err
 }
 
 // wait waits until a condition of the cluster holds, and returns how long that took.
 func (s *served) wait(t *testing.T, what string, holds func() bool) time.Duration {
 	t.Helper()
+	return s.until(t, what, func() error {
+		if !holds() {
+			return errNotYet
+		}
+		return nil
+	})
+}
+
+var errNotYet = errors.New("it does not hold")
+
+// until repeats what may fail for a while until it succeeds, and returns how long that took. If it does not succeed, the test ends with the last error.
+func (s *served) until(t *testing.T, what string, try func() error) time.Duration {
+	t.Helper()
 	began := time.Now()
-	if err := wait.PollUntilContextTimeout(s.ctx, 100*time.Millisecond, 3*time.Minute, true, func(context.Context) (bool, error) { return holds(), nil }); err != nil {
-		t.Fatalf("%s: %v", what, err)
+	var last error
+	err := wait.PollUntilContextTimeout(s.ctx, 100*time.Millisecond, 3*time.Minute, true, func(context.Context) (bool, error) {
+		last = try()
+		return last == nil, nil
+	})
+	if err != nil {
+		t.Fatalf("%s: %v: %v", what, err, last)
 	}
 	return time.Since(began)
 }
@@ -313,23 +335,34 @@ func (s *served) answersFromZero(t *testing.T) {
 		seen.Sub(began).Milliseconds(), answered.Seconds(), s.withoutGateway(t, &pods[0]).Seconds())
 }
 
+// hasStatus: the function reports its replica, and so does the leader in its metrics. Without requests, the replica would go into reserve.
 func (s *served) hasStatus(t *testing.T) {
-	s.wait(t, "Ready", func() bool { return s.function(t).Status.ReadyReplicas == 1 })
+	s.until(t, "status", func() error {
+		if err := s.ask(t, "resnet50"); err != nil {
+			return err
+		}
+		status := s.function(t).Status
+		if c := meta.FindStatusCondition(status.Conditions, api.ConditionReady); c == nil || c.Status != metav1.ConditionTrue || c.Reason != "Unprofiled" ||
+			status.ReadyReplicas != 1 || status.Pods != "1+0+0" || status.Share != "100% x 100%" {
+			return fmt.Errorf("%+v", status)
+		}
+		return nil
+	})
 	t.Log("\n" + s.kubectl(t, "get", "gpufunctions,fastpods"))
-	status := s.function(t).Status
-	if c := status.Conditions[0]; c.Type != "Ready" || c.Status != metav1.ConditionTrue || c.Reason != "Unprofiled" {
-		t.Errorf("%+v", c)
-	}
 	if host := s.kubectl(t, "get", "service", "resnet50", "-o", "jsonpath={.spec.externalName}"); host != "gshare-gateway.gshare-system.svc.cluster.local" {
 		t.Errorf("the name of the function leads to %q", host)
 	}
-	leader := s.leader(t)
-	if text := s.get(t, "http://"+leader.Status.PodIP+":9090/metrics"); !strings.Contains(text, `gshare_fleet_replicas{function="resnet50",namespace="default",phase="ready"} 1`) {
-		t.Errorf("the leader's metrics lack the replica:\n%s", text)
-	}
-	if status.Pods != "1+0+0" || status.Share != "100% x 100%" {
-		t.Errorf("%+v", status)
-	}
+	s.until(t, "the leader's metrics", func() error {
+		if err := s.ask(t, "resnet50"); err != nil {
+			return err
+		}
+		leader, _ := s.leader(t)
+		text, err := s.get("http://" + leader.Status.PodIP + ":9090/metrics")
+		if err == nil && !strings.Contains(text, `gshare_fleet_replicas{function="resnet50",namespace="default",phase="ready"} 1`) {
+			err = fmt.Errorf("%s lacks the replica:\n%s", leader.Name, text)
+		}
+		return err
+	})
 }
 
 // kill ends the processes of a pod with SIGKILL.
@@ -364,6 +397,9 @@ func (s *served) holder(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if lease.Spec.HolderIdentity == nil {
+		return ""
+	}
 	return *lease.Spec.HolderIdentity
 }
 
@@ -375,22 +411,26 @@ func (s *served) leadsAfter(t *testing.T, holder string) bool {
 	return now != "" && now != holder
 }
 
-// leader returns the pod of the controller that is the leader.
-func (s *served) leader(t *testing.T) v1.Pod {
+// leader waits until a controller leads, and returns its pod and its identity as the holder.
+func (s *served) leader(t *testing.T) (pod v1.Pod, holder string) {
 	t.Helper()
-	holder, _, _ := strings.Cut(s.holder(t), "_")
-	for _, p := range s.pods(t, "gshare-system", "app", "gshare-controller") {
-		if p.Name == holder {
-			return p
+	s.wait(t, "a leader", func() bool {
+		holder = s.holder(t)
+		name, _, _ := strings.Cut(holder, "_")
+		pods := s.pods(t, "gshare-system", "app", "gshare-controller")
+		at := slices.IndexFunc(pods, func(p v1.Pod) bool { return p.Name == name })
+		if at >= 0 {
+			pod = pods[at]
 		}
-	}
-	return v1.Pod{}
+		return at >= 0
+	})
+	return pod, holder
 }
 
 // anotherLeader: after the leader is killed, the next leader goes on with the same pods.
 func (s *served) anotherLeader(t *testing.T) {
 	before := s.pods(t, "default", api.LabelFunction, "resnet50")
-	leader, holder := s.leader(t), s.holder(t)
+	leader, holder := s.leader(t)
 	s.kill(t, &leader)
 	took := s.wait(t, "another leader", func() bool { return s.leadsAfter(t, holder) })
 	t.Logf("another leader after %.1f s", took.Seconds())
