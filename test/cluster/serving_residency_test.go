@@ -15,7 +15,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/residency"
 )
 
-// pairFunction has up to two replicas, for which the SM-time of one GPU is not enough, and keeps one in reserve for longer than the test takes.
+// pairFunction has up to two replicas, for which the SM-time of one GPU is not enough, and keeps one in reserve for longer than the test takes. Its last
+// replica stays Hot without load: if the test process stalled for two seconds, this replica would otherwise take the place of the one in reserve.
 const pairFunction = `apiVersion: serving.gshare.dev/v1alpha1
 kind: GPUFunction
 metadata: {name: pair}
@@ -23,7 +24,7 @@ spec:
   slo: {latency: 10s}
   access: {namespaces: ["*"]}
   resources: {share: {sm: 60, quota: 100, memory: 1Gi}}
-  scaling: {maxReplicas: 2, requestsPerSecond: 10, window: 2s, keepShared: 10m}
+  scaling: {minReplicas: 1, maxReplicas: 2, requestsPerSecond: 10, window: 2s, keepShared: 10m}
   template: {spec: {containers: [{name: server, image: "` + modelImage + `", args: [--batch, 1=2ms]}]}}
 `
 
@@ -77,28 +78,36 @@ func (s *served) under(t *testing.T, rate int, what string, holds func() bool, t
 	}
 }
 
-// replicas returns the function's ready pods that have reached a level, sorted by UID.
-func (s *served) replicas(t *testing.T, level residency.Level) (found []types.UID) {
+// replicas returns the function's pods, sorted by UID, and how many of the ready ones have reached each level, all at one moment.
+func (s *served) replicas(t *testing.T) (pods []types.UID, reached map[residency.Level]int) {
 	t.Helper()
+	reached = map[residency.Level]int{}
 	for _, p := range s.pods(t, "default", api.LabelFunction, "pair") {
-		_, reached, err := kube.ResidencyOf(&p)
+		pods = append(pods, p.UID)
+		_, has, err := kube.ResidencyOf(&p)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, ready := api.Address(&p); ready && reached.Level == level {
-			found = append(found, p.UID)
+		if _, ready := api.Address(&p); ready {
+			reached[has.Level]++
 		}
 	}
-	slices.Sort(found)
-	return found
+	slices.Sort(pods)
+	return pods, reached
 }
 
 // are returns a condition that holds when the function has exactly this many pods at each level.
 func (s *served) are(t *testing.T, hot, shared int) func() bool {
 	return func() bool {
-		return len(s.replicas(t, residency.Hot)) == hot && len(s.replicas(t, residency.Shared)) == shared &&
-			len(s.pods(t, "default", api.LabelFunction, "pair")) == hot+shared
+		pods, reached := s.replicas(t)
+		return reached[residency.Hot] == hot && reached[residency.Shared] == shared && len(pods) == hot+shared
 	}
+}
+
+// atLeast sets how many replicas stay Hot whatever the load is.
+func (s *served) atLeast(t *testing.T, replicas string) {
+	t.Helper()
+	s.kubectl(t, "patch", "gpufunction", "pair", "--type=merge", "-p", `{"spec": {"scaling": {"minReplicas": `+replicas+`}}}`)
 }
 
 // readyReplicas returns how many pods of a FaSTPod or a function are ready.
@@ -133,26 +142,27 @@ func (s *served) keepsReserve(t *testing.T) {
 
 // raisesReserve: under more load the same pods serve again, and no other pod is started.
 func (s *served) raisesReserve(t *testing.T) {
-	before := append(s.replicas(t, residency.Hot), s.replicas(t, residency.Shared)...)
-	slices.Sort(before)
-	s.under(t, rateOfTwo, "both are Hot", s.are(t, 2, 0))
-	if now := s.replicas(t, residency.Hot); !slices.Equal(now, before) {
+	before, _ := s.replicas(t)
+	var now []types.UID
+	s.under(t, rateOfTwo, "both are Hot", func() bool {
+		var reached map[residency.Level]int
+		now, reached = s.replicas(t)
+		return reached[residency.Hot] == 2 && len(now) == 2
+	})
+	if !slices.Equal(now, before) {
 		t.Errorf("the pods are %v, were %v", now, before)
 	}
 }
 
 // givesTimeOfReserve: a pod for which two Hot replicas leave no SM-time is placed beside the replica that goes into reserve, and that replica stays.
 func (s *served) givesTimeOfReserve(t *testing.T) {
-	atLeast := func(replicas string) {
-		s.kubectl(t, "patch", "gpufunction", "pair", "--type=merge", "-p", `{"spec": {"scaling": {"minReplicas": `+replicas+`}}}`)
-	}
-	atLeast("2") // if the load fell for a moment, the third pod would take the SM-time of the second replica for good
+	s.atLeast(t, "2") // if the load fell for a moment, the third pod would take the SM-time of the second replica for good
 	s.under(t, rateOfTwo, "both are Hot", s.are(t, 2, 0), func() { s.write(t, besideFastPod) })
 	s.under(t, rateOfTwo, "a third pod finds no node beside two Hot replicas", func() bool {
 		return s.readyReplicas(t, api.LabelFaSTPod, "beside") == 2 && slices.ContainsFunc(s.pods(t, "default", api.LabelFaSTPod, "beside"), isUnschedulable) &&
 			s.are(t, 2, 0)()
 	})
-	atLeast("0")
+	s.atLeast(t, "1")
 	s.under(t, rateOfOne, "it runs beside the reserve, which stays", func() bool {
 		return s.readyReplicas(t, api.LabelFaSTPod, "beside") == 3 && s.are(t, 1, 1)()
 	}, func() { s.areBesideReserve(t) })
@@ -186,15 +196,18 @@ func isUnschedulable(p v1.Pod) bool {
 // replacesReserve: a replica whose SM-time has been given to another pod stays Shared, and the replacement that is created for it waits for a node. As
 // soon as there is room, one of them becomes Hot, and the function has two replicas again.
 func (s *served) replacesReserve(t *testing.T) {
+	s.atLeast(t, "2") // if the load fell for a moment, the replacement would no longer be needed
 	s.under(t, rateOfTwo, "a replacement waits for a node", func() bool {
-		return s.hasEvent(t, "pair", "StaysShared") && slices.ContainsFunc(s.pods(t, "default", api.LabelFunction, "pair"), isUnschedulable) &&
-			len(s.replicas(t, residency.Hot)) == 1 && len(s.replicas(t, residency.Shared)) == 1
+		_, reached := s.replicas(t)
+		return reached[residency.Hot] == 1 && reached[residency.Shared] == 1 && s.hasEvent(t, "pair", "StaysShared") &&
+			slices.ContainsFunc(s.pods(t, "default", api.LabelFunction, "pair"), isUnschedulable)
 	}, func() { s.kubectl(t, "delete", "fastpod", "beside") })
 	s.under(t, rateOfTwo, "two are Hot", s.are(t, 2, 0))
 }
 
 // endsReserve: a replica in reserve ends when another function needs its GPU, and both functions report it.
 func (s *served) endsReserve(t *testing.T) {
+	s.atLeast(t, "1")
 	s.under(t, rateOfOne, "one in reserve", s.are(t, 1, 1), func() { s.write(t, wholeFunction) })
 	s.under(t, rateOfOne, "three whole GPUs, and only the Hot replica", func() bool {
 		return s.readyReplicas(t, api.LabelFunction, "whole") == 3 && s.are(t, 1, 0)()
