@@ -2,6 +2,7 @@ package cluster_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -58,8 +59,21 @@ func (s *served) refusesCallers(t *testing.T) {
 	s.kubectl(t, "get", "networkpolicy", "gshare-resnet50")
 }
 
-// call sends a request for the function to a gateway, and returns the status and the body of the response.
-func (s *served) call(t *testing.T, dial func(context.Context, string, string) (net.Conn, error), token string) (int, string) {
+// call sends a request for the function to a gateway, and returns the status and the body of the response. It repeats the request while the response is
+// 503, as it is when the API server takes too long to review the token.
+func (s *served) call(t *testing.T, dial func(context.Context, string, string) (net.Conn, error), token string) (status int, text string) {
+	t.Helper()
+	s.until(t, "response other than 503", func() (err error) {
+		status, text, err = s.callOnce(t, dial, token)
+		if err == nil && status == http.StatusServiceUnavailable {
+			err = errors.New(text)
+		}
+		return err
+	})
+	return status, text
+}
+
+func (s *served) callOnce(t *testing.T, dial func(context.Context, string, string) (net.Conn, error), token string) (int, string, error) {
 	t.Helper()
 	gateway := s.pods(t, "gshare-system", "app", "gshare-gateway")[0]
 	request, err := http.NewRequestWithContext(s.ctx, http.MethodGet, "http://"+gateway.Status.PodIP+":8080/v2/health/ready", nil)
@@ -72,14 +86,11 @@ func (s *served) call(t *testing.T, dial func(context.Context, string, string) (
 	}
 	response, err := (&http.Transport{DialContext: dial, DisableKeepAlives: true}).RoundTrip(request)
 	if err != nil {
-		t.Fatal(err)
+		return 0, "", err
 	}
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return response.StatusCode, string(text)
+	return response.StatusCode, string(text), err
 }
 
 // tokenFor creates a service account in a namespace, and returns a token for it.
