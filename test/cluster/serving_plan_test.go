@@ -109,8 +109,6 @@ func TestServingPlan(t *testing.T) {
 func (s *served) servedBy(t *testing.T, name, host string) bool {
 	t.Helper()
 	f := &api.GPUFunction{}
-	if err := s.objects.Get(s.ctx, client.ObjectKey{Namespace: "default", Name: name}, f); err != nil {
-		t.Fatal(err)
-	}
+	s.read(t, "default", name, f)
 	return f.Status.ServedBy == host && f.Status.Host == host
 }

@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 )
@@ -44,16 +43,12 @@ func (s *served) obeysPolicy(t *testing.T) {
 	s.write(t, ofTeam)
 	fastPod := func() api.FaSTPodStatus {
 		fp := &api.FaSTPod{}
-		if err := s.objects.Get(s.ctx, client.ObjectKey{Namespace: "team", Name: "bert"}, fp); err != nil {
-			t.Fatal(err)
-		}
+		s.read(t, "team", "bert", fp)
 		return fp.Status
 	}
 	function := func() api.GPUFunctionStatus {
 		f := &api.GPUFunction{}
-		if err := s.objects.Get(s.ctx, client.ObjectKey{Namespace: "team", Name: "chat"}, f); err != nil {
-			t.Fatal(err)
-		}
+		s.read(t, "team", "chat", f)
 		return f.Status
 	}
 	s.wait(t, "a pod of the FaSTPod", func() bool { return fastPod().Replicas == 1 })
@@ -66,7 +61,7 @@ func (s *served) obeysPolicy(t *testing.T) {
 		return ofFastPod != nil && ofFastPod.Message == why && ofFunction != nil && strings.HasSuffix(ofFunction.Message, why)
 	})
 	s.wait(t, "what the policy observes", func() bool {
-		return s.kubectl(t, "get", "sharepolicy", "teams", "-o", "jsonpath={.status.namespaces} {.status.replicas} {.status.smPercent} {.status.memory}") == "1 1 2 64Mi"
+		return s.kubectlGet(t, "sharepolicy", "teams", "-o", "jsonpath={.status.namespaces} {.status.replicas} {.status.smPercent} {.status.memory}") == "1 1 2 64Mi"
 	})
 	s.kubectl(t, "delete", "sharepolicy", "teams")
 	s.wait(t, "all pods without the policy", func() bool {

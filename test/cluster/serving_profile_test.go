@@ -6,7 +6,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/gshare-dev/gshare/serving/profiles"
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
@@ -44,9 +43,7 @@ func TestServingProfile(t *testing.T) {
 	s.write(t, profiledFunction)
 	profile := func() *api.GPUProfile {
 		p := &api.GPUProfile{}
-		if err := s.objects.Get(s.ctx, client.ObjectKey{Namespace: "default", Name: "measured"}, p); err != nil {
-			t.Fatal(err)
-		}
+		s.read(t, "default", "measured", p)
 		return p
 	}
 	running := func(client bool) *v1.Pod {

@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 	"github.com/gshare-dev/gshare/vgpu/kube"
@@ -33,9 +32,7 @@ func TestServingQuotas(t *testing.T) {
 	s.write(t, quotaProfile)
 	profile := func() *api.GPUProfile {
 		p := &api.GPUProfile{}
-		if err := s.objects.Get(s.ctx, client.ObjectKey{Namespace: "default", Name: "quotas"}, p); err != nil {
-			t.Fatal(err)
-		}
+		s.read(t, "default", "quotas", p)
 		return p
 	}
 	s.wait(t, "the second quota of the first server", func() bool {

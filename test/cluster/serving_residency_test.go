@@ -124,7 +124,7 @@ func (s *served) readyReplicas(t *testing.T, label, name string) (n int) {
 // hasEvent reports whether a function has an event with a reason.
 func (s *served) hasEvent(t *testing.T, function, reason string) bool {
 	t.Helper()
-	out := s.kubectl(t, "get", "events", "--field-selector", "involvedObject.name="+function+",reason="+reason, "-o", "name")
+	out := s.kubectlGet(t, "events", "--field-selector", "involvedObject.name="+function+",reason="+reason, "-o", "name")
 	return strings.TrimSpace(out) != ""
 }
 

@@ -45,9 +45,7 @@ func TestServingMixedShares(t *testing.T) {
 	s.write(t, mixedFunction)
 	function := func() *api.GPUFunction {
 		f := &api.GPUFunction{}
-		if err := s.objects.Get(s.ctx, client.ObjectKey{Namespace: "default", Name: "mixed"}, f); err != nil {
-			t.Fatal(err)
-		}
+		s.read(t, "default", "mixed", f)
 		return f
 	}
 	s.wait(t, "complete", func() bool {

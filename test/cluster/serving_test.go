@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	coordination "k8s.io/api/coordination/v1"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -201,9 +202,9 @@ func (s *served) write(t *testing.T, text string) {
 func (s *served) pods(t *testing.T, namespace, label, value string) []v1.Pod {
 	t.Helper()
 	list := &v1.PodList{}
-	if err := s.objects.List(s.ctx, list, client.InNamespace(namespace), client.MatchingLabels{label: value}); err != nil {
-		t.Fatal(err)
-	}
+	s.until(t, "list of pods", func() error {
+		return s.objects.List(s.ctx, list, client.InNamespace(namespace), client.MatchingLabels{label: value})
+	})
 	var found []v1.Pod
 	for _, p := range list.Items {
 		if p.DeletionTimestamp == nil && !kube.Ended(&p) {
@@ -305,10 +306,24 @@ func (s *served) until(t *testing.T, what string, try func() error) time.Duratio
 func (s *served) function(t *testing.T) *api.GPUFunction {
 	t.Helper()
 	f := &api.GPUFunction{}
-	if err := s.objects.Get(s.ctx, client.ObjectKey{Namespace: "default", Name: "resnet50"}, f); err != nil {
-		t.Fatal(err)
-	}
+	s.read(t, "default", "resnet50", f)
 	return f
+}
+
+// read reads an object. Like all that only reads, it tries again if it fails, since the API server may be slow to answer.
+func (s *served) read(t *testing.T, namespace, name string, o client.Object) {
+	t.Helper()
+	s.until(t, "read "+name, func() error { return s.objects.Get(s.ctx, client.ObjectKey{Namespace: namespace, Name: name}, o) })
+}
+
+// kubectlGet returns the output of kubectl get.
+func (s *served) kubectlGet(t *testing.T, args ...string) (out string) {
+	t.Helper()
+	s.until(t, "kubectl get", func() (err error) {
+		out, err = s.run(s.ctx, t, append([]string{"get"}, args...)...)
+		return err
+	})
+	return out
 }
 
 // answersFromZero: the first request for a function without pods is answered by a pod that is created for it, on a whole GPU.
@@ -393,10 +408,8 @@ func (s *served) ready(t *testing.T) (n int) {
 // holder returns the identity of the controller process that leads: the name of its pod and an ID of the process.
 func (s *served) holder(t *testing.T) string {
 	t.Helper()
-	lease, err := s.Client().CoordinationV1().Leases("gshare-system").Get(s.ctx, "gshare-controller", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	lease := &coordination.Lease{}
+	s.read(t, "gshare-system", "gshare-controller", lease)
 	if lease.Spec.HolderIdentity == nil {
 		return ""
 	}
