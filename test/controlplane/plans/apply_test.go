@@ -2,17 +2,15 @@ package plans_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	events "k8s.io/api/events/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
@@ -66,33 +64,32 @@ func TestApply(t *testing.T) {
 	}
 	startController(t)
 	served("", 1)
-	list, reasons := &events.EventList{}, []string(nil)
-	err := wait.PollUntilContextTimeout(t.Context(), 200*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) { // events come later
+	until(t.Context(), t, "events", func(ctx context.Context) error { // events come later
+		list, reasons := &events.EventList{}, []string(nil)
 		if err := admin.List(ctx, list, client.InNamespace("default")); err != nil {
-			return false, err
+			return err
 		}
-		reasons = nil
 		for _, e := range list.Items {
 			if e.Regarding.Name == "back" && strings.HasPrefix(e.Reason, "Served") {
 				reasons = append(reasons, e.Reason)
 			}
 		}
-		return slices.Contains(reasons, api.EventServedBy) && slices.Contains(reasons, api.EventServedByOwn), nil
+		if !slices.Contains(reasons, api.EventServedBy) || !slices.Contains(reasons, api.EventServedByOwn) {
+			return fmt.Errorf("%v", reasons)
+		}
+		return nil
 	})
-	if err != nil {
-		t.Errorf("events %v: %v", reasons, err)
-	}
 }
 
 // awaitServed waits until a function is served by the given host and has the given number of pods. It plays a kubelet that runs all pods.
 func awaitServed(t *testing.T, c client.Client, name, host string, pods int) {
 	t.Helper()
-	f, list, own := &api.GPUFunction{}, &v1.PodList{}, 0
-	err := wait.PollUntilContextTimeout(t.Context(), 200*time.Millisecond, 2*time.Minute, true, func(ctx context.Context) (bool, error) {
+	f, list := &api.GPUFunction{}, &v1.PodList{}
+	until(t.Context(), t, name, func(ctx context.Context) error {
 		if err := c.List(ctx, list, client.InNamespace("default"), client.HasLabels{api.LabelFunction}); err != nil {
-			return false, err
+			return err
 		}
-		own = 0
+		own := 0
 		for i := range list.Items {
 			p := &list.Items[i]
 			if p.Labels[api.LabelFunction] == name {
@@ -102,18 +99,16 @@ func awaitServed(t *testing.T, c client.Client, name, host string, pods int) {
 				continue
 			}
 			p.Status = v1.PodStatus{Phase: v1.PodRunning, PodIP: "10.0.0.1", PodIPs: []v1.PodIP{{IP: "10.0.0.1"}}, Conditions: []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionTrue}}}
-			if err := c.Status().Update(ctx, p); apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-				return false, nil // the controller has changed or deleted the object since it was listed
-			} else if err != nil {
-				return false, err
+			if err := c.Status().Update(ctx, p); err != nil {
+				return err // the controller may have changed or deleted the object since it was listed
 			}
 		}
 		if err := c.Get(ctx, client.ObjectKey{Namespace: "default", Name: name}, f); err != nil {
-			return false, err
+			return err
 		}
-		return own == pods && f.Status.ServedBy == host && f.Status.Host == host, nil
+		if own != pods || f.Status.ServedBy != host || f.Status.Host != host {
+			return fmt.Errorf("%d pods, to be served by %q and is by %q, want %d pods and %q", own, f.Status.ServedBy, f.Status.Host, pods, host)
+		}
+		return nil
 	})
-	if err != nil {
-		t.Fatalf("%s has %d pods, is to be served by %q and is by %q, want %d and %q: %v", name, own, f.Status.ServedBy, f.Status.Host, pods, host, err)
-	}
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -169,20 +170,37 @@ func await(ctx context.Context, t *testing.T, c client.Client, name, want string
 
 func awaitCondition(ctx context.Context, t *testing.T, c client.Client, name, condition, want string) *api.InferencePlan {
 	t.Helper()
-	plan, now := &api.InferencePlan{}, ""
-	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+	plan := &api.InferencePlan{}
+	until(ctx, t, name, func(ctx context.Context) error {
 		if err := c.Get(ctx, client.ObjectKey{Namespace: "default", Name: name}, plan); err != nil {
-			return false, err
+			return err
 		}
+		now := ""
 		if is := meta.FindStatusCondition(plan.Status.Conditions, condition); is != nil {
 			now = string(is.Status) + " " + is.Reason + " " + is.Message
 		}
-		return strings.HasPrefix(now, want), nil
+		if !strings.HasPrefix(now, want) {
+			return fmt.Errorf("%q, want %q", now, want)
+		}
+		return nil
+	})
+	return plan
+}
+
+// until repeats what may fail for a while until it succeeds. If it does not succeed, the test ends with the last error.
+func until(ctx context.Context, t *testing.T, what string, try func(context.Context) error) {
+	t.Helper()
+	var last error
+	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, 2*time.Minute, true, func(ctx context.Context) (bool, error) {
+		err := try(ctx)
+		if ctx.Err() == nil {
+			last = err
+		}
+		return err == nil, nil
 	})
 	if err != nil {
-		t.Fatalf("%s: %q, want %q: %v", name, now, want, err)
+		t.Fatalf("%s: %v: %v", what, err, last)
 	}
-	return plan
 }
 
 // printed returns the columns that kubectl get prints for a plan.
