@@ -126,14 +126,17 @@ func (r *rig) bind(t *testing.T, p *v1.Pod, node string) {
 // until waits for a pod to be bound, or to be told why not.
 func (r *rig) until(t *testing.T, p *v1.Pod, done func(*v1.Pod) bool) *v1.Pod {
 	t.Helper()
-	var now *v1.Pod
+	now, last := p, error(nil)
 	err := wait.PollUntilContextCancel(r.ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
-		var err error
-		now, err = r.CoreV1().Pods(p.Namespace).Get(ctx, p.Name, metav1.GetOptions{})
-		return err == nil && done(now), err
+		read, err := r.CoreV1().Pods(p.Namespace).Get(ctx, p.Name, metav1.GetOptions{})
+		if last = err; err != nil {
+			return false, nil
+		}
+		now = read
+		return done(now), nil
 	})
 	if err != nil {
-		t.Fatalf("%s: %v; it stands at %+v", p.Name, err, now.Status)
+		t.Fatalf("%s: %v: %v; it stands at %+v", p.Name, err, last, now.Status)
 	}
 	return now
 }
