@@ -58,7 +58,7 @@ func TestLeaderIsKilledInMidBurst(t *testing.T) {
 	gate := newTurnstile()
 	election := controlplane.SchedulerOptions{
 		Server: l.startProxy(gate.decide).url, LeaderElect: true,
-		LeaseDuration: 6 * time.Second, RenewDeadline: 5 * time.Second, RetryPeriod: 250 * time.Millisecond, // a leader that is stopped for 5 s exits
+		LeaseDuration: 12 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 250 * time.Millisecond, // a leader that is stopped for 10 s exits
 	}
 	leader := l.ownScheduler("first", election)
 	first := l.waitHolder("")
