@@ -19,7 +19,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-const testTimeout = time.Minute
+const testTimeout = 5 * time.Minute // on a busy machine; most tests take seconds
 
 // lab is one test's view of the cluster.
 type lab struct {

@@ -13,10 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-const (
-	pollInterval = 50 * time.Millisecond
-	eventTimeout = 15 * time.Second
-)
+const pollInterval = 50 * time.Millisecond
 
 // waitBound returns once the pods are bound to nodes.
 func (l *lab) waitBound(names ...string) {
@@ -73,7 +70,7 @@ func (l *lab) waitSettled(count int) {
 func (l *lab) waitEvent(uid types.UID, reason, text string) {
 	l.t.Helper()
 	var notes []string
-	err := wait.PollUntilContextTimeout(l.ctx, pollInterval, eventTimeout, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextCancel(l.ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
 		notes = nil
 		for _, e := range l.events(ctx, uid) {
 			if e.Type == v1.EventTypeWarning && e.Reason == reason {
