@@ -104,10 +104,15 @@ func (s *served) are(t *testing.T, hot, shared int) func() bool {
 	}
 }
 
-// atLeast sets how many replicas stay Hot whatever the load is.
+// atLeast sets how many replicas stay Hot whatever the load is, and waits until the controller knows.
 func (s *served) atLeast(t *testing.T, replicas string) {
 	t.Helper()
 	s.kubectl(t, "patch", "gpufunction", "pair", "--type=merge", "-p", `{"spec": {"scaling": {"minReplicas": `+replicas+`}}}`)
+	s.wait(t, "minReplicas is known to the controller", func() bool {
+		f := &api.GPUFunction{}
+		s.read(t, "default", "pair", f)
+		return f.Status.ObservedGeneration == f.Generation
+	})
 }
 
 // readyReplicas returns how many pods of a FaSTPod or a function are ready.
