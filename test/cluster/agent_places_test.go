@@ -233,7 +233,7 @@ func testContainerRestart(ctx context.Context, t *testing.T, a *agents) {
 // untilTold makes a container wait until the test creates a file in it. After a fixed time, the container might end before the test has seen it run.
 const untilTold = "until test -e /told; do sleep 0.1; done"
 
-// testGivenBack ends pods in every possible way, and checks that their shares are free again within seconds.
+// testGivenBack ends pods in every possible way, and checks that their shares are free again soon.
 func testGivenBack(ctx context.Context, t *testing.T, a *agents) {
 	node := a.Nodes[0]
 	now := int64(0)
@@ -281,7 +281,7 @@ func testGivenBack(ctx context.Context, t *testing.T, a *agents) {
 		}
 		took := a.waitGrants(ctx, t, node, 0)
 		t.Logf("%s: back %v after its last process had ended", name, took)
-		if took > 2*time.Minute { // the agent looks again after seconds, but the machine may be busy
+		if took > 2*time.Minute { // it takes a second, but the machine may be busy
 			t.Errorf("%s: back after %v", name, took)
 		}
 	}
