@@ -159,9 +159,10 @@ func TestKilledAgentUnderLoad(t *testing.T) {
 	}
 	slices.Sort(away)
 	slices.Sort(late)
-	// A machine that is too busy to start the agent in time is too busy for the clients as well.
-	if bound := max(time.Second, 10*away[2]); late[2] > bound {
-		t.Errorf("normal %v (median) after the restart, which took %v", late[2], away[2])
+	// A client that waits for a lease is late every time; on a busy machine one may be late now and then. A machine that is too busy to start the
+	// agent in time is too busy for the clients as well.
+	if bound := max(time.Second, 10*away[2]); late[0] > bound {
+		t.Errorf("normal %v (minimum) after the restart, which took %v (median)", late[0], away[2])
 	}
 }
 
