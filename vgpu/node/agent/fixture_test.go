@@ -23,6 +23,7 @@ import (
 	fakekubelet "github.com/gshare-dev/gshare/test/fake/kubelet"
 	config "github.com/gshare-dev/gshare/vgpu/api/config/node"
 	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/node/atomicfile"
 	"github.com/gshare-dev/gshare/vgpu/node/gpu"
 	"github.com/gshare-dev/gshare/vgpu/node/kubelet"
 	"github.com/gshare-dev/gshare/vgpu/node/mps"
@@ -201,9 +202,10 @@ func newFixture(t *testing.T, options ...func(*Options)) *fixture {
 	return r
 }
 
+// write replaces a file of the node at once: the agent may be reading it.
 func (r *fixture) write(name, text string) {
 	r.t.Helper()
-	if err := os.WriteFile(filepath.Join(r.dir, name), []byte(text), 0o600); err != nil {
+	if err := atomicfile.WriteFile(filepath.Join(r.dir, name), []byte(text), 0o600); err != nil {
 		r.t.Fatal(err)
 	}
 }
