@@ -159,6 +159,21 @@ func (c *cluster) hasEvent(part string) bool {
 	return slices.ContainsFunc(c.events, func(e string) bool { return strings.Contains(e, part) })
 }
 
+// told returns the number of events.
+func (c *cluster) told() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.events)
+}
+
+// drop removes the events with a prefix after the first n.
+func (c *cluster) drop(n int, prefix string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n = min(n, len(c.events))
+	c.events = append(c.events[:n], slices.DeleteFunc(c.events[n:], func(e string) bool { return strings.HasPrefix(e, prefix) })...)
+}
+
 // fixture is an agent with a fake kubelet and a fake API server.
 type fixture struct {
 	*Agent
@@ -325,9 +340,26 @@ func (r *fixture) createContainer(uid, container, cdi string) (spec string, err 
 	return string(text), err
 }
 
+// createSoon is create for a container that must start: it repeats PreStart after an error, as the kubelet does, and drops the error's event.
+func (r *fixture) createSoon(uid, cdi string) (spec string, err error) {
+	r.t.Helper()
+	for {
+		before := r.cluster.told()
+		if spec, err = r.create(uid, cdi); err == nil {
+			return spec, nil
+		}
+		r.cluster.drop(before, "pod-"+uid+" ")
+		select {
+		case <-r.ctx.Done():
+			return "", err
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
 func (r *fixture) mustCreate(uid, cdi, slice string) {
 	r.t.Helper()
-	spec, err := r.create(uid, cdi)
+	spec, err := r.createSoon(uid, cdi)
 	if err != nil || !strings.Contains(spec, "CUDA_VISIBLE_DEVICES="+slice+`"`) {
 		r.t.Fatalf("pod %s: %v; its CDI file is %s", uid, err, spec)
 	}

@@ -111,7 +111,7 @@ func TestMPS(t *testing.T) {
 	c := newProcessFixture(t, config.ReportStrangers, withMPS(t))
 	r := c.fixture
 	cdi := r.pod("a", "GPU-0", 30, 50)
-	spec, err := r.create("a", cdi)
+	spec, err := r.createSoon("a", cdi)
 	if err != nil || !strings.Contains(spec, `"hostPath":"`+r.MPS.ClientDir("GPU-0")+`"`) || strings.Contains(spec, "GPU-1") {
 		t.Fatalf("%v: %s", err, spec)
 	}
@@ -129,7 +129,7 @@ func TestMPS(t *testing.T) {
 	second := r.pod("b", "GPU-0", 20, 40)
 	created := make(chan error, 1)
 	go func() {
-		_, err := r.create("b", second)
+		_, err := r.createSoon("b", second)
 		created <- err
 	}()
 	_ = client.Process.Kill()
@@ -154,7 +154,7 @@ func TestSharedMemory(t *testing.T) {
 	}
 	c := newProcessFixture(t, config.ReportStrangers, withMPS(t), func(o *Options) { o.MPS.OwnSharedMemory = true })
 	r := c.fixture
-	spec, err := r.create("a", r.pod("a", "GPU-0", 30, 50))
+	spec, err := r.createSoon("a", r.pod("a", "GPU-0", 30, 50))
 	memory := r.MPS.SharedMemory("GPU-0")
 	if want := `"hostPath":"` + memory + `","containerPath":"/dev/shm"`; err != nil || !strings.Contains(spec, want) {
 		t.Errorf("%v: %s", err, spec)
@@ -205,7 +205,7 @@ func TestNamespaces(t *testing.T) {
 	r := c.fixture
 	pipes := map[string]string{}
 	for _, pod := range []string{"a", "b"} {
-		spec, err := r.create(pod, r.pod(pod, "GPU-0", 30, 50))
+		spec, err := r.createSoon(pod, r.pod(pod, "GPU-0", 30, 50))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -64,7 +64,7 @@ func TestElastic(t *testing.T) {
 	}
 	pod := elastic("a", 300, 600)
 	r.kubelet.AddPod(pod)
-	spec, err := r.create("a", r.admitted("a"))
+	spec, err := r.createSoon("a", r.admitted("a"))
 	if err != nil || !strings.Contains(spec, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=60\"") {
 		t.Fatalf("%v; the CDI file is %s", err, spec)
 	}

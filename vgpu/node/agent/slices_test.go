@@ -274,7 +274,7 @@ func TestInstances(t *testing.T) {
 	r.write("mig-minors", "gpu0/gi0/access 12\ngpu0/gi0/ci0/access 13\n")
 	r.write("devices.yaml", devices+"- {uuid: GPU-2, model: A100, sms: 108, memoryMiB: 81920, mig: [{uuid: MIG-0, profile: 1g.10gb, sms: 14, memoryMiB: 9728}]}\n")
 	r.wait("instance", func() bool { return len(r.shares()) == 3 })
-	spec, err := r.create("a", r.pod("a", "MIG-0", 50, 50))
+	spec, err := r.createSoon("a", r.pod("a", "MIG-0", 50, 50))
 	if err != nil || !strings.Contains(spec, "CUDA_VISIBLE_DEVICES=MIG-0") {
 		t.Fatalf("%v: %s", err, spec)
 	}

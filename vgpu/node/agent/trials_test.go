@@ -21,7 +21,7 @@ func TestTrialQuota(t *testing.T) {
 		r.kubelet.AddPod(changed)
 	}
 	set("80")
-	if _, err := r.create("a", r.admitted("a")); err != nil {
+	if _, err := r.createSoon("a", r.admitted("a")); err != nil {
 		t.Fatal(err)
 	}
 	quota := func() (now share.PerMille) {
@@ -52,7 +52,7 @@ func TestWorkOfNeighbours(t *testing.T) {
 	for _, name := range []string{"a", "b"} {
 		pod := placed(name, "GPU-0", 40, 80)
 		r.kubelet.AddPod(pod)
-		if _, err := r.create(name, r.admitted(name)); err != nil {
+		if _, err := r.createSoon(name, r.admitted(name)); err != nil {
 			t.Fatal(err)
 		}
 	}
