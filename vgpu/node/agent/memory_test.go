@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	config "github.com/gshare-dev/gshare/vgpu/api/config/node"
@@ -30,6 +31,8 @@ func withDriver(t *testing.T, script string) func(*Options) {
 			t.Fatal(err)
 		}
 		program := "#!/bin/sh\necho \"$@\" >>" + filepath.Join(dir, "calls") + "\n" + script
+		syscall.ForkLock.RLock() // a child that is forked while a program is written keeps it from being executed
+		defer syscall.ForkLock.RUnlock()
 		for name, text := range map[string]string{"nvidia-smi": program, "cgroup.controllers": "dmem\n"} {
 			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755); err != nil {
 				t.Fatal(err)

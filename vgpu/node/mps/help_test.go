@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -15,7 +16,10 @@ func (r *rig) breakHelp() (file string) {
 	dir := r.t.TempDir()
 	file, wrapper := filepath.Join(dir, "broken"), filepath.Join(dir, controlProgram)
 	script := fmt.Sprintf("#!/bin/sh\n[ -e %s ] && [ \"$3\" = -h ] && kill -9 $$\nexec %s \"$@\"\n", file, filepath.Join(r.folder, r.driver, controlProgram))
-	if err := os.WriteFile(wrapper, []byte(script), 0o755); err != nil {
+	syscall.ForkLock.RLock() // a child that is forked while a program is written keeps it from being executed
+	err := os.WriteFile(wrapper, []byte(script), 0o755)
+	syscall.ForkLock.RUnlock()
+	if err != nil {
 		r.t.Fatal(err)
 	}
 	r.Close()
