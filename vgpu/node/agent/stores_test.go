@@ -64,7 +64,7 @@ func (r *fixture) storePID(slice string) int {
 func (r *fixture) startLoaded(uid string) (spec string) {
 	r.t.Helper()
 	r.kubelet.AddPod(loaded(uid, "GPU-0"))
-	spec, err := r.create(uid, r.admitted(uid))
+	spec, err := r.createSoon(uid, r.admitted(uid))
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -112,12 +112,12 @@ func TestStoreWithoutPods(t *testing.T) {
 	r := newFixture(t, withStores)
 	t.Cleanup(func() { _ = r.Stores.Stop() })
 	none := func(modelstore.Store) (store.Survivors, error) { return store.Survivors{}, nil }
-	if err := r.Stores.Open(t.Context(), modelstore.Store{Slice: "GPU-0", Namespace: "default"}, "GPU-0", none); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.granter.stores.open(t.Context(), &grant.Grant{VGPUs: []kube.PlacedVGPU{{Slice: "GPU-0"}}}); err != nil {
-		t.Error(err)
-	}
+	r.wait("a store", func() bool { // again and again: a busy machine may take longer to start or end one than the agent waits
+		return r.Stores.Open(t.Context(), modelstore.Store{Slice: "GPU-0", Namespace: "default"}, "GPU-0", none) == nil
+	})
+	r.wait("the grant of its memory", func() bool {
+		return r.granter.stores.open(t.Context(), &grant.Grant{VGPUs: []kube.PlacedVGPU{{Slice: "GPU-0"}}}) == nil
+	})
 	if pid := r.storePID("GPU-0"); pid != 0 || r.left("stores") != 0 {
 		t.Errorf("store %d is left", pid)
 	}
