@@ -120,6 +120,7 @@ func TestSimulationEnds(t *testing.T) {
 	s := newSimulated(t)
 	a := s.start(t)
 	spin := s.spin(t, "spin_ns1000000_sm500_blocks64")
+	eventually(t, "its kernels run", func() bool { kernels, _ := s.total(t); return kernels > 0 })
 	m, url := s.model(t, 50)
 	if err := post(url); err != nil {
 		t.Fatal(err)
