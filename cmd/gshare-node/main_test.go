@@ -167,7 +167,12 @@ func (m *machine) mustStatus(t *testing.T) control.Status {
 
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for end := time.Now().Add(patience); !holds(); time.Sleep(2 * time.Millisecond) {
+	eventuallyWithin(t, patience, what, holds)
+}
+
+func eventuallyWithin(t *testing.T, limit time.Duration, what string, holds func() bool) {
+	t.Helper()
+	for end := time.Now().Add(limit); !holds(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("still not: " + what)
 		}

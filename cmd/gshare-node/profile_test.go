@@ -61,7 +61,7 @@ spec:
 	if err := killed.Start(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "it measures again", func() bool { p := read(); return len(p.Trials) == 1 && p.Attempt != nil })
+	eventuallyWithin(t, 5*patience, "it measures again", func() bool { p := read(); return len(p.Trials) == 1 && p.Attempt != nil })
 	if err := killed.Process.Signal(syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
