@@ -129,11 +129,18 @@ func (s *serving) mustAnswer(t *testing.T) {
 func TestServe(t *testing.T) {
 	b := newBench(t)
 	b.start(t)
-	s := b.serve(t, resnet50("maxReplicas: 1, window: 4s, keepShared: 1s"))
+	s := b.serve(t, resnet50("maxReplicas: 1, window: 2s, keepShared: 1s"))
 	if runs := b.mustStatus(t).Runs; len(runs) > 0 {
 		t.Fatalf("before the first request: %+v", runs)
 	}
 	s.mustAnswer(t)
+	eventually(t, "no replica is left without load", func() bool { return len(b.mustStatus(t).Runs) == 0 })
+	if code := s.end(syscall.SIGTERM); code != 0 || strings.Contains(s.text(), "replica failed") {
+		t.Errorf("it was not ended in order: code %d, %s", code, s.text())
+	}
+
+	s = b.serve(t, resnet50("maxReplicas: 1, window: 2m")) // so long that no replica ends for want of load
+	s.batches(t)                                           // most of them wait for the replica
 	runs := b.mustStatus(t).Runs
 	if len(runs) != 1 || runs[0].Name != "resnet50-1" || runs[0].Priority != string(share.SLO) {
 		t.Fatalf("%+v", runs)
@@ -141,27 +148,21 @@ func TestServe(t *testing.T) {
 	if v := runs[0].VGPUs[0]; v.SM != 400 || v.Quota != 500 || v.QuotaLimit != 1000 || v.Memory != 1024*share.MiB || v.UsedMemory < 40*share.MiB {
 		t.Errorf("its share is %+v", v)
 	}
-	eventually(t, "no replica is left without load", func() bool { return len(b.mustStatus(t).Runs) == 0 })
-	if strings.Contains(s.text(), "replica failed") {
-		t.Errorf("it was not ended in order: %s", s.text())
-	}
-
-	s.batches(t) // most of them wait for the replica
-	killed := b.mustStatus(t).Runs[0].PID
+	killed := runs[0].PID
 	if err := syscall.Kill(killed, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	const failed = `gshare_fleet_failures_total{function="resnet50",namespace="default"} 1` + "\n"
 	eventually(t, "its end is noticed", func() bool { return strings.Contains(s.metrics(t), failed) })
-	s.mustAnswer(t) // the request keeps the next replica from being ended for want of load
+	s.mustAnswer(t)
 	if runs := b.mustStatus(t).Runs; len(runs) != 1 || runs[0].PID == killed {
 		t.Errorf("%+v", runs)
 	}
-	for _, line := range []string{`gshare_fleet_starts_total{function="resnet50",namespace="default"} 3`, `gshare_fleet_failures_total{function="resnet50",namespace="default"} 1`,
-		`gshare_fleet_replicas{function="resnet50",namespace="default",phase="ready"} 1`, `gshare_gateway_requests_total{code="200",function="resnet50",namespace="default"} 18`} {
+	for _, line := range []string{`gshare_fleet_starts_total{function="resnet50",namespace="default"} 2`, `gshare_fleet_failures_total{function="resnet50",namespace="default"} 1`,
+		`gshare_fleet_replicas{function="resnet50",namespace="default",phase="ready"} 1`, `gshare_gateway_requests_total{code="200",function="resnet50",namespace="default"} 17`} {
 		eventually(t, line, func() bool { return strings.Contains(s.metrics(t), line+"\n") }) // after the client has the answer
 	}
-	s.stopUnderLoad(t, 18, 50)
+	s.stopUnderLoad(t, 17, 50)
 	eventually(t, "its share is back", func() bool { return len(b.mustStatus(t).Runs) == 0 })
 }
 
