@@ -101,14 +101,23 @@ func (n *node) serves(s Store) bool {
 	return errors.Is(err, rules.ErrAbsent)
 }
 
+// signal sends a signal to a store, which must run: PID 0 would be the test's own process group. It returns the store's PID.
+func (n *node) signal(s Store, number syscall.Signal) (pid int) {
+	n.t.Helper()
+	if pid = n.pid(s); pid == 0 {
+		n.t.Fatal("no store runs")
+	}
+	if err := syscall.Kill(pid, number); err != nil {
+		n.t.Fatal(err)
+	}
+	return pid
+}
+
 // hang stops a store, as if it hung.
 func (n *node) hang(s Store) {
 	n.t.Helper()
 	n.AnswerTimeout = 200 * time.Millisecond
-	pid := n.pid(s)
-	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
-		n.t.Fatal(err)
-	}
+	pid := n.signal(s, syscall.SIGSTOP)
 	for { // it may go on for a moment
 		if stat, err := process.ReadFile(pid, "stat"); err != nil || strings.Contains(string(stat), ") T ") {
 			return
@@ -120,9 +129,7 @@ func (n *node) hang(s Store) {
 // kill kills a store.
 func (n *node) kill(s Store) {
 	n.t.Helper()
-	if err := syscall.Kill(n.pid(s), syscall.SIGKILL); err != nil {
-		n.t.Fatal(err)
-	}
+	n.signal(s, syscall.SIGKILL)
 	for n.pid(s) != 0 {
 		time.Sleep(time.Millisecond)
 	}
