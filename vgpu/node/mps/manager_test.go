@@ -138,7 +138,10 @@ func TestFault(t *testing.T) {
 		failing, stubborn := r.connect(), r.connect()
 		r.signal(stubborn.Process.Pid, syscall.SIGSTOP) // it cannot even see the error
 		r.signal(r.servers()[0], syscall.SIGUSR1)
-		r.waitFor("the slice to close", func() bool { return r.ClosedReasons()[slice] == "a fault has failed its clients" }) // opens again soon
+		r.waitFor("the slice to close", func() bool { // it opens again soon
+			_, closed := r.reasons.Load("a fault has failed its clients")
+			return closed
+		})
 		if err := <-failing.ended; err == nil {
 			t.Error("a client continued after a fault")
 		}

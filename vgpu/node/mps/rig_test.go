@@ -66,6 +66,7 @@ type rig struct {
 	driver   string       // folder of the driver's control program, below it
 	programs string       // folder of another control program; empty: the driver's
 	changes  atomic.Int64 // calls of OnChange
+	reasons  sync.Map     // for which the slice was closed at some call of OnChange
 }
 
 // driver615 is the driver with MPS v3, which has namespaces. The default one, of the empty name, has v2.
@@ -104,9 +105,13 @@ func newRig(t *testing.T, driver string) *rig {
 func (r *rig) newManager(d Daemons) *Manager {
 	d.CommandTimeout = cmp.Or(d.CommandTimeout, time.Minute)
 	d.Program, d.Simulated = filepath.Join(cmp.Or(r.programs, filepath.Join(r.folder, r.driver)), controlProgram), true
-	m := New(Config{
+	var m *Manager
+	m = New(Config{
 		Daemons: d,
-		Log:     slog.New(slog.DiscardHandler), Interval: 10 * time.Millisecond, OnChange: func() { r.changes.Add(1) },
+		Log:     slog.New(slog.DiscardHandler), Interval: 10 * time.Millisecond, OnChange: func() {
+			r.changes.Add(1)
+			r.reasons.Store(m.ClosedReasons()[slice], true)
+		},
 		Supervisor: supervisor.Config{
 			FirstDelay: 20 * time.Millisecond, LastDelay: 100 * time.Millisecond, Settled: time.Second, Patience: 50 * time.Millisecond,
 			Grace: 100 * time.Millisecond,
