@@ -55,7 +55,7 @@ func newNode(t testing.TB, dir string, change ...func(*Options)) *Node {
 func nodeOptions(dir string) Options {
 	return Options{
 		Config: config.Configuration{Directory: dir, ContextReserveMiB: new(int64(0))}.WithDefaults(), MPS: mps.Daemons{Dir: dir, Simulated: true}, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
-		timing:  timing{mpsTimeout: defaultTiming.mpsTimeout, lease: 100 * time.Millisecond, request: time.Minute, period: 500 * time.Millisecond},
+		timing:  timing{mpsTimeout: time.Minute, lease: 100 * time.Millisecond, request: time.Minute, period: 500 * time.Millisecond},
 		Devices: []gpu.Device{{UUID: "GPU-0", Model: "A100", SMs: 108, Memory: 80 * gib}, {UUID: "GPU-1", Model: "A100", SMs: 108, Memory: 80 * gib}},
 	}
 }
