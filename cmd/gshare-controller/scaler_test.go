@@ -50,7 +50,7 @@ func TestAnnounce(t *testing.T) {
 
 // TestAdviserEnds: the port is there until the process leads no more.
 func TestAdviserEnds(t *testing.T) {
-	free, err := net.Listen("tcp", "127.0.0.1:0")
+	free, err := net.Listen("tcp", "127.0.0.2:0") // no outgoing connection takes its port until it is used: those come from 127.0.0.1
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,7 @@ import (
 
 // TestWaitForServer: a controller that is started while the API server is away is alive and not ready, and goes on when it answers.
 func TestWaitForServer(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := net.Listen("tcp", "127.0.0.2:0") // no outgoing connection takes its port until it is used: those come from 127.0.0.1
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -29,7 +29,7 @@ func scrape(t *testing.T, address string) map[string]*client.MetricFamily {
 // freeAddress is one that nobody listens at.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := net.Listen("tcp", "127.0.0.2:0") // no outgoing connection takes its port until it is used: those come from 127.0.0.1
 	if err != nil {
 		t.Fatal(err)
 	}
