@@ -124,7 +124,8 @@ func TestServeNeverListens(t *testing.T) {
 	cmd, text := m.startServe(t, `[sh, -c, 'echo loading; sleep 1000'], startupProbe: {periodSeconds: 1, failureThreshold: 2}`)
 	address := regexp.MustCompile(`msg=serving address=(\S+)`)
 	waitFor(t, func() bool { return address.MatchString(text()) })
-	reason := regexp.MustCompile(`^{"error":"no replica serves the function: f-1: not ready within 2s, waited for port \d+(; last line: loading)?"}$`)
+	reason := regexp.MustCompile(`^{"error":"no replica serves the function: f-1: (not ready within 2s, waited for port \d+(?:; last line: loading)?)"}$`)
+	var told []string
 	for range 2 {
 		r, err := http.NewRequest(http.MethodPost, "http://"+address.FindStringSubmatch(text())[1]+"/", strings.NewReader("hello"))
 		if err != nil {
@@ -137,9 +138,11 @@ func TestServeNeverListens(t *testing.T) {
 		}
 		body, err := io.ReadAll(response.Body)
 		response.Body.Close()
-		if err != nil || response.StatusCode != 503 || response.Header.Get("X-Gshare-Reason") != "backing-off" || !reason.Match(body) {
-			t.Errorf("%d, %v, %s, %v", response.StatusCode, response.Header, body, err)
+		m := reason.FindStringSubmatch(string(body))
+		if err != nil || response.StatusCode != 503 || response.Header.Get("X-Gshare-Reason") != "backing-off" || m == nil {
+			t.Fatalf("%d, %v, %s, %v", response.StatusCode, response.Header, body, err)
 		}
+		told = append(told, m[1])
 		if after, err := strconv.Atoi(response.Header.Get("Retry-After")); err != nil || after < 1 || after > 60 {
 			t.Errorf("try again after %d, %v", after, err)
 		}
@@ -151,6 +154,11 @@ func TestServeNeverListens(t *testing.T) {
 	failed := regexp.MustCompile(`msg="replica failed" replica=f-1 reason="not ready within 2s, waited for port \d+(; last line: loading)?" "again in"=1s`)
 	if !failed.MatchString(text()) || !strings.Contains(text(), "requests=2 answered=0 \"in time\"=0 refused=2 ") {
 		t.Errorf("%s", text())
+	}
+	for _, reason := range told {
+		if !strings.Contains(text(), fmt.Sprintf("reason=%q", reason)) {
+			t.Errorf("a request was told %q, the log: %s", reason, text())
+		}
 	}
 }
 
