@@ -171,7 +171,7 @@ func TestTrainingDisrupted(t *testing.T) {
 func TestTrainingUncounted(t *testing.T) {
 	for name, change := range map[string]func(*kube.ContainerEnforcement){
 		"no more counts":            func(*kube.ContainerEnforcement) {},
-		"a restarted agent":     func(c *kube.ContainerEnforcement) { c.Work = nil },
+		"a restarted agent":         func(c *kube.ContainerEnforcement) { c.Work = nil },
 		"counts that are not valid": func(c *kube.ContainerEnforcement) { c.Work.Changed = -1 },
 	} {
 		t.Run(name, func(t *testing.T) {
