@@ -32,9 +32,9 @@ func command() *cobra.Command {
 		Use:   "gshare-model [flags]",
 		Short: "Serve a simulated model, to try gshare with",
 		Long: "gshare-model serves a model that does not exist: its kernels take the times that you specify and compute nothing, its weights are\n" +
-			"bytes of the size that you specify, and its results are checksums of the inputs. It listens on $HOST:$PORT and serves the Open\n" +
-			"Inference Protocol over REST and gRPC, OpenAI's completions and embeddings, and POST / with any body. It needs a GPU with its driver,\n" +
-			"or the simulated driver of hook/fake.",
+			"bytes of the size that you specify, and its results are checksums of the inputs. Once the model is loaded, it listens on $HOST:$PORT\n" +
+			"and serves the Open Inference Protocol over REST and gRPC, OpenAI's completions and embeddings, and POST / with any body. It needs a\n" +
+			"GPU with its driver, or the simulated driver of hook/fake.",
 		Example: "  gshare-model --name resnet50 --weights 100Mi --batch 1=5ms --batch 8=22ms\n" +
 			"  gshare-model --points resnet50.json --faults\n" +
 			"  PORT=9000 gshare-model --name chat --weights 2Gi --batch 1=80ms --token 20ms",
@@ -97,6 +97,9 @@ func (o *options) serve(ctx context.Context, table model.Table, digest *store.Di
 		return err
 	}
 	log.Info("loaded the model", "bytes", table.Weights, "seconds", time.Since(start).Seconds())
+	if ctx.Err() != nil {
+		return nil
+	}
 	// Only now, since many probes take a server that accepts connections for one that is ready.
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", o.address)
 	if err != nil {

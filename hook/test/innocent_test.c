@@ -1,7 +1,7 @@
 /*
  * Ordinary programs that do something unusual, each of which has to run under the hook as it does without: innocent_test
  * SCENARIO. The scenario runs in a child process; its parent is the token server, so that the child may close all descriptors.
- * Prints "ok SCENARIO", or "not ok SCENARIO" after a failure or when the child has not ended after 10 s.
+ * Prints "ok SCENARIO", or "not ok SCENARIO" after a failure or when the child has not ended after 120 s.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -178,7 +178,8 @@ static void beside_long_kernel(void) {
 	launch(8);
 	for (int i = 0; i < 8; i++) CHECK_EQUAL(cuMemsetD32Async((CUdeviceptr)1 << 40, 1, 1024, stream), CUDA_SUCCESS);
 	CHECK_EQUAL(cuStreamQuery(other), CUDA_ERROR_NOT_READY); /* the long kernel still runs */
-	_exit(check_failures != 0);				 /* without waiting for it */
+	fflush(stdout);
+	_exit(check_failures != 0); /* without waiting for it */
 }
 
 /* Resets the device, whose primary context a runtime has retained by functions that are not exported, and uses it again. */

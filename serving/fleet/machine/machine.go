@@ -79,7 +79,7 @@ func (m *Machine) Kill() {
 }
 
 // freePort returns a port of the loopback interface on which nobody listens, and reserves it for a process. Another program could still take the port
-// before the process does; then the process fails, and is started again with another port.
+// before the process does, which may first load its model; then the process fails, and is started again with another port.
 func (m *Machine) freePort(p *process) (int, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

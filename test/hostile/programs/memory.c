@@ -23,13 +23,14 @@
 
 #define MIB (1ull << 20)
 #define PART (400 * MIB) /* the limit has room for one */
+#define PATIENT "PATIENT" /* the environment variable of a process that is to get memory */
 
 uint64_t fakecuda_used_by_all(CUdevice d);
 
 static uint64_t limit;
 static const char *program; /* its first argument */
 
-static int patience = 20; /* how often an allocation is tried, every 10 ms */
+static int patience = 20; /* how often an allocation is tried, 10 ms apart */
 
 /* Allocates, and retries for a while, since the server may not have noticed yet that another process has ended. */
 static CUdeviceptr allocate(uint64_t bytes) {
@@ -158,11 +159,14 @@ static void release_mappings(void) { munmap(filling, filled); }
 
 /* What innocent processes do. */
 
-static void becomes_another(void) { becomes("just_stays"); }
+static void becomes_another(void) {
+	setenv(PATIENT, "1", 1);
+	becomes("just_stays");
+}
 
 static void closes_and_becomes_another(void) {
 	close_all();
-	becomes("just_stays");
+	becomes_another();
 }
 
 /* Returns whether one of the lowest descriptors is a socket of the kind that the hook uses. */
@@ -235,7 +239,7 @@ static const struct attempt *find(const char *name) {
 /* Runs one process: it allocates its part and then does what the attempt specifies. */
 static int part(const char *name) {
 	const struct attempt *a = find(name);
-	if (a->granted == a->parts) patience = 5000; /* each is to get memory */
+	if (a->granted == a->parts || getenv(PATIENT)) patience = 2000; /* each is to get memory */
 	if (a->before) a->before(getenv("NUMBER") ? atoi(getenv("NUMBER")) : 0);
 	int ok = driver_start("k") != NULL;
 	if (a->after) a->after();

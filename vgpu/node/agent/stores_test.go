@@ -112,11 +112,19 @@ func TestStoreWithoutPods(t *testing.T) {
 	r := newFixture(t, withStores)
 	t.Cleanup(func() { _ = r.Stores.Stop() })
 	none := func(modelstore.Store) (store.Survivors, error) { return store.Survivors{}, nil }
-	r.wait("a store", func() bool { // again and again: a busy machine may take longer to start or end one than the agent waits
-		return r.Stores.Open(t.Context(), modelstore.Store{Slice: "GPU-0", Namespace: "default"}, "GPU-0", none) == nil
+	var err error
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the last error: %v", err)
+		}
+	})
+	r.wait("a store", func() bool { // repeated: a busy machine may take longer to start or end one than the agent waits
+		err = r.Stores.Open(t.Context(), modelstore.Store{Slice: "GPU-0", Namespace: "default"}, "GPU-0", none)
+		return err == nil
 	})
 	r.wait("the grant of its memory", func() bool {
-		return r.granter.stores.open(t.Context(), &grant.Grant{VGPUs: []kube.PlacedVGPU{{Slice: "GPU-0"}}}) == nil
+		err = r.granter.stores.open(t.Context(), &grant.Grant{VGPUs: []kube.PlacedVGPU{{Slice: "GPU-0"}}})
+		return err == nil
 	})
 	if pid := r.storePID("GPU-0"); pid != 0 || r.left("stores") != 0 {
 		t.Errorf("store %d is left", pid)

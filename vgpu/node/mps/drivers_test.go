@@ -255,7 +255,10 @@ func TestConcurrentCommands(t *testing.T) {
 func TestQuitAfterFailure(t *testing.T) {
 	forDrivers(t, func(t *testing.T, branch, programs string) {
 		r := driverRig(t, programs)
-		if err := os.WriteFile(filepath.Join(programs, ServerProgram), []byte("#!/bin/sh\nexit 1\n"), 0o755); err != nil {
+		syscall.ForkLock.RLock() // a fork would hold the file open for writing, and it could not be executed
+		err := os.WriteFile(filepath.Join(programs, ServerProgram), []byte("#!/bin/sh\nexit 1\n"), 0o755)
+		syscall.ForkLock.RUnlock()
+		if err != nil {
 			t.Fatal(err)
 		}
 		r.share()

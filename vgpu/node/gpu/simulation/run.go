@@ -9,8 +9,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/device"
 )
 
-// stallTimeout is how long, in real time, Run and Await wait without any progress before they fail. Time in which the machine itself stands still does
-// not count.
+// stallTimeout is how long, in real time, Run and Await wait without any progress before they fail. Of a pause of the machine at most 2 s count.
 const stallTimeout = 30 * time.Second
 
 // Run advances the virtual clock to the given time and waits until all threads wait there. If nothing happens for a while, it returns an
