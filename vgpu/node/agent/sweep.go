@@ -80,7 +80,13 @@ func (s *sweeper) sweep(ctx context.Context) (processesLeft bool) {
 	}
 	s.devices.setPodsBound(slices.ContainsFunc(pods, func(p *v1.Pod) bool { return kube.RequestsShare(p) && !kube.Ended(p) }))
 	s.applySMLimits(pods)
-	s.residency.observe(pods)
+	processesLeft = s.releaseEnded(grants, pods)
+	s.residency.observe(pods) // now, since what it wakes may need the memory that was released
+	return processesLeft
+}
+
+// releaseEnded releases the grants of pods that are not active, unless a process of the pod is left. It reports whether there are such.
+func (s *sweeper) releaseEnded(grants []grant.Grant, pods []*v1.Pod) (processesLeft bool) {
 	ended := slices.DeleteFunc(grants, func(granted grant.Grant) bool { return isActive(pods, granted.UID) })
 	if len(ended) == 0 {
 		return false
