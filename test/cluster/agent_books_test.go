@@ -147,7 +147,9 @@ func (a *agents) waitBooks(ctx context.Context, t *testing.T, node *cluster.Node
 // clear deletes all pods of the default namespace and waits until no grants are left.
 func (a *agents) clear(ctx context.Context, t *testing.T) {
 	t.Helper()
-	err := a.Client().CoreV1().Pods("default").DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
+	err := wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		return a.Client().CoreV1().Pods("default").DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}) == nil, nil
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

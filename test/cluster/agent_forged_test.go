@@ -7,6 +7,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -144,7 +145,7 @@ func testForged(ctx context.Context, t *testing.T, a *agents) {
 	copied.Annotations = map[string]string{kube.AnnotationPlacement: honest.Annotations[kube.AnnotationPlacement]}
 	err := wait.PollUntilContextCancel(ctx, 200*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		_, err := a.Client().CoreV1().Pods("default").Create(ctx, copied, metav1.CreateOptions{})
-		return err == nil, nil
+		return err == nil || apierrors.IsAlreadyExists(err), nil
 	})
 	if err != nil {
 		t.Fatal(err)

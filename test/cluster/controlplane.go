@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
@@ -162,10 +161,7 @@ func (c *Cluster) checkHealth(ctx context.Context, m *machine.Machine, url strin
 func (c *Cluster) waitServiceAccount(ctx context.Context, name string) error {
 	found := func(ctx context.Context) (bool, error) {
 		_, err := c.client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, name, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			return false, nil
-		}
-		return err == nil, err
+		return err == nil, nil
 	}
 	if err := wait.PollUntilContextCancel(ctx, pollInterval, true, found); err != nil {
 		return fmt.Errorf("wait for service account %s: %w", name, err)

@@ -104,7 +104,8 @@ func (n *Node) dial(ctx context.Context, socket string) error {
 }
 
 // containerdConfig configures the pause image, CDI and the CNI plugins of containerd. restrict_oom_score_adj is set because lowering a
-// container's oom_score_adj may be forbidden where tests run, and then no container would start.
+// container's oom_score_adj may be forbidden where tests run, and then no container would start. The timeouts let a restarted containerd wait for the containers of a busy machine, which
+// it would otherwise give up after 5 s and 2 s.
 const containerdConfig = `version = 3
 [plugins."io.containerd.cri.v1.images".pinned_images]
   sandbox = "` + PauseImage + `"
@@ -118,6 +119,9 @@ const containerdConfig = `version = 3
   runtime_type = "io.containerd.runc.v2"
 [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc.options]
   SystemdCgroup = false
+[timeouts]
+  "io.containerd.timeout.shim.load" = "1m"
+  "io.containerd.timeout.task.state" = "1m"
 `
 
 // networkFolder contains nothing but the CNI configuration of a node. The usual folder may contain that of a program of the real machine, such as podman,

@@ -31,7 +31,17 @@ func (s *served) refusesCallers(t *testing.T) {
 	defer allow(fmt.Sprintf("[%q]", open[0]))
 	node := s.Nodes[0].Machine.Dial
 	inPod := func(namespace, label, value string) func(context.Context, string, string) (net.Conn, error) {
-		return dialFrom(pidsOf(t, &s.pods(t, namespace, label, value)[0])[0])
+		return func(ctx context.Context, network, address string) (net.Conn, error) {
+			pods := s.pods(t, namespace, label, value)
+			if len(pods) == 0 {
+				return nil, errors.New("no pods")
+			}
+			pids := pidsOf(t, &pods[0])
+			if len(pids) == 0 {
+				return nil, errors.New("pod " + pods[0].Name + " has no processes")
+			}
+			return dialFrom(pids[0])(ctx, network, address)
+		}
 	}
 	other := inPod("gshare-system", "app", "gshare-controller")
 	s.wait(t, "refused", func() bool { status, _ := s.call(t, node, ""); return status == http.StatusForbidden })

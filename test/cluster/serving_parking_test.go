@@ -89,6 +89,9 @@ func (s *served) givesMemoryOfParked(t *testing.T) {
 		list := &v1.PodList{}
 		return s.objects.List(s.ctx, list, client.InNamespace("default"), client.MatchingLabels{api.LabelFaSTPod: "large"}) == nil && len(list.Items) == 0
 	})
+	for _, n := range s.Nodes {
+		s.waitBooks(s.ctx, t, n)
+	}
 }
 
 // wakesParked: a request makes the parked replica serve again. It waits until then and is answered, and so are all requests that arrive meanwhile.

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -235,7 +236,7 @@ func (s *served) askAt(t *testing.T, gateway v1.Pod, function string) error {
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
 	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s: %s (%v)", response.Status, body, err)
+		return fmt.Errorf("%s: %s %s (%v)", response.Status, response.Header.Get("X-Gshare-Reason"), body, err)
 	}
 	return err
 }
@@ -247,16 +248,19 @@ func (s *served) askFirst(t *testing.T, function string) error {
 }
 
 // askFirstAt repeats the first request for a function until the gateway knows the function: like the test, the gateway learns of it from the API server,
-// possibly later. Until then, requests from a node, whose address is not that of a pod, are refused as for an unknown name.
+// possibly later. Until then, requests from a node, whose address is not that of a pod, are refused as for an unknown name. It also repeats requests that
+// are refused because the first replica takes longer than a minute or has to be started again, as on a busy machine.
 func (s *served) askFirstAt(t *testing.T, gateway v1.Pod, function string) error {
 	t.Helper()
 	var err error
 	s.wait(t, "known to gateway "+gateway.Name, func() bool {
 		err = s.askAt(t, gateway, function)
-		return err == nil || !strings.HasPrefix(err.Error(), "403") && !strings.HasPrefix(err.Error(), "404")
+		return err == nil || !temporaryRefusal.MatchString(err.Error())
 	})
 	return err
 }
+
+var temporaryRefusal = regexp.MustCompile("^(403|404|503 Service Unavailable: (backing-off|hold-expired) )")
 
 // get returns the body of the response to a GET request.
 func (s *served) get(url string) (string, error) {
@@ -378,6 +382,7 @@ func (s *served) hasStatus(t *testing.T) {
 		}
 		return err
 	})
+	s.kubectl(t, "patch", "gpufunction", "resnet50", "--type=merge", "-p", `{"spec": {"scaling": {"minReplicas": 1}}}`) // the next parts send few requests
 }
 
 // kill ends the processes of a pod with SIGKILL.

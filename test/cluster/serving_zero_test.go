@@ -22,6 +22,7 @@ func (s *served) firstPod(t *testing.T, function string) <-chan time.Time {
 	created := make(chan time.Time, 1)
 	go func() {
 		defer w.Stop()
+		defer close(created) // also if the watch ends early
 		for e := range w.ResultChan() {
 			if e.Type == watch.Added {
 				created <- time.Now()
