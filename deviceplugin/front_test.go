@@ -205,6 +205,7 @@ func TestAllocateIsToldFirst(t *testing.T) {
 		a := &fakeAgent{away: true}
 		f := newTestFront(t, a)
 		f.Allocate([]string{"g0-0"})
+		synctest.Wait() // the agent could not be told
 		f.Allocate([]string{"g0-1", "g0-2"})
 		for range 100 {
 			f.Allocate([]string{"g0-0"}) // pods that come and go while the agent is away take no more room

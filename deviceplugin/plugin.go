@@ -41,6 +41,8 @@ const (
 	// lastCalls is how long an ending plugin still serves after it has ended ListAndWatch. The end of that call makes the kubelet turn to
 	// another plugin of the resource, if one is registered.
 	lastCalls = 100 * time.Millisecond
+	// drainTimeout is how long calls that have begun by then may still take: the kubelet fails a pod whose Allocate is cut off.
+	drainTimeout = 2 * time.Second
 )
 
 // kubeletSocket is the name of the socket on which the kubelet accepts registrations.
@@ -108,6 +110,9 @@ func (p *Plugin) serve(ctx context.Context) error {
 	case <-ctx.Done():
 		close(service.ending)
 		time.Sleep(lastCalls)
+		timeout := time.AfterFunc(drainTimeout, server.Stop)
+		defer timeout.Stop()
+		server.GracefulStop()
 	case <-service.lost:
 	}
 	return nil

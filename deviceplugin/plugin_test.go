@@ -112,6 +112,46 @@ func TestLife(t *testing.T) {
 	}
 }
 
+// slowNode is a node whose Allocate waits.
+type slowNode struct {
+	*node
+	called, answer chan struct{}
+}
+
+func (n slowNode) Allocate(tickets []string) string {
+	close(n.called)
+	<-n.answer
+	return n.node.Allocate(tickets)
+}
+
+// TestEndsDuringCall: a call in progress is answered though the plugin is told to end, as otherwise the kubelet would fail the pod.
+func TestEndsDuringCall(t *testing.T) {
+	t.Parallel()
+	k, ctx := startKubelet(t)
+	n := slowNode{newNode(1), make(chan struct{}), make(chan struct{})}
+	registered := make(chan bool, 2)
+	p := &deviceplugin.Plugin{
+		Directory: k.DevicePlugins(), Resource: name, Node: n, Log: slog.New(slog.DiscardHandler), Registered: func(now bool) { registered <- now },
+	}
+	running, stop := context.WithCancel(ctx)
+	defer stop()
+	ended := make(chan struct{})
+	go func() { p.Run(running); close(ended) }()
+	await(ctx, t, "the registration", registered, true)
+	if err := k.WaitDevices(ctx, 1); err != nil {
+		t.Fatal(err)
+	}
+	admitted := make(chan error, 1)
+	go func() { _, err := k.Admit(ctx, "uid", "c", 1); admitted <- err }()
+	<-n.called
+	time.AfterFunc(time.Second, func() { close(n.answer) }) // longer than the plugin waits for further calls
+	stop()
+	<-ended
+	if err := <-admitted; err != nil {
+		t.Error(err)
+	}
+}
+
 // TestKubeletRestarts: with each kubelet the plugin registers again, on a socket of its own, and leaves none behind.
 func TestKubeletRestarts(t *testing.T) {
 	k, ctx := run(t, newNode(3))

@@ -4,7 +4,7 @@ import (
 	"context"
 	"net/http"
 	"strings"
-	"sync/atomic"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -64,11 +64,17 @@ func TestAskOn(t *testing.T) {
 // TestAskAtOnce: of many queries, only a few are in flight, and none waits longer than its caller wants.
 func TestAskAtOnce(t *testing.T) {
 	start(t, 2, func(_ *network, all []*Peers) {
-		var now, most atomic.Int32
+		var mu sync.Mutex
+		now, most := 0, 0
 		all[1].Answer("/question", func(_ http.ResponseWriter, r *http.Request) {
-			most.Store(max(most.Load(), now.Add(1)))
+			mu.Lock()
+			now++
+			most = max(most, now)
+			mu.Unlock()
 			<-r.Context().Done()
-			now.Add(-1)
+			mu.Lock()
+			now--
+			mu.Unlock()
 		})
 		ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
 		defer cancel()
@@ -83,12 +89,15 @@ func TestAskAtOnce(t *testing.T) {
 		for range 100 {
 			<-ended
 		}
-		if took := time.Since(begin); took != 200*time.Millisecond || most.Load() != maxQuestions {
-			t.Errorf("%d at once, for %v", most.Load(), took)
+		took := time.Since(begin)
+		mu.Lock()
+		if took != 200*time.Millisecond || most != maxQuestions {
+			t.Errorf("%d at once, for %v", most, took)
 		}
+		mu.Unlock()
 		synctest.Wait()
-		if now.Load() != 0 {
-			t.Errorf("%d are still asked", now.Load())
+		if now != 0 {
+			t.Errorf("%d are still asked", now)
 		}
 	})
 }

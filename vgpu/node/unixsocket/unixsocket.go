@@ -121,7 +121,10 @@ func Dial(ctx context.Context, network, name string) (*net.UnixConn, error) {
 	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &timeout); err != nil {
 		return nil, fmt.Errorf("set timeout: %w", err)
 	}
-	for err = unix.EINTR; err == unix.EINTR && ctx.Err() == nil; {
+	for err = unix.EINTR; err == unix.EINTR; {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
 		err = unix.Connect(fd, &unix.SockaddrUnix{Name: name})
 	}
 	if err != nil {
