@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -256,25 +257,29 @@ func TestFailures(t *testing.T) {
 
 // TestStrangers checks that a process of another namespace, or of none, gets nothing.
 func TestStrangers(t *testing.T) {
-	var namespace string
-	var unknown error
+	type owner struct {
+		namespace string
+		err       error
+	}
+	var peer atomic.Pointer[owner]
 	r := start(t, func(o *Options) {
 		o.Identify = func(p process.Process) (string, error) {
 			if p.PID != os.Getpid() || p.UID != uint32(os.Geteuid()) {
 				t.Errorf("the peer is %d of user %d", p.PID, p.UID)
 			}
-			return namespace, unknown
+			found := peer.Load()
+			return found.namespace, found.err
 		}
 	})
-	namespace = "team"
+	peer.Store(&owner{namespace: "team"})
 	if err := put(r.dial(t), keyOf("weights"), "weights"); err != nil {
 		t.Fatal(err)
 	}
-	namespace = "others"
+	peer.Store(&owner{namespace: "others"})
 	if _, err := r.dial(t).Get(keyOf("weights")); !errors.Is(err, rules.ErrNamespace) {
 		t.Errorf("another namespace: %v", err)
 	}
-	namespace, unknown = "team", errors.New("no container")
+	peer.Store(&owner{"team", errors.New("no container")})
 	if _, err := r.dial(t).Put(keyOf("other"), 1); !errors.Is(err, rules.ErrNamespace) {
 		t.Errorf("in no container: %v", err)
 	}
