@@ -20,7 +20,7 @@ const parkedFunction = `apiVersion: serving.gshare.dev/v1alpha1
 kind: GPUFunction
 metadata: {name: parked}
 spec:
-  slo: {latency: 10s}
+  slo: {latency: 1m}
   protocol: OIP
   access: {namespaces: ["*"]}
   resources: {share: {sm: 50, quota: 100, memory: 60Gi}}
