@@ -227,11 +227,12 @@ int gsh_client_connect(void) {
 	bool again = session != 0;
 	int fd = inherited_socket();
 	if (fd < 0) fd = dial();
-	if (fd < 0) atomic_store(&gsh_refused, false);
+	/* A refusal ends with the server. Any other failure is this process's own, such as no descriptors left, or a full backlog. */
+	if (fd == -ECONNREFUSED || fd == -ENOENT) atomic_store(&gsh_refused, false);
 	if (fd < 0) return fd;
 	int r = send_hello(fd);
 	if (!r || r == -EPIPE) r = receive_welcome(fd); /* EPIPE: the server has closed the connection, but may have sent the reason */
-	atomic_store(&gsh_refused, r == -EAGAIN || r == -EPERM || r == -EACCES);
+	if (!r || r == -EAGAIN || r == -EPERM || r == -EACCES) atomic_store(&gsh_refused, r != 0); /* else it said neither yes nor no */
 	if (!r) {
 		install_connection(fd, again);
 		return 0;

@@ -8,7 +8,7 @@
  * Connects, sends HELLO and maps the pages of WELCOME. After a reconnect it also sends a SNAPSHOT for each vGPU. Returns 0 or a
  * negative errno; waits at most 1 s. Called at the start, then by the helper thread only. Sets gsh_refused if it reaches a server
  * that gives this process no session, because the container has as many as it may have, or whose answer the process is not
- * permitted to receive.
+ * permitted to receive. gsh_refused stays set until a server gives a session, or there is none: not because one is slow to answer.
  */
 int gsh_client_connect(void);
 

@@ -35,6 +35,12 @@ TEST(refused_process_has_nothing) {
 	usleep(300000);
 	CHECK_EQUAL(launched, 0);
 	CHECK_EQUAL(server.sessions, 0);
+	server.silent = 1;
+	for (int i = 0; i < 6000 && server.unanswered < 2; i++) usleep(10000);
+	CHECK(server.unanswered >= 2); /* so the process has given up waiting for the first */
+	CHECK_EQUAL(cuMemAlloc_v2(&p, 1), CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_EQUAL(launched, 0);
+	server.silent = 0;
 	server.refuse = 0; /* another process has ended */
 	pthread_join(thread, NULL);
 	CHECK_EQUAL(launched, 1);

@@ -145,6 +145,10 @@ static void *listen_loop(void *arg) {
 	int listener = s->listener;
 	for (int fd; (fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC)) >= 0;) {
 		int before = s->sessions;
+		if (s->silent) {
+			s->unanswered++;
+			continue;
+		}
 		if (s->refuse) { /* at once, before HELLO is read, as the token server does */
 			send_error(fd, s->refuse);
 			close(fd);

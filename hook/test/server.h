@@ -27,6 +27,8 @@ struct server {
 	uint32_t vgpus, mode;
 	uint64_t memory_limit, run_ahead, import_allowance;
 	_Atomic uint32_t refuse; /* errno with which every connection is refused; 0: none is */
+	_Atomic int silent; /* connections are accepted and kept, and nothing is said */
+	_Atomic int unanswered; /* how many were */
 	uint64_t tokens; /* block tokens of a tick, and of the first; 0: tokens are time */
 	uint32_t first_state;
 	const char *uuid; /* of all its vGPUs; empty if NULL */
