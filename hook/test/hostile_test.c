@@ -642,5 +642,6 @@ int main(int argc, char **argv) {
 	printf("%llu MiB of %llu, %llu MiB and %d launches on another device\n", (unsigned long long)(own / MIB), LIMIT / MIB,
 	       (unsigned long long)(other / MIB), ran_elsewhere);
 	fflush(stdout);
+	server_remove_directories();
 	_exit(own > LIMIT || other > 0 || ran_elsewhere);
 }

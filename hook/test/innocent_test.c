@@ -482,10 +482,10 @@ int main(int argc, char **argv) {
 	if (!t->name) return printf("usage: innocent_test SCENARIO\n"), 2;
 	reached = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	int ready[2];
-	char byte, directory[64] = "/tmp/gshare-test-XXXXXX";
-	if (pipe(ready) || !mkdtemp(directory)) return perror("start"), 2;
-	setenv("GSHARE_DIR", directory, 1);
-	strcpy(server.directory, directory);
+	char byte;
+	if (pipe(ready)) return perror("pipe"), 2;
+	server_make_directory(server.directory);
+	setenv("GSHARE_DIR", server.directory, 1);
 	pid_t child = fork();
 	if (!child) {
 		if (read(ready[0], &byte, 1) != 1) _exit(2);

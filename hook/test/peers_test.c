@@ -106,8 +106,8 @@ static void eventually(struct process *p, int mib, int want) {
 
 /* Makes a directory with a policy of 100 MiB and the lock file. */
 static void new_container(void) {
-	char directory[] = "/tmp/gshare-peers-XXXXXX", path[64];
-	if (!mkdtemp(directory)) perror("mkdtemp");
+	char directory[64], path[96];
+	server_make_directory(directory);
 	for (int i = 0; i < 2; i++) {
 		snprintf(path, sizeof path, "%s/%s", directory, i ? "processes-1" : "policy");
 		FILE *file = fopen(path, "w");

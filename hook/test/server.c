@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "server.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
@@ -20,6 +21,32 @@ static uint64_t now(void) {
 	struct timespec t;
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+#define DIRECTORIES 16
+static char directories[DIRECTORIES][64]; /* that the process `maker` has made */
+static int directory_count;
+static pid_t maker;
+
+void server_remove_directories(void) {
+	for (int i = 0; i < directory_count && getpid() == maker; i++) {
+		DIR *d = opendir(directories[i]);
+		for (struct dirent *e; d && (e = readdir(d));) unlinkat(dirfd(d), e->d_name, 0);
+		if (d) closedir(d);
+		rmdir(directories[i]);
+	}
+}
+
+void server_make_directory(char path[64]) {
+	strcpy(path, "/tmp/gshare-test-XXXXXX");
+	if (!mkdtemp(path)) {
+		perror("mkdtemp");
+		exit(1);
+	}
+	if (!maker) atexit(server_remove_directories);
+	if (maker != getpid()) directory_count = 0; /* those of the process that this one was forked from */
+	maker = getpid();
+	if (directory_count < DIRECTORIES) strcpy(directories[directory_count++], path);
 }
 
 /* Creates a page and stores its descriptor; sealed: the client cannot map it writable. */
@@ -177,9 +204,8 @@ static void *send_heartbeats(void *arg) {
 
 void server_start(struct server *s) {
 	struct sockaddr_un at = {.sun_family = AF_UNIX};
-	int again = s->container[0] != NULL, made = s->directory[0];
-	if (!made) strcpy(s->directory, "/tmp/gshare-test-XXXXXX");
-	if (!made && !mkdtemp(s->directory)) perror("mkdtemp");
+	int again = s->container[0] != NULL;
+	if (!s->directory[0]) server_make_directory(s->directory);
 	strcpy(at.sun_path, s->directory);
 	strcat(at.sun_path, "/token.sock");
 	unlink(at.sun_path);

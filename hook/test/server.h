@@ -39,6 +39,10 @@ struct server {
 	_Atomic int sessions, listener;
 };
 
+/* Makes a directory in /tmp, with a path short enough for a socket, which is removed with its files when this process exits. */
+void server_make_directory(char path[64]);
+void server_remove_directories(void); /* now: for a process that ends by _exit */
+
 /* Starts in the directory that s has, or in a new one; sets GSHARE_DIR. The fields before may be set by the test. */
 void server_start(struct server *s);
 void server_stop(struct server *s); /* closes all connections and the socket, as when it is killed */
