@@ -66,12 +66,19 @@ func templates(root string) (map[string][]byte, error) {
 	}
 	m := templater{seen: map[string]int{}}
 	texts := map[string][]string{}
+	add := func(part string, r *resource.Resource) error {
+		text, err := m.template(r)
+		texts[part] = append(texts[part], text)
+		return err
+	}
 	for _, r := range all.Resources() {
 		part, ok := partOf[id(r)]
 		if !ok {
 			part = "namespace"
 		}
-		texts[part] = append(texts[part], m.template(r))
+		if err := add(part, r); err != nil {
+			return nil, err
+		}
 	}
 	for _, part := range slices.Sorted(maps.Keys(optionalBases)) {
 		objects, err := buildBase(root, part)
@@ -79,7 +86,9 @@ func templates(root string) (map[string][]byte, error) {
 			return nil, err
 		}
 		for _, r := range objects.Resources() {
-			texts[part] = append(texts[part], m.template(r))
+			if err := add(part, r); err != nil {
+				return nil, err
+			}
 		}
 	}
 	if err := m.checkCounts(); err != nil {
@@ -137,14 +146,13 @@ func buildBase(root, name string) (resmap.ResMap, error) {
 type substitution struct {
 	written  string // regular expression of the text to replace
 	template string
-	times    int // how often the text occurs; 0: at least once
+	times    int // how often the text occurs
 }
 
 // agentConfig is the template expression of the node agent's configuration: the Helm value config, or else the file of the kustomize base.
 const agentConfig = `(.Values.config | default (dict "node.yaml" (.Files.Get "files/node.yaml")))`
 
 var substitutions = []substitution{
-	{`gshare-system`, `{{ .Values.namespace }}`, 0},
 	{`gshare-node:dev`, `{{ .Values.images.node }}`, 3},
 	{`gshare-scheduler:dev`, `{{ .Values.images.scheduler }}`, 1},
 	{`gshare-controller:dev`, `{{ .Values.images.controller }}`, 1},
@@ -159,8 +167,19 @@ var substitutions = []substitution{
 // templater turns Kubernetes objects into Helm templates, and counts how often it applied each substitution.
 type templater struct{ seen map[string]int }
 
+// keepOnDelete makes Helm leave an object in the cluster that is no longer in the release. Without it, a rollback to a release without serving
+// would delete the CustomResourceDefinitions, and with them every function of every namespace.
+var keepOnDelete = map[string]string{"helm.sh/resource-policy": "keep"}
+
 // template returns the Helm template of a Kubernetes object: its YAML with all substitutions applied.
-func (m *templater) template(r *resource.Resource) string {
+func (m *templater) template(r *resource.Resource) (string, error) {
+	if r.GetKind() == "CustomResourceDefinition" {
+		annotations := r.GetAnnotations()
+		maps.Copy(annotations, keepOnDelete)
+		if err := r.SetAnnotations(annotations); err != nil {
+			return "", fmt.Errorf("annotate %s: %w", r.GetName(), err)
+		}
+	}
 	text := strings.ReplaceAll(r.MustYaml(), "{{", `{{ "{{" }}`)
 	for _, v := range substitutions {
 		pattern := regexp.MustCompile(v.written)
@@ -173,7 +192,7 @@ func (m *templater) template(r *resource.Resource) string {
 	case strings.HasPrefix(r.GetKind(), "MutatingAdmissionPolicy"):
 		text = setDefaultsVersion + renderedIf(`ne $version "none"`, strings.Replace(text, admissionGroup+"v1\n", admissionGroup+"{{ $version }}\n", 1))
 	}
-	return text
+	return text, nil
 }
 
 // admissionGroup is the API of admission policies, without its version.
@@ -191,7 +210,7 @@ const setDefaultsVersion = "{{- $version := .Values.policies.defaults | default 
 // no longer occurs in the kustomize bases would silently leave its value without effect.
 func (m *templater) checkCounts() error {
 	for _, v := range substitutions {
-		if n := m.seen[v.written]; n == 0 || v.times != 0 && n != v.times {
+		if n := m.seen[v.written]; n != v.times {
 			return fmt.Errorf("the kustomize bases contain %s %d times, want %d", v.written, n, v.times)
 		}
 	}
