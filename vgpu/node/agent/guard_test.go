@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	v1 "k8s.io/api/core/v1"
 
 	config "github.com/gshare-dev/gshare/vgpu/api/config/node"
@@ -52,6 +53,10 @@ func TestStranger(t *testing.T) {
 			}
 			if told := c.fixture.cluster.hasEvent(fmt.Sprintf("pod-s GPUStranger process %d ", p.Process.Pid)); told != (policy != config.IgnoreStrangers) {
 				t.Errorf("events %v", c.fixture.cluster.events)
+			}
+			// An agent that lists no processes must not look like one that has stopped listing them: GShareBlind would fire for ever.
+			if n := testutil.CollectAndCount(collector{c.fixture.Agent}, "gshare_node_watch_timestamp_seconds"); n > 0 != (policy != config.IgnoreStrangers) {
+				t.Errorf("the time of the last list is exported %d times", n)
 			}
 			if !friend.alive() || c.fixture.cluster.hasEvent("pod-w GPU") {
 				t.Errorf("process with a share alive: %v; events %v", friend.alive(), c.fixture.cluster.events)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	config "github.com/gshare-dev/gshare/vgpu/api/config/node"
 	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/node/grant"
 	"github.com/gshare-dev/gshare/vgpu/node/inventory"
@@ -88,7 +89,7 @@ func (m *metrics) countList(err error) {
 
 var (
 	listedDesc = prometheus.NewDesc("gshare_node_watch_timestamp_seconds",
-		"When the processes on the devices were listed last; 0: not yet.", nil, nil)
+		"When the processes on the devices were listed last; 0: not yet. Absent with strangers: ignore.", nil, nil)
 	strangersDesc  = prometheus.NewDesc("gshare_node_strangers", "Processes that violate the shares of a slice.", []string{"slice", "kind"}, nil)
 	usedDesc       = prometheus.NewDesc("gshare_node_slice_used", "1 while others use a slice without a share.", []string{"slice"}, nil)
 	grantsDesc     = prometheus.NewDesc("gshare_node_grants", "Containers that hold a share.", nil, nil)
@@ -113,7 +114,9 @@ func (c collector) Collect(out chan<- prometheus.Metric) {
 	for _, counter := range []prometheus.Collector{m.starts, m.duration, m.failures, m.listFailures, m.kills} {
 		counter.Collect(out)
 	}
-	out <- gauge(listedDesc, float64(m.listedAt.Load()))
+	if c.Config.Kubernetes.Strangers != config.IgnoreStrangers {
+		out <- gauge(listedDesc, float64(m.listedAt.Load()))
+	}
 	out <- gauge(registeredDesc, number(m.isWatched()))
 	out <- gauge(frontsDesc, float64(m.fronts.Load()))
 	out <- gauge(dmemDesc, number(m.dmem.Load()))

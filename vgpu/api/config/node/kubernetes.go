@@ -77,9 +77,11 @@ type Kubernetes struct {
 	OnDemandProfiles []string `json:"onDemandProfiles,omitempty"`
 
 	// Listen is the address at which the agent serves /metrics, /healthz and /readyz, or "off". Default: 127.0.0.1:9477.
+	// The kubelet probes the agent there: with another port, an address other than all or loopback, or "off", patch the probes of the DaemonSet.
 	Listen string `json:"listen,omitempty"`
 
-	// FrontListen is the address at which the front serves the same, or "off". Default: 127.0.0.1:9478.
+	// FrontListen is the address at which the front serves the same, or "off". Default: 127.0.0.1:9478. The same holds
+	// for its probes.
 	FrontListen string `json:"frontListen,omitempty"`
 
 	// HealthPeriod is the time between two health checks of a device. Default: 5s.
