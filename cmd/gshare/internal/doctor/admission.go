@@ -58,8 +58,8 @@ func (e *examination) checkAdmission() {
 	}
 }
 
-// applyAll is the command that installs the missing policies, and the rest of gshare.
-const applyAll = "kubectl apply -k manifests"
+// applyAll says how to install what is missing. It is no command: manifests without the overlay would change images and configuration.
+const applyAll = "apply your overlay, gshare.yaml or chart again (docs/operate.md)"
 
 // checkInstalled checks that all admission policies, or bindings, of a kind are installed. version is the API version in which it reads them.
 func (e *examination) checkInstalled(kind, version string, names []string, fix string) {
@@ -67,7 +67,7 @@ func (e *examination) checkInstalled(kind, version string, names []string, fix s
 	for _, name := range names {
 		switch err := e.getPolicy(kind, version, name); {
 		case apierrors.IsNotFound(err) && name == optionalPolicy:
-			e.addFinding(admission, "", kind, Warning, name+" is not installed: pods of every namespace may use the class slo", "kubectl apply -k manifests, unless this is intended")
+			e.addFinding(admission, "", kind, Warning, name+" is not installed: pods of every namespace may use the class slo", applyAll+", unless this is intended")
 		case apierrors.IsNotFound(err):
 			missing = append(missing, name)
 		case err != nil:

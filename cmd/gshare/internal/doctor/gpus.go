@@ -122,7 +122,7 @@ func (e *examination) checkSharing(n *examinedNode) {
 	}
 	e.addCheck(gpus, n.Name, "mps", len(exclusive) == 0, Warning,
 		strings.TrimSpace(fmt.Sprintf("%d of %s cannot be shared %s", len(exclusive), countOf(len(n.Slices), "slice"), strings.Join(exclusive, " "))),
-		"install nvidia-cuda-mps-control on the node, unless the agent's configuration sets the class exclusive")
+		"set kubernetes.hook, and have NVIDIA_DRIVER_CAPABILITIES include compute and utility, so that the agent's container has nvidia-cuda-mps-control; its log names what is missing")
 }
 
 // canShare reports whether a slice supports an isolation class in which several pods share it.

@@ -77,7 +77,7 @@ func (e *examination) daemonSet() *apps.DaemonSet {
 			return d
 		}
 	}
-	e.addFinding(agent, "", "daemonset", Failed, "no DaemonSet with pods "+AgentPods, "kubectl apply -k manifests")
+	e.addFinding(agent, "", "daemonset", Failed, "no DaemonSet with pods "+AgentPods, applyAll)
 	return nil
 }
 
@@ -108,7 +108,7 @@ func (e *examination) checkKubeletVersion(n *examinedNode, r release) {
 	}
 	works := len(n.agents) > 0 && isReady(n.agents[0])
 	e.addCheck(kubelet, n.Name, "version", works, Failed, version+", which has no PodsAPI by default",
-		"kubectl apply -k manifests/older, or turn on the kubelet's feature gate PodsAPI")
+		"add manifests/older or gshare-older.yaml to the installation (docs/install.md), or turn on the kubelet's feature gate PodsAPI")
 }
 
 // conditionOf returns the status and the message of a node's condition, such as Ready.

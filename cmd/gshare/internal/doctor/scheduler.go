@@ -39,7 +39,7 @@ func (e *examination) checkScheduler() {
 		}
 	}
 	e.addCheck(scheduler, "", "running", ready > 0, Failed, fmt.Sprintf("%d of %d pods ready", ready, len(list.Items)),
-		"kubectl apply -k manifests; kubectl logs -n "+cluster.Namespace+" -l "+SchedulerPods)
+		applyAll+"; kubectl logs -n "+cluster.Namespace+" -l "+SchedulerPods)
 	e.checkLeaseOf(scheduler, schedulerLease, maxLeaseAge, "check the scheduler's log: none is active")
 	e.checkProfile()
 }

@@ -30,8 +30,8 @@ const (
 	controllerLease = "gshare-controller"
 )
 
-// applyServing is the command that installs serving.
-const applyServing = "kubectl apply -k manifests/serving"
+// applyServing says how to install serving.
+const applyServing = "add serving to your overlay or chart, or apply gshare-serving.yaml (docs/serving.md)"
 
 var (
 	definitionsResource = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
@@ -129,7 +129,7 @@ func (e servingExamination) checkDefinitions() {
 		default:
 			missing := missingFields("", fieldsOf(want.Object), fieldsOf(got.Object))
 			e.addCheck(serving, "", "kinds", len(missing) == 0, Failed, name+definitionText(missing),
-				"the definition is of another version than this program: "+applyServing+" from the same version")
+				"the definition is of another version than this program: "+applyServing+", of one version with it")
 		}
 	}
 }

@@ -100,8 +100,8 @@ func TestServingFindings(t *testing.T) {
 		status       Status
 		message, fix string
 	}{
-		"no kinds":           {func(i *installation) { i.serves = false }, "kinds", Failed, "does not serve serving.gshare.dev/v1alpha1", "kubectl apply -k manifests/serving"},
-		"a kind is missing":  {func(i *installation) { i.served = i.served[:1] }, "kinds", Failed, "fastpods.serving.gshare.dev is not defined", "kubectl apply"},
+		"no kinds":           {func(i *installation) { i.serves = false }, "kinds", Failed, "does not serve serving.gshare.dev/v1alpha1", "add serving to your overlay or chart"},
+		"a kind is missing":  {func(i *installation) { i.served = i.served[:1] }, "kinds", Failed, "fastpods.serving.gshare.dev is not defined", "add serving"},
 		"an older kind":      {func(i *installation) { withoutField(i.served[0].(*unstructured.Unstructured), "batching") }, "kinds", Failed, "gpufunctions.serving.gshare.dev has no spec.batching", "another version"},
 		"kinds unread":       {func(i *installation) { i.forbidden = "customresourcedefinitions" }, "kinds", Unknown, "forbidden", "permission to get"},
 		"no controller":      {without("gshare-controller"), "controller", Failed, "0 of 0", "app=gshare-controller"},

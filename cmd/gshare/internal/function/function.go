@@ -62,7 +62,7 @@ func Get(ctx context.Context, c *cluster.Connection, namespace, name string) (*a
 // is not installed.
 func explained(what string, err error) error {
 	if apierrors.IsNotFound(err) && strings.Contains(err.Error(), "the server could not find the requested resource") {
-		return fmt.Errorf("%s: serving is not installed in this cluster (kubectl apply -k manifests/serving)", what)
+		return fmt.Errorf("%s: serving is not installed in this cluster (docs/serving.md)", what)
 	}
 	return fmt.Errorf("%s: %w", what, err)
 }
