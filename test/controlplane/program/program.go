@@ -79,7 +79,7 @@ func runServer(args []string) int {
 
 const (
 	etcdQuota        = 8 << 30 // bytes
-	etcdStartTimeout = 30 * time.Second
+	etcdStartTimeout = 4 * time.Minute // less than the API server has in all
 )
 
 // startEtcd runs etcd in this process, with its data in the working directory, and blocks until it serves.
