@@ -78,7 +78,7 @@ func runServer(args []string) int {
 }
 
 const (
-	etcdQuota        = 8 << 30 // bytes
+	etcdQuota        = 8 << 30         // bytes
 	etcdStartTimeout = 4 * time.Minute // less than the API server has in all
 )
 
