@@ -120,7 +120,8 @@ const (
 )
 
 // nextStep returns what to do next to get as many pods as wanted, all of the present template. Pods that have ended are deleted. While pods of an
-// earlier template are being replaced, there is one pod more than wanted, so that none is missing.
+// earlier template are being replaced, there is one pod more than wanted, so that none is missing. A pod of an earlier template that is not Ready takes
+// the place of that one more, and may never become Ready: it is deleted.
 func nextStep(fp *api.FaSTPod, pods []*v1.Pod) (step, *v1.Pod) {
 	for _, p := range pods {
 		if p.DeletionTimestamp == nil && kube.Ended(p) {
@@ -145,6 +146,10 @@ func nextStep(fp *api.FaSTPod, pods []*v1.Pod) (step, *v1.Pod) {
 		return createPod, nil
 	case len(active) > wanted || stale > 0 && (wanted == 0 || ready == len(active)-stale && ready > 0):
 		return deletePod, slices.MinFunc(active, compareVictims(hash))
+	case stale > 0:
+		if victim := slices.MinFunc(active, compareVictims(hash)); !isReady(victim) { // of an earlier template, as those come first
+			return deletePod, victim
+		}
 	}
 	return keepPods, nil
 }

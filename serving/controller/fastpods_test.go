@@ -40,7 +40,7 @@ func simulated(fp *api.FaSTPod, number int, created int, ready bool) *v1.Pod {
 }
 
 func TestNextStep(t *testing.T) {
-	now, before := fastPod(2, 24), fastPod(2, 12)
+	now, before, broken := fastPod(2, 24), fastPod(2, 12), fastPod(2, 18)
 	cheap := simulated(now, 1, 1, true)
 	cheap.Annotations = map[string]string{deletionCost: "-5"}
 	ended := simulated(now, 3, 3, false)
@@ -63,6 +63,8 @@ func TestNextStep(t *testing.T) {
 		"another template: one of the new beside": {[]*v1.Pod{simulated(before, 1, 1, true), simulated(before, 2, 2, true)}, createPod, ""},
 		"waits until it is ready":                 {[]*v1.Pod{simulated(before, 1, 1, true), simulated(before, 2, 2, true), simulated(now, 3, 3, false)}, keepPods, ""},
 		"then an old one goes":                    {[]*v1.Pod{simulated(before, 1, 1, true), simulated(before, 2, 2, true), simulated(now, 3, 3, true)}, deletePod, "bert-2"},
+		"an old one that never became ready goes": {[]*v1.Pod{simulated(before, 1, 1, true), simulated(before, 2, 2, true), simulated(broken, 3, 3, false)}, deletePod, "bert-3"},
+		"even while a new one starts":             {[]*v1.Pod{simulated(before, 1, 1, false), simulated(before, 2, 2, true), simulated(now, 3, 3, false)}, deletePod, "bert-1"},
 		"the last old one":                        {[]*v1.Pod{simulated(before, 1, 1, true), simulated(now, 2, 2, true), simulated(now, 3, 3, true)}, deletePod, "bert-1"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -74,16 +76,20 @@ func TestNextStep(t *testing.T) {
 	}
 }
 
-// TestRollout replaces pods of random templates, which become ready at random times. Once there are as many ready pods as wanted, there are
-// never fewer, and never more than one pod too many. In the end, all pods have the current template.
+// TestRollout replaces pods of random templates, which become ready at random times, except a pod of a broken template that half of the rollouts begin
+// with. Once there are as many ready pods as wanted, there are never fewer, and never more than one pod too many. In the end, all pods have the current
+// template.
 func TestRollout(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 0))
 	for run := range 500 {
 		wanted := int32(random.IntN(4))
-		before, now := fastPod(wanted, 12), fastPod(wanted, 24)
+		before, broken, now := fastPod(wanted, 12), fastPod(wanted, 18), fastPod(wanted, 24)
 		var pods []*v1.Pod
 		for n := range wanted {
 			pods = append(pods, simulated(before, int(n)+1, 0, true))
+		}
+		if wanted > 0 && random.IntN(2) == 0 {
+			pods = append(pods, simulated(broken, 100, 0, false))
 		}
 		for clock := 1; ; clock++ {
 			switch step, victim := nextStep(now, pods); step {
@@ -92,7 +98,7 @@ func TestRollout(t *testing.T) {
 			case deletePod:
 				pods = slices.DeleteFunc(pods, func(p *v1.Pod) bool { return p == victim })
 			case keepPods:
-				waiting := slices.IndexFunc(pods, func(p *v1.Pod) bool { return !isReady(p) })
+				waiting := slices.IndexFunc(pods, func(p *v1.Pod) bool { return !isReady(p) && p.Labels[api.LabelTemplate] == hashOf(&now.Spec) })
 				if waiting < 0 {
 					clock = 1 << 30
 					break
