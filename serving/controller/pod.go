@@ -82,6 +82,7 @@ func podOf(fp *api.FaSTPod, name string) *v1.Pod {
 	delete(p.Annotations, kube.AnnotationResidencyReached)
 	delete(p.Annotations, api.AnnotationMovesFrom)
 	delete(p.Annotations, api.AnnotationAtOnce)
+	delete(p.Annotations, api.AnnotationDrain)
 	p.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(fp, api.GroupVersion.WithKind(api.FaSTPodKind))}
 	setLabel(&p.ObjectMeta, api.LabelFaSTPod, fp.Name)
 	return p

@@ -169,7 +169,7 @@ func TestInstanceOf(t *testing.T) {
 	}
 }
 
-// TestResidencyOfTemplate: a template cannot set the residency of its pods, which the API server lets only gshare write.
+// TestResidencyOfTemplate: a template cannot set the residency of its pods or have them drained, which the API server lets only gshare do.
 func TestResidencyOfTemplate(t *testing.T) {
 	f := function(t, func(f *api.GPUFunction) {
 		f.Spec.Template.Annotations = map[string]string{
@@ -177,13 +177,14 @@ func TestResidencyOfTemplate(t *testing.T) {
 			kube.AnnotationResidencyReached: `{"v":1,"residency":{"seq":1,"level":"Shared"}}`,
 			api.AnnotationMovesFrom:         "1",
 			api.AnnotationAtOnce:            "9",
+			api.AnnotationDrain:             "2026-01-01T00:00:00Z",
 			"team":                          "vision",
 		}
 	})
 	fp := fastPodOf(f)
 	for name, p := range map[string]*v1.Pod{"of a function": functionPod(fp, "x", 1), "without a function": standalonePod(fp, 1)} {
 		w, r, err := kube.ResidencyOf(p)
-		if w != residency.Fixed || r != (residency.Reached{}) || movesFrom(p) != 0 || api.AtOnce(p) != 1 || err != nil || p.Annotations["team"] != "vision" {
+		if w != residency.Fixed || r != (residency.Reached{}) || movesFrom(p) != 0 || api.AtOnce(p) != 1 || p.Annotations[api.AnnotationDrain] != "" || err != nil || p.Annotations["team"] != "vision" {
 			t.Errorf("%s: %+v, %+v, %v, annotations %v", name, w, r, err, p.Annotations)
 		}
 	}

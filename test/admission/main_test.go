@@ -1,4 +1,4 @@
-// Package admission_test tests the admission policies of manifests/admission on a real API server.
+// Package admission_test tests the admission policies of the manifests on a real API server.
 package admission_test
 
 import (
