@@ -54,7 +54,7 @@ func roomOf(o client.Object) []string {
 	switch {
 	case !ok || p.Labels[api.LabelFunction] == "":
 		return nil
-	case isLeaving(p):
+	case !leavesBy(p).IsZero(): // an index cannot depend on the present time
 		return []string{leaving}
 	case unschedulable(p) != nil:
 		return []string{waiting}

@@ -43,7 +43,8 @@ type room struct {
 type given struct {
 	key  client.ObjectKey
 	node string
-	by   time.Time // when it is parked or is not expected to be any more; zero if it ends
+	park bool      // it is parked, and otherwise ends
+	by   time.Time // when that is not expected any more
 }
 
 // roomPause is the time after which room is made for an unschedulable pod, and roomAgain the time between two tries: what was given up may take its
@@ -117,10 +118,12 @@ func (r *room) next(ctx context.Context) (next *v1.Pod, ending map[types.UID]str
 	maps.DeleteFunc(r.looked, func(uid types.UID, _ time.Time) bool { return !waits[uid] })
 	ending = map[types.UID]string{}
 	for at := range leave.Items {
-		ending[leave.Items[at].UID] = leave.Items[at].Spec.NodeName
+		if pod := &leave.Items[at]; isLeaving(pod) {
+			ending[pod.UID] = pod.Spec.NodeName
+		}
 	}
 	for uid, given := range r.given {
-		if pod := r.podOf(ctx, given.key, uid); pod == nil || !given.by.IsZero() && (isSettled(pod) || time.Now().After(given.by)) {
+		if pod := r.podOf(ctx, given.key, uid); pod == nil || given.park && isSettled(pod) || time.Now().After(given.by) {
 			delete(r.given, uid)
 		} else {
 			ending[uid] = given.node
@@ -187,12 +190,12 @@ func (r *room) make(ctx context.Context, pod *v1.Pod, ending map[types.UID]strin
 	}
 	for _, v := range victims {
 		does := "ends"
-		given := given{key: client.ObjectKeyFromObject(v.pod), node: v.pod.Spec.NodeName}
+		given := given{key: client.ObjectKeyFromObject(v.pod), node: v.pod.Spec.NodeName, by: time.Now().Add(2*graceOf(v.pod) + leavingLimit)} // drained, then deleted
 		switch r.fleet.GiveUp(v.instance, "makes room for pod "+client.ObjectKeyFromObject(pod).String()) {
 		case fleet.Nothing:
 			continue
 		case fleet.Memory:
-			does, given.by = "is parked", time.Now().Add(parkingLimit)
+			does, given.park, given.by = "is parked", true, time.Now().Add(parkingLimit)
 		}
 		r.given[v.pod.UID] = given
 		r.tell(ctx, pod, v, does)

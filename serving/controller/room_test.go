@@ -71,7 +71,14 @@ func place(t *testing.T, p *v1.Pod, node string) *v1.Pod {
 }
 
 func TestVictims(t *testing.T) {
-	drained := func(p *v1.Pod) { setAnnotation(&p.ObjectMeta, api.AnnotationDrain, "2026-01-01T00:00:00Z") }
+	drained := func(ago time.Duration) func(p *v1.Pod) {
+		return func(p *v1.Pod) {
+			setAnnotation(&p.ObjectMeta, api.AnnotationDrain, time.Now().Add(-ago).UTC().Format(time.RFC3339))
+		}
+	}
+	deleted := func(ago time.Duration) func(p *v1.Pod) {
+		return func(p *v1.Pod) { p.DeletionTimestamp = new(metav1.NewTime(time.Now().Add(-ago))) }
+	}
 	type placed struct {
 		name   string // name of the pod; those of spare pods begin with s
 		node   string
@@ -93,7 +100,10 @@ func TestVictims(t *testing.T) {
 		"has room":               {memory: "2Gi", pods: []placed{{"s1", "n1", 7, nil}, {"s2", "n1", 3, nil}}},
 		"one GPU, not two":       {memory: "8Gi", pods: []placed{{"s1", "n1", 7, nil}, {"a", "n1", 0, nil}, {"s2", "n2", 3, nil}, {"s3", "n2", 9, nil}}, want: "s2 s3"},
 		"idle longest":           {memory: "4Gi", pods: []placed{{"s1", "n1", 7, nil}, {"a", "n1", 0, nil}, {"s2", "n2", 9, nil}, {"b", "n2", 0, nil}}, want: "s1"},
-		"another is to end":      {memory: "4Gi", pods: []placed{{"s1", "n1", 7, nil}, {"a", "n1", 0, drained}}},
+		"another is to end":      {memory: "4Gi", pods: []placed{{"s1", "n1", 7, nil}, {"a", "n1", 0, drained(0)}}},
+		"another ends":           {memory: "4Gi", pods: []placed{{"s1", "n1", 7, nil}, {"a", "n1", 0, deleted(0)}}},
+		"drained for hours":      {memory: "4Gi", pods: []placed{{"s1", "n1", 7, nil}, {"a", "n1", 0, drained(9 * time.Hour)}}, want: "s1"},
+		"has ended for hours":    {memory: "4Gi", pods: []placed{{"s1", "n1", 7, nil}, {"a", "n1", 0, deleted(9 * time.Hour)}}, want: "s1"},
 		"was given up":           {memory: "4Gi", pods: []placed{{"s1", "n1", 7, nil}, {"a", "n1", 0, nil}}, given: "a n1"},
 		"was given up elsewhere": {memory: "4Gi", pods: []placed{{"s1", "n1", 7, nil}, {"b", "n1", 0, nil}, {"a", "n2", 0, nil}, {"c", "n2", 0, nil}}, given: "a n2"},
 		"given up, not enough":   {memory: "8Gi", pods: []placed{{"s1", "n1", 7, nil}, {"a", "n1", 0, nil}}, given: "a n1", want: "s1"},
@@ -218,23 +228,7 @@ func makesRoom(t *testing.T, namespace string, priority int32, want string) {
 		p := &api.SharePolicy{ObjectMeta: metav1.ObjectMeta{Name: "teams"}, Spec: api.SharePolicySpec{Tenants: []api.Tenant{{Namespace: namespace, Priority: priority}}}}
 		k := newCluster(t, gpuNode(t, "n1"), needed, others[0], others[1], p)
 		for _, f := range others {
-			fp := fastPodOf(f)
-			if err := k.client.Create(t.Context(), fp); err != nil {
-				t.Fatal(err)
-			}
-			p := functionPod(fp, f.Name, 1)
-			if err := setWanted(p, residency.Wanted{Seq: 2, Level: residency.Shared}); err != nil {
-				t.Fatal(err)
-			}
-			setReached(p, residency.Reached{Seq: 2, Level: residency.Shared})
-			makeReady(p)
-			if err := k.client.Create(t.Context(), p); err != nil {
-				t.Fatal(err)
-			}
-			place(t, p, "n1")
-			if err := k.client.Update(t.Context(), p); err != nil {
-				t.Fatal(err)
-			}
+			k.reserve(f)
 		}
 		k.run(true)
 		r := &room{client: slimmed(k.client), live: k.client, fleet: k.known.fleet, pods: k.pods, recorder: k.recorder, log: k.pods.log}
@@ -244,35 +238,109 @@ func makesRoom(t *testing.T, namespace string, priority int32, want string) {
 		k.reconcile(others[1])
 		k.reconcile(needed)
 		time.Sleep(1100 * time.Millisecond)
-		names := func() (all []string) {
-			synctest.Wait()
-			for _, p := range k.all() {
-				all = append(all, p.Labels[api.LabelFunction])
-			}
-			slices.Sort(all)
-			return all
-		}
-		for _, p := range k.all() {
-			if p.Labels[api.LabelFunction] == "needed" {
-				k.update(&p, func(p *v1.Pod) {
-					p.Status.Conditions = []v1.PodCondition{{
-						Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: v1.PodReasonUnschedulable, LastTransitionTime: metav1.Now(),
-					}}
-				})
-			}
-		}
+		k.refuse("needed")
 		time.Sleep(time.Second)
-		if got := fmt.Sprint(names()); got != "[a b needed]" {
+		if got := fmt.Sprint(k.functions()); got != "[a b needed]" {
 			t.Errorf("after a second %s are there", got)
 		}
 		time.Sleep(10 * time.Second)
-		if got := fmt.Sprint(names()); got != want {
+		if got := fmt.Sprint(k.functions()); got != want {
 			t.Errorf("%s are there, want %s", got, want)
 		}
-		if n, gone := len(k.recorder.Events), 3-len(names()); n != 2*gone {
+		if n, gone := len(k.recorder.Events), 3-len(k.functions()); n != 2*gone {
 			t.Errorf("%d events, want one of both functions for each of %d", n, gone)
 		}
 	})
+}
+
+// reserve creates the pod of a replica in reserve on node n1.
+func (c *cluster) reserve(f *api.GPUFunction, finalizers ...string) *v1.Pod {
+	c.Helper()
+	fp := fastPodOf(f)
+	if err := c.client.Create(c.Context(), fp); err != nil {
+		c.Fatal(err)
+	}
+	p := functionPod(fp, f.Name, 1)
+	p.Finalizers = finalizers
+	if err := setWanted(p, residency.Wanted{Seq: 2, Level: residency.Shared}); err != nil {
+		c.Fatal(err)
+	}
+	setReached(p, residency.Reached{Seq: 2, Level: residency.Shared})
+	makeReady(p)
+	if err := c.client.Create(c.Context(), p); err != nil {
+		c.Fatal(err)
+	}
+	place(c.T, p, "n1")
+	if err := c.client.Update(c.Context(), p); err != nil {
+		c.Fatal(err)
+	}
+	return p
+}
+
+// refuse has the scheduler find no node for the pods of a function.
+func (c *cluster) refuse(function string) {
+	c.Helper()
+	for _, p := range c.all() {
+		if p.Labels[api.LabelFunction] == function {
+			c.update(&p, refuse)
+		}
+	}
+}
+
+// functions returns the functions of all pods.
+func (c *cluster) functions() (all []string) {
+	c.Helper()
+	synctest.Wait()
+	for _, p := range c.all() {
+		all = append(all, p.Labels[api.LabelFunction])
+	}
+	slices.Sort(all)
+	return all
+}
+
+// TestMakeRoomBesideStuckPod: there would be room for a replica in place of a pod that is about to end. If that pod does not end in time, because its node
+// or a finalizer holds it, a replica in reserve is given up instead.
+func TestMakeRoomBesideStuckPod(t *testing.T) {
+	for name, stuck := range map[string]func(k *cluster, p *v1.Pod) error{
+		"deleted": func(k *cluster, p *v1.Pod) error { return k.client.Delete(k.Context(), p) },
+		"drained": func(k *cluster, p *v1.Pod) error {
+			setAnnotation(&p.ObjectMeta, api.AnnotationDrain, time.Now().UTC().Format(time.RFC3339))
+			return k.client.Update(k.Context(), p)
+		},
+		"given up": nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				needed, a, b := small(t, "ml", "needed", "4Gi"), small(t, "ml", "a", "4Gi"), small(t, "ml", "b", "4Gi")
+				needed.Spec.Scaling.MinReplicas = 1
+				a.Spec.Scaling.KeepShared, b.Spec.Scaling.KeepShared = "1h", "1h"
+				k := newCluster(t, gpuNode(t, "n1"), needed, a, b)
+				pod := k.reserve(a, "example.com/held")
+				k.reserve(b)
+				k.run(true)
+				r := &room{client: slimmed(k.client), live: k.client, fleet: k.known.fleet, pods: k.pods, recorder: k.recorder, log: k.pods.log}
+				go r.Run(t.Context())
+				if stuck == nil {
+					k.reconcile(a)
+					time.Sleep(5 * time.Second) // in reserve for longer than b, and so given up first
+				} else if err := stuck(k, pod); err != nil {
+					t.Fatal(err)
+				}
+				k.reconcile(b)
+				k.reconcile(needed)
+				time.Sleep(1100 * time.Millisecond)
+				k.refuse("needed")
+				time.Sleep(50 * time.Second)
+				if got := fmt.Sprint(k.functions()); got != "[a b needed]" {
+					t.Errorf("%s are there while the pod of a may still end", got)
+				}
+				time.Sleep(2 * time.Minute)
+				if got := fmt.Sprint(k.functions()); got != "[a needed]" {
+					t.Errorf("%s are there after the pod of a should have ended, want that b has made room", got)
+				}
+			})
+		})
+	}
 }
 
 // TestRoomInTurn: a namespace with many replicas that have no room does not hold up one of another namespace.

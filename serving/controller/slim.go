@@ -23,6 +23,7 @@ func slimPod(object any) (any, error) {
 		Spec: v1.PodSpec{
 			NodeName: p.Spec.NodeName, SchedulerName: p.Spec.SchedulerName, Resources: p.Spec.Resources, Overhead: p.Spec.Overhead,
 			Containers: slimContainers(p.Spec.Containers), InitContainers: slimContainers(p.Spec.InitContainers),
+			TerminationGracePeriodSeconds: p.Spec.TerminationGracePeriodSeconds,
 		},
 		Status: v1.PodStatus{
 			Phase: p.Status.Phase, Reason: p.Status.Reason, Message: p.Status.Message, PodIP: p.Status.PodIP,

@@ -129,7 +129,7 @@ func TestSlimPod(t *testing.T) {
 				"turns":     func(p *v1.Pod) any { return []any{takesTurns(p), stageOf(p), awaitsTurn(p), startRefused(p)} },
 				"placement": func(p *v1.Pod) any { placed, is, err := kube.PlacementOf(p); return []any{placed, is, err != nil} },
 				"room": func(p *v1.Pod) any {
-					return []any{roomOf(p), p.Spec.NodeName, p.Spec.SchedulerName}
+					return []any{roomOf(p), graceOf(p), p.Spec.NodeName, p.Spec.SchedulerName}
 				},
 			} {
 				if got, want := of(slim), of(whole); !reflect.DeepEqual(got, want) {

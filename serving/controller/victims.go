@@ -124,11 +124,31 @@ func (s *search) fits(node *v1.Node, model kube.FitModel, without map[types.UID]
 	return refusal == packing.Admitted
 }
 
-// isLeaving reports whether a pod is to end.
-func isLeaving(p *v1.Pod) bool {
-	_, drain := p.Annotations[api.AnnotationDrain]
-	return drain || p.DeletionTimestamp != nil
+// leavingLimit is the time after which a pod that should have ended is no longer expected to: a finalizer or its node may hold it for ever.
+const leavingLimit = time.Minute
+
+// leavesBy returns until when a pod is expected to end, or zero if it is not to end. It is drained for its grace period at most and then deleted, and
+// the time of its deletion includes the grace period.
+func leavesBy(p *v1.Pod) time.Time {
+	if p.DeletionTimestamp != nil {
+		return p.DeletionTimestamp.Add(leavingLimit)
+	}
+	if since, err := time.Parse(time.RFC3339, p.Annotations[api.AnnotationDrain]); err == nil {
+		return since.Add(graceOf(p) + leavingLimit)
+	}
+	return time.Time{}
 }
+
+// graceOf returns the grace period of a pod.
+func graceOf(p *v1.Pod) time.Duration {
+	if seconds := p.Spec.TerminationGracePeriodSeconds; seconds != nil {
+		return time.Duration(*seconds) * time.Second
+	}
+	return v1.DefaultTerminationGracePeriodSeconds * time.Second
+}
+
+// isLeaving reports whether a pod is about to end.
+func isLeaving(p *v1.Pod) bool { return time.Now().Before(leavesBy(p)) }
 
 // unranked is a packing.Ranker that ranks all placements equally: what counts is whether there is one.
 type unranked struct{}
