@@ -28,17 +28,33 @@ func cannotMove(i *podInstance, err error) bool {
 	return i.Move.From != 0 && (errors.Is(err, errCannotMove) || OverQuota(err) != "")
 }
 
-// movePause is how long the pod of a move may be without room: the instance was free, and may have been taken in the meantime.
-const movePause = 5 * time.Second
+const (
+	// movePause is how long the pod of a move may be without room: the instance was free, and may have been taken in the meantime. A scheduling gate may
+	// hold the pod for no longer, as what opens the gate may be what the replica to be replaced has.
+	movePause = 5 * time.Second
+	// moveLimit is how long the pod of a move may be without a node if nobody says why. No other move begins in that time.
+	moveLimit = time.Minute
+)
 
-// endMove gives up the pod of a move if there is no room for it: the replica that it was to replace goes on. It reports whether reconciliation of the
-// pod is to end here.
+// moveEnd returns when to give up the pod of a move that has no node, and why.
+func moveEnd(pod *v1.Pod) (at time.Time, why string) {
+	if c := unschedulable(pod); c != nil {
+		return c.LastTransitionTime.Add(movePause), "there was no room for it: " + c.Message
+	}
+	if gates := pod.Spec.SchedulingGates; len(gates) > 0 {
+		return pod.CreationTimestamp.Add(movePause), "it was held by the scheduling gate " + gates[0].Name
+	}
+	return pod.CreationTimestamp.Add(moveLimit), fmt.Sprintf("it had no node within %v: %s", moveLimit, waitsFor(pod))
+}
+
+// endMove gives up the pod of a move if it gets no node: the replica that it was to replace goes on. It reports whether reconciliation of the pod is to
+// end here.
 func endMove(ctx context.Context, p *Pods, i *podInstance, pod *v1.Pod) (ended bool, err error) {
-	why := unschedulable(pod)
-	if i.Move.From == 0 || why == nil {
+	if i.Move.From == 0 || pod.Spec.NodeName != "" {
 		return false, nil
 	}
-	if left := movePause - time.Since(why.LastTransitionTime.Time); left > 0 {
+	at, why := moveEnd(pod)
+	if left := time.Until(at); left > 0 {
 		p.queue.AddAfter(i.Name, left)
 		return false, nil
 	}
@@ -51,7 +67,7 @@ func endMove(ctx context.Context, p *Pods, i *podInstance, pod *v1.Pod) (ended b
 	if client.IgnoreNotFound(err) != nil {
 		return false, err
 	}
-	return true, p.end(ctx, i, fleet.Failed, "there was no room for it: "+why.Message)
+	return true, p.end(ctx, i, fleet.Failed, why)
 }
 
 // whole returns the cut of a pod that consists of one instance of a profile.

@@ -110,18 +110,22 @@ func TestLayoutOf(t *testing.T) {
 	})
 }
 
-// TestMovesWithoutRoom: if somebody else gets the instance, or the replacement never starts, the replica in parts keeps serving. The next attempt follows
-// after a pause.
+// TestMovesWithoutRoom: if somebody else gets the instance, or the replacement gets no node or never starts, the replica in parts keeps serving. The next
+// attempt follows after a pause.
 func TestMovesWithoutRoom(t *testing.T) {
 	failed := v1.PodStatus{Phase: v1.PodFailed, Message: "out of memory"}
 	for name, test := range map[string]struct {
 		hold, fail bool
+		gate       bool          // the pod of the move has a scheduling gate
+		late       time.Duration // how much later than for want of room the move ends, because the scheduler does not look at its pod
 		objects    []client.Object
 		tries      int // pods that the controller tries to create
 		why        string
 	}{
 		"taken":          {hold: true, tries: 1, why: "no room for it: 0/1 nodes"},
 		"fails":          {fail: true, tries: 1, why: "out of memory"},
+		"gated":          {gate: true, tries: 1, why: "held by the scheduling gate kueue.x-k8s.io/admission"},
+		"no scheduler":   {late: moveLimit, tries: 1, why: "it had no node within 1m0s: waits for the scheduler"},
 		"over its quota": {objects: []client.Object{policy("gold", "ml", 1)}, why: "SharePolicy gold allows 1 replicas"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -138,6 +142,9 @@ func TestMovesWithoutRoom(t *testing.T) {
 							again.Name = "again"
 							w.must(api.Create(ctx, again))
 						}
+						if test.gate {
+							p.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "kueue.x-k8s.io/admission"}}
+						}
 					}
 					return api.Create(ctx, o, options...)
 				}
@@ -153,6 +160,9 @@ func TestMovesWithoutRoom(t *testing.T) {
 				}
 				defer w.lead(f)()
 				sleep(10 * time.Second)
+				if test.late > 0 {
+					w.placesIn = time.Hour
+				}
 				w.free(holder)
 				sleep(movesPeriod + 3*time.Second)
 				for _, p := range w.all() {
@@ -160,7 +170,7 @@ func TestMovesWithoutRoom(t *testing.T) {
 						t.Error("replicas in reserve are ended for it")
 					}
 				}
-				sleep(30 * time.Second)
+				sleep(30*time.Second + test.late)
 				if got := w.replicas("images"); len(got) != 1 || len(got["1"]) != 2 || int(count.Load()) != test.tries || w.without > 0 {
 					t.Errorf("replicas %v after %d tries; %d times nobody served", got, count.Load(), w.without)
 				}
@@ -170,7 +180,7 @@ func TestMovesWithoutRoom(t *testing.T) {
 				if test.hold {
 					return
 				}
-				sleep(time.Minute)
+				sleep(time.Minute + test.late)
 				if told := w.told("MoveAbandoned"); int(count.Load()) != 2*test.tries || len(told) != 1 || !strings.Contains(told[0], "in 2m0s") {
 					t.Errorf("%d tries, events %q", count.Load(), told)
 				}

@@ -57,6 +57,7 @@ func newCluster(t *testing.T, objects ...client.Object) *cluster {
 	c.client = interceptor.NewClient(server, interceptor.Funcs{
 		Create: func(ctx context.Context, w client.WithWatch, o client.Object, options ...client.CreateOption) error {
 			o.SetUID(types.UID(strings.Repeat("u", int(c.uids.Add(1)))))
+			o.SetCreationTimestamp(metav1.Now())
 			if c.calls.Create != nil {
 				return c.calls.Create(ctx, w, o, options...)
 			}

@@ -125,6 +125,7 @@ func (w *world) drive(p *v1.Pod, all []v1.Pod) {
 		w.created[p.UID] = time.Now()
 	}
 	switch {
+	case len(p.Spec.SchedulingGates) > 0:
 	case !is && time.Since(w.created[p.UID]) < w.placesIn:
 	case !is && w.place(p, all):
 		w.bound[p.UID] = time.Now()
