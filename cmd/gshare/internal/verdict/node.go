@@ -230,8 +230,17 @@ func shortageFix(name v1.ResourceName, n *v1.Node) string {
 		return "the node advertises none: check that its node agent runs and is registered with the kubelet (gshare doctor)"
 	case name == kube.ResourceVGPU:
 		return "every vGPU uses one of the node's gshare/vgpu: wait until a pod there ends, or have an administrator raise maxShares"
+	case (name == kube.ResourceSMTime || name == kube.ResourceMemory) && makesInstances(n):
+		return "wait until a pod there ends, or have an administrator leave large profiles out of kubernetes.onDemandProfiles: the node offers " +
+			"what the fewest instances that can be made have"
 	}
 	return "request less " + string(name) + ", or wait until a pod there ends"
+}
+
+// makesInstances reports whether the node's agent makes MIG instances on demand.
+func makesInstances(n *v1.Node) bool {
+	inventory, _, err := kube.InventoryOf(n)
+	return err == nil && slices.ContainsFunc(inventory.Slices, func(s kube.Slice) bool { return s.Room != 0 })
 }
 
 func (v *nodeExplainer) untrusted(n *cluster.Node) Obstacle {
