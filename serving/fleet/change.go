@@ -153,7 +153,8 @@ func (fn *function) bound() {
 
 // replace starts an instance in place of one with an outdated share or template, and reports whether it did anything. Instances that are ready are
 // replaced one after another: the next one's turn comes when nothing is left of the last. So a specification that does not work costs no replica, and
-// at most one more instance needs room. Instances that are not ready are replaced at once.
+// at most one more instance needs room. Instances that are not ready are replaced at once, except for those that were ready a moment ago: many may miss
+// a probe together because they are busy.
 func (f *Fleet) replace(fn *function) (changed bool) {
 	all, goesOn := fn.sorted(), false
 	for _, i := range all {
@@ -167,7 +168,7 @@ func (f *Fleet) replace(fn *function) (changed bool) {
 	for _, i := range all {
 		parked := i.isParked()
 		stays := !i.outdated && (!parked || fn.object.Spec.Scaling.KeepWarm != "")
-		if stays || i.phase == draining || i.phase == stopping || fn.residency(i.ID) == scaling.Cold {
+		if stays || i.phase == draining || i.phase == stopping || fn.residency(i.ID) == scaling.Cold || i.mayRecover() {
 			continue
 		}
 		if parked { // a replacement would start only to be parked

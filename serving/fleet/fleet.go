@@ -240,7 +240,7 @@ const (
 )
 
 func (f *Fleet) create(i *instance) {
-	i.phase, i.created, i.stays = starting, time.Now(), scaling.Hot
+	i.phase, i.created, i.readySince, i.stays = starting, time.Now(), time.Time{}, scaling.Hot
 	i.Residency, i.foreign = i.wanted(), false
 	i.outdated = i.differs()
 	i.reminder = i.created.Add(firstReminder)
@@ -248,14 +248,14 @@ func (f *Fleet) create(i *instance) {
 	f.platform.Create(i.Instance)
 }
 
-// delete ends an instance once it has answered its requests.
+// delete ends an instance once it has answered its requests. One that is no longer ready may still have some.
 func (f *Fleet) delete(i *instance) {
-	switch i.phase {
-	case backingOff: // nothing is left of it
+	switch {
+	case i.phase == backingOff: // nothing is left of it
 		f.remove(i)
-	case starting, restarting:
+	case i.phase == restarting || i.phase == starting && i.readySince.IsZero():
 		f.end(i)
-	case ready:
+	case i.phase == starting || i.phase == ready:
 		i.phase = draining
 		ctx, cancel := context.WithCancel(context.Background())
 		i.stopDrain = cancel
@@ -356,12 +356,13 @@ func (f *Fleet) unready(i *instance, e Event) {
 	before := i.phase
 	i.phase, i.message = starting, e.Message
 	if e.Kind == Restarting {
-		i.phase, i.retry = restarting, f.now()+restartPause
+		i.phase, i.retry, i.readySince = restarting, f.now()+restartPause, time.Time{}
 	}
 	if i.phase == before {
 		return
 	}
-	i.reminder = time.Now().Add(firstReminder)
+	i.since = time.Now()
+	i.reminder = i.since.Add(firstReminder)
 	switch {
 	case i.phase == restarting:
 		i.function.failures++

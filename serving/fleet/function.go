@@ -204,7 +204,7 @@ func (fn *function) residency(id scaling.ID) scaling.Residency {
 	return scaling.Cold
 }
 
-// instance is an instance of a function, from its creation until nothing is left of it.
+// instance is an instance of a function, from its creation until nothing is left of it. It has many fields because its whole life is one record.
 type instance struct {
 	Instance
 	function *function
@@ -215,10 +215,11 @@ type instance struct {
 
 	phase      phase
 	address    string
-	message    string    // why it is not ready yet
-	created    time.Time // when it was created last
-	reminder   time.Time // when the log says next that it is still starting
-	readySince time.Time
+	message    string        // why it is not ready yet
+	created    time.Time     // when it was created last
+	reminder   time.Time     // when the log says next that it is still starting
+	readySince time.Time     // zero if its server has not been ready since it last started
+	since      time.Time     // when it became unready
 	failures   int           // consecutive failures
 	retry      time.Duration // when it is created again, on the clock of Fleet.now
 	stopDrain  context.CancelFunc
@@ -247,6 +248,14 @@ const (
 
 // explained returns the message preceded by the name of the instance, as shown in the table and in refusals.
 func (i *instance) explained() string { return i.Name + ": " + i.message }
+
+// recovery is how long an instance that is no longer ready is expected to be ready again.
+const recovery = time.Minute
+
+// mayRecover reports whether the instance was ready a moment ago, and may only have been too busy to answer its probe.
+func (i *instance) mayRecover() bool {
+	return i.phase == starting && !i.readySince.IsZero() && time.Since(i.since) < recovery
+}
 
 // maxPause is the longest pause before an instance that has failed is created again. An instance that has been ready for that long has its failures
 // forgotten.
