@@ -152,13 +152,13 @@ func (fn *function) bound() {
 }
 
 // replace starts an instance in place of one with an outdated share or template, and reports whether it did anything. Instances that are ready are
-// replaced one after another: the next one's turn comes when nothing is left of the last. So a specification that does not work costs no replica, and
-// at most one more instance needs room. Instances that are not ready are replaced at once, except for those that were ready a moment ago: many may miss
-// a probe together because they are busy.
+// replaced one after another: the next one's turn comes when nothing is left of the last, or that does not end. So a specification that does not work
+// costs no replica, and at most one more instance needs room. Instances that are not ready are replaced at once, except for those that were ready a
+// moment ago: many may miss a probe together because they are busy.
 func (f *Fleet) replace(fn *function) (changed bool) {
 	all, goesOn := fn.sorted(), false
 	for _, i := range all {
-		if i.follower != 0 {
+		if i.holdsUp() {
 			goesOn, changed = true, f.follow(i) || changed
 		}
 	}

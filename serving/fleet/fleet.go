@@ -282,7 +282,7 @@ func (f *Fleet) end(i *instance) {
 	if i.phase != starting && i.phase != restarting && i.phase != draining {
 		return
 	}
-	i.phase = stopping
+	i.phase, i.since = stopping, time.Now()
 	f.platform.Delete(i.Name)
 	f.publish(i.function)
 }

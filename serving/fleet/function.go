@@ -257,6 +257,15 @@ func (i *instance) mayRecover() bool {
 	return i.phase == starting && !i.readySince.IsZero() && time.Since(i.since) < recovery
 }
 
+// overtime is how long an instance may take to end, beyond its grace period.
+const overtime = time.Minute
+
+// holdsUp reports whether the function's other instances are to wait until this one is replaced and nothing is left of it. They do not wait for ever
+// for one that does not end, for instance because its process hangs in the driver or its node is gone.
+func (i *instance) holdsUp() bool {
+	return i.follower != 0 && (i.phase != stopping || time.Since(i.since) < i.Function.Grace()+overtime)
+}
+
 // maxPause is the longest pause before an instance that has failed is created again. An instance that has been ready for that long has its failures
 // forgotten.
 const maxPause = time.Minute

@@ -47,7 +47,7 @@ func (f *Fleet) canMove(i *instance) bool {
 		return false
 	}
 	for _, other := range i.function.instances {
-		if other.follower != 0 {
+		if other.holdsUp() {
 			return false
 		}
 	}
