@@ -3,9 +3,11 @@ package controller
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/gshare-dev/gshare/serving/gateway"
 	"github.com/gshare-dev/gshare/serving/report"
+	"github.com/gshare-dev/gshare/vgpu/api/load"
 )
 
 // loads adds up what the gateways report. Its methods may be called concurrently.
@@ -30,7 +32,8 @@ type reporter struct {
 // reported is what a gateway has last reported about a function.
 type reported struct {
 	load    gateway.Load
-	recent  []uint64        // valid requests in each of the seconds before the first report, oldest first
+	recent  []uint64        // valid requests in each of the seconds before until, oldest first
+	until   time.Time       // of the last report that had recent ones: the first one of a connection
 	drained map[string]bool // pods to be drained that have no requests of this gateway
 }
 
@@ -64,8 +67,8 @@ func (l *loads) report(name, incarnation string, functions []functionReport) {
 	r.connected = true
 	for _, f := range functions {
 		now := f.reported
-		if now.recent == nil {
-			now.recent = r.functions[f.name].recent
+		if now.until = time.Now(); now.recent == nil {
+			now.recent, now.until = r.functions[f.name].recent, r.functions[f.name].until
 		}
 		if now.load.Arrived < r.base[f.name].Arrived { // the function was deleted and created again, and is counted from zero
 			delete(r.base, f.name)
@@ -181,13 +184,17 @@ func (l *loads) Load(function gateway.FunctionName) gateway.Load {
 	return sum
 }
 
-// Recent returns the number of requests in each of the seconds before the gateways' first reports, oldest first.
+// Recent returns the number of requests in each of the seconds before the gateways' first reports, oldest first. Reports that are older than the seconds
+// that they cover at most say nothing about the present, and are left out.
 func (l *loads) Recent(function gateway.FunctionName) []uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var sum []uint64
 	for _, r := range l.gateways {
 		recent := r.functions[function].recent
+		if time.Since(r.functions[function].until) > load.Seconds*time.Second {
+			continue
+		}
 		if missing := len(recent) - len(sum); missing > 0 {
 			sum = append(make([]uint64, missing), sum...)
 		}

@@ -129,14 +129,28 @@ func TestForgetLeavesNothing(t *testing.T) {
 	}
 }
 
+// TestRecent: the seconds before the gateways' first reports add up for the next two minutes. Later they are not taken for those before the present.
 func TestRecent(t *testing.T) {
-	l := newLoads()
-	one(l, "a", "1", reported{recent: []uint64{1, 2, 3}}, false)
-	one(l, "b", "1", reported{recent: []uint64{10}}, false)
-	one(l, "a", "1", reported{load: gateway.Load{Received: 1}}, false) // later reports have none
-	if got, want := l.Recent(resnet), []uint64{1, 2, 13}; !slices.Equal(got, want) {
-		t.Errorf("%v, want %v", got, want)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		l := newLoads()
+		one(l, "a", "1", reported{recent: []uint64{1, 2, 3}}, false)
+		for _, step := range []struct {
+			after  time.Duration
+			report reported // of another gateway
+			want   []uint64
+		}{
+			{0, reported{recent: []uint64{10}}, []uint64{1, 2, 13}},
+			{10 * time.Second, reported{load: gateway.Load{Received: 1}}, []uint64{1, 2, 13}}, // later reports have none
+			{2 * time.Minute, reported{load: gateway.Load{Received: 2}}, nil},
+			{6 * time.Hour, reported{recent: []uint64{20, 30}}, []uint64{20, 30}}, // it has connected again
+		} {
+			time.Sleep(step.after)
+			one(l, "b", "1", step.report, false)
+			if got := l.Recent(resnet); !slices.Equal(got, step.want) {
+				t.Errorf("%v, want %v", got, step.want)
+			}
+		}
+	})
 }
 
 func TestSettled(t *testing.T) {
