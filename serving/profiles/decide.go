@@ -340,7 +340,8 @@ func (s *state) halt(status *api.GPUProfileStatus, reason string) decision {
 func (s *state) complete(status *api.GPUProfileStatus, record *profiler.Record, d device, reason string) decision {
 	status.Attempt, status.Target, status.Current, status.Recommended = nil, nil, "", nil
 	if status.Completed == nil {
-		status.Completed, status.ReplicasImage = new(metav1.NewTime(s.now)), bounded(s.served, maxImage)
+		status.Completed = new(metav1.NewTime(s.now))
+		status.ReplicasImage = cmp.Or(bounded(s.served, maxImage), status.ReplicasImage)
 	}
 	best, err := record.Recommend(s.plan.strategy(d.model))
 	switch {

@@ -516,6 +516,30 @@ func TestNewImage(t *testing.T) {
 	}
 }
 
+// TestNewImageAtZero: an image is measured once even if the function has no replicas while it is, and trials get the earlier image from their node.
+func TestNewImageAtZero(t *testing.T) {
+	const old, pushed = "bert@sha256:1", "bert@sha256:2"
+	inBubble(t, func(t *testing.T) {
+		p, f := ofFunction(0)
+		p.Spec.Remeasure = api.RemeasureNewImage
+		w := newWorld(t, p, f, gpuNode(t, "node1", "H200", 40960))
+		w.run()
+		w.image = old
+		for range 3 {
+			time.Sleep(2 * time.Hour)
+			w.readyReplica(pushed)
+			w.pass(1)
+			if err := w.server.Delete(t.Context(), &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: w.key.Namespace, Name: "ready"}}); err != nil {
+				t.Fatal(err)
+			}
+			w.run()
+		}
+		if n := w.ran["10 x 100, 1, again false"]; n != 2 {
+			t.Errorf("the first trial was made %d times, want 2", n)
+		}
+	})
+}
+
 // readyReplica creates a replica of the function that is ready, on a node of its own.
 func (w *world) readyReplica(image string) {
 	w.Helper()

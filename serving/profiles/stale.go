@@ -16,7 +16,9 @@ func (s *state) review(status *api.GPUProfileStatus) decision {
 		return decision{}
 	}
 	if hasNewImage(s, status) {
-		return s.write(s.restart(status))
+		again := s.restart(status)
+		again.ReplicasImage = bounded(s.served, maxImage) // no replica may be ready when the measurement ends
+		return s.write(again)
 	}
 	c := metav1.Condition{Type: api.ConditionStale, Status: metav1.ConditionFalse, Reason: "UpToDate", ObservedGeneration: s.profile.Generation}
 	limit := s.profile.Spec.StaleAfter.Value()

@@ -67,7 +67,7 @@ type GPUProfileStatus struct {
 	// +optional
 	Completed *metav1.Time `json:"completed,omitempty"`
 
-	// replicasImage is the image, with its digest, that the function's replicas ran when the last measurement ended. Not set if there were no replicas.
+	// replicasImage is the image, with its digest, that the function's replicas ran when the last measurement ended or, if none was ready, before. Not set if unknown.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	ReplicasImage string `json:"replicasImage,omitempty"`
