@@ -219,35 +219,44 @@ func (f *function) add(it *item) {
 // budget, 0 or 1.
 func (f *function) retry(cost float64, items ...*item) bool {
 	f.mu.Lock()
-	defer f.mu.Unlock()
 	items = stayed(items)
 	cost *= float64(len(items))
 	if f.retries < cost || len(f.replicas) == 0 && !f.config.Hold.InTime {
+		f.mu.Unlock()
 		return false
 	}
 	f.retries -= cost
 	for _, it := range items {
 		f.gateway.metrics.retried(it.of.name)
 	}
-	f.again(items)
+	left := f.again(items)
+	f.mu.Unlock()
+	f.sendHome(left)
 	return true
 }
 
 // putBack puts items that were left out of a batch back into the queue.
 func (f *function) putBack(items []*item) {
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.again(stayed(items))
+	left := f.again(stayed(items))
+	f.mu.Unlock()
+	f.sendHome(left)
 }
 
-func (f *function) again(items []*item) {
+// again puts items that a replica had back into the queue, and returns those of guests that have left: f may have another model by now.
+func (f *function) again(items []*item) (left []*item) {
 	for _, it := range items {
+		if !it.of.place.allows(f) {
+			left = append(left, it)
+			continue
+		}
 		f.lastID++
 		it.request.ID, it.batch = f.lastID, nil
 		it.of.count((*statistics).land)
 		f.add(it)
 	}
 	f.dispatch()
+	return left
 }
 
 // refuseAll ends the wait of all requests. The caller holds the mutex.

@@ -231,6 +231,8 @@ func (g *Gateway) SetFunction(f Function) error {
 	return nil
 }
 
+var refuseDeleted = newRefusal(http.StatusNotFound, reasonUnknown, "the function has been deleted")
+
 // RemoveFunction removes a function. Its waiting requests are refused; those that a replica has are answered. If the function is the host of others,
 // their requests that wait in its queue move to the queues of their own functions.
 func (g *Gateway) RemoveFunction(name FunctionName) {
@@ -255,14 +257,13 @@ func (g *Gateway) RemoveFunction(name FunctionName) {
 	for _, guest := range guests {
 		move(guest, f, guest)
 	}
-	why := newRefusal(http.StatusNotFound, reasonUnknown, "the function has been deleted")
 	f.mu.Lock()
-	f.refuseAll(why)
+	f.refuseAll(refuseDeleted)
 	f.mu.Unlock()
 	if host != nil {
 		host.mu.Lock()
 		for _, it := range takeOf(host, f) {
-			it.refuse(why)
+			it.refuse(refuseDeleted)
 		}
 		host.mu.Unlock()
 	}

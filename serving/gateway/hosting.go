@@ -115,8 +115,8 @@ func (g *Gateway) SetHost(name, host FunctionName) error {
 }
 
 // DropHost takes the requests of a function away from its present or previous host, except those that a replica of the host already has: the host may
-// not serve them any longer, for instance because it has another model by now. The others wait for the function's own replicas. It has no effect if
-// the function is not known.
+// not serve them any longer, for instance because it has another model by now. The others wait for the function's own replicas, as do those whose
+// replica fails later. It has no effect if the function is not known.
 func (g *Gateway) DropHost(name FunctionName) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -173,35 +173,73 @@ func move(of, from, to *function) {
 	if from == to {
 		return
 	}
-	first, second := from, to
-	if compareNames(first.name, second.name) > 0 { // always lock in the same order, so that no two moves wait for each other
+	defer lockBoth(from, to)()
+	for _, it := range takeOf(from, of) {
+		to.accept(it)
+	}
+	to.dispatch()
+}
+
+// lockBoth locks the mutexes of two functions, always in the same order, so that no two calls wait for each other.
+func lockBoth(first, second *function) (unlock func()) {
+	if compareNames(first.name, second.name) > 0 {
 		first, second = second, first
 	}
 	first.mu.Lock()
-	defer first.mu.Unlock()
 	second.mu.Lock()
-	defer second.mu.Unlock()
-	now := time.Now()
-	for _, it := range takeOf(from, of) {
-		it.queue.Store(to)
-		to.lastID++
-		it.request.ID = to.lastID
-		switch {
-		case len(to.replicas) > 0:
-			switch { // as for requests that were held
-			case to.config.Hold.InTime:
-				it.request.Deadline = it.due
-			case !it.explicit:
-				it.request.Deadline = now.Add(it.timeout)
-			}
-			to.add(it)
-		case to.backOff != nil:
-			it.refuse(to.backOff.refusal())
-		default:
-			to.hold(it)
-		}
+	return func() {
+		second.mu.Unlock()
+		first.mu.Unlock()
 	}
-	to.dispatch()
+}
+
+// accept puts an item that is in no queue into the function's. The mutexes of both functions are held, the item's previous and this one.
+func (f *function) accept(it *item) {
+	it.queue.Store(f)
+	f.lastID++
+	it.request.ID = f.lastID
+	switch {
+	case len(f.replicas) > 0:
+		switch { // as for requests that were held
+		case f.config.Hold.InTime:
+			it.request.Deadline = it.due
+		case !it.explicit:
+			it.request.Deadline = time.Now().Add(it.timeout)
+		}
+		f.add(it)
+	case f.backOff != nil:
+		it.refuse(f.backOff.refusal())
+	default:
+		f.hold(it)
+	}
+}
+
+// allows reports whether requests of the function may wait in the queue of f.
+func (p *place) allows(f *function) bool {
+	h := p.host.Load()
+	return f == p.of || h != nil && h.host == f
+}
+
+// sendHome puts items that a replica of f had, which may no longer serve them, into the queues of their own functions.
+func (f *function) sendHome(items []*item) {
+	g := f.gateway
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	for _, it := range items {
+		unlock := lockBoth(f, it.of)
+		if !it.gone {
+			it.batch = nil
+			it.of.count((*statistics).land)
+			if g.functions[it.of.name] == it.of {
+				it.of.accept(it)
+				it.of.dispatch()
+			} else {
+				it.refuse(refuseDeleted)
+			}
+		}
+		unlock()
+		it.of.place.settle() // it may have another host
+	}
 }
 
 // takeOf removes the waiting requests of a function from the queue of f and returns them, oldest first. The caller holds f's mutex.

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -450,6 +451,79 @@ func TestDropHost(t *testing.T) {
 		w.gateway.DropHost(search) // it has none
 		w.gateway.DropHost(FunctionName{"default", "unknown"})
 	})
+}
+
+// TestReplicaFailsAfterDropHost checks that a dropped host does not get back the guest's requests that were at one of its replicas when that failed: the
+// guest's own replicas answer them, or they are refused if the guest is deleted. The host's own requests are retried.
+func TestReplicaFailsAfterDropHost(t *testing.T) {
+	drop := func(w *world) { w.gateway.DropHost(search) }
+	for name, c := range map[string]struct {
+		host     Function
+		credits  int // for both requests at once
+		leave    func(w *world)
+		ownFirst bool // the guest has its replica before the host's fails
+		want     int  // status for the guest's client
+	}{
+		"alone":                     {Function{Protocol: OIP}, 2, drop, true, 200},
+		"alone, held":               {Function{Protocol: OIP}, 2, drop, false, 200},
+		"in a batch":                {batched, 1, drop, true, 200},
+		"in a batch, held":          {batched, 1, drop, false, 200},
+		"alone, guest deleted":      {Function{Protocol: OIP}, 2, func(w *world) { w.gateway.RemoveFunction(search) }, false, 404},
+		"in a batch, guest deleted": {batched, 1, func(w *world) { w.gateway.RemoveFunction(search) }, false, 404},
+	} {
+		t.Run(name, func(t *testing.T) {
+			start(t, c.host, func(w *world) {
+				other, own := &model{}, &model{}
+				fail := make(chan struct{})
+				var calls atomic.Int32
+				w.replicas(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+					if calls.Add(1) == 1 { // while the others wait, so that they can be in one batch
+						time.Sleep(10 * ms)
+						other.ServeHTTP(rw, r)
+						return
+					}
+					<-fail
+					panic(http.ErrAbortHandler)
+				}), c.credits, 0, "old")
+				w.guest(Function{Protocol: OIP})
+				w.network.serve(w.T, "own:80", own)
+				w.network.serve(w.T, "new:80", other)
+				var wait sync.WaitGroup
+				wait.Go(func() { w.infer(w.Context(), input("first", 1)) })
+				synctest.Wait()
+				for value, name := range map[float64]string{2: "resnet", 3: "search"} {
+					wait.Go(func() {
+						want := 200
+						if name == "search" {
+							want = c.want
+						}
+						if a := w.infer(w.Context(), input("", value), "Host", name); a.status != want {
+							w.Errorf("%s: %+v, want %d", name, a, want)
+						}
+					})
+				}
+				time.Sleep(20 * ms)
+				if got := w.gateway.Load(search); got.InFlight != 1 {
+					w.Fatalf("the test shows nothing: %+v", got)
+				}
+				c.leave(w)
+				w.setReplicas(resnet, "new")
+				if c.ownFirst {
+					w.setReplicas(search, "own")
+				}
+				close(fail)
+				synctest.Wait()
+				w.setReplicas(search, "own")
+				wait.Wait()
+				if got, want := fmt.Sprint(other.batches), "[[1] [2]]"; got != want {
+					w.Errorf("the host has served %s, want %s", got, want)
+				}
+				if got, want := fmt.Sprint(own.batches), map[int]string{200: "[[3]]", 404: "[]"}[c.want]; got != want {
+					w.Errorf("the guest has served %s, want %s", got, want)
+				}
+			})
+		})
+	}
 }
 
 // TestNoHost checks which functions cannot be hosts.
