@@ -50,7 +50,7 @@ func newFunction(config Function, g *Gateway) *function {
 	f := &function{gateway: g, name: config.FunctionName, config: config, items: map[uint64]*item{}, retries: maxRetries}
 	f.place.of = f
 	f.bodies.within, f.answers.within = g.bodiesOf(config.Namespace), g.bodiesOf(config.Namespace)
-	f.draining = map[string]*replica{}
+	f.draining, f.left = map[string]*replica{}, map[string]*replica{}
 	f.queue, _ = batching.New(batching.Config{MaxBatch: 1, Latency: func(int) time.Duration { return 0 }}) // cannot fail: the configuration is valid
 	f.wake = time.AfterFunc(math.MaxInt64, func() {
 		f.mu.Lock()

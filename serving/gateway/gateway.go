@@ -337,7 +337,7 @@ func (g *Gateway) Drain(ctx context.Context, name FunctionName, replica string) 
 }
 
 // StartDrain stops sending new requests to a replica, as Drain does, and returns a channel that is closed when it has answered those that it has,
-// even if a later SetReplicas does not list the replica.
+// even if a later SetReplicas does not list the replica. If it then gets requests again, the channel is closed as soon as it has none.
 func (g *Gateway) StartDrain(name FunctionName, replica string) <-chan struct{} {
 	f := g.function(name)
 	if f == nil {

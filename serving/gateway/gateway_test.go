@@ -575,6 +575,83 @@ func TestStartDrain(t *testing.T) {
 	})
 }
 
+// TestReplicaComesBack takes a replica away while it has a request and gives it back: it gets no more requests at once than it has credits, what was
+// learned about it is kept, and its drains end when it has no request. Once it has none, it comes back as a new replica.
+func TestReplicaComesBack(t *testing.T) {
+	drain := func(w *world) <-chan struct{} { return w.gateway.StartDrain(resnet, "a") }
+	list := func(w *world, r ...Replica) {
+		if err := w.gateway.SetReplicas(resnet, r); err != nil {
+			w.Fatal(err)
+		}
+	}
+	a := Replica{ID: "a", Address: "a:80"}
+	parked, moved := a, a
+	parked.Residency = scaling.Warm
+	moved.Address = "b:80"
+	for name, c := range map[string]struct {
+		leave func(w *world) (drained <-chan struct{}) // nil: without a drain
+		away  time.Duration                            // the request takes 100 ms
+		back  Replica
+		most  int  // requests at replicas at once
+		known bool // its latency is still known
+	}{
+		"unlisted":             {func(w *world) <-chan struct{} { list(w); return nil }, 50 * ms, a, 1, true},
+		"parked":               {func(w *world) <-chan struct{} { list(w, parked); return nil }, 50 * ms, a, 1, true},
+		"drained and unlisted": {func(w *world) <-chan struct{} { d := drain(w); list(w); return d }, 50 * ms, a, 1, true},
+		"drained, then parked": {func(w *world) <-chan struct{} { d := drain(w); list(w, a); list(w, parked); list(w); return d }, 50 * ms, a, 1, true},
+		"unlisted twice":       {func(w *world) <-chan struct{} { list(w); list(w); return nil }, 50 * ms, a, 1, true},
+		"twice away":           {func(w *world) <-chan struct{} { d := drain(w); list(w); list(w, a); list(w); return d }, 50 * ms, a, 1, true},
+		"idle by then":         {func(w *world) <-chan struct{} { d := drain(w); list(w); return d }, 150 * ms, a, 1, false},
+		"another address":      {func(w *world) <-chan struct{} { list(w); return nil }, 50 * ms, moved, 2, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			start(t, Function{}, func(w *world) {
+				b := newBusy()
+				serve := b.echo(100 * ms)("replicas")
+				w.network.serve(w.T, "b:80", serve)
+				w.replicas(serve, 1, 0, "a")
+				w.ask(w.Context(), "input") // for its latency
+				var wait sync.WaitGroup
+				ask := func() {
+					wait.Go(func() {
+						if a := w.ask(w.Context(), "input"); a.status != 200 {
+							w.Errorf("%+v", a)
+						}
+					})
+					synctest.Wait()
+				}
+				ask()
+				begin := time.Now()
+				if drained := c.leave(w); drained != nil {
+					wait.Go(func() {
+						if <-drained; time.Since(begin) != 100*ms && time.Since(begin) != 200*ms {
+							w.Errorf("drained after %v, want the end of a request", time.Since(begin))
+						}
+					})
+				}
+				time.Sleep(c.away)
+				list(w, c.back)
+				if known := w.gateway.function(resnet).all[0].learned != nil; known != c.known {
+					w.Errorf("its latency is known: %v, want %v", known, c.known)
+				}
+				ask()
+				time.Sleep(75 * ms) // it has the second request now
+				last := drain(w)
+				select {
+				case <-last:
+					w.Error("drained with a request")
+				default:
+				}
+				wait.Wait()
+				<-last
+				if b.most["replicas"] != c.most {
+					w.Errorf("up to %d requests at once, want %d", b.most["replicas"], c.most)
+				}
+			})
+		})
+	}
+}
+
 // TestBodies checks the limits of bodies: too large, too short, and too slow.
 func TestBodies(t *testing.T) {
 	start(t, Function{MaxBody: 1024, MaxBytes: 2048}, func(w *world) {

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -14,15 +15,15 @@ import (
 // replica is a replica of a function with the requests that it has.
 type replica struct {
 	Replica
-	flights  []*flight     // the requests and batches that it has
-	ends     []time.Time   // memory for predictEnds
-	factor   float64       // ratio of measured to profiled latency; 0: not measured
-	learned  batchLatency  // latencies measured where there is no profile
-	occupied time.Duration // how long a request keeps its credit, measured; only with the protocol OpenAI
-	avoid    time.Time     // it has failed and gets no requests until then
-	failures int           // consecutive failures
-	others   bool          // another gateway owns it and sends it requests
-	drained  chan struct{}
+	flights  []*flight       // the requests and batches that it has
+	ends     []time.Time     // memory for predictEnds
+	factor   float64         // ratio of measured to profiled latency; 0: not measured
+	learned  batchLatency    // latencies measured where there is no profile
+	occupied time.Duration   // how long a request keeps its credit, measured; only with the protocol OpenAI
+	avoid    time.Time       // it has failed and gets no requests until then
+	failures int             // consecutive failures
+	others   bool            // another gateway owns it and sends it requests
+	drains   []chan struct{} // each is closed when the replica has no requests
 }
 
 // flight is a request or batch that a replica has.
@@ -38,15 +39,17 @@ type servers struct {
 	replicas []*replica         // those of them that get requests from this gateway
 	credits  []batching.Replica // memory for batchingLoad
 	draining map[string]*replica
+	left     map[string]*replica    // those that are no longer in the list; they come back as they were if they still have requests
 	ready    atomic.Bool            // replicas is not empty; written with the function's mutex held
 	owners   atomic.Pointer[owners] // written with the function's mutex held; nil while there are no other gateways
 }
 
-// setReplicas replaces the replicas. What is known about those that stay is kept.
+// setReplicas replaces the replicas. What is known about those that stay, or come back while they still have requests, is kept.
 func (f *function) setReplicas(replicas []Replica) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	known := map[string]*replica{}
+	known := f.left
+	maps.DeleteFunc(known, func(_ string, r *replica) bool { return len(r.flights) == 0 })
 	for _, r := range f.all {
 		known[r.ID] = r
 	}
@@ -65,10 +68,14 @@ func (f *function) setReplicas(replicas []Replica) {
 		old.Residency, old.Credits, old.Latency, old.BatchLatency = r.Residency, r.Credits, r.Latency, r.BatchLatency // ID and Address are read without the lock
 		f.all = append(f.all, old)
 	}
-	for id := range f.draining {
+	for id, r := range f.draining {
 		if !listed[id] {
 			delete(f.draining, id)
+			known[id] = r
 		}
+	}
+	for _, r := range f.all {
+		delete(known, r.ID)
 	}
 	slices.SortStableFunc(f.all, func(a, b *replica) int {
 		return cmp.Or(routing.Rank{Residency: a.Residency, Latency: a.Latency}.Compare(routing.Rank{Residency: b.Residency, Latency: b.Latency}), cmp.Compare(a.ID, b.ID))
@@ -100,7 +107,7 @@ func (f *function) drain(id string) <-chan struct{} {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if r := f.draining[id]; r != nil {
-		return r.drained
+		return r.drained()
 	}
 	hasID := func(r *replica) bool { return r.ID == id }
 	at := slices.IndexFunc(f.all, hasID)
@@ -114,12 +121,26 @@ func (f *function) drain(id string) <-chan struct{} {
 	f.replicas = slices.DeleteFunc(slices.Clone(f.replicas), hasID)
 	f.ready.Store(len(f.replicas) > 0)
 	f.draining[id] = r
-	r.drained = make(chan struct{})
 	f.holdAll()
-	if len(r.flights) == 0 {
-		close(r.drained)
+	return r.drained()
+}
+
+// drained returns a channel that is closed when the replica has no requests.
+func (r *replica) drained() <-chan struct{} {
+	done := make(chan struct{})
+	r.drains = append(r.drains, done)
+	r.endDrains()
+	return done
+}
+
+func (r *replica) endDrains() {
+	if len(r.flights) > 0 {
+		return
 	}
-	return r.drained
+	for _, done := range r.drains {
+		close(done)
+	}
+	r.drains = nil
 }
 
 // begin counts a request or batch that is given to the replica.
@@ -144,13 +165,7 @@ func (r *replica) end(flown *flight) {
 	if at := slices.Index(r.flights, flown); at >= 0 {
 		r.flights = slices.Delete(r.flights, at, at+1)
 	}
-	if r.drained != nil && len(r.flights) == 0 {
-		select {
-		case <-r.drained:
-		default:
-			close(r.drained)
-		}
-	}
+	r.endDrains()
 }
 
 // Bounds of the factor by which profiled latencies are corrected.
