@@ -161,7 +161,7 @@ func (e *exchange) refuseUnnamed(why refusal) {
 		e.reason = reasonCaller
 	}
 	hidden.count(func(s *statistics) { s.reject(&s.counts.Refused) })
-	e.gateway.metrics.refused(hidden.name, e.reason)
+	hidden.measure(func(m *metrics) { m.refused(hidden.name, e.reason) })
 	e.report()
 	if ctx := e.request.Context(); e.gateway.log.Enabled(ctx, slog.LevelInfo) {
 		e.gateway.log.LogAttrs(ctx, slog.LevelInfo, "the caller may not call the function", slog.String("function", hidden.name.String()),

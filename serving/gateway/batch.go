@@ -153,7 +153,7 @@ func sendBatch(f *function, r *replica, flown *flight, items []*item) {
 			b.limits = append(b.limits, time.AfterFunc(it.timeout, func() { b.giveUp(it) }))
 		}
 	}
-	f.gateway.metrics.batched(f.name, len(items))
+	f.measure(func(m *metrics) { m.batched(f.name, len(items)) })
 	maxAnswer := int64(f.config.MaxBytes)
 	go func() {
 		defer stop()

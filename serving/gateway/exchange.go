@@ -45,7 +45,7 @@ type outcome struct {
 // report counts and logs the exchange.
 func (e *exchange) report() {
 	took := time.Since(e.start)
-	e.gateway.metrics.observe(e.function.name, e.status, took, e.queued)
+	e.function.measure(func(m *metrics) { m.observe(e.function.name, e.status, took, e.queued) })
 	if !e.gateway.log.Enabled(e.request.Context(), slog.LevelInfo) {
 		return
 	}
@@ -55,7 +55,7 @@ func (e *exchange) report() {
 
 func (e *exchange) refuse(why refusal) {
 	e.status, e.reason = why.status, why.reason
-	e.gateway.metrics.refused(e.function.name, why.reason)
+	e.function.measure(func(m *metrics) { m.refused(e.function.name, why.reason) })
 	e.write(why)
 }
 

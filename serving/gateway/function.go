@@ -227,7 +227,7 @@ func (f *function) retry(cost float64, items ...*item) bool {
 	}
 	f.retries -= cost
 	for _, it := range items {
-		f.gateway.metrics.retried(it.of.name)
+		it.of.measure(func(m *metrics) { m.retried(it.of.name) })
 	}
 	left := f.again(items)
 	f.mu.Unlock()
@@ -305,7 +305,7 @@ func (f *function) send(r *replica, now time.Time, items []*item) {
 		sendBatch(f, r, flown, chosen)
 	} else {
 		if f.config.MaxBatch > 1 {
-			f.gateway.metrics.batched(f.name, 1)
+			f.measure(func(m *metrics) { m.batched(f.name, 1) })
 		}
 		chosen[0].turn <- turn{replica: r, flight: flown}
 	}

@@ -267,7 +267,10 @@ func (g *Gateway) RemoveFunction(name FunctionName) {
 		}
 		host.mu.Unlock()
 	}
-	g.metrics.remove(name)
+	f.count(func(s *statistics) { // requests of it may not have ended yet
+		s.removed = true
+		g.metrics.remove(name)
+	})
 }
 
 // Functions returns the names of all functions, sorted.

@@ -892,22 +892,54 @@ func TestHotFirst(t *testing.T) {
 	})
 }
 
-// TestRemoveFunction checks that the requests of a removed function end, and that its metrics are removed.
+// TestRemoveFunction checks that the requests of a removed function end, and that it has no metrics then, whatever becomes of these requests.
 func TestRemoveFunction(t *testing.T) {
-	start(t, Function{}, func(w *world) {
-		var wait sync.WaitGroup
-		wait.Go(func() {
-			if a := w.ask(w.Context(), "input"); a.status != 404 {
-				w.Errorf("%+v", a)
-			}
+	fails := func(w http.ResponseWriter, _ *http.Request) {
+		time.Sleep(10 * ms)
+		panic(http.ErrAbortHandler)
+	}
+	for name, c := range map[string]struct {
+		of      Function
+		replica http.Handler // nil: none
+		want    []int        // status of each request
+	}{
+		"one waits":            {Function{}, nil, []int{404}},
+		"a replica has one":    {Function{}, &model{took: constant(10 * ms)}, []int{200}},
+		"another one waits":    {Function{}, &model{took: constant(10 * ms)}, []int{200, 404}},
+		"the replica fails":    {Function{}, http.HandlerFunc(fails), []int{502}},
+		"batches":              {batched, &model{took: constant(10 * ms)}, []int{200, 404}},
+		"a batch of one fails": {batched, http.HandlerFunc(fails), []int{502}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			start(t, c.of, func(w *world) {
+				if c.replica != nil {
+					w.replicas(c.replica, 1, 0, "a")
+				}
+				var wait sync.WaitGroup
+				for _, want := range c.want {
+					wait.Go(func() {
+						if a := w.infer(w.Context(), input("", 1)); a.status != want {
+							w.Errorf("%+v, want %d", a, want)
+						}
+					})
+					synctest.Wait()
+				}
+				w.gateway.RemoveFunction(resnet)
+				wait.Wait()
+				synctest.Wait()
+				if w.gateway.Functions() != nil || w.gateway.Load(resnet) != (Load{}) {
+					w.Error("the function is still there")
+				}
+				families, err := w.registry.Gather()
+				if err != nil {
+					w.Fatal(err)
+				}
+				for _, family := range families {
+					w.Errorf("%s is still there: %v", family.GetName(), family.Metric)
+				}
+			})
 		})
-		synctest.Wait()
-		w.gateway.RemoveFunction(resnet)
-		wait.Wait()
-		if w.gateway.Functions() != nil || w.gateway.Load(resnet) != (Load{}) {
-			w.Error("the function is still there")
-		}
-	})
+	}
 }
 
 func TestConfigurationIsChecked(t *testing.T) {

@@ -15,9 +15,10 @@ import (
 // statistics is what is counted and measured for the requests of a function, in whichever function's queue they wait. Its mutex may be locked while
 // that of a function is held, not the other way round.
 type statistics struct {
-	mu     sync.Mutex
-	counts Load // without Replicas and latencies
-	window latencyWindow
+	mu      sync.Mutex
+	counts  Load // without Replicas and latencies
+	window  latencyWindow
+	removed bool // the function, and with it its metrics
 }
 
 // count changes the statistics.

@@ -64,6 +64,15 @@ func (m *metrics) batched(f FunctionName, n int) {
 	m.batches.WithLabelValues(f.Namespace, f.Name).Observe(float64(n))
 }
 
+// measure changes the metrics of the function, unless it has been removed: nobody would remove its series once more.
+func (f *function) measure(change func(*metrics)) {
+	f.count(func(s *statistics) {
+		if !s.removed {
+			change(f.gateway.metrics)
+		}
+	})
+}
+
 // remove deletes the series of a function.
 func (m *metrics) remove(f FunctionName) {
 	labels := prometheus.Labels{"namespace": f.Namespace, "function": f.Name}

@@ -232,7 +232,7 @@ func (r *relay) pass(ctx context.Context, peer *peers.Peer, response *http.Respo
 			why.endGRPC(e.writer)
 		}
 		if why == refusePeer {
-			e.gateway.metrics.refused(e.function.name, why.reason)
+			e.function.measure(func(m *metrics) { m.refused(e.function.name, why.reason) })
 			e.report()
 		}
 		if e.grpc || e.status == statusClientGone {
@@ -249,7 +249,7 @@ func (r *relay) pass(ctx context.Context, peer *peers.Peer, response *http.Respo
 		e.status, e.reason = refuseStopping.status, refuseStopping.reason
 		refuseStopping.endGRPC(e.writer)
 	}
-	e.gateway.metrics.forwarded.WithLabelValues(e.function.name.Namespace, e.function.name.Name).Inc()
+	e.function.measure(func(m *metrics) { m.forwarded.WithLabelValues(e.function.name.Namespace, e.function.name.Name).Inc() })
 	if e.gateway.log.Enabled(ctx, slog.LevelInfo) {
 		e.gateway.log.LogAttrs(ctx, slog.LevelInfo, "forwarded", slog.String("function", e.function.name.String()), slog.Int("status", e.status),
 			slog.String("gateway", peer.Name), slog.Duration("took", time.Since(e.start)))
