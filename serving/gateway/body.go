@@ -19,13 +19,14 @@ const bodyTimeout = 30 * time.Second
 func (e *exchange) readBody(all *bodies, most, maxAll share.Bytes) (reserved share.Bytes, why refusal) {
 	if e.body != nil { // findModel has read it
 		length := share.Bytes(len(e.body))
-		switch {
-		case length > most:
+		if length > most {
 			return 0, bodyTooLarge(most)
-		case !all.reserve(length, maxAll):
+		}
+		e.modelBody.release() // from now on the function counts it; the namespace must not count it twice
+		if !all.reserve(length, maxAll) {
+			e.body = nil
 			return 0, refuseFull
 		}
-		e.modelBody.release() // from now on the function counts it
 		return length, refusal{}
 	}
 	length := e.request.ContentLength

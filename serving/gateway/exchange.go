@@ -27,8 +27,8 @@ type exchange struct {
 	grpc     bool
 	fromPeer bool          // it comes from another gateway
 	spent    time.Duration // for which other gateways have had the complete request
-	// modelBody counts body from findModel on, until the function counts it or it is no longer in memory. In the meantime the caller may have to be
-	// looked up, or the request may be with another gateway.
+	// modelBody counts body from findModel on, until the function counts it or it is no longer in memory: among the bodies of all namespaces while the
+	// caller is looked up, then among those of the function's namespace, where it stays while another gateway has the request.
 	modelBody reservation
 	rest      *restOfStream // what the client of a stream sends after its first message; nil for other requests
 	outcome

@@ -163,7 +163,7 @@ type Gateway struct {
 	log     *slog.Logger
 	metrics *metrics
 	waiting chan FunctionName
-	bodies  bodies // read by findModel before the function is known
+	bodies  bodies // read by findModel, until it is known that the caller may call the function
 	kept    bodies // kept while other gateways have the requests
 	streams streams
 

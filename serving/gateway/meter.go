@@ -160,6 +160,19 @@ type reservation struct {
 	bytes share.Bytes
 }
 
+// moveTo reserves the bytes in other bodies instead if there is room, and reports whether there is.
+func (r *reservation) moveTo(of *bodies) bool {
+	switch {
+	case r.of == nil:
+		return true
+	case !of.reserve(r.bytes, of.bound):
+		return false
+	}
+	r.of.release(r.bytes)
+	r.of = of
+	return true
+}
+
 // release ends the reservation, if that has not happened yet.
 func (r *reservation) release() {
 	if r.of != nil {

@@ -172,9 +172,10 @@ func TestModelBodyCounts(t *testing.T) {
 	t.Run("relayed", func(t *testing.T) {
 		startCluster(t, Function{Protocol: OpenAI}, 2, true, func(c *cluster) {
 			other := c.members[1]
-			count := share.Bytes(0)
+			namespace := other.function(resnet).bodies.within
+			unknown, known := share.Bytes(0), share.Bytes(0)
 			c.replicas(func(string) http.Handler {
-				return http.HandlerFunc(func(http.ResponseWriter, *http.Request) { count = other.bodies.bytes })
+				return http.HandlerFunc(func(http.ResponseWriter, *http.Request) { unknown, known = other.bodies.bytes, namespace.bytes })
 			}, "a")
 			response, err := c.client.Post("http://"+other.name+":80/v1/completions", "application/json", strings.NewReader(body))
 			if err != nil {
@@ -182,9 +183,52 @@ func TestModelBodyCounts(t *testing.T) {
 			}
 			response.Body.Close()
 			synctest.Wait()
-			if response.StatusCode != 200 || count < share.Bytes(len(body)) || other.bodies.bytes != 0 {
-				c.Errorf("status %d; %d bytes count while another gateway has the request, %d at the end", response.StatusCode, count, other.bodies.bytes)
+			if response.StatusCode != 200 || unknown != 0 || known < share.Bytes(len(body)) {
+				c.Errorf("status %d; while another gateway has the request, %d bytes count for its namespace and %d for all", response.StatusCode, known, unknown)
+			}
+			if other.bodies.bytes != 0 || namespace.bytes != 0 {
+				c.Errorf("%d and %d bytes are never released", other.bodies.bytes, namespace.bytes)
 			}
 		})
 	})
+}
+
+// TestModelBodyWithoutRoom: a body that was searched for a model is refused, as load of its function, if the function's namespace has no room for it,
+// whichever gateway is to serve it. It needs its own length of room, no more.
+func TestModelBodyWithoutRoom(t *testing.T) {
+	body := `{"model":"resnet","prompt":"` + strings.Repeat("x", 100_000) + `"}`
+	for name, c := range map[string]struct {
+		member int // 0 is the owner
+		room   share.Bytes
+		status int
+	}{
+		"owner, room for it":      {0, 150_000, 200},
+		"owner, no room":          {0, 50_000, 429},
+		"another, room for it":    {1, 150_000, 200},
+		"another, no room for it": {1, 50_000, 429},
+	} {
+		t.Run(name, func(t *testing.T) {
+			startCluster(t, Function{Protocol: OpenAI}, 2, true, func(w *cluster) {
+				w.replicas(func(string) http.Handler { return echo(0) }, "a")
+				member := w.members[c.member]
+				namespace := member.function(resnet).bodies.within
+				namespace.reserve(maxNamespaceBodies-c.room, maxNamespaceBodies)
+				response, err := w.client.Post("http://"+member.name+":80/v1/completions", "application/json", strings.NewReader(body))
+				if err != nil {
+					w.Fatal(err)
+				}
+				response.Body.Close()
+				synctest.Wait()
+				if response.StatusCode != c.status {
+					w.Errorf("status %d, want %d", response.StatusCode, c.status)
+				}
+				if l := member.Load(resnet); c.status == 429 && (l.Received != 1 || l.Refused != 1) {
+					w.Errorf("%+v, want one that is refused", l)
+				}
+				if member.bodies.bytes != 0 || namespace.bytes != maxNamespaceBodies-c.room {
+					w.Errorf("%d bytes for all and %d for the namespace are never released", member.bodies.bytes, namespace.bytes-maxNamespaceBodies+c.room)
+				}
+			})
+		})
+	}
 }

@@ -53,7 +53,9 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, elapsed string) 
 			return
 		}
 	}
-	if e.relayed() {
+	// From now on a body that findModel has read takes memory from the function's namespace only, however long another gateway takes to answer. If
+	// there is no room, serve refuses the request.
+	if e.modelBody.moveTo(e.function.bodies.within) && e.relayed() {
 		return
 	}
 	defer e.report() // also if serve panics to break off an answer
