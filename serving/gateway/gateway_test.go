@@ -9,14 +9,17 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sys/unix"
 
 	"github.com/gshare-dev/gshare/serving/gateway/http1"
 	"github.com/gshare-dev/gshare/vgpu/scaling"
@@ -452,6 +455,88 @@ func TestReplicaDies(t *testing.T) {
 			w.Errorf("%+v", l)
 		}
 	})
+}
+
+// vanished is a connection to a server whose node has no power: the kernel takes what is sent, and gives up after a time.
+type vanished struct {
+	net.Conn
+	after time.Duration
+}
+
+func (vanished) Write(p []byte) (int, error) { return len(p), nil }
+
+func (c vanished) Read([]byte) (int, error) {
+	time.Sleep(c.after)
+	return 0, &net.OpError{Op: "read", Net: "tcp", Err: os.NewSyscallError("read", syscall.ETIMEDOUT)}
+}
+
+// TestReplicaVanishes checks that a request is sent to another replica when the kernel gives up the connection to a node that has lost its power, and
+// likewise if a connection cannot be opened.
+func TestReplicaVanishes(t *testing.T) {
+	const after = 15 * time.Second
+	for name, length := range map[string]int{"small": 5, "large": 100 << 10} {
+		for _, connected := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s request, connected %t", name, connected), func(t *testing.T) {
+				start(t, Function{}, func(w *world) {
+					dial := func(ctx context.Context, network, address string) (net.Conn, error) {
+						if address != "a:80" {
+							return w.network.dial(ctx, network, address)
+						}
+						if connected {
+							here, _ := net.Pipe()
+							return vanished{here, after}, nil
+						}
+						time.Sleep(after)
+						return nil, &net.OpError{Op: "dial", Net: network, Err: os.ErrDeadlineExceeded}
+					}
+					upstream := w.gateway.upstream.(*http1.Transport)
+					upstream.Dial, upstream.Others.(*http.Transport).DialContext = dial, dial
+					w.network.serve(w.T, "b:80", echo(0))
+					err := w.gateway.SetReplicas(resnet, []Replica{{ID: "a", Address: "a:80", Latency: ms}, {ID: "b", Address: "b:80", Latency: 10 * ms}})
+					if err != nil {
+						w.Fatal(err)
+					}
+					body := strings.Repeat("x", length)
+					if a := w.ask(w.Context(), body); a.status != 200 || a.body != body || a.took != after || w.avoided() != 1 {
+						w.Errorf("status %d with %d bytes after %v, error %v; %d replicas are avoided", a.status, len(a.body), a.took, a.err, w.avoided())
+					}
+				})
+			})
+		}
+	}
+}
+
+// TestConnectionsToReplicas checks that no connection waits for a server that has gone as long as Linux does by default.
+func TestConnectionsToReplicas(t *testing.T) {
+	server := httptest.NewServer(echo(0))
+	defer server.Close()
+	for name, transport := range map[string]*http.Transport{
+		"HTTP": newTransport(), "gRPC": newTransportGRPC(), "gateways": newPeerTransport(nil, false), "gRPC of gateways": newPeerTransport(nil, true),
+	} {
+		t.Run(name, func(t *testing.T) {
+			dial := transport.DialContext
+			if dial == nil {
+				dial = new(net.Dialer).DialContext
+			}
+			c, err := dial(t.Context(), "tcp", server.Listener.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			raw, err := c.(syscall.Conn).SyscallConn()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := raw.Control(func(fd uintptr) {
+				got, err := unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT)
+				if want := int(maxUnacknowledged.Milliseconds()); err != nil || got != want {
+					t.Errorf("the kernel waits %d ms, error %v; want %d ms", got, err, want)
+				}
+			}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
 }
 
 // TestRetriesAreBounded checks that retries do not double the requests of a function all of whose replicas fail.

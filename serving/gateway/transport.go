@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/gshare-dev/gshare/serving/gateway/http1"
 )
 
 // buffers holds buffers for the bodies of answers.
@@ -37,7 +39,11 @@ func newPeerTransport(config *tls.Config, grpc bool) *http.Transport {
 	return t
 }
 
+// maxUnacknowledged is longer than for the small requests of package http1: a replica that computes may leave most of a large one unread, which TCP does
+// not tell from a server that has gone. For HTTP/2 pings are faster.
+const maxUnacknowledged = 2 * time.Minute
+
 // newTransport returns a transport that keeps connections to replicas open.
 func newTransport() *http.Transport {
-	return &http.Transport{MaxIdleConnsPerHost: 1024, IdleConnTimeout: 90 * time.Second, DisableCompression: true, ResponseHeaderTimeout: 0}
+	return &http.Transport{DialContext: http1.NewDialer(maxUnacknowledged).DialContext, MaxIdleConnsPerHost: 1024, IdleConnTimeout: 90 * time.Second, DisableCompression: true, ResponseHeaderTimeout: 0}
 }

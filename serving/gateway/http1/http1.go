@@ -14,7 +14,10 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // maxBody is the largest body that is sent in one write: with room for headers, less than Linux buffers for any connection (tcp_wmem, 16 KiB).
@@ -24,7 +27,7 @@ const maxBody = 12 << 10
 // Like http.Transport, it sends a request once more if an idle connection turns out to be closed and the request either was not sent or may be
 // repeated (RFC 9110, 9.2.2).
 type Transport struct {
-	// Dial connects to a server; if nil, it is net.Dialer's DialContext.
+	// Dial connects to a server; if nil, it is DialContext of NewDialer(maxUnacknowledged).
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Others gets the requests that Transport does not handle: those with larger bodies, or bodies of unknown length, and those over TLS.
 	Others http.RoundTripper
@@ -105,7 +108,28 @@ func (t *Transport) connect(ctx context.Context, address string) (*connection, e
 	return newConnection(network, address, &t.idle), nil
 }
 
-var dialer net.Dialer
+const (
+	dialTimeout = 5 * time.Second // within which a request for a connection is sent several times
+	// maxUnacknowledged can be short: a request of maxBody fits into what the server's kernel takes and acknowledges whether the server reads it or not.
+	maxUnacknowledged = 15 * time.Second
+)
+
+var dialer = NewDialer(maxUnacknowledged)
+
+// NewDialer returns a dialer for connections to servers that may vanish without a word, because their node has lost its power or network. A connection
+// fails when what was sent has not been acknowledged for a time, and at the second keepalive probe after that time if nothing is being sent; otherwise
+// Linux would wait for about 15 and 2 minutes. A server that does not read more than its kernel takes for it fails in the same way.
+func NewDialer(unacknowledged time.Duration) *net.Dialer {
+	return &net.Dialer{Timeout: dialTimeout, Control: func(_, _ string, socket syscall.RawConn) error {
+		var err error
+		if failed := socket.Control(func(fd uintptr) {
+			err = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(unacknowledged.Milliseconds()))
+		}); failed != nil {
+			return failed
+		}
+		return err
+	}}
+}
 
 // The errors after which a request may be sent on another connection.
 var (

@@ -16,6 +16,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // refusing is a RoundTripper for requests that must not reach it.
@@ -270,6 +272,25 @@ func TestClosedMeanwhile(t *testing.T) {
 				t.Errorf("%d connections", n)
 			}
 		})
+	}
+}
+
+// TestUnacknowledged checks that the kernel gives up a connection whose server acknowledges nothing.
+func TestUnacknowledged(t *testing.T) {
+	url, _ := serveRaw(t, func(_ net.Conn, reader *bufio.Reader) { readRequest(reader) })
+	transport := newTransport(t)
+	c, err := transport.connect(t.Context(), strings.TrimPrefix(url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.abort()
+	if err := c.raw.Control(func(fd uintptr) {
+		got, err := unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT)
+		if want := int(maxUnacknowledged.Milliseconds()); err != nil || got != want {
+			t.Errorf("the kernel waits %d ms, error %v; want %d ms", got, err, want)
+		}
+	}); err != nil {
+		t.Error(err)
 	}
 }
 
