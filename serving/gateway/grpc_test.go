@@ -167,11 +167,11 @@ func inferRequest(id string, values ...byte) *pb.ModelInferRequest {
 }
 
 // encode returns a message as it appears in the body of a call.
-func encode(w *world, m proto.Message) []byte {
-	w.Helper()
+func encode(t testing.TB, m proto.Message) []byte {
+	t.Helper()
 	text, err := proto.Marshal(m)
 	if err != nil {
-		w.Fatal(err)
+		t.Fatal(err)
 	}
 	return append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(text))), text...)
 }

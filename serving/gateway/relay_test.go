@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -756,6 +757,65 @@ func TestRelayedGRPC(t *testing.T) {
 			c.Errorf("%+v", l)
 		}
 	})
+}
+
+// TestUnreadStreams checks that streams whose turn has not come do not stop another function's call on the same connection, neither that of their client
+// nor that between two gateways. They send more than net/http lets a connection have unread by default.
+func TestUnreadStreams(t *testing.T) {
+	for name, to := range map[string]int{"connection of a client": 0, "connection between gateways": 1} {
+		t.Run(name, func(t *testing.T) {
+			startCluster(t, Function{}, 2, true, func(c *cluster) {
+				model := &http.Server{Protocols: new(http.Protocols), Handler: (&grpcModel{}).server()}
+				model.Protocols.SetUnencryptedHTTP2(true)
+				c.network.run(c.T, "model:80", model)
+				ready := Function{FunctionName: FunctionName{Namespace: resnet.Namespace}}
+				for i := 0; ready.Name == "" || c.members[0].view().Rank(ready.FunctionName.String())[0] != c.members[0].name; i++ {
+					ready.Name = fmt.Sprint("ready", i)
+				}
+				for _, m := range c.members {
+					if err := errors.Join(m.SetFunction(ready), m.SetReplicas(ready.FunctionName, []Replica{{ID: "a", Address: "model:80"}})); err != nil {
+						c.Fatal(err)
+					}
+				}
+				one := &http.Transport{Protocols: model.Protocols, DialContext: c.dial}
+				defer one.CloseIdleConnections()
+				message := encode(c.T, inferRequest("1", 1))
+				send := func(ctx context.Context, name FunctionName, path string, body io.Reader) (*http.Response, error) {
+					r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+c.members[to].name+":80"+path, body)
+					if err != nil {
+						return nil, err
+					}
+					r.Host = name.Name
+					r.Header.Set("Content-Type", grpcType)
+					return one.RoundTrip(r)
+				}
+				ctx, end := context.WithCancel(c.Context())
+				var streams sync.WaitGroup
+				for range 90 { // fewer than are held
+					streams.Go(func() {
+						body := io.MultiReader(bytes.NewReader(message), bytes.NewReader(make([]byte, 1<<20)))
+						if _, err := send(ctx, resnet, streamMethod, body); !errors.Is(err, context.Canceled) {
+							c.Errorf("a stream to a function without replicas ended with %v", err)
+						}
+					})
+				}
+				synctest.Wait()
+				begin := time.Now()
+				if response, err := send(c.Context(), ready.FunctionName, inferMethod, bytes.NewReader(message)); err != nil {
+					c.Error(err)
+				} else {
+					_, err := io.Copy(io.Discard, response.Body)
+					if got := response.Trailer.Get(grpcStatus); got != "0" || err != nil || time.Since(begin) > time.Second {
+						c.Errorf("status %q after %v, error %v", got, time.Since(begin), err)
+					}
+					response.Body.Close()
+				}
+				end()
+				streams.Wait()
+				synctest.Wait()
+			})
+		})
+	}
 }
 
 // TestRepeatable reads a body twice, in each state in which the first reader may be.

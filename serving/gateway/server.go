@@ -12,9 +12,13 @@ const (
 	idleTimeout   = 2 * time.Minute  // between requests
 	maxHeader     = 64 << 10         // bytes, to which net/http adds 4 KiB
 
-	// For HTTP/2, whose connections carry many requests at once. net/http bounds the rest: frames of 1 MiB, 1 MiB of unread bodies per connection,
-	// 10,000 control frames that the client does not take, and four times maxStreams requests that the client opened and gave up.
-	maxStreams  = 1000             // concurrent requests of a connection
+	// For HTTP/2, whose connections carry many requests at once. net/http bounds the rest: frames of 1 MiB, 10,000 control frames that the client does
+	// not take, and four times maxStreams requests that the client opened and gave up.
+	maxStreams = 1000 // concurrent requests of a connection
+	// maxUnread is how many bytes of a request may be on their way or unread, e.g. of a stream that waits for its turn. It is about what a stream takes
+	// in memory anyway. A connection has room for that of all its requests, so that those that are not read do not stop the others: other gateways send
+	// the streams of all their clients over one connection. Within a cluster, 64 KiB per round trip are enough for the largest bodies.
+	maxUnread   = 64 << 10
 	pingAfter   = 30 * time.Second // how long the peer may send no frame before it is sent a ping
 	pingTimeout = 15 * time.Second // how long the peer may take to answer the ping
 )
@@ -31,6 +35,8 @@ func (g *Gateway) Server() *http.Server {
 		Protocols: &protocols,
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams: maxStreams, SendPingTimeout: pingAfter, PingTimeout: pingTimeout, WriteByteTimeout: writeTimeout,
+			// net/http documents a bound of 4 MiB per connection, but has none.
+			MaxReceiveBufferPerStream: maxUnread, MaxReceiveBufferPerConnection: maxStreams * maxUnread,
 		},
 		Handler: g, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
 		ErrorLog: slog.NewLogLogger(g.log.Handler(), slog.LevelDebug),
