@@ -85,7 +85,7 @@ func (e *exchange) forward(ctx context.Context, it *item, t turn, retried bool) 
 	if e.rest != nil && response.Header.Get(grpcStatus) == "" { // else the header is the whole answer, and after a flush its trailer would be missing
 		_ = http.NewResponseController(e.writer).Flush() // the client may wait for it before it sends more
 	}
-	if err := e.copyBody(response); err != nil {
+	if err := e.copyBody(ctx, response); err != nil {
 		why, counter := e.loss(ctx)
 		e.function.count(func(s *statistics) { s.finish(counter) })
 		queue.failed(r, t.flight, why.reason != reasonReplica)
@@ -176,7 +176,10 @@ func copyHeader(to, from http.Header) {
 }
 
 // copyBody passes the body of an answer on. A body of unknown length is flushed as it comes.
-func (e *exchange) copyBody(response *http.Response) error {
+func (e *exchange) copyBody(ctx context.Context, response *http.Response) error {
+	if e.grpc { // net/http does not notice the end of ctx while it waits until it may send more of the request
+		defer context.AfterFunc(ctx, func() { _ = response.Body.Close() })()
+	}
 	return e.writeBody(response.ContentLength, func(w io.Writer) error {
 		streamed := response.ContentLength < 0
 		buffer := buffers.Get().(*[]byte)

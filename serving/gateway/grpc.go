@@ -167,10 +167,9 @@ func (e *exchange) readMessages(all *bodies, most, maxAll share.Bytes) (reserved
 			break
 		}
 	}
-	controller := http.NewResponseController(e.writer)
-	_ = controller.SetReadDeadline(time.Time{})
+	_ = http.NewResponseController(e.writer).SetReadDeadline(time.Time{})
 	if stream {
-		e.rest = newRestOfStream(e.request.Body, controller)
+		e.rest = newRestOfStream(e.request.Body)
 	}
 	if body.hasNoRoom {
 		return 0, refuseFull

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"io"
 	"net"
@@ -528,6 +529,52 @@ func TestIdleStreamWithoutAnswer(t *testing.T) {
 			w.Error(err)
 		}
 		if l := w.gateway.Load(resnet); w.avoided() > 0 || l.Failed != 1 || l.InFlight != 0 {
+			w.Errorf("%d replicas are avoided; %+v", w.avoided(), l)
+		}
+	})
+}
+
+// TestStreamOfReplicaThatDoesNotRead checks that a stream whose replica has begun to answer, but takes nothing of what its client sends, ends as idle, or
+// when its client leaves.
+func TestStreamOfReplicaThatDoesNotRead(t *testing.T) {
+	for name, c := range map[string]struct {
+		leaves, ended time.Duration
+		said          string
+		want          Load
+	}{
+		"idle":              {time.Hour, idleTimeout, "nothing was sent", Load{Failed: 1}},
+		"its client leaves": {time.Minute, time.Minute, "canceled", Load{Gone: 1}},
+	} {
+		t.Run(name, func(t *testing.T) { testUnreadStream(t, c.leaves, c.ended, c.said, c.want) })
+	}
+}
+
+func testUnreadStream(t *testing.T, leaves, ended time.Duration, said string, want Load) {
+	start(t, Function{}, func(w *world) {
+		replica := &http.Server{Protocols: new(http.Protocols), Handler: http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+			rw.Header().Set("Content-Type", grpcType)
+			_ = http.NewResponseController(rw).Flush()
+			<-r.Context().Done()
+		})}
+		replica.Protocols.SetUnencryptedHTTP2(true)
+		w.network.run(w.T, "a:80", replica)
+		w.setReplicas(resnet, "a")
+		ctx, cancel := context.WithCancel(w.Context())
+		defer cancel()
+		defer time.AfterFunc(leaves, cancel).Stop()
+		s, err := w.dial("resnet").NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, streamMethod)
+		if err != nil {
+			w.Fatal(err)
+		}
+		begin := time.Now()
+		for s.SendMsg(inferRequest("1", make([]byte, 64<<10)...)) == nil {
+		}
+		err = s.RecvMsg(new(pb.ModelInferResponse))
+		if err == nil || !strings.Contains(err.Error(), said) || time.Since(begin) != ended {
+			w.Errorf("%v after %v", err, time.Since(begin))
+		}
+		synctest.Wait()
+		if l := w.gateway.Load(resnet); w.avoided() > 0 || l.Failed != want.Failed || l.Gone != want.Gone || l.InFlight != 0 {
 			w.Errorf("%d replicas are avoided; %+v", w.avoided(), l)
 		}
 	})

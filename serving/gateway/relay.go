@@ -92,7 +92,7 @@ func (e *exchange) relayed() bool {
 	whole := func() { _ = controller.SetReadDeadline(time.Time{}) } // as readBody does
 	if e.grpc && e.request.URL.Path == streamMethod {
 		whole() // streams have timeouts of their own
-		e.rest = newRestOfStream(e.request.Body, controller)
+		e.rest = newRestOfStream(e.request.Body)
 		e.gateway.streams.add(e.rest)
 		defer e.gateway.streams.remove(e.rest)
 	} else {
@@ -225,7 +225,7 @@ func (r *relay) pass(ctx context.Context, peer *peers.Peer, response *http.Respo
 	if r.stream != nil && response.Header.Get(grpcStatus) == "" { // as in forward
 		_ = http.NewResponseController(e.writer).Flush() // the client may wait for it before it sends more
 	}
-	if err := e.copyBody(response); err != nil {
+	if err := e.copyBody(ctx, response); err != nil {
 		why := r.why(ctx)
 		e.status, e.reason = why.status, why.reason
 		if e.grpc {

@@ -12,29 +12,29 @@ import (
 )
 
 // restOfStream is what the client of a stream sends after its first message. A stream on which nothing comes for idleTimeout, neither from its client
-// nor from its replica, is ended, since it would withhold a credit from others.
+// nor from its replica, is ended, since it would withhold a credit from others; so is one whose replica does not take what its client has sent.
 //
 // When the gateway shuts down, the replica gets the messages that have arrived completely and then the end of the stream, as if the client had sent
 // everything. So the replica answers what it has got, and ends the stream.
 type restOfStream struct {
-	from       io.Reader
-	controller *http.ResponseController
-	reader     *io.PipeReader // for the transport
-	writer     *io.PipeWriter
+	from   io.Reader
+	reader *io.PipeReader // for the transport
+	writer *io.PipeWriter
 
 	mu       sync.Mutex // guards what follows
 	messages messages
-	ended    bool                    // the client has sent everything, or the answer is complete: the controller must not be used any more
+	ended    bool                    // the client has sent everything, or the answer is complete
 	err      error                   // what has ended it before that
 	waiting  bool                    // waiting for the client: all that came before has been sent
 	cancel   context.CancelCauseFunc // takes the stream away from the replica; nil before the replica has it
+	idle     *time.Timer             // calls endIdle; nil before the replica has the stream
 	stopping bool
 	cut      bool        // the replica got the end of the stream before the client had sent it
 	silence  *time.Timer // ends a stream whose replica no longer answers while the gateway shuts down
 }
 
-func newRestOfStream(from io.Reader, controller *http.ResponseController) *restOfStream {
-	s := &restOfStream{from: from, controller: controller}
+func newRestOfStream(from io.Reader) *restOfStream {
+	s := &restOfStream{from: from}
 	s.reader, s.writer = io.Pipe()
 	return s
 }
@@ -51,6 +51,7 @@ func (s *restOfStream) start(cancel context.CancelCauseFunc) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.cancel = cancel
+	s.idle = time.AfterFunc(idleTimeout, s.endIdle)
 	if s.stopping {
 		s.stopLocked()
 	}
@@ -92,6 +93,7 @@ func (s *restOfStream) received(b []byte, err error) (n int, last error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.waiting = false
+	s.extendLocked()
 	if s.cut {
 		return 0, io.EOF
 	}
@@ -102,7 +104,7 @@ func (s *restOfStream) received(b []byte, err error) (n int, last error) {
 		s.cut = true
 		return n, io.EOF
 	}
-	if err != nil && !s.ended && !errors.Is(err, io.EOF) {
+	if err != nil && !s.ended && s.err == nil && !errors.Is(err, io.EOF) {
 		s.err = err
 	}
 	s.ended = s.ended || err != nil
@@ -144,9 +146,20 @@ func (s *restOfStream) extend() {
 }
 
 func (s *restOfStream) extendLocked() {
-	if !s.ended && !s.cut {
-		_ = s.controller.SetReadDeadline(time.Now().Add(idleTimeout)) // every server of net/http supports it
+	if s.idle != nil && !s.ended && !s.cut { // an answer may come before the stream begins
+		s.idle.Reset(idleTimeout)
 	}
+}
+
+// endIdle takes the stream away from the replica because nothing has come, neither from the replica nor, as far as it has taken that, from the client.
+func (s *restOfStream) endIdle() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended || s.cut || s.err != nil {
+		return
+	}
+	s.err = os.ErrDeadlineExceeded
+	s.cancel(s.err)
 }
 
 // Read returns what the replica is to get.
@@ -157,8 +170,10 @@ func (s *restOfStream) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ended = true
-	if s.silence != nil {
-		s.silence.Stop()
+	for _, timer := range []*time.Timer{s.idle, s.silence} {
+		if timer != nil {
+			timer.Stop()
+		}
 	}
 	return s.reader.Close()
 }
