@@ -580,6 +580,42 @@ func TestOwnerLeaves(t *testing.T) {
 	})
 }
 
+// TestOwnerLeavesWithRequests lets the owner end in good order while it has requests of another gateway that take long: they are served once, and whole.
+func TestOwnerLeavesWithRequests(t *testing.T) {
+	const length, takes = 2 << 20, 10 * time.Second // a body too long to be sent again
+	for name, answering := range map[string]bool{"waits for the answer": false, "has begun to answer": true} {
+		t.Run(name, func(t *testing.T) {
+			startCluster(t, Function{}, 2, true, func(c *cluster) {
+				var served atomic.Int32
+				c.replicas(func(string) http.Handler {
+					return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+						served.Add(1)
+						n, _ := io.Copy(io.Discard, r.Body)
+						if answering {
+							_ = http.NewResponseController(w).Flush()
+						}
+						time.Sleep(takes)
+						fmt.Fprint(w, n)
+					})
+				}, "a", "b")
+				owner := c.members[0]
+				answers := make(chan answer, 1)
+				go func() { answers <- c.ask(c.Context(), c.members[1], strings.NewReader(strings.Repeat("x", length))) }()
+				synctest.Wait()
+				owner.peers.Leave()
+				time.Sleep(2 * peers.Period)
+				if err := owner.peerServer.Shutdown(c.Context()); err != nil {
+					c.Error(err)
+				}
+				if a := <-answers; a.status != 200 || a.err != nil || a.body != fmt.Sprint(length) || served.Load() != 1 {
+					c.Errorf("%+v; served %d times", a, served.Load())
+				}
+				time.Sleep(takes) // of a replica whose request was given up
+			})
+		})
+	}
+}
+
 // TestSeveralOwners lets two of three gateways own a function: each replica gets requests of one of them only, and both get their parts.
 func TestSeveralOwners(t *testing.T) {
 	startCluster(t, Function{}, 3, true, func(c *cluster) {

@@ -47,16 +47,16 @@ type Peers struct {
 type other struct {
 	name, address string
 	pinging       bool
-	answered      time.Time // when the latest answered ping was sent
-	live          *Peer     // nil while it owns nothing
-	end           context.CancelFunc
+	answered      time.Time          // when the latest answered ping was sent
+	live          *Peer              // nil while it owns nothing
+	end           context.CancelFunc // ends Serving; not nil although live is nil while the gateway leaves
 }
 
 // Peer is another gateway during a time in which it serves without interruption.
 type Peer struct {
 	Name    string
 	Address string          // host:port of its server for gateways
-	Serving context.Context // ends when the gateway no longer answers pings; not when it leaves in good order
+	Serving context.Context // ends when the gateway no longer answers pings, unless it has left in good order; then when its pod has ended
 }
 
 // NewTransport returns a transport for pings and questions over TLS. config has to connect to gateways only.
@@ -82,7 +82,7 @@ func (p *Peers) Set(addresses map[string]string) {
 	p.mu.Lock()
 	for name, o := range p.others {
 		if addresses[name] != o.address {
-			o.leave(true)
+			o.giveUp()
 			delete(p.others, name)
 		}
 	}
@@ -96,13 +96,12 @@ func (p *Peers) Set(addresses map[string]string) {
 	p.changed()
 }
 
-// leave takes all functions from a gateway. lost says that it also no longer answers the requests that it has.
-func (o *other) leave(lost bool) {
-	if lost && o.end != nil {
+// giveUp takes all functions from a gateway, and the requests that it has.
+func (o *other) giveUp() {
+	if o.end != nil {
 		o.end()
-		o.end = nil
 	}
-	o.live = nil
+	o.live, o.end = nil, nil
 }
 
 // Leave makes this gateway own nothing from now on. The others learn that from its answers to their next pings.
@@ -128,18 +127,15 @@ func (p *Peers) Run(ctx context.Context) {
 	}
 }
 
-// check pings the others, and gives up those that have been silent too long.
+// check pings the others, and gives up those that have been silent too long. One that leaves is not among them: it closes its port to pings before it has
+// answered the last requests. When it ends, its kernel closes the connections that they came on.
 func (p *Peers) check(ctx context.Context, now time.Time) {
 	p.mu.Lock()
 	lost := false
 	for _, o := range p.others {
-		if o.end != nil && now.Sub(o.answered) > Silence {
-			if o.live == nil {
-				p.log.Info("gateway has ended", "gateway", o.name)
-			} else {
-				p.log.Warn("gateway does not answer", "gateway", o.name, "address", o.address)
-			}
-			o.leave(true)
+		if o.live != nil && now.Sub(o.answered) > Silence {
+			p.log.Warn("gateway does not answer", "gateway", o.name, "address", o.address)
+			o.giveUp()
 			lost = true
 		}
 		if !o.pinging {
@@ -202,7 +198,9 @@ func (p *Peers) heard(o *other, s state, sent time.Time) (changed bool) {
 	o.answered = sent
 	switch {
 	case s.Leaving:
-		changed = o.live != nil
+		if changed = o.live != nil; changed {
+			p.log.Info("gateway leaves", "gateway", o.name)
+		}
 		o.live = nil // it still answers the requests that it has
 	case o.live == nil:
 		if o.end == nil {
