@@ -37,7 +37,7 @@ type Objects struct {
 type View struct {
 	rebalance.Cluster
 	Of      []*v1.Pod                            // by index of the cluster's pods
-	Waiting []*v1.Pod                            // unbound pods that request shares, by priority and then by age
+	Waiting []*v1.Pod                            // pods that request shares and that the scheduler tries to place, by priority and then by age
 	Fixed   map[Reason]int                       // how many pods with shares may not be moved, and why
 	checks  map[string]nodeview.EligibilityCheck // by namespace/name
 	objects []*v1.Node                           // by index of the cluster's nodes
@@ -60,7 +60,7 @@ func New(o Objects) *View {
 		case kube.Ended(pod):
 		case pod.Spec.NodeName != "":
 			on[pod.Spec.NodeName] = append(on[pod.Spec.NodeName], pod)
-		case kube.RequestsShare(pod) && pod.Spec.SchedulerName == o.Scheduler && pod.DeletionTimestamp == nil:
+		case kube.RequestsShare(pod) && pod.Spec.SchedulerName == o.Scheduler && pod.DeletionTimestamp == nil && len(pod.Spec.SchedulingGates) == 0:
 			v.Waiting = append(v.Waiting, pod)
 		}
 	}

@@ -178,14 +178,17 @@ func TestPlacedKeysCount(t *testing.T) {
 	}
 }
 
-// TestWaitingPods: pods that wait come by priority and age, and one is let in by moving a small pod.
+// TestWaitingPods: pods that wait come by priority and age, without those that no or another scheduler tries to place, and one is let in by
+// moving a small pod.
 func TestWaitingPods(t *testing.T) {
 	small, large := runs(t, gpuPod("small", 30), "a", 0), runs(t, gpuPod("large", 60), "b", 0)
 	low, high, other := gpuPod("low", 100), gpuPod("high", 100), gpuPod("other", 100)
 	high.Spec.Priority = new(int32(5))
 	other.Spec.SchedulerName = "mine"
+	gated := gpuPod("gated", 100)
+	gated.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "example.com/quota"}}
 	v := New(Objects{
-		Nodes: []*v1.Node{gpuNode(t, "a", 1), gpuNode(t, "b", 1)}, Pods: []*v1.Pod{small, large, low, other, high}, Rules: rules, Scheduler: kube.SchedulerName,
+		Nodes: []*v1.Node{gpuNode(t, "a", 1), gpuNode(t, "b", 1)}, Pods: []*v1.Pod{small, large, gated, low, other, high}, Rules: rules, Scheduler: kube.SchedulerName,
 	})
 	if !slices.Equal(v.Waiting, []*v1.Pod{high, low}) {
 		t.Fatalf("%d wait", len(v.Waiting))

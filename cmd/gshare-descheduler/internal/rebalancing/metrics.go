@@ -19,7 +19,7 @@ var (
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"reason"})
 	waiting = metrics.NewGauge(&metrics.GaugeOpts{
-		Name: "gshare_rebalance_waiting_pods", Help: "Pods that request shares and have no node, as of the last cycle.",
+		Name: "gshare_rebalance_waiting_pods", Help: "Pods that request shares and that the scheduler tries to place, as of the last cycle.",
 		StabilityLevel: metrics.ALPHA,
 	})
 	planned = metrics.NewCounter(&metrics.CounterOpts{
