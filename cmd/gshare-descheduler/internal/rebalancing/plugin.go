@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -65,11 +66,11 @@ func (p *Plugin) Name() string { return Name }
 
 // Balance makes one step. It moves pods only from the nodes that the policy selects, but to any node of the cluster.
 func (p *Plugin) Balance(ctx context.Context, nodes []*v1.Node) *framework.Status {
-	view, err := p.view(nodes)
+	view, later, err := p.views(nodes)
 	if err != nil {
 		return &framework.Status{Err: err}
 	}
-	step, why := p.step(view)
+	step, why := p.step(view, later)
 	observe(view, step)
 	for _, m := range step.Moves {
 		pod := view.Of[m.Pod]
@@ -84,8 +85,8 @@ func (p *Plugin) Balance(ctx context.Context, nodes []*v1.Node) *framework.Statu
 	return nil
 }
 
-// view returns the cluster as the informers show it.
-func (p *Plugin) view(selected []*v1.Node) (*rebalanceview.View, error) {
+// views returns the cluster as the informers show it, and as it is to be once the pods that are ending have ended.
+func (p *Plugin) views(selected []*v1.Node) (now, later *rebalanceview.View, err error) {
 	o := rebalanceview.Objects{
 		Rules: kube.Rules{GammaPercent: p.args.GammaPercent, MixTenants: p.args.MixTenants}, Scheduler: p.args.Scheduler,
 	}
@@ -102,16 +103,31 @@ func (p *Plugin) view(selected []*v1.Node) (*rebalanceview.View, error) {
 	o.Namespaces, errs[2] = p.namespaces.List(labels.Everything())
 	o.Budgets, errs[3] = p.budgets.List(labels.Everything())
 	if err := errors.Join(errs[:]...); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return rebalanceview.New(o), nil
+	now = rebalanceview.New(o)
+	o.Pods = slices.DeleteFunc(slices.Clone(o.Pods), p.isEnding)
+	return now, rebalanceview.New(o), nil
 }
 
-// step returns the moves that let in the first waiting pod for which there are any. It frees no GPU while pods wait or terminate, because these
-// may be the pods of the last step and their replacements.
-func (p *Plugin) step(view *rebalanceview.View) (rebalance.Plan, string) {
+// maxEnding is how far from now the end of a terminating pod's grace period may be for others to wait for the pod's place: users choose the grace
+// period, and a pod on a node that is gone terminates for ever.
+const maxEnding = time.Hour
+
+// isEnding reports whether a pod is terminating and its place is soon free.
+func (p *Plugin) isEnding(pod *v1.Pod) bool {
+	return pod.DeletionTimestamp != nil && p.now().Sub(pod.DeletionTimestamp.Time).Abs() < maxEnding
+}
+
+// step returns the moves that let in the first waiting pod for which there are any. It makes no room for a pod for which there will be room
+// without it: where pods are ending, after the last step or an update, or where the scheduler has preempted others. It frees no GPU while pods
+// wait or terminate, because these may be the pods of the last step and their replacements.
+func (p *Plugin) step(view, later *rebalanceview.View) (rebalance.Plan, string) {
 	limits := rebalance.Limits{Moves: p.args.MovesPerGPU, PerDevice: p.args.MovesPerGPU, Devices: 1}
 	for _, pod := range view.Waiting {
+		if _, fits := later.Admit(pod, rebalance.Limits{}); fits || pod.Status.NominatedNodeName != "" {
+			continue
+		}
 		if plan, ok := view.Admit(pod, limits); ok && len(plan.Moves) > 0 {
 			return plan, "lets in " + pod.Namespace + "/" + pod.Name
 		}

@@ -162,6 +162,44 @@ func TestSteps(t *testing.T) {
 	}
 }
 
+// TestRoomThatIsBeingMade: evicting small would let a pod in that waits. Nothing is evicted for it if it fits where other pods are ending, or if
+// the scheduler has preempted others for it; a pod whose grace period is long or has long been over does not count as ending.
+func TestRoomThatIsBeingMade(t *testing.T) {
+	a, b, c := gpuNode(t, "a"), gpuNode(t, "b"), gpuNode(t, "c")
+	small, large, waits := gpuPod(t, "small", 30, "a"), gpuPod(t, "large", 60, "b"), gpuPod(t, "waits", 100, "")
+	nominated := waits.DeepCopy()
+	nominated.Status.NominatedNodeName = "c"
+	ending := func(sm int64, end time.Duration, change func(*v1.Pod)) *v1.Pod {
+		pod := gpuPod(t, "ending", sm, "c")
+		pod.DeletionTimestamp, pod.Finalizers = &metav1.Time{Time: time.Now().Add(end)}, []string{"x/y"}
+		if change != nil {
+			change(pod)
+		}
+		return pod
+	}
+	stays := gpuPod(t, "stays", 10, "c")
+	stays.Annotations[kube.AnnotationRebalance] = kube.RebalanceNever
+	for name, tc := range map[string]struct {
+		objects []runtime.Object
+		want    []string
+	}{
+		"terminating":               {[]runtime.Object{waits, ending(90, 0, nil)}, nil},
+		"with a grace period":       {[]runtime.Object{waits, ending(90, 20*time.Minute, nil)}, nil},
+		"that has not agreed":       {[]runtime.Object{waits, ending(90, 0, func(p *v1.Pod) { p.Annotations[kube.AnnotationRebalance] = kube.RebalanceNever })}, nil},
+		"too little":                {[]runtime.Object{waits, ending(80, 0, nil), stays}, []string{"small"}},
+		"stuck":                     {[]runtime.Object{waits, ending(90, -24*time.Hour, nil)}, []string{"small"}},
+		"with a grace period, long": {[]runtime.Object{waits, ending(90, 24*time.Hour, nil)}, []string{"small"}},
+		"nominated":                 {[]runtime.Object{nominated, gpuPod(t, "large-c", 60, "c")}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			objects := append([]runtime.Object{a, b, c, small, large}, tc.objects...)
+			if got := cycles(t, 1, evictions.NewOptions(), nil, objects...); !slices.Equal(got, tc.want) {
+				t.Errorf("evicted %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
 // TestRest: the next cycles find the pod as before, and leave its owner alone until its rest is over.
 func TestRest(t *testing.T) {
 	small, stays := gpuPod(t, "small", 30, "a"), gpuPod(t, "large", 60, "b")
