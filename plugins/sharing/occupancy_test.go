@@ -10,6 +10,7 @@ import (
 	"github.com/gshare-dev/gshare/plugins/ledger"
 	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/kube/nodeview"
+	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
 // deriveOn derives a node of two GPUs that holds the pods.
@@ -57,9 +58,23 @@ func TestPodBoundByHandIsPlacedVirtually(t *testing.T) {
 	if err != nil || !slices.Equal(got, []int64{60, 50}) {
 		t.Errorf("requested %v, err %v; want the stranger on the other GPU", got, err)
 	}
-	_, err = deriveOn(t, p, gpuPod("b", 100, 100, on("n1")), gpuPod("c", 100, 100, on("n1")), gpuPod("d", 100, 100, on("n1")))
-	if !errors.Is(err, nodeview.ErrUnknownUse) {
-		t.Errorf("three whole-GPU strangers on two GPUs: err %v", err)
+}
+
+// TestPodBoundByHandClosesNoNode: whoever may create pods can set spec.nodeName. A pod that would not be admitted there does not count.
+func TestPodBoundByHandClosesNoNode(t *testing.T) {
+	full := []*v1.Pod{placed(t, gpuPod("a", 100, 60), "n1", "n1-0"), placed(t, gpuPod("b", 100, 60), "n1", "n1-1")}
+	for name, stranger := range map[string]*v1.Pod{
+		"never fits":        gpuPod("c", 1, 1, on("n1"), annotation(kube.AnnotationModel, "Nope")),
+		"too large now":     gpuPod("c", 100, 60, on("n1")),
+		"another class":     gpuPod("c", 1, 1, on("n1"), annotation(kube.AnnotationIsolation, string(share.Exclusive))),
+		"another namespace": gpuPod("c", 1, 1, on("n1"), func(pod *v1.Pod) { pod.Namespace = "stranger" }),
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := deriveOn(t, newPlugin(t, newHandle(), 0), append(full, stranger)...)
+			if err != nil || !slices.Equal(got, []int64{60, 60}) {
+				t.Errorf("requested %v, err %v", got, err)
+			}
+		})
 	}
 }
 
@@ -110,8 +125,8 @@ func TestEndingPodsLeaveRoomForNomineesAlone(t *testing.T) {
 		t.Errorf("an ending pod of the same priority: err %v", err)
 	}
 	// A pod bound by hand is no nominee, whatever its priority.
-	if _, err := deriveOn(t, p, first, second, gpuPod("c", 100, 70, withPriority(9), on("n1"))); !errors.Is(err, nodeview.ErrUnknownUse) {
-		t.Errorf("a stranger: err %v", err)
+	if got, err := deriveOn(t, p, first, second, gpuPod("c", 100, 70, withPriority(9), on("n1"))); err != nil || !slices.Equal(got, []int64{100, 100}) {
+		t.Errorf("a stranger: requested %v, err %v", got, err)
 	}
 }
 

@@ -119,7 +119,7 @@ func TestFilterTellsWhetherPreemptionHelps(t *testing.T) {
 		"no GPUs":           {newNodeInfo(gpuNode(t, "n1", 0)), fwk.UnschedulableAndUnresolvable},
 		"broken inventory":  {newNodeInfo(broken), fwk.UnschedulableAndUnresolvable},
 		"nominee untrusted": {newNodeInfo(gpuNode(t, "n1", 1), whole, gpuPod("b", 100, 100)), fwk.Unschedulable},
-		"stranger":          {newNodeInfo(gpuNode(t, "n1", 1), whole, gpuPod("b", 100, 100, on("n1"))), fwk.UnschedulableAndUnresolvable},
+		"stranger":          {newNodeInfo(gpuNode(t, "n1", 1), whole, gpuPod("b", 100, 100, on("n1"))), fwk.Unschedulable},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

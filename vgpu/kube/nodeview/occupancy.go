@@ -91,15 +91,18 @@ func (d *OccupancyBuilder) Build() error {
 	return cmp.Or(d.err, d.placeUnplaced())
 }
 
-// placeUnplaced puts each pod without a placement on the slices that it would get now. It returns an error if a pod does not fit.
+// placeUnplaced puts each pod without a placement on the slices that it would get now. It returns ErrNominated if a nominated pod does not fit. A
+// bound pod that does not fit is left out: the agent grants nothing without a placement, and anyone may set spec.nodeName, so such a pod must not
+// keep others off the node.
 func (d *OccupancyBuilder) placeUnplaced() error {
 	for _, pod := range d.virtual {
 		said := d.PodRequest(pod)
-		plan, _, refusal := d.Packer.Place(d.Node, &said.Pod)
-		if refusal != packing.Admitted {
-			return placementError(pod)
+		switch plan, _, refusal := d.Packer.Place(d.Node, &said.Pod); {
+		case refusal == packing.Admitted:
+			d.Node.Take(d.Packer.Rules.Model, &said.Pod, plan)
+		case pod.Spec.NodeName == "":
+			return ErrNominated
 		}
-		d.Node.Take(d.Packer.Rules.Model, &said.Pod, plan)
 	}
 	return nil
 }
@@ -109,13 +112,6 @@ func nominated(pod *v1.Pod) int {
 		return 1
 	}
 	return 0
-}
-
-func placementError(pod *v1.Pod) error {
-	if pod.Spec.NodeName == "" {
-		return ErrNominated
-	}
-	return ErrUnknownUse
 }
 
 func (d *OccupancyBuilder) addPlaced() {

@@ -163,7 +163,7 @@ func (e *examination) checkTickets(n *examinedNode) {
 // checkPods checks that every pod with shares on the node has a placement, and that its shares are enforced.
 func (e *examination) checkPods(s *cluster.Snapshot, n *examinedNode) {
 	if suspects := s.UntrustedPods(n.Node); len(suspects) > 0 {
-		e.addFinding(pods, n.Name, "placements", Failed, strings.Join(suspects, "; "), "delete these pods: until then no more pods are placed on the node")
+		e.addFinding(pods, n.Name, "placements", Failed, strings.Join(suspects, "; "), "delete these pods: until then fewer or no more pods are placed on the node")
 	}
 	count, reports, uncounted, limitations := 0, []string{}, []string{}, map[string]bool{}
 	for _, pod := range s.Pods {

@@ -40,7 +40,7 @@ func (r *Report) explainBound(s *cluster.Snapshot, pod *v1.Pod, request *nodevie
 	switch {
 	case !request.Placed:
 		r.set(Unplaced, fmt.Sprintf("the pod is on %s without a placement: %s, not gshare-scheduler", pod.Spec.NodeName, whoBound(s, pod)),
-			"delete it and create it again with schedulerName: "+kube.SchedulerName+"; until then nothing more is placed on that node")
+			"delete it and create it again with schedulerName: "+kube.SchedulerName+"; until then it may keep others from room on that node")
 		return
 	case request.PlacementErr != nil:
 		r.set(BadPlacement, "the placement cannot be trusted: "+request.PlacementErr.Error(), "delete the pod; until then nothing more is placed on its node")

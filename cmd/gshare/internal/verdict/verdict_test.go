@@ -162,7 +162,7 @@ var failures = map[string]failure{
 			delete(w.beside(t, "stray", share.MPS, 900, 1000, 1024).Annotations, kube.AnnotationPlacement)
 			delete(w.beside(t, "second", share.MPS, 900, 1000, 1024).Annotations, kube.AnnotationPlacement)
 		},
-		NoNode, "1 a pod uses gshare GPUs without a placement", "delete the pods", "", alone},
+		NoNode, "1 insufficient GPU SM-time", "gshare/sm", share.FieldSM, alone},
 }
 
 func closedFor(reason kube.Reason, fix string) failure {
