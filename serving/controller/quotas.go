@@ -74,9 +74,9 @@ func (q *Quotas) handler(kind string) cache.ResourceEventHandler {
 	}}
 }
 
-// isOthers reports whether a pod that counts is controlled by an object of another kind: labels of templates can bring it into this kind's cache.
+// isOthers reports whether a pod that counts is of an object of another kind: labels of templates can bring it into this kind's cache.
 func isOthers(p *v1.Pod, kind string) bool {
-	return counts(p) && metav1.GetControllerOf(p).Kind != kind
+	return counts(p) && kindOf(p) != kind
 }
 
 func (q *Quotas) see(p *v1.Pod) {
@@ -89,14 +89,24 @@ func (q *Quotas) see(p *v1.Pod) {
 	})
 }
 
-// counts reports whether a pod counts against its namespace: it has not ended and is controlled by a FaSTPod, or requests a share and is controlled
-// by a GPUProfile.
+// counts reports whether a pod counts against its namespace: it has not ended and is of a FaSTPod, or requests a share and is of a GPUProfile.
 func counts(p *v1.Pod) bool {
-	owner := metav1.GetControllerOf(p)
-	if owner == nil || kube.Ended(p) {
-		return false
+	kind := kindOf(p)
+	return !kube.Ended(p) && (kind == api.FaSTPodKind || kind == api.ProfileKind && kube.RequestsShare(p))
+}
+
+// kindOf returns the kind of the object that controls a pod. A pod that nothing controls is of the object that its labels name: that may have been
+// deleted without its pods, which go on.
+func kindOf(p *v1.Pod) string {
+	switch owner := metav1.GetControllerOf(p); {
+	case owner != nil:
+		return owner.Kind
+	case p.Labels[api.LabelFaSTPod] != "":
+		return api.FaSTPodKind
+	case p.Labels[api.LabelProfile] != "":
+		return api.ProfileKind
 	}
-	return owner.Kind == api.FaSTPodKind || owner.Kind == api.ProfileKind && kube.RequestsShare(p)
+	return ""
 }
 
 func tenantOf(p *v1.Pod) tenancy.Pod { return tenancy.Pod{Namespace: p.Namespace, Name: p.Name} }

@@ -160,7 +160,7 @@ func TestQuotaAnswers(t *testing.T) {
 	})
 }
 
-// TestQuotaCounts: pods that a FaSTPod controls are counted according to their specification, not their annotations.
+// TestQuotaCounts: pods of FaSTPods, also of deleted ones, are counted according to their specification, not their annotations.
 func TestQuotaCounts(t *testing.T) {
 	fp := fastPod(1, 24)
 	fp.UID = "fp-1"
@@ -168,8 +168,10 @@ func TestQuotaCounts(t *testing.T) {
 	counted.UID = "1"
 	lying := counted.DeepCopy()
 	lying.Annotations = map[string]string{"gshare.dev/quota-limit": "nonsense"}
-	free := counted.DeepCopy()
-	free.OwnerReferences = nil
+	orphaned := counted.DeepCopy() // kubectl delete --cascade=orphan
+	orphaned.OwnerReferences = nil
+	free := orphaned.DeepCopy()
+	free.Labels = nil
 	ended := counted.DeepCopy()
 	ended.Status.Phase = v1.PodSucceeded
 	all := tenancy.Amount{Replicas: 1, Area: 240 * 1000, Memory: 1024}
@@ -187,7 +189,7 @@ func TestQuotaCounts(t *testing.T) {
 		want tenancy.Amount
 	}{
 		"as it is": {counted, all}, "with an annotation": {lying, all},
-		"with weights": {declaring, loaded}, "placed with weights": {placed, loaded}, "of nobody": {free, tenancy.Amount{}}, "ended": {ended, tenancy.Amount{}},
+		"with weights": {declaring, loaded}, "placed with weights": {placed, loaded}, "orphaned": {orphaned, all}, "of nobody": {free, tenancy.Amount{}}, "ended": {ended, tenancy.Amount{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			q := NewQuotas(nil, nil)
@@ -213,7 +215,7 @@ func TestQuotaCounts(t *testing.T) {
 	}
 }
 
-// TestQuotaOfTrials: of a GPUProfile's pods, those of servers are counted and those of clients are not.
+// TestQuotaOfTrials: of a GPUProfile's pods, those of servers are counted, also once the profile is deleted without them, and those of clients are not.
 func TestQuotaOfTrials(t *testing.T) {
 	profile := &api.GPUProfile{ObjectMeta: metav1.ObjectMeta{Namespace: "ml", Name: "bert", UID: "profile"}}
 	server := standalonePod(fastPod(1, 24), 1)
@@ -230,9 +232,15 @@ func TestQuotaOfTrials(t *testing.T) {
 	if got, want := q.account.Held("ml"), (tenancy.Amount{Replicas: 1, Area: 240 * 1000, Memory: 1024}); got != want {
 		t.Errorf("held %+v, want %+v", got, want)
 	}
-	ended := server.DeepCopy()
+	orphaned := server.DeepCopy()
+	orphaned.OwnerReferences, orphaned.Labels = nil, map[string]string{api.LabelProfile: profile.Name}
+	trials.OnUpdate(server, orphaned)
+	if got, want := q.account.Held("ml"), (tenancy.Amount{Replicas: 1, Area: 240 * 1000, Memory: 1024}); got != want {
+		t.Errorf("without its profile, held %+v, want %+v", got, want)
+	}
+	ended := orphaned.DeepCopy()
 	ended.Status.Phase = v1.PodFailed
-	trials.OnUpdate(server, ended)
+	trials.OnUpdate(orphaned, ended)
 	if got := q.account.Held("ml"); got != (tenancy.Amount{}) {
 		t.Errorf("held %+v in the end", got)
 	}
