@@ -3,6 +3,7 @@ package explain
 import (
 	"cmp"
 	"slices"
+	"strconv"
 
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
@@ -35,7 +36,64 @@ func (q *Search) Changes() []Change {
 		found = q.pairReductions()
 	}
 	slices.SortStableFunc(found, func(a, b Change) int { return cmp.Compare(a.loss, b.loss) })
-	return slices.Concat(found, q.termChanges(), q.moreGPUs())
+	found = slices.Concat(found, q.termChanges(), q.moreGPUs())
+	for i := range found {
+		found[i].Edits = q.withAnnotations(found[i].Edits)
+	}
+	return found
+}
+
+// withAnnotations returns the edits together with those of annotations that would contradict them.
+func (q *Search) withAnnotations(edits []Edit) (all []Edit) {
+	for _, e := range edits {
+		all = append(all, q.editMemory(e))
+	}
+	for _, c := range q.Pod.Request.Containers {
+		s := c.Share
+		sm, quota := edited(edits, c.Name, share.FieldSM, int64(s.SMRequest/percent)*int64(c.VGPUs)), edited(edits, c.Name, share.FieldQuota, int64(s.QuotaRequest/percent))
+		vgpus := edited(edits, c.Name, share.FieldVGPU, int64(c.VGPUs))
+		if s.SMLimit == s.SMRequest && sm != vgpus*int64(s.SMRequest/percent) {
+			all = q.withoutLimit(all, share.FieldSMLimit)
+		}
+		if s.QuotaLimit == s.QuotaRequest && quota != int64(s.QuotaRequest/percent) {
+			all = q.withoutLimit(all, share.FieldQuotaLimit)
+		}
+	}
+	return all
+}
+
+// editMemory returns an edit of a container's memory as one of the annotation that says how much this is, unless other containers have as much.
+func (q *Search) editMemory(e Edit) Edit {
+	text := q.Annotations[share.FieldMemorySize]
+	if mib, err := share.ParseMemorySize(text); e.Field != share.FieldMemory || err != nil || mib == nil || strconv.FormatInt(*mib, 10) != e.From {
+		return e
+	}
+	others := slices.ContainsFunc(q.Pod.Request.Containers, func(c share.Container) bool {
+		return c.Name != e.Container && strconv.FormatInt(int64(c.Share.Memory/share.MiB)*int64(c.VGPUs), 10) == e.From
+	})
+	if others {
+		return e
+	}
+	return Edit{Field: share.FieldMemorySize, From: text, To: e.To + "Mi"}
+}
+
+// withoutLimit adds the removal of an annotation that sets a limit equal to what was requested: a limit that is left out equals the request.
+func (q *Search) withoutLimit(edits []Edit, field string) []Edit {
+	text := q.Annotations[field]
+	if text == "" || slices.ContainsFunc(edits, func(e Edit) bool { return e.Field == field }) {
+		return edits
+	}
+	return append(edits, Edit{Field: field, From: text})
+}
+
+// edited returns the value of a container's resource after the edits, given the present one.
+func edited(edits []Edit, container, field string, now int64) int64 {
+	for _, e := range edits {
+		if e.Container == container && e.Field == field {
+			now, _ = strconv.ParseInt(e.To, 10, 64) // by newEdit
+		}
+	}
+	return now
 }
 
 // singleReductions returns the changes that lower one quantity of one container.
@@ -56,7 +114,7 @@ const maxPairNodes = 32
 // pairReductions returns the changes that lower two quantities of one container. For each value of the first quantity it finds the smallest
 // sufficient reduction of the second, and it keeps the pair with the least loss. It searches the first maxPairNodes nodes only.
 func (q *Search) pairReductions() (found []Change) {
-	q = &Search{q.Packer, q.Nodes[:min(len(q.Nodes), maxPairNodes)], q.Pod}
+	q = &Search{Packer: q.Packer, Nodes: q.Nodes[:min(len(q.Nodes), maxPairNodes)], Pod: q.Pod}
 	for c := range q.Pod.Request.Containers {
 		first := q.reductions(q.Pod.Request, c)
 		for i := range first {

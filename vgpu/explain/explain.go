@@ -16,6 +16,8 @@ type Search struct {
 	Packer packing.Packer
 	Nodes  []*packing.Node
 	Pod    *packing.Pod
+
+	Annotations map[string]string // of the pod, as written
 }
 
 // SliceRefusals returns, for each slice of a node and each container of the pod, why the slice refuses the container. Each container is

@@ -136,7 +136,7 @@ func (v *nodeExplainer) addSlices(out *Node) {
 	if out.refusal == packing.Unhealthy {
 		out.Obstacles[len(out.Obstacles)-1].Fix = cluster.Remedy(closed)
 	}
-	q := explain.Search{Packer: v.profile.Packer, Pod: &v.request.Pod, Nodes: []*packing.Node{n.Node}}
+	q := explain.Search{Packer: v.profile.Packer, Pod: &v.request.Pod, Nodes: []*packing.Node{n.Node}, Annotations: v.pod.Annotations}
 	out.Changes = q.Changes()
 	if !out.refusal.NeverFits() {
 		out.Leave = v.blockingPods(n)

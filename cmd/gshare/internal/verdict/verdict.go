@@ -99,7 +99,7 @@ func (r *Report) explainPending(s *cluster.Snapshot, pod *v1.Pod, request *nodev
 		open[n.Name] = slices
 	}
 	slices.SortStableFunc(r.Nodes, func(a, b Node) int { return b.depth - a.depth })
-	q := explain.Search{Packer: profile.Packer, Pod: &request.Pod}
+	q := explain.Search{Packer: profile.Packer, Pod: &request.Pod, Annotations: pod.Annotations}
 	for i := range r.Nodes {
 		if i < maxDetailed {
 			explainer.addSlices(&r.Nodes[i])
