@@ -192,6 +192,9 @@ func (a *Agent) serve(ctx context.Context, listener net.Listener) {
 	loops.Go(func() { a.publisher.loop(serving, ctx) })
 	loops.Go(func() {
 		a.granter.adoptFromKubelet(serving)
+		if err := a.granter.removeUngranted(serving); err != nil && serving.Err() == nil {
+			a.Log.Warn("failed to remove directories without a grant", "error", err)
+		}
 		a.guard.loop(serving) // not earlier: it would report containers whose grants are not known yet
 	})
 	loops.Go(func() { a.fronts.Serve(serving, listener) })

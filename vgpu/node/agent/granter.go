@@ -56,12 +56,12 @@ func (g *granter) admit(claim grant.Claim) error {
 		return refusal
 	}
 	if refusal := g.slices.checkUsers(claim.Pod, &granted); refusal != nil {
-		g.rollBack(&granted, held)
+		g.withdraw(&granted, held)
 		return refusal
 	}
 	endpoint, refusal := g.slices.provision(&granted)
 	if refusal != nil {
-		g.rollBack(&granted, held)
+		g.withdraw(&granted, held)
 		return refusal
 	}
 	if changed {
@@ -85,14 +85,22 @@ func (g *granter) admit(claim grant.Claim) error {
 	return nil
 }
 
-// rollBack removes a grant whose setup has failed. It does nothing if the grant was held before, since its container may be running.
+// withdraw removes a grant whose setup has not begun. It does nothing if the grant was held before, since its container may be running. A
+// directory is left from an earlier agent, if there is one: a running container that is about to be adopted has it mounted.
+func (g *granter) withdraw(granted *grant.Grant, held bool) {
+	if !held {
+		g.grants.remove(granted.ID())
+	}
+}
+
+// rollBack removes a grant whose setup has failed, with its files, unless the grant was held before.
 func (g *granter) rollBack(granted *grant.Grant, held bool) {
 	if held {
 		return
 	}
 	id := granted.ID()
 	g.stopService(id)
-	_ = os.RemoveAll(g.containerDir(id)) // what cannot be removed is removed at the next start
+	_ = os.RemoveAll(g.containerDir(id)) // what cannot be removed is removed after the next start
 	g.grants.remove(id)
 }
 
@@ -129,16 +137,17 @@ func (g *granter) grantsDir() string { return filepath.Join(g.Config.Directory, 
 // containerDir returns the directory of the container whose grant has this ID. It holds the record of the grant and the container's socket.
 func (g *granter) containerDir(id string) string { return filepath.Join(g.grantsDir(), id) }
 
+func (g *granter) recordFile(id string) string { return filepath.Join(g.containerDir(id), recordName) }
+
 func (g *granter) writeRecord(granted *grant.Grant) error {
 	text, err := grant.Encode(*granted, g.Config.Kubernetes.NodeName)
 	if err != nil {
 		return err
 	}
-	dir := g.containerDir(granted.ID())
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := os.MkdirAll(g.containerDir(granted.ID()), 0o755); err != nil {
 		return err
 	}
-	return atomicfile.WriteFile(filepath.Join(dir, recordName), text, 0o644)
+	return atomicfile.WriteFile(g.recordFile(granted.ID()), text, 0o644)
 }
 
 // startService prepares and opens the token server's socket of a container that shares a slice. It does nothing if the socket is open, or

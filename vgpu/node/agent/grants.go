@@ -163,6 +163,14 @@ func (s *grantStore) markSetUp(id string) {
 	delete(s.pending, id)
 }
 
+// has reports whether a container has a grant, even while it is being set up.
+func (s *grantStore) has(id string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, ok := s.book.Get(id)
+	return ok
+}
+
 // contains reports whether exactly this grant is still stored, and not a later one of the same container.
 func (s *grantStore) contains(granted *grant.Grant) bool {
 	s.mu.Lock()

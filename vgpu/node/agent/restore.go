@@ -3,18 +3,21 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
+	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/node/grant"
 	"github.com/gshare-dev/gshare/vgpu/node/tokenserver"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// restore reads the grants of earlier agents from disk, and opens their containers' token server sockets. It removes directories without a
-// readable grant.
+// restore reads the grants of earlier agents from disk, and opens their containers' token server sockets. A record that cannot be decoded is
+// removed, since it may not hold any more when an agent that knows its version comes back. Its directory stays: a running container has it
+// mounted, and would not see a new one of the same name.
 func (g *granter) restore() error {
 	if err := os.MkdirAll(g.grantsDir(), 0o755); err != nil {
 		return err
@@ -25,21 +28,27 @@ func (g *granter) restore() error {
 	}
 	for _, entry := range entries {
 		granted, err := g.readRecord(entry.Name())
-		if err != nil {
-			g.Log.Warn("removing a directory without a grant", "directory", entry.Name(), "error", err)
-			if err := os.RemoveAll(g.containerDir(entry.Name())); err != nil {
+		switch {
+		case errors.Is(err, errUndecodable):
+			g.Log.Warn("removing the record of a grant, which is made again if its container runs", "directory", entry.Name(), "error", err)
+			if err := os.Remove(g.recordFile(entry.Name())); err != nil {
 				return err
 			}
-			continue
+		case errors.Is(err, fs.ErrNotExist): // the agent has ended before it wrote the record, or since it removed one
+		case err != nil:
+			return err
+		default:
+			g.grants.restore(granted)
 		}
-		g.grants.restore(granted)
 	}
 	g.Log.Info("restored grants", "count", len(g.grants.all()))
 	return g.serveRestored()
 }
 
+var errUndecodable = errors.New("the record cannot be decoded")
+
 func (g *granter) readRecord(id string) (grant.Grant, error) {
-	text, err := os.ReadFile(filepath.Join(g.containerDir(id), recordName))
+	text, err := os.ReadFile(g.recordFile(id))
 	if err != nil {
 		return grant.Grant{}, err
 	}
@@ -47,7 +56,42 @@ func (g *granter) readRecord(id string) (grant.Grant, error) {
 	if err == nil && granted.ID() != id {
 		err = os.ErrInvalid
 	}
-	return granted, err
+	if err != nil {
+		return grant.Grant{}, fmt.Errorf("%w: %w", errUndecodable, err)
+	}
+	return granted, nil
+}
+
+// removeUngranted removes the directories of containers without a grant whose pods are gone, which restore has left.
+func (g *granter) removeUngranted(ctx context.Context) error {
+	entries, err := os.ReadDir(g.grantsDir())
+	if err != nil {
+		return err
+	}
+	pods, err := g.Pods.List(ctx) // after the directories: those of later pods are not among them
+	if err != nil {
+		return err
+	}
+	present := map[string]bool{}
+	for _, pod := range pods {
+		for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+			present[grant.Owner{UID: pod.UID, Container: c.Name}.ID()] = !kube.Ended(pod)
+		}
+	}
+	for _, entry := range entries {
+		if id := entry.Name(); !present[id] {
+			err = errors.Join(err, g.removeIfUngranted(id))
+		}
+	}
+	return err
+}
+
+func (g *granter) removeIfUngranted(id string) error {
+	defer g.operations.lock(id)()
+	if g.grants.has(id) {
+		return nil
+	}
+	return os.RemoveAll(g.containerDir(id))
 }
 
 // serveRestored opens the token server sockets of granted containers that have none. It reserves all shares before it opens any socket, so
@@ -82,7 +126,7 @@ func (g *granter) serveRestored() (all error) {
 }
 
 // adoptFromKubelet grants shares to containers that hold tickets in the kubelet's records but have no grant. Such containers exist after a
-// reboot, which deletes the grants' files, or if they were created before the plugin registered.
+// reboot, which deletes the grants' files, if they were created before the plugin registered, or if their records cannot be decoded.
 func (g *granter) adoptFromKubelet(ctx context.Context) {
 	claims, err := g.Records.All(ctx)
 	if err != nil {

@@ -1,0 +1,93 @@
+package agent
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/gshare-dev/gshare/vgpu/node/grant"
+	"github.com/gshare-dev/gshare/vgpu/node/tokenserver"
+)
+
+// containerPath returns the name of a file in the directory that the container main of a pod has mounted.
+func (r *fixture) containerPath(uid, name string) string {
+	return filepath.Join(r.dir, "grants", grant.Owner{UID: types.UID(uid), Container: "main"}.ID(), name)
+}
+
+// TestUndecodableRecord: an agent that cannot decode the record of a grant makes the grant again from the kubelet's records, in the directory
+// that the running container has mounted. The directory of a container that is gone is removed.
+func TestUndecodableRecord(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		record  func(text string) string
+		options func(*testing.T) func(*Options)
+	}{
+		"torn":                   {record: func(text string) string { return text[:len(text)/2] }},
+		"of a later version":     {record: func(text string) string { return strings.Replace(text, `"version":1`, `"version":9`, 1) }},
+		"of another container":   {record: func(text string) string { return strings.Replace(text, `"uid":"a"`, `"uid":"b"`, 1) }},
+		"while MPS is not found": {func(string) string { return "" }, func(t *testing.T) func(*Options) { return withMPS(t) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var options []func(*Options)
+			if test.options != nil {
+				options = append(options, test.options(t))
+			}
+			r := newFixture(t, options...)
+			r.mustCreate("a", r.pod("a", "GPU-0", 60, 70), "GPU-0")
+			r.mustCreate("gone", r.pod("gone", "GPU-1", 60, 70), "GPU-1")
+			r.stop()
+			mounted, err := os.Stat(r.containerPath("a", ""))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, uid := range []string{"a", "gone"} {
+				path := r.containerPath(uid, recordName)
+				text, err := os.ReadFile(path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(path, []byte(test.record(string(text))), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			r.kubelet.RemovePod("gone")
+			r.start()
+			r.wait("grant and removal", func() bool { return slices.Equal(r.grants(), []string{"pod-a"}) && r.left("grants") == 1 })
+			if now, err := os.Stat(r.containerPath("a", "")); err != nil || !os.SameFile(mounted, now) {
+				t.Errorf("the container has another directory mounted than the one that is served (%v)", err)
+			}
+			if _, err := os.Stat(r.containerPath("a", tokenserver.SocketName)); err != nil {
+				t.Error(err)
+			}
+			if got := r.record("a"); got.Name != "pod-a" {
+				t.Errorf("the record is %+v", got)
+			}
+		})
+	}
+}
+
+// TestUnreadableRecord: an agent does not start while a record cannot be read, since the grant in it may be of a running container.
+func TestUnreadableRecord(t *testing.T) {
+	t.Parallel()
+	r := newFixture(t)
+	r.mustCreate("a", r.pod("a", "GPU-0", 60, 70), "GPU-0")
+	r.stop()
+	path := r.containerPath("a", recordName)
+	if err := os.Rename(path, path+".kept"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(path, 0o755); err != nil { // reads fail, as on a broken disk
+		t.Fatal(err)
+	}
+	if err := r.granter.restore(); err == nil || !strings.Contains(err.Error(), recordName) {
+		t.Errorf("restored: %v", err)
+	}
+	if _, err := os.Stat(path + ".kept"); err != nil {
+		t.Error(err)
+	}
+}
