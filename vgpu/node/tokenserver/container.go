@@ -164,6 +164,13 @@ func (c *Container) Close() error {
 	return os.RemoveAll(c.Dir)
 }
 
+// Suspend ends the service of the container like Close, but its directory and session files stay, so that clients can continue until their
+// lease ends and reconnect once it is served again.
+func (c *Container) Suspend() {
+	c.stop(nil)
+	c.leave()
+}
+
 // stop closes the listener and all connections and waits for their goroutines. Clients receive the reason first, unless it is nil.
 func (c *Container) stop(reason *refusal) {
 	c.server.mu.Lock()
@@ -203,14 +210,19 @@ func (c *Container) Resize(limit share.PerMille) error {
 
 // Reshape takes a container's guaranteed time and SMs away (idleOnly), or gives them back, while its processes run. Without a guarantee it
 // gets the time and SMs that the other containers of the slice leave, up to its MPS cap, and nothing while no server runs. Its memory limit
-// stays. If the slot table has no room for the guarantee that is to be given back, Reshape changes nothing and returns an error that wraps
-// token.ErrDoesNotFit.
-func (c *Container) Reshape(idleOnly bool) error {
-	for i, v := range c.vgpus {
-		if err := v.Slice.reshape(v, idleOnly); err != nil {
-			for _, v := range c.vgpus[:i] {
-				_ = v.Slice.reshape(v, !idleOnly) // cannot fail: it had that until now
+// stays. After an error nothing has changed. The error wraps token.ErrDoesNotFit if the slot table has no room for the guarantee that is to
+// be given back.
+func (c *Container) Reshape(idleOnly bool) (err error) {
+	before := c.isIdleOnly()
+	defer func() {
+		if err != nil {
+			for _, v := range c.vgpus {
+				_ = v.Slice.reshape(v, before) // cannot fail: it had that until now
 			}
+		}
+	}()
+	for _, v := range c.vgpus {
+		if err := v.Slice.reshape(v, idleOnly); err != nil {
 			return err
 		}
 	}

@@ -67,6 +67,36 @@ func TestReshape(t *testing.T) {
 	}
 }
 
+// TestReshapeWithFullDisk: a container keeps what it had if its policy file cannot be written, in the server and on its page.
+func TestReshapeWithFullDisk(t *testing.T) {
+	for name, test := range map[string]struct{ before, wanted bool }{
+		"reduction": {false, true}, "raise": {true, false}, "of nothing": {true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newFixture(t, tempDir(t))
+			served := r.add(t, "a", allTime, func(s *tokenserver.Spec) { s.IdleOnly = test.before })
+			page := r.dial(t, "a").VGPUs[0].Server
+			guaranteed, policy := page.Guaranteed.Load(), r.policy(t, "a")
+			blocker := filepath.Join(r.dir, "a", tokenserver.PolicyName+".next")
+			if err := os.Mkdir(blocker, 0o755); err != nil { // writes fail, as on a full disk
+				t.Fatal(err)
+			}
+			if err := served.Reshape(test.wanted); err == nil {
+				t.Error("no error")
+			}
+			if now := served.Status().VGPUs[0].IdleOnly; now != test.before || page.Guaranteed.Load() != guaranteed || r.policy(t, "a") != policy {
+				t.Errorf("idle time only: %t; guaranteed %d, policy file %q", now, page.Guaranteed.Load(), r.policy(t, "a"))
+			}
+			if err := os.Remove(blocker); err != nil {
+				t.Fatal(err)
+			}
+			if err := served.Reshape(test.wanted); err != nil || served.Status().VGPUs[0].IdleOnly != test.wanted {
+				t.Errorf("afterwards: %v, %+v", err, served.Status().VGPUs[0])
+			}
+		})
+	}
+}
+
 // TestReshapeGivesWay: a process that gets only idle time runs when alone, waits while its neighbour works, and runs again afterwards.
 func TestReshapeGivesWay(t *testing.T) {
 	r := newFixture(t, tempDir(t))

@@ -75,13 +75,11 @@ func New(c Config) *Server {
 	return s
 }
 
-// Close closes all listeners and connections. The directories and session files of containers stay, so that clients can continue until
-// their lease ends and reconnect to a new server.
+// Close suspends the service of all containers.
 func (s *Server) Close() {
 	s.closed.Store(true)
 	for _, c := range s.sortedContainers() {
-		c.stop(nil)
-		c.leave()
+		c.Suspend()
 	}
 }
 
