@@ -59,6 +59,9 @@ func (e *enforcementReporter) statusOf(g *grant.Grant) kube.ContainerEnforcement
 		}
 		t.Memory = enforcement.Memory(mps, service.memoryLimit.memory) + inMIG
 		t.Missing = append([]string{"a program that avoids the hook is not limited in time"}, e.mpsBypasses(g, service.memoryLimit)...)
+		if service.container == nil {
+			t.Missing = append(t.Missing, enforcement.Unserved)
+		}
 	}
 	switch g.Class() {
 	case share.Exclusive:

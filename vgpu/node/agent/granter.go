@@ -32,15 +32,16 @@ type granter struct {
 	files      cdi.Directory
 	wake       chan struct{} // requests a sweep
 	operations operationLocks
-	restoring  sync.Mutex // serializes serveRestored, which holds the locks of several containers
-	retaining  sync.Mutex // serializes retainSlices, so that the last call has the newest grants
+	restoring  sync.Mutex        // serializes serveRestored, which holds the locks of several containers; guards notServed
+	notServed  map[string]string // by grant ID: the latest log entry about a container that serveRestored could not serve
+	retaining  sync.Mutex        // serializes retainSlices, so that the last call has the newest grants
 }
 
 func newGranter(o *Options, m *metrics, r *sliceRuntime, publish func()) *granter {
 	grants := newGrantStore(o.Config)
 	return &granter{
 		Options: o, metrics: m, slices: r, grants: grants, stores: &storeKeeper{o, r, grants}, publish: publish, files: cdi.Directory(o.Config.Kubernetes.CDI),
-		wake: make(chan struct{}, 1),
+		wake: make(chan struct{}, 1), notServed: map[string]string{},
 	}
 }
 

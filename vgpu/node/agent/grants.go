@@ -64,6 +64,14 @@ func (s *grantStore) all() (grants []grant.Grant) {
 	return grants
 }
 
+// unserved returns the grants of containers that the token server should serve and does not.
+func (s *grantStore) unserved() []grant.Grant {
+	return slices.DeleteFunc(s.all(), func(g grant.Grant) bool {
+		_, served := s.serviceOf(g.ID())
+		return served || g.Class() == share.Exclusive
+	})
+}
+
 // onSlice returns the grants on a slice, including those that are being set up.
 func (s *grantStore) onSlice(slice string) []grant.Grant {
 	s.mu.Lock()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"slices"
 	"time"
@@ -12,7 +13,6 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/node/grant"
 	"github.com/gshare-dev/gshare/vgpu/node/tokenserver"
-	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
 // restore reads the grants of earlier agents from disk, and opens their containers' token server sockets. A record that cannot be decoded is
@@ -95,32 +95,34 @@ func (g *granter) removeIfUngranted(id string) error {
 }
 
 // serveRestored opens the token server sockets of granted containers that have none. It reserves all shares before it opens any socket, so
-// that no reserved share is granted to another container. Containers for which this fails keep their grants, and run by their policy file.
+// that no reserved share is granted to another container. Containers for which this fails keep their grants, and run by their policy file
+// until a later call succeeds.
 func (g *granter) serveRestored() (all error) {
 	g.restoring.Lock()
 	defer g.restoring.Unlock()
 	var prepared []*tokenserver.Container
-	for _, granted := range g.grants.all() {
-		if granted.Class() == share.Exclusive {
-			continue
-		}
+	for _, granted := range g.grants.unserved() {
 		defer g.operations.lock(granted.ID())() // held until all containers listen
 		if _, served := g.grants.serviceOf(granted.ID()); served || !g.grants.contains(&granted) {
 			continue
 		}
 		c, err := g.prepareService(&granted)
-		switch {
-		case errors.Is(err, errInstance):
-			g.Log.Warn("a container is not served until its MIG instance is known", "container", granted.String(), "error", err)
-		case err != nil:
-			g.Log.Error("failed to serve a restored container", "container", granted.String(), "error", err)
-		default:
+		if err == nil {
 			prepared = append(prepared, c)
+			delete(g.notServed, granted.ID())
+		} else if g.notServed[granted.ID()] != err.Error() {
+			g.notServed[granted.ID()] = err.Error()
+			g.Log.Warn("a restored container is not served, and this is tried again", "container", granted.String(), "error", err)
 		}
 	}
+	maps.DeleteFunc(g.notServed, func(id, _ string) bool { return !g.grants.has(id) })
 	g.retainSlices()
 	for _, c := range prepared {
-		all = errors.Join(all, c.Listen())
+		if err := c.Listen(); err != nil {
+			g.grants.removeService(c.ID)
+			c.Suspend()
+			all = errors.Join(all, err)
+		}
 	}
 	return all
 }

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -9,8 +10,10 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/gshare-dev/gshare/vgpu/node/enforcement"
 	"github.com/gshare-dev/gshare/vgpu/node/grant"
 	"github.com/gshare-dev/gshare/vgpu/node/tokenserver"
+	"github.com/gshare-dev/gshare/vgpu/residency"
 )
 
 // containerPath returns the name of a file in the directory that the container main of a pod has mounted.
@@ -90,4 +93,36 @@ func TestUnreadableRecord(t *testing.T) {
 	if _, err := os.Stat(path + ".kept"); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestServedLater: a container that a new agent cannot serve says so in its enforcement status, and is served once that is possible.
+func TestServedLater(t *testing.T) {
+	t.Parallel()
+	r := newFixture(t)
+	r.instance("a") // so that sweeps are frequent
+	r.stop()
+	policy, socket := r.containerPath("a", tokenserver.PolicyName), r.containerPath("a", tokenserver.SocketName)
+	if err := errors.Join(os.Remove(policy), os.RemoveAll(socket)); err != nil {
+		t.Fatal(err)
+	}
+	for _, blocker := range []string{policy + ".next", socket} { // as there is a directory, the file cannot be created
+		if err := os.Mkdir(blocker, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.start()
+	r.wait("enforcement status", func() bool { return r.enforced("a", enforcement.Unserved) })
+	if err := os.Remove(policy + ".next"); err != nil {
+		t.Fatal(err)
+	}
+	r.wait("policy file", func() bool { _, err := os.Stat(policy); return err == nil })
+	if err := os.Remove(socket); err != nil {
+		t.Fatal(err)
+	}
+	r.wait("socket", func() bool {
+		info, err := os.Stat(socket)
+		return err == nil && info.Mode().Type() == os.ModeSocket
+	})
+	r.wait("enforcement status", func() bool { return !r.enforced("a", enforcement.Unserved) })
+	r.awaitReached("a", residency.Reached{Seq: 1, Level: residency.Hot})
 }

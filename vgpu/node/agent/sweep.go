@@ -25,7 +25,7 @@ const (
 	sweepRepeat    = 50                     // number of sweeps in a row while processes of ended pods live
 )
 
-// sweeper releases the grants of ended pods, and applies changed SM limits of running pods.
+// sweeper releases the grants of ended pods, serves containers that could not be served before, and applies changed SM limits of running pods.
 type sweeper struct {
 	*Options
 	granter   *granter
@@ -81,6 +81,7 @@ func (s *sweeper) sweep(ctx context.Context) (processesLeft bool) {
 	s.devices.setPodsBound(slices.ContainsFunc(pods, func(p *v1.Pod) bool { return kube.RequestsShare(p) && !kube.Ended(p) }))
 	s.applySMLimits(pods)
 	processesLeft = s.releaseEnded(grants, pods)
+	s.serveUnserved()
 	s.residency.observe(pods) // now, since what it wakes may need the memory that was released
 	return processesLeft
 }
@@ -104,6 +105,20 @@ func (s *sweeper) releaseEnded(grants []grant.Grant, pods []*v1.Pod) (processesL
 		s.granter.release(granted)
 	}
 	return processesLeft
+}
+
+// serveUnserved tries again to serve containers for which that has failed, such as for lack of space for their policy files.
+func (s *sweeper) serveUnserved() {
+	before := len(s.granter.grants.unserved())
+	if before == 0 {
+		return
+	}
+	if err := s.granter.serveRestored(); err != nil {
+		s.Log.Error("failed to serve restored containers", "error", err)
+	}
+	if len(s.granter.grants.unserved()) < before {
+		s.granter.publish()
+	}
 }
 
 func isActive(pods []*v1.Pod, uid types.UID) bool {

@@ -20,8 +20,9 @@ const (
 	NonMPSProcess  = "a process runs without MPS, and its SMs are not limited"
 	MPSEnvironment = "a program that changes its environment loosens the limits of MPS"
 	Refused        = "a process is refused and may use nothing: " // before the reason
-	MPSDaemon      = "the MPS daemon "                            // the beginning of texts about limitations of a slice's MPS daemon
-	DriverCounts   = "the driver counts "                         // the beginning of what MemoryCounts returns
+	Unserved       = "no token server serves it, and it keeps to its policy file"
+	MPSDaemon      = "the MPS daemon "    // the beginning of texts about limitations of a slice's MPS daemon
+	DriverCounts   = "the driver counts " // the beginning of what MemoryCounts returns
 	MemoryBypass   = "a program that avoids hook and MPS is not limited in memory"
 )
 
