@@ -124,6 +124,15 @@ const (
 	//	written by: node agent
 	//	values: effect NoSchedule
 	ReasonUnwatched Reason = "unwatched"
+
+	// ReasonUnsaved says that the agent cannot save on its node what it publishes, such as for lack of disk space.
+	//
+	//	type: taint
+	//	name: gshare.dev/unsaved
+	//	object: device of a ResourceSlice
+	//	written by: node agent
+	//	values: effect NoSchedule
+	ReasonUnsaved Reason = "unsaved"
 )
 
 type inventoryText struct {

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -118,6 +119,28 @@ func TestCloseWithFullDisk(t *testing.T) {
 	if !r.isClosed(kube.ReasonClosing) {
 		t.Errorf("the node is left open: %s", r.published())
 	}
+}
+
+// TestFullDisk: a node is closed to pods while its agent cannot save the inventory, and the faults of its devices are published all the same.
+func TestFullDisk(t *testing.T) {
+	t.Parallel()
+	r := newFixture(t)
+	r.mustCreate("a", r.pod("a", "GPU-1", 60, 70), "GPU-1") // so that its device stays in the inventory
+	blocker := filepath.Join(r.dir, inventoryName+".next")
+	if err := os.Mkdir(blocker, 0o755); err != nil { // writes fail, as on a full disk
+		t.Fatal(err)
+	}
+	r.write("devices.yaml", strings.Split(devices, "- {uuid: GPU-1")[0])
+	r.wait("closed node", func() bool {
+		return strings.Contains(r.published(), `"reason":"unsaved"`) && strings.Contains(r.published(), `"reason":"fault"`)
+	})
+	if r.offers("GPU-0") || r.offers("GPU-1") {
+		t.Errorf("the node is open: %s", r.published())
+	}
+	if err := os.Remove(blocker); err != nil {
+		t.Fatal(err)
+	}
+	r.wait("open node", func() bool { return r.offers("GPU-0") })
 }
 
 // TestKubeletAway: a node is closed to pods while its kubelet is away.

@@ -106,7 +106,7 @@ func (p *publisher) publishOnce(ctx, open context.Context, written map[types.UID
 }
 
 // publishInventory writes the inventory to the node's annotation. A reason closes every slice to new pods; the copy on disk for the next
-// agent does not contain it.
+// agent does not contain it. If the copy cannot be saved, the slices are closed for that, and the error is returned.
 func (p *publisher) publishInventory(ctx context.Context, reason kube.Reason) error {
 	inv, rules := p.devices.currentInventory(), p.Config.Rules()
 	published := inv.Published()
@@ -115,11 +115,14 @@ func (p *publisher) publishInventory(ctx context.Context, reason kube.Reason) er
 	if err != nil {
 		return err
 	}
-	if err := p.devices.savePublished(inv, text); err != nil {
-		if reason != kube.ReasonClosing {
-			return err // the next agent must know all that is published
-		}
-		p.Log.Error("failed to save the inventory", "error", err)
+	unsaved := p.devices.savePublished(inv, text)
+	switch {
+	case unsaved == nil:
+	case reason == kube.ReasonClosing: // the node is closed once this is published
+		p.Log.Error("failed to save the inventory", "error", unsaved)
+		unsaved = nil
+	case reason == "":
+		reason = kube.ReasonUnsaved // the next agent must know every slice that takes pods
 	}
 	if reason != "" {
 		published.Slices = inv.AllUnhealthy(reason).Slices
@@ -131,7 +134,7 @@ func (p *publisher) publishInventory(ctx context.Context, reason kube.Reason) er
 	if p.devices.isBound() {
 		keep = p.lowered.requested()
 	}
-	return p.Cluster.Publish(ctx, text, kube.NodeResources(published, p.lowered.get()...), keep)
+	return errors.Join(unsaved, p.Cluster.Publish(ctx, text, kube.NodeResources(published, p.lowered.get()...), keep))
 }
 
 // inBurst reports whether to hold back enforcement statuses: a share was granted within the last second, and no pod has waited for its first

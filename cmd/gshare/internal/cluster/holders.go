@@ -105,6 +105,7 @@ var remedies = map[kube.Reason]string{
 	kube.ReasonUsed:      "processes without a share use it: see the agent's log and its metric gshare_node_slice_used",
 	kube.ReasonCordoned:  "an administrator has closed it: cordon and drain in the agent's configuration (node.yaml)",
 	kube.ReasonClosing:   "its agent is being replaced: wait some seconds for the new one; if it does not start, run gshare doctor",
+	kube.ReasonUnsaved:   "its agent cannot save the inventory: see the agent's log, and whether the node's disk is full",
 	kube.ReasonUnwatched: "the kubelet does not watch the agent's plugin: wait some seconds; if that does not help, see the logs of the agent and of the kubelet",
 }
 
