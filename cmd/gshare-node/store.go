@@ -114,11 +114,7 @@ func listenStore(ctx context.Context, o storeOptions, server *store.Server) erro
 			return err
 		}
 		defer control.Close()
-		go func() {
-			if err := server.ServeControl(control); err != nil {
-				server.Log.Error("failed to serve the agent", "error", err)
-			}
-		}()
+		go server.ServeControl(control)
 	}
 	server.Log.Info("ready", "socket", o.socket, "namespace", o.namespace)
 	return server.Serve(ctx, listener)

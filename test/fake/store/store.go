@@ -52,7 +52,7 @@ func Run(arguments []string) error {
 	if err != nil {
 		return err
 	}
-	go func() { _ = server.ServeControl(socket) }()
+	go server.ServeControl(socket)
 	return server.Serve(context.Background(), listener)
 }
 

@@ -118,14 +118,15 @@ type status struct {
 }
 
 // ServeControl answers each connection after it has dropped what is no longer needed, see Trim. It returns when the listener is closed.
-func (s *Server) ServeControl(listener *unixsocket.Listener) error {
+func (s *Server) ServeControl(listener *unixsocket.Listener) {
 	for {
 		conn, err := listener.AcceptUnix()
 		if errors.Is(err, net.ErrClosed) {
-			return nil
+			return
 		}
 		if err != nil {
-			return err
+			s.pauseAccepting(context.Background(), err)
+			continue
 		}
 		answer := status{Version: controlVersion}
 		if err := s.Trim(); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"testing"
@@ -31,8 +32,11 @@ func TestTrimByControl(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- s.ServeControl(listener) }()
+	ended := make(chan struct{})
+	go func() {
+		s.ServeControl(listener)
+		close(ended)
+	}()
 	c := s.dial(t)
 	if err := put(c, keyOf("other"), "other"); !errors.Is(err, rules.ErrSize) {
 		t.Errorf("weights that nobody declares: %v", err)
@@ -60,12 +64,52 @@ func TestTrimByControl(t *testing.T) {
 		t.Errorf("the store says %v", err)
 	}
 	listener.Close()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
+	<-ended
 	if err := control.Trim(t.Context()); err == nil {
 		t.Error("a store that has ended answers")
 	}
+}
+
+// TestControlAfterFailedAccept: the store answers the agent again after it could not accept a connection.
+func TestControlAfterFailedAccept(t *testing.T) {
+	failed := make(chan struct{}, 1)
+	s := start(t, func(o *Options) { o.Log = slog.New(slog.NewTextHandler(signalWriter(failed), nil)) })
+	control := Control(filepath.Dir(s.socket))
+	listener, err := control.Listen()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	if err := listener.SetDeadline(time.Unix(1, 0)); err != nil { // accepts fail, as without file descriptors
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		s.ServeControl(listener)
+		close(ended)
+	}()
+	select {
+	case <-failed:
+	case <-ended:
+		t.Fatal("the store gives up")
+	}
+	if err := listener.SetDeadline(time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := control.Trim(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// signalWriter is a log writer that signals that there was a line.
+type signalWriter chan struct{}
+
+func (s signalWriter) Write(line []byte) (int, error) {
+	select {
+	case s <- struct{}{}:
+	default:
+	}
+	return len(line), nil
 }
 
 // TestHungControl gives up on a store that does not answer.

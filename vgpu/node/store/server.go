@@ -101,11 +101,7 @@ func (s *Server) Serve(ctx context.Context, listener *unixsocket.Listener) error
 		case errors.Is(err, net.ErrClosed):
 			return err
 		case err != nil:
-			s.log(slog.LevelError, "failed to accept a connection", "error", err)
-			select {
-			case <-ctx.Done():
-			case <-time.After(acceptRetryDelay):
-			}
+			s.pauseAccepting(ctx, err)
 			continue
 		}
 		if !s.enter(ctx, conn) {
@@ -116,6 +112,15 @@ func (s *Server) Serve(ctx context.Context, listener *unixsocket.Listener) error
 			defer s.leave(conn)
 			s.serve(ctx, conn)
 		})
+	}
+}
+
+// pauseAccepting logs a failed accept, and blocks for a while or until the context ends.
+func (s *Server) pauseAccepting(ctx context.Context, err error) {
+	s.log(slog.LevelError, "failed to accept a connection", "error", err)
+	select {
+	case <-ctx.Done():
+	case <-time.After(acceptRetryDelay):
 	}
 }
 
