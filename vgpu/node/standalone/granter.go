@@ -353,8 +353,11 @@ func (g *granter) restore() error {
 func (g *granter) restoreRun(r *run) {
 	r.process, r.dead = openIfAlive(r.PID, r.StartTime)
 	if err := g.server.prepare(r, func() { g.endIfUnused(r) }); err != nil {
-		g.Log.Error("failed to restore run", "run", r.ID, "error", err)
-		g.server.cleanUp(r)
+		g.Log.Error("failed to restore run", "run", r.ID, "pid", r.PID, "error", err)
+		r.process.Close()
+		if r.dead || !errors.Is(err, errDevicesMissing) { // otherwise an agent that has the devices again restores it
+			g.server.cleanUp(r)
+		}
 		return
 	}
 	g.watch(r)

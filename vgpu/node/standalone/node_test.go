@@ -346,6 +346,38 @@ func TestAnotherAgentTakesOver(t *testing.T) {
 	eventually(t, "what ended without an agent is gone", func() bool { return len(last.Status().Runs) == 0 })
 }
 
+// TestDeviceOfRunIsLost: an agent that finds only one of the two devices of a run does not give that one to others while the program lives. An
+// agent that finds none keeps the record of the run for one that does.
+func TestDeviceOfRunIsLost(t *testing.T) {
+	lose := func(o *Options) { o.Devices = o.Devices[1:] }
+	dir := tempDir(t)
+	n := newNode(t, dir)
+	p := newProgram(t)
+	request := ask(200, 100, 4096)
+	request.Isolation = "exclusive"
+	grant := mustAdmit(t, n, p, request)
+	n.Close()
+	other := newNode(t, dir, func(o *Options) { o.Devices[0].UUID, o.Devices = "GPU-2", o.Devices[:1] })
+	if _, err := os.Stat(filepath.Join(grant.Dir, recordName)); err != nil || len(other.Status().Runs) != 0 {
+		t.Errorf("without its devices: %d runs, %v", len(other.Status().Runs), err)
+	}
+	other.Close()
+	n = newNode(t, dir, lose)
+	runs := n.Status().Runs
+	if len(runs) != 1 || len(runs[0].VGPUs) != 1 || runs[0].VGPUs[0].Device != "GPU-1" {
+		t.Fatalf("with one of its devices: %+v", runs)
+	}
+	if _, refusal := newProgram(t).admit(n, ask(30, 50, 8192)); refusal == nil {
+		t.Error("its device is given to another run")
+	}
+	p.end()
+	eventually(t, "the run has ended", func() bool { return len(n.Status().Runs) == 0 })
+	mustAdmit(t, n, newProgram(t), ask(30, 50, 8192))
+	if _, err := os.Stat(grant.Dir); !os.IsNotExist(err) {
+		t.Errorf("its directory is left: %v", err)
+	}
+}
+
 func TestBrokenRecordIsNoRun(t *testing.T) {
 	dir := tempDir(t)
 	for name, text := range map[string]string{"a": "{", "b": "{}", "c": `{"ID": "x"}`} {

@@ -13,6 +13,7 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/mps"
 	"github.com/gshare-dev/gshare/vgpu/node/process"
 	"github.com/gshare-dev/gshare/vgpu/node/tokenserver"
+	"github.com/gshare-dev/gshare/vgpu/packing"
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
@@ -129,22 +130,28 @@ func (s *runServer) load(id string) (*run, error) {
 	return r, nil
 }
 
+var errDevicesMissing = errors.New("all devices of the run are missing")
+
 // prepare reserves the shares of a run at the token server, which does not accept processes of the run before Listen. empty is called when
-// the last of their connections is closed.
+// the last of their connections is closed. Devices that have been lost since the run began are left out; the run keeps the others.
 func (s *runServer) prepare(r *run, empty func()) (err error) {
 	spec := tokenserver.Spec{
 		ID: r.ID, Dir: s.dirOf(r.ID), Owner: &r.UID, Admit: r.admit, Launcher: r.PID,
 		Empty: func() { go empty() }, // in the background: it must not wait for the connection that is ending
 	}
-	picks := r.picks(s.devices.empty)
-	if len(picks) != len(r.Devices) {
-		return fmt.Errorf("prepare run %s: a device is missing", r.ID)
-	}
-	for i, pick := range picks {
+	for i, uuid := range r.Devices {
+		slice, ok := s.devices.empty.SliceIndex(packing.SliceID(uuid))
+		if !ok {
+			s.Log.Warn("a device of a run is missing", "run", r.ID, "pid", r.PID, "device", uuid)
+			continue
+		}
 		spec.VGPUs = append(spec.VGPUs, tokenserver.VGPU{
-			Share: share.Share(r.Share), Slice: s.slices[pick.Slice], UUID: r.Devices[i], Index: i,
+			Share: share.Share(r.Share), Slice: s.slices[slice], UUID: uuid, Index: i,
 			Elastic: r.Class == share.Elastic, Priority: r.Priority,
 		})
+	}
+	if len(spec.VGPUs) == 0 {
+		return errDevicesMissing
 	}
 	if r.container, err = s.tokens.Prepare(spec); err != nil {
 		return err
