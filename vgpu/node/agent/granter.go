@@ -138,17 +138,16 @@ func (g *granter) grantsDir() string { return filepath.Join(g.Config.Directory, 
 // containerDir returns the directory of the container whose grant has this ID. It holds the record of the grant and the container's socket.
 func (g *granter) containerDir(id string) string { return filepath.Join(g.grantsDir(), id) }
 
-func (g *granter) recordFile(id string) string { return filepath.Join(g.containerDir(id), recordName) }
-
 func (g *granter) writeRecord(granted *grant.Grant) error {
 	text, err := grant.Encode(*granted, g.Config.Kubernetes.NodeName)
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(g.containerDir(granted.ID()), 0o755); err != nil {
+	dir := g.containerDir(granted.ID())
+	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	return atomicfile.WriteFile(g.recordFile(granted.ID()), text, 0o644)
+	return atomicfile.WriteFile(filepath.Join(dir, recordName), text, 0o644)
 }
 
 // startService prepares and opens the token server's socket of a container that shares a slice. It does nothing if the socket is open, or

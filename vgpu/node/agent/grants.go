@@ -17,7 +17,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/watchdog"
 )
 
-// grantStore holds the grants of the node and their token server connections. Its lock is never held during I/O.
+// grantStore holds the grants of the node and their token server connections. Its lock is never held during I/O. It has many methods: one for
+// each question about the grants and each change of them, under one lock.
 type grantStore struct {
 	mu       sync.Mutex // guards the following
 	book     *grant.Book

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -31,7 +32,7 @@ func (g *granter) restore() error {
 		switch {
 		case errors.Is(err, errUndecodable):
 			g.Log.Warn("removing the record of a grant, which is made again if its container runs", "directory", entry.Name(), "error", err)
-			if err := os.Remove(g.recordFile(entry.Name())); err != nil {
+			if err := os.Remove(filepath.Join(g.containerDir(entry.Name()), recordName)); err != nil {
 				return err
 			}
 		case errors.Is(err, fs.ErrNotExist): // the agent has ended before it wrote the record, or since it removed one
@@ -48,7 +49,7 @@ func (g *granter) restore() error {
 var errUndecodable = errors.New("the record cannot be decoded")
 
 func (g *granter) readRecord(id string) (grant.Grant, error) {
-	text, err := os.ReadFile(g.recordFile(id))
+	text, err := os.ReadFile(filepath.Join(g.containerDir(id), recordName))
 	if err != nil {
 		return grant.Grant{}, err
 	}
