@@ -127,7 +127,7 @@ const (
 
 	// ReasonUnsaved says that the agent cannot save on its node what it publishes, such as for lack of disk space.
 	//
-	//	type: taint
+	//	kind: taint
 	//	name: gshare.dev/unsaved
 	//	object: device of a ResourceSlice
 	//	written by: node agent
