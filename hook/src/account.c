@@ -183,6 +183,8 @@ bool gsh_memory_reserve(struct gsh_vgpu *v, uint64_t bytes) {
 		gsh_memory_charge(v, bytes);
 		return true;
 	}
+	/* A container may be above its limit, since the driver rounds up what it reserves: it may use all of that, and gets no more. */
+	if (!bytes) return !atomic_load(&gsh_self_paced) || !gsh_account_barred();
 	pthread_mutex_lock(&memory_lock);
 	bool fits = atomic_load(&gsh_self_paced) ? fits_without_server(v, bytes) && add_within_limit(v, bytes, 0)
 	                                         : add_within_limit(v, bytes, gsh_peers_memory(v->number));

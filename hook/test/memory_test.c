@@ -318,6 +318,32 @@ TEST(arrays_take_what_their_format_takes) {
 	CHECK_EQUAL(charged(0x01, 1, 4, 6, 2), 2 * MIB);         /* six faces at both levels: 1.5 and 0.375 MiB */
 }
 
+/* A container above its limit still uses the memory that the driver has reserved for its graphs and pools, and gets no more. */
+TEST(reserved_memory_is_used_above_the_limit) {
+	CUstream s;
+	CUgraphExec e = NULL;
+	CUdeviceptr p = 0, q = 0;
+	_Atomic uint64_t *limit = &server.session[0].server[0]->memory_limit;
+	uint64_t before = container();
+	cuStreamCreate(&s, 0);
+	capture_allocation(s, 64 * MIB, &e);
+	CHECK_EQUAL(cuGraphLaunch(e, s), CUDA_SUCCESS);
+	CHECK_EQUAL(cuMemAllocAsync(&p, MIB, s), CUDA_SUCCESS); /* the pool reserves more */
+	CHECK(container() > before + 64 * MIB);
+	*limit = MIB; /* lower than what is used, as if the driver had rounded it up */
+	CHECK_EQUAL(cuGraphLaunch(e, s), CUDA_SUCCESS);
+	CHECK_EQUAL(cuMemAllocAsync(&q, MIB, s), CUDA_SUCCESS);
+	CHECK_EQUAL(cuMemFreeAsync(q, s), CUDA_SUCCESS);
+	CHECK_EQUAL(cuMemAllocAsync(&q, 128 * MIB, s), CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_EQUAL(cuMemAlloc_v2(&q, 1), CUDA_ERROR_OUT_OF_MEMORY);
+	*limit = LIMIT;
+	CHECK_EQUAL(cuMemFreeAsync(p, s), CUDA_SUCCESS);
+	cuGraphExecDestroy(e);
+	cuDeviceGraphMemTrim(0);
+	cuCtxSynchronize();
+	CHECK_EQUAL(container(), before);
+}
+
 /* Memory nodes count wherever they stand in the graph, and in graphs in graphs. */
 TEST(graph_memory_behind_other_nodes) {
 	CUgraph g[12];
@@ -515,7 +541,7 @@ TEST(processes_race_at_the_limit) {
 int main(int argc, char **argv) {
 #define T(name) {#name, name}
 	static const struct check_test tests[] = {T(excess_is_refused), T(queries_return_the_share), T(managed_policies),
-						  T(handles_and_mappings), T(graph_memory), T(graph_memory_behind_other_nodes),
+						  T(handles_and_mappings), T(graph_memory), T(reserved_memory_is_used_above_the_limit), T(graph_memory_behind_other_nodes),
 						  T(contexts_of_version_1), T(small_allocations_take_whole_blocks),
 						  T(arrays_take_what_their_format_takes), T(limits_of_a_context_take_memory),
 						  T(destroyed_pools_stay_charged), T(memory_is_opened_twice), T(libraries_are_charged_for_each_context),
