@@ -154,15 +154,12 @@ uint64_t gsh_memory_used(const struct gsh_vgpu *v) {
  * Reports whether this process may hold `bytes` more beside the container's other processes without a server. Each process first
  * states what it wants to hold and then reads what the others have stated. So two processes that reach the limit at once never
  * exceed it together, but both may be refused. A process that gets a server meanwhile says so before it withdraws what it has
- * stated.
+ * stated. The caller withdraws it if the memory is refused.
  */
 static bool fits_without_server(struct gsh_vgpu *v, uint64_t bytes) {
 	uint64_t limit = atomic_load(&v->server->memory_limit), own = atomic_load(&v->memory);
 	if (own > limit || bytes > limit - own || !gsh_peers_hold(v->number, own + bytes)) return false;
-	uint64_t others = gsh_peers_memory(v->number);
-	bool fits = others <= limit - own - bytes && !gsh_account_barred();
-	if (!fits) gsh_peers_hold(v->number, own);
-	return fits;
+	return gsh_peers_memory(v->number) <= limit - own - bytes && !gsh_account_barred();
 }
 
 /*
@@ -188,7 +185,10 @@ bool gsh_memory_reserve(struct gsh_vgpu *v, uint64_t bytes) {
 	pthread_mutex_lock(&memory_lock);
 	bool fits = atomic_load(&gsh_self_paced) ? fits_without_server(v, bytes) && add_within_limit(v, bytes, 0)
 	                                         : add_within_limit(v, bytes, gsh_peers_memory(v->number));
-	if (fits) add_own(v, bytes);
+	if (fits)
+		add_own(v, bytes);
+	else if (atomic_load(&gsh_self_paced))
+		gsh_peers_hold(v->number, atomic_load(&v->memory));
 	pthread_mutex_unlock(&memory_lock);
 	return fits;
 }

@@ -197,10 +197,34 @@ TEST(unserved_process_has_nothing_beside_a_served_one) {
 	end(&a), end(&b);
 }
 
+/*
+ * A process that is refused holds no more than before. Its container page counts a process that ended after the server; that of a
+ * new process does not.
+ */
+TEST(refused_process_states_no_more_than_it_holds) {
+	static struct server gone = {.memory_limit = 100 * MIB};
+	new_container();
+	strcpy(gone.directory, getenv("GSHARE_DIR"));
+	server_start(&gone);
+	struct process a = start(""), b = start("");
+	CHECK_EQUAL(gone.sessions, 2);
+	server_stop(&gone);
+	end(&a);
+	for (int i = 0; i < 3000 && (gone.session[0].connected || gone.session[1].connected); i++) usleep(10000);
+	gone.container[0]->memory += 60 * MIB; /* of a, which no server takes off */
+	for (int i = 0; i < 3000 && !one_is_unserved(); i++) usleep(10000);
+	eventually(&b, 30, CUDA_SUCCESS);
+	CHECK_EQUAL(tell(&b, 50), CUDA_ERROR_OUT_OF_MEMORY);
+	struct process c = start("");
+	eventually(&c, 70, CUDA_SUCCESS);
+	end(&b), end(&c);
+}
+
 int main(int argc, char **argv) {
 #define T(name) {#name, name}
 	static const struct check_test tests[] = {T(limit_holds_over_all_processes), T(containers_have_limits_of_their_own), T(closed_descriptors_free_nothing),
-						  T(child_process_holds_nothing), T(unserved_process_has_nothing_beside_a_served_one), {0}};
+						  T(child_process_holds_nothing), T(unserved_process_has_nothing_beside_a_served_one),
+						  T(refused_process_states_no_more_than_it_holds), {0}};
 	if (argc > 1 && !strcmp(argv[1], "obey")) return obey(argc, argv);
 	return check_run(tests, argc, argv);
 }
