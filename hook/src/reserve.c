@@ -1,6 +1,9 @@
 #define _GNU_SOURCE
 #include "reserve.h"
 
+#include "cancel.h"
+#include "peers.h"
+#include "platform.h"
 #include "pool.h"
 #include "start.h"
 
@@ -9,12 +12,24 @@ uint64_t gsh_allocated_bytes(uint64_t bytes) {
 	return bytes > UINT64_MAX - block ? UINT64_MAX : (bytes + block - 1) / block * block;
 }
 
+/*
+ * Waits up to a second while the server serves others of the container and not this process, which may have nothing until then. When a
+ * server ends or starts again, its processes notice it at different times, a few hundred ms apart.
+ */
+static void wait_for_server(void) {
+	int cancel = gsh_cancel_disable();
+	for (int i = 0; i < 100 && atomic_load(&gsh_self_paced) && !atomic_load(&gsh_refused) && gsh_peers_usable() && gsh_peers_served(); i++)
+		gsh_sleep(10 * GSH_MILLISECOND);
+	gsh_cancel_restore(cancel);
+}
+
 /* Reserves bytes on the reservation's vGPU. Counts a refusal on the client page. */
 static bool reserve(struct gsh_reservation *h, uint64_t bytes) {
 	struct gsh_vgpu *v = h->on.vgpu;
 	h->bytes = bytes;
 	h->counted = true;
 	bool room = gsh_ledger_has_room();
+	wait_for_server();
 	if (v && room && gsh_memory_reserve(v, bytes)) return true;
 	gsh_pools_refresh(); /* a pool may have returned memory since it was last charged */
 	if (v && room && gsh_memory_reserve(v, bytes)) return true;

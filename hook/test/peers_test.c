@@ -9,6 +9,7 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "check.h"
@@ -176,6 +177,44 @@ static int one_is_unserved(void) {
 	return l.l_type != F_UNLCK;
 }
 
+/* Locks or unlocks, for this program, the byte by which a process of the container says that it has a session. */
+static void say_served(int fd, short type) {
+	struct flock l = {.l_type = type, .l_whence = SEEK_SET, .l_start = 0, .l_len = 1};
+	CHECK_EQUAL(fcntl(fd, F_OFD_SETLK, &l), 0);
+}
+
+static uint64_t now(void) {
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/*
+ * An allocation waits a while for a process that has not noticed yet that the server is gone, and fails if it never does. This program
+ * may stand still for as long as an allocation waits, but not each time.
+ */
+TEST(allocation_waits_for_processes_that_are_served) {
+	char path[96];
+	new_container();
+	snprintf(path, sizeof path, "%s/processes-1", getenv("GSHARE_DIR"));
+	int fd = open(path, O_RDONLY | O_CLOEXEC), order = 60, got = -1;
+	struct process a = start("");
+	say_served(fd, F_RDLCK);
+	uint64_t from = now();
+	CHECK_EQUAL(tell(&a, order), CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK(now() - from >= 900000000u);
+	for (int i = 0; i < 10 && got; i++) {
+		say_served(fd, F_RDLCK);
+		CHECK_EQUAL(write(a.orders, &order, sizeof order), sizeof order);
+		usleep(50000);
+		say_served(fd, F_UNLCK);
+		got = answer_of(&a);
+	}
+	CHECK_EQUAL(got, CUDA_SUCCESS);
+	close(fd);
+	end(&a);
+}
+
 static struct server server = {.memory_limit = 100 * MIB};
 
 /* While the server serves one process, another one that does not reach it has nothing; what the first holds counts when the server is gone. */
@@ -223,7 +262,8 @@ TEST(refused_process_states_no_more_than_it_holds) {
 int main(int argc, char **argv) {
 #define T(name) {#name, name}
 	static const struct check_test tests[] = {T(limit_holds_over_all_processes), T(containers_have_limits_of_their_own), T(closed_descriptors_free_nothing),
-						  T(child_process_holds_nothing), T(unserved_process_has_nothing_beside_a_served_one),
+						  T(child_process_holds_nothing), T(allocation_waits_for_processes_that_are_served),
+						  T(unserved_process_has_nothing_beside_a_served_one),
 						  T(refused_process_states_no_more_than_it_holds), {0}};
 	if (argc > 1 && !strcmp(argv[1], "obey")) return obey(argc, argv);
 	return check_run(tests, argc, argv);
