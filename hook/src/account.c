@@ -251,6 +251,7 @@ void gsh_account_after_fork(void) {
 	for (int i = 0; i < GSHARE_VGPU_MAX; i++)
 		if (gsh_vgpus[i].container_page.fd >= 0) keep_parents_page(&gsh_vgpus[i]);
 	gsh_pages_init();
+	atomic_store(&gsh_vgpu_count, 0); /* queries read the policy again */
 	for (int i = 0; i < GSHARE_VGPU_MAX; i++) {
 		struct gsh_vgpu *v = &gsh_vgpus[i];
 		atomic_store(&v->launches, 0);

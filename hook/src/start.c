@@ -64,7 +64,7 @@ static void use_policy_file(void) {
 static void start(void) {
 	static atomic_bool once;
 	gsh_log_open();
-	gsh_pages_init();
+	if (!atomic_load(&gsh_vgpu_count)) gsh_pages_init(); /* else gsh_start_queries has, and other threads read the limits */
 	gsh_peers_init(gsh_directory());
 	bool connected = connect_to_server();
 	gsh_account_pace(!connected);

@@ -4,7 +4,9 @@
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <pthread.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "check.h"
@@ -249,10 +251,78 @@ TEST(nvml_returns_the_share) {
 	CHECK_EQUAL(cuMemFree_v2(p), CUDA_SUCCESS);
 }
 
+/* Writes a policy file with the server's limit, as the agent does. */
+static void write_policy(void) {
+	char path[96];
+	snprintf(path, sizeof path, "%s/policy", server.directory);
+	FILE *policy = fopen(path, "w");
+	CHECK(policy && fprintf(policy, "version 1\nvgpu 0 %s memory %llu quota 300 sm 1000\n", server.uuid, LIMIT) > 0 && !fclose(policy));
+}
+
+/* Returns the total memory of the first device that NVML reports, or 1 if it cannot be asked. */
+static unsigned long long nvml_total(void) {
+	void *library = dlopen("libnvidia-ml.so.1", RTLD_NOW);
+	int (*init)(void) = (int (*)(void))dlsym(library, "nvmlInit_v2");
+	int (*by_index)(unsigned, nvmlDevice_t *) = (int (*)(unsigned, nvmlDevice_t *))dlsym(library, "nvmlDeviceGetHandleByIndex_v2");
+	nvmlDeviceGetMemoryInfo_fn ask = (nvmlDeviceGetMemoryInfo_fn)dlsym(RTLD_DEFAULT, "nvmlDeviceGetMemoryInfo");
+	nvmlDevice_t d;
+	nvmlMemory_t m = {0};
+	return !init || init() || by_index(0, &d) || ask(d, &m) ? 1 : m.total;
+}
+
+/* Returns the exit code of a child process. */
+static int status_of(pid_t child) {
+	int status = -1;
+	waitpid(child, &status, 0);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+/* A forked child has no session and none of the parent's pages, so its limit is that of the policy file. */
+TEST(nvml_returns_the_share_in_a_child) {
+	write_policy();
+	CHECK_EQUAL(nvml_total(), LIMIT);
+	pid_t child = fork();
+	if (!child) _exit(nvml_total() != LIMIT);
+	CHECK_EQUAL(status_of(child), 0);
+}
+
+static _Atomic int started;
+static void *start_cuda(void *unused) {
+	cuInit(0);
+	started = 1;
+	return unused;
+}
+
+/* Runs in a program of its own. Asks NVML before and while the hook starts. Returns exit code 0 if all answers are the share. */
+static int starting(void) {
+	pthread_t thread;
+	int wrong = nvml_total() != LIMIT;
+	pthread_create(&thread, NULL, start_cuda, NULL);
+	for (; !started; usleep(1000)) wrong += nvml_total() != LIMIT;
+	pthread_join(thread, NULL);
+	return wrong != 0;
+}
+
+/* The server is slow to answer, so the start takes long. */
+TEST(nvml_returns_the_share_during_the_start) {
+	write_policy();
+	server.silent = 1;
+	pid_t child = fork();
+	if (!child) {
+		execl("/proc/self/exe", "starting", NULL);
+		_exit(2);
+	}
+	CHECK_EQUAL(status_of(child), 0);
+	CHECK(server.unanswered > 0);
+	server.silent = 0;
+}
+
 int main(int argc, char **argv) {
 #define T(name) {#name, name}
-	static const struct check_test tests[] = {T(every_allocation_is_counted), T(version_1_is_refused), T(every_memory_function_is_tested), T(nvml_returns_the_share), {0}};
+	static const struct check_test tests[] = {T(every_allocation_is_counted), T(version_1_is_refused), T(every_memory_function_is_tested), T(nvml_returns_the_share),
+						  T(nvml_returns_the_share_in_a_child), T(nvml_returns_the_share_during_the_start), {0}};
 	CUmemPoolProps p = {.allocType = 1, .location = {1, 0}};
+	if (!strcmp(argv[0], "starting")) return starting();
 	server.uuid = "GPU-00000000-0000-0000-0000-000000000000";
 	server_start(&server);
 	if (!driver_start("spin_ns1_sm1_blocks1") || server.sessions != 1) return printf("no session with the token server\n"), 1;
