@@ -38,6 +38,7 @@ func TestInnocent(t *testing.T) {
 		{scenario: "contexts_of_other_threads"},
 		{scenario: "capture_beside_threads"},
 		{scenario: "limited_resources"},
+		{scenario: "no_keys_left"},
 	} {
 		name := c.scenario
 		if c.env != nil {

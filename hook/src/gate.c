@@ -36,6 +36,7 @@
 #include "cancel.h"
 #include "device.h"
 #include "helper.h"
+#include "libc.h"
 #include "platform.h"
 #include "pool.h"
 #include "reap.h"
@@ -99,6 +100,29 @@ static void drop_state(struct gsh_stream_state *st) {
 	if (st->vgpu) reconcile_blocks(st);
 	if (st->vgpu) gsh_budget_release(st);
 	*st = (struct gsh_stream_state){.next_victim = st->next_victim};
+}
+
+typedef int (*create_key_fn)(pthread_key_t *, void (*)(void *));
+typedef int (*set_key_fn)(pthread_key_t, const void *);
+static pthread_key_t thread_key; /* has a value in threads with states */
+static set_key_fn set_thread_key; /* NULL: the key cannot be used */
+
+/* Drops the states of a thread that ends: its last launches are charged at their estimate, and its block tokens are returned. */
+static void end_thread(void *unused) {
+	int cancel = gsh_cancel_disable();
+	(void)unused;
+	for (int i = 0; i < GSH_STREAM_STATES; i++) drop_state(&gsh_stream_states[i]);
+	gsh_cancel_restore(cancel);
+}
+
+/*
+ * Keys above the first 32 are not used: the C library would allocate memory for their values, with the application's allocator, from which
+ * this launch may come.
+ */
+void gsh_gate_watch_threads(void) {
+	create_key_fn create = (create_key_fn)gsh_libc_symbol("pthread_key_create");
+	set_key_fn set = (set_key_fn)gsh_libc_symbol("pthread_setspecific");
+	if (create && set && !create(&thread_key, end_thread) && thread_key < 32) set_thread_key = set;
 }
 
 /* Counts the launch as open before it is made, if it fits. If two threads reach the bound at once, one of them waits. */
@@ -256,6 +280,7 @@ static struct gsh_stream_state *enter(CUstream s, const void *key, uint64_t bloc
 	if (st->stream != s || st->context != current.context || st->vgpu != current.vgpu) drop_state(st);
 	if (!current.vgpu && gsh_device_refused(current.device)) return NULL;
 	if (!current.vgpu || gsh_token_disabled(current.vgpu) || gsh_stream_is_capturing(s)) return &uncounted;
+	if (!st->vgpu && set_thread_key) set_thread_key(thread_key, gsh_stream_states); /* again where end_thread has run before */
 	st->stream = s;
 	st->context = current.context;
 	st->vgpu = current.vgpu;

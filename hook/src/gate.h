@@ -60,6 +60,9 @@ void gsh_leave(struct gsh_stream_state *st, CUresult r);
 void gsh_sync_before(CUstream s);
 void gsh_sync_after(CUstream s, CUresult r);
 
+/* Makes threads drop the states of their streams when they end. Called once, before the first launch. */
+void gsh_gate_watch_threads(void);
+
 /* Records an event behind the stream's launches and drops its state. Called before the stream is destroyed. */
 void gsh_stream_forget(CUstream s);
 

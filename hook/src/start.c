@@ -7,6 +7,7 @@
 
 #include "client.h"
 #include "device.h"
+#include "gate.h"
 #include "helper.h"
 #include "ledger.h"
 #include "log.h"
@@ -72,6 +73,7 @@ static void start(void) {
 	gsh_devices_map();
 	if (!atomic_exchange(&once, true)) { /* a forked child has these from its parent */
 		pthread_atfork(NULL, NULL, after_fork);
+		gsh_gate_watch_threads();
 		atexit(gsh_helper_stop); /* runs before the driver's own handler, which was registered earlier */
 	}
 	int r = gsh_helper_start(connected);

@@ -139,6 +139,24 @@ TEST(batch_is_bounded_and_returned) {
 	CHECK(client()->blocks >= launched);
 }
 
+static void *launch_and_end(void *c) {
+	cuCtxSetCurrent(c);
+	for (int i = 0; i < 20; i++) launch(7, NULL);
+	return NULL;
+}
+
+/* A thread that ends returns its unused tokens, although it has not synchronised. */
+TEST(ended_thread_returns_its_tokens) {
+	CUcontext c;
+	pthread_t t;
+	cuCtxGetCurrent(&c);
+	uint64_t before = taken();
+	set_left(1000000);
+	pthread_create(&t, NULL, launch_and_end, c);
+	pthread_join(t, NULL);
+	CHECK_EQUAL(taken() - before, 20 * 7);
+}
+
 #define THREADS 6
 /* Threads with kernels of different sizes: tokens are neither lost nor counted twice, and each thread owes at most a batch. */
 TEST(threads_share_one_credit) {
@@ -333,7 +351,7 @@ TEST(server_restart_restores_the_session) {
 int main(int argc, char **argv) {
 #define T(name) {#name, name}
 	static const struct check_test tests[] = {T(launches_wait_for_block_tokens), T(expected_tokens_are_not_requested),
-						  T(large_kernel_goes_into_debt), T(batch_is_bounded_and_returned),
+						  T(large_kernel_goes_into_debt), T(batch_is_bounded_and_returned), T(ended_thread_returns_its_tokens),
 						  T(threads_share_one_credit), T(graphs_count_their_blocks), T(changed_graphs_count_their_blocks), T(forgotten_graphs_count_their_blocks), T(cycles_are_published), T(server_hangs),
 						  T(server_restart_restores_the_session), {0}};
 	server_start(&server);

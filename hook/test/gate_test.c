@@ -164,6 +164,27 @@ TEST(every_launch_is_counted_once) {
 	CHECK_EQUAL(client()->launches, want_launches);
 }
 
+static void *launch_and_end(void *c) {
+	cuCtxSetCurrent(c);
+	for (int i = 0; i < 20; i++) driver_launch(kernel, NULL);
+	return NULL;
+}
+
+/* A thread that ends leaves no launches uncounted, although it has not synchronised. */
+TEST(launches_of_an_ended_thread_are_counted) {
+	CUcontext c;
+	pthread_t t;
+	cuCtxGetCurrent(&c);
+	cuCtxSynchronize();
+	await_published();
+	want_launches = client()->launches + 20;
+	pthread_create(&t, NULL, launch_and_end, c);
+	pthread_join(t, NULL);
+	cuCtxSynchronize();
+	eventually(&check_failures, all_counted);
+	CHECK_EQUAL(client()->launches, want_launches);
+}
+
 static int no_captures(void) { return client()->captures == 0; }
 static _Atomic int stop;
 /* Thread: launches into a stream until it is stopped. */
@@ -421,7 +442,8 @@ TEST(server_restart_restores_the_session) {
 int main(int argc, char **argv) {
 #define T(name) {#name, name}
 	static const struct check_test tests[] = {T(pause_holds_launches_until_run), T(drain_holds_launches), T(devices_are_gated_separately),
-						  T(lost_wake_up_delays_briefly), T(every_launch_is_counted_once), T(capture_is_not_disturbed),
+						  T(lost_wake_up_delays_briefly), T(every_launch_is_counted_once), T(launches_of_an_ended_thread_are_counted),
+						  T(capture_is_not_disturbed),
 						  T(paused_capture_passes), T(copies_wait_for_a_token), T(copies_are_counted),
 						  T(host_copies_pass), T(server_page_is_sealed), T(fork_after_start), T(server_hangs),
 						  T(server_restart_restores_the_session), {0}};

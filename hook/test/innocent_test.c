@@ -451,10 +451,29 @@ static void limited_resources(void) {
 	CHECK(!getenv("HOOKED") || hooked());
 }
 
+static void *launch_in_thread(void *c) {
+	CHECK_EQUAL(cuCtxSetCurrent(c), CUDA_SUCCESS);
+	launch(200);
+	return NULL;
+}
+
+/* Threads launch and end in a program that has used up all keys of values of its threads. */
+static void no_keys_left(void) {
+	pthread_key_t key;
+	pthread_t t[4];
+	CUcontext c;
+	while (!pthread_key_create(&key, NULL)) continue;
+	start();
+	CHECK_EQUAL(cuCtxGetCurrent(&c), CUDA_SUCCESS);
+	for (int i = 0; i < 4; i++) CHECK_EQUAL(pthread_create(&t[i], NULL, launch_in_thread, c), 0);
+	for (int i = 0; i < 4; i++) pthread_join(t[i], NULL);
+	CHECK_EQUAL(cuCtxSynchronize(), CUDA_SUCCESS);
+}
+
 static const struct check_test scenarios[] = {
 	{"at_exit", at_exit}, {"close_descriptors", close_descriptors}, {"cancel_threads", cancel_threads}, {"interval_timer", interval_timer},
 	{"small_stack", small_stack}, {"beside_long_kernel", beside_long_kernel}, {"reset_device", reset_device},
-	{"fork_server", fork_server}, {"closed_stdio", closed_stdio}, {"fork_unseen", fork_unseen}, {"spawn_programs", spawn_programs}, {"start_on_small_stack", start_on_small_stack}, {"start_in_threads", start_in_threads}, {"unshare_descriptors", unshare_descriptors}, {"main_thread_ends", main_thread_ends}, {"look_up", look_up}, {"contexts_of_other_threads", contexts_of_other_threads}, {"capture_beside_threads", capture_beside_threads}, {"limited_resources", limited_resources}, {0}};
+	{"fork_server", fork_server}, {"closed_stdio", closed_stdio}, {"fork_unseen", fork_unseen}, {"spawn_programs", spawn_programs}, {"start_on_small_stack", start_on_small_stack}, {"start_in_threads", start_in_threads}, {"unshare_descriptors", unshare_descriptors}, {"main_thread_ends", main_thread_ends}, {"look_up", look_up}, {"contexts_of_other_threads", contexts_of_other_threads}, {"capture_beside_threads", capture_beside_threads}, {"limited_resources", limited_resources}, {"no_keys_left", no_keys_left}, {0}};
 
 /* Changes the token as the scenario asks for it, until the child ends. Returns its wait status. */
 static int serve(struct server *s, pid_t child) {
