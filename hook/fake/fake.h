@@ -285,6 +285,7 @@ EXPORT int fakecuda_fail(const char *name, unsigned long nth, unsigned long coun
 EXPORT void fakecuda_at_return(void (*call)(void)); /* sets what the next of some calls does last, as another thread could at that moment */
 EXPORT CUresult fakecuda_retain_primary(CUcontext *context, CUdevice device); /* as a runtime does through cuGetExportTable */
 EXPORT unsigned long fakecuda_calls(const char *name);
+EXPORT unsigned long fakecuda_stale_pools(void); /* how often a pool was asked for an attribute after it was destroyed */
 EXPORT uint64_t fakecuda_used(CUdevice device); /* bytes of the device that this process has taken */
 EXPORT uint64_t fakecuda_used_by_all(CUdevice device); /* and all processes, also what has outlived them in other processes */
 

@@ -15,6 +15,10 @@ static struct pool *current[DEVICES_MAX]; /* the pools set by cuDeviceSetMemPool
 static struct pool *made[256]; /* created pools; guarded by pools */
 static pthread_mutex_t pools = PTHREAD_MUTEX_INITIALIZER;
 
+static unsigned long stale; /* calls of cuMemPoolGetAttribute with a destroyed pool */
+
+unsigned long fakecuda_stale_pools(void) { return __atomic_load_n(&stale, __ATOMIC_RELAXED); }
+
 /* Returns a device's default pool. */
 static struct pool *default_pool(CUdevice device)
 {
@@ -138,6 +142,9 @@ static uint64_t *attribute_of(struct pool *pool, int attribute)
 FN(cuMemPoolGetAttribute, , 11020, struct pool *pool, int attribute, void *value)
 {
 	ENTER(cuMemPoolGetAttribute);
+	AT_RETURN();
+	if (pool->destroyed)
+		__atomic_fetch_add(&stale, 1, __ATOMIC_RELAXED);
 	uint64_t *from = attribute_of(pool, attribute);
 	if (from)
 		*(uint64_t *)value = *from;

@@ -186,7 +186,7 @@ FREE_ASYNC(cuMemFreeAsync_ptsz, CU_STREAM_PER_THREAD)
 
 GSH_EXPORT CUresult cuMemPoolDestroy(CUmemoryPool pool) {
 	NEED(cuMemPoolDestroy);
-	return gsh_pool_retire(pool) ? CUDA_SUCCESS : GSH_FREE(POOL, pool, real(pool));
+	return gsh_pool_destroy(pool, real);
 }
 
 GSH_EXPORT CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep) {

@@ -1,9 +1,12 @@
 #define _GNU_SOURCE
 #include "pool.h"
 
+#include <pthread.h>
+
+#include "cancel.h"
 #include "device.h"
 #include "event.h"
-#include "ledger.h"
+#include "reserve.h"
 
 /* Largest unit, in bytes, in which pools grow. What was reserved in excess is released right after the call. */
 #define PIECE (32ull << 20)
@@ -15,6 +18,12 @@ enum { ON_HOST = 1, RETIRED = 2 };
 
 /* Whether memory was freed into a pool since the pools were last refreshed. */
 static atomic_bool freed;
+
+/*
+ * Held while a thread uses a pool or an event that it has found in the ledger, and while one is destroyed. The driver calls under it
+ * ask or give back memory and wait for no work of the device.
+ */
+static pthread_mutex_t use = PTHREAD_MUTEX_INITIALIZER;
 
 /* Reads an attribute of a pool, in bytes; false if the driver does not return it. */
 static bool get_attribute(CUmemoryPool pool, int attribute, uint64_t *value) {
@@ -88,7 +97,11 @@ static void replace_current(CUmemoryPool pool) {
 	}
 }
 
-bool gsh_pool_retire(CUmemoryPool pool) {
+/*
+ * Keeps a pool until its last allocation is freed, and then destroys it. The driver would do the same, but no longer tell how much
+ * memory the pool has. Returns false if the pool has none, so that it may be destroyed at once.
+ */
+static bool retire(CUmemoryPool pool) {
 	struct gsh_item item;
 	if (!find(pool, &item) || drain(pool)) return false;
 	replace_current(pool);
@@ -98,6 +111,15 @@ bool gsh_pool_retire(CUmemoryPool pool) {
 	gsh_ledger_unlock();
 	gsh_pool_refresh(pool);
 	return true;
+}
+
+CUresult gsh_pool_destroy(CUmemoryPool pool, CUresult (*real)(CUmemoryPool)) {
+	int cancel = gsh_cancel_disable();
+	pthread_mutex_lock(&use);
+	CUresult r = retire(pool) ? CUDA_SUCCESS : GSH_FREE(POOL, pool, real(pool));
+	pthread_mutex_unlock(&use);
+	gsh_cancel_restore(cancel);
+	return r;
 }
 
 /* Destroys a retired pool once it has no memory left. */
@@ -143,6 +165,19 @@ static int list_keys(enum gsh_item_kind kind, uint64_t above, uint64_t keys[KEYS
 	return n;
 }
 
+/* Calls a function with the key of an item, unless another thread has removed the item. Returns what it does. */
+static bool check_item(enum gsh_item_kind kind, uint64_t key, bool (*check)(uint64_t key)) {
+	int cancel = gsh_cancel_disable();
+	pthread_mutex_lock(&use);
+	gsh_ledger_lock();
+	bool there = gsh_item_find(kind, key) != NULL;
+	gsh_ledger_unlock();
+	bool result = there && check(key);
+	pthread_mutex_unlock(&use);
+	gsh_cancel_restore(cancel);
+	return result;
+}
+
 /* Calls a function with the keys of a kind's items until it returns true. Reports whether it did. */
 static bool any_key(enum gsh_item_kind kind, bool (*check)(uint64_t key)) {
 	uint64_t keys[KEYS_MAX], above = 0;
@@ -150,7 +185,7 @@ static bool any_key(enum gsh_item_kind kind, bool (*check)(uint64_t key)) {
 	do {
 		n = list_keys(kind, above, keys);
 		for (int i = 0; i < n; i++)
-			if (check(keys[i])) return true;
+			if (check_item(kind, keys[i], check)) return true;
 		if (n) above = keys[n - 1];
 	} while (n == KEYS_MAX);
 	return false;
@@ -202,3 +237,5 @@ void gsh_pools_after_sync(void) {
 	gsh_pools_refresh();
 	if (any_key(POOL, has_surplus) || any_key(FREEING, is_freeing)) gsh_pools_freed();
 }
+
+void gsh_pools_after_fork(void) { pthread_mutex_init(&use, NULL); }

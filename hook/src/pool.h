@@ -25,11 +25,8 @@ void gsh_pool_add_pending(CUmemoryPool pool, int64_t bytes);
 /* Charges a pool with what it has reserved at present. */
 void gsh_pool_refresh(CUmemoryPool pool);
 
-/*
- * Keeps a pool until its last allocation is freed, and then destroys it. The driver would do the same, but no longer tell how much
- * memory the pool has. Returns false if the pool has none, so that it may be destroyed at once.
- */
-bool gsh_pool_retire(CUmemoryPool pool);
+/* Destroys a pool by the driver's function, now or, if it still has memory, once its last allocation is freed. */
+CUresult gsh_pool_destroy(CUmemoryPool pool, CUresult (*real)(CUmemoryPool));
 
 /* Charges all pools of the process with what they have reserved at present. */
 void gsh_pools_refresh(void);
@@ -39,5 +36,8 @@ void gsh_pools_freed(void);
 
 /* Charges the pools again if something was freed. Called after every synchronising call; costs one load if nothing was. */
 void gsh_pools_after_sync(void);
+
+/* Releases the lock in a forked child. */
+void gsh_pools_after_fork(void);
 
 #endif

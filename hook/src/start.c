@@ -14,6 +14,7 @@
 #include "peers.h"
 #include "platform.h"
 #include "policy.h"
+#include "pool.h"
 #include "reap.h"
 #include "stream.h"
 
@@ -30,6 +31,7 @@ static void after_fork(void) {
 	gsh_account_after_fork();
 	gsh_reap_after_fork();
 	gsh_ledger_after_fork();
+	gsh_pools_after_fork();
 	gsh_client_after_fork();
 	gsh_helper_after_fork();
 	gsh_streams_after_fork();

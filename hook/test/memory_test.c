@@ -1,5 +1,6 @@
 /* Memory accounting on the fake driver: no drift, one limit for several processes, queries. Runs under the hook. */
 #define _GNU_SOURCE
+#include <pthread.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -12,6 +13,8 @@
 #define MIB (1ull << 20)
 #define LIMIT (512 * MIB)
 
+void fakecuda_at_return(void (*call)(void));
+unsigned long fakecuda_stale_pools(void);
 int fakecuda_fail(const char *name, unsigned long nth, unsigned long count, CUresult code);
 
 static struct server server = {.memory_limit = LIMIT};
@@ -489,7 +492,37 @@ TEST(many_pools) {
 	for (int i = 0; i < 200; i++) CHECK_EQUAL(cuMemPoolDestroy(pool[i]), CUDA_SUCCESS);
 }
 
-/* So is what cuMemAlloc has allocated and many calls have freed in the order of a stream. */
+static CUmemoryPool doomed;
+static pthread_t destroyer;
+static _Atomic int destroyed;
+
+static void *destroy_doomed(void *unused) {
+	CHECK_EQUAL(cuMemPoolDestroy(doomed), CUDA_SUCCESS);
+	destroyed = 1;
+	return unused;
+}
+
+/* Runs when the first pool has been asked: another thread destroys a later one, or has to wait. */
+static void destroy_meanwhile(void) {
+	pthread_create(&destroyer, NULL, destroy_doomed, NULL);
+	for (int i = 0; i < 200 && !destroyed; i++) usleep(1000);
+}
+
+/* While one thread asks all pools what they have, another may destroy one. */
+TEST(destroyed_pool_is_not_used) {
+	CUmemPoolProps props = {.allocType = 1, .location = {1, 0}};
+	CUmemoryPool first, second;
+	CHECK_EQUAL(cuMemPoolCreate(&first, &props), CUDA_SUCCESS);
+	CHECK_EQUAL(cuMemPoolCreate(&second, &props), CUDA_SUCCESS);
+	doomed = first > second ? first : second; /* pools are asked in ascending order */
+	fakecuda_at_return(destroy_meanwhile);
+	CHECK_EQUAL(cuMemGetInfo_v2(&(size_t){0}, &(size_t){0}), CUDA_SUCCESS);
+	pthread_join(destroyer, NULL);
+	CHECK_EQUAL(fakecuda_stale_pools(), 0);
+	CHECK_EQUAL(cuMemPoolDestroy(first > second ? second : first), CUDA_SUCCESS);
+}
+
+/* Neither is lost what cuMemAlloc has allocated and many calls have freed in the order of a stream. */
 TEST(many_freed_in_order) {
 	CUstream s;
 	CUdeviceptr p;
@@ -545,7 +578,7 @@ int main(int argc, char **argv) {
 						  T(contexts_of_version_1), T(small_allocations_take_whole_blocks),
 						  T(arrays_take_what_their_format_takes), T(limits_of_a_context_take_memory),
 						  T(destroyed_pools_stay_charged), T(memory_is_opened_twice), T(libraries_are_charged_for_each_context),
-						  T(unmapped_with_host_memory), T(many_pools), T(many_freed_in_order),
+						  T(unmapped_with_host_memory), T(many_pools), T(destroyed_pool_is_not_used), T(many_freed_in_order),
 						  T(processes_race_at_the_limit), T(random_operations_do_not_drift),
 						  T(exported_memory_stays_charged), {0}};
 	if (!strcmp(argv[0], "competitor")) competitor(atoi(argv[1]));
