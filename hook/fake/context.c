@@ -300,13 +300,17 @@ STUB(cuCtxSetCacheConfig, , 3020, int config __attribute__((unused)))
 STUB(cuCtxEnablePeerAccess, , 4000, CUcontext peer __attribute__((unused)), unsigned flags __attribute__((unused)))
 STUB(cuCtxDisablePeerAccess, , 4000, CUcontext peer __attribute__((unused)))
 
-/* A green context has all SMs of its device: partitions are not modelled. */
+/* A green context retains the primary one, which has its memory. It has all SMs of its device: partitions are not modelled. */
 FN(cuGreenCtxCreate, , 12040, CUcontext *green, void *description, CUdevice device, unsigned flags)
 {
 	ENTER(cuGreenCtxCreate);
 	(void)description;
 	NEED(green);
 	NEED_DEVICE(device);
+	CUcontext primary;
+	CUresult result = retain_primary(&primary, device);
+	if (result)
+		return result;
 	struct context *made = calloc(1, sizeof *made);
 	start(made, device);
 	made->flags = flags;
@@ -322,7 +326,15 @@ FN(cuCtxFromGreenCtx, , 12040, CUcontext *context, CUcontext green)
 	return CUDA_SUCCESS;
 }
 
-STUB(cuGreenCtxDestroy, , 12040, CUcontext green __attribute__((unused)))
+FN(cuGreenCtxDestroy, , 12040, CUcontext green)
+{
+	ENTER(cuGreenCtxDestroy);
+	NEED(green);
+	if (green == fake_current)
+		pop();
+	fake_context_hand_on(green, &primaries[green->device]);
+	return release_primary(green->device, 0); /* streams may still refer to it, so it is not freed */
+}
 
 /* Waits for all work of a context. */
 static CUresult synchronise(struct context *context)

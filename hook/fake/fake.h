@@ -263,6 +263,7 @@ void fake_copy(struct stream *stream, uint64_t duration, uint32_t width);
 int fake_charge(CUdevice device, uint64_t size); /* takes device memory; returns 0 if there is not enough */
 void fake_refund(CUdevice device, uint64_t size);
 void fake_context_ended(struct context *context); /* frees the memory of a context */
+void fake_context_hand_on(struct context *from, struct context *to); /* the memory of the first becomes the second's */
 uint64_t fake_image_globals(const void *image);   /* image.c: returns the bytes of the variables of a module's image */
 uint64_t fake_used(CUdevice device); /* bytes that this process has taken */
 void fake_free_reached(void);              /* frees memory that was freed in the order of a stream and that it has come to */

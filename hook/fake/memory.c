@@ -129,6 +129,12 @@ void fake_context_ended(struct context *context)
 	memset(context->limits, 0, sizeof context->limits);
 }
 
+void fake_context_hand_on(struct context *from, struct context *to)
+{
+	for (struct block *block; (block = block_of(from, NULL, 0));)
+		block->context = to;
+}
+
 uint64_t block_new_address(uint64_t size)
 {
 	static uint64_t next = FIRST_ADDRESS;

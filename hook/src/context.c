@@ -123,6 +123,38 @@ static CUcontext primary_of(CUdevice d) {
 RELEASE(cuDevicePrimaryCtxRelease)
 RELEASE(cuDevicePrimaryCtxRelease_v2)
 
+/* A green context retains the primary context of its device. */
+GSH_EXPORT CUresult cuGreenCtxCreate(CUgreenCtx *g, void *resources, CUdevice d, unsigned flags) {
+	NEED(cuGreenCtxCreate);
+	gsh_start();
+	return gsh_device_refused(d) ? CUDA_ERROR_DEVICE_UNAVAILABLE : real(g, resources, d, flags);
+}
+
+/* Returns the device of a context, or -1. */
+static CUdevice device_of(CUcontext c) {
+	CUdevice d = -1;
+	if (CALL(cuCtxPushCurrent_v2, c) != CUDA_SUCCESS) return d;
+	CALL(cuCtxGetDevice, &d);
+	CALL(cuCtxPopCurrent_v2, &c);
+	return d;
+}
+
+/* What was allocated while the green context was current lives as long as the primary context, which the call may end. */
+GSH_EXPORT CUresult cuGreenCtxDestroy(CUgreenCtx g) {
+	NEED(cuGreenCtxDestroy);
+	CUcontext c = NULL;
+	CUdevice d = g && CALL(cuCtxFromGreenCtx, &c, g) == CUDA_SUCCESS ? device_of(c) : -1;
+	CUcontext primary = d < 0 ? NULL : primary_of(d);
+	gsh_reap_context(c);
+	gsh_reap_context(primary);
+	CUresult r = real(g);
+	context_changed();
+	if (r != CUDA_SUCCESS || !primary) return r;
+	gsh_ledger_hand_on(c, primary);
+	if (!primary_is_active(d)) context_ended(primary);
+	return r;
+}
+
 #define RESET(name)                                                                                                     \
 	GSH_EXPORT CUresult name(CUdevice d) {                                                                          \
 		NEED(name);                                                                                             \

@@ -125,6 +125,13 @@ void gsh_ledger_drop_owned(const void *owner) {
 	gsh_ledger_unlock();
 }
 
+void gsh_ledger_hand_on(const void *from, const void *to) {
+	gsh_ledger_lock();
+	for (struct gsh_item *i = gsh_item_next(NULL); i; i = gsh_item_next(i))
+		if (i->owner == from) i->owner = to;
+	gsh_ledger_unlock();
+}
+
 void gsh_ledger_after_fork(void) {
 	pthread_mutex_init(&lock, NULL);
 	if (items) munmap(items, capacity * sizeof *items);

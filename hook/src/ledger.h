@@ -54,6 +54,9 @@ struct gsh_item *gsh_item_next(struct gsh_item *from);
 /* Removes all items of an owner that has ended and releases their memory. Takes the lock. */
 void gsh_ledger_drop_owned(const void *owner);
 
+/* Makes another context the owner of all items of one. Takes the lock. */
+void gsh_ledger_hand_on(const void *from, const void *to);
+
 /* Returns the number of items, for tests. */
 uint64_t gsh_ledger_count(void);
 

@@ -137,6 +137,7 @@ static void *storm(void *unused) {
 }
 
 static int nothing_open(void) { return client()->open == 0; }
+static int nothing_open_there(void) { return session()->client[1]->open == 0; }
 
 /* Waits until the helper has published that the last calls have ended, after cuCtxSynchronize. */
 static void await_published(void) {
@@ -183,6 +184,31 @@ TEST(launches_of_an_ended_thread_are_counted) {
 	cuCtxSynchronize();
 	eventually(&check_failures, all_counted);
 	CHECK_EQUAL(client()->launches, want_launches);
+}
+
+/* The memory and events of a green context live as long as the primary context that it retains. */
+TEST(green_context_ends_with_the_primary) {
+	static const int retained[] = {0, 1}; /* whether the program retains the primary context too */
+	CUcontext before, c, primary;
+	CUgreenCtx g;
+	CUdeviceptr p;
+	cuCtxGetCurrent(&before);
+	CHECK_EQUAL(cuDevicePrimaryCtxReset_v2(1), CUDA_SUCCESS);
+	uint64_t held = server.container[1]->memory;
+	for (int i = 0; i < 2; i++) {
+		CHECK_EQUAL(cuGreenCtxCreate(&g, NULL, 1, 1), CUDA_SUCCESS);
+		if (retained[i]) CHECK_EQUAL(cuDevicePrimaryCtxRetain(&primary, 1), CUDA_SUCCESS);
+		CHECK_EQUAL(cuCtxFromGreenCtx(&c, g), CUDA_SUCCESS);
+		CHECK_EQUAL(cuCtxSetCurrent(c), CUDA_SUCCESS);
+		CHECK_EQUAL(cuMemAlloc_v2(&p, 64 * MIB), CUDA_SUCCESS);
+		CHECK_EQUAL(driver_launch(kernel, NULL), CUDA_SUCCESS);
+		CHECK_EQUAL(cuGreenCtxDestroy(g), CUDA_SUCCESS);
+		CHECK_EQUAL(server.container[1]->memory, held + (retained[i] ? 64 * MIB : 0));
+		if (retained[i]) CHECK_EQUAL(cuDevicePrimaryCtxRelease_v2(1), CUDA_SUCCESS);
+		CHECK_EQUAL(server.container[1]->memory, held);
+		cuCtxSetCurrent(before);
+	}
+	eventually(&check_failures, nothing_open_there);
 }
 
 static int no_captures(void) { return client()->captures == 0; }
@@ -442,7 +468,7 @@ TEST(server_restart_restores_the_session) {
 int main(int argc, char **argv) {
 #define T(name) {#name, name}
 	static const struct check_test tests[] = {T(pause_holds_launches_until_run), T(drain_holds_launches), T(devices_are_gated_separately),
-						  T(lost_wake_up_delays_briefly), T(every_launch_is_counted_once), T(launches_of_an_ended_thread_are_counted),
+						  T(lost_wake_up_delays_briefly), T(every_launch_is_counted_once), T(launches_of_an_ended_thread_are_counted), T(green_context_ends_with_the_primary),
 						  T(capture_is_not_disturbed),
 						  T(paused_capture_passes), T(copies_wait_for_a_token), T(copies_are_counted),
 						  T(host_copies_pass), T(server_page_is_sealed), T(fork_after_start), T(server_hangs),

@@ -608,7 +608,15 @@ TEST(another_device) {
 	cuCtxSetLimit(2, PART);
 }
 
-static int ran_elsewhere; /* launches on a device that was not granted */
+static int ran_elsewhere; /* launches and contexts on a device that was not granted */
+
+TEST(contexts_on_another_device) {
+	CUcontext c;
+	CUgreenCtx g;
+	ran_elsewhere += cuGreenCtxCreate(&g, NULL, 1, 1) == CUDA_SUCCESS;
+	ran_elsewhere += cuDevicePrimaryCtxRetain(&c, 1) == CUDA_SUCCESS;
+	ran_elsewhere += cuCtxCreate_v2(&c, 0, 1) == CUDA_SUCCESS;
+}
 
 TEST(kernels_on_another_device) {
 	CUcontext c = NULL;
@@ -628,7 +636,7 @@ int main(int argc, char **argv) {
 		T(managed_and_prefetched), T(freed_twice), T(freed_behind_a_kernel), T(pool_threshold), T(pool_destroyed),
 		T(virtual_memory), T(bound_and_released), T(bound_over_mappings), T(exported_and_imported), T(exporter_of_memory_ends), T(exporter_of_ipc_ends), T(exporter_of_pool_ends), T(changed_import), T(changed_opening),
 		T(variables_of_cubins), T(variables_of_ptx), T(variables_of_fat_binaries), T(variables_of_linked_fat_binaries), T(variables_of_files), T(variables_of_libraries),
-		T(nodes_of_graphs), T(uploaded_graphs), T(heap_of_kernels), T(context_changed_unseen), T(forked), T(another_device), T(kernels_on_another_device), {0}};
+		T(nodes_of_graphs), T(uploaded_graphs), T(heap_of_kernels), T(context_changed_unseen), T(forked), T(another_device), T(contexts_on_another_device), T(kernels_on_another_device), {0}};
 	if (!strcmp(argv[0], "exporter")) return exporter(argv[1], atoi(argv[2]), atoi(argv[3]));
 	if (argc < 2) {
 		for (const struct check_test *t = attempts; t->name; t++) puts(t->name);
@@ -639,7 +647,7 @@ int main(int argc, char **argv) {
 	for (const struct check_test *t = attempts; t->name; t++)
 		if (!strcmp(argv[1], t->name)) t->run();
 	uint64_t own = fakecuda_used_by_all(0), other = fakecuda_used_by_all(1);
-	printf("%llu MiB of %llu, %llu MiB and %d launches on another device\n", (unsigned long long)(own / MIB), LIMIT / MIB,
+	printf("%llu MiB of %llu, %llu MiB and %d launches and contexts on another device\n", (unsigned long long)(own / MIB), LIMIT / MIB,
 	       (unsigned long long)(other / MIB), ran_elsewhere);
 	fflush(stdout);
 	server_remove_directories();
