@@ -77,6 +77,6 @@ var failures = map[string]failure{
 	"rules": {node: func(m *machine) {
 		m.rules = &kube.Rules{GammaPercent: 120, Window: metav1.Duration{Duration: 100 * time.Millisecond}}
 	}, asks: large, reason: "the node's gshare rules differ from the profile's", scheduler: "node enforces gammapercent 120, profile gshare assumes 150"},
-	"stray":    {strays: 3, asks: large, reason: "insufficient GPU SM-time", mended: true},
+	"stray":    {strays: 3, asks: large, reason: "insufficient GPU SM-time", scheduler: "insufficient gshare/sm-time", mended: true},
 	"bare-pod": {asks: wish{sm: 50, quota: 100, mem: 1024, bare: true}, scheduler: "gshare/vgpu"},
 }
