@@ -34,6 +34,7 @@ func (g *Gateway) PeerServer(config *tls.Config) *http.Server {
 	s.Protocols.SetUnencryptedHTTP2(false)
 	s.Protocols.SetHTTP2(true)
 	s.TLSConfig = config
+	limitUnread(s, maxPeerUnread)
 	s.MaxHeaderBytes += 4 << 10 // for what the other gateway adds
 	s.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		elapsed := r.Header.Get(elapsedHeader)

@@ -15,12 +15,14 @@ const (
 	// For HTTP/2, whose connections carry many requests at once. net/http bounds the rest: frames of 1 MiB, 10,000 control frames that the client does
 	// not take, and four times maxStreams requests that the client opened and gave up.
 	maxStreams = 1000 // concurrent requests of a connection
-	// maxUnread is how many bytes of a request may be on their way or unread, e.g. of a stream that waits for its turn. It is about what a stream takes
-	// in memory anyway. A connection has room for that of all its requests, so that those that are not read do not stop the others: other gateways send
-	// the streams of all their clients over one connection. Within a cluster, 64 KiB per round trip are enough for the largest bodies.
-	maxUnread   = 64 << 10
-	pingAfter   = 30 * time.Second // how long the peer may send no frame before it is sent a ping
-	pingTimeout = 15 * time.Second // how long the peer may take to answer the ping
+	// maxUnread is how many bytes of a request may be on their way or unread, e.g. of a stream that waits for its turn. A connection has room for that
+	// of all its requests, so that those that are not read do not stop the others: a proxy, or another gateway, sends the streams of all its clients over
+	// one connection. It bounds what a client can send in a round trip: bodies of 64 MiB arrive in 30 s over round trips of up to 100 ms, and from another
+	// gateway, in the same cluster, with a quarter of it.
+	maxUnread     = 256 << 10
+	maxPeerUnread = 64 << 10
+	pingAfter     = 30 * time.Second // how long the peer may send no frame before it is sent a ping
+	pingTimeout   = 15 * time.Second // how long the peer may take to answer the ping
 )
 
 // Server returns a server for the gateway, in which clients can neither keep a connection busy forever nor fill memory with headers. Its Shutdown
@@ -35,12 +37,17 @@ func (g *Gateway) Server() *http.Server {
 		Protocols: &protocols,
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams: maxStreams, SendPingTimeout: pingAfter, PingTimeout: pingTimeout, WriteByteTimeout: writeTimeout,
-			// net/http documents a bound of 4 MiB per connection, but has none.
-			MaxReceiveBufferPerStream: maxUnread, MaxReceiveBufferPerConnection: maxStreams * maxUnread,
 		},
 		Handler: g, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
 		ErrorLog: slog.NewLogLogger(g.log.Handler(), slog.LevelDebug),
 	}
+	limitUnread(s, maxUnread)
 	s.RegisterOnShutdown(g.streams.stop)
 	return s
+}
+
+// limitUnread lets each request of an HTTP/2 connection have so many bytes on their way or unread. net/http documents a bound of 4 MiB per
+// connection, but has none.
+func limitUnread(s *http.Server, bytes int) {
+	s.HTTP2.MaxReceiveBufferPerStream, s.HTTP2.MaxReceiveBufferPerConnection = bytes, maxStreams*bytes
 }

@@ -13,6 +13,7 @@ import (
 
 // restOfStream is what the client of a stream sends after its first message. A stream on which nothing comes for idleTimeout, neither from its client
 // nor from its replica, is ended, since it would withhold a credit from others; so is one whose replica does not take what its client has sent.
+// Once the client has sent everything, it may wait for the rest of the answer for as long as it likes.
 //
 // When the gateway shuts down, the replica gets the messages that have arrived completely and then the end of the stream, as if the client had sent
 // everything. So the replica answers what it has got, and ends the stream.
