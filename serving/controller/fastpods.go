@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/gshare-dev/gshare/serving/fleet"
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 	"github.com/gshare-dev/gshare/vgpu/kube"
 )
@@ -54,7 +55,7 @@ func (r *fastPods) Reconcile(ctx context.Context, request reconcile.Request) (re
 	if fp.Spec.FunctionRef != nil {
 		return reconcile.Result{}, r.count(ctx, fp, pods)
 	}
-	step, victim := nextStep(fp, pods)
+	step, victim, again := nextStep(fp, pods, time.Now())
 	switch step {
 	case createPod:
 		err = r.create(ctx, fp, pods)
@@ -73,7 +74,7 @@ func (r *fastPods) Reconcile(ctx context.Context, request reconcile.Request) (re
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	return reconcile.Result{}, r.writeStatus(ctx, fp, pods, "")
+	return reconcile.Result{RequeueAfter: again}, r.writeStatus(ctx, fp, pods, "")
 }
 
 // podsOf returns the pods that a FaSTPod controls.
@@ -120,22 +121,35 @@ const (
 )
 
 // nextStep returns what to do next to get as many pods as wanted, all of the present template. Pods that have ended are deleted. While pods of an
-// earlier template are being replaced, there is one pod more than wanted, so that none is missing. A pod of an earlier template that is not Ready takes
-// the place of that one more, and may never become Ready: it is deleted.
-func nextStep(fp *api.FaSTPod, pods []*v1.Pod) (step, *v1.Pod) {
+// earlier template are being replaced, there is one pod more than wanted, so that none is missing. A pod of an earlier template that has never been
+// Ready takes the place of that one more, and may never become Ready: it is deleted. So is one that has not been Ready for fleet.Recovery. One that has
+// only missed a probe serves again soon, while the present template may be broken: it stays, and again is when to ask next, if nothing happens before.
+func nextStep(fp *api.FaSTPod, pods []*v1.Pod, now time.Time) (next step, victim *v1.Pod, again time.Duration) {
 	for _, p := range pods {
 		if p.DeletionTimestamp == nil && kube.Ended(p) {
-			return deletePod, p
+			return deletePod, p, 0
 		}
 	}
 	active, wanted := activeOf(pods), int(*fp.Spec.Replicas)
 	hash := hashOf(&fp.Spec)
 	stale, ready := 0, 0
+	var useless *v1.Pod
 	for _, p := range active {
-		if p.Labels[api.LabelTemplate] != hash {
-			stale++
-		} else if isReady(p) {
-			ready++
+		isReady := isReady(p)
+		if p.Labels[api.LabelTemplate] == hash {
+			if isReady {
+				ready++
+			}
+			continue
+		}
+		stale++
+		if isReady {
+			continue
+		}
+		if left := fleet.Recovery - now.Sub(unreadySince(p)); left <= 0 {
+			useless = p
+		} else if again == 0 || left < again {
+			again = left
 		}
 	}
 	if stale > 0 && wanted > 0 {
@@ -143,15 +157,13 @@ func nextStep(fp *api.FaSTPod, pods []*v1.Pod) (step, *v1.Pod) {
 	}
 	switch {
 	case len(active) < wanted && len(active)-stale < int(*fp.Spec.Replicas):
-		return createPod, nil
+		return createPod, nil, 0
 	case len(active) > wanted || stale > 0 && (wanted == 0 || ready == len(active)-stale && ready > 0):
-		return deletePod, slices.MinFunc(active, compareVictims(hash))
-	case stale > 0:
-		if victim := slices.MinFunc(active, compareVictims(hash)); !isReady(victim) { // of an earlier template, as those come first
-			return deletePod, victim
-		}
+		return deletePod, slices.MinFunc(active, compareVictims(hash)), 0
+	case useless != nil:
+		return deletePod, useless, 0
 	}
-	return keepPods, nil
+	return keepPods, nil, again
 }
 
 // activeOf returns the pods that have not ended and are not being deleted.
@@ -267,4 +279,15 @@ func fastPodStatus(fp *api.FaSTPod, pods []*v1.Pod) api.FaSTPodStatus {
 func isReady(p *v1.Pod) bool {
 	_, ready := api.Address(p)
 	return ready
+}
+
+// unreadySince returns when a pod stopped being Ready. It is zero for one that is Ready or never was: the kubelet sets the condition for the first time
+// when it sets the pod's start time, and from then on when it changes.
+func unreadySince(p *v1.Pod) time.Time {
+	for _, c := range p.Status.Conditions {
+		if c.Type == v1.PodReady && c.Status != v1.ConditionTrue && p.Status.StartTime != nil && c.LastTransitionTime.After(p.Status.StartTime.Time) {
+			return c.LastTransitionTime.Time
+		}
+	}
+	return time.Time{}
 }

@@ -2,7 +2,6 @@ package controller
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -16,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/gshare-dev/gshare/serving/fleet"
 	api "github.com/gshare-dev/gshare/vgpu/api/serving/v1alpha1"
 )
 
@@ -39,6 +39,15 @@ func simulated(fp *api.FaSTPod, number int, created int, ready bool) *v1.Pod {
 	return p
 }
 
+// missing returns a pod that was created at 0, was Ready, and has missed its probes since the given time.
+func missing(fp *api.FaSTPod, number int, since int) *v1.Pod {
+	p := simulated(fp, number, 0, true)
+	p.Status.StartTime = new(metav1.Unix(0, 0))
+	p.Status.Conditions[0].Status, p.Status.Conditions[0].LastTransitionTime = v1.ConditionFalse, metav1.Unix(int64(since), 0)
+	return p
+}
+
+// TestNextStep: the step for some pods, 100 s after time 0.
 func TestNextStep(t *testing.T) {
 	now, before, broken := fastPod(2, 24), fastPod(2, 12), fastPod(2, 18)
 	cheap := simulated(now, 1, 1, true)
@@ -51,39 +60,45 @@ func TestNextStep(t *testing.T) {
 		pods   []*v1.Pod
 		step   step
 		victim string
+		again  int // seconds
 	}{
-		"none":                      {nil, createPod, ""},
-		"one":                       {[]*v1.Pod{simulated(now, 1, 1, true)}, createPod, ""},
-		"all":                       {[]*v1.Pod{simulated(now, 1, 1, true), simulated(now, 2, 2, false)}, keepPods, ""},
-		"one being deleted is none": {[]*v1.Pod{simulated(now, 1, 1, true), going}, createPod, ""},
-		"one ended":                 {[]*v1.Pod{simulated(now, 1, 1, true), simulated(now, 2, 2, true), ended}, deletePod, "bert-3"},
-		"too many: the youngest":    {[]*v1.Pod{simulated(now, 1, 1, true), simulated(now, 2, 3, true), simulated(now, 3, 2, true)}, deletePod, "bert-2"},
-		"one that is not ready":     {[]*v1.Pod{simulated(now, 1, 1, false), simulated(now, 2, 3, true), simulated(now, 3, 2, true)}, deletePod, "bert-1"},
-		"the cheapest":              {[]*v1.Pod{cheap, simulated(now, 2, 3, true), simulated(now, 3, 2, true)}, deletePod, "bert-1"},
-		"another template: one of the new beside": {[]*v1.Pod{simulated(before, 1, 1, true), simulated(before, 2, 2, true)}, createPod, ""},
-		"waits until it is ready":                 {[]*v1.Pod{simulated(before, 1, 1, true), simulated(before, 2, 2, true), simulated(now, 3, 3, false)}, keepPods, ""},
-		"then an old one goes":                    {[]*v1.Pod{simulated(before, 1, 1, true), simulated(before, 2, 2, true), simulated(now, 3, 3, true)}, deletePod, "bert-2"},
-		"an old one that never became ready goes": {[]*v1.Pod{simulated(before, 1, 1, true), simulated(before, 2, 2, true), simulated(broken, 3, 3, false)}, deletePod, "bert-3"},
-		"even while a new one starts":             {[]*v1.Pod{simulated(before, 1, 1, false), simulated(before, 2, 2, true), simulated(now, 3, 3, false)}, deletePod, "bert-1"},
-		"the last old one":                        {[]*v1.Pod{simulated(before, 1, 1, true), simulated(now, 2, 2, true), simulated(now, 3, 3, true)}, deletePod, "bert-1"},
+		"none":                      {nil, createPod, "", 0},
+		"one":                       {[]*v1.Pod{simulated(now, 1, 1, true)}, createPod, "", 0},
+		"all":                       {[]*v1.Pod{simulated(now, 1, 1, true), simulated(now, 2, 2, false)}, keepPods, "", 0},
+		"one being deleted is none": {[]*v1.Pod{simulated(now, 1, 1, true), going}, createPod, "", 0},
+		"one ended":                 {[]*v1.Pod{simulated(now, 1, 1, true), simulated(now, 2, 2, true), ended}, deletePod, "bert-3", 0},
+		"too many: the youngest":    {[]*v1.Pod{simulated(now, 1, 1, true), simulated(now, 2, 3, true), simulated(now, 3, 2, true)}, deletePod, "bert-2", 0},
+		"one that is not ready":     {[]*v1.Pod{simulated(now, 1, 1, false), simulated(now, 2, 3, true), simulated(now, 3, 2, true)}, deletePod, "bert-1", 0},
+		"the cheapest":              {[]*v1.Pod{cheap, simulated(now, 2, 3, true), simulated(now, 3, 2, true)}, deletePod, "bert-1", 0},
+		"another template: one of the new beside": {[]*v1.Pod{simulated(before, 1, 1, true), simulated(before, 2, 2, true)}, createPod, "", 0},
+		"waits until it is ready":                 {[]*v1.Pod{simulated(before, 1, 1, true), simulated(before, 2, 2, true), simulated(now, 3, 3, false)}, keepPods, "", 0},
+		"then an old one goes":                    {[]*v1.Pod{simulated(before, 1, 1, true), simulated(before, 2, 2, true), simulated(now, 3, 3, true)}, deletePod, "bert-2", 0},
+		"an old one that never became ready goes": {[]*v1.Pod{simulated(before, 1, 1, true), simulated(before, 2, 2, true), simulated(broken, 3, 3, false)}, deletePod, "bert-3", 0},
+		"even while a new one starts":             {[]*v1.Pod{simulated(before, 1, 1, false), simulated(before, 2, 2, true), simulated(now, 3, 3, false)}, deletePod, "bert-1", 0},
+		"unless it has only missed a probe":       {[]*v1.Pod{missing(before, 1, 70), simulated(before, 2, 2, true), simulated(now, 3, 3, false)}, keepPods, "", 30},
+		"one by one, the first to be given up":    {[]*v1.Pod{missing(before, 1, 80), missing(before, 2, 50), simulated(now, 3, 3, false)}, keepPods, "", 10},
+		"or has missed many":                      {[]*v1.Pod{missing(before, 1, 70), missing(before, 2, 40), simulated(now, 3, 3, false)}, deletePod, "bert-2", 0},
+		"one of the new misses a probe":           {[]*v1.Pod{simulated(before, 1, 1, true), simulated(before, 2, 2, true), missing(now, 3, 70)}, keepPods, "", 0},
+		"the last old one":                        {[]*v1.Pod{simulated(before, 1, 1, true), simulated(now, 2, 2, true), simulated(now, 3, 3, true)}, deletePod, "bert-1", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			step, victim := nextStep(now, test.pods)
-			if step != test.step || victim != nil && victim.Name != test.victim || victim == nil && test.victim != "" {
-				t.Errorf("step %d of %v, want %d of %s", step, victim, test.step, test.victim)
+			step, victim, again := nextStep(now, test.pods, time.Unix(100, 0))
+			if step != test.step || victim != nil && victim.Name != test.victim || victim == nil && test.victim != "" || again != time.Duration(test.again)*time.Second {
+				t.Errorf("step %d of %v, again in %v, want %d of %s, and %d s", step, victim, again, test.step, test.victim, test.again)
 			}
 		})
 	}
 }
 
 // TestRollout replaces pods of random templates, which become ready at random times, except a pod of a broken template that half of the rollouts begin
-// with. Once there are as many ready pods as wanted, there are never fewer, and never more than one pod too many. In the end, all pods have the current
-// template.
+// with. In half of the rollouts the present template is broken, too. Ready pods miss their probes at times, for less than fleet.Recovery. Once as many
+// pods as wanted serve, there are never fewer, and never more than one pod too many. In the end, all pods have the present template if that works.
 func TestRollout(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 0))
 	for run := range 500 {
 		wanted := int32(random.IntN(4))
 		before, broken, now := fastPod(wanted, 12), fastPod(wanted, 18), fastPod(wanted, 24)
+		works, blips := wanted == 0 || random.IntN(2) == 0, random.IntN(2) == 0
 		var pods []*v1.Pod
 		for n := range wanted {
 			pods = append(pods, simulated(before, int(n)+1, 0, true))
@@ -91,37 +106,39 @@ func TestRollout(t *testing.T) {
 		if wanted > 0 && random.IntN(2) == 0 {
 			pods = append(pods, simulated(broken, 100, 0, false))
 		}
-		for clock := 1; ; clock++ {
-			switch step, victim := nextStep(now, pods); step {
+		done := false
+		for clock := 1; !done && clock <= 1000; clock++ {
+			switch step, victim, _ := nextStep(now, pods, time.Unix(int64(clock), 0)); step {
 			case createPod:
 				pods = append(pods, simulated(now, 100+clock, clock, false))
 			case deletePod:
 				pods = slices.DeleteFunc(pods, func(p *v1.Pod) bool { return p == victim })
 			case keepPods:
-				waiting := slices.IndexFunc(pods, func(p *v1.Pod) bool { return !isReady(p) && p.Labels[api.LabelTemplate] == hashOf(&now.Spec) })
-				if waiting < 0 {
-					clock = 1 << 30
-					break
+				waiting := slices.IndexFunc(pods, func(p *v1.Pod) bool { return p.Status.PodIP == "" })
+				if waiting >= 0 && works {
+					pods[waiting] = simulated(now, clock, clock, true)
 				}
-				pods[waiting] = simulated(now, clock, clock, true)
+				done = waiting < 0 && !slices.ContainsFunc(pods, func(p *v1.Pod) bool { return !isReady(p) })
 			}
-			ready := 0
+			serving := 0
 			for _, p := range pods {
-				if isReady(p) {
-					ready++
+				switch since := unreadySince(p); {
+				case isReady(p) && blips && random.IntN(10) == 0:
+					p.Status = missing(now, 1, clock).Status
+				case !since.IsZero() && (random.IntN(20) == 0 || int64(clock)-since.Unix() >= 50):
+					p.Status = simulated(now, 1, clock, true).Status
+				}
+				if p.Status.PodIP != "" {
+					serving++
 				}
 			}
-			if ready < int(wanted) || len(pods) > int(wanted)+1 || clock < 1<<30 && clock > 100 {
-				t.Fatalf("run %d: %d of %d pods are ready, want %d (step %d)", run, ready, len(pods), wanted, clock)
-			}
-			if clock >= 1<<30 {
-				break
+			if serving < int(wanted) || len(pods) > int(wanted)+1 {
+				t.Fatalf("run %d: %d of %d pods serve, want %d (step %d)", run, serving, len(pods), wanted, clock)
 			}
 		}
-		for _, p := range pods {
-			if p.Labels[api.LabelTemplate] != hashOf(&now.Spec) {
-				t.Fatalf("run %d: an earlier template remains: %s", run, fmt.Sprint(p.Labels))
-			}
+		isLast := func(p *v1.Pod) bool { return p.Labels[api.LabelTemplate] == hashOf(&now.Spec) }
+		if works && (!done || slices.ContainsFunc(pods, func(p *v1.Pod) bool { return !isLast(p) })) {
+			t.Fatalf("run %d: an earlier template remains among %d pods", run, len(pods))
 		}
 	}
 }
@@ -231,6 +248,23 @@ func TestPodsThatEndAtOnce(t *testing.T) {
 		time.Sleep(endedPause)
 		if reconcileFastPod(c, fp, 1); len(c.all()) != 0 {
 			t.Error("the pod that has ended is not replaced")
+		}
+	})
+}
+
+// TestPodThatMissesProbes: a pod of an earlier template that misses its probes is looked at again when it is to be given up, and then makes way.
+func TestPodThatMissesProbes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		before, now := fastPod(1, 12), fastPod(1, 24)
+		before.UID, now.UID = "fp-1", "fp-1"
+		c := newCluster(t, now, missing(before, 1, int(time.Now().Unix())), simulated(now, 2, 0, false))
+		defer c.pods.queue.ShutDown()
+		if r := reconcileFastPod(c, now, 1); r.RequeueAfter != fleet.Recovery || len(c.all()) != 2 {
+			t.Errorf("looks again after %v, %d pods: want that both stay for a while", r.RequeueAfter, len(c.all()))
+		}
+		time.Sleep(fleet.Recovery)
+		if reconcileFastPod(c, now, 1); c.one().Name != "bert-2" {
+			t.Errorf("%s is left", c.one().Name)
 		}
 	})
 }

@@ -26,7 +26,7 @@ func slimPod(object any) (any, error) {
 			TerminationGracePeriodSeconds: p.Spec.TerminationGracePeriodSeconds,
 		},
 		Status: v1.PodStatus{
-			Phase: p.Status.Phase, Reason: p.Status.Reason, Message: p.Status.Message, PodIP: p.Status.PodIP,
+			Phase: p.Status.Phase, Reason: p.Status.Reason, Message: p.Status.Message, PodIP: p.Status.PodIP, StartTime: p.Status.StartTime,
 			Conditions: slimConditions(p.Status.Conditions), InitContainerStatuses: slimStatuses(p.Status.InitContainerStatuses), ContainerStatuses: slimStatuses(p.Status.ContainerStatuses),
 		},
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"reflect"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -80,6 +81,10 @@ func TestSlimPod(t *testing.T) {
 			p.Spec.Containers[0].StartupProbe = &v1.Probe{InitialDelaySeconds: 30, PeriodSeconds: 10, FailureThreshold: 60}
 			p.Status.ContainerStatuses[0].Started = new(true)
 		},
+		"misses its probe": func(p *v1.Pod) {
+			startContainer(p)
+			p.Status.StartTime = new(metav1.NewTime(p.Status.Conditions[1].LastTransitionTime.Add(-time.Minute)))
+		},
 		"has not started": bind,
 		"crashes":         crashes,
 		"has crashed before": func(p *v1.Pod) {
@@ -125,6 +130,7 @@ func TestSlimPod(t *testing.T) {
 				"waits":     func(p *v1.Pod) any { return []any{api.Failure(p), waitsFor(p)} },
 				"end":       func(p *v1.Pod) any { return []any{kube.Ended(p), endOf(p)} },
 				"overdue":   func(p *v1.Pod) any { at, limit := OverdueAt(p); return []any{at, limit, hasStarted(p)} },
+				"unready":   func(p *v1.Pod) any { return unreadySince(p) },
 				"cut":       func(p *v1.Pod) any { l, cut := layoutOf(p); return []any{l, cut, cutKeyOf(p)} },
 				"turns":     func(p *v1.Pod) any { return []any{takesTurns(p), stageOf(p), awaitsTurn(p), startRefused(p)} },
 				"placement": func(p *v1.Pod) any { placed, is, err := kube.PlacementOf(p); return []any{placed, is, err != nil} },

@@ -249,12 +249,12 @@ const (
 // explained returns the message preceded by the name of the instance, as shown in the table and in refusals.
 func (i *instance) explained() string { return i.Name + ": " + i.message }
 
-// recovery is how long an instance that is no longer ready is expected to be ready again.
-const recovery = time.Minute
+// Recovery is how long an instance that is no longer ready is expected to be ready again.
+const Recovery = time.Minute
 
 // mayRecover reports whether the instance was ready a moment ago, and may only have been too busy to answer its probe.
 func (i *instance) mayRecover() bool {
-	return i.phase == starting && !i.readySince.IsZero() && time.Since(i.since) < recovery
+	return i.phase == starting && !i.readySince.IsZero() && time.Since(i.since) < Recovery
 }
 
 // overtime is how long an instance may take to end, beyond its grace period.
