@@ -156,12 +156,12 @@ func nextStep(fp *api.FaSTPod, pods []*v1.Pod, now time.Time) (next step, victim
 		wanted++ // one more, of the present template
 	}
 	switch {
+	case useless != nil: // first, since a SharePolicy may allow no other pod beside it
+		return deletePod, useless, 0
 	case len(active) < wanted && len(active)-stale < int(*fp.Spec.Replicas):
 		return createPod, nil, 0
 	case len(active) > wanted || stale > 0 && (wanted == 0 || ready == len(active)-stale && ready > 0):
 		return deletePod, slices.MinFunc(active, compareVictims(hash)), 0
-	case useless != nil:
-		return deletePod, useless, 0
 	}
 	return keepPods, nil, again
 }

@@ -74,6 +74,7 @@ func TestNextStep(t *testing.T) {
 		"waits until it is ready":                 {[]*v1.Pod{simulated(before, 1, 1, true), simulated(before, 2, 2, true), simulated(now, 3, 3, false)}, keepPods, "", 0},
 		"then an old one goes":                    {[]*v1.Pod{simulated(before, 1, 1, true), simulated(before, 2, 2, true), simulated(now, 3, 3, true)}, deletePod, "bert-2", 0},
 		"an old one that never became ready goes": {[]*v1.Pod{simulated(before, 1, 1, true), simulated(before, 2, 2, true), simulated(broken, 3, 3, false)}, deletePod, "bert-3", 0},
+		"before one of the new is created":        {[]*v1.Pod{simulated(broken, 1, 1, false)}, deletePod, "bert-1", 0},
 		"even while a new one starts":             {[]*v1.Pod{simulated(before, 1, 1, false), simulated(before, 2, 2, true), simulated(now, 3, 3, false)}, deletePod, "bert-1", 0},
 		"unless it has only missed a probe":       {[]*v1.Pod{missing(before, 1, 70), simulated(before, 2, 2, true), simulated(now, 3, 3, false)}, keepPods, "", 30},
 		"one by one, the first to be given up":    {[]*v1.Pod{missing(before, 1, 80), missing(before, 2, 50), simulated(now, 3, 3, false)}, keepPods, "", 10},

@@ -338,6 +338,24 @@ func TestQuotaOfFastPods(t *testing.T) {
 	})
 }
 
+// TestQuotaOfBrokenPod: a pod that was never Ready and holds all that the policy allows makes way for one of the corrected template.
+func TestQuotaOfBrokenPod(t *testing.T) {
+	broken, fp := fastPod(1, 12), fastPod(1, 24)
+	broken.UID, fp.UID = "fp-1", "fp-1"
+	pod := simulated(broken, 1, 0, false)
+	pod.UID = "pod-1"
+	c := newCluster(t, fp, policy("gold", "ml", 1), pod)
+	defer c.pods.queue.ShutDown()
+	c.pods.quotas.handler(api.FaSTPodKind).OnAdd(pod, false)
+	if reconcileFastPod(c, fp, 1); len(c.all()) != 0 {
+		t.Fatalf("%d pods, want none before the next is created", len(c.all()))
+	}
+	c.pods.quotas.handler(api.FaSTPodKind).OnDelete(pod)
+	if reconcileFastPod(c, fp, 1); len(c.all()) != 1 || c.all()[0].Labels[api.LabelTemplate] != hashOf(&fp.Spec) {
+		t.Errorf("%d pods, want one of the corrected template", len(c.all()))
+	}
+}
+
 func TestPolicyStatus(t *testing.T) {
 	p := policy("gold", "ml", 2)
 	p.Generation = 3
