@@ -160,7 +160,7 @@ func nextStep(fp *api.FaSTPod, pods []*v1.Pod, now time.Time) (next step, victim
 		return deletePod, useless, 0
 	case len(active) < wanted && len(active)-stale < int(*fp.Spec.Replicas):
 		return createPod, nil, 0
-	case len(active) > wanted || stale > 0 && (wanted == 0 || ready == len(active)-stale && ready > 0):
+	case len(active) > wanted || stale > 0 && ready == len(active)-stale:
 		return deletePod, slices.MinFunc(active, compareVictims(hash)), 0
 	}
 	return keepPods, nil, again

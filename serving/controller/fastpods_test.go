@@ -75,6 +75,7 @@ func TestNextStep(t *testing.T) {
 		"then an old one goes":                    {[]*v1.Pod{simulated(before, 1, 1, true), simulated(before, 2, 2, true), simulated(now, 3, 3, true)}, deletePod, "bert-2", 0},
 		"an old one that never became ready goes": {[]*v1.Pod{simulated(before, 1, 1, true), simulated(before, 2, 2, true), simulated(broken, 3, 3, false)}, deletePod, "bert-3", 0},
 		"before one of the new is created":        {[]*v1.Pod{simulated(broken, 1, 1, false)}, deletePod, "bert-1", 0},
+		"one too many, all of another template":   {[]*v1.Pod{simulated(before, 1, 1, true), simulated(before, 2, 2, true), simulated(before, 3, 3, true)}, deletePod, "bert-3", 0},
 		"even while a new one starts":             {[]*v1.Pod{simulated(before, 1, 1, false), simulated(before, 2, 2, true), simulated(now, 3, 3, false)}, deletePod, "bert-1", 0},
 		"unless it has only missed a probe":       {[]*v1.Pod{missing(before, 1, 70), simulated(before, 2, 2, true), simulated(now, 3, 3, false)}, keepPods, "", 30},
 		"one by one, the first to be given up":    {[]*v1.Pod{missing(before, 1, 80), missing(before, 2, 50), simulated(now, 3, 3, false)}, keepPods, "", 10},
@@ -91,8 +92,8 @@ func TestNextStep(t *testing.T) {
 	}
 }
 
-// TestRollout replaces pods of random templates, which become ready at random times, except a pod of a broken template that half of the rollouts begin
-// with. In half of the rollouts the present template is broken, too. Ready pods miss their probes at times, for less than fleet.Recovery. Once as many
+// TestRollout replaces pods of random templates, which become ready at random times, except a pod of a broken template that some of the rollouts begin
+// with; others begin with one pod too many. In half of the rollouts the present template is broken, too. Ready pods miss their probes at times, for less than fleet.Recovery. Once as many
 // pods as wanted serve, there are never fewer, and never more than one pod too many. In the end, all pods have the present template if that works.
 func TestRollout(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 0))
@@ -104,8 +105,11 @@ func TestRollout(t *testing.T) {
 		for n := range wanted {
 			pods = append(pods, simulated(before, int(n)+1, 0, true))
 		}
-		if wanted > 0 && random.IntN(2) == 0 {
+		switch random.IntN(3) {
+		case 0:
 			pods = append(pods, simulated(broken, 100, 0, false))
+		case 1:
+			pods = append(pods, simulated(before, 100, 0, true))
 		}
 		done := false
 		for clock := 1; !done && clock <= 1000; clock++ {
