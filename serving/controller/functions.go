@@ -242,7 +242,7 @@ func (r *functions) set(name gateway.FunctionName, f *api.GPUFunction, left []*v
 		if !known {
 			of = f
 		}
-		e := fleet.Existing{ID: scaling.ID(number), Share: of.Share(), Outdated: !known}
+		e := fleet.Existing{ID: scaling.ID(number), Share: of.Share(), Outdated: !known, UnreadySince: unreadySince(pod)}
 		if !takesTurns(pod) {
 			e.Residency = residencyOf(pod)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -406,6 +407,36 @@ func TestForeignPods(t *testing.T) {
 		}
 		<-c.pods.Events()
 	})
+}
+
+// TestUnreadyOfEarlierLeader: a leader takes over pods of an earlier template that have missed their probes for a moment, and gives them time to
+// be ready again. Those that were never ready are replaced at once.
+func TestUnreadyOfEarlierLeader(t *testing.T) {
+	for name, test := range map[string]struct {
+		started time.Duration // before they became unready, which is now
+		left    int
+	}{"missed a probe": {time.Minute, 1}, "never ready": {0, 0}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := running(t)
+				before := f.DeepCopy()
+				before.Spec.Resources.Share.SM = new(*f.Spec.Resources.Share.SM + 1)
+				fp := fastPodOf(before)
+				fp.UID = "fp-1"
+				pod := functionPod(fp, "earlier", 1)
+				pod.UID = "earlier"
+				startContainer(pod)
+				pod.Status.StartTime = new(metav1.NewTime(time.Now().Add(-test.started)))
+				c := newCluster(t, f, fp, pod)
+				c.run(true)
+				c.reconcile(f)
+				time.Sleep(fleet.Recovery / 2)
+				if left := slices.DeleteFunc(c.all(), func(p v1.Pod) bool { return p.Name != pod.Name }); len(left) != test.left {
+					t.Errorf("%d are left, want %d", len(left), test.left)
+				}
+			})
+		})
+	}
 }
 
 func TestFunctionWaitsForGPU(t *testing.T) {

@@ -22,6 +22,8 @@ type Existing struct {
 	Address   string            // host:port if it is ready, else empty
 	Outdated  bool              // its share or template differs from the function's
 	Ending    bool              // it is to end, and gets no new requests
+	// UnreadySince is when it stopped being ready. It is zero if it is ready or never was.
+	UnreadySince time.Time
 	// From is the existing instance that this one is to replace, as Move began. It is 0, or the ID of an instance that has ended, for all others.
 	From scaling.ID
 }
@@ -87,6 +89,8 @@ func (f *Fleet) restore(fn *function, existing []Existing, received []uint64) {
 		}
 		if e.Address != "" || e.Residency == scaling.Warm {
 			i.phase, i.address, i.readySince = ready, e.Address, time.Now()
+		} else { // it may have requests nevertheless
+			i.readySince, i.since = e.UnreadySince, e.UnreadySince
 		}
 		f.add(i)
 		fn.state.LastID = e.ID

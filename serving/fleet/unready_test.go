@@ -2,12 +2,16 @@ package fleet
 
 import (
 	"context"
+	"log/slog"
+	"math"
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gshare-dev/gshare/serving/gateway"
+	"github.com/gshare-dev/gshare/vgpu/scaling"
 )
 
 // busyGateways are gateways in other processes: they know of requests at every replica, also at those that are not ready, until answered is closed.
@@ -84,6 +88,61 @@ func TestEndOfUnready(t *testing.T) {
 				if got, want := len(w.deletions()), test.deleted+len(test.drained); got != want {
 					t.Errorf("%d were ended after their requests, want %d", got, want)
 				}
+			})
+		})
+	}
+}
+
+// TestUnreadyOfPredecessor: another leader protects the requests of replicas that miss their probes as the one did that has seen them ready.
+func TestUnreadyOfPredecessor(t *testing.T) {
+	both := []string{"f-1", "f-2"}
+	for name, test := range map[string]struct {
+		existing Existing
+		unready  time.Duration // 0 if they never were ready
+		drained  []string      // soon after they were taken over
+		deleted  int
+	}{
+		"to end":                     {Existing{Ending: true}, second, both, 0},
+		"to end, unready for long":   {Existing{Ending: true}, 2 * time.Minute, both, 0},
+		"to end, never ready":        {Existing{Ending: true}, 0, nil, 2},
+		"outdated":                   {Existing{Outdated: true}, second, nil, 0},
+		"outdated, unready for long": {Existing{Outdated: true}, 2 * time.Minute, both, 0},
+		"outdated, never ready":      {Existing{Outdated: true}, 0, nil, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := &memory{T: t, events: make(chan Event), live: func(int) life { return life{start: -1} }, begin: time.Now(),
+					running: map[string]chan struct{}{}, busy: map[string]int{}}
+				g := &busyGateways{Gateways: gateway.New(gateway.Config{Upstream: m}), answered: make(chan struct{})}
+				f, err := New(Config{Gateways: g, Platform: m, Log: slog.New(slog.DiscardHandler)}, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				object := decode(t, "minReplicas: 2, requestsPerSecond: 10", nil)
+				var existing []Existing
+				for at, name := range both {
+					e := test.existing
+					if e.ID = scaling.ID(at + 1); test.unready > 0 {
+						e.UnreadySince = time.Now().Add(-test.unready)
+					}
+					existing = append(existing, e)
+					end := make(chan struct{}, 1)
+					m.running[name] = end
+					go m.run(Instance{Name: name, ID: e.ID, Function: object}, life{start: math.MaxInt64}, end)
+				}
+				if err := f.Restore(object, existing, nil); err != nil {
+					t.Fatal(err)
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				done := make(chan struct{})
+				go func() { defer close(done); f.Run(ctx) }()
+				sleep(2 * second)
+				if got := g.drained(); !slices.Equal(got, test.drained) || len(m.deletions()) != test.deleted {
+					t.Errorf("%v are to answer their requests, %d were ended at once, want %v and %d", got, len(m.deletions()), test.drained, test.deleted)
+				}
+				close(g.answered)
+				cancel()
+				<-done
 			})
 		})
 	}
