@@ -10,6 +10,8 @@ struct pool {
 	uint64_t used, used_high, reserved, reserved_high, threshold;
 	int destroyed;
 	int on_host; /* takes no memory of the device */
+	int no_reuse;      /* what is freed is not allocated again before the pool is trimmed, as if each allocation had another stream */
+	uint64_t unusable; /* bytes freed since then, if so */
 };
 
 /* One allocation, handle or mapping. */

@@ -33,7 +33,7 @@ static struct pool *device_pool(CUdevice device) { return current[device] ? curr
 static int pool_reserve(struct pool *pool, uint64_t size)
 {
 	pthread_mutex_lock(&pools);
-	uint64_t need = ROUND(pool->used + size, RESERVE);
+	uint64_t need = ROUND(pool->used + pool->unusable + size, RESERVE);
 	int fits = size <= fake_memory && (need <= pool->reserved || pool->on_host || fake_charge(pool->device, need - pool->reserved));
 	if (fits) {
 		pool->used += size;
@@ -51,6 +51,7 @@ static int pool_reserve(struct pool *pool, uint64_t size)
 /* Returns unused memory to the device, but for `keep` bytes; pools are locked. */
 static void trim(struct pool *pool, uint64_t keep)
 {
+	pool->unusable = 0;
 	uint64_t need = ROUND(pool->used, RESERVE);
 	if (need < keep)
 		need = keep;
@@ -65,6 +66,8 @@ void pool_release(struct pool *pool, uint64_t size)
 {
 	pthread_mutex_lock(&pools);
 	pool->used -= size;
+	if (pool->no_reuse)
+		pool->unusable += size;
 	if (pool->destroyed)
 		trim(pool, 0);
 	pthread_mutex_unlock(&pools);
@@ -157,7 +160,9 @@ FN(cuMemPoolSetAttribute, , 11020, struct pool *pool, int attribute, void *value
 {
 	ENTER(cuMemPoolSetAttribute);
 	uint64_t *to = attribute_of(pool, attribute);
-	if (attribute == 4)
+	if (attribute == 2)
+		pool->no_reuse = !*(int *)value;
+	else if (attribute == 4)
 		*to = *(uint64_t *)value;
 	else if (to)
 		*to = 0; /* the high marks are reset */

@@ -14,6 +14,12 @@
 /* Bytes between two pages: the largest page size of the supported machines, since each mapping begins at a page. */
 #define SPAN 65536
 
+/*
+ * How far a container may be above its limit and still use what is reserved. The driver rounds up what it reserves: by less than a
+ * piece of 32 MiB of a pool, and of a device's memory for graphs.
+ */
+#define SLACK (64ull << 20)
+
 /* The addresses at which the server, container and client page of each vGPU are mapped. */
 static _Alignas(SPAN) unsigned char area[GSHARE_VGPU_MAX][3][SPAN];
 
@@ -180,8 +186,11 @@ bool gsh_memory_reserve(struct gsh_vgpu *v, uint64_t bytes) {
 		gsh_memory_charge(v, bytes);
 		return true;
 	}
-	/* A container may be above its limit, since the driver rounds up what it reserves: it may use all of that, and gets no more. */
-	if (!bytes) return !atomic_load(&gsh_self_paced) || !gsh_account_barred();
+	/* Nothing more is an estimate: the driver may be unable to reuse what it has reserved. So this too ends, a little above the limit. */
+	if (!bytes) {
+		if (gsh_memory_used(v) > bounded_sum(atomic_load(&v->server->memory_limit), SLACK)) return false;
+		return !atomic_load(&gsh_self_paced) || !gsh_account_barred();
+	}
 	pthread_mutex_lock(&memory_lock);
 	bool fits = atomic_load(&gsh_self_paced) ? fits_without_server(v, bytes) && add_within_limit(v, bytes, 0)
 	                                         : add_within_limit(v, bytes, gsh_peers_memory(v->number));

@@ -75,7 +75,8 @@ uint64_t gsh_budgets_held(const struct gsh_vgpu *v);
 
 /*
  * Adds bytes to what the process and its container hold. Returns false, with nothing added, if the container's limit would
- * be exceeded. Any thread, before the driver allocates.
+ * be exceeded. 0 bytes, for a call that is expected to use only what is reserved, are granted up to a little above the limit, since
+ * the driver rounds up what it reserves. Any thread, before the driver allocates.
  */
 bool gsh_memory_reserve(struct gsh_vgpu *v, uint64_t bytes);
 

@@ -12,9 +12,11 @@
 
 #define MIB (1ull << 20)
 #define LIMIT (512 * MIB)
+#define SLACK (64 * MIB) /* how far above the limit reserved memory may be used */
 
 void fakecuda_at_return(void (*call)(void));
 unsigned long fakecuda_stale_pools(void);
+CUresult cuMemPoolSetAttribute(CUmemoryPool pool, int attribute, void *value);
 int fakecuda_fail(const char *name, unsigned long nth, unsigned long count, CUresult code);
 
 static struct server server = {.memory_limit = LIMIT};
@@ -321,7 +323,7 @@ TEST(arrays_take_what_their_format_takes) {
 	CHECK_EQUAL(charged(0x01, 1, 4, 6, 2), 2 * MIB);         /* six faces at both levels: 1.5 and 0.375 MiB */
 }
 
-/* A container above its limit still uses the memory that the driver has reserved for its graphs and pools, and gets no more. */
+/* A container a little above its limit still uses the memory that the driver has reserved for its graphs and pools, and gets no more. */
 TEST(reserved_memory_is_used_above_the_limit) {
 	CUstream s;
 	CUgraphExec e = NULL;
@@ -333,17 +335,45 @@ TEST(reserved_memory_is_used_above_the_limit) {
 	CHECK_EQUAL(cuGraphLaunch(e, s), CUDA_SUCCESS);
 	CHECK_EQUAL(cuMemAllocAsync(&p, MIB, s), CUDA_SUCCESS); /* the pool reserves more */
 	CHECK(container() > before + 64 * MIB);
-	*limit = MIB; /* lower than what is used, as if the driver had rounded it up */
+	*limit = container() - SLACK; /* lower than what is used, as if the driver had rounded it up */
 	CHECK_EQUAL(cuGraphLaunch(e, s), CUDA_SUCCESS);
 	CHECK_EQUAL(cuMemAllocAsync(&q, MIB, s), CUDA_SUCCESS);
 	CHECK_EQUAL(cuMemFreeAsync(q, s), CUDA_SUCCESS);
 	CHECK_EQUAL(cuMemAllocAsync(&q, 128 * MIB, s), CUDA_ERROR_OUT_OF_MEMORY);
 	CHECK_EQUAL(cuMemAlloc_v2(&q, 1), CUDA_ERROR_OUT_OF_MEMORY);
+	*limit = container() - SLACK - 1;
+	CHECK_EQUAL(cuGraphLaunch(e, s), CUDA_ERROR_OUT_OF_MEMORY);
+	CHECK_EQUAL(cuMemAllocAsync(&q, MIB, s), CUDA_ERROR_OUT_OF_MEMORY);
 	*limit = LIMIT;
 	CHECK_EQUAL(cuMemFreeAsync(p, s), CUDA_SUCCESS);
 	cuGraphExecDestroy(e);
 	cuDeviceGraphMemTrim(0);
 	cuCtxSynchronize();
+	CHECK_EQUAL(container(), before);
+}
+
+/* A pool that cannot reuse what was freed grows although it seems to have room: no further than one allocation above the slack. */
+TEST(pool_without_reuse_stays_at_the_limit) {
+	CUmemPoolProps props = {.allocType = 1, .location = {1, 0}};
+	CUmemoryPool pool;
+	CUdeviceptr p;
+	int no = 0, refused = 0;
+	uint64_t all = UINT64_MAX, before = container();
+	CHECK_EQUAL(cuMemPoolCreate(&pool, &props), CUDA_SUCCESS);
+	CHECK_EQUAL(cuMemPoolSetAttribute(pool, 2, &no), CUDA_SUCCESS);  /* CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC */
+	CHECK_EQUAL(cuMemPoolSetAttribute(pool, 4, &all), CUDA_SUCCESS); /* CU_MEMPOOL_ATTR_RELEASE_THRESHOLD */
+	for (int i = 0; i < 100; i++) {
+		if (cuMemAllocFromPoolAsync(&p, 64 * MIB, pool, NULL))
+			refused++;
+		else
+			CHECK_EQUAL(cuMemFreeAsync(p, NULL), CUDA_SUCCESS);
+	}
+	CHECK(refused > 0);
+	CHECK(container() <= LIMIT + SLACK + 64 * MIB);
+	CHECK_EQUAL(cuMemPoolTrimTo(pool, 0), CUDA_SUCCESS);
+	CHECK_EQUAL(cuMemAllocFromPoolAsync(&p, 64 * MIB, pool, NULL), CUDA_SUCCESS);
+	CHECK_EQUAL(cuMemFreeAsync(p, NULL), CUDA_SUCCESS);
+	CHECK_EQUAL(cuMemPoolDestroy(pool), CUDA_SUCCESS);
 	CHECK_EQUAL(container(), before);
 }
 
@@ -574,7 +604,7 @@ TEST(processes_race_at_the_limit) {
 int main(int argc, char **argv) {
 #define T(name) {#name, name}
 	static const struct check_test tests[] = {T(excess_is_refused), T(queries_return_the_share), T(managed_policies),
-						  T(handles_and_mappings), T(graph_memory), T(reserved_memory_is_used_above_the_limit), T(graph_memory_behind_other_nodes),
+						  T(handles_and_mappings), T(graph_memory), T(reserved_memory_is_used_above_the_limit), T(pool_without_reuse_stays_at_the_limit), T(graph_memory_behind_other_nodes),
 						  T(contexts_of_version_1), T(small_allocations_take_whole_blocks),
 						  T(arrays_take_what_their_format_takes), T(limits_of_a_context_take_memory),
 						  T(destroyed_pools_stay_charged), T(memory_is_opened_twice), T(libraries_are_charged_for_each_context),
