@@ -319,10 +319,13 @@ static bool reserve_memory(struct gsh_reservation *h, CUgraphExec e) {
 	*h = (struct gsh_reservation){0};
 	if (!find(e, &item) || !item.bytes) return true;
 	CUdevice d = (CUdevice)item.other;
+	gsh_reserve_wait();
 	uint64_t taken = add_pending(d, (int64_t)item.bytes), have = graph_memory(d, CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT);
 	if (!(item.flags & LAUNCHED)) taken += graph_memory(d, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT);
 	uint64_t idle = have > taken ? have - taken : 0;
-	if (gsh_reserve_on(h, d, item.bytes > idle ? item.bytes - idle : 0)) return true;
+	bool reserved = gsh_reserve_at_once(h, gsh_vgpu_of_device(d), item.bytes > idle ? item.bytes - idle : 0);
+	h->on.device = d;
+	if (reserved) return true;
 	add_pending(d, -(int64_t)item.bytes);
 	return false;
 }

@@ -61,6 +61,9 @@ GSH_EXPORT CUresult cuMemFree_v2(CUdeviceptr p) {
 	return r;
 }
 
+/* More than any device has. Sums of such sizes would overflow. */
+#define MOST (1ull << 56)
+
 /* Reserves what the pool may grow by. Reserves nothing in a capture: the allocation becomes a node, charged at the graph's launch. */
 static bool begin_async(struct gsh_reservation *h, CUmemoryPool pool, uint64_t bytes, CUstream s) {
 	bool on_host;
@@ -71,14 +74,16 @@ static bool begin_async(struct gsh_reservation *h, CUmemoryPool pool, uint64_t b
 	if (on_host) return true;
 	if (!gsh_pool_enter(pool, v, false)) return false;
 	if (gsh_stream_is_capturing(s)) return true;
-	if (!gsh_reserve_vgpu(h, v, gsh_pool_growth(pool, bytes))) return false;
-	gsh_pool_add_pending(pool, (int64_t)bytes);
-	return true;
+	if (bytes > MOST) return false;
+	gsh_reserve_wait();
+	if (gsh_reserve_at_once(h, v, gsh_pool_begin(pool, bytes))) return true;
+	gsh_pool_end(pool, bytes);
+	return false;
 }
 
 /* Charges the pool with its real size, even if the capture has ended meanwhile, and releases the reservation. Returns r. */
 static CUresult end_async(struct gsh_reservation *h, CUmemoryPool pool, uint64_t bytes, CUresult r) {
-	if (h->counted) gsh_pool_add_pending(pool, -(int64_t)bytes);
+	if (h->counted) gsh_pool_end(pool, bytes);
 	if (pool) gsh_pool_refresh(pool);
 	if (h->counted) gsh_memory_release(h->on.vgpu, h->bytes);
 	return r;

@@ -71,11 +71,13 @@ struct gsh_vgpu *gsh_pool_vgpu(CUmemoryPool pool, bool *on_host) {
 	return gsh_current().vgpu;
 }
 
-void gsh_pool_add_pending(CUmemoryPool pool, int64_t bytes) {
+/* Adds bytes, negative ones too, to those of the allocations under way in a pool. Returns their sum. */
+static uint64_t add_pending(CUmemoryPool pool, int64_t bytes) {
 	gsh_ledger_lock();
 	struct gsh_item *i = gsh_item_find(POOL, (uint64_t)pool);
-	if (i) i->other += bytes;
+	uint64_t pending = i ? i->other += (uint64_t)bytes : 0;
 	gsh_ledger_unlock();
+	return pending;
 }
 
 /* Returns all unused memory of a pool to the device. Reports whether the pool has none left. */
@@ -130,23 +132,16 @@ static void destroy_retired(CUmemoryPool pool) {
 	CALL(cuMemPoolDestroy, pool);
 }
 
-/* Returns the bytes of the allocations under way in a pool. */
-static uint64_t pending_bytes(CUmemoryPool pool) {
-	gsh_ledger_lock();
-	struct gsh_item *i = gsh_item_find(POOL, (uint64_t)pool);
-	uint64_t pending = i ? i->other : 0;
-	gsh_ledger_unlock();
-	return pending;
-}
-
-uint64_t gsh_pool_growth(CUmemoryPool pool, uint64_t bytes) {
-	uint64_t used = 0, reserved = 0;
-	if (bytes > UINT64_MAX / 2) return bytes;
+/* The pool is asked afterwards: an allocation that ends meanwhile is counted twice rather than not at all. */
+uint64_t gsh_pool_begin(CUmemoryPool pool, uint64_t bytes) {
+	uint64_t need = add_pending(pool, (int64_t)bytes), used = 0, reserved = 0;
 	get_attribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used);
 	get_attribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved);
-	uint64_t need = used + pending_bytes(pool) + bytes;
+	need += used;
 	return need <= reserved ? 0 : (need - reserved + PIECE - 1) / PIECE * PIECE;
 }
+
+void gsh_pool_end(CUmemoryPool pool, uint64_t bytes) { add_pending(pool, -(int64_t)bytes); }
 
 /*
  * Copies the lowest keys above a key of a kind's items, in ascending order, so that the driver can be called without the

@@ -13,14 +13,15 @@
  */
 struct gsh_vgpu *gsh_pool_vgpu(CUmemoryPool pool, bool *on_host);
 
-/* Returns by how many bytes a pool may grow for an allocation of this size and those under way. */
-uint64_t gsh_pool_growth(CUmemoryPool pool, uint64_t bytes);
-
 /* Enters a pool in the ledger, unless it is there already. Returns false if there is no room: its memory could not be charged. */
 bool gsh_pool_enter(CUmemoryPool pool, struct gsh_vgpu *v, bool on_host);
 
-/* Adds bytes, negative ones too, to the allocations under way in a pool that is in the ledger. */
-void gsh_pool_add_pending(CUmemoryPool pool, int64_t bytes);
+/*
+ * Begin and end an allocation in a pool that is in the ledger. gsh_pool_begin returns by how many bytes the pool may grow for it and
+ * for those under way.
+ */
+uint64_t gsh_pool_begin(CUmemoryPool pool, uint64_t bytes);
+void gsh_pool_end(CUmemoryPool pool, uint64_t bytes);
 
 /* Charges a pool with what it has reserved at present. */
 void gsh_pool_refresh(CUmemoryPool pool);

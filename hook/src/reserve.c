@@ -12,11 +12,8 @@ uint64_t gsh_allocated_bytes(uint64_t bytes) {
 	return bytes > UINT64_MAX - block ? UINT64_MAX : (bytes + block - 1) / block * block;
 }
 
-/*
- * Waits up to a second while the server serves others of the container and not this process, which may have nothing until then. When a
- * server ends or starts again, its processes notice it at different times, a few hundred ms apart.
- */
-static void wait_for_server(void) {
+/* When a server ends or starts again, its processes notice it at different times, a few hundred ms apart. */
+void gsh_reserve_wait(void) {
 	int cancel = gsh_cancel_disable();
 	for (int i = 0; i < 100 && atomic_load(&gsh_self_paced) && !atomic_load(&gsh_refused) && gsh_peers_usable() && gsh_peers_served(); i++)
 		gsh_sleep(10 * GSH_MILLISECOND);
@@ -29,7 +26,6 @@ static bool reserve(struct gsh_reservation *h, uint64_t bytes) {
 	h->bytes = bytes;
 	h->counted = true;
 	bool room = gsh_ledger_has_room();
-	wait_for_server();
 	if (v && room && gsh_memory_reserve(v, bytes)) return true;
 	gsh_pools_refresh(); /* a pool may have returned memory since it was last charged */
 	if (v && room && gsh_memory_reserve(v, bytes)) return true;
@@ -42,6 +38,7 @@ bool gsh_reserve_current(struct gsh_reservation *h, uint64_t bytes) {
 	if (!gsh_current().context) return true;
 	gsh_start();
 	h->on = gsh_current();
+	gsh_reserve_wait();
 	return reserve(h, bytes);
 }
 
@@ -50,12 +47,18 @@ bool gsh_reserve_on(struct gsh_reservation *h, CUdevice d, uint64_t bytes) {
 	gsh_start();
 	h->on.device = d;
 	h->on.vgpu = gsh_vgpu_of_device(d);
+	gsh_reserve_wait();
 	return reserve(h, bytes);
 }
 
 bool gsh_reserve_vgpu(struct gsh_reservation *h, struct gsh_vgpu *v, uint64_t bytes) {
-	*h = (struct gsh_reservation){0};
 	gsh_start();
+	gsh_reserve_wait();
+	return gsh_reserve_at_once(h, v, bytes);
+}
+
+bool gsh_reserve_at_once(struct gsh_reservation *h, struct gsh_vgpu *v, uint64_t bytes) {
+	*h = (struct gsh_reservation){0};
 	h->on.vgpu = v;
 	return reserve(h, bytes);
 }

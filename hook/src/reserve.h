@@ -30,6 +30,14 @@ bool gsh_reserve_current(struct gsh_reservation *h, uint64_t bytes);
 bool gsh_reserve_on(struct gsh_reservation *h, CUdevice d, uint64_t bytes);
 bool gsh_reserve_vgpu(struct gsh_reservation *h, struct gsh_vgpu *v, uint64_t bytes);
 
+/*
+ * Waits up to a second while the server serves others of the container and not this process, which may have nothing until then. The
+ * functions above do so. Where the bytes depend on what other threads allocate, they are computed after the wait and then reserved by
+ * gsh_reserve_at_once, or several threads would count on the same free memory.
+ */
+void gsh_reserve_wait(void);
+bool gsh_reserve_at_once(struct gsh_reservation *h, struct gsh_vgpu *v, uint64_t bytes);
+
 /* Enters what the driver allocated in the ledger at its real size, or releases the reservation if r is an error. Returns r. */
 CUresult gsh_reserve_commit(struct gsh_reservation *h, CUresult r, enum gsh_item_kind kind, uint64_t key, uint64_t bytes);
 

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stddef.h>
 #include <sys/prctl.h>
@@ -36,9 +37,32 @@ static void refuse_connect(void) {
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program)) perror("seccomp");
 }
 
+static CUcontext shared_context;
+
+/* Allocates from the pool of the device. Returns the address, or NULL. */
+static void *allocate_from_pool(void *unused) {
+	CUdeviceptr p = 0;
+	cuCtxSetCurrent(shared_context);
+	return cuMemAllocAsync(&p, 32 * MIB, NULL) ? unused : (void *)p;
+}
+
+/* Allocates in 8 threads at once and frees everything. Returns how many allocations succeeded. */
+static int allocate_in_threads(CUcontext context) {
+	pthread_t t[8];
+	void *p[8];
+	int got = 0;
+	shared_context = context;
+	for (int i = 0; i < 8; i++) pthread_create(&t[i], NULL, allocate_from_pool, NULL);
+	for (int i = 0; i < 8; i++) pthread_join(t[i], &p[i]);
+	for (int i = 0; i < 8; i++)
+		if (p[i]) got += !cuMemFreeAsync((CUdeviceptr)p[i], NULL);
+	return got;
+}
+
 /*
  * The main function of a process: obeys orders from descriptor 3 and answers on 4. A positive number allocates so many MiB, -1 frees
- * the last, -2 closes all other descriptors, -3 leaves a child process for 10 s.
+ * the last, -2 closes all other descriptors, -3 leaves a child process for 10 s, -4 makes the pool of device 0 reserve 32 MiB, -5 allocates
+ * 32 MiB there in each of 8 threads at once and frees them, and answers how many it got.
  */
 static int obey(int argc, char **argv) {
 	CUcontext context;
@@ -58,6 +82,8 @@ static int obey(int argc, char **argv) {
 			alarm(10); /* ends it */
 			for (;;) pause();
 		}
+		if (order == -4) answer = cuMemAllocAsync(&last, 32 * MIB, NULL) || cuMemFreeAsync(last, NULL);
+		if (order == -5) answer = allocate_in_threads(context);
 		if (write(101, &answer, sizeof answer) < 0) return 1;
 	}
 	return 0;
@@ -215,6 +241,26 @@ TEST(allocation_waits_for_processes_that_are_served) {
 	end(&a);
 }
 
+/* Threads that wait at once do not all count on the same 32 MiB that the pool has left. Without a wait too long, some get memory. */
+TEST(threads_that_wait_share_the_pool) {
+	char path[96];
+	new_container();
+	snprintf(path, sizeof path, "%s/processes-1", getenv("GSHARE_DIR"));
+	int fd = open(path, O_RDONLY | O_CLOEXEC), order = -5, got = 0;
+	struct process a = start("");
+	CHECK_EQUAL(tell(&a, -4), 0);
+	for (int i = 0; i < 10 && !got; i++) {
+		say_served(fd, F_RDLCK);
+		CHECK_EQUAL(write(a.orders, &order, sizeof order), sizeof order);
+		usleep(200000);
+		say_served(fd, F_UNLCK);
+		got = answer_of(&a);
+	}
+	CHECK(got >= 1 && got <= 3);
+	close(fd);
+	end(&a);
+}
+
 static struct server server = {.memory_limit = 100 * MIB};
 
 /* While the server serves one process, another one that does not reach it has nothing; what the first holds counts when the server is gone. */
@@ -263,7 +309,7 @@ int main(int argc, char **argv) {
 #define T(name) {#name, name}
 	static const struct check_test tests[] = {T(limit_holds_over_all_processes), T(containers_have_limits_of_their_own), T(closed_descriptors_free_nothing),
 						  T(child_process_holds_nothing), T(allocation_waits_for_processes_that_are_served),
-						  T(unserved_process_has_nothing_beside_a_served_one),
+						  T(threads_that_wait_share_the_pool), T(unserved_process_has_nothing_beside_a_served_one),
 						  T(refused_process_states_no_more_than_it_holds), {0}};
 	if (argc > 1 && !strcmp(argv[1], "obey")) return obey(argc, argv);
 	return check_run(tests, argc, argv);
