@@ -41,9 +41,9 @@ static void after_fork(void) {
 
 /* Connects to the server. Retries while the server may be starting, but not if its directory is missing. */
 static bool connect_to_server(void) {
+	uint64_t deadline = gsh_now() + 2 * GSH_SECOND; /* a server that accepts and does not answer takes a second of it each time */
 	int r = gsh_client_connect();
-	for (uint64_t waited = 0; (r == -ECONNREFUSED || r == -ETIMEDOUT || r == -EPIPE || r == -EAGAIN) && waited < 2 * GSH_SECOND;
-	     waited += 50 * GSH_MILLISECOND) {
+	while ((r == -ECONNREFUSED || r == -ETIMEDOUT || r == -EPIPE || r == -EAGAIN) && gsh_now() < deadline) {
 		gsh_sleep(50 * GSH_MILLISECOND);
 		r = gsh_client_connect();
 	}

@@ -313,7 +313,7 @@ TEST(nvml_returns_the_share_during_the_start) {
 		_exit(2);
 	}
 	CHECK_EQUAL(status_of(child), 0);
-	CHECK(server.unanswered > 0);
+	CHECK(server.unanswered > 0 && server.unanswered < 20); /* each takes a second, and the start gives up after two */
 	server.silent = 0;
 }
 
