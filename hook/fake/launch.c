@@ -57,6 +57,7 @@ TWIN(cuLaunchKernel, , _ptsz, 7000, (KERNEL, void **p, void **e), (f, gx, gy, gz
 FN(cuLaunchCooperativeKernel, , 9000, KERNEL, void **parameters)
 {
 	ENTER(cuLaunchCooperativeKernel);
+	AT_RETURN();
 	(void)bx, (void)by, (void)bz, (void)shared, (void)parameters;
 	return launch(f, gx, gy, gz, s);
 }

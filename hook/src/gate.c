@@ -93,12 +93,22 @@ static void close_batch(struct gsh_stream_state *st) {
 	flush_counters(st);
 }
 
-/* Clears a state. Its stream may be destroyed, so no event is recorded there: its launches are charged at their estimate. */
+/* Undoes charge_open, once the launch has an event behind it has to wait again, or will never return. */
+static void uncharge_open(struct gsh_stream_state *st) {
+	if (st->work_charged) atomic_fetch_sub(&st->vgpu->open, st->work_charged);
+	st->work_charged = 0;
+}
+
+/*
+ * Clears a state. Its stream may be destroyed, so no event is recorded there: its launches are charged at their estimate. That of a
+ * thread that was cancelled in the driver has a launch that does not return.
+ */
 static void drop_state(struct gsh_stream_state *st) {
 	if (st->vgpu && st->launches_at_event != st->launches_left) gsh_charge_estimate(st->vgpu, work_estimate(st));
 	flush_counters(st);
 	if (st->vgpu) reconcile_blocks(st);
 	if (st->vgpu) gsh_budget_release(st);
+	if (st->vgpu) uncharge_open(st);
 	*st = (struct gsh_stream_state){.next_victim = st->next_victim};
 }
 
@@ -133,12 +143,6 @@ static bool charge_open(struct gsh_stream_state *st, uint64_t more, uint64_t mos
 	} while (!atomic_compare_exchange_weak(&st->vgpu->open, &open, open + more));
 	st->work_charged = more;
 	return true;
-}
-
-/* Undoes charge_open, once the launch has an event behind it or has to wait again. */
-static void uncharge_open(struct gsh_stream_state *st) {
-	if (st->work_charged) atomic_fetch_sub(&st->vgpu->open, st->work_charged);
-	st->work_charged = 0;
 }
 
 /* Counts a launch that is too long for a budget, if the budgets of the streams leave room for it. */

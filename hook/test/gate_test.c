@@ -14,6 +14,8 @@
 #define MIB (1ull << 20)
 #define MS 1000000ull
 
+void fakecuda_at_return(void (*call)(void));
+
 static struct server server = {.memory_limit = 1024 * MIB, .vgpus = 2};
 static CUfunction kernel;
 
@@ -184,6 +186,31 @@ TEST(launches_of_an_ended_thread_are_counted) {
 	cuCtxSynchronize();
 	eventually(&check_failures, all_counted);
 	CHECK_EQUAL(client()->launches, want_launches);
+}
+
+/* Ends the calling thread within the driver's launch, as pthread_cancel does. */
+static void end_in_driver(void) { pthread_exit(NULL); }
+
+static void *launch_and_end_in_driver(void *c) {
+	cuCtxSetCurrent(c);
+	fakecuda_at_return(end_in_driver);
+	cuLaunchCooperativeKernel(kernel, 1, 1, 1, 32, 1, 1, 0, NULL, NULL);
+	return NULL;
+}
+
+/* A thread that is cancelled in the driver's launch leaves no work open. */
+TEST(launch_of_a_cancelled_thread_is_not_open) {
+	CUcontext c;
+	pthread_t t;
+	cuCtxGetCurrent(&c);
+	cuCtxSynchronize();
+	await_published();
+	want_launches = client()->launches + 1;
+	pthread_create(&t, NULL, launch_and_end_in_driver, c);
+	pthread_join(t, NULL);
+	cuCtxSynchronize();
+	eventually(&check_failures, all_counted);
+	CHECK_EQUAL(client()->open, 0);
 }
 
 /* The memory and events of a green context live as long as the primary context that it retains. */
@@ -468,7 +495,8 @@ TEST(server_restart_restores_the_session) {
 int main(int argc, char **argv) {
 #define T(name) {#name, name}
 	static const struct check_test tests[] = {T(pause_holds_launches_until_run), T(drain_holds_launches), T(devices_are_gated_separately),
-						  T(lost_wake_up_delays_briefly), T(every_launch_is_counted_once), T(launches_of_an_ended_thread_are_counted), T(green_context_ends_with_the_primary),
+						  T(lost_wake_up_delays_briefly), T(every_launch_is_counted_once), T(launches_of_an_ended_thread_are_counted),
+						  T(launch_of_a_cancelled_thread_is_not_open), T(green_context_ends_with_the_primary),
 						  T(capture_is_not_disturbed),
 						  T(paused_capture_passes), T(copies_wait_for_a_token), T(copies_are_counted),
 						  T(host_copies_pass), T(server_page_is_sealed), T(fork_after_start), T(server_hangs),
