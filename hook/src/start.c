@@ -63,11 +63,17 @@ static void use_policy_file(void) {
 	if (vgpus && gsh_account_barred()) gsh_log("no memory and no launches until the token server accepts this process");
 }
 
+/* Sets up the pages with the limits of the policy file, if there is one, for queries. */
+static void read_limits(void) {
+	gsh_pages_init();
+	atomic_store(&gsh_vgpu_count, gsh_policy_read(gsh_directory()));
+}
+
 /* The steps of gsh_start, on the one thread that makes them. */
 static void start(void) {
 	static atomic_bool once;
 	gsh_log_open();
-	if (!atomic_load(&gsh_vgpu_count)) gsh_pages_init(); /* else gsh_start_queries has, and other threads read the limits */
+	if (!atomic_load(&gsh_vgpu_count)) read_limits(); /* else gsh_start_queries has, and other threads read the limits */
 	gsh_peers_init(gsh_directory());
 	bool connected = connect_to_server();
 	gsh_account_pace(!connected);
@@ -95,11 +101,19 @@ void gsh_start(void) {
 	if (seen == NOT_STARTED) gsh_start(); /* another thread had only set up queries */
 }
 
+/*
+ * A start on another thread reads the policy file at once. Without one it takes up to some seconds until the server has said what the
+ * limits are. A child process that was forked meanwhile does not wait for ever.
+ */
 void gsh_start_queries(void) {
 	uint32_t seen = NOT_STARTED;
-	if (atomic_load(&gsh_vgpu_count) || !atomic_compare_exchange_strong(&progress, &seen, STARTING)) return;
-	gsh_pages_init();
-	atomic_store(&gsh_vgpu_count, gsh_policy_read(gsh_directory()));
+	if (atomic_load(&gsh_vgpu_count)) return;
+	if (!atomic_compare_exchange_strong(&progress, &seen, STARTING)) {
+		for (int i = 0; i < 500 && atomic_load(&progress) == STARTING && !atomic_load(&gsh_vgpu_count); i++)
+			gsh_wait_word(&progress, STARTING, 10 * GSH_MILLISECOND);
+		return;
+	}
+	read_limits();
 	atomic_store(&progress, NOT_STARTED);
 	gsh_wake_word(&progress);
 }

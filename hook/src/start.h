@@ -9,7 +9,7 @@
  */
 void gsh_start(void);
 
-/* Sets up the limits of the policy file, without a server, for a process that uses only NVML. */
+/* Sets up the limits of the policy file, without a server, for a process that uses only NVML. While another thread starts the hook, waits until that has limits. */
 void gsh_start_queries(void);
 
 #endif

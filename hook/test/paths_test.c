@@ -293,11 +293,16 @@ static void *start_cuda(void *unused) {
 	return unused;
 }
 
-/* Runs in a program of its own. Asks NVML before and while the hook starts. Returns exit code 0 if all answers are the share. */
-static int starting(void) {
+/*
+ * Runs in a program of its own. Asks NVML while the hook starts, and before, or first when a byte comes from a pipe. Returns exit code 0
+ * if all answers are the share.
+ */
+static int starting(int pipe) {
+	char byte;
 	pthread_t thread;
-	int wrong = nvml_total() != LIMIT;
+	int wrong = pipe < 0 && nvml_total() != LIMIT;
 	pthread_create(&thread, NULL, start_cuda, NULL);
+	wrong += pipe >= 0 && read(pipe, &byte, 1) != 1;
 	for (; !started; usleep(1000)) wrong += nvml_total() != LIMIT;
 	pthread_join(thread, NULL);
 	return wrong != 0;
@@ -309,7 +314,7 @@ TEST(nvml_returns_the_share_during_the_start) {
 	server.silent = 1;
 	pid_t child = fork();
 	if (!child) {
-		execl("/proc/self/exe", "starting", NULL);
+		execl("/proc/self/exe", "starting", "-1", NULL);
 		_exit(2);
 	}
 	CHECK_EQUAL(status_of(child), 0);
@@ -317,12 +322,41 @@ TEST(nvml_returns_the_share_during_the_start) {
 	server.silent = 0;
 }
 
+/* Starts the program that begins to ask while the server does not answer. Returns its exit code. */
+static int status_of_first_query(void) {
+	int fds[2], before = server.unanswered;
+	char number[16];
+	if (pipe(fds)) return -1;
+	snprintf(number, sizeof number, "%d", fds[0]);
+	server.silent = 1;
+	pid_t child = fork();
+	if (!child) {
+		close(fds[1]);
+		execl("/proc/self/exe", "starting", number, NULL);
+		_exit(2);
+	}
+	close(fds[0]);
+	while (server.unanswered == before && !waitpid(child, NULL, WNOHANG)) usleep(1000);
+	CHECK_EQUAL(write(fds[1], "", 1), 1);
+	int status = status_of(child);
+	close(fds[1]);
+	server.silent = 0;
+	return status;
+}
+
+/* Nothing has asked before the start. */
+TEST(nvml_returns_the_share_first_during_the_start) {
+	write_policy();
+	CHECK_EQUAL(status_of_first_query(), 0);
+}
+
 int main(int argc, char **argv) {
 #define T(name) {#name, name}
 	static const struct check_test tests[] = {T(every_allocation_is_counted), T(version_1_is_refused), T(every_memory_function_is_tested), T(nvml_returns_the_share),
-						  T(nvml_returns_the_share_in_a_child), T(nvml_returns_the_share_during_the_start), {0}};
+						  T(nvml_returns_the_share_in_a_child), T(nvml_returns_the_share_during_the_start),
+						  T(nvml_returns_the_share_first_during_the_start), {0}};
 	CUmemPoolProps p = {.allocType = 1, .location = {1, 0}};
-	if (!strcmp(argv[0], "starting")) return starting();
+	if (!strcmp(argv[0], "starting")) return starting(atoi(argv[1]));
 	server.uuid = "GPU-00000000-0000-0000-0000-000000000000";
 	server_start(&server);
 	if (!driver_start("spin_ns1_sm1_blocks1") || server.sessions != 1) return printf("no session with the token server\n"), 1;
