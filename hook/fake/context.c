@@ -332,8 +332,9 @@ FN(cuGreenCtxDestroy, , 12040, CUcontext green)
 	NEED(green);
 	if (green == fake_current)
 		pop();
-	fake_context_hand_on(green, &primaries[green->device]);
-	return release_primary(green->device, 0); /* streams may still refer to it, so it is not freed */
+	struct context *primary = &primaries[green->device];
+	fake_context_hand_on(green, primary);
+	return release_primary(green->device, primary->references == 0); /* streams may still refer to it, so it is not freed */
 }
 
 /* Waits for all work of a context. */

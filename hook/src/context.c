@@ -139,7 +139,10 @@ static CUdevice device_of(CUcontext c) {
 	return d;
 }
 
-/* What was allocated while the green context was current lives as long as the primary context, which the call may end. */
+/*
+ * What was allocated while the green context was current lives as long as the primary context, which the call may end. Without a
+ * primary context it is gone: a reset has ended that.
+ */
 GSH_EXPORT CUresult cuGreenCtxDestroy(CUgreenCtx g) {
 	NEED(cuGreenCtxDestroy);
 	CUcontext c = NULL;
@@ -149,9 +152,9 @@ GSH_EXPORT CUresult cuGreenCtxDestroy(CUgreenCtx g) {
 	gsh_reap_context(primary);
 	CUresult r = real(g);
 	context_changed();
-	if (r != CUDA_SUCCESS || !primary) return r;
-	gsh_ledger_hand_on(c, primary);
-	if (!primary_is_active(d)) context_ended(primary);
+	if (r != CUDA_SUCCESS) return r;
+	if (primary) gsh_ledger_hand_on(c, primary);
+	if (!primary || !primary_is_active(d)) context_ended(primary ? primary : c);
 	return r;
 }
 

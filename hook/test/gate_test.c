@@ -238,6 +238,24 @@ TEST(green_context_ends_with_the_primary) {
 	eventually(&check_failures, nothing_open_there);
 }
 
+/* So does its memory where a reset has ended the primary context before. */
+TEST(green_context_ends_after_a_reset) {
+	CUcontext before, c;
+	CUgreenCtx g;
+	CUdeviceptr p;
+	cuCtxGetCurrent(&before);
+	CHECK_EQUAL(cuDevicePrimaryCtxReset_v2(1), CUDA_SUCCESS);
+	uint64_t held = server.container[1]->memory;
+	CHECK_EQUAL(cuGreenCtxCreate(&g, NULL, 1, 1), CUDA_SUCCESS);
+	CHECK_EQUAL(cuCtxFromGreenCtx(&c, g), CUDA_SUCCESS);
+	CHECK_EQUAL(cuCtxSetCurrent(c), CUDA_SUCCESS);
+	CHECK_EQUAL(cuMemAlloc_v2(&p, 64 * MIB), CUDA_SUCCESS);
+	CHECK_EQUAL(cuDevicePrimaryCtxReset_v2(1), CUDA_SUCCESS);
+	CHECK_EQUAL(cuGreenCtxDestroy(g), CUDA_SUCCESS);
+	CHECK_EQUAL(server.container[1]->memory, held);
+	cuCtxSetCurrent(before);
+}
+
 static int no_captures(void) { return client()->captures == 0; }
 static _Atomic int stop;
 /* Thread: launches into a stream until it is stopped. */
@@ -497,6 +515,7 @@ int main(int argc, char **argv) {
 	static const struct check_test tests[] = {T(pause_holds_launches_until_run), T(drain_holds_launches), T(devices_are_gated_separately),
 						  T(lost_wake_up_delays_briefly), T(every_launch_is_counted_once), T(launches_of_an_ended_thread_are_counted),
 						  T(launch_of_a_cancelled_thread_is_not_open), T(green_context_ends_with_the_primary),
+						  T(green_context_ends_after_a_reset),
 						  T(capture_is_not_disturbed),
 						  T(paused_capture_passes), T(copies_wait_for_a_token), T(copies_are_counted),
 						  T(host_copies_pass), T(server_page_is_sealed), T(fork_after_start), T(server_hangs),
