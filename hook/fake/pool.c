@@ -193,6 +193,7 @@ FN(cuDeviceGetDefaultMemPool, , 11020, struct pool **pool, CUdevice device)
 FN(cuDeviceGetMemPool, , 11020, struct pool **pool, CUdevice device)
 {
 	ENTER(cuDeviceGetMemPool);
+	AT_RETURN();
 	if (!pool || device < 0 || device >= fake_devices)
 		return CUDA_ERROR_INVALID_VALUE;
 	*pool = device_pool(device);

@@ -64,31 +64,6 @@ GSH_EXPORT CUresult cuMemFree_v2(CUdeviceptr p) {
 /* More than any device has. Sums of such sizes would overflow. */
 #define MOST (1ull << 56)
 
-/* Reserves what the pool may grow by. Reserves nothing in a capture: the allocation becomes a node, charged at the graph's launch. */
-static bool begin_async(struct gsh_reservation *h, CUmemoryPool pool, uint64_t bytes, CUstream s) {
-	bool on_host;
-	*h = (struct gsh_reservation){0};
-	if (!pool || !gsh_current().context) return true;
-	gsh_start();
-	struct gsh_vgpu *v = gsh_pool_vgpu(pool, &on_host);
-	if (on_host) return true;
-	if (!gsh_pool_enter(pool, v, false)) return false;
-	if (gsh_stream_is_capturing(s)) return true;
-	if (bytes > MOST) return false;
-	gsh_reserve_wait();
-	if (gsh_reserve_at_once(h, v, gsh_pool_begin(pool, bytes))) return true;
-	gsh_pool_end(pool, bytes);
-	return false;
-}
-
-/* Charges the pool with its real size, even if the capture has ended meanwhile, and releases the reservation. Returns r. */
-static CUresult end_async(struct gsh_reservation *h, CUmemoryPool pool, uint64_t bytes, CUresult r) {
-	if (h->counted) gsh_pool_end(pool, bytes);
-	if (pool) gsh_pool_refresh(pool);
-	if (h->counted) gsh_memory_release(h->on.vgpu, h->bytes);
-	return r;
-}
-
 /* Returns the device of a stream, which may differ from that of the current context. */
 static CUdevice device_of(CUstream s, struct gsh_current current) {
 	CUcontext c = current.context;
@@ -106,6 +81,68 @@ static CUmemoryPool pool_of(CUstream s) {
 	struct gsh_current current = gsh_current();
 	if (!current.context || CALL(cuDeviceGetMemPool, &pool, device_of(s, current)) != CUDA_SUCCESS) return NULL;
 	return pool;
+}
+
+/* An allocation in stream order, from a given pool or from the device's current one. */
+struct async {
+	struct gsh_reservation hold;
+	CUmemoryPool pool;
+	bool current; /* the driver looks the pool up again, and may find another one */
+	uint64_t bytes;
+	CUstream stream;
+};
+
+/*
+ * Looks the pool up if it is not given, and enters it in the ledger, unless it is a host's. Stores its vGPU and by how much it may grow,
+ * unless the stream is capturing. Returns false if the allocation cannot be charged.
+ */
+static bool enter(struct async *a, bool capturing, bool *counted, struct gsh_vgpu **v, uint64_t *growth) {
+	bool on_host = true;
+	if (a->current) a->pool = pool_of(a->stream);
+	if (a->pool) *v = gsh_pool_vgpu(a->pool, &on_host);
+	if (on_host) return true;
+	if (!gsh_pool_enter(a->pool, *v, false)) return false;
+	if (capturing) return true;
+	if (a->bytes > MOST) return false;
+	*growth = gsh_pool_begin(a->pool, a->bytes);
+	*counted = true;
+	return true;
+}
+
+/* Reserves what the pool may grow by. Reserves nothing in a capture: the allocation becomes a node, charged at the graph's launch. */
+static bool begin_async(struct async *a) {
+	bool counted = false;
+	struct gsh_vgpu *v = NULL;
+	uint64_t growth = 0;
+	if (!gsh_current().context) return a->pool = NULL, true;
+	gsh_start();
+	bool capturing = gsh_stream_is_capturing(a->stream);
+	if (!capturing) gsh_reserve_wait();
+	int cancel = gsh_pools_lock();
+	bool entered = enter(a, capturing, &counted, &v, &growth);
+	gsh_pools_unlock(cancel);
+	if (!counted) return entered;
+	if (gsh_reserve_at_once(&a->hold, v, growth)) return true;
+	gsh_pool_end(a->pool, a->bytes);
+	return false;
+}
+
+/* Charges the pool from which the driver has allocated since the first one was destroyed. */
+static void charge_current(CUstream s) {
+	bool on_host = true;
+	int cancel = gsh_pools_lock();
+	CUmemoryPool pool = pool_of(s);
+	struct gsh_vgpu *v = pool ? gsh_pool_vgpu(pool, &on_host) : NULL;
+	if (!on_host && gsh_pool_enter(pool, v, false)) gsh_pool_refresh(pool);
+	gsh_pools_unlock(cancel);
+}
+
+/* Charges the pool with its real size, even if the capture has ended meanwhile, and releases the reservation. Returns r. */
+static CUresult end_async(struct async *a, CUresult r) {
+	if (a->hold.counted) gsh_pool_end(a->pool, a->bytes);
+	if (a->pool && !gsh_pool_charge(a->pool) && a->current) charge_current(a->stream);
+	if (a->hold.counted) gsh_memory_release(a->hold.on.vgpu, a->hold.bytes);
+	return r;
 }
 
 /* Reports whether a pool is of host memory. Pools of all other kinds, including kinds that later drivers add, count as device memory. */
@@ -139,10 +176,8 @@ GSH_EXPORT CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *pr
 #define ALLOCATE(name, twin)                                                                                            \
 	GSH_EXPORT CUresult name(CUdeviceptr *p, size_t bytes, CUstream s) {                                            \
 		NEED(name);                                                                                             \
-		struct gsh_reservation h;                                                                               \
-		CUmemoryPool pool = pool_of(s ? s : twin);                                                              \
-		if (!begin_async(&h, pool, bytes, s ? s : twin)) return CUDA_ERROR_OUT_OF_MEMORY;                       \
-		return end_async(&h, pool, bytes, real(p, bytes, s));                                                   \
+		struct async a = {.current = true, .bytes = bytes, .stream = s ? s : twin};                             \
+		return begin_async(&a) ? end_async(&a, real(p, bytes, s)) : CUDA_ERROR_OUT_OF_MEMORY;                   \
 	}
 ALLOCATE(cuMemAllocAsync, CU_STREAM_LEGACY)
 ALLOCATE(cuMemAllocAsync_ptsz, CU_STREAM_PER_THREAD)
@@ -150,9 +185,8 @@ ALLOCATE(cuMemAllocAsync_ptsz, CU_STREAM_PER_THREAD)
 #define ALLOCATE_FROM(name, twin)                                                                                       \
 	GSH_EXPORT CUresult name(CUdeviceptr *p, size_t bytes, CUmemoryPool pool, CUstream s) {                         \
 		NEED(name);                                                                                             \
-		struct gsh_reservation h;                                                                               \
-		if (!begin_async(&h, pool, bytes, s ? s : twin)) return CUDA_ERROR_OUT_OF_MEMORY;                       \
-		return end_async(&h, pool, bytes, real(p, bytes, pool, s));                                             \
+		struct async a = {.pool = pool, .bytes = bytes, .stream = s ? s : twin};                                \
+		return begin_async(&a) ? end_async(&a, real(p, bytes, pool, s)) : CUDA_ERROR_OUT_OF_MEMORY;             \
 	}
 ALLOCATE_FROM(cuMemAllocFromPoolAsync, CU_STREAM_LEGACY)
 ALLOCATE_FROM(cuMemAllocFromPoolAsync_ptsz, CU_STREAM_PER_THREAD)

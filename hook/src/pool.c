@@ -25,6 +25,17 @@ static atomic_bool freed;
  */
 static pthread_mutex_t use = PTHREAD_MUTEX_INITIALIZER;
 
+int gsh_pools_lock(void) {
+	int cancel = gsh_cancel_disable();
+	pthread_mutex_lock(&use);
+	return cancel;
+}
+
+void gsh_pools_unlock(int cancel) {
+	pthread_mutex_unlock(&use);
+	gsh_cancel_restore(cancel);
+}
+
 /* Reads an attribute of a pool, in bytes; false if the driver does not return it. */
 static bool get_attribute(CUmemoryPool pool, int attribute, uint64_t *value) {
 	return CALL(cuMemPoolGetAttribute, pool, attribute, value) == CUDA_SUCCESS;
@@ -116,11 +127,9 @@ static bool retire(CUmemoryPool pool) {
 }
 
 CUresult gsh_pool_destroy(CUmemoryPool pool, CUresult (*real)(CUmemoryPool)) {
-	int cancel = gsh_cancel_disable();
-	pthread_mutex_lock(&use);
+	int cancel = gsh_pools_lock();
 	CUresult r = retire(pool) ? CUDA_SUCCESS : GSH_FREE(POOL, pool, real(pool));
-	pthread_mutex_unlock(&use);
-	gsh_cancel_restore(cancel);
+	gsh_pools_unlock(cancel);
 	return r;
 }
 
@@ -162,16 +171,22 @@ static int list_keys(enum gsh_item_kind kind, uint64_t above, uint64_t keys[KEYS
 
 /* Calls a function with the key of an item, unless another thread has removed the item. Returns what it does. */
 static bool check_item(enum gsh_item_kind kind, uint64_t key, bool (*check)(uint64_t key)) {
-	int cancel = gsh_cancel_disable();
-	pthread_mutex_lock(&use);
+	int cancel = gsh_pools_lock();
 	gsh_ledger_lock();
 	bool there = gsh_item_find(kind, key) != NULL;
 	gsh_ledger_unlock();
 	bool result = there && check(key);
-	pthread_mutex_unlock(&use);
-	gsh_cancel_restore(cancel);
+	gsh_pools_unlock(cancel);
 	return result;
 }
+
+/* Charges a pool with what it has reserved at present. */
+static bool charge(uint64_t pool) {
+	gsh_pool_refresh((CUmemoryPool)pool);
+	return true;
+}
+
+bool gsh_pool_charge(CUmemoryPool pool) { return check_item(POOL, (uint64_t)pool, charge); }
 
 /* Calls a function with the keys of a kind's items until it returns true. Reports whether it did. */
 static bool any_key(enum gsh_item_kind kind, bool (*check)(uint64_t key)) {

@@ -26,6 +26,13 @@ void gsh_pool_end(CUmemoryPool pool, uint64_t bytes);
 /* Charges a pool with what it has reserved at present. */
 void gsh_pool_refresh(CUmemoryPool pool);
 
+/* Does so if the ledger has the pool; false if not: another thread has destroyed it. */
+bool gsh_pool_charge(CUmemoryPool pool);
+
+/* Between these two no pool is destroyed, so that one that the driver names can be entered and asked. No wait is allowed there. */
+int gsh_pools_lock(void);
+void gsh_pools_unlock(int cancel);
+
 /* Destroys a pool by the driver's function, now or, if it still has memory, once its last allocation is freed. */
 CUresult gsh_pool_destroy(CUmemoryPool pool, CUresult (*real)(CUmemoryPool));
 

@@ -17,6 +17,7 @@
 void fakecuda_at_return(void (*call)(void));
 unsigned long fakecuda_stale_pools(void);
 CUresult cuMemPoolSetAttribute(CUmemoryPool pool, int attribute, void *value);
+CUresult cuDeviceSetMemPool(CUdevice d, CUmemoryPool pool);
 int fakecuda_fail(const char *name, unsigned long nth, unsigned long count, CUresult code);
 
 static struct server server = {.memory_limit = LIMIT};
@@ -552,6 +553,26 @@ TEST(destroyed_pool_is_not_used) {
 	CHECK_EQUAL(cuMemPoolDestroy(first > second ? second : first), CUDA_SUCCESS);
 }
 
+/* Another thread destroys a device's current pool when an allocation has looked it up: then the default pool is charged. */
+TEST(destroyed_pool_is_not_entered_again) {
+	CUmemPoolProps props = {.allocType = 1, .location = {1, 0}};
+	CUdeviceptr p;
+	unsigned long stale = fakecuda_stale_pools();
+	uint64_t before = container();
+	CHECK_EQUAL(cuMemPoolCreate(&doomed, &props), CUDA_SUCCESS);
+	CHECK_EQUAL(cuDeviceSetMemPool(0, doomed), CUDA_SUCCESS);
+	destroyed = 0;
+	fakecuda_at_return(destroy_meanwhile);
+	CHECK_EQUAL(cuMemAllocAsync(&p, 64 * MIB, NULL), CUDA_SUCCESS);
+	pthread_join(destroyer, NULL);
+	CHECK_EQUAL(cuMemGetInfo_v2(&(size_t){0}, &(size_t){0}), CUDA_SUCCESS);
+	CHECK_EQUAL(fakecuda_stale_pools(), stale);
+	CHECK_EQUAL(container(), before + 64 * MIB);
+	CHECK_EQUAL(cuMemFreeAsync(p, NULL), CUDA_SUCCESS);
+	CHECK_EQUAL(cuCtxSynchronize(), CUDA_SUCCESS);
+	CHECK_EQUAL(container(), before);
+}
+
 /* Neither is lost what cuMemAlloc has allocated and many calls have freed in the order of a stream. */
 TEST(many_freed_in_order) {
 	CUstream s;
@@ -608,7 +629,8 @@ int main(int argc, char **argv) {
 						  T(contexts_of_version_1), T(small_allocations_take_whole_blocks),
 						  T(arrays_take_what_their_format_takes), T(limits_of_a_context_take_memory),
 						  T(destroyed_pools_stay_charged), T(memory_is_opened_twice), T(libraries_are_charged_for_each_context),
-						  T(unmapped_with_host_memory), T(many_pools), T(destroyed_pool_is_not_used), T(many_freed_in_order),
+						  T(unmapped_with_host_memory), T(many_pools), T(destroyed_pool_is_not_used),
+						  T(destroyed_pool_is_not_entered_again), T(many_freed_in_order),
 						  T(processes_race_at_the_limit), T(random_operations_do_not_drift),
 						  T(exported_memory_stays_charged), {0}};
 	if (!strcmp(argv[0], "competitor")) competitor(atoi(argv[1]));
