@@ -164,7 +164,12 @@ static CUresult destroy(struct context *context)
 }
 
 FN(cuCtxDestroy, , 2000, CUcontext context) { ENTER(cuCtxDestroy); return destroy(context); }
-FN(cuCtxDestroy, _v2, 4000, CUcontext context) { ENTER(cuCtxDestroy_v2); return destroy(context); }
+FN(cuCtxDestroy, _v2, 4000, CUcontext context)
+{
+	ENTER(cuCtxDestroy_v2);
+	AT_RETURN();
+	return destroy(context);
+}
 FN(cuCtxDetach, , 2000, CUcontext context) { ENTER(cuCtxDetach); return destroy(context); }
 
 FN(cuCtxSetCurrent, , 4000, CUcontext context)

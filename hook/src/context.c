@@ -3,6 +3,7 @@
 #include "device.h"
 #include "ledger.h"
 #include "module.h"
+#include "pool.h"
 #include "reap.h"
 #include "reserve.h"
 #include "start.h"
@@ -12,6 +13,12 @@
 static void context_changed(void) {
 	gsh_current_invalidate();
 	gsh_streams_invalidate();
+}
+
+/* Gives up the events of a context that a call may end. */
+static void context_ending(CUcontext c) {
+	gsh_reap_context(c);
+	gsh_pools_context_ending(c, true);
 }
 
 /* Drops what belonged to a context that has ended: its memory, and the thread's cached state. */
@@ -66,9 +73,12 @@ GSH_EXPORT CUresult cuCtxSetCurrent(CUcontext c) {
 #define DESTROY(name)                                                                                                   \
 	GSH_EXPORT CUresult name(CUcontext c) {                                                                         \
 		NEED(name);                                                                                             \
-		gsh_reap_context(c);                                                                                    \
+		context_ending(c);                                                                                      \
 		CUresult r = real(c);                                                                                   \
-		if (r == CUDA_SUCCESS) context_ended(c);                                                                \
+		if (r == CUDA_SUCCESS)                                                                                  \
+			context_ended(c);                                                                               \
+		else                                                                                                    \
+			gsh_pools_context_ending(c, false);                                                             \
 		return r;                                                                                               \
 	}
 DESTROY(cuCtxDestroy)
@@ -115,9 +125,12 @@ static CUcontext primary_of(CUdevice d) {
 	GSH_EXPORT CUresult name(CUdevice d) {                                                                          \
 		NEED(name);                                                                                             \
 		CUcontext c = primary_of(d);                                                                            \
-		gsh_reap_context(c);                                                                                    \
+		context_ending(c);                                                                                      \
 		CUresult r = real(d);                                                                                   \
-		if (c && !primary_is_active(d)) context_ended(c);                                                       \
+		if (c && !primary_is_active(d))                                                                         \
+			context_ended(c);                                                                               \
+		else                                                                                                    \
+			gsh_pools_context_ending(c, false);                                                             \
 		return r;                                                                                               \
 	}
 RELEASE(cuDevicePrimaryCtxRelease)
@@ -148,13 +161,14 @@ GSH_EXPORT CUresult cuGreenCtxDestroy(CUgreenCtx g) {
 	CUcontext c = NULL;
 	CUdevice d = g && CALL(cuCtxFromGreenCtx, &c, g) == CUDA_SUCCESS ? device_of(c) : -1;
 	CUcontext primary = d < 0 ? NULL : primary_of(d);
-	gsh_reap_context(c);
-	gsh_reap_context(primary);
+	context_ending(c);
+	context_ending(primary);
 	CUresult r = real(g);
 	context_changed();
-	if (r != CUDA_SUCCESS) return r;
-	if (primary) gsh_ledger_hand_on(c, primary);
-	if (!primary || !primary_is_active(d)) context_ended(primary ? primary : c);
+	if (r == CUDA_SUCCESS && primary) gsh_ledger_hand_on(c, primary);
+	if (r == CUDA_SUCCESS && !(primary && primary_is_active(d))) context_ended(primary ? primary : c);
+	gsh_pools_context_ending(c, false);
+	gsh_pools_context_ending(primary, false);
 	return r;
 }
 
@@ -162,9 +176,12 @@ GSH_EXPORT CUresult cuGreenCtxDestroy(CUgreenCtx g) {
 	GSH_EXPORT CUresult name(CUdevice d) {                                                                          \
 		NEED(name);                                                                                             \
 		CUcontext c = primary_of(d);                                                                            \
-		gsh_reap_context(c);                                                                                    \
+		context_ending(c);                                                                                      \
 		CUresult r = real(d);                                                                                   \
-		if (c && r == CUDA_SUCCESS) context_ended(c);                                                           \
+		if (c && r == CUDA_SUCCESS)                                                                             \
+			context_ended(c);                                                                               \
+		else                                                                                                    \
+			gsh_pools_context_ending(c, false);                                                             \
 		return r;                                                                                               \
 	}
 RESET(cuDevicePrimaryCtxReset)

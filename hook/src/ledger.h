@@ -25,7 +25,7 @@ struct gsh_item {
 	uint64_t other;        /* OBJECT: handles; HANDLE, MAPPING: key of the object; POOL: bytes being allocated; EXEC: device of its memory nodes; NODE: thread blocks;
 	                        * LIBRARY: bytes in one context; OPENED: how often, beyond once */
 	uint64_t mappings;     /* OBJECT: mappings; HANDLE: how often it was retained; EXEC: thread blocks */
-	unsigned flags;        /* OBJECT, POOL, EXEC: bits that vmm.c, pool.c and graph.c define */
+	unsigned flags;        /* OBJECT, POOL, FREEING, EXEC: bits that vmm.c, pool.c and graph.c define */
 };
 
 /* Adds an item. Takes the lock. If there is no memory for the item, its bytes stay charged until the process ends. */

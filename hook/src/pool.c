@@ -16,6 +16,9 @@
 /* Flags of a POOL. ON_HOST: its memory is the host's. RETIRED: it was destroyed, but still has memory. */
 enum { ON_HOST = 1, RETIRED = 2 };
 
+/* Flag of a FREEING: its event may end at any moment, with its context, and is not queried. */
+enum { ENDING = 1 };
+
 /* Whether memory was freed into a pool since the pools were last refreshed. */
 static atomic_bool freed;
 
@@ -169,11 +172,12 @@ static int list_keys(enum gsh_item_kind kind, uint64_t above, uint64_t keys[KEYS
 	return n;
 }
 
-/* Calls a function with the key of an item, unless another thread has removed the item. Returns what it does. */
+/* Calls a function with the key of an item, unless another thread has removed the item or ends it. Returns what it does. */
 static bool check_item(enum gsh_item_kind kind, uint64_t key, bool (*check)(uint64_t key)) {
 	int cancel = gsh_pools_lock();
 	gsh_ledger_lock();
-	bool there = gsh_item_find(kind, key) != NULL;
+	struct gsh_item *i = gsh_item_find(kind, key);
+	bool there = i && !(kind == FREEING && i->flags & ENDING);
 	gsh_ledger_unlock();
 	bool result = there && check(key);
 	gsh_pools_unlock(cancel);
@@ -239,6 +243,15 @@ static bool has_surplus(uint64_t pool) {
 
 /* Reports whether memory is being freed in stream order. */
 static bool is_freeing(uint64_t event) { return event != 0; }
+
+void gsh_pools_context_ending(const void *context, bool ending) {
+	int cancel = gsh_pools_lock();
+	gsh_ledger_lock();
+	for (struct gsh_item *i = gsh_item_next(NULL); context && i; i = gsh_item_next(i))
+		if (i->kind == FREEING && i->owner == context) i->flags = ending ? ENDING : 0;
+	gsh_ledger_unlock();
+	gsh_pools_unlock(cancel);
+}
 
 void gsh_pools_freed(void) { atomic_store(&freed, true); }
 

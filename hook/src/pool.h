@@ -39,6 +39,12 @@ CUresult gsh_pool_destroy(CUmemoryPool pool, CUresult (*real)(CUmemoryPool));
 /* Charges all pools of the process with what they have reserved at present. */
 void gsh_pools_refresh(void);
 
+/*
+ * Says whether a call is under way that may end a context, and with it the events behind memory that was freed in stream order. They
+ * are not queried meanwhile; the memory stays charged.
+ */
+void gsh_pools_context_ending(const void *context, bool ending);
+
 /* Records that memory may have been freed into a pool, which may return it to the device at a later synchronisation. */
 void gsh_pools_freed(void);
 

@@ -573,6 +573,45 @@ TEST(destroyed_pool_is_not_entered_again) {
 	CHECK_EQUAL(container(), before);
 }
 
+static CUcontext kept;
+static uint64_t charged_meanwhile;
+
+/* Runs when a context has been destroyed and the hook has not seen it: asks for all events behind freed memory, as any thread may. */
+static void ask_meanwhile(void) {
+	cuCtxSetCurrent(kept);
+	CHECK_EQUAL(cuMemGetInfo_v2(&(size_t){0}, &(size_t){0}), CUDA_SUCCESS);
+	charged_meanwhile = container();
+}
+
+/* An event behind freed memory that ends with its context is not queried: the memory stays charged until the context is seen to end. */
+TEST(event_of_a_destroyed_context_is_not_used) {
+	CUcontext c;
+	CUdeviceptr p;
+	uint64_t before = container();
+	cuCtxGetCurrent(&kept);
+	CHECK_EQUAL(cuCtxCreate_v2(&c, 0, 0), CUDA_SUCCESS);
+	CHECK_EQUAL(cuMemAlloc_v2(&p, 64 * MIB), CUDA_SUCCESS);
+	CHECK_EQUAL(cuMemFreeAsync(p, NULL), CUDA_SUCCESS);
+	fakecuda_at_return(ask_meanwhile);
+	CHECK_EQUAL(cuCtxDestroy_v2(c), CUDA_SUCCESS);
+	CHECK_EQUAL(charged_meanwhile, before + 64 * MIB);
+	CHECK_EQUAL(container(), before);
+	cuCtxSetCurrent(kept);
+}
+
+/* A release that does not end the primary context leaves its events in use. */
+TEST(freed_memory_of_a_context_that_lives_on) {
+	CUcontext c;
+	CUdeviceptr p;
+	uint64_t before = container();
+	CHECK_EQUAL(cuDevicePrimaryCtxRetain(&c, 0), CUDA_SUCCESS);
+	CHECK_EQUAL(cuMemAlloc_v2(&p, 64 * MIB), CUDA_SUCCESS);
+	CHECK_EQUAL(cuMemFreeAsync(p, NULL), CUDA_SUCCESS);
+	CHECK_EQUAL(cuDevicePrimaryCtxRelease_v2(0), CUDA_SUCCESS);
+	CHECK_EQUAL(cuCtxSynchronize(), CUDA_SUCCESS);
+	CHECK_EQUAL(container(), before);
+}
+
 /* Neither is lost what cuMemAlloc has allocated and many calls have freed in the order of a stream. */
 TEST(many_freed_in_order) {
 	CUstream s;
@@ -630,7 +669,8 @@ int main(int argc, char **argv) {
 						  T(arrays_take_what_their_format_takes), T(limits_of_a_context_take_memory),
 						  T(destroyed_pools_stay_charged), T(memory_is_opened_twice), T(libraries_are_charged_for_each_context),
 						  T(unmapped_with_host_memory), T(many_pools), T(destroyed_pool_is_not_used),
-						  T(destroyed_pool_is_not_entered_again), T(many_freed_in_order),
+						  T(destroyed_pool_is_not_entered_again), T(event_of_a_destroyed_context_is_not_used),
+						  T(freed_memory_of_a_context_that_lives_on), T(many_freed_in_order),
 						  T(processes_race_at_the_limit), T(random_operations_do_not_drift),
 						  T(exported_memory_stays_charged), {0}};
 	if (!strcmp(argv[0], "competitor")) competitor(atoi(argv[1]));
