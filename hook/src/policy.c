@@ -33,7 +33,7 @@ static void apply(struct gsh_vgpu *v, const struct gsh_policy_line *p) {
 
 /* Reads the policy file as text. Returns its length, or a number below 1. */
 static ssize_t read_file(const char *directory, char *text, size_t size) {
-	char path[4096];
+	static char path[4096];
 	snprintf(path, sizeof path, "%s/policy", directory);
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0) return -1;
@@ -55,7 +55,8 @@ uint32_t gsh_policy_apply(char *text) {
 	return vgpus;
 }
 
+/* Its buffers are not on the stack, which may be that of a small thread: one thread at a time starts the hook. */
 uint32_t gsh_policy_read(const char *directory) {
-	char text[4096];
+	static char text[4096];
 	return read_file(directory, text, sizeof text) > 0 ? gsh_policy_apply(text) : 0;
 }
