@@ -160,11 +160,18 @@ func (g *granter) startService(granted *grant.Grant) error {
 	if err != nil {
 		return err
 	}
-	if err := c.Listen(); err != nil {
-		g.stopService(granted.ID())
-		return err
+	return g.listen(c)
+}
+
+// listen opens the socket of a prepared container. After an error the container is not served, but its directory stays, since the container
+// may be running and have it mounted.
+func (g *granter) listen(c *tokenserver.Container) error {
+	err := c.Listen()
+	if err != nil {
+		g.grants.removeService(c.ID)
+		c.Suspend()
 	}
-	return nil
+	return err
 }
 
 // prepareService reserves the shares of a container at the token server. Its processes can connect only after Listen on the returned

@@ -119,11 +119,7 @@ func (g *granter) serveRestored() (all error) {
 	maps.DeleteFunc(g.notServed, func(id, _ string) bool { return !g.grants.has(id) })
 	g.retainSlices()
 	for _, c := range prepared {
-		if err := c.Listen(); err != nil {
-			g.grants.removeService(c.ID)
-			c.Suspend()
-			all = errors.Join(all, err)
-		}
+		all = errors.Join(all, g.listen(c))
 	}
 	return all
 }

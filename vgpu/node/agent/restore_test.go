@@ -95,7 +95,8 @@ func TestUnreadableRecord(t *testing.T) {
 	}
 }
 
-// TestServedLater: a container that a new agent cannot serve says so in its enforcement status, and is served once that is possible.
+// TestServedLater: a container that a new agent cannot serve says so in its enforcement status, and is served once that is possible. Until
+// then it keeps its directory, even if the kubelet starts it again.
 func TestServedLater(t *testing.T) {
 	t.Parallel()
 	r := newFixture(t)
@@ -112,10 +113,17 @@ func TestServedLater(t *testing.T) {
 	}
 	r.start()
 	r.wait("enforcement status", func() bool { return r.enforced("a", enforcement.Unserved) })
+	r.wait("end of the adoption", func() bool { return r.cluster.hasEvent("pod-a GPUShareNotServed") })
 	if err := os.Remove(policy + ".next"); err != nil {
 		t.Fatal(err)
 	}
 	r.wait("policy file", func() bool { _, err := os.Stat(policy); return err == nil })
+	if err := r.kubelet.Create(r.ctx, "a", "main"); err == nil {
+		t.Error("a container whose socket cannot be opened is started")
+	}
+	if got := r.record("a"); got.Name != "pod-a" {
+		t.Errorf("the record is %+v", got)
+	}
 	if err := os.Remove(socket); err != nil {
 		t.Fatal(err)
 	}
