@@ -2,7 +2,9 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
@@ -68,13 +70,21 @@ func (g *granter) admit(claim grant.Claim) error {
 	if changed {
 		g.Cluster.Warn(claim.Pod, string(grant.Changed), "the placement has been changed after the share was granted; what was granted goes on")
 	}
-	if err := g.setUp(&granted, endpoint); err != nil {
+	kept := held || g.mayRun(&granted)
+	err := g.setUp(&granted, endpoint)
+	if err != nil {
 		g.Log.Error("failed to set up a share", "container", granted.String(), "error", err)
-		g.rollBack(&granted, held)
+	}
+	if err != nil && !kept {
+		g.rollBack(&granted)
 		return grant.NotSetUp(err)
 	}
 	g.grants.markSetUp(granted.ID())
 	g.retainSlices()
+	if err != nil {
+		g.publish() // that it is not served, which the sweeper tries again
+		return grant.NotSetUp(err)
+	}
 	if claim.ResourceClaim.UID == "" && !g.Records.StillHeld(claim) {
 		_ = g.files.Remove(ticket.Key(granted.Tickets)) // just given to another container: like Allocate, leaves no file of the earlier one
 		return grant.Ambiguous("the kubelet has given tickets %v away", granted.Tickets)
@@ -94,11 +104,15 @@ func (g *granter) withdraw(granted *grant.Grant, held bool) {
 	}
 }
 
-// rollBack removes a grant whose setup has failed, with its files, unless the grant was held before.
-func (g *granter) rollBack(granted *grant.Grant, held bool) {
-	if held {
-		return
-	}
+// mayRun reports whether the container of a new grant may be running: an earlier agent has left its directory, which a running container has
+// mounted.
+func (g *granter) mayRun(granted *grant.Grant) bool {
+	_, err := os.Stat(g.containerDir(granted.ID()))
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
+// rollBack removes a new grant whose setup has failed, with its files.
+func (g *granter) rollBack(granted *grant.Grant) {
 	id := granted.ID()
 	g.stopService(id)
 	_ = os.RemoveAll(g.containerDir(id)) // what cannot be removed is removed after the next start
@@ -148,6 +162,15 @@ func (g *granter) writeRecord(granted *grant.Grant) error {
 		return err
 	}
 	return atomicfile.WriteFile(filepath.Join(dir, recordName), text, 0o644)
+}
+
+// writeMissingRecord writes the record of a grant whose setup has failed before that.
+func (g *granter) writeMissingRecord(granted *grant.Grant) error {
+	_, err := os.Stat(filepath.Join(g.containerDir(granted.ID()), recordName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return g.writeRecord(granted)
+	}
+	return err
 }
 
 // startService prepares and opens the token server's socket of a container that shares a slice. It does nothing if the socket is open, or

@@ -107,7 +107,11 @@ func (g *granter) serveRestored() (all error) {
 		if _, served := g.grants.serviceOf(granted.ID()); served || !g.grants.contains(&granted) {
 			continue
 		}
-		c, err := g.prepareService(&granted)
+		err := g.writeMissingRecord(&granted)
+		var c *tokenserver.Container
+		if err == nil {
+			c, err = g.prepareService(&granted)
+		}
 		if err == nil {
 			prepared = append(prepared, c)
 			delete(g.notServed, granted.ID())
@@ -125,7 +129,8 @@ func (g *granter) serveRestored() (all error) {
 }
 
 // adoptFromKubelet grants shares to containers that hold tickets in the kubelet's records but have no grant. Such containers exist after a
-// reboot, which deletes the grants' files, if they were created before the plugin registered, or if their records cannot be decoded.
+// reboot, which deletes the grants' files, if they were created before the plugin registered, or if their records cannot be decoded. A
+// container that may be running keeps its grant even if its setup fails, and the sweeper serves it later.
 func (g *granter) adoptFromKubelet(ctx context.Context) {
 	claims, err := g.Records.All(ctx)
 	if err != nil {

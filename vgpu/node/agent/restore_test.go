@@ -74,6 +74,47 @@ func TestUndecodableRecord(t *testing.T) {
 	}
 }
 
+// TestAdoptionFails: a container whose grant cannot be set up again after its record could not be decoded keeps the directory that it has
+// mounted, and its share, and is served once that is possible.
+func TestAdoptionFails(t *testing.T) {
+	t.Parallel()
+	for name, blocked := range map[string]string{"no record": recordName, "no policy file": tokenserver.PolicyName} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newFixture(t)
+			r.mustCreate("a", r.pod("a", "GPU-0", 60, 70), "GPU-0")
+			r.stop()
+			mounted, err := os.Stat(r.containerPath("a", ""))
+			if err != nil {
+				t.Fatal(err)
+			}
+			blocker := r.containerPath("a", blocked) + ".next" // as this is a directory, the file cannot be written
+			if err := errors.Join(os.WriteFile(r.containerPath("a", recordName), nil, 0o600), os.Mkdir(blocker, 0o755)); err != nil {
+				t.Fatal(err)
+			}
+			r.start()
+			r.wait("end of the adoption", func() bool { return r.cluster.hasEvent("pod-a GPUShareNotServed") })
+			if now, err := os.Stat(r.containerPath("a", "")); err != nil || !os.SameFile(mounted, now) {
+				t.Fatalf("the container has another directory mounted than the one that will be served (%v)", err)
+			}
+			r.wait("enforcement status", func() bool { return r.enforced("a", enforcement.Unserved) })
+			if err := os.Remove(blocker); err != nil {
+				t.Fatal(err)
+			}
+			r.wait("service", func() bool {
+				signal(r.granter.wake)
+				return len(r.grants()) == 1 && len(r.granter.grants.unserved()) == 0
+			})
+			if now, err := os.Stat(r.containerPath("a", "")); err != nil || !os.SameFile(mounted, now) {
+				t.Errorf("the container has another directory mounted than the one that is served (%v)", err)
+			}
+			if got := r.record("a"); got.Name != "pod-a" {
+				t.Errorf("the record is %+v", got)
+			}
+		})
+	}
+}
+
 // TestUnreadableRecord: an agent does not start while a record cannot be read, since the grant in it may be of a running container.
 func TestUnreadableRecord(t *testing.T) {
 	t.Parallel()
