@@ -121,7 +121,8 @@ func TestCloseWithFullDisk(t *testing.T) {
 	}
 }
 
-// TestFullDisk: a node is closed to pods while its agent cannot save the inventory, and the faults of its devices are published all the same.
+// TestFullDisk: a node is closed to pods while its agent cannot save the inventory, and the faults of its devices are published all the
+// same. The agent is not ready then.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	r := newFixture(t)
@@ -137,6 +138,7 @@ func TestFullDisk(t *testing.T) {
 	if r.offers("GPU-0") || r.offers("GPU-1") {
 		t.Errorf("the node is open: %s", r.published())
 	}
+	r.wait("end of readiness", func() bool { return r.ready() != nil })
 	if err := os.Remove(blocker); err != nil {
 		t.Fatal(err)
 	}

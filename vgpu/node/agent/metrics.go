@@ -68,16 +68,6 @@ func (m *metrics) countStart(err error, took time.Duration) {
 	m.duration.Observe(took.Seconds())
 }
 
-// countPublication counts a failed publication or, after a successful one, stores whether the node takes pods. reason says why it does not;
-// it is empty if it does.
-func (m *metrics) countPublication(err error, reason kube.Reason) {
-	if err != nil {
-		m.failures.Inc()
-		return
-	}
-	m.open.Store(reason == "")
-}
-
 // countList counts a failed listing of GPU processes, or stores the time of a successful one.
 func (m *metrics) countList(err error) {
 	if err != nil {

@@ -89,7 +89,9 @@ func (p *publisher) loop(ctx, open context.Context) {
 func (p *publisher) publishOnce(ctx, open context.Context, written map[types.UID]string) (retry <-chan time.Time) {
 	reason := p.closedReason(open)
 	err := p.publishInventory(ctx, reason)
-	p.metrics.countPublication(err, reason)
+	if err != nil {
+		p.metrics.failures.Inc()
+	}
 	if err == nil && reason == kube.ReasonClosing {
 		signal(p.closed)
 	}
@@ -134,7 +136,11 @@ func (p *publisher) publishInventory(ctx context.Context, reason kube.Reason) er
 	if p.devices.isBound() {
 		keep = p.lowered.requested()
 	}
-	return errors.Join(unsaved, p.Cluster.Publish(ctx, text, kube.NodeResources(published, p.lowered.get()...), keep))
+	if err := p.Cluster.Publish(ctx, text, kube.NodeResources(published, p.lowered.get()...), keep); err != nil {
+		return errors.Join(unsaved, err)
+	}
+	p.metrics.open.Store(reason == "")
+	return unsaved
 }
 
 // inBurst reports whether to hold back enforcement statuses: a share was granted within the last second, and no pod has waited for its first
