@@ -211,10 +211,8 @@ func (a *Agent) serve(ctx context.Context, listener net.Listener) {
 // openGPUs starts to open, in the background, the GPUs on which the agent creates MIG instances on demand. The returned channel is closed
 // when all are open. A GPU whose driver hangs delays only its own containers. Restored grants on a GPU take effect once it is open.
 func (a *Agent) openGPUs(ctx context.Context) (all <-chan struct{}) {
-	return a.slices.openGPUs(ctx, func(uuid string) {
-		if err := a.granter.serveRestored(); err != nil {
-			a.Log.Error("failed to serve restored containers", "device", uuid, "error", err)
-		}
+	return a.slices.openGPUs(ctx, func(string) {
+		a.granter.serveRestored()
 		signal(a.devices.appeared)
 	})
 }

@@ -43,7 +43,8 @@ func (g *granter) restore() error {
 		}
 	}
 	g.Log.Info("restored grants", "count", len(g.grants.all()))
-	return g.serveRestored()
+	g.serveRestored()
+	return nil
 }
 
 var errUndecodable = errors.New("the record cannot be decoded")
@@ -98,10 +99,10 @@ func (g *granter) removeIfUngranted(id string) error {
 // serveRestored opens the token server sockets of granted containers that have none. It reserves all shares before it opens any socket, so
 // that no reserved share is granted to another container. Containers for which this fails keep their grants, and run by their policy file
 // until a later call succeeds.
-func (g *granter) serveRestored() (all error) {
+func (g *granter) serveRestored() {
 	g.restoring.Lock()
 	defer g.restoring.Unlock()
-	var prepared []*tokenserver.Container
+	var listens []func()
 	for _, granted := range g.grants.unserved() {
 		defer g.operations.lock(granted.ID())() // held until all containers listen
 		if _, served := g.grants.serviceOf(granted.ID()); served || !g.grants.contains(&granted) {
@@ -112,20 +113,28 @@ func (g *granter) serveRestored() (all error) {
 		if err == nil {
 			c, err = g.prepareService(&granted)
 		}
-		if err == nil {
-			prepared = append(prepared, c)
-			delete(g.notServed, granted.ID())
-		} else if g.notServed[granted.ID()] != err.Error() {
-			g.notServed[granted.ID()] = err.Error()
-			g.Log.Warn("a restored container is not served, and this is tried again", "container", granted.String(), "error", err)
+		if err != nil {
+			g.noteService(&granted, err)
+			continue
 		}
+		listens = append(listens, func() { g.noteService(&granted, g.listen(c)) })
 	}
 	maps.DeleteFunc(g.notServed, func(id, _ string) bool { return !g.grants.has(id) })
 	g.retainSlices()
-	for _, c := range prepared {
-		all = errors.Join(all, g.listen(c))
+	for _, listen := range listens {
+		listen()
 	}
-	return all
+}
+
+// noteService logs why serveRestored could not serve a container, unless that is in the log already. err is nil if it is served.
+func (g *granter) noteService(granted *grant.Grant, err error) {
+	switch id := granted.ID(); {
+	case err == nil:
+		delete(g.notServed, id)
+	case g.notServed[id] != err.Error():
+		g.notServed[id] = err.Error()
+		g.Log.Warn("a restored container is not served, and this is tried again", "container", granted.String(), "error", err)
+	}
 }
 
 // adoptFromKubelet grants shares to containers that hold tickets in the kubelet's records but have no grant. Such containers exist after a

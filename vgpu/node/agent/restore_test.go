@@ -2,6 +2,7 @@ package agent
 
 import (
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -174,4 +175,41 @@ func TestServedLater(t *testing.T) {
 	})
 	r.wait("enforcement status", func() bool { return !r.enforced("a", enforcement.Unserved) })
 	r.awaitReached("a", residency.Reached{Seq: 1, Level: residency.Hot})
+}
+
+// TestUnservedIsLoggedOnce: an agent starts although a container's socket cannot be opened, and logs that once, however often it tries again.
+func TestUnservedIsLoggedOnce(t *testing.T) {
+	t.Parallel()
+	r := newFixture(t)
+	r.mustCreate("a", r.pod("a", "GPU-0", 60, 70), "GPU-0")
+	r.stop()
+	socket := r.containerPath("a", tokenserver.SocketName)
+	if err := errors.Join(os.RemoveAll(socket), os.Mkdir(socket, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	var log strings.Builder
+	o := *r.Options
+	o.Log = slog.New(slog.NewTextHandler(&log, nil))
+	next, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(next.slices.close)
+	if err := next.granter.restore(); err != nil {
+		t.Error(err)
+	}
+	sweeper := &sweeper{Options: next.Options, granter: next.granter}
+	for range 3 {
+		sweeper.serveUnserved()
+	}
+	if got := strings.Count(log.String(), "level=WARN") + strings.Count(log.String(), "level=ERROR"); got != 1 {
+		t.Errorf("%d times in the log:\n%s", got, log.String())
+	}
+	if err := os.Remove(socket); err != nil {
+		t.Fatal(err)
+	}
+	sweeper.serveUnserved()
+	if left := next.granter.grants.unserved(); len(left) > 0 {
+		t.Errorf("not served: %v", left)
+	}
 }

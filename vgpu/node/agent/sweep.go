@@ -113,9 +113,7 @@ func (s *sweeper) serveUnserved() {
 	if before == 0 {
 		return
 	}
-	if err := s.granter.serveRestored(); err != nil {
-		s.Log.Error("failed to serve restored containers", "error", err)
-	}
+	s.granter.serveRestored()
 	if len(s.granter.grants.unserved()) < before {
 		s.granter.publish()
 	}
