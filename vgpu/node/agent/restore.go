@@ -28,6 +28,9 @@ func (g *granter) restore() error {
 		return err
 	}
 	for _, entry := range entries {
+		if !entry.IsDir() {
+			continue // not the agent's
+		}
 		granted, err := g.readRecord(entry.Name())
 		switch {
 		case errors.Is(err, errUndecodable):

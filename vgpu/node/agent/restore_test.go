@@ -213,3 +213,16 @@ func TestUnservedIsLoggedOnce(t *testing.T) {
 		t.Errorf("not served: %v", left)
 	}
 }
+
+// TestStrayFile: an agent ignores a file among the directories of grants.
+func TestStrayFile(t *testing.T) {
+	t.Parallel()
+	r := newFixture(t)
+	r.stop()
+	if err := os.WriteFile(filepath.Join(r.dir, "grants", "stray"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.granter.restore(); err != nil {
+		t.Error(err)
+	}
+}
