@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"slices"
 	"sync"
@@ -307,7 +308,8 @@ func (g *granter) recordMemoryLimit(r *run, limit share.Bytes) {
 }
 
 // restore serves the runs of an earlier agent again. It removes the directory of a run whose record is broken; the processes of that run
-// keep to their policy file until they end. A record of another version is an error: the agent cannot know which devices that run uses.
+// keep to their policy file until they end. A record of another version or one that cannot be read is an error: the agent cannot know which
+// devices that run uses. So is a run that cannot be served though its process lives: it uses its devices.
 func (g *granter) restore() error {
 	entries, err := os.ReadDir(g.server.runsDir())
 	if err != nil {
@@ -316,11 +318,17 @@ func (g *granter) restore() error {
 	var found []*run
 	var unsupported error
 	for _, entry := range entries {
+		if !entry.IsDir() {
+			continue // not the agent's
+		}
 		r, err := g.server.load(entry.Name())
 		if other, ok := errors.AsType[*versioned.UnsupportedError](err); ok && other.Version > 0 {
 			unsupported = errors.Join(unsupported, fmt.Errorf("%w; end the run with the agent that wrote %s, or remove that directory",
 				err, g.server.dirOf(entry.Name())))
 			continue
+		}
+		if _, unread := errors.AsType[*fs.PathError](err); unread && !errors.Is(err, fs.ErrNotExist) {
+			return err
 		}
 		if err != nil {
 			g.Log.Error("failed to restore run", "run", entry.Name(), "error", err)
@@ -338,7 +346,9 @@ func (g *granter) restore() error {
 	g.operation.Lock()
 	defer g.operation.Unlock()
 	for _, r := range found {
-		g.restoreRun(r)
+		if err := g.restoreRun(r); err != nil {
+			return err
+		}
 	}
 	for _, r := range g.runs.snapshot() {
 		if err := r.container.Listen(); err != nil {
@@ -349,21 +359,25 @@ func (g *granter) restore() error {
 }
 
 // restoreRun serves a run again after its record was read. If its process has ended, the share is kept for its children until the lease
-// expires.
-func (g *granter) restoreRun(r *run) {
+// expires. An error means that the process lives and cannot be served.
+func (g *granter) restoreRun(r *run) error {
 	r.process, r.dead = openIfAlive(r.PID, r.StartTime)
 	if err := g.server.prepare(r, func() { g.endIfUnused(r) }); err != nil {
-		g.Log.Error("failed to restore run", "run", r.ID, "pid", r.PID, "error", err)
 		r.process.Close()
-		if r.dead || !errors.Is(err, errDevicesMissing) { // otherwise an agent that has the devices again restores it
+		if !r.dead && !errors.Is(err, errDevicesMissing) {
+			return fmt.Errorf("run %s of process %d: %w", r.ID, r.PID, err)
+		}
+		g.Log.Error("failed to restore run", "run", r.ID, "pid", r.PID, "error", err)
+		if r.dead { // otherwise an agent that has the devices again restores it
 			g.server.cleanUp(r)
 		}
-		return
+		return nil
 	}
 	g.watch(r)
 	if r.dead {
 		g.endAfterLease(r)
 	}
+	return nil
 }
 
 // openIfAlive opens the process with a PID and start time. dead reports that this process has ended; its PID may have been reused.

@@ -55,7 +55,7 @@ type Node struct {
 }
 
 // New returns a node that serves the configured devices, and the runs that an earlier agent left. It returns an error if there is no such
-// device, or if it cannot read the record of a run.
+// device, or if it cannot read the record of a run or serve one whose process lives.
 func New(o Options) (*Node, error) {
 	if o.timing == (timing{}) {
 		o.timing = defaultTiming
