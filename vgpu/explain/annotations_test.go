@@ -16,7 +16,7 @@ func TestChangesOfAnnotations(t *testing.T) {
 		there share.Share // on the node's only GPU
 		want  string
 	}{
-		"memory":            {podOf(half, 1), map[string]string{share.FieldMemorySize: "10Gi"}, shareOf(100, 500, 35*gib), "mem 10Gi>5120Mi @n"},
+		"memory":            {podOf(half, 1), map[string]string{share.FieldMemorySize: "10Gi"}, shareOf(100, 500, 35*gib), "mem 10240>5120 and mem 10Gi>5120Mi @n"},
 		"memory of another": {podOf(half, 1), map[string]string{share.FieldMemorySize: "11Gi"}, shareOf(100, 500, 35*gib), "mem 10240>5120 @n"},
 		"SM limit":          {podOf(half, 1), map[string]string{share.FieldSMLimit: "50"}, shareOf(600, 1000, gib), "sm 50>40 and sm-limit 50> @n"},
 		"quota limit":       {podOf(turns, 1), map[string]string{share.FieldQuotaLimit: "50"}, shareOf(500, 600, gib), "sm 60>50 @n; quota 50>35 and quota-limit 50> @n"},
@@ -32,8 +32,8 @@ func TestChangesOfAnnotations(t *testing.T) {
 	two := podOf(half, 1)
 	two.Request.Containers = append(two.Request.Containers, share.Container{Name: "side", VGPUs: 1, Share: half})
 	both := Search{Pod: two, Annotations: map[string]string{share.FieldMemorySize: "10Gi"}}
-	if e := newEdit("main", share.FieldMemory, 10240, 5120); both.editMemory(e) != e {
-		t.Errorf("the annotation also holds for another container: %+v", both.editMemory(e))
+	if e := newEdit("main", share.FieldMemory, 10240, 5120); len(both.memoryAnnotation(e)) > 0 {
+		t.Errorf("the annotation also holds for another container: %+v", both.memoryAnnotation(e))
 	}
 	q := question(podOf(shareOf(500, 1000, 100*gib), 1), nodeOf("n", gpu("a", "A100"), gpu("b", "A100"), gpu("c", "A100")))
 	q.Annotations = map[string]string{share.FieldSMLimit: "50"}

@@ -46,7 +46,7 @@ func (q *Search) Changes() []Change {
 // withAnnotations returns the edits together with those of annotations that would contradict them.
 func (q *Search) withAnnotations(edits []Edit) (all []Edit) {
 	for _, e := range edits {
-		all = append(all, q.editMemory(e))
+		all = append(append(all, e), q.memoryAnnotation(e)...)
 	}
 	for _, c := range q.Pod.Request.Containers {
 		s := c.Share
@@ -62,19 +62,20 @@ func (q *Search) withAnnotations(edits []Edit) (all []Edit) {
 	return all
 }
 
-// editMemory returns an edit of a container's memory as one of the annotation that says how much this is, unless other containers have as much.
-func (q *Search) editMemory(e Edit) Edit {
+// memoryAnnotation returns the edit of the annotation that says how much memory a container has, if the container's memory is edited and no other
+// container has as much. The memory itself is edited, too: where a pod says both, the annotation sets nothing.
+func (q *Search) memoryAnnotation(e Edit) []Edit {
 	text := q.Annotations[share.FieldMemorySize]
 	if mib, err := share.ParseMemorySize(text); e.Field != share.FieldMemory || err != nil || mib == nil || strconv.FormatInt(*mib, 10) != e.From {
-		return e
+		return nil
 	}
 	others := slices.ContainsFunc(q.Pod.Request.Containers, func(c share.Container) bool {
 		return c.Name != e.Container && strconv.FormatInt(int64(c.Share.Memory/share.MiB)*int64(c.VGPUs), 10) == e.From
 	})
 	if others {
-		return e
+		return nil
 	}
-	return Edit{Field: share.FieldMemorySize, From: text, To: e.To + "Mi"}
+	return []Edit{{Field: share.FieldMemorySize, From: text, To: e.To + "Mi"}}
 }
 
 // withoutLimit adds the removal of an annotation that sets a limit equal to what was requested: a limit that is left out equals the request.
