@@ -42,3 +42,33 @@ func TestChangesOfAnnotations(t *testing.T) {
 		t.Errorf("whole GPUs: %q, want %q", got, want)
 	}
 }
+
+// TestLimitOfOtherContainer: a change of one container leaves the annotation of a limit that another container uses, and what it then says fits.
+func TestLimitOfOtherContainer(t *testing.T) {
+	for name, tc := range map[string]struct {
+		field string
+		class share.Isolation
+		part  func(request, limit share.PerMille) share.Share
+		want  string
+	}{
+		"SM limit": {share.FieldSMLimit, share.Elastic, func(request, limit share.PerMille) share.Share {
+			return share.Share{SMRequest: request, SMLimit: limit, QuotaRequest: 1000, QuotaLimit: 1000, Memory: gib}
+		}, "sm 50>40 @n; sm 30>20 @n; sm 30>20 @n"},
+		"quota limit": {share.FieldQuotaLimit, share.MPS, func(request, limit share.PerMille) share.Share {
+			return share.Share{SMRequest: 1000, SMLimit: 1000, QuotaRequest: request, QuotaLimit: limit, Memory: gib}
+		}, "quota 50>35 @n; quota 30>15 @n; quota 30>15 @n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := podOf(tc.part(500, 500), 1)
+			pod.Request.Isolation = tc.class
+			for _, c := range []string{"b", "c"} {
+				pod.Request.Containers = append(pod.Request.Containers, share.Container{Name: c, VGPUs: 1, Share: tc.part(300, 500)})
+			}
+			q := question(pod, nodeOf("n", gpu("a", "A100")))
+			q.Annotations = map[string]string{tc.field: "50"}
+			if got := text(q.Changes()); got != tc.want {
+				t.Errorf("changes: %q, want %q", got, tc.want)
+			}
+		})
+	}
+}

@@ -48,14 +48,14 @@ func (q *Search) withAnnotations(edits []Edit) (all []Edit) {
 	for _, e := range edits {
 		all = append(append(all, e), q.memoryAnnotation(e)...)
 	}
-	for _, c := range q.Pod.Request.Containers {
+	for i, c := range q.Pod.Request.Containers {
 		s := c.Share
 		sm, quota := edited(edits, c.Name, share.FieldSM, int64(s.SMRequest/percent)*int64(c.VGPUs)), edited(edits, c.Name, share.FieldQuota, int64(s.QuotaRequest/percent))
 		vgpus := edited(edits, c.Name, share.FieldVGPU, int64(c.VGPUs))
-		if s.SMLimit == s.SMRequest && sm != vgpus*int64(s.SMRequest/percent) {
+		if more := sm - vgpus*int64(s.SMRequest/percent); s.SMLimit == s.SMRequest && (more > 0 || more < 0 && limitFollows(q.Pod.Request, i, smLimit)) {
 			all = q.withoutLimit(all, share.FieldSMLimit)
 		}
-		if s.QuotaLimit == s.QuotaRequest && quota != int64(s.QuotaRequest/percent) {
+		if more := quota - int64(s.QuotaRequest/percent); s.QuotaLimit == s.QuotaRequest && (more > 0 || more < 0 && limitFollows(q.Pod.Request, i, quotaLimit)) {
 			all = q.withoutLimit(all, share.FieldQuotaLimit)
 		}
 	}

@@ -49,14 +49,25 @@ func (q *Search) memoryLeft(below share.Bytes) (list []share.Bytes) {
 	return slices.Compact(list)
 }
 
-// smReductions returns the requests with fewer SMs. If the SM limit equals the request, it is lowered with it.
+// limitFollows reports whether a container's limit is lowered with its request: they are equal, and no other container needs the pod's annotation
+// of the limit, as its limit is above its request.
+func limitFollows(r share.Request, c int, of limitAccessor) bool {
+	for i := range r.Containers {
+		if limit, _, request := of(&r.Containers[i].Share); i == c && *limit != request || i != c && *limit > request {
+			return false
+		}
+	}
+	return true
+}
+
+// smReductions returns the requests with fewer SMs. If the SM limit follows the request, it is lowered with it.
 func smReductions(r share.Request, c int) (a variants) {
 	now := r.Containers[c].Share
 	for sm := now.SMRequest - percent; sm >= percent; sm -= percent {
 		changed := cloneRequest(r)
 		sh := &changed.Containers[c].Share
 		sh.SMRequest = sm
-		if now.SMLimit == now.SMRequest {
+		if limitFollows(r, c, smLimit) {
 			sh.SMLimit = sm
 		}
 		a = append(a, newVariant(changed, c, share.FieldSM, int64(now.SMRequest/percent), int64(sm/percent)))
@@ -64,7 +75,7 @@ func smReductions(r share.Request, c int) (a variants) {
 	return a
 }
 
-// quotaReductions returns the requests with less quota. If the quota limit equals the request, it is lowered with it.
+// quotaReductions returns the requests with less quota. If the quota limit follows the request, it is lowered with it.
 func quotaReductions(r share.Request, c int) (a variants) {
 	now := r.Containers[c].Share
 	if r.Containers[c].VGPUs > 1 { // several vGPUs need all of the time
@@ -74,7 +85,7 @@ func quotaReductions(r share.Request, c int) (a variants) {
 		changed := cloneRequest(r)
 		sh := &changed.Containers[c].Share
 		sh.QuotaRequest = q
-		if now.QuotaLimit == now.QuotaRequest {
+		if limitFollows(r, c, quotaLimit) {
 			sh.QuotaLimit = q
 		}
 		a = append(a, newVariant(changed, c, share.FieldQuota, int64(now.QuotaRequest/percent), int64(q/percent)))
