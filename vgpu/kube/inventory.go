@@ -107,31 +107,14 @@ const (
 	//	values: effect NoSchedule
 	ReasonCordoned Reason = "cordoned"
 
-	// ReasonClosing says that the agent is shutting down.
-	//
-	//	kind: taint
-	//	name: gshare.dev/closing
-	//	object: device of a ResourceSlice
-	//	written by: node agent
-	//	values: effect NoSchedule
+	// ReasonClosing says that the agent is shutting down. This reason and those after it close only the slices of the inventory annotation: a
+	// device in a ResourceSlice has no taint for them.
 	ReasonClosing Reason = "closing"
 
 	// ReasonUnwatched says that the kubelet is not connected to the agent's device plugin because one of them is down or starting.
-	//
-	//	kind: taint
-	//	name: gshare.dev/unwatched
-	//	object: device of a ResourceSlice
-	//	written by: node agent
-	//	values: effect NoSchedule
 	ReasonUnwatched Reason = "unwatched"
 
 	// ReasonUnsaved says that the agent cannot save on its node what it publishes, such as for lack of disk space.
-	//
-	//	kind: taint
-	//	name: gshare.dev/unsaved
-	//	object: device of a ResourceSlice
-	//	written by: node agent
-	//	values: effect NoSchedule
 	ReasonUnsaved Reason = "unsaved"
 )
 
