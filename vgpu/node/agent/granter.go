@@ -34,16 +34,16 @@ type granter struct {
 	files      cdi.Directory
 	wake       chan struct{} // requests a sweep
 	operations operationLocks
-	restoring  sync.Mutex        // serializes serveRestored, which holds the locks of several containers; guards notServed
-	notServed  map[string]string // by grant ID: the latest log entry about a container that serveRestored could not serve
-	retaining  sync.Mutex        // serializes retainSlices, so that the last call has the newest grants
+	restoring  sync.Mutex // serializes serveRestored, which holds the locks of several containers; guards notServed
+	notServed  notServed
+	retaining  sync.Mutex // serializes retainSlices, so that the last call has the newest grants
 }
 
 func newGranter(o *Options, m *metrics, r *sliceRuntime, publish func()) *granter {
 	grants := newGrantStore(o.Config)
 	return &granter{
 		Options: o, metrics: m, slices: r, grants: grants, stores: &storeKeeper{o, r, grants}, publish: publish, files: cdi.Directory(o.Config.Kubernetes.CDI),
-		wake: make(chan struct{}, 1), notServed: map[string]string{},
+		wake: make(chan struct{}, 1), notServed: notServed{},
 	}
 }
 
@@ -70,7 +70,7 @@ func (g *granter) admit(claim grant.Claim) error {
 	if changed {
 		g.Cluster.Warn(claim.Pod, string(grant.Changed), "the placement has been changed after the share was granted; what was granted goes on")
 	}
-	kept := held || g.mayRun(&granted)
+	kept := held || exists(g.containerDir(granted.ID())) // an earlier agent has left it, and a running container may have it mounted
 	err := g.setUp(&granted, endpoint)
 	if err != nil {
 		g.Log.Error("failed to set up a share", "container", granted.String(), "error", err)
@@ -102,13 +102,6 @@ func (g *granter) withdraw(granted *grant.Grant, held bool) {
 	if !held {
 		g.grants.remove(granted.ID())
 	}
-}
-
-// mayRun reports whether the container of a new grant may be running: an earlier agent has left its directory, which a running container has
-// mounted.
-func (g *granter) mayRun(granted *grant.Grant) bool {
-	_, err := os.Stat(g.containerDir(granted.ID()))
-	return !errors.Is(err, fs.ErrNotExist)
 }
 
 // rollBack removes a new grant whose setup has failed, with its files.
@@ -164,13 +157,10 @@ func (g *granter) writeRecord(granted *grant.Grant) error {
 	return atomicfile.WriteFile(filepath.Join(dir, recordName), text, 0o644)
 }
 
-// writeMissingRecord writes the record of a grant whose setup has failed before that.
-func (g *granter) writeMissingRecord(granted *grant.Grant) error {
-	_, err := os.Stat(filepath.Join(g.containerDir(granted.ID()), recordName))
-	if errors.Is(err, fs.ErrNotExist) {
-		return g.writeRecord(granted)
-	}
-	return err
+// exists reports whether there is a file of this name, or that cannot be known.
+func exists(name string) bool {
+	_, err := os.Stat(name)
+	return !errors.Is(err, fs.ErrNotExist)
 }
 
 // startService prepares and opens the token server's socket of a container that shares a slice. It does nothing if the socket is open, or
@@ -213,9 +203,9 @@ func (g *granter) prepareService(granted *grant.Grant) (*tokenserver.Container, 
 
 // processCheck returns the function by which the token server accepts only processes of the owner's pod. Containers of one pod need not be
 // told apart: each has only its own socket mounted.
-func (g *granter) processCheck(owner grant.Owner) func(process.Process) error {
+func (o *Options) processCheck(owner grant.Owner) func(process.Process) error {
 	return func(p process.Process) error {
-		c, err := g.ContainerOf(p.PID)
+		c, err := o.ContainerOf(p.PID)
 		if err != nil {
 			return err
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
@@ -111,16 +112,19 @@ func (g *granter) serveRestored() {
 		if _, served := g.grants.serviceOf(granted.ID()); served || !g.grants.contains(&granted) {
 			continue
 		}
-		err := g.writeMissingRecord(&granted)
+		var err error
+		if !exists(filepath.Join(g.containerDir(granted.ID()), recordName)) { // its setup has failed
+			err = g.writeRecord(&granted)
+		}
 		var c *tokenserver.Container
 		if err == nil {
 			c, err = g.prepareService(&granted)
 		}
 		if err != nil {
-			g.noteService(&granted, err)
+			g.notServed.note(g.Log, &granted, err)
 			continue
 		}
-		listens = append(listens, func() { g.noteService(&granted, g.listen(c)) })
+		listens = append(listens, func() { g.notServed.note(g.Log, &granted, g.listen(c)) })
 	}
 	maps.DeleteFunc(g.notServed, func(id, _ string) bool { return !g.grants.has(id) })
 	g.retainSlices()
@@ -129,14 +133,17 @@ func (g *granter) serveRestored() {
 	}
 }
 
-// noteService logs why serveRestored could not serve a container, unless that is in the log already. err is nil if it is served.
-func (g *granter) noteService(granted *grant.Grant, err error) {
+// notServed holds, by grant ID, the latest log entry about a container that serveRestored could not serve.
+type notServed map[string]string
+
+// note logs why serveRestored could not serve a container, unless that is in the log already. err is nil if it is served.
+func (n notServed) note(log *slog.Logger, granted *grant.Grant, err error) {
 	switch id := granted.ID(); {
 	case err == nil:
-		delete(g.notServed, id)
-	case g.notServed[id] != err.Error():
-		g.notServed[id] = err.Error()
-		g.Log.Warn("a restored container is not served, and this is tried again", "container", granted.String(), "error", err)
+		delete(n, id)
+	case n[id] != err.Error():
+		n[id] = err.Error()
+		log.Warn("a restored container is not served, and this is tried again", "container", granted.String(), "error", err)
 	}
 }
 
