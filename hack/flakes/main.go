@@ -20,7 +20,7 @@ import (
 
 func main() {
 	bound := flag.Duration("for", 20*time.Minute, "how long to start runs; those that run then may end")
-	timeout := flag.Duration("timeout", 20*time.Minute, "how long a run may take, where CI does not allow less")
+	timeout := flag.Duration("timeout", 40*time.Minute, "how long a run may take, where CI does not allow less")
 	busy := flag.Int("busy", 8, "number of busy processes beside the tests")
 	atOnce := flag.Int("at-once", 2, "how many packages run at the same time")
 	compile := flag.String("compile", "", "command to put before the go command when it compiles, like `env GOGC=off`")

@@ -112,9 +112,8 @@ func TestCloseWithoutAPIServer(t *testing.T) {
 func TestCloseWithFullDisk(t *testing.T) {
 	t.Parallel()
 	r := newFixture(t)
-	if err := os.Mkdir(filepath.Join(r.dir, inventoryName+".next"), 0o755); err != nil { // writes fail, as on a full disk
-		t.Fatal(err)
-	}
+	blocker := filepath.Join(r.dir, inventoryName+".next")
+	r.wait("the directory", func() bool { return os.Mkdir(blocker, 0o755) == nil }) // writes fail from now on, as on a full disk
 	r.stop()
 	if !r.isClosed(kube.ReasonClosing) {
 		t.Errorf("the node is left open: %s", r.published())
@@ -127,10 +126,8 @@ func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	r := newFixture(t)
 	r.mustCreate("a", r.pod("a", "GPU-1", 60, 70), "GPU-1") // so that its device stays in the inventory
-	blocker := filepath.Join(r.dir, inventoryName+".next")
-	if err := os.Mkdir(blocker, 0o755); err != nil { // writes fail, as on a full disk
-		t.Fatal(err)
-	}
+	blocker := filepath.Join(r.dir, inventoryName+".next") // the agent may be writing this file at the moment
+	r.wait("the directory", func() bool { return os.Mkdir(blocker, 0o755) == nil }) // writes fail from now on, as on a full disk
 	r.write("devices.yaml", strings.Split(devices, "- {uuid: GPU-1")[0])
 	r.wait("closed node", func() bool {
 		return strings.Contains(r.published(), `"reason":"unsaved"`) && strings.Contains(r.published(), `"reason":"fault"`)
