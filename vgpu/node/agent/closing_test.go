@@ -125,8 +125,8 @@ func TestCloseWithFullDisk(t *testing.T) {
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	r := newFixture(t)
-	r.mustCreate("a", r.pod("a", "GPU-1", 60, 70), "GPU-1") // so that its device stays in the inventory
-	blocker := filepath.Join(r.dir, inventoryName+".next") // the agent may be writing this file at the moment
+	r.mustCreate("a", r.pod("a", "GPU-1", 60, 70), "GPU-1")                         // so that its device stays in the inventory
+	blocker := filepath.Join(r.dir, inventoryName+".next")                          // the agent may be writing this file at the moment
 	r.wait("the directory", func() bool { return os.Mkdir(blocker, 0o755) == nil }) // writes fail from now on, as on a full disk
 	r.write("devices.yaml", strings.Split(devices, "- {uuid: GPU-1")[0])
 	r.wait("closed node", func() bool {
