@@ -60,7 +60,7 @@ func TestPodBoundByHandIsPlacedVirtually(t *testing.T) {
 	}
 }
 
-// TestPodBoundByHandClosesNoNode: whoever may create pods can set spec.nodeName. A pod that would not be admitted there does not count.
+// TestPodBoundByHandClosesNoNode: a user who may create pods can set spec.nodeName. A pod that would not be admitted there does not count.
 func TestPodBoundByHandClosesNoNode(t *testing.T) {
 	full := []*v1.Pod{placed(t, gpuPod("a", 100, 60), "n1", "n1-0"), placed(t, gpuPod("b", 100, 60), "n1", "n1-1")}
 	for name, stranger := range map[string]*v1.Pod{
