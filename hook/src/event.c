@@ -34,13 +34,16 @@ struct gsh_slot *gsh_slot_acquire(CUcontext c, bool with_event) {
 	return NULL;
 }
 
-/* Makes the slot's event one of this context. Returns false if the driver creates none. */
+/*
+ * Makes the slot's event one of this context. Returns false if the driver creates none. The event is only queried: with
+ * CU_EVENT_BLOCKING_SYNC the device would have to interrupt the host for each, thousands of times a second.
+ */
 static bool ensure_event(struct gsh_slot *slot, CUcontext c) {
 	if (slot->event && slot->context == c) return true;
 	if (slot->event) CALL(cuEventDestroy_v2, slot->event);
 	slot->event = NULL;
 	slot->context = c;
-	return CALL(cuEventCreate, &slot->event, CU_EVENT_BLOCKING_SYNC) == CUDA_SUCCESS && slot->event;
+	return CALL(cuEventCreate, &slot->event, CU_EVENT_DEFAULT) == CUDA_SUCCESS && slot->event;
 }
 
 bool gsh_slot_ref(struct gsh_slot *slot) {

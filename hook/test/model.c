@@ -12,7 +12,7 @@
 
 struct model_stream model_streams[MODEL_STREAMS];
 uint64_t model_max_unfinished;
-int model_captured_records, model_stale_event_calls, model_events;
+int model_captured_records, model_stale_event_calls, model_events, model_blocking_events;
 CUresult model_launch_result;
 void (*model_on_bound_wait)(void), (*model_on_token_wait)(void);
 uint64_t model_before_launch, model_after_launch;
@@ -70,7 +70,7 @@ static CUresult launch(CUfunction f, unsigned a, unsigned b, unsigned c, unsigne
 }
 
 static CUresult event_create(CUevent *e, unsigned flags) {
-	(void)flags;
+	model_blocking_events += (flags & CU_EVENT_BLOCKING_SYNC) != 0;
 	struct event *made = calloc(1, sizeof *made);
 	made->alive = 1;
 	model_events++;

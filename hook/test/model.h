@@ -35,6 +35,7 @@ extern CUresult model_launch_result; /* of every launch */
 extern uint64_t model_before_launch, model_after_launch; /* host time that a launch takes before the device can begin, and after that, ns */
 extern int model_width;            /* kernels that the SMs run in parallel */
 extern int model_events;          /* created and not destroyed */
+extern int model_blocking_events; /* created with CU_EVENT_BLOCKING_SYNC */
 extern void (*model_on_bound_wait)(void), (*model_on_token_wait)(void); /* called while the hook waits for the bound of unfinished work, and for a token */
 
 #endif

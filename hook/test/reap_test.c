@@ -18,6 +18,7 @@ static void finish(void) {
 	CHECK_EQUAL(atomic_load(&gsh_vgpus[0].open), 0);
 	CHECK_EQUAL(model_stale_event_calls, 0);
 	CHECK_EQUAL(model_captured_records, 0);
+	CHECK_EQUAL(model_blocking_events, 0);
 }
 
 /* Checks that the charged time is that of the model, within a tolerance. */
