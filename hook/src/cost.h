@@ -1,6 +1,7 @@
 /*
  * The cost of one launch of a function or graph: an estimate from measured device times, in a table of fixed size that is
- * read without a lock. A key whose entry was taken by another key is measured again at its next launch.
+ * read without a lock. A key whose entry was taken by another key is measured again at its next launch. A function has a key
+ * for each power of two of thread blocks: networks launch the same function for layers of very different sizes.
  */
 #ifndef GSHARE_COST_H
 #define GSHARE_COST_H
@@ -16,13 +17,21 @@
 
 /* The cost of one launch of a function or graph. */
 struct gsh_cost {
-	_Atomic(const void *) key; /* CUfunction, CUgraphExec or gsh_copy_key */
+	_Atomic(const void *) key; /* gsh_kernel_key, CUgraphExec or gsh_copy_key */
 	_Atomic uint64_t ns;
 	_Atomic uint64_t blocks; /* thread blocks of a graph, or GSH_BLOCKS_UNKNOWN */
 	_Atomic uint32_t measured; /* number of measurements */
 } __attribute__((aligned(32)));
 /* The table: each key has one of two neighbouring entries. */
 extern struct gsh_cost gsh_costs[GSH_COSTS];
+
+#define GSH_SIZE_SHIFT 58 /* above the bits of an address */
+
+/* Returns the key of a function that is launched with this number of thread blocks. It tells functions and sizes apart; it is no address. */
+static inline const void *gsh_kernel_key(const void *f, uint64_t blocks) {
+	uint64_t size = 63 - (uint64_t)__builtin_clzll(blocks | 1);
+	return (const void *)(uintptr_t)((uintptr_t)f ^ size << GSH_SIZE_SHIFT);
+}
 
 /* Returns the preferred entry of a key. */
 static inline struct gsh_cost *gsh_cost_slot(const void *key) {

@@ -22,9 +22,9 @@
 		return r;                                                                                               \
 	}
 #define LAUNCH_WRAPPER(name, twin, parameters, arguments, key, stream, size)                                            \
-	static SLOW_LAUNCH(name, twin, parameters, arguments, key, stream, size)                                        \
+	static SLOW_LAUNCH(name, twin, parameters, arguments, gsh_kernel_key(key, size), stream, size)                  \
 	GSH_EXPORT CUresult name parameters {                                                                           \
-		struct gsh_stream_state *st = gsh_enter_fast(gsh_stream_handle(stream, twin), key);                     \
+		struct gsh_stream_state *st = gsh_enter_fast(gsh_stream_handle(stream, twin), gsh_kernel_key(key, size)); \
 		name##_fn real = REAL(name);                                                                            \
 		if (unlikely(!st || !real)) return slow_##name arguments;                                               \
 		st->blocks += size;                                                                                     \
@@ -46,16 +46,17 @@ typedef CUresult (*kernel_fn)(CUfunction, unsigned, unsigned, unsigned, unsigned
 
 #define KERNEL_WRAPPER(name, twin, parameters, arguments, key, stream, size)                                            \
 	CUresult slow_##name parameters;                                                                                \
-	SLOW_LAUNCH(name, twin, parameters, arguments, key, stream, size)                                               \
+	SLOW_LAUNCH(name, twin, parameters, arguments, gsh_kernel_key(key, size), stream, size)                         \
 	extern CUresult slow_stacked_##name(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, struct stacked) \
 		__asm__("slow_" #name);                                                                                 \
 	CUresult stacked_##name(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, struct stacked) __asm__(#name); \
 	GSH_EXPORT CUresult stacked_##name(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, \
 					   struct stacked rest) {                                                       \
-		struct gsh_stream_state *st = gsh_enter_fast(gsh_stream_handle(rest.s, twin), f);                       \
+		uint64_t blocks = (uint64_t)gx * gy * gz;                                                               \
+		struct gsh_stream_state *st = gsh_enter_fast(gsh_stream_handle(rest.s, twin), gsh_kernel_key(f, blocks)); \
 		kernel_fn real = (kernel_fn)(void *)REAL(name);                                                         \
 		if (unlikely(!st || !real)) return slow_stacked_##name(f, gx, gy, gz, bx, by, rest);                    \
-		st->blocks += (uint64_t)gx * gy * gz;                                                                   \
+		st->blocks += blocks;                                                                                   \
 		return real(f, gx, gy, gz, bx, by, rest);                                                               \
 	}
 #else

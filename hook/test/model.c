@@ -57,13 +57,14 @@ static uint64_t later(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
 static CUresult launch(CUfunction f, unsigned a, unsigned b, unsigned c, unsigned d, unsigned e, unsigned g, unsigned h,
 		       CUstream s, void **p, void **x) {
-	(void)a, (void)b, (void)c, (void)d, (void)e, (void)g, (void)h, (void)p, (void)x;
+	(void)b, (void)c, (void)d, (void)e, (void)g, (void)h, (void)p, (void)x;
 	struct model_stream *st = stream_of(s);
 	if (model_launch_result || st->capturing) return model_launch_result;
 	clock_ns += model_before_launch;
 	uint64_t before = model_unfinished(), *slot = earliest_end(), start = later(later(st->end, clock_ns), *slot);
 	if (before > model_max_unfinished) model_max_unfinished = before;
-	*slot = st->end = start + ((struct model_kernel *)f)->duration;
+	struct model_kernel *k = (struct model_kernel *)f;
+	*slot = st->end = start + k->duration + k->per_block * a;
 	busy += gsh_union_add(&all, (int64_t)start, (int64_t)st->end);
 	clock_ns += model_after_launch;
 	return CUDA_SUCCESS;
@@ -183,9 +184,11 @@ void model_advance(uint64_t ns) {
 	}
 }
 
-void model_launch(struct model_kernel *k, int stream) {
+void model_launch(struct model_kernel *k, int stream) { model_launch_blocks(k, stream, 4); }
+
+void model_launch_blocks(struct model_kernel *k, int stream, unsigned blocks) {
 	model_advance(5 * GSH_MICROSECOND);
-	cuLaunchKernel((CUfunction)k, 4, 1, 1, 32, 1, 1, 0, model_handle(stream), NULL, NULL);
+	cuLaunchKernel((CUfunction)k, blocks, 1, 1, 32, 1, 1, 0, model_handle(stream), NULL, NULL);
 }
 
 uint64_t model_unfinished(void) {

@@ -10,7 +10,7 @@
 
 /* A kernel, used as CUfunction. */
 struct model_kernel {
-	uint64_t duration; /* ns */
+	uint64_t duration, per_block; /* ns */
 };
 
 #define MODEL_STREAMS 16
@@ -24,6 +24,7 @@ extern struct model_stream model_streams[MODEL_STREAMS];
 void model_start(uint64_t run_ahead); /* resets the model and the hook */
 void model_advance(uint64_t ns);         /* lets host time pass */
 void model_launch(struct model_kernel *k, int stream); /* advances 5 us and launches 4 thread blocks */
+void model_launch_blocks(struct model_kernel *k, int stream, unsigned blocks); /* the same with any number of thread blocks */
 uint64_t model_unfinished(void); /* ns of work launched and not completed, over all streams */
 uint64_t model_busy(void);       /* ns during which at least one kernel ran */
 CUstream model_handle(int stream); /* returns the handle of a stream */

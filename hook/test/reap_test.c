@@ -141,9 +141,20 @@ TEST(many_functions_are_measured) {
 	check_charged(0.03);
 }
 
+/* A network launches one function for many small layers and a large one: the large one does not make the small ones seem long. */
+TEST(sizes_of_a_function_are_measured_apart) {
+	struct model_kernel k = {5 * GSH_MICROSECOND, 50};
+	model_start(RUN_AHEAD);
+	for (int i = 0; i < 20000; i++) model_launch_blocks(&k, 1, i % 10 ? 20 : 2000);
+	check_charged(0.02);
+	uint64_t small = gsh_cost_of(gsh_kernel_key(&k, 20)), large = gsh_cost_of(gsh_kernel_key(&k, 2000));
+	CHECK(small > 5 * GSH_MICROSECOND && small < 7 * GSH_MICROSECOND);
+	CHECK(large > 100 * GSH_MICROSECOND && large < 110 * GSH_MICROSECOND);
+}
+
 /* Launches a function that is short whenever an epoch begins and long right after, and lets the host wait for it in two ways. */
 static void hide_long_kernels(bool by_call) {
-	struct model_kernel k;
+	struct model_kernel k = {0};
 	model_start(RUN_AHEAD);
 	for (int i = 0; i < 1000; i++) {
 		k.duration = 5 * GSH_MICROSECOND;
@@ -294,7 +305,7 @@ TEST(failed_launches_are_not_measured) {
 	model_start(RUN_AHEAD);
 	model_launch_result = 719;
 	for (int i = 0; i < 10; i++) model_launch(&k, 1);
-	CHECK(gsh_cost_of(&k) >= GSH_COST_UNKNOWN);
+	CHECK(gsh_cost_of(gsh_kernel_key(&k, 4)) >= GSH_COST_UNKNOWN);
 	CHECK(charged_ns() < 100 * GSH_MICROSECOND);
 }
 
@@ -332,7 +343,10 @@ int main(int argc, char **argv) {
 						  T(overlapping_streams_are_counted_once),
 						  T(streams_share_the_sms),
 						  T(parallel_bursts_are_counted_once),
-						  T(many_functions_are_measured), T(long_kernels_are_not_hidden_by_short_ones), T(long_kernels_behind_short_ones_are_measured),
+						  T(many_functions_are_measured),
+						  T(sizes_of_a_function_are_measured_apart),
+						  T(long_kernels_are_not_hidden_by_short_ones),
+						  T(long_kernels_behind_short_ones_are_measured),
 						  T(a_late_batch_makes_estimates_doubtful),
 						  T(sync_charges_completed_work),
 						  T(run_ahead_is_bounded),
