@@ -110,7 +110,7 @@ enforce: ## Run all experiments on the simulated GPU: accuracy, isolation, deliv
 
 .PHONY: test-gpu
 test-gpu: ## Run the experiments on a real GPU with PyTorch; says SKIP without one; ARGS=--dry-run: on the fake driver.
-	go build -o bin/ ./cmd/gshare ./cmd/gshare-node && hack/hook.sh build && hook/fake/build.sh bin/fake && python3 test/gpu/lane.py $(ARGS)
+	go build -o bin/ ./cmd/gshare ./cmd/gshare-node ./cmd/gshare-model && hack/hook.sh build && hook/fake/build.sh bin/fake && python3 test/gpu/lane.py $(ARGS)
 
 .PHONY: ecosystem
 ecosystem: ## Let published clients and autoscalers use gshare, KEDA's on the test cluster; needs the network the first time.

@@ -87,7 +87,14 @@ func checkLane(t *testing.T, out string, lane *exec.Cmd) {
 			Memory map[string]struct {
 				Allocated int `json:"allocated_mib"`
 			}
-			Crash struct{ Pods, Ended int }
+			Crash   struct{ Pods, Ended int }
+			Profile struct {
+				Points []struct{ Throughput float64 }
+			}
+			Serving struct {
+				Load   struct{ Scheduled, Answered int }
+				Served struct{ Starts int }
+			}
 			Store map[string]struct {
 				One   float64                  `json:"with_first_mib"`
 				Two   float64                  `json:"with_second_mib"`
@@ -111,6 +118,12 @@ func checkLane(t *testing.T, out string, lane *exec.Cmd) {
 		if c.CUPTI == 0 || c.Hook != c.CUPTI {
 			t.Errorf("the hook counts %d of %d launches (%s)", c.Hook, c.CUPTI, part)
 		}
+	}
+	if p := e.Profile.Points; len(p) != 1 || p[0].Throughput == 0 {
+		t.Errorf("gshare profile: %+v", p)
+	}
+	if s := e.Serving; s.Load.Scheduled == 0 || s.Load.Answered != s.Load.Scheduled || s.Served.Starts == 0 {
+		t.Errorf("gshare serve: %+v", s)
 	}
 	if len(e.Coverage) != 2 {
 		t.Errorf("coverage: %+v", e.Coverage)

@@ -23,7 +23,10 @@ import time
 import traceback
 
 import experiments
+import functions
 import machine
+
+ALL = (*experiments.ALL, *functions.ALL)
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -137,9 +140,9 @@ def status(m):
 
 
 def main():
-    names = [e.__name__ for e in experiments.ALL]
+    names = [e.__name__ for e in ALL]
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--bin", type=pathlib.Path, default=ROOT / "bin", help="folder with gshare and gshare-node")
+    parser.add_argument("--bin", type=pathlib.Path, default=ROOT / "bin", help="folder with gshare, gshare-node and, for --dry-run, gshare-model")
     parser.add_argument("--hook", type=pathlib.Path, default=ROOT / "bin" / "hook" / "libgshare.so", help="the hook")
     parser.add_argument("--fake", type=pathlib.Path, default=ROOT / "bin" / "fake", help="folder of the fake driver, for --dry-run")
     parser.add_argument("--fake-mps", type=pathlib.Path, help="control program of the fake MPS (default: that of the fake driver; r615 has MPS v3)")
@@ -156,7 +159,7 @@ def main():
     if why:
         print("SKIP test/gpu:", why)
         return 0
-    chosen = {e.__name__: e for e in experiments.ALL}
+    chosen = {e.__name__: e for e in ALL}
     results, failed = run(arguments, [chosen[name] for name in arguments.only.split(",")])
     print(table(results))
     return 1 if failed else 0

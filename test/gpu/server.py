@@ -3,8 +3,8 @@
 
     server.py NAME [--address HOST:PORT]
 
-NAME is convolution or transformer, with random weights. The convolution net takes numbers of pictures that it has on the GPU, the
-transformer takes texts of 128 tokens. It listens on $HOST:$PORT unless an address is given.
+NAME is convolution or transformer, with random weights. A row of a request is the number of a picture that the server has on the GPU for
+the convolution net, and a text of 128 tokens for the transformer. It listens on $HOST:$PORT unless an address is given.
 """
 
 import argparse
