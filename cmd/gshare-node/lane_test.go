@@ -89,11 +89,10 @@ func checkLane(t *testing.T, out string, lane *exec.Cmd) {
 			}
 			Crash   struct{ Pods, Ended int }
 			Profile struct {
-				Points []struct{ Throughput float64 }
+				Trials []struct{ Point struct{ Throughput float64 } }
 			}
 			Serving struct {
-				Load   struct{ Scheduled, Answered int }
-				Served struct{ Starts int }
+				Served struct{ Answered, Failed, Starts int }
 			}
 			Store map[string]struct {
 				One   float64                  `json:"with_first_mib"`
@@ -119,10 +118,10 @@ func checkLane(t *testing.T, out string, lane *exec.Cmd) {
 			t.Errorf("the hook counts %d of %d launches (%s)", c.Hook, c.CUPTI, part)
 		}
 	}
-	if p := e.Profile.Points; len(p) != 1 || p[0].Throughput == 0 {
+	if p := e.Profile.Trials; len(p) == 0 || p[0].Point.Throughput == 0 {
 		t.Errorf("gshare profile: %+v", p)
 	}
-	if s := e.Serving; s.Load.Scheduled == 0 || s.Load.Answered != s.Load.Scheduled || s.Served.Starts == 0 {
+	if s := e.Serving.Served; s.Answered == 0 || s.Failed != 0 || s.Starts == 0 { // on a busy machine, requests may be refused as late
 		t.Errorf("gshare serve: %+v", s)
 	}
 	if len(e.Coverage) != 2 {

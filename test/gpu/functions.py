@@ -31,19 +31,19 @@ def gshare(m, *words):
 
 
 def profile(m, _):
-    """The shares that gshare profile tries for the model server, and what it does on each."""
+    """The shares that gshare profile tries for the model server, and what it does on each: all that gshare profile prints, and the trials."""
     path = function(m, resources={"share": {"memory": "4Gi"}})
     command = gshare(m, "profile", path, "--socket", m.socket, "--hook", m.arguments.hook, "--state", m.folder / "state.json",
                      "--max-batch", 8, "--max-trials", 1 if m.arguments.dry_run else 6, "-o", "json")
     done = subprocess.run(command, env=m.environment, capture_output=True, text=True, timeout=600, check=False)
-    if done.returncode:
+    if done.returncode or not done.stdout:
         raise machine.Failed(f"gshare profile ended with {done.returncode}: {done.stderr}")
     found = json.loads(done.stdout)
-    return {"objective": OBJECTIVE, "recommended": found["recommended"], "points": found["points"]}
+    return {"objective": OBJECTIVE, "recommended": found.get("recommended"), "trials": found["trials"]}
 
 
 def serving(m, seconds):
-    """A load that rises for ten times as long as one run, on replicas of 12 % of the SMs each."""
+    """A small load that starts the first replica, and one that rises for ten times as long as one run, on replicas of 12 % of the SMs each."""
     path = function(m, resources={"share": {"sm": 12, "memory": "4Gi"}}, scaling={"requestsPerSecond": 300, "maxReplicas": 6, "window": "5s"}, batching={"maxBatch": 8})
     address, log = f"127.0.0.1:{unused_port()}", m.folder / "serve.log"
     with open(log, "w", encoding="utf-8") as file:
@@ -51,11 +51,15 @@ def serving(m, seconds):
                                   env=m.environment, stdout=file, stderr=file)
         try:
             wait_until_open(address, server)
-            found = load(m, address, max(1, 10 * seconds))
+            found = {"first_load": load(m, address, 12, "--rate", 20)}
+            found["load"] = load(m, address, max(1, 10 * seconds), "--ramp", "5:50" if m.arguments.dry_run else "50:1500")
         finally:
             server.send_signal(signal.SIGINT)
-            server.wait(60)
-    return {"load": found, "served": summary(log.read_text())}
+            try:
+                server.wait(60)
+            finally:
+                server.kill()
+    return found | {"served": summary(log.read_text())}
 
 
 def summary(log):
@@ -66,10 +70,10 @@ def summary(log):
     return {quoted or word: json.loads(number) for quoted, word, number in re.findall(r'(?:"([^"]+)"|(\S+))=([\d.]+)', end[0])}
 
 
-def load(m, address, seconds):
+def load(m, address, seconds, *rate):
     url = f"http://{address}/v2/models/{NAME}/infer"
     command = gshare(m, "load", url, "-H", f"Host:{NAME}", "-H", "Content-Type:application/json", "--data", REQUEST,
-                     "--ramp", "5:50" if m.arguments.dry_run else "50:1500", "--duration", f"{seconds}s", "--slo", OBJECTIVE, "-o", "json")
+                     *rate, "--duration", f"{seconds}s", "--slo", OBJECTIVE, "-o", "json")
     done = subprocess.run(command, env=m.environment, capture_output=True, text=True, timeout=120 + 10 * seconds, check=False)
     try:
         found = json.loads(done.stdout)  # gshare load ends with 1 if the objective was missed

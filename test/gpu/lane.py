@@ -16,6 +16,7 @@ import pathlib
 import platform
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -52,7 +53,7 @@ def said(*command):
 def setup(arguments):
     """Returns a description of what the figures were measured on."""
     about = {"date": time.strftime("%Y-%m-%d"), "machine": platform.machine(), "dry_run": arguments.dry_run, "seconds": arguments.seconds,
-             "commit": said("git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"), "device": "fake"}
+             "commit": said("git", "-C", str(ROOT), "rev-parse", "--short", "HEAD") or "unknown", "device": "fake"}
     if not arguments.dry_run:
         import torch
 
@@ -160,6 +161,7 @@ def main():
         print("SKIP test/gpu:", why)
         return 0
     chosen = {e.__name__: e for e in ALL}
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that no program and no daemon stays on the GPU
     results, failed = run(arguments, [chosen[name] for name in arguments.only.split(",")])
     print(table(results))
     return 1 if failed else 0
