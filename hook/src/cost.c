@@ -2,10 +2,13 @@
 
 struct gsh_cost gsh_costs[GSH_COSTS];
 
-/* Creates an entry of unknown time for a key: in a free one of the key's two places, or else in its preferred one, which is overwritten. */
+/*
+ * Creates an entry of unknown time for a key. An entry that the key has already, as where the driver has used an address again, is reset.
+ * Otherwise a free one of the key's two places is taken, or else its preferred one, which is overwritten.
+ */
 static struct gsh_cost *insert(const void *key) {
-	struct gsh_cost *c = gsh_cost_slot(key), *neighbour = &gsh_costs[(c - gsh_costs) ^ 1];
-	if (atomic_load(&c->key) && !atomic_load(&neighbour->key)) c = neighbour;
+	struct gsh_cost *c = gsh_cost_find(key), *preferred = gsh_cost_slot(key), *neighbour = &gsh_costs[(preferred - gsh_costs) ^ 1];
+	if (!c) c = atomic_load(&preferred->key) && !atomic_load(&neighbour->key) ? neighbour : preferred;
 	atomic_store(&c->ns, GSH_COST_UNKNOWN);
 	atomic_store(&c->blocks, GSH_BLOCKS_UNKNOWN);
 	atomic_store(&c->measured, 0);

@@ -11,7 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define GSH_COSTS 4096
+#define GSH_COST_BITS 14 /* programs have a few hundred keys; three that share their two places would be measured again and again */
+#define GSH_COSTS (1 << GSH_COST_BITS)
 #define GSH_COST_UNKNOWN (1ull << 62) /* larger than any budget */
 #define GSH_BLOCKS_UNKNOWN UINT64_MAX /* the entry has been taken by another key */
 
@@ -35,7 +36,7 @@ static inline const void *gsh_kernel_key(const void *f, uint64_t blocks) {
 
 /* Returns the preferred entry of a key. */
 static inline struct gsh_cost *gsh_cost_slot(const void *key) {
-	return &gsh_costs[((uintptr_t)key * 0x9e3779b97f4a7c15ull) >> 52];
+	return &gsh_costs[((uintptr_t)key * 0x9e3779b97f4a7c15ull) >> (64 - GSH_COST_BITS)];
 }
 
 /* Returns the entry of a key, which is its preferred one or the neighbour; NULL if it was never measured, or its entry was taken. */

@@ -25,8 +25,8 @@ static inline struct gsh_stream_state *gsh_enter_state(struct gsh_stream_state *
 }
 
 /*
- * Counts a launch of a function (key) into a stream if both are in the preferred entries of their tables; else returns NULL.
- * The caller adds the thread blocks. It needs so few registers that the launch's arguments stay in theirs.
+ * Counts a launch (key) into a stream if both are in the preferred entries of their tables; else returns NULL. The caller adds
+ * the thread blocks. It needs so few registers that most of the launch's arguments stay in theirs.
  */
 static inline struct gsh_stream_state *gsh_enter_fast(CUstream s, const void *key) {
 	struct gsh_stream_state *st = gsh_stream_preferred(s);

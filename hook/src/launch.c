@@ -6,7 +6,7 @@
 #include "copy.h"
 #include "gate.h"
 
-/* On the fast path the real function is entered by a jump, and the arguments stay where the caller put them. */
+/* On the fast path the real function is entered by a jump, with the arguments as the caller put them. */
 #define SLOW_LAUNCH(name, twin, parameters, arguments, key, stream, size)                                               \
 	__attribute__((noinline)) CUresult slow_##name parameters {                                                     \
 		NEED(name);                                                                                             \

@@ -273,7 +273,7 @@ uint64_t gsh_reap_pause(struct gsh_vgpu *v) {
 	gsh_reap();
 	struct gsh_slot *slot = oldest_slot(v);
 	if (!slot) return 0;
-	uint64_t now = gsh_now(), age = now > slot->recorded_at ? now - slot->recorded_at : 0, work = slot->batch.work;
+	uint64_t now = gsh_now(), age = now > slot->recorded_at ? now - slot->recorded_at : 0, work = slot->batch.unknown ? 0 : slot->batch.work;
 	uint32_t beside = atomic_load(&v->unbounded_events);
 	if (age > UNBOUND_AFTER << clamp(beside, 0, 10)) gsh_slot_unbound(slot);
 	gsh_slot_unref(slot);

@@ -152,6 +152,16 @@ TEST(sizes_of_a_function_are_measured_apart) {
 	CHECK(large > 100 * GSH_MICROSECOND && large < 110 * GSH_MICROSECOND);
 }
 
+/* The driver may give a new graph the address of one that was destroyed. */
+TEST(graph_at_a_used_address_has_its_own_blocks) {
+	int graph;
+	model_start(RUN_AHEAD);
+	gsh_cost_add_graph(&graph, 1);
+	gsh_cost_forget(&graph);
+	gsh_cost_add_graph(&graph, 1000);
+	CHECK_EQUAL(atomic_load(&gsh_cost_find(&graph)->blocks), 1000);
+}
+
 /* Launches a function that is short whenever an epoch begins and long right after, and lets the host wait for it in two ways. */
 static void hide_long_kernels(bool by_call) {
 	struct model_kernel k = {0};
@@ -345,6 +355,7 @@ int main(int argc, char **argv) {
 						  T(parallel_bursts_are_counted_once),
 						  T(many_functions_are_measured),
 						  T(sizes_of_a_function_are_measured_apart),
+						  T(graph_at_a_used_address_has_its_own_blocks),
 						  T(long_kernels_are_not_hidden_by_short_ones),
 						  T(long_kernels_behind_short_ones_are_measured),
 						  T(a_late_batch_makes_estimates_doubtful),
