@@ -507,7 +507,8 @@ TEST(server_restart_restores_the_session) {
 	CHECK_EQUAL(cuMemFree_v2(q), CUDA_SUCCESS);
 	CHECK_EQUAL(cuMemFree_v2(p), CUDA_SUCCESS);
 	CHECK_EQUAL(server.container[0]->memory, held - 100 * MIB);
-	pause_holds_launches_until_run(); /* the new server is obeyed */
+	eventually(&check_failures, obeys_server); /* a round of the helper later */
+	pause_holds_launches_until_run();
 }
 
 int main(int argc, char **argv) {
