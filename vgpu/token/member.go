@@ -1,6 +1,10 @@
 package token
 
-import "time"
+import (
+	"time"
+
+	"github.com/gshare-dev/gshare/vgpu/share"
+)
 
 // member is a share that takes part in the time sharing of a slice, with its accounts. With slot tables, the account own limits the use in
 // the share's own turns to its quota request, and the account borrowed limits the use in turns of others to the rest of its quota limit. So
@@ -37,6 +41,10 @@ type heldTime struct {
 }
 
 func (m *member) isWaiting() bool { return m.hasWork && !m.live }
+
+// ownsAllTime reports whether the SMs of a share are its own at all times. Whatever it launches runs in its own time, with a token or without
+// one, so that it never owes time.
+func (m *member) ownsAllTime() bool { return m.QuotaRequest == share.Whole }
 
 // owed returns the known debt of a share: device time used beyond its tokens.
 func (m *member) owed() time.Duration { return max(0, m.debt) }
@@ -91,7 +99,8 @@ func (m *member) endToken(now time.Duration) {
 // settle compares the device time that a share reported since the last settlement with the time for which it held tokens (F43), and returns
 // the excess. A kernel may be reported when it ends, so most differences are of one kernel and cancel out over time: an excess becomes debt;
 // a shortfall reduces the debt first, and the remainder is returned to the account. Reported time counts for at most the time in which the
-// share may have used the device. The excess is at least the time for which others waited for the share's open work.
+// share may have used the device. The excess is at least the time for which others waited for the share's open work. A share that owns its
+// SMs at all times has no excess.
 func (m *member) settle(now, busy, window, maxCredit time.Duration) (overrun time.Duration) {
 	busy = min(max(busy, 0), m.reportable)
 	m.reportable -= busy
@@ -107,6 +116,9 @@ func (m *member) settle(now, busy, window, maxCredit time.Duration) (overrun tim
 		overrun = max(overrun, m.claimed-overrunTolerance)
 	}
 	m.held, m.claimed = 0, 0
+	if m.ownsAllTime() {
+		overrun = min(overrun, 0)
+	}
 	if overrun > 0 {
 		paid := min(overrun, m.credit)
 		m.credit -= paid
@@ -134,7 +146,7 @@ func (m *member) startOwnTime(start, end, maxCredit time.Duration) {
 	m.credit = min(m.credit, maxCredit)
 	turn := min(max(0, end-start), m.own.budget)
 	m.ownUntil = end
-	if !m.overruns && m.debt <= turn-4*roundingTolerance {
+	if m.ownsAllTime() || !m.overruns && m.debt <= turn-4*roundingTolerance {
 		return // enough of the series is left for a token
 	}
 	due := turn

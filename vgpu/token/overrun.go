@@ -97,7 +97,7 @@ func (s *Slice) elapse(now time.Duration) {
 			m.lastWanted = now
 		}
 		contended, blocked := s.members.isContended(m, s.now), s.members.isBlocked(m)
-		if m.overruns {
+		if m.overruns && !m.ownsAllTime() {
 			m.overran += d
 			m.claimed += d
 			if now-m.openSince > s.config.Turn {
@@ -167,7 +167,7 @@ func (s *Slice) updateOverruns() {
 		case (m.overruns || begins) && s.now-m.openSince >= maxOverrun:
 			m.distrusted = true
 			s.endOverrun(m)
-		case m.overruns && !contended:
+		case m.overruns && (!contended || m.runsInOwnTime()):
 			s.endOverrun(m)
 		case begins:
 			m.overruns = true
@@ -186,13 +186,17 @@ func (s *Slice) updateOverruns() {
 // overrunStart returns when the open work of a share begins to count as an overrun, or Never.
 func (m *member) overrunStart(turn time.Duration) time.Duration {
 	switch {
-	case m.overruns || m.live || m.distrusted || m.open == NoWork:
+	case m.overruns || m.live || m.distrusted || m.open == NoWork || m.runsInOwnTime():
 		return Never
 	case m.open == LongWork:
 		return m.openSince
 	}
 	return m.openSince + turn
 }
+
+// runsInOwnTime reports whether a share that launches more work needs no token to have ended its earlier work: its SMs are its own at all
+// times. When it launches no more, its open work keeps them from others as that of every share does.
+func (m *member) runsInOwnTime() bool { return m.ownsAllTime() && m.hasWork }
 
 // nextOverrunChange returns when an overrun of the share begins or is no longer believed, or Never.
 func (m *member) nextOverrunChange(now, turn time.Duration) time.Duration {

@@ -136,7 +136,7 @@ func TestRefereeFindsFaults(t *testing.T) {
 }
 
 // TestTableDelivers checks that under a table every member that always has work gets its request in each second and its part of
-// each window, whatever the others do. An overrun is paid from the next token, so it can shift use by its length.
+// each window, whatever the others do. An overrun is paid from the next token, so at each end of the second it can shift use by its length.
 func TestTableDelivers(t *testing.T) {
 	for seed := range uint64(80) {
 		r := seeded(seed)
@@ -224,7 +224,7 @@ func (r *referee) delivered(longest time.Duration) error {
 			continue
 		}
 		for length, missing := range map[time.Duration]time.Duration{
-			time.Second:           longest,
+			time.Second:           2 * longest,
 			r.slice.config.Window: longest + r.slice.longestTurn(p.ID),
 		} {
 			want := length*time.Duration(p.QuotaRequest)/1000 - missing - 20*roundingTolerance

@@ -3,6 +3,8 @@ package token
 import (
 	"testing"
 	"time"
+
+	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
 // holding returns a member that has a token in a turn of its own.
@@ -116,5 +118,53 @@ func TestOverrunsAreMadeGood(t *testing.T) {
 				t.Errorf("seed %d: %+v got %v in two seconds, want %v: %v", seed, p.Member, got, want, ref.fault)
 			}
 		}
+	}
+}
+
+// TestWholeQuotaNeverWaits checks that a share with the whole quota has a token at all times at which it has work, also if it reports its
+// work late, or if kernels go on when a token ends or is released: its SMs are its own all the time.
+func TestWholeQuotaNeverWaits(t *testing.T) {
+	for _, policy := range policies {
+		t.Run(policy.String(), func(t *testing.T) {
+			s, err := New(Config{Policy: policy})
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, now := seeded(1), time.Duration(0)
+			check := func(err error) {
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			check(s.Join(now, Member{1, 120, share.Whole, share.Whole}))
+			check(s.Join(now, Member{2, 120, share.Whole, share.Whole}))
+			check(s.RequestToken(now, 2))
+			m := s.members[0]
+			pass := func(longest time.Duration) {
+				for end := now + time.Duration(r.Int64N(int64(longest))); now < end; {
+					_, next := s.Advance(now)
+					if m.hasWork && !m.live {
+						t.Fatalf("at %v: it waits for a token, and owes %v", now, m.owed())
+					}
+					now = min(end, next)
+				}
+			}
+			for range 200 {
+				began := now
+				check(s.RequestToken(now, 1))
+				pass(30 * ms)
+				check(s.ReportOpenWork(now, 1, LongWork))
+				pass(300 * ms)
+				check(s.ReleaseToken(now, 1))
+				pass(300 * ms) // its kernels go on
+				if r.IntN(2) == 0 {
+					check(s.ReportOpenWork(now, 1, NoWork))
+				}
+				check(s.Settle(now, 1, now-began))
+			}
+			if got := s.Overruns(1); got.Debt != 0 || got.Caused != 0 || got.Long {
+				t.Errorf("it did not stay within its part: %+v", got)
+			}
+		})
 	}
 }
