@@ -1,6 +1,8 @@
 package elastic
 
 import (
+	"math"
+	"math/rand/v2"
 	"time"
 
 	"github.com/gshare-dev/gshare/vgpu/device"
@@ -21,6 +23,10 @@ type client struct {
 	flying   int             // number of waves on the device
 	resume   time.Duration   // time until which the host launches nothing
 
+	spread float64    // see Setting.Spread
+	random *rand.Rand // nil for a training, whose passes all take the same time
+	pace   float64    // factor of the time of the present pass
+
 	began time.Duration // time of the pass's first launch
 	batch time.Duration // the longest pass since the server last read it
 
@@ -29,7 +35,7 @@ type client struct {
 }
 
 func newClient(t Tenant, p device.Process, arrivals []time.Duration) *client {
-	c := &client{Tenant: t, process: p, arrivals: arrivals}
+	c := &client{Tenant: t, process: p, arrivals: arrivals, pace: 1}
 	for range t.Layers {
 		c.all = append(c.all, t.Layer...)
 	}
@@ -69,12 +75,15 @@ func (c *client) nextEvent(now time.Duration) (at time.Duration, ok bool) {
 func (c *client) launchKernel(now time.Duration) (waves []*device.Work) {
 	if c.next == 0 {
 		c.began = now
+		if c.random != nil {
+			c.pace = math.Exp(c.spread * c.random.NormFloat64())
+		}
 	}
 	p := c.all[c.next]
 	c.next++
 	c.flying += p.Waves
 	for n := range p.Waves {
-		waves = append(waves, &device.Work{Stream: device.Stream{Process: c.process, ID: 1}, At: now, Duration: p.Wave, Width: p.Width,
+		waves = append(waves, &device.Work{Stream: device.Stream{Process: c.process, ID: 1}, At: now, Duration: time.Duration(float64(p.Wave) * c.pace), Width: p.Width,
 			Least: (p.Width + 1) / 2, Follows: n > 0})
 	}
 	return waves

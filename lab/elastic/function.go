@@ -3,6 +3,7 @@ package elastic
 import (
 	"cmp"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"gonum.org/v1/gonum/stat/distuv"
@@ -41,6 +42,16 @@ func (f Function) Time(limit share.PerMille) time.Duration {
 		layer += p.Wave * time.Duration(p.Waves) * time.Duration(p.Width) / time.Duration(min(p.Width, limit))
 	}
 	return layer*time.Duration(f.Layers) + f.Gap
+}
+
+// faster returns the function on a GPU and a host that are the given number of times as fast.
+func (f Function) faster(times float64) Function {
+	f.Layer = slices.Clone(f.Layer)
+	for i := range f.Layer {
+		f.Layer[i].Wave = time.Duration(float64(f.Layer[i].Wave) / times)
+	}
+	f.Gap = time.Duration(float64(f.Gap) / times)
+	return f
 }
 
 func (f Function) waves() int {

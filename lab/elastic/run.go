@@ -1,6 +1,7 @@
 package elastic
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -22,6 +23,11 @@ type Setting struct {
 	Seed      uint64
 
 	Interference share.PerMille // how much longer a kernel takes beside neighbours that fill the rest of the GPU
+
+	// Spread is how much the times of requests differ: each takes its function's time multiplied by a lognormal factor with a median of 1, of
+	// whose logarithm this is the standard deviation. 0: all take the same time.
+	Spread float64
+	Speed  float64 // how many times faster the GPU and its hosts are than those of the catalogue; 0 means 1
 }
 
 // Policies returns the names of the sharing policies, the default first.
@@ -33,11 +39,16 @@ func Policies() []string {
 func Run(ctx context.Context, p Pair, s Setting) (Outcome, error) {
 	var clients []*client
 	for k, t := range p.Of {
+		t.Function = t.faster(cmp.Or(s.Speed, 1))
 		var arrivals []time.Duration
 		if !t.Trains {
 			arrivals = t.arrivals(s.CV, s.Length, rand.New(rand.NewPCG(s.Seed, uint64(k))))
 		}
-		clients = append(clients, newClient(t, device.Process(k), arrivals))
+		c := newClient(t, device.Process(k), arrivals)
+		if !t.Trains {
+			c.spread, c.random = s.Spread, rand.New(rand.NewPCG(s.Seed, uint64(len(p.Of)+k)))
+		}
+		clients = append(clients, c)
 	}
 	var out Outcome
 	groups := [][]*client{clients}

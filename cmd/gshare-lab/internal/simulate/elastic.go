@@ -73,6 +73,8 @@ func (e *elasticSimulation) flags(f *pflag.FlagSet) {
 	f.Float64Var(&e.slo, "slo", 3, "SLO of inference, as a multiple of its time on a whole GPU; with its requested share, inference takes at most half of the SLO")
 	f.IntVar(&e.seconds, "seconds", 60, "time in which requests arrive, in seconds; requests that wait at the end are served")
 	f.Float64Var(&e.setting.MaxTokens, "max-tokens", 0, "MaxTokens of the rckm policies, as a multiple of what a function without neighbours needs to launch its request; 0 to calibrate")
+	f.Float64Var(&e.setting.Spread, "spread", 0, "how much the times of requests differ: standard deviation of their logarithm")
+	f.Float64Var(&e.setting.Speed, "speed", 1, "how many times as fast the GPU is: at 10, inference takes 1 to 7 ms")
 	f.IntVar(&e.interference, "interference", 0, "slowdown of kernels in percent while neighbours fill the rest of the GPU")
 }
 
@@ -104,6 +106,10 @@ func (e *elasticSimulation) prepare() error {
 		return fmt.Errorf("--seconds: %d is not between 1 and %d", e.seconds, maxSeconds)
 	case !(s.MaxTokens >= 0 && s.MaxTokens <= 1e4):
 		return fmt.Errorf("--max-tokens: %v is not between 0 and 10000", s.MaxTokens)
+	case !(s.Spread >= 0 && s.Spread <= 1):
+		return fmt.Errorf("--spread: %v is not between 0 and 1", s.Spread)
+	case !(s.Speed >= 0.1 && s.Speed <= 20):
+		return fmt.Errorf("--speed: %v is not between 0.1 and 20", s.Speed)
 	case e.interference < 0 || e.interference > 1000:
 		return fmt.Errorf("--interference: %d is not between 0 and 1000", e.interference)
 	}

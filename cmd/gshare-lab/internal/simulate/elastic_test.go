@@ -63,7 +63,7 @@ func TestSimulateElastic(t *testing.T) {
 func TestSimulateElasticUsageErrors(t *testing.T) {
 	for _, args := range [][]string{
 		{"--kind", "none"}, {"--pair", "none"}, {"--cv", "0"}, {"--cv", "NaN"}, {"--seconds", "0"}, {"--max-tokens", "-1"},
-		{"--interference", "-1"}, {"--load", "0"}, {"--load", "NaN"}, {"--kind", "training-training", "--plot", "a.svg"}, {"--policy", "best"},
+		{"--interference", "-1"}, {"--spread", "-0.1"}, {"--spread", "NaN"}, {"--speed", "0"}, {"--speed", "21"}, {"--load", "0"}, {"--load", "NaN"}, {"--kind", "training-training", "--plot", "a.svg"}, {"--policy", "best"},
 	} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
 			if _, err := runElastic(t, args...); err == nil || cli.ExitCode(err) != 2 {
