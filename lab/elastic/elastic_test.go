@@ -153,14 +153,37 @@ func TestTrainingInference(t *testing.T) {
 
 // TestInterference checks that with interference tokens protect inference better than caps, at the cost of training.
 func TestInterference(t *testing.T) {
-	pairs := pairsOf(t, "training-inference")[:2]
+	pairs := pairsOf(t, "training-inference")
 	s := Setting{CV: 1, Length: 10 * time.Second, Seed: 1, Interference: 300}
 	s.Policy = "rckm"
 	tokens := compare(t, pairs, s)
 	s.Policy = "mps-l"
 	caps := compare(t, pairs, s)
-	if tokens.P95 > 0.95*caps.P95 || tokens.Training > caps.Training || tokens.Training < 0.3 {
+	if tokens.P95 > 0.8*caps.P95 || tokens.Training > caps.Training || tokens.Training < 0.3 {
 		t.Errorf("tokens %+v, caps %+v", tokens, caps)
+	}
+}
+
+// TestSpread checks that requests which differ in length, on a GPU that answers them within a tick or within several, leave training nearly all
+// of its throughput where kernels do not interfere, and that the lengths of passes have the spread that was asked for.
+func TestSpread(t *testing.T) {
+	pairs := pairsOf(t, "training-inference")[:2]
+	for _, speed := range []float64{1, 10} {
+		r := compare(t, pairs, Setting{Policy: "rckm", CV: 1, Length: 10 * time.Second, Seed: 1, Spread: 0.2, Speed: speed})
+		if r.Training < 0.75 || r.P95 > 1.2 {
+			t.Errorf("%v times as fast: %+v", speed, r)
+		}
+	}
+	p := Pair{"alone", [2]Tenant{{resnet, 10, 1}, {gpt2, 0.001, 1}}}
+	out, err := Run(t.Context(), p, Setting{Policy: "exclusive", CV: 1, Length: 100 * time.Second, Seed: 1, Spread: 0.3, Speed: 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+	alone := float64(resnet.faster(100).Time(share.Whole))
+	for p, deviations := range map[int]float64{16: -1, 50: 0, 84: 1} {
+		if got, want := float64(out.Of[0].Percentile(p)), alone*math.Exp(0.3*deviations); math.Abs(got/want-1) > 0.1 {
+			t.Errorf("p%d is %.0f ns, want %.0f", p, got, want)
+		}
 	}
 }
 
@@ -190,7 +213,7 @@ func TestUncapped(t *testing.T) {
 // TestMaxTokens checks that too few tokens starve both functions, and that a hundred times too many protect no function, as caps
 // alone.
 func TestMaxTokens(t *testing.T) {
-	pairs := pairsOf(t, "training-inference")[:1]
+	pairs := pairsOf(t, "training-inference")[2:3]
 	s := Setting{Policy: "rckm", CV: 1, Length: 5 * time.Second, Seed: 1, Interference: 300}
 	at := map[float64]Ratios{}
 	for _, s.MaxTokens = range []float64{0.1, 1, 100} {

@@ -68,7 +68,7 @@ func (m *member) maxTokens() int64 {
 func (m *member) addLaunches(now time.Duration, l Launches) {
 	m.tick.Busy = l.Busy
 	m.tick.Device = min(m.tick.Device+max(0, min(l.Device, maxTime)), maxTime)
-	m.tick.Batch = max(m.tick.Batch, min(l.Batch, window*time.Second))
+	m.tick.Batch = max(m.tick.Batch, min(l.Batch, maxCycle))
 	if l.Blocks <= 0 {
 		return
 	}
@@ -121,6 +121,6 @@ func (m *member) setTokens(tokens int64) {
 }
 
 func (m *member) observation() Observation {
-	return Observation{Member: m.Member, Tokens: m.last, Launches: m.silent < window, Cycle: m.cycles.latestLength(), Shortest: m.cycles.shortest,
+	return Observation{Member: m.Member, Tokens: m.last, Launches: m.silent < window, Cycle: m.cycles.longest().length, Shortest: m.cycles.shortest,
 		WholeSlice: m.wholeSlice()}
 }

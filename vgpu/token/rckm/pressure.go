@@ -40,8 +40,8 @@ func (s *Slice) updateStates() {
 		if m.Priority != share.SLO {
 			continue
 		}
-		ratio := m.cycles.cycleRatio()
-		state := s.sloState(m, ratio)
+		ratio, stretch := m.cycles.ratios()
+		state := s.sloState(m, ratio, stretch)
 		switch {
 		case m.isQuiet():
 			m.ratio = 0
@@ -61,16 +61,17 @@ func (s *Slice) updateStates() {
 // sloState returns the state of an SLO share by Dilu's Algorithm 2. A long launch cycle whose batches take no longer than usual is a burst,
 // for which best-effort neighbours need not be cut. Above four times the reference (the length without contention), the length of a cycle
 // does not show contention (D17): then the batches alone decide, and without them the state stays.
-func (s *Slice) sloState(m *member, ratio share.PerMille) State {
-	stretch := m.cycles.batchRatio()
+func (s *Slice) sloState(m *member, ratio, stretch share.PerMille) State {
 	switch {
 	case m.isQuiet():
 		return Recovery // this ends its EMERGENCY, too (D15)
+	case !m.cycles.hasReference() && m.cycles.isUnderWay():
+		return Emergency // its first cycles show what they take without neighbours
 	case !m.cycles.hasReference():
-		return Emergency // its first cycle shows what it takes without neighbours
+		return Recovery
 	case ratio >= burstRatio && !m.cycles.hasBatches:
 		return m.state
-	case ratio >= violationRatio && (ratio < burstRatio && m.state == Emergency || stretch >= recoveredRatio):
+	case ratio >= violationRatio && stretch >= recoveredRatio:
 		return Emergency
 	case s.othersAreSilent(m), stretch < recoveredRatio:
 		return Recovery

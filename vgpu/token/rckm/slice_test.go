@@ -98,11 +98,11 @@ func TestReference(t *testing.T) {
 	c.addTick(5*ms, Launches{Blocks: 1, Last: 5 * ms}, false, 50*ms)
 	c.addTick(10*ms, Launches{Busy: true}, false, 50*ms)
 	c.addTick(15*ms, Launches{}, true, 50*ms)
-	if !c.open || c.latestLength() != 15*ms {
+	if !c.open || c.longest().length != 15*ms {
 		t.Errorf("a cycle whose work is not done, or held back, ended: %+v", c)
 	}
 	c.addTick(50*ms, Launches{Blocks: 1, First: 45 * ms, Last: 50 * ms}, false, 50*ms)
-	if c.open || c.reference != 50*ms {
+	if c.open || c.latest.length != 50*ms {
 		t.Errorf("a cycle went on beyond the longest: %+v", c)
 	}
 }
@@ -123,17 +123,38 @@ func TestLastToken(t *testing.T) {
 	}
 }
 
-// TestDisturbedBatchIsNoReference checks that a batch which neighbours slowed down does not become the reference, and the next one does.
-func TestDisturbedBatchIsNoReference(t *testing.T) {
-	m := &member{Member: Member{ID: 1, Request: 500, Limit: 500}}
-	for _, step := range []struct {
-		now         time.Duration
-		undisturbed bool
-		reference   time.Duration
-	}{{100 * ms, false, 0}, {200 * ms, true, 40 * ms}} {
-		m.tick.Batch = 40 * ms
-		if m.endTick(step.now, 1, step.undisturbed, tick); m.cycles.reference != step.reference {
-			t.Errorf("at %v the reference is %v, want %v", step.now, m.cycles.reference, step.reference)
-		}
+// TestFirstReference checks that the first batches become the reference together, without those that neighbours slowed down, that it holds
+// then until as many batches of another length have ended without neighbours, and that it is forgotten sooner if it cannot be right.
+func TestFirstReference(t *testing.T) {
+	for name, c := range map[string]struct {
+		batches   []time.Duration // in ms; a negative one is slowed down by neighbours
+		times     int
+		reference time.Duration // in ms
+	}{
+		"two":               {batches: []time.Duration{40}, times: 2},
+		"three":             {batches: []time.Duration{40}, times: 3, reference: 40},
+		"slow ones":         {batches: []time.Duration{-60}, times: 9},
+		"and quick ones":    {batches: []time.Duration{-60, 40}, times: 5, reference: 40},
+		"various":           {batches: []time.Duration{400, 30, 40}, times: 1, reference: 40},
+		"slower from now":   {batches: []time.Duration{40, 40, 40, 50, 50, 50, 50, 50, 50, 50, 50, 50, 50}, times: 1, reference: 40},
+		"and for longer":    {batches: []time.Duration{40, 40, 40, 50, 50, 50, 50, 50, 50, 50, 50, 50, 50, 50}, times: 1, reference: 50},
+		"slowed down":       {batches: []time.Duration{40, 40, 40, -50, -50, -50, -50, -50, -50, -50, -50, -50, -50, -50, -50}, times: 1, reference: 40},
+		"a little quicker":  {batches: []time.Duration{40, 40, 40, -21, -21, -21, -21, -21, -21, -21, -21, -21, -21, -21, -21}, times: 1, reference: 40},
+		"slow at the start": {batches: []time.Duration{400, 400, 400, -40, -40, -40, -40, -40, -40, -40, -40, -40, -40}, times: 1, reference: 40},
+		"far more to do":    {batches: []time.Duration{40, 40, 40, -160, -160, -160, -160, -160, -160, -160, -160, -160, -160, -160}, times: 1, reference: 160},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, now := &member{Member: Member{ID: 1, Request: 500, Limit: 500}}, time.Duration(0)
+			for range c.times {
+				for _, length := range c.batches {
+					now += time.Second
+					m.tick.Batch = max(length, -length) * ms
+					m.endTick(now, 1, length > 0, tick)
+				}
+			}
+			if m.cycles.reference != c.reference*ms {
+				t.Errorf("the reference is %v, want %v", m.cycles.reference, c.reference*ms)
+			}
+		})
 	}
 }
