@@ -24,8 +24,14 @@ type member struct {
 	debt   time.Duration // measured overrun that no token has paid for yet; negative after payments for work that is still unfinished
 	credit time.Duration // own time that it could not use and may make up for in the spare time of its turns
 
-	owner    bool          // the present turn is its own
-	ownUntil time.Duration // end of its own time in the present series of turns
+	ownTurns
+}
+
+// ownTurns are the turns of a share.
+type ownTurns struct {
+	owner       bool          // the present turn is its own
+	ownUntil    time.Duration // end of its own time in the present series of turns
+	ownsAllTime bool          // its SMs are its own at all times, see grantWholeQuotas
 }
 
 // members are the shares of a slice, in the order of their IDs.
@@ -41,10 +47,6 @@ type heldTime struct {
 }
 
 func (m *member) isWaiting() bool { return m.hasWork && !m.live }
-
-// ownsAllTime reports whether the SMs of a share are its own at all times. Whatever it launches runs in its own time, with a token or without
-// one, so that it never owes time.
-func (m *member) ownsAllTime() bool { return m.QuotaRequest == share.Whole }
 
 // owed returns the known debt of a share: device time used beyond its tokens.
 func (m *member) owed() time.Duration { return max(0, m.debt) }
@@ -96,19 +98,26 @@ func (m *member) endToken(now time.Duration) {
 	m.account.correct(now, now-m.token.Deadline)
 }
 
+// heldUntil returns for how long it has held tokens since the latest settlement.
+func (m *member) heldUntil(now time.Duration) time.Duration {
+	if m.live {
+		return m.held + now - m.heldSince
+	}
+	return m.held
+}
+
 // settle compares the device time that a share reported since the last settlement with the time for which it held tokens (F43), and returns
 // the excess. A kernel may be reported when it ends, so most differences are of one kernel and cancel out over time: an excess becomes debt;
 // a shortfall reduces the debt first, and the remainder is returned to the account. Reported time counts for at most the time in which the
-// share may have used the device. The excess is at least the time for which others waited for the share's open work. A share that owns its
-// SMs at all times has no excess.
+// share may have used the device. The excess is at least the time for which others waited for the share's open work.
 func (m *member) settle(now, busy, window, maxCredit time.Duration) (overrun time.Duration) {
 	busy = min(max(busy, 0), m.reportable)
 	m.reportable -= busy
 	if m.open == NoWork {
 		m.reportable = min(m.reportable, window)
 	}
+	m.held = m.heldUntil(now)
 	if m.live {
-		m.held += now - m.heldSince
 		m.heldSince = now
 	}
 	overrun = busy - m.held
@@ -116,9 +125,6 @@ func (m *member) settle(now, busy, window, maxCredit time.Duration) (overrun tim
 		overrun = max(overrun, m.claimed-overrunTolerance)
 	}
 	m.held, m.claimed = 0, 0
-	if m.ownsAllTime() {
-		overrun = min(overrun, 0)
-	}
 	if overrun > 0 {
 		paid := min(overrun, m.credit)
 		m.credit -= paid
@@ -141,12 +147,13 @@ func (m *member) settle(now, busy, window, maxCredit time.Duration) (overrun tim
 
 // startOwnTime begins a series of the share's own turns and repays debt from their time. If the debt is longer than the series, the share
 // skips the series and repays what its account would have allowed it to use. If its work still runs without a token, it skips the series as
-// well, and pays in advance. Unused time of earlier turns (credit) is kept up to maxCredit, so that no window overflows.
+// well, and pays in advance. A share with the whole quota owes nothing. Unused time of earlier turns (credit) is kept up to maxCredit, so that
+// no window overflows.
 func (m *member) startOwnTime(start, end, maxCredit time.Duration) {
 	m.credit = min(m.credit, maxCredit)
 	turn := min(max(0, end-start), m.own.budget)
 	m.ownUntil = end
-	if m.ownsAllTime() || !m.overruns && m.debt <= turn-4*roundingTolerance {
+	if m.QuotaRequest == share.Whole || !m.overruns && m.debt <= turn-4*roundingTolerance {
 		return // enough of the series is left for a token
 	}
 	due := turn

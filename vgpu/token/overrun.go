@@ -97,7 +97,7 @@ func (s *Slice) elapse(now time.Duration) {
 			m.lastWanted = now
 		}
 		contended, blocked := s.members.isContended(m, s.now), s.members.isBlocked(m)
-		if m.overruns && !m.ownsAllTime() {
+		if m.overruns && !m.ownsAllTime {
 			m.overran += d
 			m.claimed += d
 			if now-m.openSince > s.config.Turn {
@@ -140,15 +140,15 @@ func (list members) isContended(m *member, now time.Duration) bool {
 	})
 }
 
-// isBlocked reports whether overruns of others leave a share without enough SMs.
+// isBlocked reports whether overruns of others leave a share without enough SMs, beside those of shares with the whole quota.
 func (list members) isBlocked(m *member) bool {
-	sm := m.SM
+	sm, overrun := m.SM, false
 	for _, o := range list {
-		if o != m && o.overruns {
-			sm += o.SM
+		if o != m && (o.overruns || o.live && o.ownsAllTime) {
+			sm, overrun = sm+o.SM, overrun || o.overruns
 		}
 	}
-	return !m.overruns && !m.live && sm > share.Whole
+	return overrun && !m.overruns && !m.live && sm > share.Whole
 }
 
 // updateOverruns finds the shares whose unfinished work occupies SMs without a token while other shares want the device. Short work counts
@@ -167,7 +167,7 @@ func (s *Slice) updateOverruns() {
 		case (m.overruns || begins) && s.now-m.openSince >= maxOverrun:
 			m.distrusted = true
 			s.endOverrun(m)
-		case m.overruns && (!contended || m.runsInOwnTime()):
+		case m.overruns && !contended:
 			s.endOverrun(m)
 		case begins:
 			m.overruns = true
@@ -186,17 +186,13 @@ func (s *Slice) updateOverruns() {
 // overrunStart returns when the open work of a share begins to count as an overrun, or Never.
 func (m *member) overrunStart(turn time.Duration) time.Duration {
 	switch {
-	case m.overruns || m.live || m.distrusted || m.open == NoWork || m.runsInOwnTime():
+	case m.overruns || m.live || m.distrusted || m.open == NoWork:
 		return Never
 	case m.open == LongWork:
 		return m.openSince
 	}
 	return m.openSince + turn
 }
-
-// runsInOwnTime reports whether a share that launches more work needs no token to have ended its earlier work: its SMs are its own at all
-// times. When it launches no more, its open work keeps them from others as that of every share does.
-func (m *member) runsInOwnTime() bool { return m.ownsAllTime() && m.hasWork }
 
 // nextOverrunChange returns when an overrun of the share begins or is no longer believed, or Never.
 func (m *member) nextOverrunChange(now, turn time.Duration) time.Duration {
@@ -209,10 +205,11 @@ func (m *member) nextOverrunChange(now, turn time.Duration) time.Duration {
 	return Never
 }
 
-// latestToken returns the share whose token was granted last, or nil if there is no token.
+// latestToken returns the share whose token was granted last, or nil if there is no token that an overrun may end. Those of shares with the
+// whole quota go on: their SMs are not the ones that are missing.
 func (list members) latestToken() (latest *member) {
 	for _, m := range list {
-		if m.live && (latest == nil || m.token.Sequence > latest.token.Sequence) {
+		if m.live && !m.ownsAllTime && (latest == nil || m.token.Sequence > latest.token.Sequence) {
 			latest = m
 		}
 	}

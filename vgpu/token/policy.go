@@ -47,6 +47,8 @@ type tokenIssuer interface {
 	maxCredit() time.Duration
 	// canUseOwnTime reports whether a share may use its own time now.
 	canUseOwnTime(m *member) bool
+	// enterTurnAt enters the turn that contains the given time.
+	enterTurnAt(now time.Duration)
 	// ownTime returns how much of its own time the share could have used in a period if enough SMs had been free.
 	ownTime(m *member, from, to time.Duration) time.Duration
 	// issue grants tokens to waiting shares.
@@ -92,6 +94,7 @@ func (q queueIssuer) budgets(m Member) (own, borrowed time.Duration) {
 func (q queueIssuer) maxCredit() time.Duration   { return 0 }
 func (q queueIssuer) canUseOwnTime(*member) bool { return true }
 func (q queueIssuer) nextTurn() time.Duration    { return Never }
+func (q queueIssuer) enterTurnAt(time.Duration)  {}
 
 func (q queueIssuer) ownTime(m *member, from, to time.Duration) time.Duration {
 	return (to - from) * time.Duration(m.QuotaRequest) / time.Duration(share.Whole)

@@ -9,7 +9,7 @@ import (
 
 // holding returns a member that has a token in a turn of its own.
 func holding() *member {
-	m := &member{live: true, owner: true}
+	m := &member{live: true, ownTurns: ownTurns{owner: true}}
 	m.own = account{window: 100 * ms, budget: 100 * ms}
 	m.account = &m.own
 	return m

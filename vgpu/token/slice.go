@@ -111,7 +111,7 @@ func (s *Slice) Reshape(now time.Duration, id ID, request, limit share.PerMille)
 	if m.account = &m.own; m.own.budget == 0 {
 		m.account = &m.borrowed
 	}
-	m.debt, m.credit = 0, 0
+	m.debt, m.credit, m.ownsAllTime = 0, 0, false
 	m.makeUp.clear()
 	if !m.hasRequest() {
 		s.issuer.disown(m)
@@ -135,9 +135,12 @@ func (s *Slice) ReleaseToken(now time.Duration, id ID) error {
 // Settle records how much device time a share used since its last settlement, to correct its account. Kernels that still run may be included
 // now or when they end. The time counts up to that in which the share held tokens, or had open work (ReportOpenWork) while others wanted the
 // device; without open work, up to a window may be reported late. Without settlements, a share is charged for the whole time for which it
-// held tokens.
+// held tokens. A share with the whole quota is charged for no time beyond its tokens.
 func (s *Slice) Settle(now time.Duration, id ID, busy time.Duration) error {
 	return s.update(now, id, func(m *member) {
+		if m.ownsAllTime {
+			busy, m.claimed = min(busy, m.heldUntil(s.now)), 0 // the rest is its own time, too
+		}
 		s.creditDelayedShares(m, m.settle(s.now, busy, s.config.Window, s.issuer.maxCredit()))
 	})
 }
@@ -194,8 +197,15 @@ func (s *Slice) Advance(now time.Duration) (changes []Change, next time.Duration
 			s.endToken(m)
 		}
 	}
+	waiting := slices.ContainsFunc(s.members, func(m *member) bool { return m.hasWork })
+	if waiting {
+		s.issuer.enterTurnAt(s.now)
+		grantWholeQuotas(s)
+	}
 	s.updateOverruns()
-	s.issuer.issue(s)
+	if waiting {
+		s.issuer.issue(s)
+	}
 	return s.changes(), s.nextAdvance()
 }
 

@@ -60,10 +60,6 @@ func (t *tableIssuer) ownTime(m *member, from, to time.Duration) time.Duration {
 }
 
 func (t *tableIssuer) issue(s *Slice) {
-	if !slices.ContainsFunc(s.members, func(m *member) bool { return m.hasWork }) {
-		return
-	}
-	t.enterTurnAt(s.now)
 	s.grantInOrder(t.waitingOwners(s), barrierAtStart)
 	s.grantInOrder(waitingToMakeUp(s, t.lendableUntil(s)), barrierAtStart)
 	s.grantInOrder(t.waitingBorrowers(s), barrierAtStart)
