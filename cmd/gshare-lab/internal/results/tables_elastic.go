@@ -12,11 +12,15 @@ func elasticShares() table {
 		name: "elastic", title: "Elastic shares: training beside inference on one GPU",
 		text: "Four pairs of Dilu's functions on a model of a GPU; ratios to a GPU for each, means over the pairs. `mps-l` and `mps-r` are static\n" +
 			"caps at the limits and the requests, `rckm` is Dilu's block tokens, corrected, with best effort at MPS's lower priority,\n" +
-			"`rckm-tokens` the same without the priority. p95 of inference; throughput of training, percent.",
+			"`rckm-tokens` the same without the priority. p95 of inference; throughput of training, percent. The times of requests differ by a fifth\n" +
+			"if a fifth is the standard deviation of their logarithm, about what a convolution net has alone on an H200.",
 		command: []string{"simulate", "elastic"},
 		rows: []row{
 			{name: "Poisson"}, {name: "CV 6", args: []string{"--cv", "6"}},
 			{name: "30 % interference", args: []string{"--interference", "30"}},
+			{name: "times differ by a fifth", args: []string{"--spread", "0.2"}},
+			{name: "times differ, 30 % interference", args: []string{"--spread", "0.2", "--interference", "30"}},
+			{name: "times differ, a GPU ten times as fast", args: []string{"--spread", "0.2", "--speed", "10"}},
 		},
 		columns: append(columnsOf("p95_ratio", "", 2, policies...), columnsOf("training_percent", ", training", 1, policies...)...),
 		targets: []target{
