@@ -214,6 +214,24 @@ func TestNextDeadlineCheck(t *testing.T) {
 	}
 }
 
+// TestRunAhead: unfinished work is bounded by the rest of the token, except for a share that goes on with its next token.
+func TestRunAhead(t *testing.T) {
+	for _, c := range []struct {
+		quota        share.PerMille
+		amount, want time.Duration
+	}{
+		{999, 20 * ms, ms}, {999, ms / 2, ms / 2}, {999, ms / 100, ms / 8},
+		{share.Whole, 20 * ms, ms}, {share.Whole, ms / 2, ms}, {share.Whole, ms / 100, ms},
+	} {
+		s, _ := stillSlice(t, c.quota)
+		v := s.vgpus[0]
+		s.server.RunAhead, v.granted = ms, &token.Token{Amount: int64(c.amount)}
+		if got := v.runAhead(); got != c.want {
+			t.Errorf("a quota of %v with a token of %v: %v, want %v", c.quota, c.amount, got, c.want)
+		}
+	}
+}
+
 // TestSignsOfWork: a launch, reported device time and unfinished work each show that a process is active; nothing else does.
 func TestSignsOfWork(t *testing.T) {
 	s, clock := stillSlice(t, 450)

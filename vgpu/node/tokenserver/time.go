@@ -245,8 +245,12 @@ func (v *vgpu) runNext(now time.Duration) {
 	v.Slice.server.Clock.Wake(&v.running.server.at.Wake)
 }
 
-// runAhead returns how much unfinished work a process may have when it starts to run: no more than its token allows. While a process runs,
-// the value only grows, since its threads cannot all learn of a smaller value at the same time.
+// runAhead returns how much unfinished work a process may have when it starts to run: no more than its token allows, unless the share has the
+// whole window and goes on with its next token. While a process runs, the value only grows, since its threads cannot all learn of a smaller
+// value at the same time.
 func (v *vgpu) runAhead() time.Duration {
+	if request, _ := v.quota(v.idle); request == share.Whole {
+		return v.Slice.server.RunAhead
+	}
 	return max(v.Slice.server.RunAhead/8, min(v.Slice.server.RunAhead, time.Duration(v.granted.Amount)))
 }
