@@ -197,15 +197,12 @@ func (s *Slice) Advance(now time.Duration) (changes []Change, next time.Duration
 			s.endToken(m)
 		}
 	}
-	waiting := slices.ContainsFunc(s.members, func(m *member) bool { return m.hasWork })
-	if waiting {
+	if slices.ContainsFunc(s.members, func(m *member) bool { return m.hasWork }) {
 		s.issuer.enterTurnAt(s.now)
 		grantWholeQuotas(s)
 	}
 	s.updateOverruns()
-	if waiting {
-		s.issuer.issue(s)
-	}
+	s.issuer.issue(s)
 	return s.changes(), s.nextAdvance()
 }
 

@@ -7,16 +7,12 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// referenceCycles is the number of latest samples from which the reference, the length of a launch cycle without contention, is computed.
-// At first it is the median of firstCycles, and counts as if all samples had that length: as long as neighbours never pause, only cycles that
-// cannot be right replace it, and in an EMERGENCY only lasting ones.
-const (
-	referenceCycles = 20
-	firstCycles     = 3
-)
+// referenceCycles is the number of latest samples from which the reference, the length of a launch cycle without contention, is computed. The
+// first one counts as if all samples had its length, so that only lasting changes replace it.
+const referenceCycles = 20
 
-// meanBatches is the number of latest batches of a launch cycle that count most for the mean.
-const meanBatches = 4
+// usualBatches is the number of latest batches of a launch cycle of which the usual length is computed.
+const usualBatches = 4
 
 // maxCycle bounds the length of a cycle, so that products with it cannot overflow.
 const maxCycle = window * time.Second
@@ -31,31 +27,43 @@ type launchCycles struct {
 	present, latest  cycle           // the part of the present cycle that has ended, and the latest cycle that has; empty after a pause
 	hasBatches       bool            // the host reports batches
 	undisturbedSince time.Duration   // end of the latest tick in which neighbours slowed the member down
-	samples          []time.Duration // latest cycles or batches for the reference, oldest first
+	samples          []time.Duration // latest undisturbed cycles or batches, for the reference, oldest first
+	all              []time.Duration // latest cycles or batches, oldest first
 	reference        time.Duration   // time of a batch without contention (T_min); 0 if unknown
 	shortest         time.Duration   // shortest cycle or batch so far, which the paper uses as reference
 }
 
 // cycle is a launch cycle that consists of batches, or of one series of launches in place of a batch.
 type cycle struct {
-	length  time.Duration // of all batches
-	batches int64
-	mean    time.Duration // length of a batch; of many, the latest ones count most
+	length time.Duration   // of all batches
+	latest []time.Duration // lengths of the latest batches, oldest first
 }
 
 // and returns the cycle with one more batch.
 func (c cycle) and(batch time.Duration) cycle {
-	c.batches++
-	return cycle{min(c.length+batch, maxCycle), c.batches, c.mean + (batch-c.mean)/time.Duration(min(c.batches, meanBatches))}
+	n := len(c.latest)
+	return cycle{min(c.length+batch, maxCycle), append(slices.Clone(c.latest[max(0, n-usualBatches+1):]), batch)}
+}
+
+// usual returns the usual length of a batch of the cycle: the median of the latest ones, or the mean of two, so that a burst is noticed soon. A
+// single batch that is longer than the others, as where a language model reads a prompt between two tokens, does not change it.
+func (c cycle) usual() time.Duration {
+	switch len(c.latest) {
+	case 0:
+		return 0
+	case 2:
+		return (c.latest[0] + c.latest[1]) / 2
+	}
+	return median(c.latest)
 }
 
 // addTick adds the launches of one tick. A launch cycle stays open while the share is blocked by its tokens or its work is unfinished.
-// Without reported batches it is closed at the longest length, so that a reference is also known for a share that never pauses. A batch
-// that began in the tick in which another one ended is seen in the next tick.
+// Without reported batches or a reference it is closed at the longest length, so that a reference is also known for a share that never
+// pauses. If the host reports batches, work that is open for so long that it cannot be one says nothing: the host no longer waits.
 func (c *launchCycles) addTick(now time.Duration, l Launches, blocked bool, longest time.Duration) {
 	switch {
 	case l.Batch > 0:
-		c.hasBatches, c.open = true, false
+		c.hasBatches, c.open, c.first, c.last = true, l.Busy, now, now // what is unfinished has begun in this tick
 		c.present = c.present.and(l.Batch)
 		c.updateReference(now-l.Batch, l.Batch)
 	case l.Blocks > 0 && !c.open:
@@ -69,12 +77,21 @@ func (c *launchCycles) addTick(now time.Duration, l Launches, blocked bool, long
 	default:
 		c.endCycle()
 	}
-	if c.open && !c.hasBatches && now-c.first >= longest {
+	switch {
+	case !c.open || now-c.first < longest:
+	case !c.hasBatches || !c.hasReference():
 		c.close(now - c.first)
+	case c.isBeyond(now - c.first):
+		c.reset()
 	}
 }
 
-// close ends a cycle of a host that reports no batches.
+// isBeyond reports whether a length is so long that neighbours cannot be the cause.
+func (c *launchCycles) isBeyond(length time.Duration) bool {
+	return c.hasReference() && length/time.Duration(burstRatio/share.Whole) >= c.reference
+}
+
+// close ends a cycle without a reported batch.
 func (c *launchCycles) close(length time.Duration) {
 	c.present = cycle{}.and(length)
 	c.updateReference(c.first, length)
@@ -82,35 +99,36 @@ func (c *launchCycles) close(length time.Duration) {
 }
 
 func (c *launchCycles) endCycle() {
-	if c.open = false; c.present.batches > 0 {
+	if c.open = false; len(c.present.latest) > 0 {
 		c.latest, c.present = c.present, cycle{}
 	}
 }
 
 // updateReference adds a launch cycle or batch to the samples of the reference (the length of an undisturbed one) if neighbours slowed down
-// at most its first quarter, if it is so short that the reference must be wrong, or if it is so long that neighbours cannot be the cause.
+// at most its first quarter, or if it is so long that neighbours cannot be the cause. Since neighbours only make batches longer, the median of
+// all is never below the reference, except for the variation of batches: where it is, the reference was too long, as of a starting program.
 func (c *launchCycles) updateReference(from, length time.Duration) {
 	length = max(length, time.Microsecond)
 	if c.shortest == 0 || length < c.shortest {
 		c.shortest = length
 	}
-	r := c.reference
-	if from+length/4 >= c.undisturbedSince || r > 0 && (length < r/2 || length/time.Duration(burstRatio/share.Whole) >= r) {
-		c.samples = append(c.samples, length)
-		c.samples = c.samples[max(0, len(c.samples)-referenceCycles):]
-		if len(c.samples) == firstCycles { // only once
-			c.samples = slices.Repeat([]time.Duration{median(c.samples)}, referenceCycles)
-		}
-		if len(c.samples) == referenceCycles {
-			c.reference = median(c.samples)
-		}
+	if c.all = append(c.all, length); len(c.all) > referenceCycles {
+		c.all = c.all[1:]
+	}
+	if m := median(c.all); len(c.all) == referenceCycles && perMilleOf(c.reference, m) > recoveredRatio {
+		c.samples, c.reference = slices.Repeat([]time.Duration{m}, referenceCycles), m
+	}
+	switch {
+	case from+length/4 < c.undisturbedSince && !c.isBeyond(length):
+	case !c.hasReference():
+		c.samples, c.reference = slices.Repeat([]time.Duration{length}, referenceCycles), length
+	default:
+		c.samples = append(c.samples[1:], length)
+		c.reference = median(c.samples)
 	}
 }
 
 func (c *launchCycles) hasReference() bool { return c.reference > 0 }
-
-// isUnderWay reports whether a cycle has begun and has not ended.
-func (c *launchCycles) isUnderWay() bool { return c.open || c.present.batches > 0 }
 
 // median returns the sample in the middle, the shorter one of two. The shortest ever would stay the reference for good (D18), and of a low
 // one, the usual variation of batches would count as contention.
@@ -120,12 +138,14 @@ func median(samples []time.Duration) time.Duration {
 }
 
 // longest returns the latest launch cycle, or the present one once that is longer (T_current in Dilu). Work under way counts as a batch once
-// it takes longer than those before it.
+// it takes longer than those before it, unless it is so long that neighbours cannot be the cause.
 func (c *launchCycles) longest() cycle {
-	p := c.present
-	if open := min(c.last-c.first, maxCycle); c.open && open > p.mean {
+	p, open := c.present, min(c.last-c.first, maxCycle)
+	switch {
+	case !c.open:
+	case open > p.usual() && !(c.hasBatches && c.isBeyond(open)):
 		p = p.and(open)
-	} else if c.open {
+	default:
 		p.length += open
 	}
 	if p.length > c.latest.length {
@@ -138,7 +158,7 @@ func (c *launchCycles) longest() cycle {
 // is unknown. The second one is the slowdown by neighbours without the effect of a burst.
 func (c *launchCycles) ratios() (length, stretch share.PerMille) {
 	now := c.longest()
-	return perMilleOf(now.length, c.reference), perMilleOf(now.mean, c.reference)
+	return perMilleOf(now.length, c.reference), perMilleOf(now.usual(), c.reference)
 }
 
 // perMilleOf returns a length in per mille of a reference length, at most 1,000,000, or 0 if the reference is 0.

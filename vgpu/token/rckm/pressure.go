@@ -65,10 +65,8 @@ func (s *Slice) sloState(m *member, ratio, stretch share.PerMille) State {
 	switch {
 	case m.isQuiet():
 		return Recovery // this ends its EMERGENCY, too (D15)
-	case !m.cycles.hasReference() && m.cycles.isUnderWay():
-		return Emergency // its first cycles show what they take without neighbours
 	case !m.cycles.hasReference():
-		return Recovery
+		return Emergency // its first cycle shows what it takes without neighbours
 	case ratio >= burstRatio && !m.cycles.hasBatches:
 		return m.state
 	case ratio >= violationRatio && stretch >= recoveredRatio:

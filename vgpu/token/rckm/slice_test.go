@@ -2,6 +2,7 @@ package rckm
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -107,6 +108,23 @@ func TestReference(t *testing.T) {
 	}
 }
 
+// TestBatchesLaunchedUpFront checks that a batch which began in the tick in which another one ended belongs to the same cycle, although the share
+// launches nothing more until it ends, as with a CUDA graph.
+func TestBatchesLaunchedUpFront(t *testing.T) {
+	var c launchCycles
+	c.addTick(5*ms, Launches{Blocks: 1, First: 5 * ms, Last: 5 * ms, Busy: true}, false, time.Second)
+	for now := 10 * ms; now <= 100*ms; now += 5 * ms {
+		l := Launches{Busy: true}
+		if now%(30*ms) == 0 {
+			l = Launches{Blocks: 1, First: now, Last: now, Busy: true, Batch: 30 * ms}
+		}
+		c.addTick(now, l, false, time.Second)
+	}
+	if got := c.longest(); !c.open || got.length != 100*ms || got.usual() != 30*ms || c.reference != 30*ms {
+		t.Errorf("%+v of %+v", got, c)
+	}
+}
+
 // TestLastToken checks that a share with one token left still has a token, and without any has none.
 func TestLastToken(t *testing.T) {
 	m := &member{Member: Member{ID: 1}, balance: 1}
@@ -123,34 +141,33 @@ func TestLastToken(t *testing.T) {
 	}
 }
 
-// TestFirstReference checks that the first batches become the reference together, without those that neighbours slowed down, that it holds
-// then until as many batches of another length have ended without neighbours, and that it is forgotten sooner if it cannot be right.
-func TestFirstReference(t *testing.T) {
+// TestReferences checks which batches become the reference: the first undisturbed one, then as many of another length as it counts for, but at
+// once the usual length where the reference was longer.
+func TestReferences(t *testing.T) {
+	const lasting = referenceCycles/2 + 1
+	of := func(n int, batch time.Duration) []time.Duration { return slices.Repeat([]time.Duration{batch}, n) }
 	for name, c := range map[string]struct {
 		batches   []time.Duration // in ms; a negative one is slowed down by neighbours
-		times     int
-		reference time.Duration // in ms
+		reference time.Duration   // in ms
 	}{
-		"two":               {batches: []time.Duration{40}, times: 2},
-		"three":             {batches: []time.Duration{40}, times: 3, reference: 40},
-		"slow ones":         {batches: []time.Duration{-60}, times: 9},
-		"and quick ones":    {batches: []time.Duration{-60, 40}, times: 5, reference: 40},
-		"various":           {batches: []time.Duration{400, 30, 40}, times: 1, reference: 40},
-		"slower from now":   {batches: []time.Duration{40, 40, 40, 50, 50, 50, 50, 50, 50, 50, 50, 50, 50}, times: 1, reference: 40},
-		"and for longer":    {batches: []time.Duration{40, 40, 40, 50, 50, 50, 50, 50, 50, 50, 50, 50, 50, 50}, times: 1, reference: 50},
-		"slowed down":       {batches: []time.Duration{40, 40, 40, -50, -50, -50, -50, -50, -50, -50, -50, -50, -50, -50, -50}, times: 1, reference: 40},
-		"a little quicker":  {batches: []time.Duration{40, 40, 40, -21, -21, -21, -21, -21, -21, -21, -21, -21, -21, -21, -21}, times: 1, reference: 40},
-		"slow at the start": {batches: []time.Duration{400, 400, 400, -40, -40, -40, -40, -40, -40, -40, -40, -40, -40}, times: 1, reference: 40},
-		"far more to do":    {batches: []time.Duration{40, 40, 40, -160, -160, -160, -160, -160, -160, -160, -160, -160, -160, -160}, times: 1, reference: 160},
+		"one":                  {of(1, 40), 40},
+		"slowed down":          {of(9, -60), 0},
+		"and one that was not": {append(of(9, -60), 40), 40},
+		"longer from now on":   {append(of(1, 40), of(lasting-1, 50)...), 40},
+		"and for good":         {append(of(1, 40), of(lasting, 50)...), 50},
+		"slowed down for good": {append(of(1, 40), of(3*lasting, -50)...), 40},
+		"far more to do":       {append(of(1, 40), of(lasting, -160)...), 160},
+		"slow at the start":    {append(of(1, 400), of(referenceCycles-1, -40)...), 40},
+		"a little too slow":    {append(of(1, 76), of(referenceCycles-1, -40)...), 40},
+		"nearly right":         {append(of(1, 46), of(3*referenceCycles, -40)...), 46},
+		"mostly long ones":     {slices.Repeat([]time.Duration{100, -35, -100, -100, -35, -100, -100}, 20), 100},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, now := &member{Member: Member{ID: 1, Request: 500, Limit: 500}}, time.Duration(0)
-			for range c.times {
-				for _, length := range c.batches {
-					now += time.Second
-					m.tick.Batch = max(length, -length) * ms
-					m.endTick(now, 1, length > 0, tick)
-				}
+			for _, length := range c.batches {
+				now += time.Second
+				m.tick.Batch = max(length, -length) * ms
+				m.endTick(now, 1, length > 0, tick)
 			}
 			if m.cycles.reference != c.reference*ms {
 				t.Errorf("the reference is %v, want %v", m.cycles.reference, c.reference*ms)

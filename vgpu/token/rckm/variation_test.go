@@ -114,8 +114,8 @@ func TestVariation(t *testing.T) {
 		{inference{35, 2200 * us, 0.1}, 0.9, 0.02},
 		{inference{35, 2200 * us, 0.2}, 0.85, 0.1},
 		{inference{20, 6 * ms, 0.2}, 0.85, 0.1},
-		{inference{20, 25 * ms, 0.2}, 0.7, 0.1},
-		{inference{3, 200 * ms, 0.2}, 0.7, 0.1},
+		{inference{20, 25 * ms, 0.2}, 0.65, 0.15},
+		{inference{3, 200 * ms, 0.2}, 0.65, 0.3},
 	} {
 		t.Run(fmt.Sprintf("%v, spread %v", c.median, c.spread), func(t *testing.T) {
 			for seed := range uint64(5) {
@@ -124,10 +124,41 @@ func TestVariation(t *testing.T) {
 					t.Errorf("seed %d: launched %.3f of its work, %.3f of the time in EMERGENCY; want at least %v and at most %v",
 						seed, launched, emergency, c.launched, c.emergency)
 				}
-				if launched, emergency := besideTraining(t, c.inference, seed, 2); launched > 0.75 || emergency < 0.2 {
+				if launched, emergency := besideTraining(t, c.inference, seed, 2); launched > 0.8 || emergency < 0.2 {
 					t.Errorf("seed %d, twice as slow: launched %.3f of its work, %.3f of the time in EMERGENCY", seed, launched, emergency)
 				}
 			}
 		})
+	}
+}
+
+// TestHostStopsWaiting checks that an SLO share whose host waits for a few batches, and then launches without a pause and never waits again,
+// does not keep its neighbour in EMERGENCY: nobody knows how long its batches are.
+func TestHostStopsWaiting(t *testing.T) {
+	for batches := range time.Duration(6) {
+		m := newMachine(t, Config{})
+		for _, member := range []Member{
+			{ID: 1, Priority: share.SLO, Request: 300, Limit: 600, MaxTokens: 1000},
+			{ID: 2, Priority: share.BestEffort, Request: 500, Limit: 900, MaxTokens: 1000},
+		} {
+			if err := m.Join(0, member); err != nil {
+				t.Fatal(err)
+			}
+		}
+		m.loads = []load{{2, 300, 0, 10 * time.Second, 0}}
+		for k := range batches {
+			m.loads = append(m.loads, load{1, 200, k * 50 * ms, k*50*ms + 20*ms, 20 * ms})
+		}
+		m.loads = append(m.loads, load{1, 200, batches * 50 * ms, 10 * time.Second, 0})
+		m.advance(0)
+		emergencies := 0
+		m.until(10*time.Second, func(now time.Duration) {
+			if now > 2*time.Second && m.Pressure().State == Emergency {
+				emergencies++
+			}
+		})
+		if emergencies > 0 {
+			t.Errorf("after %d batches: %d ticks in EMERGENCY", batches, emergencies)
+		}
 	}
 }
