@@ -106,18 +106,25 @@ func TestOwners(t *testing.T) {
 	}
 }
 
-// taught returns an SLO member with a reference, for cycles of 25 ms every 100 ms, beside a busy trainer.
-func taught(t *testing.T) *machine {
+// newPair returns an SLO share, 1, beside a best-effort share, 2, with the given request and the given number of blocks that fill the slice.
+func newPair(t *testing.T, request share.PerMille, whole int64) *machine {
 	t.Helper()
 	m := newMachine(t, Config{})
 	for _, member := range []Member{
-		{ID: 1, Priority: share.SLO, Request: 300, Limit: 600, MaxTokens: 1000},
-		{ID: 2, Priority: share.BestEffort, Request: 500, Limit: 900, MaxTokens: 1000},
+		{ID: 1, Priority: share.SLO, Request: 300, Limit: 600, MaxTokens: whole},
+		{ID: 2, Priority: share.BestEffort, Request: request, Limit: 900, MaxTokens: whole},
 	} {
 		if err := m.Join(0, member); err != nil {
 			t.Fatal(err)
 		}
 	}
+	return m
+}
+
+// taught returns an SLO member with a reference, for cycles of 25 ms every 100 ms, beside a busy trainer.
+func taught(t *testing.T) *machine {
+	t.Helper()
+	m := newPair(t, 500, 1000)
 	m.loads = []load{{2, 1000, 0, 10 * time.Second, 0}}
 	for k := range 20 {
 		from := time.Duration(k) * 100 * ms

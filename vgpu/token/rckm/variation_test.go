@@ -6,8 +6,6 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
-
-	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
 const us = time.Microsecond
@@ -67,15 +65,7 @@ func (s *server) tick(now time.Duration) Launches {
 func besideTraining(t *testing.T, f inference, seed uint64, slowdown float64) (launched, emergency float64) {
 	t.Helper()
 	const whole, until = 10_000, 20 * time.Second
-	m := newMachine(t, Config{})
-	for _, member := range []Member{
-		{ID: 1, Priority: share.SLO, Request: 300, Limit: 600, MaxTokens: whole},
-		{ID: 2, Priority: share.BestEffort, Request: 400, Limit: 900, MaxTokens: whole},
-	} {
-		if err := m.Join(0, member); err != nil {
-			t.Fatal(err)
-		}
-	}
+	m := newPair(t, 400, whole)
 	m.advance(0)
 	s, need := server{batches: f.batches(seed, until)}, blocksOf(whole, 300)
 	ticks, got := int64(0), int64(0)
@@ -136,15 +126,7 @@ func TestVariation(t *testing.T) {
 // does not keep its neighbour in EMERGENCY: nobody knows how long its batches are.
 func TestHostStopsWaiting(t *testing.T) {
 	for batches := range time.Duration(6) {
-		m := newMachine(t, Config{})
-		for _, member := range []Member{
-			{ID: 1, Priority: share.SLO, Request: 300, Limit: 600, MaxTokens: 1000},
-			{ID: 2, Priority: share.BestEffort, Request: 500, Limit: 900, MaxTokens: 1000},
-		} {
-			if err := m.Join(0, member); err != nil {
-				t.Fatal(err)
-			}
-		}
+		m := newPair(t, 500, 1000)
 		m.loads = []load{{2, 300, 0, 10 * time.Second, 0}}
 		for k := range batches {
 			m.loads = append(m.loads, load{1, 200, k * 50 * ms, k*50*ms + 20*ms, 20 * ms})
