@@ -12,13 +12,16 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/node/atomicfile"
 	"github.com/gshare-dev/gshare/vgpu/node/grant"
 	"github.com/gshare-dev/gshare/vgpu/node/tokenserver"
 )
 
-// restore reads the grants of earlier agents from disk, and opens their containers' token server sockets. A record that cannot be decoded is
-// removed, since it may not hold any more when an agent that knows its version comes back. Its directory stays: a running container has it
+// restore reads the grants of earlier agents from disk, and opens their containers' token server sockets. A record that cannot be decoded, or
+// read without waiting for a process of its container, is removed, since it may not hold any more when an agent that knows its version comes back. Its directory stays: a running container has it
 // mounted, and would not see a new one of the same name.
 func (g *granter) restore() error {
 	if err := os.MkdirAll(g.grantsDir(), 0o755); err != nil {
@@ -54,7 +57,10 @@ func (g *granter) restore() error {
 var errUndecodable = errors.New("the record cannot be decoded")
 
 func (g *granter) readRecord(id string) (grant.Grant, error) {
-	text, err := os.ReadFile(filepath.Join(g.containerDir(id), recordName))
+	text, err := atomicfile.TryRead(filepath.Join(g.containerDir(id), recordName))
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return grant.Grant{}, fmt.Errorf("%w: a process holds a lease on it", errUndecodable)
+	}
 	if err != nil {
 		return grant.Grant{}, err
 	}

@@ -8,9 +8,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/gshare-dev/gshare/test/lease"
 	"github.com/gshare-dev/gshare/vgpu/node/enforcement"
 	"github.com/gshare-dev/gshare/vgpu/node/grant"
 	"github.com/gshare-dev/gshare/vgpu/node/tokenserver"
@@ -72,6 +74,22 @@ func TestUndecodableRecord(t *testing.T) {
 				t.Errorf("the record is %+v", got)
 			}
 		})
+	}
+}
+
+// TestLeaseOnRecord: an agent starts at once and serves all containers although a process of one of them holds a lease on its record.
+func TestLeaseOnRecord(t *testing.T) {
+	t.Parallel()
+	r := newFixture(t)
+	r.mustCreate("a", r.pod("a", "GPU-0", 60, 70), "GPU-0")
+	r.mustCreate("b", r.pod("b", "GPU-1", 60, 70), "GPU-1")
+	r.stop()
+	lease.Hold(t, r.containerPath("a", recordName))
+	began := time.Now()
+	r.start()
+	r.wait("grants", func() bool { return len(r.grants()) == 2 && len(r.granter.grants.unserved()) == 0 })
+	if took := time.Since(began); took > 30*time.Second { // the kernel ends the lease after 45
+		t.Errorf("the agent has waited %v for the lease", took)
 	}
 }
 

@@ -1,9 +1,16 @@
 package atomicfile
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gshare-dev/gshare/test/lease"
 )
 
 func TestWriteFile(t *testing.T) {
@@ -59,5 +66,23 @@ func TestWriteFileFails(t *testing.T) {
 	}
 	if entries, _ := os.ReadDir(folder); len(entries) != 1 {
 		t.Errorf("%v are in the folder: the temporary file was left", entries)
+	}
+}
+
+func TestTryRead(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	if _, err := TryRead(path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("without a file: %v", err)
+	}
+	if err := os.WriteFile(path, []byte("text"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := TryRead(path); err != nil || string(text) != "text" {
+		t.Errorf("read %q, %v", text, err)
+	}
+	lease.Hold(t, path)
+	began := time.Now()
+	if _, err := TryRead(path); !errors.Is(err, unix.EWOULDBLOCK) || time.Since(began) > 10*time.Second {
+		t.Errorf("with a lease on the file: %v after %v", err, time.Since(began))
 	}
 }

@@ -231,7 +231,7 @@ func install(source, dir string) (string, error) {
 
 // writeIfChanged writes a file unless it has this content already. Containers that have mounted the old file keep its content.
 func writeIfChanged(name string, content []byte, mode os.FileMode) error {
-	if old, err := os.ReadFile(name); err == nil && string(old) == string(content) {
+	if old, err := atomicfile.TryRead(name); err == nil && string(old) == string(content) {
 		return nil
 	}
 	return atomicfile.WriteFile(name, content, mode)

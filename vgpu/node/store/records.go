@@ -8,7 +8,10 @@ import (
 	"path/filepath"
 	"slices"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/node/atomicfile"
 	"github.com/gshare-dev/gshare/vgpu/node/grant"
 	"github.com/gshare-dev/gshare/vgpu/share"
 	rules "github.com/gshare-dev/gshare/vgpu/store"
@@ -16,15 +19,15 @@ import (
 
 // grantsOn returns the grants on a slice that the agent has recorded in a directory. If pod is not empty, it returns only grants whose
 // record contains that text. A record that cannot be read belongs to a grant that is being made or released, or to another version of the
-// agent, and is left out.
+// agent, or a process of its container holds a lease on it, and is left out.
 func grantsOn(directory, slice, pod string) (found []grant.Grant, _ error) {
 	entries, err := os.ReadDir(directory)
 	if err != nil {
 		return nil, err
 	}
 	for _, e := range entries {
-		text, err := os.ReadFile(filepath.Join(directory, e.Name(), "grant.json"))
-		if errors.Is(err, fs.ErrNotExist) {
+		text, err := atomicfile.TryRead(filepath.Join(directory, e.Name(), "grant.json"))
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.EWOULDBLOCK) {
 			continue
 		}
 		if err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/gshare-dev/gshare/test/lease"
 	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/node/grant"
 	"github.com/gshare-dev/gshare/vgpu/share"
@@ -62,6 +63,12 @@ func TestDeclared(t *testing.T) {
 	}
 	if diff := cmp.Diff(map[string]share.Bytes{string(named("1")): 6 * share.MiB, string(named("2")): share.MiB}, sizes); diff != "" {
 		t.Error(diff)
+	}
+	leased := grant.Owner{UID: "uid-d", Namespace: "team", Name: "d", Container: "main"}
+	lease.Hold(t, filepath.Join(dir, leased.ID(), "grant.json"))
+	began := time.Now()
+	if again, err := Declared(dir, "GPU-1", "team")(); err != nil || len(again) != len(got) || time.Since(began) > 10*time.Second {
+		t.Errorf("while a container of another slice holds a lease on its record: %v, %v after %v", again, err, time.Since(began))
 	}
 	if got, err := Declared(filepath.Join(dir, "missing"), "GPU-1", "team")(); err == nil {
 		t.Errorf("%v without records", got)

@@ -10,8 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/gshare-dev/gshare/test/lease"
 	"github.com/gshare-dev/gshare/test/tokenclient"
 	"github.com/gshare-dev/gshare/vgpu/api/tokenwire"
 	"github.com/gshare-dev/gshare/vgpu/node/tokenserver"
@@ -172,14 +171,7 @@ func TestLeaseOnLockFile(t *testing.T) {
 	r := newFixture(t, dir)
 	r.add(t, "a", half)
 	r.Close()
-	file, err := os.Open(filepath.Join(dir, "a", "processes-1"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	if _, err := unix.FcntlInt(file.Fd(), unix.F_SETLEASE, unix.F_WRLCK); err != nil {
-		t.Fatal(err)
-	}
+	lease.Hold(t, filepath.Join(dir, "a", "processes-1"))
 	r = newFixture(t, dir)
 	served := make(chan struct{})
 	go func() {
@@ -191,7 +183,6 @@ func TestLeaseOnLockFile(t *testing.T) {
 		r.dialAgain(t, "a")
 	case <-time.After(10 * time.Second): // the kernel ends the lease after 45
 		t.Error("the server waits for the lease")
-		file.Close()
 		<-served
 	}
 }

@@ -8,8 +8,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
+	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -18,6 +20,7 @@ import (
 	"github.com/gshare-dev/gshare/deviceplugin"
 	config "github.com/gshare-dev/gshare/vgpu/api/config/node"
 	"github.com/gshare-dev/gshare/vgpu/kube"
+	"github.com/gshare-dev/gshare/vgpu/node/atomicfile"
 	"github.com/gshare-dev/gshare/vgpu/node/cdi"
 	"github.com/gshare-dev/gshare/vgpu/node/grant"
 	"github.com/gshare-dev/gshare/vgpu/node/modelstore"
@@ -55,7 +58,7 @@ func (n Node) Step(ctx context.Context) error {
 		if kube.RequestsShare(p) && !kube.Ended(p) {
 			return fmt.Errorf("%w: pod %s/%s has a share: delete it first", ErrLeft, p.Namespace, p.Name)
 		}
-		if n.hasGrant(p.UID) && !kube.Ended(p) {
+		if n.hasGrant(p) && !kube.Ended(p) {
 			return fmt.Errorf("%w: pod %s/%s has a share by a resource claim, which the kubelet gives back to a running agent only: undo the "+
 				"uninstallation, delete the pod, and uninstall then", ErrLeft, p.Namespace, p.Name)
 		}
@@ -68,14 +71,17 @@ func (n Node) Step(ctx context.Context) error {
 
 // hasGrant reports whether an agent has left a grant for a container of the pod. This must be read from the records: the specification of a
 // pod with a resource claim does not tell.
-func (n Node) hasGrant(pod types.UID) bool {
-	records, _ := filepath.Glob(filepath.Join(n.Config.Directory, "grants", "*", "grant.json")) // fails only for a malformed pattern
-	for _, name := range records {
-		text, err := os.ReadFile(name)
+func (n Node) hasGrant(pod *v1.Pod) bool {
+	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+		id := grant.Owner{UID: pod.UID, Container: c.Name}.ID()
+		text, err := atomicfile.TryRead(filepath.Join(n.Config.Directory, "grants", id, "grant.json"))
+		if errors.Is(err, unix.EWOULDBLOCK) { // a process of the container holds a lease on it
+			return true
+		}
 		if err != nil {
 			continue
 		}
-		if g, err := grant.Decode(text); err == nil && g.UID == pod { // agents serve no records that cannot be decoded
+		if _, err := grant.Decode(text); err == nil { // agents serve no records that cannot be decoded
 			return true
 		}
 	}

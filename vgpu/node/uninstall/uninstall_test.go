@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 
+	"github.com/gshare-dev/gshare/test/lease"
 	config "github.com/gshare-dev/gshare/vgpu/api/config/node"
 	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/node/grant"
@@ -150,14 +151,21 @@ func TestClaimsComeFirst(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "run/grants/x/grant.json"), record, 0o600); err != nil {
+	granted := filepath.Join(dir, "run/grants", g.ID())
+	if err := errors.Join(os.Mkdir(granted, 0o755), os.WriteFile(filepath.Join(granted, "grant.json"), record, 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	before := len(files(t, dir))
-	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "p", UID: g.UID}}
+	pod := &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "p", UID: g.UID}, Spec: v1.PodSpec{Containers: []v1.Container{{Name: g.Container}}},
+	}
 	n.Pods = func(context.Context) ([]*v1.Pod, error) { return []*v1.Pod{pod}, nil }
 	if err := n.Step(t.Context()); !errors.Is(err, ErrLeft) || !strings.Contains(err.Error(), "shop/p") {
 		t.Error(err)
+	}
+	lease.Hold(t, filepath.Join(granted, "grant.json"))
+	if err := n.Step(t.Context()); !errors.Is(err, ErrLeft) || !strings.Contains(err.Error(), "shop/p") {
+		t.Errorf("while a container holds a lease on its record: %v", err)
 	}
 	if got := len(files(t, dir)); got != before {
 		t.Errorf("%d of %d files are left", got, before)
