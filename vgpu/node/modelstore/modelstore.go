@@ -100,14 +100,18 @@ func (m *Manager) control(id string) store.Control { return store.Control(m.dir(
 
 // lock serializes the operations on one store.
 func (m *Manager) lock(id string) (unlock func()) {
+	l := m.lockOf(id)
+	l.Lock()
+	return l.Unlock
+}
+
+func (m *Manager) lockOf(id string) *sync.Mutex {
 	m.mu.Lock()
+	defer m.mu.Unlock()
 	if m.locks[id] == nil {
 		m.locks[id] = &sync.Mutex{}
 	}
-	l := m.locks[id]
-	m.mu.Unlock()
-	l.Lock()
-	return l.Unlock
+	return m.locks[id]
 }
 
 // Open starts a store on the device with this UUID, unless the store runs, and makes it drop weights that no pod declares any more. It
@@ -249,7 +253,8 @@ func (m *Manager) lastLine(id string) string {
 }
 
 // Retain ends the stores whose IDs are not wanted, and removes their directories. Weights that a program still has mapped live until the
-// program ends. Retain calls wanted while it keeps Open of the same store waiting.
+// program ends. Retain ends a store only if wanted says so while Open of the same store waits. It does not wait for operations on stores that
+// are wanted: those on a store that hangs take seconds.
 func (m *Manager) Retain(wanted func(id string) bool) (all error) {
 	entries, err := os.ReadDir(m.Dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -270,7 +275,14 @@ func (m *Manager) RetainOn(on []string, wanted func(id string) bool) error {
 }
 
 func (m *Manager) retain(id string, wanted func(id string) bool) error {
-	defer m.lock(id)()
+	l := m.lockOf(id)
+	if !l.TryLock() {
+		if wanted(id) {
+			return nil
+		}
+		l.Lock()
+	}
+	defer l.Unlock()
 	p, runs := m.control(id).Holder()
 	defer p.Close()
 	if wanted(id) {

@@ -190,6 +190,29 @@ func TestRetainOn(t *testing.T) {
 	}
 }
 
+// TestRetainBesideHungStore: what Open does with a store that hangs delays no grants and releases on other slices.
+func TestRetainBesideHungStore(t *testing.T) {
+	n := newNode(t)
+	n.open(team)
+	n.hang(team)
+	n.AnswerTimeout = 20 * time.Second
+	opened := make(chan error)
+	go func() { opened <- n.Open(t.Context(), team, "GPU-1", n.survivors) }()
+	for n.lockOf(team.ID()).TryLock() {
+		n.lockOf(team.ID()).Unlock()
+		time.Sleep(time.Millisecond)
+	}
+	began := time.Now()
+	all := func(string) bool { return true }
+	if err := errors.Join(n.Retain(all), n.RetainOn([]string{"GPU-0"}, all)); err != nil || time.Since(began) > 10*time.Second {
+		t.Errorf("%v after %v", err, time.Since(began))
+	}
+	n.signal(team, syscall.SIGCONT)
+	if err := <-opened; err != nil {
+		t.Error(err)
+	}
+}
+
 // TestEndsLate: the end of a store that has not ended after SIGKILL is not waited for again, and is noticed when it comes, also between two
 // attempts.
 func TestEndsLate(t *testing.T) {
