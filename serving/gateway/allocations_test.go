@@ -59,3 +59,20 @@ func TestAllocations(t *testing.T) {
 		t.Errorf("%v allocations a request", own)
 	}
 }
+
+// TestManyCredits: how many credits pods claim to have does not decide how much memory a gateway needs.
+func TestManyCredits(t *testing.T) {
+	g := New(Config{Upstream: upstream{}, Metrics: prometheus.NewRegistry()})
+	if err := g.SetFunction(Function{FunctionName: resnet, SLO: time.Hour, Protocol: OIP, MaxBatch: 2}); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.SetReplicas(resnet, []Replica{{ID: "a", Address: "a:80", Credits: 640_000}}); err != nil {
+		t.Fatal(err)
+	}
+	f := g.function(resnet)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if n := len(f.batchingLoad(time.Now()).Replicas); n != 1 {
+		t.Errorf("%d credits are looked at while no request waits, want 1", n)
+	}
+}

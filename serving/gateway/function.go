@@ -292,13 +292,14 @@ func (f *function) wakeAt(now, at time.Time) {
 	}
 }
 
-// batchingLoad returns the replicas as the queue sees them: each credit counts as a replica that serves one request at a time. The next call reuses
-// the memory.
+// batchingLoad returns the replicas as the queue sees them: each credit counts as a replica that serves one request at a time. Free credits of a
+// replica beyond the number of waiting requests and one more change no decision, and are left out: there can be millions. The next call reuses the
+// memory.
 func (f *function) batchingLoad(now time.Time) batching.Load {
 	l := batching.Load{Rate: f.rate.perSecond(now), Replicas: f.credits[:0]}
 	for i, r := range f.replicas {
 		latency, ends := r.latency, r.predictEnds() // once per replica, since a method value allocates
-		for credit := range r.Credits {
+		for credit := range min(r.Credits, len(ends)+f.queue.Len()+1) {
 			b := batching.Replica{ID: i, MaxBatch: f.config.MaxBatch, Latency: latency}
 			switch {
 			case r.avoid.After(now):

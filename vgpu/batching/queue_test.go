@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strconv"
 	"testing"
@@ -495,6 +496,40 @@ func TestPredictedWait(t *testing.T) {
 			if got := q.predictWait(n, at(0), replicas); start > 0 && got != start {
 				t.Fatalf("behind %d requests: %v, want %v on %+v", n, got, start, replicas)
 			}
+		}
+	}
+}
+
+// TestFurtherCredits: a replica that is listed more often, for credits that are free until the same time, changes nothing once it is listed once for
+// each queued request and the next one.
+func TestFurtherCredits(t *testing.T) {
+	r := rand.New(rand.NewPCG(6, 6))
+	for range 500 {
+		few, many := queue(t, Config{MaxBatch: 1 + r.IntN(4)}), queue(t, Config{MaxBatch: 4})
+		many.config = few.config
+		var some, all Load
+		requests := r.IntN(6)
+		for id := range 1 + r.IntN(3) {
+			x := Replica{ID: id, Busy: r.IntN(2) == 0, FreeAt: at(r.IntN(50) - 10)}
+			takes := time.Duration(1+r.IntN(30)) * time.Millisecond
+			x.Latency = func(batch int) time.Duration { return takes + time.Duration(batch)*time.Millisecond }
+			if busy := (Replica{ID: id, Busy: true, FreeAt: at(r.IntN(60)), Latency: x.Latency}); r.IntN(2) == 0 { // a credit in use
+				some.Replicas, all.Replicas = append(some.Replicas, busy), append(all.Replicas, busy)
+			}
+			some.Replicas = append(some.Replicas, slices.Repeat([]Replica{x}, requests+1)...)
+			all.Replicas = append(all.Replicas, slices.Repeat([]Replica{x}, requests+1+r.IntN(40))...)
+		}
+		for n := range requests {
+			x := Request{ID: uint64(n), Deadline: at(10 + r.IntN(80))}
+			few.tree.add(x)
+			many.tree.add(x)
+		}
+		x := Request{ID: 100, Deadline: at(r.IntN(80))}
+		if a, b := few.PredictFinish(x, at(0), some), many.PredictFinish(x, at(0), all); !a.Equal(b) {
+			t.Fatalf("%d requests finish at %v with few credits, at %v with all of %+v", requests, a, b, all)
+		}
+		if a, b := few.Decide(at(0), some), many.Decide(at(0), all); !reflect.DeepEqual(a, b) {
+			t.Fatalf("%d requests: %+v with few credits, %+v with all of %+v", requests, a, b, all)
 		}
 	}
 }
