@@ -67,6 +67,7 @@ func TestPodBoundByHandClosesNoNode(t *testing.T) {
 		"never fits":        gpuPod("c", 1, 1, on("n1"), annotation(kube.AnnotationModel, "Nope")),
 		"too large now":     gpuPod("c", 100, 60, on("n1")),
 		"another class":     gpuPod("c", 1, 1, on("n1"), annotation(kube.AnnotationIsolation, string(share.Exclusive))),
+		"empty placement":   gpuPod("c", 100, 60, on("n1"), annotation(kube.AnnotationPlacement, "")),
 		"another namespace": gpuPod("c", 1, 1, on("n1"), func(pod *v1.Pod) { pod.Namespace = "stranger" }),
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -164,7 +164,7 @@ func hasStarted(p *v1.Pod) bool {
 
 // takesTurns reports whether a pod takes turns with others on its slice, or will once it is placed.
 func takesTurns(p *v1.Pod) bool {
-	if _, placed := p.Annotations[kube.AnnotationPlacement]; placed {
+	if p.Annotations[kube.AnnotationPlacement] != "" {
 		return kube.TakesTurns(p)
 	}
 	return p.Annotations[kube.AnnotationIsolation] == string(share.Swap)

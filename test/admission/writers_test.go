@@ -12,7 +12,8 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/kube"
 )
 
-// TestWriters: gshare-controller alone may write the annotations by which it says what is to become of a pod, on whatever pod.
+// TestWriters: gshare-controller alone may write the annotations by which it says what is to become of a pod, on whatever pod, and nobody a placement,
+// not even an empty one.
 func TestWriters(t *testing.T) {
 	c := connect(t, server)
 	c.namespace(t, "writers", nil)
@@ -33,6 +34,16 @@ func TestWriters(t *testing.T) {
 			if _, err := connect(t, controller).try("writers", p); err != nil {
 				t.Errorf("gshare-controller: %v", err)
 			}
+		})
+	}
+	for name, value := range map[string]string{"a placement": "{}", "an empty placement": ""} {
+		t.Run(name, func(t *testing.T) {
+			p := plain()
+			p.Annotations[kube.AnnotationPlacement] = value
+			c.eventually(t, name, func() (bool, error) {
+				_, err := c.try("writers", p)
+				return err != nil && strings.Contains(err.Error(), "gshare.dev/placement is written by gshare-scheduler"), err
+			})
 		})
 	}
 }

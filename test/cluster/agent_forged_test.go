@@ -55,6 +55,16 @@ func testPolicies(ctx context.Context, t *testing.T, a *agents) {
 			_, err := pods.Patch(ctx, "victim", types.MergePatchType, forged, metav1.PatchOptions{}, "status")
 			return err
 		},
+		"create with an empty one": func() error {
+			pod := cluster.Pod("empty", "sleep", "inf")
+			pod.Annotations = map[string]string{kube.AnnotationPlacement: ""}
+			_, err := pods.Create(ctx, pod, metav1.CreateOptions{})
+			return err
+		},
+		"add an empty one": func() error {
+			_, err := pods.Patch(ctx, "free", types.MergePatchType, kube.AnnotationPatch(kube.AnnotationPlacement, ""), metav1.PatchOptions{})
+			return err
+		},
 		"create with a copy": func() error { _, err := pods.Create(ctx, copied, metav1.CreateOptions{}); return err },
 		"bind as somebody else": func() error {
 			return pods.Bind(ctx, &v1.Binding{

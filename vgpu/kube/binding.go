@@ -40,8 +40,8 @@ func MakeBinding(pod *v1.Pod, node string, p Placement) (*v1.Binding, error) {
 //
 // PlacementOf does not compare the shares with the pod's request: annotations can be edited after the binding, and the pod still holds what was placed.
 func PlacementOf(pod *v1.Pod) (p Placement, present bool, err error) {
-	text, present := pod.Annotations[AnnotationPlacement]
-	if !present {
+	text := pod.Annotations[AnnotationPlacement]
+	if text == "" { // no scheduler writes an empty one, but users can where the admission policies are missing
 		return Placement{}, false, nil
 	}
 	if p, err = DecodePlacement(text); err == nil {
