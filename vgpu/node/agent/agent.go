@@ -191,7 +191,9 @@ func (a *Agent) serve(ctx context.Context, listener net.Listener) {
 	}
 	loops.Go(func() { a.publisher.loop(serving, ctx) })
 	loops.Go(func() {
-		a.granter.adoptFromKubelet(serving)
+		adopter := adopter{a.granter}
+		refused := adopter.adopt(serving)
+		loops.Go(func() { adopter.adoptLater(serving, refused) })
 		if err := a.granter.removeUngranted(serving); err != nil && serving.Err() == nil {
 			a.Log.Warn("failed to remove directories without a grant", "error", err)
 		}

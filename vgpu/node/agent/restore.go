@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -150,26 +149,5 @@ func (n notServed) note(log *slog.Logger, granted *grant.Grant, err error) {
 	case n[id] != err.Error():
 		n[id] = err.Error()
 		log.Warn("a restored container is not served, and this is tried again", "container", granted.String(), "error", err)
-	}
-}
-
-// adoptFromKubelet grants shares to containers that hold tickets in the kubelet's records but have no grant. Such containers exist after a
-// reboot, which deletes the grants' files, if they were created before the plugin registered, or if their records cannot be decoded. A
-// container that may be running keeps its grant even if its setup fails, and the sweeper serves it later.
-func (g *granter) adoptFromKubelet(ctx context.Context) {
-	claims, err := g.Records.All(ctx)
-	if err != nil {
-		return // the agent has ended
-	}
-	for began := time.Now(); len(claims) > 0; sleep(ctx, retryPeriod) {
-		over := ctx.Err() != nil || time.Since(began) > retryFor
-		claims = slices.DeleteFunc(claims, func(claim grant.Claim) bool {
-			err := g.admit(claim)
-			if isTransient(err) && !over {
-				return false // such as an MPS daemon that is not found yet
-			}
-			g.reportRefusal(claim, claim.Tickets, err)
-			return true
-		})
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -91,6 +92,33 @@ func TestLeaseOnRecord(t *testing.T) {
 	if took := time.Since(began); took > 30*time.Second { // the kernel ends the lease after 45
 		t.Errorf("the agent has waited %v for the lease", took)
 	}
+}
+
+// TestAdoptedLater: a running container whose grant is lost while its MPS daemon cannot be started is granted its share once it can.
+func TestAdoptedLater(t *testing.T) {
+	t.Parallel()
+	r := newFixture(t, withMPS(t))
+	r.mustCreate("a", r.pod("a", "GPU-0", 60, 70), "GPU-0")
+	daemon := r.daemon("GPU-0")
+	if daemon == 0 {
+		t.Fatal("no daemon runs")
+	}
+	r.stop()
+	program := r.MPS.Program
+	if err := errors.Join(
+		os.WriteFile(r.containerPath("a", recordName), nil, 0o600), os.Rename(program, program+".away"), syscall.Kill(daemon, syscall.SIGKILL),
+	); err != nil {
+		t.Fatal(err)
+	}
+	r.start()
+	r.wait("end of the adoption", func() bool { return r.cluster.hasEvent("pod-a " + string(grant.DoesNotFit)) })
+	if got := r.grants(); len(got) > 0 {
+		t.Fatalf("granted %v without a daemon", got)
+	}
+	if err := os.Rename(program+".away", program); err != nil {
+		t.Fatal(err)
+	}
+	r.wait("grant", func() bool { return slices.Equal(r.grants(), []string{"pod-a"}) })
 }
 
 // TestAdoptionFails: a container whose grant cannot be set up again after its record could not be decoded keeps the directory that it has

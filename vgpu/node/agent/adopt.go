@@ -1,0 +1,67 @@
+package agent
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/gshare-dev/gshare/vgpu/node/grant"
+)
+
+// adopter grants shares to containers that hold tickets in the kubelet's records but have no grant. Such containers exist after a reboot, which
+// deletes the grants' files, if they were created before the plugin registered, or if their records cannot be decoded. A container that may be
+// running keeps its grant even if its setup fails, and the sweeper serves it later.
+type adopter struct{ *granter }
+
+// adopt grants the shares. For retryFor, it repeats what was refused for a reason that may pass, and returns the containers that are refused then.
+func (a adopter) adopt(ctx context.Context) (refused []grant.Owner) {
+	claims, err := a.Records.All(ctx)
+	if err != nil {
+		if ctx.Err() == nil {
+			a.Log.Error("failed to read the kubelet's records: running containers without a grant stay without one", "error", err)
+		}
+		return nil
+	}
+	for began := time.Now(); len(claims) > 0; sleep(ctx, retryPeriod) {
+		over := ctx.Err() != nil || time.Since(began) > retryFor
+		claims = slices.DeleteFunc(claims, func(claim grant.Claim) bool {
+			err := a.admit(claim)
+			if isTransient(err) && !over {
+				return false // such as an MPS daemon that is not found yet
+			}
+			if isTransient(err) {
+				refused = append(refused, claim.Owner())
+			}
+			a.reportRefusal(claim, claim.Tickets, err)
+			return true
+		})
+	}
+	return refused
+}
+
+// adoptLater grants shares to containers for which adopt could not, until all have one or have ended. Nothing else would: the kubelet asks once for
+// each container, before it starts.
+func (a adopter) adoptLater(ctx context.Context, refused []grant.Owner) {
+	for len(refused) > 0 {
+		sleep(ctx, sweepPeriod)
+		claims, err := a.Records.All(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			continue
+		}
+		refused = slices.DeleteFunc(refused, func(o grant.Owner) bool {
+			i := slices.IndexFunc(claims, func(c grant.Claim) bool { return c.Owner() == o })
+			if i < 0 {
+				return true
+			}
+			err := a.admit(claims[i])
+			if isTransient(err) {
+				return false
+			}
+			a.reportRefusal(claims[i], claims[i].Tickets, err)
+			return true
+		})
+	}
+}
