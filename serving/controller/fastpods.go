@@ -214,8 +214,9 @@ func (r *fastPods) create(ctx context.Context, fp *api.FaSTPod, pods []*v1.Pod) 
 			existing := &v1.Pod{}
 			if e := r.live.Get(ctx, client.ObjectKeyFromObject(pod), existing); e == nil {
 				r.quotas.Found(existing)
-				if !metav1.IsControlledBy(existing, fp) && search.next() {
-					continue // somebody else has the name
+				others := !metav1.IsControlledBy(existing, fp) || existing.Labels[api.LabelFaSTPod] != fp.Name // its label was removed: it is no longer in the set
+				if others && search.next() {
+					continue
 				}
 			}
 			if !search.ended() {

@@ -193,6 +193,25 @@ func TestNameOfSomebodyElsesPod(t *testing.T) {
 	}
 }
 
+// TestPodWithoutItsLabel: a pod whose label was removed, as one does to look into a pod that fails, is no longer in the set, and another one is
+// created in its place under another name.
+func TestPodWithoutItsLabel(t *testing.T) {
+	fp := fastPod(1, 24)
+	fp.UID = "fp-1"
+	removed := simulated(fp, 1, 0, true)
+	delete(removed.Labels, api.LabelFaSTPod)
+	c := newCluster(t, fp, removed)
+	defer c.pods.queue.ShutDown()
+	reconcileFastPod(c, fp, 3)
+	var names []string
+	for _, p := range c.all() {
+		names = append(names, p.Name)
+	}
+	if want := []string{"bert-1", "bert-2"}; !slices.Equal(names, want) {
+		t.Errorf("pods %v, want %v", names, want)
+	}
+}
+
 // TestManyNamesOfSomebodyElsesPods: whoever makes pods with the names that a FaSTPod or a function may use costs the API server few requests, of which
 // all share those of the controller, and a name is found beside a thousand of them.
 func TestManyNamesOfSomebodyElsesPods(t *testing.T) {

@@ -217,10 +217,15 @@ func (r *Reconciler) create(ctx context.Context, p *api.GPUProfile, pod *v1.Pod)
 		if err := r.Live.Get(ctx, client.ObjectKeyFromObject(pod), existing); err != nil {
 			return client.IgnoreNotFound(err)
 		}
-		if r.Quotas.Found(existing); metav1.IsControlledBy(existing, p) {
+		r.Quotas.Found(existing)
+		switch {
+		case !metav1.IsControlledBy(existing, p):
+			err = fmt.Errorf("pod %s is somebody else's", pod.Name)
+		case existing.Labels[api.LabelProfile] != p.Name: // the label was removed, so that the cache never contains the pod
+			return client.IgnoreNotFound(r.Client.Delete(ctx, existing, client.Preconditions{UID: &existing.UID}))
+		default:
 			return nil
 		}
-		err = fmt.Errorf("pod %s is somebody else's", pod.Name)
 	}
 	if err != nil {
 		r.Events.Eventf(p, nil, v1.EventTypeWarning, eventFailedCreate, "Create", "%s", bounded(fmt.Sprintf("Pod %s cannot be created: %v", pod.Name, err), maxMessage))

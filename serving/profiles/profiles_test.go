@@ -578,6 +578,33 @@ func TestSomebodyElsesPod(t *testing.T) {
 	})
 }
 
+// TestPodWithoutItsLabel: a trial goes on after somebody has removed the label by which the controller finds its server.
+func TestPodWithoutItsLabel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, someProfile())
+		for range 2 {
+			if _, err := w.reconcile(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		now, yes := w.profile(), true
+		removed := &v1.Pod{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "ml", Name: targetPodName(now, &now.Status), OwnerReferences: []metav1.OwnerReference{{UID: now.UID, Controller: &yes}},
+		}}
+		if err := w.server.Create(t.Context(), removed); err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			if _, err := w.reconcile(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if pods := w.pods(); len(pods) != 1 || pods[0].Labels[api.LabelProfile] != now.Name {
+			t.Errorf("%+v, want the server of the trial", pods)
+		}
+	})
+}
+
 // TestLaterProfile: a profile of the same name does not take over the pods of one that was deleted.
 func TestLaterProfile(t *testing.T) {
 	a, b := someProfile(), someProfile(func(p *api.GPUProfile) { p.UID = types.UID("2") })
