@@ -101,7 +101,30 @@ func (f *Fleet) restore(fn *function, existing []Existing, received []uint64) {
 		fn.state.Instances = append(fn.state.Instances, scaling.Instance{ID: e.ID, Configuration: v.configuration, Residency: e.Residency, Since: f.now()})
 		f.goOn(i, e.From)
 	}
+	fn.goOnReplacing()
 	fn.state.Samples = samplesOf(received, f.now())
+}
+
+// goOnReplacing continues the replacement of an instance that is ready and outdated, which an earlier process has begun if a later instance is up to
+// date and has not been ready yet. There is at most one, see replace. If the later instance was created for other reasons, it replaces nevertheless,
+// and the autoscaler asks for one more.
+func (fn *function) goOnReplacing() {
+	var old, next *instance
+	for _, i := range fn.sorted() {
+		switch {
+		case i.isFollowed(): // as part of a move
+			return
+		case fn.counted(i.ID) == nil: // it ends
+		case i.foreign && i.phase == ready && !i.isParked() && old == nil:
+			old = i
+		case !i.foreign && i.phase == starting && i.readySince.IsZero() && old != nil && i.Residency == old.Residency:
+			next = i
+		}
+	}
+	if next != nil {
+		old.follower = next.ID
+		fn.state = fn.state.Without(old.ID)
+	}
 }
 
 // samplesOf returns samples for the seconds before now, oldest first.

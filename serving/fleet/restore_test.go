@@ -111,9 +111,12 @@ func TestRestore(t *testing.T) {
 		"one ends, unready":  {"requestsPerSecond: 10, minReplicas: 1", []Existing{{ID: 4, Ending: true}}, nil, []string{"f-5"}, 1},
 		"more than may be":   {"requestsPerSecond: 10, maxReplicas: 1", []Existing{{ID: 3, Address: at(3)}, {ID: 4}}, nil, []string{"f-3"}, 0},
 		"surplus, not ready": {"requestsPerSecond: 10, maxReplicas: 1", []Existing{{ID: 3}, {ID: 4, Address: at(4)}}, nil, []string{"f-4"}, 0},
-		"unneeded reserve":   {"requestsPerSecond: 10, keepShared: 2s", []Existing{{ID: 3, Residency: scaling.Shared, Address: at(3)}}, nil, nil, 0},
-		"unloaded":           {"requestsPerSecond: 10, minReplicas: 2", []Existing{{ID: 3, Residency: scaling.Cold, Address: at(3)}}, nil, []string{"f-3", "f-4"}, 1},
-		"load of before":     {"requestsPerSecond: 10, window: 10s", []Existing{{ID: 3, Address: at(3)}}, []uint64{9, 15, 15, 15, 15, 15, 15}, []string{"f-3", "f-4"}, 1},
+		"replacement starts": {"requestsPerSecond: 10, minReplicas: 1", []Existing{{ID: 3, Address: at(3), Outdated: true}, {ID: 4}}, nil, []string{"f-3", "f-4"}, 0},
+		"no room for more": {"requestsPerSecond: 10, minReplicas: 1, maxReplicas: 1", []Existing{{ID: 3, Address: at(3), Outdated: true}, {ID: 4}}, nil,
+			[]string{"f-3", "f-4"}, 0},
+		"unneeded reserve": {"requestsPerSecond: 10, keepShared: 2s", []Existing{{ID: 3, Residency: scaling.Shared, Address: at(3)}}, nil, nil, 0},
+		"unloaded":         {"requestsPerSecond: 10, minReplicas: 2", []Existing{{ID: 3, Residency: scaling.Cold, Address: at(3)}}, nil, []string{"f-3", "f-4"}, 1},
+		"load of before":   {"requestsPerSecond: 10, window: 10s", []Existing{{ID: 3, Address: at(3)}}, []uint64{9, 15, 15, 15, 15, 15, 15}, []string{"f-3", "f-4"}, 1},
 		"load of long ago": {"requestsPerSecond: 10, window: 10s", []Existing{{ID: 3, Address: at(3)}},
 			append([]uint64{15, 15, 15, 15, 15, 15, 15}, make([]uint64, 10)...), []string{"f-3"}, 0},
 	} {
@@ -126,6 +129,18 @@ func TestRestore(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestGoOnReplacing: the next process ends the outdated replica once the replacement that the earlier one has started is ready.
+func TestGoOnReplacing(t *testing.T) {
+	restore(t, "requestsPerSecond: 10, minReplicas: 1, maxReplicas: 1", []Existing{{ID: 3, Address: "f-3:80", Outdated: true}, {ID: 4}}, nil, 0, func(r *restored) {
+		sleep(2 * second)
+		r.events <- Event{Instance: "f-4", Kind: Ready, Address: "f-4:80"}
+		sleep(2 * second)
+		if got := r.names(); !slices.Equal(got, []string{"f-4"}) || len(r.creations()) != 0 {
+			t.Errorf("%v run, %d were created, want f-4 alone", got, len(r.creations()))
+		}
+	})
 }
 
 func TestRestoreRefuses(t *testing.T) {
