@@ -119,20 +119,28 @@ func (p *Plugin) isEnding(pod *v1.Pod) bool {
 	return pod.DeletionTimestamp != nil && p.now().Sub(pod.DeletionTimestamp.Time).Abs() < maxEnding
 }
 
+// maxPlacing is how long after its creation others wait for a pod that fits to be placed. One that fits by the rules of the plugin can be one that
+// the scheduler refuses for reasons of its own.
+const maxPlacing = time.Hour
+
 // step returns the moves that let in the first waiting pod for which there are any. It makes no room for a pod for which there will be room
-// without it: where pods are ending, after the last step or an update, or where the scheduler has preempted others. It frees no GPU while pods
-// wait or terminate, because these may be the pods of the last step and their replacements.
+// without it: where pods are ending, after the last step or an update, or where the scheduler has preempted others. It frees no GPU before the last
+// step has ended: while pods are ending, or pods wait that are about to be placed or whose owner has lost one. It does not wait for pods that nothing
+// lets in, such as those that no node suits.
 func (p *Plugin) step(view, later *rebalanceview.View) (rebalance.Plan, string) {
 	limits := rebalance.Limits{Moves: p.args.MovesPerGPU, PerDevice: p.args.MovesPerGPU, Devices: 1}
+	goesOn := view.Fixed[rebalanceview.Terminating] > later.Fixed[rebalanceview.Terminating]
 	for _, pod := range view.Waiting {
 		if _, fits := later.Admit(pod, rebalance.Limits{}); fits || pod.Status.NominatedNodeName != "" {
+			goesOn = goesOn || p.now().Sub(pod.CreationTimestamp.Time) < maxPlacing
 			continue
 		}
 		if plan, ok := view.Admit(pod, limits); ok && len(plan.Moves) > 0 {
 			return plan, "lets in " + pod.Namespace + "/" + pod.Name
 		}
+		goesOn = goesOn || p.rests[ownerOf(pod)].After(p.now())
 	}
-	if len(view.Waiting) > 0 || view.Fixed[rebalanceview.Terminating] > 0 {
+	if goesOn {
 		return rebalance.Plan{}, ""
 	}
 	return rebalance.Free(&view.Cluster, limits), "frees a GPU"
@@ -140,7 +148,7 @@ func (p *Plugin) step(view, later *rebalanceview.View) (rebalance.Plan, string) 
 
 func (p *Plugin) evict(ctx context.Context, pod *v1.Pod, why string) error {
 	err := p.handle.Evictor().Evict(ctx, pod, evictions.EvictOptions{StrategyName: Name, Reason: why})
-	if err == nil {
+	if !isLimit(err) { // if the API server refuses it, others have their turn before it is tried again
 		p.rests[ownerOf(pod)] = p.now().Add(p.args.Rest.Duration)
 	}
 	return err

@@ -2,6 +2,7 @@ package rebalancing
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -9,6 +10,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	policy "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -47,7 +49,7 @@ func gpuPod(t *testing.T, name string, sm int64, node string) *v1.Pod {
 	limits := v1.ResourceList{kube.ResourceSM: *resource.NewQuantity(sm, resource.DecimalSI), kube.ResourceMemory: resource.MustParse("1000")}
 	pod := &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "ml", Name: name, UID: types.UID("uid-" + name), Annotations: map[string]string{kube.AnnotationRebalance: kube.RebalanceAllow},
+			Namespace: "ml", Name: name, UID: types.UID("uid-" + name), CreationTimestamp: metav1.Now(), Annotations: map[string]string{kube.AnnotationRebalance: kube.RebalanceAllow},
 			OwnerReferences: []metav1.OwnerReference{{Kind: "ReplicaSet", Name: name, UID: types.UID("rs-" + name), Controller: new(true)}},
 		},
 		Spec:   v1.PodSpec{Containers: []v1.Container{{Name: "main", Resources: v1.ResourceRequirements{Limits: limits}}}},
@@ -75,12 +77,22 @@ func gpuPod(t *testing.T, name string, sm int64, node string) *v1.Pod {
 // cycles runs the plugin some times against a client that takes evictions and changes nothing, and returns the names of the evicted pods.
 func cycles(t *testing.T, n int, limits *evictions.Options, change func(*Args), objects ...runtime.Object) (evicted []string) {
 	t.Helper()
+	return cyclesRefusing(t, "", n, limits, change, objects...)
+}
+
+// cyclesRefusing does the same with a client that refuses evictions of one pod, which it returns as well.
+func cyclesRefusing(t *testing.T, refused string, n int, limits *evictions.Options, change func(*Args), objects ...runtime.Object) (evicted []string) {
+	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	t.Cleanup(stop)
 	client := fake.NewClientset(objects...)
 	client.PrependReactor("create", "pods", func(a kubetest.Action) (bool, runtime.Object, error) {
 		if a.GetSubresource() == "eviction" {
-			evicted = append(evicted, a.(kubetest.CreateAction).GetObject().(*policy.Eviction).Name)
+			name := a.(kubetest.CreateAction).GetObject().(*policy.Eviction).Name
+			evicted = append(evicted, name)
+			if name == refused {
+				return true, nil, apierrors.NewForbidden(v1.Resource("pods"), name, errors.New("by a webhook"))
+			}
 		}
 		return true, nil, nil
 	})
@@ -109,7 +121,7 @@ func cycles(t *testing.T, n int, limits *evictions.Options, change func(*Args), 
 		}
 	}
 	for range n {
-		if status := plugin.(*Plugin).Balance(ctx, nodes); status != nil && status.Err != nil {
+		if status := plugin.(*Plugin).Balance(ctx, nodes); status != nil && status.Err != nil && refused == "" {
 			t.Fatal(status.Err)
 		}
 	}
@@ -128,6 +140,11 @@ func TestSteps(t *testing.T) {
 	unselected.Labels = map[string]string{"unselected": "yes"}
 	hopeless := gpuPod(t, "hopeless", 100, "")
 	hopeless.Spec.NodeSelector = map[string]string{"none": "such"}
+	tiny := gpuPod(t, "tiny", 1, "")
+	unplaced := tiny.DeepCopy()
+	unplaced.CreationTimestamp = metav1.NewTime(time.Now().Add(-24 * time.Hour))
+	stuck := gone.DeepCopy()
+	stuck.DeletionTimestamp = &metav1.Time{Time: time.Now().Add(-24 * time.Hour)}
 	silent := small.DeepCopy()
 	delete(silent.Annotations, kube.AnnotationRebalance)
 	budget := &policy.PodDisruptionBudget{
@@ -142,8 +159,11 @@ func TestSteps(t *testing.T) {
 		"frees a GPU":              {[]runtime.Object{a, b, small, never}, nil, nil, []string{"small"}},
 		"the smaller one":          {[]runtime.Object{a, b, small, large}, nil, nil, []string{"small"}},
 		"lets a pod in":            {[]runtime.Object{a, b, small, large, waits}, nil, nil, []string{"small"}},
-		"waits for replacements":   {[]runtime.Object{a, b, small, large, hopeless}, nil, nil, nil},
+		"nothing lets a pod in":    {[]runtime.Object{a, b, small, large, hopeless}, nil, nil, []string{"small"}},
+		"waits for a placement":    {[]runtime.Object{a, b, small, never, tiny}, nil, nil, nil},
+		"which does not come":      {[]runtime.Object{a, b, small, never, unplaced}, nil, nil, []string{"small"}},
 		"waits for the end":        {[]runtime.Object{a, b, small, never, gone}, nil, nil, nil},
+		"which does not come, too": {[]runtime.Object{a, b, small, never, stuck}, nil, nil, []string{"small"}},
 		"nobody has agreed":        {[]runtime.Object{a, b, silent, never}, nil, nil, nil},
 		"budget":                   {[]runtime.Object{a, b, small, large, budget}, nil, nil, nil},
 		"not of this node":         {[]runtime.Object{unselected, b, small, never}, nil, nil, nil},
@@ -197,6 +217,32 @@ func TestRoomThatIsBeingMade(t *testing.T) {
 				t.Errorf("evicted %v, want %v", got, tc.want)
 			}
 		})
+	}
+}
+
+// TestReplacementWaits: no GPU is freed while a replacement of a pod that was moved waits, even if no node suits it. large would be next.
+func TestReplacementWaits(t *testing.T) {
+	small, large := gpuPod(t, "small", 30, "a"), gpuPod(t, "large", 60, "b")
+	for name, tc := range map[string]struct {
+		owner []metav1.OwnerReference
+		want  []string
+	}{"of the pod": {small.OwnerReferences, []string{"small"}}, "of another": {nil, []string{"small", "large"}}} {
+		t.Run(name, func(t *testing.T) {
+			hopeless := gpuPod(t, "hopeless", 100, "")
+			hopeless.Spec.NodeSelector, hopeless.OwnerReferences = map[string]string{"none": "such"}, tc.owner
+			got := cycles(t, 2, evictions.NewOptions(), nil, gpuNode(t, "a"), gpuNode(t, "b"), small, large, hopeless)
+			if !slices.Equal(got, tc.want) {
+				t.Errorf("evicted %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+// TestRefusedEviction: an eviction that the API server refuses does not keep other pods from being moved in the next cycles.
+func TestRefusedEviction(t *testing.T) {
+	got := cyclesRefusing(t, "small", 2, evictions.NewOptions(), nil, gpuNode(t, "a"), gpuNode(t, "b"), gpuPod(t, "small", 30, "a"), gpuPod(t, "large", 60, "b"))
+	if want := []string{"small", "large"}; !slices.Equal(got, want) {
+		t.Errorf("tried to evict %v, want %v", got, want)
 	}
 }
 
