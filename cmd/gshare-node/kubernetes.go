@@ -179,11 +179,12 @@ func storesOf(c config.Configuration, log *slog.Logger) *modelstore.Manager {
 }
 
 // guardLibrary returns the path of the library that keeps clients from commanding MPS daemons, or an empty string if it is not installed. It
-// looks next to the hook, then next to this program.
+// looks next to the hook, next to this program, and where the archive of a release has it.
 func guardLibrary(hook string) string {
 	program, _ := os.Executable()
-	for _, beside := range []string{hook, program} {
-		library := filepath.Join(filepath.Dir(beside), "libgshare-mps.so")
+	dir := filepath.Dir(program)
+	for _, place := range []string{filepath.Dir(hook), dir, filepath.Join(dir, "..", "..", "lib", "gshare")} {
+		library := filepath.Join(place, "libgshare-mps.so")
 		if _, err := os.Stat(library); err == nil && filepath.IsAbs(library) {
 			return library
 		}

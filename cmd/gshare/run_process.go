@@ -35,8 +35,15 @@ func findHook(name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	dir := filepath.Dir(own)
-	places := []string{filepath.Join(dir, hookName), filepath.Join(dir, "..", "lib", hookName), filepath.Join(dir, "bin", hookName)}
+	return hookOf(filepath.Dir(own))
+}
+
+// hookOf returns the path of the library that is installed with the executable in a directory.
+func hookOf(dir string) (string, error) {
+	places := []string{ // the third is for /usr/local/bin, where the archive of a release has this program
+		filepath.Join(dir, hookName), filepath.Join(dir, "..", "lib", hookName), filepath.Join(dir, "..", "..", "lib", "gshare", hookName),
+		filepath.Join(dir, "bin", hookName),
+	}
 	for _, place := range places {
 		if _, err := os.Stat(place); err == nil {
 			return filepath.Clean(place), nil

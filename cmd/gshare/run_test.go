@@ -336,3 +336,22 @@ func TestBar(t *testing.T) {
 		})
 	}
 }
+
+// TestHookOf finds the hook where a build in the checkout, a manual installation and the archive of a release have it.
+func TestHookOf(t *testing.T) {
+	for name, at := range map[string]string{"checkout": "usr/local/bin", "manual": "usr/local/lib", "release": "usr/lib/gshare"} {
+		t.Run(name, func(t *testing.T) {
+			root := t.TempDir()
+			programs, want := filepath.Join(root, "usr/local/bin"), filepath.Join(root, at, hookName)
+			if err := errors.Join(os.MkdirAll(programs, 0o755), os.MkdirAll(filepath.Dir(want), 0o755), os.WriteFile(want, nil, 0o755)); err != nil {
+				t.Fatal(err)
+			}
+			if got, err := hookOf(programs); got != want || err != nil {
+				t.Errorf("%q, %v, want %q", got, err, want)
+			}
+		})
+	}
+	if got, err := hookOf(t.TempDir()); err == nil {
+		t.Errorf("%q where there is none", got)
+	}
+}

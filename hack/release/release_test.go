@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -110,6 +111,7 @@ func TestRelease(t *testing.T) {
 			t.Errorf("krew's manifest does not have %s, %v", sum, err)
 		}
 	})
+	t.Run("machine", func(t *testing.T) { checkMachine(t, filepath.Join(out, "gshare_v0.1.0_linux_amd64.tar.gz")) })
 	t.Run("materials", func(t *testing.T) {
 		var document struct {
 			Packages []struct{ Name, VersionInfo, LicenseDeclared string }
@@ -142,6 +144,39 @@ func TestIncomplete(t *testing.T) {
 		if err := r.write(); err == nil {
 			t.Errorf("%s: no error", name)
 		}
+	}
+}
+
+// checkMachine unpacks the archive for a machine without Kubernetes: the programs are where the service and gshare look for them, and what
+// docs/install.md removes is all of it.
+func checkMachine(t *testing.T, archive string) {
+	dir := t.TempDir()
+	if out, err := exec.Command("tar", "-xzf", archive, "-C", dir).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, want := range []string{"local/bin/gshare", "local/bin/gshare-node", "lib/gshare/libgshare.so", "lib/gshare/libgshare-mps.so", "lib/systemd/system/gshare-node.service"} {
+		if _, err := os.Stat(filepath.Join(dir, "usr", want)); err != nil {
+			t.Error(err)
+		}
+	}
+	_, after, found := strings.Cut(read(t, "../../docs/install.md"), "\nrm -r ")
+	removed, _, _ := strings.Cut(after, "\n")
+	if !found {
+		t.Fatal("docs/install.md does not say how to remove it")
+	}
+	for _, path := range strings.Fields(removed) {
+		if err := os.RemoveAll(filepath.Join(dir, path)); err != nil {
+			t.Error(err)
+		}
+	}
+	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && !entry.IsDir() {
+			t.Errorf("%s is left", path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
 	}
 }
 

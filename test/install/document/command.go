@@ -33,7 +33,7 @@ var knownPrograms = []string{
 	"kubectl",      // test/install
 	"helm",         // test/helm
 	"make", "go", "docker",
-	"kind", "nvidia-ctk", "curl", "ctr", "python3",
+	"kind", "nvidia-ctk", "curl", "ctr", "python3", "tar", "systemctl", "rm",
 }
 
 // Commands returns the documented commands of the program with this name. It returns an error if a shell example has a command of an

@@ -33,7 +33,10 @@ func newDeviceSet(o *Options) (*deviceSet, error) {
 		list = append(list, d.slicesOf(device)...)
 	}
 	if len(list) == 0 {
-		return nil, fmt.Errorf("devices: %w of those that the configuration lists", gpu.ErrNoGPU)
+		if len(o.Config.Devices) > 0 {
+			return nil, fmt.Errorf("devices: %w of those that the configuration lists", gpu.ErrNoGPU)
+		}
+		return nil, fmt.Errorf("%w that can be shared: those in MIG mode have no working instances", gpu.ErrNoGPU)
 	}
 	if missing := len(o.Config.Devices) - found; missing > 0 {
 		o.Log.Warn("configured devices are missing", "missing", missing, "configured", o.Config.Devices)
@@ -100,7 +103,11 @@ func (d *deviceSet) findDevices(node *packing.Node, pod *packing.Pod) ([]packing
 	}
 	plan, _, refusal := d.packer.Place(node, pod)
 	if refusal != packing.Admitted {
-		return nil, &control.Refusal{Field: refusalFields[refusal], Reason: d.refusalText(refusal), Fits: d.suggestions(node, pod)}
+		field := refusalFields[refusal]
+		if sh := pod.Request.Containers[0].Share; refusal == packing.OverLimits && sh.SMLimit > sh.SMRequest {
+			field = share.FieldSMLimit
+		}
+		return nil, &control.Refusal{Field: field, Reason: d.refusalText(refusal), Fits: d.suggestions(node, pod)}
 	}
 	return plan[0], nil
 }
@@ -114,13 +121,19 @@ var refusalFields = map[packing.Refusal]string{
 // refusalText returns the text for the user about a refusal by the packer. If sharing is impossible without MPS, it includes why MPS is
 // unavailable.
 func (d *deviceSet) refusalText(r packing.Refusal) string {
-	if err := d.MPS.Available(); r == packing.NotEnforceable && err != nil {
+	switch err := d.MPS.Available(); {
+	case r == packing.NotEnforceable && err != nil:
 		return fmt.Sprintf("%v: %v, so a device cannot be shared", r, err)
+	case r == packing.OtherTenant:
+		return "the GPUs have programs of another user; \"tenancy: mixed\" in the agent's configuration lets users share a GPU"
+	case r == packing.OverLimits:
+		return fmt.Sprintf("the limits of the programs on a GPU would add up to more than %d %%", d.Config.Rules().GammaPercent)
 	}
 	return r.String()
 }
 
-// suggestions returns flags of gshare run with which a refused request would fit: the largest SMs, quota or memory, each changed alone.
+// suggestions returns flags of gshare run with which a refused request would fit: the largest SMs, quota, memory or limit of SMs, each changed alone.
+// The other flags of the request, including its limits, stay.
 func (d *deviceSet) suggestions(node *packing.Node, pod *packing.Pod) (list []string) {
 	c := pod.Request.Containers[0]
 	try := func(flag string, now, vgpus int64, set func(s *share.Share, v int64)) {
@@ -135,14 +148,25 @@ func (d *deviceSet) suggestions(node *packing.Node, pod *packing.Pod) (list []st
 	}
 	all := int64(c.VGPUs)
 	try("--sm %d", int64(c.Share.SMRequest/10), all, func(s *share.Share, v int64) {
-		s.SMRequest, s.SMLimit = share.PerMille(v*10), share.PerMille(v*10)
+		if s.SMLimit == s.SMRequest {
+			s.SMLimit = share.PerMille(v * 10)
+		}
+		s.SMRequest = share.PerMille(v * 10)
 	})
 	try("--quota %d", int64(c.Share.QuotaRequest/10), 1, func(s *share.Share, v int64) {
-		s.QuotaRequest, s.QuotaLimit = share.PerMille(v*10), share.PerMille(v*10)
+		if s.QuotaLimit == s.QuotaRequest {
+			s.QuotaLimit = share.PerMille(v * 10)
+		}
+		s.QuotaRequest = share.PerMille(v * 10)
 	})
 	try("--mem %dMi", int64(c.Share.Memory/share.MiB), all, func(s *share.Share, v int64) {
 		s.Memory = share.Bytes(v) * share.MiB
 	})
+	if c.Share.SMLimit > c.Share.SMRequest {
+		try("--sm-limit %d", int64(c.Share.SMLimit/10), 1, func(s *share.Share, v int64) {
+			s.SMLimit = max(share.PerMille(v*10), s.SMRequest)
+		})
+	}
 	return list
 }
 

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -176,6 +177,33 @@ func TestFullDevices(t *testing.T) {
 		})
 	}
 	mustAdmit(t, n, newProgram(t), ask(60, 35, 1024)) // as was said
+}
+
+// TestFullOfLimits: what is said to fit keeps the limit of the request, unless it is the limit that is too large.
+func TestFullOfLimits(t *testing.T) {
+	for name, test := range map[string]struct {
+		runs   []control.RunRequest // one GPU is whole
+		ask    control.RunRequest
+		field  string
+		reason string
+		fits   []string
+	}{
+		"limits": {[]control.RunRequest{askElastic("a", 30, 90)}, askElastic("b", 30, 90), share.FieldSMLimit, "add up to more than 150 %", []string{"--sm-limit 60"}},
+		"class":  {[]control.RunRequest{ask(30, 100, 1024)}, askElastic("b", 30, 60), share.FieldIsolation, "another isolation class", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNode(t, tempDir(t))
+			whole := ask(100, 100, 1024)
+			whole.Isolation = "exclusive"
+			for _, run := range append(test.runs, whole) {
+				mustAdmit(t, n, newProgram(t), run)
+			}
+			_, refusal := newProgram(t).admit(n, test.ask)
+			if refusal == nil || refusal.Field != test.field || !strings.Contains(refusal.Reason, test.reason) || !slices.Equal(refusal.Fits, test.fits) {
+				t.Errorf("%+v", refusal)
+			}
+		})
+	}
 }
 
 func TestWrongRequests(t *testing.T) {
