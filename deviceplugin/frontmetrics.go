@@ -19,13 +19,10 @@ type frontMetrics struct {
 }
 
 func newFrontMetrics() *frontMetrics {
-	gauge := func(name, help string) prometheus.Gauge {
-		return prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
-	}
 	return &frontMetrics{
-		registered: gauge("gshare_front_registered", "1 while the kubelet watches the front."),
-		connected:  gauge("gshare_front_agent_connected", "1 while the front is connected to the agent."),
-		waiting:    gauge("gshare_front_waiting", "Containers that wait for the agent now."),
+		registered: prometheus.NewGauge(prometheus.GaugeOpts{Name: "gshare_front_registered", Help: "1 while the kubelet watches the front."}),
+		connected:  prometheus.NewGauge(prometheus.GaugeOpts{Name: "gshare_front_agent_connected", Help: "1 while the front is connected to the agent."}),
+		waiting:    prometheus.NewGauge(prometheus.GaugeOpts{Name: "gshare_front_waiting", Help: "Containers that wait for the agent now."}),
 		waits: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "gshare_front_wait_seconds", Help: "How long containers waited for an agent that was away; those that did not wait are not counted.",
 			Buckets: []float64{.1, .2, .5, 1, 2, 5, 10, 28},

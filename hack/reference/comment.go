@@ -85,7 +85,7 @@ type sourceText struct {
 // readSource reads all packages below the source folders, without their tests.
 func readSource(root string) (sourceText, error) {
 	var all sourceText
-	for _, source := range append([]string{"deviceplugin", "draplugin"}, sources...) {
+	for _, source := range sources {
 		err := filepath.WalkDir(filepath.Join(root, source), func(name string, entry fs.DirEntry, err error) error {
 			if err != nil || entry.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
 				return err

@@ -31,6 +31,7 @@ var exporters = []exporter{
 	{"gshare-node: shares", "At `/metrics` of the agent. Those of a share have one series for each vGPU of a container; `gshare_node_grant_info` has the pod of each " +
 		"container.", []string{"vgpu/node/tokenserver/metrics"}},
 	{"gshare-node: simulated devices", "Only with `simulatedKernels`.", []string{"vgpu/node/gpu/simulation"}},
+	{"gshare-node: the front", "At `/metrics` of the front, the container that stays registered with the kubelet while the agent is replaced.", []string{"deviceplugin"}},
 	{"gshare-gateway", "At `/metrics` of the gateway.", []string{"serving/gateway"}},
 	{"gshare-controller and gshare serve", "At `/metrics` of the program.", []string{"serving/fleet"}},
 	{"gshare-controller", "At `/metrics` of the controller, beside those of the table above.", []string{"serving/controller"}},
@@ -39,8 +40,8 @@ var exporters = []exporter{
 	{"gshare-model", "At `/metrics` of the server.", []string{"cmd/gshare-model/internal/server"}},
 }
 
-// sources are the folders in which a metric may be defined.
-var sources = []string{"cmd", "plugins", "serving", "vgpu"}
+// sources are the folders with the code of all programs.
+var sources = []string{"cmd", "deviceplugin", "draplugin", "plugins", "serving", "vgpu"}
 
 func metricsPage(root string) (string, error) {
 	found, err := findMetrics(root)

@@ -32,7 +32,7 @@ func sourceOf(t *testing.T, text string) sourceText {
 	t.Helper()
 	folder := filepath.Join(folderWith(t, text))
 	root := t.TempDir()
-	for _, source := range append([]string{"deviceplugin", "draplugin"}, sources...) {
+	for _, source := range sources {
 		if err := os.Mkdir(filepath.Join(root, source), 0o700); err != nil {
 			t.Fatal(err)
 		}

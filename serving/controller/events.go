@@ -11,7 +11,7 @@ const (
 	//	to do: correct the field that the message names
 	eventInvalid = "Invalid"
 
-	// eventNoProfile says that the GPUProfile of the function cannot be created, or that it measures something else.
+	// eventNoProfile says that the GPUProfile of the function cannot be created, or it measures something else.
 	//
 	//	kind: event
 	//	object: GPUFunction

@@ -337,7 +337,7 @@ const (
 	//	to do: see the message and [trouble.md](trouble.md); the kubelet tries again
 	NotServed Reason = "GPUShareNotServed"
 
-	// AwaitsTurn says that the pod takes turns on its GPU (`gshare.dev/isolation: swap`), and that it is the turn of another pod.
+	// AwaitsTurn says that the pod takes turns on its GPU (`gshare.dev/isolation: swap`), and it is the turn of another pod.
 	//
 	//	kind: event
 	//	object: Pod

@@ -46,7 +46,7 @@ func (f *Flags) Connect() (*Connection, error) {
 	loading := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides)
 	config, err := loading.ClientConfig()
 	if clientcmd.IsEmptyConfig(err) {
-		return nil, errors.New("no kubeconfig: name one by --kubeconfig or $KUBECONFIG")
+		return nil, errors.New("no kubeconfig found: pass one with --kubeconfig, or set $KUBECONFIG")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("kubeconfig: %w", err)

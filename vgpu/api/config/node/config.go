@@ -206,7 +206,7 @@ func DefaultDirectory(uid int, runtimeDir string) (string, error) {
 	case uid == 0:
 		return "/run/gshare", nil
 	case runtimeDir == "":
-		return "", errors.New("XDG_RUNTIME_DIR is not set: the configuration has to say directory")
+		return "", errors.New("XDG_RUNTIME_DIR is not set: set it, or `directory` in a file that you pass with --config")
 	}
 	return filepath.Join(runtimeDir, "gshare"), nil
 }

@@ -133,7 +133,7 @@ const (
 	//	to do: stop other pods in the namespace, or ask an administrator to raise the limit
 	ReasonOverQuota = "QuotaExceeded"
 
-	// ReasonInvalid says that the function does not exist, or that the spec asks for nothing that can be measured.
+	// ReasonInvalid says that the function does not exist, or the spec asks for nothing that can be measured.
 	//
 	//	kind: event
 	//	object: GPUProfile
@@ -152,7 +152,7 @@ const (
 	//	to do: create the ConfigMap that the message names, or make sure that the nodes can pull the image of gshare-controller
 	ReasonClientWaits = "ClientWaits"
 
-	// ReasonClientFailed says that the client of a trial ended without a result or cannot make requests, or that the server does not start at all.
+	// ReasonClientFailed says that the client of a trial ended without a result or cannot make requests, or the server does not start at all.
 	//
 	//	kind: event
 	//	object: GPUProfile
