@@ -10,6 +10,7 @@ import (
 
 	"github.com/gshare-dev/gshare/vgpu/node/cgroup"
 	"github.com/gshare-dev/gshare/vgpu/node/enforcement"
+	"github.com/gshare-dev/gshare/vgpu/node/grant"
 	"github.com/gshare-dev/gshare/vgpu/node/process"
 	"github.com/gshare-dev/gshare/vgpu/share"
 	"github.com/gshare-dev/gshare/vgpu/watchdog"
@@ -146,7 +147,7 @@ func (g *guard) podName(uid string) string {
 		return "processes outside of pods"
 	}
 	if pod, _ := findContainer(g.pods, cgroup.Container{PodUID: uid}); pod != nil {
-		return "pod " + pod.Namespace + "/" + pod.Name
+		return grant.PodUser(pod.Namespace, pod.Name)
 	}
 	return "a pod with UID " + uid
 }

@@ -20,7 +20,7 @@ import (
 )
 
 // restore reads the grants of earlier agents from disk, and opens their containers' token server sockets. A record that cannot be decoded, or
-// read without waiting for a process of its container, is removed, since it may not hold any more when an agent that knows its version comes back. Its directory stays: a running container has it
+// on which a process of its container holds a lease, is removed, since it may not hold any more when an agent that knows its version comes back. Its directory stays: a running container has it
 // mounted, and would not see a new one of the same name.
 func (g *granter) restore() error {
 	if err := os.MkdirAll(g.grantsDir(), 0o755); err != nil {

@@ -33,7 +33,7 @@ type Book struct {
 // Slices are the slices of a node on which shares can be granted.
 type Slices struct {
 	All    []packing.Slice
-	Used   map[string]string // slices that are used without a share, by ID, with a description of the user; nothing is granted there
+	Used   map[string]string // slices that are used without a share, by ID, with a description of the user (PodUser for one pod); nothing is granted to others there
 	Claims map[string]bool   // slices on which resource claims get shares, by ID; the device plugin serves the others
 
 	// Kept is the memory of each slice, by ID, that is not offered and so not part of All. It may have been offered before an update or a
@@ -204,6 +204,9 @@ func (b *Book) otherHolder(tickets []string, owner Owner) (Grant, bool) {
 	return Grant{}, false
 }
 
+// PodUser describes a pod in Slices.Used.
+func PodUser(namespace, name string) string { return "pod " + namespace + "/" + name }
+
 // checkFit returns a refusal unless each vGPU of the grant, at a level, fits on its slice beside the present grants by the scheduler's
 // rules.
 func (b *Book) checkFit(g Grant, l residency.Level) *Refusal {
@@ -220,7 +223,8 @@ func (b *Book) checkFit(g Grant, l residency.Level) *Refusal {
 		if i < 0 {
 			return refuse(UnknownSlice, "this node has no slice %s: delete the pod and create it again", v.Slice)
 		}
-		if by := b.slices.Used[v.Slice]; by != "" {
+		// Processes of the pod itself are no reason: they may be those of a container whose grant was lost.
+		if by := b.slices.Used[v.Slice]; by != "" && by != PodUser(g.Namespace, g.Name) {
 			return refuse(InUse, "slice %s is used by %s: end that, or take the device out of the devices of the agent's configuration; "+
 				"the container starts once the slice is free", v.Slice, by)
 		}

@@ -83,6 +83,11 @@ func TestInUse(t *testing.T) {
 	if _, _, refusal := b.Admit(claim(podOf("beside", "B", 20, 20), "g0-2"), start); refusal != nil {
 		t.Errorf("on another slice: %v", refusal)
 	}
+	running := podOf("running", "A", 20, 20)
+	b.SetSlices(Slices{All: free.All, Used: map[string]string{"A": PodUser(running.Namespace, running.Name)}})
+	if _, _, refusal := b.Admit(claim(running, "g0-3"), start); refusal != nil {
+		t.Errorf("the user itself: %v", refusal)
+	}
 	b.SetSlices(free)
 	if _, _, refusal := b.Admit(claim(podOf("new", "A", 20, 20), "g0-1"), start); refusal != nil {
 		t.Errorf("once it is free: %v", refusal)
