@@ -105,9 +105,9 @@ func (f *Fleet) restore(fn *function, existing []Existing, received []uint64) {
 	fn.state.Samples = samplesOf(received, f.now())
 }
 
-// goOnReplacing continues the replacement of an instance that is ready and outdated, which an earlier process has begun if a later instance is up to
-// date and has not been ready yet. There is at most one, see replace. If the later instance was created for other reasons, it replaces nevertheless,
-// and the autoscaler asks for one more.
+// goOnReplacing continues the replacement that an earlier process has begun, see replace. Which instance replaces which is not recorded, so this is a
+// guess: the oldest outdated one that is ready, and the youngest later one with its share that is up to date and has never been ready. If that one was
+// created for other reasons, the autoscaler asks for one more.
 func (fn *function) goOnReplacing() {
 	var old, next *instance
 	for _, i := range fn.sorted() {
@@ -117,7 +117,7 @@ func (fn *function) goOnReplacing() {
 		case fn.counted(i.ID) == nil: // it ends
 		case i.foreign && i.phase == ready && !i.isParked() && old == nil:
 			old = i
-		case !i.foreign && i.phase == starting && i.readySince.IsZero() && old != nil && i.Residency == old.Residency:
+		case !i.foreign && i.phase == starting && i.readySince.IsZero() && old != nil && i.Residency == old.Residency && i.Share == fn.sameVariant(old).configuration.Share:
 			next = i
 		}
 	}
@@ -168,11 +168,19 @@ func (f *Fleet) forget(fn *function) {
 	f.functions = slices.DeleteFunc(f.functions, func(other *function) bool { return other == fn })
 }
 
-// bound reduces the instances that the autoscaler counts to as many as the function may have: those in reserve go first, then the youngest.
+// bound reduces the instances that the autoscaler counts to as many as the function may have: those in reserve go first, then outdated ones if one
+// that is up to date is ready, then the youngest.
 func (fn *function) bound() {
+	replaced := slices.ContainsFunc(fn.sorted(), func(i *instance) bool { return !i.outdated && i.phase == ready && fn.counted(i.ID) != nil })
+	rank := func(id scaling.ID) int {
+		if i := fn.instances[id]; replaced && i != nil && i.outdated {
+			return 1
+		}
+		return 0
+	}
 	for len(fn.state.Instances) > *fn.object.Spec.Scaling.MaxReplicas {
 		last := slices.MaxFunc(fn.state.Instances, func(a, b scaling.Instance) int {
-			return cmp.Or(cmp.Compare(a.Residency, b.Residency), cmp.Compare(a.ID, b.ID))
+			return cmp.Or(cmp.Compare(a.Residency, b.Residency), cmp.Compare(rank(a.ID), rank(b.ID)), cmp.Compare(a.ID, b.ID))
 		})
 		fn.state = fn.state.Without(last.ID)
 	}

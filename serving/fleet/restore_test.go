@@ -114,6 +114,8 @@ func TestRestore(t *testing.T) {
 		"replacement starts": {"requestsPerSecond: 10, minReplicas: 1", []Existing{{ID: 3, Address: at(3), Outdated: true}, {ID: 4}}, nil, []string{"f-3", "f-4"}, 0},
 		"no room for more": {"requestsPerSecond: 10, minReplicas: 1, maxReplicas: 1", []Existing{{ID: 3, Address: at(3), Outdated: true}, {ID: 4}}, nil,
 			[]string{"f-3", "f-4"}, 0},
+		"replacement is ready": {"requestsPerSecond: 10, minReplicas: 1, maxReplicas: 1", []Existing{{ID: 3, Address: at(3), Outdated: true}, {ID: 4, Address: at(4)}}, nil,
+			[]string{"f-4"}, 0},
 		"unneeded reserve": {"requestsPerSecond: 10, keepShared: 2s", []Existing{{ID: 3, Residency: scaling.Shared, Address: at(3)}}, nil, nil, 0},
 		"unloaded":         {"requestsPerSecond: 10, minReplicas: 2", []Existing{{ID: 3, Residency: scaling.Cold, Address: at(3)}}, nil, []string{"f-3", "f-4"}, 1},
 		"load of before":   {"requestsPerSecond: 10, window: 10s", []Existing{{ID: 3, Address: at(3)}}, []uint64{9, 15, 15, 15, 15, 15, 15}, []string{"f-3", "f-4"}, 1},

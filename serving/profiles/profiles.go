@@ -222,7 +222,10 @@ func (r *Reconciler) create(ctx context.Context, p *api.GPUProfile, pod *v1.Pod)
 		case !metav1.IsControlledBy(existing, p):
 			err = fmt.Errorf("pod %s is somebody else's", pod.Name)
 		case existing.Labels[api.LabelProfile] != p.Name: // the label was removed, so that the cache never contains the pod
-			return client.IgnoreNotFound(r.Client.Delete(ctx, existing, client.Preconditions{UID: &existing.UID}))
+			if existing.DeletionTimestamp != nil {
+				return fmt.Errorf("pod %s is ending", pod.Name) // tried again with growing pauses
+			}
+			return client.IgnoreNotFound(r.Client.Delete(ctx, existing, client.Preconditions{UID: &existing.UID}, client.GracePeriodSeconds(endGrace)))
 		default:
 			return nil
 		}
