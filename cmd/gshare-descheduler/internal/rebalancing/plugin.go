@@ -44,6 +44,7 @@ type Plugin struct {
 	budgets    policylisters.PodDisruptionBudgetLister
 	now        func() time.Time
 	rests      map[types.UID]time.Time // until when no pod of an owner is moved
+	evicted    time.Time               // when a pod was last evicted
 }
 
 var _ framework.BalancePlugin = &Plugin{}
@@ -119,20 +120,20 @@ func (p *Plugin) isEnding(pod *v1.Pod) bool {
 	return pod.DeletionTimestamp != nil && p.now().Sub(pod.DeletionTimestamp.Time).Abs() < maxEnding
 }
 
-// maxPlacing is how long after its creation others wait for a pod that fits to be placed. One that fits by the rules of the plugin can be one that
-// the scheduler refuses for reasons of its own.
+// maxPlacing is how long others wait for a pod that fits to be placed, from its creation or from the last eviction on, which may have been for it. A pod
+// that fits by the rules of the plugin can be one that the scheduler refuses for reasons of its own.
 const maxPlacing = time.Hour
 
 // step returns the moves that let in the first waiting pod for which there are any. It makes no room for a pod for which there will be room
 // without it: where pods are ending, after the last step or an update, or where the scheduler has preempted others. It frees no GPU before the last
-// step has ended: while pods are ending, or pods wait that are about to be placed or whose owner has lost one. It does not wait for pods that nothing
-// lets in, such as those that no node suits.
+// step has ended: while pods are ending, or pods wait that fit and should soon be placed, or that replace a pod which this plugin has evicted. It does
+// not wait for pods that nothing lets in, such as those that no node suits.
 func (p *Plugin) step(view, later *rebalanceview.View) (rebalance.Plan, string) {
 	limits := rebalance.Limits{Moves: p.args.MovesPerGPU, PerDevice: p.args.MovesPerGPU, Devices: 1}
 	goesOn := view.Fixed[rebalanceview.Terminating] > later.Fixed[rebalanceview.Terminating]
 	for _, pod := range view.Waiting {
 		if _, fits := later.Admit(pod, rebalance.Limits{}); fits || pod.Status.NominatedNodeName != "" {
-			goesOn = goesOn || p.now().Sub(pod.CreationTimestamp.Time) < maxPlacing
+			goesOn = goesOn || p.now().Sub(pod.CreationTimestamp.Time) < maxPlacing || p.now().Sub(p.evicted) < maxPlacing
 			continue
 		}
 		if plan, ok := view.Admit(pod, limits); ok && len(plan.Moves) > 0 {
@@ -148,6 +149,9 @@ func (p *Plugin) step(view, later *rebalanceview.View) (rebalance.Plan, string) 
 
 func (p *Plugin) evict(ctx context.Context, pod *v1.Pod, why string) error {
 	err := p.handle.Evictor().Evict(ctx, pod, evictions.EvictOptions{StrategyName: Name, Reason: why})
+	if err == nil {
+		p.evicted = p.now()
+	}
 	if !isLimit(err) { // if the API server refuses it, others have their turn before it is tried again
 		p.rests[ownerOf(pod)] = p.now().Add(p.args.Rest.Duration)
 	}
