@@ -14,7 +14,7 @@ cd "$(dirname "$0")/.."
 
 mode=${1:-all}
 module=$(go list -m)
-concurrent="^$module/(plugins|serving|vgpu/packing|vgpu/kube|vgpu/token|deviceplugin|vgpu/node/(agent|grant|kubelet|mps|process|standalone|tokenserver))(/|\$)"
+concurrent="^$module/(plugins|serving|vgpu/packing|vgpu/kube|deviceplugin|vgpu/node/(agent|kubelet|mps|process|standalone|store|swap|tokenserver))(/|\$)"
 # Tests that run a Kubernetes API server or scheduler, or measure the time of whole programs: one package at a time.
 alone="^$module/(cmd/gshare/internal/(verdict/scheduled|web)|cmd/gshare-(lab/internal/trial|node|scheduler)|test/(admission|claims|controlplane|install|plugins|soak))(/|\$)"
 cluster="^$module/test/(cluster|monitoring)(/|\$)"

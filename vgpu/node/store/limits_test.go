@@ -263,7 +263,7 @@ func TestWriterHangs(t *testing.T) {
 // TestDeviceFull checks that weights without users make room for others also where the device, and not the store's capacity, has none.
 func TestDeviceFull(t *testing.T) {
 	r := start(t, nil)
-	r.memory.most = 2
+	r.memory.setMost(2)
 	old, used := r.dial(t), r.dial(t)
 	if err := errors.Join(put(old, keyOf("old"), "old"), put(used, keyOf("used"), "used")); err != nil {
 		t.Fatal(err)

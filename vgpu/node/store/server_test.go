@@ -70,6 +70,20 @@ func (m *hostMemory) Release(h cuda.Handle) error {
 	return file.Close() // fails if it has been released before
 }
 
+// setFails sets the error of Create and Export, nil for none.
+func (m *hostMemory) setFails(err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.fails = err
+}
+
+// setMost sets the number of pieces of memory that the device has room for.
+func (m *hostMemory) setMost(n int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.most = n
+}
+
 func (m *hostMemory) count() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -217,39 +231,41 @@ func TestWrongDigest(t *testing.T) {
 func TestFailures(t *testing.T) {
 	failing := errors.New("device lost")
 	zeros := rules.Key{}
-	digest := digestOf
+	type digestFunc = func(ctx context.Context, memory *os.File, size, bytes share.Bytes) (rules.Digest, error)
+	var digest atomic.Value // a digestFunc
+	digest.Store(digestFunc(digestOf))
 	r := start(t, func(o *Options) {
 		o.DigestLimit = time.Millisecond
 		o.Digest = func(ctx context.Context, memory *os.File, size, bytes share.Bytes) (rules.Digest, error) {
-			return digest(ctx, memory, size, bytes)
+			return digest.Load().(digestFunc)(ctx, memory, size, bytes)
 		}
 	})
 	c := r.dial(t)
-	r.memory.fails = failing
+	r.memory.setFails(failing)
 	if _, err := c.Put(zeros, 1); err == nil || r.memory.count() != 0 {
 		t.Errorf("no memory: %v, %d", err, r.memory.count())
 	}
-	r.memory.fails = nil
-	digest = func(context.Context, *os.File, share.Bytes, share.Bytes) (rules.Digest, error) {
+	r.memory.setFails(nil)
+	digest.Store(digestFunc(func(context.Context, *os.File, share.Bytes, share.Bytes) (rules.Digest, error) {
 		return rules.Digest{}, failing
-	}
+	}))
 	if err := put(c, zeros, "x"); err == nil || r.memory.count() != 0 {
 		t.Errorf("no digest: %v, %d", err, r.memory.count())
 	}
-	digest = func(ctx context.Context, _ *os.File, _, _ share.Bytes) (rules.Digest, error) {
+	digest.Store(digestFunc(func(ctx context.Context, _ *os.File, _, _ share.Bytes) (rules.Digest, error) {
 		<-ctx.Done() // as a helper that hangs, and is killed
 		if !errors.Is(context.Cause(ctx), errDigestLimit) {
 			t.Errorf("a digest without end has ended: %v", context.Cause(ctx))
 		}
 		return rules.Digest{}, ctx.Err()
-	}
+	}))
 	if err := put(c, zeros, "x"); err == nil || r.memory.count() != 0 {
 		t.Errorf("no end of the digest: %v, %d", err, r.memory.count())
 	}
 	if _, err := c.Get(zeros); !errors.Is(err, rules.ErrAbsent) {
 		t.Errorf("unverified weights are there: %v", err)
 	}
-	digest = digestOf
+	digest.Store(digestFunc(digestOf))
 	if err := put(c, keyOf("x"), "x"); err != nil {
 		t.Error(err)
 	}
