@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs the tests: hack/test.sh [all|quick|unit|race|integration|long|cluster|layers]. `all` is what CI runs. `quick` is for after each change: it
-# runs what needs neither an API server nor the fake driver, without the race detector, and reuses cached results for packages that have not
-# changed. hack/test.sh list prints what CI runs: a line for each package, with its flags for go test before it.
+# runs what needs neither an API server nor the fake driver, without the race detector. hack/test.sh list prints what CI runs: a line for each
+# package, with its flags for go test before it.
 #
 # Every run of `go test` goes through hack/testreport, which prints one line a package, the output of what failed, the slowest
 # packages, and as the last line of all "N passed, N failed, N skipped". With CI=true a skip must be listed in hack/allowed-skips.txt.
@@ -37,13 +37,35 @@ packages() {
 # run runs go test with its arguments, without the part of vet that go test includes: hack/lint.sh runs all of vet, and the two keep separate
 # results for every package of Kubernetes. A failure does not stop the runs that follow; the status is kept in a file because the runs are on the
 # left side of a pipe. The tests themselves run with the default garbage collection.
-run() { "${compile[@]}" go test -exec 'env -u GOGC -u GOMEMLIMIT' -vet=off -json "$@" || echo 1 >"$work/failed"; }
+run() { go test -toolexec "${compile[*]}" -vet=off -json "$@" || echo 1 >"$work/failed"; }
 
-# of runs go test with the given flags on the packages that it reads from standard input, if there are any.
+# of runs go test with the given flags on the packages that it reads from standard input, if there are any. go test takes the result of an earlier
+# run for a package if neither its code nor a file or variable that its tests read has changed since. It does not know what other programs depend
+# on, so packages that may start some are always tested.
 of() {
-  local list
-  mapfile -t list
-  if [ -n "${list[0]:-}" ]; then run "$@" "${list[@]}"; fi
+  local list always others
+  list=$(cat)
+  mapfile -t always < <(grep -xFf "$work/starters" <<<"$list")
+  mapfile -t others < <(grep -vxFf "$work/starters" <<<"$list")
+  if [ -n "${always[0]:-}" ]; then run -count=1 "$@" "${always[@]}"; fi
+  if [ -n "${others[0]:-}" ]; then run "$@" "${others[@]}"; fi
+}
+
+# starters prints the packages whose tests may start programs: these import os/exec, or a package of this module that does.
+starters() {
+  go list -test -f '{{.ImportPath}}{{range .Imports}}|{{.}}{{end}}' ./... | awk -F'|' '
+    { imports[$1] = $0 }
+    /[|]os\/exec([|]|$)/ { starts[$1] }
+    END {
+      do {
+        before = length(starts)
+        for (name in imports) {
+          n = split(imports[name], list)
+          for (i = 2; i <= n; i++) if (list[i] in starts) starts[name]
+        }
+      } while (length(starts) > before)
+      for (name in starts) if (sub(/[.]test$/, "", name)) print name
+    }'
 }
 
 # hyperkube builds the program that test control planes run, once for all test binaries.
@@ -74,11 +96,11 @@ layers() { run "$module/test/layers"; }
 quick() {
   local list
   mapfile -t list < <(packages . "$alone" "$cluster" "$elsewhere" "^$module/(cmd/gshare-model|hook|test/enforce|test/fake|test/hostile|test/nvidia)(/|\$)")
-  go test -vet=off -json -short "${list[@]}" || echo 1 >"$work/failed" # without run: go test caches no results with -exec
+  run -short "${list[@]}"
 }
 # unit starts the tests of test/enforce first, because they take longer than any others and mostly wait: beside four busy processes 19 minutes.
 unit() {
-  run -timeout 40m "$module/test/enforce" >"$work/enforce.json" &
+  run -count=1 -timeout 40m "$module/test/enforce" >"$work/enforce.json" &
   packages . "$concurrent" "$alone" "$cluster" "$elsewhere" "^$module/test/enforce\$" | of -timeout 20m
   run -run TestOpenbAllocation "$module/vgpu/packing" # on the whole trace; under the race detector the test uses a part of it
   wait
@@ -96,7 +118,7 @@ long() {
   run -run '^Test(Crashes|Kills)$' "$module/serving/profiles" -full
   run -run '^TestApplyCrashes$' "$module/serving/planner" -full
   run "$module/python" -full
-  run -timeout 40m "$module/test/helm"
+  run -count=1 -timeout 40m "$module/test/helm"
 }
 cluster() { packages "$cluster" | of -p 1 -timeout 120m "$@"; }
 # together runs the short tests of the cluster and the integration tests, which mostly wait for programs, side by side. The tests with the
@@ -118,6 +140,7 @@ listed() {
   printf '%s\n' "${@/#/${flags[*]} }"
 }
 
+starters >"$work/starters"
 ci="layers unit together"
 case $mode in
 list)

@@ -174,7 +174,7 @@ func TestFind(t *testing.T) {
 
 func TestMatch(t *testing.T) {
 	plant(t)
-	suites, err := readSuites(strings.NewReader("-p 1 -timeout 20m -short planted/clean\n-race planted/hangs\nplanted/rare\n"), 15*time.Minute)
+	suites, err := readSuites(strings.NewReader("-count=1 -p 1 -timeout 20m -short planted/clean\n-race planted/hangs\nplanted/rare\n"), 15*time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
