@@ -354,7 +354,7 @@ func TestServeOthers(t *testing.T) {
 		want  int
 	}{
 		"good":           {url.Values{"audience": {AudienceFunctions}, "sha256": {key}}, http.StatusOK},
-		"other token":    {url.Values{"audience": {AudienceFunctions}, "sha256": {"00" + key[2:]}}, http.StatusNotFound},
+		"other token":    {url.Values{"audience": {AudienceFunctions}, "sha256": {fmt.Sprintf("%x", sha256.Sum256([]byte("other")))}}, http.StatusNotFound},
 		"other audience": {url.Values{"audience": {AudienceReports}, "sha256": {key}}, http.StatusNotFound},
 		"no audience":    {url.Values{"sha256": {key}}, http.StatusNotFound},
 		"no token":       {url.Values{"audience": {AudienceFunctions}}, http.StatusNotFound},
