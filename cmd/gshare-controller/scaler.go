@@ -39,7 +39,10 @@ func (a adviser) run(ctx context.Context, advisor *fleet.Advisor) error {
 	if a.name != "" {
 		go a.announce(ctx)
 	}
-	return server.Serve(listener)
+	if err := server.Serve(listener); err != nil && ctx.Err() == nil { // Serve fails if ctx ends before it
+		return fmt.Errorf("serve KEDA: %w", err)
+	}
+	return nil
 }
 
 // leader is the label of the pod of gshare-controller that is the leader. An earlier leader whose node is unreachable may still have it.
