@@ -494,8 +494,8 @@ func TestGPUTime(t *testing.T) {
 		"starts":            {life{start: 30 * second}, 10 * second, 10 * second / 5},
 		"serves":            {life{start: 3 * second}, 10 * second, 10 * second / 5},
 		"waits for a share": {life{start: -1}, 10 * second, 10 * second / 5},
-		"has failed twice":  {life{dies: 2 * second}, 4*second + 900*ms, 4 * second / 5}, // the third start would be at 5 s
-		"fails again":       {life{dies: 2 * second}, 6 * second, (4 + 1) * second / 5},
+		"has failed twice":  {life{dies: 2100 * ms}, 4*second + 900*ms, 4200 * ms / 5}, // the third start would be at 5 s
+		"fails again":       {life{dies: 2100 * ms}, 6 * second, (4200*ms + second) / 5},
 	} {
 		t.Run(name, func(t *testing.T) {
 			start(t, "requestsPerSecond: 10, minReplicas: 1", func(int) life { return test.life }, func(w *world) {

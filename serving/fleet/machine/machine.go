@@ -101,7 +101,8 @@ func (m *Machine) freePort(p *process) (int, error) {
 	}
 }
 
-const loopback = "127.0.0.1"
+// loopback is the address of all servers. Tests have another one, so that no server of a test beside them takes a port that they have chosen.
+var loopback = "127.0.0.1"
 
 // process is one run of an instance.
 type process struct {

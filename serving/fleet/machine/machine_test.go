@@ -28,6 +28,7 @@ const (
 // TestMain lets the test binary also be a server that exits with code 0 on SIGTERM.
 func TestMain(m *testing.M) {
 	if os.Getenv(asServer) == "" {
+		loopback = "127.0.0.3"
 		os.Exit(m.Run())
 	}
 	stop := make(chan os.Signal, 1)

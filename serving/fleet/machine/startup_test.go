@@ -68,8 +68,7 @@ func TestDeleteOfLate(t *testing.T) {
 }
 
 // TestProbes: first the startup probe has to succeed, and then the readiness probe. Each awaited status is reported.
-func TestProbes(t *testing.T) {
-	t.Parallel()
+func TestProbes(t *testing.T) { // not parallel: in other tests nothing may listen
 	w := newWorld(t)
 	started := filepath.Join(t.TempDir(), "started")
 	w.create("f-1", `{command: ["`+os.Args[0]+`"], env: [{name: `+asServer+`, value: "1"}, {name: `+startedFile+`, value: `+started+`}], startupProbe: {httpGet: {path: "/ready?x=1"}}, readinessProbe: {httpGet: {path: /live}}}`, 30)
@@ -135,8 +134,7 @@ func TestExecutes(t *testing.T) {
 }
 
 // TestInitialDelay: no probe is made before the delay has passed.
-func TestInitialDelay(t *testing.T) {
-	t.Parallel()
+func TestInitialDelay(t *testing.T) { // not parallel: in other tests nothing may listen
 	w := newWorld(t)
 	begin := time.Now()
 	w.create("f-1", `{command: ["`+os.Args[0]+`"], env: [{name: `+asServer+`, value: "1"}], startupProbe: {initialDelaySeconds: 1}}`, 30)
@@ -173,9 +171,12 @@ func TestChecks(t *testing.T) {
 }
 
 // TestTry: what a probe reports of each kind of answer.
-func TestTry(t *testing.T) {
-	t.Parallel()
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+func TestTry(t *testing.T) { // not parallel: in other tests nothing may listen
+	listener, err := net.Listen("tcp", loopback+":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/hangs":
 			<-r.Context().Done()
@@ -189,14 +190,12 @@ func TestTry(t *testing.T) {
 			http.NotFound(w, r)
 		}
 	}))
+	server.Listener.Close()
+	server.Listener = listener
+	server.Start()
 	defer server.Close()
 	open := server.Listener.Addr().(*net.TCPAddr).Port
-	listener, err := net.Listen("tcp", loopback+":0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	closed := listener.Addr().(*net.TCPAddr).Port
-	listener.Close()
+	const closed = 1 // nothing listens there
 	for name, test := range map[string]struct {
 		path string
 		port int
