@@ -144,7 +144,7 @@ func TestEndsDuringCall(t *testing.T) {
 	admitted := make(chan error, 1)
 	go func() { _, err := k.Admit(ctx, "uid", "c", 1); admitted <- err }()
 	<-n.called
-	time.AfterFunc(time.Second, func() { close(n.answer) }) // longer than the plugin waits for further calls
+	time.AfterFunc(300*time.Millisecond, func() { close(n.answer) }) // longer than the plugin waits for further calls
 	stop()
 	<-ended
 	if err := <-admitted; err != nil {

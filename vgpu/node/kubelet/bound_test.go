@@ -67,6 +67,11 @@ func TestBound(t *testing.T) {
 	if again, err := bound.Get(ctx, "a"); err != nil || again.Name != "pod-a" {
 		t.Errorf("%v, %v", again, err)
 	}
+	put(t, client, pod("b", "x")) // once it is seen, the watch has begun: the client sends none of the deletions before
+	eventually(t, "a second pod", func(ctx context.Context) bool {
+		_, err := bound.Get(ctx, "b")
+		return err == nil
+	})
 	if err := client.CoreV1().Pods("ns").Delete(ctx, "pod-a", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}

@@ -92,10 +92,11 @@ func TestDriverRefusesLimits(t *testing.T) {
 	dir := tempDir(t)
 	n := newNode(t, dir, change)
 	mustAdmit(t, n, newProgram(t), ask(30, 50, 1024))
-	eventually(t, "it is asked", func() bool { return len(calls()) == 1 })
+	eventually(t, "it is asked", func() bool { return len(calls()) > 0 })
 	n.Close()
+	before := len(calls())
 	n = newNode(t, dir, change)
-	eventually(t, "it is asked again", func() bool { return len(calls()) == 2 })
+	eventually(t, "it is asked again", func() bool { return len(calls()) > before })
 	if got := n.status(); got.Memory != "hook, MPS" || !slices.Contains(got.Missing, loose) {
 		t.Errorf("%+v", got)
 	}

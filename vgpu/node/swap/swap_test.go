@@ -110,7 +110,7 @@ func (m *machine) Evict(ctx context.Context, function, slice string) error {
 		m.t.Errorf("%s is evicted with %d requests", function, n)
 	}
 	m.loaded[function] = false
-	life := m.life[function]
+	life, dead := m.life[function], m.dead[function]
 	fails, hangs := m.fate()
 	m.mu.Unlock()
 	if hangs {
@@ -123,7 +123,7 @@ func (m *machine) Evict(ctx context.Context, function, slice string) error {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.life[function] == life {
+	if !dead && m.life[function] == life { // the memory that is freed is not that of a later process
 		delete(m.on, function)
 	}
 	return nil

@@ -174,12 +174,9 @@ func leaveChild(dir string) error {
 	if err != nil {
 		return err
 	}
-	child := exec.Command("cat")
+	child := exec.Command("sleep", "600")
 	child.ExtraFiles = []*os.File{socket}
 	child.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: 0}
-	if _, err := child.StdinPipe(); err != nil {
-		return err
-	}
 	if err := child.Start(); err != nil {
 		return err
 	}

@@ -57,8 +57,7 @@ func killHolder(t *testing.T, r *fixture) (run, end time.Duration) {
 	held.Close()
 	next := r.dial(t, "b")
 	defer next.Close()
-	waitWhileOther(t, r, "a", next)
-	last := next.VGPUs[0].Server.Sequence.Load()
+	last := waitWhileOther(t, r, "a", next)
 	ended := make(chan time.Time)
 	begin := time.Now()
 	go func() {
@@ -77,8 +76,9 @@ func killHolder(t *testing.T, r *fixture) (run, end time.Duration) {
 	return run, end
 }
 
-// waitWhileOther asks for a token while a process of the other container has just received one.
-func waitWhileOther(t *testing.T, r *fixture, other string, c *tokenclient.Client) {
+// waitWhileOther asks for a token while a process of the other container has just received one. It returns the sequence number of the client's last
+// decision before that: a token that follows has another.
+func waitWhileOther(t *testing.T, r *fixture, other string, c *tokenclient.Client) (last uint64) {
 	t.Helper()
 	running := func() bool {
 		for _, status := range r.Snapshot() {
@@ -92,11 +92,13 @@ func waitWhileOther(t *testing.T, r *fixture, other string, c *tokenclient.Clien
 		if !running() {
 			return false
 		}
+		last = c.VGPUs[0].Server.Sequence.Load()
 		if err := c.Send(&tokenwire.Need{}); err != nil {
 			t.Fatal(err)
 		}
-		return state(c) != tokenwire.Run && running()
+		return state(c) != tokenwire.Run && running() && c.VGPUs[0].Server.Sequence.Load() == last
 	})
+	return last
 }
 
 // TestChildHoldsTheSocket kills a process whose child still holds its connection, and checks that the session ends.
