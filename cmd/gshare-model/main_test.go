@@ -182,6 +182,7 @@ func TestOnSimulatedGPU(t *testing.T) {
 
 // TestListensOnceLoaded: a server that accepts a connection is ready. Many probes check no more than that.
 func TestListensOnceLoaded(t *testing.T) {
+	folder := driver(t)                        // compiles, which takes time in which the port could be taken
 	l, err := net.Listen("tcp", "127.0.0.2:0") // no outgoing connection takes its port until it is used: those come from 127.0.0.1
 	if err != nil {
 		t.Fatal(err)
@@ -199,7 +200,7 @@ func TestListensOnceLoaded(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 	}()
-	start(t, driver(t), nil, "--address", address, "--name", "m", "--batch", "1=1ms", "--load", "300ms")
+	start(t, folder, nil, "--address", address, "--name", "m", "--batch", "1=1ms", "--load", "300ms")
 	if status := <-first; status != "200 OK" {
 		t.Errorf("the first request is answered with %s", status)
 	}

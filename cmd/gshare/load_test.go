@@ -40,7 +40,7 @@ func TestLoad(t *testing.T) {
 
 	plot := filepath.Join(t.TempDir(), "load.svg")
 	one := []string{"--duration", "1s", "--arrivals", "constant", "--rate", "50", "--max-in-flight", "1"} // one at a time, so that n is not raced for
-	text, err := gshareLoad(append(one, server.URL, "-o", "json", "--slo", "10s", "--objective", "50", "--plot", plot)...)
+	text, err := gshareLoad(append(one, server.URL, "-o", "json", "--slo", "10s", "--objective", "1", "--plot", plot)...)
 	var r load.Result
 	if err != nil || json.Unmarshal([]byte(text), &r) != nil || r.Scheduled != 49 || r.SLO == nil || r.Answered+r.Failures[load.Unsent] != 49 {
 		t.Errorf("%v: %s", err, text)

@@ -932,12 +932,12 @@ func TestLoneRequestIsServedInRealTime(t *testing.T) {
 	if err := g.SetFunction(Function{FunctionName: resnet, SLO: time.Microsecond}); err != nil {
 		t.Fatal(err)
 	}
-	replica := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { time.Sleep(time.Millisecond) }))
+	replica := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { time.Sleep(300 * ms) }))
 	defer replica.Close()
 	if err := g.SetReplicas(resnet, []Replica{{ID: "a", Address: replica.Listener.Addr().String(), Credits: 1}}); err != nil {
 		t.Fatal(err)
 	}
-	for i := range 5 {
+	for i := range 3 {
 		r, answer := httptest.NewRequest(http.MethodPost, "http://resnet/", nil), httptest.NewRecorder()
 		if g.ServeHTTP(answer, r); answer.Code != http.StatusOK {
 			t.Errorf("request %d: status %d", i, answer.Code)

@@ -214,6 +214,7 @@ func TestLoad(t *testing.T) {
 		if err := e.Unload(t.Context()); err != nil {
 			t.Error(err)
 		}
+		synctest.Wait() // until the answer, if there is one, is sent
 		select {
 		case err := <-done:
 			if err != nil {
