@@ -141,9 +141,16 @@ static void *storm(void *unused) {
 static int nothing_open(void) { return client()->open == 0; }
 static int nothing_open_there(void) { return session()->client[1]->open == 0; }
 
-/* Waits until the helper has published that the last calls have ended, after cuCtxSynchronize. */
+/*
+ * Waits until the helper has published that the last calls have ended, after cuCtxSynchronize: until nothing changes for a quarter of a second. What
+ * is read first may be from before the calls, if the machine stands still just then.
+ */
 static void await_published(void) {
-	usleep(250000);
+	uint64_t seen;
+	do {
+		seen = client()->launches;
+		usleep(250000);
+	} while (client()->launches != seen);
 	eventually(&check_failures, nothing_open);
 }
 

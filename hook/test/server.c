@@ -80,8 +80,8 @@ static void fill_server_page(const struct server *s, struct gshare_server_page *
 	p->heartbeat = heartbeat();
 }
 
-/* Sends WELCOME with the pages of a new session. */
-static void send_welcome(struct server *s, struct server_session *c, int fd) {
+/* Sends WELCOME with the pages of a new session. Returns 0 if the client has gone: on a busy machine it may have given up waiting, and dial again. */
+static int send_welcome(struct server *s, struct server_session *c, int fd) {
 	struct {
 		struct gshare_header h;
 		struct gshare_welcome w;
@@ -110,8 +110,10 @@ static void send_welcome(struct server *s, struct server_session *c, int fd) {
 	*cm = (struct cmsghdr){.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(3 * s->vgpus * sizeof(int))};
 	memcpy(CMSG_DATA(cm), fds, 3 * s->vgpus * sizeof(int));
 	s->sessions++; /* before the client can see it */
-	if (sendmsg(fd, &m, MSG_NOSIGNAL) < 0) perror("welcome");
+	int sent = sendmsg(fd, &m, MSG_NOSIGNAL) >= 0;
+	if (!sent) perror("welcome");
 	for (uint32_t i = 0; i < s->vgpus; i++) close(fds[3 * i]), close(fds[3 * i + 2]);
+	return sent;
 }
 
 /* Sends ERROR. */
@@ -148,7 +150,11 @@ static void *serve(void *arg) {
 	memcpy(&c->hello, bytes + sizeof(struct gshare_header), sizeof c->hello);
 	c->fd = a.fd;
 	c->connected = 1;
-	send_welcome(a.s, c, a.fd);
+	if (!send_welcome(a.s, c, a.fd)) {
+		c->connected = 0;
+		a.s->sessions--; /* it was none */
+		return close(a.fd), NULL;
+	}
 	while (recv(a.fd, bytes, sizeof bytes, 0) > 0) count_frame(c, bytes);
 	for (uint32_t i = 0; i < a.s->vgpus; i++) {
 		c->container[i]->memory -= atomic_exchange(&c->client[i]->memory, 0);
