@@ -63,7 +63,7 @@ func readSuites(in io.Reader, timeout time.Duration) ([]*suite, error) {
 		flags.SetOutput(io.Discard)
 		race, short, run := flags.Bool("race", false, ""), flags.Bool("short", false, ""), flags.String("run", "", "")
 		atOnce, allowed := flags.Int("p", 0, ""), flags.Duration("timeout", 10*time.Minute, "") // the default of go test
-		flags.Int("count", 1, "") // keeps CI from using an earlier result
+		flags.Int("count", 1, "")                                                               // keeps CI from using an earlier result
 		if err := flags.Parse(strings.Fields(lines.Text())); err != nil {
 			return nil, fmt.Errorf("%q: %w", lines.Text(), err)
 		}

@@ -244,7 +244,7 @@ func TestBurst(t *testing.T) {
 	for uid, name := range cdi {
 		group.Go(func() {
 			slice := "GPU-" + string('0'+uid[1]%2)
-			spec, err := r.create(uid, name)
+			spec, err := r.createSoon(uid, name)
 			if err != nil || !strings.Contains(spec, "CUDA_VISIBLE_DEVICES="+slice+`"`) {
 				t.Errorf("%s: %v", uid, err)
 			}

@@ -225,12 +225,17 @@ func TestNamespaces(t *testing.T) {
 	c.enforced("a", "runs without MPS", false)
 	daemon := r.daemon("GPU-0")
 	r.stop()
+	r.cluster.mu.Lock()
+	delete(r.cluster.enforced, "a") // so that the next agent is waited for
+	r.cluster.mu.Unlock()
+	began := time.Now()
 	r.start()
 	c.enforced("a", "MPS namespace, 32 of 108 SMs", true)
+	took := time.Since(began)
 	if r.daemon("GPU-0") != daemon {
 		t.Error("the daemon was not adopted")
 	}
-	if r.cluster.hasEvent("GPUSliceClosed") {
+	if took < retryFor && r.cluster.hasEvent("GPUSliceClosed") { // later, the agent says what it still waits for
 		t.Error("an event about a running container says that it does not start")
 	}
 	r.kubelet.RemovePod("b")

@@ -33,7 +33,7 @@ func TestTrialQuota(t *testing.T) {
 		return now
 	}
 	r.wait("quota of the share", func() bool { return quota() == 800 && r.enforced("a", "") && !r.enforced("a", "quotaPercent") })
-	r.wait("its work", func() bool { return r.enforced("a", `"counts":[{"ms":0,"busyMs":0,"launches":0}]`) })
+	r.wait("its work", func() bool { return r.enforced("a", `"counts":[{"ms":0,"busyMs":0,"launches":0}`) })
 	set("20")
 	r.wait("less", func() bool { return quota() == 200 && r.enforced("a", `"quotaPercent":20`) })
 	set("60")
