@@ -106,7 +106,7 @@ unit() {
   wait
   cat "$work/enforce.json"
 }
-race() { packages "$concurrent" "$alone" | of -race -timeout 20m; } # a busy machine is five times slower
+race() { packages "$concurrent" "$alone" | of -race -timeout 40m; } # beside other programs, and at a lower priority, it takes five times as long
 integration() { packages "$alone" | of -p 1 -timeout 20m; }
 # Tests that take long without a cluster: the GPU lane on the fake driver, the agent killed at every moment of a change of MIG geometry, the
 # gateway's account of many random requests, the profiler and the planner ended at each step, the Python package, and the chart, for which Helm

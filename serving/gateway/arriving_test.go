@@ -54,7 +54,7 @@ func TestAnnouncedBodies(t *testing.T) {
 				if held := w.held(); held > idle*firstRoom {
 					w.Errorf("%d bytes are reserved for %d clients that send nothing", held, idle)
 				}
-				body := strings.Repeat("x", 30<<20)
+				body := strings.Repeat("x", 17<<20)
 				if a := w.ask(w.Context(), body); a.status != 200 || a.body != body {
 					w.Errorf("an honest client: %d %s, %d bytes", a.status, a.reason, len(a.body))
 				}
