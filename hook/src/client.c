@@ -182,8 +182,8 @@ static int apply_welcome(const struct gsh_welcome *w, const int *fds) {
 static int receive_welcome(int fd) {
 	struct pollfd p = {fd, POLLIN, 0};
 	uint64_t deadline = gsh_now() + WELCOME_TIMEOUT * GSH_MILLISECOND, now;
-	int ready = -1;
-	while (ready < 0 && (now = gsh_now()) < deadline) {
+	int ready = 0;
+	while (ready <= 0 && (now = gsh_now()) < deadline) { /* a simulated clock may stand still while poll's does not */
 		ready = poll(&p, 1, (int)((deadline - now) / GSH_MILLISECOND + 1));
 		if (ready < 0 && errno != EINTR) break;
 	}

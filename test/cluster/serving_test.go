@@ -100,7 +100,7 @@ func (s *served) serve(t *testing.T) {
 	t.Cleanup(func() { s.explain(t) })
 	s.kubectl(t, "apply", "-k", s.overlay(t))
 	for _, name := range []string{"gshare-controller", "gshare-gateway"} {
-		s.kubectl(t, "-n", "gshare-system", "rollout", "status", "deployment/"+name, "--timeout=180s")
+		s.kubectl(t, "-n", "gshare-system", "rollout", "status", "deployment/"+name, "--timeout=600s")
 	}
 }
 

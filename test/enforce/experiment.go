@@ -126,7 +126,10 @@ func (m *Machine) Close() {
 // Serve starts a token server for the pods. Called after an earlier server was closed, it simulates a restart.
 func (m *Machine) Serve() error {
 	quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
-	m.Server = tokenserver.New(tokenserver.Config{Clock: m.GPU.Clock(), Log: quiet, Window: m.Tokens.Window, RunAhead: m.RunAhead})
+	m.Server = tokenserver.New(tokenserver.Config{
+		Clock: m.GPU.Clock(), Log: quiet, Window: m.Tokens.Window, RunAhead: m.RunAhead,
+		HelloTimeout: time.Hour, // of the machine that simulates, which may stand still for seconds
+	})
 	tokens, err := token.New(m.Tokens)
 	if err != nil {
 		return err
