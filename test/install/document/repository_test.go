@@ -162,6 +162,7 @@ func TestScripts(t *testing.T) {
 // goFlags are the flags of the go command that the documentation uses.
 var goFlags = map[string][]string{
 	"build": {"-o"},
+	"clean": {"-testcache"},
 	"run":   {},
 	"test":  {"-run", "-race", "-json", "-count=1", "-timeout", "-v", "-full"},
 }
