@@ -47,8 +47,8 @@ of() {
   list=$(cat)
   mapfile -t always < <(grep -xFf "$work/starters" <<<"$list")
   mapfile -t others < <(grep -vxFf "$work/starters" <<<"$list")
-  if [ -n "${always[0]:-}" ]; then run -count=1 "$@" "${always[@]}"; fi
   if [ -n "${others[0]:-}" ]; then run "$@" "${others[@]}"; fi
+  if [ -n "${always[0]:-}" ]; then run -count=1 "$@" "${always[@]}"; fi
 }
 
 # starters prints the packages whose tests may start programs: these import os/exec, or a package of this module that does.

@@ -344,9 +344,14 @@ func (r *fixture) createContainer(uid, container, cdi string) (spec string, err 
 // PreStart, as the kubelet does, and drops the error's event. An error that comes within a second has another reason.
 func (r *fixture) createSoon(uid, cdi string) (spec string, err error) {
 	r.t.Helper()
+	return r.createContainerSoon(uid, "main", cdi)
+}
+
+func (r *fixture) createContainerSoon(uid, container, cdi string) (spec string, err error) {
+	r.t.Helper()
 	for {
 		before, began := r.cluster.told(), time.Now()
-		if spec, err = r.create(uid, cdi); err == nil || time.Since(began) < time.Second {
+		if spec, err = r.createContainer(uid, container, cdi); err == nil || time.Since(began) < time.Second {
 			return spec, err
 		}
 		r.t.Logf("repeats the start of pod %s: %v", uid, err)
