@@ -76,16 +76,20 @@ func standalonePod(fp *api.FaSTPod, number int) *v1.Pod {
 func podOf(fp *api.FaSTPod, name string) *v1.Pod {
 	p := &v1.Pod{ObjectMeta: *fp.Spec.Template.ObjectMeta.DeepCopy(), Spec: *fp.Spec.Template.Spec.DeepCopy()}
 	p.Namespace, p.Name = fp.Namespace, name
-	// Only gshare sets these annotations: a template must not get through the controller what the API server refuses to users.
-	delete(p.Annotations, kube.AnnotationResidency)
-	delete(p.Annotations, kube.AnnotationTrialQuota)
-	delete(p.Annotations, kube.AnnotationResidencyReached)
-	delete(p.Annotations, api.AnnotationMovesFrom)
-	delete(p.Annotations, api.AnnotationAtOnce)
-	delete(p.Annotations, api.AnnotationDrain)
+	DropReserved(p.Annotations)
 	p.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(fp, api.GroupVersion.WithKind(api.FaSTPodKind))}
 	setLabel(&p.ObjectMeta, api.LabelFaSTPod, fp.Name)
 	return p
+}
+
+// DropReserved removes the annotations that only gshare may set, by the admission policy gshare-residency: a user's template must not get through the
+// controller what the API server refuses to users.
+func DropReserved(annotations map[string]string) {
+	for _, a := range []string{
+		kube.AnnotationResidency, kube.AnnotationResidencyReached, kube.AnnotationTrialQuota, api.AnnotationAtOnce, api.AnnotationDrain, api.AnnotationMovesFrom,
+	} {
+		delete(annotations, a)
+	}
 }
 
 // CompleteTemplate adds to a function's template what a replica needs: the port, a readiness probe if there is none, and the share.

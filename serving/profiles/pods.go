@@ -63,9 +63,8 @@ func targetPod(p *api.GPUProfile, plan *plan, d device) *v1.Pod {
 	if t.Annotations == nil {
 		t.Annotations = map[string]string{}
 	}
-	for _, a := range []string{
-		kube.AnnotationResidency, kube.AnnotationResidencyReached, kube.AnnotationSMLimit, kube.AnnotationQuotaLimit, kube.AnnotationSlice, api.AnnotationDrain,
-	} {
+	controller.DropReserved(t.Annotations)
+	for _, a := range []string{kube.AnnotationSMLimit, kube.AnnotationQuotaLimit, kube.AnnotationSlice} {
 		delete(t.Annotations, a)
 	}
 	if t.Annotations[kube.AnnotationIsolation] == string(share.Swap) { // it would wait for replicas to give up the GPU, and they for it

@@ -2,6 +2,7 @@ package profiles
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -603,6 +604,23 @@ func TestPodWithoutItsLabel(t *testing.T) {
 			t.Errorf("%+v, want the server of the trial", pods)
 		}
 	})
+}
+
+// TestReservedAnnotations: a template gives the server of a trial no annotation that only gshare may set.
+func TestReservedAnnotations(t *testing.T) {
+	p := someProfile()
+	p.Status.Target = &api.ProfileTarget{Number: 1, SM: 10, Quota: 100}
+	template := v1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
+			kube.AnnotationResidency: "{}", api.AnnotationAtOnce: "64", api.AnnotationDrain: "2026-01-01T00:00:00Z", api.AnnotationMovesFrom: "1", "team": "vision",
+		}},
+		Spec: v1.PodSpec{Containers: []v1.Container{{}}},
+	}
+	pod := targetPod(p, &plan{template: template, protocol: api.HTTP}, device{model: "A100", memoryMiB: 40960})
+	want := map[string]string{"team": "vision", kube.AnnotationModel: "A100", kube.AnnotationTrialQuota: "100"}
+	if !maps.Equal(pod.Annotations, want) {
+		t.Errorf("%v, want %v", pod.Annotations, want)
+	}
 }
 
 // TestLaterProfile: a profile of the same name does not take over the pods of one that was deleted.

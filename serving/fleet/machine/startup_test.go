@@ -68,7 +68,7 @@ func TestDeleteOfLate(t *testing.T) {
 }
 
 // TestProbes: first the startup probe has to succeed, and then the readiness probe. Each awaited status is reported.
-func TestProbes(t *testing.T) { // not parallel: in other tests nothing may listen
+func TestProbes(t *testing.T) { // not parallel: parallel tests need their ports to be closed
 	w := newWorld(t)
 	started := filepath.Join(t.TempDir(), "started")
 	w.create("f-1", `{command: ["`+os.Args[0]+`"], env: [{name: `+asServer+`, value: "1"}, {name: `+startedFile+`, value: `+started+`}], startupProbe: {httpGet: {path: "/ready?x=1"}}, readinessProbe: {httpGet: {path: /live}}}`, 30)
@@ -134,7 +134,7 @@ func TestExecutes(t *testing.T) {
 }
 
 // TestInitialDelay: no probe is made before the delay has passed.
-func TestInitialDelay(t *testing.T) { // not parallel: in other tests nothing may listen
+func TestInitialDelay(t *testing.T) { // not parallel: parallel tests need their ports to be closed
 	w := newWorld(t)
 	begin := time.Now()
 	w.create("f-1", `{command: ["`+os.Args[0]+`"], env: [{name: `+asServer+`, value: "1"}], startupProbe: {initialDelaySeconds: 1}}`, 30)
@@ -171,7 +171,7 @@ func TestChecks(t *testing.T) {
 }
 
 // TestTry: what a probe reports of each kind of answer.
-func TestTry(t *testing.T) { // not parallel: in other tests nothing may listen
+func TestTry(t *testing.T) { // not parallel: parallel tests need their ports to be closed
 	listener, err := net.Listen("tcp", loopback+":0")
 	if err != nil {
 		t.Fatal(err)
