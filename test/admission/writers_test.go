@@ -15,7 +15,7 @@ import (
 )
 
 // TestWriters: gshare-controller alone may write the annotations by which it says what is to become of a pod, on whatever pod, and nobody a placement,
-// not even an empty one. A Binding may do no more.
+// not even an empty one. A Binding gets past none of this.
 func TestWriters(t *testing.T) {
 	c := connect(t, server)
 	c.namespace(t, "writers", nil)
