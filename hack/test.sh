@@ -51,9 +51,11 @@ of() {
   if [ -n "${always[0]:-}" ]; then run -count=1 "$@" "${always[@]}"; fi
 }
 
-# starters prints the packages whose tests may start programs: these import os/exec, or a package of this module that does.
+# starters prints the packages whose tests may start programs, because they import os/exec or a package of this module that does, and the one whose
+# tests may use the machine's driver.
 starters() {
-  go list -test -f '{{.ImportPath}}{{range .Imports}}|{{.}}{{end}}' ./... | awk -F'|' '
+  echo "$module/vgpu/node/partition/nvml"
+  go list -e -test -f '{{.ImportPath}}{{range .Imports}}|{{.}}{{end}}' ./... | awk -F'|' '
     { imports[$1] = $0 }
     /[|]os\/exec([|]|$)/ { starts[$1] }
     END {
@@ -96,7 +98,7 @@ layers() { run "$module/test/layers"; }
 quick() {
   local list
   mapfile -t list < <(packages . "$alone" "$cluster" "$elsewhere" "^$module/(cmd/gshare-model|hook|test/enforce|test/fake|test/hostile|test/nvidia)(/|\$)")
-  run -short "${list[@]}"
+  run -short "${list[@]}" # without of: after a change, also the results of packages that start programs are used again
 }
 # unit starts the tests of test/enforce first, because they take longer than any others and mostly wait: beside four busy processes 19 minutes.
 unit() {

@@ -146,15 +146,19 @@ static void *serve(void *arg) {
 	_Alignas(8) unsigned char bytes[GSHARE_FRAME_MAX];
 	free(arg);
 	if (recv(a.fd, bytes, sizeof bytes, 0) <= 0) return close(a.fd), NULL;
+	static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER; /* welcomed at a time: the number of sessions is the next one's place */
+	pthread_mutex_lock(&one);
 	struct server_session *c = &a.s->session[a.s->sessions];
 	memcpy(&c->hello, bytes + sizeof(struct gshare_header), sizeof c->hello);
 	c->fd = a.fd;
 	c->connected = 1;
-	if (!send_welcome(a.s, c, a.fd)) {
+	int welcomed = send_welcome(a.s, c, a.fd);
+	if (!welcomed) {
 		c->connected = 0;
-		a.s->sessions--; /* it was none */
-		return close(a.fd), NULL;
+		a.s->sessions--;
 	}
+	pthread_mutex_unlock(&one);
+	if (!welcomed) return close(a.fd), NULL;
 	while (recv(a.fd, bytes, sizeof bytes, 0) > 0) count_frame(c, bytes);
 	for (uint32_t i = 0; i < a.s->vgpus; i++) {
 		c->container[i]->memory -= atomic_exchange(&c->client[i]->memory, 0);
