@@ -1,6 +1,7 @@
 package tokenserver
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"sync/atomic"
@@ -239,10 +240,14 @@ func (p *page[T]) mapReadOnly() error {
 
 // inUse reports whether a process has the page mapped and so can change it. Once it has returned false, no process can map the page any more:
 // it succeeds in sealing the page against writing, which the kernel permits only while there are no writable mappings. The page must be from
-// newReportPage. The call takes up to 0.2 s if a process has the page pinned for input or output.
-func (p *page[T]) inUse() bool {
+// newReportPage. The call takes up to 0.2 s if a process has the page pinned for input or output. An error means that the page cannot tell: a
+// process may add seals too, as the seal that prevents that (F_SEAL_SEAL) would stop the server as well.
+func (p *page[T]) inUse() (bool, error) {
 	_, err := unix.FcntlInt(p.file.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_WRITE)
-	return err != nil
+	if errors.Is(err, unix.EBUSY) {
+		return true, nil
+	}
+	return false, err
 }
 
 // closeFile closes the file descriptor of the page and keeps the mapping.

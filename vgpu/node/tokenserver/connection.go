@@ -43,10 +43,10 @@ func (c *Container) serveConnection(conn *net.UnixConn, peer process.Process) {
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) {
 		c.refuse(conn, peer, err)
 	}
-	k.inheritor.Close()
-	k.peer.Close() // ends the goroutine of watchProcess
 	c.detachConnection(conn)
 	k.endSession()
+	k.inheritor.Close()
+	k.peer.Close() // ends the goroutine of watchProcess
 	c.endDetached()
 }
 
@@ -62,6 +62,14 @@ func (k *connection) run() error {
 			return err
 		}
 	}
+}
+
+// user returns the process that uses the connection.
+func (k *connection) user() process.Process {
+	if k.inheritor != (process.Process{}) {
+		return k.inheritor
+	}
+	return k.peer
 }
 
 func (k *connection) fromLauncher() bool { return k.peer.PID == k.Launcher }

@@ -30,7 +30,10 @@ const (
 var roles = map[string]func(dir string) error{
 	"connect": connectOnce,
 	"linger":  linger,
-	"keep":    keep,
+	"keep":    keep(0),
+	"seal":    keep(unix.F_SEAL_SEAL),
+	"fix":     keep(unix.F_SEAL_SEAL | unix.F_SEAL_FUTURE_WRITE),
+	"freeze":  keep(unix.F_SEAL_FUTURE_WRITE),
 	"work":    work,
 	"fork":    leaveChild,
 	"inherit": inherit,
@@ -105,20 +108,27 @@ func linger(dir string) error {
 	return err
 }
 
-// keep connects, has 400 bytes of memory, closes the connection but not its pages, and waits until it is killed.
-func keep(dir string) error {
-	c, err := tokenclient.Dial(dir, 0)
-	if err != nil {
-		return err
+// keep returns a role that connects, has 400 bytes of memory, adds seals to its page, closes the connection but not its pages, and waits until
+// it is killed.
+func keep(seals int) func(dir string) error {
+	return func(dir string) error {
+		c, err := tokenclient.Dial(dir, 0)
+		if err != nil {
+			return err
+		}
+		v := c.VGPUs[0]
+		v.Container.Memory.Add(400)
+		v.Client.Memory.Add(400)
+		v.Client.Open.Store(uint64(time.Hour))
+		if _, err := unix.FcntlInt(uintptr(v.Files[2]), unix.F_ADD_SEALS, seals); err != nil {
+			return err
+		}
+		if err := c.Conn.Close(); err != nil {
+			return err
+		}
+		fmt.Println("ready")
+		select {}
 	}
-	c.VGPUs[0].Container.Memory.Add(400)
-	c.VGPUs[0].Client.Memory.Add(400)
-	c.VGPUs[0].Client.Open.Store(uint64(time.Hour))
-	if err := c.Conn.Close(); err != nil {
-		return err
-	}
-	fmt.Println("ready")
-	select {}
 }
 
 // flood connects as fast as it can, without a word, until it is killed.

@@ -3,7 +3,9 @@ package tokenserver_test
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -56,5 +58,33 @@ func TestServerPageIsReadOnly(t *testing.T) {
 	}
 	if _, err := unix.Mmap(int(again.Fd()), 0, tokenwire.PageSize, both, unix.MAP_SHARED); err == nil {
 		t.Error("it can be mapped for writing when it is opened anew")
+	}
+}
+
+// TestSealedPageEndsWithItsProcess: a process that adds seals to its page, the only one to which it may, counts as long as it lives, with its
+// memory, and no longer.
+func TestSealedPageEndsWithItsProcess(t *testing.T) {
+	for _, role := range []string{"keep", "seal", "fix", "freeze"} {
+		t.Run(role, func(t *testing.T) {
+			r := newFixture(t, tempDir(t))
+			container := r.add(t, "a", half)
+			before := openResources(t)
+			var processes []*exec.Cmd
+			for range 4 {
+				processes = append(processes, start(t, role, container.Dir))
+			}
+			eventually(t, "the connections have ended", func() bool { return container.Connections() == 0 })
+			for end := time.Now().Add(100 * time.Millisecond); time.Now().Before(end); time.Sleep(time.Millisecond) {
+				if used := container.Status().VGPUs[0].Used; !container.InUse() || used != 1600 {
+					t.Fatalf("while the processes live, in use: %v, memory: %d", container.InUse(), used)
+				}
+			}
+			for _, p := range processes {
+				_ = p.Process.Kill()
+				_ = p.Wait()
+			}
+			eventually(t, "the processes have ended", func() bool { return !container.InUse() && container.Status().VGPUs[0].Used == 0 })
+			before.checkNoMore(t)
+		})
 	}
 }

@@ -153,10 +153,10 @@ func (k *connection) endSession() {
 
 // awaitUnused blocks until no process has the page of the client mapped and returns true, or returns false if the container is closed
 // first.
-func (c *Container) awaitUnused(client *clientState) bool {
-	for wait := firstLook; c.inUse(client); wait = min(2*wait, longestLook) {
+func (k *connection) awaitUnused(client *clientState) bool {
+	for wait := firstLook; k.inUse(client); wait = min(2*wait, longestLook) {
 		select {
-		case <-c.closing:
+		case <-k.closing:
 			return false
 		case <-time.After(wait):
 		}
@@ -164,17 +164,19 @@ func (c *Container) awaitUnused(client *clientState) bool {
 	return true
 }
 
-// inUse reports whether a process has the page of the client mapped, or whether the container is being closed. It checks one page of the
-// container at a time, since a check can block a thread for long.
-func (c *Container) inUse(client *clientState) bool {
-	c.looking.Lock()
-	defer c.looking.Unlock()
+// inUse reports whether a process has the page of the client mapped, or whether the container is being closed. Where the page cannot tell, it
+// counts as mapped while the process of the session lives. It checks one page of the container at a time, since a check can block a thread
+// for long.
+func (k *connection) inUse(client *clientState) bool {
+	k.looking.Lock()
+	defer k.looking.Unlock()
 	select {
-	case <-c.closing:
+	case <-k.closing:
 		return true
 	default:
-		return client.client.inUse()
 	}
+	mapped, err := client.client.inUse()
+	return mapped || err != nil && k.user().Alive()
 }
 
 // discard closes the pages of a session that was not attached.
