@@ -102,10 +102,16 @@ var badPods = map[string]struct {
 	"the node":               {pod(hostPath("/")), "hostPath", "leave the volume out"},
 	"through proc":           {pod(hostPath("/proc/1/root/dev")), "hostPath", "leave the volume out"},
 	"the agent's sockets":    {pod(hostPath("/var/run/gshare/x")), "hostPath", "leave the volume out"},
-	"LD_PRELOAD":             {pod(env("LD_PRELOAD")), "env: LD_PRELOAD", "leave them out"},
-	"LD_AUDIT elsewhere":     {pod(another(container("second")), env("LD_AUDIT")), "env: LD_PRELOAD and LD_AUDIT", "leave them out"},
-	"MPS limit":              {pod(env("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE")), "env: CUDA_MPS_*", "gshare/sm"},
+	"host's shared memory":   {pod(hostPath("/dev/shm")), "hostPath", "an emptyDir with medium: Memory"},
+	"runtime's socket":       {pod(hostPath("/run/containerd/containerd.sock")), "hostPath", "leave the volume out"},
+	"hook's directory":       {pod(env("GSHARE_DIR")), "env: GSHARE_DIR", "gshare/sm"},
+	"LD_AUDIT":               {pod(env("LD_AUDIT")), "env: LD_AUDIT", "leave it out"},
+	"MPS limit":              {pod(env("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE")), "env: CUDA_MPS_ACTIVE", "gshare/sm"},
 	"visible devices":        {pod(env("NVIDIA_VISIBLE_DEVICES")), "env: NVIDIA_VISIBLE_DEVICES", "gshare/vgpu"},
+	"of the second":          {pod(another(container("second")), env("NVIDIA_VISIBLE_DEVICES")), "env: NVIDIA_VISIBLE_DEVICES", "gshare/vgpu"},
+	"capability":             {pod(initially(capable(container("init"), "SYS_ADMIN"))), "securityContext.capabilities: SYS_ADMIN", "leave it out"},
+	"preload file":           {pod(mount("/etc/ld.so.preload")), "volumeMounts: /etc/ld.so.preload", "elsewhere"},
+	"last message":           {pod(lastMessage("/run/gshare/policy")), "volumeMounts: /run/gshare/policy", "elsewhere"},
 }
 
 func (c *cluster) testBad(t *testing.T) {

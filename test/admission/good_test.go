@@ -43,7 +43,9 @@ var goodPods = map[string]struct {
 	"slices of stages": {pod(limits("sm=100"), another(container("second", "sm=100", "mem=7")), sidecar(container("model", "sm=3", "mem=1")), says("slice", "mig"),
 		says("slice.second", "3g.40gb"), says("slice.model", "1g.10gb"), says("slice.main", "")), "vgpu 1 sm 100 quota 100 time 10000 mem 8192"},
 	"other scheduler": {pod(func(p *v1.Pod) { p.Spec.SchedulerName = "gshare-rectangle" }), completedPod},
-	"harmless":        {pod(hostPath("/dev/shm"), env("LD_LIBRARY_PATH"), env("CUDA_VISIBLE_DEVICES")), completedPod},
+	"harmless":        {pod(hostPath("/dev/infiniband"), env("LD_PRELOAD"), env("CUDA_VISIBLE_DEVICES"), env("GSHARE_LOG"), mount("/dev/shm")), completedPod},
+	"of the second":   {pod(another(container("second")), env("LD_PRELOAD"), env("LD_AUDIT"), mount("/run/gshare")), completedPod},
+	"profiler":        {pod(initially(capable(container("init"), "SYS_PTRACE"))), completedPod},
 	"by default name": {pod(func(p *v1.Pod) { p.Spec.SchedulerName = v1.DefaultSchedulerName }), completedPod},
 }
 

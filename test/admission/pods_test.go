@@ -96,3 +96,22 @@ func privileged(c v1.Container) v1.Container {
 	c.SecurityContext = &v1.SecurityContext{Privileged: new(true)}
 	return c
 }
+
+func capable(c v1.Container, capability v1.Capability) v1.Container {
+	c.SecurityContext = &v1.SecurityContext{Capabilities: &v1.Capabilities{Add: []v1.Capability{capability}}}
+	return c
+}
+
+// mount mounts an empty volume at a path in the last container.
+func mount(path string) change {
+	return func(p *v1.Pod) {
+		p.Spec.Volumes = append(p.Spec.Volumes, v1.Volume{Name: "empty", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}})
+		c := &p.Spec.Containers[len(p.Spec.Containers)-1]
+		c.VolumeMounts = append(c.VolumeMounts, v1.VolumeMount{Name: "empty", MountPath: path})
+	}
+}
+
+// lastMessage sets the path of the termination message of the first container.
+func lastMessage(path string) change {
+	return func(p *v1.Pod) { p.Spec.Containers[0].TerminationMessagePath = path }
+}

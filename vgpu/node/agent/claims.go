@@ -16,7 +16,6 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/kube"
 	"github.com/gshare-dev/gshare/vgpu/node/cdi"
 	"github.com/gshare-dev/gshare/vgpu/node/grant"
-	"github.com/gshare-dev/gshare/vgpu/node/injection"
 	"github.com/gshare-dev/gshare/vgpu/node/kubelet"
 	"github.com/gshare-dev/gshare/vgpu/node/ticket"
 )
@@ -77,9 +76,6 @@ func (a *Agent) containerOfClaim(ctx context.Context, claim *resourceapi.Resourc
 		return c, err
 	}
 	c.Pod = pod
-	if refusal := injection.CheckPod(pod, a.Config.Directory); refusal != nil {
-		return c, refusal
-	}
 	names := claimNames(pod, claim)
 	if len(names) == 0 {
 		return c, grant.Unsafe("the pod does not list the claim in its resourceClaims")

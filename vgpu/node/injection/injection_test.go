@@ -39,40 +39,60 @@ func TestCheck(t *testing.T) {
 	add := func(c v1.Capability) func(*v1.Pod) {
 		return security(v1.SecurityContext{Capabilities: &v1.Capabilities{Add: []v1.Capability{c}}})
 	}
+	beside := func(c v1.Container) func(*v1.Pod) {
+		return func(p *v1.Pod) { p.Spec.Containers = append(p.Spec.Containers, c) }
+	}
 	for name, test := range map[string]struct {
 		change func(*v1.Pod)
 		safe   bool
 	}{
 		"nothing special":            {func(*v1.Pod) {}, true},
 		"own environment":            {env("HOME"), true},
-		"LD_PRELOAD":                 {env("LD_PRELOAD"), true}, // many images have it, and ours comes all the same
+		"LD_PRELOAD":                 {env("LD_PRELOAD"), true}, // the loader takes the hook from the preload file beside it
+		"LD_AUDIT":                   {env("LD_AUDIT"), false},
+		"CUDA_VISIBLE_DEVICES":       {env("CUDA_VISIBLE_DEVICES"), true}, // ours replaces it
 		"directory of the hook":      {env("GSHARE_DIR"), false},
+		"log of the hook":            {env("GSHARE_LOG"), true},
 		"stage of a pipeline":        {env("GSHARE_STAGE"), true}, // gshare-controller sets it
 		"like one of a stage":        {env("GSHARE_STAGE_X"), false},
 		"SMs of MPS":                 {env("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"), false},
 		"other devices":              {env("NVIDIA_VISIBLE_DEVICES"), false},
+		"other devices beside it":    {beside(v1.Container{Env: []v1.EnvVar{{Name: "NVIDIA_VISIBLE_DEVICES", Value: "all"}}}), false},
+		"no devices beside it":       {beside(v1.Container{Env: []v1.EnvVar{{Name: "NVIDIA_VISIBLE_DEVICES", Value: "void"}}}), true},
+		"MPS beside it":              {beside(v1.Container{Env: []v1.EnvVar{{Name: "CUDA_MPS_PIPE_DIRECTORY", Value: "x"}}}), true}, // without a GPU
 		"data":                       {mount("/data"), true},
 		"above the preload file":     {mount("/etc"), true}, // mounted before ours
 		"above everything":           {mount("/"), true},
 		"preload file":               {mount("/etc/ld.so.preload"), false},
 		"preload file, odd spelling": {mount("/etc/../etc//ld.so.preload/"), false},
 		"socket":                     {mount("/run/gshare/token.sock"), false},
+		"socket, by the link":        {mount("/var/run/gshare/token.sock"), false},
 		"socket directory":           {mount("/run/gshare"), false},
 		"library":                    {mount("/usr/lib/gshare"), false},
 		"beside ours":                {mount("/run/gshare-x"), true},
 		"model store":                {mount("/run/gshare-store/0"), false},
+		"last message":               {func(p *v1.Pod) { p.Spec.Containers[0].TerminationMessagePath = "/run/gshare/policy" }, false},
+		"socket beside it":           {beside(v1.Container{VolumeMounts: []v1.VolumeMount{{MountPath: "/run/gshare"}}}), true}, // nothing of ours is there
 		"privileged":                 {security(v1.SecurityContext{Privileged: new(true)}), false},
+		"privileged beside it":       {beside(v1.Container{SecurityContext: &v1.SecurityContext{Privileged: new(true)}}), false},
 		"not privileged":             {security(v1.SecurityContext{Privileged: new(false)}), true},
 		"mounts":                     {add("SYS_ADMIN"), false},
 		"mounts, long name":          {add("CAP_SYS_ADMIN"), false},
 		"all":                        {add("all"), false},
 		"network":                    {add("NET_ADMIN"), true},
+		"profiler":                   {add("SYS_PTRACE"), true},
+		"host's processes":           {func(p *v1.Pod) { p.Spec.HostPID = true }, false},
+		"host's shared memory":       {func(p *v1.Pod) { p.Spec.HostIPC = true }, false},
 		"host's data":                {host("/srv/models"), true},
 		"host's root":                {host("/"), false},
 		"host's devices":             {host("/dev/nvidia0"), false},
+		"host's InfiniBand":          {host("/dev/infiniband"), true},
+		"host's POSIX shared memory": {host("/dev/shm"), false},
 		"agent's directory":          {host("/var/lib/agent/grants"), false},
 		"above the agent's":          {host("/var/lib"), false},
 		"runtime's CDI files":        {host("/var/run/cdi"), false},
+		"runtime's socket":           {host("/run/containerd/containerd.sock"), false},
+		"metrics agent's socket":     {host("/var/run/datadog"), true},
 		"kubelet's sockets":          {host("/var/lib/kubelet/device-plugins/"), false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -89,11 +109,6 @@ func TestCheck(t *testing.T) {
 	}
 	if Check(&v1.Pod{}, "main", "/x") == nil {
 		t.Error("a container that is not there is safe")
-	}
-	// What another container of the pod does is its own.
-	pod := &v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{{Name: "main"}, {Name: "side", SecurityContext: &v1.SecurityContext{Privileged: new(true)}}}}}
-	if refusal := Check(pod, "main", "/x"); refusal != nil {
-		t.Errorf("refused for another container: %v", refusal)
 	}
 }
 

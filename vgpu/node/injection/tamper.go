@@ -2,6 +2,7 @@ package injection
 
 import (
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -10,89 +11,88 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/node/grant"
 )
 
-// reservedEnvPrefixes are the prefixes of environment variables by which a pod could change its limits or request GPUs without a share.
-var reservedEnvPrefixes = []string{"GSHARE_", "CUDA_MPS_", "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "NVIDIA_MIG_"}
+// What a pod with a share may not set. The admission policy gshare-isolation has the same expressions in its variables and gives the same verdict
+// on every pod (test/admission/expressions), so that the API server refuses what the agent would. Paths are those of canonical.
+var (
+	// Capabilities with which a container can open other devices, or change what is mounted. SYS_PTRACE is not among them: a program may trace
+	// its own processes without it, and `kubectl debug` adds it.
+	Capabilities = regexp.MustCompile(`(?i)^(CAP_)?(ALL|BPF|DAC_READ_SEARCH|MKNOD|SYS_ADMIN|SYS_MODULE|SYS_RAWIO)$`)
 
-// stageVariables are the environment variables from which the containers of a pipeline know their stages. gshare-controller sets them in the
-// pods that it cuts. Only python -m gshare serve reads them, and no limits depend on them.
-var stageVariables = []string{"GSHARE_ATTACH", "GSHARE_STAGE", "GSHARE_STAGES"}
+	// HostPaths are the node's devices, files from which runtimes and the kubelet take devices, sockets that start programs on the node, and the
+	// folders above. HarmlessDevices are exceptions: container runtimes let no container open a device that they did not give it.
+	HostPaths = regexp.MustCompile(`^((var/)?run|etc|var|var/lib)?$|^(dev|proc|sys|etc/cdi|var/lib/kubelet)(/|$)|(^|/)\.\.(/|$)|` +
+		`^(var/)?run/(cdi|containerd|cri|crio|dbus|docker|gshare|k0s|k3s|nvidia|podman|systemd)`)
+	HarmlessDevices = regexp.MustCompile(`^dev/(fuse|gdrdrv|hugepages[^/]*|infiniband|net)(/|$)`)
 
-// isReserved reports whether only gshare may set an environment variable in a container with a share.
-func isReserved(variable string) bool {
-	return !slices.Contains(stageVariables, variable) &&
-		slices.ContainsFunc(reservedEnvPrefixes, func(own string) bool { return strings.HasPrefix(variable, own) })
-}
+	// Choosers are environment variables by which NVIDIA's container runtime gives GPUs to any container.
+	Choosers = regexp.MustCompile(`^NVIDIA_(VISIBLE_DEVICES$|MIG_)`)
 
-// protectedHostPaths returns the host paths that a pod must not mount, since it could then change what is injected into containers.
-// directory is the agent's directory.
-func protectedHostPaths(directory string) []string {
-	return []string{directory, "/dev", "/proc", "/sys", "/etc/cdi", "/run/cdi", "/var/run", "/var/lib/kubelet"}
-}
+	// Reserved are environment variables of containers with a share that only gshare sets, or that keep the hook from working. Unreserved are
+	// exceptions: the hook's log, and what gshare-controller sets in the stages of a pipeline. CUDA_VISIBLE_DEVICES is not among them, because
+	// the container gets the value of Edits instead of the pod's.
+	Reserved   = regexp.MustCompile(`^(GSHARE_|CUDA_MPS_|LD_AUDIT$)`)
+	Unreserved = regexp.MustCompile(`^GSHARE_(LOG|ATTACH|STAGES?)$`)
 
-// Check returns a refusal for a container whose spec would allow it to bypass its share. directory is the agent's directory on the host.
+	// MountPaths are paths in containers with a share at or below which gshare mounts files. A mount above them is harmless, since it is made
+	// before. In most images, /var/run is a link to /run.
+	MountPaths = regexp.MustCompile(`^(etc/ld\.so\.preload|usr/lib/gshare|(var/)?run/gshare(-mps|-store)?)(/|$)|(^|/)\.\.(/|$)`)
+)
+
+// NoGPUs are the values with which NVIDIA_VISIBLE_DEVICES gives no GPUs.
+var NoGPUs = []string{"none", "void"}
+
+// Check returns a refusal for a container with a share if fields of its pod would allow it to bypass the share. directory is the agent's directory on
+// the host, which the policy assumes to be the default.
 func Check(pod *v1.Pod, container, directory string) *grant.Refusal {
-	c := findContainer(pod, container)
-	if c == nil {
-		return grant.Unsafe("the pod has no container %s", container)
-	}
-	for _, e := range c.Env {
-		if isReserved(e.Name) {
-			return grant.Unsafe("container %s: remove env %.64s: only gshare may set it", c.Name, e.Name)
-		}
-	}
-	if refusal := checkMounts(c); refusal != nil {
-		return refusal
-	}
-	if refusal := checkPrivileges(c); refusal != nil {
-		return refusal
-	}
-	return checkVolumes(pod, c, directory)
-}
-
-// findContainer returns the container or init container of this name, or nil.
-func findContainer(pod *v1.Pod, name string) *v1.Container {
-	for _, list := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
-		for i := range list {
-			if list[i].Name == name {
-				return &list[i]
-			}
-		}
-	}
-	return nil
-}
-
-// checkMounts returns a refusal for volume mounts on or below the paths that gshare injects. A mount above such a path is harmless, since it
-// is made before the injected ones.
-func checkMounts(c *v1.Container) *grant.Refusal {
-	for _, m := range c.VolumeMounts {
-		for _, own := range []string{PreloadPath, LibraryDir, SocketDir, MPSDir, StoreDir} {
-			if isBelow(m.MountPath, own) {
-				return grant.Unsafe("container %s: mount volume %.64s elsewhere: %.64s is reserved for gshare", c.Name, m.Name, m.MountPath)
-			}
-		}
-	}
-	return nil
-}
-
-// CheckPod returns a refusal for a pod with a resource claim if the pod's own fields, or those of any of its containers, would allow it to
-// bypass its share. For pods that request shares by gshare's resources an admission policy does this, but it does not see for which device a
-// claim is.
-func CheckPod(pod *v1.Pod, directory string) *grant.Refusal {
 	switch {
 	case pod.Spec.HostPID:
 		return grant.Unsafe("remove hostPID: a pod with a share may not see the processes of others")
 	case pod.Spec.HostIPC:
 		return grant.Unsafe("remove hostIPC: a pod with a share may not see the shared memory of others")
 	}
-	for _, c := range slices.Concat(pod.Spec.Containers, pod.Spec.InitContainers) {
-		if refusal := Check(pod, c.Name, directory); refusal != nil {
+	if refusal := checkVolumes(pod, directory); refusal != nil {
+		return refusal
+	}
+	found := false
+	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) { // all, because they may share Linux namespaces and volumes
+		if refusal := checkPrivileges(&c); refusal != nil {
 			return refusal
+		}
+		if c.Name != container {
+			continue
+		}
+		found = true
+		if refusal := checkInjected(&c); refusal != nil {
+			return refusal
+		}
+	}
+	if !found {
+		return grant.Unsafe("the pod has no container %s", container)
+	}
+	return nil
+}
+
+func checkVolumes(pod *v1.Pod, directory string) *grant.Refusal {
+	for _, v := range pod.Spec.Volumes {
+		if v.HostPath == nil {
+			continue
+		}
+		p := canonical(v.HostPath.Path)
+		protected := HostPaths.MatchString(p) && !HarmlessDevices.MatchString(p)
+		if protected || isBelow(v.HostPath.Path, directory) || isBelow(directory, v.HostPath.Path) {
+			return grant.Unsafe("remove hostPath %.64s: what gives GPUs to containers is there", v.HostPath.Path)
 		}
 	}
 	return nil
 }
 
+// checkPrivileges returns a refusal for a container of a pod with a share, whether it has the share or not.
 func checkPrivileges(c *v1.Container) *grant.Refusal {
+	for _, e := range c.Env {
+		if Choosers.MatchString(e.Name) && !slices.Contains(NoGPUs, e.Value) {
+			return grant.Unsafe("container %s: remove env %.64s: it requests GPUs without a share", c.Name, e.Name)
+		}
+	}
 	s := c.SecurityContext
 	switch {
 	case s == nil:
@@ -103,27 +103,36 @@ func checkPrivileges(c *v1.Container) *grant.Refusal {
 		return nil
 	}
 	for _, capability := range s.Capabilities.Add {
-		switch strings.TrimPrefix(strings.ToUpper(string(capability)), "CAP_") {
-		case "ALL", "SYS_ADMIN", "SYS_PTRACE", "SYS_MODULE", "MKNOD", "DAC_READ_SEARCH", "BPF", "SYS_RAWIO":
+		if Capabilities.MatchString(string(capability)) {
 			return grant.Unsafe("container %s: remove capability %.32s: it can undo what limits the share", c.Name, capability)
 		}
 	}
 	return nil
 }
 
-func checkVolumes(pod *v1.Pod, c *v1.Container, directory string) *grant.Refusal {
-	for _, v := range pod.Spec.Volumes {
-		mounted := slices.ContainsFunc(c.VolumeMounts, func(m v1.VolumeMount) bool { return m.Name == v.Name })
-		if v.HostPath == nil || !mounted {
-			continue
+// checkInjected returns a refusal for a container with a share that sets what gshare injects. The kubelet mounts a file at the path for the termination
+// message, too.
+func checkInjected(c *v1.Container) *grant.Refusal {
+	for _, e := range c.Env {
+		if Reserved.MatchString(e.Name) && !Unreserved.MatchString(e.Name) {
+			return grant.Unsafe("container %s: remove env %.64s: only gshare may set it", c.Name, e.Name)
 		}
-		for _, own := range protectedHostPaths(directory) {
-			if isBelow(v.HostPath.Path, own) || isBelow(own, v.HostPath.Path) {
-				return grant.Unsafe("container %s: remove hostPath %.64s: what gives GPUs to containers is there", c.Name, v.HostPath.Path)
-			}
+	}
+	paths := []string{c.TerminationMessagePath}
+	for _, m := range c.VolumeMounts {
+		paths = append(paths, m.MountPath)
+	}
+	for _, p := range paths {
+		if MountPaths.MatchString(canonical(p)) {
+			return grant.Unsafe("container %s: mount elsewhere than at %.64s: it is reserved for gshare", c.Name, p)
 		}
 	}
 	return nil
+}
+
+// canonical returns a path without the slash at its beginning, redundant slashes and dots. It keeps "..".
+func canonical(p string) string {
+	return strings.Join(slices.DeleteFunc(strings.Split(p, "/"), func(part string) bool { return part == "" || part == "." }), "/")
 }
 
 func isBelow(p, parent string) bool {

@@ -1,0 +1,134 @@
+// Package expressions_test evaluates the expressions of the admission policies with the API server's own code, but without an API server, and
+// compares them with the rules of the programs that check the same.
+package expressions_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"regexp"
+	"strings"
+	"testing"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/admission/plugin/cel"
+	"k8s.io/apiserver/pkg/admission/plugin/policy/validating"
+	"k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/cel/environment"
+	"sigs.k8s.io/yaml"
+
+	"github.com/gshare-dev/gshare/manifests"
+)
+
+// policy is a ValidatingAdmissionPolicy of the manifests.
+type policy struct {
+	admissionv1.ValidatingAdmissionPolicy
+	validator validating.Validator
+}
+
+// readPolicy returns the policy in a file of manifests/admission.
+func readPolicy(t *testing.T, file string) *policy {
+	t.Helper()
+	text, err := manifests.Admission.ReadFile("admission/" + file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &policy{}
+	if err := yaml.UnmarshalStrict(bytes.Split(text, []byte("\n---\n"))[0], &p.ValidatingAdmissionPolicy); err != nil {
+		t.Fatal(err)
+	}
+	p.compile(t)
+	return p
+}
+
+// compile compiles the policy as the API server does.
+func (p *policy) compile(t *testing.T) {
+	t.Helper()
+	compiler, err := cel.NewCompositedCompiler(environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	declared := cel.OptionalVariableDeclarations{HasAuthorizer: true}
+	for _, v := range p.Spec.Variables {
+		if result := compiler.CompileAndStoreVariable(&validating.Variable{Name: v.Name, Expression: v.Expression}, declared, environment.StoredExpressions); result.Error != nil {
+			t.Fatalf("variable %s: %v", v.Name, result.Error)
+		}
+	}
+	condition := func(expressions ...cel.ExpressionAccessor) cel.ConditionEvaluator {
+		compiled := compiler.CompileCondition(expressions, declared, environment.StoredExpressions)
+		for _, err := range compiled.CompilationErrors() {
+			t.Fatal(err)
+		}
+		return compiled
+	}
+	var matches, validations, messages []cel.ExpressionAccessor
+	for i := range p.Spec.MatchConditions {
+		matches = append(matches, (*matchconditions.MatchCondition)(&p.Spec.MatchConditions[i]))
+	}
+	for _, v := range p.Spec.Validations {
+		validations = append(validations, &validating.ValidationCondition{Expression: v.Expression, Message: v.Message})
+		var message cel.ExpressionAccessor
+		if v.MessageExpression != "" {
+			message = &validating.MessageExpressionCondition{MessageExpression: v.MessageExpression}
+		}
+		messages = append(messages, message)
+	}
+	p.validator = validating.NewValidator(condition(validations...), matchconditions.NewMatcher(condition(matches...), p.Spec.FailurePolicy, "policy", "validate",
+		p.Name), condition(), condition(messages...), p.Spec.FailurePolicy, nil)
+}
+
+// judge returns the messages with which the policy refuses an object, or warns about it. old is nil if the object is created.
+func (p *policy) judge(t *testing.T, object, old runtime.Object) (messages []string) {
+	t.Helper()
+	gvk := object.GetObjectKind().GroupVersionKind()
+	if gvk.Kind == "" {
+		gvk = schema.GroupVersionKind{Version: "v1", Kind: "Pod"}
+	}
+	resource := gvk.GroupVersion().WithResource(strings.ToLower(gvk.Kind) + "s")
+	operation := admission.Create
+	if old != nil {
+		operation = admission.Update
+	}
+	attributes := admission.NewAttributesRecord(object, old, gvk, "default", "name", resource, "", operation, &metav1.CreateOptions{}, false, &user.DefaultInfo{})
+	versioned := &admission.VersionedAttributes{Attributes: attributes, VersionedKind: gvk, VersionedObject: admission.NewLazyObject(object)}
+	if old != nil {
+		versioned.VersionedOldObject = admission.NewLazyObject(old)
+	}
+	for _, d := range p.validator.Validate(t.Context(), resource, versioned, nil, nil, celconfig.RuntimeCELCostBudget, nil).Decisions {
+		switch d.Evaluation {
+		case validating.EvalError:
+			t.Fatalf("%s: %s\n%s", p.Name, d.Message, text(object))
+		case validating.EvalDeny:
+			messages = append(messages, d.Message)
+		}
+	}
+	return messages
+}
+
+// texts returns the text constants, or the raw ones, in the expression of a variable.
+func (p *policy) texts(t *testing.T, variable string) (texts []string) {
+	t.Helper()
+	for _, v := range p.Spec.Variables {
+		if v.Name == variable {
+			for _, found := range regexp.MustCompile(`'([^']*)'`).FindAllStringSubmatch(v.Expression, -1) {
+				texts = append(texts, found[1])
+			}
+			return texts
+		}
+	}
+	t.Fatalf("%s has no variable %s", p.Name, variable)
+	return nil
+}
+
+func text(object any) string {
+	text, err := json.Marshal(object)
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
+}
