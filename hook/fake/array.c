@@ -28,12 +28,27 @@ static uint64_t format_bytes(int format)
 	return 4;
 }
 
+/* Returns the bytes of a block of 4 x 4 texels of the compressed formats BC1 to BC7; 0 for others. */
+static uint64_t block_bytes(int format)
+{
+	if (format < 0x91 || format > 0x9e)
+		return 0;
+	return format <= 0x92 || format == 0x97 || format == 0x98 ? 8 : 16; /* BC1 and BC4 */
+}
+
+#define WITHOUT_MEMORY 0xc0u /* sparse, or mapped later: memory is mapped into it */
+
 /* Returns the bytes of an array. */
 static uint64_t bytes(const struct array_desc3 *d)
 {
-	uint64_t height = d->height ? d->height : 1, depth = d->depth ? d->depth : 1;
-	unsigned __int128 size = (unsigned __int128)d->width * height;
-	if (size > fake_memory || (size *= depth) > fake_memory || (size *= d->channels * format_bytes(d->format)) > fake_memory)
+	uint64_t width = d->width, height = d->height ? d->height : 1, depth = d->depth ? d->depth : 1, compressed = block_bytes(d->format);
+	uint64_t unit = compressed ? compressed : d->channels * format_bytes(d->format);
+	if (d->flags & WITHOUT_MEMORY)
+		return 0;
+	if (compressed)
+		width = (width + 3) / 4, height = (height + 3) / 4;
+	unsigned __int128 size = (unsigned __int128)width * height;
+	if (size > fake_memory || (size *= depth) > fake_memory || (size *= unit) > fake_memory)
 		return UINT64_MAX; /* more than there is */
 	return block_size((uint64_t)size);
 }
@@ -42,7 +57,7 @@ static uint64_t bytes(const struct array_desc3 *d)
 static CUresult create(struct block **array, uint64_t size)
 {
 	NEED_CONTEXT();
-	if (!array || !size)
+	if (!array)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (size > fake_memory || !fake_charge(fake_current->device, size))
 		return CUDA_ERROR_OUT_OF_MEMORY;
@@ -75,13 +90,13 @@ FN(cuArrayCreate, _v2, 3020, struct block **array, const struct array_desc *d)
 	if (!d)
 		return CUDA_ERROR_INVALID_VALUE;
 	struct array_desc3 whole = {d->width, d->height, 0, d->format, d->channels, 0};
-	return create(array, bytes(&whole));
+	return d->width ? create(array, bytes(&whole)) : CUDA_ERROR_INVALID_VALUE;
 }
 
 FN(cuArray3DCreate, _v2, 3020, struct block **array, const struct array_desc3 *d)
 {
 	ENTER(cuArray3DCreate_v2);
-	return d ? create(array, bytes(d)) : CUDA_ERROR_INVALID_VALUE;
+	return d && d->width ? create(array, bytes(d)) : CUDA_ERROR_INVALID_VALUE;
 }
 
 /* Returns the sum of two sizes, of which one may be UINT64_MAX. */
@@ -90,7 +105,7 @@ static uint64_t plus(uint64_t a, uint64_t b) { return a > UINT64_MAX - b ? UINT6
 FN(cuMipmappedArrayCreate, , 5000, struct block **array, const struct array_desc3 *d, unsigned levels)
 {
 	ENTER(cuMipmappedArrayCreate);
-	if (!d)
+	if (!d || !d->width)
 		return CUDA_ERROR_INVALID_VALUE;
 	struct array_desc3 level = *d;
 	uint64_t size = 0;

@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# build.sh DIR: builds the fake driver and the test programs into DIR, with gcc alone, or $CC.
+# build.sh DIR [FILE.c...]: builds the fake driver, with further sources where given, and the test programs into DIR, with gcc alone, or $CC.
 set -euo pipefail
-out=$(realpath -m "${1:?usage: build.sh DIR}") # before cd: DIR is relative to where the caller is
+out=$(realpath -m "${1:?usage: build.sh DIR [FILE.c...]}") # before cd: arguments are relative to where the caller is
+more=()
+for source in "${@:2}"; do more+=("$(realpath "$source")"); done
 cd "$(dirname "$0")"
 mkdir -p "$out"
 cc=${CC:-gcc}
@@ -9,7 +11,7 @@ old=GLIBC_2.2.5 # oldest version of dlsym
 [[ $("$cc" -dumpmachine) != aarch64* ]] || old=GLIBC_2.17
 flags="-std=gnu11 -O2 -g -fPIC -fvisibility=hidden -Wall -Wextra -Werror -pthread ${CFLAGS:-}"
 driver=(account.c array.c capture.c contents.c context.c copy.c device.c entry.c event.c exec.c graph.c image.c launch.c memory.c missing.c module.c mps.c pool.c shared.c sim.c stream.c vmm.c)
-"$cc" $flags -shared -Wl,-soname,libcuda.so.1 -o "$out/libcuda.so.1" "${driver[@]}"
+"$cc" $flags -shared -Wl,-soname,libcuda.so.1 -I. -o "$out/libcuda.so.1" "${driver[@]}" "${more[@]}"
 "$cc" $flags -shared -Wl,-soname,libnvidia-ml.so.1 -o "$out/libnvidia-ml.so.1" nvml.c account.c -ldl
 "$cc" $flags -shared -Wl,-soname,libgshare_store.so -o "$out/libgshare_store.so" ../store/store.c ../store/map.c -ldl # before what uses it
 for program in programs/*.c; do

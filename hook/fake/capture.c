@@ -39,10 +39,29 @@ CUresult fake_check_unsafe(void)
 	return result;
 }
 
+struct capture *fake_capture(struct stream *stream)
+{
+	struct capture *capture = __atomic_load_n(&stream->capture, __ATOMIC_ACQUIRE);
+	return capture && !__atomic_load_n(&capture->ended, __ATOMIC_ACQUIRE) ? capture : NULL;
+}
+
+/* Another thread may end the capture, and its owner destroy the graph, so the node is appended under the lock. */
+int fake_capture_node(struct stream *stream, const struct graph_node *node)
+{
+	if (!fake_capture(stream))
+		return 0;
+	LOCKED(fake_lock);
+	struct capture *capture = fake_capture(stream);
+	if (capture)
+		fake_node(capture->graph, node);
+	return capture != NULL;
+}
+
 CUresult fake_check_wait(struct stream *stream)
 {
-	if (stream && stream->capture) {
-		stream->capture->invalid = 1;
+	struct capture *capture = stream ? fake_capture(stream) : NULL;
+	if (capture) {
+		capture->invalid = 1;
 		return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 	}
 	return fake_check_unsafe();
@@ -66,7 +85,9 @@ CUresult fake_check_legacy(struct stream *stream)
 
 void fake_join_capture(struct stream *stream, struct event *event)
 {
-	if (!stream->capture) {
+	if (event->capture->ended)
+		return;
+	if (!fake_capture(stream)) {
 		stream->capture = event->capture;
 		event->capture->forks++;
 	} else if (stream->capture == event->capture && stream == event->capture->origin && event->capture->forks > 0) {
@@ -77,14 +98,13 @@ void fake_join_capture(struct stream *stream, struct event *event)
 /* Begins a capture, into a given graph or a new one. */
 static CUresult begin(CUstream handle, int mode, struct graph *into)
 {
-	NEED_CONTEXT();
-	struct stream *stream = fake_stream(handle);
-	if (stream == fake_current->legacy)
+	NEED_STREAM(stream, handle);
+	if (stream == stream->context->legacy)
 		return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-	if (stream->capture)
+	if (fake_capture(stream))
 		return CUDA_ERROR_ILLEGAL_STATE;
 	struct capture *capture = calloc(1, sizeof *capture);
-	*capture = (struct capture){into ? into : fake_graph(), stream, pthread_self(), mode, 0, 0, fake_next_id()};
+	*capture = (struct capture){into ? into : fake_graph(), stream, pthread_self(), mode, 0, 0, 0, fake_next_id()};
 	CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
 	pthread_mutex_lock(&fake_lock);
 	for (int i = 0; i < CAPTURES_MAX && result; i++)
@@ -113,9 +133,8 @@ TWIN(cuStreamBeginCaptureToGraph, , _ptsz, 12030,
 FN(cuStreamEndCapture, , 10000, CUstream handle, CUgraph *graph)
 {
 	ENTER(cuStreamEndCapture);
-	NEED_CONTEXT();
-	struct stream *stream = fake_stream(handle);
-	struct capture *capture = stream->capture;
+	NEED_STREAM(stream, handle);
+	struct capture *capture = fake_capture(stream);
 	if (!graph)
 		return CUDA_ERROR_INVALID_VALUE;
 	*graph = NULL;
@@ -129,10 +148,10 @@ FN(cuStreamEndCapture, , 10000, CUstream handle, CUgraph *graph)
 	for (int i = 0; i < CAPTURES_MAX; i++)
 		if (active[i] == capture) {
 			active[i] = NULL;
+			__atomic_store_n(&capture->ended, 1, __ATOMIC_RELEASE);
 			__atomic_sub_fetch(&fake_checks, 1, __ATOMIC_RELAXED);
 		}
 	pthread_mutex_unlock(&fake_lock);
-	stream->capture = NULL;
 	if (capture->invalid)
 		return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
 	if (capture->forks)
@@ -143,17 +162,16 @@ FN(cuStreamEndCapture, , 10000, CUstream handle, CUgraph *graph)
 TWIN(cuStreamEndCapture, , _ptsz, 10000, (CUstream s, CUgraph *g), (PER_THREAD(s), g))
 
 /* Returns the CUstreamCaptureStatus: 0 none, 1 active, 2 invalidated. */
-static int status(struct stream *stream) { return !stream->capture ? 0 : stream->capture->invalid ? 2 : 1; }
+static int status(const struct capture *capture) { return !capture ? 0 : capture->invalid ? 2 : 1; }
 
 FN(cuStreamIsCapturing, , 10000, CUstream handle, int *capturing)
 {
 	ENTER(cuStreamIsCapturing);
-	NEED_CONTEXT();
-	struct stream *stream = fake_stream(handle);
+	NEED_STREAM(stream, handle);
 	CUresult refused = fake_checks ? fake_check_legacy(stream) : CUDA_SUCCESS;
 	if (refused)
 		return refused;
-	*capturing = status(stream);
+	*capturing = status(fake_capture(stream));
 	return CUDA_SUCCESS;
 }
 TWIN(cuStreamIsCapturing, , _ptsz, 10000, (CUstream s, int *c), (PER_THREAD(s), c))
@@ -161,13 +179,13 @@ TWIN(cuStreamIsCapturing, , _ptsz, 10000, (CUstream s, int *c), (PER_THREAD(s), 
 /* Stores status, number and graph of a capture. */
 static CUresult info(CUstream handle, int *capturing, unsigned long long *id, CUgraph *graph)
 {
-	NEED_CONTEXT();
-	struct stream *stream = fake_stream(handle);
-	*capturing = status(stream);
+	NEED_STREAM(stream, handle);
+	struct capture *capture = fake_capture(stream);
+	*capturing = status(capture);
 	if (id)
-		*id = stream->capture ? stream->capture->id : 0;
+		*id = capture ? capture->id : 0;
 	if (graph)
-		*graph = stream->capture ? stream->capture->graph : NULL;
+		*graph = capture ? capture->graph : NULL;
 	return CUDA_SUCCESS;
 }
 

@@ -5,21 +5,57 @@
 
 THREAD_LOCAL struct context *fake_current;
 
+CUresult fake_no_context(void)
+{
+	if (!fake_initialised)
+		return CUDA_ERROR_NOT_INITIALIZED;
+	return fake_current ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_ERROR_INVALID_CONTEXT;
+}
+
 /* The primary contexts; guarded by fake_lock. */
 static struct context primaries[DEVICES_MAX];
 /* The calling thread's stack of contexts. */
 static THREAD_LOCAL struct context *stack[64];
 static THREAD_LOCAL int depth; /* contexts on the stack */
+static struct context *destroyed; /* guarded by fake_lock */
 
 /* Initialises a context. */
 static void start(struct context *context, CUdevice device)
 {
 	context->device = device;
 	context->id = fake_next_id();
-	context->legacy = calloc(1, sizeof *context->legacy);
-	context->legacy->context = context;
-	context->legacy->id = fake_next_id();
+	if (!context->legacy)
+		context->legacy = calloc(1, sizeof *context->legacy);
+	*context->legacy = (struct stream){.context = context, .context_id = context->id, .id = fake_next_id()};
 }
+
+/* Returns a new context. */
+static struct context *new_context(CUdevice device, unsigned flags)
+{
+	pthread_mutex_lock(&fake_lock);
+	struct context *made = destroyed;
+	if (made)
+		destroyed = made->next;
+	pthread_mutex_unlock(&fake_lock);
+	struct stream *legacy = made ? made->legacy : NULL;
+	if (!made)
+		made = calloc(1, sizeof *made);
+	*made = (struct context){.legacy = legacy, .flags = flags};
+	start(made, device);
+	return made;
+}
+
+/* Ends a context that is no primary one. */
+static void end_context(struct context *context)
+{
+	pthread_mutex_lock(&fake_lock);
+	context->id = 0;
+	context->next = destroyed;
+	destroyed = context;
+	pthread_mutex_unlock(&fake_lock);
+}
+
+struct context *fake_primary(CUdevice device) { return &primaries[device]; }
 
 /* Retains a primary context. */
 static CUresult retain_primary(CUcontext *context, CUdevice device)
@@ -29,7 +65,7 @@ static CUresult retain_primary(CUcontext *context, CUdevice device)
 	pthread_mutex_lock(&fake_lock);
 	struct context *primary = &primaries[device];
 	primary->primary = 1;
-	if (!primary->legacy)
+	if (!primary->id)
 		start(primary, device);
 	primary->references++;
 	pthread_mutex_unlock(&fake_lock);
@@ -53,8 +89,10 @@ static CUresult release_primary(CUdevice device, int all)
 	if (primary->references == 0 && !all)
 		return CUDA_ERROR_INVALID_CONTEXT;
 	primary->references = all ? 0 : primary->references - 1;
-	if (!primary->references)
-		fake_context_ended(primary);
+	if (primary->references)
+		return CUDA_SUCCESS;
+	fake_context_ended(primary);
+	primary->id = 0;
 	return CUDA_SUCCESS;
 }
 
@@ -88,11 +126,8 @@ static CUresult create(CUcontext *context, unsigned flags, CUdevice device)
 {
 	NEED(context);
 	NEED_DEVICE(device);
-	struct context *made = calloc(1, sizeof *made);
-	start(made, device);
-	made->flags = flags;
-	*context = made;
-	return push(made);
+	*context = new_context(device, flags);
+	return push(*context);
 }
 
 FN(cuCtxCreate, , 2000, CUcontext *context, unsigned flags, CUdevice device)
@@ -153,13 +188,12 @@ static struct context *pop(void)
 /* Ends a created context. */
 static CUresult destroy(struct context *context)
 {
-	if (!context || context->primary)
+	if (!context || !context->id || context->primary || context->green)
 		return CUDA_ERROR_INVALID_CONTEXT;
 	if (context == fake_current)
 		pop();
 	fake_context_ended(context);
-	free(context->legacy);
-	free(context);
+	end_context(context);
 	return CUDA_SUCCESS;
 }
 
@@ -170,11 +204,20 @@ FN(cuCtxDestroy, _v2, 4000, CUcontext context)
 	AT_RETURN();
 	return destroy(context);
 }
-FN(cuCtxDetach, , 2000, CUcontext context) { ENTER(cuCtxDetach); return destroy(context); }
+/* Unlike the others it wants the current one. */
+FN(cuCtxDetach, , 2000, CUcontext context)
+{
+	ENTER(cuCtxDetach);
+	return context == fake_current ? destroy(context) : CUDA_ERROR_INVALID_CONTEXT;
+}
 
 FN(cuCtxSetCurrent, , 4000, CUcontext context)
 {
 	ENTER(cuCtxSetCurrent);
+	if (!fake_initialised)
+		return CUDA_ERROR_NOT_INITIALIZED;
+	if (context && !context->id)
+		return CUDA_ERROR_INVALID_CONTEXT;
 	fake_current = context;
 	return CUDA_SUCCESS;
 }
@@ -183,6 +226,8 @@ FN(cuCtxGetCurrent, , 4000, CUcontext *context)
 {
 	ENTER(cuCtxGetCurrent);
 	NEED(context);
+	if (!fake_initialised)
+		return CUDA_ERROR_NOT_INITIALIZED;
 	*context = fake_current;
 	return CUDA_SUCCESS;
 }
@@ -190,13 +235,13 @@ FN(cuCtxGetCurrent, , 4000, CUcontext *context)
 FN(cuCtxPushCurrent, , 2000, CUcontext context)
 {
 	ENTER(cuCtxPushCurrent);
-	return context ? push(context) : CUDA_ERROR_INVALID_CONTEXT;
+	return context && context->id ? push(context) : CUDA_ERROR_INVALID_CONTEXT;
 }
 
 FN(cuCtxPushCurrent, _v2, 4000, CUcontext context)
 {
 	ENTER(cuCtxPushCurrent_v2);
-	return context ? push(context) : CUDA_ERROR_INVALID_CONTEXT;
+	return context && context->id ? push(context) : CUDA_ERROR_INVALID_CONTEXT;
 }
 
 /* Pops the current context and stores it. */
@@ -227,7 +272,7 @@ FN(cuCtxGetDevice, _v2, 13030, CUdevice *device, CUcontext context)
 	NEED(device);
 	if (!context)
 		context = fake_current;
-	if (!context)
+	if (!context || !context->id)
 		return CUDA_ERROR_INVALID_CONTEXT;
 	*device = context->device;
 	return CUDA_SUCCESS;
@@ -316,10 +361,8 @@ FN(cuGreenCtxCreate, , 12040, CUcontext *green, void *description, CUdevice devi
 	CUresult result = retain_primary(&primary, device);
 	if (result)
 		return result;
-	struct context *made = calloc(1, sizeof *made);
-	start(made, device);
-	made->flags = flags;
-	*green = made;
+	*green = new_context(device, flags);
+	(*green)->green = 1;
 	return CUDA_SUCCESS;
 }
 
@@ -327,6 +370,8 @@ FN(cuCtxFromGreenCtx, , 12040, CUcontext *context, CUcontext green)
 {
 	ENTER(cuCtxFromGreenCtx);
 	NEED(context);
+	if (!green || !green->id)
+		return CUDA_ERROR_INVALID_HANDLE;
 	*context = green;
 	return CUDA_SUCCESS;
 }
@@ -335,18 +380,21 @@ FN(cuGreenCtxDestroy, , 12040, CUcontext green)
 {
 	ENTER(cuGreenCtxDestroy);
 	NEED(green);
+	if (!green->id)
+		return CUDA_ERROR_INVALID_HANDLE;
 	if (green == fake_current)
 		pop();
 	struct context *primary = &primaries[green->device];
 	fake_context_hand_on(green, primary);
-	return release_primary(green->device, primary->references == 0); /* streams may still refer to it, so it is not freed */
+	end_context(green);
+	return release_primary(green->device, primary->references == 0);
 }
 
 /* Waits for all work of a context. */
 static CUresult synchronise(struct context *context)
 {
-	if (!context)
-		return fake_initialised ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_NOT_INITIALIZED;
+	if (!context || !context->id)
+		return context && context != fake_current ? CUDA_ERROR_INVALID_CONTEXT : fake_no_context();
 	CUresult refused = fake_check_wait(NULL);
 	if (refused)
 		return refused;

@@ -116,18 +116,13 @@ void fake_copy(struct stream *stream, uint64_t duration, uint32_t width)
 /* Queues the work, or appends it to a capture. */
 static CUresult queue(CUstream handle, struct load load)
 {
-	NEED_CONTEXT();
-	struct stream *stream = fake_stream(handle);
+	NEED_STREAM(stream, handle);
 	CUresult refused = fake_checks ? fake_check_legacy(stream) : CUDA_SUCCESS;
 	if (refused)
 		return refused;
-	if (stream->capture) {
-		struct graph_node *node = fake_node(stream->capture->graph, load.type);
-		node->duration = load.duration;
-		node->width = load.width;
-		node->move = load.move;
+	struct graph_node node = {.type = load.type, .duration = load.duration, .width = load.width, .move = load.move};
+	if (fake_capture_node(stream, &node))
 		return CUDA_SUCCESS;
-	}
 	if ((refused = fake_move_check(&load.move)))
 		return refused;
 	fake_copy(stream, load.duration, load.width);
@@ -139,8 +134,7 @@ static CUresult queue(CUstream handle, struct load load)
 /* Queues the work and waits for its end. */
 static CUresult block(CUstream handle, struct load load)
 {
-	NEED_CONTEXT();
-	struct stream *stream = fake_stream(handle);
+	NEED_STREAM(stream, handle);
 	CUresult refused = fake_checks ? fake_check_wait(stream) : CUDA_SUCCESS;
 	if (refused || (refused = fake_move_check(&load.move)))
 		return refused;

@@ -18,6 +18,7 @@ static const struct model models[] = {
 };
 const struct model *fake_model = models; /* FAKE_CUDA_MODEL */
 int fake_initialised;
+CUresult fake_broken;
 
 static int driver_version = DRIVER_VERSION; /* FAKE_CUDA_VERSION */
 
@@ -51,9 +52,17 @@ static void restrict_devices(const char *visible)
 
 int fake_gpu(CUdevice device) { return device >= 0 && device < DEVICES_MAX ? gpus[device] : device; }
 
+/* The driver of a forked child does not work, if its parent had initialised it. */
+static void after_fork(void)
+{
+	if (fake_initialised)
+		fake_broken = CUDA_ERROR_NOT_INITIALIZED;
+}
+
 /* Reads the environment when the library is loaded. */
 __attribute__((constructor)) static void configure(void)
 {
+	pthread_atfork(NULL, NULL, after_fork);
 	fake_devices = (int)number("FAKE_CUDA_DEVICES", 1);
 	if (fake_devices > DEVICES_MAX)
 		fake_devices = DEVICES_MAX;
@@ -85,7 +94,7 @@ FN(cuInit, , 2000, unsigned flags)
 
 FN(cuDriverGetVersion, , 2020, int *version)
 {
-	ENTER(cuDriverGetVersion);
+	COUNT(cuDriverGetVersion);
 	NEED(version);
 	*version = driver_version;
 	return CUDA_SUCCESS;
@@ -146,7 +155,7 @@ FN(cuDeviceGetAttribute, , 2000, int *value, int attribute, CUdevice device)
 {
 	static const struct { int attribute, value; } known[] = {
 		{1, 1024}, {2, 1024}, {3, 1024}, {4, 64}, {5, 2147483647}, {6, 65535}, {7, 65535}, {8, 49152}, {10, 32},
-		{12, 65536}, {13, 1500000}, {16, 100}, {31, 1}, {33, 0}, {36, 1000000}, {37, 4096}, {38, 50 << 20}, {39, 2048},
+		{12, 65536}, {13, 1500000}, {16, 100}, {31, 1}, {36, 1000000}, {37, 4096}, {38, 50 << 20}, {39, 2048},
 		{40, 2}, {41, 1}, {75, 9}, {76, 0}, {78, 1}, {79, 1}, {81, 233472}, {82, 65536}, {83, 1}, {89, 1}, {95, 1},
 		{96, 1}, {97, 232448}, {102, 1}, {103, 1}, {115, 1}, {119, 9},
 	};
@@ -157,6 +166,8 @@ FN(cuDeviceGetAttribute, , 2000, int *value, int attribute, CUdevice device)
 	for (size_t i = 0; i < sizeof known / sizeof *known; i++)
 		if (known[i].attribute == attribute)
 			*value = known[i].value;
+	if (attribute == 33) /* the PCI bus */
+		*value = fake_gpu(device) + 1;
 	if (attribute == 16)
 		*value = fake_mps_sms(*value);
 	return CUDA_SUCCESS;
@@ -194,7 +205,7 @@ FN(cuDeviceCanAccessPeer, , 4000, int *can, CUdevice a, CUdevice b)
 
 FN(cuGetErrorName, , 6000, CUresult code, const char **name)
 {
-	ENTER(cuGetErrorName);
+	COUNT(cuGetErrorName);
 	NEED(name);
 	static THREAD_LOCAL char text[32];
 	snprintf(text, sizeof text, code == CUDA_SUCCESS ? "CUDA_SUCCESS" : "CUDA_ERROR_%d", code);
@@ -202,7 +213,7 @@ FN(cuGetErrorName, , 6000, CUresult code, const char **name)
 	return CUDA_SUCCESS;
 }
 
-FN(cuGetErrorString, , 6000, CUresult code, const char **text) { ENTER(cuGetErrorString); return cuGetErrorName(code, text); }
+FN(cuGetErrorString, , 6000, CUresult code, const char **text) { COUNT(cuGetErrorString); return cuGetErrorName(code, text); }
 
 STUB(cuProfilerStart, , 4000, void)
 STUB(cuProfilerStop, , 4000, void)

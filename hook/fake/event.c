@@ -4,43 +4,59 @@
 
 #include <stdlib.h>
 
+static struct event *destroyed; /* guarded by fake_lock */
+
+/* An event is destroyed with its context. */
+struct event *fake_event(CUevent event)
+{
+	return event && event->context && event->context->id == event->context_id ? event : NULL;
+}
+
 FN(cuEventCreate, , 2000, CUevent *event, unsigned flags)
 {
 	ENTER(cuEventCreate);
 	NEED_CONTEXT();
 	if (!event)
 		return CUDA_ERROR_INVALID_VALUE;
-	*event = calloc(1, sizeof **event);
-	(*event)->flags = flags;
-	(*event)->done = 1;
+	pthread_mutex_lock(&fake_lock);
+	struct event *made = destroyed;
+	if (made)
+		destroyed = made->next;
+	pthread_mutex_unlock(&fake_lock);
+	if (!made)
+		made = calloc(1, sizeof *made);
+	*made = (struct event){.context = fake_current, .context_id = fake_current->id, .flags = flags, .done = 1};
+	*event = made;
 	return CUDA_SUCCESS;
 }
 
 FN(cuEventDestroy, _v2, 4000, CUevent event)
 {
 	ENTER(cuEventDestroy_v2);
-	if (!event)
+	if (!event || !event->context)
 		return CUDA_ERROR_INVALID_HANDLE;
-	free(event);
+	pthread_mutex_lock(&fake_lock);
+	event->context = NULL;
+	event->next = destroyed;
+	destroyed = event;
+	pthread_mutex_unlock(&fake_lock);
 	return CUDA_SUCCESS;
 }
 
 FN(cuEventRecord, , 2000, CUevent event, CUstream handle)
 {
 	ENTER(cuEventRecord);
-	NEED_CONTEXT();
-	if (!event)
+	NEED_STREAM(stream, handle);
+	if (!fake_event(event) || event->context != stream->context) /* cuda.h does not say whether an event of the primary context fits a green one's stream */
 		return CUDA_ERROR_INVALID_HANDLE;
-	struct stream *stream = fake_stream(handle);
 	CUresult refused = fake_checks ? fake_check_legacy(stream) : CUDA_SUCCESS;
 	if (refused)
 		return refused;
 	event->recorded = 1;
-	event->capture = stream->capture;
-	if (stream->capture) {
-		fake_node(stream->capture->graph, NODE_EMPTY);
+	event->capture = fake_capture(stream);
+	if (fake_capture_node(stream, &(struct graph_node){.type = NODE_EMPTY}))
 		return CUDA_SUCCESS;
-	}
+	event->capture = NULL;
 	event->id = fake_next_id();
 	event->done = !fake_simulated;
 	if (fake_simulated) {
@@ -63,7 +79,7 @@ TWIN(cuEventRecordWithFlags, , _ptsz, 11010, (CUevent e, CUstream s, unsigned f)
 /* Queries an event, or waits for it. */
 static CUresult query(struct event *event, int wait)
 {
-	if (!event)
+	if (!fake_event(event))
 		return CUDA_ERROR_INVALID_HANDLE;
 	if (event->capture)
 		return CUDA_ERROR_CAPTURED_EVENT;
@@ -82,7 +98,7 @@ FN(cuEventSynchronize, , 2000, CUevent event) { ENTER(cuEventSynchronize); retur
 /* Stores the ms between two events. */
 static CUresult elapsed(float *ms, CUevent from, CUevent to)
 {
-	if (!ms || !from || !to || !from->recorded || !to->recorded || (from->flags | to->flags) & 2)
+	if (!ms || !fake_event(from) || !fake_event(to) || from->context != to->context || !from->recorded || !to->recorded || (from->flags | to->flags) & 2)
 		return CUDA_ERROR_INVALID_HANDLE;
 	if (query(from, 0) || query(to, 0))
 		return CUDA_ERROR_NOT_READY;

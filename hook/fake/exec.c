@@ -1,12 +1,11 @@
 /* Executable graphs: launches, and memory of their nodes. */
-#include "fake.h"
+#include "memory.h"
 
 #include <stdlib.h>
 
 /* An executable graph. */
 struct graph_exec {
 	struct graph *graph;
-	int backed; /* whether its memory nodes have memory */
 	int moves;  /* whether it has memsets or copies */
 };
 
@@ -25,7 +24,6 @@ static int has_moves(const struct graph *graph)
 /* Creates an executable copy of a graph. */
 static CUresult instantiate(CUgraphExec *exec, CUgraph graph)
 {
-	NEED_CONTEXT();
 	if (!exec || !graph)
 		return CUDA_ERROR_INVALID_VALUE;
 	*exec = calloc(1, sizeof **exec);
@@ -137,14 +135,54 @@ static CUresult run(struct graph *graph, struct stream *stream)
 	return result;
 }
 
-/* Adds up what the memory nodes of a graph and its child graphs allocate, and how many of them are not freed in it. */
-static void add_memory(const struct graph *graph, uint64_t *bytes, int *unfreed)
+/* An address that a graph allocates has a block; `size` of it is 0, and `used` says whether the memory outlives the last launch. */
+struct graph_node fake_alloc_node(uint64_t size, CUdevice device)
 {
-	for (struct graph_node *n = graph->first; n; n = n->next) {
+	struct graph_node node = {.type = NODE_ALLOC, .size = size, .device = device, .address = block_new_address(size)};
+	struct block *block = block_add(node.address, 0, device);
+	block->of_graph = 1;
+	block->length = size;
+	return node;
+}
+
+void fake_graph_memory_freed(CUdevice device, uint64_t size) { __atomic_sub_fetch(&used[device], ROUND(size, CHUNK), __ATOMIC_RELAXED); }
+
+/* Reports whether a graph or a child graph has a memory node of a type for an address. */
+static int has_node(const struct graph *graph, int type, CUdeviceptr address)
+{
+	for (const struct graph_node *n = graph->first; n; n = n->next)
+		if ((n->type == type && n->address == address) || (n->type == NODE_GRAPH && has_node(n->child, type, address)))
+			return 1;
+	return 0;
+}
+
+/* Adds up what the memory nodes of a graph and its child graphs allocate anew. */
+static uint64_t new_memory(const struct graph *graph)
+{
+	uint64_t bytes = 0;
+	for (const struct graph_node *n = graph->first; n; n = n->next) {
+		struct block *block = n->type == NODE_ALLOC ? block_find(n->address) : NULL;
 		if (n->type == NODE_GRAPH)
-			add_memory(n->child, bytes, unfreed);
-		*bytes += n->type == NODE_ALLOC ? (n->size + 0x1fffff) & ~0x1fffffull : 0;
-		*unfreed += (n->type == NODE_ALLOC) - (n->type == NODE_FREE);
+			bytes += new_memory(n->child);
+		else if (n->type == NODE_ALLOC && !(block && block->used))
+			bytes += ROUND(n->size, CHUNK);
+	}
+	return bytes;
+}
+
+/* What the nodes of a graph that is launched as `whole` leave in use, and what they free of others. */
+static void keep_memory(const struct graph *graph, const struct graph *whole, CUdevice device)
+{
+	for (const struct graph_node *n = graph->first; n; n = n->next) {
+		struct block *block = n->type == NODE_ALLOC ? block_find(n->address) : NULL;
+		if (n->type == NODE_GRAPH)
+			keep_memory(n->child, whole, device);
+		else if (n->type == NODE_FREE && !has_node(whole, NODE_ALLOC, n->address))
+			cuMemFree_v2(n->address);
+		else if (block && !block->used && !has_node(whole, NODE_FREE, n->address)) {
+			block->used = 1;
+			__atomic_add_fetch(&used[device], ROUND(n->size, CHUNK), __ATOMIC_RELAXED);
+		}
 	}
 }
 
@@ -154,38 +192,31 @@ static void add_memory(const struct graph *graph, uint64_t *bytes, int *unfreed)
  */
 static int ensure_backed(CUgraphExec exec, CUdevice device)
 {
-	uint64_t need = 0;
-	if (exec->backed)
-		return 1;
-	int unfreed = 0; /* memory nodes whose memory outlives a launch */
-	add_memory(exec->graph, &need, &unfreed);
-	uint64_t idle = reserved[device] - used[device], more = need > idle ? need - idle : 0;
+	uint64_t need = new_memory(exec->graph), idle = reserved[device] - used[device], more = need > idle ? need - idle : 0;
 	if (more && !fake_charge(device, more))
 		return 0;
 	__atomic_add_fetch(&reserved[device], more, __ATOMIC_RELAXED);
-	if (unfreed > 0)
-		__atomic_add_fetch(&used[device], need, __ATOMIC_RELAXED);
-	exec->backed = unfreed > 0;
+	keep_memory(exec->graph, exec->graph, device);
 	return 1;
 }
 
 FN(cuGraphLaunch, , 10000, CUgraphExec exec, CUstream handle)
 {
 	ENTER(cuGraphLaunch);
-	NEED_CONTEXT();
+	NEED_STREAM(stream, handle);
 	if (!exec)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (!fake_checks && !exec->moves)
-		return ensure_backed(exec, fake_current->device) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
-	struct stream *stream = fake_stream(handle);
+		return ensure_backed(exec, stream->context->device) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 	CUresult refused = fake_check_legacy(stream);
 	if (refused)
 		return refused;
-	if (stream->capture) {
-		struct graph_node *node = fake_node(stream->capture->graph, NODE_GRAPH);
-		node->child = fake_graph();
-		fake_graph_copy(node->child, exec->graph);
-		return CUDA_SUCCESS;
+	if (fake_capture(stream)) {
+		struct graph_node node = {.type = NODE_GRAPH, .child = fake_graph()};
+		fake_graph_copy(node.child, exec->graph);
+		if (fake_capture_node(stream, &node))
+			return CUDA_SUCCESS;
+		fake_graph_destroy(node.child);
 	}
 	if (!ensure_backed(exec, stream->context->device))
 		return CUDA_ERROR_OUT_OF_MEMORY;
@@ -196,31 +227,49 @@ FN(cuGraphLaunch, , 10000, CUgraphExec exec, CUstream handle)
 TWIN(cuGraphLaunch, , _ptsz, 10000, (CUgraphExec e, CUstream s), (e, PER_THREAD(s)))
 
 /* Takes the memory of a graph before its first launch. */
-static CUresult upload(CUgraphExec exec)
+static CUresult upload(CUgraphExec exec, CUstream handle)
 {
-	if (!exec || !fake_current)
-		return CUDA_ERROR_INVALID_VALUE;
-	return ensure_backed(exec, fake_current->device) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+	NEED_STREAM(stream, handle);
+	NEED(exec);
+	return ensure_backed(exec, stream->context->device) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 FN(cuGraphUpload, , 11010, CUgraphExec exec, CUstream stream)
 {
 	ENTER(cuGraphUpload);
-	(void)stream;
-	return upload(exec);
+	return upload(exec, stream);
 }
 TWIN(cuGraphUpload, , _ptsz, 11010, (CUgraphExec e, CUstream s), (e, PER_THREAD(s)))
 
 /* Flag CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD of the first field of the parameters. */
 #define UPLOAD 2
 
-FN(cuGraphInstantiateWithParams, , 12000, CUgraphExec *e, CUgraph g, unsigned long long *flags)
+/* The beginning of CUDA_GRAPH_INSTANTIATE_PARAMS. */
+struct instantiate_params {
+	unsigned long long flags;
+	CUstream stream;
+};
+
+/* Creates an executable graph, and uploads it if the parameters say so. */
+static CUresult instantiate_with(CUgraphExec *e, CUgraph g, const struct instantiate_params *p, CUstream stream)
+{
+	CUresult result = instantiate(e, g);
+	return !result && p && p->flags & UPLOAD ? upload(*e, stream) : result;
+}
+
+FN(cuGraphInstantiateWithParams, , 12000, CUgraphExec *e, CUgraph g, const struct instantiate_params *p)
 {
 	ENTER(cuGraphInstantiateWithParams);
-	CUresult result = instantiate(e, g);
-	return !result && flags && *flags & UPLOAD ? upload(*e) : result;
+	return instantiate_with(e, g, p, p ? p->stream : NULL);
 }
-TWIN(cuGraphInstantiateWithParams, , _ptsz, 12000, (CUgraphExec *e, CUgraph g, unsigned long long *flags), (e, g, flags))
+EXPORT CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec *e, CUgraph g, const struct instantiate_params *p);
+static struct symbol symbol_cuGraphInstantiateWithParams_ptsz SYMBOL = {"cuGraphInstantiateWithParams", "cuGraphInstantiateWithParams_ptsz", 12000, 1,
+									(void *)cuGraphInstantiateWithParams_ptsz, 0, 0, 0, 0};
+CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec *e, CUgraph g, const struct instantiate_params *p)
+{
+	ENTER(cuGraphInstantiateWithParams_ptsz);
+	return instantiate_with(e, g, p, PER_THREAD(p ? p->stream : NULL));
+}
 
 FN(cuDeviceGetGraphMemAttribute, , 11040, CUdevice device, int attribute, void *value)
 {

@@ -32,6 +32,7 @@ enum {
 	CUDA_ERROR_ILLEGAL_STATE = 401,
 	CUDA_ERROR_NOT_FOUND = 500,
 	CUDA_ERROR_NOT_READY = 600,
+	CUDA_ERROR_CONTEXT_IS_DESTROYED = 709,
 	CUDA_ERROR_NOT_SUPPORTED = 801,
 	CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED = 900,
 	CUDA_ERROR_STREAM_CAPTURE_INVALIDATED = 901,
@@ -49,7 +50,6 @@ enum {
 #define DRIVER_VERSION 13030
 
 /* mps.c: the client of the fake MPS daemon */
-extern CUresult fake_mps_error;  /* returned by all calls once this client has lost its server */
 extern uint64_t fake_mps_memory; /* bytes of device memory that this client may have */
 CUresult fake_mps_start(void);   /* connects, where there is a daemon; returns the result of cuInit */
 double fake_mps_percent(void);   /* active thread percentage */
@@ -91,17 +91,19 @@ struct symbol {
 /* The stream that a handle means in such a variant. */
 #define PER_THREAD(stream) ((stream) ? (stream) : STREAM_PER_THREAD)
 
-/* Counts the call, and returns the error that fakecuda_fail or MPS has set for it. */
-#define ENTER(function)                                                                                                 \
+/* Counts the call, and returns the error that fakecuda_fail has set for it. ENTER also returns fake_broken. */
+#define COUNT(function)                                                                                                 \
 	do {                                                                                                            \
 		struct symbol *self = &symbol_##function;                                                               \
 		unsigned long call = __atomic_load_n(&self->calls, __ATOMIC_RELAXED) + 1;                               \
 		__atomic_store_n(&self->calls, call, __ATOMIC_RELAXED);                                                 \
 		if (__builtin_expect(self->fail_upto != 0, 0) && call >= self->fail_from && call < self->fail_upto)     \
 			return self->failure;                                                                           \
-		if (__builtin_expect(fake_mps_error != 0, 0))                                                           \
-			return fake_mps_error;                                                                          \
 	} while (0)
+#define ENTER(function)                                                                                                 \
+	COUNT(function);                                                                                                \
+	if (__builtin_expect(fake_broken != 0, 0))                                                                      \
+		return fake_broken
 
 /* AT_RETURN makes a call invoke what fakecuda_at_return has set when it has stored its results. LOCKED makes it hold a lock until then. */
 void fake_returning(const int *unused);
@@ -114,13 +116,17 @@ void fake_unlock(pthread_mutex_t **lock);
 #define THREAD_LOCAL __thread __attribute__((tls_model("initial-exec")))
 
 /* device.c, context.c */
-/* A context with its legacy default stream. */
+/*
+ * A context with its legacy default stream. The structures of contexts, streams and events that are destroyed are used again for the next
+ * ones, so handles do too, as with a real driver; until then they have no id, by which a destroyed one is known.
+ */
 struct context {
+	struct context *next; /* in the list of destroyed ones */
 	CUdevice device;
-	int primary, references; /* references: retains of a primary context */
+	int primary, green, references; /* references: retains of a primary context */
 	unsigned flags;
 	struct stream *legacy;
-	uint64_t id;
+	uint64_t id; /* 0: destroyed, or a primary context that is not active */
 	uint64_t limits[3]; /* stack, printf, heap: bytes beyond the driver's default */
 };
 extern int fake_devices;     /* number of devices that the process sees */
@@ -131,14 +137,26 @@ extern const struct model {
 	unsigned memory, link; /* GB/s, which are bytes in a ns: of device memory, and between host and device */
 } *fake_model; /* the modelled GPU */
 extern int fake_initialised;
+extern CUresult fake_broken; /* returned by all calls that need the driver: in a forked child, or once the MPS client has lost its server */
 extern THREAD_LOCAL struct context *fake_current; /* the calling thread's context */
 
-/* Return an error where the thread has no context, the device does not exist, or a pointer is NULL. */
+/*
+ * Return an error where the thread has no context, a handle names no stream, the device does not exist, or a pointer is NULL. Which of the
+ * first two a function has, by cuda.h, is in programs/contexts.c.
+ */
+CUresult fake_no_context(void); /* returns the error of a call that needs a current context, where there is none */
 #define NEED_CONTEXT()                                                                                                  \
 	do {                                                                                                            \
-		if (__builtin_expect(!fake_current, 0))                                                                 \
-			return fake_initialised ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_NOT_INITIALIZED;              \
+		if (__builtin_expect(!fake_current || !fake_current->id, 0))                                            \
+			return fake_no_context();                                                                       \
 	} while (0)
+
+/* Declares the stream of a handle. Only a default stream needs a current context. */
+CUresult fake_no_stream(CUstream handle);
+#define NEED_STREAM(stream, handle)                                                                                     \
+	struct stream *stream = fake_stream(handle);                                                                    \
+	if (__builtin_expect(!stream, 0))                                                                               \
+		return fake_no_stream(handle)
 
 #define NEED_DEVICE(d)                                                                                                  \
 	do {                                                                                                            \
@@ -174,25 +192,32 @@ struct capture {
 	struct stream *origin;
 	pthread_t thread;
 	int mode, invalid, forks;
+	int ended; /* streams that have joined it leave it at their next use */
 	uint64_t id;
 };
 /* A stream; capture is NULL unless it captures. */
 struct stream {
-	struct stream *next;
+	struct stream *next; /* in the list of destroyed ones */
 	struct context *context;
+	uint64_t context_id; /* of the context when the stream was created */
 	struct capture *capture;
-	uint64_t id;
+	uint64_t id; /* 0: destroyed */
 	unsigned flags;
 	int priority;
 };
 /* An event. */
 struct event {
+	struct event *next; /* in the list of destroyed ones */
+	struct context *context; /* NULL: destroyed */
+	uint64_t context_id;
 	unsigned flags;
 	int recorded, done;
 	uint64_t id, time; /* of the last record; ns, valid when done */
 	struct capture *capture;
 };
-struct stream *fake_stream(CUstream stream); /* returns the stream of a handle; NULL without a context */
+struct stream *fake_stream(CUstream stream); /* returns the stream of a handle; NULL if there is none */
+struct event *fake_event(CUevent event);     /* returns the event, NULL if it was destroyed */
+struct context *fake_primary(CUdevice device); /* returns the primary context of a device */
 uint64_t fake_next_id(void);                 /* returns a number that is unique in the process */
 
 /* capture.c: checks of calls while streams capture; each returns CUDA_SUCCESS or the error that a driver would return */
@@ -200,6 +225,9 @@ extern int fake_checks; /* number of captures and simulations; calls skip the ch
 CUresult fake_check_unsafe(void);                        /* a potentially unsafe call */
 CUresult fake_check_wait(struct stream *stream); /* a synchronisation with the stream, or with all if NULL */
 CUresult fake_check_legacy(struct stream *stream);     /* work on the legacy stream, which synchronises with others */
+struct capture *fake_capture(struct stream *stream); /* returns the capture that the stream is in, or NULL */
+struct graph_node;
+int fake_capture_node(struct stream *stream, const struct graph_node *node); /* appends a copy to the stream's capture; 0 if it is in none */
 void fake_join_capture(struct stream *stream, struct event *event); /* makes a stream that waits for a captured event part of the capture */
 extern pthread_mutex_t fake_lock;
 
@@ -242,6 +270,7 @@ struct graph_node {
 	uint32_t width;    /* per-mille of the SMs that it uses */
 	struct move move;  /* what a memset or copy does to memory */
 	CUdevice device;
+	CUdeviceptr address; /* of a memory node */
 };
 /* A graph; end is where the next node is linked. */
 struct graph {
@@ -249,7 +278,9 @@ struct graph {
 	int nodes;
 };
 struct graph *fake_graph(void);                                /* creates an empty graph */
-struct graph_node *fake_node(struct graph *graph, int type);   /* appends a node */
+struct graph_node fake_alloc_node(uint64_t size, CUdevice device); /* returns a node that allocates, at a new address */
+void fake_graph_memory_freed(CUdevice device, uint64_t size); /* memory of a graph was freed outside of it: later launches may use it */
+struct graph_node *fake_node(struct graph *graph, const struct graph_node *node); /* appends a copy of a node */
 void fake_graph_copy(struct graph *to, const struct graph *from);
 void fake_graph_destroy(struct graph *graph);
 

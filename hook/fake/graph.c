@@ -11,23 +11,21 @@ struct graph *fake_graph(void)
 	return graph;
 }
 
-struct graph_node *fake_node(struct graph *graph, int type)
+struct graph_node *fake_node(struct graph *graph, const struct graph_node *node)
 {
-	struct graph_node *node = calloc(1, sizeof *node);
-	node->type = type;
-	*graph->end = node;
-	graph->end = &node->next;
+	struct graph_node *made = calloc(1, sizeof *made);
+	*made = *node;
+	made->next = NULL;
+	*graph->end = made;
+	graph->end = &made->next;
 	graph->nodes++;
-	return node;
+	return made;
 }
 
 void fake_graph_copy(struct graph *to, const struct graph *from)
 {
 	for (const struct graph_node *n = from->first; n; n = n->next) {
-		struct graph_node *made = fake_node(to, n->type);
-		struct graph_node *next = made->next;
-		*made = *n;
-		made->next = next;
+		struct graph_node *made = fake_node(to, n);
 		if (n->child) {
 			made->child = fake_graph();
 			fake_graph_copy(made->child, n->child);
@@ -120,7 +118,7 @@ static CUresult add(CUgraphNode *node, CUgraph graph, int type, const void *para
 {
 	if (!node || !graph || !parameters)
 		return CUDA_ERROR_INVALID_VALUE;
-	*node = fake_node(graph, type);
+	*node = fake_node(graph, &(struct graph_node){.type = type});
 	memcpy(&(*node)->kernel, parameters, size);
 	return CUDA_SUCCESS;
 }
@@ -146,7 +144,7 @@ FN(cuGraphAddChildGraphNode, , 10000, CUgraphNode *n, CUgraph g, const CUgraphNo
 	(void)after, (void)count;
 	if (!n || !g || !child)
 		return CUDA_ERROR_INVALID_VALUE;
-	*n = fake_node(g, NODE_GRAPH);
+	*n = fake_node(g, &(struct graph_node){.type = NODE_GRAPH});
 	(*n)->child = fake_graph();
 	fake_graph_copy((*n)->child, child);
 	return CUDA_SUCCESS;
@@ -156,7 +154,7 @@ FN(cuGraphAddEmptyNode, , 10000, CUgraphNode *n, CUgraph g, const CUgraphNode *a
 {
 	ENTER(cuGraphAddEmptyNode);
 	(void)after, (void)count;
-	*n = fake_node(g, NODE_EMPTY);
+	*n = fake_node(g, &(struct graph_node){.type = NODE_EMPTY});
 	return CUDA_SUCCESS;
 }
 
@@ -170,23 +168,22 @@ struct alloc_params {
 
 FN(cuGraphAddMemAllocNode, , 11040, CUgraphNode *n, CUgraph g, const CUgraphNode *after, size_t count, struct alloc_params *p)
 {
-	static CUdeviceptr next = 0x7e0000000000;
 	ENTER(cuGraphAddMemAllocNode);
 	(void)after, (void)count;
 	if (!n || !g || !p)
 		return CUDA_ERROR_INVALID_VALUE;
-	*n = fake_node(g, NODE_ALLOC);
-	(*n)->size = p->size;
-	(*n)->device = *(int *)&p->pool[12];
-	p->address = __atomic_fetch_add(&next, (p->size + 0x1fffff) & ~0x1fffffull, __ATOMIC_RELAXED);
+	struct graph_node node = fake_alloc_node(p->size, *(int *)&p->pool[12]);
+	*n = fake_node(g, &node);
+	p->address = node.address;
 	return CUDA_SUCCESS;
 }
 
 FN(cuGraphAddMemFreeNode, , 11040, CUgraphNode *n, CUgraph g, const CUgraphNode *after, size_t count, CUdeviceptr address)
 {
 	ENTER(cuGraphAddMemFreeNode);
-	(void)after, (void)count, (void)address;
-	*n = fake_node(g, NODE_FREE);
+	(void)after, (void)count;
+	NEED(g);
+	*n = fake_node(g, &(struct graph_node){.type = NODE_FREE, .address = address});
 	return CUDA_SUCCESS;
 }
 

@@ -16,26 +16,24 @@ CUresult fake_launch(struct stream *stream, struct function *function)
 }
 
 /* A launch into a capture or a simulation. */
-static __attribute__((noinline)) CUresult launch_checked(CUfunction function, unsigned x, unsigned y, unsigned z, CUstream handle)
+static __attribute__((noinline)) CUresult launch_checked(CUfunction function, unsigned x, unsigned y, unsigned z, struct stream *stream)
 {
-	struct stream *stream = fake_stream(handle);
 	CUresult refused = fake_check_legacy(stream);
 	if (refused)
 		return refused;
-	if (stream->capture) {
-		struct graph_node *node = fake_node(stream->capture->graph, NODE_KERNEL);
-		node->kernel = (struct kernel_params){.function = function, .grid = {x, y, z}, .block = {1, 1, 1}};
-		return stream->capture->invalid ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_SUCCESS;
-	}
+	struct capture *capture = fake_capture(stream);
+	struct kernel_params kernel = {.function = function, .grid = {x, y, z}, .block = {1, 1, 1}};
+	if (capture && fake_capture_node(stream, &(struct graph_node){.type = NODE_KERNEL, .kernel = kernel}))
+		return capture->invalid ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_SUCCESS;
 	CUresult result = fake_launch(stream, function);
 	fake_spend(fake_host_launch);
 	return result;
 }
 
-/* Checks the arguments and launches. */
-static inline CUresult launch(CUfunction function, unsigned x, unsigned y, unsigned z, CUstream stream)
+/* Checks the arguments and launches. Functions fit every stream: whether those of a module fit only its context's is not modelled. */
+static inline CUresult launch(CUfunction function, unsigned x, unsigned y, unsigned z, CUstream handle)
 {
-	NEED_CONTEXT();
+	NEED_STREAM(stream, handle);
 	if (!function)
 		return CUDA_ERROR_INVALID_HANDLE;
 	if (!x || !y || !z)
@@ -116,12 +114,9 @@ FN(cuLaunchGridAsync, , 2000, CUfunction f, int x, int y, CUstream s)
 FN(cuLaunchHostFunc, , 10000, CUstream handle, void (*call)(void *), void *data)
 {
 	ENTER(cuLaunchHostFunc);
-	NEED_CONTEXT();
-	struct stream *stream = fake_stream(handle);
-	if (stream->capture) {
-		fake_node(stream->capture->graph, NODE_HOST);
+	NEED_STREAM(stream, handle);
+	if (fake_capture_node(stream, &(struct graph_node){.type = NODE_HOST}))
 		return CUDA_SUCCESS;
-	}
 	if (fake_simulated)
 		fake_sim_wait_stream(stream);
 	call(data);

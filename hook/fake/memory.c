@@ -171,6 +171,13 @@ static CUresult release(CUdeviceptr address)
 	struct block *block = block_find(address);
 	if (!block)
 		return CUDA_ERROR_INVALID_VALUE;
+	if (block->of_graph) {
+		if (!block->used)
+			return CUDA_ERROR_INVALID_VALUE;
+		block->used = 0;
+		fake_graph_memory_freed(block->device, block->length);
+		return CUDA_SUCCESS;
+	}
 	if (!block->pool) {
 		block_free(block);
 		return CUDA_SUCCESS;

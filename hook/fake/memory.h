@@ -26,6 +26,8 @@ struct block {
 	const void *module; /* whose variables it has */
 	uint64_t shared;         /* number of its entry in account.c if other processes may have it too; 0: none may */
 	int imported;    /* its memory is another process's */
+	int of_graph, used; /* it is what a memory node allocates; whether a launch has, and nothing has freed it */
+	int handles;     /* of its references, those that cuMemRelease ends */
 	uint64_t length; /* bytes at an address or behind a handle */
 	uint64_t offset; /* of a mapping, into its physical memory */
 	int access;      /* of a mapping: CUmemAccess_flags */

@@ -20,7 +20,6 @@
 
 enum { CONNECTION_FAILED = 805 }; /* CUDA_ERROR_MPS_CONNECTION_FAILED */
 
-CUresult fake_mps_error;
 uint64_t fake_mps_memory = UINT64_MAX;
 static int session = -1; /* connection to the server; -1: without MPS */
 static double percent; /* of the namespace; 0: none */
@@ -45,7 +44,7 @@ static void *listen_to_server(void *unused)
 	char text[16];
 	ssize_t n = recv(session, text, sizeof text - 1, 0);
 	text[n > 0 ? n : 0] = 0;
-	__atomic_store_n(&fake_mps_error, n > 0 ? atoi(text) : CONNECTION_FAILED, __ATOMIC_RELAXED);
+	__atomic_store_n(&fake_broken, n > 0 ? atoi(text) : CONNECTION_FAILED, __ATOMIC_RELAXED);
 	return unused;
 }
 

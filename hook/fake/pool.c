@@ -240,15 +240,16 @@ FN(cuMemPoolImportPointer, , 11020, CUdeviceptr *address, struct pool *pool, con
 }
 
 /* Allocates from a pool, or appends a node to a capture. */
-static CUresult allocate(CUdeviceptr *address, size_t size, struct pool *pool, CUstream handle)
+static CUresult allocate(CUdeviceptr *address, size_t size, struct pool *pool, struct stream *stream)
 {
 	if (!address || !size || !pool)
 		return CUDA_ERROR_INVALID_VALUE;
-	struct stream *stream = fake_stream(handle);
-	if (stream->capture) {
-		fake_node(stream->capture->graph, NODE_ALLOC)->size = size;
-		*address = block_new_address(size);
-		return CUDA_SUCCESS;
+	if (fake_capture(stream)) {
+		struct graph_node node = fake_alloc_node(size, pool->device);
+		if (fake_capture_node(stream, &node)) {
+			*address = node.address;
+			return CUDA_SUCCESS;
+		}
 	}
 	size = ROUND(size, 512);
 	if (!pool_reserve(pool, size))
@@ -260,18 +261,18 @@ static CUresult allocate(CUdeviceptr *address, size_t size, struct pool *pool, C
 	return CUDA_SUCCESS;
 }
 
-FN(cuMemAllocAsync, , 11020, CUdeviceptr *address, size_t size, CUstream stream)
+FN(cuMemAllocAsync, , 11020, CUdeviceptr *address, size_t size, CUstream handle)
 {
 	ENTER(cuMemAllocAsync);
-	NEED_CONTEXT();
-	return allocate(address, size, device_pool(fake_stream(stream)->context->device), stream);
+	NEED_STREAM(stream, handle);
+	return allocate(address, size, device_pool(stream->context->device), stream);
 }
 TWIN(cuMemAllocAsync, , _ptsz, 11020, (CUdeviceptr *p, size_t n, CUstream s), (p, n, PER_THREAD(s)))
 
-FN(cuMemAllocFromPoolAsync, , 11020, CUdeviceptr *address, size_t size, struct pool *pool, CUstream stream)
+FN(cuMemAllocFromPoolAsync, , 11020, CUdeviceptr *address, size_t size, struct pool *pool, CUstream handle)
 {
 	ENTER(cuMemAllocFromPoolAsync);
-	NEED_CONTEXT();
+	NEED_STREAM(stream, handle);
 	return allocate(address, size, pool, stream);
 }
 TWIN(cuMemAllocFromPoolAsync, , _ptsz, 11020, (CUdeviceptr *p, size_t n, struct pool *pool, CUstream s), (p, n, pool, PER_THREAD(s)))
@@ -302,17 +303,17 @@ void fake_free_reached(void)
 FN(cuMemFreeAsync, , 11020, CUdeviceptr address, CUstream handle)
 {
 	ENTER(cuMemFreeAsync);
-	NEED_CONTEXT();
-	struct stream *stream = fake_stream(handle);
-	if (stream->capture) {
-		fake_node(stream->capture->graph, NODE_FREE);
+	NEED_STREAM(stream, handle);
+	if (fake_capture_node(stream, &(struct graph_node){.type = NODE_FREE, .address = address}))
 		return CUDA_SUCCESS;
-	}
 	struct block *block = block_find(address);
-	if (!block || block->pool || !fake_simulated)
+	if (!block || block->pool || block->of_graph || !fake_simulated)
 		return cuMemFree_v2(address);
+	struct context *was = fake_current;
 	struct event *event = NULL;
+	fake_current = stream->context;
 	CUresult result = cuEventCreate(&event, 2);
+	fake_current = was;
 	if (result || (result = cuEventRecord(event, handle)))
 		return result;
 	pthread_mutex_lock(&pools);

@@ -121,10 +121,9 @@ struct external_desc {
 FN(cuImportExternalMemory, , 10000, struct block **memory, const struct external_desc *desc)
 {
 	ENTER(cuImportExternalMemory);
-	NEED_CONTEXT();
 	if (!memory || !desc)
 		return CUDA_ERROR_INVALID_VALUE;
-	*memory = block_add(block_new_address(desc->size), 0, fake_current->device);
+	*memory = block_add(block_new_address(desc->size), 0, fake_current ? fake_current->device : 0);
 	return CUDA_SUCCESS;
 }
 

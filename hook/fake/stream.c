@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 static THREAD_LOCAL struct stream *own; /* the calling thread's default stream */
+static struct stream *destroyed;        /* guarded by fake_lock */
 
 uint64_t fake_next_id(void)
 {
@@ -12,28 +13,39 @@ uint64_t fake_next_id(void)
 	return __atomic_add_fetch(&next, 1, __ATOMIC_RELAXED);
 }
 
-/* Creates a stream of the current context. */
-static struct stream *make(unsigned flags, int priority)
+/* Creates a stream of a context. */
+static struct stream *make(struct context *context, unsigned flags, int priority)
 {
-	struct stream *stream = calloc(1, sizeof *stream);
-	stream->context = fake_current;
-	stream->id = fake_next_id();
-	stream->flags = flags;
-	stream->priority = priority;
+	pthread_mutex_lock(&fake_lock);
+	struct stream *stream = destroyed;
+	if (stream)
+		destroyed = stream->next;
+	pthread_mutex_unlock(&fake_lock);
+	if (!stream)
+		stream = calloc(1, sizeof *stream);
+	*stream = (struct stream){.context = context, .context_id = context->id, .id = fake_next_id(), .flags = flags, .priority = priority};
 	return stream;
 }
 
+/* A stream is destroyed with its context. */
+static int is_live(const struct stream *stream) { return stream->id && stream->context->id == stream->context_id; }
+
 struct stream *fake_stream(CUstream stream)
 {
-	if (!fake_current)
+	if (stream > STREAM_PER_THREAD)
+		return is_live(stream) ? stream : NULL;
+	if (!fake_current || !fake_current->id)
 		return NULL;
-	if (!stream || stream == STREAM_LEGACY)
-		return fake_current->legacy;
 	if (stream != STREAM_PER_THREAD)
-		return stream;
-	if (!own || own->context != fake_current)
-		own = make(0, 0);
+		return fake_current->legacy;
+	if (!own || own->context != fake_current || !is_live(own))
+		own = make(fake_current, 0, 0);
 	return own;
+}
+
+CUresult fake_no_stream(CUstream handle)
+{
+	return handle > STREAM_PER_THREAD && fake_initialised ? CUDA_ERROR_INVALID_HANDLE : fake_no_context();
 }
 
 /* The functions that create streams. */
@@ -42,7 +54,7 @@ static CUresult create(CUstream *stream, unsigned flags, int priority)
 	NEED_CONTEXT();
 	if (!stream)
 		return CUDA_ERROR_INVALID_VALUE;
-	*stream = make(flags, priority);
+	*stream = make(fake_current, flags, priority);
 	return CUDA_SUCCESS;
 }
 
@@ -58,20 +70,22 @@ FN(cuGreenCtxStreamCreate, , 12050, CUstream *stream, CUcontext green, unsigned 
 	ENTER(cuGreenCtxStreamCreate);
 	if (!stream || !green)
 		return CUDA_ERROR_INVALID_VALUE;
-	*stream = calloc(1, sizeof **stream);
-	(*stream)->context = green;
-	(*stream)->id = fake_next_id();
-	(*stream)->flags = flags;
-	(*stream)->priority = priority;
+	if (!green->id)
+		return CUDA_ERROR_INVALID_HANDLE;
+	*stream = make(green, flags, priority);
 	return CUDA_SUCCESS;
 }
 
 /* The functions that destroy streams. */
 static CUresult destroy(CUstream stream)
 {
-	if (!stream || stream == STREAM_LEGACY || stream == STREAM_PER_THREAD)
+	if (stream <= STREAM_PER_THREAD || !is_live(stream))
 		return CUDA_ERROR_INVALID_HANDLE;
-	free(stream);
+	pthread_mutex_lock(&fake_lock);
+	stream->id = 0;
+	stream->next = destroyed;
+	destroyed = stream;
+	pthread_mutex_unlock(&fake_lock);
 	return CUDA_SUCCESS;
 }
 
@@ -81,8 +95,7 @@ FN(cuStreamDestroy, _v2, 4000, CUstream stream) { ENTER(cuStreamDestroy_v2); ret
 FN(cuStreamSynchronize, , 2000, CUstream handle)
 {
 	ENTER(cuStreamSynchronize);
-	NEED_CONTEXT();
-	struct stream *stream = fake_stream(handle);
+	NEED_STREAM(stream, handle);
 	CUresult refused = fake_checks ? fake_check_wait(stream) : CUDA_SUCCESS;
 	if (refused)
 		return refused;
@@ -96,8 +109,7 @@ TWIN(cuStreamSynchronize, , _ptsz, 7000, (CUstream s), (PER_THREAD(s)))
 FN(cuStreamQuery, , 2000, CUstream handle)
 {
 	ENTER(cuStreamQuery);
-	NEED_CONTEXT();
-	struct stream *stream = fake_stream(handle);
+	NEED_STREAM(stream, handle);
 	CUresult refused = fake_checks ? fake_check_wait(stream) : CUDA_SUCCESS;
 	if (refused)
 		return refused;
@@ -110,13 +122,12 @@ FN(cuStreamWaitEvent, , 3020, CUstream handle, CUevent event, unsigned flags)
 {
 	ENTER(cuStreamWaitEvent);
 	(void)flags;
-	NEED_CONTEXT();
-	if (!event)
+	if (!fake_event(event))
 		return CUDA_ERROR_INVALID_HANDLE;
-	struct stream *stream = fake_stream(handle);
+	NEED_STREAM(stream, handle);
 	if (event->capture)
 		fake_join_capture(stream, event);
-	else if (stream->capture)
+	else if (fake_capture(stream))
 		return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 	else if (fake_simulated && event->recorded && !event->done)
 		fake_sim_work(SIM_AFTER, stream, 0, 0, 0, event->id);
@@ -127,8 +138,8 @@ TWIN(cuStreamWaitEvent, , _ptsz, 7000, (CUstream s, CUevent e, unsigned f), (PER
 FN(cuStreamGetFlags, , 5050, CUstream handle, unsigned *flags)
 {
 	ENTER(cuStreamGetFlags);
-	NEED_CONTEXT();
-	*flags = fake_stream(handle)->flags;
+	NEED_STREAM(stream, handle);
+	*flags = stream->flags;
 	return CUDA_SUCCESS;
 }
 TWIN(cuStreamGetFlags, , _ptsz, 7000, (CUstream s, unsigned *f), (PER_THREAD(s), f))
@@ -136,26 +147,38 @@ TWIN(cuStreamGetFlags, , _ptsz, 7000, (CUstream s, unsigned *f), (PER_THREAD(s),
 FN(cuStreamGetPriority, , 5050, CUstream handle, int *priority)
 {
 	ENTER(cuStreamGetPriority);
-	NEED_CONTEXT();
-	*priority = fake_stream(handle)->priority;
+	NEED_STREAM(stream, handle);
+	*priority = stream->priority;
 	return CUDA_SUCCESS;
 }
 TWIN(cuStreamGetPriority, , _ptsz, 7000, (CUstream s, int *p), (PER_THREAD(s), p))
 
+/* Version 1 has no answer for streams of green contexts. Version 2 stores their primary context, and the green one. */
 FN(cuStreamGetCtx, , 9020, CUstream handle, CUcontext *context)
 {
 	ENTER(cuStreamGetCtx);
-	NEED_CONTEXT();
-	*context = fake_stream(handle)->context;
+	NEED_STREAM(stream, handle);
+	if (stream->context->green && handle > STREAM_PER_THREAD)
+		return CUDA_ERROR_NOT_SUPPORTED;
+	*context = stream->context;
 	return CUDA_SUCCESS;
 }
 TWIN(cuStreamGetCtx, , _ptsz, 9020, (CUstream s, CUcontext *c), (PER_THREAD(s), c))
+FN(cuStreamGetCtx, _v2, 12050, CUstream handle, CUcontext *context, CUcontext *green)
+{
+	ENTER(cuStreamGetCtx_v2);
+	NEED_STREAM(stream, handle);
+	*green = stream->context->green ? stream->context : NULL;
+	*context = *green ? fake_primary(stream->context->device) : stream->context;
+	return CUDA_SUCCESS;
+}
+TWIN(cuStreamGetCtx, _v2, _ptsz, 12050, (CUstream s, CUcontext *c, CUcontext *g), (PER_THREAD(s), c, g))
 
 FN(cuStreamGetId, , 12000, CUstream handle, unsigned long long *id)
 {
 	ENTER(cuStreamGetId);
-	NEED_CONTEXT();
-	*id = fake_stream(handle)->id;
+	NEED_STREAM(stream, handle);
+	*id = stream->id;
 	return CUDA_SUCCESS;
 }
 TWIN(cuStreamGetId, , _ptsz, 12000, (CUstream s, unsigned long long *id), (PER_THREAD(s), id))

@@ -57,7 +57,9 @@ FN(cuMemCreate, , 10020, unsigned long long *handle, size_t size, const struct p
 	if (!fake_charge(prop->location_id, charged))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	*handle = 0x1000000000 + fake_next_id();
-	block_add(*handle, charged, prop->location_id)->length = size;
+	struct block *block = block_add(*handle, charged, prop->location_id);
+	block->length = size;
+	block->handles = 1;
 	return CUDA_SUCCESS;
 }
 
@@ -138,8 +140,11 @@ static void start_watch(void)
 		watching = pthread_detach(thread) == 0;
 }
 
-/* Returns the memory behind a handle, which an imported one shares with that of the export. */
-static struct block *memory_of(struct block *handle) { return handle && handle->backs ? handle->backs : handle; }
+/* Returns the memory behind a handle, which an imported one shares with that of the export; NULL if all of its handles were released. */
+static struct block *memory_of(struct block *handle)
+{
+	return !handle || !handle->handles ? NULL : handle->backs ? handle->backs : handle;
+}
 
 FN(cuMemRelease, , 10020, unsigned long long handle)
 {
@@ -147,7 +152,9 @@ FN(cuMemRelease, , 10020, unsigned long long handle)
 	AT_RETURN();
 	LOCKED(references);
 	struct block *block = block_find(handle), *memory = memory_of(block);
-	if (memory != block)
+	if (memory)
+		block->handles--;
+	if (memory != block && memory)
 		block_remove(block);
 	CUresult result = drop(memory);
 	drop_closed();
@@ -218,6 +225,7 @@ FN(cuMemRetainAllocationHandle, , 11000, unsigned long long *handle, void *addre
 	if (!handle || !mapping || !mapping->backs)
 		return CUDA_ERROR_INVALID_VALUE;
 	__atomic_add_fetch(&mapping->backs->references, 1, __ATOMIC_RELAXED);
+	mapping->backs->handles++;
 	*handle = mapping->backs->key;
 	return CUDA_SUCCESS;
 }
@@ -225,7 +233,7 @@ FN(cuMemRetainAllocationHandle, , 11000, unsigned long long *handle, void *addre
 FN(cuMemGetAllocationPropertiesFromHandle, , 10020, struct prop *prop, unsigned long long handle)
 {
 	ENTER(cuMemGetAllocationPropertiesFromHandle);
-	struct block *block = block_find(handle);
+	struct block *block = memory_of(block_find(handle));
 	if (!prop || !block)
 		return CUDA_ERROR_INVALID_VALUE;
 	*prop = prop_of(block->device);
@@ -289,10 +297,13 @@ FN(cuMemImportFromShareableHandle, , 10020, unsigned long long *handle, void *sh
 	if (!block) {
 		block = block_share(*handle, content.shared, (CUdevice)content.device);
 		block->length = content.size;
+		block->handles = 1;
 		block->file = open_again(file, 0);
 		return block->file < 0 ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 	}
-	block_add(*handle, 0, block->device)->backs = block;
+	struct block *imported = block_add(*handle, 0, block->device);
+	imported->backs = block;
+	imported->handles = 1;
 	__atomic_add_fetch(&block->references, 1, __ATOMIC_RELAXED);
 	return CUDA_SUCCESS;
 }
@@ -310,7 +321,7 @@ FN(cuMulticastCreate, , 12010, unsigned long long *handle, const struct multicas
 	if (!handle || !prop)
 		return CUDA_ERROR_INVALID_VALUE;
 	*handle = 0x3000000000 + fake_next_id();
-	block_add(*handle, 0, 0);
+	block_add(*handle, 0, 0)->handles = 1;
 	return CUDA_SUCCESS;
 }
 

@@ -567,24 +567,6 @@ TEST(context_changed_unseen) {
 	}
 }
 
-/* A forked process has a ledger of its own, and no session. */
-TEST(forked) {
-	CUdeviceptr p;
-	int done[2], hold[2];
-	char byte;
-	cuMemAlloc_v2(&p, PART);
-	if (pipe(done) || pipe(hold)) return;
-	for (int i = 0; i < 4; i++)
-		if (!fork()) {
-			close(hold[1]);
-			cuInit(0);
-			cuMemAlloc_v2(&p, 300 * MIB);
-			_exit(write(done[1], "", 1) != 1 || read(hold[0], &byte, 1) != 0);
-		}
-	for (int i = 0; i < 4; i++)
-		if (read(done[0], &byte, 1) != 1) return;
-}
-
 /* A device that was not granted, in every way to have memory there. */
 TEST(another_device) {
 	CUmemAllocationProp there = on(1, 1);
@@ -636,7 +618,7 @@ int main(int argc, char **argv) {
 		T(managed_and_prefetched), T(freed_twice), T(freed_behind_a_kernel), T(pool_threshold), T(pool_destroyed),
 		T(virtual_memory), T(bound_and_released), T(bound_over_mappings), T(exported_and_imported), T(exporter_of_memory_ends), T(exporter_of_ipc_ends), T(exporter_of_pool_ends), T(changed_import), T(changed_opening),
 		T(variables_of_cubins), T(variables_of_ptx), T(variables_of_fat_binaries), T(variables_of_linked_fat_binaries), T(variables_of_files), T(variables_of_libraries),
-		T(nodes_of_graphs), T(uploaded_graphs), T(heap_of_kernels), T(context_changed_unseen), T(forked), T(another_device), T(contexts_on_another_device), T(kernels_on_another_device), {0}};
+		T(nodes_of_graphs), T(uploaded_graphs), T(heap_of_kernels), T(context_changed_unseen), T(another_device), T(contexts_on_another_device), T(kernels_on_another_device), {0}};
 	if (!strcmp(argv[0], "exporter")) return exporter(argv[1], atoi(argv[2]), atoi(argv[3]));
 	if (argc < 2) {
 		for (const struct check_test *t = attempts; t->name; t++) puts(t->name);

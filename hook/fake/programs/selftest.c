@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static void *cuda;
 static int failures;
@@ -199,6 +201,109 @@ static void memory(void)
 	WANT(0, used() - before);
 }
 
+/* Handles of released memory, arrays by their format, and memory of graphs that is freed elsewhere. */
+static void more_memory(void)
+{
+	CUdeviceptr p;
+	unsigned long long handle;
+	int prop[8] = {1, 0, 1, 0};
+	uint64_t before = used();
+	OK(CALL(cuMemAddressReserve, &p, (size_t)4 << 20, (size_t)0, 0ull, 0ull));
+	OK(CALL(cuMemCreate, &handle, (size_t)4 << 20, prop, 0ull));
+	OK(CALL(cuMemMap, p, (size_t)4 << 20, (size_t)0, handle, 0ull));
+	OK(CALL(cuMemRelease, handle));
+	WANT(CUDA_ERROR_INVALID_VALUE, CALL(cuMemRelease, handle));
+	WANT(4 << 20, used() - before);
+	OK(CALL(cuMemUnmap, p, (size_t)4 << 20));
+	WANT(0, used() - before);
+	struct { size_t width, height, depth; int format; unsigned channels, flags; } bc1 = {8192, 8192, 0, 0x91, 4, 0}, sparse = {16384, 16384, 0, 0x20, 4, 0x40};
+	OK(CALL(cuArray3DCreate_v2, &handle, &bc1));
+	WANT(32 << 20, used() - before);
+	OK(CALL(cuArrayDestroy, (void *)(uintptr_t)handle));
+	OK(CALL(cuArray3DCreate_v2, &handle, &sparse));
+	WANT(0, used() - before);
+	OK(CALL(cuArrayDestroy, (void *)(uintptr_t)handle));
+	CUgraph graph;
+	CUgraphExec exec;
+	OK(CALL(cuStreamBeginCapture_v2, stream, 0));
+	OK(CALL(cuMemAllocAsync, &p, (size_t)4 << 20, stream));
+	OK(CALL(cuStreamEndCapture, stream, &graph));
+	OK(CALL(cuGraphInstantiateWithFlags, &exec, graph, 0ull));
+	WANT(CUDA_ERROR_INVALID_VALUE, CALL(cuMemFree_v2, p)); /* not launched */
+	OK(CALL(cuGraphLaunch, exec, stream));
+	WANT(4 << 20, used() - before);
+	OK(CALL(cuMemFreeAsync, p, stream));
+	OK(CALL(cuDeviceGraphMemTrim, 0));
+	WANT(0, used() - before);
+}
+
+/* Streams that have joined a capture leave it when it ends. */
+static void joined(void)
+{
+	CUstream with;
+	CUevent fork_event, join_event;
+	CUgraph graph;
+	int capturing = -1;
+	OK(CALL(cuStreamCreate, &with, 1));
+	OK(CALL(cuEventCreate, &fork_event, 2));
+	OK(CALL(cuEventCreate, &join_event, 2));
+	OK(CALL(cuStreamBeginCapture_v2, stream, 2));
+	OK(CALL(cuEventRecord, fork_event, stream));
+	OK(CALL(cuStreamWaitEvent, with, fork_event, 0));
+	OK(CALL(cuEventRecord, join_event, with));
+	OK(CALL(cuStreamWaitEvent, stream, join_event, 0));
+	OK(CALL(cuStreamEndCapture, stream, &graph));
+	OK(CALL(cuStreamIsCapturing, with, &capturing));
+	WANT(0, capturing);
+	OK(CALL(cuGraphDestroy, graph));
+	OK(CALL(cuEventRecord, fork_event, with));
+	OK(CALL(cuStreamDestroy_v2, with));
+	WANT(CUDA_ERROR_INVALID_HANDLE, launch(with));
+}
+
+static int ended; /* whether the captures of end_captures are over */
+static void *launch_on(void *unused)
+{
+	while (!__atomic_load_n(&ended, __ATOMIC_RELAXED))
+		launch(stream);
+	return unused;
+}
+
+/* A capture that one thread ends while another one launches. */
+static void end_captures(void)
+{
+	pthread_t t;
+	CUgraph graph;
+	OK(pthread_create(&t, NULL, launch_on, NULL));
+	for (int i = 0; i < 20000; i++) {
+		OK(CALL(cuStreamBeginCapture_v2, stream, 2));
+		OK(CALL(cuStreamEndCapture, stream, &graph));
+		OK(CALL(cuGraphDestroy, graph));
+	}
+	__atomic_store_n(&ended, 1, __ATOMIC_RELAXED);
+	OK(pthread_join(t, NULL));
+}
+
+/* A child that was forked from a process with the driver has none. */
+static void forked(void)
+{
+	int status = -1, bus = -1;
+	char id[32] = "";
+	OK(CALL(cuDeviceGetPCIBusId, id, 32, 0));
+	OK(CALL(cuDeviceGetAttribute, &bus, 33, 0));
+	WANT(strtol(id + 5, NULL, 16), bus);
+	pid_t child = fork();
+	if (child == 0) {
+		CUdeviceptr p;
+		WANT(CUDA_ERROR_NOT_INITIALIZED, CALL(cuInit, 0));
+		WANT(CUDA_ERROR_NOT_INITIALIZED, CALL(cuMemAlloc_v2, &p, (size_t)512));
+		OK(CALL(cuDriverGetVersion, &bus));
+		_exit(failures != 0);
+	}
+	waitpid(child, &status, 0);
+	WANT(0, status);
+}
+
 /* Fills a buffer with bytes that differ from those of another seed. */
 static void fill(unsigned char *to, size_t n, unsigned seed)
 {
@@ -330,6 +435,10 @@ int main(void)
 	look_up();
 	capture();
 	memory();
+	more_memory();
+	joined();
+	end_captures();
+	forked();
 	contents();
 	copies_in_graphs();
 	mappings();

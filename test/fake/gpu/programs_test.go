@@ -32,6 +32,7 @@ func TestPrograms(t *testing.T) {
 		want      string
 	}{
 		"self test":             {[]string{"selftest"}, "ok\n"},
+		"contexts":              {[]string{"contexts"}, "ok\n"},
 		"shared memory":         {[]string{"peers"}, "ok\n"},
 		"read-only imports":     {[]string{"env", "FAKE_CUDA_SHARED=" + filepath.Join(t.TempDir(), "account"), filepath.Join(folder, "imports")}, "ok\n"},
 		"linked":                {[]string{"linked"}, left},
