@@ -23,6 +23,7 @@ func TestPolicies(t *testing.T) {
 	t.Run("strange", func(t *testing.T) { c.testStrange(t, before.strange) })
 	t.Run("consistent", c.testConsistent)
 	t.Run("update", c.testUpdate)
+	t.Run("warnings", c.testWarnings)
 	t.Run("debug", c.testDebug)
 	t.Run("quota", c.testQuota)
 }

@@ -136,7 +136,7 @@ func tried() map[string]*v1.Pod {
 
 // TestIsolation: gshare-isolation refuses the pods that the agent refuses, and no others. Without any one of its rules it does not.
 func TestIsolation(t *testing.T) {
-	p, pods, refused := readPolicy(t, "isolation.yaml"), tried(), 0
+	p, pods, refused := readPolicy(t, "isolation.yaml", "gshare-isolation"), tried(), 0
 	for name, pod := range pods {
 		want := agentRefuses(t, pod)
 		if got := p.judge(t, pod, nil); (len(got) > 0) != want {
@@ -161,7 +161,7 @@ func TestIsolation(t *testing.T) {
 
 // TestExpressions: the variables of gshare-isolation that share a name with an expression of package injection have its value.
 func TestExpressions(t *testing.T) {
-	p := readPolicy(t, "isolation.yaml")
+	p := readPolicy(t, "isolation.yaml", "gshare-isolation")
 	for name, want := range map[string]*regexp.Regexp{
 		"Capabilities": injection.Capabilities, "HostPaths": injection.HostPaths, "HarmlessDevices": injection.HarmlessDevices, "Choosers": injection.Choosers,
 		"Reserved": injection.Reserved, "Unreserved": injection.Unreserved, "MountPaths": injection.MountPaths,
@@ -177,7 +177,7 @@ func TestExpressions(t *testing.T) {
 
 // TestIsolationMessages: each refusal names what to remove.
 func TestIsolationMessages(t *testing.T) {
-	p := readPolicy(t, "isolation.yaml")
+	p := readPolicy(t, "isolation.yaml", "gshare-isolation")
 	for _, test := range []struct{ field, value, want string }{
 		{"capability", "SYS_ADMIN", "securityContext.capabilities: SYS_ADMIN can undo what limits the share; leave it out"},
 		{"hostPath", "/dev/shm", "hostPath: a pod with a share may not have /dev/shm, the shared memory of others; use an emptyDir with medium: Memory"},

@@ -31,19 +31,25 @@ type policy struct {
 	validator validating.Validator
 }
 
-// readPolicy returns the policy in a file of manifests/admission.
-func readPolicy(t *testing.T, file string) *policy {
+// readPolicy returns the policy of this name in a file of manifests/admission, or of manifests/node.
+func readPolicy(t *testing.T, file, name string) *policy {
 	t.Helper()
 	text, err := manifests.Admission.ReadFile("admission/" + file)
 	if err != nil {
-		t.Fatal(err)
+		text = manifests.NodePolicies
 	}
-	p := &policy{}
-	if err := yaml.UnmarshalStrict(bytes.Split(text, []byte("\n---\n"))[0], &p.ValidatingAdmissionPolicy); err != nil {
-		t.Fatal(err)
+	for document := range bytes.SplitSeq(text, []byte("\n---\n")) {
+		p := &policy{}
+		if err := yaml.Unmarshal(document, &p.ValidatingAdmissionPolicy); err != nil {
+			t.Fatal(err)
+		}
+		if p.Kind == "ValidatingAdmissionPolicy" && p.Name == name {
+			p.compile(t)
+			return p
+		}
 	}
-	p.compile(t)
-	return p
+	t.Fatalf("no policy %s in %s", name, file)
+	return nil
 }
 
 // compile compiles the policy as the API server does.
@@ -110,19 +116,23 @@ func (p *policy) judge(t *testing.T, object, old runtime.Object) (messages []str
 	return messages
 }
 
-// texts returns the text constants, or the raw ones, in the expression of a variable.
-func (p *policy) texts(t *testing.T, variable string) (texts []string) {
+// texts returns the text constants in the expression of a variable or match condition.
+func (p *policy) texts(t *testing.T, name string) (texts []string) {
 	t.Helper()
+	expressions := map[string]string{}
 	for _, v := range p.Spec.Variables {
-		if v.Name == variable {
-			for _, found := range regexp.MustCompile(`'([^']*)'`).FindAllStringSubmatch(v.Expression, -1) {
-				texts = append(texts, found[1])
-			}
-			return texts
-		}
+		expressions[v.Name] = v.Expression
 	}
-	t.Fatalf("%s has no variable %s", p.Name, variable)
-	return nil
+	for _, c := range p.Spec.MatchConditions {
+		expressions[c.Name] = c.Expression
+	}
+	for _, found := range regexp.MustCompile(`'([^']*)'`).FindAllStringSubmatch(expressions[name], -1) {
+		texts = append(texts, found[1])
+	}
+	if len(texts) == 0 {
+		t.Fatalf("%s has no texts in %s", p.Name, name)
+	}
+	return texts
 }
 
 func text(object any) string {
