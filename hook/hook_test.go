@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/gshare-dev/gshare/test/native"
 )
@@ -96,6 +97,19 @@ func TestLibrary(t *testing.T) {
 	dir := built(t)
 	for _, name := range []string{"route_test", "gate_test", "blocks_test", "memory_test", "store_test", "paths_test", "refused_test", "peers_test", "inherit_test"} {
 		t.Run(name, func(t *testing.T) { run(t, filepath.Join(dir, name), hooked(dir)...) })
+	}
+}
+
+// TestTimeNamespace repeats the tests of launches with a server whose clock is an hour ahead of the process's, or behind, as in a time
+// namespace.
+func TestTimeNamespace(t *testing.T) {
+	dir := built(t)
+	for _, name := range []string{"gate_test", "blocks_test"} {
+		for _, ahead := range []time.Duration{time.Hour, -time.Hour} {
+			t.Run(fmt.Sprintf("%s, %v", name, ahead), func(t *testing.T) {
+				run(t, filepath.Join(dir, name), append(hooked(dir), fmt.Sprintf("SERVER_AHEAD=%d", ahead.Nanoseconds()))...)
+			})
+		}
 	}
 }
 

@@ -67,7 +67,7 @@ struct gshare_need {
 	uint32_t vgpu; /* index in WELCOME */
 	uint32_t pad;
 	uint64_t want;          /* ns of GPU time, an estimate; 0 if unknown */
-	uint64_t waiting_since; /* CLOCK_MONOTONIC ns; a hint */
+	uint64_t waiting_since; /* time of the server's clock; a hint */
 };
 
 /*
@@ -110,6 +110,10 @@ struct gshare_vgpu {
 
 #define GSHARE_CYCLES 8 /* launch cycles on a client page */
 
+/*
+ * Times on pages are ns of the server's CLOCK_MONOTONIC. That of a client may have another zero, in a time namespace; it learns the difference
+ * from the heartbeat.
+ */
 #define GSHARE_PAGE_SIZE 4096
 #define GSHARE_PAGE_MAGIC 0x47505347u /* "GSPG" */
 
@@ -135,7 +139,7 @@ struct gshare_server_page {
 	/* line 1: the token */
 	_Atomic uint64_t sequence; /* counts tokens */
 	_Atomic uint64_t amount;   /* ns or blocks */
-	_Atomic uint64_t deadline; /* CLOCK_MONOTONIC ns at which the server will pause, or issue the next blocks; a hint */
+	_Atomic uint64_t deadline; /* ns at which the server will pause, or issue the next blocks; a hint */
 	_Atomic uint64_t window;   /* ns */
 	_Atomic uint64_t run_ahead; /* ns of unfinished work that may be queued on the device */
 	_Atomic uint32_t unit;      /* enum gshare_unit */
@@ -150,7 +154,7 @@ struct gshare_server_page {
 	/* line 3: waiting */
 	_Atomic uint32_t wake; /* futex word; changes when waiters should check again */
 	uint32_t pad3;
-	_Atomic uint64_t heartbeat; /* CLOCK_MONOTONIC ns, written at regular intervals */
+	_Atomic uint64_t heartbeat; /* ns, written at regular intervals */
 	uint64_t pad4[6];
 	/* line 4, since minor version 1 */
 	_Atomic uint64_t credit; /* thread blocks that the container may have taken in total; decreases when the server cuts a token */
@@ -201,10 +205,10 @@ struct gshare_client_page {
 	_Atomic uint64_t blocks;
 	_Atomic uint64_t busy;        /* ns of device time, measured by events */
 	_Atomic uint64_t open;        /* ns estimated, launched and not yet measured */
-	_Atomic uint64_t last_launch; /* CLOCK_MONOTONIC ns, updated by the helper thread */
+	_Atomic uint64_t last_launch; /* ns, updated by the helper thread */
 	_Atomic uint32_t waiting;     /* threads that wait for a token */
 	_Atomic uint32_t pad1;
-	_Atomic uint64_t waiting_since; /* CLOCK_MONOTONIC ns */
+	_Atomic uint64_t waiting_since; /* ns */
 	uint64_t pad2;
 	/* line 2: memory and counters */
 	_Atomic uint64_t memory;    /* bytes that this process holds */
@@ -215,7 +219,7 @@ struct gshare_client_page {
 	uint64_t pad3[4];
 	/* lines 3 and 4, since minor version 1: launch cycles, from the first launch until the host's next wait returns */
 	_Atomic uint64_t cycles;      /* number of ended cycles */
-	_Atomic uint64_t cycle_start; /* CLOCK_MONOTONIC ns of the open cycle's first launch; 0: none is open */
+	_Atomic uint64_t cycle_start; /* ns at the open cycle's first launch; 0: none is open */
 	uint64_t pad4[6];
 	_Atomic uint64_t cycle_times[GSHARE_CYCLES]; /* ns of the latest cycles; cycle n, from 0, at n % GSHARE_CYCLES */
 };

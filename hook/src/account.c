@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "peers.h"
+#include "platform.h"
 
 /* Bytes between two pages: the largest page size of the supported machines, since each mapping begins at a page. */
 #define SPAN 65536
@@ -29,6 +30,16 @@ _Atomic bool gsh_self_paced, gsh_refused;
 
 /* Guards the change from one set of pages to the next; held for a few instructions. */
 static pthread_mutex_t memory_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static _Atomic int64_t server_ahead; /* ns by which the server's clock is at least ahead of this process's */
+
+uint64_t gsh_server_now(void) { return gsh_now() + (uint64_t)atomic_load(&server_ahead); }
+
+/* A heartbeat is seen after it was written, so the largest difference is the best. */
+void gsh_server_clock_learn(uint64_t heartbeat, bool first) {
+	int64_t ahead = (int64_t)(heartbeat - gsh_now());
+	if (first || ahead > atomic_load(&server_ahead)) atomic_store(&server_ahead, ahead);
+}
 
 void gsh_pages_init(void) {
 	for (int i = 0; i < GSHARE_VGPU_MAX; i++) {
@@ -93,6 +104,7 @@ int gsh_pages_map(struct gsh_vgpu *v, const int fds[3]) {
 	if (!r) r = map_fixed(v->client, fds[2], PROT_READ | PROT_WRITE);
 	if (!r) r = map_fixed(v->server, fds[0], PROT_READ); /* last: its limit must not be compared with the sum on another server's container page */
 	v->container_page = container;
+	if (v->number == 0) gsh_server_clock_learn(atomic_load(&v->server->heartbeat), true);
 	atomic_fetch_add(&v->container->memory, atomic_load(&v->memory) - counted);
 	atomic_store(&v->client->memory, atomic_load(&v->memory));
 	atomic_fetch_add(&v->container->imported, atomic_load(&v->imported) - imported);

@@ -31,13 +31,22 @@ struct gsh_vgpu {
 	_Atomic uint64_t budgets, streams;             /* packed words, see budget.c */
 	_Atomic uint64_t memory, imported;             /* bytes; changed under the memory lock */
 	_Atomic uint32_t waiting;                      /* threads that wait for a token */
-	_Atomic uint64_t waiting_since;                /* CLOCK_MONOTONIC ns at which the first of them began */
+	_Atomic uint64_t waiting_since;                /* time of the server's clock at which the first of them began */
 };
 
 extern struct gsh_vgpu gsh_vgpus[GSHARE_VGPU_MAX]; /* in the order of WELCOME or of the policy file */
 extern _Atomic uint32_t gsh_vgpu_count;            /* how many of them the process has */
 extern _Atomic uint32_t gsh_mode;     /* enum gshare_mode */
 extern _Atomic uint32_t gsh_epoch;    /* changes when every thread should take the slow path once */
+/*
+ * Returns the present time on the clock of the server, which in a time namespace differs from that of this process. How much is learned from
+ * heartbeats, to within the time that one takes to be seen; before the first session the clocks count as the same.
+ */
+uint64_t gsh_server_now(void);
+
+/* Compares a heartbeat that has just changed with the time of this process. `first`: it is the first of a session. */
+void gsh_server_clock_learn(uint64_t heartbeat, bool first);
+
 extern _Atomic bool gsh_self_paced;   /* no server: share the guaranteed part of each window with the container's other processes */
 extern _Atomic bool gsh_refused;      /* the server gives this process no session */
 extern _Atomic uint32_t gsh_captures; /* number of this process's streams that capture */

@@ -1,7 +1,5 @@
 #include "blocks.h"
 
-#include "platform.h"
-
 #define BATCHES 16 /* number of batches in a tick's tokens; when the server cuts the tokens, each thread may still launch one batch */
 
 bool gsh_blocks_metered(const struct gsh_vgpu *v) {
@@ -15,7 +13,7 @@ int64_t gsh_blocks_left(const struct gsh_vgpu *v) {
 }
 
 bool gsh_blocks_expected(const struct gsh_vgpu *v) {
-	return gsh_blocks_metered(v) && atomic_load(&v->server->deadline) > gsh_now();
+	return gsh_blocks_metered(v) && atomic_load(&v->server->deadline) > gsh_server_now();
 }
 
 /* Returns the thread blocks of a batch: at most a sixteenth of a tick's tokens, in whole launches, but at least one launch. */
@@ -43,7 +41,7 @@ void gsh_blocks_return(struct gsh_vgpu *v, int64_t unused) {
 void gsh_cycle_begin(struct gsh_vgpu *v) {
 	uint64_t none = 0;
 	if (!gsh_blocks_metered(v) || atomic_load(&v->client->cycle_start)) return;
-	atomic_compare_exchange_strong(&v->client->cycle_start, &none, gsh_now());
+	atomic_compare_exchange_strong(&v->client->cycle_start, &none, gsh_server_now());
 }
 
 /*
@@ -54,7 +52,7 @@ bool gsh_cycle_end(struct gsh_vgpu *v) {
 	uint64_t start = v ? atomic_load(&v->client->cycle_start) : 0;
 	if (!start || !atomic_compare_exchange_strong(&v->client->cycle_start, &start, 0)) return false;
 	uint64_t n = atomic_load(&v->client->cycles);
-	atomic_store(&v->client->cycle_times[n % GSHARE_CYCLES], gsh_now() - start);
+	atomic_store(&v->client->cycle_times[n % GSHARE_CYCLES], gsh_server_now() - start);
 	atomic_store(&v->client->cycles, n + 1);
 	return true;
 }

@@ -12,6 +12,7 @@
 #define ACTIVE_TIME (100 * GSH_MILLISECOND) /* how long rounds stay short after the last work */
 #define ACTIVE_ROUND GSH_MILLISECOND
 #define IDLE_ROUND (100 * GSH_MILLISECOND)
+#define ROUND_LONGEST (2 * IDLE_ROUND) /* of a thread that was not stopped */
 #define HEARTBEAT_TIMEOUT (3 * GSH_SECOND)
 #define BLOCKS_TIMEOUT (250 * GSH_MILLISECOND) /* after the deadline by which the server should have issued block tokens */
 #define RETRY_FIRST (50 * GSH_MILLISECOND)
@@ -22,7 +23,8 @@ static atomic_bool idle, activity;  /* activity: a thread was on the slow path s
 static atomic_bool stopped;         /* the process is exiting */
 /* Used by the helper thread only, except at the start and in a forked child. */
 static bool connected;
-static uint64_t last_active, retry_at, retry_after; /* CLOCK_MONOTONIC ns; retry_after: ns */
+static uint64_t last_active, last_round, retry_at, retry_after; /* CLOCK_MONOTONIC ns; retry_after: ns */
+static uint64_t heartbeat, silent; /* the server's latest, and for how many ns it has not changed */
 
 void gsh_helper_wake(void) {
 	if (!atomic_load_explicit(&activity, memory_order_relaxed)) atomic_store(&activity, true);
@@ -32,10 +34,10 @@ void gsh_helper_wake(void) {
 }
 
 /* Publishes the sums of all vGPUs on their client pages. */
-static void publish_all(uint64_t now, bool launched) {
+static void publish_all(bool launched) {
 	for (uint32_t i = 0; i < atomic_load(&gsh_vgpu_count); i++) {
 		gsh_publish(&gsh_vgpus[i]);
-		if (launched) atomic_store(&gsh_vgpus[i].client->last_launch, now);
+		if (launched) atomic_store(&gsh_vgpus[i].client->last_launch, gsh_server_now());
 	}
 }
 
@@ -59,14 +61,16 @@ static void reconnect(uint64_t now) {
 }
 
 /* Reports whether all tokens are past their deadline, which is what ends them when there is no server to do so. */
-static bool tokens_expired(uint64_t now) {
+static bool tokens_expired(void) {
+	uint64_t now = gsh_server_now();
 	for (uint32_t i = 0; i < atomic_load(&gsh_vgpu_count); i++)
 		if (atomic_load(&gsh_vgpus[i].server->deadline) > now) return false;
 	return true;
 }
 
 /* Reports whether block tokens are overdue. A server that hangs issues none, and it would take long to wait until its heartbeat expires. */
-static bool blocks_overdue(uint64_t now) {
+static bool blocks_overdue(void) {
+	uint64_t now = gsh_server_now();
 	for (uint32_t i = 0; i < atomic_load(&gsh_vgpu_count); i++) {
 		const struct gshare_server_page *p = gsh_vgpus[i].server;
 		uint64_t deadline = atomic_load(&p->deadline);
@@ -75,12 +79,27 @@ static bool blocks_overdue(uint64_t now) {
 	return false;
 }
 
-/* Detects a server that is gone or hangs. Its heartbeat is a CLOCK_MONOTONIC time, so a server that was stopped is noticed too. */
+/*
+ * Reports whether the heartbeat has not changed for HEARTBEAT_TIMEOUT of the time in which this thread ran. Its value is a time of the server's
+ * clock, which may not be that of this process. The time in which this process was stopped says nothing about the server.
+ */
+static bool server_silent(uint64_t now) {
+	uint64_t seen = atomic_load(&gsh_vgpus[0].server->heartbeat), passed = now - last_round;
+	last_round = now;
+	silent += passed < ROUND_LONGEST ? passed : ROUND_LONGEST;
+	if (seen == heartbeat) return silent > HEARTBEAT_TIMEOUT;
+	gsh_server_clock_learn(seen, false);
+	heartbeat = seen;
+	silent = 0;
+	return false;
+}
+
+/* Detects a server that is gone or hangs. */
 static void watch_server(uint64_t now) {
 	if (connected) connected = gsh_client_alive();
 	if (!connected && !atomic_load(&stopped)) reconnect(now);
-	uint64_t heartbeat = atomic_load(&gsh_vgpus[0].server->heartbeat);
-	set_self_paced(heartbeat + HEARTBEAT_TIMEOUT < now || blocks_overdue(now) || (!connected && tokens_expired(now)));
+	bool hangs = server_silent(now) || blocks_overdue();
+	set_self_paced(hangs || (!connected && tokens_expired()));
 }
 
 /* One round of the helper. Returns whether there was work lately. */
@@ -89,7 +108,7 @@ static bool round_once(void) {
 	uint32_t open = gsh_reap();
 	uint64_t now = gsh_now();
 	if (launched || open) last_active = now;
-	publish_all(now, launched);
+	publish_all(launched);
 	watch_server(now);
 	gsh_token_retire();
 	gsh_peers_usable(); /* takes its locks again if the application has closed all descriptors, which ends them */
@@ -128,5 +147,5 @@ void gsh_helper_after_fork(void) {
 	atomic_store(&activity, false);
 	atomic_store(&stopped, false);
 	connected = false;
-	last_active = retry_at = retry_after = 0;
+	last_active = last_round = retry_at = retry_after = heartbeat = silent = 0;
 }

@@ -27,7 +27,7 @@ static _Atomic uint64_t turns[GSHARE_VGPU_MAX];
  * Returns the present time on the clock by which windows are counted when there is no server. It is the same in all
  * processes of a container, and differs between containers.
  */
-static uint64_t container_time(const struct gsh_vgpu *v) { return gsh_now() + window_of(v) + gsh_peers_number() % window_of(v); }
+static uint64_t container_time(const struct gsh_vgpu *v) { return gsh_server_now() + window_of(v) + gsh_peers_number() % window_of(v); }
 
 /*
  * Reports whether a window is this process's turn. The processes that launch on the vGPU have one window each, in the
@@ -81,7 +81,7 @@ static void wait_once(const struct gsh_vgpu *v, uint32_t seen) {
 
 /* The wake word is read before the token, so a change in between ends the wait at once. */
 void gsh_token_wait(struct gsh_vgpu *v) {
-	if (atomic_fetch_add(&v->waiting, 1) == 0) atomic_store(&v->waiting_since, gsh_now());
+	if (atomic_fetch_add(&v->waiting, 1) == 0) atomic_store(&v->waiting_since, gsh_server_now());
 	gsh_publish(v);
 	bool requested = false;
 	for (;;) {

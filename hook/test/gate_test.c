@@ -482,7 +482,8 @@ TEST(server_hangs) {
 	eventually(&check_failures, one_waits);
 	server.heartbeats = 0;
 	usleep(100000); /* one that has begun is written */
-	uint64_t from = session()->server[0]->heartbeat = now();
+	session()->server[0]->heartbeat = server_now();
+	uint64_t from = now();
 	eventually(&check_failures, launched_once);
 	CHECK(now() - from > 2000 * MS);
 	pthread_join(t, NULL);
@@ -503,7 +504,7 @@ TEST(server_restart_restores_the_session) {
 	eventually(&check_failures, one_waits);
 	server_stop(&server);
 	eventually(&check_failures, launched_once);
-	session()->server[0]->heartbeat = now(); /* if it still waits, it goes on as if the server hung */
+	session()->server[0]->heartbeat = server_now(); /* if it still waits, it goes on as if the server hung */
 	pthread_join(t, NULL);
 	CHECK_EQUAL(cuMemAlloc_v2(&q, 10 * MIB), CUDA_SUCCESS); /* without a server */
 	server_start(&server);

@@ -43,6 +43,9 @@ struct server {
 void server_make_directory(char path[64]);
 void server_remove_directories(void); /* now: for a process that ends by _exit */
 
+/* Returns the time on the clock of the server, which is ahead of that of this process by the ns in SERVER_AHEAD, which may be negative. */
+uint64_t server_now(void);
+
 /* Starts in the directory that s has, or in a new one; sets GSHARE_DIR. The fields before may be set by the test. */
 void server_start(struct server *s);
 void server_stop(struct server *s); /* closes all connections and the socket, as when it is killed */
