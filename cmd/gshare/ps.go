@@ -55,7 +55,7 @@ func writeRuns(w io.Writer, status control.Status) error {
 		for _, v := range r.VGPUs {
 			output.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\n", r.ID, r.Name, userName(r.UID), r.PID,
 				shortDevice(v.Device), formatRange(v.SM, v.SMLimit), v.SMNow.Percent(), formatRange(v.Quota, v.QuotaLimit), v.UsedTime.Percent(), memoryText(v.Memory),
-				memoryText(v.UsedMemory), len(v.Processes), stateOf(v, r.Refused != ""), identity)
+				memoryText(v.UsedMemory), len(v.Processes), stateOf(v, r.SelfPaced, r.Refused != ""), identity)
 		}
 	}
 	return t.Flush()
@@ -69,13 +69,15 @@ func formatRange(request, limit share.PerMille) string {
 	return request.Percent() + "-" + limit.Percent()
 }
 
-// stateOf returns the state of the processes that use a vGPU, as text. refused reports that the agent refuses some.
-func stateOf(v control.VGPU, refused bool) string {
+// stateOf returns the state of the processes that use a vGPU, as text: that selfPaced of them do not follow the agent, and that it refuses some.
+func stateOf(v control.VGPU, selfPaced int, refused bool) string {
 	switch {
 	case refused && len(v.Processes) == 0:
 		return "refused"
 	case refused:
-		return stateOf(v, false) + ", some refused"
+		return stateOf(v, selfPaced, false) + ", some refused"
+	case selfPaced > 0:
+		return fmt.Sprintf("%s, %d self-paced", stateOf(v, 0, false), selfPaced)
 	case v.Running:
 		return "running"
 	case v.Waiting > 0:

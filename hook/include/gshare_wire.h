@@ -11,7 +11,7 @@
 
 #define GSHARE_WIRE_MAGIC 0x52485347u /* "GSHR" */
 #define GSHARE_WIRE_MAJOR 1
-#define GSHARE_WIRE_MINOR 2 /* 1: block tokens; 2: memory of the model store */
+#define GSHARE_WIRE_MINOR 3 /* 1: block tokens; 2: memory of the model store; 3: pacing without a server */
 #define GSHARE_FRAME_MAX 4096 /* header and body; longer frames end the connection */
 #define GSHARE_VGPU_MAX 16    /* of one container */
 #define GSHARE_UUID_SIZE 48   /* with its zero byte */
@@ -207,7 +207,7 @@ struct gshare_client_page {
 	_Atomic uint64_t open;        /* ns estimated, launched and not yet measured */
 	_Atomic uint64_t last_launch; /* ns, updated by the helper thread */
 	_Atomic uint32_t waiting;     /* threads that wait for a token */
-	_Atomic uint32_t pad1;
+	_Atomic uint32_t self_paced;  /* 1: it does not follow the server but paces itself, since minor version 3 */
 	_Atomic uint64_t waiting_since; /* ns */
 	uint64_t pad2;
 	/* line 2: memory and counters */

@@ -131,6 +131,7 @@ void gsh_publish(struct gsh_vgpu *v) {
 	atomic_store_explicit(&v->client->captures, atomic_load(&gsh_captures), memory_order_relaxed);
 	atomic_store_explicit(&v->client->waiting_since, atomic_load(&v->waiting_since), memory_order_relaxed);
 	atomic_store_explicit(&v->client->waiting, atomic_load(&v->waiting), memory_order_relaxed);
+	atomic_store_explicit(&v->client->self_paced, atomic_load(&gsh_self_paced), memory_order_relaxed);
 }
 
 bool gsh_account_barred(void) { return atomic_load(&gsh_refused) || !gsh_peers_usable() || gsh_peers_served(); }

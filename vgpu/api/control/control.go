@@ -113,8 +113,9 @@ type Run struct {
 	Started     time.Time         `json:"started"`
 	Priority    string            `json:"class"`
 	Enforcement EnforcementStatus `json:"enforcement"`
-	Refused     string            `json:"refused,omitempty"` // why a process of the run has no session now, and so no memory and no launches
-	Refusals    uint64            `json:"refusals"`          // connections of its processes that were refused
+	SelfPaced   int               `json:"selfPaced,omitempty"` // processes that have a session and yet do not follow the agent, but pace themselves
+	Refused     string            `json:"refused,omitempty"`   // why a process of the run has no session now, and so no memory and no launches
+	Refusals    uint64            `json:"refusals"`            // connections of its processes that were refused
 	VGPUs       []VGPU            `json:"vgpus"`
 }
 

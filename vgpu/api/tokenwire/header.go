@@ -17,7 +17,7 @@ import (
 // The protocol version of frames and pages.
 const (
 	Major = 1
-	Minor = 2 // 1: block tokens; 2: memory of the model store
+	Minor = 3 // 1: block tokens; 2: memory of the model store; 3: pacing without a server
 )
 
 // The limits of a frame.

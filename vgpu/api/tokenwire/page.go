@@ -127,7 +127,7 @@ type ClientPage struct {
 	Open         atomic.Uint64 // ns estimated, launched but not settled
 	LastLaunch   atomic.Uint64
 	Waiting      atomic.Uint32 // threads that wait for a token
-	_            uint32
+	SelfPaced    atomic.Uint32 // 1: it does not follow the server but paces itself; since minor version 3
 	WaitingSince atomic.Uint64
 	_            uint64
 

@@ -82,6 +82,9 @@ func (e *enforcementReporter) statusOf(g *grant.Grant) kube.ContainerEnforcement
 		if now := status.VGPUs[0].QuotaRequest; now < g.VGPUs[0].Share.QuotaRequest {
 			t.QuotaPercent = int64(now) * 100 / int64(share.Whole)
 		}
+		if status.SelfPaced > 0 {
+			t.Missing = append(t.Missing, enforcement.SelfPaced)
+		}
 		if status.Refused != "" {
 			t.Missing = append(t.Missing, enforcement.Refused+status.Refused)
 		}

@@ -20,6 +20,7 @@ const (
 	NonMPSProcess  = "a process runs without MPS, and its SMs are not limited"
 	MPSEnvironment = "a program that changes its environment loosens the limits of MPS"
 	Refused        = "a process is refused and may use nothing: " // before the reason
+	SelfPaced      = "a process has a session and does not follow the token server: it paces itself"
 	Unserved       = "no token server serves it, and it keeps to its policy file"
 	MPSDaemon      = "the MPS daemon "    // the beginning of texts about limitations of a slice's MPS daemon
 	DriverCounts   = "the driver counts " // the beginning of what MemoryCounts returns

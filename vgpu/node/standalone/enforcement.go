@@ -78,7 +78,7 @@ func (e *enforcementReporter) mpsBypass(r *run) string {
 }
 
 // addObserved returns the status of one of the runs, with notes added to its enforcement status: about each vGPU that a process of the run
-// uses without MPS, about memory that the driver counts and the hook does not, about a process that is refused, and about kernels that last
+// uses without MPS, about memory that the driver counts and the hook does not, about processes that pace themselves or are refused, and about kernels that last
 // longer than their turns.
 func (e *enforcementReporter) addObserved(observed *run, runs []*run) control.Run {
 	r := observed.status()
@@ -89,6 +89,9 @@ func (e *enforcementReporter) addObserved(observed *run, runs []*run) control.Ru
 		}
 	}
 	r.Enforcement.Missing = append(slices.Clone(r.Enforcement.Missing), enforcement.Overruns(observed.overruns(), neighbours)...)
+	if r.SelfPaced > 0 {
+		r.Enforcement.Missing = append(r.Enforcement.Missing, enforcement.SelfPaced)
+	}
 	if r.Refused != "" {
 		r.Enforcement.Missing = append(r.Enforcement.Missing, enforcement.Refused+r.Refused)
 	}

@@ -155,7 +155,7 @@ func (r *run) status() control.Run {
 	status := r.container.Status()
 	out := control.Run{
 		ID: r.ID, Name: r.Name, UID: r.UID, PID: r.PID, Started: r.Started, Priority: string(r.Priority),
-		Enforcement: r.Enforcement, Refused: status.Refused, Refusals: status.Refusals, VGPUs: []control.VGPU{},
+		Enforcement: r.Enforcement, Refused: status.Refused, SelfPaced: status.SelfPaced, Refusals: status.Refusals, VGPUs: []control.VGPU{},
 	}
 	for _, v := range status.VGPUs {
 		out.VGPUs = append(out.VGPUs, vgpuOf(v))

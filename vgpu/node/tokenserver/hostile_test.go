@@ -394,6 +394,35 @@ func TestUnservedProcessIsReported(t *testing.T) {
 	}
 }
 
+// TestSelfPacedProcessIsReported checks that a process which has a session and paces itself is reported as such, not as one that does not reach the
+// server; beside it, a process without a session is still reported.
+func TestSelfPacedProcessIsReported(t *testing.T) {
+	clock := &handClock{now: time.Hour}
+	r := newFixture(t, tempDir(t), func(c *tokenserver.Config) { c.Clock = clock })
+	container := r.add(t, "a", half)
+	client := r.dial(t, "a")
+	clock.now += tokenserver.Lease + 1
+	file, err := os.Open(filepath.Join(r.dir, "a", "processes-1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	for i, test := range []struct {
+		offset    int64 // of the byte that one more process locks
+		selfPaced uint32
+		refused   bool
+	}{{77, 0, true}, {77, 1, false}, {5, 1, true}, {9000, 1, true}} {
+		byteLock := unix.Flock_t{Type: unix.F_RDLCK, Start: tokenwire.UnservedStart + test.offset, Len: 1}
+		if err := unix.FcntlFlock(file.Fd(), unix.F_OFD_SETLK, &byteLock); err != nil {
+			t.Fatal(err)
+		}
+		client.VGPUs[0].Client.SelfPaced.Store(test.selfPaced)
+		if got := container.Status(); got.SelfPaced != int(test.selfPaced) || (got.Refused != "") != test.refused {
+			t.Errorf("step %d: %d self-paced, refused: %q", i, got.SelfPaced, got.Refused)
+		}
+	}
+}
+
 // TestRefusalsAreLogged checks that the log names the process of a refused connection, and the reason.
 func TestRefusalsAreLogged(t *testing.T) {
 	var log bytes.Buffer

@@ -233,18 +233,42 @@ func allowReading(name string, uid uint32) error {
 	return unix.Setxattr(name, "system.posix_acl_access", list, 0)
 }
 
-// hasUnserved reports whether a process of the container runs without a session. Processes without the hook do not count.
-func (c *Container) hasUnserved() bool {
+// hasUnserved reports whether a process of the container does not follow the server, with a session or without one. Processes without the hook do
+// not count.
+func (c *Container) hasUnserved() bool { return c.countUnserved(0) > 0 }
+
+// countUnserved returns how many processes of the container do not follow the server, but stops counting above most.
+func (c *Container) countUnserved(most int) (count int) {
 	if c.locks == nil {
-		return false
+		return 0
 	}
 	raw, err := c.locks.SyscallConn()
 	if err != nil {
-		return false
+		return 0
 	}
-	lock := unix.Flock_t{Type: unix.F_WRLCK, Start: tokenwire.UnservedStart, Len: tokenwire.UnservedLength} // asks whether another process holds such a lock
-	asked := raw.Control(func(fd uintptr) { err = unix.FcntlFlock(fd, unix.F_OFD_GETLK, &lock) })
-	return asked == nil && err == nil && lock.Type != unix.F_UNLCK
+	_ = raw.Control(func(fd uintptr) { count = countLocks(fd, tokenwire.UnservedStart, tokenwire.UnservedLength, most) }) // fails only for a closed file
+	return count
+}
+
+// countLocks returns how many bytes of a range others have locked for reading, but stops counting above most. The kernel reports any lock of the
+// range, not the first one, so each half that is left is asked about again.
+func countLocks(fd uintptr, start, length int64, most int) int {
+	lock := unix.Flock_t{Type: unix.F_WRLCK, Start: start, Len: length}
+	if length <= 0 || unix.FcntlFlock(fd, unix.F_OFD_GETLK, &lock) != nil || lock.Type == unix.F_UNLCK {
+		return 0
+	}
+	from, end := max(start, lock.Start), start+length
+	if lock.Len > 0 {
+		end = min(end, lock.Start+lock.Len)
+	}
+	count := int(end - from)
+	if count <= most {
+		count += countLocks(fd, start, from-start, most-count)
+	}
+	if count <= most {
+		count += countLocks(fd, end, start+length-end, most-count)
+	}
+	return count
 }
 
 // policyText returns the content of the policy file: the limits to which the hook keeps while the server is unreachable.

@@ -14,6 +14,7 @@ type Status struct {
 	ID          string
 	Connections int
 	Refusals    uint64 // connections of its processes that the server refused or ended
+	SelfPaced   int    // processes that have a session and yet do not follow the server, but pace themselves
 	Refused     string // why the server refuses a process at present; empty if it refuses none
 	VGPUs       []VGPUStatus
 }
@@ -41,6 +42,7 @@ type VGPUStatus struct {
 	Blocks         int64          // blocks of its latest token, in class elastic
 	Running        bool           // a process runs under a token
 	Waiting        int            // number of processes that wait for a token
+	SelfPaced      int            // number of its processes that do not follow the server, but pace themselves
 	Processes      []ProcessStatus
 }
 
@@ -69,11 +71,12 @@ func (c *Container) Status() Status {
 	status := Status{ID: c.ID, Connections: len(c.connections), Refusals: c.refusals.count, Refused: c.refusals.current(now)}
 	reconnected := now-c.since > Lease // before that, processes of an earlier server may still reconnect
 	c.mu.Unlock()
-	if status.Refused == "" && reconnected && c.hasUnserved() {
-		status.Refused = "a process does not reach the token server"
-	}
 	for _, v := range c.vgpus {
 		status.VGPUs = append(status.VGPUs, v.status())
+		status.SelfPaced = max(status.SelfPaced, status.VGPUs[len(status.VGPUs)-1].SelfPaced)
+	}
+	if status.Refused == "" && reconnected && c.countUnserved(status.SelfPaced) > status.SelfPaced {
+		status.Refused = "a process does not reach the token server"
 	}
 	return status
 }
@@ -103,6 +106,9 @@ func (v *vgpu) status() VGPUStatus {
 		}
 		if c.waiting {
 			status.Waiting++
+		}
+		if c.client.at.SelfPaced.Load() != 0 {
+			status.SelfPaced++
 		}
 		status.Processes = append(status.Processes, ProcessStatus{
 			PID: c.pid, Launches: c.client.at.Launches.Load(), Memory: loadBytes(&c.client.at.Memory),

@@ -34,6 +34,7 @@ int main(void) {
 	AT(client, open);
 	AT(client, last_launch);
 	AT(client, waiting);
+	AT(client, self_paced);
 	AT(client, waiting_since);
 	AT(client, memory);
 	AT(client, captures);

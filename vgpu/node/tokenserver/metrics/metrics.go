@@ -58,6 +58,7 @@ func collectVGPU(out chan<- prometheus.Metric, v tokenserver.VGPUStatus, labels 
 		gauge(memoryUsed, float64(v.Used), labels...),
 		gauge(memoryPeak, float64(v.Peak), labels...),
 		gauge(processes, float64(len(v.Processes)), labels...),
+		gauge(selfPaced, float64(v.SelfPaced), labels...),
 		gauge(leased, float64(v.LeasedSessions), labels...),
 		counter(tokens, float64(v.Tokens), labels...),
 		counter(stalls, float64(v.Waits.Stalls), labels...),
@@ -114,6 +115,7 @@ var (
 	memoryUsed   = describeShare("memory_used_bytes", "Device memory in use, as reported by the processes.")
 	memoryPeak   = describeShare("memory_peak_bytes", "Most device memory in use since the agent has started, as reported by the processes.")
 	processes    = describeShare("processes", "Processes with a session.")
+	selfPaced    = describeShare("self_paced_processes", "Processes that have a session and yet do not follow the server, but pace themselves.")
 	leased       = describeShare("leased_sessions", "Sessions of an earlier server whose processes may still run on their lease.")
 	tokens       = describeShare("tokens_total", "Granted tokens.")
 	wait         = describeShare("token_wait_seconds", "Time that processes waited for a token.")

@@ -25,7 +25,7 @@ func (s fixedSource) Counters() tokenserver.Counters { return s.counters }
 func example() fixedSource {
 	v := tokenserver.VGPUStatus{
 		Share: share.Share{SMRequest: 600, SMLimit: 600, QuotaRequest: 250, QuotaLimit: 500, Memory: 1 << 30},
-		UUID:  "GPU-0", Total: 1500 * time.Millisecond, Used: 1 << 20, Peak: 3 << 20, Tokens: 7, LeasedSessions: 2,
+		UUID:  "GPU-0", Total: 1500 * time.Millisecond, Used: 1 << 20, Peak: 3 << 20, Tokens: 7, LeasedSessions: 2, SelfPaced: 1,
 		Processes: make([]tokenserver.ProcessStatus, 3),
 		Waits:     tokenserver.Waits{Count: 4, Sum: 6 * time.Second, Stalls: 1},
 		Overruns:  token.Overruns{Caused: 3 * time.Second, Suffered: 2 * time.Second, Debt: time.Second},
@@ -59,7 +59,7 @@ func TestValues(t *testing.T) {
 	for name, want := range map[string]float64{
 		"gshare_share_sm_ratio": 0.6, "gshare_share_quota_request_ratio": 0.25, "gshare_share_quota_limit_ratio": 0.5,
 		"gshare_share_busy_seconds_total": 1.5, "gshare_share_memory_limit_bytes": 1 << 30, "gshare_share_memory_used_bytes": 1 << 20, "gshare_share_memory_peak_bytes": 3 << 20,
-		"gshare_share_processes": 3, "gshare_share_leased_sessions": 2, "gshare_share_tokens_total": 7, "gshare_share_stalls_total": 1,
+		"gshare_share_processes": 3, "gshare_share_leased_sessions": 2, "gshare_share_self_paced_processes": 1, "gshare_share_tokens_total": 7, "gshare_share_stalls_total": 1,
 		"gshare_share_overrun_seconds_total": 3, "gshare_share_delayed_seconds_total": 2, "gshare_share_debt_seconds": 1,
 	} {
 		t.Run(name, func(t *testing.T) {
