@@ -3,9 +3,11 @@ package admission_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/gshare-dev/gshare/vgpu/kube"
@@ -13,20 +15,23 @@ import (
 
 const generated = 600 // pods
 
-// testConsistent: the policies refuse exactly the pods that the scheduler would refuse.
+// testConsistent: the policies refuse exactly the pods that the scheduler would refuse, and complete the others as package kube does.
 func (c *cluster) testConsistent(t *testing.T) {
-	refused, missed := c.compare(t)
+	refused, missed, unlike := c.compare(t)
 	for _, err := range missed {
 		t.Errorf("accepted, though package kube says %v", err)
+	}
+	for _, diff := range unlike {
+		t.Errorf("-completed by package kube +by the policies:\n%s", diff)
 	}
 	if refused < generated/4 || refused > generated*3/4 {
 		t.Errorf("%d of %d pods are bad: the comparison shows little", refused, generated)
 	}
 }
 
-// compare generates pods and returns how many of them package kube refuses, and an error for each of those that the API server accepts. It
-// fails the test if the API server refuses a pod that package kube accepts.
-func (c *cluster) compare(t *testing.T) (refused int, missed []error) {
+// compare generates pods and returns how many of them package kube refuses, an error for each of those that the API server accepts, and a
+// difference for each pod that both accept and complete differently. It fails the test if the API server refuses a pod that package kube accepts.
+func (c *cluster) compare(t *testing.T) (refused int, missed []error, unlike []string) {
 	t.Helper()
 	random := rand.New(rand.NewPCG(1, 2))
 	for range generated {
@@ -37,18 +42,31 @@ func (c *cluster) compare(t *testing.T) (refused int, missed []error) {
 		if want == nil && asks {
 			want = request.ValidateDevices()
 		}
-		_, got := c.try("slo", p)
+		stored, got := c.try("slo", p)
 		switch {
 		case want == nil && got != nil:
 			t.Errorf("refused, though package kube accepts it: %v\n%v %v", got, p.Annotations, p.Spec)
 		case want != nil && got == nil:
 			missed = append(missed, fmt.Errorf("%w: %v %v", want, p.Annotations, p.Spec.Containers[0].Resources.Limits))
+		case want == nil:
+			if diff := cmp.Diff(asked(completed), asked(stored)); diff != "" {
+				unlike = append(unlike, diff)
+			}
 		}
 		if want != nil {
 			refused++
 		}
 	}
-	return refused, missed
+	return refused, missed, unlike
+}
+
+// asked returns the shares that a pod requests, and its scheduler.
+func asked(p *v1.Pod) []string {
+	all := []string{p.Spec.SchedulerName}
+	for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
+		all = append(all, c.Name+" "+numbers(c.Resources.Limits)+" "+numbers(c.Resources.Requests))
+	}
+	return all
 }
 
 // generate returns a valid pod with up to three changes.

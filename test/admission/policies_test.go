@@ -40,8 +40,12 @@ func (c *cluster) without(t *testing.T) stored {
 			t.Errorf("%s: refused without the policies: %v", name, err)
 		}
 	}
-	if refused, missed := c.compare(t); len(missed) < refused/2 {
+	refused, missed, unlike := c.compare(t)
+	if len(missed) < refused/2 {
 		t.Errorf("of %d pods that package kube refuses, Kubernetes itself refuses all but %d: the comparison shows little", refused, len(missed))
+	}
+	if len(unlike) < generated/10 {
+		t.Errorf("%d pods of %d are complete without the policies: the comparison shows little", generated-refused-len(unlike), generated)
 	}
 	s := stored{good: map[string]*v1.Pod{}, strange: map[string]*v1.Pod{}}
 	for name, tc := range goodPods {
