@@ -64,7 +64,7 @@ func (e *exchange) forward(ctx context.Context, it *item, t turn, retried bool) 
 		if isHeaderTooLong(err) {
 			e.function.count(func(s *statistics) { s.finish(&s.counts.Refused) })
 			queue.failed(r, t.flight, true)
-			e.refuse(newRefusal(http.StatusRequestHeaderFieldsTooLarge, reasonBadRequest, "the header is longer than the replica takes"))
+			e.refuse(newRefusal(causeLongHeader, "the header is longer than the replica takes"))
 			return true
 		}
 		unknown := e.grpc && !spoken(queue)
@@ -73,7 +73,7 @@ func (e *exchange) forward(ctx context.Context, it *item, t turn, retried bool) 
 			return false
 		}
 		e.function.count(func(s *statistics) { s.finish(&s.counts.Failed) })
-		e.refuse(newRefusal(http.StatusBadGateway, reasonReplica, "the replica that had the request failed"))
+		e.refuse(newRefusal(causeReplica, "the replica that had the request failed"))
 		return true
 	}
 	defer response.Body.Close()

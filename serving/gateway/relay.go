@@ -65,7 +65,7 @@ func parseElapsed(text string) time.Duration {
 // sent to another gateway.
 var (
 	errPeer    = errors.New("the gateway that had the request failed")
-	refusePeer = newRefusal(http.StatusBadGateway, reasonGateway, errPeer.Error())
+	refusePeer = newRefusal(causeGateway, errPeer.Error())
 )
 
 // relay is a request that another gateway is to serve.

@@ -69,7 +69,7 @@ func (e *exchange) serve() {
 		timeout, err = e.clientTimeout()
 	}
 	if err != nil {
-		e.reject(newRefusal(http.StatusBadRequest, reasonBadRequest, err.Error()))
+		e.reject(newRefusal(causeBadRequest, err.Error()))
 		return
 	}
 	settings := e.function.settings()
