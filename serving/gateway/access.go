@@ -56,17 +56,17 @@ func (g *Gateway) takeToken(r *http.Request) (*http.Request, string, refusal) {
 	if g.callers == nil {
 		return r, "", refusal{}
 	}
-	values := r.Header["Authorization"]
+	values := r.Header[authorizationHeader]
 	if len(values) > 1 || len(values) == 1 && g.isAmongOthers(values[0]) {
 		return r, "", refuseTokens
 	}
-	token := g.callers.FindToken(r.Header.Get("Authorization"))
+	token := g.callers.FindToken(r.Header.Get(authorizationHeader))
 	if token == "" {
 		return r, "", refusal{}
 	}
 	clean := *r
 	clean.Header = r.Header.Clone()
-	clean.Header.Del("Authorization")
+	clean.Header.Del(authorizationHeader)
 	return &clean, token, refusal{}
 }
 

@@ -25,13 +25,6 @@ type part struct {
 	grpc    bool
 }
 
-// batchHeaders are the headers of a request that are sent with its batch. All parts of a batch have the same values of them.
-var batchHeaders = []string{"Accept", "Content-Type"}
-
-// aloneHeaders are the headers of requests that are not batched: those with credentials, which must not be mixed with other requests, and those whose
-// bodies cannot be read.
-var aloneHeaders = []string{"Authorization", "Content-Encoding", "Cookie", "Expect"}
-
 // locate finds the tensors of an inference request that may be batched, and refuses it if it is malformed. It leaves other requests as they are and
 // returns no part for them. timeout is how long the client waits according to the body, 0 if it does not say.
 func (e *exchange) locate(maxBatch int) (p *part, timeout time.Duration, why refusal) {

@@ -149,7 +149,7 @@ func (e *exchange) outgoing(ctx context.Context, it *item, r *replica) *http.Req
 	if it.explicit { // the client's timeout, less the time that has passed
 		left := max(1, time.Until(it.due).Milliseconds())
 		if e.grpc {
-			out.Header.Set(grpcTimeout, strconv.FormatInt(min(left, maxTimeout.Milliseconds()), 10)+"m") // of up to 8 digits
+			out.Header.Set(grpcTimeoutHeader, strconv.FormatInt(min(left, maxTimeout.Milliseconds()), 10)+"m") // of up to 8 digits
 		}
 		for _, name := range timeoutHeaders {
 			if out.Header.Get(name) != "" {

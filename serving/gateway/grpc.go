@@ -16,10 +16,9 @@ import (
 	"github.com/gshare-dev/gshare/vgpu/share"
 )
 
-// Headers and trailers of gRPC, whose answers all have the HTTP status 200.
+// Headers and trailers of gRPC's answers, which all have the HTTP status 200.
 const (
 	grpcType    = "application/grpc"
-	grpcTimeout = "Grpc-Timeout"
 	grpcStatus  = "Grpc-Status"
 	grpcMessage = "Grpc-Message"
 )
@@ -36,7 +35,7 @@ func isGRPC(r *http.Request) bool {
 	if r.ProtoMajor != 2 || r.Method != http.MethodPost {
 		return false
 	}
-	rest, ok := strings.CutPrefix(r.Header.Get("Content-Type"), grpcType)
+	rest, ok := strings.CutPrefix(r.Header.Get(contentTypeHeader), grpcType)
 	return ok && (rest == "" || rest[0] == '+' || rest[0] == ';')
 }
 
