@@ -103,7 +103,7 @@ func TestBadCitations(t *testing.T) {
 	tree := fstest.MapFS{
 		"docs/glossary.md": {Data: []byte("| F20 | the paper | gshare |\nF21 is not in the first column of a table\n")},
 		"docs/coverage.md": {Data: []byte("| DI-60 to DI-63 | the branch |\n")},
-		"docs/adr/0001.md": {}, "vgpu/README.md": {},
+		"docs/adr/0001.md": {}, "docs/adr/0001-a.md": {}, "vgpu/README.md": {}, "vgpu/a.go": {Data: []byte("func turn() {}")},
 	}
 	known, err := defined(tree)
 	if err != nil {
@@ -121,6 +121,14 @@ func TestBadCitations(t *testing.T) {
 		"no such page":         {"vgpu/packing/a.go", "// docs/adr/0002.md has the figures", "docs/adr/0002.md does not exist"},
 		"outside":              {"a.go", "// as " + "DESIG" + "N 4 wants it", "outside the repository"},
 		"outside, in a string": {"a.go", `dir := "../shar` + `ed/data"`, "outside the repository"},
+		"file":                 {"a.go", "// as in vgpu/a.go, and (vgpu/a.go:turn).", ""},
+		"no such file":         {"a.go", "// the order of vgpu/strides.go", "a.go:1: vgpu/strides.go does not exist"},
+		"no such file, name":   {"a.c", "/* as vgpu/strides.go:issueAll does */", "vgpu/strides.go does not exist"},
+		"no such name":         {"a.go", "// as vgpu/a.go:turns does", "vgpu/a.go has no turns"},
+		"decision":             {"a.go", "// ADR 0001 says why", ""},
+		"no such decision":     {"a.go", "// ADR 0099 says why", "a.go:1: docs/adr has no record 0099"},
+		"web":                  {"a.go", "// as https://example.org/a says", "https://example.org/a is outside"},
+		"web, in a string":     {"a.go", `u := "https://example.org/a"`, ""},
 		"script":               {"a.sh", "# as FG-99 says", "FG-99 is defined neither"},
 	} {
 		t.Run(name, func(t *testing.T) { expect(t, checkCitations(tree, test.file, test.text, known), test.want) })

@@ -23,9 +23,21 @@ var (
 	// page matches a document that a comment names by its path from the root of the repository.
 	page = regexp.MustCompile(`\b[\w./-]+\.md\b`)
 
+	// sourcePath matches a file of the repository that a comment names by its path from the root, optionally with a name that the file contains.
+	sourcePath = regexp.MustCompile(`(?:^|[\s("'` + "`" + `])((?:` + tops + `)/[\w./-]+\.(?:go|c|h|sh|py|yaml|json|txt|def))(?::([A-Za-z_]\w*))?`)
+
+	// decision matches the number of a record in docs/adr.
+	decision = regexp.MustCompile(`\bADR (\d+)\b`)
+
+	// address matches the address of a page on the web.
+	address = regexp.MustCompile(`\bhttps?://\w\S*`)
+
 	// outside matches names of things that a clone does not contain. Each pattern has a bracket so that it does not match itself.
 	outside = regexp.MustCompile(`\bDESIG[N](\.md)?\b|\b(facts|spec|shared|papers)[/](data|[a-z-]+\.md|[a-z]+/)|\bHOUS[E]\.md`)
 )
+
+// tops are the folders at the root, as a part of a regular expression.
+const tops = "cmd|deviceplugin|draplugin|docs|hack|hook|lab|manifests|plugins|python|serving|test|vgpu"
 
 // notCodes are words that look like codes.
 var notCodes = []string{"F16", "F32", "F64", "P95", "P99"}
@@ -58,8 +70,8 @@ func defined(tree fs.FS) (map[string]bool, error) {
 	return found, nil
 }
 
-// checkCitations finds, in one text, numbers that no page defines, pages that do not exist, and references to things outside the
-// repository.
+// checkCitations finds, in one text, numbers that no page defines, files, names in them and decisions that do not exist, and references to things
+// outside the repository.
 func checkCitations(tree fs.FS, name, text string, known map[string]bool) []string {
 	var found []string
 	for number, line := range strings.Split(text, "\n") {
@@ -80,6 +92,23 @@ func checkCitations(tree fs.FS, name, text string, known map[string]bool) []stri
 			if !exists(tree, p) && !exists(tree, path.Join(path.Dir(name), p)) && !exists(tree, path.Join("docs", p)) && !exists(tree, path.Join("test/bench", p)) {
 				found = append(found, where+p+" does not exist")
 			}
+		}
+		for _, m := range sourcePath.FindAllStringSubmatch(comment, -1) {
+			text, err := fs.ReadFile(tree, m[1])
+			switch {
+			case err != nil:
+				found = append(found, where+m[1]+" does not exist")
+			case m[2] != "" && !regexp.MustCompile(`\b`+m[2]+`\b`).Match(text):
+				found = append(found, where+m[1]+" has no "+m[2])
+			}
+		}
+		for _, m := range decision.FindAllStringSubmatch(comment, -1) {
+			if records, _ := fs.Glob(tree, "docs/adr/"+m[1]+"-*.md"); len(records) == 0 {
+				found = append(found, where+"docs/adr has no record "+m[1])
+			}
+		}
+		if m := address.FindString(comment); m != "" {
+			found = append(found, where+m+" is outside the repository: say what it says")
 		}
 	}
 	return found
@@ -145,7 +174,7 @@ func TestCitations(t *testing.T) {
 }
 
 // inPage matches a path of the repository in backquotes.
-var inPage = regexp.MustCompile("`((?:cmd|deviceplugin|draplugin|docs|hack|hook|lab|manifests|plugins|test|vgpu)/[\\w./-]+)`")
+var inPage = regexp.MustCompile("`((?:" + tops + ")/[\\w./-]+)`")
 
 // checkPaths finds paths that a page names and that do not exist.
 func checkPaths(tree fs.FS, name, text string) []string {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// checkout returns the root of a checkout whose scripts build a file "out" from hook/src/a.c and append a line to a log. The user's cache
+// checkout returns the root of a checkout whose scripts build a file "out" from a source of the hook and append a line to a log. The user's cache
 // is empty.
 func checkout(t *testing.T) (root, log string) {
 	t.Helper()
