@@ -143,8 +143,9 @@ struct gshare_server_page {
 	_Atomic uint64_t window;   /* ns */
 	_Atomic uint64_t run_ahead; /* ns of unfinished work that may be queued on the device */
 	_Atomic uint32_t unit;      /* enum gshare_unit */
-	_Atomic uint32_t guaranteed; /* per-mille of every window in which a process without a server may launch */
-	uint64_t pad1[2];
+	_Atomic uint32_t guaranteed; /* per-mille of every window that a process without a server may use */
+	_Atomic uint64_t part_start; /* ns at which that part of one of the windows begins; 0: not stated. Since minor version 3 */
+	uint64_t pad1;
 	/* line 2: memory */
 	_Atomic uint64_t memory_limit; /* bytes */
 	_Atomic uint32_t policy;       /* bits of enum gshare_policy */

@@ -279,6 +279,7 @@ void gsh_account_after_fork(void) {
 		atomic_store(&v->launches, 0);
 		atomic_store(&v->blocks, 0);
 		atomic_store(&v->busy, 0);
+		atomic_store(&v->excused, 0);
 		atomic_store(&v->open, 0);
 		atomic_store(&v->unbounded, 0);
 		atomic_store(&v->unbounded_events, 0);

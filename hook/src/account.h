@@ -25,6 +25,7 @@ struct gsh_vgpu {
 	char uuid[GSHARE_UUID_SIZE];
 	/* sums of this process, copied to the client page by gsh_publish */
 	_Atomic uint64_t launches, blocks, busy, open; /* busy: ns measured; open: ns estimated, launched and not yet measured */
+	_Atomic uint64_t excused;                      /* ns of `busy` in which the process probably waited for neighbours, without a server */
 	_Atomic uint64_t unbounded;                    /* ns estimated, of open work that gsh_slot_unbound has taken out of `open` */
 	_Atomic uint32_t unbounded_events;             /* the events behind that work */
 	_Atomic uint32_t unknown_events;               /* open events of launches whose cost is unknown */

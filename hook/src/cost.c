@@ -1,5 +1,7 @@
 #include "cost.h"
 
+#include "platform.h"
+
 struct gsh_cost gsh_costs[GSH_COSTS];
 
 /*
@@ -12,6 +14,7 @@ static struct gsh_cost *insert(const void *key) {
 	atomic_store(&c->ns, GSH_COST_UNKNOWN);
 	atomic_store(&c->blocks, GSH_BLOCKS_UNKNOWN);
 	atomic_store(&c->measured, 0);
+	atomic_store(&c->usual, 0);
 	atomic_store(&c->key, key);
 	return c;
 }
@@ -30,12 +33,25 @@ static uint64_t next_estimate(uint64_t old, uint64_t ns, bool replaced) {
 /* Returns the time between two bounds that is nearest to the old estimate. Without an estimate that is the upper bound. */
 static uint64_t nearest(uint64_t old, uint64_t least, uint64_t most) { return old > most ? most : old < least ? least : old; }
 
+/* A longer time, of a launch that may have waited for neighbours, counts little. */
+static uint32_t next_usual(uint32_t old, uint64_t us) {
+	if (us > UINT32_MAX / 2) us = UINT32_MAX / 2;
+	return !old || us < old ? (uint32_t)us : us - old < old / 8 + 1 ? (uint32_t)us : old + old / 8 + 1;
+}
+
+uint64_t gsh_cost_usual(const void *key) {
+	const struct gsh_cost *c = gsh_cost_find(key);
+	uint64_t usual = c ? atomic_load(&c->usual) : 0;
+	return usual ? usual * GSH_MICROSECOND : UINT64_MAX;
+}
+
 void gsh_cost_learn(const void *key, uint64_t least, uint64_t most, bool beside) {
 	struct gsh_cost *c = gsh_cost_find(key);
 	if (!c) c = insert(key);
 	bool replaced = beside || atomic_load(&c->measured) == 1;
 	uint64_t old = atomic_load(&c->ns);
 	atomic_store(&c->ns, next_estimate(old, nearest(old, least, most), replaced));
+	atomic_store(&c->usual, next_usual(atomic_load(&c->usual), most / GSH_MICROSECOND + 1));
 	atomic_fetch_add(&c->measured, 1);
 }
 
@@ -55,4 +71,5 @@ void gsh_cost_forget(const void *key) {
 	if (!c) return;
 	atomic_store(&c->ns, GSH_COST_UNKNOWN);
 	atomic_store(&c->measured, 0);
+	atomic_store(&c->usual, 0);
 }

@@ -22,6 +22,7 @@ struct gsh_cost {
 	_Atomic uint64_t ns;
 	_Atomic uint64_t blocks; /* thread blocks of a graph, or GSH_BLOCKS_UNKNOWN */
 	_Atomic uint32_t measured; /* number of measurements */
+	_Atomic uint32_t usual; /* us; the least time that was measured lately, or 0 */
 } __attribute__((aligned(32)));
 /* The table: each key has one of two neighbouring entries. */
 extern struct gsh_cost gsh_costs[GSH_COSTS];
@@ -59,6 +60,9 @@ static inline uint64_t gsh_cost_of(const void *key) {
  * thread that reaps.
  */
 void gsh_cost_learn(const void *key, uint64_t least, uint64_t most, bool beside);
+
+/* Returns the ns that launches of a key have taken at least lately, or UINT64_MAX if none was measured. Called by the thread that reaps. */
+uint64_t gsh_cost_usual(const void *key);
 
 /* Makes the time of every key unknown, so that each is measured before further launches follow it. Called by the thread that reaps. */
 void gsh_costs_doubt(void);

@@ -4,10 +4,10 @@
 #include "client.h"
 #include "device.h"
 #include "log.h"
+#include "pace.h"
 #include "peers.h"
 #include "platform.h"
 #include "reap.h"
-#include "token.h"
 
 #define ACTIVE_TIME (100 * GSH_MILLISECOND) /* how long rounds stay short after the last work */
 #define ACTIVE_ROUND GSH_MILLISECOND
@@ -44,6 +44,7 @@ static void publish_all(bool launched) {
 /* Switches between launching by the server's tokens and pacing by the process itself. */
 static void set_self_paced(bool self_paced) {
 	if (atomic_load(&gsh_self_paced) == self_paced) return;
+	if (self_paced) gsh_pace_begin();
 	gsh_account_pace(self_paced);
 	atomic_fetch_add(&gsh_epoch, 1);
 	gsh_log(self_paced ? "token server unresponsive, enforcing guaranteed share locally" : "token server responsive again");
@@ -80,8 +81,8 @@ static bool blocks_overdue(void) {
 }
 
 /*
- * Reports whether the heartbeat has not changed for HEARTBEAT_TIMEOUT of the time in which this thread ran. Its value is a time of the server's
- * clock, which may not be that of this process. The time in which this process was stopped says nothing about the server.
+ * Reports whether the heartbeat has not changed for HEARTBEAT_TIMEOUT of the time in which this thread ran. Its value is a time of the
+ * server's clock, which may not be that of this process. The time in which this process was stopped says nothing about the server.
  */
 static bool server_silent(uint64_t now) {
 	uint64_t seen = atomic_load(&gsh_vgpus[0].server->heartbeat), passed = now - last_round;
@@ -110,7 +111,7 @@ static bool round_once(void) {
 	if (launched || open) last_active = now;
 	publish_all(launched);
 	watch_server(now);
-	gsh_token_retire();
+	gsh_pace_round();
 	gsh_peers_usable(); /* takes its locks again if the application has closed all descriptors, which ends them */
 	atomic_fetch_add(&gsh_epoch, 1);
 	return now - last_active < ACTIVE_TIME;
@@ -143,6 +144,7 @@ int gsh_helper_start(bool reached) {
 }
 
 void gsh_helper_after_fork(void) {
+	gsh_pace_after_fork();
 	atomic_store(&idle, false);
 	atomic_store(&activity, false);
 	atomic_store(&stopped, false);

@@ -21,6 +21,7 @@
 #define SERVED 0
 #define PRESENT(slot) ((int64_t)1 << 32 | (slot))
 #define ACTIVE(vgpu, slot) ((int64_t)(2 + (vgpu)) << 32 | (slot))
+#define OWING(vgpu, slot) ((int64_t)(32 + (vgpu)) << 32 | (slot))
 #define UNSERVED(slot) (GSHARE_UNSERVED_START + (slot))
 #define MEMORY_OF_SLOT ((int64_t)1 << 33)
 #define MEMORY(vgpu, slot) ((int64_t)1 << 62 | (int64_t)(vgpu) << 53 | (int64_t)(slot) * MEMORY_OF_SLOT)
@@ -33,6 +34,7 @@ static bool absent; /* this process sees no file, or may not open it */
 /* What this process has stated. If the application closes the descriptor, its locks are taken again on the next use. */
 static bool known, served; /* known: `served` has been stated */
 static uint64_t active[GSHARE_VGPU_MAX]; /* the window since which this process launches; 0: it does not */
+static bool owes[GSHARE_VGPU_MAX];
 static int64_t held[GSHARE_VGPU_MAX];    /* units */
 
 /* Locks or unlocks a range for this process. Returns whether that was possible. */
@@ -76,6 +78,7 @@ static bool restate(void) {
 	for (uint32_t v = 0; v < GSHARE_VGPU_MAX; v++) {
 		all = all && set(F_RDLCK, MEMORY(v, slot), held[v]);
 		all = all && (!active[v] || set(F_RDLCK, ACTIVE(v, slot), 1));
+		all = all && (!owes[v] || set(F_RDLCK, OWING(v, slot), 1));
 	}
 	return all;
 }
@@ -182,18 +185,30 @@ void gsh_peers_deactivate(uint32_t vgpu) {
 	pthread_mutex_unlock(&lock);
 }
 
-uint32_t gsh_peers_active(uint32_t vgpu, uint32_t *before) {
-	int64_t from = ACTIVE(vgpu, 0), end = ACTIVE(vgpu + 1, 0), start, stop;
+/* Returns how many bytes of a range others have locked, and stores in *before how many of them come before the byte of this process's slot. */
+static uint32_t others_in(int64_t from, uint32_t *before) {
+	int64_t at = from, start, stop;
 	uint32_t others = 0;
 	*before = 0;
 	pthread_mutex_lock(&lock);
-	for (; others < QUERIES && ensure_open() && first(from, end, &start, &stop) > 0; others++) {
-		*before += start < ACTIVE(vgpu, slot);
-		from = stop;
+	for (; others < QUERIES && ensure_open() && first(at, from + SLOTS, &start, &stop) > 0; others++) {
+		*before += start < from + slot;
+		at = stop;
 	}
 	pthread_mutex_unlock(&lock);
 	return others;
 }
+
+uint32_t gsh_peers_active(uint32_t vgpu, uint32_t *before) { return others_in(ACTIVE(vgpu, 0), before); }
+
+void gsh_peers_owe(uint32_t vgpu, bool now) {
+	pthread_mutex_lock(&lock);
+	if (owes[vgpu] != now && ensure_open()) set(now ? F_RDLCK : F_UNLCK, OWING(vgpu, slot), 1);
+	owes[vgpu] = now;
+	pthread_mutex_unlock(&lock);
+}
+
+uint32_t gsh_peers_owing(uint32_t vgpu, uint32_t *before) { return others_in(OWING(vgpu, 0), before); }
 
 uint64_t gsh_peers_number(void) {
 	pthread_mutex_lock(&lock);
@@ -206,5 +221,5 @@ void gsh_peers_after_fork(void) {
 	pthread_mutex_init(&lock, NULL);
 	gsh_file_close(&file);
 	known = served = false;
-	for (uint32_t v = 0; v < GSHARE_VGPU_MAX; v++) active[v] = 0, held[v] = 0;
+	for (uint32_t v = 0; v < GSHARE_VGPU_MAX; v++) active[v] = 0, owes[v] = false, held[v] = 0;
 }

@@ -8,6 +8,7 @@
  *   UNSERVED a byte for each process that the server does not serve, which the server counts
  *   PRESENT  a byte for each process, which gives it a slot of its own
  *   ACTIVE   a byte for each process and vGPU, locked while the process launches without a server
+ *   OWING    a byte for each process and vGPU, locked while the process owes time without a server
  *   MEMORY   a range for each process and vGPU, as long as the memory that it holds without a server
  *
  * All functions may be called by any thread; they take a lock of their own and never wait for another process.
@@ -50,6 +51,12 @@ void gsh_peers_deactivate(uint32_t vgpu);
 
 /* Returns how many other processes launch on a vGPU without a server, and stores in *before how many of them come before this one. */
 uint32_t gsh_peers_active(uint32_t vgpu, uint32_t *before);
+
+/* States whether this process owes time on a vGPU. */
+void gsh_peers_owe(uint32_t vgpu, bool owes);
+
+/* Returns how many other processes owe time on a vGPU, and stores in *before how many of them come before this one. */
+uint32_t gsh_peers_owing(uint32_t vgpu, uint32_t *before);
 
 /* Returns a number that is the same in all processes of the container, and differs between containers. */
 uint64_t gsh_peers_number(void);

@@ -17,6 +17,8 @@
 #define UNBOUND_AFTER (250 * GSH_MILLISECOND)
 #define PAUSE_MIN (50 * GSH_MICROSECOND)
 #define PAUSE_MAX GSH_MILLISECOND
+#define EXCUSED_PART 5 /* one part in so many */
+#define EXCUSED_MOST (2 * GSH_SECOND)
 #define HOST_TIME (5 * GSH_MICROSECOND) /* the host usually needs at most this long for a launch */
 #define REBASE (10 * (int64_t)GSH_SECOND) /* the driver's float milliseconds are too coarse beyond this */
 
@@ -36,6 +38,11 @@ static struct chain_end {
 	int64_t at;           /* ns */
 	uint64_t recorded_at; /* by the host, CLOCK_MONOTONIC ns */
 } chain_ends[CHAINS];
+
+/* How much of the time beyond the usual may still be excused. */
+static struct excuses {
+	uint64_t room, at; /* ns */
+} excuses[GSHARE_VGPU_MAX];
 
 static uint64_t doubted_at; /* when all costs were last made unknown, ns */
 static struct gsh_union unions[GSHARE_VGPU_MAX]; /* the intervals for which each vGPU was charged */
@@ -115,6 +122,22 @@ static bool event_time(struct gsh_slot *slot, int64_t *at) {
 	return true;
 }
 
+/*
+ * Without a server, the kernels of neighbours may take the SMs at any time, and a launch that waits for them seems to take longer. What it takes
+ * beyond the usual is excused, but no more than EXCUSED_MOST at once and a part of the time on average: it may as well have become longer.
+ */
+static void excuse(struct gsh_vgpu *v, uint64_t took, uint64_t usual) {
+	struct excuses *e = &excuses[v->number];
+	uint64_t now = gsh_now(), excused = took > usual ? took - usual : 0;
+	e->room += (now - e->at) / EXCUSED_PART;
+	e->at = now;
+	if (e->room > EXCUSED_MOST) e->room = EXCUSED_MOST;
+	if (excused > e->room) excused = e->room;
+	if (!excused || !atomic_load(&gsh_self_paced)) return;
+	e->room -= excused;
+	atomic_fetch_add(&v->excused, excused);
+}
+
 /* Charges an interval in which a stream was busy throughout. Returns the ns that no other stream's interval covered. */
 static uint64_t charge_interval(struct gsh_vgpu *v, int64_t start, int64_t end) {
 	uint64_t added = gsh_union_add(&unions[v->number], start, end);
@@ -182,12 +205,16 @@ static void charge_batch(struct gsh_slot *slot, int64_t end) {
 	bool known = chain->chain == b->chain;
 	int64_t start = known ? chain->at : end - (int64_t)b->work;
 	if (start > end) start = end;
-	if (b->sample && known)
-		learn(slot, chain, (uint64_t)(end - start), charge_interval(b->vgpu, start, end));
-	else if (b->launches && slot->busy && known)
-		charge_interval(b->vgpu, start, end), doubt_costs(slot, (uint64_t)(end - start));
-	else if (b->launches)
+	if (b->sample && known) {
+		uint64_t added = charge_interval(b->vgpu, start, end);
+		excuse(b->vgpu, added, gsh_cost_usual(b->sample));
+		learn(slot, chain, (uint64_t)(end - start), added);
+	} else if (b->launches && slot->busy && known) {
+		excuse(b->vgpu, charge_interval(b->vgpu, start, end), b->unknown ? UINT64_MAX : b->work);
+		doubt_costs(slot, (uint64_t)(end - start));
+	} else if (b->launches) {
 		charge_within(b->vgpu, start, end, b->work);
+	}
 	chain->chain = b->chain;
 	chain->at = end;
 	chain->recorded_at = slot->recorded_at;
@@ -284,14 +311,6 @@ void gsh_charge_estimate(struct gsh_vgpu *v, uint64_t work) {
 	if (work >= GSH_COST_UNKNOWN || !work) return;
 	if (!reaper_lock()) return;
 	charge_until_now(v, work);
-	reaper_unlock();
-}
-
-/* The time may include waiting for kernels of other processes. */
-void gsh_charge_watched(struct gsh_vgpu *v, const void *key, uint64_t ns) {
-	if (!ns || !reaper_lock()) return;
-	gsh_cost_learn(key, ns, ns, true);
-	charge_until_now(v, ns);
 	reaper_unlock();
 }
 

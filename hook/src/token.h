@@ -13,7 +13,4 @@ bool gsh_token_permits(const struct gsh_vgpu *v);
 /* Blocks the launching thread until gsh_token_permits, and requests a token from the server once. */
 void gsh_token_wait(struct gsh_vgpu *v);
 
-/* Gives up this process's turns on the vGPUs on which it no longer launches without a server. Called regularly, by the helper thread. */
-void gsh_token_retire(void);
-
 #endif

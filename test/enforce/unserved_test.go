@@ -1,6 +1,7 @@
 package enforce_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -67,5 +68,58 @@ func TestUnservedProcessEnds(t *testing.T) {
 	t.Logf("the first process is busy for %.1f %% of the time, then alone for %.1f %%", 100*both, 100*alone)
 	if both > 0.15 || alone < 0.17 || alone > 0.22 {
 		t.Errorf("the first process is busy for %.1f %% of the time, then alone for %.1f %%", 100*both, 100*alone)
+	}
+}
+
+// TestUnservedLong checks that while the token server is away, two pods have their quotas whatever the length of the kernels and graphs of one of
+// them: over many windows within 2 points (3.5 below for the other one), and that pod in no period of 10 s beyond its quota by more than one kernel or graph.
+func TestUnservedLong(t *testing.T) {
+	t.Parallel()
+	const away, ten = second, 10 * second
+	for _, test := range []struct {
+		kernel    time.Duration
+		graph     int // kernels of a graph; 0 for plain launches
+		processes int
+		length    time.Duration
+		always    bool
+	}{
+		{ms / 2, 0, 1, 11 * second, false}, {ms, 0, 1, 11 * second, false}, {2 * ms, 0, 1, 11 * second, false}, {5 * ms, 0, 1, 11 * second, false},
+		{10 * ms, 0, 1, 11 * second, false}, {ms, 20, 1, 11 * second, true}, {20 * ms, 0, 1, 11 * second, false}, {50 * ms, 0, 1, 11 * second, false},
+		{200 * ms, 0, 1, 21 * second, true}, {second, 0, 1, 61 * second, false},
+		{ms, 0, 4, 11 * second, false}, {100 * ms, 0, 4, 21 * second, true},
+	} {
+		t.Run(fmt.Sprintf("%v x %d in %d processes", test.kernel, max(test.graph, 1), test.processes), func(t *testing.T) {
+			if !test.always && !*full {
+				t.Skip("only with -full")
+			}
+			load := []string{kernel(test.kernel, share.Whole)}
+			if test.graph > 0 {
+				load = append(load, "as=graph", fmt.Sprintf("graph=%d", test.graph))
+			}
+			pods := []enforce.Pod{{Share: part(600, 200), Load: load}, {Share: part(600, 600), Load: greedy()}}
+			for range test.processes - 1 {
+				pods[0].More = append(pods[0].More, load)
+			}
+			m := open(t, enforce.Experiment{Tokens: table, Length: test.length, Pods: pods})
+			if err := m.GPU.Run(away); err != nil {
+				t.Fatal(err)
+			}
+			m.Server.Close()
+			if err := m.GPU.Run(test.length); err != nil {
+				t.Fatal(err)
+			}
+			longest := test.kernel * time.Duration(max(test.graph, 1)) * 10 / 6
+			points := 0.02 + longest.Seconds()/(test.length-away).Seconds()
+			for i, quota := range []float64{0.2, 0.6} {
+				got, most := m.Spans(i).Busy(away, test.length), m.Spans(i).Most(ten, away)
+				t.Logf("pod %d: %.1f %%, in 10 s at most %.2f s", i, 100*got, most.Seconds())
+				if got > quota+points || got < quota-points-float64(i)*0.015 { // pod 1 does not make up for all that long kernels cost it
+					t.Errorf("pod %d has %.1f %% of the time without the server, its quota is %.0f %%", i, 100*got, 100*quota)
+				}
+				if limit := quota*ten.Seconds() + max(0.2, longest.Seconds()); i == 0 && most.Seconds() > limit {
+					t.Errorf("pod %d has %.2f s in 10 s, want at most %.2f s", i, most.Seconds(), limit)
+				}
+			}
+		})
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/gshare-dev/gshare/vgpu/share"
@@ -26,19 +25,14 @@ var (
 	Fast Policy = Queue{Name: "fast", Compare: byRelativeBacklog, Barrier: func(start time.Duration) time.Duration { return start }}
 )
 
-// Policies returns the policies that a node can have, the default first.
-func Policies() []Policy { return []Policy{Table, Fast} }
-
-// ParsePolicy returns the policy of a node with the name that its configuration uses.
+// ParsePolicy returns the token policy with the name that node configurations use: table or fast.
 func ParsePolicy(name string) (Policy, error) {
-	var names []string
-	for _, p := range Policies() {
+	for _, p := range []Policy{Table, Fast} {
 		if p.String() == name {
 			return p, nil
 		}
-		names = append(names, p.String())
 	}
-	return nil, fmt.Errorf("unknown token policy %q, must be %s", name, strings.Join(names, " or "))
+	return nil, fmt.Errorf("unknown token policy %q, must be %s or %s", name, Table, Fast)
 }
 
 // tokenIssuer decides for one slice, as its Policy requires, which shares get tokens.
@@ -57,6 +51,8 @@ type tokenIssuer interface {
 	enterTurnAt(now time.Duration)
 	// ownTime returns how much of its own time the share could have used in a period if enough SMs had been free.
 	ownTime(m *member, from, to time.Duration) time.Duration
+	// ownStart returns when in the window a share's own time begins, and false if it has none at a fixed position.
+	ownStart(m *member) (time.Duration, bool)
 	// issue grants tokens to waiting shares.
 	issue(s *Slice)
 	// nextTurn returns when the set of shares that may get tokens changes, or Never.
@@ -105,6 +101,8 @@ func (q queueIssuer) enterTurnAt(time.Duration)  {}
 func (q queueIssuer) ownTime(m *member, from, to time.Duration) time.Duration {
 	return (to - from) * time.Duration(m.QuotaRequest) / time.Duration(share.Whole)
 }
+
+func (q queueIssuer) ownStart(*member) (time.Duration, bool) { return 0, false }
 
 // issue grants tokens from FaST-GShare's ready queue: the waiting shares below their quota limits, in the queue's order.
 func (q queueIssuer) issue(s *Slice) {

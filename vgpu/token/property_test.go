@@ -11,10 +11,11 @@ import (
 const ms = time.Millisecond
 
 // policies are those of the product, and queues with the two other kinds of barrier.
-var policies = append(Policies(),
+var policies = []Policy{
+	Table, Fast,
 	Queue{Name: "no overtaking", Compare: byRelativeBacklog, Barrier: func(time.Duration) time.Duration { return 0 }},
 	Queue{Name: "free overtaking", Compare: byRelativeBacklog, Barrier: func(time.Duration) time.Duration { return Never }},
-)
+}
 
 func seeded(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 1)) }
 

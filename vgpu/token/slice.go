@@ -29,7 +29,8 @@ const maxTime = Never / 2
 const roundingTolerance = time.Microsecond
 
 // Slice issues time tokens, the right to launch kernels until a deadline, to the shares of one slice. Times count from its start, and a
-// time before the latest one counts as the latest one. It is not safe for concurrent use.
+// time before the latest one counts as the latest one. It has a method for each event and each question of the token server. It is not safe for
+// concurrent use.
 type Slice struct {
 	config   Config
 	issuer   tokenIssuer
@@ -73,6 +74,15 @@ func newMember(s *Slice, m Member) *member {
 	n.own.window, n.borrowed.window = s.config.Window, s.config.Window
 	n.own.budget, n.borrowed.budget = s.issuer.budgets(m)
 	return n
+}
+
+// OwnStart returns a time, modulo the window, at which the share's own time begins in every window, and false if it has no fixed position there.
+func (s *Slice) OwnStart(id ID) (time.Duration, bool) {
+	at, known := s.members.find(id)
+	if !known {
+		return 0, false
+	}
+	return s.issuer.ownStart(s.members[at])
 }
 
 // Leave removes a share. Advance may then grant its SMs to others; no Revoke is returned for its token.

@@ -59,6 +59,18 @@ func (t *tableIssuer) ownTime(m *member, from, to time.Duration) time.Duration {
 	return max(0, min(to, m.ownUntil)-from)
 }
 
+// ownStart returns the start of the first series of the share's turns, modulo the window: a time at which it begins in every window.
+func (t *tableIssuer) ownStart(m *member) (time.Duration, bool) {
+	for _, x := range t.turns {
+		for _, o := range x.owners {
+			if o.member == m && o.first {
+				return (t.origin + x.start) % t.config.Window, true
+			}
+		}
+	}
+	return 0, false
+}
+
 func (t *tableIssuer) issue(s *Slice) {
 	s.grantInOrder(t.waitingOwners(s), barrierAtStart)
 	s.grantInOrder(waitingToMakeUp(s, t.lendableUntil(s)), barrierAtStart)

@@ -75,7 +75,8 @@ type ServerPage struct {
 	RunAhead   atomic.Uint64 // ns of unfinished work that may be queued on the device
 	Unit       atomic.Uint32 // UnitTime or UnitBlocks
 	Guaranteed atomic.Uint32 // per-mille of every window, for pacing without a server
-	_          [2]uint64
+	PartStart  atomic.Uint64 // time at which that part of one of the windows begins; 0: not stated. Since minor version 3
+	_          uint64
 
 	MemoryLimit atomic.Uint64 // bytes
 	Policy      atomic.Uint32

@@ -82,7 +82,7 @@ func (s *session) attachToVGPUs() {
 	for i, v := range s.vgpus {
 		v.Slice.mu.Lock()
 		v.clients = append(v.clients, s.clients[i])
-		s.clients[i].server.at.Guaranteed.Store(uint32(v.guaranteedFraction(v.idle)))
+		v.writeGuarantee()
 		v.Slice.policy.attach(v, s.clients[i], v.Slice.server.Clock.Now())
 		v.Slice.step()
 		v.Slice.mu.Unlock()

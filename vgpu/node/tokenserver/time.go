@@ -26,6 +26,7 @@ type timeState struct {
 
 	unsettled time.Duration // device time not yet reported to package token
 	settled   time.Duration // time of the last report to package token
+	partStart time.Duration // as on the pages of the processes, see writeGuarantee
 	held      bool          // it held a token since then
 }
 
@@ -53,6 +54,15 @@ func (p *timePolicy) reshape(v *vgpu, idleOnly bool, now time.Duration) error {
 
 func (p *timePolicy) attach(*vgpu, *clientState, time.Duration) {}
 
+// partStart returns a time at which the own time of a vGPU begins in one of the windows, or 0 if that has no fixed position. Without a server, its
+// processes keep to these times, so that they meet no neighbours.
+func (p *timePolicy) partStart(v *vgpu) time.Duration {
+	if start, fixed := p.OwnStart(v.id); fixed {
+		return start + v.Slice.server.Window
+	}
+	return 0
+}
+
 func (p *timePolicy) step(s *Slice, now time.Duration) time.Duration {
 	s.lastStep = now
 	for _, v := range s.vgpus {
@@ -62,6 +72,12 @@ func (p *timePolicy) step(s *Slice, now time.Duration) time.Duration {
 	for _, c := range changes {
 		if v := s.find(c.ID); v != nil {
 			v.applyChange(c)
+		}
+	}
+	for _, v := range s.vgpus {
+		if start := p.partStart(v); start != v.partStart {
+			v.partStart = start
+			v.writeGuarantee()
 		}
 	}
 	contended := s.isContended()

@@ -57,6 +57,7 @@ func (v *vgpu) writeGuarantee() {
 	for _, c := range v.clients {
 		if !c.detached {
 			c.server.at.Guaranteed.Store(uint32(v.guaranteedFraction(v.idle)))
+			c.server.at.PartStart.Store(uint64(v.partStart))
 		}
 	}
 }

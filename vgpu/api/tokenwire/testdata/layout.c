@@ -19,6 +19,7 @@ int main(void) {
 	AT(server, run_ahead);
 	AT(server, unit);
 	AT(server, guaranteed);
+	AT(server, part_start);
 	AT(server, memory_limit);
 	AT(server, policy);
 	AT(server, import_allowance);
