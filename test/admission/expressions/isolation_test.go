@@ -26,7 +26,7 @@ var seeds = map[string][]string{
 	"hostPath": {
 		"/", "/dev", "/dev/nvidia0", "/dev/shm", "/dev/null", "/dev/infiniband/uverbs0", "/dev/gdrdrv", "/dev/hugepages", "/dev/fuse", "/dev/net/tun", "/proc/1/root",
 		"/sys/fs/cgroup", "/etc/cdi", "/etc/localtime", "/var/lib/kubelet/pods", "/var/lib/models", "/run/cdi", "/run/gshare/grants", "/run/containerd/containerd.sock",
-		"/run/docker.sock", "/run/nvidia/driver", "/run/systemd", "/run/dbus", "/run/k3s", "/run/k0s", "/run/podman", "/run/crio/crio.sock", "/run/cri-dockerd.sock",
+		"/run/docker.sock", "/run/nvidia/driver", "/run/systemd", "/run/dbus", "/run/k3s", "/run/k0s", "/run/podman", "/run/nri", "/run/crio/crio.sock", "/run/cri-dockerd.sock",
 		"/run/datadog", "/run/spire/sockets", "/srv/models",
 	},
 	"mountPath": {

@@ -92,6 +92,7 @@ func TestCheck(t *testing.T) {
 		"above the agent's":          {host("/var/lib"), false},
 		"runtime's CDI files":        {host("/var/run/cdi"), false},
 		"runtime's socket":           {host("/run/containerd/containerd.sock"), false},
+		"socket of NRI":              {host("/var/run/nri/nri.sock"), false},
 		"metrics agent's socket":     {host("/var/run/datadog"), true},
 		"kubelet's sockets":          {host("/var/lib/kubelet/device-plugins/"), false},
 	} {

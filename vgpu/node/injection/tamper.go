@@ -21,7 +21,7 @@ var (
 	// HostPaths are the node's devices, files from which runtimes and the kubelet take devices, sockets that start programs on the node, and the
 	// folders above. HarmlessDevices are exceptions: container runtimes let no container open a device that they did not give it.
 	HostPaths = regexp.MustCompile(`^((var/)?run|etc|var|var/lib)?$|^(dev|proc|sys|etc/cdi|var/lib/kubelet)(/|$)|(^|/)\.\.(/|$)|` +
-		`^(var/)?run/(cdi|containerd|cri|crio|dbus|docker|gshare|k0s|k3s|nvidia|podman|systemd)`)
+		`^(var/)?run/(cdi|containerd|cri|crio|dbus|docker|gshare|k0s|k3s|nri|nvidia|podman|systemd)`)
 	HarmlessDevices = regexp.MustCompile(`^dev/(fuse|gdrdrv|hugepages[^/]*|infiniband|net)(/|$)`)
 
 	// Choosers are environment variables by which NVIDIA's container runtime gives GPUs to any container.
