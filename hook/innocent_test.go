@@ -39,6 +39,7 @@ func TestInnocent(t *testing.T) {
 		{scenario: "capture_beside_threads"},
 		{scenario: "limited_resources"},
 		{scenario: "no_keys_left"},
+		{scenario: "cleared_environment"},
 	} {
 		name := c.scenario
 		if c.env != nil {

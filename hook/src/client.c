@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "device.h"
+#include "environment.h"
 #include "file.h"
 #include "frame.h"
 #include "platform.h"
@@ -36,7 +37,8 @@ const char *gsh_directory_choose(const char *mounted, const char *own) {
 
 const char *gsh_directory(void) {
 	static const char *directory;
-	if (!directory) directory = gsh_directory_choose(MOUNTED, secure_getenv("GSHARE_DIR"));
+	static char own[4096];
+	if (!directory) directory = gsh_directory_choose(MOUNTED, gsh_environment("GSHARE_DIR", own, sizeof own) ? own : NULL);
 	return directory;
 }
 
@@ -71,13 +73,14 @@ static bool is_token_socket(int fd) {
 	return length >= end && !strcmp(peer.sun_path + length - end, SOCKET);
 }
 
-/* Returns the connected socket that `gshare run` passed on, or -1. It is used once, and never in a container. */
+/* Returns the connected socket that `gshare run` passed on, or -1. Only the first connection uses it, and none in a container. */
 static int inherited_socket(void) {
-	static bool taken;
-	const char *text = secure_getenv("GSHARE_FD");
-	int fd = text ? atoi(text) : -1;
-	if (taken || fd < 3 || !strcmp(gsh_directory(), MOUNTED) || !is_token_socket(fd)) return -1;
-	taken = true;
+	static bool looked;
+	char text[16];
+	if (looked || !strcmp(gsh_directory(), MOUNTED)) return -1;
+	looked = true;
+	int fd = gsh_environment("GSHARE_FD", text, sizeof text) ? atoi(text) : -1;
+	if (fd < 3 || !is_token_socket(fd)) return -1;
 	fcntl(fd, F_SETFD, FD_CLOEXEC);
 	return fd;
 }

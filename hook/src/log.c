@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "log.h"
 
+#include "environment.h"
 #include "file.h"
 
 #include <fcntl.h>
@@ -12,8 +13,8 @@
 static struct gsh_file file = {-1, 0, 0}; /* without a descriptor nothing is logged */
 
 void gsh_log_open(void) {
-	const char *name = secure_getenv("GSHARE_LOG");
-	if (file.fd >= 0 || !name || !*name) return;
+	static char name[4096];
+	if (file.fd >= 0 || !gsh_environment("GSHARE_LOG", name, sizeof name) || !*name) return;
 	int fd = open(name, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
 	file = gsh_file_of(fd >= 0 && fd <= 2 ? fcntl(fd, F_DUPFD_CLOEXEC, 3) : fd);
 }
