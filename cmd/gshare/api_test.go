@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	policy "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -49,6 +50,10 @@ func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer = version.Info{GitVersion: "v1.37.1"}
 	case path == "/api/v1/nodes":
 		answer = v1.NodeList{Items: a.nodes}
+	case path == "/api/v1/namespaces":
+		answer = v1.NamespaceList{}
+	case path == "/apis/policy/v1/poddisruptionbudgets":
+		answer = policy.PodDisruptionBudgetList{}
 	case strings.HasSuffix(path, "/pods"):
 		answer = v1.PodList{Items: a.podsIn(strings.TrimSuffix(strings.TrimPrefix(path, "/api/v1/namespaces/"), "/pods"), r.URL.Query().Get("labelSelector"))}
 	case strings.HasSuffix(path, "/events"):

@@ -45,7 +45,8 @@ func servingCluster(t *testing.T) *apiServer {
 	ready.Status = v1.PodStatus{Phase: v1.PodRunning, PodIP: "10.0.0.1", Conditions: []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionTrue}}}
 	pending := replica(asking("resnet50-x-2", "50", "4096"))
 	pending.Status.Conditions = []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionFalse, Message: "0/1 nodes are available"}}
-	gateway := v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "gshare-system", Name: "gshare-gateway-1", Labels: map[string]string{"app": "gshare-gateway"}}, Status: v1.PodStatus{Phase: v1.PodRunning}}
+	gateway := v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "gshare-system", Name: "gshare-gateway-1", Labels: map[string]string{"app": "gshare-gateway"}},
+		Spec: v1.PodSpec{Containers: []v1.Container{{Name: "gateway", Image: "registry.example/gshare-gateway:v1.2.0"}}}, Status: v1.PodStatus{Phase: v1.PodRunning}}
 	a.pods = append(a.pods, ready, pending, gateway)
 	event := func(minutes int, reason, action, text string) v1.Event {
 		return v1.Event{InvolvedObject: v1.ObjectReference{Kind: serving.Kind, Namespace: "ml", Name: "resnet50", UID: "f1"}, Reason: reason, Action: action, Message: text,

@@ -48,7 +48,7 @@ func TestHostileTexts(t *testing.T) {
 		a.events[i].Message = forge
 	}
 	kubeconfig := a.kubeconfig(t)
-	for _, command := range []string{"explain one", "explain large", "doctor", "function -A", "function resnet50", "slo resnet50 --during 10ms", "tree", "map n1"} {
+	for _, command := range clusterLines(t) {
 		for _, format := range []string{"table", "json", "yaml"} {
 			t.Run(command+" -o "+format, func(t *testing.T) {
 				out, _ := ask(t, kubeconfig, append(strings.Fields(command), "-o", format)...)

@@ -17,16 +17,46 @@ func main() {
 	cli.Main(cmd)
 }
 
+// group is a list of commands that are used in one place.
+type group struct {
+	where    string
+	commands []*cobra.Command
+}
+
+// groups returns all commands. The command top occurs in two groups.
+func groups() []group {
+	return []group{
+		{"On a machine with gshare-node", []*cobra.Command{runCommand(), serveCommand(), profileCommand(), setCommand(), psCommand(), topCommand()}},
+		{inCluster, []*cobra.Command{explainCommand(), mapCommand(), treeCommand(), topCommand(), doctorCommand(), versionCommand(), webCommand()}},
+		{inServing, []*cobra.Command{functionCommand(), sloCommand()}},
+		{"Before you share", []*cobra.Command{whatifCommand(), planCommand()}},
+		{"To test servers", []*cobra.Command{loadCommand()}},
+	}
+}
+
+// The groups of commands for administrators of a cluster.
+const (
+	inCluster = "In a cluster with gshare"
+	inServing = "In a cluster with serving"
+)
+
 // root returns the command gshare with all its subcommands.
 func root() *cobra.Command {
-	cmd := cli.Root(&cobra.Command{
-		Use:   "gshare",
-		Short: "Share GPUs between programs and pods",
-		Long: "gshare shares GPUs.\n\nOn a machine with gshare-node: run, serve, profile, set, ps, top.\nIn a cluster with gshare: explain, map, tree, top, doctor, version, web.\nIn a cluster with serving: function, slo.\n" +
-			"Before you share: whatif, plan. To test servers: load.\n\nInstalled as kubectl-gshare, it is a kubectl plugin: kubectl gshare.",
-	})
-	cmd.AddCommand(planCommand(), whatifCommand(), loadCommand(), runCommand(), serveCommand(), profileCommand(), setCommand(), psCommand(), topCommand(),
-		functionCommand(), sloCommand(), explainCommand(), mapCommand(), treeCommand(), doctorCommand(), versionCommand(), webCommand())
+	cmd := cli.Root(&cobra.Command{Use: "gshare", Short: "Share GPUs between programs and pods"})
+	long := "gshare shares GPUs.\n\n"
+	added := map[string]bool{}
+	for _, g := range groups() {
+		var names []string
+		for _, sub := range g.commands {
+			names = append(names, sub.Name())
+			if !added[sub.Name()] {
+				cmd.AddCommand(sub)
+			}
+			added[sub.Name()] = true
+		}
+		long += g.where + ": " + strings.Join(names, ", ") + ".\n"
+	}
+	cmd.Long = long + "\nInstalled as kubectl-gshare, it is a kubectl plugin: kubectl gshare."
 	return cmd
 }
 

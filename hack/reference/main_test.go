@@ -20,7 +20,7 @@ func TestWritten(t *testing.T) {
 	for name, text := range want {
 		got, err := os.ReadFile(filepath.Join(root, name))
 		if diff := cmp.Diff(text, string(got)); err != nil || diff != "" {
-			t.Errorf("%s differs from the source (run make reference): %v\n%s", name, err, diff)
+			t.Errorf("%s differs from the source (to write it: go run ./hack/reference): %v\n%s", name, err, diff)
 		}
 	}
 }

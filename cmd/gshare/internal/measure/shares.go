@@ -105,7 +105,8 @@ type Use struct {
 const tolerance = 20
 
 // Between returns the use of the shares that appear in both of two samples, taken the given interval apart.
-func Between(before, after []Share, interval time.Duration) (uses []Use) {
+func Between(before, after []Share, interval time.Duration) []Use {
+	uses := []Use{} // an empty list in JSON, too
 	known := map[string]*Share{}
 	for i := range before {
 		known[before[i].key()] = &before[i]

@@ -33,12 +33,23 @@ func Check(t *testing.T, program *cobra.Command) {
 		t.Fatal(err)
 	case changed == string(text):
 	case os.Getenv(WriteVariable) == "":
-		t.Errorf("docs/cli.md does not have this section of %s (run make reference):\n%s", program.Name(), want)
+		t.Errorf("docs/cli.md differs from the commands of %s: %s\nTo write it: %s=1 go test ./cmd/%[1]s -run '^%[4]s$'", program.Name(), difference(string(text), changed), WriteVariable, t.Name())
 	default:
 		if err := os.WriteFile(page, []byte(changed), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
+}
+
+// difference describes the first line in which the page differs from what it should be.
+func difference(page, want string) string {
+	lines := strings.Split(page, "\n")
+	for i, line := range strings.Split(want, "\n") {
+		if i >= len(lines) || lines[i] != line {
+			return fmt.Sprintf("line %d should be %q", i+1, line)
+		}
+	}
+	return "it has lines at its end that should not be there"
 }
 
 // Replace returns the page with the section of a program replaced. It returns an error if the page has no such section.
