@@ -48,12 +48,12 @@ func TestHostileTexts(t *testing.T) {
 		a.events[i].Message = forge
 	}
 	kubeconfig := a.kubeconfig(t)
-	for _, command := range clusterLines(t) {
+	for _, command := range clusterLines() {
 		for _, format := range []string{"table", "json", "yaml"} {
 			t.Run(command+" -o "+format, func(t *testing.T) {
 				out, _ := ask(t, kubeconfig, append(strings.Fields(command), "-o", format)...)
 				if out == "" {
-					t.Fatal("no output")
+					t.Fatal("no output (if the command needs arguments or flags: add a line with them to linesOf)")
 				}
 				if at := strings.IndexFunc(out, func(r rune) bool { return r != '\n' && unicode.IsControl(r) }); at >= 0 {
 					t.Errorf("control character in %q", out[at:min(at+80, len(out))])
