@@ -3,17 +3,16 @@ module github.com/gshare-dev/gshare/hack/tools
 
 go 1.26.0
 
-tool (
-	github.com/golangci/misspell/cmd/misspell
-	honnef.co/go/tools/cmd/staticcheck
+tool github.com/golangci/misspell/cmd/misspell
+
+require (
+	golang.org/x/tools v0.44.1-0.20260420230617-19499e7caabc
+	honnef.co/go/tools v0.8.1
 )
 
 require (
-	github.com/BurntSushi/toml v1.4.1-0.20240526193622-a339e1f7089c // indirect
 	github.com/golangci/misspell v0.8.0 // indirect
 	golang.org/x/exp/typeparams v0.0.0-20231108232855-2478ac86f678 // indirect
 	golang.org/x/mod v0.35.0 // indirect
 	golang.org/x/sync v0.20.0 // indirect
-	golang.org/x/tools v0.44.1-0.20260420230617-19499e7caabc // indirect
-	honnef.co/go/tools v0.8.1 // indirect
 )

@@ -54,7 +54,6 @@ type server struct {
 	whole     bool // it has the device alone, and keeps all of the time
 	busy      sync.Mutex
 	ended     chan struct{}
-	dies      func() bool
 	usage     error
 }
 

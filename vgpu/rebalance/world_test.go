@@ -15,7 +15,6 @@ const gib = share.Bytes(1 << 30)
 // world recounts a cluster without package packing. All its shares have the whole time, so that they fit if their SMs do.
 type world struct {
 	c     *Cluster
-	gone  []bool // pods that are evicted
 	spots [][]spot
 }
 

@@ -2,7 +2,6 @@ package residency
 
 import (
 	"flag"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -138,7 +137,7 @@ func TestSnapshotAgain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, want := fmt.Sprintf("%s", twice.Snapshot()), fmt.Sprintf("%s", once.Snapshot()); got != want {
+		if got, want := string(twice.Snapshot()), string(once.Snapshot()); got != want {
 			t.Fatalf("seed %d:\n%s\n%s", seed, got, want)
 		}
 	}
