@@ -44,7 +44,6 @@ func TestRepository(t *testing.T) {
 		found = append(found, checkCalls(s)...)
 	}
 	found = append(found, checkPackages(sources)...)
-	found = append(found, checkSizes(sources)...)
 	found = append(found, checkReadmes(os.DirFS(root))...)
 	slices.Sort(found)
 	for _, violation := range found {
