@@ -4,6 +4,7 @@ SHELL    := /bin/bash
 FUZZTIME ?= 10s
 FLAKES   ?= 20m
 ARGS     ?=
+PKG      ?=
 LAB  := hack/lab.sh
 
 .DEFAULT_GOAL := help
@@ -57,20 +58,24 @@ results-check: ## Hold two seeds of each simulation against the stored ranges.
 	hack/results.sh --check --runs 2 $(ARGS)
 
 .PHONY: test
-test: ## Run what CI runs: format, vet, layers, unit, race, integration.
-	hack/test.sh all
+test: ## Run the tests that prove that gshare works: rules, hook, plugins on an API server, the agent on a kubelet (minutes).
+	hack/test.sh core
+
+.PHONY: test-all
+test-all: ## Run lint and all other tests, and for BUDGET (default 10m) those that take minutes. CI runs test and test-all.
+	hack/test.sh rest
 
 .PHONY: test-quick
-test-quick: ## Run what needs neither an API server nor the fake driver, without the race detector (under a minute when built).
+test-quick: ## Run what needs neither an API server nor the fake driver, and the packages of the change with the race detector.
 	hack/test.sh quick
 
 .PHONY: test-unit
-test-unit: ## Run CI's stage of tests without the race detector and without an API server.
+test-unit: ## Run the tests that need the fake driver but no API server, and what test-quick leaves out.
 	hack/test.sh unit
 
-.PHONY: test-race
-test-race: ## Run the tests of the concurrent packages under the race detector.
-	hack/test.sh race
+.PHONY: race
+race: ## Run tests with the race detector: make race PKG=./serving/gateway; without PKG those of all packages where goroutines meet.
+	hack/test.sh race $(PKG)
 
 .PHONY: test-integration
 test-integration: ## Run the tests that start an API server (minutes).
@@ -81,8 +86,8 @@ flakes: ## Run CI's tests again and again beside busy processes for FLAKES (defa
 	FLAKES=$(FLAKES) hack/flakes.sh $(ARGS)
 
 .PHONY: e2e
-e2e: ## Run the long tests, and those on a real cluster: kubelets, containerd, runc; needs root (minutes).
-	hack/test.sh cluster
+e2e: ## Run every test that takes minutes, or those whose name contains ARGS: kubelets, containerd, runc; needs root (an hour).
+	hack/test.sh long $(ARGS)
 
 .PHONY: kind-up
 kind-up: ## Make a kind cluster with simulated GPUs and gshare; needs docker or podman; PULL=no pulls no image.
@@ -141,7 +146,7 @@ mutate: ## Change 300 random places of rules, plugins, grant and token server, a
 	nice go run ./hack/mutate $(ARGS)
 
 .PHONY: lint
-lint: ## Check format; run go vet, staticcheck and misspell.
+lint: ## Check format, go.mod and generated files; run the checks of go vet, staticcheck and misspell.
 	hack/lint.sh
 
 .PHONY: hook
@@ -151,10 +156,6 @@ hook: ## Build libgshare.so into bin/hook and check its exports and imports.
 .PHONY: test-hook
 test-hook: ## Test the hook on a fake driver: plain, sanitizers, valgrind (minutes).
 	hack/hook.sh test
-
-.PHONY: verify
-verify: ## Check format, vet, go.mod and the words in the tree.
-	hack/verify.sh
 
 .PHONY: vuln
 vuln: ## Look for known vulnerabilities of what the programs call, in a database: make vuln VULNDB=file:///DIRECTORY.

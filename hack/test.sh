@@ -1,7 +1,13 @@
 #!/usr/bin/env bash
-# Runs the tests: hack/test.sh [all|quick|unit|race|integration|long|cluster|layers]. `all` is what CI runs. `quick` is for after each change: it
-# runs what needs neither an API server nor the fake driver, without the race detector. hack/test.sh list prints what CI runs: a line for each
-# package, with its flags for go test before it.
+# Runs the tests: hack/test.sh MODE, with one of
+#
+#   core      what proves that the product works (make test)
+#   rest      lint and all other tests; those that take minutes in turn, within BUDGET (make test-all; CI runs core and rest)
+#   quick     after each change: what needs neither an API server nor the fake driver; the packages of the change with the race detector, too
+#   race PKG  the tests of packages with the race detector; without PKG those of all packages where goroutines meet
+#   layers, unit, integration   parts of the above
+#   long      every test that takes minutes, or only those whose name contains the argument (make e2e)
+#   list      prints what CI runs but for the long tests: a line for each package, with its flags for go test before it
 #
 # Every run of `go test` goes through hack/testreport, which prints one line a package, the output of what failed, the slowest
 # packages, and as the last line of all "N passed, N failed, N skipped". With CI=true a skip must be listed in hack/allowed-skips.txt.
@@ -12,18 +18,21 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-mode=${1:-all}
+mode=${1:-core}
+shift || true
 module=$(go list -m)
 concurrent="^$module/(plugins|serving|vgpu/packing|vgpu/kube|deviceplugin|vgpu/node/(agent|kubelet|mps|process|standalone|store|swap|tokenserver))(/|\$)"
 # Tests that run a Kubernetes API server or scheduler, or measure the time of whole programs: one package at a time.
 alone="^$module/(cmd/gshare/internal/(verdict/scheduled|web)|cmd/gshare-(lab/internal/trial|node|scheduler)|test/(admission|claims|controlplane|install|plugins|soak))(/|\$)"
-cluster="^$module/test/(cluster|monitoring)(/|\$)"
-elsewhere="^$module/test/(bench|helm|layers)(/|\$)" # benchmarks; long; a stage of its own
+driver="^$module/(cmd/gshare-model|hook|test/enforce|test/fake|test/hostile|test/nvidia)(/|\$)" # tests that run programs on the fake driver
+minutes="^$module/test/(cluster|helm|monitoring)(/|\$)"                                        # hack/longtests runs them
+elsewhere="^$module/test/(bench|layers)(/|\$)"                                                 # benchmarks; a stage of its own
+shown="^$module/test/(plugins|admission)\$"                                                    # on an API server, in core
 
 source hack/compile-env.sh
 work=$(mktemp -d)
 trap 'wait; rm -rf "$work"' EXIT # what runs beside may still write there
-go build -buildvcs=false -o "$work/testreport" ./hack/testreport
+go build -buildvcs=false -o "$work/" ./hack/testreport ./hack/longtests
 
 # packages prints the packages that match the first pattern and none of the others.
 packages() {
@@ -34,9 +43,18 @@ packages() {
   echo "$list"
 }
 
-# run runs go test with its arguments, without the part of vet that go test includes: hack/lint.sh runs all of vet, and the two keep separate
-# results for every package of Kubernetes. A failure does not stop the runs that follow; the status is kept in a file because the runs are on the
-# left side of a pipe. The tests themselves run with the default garbage collection.
+# changed prints the packages with files that differ from the main branch, or from the last commit on it.
+changed() {
+  local base
+  base=$(git merge-base HEAD "${BASE:-main}" 2>/dev/null) || return 0
+  [ "$base" != "$(git rev-parse HEAD)" ] || base=HEAD
+  { git diff --name-only "$base" -- '*.go' && git ls-files --others --exclude-standard -- '*.go'; } |
+    xargs -r -n 1 dirname | sort -u | while read -r folder; do if [ -d "$folder" ]; then go list "./$folder" 2>/dev/null || true; fi; done
+}
+
+# run runs go test with its arguments, without the part of vet that go test includes: hack/lint.sh runs all of it. A failure does not stop the
+# runs that follow; the status is kept in a file because the runs are on the left side of a pipe. The tests themselves run with the default
+# garbage collection.
 run() { go test -toolexec "${compile[*]}" -vet=off -json "$@" || echo 1 >"$work/failed"; }
 
 # of runs go test with the given flags on the packages that it reads from standard input, if there are any. go test takes the result of an earlier
@@ -94,45 +112,53 @@ spend() {
   ' "$work/before-$name" "$work/after-$name" >>"$work/spent"
 }
 
+# beside NAME runs a stage in the background, and after prints what it said, once it has ended.
+beside() { stage "$1" >"$work/$1.json" & }
+after() { cat "${@/#/$work/}"; }
+
 layers() { run "$module/test/layers"; }
-quick() {
-  local list
-  mapfile -t list < <(packages . "$alone" "$cluster" "$elsewhere" "^$module/(cmd/gshare-model|hook|test/enforce|test/fake|test/hostile|test/nvidia)(/|\$)")
-  run -short "${list[@]}" # without of: after a change, also the results of packages that start programs are used again
-}
-# unit starts the tests of test/enforce first, because they take longer than any others and mostly wait: beside four busy processes 19 minutes.
-unit() {
-  run -count=1 -timeout 40m "$module/test/enforce" >"$work/enforce.json" &
-  packages . "$concurrent" "$alone" "$cluster" "$elsewhere" "^$module/test/enforce\$" | of -timeout 20m
-  run -run TestOpenbAllocation "$module/vgpu/packing" # on the whole trace; under the race detector the test uses a part of it
+quick() { packages . "$alone" "$driver" "$minutes" "$elsewhere" >"$work/quick" && run -short $(<"$work/quick"); }
+touched() { changed | { grep -E "$concurrent" || true; } | { grep -Ev "$alone" || true; } | of -short -race; }
+
+# What the core consists of: quick, and
+hook() { run -count=1 "$module/hook"; }
+agent() { hack/cluster.sh build && run -count=1 -timeout 20m -run '^TestAgent$' "$module/test/cluster"; }
+plugins() { packages "$shown" | of -p 1 -timeout 20m; }
+core() {
+  beside hook
+  spend hyperkube hyperkube
+  beside agent
+  stage layers
+  stage quick
+  stage plugins
   wait
-  cat "$work/enforce.json"
+  after hook.json agent.json
 }
-race() { packages "$concurrent" "$alone" | of -race -timeout 40m; } # beside other programs, and at a lower priority, it takes five times as long
-integration() { packages "$alone" | of -p 1 -timeout 20m; }
-# Tests that take long without a cluster: the GPU lane on the fake driver, the agent killed at every moment of a change of MIG geometry, the
-# gateway's account of many random requests, the profiler and the planner ended at each step, the Python package, and the chart, for which Helm
-# is compiled.
-long() {
-  run -run '^TestLane$' "$module/cmd/gshare-node" -full
-  run -run '^TestKilledBetweenSteps(OfStores)?$' "$module/vgpu/node/agent" -full
-  run -run '^TestAccount$' "$module/serving/gateway" -full
-  run -run '^Test(Crashes|Kills)$' "$module/serving/profiles" -full
-  run -run '^TestApplyCrashes$' "$module/serving/planner" -full
-  run "$module/python" -full
-  run -count=1 -timeout 40m "$module/test/helm"
+
+# What else there is. test/enforce takes longest and mostly waits.
+enforce() { run -count=1 -timeout 40m "$module/test/enforce"; }
+unit() {
+  packages "$driver" "^$module/(hook|test/enforce)\$" | of -timeout 20m
+  run $(grep -rl 'testing\.Short()' --include='*_test.go' lab vgpu | xargs -n 1 dirname | sort -u | sed "s|^|$module/|") # what quick leaves out
 }
-cluster() { packages "$cluster" | of -p 1 -timeout 120m "$@"; }
-# together runs the short tests of the cluster and the integration tests, which mostly wait for programs, side by side. The tests with the
-# race detector run beside them, at a lower priority.
-together() {
-  cluster -short >"$work/cluster.json" &
+race() { # beside other programs, and at a lower priority, it takes five times as long
+  if [ $# -gt 0 ]; then run -count=1 -race "$@"; else packages "$concurrent" "$alone" | of -race -timeout 40m; fi
+}
+integration() { packages "$alone" "$shown" | of -p 1 -timeout 20m; }
+long() { "$work/longtests" "$@" test/longtests.txt || echo 1 >"$work/failed"; }
+lint() { hack/lint.sh >&2 || echo 1 >"$work/failed"; }
+# rest runs what core does not, side by side, as most of it waits for programs: the tests with the race detector at a lower priority.
+rest() {
+  spend hyperkube hyperkube
+  hack/cluster.sh build
+  (say long && spend long long -budget "${BUDGET:-10m}") >"$work/long.json" &
   (renice -n 5 "$BASHPID" >/dev/null && stage race) >"$work/race.json" &
+  spend lint lint
+  beside enforce
+  stage unit
   stage integration
   wait
-  cat "$work/race.json"
-  say cluster
-  cat "$work/cluster.json"
+  after enforce.json race.json long.json
 }
 
 # listed prints what run would run, a package a line.
@@ -143,40 +169,27 @@ listed() {
 }
 
 starters >"$work/starters"
-ci="layers unit together"
 case $mode in
 list)
   run() { listed "$@"; }
-  say() { :; }
-  spend() { "${@:2}"; }
-  for stage in $ci; do stage "$stage"; done
+  for stage in layers quick hook plugins enforce unit race integration; do "$stage"; done
   exit
   ;;
-all)
-  spend hyperkube hyperkube
-  spend programs hack/cluster.sh build & # beside lint: little of it needs the same packages. If it fails, the tests of the cluster say why they are skipped.
-  spend lint hack/lint.sh quick
-  wait
-  stages=$ci
-  ;;
-quick) stages="layers quick" ;;
-cluster)
-  hyperkube
-  stages="long cluster"
-  ;;
-integration)
-  hyperkube
-  stages=integration
-  ;;
-layers | unit | race | long) stages=$mode ;;
+core | rest) all() { "$mode"; } ;;
+quick) all() { stage layers && stage quick && stage touched; } ;;
+integration) all() { hyperkube && stage integration; } ;;
+long) all() { hyperkube && hack/cluster.sh build && stage layers && say long && long ${1:+-only "$1"}; } ;;
+race) all() { say race && race "$@"; } ;;
+layers | unit) all() { stage "$mode"; } ;;
 *)
-  echo "usage: hack/test.sh [all|list|quick|unit|race|integration|long|cluster|layers]" >&2
+  sed -n '2,/^#$/p' "$0" >&2
   exit 2
   ;;
 esac
 
+: >"$work/spent"
 {
-  for stage in $stages; do stage "$stage"; done
+  all "$@"
   cat "$work/spent"
 } | tee "${LOG:-/dev/null}" | "$work/testreport" -allowed hack/allowed-skips.txt
 [ ! -e "$work/failed" ]

@@ -28,7 +28,6 @@ const (
 
 // TestAgentBurst starts many pods at once on one node, first without and then with shares, and checks that all of them run.
 func TestAgentBurst(t *testing.T) {
-	long(t)
 	a := startWithAgents(t, cluster.Options{Nodes: 1}, eightGPUs)
 	node := a.Nodes[0]
 	var plain, shared []cost
@@ -55,7 +54,6 @@ func least(of []cost) cost {
 // TestAgentHundred starts a hundred containers with shares at once, and checks that none fails because of the kubelet's rate limit: the
 // agent asks the kubelet which container owns which tickets, and the kubelet answers at most a hundred calls per second.
 func TestAgentHundred(t *testing.T) {
-	long(t)
 	a := startWithAgents(t, cluster.Options{Nodes: 1}, eightGPUs)
 	node := a.Nodes[0]
 	a.burst(t, node, 50, func(pod *v1.Pod) *v1.Pod {

@@ -16,7 +16,6 @@ const mostClaimTime = 2
 // TestAgentClaimsBurst starts many pods at once on one node and compares the durations: through the device plugin and gshare-scheduler, and through
 // resource claims and the same program's stock profile. Each uses four GPUs.
 func TestAgentClaimsBurst(t *testing.T) {
-	long(t)
 	a := startWithAgents(t, cluster.Options{Nodes: 1, SchedulerConfig: withStockProfile(t)}, eightGPUs)
 	ctx := testContext(t)
 	node := a.Nodes[0]

@@ -22,7 +22,6 @@ const oneInMIGMode = `devices:
 // TestAgentClaimsOnDemand: under the stock scheduler, claims for MIG profiles get exactly their instances, which the agent creates as pods come. A
 // claim waits if its instance cannot be created beside the existing ones. An agent that is killed and restarted creates no instance twice.
 func TestAgentClaimsOnDemand(t *testing.T) {
-	long(t)
 	kubelet := map[string]any{"syncFrequency": "2s"}
 	a := startWithAgents(t, cluster.Options{Nodes: 1, SchedulerConfig: []byte(stock), KubeletConfig: kubelet}, oneInMIGMode)
 	ctx, node := testContext(t), a.Nodes[0]

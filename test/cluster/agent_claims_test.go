@@ -30,7 +30,6 @@ profiles: [{schedulerName: default-scheduler}]
 // TestAgentClaims: under the stock scheduler, pods with resource claims share a GPU on a real kubelet, and each share is enforced. An agent
 // that is killed and restarted finds the grants again, and deleting a pod frees its share.
 func TestAgentClaims(t *testing.T) {
-	long(t)
 	// After Prepare or Unprepare fails, as it does while the agent is away, the kubelet does not retry before its next synchronization of the
 	// pod, by default after a minute or more.
 	kubelet := map[string]any{"syncFrequency": "2s"}

@@ -28,7 +28,6 @@ const (
 // When both work, a burst pushes the training job below its request; the agent is killed during the burst, and the training job must
 // recover afterwards.
 func TestAgentElastic(t *testing.T) {
-	long(t)
 	driver := buildDriver(t)
 	a := startWithAgents(t, cluster.Options{Nodes: 1, Images: []cluster.Image{workloadImage(t, driver)}}, oneGPU)
 	a.gpus = startGPUs(t, a, driver, "GPU-0")

@@ -21,7 +21,6 @@ const (
 // TestAgentFront kills the agent and the front while pods arrive, and counts the pods that the kubelet fails. Without the front the
 // kubelet must fail some, or the test would prove nothing.
 func TestAgentFront(t *testing.T) {
-	long(t)
 	a, node := startLoaded(t)
 	agent := a.of[node.Name]
 	killAgent := func(ctx context.Context, t *testing.T) {

@@ -15,7 +15,6 @@ const (
 // TestAgentReplaced stops the agent gracefully (SIGTERM) while pods compute and others are created, and starts the next agent. Running
 // pods must not be disturbed, and new pods must wait for the next agent without being failed by the kubelet.
 func TestAgentReplaced(t *testing.T) {
-	long(t)
 	a, node := startLoaded(t)
 	all := 0
 	for range replacements {

@@ -52,7 +52,6 @@ func startLoaded(t *testing.T) (*agents, *cluster.Node) {
 // TestAgentRestarts kills each program of a node and of the control plane while pods compute and others are created. Running pods must not
 // be disturbed, new ones must get their own shares, and all records must agree in the end.
 func TestAgentRestarts(t *testing.T) {
-	long(t)
 	a, node := startLoaded(t)
 	kill := func(p func() *machine.Process) func(context.Context, *testing.T) {
 		return func(ctx context.Context, t *testing.T) {
@@ -98,7 +97,6 @@ func TestAgentRestarts(t *testing.T) {
 
 // TestAgentFaults makes the agent end between any two steps of its protocol, during a burst.
 func TestAgentFaults(t *testing.T) {
-	long(t)
 	a, node := startLoaded(t)
 	agent := a.of[node.Name]
 	for _, point := range []string{"allocate:2", "recorded:1", "recorded:6", "served:5", "granted:5", "granted:6", "ungranted:1", "ungranted:3", "unserved:2"} {
@@ -257,7 +255,6 @@ func sliceOf(t *testing.T, pod *v1.Pod) string {
 // TestAgentReboot reboots the node. Pods must either come back with their own shares, or be failed by the kubelet if it starts them before
 // the plugin has registered. Nothing from before the reboot may remain.
 func TestAgentReboot(t *testing.T) {
-	long(t)
 	a, node := startLoaded(t)
 	ctx := testContext(t)
 	before := a.load(ctx, t, node)

@@ -21,7 +21,6 @@ const twoInstances = `devices:
 // TestAgentStages: the containers of a pod request MIG instances of different profiles. Each sees only its own instance. If one container
 // finds no instance, the pod gets none for the other container either.
 func TestAgentStages(t *testing.T) {
-	long(t)
 	a := startWithAgents(t, cluster.Options{Nodes: 1}, twoInstances)
 	ctx, node := testContext(t), a.Nodes[0]
 	a.of[node.Name].withoutDriver(ctx, t)

@@ -293,11 +293,3 @@ func (a *agents) waitNode(ctx context.Context, t *testing.T, node *cluster.Node,
 	}
 	return last
 }
-
-// long skips a test that takes minutes if only short tests are to run, as in CI.
-func long(t *testing.T) {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("takes minutes: make e2e runs it")
-	}
-}

@@ -18,7 +18,6 @@ import (
 // mounted noexec, as /run is in many distributions, pods with hostUsers can still load the hook, but those with their own user namespace
 // cannot and are refused.
 func TestUserNamespaces(t *testing.T) {
-	long(t)
 	a := startWithAgents(t, cluster.Options{Nodes: 1, Runtime: buildRunc(t)}, oneGPU)
 	ctx := testContext(t)
 	node := a.Nodes[0]

@@ -20,7 +20,6 @@ import (
 // TestAgentWatchdog runs a pod without a share beside a pod with one on the same device. The first must be reported, and killed if the
 // node's policy says so, while the second keeps running. Then the second is seen on a device outside its share, and must be killed too.
 func TestAgentWatchdog(t *testing.T) {
-	long(t)
 	a, node := startLoaded(t)
 	ctx := testContext(t)
 	agent := a.of[node.Name]

@@ -47,7 +47,6 @@ type weighing struct {
 // only four that do not. The driver counts the weights once. Meanwhile, the agent, the store, both of them, and a pod that has mapped the weights are
 // killed. In the end nothing may be left.
 func TestSharedWeights(t *testing.T) {
-	long(t)
 	w := startWeighing(t)
 	for _, part := range []struct {
 		name string

@@ -37,7 +37,6 @@ var loads = []struct {
 // checks that each gets its quota, however much its neighbours try to use. As a control, the same measurement must show that without the
 // hook they do not.
 func TestAgentWorkload(t *testing.T) {
-	long(t)
 	driver := buildDriver(t)
 	a := startWithAgents(t, cluster.Options{Nodes: 1, Images: []cluster.Image{workloadImage(t, driver)}}, twoGPUs)
 	devices := startGPUs(t, a, driver, "GPU-0", "GPU-1")

@@ -51,7 +51,6 @@ const (
 // driver upgrades. The agent starts, commands, replaces and ends them. Pods reach the daemons and share memory with them, but cannot end
 // them.
 func TestNVIDIA(t *testing.T) {
-	long(t)
 	n := startNVIDIA(t)
 	for _, branch := range nvidia.Drivers() {
 		done := t.Run(branch, func(t *testing.T) {

@@ -24,7 +24,6 @@ import (
 // back and uninstall. Meanwhile, users run pods, reach limits, and ask why a pod waits. In the end nothing may be left, once the kubelet has
 // forgotten the device plugin.
 func TestInstall(t *testing.T) {
-	long(t)
 	i := startEmpty(t)
 	if found := i.footprint(t); len(found) != 0 {
 		t.Fatalf("before: %q", found)

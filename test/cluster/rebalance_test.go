@@ -31,7 +31,6 @@ import (
 // The descheduler evicts no pod while only one of the two could go elsewhere, and none while their disruption budget is 0. Then it evicts both, and
 // the waiting pod runs.
 func TestRebalance(t *testing.T) {
-	long(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	r := &rebalanced{agents: startWithAgents(t, cluster.Options{Nodes: 2}, oneGPU)}

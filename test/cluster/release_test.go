@@ -19,7 +19,6 @@ func TestRelease(t *testing.T) {
 	if release == "" {
 		t.Skip("GSHARE_RELEASE is not set")
 	}
-	long(t)
 	driver := buildDriver(t)
 	i := startWithImages(t, []cluster.Image{workloadImage(t, driver)})
 	i.addGPUs(t, driver)

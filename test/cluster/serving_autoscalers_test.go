@@ -52,7 +52,6 @@ const small = "-ldflags=-s -w"
 // prometheus-adapter, and the HorizontalPodAutoscaler of kube-controller-manager. The load arrives through a gateway, and the pods of the FaSTPod answer
 // it.
 func TestServingAutoscalers(t *testing.T) {
-	long(t)
 	if !*ecosystem {
 		t.Skip("runs with -ecosystem, since it needs the network: make ecosystem")
 	}

@@ -47,7 +47,6 @@ spec:
 // most of its highest rate, and for the fewest with which it reaches all of it. The function gets these as its request and limit, and so does a pod that asks
 // for them.
 func TestServingBisection(t *testing.T) {
-	long(t)
 	s := startServing(t)
 	s.write(t, requestedFunction)
 	p := &api.GPUProfile{}

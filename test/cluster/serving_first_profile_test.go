@@ -48,7 +48,6 @@ const (
 // TestServingFirstProfile: a function that states only its objective is measured automatically. Under a steady load, it moves from a whole GPU to the
 // share that it needs, with as much memory as its server was seen to use. No request is lost, and the objective is met throughout.
 func TestServingFirstProfile(t *testing.T) {
-	long(t)
 	s := startServing(t)
 	var stop context.CancelFunc
 	s.ctx, stop = context.WithTimeout(t.Context(), 20*time.Minute)

@@ -37,7 +37,6 @@ var servingLoads = []struct {
 // TestServingKills kills each component of serving, and of the cluster that it runs on, under three loads. Only requests held by a killed gateway
 // may be lost. No pod is created twice, no share is granted twice, and each component resumes its work afterwards.
 func TestServingKills(t *testing.T) {
-	long(t)
 	s := startServing(t)
 	s.write(t, sharedFunction)
 	s.wait(t, "two pods", func() bool { return s.ready(t) == 2 })

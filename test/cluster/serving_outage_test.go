@@ -29,7 +29,6 @@ const (
 // the outage nor when the API server comes back, although the kubelets and the node controller have not heard from each other for longer than the cluster's
 // grace period. In the end the same pods serve, no gateway was restarted, a controller leads again, and the function scales.
 func TestServingWithoutAPIServer(t *testing.T) {
-	long(t)
 	outage := time.Minute
 	if *full {
 		outage = 10 * time.Minute

@@ -63,7 +63,6 @@ const pythonImage = "docker.io/local/python:1"
 // on different GPUs, which the agent grants to that container only; together they answer requests. Once the large instance is free, the replica moves there
 // under load without losing a request, even if the controller is killed while the replica on the large instance starts.
 func TestServingPipeline(t *testing.T) {
-	long(t)
 	python, image := imageOfPython(t)
 	s := startFragments(t, image)
 	function := strings.Replace(rows, "PYTHON", python, 1)

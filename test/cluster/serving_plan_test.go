@@ -60,7 +60,6 @@ spec:
 // TestServingPlan: while a plan is applied, the replicas of one function serve the requests of both, and the other function has no replicas.
 // Once the plan is changed to recommend only, the other function has its own replicas again. No request is lost or refused meanwhile.
 func TestServingPlan(t *testing.T) {
-	long(t)
 	s := startServing(t)
 	s.write(t, planData)
 	s.write(t, fmt.Sprintf(plannedFunction, "front", "1s"))

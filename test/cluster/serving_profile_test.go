@@ -38,7 +38,6 @@ spec:
 // TestServingProfile measures a function on shares of a GPU, while the controller, a client and a server are killed, and then serves it on the share that
 // was found.
 func TestServingProfile(t *testing.T) {
-	long(t)
 	s := startServing(t)
 	s.write(t, profiledFunction)
 	profile := func() *api.GPUProfile {

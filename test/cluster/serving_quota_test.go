@@ -27,7 +27,6 @@ spec:
 // TestServingQuotas measures a server with two quotas of one share. The node's agent changes the quota of the pod while it
 // runs.
 func TestServingQuotas(t *testing.T) {
-	long(t)
 	s := startServing(t)
 	s.write(t, quotaProfile)
 	profile := func() *api.GPUProfile {

@@ -40,7 +40,6 @@ spec:
 // TestServingMixedShares: a function has one replica with the share that its profile recommends. When the load slightly exceeds what that replica can
 // answer, it also gets one with a smaller share, which is the first to go when the load falls.
 func TestServingMixedShares(t *testing.T) {
-	long(t)
 	s := startServing(t)
 	s.write(t, mixedFunction)
 	function := func() *api.GPUFunction {

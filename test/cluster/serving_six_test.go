@@ -86,7 +86,6 @@ const (
 // TestServingSixFunctions: six functions take turns in the memory of two MIG instances, which is a third of what they need. The driver never runs out of
 // memory, as many requests are late or refused as in the simulator, and each request gets a response by its deadline, whichever component is killed.
 func TestServingSixFunctions(t *testing.T) {
-	long(t)
 	s := startHalves(t)
 	promised, taken := s.watchMemory(t), watchDriverMemory(t, filepath.Join(s.Dir, "gpus"))
 	turns := s.watchTurns(t)

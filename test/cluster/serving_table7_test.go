@@ -50,7 +50,6 @@ var instancesOf = map[string]struct{ sms, memoryMiB int }{"1g.10gb": {14, 9728},
 // pipelines, which gshare-controller splits according to the free MIG instances. The simulator plays the same requests. Without -full, only the heavy load is
 // played.
 func TestServingTable7(t *testing.T) {
-	long(t)
 	all := []table7{{size: "heavy", gain: 10}}
 	if *full {
 		all = append(all, table7{size: "medium", gain: 10}, table7{size: "light", gain: -1})

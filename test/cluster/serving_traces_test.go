@@ -104,7 +104,6 @@ type played struct {
 // replicas took to start and to end on this cluster. Requests are dilated: they take, and are allowed to take, several times as long as in the profile,
 // and arrive less frequently by the same factor, so that the processors can keep up. Seconds of the loads are not dilated.
 func TestServingTraces(t *testing.T) {
-	long(t)
 	s := startServing(t)
 	var stop context.CancelFunc
 	s.ctx, stop = context.WithTimeout(t.Context(), time.Hour)

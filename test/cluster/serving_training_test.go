@@ -29,7 +29,6 @@ spec:
 // TestServingTraining: a program that answers no requests is measured without a client, by the kernels that the agents count, including a measurement with all
 // SMs. It is no faster with more than half of the SMs.
 func TestServingTraining(t *testing.T) {
-	long(t)
 	s := startServing(t)
 	s.write(t, strings.Replace(trained, "COMMAND", `"`+strings.Join(spin(10*time.Millisecond, 40, "sync=1", "pause=10000000"), `", "`)+`"`, 1))
 	p := &api.GPUProfile{}

@@ -43,7 +43,6 @@ const takeTurns = "  swap: {hostMemoryMiB: 81920, keptMemoryMiB: 64}\n"
 // TestServingTurns: two functions that do not fit on a GPU together share one. They answer all requests in turn, and never hold more memory than the GPU has,
 // whichever component is killed.
 func TestServingTurns(t *testing.T) {
-	long(t)
 	s := startServing(t)
 	for _, node := range s.Nodes {
 		s.configure(t, node, takeTurns)

@@ -70,7 +70,6 @@ func starts(granted, refused int) string {
 
 // TestAlerts: each alert fires when it should, and only then.
 func TestAlerts(t *testing.T) {
-	long(t)
 	judge, all := build(t), load(t, Alerts)
 	if len(all) != len(alerts) {
 		t.Errorf("%d alerts, of which %d are tried", len(all), len(alerts))
@@ -97,7 +96,6 @@ func TestAlerts(t *testing.T) {
 
 // TestServingAlertsAreQuiet: no alert of serving fires where serving is not installed, or no requests come.
 func TestServingAlertsAreQuiet(t *testing.T) {
-	long(t)
 	judge, tried := build(t), 0
 	for _, a := range load(t, Alerts) {
 		if !regexp.MustCompile("Controller|Gateway|Function|Replicas").MatchString(a.Name) {
@@ -118,7 +116,6 @@ func TestServingAlertsAreQuiet(t *testing.T) {
 
 // TestDashboard: Prometheus accepts every query of the dashboard. Their results are tested on a real cluster (test/cluster).
 func TestDashboard(t *testing.T) {
-	long(t)
 	judge, all := build(t), load(t, Dashboard)
 	answers, err := judge.Evaluate(nil, 600, append(all, Query{"wrong", "sum(rate(x[5m])"})...)
 	if err != nil || len(all) < 15 {
@@ -136,7 +133,6 @@ func TestDashboard(t *testing.T) {
 
 // TestDocuments: Prometheus accepts every query in the documentation.
 func TestDocuments(t *testing.T) {
-	long(t)
 	judge, asked := build(t), 0
 	blocks, err := document.Blocks(root)
 	if err != nil {
@@ -173,12 +169,4 @@ func load(t *testing.T, from func(string) ([]Query, error)) []Query {
 		t.Fatal(err)
 	}
 	return all
-}
-
-// long skips a test unless it runs as part of make e2e, since Prometheus' engine takes minutes to compile.
-func long(t *testing.T) {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("compiling Prometheus' engine takes minutes: make e2e runs it")
-	}
 }

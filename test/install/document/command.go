@@ -24,7 +24,7 @@ type Command struct {
 
 func (c Command) String() string { return c.File + ": " + strings.Join(c.Words, " ") }
 
-// knownPrograms lists the programs that the documentation uses, in addition to scripts. hack/targets.md says who runs their commands. Tests
+// knownPrograms lists the programs that the documentation uses, in addition to scripts. Tests
 // check the flags of all but the last ones, which may be missing where the tests run.
 var knownPrograms = []string{
 	"gshare",       // cmd/gshare

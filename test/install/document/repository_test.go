@@ -82,43 +82,6 @@ func TestTargets(t *testing.T) {
 	}
 }
 
-// Who runs a target, as a cell of hack/targets.md states it: a file that contains the given text, or a person, by hand.
-var (
-	byFile = regexp.MustCompile("^`([^`]+)`: `([^`]+)`$")
-	byHand = regexp.MustCompile(`^by hand, \d{4}-\d\d-\d\d$`)
-)
-
-// TestTargetsAreRun: hack/targets.md says who runs each target and each documented program. What it cites exists, and whatever is only run by
-// hand has a reason.
-func TestTargetsAreRun(t *testing.T) {
-	want := slices.Clone(knownPrograms)
-	for target := range targets(t) {
-		want = append(want, "make "+target)
-	}
-	var got []string
-	for line := range strings.Lines(read(t, "hack/targets.md")) {
-		cells := strings.Split(strings.TrimSpace(line), "|")
-		if len(cells) != 5 || !strings.HasPrefix(cells[1], " `") {
-			continue
-		}
-		name, by, note := strings.Trim(cells[1], " `"), strings.TrimSpace(cells[2]), strings.TrimSpace(cells[3])
-		got = append(got, name)
-		switch m := byFile.FindStringSubmatch(by); {
-		case m != nil && !strings.Contains(read(t, m[1]), m[2]):
-			t.Errorf("%s: %s does not have %q", name, m[1], m[2])
-		case m == nil && !byHand.MatchString(by):
-			t.Errorf("%s: %q names neither a file and its text nor the day of a run by hand", name, by)
-		case m == nil && len(note) < 40:
-			t.Errorf("%s: %q is no reason why no test runs it", name, note)
-		}
-	}
-	slices.Sort(want)
-	slices.Sort(got)
-	if !slices.Equal(got, want) {
-		t.Errorf("hack/targets.md has\n%q, want\n%q", got, want)
-	}
-}
-
 // TestScripts: the scripts named in the Makefile and the documentation exist, bash can parse them, and they know the modes with which they are
 // called.
 func TestScripts(t *testing.T) {
