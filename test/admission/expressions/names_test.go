@@ -111,7 +111,7 @@ func TestWarnings(t *testing.T) {
 		"of another":            {annotated("", "example.com/isolaton", "gshare.dev.example.com/isolaton"), nil, nil},
 		"known":                 {annotated(share, "gshare.dev/isolation", "gshare.dev/slice.main", "gshare.dev/rebalance"), nil, nil},
 		"mistyped":              {annotated(share, "gshare.dev/isolaton"), nil, []string{"gshare.dev/isolaton: gshare does not read"}},
-		"two mistyped":          {annotated(share, "gshare.dev/modle", "serving.gshare.dev/mem"), nil, []string{"(gshare.dev/modle, serving.gshare.dev/mem|serving.gshare.dev/mem, gshare.dev/modle): gshare does not read"}},
+		"two mistyped":          {annotated(share, "gshare.dev/mdoel", "serving.gshare.dev/mem"), nil, []string{"(gshare.dev/mdoel, serving.gshare.dev/mem|serving.gshare.dev/mem, gshare.dev/mdoel): gshare does not read"}},
 		"mistyped, no share":    {annotated("", "gshare.dev/isolaton"), nil, []string{"gshare.dev/isolaton: gshare does not read"}},
 		"no share":              {annotated("nvidia.com/gpu", "gshare.dev/mem"), nil, []string{"gshare.dev/mem: no effect"}},
 		"no share, slice":       {annotated("", "gshare.dev/slice.main"), nil, []string{"gshare.dev/slice.main: no effect"}},
@@ -122,7 +122,7 @@ func TestWarnings(t *testing.T) {
 		"share without SMs":     {deployment(annotated("gshare/mem")), nil, []string{"gshare/sm: a container has gshare/mem in its limits without it"}},
 		"share of a Deployment": {deployment(annotated(share, "gshare.dev/mem")), nil, nil},
 		"warned before":         {annotated("gshare/mem", "gshare.dev/isolaton"), annotated("gshare/mem", "gshare.dev/isolaton"), nil},
-		"added":                 {annotated(share, "gshare.dev/isolaton", "gshare.dev/modle"), annotated(share, "gshare.dev/isolaton"), []string{"gshare.dev/modle: gshare"}},
+		"added":                 {annotated(share, "gshare.dev/isolaton", "gshare.dev/mdoel"), annotated(share, "gshare.dev/isolaton"), []string{"gshare.dev/mdoel: gshare"}},
 		"added to a Deployment": {deployment(annotated("gshare/mem")), deployment(annotated("")), []string{"gshare/sm: a container has gshare/mem"}},
 	} {
 		t.Run(name, func(t *testing.T) {
