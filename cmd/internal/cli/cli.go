@@ -25,11 +25,36 @@ func Root(cmd *cobra.Command) *cobra.Command {
 // exit code.
 func Main(cmd *cobra.Command) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := cmd.ExecuteContext(ctx)
+	err := execute(ctx, cmd)
 	stop()
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "%s: %s\n", cmd.Name(), output.Text(err.Error()))
 		os.Exit(ExitCode(err))
+	}
+}
+
+// execute runs a root command. What cobra refuses before the function of a command runs, such as an unknown command or a flag that is required and
+// missing, is a usage error.
+func execute(ctx context.Context, cmd *cobra.Command) error {
+	began := false
+	note(cmd, &began)
+	err := cmd.ExecuteContext(ctx)
+	if err != nil && !began {
+		return Usage(err)
+	}
+	return err
+}
+
+// note lets a command and its subcommands set began when their functions begin.
+func note(cmd *cobra.Command, began *bool) {
+	if run := cmd.RunE; run != nil {
+		cmd.RunE = func(cmd *cobra.Command, args []string) error {
+			*began = true
+			return run(cmd, args)
+		}
+	}
+	for _, sub := range cmd.Commands() {
+		note(sub, began)
 	}
 }
 
