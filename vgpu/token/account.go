@@ -1,6 +1,7 @@
 package token
 
 import (
+	"math"
 	"slices"
 	"time"
 )
@@ -9,7 +10,8 @@ import (
 // never returns all at once (F40).
 type account struct {
 	window, budget time.Duration
-	intervals      []interval // ascending and disjoint
+	intervals      []interval    // ascending and disjoint
+	forgotten      time.Duration // length of the intervals that were dropped since they are older than a window
 }
 
 // interval is a period in which a share used its SMs without a gap. Measured use counts from the start of its token, wherever in the token
@@ -24,6 +26,9 @@ func (l *account) used(since time.Duration) time.Duration {
 	}
 	return sum
 }
+
+// total returns for how long the share has used its SMs in all, including what is reserved for a token that it still holds.
+func (l *account) total() time.Duration { return l.forgotten + l.used(math.MinInt64) }
 
 // earliestStart returns the earliest time from which the share may use its SMs for the given time without exceeding the budget in any
 // window. The given time must not exceed the budget.
@@ -58,7 +63,11 @@ func (l *account) longestUse(now time.Duration) time.Duration {
 
 // reserve charges the full length of a token when it is granted (F43), and forgets use that is older than a window.
 func (l *account) reserve(now, length time.Duration) {
-	l.intervals = slices.DeleteFunc(l.intervals, func(p interval) bool { return p.to <= now-l.window })
+	old := 0
+	for ; old < len(l.intervals) && l.intervals[old].to <= now-l.window; old++ {
+		l.forgotten += l.intervals[old].to - l.intervals[old].from
+	}
+	l.intervals = slices.Delete(l.intervals, 0, old)
 	l.charge(now, length)
 }
 

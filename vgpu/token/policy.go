@@ -22,7 +22,7 @@ var (
 	Table Policy = tablePolicy{}
 	// Fast is the multi-token scheduler of FaST-GShare with corrections. The share that lacks the largest part of its quota request comes
 	// first. If it finds too few free SMs, others may overtake it only with tokens that end before it can start (F44).
-	Fast Policy = Queue{Name: "fast", Compare: byRelativeBacklog, Barrier: func(start time.Duration) time.Duration { return start }}
+	Fast Policy = Queue{Name: "fast", NewOrder: By(byRelativeBacklog), Barrier: func(start time.Duration) time.Duration { return start }}
 )
 
 // ParsePolicy returns the token policy with the name that node configurations use: table or fast.
@@ -59,18 +59,28 @@ type tokenIssuer interface {
 	nextTurn() time.Duration
 }
 
-// Backlog describes how much of its quota request a waiting share has not received.
-type Backlog struct {
-	QuotaRequest share.PerMille
-	Missing      time.Duration // part of its request that it has not used in the last window; negative if it used more
+// Waiting is a share that waits for a token and has a quota request.
+type Waiting struct {
+	Member
+	Used    time.Duration // charged to it since it joined
+	Missing time.Duration // part of its request that it has not used in the last window; negative if it used more
+}
+
+// Order sorts the waiting shares of a slice in place, the one to be served first in front. The slice calls it whenever it issues tokens, so an order
+// may remember what it saw. An ID may be given to another share, of which less time is used than of the one before.
+type Order func([]Waiting)
+
+// By returns a constructor of orders that compare two shares at a time, as for slices.SortFunc, and remember nothing.
+func By(compare func(a, b Waiting) int) func() Order {
+	return func() Order { return func(list []Waiting) { slices.SortStableFunc(list, compare) } }
 }
 
 // Queue is a policy that serves waiting shares in a configurable order, each as soon as enough SMs are free. The time that a share uses
 // counts against its quota limit only. Nodes offer the queue Fast; the laboratory compares it with others.
 type Queue struct {
 	Name string
-	// Compare orders two shares, as for slices.SortFunc.
-	Compare func(a, b Backlog) int
+	// NewOrder returns the order of a new slice.
+	NewOrder func() Order
 	// Barrier limits the tokens of shares that overtake the first share that finds too few free SMs: given the latest time at which that
 	// share can start, it returns their latest deadline.
 	Barrier func(start time.Duration) time.Duration
@@ -78,12 +88,13 @@ type Queue struct {
 
 func (q Queue) String() string { return q.Name }
 
-func (q Queue) newIssuer(c Config) tokenIssuer { return queueIssuer{q, c} }
+func (q Queue) newIssuer(c Config) tokenIssuer { return queueIssuer{q, c, q.NewOrder()} }
 
-// queueIssuer issues the tokens of one slice in the order of a Queue. It keeps no state of its own.
+// queueIssuer issues the tokens of one slice in the order of a Queue.
 type queueIssuer struct {
 	Queue
 	config Config
+	order  Order
 }
 
 func (q queueIssuer) plan([]*member) bool { return true }
@@ -122,31 +133,33 @@ func (q queueIssuer) issue(s *Slice) {
 			ready = append(ready, c)
 		}
 	}
-	s.grantInOrder(s.sortByBacklog(ready, q.Compare), q.Barrier)
+	s.grantInOrder(s.sort(ready, q.order), q.Barrier)
 }
 
-// sortByBacklog sorts candidates in place, with a function that compares how much of their quota requests they have not received, and
-// returns them. Those without a request come last.
-func (s *Slice) sortByBacklog(list []candidate, compare func(a, b Backlog) int) []candidate {
-	slices.SortStableFunc(list, func(a, b candidate) int {
-		switch {
-		case a.hasRequest() && !b.hasRequest():
-			return -1
-		case !a.hasRequest() && b.hasRequest():
-			return 1
+// sort returns candidates in an order. Those without a quota request come last.
+func (s *Slice) sort(list []candidate, order Order) []candidate {
+	var waiting []Waiting
+	of, rest := map[ID]candidate{}, []candidate(nil)
+	for _, c := range list {
+		if !c.hasRequest() {
+			rest = append(rest, c)
+			continue
 		}
-		return compare(s.backlog(a.member), s.backlog(b.member))
-	})
-	return list
-}
-
-func (s *Slice) backlog(m *member) Backlog {
-	since := s.now - s.config.Window
-	return Backlog{m.QuotaRequest, s.config.windowFraction(m.QuotaRequest) - m.own.used(since) - m.borrowed.used(since)}
+		since := s.now - s.config.Window
+		missing := s.config.windowFraction(c.QuotaRequest) - c.own.used(since) - c.borrowed.used(since)
+		waiting = append(waiting, Waiting{c.Member, c.own.total() + c.borrowed.total(), missing})
+		of[c.ID] = c
+	}
+	order(waiting)
+	list = list[:0]
+	for _, w := range waiting {
+		list = append(list, of[w.ID])
+	}
+	return append(list, rest...)
 }
 
 // byRelativeBacklog orders shares by the fraction of their quota request that they lack, the largest first: missing / (missing + used), as
 // in FaST-GShare's code. Among shares beyond their requests, the one that used least in proportion comes first.
-func byRelativeBacklog(a, b Backlog) int {
+func byRelativeBacklog(a, b Waiting) int {
 	return cmp.Compare(b.Missing*time.Duration(a.QuotaRequest), a.Missing*time.Duration(b.QuotaRequest))
 }

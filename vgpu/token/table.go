@@ -104,7 +104,7 @@ func (t *tableIssuer) waitingBorrowers(s *Slice) []candidate {
 			list = append(list, c)
 		}
 	}
-	return s.sortByBacklog(list, byRelativeBacklog)
+	return s.sort(list, By(byRelativeBacklog)())
 }
 
 // lendableUntil returns a function that computes until when a share may use idle SMs of the present turn. The debt that it repays shortens

@@ -88,7 +88,7 @@ func (c Config) withDefaults() Config {
 
 func (c Config) validate() error {
 	switch q, isQueue := c.Policy.(Queue); {
-	case isQueue && (q.Compare == nil || q.Barrier == nil):
+	case isQueue && (q.NewOrder == nil || q.Barrier == nil):
 		return fmt.Errorf("policy %s has no order or no barrier", q)
 	case c.Window < 10*time.Millisecond || time.Second%c.Window != 0:
 		return fmt.Errorf("a window of %v does not divide a second into parts of 10 ms or more", c.Window)
