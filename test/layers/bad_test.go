@@ -136,5 +136,7 @@ func TestBadCitations(t *testing.T) {
 	t.Run("paths of a page", func(t *testing.T) {
 		expect(t, checkPaths(tree, "x.md", "see `docs/adr/0001.md`, `make test` and `docs/adr`"), "")
 		expect(t, checkPaths(tree, "x.md", "see `docs/gone.go`"), "docs/gone.go")
+		expect(t, checkPaths(tree, "vgpu/x.md", "see `a.go:turn` and `vgpu/a.go:turn`"), "")
+		expect(t, checkPaths(tree, "vgpu/x.md", "see `a.go:turns`"), "vgpu/x.md: a.go:turns does not exist")
 	})
 }

@@ -176,12 +176,24 @@ func TestCitations(t *testing.T) {
 // inPage matches a path of the repository in backquotes.
 var inPage = regexp.MustCompile("`((?:" + tops + ")/[\\w./-]+)`")
 
-// checkPaths finds paths that a page names and that do not exist.
+// nameInPage matches a name in a file, in backquotes. The file may be named from the folder of the page.
+var nameInPage = regexp.MustCompile("`([\\w./-]+\\.\\w+):([A-Za-z_]\\w*)`")
+
+// checkPaths finds paths that a page names and that do not exist, and names that their files do not have.
 func checkPaths(tree fs.FS, name, text string) []string {
 	var found []string
 	for _, m := range inPage.FindAllStringSubmatch(text, -1) {
 		if !exists(tree, m[1]) {
 			found = append(found, fmt.Sprintf("%s: %s does not exist", name, m[1]))
+		}
+	}
+	for _, m := range nameInPage.FindAllStringSubmatch(text, -1) {
+		file, err := fs.ReadFile(tree, path.Join(path.Dir(name), m[1]))
+		if err != nil {
+			file, err = fs.ReadFile(tree, m[1])
+		}
+		if err != nil || !regexp.MustCompile(`\b`+m[2]+`\b`).Match(file) {
+			found = append(found, fmt.Sprintf("%s: %s:%s does not exist", name, m[1], m[2]))
 		}
 	}
 	return found
@@ -190,7 +202,7 @@ func checkPaths(tree fs.FS, name, text string) []string {
 // TestPaths enforces that the files named on the pages for contributors exist.
 func TestPaths(t *testing.T) {
 	tree := os.DirFS(root)
-	for _, name := range []string{"CONTRIBUTING.md", "README.md", "docs/architecture.md", "docs/README.md", "test/README.md", "hack/README.md", "vgpu/README.md", "cmd/README.md"} {
+	for _, name := range []string{"CONTRIBUTING.md", "README.md", "docs/architecture.md", "docs/README.md", "test/README.md", "hack/README.md", "vgpu/README.md", "cmd/README.md", "serving/README.md"} {
 		text, err := fs.ReadFile(tree, name)
 		if err != nil {
 			t.Fatal(err)

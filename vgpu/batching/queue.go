@@ -40,8 +40,8 @@ func (c Config) validate() error {
 	return nil
 }
 
-// Queue holds the requests of one deployment by ascending deadline and decides when they run as a batch, and on which replica. It is not safe
-// for concurrent use.
+// Queue holds the requests of one deployment by ascending deadline and decides when they run as a batch, and on which replica. Decide and
+// PredictFinish rely on that order: what is late comes first. It is not safe for concurrent use.
 type Queue struct {
 	config Config
 	tree   tree
